@@ -1,0 +1,3 @@
+module github.com/nodelvm/nodelvm
+
+go 1.26.0

@@ -1,0 +1,121 @@
+package lvm
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Bytes is a size in bytes.
+type Bytes int64
+
+// Sizes that messages and defaults are written in.
+const (
+	KiB Bytes = 1 << 10
+	MiB Bytes = 1 << 20
+	GiB Bytes = 1 << 30
+	TiB Bytes = 1 << 40
+)
+
+// String renders a size as an operator reads it: exact where it is a whole number of a unit, else with one decimal.
+func (b Bytes) String() string {
+	for _, unit := range []struct {
+		size Bytes
+		name string
+	}{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}} {
+		if b >= unit.size {
+			if b%unit.size == 0 {
+				return fmt.Sprintf("%d %s", b/unit.size, unit.name)
+			}
+			return fmt.Sprintf("%.1f %s", float64(b)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d B", int64(b))
+}
+
+// Extents counts a volume group's physical extents; their size is a property of the group.
+type Extents int64
+
+// ID names one volume in the world: the volume group's UUID and the logical volume's name. Its text form, the CSI
+// volume handle, is `<vg uuid>/<lv name>`, at most 128 bytes (CSI spec, "Size Limits").
+type ID struct {
+	VG string // UUID in LVM's notation: 6-4-4-4-4-4-6 characters
+	LV string
+}
+
+var (
+	uuidPattern = regexp.MustCompile(`^[A-Za-z0-9]{6}(-[A-Za-z0-9]{4}){5}-[A-Za-z0-9]{6}$`)
+	namePattern = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
+)
+
+// ParseID reads a volume handle. It fails (KindInvalid) on anything that this driver can never have handed out.
+func ParseID(handle string) (ID, error) {
+	vg, lv, ok := strings.Cut(handle, "/")
+	if !ok || len(handle) > 128 || !uuidPattern.MatchString(vg) || !namePattern.MatchString(lv) {
+		return ID{}, Errorf(KindInvalid, "%q is not a volume handle of this driver (<volume group UUID>/<logical volume>)", handle)
+	}
+	return ID{VG: vg, LV: lv}, nil
+}
+
+func (id ID) String() string { return id.VG + "/" + id.LV }
+
+// Layout says how a volume's extents lie on the disks.
+type Layout string
+
+// LayoutLinear takes extents wherever they are free, one disk after the other (lvmraid(7), "linear").
+const LayoutLinear Layout = "linear"
+
+// Wipe says what happens to a volume's extents before they return to the pool.
+type Wipe string
+
+const (
+	WipeZero Wipe = "zero" // every byte is zeroed; the default
+	WipeNone Wipe = "none" // the next volume may show the old content to its owner
+)
+
+// Class is what a StorageClass asks for: where volumes are carved and how.
+type Class struct {
+	Group  string // a volume group's name, or "@tag" for any group that carries the LVM tag
+	Layout Layout
+	Wipe   Wipe
+}
+
+// Spec is one wanted volume.
+type Spec struct {
+	Name     string // the CO's name for it, 1 - 128 bytes of any UTF-8: the key of idempotency
+	Class    Class
+	Required Bytes  // at least this much; 0 means "the default", DefaultSize
+	Limit    Bytes  // at most this much; 0 means no limit
+	Claim    string // "namespace/name" of the claim, for people who read LVM's tags; may be empty
+}
+
+// DefaultSize is given where a request names no size.
+const DefaultSize = 1 * GiB
+
+// VolumeState is how far a volume's life has come; it stands in the volume's state tag.
+type VolumeState string
+
+const (
+	StateCreating VolumeState = "creating" // committed, perhaps not activated or wiped: finished or removed by a retry or the next start
+	StateReady    VolumeState = "ready"
+	StateDeleting VolumeState = "deleting" // deleted for its user; its extents are being wiped
+)
+
+// Volume is one logical volume of ours as it stands on the disks.
+type Volume struct {
+	ID      ID
+	UUID    string // the logical volume's own UUID: tells it from one made later under the same name
+	Name    string // Spec.Name
+	Claim   string // Spec.Claim
+	Cluster string // UID of the cluster that made it
+	Group   string // the volume group's name
+	Class   Class  // Class.Group is the group's name
+	State   VolumeState
+	Size    Bytes
+}
+
+// Capacity answers what a Class can still get on this node.
+type Capacity struct {
+	Available Bytes // sum over the groups behind the class
+	Largest   Bytes // the largest single volume that Create will really accept
+}
