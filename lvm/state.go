@@ -13,8 +13,8 @@ type Group struct {
 	Tags       []string
 	Seqno      int64 // grows with every commit
 	ExtentSize Bytes
-	MDASize    Bytes // usable bytes of the smallest metadata area
-	MDAFree    Bytes // of those, still free for the text of the next commit
+	MDASize    Bytes  // usable bytes of the smallest metadata area
+	MDAFree    Bytes  // of those, still free for the text of the next commit
 	Problem    string // why nothing may be changed in it ("exported", "foreign system id", "read-only", ...); empty if nothing stands in the way
 	PVs        []PV
 	LVs        []LV
