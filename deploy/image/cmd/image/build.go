@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nodelvm/nodelvm/deploy/image"
+)
+
+// packages is what the driver runs, and what these need to run. The extract
+// variant adds nothing by itself, so the root (base-files) and a shell for
+// scripts such as fsck.xfs are named.
+var packages = []string{
+	"base-files", "dash",
+	"lvm2", "thin-provisioning-tools", "kmod",
+	"e2fsprogs", "xfsprogs", "btrfs-progs",
+	"util-linux", "mount",
+}
+
+// unused is what those packages bring along and the driver never touches: the
+// Python script xfs_scrub_all with its interpreter, the online scrubber with 38 MB
+// of Unicode tables, character sets, time zones, and Debian's package tools.
+var unused = []string{
+	"/usr/bin/python3*", "/usr/bin/pydoc3*", "/usr/bin/pygettext3*", "/usr/bin/pdb3*", "/usr/bin/py3*",
+	"/usr/lib/python3*", "/usr/share/python3*", "/etc/python3*", "/usr/lib/valgrind*",
+	"/usr/sbin/xfs_scrub*", "/usr/lib/*/libicu*",
+	"/usr/lib/*/gconv/*", "/usr/share/zoneinfo/*", "/usr/share/perl5/*", "/usr/share/gcc/*",
+	"/usr/share/pixmaps/*", "/usr/share/debconf/*", "/usr/sbin/dpkg-*", "/usr/bin/debconf*",
+	"/etc/mime.types", "/etc/cron*", "/etc/logrotate.d/*", "/usr/lib/systemd/*", "/usr/lib/udev/*",
+}
+
+// base returns the path of the root file system for arch: the cached one, or
+// one made now. The cache key is all that decides what is in it.
+func base(ctx context.Context, steps *steps, root, arch string, verbose bool) (string, error) {
+	suite, err := readKey(filepath.Join(root, "versions.env"), "DEBIAN_IMAGE_SUITE=")
+	if err != nil {
+		return "", err
+	}
+	dir, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	key := sha256.Sum256([]byte(strings.Join(append(packages, unused...), "\n")))
+	path := filepath.Join(dir, "images", fmt.Sprintf("base-%s-%s-%x.tar.gz", suite, arch, key[:6]))
+	if _, err := os.Stat(path); err == nil {
+		steps.note("root file system from the cache: " + path)
+		return path, nil
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	options := []image.Option{
+		image.WithVariant(image.VariantExtract),
+		image.WithArch(debianArch(arch)),
+		image.WithExclude(unused...),
+	}
+	if verbose {
+		options = append(options, image.WithLog(os.Stderr))
+	}
+	return path, steps.do("root file system of Debian "+suite+", about a minute", func() error {
+		return image.Debian(ctx, suite, packages, path, options...)
+	})
+}
+
+// compile builds the static driver binary.
+func compile(ctx context.Context, root, arch, version, out string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags=-s -w -X main.version="+version, "-o", out, "./cmd/nodelvm")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build ./cmd/nodelvm: %w", err)
+	}
+	return nil
+}
+
+// debianArch gives Debian's word for a Go architecture, where the two differ.
+func debianArch(arch string) string {
+	words := map[string]string{"arm": "armhf", "386": "i386", "ppc64le": "ppc64el"}
+	if word, ok := words[arch]; ok {
+		return word
+	}
+	return arch
+}
+
+func cacheDir() (string, error) {
+	if dir := os.Getenv("NODELVM_CACHE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no cache folder (set NODELVM_CACHE): %w", err)
+	}
+	return filepath.Join(dir, "nodelvm"), nil
+}
+
+// findRoot returns the checkout: dir if given, else the closest folder upwards
+// that has the file of versions.
+func findRoot(dir string) (string, error) {
+	const mark = "versions.env"
+	if dir != "" {
+		_, err := os.Stat(filepath.Join(dir, mark))
+		return dir, err
+	}
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no %s in %s or above: run this in the checkout, or name it with --root", mark, start)
+		}
+	}
+}
+
+// readKey returns what follows prefix on the one line that starts with it.
+func readKey(path, prefix string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), prefix); ok {
+			return strings.Trim(strings.TrimSpace(value), `"`), nil
+		}
+	}
+	return "", fmt.Errorf("%s has no line that starts with %q", path, prefix)
+}
+
+// steps prints what is being done and how long it took.
+type steps struct{ w io.Writer }
+
+func newSteps(w io.Writer) *steps { return &steps{w: w} }
+
+func (s *steps) note(text string) { fmt.Fprintln(s.w, "*", text) }
+
+func (s *steps) do(what string, f func() error) error {
+	start := time.Now()
+	fmt.Fprintf(s.w, "* %s ... ", what)
+	err := f()
+	outcome := "done"
+	if err != nil {
+		outcome = "FAILED"
+	}
+	fmt.Fprintf(s.w, "%s (%.1f s)\n", outcome, time.Since(start).Seconds())
+	return err
+}

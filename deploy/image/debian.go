@@ -1,0 +1,169 @@
+package image
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Variants of a root file system, see mmdebstrap(1). They differ in what is there
+// besides the named packages and what these depend on.
+const (
+	// VariantEssential adds Debian's essential packages, and runs every package's scripts.
+	VariantEssential = "essential"
+	// VariantApt adds apt to that: a system that can be changed later.
+	VariantApt = "apt"
+	// VariantExtract adds nothing and only unpacks: no script runs, so no user,
+	// service or alternative is set up, and any architecture can be made anywhere.
+	VariantExtract = "extract"
+)
+
+// Option changes how Debian works.
+type Option func(*debian)
+
+// WithVariant chooses what the root file system starts from; VariantEssential if not given.
+func WithVariant(variant string) Option {
+	return func(d *debian) { d.variant = variant }
+}
+
+// WithArch chooses the architecture in Debian's words (amd64, arm64); this machine's if not given.
+func WithArch(arch string) Option {
+	return func(d *debian) { d.arch = arch }
+}
+
+// WithExclude leaves out files of packages. A pattern is an absolute path; * stands
+// for any characters, / among them (dpkg(1), --path-exclude).
+func WithExclude(patterns ...string) Option {
+	return func(d *debian) { d.exclude = append(d.exclude, patterns...) }
+}
+
+// WithLog passes mmdebstrap's own account of its steps to w while it runs.
+func WithLog(w io.Writer) Option {
+	return func(d *debian) { d.log = w }
+}
+
+type debian struct {
+	variant, arch string
+	exclude       []string
+	log           io.Writer
+}
+
+// unread is what nobody reads in a container. Licences stay: Debian asks for that.
+var unread = []string{
+	"path-exclude=/usr/share/doc/*",
+	"path-include=/usr/share/doc/*/copyright",
+	"path-exclude=/usr/share/man/*",
+	"path-exclude=/usr/share/info/*",
+	"path-exclude=/usr/share/locale/*",
+	"path-exclude=/usr/share/lintian/*",
+	"path-exclude=/usr/share/bash-completion/*",
+}
+
+// Debian writes a root file system with packages of a suite (such as "trixie") and
+// all that they depend on to out: a tar, compressed if out ends in .gz. It takes
+// a minute or more and loads packages from this machine's Debian mirror. The file
+// appears under its name only when it is whole.
+//
+// Every file is dated SOURCE_DATE_EPOCH (Unix seconds), or Epoch without it, at the latest.
+//
+// It needs mmdebstrap(1). A failure carries the end of mmdebstrap's messages.
+func Debian(ctx context.Context, suite string, packages []string, out string, options ...Option) error {
+	d := debian{variant: VariantEssential, log: io.Discard}
+	for _, option := range options {
+		option(&d)
+	}
+	tool, err := exec.LookPath("mmdebstrap")
+	if err != nil {
+		return fmt.Errorf("the root file system of %s needs mmdebstrap, which is not installed: apt-get install mmdebstrap (%w)", suite, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	tmp := out + ".tmp"
+	if err := d.run(ctx, tool, d.args(suite, packages), tmp, strings.HasSuffix(out, ".gz")); err != nil {
+		return errors.Join(fmt.Errorf("root file system of %s with %s: %w", suite, strings.Join(packages, " "), err), os.Remove(tmp))
+	}
+	return os.Rename(tmp, out)
+}
+
+// args is mmdebstrap's command line; the tar goes to standard output.
+func (d debian) args(suite string, packages []string) []string {
+	args := []string{
+		"--variant=" + d.variant,
+		"--format=tar",
+		"--include=" + strings.Join(packages, ","),
+		`--aptopt=APT::Install-Recommends "false"`,
+		"--skip=output/dev", // a container runtime brings its own /dev
+	}
+	if d.arch != "" {
+		args = append(args, "--architectures="+d.arch)
+	}
+	for _, rule := range unread {
+		args = append(args, "--dpkgopt="+rule)
+	}
+	for _, pattern := range d.exclude {
+		args = append(args, "--dpkgopt=path-exclude="+pattern)
+	}
+	// mmdebstrap copies these two from the machine that it runs on.
+	args = append(args, `--customize-hook=rm -f "$1/etc/hostname" "$1/etc/resolv.conf"`)
+	if d.variant == VariantExtract {
+		// No script ran that would have made the loader's cache. Without it every
+		// start of a program searches each library in all places.
+		args = append(args, `--customize-hook=echo "include /etc/ld.so.conf.d/*.conf" >"$1/etc/ld.so.conf" && ldconfig -r "$1"`,
+			"--customize-hook=ls $1/var/cache/apt/archives >&2")
+	}
+	return append(args, suite, "-")
+}
+
+// run starts mmdebstrap and stores its standard output in the file at path.
+func (d debian) run(ctx context.Context, tool string, args []string, path string, compress bool) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	var sink io.WriteCloser = file
+	if compress {
+		zip := gzip.NewWriter(file)
+		defer func() { err = errors.Join(zip.Close(), err) }()
+		sink = zip
+	}
+	var messages tail
+	cmd := exec.CommandContext(ctx, tool, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	if os.Getenv("SOURCE_DATE_EPOCH") == "" {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", Epoch.Unix()))
+	}
+	cmd.Stdout = sink
+	cmd.Stderr = io.MultiWriter(d.log, &messages)
+	// An interrupt lets mmdebstrap undo its mounts and remove its temporary tree.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 30 * time.Second
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("mmdebstrap: %w\n%s", err, messages.String())
+	}
+	return nil
+}
+
+// tail keeps the end of what is written to it: enough to see why a command failed.
+type tail struct{ buf bytes.Buffer }
+
+const tailBytes = 4 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf.Write(p)
+	if extra := t.buf.Len() - tailBytes; extra > 0 {
+		t.buf.Next(extra)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return strings.TrimSpace(t.buf.String()) }
