@@ -42,6 +42,7 @@ type LV struct {
 	Name    string
 	Tags    []string
 	Extents Extents
-	Type    string // segment type of its first segment, as in lvs -o segtype
-	Hidden  bool   // a part of another volume (sub-LV, pool metadata, ...)
+	Type    string   // segment type of its first segment, as in lvs -o segtype
+	Hidden  bool     // a part of another volume (sub-LV, pool metadata, ...)
+	UsedBy  []string // names of the volumes built on it, which would go with it: snapshots, a pool, a cache, ...
 }
