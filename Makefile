@@ -1,0 +1,57 @@
+# Every target has a line of help behind its name; `make` alone prints them.
+include versions.env
+export GOTOOLCHAIN ?= local
+CACHE ?= $(or $(NODELVM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nodelvm)
+TOOLS := $(CACHE)/tools
+
+.PHONY: help
+help: ## Print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+##- For everybody
+
+.PHONY: demo
+demo: ## Raise a three-node Kubernetes, install nodelvm, give a PostgreSQL StatefulSet its volumes (KEEP=1 leaves it up)
+	cd test && go run ./cmd/demo
+
+.PHONY: test
+test: ## Run every test: linters, unit, deploy, real LVM in a node, the demo's scenario on a real cluster
+	test/all.sh lint unit lvm e2e
+
+.PHONY: build
+build: ## Compile the driver to bin/nodelvm
+	CGO_ENABLED=0 go build -trimpath -o bin/nodelvm ./cmd/nodelvm
+
+.PHONY: image
+image: ## Write the driver's image to dist/ as an archive for docker load, ctr import or crane push
+	cd deploy/image && go run ./cmd/image --out $(CURDIR)/dist/nodelvm-amd64.tar
+
+##- For developers
+
+.PHONY: lint
+lint: ## Check formatting and run the linters of .golangci.yml
+	test/all.sh lint
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need nothing but Go, with the race detector
+	test/all.sh unit
+
+.PHONY: test-lvm
+test-lvm: ## Run the conformance suite, csi-sanity and the driver's tests over real LVM in a lab node
+	test/all.sh lvm
+
+.PHONY: test-e2e
+test-e2e: ## Play the demo's scenario as a test, on a real cluster
+	test/all.sh e2e
+
+.PHONY: manifest
+manifest: ## Render deploy/nodelvm.yaml from the Helm chart
+	cd deploy/render && go run .
+
+.PHONY: lab
+lab: ## Steer the lab: make lab ARGS="up", "status", "kubectl get pods -A", "exec node-1 lvs", "power-cut node-1", "down"
+	@cd test && go run ./cmd/lab $(ARGS)
+
+.PHONY: fmt
+fmt: ## Format all Go code
+	gofmt -w cmd controller node kube lvm deploy test

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Runs the named parts of the test suite one after the other, all of them even if one fails, and closes with the counts.
+# usage: test/all.sh [lint] [unit] [lvm] [e2e]
+set -uo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+source versions.env
+
+cache=${NODELVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nodelvm}
+tools=$cache/tools
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+modules=(. deploy/image deploy/render test)
+failed=()
+
+# Missing tools are installed once: Debian's packages by apt, Go tools compiled into the cache.
+need_packages() {
+	local missing=()
+	for package in "$@"; do
+		dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
+	done
+	[ ${#missing[@]} = 0 ] && return
+	echo "installing ${missing[*]}"
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+need_tool() { # name, package, version
+	local path=$tools/$1-$3
+	if [ ! -x "$path" ]; then
+		echo "compiling $1 $3 (once)"
+		GOBIN=$tools/build CGO_ENABLED=0 go install "$2@$3" && mv "$tools/build/$1" "$path"
+	fi
+}
+
+go_test() { # part, module folder, format, flags...
+	local part=$1 folder=$2 format=$3
+	shift 3
+	need_tool gotestsum gotest.tools/gotestsum "$GOTESTSUM_VERSION" || return
+	(cd "$folder" && "$tools/gotestsum-$GOTESTSUM_VERSION" --format "$format" --jsonfile "$results/$part-${folder//\//-}.json" -- "$@")
+}
+
+lint() {
+	need_tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$GOLANGCI_LINT_VERSION" || return
+	local bad=0
+	for folder in "${modules[@]}"; do
+		(cd "$folder" && "$tools/golangci-lint-$GOLANGCI_LINT_VERSION" run --config "$root/.golangci.yml" --build-tags reallvm,realfs,innode,e2e ./...) || bad=1
+	done
+	return $bad
+}
+
+unit() {
+	need_packages gcc libc6-dev || return
+	local bad=0
+	for folder in "${modules[@]}"; do
+		go_test unit "$folder" pkgname -race ./... || bad=1
+	done
+	return $bad
+}
+
+lvm() { go_test lvm test standard-verbose -tags e2e -count=1 -timeout 30m -run '^TestLVM$' ./e2e; }
+e2e() { go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$' ./e2e; }
+
+for part in "$@"; do
+	printf '\n== %s\n' "$part"
+	start=$SECONDS
+	"$part" || failed+=("$part")
+	printf '== %s took %d s\n' "$part" $((SECONDS - start))
+done
+
+count() { cat "$results"/*.json 2>/dev/null | grep '"Test":' | grep -c "\"Action\":\"$1\""; }
+[ ${#failed[@]} = 0 ] || printf '\nThese parts failed: %s\n' "${failed[*]}"
+printf '\n%d passed, %d failed, %d skipped\n' "$(count pass)" "$(count fail)" "$(count skip)"
+[ ${#failed[@]} = 0 ]

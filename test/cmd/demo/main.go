@@ -1,0 +1,63 @@
+// Command demo raises a lab, installs nodelvm in it and plays the scenario. It exits with 0 only if every step held.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/nodelvm/nodelvm/test/lab"
+	"github.com/nodelvm/nodelvm/test/scenario"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "\nThe demo failed:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	start := time.Now()
+	l, err := lab.Open("")
+	if err != nil {
+		return err
+	}
+	keep := os.Getenv("KEEP") != ""
+	defer func() {
+		if keep {
+			lookAround()
+			return
+		}
+		if down := l.Down(context.WithoutCancel(ctx)); err == nil {
+			err = down
+		}
+	}()
+	stage, err := scenario.Raise(ctx, l, os.Stdout)
+	if err != nil {
+		return err
+	}
+	for _, act := range scenario.Acts() {
+		if err := stage.Play(ctx, act); err != nil {
+			fmt.Fprintln(os.Stderr, stage.Diagnosis(ctx))
+			return err
+		}
+	}
+	fmt.Printf("\n%d steps held, in %s.\n", stage.Narrator.Steps(), time.Since(start).Round(time.Second))
+	return nil
+}
+
+func lookAround() {
+	fmt.Print(`
+The lab is still up. Look around:
+  make lab ARGS="status"                          what runs
+  make lab ARGS="kubectl get pods -A -o wide"     any kubectl command
+  make lab ARGS="exec node-1 lvs"                 any command on a node
+  make lab ARGS="down"                            when you have seen enough
+`)
+}

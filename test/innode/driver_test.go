@@ -1,0 +1,189 @@
+//go:build innode
+
+package innode
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+const (
+	binary   = "/mnt/lab/nodelvm"
+	nodeName = "node-1"
+	work     = "/run/innode"
+	endpoint = "unix://" + work + "/csi.sock"
+	health   = "127.0.0.1:9808"
+	realLVM  = work + "/lvm.real"
+	lvmLog   = work + "/lvm.log"
+)
+
+// The node's two blank disks become one volume group each, both behind the same tag.
+var groups = map[string]string{"vg-a": "/dev/ubdb", "vg-b": "/dev/ubdc"}
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return 0, err
+	}
+	if err := countLVM(); err != nil {
+		return 0, err
+	}
+	for name, disk := range groups {
+		if err := command("vgcreate", "-qq", "-s", "4m", "--addtag", "fast", name, disk); err != nil {
+			return 0, err
+		}
+	}
+	stop, err := startDriver()
+	if err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	if err := stop(); err != nil {
+		return 0, err
+	}
+	for name := range groups {
+		if err := command("vgremove", "-qq", "-f", name); err != nil {
+			return 0, err
+		}
+	}
+	if err := command("umount", "/usr/sbin/lvm"); err != nil {
+		return 0, err
+	}
+	return code, os.RemoveAll(work)
+}
+
+// countLVM puts a script in front of the lvm binary that writes one line for each process that is started.
+func countLVM() error {
+	if err := command("cp", "/usr/sbin/lvm", realLVM); err != nil {
+		return err
+	}
+	script := "#!/bin/bash\necho \"$(basename \"$0\") $*\" >> " + lvmLog + "\nexec -a \"$0\" " + realLVM + " \"$@\"\n"
+	wrapper := filepath.Join(work, "lvm.wrapper")
+	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
+		return err
+	}
+	return command("mount", "--bind", wrapper, "/usr/sbin/lvm")
+}
+
+// startDriver runs the shipped binary as any CO would; what it returns stops it and demands a clean exit.
+func startDriver() (stop func() error, err error) {
+	log, err := os.Create("/mnt/lab/innode-driver.log")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(context.Background(), binary, "serve", "--standalone", "--cluster-id=innode", "--node-name="+nodeName,
+		"--register=false", "--endpoint="+endpoint, "--http-endpoint="+health, "--log-level=debug", "--log-format=console")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	driverPID = cmd.Process.Pid
+	if err := waitReady(); err != nil {
+		return nil, err
+	}
+	return func() error {
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			return err
+		}
+		return cmd.Wait()
+	}, nil
+}
+
+var driverPID int
+
+func waitReady() error {
+	var last error
+	for range 100 {
+		time.Sleep(200 * time.Millisecond)
+		answer, err := http.Get("http://" + health + "/readyz") //nolint:noctx // bounded by the loop
+		if err != nil {
+			last = err
+			continue
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode == http.StatusOK {
+			return nil
+		}
+		last = fmt.Errorf("readyz answers %s", answer.Status)
+	}
+	return fmt.Errorf("the driver is not ready after 20 s: %w", last)
+}
+
+type client struct {
+	csi.IdentityClient
+	csi.ControllerClient
+	csi.NodeClient
+}
+
+func connect(t *testing.T) client {
+	t.Helper()
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return client{csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewNodeClient(conn)}
+}
+
+func command(name string, args ...string) error {
+	out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, errs.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// seqnos is LVM's own count of the commits to both groups: equal before and after means that nothing was changed.
+func seqnos(t *testing.T) string {
+	t.Helper()
+	return output(t, realLVM, "vgs", "--noheadings", "-o", "vg_name,vg_seqno", "--sort", "vg_name")
+}
+
+// volumes lists the logical volumes as LVM itself sees them.
+func volumes(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(output(t, realLVM, "lvs", "--noheadings", "-o", "lv_name"))
+}
+
+// eventually fails the test unless ok becomes true in time.
+func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("not within %s: %s", limit, what)
+}

@@ -1,0 +1,283 @@
+//go:build innode
+
+package innode
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+var background = context.Background()
+
+func contains(names []string, name string) bool { return slices.Contains(names, name) }
+
+// lvNames is volumes for clean-ups, where t.Context has ended.
+func lvNames(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(background, realLVM, "lvs", "--noheadings", "-o", "lv_name").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}
+
+func TestSameCreateTwiceGivesOneVolumeAndTheSameReply(t *testing.T) {
+	c := connect(t)
+	request := createRequest("pvc-11111111-2222-3333-4444-555555555555", 64*mebibyte)
+	first := c.create(t, request)
+	before := seqnos(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			again, err := c.CreateVolume(background, request)
+			if err != nil {
+				t.Errorf("repetition %d: %v", i, err)
+			} else if !proto.Equal(first, again.GetVolume()) {
+				t.Errorf("repetition %d answers %v, the first %v", i, again.GetVolume(), first)
+			}
+		})
+	}
+	wg.Wait()
+	if after := seqnos(t); after != before {
+		t.Errorf("the repetitions changed a group: %q before, %q after", before, after)
+	}
+	_, err := c.CreateVolume(t.Context(), createRequest(request.GetName(), 128*mebibyte))
+	if status.Code(err) != codes.AlreadyExists {
+		t.Errorf("another size under the same name: %v, want AlreadyExists", err)
+	}
+}
+
+func TestCreatesAtOnceGiveOneVolume(t *testing.T) {
+	c := connect(t)
+	request := createRequest("at-once", 64*mebibyte)
+	var mu sync.Mutex
+	ids := map[string]bool{}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				reply, err := c.CreateVolume(background, request)
+				if status.Code(err) == codes.Aborted {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				ids[reply.GetVolume().GetVolumeId()+reply.GetVolume().GetVolumeContext()["nodelvm.io/lv-uuid"]] = true
+				mu.Unlock()
+				return
+			}
+		})
+	}
+	wg.Wait()
+	c.create(t, request) // its clean-up deletes the volume
+	if len(ids) != 1 || len(volumes(t)) != 1 {
+		t.Errorf("eight creates at once gave the answers %v and the volumes %v", ids, volumes(t))
+	}
+}
+
+func TestDeletedDataIsNotSeenByTheNextVolume(t *testing.T) {
+	c := connect(t)
+	block := func(r *csi.CreateVolumeRequest) {
+		r.VolumeCapabilities = []*csi.VolumeCapability{blockCapability()}
+		r.Parameters["volumeGroup"] = "vg-a"
+	}
+	const size = 64 * mebibyte
+	pattern := bytes.Repeat([]byte("secret! "), mebibyte/8)
+
+	first, err := c.CreateVolume(t.Context(), createRequest("first", size, block))
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		staging, target := c.publishBlock(t, first.GetVolume())
+		defer c.unmount(t, first.GetVolume(), staging, target)
+		f, err := os.OpenFile(target, os.O_WRONLY|os.O_SYNC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range size / len(pattern) {
+			if _, err := f.Write(pattern); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	c.remove(t, first.GetVolume().GetVolumeId())
+
+	second := c.create(t, createRequest("second", size, block))
+	_, target := c.mounted(t, second, blockCapability())
+	f, err := os.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	seen, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != size {
+		t.Fatalf("the second volume has %d bytes, want %d", len(seen), size)
+	}
+	if i := bytes.IndexFunc(seen, func(r rune) bool { return r != 0 }); i >= 0 {
+		t.Errorf("the second volume is not zero at byte %d", i)
+	}
+}
+
+func (c client) publishBlock(t *testing.T, v *csi.Volume) (staging, target string) {
+	t.Helper()
+	dir := t.TempDir()
+	staging, target = filepath.Join(dir, "staging"), filepath.Join(dir, "target")
+	if err := os.Mkdir(staging, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.NodeStageVolume(t.Context(), stageRequest(v, staging, blockCapability())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, staging, target, blockCapability())); err != nil {
+		t.Fatal(err)
+	}
+	return staging, target
+}
+
+func TestForeignContentIsNeverFormatted(t *testing.T) {
+	c := connect(t)
+	makers := map[string][]string{
+		"swap":            {"mkswap"},
+		"a LUKS header":   {"cryptsetup", "luksFormat", "-q", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file", "/proc/version"},
+		"btrfs":           {"mkfs.btrfs", "-q"},
+		"xfs, not ext4":   {"mkfs.xfs", "-q", "-f"},
+		"an LVM2 PV":      {"pvcreate", "-qq", "-y", "--config", `devices{scan_lvs=1}`},
+		"unknown content": nil,
+	}
+	number := 0
+	for what, maker := range makers {
+		number++
+		t.Run(what, func(t *testing.T) {
+			size := int64(64 * mebibyte)
+			if maker != nil {
+				size = 320 * mebibyte
+			}
+			v := c.create(t, createRequest(fmt.Sprintf("foreign-%d", number), size))
+			device := c.activeDevice(t, v)
+			if maker != nil {
+				output(t, maker[0], append(maker[1:], device)...)
+			} else {
+				noise(t, device)
+			}
+			before := output(t, "sha256sum", device)
+			staging := t.TempDir()
+			_, err := c.NodeStageVolume(t.Context(), stageRequest(v, staging, mountCapability("ext4")))
+			if status.Code(err) != codes.FailedPrecondition {
+				t.Errorf("stage answers %v, want FailedPrecondition", err)
+			}
+			t.Logf("it says: %v", err)
+			if after := output(t, "sha256sum", device); after != before {
+				t.Error("the device was changed")
+			}
+		})
+	}
+}
+
+// noise fills the head of a device with bytes that no tool knows.
+func noise(t *testing.T, device string) {
+	t.Helper()
+	f, err := os.OpenFile(device, os.O_WRONLY|os.O_SYNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(f, rand.Reader, mebibyte); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// activeDevice finds a volume's device the way an admin does.
+func (c client) activeDevice(t *testing.T, v *csi.Volume) string {
+	t.Helper()
+	path := output(t, realLVM, "lvs", "--noheadings", "-o", "lv_dm_path", "--select", "lv_name="+filepath.Base(v.GetVolumeId()))
+	device, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return device
+}
+
+func TestStagingPathThatIsTaken(t *testing.T) {
+	c := connect(t)
+	v := c.create(t, createRequest("taken", 64*mebibyte))
+	staging := t.TempDir()
+	if err := command("mount", "-t", "tmpfs", "somebody", staging); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := command("umount", staging); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(staging, "theirs"), []byte("keep"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.NodeStageVolume(t.Context(), stageRequest(v, staging, mountCapability("ext4")))
+	if err == nil {
+		t.Fatal("a staging path with another mount on it was accepted")
+	}
+	t.Logf("it says: %v", err)
+	if text, err := os.ReadFile(filepath.Join(staging, "theirs")); err != nil || string(text) != "keep" {
+		t.Errorf("what was there before now reads %q, %v", text, err)
+	}
+	if blkid, err := exec.CommandContext(t.Context(), "blkid", "-p", c.activeDevice(t, v)).Output(); err == nil {
+		t.Errorf("the volume was formatted all the same: %s", blkid)
+	}
+}
+
+func TestMemoryWithFiftyVolumes(t *testing.T) {
+	c := connect(t)
+	for i := range 50 {
+		c.create(t, createRequest(fmt.Sprintf("fifty-%d", i), 8*mebibyte))
+	}
+	reply, err := c.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(reply.GetEntries()); n != 50 {
+		t.Fatalf("ListVolumes shows %d volumes, want 50", n)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", driverPID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var resident int
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			if _, err := fmt.Sscan(rest, &resident); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("resident memory with 50 volumes: %.1f MiB", float64(resident)/1024)
+	if resident == 0 || resident > 40*1024 {
+		t.Errorf("resident memory is %d KiB, want at most 40 MiB", resident)
+	}
+}

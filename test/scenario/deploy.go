@@ -1,0 +1,117 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/nodelvm/nodelvm/test/lab"
+)
+
+const (
+	driverNamespace = "nodelvm-system"
+	daemonSet       = "daemonset/nodelvm"
+)
+
+// Raise brings up the lab of `make demo` and installs the driver in it exactly as shipped: the image that `make image`
+// writes, the manifest that stands in deploy/. The caller lowers the lab with l.Down, whatever Raise answers.
+func Raise(ctx context.Context, l *lab.Lab, out io.Writer) (*Stage, error) {
+	image := filepath.Join(l.Share(), "nodelvm-image.tar")
+	if err := buildImage(ctx, image, out); err != nil {
+		return nil, err
+	}
+	if err := l.Up(ctx, lab.UpOptions{Nodes: 3, ControlPlane: true, Progress: out}); err != nil {
+		return nil, err
+	}
+	stage, err := NewStage(l, NewNarrator(out))
+	if err != nil {
+		return nil, err
+	}
+	return stage, stage.install(ctx, image)
+}
+
+// root is the checkout: the scenario runs from a folder of it.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "versions.env")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("this is not run from within a checkout: no versions.env above the current folder")
+}
+
+func buildImage(ctx context.Context, archive string, out io.Writer) error {
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/image", "--out", archive)
+	cmd.Dir = filepath.Join(top, "deploy", "image")
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("building the image: %w", err)
+	}
+	return nil
+}
+
+func (s *Stage) install(ctx context.Context, image string) error {
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	s.Narrator.Act("nodelvm is installed")
+	for _, step := range []Step{
+		{Says: "its image is imported under the name that the manifest asks for", Prove: func(ctx context.Context, s *Stage) error {
+			return s.Lab.ImportImage(ctx, image)
+		}},
+		{Says: "deploy/nodelvm.yaml is applied as it is", Prove: func(ctx context.Context, s *Stage) error {
+			if _, err := s.kubectl(ctx, "", "apply", "-f", filepath.Join(top, "deploy", "nodelvm.yaml")); err != nil {
+				return err
+			}
+			_, err := s.kubectl(ctx, "", "rollout", "restart", "-n", driverNamespace, daemonSet) // a kept lab may run an older build under the same name
+			return err
+		}},
+		{Says: "its DaemonSet is ready on every node", Prove: func(ctx context.Context, s *Stage) error {
+			_, err := s.kubectl(ctx, "", "rollout", "status", "-n", driverNamespace, daemonSet)
+			return err
+		}},
+	} {
+		if err := s.prove(ctx, step); err != nil {
+			return fmt.Errorf("%s: %w%s", step.Says, err, s.Diagnosis(ctx))
+		}
+	}
+	return nil
+}
+
+// Diagnosis collects what explains a failure: what the pods do, what the events say, the end of the driver's log.
+func (s *Stage) Diagnosis(ctx context.Context) string {
+	ctx = context.WithoutCancel(ctx)
+	text := ""
+	for _, args := range [][]string{
+		{"get", "pods", "-A", "-o", "wide"},
+		{"get", "pvc,pv", "-A"},
+		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
+		{"logs", "-n", driverNamespace, "-l", "app.kubernetes.io/name=nodelvm", "--all-containers", "--prefix", "--tail=25"},
+	} {
+		out, err := s.kubectl(ctx, "", args...)
+		if err != nil {
+			out += err.Error()
+		}
+		text += fmt.Sprintf("\n--- kubectl %v\n%s", args, tail(out, 6000))
+	}
+	return text
+}
+
+func tail(text string, most int) string {
+	if len(text) > most {
+		return "...\n" + text[len(text)-most:]
+	}
+	return text
+}

@@ -1,0 +1,81 @@
+package scenario
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Narrator prints the story for a person: live and in colour on a terminal, in plain lines elsewhere.
+type Narrator struct {
+	out   io.Writer
+	live  bool
+	acts  int
+	steps int
+}
+
+// NewNarrator writes to out.
+func NewNarrator(out io.Writer) *Narrator {
+	f, ok := out.(*os.File)
+	return &Narrator{out: out, live: ok && term.IsTerminal(int(f.Fd()))}
+}
+
+// Steps tells how many steps have held so far.
+func (n *Narrator) Steps() int { return n.steps }
+
+// Act opens an act.
+func (n *Narrator) Act(title string) {
+	n.acts++
+	fmt.Fprintf(n.out, "\n%s\n", n.paint("1", fmt.Sprintf("Act %d. %s", n.acts, title)))
+}
+
+// Note prints a remark below the current act.
+func (n *Narrator) Note(format string, args ...any) {
+	fmt.Fprintf(n.out, "    %s\n", fmt.Sprintf(format, args...))
+}
+
+// Step announces what will be proved; the function it returns prints how that went.
+func (n *Narrator) Step(says string) func(error) {
+	start := time.Now()
+	if n.live {
+		fmt.Fprintf(n.out, "  … %s", says)
+	}
+	return func(err error) {
+		mark := n.paint("32", "✓")
+		if err != nil {
+			mark = n.paint("31", "✗")
+		} else {
+			n.steps++
+		}
+		if n.live {
+			fmt.Fprint(n.out, "\r\033[K")
+		}
+		fmt.Fprintf(n.out, "  %s %s %s\n", mark, says, n.paint("2", fmt.Sprintf("(%.1f s)", time.Since(start).Seconds())))
+		if err != nil {
+			fmt.Fprintf(n.out, "    %s\n", strings.ReplaceAll(err.Error(), "\n", "\n    "))
+		}
+	}
+}
+
+// Table prints rows under a header, in columns.
+func (n *Narrator) Table(header []string, rows [][]string) {
+	fmt.Fprintln(n.out)
+	w := tabwriter.NewWriter(n.out, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "    %s\n", strings.Join(header, "\t"))
+	for _, row := range rows {
+		fmt.Fprintf(w, "    %s\n", strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // the writer below is a terminal or a log: nothing better to tell than the story itself
+}
+
+func (n *Narrator) paint(code, text string) string {
+	if !n.live {
+		return text
+	}
+	return "\033[" + code + "m" + text + "\033[0m"
+}

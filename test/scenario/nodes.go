@@ -1,0 +1,103 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Everything here asks LVM on the node itself, with the node's own commands: the driver's word is not taken.
+
+// group is one row of vgs.
+type group struct {
+	Name        string `json:"vg_name"`
+	ExtentSize  string `json:"vg_extent_size"`
+	FreeExtents string `json:"vg_free_count"`
+}
+
+// logicalVolume is one row of lvs.
+type logicalVolume struct {
+	Name  string `json:"lv_name"`
+	Group string `json:"vg_name"`
+	Size  string `json:"lv_size"`
+	Tags  string `json:"lv_tags"`
+}
+
+func (s *Stage) groups(ctx context.Context, node string) ([]group, error) {
+	return report[group](ctx, s, node, "vg", "vgs", "-o", "vg_name,vg_extent_size,vg_free_count")
+}
+
+func (s *Stage) logicalVolumes(ctx context.Context, node string) ([]logicalVolume, error) {
+	return report[logicalVolume](ctx, s, node, "lv", "lvs", "-o", "lv_name,vg_name,lv_size,lv_tags")
+}
+
+// freeExtents sums the free extents of a node's groups and tells their size in bytes.
+func (s *Stage) freeExtents(ctx context.Context, node string) (count, size int64, err error) {
+	groups, err := s.groups(ctx, node)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, g := range groups {
+		free, err := strconv.ParseInt(g.FreeExtents, 10, 64)
+		if err != nil {
+			return 0, 0, err
+		}
+		if size, err = strconv.ParseInt(g.ExtentSize, 10, 64); err != nil {
+			return 0, 0, err
+		}
+		count += free
+	}
+	return count, size, nil
+}
+
+// report runs one of LVM's reporting commands on a node and decodes the rows under key.
+func report[T any](ctx context.Context, s *Stage, node, key string, argv ...string) ([]T, error) {
+	argv = append(argv, "--reportformat", "json", "--units", "b", "--nosuffix")
+	out, err := s.run(ctx, node, argv...)
+	if err != nil {
+		return nil, err
+	}
+	var parsed struct{ Report []map[string][]T }
+	if err := json.Unmarshal(out, &parsed); err != nil {
+		return nil, fmt.Errorf("%s on %s answered %q: %w", argv[0], node, out, err)
+	}
+	var rows []T
+	for _, r := range parsed.Report {
+		rows = append(rows, r[key]...)
+	}
+	return rows, nil
+}
+
+// run executes a command on a node and fails unless it exits with 0.
+func (s *Stage) run(ctx context.Context, node string, argv ...string) ([]byte, error) {
+	var out, errs bytes.Buffer
+	code, err := s.Lab.Exec(ctx, node, nil, &out, &errs, argv...)
+	if err != nil {
+		return nil, err
+	}
+	if code != 0 {
+		return nil, fmt.Errorf("%s on %s exited with %d: %s", strings.Join(argv, " "), node, code, errs.String())
+	}
+	return out.Bytes(), nil
+}
+
+// kubectl runs kubectl against the lab and returns what it printed.
+func (s *Stage) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	var out, errs bytes.Buffer
+	if err := s.Lab.Kubectl(ctx, strings.NewReader(stdin), &out, &errs, args...); err != nil {
+		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// mebibytes renders a number of bytes as text.
+func mebibytes(bytes string) string {
+	n, err := strconv.ParseInt(bytes, 10, 64)
+	if err != nil {
+		return bytes
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}

@@ -1,0 +1,98 @@
+// Package scenario is the story that `make demo` tells and `make test` checks: a PostgreSQL StatefulSet gets LVM
+// volumes on the nodes that the scheduler chose.
+//
+// It is one list of acts. Each act is a list of steps; each step proves one sentence against the running cluster and
+// against LVM itself, read on the node with an admin's own tools, and fails with what it saw instead. The acts build
+// on each other and are played in order; the last one deletes everything and finds the figures of the first again.
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodelvm/nodelvm/test/lab"
+)
+
+// Namespace is where the scenario's pods and claims live.
+const Namespace = "demo"
+
+// Names that the driver promises; the scenario holds it to them.
+const (
+	Driver      = "nodelvm.io"
+	TopologyKey = "topology.nodelvm.io/node"
+)
+
+// Stage is what an act plays on: a running lab, its API server, and somebody who tells what happens.
+type Stage struct {
+	Lab      *lab.Lab
+	Client   kubernetes.Interface
+	Narrator *Narrator
+
+	freeAtFirst map[string]int64 // node -> free extents when the curtain rose
+	rows        map[string]string // pod -> fingerprint of its database
+}
+
+// NewStage connects to a lab that is up.
+func NewStage(l *lab.Lab, n *Narrator) (*Stage, error) {
+	config, err := l.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Stage{Lab: l, Client: client, Narrator: n, freeAtFirst: map[string]int64{}, rows: map[string]string{}}, nil
+}
+
+// Act is one part of the story.
+type Act struct {
+	Title string
+	Steps []Step
+}
+
+// Step proves one sentence.
+type Step struct {
+	Says  string
+	Limit time.Duration // how long it may take; 0 means two minutes
+	Prove func(context.Context, *Stage) error
+}
+
+// Acts returns the whole story in order.
+func Acts() []Act {
+	return []Act{
+		topologyAndCapacity(),
+		delayedBinding(),
+		dataStays(),
+		placement(),
+		blockAndXFS(),
+		cleanUp(),
+	}
+}
+
+// Play performs one act: it stops at the first step that does not hold, and closes with a table of what is where.
+func (s *Stage) Play(ctx context.Context, act Act) error {
+	s.Narrator.Act(act.Title)
+	for _, step := range act.Steps {
+		if err := s.prove(ctx, step); err != nil {
+			return fmt.Errorf("%s: %w", step.Says, err)
+		}
+	}
+	return s.showVolumes(ctx)
+}
+
+func (s *Stage) prove(ctx context.Context, step Step) error {
+	limit := step.Limit
+	if limit == 0 {
+		limit = 2 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done := s.Narrator.Step(step.Says)
+	err := step.Prove(ctx, s)
+	done(err)
+	return err
+}
