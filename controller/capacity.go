@@ -1,0 +1,43 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// GetCapacity answers what a class can still get on this node, and the largest single volume that CreateVolume will
+// really accept (CSI spec, "GetCapacity"). Another node's topology, an unknown group, capabilities that no volume of
+// ours has, and no parameters at all (no volume can be made without volumeGroup) have no room here: zero, not an
+// error, for the provisioner keeps publishing the old figure after an error. A wrong parameter is lvm.KindInvalid.
+func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	if len(req.GetParameters()) == 0 {
+		return capacityReply(lvm.Capacity{}), nil
+	}
+	class, _, err := parseParameters(req.GetParameters())
+	if err != nil {
+		return nil, err
+	}
+	topology := req.GetAccessibleTopology()
+	if topology != nil && !reaches(topology, s.node) {
+		return capacityReply(lvm.Capacity{}), nil
+	}
+	if capabilities := req.GetVolumeCapabilities(); len(capabilities) > 0 && checkCapabilities(capabilities) != nil {
+		return capacityReply(lvm.Capacity{}), nil
+	}
+	capacity, err := s.volumes.Capacity(ctx, class)
+	if err != nil {
+		return nil, err
+	}
+	return capacityReply(capacity), nil
+}
+
+func capacityReply(capacity lvm.Capacity) *csi.GetCapacityResponse {
+	return &csi.GetCapacityResponse{
+		AvailableCapacity: int64(capacity.Available),
+		MaximumVolumeSize: wrapperspb.Int64(int64(capacity.Largest)),
+	}
+}
