@@ -67,6 +67,19 @@ var unread = []string{
 	"path-exclude=/usr/share/bash-completion/*",
 }
 
+// Shell commands that mmdebstrap runs; $1 is the new root.
+const (
+	// mmdebstrap copies these two from the machine that it runs on.
+	forgetBuilder = `rm -f "$1/etc/hostname" "$1/etc/resolv.conf"`
+	// Without the loader's cache every start of a program looks for each library in
+	// all places. A package's script makes it where scripts run.
+	loaderCache = `echo "include /etc/ld.so.conf.d/*.conf" >"$1/etc/ld.so.conf" && ldconfig -r "$1"`
+	// Vulnerability scanners read the list of packages, which unpacking alone leaves empty.
+	packageList = `for deb in "$1"/var/cache/apt/archives/*.deb; do ` +
+		`dpkg-deb -f "$deb" | sed "/^Package:/aStatus: install ok installed" && echo; ` +
+		`done >"$1/var/lib/dpkg/status" && test -s "$1/var/lib/dpkg/status"`
+)
+
 // Debian writes a root file system with packages of a suite (such as "trixie") and
 // all that they depend on to out: a tar, compressed if out ends in .gz. It takes
 // a minute or more and loads packages from this machine's Debian mirror. The file
@@ -112,14 +125,12 @@ func (d debian) args(suite string, packages []string) []string {
 	for _, pattern := range d.exclude {
 		args = append(args, "--dpkgopt=path-exclude="+pattern)
 	}
-	// mmdebstrap copies these two from the machine that it runs on.
-	args = append(args, `--customize-hook=rm -f "$1/etc/hostname" "$1/etc/resolv.conf"`)
+	hook := "--customize-hook="
 	if d.variant == VariantExtract {
-		// No script ran that would have made the loader's cache. Without it every
-		// start of a program searches each library in all places.
-		args = append(args, `--customize-hook=echo "include /etc/ld.so.conf.d/*.conf" >"$1/etc/ld.so.conf" && ldconfig -r "$1"`,
-			"--customize-hook=ls $1/var/cache/apt/archives >&2")
+		hook = "--extract-hook=" // the only one that this variant runs
+		args = append(args, hook+loaderCache, hook+packageList)
 	}
+	args = append(args, hook+forgetBuilder)
 	return append(args, suite, "-")
 }
 
