@@ -3,7 +3,8 @@ package lvm
 // State is what the node's disks hold, as one consistent reading. It is plain data: planning and capacity are
 // functions of it.
 type State struct {
-	Groups []Group
+	Groups []Group  // by name
+	Unread []string // sentences: devices that could not be read, so that groups on them may be missing here
 }
 
 // Group is one volume group.

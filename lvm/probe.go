@@ -1,0 +1,183 @@
+package lvm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	blockAlign  = 4096     // O_DIRECT wants the logical block size, at most this on disks that LVM takes
+	headSize    = 8192     // label and the header of the first metadata area, in one read
+	maxText     = 64 * MiB // far over LVM's advice; bounds what a damaged header can make us read
+	tornRetries = 5        // a commit between our two reads shows as a wrong checksum
+	tornDelay   = 2 * time.Millisecond
+)
+
+// probe is what one device says of itself.
+type probe struct {
+	device blockDevice
+	label  *label // nil: no PV
+	areas  []area // those in use
+	err    error  // the device could not be read, wholly or in part
+}
+
+// area is one metadata area with its committed text; an orphan PV's text is empty.
+type area struct {
+	header areaHeader
+	text   []byte
+}
+
+// probeDevice reads a device's label and metadata: four system calls and one more for each text, if there is a label,
+// and three if there is none.
+func probeDevice(d blockDevice, mustBeBlock bool) probe {
+	p := probe{device: d}
+	f, err := openDirect(d.path, mustBeBlock)
+	if err != nil {
+		p.err = fmt.Errorf("open: %w", err)
+		return p
+	}
+	defer func() { _ = unix.Close(f.fd) }()
+	head, err := f.read(span{0, headSize})
+	if err != nil {
+		p.err = err
+		return p
+	}
+	if !d.partition && hasPartitions(head) {
+		return p
+	}
+	if p.label, p.err = findLabel(head); p.label == nil || p.err != nil {
+		return p
+	}
+	if p.err = f.isDevice(d.number); p.err != nil {
+		return p
+	}
+	for _, where := range p.label.areas {
+		a, err := f.area(head, where)
+		if err != nil {
+			p.err = errors.Join(p.err, err)
+		} else if !a.header.ignored {
+			p.areas = append(p.areas, a)
+		}
+	}
+	return p
+}
+
+// area reads one metadata area. head is what was read already, good for the first look only.
+func (f directFile) area(head []byte, where span) (area, error) {
+	for try := 0; ; try++ {
+		a, err := f.areaOnce(head, where)
+		if err == nil || try == tornRetries {
+			return a, err
+		}
+		head = nil
+		time.Sleep(tornDelay << try)
+	}
+}
+
+func (f directFile) areaOnce(head []byte, where span) (area, error) {
+	if where.offset > int64(len(head))-mdaHeaderSize {
+		var err error
+		if head, err = f.read(span{where.offset, mdaHeaderSize}); err != nil {
+			return area{}, err
+		}
+	} else {
+		head = head[where.offset:]
+	}
+	h, err := decodeAreaHeader(head, where)
+	if err != nil || h.ignored || h.text.size == 0 {
+		return area{header: h}, err
+	}
+	if Bytes(h.text.size) > maxText {
+		return area{}, fmt.Errorf("the metadata area at byte %d has %d bytes of text, more than are read", where.offset, h.text.size)
+	}
+	a := area{header: h}
+	for _, piece := range h.pieces(where.offset) {
+		part, err := f.read(piece)
+		if err != nil {
+			return area{}, err
+		}
+		a.text = append(a.text, part...)
+	}
+	if lvmChecksum(a.text) != h.checksum {
+		return area{}, fmt.Errorf("the checksum of the metadata at byte %d is wrong", where.offset)
+	}
+	return a, nil
+}
+
+// directFile reads around the page cache: LVM writes around it too, and a cached page would be old.
+type directFile struct{ fd int }
+
+func openDirect(path string, mustBeBlock bool) (directFile, error) {
+	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK
+	if mustBeBlock {
+		flags |= unix.O_DIRECT
+	}
+	fd, err := unix.Open(path, flags, 0)
+	return directFile{fd}, err
+}
+
+// isDevice makes sure that the path led to the device that sysfs speaks of.
+func (f directFile) isDevice(number uint64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd, &st); err != nil {
+		return fmt.Errorf("stat: %w", err)
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK && st.Rdev != number {
+		return fmt.Errorf("its node in /dev has number %d:%d, the kernel's device %d:%d",
+			unix.Major(st.Rdev), unix.Minor(st.Rdev), unix.Major(number), unix.Minor(number))
+	}
+	return nil
+}
+
+// read answers exactly the bytes of s, through an aligned buffer.
+func (f directFile) read(s span) ([]byte, error) {
+	start := s.offset / blockAlign * blockAlign
+	end := (s.offset + s.size + blockAlign - 1) / blockAlign * blockAlign
+	buf := alignedBuffer(int(end - start))
+	have := 0
+	for have < len(buf) {
+		n, err := unix.Pread(f.fd, buf[have:], start+int64(have))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %d bytes at byte %d: %w", s.size, s.offset, err)
+		}
+		if n == 0 {
+			break
+		}
+		have += n
+	}
+	if skip := s.offset - start; int64(have) >= skip+s.size {
+		return buf[skip : skip+s.size], nil
+	}
+	return nil, fmt.Errorf("read %d bytes at byte %d: the device ends before", s.size, s.offset)
+}
+
+func alignedBuffer(size int) []byte {
+	buf := make([]byte, size+blockAlign)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(buf))) % blockAlign)
+	return buf[skip : skip+size : skip+size]
+}
+
+// hasPartitions tells a disk with an MBR partition table, which LVM does not take for a PV, whatever old label the
+// gap before its first partition still holds (lvm2, lib/device/dev-type.c, _has_partition_table).
+func hasPartitions(head []byte) bool {
+	if binary.LittleEndian.Uint16(head[510:]) != 0xaa55 {
+		return false
+	}
+	used := false
+	for n := range 4 {
+		p := head[446+16*n:]
+		if p[0]&0x7f != 0 {
+			return false // a boot sector of something else
+		}
+		used = used || binary.LittleEndian.Uint32(p[12:]) != 0
+	}
+	return used
+}

@@ -1,0 +1,287 @@
+package lvm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Flags that LVM writes into `status`; one that is not here changes what the metadata means, in a way unknown to us
+// (lvm2, lib/format_text/flags.c). Flags in `flags` may be ignored by design, but for MISSING.
+var (
+	vgFlags = words("EXPORTED RESIZEABLE READ WRITE WRITE_LOCKED CLUSTERED SHARED PVMOVE")
+	pvFlags = words("ALLOCATABLE EXPORTED MISSING")
+	lvFlags = words("READ WRITE WRITE_LOCKED VISIBLE FIXED_MINOR PVMOVE LOCKED NOTSYNCED REBUILD WRITEMOSTLY " +
+		"ACTIVATION_SKIP ERROR_WHEN_FULL METADATA_FORMAT NOSCAN TEMPORARY CACHE_VOL CACHE_USES_CACHEVOL " +
+		"INTEGRITY INTEGRITY_METADATA RESHAPE RESHAPE_DATA_OFFSET RESHAPE_DELTA_DISKS_PLUS RESHAPE_DELTA_DISKS_MINUS " +
+		"CROP_METADATA NOAUTOACTIVATE LOCKD_SANLOCK_LV MIRROR_IMAGE MIRROR_LOG MIRRORED")
+)
+
+// Segment types whose areas are known. The first three may lie on PVs; all others are made of other LVs.
+var (
+	pvSegments = words("striped linear mirror")
+	lvSegments = words("raid0 raid0_meta raid1 raid4 raid5 raid5_ls raid5_la raid5_rs raid5_ra raid5_n raid6 raid6_zr raid6_nr " +
+		"raid6_nc raid6_ls_6 raid6_la_6 raid6_rs_6 raid6_ra_6 raid6_n_6 raid10 raid10_near snapshot thin thin-pool cache " +
+		"cache-pool writecache vdo vdo-pool integrity error zero")
+)
+
+// notReferences are a segment's string fields that name no other volume.
+var notReferences = words("type tags discards cache_mode policy")
+
+func words(list string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(list) {
+		set[w] = true
+	}
+	return set
+}
+
+// errUnsupported marks metadata that this reader does not know how to read: LVM's own report decides.
+var errUnsupported = errors.New("metadata that only LVM itself can read")
+
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errUnsupported, fmt.Sprintf(format, args...))
+}
+
+// imported is a group as its text describes it, before the node's devices are known.
+type imported struct {
+	group   Group
+	hurdles hurdles
+	needs   map[string]Bytes // by PV UUID: how large a device the text reckons with
+	names   map[string]int   // "pv0" -> index in group.PVs
+	used    [][]Run          // by index in group.PVs
+}
+
+// importGroup reads a metadata text. Every error is errUnsupported: a text with a good checksum was written by LVM,
+// so what cannot be read here is at least LVM's to judge.
+func importGroup(text string) (*imported, error) {
+	root, err := parseText(strings.TrimRight(text, "\x00"))
+	if err != nil {
+		return nil, unsupported("%v", err)
+	}
+	top := &fields{section: root}
+	if top.text("contents") != "Text Format Volume Group" || top.number("version", 1) != 1 || len(root.sections) != 1 {
+		return nil, unsupported("a text that is not one volume group in format 1 (%v)", top.err)
+	}
+	vg := &root.sections[0]
+	im := &imported{needs: map[string]Bytes{}, names: map[string]int{}}
+	for _, step := range []func(*section) error{im.head, im.pvs, im.lvs, im.runs} {
+		if err := step(vg); err != nil {
+			return nil, unsupported("volume group %s: %v", vg.name, err)
+		}
+	}
+	sortGroup(&im.group)
+	return im, nil
+}
+
+func (im *imported) head(vg *section) error {
+	f := &fields{section: vg}
+	status := f.flags("status", vgFlags)
+	sectors := f.number("extent_size", math.MaxUint32)
+	im.group = Group{
+		UUID:       f.uuid("id"),
+		Name:       vg.name,
+		Seqno:      f.number("seqno", math.MaxUint32),
+		ExtentSize: Bytes(sectors) * sectorSize,
+		Tags:       f.tags(),
+	}
+	im.hurdles = hurdles{
+		exported: slices.Contains(status, "EXPORTED"),
+		fixed:    !slices.Contains(status, "RESIZEABLE"),
+		readOnly: !slices.Contains(status, "WRITE"),
+		shared:   slices.Contains(status, "CLUSTERED") || slices.Contains(status, "SHARED") || f.optional("lock_type") != "",
+		systemID: f.optional("system_id"),
+	}
+	switch {
+	case f.err != nil:
+		return f.err
+	case f.text("format") != "lvm2":
+		return fmt.Errorf("format %q", f.text("format"))
+	case sectors == 0:
+		return errors.New("an extent size of 0")
+	}
+	return nil
+}
+
+func (im *imported) pvs(vg *section) error {
+	list := vg.find("physical_volumes")
+	if list == nil {
+		return errors.New("no physical_volumes")
+	}
+	for i := range list.sections {
+		f := &fields{section: &list.sections[i]}
+		flags := append(f.flags("status", pvFlags), f.flags("flags", nil)...)
+		pv := PV{
+			UUID:        f.uuid("id"),
+			Extents:     Extents(f.number("pe_count", math.MaxUint32)),
+			Allocatable: slices.Contains(flags, "ALLOCATABLE"),
+			Missing:     slices.Contains(flags, "MISSING"),
+		}
+		start := Bytes(f.number("pe_start", math.MaxInt64/sectorSize)) * sectorSize
+		if f.err != nil {
+			return f.err
+		}
+		if pv.Extents > (math.MaxInt64-Extents(start))/Extents(im.group.ExtentSize) {
+			return fmt.Errorf("%s is larger than any device", f.section.name)
+		}
+		if _, twice := im.needs[pv.UUID]; twice {
+			return fmt.Errorf("physical volume %s stands there twice", pv.UUID)
+		}
+		im.names[f.section.name] = i
+		im.needs[pv.UUID] = start + Bytes(pv.Extents)*im.group.ExtentSize
+		im.group.PVs = append(im.group.PVs, pv)
+	}
+	im.used = make([][]Run, len(im.group.PVs))
+	return nil
+}
+
+func (im *imported) lvs(vg *section) error {
+	list := vg.find("logical_volumes")
+	if list == nil {
+		return nil
+	}
+	im.group.LVs = make([]LV, 0, len(list.sections))
+	named := make(map[string]int, len(list.sections)) // LV name -> index in group.LVs
+	for i := range list.sections {
+		lv, err := im.lv(&list.sections[i])
+		if err != nil {
+			return fmt.Errorf("logical volume %s: %w", list.sections[i].name, err)
+		}
+		if lv.Type != "snapshot" { // the tie between an origin and its snapshot, not a volume
+			named[lv.Name] = len(im.group.LVs)
+			im.group.LVs = append(im.group.LVs, lv)
+		}
+	}
+	for i := range list.sections {
+		for j := range list.sections[i].sections {
+			im.link(named, list.sections[i].name, &list.sections[i].sections[j])
+		}
+	}
+	return nil
+}
+
+func (im *imported) lv(s *section) (LV, error) {
+	f := &fields{section: s}
+	status := f.flags("status", lvFlags)
+	f.flags("flags", nil)
+	lv := LV{UUID: f.uuid("id"), Name: s.name, Tags: f.tags(), Hidden: !slices.Contains(status, "VISIBLE")}
+	count := f.number("segment_count", math.MaxInt32)
+	if f.err != nil {
+		return lv, f.err
+	}
+	if count != int64(len(s.sections)) || count == 0 {
+		return lv, fmt.Errorf("%d segments are announced, %d are there", count, len(s.sections))
+	}
+	for i := range s.sections {
+		if err := im.segment(&lv, &s.sections[i]); err != nil {
+			return lv, fmt.Errorf("%s: %w", s.sections[i].name, err)
+		}
+	}
+	return lv, nil
+}
+
+// segment adds one segment to its volume and marks the extents that it takes on PVs.
+func (im *imported) segment(lv *LV, s *section) error {
+	f := &fields{section: s}
+	start, count := Extents(f.number("start_extent", math.MaxUint32)), Extents(f.number("extent_count", math.MaxUint32))
+	kind, flags, _ := strings.Cut(f.text("type"), "+")
+	if f.err != nil {
+		return f.err
+	}
+	if start != lv.Extents || count == 0 {
+		return fmt.Errorf("it starts at extent %d with %d extents, after %d others", start, count, lv.Extents)
+	}
+	for flag := range strings.SplitSeq(flags, "+") {
+		if flag != "" && !lvFlags[flag] {
+			return fmt.Errorf("unknown flag %q", flag)
+		}
+	}
+	lv.Extents += count
+	length := count
+	if kind == "striped" {
+		stripes := Extents(f.number("stripe_count", math.MaxInt32))
+		if stripes == 0 || count%stripes != 0 {
+			return fmt.Errorf("%d extents on %d stripes", count, stripes)
+		}
+		if length = count / stripes; stripes == 1 {
+			kind = "linear"
+		}
+	}
+	if !pvSegments[kind] && !lvSegments[kind] {
+		return fmt.Errorf("unknown segment type %q", kind)
+	}
+	if lv.Type == "" {
+		lv.Type = kind
+	}
+	return im.areas(s, pvSegments[kind], length)
+}
+
+// link notes on each LV which others are built on it: every LV that a segment names, but for the origin of a thin
+// snapshot, which the snapshot outlives.
+func (im *imported) link(named map[string]int, user string, s *section) {
+	kind := (&fields{section: s}).text("type")
+	if kind == "snapshot" { // origin and cow_store: the second is the snapshot's own name
+		if cow := s.entry("cow_store"); cow != nil {
+			user = cow.values[0].text
+		}
+		if i, ok := named[user]; ok {
+			im.group.LVs[i].Hidden = false
+		}
+	}
+	for _, e := range s.entries {
+		if notReferences[e.key] || kind == "thin" && e.key == "origin" {
+			continue
+		}
+		for _, v := range e.values {
+			i, ok := named[v.text]
+			if _, isPV := im.names[v.text]; ok && v.isText && !isPV && v.text != user && !slices.Contains(im.group.LVs[i].UsedBy, user) {
+				im.group.LVs[i].UsedBy = append(im.group.LVs[i].UsedBy, user)
+			}
+		}
+	}
+}
+
+// areas finds the PVs among a segment's lists: `stripes = ["pv0", 0, "pv1", 20]`.
+func (im *imported) areas(s *section, onPVs bool, length Extents) error {
+	for _, e := range s.entries {
+		for i, v := range e.values {
+			index, isPV := im.names[v.text]
+			if !v.isText || !isPV || notReferences[e.key] {
+				continue
+			}
+			if !onPVs || i+1 >= len(e.values) || e.values[i+1].isText {
+				return fmt.Errorf("%s names the physical volume %s in a way that is not known", e.key, v.text)
+			}
+			start := Extents(e.values[i+1].number)
+			if end := start + length; start < 0 || end > im.group.PVs[index].Extents || end < start {
+				return fmt.Errorf("extents %d to %d are not on %s", start, end-1, v.text)
+			}
+			im.used[index] = append(im.used[index], Run{start, length})
+		}
+	}
+	return nil
+}
+
+// runs turns what is used into what is free.
+func (im *imported) runs(*section) error {
+	for i := range im.group.PVs {
+		pv := &im.group.PVs[i]
+		slices.SortFunc(im.used[i], func(a, b Run) int { return int(a.Start - b.Start) })
+		next := Extents(0)
+		for _, used := range im.used[i] {
+			if used.Start < next {
+				return fmt.Errorf("extent %d of physical volume %s belongs to two volumes", used.Start, pv.UUID)
+			}
+			if used.Start > next {
+				pv.Free = append(pv.Free, Run{next, used.Start - next})
+			}
+			next = used.Start + used.Count
+		}
+		if next < pv.Extents {
+			pv.Free = append(pv.Free, Run{next, pv.Extents - next})
+		}
+	}
+	return nil
+}
