@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"path"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-lib-utils/protosanitizer"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// changing are the calls whose success is worth a line in the log of a quiet day; the others are asked all the time.
+var changing = map[string]bool{
+	csi.Controller_CreateVolume_FullMethodName:  true,
+	csi.Controller_DeleteVolume_FullMethodName:  true,
+	csi.Node_NodeStageVolume_FullMethodName:     true,
+	csi.Node_NodeUnstageVolume_FullMethodName:   true,
+	csi.Node_NodePublishVolume_FullMethodName:   true,
+	csi.Node_NodeUnpublishVolume_FullMethodName: true,
+}
+
+// logCalls is the interceptor that logs each call once, when it ends. Requests and replies are shown at debug level
+// and with their secrets stripped.
+func logCalls(log *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		start := time.Now()
+		reply, err := handler(ctx, req)
+		level := levelOf(info.FullMethod, status.Code(err))
+		if !log.Enabled(ctx, level) {
+			return reply, err
+		}
+		attrs := []any{"call", path.Base(info.FullMethod), "took", time.Since(start)}
+		attrs = append(attrs, subject(req)...)
+		if log.Enabled(ctx, slog.LevelDebug) {
+			attrs = append(attrs, "request", protosanitizer.StripSecrets(req))
+			if err == nil {
+				attrs = append(attrs, "reply", protosanitizer.StripSecrets(reply))
+			}
+		}
+		if err != nil {
+			attrs = append(attrs, "code", status.Code(err).String(), "error", status.Convert(err).Message())
+		}
+		log.Log(ctx, level, "csi", attrs...)
+		return reply, err
+	}
+}
+
+// levelOf says how loud a call's end is: what the driver failed at is an error; what its caller can mend or repeat, a
+// warning.
+func levelOf(method string, code codes.Code) slog.Level {
+	switch code { //nolint:exhaustive // the rest is the caller's to mend
+	case codes.OK:
+		if changing[method] {
+			return slog.LevelInfo
+		}
+		return slog.LevelDebug
+	case codes.Unimplemented:
+		return slog.LevelDebug
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return slog.LevelError
+	default:
+		return slog.LevelWarn
+	}
+}
+
+// subject names the volume that a request is about.
+func subject(req any) []any {
+	switch r := req.(type) {
+	case interface{ GetVolumeId() string }:
+		return []any{"volume", r.GetVolumeId()}
+	case *csi.CreateVolumeRequest:
+		return []any{"name", r.GetName()}
+	}
+	return nil
+}
+
+// callMetrics measures CSI calls, under the name and labels that the CSI sidecars' library gives a plugin's calls, so
+// that existing dashboards work.
+type callMetrics struct {
+	seconds *prometheus.HistogramVec
+}
+
+func newCallMetrics(registry prometheus.Registerer) *callMetrics {
+	m := &callMetrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:        "csi_plugin_operations_seconds",
+		Help:        "Duration of CSI calls by method and gRPC status code.",
+		ConstLabels: prometheus.Labels{"driver_name": driverName},
+		Buckets:     []float64{.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600},
+	}, []string{"method_name", "grpc_status_code"})}
+	registry.MustRegister(m.seconds)
+	return m
+}
+
+func (m *callMetrics) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	start := time.Now()
+	reply, err := handler(ctx, req)
+	m.seconds.WithLabelValues(info.FullMethod, status.Code(err).String()).Observe(time.Since(start).Seconds())
+	return reply, err
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// readyTimeout is how long LVM may take to show that it can be read. A disk that hangs does not come back to say so.
+const readyTimeout = 5 * time.Second
+
+// readiness answers whether the driver can do its work. At most one check runs at a time, in a goroutine of its own: a
+// check that hangs in the kernel costs one goroutine, and every caller is answered in time.
+type readiness struct {
+	timeout time.Duration
+
+	mu      sync.Mutex
+	check   func(context.Context) error // nil while the driver starts or stops; then state says which
+	state   string
+	running *readyCheck
+}
+
+// readyCheck is one run of the check; err may be read once done is closed.
+type readyCheck struct {
+	done chan struct{}
+	err  error
+}
+
+func newReadiness(state string) *readiness {
+	return &readiness{timeout: readyTimeout, state: state}
+}
+
+// set says from now on: ask check, or, where it is nil, not ready because of state.
+func (r *readiness) set(check func(context.Context) error, state string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.check, r.state = check, state
+}
+
+// Ready is nil, or says why the driver cannot work now.
+func (r *readiness) Ready(ctx context.Context) error {
+	run, err := r.join(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(r.timeout)
+	defer timer.Stop()
+	select {
+	case <-run.done:
+		return run.err
+	case <-timer.C:
+		return fmt.Errorf("LVM has not answered within %s; a disk may hang", r.timeout)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// join returns the check that runs, or starts one.
+func (r *readiness) join(ctx context.Context) (*readyCheck, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.check == nil {
+		return nil, errors.New(r.state)
+	}
+	if r.running != nil {
+		return r.running, nil
+	}
+	run := &readyCheck{done: make(chan struct{})}
+	r.running = run
+	check := r.check
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, r.timeout)
+		defer cancel()
+		run.err = check(ctx)
+		r.mu.Lock()
+		r.running = nil
+		r.mu.Unlock()
+		close(run.done)
+	}()
+	return run, nil
+}
+
+// newHTTPHandler serves /healthz (the process lives; never asks LVM, for a restart cannot mend a disk), /readyz (LVM
+// can be used) and /metrics.
+func newHTTPHandler(ready func(context.Context) error, metrics prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
+		if err := ready(req.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		// Reading LVM's figures may hang with a disk; scrapes must not pile up behind it.
+		Timeout:             readyTimeout,
+		MaxRequestsInFlight: 2,
+	}))
+	return mux
+}

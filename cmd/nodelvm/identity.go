@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// identity is the CSI Identity service.
+type identity struct {
+	csi.UnimplementedIdentityServer
+	ready func(context.Context) error
+}
+
+// GetPluginInfo names the driver (CSI spec, "GetPluginInfo").
+func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: driverName, VendorVersion: version}, nil
+}
+
+// GetPluginCapabilities says that there is a Controller service and that volumes live on one node each.
+func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	reply := &csi.GetPluginCapabilitiesResponse{}
+	for _, service := range []csi.PluginCapability_Service_Type{
+		csi.PluginCapability_Service_CONTROLLER_SERVICE,
+		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+	} {
+		reply.Capabilities = append(reply.Capabilities, &csi.PluginCapability{
+			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: service}},
+		})
+	}
+	return reply, nil
+}
+
+// Probe says whether LVM can be used. "Not ready" is an answer, not an error: the sidecars wait for it (CSI spec,
+// "Probe").
+func (i *identity) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(i.ready(ctx) == nil)}, nil
+}

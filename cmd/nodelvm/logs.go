@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+
+	"go.uber.org/zap/exp/zapslog"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+)
+
+// newLogger makes the one logger of the process: zap's encoders behind slog's interface, so that lvm needs nothing but
+// the standard library, with klog (mount-utils, client-go) routed into it.
+func newLogger(out io.Writer, level, format string) (*slog.Logger, error) {
+	threshold, err := zapcore.ParseLevel(level)
+	if err != nil || threshold > zapcore.ErrorLevel {
+		return nil, fmt.Errorf("--log-level is %q; give debug, info, warn or error", level)
+	}
+	encoding := zapcore.EncoderConfig{
+		TimeKey:        "time",
+		LevelKey:       "level",
+		MessageKey:     "msg",
+		EncodeTime:     zapcore.RFC3339NanoTimeEncoder,
+		EncodeLevel:    zapcore.LowercaseLevelEncoder,
+		EncodeDuration: zapcore.SecondsDurationEncoder,
+	}
+	var encoder zapcore.Encoder
+	switch format {
+	case "json":
+		encoder = zapcore.NewJSONEncoder(encoding)
+	case "console":
+		encoder = zapcore.NewConsoleEncoder(encoding)
+	default:
+		return nil, fmt.Errorf("--log-format is %q; give json or console", format)
+	}
+	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), threshold)
+	noStacks := zapslog.AddStacktraceAt(slog.Level(math.MaxInt)) // an error's text says where it comes from
+	logger := slog.New(zapslog.NewHandler(core, noStacks))
+	klog.SetSlogLogger(logger)
+	return logger, nil
+}

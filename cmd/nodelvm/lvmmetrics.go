@@ -1,0 +1,57 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// newCommandMetrics returns an observer of LVM's processes.
+func newCommandMetrics(registry prometheus.Registerer) func(lvm.Command) {
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "nodelvm_lvm_command_seconds",
+		Help:    "Duration of LVM commands by name and exit code (-1: did not start, or died of a signal).",
+		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	}, []string{"command", "exit_code"})
+	registry.MustRegister(seconds)
+	return func(c lvm.Command) {
+		seconds.WithLabelValues(c.Name, strconv.Itoa(c.ExitCode)).Observe(c.Duration.Seconds())
+	}
+}
+
+var (
+	groupSize   = prometheus.NewDesc("nodelvm_volume_group_size_bytes", "Size of a volume group.", []string{"group", "uuid"}, nil)
+	groupFree   = prometheus.NewDesc("nodelvm_volume_group_free_bytes", "Free space of a volume group.", []string{"group", "uuid"}, nil)
+	volumeCount = prometheus.NewDesc("nodelvm_volumes", "Volumes of this cluster on this node by state.", []string{"state"}, nil)
+	wipeBacklog = prometheus.NewDesc("nodelvm_wipe_backlog_bytes", "Size of the deleted volumes that are still to be wiped.", nil, nil)
+	inFlight    = prometheus.NewDesc("nodelvm_operations_in_flight", "Creates, deletes and activations under way.", nil, nil)
+)
+
+// lvmCollector reads the LVM host's figures when it is scraped, and never between.
+type lvmCollector struct {
+	read func() lvm.Metrics
+}
+
+func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{groupSize, groupFree, volumeCount, wipeBacklog, inFlight} {
+		descs <- desc
+	}
+}
+
+func (c lvmCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	m := c.read()
+	for _, group := range m.Groups {
+		gauge(groupSize, float64(group.Size), group.Name, group.UUID)
+		gauge(groupFree, float64(group.Free), group.Name, group.UUID)
+	}
+	for _, state := range []lvm.VolumeState{lvm.StateCreating, lvm.StateReady, lvm.StateDeleting} {
+		gauge(volumeCount, float64(m.Volumes[state]), string(state))
+	}
+	gauge(wipeBacklog, float64(m.WipeBacklog))
+	gauge(inFlight, float64(m.InFlight))
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// driverName is the driver's name in CSIDriver, StorageClass and PV objects.
+const driverName = "nodelvm.io"
+
+// options are the flags of `nodelvm serve`.
+type options struct {
+	endpoint      string
+	nodeName      string
+	kubeletDir    string
+	register      bool
+	httpEndpoint  string
+	volumeLimit   int64
+	clusterID     string
+	standalone    bool
+	lockDir       string
+	stateDir      string
+	shutdownGrace time.Duration
+	logLevel      string
+	logFormat     string
+}
+
+func (o *options) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&o.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+driverName+"/csi.sock", "CSI socket to serve on")
+	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "this node's name: its topology value and its CSI node id (default: the environment's NODE_NAME)")
+	flags.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root directory, under the same path here as on the host")
+	flags.BoolVar(&o.register, "register", true, "register with the kubelet (false: the node-driver-registrar sidecar does it)")
+	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz and /metrics; empty: none")
+	flags.Int64Var(&o.volumeLimit, "volume-limit", 0, "how many volumes the scheduler may place on this node; 0: not limited")
+	flags.StringVar(&o.clusterID, "cluster-id", "", "written to the tags of every volume made here (default: the UID of the namespace kube-system)")
+	flags.BoolVar(&o.standalone, "standalone", false, "never speak to a Kubernetes API server; needs --cluster-id")
+	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "the host's LVM lock directory")
+	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for the backups of LVM's metadata")
+	flags.DurationVar(&o.shutdownGrace, "shutdown-grace", 9*time.Minute, "how long running LVM commands are awaited after SIGTERM")
+	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&o.logFormat, "log-format", "json", "json or console")
+}
+
+// check finds what is wrong with the flags before anything is started.
+func (o *options) check() error {
+	switch {
+	case o.nodeName == "":
+		return errors.New("--node-name is empty; give this node's name, or set NODE_NAME")
+	case o.standalone && o.clusterID == "":
+		return errors.New("--standalone needs --cluster-id: without an API server there is nobody to ask for it")
+	case o.volumeLimit < 0:
+		return fmt.Errorf("--volume-limit is %d; give 0 for no limit, or a positive number", o.volumeLimit)
+	}
+	_, err := o.socket()
+	return err
+}
+
+// socket is the path of --endpoint.
+func (o *options) socket() (string, error) {
+	path, ok := strings.CutPrefix(o.endpoint, "unix://")
+	if !ok || !filepath.IsAbs(path) {
+		return "", fmt.Errorf("--endpoint is %q; give a Unix socket as unix:///absolute/path", o.endpoint)
+	}
+	return path, nil
+}

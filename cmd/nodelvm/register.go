@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// csiVersions are the versions of the CSI protocol that the kubelet is told; it compares the major number.
+var csiVersions = []string{"1.0.0"}
+
+// registrar answers the kubelet, which finds its socket in plugins_registry and asks what is there (kubelet's
+// plugin-registration API, version 1). A registration that fails is tried again by the kubelet itself.
+type registrar struct {
+	registration.UnimplementedRegistrationServer
+	log      *slog.Logger
+	endpoint string // path of the CSI socket
+}
+
+func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{
+		Type:              registration.CSIPlugin,
+		Name:              driverName,
+		Endpoint:          r.endpoint,
+		SupportedVersions: csiVersions,
+	}, nil
+}
+
+func (r *registrar) NotifyRegistrationStatus(ctx context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	if s.GetPluginRegistered() {
+		r.log.InfoContext(ctx, "registered with the kubelet", "driver", driverName)
+	} else {
+		r.log.ErrorContext(ctx, "the kubelet refused the registration and will ask again", "error", s.GetError())
+	}
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// registrySocket is where the kubelet looks for the driver's registration.
+func registrySocket(kubeletDir string) string {
+	return filepath.Join(kubeletDir, "plugins_registry", driverName+"-reg.sock")
+}
+
+// newRegistrar opens the registration socket. Its removal, when the server stops, tells the kubelet to forget the
+// driver.
+func newRegistrar(ctx context.Context, log *slog.Logger, kubeletDir, endpoint string) (*grpc.Server, net.Listener, error) {
+	listener, err := listen(ctx, registrySocket(kubeletDir))
+	if err != nil {
+		return nil, nil, err
+	}
+	server := grpc.NewServer()
+	registration.RegisterRegistrationServer(server, &registrar{log: log, endpoint: endpoint})
+	return server, listener, nil
+}

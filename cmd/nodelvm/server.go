@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// newServer makes the gRPC server of the three CSI services. The interceptors, from the outside in: a call is logged
+// and measured with the code that its caller sees, its error gets that code, and a panic becomes an error.
+func newServer(log *slog.Logger, calls *callMetrics, id csi.IdentityServer, ctrl csi.ControllerServer, node csi.NodeServer) *grpc.Server {
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(
+			logCalls(log),
+			calls.intercept,
+			withStatus,
+			recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
+				log.ErrorContext(ctx, "a call panicked", "panic", p, "stack", string(debug.Stack()))
+				return status.Errorf(codes.Internal, "the driver panicked: %v; its log has the stack", p)
+			})),
+		),
+	)
+	csi.RegisterIdentityServer(server, id)
+	csi.RegisterControllerServer(server, ctrl)
+	csi.RegisterNodeServer(server, node)
+	return server
+}
+
+// listen opens a Unix socket that only root may use. A socket that a killed process left behind is removed; one that
+// somebody still answers on, or a file of another kind, is left alone.
+func listen(ctx context.Context, path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, fmt.Errorf("make the socket's directory: %w", err)
+	}
+	if err := removeStale(ctx, path); err != nil {
+		return nil, err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is in the way: it is not a socket, so it is not removed", path)
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	if conn, err := dialer.DialContext(ctx, "unix", path); err == nil {
+		return errors.Join(fmt.Errorf("another process answers on %s; stop it first", path), conn.Close())
+	}
+	return os.Remove(path)
+}
+
+// stopServer lets running calls end, and cuts off those that have not when ctx ends.
+func stopServer(ctx context.Context, server *grpc.Server) {
+	stopped := make(chan struct{})
+	go func() {
+		server.GracefulStop()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		server.Stop()
+		<-stopped
+	}
+}
