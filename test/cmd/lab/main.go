@@ -1,0 +1,136 @@
+// Command lab raises and inspects the cluster in a box; see docs/lab.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nodelvm/nodelvm/test/lab"
+)
+
+// exitCode is the exit code of a command that ran inside the lab.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := newCommand().ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	var dir string
+	root := &cobra.Command{
+		Use:           "lab",
+		Short:         "A Kubernetes cluster in a box: user-mode Linux nodes with real device-mapper and LVM",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&dir, "dir", "", "folder of the lab's state (default: $NODELVM_LAB, or lab in the cache)")
+	open := func() (*lab.Lab, error) { return lab.Open(dir) }
+	root.AddCommand(upCommand(open), downCommand(open), execCommand(open), powerCutCommand(open), bootCommand(open))
+	return root
+}
+
+// opener opens the lab that the flags name.
+type opener func() (*lab.Lab, error)
+
+func upCommand(open opener) *cobra.Command {
+	var nodes int
+	var noKubernetes bool
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Build what is missing and raise the lab",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			return l.Up(c.Context(), lab.UpOptions{Nodes: nodes, ControlPlane: !noKubernetes, Progress: os.Stderr})
+		},
+	}
+	c.Flags().IntVar(&nodes, "nodes", 3, "number of worker nodes")
+	c.Flags().BoolVar(&noKubernetes, "no-kubernetes", false, "only nodes with blank disks, for tests of LVM alone")
+	return c
+}
+
+func downCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "End every process of the lab and remove its network namespace, disks and state",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			return l.Down(c.Context())
+		},
+	}
+}
+
+func execCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:                "exec NODE COMMAND...",
+		Short:              "Run a command in a node, as root",
+		Args:               cobra.MinimumNArgs(2),
+		DisableFlagParsing: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			code, err := l.Exec(c.Context(), args[0], os.Stdin, os.Stdout, os.Stderr, args[1:]...)
+			if err == nil && code != 0 {
+				err = exitCode(code)
+			}
+			return err
+		},
+	}
+}
+
+func powerCutCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:   "power-cut NODE",
+		Short: "End a node at once, as if its power were cut",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			return l.PowerCut(args[0])
+		},
+	}
+}
+
+func bootCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:   "boot NODE",
+		Short: "Boot a node that was cut off, from its own disks",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			return l.Boot(c.Context(), args[0])
+		},
+	}
+}

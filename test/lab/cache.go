@@ -1,0 +1,150 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cacheDir is where built things are kept: outside the checkout, so that a
+// fresh clone finds them.
+func cacheDir() (string, error) {
+	if dir := os.Getenv("NODELVM_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "nodelvm"), err
+}
+
+// artifact answers the cache's folder of kind under key, a digest of all that
+// goes into it. If there is none, build fills a new one; a build that fails or
+// is cut off leaves nothing that would be taken for the finished thing.
+func (l *Lab) artifact(ctx context.Context, kind, key string, build func(dir string) error) (string, error) {
+	parent := filepath.Join(l.cache, kind)
+	dir := filepath.Join(parent, key)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lockFile(ctx, filepath.Join(parent, ".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	now := time.Now()
+	if err := os.Chtimes(dir, now, now); err == nil { // marks it as used
+		return dir, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	unfinished := filepath.Join(parent, ".unfinished")
+	if err := errors.Join(os.RemoveAll(unfinished), os.Mkdir(unfinished, 0o755)); err != nil {
+		return "", err
+	}
+	if err := build(unfinished); err != nil {
+		return "", err
+	}
+	if err := os.Rename(unfinished, dir); err != nil {
+		return "", err
+	}
+	return dir, pruneOld(parent, 3)
+}
+
+// pruneOld keeps the folders of parent that were used last.
+func pruneOld(parent string, keep int) error {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return err
+	}
+	type used struct {
+		path string
+		at   time.Time
+	}
+	var all []used
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			all = append(all, used{filepath.Join(parent, e.Name()), info.ModTime()})
+		}
+	}
+	slices.SortFunc(all, func(a, b used) int { return cmp.Compare(b.at.UnixNano(), a.at.UnixNano()) })
+	for i := keep; i < len(all); i++ {
+		if err := os.RemoveAll(all[i].path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockFile takes an exclusive lock, waiting for its holder; the kernel gives
+// it back when this process ends, however it ends.
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, fmt.Errorf("another lab command holds %s: %w", path, ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// tool runs a program of the build in the foreground, its output going to the
+// log called name. It is recorded like a daemon, in a session of its own, so
+// that Down ends it should this process die in between.
+func (l *Lab) tool(ctx context.Context, name string, argv ...string) error {
+	return l.toolIn(ctx, name, "", nil, argv...)
+}
+
+func (l *Lab) toolIn(ctx context.Context, name, dir string, env []string, argv ...string) error {
+	log, err := os.OpenFile(l.logFile(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	record := fmt.Sprintf("tool-%d", cmd.Process.Pid)
+	if err := l.record(record, cmd.Process.Pid); err != nil {
+		return errors.Join(err, cmd.Cancel(), cmd.Wait())
+	}
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		err = l.logged(name, fmt.Errorf("%s: %w", argv[0], err))
+	}
+	return errors.Join(err, ignoreMissing(os.Remove(l.recordFile(record))))
+}

@@ -1,0 +1,42 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// hostPackages are the Debian packages that the lab needs on the machine
+// itself, each with a file that shows that it is there.
+var hostPackages = map[string]string{
+	"user-mode-linux": umlBinary,
+	"mmdebstrap":      "/usr/bin/mmdebstrap",
+	"e2fsprogs":       "/sbin/mkfs.ext4",
+	"iproute2":        "/sbin/ip",
+	"kmod":            "/sbin/depmod",
+}
+
+// installHostPackages installs those of hostPackages that are missing.
+func (l *Lab) installHostPackages(ctx context.Context) error {
+	var missing []string
+	for pkg, file := range hostPackages {
+		if _, err := os.Stat(file); err != nil {
+			missing = append(missing, pkg)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	env := []string{"DEBIAN_FRONTEND=noninteractive"}
+	if err := l.toolIn(ctx, "apt", "", env, "apt-get", "update"); err != nil {
+		return err
+	}
+	err := l.toolIn(ctx, "apt", "", env, append([]string{"apt-get", "install", "-y", "--no-install-recommends"}, missing...)...)
+	if err != nil {
+		return fmt.Errorf("install %s: %w", strings.Join(missing, ", "), err)
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	gib = 1 << 30
+
+	nodeMemory   = "2560M"
+	rootDiskSize = 16 * gib // sparse
+)
+
+// node is one machine of the lab; everything about it follows from its number.
+type node struct {
+	index int // from 1
+}
+
+// workers answers the lab's worker nodes.
+func workers(count int) []node {
+	nodes := make([]node, count)
+	for i := range nodes {
+		nodes[i].index = i + 1
+	}
+	return nodes
+}
+
+// golden is the node that prepares the workers' root image; it has no data disks.
+var golden = node{index: 0}
+
+func (n node) name() string {
+	if n == golden {
+		return "golden"
+	}
+	return fmt.Sprintf("node-%d", n.index)
+}
+
+func (n node) ip() string      { return fmt.Sprintf("10.88.0.%d", 10+n.index) }
+func (n node) tap() string     { return fmt.Sprintf("tap%d", n.index) }
+func (n node) mac() string     { return fmt.Sprintf("52:54:00:00:00:%02x", n.index) }
+func (n node) podCIDR() string { return fmt.Sprintf("10.244.%d.0/24", n.index) }
+
+// disks answers the sizes in bytes of the data disks: /dev/ubdb, /dev/ubdc, ...
+// They differ from node to node, so that placement by size can be seen.
+func (n node) disks() []int64 {
+	switch n.index {
+	case 0:
+		return nil
+	case 2:
+		return []int64{6 * gib, 6 * gib}
+	case 3:
+		return []int64{8 * gib, 16 * gib}
+	default:
+		return []int64{4 * gib, 4 * gib}
+	}
+}
+
+// volumeGroup answers the name of the group that the node's admin makes of
+// all data disks. Node 3's has another name; the tag "fast" is the same everywhere.
+func (n node) volumeGroup() string {
+	if n.index == 3 {
+		return "vg-big"
+	}
+	return "vg-data"
+}
+
+// role is what a node is booted for; files/init.sh acts on it.
+type role string
+
+const (
+	roleBlank  role = "blank"  // LVM tests: blank disks, neither containerd nor kubelet
+	roleGolden role = "golden" // prepares the root image
+	roleWorker role = "worker" // joins the cluster
+)
+
+// machine is a node together with the files that it runs from.
+type machine struct {
+	node
+	role     role
+	rootDisk string   // UML's notation: "FILE", or "COW,BASE" for copy-on-write over BASE
+	disks    []string // data disk files
+	share    string   // host folder, seen at /mnt/lab
+	umlDir   string   // where UML keeps its umid folder
+}
+
+// umlArgs is the command line of user-mode Linux for m. Words that the kernel
+// does not know reach init as environment (lab_...).
+func umlArgs(m machine) []string {
+	args := []string{
+		"umid=" + m.name(), "uml_dir=" + m.umlDir,
+		"mem=" + nodeMemory,
+		"ubda=" + m.rootDisk,
+	}
+	for i, d := range m.disks {
+		args = append(args, fmt.Sprintf("ubd%c=%s", 'b'+i, d))
+	}
+	args = append(args,
+		fmt.Sprintf("eth0=tuntap,%s,%s", m.tap(), m.mac()),
+		"root=/dev/ubda", "rw", "init=/sbin/lab-init", "panic=1",
+		"con=null", "con0=null,fd:1", // con0 on a closed standard input would spin
+		"lab_share="+m.share, "lab_role="+string(m.role), "lab_node="+m.name(), "lab_ip="+m.ip(),
+		fmt.Sprintf("lab_index=%d", m.index), "lab_group="+m.volumeGroup())
+	return args
+}
+
+func (l *Lab) nodeDir(n node) string { return filepath.Join(l.dir, "nodes", n.name()) }
+
+// machine describes n as it is to be booted over the root image base.
+func (l *Lab) machine(n node, r role, base string) machine {
+	m := machine{
+		node: n, role: r, share: l.Share(), umlDir: filepath.Join(l.dir, "uml"),
+		rootDisk: filepath.Join(l.nodeDir(n), "root.cow") + "," + base,
+	}
+	for i := range n.disks() {
+		m.disks = append(m.disks, filepath.Join(l.nodeDir(n), fmt.Sprintf("disk%d.img", i+1)))
+	}
+	return m
+}
+
+// createDisks makes the sparse files of n's data disks.
+func (l *Lab) createDisks(m machine) error {
+	if err := os.MkdirAll(l.nodeDir(m.node), 0o755); err != nil {
+		return err
+	}
+	for i, size := range m.node.disks() {
+		if err := createSparse(m.disks[i], size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func createSparse(path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Close())
+}
+
+// boot starts m and waits until it takes commands.
+func (l *Lab) boot(ctx context.Context, m machine) error {
+	if l.alive(m.name()) {
+		return fmt.Errorf("%s runs already", m.name())
+	}
+	if err := os.RemoveAll(filepath.Join(m.umlDir, m.name())); err != nil {
+		return err
+	}
+	err := l.startDaemon(daemon{
+		name: m.name(), argv: append([]string{umlBinary}, umlArgs(m)...), core: m.index, // a pinned node runs two to three times faster
+		env: []string{"TMPDIR=/dev/shm"}, // the node's memory is an unlinked file there
+	})
+	if err != nil {
+		return err
+	}
+	return l.waitBooted(ctx, m.name())
+}
+
+func (l *Lab) waitBooted(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
+	for {
+		if !l.alive(name) {
+			return l.logged(name, fmt.Errorf("%s stopped while it booted", name))
+		}
+		err := l.sshReady(ctx, name)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return l.logged(name, fmt.Errorf("%s takes no commands: %w: %w", name, ctx.Err(), err))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// PowerCut ends all processes of a node at once, as if its power were cut:
+// what it had not flushed to its disks is gone.
+func (l *Lab) PowerCut(name string) error {
+	if _, err := l.node(name); err != nil {
+		return err
+	}
+	if !l.alive(name) {
+		return fmt.Errorf("%s is not running", name)
+	}
+	l.forgetConnection(name)
+	return l.killDaemon(name)
+}
+
+// Boot starts a node that was cut off, from its own disks, and waits until it
+// takes commands. It returns before the kubelet is Ready again.
+func (l *Lab) Boot(ctx context.Context, name string) error {
+	n, err := l.node(name)
+	if err != nil {
+		return err
+	}
+	st, err := l.loadState()
+	if err != nil {
+		return err
+	}
+	return l.boot(ctx, l.machine(n, st.role(), st.RootImage))
+}
+
+// node finds a node of the running lab by name.
+func (l *Lab) node(name string) (node, error) {
+	nodes, err := l.nodes()
+	if err != nil {
+		return node{}, err
+	}
+	for _, n := range nodes {
+		if n.name() == name {
+			return n, nil
+		}
+	}
+	return node{}, fmt.Errorf("no node %q in this lab; it has %s", name, strings.Join(l.NodeNames(), ", "))
+}

@@ -1,0 +1,209 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// daemon is a process that outlives the command that starts it.
+type daemon struct {
+	name string   // unique in the lab; names the record and the log
+	argv []string // absolute path first
+	env  []string // in addition to the caller's own
+	core int      // CPU to pin to; -1: none
+}
+
+// process is one line of the process table.
+type process struct {
+	pid     int
+	session int    // the session it belongs to; a session's number is its leader's pid
+	start   uint64 // clock ticks after boot (proc(5), stat field 22): with the pid, unique
+	zombie  bool
+}
+
+// startDaemon starts d in the lab's network namespace, in a session of its
+// own, with its output in the log folder, and records it.
+//
+// The child is born inside the namespace, so that even if this process is
+// killed before the record is written, Down finds it there.
+func (l *Lab) startDaemon(d daemon) error {
+	log, err := os.OpenFile(l.logFile(d.name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(d.argv[0], d.argv[1:]...) //nolint:noctx // it must outlive the caller's context
+	cmd.Env = append(os.Environ(), d.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := l.inNamespace(d.core, cmd.Start); err != nil {
+		return fmt.Errorf("start %s: %w", d.name, err)
+	}
+	go func() { _ = cmd.Wait() }() // reap it, should it end while we live
+	return l.record(d.name, cmd.Process.Pid)
+}
+
+// record writes down that pid is the session leader called name.
+func (l *Lab) record(name string, pid int) error {
+	p, err := readProcess(pid)
+	if errors.Is(err, fs.ErrNotExist) {
+		p = process{pid: pid} // gone already; whoever waits for it will say so
+	} else if err != nil {
+		return err
+	}
+	return os.WriteFile(l.recordFile(name), fmt.Appendf(nil, "%d %d\n", p.pid, p.start), 0o644)
+}
+
+func (l *Lab) recordFile(name string) string { return filepath.Join(l.dir, "run", name+".pid") }
+
+// recorded answers the recorded session leader of name; found is false when
+// there is no record or it is not readable as one (cut off while written).
+func (l *Lab) recorded(name string) (leader process, found bool) {
+	b, err := os.ReadFile(l.recordFile(name))
+	if err != nil {
+		return process{}, false
+	}
+	n, err := fmt.Sscan(string(b), &leader.pid, &leader.start)
+	return leader, err == nil && n == 2 && leader.pid > 1
+}
+
+// alive tells whether the recorded leader of name still runs.
+func (l *Lab) alive(name string) bool {
+	leader, found := l.recorded(name)
+	if !found {
+		return false
+	}
+	p, err := readProcess(leader.pid)
+	return err == nil && p.start == leader.start && !p.zombie
+}
+
+// killDaemon ends the whole session of name at once, and waits until it is gone.
+func (l *Lab) killDaemon(name string) error {
+	leader, found := l.recorded(name)
+	if found {
+		if err := killUntilGone(name, func(p process) bool { return inSession(p, leader) }); err != nil {
+			return err
+		}
+	}
+	return ignoreMissing(os.Remove(l.recordFile(name)))
+}
+
+// inSession tells whether p belongs to the session that leader opened. A pid
+// is not given anew while a session of that number lives, so a member of a
+// later session of the same number is told apart by its start.
+func inSession(p, leader process) bool {
+	if p.pid == leader.pid {
+		return p.start == leader.start
+	}
+	return p.session == leader.pid && p.start >= leader.start
+}
+
+// killLab ends every process of the lab: the recorded ones, and whatever else
+// lives in its network namespace. Processes are told by record and namespace,
+// never by name.
+func (l *Lab) killLab() error {
+	records, err := filepath.Glob(l.recordFile("*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range records {
+		errs = append(errs, l.killDaemon(strings.TrimSuffix(filepath.Base(r), ".pid")))
+	}
+	ns, err := l.namespaceID()
+	if err != nil || ns == "" {
+		return errors.Join(append(errs, err)...)
+	}
+	errs = append(errs, killUntilGone("the network namespace", func(p process) bool {
+		id, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.pid))
+		return err == nil && id == ns && p.pid != os.Getpid()
+	}))
+	return errors.Join(errs...)
+}
+
+// killUntilGone sends SIGKILL to all processes that ours chooses until none is left.
+func killUntilGone(what string, ours func(process) bool) error {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		all, err := processes()
+		if err != nil {
+			return err
+		}
+		left := 0
+		for _, p := range all {
+			if !p.zombie && ours(p) {
+				_ = syscall.Kill(p.pid, syscall.SIGKILL)
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes of %s still live 20 s after SIGKILL", left, what)
+		}
+	}
+}
+
+// processes reads the process table.
+func processes() ([]process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var all []process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if p, err := readProcess(pid); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// readProcess reads /proc/PID/stat. A process that has ended gives fs.ErrNotExist.
+func readProcess(pid int) (process, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, syscall.ESRCH) {
+		return process{}, fs.ErrNotExist
+	}
+	if err != nil {
+		return process{}, err
+	}
+	return parseStat(string(b))
+}
+
+// parseStat reads a line of /proc/PID/stat (proc(5)). The command's name, in
+// parentheses, may hold spaces and parentheses itself.
+func parseStat(line string) (process, error) {
+	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	if open < 1 || end < open {
+		return process{}, fmt.Errorf("not a line of /proc/PID/stat: %q", line)
+	}
+	rest := strings.Fields(line[end+1:]) // begins with field 3, the state
+	if len(rest) < 20 {
+		return process{}, fmt.Errorf("/proc/PID/stat has only %d fields: %q", len(rest)+2, line)
+	}
+	pid, err1 := strconv.Atoi(strings.TrimSpace(line[:open]))
+	session, err2 := strconv.Atoi(rest[3])
+	start, err3 := strconv.ParseUint(rest[19], 10, 64)
+	return process{pid, session, start, rest[0] == "Z" || rest[0] == "X"}, errors.Join(err1, err2, err3)
+}
+
+// ignoreMissing turns "it is not there" into success.
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

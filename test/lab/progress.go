@@ -1,0 +1,140 @@
+package lab
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+const (
+	barWidth  = 20
+	tailLines = 30
+)
+
+// progress tells a person what is going on: on a terminal a live line for the
+// running step, elsewhere a line at its begin (if it lasts) and its end.
+type progress struct {
+	w    io.Writer
+	live bool
+}
+
+// newProgress writes to w; nil keeps silent.
+func newProgress(w io.Writer) *progress {
+	if w == nil {
+		w = io.Discard
+	}
+	f, ok := w.(*os.File)
+	return &progress{w: w, live: ok && term.IsTerminal(int(f.Fd()))}
+}
+
+// step runs f as a step called name. f may tell how many parts of how many are
+// done, and which was the last. When f fails and its error names a log, the
+// end of the log is shown.
+func (p *progress) step(name string, f func(tell func(done, total int, what string)) error) error {
+	var mu sync.Mutex
+	begin, status := time.Now(), ""
+	show := func(force bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		elapsed := time.Since(begin).Round(time.Second)
+		switch {
+		case p.live:
+			fmt.Fprintf(p.w, "\r\033[K  .. %-40s %5s  %s", name, elapsed, status)
+		case force:
+			fmt.Fprintf(p.w, "  .. %-40s %5s  %s\n", name, elapsed, status)
+		}
+	}
+	stop := tick(show, p.live)
+	err := f(func(done, total int, what string) {
+		mu.Lock()
+		status = bar(done, total) + " " + what
+		mu.Unlock()
+		show(false)
+	})
+	stop()
+	if p.live {
+		fmt.Fprint(p.w, "\r\033[K")
+	}
+	mark := "ok"
+	if err != nil {
+		mark = "!!"
+	}
+	fmt.Fprintf(p.w, "  %s %-40s %6.1fs\n", mark, name, time.Since(begin).Seconds())
+	p.showLog(err)
+	return err
+}
+
+// tick calls show every second on a terminal, and in a log after 2 s and then
+// every 30 s, until stop is called.
+func tick(show func(force bool), live bool) (stop func()) {
+	first, every := 2*time.Second, 30*time.Second
+	if live {
+		first, every = 0, time.Second
+	}
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for wait := first; ; wait = every {
+			select {
+			case <-quit:
+				return
+			case <-time.After(wait):
+				show(true)
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}
+
+// bar draws how much of a known length is done.
+func bar(done, total int) string {
+	if total <= 0 {
+		return ""
+	}
+	full := min(max(done, 0)*barWidth/total, barWidth)
+	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), done, total)
+}
+
+// logError is an error whose story is told in a log.
+type logError struct {
+	err  error
+	file string
+}
+
+func (e *logError) Error() string { return fmt.Sprintf("%v (log: %s)", e.err, e.file) }
+func (e *logError) Unwrap() error { return e.err }
+
+// logged ties err to the log called name.
+func (l *Lab) logged(name string, err error) error {
+	return &logError{err: err, file: l.logFile(name)}
+}
+
+// showLog shows the end of the log that err names, if it names one.
+func (p *progress) showLog(err error) {
+	var le *logError
+	if !errors.As(err, &le) {
+		return
+	}
+	b, readErr := os.ReadFile(le.file)
+	if readErr != nil {
+		fmt.Fprintf(p.w, "     the log %s cannot be read: %v\n", le.file, readErr)
+		return
+	}
+	fmt.Fprintf(p.w, "     the end of %s:\n", le.file)
+	for _, line := range lastLines(b, tailLines) {
+		fmt.Fprintf(p.w, "     | %s\n", line)
+	}
+}
+
+// lastLines answers the last n lines of text.
+func lastLines(text []byte, n int) []string {
+	lines := strings.Split(string(bytes.TrimRight(text, "\n")), "\n")
+	return lines[max(0, len(lines)-n):]
+}

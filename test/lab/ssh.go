@@ -1,0 +1,221 @@
+package lab
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+const (
+	hostKeyFile   = "ssh_host_key" // the nodes' identity; all have the same
+	clientKeyFile = "ssh_client_key"
+)
+
+// Exec runs argv in a node as root and answers its exit code. stdin, stdout
+// and stderr may be nil. An error means that the command could not be run or
+// its end not be learned; the exit code is then -1. When ctx ends, the command
+// is killed.
+func (l *Lab) Exec(ctx context.Context, node string, stdin io.Reader, stdout, stderr io.Writer, argv ...string) (int, error) {
+	if len(argv) == 0 {
+		return -1, errors.New("no command given")
+	}
+	if _, err := l.node(node); err != nil {
+		return -1, err
+	}
+	return l.exec(ctx, node, stdin, stdout, stderr, argv...)
+}
+
+func (l *Lab) exec(ctx context.Context, node string, stdin io.Reader, stdout, stderr io.Writer, argv ...string) (int, error) {
+	session, err := l.session(ctx, node)
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", node, err)
+	}
+	defer session.Close()
+	session.Stdin, session.Stdout, session.Stderr = stdin, stdout, stderr
+	if err := session.Start("exec " + shellQuote(argv)); err != nil {
+		return -1, fmt.Errorf("%s: %w", node, err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- session.Wait() }()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		_ = session.Signal(ssh.SIGKILL)
+		return -1, fmt.Errorf("%s: %s: %w", node, argv[0], ctx.Err())
+	}
+	var exit *ssh.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.As(err, &exit) && exit.Signal() != "":
+		return 128, fmt.Errorf("%s: %s: ended by signal %s", node, argv[0], exit.Signal())
+	case errors.As(err, &exit):
+		return exit.ExitStatus(), nil
+	default:
+		return -1, fmt.Errorf("%s: %s: connection lost: %w", node, argv[0], err)
+	}
+}
+
+// run is exec for the lab's own use: a failure carries what the command wrote.
+func (l *Lab) run(ctx context.Context, node string, argv ...string) error {
+	var out strings.Builder
+	code, err := l.exec(ctx, node, nil, &out, &out, argv...)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d", code)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w: %s", node, strings.Join(argv, " "), err, strings.TrimSpace(out.String()))
+	}
+	return nil
+}
+
+// shellQuote makes one line for a POSIX shell of argv: each word in single
+// quotes, and a quote inside as '\”.
+func shellQuote(argv []string) string {
+	quoted := make([]string, len(argv))
+	for i, a := range argv {
+		quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}
+
+// session opens a session on the one connection to a node; a connection that
+// has died is replaced once.
+func (l *Lab) session(ctx context.Context, node string) (*ssh.Session, error) {
+	for try := 0; ; try++ {
+		client, fresh, err := l.connection(ctx, node)
+		if err != nil {
+			return nil, err
+		}
+		session, err := client.NewSession()
+		if err == nil || fresh || try > 0 {
+			return session, err
+		}
+		l.forgetConnection(node)
+	}
+}
+
+// connection answers the connection to a node, opening it if there is none.
+func (l *Lab) connection(ctx context.Context, node string) (client *ssh.Client, fresh bool, err error) {
+	l.mu.Lock()
+	client = l.connections[node]
+	l.mu.Unlock()
+	if client != nil {
+		return client, false, nil
+	}
+	if client, err = l.connect(ctx, node); err != nil {
+		return nil, false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if other := l.connections[node]; other != nil { // somebody was faster
+		_ = client.Close()
+		return other, false, nil
+	}
+	l.connections[node] = client
+	return client, true, nil
+}
+
+func (l *Lab) connect(ctx context.Context, name string) (*ssh.Client, error) {
+	n := golden
+	if name != golden.name() {
+		if _, err := fmt.Sscanf(name, "node-%d", &n.index); err != nil {
+			return nil, fmt.Errorf("no node is called %q", name)
+		}
+	}
+	config, err := l.sshConfig()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := l.dial(ctx, "tcp", n.ip()+":22")
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // bounds the handshake
+	c, channels, requests, err := ssh.NewClientConn(conn, n.ip(), config)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return ssh.NewClient(c, channels, requests), nil
+}
+
+func (l *Lab) forgetConnection(node string) {
+	l.mu.Lock()
+	client := l.connections[node]
+	delete(l.connections, node)
+	l.mu.Unlock()
+	if client != nil {
+		_ = client.Close()
+	}
+}
+
+// sshReady tells whether a node takes commands.
+func (l *Lab) sshReady(ctx context.Context, node string) error {
+	_, _, err := l.connection(ctx, node)
+	return err
+}
+
+func (l *Lab) sshConfig() (*ssh.ClientConfig, error) {
+	client, err := readSigner(filepath.Join(l.systemDir(), clientKeyFile))
+	if err != nil {
+		return nil, err
+	}
+	host, err := readSigner(filepath.Join(l.systemDir(), hostKeyFile))
+	if err != nil {
+		return nil, err
+	}
+	return &ssh.ClientConfig{
+		User:            "root",
+		Auth:            []ssh.AuthMethod{ssh.PublicKeys(client)},
+		HostKeyCallback: ssh.FixedHostKey(host.PublicKey()),
+	}, nil
+}
+
+func readSigner(file string) (ssh.Signer, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return ssh.ParsePrivateKey(b)
+}
+
+// writeSSHKeys makes the keys of this lab: the nodes' and the one that opens them.
+func (l *Lab) writeSSHKeys() error {
+	if err := writeSSHKey(filepath.Join(l.systemDir(), hostKeyFile)); err != nil {
+		return err
+	}
+	client := filepath.Join(l.systemDir(), clientKeyFile)
+	if err := writeSSHKey(client); err != nil {
+		return err
+	}
+	signer, err := readSigner(client)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(l.systemDir(), "authorized_keys"), ssh.MarshalAuthorizedKey(signer.PublicKey()), 0o600)
+}
+
+func writeSSHKey(file string) error {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, pem.EncodeToMemory(block), 0o600)
+}
