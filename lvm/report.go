@@ -1,0 +1,300 @@
+package lvm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// reportArgs is the one command that tells a State, lvmreport(7): hidden volumes (-a) and groups that are another
+// host's or shared are in it, so that their problem can be named; no column that would cost a question to the kernel
+// for each volume. LVM does not say in it which PVs have a double: only Disks sees that.
+func reportArgs() []string {
+	return []string{
+		"fullreport", "-a", "--foreign", "--shared", "--reportformat", "json", "--units", "b", "--nosuffix", "--binary",
+		"--configreport", "vg", "-o", "vg_uuid,vg_name,vg_tags,vg_seqno,vg_extent_size,vg_mda_size,vg_mda_free," +
+			"vg_exported,vg_extendable,vg_permissions,vg_clustered,vg_shared,vg_lock_type,vg_systemid",
+		"--configreport", "pv", "-o", "pv_uuid,pv_name,pv_pe_count,pv_missing,pv_allocatable,pe_start,dev_size",
+		"--configreport", "lv", "-o", "lv_uuid,lv_name,lv_size,lv_tags,origin,pool_lv,data_lv,metadata_lv,mirror_log",
+		"--configreport", "pvseg", "-o", "pv_uuid,pvseg_start,pvseg_size,segtype",
+		"--configreport", "seg", "-o", "lv_uuid,seg_start_pe,segtype,devices,metadata_devices",
+	}
+}
+
+// reportJSON is LVM's report in either of its JSON formats: `json` writes every value as a string, `json_std` (from
+// 2.03.17 on) some numbers as numbers and lists as arrays.
+type reportJSON struct {
+	Report []reportGroup `json:"report"`
+}
+
+type reportGroup struct {
+	VG    []reportVG    `json:"vg"`
+	PV    []reportPV    `json:"pv"`
+	LV    []reportLV    `json:"lv"`
+	PVSeg []reportPVSeg `json:"pvseg"`
+	Seg   []reportSeg   `json:"seg"`
+}
+
+type reportVG struct {
+	UUID        word  `json:"vg_uuid"`
+	Name        word  `json:"vg_name"`
+	Tags        list  `json:"vg_tags"`
+	Seqno       count `json:"vg_seqno"`
+	ExtentSize  count `json:"vg_extent_size"`
+	MDASize     count `json:"vg_mda_size"`
+	MDAFree     count `json:"vg_mda_free"`
+	Exported    count `json:"vg_exported"`
+	Extendable  count `json:"vg_extendable"`
+	Permissions word  `json:"vg_permissions"`
+	Clustered   count `json:"vg_clustered"`
+	Shared      count `json:"vg_shared"`
+	LockType    word  `json:"vg_lock_type"`
+	SystemID    word  `json:"vg_systemid"`
+}
+
+type reportPV struct {
+	UUID        word  `json:"pv_uuid"`
+	Name        word  `json:"pv_name"`
+	Extents     count `json:"pv_pe_count"`
+	Missing     count `json:"pv_missing"`
+	Allocatable count `json:"pv_allocatable"`
+	Start       count `json:"pe_start"`
+	DeviceSize  count `json:"dev_size"`
+}
+
+type reportLV struct {
+	UUID      word  `json:"lv_uuid"`
+	Name      word  `json:"lv_name"` // in brackets if hidden
+	Size      count `json:"lv_size"`
+	Tags      list  `json:"lv_tags"`
+	Origin    word  `json:"origin"`
+	Pool      word  `json:"pool_lv"`
+	Data      word  `json:"data_lv"`
+	Metadata  word  `json:"metadata_lv"`
+	MirrorLog word  `json:"mirror_log"`
+}
+
+type reportPVSeg struct {
+	PV    word  `json:"pv_uuid"`
+	Start count `json:"pvseg_start"`
+	Size  count `json:"pvseg_size"`
+	Type  word  `json:"segtype"` // "free" where nothing is
+}
+
+type reportSeg struct {
+	LV       word  `json:"lv_uuid"`
+	Start    count `json:"seg_start_pe"`
+	Type     word  `json:"segtype"`
+	Devices  list  `json:"devices"` // "/dev/sda(0)", "[r_rimage_0](0)"
+	Metadata list  `json:"metadata_devices"`
+}
+
+// word is a string.
+type word string
+
+// count is a number of 0 or more, written as a number or as a string.
+type count int64
+
+// list is a list of strings, written as an array or joined by commas.
+type list []string
+
+func (c *count) UnmarshalJSON(p []byte) error {
+	n, err := strconv.ParseInt(strings.Trim(string(p), `"`), 10, 64)
+	if err == nil && n < 0 {
+		err = errors.New("negative")
+	}
+	*c = count(n)
+	return err
+}
+
+func (l *list) UnmarshalJSON(p []byte) error {
+	*l = nil
+	if len(p) > 0 && p[0] == '[' {
+		return json.Unmarshal(p, (*[]string)(l))
+	}
+	var joined string
+	if err := json.Unmarshal(p, &joined); err != nil {
+		return err
+	}
+	if joined != "" {
+		*l = strings.Split(joined, ",")
+	}
+	return nil
+}
+
+// parseReport reads what reportArgs printed. Any group that it cannot read is an error: after it nobody is left to ask.
+func parseReport(r io.Reader) (State, error) {
+	var raw reportJSON
+	if err := json.NewDecoder(r).Decode(&raw); err != nil {
+		return State{}, fmt.Errorf("LVM's report is not the JSON that was asked for: %w", err)
+	}
+	if raw.Report == nil {
+		return State{}, errors.New("LVM's report has no \"report\" in it")
+	}
+	var state State
+	for _, item := range raw.Report {
+		if len(item.VG) == 0 || item.VG[0].Name == "" { // PVs that are in no group
+			continue
+		}
+		g, err := item.group()
+		if err != nil {
+			return State{}, fmt.Errorf("LVM's report of volume group %s: %w", item.VG[0].Name, err)
+		}
+		state.Groups = append(state.Groups, g)
+	}
+	sortState(&state)
+	return state, nil
+}
+
+func (item reportGroup) group() (Group, error) {
+	vg := item.VG[0]
+	g := Group{
+		UUID:       string(vg.UUID),
+		Name:       string(vg.Name),
+		Tags:       vg.Tags,
+		Seqno:      int64(vg.Seqno),
+		ExtentSize: Bytes(vg.ExtentSize),
+		MDAFree:    Bytes(vg.MDAFree),
+	}
+	if vg.MDASize > 0 {
+		g.MDASize = usable(int64(vg.MDASize))
+	}
+	if !isUUID(g.UUID) || g.ExtentSize <= 0 || g.ExtentSize%sectorSize != 0 || len(item.VG) != 1 {
+		return g, fmt.Errorf("UUID %q, extent size %d, %d rows", g.UUID, g.ExtentSize, len(item.VG))
+	}
+	h := hurdles{
+		exported: vg.Exported != 0,
+		shared:   vg.Clustered != 0 || vg.Shared != 0 || vg.LockType != "",
+		readOnly: vg.Permissions != "writeable",
+		fixed:    vg.Extendable == 0,
+		systemID: string(vg.SystemID),
+	}
+	if err := item.pvs(&g, &h); err != nil {
+		return g, err
+	}
+	if err := item.lvs(&g); err != nil {
+		return g, err
+	}
+	g.Problem = h.problem(g.Name)
+	sortGroup(&g)
+	return g, nil
+}
+
+func (item reportGroup) pvs(g *Group, h *hurdles) error {
+	index := map[word]int{}
+	for i, row := range item.PV {
+		pv := PV{
+			UUID:        string(row.UUID),
+			Extents:     Extents(row.Extents),
+			Missing:     row.Missing != 0,
+			Allocatable: row.Allocatable != 0,
+		}
+		if _, twice := index[row.UUID]; twice || !isUUID(pv.UUID) || pv.Extents > math.MaxUint32 {
+			return fmt.Errorf("physical volume %q with %d extents", pv.UUID, pv.Extents)
+		}
+		if !pv.Missing {
+			pv.Device = string(row.Name)
+			needs := Bytes(row.Start) + Bytes(pv.Extents)*g.ExtentSize
+			if has := Bytes(row.DeviceSize); has < needs {
+				h.shrunken = append(h.shrunken, shrunkenSentence(pv.Device, has, needs))
+			}
+		}
+		index[row.UUID] = i
+		g.PVs = append(g.PVs, pv)
+	}
+	for _, row := range item.PVSeg {
+		i, known := index[row.PV]
+		if !known {
+			return fmt.Errorf("extents of physical volume %q, which is not in the group", row.PV)
+		}
+		if row.Type == "free" && row.Size > 0 {
+			g.PVs[i].Free = append(g.PVs[i].Free, Run{Extents(row.Start), Extents(row.Size)})
+		}
+	}
+	for i := range g.PVs {
+		if err := g.PVs[i].mergeRuns(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mergeRuns brings free runs into order and joins neighbours.
+func (pv *PV) mergeRuns() error {
+	slices.SortFunc(pv.Free, func(a, b Run) int { return int(a.Start - b.Start) })
+	var merged []Run
+	next := Extents(0)
+	for _, run := range pv.Free {
+		end := run.Start + run.Count
+		if run.Start < next || end > pv.Extents {
+			return fmt.Errorf("the free extents %d to %d of physical volume %s cannot be", run.Start, end-1, pv.UUID)
+		}
+		if last := len(merged) - 1; last >= 0 && run.Start == next {
+			merged[last].Count += run.Count
+		} else {
+			merged = append(merged, run)
+		}
+		next = end
+	}
+	pv.Free = merged
+	return nil
+}
+
+func (item reportGroup) lvs(g *Group) error {
+	byUUID, byName := map[word]int{}, map[string]int{}
+	for i, row := range item.LV {
+		name, hidden := unbracket(string(row.Name))
+		lv := LV{UUID: string(row.UUID), Name: name, Tags: row.Tags, Hidden: hidden, Extents: Extents(Bytes(row.Size) / g.ExtentSize)}
+		if _, twice := byUUID[row.UUID]; twice || !isUUID(lv.UUID) || lv.Name == "" || Bytes(row.Size)%g.ExtentSize != 0 {
+			return fmt.Errorf("logical volume %q, UUID %q, %d bytes", row.Name, lv.UUID, row.Size)
+		}
+		byUUID[row.UUID], byName[name] = i, i
+		g.LVs = append(g.LVs, lv)
+	}
+	use := func(user string, parts ...string) {
+		for _, part := range parts {
+			name, _ := unbracket(part)
+			if i, ok := byName[name]; ok && name != user && !slices.Contains(g.LVs[i].UsedBy, user) {
+				g.LVs[i].UsedBy = append(g.LVs[i].UsedBy, user)
+			}
+		}
+	}
+	for _, row := range item.Seg {
+		i, known := byUUID[row.LV]
+		if !known {
+			return fmt.Errorf("a segment of logical volume %q, which is not in the group", row.LV)
+		}
+		if row.Start == 0 {
+			g.LVs[i].Type = string(row.Type)
+		}
+		for _, device := range slices.Concat(row.Devices, row.Metadata) {
+			part, _, _ := strings.Cut(device, "(")
+			use(g.LVs[i].Name, part)
+		}
+	}
+	for i, row := range item.LV {
+		use(g.LVs[i].Name, string(row.Pool), string(row.Data), string(row.Metadata), string(row.MirrorLog))
+		if origin, _ := unbracket(string(row.Origin)); !item.thinSnapshot(row, byName, origin) {
+			use(g.LVs[i].Name, origin)
+		}
+	}
+	return nil
+}
+
+// thinSnapshot says whether row is a thin snapshot of origin, in the same pool: it lives on without its origin.
+func (item reportGroup) thinSnapshot(row reportLV, byName map[string]int, origin string) bool {
+	i, ok := byName[origin]
+	return ok && row.Pool != "" && item.LV[i].Pool == row.Pool
+}
+
+func unbracket(name string) (bare string, hidden bool) {
+	if inner, ok := strings.CutPrefix(name, "["); ok {
+		return strings.TrimSuffix(inner, "]"), true
+	}
+	return name, false
+}
