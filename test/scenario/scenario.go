@@ -31,7 +31,7 @@ type Stage struct {
 	Client   kubernetes.Interface
 	Narrator *Narrator
 
-	freeAtFirst map[string]int64 // node -> free extents when the curtain rose
+	freeAtFirst map[string]int64  // node -> free extents when the curtain rose
 	rows        map[string]string // pod -> fingerprint of its database
 }
 
@@ -67,6 +67,7 @@ func Acts() []Act {
 		topologyAndCapacity(),
 		delayedBinding(),
 		dataStays(),
+		power(),
 		placement(),
 		blockAndXFS(),
 		cleanUp(),
