@@ -1,8 +1,12 @@
 package lvm
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -40,44 +44,187 @@ type GroupMetrics struct {
 	Free Bytes // of those, not in use by any volume
 }
 
-// Host is LVM on this node.
+// Host is LVM on this node. All its methods are safe for concurrent use.
 type Host struct {
-	cfg Config
+	cfg     Config
+	log     *slog.Logger
+	machine Machine
+	flights flights // by volume: one operation at a time
+	writers locks   // by group's UUID: one writer at a time
+	wiper   wiper
+	alone   *instanceLock
 }
 
 // NewHost prepares LVM's configuration; it touches no volume.
-func NewHost(cfg Config) (*Host, error) { return &Host{cfg: cfg}, nil }
-
-func (h *Host) Start(ctx context.Context) error { return nil }
-
-func (h *Host) Close(ctx context.Context) error { return nil }
-
-func (h *Host) Ready(ctx context.Context) error { return nil }
-
-func (h *Host) Create(ctx context.Context, spec Spec) (Volume, error) {
-	return Volume{}, Errorf(KindInternal, "not built yet")
+func NewHost(cfg Config) (*Host, error) {
+	if err := writeConfig(cfg); err != nil {
+		return nil, Errorf(KindInternal, "%w", err)
+	}
+	return NewHostOn(cfg, Machine{
+		Runner: command{systemDir: cfg.SystemDir, observe: cfg.Observe},
+		Kernel: kernel{sys: "/sys", dev: "/dev"},
+		Reader: &Disks{},
+	}), nil
 }
 
-func (h *Host) Delete(ctx context.Context, id ID) error { return Errorf(KindInternal, "not built yet") }
+// NewHostOn makes a Host on another machine than the real one, for tests.
+func NewHostOn(cfg Config, machine Machine) *Host {
+	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine}
+	h.wiper.context, h.wiper.stop = context.WithCancel(context.Background())
+	return h
+}
 
+// Ready tells whether LVM can be read and device-mapper is there. It starts no process as long as the disks can be read
+// directly.
+func (h *Host) Ready(ctx context.Context) error {
+	if err := h.machine.Kernel.Ready(); err != nil {
+		return err
+	}
+	_, err := h.read(ctx)
+	return err
+}
+
+// Close takes no new operations (KindBusy), waits for those under way, and stops wiping at the next chunk; what is not
+// yet wiped is taken up by the next Start. The error is ctx's: then something is still running.
+func (h *Host) Close(ctx context.Context) error {
+	h.wiper.stop()
+	err := errors.Join(h.flights.close(ctx), h.wiper.wait(ctx))
+	if err == nil {
+		h.alone.release()
+	}
+	return err
+}
+
+// read reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
+func (h *Host) read(ctx context.Context) (State, error) {
+	s, err := h.machine.Reader.Read(ctx)
+	if err == nil {
+		return s, nil
+	}
+	if ctx.Err() != nil {
+		return State{}, Errorf(KindInternal, "reading the disks of this node: %w", err)
+	}
+	h.log.Debug("the disks cannot be read directly; LVM is asked", "error", err)
+	report, reportErr := h.machine.Runner.Run(ctx, reportArgs())
+	if reportErr == nil {
+		s, reportErr = parseReport(strings.NewReader(string(report)))
+	}
+	if reportErr != nil {
+		return State{}, Errorf(KindInternal, "the volume groups of this node cannot be read: %w", errors.Join(err, reportErr))
+	}
+	return s, nil
+}
+
+// find finds the volume in the state, in whatever state its life is. KindNotOurs: its group is not here, or the LV is
+// not a volume of this driver; KindNotFound: the group is here and lacks it.
+func (s State) find(id ID) (Group, LV, Volume, error) {
+	g := slices.IndexFunc(s.Groups, func(g Group) bool { return g.UUID == id.VG })
+	if g < 0 {
+		unread := ""
+		if len(s.Unread) > 0 {
+			unread = " (" + strings.Join(s.Unread, "; ") + ")"
+		}
+		return Group{}, LV{}, Volume{}, Errorf(KindNotOurs, "volume %s: its volume group is not on this node%s", id, unread)
+	}
+	group := s.Groups[g]
+	i := slices.IndexFunc(group.LVs, func(lv LV) bool { return lv.Name == id.LV })
+	if i < 0 {
+		return group, LV{}, Volume{}, Errorf(KindNotFound, "volume group %s has no volume %s", group.Name, id.LV)
+	}
+	lv := group.LVs[i]
+	v, ours, err := volumeOf(group, lv)
+	if err == nil && !ours {
+		err = Errorf(KindNotOurs, "%s/%s is not a volume of this driver: it is left alone", group.Name, lv.Name)
+	}
+	return group, lv, v, err
+}
+
+// Lookup finds a volume that is ready. KindNotFound: proven absent, not yet ready, or deleted; KindNotOurs: its group
+// is not on this node.
 func (h *Host) Lookup(ctx context.Context, id ID) (Volume, error) {
-	return Volume{}, Errorf(KindInternal, "not built yet")
+	s, err := h.read(ctx)
+	if err != nil {
+		return Volume{}, err
+	}
+	_, _, v, err := s.find(id)
+	if err == nil && v.State != StateReady {
+		err = Errorf(KindNotFound, "volume %s is not there: %s/%s is in the state %q", id, v.Group, id.LV, v.State)
+	}
+	if err != nil {
+		return Volume{}, err
+	}
+	return v, nil
 }
 
+// List lists the ready volumes of this cluster, ordered by ID.
 func (h *Host) List(ctx context.Context) ([]Volume, error) {
-	return nil, Errorf(KindInternal, "not built yet")
+	s, err := h.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ready := slices.DeleteFunc(h.volumes(s), func(v Volume) bool { return v.State != StateReady })
+	slices.SortFunc(ready, func(a, b Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	return ready, nil
 }
 
+// volumes lists the volumes of this cluster, in whatever state.
+func (h *Host) volumes(s State) []Volume {
+	var all []Volume
+	for _, g := range s.Groups {
+		for _, lv := range g.LVs {
+			v, ours, err := volumeOf(g, lv)
+			if err != nil {
+				h.log.Warn("a volume is left alone", "error", err)
+			} else if ours && v.Cluster == h.cfg.Cluster {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
+}
+
+// Capacity answers what a class can still get here. It waits for no operation under way, and starts no process. A class
+// whose group is not here has none; that is not an error. KindInvalid: the class can never be served.
 func (h *Host) Capacity(ctx context.Context, class Class) (Capacity, error) {
-	return Capacity{}, Errorf(KindInternal, "not built yet")
+	if _, err := checkClass(class); err != nil {
+		return Capacity{}, err
+	}
+	s, err := h.read(ctx)
+	if err != nil {
+		return Capacity{}, err
+	}
+	return capacity(s, class)
 }
 
-func (h *Host) Activate(ctx context.Context, id ID, uuid string) (device string, err error) {
-	return "", Errorf(KindInternal, "not built yet")
-}
+// metricsPatience is how long a reading of the figures may take before it is given up.
+const metricsPatience = 5 * time.Second
 
-func (h *Host) Device(id ID, uuid string) (device string, active bool, err error) {
-	return "", false, Errorf(KindInternal, "not built yet")
+// Metrics reads the figures that a Host is watched by. Groups are missing from them while the disks cannot be read.
+func (h *Host) Metrics() Metrics {
+	m := Metrics{
+		Volumes:     map[VolumeState]int{StateCreating: 0, StateReady: 0, StateDeleting: 0},
+		WipeBacklog: h.wiper.backlog(),
+		InFlight:    h.flights.count(),
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), metricsPatience)
+	defer cancel()
+	s, err := h.read(ctx)
+	if err != nil {
+		h.log.Warn("no figures of the volume groups", "error", err)
+		return m
+	}
+	for _, v := range h.volumes(s) {
+		m.Volumes[v.State]++
+	}
+	for _, g := range s.Groups {
+		gm := GroupMetrics{Name: g.Name, UUID: g.UUID}
+		for _, pv := range g.PVs {
+			if !pv.Missing {
+				gm.Size += g.bytes(pv.Extents)
+			}
+		}
+		gm.Free = g.bytes(largest(g))
+		m.Groups = append(m.Groups, gm)
+	}
+	return m
 }
-
-func (h *Host) Metrics() Metrics { return Metrics{} }

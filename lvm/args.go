@@ -1,0 +1,90 @@
+package lvm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// target names exactly one logical volume on a command line. lvremove and lvchange act on everything that matches when
+// they are given a group or a tag; a target can only be made by targetOf, so neither half is ever empty or a tag.
+type target struct{ vg, lv string }
+
+func targetOf(group, lv string) (target, error) {
+	if !namePattern.MatchString(group) || !namePattern.MatchString(lv) {
+		return target{}, Errorf(KindInternal, "%q/%q does not name a logical volume", group, lv)
+	}
+	return target{group, lv}, nil
+}
+
+func (t target) String() string { return t.vg + "/" + t.lv }
+
+// onDevices begins each command that writes: LVM looks at these disks and at no other, so that a clone, a namesake or a
+// hanging device elsewhere does not matter. -y: there is nobody to answer a question.
+func onDevices(name string, g Group) []string {
+	devices := make([]string, 0, len(g.PVs))
+	for _, pv := range g.PVs {
+		if pv.Device != "" {
+			devices = append(devices, pv.Device)
+		}
+	}
+	return []string{name, "-y", "--devices", strings.Join(devices, ",")}
+}
+
+// createArgs makes, activates and clears a linear volume on exactly the planned extents, with its tags in the same
+// commit. -Wy -Zy wipe signatures that LVM knows and zero the first 4 KiB: what mkfs finds is blank. The allocation
+// policy is named so that a group's own (contiguous, cling) does not refuse what was planned.
+func createArgs(t target, c *carving) []string {
+	args := append(onDevices("lvcreate", c.group),
+		"-ay", "-Wy", "-Zy", "--alloc", "normal",
+		"-l", strconv.FormatInt(int64(c.extents), 10), "-n", t.lv)
+	for _, tag := range tagsOf(c.volume) {
+		args = append(args, "--addtag", tag)
+	}
+	args = append(args, "--", t.vg)
+	return append(args, rangeArgs(c.ranges)...)
+}
+
+// rangeArgs writes ranges as lvcreate takes them, those of one disk in one argument: PV:0-9:20-29. (A disk that is
+// named twice counts once: only its first argument would be used.)
+func rangeArgs(ranges []peRange) []string {
+	var devices []string
+	byDevice := map[string]string{}
+	for _, r := range ranges {
+		if _, ok := byDevice[r.device]; !ok {
+			devices = append(devices, r.device)
+		}
+		byDevice[r.device] += fmt.Sprintf(":%d-%d", r.first, r.last)
+	}
+	args := make([]string, 0, len(devices))
+	for _, d := range devices {
+		args = append(args, d+byDevice[d])
+	}
+	return args
+}
+
+// stateArgs moves a volume from one state to another in one commit, if it still is the one that was looked at.
+func stateArgs(t target, g Group, uuid string, from, to VolumeState) []string {
+	return append(onDevices("lvchange", g), "-S", guard(uuid, from), "--deltag", stateTag(from), "--addtag", stateTag(to), "--", t.String())
+}
+
+// activateArgs makes the volume's device; nothing is done if it is there.
+func activateArgs(t target, g Group) []string {
+	return append(onDevices("lvchange", g), "-ay", "--", t.String())
+}
+
+// refreshArgs loads the volume's table anew and resumes its device.
+func refreshArgs(t target, g Group) []string {
+	return append(onDevices("lvchange", g), "--refresh", "--", t.String())
+}
+
+// removeArgs deactivates and removes the volume, if it still is the one that was looked at, in that state.
+func removeArgs(t target, g Group, uuid string, state VolumeState) []string {
+	return append(onDevices("lvremove", g), "-S", guard(uuid, state), "--", t.String())
+}
+
+// guard is a compare-and-swap: LVM evaluates it under the group's lock (lvmreport(7), "SELECTION"). A volume that does
+// not match is left alone, and the exit status is 0 nonetheless: who uses it must look afterwards.
+func guard(uuid string, state VolumeState) string {
+	return fmt.Sprintf("lv_uuid=%s && lv_tags={%s}", uuid, stateTag(state))
+}

@@ -1,0 +1,198 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernel is the real Kernel: sysfs, and system calls on the devices.
+type kernel struct {
+	sys string // where sysfs is mounted
+	dev string // where device nodes are
+}
+
+func (k kernel) Ready() error {
+	if _, err := os.Stat(filepath.Join(k.sys, "class/misc/device-mapper")); err != nil {
+		return Errorf(KindInternal, "device-mapper is not in this kernel: load the module dm-mod (%w)", err)
+	}
+	return nil
+}
+
+func (k kernel) Load(ctx context.Context) error {
+	if k.Ready() == nil {
+		return nil
+	}
+	if err := modprobe(ctx, "dm-mod"); err != nil {
+		return Errorf(KindInternal, "device-mapper cannot be loaded: %w", err)
+	}
+	return k.Ready()
+}
+
+func (k kernel) Devices() ([]Device, error) {
+	dir, err := os.Open(filepath.Join(k.sys, "block"))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var devices []Device
+	for _, name := range names {
+		if !strings.HasPrefix(name, "dm-") {
+			continue
+		}
+		uuid, err := k.attribute(name, "dm/uuid")
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it went away meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(uuid, "LVM-") {
+			devices = append(devices, Device{UUID: uuid, Path: filepath.Join(k.dev, name)})
+		}
+	}
+	return devices, nil
+}
+
+func (k kernel) Suspended(path string) (bool, error) {
+	s, err := k.attribute(filepath.Base(path), "dm/suspended")
+	return s == "1", err
+}
+
+func (k kernel) attribute(name, file string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(k.sys, "block", name, file))
+	return strings.TrimSpace(string(b)), err
+}
+
+// A device that nobody uses may be open for a moment all the same: udev looks into it after each writer.
+const (
+	unusedPatience = 2 * time.Second
+	unusedPause    = 50 * time.Millisecond
+)
+
+// Unused asks device-mapper for the number of openers: an exclusive open alone would not see who opened the device
+// without O_EXCL, as programs do with raw block volumes.
+func (k kernel) Unused(ctx context.Context, path string) error {
+	deadline := time.Now().Add(unusedPatience)
+	for {
+		opens, err := k.opens(path)
+		if err != nil {
+			return Errorf(KindInternal, "whether %s is in use: %w", path, err)
+		}
+		if opens == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return Errorf(KindInUse, "%s is open %d times%s", path, opens, k.holders(path))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(unusedPause):
+		}
+	}
+}
+
+func (k kernel) holders(path string) string {
+	entries, err := os.ReadDir(filepath.Join(k.sys, "block", filepath.Base(path), "holders"))
+	if err != nil || len(entries) == 0 {
+		return ""
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return ", by " + strings.Join(names, ", ")
+}
+
+// opens asks DM_DEV_STATUS for a device's open count (Linux, include/uapi/linux/dm-ioctl.h).
+func (k kernel) opens(path string) (int32, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return 0, err
+	}
+	control, err := os.OpenFile(filepath.Join(k.dev, "mapper/control"), os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer control.Close()
+	request := unix.DmIoctl{Version: [3]uint32{4, 0, 0}, Dev: stat.Rdev}
+	request.Data_size = uint32(unsafe.Sizeof(request))
+	if err := ioctl(control, unix.DM_DEV_STATUS, unsafe.Pointer(&request)); err != nil {
+		return 0, fmt.Errorf("DM_DEV_STATUS: %w", err)
+	}
+	return request.Open_count, nil
+}
+
+// Sync opens the disks for reading only: closing a descriptor that could write makes udev look into the disk again.
+func (k kernel) Sync(paths []string) error {
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// zeroChunk is how much is zeroed before others get a turn at the disk.
+const zeroChunk = 64 << 20
+
+// Zero takes about half of the disk's time: after each chunk it rests as long as the chunk took. The kernel hands
+// BLKZEROOUT to the disk where that can do it by itself, and writes zeroes where not. A wipe that was stopped begins
+// again at the first byte.
+func (k kernel) Zero(ctx context.Context, path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		return fmt.Errorf("wiping: %w", err)
+	}
+	defer f.Close()
+	var size uint64
+	if err := ioctl(f, unix.BLKGETSIZE64, unsafe.Pointer(&size)); err != nil {
+		return fmt.Errorf("the size of %s: %w", path, err)
+	}
+	for at := uint64(0); at < size; at += zeroChunk {
+		began := time.Now()
+		span := [2]uint64{at, min(zeroChunk, size-at)}
+		if err := ioctl(f, blkZeroOut, unsafe.Pointer(&span)); err != nil {
+			return fmt.Errorf("wiping %s at byte %d of %d: %w", path, at, size, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wiping %s stopped at byte %d of %d: %w", path, at, size, ctx.Err())
+		case <-time.After(time.Since(began)):
+		}
+	}
+	return f.Sync()
+}
+
+// blkZeroOut is BLKZEROOUT of include/uapi/linux/fs.h.
+const blkZeroOut = 0x127f
+
+func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(arg))
+		if errno == 0 {
+			return nil
+		}
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
+}

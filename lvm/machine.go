@@ -1,0 +1,67 @@
+package lvm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Machine is what a Host stands on: the LVM command, the kernel's view of devices, and the disks. NewHost takes the
+// real one; lvmtest has another, held to the same behaviour by one suite that runs over both.
+type Machine struct {
+	Runner Runner
+	Kernel Kernel
+	Reader Reader
+}
+
+// Runner runs LVM commands, one process each.
+type Runner interface {
+	// Run runs `lvm argv...` to its end and returns what it wrote as a report (lvmreport(7)). A command that writes is
+	// never interrupted; one that only reads is asked to end (SIGTERM) when ctx is done. An exit status other than 0 is
+	// an *ExitError.
+	Run(ctx context.Context, argv []string) (report []byte, err error)
+}
+
+// Reader reads what the node's disks hold, as Disks does.
+type Reader interface {
+	Read(ctx context.Context) (State, error)
+}
+
+// Kernel is what only the kernel knows of devices, and what is done to them without LVM.
+type Kernel interface {
+	// Load brings device-mapper into the kernel where it is not there yet.
+	Load(ctx context.Context) error
+	// Ready tells whether device-mapper is there.
+	Ready() error
+	// Devices lists the device-mapper devices of LVM that are there, hidden layers included.
+	Devices() ([]Device, error)
+	// Suspended tells whether I/O to the device hangs until it is resumed.
+	Suspended(path string) (bool, error)
+	// Unused tells whether nobody has the device open, mounted, or below another device: KindInUse if somebody has.
+	Unused(ctx context.Context, path string) error
+	// Zero overwrites the whole device with zeroes and flushes it. It stops, with ctx's error, between two chunks.
+	Zero(ctx context.Context, path string) error
+	// Sync flushes what was written to these disks, by whatever process, out of their volatile caches.
+	Sync(paths []string) error
+}
+
+// Device is one device-mapper device of LVM.
+type Device struct {
+	UUID string // "LVM-", the UUIDs of group and volume without hyphens, and a suffix for hidden layers
+	Path string // "/dev/dm-3"
+}
+
+// ExitError says how an LVM command ended that did not succeed.
+type ExitError struct {
+	Argv   []string
+	Code   int    // as in lvm(8): 3 for wrong arguments, 5 for everything else; -1 for a signal
+	Stderr string // LVM's own last words
+}
+
+func (e *ExitError) Error() string {
+	words := strings.Join(strings.Fields(e.Stderr), " ")
+	if words == "" {
+		words = "it said nothing"
+	}
+	return fmt.Sprintf("%s (exit status %d of: lvm %s)", words, e.Code, strings.Join(e.Argv, " "))
+}

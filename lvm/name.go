@@ -1,0 +1,54 @@
+package lvm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strings"
+)
+
+// csiNamePattern is the name that external-provisioner gives to a volume: "pvc-" and the claim's UID. It is a good LV
+// name as it stands, and the one that people look for.
+var csiNamePattern = regexp.MustCompile(`^pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// lvName derives the logical volume's name from the CO's name for it. It never collides with a name that LVM reserves
+// (lvm(8), "VALID NAMES"); any name but the usual one is hashed, since LVM allows less than CSI does.
+func lvName(name string) string {
+	if csiNamePattern.MatchString(name) {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "v-" + hex.EncodeToString(sum[:16])
+}
+
+// Device-mapper joins group and volume with a hyphen and doubles the hyphens inside either; the whole is at most 127
+// bytes (DM_NAME_LEN), of which LVM wants some for the suffixes of hidden layers.
+const (
+	dmNameMax      = 127
+	dmSuffixRoom   = 20
+	lvNameEscaped  = len("pvc-00000000-0000-0000-0000-000000000000") + 5 // the longest that lvName makes
+	groupNameMaxDM = dmNameMax - dmSuffixRoom - lvNameEscaped - 1
+)
+
+// groupNameTooLong tells whether the device name of a volume in the group could pass device-mapper's limit.
+func groupNameTooLong(group string) bool {
+	return len(group)+strings.Count(group, "-") > groupNameMaxDM
+}
+
+// tagPattern is LVM's alphabet for tags (lvm(8), "VALID NAMES").
+var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]{1,1024}$`)
+
+// checkGroup tells whether a class's group is a name or an @tag that LVM could have; nothing else ever reaches an
+// argument of a command.
+func checkGroup(group string) error {
+	if tag, isTag := strings.CutPrefix(group, "@"); isTag {
+		if !tagPattern.MatchString(tag) || tag[0] == '-' {
+			return Errorf(KindInvalid, "%q is not a volume group tag: after the @, use letters, digits and _ + . - / = ! : & #", group)
+		}
+		return nil
+	}
+	if len(group) > 127 || !namePattern.MatchString(group) || group == "." || group == ".." {
+		return Errorf(KindInvalid, "%q is not a volume group: give a group's name (letters, digits and _ + . -, not - in front), or @tag", group)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package lvm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// commandPath is where lvm and modprobe are looked for, by us and by the commands themselves.
+const commandPath = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+// maxReport and maxWords bound what is kept of a command's output.
+const (
+	maxReport = 256 << 20
+	maxWords  = 4 << 10
+)
+
+// command runs the real lvm.
+type command struct {
+	systemDir string
+	observe   func(Command)
+}
+
+// Run implements Runner. Nothing of our own environment reaches lvm: LVM_* variables change what it does.
+func (c command) Run(ctx context.Context, argv []string) ([]byte, error) {
+	reads := argv[0] == "fullreport"
+	if !reads {
+		ctx = context.WithoutCancel(ctx)
+	}
+	path, err := lookPath("lvm")
+	if err != nil {
+		return nil, err
+	}
+	words := &tail{max: maxWords}
+	cmd := exec.CommandContext(ctx, path, argv...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Stdout, cmd.Stderr = words, words
+	cmd.Env = []string{"PATH=" + commandPath, "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1", "LVM_SYSTEM_DIR=" + c.systemDir}
+	// A group of its own: a signal to ours (a terminal's, a supervisor's) must not end lvm in the middle of a commit.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var report []byte
+	began := time.Now()
+	if reads {
+		report, err = runWithReport(cmd)
+	} else {
+		err = cmd.Run()
+	}
+	done := Command{Name: argv[0], Args: argv[1:], Duration: time.Since(began), ExitCode: -1}
+	if cmd.ProcessState != nil {
+		done.ExitCode = cmd.ProcessState.ExitCode()
+	}
+	if c.observe != nil {
+		c.observe(done)
+	}
+	return report, runError(ctx, argv, done.ExitCode, words.String(), err)
+}
+
+// runError words how a command failed. A signal that ctx's end sent is ctx's error.
+func runError(ctx context.Context, argv []string, code int, words string, err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("lvm %s: %w", argv[0], ctx.Err())
+	case !errors.As(err, &exit):
+		return fmt.Errorf("lvm %s: %w", argv[0], err)
+	case code < 0:
+		words = strings.TrimSpace(words + " " + exit.String())
+	}
+	return &ExitError{Argv: argv, Code: code, Stderr: words}
+}
+
+// runWithReport runs a command whose report comes on descriptor 3, apart from anything else that it may print.
+func runWithReport(cmd *exec.Cmd) ([]byte, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	cmd.Env = append(cmd.Env, "LVM_REPORT_FD=3")
+	cmd.ExtraFiles = []*os.File{w}
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return nil, err
+	}
+	// The pipe is read to its end before Wait, and on beyond the limit, or lvm would hang on a full pipe.
+	var report bytes.Buffer
+	_, readErr := io.Copy(&report, io.LimitReader(r, maxReport))
+	extra, _ := io.Copy(io.Discard, r)
+	if err := cmd.Wait(); err != nil {
+		return nil, err
+	}
+	if extra > 0 {
+		return nil, fmt.Errorf("its report is longer than %d MiB", maxReport>>20)
+	}
+	return report.Bytes(), readErr
+}
+
+// tail is a writer that keeps the last bytes.
+type tail struct {
+	max  int
+	kept []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - t.max; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return strings.TrimSpace(string(t.kept)) }
+
+// lookPath finds a command on commandPath, whatever our own PATH is.
+func lookPath(name string) (string, error) {
+	for _, dir := range strings.Split(commandPath, ":") {
+		path := dir + "/" + name
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("the command %s is not installed (looked in %s)", name, commandPath)
+}
+
+// modprobe loads a kernel module, from the host's /lib/modules.
+func modprobe(ctx context.Context, module string) error {
+	path, err := lookPath("modprobe")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, module)
+	cmd.Env = []string{"PATH=" + commandPath, "LC_ALL=C"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("modprobe %s: %w: %s", module, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
