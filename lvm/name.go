@@ -35,14 +35,16 @@ func groupNameTooLong(group string) bool {
 	return len(group)+strings.Count(group, "-") > groupNameMaxDM
 }
 
-// tagPattern is LVM's alphabet for tags (lvm(8), "VALID NAMES").
-var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]{1,1024}$`)
+// tagPattern is LVM's alphabet for tags, and tagMax their length (lvm(8), "VALID NAMES").
+var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
+
+const tagMax = 1024
 
 // checkGroup tells whether a class's group is a name or an @tag that LVM could have; nothing else ever reaches an
 // argument of a command.
 func checkGroup(group string) error {
 	if tag, isTag := strings.CutPrefix(group, "@"); isTag {
-		if !tagPattern.MatchString(tag) || tag[0] == '-' {
+		if len(tag) > tagMax || !tagPattern.MatchString(tag) || tag[0] == '-' {
 			return Errorf(KindInvalid, "%q is not a volume group tag: after the @, use letters, digits and _ + . - / = ! : & #", group)
 		}
 		return nil
