@@ -1,0 +1,45 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+func TestCheckTopology(t *testing.T) {
+	here, there := topologyOf("node-1"), topologyOf("node-2")
+	more := &csi.Topology{Segments: map[string]string{TopologyKey: "node-1", "zone": "a"}}
+	list := func(t ...*csi.Topology) []*csi.Topology { return t }
+	for _, test := range []struct {
+		name        string
+		requirement *csi.TopologyRequirement
+		says        string // empty: accepted
+	}{
+		{"none", nil, ""},
+		{"an empty one", &csi.TopologyRequirement{}, ""},
+		{"here", &csi.TopologyRequirement{Requisite: list(here), Preferred: list(here)}, ""},
+		{"requisite only", &csi.TopologyRequirement{Requisite: list(here)}, ""},
+		{"here among others", &csi.TopologyRequirement{Requisite: list(there, here), Preferred: list(there, here)}, ""},
+		{"elsewhere", &csi.TopologyRequirement{Requisite: list(there)}, "wanted on " + TopologyKey + "=node-2"},
+		{"preferred elsewhere only", &csi.TopologyRequirement{Requisite: list(here, there), Preferred: list(there)}, "node-2"},
+		{"preferred alone, elsewhere", &csi.TopologyRequirement{Preferred: list(there)}, "node-2"},
+		{"another segment as well", &csi.TopologyRequirement{Requisite: list(more)}, TopologyKey + "=node-1,zone=a"},
+		{"no segments", &csi.TopologyRequirement{Requisite: list(&csi.Topology{})}, "wanted on"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := checkTopology(test.requirement, "node-1")
+			if test.says == "" {
+				if err != nil {
+					t.Fatalf("refused: %v", err)
+				}
+				return
+			}
+			if lvm.KindOf(err) != lvm.KindNoRoom || err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v; want KindNoRoom that says %q", err, test.says)
+			}
+		})
+	}
+}
