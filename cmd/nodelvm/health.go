@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
 )
 
 // readyTimeout is how long LVM may take to show that it can be read. A disk that hangs does not come back to say so.
@@ -106,4 +108,23 @@ func newHTTPHandler(ready func(context.Context) error, metrics prometheus.Gather
 		MaxRequestsInFlight: 2,
 	}))
 	return mux
+}
+
+// serveHTTP serves health and metrics until the returned server is closed; an empty address serves nothing.
+func serveHTTP(ctx context.Context, parts *errgroup.Group, address string, handler http.Handler) (*http.Server, error) {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	if address == "" {
+		return server, nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve health and metrics: %w", err)
+	}
+	parts.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	return server, nil
 }

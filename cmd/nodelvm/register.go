@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"net"
 	"path/filepath"
 
 	"google.golang.org/grpc"
@@ -44,14 +43,8 @@ func registrySocket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", driverName+"-reg.sock")
 }
 
-// newRegistrar opens the registration socket. Its removal, when the server stops, tells the kubelet to forget the
-// driver.
-func newRegistrar(ctx context.Context, log *slog.Logger, kubeletDir, endpoint string) (*grpc.Server, net.Listener, error) {
-	listener, err := listen(ctx, registrySocket(kubeletDir))
-	if err != nil {
-		return nil, nil, err
-	}
-	server := grpc.NewServer()
+// registerRegistrar lets the server answer the kubelet. The removal of its socket, when it stops, tells the kubelet to
+// forget the driver.
+func registerRegistrar(server *grpc.Server, log *slog.Logger, endpoint string) {
 	registration.RegisterRegistrationServer(server, &registrar{log: log, endpoint: endpoint})
-	return server, listener, nil
 }

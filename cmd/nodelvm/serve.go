@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,149 +37,136 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), &o, log)
+			return newDriver(&o, log).serve(cmd.Context())
 		},
 	}
 	o.bind(cmd.Flags())
 	return cmd
 }
 
-// serve runs the driver until ctx ends (SIGTERM) and everything has been drained, or until a part of it fails.
-func serve(ctx context.Context, o *options, log *slog.Logger) error {
-	log.InfoContext(ctx, "nodelvm starts", "version", version, "node", o.nodeName, "endpoint", o.endpoint)
+// driver is the running process: what all its parts share.
+type driver struct {
+	o        *options
+	log      *slog.Logger
+	registry *prometheus.Registry
+	ready    *readiness
+	newHost  func(lvm.Config) (*lvm.Host, error)
+}
+
+func newDriver(o *options, log *slog.Logger) *driver {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	ready := newReadiness("the driver starts")
+	return &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), newHost: lvm.NewHost}
+}
 
-	group, ctx := errgroup.WithContext(ctx)
-	// Health comes first and goes last: the process lives, whatever the API server and the disks do.
-	health, err := serveHTTP(ctx, group, o.httpEndpoint, newHTTPHandler(ready.Ready, registry))
+// serve runs the driver until ctx ends (SIGTERM) and everything has been drained, or until a part of it fails. Health
+// comes first and goes last: the process lives, whatever the API server and the disks do.
+func (d *driver) serve(ctx context.Context) error {
+	d.log.InfoContext(ctx, "nodelvm starts", "version", version, "node", d.o.nodeName, "endpoint", d.o.endpoint)
+	parts, ctx := errgroup.WithContext(ctx)
+	health, err := serveHTTP(ctx, parts, d.o.httpEndpoint, newHTTPHandler(d.ready.Ready, d.registry))
 	if err != nil {
 		return err
 	}
-	group.Go(func() error {
-		return errors.Join(serveCSI(ctx, group, o, log, registry, ready), health.Close())
+	parts.Go(func() error {
+		return errors.Join(d.serveVolumes(ctx, parts), health.Close())
 	})
-	err = group.Wait()
+	err = parts.Wait()
 	if err == nil {
-		log.Info("nodelvm ends, nothing is under way")
+		d.log.Info("nodelvm ends, nothing is under way")
 	}
 	return err
 }
 
-// serveCSI brings up LVM, the CSI services and the registration, in this order, and takes them down in reverse when
-// ctx ends. The cluster's UID comes first: it goes into the tags of every volume.
-func serveCSI(ctx context.Context, group *errgroup.Group, o *options, log *slog.Logger, registry *prometheus.Registry, ready *readiness) error {
-	cluster, err := joinCluster(o)
+// serveVolumes brings up LVM, the CSI services and the registration, in this order, and takes them down in reverse
+// when ctx ends. The cluster's UID comes before all: it goes into the tags of every volume.
+func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error {
+	cluster, err := d.joinCluster(ctx, parts)
 	if err != nil {
-		return orderly(ctx, err)
+		return unlessEnded(ctx, err)
 	}
-	host, err := lvm.NewHost(lvm.Config{
+	host, err := d.newHost(lvm.Config{
 		SystemDir: systemDir,
-		LockDir:   o.lockDir,
-		BackupDir: filepath.Join(o.stateDir, "backup"),
+		LockDir:   d.o.lockDir,
+		BackupDir: filepath.Join(d.o.stateDir, "backup"),
 		Cluster:   cluster,
-		Log:       log,
-		Observe:   newCommandMetrics(registry),
+		Log:       d.log,
+		Observe:   newCommandMetrics(d.registry),
 	})
 	if err != nil {
 		return fmt.Errorf("prepare LVM: %w", err)
 	}
 	if err := host.Start(ctx); err != nil {
-		return orderly(ctx, fmt.Errorf("recover what an earlier run left: %w", err))
+		return unlessEnded(ctx, fmt.Errorf("recover what an earlier run left: %w", err))
 	}
-	registry.MustRegister(lvmCollector{read: host.Metrics})
-	server := newServer(log, newCallMetrics(registry),
-		&identity{ready: ready.Ready},
-		controller.New(host, o.nodeName),
-		csi.UnimplementedNodeServer{},
-	)
-	registrar, err := start(ctx, group, o, log, server)
-	if err != nil {
-		return err
+	d.registry.MustRegister(lvmCollector{read: host.Metrics})
+	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
+		controller.New(host, d.o.nodeName), csi.UnimplementedNodeServer{})
+	registrar, err := d.listenAndServe(ctx, parts, server)
+	if err == nil {
+		d.ready.set(host.Ready, "")
+		d.log.InfoContext(ctx, "serving")
+		<-ctx.Done()
 	}
-	ready.set(host.Ready, "")
-	log.InfoContext(ctx, "serving")
-
-	<-ctx.Done()
-	ready.set(nil, "the driver stops")
-	return shutdown(o.shutdownGrace, log, host, server, registrar)
+	d.ready.set(nil, "the driver stops")
+	return errors.Join(err, d.shutdown(host, server, registrar))
 }
 
-// start serves CSI, and then tells the kubelet. It returns the registration's server, nil without registration.
-func start(ctx context.Context, group *errgroup.Group, o *options, log *slog.Logger, server *grpc.Server) (*grpc.Server, error) {
-	path, err := o.socket()
+// listenAndServe serves CSI, and then tells the kubelet. It returns the registration's server, which has nothing to
+// serve without --register.
+func (d *driver) listenAndServe(ctx context.Context, parts *errgroup.Group, server *grpc.Server) (*grpc.Server, error) {
+	registrar := grpc.NewServer()
+	path, err := d.o.socket()
 	if err != nil {
-		return nil, err
+		return registrar, err
 	}
-	listener, err := listen(ctx, path)
-	if err != nil {
-		return nil, fmt.Errorf("serve CSI: %w", err)
+	if err := listenOn(ctx, parts, server, path); err != nil {
+		return registrar, fmt.Errorf("serve CSI: %w", err)
 	}
-	group.Go(func() error { return server.Serve(listener) })
-	if !o.register {
-		return nil, nil
+	if d.o.register {
+		registerRegistrar(registrar, d.log, path)
+		if err := listenOn(ctx, parts, registrar, registrySocket(d.o.kubeletDir)); err != nil {
+			return registrar, fmt.Errorf("register with the kubelet: %w", err)
+		}
 	}
-	registrar, listener, err := newRegistrar(ctx, log, o.kubeletDir, path)
-	if err != nil {
-		server.Stop()
-		return nil, fmt.Errorf("register with the kubelet: %w", err)
-	}
-	group.Go(func() error { return registrar.Serve(listener) })
 	return registrar, nil
 }
 
-// joinCluster finds the cluster's UID, and starts the loops that need the API server. It waits for the API server as
-// long as it takes: a volume whose tags do not say whose it is must not be made.
-func joinCluster(o *options) (string, error) {
-	if o.standalone {
-		return o.clusterID, nil
+func listenOn(ctx context.Context, parts *errgroup.Group, server *grpc.Server, path string) error {
+	listener, err := listen(ctx, path)
+	if err != nil {
+		return err
 	}
-	if o.clusterID == "" {
-		return "", errors.New("--cluster-id is needed")
-	}
-	return o.clusterID, nil
+	parts.Go(func() error { return serveUntilStopped(server, listener) })
+	return nil
 }
 
-// shutdown takes the parts down in order: the kubelet forgets the driver, no new call is taken, and what LVM is
-// writing is awaited, for a commit must never be cut in two.
-func shutdown(grace time.Duration, log *slog.Logger, host *lvm.Host, server, registrar *grpc.Server) error {
-	log.Info("nodelvm stops: waiting for what is under way", "at most", grace)
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	if registrar != nil {
-		registrar.Stop()
-	}
-	closed := make(chan error, 1)
-	go func() { closed <- host.Close(ctx) }()
-	stopServer(ctx, server)
-	if err := <-closed; err != nil {
-		return fmt.Errorf("LVM commands were still running after %s: %w", grace, err)
+// serveUntilStopped takes a server that was stopped before it began for one that has done its work.
+func serveUntilStopped(server *grpc.Server, listener net.Listener) error {
+	if err := server.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
 	}
 	return nil
 }
 
-// serveHTTP serves health and metrics until the returned server is closed; an empty address serves nothing.
-func serveHTTP(ctx context.Context, group *errgroup.Group, address string, handler http.Handler) (*http.Server, error) {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	if address == "" {
-		return server, nil
+// shutdown takes the parts down in order: the kubelet forgets the driver, no new call is taken, and what LVM is
+// writing is awaited, for a commit must never be cut in two.
+func (d *driver) shutdown(host *lvm.Host, server, registrar *grpc.Server) error {
+	d.log.Info("nodelvm stops: waiting for what is under way", "atMost", d.o.shutdownGrace)
+	ctx, cancel := context.WithTimeout(context.Background(), d.o.shutdownGrace)
+	defer cancel()
+	registrar.Stop()
+	closed := make(chan error, 1)
+	go func() { closed <- host.Close(ctx) }()
+	stopServer(ctx, server)
+	if err := <-closed; err != nil {
+		return fmt.Errorf("LVM was still at work after %s: %w", d.o.shutdownGrace, err)
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("serve health and metrics: %w", err)
-	}
-	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	return server, nil
+	return nil
 }
 
-// orderly drops the error of a part that ended because the whole was told to end.
-func orderly(ctx context.Context, err error) error {
+// unlessEnded drops the error of a part that ended because the whole was told to end.
+func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
