@@ -50,13 +50,13 @@ type driver struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	ready    *readiness
-	newHost  func(lvm.Config) (*lvm.Host, error)
+	host     func(context.Context, lvm.Config) (*lvm.Host, error) // startHost; a test has another
 }
 
 func newDriver(o *options, log *slog.Logger) *driver {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), newHost: lvm.NewHost}
+	return &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), host: startHost}
 }
 
 // serve runs the driver until ctx ends (SIGTERM) and everything has been drained, or until a part of it fails. Health
@@ -85,7 +85,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	host, err := d.newHost(lvm.Config{
+	host, err := d.host(ctx, lvm.Config{
 		SystemDir: systemDir,
 		LockDir:   d.o.lockDir,
 		BackupDir: filepath.Join(d.o.stateDir, "backup"),
@@ -94,10 +94,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		Observe:   newCommandMetrics(d.registry),
 	})
 	if err != nil {
-		return fmt.Errorf("prepare LVM: %w", err)
-	}
-	if err := host.Start(ctx); err != nil {
-		return unlessEnded(ctx, fmt.Errorf("recover what an earlier run left: %w", err))
+		return unlessEnded(ctx, err)
 	}
 	d.registry.MustRegister(lvmCollector{read: host.Metrics})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
@@ -110,6 +107,18 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	}
 	d.ready.set(nil, "the driver stops")
 	return errors.Join(err, d.shutdown(host, server, registrar))
+}
+
+// startHost prepares LVM on this node, and recovers what an earlier run left.
+func startHost(ctx context.Context, cfg lvm.Config) (*lvm.Host, error) {
+	host, err := lvm.NewHost(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("prepare LVM: %w", err)
+	}
+	if err := host.Start(ctx); err != nil {
+		return nil, fmt.Errorf("recover what an earlier run left: %w", err)
+	}
+	return host, nil
 }
 
 // listenAndServe serves CSI, and then tells the kubelet. It returns the registration's server, which has nothing to

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestHealth(t *testing.T) {
+	ready := newReadiness("the driver starts")
+	server := httptest.NewServer(newHTTPHandler(ready.Ready, prometheus.NewRegistry()))
+	defer server.Close()
+
+	expect := func(path string, code int, says string) {
+		t.Helper()
+		got, body := get(t, server.URL+path)
+		if got != code || !strings.Contains(body, says) {
+			t.Errorf("%s: %d %q, want %d and %q", path, got, body, code, says)
+		}
+	}
+	expect("/readyz", http.StatusServiceUnavailable, "the driver starts")
+	ready.set(func(context.Context) error { return nil }, "")
+	expect("/readyz", http.StatusOK, "ok")
+	ready.set(func(context.Context) error { return errors.New("no device-mapper") }, "")
+	expect("/readyz", http.StatusServiceUnavailable, "no device-mapper")
+	expect("/healthz", http.StatusOK, "ok")
+	ready.set(nil, "the driver stops")
+	expect("/readyz", http.StatusServiceUnavailable, "the driver stops")
+}
+
+// A disk that hangs: the check never returns and ignores its context. Every caller is answered in time, liveness is
+// fine, one goroutine is lost and no more; when the disk comes back, the driver is ready again.
+func TestHungCheck(t *testing.T) {
+	ready := newReadiness("")
+	ready.timeout = 50 * time.Millisecond
+	var checks atomic.Int32
+	back := make(chan struct{})
+	ready.set(func(context.Context) error { checks.Add(1); <-back; return nil }, "")
+	server := httptest.NewServer(newHTTPHandler(ready.Ready, prometheus.NewRegistry()))
+	defer server.Close()
+
+	for range 3 {
+		if code, body := get(t, server.URL+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "may hang") {
+			t.Errorf("hung: %d %q", code, body)
+		}
+		if code, _ := get(t, server.URL+"/healthz"); code != http.StatusOK {
+			t.Errorf("liveness while LVM hangs: %d", code)
+		}
+	}
+	if n := checks.Load(); n != 1 {
+		t.Errorf("%d checks hang at once, want 1", n)
+	}
+	close(back)
+	for deadline := time.Now().Add(5 * time.Second); ready.Ready(context.Background()) != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("not ready after the disk came back")
+		}
+	}
+}
+
+func TestReadyEndsWithItsCaller(t *testing.T) {
+	ready := newReadiness("")
+	back := make(chan struct{})
+	defer close(back)
+	ready.set(func(context.Context) error { <-back; return nil }, "")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := ready.Ready(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.StatusCode, string(body)
+}
