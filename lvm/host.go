@@ -57,6 +57,9 @@ type Host struct {
 
 // NewHost prepares LVM's configuration; it touches no volume.
 func NewHost(cfg Config) (*Host, error) {
+	if cfg.SystemDir == "" {
+		return nil, Errorf(KindInvalid, "no folder is given for LVM's configuration")
+	}
 	if err := writeConfig(cfg); err != nil {
 		return nil, Errorf(KindInternal, "%w", err)
 	}

@@ -1,0 +1,299 @@
+package lvmtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Bed is what Conformance runs on: a node with one volume group of two disks, of at least 64 extents of 4 MiB each,
+// without any volume.
+type Bed struct {
+	Group string // its name
+	Tag   string // a tag that it carries, and no other group
+	// Start starts a driver on the node, as after a restart of its pod; it is closed when the test ends.
+	Start func(t testing.TB) *Driver
+	// Admin runs an LVM command as somebody at the node's console would, and fails the test if that fails.
+	Admin func(t testing.TB, argv ...string)
+	// Hold opens a device as a pod does.
+	Hold func(t testing.TB, device string) (release func())
+}
+
+// Driver is a Host and the LVM commands that it has run.
+type Driver struct {
+	*lvm.Host
+	mu       sync.Mutex
+	commands []lvm.Command
+}
+
+// Observe is for lvm.Config.
+func (d *Driver) Observe(c lvm.Command) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.commands = append(d.commands, c)
+}
+
+// counted runs do and fails if it took more LVM commands than at most.
+func (d *Driver) counted(t testing.TB, what string, atMost int, do func()) {
+	t.Helper()
+	d.mu.Lock()
+	before := len(d.commands)
+	d.mu.Unlock()
+	do()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.commands) - before; n > atMost {
+		var names []string
+		for _, c := range d.commands[before:] {
+			names = append(names, c.Name+" "+strings.Join(c.Args, " "))
+		}
+		t.Errorf("%s took %d LVM commands, want at most %d:\n%s", what, n, atMost, strings.Join(names, "\n"))
+	}
+}
+
+// Cluster is the cluster UID that a Bed's drivers are to be configured with.
+const Cluster = "7e57c1a5-0000-4000-8000-000000000001"
+
+// Conformance holds a Host, and what it stands on, to its contract. newBed is called once for each test.
+func Conformance(t *testing.T, newBed func(t *testing.T) Bed) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, b Bed)
+	}{
+		{"create", testCreate},
+		{"create again", testCreateAgain},
+		{"sizes", testSizes},
+		{"names", testNames},
+		{"bad requests", testBadRequests},
+		{"capacity", testCapacity},
+		{"fragments", testFragments},
+		{"at once", testAtOnce},
+		{"delete", testDelete},
+		{"delete in use", testDeleteInUse},
+		{"foreign volumes", testForeign},
+		{"activate", testActivate},
+		{"look", testLook},
+		{"restart", testRestart},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBed(t)
+			test.run(t, b)
+			b.cleanUp(t)
+		})
+	}
+}
+
+func (b Bed) spec(name string, size lvm.Bytes) lvm.Spec {
+	return lvm.Spec{Name: name, Class: lvm.Class{Group: b.Group, Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, Required: size, Claim: "shop/data-0"}
+}
+
+func (b Bed) class() lvm.Class { return b.spec("", 0).Class }
+
+// cleanUp deletes every volume and sees that the group is whole again: nothing leaks, whatever the test did.
+func (b Bed) cleanUp(t *testing.T) {
+	d := b.Start(t)
+	volumes, err := d.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range volumes {
+		must(t, d.Delete(t.Context(), v.ID))
+	}
+	d.waitWiped(t)
+	for _, g := range d.Metrics().Groups {
+		if g.Name == b.Group && g.Free != g.Size {
+			t.Errorf("with every volume deleted, group %s has %s free of %s", g.Name, g.Free, g.Size)
+		}
+	}
+}
+
+// waitWiped waits until no deleted volume holds extents any more.
+func (d *Driver) waitWiped(t testing.TB) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		m := d.Metrics()
+		if m.WipeBacklog == 0 && m.Volumes[lvm.StateDeleting] == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("deleted volumes still hold extents: %+v", m)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantKind(t testing.TB, what string, err error, kind lvm.Kind) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: no error, want kind %d", what, kind)
+	} else if lvm.KindOf(err) != kind {
+		t.Errorf("%s: kind %d, want %d: %v", what, lvm.KindOf(err), kind, err)
+	}
+}
+
+func (d *Driver) create(t testing.TB, spec lvm.Spec) lvm.Volume {
+	t.Helper()
+	v, err := d.Create(context.Background(), spec)
+	must(t, err)
+	return v
+}
+
+func (d *Driver) capacity(t testing.TB, class lvm.Class) lvm.Capacity {
+	t.Helper()
+	c, err := d.Capacity(context.Background(), class)
+	must(t, err)
+	return c
+}
+
+func testCreate(t *testing.T, b Bed) {
+	d := b.Start(t)
+	spec := b.spec("pvc-0f3b3c56-1c2d-4e5f-8a9b-000000000001", 10*lvm.MiB)
+	var v lvm.Volume
+	d.counted(t, "create", 2, func() { v = d.create(t, spec) })
+	want := lvm.Volume{
+		ID: lvm.ID{VG: v.ID.VG, LV: spec.Name}, UUID: v.UUID, Name: spec.Name, Claim: spec.Claim, Cluster: Cluster,
+		Group: b.Group, Class: spec.Class, State: lvm.StateReady, Size: 12 * lvm.MiB,
+	}
+	if v != want || v.UUID == "" {
+		t.Errorf("created %+v, want %+v", v, want)
+	}
+	if id, err := lvm.ParseID(v.ID.String()); err != nil || id != v.ID {
+		t.Errorf("its handle %q reads as %v, %v", v.ID, id, err)
+	}
+	if device, active, err := d.Device(v.ID, v.UUID); err != nil || !active || !strings.HasPrefix(device, "/dev/dm-") {
+		t.Errorf("its device is %q, active %v, %v", device, active, err)
+	}
+}
+
+func testCreateAgain(t *testing.T, b Bed) {
+	d := b.Start(t)
+	spec := b.spec("again", 16*lvm.MiB)
+	first := d.create(t, spec)
+	tagged := spec
+	tagged.Class.Group = "@" + b.Tag
+	smaller := spec
+	smaller.Required = 0
+	for what, same := range map[string]lvm.Spec{"the same": spec, "by tag": tagged, "no size": smaller} {
+		d.counted(t, what, 0, func() {
+			if v := d.create(t, same); v != first {
+				t.Errorf("%s: %+v, want %+v", what, v, first)
+			}
+		})
+	}
+	larger, limited, unwiped := spec, spec, spec
+	larger.Required = 20 * lvm.MiB
+	limited.Required, limited.Limit = 8*lvm.MiB, 12*lvm.MiB
+	unwiped.Class.Wipe = lvm.WipeNone
+	for what, other := range map[string]lvm.Spec{"larger": larger, "limited": limited, "not wiped": unwiped} {
+		d.counted(t, what, 0, func() {
+			_, err := d.Create(t.Context(), other)
+			wantKind(t, what, err, lvm.KindExists)
+		})
+	}
+}
+
+func testSizes(t *testing.T, b Bed) {
+	d := b.Start(t)
+	for i, test := range []struct{ required, limit, want lvm.Bytes }{
+		{1, 0, 4 * lvm.MiB},
+		{4 * lvm.MiB, 4 * lvm.MiB, 4 * lvm.MiB},
+		{4*lvm.MiB + 1, 8 * lvm.MiB, 8 * lvm.MiB},
+		{0, 11 * lvm.MiB, 8 * lvm.MiB},
+	} {
+		spec := b.spec(fmt.Sprintf("size-%d", i), test.required)
+		spec.Limit = test.limit
+		if v := d.create(t, spec); v.Size != test.want {
+			t.Errorf("required %d, limit %d: got %d, want %d", test.required, test.limit, v.Size, test.want)
+		}
+	}
+	for i, test := range []struct {
+		required, limit lvm.Bytes
+		kind            lvm.Kind
+	}{
+		{-1, 0, lvm.KindOutOfRange},
+		{0, -1, lvm.KindOutOfRange},
+		{9 * lvm.MiB, 8 * lvm.MiB, lvm.KindOutOfRange},
+		{5 * lvm.MiB, 6 * lvm.MiB, lvm.KindOutOfRange},
+		{0, lvm.MiB, lvm.KindOutOfRange},
+		{1<<63 - 1, 0, lvm.KindNoRoom},
+		{1<<63 - 1, 1<<63 - 1, lvm.KindOutOfRange},
+		{1 << 62, 0, lvm.KindNoRoom},
+	} {
+		spec := b.spec(fmt.Sprintf("wrong-%d", i), test.required)
+		spec.Limit = test.limit
+		d.counted(t, "a wrong size", 0, func() {
+			_, err := d.Create(t.Context(), spec)
+			wantKind(t, fmt.Sprintf("required %d, limit %d", test.required, test.limit), err, test.kind)
+		})
+	}
+}
+
+func testNames(t *testing.T, b Bed) {
+	d := b.Start(t)
+	seen := map[lvm.ID]string{}
+	for _, name := range []string{
+		"a", "-n", "--", "..", ".", "a/b", "../../etc", "snapshot0", "pvmove0", "x_rimage_0", "@all", "v-1", "pvc-zzz", "two words", "a\nb",
+		"$(reboot)", "`x`;|&'\"\\", strings.Repeat("n", 128), strings.Repeat("ü", 64), "データ", "\x00", "pvc-0F3B3C56-1C2D-4E5F-8A9B-000000000001",
+	} {
+		v := d.create(t, b.spec(name, 1))
+		if v.Name != name {
+			t.Errorf("created as %q, it reads back as %q", name, v.Name)
+		}
+		if other, taken := seen[v.ID]; taken {
+			t.Errorf("%q and %q are one volume", name, other)
+		}
+		seen[v.ID] = name
+	}
+}
+
+func testBadRequests(t *testing.T, b Bed) {
+	d := b.Start(t)
+	before := d.capacity(t, b.class())
+	for what, change := range map[string]func(*lvm.Spec){
+		"no name":          func(s *lvm.Spec) { s.Name = "" },
+		"a long name":      func(s *lvm.Spec) { s.Name = strings.Repeat("n", 129) },
+		"a broken name":    func(s *lvm.Spec) { s.Name = "\xff" },
+		"an empty group":   func(s *lvm.Spec) { s.Class.Group = "" },
+		"a dash in front":  func(s *lvm.Spec) { s.Class.Group = "-vg" },
+		"a path":           func(s *lvm.Spec) { s.Class.Group = "vg/lv" },
+		"dots":             func(s *lvm.Spec) { s.Class.Group = ".." },
+		"a space":          func(s *lvm.Spec) { s.Class.Group = "v g" },
+		"an empty tag":     func(s *lvm.Spec) { s.Class.Group = "@" },
+		"a tag with space": func(s *lvm.Spec) { s.Class.Group = "@a b" },
+		"a selection":      func(s *lvm.Spec) { s.Class.Group = "@{x}" },
+		"a layout":         func(s *lvm.Spec) { s.Class.Layout = "raid1" },
+		"a wipe":           func(s *lvm.Spec) { s.Class.Wipe = "shred" },
+	} {
+		spec := b.spec("bad", lvm.MiB)
+		change(&spec)
+		d.counted(t, what, 0, func() {
+			_, err := d.Create(t.Context(), spec)
+			wantKind(t, what, err, lvm.KindInvalid)
+		})
+	}
+	for _, group := range []string{"no-such-group", "@no-such-tag"} {
+		spec := b.spec("bad", lvm.MiB)
+		spec.Class.Group = group
+		_, err := d.Create(t.Context(), spec)
+		wantKind(t, group, err, lvm.KindNoRoom)
+		if c := d.capacity(t, spec.Class); c != (lvm.Capacity{}) {
+			t.Errorf("capacity of %s is %+v, want none", group, c)
+		}
+	}
+	if after := d.capacity(t, b.class()); after != before {
+		t.Errorf("refused requests changed the capacity from %+v to %+v", before, after)
+	}
+}

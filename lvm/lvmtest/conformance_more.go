@@ -1,0 +1,265 @@
+package lvmtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+func testCapacity(t *testing.T, b Bed) {
+	d := b.Start(t)
+	before := d.capacity(t, b.class())
+	byTag := b.class()
+	byTag.Group = "@" + b.Tag
+	if c := d.capacity(t, byTag); c != before {
+		t.Errorf("by tag the capacity is %+v, by name %+v", c, before)
+	}
+	if before.Largest != before.Available || before.Largest < 128*ExtentSize {
+		t.Errorf("a group without volumes has the capacity %+v", before)
+	}
+	spec := b.spec("all of it", before.Largest+1)
+	spec.Class.Wipe = lvm.WipeNone // zeroing all disks adds nothing here
+	_, err := d.Create(t.Context(), spec)
+	wantKind(t, "one byte more than the largest", err, lvm.KindNoRoom)
+	if err != nil && !strings.Contains(err.Error(), before.Largest.String()) {
+		t.Errorf("the refusal does not name the largest that can be had: %v", err)
+	}
+	spec.Required = before.Largest
+	v := d.create(t, spec)
+	d.counted(t, "capacity", 0, func() {
+		if c := d.capacity(t, b.class()); c != (lvm.Capacity{}) {
+			t.Errorf("a full group has the capacity %+v", c)
+		}
+	})
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+	if after := d.capacity(t, b.class()); after != before {
+		t.Errorf("after all is deleted the capacity is %+v, before it was %+v", after, before)
+	}
+}
+
+// testFragments leaves holes of 1 to 4 extents, and then asks for the largest volume and one that no hole can hold.
+func testFragments(t *testing.T, b Bed) {
+	d := b.Start(t)
+	var volumes []lvm.Volume
+	for i := range 8 {
+		spec := b.spec(fmt.Sprintf("piece-%d", i), lvm.Bytes(1+i%4)*ExtentSize)
+		spec.Class.Wipe = lvm.WipeNone
+		volumes = append(volumes, d.create(t, spec))
+	}
+	for i, v := range volumes {
+		if i%2 == 0 {
+			must(t, d.Delete(t.Context(), v.ID))
+		}
+	}
+	d.waitWiped(t)
+	rest := b.spec("rest", d.capacity(t, b.class()).Largest)
+	rest.Class.Wipe = lvm.WipeNone
+	if v := d.create(t, rest); v.Size != rest.Required {
+		t.Errorf("asked for %s in fragments, got %s", rest.Required, v.Size)
+	}
+	_, err := d.Create(t.Context(), b.spec("one more", 1))
+	wantKind(t, "a volume in a full group", err, lvm.KindNoRoom)
+}
+
+// testAtOnce: equal requests make one volume, different ones do not hinder each other.
+func testAtOnce(t *testing.T, b Bed) {
+	d := b.Start(t)
+	var wait sync.WaitGroup
+	ids := make([]lvm.Volume, 12)
+	for i := range ids {
+		wait.Go(func() {
+			v, err := d.Create(t.Context(), b.spec(fmt.Sprintf("volume-%d", i%4), 8*lvm.MiB))
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = v
+		})
+	}
+	wait.Wait()
+	for i, v := range ids {
+		if v != ids[i%4] || v.UUID == "" {
+			t.Errorf("request %d got %+v, its equal got %+v", i, v, ids[i%4])
+		}
+	}
+	volumes, err := d.List(t.Context())
+	must(t, err)
+	if len(volumes) != 4 {
+		t.Errorf("4 names made %d volumes: %+v", len(volumes), volumes)
+	}
+}
+
+func testDelete(t *testing.T, b Bed) {
+	d := b.Start(t)
+	var v lvm.Volume
+	d.counted(t, "create, delete and wipe", 4, func() {
+		v = d.create(t, b.spec("gone", 16*lvm.MiB))
+		must(t, d.Delete(t.Context(), v.ID))
+		d.waitWiped(t)
+	})
+	d.counted(t, "delete of what is gone", 0, func() { must(t, d.Delete(t.Context(), v.ID)) })
+	if _, active, err := d.Device(v.ID, v.UUID); err != nil || active {
+		t.Errorf("a deleted volume's device: active %v, %v", active, err)
+	}
+	_, err := d.Lookup(t.Context(), v.ID)
+	wantKind(t, "lookup of a deleted volume", err, lvm.KindNotFound)
+	_, err = d.Activate(t.Context(), v.ID, v.UUID)
+	wantKind(t, "activation of a deleted volume", err, lvm.KindNotFound)
+	elsewhere := lvm.ID{VG: strings.Map(func(r rune) rune {
+		if r == '-' {
+			return r
+		}
+		return 'x'
+	}, v.ID.VG), LV: v.ID.LV}
+	wantKind(t, "delete in another node's group", d.Delete(t.Context(), elsewhere), lvm.KindNotOurs)
+	_, err = d.Lookup(t.Context(), elsewhere)
+	wantKind(t, "lookup in another node's group", err, lvm.KindNotOurs)
+
+	unwiped := b.spec("not wiped", 16*lvm.MiB)
+	unwiped.Class.Wipe = lvm.WipeNone
+	must(t, d.Delete(t.Context(), d.create(t, unwiped).ID))
+	d.waitWiped(t)
+
+	inactive := d.create(t, b.spec("inactive", 16*lvm.MiB))
+	b.Admin(t, "lvchange", "-an", b.Group+"/"+inactive.ID.LV)
+	d.counted(t, "delete of an inactive volume", 3, func() {
+		must(t, d.Delete(t.Context(), inactive.ID))
+		d.waitWiped(t)
+	})
+}
+
+func testDeleteInUse(t *testing.T, b Bed) {
+	d := b.Start(t)
+	v := d.create(t, b.spec("in use", 8*lvm.MiB))
+	device, _, err := d.Device(v.ID, v.UUID)
+	must(t, err)
+	release := b.Hold(t, device)
+	d.counted(t, "a refused delete", 0, func() {
+		wantKind(t, "delete of an open volume", d.Delete(t.Context(), v.ID), lvm.KindInUse)
+	})
+	if still, err := d.Lookup(t.Context(), v.ID); err != nil || still != v {
+		t.Errorf("a refused delete left %+v, %v; want %+v", still, err, v)
+	}
+	release()
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+}
+
+// testForeign: what is not ours is neither taken nor touched.
+func testForeign(t *testing.T, b Bed) {
+	d := b.Start(t)
+	ours := d.create(t, b.spec("taken", 8*lvm.MiB))
+	must(t, d.Delete(t.Context(), ours.ID))
+	d.waitWiped(t)
+	target := b.Group + "/" + ours.ID.LV
+	b.Admin(t, "lvcreate", "-y", "-an", "-Zn", "-Wn", "-l", "1", "-n", ours.ID.LV, b.Group)
+	_, err := d.Create(t.Context(), b.spec("taken", 8*lvm.MiB))
+	wantKind(t, "create under a foreign volume's name", err, lvm.KindExists)
+	wantKind(t, "delete of a foreign volume", d.Delete(t.Context(), ours.ID), lvm.KindNotOurs)
+	_, err = d.Lookup(t.Context(), ours.ID)
+	wantKind(t, "lookup of a foreign volume", err, lvm.KindNotOurs)
+	_, err = d.Activate(t.Context(), ours.ID, ours.UUID)
+	wantKind(t, "activation of a foreign volume", err, lvm.KindNotOurs)
+	b.Admin(t, "lvremove", "-y", target)
+
+	elsewhere := d.create(t, b.spec("taken", 8*lvm.MiB))
+	b.Admin(t, "lvchange", "--deltag", "nodelvm.cluster="+Cluster, "--addtag", "nodelvm.cluster=other", target)
+	_, err = d.Create(t.Context(), b.spec("taken", 8*lvm.MiB))
+	wantKind(t, "create under another cluster's name", err, lvm.KindExists)
+	wantKind(t, "delete of another cluster's volume", d.Delete(t.Context(), elsewhere.ID), lvm.KindNotOurs)
+	b.Admin(t, "lvchange", "--addtag", "nodelvm.cluster="+Cluster, target)
+	if err := d.Delete(t.Context(), elsewhere.ID); err == nil {
+		t.Error("a volume with two cluster tags was deleted")
+	}
+	b.Admin(t, "lvremove", "-y", target)
+}
+
+func testActivate(t *testing.T, b Bed) {
+	d := b.Start(t)
+	v := d.create(t, b.spec("active", 8*lvm.MiB))
+	var device string
+	d.counted(t, "activation of an active volume", 0, func() {
+		var err error
+		device, err = d.Activate(t.Context(), v.ID, v.UUID)
+		must(t, err)
+	})
+	if now, active, err := d.Device(v.ID, v.UUID); err != nil || !active || now != device {
+		t.Errorf("activated as %q, found as %q, %v, %v", device, now, active, err)
+	}
+	b.Admin(t, "lvchange", "-an", b.Group+"/"+v.ID.LV)
+	if now, active, err := d.Device(v.ID, v.UUID); err != nil || active {
+		t.Errorf("after its deactivation it is found as %q, %v, %v", now, active, err)
+	}
+	d.counted(t, "activation", 1, func() {
+		_, err := d.Activate(t.Context(), v.ID, v.UUID)
+		must(t, err)
+	})
+	if _, active, err := d.Device(v.ID, v.UUID); err != nil || !active {
+		t.Errorf("after its activation: active %v, %v", active, err)
+	}
+	_, err := d.Activate(t.Context(), v.ID, v.UUID[:len(v.UUID)-6]+"zzzzzz")
+	wantKind(t, "activation by the UUID of an older volume", err, lvm.KindNotFound)
+}
+
+func testLook(t *testing.T, b Bed) {
+	d := b.Start(t)
+	var want []lvm.Volume
+	for _, name := range []string{"one", "two", "three"} {
+		want = append(want, d.create(t, b.spec(name, 8*lvm.MiB)))
+	}
+	slices.SortFunc(want, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	d.counted(t, "readiness, list, lookup and figures", 0, func() {
+		must(t, d.Ready(t.Context()))
+		if got, err := d.List(t.Context()); err != nil || !slices.Equal(got, want) {
+			t.Errorf("list: %+v, %v; want %+v", got, err, want)
+		}
+		if got, err := d.Lookup(t.Context(), want[0].ID); err != nil || got != want[0] {
+			t.Errorf("lookup: %+v, %v; want %+v", got, err, want[0])
+		}
+		m := d.Metrics()
+		i := slices.IndexFunc(m.Groups, func(g lvm.GroupMetrics) bool { return g.Name == b.Group })
+		if i < 0 || m.Groups[i].Size-m.Groups[i].Free != 24*lvm.MiB || m.Volumes[lvm.StateReady] != 3 || m.InFlight != 0 {
+			t.Errorf("with three volumes of 8 MiB the figures are %+v", m)
+		}
+	})
+	_, err := d.Lookup(t.Context(), lvm.ID{VG: want[0].ID.VG, LV: "none"})
+	wantKind(t, "lookup of nothing", err, lvm.KindNotFound)
+}
+
+// testRestart: what was begun is removed, what was deleted is wiped, what is ready stays.
+func testRestart(t *testing.T, b Bed) {
+	d := b.Start(t)
+	ready := d.create(t, b.spec("ready", 8*lvm.MiB))
+	begun := d.create(t, b.spec("begun", 8*lvm.MiB))
+	gone := d.create(t, b.spec("gone", 8*lvm.MiB))
+	must(t, d.Close(t.Context()))
+	_, err := d.Create(t.Context(), b.spec("late", 8*lvm.MiB))
+	wantKind(t, "create on a closed host", err, lvm.KindBusy)
+	for v, state := range map[lvm.Volume]string{begun: "creating", gone: "deleting"} {
+		b.Admin(t, "lvchange", "--deltag", "nodelvm.state=ready", "--addtag", "nodelvm.state="+state, b.Group+"/"+v.ID.LV)
+	}
+	again := b.Start(t)
+	again.waitWiped(t)
+	volumes, err := again.List(t.Context())
+	must(t, err)
+	if !slices.Equal(volumes, []lvm.Volume{ready}) {
+		t.Errorf("after the restart there is %+v, want only %+v", volumes, ready)
+	}
+	if m := again.Metrics(); m.Volumes[lvm.StateCreating] != 0 {
+		t.Errorf("after the restart a volume is still being made: %+v", m)
+	}
+	// A retry of a create that was cut off finds its leftover, also without a restart.
+	cut := again.create(t, b.spec("cut off", 8*lvm.MiB))
+	b.Admin(t, "lvchange", "--deltag", "nodelvm.state=ready", "--addtag", "nodelvm.state=creating", b.Group+"/"+cut.ID.LV)
+	_, err = again.Lookup(t.Context(), cut.ID)
+	wantKind(t, "lookup of an unfinished volume", err, lvm.KindNotFound)
+	again.counted(t, "create over a leftover", 3, func() {
+		if v := again.create(t, b.spec("cut off", 8*lvm.MiB)); v.UUID == cut.UUID {
+			t.Error("an unfinished volume was handed out")
+		}
+	})
+}

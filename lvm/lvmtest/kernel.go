@@ -1,0 +1,79 @@
+package lvmtest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// kernel is the fake kernel.
+type kernel struct{ node *Node }
+
+func (k kernel) Load(context.Context) error { return nil }
+
+func (k kernel) Ready() error { return nil }
+
+func (k kernel) Devices() ([]lvm.Device, error) {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	devices := make([]lvm.Device, 0, len(k.node.devices))
+	for _, d := range k.node.devices {
+		devices = append(devices, d.Device)
+	}
+	return devices, nil
+}
+
+func (k kernel) Suspended(path string) (bool, error) {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	d := k.node.device(path)
+	return d != nil && d.suspended, nil
+}
+
+func (k kernel) Unused(_ context.Context, path string) error {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	if d := k.node.device(path); d != nil && d.opens > 0 {
+		return lvm.Errorf(lvm.KindInUse, "%s is open %d times", path, d.opens)
+	}
+	return nil
+}
+
+func (k kernel) Zero(ctx context.Context, path string) error {
+	k.node.mu.Lock()
+	held := k.node.held
+	d := k.node.device(path)
+	busy := d != nil && d.opens > 0
+	k.node.mu.Unlock()
+	if d == nil || busy {
+		return fmt.Errorf("open %s: no such device, or busy", path)
+	}
+	if held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+func (k kernel) Sync(paths []string) error {
+	if len(paths) == 0 {
+		return fmt.Errorf("no disk was named")
+	}
+	return nil
+}
+
+// Hold opens a volume's device as a pod does, until release is called.
+func (n *Node) Hold(path string) (release func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d := n.device(path)
+	d.opens++
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		d.opens--
+	}
+}

@@ -1,0 +1,248 @@
+// Package lvmtest stands in for the LVM command, the disks and the kernel below an lvm.Host, so that whole services can
+// be tested without root and without a disk: NewHost for a Host that works, Node for one that is made to fail.
+//
+// The fake keeps the node's volume groups in memory. It takes the argument vectors that the Host gives to lvm, refuses
+// whatever it does not know exactly, allocates on exactly the extents that are named, and prints reports in the shape
+// of the real ones. What it does not model: layouts other than linear, other programs' volumes on top of ours, and
+// time. Conformance is the suite that holds it to the real LVM: it runs over both.
+package lvmtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// ExtentSize is the extent size of every group of a fake node, as it is LVM's default.
+const ExtentSize = 4 * lvm.MiB
+
+// Group is a volume group that a fake node begins with.
+type Group struct {
+	Name  string
+	Tags  []string
+	Disks []lvm.Bytes // one physical volume each, with as many extents as this holds
+}
+
+// Node is a fake node. Its methods are safe for concurrent use.
+type Node struct {
+	mu       sync.Mutex
+	groups   []*group
+	devices  []*device
+	serial   int // of UUIDs and device numbers
+	calls    int
+	commands []lvm.Command
+	fault    *Fault
+	indirect bool
+	held     chan struct{} // closed when wipes may go on; nil if none is held up
+}
+
+// group is one volume group; where its volumes lie stands in segments.
+type group struct {
+	lvm.Group
+	segments []segment
+}
+
+// segment is a stretch of a volume on one disk; the extent at position 0 of a volume comes first in the slice.
+type segment struct {
+	lv string // UUID
+	pv string // UUID
+	lvm.Run
+}
+
+// device is an active volume.
+type device struct {
+	lvm.Device
+	suspended bool
+	opens     int
+}
+
+// NewNode returns a node with these groups.
+func NewNode(groups ...Group) *Node {
+	n := &Node{}
+	disk := 0
+	for _, g := range groups {
+		made := &group{Group: lvm.Group{
+			UUID: n.uuid(), Name: g.Name, Tags: g.Tags, Seqno: 1, ExtentSize: ExtentSize, MDASize: 522240, MDAFree: 521216,
+		}}
+		for _, size := range g.Disks {
+			made.PVs = append(made.PVs, lvm.PV{
+				UUID: n.uuid(), Device: fmt.Sprintf("/dev/fake%c", 'a'+disk), Extents: lvm.Extents(size / ExtentSize), Allocatable: true,
+			})
+			disk++
+		}
+		n.groups = append(n.groups, made)
+	}
+	return n
+}
+
+// NewHost returns a started Host over a fake node with these groups; it is closed when the test ends.
+func NewHost(t testing.TB, groups ...Group) *lvm.Host {
+	t.Helper()
+	return NewNode(groups...).Start(t, lvm.Config{})
+}
+
+// Start starts a driver on the node, as after a restart of its pod; it is closed when the test ends. cfg's folders are
+// not used.
+func (n *Node) Start(t testing.TB, cfg lvm.Config) *lvm.Host {
+	t.Helper()
+	host := n.host(cfg)
+	if err := host.Start(context.Background()); err != nil {
+		t.Fatalf("starting on a fake node: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := host.Close(ctx); err != nil {
+			t.Errorf("closing the host: %v", err)
+		}
+	})
+	return host
+}
+
+func (n *Node) host(cfg lvm.Config) *lvm.Host {
+	return lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{n, cfg.Observe}, Kernel: kernel{n}, Reader: reader{n}})
+}
+
+// Commands are the LVM commands that were run until now.
+func (n *Node) Commands() []lvm.Command {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.commands)
+}
+
+// Indirect makes the disks unreadable but to LVM itself, so that each reading is a command.
+func (n *Node) Indirect() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.indirect = true
+}
+
+// HoldWipes keeps every wipe from ending until release is called.
+func (n *Node) HoldWipes() (release func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	held := make(chan struct{})
+	n.held = held
+	return sync.OnceFunc(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		close(held)
+		n.held = nil
+	})
+}
+
+// Change changes a group behind everybody's back, as an admin or a failing disk would.
+func (n *Node) Change(name string, change func(*lvm.Group)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change(&n.group(name).Group)
+}
+
+// Suspend suspends the device of a volume, as an LVM command does that is killed half-way.
+func (n *Node) Suspend(path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.device(path).suspended = true
+}
+
+// Fault makes one LVM command fail.
+type Fault struct {
+	Call   int  // which one, counted from 0 from the moment on that the fault was set
+	Late   bool // it fails after it has done its work, instead of before
+	Killed bool // it ends by a signal, instead of with exit status 5
+}
+
+// Fail sets the fault; Tripped tells whether it has happened.
+func (n *Node) Fail(f Fault) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fault, n.calls = &f, 0
+}
+
+// Tripped tells whether the command of the fault has been run.
+func (n *Node) Tripped() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.fault == nil
+}
+
+func (n *Node) group(name string) *group {
+	for _, g := range n.groups {
+		if g.Name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+func (n *Node) device(path string) *device {
+	for _, d := range n.devices {
+		if d.Path == path {
+			return d
+		}
+	}
+	return nil
+}
+
+// uuid makes a UUID in LVM's notation, unique on the node.
+func (n *Node) uuid() string {
+	n.serial++
+	s := fmt.Sprintf("%032d", n.serial)
+	return strings.Join([]string{s[:6], s[6:10], s[10:14], s[14:18], s[18:22], s[22:26], s[26:]}, "-")
+}
+
+// reader reads the node's state as lvm.Disks would.
+type reader struct{ node *Node }
+
+func (r reader) Read(ctx context.Context) (lvm.State, error) {
+	n := r.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return lvm.State{}, err
+	}
+	if n.indirect {
+		return lvm.State{}, fmt.Errorf("these disks can only be read by LVM")
+	}
+	var s lvm.State
+	for _, g := range n.groups {
+		copied := g.Group
+		copied.LVs = slices.Clone(g.LVs)
+		copied.PVs = slices.Clone(g.PVs)
+		for i := range copied.LVs {
+			copied.LVs[i].Tags = slices.Clone(copied.LVs[i].Tags)
+		}
+		for i := range copied.PVs {
+			copied.PVs[i].Free = g.free(copied.PVs[i])
+		}
+		s.Groups = append(s.Groups, copied)
+	}
+	return s, nil
+}
+
+// free lists the runs of a disk that no segment lies on.
+func (g *group) free(pv lvm.PV) []lvm.Run {
+	used := make([]bool, pv.Extents)
+	for _, s := range g.segments {
+		for e := s.Start; s.pv == pv.UUID && e < s.Start+s.Count; e++ {
+			used[e] = true
+		}
+	}
+	var runs []lvm.Run
+	for e := lvm.Extents(0); e < pv.Extents; e++ {
+		switch last := len(runs) - 1; {
+		case used[e]:
+		case last >= 0 && runs[last].Start+runs[last].Count == e:
+			runs[last].Count++
+		default:
+			runs = append(runs, lvm.Run{Start: e, Count: 1})
+		}
+	}
+	return runs
+}
