@@ -1,4 +1,106 @@
 package lab
 
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
 // controlPlaneNames are the processes of the control plane, in the order of their start.
 var controlPlaneNames = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+
+// controlPlaneFlags answers the flags of one process of the control plane. All
+// listen inside the lab's network namespace only; etcd on its loopback.
+func (l *Lab) controlPlaneFlags(name string) []string {
+	switch name {
+	case "etcd":
+		return []string{
+			"--data-dir=" + filepath.Join(l.dir, "etcd"), "--unsafe-no-fsync",
+			"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
+			"--listen-peer-urls=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380",
+			"--initial-cluster=default=http://127.0.0.1:2380",
+		}
+	case "kube-apiserver":
+		return []string{
+			"--etcd-servers=http://127.0.0.1:2379",
+			"--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address=" + bridgeIP,
+			"--tls-cert-file=" + l.pki("apiserver.crt"), "--tls-private-key-file=" + l.pki("apiserver.key"),
+			"--client-ca-file=" + l.pki("ca.crt"),
+			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+			"--service-cluster-ip-range=" + services,
+			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--service-account-key-file=" + l.pki("service-account.crt"),
+			"--service-account-signing-key-file=" + l.pki("service-account.key"),
+			"--kubelet-client-certificate=" + l.pki("kubelet-client.crt"), "--kubelet-client-key=" + l.pki("kubelet-client.key"),
+			"--kubelet-certificate-authority=" + l.pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+			"--allow-privileged=true", "--profiling=false",
+		}
+	case "kube-controller-manager":
+		return []string{
+			"--kubeconfig=" + l.pki("kube-controller-manager.kubeconfig"), "--bind-address=127.0.0.1",
+			"--use-service-account-credentials", "--leader-elect=false", "--profiling=false",
+			"--root-ca-file=" + l.pki("ca.crt"),
+			"--service-account-private-key-file=" + l.pki("service-account.key"),
+			"--node-monitor-grace-period=30s", "--node-monitor-period=2s",
+		}
+	case "kube-scheduler":
+		return []string{
+			"--kubeconfig=" + l.pki("kube-scheduler.kubeconfig"), "--bind-address=127.0.0.1",
+			"--leader-elect=false", "--profiling=false",
+		}
+	}
+	panic("no such control plane process: " + name)
+}
+
+// startControlPlane starts the named processes.
+func (l *Lab) startControlPlane(bin binaries, names ...string) error {
+	for _, name := range names {
+		argv := append([]string{bin[name]}, l.controlPlaneFlags(name)...)
+		if err := l.startDaemon(daemon{name: name, argv: argv, core: -1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitAPI waits until the API server says that it is ready.
+func (l *Lab) waitAPI(ctx context.Context) error {
+	config, err := l.RESTConfig()
+	if err != nil {
+		return err
+	}
+	config.Timeout = 5 * time.Second
+	client, err := rest.UnversionedRESTClientFor(unversioned(config))
+	if err != nil {
+		return err
+	}
+	return l.poll(ctx, 90*time.Second, "kube-apiserver", controlPlaneNames[:2], func(ctx context.Context) error {
+		return client.Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// poll asks ready until it answers nil. It gives up, pointing to the log
+// called name, after limit, or as soon as one of the daemons has stopped.
+func (l *Lab) poll(ctx context.Context, limit time.Duration, name string, daemons []string, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		for _, d := range daemons {
+			if !l.alive(d) {
+				return l.logged(d, fmt.Errorf("%s has stopped", d))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return l.logged(name, fmt.Errorf("%s is not ready after %s: %w", name, limit, err))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

@@ -14,6 +14,7 @@ var hostPackages = map[string]string{
 	"user-mode-linux": umlBinary,
 	"mmdebstrap":      "/usr/bin/mmdebstrap",
 	"e2fsprogs":       "/sbin/mkfs.ext4",
+	"busybox-static":  busyboxBinary,
 	"iproute2":        "/sbin/ip",
 	"kmod":            "/sbin/depmod",
 }

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +48,8 @@ type state struct {
 	Nodes        int
 	ControlPlane bool
 	RootImage    string // the nodes' disks are copy-on-write files over it
-	Complete     bool   // Up has come to its end
+	Binaries     binaries
+	Complete     bool // Up has come to its end
 }
 
 func (s state) role() role {

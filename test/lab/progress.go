@@ -34,10 +34,12 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, live: ok && term.IsTerminal(int(f.Fd()))}
 }
 
-// step runs f as a step called name. f may tell how many parts of how many are
-// done, and which was the last. When f fails and its error names a log, the
+// teller is told how many parts of how many a step has done, and what is or was the current one.
+type teller func(done, total int, what string)
+
+// step runs f as a step called name. When f fails and its error names a log, the
 // end of the log is shown.
-func (p *progress) step(name string, f func(tell func(done, total int, what string)) error) error {
+func (p *progress) step(name string, f func(tell teller) error) error {
 	var mu sync.Mutex
 	begin, status := time.Now(), ""
 	show := func(force bool) {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,26 +23,29 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 		return err
 	}
 	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane}
-	root, err := l.prepare(ctx, st.role(), p)
-	if err != nil {
+	if err := l.prepare(ctx, &st, p); err != nil {
 		return err
 	}
-	st.RootImage = root
 	if err := l.saveState(st); err != nil {
 		return err
 	}
 	nodes := workers(opt.Nodes)
-	err = p.step("network namespace", func(func(int, int, string)) error {
-		return errors.Join(l.writeNodeFiles(), l.createNamespace(ctx, nodes))
-	})
-	if err != nil {
+	if err := errors.Join(l.writeNodeFiles(), l.createNamespace(ctx, nodes)); err != nil {
 		return err
 	}
-	err = p.step("boot nodes", func(tell func(int, int, string)) error {
+	if opt.ControlPlane {
+		if err := l.raiseControlPlane(ctx, st, nodes, p); err != nil {
+			return err
+		}
+	}
+	err := p.step("boot nodes", func(tell teller) error {
 		return each(nodes, tell, func(n node) (string, error) {
-			return n.name(), l.firstBoot(ctx, l.machine(n, st.role(), root))
+			return n.name(), l.firstBoot(ctx, l.machine(n, st.role(), st.RootImage))
 		})
 	})
+	if err == nil && opt.ControlPlane {
+		err = p.step("nodes Ready", func(tell teller) error { return l.waitReady(ctx, nodes, tell) })
+	}
 	if err != nil {
 		return err
 	}
@@ -49,19 +53,74 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 	return l.saveState(st)
 }
 
-// prepare installs and builds what the nodes of this role boot from, and
-// answers the root image.
-func (l *Lab) prepare(ctx context.Context, r role, p *progress) (root string, err error) {
-	if err := p.step("Debian packages on this machine", func(func(int, int, string)) error {
-		return l.installHostPackages(ctx)
-	}); err != nil {
-		return "", err
-	}
-	err = p.step("root image of the nodes", func(func(int, int, string)) error {
-		root, err = l.rootImage(ctx)
-		return err
+func (l *Lab) raiseControlPlane(ctx context.Context, st state, nodes []node, p *progress) error {
+	return p.step("control plane", func(teller) error {
+		if err := l.writeWorkerFiles(nodes); err != nil {
+			return err
+		}
+		if err := l.startControlPlane(st.Binaries, "etcd", "kube-apiserver"); err != nil {
+			return err
+		}
+		if err := l.waitAPI(ctx); err != nil {
+			return err
+		}
+		return l.startControlPlane(st.Binaries, "kube-controller-manager", "kube-scheduler")
 	})
-	return root, err
+}
+
+// Build prepares everything that Up needs, into the cache, and raises nothing.
+func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
+	unlock, err := l.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if st, err := l.loadState(); err == nil && st.Complete {
+		return nil // built already, or it would not be up
+	}
+	if err := errors.Join(l.clear(ctx), l.prepareDirs()); err != nil {
+		return err
+	}
+	return errors.Join(l.prepare(ctx, &state{ControlPlane: true}, newProgress(progress)), l.clear(context.WithoutCancel(ctx)))
+}
+
+// prepare installs and builds what the lab of st boots from, and writes it down in st.
+func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
+	var images []string
+	steps := []struct {
+		name       string
+		kubernetes bool // only for a lab with a control plane
+		do         func(tell teller) error
+	}{
+		{"Debian packages of this machine", false, func(teller) error {
+			return l.installHostPackages(ctx)
+		}},
+		{"root image of a Debian node", false, func(teller) (err error) {
+			st.RootImage, err = l.rootImage(ctx)
+			return err
+		}},
+		{"compile Kubernetes and its parts", true, func(tell teller) (err error) {
+			st.Binaries, err = l.compile(ctx, tell)
+			return err
+		}},
+		{"container images", true, func(tell teller) (err error) {
+			images, err = l.images(ctx, st.Binaries, tell)
+			return err
+		}},
+		{"root image of a Kubernetes node", true, func(teller) (err error) {
+			st.RootImage, err = l.goldenImage(ctx, st.RootImage, st.Binaries, images)
+			return err
+		}},
+	}
+	for _, s := range steps {
+		if s.kubernetes && !st.ControlPlane {
+			continue
+		}
+		if err := p.step(s.name, s.do); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
 }
 
 // prepareDirs makes the folders of the lab and empties the logs.
@@ -95,7 +154,7 @@ func (l *Lab) firstBoot(ctx context.Context, m machine) error {
 }
 
 // each runs f for all items at the same time and tells how many are done.
-func each[T any](items []T, tell func(done, total int, what string), f func(T) (string, error)) error {
+func each[T any](items []T, tell teller, f func(T) (string, error)) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	errs := make([]error, len(items))
@@ -111,8 +170,5 @@ func each[T any](items []T, tell func(done, total int, what string), f func(T) (
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w", err)
-	}
-	return nil
+	return errors.Join(errs...)
 }

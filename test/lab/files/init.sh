@@ -24,7 +24,7 @@ route add default via 10.88.0.1
 BATCH
 
 /lib/systemd/systemd-udevd --daemon
-udevadm trigger --action=add
+udevadm trigger --action=add --subsystem-match=block
 udevadm settle
 
 /usr/sbin/sshd -f /mnt/lab/.lab/sshd_config -E "$logs/$lab_node.sshd.log"

@@ -1,0 +1,73 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// RESTConfig answers a client-go configuration for the cluster's admin. Its
+// connections are opened inside the lab's network namespace, so that it works
+// from any process on the machine.
+func (l *Lab) RESTConfig() (*rest.Config, error) {
+	if _, err := l.clusterState(); err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host: fmt.Sprintf("https://%s:%d", serviceIP, apiPort),
+		TLSClientConfig: rest.TLSClientConfig{
+			CAFile: l.pki("ca.crt"), CertFile: l.pki("admin.crt"), KeyFile: l.pki("admin.key"),
+		},
+		Dial:  l.dial,
+		QPS:   200,
+		Burst: 400,
+	}, nil
+}
+
+// clusterState is loadState for what needs Kubernetes.
+func (l *Lab) clusterState() (state, error) {
+	st, err := l.loadState()
+	if err == nil && !st.ControlPlane {
+		err = errors.New("this lab has no Kubernetes: it was raised for tests of LVM alone")
+	}
+	return st, err
+}
+
+// unversioned prepares a configuration for requests to plain paths.
+func unversioned(c *rest.Config) *rest.Config {
+	c.GroupVersion = &schema.GroupVersion{}
+	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	return c
+}
+
+// Kubeconfig is the file for programs that run inside the lab's network namespace.
+func (l *Lab) Kubeconfig() string { return l.pki("admin.kubeconfig") }
+
+// Kubectl runs kubectl as the cluster's admin. When kubectl itself fails, the
+// error is an *exec.ExitError.
+func (l *Lab) Kubectl(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
+	st, err := l.clusterState()
+	if err != nil {
+		return err
+	}
+	return l.Run(ctx, stdin, stdout, stderr, append([]string{st.Binaries["kubectl"]}, args...)...)
+}
+
+// Run runs a program of the host inside the lab's network namespace, with
+// KUBECONFIG set to the cluster's admin.
+func (l *Lab) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, argv ...string) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	if err := l.inNamespace(-1, cmd.Start); err != nil {
+		return err
+	}
+	return cmd.Wait()
+}

@@ -1,0 +1,34 @@
+# Makes a node a worker of the cluster; read by init.sh at every boot.
+system=/mnt/lab/.lab
+
+# What a node's admin does once: all data disks in one volume group.
+if [ ! -e /var/lib/lab-group-made ]; then
+    vgcreate --physicalextentsize 4m --addtag fast "$lab_group" /dev/ubd[b-z] && sync && touch /var/lib/lab-group-made
+fi
+
+# For containers; device-mapper's modules are left to whoever needs them.
+modprobe -a overlay veth
+sysctl -qw net.ipv4.ip_forward=1 vm.overcommit_memory=1
+
+# The kubelet wants a clock speed, which user-mode Linux does not tell.
+sed 's/^bogomips/cpu MHz\t\t: 2000.000\n&/' /proc/cpuinfo >/run/cpuinfo
+mount --bind /run/cpuinfo /proc/cpuinfo
+
+mkdir -p /etc/cni/net.d
+cp "$system/$lab_node/cni.json" /etc/cni/net.d/lab.conflist
+
+# Runs a program for as long as the node is up.
+keep() {
+    log=$1
+    shift
+    while :; do
+        "$@" >>"$log" 2>&1
+        echo "--- $1 ended with exit code $?" >>"$log"
+        sleep 1
+    done &
+}
+
+keep "$logs/$lab_node.containerd.log" containerd --config "$system/containerd.toml"
+while ! [ -S /run/containerd/containerd.sock ]; do sleep 0.2; done
+keep "$logs/$lab_node.kubelet.log" kubelet --config "$system/$lab_node/kubelet.yaml" \
+    --kubeconfig "$system/$lab_node/kubeconfig" --hostname-override "$lab_node" --node-ip "$lab_ip" --v=2

@@ -1,0 +1,168 @@
+package lab
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/deploy/image"
+)
+
+//go:embed files/postgres-entrypoint.sh
+var postgresEntrypoint string
+
+// The static busybox that the busybox image is made of.
+const busyboxBinary = "/bin/busybox"
+
+func (l *Lab) pauseImage() string { return "registry.k8s.io/pause:" + l.versions["PAUSE_VERSION"] }
+
+// archive is a container image that every node has from the start.
+type archive struct {
+	name  string // of the artifact
+	key   string // digest of what it is made of
+	build func(ctx context.Context, dir, out string) error
+}
+
+// archives lists the lab's images under the exact names that manifests use.
+func (l *Lab) archives(bin binaries) []archive {
+	v := l.versions
+	return []archive{
+		{"pause", hash(l.pauseImage(), "1"), func(ctx context.Context, dir, out string) error {
+			return l.pauseArchive(ctx, dir, out)
+		}},
+		{"busybox", hash(v["BUSYBOX_VERSION"], "1"), func(ctx context.Context, _, out string) error {
+			return busyboxArchive(ctx, "registry.k8s.io/e2e-test-images/busybox:"+v["BUSYBOX_VERSION"], out)
+		}},
+		{"csi-provisioner", hash(bin["csi-provisioner"], "1"), func(_ context.Context, _, out string) error {
+			return image.Write(image.Spec{
+				Ref:        "registry.k8s.io/sig-storage/csi-provisioner:" + v["CSI_PROVISIONER_VERSION"],
+				Files:      map[string]string{"/csi-provisioner": bin["csi-provisioner"]},
+				Entrypoint: []string{"/csi-provisioner"},
+			}, out)
+		}},
+		{"postgres", hash(v["POSTGRES_VERSION"], v["DEBIAN_NODE_SUITE"], postgresEntrypoint, postgresUsers, "1"), func(ctx context.Context, dir, out string) error {
+			return l.postgresArchive(ctx, dir, out)
+		}},
+	}
+}
+
+// images answers the docker-archive files of all archives, building those that the cache lacks.
+func (l *Lab) images(ctx context.Context, bin binaries, tell teller) ([]string, error) {
+	all := l.archives(bin)
+	var files []string
+	for i, a := range all {
+		tell(i, len(all), a.name)
+		dir, err := l.artifact(ctx, "image-"+a.name, a.key, func(dir string) error {
+			return a.build(ctx, dir, filepath.Join(dir, a.name+".tar"))
+		})
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", a.name, err)
+		}
+		files = append(files, filepath.Join(dir, a.name+".tar"))
+	}
+	tell(len(all), len(all), "")
+	return files, nil
+}
+
+func (l *Lab) pauseArchive(ctx context.Context, dir, out string) error {
+	binary := filepath.Join(dir, "pause")
+	env := []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false"}
+	err := l.toolIn(ctx, "compile-pause", filepath.Join(l.checkout, "test"), env, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/pause")
+	if err != nil {
+		return err
+	}
+	return image.Write(image.Spec{
+		Ref: l.pauseImage(), Files: map[string]string{"/pause": binary}, Entrypoint: []string{"/pause"},
+	}, out)
+}
+
+// busyboxArchive makes an image of Debian's static busybox and a link for each of its commands.
+func busyboxArchive(ctx context.Context, ref, out string) error {
+	list, err := exec.CommandContext(ctx, busyboxBinary, "--list").Output()
+	if err != nil {
+		return fmt.Errorf("%s --list: %w", busyboxBinary, err)
+	}
+	links := map[string]string{}
+	for _, command := range strings.Fields(string(list)) {
+		if command != "busybox" {
+			links["/bin/"+command] = "busybox"
+		}
+	}
+	return image.Write(image.Spec{
+		Ref: ref, Files: map[string]string{"/bin/busybox": busyboxBinary}, Links: links, Dirs: []string{"/tmp", "/etc", "/root"},
+		Cmd: []string{"sh"}, Env: []string{"PATH=/bin"},
+	}, out)
+}
+
+// postgresUsers is the image's /etc/passwd: uid 999, as pods' security
+// contexts commonly name it.
+const postgresUsers = "root:x:0:0:root:/root:/bin/sh\n" +
+	"postgres:x:999:999:PostgreSQL:/var/lib/postgresql:/bin/sh\n" +
+	"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+
+// postgresArchive makes an image of Debian's PostgreSQL. What is left out is
+// the JIT compiler, half of the size.
+func (l *Lab) postgresArchive(ctx context.Context, dir, out string) error {
+	version := l.versions["POSTGRES_VERSION"]
+	log, err := os.Create(l.logFile("image-postgres"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	base := filepath.Join(dir, "base.tar")
+	err = image.Debian(ctx, l.versions["DEBIAN_NODE_SUITE"], []string{"postgresql-" + version}, base, image.WithLog(log),
+		image.WithExclude("*/libLLVM*", "*/libz3*", "*/bitcode/*", "*/llvmjit*"))
+	if err != nil {
+		return l.logged("image-postgres", err)
+	}
+	files := map[string]string{"/entrypoint.sh": postgresEntrypoint, "/etc/passwd": postgresUsers}
+	for path, content := range files {
+		files[path] = filepath.Join(dir, filepath.Base(path))
+		if err := os.WriteFile(files[path], []byte(content), 0o755); err != nil {
+			return err
+		}
+	}
+	err = image.Write(image.Spec{
+		Ref: "docker.io/library/postgres:" + version, Base: base, Files: files,
+		Entrypoint: []string{"/entrypoint.sh"}, Cmd: []string{"postgres"},
+		Env: []string{
+			"PATH=/usr/lib/postgresql/" + version + "/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
+			"PGDATA=/var/lib/postgresql/data", "PGHOST=/tmp", "PGUSER=postgres",
+		},
+	}, out)
+	return errors.Join(err, os.Remove(base))
+}
+
+// ImportImage puts the docker-archive at tar into containerd of every running
+// node, under the name that the archive gives. Pods find it at once.
+func (l *Lab) ImportImage(ctx context.Context, tar string) error {
+	tar, err := filepath.Abs(tar)
+	if err != nil {
+		return err
+	}
+	if strings.ContainsAny(tar, ", \n") {
+		return fmt.Errorf("image %q: a node cannot mount a folder with a comma or space in its name", tar)
+	}
+	nodes, err := l.nodes()
+	if err != nil {
+		return err
+	}
+	return each(nodes, func(int, int, string) {}, func(n node) (string, error) {
+		if !l.alive(n.name()) {
+			return n.name(), nil
+		}
+		return n.name(), l.run(ctx, n.name(), "sh", "-c", importScript, "import", filepath.Dir(tar), filepath.Base(tar))
+	})
+}
+
+// importScript reads $2 from the host's folder $1.
+const importScript = `set -e
+at=$(mktemp -d /run/import.XXXXXX)
+mount -t hostfs none "$at" -o "$1"
+trap 'umount "$at" && rmdir "$at"' EXIT
+ctr -n k8s.io images import "$at/$2"`
