@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func kubectlCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:                "kubectl ARGS...",
+		Short:              "Run kubectl as the cluster's admin",
+		DisableFlagParsing: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			err = l.Kubectl(c.Context(), os.Stdin, os.Stdout, os.Stderr, args...)
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				return exitCode(exit.ExitCode())
+			}
+			return err
+		},
+	}
+}
+
+func statusCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show what of the lab is running",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			status, err := l.Status()
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+			fmt.Fprintf(w, "folder\t%s\nnetwork namespace\t%s\nlogs\t%s\n", status.Dir, status.Namespace, l.Logs())
+			for _, p := range status.Processes {
+				state := "stopped"
+				if p.Running {
+					state = fmt.Sprintf("running, pid %d", p.PID)
+				}
+				fmt.Fprintf(w, "%s\t%s\n", p.Name, state)
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func logsCommand(open opener) *cobra.Command {
+	var follow bool
+	c := &cobra.Command{
+		Use:   "logs [NAME]",
+		Short: "List the logs, or show one",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return listLogs(l.Logs())
+			}
+			tail := []string{"-n", "+1"}
+			if follow {
+				tail = []string{"-n", "30", "-F"}
+			}
+			cmd := exec.CommandContext(c.Context(), "tail", append(tail, filepath.Join(l.Logs(), filepath.Base(args[0])+".log"))...)
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+			if err := cmd.Run(); err != nil && c.Context().Err() == nil {
+				return err
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is appended")
+	return c
+}
+
+func listLogs(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%9d  %s\n", info.Size(), strings.TrimSuffix(filepath.Base(f), ".log"))
+	}
+	return nil
+}
+
+func buildCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Install, compile and prepare all that up needs, and raise nothing",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			return l.Build(c.Context(), os.Stderr)
+		},
+	}
+}
+
+func importCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import ARCHIVE.tar",
+		Short: "Put a docker-archive into every running node",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			return l.ImportImage(c.Context(), args[0])
+		},
+	}
+}
