@@ -48,7 +48,7 @@ func TestManifestIsTheRenderedChart(t *testing.T) {
 
 func TestChartLints(t *testing.T) {
 	for name, values := range map[string]map[string]any{"defaults": {}, "manifest": manifestValues, "all": everything()} {
-		result := lint.RunAll(filepath.Join(deployDir, chartDir), values, namespace)
+		result := lint.All(filepath.Join(deployDir, chartDir), values, namespace, true)
 		for _, m := range result.Messages {
 			if m.Severity > support.InfoSev {
 				t.Errorf("%s: %s", name, m.Error())
