@@ -89,6 +89,7 @@ func get(t *testing.T, url string) (int, string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = reply.Body.Close() }()
+	defer http.DefaultClient.CloseIdleConnections()
 	body, err := io.ReadAll(reply.Body)
 	if err != nil {
 		t.Fatal(err)
