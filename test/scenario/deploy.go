@@ -19,8 +19,8 @@ const (
 // Raise brings up the lab of `make demo` and installs the driver in it exactly as shipped: the image that `make image`
 // writes, the manifest that stands in deploy/. The caller lowers the lab with l.Down, whatever Raise answers.
 func Raise(ctx context.Context, l *lab.Lab, out io.Writer) (*Stage, error) {
-	image := filepath.Join(l.Share(), "nodelvm-image.tar")
-	if err := buildImage(ctx, image, out); err != nil {
+	image, err := buildImage(ctx, out)
+	if err != nil {
 		return nil, err
 	}
 	if err := l.Up(ctx, lab.UpOptions{Nodes: 3, ControlPlane: true, Progress: out}); err != nil {
@@ -47,18 +47,20 @@ func root() (string, error) {
 	return "", fmt.Errorf("this is not run from within a checkout: no versions.env above the current folder")
 }
 
-func buildImage(ctx context.Context, archive string, out io.Writer) error {
+// buildImage does what `make image` does, and tells where the archive is.
+func buildImage(ctx context.Context, out io.Writer) (archive string, err error) {
 	top, err := root()
 	if err != nil {
-		return err
+		return "", err
 	}
+	archive = filepath.Join(top, "dist", "nodelvm-amd64.tar")
 	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/image", "--out", archive)
 	cmd.Dir = filepath.Join(top, "deploy", "image")
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("building the image: %w", err)
+		return "", fmt.Errorf("building the image: %w", err)
 	}
-	return nil
+	return archive, nil
 }
 
 func (s *Stage) install(ctx context.Context, image string) error {
