@@ -133,16 +133,15 @@ func (h areaHeader) pieces(start int64) []span {
 	return []span{{start + h.text.offset, room}, {start + mdaHeaderSize, h.text.size - room}}
 }
 
-// usable is how many bytes of text an area can hold: LVM keeps the old text until the new one is committed.
-func usable(areaSize int64) Bytes { return Bytes((areaSize - mdaHeaderSize) / 2) }
+// usable is how many bytes of text LVM will write into an area: it keeps the old text until the new one is
+// committed, and a sector more for rounding (lvm2, lib/format_text/format-text.c, read_metadata_location_summary).
+func usable(areaSize int64) Bytes {
+	return max(0, Bytes((areaSize-mdaHeaderSize)/2-sectorSize))
+}
 
-// free is how much the text may still grow, by the arithmetic of pvs -o pv_mda_free: whole sectors.
+// free is how much the text may still grow, in whole sectors as vgs -o vg_mda_free has it.
 func (h areaHeader) free() Bytes {
-	used := (h.text.size + sectorSize - 1) / sectorSize * sectorSize
-	if 2*used >= h.size-mdaHeaderSize {
-		return 0
-	}
-	return Bytes((h.size - mdaHeaderSize - 2*used) / 2 / sectorSize * sectorSize)
+	return max(0, usable(h.size)-Bytes(h.text.size)) / sectorSize * sectorSize
 }
 
 // dashed writes a UUID of 32 characters in LVM's notation, 6-4-4-4-4-4-6.

@@ -115,7 +115,11 @@ func (c *count) UnmarshalJSON(p []byte) error {
 func (l *list) UnmarshalJSON(p []byte) error {
 	*l = nil
 	if len(p) > 0 && p[0] == '[' {
-		return json.Unmarshal(p, (*[]string)(l))
+		if err := json.Unmarshal(p, (*[]string)(l)); err != nil || len(*l) > 0 {
+			return err
+		}
+		*l = nil
+		return nil
 	}
 	var joined string
 	if err := json.Unmarshal(p, &joined); err != nil {
@@ -159,10 +163,8 @@ func (item reportGroup) group() (Group, error) {
 		Tags:       vg.Tags,
 		Seqno:      int64(vg.Seqno),
 		ExtentSize: Bytes(vg.ExtentSize),
+		MDASize:    usable(int64(vg.MDASize)),
 		MDAFree:    Bytes(vg.MDAFree),
-	}
-	if vg.MDASize > 0 {
-		g.MDASize = usable(int64(vg.MDASize))
 	}
 	if !isUUID(g.UUID) || g.ExtentSize <= 0 || g.ExtentSize%sectorSize != 0 || len(item.VG) != 1 {
 		return g, fmt.Errorf("UUID %q, extent size %d, %d rows", g.UUID, g.ExtentSize, len(item.VG))
