@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// An API server that is late: the driver says what it waits for, and goes on when the answer comes.
+func TestJoinClusterWaits(t *testing.T) {
+	var up atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !up.Load():
+			http.Error(w, "the API server starts", http.StatusServiceUnavailable)
+		case r.URL.Path == "/api/v1/namespaces/kube-system":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"u-1"}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	kubeconfig(t, server.URL)
+	d := testDriver(t, &options{})
+
+	parts, ctx := errgroup.WithContext(t.Context())
+	ctx, stop := context.WithCancel(ctx)
+	found := make(chan string, 1)
+	parts.Go(func() error {
+		id, err := d.joinCluster(ctx, parts)
+		found <- id
+		return err
+	})
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if err := d.ready.Ready(ctx); err != nil && strings.Contains(err.Error(), "waits for the Kubernetes API") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("readiness says %v", d.ready.Ready(ctx))
+		}
+	}
+	up.Store(true)
+	if id := <-found; id != "u-1" {
+		t.Errorf("the cluster's UID is %q", id)
+	}
+	stop()
+	if err := parts.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJoinClusterStandalone(t *testing.T) {
+	d := testDriver(t, &options{standalone: true, clusterID: "mine"})
+	if id, err := d.joinCluster(t.Context(), new(errgroup.Group)); id != "mine" || err != nil {
+		t.Errorf("got %q, %v", id, err)
+	}
+}
+
+func testDriver(t *testing.T, o *options) *driver {
+	t.Helper()
+	log, err := newLogger(&buffer{}, "error", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newDriver(o, log)
+}
+
+// kubeconfig makes the API server at url the one that a client of this test finds.
+func kubeconfig(t *testing.T, url string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	config := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: test,
+  clusters: [{name: test, cluster: {server: %q}}], users: [{name: test, user: {}}],
+  contexts: [{name: test, context: {cluster: test, user: test}}]}`, url)
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", path)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+}
