@@ -136,6 +136,7 @@ func lockInstance(ctx context.Context, dir string) (*instanceLock, error) {
 	}
 }
 
+// release may be called again.
 func (l *instanceLock) release() {
 	if l != nil {
 		l.file.Close()

@@ -16,7 +16,8 @@ import (
 type Bed struct {
 	Group string // its name
 	Tag   string // a tag that it carries, and no other group
-	// Start starts a driver on the node, as after a restart of its pod; it is closed when the test ends.
+	// Start starts a driver on the node, as after a restart of its pod. The one before it has been closed by then, and
+	// the last one is closed before the test ends.
 	Start func(t testing.TB) *Driver
 	// Admin runs an LVM command as somebody at the node's console would, and fails the test if that fails.
 	Admin func(t testing.TB, argv ...string)
@@ -81,11 +82,35 @@ func Conformance(t *testing.T, newBed func(t *testing.T) Bed) {
 		{"restart", testRestart},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := newBed(t)
+			b := newBed(t).oneAtATime()
 			test.run(t, b)
 			b.cleanUp(t)
 		})
 	}
+}
+
+// oneAtATime closes each driver before the next is started, and when the test ends: a node has one.
+func (b Bed) oneAtATime() Bed {
+	var last *Driver
+	start := b.Start
+	b.Start = func(t testing.TB) *Driver {
+		t.Helper()
+		last.close(t)
+		last = start(t)
+		t.Cleanup(func() { last.close(t) })
+		return last
+	}
+	return b
+}
+
+func (d *Driver) close(t testing.TB) {
+	t.Helper()
+	if d == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	must(t, d.Close(ctx))
 }
 
 func (b Bed) spec(name string, size lvm.Bytes) lvm.Spec {

@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 			tripped := true
 			t.Run(fmt.Sprintf("%+v", fault), func(t *testing.T) {
 				node := newNode()
-				b := bed(node)
+				b := bed(node).oneAtATime()
 				d := b.Start(t)
 				node.Fail(fault)
 				again(t, func() error { _, err := d.Create(t.Context(), b.spec("a", 8*lvm.MiB)); return err })

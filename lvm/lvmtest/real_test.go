@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,8 +32,11 @@ func testDisks(t testing.TB) []string {
 	}
 	disks := strings.Split(list, ",")
 	admin(t, "vgremove", "-ff", "-y", "-S", "vg_name="+realGroup)
+	orphans := strings.Fields(admin(t, "pvs", "--noheadings", "-o", "pv_name", "-S", "vg_name=\"\""))
 	for _, disk := range disks {
-		admin(t, "pvremove", "-y", "-S", "vg_name=\"\" && pv_name="+disk)
+		if slices.Contains(orphans, disk) {
+			admin(t, "pvremove", "-y", disk)
+		}
 		if out, err := exec.CommandContext(t.Context(), "wipefs", "--noheadings", disk).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Fatalf("%s is not blank (%v): %s", disk, err, out)
 		}
@@ -56,7 +60,11 @@ func admin(t testing.TB, argv ...string) string {
 func realBed(t *testing.T) Bed {
 	disks := testDisks(t)
 	admin(t, append([]string{"vgcreate", "-y", "-s", "4m", "--addtag", "fast", realGroup}, disks...)...)
-	t.Cleanup(func() { admin(t, "vgremove", "-ff", "-y", realGroup) })
+	t.Cleanup(func() {
+		admin(t, "vgremove", "-ff", "-y", realGroup)
+		// The driver's lvm makes device nodes without udev, and the admin's leaves them to udev, which does not know them.
+		must(t, os.RemoveAll("/dev/"+realGroup))
+	})
 	dir := t.TempDir()
 	return Bed{
 		Group: realGroup,
@@ -79,15 +87,9 @@ func startReal(t testing.TB, dir string) *Driver {
 	})
 	must(t, err)
 	d.Host = host
-	closing := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		must(t, host.Close(ctx))
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	must(t, host.Start(ctx))
-	t.Cleanup(closing)
 	return d
 }
 
