@@ -18,6 +18,7 @@ const (
 	KindInUse                  // a device is open or something depends on it
 	KindNoRoom                 // no extents, no such group, or an ambiguous one: another node may have room
 	KindNotOurs                // well-formed, but its group is not on this node
+	KindForeign                // a device or a path holds something that is not ours to change
 )
 
 // Error is what every exported function of this package returns when it fails. Its text is a full sentence for the

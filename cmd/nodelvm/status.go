@@ -28,7 +28,7 @@ func codeOf(kind lvm.Kind) codes.Code {
 		return codes.NotFound
 	case lvm.KindBusy:
 		return codes.Aborted
-	case lvm.KindInUse, lvm.KindNotOurs:
+	case lvm.KindInUse, lvm.KindNotOurs, lvm.KindForeign:
 		return codes.FailedPrecondition
 	case lvm.KindNoRoom:
 		return codes.ResourceExhausted

@@ -1,0 +1,44 @@
+package node
+
+import (
+	"context"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Filesystem is the machine below this service: paths, mounts, devices and what is on them. Its errors are in words for
+// people; none of its methods decides anything.
+type Filesystem interface {
+	// Look tells what stands at a path. It does not touch what is mounted there, which may be dead.
+	Look(path string) (Place, error)
+	// Stat tells number and size of the block device at a path; anything else there is an error.
+	Stat(device string) (BlockDevice, error)
+	// Probe tells what is on a device. It reads only, and ends with ctx.
+	Probe(ctx context.Context, device string) (Content, error)
+	// Format makes a file system on a blank device. It is never cut short. lvm.KindInUse: the device is open.
+	Format(ctx context.Context, device, fsType string) error
+	// Check repairs what can be repaired without a person. Errors that it leaves are lvm.KindForeign.
+	Check(ctx context.Context, device, fsType string) error
+	// Make makes an empty directory, or an empty file for a block volume, and the directories above it.
+	Make(path string, file bool) error
+	// Mount mounts as mount(8) does; with the option "bind" source is a path.
+	Mount(source, target, fsType string, options []string) error
+	// Unmount removes the topmost mount at a path.
+	Unmount(path string) error
+	// Remove removes an empty directory or a file; it is no error if nothing is there.
+	Remove(path string) error
+	// Usage tells how full the file system mounted at a path is.
+	Usage(path string) (Usage, error)
+}
+
+// BlockDevice is a block device's number and size.
+type BlockDevice struct {
+	Number DeviceNumber
+	Size   lvm.Bytes
+}
+
+// Usage is how full a file system is (statfs(2)).
+type Usage struct {
+	Total, Used, Available         lvm.Bytes // Available: to users other than root
+	Inodes, InodesUsed, InodesFree int64
+}

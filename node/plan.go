@@ -1,0 +1,179 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// DeviceNumber is a block device's number (dev_t): what a mount and a device are compared by, never by name.
+type DeviceNumber uint64
+
+// Place is what stands at a path.
+type Place struct {
+	Path   string
+	Mount  *Mount       // the topmost mount there; nil: it is not a mount point
+	Kind   PlaceKind    // what is there; not looked at under a mount of a whole file system, which may be dead
+	Device DeviceNumber // of a PlaceDevice
+}
+
+// PlaceKind is the kind of file at a path.
+type PlaceKind int
+
+const (
+	PlaceAbsent   PlaceKind = iota
+	PlaceDir                // an empty directory
+	PlaceFullDir            // a directory with something in it
+	PlaceFile               // an empty regular file, as block volumes are bound over
+	PlaceFullFile           // a regular file with content
+	PlaceDevice             // a block device
+	PlaceOther              // a symbolic link, a socket, ...
+)
+
+func (k PlaceKind) String() string {
+	switch k {
+	case PlaceAbsent:
+		return "nothing"
+	case PlaceDir:
+		return "an empty directory"
+	case PlaceFullDir:
+		return "a directory that is not empty"
+	case PlaceFile:
+		return "an empty file"
+	case PlaceFullFile:
+		return "a file with content"
+	case PlaceDevice:
+		return "a block device"
+	case PlaceOther:
+		return "neither a directory nor a plain file"
+	}
+	return fmt.Sprintf("PlaceKind(%d)", int(k))
+}
+
+// Mount is one mount (proc_pid_mountinfo(5)).
+type Mount struct {
+	Device   DeviceNumber // of the file system; for a block volume's bind mount that of devtmpfs
+	FSType   string
+	Source   string
+	ReadOnly bool // the mount itself, whatever the file system is
+}
+
+// Content is what three witnesses say of a device: blkid(8) with unrestricted probing, wipefs(8), and the first 4 KiB,
+// which a new volume has zeroed (lvcreate(8), --zero). It is blank only if none of them finds anything. More than the
+// first 4 KiB is not demanded to be zero: behind them a volume of a class with wipe "none" may show what was there before.
+type Content struct {
+	Type    string   // a file system's; "" if it is none that blkid is sure of
+	Others  []string // everything else that was found, in words
+	Mounted bool     // the device is mounted somewhere already
+}
+
+// Blank tells that nothing at all was found.
+func (c Content) Blank() bool { return c.Type == "" && len(c.Others) == 0 }
+
+// action is what a plan wants done.
+type action int
+
+const (
+	actNothing  action = iota // it is as it was asked for
+	actMount                  // mount, or bind
+	actReadOnly               // the mount is there, and must be made read-only
+	actFormat                 // make the file system, then mount
+	actCheck                  // check the file system, then mount
+)
+
+// planStage decides what to do at a staging path. Somebody else's mount or files there are an error.
+func planStage(p Place, device DeviceNumber) (action, error) {
+	if p.Mount != nil {
+		if p.Mount.Device == device {
+			return actNothing, nil
+		}
+		return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be staged", p.Path, p.Mount.Source, p.Mount.FSType)
+	}
+	switch p.Kind {
+	case PlaceAbsent, PlaceDir:
+		return actMount, nil
+	case PlaceFullDir, PlaceFile, PlaceFullFile, PlaceDevice, PlaceOther:
+	}
+	return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be staged", p.Path, p.Kind)
+}
+
+// planContent decides how a device becomes a file system of the wanted type. Whatever is not proven blank is never
+// formatted.
+func planContent(device string, c Content, fsType string, size lvm.Bytes) (action, error) {
+	switch {
+	case c.Blank() && fsType == "xfs" && size < xfsMinimum:
+		return 0, lvm.Errorf(lvm.KindInvalid, "the volume has %s, and an xfs file system needs at least %s: ask for more, or use ext4", size, xfsMinimum)
+	case c.Blank():
+		return actFormat, nil
+	case len(c.Others) > 0:
+		return 0, lvm.Errorf(lvm.KindForeign, "device %s holds %s; it is not formatted and nothing was changed. "+
+			"If that is not needed, clear it with wipefs -a %s and zero its first 4 KiB", device, words(c.Others), device)
+	case c.Type != fsType:
+		return 0, lvm.Errorf(lvm.KindForeign, "device %s holds a file system of type %s, and %s was asked for; it is not formatted and nothing was changed", device, c.Type, fsType)
+	case c.Mounted: // a check would be refused, and it was checked before that mount
+		return actMount, nil
+	}
+	return actCheck, nil
+}
+
+// xfsMinimum is what mkfs.xfs accepts (xfsprogs since 5.19).
+const xfsMinimum = 300 * lvm.MiB
+
+func words(list []string) string {
+	text := list[0]
+	for i, w := range list[1:] {
+		if i == len(list)-2 {
+			text += " and " + w
+		} else {
+			text += ", " + w
+		}
+	}
+	return text
+}
+
+// planPublish decides what to do at a pod's path. staged is the staging path's place; it is not looked at for a block
+// volume.
+func planPublish(r publishRequest, target, staged Place, device DeviceNumber) (action, error) {
+	if target.Mount != nil {
+		return planRepublish(r, target, device)
+	}
+	if !r.block && (staged.Mount == nil || staged.Mount.Device != device) {
+		return 0, lvm.Errorf(lvm.KindForeign, "volume %s is not mounted at its staging path %s: it must be staged there first", r.id, r.staging)
+	}
+	fresh := PlaceDir
+	if r.block {
+		fresh = PlaceFile
+	}
+	if target.Kind == PlaceAbsent || target.Kind == fresh {
+		return actMount, nil
+	}
+	return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be published", target.Path, target.Kind)
+}
+
+// planRepublish looks at a target that is mounted already. A mount that is writable where read-only was asked for is
+// what a crash between the bind and its remount leaves; it is finished. The opposite is another request's.
+func planRepublish(r publishRequest, target Place, device DeviceNumber) (action, error) {
+	ours := target.Mount.Device == device
+	if r.block {
+		ours = target.Kind == PlaceDevice && target.Device == device
+	}
+	switch {
+	case !ours:
+		return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be published", target.Path, target.Mount.Source, target.Mount.FSType)
+	case r.readOnly && !target.Mount.ReadOnly:
+		return actReadOnly, nil
+	case !r.readOnly && target.Mount.ReadOnly:
+		return 0, lvm.Errorf(lvm.KindExists, "volume %s is published at %s already, read-only; unpublish it there first", r.id, target.Path)
+	}
+	return actNothing, nil
+}
+
+// removable tells whether what stands at an unmounted target may be removed: only what publishing makes.
+func removable(p Place) error {
+	switch p.Kind {
+	case PlaceAbsent, PlaceDir, PlaceFile:
+		return nil
+	case PlaceFullDir, PlaceFullFile, PlaceDevice, PlaceOther:
+	}
+	return lvm.Errorf(lvm.KindForeign, "%s is not mounted and holds somebody's data (it is %s): it is not removed; look at it, and move it away", p.Path, p.Kind)
+}

@@ -1,0 +1,97 @@
+// Package node is the CSI Node service of one node: it turns a volume's device into a path that a pod can use.
+//
+// One volume's way through it: NodeStageVolume -> parseStage -> Devices.Activate ("/dev/dm-3") -> planStage (what is at
+// the staging path?) -> Filesystem.Probe -> planContent (what is on the device?) -> make or check the file system, and
+// mount it; then NodePublishVolume -> planPublish -> a bind mount at the pod's path. parse.go and plan.go are pure
+// functions from what was asked and what is there to what to do; fs_linux.go and probe_linux.go do it.
+//
+// Caveats. A device is formatted only if three witnesses find nothing on it (see Content). mkfs runs to its end even if
+// the caller gives up: a half-made file system would be somebody else's content at the next try. Unpublishing and
+// unstaging never ask LVM, so pods can end whatever state the disks are in.
+//
+// Errors leave this package as the lvm package's kinds; cmd/nodelvm holds the one table that turns them into gRPC codes.
+package node
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TopologyKey is the one topology segment of this driver, the same as the Controller service's.
+const TopologyKey = "topology.nodelvm.io/node"
+
+// AttributeUUID is the key of the volume context that carries the logical volume's own UUID, as the Controller service
+// writes it.
+const AttributeUUID = "nodelvm.io/lv-uuid"
+
+// Devices is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
+type Devices interface {
+	// Activate returns the device ("/dev/dm-3") of the volume, after making it if need be. lvm.KindNotFound: the volume
+	// is gone, or another one has its name now; lvm.KindNotOurs: its group is not on this node.
+	Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error)
+	// Device returns the device if the volume is active, without asking LVM.
+	Device(id lvm.ID, uuid string) (device string, active bool, err error)
+	// Lookup finds a ready volume, or says lvm.KindNotFound or lvm.KindNotOurs. It starts no process as long as the disks
+	// can be read.
+	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
+}
+
+// Config says whom the service serves, and through what.
+type Config struct {
+	NodeName    string // the node's name: CSI node id and topology value
+	VolumeLimit int64  // max_volumes_per_node; 0: not limited
+	Devices     Devices
+	Filesystem  Filesystem   // nil: this machine's
+	Log         *slog.Logger // nil: slog.Default()
+}
+
+// Server implements csi.NodeServer for one node. Its only state is which volumes are being worked on.
+type Server struct {
+	csi.UnimplementedNodeServer
+	name    string
+	limit   int64
+	devices Devices
+	fs      Filesystem
+	log     *slog.Logger
+	busy    busy
+}
+
+// New makes the service.
+func New(c Config) *Server {
+	s := &Server{name: c.NodeName, limit: c.VolumeLimit, devices: c.Devices, fs: c.Filesystem, log: c.Log}
+	if s.fs == nil {
+		s.fs = newMachine()
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	return s
+}
+
+// NodeGetInfo tells who this node is (CSI spec, "NodeGetInfo").
+func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{
+		NodeId:             s.name,
+		MaxVolumesPerNode:  s.limit,
+		AccessibleTopology: &csi.Topology{Segments: map[string]string{TopologyKey: s.name}},
+	}, nil
+}
+
+// NodeGetCapabilities tells what this service can do (CSI spec, "NodeGetCapabilities").
+func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	reply := &csi.NodeGetCapabilitiesResponse{}
+	for _, rpc := range []csi.NodeServiceCapability_RPC_Type{
+		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	} {
+		reply.Capabilities = append(reply.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: rpc}},
+		})
+	}
+	return reply, nil
+}

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// NodeGetVolumeStats tells how full a volume is, or how large a raw device (CSI spec, "NodeGetVolumeStats"). It starts no
+// process. lvm.KindNotFound: there is no such volume, or something else is at that path.
+func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, errNoVolume
+	}
+	path, err := parsePath("volume_path", req.GetVolumePath())
+	if err != nil {
+		return nil, err
+	}
+	id, err := parseHandle(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	device, err := s.deviceOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	place, err := s.fs.Look(path)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case place.Kind == PlaceDevice && place.Device == device.Number:
+		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: int64(device.Size)}}}, nil
+	case place.Mount == nil || place.Mount.Device != device.Number:
+		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not mounted at %s", id, path)
+	}
+	usage, err := s.fs.Usage(path)
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
+		{Unit: csi.VolumeUsage_BYTES, Total: int64(usage.Total), Used: int64(usage.Used), Available: int64(usage.Available)},
+		{Unit: csi.VolumeUsage_INODES, Total: usage.Inodes, Used: usage.InodesUsed, Available: usage.InodesFree},
+	}}, nil
+}
+
+// deviceOf finds the active device of a volume.
+func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (BlockDevice, error) {
+	v, err := s.devices.Lookup(ctx, id)
+	if lvm.KindOf(err) == lvm.KindNotOurs {
+		return BlockDevice{}, lvm.Errorf(lvm.KindNotFound, "%w", err)
+	}
+	if err != nil {
+		return BlockDevice{}, err
+	}
+	path, active, err := s.devices.Device(id, v.UUID)
+	if err != nil {
+		return BlockDevice{}, err
+	}
+	if !active {
+		return BlockDevice{}, lvm.Errorf(lvm.KindNotFound, "volume %s is not in use on this node: it has no device", id)
+	}
+	return s.fs.Stat(path)
+}
