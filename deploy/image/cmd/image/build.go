@@ -49,7 +49,8 @@ var unused = []string{
 }
 
 // base returns the path of the root file system for arch: the cached one, or
-// one made now. The cache key is all that decides what is in it.
+// one made now. The cache key covers packages and exclusions; newer versions of the packages
+// come when the cached file is removed.
 func base(ctx context.Context, steps *steps, root, arch string, verbose bool) (string, error) {
 	suite, err := readKey(filepath.Join(root, "versions.env"), "DEBIAN_IMAGE_SUITE=")
 	if err != nil {
@@ -75,9 +76,22 @@ func base(ctx context.Context, steps *steps, root, arch string, verbose bool) (s
 	if verbose {
 		options = append(options, image.WithLog(os.Stderr))
 	}
-	return path, steps.do("root file system of Debian "+suite+", about a minute", func() error {
-		return image.Debian(ctx, suite, packages, path, options...)
+	// Made under another name: what is in the cache is whole and checked.
+	fresh := strings.TrimSuffix(path, ".tar.gz") + ".new.tar.gz"
+	err = steps.do("root file system of Debian "+suite+", about a minute", func() error {
+		return image.Debian(ctx, suite, packages, fresh, options...)
 	})
+	if err != nil {
+		return "", err
+	}
+	missing, err := image.MissingLibraries(fresh)
+	if err != nil {
+		return "", err
+	}
+	if len(missing) > 0 {
+		return "", fmt.Errorf("%s lacks shared libraries, the list of unused files goes too far:\n  %s", fresh, strings.Join(missing, "\n  "))
+	}
+	return path, os.Rename(fresh, path)
 }
 
 // compile builds the static driver binary.
