@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node"
 )
 
 // systemDir is where our own lvm.conf is written; it belongs to this process alone.
@@ -98,7 +98,8 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	}
 	d.registry.MustRegister(lvmCollector{read: host.Metrics})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
-		controller.New(host, d.o.nodeName), csi.UnimplementedNodeServer{})
+		controller.New(host, d.o.nodeName),
+		node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Log: d.log}))
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
 		d.ready.set(host.Ready, "")

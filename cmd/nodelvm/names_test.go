@@ -1,0 +1,22 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/node"
+)
+
+// controller, node and kube never import each other, and yet agree on these names.
+func TestNamesAgree(t *testing.T) {
+	for name, pair := range map[string][2]string{
+		"topology key":        {controller.TopologyKey, node.TopologyKey},
+		"attribute of the LV": {controller.AttributeUUID, node.AttributeUUID},
+		"driver":              {driverName, kube.DriverName},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: %q and %q", name, pair[0], pair[1])
+		}
+	}
+}
