@@ -18,6 +18,8 @@ type Disks struct {
 	Dev      string        // where device nodes are; "" means /dev. Another folder may hold plain files in their place.
 	Patience time.Duration // how long a device may take to answer; 0 means 10 s (a resting disk needs that to spin up)
 
+	probe func(blockDevice) probe // tests put a disk that hangs here; nil means probeDevice
+
 	mu      sync.Mutex
 	running map[string][]*time.Time // when each reading that is under way began, by device, oldest first
 }
@@ -40,6 +42,10 @@ func (d *Disks) Read(ctx context.Context) (State, error) {
 // for it is not asked again until it has answered.
 func (d *Disks) probeAll(ctx context.Context, list []blockDevice) ([]probe, error) {
 	patience := cmp.Or(d.Patience, 10*time.Second)
+	read := d.probe
+	if read == nil {
+		read = func(device blockDevice) probe { return probeDevice(device, d.Dev == "") }
+	}
 	results := make(chan probe, len(list))
 	waiting := map[string]blockDevice{}
 	var done []probe
@@ -51,7 +57,7 @@ func (d *Disks) probeAll(ctx context.Context, list []blockDevice) ([]probe, erro
 		}
 		waiting[device.name] = device
 		go func() {
-			p := probeDevice(device, d.Dev == "")
+			p := read(device)
 			finish()
 			results <- p
 		}()

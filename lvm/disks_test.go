@@ -1,0 +1,178 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A disk that hangs costs one reading its patience, later ones nothing; and it is read again once it has answered.
+func TestHungDisk(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/empty")
+	node.add(t, "nbd0", 64<<20, nil)
+	disks := node.disks()
+	disks.Patience = 50 * time.Millisecond
+	hang := make(chan struct{})
+	var asked sync.WaitGroup
+	asked.Add(1)
+	times := 0
+	disks.probe = func(d blockDevice) probe {
+		if d.name == "nbd0" {
+			times++
+			if times > 1 {
+				t.Error("the hung disk is asked again")
+			}
+			<-hang
+			defer asked.Done()
+		}
+		return probeDevice(d, false)
+	}
+	for _, wanted := range []struct{ least, most time.Duration }{{disks.Patience, time.Minute}, {0, disks.Patience}} {
+		began := time.Now()
+		state, err := disks.Read(context.Background())
+		must(t, err)
+		if took := time.Since(began); took < wanted.least || took > wanted.most {
+			t.Errorf("it took %v, not %v to %v", took, wanted.least, wanted.most)
+		}
+		if len(state.Groups) != 1 || len(state.Unread) != 1 || !strings.Contains(state.Unread[0], "nbd0 could not be read: it does not answer") {
+			t.Errorf("%+v", state)
+		}
+	}
+	close(hang)
+	asked.Wait()
+	disks.probe = nil
+	for range 100 { // the reading that hung ends a moment after its answer
+		state, err := disks.Read(context.Background())
+		must(t, err)
+		if len(state.Unread) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the disk that answers again is not read")
+}
+
+func TestReadEndsWithItsContext(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/empty")
+	disks := node.disks()
+	hang := make(chan struct{})
+	defer close(hang)
+	disks.probe = func(d blockDevice) probe {
+		<-hang
+		return probe{device: d}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := disks.Read(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A commit that is half written when it is read shows as a wrong checksum, and is whole a moment later.
+func TestTornRead(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/empty")
+	want, err := node.disks().Read(context.Background())
+	must(t, err)
+	entries, err := os.ReadDir(node.dev)
+	must(t, err)
+	f, err := os.OpenFile(filepath.Join(node.dev, entries[0].Name()), os.O_RDWR, 0)
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	text := make([]byte, 100)
+	_, err = f.ReadAt(text, 4096+mdaHeaderSize)
+	must(t, err)
+	_, err = f.WriteAt(make([]byte, 100), 4096+mdaHeaderSize)
+	must(t, err)
+	repaired := make(chan error, 1)
+	go func() {
+		time.Sleep(5 * time.Millisecond)
+		_, err := f.WriteAt(text, 4096+mdaHeaderSize)
+		repaired <- err
+	}()
+	got, err := node.disks().Read(context.Background())
+	must(t, errors.Join(err, <-repaired))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What cannot be read is said, and is not taken for absent.
+func TestUnreadable(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/linear")
+	entries, err := os.ReadDir(node.dev)
+	must(t, err)
+	must(t, os.Remove(filepath.Join(node.dev, entries[0].Name())))
+	node.add(t, "short", 64<<20, nil)
+	must(t, os.Truncate(filepath.Join(node.dev, "short"), 4096))
+	state, err := node.disks().Read(context.Background())
+	must(t, err)
+	if len(state.Unread) != 2 || !strings.Contains(strings.Join(state.Unread, " "), "the device ends before") {
+		t.Errorf("unread: %q", state.Unread)
+	}
+	missing := 0
+	for _, pv := range state.Groups[0].PVs {
+		if pv.Missing {
+			missing++
+		}
+	}
+	if missing != 1 {
+		t.Errorf("%d PVs are missing, not the one that cannot be read", missing)
+	}
+}
+
+// A PV that went on without the group, and one that two groups claim.
+func TestMovedPV(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/linear")
+	entries, err := os.ReadDir(node.dev)
+	must(t, err)
+	var probes []probe
+	for _, entry := range entries {
+		probes = append(probes, probeDevice(blockDevice{name: entry.Name(), path: filepath.Join(node.dev, entry.Name()), size: 1 << 40}, false))
+	}
+	alone := func(string) (bool, error) { return false, nil }
+
+	older := strings.Replace(string(probes[0].areas[0].text), "seqno = 1", "seqno = ", 1)
+	changed := append([]probe(nil), probes...)
+	changed[0].areas = []area{{header: probes[0].areas[0].header, text: []byte(older)}}
+	state, err := assemble(changed, alone)
+	must(t, err)
+	if state.Groups[0].Seqno != 11 {
+		t.Errorf("the older seqno %d wins", state.Groups[0].Seqno)
+	}
+
+	twin := strings.Replace(string(probes[0].areas[0].text), "max_lv = 0", "max_lv = 5", 1)
+	changed[0].areas = []area{{header: probes[0].areas[0].header, text: []byte(twin)}}
+	if state, err = assemble(changed, alone); !errors.Is(err, errUnsupported) || len(state.Groups) > 0 {
+		t.Errorf("two texts with one seqno: %v, %+v", err, state)
+	}
+
+	stolen := strings.Replace(string(probes[0].areas[0].text), `id = "`, `id = "A`, 1)
+	stolen = stolen[:strings.Index(stolen, `"A`)+7] + stolen[strings.Index(stolen, `"A`)+8:]
+	changed[0].areas = []area{{header: probes[0].areas[0].header, text: []byte(stolen)}}
+	if state, err = assemble(changed, alone); !errors.Is(err, errUnsupported) || len(state.Groups) > 0 {
+		t.Errorf("a PV of two groups: %v, %+v", err, state)
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	node := newTestNode(b)
+	node.plug(b, "testdata/groups/linear")
+	disks := node.disks()
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := disks.Read(context.Background())
+		must(b, err)
+	}
+}

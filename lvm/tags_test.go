@@ -1,0 +1,155 @@
+package lvm
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// lvmTag is what LVM accepts: lvm(8), "Tags"; tried on 2.03.16 for every byte.
+var lvmTag = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
+
+var anyVolume = rapid.Custom(func(t *rapid.T) Volume {
+	return Volume{
+		ID:      ID{VG: "QyFKbl-1LKa-dXZa-eERa-YiKA-CJ4f-AZZZZZ", LV: "v-1"},
+		UUID:    "HQoAYp-RU1R-Ue5q-RgtC-5e3j-B9m2-2RmZ40",
+		Name:    rapid.StringN(1, -1, 128).Draw(t, "name"),
+		Claim:   rapid.StringN(-1, -1, 317).Draw(t, "claim"),
+		Cluster: rapid.StringN(-1, -1, 100).Draw(t, "cluster"),
+		Group:   "vg",
+		Class: Class{Group: "vg", Layout: LayoutLinear,
+			Wipe: rapid.SampledFrom([]Wipe{WipeZero, WipeNone}).Draw(t, "wipe")},
+		State: rapid.SampledFrom([]VolumeState{StateCreating, StateReady, StateDeleting}).Draw(t, "state"),
+		Size:  3 * 4 * MiB,
+	}
+})
+
+// Whatever a volume is called, its tags are tags that LVM takes, and tell the same volume again.
+func TestTagsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := anyVolume.Draw(t, "volume")
+		tags := tagsOf(want)
+		for _, tag := range tags {
+			if len(tag) > maxTag || !lvmTag.MatchString(tag) {
+				t.Fatalf("LVM refuses the tag %q", tag)
+			}
+		}
+		foreign := rapid.SliceOf(rapid.StringMatching(`[a-z.=]{1,9}`)).Draw(t, "foreign")
+		lv := LV{UUID: want.UUID, Name: want.ID.LV, Extents: 3, Tags: rapid.Permutation(append(tags, foreign...)).Draw(t, "order")}
+		got, ours, err := volumeOf(Group{UUID: want.ID.VG, Name: "vg", ExtentSize: 4 * MiB}, lv)
+		if err != nil || !ours {
+			t.Fatalf("ours %v, error %v", ours, err)
+		}
+		if got.Claim == "" {
+			got.Claim = want.Claim // left out where it does not fit; TestLongestNames holds the real ones to fit
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// The longest names of CSI and of Kubernetes fit, also where every byte must be escaped.
+func TestLongestNames(t *testing.T) {
+	v := Volume{
+		Name:  strings.Repeat("ü", 64),
+		Claim: strings.Repeat("n", 63) + "/" + strings.Repeat("c", 253),
+		Class: Class{Layout: LayoutLinear, Wipe: WipeZero}, State: StateReady,
+	}
+	values, err := decodeTags(tagsOf(v))
+	if err != nil || values[keyName] != v.Name || values[keyClaim] != v.Claim {
+		t.Errorf("%v %q", err, values)
+	}
+	if tags := tagsOf(Volume{Claim: strings.Repeat("c", 2000)}); len(tags) != 6 {
+		t.Errorf("a claim longer than a tag is written: %q", tags)
+	}
+}
+
+func TestEncodeTag(t *testing.T) {
+	for value, want := range map[string]string{
+		"pvc-0f0e":       "nodelvm.name=pvc-0f0e",
+		"a b":            "nodelvm.name=a#20b",
+		"#&@":            "nodelvm.name=#23#26#40",
+		"ns/data_0+1=!:": "nodelvm.name=ns/data_0+1=!:",
+		"ü\x00\n":        "nodelvm.name=#c3#bc#00#0a",
+	} {
+		if got := encodeTag(keyName, value); got != want {
+			t.Errorf("%q: %q, want %q", value, got, want)
+		}
+	}
+}
+
+// An LV without our mark is nobody's business; one with a mark that cannot be read is an error that names it.
+func TestVolumeOfOthers(t *testing.T) {
+	good := []string{"nodelvm.v=1", "nodelvm.state=ready", "nodelvm.name=n", "nodelvm.wipe=zero", "nodelvm.layout=linear"}
+	with := func(old, tag string) []string {
+		var tags []string
+		for _, t := range good {
+			if t != old {
+				tags = append(tags, t)
+			}
+		}
+		if tag != "" {
+			tags = append(tags, tag)
+		}
+		return tags
+	}
+	for _, c := range []struct {
+		name  string
+		tags  []string
+		ours  bool
+		error string
+	}{
+		{"none", nil, false, ""},
+		{"foreign", []string{"v=1", "state=ready", "nodelvmx.v=1"}, false, ""},
+		{"good", good, true, ""},
+		{"a key of later days", with("", "nodelvm.colour=red"), true, ""},
+		{"a later format", with("nodelvm.v=1", "nodelvm.v=2"), true, `format "2"`},
+		{"no format", with("nodelvm.v=1", ""), true, "no nodelvm.v tag"},
+		{"unknown state", with("nodelvm.state=ready", "nodelvm.state=lost"), true, `state is "lost"`},
+		{"two states", with("", "nodelvm.state=deleting"), true, "two nodelvm.state tags"},
+		{"no state", with("nodelvm.state=ready", ""), true, `state is ""`},
+		{"no name", with("nodelvm.name=n", ""), true, "no name"},
+		{"unknown wipe", with("nodelvm.wipe=zero", "nodelvm.wipe=maybe"), true, `"maybe"`},
+		{"unknown layout", with("nodelvm.layout=linear", "nodelvm.layout=moebius"), true, `"moebius"`},
+		{"broken escape", with("nodelvm.name=n", "nodelvm.name=#zz"), true, "damaged"},
+		{"cut escape", with("nodelvm.name=n", "nodelvm.name=a#4"), true, "damaged"},
+		{"only a broken tag", []string{"nodelvm.v"}, true, "no value"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, ours, err := volumeOf(Group{Name: "vg"}, LV{Name: "lv7", Tags: c.tags})
+			if ours != c.ours || (err == nil) != (c.error == "") {
+				t.Fatalf("ours %v, error %v", ours, err)
+			}
+			if err != nil && (!strings.Contains(err.Error(), c.error) || !strings.Contains(err.Error(), "vg/lv7")) {
+				t.Errorf("error %q speaks not of %q", err, c.error)
+			}
+		})
+	}
+}
+
+func TestDMUUID(t *testing.T) {
+	got := dmUUID("inCldE-rWxk-aqFX-PnOK-3oac-wGmx-yn8M3T", "HQoAYp-RU1R-Ue5q-RgtC-5e3j-B9m2-2RmZ40")
+	if want := "LVM-inCldErWxkaqFXPnOK3oacwGmxyn8M3THQoAYpRU1RUe5qRgtC5e3jB9m22RmZ40"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func FuzzUnescapeTag(f *testing.F) {
+	for _, seed := range []string{"", "pvc-1", "a#20b", "#", "#4", "#zz", "ns/n"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		value, err := unescapeTag(s)
+		if err != nil {
+			return
+		}
+		again, err := unescapeTag(strings.TrimPrefix(encodeTag("k", value), "nodelvm.k="))
+		if err != nil || again != value {
+			t.Errorf("%q is %q, encoded and decoded %q (%v)", s, value, again, err)
+		}
+	})
+}
