@@ -64,7 +64,7 @@ func NewHost(cfg Config) (*Host, error) {
 		return nil, Errorf(KindInternal, "%w", err)
 	}
 	return NewHostOn(cfg, Machine{
-		Runner: command{systemDir: cfg.SystemDir, observe: cfg.Observe},
+		Runner: command{systemDir: cfg.SystemDir, observe: cfg.Observe, reports: make(chan struct{}, maxReports)},
 		Kernel: kernel{sys: "/sys", dev: "/dev"},
 		Reader: &Disks{},
 	}), nil

@@ -20,23 +20,57 @@ const commandPath = "/usr/sbin:/usr/bin:/sbin:/bin"
 const (
 	maxReport = 256 << 20
 	maxWords  = 4 << 10
+	// maxReports bounds the reports that run at the same time.
+	maxReports = 4
 )
 
 // command runs the real lvm.
 type command struct {
+	path      string // "" for the one that is installed
 	systemDir string
 	observe   func(Command)
+	reports   chan struct{} // holds one value for each report under way; its capacity bounds them
 }
 
-// Run implements Runner. Nothing of our own environment reaches lvm: LVM_* variables change what it does.
+// Run implements Runner. The end of ctx ends a report at once for its caller, even if a hanging disk keeps lvm from
+// ending; such commands cannot pile up.
 func (c command) Run(ctx context.Context, argv []string) ([]byte, error) {
-	reads := argv[0] == "fullreport"
-	if !reads {
-		ctx = context.WithoutCancel(ctx)
+	if argv[0] != "fullreport" {
+		return nil, c.run(context.WithoutCancel(ctx), argv, (*exec.Cmd).Run)
 	}
-	path, err := lookPath("lvm")
+	select {
+	case c.reports <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("lvm fullreport: earlier ones have not ended: %w", ctx.Err())
+	}
+	type answer struct {
+		report []byte
+		err    error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		defer func() { <-c.reports }()
+		var report []byte
+		err := c.run(ctx, argv, func(cmd *exec.Cmd) (err error) {
+			report, err = runWithReport(cmd)
+			return err
+		})
+		done <- answer{report, err}
+	}()
+	select {
+	case a := <-done:
+		return a.report, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("lvm fullreport: %w", ctx.Err())
+	}
+}
+
+// run starts one command and waits for its end. Nothing of our own environment reaches it: LVM_* variables change what
+// lvm does.
+func (c command) run(ctx context.Context, argv []string, start func(*exec.Cmd) error) error {
+	path, err := c.executable()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	words := &tail{max: maxWords}
 	cmd := exec.CommandContext(ctx, path, argv...)
@@ -45,13 +79,8 @@ func (c command) Run(ctx context.Context, argv []string) ([]byte, error) {
 	cmd.Env = []string{"PATH=" + commandPath, "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1", "LVM_SYSTEM_DIR=" + c.systemDir}
 	// A group of its own: a signal to ours (a terminal's, a supervisor's) must not end lvm in the middle of a commit.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var report []byte
 	began := time.Now()
-	if reads {
-		report, err = runWithReport(cmd)
-	} else {
-		err = cmd.Run()
-	}
+	err = start(cmd)
 	done := Command{Name: argv[0], Args: argv[1:], Duration: time.Since(began), ExitCode: -1}
 	if cmd.ProcessState != nil {
 		done.ExitCode = cmd.ProcessState.ExitCode()
@@ -59,7 +88,14 @@ func (c command) Run(ctx context.Context, argv []string) ([]byte, error) {
 	if c.observe != nil {
 		c.observe(done)
 	}
-	return report, runError(ctx, argv, done.ExitCode, words.String(), err)
+	return runError(ctx, argv, done.ExitCode, words.String(), err)
+}
+
+func (c command) executable() (string, error) {
+	if c.path != "" {
+		return c.path, nil
+	}
+	return lookPath("lvm")
 }
 
 // runError words how a command failed. A signal that ctx's end sent is ctx's error.

@@ -1,0 +1,238 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestArgs(t *testing.T) {
+	g := testGroup("vg-data", []Run{{0, 4}, {8, 100}}, []Run{{0, 9}})
+	c := &carving{group: g, extents: 6, ranges: []peRange{{"/dev/vg-dataa", 8, 11}, {"/dev/vg-datab", 0, 0}, {"/dev/vg-dataa", 0, 0}},
+		volume: Volume{ID: ID{VG: g.UUID, LV: "v-1"}, Name: "a b", Cluster: testCluster, Class: Class{Layout: LayoutLinear, Wipe: WipeNone}, State: StateCreating}}
+	target, err := targetOf("vg-data", "v-1")
+	must(t, err)
+	on := "-y --devices /dev/vg-dataa,/dev/vg-datab "
+	for want, got := range map[string][]string{
+		"lvcreate " + on + "-ay -Wy -Zy --alloc normal -l 6 -n v-1 --addtag nodelvm.v=1 --addtag nodelvm.state=creating" +
+			" --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=a#20b --addtag nodelvm.wipe=none --addtag nodelvm.layout=linear" +
+			" -- vg-data /dev/vg-dataa:8-11:0-0 /dev/vg-datab:0-0": createArgs(target, c),
+		"lvchange " + on + "-S lv_uuid=U && lv_tags={nodelvm.state=creating} --deltag nodelvm.state=creating --addtag nodelvm.state=ready -- vg-data/v-1": stateArgs(target, g, "U", StateCreating, StateReady),
+		"lvchange " + on + "-ay -- vg-data/v-1":                                              activateArgs(target, g),
+		"lvchange " + on + "--refresh -- vg-data/v-1":                                        refreshArgs(target, g),
+		"lvremove " + on + "-S lv_uuid=U && lv_tags={nodelvm.state=deleting} -- vg-data/v-1": removeArgs(target, g, "U", StateDeleting),
+	} {
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestTargetOf: nothing that LVM would take for more than one volume can become a target.
+func TestTargetOf(t *testing.T) {
+	for _, bad := range [][2]string{{"", ""}, {"vg", ""}, {"", "lv"}, {"@tag", "lv"}, {"vg", "@tag"}, {"-y", "lv"}, {"vg", "-y"}, {"vg/lv", "lv"}, {"vg", "a b"}} {
+		if target, err := targetOf(bad[0], bad[1]); err == nil {
+			t.Errorf("%q became the target %s", bad, target)
+		}
+	}
+}
+
+func TestLVName(t *testing.T) {
+	usual := "pvc-0f3b3c56-1c2d-4e5f-8a9b-000000000001"
+	if got := lvName(usual); got != usual {
+		t.Errorf("the usual name became %s", got)
+	}
+	seen := map[string]string{}
+	for _, name := range []string{"a", "A", "snapshot", "v-x", "pvc-", usual + "0", strings.ToUpper(usual), "--", "@x", "a/b", strings.Repeat("n", 128)} {
+		got := lvName(name)
+		if other, taken := seen[got]; taken {
+			t.Errorf("%q and %q are both %s", name, other, got)
+		}
+		seen[got] = name
+		if !namePattern.MatchString(got) || len(got) > 40 || !strings.HasPrefix(got, "v-") {
+			t.Errorf("%q became %q", name, got)
+		}
+	}
+}
+
+// TestConfig: each block driver is named once, removable ones are not, and paths are quoted.
+func TestConfig(t *testing.T) {
+	types, err := blockTypes(strings.NewReader("Character devices:\n  1 mem\n254 ubd0\n\nBlock devices:\n  2 fd\n  8 sd\n 11 sr\n 65 sd\n 98 ubd\n254 device-mapper\n259 blkext\n"))
+	must(t, err)
+	if want := []string{"sd", "ubd", "blkext"}; !slices.Equal(types, want) {
+		t.Errorf("block drivers %v, want %v", types, want)
+	}
+	conf := lvmConf(Config{LockDir: `/run/"lock`, BackupDir: "/backup"}, types)
+	for _, want := range []string{`types = [ "sd", 16, "ubd", 16, "blkext", 16 ]`, `locking_dir = "/run/\"lock"`, `backup_dir = "/backup"`, "use_aio = 0", "udev_rules = 0"} {
+		if !strings.Contains(conf, want) {
+			t.Errorf("the configuration lacks %s:\n%s", want, conf)
+		}
+	}
+	if conf := lvmConf(Config{}, nil); strings.Contains(conf, "_dir") || !strings.Contains(conf, "backup = 0") {
+		t.Errorf("without folders the configuration is\n%s", conf)
+	}
+}
+
+func TestNewHostWritesConfig(t *testing.T) {
+	dir := t.TempDir()
+	cfg := Config{SystemDir: filepath.Join(dir, "a/etc"), LockDir: filepath.Join(dir, "lock"), BackupDir: filepath.Join(dir, "backup")}
+	if _, err := NewHost(cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(cfg.SystemDir, "lvm.conf"), cfg.LockDir, cfg.BackupDir} {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := NewHost(Config{}); KindOf(err) != KindInvalid {
+		t.Errorf("without a folder for its configuration: %v", err)
+	}
+}
+
+func TestLocksEndWithContext(t *testing.T) {
+	var l locks
+	unlock, err := l.lock(t.Context(), "vg")
+	must(t, err)
+	other, err := l.lock(t.Context(), "other")
+	must(t, err)
+	other()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := l.lock(ctx, "vg"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for a held lock: %v", err)
+	}
+	unlock()
+	unlock, err = l.lock(t.Context(), "vg")
+	must(t, err)
+	unlock()
+	if len(l.held) != 0 {
+		t.Errorf("locks that nobody uses are kept: %v", l.held)
+	}
+}
+
+// TestFlights: equal requests share one run and its answer, another one is refused, a caller who leaves does not stop
+// it, and closing waits for it.
+func TestFlights(t *testing.T) {
+	var f flights
+	began, finish := make(chan struct{}), make(chan struct{})
+	runs := 0
+	run := func(ctx context.Context) (int, error) {
+		runs++
+		close(began)
+		<-finish
+		return 7, ctx.Err()
+	}
+	leaving, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := fly(leaving, &f, "v", "create", run)
+		left <- err
+	}()
+	<-began
+	joined, err := f.board("v", "create", nil) // never run: it joins
+	must(t, err)
+	if _, err := fly(t.Context(), &f, "v", "delete", run); KindOf(err) != KindBusy {
+		t.Errorf("another request for the volume: %v", err)
+	}
+	leave()
+	if err := <-left; KindOf(err) != KindBusy || !errors.Is(err, context.Canceled) {
+		t.Errorf("one who left got %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := f.close(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("closing with an operation under way: %v", err)
+	}
+	close(finish)
+	<-joined.done
+	if joined.answer != 7 || joined.err != nil {
+		t.Errorf("one who joined got %v, %v", joined.answer, joined.err)
+	}
+	must(t, f.close(t.Context()))
+	if _, err := fly(t.Context(), &f, "v", "create", run); KindOf(err) != KindBusy || runs != 1 {
+		t.Errorf("after closing: %v; %d runs", err, runs)
+	}
+}
+
+// TestRunError: what is told of a command that failed.
+func TestRunError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := runError(ctx, []string{"fullreport"}, -1, "", errors.New("x")); !errors.Is(err, context.Canceled) {
+		t.Errorf("a read that was given up: %v", err)
+	}
+	if err := runError(t.Context(), []string{"lvs"}, 0, "", nil); err != nil {
+		t.Error(err)
+	}
+	var words tail
+	words.max = 8
+	for _, w := range []string{"first ", "second ", "third"} {
+		if _, err := words.Write([]byte(w)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff("nd third", words.String()); diff != "" {
+		t.Error(diff)
+	}
+	err := &ExitError{Argv: []string{"lvremove", "vg/a"}, Code: 5, Stderr: "  no\n  way\n"}
+	if want := "no way (exit status 5 of: lvm lvremove vg/a)"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+}
+
+// TestRunner puts a script in lvm's place, which tells what it was given.
+func TestRunner(t *testing.T) {
+	t.Setenv("LVM_SUPPRESS_LOCKING_FAILURE_MESSAGES", "1") // an example of what must not get through
+	t.Setenv("HOME", "/root")
+	script := filepath.Join(t.TempDir(), "lvm")
+	must(t, os.WriteFile(script, []byte(`#!/bin/sh
+case $1 in
+fullreport) env | cut -d= -f1 | sort | tr '\n' ' ' >&3; echo chatter; read -r x || echo -n "no input" >&3 ;;
+lvcreate) echo "$@"; echo "no room" >&2; exit 5 ;;
+esac
+`), 0o755))
+	var seen []Command
+	run := command{path: script, reports: make(chan struct{}, 1), systemDir: "/etc/ours", observe: func(c Command) { seen = append(seen, c) }}
+	report, err := run.Run(t.Context(), []string{"fullreport"})
+	must(t, err)
+	if want := "LC_ALL LVM_REPORT_FD LVM_SUPPRESS_FD_WARNINGS LVM_SYSTEM_DIR PATH PWD no input"; string(report) != want {
+		t.Errorf("the report is %q, want %q", report, want)
+	}
+	_, err = run.Run(t.Context(), []string{"lvcreate", "-n", "a; b"})
+	var exit *ExitError
+	if !errors.As(err, &exit) || exit.Code != 5 || exit.Stderr != "lvcreate -n a; b\nno room" {
+		t.Errorf("a failed command: %v", err)
+	}
+	if len(seen) != 2 || seen[0].Name != "fullreport" || seen[0].ExitCode != 0 || seen[1].ExitCode != 5 || seen[1].Duration <= 0 {
+		t.Errorf("observed %+v", seen)
+	}
+}
+
+// TestRunnerAndDeadlines: a command that writes runs to its end. One that reads is asked to end; if a disk keeps it from
+// ending, its caller is let go, and others do not start more and more of them.
+func TestRunnerAndDeadlines(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "lvm")
+	must(t, os.WriteFile(script, []byte("#!/bin/sh\ntrap '' TERM\nsleep 0.5\n"), 0o755))
+	run := command{path: script, reports: make(chan struct{}, 1)}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	for _, what := range []string{"hanging", "behind a hanging one"} {
+		if _, err := run.Run(ctx, []string{"fullreport"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a command that reads, %s: %v", what, err)
+		}
+	}
+	if took := time.Since(began); took > 400*time.Millisecond {
+		t.Errorf("its callers waited for %s", took)
+	}
+	if _, err := run.Run(ctx, []string{"lvcreate"}); err != nil || time.Since(began) < 500*time.Millisecond {
+		t.Errorf("a command that writes: %v after %s", err, time.Since(began))
+	}
+}

@@ -1,0 +1,36 @@
+// Package lvm gives volumes on this node's disks. It is the only package that knows LVM; everything above it works with
+// Host and with plain values.
+//
+// The way of one volume, Host.Create:
+//
+//	read     Disks reads the groups' metadata straight from the disks into a State, without a process
+//	plan     plan decides, as a pure function of the State: already there, a conflict, no room, or these extents
+//	run      args builds lvcreate's argument vector with exactly those extents; the Runner runs it
+//	verify   the disks are read again; the Volume that is returned is what stands there
+//
+// Capacity is the same arithmetic as plan, so what it promises is what Create accepts. Delete marks a volume as deleted
+// and returns; in the background it is zeroed (wipe.go), and only then do its extents return to the group. What must be
+// remembered of a volume stands in its LVM tags (tags.go), written by the commit that makes it: a new driver on an old
+// node knows everything.
+//
+// Where to find what:
+//
+//	api, errors, state     the vocabulary
+//	spec, plan, place,     decisions, pure
+//	capacity, name
+//	metadata, probe, ...   the direct reader
+//	report                 LVM's own report, the fallback
+//	args, config, run      the command lines, our lvm.conf, and the one place that starts processes
+//	kernel                 sysfs, device-mapper, zeroing, flushing
+//	host, create, delete,  the operations
+//	activate, wipe, recover
+//	lock                   who waits for whom
+//
+// Caveats:
+//   - A command that writes is never killed; a caller who leaves early finds it, or its result, on the next call.
+//   - LVM's exit status decides nothing. After each command the disks are read and tell what happened.
+//   - A logical volume without our tags, with damaged ones, or of another cluster is never changed.
+//   - Names under /dev/GROUP and /dev/mapper are never trusted: a device is found through sysfs, by its UUID.
+//   - An admin's lvm excludes ours through the lock directory that both share; what it changes between our reading and
+//     our command makes that command fail, and the plan is made anew.
+package lvm

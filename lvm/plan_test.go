@@ -1,0 +1,275 @@
+package lvm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+const testCluster = "cluster-1"
+
+// testGroup has one disk of 100 extents of 4 MiB for each list of free runs.
+func testGroup(name string, free ...[]Run) Group {
+	g := Group{UUID: "uuid-" + name, Name: name, Tags: []string{"fast"}, ExtentSize: 4 * MiB, MDASize: MiB, MDAFree: MiB}
+	for i, runs := range free {
+		disk := string(rune('a' + i))
+		g.PVs = append(g.PVs, PV{UUID: name + disk, Device: "/dev/" + name + disk, Extents: 100, Allocatable: true, Free: runs})
+	}
+	return g
+}
+
+func testSpec(name, group string, size Bytes) Spec {
+	return Spec{Name: name, Class: Class{Group: group, Layout: LayoutLinear, Wipe: WipeZero}, Required: size}
+}
+
+// holding adds a volume of ours to a group.
+func holding(g Group, name string, extents Extents, change func(*Volume)) Group {
+	v := Volume{Name: name, Cluster: testCluster, Class: Class{Layout: LayoutLinear, Wipe: WipeZero}, State: StateReady}
+	change(&v)
+	g.LVs = append(g.LVs, LV{UUID: "lv-" + name, Name: lvName(name), Tags: tagsOf(v), Extents: extents, Type: "linear"})
+	return g
+}
+
+func unchanged(*Volume) {}
+
+func planned(t testing.TB, s State, specs ...Spec) []placement {
+	t.Helper()
+	ps, err := plan(s, testCluster, specs)
+	must(t, err)
+	return ps
+}
+
+func TestPlanChoosesExtents(t *testing.T) {
+	g := testGroup("vg", []Run{{0, 3}, {10, 8}}, []Run{{5, 4}, {50, 20}})
+	for _, test := range []struct {
+		extents Extents
+		want    []string
+	}{
+		{1, []string{"/dev/vga:0-0"}},
+		{3, []string{"/dev/vga:0-2"}},
+		{4, []string{"/dev/vgb:5-8"}},
+		{5, []string{"/dev/vga:10-14"}},
+		{9, []string{"/dev/vgb:50-58"}},
+		{22, []string{"/dev/vgb:50-69", "/dev/vga:0-1"}},
+		{24, []string{"/dev/vgb:50-69:5-8"}},
+		{35, []string{"/dev/vgb:50-69:5-8", "/dev/vga:10-17:0-2"}},
+	} {
+		p := planned(t, State{Groups: []Group{g}}, testSpec("a", "vg", Bytes(test.extents)*4*MiB))[0]
+		if p.carve == nil {
+			t.Fatalf("%d extents: %+v", test.extents, p)
+		}
+		if got := rangeArgs(p.carve.ranges); !slices.Equal(got, test.want) {
+			t.Errorf("%d extents: %v, want %v", test.extents, got, test.want)
+		}
+	}
+}
+
+func TestPlanChoosesGroup(t *testing.T) {
+	small, large := testGroup("small", []Run{{0, 10}}), testGroup("large", []Run{{0, 50}})
+	s := State{Groups: []Group{large, small}}
+	for extents, want := range map[Extents]string{1: "small", 10: "small", 11: "large", 50: "large"} {
+		if p := planned(t, s, testSpec("a", "@fast", Bytes(extents)*4*MiB))[0]; p.carve.group.Name != want {
+			t.Errorf("%d extents go to %s, want %s", extents, p.carve.group.Name, want)
+		}
+	}
+	_, err := plan(s, testCluster, []Spec{testSpec("a", "@fast", 51*4*MiB)})
+	if KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), "small can give at most 40 MiB") || !strings.Contains(err.Error(), "large can give at most 200 MiB") {
+		t.Errorf("no group has the room: %v", err)
+	}
+}
+
+func TestPlanSeveral(t *testing.T) {
+	s := State{Groups: []Group{testGroup("vg", []Run{{0, 10}})}}
+	before := s.clone()
+	ps := planned(t, s, testSpec("a", "vg", 16*MiB), testSpec("b", "vg", 24*MiB), testSpec("a", "vg", 16*MiB))
+	if ps[0].carve.ranges[0].last >= ps[1].carve.ranges[0].first {
+		t.Errorf("two volumes on the same extents: %v, %v", ps[0].carve.ranges, ps[1].carve.ranges)
+	}
+	if ps[2].ready == nil {
+		t.Errorf("the same volume twice is planned twice: %+v", ps[2])
+	}
+	if _, err := plan(s, testCluster, []Spec{testSpec("a", "vg", 16*MiB), testSpec("b", "vg", 28*MiB)}); KindOf(err) != KindNoRoom {
+		t.Errorf("two volumes of 11 extents in 10: %v", err)
+	}
+	if diff := cmp.Diff(before, s); diff != "" {
+		t.Errorf("planning changed the state: %s", diff)
+	}
+}
+
+func TestPlanFindsVolume(t *testing.T) {
+	g := testGroup("vg", []Run{{10, 90}})
+	other := testGroup("other", []Run{{0, 100}})
+	foreign := g
+	foreign.LVs = []LV{{UUID: "x", Name: lvName("a"), Extents: 2}}
+	damaged := holding(g, "a", 2, unchanged)
+	damaged.LVs[0].Tags = append(damaged.LVs[0].Tags, "nodelvm.v=2")
+	with := func(change func(*Volume)) State { return State{Groups: []Group{holding(g, "a", 2, change), other}} }
+	spec := testSpec("a", "vg", 8*MiB)
+	elsewhere := testSpec("a", "other", 8*MiB)
+	for _, test := range []struct {
+		what string
+		s    State
+		spec Spec
+		kind Kind
+		want string // which field of the placement is set; "" for an error
+	}{
+		{"absent", State{Groups: []Group{g}}, spec, 0, "carve"},
+		{"ready", with(unchanged), spec, 0, "ready"},
+		{"creating", with(func(v *Volume) { v.State = StateCreating }), spec, 0, "leftover"},
+		{"deleting", with(func(v *Volume) { v.State = StateDeleting }), spec, KindBusy, ""},
+		{"larger wanted", with(unchanged), testSpec("a", "vg", 8*MiB+1), KindExists, ""},
+		{"in another group", with(unchanged), elsewhere, KindExists, ""},
+		{"of another cluster", with(func(v *Volume) { v.Cluster = "cluster-2" }), spec, KindExists, ""},
+		{"of another name", with(func(v *Volume) { v.Name = "b" }), spec, KindExists, ""},
+		{"with another wipe", with(func(v *Volume) { v.Class.Wipe = WipeNone }), spec, KindExists, ""},
+		{"foreign", State{Groups: []Group{foreign, other}}, spec, KindExists, ""},
+		{"foreign elsewhere", State{Groups: []Group{foreign, other}}, elsewhere, 0, "carve"},
+		{"damaged", State{Groups: []Group{damaged}}, spec, KindExists, ""},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			ps, err := plan(test.s, testCluster, []Spec{test.spec})
+			if test.want == "" {
+				if err == nil || KindOf(err) != test.kind {
+					t.Errorf("%+v, kind %d, %v; want kind %d", ps, KindOf(err), err, test.kind)
+				}
+				return
+			}
+			must(t, err)
+			p := ps[0]
+			got := map[string]bool{"ready": p.ready != nil, "leftover": p.leftover != nil, "carve": p.carve != nil}
+			want := map[string]bool{"ready": false, "leftover": false, "carve": false}
+			want[test.want] = true
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestObstacles: what forbids creating in a group is said, with a way out, and capacity knows it as well.
+func TestObstacles(t *testing.T) {
+	for what, test := range map[string]struct {
+		change func(*Group)
+		words  string
+	}{
+		"a problem":      {func(g *Group) { g.Problem = "it is exported" }, "exported"},
+		"a missing disk": {func(g *Group) { g.PVs[0].Missing = true; g.PVs[0].Device = "" }, "vgreduce --removemissing"},
+		"a full area":    {func(g *Group) { g.MDAFree = 16 * KiB }, "nearly full"},
+		"a long name":    {func(g *Group) { g.Name = strings.Repeat("long", 20) }, "too long"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			g := testGroup("vg", []Run{{0, 50}}, []Run{{0, 50}})
+			test.change(&g)
+			s := State{Groups: []Group{g}}
+			_, err := plan(s, testCluster, []Spec{testSpec("a", g.Name, MiB)})
+			if err == nil || KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), test.words) {
+				t.Errorf("%v; want it to say %q", err, test.words)
+			}
+			if c, err := capacity(s, Class{Group: g.Name}); err != nil || c != (Capacity{}) {
+				t.Errorf("capacity %+v, %v", c, err)
+			}
+		})
+	}
+	twins := State{Groups: []Group{testGroup("vg", []Run{{0, 50}}), testGroup("vg", []Run{{0, 50}})}}
+	if _, err := plan(twins, testCluster, []Spec{testSpec("a", "vg", MiB)}); KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), "vgrename") {
+		t.Errorf("two groups of one name: %v", err)
+	}
+	closed := testGroup("vg", []Run{{0, 50}}, []Run{{0, 40}})
+	closed.PVs[0].Allocatable = false
+	if c, err := capacity(State{Groups: []Group{closed}}, Class{Group: "vg"}); err != nil || c.Largest != 160*MiB {
+		t.Errorf("with one of two disks closed to allocation: %+v, %v", c, err)
+	}
+}
+
+// anyGroup draws a group with any holes, of any extent size.
+func anyGroup(name string) *rapid.Generator[Group] {
+	return rapid.Custom(func(t *rapid.T) Group {
+		g := testGroup(name)
+		g.ExtentSize = KiB << rapid.IntRange(0, 16).Draw(t, "extent size")
+		g.MDAFree = Bytes(rapid.IntRange(0, 64).Draw(t, "KiB of metadata area")) * KiB
+		for i := range rapid.IntRange(0, 4).Draw(t, "disks") {
+			disk := string(rune('a' + i))
+			pv := PV{UUID: name + disk, Device: "/dev/" + name + disk, Allocatable: rapid.IntRange(0, 9).Draw(t, "closed") > 0}
+			for range rapid.IntRange(0, 5).Draw(t, "runs") {
+				start := pv.Extents + Extents(rapid.IntRange(1, 9).Draw(t, "used"))
+				run := Run{start, Extents(rapid.IntRange(1, 40).Draw(t, "free"))}
+				pv.Free = append(pv.Free, run)
+				pv.Extents = run.Start + run.Count
+			}
+			g.PVs = append(g.PVs, pv)
+		}
+		return g
+	})
+}
+
+// TestCapacityIsTrue: the largest volume is accepted, on free extents only, and one byte more is not.
+func TestCapacityIsTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := State{Groups: []Group{anyGroup("one").Draw(t, "one"), anyGroup("two").Draw(t, "two")}}
+		class := Class{Group: rapid.SampledFrom([]string{"@fast", "one"}).Draw(t, "class")}
+		c, err := capacity(s, class)
+		if err != nil || c.Largest > c.Available {
+			t.Fatalf("capacity %+v, %v", c, err)
+		}
+		if c.Largest > 0 {
+			ps, err := plan(s, testCluster, []Spec{{Name: "a", Class: class, Required: c.Largest}})
+			if err != nil {
+				t.Fatalf("the largest, %d, is refused: %v", c.Largest, err)
+			}
+			checkCarving(t, s, ps[0].carve, c.Largest)
+		}
+		if _, err := plan(s, testCluster, []Spec{{Name: "a", Class: class, Required: c.Largest + 1}}); KindOf(err) != KindNoRoom {
+			t.Fatalf("more than the largest, %d: %v", c.Largest+1, err)
+		}
+	})
+}
+
+// TestPlanKeepsApart: however many volumes are planned together, no extent is given twice.
+func TestPlanKeepsApart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := State{Groups: []Group{anyGroup("one").Draw(t, "one"), anyGroup("two").Draw(t, "two")}}
+		var specs []Spec
+		for i := range rapid.IntRange(1, 6).Draw(t, "volumes") {
+			size := Bytes(rapid.IntRange(1, 100).Draw(t, "size")) * 256 * KiB
+			specs = append(specs, testSpec(string(rune('a'+i)), "@fast", size))
+		}
+		ps, err := plan(s, testCluster, specs)
+		if err != nil {
+			return
+		}
+		s = s.clone()
+		for i, p := range ps {
+			checkCarving(t, s, p.carve, specs[i].Required)
+			s.take(p.carve)
+		}
+	})
+}
+
+func checkCarving(t *rapid.T, s State, c *carving, size Bytes) {
+	t.Helper()
+	var total Extents
+	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.UUID == c.group.UUID })
+	group := s.Groups[i]
+	taken := map[string][]peRange{}
+	for _, r := range c.ranges {
+		total += r.last - r.first + 1
+		free := slices.ContainsFunc(holes(group), func(h hole) bool {
+			return h.device == r.device && h.Start <= r.first && r.last < h.Start+h.Count
+		})
+		if !free {
+			t.Fatalf("%+v is not free in %+v", r, group.PVs)
+		}
+		for _, other := range taken[r.device] {
+			if r.first <= other.last && other.first <= r.last {
+				t.Fatalf("%+v and %+v overlap", r, other)
+			}
+		}
+		taken[r.device] = append(taken[r.device], r)
+	}
+	if total != c.extents || group.bytes(total) < size || group.bytes(total-1) >= size {
+		t.Fatalf("%d extents of %s for %d bytes; planned %d", total, group.ExtentSize, size, c.extents)
+	}
+}
