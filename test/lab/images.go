@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -109,16 +108,9 @@ const postgresUsers = "root:x:0:0:root:/root:/bin/sh\n" +
 // the JIT compiler, half of the size.
 func (l *Lab) postgresArchive(ctx context.Context, dir, out string) error {
 	version := l.versions["POSTGRES_VERSION"]
-	log, err := os.Create(l.logFile("image-postgres"))
+	base, err := l.debianBase(ctx, "postgresql-"+version, "*/libLLVM*", "*/libz3*", "*/bitcode/*", "*/llvmjit*")
 	if err != nil {
 		return err
-	}
-	defer log.Close()
-	base := filepath.Join(dir, "base.tar")
-	err = image.Debian(ctx, l.versions["DEBIAN_NODE_SUITE"], []string{"postgresql-" + version}, base, image.WithLog(log),
-		image.WithExclude("*/libLLVM*", "*/libz3*", "*/bitcode/*", "*/llvmjit*"))
-	if err != nil {
-		return l.logged("image-postgres", err)
 	}
 	files := map[string]string{"/entrypoint.sh": postgresEntrypoint, "/etc/passwd": postgresUsers}
 	for path, content := range files {
@@ -127,7 +119,7 @@ func (l *Lab) postgresArchive(ctx context.Context, dir, out string) error {
 			return err
 		}
 	}
-	err = image.Write(image.Spec{
+	return image.Write(image.Spec{
 		Ref: "docker.io/library/postgres:" + version, Base: base, Files: files,
 		Entrypoint: []string{"/entrypoint.sh"}, Cmd: []string{"postgres"},
 		Env: []string{
@@ -135,7 +127,25 @@ func (l *Lab) postgresArchive(ctx context.Context, dir, out string) error {
 			"PGDATA=/var/lib/postgresql/data", "PGHOST=/tmp", "PGUSER=postgres",
 		},
 	}, out)
-	return errors.Join(err, os.Remove(base))
+}
+
+// debianBase answers a tar of Debian's essential packages and pkg, without the
+// files that the patterns name.
+func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (string, error) {
+	suite, name := l.versions["DEBIAN_NODE_SUITE"], "base-"+pkg
+	dir, err := l.artifact(ctx, name, hash(append(exclude, suite, pkg)...), func(dir string) error {
+		log, err := os.Create(l.logFile(name))
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		err = image.Debian(ctx, suite, []string{pkg}, filepath.Join(dir, "base.tar"), image.WithLog(log), image.WithExclude(exclude...))
+		if err != nil {
+			return l.logged(name, err)
+		}
+		return nil
+	})
+	return filepath.Join(dir, "base.tar"), err
 }
 
 // ImportImage puts the docker-archive at tar into containerd of every running
@@ -165,4 +175,5 @@ const importScript = `set -e
 at=$(mktemp -d /run/import.XXXXXX)
 mount -t hostfs none "$at" -o "$1"
 trap 'umount "$at" && rmdir "$at"' EXIT
-ctr -n k8s.io images import "$at/$2"`
+# --local: else the archive goes to containerd in small messages, five times slower here
+ctr -n k8s.io images import --local "$at/$2"`

@@ -191,7 +191,7 @@ func (l *Lab) PowerCut(name string) error {
 		return fmt.Errorf("%s is not running", name)
 	}
 	l.forgetConnection(name)
-	return l.killDaemon(name)
+	return l.killDaemon(name, 0)
 }
 
 // Boot starts a node that was cut off, from its own disks, and waits until it

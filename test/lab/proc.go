@@ -86,10 +86,10 @@ func (l *Lab) alive(name string) bool {
 }
 
 // killDaemon ends the whole session of name at once, and waits until it is gone.
-func (l *Lab) killDaemon(name string) error {
+func (l *Lab) killDaemon(name string, reap time.Duration) error {
 	leader, found := l.recorded(name)
 	if found {
-		if err := killUntilGone(name, func(p process) bool { return inSession(p, leader) }); err != nil {
+		if err := killUntilGone(name, reap, func(p process) bool { return inSession(p, leader) }); err != nil {
 			return err
 		}
 	}
@@ -106,47 +106,75 @@ func inSession(p, leader process) bool {
 	return p.session == leader.pid && p.start >= leader.start
 }
 
-// killLab ends every process of the lab: the recorded ones, and whatever else
-// lives in its network namespace. Processes are told by record and namespace,
-// never by name.
+// killLab ends every process of the lab: the recorded sessions, and whatever
+// else lives in its network namespace. Processes are told by record and
+// namespace, never by name.
 func (l *Lab) killLab() error {
 	records, err := filepath.Glob(l.recordFile("*"))
 	if err != nil {
 		return err
 	}
-	var errs []error
+	var leaders []process
 	for _, r := range records {
-		errs = append(errs, l.killDaemon(strings.TrimSuffix(filepath.Base(r), ".pid")))
+		if leader, found := l.recorded(strings.TrimSuffix(filepath.Base(r), ".pid")); found {
+			leaders = append(leaders, leader)
+		}
 	}
 	ns, err := l.namespaceID()
-	if err != nil || ns == "" {
-		return errors.Join(append(errs, err)...)
+	if err != nil {
+		return err
 	}
-	errs = append(errs, killUntilGone("the network namespace", func(p process) bool {
-		id, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.pid))
-		return err == nil && id == ns && p.pid != os.Getpid()
-	}))
-	return errors.Join(errs...)
+	err = killUntilGone("the lab", 3*time.Second, func(p process) bool {
+		for _, leader := range leaders {
+			if inSession(p, leader) {
+				return true
+			}
+		}
+		return ns != "" && p.pid != os.Getpid() && namespaceOf(p) == ns
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		err = errors.Join(err, os.Remove(r))
+	}
+	return err
 }
 
-// killUntilGone sends SIGKILL to all processes that ours chooses until none is left.
-func killUntilGone(what string, ours func(process) bool) error {
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+// namespaceOf answers the kernel's name of p's network namespace; "" when p
+// has ended or is not ours to look at.
+func namespaceOf(p process) string {
+	id, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.pid))
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+// killUntilGone sends SIGKILL to all processes that ours chooses until none is
+// left. The dead have until reap to vanish from the process table, which is
+// their parent's job.
+func killUntilGone(what string, reap time.Duration, ours func(process) bool) error {
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		all, err := processes()
 		if err != nil {
 			return err
 		}
-		left := 0
+		left, dead := 0, 0
 		for _, p := range all {
-			if !p.zombie && ours(p) {
+			switch {
+			case !ours(p):
+			case p.zombie:
+				dead++
+			default:
 				_ = syscall.Kill(p.pid, syscall.SIGKILL)
 				left++
 			}
 		}
-		if left == 0 {
+		if left == 0 && (dead == 0 || time.Since(begin) >= reap) {
 			return nil
 		}
-		if time.Now().After(deadline) {
+		if time.Since(begin) > 20*time.Second {
 			return fmt.Errorf("%d processes of %s still live 20 s after SIGKILL", left, what)
 		}
 	}

@@ -21,7 +21,7 @@ for i in $(seq 100); do
 done
 for file; do
     case $file in
-    *.tar) ctr -n k8s.io images import "/run/host/$file" ;;
+    *.tar) ctr -n k8s.io images import --local "/run/host/$file" ;; # see importScript
     esac
 done
 ctr -n k8s.io images ls

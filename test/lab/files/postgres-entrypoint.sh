@@ -8,14 +8,19 @@ if [ "$(id -u)" = 0 ]; then
 fi
 if [ "$1" = postgres ]; then
     if [ ! -s "$PGDATA/PG_VERSION" ]; then
-        # Made beside and moved in, so that a pod killed in between starts anew.
-        rm -rf "$PGDATA.new"
-        initdb --auth=trust --encoding=UTF8 --locale=C.UTF-8 --pgdata="$PGDATA.new"
-        echo 'host all all all trust' >>"$PGDATA.new/pg_hba.conf"
+        # Made in a folder of its own and moved up, the file that says "done"
+        # last: a pod that is killed in between starts anew.
         mkdir -p "$PGDATA"
-        rmdir "$PGDATA"
-        mv "$PGDATA.new" "$PGDATA"
+        rm -rf "$PGDATA/.new"
+        initdb --auth=trust --encoding=UTF8 --locale=C.UTF-8 --pgdata="$PGDATA/.new"
+        echo 'host all all all trust' >>"$PGDATA/.new/pg_hba.conf"
+        for file in $(ls "$PGDATA/.new" | grep -vx PG_VERSION) PG_VERSION; do
+            rm -rf "${PGDATA:?}/$file"
+            mv "$PGDATA/.new/$file" "$PGDATA/$file"
+        done
+        rmdir "$PGDATA/.new"
     fi
+    chmod 0700 "$PGDATA" 2>/dev/null || true # not ours if it is a volume's root; postgres tells if it minds
     set -- "$@" -c listen_addresses='*' -c unix_socket_directories=/tmp -c jit=off
 fi
 exec "$@"
