@@ -74,11 +74,11 @@ func (c Content) Blank() bool { return c.Type == "" && len(c.Others) == 0 }
 type action int
 
 const (
-	actNothing  action = iota // it is as it was asked for
-	actMount                  // mount, or bind
-	actReadOnly               // the mount is there, and must be made read-only
-	actFormat                 // make the file system, then mount
-	actCheck                  // check the file system, then mount
+	actNothing action = iota // it is as it was asked for
+	actMount                 // mount, or bind
+	actAnew                  // the mount is there, and must be made anew
+	actFormat                // make the file system, then mount
+	actCheck                 // check the file system, then mount
 )
 
 // planStage decides what to do at a staging path. Somebody else's mount or files there are an error.
@@ -151,7 +151,7 @@ func planPublish(r publishRequest, target, staged Place, device DeviceNumber) (a
 }
 
 // planRepublish looks at a target that is mounted already. A mount that is writable where read-only was asked for is
-// what a crash between the bind and its remount leaves; it is finished. The opposite is another request's.
+// what a crash between the bind and its remount leaves; it is made anew, unless somebody uses it. The opposite is another request's.
 func planRepublish(r publishRequest, target Place, device DeviceNumber) (action, error) {
 	ours := target.Mount.Device == device
 	if r.block {
@@ -161,7 +161,7 @@ func planRepublish(r publishRequest, target Place, device DeviceNumber) (action,
 	case !ours:
 		return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be published", target.Path, target.Mount.Source, target.Mount.FSType)
 	case r.readOnly && !target.Mount.ReadOnly:
-		return actReadOnly, nil
+		return actAnew, nil
 	case !r.readOnly && target.Mount.ReadOnly:
 		return 0, lvm.Errorf(lvm.KindExists, "volume %s is published at %s already, read-only; unpublish it there first", r.id, target.Path)
 	}

@@ -73,13 +73,15 @@ func (s *Server) publish(r publishRequest, device string) error {
 		options = append(options, "ro")
 	}
 	switch act {
+	case actAnew:
+		if _, err := s.unmountAll(r.target); err != nil {
+			return err
+		}
 	case actMount:
-		return s.mountAt(target, r.block, func() error { return s.fs.Mount(source, r.target, "", options) })
-	case actReadOnly:
-		return s.fs.Mount("", r.target, "", []string{"remount", "bind", "ro"})
 	case actNothing, actFormat, actCheck:
+		return nil
 	}
-	return nil
+	return s.mountAt(target, r.block, func() error { return s.fs.Mount(source, r.target, "", options) })
 }
 
 // NodeUnpublishVolume takes a volume from a pod's path, and removes the path (CSI spec, "NodeUnpublishVolume"). LVM is

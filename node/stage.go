@@ -69,7 +69,7 @@ func (s *Server) prepare(ctx context.Context, r stageRequest, device string, siz
 		return s.fs.Format(ctx, device, r.fsType)
 	case actCheck:
 		return s.fs.Check(ctx, device, r.fsType)
-	case actNothing, actMount, actReadOnly:
+	case actNothing, actMount, actAnew:
 	}
 	return nil
 }

@@ -1,0 +1,275 @@
+//go:build realfs
+
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// These tests use real mounts and real file systems on loop devices; only LVM is left out. They need root and the tools,
+// and fail where one is missing.
+
+const (
+	vgUUID    = "AAAAAA-bbbb-CCCC-dddd-EEEE-ffff-GGGGGG"
+	rw        = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	megabytes = 1 << 20
+)
+
+func TestMain(m *testing.M) {
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "tests with the tag realfs mount file systems: run them as root")
+		os.Exit(1)
+	}
+	for _, tool := range []string{"losetup", "blkid", "wipefs", "mkfs.ext4", "fsck.ext4", "mkfs.xfs", "mkfs.btrfs", "mkfs.vfat", "mkswap", "pvcreate"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			fmt.Fprintf(os.Stderr, "tests with the tag realfs need %s: apt-get install e2fsprogs xfsprogs btrfs-progs dosfstools lvm2 util-linux mount\n", tool)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// loops are volumes on loop devices, by logical volume name.
+type loops map[string]string
+
+func (l loops) Device(id lvm.ID, _ string) (string, bool, error) {
+	device, ok := l[id.LV]
+	return device, ok, nil
+}
+
+func (l loops) Activate(_ context.Context, id lvm.ID, uuid string) (string, error) {
+	if device, ok, _ := l.Device(id, uuid); ok {
+		return device, nil
+	}
+	return "", lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)
+}
+
+func (l loops) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
+	if _, ok := l[id.LV]; !ok {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)
+	}
+	return lvm.Volume{ID: id, UUID: "uuid-of-" + id.LV}, nil
+}
+
+// bench is a service over one or more loop devices, and a folder for its paths.
+type bench struct {
+	*Server
+	t       *testing.T
+	devices loops
+	dir     string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	devices := loops{}
+	return &bench{New(Config{NodeName: "n", Devices: devices}), t, devices, t.TempDir()}
+}
+
+func (b *bench) run(name string, args ...string) string {
+	b.t.Helper()
+	out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput()
+	if err != nil {
+		b.t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// volume makes a blank volume of some MiB; whatever is mounted of it goes at the end.
+func (b *bench) volume(name string, size int64) string {
+	b.t.Helper()
+	path := filepath.Join(b.dir, name+".img")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.Truncate(path, size*megabytes); err != nil {
+		b.t.Fatal(err)
+	}
+	device := b.run("losetup", "--find", "--show", path)
+	b.devices[name] = device
+	b.t.Cleanup(func() {
+		_ = exec.CommandContext(context.Background(), "umount", "--all-targets", device).Run() // most tests have done so
+		b.run("losetup", "--detach", device)
+	})
+	return device
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+func capability(fsType string, mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
+	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}
+	if fsType == "block" {
+		c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+	} else {
+		c.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: []string{"noatime"}}}
+	}
+	return c
+}
+
+func (b *bench) stage(name, fsType, path string) error {
+	_, err := b.NodeStageVolume(b.t.Context(), &csi.NodeStageVolumeRequest{
+		VolumeId: vgUUID + "/" + name, VolumeContext: map[string]string{AttributeUUID: "uuid-of-" + name},
+		StagingTargetPath: path, VolumeCapability: capability(fsType, rw),
+	})
+	return err
+}
+
+func (b *bench) unstage(name, path string) error {
+	_, err := b.NodeUnstageVolume(b.t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: vgUUID + "/" + name, StagingTargetPath: path})
+	return err
+}
+
+func (b *bench) publish(name, fsType, staging, target string, readOnly bool) error {
+	_, err := b.NodePublishVolume(b.t.Context(), &csi.NodePublishVolumeRequest{
+		VolumeId: vgUUID + "/" + name, VolumeContext: map[string]string{AttributeUUID: "uuid-of-" + name},
+		StagingTargetPath: staging, TargetPath: target, VolumeCapability: capability(fsType, rw), Readonly: readOnly,
+	})
+	return err
+}
+
+func (b *bench) unpublish(name, target string) error {
+	_, err := b.NodeUnpublishVolume(b.t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: vgUUID + "/" + name, TargetPath: target})
+	return err
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) digest(path string) string {
+	b.t.Helper()
+	f, err := os.Open(path)
+	b.must(err)
+	defer func() { _ = f.Close() }()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	b.must(err)
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func TestFileSystemsFromStageToUnstageTwice(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			b := newBench(t)
+			device := b.volume("v", 320)
+			staging, one, two := b.path("staging"), b.path("pods/one"), b.path("pods/two")
+			for range 2 { // each call twice: the second must find its work done
+				b.must(b.stage("v", fsType, staging))
+			}
+			for range 2 {
+				b.must(b.publish("v", fsType, staging, one, false))
+				b.must(b.publish("v", fsType, staging, two, true))
+			}
+			b.must(os.WriteFile(filepath.Join(one, "kept"), []byte("data"), 0o600))
+			if err := os.WriteFile(filepath.Join(two, "refused"), nil, 0o600); err == nil {
+				t.Error("a read-only target was written to")
+			}
+			if options := b.run("findmnt", "-n", "-o", "OPTIONS", one); !strings.Contains(options, "noatime") {
+				t.Errorf("the mount option noatime was lost: %s", options)
+			}
+			if found := b.run("blkid", "-p", "-s", "TYPE", "-o", "value", device); found != fsType {
+				t.Errorf("the device holds %s, want %s", found, fsType)
+			}
+			if err := b.publish("v", fsType, staging, two, false); lvm.KindOf(err) != lvm.KindExists {
+				t.Errorf("publishing for writing over a read-only target: %v", err)
+			}
+			b.stats("v", one)
+			for range 2 {
+				b.must(b.unpublish("v", one))
+				b.must(b.unpublish("v", two))
+			}
+			for range 2 {
+				b.must(b.unstage("v", staging))
+			}
+			for _, gone := range []string{one, two} {
+				if _, err := os.Lstat(gone); !os.IsNotExist(err) {
+					t.Errorf("%s is still there: %v", gone, err)
+				}
+			}
+			b.must(b.stage("v", fsType, staging))
+			if text, err := os.ReadFile(filepath.Join(staging, "kept")); err != nil || string(text) != "data" {
+				t.Errorf("after staging anew the file reads %q, %v", text, err)
+			}
+			b.must(b.unstage("v", staging))
+		})
+	}
+}
+
+func (b *bench) stats(name, path string) {
+	b.t.Helper()
+	reply, err := b.NodeGetVolumeStats(b.t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: vgUUID + "/" + name, VolumePath: path})
+	b.must(err)
+	size := reply.GetUsage()[0]
+	if size.GetTotal() < 250*megabytes || size.GetTotal() > 320*megabytes || size.GetAvailable() <= 0 || size.GetUsed() <= 0 {
+		b.t.Errorf("a volume of 320 MiB reports %v", size)
+	}
+	if inodes := reply.GetUsage()[1]; inodes.GetUsed() < 1 || inodes.GetTotal() != inodes.GetUsed()+inodes.GetAvailable() {
+		b.t.Errorf("inodes do not add up: %v", inodes)
+	}
+}
+
+func TestBlockVolume(t *testing.T) {
+	b := newBench(t)
+	device := b.volume("v", 8)
+	staging, target := b.path("staging"), b.path("publish/pod")
+	b.must(b.stage("v", "block", staging))
+	for range 2 {
+		b.must(b.publish("v", "block", staging, target, false))
+	}
+	b.must(os.WriteFile(target, []byte("raw bytes"), 0))
+	head := make([]byte, 9)
+	f, err := os.Open(device)
+	b.must(err)
+	if _, err := io.ReadFull(f, head); err != nil || string(head) != "raw bytes" {
+		t.Errorf("the device reads %q, %v", head, err)
+	}
+	b.must(f.Close())
+	reply, err := b.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: vgUUID + "/v", VolumePath: target})
+	if err != nil || reply.GetUsage()[0].GetTotal() != 8*megabytes {
+		t.Errorf("statistics: %v, %v", reply, err)
+	}
+	for range 2 {
+		b.must(b.unpublish("v", target))
+		b.must(b.unstage("v", staging))
+	}
+	if _, err := os.Lstat(target); !os.IsNotExist(err) {
+		t.Errorf("the target is still there: %v", err)
+	}
+}
+
+func TestAnUnfinishedReadOnlyPublishIsFinished(t *testing.T) {
+	b := newBench(t)
+	b.volume("v", 16)
+	staging, target := b.path("staging"), b.path("pod")
+	b.must(b.stage("v", "", staging))
+	b.must(b.publish("v", "", staging, target, false)) // as a crash between bind and remount leaves it
+	b.must(b.publish("v", "", staging, target, true))
+	if err := os.WriteFile(filepath.Join(target, "refused"), nil, 0o600); err == nil {
+		t.Error("the target is still writable")
+	}
+	b.must(b.unpublish("v", target))
+	b.must(b.unstage("v", staging))
+}
+
+func TestRemainsBehindTheHeadAreNoContent(t *testing.T) {
+	b := newBench(t)
+	device := b.volume("v", 16)
+	b.noise(device, headSize, megabytes) // what wipe "none" may leave
+	b.must(b.stage("v", "ext4", b.path("staging")))
+	b.must(b.unstage("v", b.path("staging")))
+}
