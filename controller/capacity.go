@@ -25,8 +25,8 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if topology != nil && !reaches(topology, s.node) {
 		return capacityReply(lvm.Capacity{}), nil
 	}
-	if capabilities := req.GetVolumeCapabilities(); len(capabilities) > 0 && checkCapabilities(capabilities) != nil {
-		return capacityReply(lvm.Capacity{}), nil
+	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
+		return capacityReply(lvm.Capacity{}), nil //nolint:nilerr // the answer is in the reply
 	}
 	capacity, err := s.volumes.Capacity(ctx, class)
 	if err != nil {

@@ -53,7 +53,7 @@ func logCalls(log *slog.Logger) grpc.UnaryServerInterceptor {
 // levelOf says how loud a call's end is: what the driver failed at is an error; what its caller can mend or repeat, a
 // warning.
 func levelOf(method string, code codes.Code) slog.Level {
-	switch code { //nolint:exhaustive // the rest is the caller's to mend
+	switch code {
 	case codes.OK:
 		if changing[method] {
 			return slog.LevelInfo

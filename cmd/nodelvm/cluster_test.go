@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,7 +25,7 @@ func TestJoinClusterWaits(t *testing.T) {
 			http.Error(w, "the API server starts", http.StatusServiceUnavailable)
 		case r.URL.Path == "/api/v1/namespaces/kube-system":
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"u-1"}}`)
+			_, _ = io.WriteString(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"u-1"}}`)
 		default:
 			http.NotFound(w, r)
 		}

@@ -107,7 +107,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		<-ctx.Done()
 	}
 	d.ready.set(nil, "the driver stops")
-	return errors.Join(err, d.shutdown(host, server, registrar))
+	return errors.Join(err, d.shutdown(context.WithoutCancel(ctx), host, server, registrar))
 }
 
 // startHost prepares LVM on this node, and recovers what an earlier run left.
@@ -161,9 +161,9 @@ func serveUntilStopped(server *grpc.Server, listener net.Listener) error {
 
 // shutdown takes the parts down in order: the kubelet forgets the driver, no new call is taken, and what LVM is
 // writing is awaited, for a commit must never be cut in two.
-func (d *driver) shutdown(host *lvm.Host, server, registrar *grpc.Server) error {
-	d.log.Info("nodelvm stops: waiting for what is under way", "atMost", d.o.shutdownGrace)
-	ctx, cancel := context.WithTimeout(context.Background(), d.o.shutdownGrace)
+func (d *driver) shutdown(ctx context.Context, host *lvm.Host, server, registrar *grpc.Server) error {
+	d.log.InfoContext(ctx, "nodelvm stops: waiting for what is under way", "atMost", d.o.shutdownGrace)
+	ctx, cancel := context.WithTimeout(ctx, d.o.shutdownGrace)
 	defer cancel()
 	registrar.Stop()
 	closed := make(chan error, 1)
@@ -177,8 +177,8 @@ func (d *driver) shutdown(host *lvm.Host, server, registrar *grpc.Server) error 
 
 // unlessEnded drops the error of a part that ended because the whole was told to end.
 func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

@@ -49,7 +49,7 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 		endpoint: "unix://" + filepath.Join(dir, "csi.sock"), nodeName: "node-1", kubeletDir: dir, register: true,
 		clusterID: "cluster-1", standalone: true, shutdownGrace: 10 * time.Second,
 	}, log)
-	r.host = func(_ context.Context, cfg lvm.Config) (*lvm.Host, error) { return node.Start(t, cfg), nil }
+	r.host = startOn(t, node)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	go func() { r.done <- r.serve(ctx) }()
@@ -60,6 +60,13 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 		}
 	}
 	return r
+}
+
+// startOn is startHost on a fake node.
+func startOn(t *testing.T, node *lvmtest.Node) func(context.Context, lvm.Config) (*lvm.Host, error) {
+	return func(_ context.Context, cfg lvm.Config) (*lvm.Host, error) {
+		return node.Start(t, cfg), nil //nolint:contextcheck // the test's own end closes the host
+	}
 }
 
 func (r *running) socket(t *testing.T) string {
@@ -158,8 +165,7 @@ func TestServeFails(t *testing.T) {
 				endpoint: "unix://" + filepath.Join(t.TempDir(), "csi.sock"), nodeName: "n", kubeletDir: t.TempDir(), register: true,
 				clusterID: "c", standalone: true, httpEndpoint: "127.0.0.1:0", shutdownGrace: time.Second,
 			}, log)
-			node := newNode()
-			d.host = func(_ context.Context, cfg lvm.Config) (*lvm.Host, error) { return node.Start(t, cfg), nil }
+			d.host = startOn(t, newNode())
 			test.spoil(d)
 			if err := d.serve(t.Context()); err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("ended with %v; want it to say %q", err, test.says)
