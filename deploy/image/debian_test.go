@@ -55,7 +55,7 @@ func TestDebianCompressesByName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	zip, err := gzip.NewReader(file)
 	if err != nil {
 		t.Fatal(err)

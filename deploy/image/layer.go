@@ -97,7 +97,7 @@ func (e entry) writeTo(archive *tar.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer source.Close()
+	defer func() { _ = source.Close() }()
 	info, err := source.Stat()
 	if err != nil {
 		return err

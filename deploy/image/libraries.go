@@ -27,7 +27,7 @@ func MissingLibraries(rootfs string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	var content io.Reader = file
 	if strings.HasSuffix(rootfs, ".gz") {
 		if content, err = gzip.NewReader(file); err != nil {

@@ -81,7 +81,7 @@ func write(spec Spec, out string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { _ = os.RemoveAll(scratch) }()
 
 	img, err := build(spec, scratch)
 	if err != nil {

@@ -85,7 +85,7 @@ func TestWrittenArchiveIsAValidImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.OS != "linux" || config.Architecture != "amd64" || !config.Created.Time.Equal(Epoch) {
+	if config.OS != "linux" || config.Architecture != "amd64" || !config.Created.Equal(Epoch) {
 		t.Errorf("platform %s/%s created %v", config.OS, config.Architecture, config.Created)
 	}
 	c := config.Config
@@ -134,7 +134,7 @@ func readTar(t *testing.T, path string) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	entries := map[string][]byte{}
 	for r := tar.NewReader(file); ; {
 		header, err := r.Next()
@@ -163,7 +163,7 @@ func TestFilesLayer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer content.Close()
+	defer func() { _ = content.Close() }()
 	var got []string
 	for r := tar.NewReader(content); ; {
 		h, err := r.Next()
@@ -234,7 +234,7 @@ func TestCompressedBaseIsTakenAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer packed.Close()
+	defer func() { _ = packed.Close() }()
 	content, err := io.ReadAll(packed)
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,7 +50,7 @@ var unused = []string{
 // base returns the path of the root file system for arch: the cached one, or
 // one made now. The cache key covers packages and exclusions; newer versions of the packages
 // come when the cached file is removed.
-func base(ctx context.Context, steps *steps, root, arch string, verbose bool) (string, error) {
+func base(ctx context.Context, root, arch string, verbose bool) (string, error) {
 	suite, err := readKey(filepath.Join(root, "versions.env"), "DEBIAN_IMAGE_SUITE=")
 	if err != nil {
 		return "", err
@@ -63,7 +62,7 @@ func base(ctx context.Context, steps *steps, root, arch string, verbose bool) (s
 	key := sha256.Sum256([]byte(strings.Join(append(packages, unused...), "\n")))
 	path := filepath.Join(dir, "images", fmt.Sprintf("base-%s-%s-%x.tar.gz", suite, arch, key[:6]))
 	if _, err := os.Stat(path); err == nil {
-		steps.note("root file system from the cache: " + path)
+		fmt.Println("* root file system from the cache:", path)
 		return path, nil
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return "", err
@@ -78,7 +77,7 @@ func base(ctx context.Context, steps *steps, root, arch string, verbose bool) (s
 	}
 	// Made under another name: what is in the cache is whole and checked.
 	fresh := strings.TrimSuffix(path, ".tar.gz") + ".new.tar.gz"
-	err = steps.do("root file system of Debian "+suite+", about a minute", func() error {
+	err = step("root file system of Debian "+suite+", about a minute", func() error {
 		return image.Debian(ctx, suite, packages, fresh, options...)
 	})
 	if err != nil {
@@ -155,7 +154,7 @@ func readKey(path, prefix string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if value, ok := strings.CutPrefix(lines.Text(), prefix); ok {
 			return strings.Trim(strings.TrimSpace(value), `"`), nil
@@ -164,21 +163,15 @@ func readKey(path, prefix string) (string, error) {
 	return "", fmt.Errorf("%s has no line that starts with %q", path, prefix)
 }
 
-// steps prints what is being done and how long it took.
-type steps struct{ w io.Writer }
-
-func newSteps(w io.Writer) *steps { return &steps{w: w} }
-
-func (s *steps) note(text string) { fmt.Fprintln(s.w, "*", text) }
-
-func (s *steps) do(what string, f func() error) error {
+// step prints what is being done and how long it took.
+func step(what string, f func() error) error {
 	start := time.Now()
-	fmt.Fprintf(s.w, "* %s ... ", what)
+	fmt.Printf("* %s ... ", what)
 	err := f()
 	outcome := "done"
 	if err != nil {
 		outcome = "FAILED"
 	}
-	fmt.Fprintf(s.w, "%s (%.1f s)\n", outcome, time.Since(start).Seconds())
+	fmt.Printf("%s (%.1f s)\n", outcome, time.Since(start).Seconds())
 	return err
 }

@@ -69,24 +69,23 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { _ = os.RemoveAll(scratch) }()
 
-	steps := newSteps(os.Stdout)
 	if o.base == "" {
-		if o.base, err = base(ctx, steps, root, o.arch, o.verbose); err != nil {
+		if o.base, err = base(ctx, root, o.arch, o.verbose); err != nil {
 			return err
 		}
 	}
 	if o.binary == "" {
 		o.binary = filepath.Join(scratch, "nodelvm")
-		err := steps.do("compile cmd/nodelvm "+version, func() error { return compile(ctx, root, o.arch, version, o.binary) })
+		err := step("compile cmd/nodelvm "+version, func() error { return compile(ctx, root, o.arch, version, o.binary) })
 		if err != nil {
 			return err
 		}
 	}
 	spec := driverSpec(version, o)
 	var digest string
-	err = steps.do("write "+o.out, func() (err error) {
+	err = step("write "+o.out, func() (err error) {
 		digest, err = image.WriteDigest(spec, o.out)
 		return err
 	})
