@@ -91,7 +91,7 @@ func gpt(sectors uint64) []byte {
 }
 
 func TestForeignContentIsLeftAlone(t *testing.T) {
-	for what, make := range foreign {
+	for what, put := range foreign {
 		for _, wanted := range fileSystems {
 			if what == wanted {
 				continue
@@ -100,7 +100,7 @@ func TestForeignContentIsLeftAlone(t *testing.T) {
 				b := newBench(t)
 				size := sizeFor(what)
 				device := b.volume("v", size)
-				make(b, device, size*megabytes)
+				put(b, device, size*megabytes)
 				b.refused(what, b.digestBefore(device), func() error { return b.stage("v", wanted, b.path("staging")) })
 				if _, err := os.Lstat(b.path("staging")); !os.IsNotExist(err) {
 					t.Errorf("a staging path was made: %v", err)

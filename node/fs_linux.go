@@ -38,8 +38,8 @@ func (machine) Look(path string) (Place, error) {
 	if err != nil {
 		return p, fmt.Errorf("what is at %s cannot be seen: %w", path, err)
 	}
-	real := filepath.Join(parent, filepath.Base(path)) // as the kernel lists it
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != real, false })
+	known := filepath.Join(parent, filepath.Base(path)) // as the kernel lists it
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != known, false })
 	if err != nil {
 		return p, fmt.Errorf("the mounts of this node cannot be read: %w", err)
 	}
@@ -55,7 +55,7 @@ func (machine) Look(path string) (Place, error) {
 			return p, nil // a whole file system; a bound file or device has another root, and is safe to look at
 		}
 	}
-	p.Kind, p.Device, err = kindOf(real)
+	p.Kind, p.Device, err = kindOf(known)
 	return p, err
 }
 

@@ -1,0 +1,106 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// fake is both the devices and the machine below a Server: one volume, its device, and a table of mounts. It writes down
+// what changes something.
+type fake struct {
+	active  bool
+	content Content
+	mounts  map[string]*Mount
+	kinds   map[string]PlaceKind
+	did     []string
+	fail    string            // the call that fails
+	during  func(call string) // runs in the middle of a call
+}
+
+func newFake() *fake {
+	return &fake{active: true, mounts: map[string]*Mount{}, kinds: map[string]PlaceKind{}}
+}
+
+func (f *fake) do(format string, args ...any) error {
+	call := fmt.Sprintf(format, args...)
+	f.did = append(f.did, call)
+	if f.during != nil {
+		f.during(call)
+	}
+	if f.fail != "" && strings.HasPrefix(call, f.fail) {
+		return errors.New(f.fail + " fails")
+	}
+	return nil
+}
+
+func (f *fake) Activate(context.Context, lvm.ID, string) (string, error) {
+	f.active = true
+	return "/dev/dm-3", f.do("activate")
+}
+func (f *fake) Device(lvm.ID, string) (string, bool, error) { return "/dev/dm-3", f.active, nil }
+func (f *fake) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
+	if id != testID {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindNotOurs, "volume %s: its volume group is not on this node", id)
+	}
+	return lvm.Volume{ID: id, UUID: "uuid"}, nil
+}
+
+func (f *fake) Look(path string) (Place, error) {
+	p := Place{Path: path, Mount: f.mounts[path], Kind: f.kinds[path]}
+	if p.Kind == PlaceDevice {
+		p.Device = ourDevice
+	}
+	return p, nil
+}
+func (f *fake) Stat(string) (BlockDevice, error) { return BlockDevice{ourDevice, lvm.GiB}, nil }
+func (f *fake) Probe(context.Context, string) (Content, error) {
+	return f.content, nil
+}
+func (f *fake) Format(_ context.Context, device, fsType string) error {
+	return f.do("format %s %s", fsType, device)
+}
+func (f *fake) Check(_ context.Context, device, fsType string) error {
+	return f.do("check %s %s", fsType, device)
+}
+func (f *fake) Make(path string, file bool) error {
+	f.kinds[path] = PlaceDir
+	if file {
+		f.kinds[path] = PlaceFile
+	}
+	return f.do("make %s", path)
+}
+func (f *fake) Mount(source, target, fsType string, options []string) error {
+	err := f.do("mount %s %s %s %s", source, target, fsType, strings.Join(options, ","))
+	if err == nil {
+		f.mounts[target] = fsMount(ourDevice, slices.Contains(options, "ro"))
+		if f.kinds[target] == PlaceFile {
+			f.kinds[target] = PlaceDevice
+		}
+	}
+	return err
+}
+func (f *fake) Unmount(path string) error {
+	err := f.do("unmount %s", path)
+	if err == nil {
+		delete(f.mounts, path)
+		if f.kinds[path] == PlaceDevice {
+			f.kinds[path] = PlaceFile
+		}
+	}
+	return err
+}
+func (f *fake) Remove(path string) error {
+	if _, there := f.kinds[path]; !there {
+		return nil
+	}
+	delete(f.kinds, path)
+	return f.do("remove %s", path)
+}
+func (f *fake) Usage(string) (Usage, error) {
+	return Usage{Total: 100, Used: 60, Available: 30, Inodes: 10, InodesUsed: 4, InodesFree: 6}, nil
+}

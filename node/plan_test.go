@@ -1,0 +1,179 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+const (
+	ourDevice   DeviceNumber = 253<<8 | 3
+	otherDevice DeviceNumber = 253<<8 | 4
+)
+
+// verdict is an action, or the kind of the error and a word of it.
+type verdict struct {
+	act  action
+	kind lvm.Kind
+	says string
+}
+
+func do(act action) verdict                     { return verdict{act: act} }
+func refuse(kind lvm.Kind, says string) verdict { return verdict{kind: kind, says: says} }
+
+func (v verdict) check(t *testing.T, act action, err error) {
+	t.Helper()
+	switch {
+	case v.says == "" && (err != nil || act != v.act):
+		t.Errorf("got action %d, %v; want action %d", act, err, v.act)
+	case v.says != "" && (err == nil || lvm.KindOf(err) != v.kind || !strings.Contains(err.Error(), v.says)):
+		t.Errorf("got action %d, %v; want kind %d with the words %q", act, err, v.kind, v.says)
+	}
+}
+
+func fsMount(device DeviceNumber, readOnly bool) *Mount {
+	return &Mount{Device: device, FSType: "ext4", Source: "/dev/dm-4", ReadOnly: readOnly}
+}
+
+func TestPlanStage(t *testing.T) {
+	for _, test := range []struct {
+		what  string
+		place Place
+		want  verdict
+	}{
+		{"nothing there", Place{}, do(actMount)},
+		{"an empty directory", Place{Kind: PlaceDir}, do(actMount)},
+		{"our mount", Place{Mount: fsMount(ourDevice, false)}, do(actNothing)},
+		{"another volume's mount", Place{Mount: fsMount(otherDevice, false)}, refuse(lvm.KindForeign, "/dev/dm-4")},
+		{"somebody's files", Place{Kind: PlaceFullDir}, refuse(lvm.KindForeign, "not empty")},
+		{"an empty file", Place{Kind: PlaceFile}, refuse(lvm.KindForeign, "an empty file")},
+		{"a file", Place{Kind: PlaceFullFile}, refuse(lvm.KindForeign, "with content")},
+		{"a device", Place{Kind: PlaceDevice, Device: ourDevice}, refuse(lvm.KindForeign, "a block device")},
+		{"a link", Place{Kind: PlaceOther}, refuse(lvm.KindForeign, "neither")},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			act, err := planStage(test.place, ourDevice)
+			test.want.check(t, act, err)
+		})
+	}
+}
+
+func TestPlanContent(t *testing.T) {
+	for _, test := range []struct {
+		what    string
+		content Content
+		fsType  string
+		size    lvm.Bytes
+		want    verdict
+	}{
+		{"blank", Content{}, "ext4", 4 * lvm.MiB, do(actFormat)},
+		{"blank, xfs", Content{}, "xfs", 300 * lvm.MiB, do(actFormat)},
+		{"blank, too small for xfs", Content{}, "xfs", 300*lvm.MiB - 1, refuse(lvm.KindInvalid, "300 MiB")},
+		{"ours", Content{Type: "ext4"}, "ext4", lvm.GiB, do(actCheck)},
+		{"ours, small xfs of an older mkfs", Content{Type: "xfs"}, "xfs", 64 * lvm.MiB, do(actCheck)},
+		{"ours, in use", Content{Type: "ext4", Mounted: true}, "ext4", lvm.GiB, do(actMount)},
+		{"another type", Content{Type: "btrfs"}, "ext4", lvm.GiB, refuse(lvm.KindForeign, "btrfs")},
+		{"something else", Content{Others: []string{"LVM2_member (raid)"}}, "ext4", lvm.GiB, refuse(lvm.KindForeign, "LVM2_member")},
+		{"the right type and something else", Content{Type: "ext4", Others: []string{"a partition table (gpt)"}}, "ext4", lvm.GiB, refuse(lvm.KindForeign, "gpt")},
+		{"many things", Content{Others: []string{"a", "b", "c"}}, "ext4", lvm.GiB, refuse(lvm.KindForeign, "holds a, b and c;")},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			act, err := planContent("/dev/dm-3", test.content, test.fsType, test.size)
+			test.want.check(t, act, err)
+		})
+	}
+}
+
+func TestPlanPublish(t *testing.T) {
+	staged := Place{Mount: fsMount(ourDevice, false)}
+	mounted := func(readOnly bool) Place { return Place{Mount: fsMount(ourDevice, readOnly)} }
+	bound := func(device DeviceNumber, readOnly bool) Place {
+		return Place{Kind: PlaceDevice, Device: device, Mount: &Mount{FSType: "devtmpfs", Source: "dev", ReadOnly: readOnly}}
+	}
+	file, block := volume{id: testID}, volume{id: testID, block: true}
+	for _, test := range []struct {
+		what           string
+		volume         volume
+		readOnly       bool
+		target, staged Place
+		want           verdict
+	}{
+		{"first", file, false, Place{}, staged, do(actMount)},
+		{"onto an empty directory", file, false, Place{Kind: PlaceDir}, staged, do(actMount)},
+		{"again", file, false, mounted(false), staged, do(actNothing)},
+		{"again, read-only", file, true, mounted(true), staged, do(actNothing)},
+		{"read-only half done", file, true, mounted(false), staged, do(actAnew)},
+		{"read-only before, now for writing", file, false, mounted(true), staged, refuse(lvm.KindExists, "read-only")},
+		{"not staged", file, false, Place{}, Place{Kind: PlaceDir}, refuse(lvm.KindForeign, "staged there first")},
+		{"another volume is staged", file, false, Place{}, Place{Mount: fsMount(otherDevice, false)}, refuse(lvm.KindForeign, "staged there first")},
+		{"another volume at the target", file, false, Place{Mount: fsMount(otherDevice, false)}, staged, refuse(lvm.KindForeign, "/dev/dm-4")},
+		{"somebody's files", file, false, Place{Kind: PlaceFullDir}, staged, refuse(lvm.KindForeign, "not empty")},
+		{"a file where a directory belongs", file, false, Place{Kind: PlaceFile}, staged, refuse(lvm.KindForeign, "an empty file")},
+		{"block, first", block, false, Place{}, Place{}, do(actMount)},
+		{"block, onto an empty file", block, false, Place{Kind: PlaceFile}, Place{}, do(actMount)},
+		{"block, again", block, false, bound(ourDevice, false), Place{}, do(actNothing)},
+		{"block, read-only half done", block, true, bound(ourDevice, false), Place{}, do(actAnew)},
+		{"block, another device", block, false, bound(otherDevice, false), Place{}, refuse(lvm.KindForeign, "devtmpfs")},
+		{"block, a file system at the target", block, false, mounted(false), Place{}, refuse(lvm.KindForeign, "/dev/dm-4")},
+		{"block, a directory", block, false, Place{Kind: PlaceDir}, Place{}, refuse(lvm.KindForeign, "an empty directory")},
+		{"block, a bare device node", block, false, Place{Kind: PlaceDevice, Device: ourDevice}, Place{}, refuse(lvm.KindForeign, "a block device")},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			test.volume.readOnly = test.readOnly
+			act, err := planPublish(publishRequest{test.volume, "/staging", "/target"}, test.target, test.staged, ourDevice)
+			test.want.check(t, act, err)
+		})
+	}
+}
+
+func TestRemovable(t *testing.T) {
+	for kind, want := range map[PlaceKind]bool{
+		PlaceAbsent: true, PlaceDir: true, PlaceFile: true,
+		PlaceFullDir: false, PlaceFullFile: false, PlaceDevice: false, PlaceOther: false,
+	} {
+		if err := removable(Place{Kind: kind}); (err == nil) != want {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+func TestParseBlkid(t *testing.T) {
+	for out, want := range map[string]string{
+		"DEVNAME=/dev/dm-0\nUUID=x\nTYPE=ext4\nUSAGE=filesystem\n":  "ext4|",
+		"DEVNAME=/dev/dm-0\nTYPE=LVM2_member\nUSAGE=raid\n":         "|LVM2_member (raid)",
+		"DEVNAME=/dev/dm-0\nTYPE=crypto_LUKS\nUSAGE=crypto\n":       "|crypto_LUKS (crypto)",
+		"DEVNAME=/dev/dm-0\nTYPE=swap\nUSAGE=other\n":               "|swap (other)",
+		"DEVNAME=/dev/dm-0\nPTUUID=x\nPTTYPE=gpt\n":                 "|a partition table (gpt)",
+		"LABEL=TYPE=xfs\nTYPE=vfat\nUSAGE=filesystem\nPTTYPE=dos\n": "vfat|a partition table (dos)",
+		"DEVNAME=/dev/dm-0\n":                                       "error",
+		"":                                                          "error",
+	} {
+		c, err := parseBlkid([]byte(out))
+		got := c.Type + "|" + strings.Join(c.Others, "|")
+		if err != nil {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("%q: got %s (%v), want %s", out, got, err, want)
+		}
+	}
+}
+
+func TestParseWipefs(t *testing.T) {
+	for out, want := range map[string]string{
+		"":                                     "",
+		"{\n   \"signatures\": [\n\n   ]\n}\n": "",
+		`{"signatures": [{"device":"loop1","offset":"0x438","type":"ext4","uuid":"x","label":null},{"device":"loop1","offset":"0x1fe","type":"dos","uuid":null,"label":null}]}`: "ext4 (at byte 0x438)|dos (at byte 0x1fe)",
+		"wipefs: no": "error",
+	} {
+		found, err := parseWipefs([]byte(out))
+		got := strings.Join(found, "|")
+		if err != nil {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("%q: got %s (%v), want %s", out, got, err, want)
+		}
+	}
+}
