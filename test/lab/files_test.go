@@ -1,0 +1,181 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// testLab is a lab with folders of its own, of which nothing is started.
+func testLab(t *testing.T) *Lab {
+	t.Helper()
+	l := &Lab{dir: t.TempDir(), cache: t.TempDir(), netns: "nodelvm-lab-unit"}
+	if err := l.prepareDirs(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestArtifactIsBuiltOncePerKey(t *testing.T) {
+	l := testLab(t)
+	builds := 0
+	build := func(dir string) error {
+		builds++
+		return os.WriteFile(filepath.Join(dir, "thing"), []byte(fmt.Sprint(builds)), 0o644)
+	}
+	for _, c := range []struct{ key, want string }{{"a", "1"}, {"a", "1"}, {"b", "2"}, {"a", "1"}} {
+		dir, err := l.artifact(t.Context(), "kind", c.key, build)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "thing")); err != nil || string(got) != c.want {
+			t.Errorf("artifact %s = %q, %v, want %q", c.key, got, err, c.want)
+		}
+	}
+}
+
+func TestFailedBuildIsNotTakenForDone(t *testing.T) {
+	l := testLab(t)
+	broken := errors.New("broken")
+	_, err := l.artifact(t.Context(), "kind", "a", func(dir string) error {
+		return errors.Join(os.WriteFile(filepath.Join(dir, "half"), nil, 0o644), broken)
+	})
+	if !errors.Is(err, broken) {
+		t.Fatalf("artifact = %v, want the build's error", err)
+	}
+	dir, err := l.artifact(t.Context(), "kind", "a", func(string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("the second build begins with %v, %v, want an empty folder", left, err)
+	}
+}
+
+func TestPruneKeepsWhatWasUsedLast(t *testing.T) {
+	parent := t.TempDir()
+	for age, name := range []string{"newest", "newer", "old", "oldest"} {
+		dir := filepath.Join(parent, name)
+		at := time.Now().Add(-time.Duration(age) * time.Hour)
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chtimes(dir, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := pruneOld(parent, 3); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(parent + "/*")
+	if err != nil || len(left) != 3 {
+		t.Fatalf("left: %v, %v", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(parent, "oldest")); err == nil {
+		t.Errorf("the oldest is still there")
+	}
+}
+
+func TestLockExcludes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lock")
+	unlock, err := lockFile(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := lockFile(ctx, file); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("second lock = %v, want to wait until the deadline", err)
+	}
+	unlock()
+	unlock, err = lockFile(t.Context(), file)
+	if err != nil {
+		t.Fatalf("lock after unlock: %v", err)
+	}
+	unlock()
+}
+
+func TestRecordsTellProcessesApart(t *testing.T) {
+	l := testLab(t)
+	if err := l.record("self", os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	if !l.alive("self") {
+		t.Errorf("this process is not seen as alive")
+	}
+	for name, content := range map[string]string{
+		"other start": fmt.Sprintf("%d 1", os.Getpid()), "cut off": "12", "empty": "", "init": "1 1",
+	} {
+		if err := os.WriteFile(l.recordFile("bad"), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if l.alive("bad") {
+			t.Errorf("%s: a process is taken for ours", name)
+		}
+	}
+}
+
+func TestPKI(t *testing.T) {
+	l := testLab(t)
+	if err := l.writePKI(workers(2)); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(l.pki("ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	verify := func(base, host string, usage x509.ExtKeyUsage) *x509.Certificate {
+		t.Helper()
+		pair, err := tls.LoadX509KeyPair(base+".crt", base+".key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: host, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+			t.Errorf("%s: %v", base, err)
+		}
+		return pair.Leaf
+	}
+	for _, host := range []string{serviceIP, bridgeIP, "kubernetes.default.svc"} {
+		verify(l.pki("apiserver"), host, x509.ExtKeyUsageServerAuth)
+	}
+	kubelet := verify(l.nodeFile(node{2}, "kubelet"), "10.88.0.12", x509.ExtKeyUsageServerAuth)
+	if kubelet.Subject.CommonName != "system:node:node-2" || kubelet.Subject.Organization[0] != "system:nodes" {
+		t.Errorf("node-2's kubelet is %s", kubelet.Subject)
+	}
+	admin := verify(l.pki("admin"), "", x509.ExtKeyUsageClientAuth)
+	if admin.Subject.Organization[0] != "system:masters" {
+		t.Errorf("admin is %s", admin.Subject)
+	}
+	config, err := clientcmd.LoadFromFile(l.Kubeconfig())
+	if err != nil || config.Clusters["lab"].Server != "https://10.96.0.1:443" {
+		t.Errorf("kubeconfig: %+v, %v", config, err)
+	}
+}
+
+func TestStepShowsTheLogOfAFailure(t *testing.T) {
+	l := testLab(t)
+	if err := os.WriteFile(l.logFile("etcd"), []byte("first\nwhat went wrong\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err := newProgress(&out).step("control plane", func(teller) error {
+		return fmt.Errorf("start: %w", l.logged("etcd", errors.New("etcd has stopped")))
+	})
+	if err == nil || !strings.Contains(err.Error(), l.logFile("etcd")) {
+		t.Errorf("step = %v, want the log's name", err)
+	}
+	for _, want := range []string{"!! control plane", "| what went wrong", l.logFile("etcd")} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, out.String())
+		}
+	}
+}

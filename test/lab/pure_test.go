@@ -1,0 +1,198 @@
+package lab
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseVersions(t *testing.T) {
+	v, err := parseVersions(strings.NewReader("# a comment\n\nA=1\nB=v2.0=x\n"))
+	if err != nil || !maps.Equal(v, versions{"A": "1", "B": "v2.0=x"}) {
+		t.Errorf("parseVersions = %v, %v", v, err)
+	}
+	for _, bad := range []string{"A", "=1", "A=", "A=1\nA=2"} {
+		if v, err := parseVersions(strings.NewReader(bad)); err == nil {
+			t.Errorf("parseVersions(%q) = %v, want an error", bad, v)
+		}
+	}
+	err = v.need("A", "C", "D")
+	if err == nil || !strings.Contains(err.Error(), "lacks C, D") {
+		t.Errorf("need = %v, want C and D named", err)
+	}
+}
+
+func TestCheckoutsVersionsAreComplete(t *testing.T) {
+	if _, checkout, err := loadVersions(); err != nil {
+		t.Fatal(err)
+	} else if _, err := os.Stat(filepath.Join(checkout, "test/lab/pure_test.go")); err != nil {
+		t.Errorf("the checkout was taken for %s: %v", checkout, err)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	const tail = " 1 77 88 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4242 99 100"
+	for name, c := range map[string]struct {
+		line string
+		want process
+	}{
+		"plain":          {"42 (sh) S" + tail, process{42, 88, 4242, false}},
+		"name with ) (":  {"42 (a) R 1 (b) S" + tail, process{42, 88, 4242, false}},
+		"zombie":         {"42 (linux.uml) Z" + tail, process{42, 88, 4242, true}},
+		"stopped by us":  {"42 (linux.uml) t" + tail, process{42, 88, 4242, false}},
+		"being released": {"42 (x) X" + tail, process{42, 88, 4242, true}},
+	} {
+		if got, err := parseStat(c.line); err != nil || got != c.want {
+			t.Errorf("%s: parseStat = %+v, %v, want %+v", name, got, err, c.want)
+		}
+	}
+	for _, bad := range []string{"", "42", "42 (sh", "42 (sh) S 1 2 3", "x (sh) S" + tail} {
+		if p, err := parseStat(bad); err == nil {
+			t.Errorf("parseStat(%q) = %+v, want an error", bad, p)
+		}
+	}
+}
+
+func TestParseStatOfThisProcess(t *testing.T) {
+	p, err := readProcess(os.Getpid())
+	if err != nil || p.pid != os.Getpid() || p.start == 0 || p.zombie {
+		t.Errorf("readProcess(self) = %+v, %v", p, err)
+	}
+}
+
+func TestInSession(t *testing.T) {
+	leader := process{pid: 100, session: 100, start: 5000}
+	for name, c := range map[string]struct {
+		p    process
+		want bool
+	}{
+		"leader":                          {process{100, 100, 5000, false}, true},
+		"child":                           {process{101, 100, 5001, false}, true},
+		"child born in the same tick":     {process{101, 100, 5000, false}, true},
+		"pid given anew":                  {process{100, 100, 9000, false}, false},
+		"other session":                   {process{101, 7, 5001, false}, false},
+		"older than its session's number": {process{99, 100, 4000, false}, false},
+	} {
+		if got := inSession(c.p, leader); got != c.want {
+			t.Errorf("%s: inSession = %v", name, got)
+		}
+	}
+}
+
+func TestNodesDiffer(t *testing.T) {
+	seen := map[string]string{}
+	for _, n := range append(workers(9), golden) {
+		for _, unique := range []string{n.name(), n.ip(), n.tap(), n.mac(), n.podCIDR()} {
+			if other, twice := seen[unique]; twice {
+				t.Errorf("%s and %s share %s", n.name(), other, unique)
+			}
+			seen[unique] = n.name()
+		}
+	}
+	one, three := workers(3)[0], workers(3)[2]
+	if slices.Equal(one.disks(), three.disks()) || one.volumeGroup() == three.volumeGroup() {
+		t.Errorf("node 1 and 3 look alike: disks %v, group %s", one.disks(), one.volumeGroup())
+	}
+	for _, n := range workers(9) {
+		if len(n.disks()) < 2 {
+			t.Errorf("%s has %d data disks, want at least 2", n.name(), len(n.disks()))
+		}
+	}
+}
+
+func TestUMLArgs(t *testing.T) {
+	l := &Lab{dir: "/l"}
+	got := umlArgs(l.machine(node{3}, roleWorker, "/c/root.img"))
+	for _, want := range []string{
+		"umid=node-3", "uml_dir=/l/uml", "ubda=/l/nodes/node-3/root.cow,/c/root.img",
+		"ubdb=/l/nodes/node-3/disk1.img", "ubdc=/l/nodes/node-3/disk2.img",
+		"eth0=tuntap,tap3,52:54:00:00:00:03", "con=null", "con0=null,fd:1",
+		"lab_role=worker", "lab_node=node-3", "lab_ip=10.88.0.13", "lab_group=vg-big", "lab_share=/l/share",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("umlArgs lacks %s: %v", want, got)
+		}
+	}
+}
+
+// A shell must give back exactly the words that were quoted for it.
+func TestShellQuote(t *testing.T) {
+	argv := []string{"a b", "", "it's", `"$HOME"`, "`id`", "; false", "*", "\\", "ünï\ncode", "-n"}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `for a in `+shellQuote(argv)+`; do printf '%s\0' "$a"; done`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); !slices.Equal(got, argv) {
+		t.Errorf("the shell read %q, want %q", got, argv)
+	}
+}
+
+func TestBarAndLastLines(t *testing.T) {
+	for _, c := range []struct {
+		done, total int
+		want        string
+	}{
+		{0, 0, ""},
+		{0, 4, "[....................] 0/4"},
+		{1, 4, "[#####...............] 1/4"},
+		{4, 4, "[####################] 4/4"},
+		{9, 4, "[####################] 9/4"},
+	} {
+		if got := bar(c.done, c.total); got != c.want {
+			t.Errorf("bar(%d, %d) = %q, want %q", c.done, c.total, got, c.want)
+		}
+	}
+	if got := lastLines([]byte("a\nb\nc\n"), 2); !slices.Equal(got, []string{"b", "c"}) {
+		t.Errorf("lastLines = %q", got)
+	}
+	if got := lastLines([]byte("a"), 2); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("lastLines of one line = %q", got)
+	}
+}
+
+func TestGoMod(t *testing.T) {
+	m := module{name: "x", path: "k8s.io/kubernetes", version: "v1.2.3"}
+	got := renderGoMod(m, []string{"k8s.io/api"}, "v0.2.3")
+	for _, want := range []string{"require k8s.io/kubernetes v1.2.3\n", "replace k8s.io/api => k8s.io/api v0.2.3\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("go.mod lacks %q:\n%s", want, got)
+		}
+	}
+}
+
+func TestEveryProgramIsCompiled(t *testing.T) {
+	compiled := map[string]bool{}
+	for _, m := range modules(versions{"KUBERNETES_VERSION": "v1.36.3"}) {
+		for command := range m.commands {
+			compiled[command] = true
+		}
+		if m.name == "kubernetes" && !strings.Contains(m.ldflags, "gitMajor=1 ") {
+			t.Errorf("ldflags of kubernetes: %q", m.ldflags)
+		}
+		if m.name == "kubernetes" && !strings.HasSuffix(m.ldflags, "gitMinor=36") {
+			t.Errorf("ldflags of kubernetes: %q", m.ldflags)
+		}
+	}
+	for _, name := range slices.Concat(nodeBinaries, controlPlaneNames, []string{"kubectl", "csi-provisioner"}) {
+		if !compiled[name] {
+			t.Errorf("nothing compiles %s", name)
+		}
+	}
+}
+
+func TestOpenRefusesFoldersThatNodesCannotUse(t *testing.T) {
+	for _, dir := range []string{"/a b", "/a,b", "/a'b", "/" + strings.Repeat("x", maxDir)} {
+		if _, err := Open(dir); err == nil {
+			t.Errorf("Open(%q) succeeds", dir)
+		}
+	}
+	one, err1 := Open("/tmp/one")
+	two, err2 := Open("/tmp/two")
+	if err1 != nil || err2 != nil || one.netns == two.netns {
+		t.Errorf("two labs: %v, %v, namespaces %s and %s", err1, err2, one.netns, two.netns)
+	}
+}
