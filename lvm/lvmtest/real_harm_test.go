@@ -1,0 +1,274 @@
+//go:build reallvm
+
+package lvmtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// fill writes a pattern over the whole device, and through to the disk.
+func fill(t testing.TB, device string, size lvm.Bytes) {
+	t.Helper()
+	f, err := os.OpenFile(device, os.O_WRONLY, 0)
+	must(t, err)
+	defer f.Close()
+	block := bytes.Repeat([]byte("somebody's secret "), int(lvm.MiB)/18+1)[:lvm.MiB]
+	for at := lvm.Bytes(0); at < size; at += lvm.MiB {
+		_, err := f.Write(block)
+		must(t, err)
+	}
+	must(t, f.Sync())
+}
+
+// leaks tells how many MiB of a device are not zero.
+func leaks(t testing.TB, device string) int {
+	t.Helper()
+	f, err := os.Open(device)
+	must(t, err)
+	defer f.Close()
+	zeroes, block, found := make([]byte, lvm.MiB), make([]byte, lvm.MiB), 0
+	for {
+		n, err := io.ReadFull(f, block)
+		if err == io.EOF {
+			return found
+		}
+		must(t, err)
+		if !bytes.Equal(block[:n], zeroes[:n]) {
+			found++
+		}
+	}
+}
+
+// TestWipe_RealLVM: whoever gets a deleted volume's extents finds zeroes, but where the class opted out.
+func TestWipe_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	for wipe, want := range map[lvm.Wipe]bool{lvm.WipeZero: false, lvm.WipeNone: true} {
+		d := b.Start(t)
+		spec := b.spec("secret", 100*lvm.MiB)
+		spec.Class.Wipe = wipe
+		v := d.create(t, spec)
+		device, _, err := d.Device(v.ID, v.UUID)
+		must(t, err)
+		fill(t, device, v.Size)
+		before := admin(t, "lvs", "--noheadings", "-o", "seg_pe_ranges", realGroup)
+		must(t, d.Delete(t.Context(), v.ID))
+		// A restart in between: the wipe is taken up again.
+		d = b.Start(t)
+		d.waitWiped(t)
+		v = d.create(t, b.spec("curious", 100*lvm.MiB))
+		if after := admin(t, "lvs", "--noheadings", "-o", "seg_pe_ranges", realGroup); after != before {
+			t.Fatalf("the test needs the same extents twice: %s and %s", before, after)
+		}
+		device, _, err = d.Device(v.ID, v.UUID)
+		must(t, err)
+		if n := leaks(t, device); (n > 0) != want {
+			t.Errorf("wipe: %s: %d MiB of the old content are readable", wipe, n)
+		}
+		must(t, d.Delete(t.Context(), v.ID))
+		d.waitWiped(t)
+	}
+}
+
+// TestBlank_RealLVM: signatures that lay on the extents before are gone from a new volume.
+func TestBlank_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	d := b.Start(t)
+	spec := b.spec("signed", 64*lvm.MiB)
+	spec.Class.Wipe = lvm.WipeNone
+	for _, mkfs := range []string{"mkfs.ext4", "mkfs.btrfs", "mkswap"} {
+		v := d.create(t, spec)
+		device, _, err := d.Device(v.ID, v.UUID)
+		must(t, err)
+		if out, err := exec.CommandContext(t.Context(), "wipefs", "--noheadings", device).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("a new volume bears a signature (%v): %s", err, out)
+		}
+		if out, err := exec.CommandContext(t.Context(), mkfs, device).CombinedOutput(); err != nil && mkfs != "mkfs.btrfs" {
+			t.Fatalf("%s: %v: %s", mkfs, err, out)
+		}
+		must(t, d.Delete(t.Context(), v.ID))
+		d.waitWiped(t)
+	}
+}
+
+// TestSuspended_RealLVM: a start resumes our suspended devices, and nobody else's.
+func TestSuspended_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	d := b.Start(t)
+	v := d.create(t, b.spec("suspended", 8*lvm.MiB))
+	device, _, err := d.Device(v.ID, v.UUID)
+	must(t, err)
+	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "foreign", realGroup)
+	foreign := strings.ReplaceAll(admin(t, "lvs", "--noheadings", "-o", "lv_uuid", realGroup+"/foreign"), "-", "")
+	foreign = deviceUUID(v.ID.VG, foreign)
+	for _, uuid := range []string{deviceUUID(v.ID.VG, v.UUID), foreign} {
+		dmsetup(t, "suspend", "-u", uuid)
+	}
+	b.Start(t)
+	if state := dmsetup(t, "info", "-c", "--noheadings", "-o", "suspended", "-u", deviceUUID(v.ID.VG, v.UUID)); state != "Active" {
+		t.Errorf("our device is %s", state)
+	}
+	if state := dmsetup(t, "info", "-c", "--noheadings", "-o", "suspended", "-u", foreign); state != "Suspended" {
+		t.Errorf("somebody else's device is %s", state)
+	}
+	dmsetup(t, "resume", "-u", foreign)
+	leaks(t, device) // it can be read
+}
+
+func dmsetup(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "dmsetup", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("dmsetup %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestOrigin_RealLVM: a volume with a snapshot is not deleted; lvremove would take the snapshot along.
+func TestOrigin_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	d := b.Start(t)
+	v := d.create(t, b.spec("origin", 16*lvm.MiB))
+	b.Admin(t, "lvcreate", "-y", "-s", "-l", "2", "-n", "admins-snapshot", realGroup+"/"+v.ID.LV)
+	err := d.Delete(t.Context(), v.ID)
+	wantKind(t, "delete of an origin", err, lvm.KindInUse)
+	if err != nil && !strings.Contains(err.Error(), "admins-snapshot") {
+		t.Errorf("the refusal does not name the snapshot: %v", err)
+	}
+	if _, err := d.Lookup(t.Context(), v.ID); err != nil {
+		t.Error(err)
+	}
+	b.Admin(t, "lvremove", "-y", realGroup+"/admins-snapshot")
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+}
+
+// TestMissingDisk_RealLVM: a group that lost a disk gives nothing new, says so, and what is whole still works.
+func TestMissingDisk_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	d := b.Start(t)
+	v := d.create(t, b.spec("whole", 8*lvm.MiB))
+	pv := admin(t, "lvs", "--noheadings", "-o", "devices", realGroup)
+	lost := ""
+	for _, disk := range strings.Split(os.Getenv("NODELVM_TEST_DISKS"), ",") {
+		if !strings.HasPrefix(pv, disk+"(") {
+			lost = disk
+		}
+	}
+	label := make([]byte, 4096)
+	f, err := os.OpenFile(lost, os.O_RDWR|os.O_SYNC, 0)
+	must(t, err)
+	defer f.Close()
+	_, err = f.ReadAt(label, 0)
+	must(t, err)
+	_, err = f.WriteAt(make([]byte, len(label)), 0)
+	must(t, err)
+	defer func() {
+		_, err := f.WriteAt(label, 0)
+		must(t, err)
+	}()
+	_, err = d.Create(t.Context(), b.spec("more", 8*lvm.MiB))
+	wantKind(t, "create in a group that lost a disk", err, lvm.KindNoRoom)
+	if c := d.capacity(t, b.class()); c != (lvm.Capacity{}) {
+		t.Errorf("its capacity is %+v", c)
+	}
+	b.Admin(t, "lvchange", "-an", realGroup+"/"+v.ID.LV)
+	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
+		t.Errorf("a volume on the disk that is left: %v", err)
+	}
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+}
+
+// TestKilled_RealLVM kills a driver in the middle of making and deleting volumes, many times over, and its LVM commands
+// with it: it runs in a PID namespace of its own, as in a container. After the next start nothing half-made is left, no
+// device is suspended, and what is there works.
+func TestKilled_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	dir := t.TempDir()
+	for round := range killRounds(t) {
+		killed := killVictim(t, dir, time.Duration(370*round%4000)*time.Millisecond)
+		d := b.Start(t)
+		d.waitWiped(t)
+		m := d.Metrics()
+		if m.Volumes[lvm.StateCreating] != 0 {
+			t.Errorf("round %d: something half-made is left: %+v", round, m)
+		}
+		volumes, err := d.List(t.Context())
+		must(t, err)
+		for _, v := range volumes {
+			device, err := d.Activate(t.Context(), v.ID, v.UUID)
+			must(t, err)
+			leaks(t, device) // it can be read
+			must(t, d.Delete(t.Context(), v.ID))
+		}
+		d.waitWiped(t)
+		t.Logf("round %d: %d volumes were ready; %s", round, len(volumes), killed)
+		if left := admin(t, "lvs", "--noheadings", "-o", "lv_name,lv_tags", realGroup); left != "" {
+			t.Errorf("round %d: left behind: %s\n%s", round, left, killed)
+		}
+		if suspended := dmsetup(t, "info", "-c", "--noheadings", "-S", "suspended=1", "-o", "name"); suspended != "" && suspended != "No devices found" {
+			t.Errorf("round %d: suspended: %s", round, suspended)
+		}
+		d.close(t)
+	}
+}
+
+// killVictim runs TestVictim, kills it some time after it has begun to work, and returns the last that it said.
+func killVictim(t testing.TB, dir string, after time.Duration) string {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVictim$")
+	child.Env = append(os.Environ(), "NODELVM_TEST_VICTIM="+dir)
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	out, err := child.StdoutPipe()
+	must(t, err)
+	must(t, child.Start())
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	time.AfterFunc(after, func() { _ = child.Process.Kill() })
+	last := lines.Text()
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	_ = child.Wait() // it was killed
+	return last
+}
+
+func killRounds(t testing.TB) int {
+	n := 5
+	if s := os.Getenv("NODELVM_TEST_KILLS"); s != "" {
+		_, err := fmt.Sscan(s, &n)
+		must(t, err)
+	}
+	return n
+}
+
+// TestVictim is the driver that TestKilled_RealLVM kills.
+func TestVictim(t *testing.T) {
+	dir := os.Getenv("NODELVM_TEST_VICTIM")
+	if dir == "" {
+		return // it is only a part of the other test
+	}
+	d := startReal(t, filepath.Join(dir, "victim"))
+	b := Bed{Group: realGroup}
+	for i := 0; ; i++ {
+		fmt.Println("begins volume", i)
+		v := d.create(t, b.spec(fmt.Sprintf("victim-%d", i), 8*lvm.MiB))
+		if i%2 == 0 {
+			fmt.Println("deletes volume", i)
+			must(t, d.Delete(context.Background(), v.ID))
+		}
+	}
+}
