@@ -2,6 +2,8 @@ package lvmtest
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -48,6 +50,101 @@ func newNode() *Node {
 
 func TestConformance(t *testing.T) {
 	Conformance(t, func(*testing.T) Bed { return bed(newNode()) })
+}
+
+// TestIndirect: when only LVM itself can read the disks everything works as well, one report for each reading.
+func TestIndirect(t *testing.T) {
+	node := newNode()
+	node.Indirect()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	d.counted(t, "capacity", 1, func() { d.capacity(t, b.class()) })
+	var v lvm.Volume
+	d.counted(t, "create", 2+4, func() { v = d.create(t, b.spec("a", 9*lvm.MiB)) })
+	other := newNode().Start(t, lvm.Config{Cluster: Cluster})
+	if direct, err := other.Create(t.Context(), b.spec("a", 9*lvm.MiB)); err != nil || direct != v {
+		t.Errorf("through the report: %+v; directly: %+v, %v", v, direct, err)
+	}
+	if c, want := d.capacity(t, b.class()), (lvm.Capacity{Available: 1524 * lvm.MiB, Largest: 1524 * lvm.MiB}); c != want {
+		t.Errorf("capacity %+v, want %+v", c, want)
+	}
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+}
+
+// TestWhileWiping: a deleted volume's name is not free before its extents are, and neither are they.
+func TestWhileWiping(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	v := d.create(t, b.spec("a", 8*lvm.MiB))
+	before := d.capacity(t, b.class())
+	release := node.HoldWipes()
+	defer release()
+	must(t, d.Delete(t.Context(), v.ID))
+	must(t, d.Delete(t.Context(), v.ID))
+	_, err := d.Create(t.Context(), b.spec("a", 8*lvm.MiB))
+	wantKind(t, "create while the old volume is wiped", err, lvm.KindBusy)
+	_, err = d.Activate(t.Context(), v.ID, v.UUID)
+	wantKind(t, "activation while it is wiped", err, lvm.KindNotFound)
+	if m := d.Metrics(); m.WipeBacklog != v.Size || m.Volumes[lvm.StateDeleting] != 1 {
+		t.Errorf("the figures are %+v", m)
+	}
+	if c := d.capacity(t, b.class()); c != before {
+		t.Errorf("capacity %+v while wiping, %+v before", c, before)
+	}
+	d.create(t, b.spec("b", 8*lvm.MiB)) // does not wait
+	must(t, d.Close(t.Context()))       // stops the wipe
+	release()
+	d = b.Start(t)
+	d.waitWiped(t)
+	d.create(t, b.spec("a", 8*lvm.MiB))
+}
+
+// TestResumesAtStart: only what is ours and suspended is touched.
+func TestResumesAtStart(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	v := d.create(t, b.spec("a", 8*lvm.MiB))
+	d.create(t, b.spec("b", 8*lvm.MiB))
+	device, _, err := d.Device(v.ID, v.UUID)
+	must(t, err)
+	node.Suspend(device)
+	before := len(node.Commands())
+	b.Start(t)
+	commands := node.Commands()[before:]
+	if len(commands) != 1 || !slices.Contains(commands[0].Args, "--refresh") || commands[0].Args[len(commands[0].Args)-1] != "vg-test/"+v.ID.LV {
+		t.Errorf("the start ran %+v", commands)
+	}
+	if suspended, err := (kernel{node}).Suspended(device); err != nil || suspended {
+		t.Errorf("suspended: %v, %v", suspended, err)
+	}
+}
+
+// TestChangedMeanwhile: an admin takes the planned extents between our reading and our command.
+func TestChangedMeanwhile(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := &Driver{}
+	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+	var once sync.Once
+	node.Before = func(argv []string) {
+		once.Do(func() {
+			g := node.group("vg-test")
+			segments, f := g.allocate("admin", 3, []string{g.PVs[0].Device + ":0-2"})
+			if f != nil {
+				t.Error(f.words)
+			}
+			g.segments = append(g.segments, segments...)
+			g.LVs = append(g.LVs, lvm.LV{UUID: "admin", Name: "admin", Extents: 3, Type: "linear"})
+		})
+	}
+	d.counted(t, "create", 3, func() {
+		if v := d.create(t, b.spec("a", 8*lvm.MiB)); v.Size != 8*lvm.MiB {
+			t.Errorf("created %+v", v)
+		}
+	})
 }
 
 // TestFaults fails each LVM command of a life in turn, in each way, and does what was refused once more: in the end

@@ -31,6 +31,9 @@ type Group struct {
 
 // Node is a fake node. Its methods are safe for concurrent use.
 type Node struct {
+	// Before, if set, is called before each LVM command does its work, with the node locked.
+	Before func(argv []string)
+
 	mu       sync.Mutex
 	groups   []*group
 	devices  []*device

@@ -63,6 +63,9 @@ func (n *Node) run(argv []string) ([]byte, *failure) {
 	if fault != nil && !fault.Late {
 		return nil, fault.failure()
 	}
+	if n.Before != nil {
+		n.Before(argv)
+	}
 	report, f := n.dispatch(argv)
 	if fault != nil && f == nil {
 		return nil, fault.failure()
