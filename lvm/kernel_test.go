@@ -1,0 +1,99 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func testKernel(t *testing.T) kernel {
+	t.Helper()
+	k := kernel{sys: t.TempDir(), dev: t.TempDir()}
+	for path, content := range map[string]string{
+		"block/dm-0/dm/uuid":      "LVM-aaaa\n",
+		"block/dm-0/dm/suspended": "0\n",
+		"block/dm-7/dm/uuid":      "LVM-aaaa-real\n",
+		"block/dm-7/dm/suspended": "1\n",
+		"block/dm-1/dm/uuid":      "CRYPT-LUKS2-b\n",
+		"block/dm-2/size":         "0\n", // on its way out
+		"block/sda/size":          "9\n",
+	} {
+		path = filepath.Join(k.sys, path)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(content), 0o644))
+	}
+	return k
+}
+
+func TestKernelDevices(t *testing.T) {
+	k := testKernel(t)
+	devices, err := k.Devices()
+	must(t, err)
+	paths := map[string]string{}
+	for _, d := range devices {
+		paths[d.UUID] = d.Path
+	}
+	if diff := cmp.Diff(map[string]string{"LVM-aaaa": k.dev + "/dm-0", "LVM-aaaa-real": k.dev + "/dm-7"}, paths); diff != "" {
+		t.Error(diff)
+	}
+	for path, want := range map[string]bool{"/dev/dm-0": false, "/dev/dm-7": true} {
+		if is, err := k.Suspended(path); err != nil || is != want {
+			t.Errorf("%s suspended: %v, %v", path, is, err)
+		}
+	}
+	if _, err := k.Suspended("/dev/dm-9"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a device that is not there: %v", err)
+	}
+	h := NewHostOn(Config{}, Machine{Kernel: k})
+	if path, active, err := h.Device(ID{VG: "a-a", LV: "x"}, "aa"); err != nil || !active || path != k.dev+"/dm-0" {
+		t.Errorf("%q, %v, %v", path, active, err)
+	}
+	if path, active, err := h.Device(ID{VG: "a-a", LV: "x"}, "a"); err != nil || active || path != "" {
+		t.Errorf("a prefix of its UUID: %q, %v, %v", path, active, err)
+	}
+	must(t, os.RemoveAll(filepath.Join(k.sys, "block")))
+	if _, _, err := h.Device(ID{VG: "a-a", LV: "x"}, "aa"); err == nil {
+		t.Error("without sysfs a volume is called inactive")
+	}
+}
+
+func TestKernelReady(t *testing.T) {
+	k := testKernel(t)
+	if err := k.Ready(); err == nil {
+		t.Error("ready without device-mapper")
+	}
+	must(t, os.MkdirAll(filepath.Join(k.sys, "class/misc/device-mapper"), 0o755))
+	must(t, k.Ready())
+	must(t, k.Load(t.Context()))
+}
+
+func TestKernelSync(t *testing.T) {
+	k := testKernel(t)
+	disk := filepath.Join(k.dev, "sda")
+	must(t, os.WriteFile(disk, nil, 0o400))
+	must(t, k.Sync([]string{disk}))
+	if err := k.Sync([]string{disk, disk + "1"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a disk that is not there: %v", err)
+	}
+}
+
+// TestOneDriverANode: the second one waits until the first has ended.
+func TestOneDriverANode(t *testing.T) {
+	dir := t.TempDir()
+	first, err := lockInstance(t.Context(), dir)
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := lockInstance(ctx, dir); KindOf(err) != KindBusy || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second driver: %v", err)
+	}
+	time.AfterFunc(50*time.Millisecond, first.release)
+	second, err := lockInstance(t.Context(), dir)
+	must(t, err)
+	second.release()
+}
