@@ -48,7 +48,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.inform(ctx, w.client.storage, "storageclasses", &storagev1.StorageClass{}, stripClass, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { w.classSeen(ctx, o.(*storagev1.StorageClass)) },
 		UpdateFunc: func(_, o any) { w.classSeen(ctx, o.(*storagev1.StorageClass)) },
-		DeleteFunc: func(o any) { w.classGone(o) },
+		DeleteFunc: func(o any) {
+			if class, ok := last(o).(*storagev1.StorageClass); ok {
+				w.classGone(class)
+			}
+		},
 	})
 	w.work.Wait()
 	return nil
@@ -92,16 +96,18 @@ func (w *Watcher) classSeen(ctx context.Context, class *storagev1.StorageClass) 
 	w.work.Go(func() { w.watchClaims(claims) })
 }
 
-func (w *Watcher) classGone(o any) {
-	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = last.Obj
+// last is a deleted object as it was seen last; a watch that was cut may have missed its end.
+func last(o any) any {
+	if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		return missed.Obj
 	}
-	class, ok := o.(*storagev1.StorageClass)
-	if !ok {
-		return
-	}
+	return o
+}
+
+func (w *Watcher) classGone(class *storagev1.StorageClass) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	delete(w.told, class.UID)
 	delete(w.immediate, class.Name)
 	if len(w.immediate) == 0 && w.stopClaims != nil {
 		w.stopClaims()
@@ -114,6 +120,13 @@ func (w *Watcher) watchClaims(ctx context.Context) {
 	w.inform(ctx, w.client.core, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, stripClaim, cache.ResourceEventHandlerFuncs{
 		AddFunc:    seen,
 		UpdateFunc: func(_, o any) { seen(o) },
+		DeleteFunc: func(o any) {
+			if claim, ok := last(o).(*corev1.PersistentVolumeClaim); ok {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				delete(w.told, claim.UID)
+			}
+		},
 	})
 }
 

@@ -1,0 +1,211 @@
+package kube
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// api is a small API server: it speaks the real protocol over HTTP, so the real client is tested. It knows lists and
+// watches of two resources, one namespace, and events.
+type api struct {
+	*httptest.Server
+	mu       sync.Mutex
+	objects  map[string]map[string]runtime.Object // by resource, by key
+	watchers map[string][]chan metav1.WatchEvent
+	lists    map[string]int // how often a resource was listed
+	events   map[string]*corev1.Event
+	posts    int // of events, those that were there already included
+	refuse   int // so many posts fail
+}
+
+func newAPI(t *testing.T) (*api, *Client) {
+	t.Helper()
+	a := &api{
+		objects:  map[string]map[string]runtime.Object{"storageclasses": {}, "persistentvolumeclaims": {}},
+		watchers: map[string][]chan metav1.WatchEvent{},
+		lists:    map[string]int{},
+		events:   map[string]*corev1.Event{},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/namespaces/kube-system", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-uid"}})
+	})
+	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", a.postEvent)
+	mux.HandleFunc("GET /api/v1/persistentvolumeclaims", a.listOrWatch)
+	mux.HandleFunc("GET /apis/storage.k8s.io/v1/storageclasses", a.listOrWatch)
+	a.Server = httptest.NewServer(mux)
+	t.Cleanup(a.Close)
+	client, err := NewClientFor(&rest.Config{Host: a.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, client
+}
+
+func reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // a client that went away is not the test's matter
+}
+
+func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.posts++
+	if a.refuse > 0 {
+		a.refuse--
+		reply(w, http.StatusForbidden, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil).Status())
+		return
+	}
+	event, err := decodeEvent(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	key := r.PathValue("namespace") + "/" + event.Name
+	if a.events[key] != nil {
+		reply(w, http.StatusConflict, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, event.Name).Status())
+		return
+	}
+	a.events[key] = event
+	event.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
+	reply(w, http.StatusCreated, event)
+}
+
+func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
+	resource := path.Base(r.URL.Path)
+	if r.URL.Query().Get("watch") != "" {
+		a.watch(w, r, resource)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lists[resource]++
+	items := []runtime.Object{}
+	for _, o := range a.objects[resource] {
+		items = append(items, o)
+	}
+	version, kind := "v1", "PersistentVolumeClaimList"
+	if resource == "storageclasses" {
+		version, kind = "storage.k8s.io/v1", "StorageClassList"
+	}
+	reply(w, http.StatusOK, map[string]any{"apiVersion": version, "kind": kind, "metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": items})
+}
+
+func (a *api) watch(w http.ResponseWriter, r *http.Request, resource string) {
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		reply(w, http.StatusUnprocessableEntity, apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status()) // as an older server: list first
+		return
+	}
+	changes := make(chan metav1.WatchEvent, 100)
+	a.mu.Lock()
+	a.watchers[resource] = append(a.watchers[resource], changes)
+	a.mu.Unlock()
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(w)
+	for {
+		if out.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.watchers[resource] = without(a.watchers[resource], changes)
+			return
+		case change := <-changes:
+			_ = json.NewEncoder(w).Encode(change)
+		}
+	}
+}
+
+func without(list []chan metav1.WatchEvent, gone chan metav1.WatchEvent) []chan metav1.WatchEvent {
+	var rest []chan metav1.WatchEvent
+	for _, c := range list {
+		if c != gone {
+			rest = append(rest, c)
+		}
+	}
+	return rest
+}
+
+// set adds or changes an object; remove takes it away. Watchers hear of it.
+func (a *api) set(resource, key string, o runtime.Object) { a.change(resource, key, "ADDED", o) }
+
+func (a *api) remove(resource, key string) { a.change(resource, key, "DELETED", nil) }
+
+func (a *api) change(resource, key, what string, o runtime.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, there := a.objects[resource][key]
+	switch {
+	case o == nil:
+		o = before
+		delete(a.objects[resource], key)
+	case there:
+		what = "MODIFIED"
+		fallthrough
+	default:
+		a.objects[resource][key] = o
+	}
+	for _, w := range a.watchers[resource] {
+		w <- metav1.WatchEvent{Type: what, Object: runtime.RawExtension{Object: o}}
+	}
+}
+
+func (a *api) watching(resource string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.watchers[resource])
+}
+
+// told lists the events' objects, "StorageClass default/fast" and the like.
+func (a *api) told() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []string
+	for key, e := range a.events {
+		namespace, _, _ := strings.Cut(key, "/")
+		list = append(list, e.InvolvedObject.Kind+" "+namespace+"/"+e.InvolvedObject.Name)
+	}
+	return sorted(list)
+}
+
+func class(name, provisioner string, mode storagev1.VolumeBindingMode) *storagev1.StorageClass {
+	c := &storagev1.StorageClass{
+		TypeMeta:    metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
+		ObjectMeta:  metav1.ObjectMeta{Name: name, UID: "class-" + typesUID(name), ResourceVersion: "1", Labels: map[string]string{"a": "label"}},
+		Provisioner: provisioner,
+	}
+	if mode != "" {
+		c.VolumeBindingMode = &mode
+	}
+	return c
+}
+
+func claim(name, class, volume string) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "claim-" + typesUID(name), ResourceVersion: "1"},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: volume},
+		Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
+	}
+	if volume != "" {
+		c.Status.Phase = corev1.ClaimBound
+	}
+	return c
+}
