@@ -19,6 +19,9 @@ import (
 // socket below it may have 107 at most (unix(7)).
 const maxDir = 70
 
+// maxNodes bounds the number of workers.
+const maxNodes = 9
+
 // Lab is one cluster in a box. Its state is a folder: any process that opens
 // the same folder sees the same lab. Its methods may be called concurrently.
 type Lab struct {
@@ -110,8 +113,8 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	if opt.Nodes == 0 {
 		opt.Nodes = 3
 	}
-	if opt.Nodes < 1 || opt.Nodes > 9 {
-		return fmt.Errorf("%d nodes: want 1 to 9", opt.Nodes)
+	if opt.Nodes < 1 || opt.Nodes > maxNodes {
+		return fmt.Errorf("%d nodes: want 1 to %d", opt.Nodes, maxNodes)
 	}
 	if os.Getuid() != 0 {
 		return errors.New("the lab needs root: it makes a network namespace and tap devices")
@@ -155,7 +158,7 @@ func (l *Lab) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 func (l *Lab) clear(ctx context.Context) error {
-	for _, n := range append(workers(9), golden) {
+	for _, n := range append(workers(maxNodes), golden) {
 		l.forgetConnection(n.name())
 	}
 	if err := l.killLab(); err != nil {

@@ -169,7 +169,7 @@ func (l *Lab) waitBooted(ctx context.Context, name string) error {
 		if !l.alive(name) {
 			return l.logged(name, fmt.Errorf("%s stopped while it booted", name))
 		}
-		err := l.sshReady(ctx, name)
+		err := l.answers(ctx, name)
 		if err == nil {
 			return nil
 		}
@@ -179,6 +179,27 @@ func (l *Lab) waitBooted(ctx context.Context, name string) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// answers tells whether a node takes commands. It knocks briefly before it
+// opens a connection: a first packet that nobody answers is repeated only
+// after a second, and would be waited for.
+func (l *Lab) answers(ctx context.Context, name string) error {
+	address, err := sshAddress(name)
+	if err != nil {
+		return err
+	}
+	brief, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	knock, err := l.dial(brief, "tcp", address)
+	if err != nil {
+		return err
+	}
+	if err := knock.Close(); err != nil {
+		return err
+	}
+	_, _, err = l.connection(ctx, name)
+	return err
 }
 
 // PowerCut ends all processes of a node at once, as if its power were cut:

@@ -89,6 +89,9 @@ func (l *Lab) alive(name string) bool {
 func (l *Lab) killDaemon(name string, reap time.Duration) error {
 	leader, found := l.recorded(name)
 	if found {
+		if l.alive(name) {
+			_ = syscall.Kill(-leader.pid, syscall.SIGKILL) // all at once; who made a group of its own follows
+		}
 		if err := killUntilGone(name, reap, func(p process) bool { return inSession(p, leader) }); err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -41,7 +43,8 @@ func (l *Lab) exec(ctx context.Context, node string, stdin io.Reader, stdout, st
 	}
 	defer session.Close()
 	session.Stdin, session.Stdout, session.Stderr = stdin, stdout, stderr
-	if err := session.Start("exec " + shellQuote(argv)); err != nil {
+	mark := fmt.Sprintf("LAB_EXEC=%d.%d", os.Getpid(), execCount.Add(1))
+	if err := session.Start("export " + mark + "; exec " + shellQuote(argv)); err != nil {
 		return -1, fmt.Errorf("%s: %w", node, err)
 	}
 	done := make(chan error, 1)
@@ -49,8 +52,7 @@ func (l *Lab) exec(ctx context.Context, node string, stdin io.Reader, stdout, st
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		_ = session.Signal(ssh.SIGKILL)
-		return -1, fmt.Errorf("%s: %s: %w", node, argv[0], ctx.Err())
+		return -1, errors.Join(fmt.Errorf("%s: %s: %w", node, argv[0], ctx.Err()), l.killMarked(ctx, node, mark))
 	}
 	var exit *ssh.ExitError
 	switch {
@@ -64,6 +66,28 @@ func (l *Lab) exec(ctx context.Context, node string, stdin io.Reader, stdout, st
 		return -1, fmt.Errorf("%s: %s: connection lost: %w", node, argv[0], err)
 	}
 }
+
+// execCount numbers the commands of this process.
+var execCount atomic.Int64
+
+// killMarked ends a command in a node, and what it has started. sshd forwards
+// no signals to root's commands; the mark in their environment tells them.
+func (l *Lab) killMarked(ctx context.Context, node, mark string) error {
+	if !l.alive(node) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return l.run(ctx, node, "sh", "-c", killScript, "kill", mark)
+}
+
+// killScript kills every process with $1 in its environment.
+const killScript = `while marked=$(grep -lszx "$1" /proc/[0-9]*/environ); do
+	for file in $marked; do
+		pid=${file#/proc/}
+		kill -KILL "${pid%/environ}"
+	done
+done 2>/dev/null`
 
 // run is exec for the lab's own use: a failure carries what the command wrote.
 func (l *Lab) run(ctx context.Context, node string, argv ...string) error {
@@ -125,23 +149,31 @@ func (l *Lab) connection(ctx context.Context, node string) (client *ssh.Client, 
 	return client, true, nil
 }
 
-func (l *Lab) connect(ctx context.Context, name string) (*ssh.Client, error) {
-	n := golden
-	if name != golden.name() {
-		if _, err := fmt.Sscanf(name, "node-%d", &n.index); err != nil {
-			return nil, fmt.Errorf("no node is called %q", name)
+// sshAddress answers where a node takes commands.
+func sshAddress(name string) (string, error) {
+	for _, n := range append(workers(maxNodes), golden) {
+		if n.name() == name {
+			return n.ip() + ":22", nil
 		}
+	}
+	return "", fmt.Errorf("no node is called %q", name)
+}
+
+func (l *Lab) connect(ctx context.Context, name string) (*ssh.Client, error) {
+	address, err := sshAddress(name)
+	if err != nil {
+		return nil, err
 	}
 	config, err := l.sshConfig()
 	if err != nil {
 		return nil, err
 	}
-	conn, err := l.dial(ctx, "tcp", n.ip()+":22")
+	conn, err := l.dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // bounds the handshake
-	c, channels, requests, err := ssh.NewClientConn(conn, n.ip(), config)
+	c, channels, requests, err := ssh.NewClientConn(conn, address, config)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -160,12 +192,6 @@ func (l *Lab) forgetConnection(node string) {
 	if client != nil {
 		_ = client.Close()
 	}
-}
-
-// sshReady tells whether a node takes commands.
-func (l *Lab) sshReady(ctx context.Context, node string) error {
-	_, _, err := l.connection(ctx, node)
-	return err
 }
 
 func (l *Lab) sshConfig() (*ssh.ClientConfig, error) {

@@ -1,0 +1,174 @@
+//go:build e2e
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// openSmall answers a lab of its own for this test, taken down at its end.
+func openSmall(t *testing.T) *Lab {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// leftovers lists whatever of l can still be seen on the machine. It looks at
+// /proc, not at the lab's own records.
+func leftovers(t *testing.T, l *Lab) []string {
+	t.Helper()
+	var found []string
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range lines {
+		if b, err := os.ReadFile(file); err == nil && bytes.Contains(b, []byte(l.dir+"/")) {
+			found = append(found, "process "+strings.ReplaceAll(string(b), "\x00", " "))
+		}
+	}
+	for _, table := range []string{"/proc/mounts", "/proc/net/dev"} {
+		b, err := os.ReadFile(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if strings.Contains(line, l.dir) || strings.Contains(line, l.netns) || strings.Contains(line, "tap1:") {
+				found = append(found, table+": "+line)
+			}
+		}
+	}
+	if _, err := os.Stat("/run/netns/" + l.netns); err == nil {
+		found = append(found, "network namespace "+l.netns)
+	}
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "lock" && e.Name() != "share" {
+			found = append(found, "file "+e.Name())
+		}
+	}
+	return found
+}
+
+func TestNodeTakesCommandsAndLeavesNothing(t *testing.T) {
+	l := openSmall(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	if err := l.Up(ctx, UpOptions{Nodes: 1, Progress: os.Stdout}); err != nil {
+		t.Fatal(err)
+	}
+	if len(leftovers(t, l)) == 0 {
+		t.Fatal("a running lab cannot be seen: this test looks in the wrong places")
+	}
+	t.Run("exec", func(t *testing.T) { testExec(ctx, t, l) })
+	t.Run("power cut", func(t *testing.T) { testPowerCut(ctx, t, l) })
+	if err := l.Down(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, l); len(left) > 0 {
+		t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
+	}
+	if err := l.Down(ctx); err != nil {
+		t.Errorf("a second Down: %v", err)
+	}
+}
+
+func testExec(ctx context.Context, t *testing.T, l *Lab) {
+	var out, errOut strings.Builder
+	code, err := l.Exec(ctx, "node-1", strings.NewReader("in"), &out, &errOut, "sh", "-c", `cat; echo " $1" >&2; exit 7`, "sh", `a 'b" $c`)
+	if err != nil || code != 7 || out.String() != "in" || errOut.String() != ` a 'b" $c`+"\n" {
+		t.Errorf("Exec = %d, %v, out %q, err %q", code, err, out.String(), errOut.String())
+	}
+	if code, err := l.Exec(ctx, "node-9", nil, nil, nil, "true"); err == nil || code != -1 {
+		t.Errorf("Exec on a node that is not there = %d, %v", code, err)
+	}
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	if code, err := l.Exec(short, "node-1", nil, nil, nil, "sleep", "97"); err == nil || code != -1 {
+		t.Errorf("Exec past its deadline = %d, %v", code, err)
+	}
+	if err := l.run(ctx, "node-1", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do pgrep -fx 'sleep 97' || exit 0; sleep 0.2; done; exit 1"); err != nil {
+		t.Errorf("the command outlives its deadline: %v", err)
+	}
+}
+
+// What was flushed survives a power cut; the node's memory does not.
+func testPowerCut(ctx context.Context, t *testing.T, l *Lab) {
+	if err := l.run(ctx, "node-1", "sh", "-c", "vgcreate vg-test /dev/ubdb && echo kept >/root/kept && sync && touch /run/lost"); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := l.PowerCut("node-1"); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("power cut took %s", time.Since(begin))
+	if err := l.PowerCut("node-1"); err == nil {
+		t.Error("a node without power can be cut off again")
+	}
+	if err := l.Boot(ctx, "node-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Boot(ctx, "node-1"); err == nil {
+		t.Error("a running node can be booted again")
+	}
+	if err := l.run(ctx, "node-1", "sh", "-c", "vgs vg-test && grep kept /root/kept && ! [ -e /run/lost ]"); err != nil {
+		t.Error(err)
+	}
+}
+
+// An Up that is killed at any moment leaves nothing that the next Down or Up does not clear.
+func TestKilledUpIsCleared(t *testing.T) {
+	l := openSmall(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	command := filepath.Join(t.TempDir(), "lab")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", command, "../cmd/lab").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, after := range []time.Duration{20, 60, 120, 250, 500, 1000, 2000} {
+		t.Run(fmt.Sprintf("after %d ms", after), func(t *testing.T) {
+			cmd := exec.CommandContext(ctx, command, "--dir", l.dir, "up", "--no-kubernetes", "--nodes", "2")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(after * time.Millisecond)
+			if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+				t.Logf("up had ended already: %v", err)
+			}
+			_ = cmd.Wait() // killed, as it should be
+			if err := l.Down(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if left := leftovers(t, l); len(left) > 0 {
+				t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
+			}
+		})
+	}
+}
