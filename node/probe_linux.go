@@ -24,6 +24,10 @@ const (
 // headSize is how much of a new volume lvcreate zeroes (lvcreate(8), --zero).
 const headSize = 4096
 
+// xfsInProgress is the byte of an xfs superblock that mkfs.xfs clears when all is done (sb_inprogress; XFS Algorithms &
+// Data Structures, "Superblocks"). The kernel does not mount such a file system.
+const xfsInProgress = 126
+
 // Probe asks blkid first; that settles a device with content, in one process. Where blkid finds nothing, wipefs and the
 // bytes themselves are asked too. blkid answers 2 both for "nothing found" and for "no such device", so the device is
 // looked at before.
@@ -36,14 +40,26 @@ func (m machine) Probe(ctx context.Context, device string) (Content, error) {
 	if err != nil {
 		return Content{}, err
 	}
-	content.Mounted, err = mounted(block.Number)
-	if err != nil || !content.Blank() {
+	if content.Mounted, err = mounted(block.Number); err != nil {
 		return content, err
+	}
+	head, err := readHead(device)
+	if err != nil {
+		return content, err
+	}
+	if content.Type == "xfs" && head[xfsInProgress] != 0 {
+		content = Content{Others: []string{"an xfs file system that was never finished (its mkfs.xfs was cut short, so nothing was ever in it)"}}
+	}
+	if !content.Blank() {
+		return content, nil
 	}
 	if content.Others, err = m.wipefs(ctx, device); err != nil || !content.Blank() {
 		return content, err
 	}
-	return content, headWitness(device, &content)
+	if len(bytes.Trim(head, "\x00")) > 0 {
+		content.Others = []string{fmt.Sprintf("data of an unknown kind in its first %d bytes", headSize)}
+	}
+	return content, nil
 }
 
 func (m machine) blkid(ctx context.Context, device string) (Content, error) {
@@ -115,21 +131,18 @@ func parseWipefs(out []byte) ([]string, error) {
 	return found, nil
 }
 
-// headWitness reads the head of the device past any tool.
-func headWitness(device string, c *Content) error {
+// readHead reads the head of the device past any tool.
+func readHead(device string) ([]byte, error) {
 	f, err := os.Open(device)
 	if err != nil {
-		return fmt.Errorf("what is on %s cannot be told: %w", device, err)
+		return nil, fmt.Errorf("what is on %s cannot be told: %w", device, err)
 	}
 	defer func() { _ = f.Close() }()
 	head := make([]byte, headSize)
 	if _, err := io.ReadFull(f, head); err != nil {
-		return fmt.Errorf("what is on %s cannot be told: %w", device, err)
+		return nil, fmt.Errorf("what is on %s cannot be told: %w", device, err)
 	}
-	if len(bytes.Trim(head, "\x00")) > 0 {
-		c.Others = append(c.Others, fmt.Sprintf("data of an unknown kind in its first %d bytes", headSize))
-	}
-	return nil
+	return head, nil
 }
 
 // mounted tells whether a device is mounted anywhere.
