@@ -53,11 +53,19 @@ func TestNodeRestriction(t *testing.T) {
 		{name: "publish its capacity", now: capacity("node-1")},
 		{name: "update its capacity", before: capacity("node-1"), now: capacity("node-1")},
 		{name: "withdraw its capacity", before: capacity("node-1")},
+		{name: "free a retained volume", before: held(retained("node-2")), now: retained("node-2")},
+		{name: "hold a volume that shall be deleted", before: volume("node-2"), now: held(volume("node-2"))},
 
 		// Volumes.
+		{name: "free another node's volume", before: held(volume("node-2")), now: volume("node-2"), refused: only},
+		{name: "hold a retained volume", before: retained("node-2"), now: held(retained("node-2")), refused: only},
+		{name: "free another driver's volume", before: of("other.io", held(retained("node-2"))), now: of("other.io", retained("node-2")), refused: only},
+		{name: "retain another node's volume", before: held(volume("node-2")), now: retained("node-2"), refused: only},
+		{name: "take away other finalizers", before: held(guarded(retained("node-2"))), now: retained("node-2"), refused: only},
+		{name: "label while freeing", before: held(retained("node-2")), now: labelled(retained("node-2")), refused: only},
 		{name: "make another node's volume", now: volume("node-2"), refused: only},
 		{name: "remove another node's volume", before: volume("node-2"), refused: only},
-		{name: "patch another node's volume", before: volume("node-2"), now: volume("node-2"), refused: only},
+		{name: "patch another node's volume", before: volume("node-2"), now: labelled(volume("node-2")), refused: only},
 		{name: "move its volume away", before: volume("node-1"), now: volume("node-2"), refused: only},
 		{name: "take another node's volume over", before: volume("node-2"), now: volume("node-1"), refused: only},
 		{name: "make another driver's volume", now: of("other.io", volume("node-1")), refused: only},
@@ -230,6 +238,7 @@ func ruleMatches(policy *admissionregistration.ValidatingAdmissionPolicy, a admi
 // volume is a PV as csi-provisioner writes it, that may be used where all nodes are.
 func volume(nodes ...string) *core.PersistentVolume {
 	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "pvc-1"}}
+	pv.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimDelete
 	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "nodelvm.io", VolumeHandle: "a/b"}
 	if len(nodes) > 0 {
 		term := core.NodeSelectorTerm{MatchExpressions: []core.NodeSelectorRequirement{
@@ -237,6 +246,29 @@ func volume(nodes ...string) *core.PersistentVolume {
 		}}
 		pv.Spec.NodeAffinity = &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{term}}}
 	}
+	return pv
+}
+
+func retained(node string) *core.PersistentVolume {
+	pv := volume(node)
+	pv.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimRetain
+	return pv
+}
+
+// held adds csi-provisioner's finalizer.
+func held(pv *core.PersistentVolume) *core.PersistentVolume {
+	pv.Finalizers = append(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
+	return pv
+}
+
+// guarded adds Kubernetes' own finalizer.
+func guarded(pv *core.PersistentVolume) *core.PersistentVolume {
+	pv.Finalizers = append(pv.Finalizers, "kubernetes.io/pv-protection")
+	return pv
+}
+
+func labelled(pv *core.PersistentVolume) *core.PersistentVolume {
+	pv.Labels = map[string]string{"a": "b"}
 	return pv
 }
 
