@@ -115,12 +115,13 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 }
 
 // tool runs a program of the build in the foreground, its output going to the
-// log called name. It is recorded like a daemon, in a session of its own, so
-// that Down ends it should this process die in between.
+// log called name. It carries the lab's mark, so that Down ends it, and what it
+// has started, should this process die in between.
 func (l *Lab) tool(ctx context.Context, name string, argv ...string) error {
 	return l.toolIn(ctx, name, "", nil, argv...)
 }
 
+// toolIn is tool in folder dir and with env in addition to this process's own.
 func (l *Lab) toolIn(ctx context.Context, name, dir string, env []string, argv ...string) error {
 	log, err := os.OpenFile(l.logFile(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -128,23 +129,39 @@ func (l *Lab) toolIn(ctx context.Context, name, dir string, env []string, argv .
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), env...), l.buildMark())
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", argv[0], err)
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return l.logged(name, fmt.Errorf("%s: %w", argv[0], err))
 	}
-	record := fmt.Sprintf("tool-%d", cmd.Process.Pid)
-	if err := l.record(record, cmd.Process.Pid); err != nil {
-		return errors.Join(err, cmd.Cancel(), cmd.Wait())
+	return nil
+}
+
+const buildMarkKey = "NODELVM_LAB_BUILD"
+
+// buildMark stands in the environment of every process of this lab's builds.
+func (l *Lab) buildMark() string { return buildMarkKey + "=" + l.dir }
+
+// withBuildMark runs f, whose child processes inherit this process's
+// environment, with the mark in it and with tmp for temporary files.
+func (l *Lab) withBuildMark(tmp string, f func() error) error {
+	for key, value := range map[string]string{buildMarkKey: l.dir, "TMPDIR": tmp} {
+		before, was := os.LookupEnv(key)
+		if err := os.Setenv(key, value); err != nil {
+			return err
+		}
+		defer func() {
+			if was {
+				_ = os.Setenv(key, before)
+			} else {
+				_ = os.Unsetenv(key)
+			}
+		}()
 	}
-	err = cmd.Wait()
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		err = l.logged(name, fmt.Errorf("%s: %w", argv[0], err))
-	}
-	return errors.Join(err, ignoreMissing(os.Remove(l.recordFile(record))))
+	return f()
 }

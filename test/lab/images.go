@@ -139,7 +139,9 @@ func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (st
 			return err
 		}
 		defer log.Close()
-		err = image.Debian(ctx, suite, []string{pkg}, filepath.Join(dir, "base.tar"), image.WithLog(log), image.WithExclude(exclude...))
+		err = l.withBuildMark(dir, func() error {
+			return image.Debian(ctx, suite, []string{pkg}, filepath.Join(dir, "base.tar"), image.WithLog(log), image.WithExclude(exclude...))
+		})
 		if err != nil {
 			return l.logged(name, err)
 		}

@@ -143,6 +143,32 @@ func testPowerCut(ctx context.Context, t *testing.T, l *Lab) {
 	}
 }
 
+// A build that outlives the process that started it is ended, with what it has started.
+func TestOrphanedBuildIsEnded(t *testing.T) {
+	l := openSmall(t)
+	if err := l.prepareDirs(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- l.tool(t.Context(), "orphan", "sh", "-c", "setsid sleep 98 & sleep 98") }()
+	time.Sleep(500 * time.Millisecond)
+	if err := l.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err == nil {
+		t.Error("the build was not ended")
+	}
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range lines {
+		if b, err := os.ReadFile(file); err == nil && string(b) == "sleep\x0098\x00" {
+			t.Errorf("%s still sleeps", file)
+		}
+	}
+}
+
 // An Up that is killed at any moment leaves nothing that the next Down or Up does not clear.
 func TestKilledUpIsCleared(t *testing.T) {
 	l := openSmall(t)

@@ -109,9 +109,9 @@ func inSession(p, leader process) bool {
 	return p.session == leader.pid && p.start >= leader.start
 }
 
-// killLab ends every process of the lab: the recorded sessions, and whatever
-// else lives in its network namespace. Processes are told by record and
-// namespace, never by name.
+// killLab ends every process of the lab: the recorded sessions, whatever else
+// lives in its network namespace, and builds that carry its mark. No process is
+// told by its name.
 func (l *Lab) killLab() error {
 	records, err := filepath.Glob(l.recordFile("*"))
 	if err != nil {
@@ -133,7 +133,7 @@ func (l *Lab) killLab() error {
 				return true
 			}
 		}
-		return ns != "" && p.pid != os.Getpid() && namespaceOf(p) == ns
+		return p.pid != os.Getpid() && (ns != "" && namespaceOf(p) == ns || l.builds(p))
 	})
 	if err != nil {
 		return err
@@ -152,6 +152,12 @@ func namespaceOf(p process) string {
 		return ""
 	}
 	return id
+}
+
+// builds tells whether p is part of a build of this lab.
+func (l *Lab) builds(p process) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
+	return err == nil && strings.Contains("\x00"+string(env), "\x00"+l.buildMark()+"\x00")
 }
 
 // killUntilGone sends SIGKILL to all processes that ours chooses until none is

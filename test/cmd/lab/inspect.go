@@ -12,12 +12,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func kubectlCommand(open opener) *cobra.Command {
+// kubectlCommand leaves all flags to kubectl, but for --dir right after "lab".
+func kubectlCommand(open opener, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl ARGS...",
 		Short:              "Run kubectl as the cluster's admin",
 		DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 && args[0] == "--dir" {
+				*dir, args = args[1], args[2:]
+			}
 			l, err := open()
 			if err != nil {
 				return err

@@ -44,7 +44,7 @@ func newCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&dir, "dir", "", "folder of the lab's state (default: $NODELVM_LAB, or lab in the cache)")
 	open := func() (*lab.Lab, error) { return lab.Open(dir) }
 	root.AddCommand(upCommand(open), downCommand(open), buildCommand(open), statusCommand(open), logsCommand(open),
-		kubectlCommand(open), execCommand(open), importCommand(open), powerCutCommand(open), bootCommand(open))
+		kubectlCommand(open, &dir), execCommand(open), importCommand(open), powerCutCommand(open), bootCommand(open))
 	return root
 }
 
@@ -87,11 +87,10 @@ func downCommand(open opener) *cobra.Command {
 }
 
 func execCommand(open opener) *cobra.Command {
-	return &cobra.Command{
-		Use:                "exec NODE COMMAND...",
-		Short:              "Run a command in a node, as root",
-		Args:               cobra.MinimumNArgs(2),
-		DisableFlagParsing: true,
+	c := &cobra.Command{
+		Use:   "exec NODE COMMAND...",
+		Short: "Run a command in a node, as root",
+		Args:  cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := open()
 			if err != nil {
@@ -104,6 +103,8 @@ func execCommand(open opener) *cobra.Command {
 			return err
 		},
 	}
+	c.Flags().SetInterspersed(false) // what follows NODE is the command's
+	return c
 }
 
 func powerCutCommand(open opener) *cobra.Command {
