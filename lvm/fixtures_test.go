@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,7 +58,7 @@ func scenarios(t testing.TB) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("testdata/groups/*")
 	must(t, err)
-	if len(dirs) < 15 {
+	if len(dirs) < 27 {
 		t.Fatalf("only %d captured groups in testdata/groups", len(dirs))
 	}
 	return dirs
@@ -131,6 +132,11 @@ func TestDisksAgreeWithReport(t *testing.T) {
 			for _, path := range reports {
 				report := readReport(t, path)
 				for _, g := range report.Groups {
+					for i := range g.LVs { // whose checksums an LV holds the report does not say
+						if lv := &g.LVs[i]; strings.HasSuffix(lv.Name, "_imeta") {
+							lv.UsedBy = []string{strings.TrimSuffix(lv.Name, "_imeta")}
+						}
+					}
 					for i := range g.PVs {
 						g.PVs[i].Device = strings.Replace(g.PVs[i].Device, "/dev", node.dev, 1)
 					}
@@ -195,6 +201,48 @@ func TestScenarios(t *testing.T) {
 	}
 	if striped := read("striped").Groups[0].LVs; striped[1].Type != "striped" || striped[1].Extents != 6 {
 		t.Errorf("striped: %+v", striped)
+	}
+}
+
+// Volumes that are made of others, and those others; every extent that any of them takes is not free.
+func TestLayeredVolumes(t *testing.T) {
+	type volume struct {
+		kind   string
+		hidden bool
+		usedBy string
+	}
+	for _, c := range []struct {
+		scenario, lv string
+		want         volume
+	}{
+		{"raid", "r1", volume{"raid1", false, ""}},
+		{"raid", "r1_rimage_0", volume{"linear", true, "r1"}},
+		{"raid", "r5_rmeta_2", volume{"linear", true, "r5"}},
+		{"raid", "m_mlog", volume{"linear", true, "m"}},
+		{"thin", "pool", volume{"thin-pool", false, "t text tsnap"}},
+		{"thin", "t", volume{"thin", false, ""}}, // its snapshot outlives it
+		{"thin", "ext", volume{"linear", false, "text"}},
+		{"thin", "lvol0_pmspare", volume{"linear", true, ""}},
+		{"snapshot", "o", volume{"linear", false, "snap"}},
+		{"snapshot", "snap", volume{"linear", false, ""}},
+		{"cache", "fast_cvol", volume{"linear", true, "slow"}},
+		{"integrity", "r_rimage_0_imeta", volume{"linear", true, "r_rimage_0"}},
+		{"moving", "pvmove0", volume{"mirror", true, "a"}},
+		{"degraded", "r", volume{"raid1", false, ""}},
+	} {
+		node := newTestNode(t)
+		node.plug(t, "testdata/groups/"+c.scenario)
+		state, err := node.disks().Read(context.Background())
+		must(t, err)
+		i := slices.IndexFunc(state.Groups[0].LVs, func(lv LV) bool { return lv.Name == c.lv })
+		if i < 0 {
+			t.Errorf("%s: no %s", c.scenario, c.lv)
+			continue
+		}
+		lv := state.Groups[0].LVs[i]
+		if got := (volume{lv.Type, lv.Hidden, strings.Join(lv.UsedBy, " ")}); got != c.want {
+			t.Errorf("%s: %s is %+v, want %+v", c.scenario, c.lv, got, c.want)
+		}
 	}
 }
 

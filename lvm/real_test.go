@@ -106,7 +106,7 @@ func TestRealReadersAgree(t *testing.T) {
 		random.Shuffle(len(disks), func(i, j int) { disks[i], disks[j] = disks[j], disks[i] })
 		disks = disks[:1+random.IntN(len(disks))]
 		extent := []string{"1m", "4m", "512k"}[random.IntN(3)]
-		r.change(t, append([]string{"vgcreate", "-s", extent, name}, disks...)...)
+		r.change(t, append([]string{"vgcreate", "--setautoactivation", "n", "-s", extent, name}, disks...)...)
 		var names []string
 		for step := range 25 {
 			argv := randomChange(random, name, disks, &names, step)
@@ -154,7 +154,7 @@ func randomChange(random *rand.Rand, group string, disks []string, names *[]stri
 func TestRealReadDuringCommits(t *testing.T) {
 	const name = "nodelvm-busy"
 	r := newRealDisks(t, 64, 64)
-	r.change(t, append([]string{"vgcreate", name}, r.devices...)...)
+	r.change(t, append([]string{"vgcreate", "--setautoactivation", "n", name}, r.devices...)...)
 	done := make(chan error, 1)
 	go func() {
 		for i := range 60 {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Captures the groups in this folder from real LVM, for the tests that hold the two readers to one another:
 #     capture.sh OUT 'LVM 2.03.16 COMMAND' 'LVM 2.03.31 COMMAND' [SCENARIO...]
-# The commands may be "lvm" or "chroot DIR lvm". Needs root and loop devices; device-mapper only for the scenarios
-# raid, thin and snapshot. Each scenario leaves OUT/SCENARIO with
+# The commands may be "lvm" or "chroot DIR lvm". Needs root and loop devices; the volumes made of others also need
+# device-mapper (a lab node has it; name them, they are not in the default). Each scenario leaves OUT/SCENARIO with
 #     DEVICE.gz          the first 1 MiB of each disk that is there, as the last command left it
 #     DEVICE.end.gz      the last 1 MiB, where there is something in it
 #     16.json, 31.json   the report that report.go asks for, from either generation
@@ -15,7 +15,7 @@ trap 'for d in "${disks[@]}"; do losetup -d "$d" || true; done; rm -rf "$work"' 
 export LC_ALL=C LVM_SUPPRESS_FD_WARNINGS=1
 
 config='devices { obtain_device_list_from_udev=0 external_device_info_source="none" use_devicesfile=0 hints="none"
- scan_lvs=0 } global { use_lvmpolld=0 notify_dbus=0 event_activation=0 } activation { udev_sync=0 udev_rules=0
+ scan_lvs=0 } global { use_lvmpolld=0 notify_dbus=0 event_activation=0 thin_check_executable="" cache_check_executable="" } activation { udev_sync=0 udev_rules=0
  monitoring=0 } backup { backup=0 archive=0 }'
 run() { # run VERB ARGS: by the older LVM, on this scenario's disks
     local verb=$1; shift
@@ -86,6 +86,29 @@ cache() {
     disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y -l 4 -n slow vg "${disks[0]}"
     run lvcreate -y -l 4 -n fast vg "${disks[1]}"; run lvconvert -y --type cache --cachevol fast vg/slow
 }
+writecache() {
+    disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y -l 4 -n slow vg "${disks[0]}"
+    run lvcreate -y -an -Zn -l 4 -n fast vg "${disks[1]}"; run lvconvert -y --type writecache --cachevol fast vg/slow
+}
+cachepool() {
+    disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y -l 4 -n slow vg "${disks[0]}"
+    run lvcreate -y --type cache-pool -l 4 -n fast vg "${disks[1]}"; run lvconvert -y --type cache --cachepool fast vg/slow
+}
+integrity() { disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y --type raid1 -m1 --raidintegrity y -l 3 -n r vg; }
+thinonraid() {
+    disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y --type raid1 -m1 -l 4 -n pool vg
+    run lvconvert -y --type thin-pool vg/pool; run lvcreate -y -V 10m --thinpool pool -n t vg
+}
+virtual() { disk 64; run vgcreate -s 4m vg "$last"; run lvcreate -y -s -l 2 -V 100m -n sparse vg; }
+degraded() { # a mirror that has lost a disk
+    disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y --type raid1 -m1 -l 3 -n r vg
+    run vgchange -an vg; unplug "$last"
+}
+moving() { # a pvmove under way
+    disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y -l 3 -n a vg "${disks[0]}"
+    run pvmove -b -i +100 "${disks[0]}" </dev/null 2>&1 # first waits, then looks whether it has ended
+}
+skipped() { disk 64; run vgcreate -s 4m vg "$last"; run lvcreate -y -an -Zn -ky -l 3 -n a vg; run lvchange -p r vg/a; run lvcreate -y -an -Zn -l 1 -My --major 252 --minor 99 -n fixed vg; }
 
 report() { # report COMMAND FORMAT FILE
     $1 fullreport --config "$config" --devices "$(IFS=,; echo "${disks[*]}")" -a --foreign --shared --reportformat "$2" --units b --nosuffix --binary \
@@ -107,7 +130,7 @@ for scenario in "${scenarios[@]}"; do
     done >"$to/sizes.txt"
     report "$old" json "$to/16.json"
     [ -z "$new" ] || { report "$new" json "$to/31.json"; report "$new" json_std "$to/31.std.json"; }
-    if grep -q device-mapper /proc/misc && [ "$scenario" != foreign ]; then run vgchange -an vg || true; fi
+    if grep -q device-mapper /proc/misc && [ "$scenario" != foreign ]; then run pvmove --abort -i 1 || true; run vgchange -an vg || true; fi
     for d in "${disks[@]}"; do losetup -d "$d"; done
     disks=()
     echo "$scenario"
