@@ -25,7 +25,7 @@ const (
 	work     = "/run/innode"
 	endpoint = "unix://" + work + "/csi.sock"
 	health   = "127.0.0.1:9808"
-	realLVM  = work + "/lvm.real"
+	realLVM  = work + "/real/lvm" // its name tells it to take the command as its first argument
 	lvmLog   = work + "/lvm.log"
 )
 
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (int, error) {
-	if err := os.MkdirAll(work, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(realLVM), 0o700); err != nil {
 		return 0, err
 	}
 	if err := countLVM(); err != nil {

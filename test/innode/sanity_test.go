@@ -17,8 +17,8 @@ import (
 
 // Services and capabilities that this version does not claim. Only specs that skip for want of one of these may skip.
 var notClaimed = []string{
-	"ControllerPublishVolume", "ControllerUnpublishVolume", "Snapshot", "snapshot", "ExpandVolume", "expand", "Expand", "cloning", "Cloning",
-	"ControllerGetVolume", "ModifyVolume", "Health", "health", "GroupController", "VolumeGroup", "condition",
+	"Controller Publish", "ControllerPublishVolume", "ControllerUnpublishVolume", "Snapshot", "snapshot", "ExpandVolume", "expand", "Expand", "cloning", "Cloning",
+	"ControllerGetVolume", "ModifyVolume", "Modify volume", "Modify Volume", "Health", "health", "GroupController", "VolumeGroup", "condition",
 }
 
 // TestSanity runs csi-sanity once: ginkgo allows one suite a process, so the access type comes from outside.
