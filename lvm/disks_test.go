@@ -166,6 +166,16 @@ func TestMovedPV(t *testing.T) {
 	}
 }
 
+// LVM's report fills in the groups that the disks' reader refused, and overrules it nowhere.
+func TestCompletedBy(t *testing.T) {
+	direct := State{Groups: []Group{{UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
+	report := State{Groups: []Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b"}}}
+	want := State{Groups: []Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
+	if diff := cmp.Diff(want, direct.completedBy(report)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func BenchmarkRead(b *testing.B) {
 	node := newTestNode(b)
 	node.plug(b, "testdata/groups/linear")

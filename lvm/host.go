@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -108,14 +109,15 @@ func (h *Host) read(ctx context.Context) (State, error) {
 		return State{}, Errorf(KindInternal, "reading the disks of this node: %w", err)
 	}
 	h.log.Debug("the disks cannot be read directly; LVM is asked", "error", err)
+	var reported State
 	report, reportErr := h.machine.Runner.Run(ctx, reportArgs())
 	if reportErr == nil {
-		s, reportErr = parseReport(strings.NewReader(string(report)))
+		reported, reportErr = parseReport(bytes.NewReader(report))
 	}
 	if reportErr != nil {
 		return State{}, Errorf(KindInternal, "the volume groups of this node cannot be read: %w", errors.Join(err, reportErr))
 	}
-	return s, nil
+	return s.completedBy(reported), nil
 }
 
 // find finds the volume in the state, in whatever state its life is. KindNotOurs: its group is not here, or the LV is

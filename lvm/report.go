@@ -155,6 +155,18 @@ func parseReport(r io.Reader) (State, error) {
 	return state, nil
 }
 
+// completedBy adds the groups that only LVM's report could read. What the disks themselves told stays: it knows of
+// PVs with a double and of devices that could not be read.
+func (s State) completedBy(report State) State {
+	for _, g := range report.Groups {
+		if !slices.ContainsFunc(s.Groups, func(known Group) bool { return known.UUID == g.UUID }) {
+			s.Groups = append(s.Groups, g)
+		}
+	}
+	sortState(&s)
+	return s
+}
+
 func (item reportGroup) group() (Group, error) {
 	vg := item.VG[0]
 	g := Group{
