@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -57,6 +58,7 @@ func (f *fake) Look(path string) (Place, error) {
 	}
 	return p, nil
 }
+func (f *fake) Mounts(string) ([]string, error)  { return slices.Sorted(maps.Keys(f.mounts)), nil }
 func (f *fake) Stat(string) (BlockDevice, error) { return BlockDevice{ourDevice, lvm.GiB}, nil }
 func (f *fake) Probe(context.Context, string) (Content, error) {
 	return f.content, nil

@@ -11,6 +11,8 @@ import (
 type Filesystem interface {
 	// Look tells what stands at a path. It does not touch what is mounted there, which may be dead.
 	Look(path string) (Place, error)
+	// Mounts lists where a device is mounted whole, or bound as a raw device, with all links resolved.
+	Mounts(device string) ([]string, error)
 	// Stat tells number and size of the block device at a path; anything else there is an error.
 	Stat(device string) (BlockDevice, error)
 	// Probe tells what is on a device. It reads only, and ends with ctx.

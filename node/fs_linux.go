@@ -38,15 +38,15 @@ func (machine) Look(path string) (Place, error) {
 	if err != nil {
 		return p, fmt.Errorf("what is at %s cannot be seen: %w", path, err)
 	}
-	known := filepath.Join(parent, filepath.Base(path)) // as the kernel lists it
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != known, false })
+	p.Path = filepath.Join(parent, filepath.Base(path))
+	mounts, err := mountsWhere(func(m *mountinfo.Info) bool { return m.Mountpoint == p.Path })
 	if err != nil {
-		return p, fmt.Errorf("the mounts of this node cannot be read: %w", err)
+		return p, err
 	}
 	if len(mounts) > 0 {
 		top := mounts[len(mounts)-1]
 		p.Mount = &Mount{
-			Device:   DeviceNumber(unix.Mkdev(uint32(top.Major), uint32(top.Minor))), //nolint:gosec // the kernel's own numbers
+			Device:   numberOf(top),
 			FSType:   top.FSType,
 			Source:   top.Source,
 			ReadOnly: hasOption(top.Options, "ro"),
@@ -55,8 +55,38 @@ func (machine) Look(path string) (Place, error) {
 			return p, nil // a whole file system; a bound file or device has another root, and is safe to look at
 		}
 	}
-	p.Kind, p.Device, err = kindOf(known)
+	p.Kind, p.Device, err = kindOf(p.Path)
 	return p, err
+}
+
+func mountsWhere(wanted func(*mountinfo.Info) bool) ([]*mountinfo.Info, error) {
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return !wanted(m), false })
+	if err != nil {
+		return nil, fmt.Errorf("the mounts of this node cannot be read: %w", err)
+	}
+	return mounts, nil
+}
+
+func numberOf(m *mountinfo.Info) DeviceNumber {
+	return DeviceNumber(unix.Mkdev(uint32(m.Major), uint32(m.Minor))) //nolint:gosec // the kernel's own numbers
+}
+
+func (m machine) Mounts(device string) ([]string, error) {
+	block, err := m.Stat(device)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := mountsWhere(func(m *mountinfo.Info) bool {
+		if m.FSType == "devtmpfs" && m.Root == "/"+filepath.Base(device) { // bound as a raw device
+			return true
+		}
+		return numberOf(m) == block.Number && m.Root == "/" // other roots are parts of it, as the kubelet binds for subPath
+	})
+	paths := make([]string, 0, len(mounts))
+	for _, m := range mounts {
+		paths = append(paths, m.Mountpoint)
+	}
+	return paths, err
 }
 
 func hasOption(options, option string) bool {

@@ -20,6 +20,7 @@ type volume struct {
 	fsType   string
 	flags    []string // mount options
 	readOnly bool
+	onePod   bool // for one pod at a time
 }
 
 // stageRequest is a parsed NodeStageVolumeRequest.
@@ -93,9 +94,10 @@ func parseHandle(handle string) (lvm.ID, error) {
 func parseCapability(c *csi.VolumeCapability) (volume, error) {
 	v := volume{}
 	switch mode := c.GetAccessMode().GetMode(); mode {
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
-		csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, // several pods too: so it was before the next two were told apart
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
+		v.onePod = true
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
 		v.readOnly = true
 	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,

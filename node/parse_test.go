@@ -61,7 +61,7 @@ func TestGoodRequests(t *testing.T) {
 		{"xfs with options", fsType("xfs", "noatime", "nodiscard"), volume{fsType: "xfs", flags: []string{"noatime", "nodiscard"}}},
 		{"the option ro", fsType("", "ro"), volume{fsType: "ext4", flags: []string{"ro"}, readOnly: true}},
 		{"a raw device", rawBlock, volume{block: true}},
-		{"one pod", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER), volume{fsType: "ext4"}},
+		{"one pod", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER), volume{fsType: "ext4", onePod: true}},
 		{"several pods", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER), volume{fsType: "ext4"}},
 		{"a reader's mode", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY), volume{fsType: "ext4", readOnly: true}},
 	} {

@@ -11,7 +11,7 @@ type DeviceNumber uint64
 
 // Place is what stands at a path.
 type Place struct {
-	Path   string
+	Path   string       // links above it resolved, as the kernel lists mounts
 	Mount  *Mount       // the topmost mount there; nil: it is not a mount point
 	Kind   PlaceKind    // what is there; not looked at under a mount of a whole file system, which may be dead
 	Device DeviceNumber // of a PlaceDevice
@@ -132,13 +132,18 @@ func words(list []string) string {
 }
 
 // planPublish decides what to do at a pod's path. staged is the staging path's place; it is not looked at for a block
-// volume.
-func planPublish(r publishRequest, target, staged Place, device DeviceNumber) (action, error) {
+// volume. mounts are all the paths where the volume is (CSI spec, "NodePublishVolume", second table).
+func planPublish(r publishRequest, target, staged Place, mounts []string, device DeviceNumber) (action, error) {
 	if target.Mount != nil {
 		return planRepublish(r, target, device)
 	}
 	if !r.block && (staged.Mount == nil || staged.Mount.Device != device) {
 		return 0, lvm.Errorf(lvm.KindForeign, "volume %s is not mounted at its staging path %s: it must be staged there first", r.id, r.staging)
+	}
+	for _, path := range mounts {
+		if r.onePod && path != staged.Path && path != target.Path {
+			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s, and its access mode (ReadWriteOncePod) allows one pod at a time: that one must end first", r.id, path)
+		}
 	}
 	fresh := PlaceDir
 	if r.block {

@@ -92,6 +92,9 @@ func TestPlanPublish(t *testing.T) {
 		return Place{Kind: PlaceDevice, Device: device, Mount: &Mount{FSType: "devtmpfs", Source: "dev", ReadOnly: readOnly}}
 	}
 	file, block := volume{id: testID}, volume{id: testID, block: true}
+	single, singleBlock := volume{id: testID, onePod: true}, volume{id: testID, block: true, onePod: true}
+	// Each case runs with the volume at its staging path, at its target and at another pod's.
+	mounts := []string{"/staging", "/target", "/another"}
 	for _, test := range []struct {
 		what           string
 		volume         volume
@@ -110,6 +113,9 @@ func TestPlanPublish(t *testing.T) {
 		{"another volume at the target", file, false, Place{Mount: fsMount(otherDevice, false)}, staged, refuse(lvm.KindForeign, "/dev/dm-4")},
 		{"somebody's files", file, false, Place{Kind: PlaceFullDir}, staged, refuse(lvm.KindForeign, "not empty")},
 		{"a file where a directory belongs", file, false, Place{Kind: PlaceFile}, staged, refuse(lvm.KindForeign, "an empty file")},
+		{"one pod at a time", single, false, Place{}, staged, refuse(lvm.KindInUse, "/another")},
+		{"one pod at a time, again", single, false, mounted(false), staged, do(actNothing)},
+		{"one pod at a time, block", singleBlock, false, Place{}, Place{}, refuse(lvm.KindInUse, "/")},
 		{"block, first", block, false, Place{}, Place{}, do(actMount)},
 		{"block, onto an empty file", block, false, Place{Kind: PlaceFile}, Place{}, do(actMount)},
 		{"block, again", block, false, bound(ourDevice, false), Place{}, do(actNothing)},
@@ -121,7 +127,8 @@ func TestPlanPublish(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			test.volume.readOnly = test.readOnly
-			act, err := planPublish(publishRequest{test.volume, "/staging", "/target"}, test.target, test.staged, ourDevice)
+			test.target.Path, test.staged.Path = "/target", "/staging"
+			act, err := planPublish(publishRequest{test.volume, "/staging", "/target"}, test.target, test.staged, mounts, ourDevice)
 			test.want.check(t, act, err)
 		})
 	}

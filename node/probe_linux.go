@@ -10,8 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
 	"k8s.io/utils/exec"
 )
 
@@ -32,7 +30,7 @@ const xfsInProgress = 126
 // bytes themselves are asked too. blkid answers 2 both for "nothing found" and for "no such device", so the device is
 // looked at before.
 func (m machine) Probe(ctx context.Context, device string) (Content, error) {
-	block, err := m.Stat(device)
+	mounts, err := m.Mounts(device)
 	if err != nil {
 		return Content{}, err
 	}
@@ -40,9 +38,7 @@ func (m machine) Probe(ctx context.Context, device string) (Content, error) {
 	if err != nil {
 		return Content{}, err
 	}
-	if content.Mounted, err = mounted(block.Number); err != nil {
-		return content, err
-	}
+	content.Mounted = len(mounts) > 0
 	head, err := readHead(device)
 	if err != nil {
 		return content, err
@@ -143,18 +139,6 @@ func readHead(device string) ([]byte, error) {
 		return nil, fmt.Errorf("what is on %s cannot be told: %w", device, err)
 	}
 	return head, nil
-}
-
-// mounted tells whether a device is mounted anywhere.
-func mounted(device DeviceNumber) (bool, error) {
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		same := DeviceNumber(unix.Mkdev(uint32(m.Major), uint32(m.Minor))) == device //nolint:gosec // the kernel's own numbers
-		return !same, same
-	})
-	if err != nil {
-		return false, fmt.Errorf("the mounts of this node cannot be read: %w", err)
-	}
-	return len(mounts) > 0, nil
 }
 
 // output runs a tool that only reads; its complaints become part of the error.

@@ -10,13 +10,14 @@ import (
 
 // NodePublishVolume binds a staged volume to a pod's path: the file system's directory, or the device over a file (CSI
 // spec, "NodePublishVolume"). Several pods of the node may have it at once. lvm.KindForeign: the path is taken, or the
-// volume is not staged; lvm.KindExists: it is there already, read-only, and was asked for writing.
+// volume is not staged; lvm.KindExists: it is there already, read-only, and was asked for writing; lvm.KindInUse: another pod has
+// it, and it is for one at a time.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	r, err := parsePublish(req)
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.holdTarget(r.id.String(), r.target)
+	release, err := s.holdTarget(r.id.String(), r.target, r.onePod)
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +35,13 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// holdTarget keeps others from the target path, and from unstaging the volume.
-func (s *Server) holdTarget(volume, target string) (release func(), err error) {
-	releaseVolume, err := s.busy.shared(volume)
+// holdTarget keeps others from the target path, and from unstaging the volume; alone, from all work on it.
+func (s *Server) holdTarget(volume, target string, alone bool) (release func(), err error) {
+	hold := s.busy.shared
+	if alone {
+		hold = s.busy.alone
+	}
+	releaseVolume, err := hold(volume)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +69,11 @@ func (s *Server) publish(r publishRequest, device string) error {
 			return err
 		}
 	}
-	act, err := planPublish(r, target, staged, block.Number)
+	mounts, err := s.fs.Mounts(device)
+	if err != nil {
+		return err
+	}
+	act, err := planPublish(r, target, staged, mounts, block.Number)
 	if err != nil {
 		return err
 	}
@@ -94,7 +103,7 @@ func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVo
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.holdTarget(req.GetVolumeId(), target)
+	release, err := s.holdTarget(req.GetVolumeId(), target, false)
 	if err != nil {
 		return nil, err
 	}

@@ -252,6 +252,31 @@ func TestBlockVolume(t *testing.T) {
 	}
 }
 
+func TestOnePodAtATime(t *testing.T) {
+	for _, kind := range []string{"ext4", "block"} {
+		b := newBench(t)
+		b.volume("v", 16)
+		staging := b.path("staging")
+		publish := func(target string) error {
+			_, err := b.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
+				VolumeId: vgUUID + "/v", VolumeContext: map[string]string{AttributeUUID: "uuid"}, StagingTargetPath: staging, TargetPath: b.path(target),
+				VolumeCapability: capability(kind, csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER),
+			})
+			return err
+		}
+		b.must(b.stage("v", kind, staging))
+		b.must(publish("one"))
+		b.must(publish("one"))
+		if err := publish("two"); lvm.KindOf(err) != lvm.KindInUse || !strings.Contains(err.Error(), b.path("one")) {
+			t.Errorf("%s: a second pod: %v", kind, err)
+		}
+		b.must(b.unpublish("v", b.path("one")))
+		b.must(publish("two"))
+		b.must(b.unpublish("v", b.path("two")))
+		b.must(b.unstage("v", staging))
+	}
+}
+
 func TestAnUnfinishedReadOnlyPublishIsFinished(t *testing.T) {
 	b := newBench(t)
 	b.volume("v", 16)
