@@ -1,0 +1,154 @@
+package lvmtest
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Bed is what Conformance runs on: a node with one volume group of two disks, of at least 64 extents of 4 MiB each,
+// without any volume.
+type Bed struct {
+	Group string // its name
+	Tag   string // a tag that it carries, and no other group
+	// Start starts a driver on the node, as after a restart of its pod. The one before it has been closed by then, and
+	// the last one is closed before the test ends.
+	Start func(t testing.TB) *Driver
+	// Admin runs an LVM command as somebody at the node's console would, and fails the test if that fails.
+	Admin func(t testing.TB, argv ...string)
+	// Hold opens a device as a pod does.
+	Hold func(t testing.TB, device string) (release func())
+}
+
+// Driver is a Host and the LVM commands that it has run.
+type Driver struct {
+	*lvm.Host
+	mu       sync.Mutex
+	commands []lvm.Command
+}
+
+// Observe is for lvm.Config.
+func (d *Driver) Observe(c lvm.Command) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.commands = append(d.commands, c)
+}
+
+// counted runs do and fails if it took more LVM commands than at most.
+func (d *Driver) counted(t testing.TB, what string, atMost int, do func()) {
+	t.Helper()
+	d.mu.Lock()
+	before := len(d.commands)
+	d.mu.Unlock()
+	do()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.commands) - before; n > atMost {
+		var names []string
+		for _, c := range d.commands[before:] {
+			names = append(names, c.Name+" "+strings.Join(c.Args, " "))
+		}
+		t.Errorf("%s took %d LVM commands, want at most %d:\n%s", what, n, atMost, strings.Join(names, "\n"))
+	}
+}
+
+// Cluster is the cluster UID that a Bed's drivers are to be configured with.
+const Cluster = "7e57c1a5-0000-4000-8000-000000000001"
+
+// oneAtATime closes each driver before the next is started, and when the test ends: a node has one.
+func (b Bed) oneAtATime() Bed {
+	var last *Driver
+	start := b.Start
+	b.Start = func(t testing.TB) *Driver {
+		t.Helper()
+		last.close(t)
+		last = start(t)
+		t.Cleanup(func() { last.close(t) })
+		return last
+	}
+	return b
+}
+
+func (d *Driver) close(t testing.TB) {
+	t.Helper()
+	if d == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	must(t, d.Close(ctx))
+}
+
+func (b Bed) spec(name string, size lvm.Bytes) lvm.Spec {
+	return lvm.Spec{Name: name, Class: lvm.Class{Group: b.Group, Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, Required: size, Claim: "shop/data-0"}
+}
+
+func (b Bed) class() lvm.Class { return b.spec("", 0).Class }
+
+// cleanUp deletes every volume and sees that the group is whole again: nothing leaks, whatever the test did.
+func (b Bed) cleanUp(t *testing.T) {
+	d := b.Start(t)
+	volumes, err := d.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range volumes {
+		must(t, d.Delete(t.Context(), v.ID))
+	}
+	d.waitWiped(t)
+	for _, g := range d.Metrics().Groups {
+		if g.Name == b.Group && g.Free != g.Size {
+			t.Errorf("with every volume deleted, group %s has %s free of %s", g.Name, g.Free, g.Size)
+		}
+	}
+}
+
+// waitWiped waits until no deleted volume holds extents any more.
+func (d *Driver) waitWiped(t testing.TB) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		m := d.Metrics()
+		if m.WipeBacklog == 0 && m.Volumes[lvm.StateDeleting] == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("deleted volumes still hold extents: %+v", m)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantKind(t testing.TB, what string, err error, kind lvm.Kind) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: no error, want kind %d", what, kind)
+	} else if lvm.KindOf(err) != kind {
+		t.Errorf("%s: kind %d, want %d: %v", what, lvm.KindOf(err), kind, err)
+	}
+}
+
+func (d *Driver) create(t testing.TB, spec lvm.Spec) lvm.Volume {
+	t.Helper()
+	v, err := d.Create(context.Background(), spec)
+	must(t, err)
+	return v
+}
+
+func (d *Driver) capacity(t testing.TB, class lvm.Class) lvm.Capacity {
+	t.Helper()
+	c, err := d.Capacity(context.Background(), class)
+	must(t, err)
+	return c
+}
