@@ -1,0 +1,260 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Both readers, on disks and reports that real LVM of two generations wrote, must tell the same.
+func TestDisksAgreeWithReport(t *testing.T) {
+	for _, scenario := range scenarios(t) {
+		t.Run(filepath.Base(scenario), func(t *testing.T) {
+			node := newTestNode(t)
+			node.plug(t, scenario)
+			direct, err := node.disks().Read(context.Background())
+			must(t, err)
+			if len(direct.Groups) == 0 || len(direct.Unread) > 0 {
+				t.Fatalf("%d groups, unread: %v", len(direct.Groups), direct.Unread)
+			}
+			reports, err := filepath.Glob(filepath.Join(scenario, "*.json"))
+			must(t, err)
+			if len(reports) == 0 {
+				t.Fatal("no report was captured")
+			}
+			for _, path := range reports {
+				report := readReport(t, path)
+				for _, g := range report.Groups {
+					for i := range g.LVs { // whose checksums an LV holds the report does not say
+						if lv := &g.LVs[i]; strings.HasSuffix(lv.Name, "_imeta") {
+							lv.UsedBy = []string{strings.TrimSuffix(lv.Name, "_imeta")}
+						}
+					}
+					for i := range g.PVs {
+						g.PVs[i].Device = strings.Replace(g.PVs[i].Device, "/dev", node.dev, 1)
+					}
+				}
+				if diff := cmp.Diff(report, direct); diff != "" {
+					t.Errorf("%s (-) and disks (+) differ:\n%s", path, diff)
+				}
+			}
+		})
+	}
+}
+
+// What the scenarios are about, so that the two readers cannot be wrong together.
+func TestScenarios(t *testing.T) {
+	read := func(name string) State {
+		node := newTestNode(t)
+		node.plug(t, "testdata/groups/"+name)
+		state, err := node.disks().Read(context.Background())
+		must(t, err)
+		return state
+	}
+	for name, problem := range map[string]string{
+		"exported": "exported", "foreign": `"another-host"`, "fixed": "not resizeable", "linear": "", "missing": "",
+	} {
+		if got := read(name).Groups[0].Problem; (problem == "") != (got == "") || !strings.Contains(got, problem) {
+			t.Errorf("%s: problem %q does not speak of %q", name, got, problem)
+		}
+	}
+	linear := read("linear").Groups[0]
+	if diff := cmp.Diff([]string{"fast", "vendor.x/y"}, linear.Tags); diff != "" {
+		t.Error(diff)
+	}
+	lvs := map[string]LV{}
+	for _, lv := range linear.LVs {
+		lvs[lv.Name] = lv
+	}
+	if lvs["a"].Extents != 6 || lvs["f"].Extents != 9 || lvs["f"].Type != "linear" || len(lvs) != 5 {
+		t.Errorf("volumes %+v", lvs)
+	}
+	v, ours, err := volumeOf(linear, lvs["pvc-0f0e"])
+	want := Volume{ID: ID{linear.UUID, "pvc-0f0e"}, UUID: lvs["pvc-0f0e"].UUID, Name: "pvc-0f0e", Claim: "ns/data-0", Cluster: "8c-1",
+		Group: "vg", Class: Class{"vg", LayoutLinear, WipeZero}, State: StateReady, Size: 12 * MiB}
+	if diff := cmp.Diff(want, v); diff != "" || !ours || err != nil {
+		t.Errorf("ours %v, error %v, %s", ours, err, diff)
+	}
+	for _, name := range []string{"missing", "returned"} {
+		missing := 0
+		for _, pv := range read(name).Groups[0].PVs {
+			if pv.Missing {
+				missing++
+				if pv.Device != "" {
+					t.Errorf("%s: a missing PV has the device %s", name, pv.Device)
+				}
+			}
+		}
+		if missing != 1 {
+			t.Errorf("%s: %d PVs are missing", name, missing)
+		}
+	}
+	if groups := read("samename").Groups; len(groups) != 2 || groups[0].Name != groups[1].Name {
+		t.Errorf("same name: %+v", groups)
+	}
+	if striped := read("striped").Groups[0].LVs; striped[1].Type != "striped" || striped[1].Extents != 6 {
+		t.Errorf("striped: %+v", striped)
+	}
+}
+
+// Volumes that are made of others, and those others; every extent that any of them takes is not free.
+func TestLayeredVolumes(t *testing.T) {
+	type volume struct {
+		kind   string
+		hidden bool
+		usedBy string
+	}
+	for _, c := range []struct {
+		scenario, lv string
+		want         volume
+	}{
+		{"raid", "r1", volume{"raid1", false, ""}},
+		{"raid", "r1_rimage_0", volume{"linear", true, "r1"}},
+		{"raid", "r5_rmeta_2", volume{"linear", true, "r5"}},
+		{"raid", "m_mlog", volume{"linear", true, "m"}},
+		{"thin", "pool", volume{"thin-pool", false, "t text tsnap"}},
+		{"thin", "t", volume{"thin", false, ""}}, // its snapshot outlives it
+		{"thin", "ext", volume{"linear", false, "text"}},
+		{"thin", "lvol0_pmspare", volume{"linear", true, ""}},
+		{"snapshot", "o", volume{"linear", false, "snap"}},
+		{"snapshot", "snap", volume{"linear", false, ""}},
+		{"cache", "fast_cvol", volume{"linear", true, "slow"}},
+		{"integrity", "r_rimage_0_imeta", volume{"linear", true, "r_rimage_0"}},
+		{"moving", "pvmove0", volume{"mirror", true, "a"}},
+		{"degraded", "r", volume{"raid1", false, ""}},
+	} {
+		node := newTestNode(t)
+		node.plug(t, "testdata/groups/"+c.scenario)
+		state, err := node.disks().Read(context.Background())
+		must(t, err)
+		i := slices.IndexFunc(state.Groups[0].LVs, func(lv LV) bool { return lv.Name == c.lv })
+		if i < 0 {
+			t.Errorf("%s: no %s", c.scenario, c.lv)
+			continue
+		}
+		lv := state.Groups[0].LVs[i]
+		if got := (volume{lv.Type, lv.Hidden, strings.Join(lv.UsedBy, " ")}); got != c.want {
+			t.Errorf("%s: %s is %+v, want %+v", c.scenario, c.lv, got, c.want)
+		}
+	}
+}
+
+func TestDuplicateDisk(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/empty")
+	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
+	must(t, err)
+	node.add(t, "zcopy", 64<<20, unzip(t, disks[0]))
+	state, err := node.disks().Read(context.Background())
+	must(t, err)
+	if problem := state.Groups[0].Problem; !strings.Contains(problem, "several devices") || !strings.Contains(problem, "zcopy") {
+		t.Errorf("problem %q", problem)
+	}
+	node.attribute(t, "zcopy", "holders/md0/x", "") // a leg of a RAID device is no second PV
+	state, err = node.disks().Read(context.Background())
+	must(t, err)
+	if problem := state.Groups[0].Problem; problem != "" {
+		t.Errorf("the leg of a RAID device counts: %q", problem)
+	}
+}
+
+func TestShrunkenDisk(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/empty")
+	entries, err := os.ReadDir(node.dev)
+	must(t, err)
+	node.attribute(t, entries[0].Name(), "size", fmt.Sprintln(32<<20/sectorSize))
+	state, err := node.disks().Read(context.Background())
+	must(t, err)
+	if problem := state.Groups[0].Problem; !strings.Contains(problem, "33554432 bytes") {
+		t.Errorf("problem %q", problem)
+	}
+}
+
+func TestDevicesThatAreNoPVs(t *testing.T) {
+	node := newTestNode(t)
+	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
+	must(t, err)
+	image := unzip(t, disks[0])
+	node.add(t, "dm-0", 64<<20, image)
+	node.attribute(t, "dm-0", "dm/uuid", "LVM-abc\n")
+	node.add(t, "sr0", 64<<20, image)
+	node.attribute(t, "sr0", "uevent", "MAJOR=11\nMINOR=0\nDEVNAME=sr0\nDEVTYPE=disk\n")
+	node.add(t, "tiny", 1<<20, image)
+	partitioned := append([]byte(nil), image...)
+	partitioned[510], partitioned[511], partitioned[446+12] = 0x55, 0xaa, 1
+	node.add(t, "sda", 64<<20, partitioned)
+	node.add(t, "sdb", 64<<20, nil)
+	node.attribute(t, "loop0", "size", "0\n")
+	state, err := node.disks().Read(context.Background())
+	must(t, err)
+	if len(state.Groups)+len(state.Unread) > 0 {
+		t.Errorf("%+v", state)
+	}
+}
+
+// A single flipped byte anywhere must never yield another reading: the same, none, or an error.
+func TestDamagedDisk(t *testing.T) {
+	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
+	must(t, err)
+	image := unzip(t, disks[0])
+	node := newTestNode(t)
+	node.add(t, "sda", 64<<20, image)
+	good, err := node.disks().Read(context.Background())
+	must(t, err)
+	noticed := 0
+	for _, at := range []int{512, 520, 530, 545, 560, 4096, 4100, 4120, 4128, 4136, 4144, 4152, 4608, 4700, 5000, 9999} {
+		bad := append([]byte(nil), image...)
+		bad[at] ^= 0x10
+		node.add(t, "sda", 64<<20, bad)
+		got, err := node.disks().Read(context.Background())
+		if err != nil || len(got.Groups) == 0 {
+			noticed++
+			continue
+		}
+		if diff := cmp.Diff(good, got); diff != "" {
+			t.Errorf("byte %d changed the reading: %s", at, diff)
+		}
+	}
+	if noticed < 10 {
+		t.Errorf("only %d damages were noticed", noticed)
+	}
+}
+
+func TestUnsupportedIsRefused(t *testing.T) {
+	text := captured(t, "linear")
+	for what, change := range map[string][2]string{
+		"status flag of the group":  {`"RESIZEABLE"`, `"RESIZEABLE", "FROM_THE_FUTURE"`},
+		"status flag of a volume":   {`"VISIBLE"`, `"INVISIBLE"`},
+		"segment type":              {`type = "striped"`, `type = "spiral"`},
+		"segment flag":              {`type = "striped"`, `type = "striped+TWISTED"`},
+		"format":                    {`format = "lvm2"`, `format = "lvm3"`},
+		"version":                   {"version = 1", "version = 2"},
+		"extents used twice":        {"start_extent = 0\nextent_count = 4", "start_extent = 0\nextent_count = 5"},
+		"segment count":             {"segment_count = 1", "segment_count = 2"},
+		"negative number":           {"seqno = ", "seqno = -"},
+		"number over all bounds":    {"pe_start = ", "pe_start = 99999999999999999999"},
+		"extent size":               {"extent_size = 8192", "extent_size = 0"},
+		"more than a disk can have": {"pe_count = ", "pe_count = 999999999999"},
+		"no uuid":                   {`id = "`, `id = "x`},
+		"unknown syntax":            {"max_lv = 0", "max_lv = @0"},
+	} {
+		changed := strings.Replace(text, change[0], change[1], 1)
+		if changed == text {
+			t.Errorf("%s: %q is not in the text", what, change[0])
+		}
+		if _, err := importGroup(changed); !errors.Is(err, errUnsupported) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := importGroup(text); err != nil {
+		t.Errorf("the text itself: %v", err)
+	}
+}
