@@ -127,7 +127,7 @@ func (l *Lab) toolIn(ctx context.Context, name, dir string, env []string, argv .
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), env...), l.buildMark())
 	cmd.Stdout, cmd.Stderr = log, log

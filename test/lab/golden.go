@@ -67,7 +67,7 @@ func (l *Lab) prepareGolden(ctx context.Context, image string, files []string) e
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	code, err := l.exec(ctx, golden.name(), nil, log, log, argv...)
 	if err != nil || code != 0 {
 		return l.logged("golden-image", fmt.Errorf("%s: exit code %d: %w", strings.Join(argv[:2], " "), code, err))

@@ -138,7 +138,7 @@ func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (st
 		if err != nil {
 			return err
 		}
-		defer log.Close()
+		defer func() { _ = log.Close() }()
 		err = l.withBuildMark(dir, func() error {
 			return image.Debian(ctx, suite, []string{pkg}, filepath.Join(dir, "base.tar"), image.WithLog(log), image.WithExclude(exclude...))
 		})

@@ -76,7 +76,7 @@ func (l *Lab) inNamespace(core int, f func() error) error {
 			if err != nil {
 				return fmt.Errorf("the lab is not up (no network namespace %s): %w", l.netns, err)
 			}
-			defer unix.Close(ns)
+			defer func() { _ = unix.Close(ns) }()
 			if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
 				return fmt.Errorf("enter network namespace %s: %w", l.netns, err)
 			}

@@ -34,6 +34,11 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, live: ok && term.IsTerminal(int(f.Fd()))}
 }
 
+// printf writes to the person; if nobody reads any more, the work goes on.
+func (p *progress) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.w, format, args...)
+}
+
 // teller is told how many parts of how many a step has done, and what is or was the current one.
 type teller func(done, total int, what string)
 
@@ -48,9 +53,9 @@ func (p *progress) step(name string, f func(tell teller) error) error {
 		elapsed := time.Since(begin).Round(time.Second)
 		switch {
 		case p.live:
-			fmt.Fprintf(p.w, "\r\033[K  .. %-40s %5s  %s", name, elapsed, status)
+			p.printf("\r\033[K  .. %-40s %5s  %s", name, elapsed, status)
 		case force:
-			fmt.Fprintf(p.w, "  .. %-40s %5s  %s\n", name, elapsed, status)
+			p.printf("  .. %-40s %5s  %s\n", name, elapsed, status)
 		}
 	}
 	stop := tick(show, p.live)
@@ -62,13 +67,13 @@ func (p *progress) step(name string, f func(tell teller) error) error {
 	})
 	stop()
 	if p.live {
-		fmt.Fprint(p.w, "\r\033[K")
+		p.printf("\r\033[K")
 	}
 	mark := "ok"
 	if err != nil {
 		mark = "!!"
 	}
-	fmt.Fprintf(p.w, "  %s %-40s %6.1fs\n", mark, name, time.Since(begin).Seconds())
+	p.printf("  %s %-40s %6.1fs\n", mark, name, time.Since(begin).Seconds())
 	p.showLog(err)
 	return err
 }
@@ -126,12 +131,12 @@ func (p *progress) showLog(err error) {
 	}
 	b, readErr := os.ReadFile(le.file)
 	if readErr != nil {
-		fmt.Fprintf(p.w, "     the log %s cannot be read: %v\n", le.file, readErr)
+		p.printf("     the log %s cannot be read: %v\n", le.file, readErr)
 		return
 	}
-	fmt.Fprintf(p.w, "     the end of %s:\n", le.file)
+	p.printf("     the end of %s:\n", le.file)
 	for _, line := range lastLines(b, tailLines) {
-		fmt.Fprintf(p.w, "     | %s\n", line)
+		p.printf("     | %s\n", line)
 	}
 }
 

@@ -41,7 +41,7 @@ func (l *Lab) exec(ctx context.Context, node string, stdin io.Reader, stdout, st
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", node, err)
 	}
-	defer session.Close()
+	defer func() { _ = session.Close() }()
 	session.Stdin, session.Stdout, session.Stderr = stdin, stdout, stderr
 	mark := fmt.Sprintf("LAB_EXEC=%d.%d", os.Getpid(), execCount.Add(1))
 	if err := session.Start("export " + mark + "; exec " + shellQuote(argv)); err != nil {

@@ -62,7 +62,7 @@ func loadVersions() (versions, string, error) {
 	for {
 		f, err := os.Open(filepath.Join(dir, versionsFile))
 		if err == nil {
-			defer f.Close()
+			defer func() { _ = f.Close() }()
 			v, err := parseVersions(f)
 			if err != nil {
 				return nil, "", fmt.Errorf("%s: %w", f.Name(), err)
