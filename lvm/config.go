@@ -1,9 +1,7 @@
 package lvm
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,17 +19,12 @@ func writeConfig(cfg Config) error {
 			return fmt.Errorf("a folder for LVM: %w", err)
 		}
 	}
-	f, err := os.Open("/proc/devices")
+	devices, err := os.ReadFile("/proc/devices")
 	if err != nil {
 		return fmt.Errorf("the kinds of disk that this kernel has: %w", err)
 	}
-	defer f.Close()
-	types, err := blockTypes(f)
-	if err != nil {
-		return fmt.Errorf("/proc/devices: %w", err)
-	}
 	path := filepath.Join(cfg.SystemDir, "lvm.conf")
-	if err := os.WriteFile(path, []byte(lvmConf(cfg, types)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(lvmConf(cfg, blockTypes(string(devices)))), 0o600); err != nil {
 		return fmt.Errorf("our LVM configuration: %w", err)
 	}
 	return nil
@@ -93,13 +86,12 @@ backup {
 var notDisks = map[string]bool{"fd": true, "sr": true, "pktcdvd": true, "mtdblock": true, "device-mapper": true}
 
 // blockTypes reads the names of block drivers from /proc/devices.
-func blockTypes(r io.Reader) ([]string, error) {
+func blockTypes(devices string) []string {
 	var types []string
 	seen := map[string]bool{}
 	block := false
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
+	for line := range strings.Lines(devices) {
+		line = strings.TrimSpace(line)
 		if strings.HasSuffix(line, "devices:") {
 			block = strings.HasPrefix(line, "Block")
 			continue
@@ -111,5 +103,5 @@ func blockTypes(r io.Reader) ([]string, error) {
 		seen[name] = true
 		types = append(types, name)
 	}
-	return types, lines.Err()
+	return types
 }

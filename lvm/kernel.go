@@ -37,17 +37,13 @@ func (k kernel) Load(ctx context.Context) error {
 }
 
 func (k kernel) Devices() ([]Device, error) {
-	dir, err := os.Open(filepath.Join(k.sys, "block"))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	entries, err := os.ReadDir(filepath.Join(k.sys, "block"))
 	if err != nil {
 		return nil, err
 	}
 	var devices []Device
-	for _, name := range names {
+	for _, entry := range entries {
+		name := entry.Name()
 		if !strings.HasPrefix(name, "dm-") {
 			continue
 		}
@@ -126,7 +122,7 @@ func (k kernel) opens(path string) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer control.Close()
+	defer func() { _ = control.Close() }()
 	request := unix.DmIoctl{Version: [3]uint32{4, 0, 0}, Dev: stat.Rdev}
 	request.Data_size = uint32(unsafe.Sizeof(request))
 	if err := ioctl(control, unix.DM_DEV_STATUS, unsafe.Pointer(&request)); err != nil {
@@ -142,9 +138,7 @@ func (k kernel) Sync(paths []string) error {
 		if err != nil {
 			return err
 		}
-		err = f.Sync()
-		f.Close()
-		if err != nil {
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
 			return err
 		}
 	}
@@ -162,7 +156,7 @@ func (k kernel) Zero(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("wiping: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var size uint64
 	if err := ioctl(f, unix.BLKGETSIZE64, unsafe.Pointer(&size)); err != nil {
 		return fmt.Errorf("the size of %s: %w", path, err)

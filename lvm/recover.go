@@ -129,7 +129,7 @@ func lockInstance(ctx context.Context, dir string) (*instanceLock, error) {
 		}
 		select {
 		case <-ctx.Done():
-			f.Close()
+			_ = f.Close()
 			return nil, Errorf(KindBusy, "another driver works on this node: it holds %s (%w)", path, fmt.Errorf("%w: %w", ctx.Err(), err))
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -139,6 +139,6 @@ func lockInstance(ctx context.Context, dir string) (*instanceLock, error) {
 // release may be called again.
 func (l *instanceLock) release() {
 	if l != nil {
-		l.file.Close()
+		_ = l.file.Close()
 	}
 }

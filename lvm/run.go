@@ -120,11 +120,11 @@ func runWithReport(cmd *exec.Cmd) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	cmd.Env = append(cmd.Env, "LVM_REPORT_FD=3")
 	cmd.ExtraFiles = []*os.File{w}
 	err = cmd.Start()
-	w.Close()
+	_ = w.Close() // lvm has its own
 	if err != nil {
 		return nil, err
 	}
