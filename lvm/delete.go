@@ -31,7 +31,7 @@ func (h *Host) delete(ctx context.Context, id ID) error {
 	}
 	g, lv, v, err := s.find(id)
 	switch {
-	case KindOf(err) == KindNotFound && err != nil:
+	case KindOf(err) == KindNotFound:
 		return nil
 	case err != nil:
 		return err
@@ -94,7 +94,7 @@ func (h *Host) remove(ctx context.Context, s State, v Volume) error {
 	case err == nil && now.UUID == v.UUID:
 		return Errorf(KindInternal, "volume %s was not removed: it is %s now, not %s", t, now.State, v.State)
 	case err != nil && KindOf(err) != KindNotFound:
-		return err
+		return err // whether it is gone cannot be told
 	}
 	return h.flush(g)
 }

@@ -167,25 +167,26 @@ func (h *Host) List(ctx context.Context) ([]Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	ready := slices.DeleteFunc(h.volumes(s), func(v Volume) bool { return v.State != StateReady })
+	all, _ := h.volumes(s) // a damaged one is no volume; Start has told of it
+	ready := slices.DeleteFunc(all, func(v Volume) bool { return v.State != StateReady })
 	slices.SortFunc(ready, func(a, b Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 	return ready, nil
 }
 
-// volumes lists the volumes of this cluster, in whatever state.
-func (h *Host) volumes(s State) []Volume {
-	var all []Volume
+// volumes lists the volumes of this cluster, in whatever state; damaged says which ones bear our mark and cannot be
+// read.
+func (h *Host) volumes(s State) (all []Volume, damaged error) {
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
 			v, ours, err := volumeOf(g, lv)
 			if err != nil {
-				h.log.Warn("a volume is left alone", "error", err)
+				damaged = errors.Join(damaged, err)
 			} else if ours && v.Cluster == h.cfg.Cluster {
 				all = append(all, v)
 			}
 		}
 	}
-	return all
+	return all, damaged
 }
 
 // Capacity answers what a class can still get here. It waits for no operation under way, and starts no process. A class
@@ -218,7 +219,8 @@ func (h *Host) Metrics() Metrics {
 		h.log.Warn("no figures of the volume groups", "error", err)
 		return m
 	}
-	for _, v := range h.volumes(s) {
+	all, _ := h.volumes(s)
+	for _, v := range all {
 		m.Volumes[v.State]++
 	}
 	for _, g := range s.Groups {

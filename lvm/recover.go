@@ -26,7 +26,13 @@ func (h *Host) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	volumes := h.volumes(s)
+	if len(s.Unread) > 0 {
+		h.log.Warn("not every disk can be read; volume groups on them may be missing", "disks", s.Unread)
+	}
+	volumes, damaged := h.volumes(s)
+	if damaged != nil {
+		h.log.Warn("volumes are left alone", "error", damaged)
+	}
 	h.resume(ctx, s, volumes)
 	for _, v := range volumes {
 		switch v.State {
@@ -100,7 +106,7 @@ func (h *Host) removeLeftover(ctx context.Context, v Volume) error {
 		return err
 	}
 	_, _, now, err := s.find(v.ID)
-	if err != nil && KindOf(err) == KindNotFound || err == nil && (now.UUID != v.UUID || now.State != StateCreating) {
+	if KindOf(err) == KindNotFound || err == nil && (now.UUID != v.UUID || now.State != StateCreating) {
 		return nil
 	}
 	if err != nil {

@@ -48,6 +48,9 @@ func stateTag(s VolumeState) string { return encodeTag(keyState, string(s)) }
 // volumeOf reads a volume back from its LV. ours is false for an LV without our tags. An error means that it bears our
 // mark and cannot be read: such an LV is never touched.
 func volumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
+	if lv.Hidden {
+		return Volume{}, false, nil // a part of a volume inherits its tags (an admin's lvconvert)
+	}
 	values, err := decodeTags(lv.Tags)
 	if len(values) == 0 && err == nil {
 		return Volume{}, false, nil

@@ -68,7 +68,7 @@ func (h *Host) wipeOnce(ctx context.Context, v Volume) error {
 	defer done()
 	if v.Class.Wipe != WipeNone {
 		path, err := h.device(ctx, v)
-		if KindOf(err) == KindNotFound && err != nil {
+		if KindOf(err) == KindNotFound {
 			return nil // an admin removed it
 		}
 		if err != nil {
@@ -88,7 +88,7 @@ func (h *Host) wipeOnce(ctx context.Context, v Volume) error {
 		return err
 	}
 	_, _, now, err := s.find(v.ID)
-	if err != nil && KindOf(err) == KindNotFound || err == nil && now.UUID != v.UUID {
+	if KindOf(err) == KindNotFound || err == nil && now.UUID != v.UUID {
 		return nil
 	}
 	if err != nil {
