@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -10,16 +9,6 @@ import (
 	storage "k8s.io/api/storage/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/cel/environment"
-	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -128,113 +117,6 @@ func shippedPolicy(t *testing.T) *admissionregistration.ValidatingAdmissionPolic
 	return &policy
 }
 
-// compile makes a validator of the policy with the API server's compiler.
-func compile(t *testing.T, policy *admissionregistration.ValidatingAdmissionPolicy) validating.Validator {
-	t.Helper()
-	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
-	// Mode NewExpressions is stricter than what a server uses for stored policies: it is what
-	// decides whether kubectl apply is accepted.
-	mode := environment.NewExpressions
-	for _, v := range policy.Spec.Variables {
-		if result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, declared, mode); result.Error != nil {
-			t.Fatalf("variable %s: %v", v.Name, result.Error)
-		}
-	}
-	var conditions, validations, messages []cel.ExpressionAccessor
-	for i := range policy.Spec.MatchConditions {
-		conditions = append(conditions, (*matchconditions.MatchCondition)(&policy.Spec.MatchConditions[i]))
-	}
-	for _, v := range policy.Spec.Validations {
-		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
-		var message cel.ExpressionAccessor
-		if v.MessageExpression != "" {
-			message = &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}
-		}
-		messages = append(messages, message)
-	}
-	evaluators := make([]cel.ConditionEvaluator, 3)
-	for i, list := range [][]cel.ExpressionAccessor{conditions, validations, messages} {
-		evaluators[i] = compiler.CompileCondition(list, declared, mode)
-		for _, err := range evaluators[i].CompilationErrors() {
-			t.Fatal(err)
-		}
-	}
-	matcher := matchconditions.NewMatcher(evaluators[0], policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
-	none := compiler.CompileCondition(nil, declared, mode)
-	return validating.NewValidator(evaluators[1], matcher, none, evaluators[2], policy.Spec.FailurePolicy, nil)
-}
-
-// denials returns the messages of all refusals; an error in an expression fails the test.
-func denials(t *testing.T, validator validating.Validator, attributes admission.Attributes) string {
-	t.Helper()
-	versioned, err := admission.NewVersionedAttributes(attributes, attributes.GetKind(), admission.NewObjectInterfacesFromScheme(scheme.Scheme))
-	if err != nil {
-		t.Fatal(err)
-	}
-	result := validator.Validate(context.Background(), attributes.GetResource(), versioned, nil, nil, celconfig.RuntimeCELCostBudget, nil)
-	var messages []string
-	for _, d := range result.Decisions {
-		if d.Evaluation == validating.EvalError {
-			t.Fatalf("the policy fails: %s", d.Message)
-		}
-		if d.Action == validating.ActionDeny {
-			messages = append(messages, d.Message)
-		}
-	}
-	return strings.Join(messages, "; ")
-}
-
-func attributesOf(t *testing.T, r request) admission.Attributes {
-	t.Helper()
-	who := &user.DefaultInfo{Name: account, Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"node-1"}}}
-	if r.node == "-" {
-		who.Extra = nil
-	}
-	if r.user != "" {
-		who.Name = r.user
-	}
-	operation, object := admission.Update, r.now
-	switch {
-	case r.before == nil:
-		operation = admission.Create
-	case r.now == nil:
-		operation, object = admission.Delete, r.before
-	}
-	kinds, _, err := scheme.Scheme.ObjectKinds(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resource := kinds[0].GroupVersion().WithResource(map[string]string{
-		"PersistentVolume": "persistentvolumes", "PersistentVolumeClaim": "persistentvolumeclaims",
-		"CSIStorageCapacity": "csistoragecapacities",
-	}[kinds[0].Kind])
-	return admission.NewAttributesRecord(r.now, r.before, kinds[0], "", "x", resource, "", operation, nil, false, who)
-}
-
-func ruleMatches(policy *admissionregistration.ValidatingAdmissionPolicy, a admission.Attributes) bool {
-	has := func(list []string, want string) bool {
-		for _, item := range list {
-			if item == want || item == "*" {
-				return true
-			}
-		}
-		return false
-	}
-	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
-		for _, operation := range rule.Operations {
-			if string(operation) == string(a.GetOperation()) && has(rule.APIGroups, a.GetResource().Group) &&
-				has(rule.APIVersions, a.GetResource().Version) && has(rule.Resources, a.GetResource().Resource) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // volume is a PV as csi-provisioner writes it, that may be used where all nodes are.
 func volume(nodes ...string) *core.PersistentVolume {
 	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "pvc-1"}}
@@ -311,29 +193,4 @@ func everywhere() *storage.CSIStorageCapacity {
 	c := capacity("node-1")
 	c.NodeTopology = &meta.LabelSelector{}
 	return c
-}
-
-// only decodes the one object of a kind into out.
-func only(t *testing.T, docs []document, kind string, out any) {
-	t.Helper()
-	found := 0
-	for _, doc := range docs {
-		if doc.kind.Kind != kind {
-			continue
-		}
-		found++
-		if err := yaml.UnmarshalStrict([]byte(doc.text), out); err != nil {
-			t.Fatalf("%s: %v", kind, err)
-		}
-	}
-	if found != 1 {
-		t.Fatalf("%d objects of kind %s, want 1", found, kind)
-	}
-}
-
-// document is one object of a manifest.
-type document struct {
-	kind schema.GroupVersionKind
-	name string
-	text string
 }

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// This file reads manifests.
+
+// document is one object of a manifest.
+type document struct {
+	kind schema.GroupVersionKind
+	name string
+	text string
+}
+
+// shipped returns the objects of the plain manifest.
+func shipped(t *testing.T) []document {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return split(t, string(text))
+}
+
+// split parses every object strictly: an unknown or repeated field is an error, as
+// kubectl apply --validate=strict would have it.
+func split(t *testing.T, text string) []document {
+	t.Helper()
+	var docs []document
+	for r := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text))); ; {
+		raw, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return docs
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var head struct {
+			meta.TypeMeta   `json:",inline"`
+			meta.ObjectMeta `json:"metadata"`
+		}
+		if err := yaml.Unmarshal(raw, &head); err != nil {
+			t.Fatalf("%v in\n%s", err, raw)
+		}
+		if head.Kind == "" {
+			continue // a document of comments
+		}
+		kind := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
+		object, err := scheme.Scheme.New(kind)
+		if err != nil {
+			t.Fatalf("%s: %v", head.Name, err)
+		}
+		if err := yaml.UnmarshalStrict(raw, object); err != nil {
+			t.Errorf("%s %s: %v", head.Kind, head.Name, err)
+		}
+		docs = append(docs, document{kind: kind, name: head.Name, text: string(raw)})
+	}
+}
+
+// only decodes the one object of a kind into out.
+func only(t *testing.T, docs []document, kind string, out any) {
+	t.Helper()
+	found := 0
+	for _, doc := range docs {
+		if doc.kind.Kind != kind {
+			continue
+		}
+		found++
+		if err := yaml.UnmarshalStrict([]byte(doc.text), out); err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+	}
+	if found != 1 {
+		t.Fatalf("%d objects of kind %s, want 1", found, kind)
+	}
+}

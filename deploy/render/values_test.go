@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// everything is a set of values with every part of the chart in use.
+func everything() map[string]any {
+	return map[string]any{
+		"kubeletDir": "/var/lib/k0s/kubelet", "volumeLimit": 16, "clusterID": "c1", "logLevel": "debug",
+		"imagePullSecrets": []any{map[string]any{"name": "pull"}},
+		"nodeSelector":     map[string]any{"nodelvm.io/storage": "true"},
+		"affinity":         map[string]any{"nodeAffinity": map[string]any{}},
+		"podAnnotations":   map[string]any{"a": "b"}, "podLabels": map[string]any{"c": "d"},
+		"storageClasses": []any{
+			map[string]any{"name": "local", "default": true, "parameters": map[string]any{"volumeGroup": "@fast", "stripes": 2}},
+			map[string]any{"name": "keep", "reclaimPolicy": "Retain", "mountOptions": []any{"noatime"},
+				"parameters": map[string]any{"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "xfs"}},
+		},
+		"createNamespace": true,
+	}
+}
+
+func TestValuesArriveWhereTheyBelong(t *testing.T) {
+	text, err := render(filepath.Join(deployDir, chartDir), everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := split(t, text)
+	classes := 0
+	for _, doc := range docs {
+		if doc.kind.Kind == "StorageClass" {
+			classes++
+			checkClass(t, doc)
+		}
+	}
+	if classes != 2 {
+		t.Errorf("%d storage classes, want 2", classes)
+	}
+	set := daemonSet(t, docs)
+	args := strings.Join(set.Spec.Template.Spec.Containers[0].Args, " ")
+	for _, want := range []string{
+		"--endpoint=unix:///var/lib/k0s/kubelet/plugins/nodelvm.io/csi.sock", "--kubelet-dir=/var/lib/k0s/kubelet",
+		"--volume-limit=16", "--cluster-id=c1", "--log-level=debug",
+	} {
+		if !strings.Contains(args, want) {
+			t.Errorf("arguments %s lack %s", args, want)
+		}
+	}
+	if set.Spec.Template.Labels["c"] != "d" || set.Spec.Template.Annotations["a"] != "b" ||
+		set.Spec.Template.Spec.NodeSelector["nodelvm.io/storage"] != "true" || len(set.Spec.Template.Spec.ImagePullSecrets) != 1 {
+		t.Errorf("pod template %+v", set.Spec.Template)
+	}
+}
+
+func TestSwitchedOffPartsAreAbsent(t *testing.T) {
+	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"nodeRestriction": map[string]any{"enabled": false}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range split(t, text) {
+		if strings.HasPrefix(doc.kind.Kind, "ValidatingAdmission") || doc.kind.Kind == "Namespace" || doc.kind.Kind == "StorageClass" {
+			t.Errorf("%s %s is there", doc.kind.Kind, doc.name)
+		}
+	}
+}
+
+func TestSchemaRefusesBadValues(t *testing.T) {
+	class := func(key string, value any) map[string]any {
+		c := map[string]any{"name": "local", "parameters": map[string]any{"volumeGroup": "vg"}}
+		c[key] = value
+		return map[string]any{"storageClasses": []any{c}}
+	}
+	for name, values := range map[string]map[string]any{
+		"unknown value":        {"kubeletdir": "/var/lib/kubelet"},
+		"relative kubelet dir": {"kubeletDir": "var/lib/kubelet"},
+		"trailing slash":       {"kubeletDir": "/var/lib/kubelet/"},
+		"log level":            {"logLevel": "loud"},
+		"negative limit":       {"volumeLimit": -1},
+		"limit as text":        {"volumeLimit": "many"},
+		"memory limit":         {"resources": map[string]any{"limits": map[string]any{"memory": "1Gi"}}},
+		"unknown in image":     {"image": map[string]any{"name": "x"}},
+		"sidecar without tag":  {"provisioner": map[string]any{"image": map[string]any{"tag": ""}}},
+		"class without group":  class("parameters", map[string]any{}),
+		"empty group":          class("parameters", map[string]any{"volumeGroup": ""}),
+		"misspelt parameter":   class("parameters", map[string]any{"volumeGroup": "vg", "strips": 2}),
+		"immediate binding":    class("volumeBindingMode", "Immediate"),
+		"class name":           class("name", "Local SSD"),
+		"reclaim policy":       class("reclaimPolicy", "Recycle"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := render(filepath.Join(deployDir, chartDir), values)
+			if err == nil || !strings.Contains(err.Error(), "schema") {
+				t.Errorf("error %v, want the schema's (%s)", err, fmt.Sprintf("%.40s", text))
+			}
+		})
+	}
+}
