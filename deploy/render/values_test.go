@@ -16,7 +16,7 @@ func everything() map[string]any {
 		"affinity":         map[string]any{"nodeAffinity": map[string]any{}},
 		"podAnnotations":   map[string]any{"a": "b"}, "podLabels": map[string]any{"c": "d"},
 		"storageClasses": []any{
-			map[string]any{"name": "local", "default": true, "parameters": map[string]any{"volumeGroup": "@fast", "stripes": 2}},
+			map[string]any{"name": "local", "default": true, "parameters": map[string]any{"volumeGroup": "@fast", "wipe": "none"}},
 			map[string]any{"name": "keep", "reclaimPolicy": "Retain", "mountOptions": []any{"noatime"},
 				"parameters": map[string]any{"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "xfs"}},
 		},
@@ -86,7 +86,8 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"sidecar without tag":  {"provisioner": map[string]any{"image": map[string]any{"tag": ""}}},
 		"class without group":  class("parameters", map[string]any{}),
 		"empty group":          class("parameters", map[string]any{"volumeGroup": ""}),
-		"misspelt parameter":   class("parameters", map[string]any{"volumeGroup": "vg", "strips": 2}),
+		"misspelt parameter":   class("parameters", map[string]any{"volumeGroup": "vg", "wpie": "none"}),
+		"unknown wipe":         class("parameters", map[string]any{"volumeGroup": "vg", "wipe": "shred"}),
 		"immediate binding":    class("volumeBindingMode", "Immediate"),
 		"class name":           class("name", "Local SSD"),
 		"reclaim policy":       class("reclaimPolicy", "Recycle"),
