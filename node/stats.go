@@ -14,9 +14,8 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if req.GetVolumeId() == "" {
 		return nil, errNoVolume
 	}
-	path, err := parsePath("volume_path", req.GetVolumePath())
-	if err != nil {
-		return nil, err
+	if req.GetVolumePath() == "" {
+		return nil, lvm.Errorf(lvm.KindInvalid, "the request has no volume_path")
 	}
 	id, err := parseHandle(req.GetVolumeId())
 	if err != nil {
@@ -25,6 +24,10 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	device, err := s.deviceOf(ctx, id)
 	if err != nil {
 		return nil, err
+	}
+	path, err := parsePath("volume_path", req.GetVolumePath())
+	if err != nil { // a path where no volume can be
+		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not there: %w", id, err)
 	}
 	place, err := s.fs.Look(path)
 	if err != nil {
