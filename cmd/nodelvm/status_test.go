@@ -28,6 +28,7 @@ func TestToStatus(t *testing.T) {
 		{"no room", lvm.Errorf(lvm.KindNoRoom, "x"), codes.ResourceExhausted},
 		{"not ours", lvm.Errorf(lvm.KindNotOurs, "x"), codes.FailedPrecondition},
 		{"foreign", lvm.Errorf(lvm.KindForeign, "x"), codes.FailedPrecondition},
+		{"foreign content", lvm.Errorf(lvm.KindForeign, "x"), codes.FailedPrecondition},
 		{"internal", lvm.Errorf(lvm.KindInternal, "x"), codes.Internal},
 		{"wrapped", fmt.Errorf("node n: %w", lvm.Errorf(lvm.KindNoRoom, "x")), codes.ResourceExhausted},
 		{"of another package", errors.New("x"), codes.Internal},
