@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -31,7 +33,7 @@ func (n testNode) add(t testing.TB, name string, size int64, content []byte) {
 	n.attribute(t, name, "size", fmt.Sprintln(size/sectorSize))
 	n.attribute(t, name, "uevent", "MAJOR=7\nMINOR=1\nDEVNAME="+name+"\nDEVTYPE=disk\n")
 	path := filepath.Join(n.dev, name)
-	must(t, os.WriteFile(path, content, 0o600))
+	must(t, os.WriteFile(path, bytes.TrimRight(content, "\x00"), 0o600))
 	must(t, os.Truncate(path, size))
 }
 
@@ -85,8 +87,14 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// unzipped keeps what unzip read: many tests look at the same disks, and the race detector makes inflating slow.
+var unzipped sync.Map
+
 func unzip(t testing.TB, path string) []byte {
 	t.Helper()
+	if content, ok := unzipped.Load(path); ok {
+		return content.([]byte)
+	}
 	f, err := os.Open(path)
 	must(t, err)
 	defer func() { _ = f.Close() }()
@@ -94,6 +102,7 @@ func unzip(t testing.TB, path string) []byte {
 	must(t, err)
 	content, err := io.ReadAll(z)
 	must(t, err)
+	unzipped.Store(path, content)
 	return content
 }
 

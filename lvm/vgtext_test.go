@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"os"
 	"path/filepath"
@@ -123,7 +124,7 @@ func FuzzLabel(f *testing.F) {
 		disks, err := filepath.Glob(filepath.Join(scenario, "*.gz"))
 		must(f, err)
 		image := unzip(f, disks[0])
-		f.Add(image[sectorSize:2*sectorSize], image[4096:4096+mdaHeaderSize])
+		f.Add(bytes.Clone(image[sectorSize:2*sectorSize]), bytes.Clone(image[4096:4096+mdaHeaderSize]))
 	}
 	f.Fuzz(func(_ *testing.T, sector, header []byte) {
 		if len(sector) < sectorSize || len(header) < mdaHeaderSize {
