@@ -66,18 +66,22 @@ func (l *Lab) startControlPlane(bin binaries, names ...string) error {
 	return nil
 }
 
+// pollTimeout bounds one request while the cluster comes up: an API server
+// without its etcd answers nothing for a minute.
+const pollTimeout = 5 * time.Second
+
 // waitAPI waits until the API server says that it is ready.
 func (l *Lab) waitAPI(ctx context.Context) error {
 	config, err := l.RESTConfig()
 	if err != nil {
 		return err
 	}
-	config.Timeout = 5 * time.Second
+	config.Timeout = pollTimeout
 	client, err := rest.UnversionedRESTClientFor(unversioned(config))
 	if err != nil {
 		return err
 	}
-	return l.poll(ctx, 90*time.Second, "kube-apiserver", controlPlaneNames[:2], func(ctx context.Context) error {
+	return l.poll(ctx, bootTimeout, "kube-apiserver", controlPlaneNames[:2], func(ctx context.Context) error {
 		return client.Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }
@@ -88,14 +92,14 @@ func (l *Lab) poll(ctx context.Context, limit time.Duration, name string, daemon
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		err := ready(ctx)
-		if err == nil {
-			return nil
-		}
 		for _, d := range daemons {
 			if !l.alive(d) {
 				return l.logged(d, fmt.Errorf("%s has stopped", d))
 			}
+		}
+		err := ready(ctx)
+		if err == nil {
+			return nil
 		}
 		select {
 		case <-ctx.Done():

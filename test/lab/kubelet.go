@@ -66,6 +66,7 @@ func (l *Lab) waitReady(ctx context.Context, nodes []node, tell teller) error {
 	if err != nil {
 		return err
 	}
+	config.Timeout = pollTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (l *Lab) waitReady(ctx context.Context, nodes []node, tell teller) error {
 	for _, n := range nodes {
 		daemons = append(daemons, n.name())
 	}
-	return l.poll(ctx, 3*time.Minute, nodes[0].name()+".kubelet", daemons, func(ctx context.Context) error {
+	return l.poll(ctx, bootTimeout, nodes[0].name()+".kubelet", daemons, func(ctx context.Context) error {
 		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -163,7 +163,7 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 }
 
 func (l *Lab) waitBooted(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	for {
 		if !l.alive(name) {

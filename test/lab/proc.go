@@ -39,7 +39,7 @@ func (l *Lab) startDaemon(d daemon) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	cmd := exec.Command(d.argv[0], d.argv[1:]...) //nolint:noctx // it must outlive the caller's context
 	cmd.Env = append(os.Environ(), d.env...)
 	cmd.Stdout, cmd.Stderr = log, log
