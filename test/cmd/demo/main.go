@@ -29,8 +29,9 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	keep := os.Getenv("KEEP") != ""
+	var stage *scenario.Stage
 	defer func() {
-		if keep {
+		if keep && stage != nil {
 			lookAround()
 			return
 		}
@@ -38,8 +39,7 @@ func run(ctx context.Context) (err error) {
 			err = down
 		}
 	}()
-	stage, err := scenario.Raise(ctx, l, os.Stdout)
-	if err != nil {
+	if stage, err = scenario.Raise(ctx, l, os.Stdout); err != nil {
 		return err
 	}
 	for _, act := range scenario.Acts() {
