@@ -111,15 +111,15 @@ func (b Bed) cleanUp(t *testing.T) {
 func (d *Driver) waitWiped(t testing.TB) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
-	for {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		m := d.Metrics()
-		if m.WipeBacklog == 0 && m.Volumes[lvm.StateDeleting] == 0 {
+		if len(m.Groups) > 0 && m.WipeBacklog == 0 && m.Volumes[lvm.StateDeleting] == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("deleted volumes still hold extents: %+v", m)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
