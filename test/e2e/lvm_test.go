@@ -35,14 +35,11 @@ func TestLVM(t *testing.T) {
 	}
 	share := l.Share()
 	compile(t, "../..", "build", "-o", share+"/nodelvm", "./cmd/nodelvm")
-	compile(t, "../..", "test", "-c", "-tags", "reallvm", "-o", share+"/readers.test", "./lvm")
 	compile(t, "../..", "test", "-c", "-tags", "reallvm", "-o", share+"/conformance.test", "./lvm/lvmtest")
 	compile(t, "../..", "test", "-c", "-tags", "realfs", "-o", share+"/filesystems.test", "./node")
 	compile(t, "..", "test", "-c", "-tags", "innode", "-o", share+"/innode.test", "./innode")
 
-	const onDisks = "NODELVM_TEST_DISKS=/dev/ubdb,/dev/ubdc"
-	inNode(t, l, "readers", "env", onDisks, "/mnt/lab/readers.test", "-test.run", "Real")
-	inNode(t, l, "conformance", "env", onDisks, "/mnt/lab/conformance.test", "-test.run", "Real")
+	inNode(t, l, "conformance", "env", "NODELVM_TEST_DISKS=/dev/ubdb,/dev/ubdc", "/mnt/lab/conformance.test", "-test.run", "Real")
 	inNode(t, l, "filesystems", "/mnt/lab/filesystems.test")
 	inNode(t, l, "driver", "/mnt/lab/innode.test", "-test.skip", "^TestSanity$")
 	inNode(t, l, "csi-sanity, mount", "env", "SANITY_ACCESS_TYPE=mount", "/mnt/lab/innode.test", "-test.run", "^TestSanity$")
