@@ -24,7 +24,7 @@ func fill(t testing.TB, device string, size lvm.Bytes) {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
 	must(t, err)
-	defer f.Close()
+	defer func() { must(t, f.Close()) }()
 	block := bytes.Repeat([]byte("somebody's secret "), int(lvm.MiB)/18+1)[:lvm.MiB]
 	for at := lvm.Bytes(0); at < size; at += lvm.MiB {
 		_, err := f.Write(block)
@@ -38,7 +38,7 @@ func leaks(t testing.TB, device string) int {
 	t.Helper()
 	f, err := os.Open(device)
 	must(t, err)
-	defer f.Close()
+	defer func() { must(t, f.Close()) }()
 	zeroes, block, found := make([]byte, lvm.MiB), make([]byte, lvm.MiB), 0
 	for {
 		n, err := io.ReadFull(f, block)
@@ -170,7 +170,7 @@ func TestMissingDisk_RealLVM(t *testing.T) {
 	label := make([]byte, 4096)
 	f, err := os.OpenFile(lost, os.O_RDWR|os.O_SYNC, 0)
 	must(t, err)
-	defer f.Close()
+	defer func() { must(t, f.Close()) }()
 	_, err = f.ReadAt(label, 0)
 	must(t, err)
 	_, err = f.WriteAt(make([]byte, len(label)), 0)
@@ -199,7 +199,7 @@ func TestKilled_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	dir := t.TempDir()
 	for round := range killRounds(t) {
-		killed := killVictim(t, dir, time.Duration(370*round%4000)*time.Millisecond)
+		killed := killVictim(t, dir, time.Duration(930*round%5000)*time.Millisecond)
 		d := b.Start(t)
 		d.waitWiped(t)
 		m := d.Metrics()
