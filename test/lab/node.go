@@ -162,6 +162,10 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 	return l.waitBooted(ctx, m.name())
 }
 
+// bootTimeout is generous: a boot takes 3 s, but a minute on a machine that is
+// busy otherwise. A process that stops in the meantime is noticed at once.
+const bootTimeout = 5 * time.Minute
+
 func (l *Lab) waitBooted(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
