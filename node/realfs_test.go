@@ -4,8 +4,6 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -33,12 +31,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "tests with the tag realfs mount file systems: run them as root")
 		os.Exit(1)
 	}
-	for _, tool := range []string{"losetup", "blkid", "wipefs", "mkfs.ext4", "fsck.ext4", "mkfs.xfs", "mkfs.btrfs", "mkfs.vfat", "mkswap", "pvcreate"} {
+	for _, tool := range []string{"losetup", "blkid", "wipefs", "mkfs.ext4", "fsck.ext4", "mkfs.xfs", "mkfs.btrfs", "mkswap", "pvcreate"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			fmt.Fprintf(os.Stderr, "tests with the tag realfs need %s: apt-get install e2fsprogs xfsprogs btrfs-progs dosfstools lvm2 util-linux mount\n", tool)
+			fmt.Fprintf(os.Stderr, "tests with the tag realfs need %s: apt-get install e2fsprogs xfsprogs btrfs-progs lvm2 util-linux mount\n", tool)
 			os.Exit(1)
 		}
 	}
+	_ = exec.CommandContext(context.Background(), "modprobe", "loop").Run() // it may be part of the kernel
 	os.Exit(m.Run())
 }
 
@@ -149,17 +148,6 @@ func (b *bench) must(err error) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-}
-
-func (b *bench) digest(path string) string {
-	b.t.Helper()
-	f, err := os.Open(path)
-	b.must(err)
-	defer func() { _ = f.Close() }()
-	sum := sha256.New()
-	_, err = io.Copy(sum, f)
-	b.must(err)
-	return hex.EncodeToString(sum.Sum(nil))
 }
 
 func TestFileSystemsFromStageToUnstageTwice(t *testing.T) {

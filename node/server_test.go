@@ -188,6 +188,7 @@ func TestStatistics(t *testing.T) {
 		{"not active", testID.String(), "/target", false, lvm.KindNotFound, 0},
 		{"another node's volume", testVG + "/else", "/target", true, lvm.KindNotFound, 0},
 		{"garbage", "garbage", "/target", true, lvm.KindNotFound, 0},
+		{"a path that nothing can be mounted at", testID.String(), "some/path", true, lvm.KindNotFound, 0},
 		{"no volume", "", "/target", true, lvm.KindInvalid, 0},
 		{"no path", testID.String(), "", true, lvm.KindInvalid, 0},
 	} {
