@@ -4,9 +4,11 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/nodelvm/nodelvm/deploy/image"
@@ -43,6 +45,14 @@ func (l *Lab) archives(bin binaries) []archive {
 				Files:      map[string]string{"/csi-provisioner": bin["csi-provisioner"]},
 				Entrypoint: []string{"/csi-provisioner"},
 			}, out)
+		}},
+		// Not the driver's image, but its root file system: with that layer unpacked, an import brings only the binary.
+		{"nodelvm-base", hash(v["DEBIAN_IMAGE_SUITE"], "1"), func(ctx context.Context, _, out string) error {
+			base, err := image.DriverBase(ctx, v["DEBIAN_IMAGE_SUITE"], runtime.GOARCH, l.cache, io.Discard)
+			if err != nil {
+				return err
+			}
+			return image.Write(image.Spec{Ref: "nodelvm.test/base:" + v["DEBIAN_IMAGE_SUITE"], Base: base}, out)
 		}},
 		{"postgres", hash(v["POSTGRES_VERSION"], v["DEBIAN_NODE_SUITE"], postgresEntrypoint, postgresUsers, "1"), func(ctx context.Context, dir, out string) error {
 			return l.postgresArchive(ctx, dir, out)
