@@ -77,10 +77,14 @@ func (m machine) Mounts(device string) ([]string, error) {
 		return nil, err
 	}
 	mounts, err := mountsWhere(func(m *mountinfo.Info) bool {
-		if m.FSType == "devtmpfs" && m.Root == "/"+filepath.Base(device) { // bound as a raw device
-			return true
+		if m.Root == "/" { // other roots are parts of it, as the kubelet binds for subPath
+			return numberOf(m) == block.Number
 		}
-		return numberOf(m) == block.Number && m.Root == "/" // other roots are parts of it, as the kubelet binds for subPath
+		if m.FSType != "devtmpfs" && m.FSType != "tmpfs" { // where device nodes are bound from
+			return false
+		}
+		kind, number, err := kindOf(m.Mountpoint)
+		return err == nil && kind == PlaceDevice && number == block.Number
 	})
 	paths := make([]string, 0, len(mounts))
 	for _, m := range mounts {

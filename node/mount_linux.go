@@ -26,8 +26,11 @@ func (machine) Make(path string, file bool) error {
 	return f.Close()
 }
 
+// asNamed keeps mount(8) from turning /dev/dm-3 into a name below /dev/mapper, which can be stale and be another device.
+var asNamed = []string{"--no-canonicalize"}
+
 func (m machine) Mount(source, target, fsType string, options []string) error {
-	if err := m.mounter.Mount(source, target, fsType, options); err != nil {
+	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, asNamed); err != nil {
 		return lvm.Errorf(lvm.KindInternal, "%s could not be mounted at %s: %s", source, target, oneLine([]byte(err.Error())))
 	}
 	return nil
