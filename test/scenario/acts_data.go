@@ -24,6 +24,9 @@ const fingerprint = `select (select count(*) from pgbench_accounts), (select sum
  (select count(*) from pgbench_history), (select sum(delta) from pgbench_history)`
 
 func fillDatabase(ctx context.Context, s *Stage) error {
+	if _, err := s.query(ctx, "select 1"); err != nil {
+		return err
+	}
 	for _, args := range [][]string{
 		{"pgbench", "-i", "-q", "-s", "5", "postgres"},
 		{"pgbench", "-n", "-c", "4", "-t", "100", "postgres"},
@@ -32,7 +35,7 @@ func fillDatabase(ctx context.Context, s *Stage) error {
 			return err
 		}
 	}
-	rows, err := s.inPod(ctx, databasePod, "psql", "-tA", "-c", fingerprint, "postgres")
+	rows, err := s.query(ctx, fingerprint)
 	if err != nil {
 		return err
 	}
@@ -63,7 +66,7 @@ func podReturns(ctx context.Context, s *Stage) error {
 	if after.Spec.NodeName != before.Spec.NodeName {
 		return fmt.Errorf("it ran on %s and returned on %s", before.Spec.NodeName, after.Spec.NodeName)
 	}
-	rows, err := s.inPod(ctx, databasePod, "psql", "-tA", "-c", fingerprint, "postgres")
+	rows, err := s.query(ctx, fingerprint)
 	if err != nil {
 		return err
 	}
@@ -71,6 +74,15 @@ func podReturns(ctx context.Context, s *Stage) error {
 		return fmt.Errorf("it had %s and has %s", s.rows[databasePod], rows)
 	}
 	return nil
+}
+
+// query asks the database, again while it is still starting up.
+func (s *Stage) query(ctx context.Context, sql string) (answer string, err error) {
+	err = eventually(ctx, func() error {
+		answer, err = s.inPod(ctx, databasePod, "psql", "-tA", "-c", sql, "postgres")
+		return err
+	})
+	return answer, err
 }
 
 func (s *Stage) podReplaced(ctx context.Context, name string, old types.UID) error {
