@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,7 +55,7 @@ func (l *Lab) archives(bin binaries) []archive {
 			}
 			return image.Write(image.Spec{Ref: "nodelvm.test/base:" + v["DEBIAN_IMAGE_SUITE"], Base: base}, out)
 		}},
-		{"postgres", hash(v["POSTGRES_VERSION"], v["DEBIAN_NODE_SUITE"], postgresEntrypoint, postgresUsers, "1"), func(ctx context.Context, dir, out string) error {
+		{"postgres", hash(v["POSTGRES_VERSION"], v["DEBIAN_NODE_SUITE"], postgresEntrypoint, postgresUsers, "2"), func(ctx context.Context, dir, out string) error {
 			return l.postgresArchive(ctx, dir, out)
 		}},
 	}
@@ -129,6 +130,9 @@ func (l *Lab) postgresArchive(ctx context.Context, dir, out string) error {
 			return err
 		}
 	}
+	if files["/database.tar"], err = l.emptyDatabase(ctx, base, dir); err != nil {
+		return err
+	}
 	return image.Write(image.Spec{
 		Ref: "docker.io/library/postgres:" + version, Base: base, Files: files,
 		Entrypoint: []string{"/entrypoint.sh"}, Cmd: []string{"postgres"},
@@ -137,6 +141,50 @@ func (l *Lab) postgresArchive(ctx context.Context, dir, out string) error {
 			"PGDATA=/var/lib/postgresql/data", "PGHOST=/tmp", "PGUSER=postgres",
 		},
 	}, out)
+}
+
+// emptyDatabase answers a tar of a fresh database. initdb takes a second here,
+// but a minute in a node, where starting processes is slow.
+func (l *Lab) emptyDatabase(ctx context.Context, base, dir string) (string, error) {
+	const log = "image-postgres"
+	tree, out := filepath.Join(dir, "tree"), filepath.Join(dir, "database.tar")
+	for _, d := range []string{tree, filepath.Join(tree, "dev"), filepath.Join(tree, "dev/shm")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return "", err
+		}
+	}
+	if err := l.tool(ctx, log, "tar", "-xf", base, "-C", tree); err != nil {
+		return "", err
+	}
+	err := errors.Join(
+		os.WriteFile(filepath.Join(tree, "etc/passwd"), []byte(postgresUsers), 0o644),
+		os.WriteFile(filepath.Join(tree, "dev/null"), nil, 0o666),
+		os.Chmod(filepath.Join(tree, "dev/null"), 0o666),
+		os.Chmod(filepath.Join(tree, "dev/shm"), 0o777),
+	)
+	if err != nil {
+		return "", err
+	}
+	err = l.tool(ctx, log, "chroot", "--userspec=999:999", tree,
+		"/usr/lib/postgresql/"+l.versions["POSTGRES_VERSION"]+"/bin/initdb", "--no-sync",
+		"--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--pgdata=/tmp/database")
+	if err != nil {
+		return "", err
+	}
+	hba, err := os.OpenFile(filepath.Join(tree, "tmp/database/pg_hba.conf"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return "", err
+	}
+	if _, err := hba.WriteString("host all all all trust\n"); err != nil {
+		return "", errors.Join(err, hba.Close())
+	}
+	if err := hba.Close(); err != nil {
+		return "", err
+	}
+	if err := l.tool(ctx, log, "tar", "-cf", out, "-C", filepath.Join(tree, "tmp/database"), "."); err != nil {
+		return "", err
+	}
+	return out, os.RemoveAll(tree)
 }
 
 // debianBase answers a tar of Debian's essential packages and pkg, without the

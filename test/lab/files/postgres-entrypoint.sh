@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes a database in $PGDATA if there is none, then becomes the given command.
+# Puts the empty database of the image into $PGDATA if there is none, then
+# becomes the given command.
 set -e
 if [ "$(id -u)" = 0 ]; then
     mkdir -p "$PGDATA"
@@ -8,17 +9,12 @@ if [ "$(id -u)" = 0 ]; then
 fi
 if [ "$1" = postgres ]; then
     if [ ! -s "$PGDATA/PG_VERSION" ]; then
-        # Made in a folder of its own and moved up, the file that says "done"
-        # last: a pod that is killed in between starts anew.
+        # The file that says "done" comes last, and after all else is on the
+        # disk: a pod that is killed in between starts anew.
         mkdir -p "$PGDATA"
-        rm -rf "$PGDATA/.new"
-        initdb --auth=trust --encoding=UTF8 --locale=C.UTF-8 --pgdata="$PGDATA/.new"
-        echo 'host all all all trust' >>"$PGDATA/.new/pg_hba.conf"
-        for file in $(ls "$PGDATA/.new" | grep -vx PG_VERSION) PG_VERSION; do
-            rm -rf "${PGDATA:?}/$file"
-            mv "$PGDATA/.new/$file" "$PGDATA/$file"
-        done
-        rmdir "$PGDATA/.new"
+        tar -xf /database.tar -C "$PGDATA" --exclude=./PG_VERSION --no-overwrite-dir
+        sync -f "$PGDATA"
+        tar -xf /database.tar -C "$PGDATA" ./PG_VERSION
     fi
     chmod 0700 "$PGDATA" 2>/dev/null || true # not ours if it is a volume's root; postgres tells if it minds
     set -- "$@" -c listen_addresses='*' -c unix_socket_directories=/tmp -c jit=off
