@@ -63,6 +63,7 @@ lvm() {
 	need_packages lvm2 || return
 	local bad=0
 	go_test readers . testname -tags reallvm -count=1 -run '^TestReal' ./lvm || bad=1 # metadata alone: loop devices of this machine do
+	go_test lab test testname -tags e2e -count=1 -timeout 15m ./lab || bad=1
 	go_test lvm test standard-verbose -tags e2e -count=1 -timeout 30m -run '^TestLVM$' ./e2e || bad=1
 	return $bad
 }

@@ -65,7 +65,7 @@ func inNode(t *testing.T, l *lab.Lab, name string, argv ...string) {
 	t.Run(name, func(t *testing.T) {
 		var out bytes.Buffer
 		both := io.MultiWriter(&out, os.Stdout)
-		code, err := l.Exec(t.Context(), node, nil, both, both, append(argv, "-test.v", "-test.timeout=10m")...)
+		code, err := l.Exec(t.Context(), node, nil, both, both, append(argv, "-test.v", "-test.timeout=15m")...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -177,7 +177,7 @@ func TestForeignContentIsNeverFormatted(t *testing.T) {
 			if maker != nil {
 				size = 320 * mebibyte
 			}
-			v := c.create(t, createRequest(fmt.Sprintf("foreign-%d", number), size))
+			v := c.create(t, createRequest(fmt.Sprintf("foreign-%d", number), size, with("wipe", "none")))
 			device := c.activeDevice(t, v)
 			if maker != nil {
 				output(t, maker[0], append(maker[1:], device)...)
@@ -255,7 +255,7 @@ func TestStagingPathThatIsTaken(t *testing.T) {
 func TestMemoryWithFiftyVolumes(t *testing.T) {
 	c := connect(t)
 	for i := range 50 {
-		c.create(t, createRequest(fmt.Sprintf("fifty-%d", i), 8*mebibyte))
+		c.create(t, createRequest(fmt.Sprintf("fifty-%d", i), 8*mebibyte, with("wipe", "none")))
 	}
 	reply, err := c.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
 	if err != nil {
