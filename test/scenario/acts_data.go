@@ -28,8 +28,8 @@ func fillDatabase(ctx context.Context, s *Stage) error {
 		return err
 	}
 	for _, args := range [][]string{
-		{"pgbench", "-i", "-q", "-s", "5", "postgres"},
-		{"pgbench", "-n", "-c", "4", "-t", "100", "postgres"},
+		{"pgbench", "-i", "-q", "-s", "2", "postgres"},
+		{"pgbench", "-n", "-c", "4", "-t", "50", "postgres"},
 	} {
 		if _, err := s.inPod(ctx, databasePod, args...); err != nil {
 			return err
@@ -41,7 +41,7 @@ func fillDatabase(ctx context.Context, s *Stage) error {
 	}
 	s.rows[databasePod] = rows
 	accounts, _, _ := strings.Cut(rows, "|")
-	if accounts != "500000" {
+	if accounts != "200000" {
 		return fmt.Errorf("pgbench left %q", rows)
 	}
 	s.Narrator.Note("accounts|balance|transactions|their sum: %s", rows)

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
@@ -74,11 +76,7 @@ func (s *Stage) install(ctx context.Context, image string) error {
 			return s.Lab.ImportImage(ctx, image)
 		}},
 		{Says: "deploy/nodelvm.yaml is applied as it is", Prove: func(ctx context.Context, s *Stage) error {
-			if _, err := s.kubectl(ctx, "", "apply", "-f", filepath.Join(top, "deploy", "nodelvm.yaml")); err != nil {
-				return err
-			}
-			_, err := s.kubectl(ctx, "", "rollout", "restart", "-n", driverNamespace, daemonSet) // a kept lab may run an older build under the same name
-			return err
+			return s.applyDriver(ctx, filepath.Join(top, "deploy", "nodelvm.yaml"))
 		}},
 		{Says: "its DaemonSet is ready on every node", Prove: func(ctx context.Context, s *Stage) error {
 			_, err := s.kubectl(ctx, "", "rollout", "status", "-n", driverNamespace, daemonSet)
@@ -90,6 +88,17 @@ func (s *Stage) install(ctx context.Context, image string) error {
 		}
 	}
 	return nil
+}
+
+// applyDriver also restarts the driver of a kept lab, which may be an older build under the same name.
+func (s *Stage) applyDriver(ctx context.Context, manifest string) error {
+	_, err := s.Client.AppsV1().DaemonSets(driverNamespace).Get(ctx, "nodelvm", metav1.GetOptions{})
+	kept := err == nil
+	if _, err := s.kubectl(ctx, "", "apply", "-f", manifest); err != nil || !kept {
+		return err
+	}
+	_, err = s.kubectl(ctx, "", "rollout", "restart", "-n", driverNamespace, daemonSet)
+	return err
 }
 
 // Diagnosis collects what explains a failure: what the pods do, what the events say, the end of the driver's log.
