@@ -23,6 +23,10 @@ link set eth0 up
 route add default via 10.88.0.1
 BATCH
 
+# An ordinary machine has /dev/loop-control from its boot, and opening it loads
+# the module. The kubelet needs it for raw block volumes.
+modprobe loop
+
 /lib/systemd/systemd-udevd --daemon
 udevadm trigger --action=add --subsystem-match=block
 udevadm settle
