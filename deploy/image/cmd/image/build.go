@@ -24,7 +24,7 @@ func base(ctx context.Context, root, arch string, verbose bool) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	var log io.Writer = io.Discard
+	log := io.Writer(io.Discard)
 	if verbose {
 		log = os.Stderr
 	}
