@@ -21,11 +21,11 @@ const (
 // Raise brings up the lab of `make demo` and installs the driver in it exactly as shipped: the image that `make image`
 // writes, the manifest that stands in deploy/. The caller lowers the lab with l.Down, whatever Raise answers.
 func Raise(ctx context.Context, l *lab.Lab, out io.Writer) (*Stage, error) {
-	image, err := buildImage(ctx, out)
-	if err != nil {
+	if err := l.Up(ctx, lab.UpOptions{Nodes: 3, ControlPlane: true, Progress: out}); err != nil {
 		return nil, err
 	}
-	if err := l.Up(ctx, lab.UpOptions{Nodes: 3, ControlPlane: true, Progress: out}); err != nil {
+	image, err := buildImage(ctx, out)
+	if err != nil {
 		return nil, err
 	}
 	stage, err := NewStage(l, NewNarrator(out))
