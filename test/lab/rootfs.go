@@ -101,7 +101,7 @@ func kernelVersion() (string, error) {
 func hash(inputs ...string) string {
 	h := sha256.New()
 	for _, in := range inputs {
-		fmt.Fprintf(h, "%d:%s\n", len(in), in)
+		_, _ = fmt.Fprintf(h, "%d:%s\n", len(in), in)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }

@@ -95,8 +95,7 @@ func (s *Stage) eventSaying(ctx context.Context, object, words string) (string, 
 
 // volume ties together what Kubernetes and LVM each know of one claim's volume.
 type volume struct {
-	pod, claim, node, group, lv string
-	size                        string
+	claim, node, group, lv, size string
 }
 
 // volumeOf follows a bound claim to its logical volume and proves that it is where the PV says.

@@ -31,19 +31,19 @@ func (n *Narrator) Steps() int { return n.steps }
 // Act opens an act.
 func (n *Narrator) Act(title string) {
 	n.acts++
-	fmt.Fprintf(n.out, "\n%s\n", n.paint("1", fmt.Sprintf("Act %d. %s", n.acts, title)))
+	n.say("\n%s\n", n.paint("1", fmt.Sprintf("Act %d. %s", n.acts, title)))
 }
 
 // Note prints a remark below the current act.
 func (n *Narrator) Note(format string, args ...any) {
-	fmt.Fprintf(n.out, "    %s\n", fmt.Sprintf(format, args...))
+	n.say("    %s\n", fmt.Sprintf(format, args...))
 }
 
 // Step announces what will be proved; the function it returns prints how that went.
 func (n *Narrator) Step(says string) func(error) {
 	start := time.Now()
 	if n.live {
-		fmt.Fprintf(n.out, "  … %s", says)
+		n.say("  … %s", says)
 	}
 	return func(err error) {
 		mark := n.paint("32", "✓")
@@ -53,25 +53,27 @@ func (n *Narrator) Step(says string) func(error) {
 			n.steps++
 		}
 		if n.live {
-			fmt.Fprint(n.out, "\r\033[K")
+			n.say("\r\033[K")
 		}
-		fmt.Fprintf(n.out, "  %s %s %s\n", mark, says, n.paint("2", fmt.Sprintf("(%.1f s)", time.Since(start).Seconds())))
+		n.say("  %s %s %s\n", mark, says, n.paint("2", fmt.Sprintf("(%.1f s)", time.Since(start).Seconds())))
 		if err != nil {
-			fmt.Fprintf(n.out, "    %s\n", strings.ReplaceAll(err.Error(), "\n", "\n    "))
+			n.say("    %s\n", strings.ReplaceAll(err.Error(), "\n", "\n    "))
 		}
 	}
 }
 
 // Table prints rows under a header, in columns.
 func (n *Narrator) Table(header []string, rows [][]string) {
-	fmt.Fprintln(n.out)
+	n.say("\n")
 	w := tabwriter.NewWriter(n.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "    %s\n", strings.Join(header, "\t"))
-	for _, row := range rows {
-		fmt.Fprintf(w, "    %s\n", strings.Join(row, "\t"))
+	for _, row := range append([][]string{header}, rows...) {
+		_, _ = fmt.Fprintf(w, "    %s\n", strings.Join(row, "\t"))
 	}
-	_ = w.Flush() // the writer below is a terminal or a log: nothing better to tell than the story itself
+	_ = w.Flush()
 }
+
+// say prints. A story that nobody hears is no reason to stop.
+func (n *Narrator) say(format string, args ...any) { _, _ = fmt.Fprintf(n.out, format, args...) }
 
 func (n *Narrator) paint(code, text string) string {
 	if !n.live {
