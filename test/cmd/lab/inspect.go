@@ -51,13 +51,13 @@ func statusCommand(open opener) *cobra.Command {
 				return err
 			}
 			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintf(w, "folder\t%s\nnetwork namespace\t%s\nlogs\t%s\n", status.Dir, status.Namespace, l.Logs())
+			_, _ = fmt.Fprintf(w, "folder\t%s\nnetwork namespace\t%s\nlogs\t%s\n", status.Dir, status.Namespace, l.Logs())
 			for _, p := range status.Processes {
 				state := "stopped"
 				if p.Running {
 					state = fmt.Sprintf("running, pid %d", p.PID)
 				}
-				fmt.Fprintf(w, "%s\t%s\n", p.Name, state)
+				_, _ = fmt.Fprintf(w, "%s\t%s\n", p.Name, state)
 			}
 			return w.Flush()
 		},
