@@ -125,9 +125,14 @@ func (f *flights) close(ctx context.Context) error {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
+	return await(ctx, &f.wait)
+}
+
+// await waits for a group of goroutines to end. The error is ctx's.
+func await(ctx context.Context, group *sync.WaitGroup) error {
 	done := make(chan struct{})
 	go func() {
-		f.wait.Wait()
+		group.Wait()
 		close(done)
 	}()
 	select {

@@ -110,15 +110,5 @@ func (w *wiper) backlog() Bytes {
 
 // wait waits for the workers to end. The error is ctx's.
 func (w *wiper) wait(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		w.workers.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return await(ctx, &w.workers)
 }
