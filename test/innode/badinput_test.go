@@ -82,12 +82,14 @@ func TestOddNamesAreOnlyKeys(t *testing.T) {
 	c := connect(t)
 	before := len(volumes(t))
 	names := []string{"-n", "../up", "a/b", "with space", "$(reboot)", "`x`;y|z", "ünïcödé 名前", strings.Repeat("x", 128), "@fast", "pvmove0", "snapshot1", "a_tmeta"}
+	var requests []*csi.CreateVolumeRequest
 	for _, name := range names {
-		request := createRequest(name, 8*mebibyte, with("wipe", "none"))
-		first := c.create(t, request)
-		again, err := c.CreateVolume(t.Context(), request)
+		requests = append(requests, createRequest(name, 8*mebibyte, with("wipe", "none")))
+	}
+	for i, first := range c.createAll(t, requests...) {
+		again, err := c.CreateVolume(t.Context(), requests[i])
 		if err != nil || again.GetVolume().GetVolumeId() != first.GetVolumeId() {
-			t.Errorf("name %q: again %v, %v; first %s", name, again, err, first.GetVolumeId())
+			t.Errorf("name %q: again %v, %v; first %s", names[i], again, err, first.GetVolumeId())
 		}
 	}
 	if made := len(volumes(t)) - before; made != len(names) {

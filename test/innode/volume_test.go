@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,8 +22,6 @@ import (
 )
 
 var background = context.Background()
-
-func contains(names []string, name string) bool { return slices.Contains(names, name) }
 
 // lvNames is volumes for clean-ups, where t.Context has ended.
 func lvNames(t *testing.T) []string {
@@ -254,9 +251,11 @@ func TestStagingPathThatIsTaken(t *testing.T) {
 
 func TestMemoryWithFiftyVolumes(t *testing.T) {
 	c := connect(t)
+	var requests []*csi.CreateVolumeRequest
 	for i := range 50 {
-		c.create(t, createRequest(fmt.Sprintf("fifty-%d", i), 8*mebibyte, with("wipe", "none")))
+		requests = append(requests, createRequest(fmt.Sprintf("fifty-%d", i), 8*mebibyte, with("wipe", "none")))
 	}
+	c.createAll(t, requests...)
 	reply, err := c.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
 	if err != nil {
 		t.Fatal(err)
