@@ -37,7 +37,7 @@ func (h *Host) Start(ctx context.Context) error {
 	for _, v := range volumes {
 		switch v.State {
 		case StateCreating:
-			if err := h.removeLeftover(ctx, v); err != nil {
+			if err := h.removeIfStill(ctx, v); err != nil {
 				h.log.Warn("a volume that was never finished is still there", "volume", v.ID.String(), "error", err)
 			}
 		case StateDeleting:
@@ -94,8 +94,8 @@ func (h *Host) refresh(ctx context.Context, s State, v Volume) error {
 	return err
 }
 
-// removeLeftover removes a volume that was still being made when the driver ended.
-func (h *Host) removeLeftover(ctx context.Context, v Volume) error {
+// removeIfStill removes a volume, half made or wiped, if what is there now is the very one, in the same state.
+func (h *Host) removeIfStill(ctx context.Context, v Volume) error {
 	unlock, err := h.writers.lock(ctx, v.ID.VG)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (h *Host) removeLeftover(ctx context.Context, v Volume) error {
 		return err
 	}
 	_, _, now, err := s.find(v.ID)
-	if KindOf(err) == KindNotFound || err == nil && (now.UUID != v.UUID || now.State != StateCreating) {
+	if KindOf(err) == KindNotFound || err == nil && (now.UUID != v.UUID || now.State != v.State) {
 		return nil
 	}
 	if err != nil {

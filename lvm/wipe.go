@@ -78,23 +78,7 @@ func (h *Host) wipeOnce(ctx context.Context, v Volume) error {
 			return err
 		}
 	}
-	unlock, err := h.writers.lock(ctx, v.ID.VG)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	s, err := h.read(ctx)
-	if err != nil {
-		return err
-	}
-	_, _, now, err := s.find(v.ID)
-	if KindOf(err) == KindNotFound || err == nil && now.UUID != v.UUID {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return h.remove(ctx, s, v)
+	return h.removeIfStill(ctx, v)
 }
 
 // backlog sums up the volumes that are deleted and not yet wiped.
