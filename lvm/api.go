@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Bytes is a size in bytes.
@@ -62,8 +63,15 @@ func (id ID) String() string { return id.VG + "/" + id.LV }
 // Layout says how a volume's extents lie on the disks.
 type Layout string
 
-// LayoutLinear takes extents wherever they are free, one disk after the other (lvmraid(7), "linear").
-const LayoutLinear Layout = "linear"
+const (
+	LayoutLinear  Layout = "linear"  // extents wherever they are free, one disk after the other
+	LayoutStriped Layout = "striped" // Stripes disks in turns
+	LayoutRAID1   Layout = "raid1"   // Mirrors further copies, each on a disk of its own (lvmraid(7))
+	LayoutRAID5   Layout = "raid5"   // Stripes disks of data and one of parity
+	LayoutRAID6   Layout = "raid6"   // Stripes disks of data and two of parity
+	LayoutRAID10  Layout = "raid10"  // Stripes pairs of disks
+	LayoutThin    Layout = "thin"    // blocks of a thin pool, taken when they are written; the one with snapshots (lvmthin(7))
+)
 
 // Wipe says what happens to a volume's extents before they return to the pool.
 type Wipe string
@@ -73,20 +81,30 @@ const (
 	WipeNone Wipe = "none" // the next volume may show the old content to its owner
 )
 
-// Class is what a StorageClass asks for: where volumes are carved and how.
+// Class is what a StorageClass asks for: where volumes are carved and how. It is comparable. The zero value of a field
+// that the layout has means the layout's default; a field that the layout does not have must be zero.
 type Class struct {
-	Group  string // a volume group's name, or "@tag" for any group that carries the LVM tag
-	Layout Layout
-	Wipe   Wipe
+	Group         string // a volume group's name, or "@tag" for any group that carries the LVM tag
+	Layout        Layout
+	Wipe          Wipe
+	Stripes       int    // striped, raid5, raid10: 2 or more, 2 by default; raid6: 3 or more, 3 by default
+	StripeSize    Bytes  // striped, raid5, raid6, raid10: a power of two from 4 KiB to the extent size; 64 KiB by default
+	Mirrors       int    // raid1: 1 to 9, 1 by default; raid10: 1
+	Pool          string // thin: the pool's name, DefaultPool by default
+	Overprovision int    // thin: how much of the pool's size may be promised, in percent; 100 to 10000, 100 by default
 }
 
-// Spec is one wanted volume.
+// DefaultPool is the thin pool of a class that names none.
+const DefaultPool = "nodelvm-thin"
+
+// Spec is one wanted volume. It is comparable.
 type Spec struct {
 	Name     string // the CO's name for it, 1 - 128 bytes of any UTF-8: the key of idempotency
 	Class    Class
-	Required Bytes  // at least this much; 0 means "the default", DefaultSize
+	Required Bytes  // at least this much; 0 means "the default": DefaultSize, or the source's size
 	Limit    Bytes  // at most this much; 0 means no limit
 	Claim    string // "namespace/name" of the claim, for people who read LVM's tags; may be empty
+	Source   ID     // thin: the snapshot or volume that it begins as a copy of; zero for an empty volume
 }
 
 // DefaultSize is given where a request names no size.
@@ -112,6 +130,27 @@ type Volume struct {
 	Class   Class  // Class.Group is the group's name
 	State   VolumeState
 	Size    Bytes
+	Source  ID // Spec.Source; it may be gone by now
+}
+
+// SnapshotSpec is one wanted snapshot of a thin volume. It is comparable.
+type SnapshotSpec struct {
+	Name   string // the CO's name for it, as in Spec
+	Source ID     // the volume
+}
+
+// Snapshot is a thin volume's content at one moment, read-only and never mounted: volumes are made from it.
+type Snapshot struct {
+	ID      ID
+	UUID    string
+	Name    string // SnapshotSpec.Name
+	Cluster string // UID of the cluster that made it
+	Group   string
+	Pool    string // the thin pool that it is in
+	Source  ID     // SnapshotSpec.Source; it may be gone by now
+	State   VolumeState
+	Size    Bytes     // of the volume when it was taken
+	Created time.Time // whole seconds
 }
 
 // Capacity answers what a Class can still get on this node.

@@ -78,7 +78,7 @@ func TestScenarios(t *testing.T) {
 	}
 	v, ours, err := volumeOf(linear, lvs["pvc-0f0e"])
 	want := Volume{ID: ID{linear.UUID, "pvc-0f0e"}, UUID: lvs["pvc-0f0e"].UUID, Name: "pvc-0f0e", Claim: "ns/data-0", Cluster: "8c-1",
-		Group: "vg", Class: Class{"vg", LayoutLinear, WipeZero}, State: StateReady, Size: 12 * MiB}
+		Group: "vg", Class: Class{Group: "vg", Layout: LayoutLinear, Wipe: WipeZero}, State: StateReady, Size: 12 * MiB}
 	if diff := cmp.Diff(want, v); diff != "" || !ours || err != nil {
 		t.Errorf("ours %v, error %v, %s", ours, err, diff)
 	}

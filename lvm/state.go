@@ -1,5 +1,7 @@
 package lvm
 
+import "time"
+
 // State is what the node's disks hold, as one consistent reading. It is plain data: planning and capacity are
 // functions of it.
 type State struct {
@@ -39,11 +41,44 @@ type Run struct {
 
 // LV is one logical volume, anybody's, hidden ones included.
 type LV struct {
-	UUID    string
-	Name    string
-	Tags    []string
-	Extents Extents
-	Type    string   // segment type of its first segment, as in lvs -o segtype
-	Hidden  bool     // a part of another volume (sub-LV, pool metadata, ...)
-	UsedBy  []string // names of the volumes built on it, which would go with it: snapshots, a pool, a cache, ...
+	UUID     string
+	Name     string
+	Tags     []string
+	Created  time.Time // zero where LVM does not know
+	Extents  Extents
+	Type     string    // segment type of its first segment, as in lvs -o segtype
+	Hidden   bool      // a part of another volume (sub-LV, pool metadata, ...)
+	ReadOnly bool      // its permission
+	UsedBy   []string  // names of the volumes built on it, which would go with it: snapshots, a pool, a cache, ...
+	Segments []Segment // ascending by Start, without gaps
+	Pool     string    // thin: the pool that it is in
+	Origin   string    // thin: what it is a snapshot of, if that is still there
+	Pending  bool      // unfinished: thin, and its pool has not made it yet (a message to the pool is outstanding); or RAID that was never completed
+	Thin     *ThinPool // of a thin pool
+}
+
+// Segment is a stretch of an LV that lies in one way.
+type Segment struct {
+	Start      Extents
+	Extents    Extents
+	Type       string // as in lvs -o segtype, but "linear" for one stripe
+	StripeSize Bytes  // 0 where there are no stripes
+	RegionSize Bytes  // RAID
+	Areas      []Area // the legs in their order: PVs, or the LVs that it is made of; RAID: its images
+	Metadata   []Area // RAID: the metadata LV of each leg
+}
+
+// Area is where a leg begins: on a PV or in another LV.
+type Area struct {
+	PV    string // UUID; "" if it is in an LV
+	LV    string // name; "" if it is on a PV
+	Start Extents
+}
+
+// ThinPool is what makes an LV a thin pool.
+type ThinPool struct {
+	Data      string // name of the LV with the blocks
+	Metadata  string // name of the LV with the mappings
+	ChunkSize Bytes
+	Zero      bool // new blocks are zeroed before they are shown: without it, no volume of ours is made in it
 }
