@@ -2,6 +2,7 @@ package lvm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,6 +68,31 @@ func rangeArgs(ranges []peRange) []string {
 func stateArgs(t target, g Group, uuid string, from, to VolumeState) []string {
 	return append(onDevices("lvchange", g), "-S", guard(uuid, from), "--deltag", stateTag(from), "--addtag", stateTag(to), "--", t.String())
 }
+
+// settleArgs moves volumes of one group from creating to ready in one commit, those that are still what was looked at.
+// More than settleMax of them take a further command.
+func settleArgs(g Group, volumes []Volume) ([]step, error) {
+	var steps []step
+	for batch := range slices.Chunk(volumes, settleMax) {
+		uuids := make([]string, 0, len(batch))
+		targets := make([]string, 0, len(batch))
+		for _, v := range batch {
+			t, err := targetOf(g.Name, v.ID.LV)
+			if err != nil {
+				return nil, err
+			}
+			uuids = append(uuids, "lv_uuid="+v.UUID)
+			targets = append(targets, t.String())
+		}
+		guard := fmt.Sprintf("lv_tags={%s} && (%s)", stateTag(StateCreating), strings.Join(uuids, " || "))
+		args := append(onDevices("lvchange", g), "-S", guard, "--deltag", stateTag(StateCreating), "--addtag", stateTag(StateReady), "--")
+		steps = append(steps, step{append(args, targets...)})
+	}
+	return steps, nil
+}
+
+// settleMax bounds the length of one command line: about 130 bytes a volume.
+const settleMax = 100
 
 // activateArgs makes the volume's device; nothing is done if it is there.
 func activateArgs(t target, g Group) []string {

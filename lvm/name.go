@@ -21,6 +21,12 @@ func lvName(name string) string {
 	return "v-" + hex.EncodeToString(sum[:16])
 }
 
+// snapshotName derives the name of a snapshot's logical volume: never that of a volume.
+func snapshotName(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "s-" + hex.EncodeToString(sum[:16])
+}
+
 // Device-mapper joins group and volume with a hyphen and doubles the hyphens inside either; the whole is at most 127
 // bytes (DM_NAME_LEN), of which LVM wants some for the suffixes of hidden layers.
 const (

