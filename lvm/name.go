@@ -21,11 +21,17 @@ func lvName(name string) string {
 	return "v-" + hex.EncodeToString(sum[:16])
 }
 
+// snapshotPrefix begins the names of snapshots, and of nothing else that the driver makes.
+const snapshotPrefix = "s-"
+
 // snapshotName derives the name of a snapshot's logical volume: never that of a volume.
 func snapshotName(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return "s-" + hex.EncodeToString(sum[:16])
+	return snapshotPrefix + hex.EncodeToString(sum[:16])
 }
+
+// IsSnapshot tells a snapshot's handle from a volume's, by the name that the driver gave it.
+func (id ID) IsSnapshot() bool { return strings.HasPrefix(id.LV, snapshotPrefix) }
 
 // Device-mapper joins group and volume with a hyphen and doubles the hyphens inside either; the whole is at most 127
 // bytes (DM_NAME_LEN), of which LVM wants some for the suffixes of hidden layers.
