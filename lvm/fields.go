@@ -51,6 +51,14 @@ func (f *fields) number(key string, limit int64) int64 {
 	return e.values[0].number
 }
 
+// optionalNumber answers 0 where the key is absent.
+func (f *fields) optionalNumber(key string, limit int64) int64 {
+	if f.section.entry(key) == nil {
+		return 0
+	}
+	return f.number(key, limit)
+}
+
 // strings answers a list of strings; nil where the key is absent.
 func (f *fields) strings(key string) []string {
 	e := f.section.entry(key)

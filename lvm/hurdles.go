@@ -47,15 +47,49 @@ func shrunkenSentence(device string, has, needs Bytes) string {
 	return fmt.Sprintf("%s has %d bytes, its physical volume needs %d", device, has, needs)
 }
 
-// sortGroup brings PVs and LVs into one order, whatever the order of their source.
-func sortGroup(g *Group) {
+// settleGroup is the last step of either reader: one order whatever the order of their source, and what follows from
+// the rest.
+func settleGroup(g *Group) {
 	slices.SortFunc(g.PVs, func(a, b PV) int { return strings.Compare(a.UUID, b.UUID) })
 	slices.SortFunc(g.LVs, func(a, b LV) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(g.Tags)
-	for i := range g.LVs {
-		slices.Sort(g.LVs[i].Tags)
-		slices.Sort(g.LVs[i].UsedBy)
+	missing := map[string]bool{}
+	for _, pv := range g.PVs {
+		if pv.Missing {
+			missing[pv.UUID] = true
+		}
 	}
+	for i := range g.LVs {
+		lv := &g.LVs[i]
+		slices.Sort(lv.Tags)
+		slices.Sort(lv.UsedBy)
+		for j := range lv.Segments {
+			if len(missing) > 1 {
+				orderMissing(lv.Segments[j].Areas, missing)
+			}
+			for _, a := range lv.Segments[j].Metadata {
+				lv.Pending = lv.Pending || !g.hidden(a.LV)
+			}
+		}
+	}
+}
+
+// orderMissing brings legs into an order that both readers can tell, as Area says.
+func orderMissing(areas []Area, missing map[string]bool) {
+	for i, a := range areas {
+		for j := range i {
+			if b := areas[j]; missing[a.PV] && missing[b.PV] && a.Start == b.Start && a.PV < b.PV {
+				areas[i], areas[j] = b, a
+				a = b
+			}
+		}
+	}
+}
+
+// hidden tells of an LV of a group that is in order whether it is a part of another one.
+func (g *Group) hidden(name string) bool {
+	i, found := slices.BinarySearchFunc(g.LVs, name, func(lv LV, name string) int { return strings.Compare(lv.Name, name) })
+	return found && g.LVs[i].Hidden
 }
 
 func sortState(s *State) {

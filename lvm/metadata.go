@@ -248,6 +248,7 @@ func (c *metadataCopy) attach(present map[string][]probe) {
 		}
 	}
 	g.Problem = c.hurdles.problem(g.Name)
+	settleGroup(g)
 }
 
 func paths(probes []probe) []string {

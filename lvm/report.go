@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 )
 
 // reportArgs is the one command that tells a State, lvmreport(7): hidden volumes (-a) and groups that are another
@@ -19,9 +18,10 @@ func reportArgs() []string {
 		"--configreport", "vg", "-o", "vg_uuid,vg_name,vg_tags,vg_seqno,vg_extent_size,vg_mda_size,vg_mda_free," +
 			"vg_exported,vg_extendable,vg_permissions,vg_clustered,vg_shared,vg_lock_type,vg_systemid",
 		"--configreport", "pv", "-o", "pv_uuid,pv_name,pv_pe_count,pv_missing,pv_allocatable,pe_start,dev_size",
-		"--configreport", "lv", "-o", "lv_uuid,lv_name,lv_size,lv_tags,origin,pool_lv,data_lv,metadata_lv,mirror_log",
-		"--configreport", "pvseg", "-o", "pv_uuid,pvseg_start,pvseg_size,segtype",
-		"--configreport", "seg", "-o", "lv_uuid,seg_start_pe,segtype,devices,metadata_devices",
+		"--configreport", "lv", "-o", "lv_uuid,lv_name,lv_size,lv_tags,lv_time,origin,pool_lv,data_lv,metadata_lv,mirror_log",
+		"--configreport", "pvseg", "-o", "pv_uuid,pvseg_start,pvseg_size,segtype,lv_uuid,seg_start_pe",
+		"--configreport", "seg", "-o", "lv_uuid,seg_start_pe,seg_size_pe,segtype,stripe_size,region_size,chunk_size,zero," +
+			"devices,metadata_devices",
 	}
 }
 
@@ -89,7 +89,7 @@ func (item reportGroup) group() (Group, error) {
 		return g, err
 	}
 	g.Problem = h.problem(g.Name)
-	sortGroup(&g)
+	settleGroup(&g)
 	return g, nil
 }
 
@@ -151,58 +151,4 @@ func (pv *PV) mergeRuns() error {
 	}
 	pv.Free = merged
 	return nil
-}
-
-func (item reportGroup) lvs(g *Group) error {
-	byUUID, byName := map[word]int{}, map[string]int{}
-	for i, row := range item.LV {
-		name, hidden := unbracket(string(row.Name))
-		lv := LV{UUID: string(row.UUID), Name: name, Tags: row.Tags, Hidden: hidden, Extents: Extents(Bytes(row.Size) / g.ExtentSize)}
-		if _, twice := byUUID[row.UUID]; twice || !isUUID(lv.UUID) || lv.Name == "" || Bytes(row.Size)%g.ExtentSize != 0 {
-			return fmt.Errorf("logical volume %q, UUID %q, %d bytes", row.Name, lv.UUID, row.Size)
-		}
-		byUUID[row.UUID], byName[name] = i, i
-		g.LVs = append(g.LVs, lv)
-	}
-	use := func(user string, parts ...string) {
-		for _, part := range parts {
-			name, _ := unbracket(part)
-			if i, ok := byName[name]; ok && name != user && !slices.Contains(g.LVs[i].UsedBy, user) {
-				g.LVs[i].UsedBy = append(g.LVs[i].UsedBy, user)
-			}
-		}
-	}
-	for _, row := range item.Seg {
-		i, known := byUUID[row.LV]
-		if !known {
-			return fmt.Errorf("a segment of logical volume %q, which is not in the group", row.LV)
-		}
-		if row.Start == 0 {
-			g.LVs[i].Type = string(row.Type)
-		}
-		for _, device := range slices.Concat(row.Devices, row.Metadata) {
-			part, _, _ := strings.Cut(device, "(")
-			use(g.LVs[i].Name, part)
-		}
-	}
-	for i, row := range item.LV {
-		use(g.LVs[i].Name, string(row.Pool), string(row.Data), string(row.Metadata), string(row.MirrorLog))
-		if origin, _ := unbracket(string(row.Origin)); !item.thinSnapshot(row, byName, origin) {
-			use(g.LVs[i].Name, origin)
-		}
-	}
-	return nil
-}
-
-// thinSnapshot says whether row is a thin snapshot of origin, in the same pool: it lives on without its origin.
-func (item reportGroup) thinSnapshot(row reportLV, byName map[string]int, origin string) bool {
-	i, ok := byName[origin]
-	return ok && row.Pool != "" && item.LV[i].Pool == row.Pool
-}
-
-func unbracket(name string) (bare string, hidden bool) {
-	if inner, ok := strings.CutPrefix(name, "["); ok {
-		return strings.TrimSuffix(inner, "]"), true
-	}
-	return name, false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // reportJSON is LVM's report in either of its JSON formats: `json` writes every value as a string, `json_std` (from
@@ -53,6 +54,7 @@ type reportLV struct {
 	Name      word  `json:"lv_name"` // in brackets if hidden
 	Size      count `json:"lv_size"`
 	Tags      list  `json:"lv_tags"`
+	Created   stamp `json:"lv_time"`
 	Origin    word  `json:"origin"`
 	Pool      word  `json:"pool_lv"`
 	Data      word  `json:"data_lv"`
@@ -61,18 +63,25 @@ type reportLV struct {
 }
 
 type reportPVSeg struct {
-	PV    word  `json:"pv_uuid"`
-	Start count `json:"pvseg_start"`
-	Size  count `json:"pvseg_size"`
-	Type  word  `json:"segtype"` // "free" where nothing is
+	PV      word  `json:"pv_uuid"`
+	Start   count `json:"pvseg_start"`
+	Size    count `json:"pvseg_size"`
+	Type    word  `json:"segtype"` // "free" where nothing is
+	LV      word  `json:"lv_uuid"`
+	LVStart count `json:"seg_start_pe"`
 }
 
 type reportSeg struct {
-	LV       word  `json:"lv_uuid"`
-	Start    count `json:"seg_start_pe"`
-	Type     word  `json:"segtype"`
-	Devices  list  `json:"devices"` // "/dev/sda(0)", "[r_rimage_0](0)"
-	Metadata list  `json:"metadata_devices"`
+	LV         word  `json:"lv_uuid"`
+	Start      count `json:"seg_start_pe"`
+	Extents    count `json:"seg_size_pe"`
+	Type       word  `json:"segtype"`
+	StripeSize count `json:"stripe_size"`
+	RegionSize count `json:"region_size"`
+	ChunkSize  count `json:"chunk_size"`
+	Zero       truth `json:"zero"`
+	Devices    list  `json:"devices"` // "/dev/sda(0)", "[r_rimage_0](0)"
+	Metadata   list  `json:"metadata_devices"`
 }
 
 // word is a string.
@@ -80,6 +89,12 @@ type word string
 
 // count is a number of 0 or more, written as a number or as a string.
 type count int64
+
+// truth is yes or no, written as 1, 0, or -1 where the question does not arise.
+type truth bool
+
+// stamp is a moment in LVM's default time format (lvm.conf, report/time_format), empty where it is not known.
+type stamp struct{ time.Time }
 
 // list is a list of strings, written as an array or joined by commas.
 type list []string
@@ -90,6 +105,22 @@ func (c *count) UnmarshalJSON(p []byte) error {
 		err = errors.New("negative")
 	}
 	*c = count(n)
+	return err
+}
+
+func (t *truth) UnmarshalJSON(p []byte) error {
+	*t = strings.Trim(string(p), `"`) == "1"
+	return nil
+}
+
+func (t *stamp) UnmarshalJSON(p []byte) error {
+	text := strings.Trim(string(p), `"`)
+	if text == "" || text == "null" {
+		*t = stamp{}
+		return nil
+	}
+	moment, err := time.Parse("2006-01-02 15:04:05 -0700", text)
+	*t = stamp{moment.UTC()}
 	return err
 }
 

@@ -48,12 +48,11 @@ type LV struct {
 	Extents  Extents
 	Type     string    // segment type of its first segment, as in lvs -o segtype
 	Hidden   bool      // a part of another volume (sub-LV, pool metadata, ...)
-	ReadOnly bool      // its permission
 	UsedBy   []string  // names of the volumes built on it, which would go with it: snapshots, a pool, a cache, ...
 	Segments []Segment // ascending by Start, without gaps
 	Pool     string    // thin: the pool that it is in
 	Origin   string    // thin: what it is a snapshot of, if that is still there
-	Pending  bool      // unfinished: thin, and its pool has not made it yet (a message to the pool is outstanding); or RAID that was never completed
+	Pending  bool      // RAID: lvcreate was cut off between its commits: a leg's metadata LV is visible still
 	Thin     *ThinPool // of a thin pool
 }
 
@@ -63,14 +62,15 @@ type Segment struct {
 	Extents    Extents
 	Type       string // as in lvs -o segtype, but "linear" for one stripe
 	StripeSize Bytes  // 0 where there are no stripes
-	RegionSize Bytes  // RAID
-	Areas      []Area // the legs in their order: PVs, or the LVs that it is made of; RAID: its images
+	RegionSize Bytes  // RAID and mirror
+	Areas      []Area // linear, striped, mirror, RAID: the legs in their order; RAID: its images. nil for all other types
 	Metadata   []Area // RAID: the metadata LV of each leg
 }
 
-// Area is where a leg begins: on a PV or in another LV.
+// Area is where a leg begins: on a PV, or at the beginning of another LV. Legs that lie on PVs that are missing, and
+// begin at the same extent of them, are in the order of the PVs' UUIDs: LVM's report cannot tell them apart.
 type Area struct {
-	PV    string // UUID; "" if it is in an LV
+	PV    string // UUID; "" if it is an LV
 	LV    string // name; "" if it is on a PV
 	Start Extents
 }

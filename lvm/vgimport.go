@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Flags that LVM writes into `status`; one that is not here changes what the metadata means, in a way unknown to us
@@ -18,17 +19,6 @@ var (
 		"INTEGRITY INTEGRITY_METADATA RESHAPE RESHAPE_DATA_OFFSET RESHAPE_DELTA_DISKS_PLUS RESHAPE_DELTA_DISKS_MINUS " +
 		"CROP_METADATA NOAUTOACTIVATE LOCKD_SANLOCK_LV MIRROR_IMAGE MIRROR_LOG MIRRORED")
 )
-
-// Segment types whose areas are known. The first three may lie on PVs; all others are made of other LVs.
-var (
-	pvSegments = words("striped linear mirror")
-	lvSegments = words("raid0 raid0_meta raid1 raid4 raid5 raid5_ls raid5_la raid5_rs raid5_ra raid5_n raid6 raid6_zr raid6_nr " +
-		"raid6_nc raid6_ls_6 raid6_la_6 raid6_rs_6 raid6_ra_6 raid6_n_6 raid10 raid10_near snapshot thin thin-pool cache " +
-		"cache-pool writecache vdo vdo-pool integrity error zero")
-)
-
-// notReferences are a segment's string fields that name no other volume.
-var notReferences = words("type tags discards cache_mode policy")
 
 func words(list string) map[string]bool {
 	set := map[string]bool{}
@@ -72,7 +62,6 @@ func importGroup(text string) (*imported, error) {
 			return nil, unsupported("volume group %s: %v", vg.name, err)
 		}
 	}
-	sortGroup(&im.group)
 	return im, nil
 }
 
@@ -159,7 +148,7 @@ func (im *imported) lvs(vg *section) error {
 			im.link(named, list.sections[i].name, &list.sections[i].sections[j])
 		}
 	}
-	return nil
+	return im.checkNames(named)
 }
 
 func (im *imported) lv(s *section) (LV, error) {
@@ -167,6 +156,9 @@ func (im *imported) lv(s *section) (LV, error) {
 	status := f.flags("status", lvFlags)
 	f.flags("flags", nil)
 	lv := LV{UUID: f.uuid("id"), Name: s.name, Tags: f.tags(), Hidden: !slices.Contains(status, "VISIBLE")}
+	if made := f.optionalNumber("creation_time", math.MaxInt64); made > 0 {
+		lv.Created = time.Unix(made, 0).UTC()
+	}
 	count := f.number("segment_count", math.MaxInt32)
 	if f.err != nil {
 		return lv, f.err
@@ -174,94 +166,13 @@ func (im *imported) lv(s *section) (LV, error) {
 	if count != int64(len(s.sections)) || count == 0 {
 		return lv, fmt.Errorf("%d segments are announced, %d are there", count, len(s.sections))
 	}
+	lv.Segments = make([]Segment, 0, len(s.sections))
 	for i := range s.sections {
 		if err := im.segment(&lv, &s.sections[i]); err != nil {
 			return lv, fmt.Errorf("%s: %w", s.sections[i].name, err)
 		}
 	}
 	return lv, nil
-}
-
-// segment adds one segment to its volume and marks the extents that it takes on PVs.
-func (im *imported) segment(lv *LV, s *section) error {
-	f := &fields{section: s}
-	start, count := Extents(f.number("start_extent", math.MaxUint32)), Extents(f.number("extent_count", math.MaxUint32))
-	kind, flags, _ := strings.Cut(f.text("type"), "+")
-	if f.err != nil {
-		return f.err
-	}
-	if start != lv.Extents || count == 0 {
-		return fmt.Errorf("it starts at extent %d with %d extents, after %d others", start, count, lv.Extents)
-	}
-	for flag := range strings.SplitSeq(flags, "+") {
-		if flag != "" && !lvFlags[flag] {
-			return fmt.Errorf("unknown flag %q", flag)
-		}
-	}
-	lv.Extents += count
-	length := count
-	if kind == "striped" {
-		stripes := Extents(f.number("stripe_count", math.MaxInt32))
-		if stripes == 0 || count%stripes != 0 {
-			return fmt.Errorf("%d extents on %d stripes", count, stripes)
-		}
-		if length = count / stripes; stripes == 1 {
-			kind = "linear"
-		}
-	}
-	if !pvSegments[kind] && !lvSegments[kind] {
-		return fmt.Errorf("unknown segment type %q", kind)
-	}
-	if lv.Type == "" {
-		lv.Type = kind
-	}
-	return im.areas(s, pvSegments[kind], length)
-}
-
-// link notes on each LV which others are built on it: every LV that a segment names, but for the origin of a thin
-// snapshot, which the snapshot outlives.
-func (im *imported) link(named map[string]int, user string, s *section) {
-	kind := (&fields{section: s}).text("type")
-	if kind == "snapshot" { // origin and cow_store: the second is the snapshot's own name
-		if cow := s.entry("cow_store"); cow != nil {
-			user = cow.values[0].text
-		}
-		if i, ok := named[user]; ok {
-			im.group.LVs[i].Hidden = false
-		}
-	}
-	for _, e := range s.entries {
-		if notReferences[e.key] || kind == "thin" && e.key == "origin" {
-			continue
-		}
-		for _, v := range e.values {
-			i, ok := named[v.text]
-			if _, isPV := im.names[v.text]; ok && v.isText && !isPV && v.text != user && !slices.Contains(im.group.LVs[i].UsedBy, user) {
-				im.group.LVs[i].UsedBy = append(im.group.LVs[i].UsedBy, user)
-			}
-		}
-	}
-}
-
-// areas finds the PVs among a segment's lists: `stripes = ["pv0", 0, "pv1", 20]`.
-func (im *imported) areas(s *section, onPVs bool, length Extents) error {
-	for _, e := range s.entries {
-		for i, v := range e.values {
-			index, isPV := im.names[v.text]
-			if !v.isText || !isPV || notReferences[e.key] {
-				continue
-			}
-			if !onPVs || i+1 >= len(e.values) || e.values[i+1].isText {
-				return fmt.Errorf("%s names the physical volume %s in a way that is not known", e.key, v.text)
-			}
-			start := Extents(e.values[i+1].number)
-			if end := start + length; start < 0 || end > im.group.PVs[index].Extents || end < start {
-				return fmt.Errorf("extents %d to %d are not on %s", start, end-1, v.text)
-			}
-			im.used[index] = append(im.used[index], Run{start, length})
-		}
-	}
-	return nil
 }
 
 // runs turns what is used into what is free.

@@ -8,9 +8,13 @@
 #     16.json, 31.json   the report that report.go asks for, from either generation
 #     31.std.json        the same in LVM's newer JSON format
 # and sizes.txt, the size of each disk in bytes.
+#     AGAIN=1 capture.sh OUT ...
+# takes the disks that were captured before and only asks for the reports anew, without device-mapper. A scenario that
+# has a file text/SCENARIO.vg is not made by commands, but written to the disks from that text, by vgcfgrestore: what
+# an interrupted command leaves behind.
 set -euo pipefail
 out=$1 old=$2 new=$3; shift 3
-work=$(mktemp -d); disks=()
+here=$(cd "$(dirname "$0")" && pwd); work=$(mktemp -d); disks=()
 trap 'for d in "${disks[@]}"; do losetup -d "$d" || true; done; rm -rf "$work"' EXIT
 export LC_ALL=C LVM_SUPPRESS_FD_WARNINGS=1
 
@@ -110,27 +114,58 @@ moving() { # a pvmove under way
 }
 skipped() { disk 64; run vgcreate -s 4m vg "$last"; run lvcreate -y -an -Zn -ky -l 3 -n a vg; run lvchange -p r vg/a; run lvcreate -y -an -Zn -l 1 -My --major 252 --minor 99 -n fixed vg; }
 
+written() { # written SCENARIO: a group from its text, on as many disks as it has
+    local text=$here/text/$1.vg uuid
+    while read -r uuid; do
+        disk 64
+        run pvcreate --driverloaded n -ff -y --norestorefile --uuid "$uuid" "$last"
+    done < <(sed -n '/physical_volumes {/,/logical_volumes {/s/^id = "\(.*\)"/\1/p' "$text")
+    metadata_only vgcfgrestore --force -f "$text" vg
+}
+plug() { # plug SCENARIO: the disks that were captured before
+    local name size
+    while read -r name size; do
+        disk $((size / 1048576))
+        gzip -dc "$out/$1/$name.gz" | dd of="$last" conv=notrunc 2>/dev/null
+        [ ! -f "$out/$1/$name.end.gz" ] || gzip -dc "$out/$1/$name.end.gz" | dd of="$last" bs=1M seek=$((size / 1048576 - 1)) conv=notrunc 2>/dev/null
+        echo "s|$last\\b|/dev/was-$name|g"
+    done <"$out/$1/sizes.txt" >"$work/names"
+    echo 's|/dev/was-|/dev/|g' >>"$work/names"
+    blockdev --flushbufs "${disks[@]}"
+}
+
 report() { # report COMMAND FORMAT FILE
-    $1 fullreport --config "$config" --devices "$(IFS=,; echo "${disks[*]}")" -a --foreign --shared --reportformat "$2" --units b --nosuffix --binary \
+    LVM_REPORT_FD=3 $1 fullreport --config "$config" --devices "$(IFS=,; echo "${disks[*]}")" -a --foreign --shared --reportformat "$2" --units b --nosuffix --binary \
         --configreport vg -o vg_uuid,vg_name,vg_tags,vg_seqno,vg_extent_size,vg_mda_size,vg_mda_free,vg_exported,vg_extendable,vg_permissions,vg_clustered,vg_shared,vg_lock_type,vg_systemid \
         --configreport pv -o pv_uuid,pv_name,pv_pe_count,pv_missing,pv_allocatable,pe_start,dev_size \
-        --configreport lv -o lv_uuid,lv_name,lv_size,lv_tags,origin,pool_lv,data_lv,metadata_lv,mirror_log \
-        --configreport pvseg -o pv_uuid,pvseg_start,pvseg_size,segtype \
-        --configreport seg -o lv_uuid,seg_start_pe,segtype,devices,metadata_devices >"$3"
+        --configreport lv -o lv_uuid,lv_name,lv_size,lv_tags,lv_time,origin,pool_lv,data_lv,metadata_lv,mirror_log \
+        --configreport pvseg -o pv_uuid,pvseg_start,pvseg_size,segtype,lv_uuid,seg_start_pe \
+        --configreport seg -o lv_uuid,seg_start_pe,seg_size_pe,segtype,stripe_size,region_size,chunk_size,zero,devices,metadata_devices 3>"$3" >/dev/null
 }
-scenarios=("$@")
-[ $# -gt 0 ] || scenarios=(empty linear striped missing returned exported foreign fixed samename noallocation ignored noarea twoareas wrapped orphan)
-for scenario in "${scenarios[@]}"; do
-    "$scenario"
-    to=$out/$scenario; rm -rf "$to"; mkdir -p "$to"
+reports() { # reports DIR
+    report "$old" json "$1/16.json"
+    [ -z "$new" ] || { report "$new" json "$1/31.json"; report "$new" json_std "$1/31.std.json"; }
+}
+again() { # again SCENARIO: only the reports
+    plug "$1"
+    reports "$out/$1"
+    sed -i -f "$work/names" "$out/$1"/*.json
+}
+capture() { # capture SCENARIO: its disks and the reports
+    if [ -f "$here/text/$1.vg" ]; then written "$1"; else "$1"; fi
+    local to=$out/$1 d; rm -rf "$to"; mkdir -p "$to"
     for d in "${disks[@]}"; do
         dd if="$d" bs=1M count=1 iflag=direct 2>/dev/null | gzip -9n >"$to/${d#/dev/}.gz"
         tail -c 1048576 "$d" | cmp -s -n 1048576 - /dev/zero || tail -c 1048576 "$d" | gzip -9n >"$to/${d#/dev/}.end.gz"
         echo "${d#/dev/} $(blockdev --getsize64 "$d")"
     done >"$to/sizes.txt"
-    report "$old" json "$to/16.json"
-    [ -z "$new" ] || { report "$new" json "$to/31.json"; report "$new" json_std "$to/31.std.json"; }
-    if grep -q device-mapper /proc/misc && [ "$scenario" != foreign ]; then run pvmove --abort -i 1 || true; run vgchange -an vg || true; fi
+    reports "$to"
+    if grep -q device-mapper /proc/misc && [ "$1" != foreign ]; then run pvmove --abort -i 1 || true; run vgchange -an vg || true; fi
+}
+scenarios=("$@")
+[ $# -gt 0 ] || scenarios=(empty linear striped missing returned exported foreign fixed samename noallocation ignored noarea twoareas wrapped orphan)
+for scenario in "${scenarios[@]}"; do
+    if [ -n "${AGAIN:-}" ]; then again "$scenario"; else capture "$scenario"; fi
     for d in "${disks[@]}"; do losetup -d "$d"; done
     disks=()
     echo "$scenario"
