@@ -17,10 +17,13 @@ type module struct {
 	name     string // of the artifact and its log
 	path     string
 	version  string
-	replace  []string          // modules to be taken at the version of Kubernetes' staging repositories
+	guests   []guest           // modules that are compiled along with it, against its own dependencies
 	commands map[string]string // binary -> package
 	ldflags  string            // beyond the usual ones
 }
+
+// guest is a module that is compiled against the dependencies of another one: what both need is compiled once.
+type guest struct{ path, version string }
 
 // modules lists what is compiled, at the versions of versions.env.
 func modules(v versions) []module {
@@ -28,15 +31,23 @@ func modules(v versions) []module {
 	major, minor, _ := strings.Cut(strings.TrimPrefix(kubernetes, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")
 	const pkg = "-X k8s.io/component-base/version."
+	const sidecars = "github.com/kubernetes-csi/"
 	return []module{
 		{
 			name: "kubernetes", path: "k8s.io/kubernetes", version: kubernetes,
+			guests: []guest{
+				{sidecars + "external-provisioner/v6", v["CSI_PROVISIONER_VERSION"]},
+				{sidecars + "external-snapshotter/v8", v["CSI_SNAPSHOTTER_VERSION"]},
+			},
 			commands: map[string]string{
 				"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
 				"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 				"kube-scheduler":          "k8s.io/kubernetes/cmd/kube-scheduler",
 				"kubelet":                 "k8s.io/kubernetes/cmd/kubelet",
 				"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
+				"csi-provisioner":         sidecars + "external-provisioner/v6/cmd/csi-provisioner",
+				"csi-snapshotter":         sidecars + "external-snapshotter/v8/cmd/csi-snapshotter",
+				"snapshot-controller":     sidecars + "external-snapshotter/v8/cmd/snapshot-controller",
 			},
 			ldflags: pkg + "gitVersion=" + kubernetes + " " + pkg + "gitMajor=" + major + " " + pkg + "gitMinor=" + minor,
 		},
@@ -50,14 +61,6 @@ func modules(v versions) []module {
 				"containerd":              "github.com/containerd/containerd/v2/cmd/containerd",
 				"ctr":                     "github.com/containerd/containerd/v2/cmd/ctr",
 				"containerd-shim-runc-v2": "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
-			},
-		},
-		{
-			name: "csi-provisioner", path: "github.com/kubernetes-csi/external-provisioner/v6", version: v["CSI_PROVISIONER_VERSION"],
-			commands: map[string]string{"csi-provisioner": "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner"},
-			replace: []string{
-				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/component-base", "k8s.io/apiserver",
-				"k8s.io/component-helpers", "k8s.io/controller-manager", "k8s.io/csi-translation-lib",
 			},
 		},
 	}
@@ -75,8 +78,9 @@ func (l *Lab) compile(ctx context.Context, tell teller) (binaries, error) {
 		total += len(m.commands)
 	}
 	for _, m := range mods {
-		tell(len(all), total, m.name+" "+m.version)
-		dir, err := l.compileModule(ctx, m, func(command string) { tell(len(all), total, command) })
+		dir, err := l.compileModule(ctx, m, func(linked int) {
+			tell(len(all)+linked, total, fmt.Sprintf("%s %s", m.name, m.version))
+		})
 		if err != nil {
 			return nil, fmt.Errorf("compile %s %s: %w", m.name, m.version, err)
 		}
@@ -88,54 +92,82 @@ func (l *Lab) compile(ctx context.Context, tell teller) (binaries, error) {
 	return all, nil
 }
 
-func (l *Lab) compileModule(ctx context.Context, m module, tell func(command string)) (string, error) {
-	key := hash(m.version, m.ldflags, l.versions["KUBERNETES_STAGING_VERSION"], strings.Join(sortedKeys(m.commands), ","))
+func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)) (string, error) {
+	key := hash(m.version, fmt.Sprint(m.guests), m.ldflags, l.versions["KUBERNETES_STAGING_VERSION"], strings.Join(sortedKeys(m.commands), ","))
 	return l.artifact(ctx, "bin-"+m.name, key, func(dir string) error {
 		src := filepath.Join(dir, "src")
 		if err := os.Mkdir(src, 0o755); err != nil {
 			return err
 		}
-		goMod, err := l.goMod(ctx, m)
-		if err != nil {
+		if err := l.writeGoMod(ctx, m, src); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(src, "go.mod"), []byte(goMod), 0o644); err != nil {
-			return err
-		}
+		stop := tick(func(bool) { tell(countFiles(dir, sortedKeys(m.commands))) }, true)
+		defer stop()
+		argv := []string{"go", "build", "-trimpath", "-ldflags", strings.TrimSpace("-s -w " + m.ldflags), "-o", dir + "/"}
 		for _, command := range sortedKeys(m.commands) {
-			tell(command)
-			err := l.toolIn(ctx, "compile-"+m.name, src, goEnv, "go", "build", "-trimpath",
-				"-ldflags", strings.TrimSpace("-s -w "+m.ldflags), "-o", filepath.Join(dir, command), m.commands[command])
-			if err != nil {
-				return err
-			}
+			argv = append(argv, m.commands[command])
 		}
-		return nil
+		return l.toolIn(ctx, "compile-"+m.name, src, goEnv, argv...)
 	})
+}
+
+// countFiles tells how many of the files are in the folder.
+func countFiles(dir string, names []string) int {
+	n := 0
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // goEnv makes builds independent of the caller's settings.
 var goEnv = []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -mod=mod", "GOWORK=off"}
 
-// goMod writes the module that stands around m, for its replace lines:
-// Kubernetes refers to its staging repositories by folder, which does not hold
-// outside its own repository; they are published under a version of their own.
-func (l *Lab) goMod(ctx context.Context, m module) (string, error) {
-	replace := m.replace
+// writeGoMod writes the module that stands around m, for its replace lines. Kubernetes refers to its staging
+// repositories by folder, which does not hold outside its own repository; they are published under a version of their
+// own. Where there are guests, each dependency of m is held at m's own version of it, whatever they ask for.
+func (l *Lab) writeGoMod(ctx context.Context, m module, src string) error {
+	var replace []string
 	if m.path == "k8s.io/kubernetes" {
-		var err error
-		if replace, err = stagingModules(ctx, m); err != nil {
-			return "", err
+		names, err := stagingModules(ctx, m)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			replace = append(replace, name+" "+l.versions["KUBERNETES_STAGING_VERSION"])
 		}
 	}
-	return renderGoMod(m, replace, l.versions["KUBERNETES_STAGING_VERSION"]), nil
+	file := filepath.Join(src, "go.mod")
+	if err := os.WriteFile(file, []byte(renderGoMod(m, nil, replace)), 0o644); err != nil || len(m.guests) == 0 {
+		return err
+	}
+	const each = `{{if not .Main}}{{.Path}} {{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}{{end}}`
+	list, err := goOutput(ctx, src, "list", "-m", "-f", each, "all")
+	if err != nil {
+		return err
+	}
+	replace = nil
+	for line := range strings.Lines(string(list)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, m.path+" ") {
+			replace = append(replace, line)
+		}
+	}
+	return os.WriteFile(file, []byte(renderGoMod(m, m.guests, replace)), 0o644)
 }
 
-func renderGoMod(m module, replace []string, staging string) string {
+// renderGoMod writes a go.mod; replace names modules with the version to take, "PATH VERSION".
+func renderGoMod(m module, guests []guest, replace []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "module lab.test/%s\n\ngo 1.26.0\n\ngodebug default=go1.26\n\nrequire %s %s\n", m.name, m.path, m.version)
+	for _, g := range guests {
+		fmt.Fprintf(&b, "\nrequire %s %s\n", g.path, g.version)
+	}
 	for _, r := range replace {
-		fmt.Fprintf(&b, "\nreplace %s => %s %s\n", r, r, staging)
+		path, _, _ := strings.Cut(r, " ")
+		fmt.Fprintf(&b, "\nreplace %s => %s\n", path, r)
 	}
 	return b.String()
 }
@@ -164,16 +196,25 @@ func stagingModules(ctx context.Context, m module) ([]string, error) {
 	return names, nil
 }
 
-// goJSON runs the go command and reads its output into v, also when it fails.
+// goJSON runs the go command outside any module and reads its output into v, also when it fails.
 func goJSON(ctx context.Context, v any, args ...string) error {
+	out, err := goOutput(ctx, os.TempDir(), args...)
+	return errors.Join(err, json.Unmarshal(out, v))
+}
+
+func goOutput(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), goEnv...)
-	cmd.Dir = os.TempDir() // outside any module
+	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
 		err = fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
 	}
-	return errors.Join(err, json.Unmarshal(out, v))
+	return out, err
 }
 
 func sortedKeys(m map[string]string) []string {

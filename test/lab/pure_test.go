@@ -156,8 +156,8 @@ func TestBarAndLastLines(t *testing.T) {
 
 func TestGoMod(t *testing.T) {
 	m := module{name: "x", path: "k8s.io/kubernetes", version: "v1.2.3"}
-	got := renderGoMod(m, []string{"k8s.io/api"}, "v0.2.3")
-	for _, want := range []string{"require k8s.io/kubernetes v1.2.3\n", "replace k8s.io/api => k8s.io/api v0.2.3\n"} {
+	got := renderGoMod(m, []guest{{"example.com/sidecar", "v4.5.6"}}, []string{"k8s.io/api v0.2.3"})
+	for _, want := range []string{"require k8s.io/kubernetes v1.2.3\n", "require example.com/sidecar v4.5.6\n", "replace k8s.io/api => k8s.io/api v0.2.3\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("go.mod lacks %q:\n%s", want, got)
 		}
@@ -177,7 +177,7 @@ func TestEveryProgramIsCompiled(t *testing.T) {
 			t.Errorf("ldflags of kubernetes: %q", m.ldflags)
 		}
 	}
-	for _, name := range slices.Concat(nodeBinaries, controlPlaneNames, []string{"kubectl", "csi-provisioner"}) {
+	for _, name := range slices.Concat(nodeBinaries, controlPlaneNames, []string{"kubectl", "csi-provisioner", "csi-snapshotter", "snapshot-controller"}) {
 		if !compiled[name] {
 			t.Errorf("nothing compiles %s", name)
 		}
