@@ -132,12 +132,9 @@ func TestChangedMeanwhile(t *testing.T) {
 	node.Before = func(argv []string) {
 		once.Do(func() {
 			g := node.group("vg-test")
-			segments, f := g.allocate("admin", 3, []string{g.PVs[0].Device + ":0-2"})
-			if f != nil {
-				t.Error(f.words)
-			}
-			g.segments = append(g.segments, segments...)
-			g.LVs = append(g.LVs, lvm.LV{UUID: "admin", Name: "admin", Extents: 3, Type: "linear"})
+			g.add(lvm.LV{UUID: "admin", Name: "admin", Segments: []lvm.Segment{
+				{Extents: 3, Type: "linear", Areas: []lvm.Area{{PV: g.PVs[0].UUID, Start: 0}}},
+			}})
 		})
 	}
 	d.counted(t, "create", 3, func() {
@@ -167,7 +164,7 @@ func TestFaults(t *testing.T) {
 				if n := len(node.group("vg-test").LVs); n != 1 {
 					t.Errorf("there are %d volumes", n)
 				}
-				node.group("vg-test").commit(0)
+				node.group("vg-test").commit()
 				again(t, func() error { return d.Delete(t.Context(), v.ID) })
 				d.waitWiped(t)
 				b.cleanUp(t)

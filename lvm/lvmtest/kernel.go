@@ -31,6 +31,17 @@ func (k kernel) Suspended(path string) (bool, error) {
 	return d != nil && d.suspended, nil
 }
 
+func (k kernel) Status(path string) (target, parameters string, err error) {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	d := k.node.device(path)
+	if d == nil {
+		return "", "", fmt.Errorf("%s: no such device", path)
+	}
+	target, parameters = k.node.status(d)
+	return target, parameters, nil
+}
+
 func (k kernel) Unused(_ context.Context, path string) error {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()

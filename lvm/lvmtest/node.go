@@ -3,7 +3,7 @@
 //
 // The fake keeps the node's volume groups in memory. It takes the argument vectors that the Host gives to lvm, refuses
 // whatever it does not know exactly, allocates on exactly the extents that are named, and prints reports in the shape
-// of the real ones. What it does not model: layouts other than linear, other programs' volumes on top of ours, and
+// of the real ones. What it does not model: what is in a volume, other programs' volumes on top of ours, and
 // time. Conformance is the suite that holds it to the real LVM: it runs over both.
 package lvmtest
 
@@ -42,32 +42,14 @@ type Node struct {
 	commands []lvm.Command
 	fault    *Fault
 	indirect bool
-	held     chan struct{} // closed when wipes may go on; nil if none is held up
-}
-
-// group is one volume group; where its volumes lie stands in segments.
-type group struct {
-	lvm.Group
-	segments []segment
-}
-
-// segment is a stretch of a volume on one disk; the extent at position 0 of a volume comes first in the slice.
-type segment struct {
-	lv string // UUID
-	pv string // UUID
-	lvm.Run
-}
-
-// device is an active volume.
-type device struct {
-	lvm.Device
-	suspended bool
-	opens     int
+	filled   map[string]lvm.Bytes // by the UUID of a thin volume: what was written to it
+	halved   bool                 // the command that runs is to be killed half-way
+	held     chan struct{}        // closed when wipes may go on; nil if none is held up
 }
 
 // NewNode returns a node with these groups.
 func NewNode(groups ...Group) *Node {
-	n := &Node{}
+	n := &Node{filled: map[string]lvm.Bytes{}}
 	disk := 0
 	for _, g := range groups {
 		made := &group{Group: lvm.Group{
@@ -154,11 +136,27 @@ func (n *Node) Suspend(path string) {
 	n.device(path).suspended = true
 }
 
+// Freeze freezes the file system on a volume, as fsfreeze does: its device cannot be suspended, nor can a snapshot be
+// taken of it.
+func (n *Node) Freeze(path string, frozen bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.device(path).frozen = frozen
+}
+
+// SetStatus sets what the kernel says of a device's first target, as DM_TABLE_STATUS does.
+func (n *Node) SetStatus(path, target, parameters string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.device(path).status = target + " " + parameters
+}
+
 // Fault makes one LVM command fail.
 type Fault struct {
 	Call   int  // which one, counted from 0 from the moment on that the fault was set
 	Late   bool // it fails after it has done its work, instead of before
 	Killed bool // it ends by a signal, instead of with exit status 5
+	Half   bool // it is killed between its commit and its end: a new device is not made, one that was to change stays suspended
 }
 
 // Fail sets the fault; Tripped tells whether it has happened.
@@ -193,6 +191,9 @@ func (n *Node) device(path string) *device {
 	return nil
 }
 
+// now is the moment at which everything on the node is made: no time passes.
+func (n *Node) now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+
 // uuid makes a UUID in LVM's notation, unique on the node.
 func (n *Node) uuid() string {
 	n.serial++
@@ -215,37 +216,7 @@ func (r reader) Read(ctx context.Context) (lvm.State, error) {
 	}
 	var s lvm.State
 	for _, g := range n.groups {
-		copied := g.Group
-		copied.LVs = slices.Clone(g.LVs)
-		copied.PVs = slices.Clone(g.PVs)
-		for i := range copied.LVs {
-			copied.LVs[i].Tags = slices.Clone(copied.LVs[i].Tags)
-		}
-		for i := range copied.PVs {
-			copied.PVs[i].Free = g.free(copied.PVs[i])
-		}
-		s.Groups = append(s.Groups, copied)
+		s.Groups = append(s.Groups, g.read())
 	}
 	return s, nil
-}
-
-// free lists the runs of a disk that no segment lies on.
-func (g *group) free(pv lvm.PV) []lvm.Run {
-	used := make([]bool, pv.Extents)
-	for _, s := range g.segments {
-		for e := s.Start; s.pv == pv.UUID && e < s.Start+s.Count; e++ {
-			used[e] = true
-		}
-	}
-	var runs []lvm.Run
-	for e := lvm.Extents(0); e < pv.Extents; e++ {
-		switch last := len(runs) - 1; {
-		case used[e]:
-		case last >= 0 && runs[last].Start+runs[last].Count == e:
-			runs[last].Count++
-		default:
-			runs = append(runs, lvm.Run{Start: e, Count: 1})
-		}
-	}
-	return runs
 }

@@ -59,22 +59,43 @@ func (g *group) pvRows() []row {
 func (g *group) lvRows() []row {
 	rows := []row{}
 	for _, lv := range g.LVs {
-		rows = append(rows, row{
-			"lv_uuid": lv.UUID, "lv_name": lv.Name, "lv_size": number(lvm.Bytes(lv.Extents) * g.ExtentSize),
-			"lv_tags": strings.Join(lv.Tags, ","), "origin": "", "pool_lv": "", "data_lv": "", "metadata_lv": "", "mirror_log": "",
-		})
+		r := row{
+			"lv_uuid": lv.UUID, "lv_name": g.shown(lv.Name), "lv_size": number(lvm.Bytes(lv.Extents) * g.ExtentSize),
+			"lv_tags": strings.Join(lv.Tags, ","), "lv_time": lv.Created.Format("2006-01-02 15:04:05 -0700"),
+			"origin": lv.Origin, "pool_lv": lv.Pool, "data_lv": "", "metadata_lv": "", "mirror_log": "",
+		}
+		if lv.Thin != nil {
+			r["data_lv"], r["metadata_lv"] = g.shown(lv.Thin.Data), g.shown(lv.Thin.Metadata)
+		}
+		rows = append(rows, r)
 	}
 	return rows
 }
 
+// shown is a volume's name as reports write it: in brackets if it is hidden.
+func (g *group) shown(name string) string {
+	if lv := g.find(name); lv != nil && lv.Hidden {
+		return "[" + name + "]"
+	}
+	return name
+}
+
 func (g *group) pvsegRows() []row {
 	rows := []row{}
-	for _, s := range g.segments {
-		rows = append(rows, row{"pv_uuid": s.pv, "pvseg_start": number(s.Start), "pvseg_size": number(s.Count), "segtype": "linear"})
+	for _, lv := range g.LVs {
+		for _, s := range lv.Segments {
+			for _, a := range s.Areas {
+				if a.PV != "" {
+					rows = append(rows, row{"pv_uuid": a.PV, "pvseg_start": number(a.Start), "pvseg_size": number(leg(s)),
+						"segtype": s.Type, "lv_uuid": lv.UUID, "seg_start_pe": number(s.Start)})
+				}
+			}
+		}
 	}
 	for _, pv := range g.PVs {
 		for _, r := range g.free(pv) {
-			rows = append(rows, row{"pv_uuid": pv.UUID, "pvseg_start": number(r.Start), "pvseg_size": number(r.Count), "segtype": "free"})
+			rows = append(rows, row{"pv_uuid": pv.UUID, "pvseg_start": number(r.Start), "pvseg_size": number(r.Count),
+				"segtype": "free", "lv_uuid": "", "seg_start_pe": "0"})
 		}
 	}
 	return rows
@@ -83,21 +104,36 @@ func (g *group) pvsegRows() []row {
 func (g *group) segRows() []row {
 	rows := []row{}
 	for _, lv := range g.LVs {
-		at := lvm.Extents(0)
-		for _, s := range g.segments {
-			if s.lv != lv.UUID {
-				continue
+		for _, s := range lv.Segments {
+			r := row{
+				"lv_uuid": lv.UUID, "seg_start_pe": number(s.Start), "seg_size_pe": number(s.Extents), "segtype": s.Type,
+				"stripe_size": number(s.StripeSize), "region_size": number(s.RegionSize), "chunk_size": "0", "zero": "-1",
+				"devices": g.devices(s.Areas), "metadata_devices": g.devices(s.Metadata),
 			}
-			for _, pv := range g.PVs {
-				if pv.UUID == s.pv {
-					rows = append(rows, row{
-						"lv_uuid": lv.UUID, "seg_start_pe": number(at), "segtype": "linear",
-						"devices": fmt.Sprintf("%s(%d)", pv.Device, s.Start), "metadata_devices": "",
-					})
+			if lv.Thin != nil {
+				r["chunk_size"], r["devices"], r["zero"] = number(lv.Thin.ChunkSize), lv.Thin.Data+"(0)", "0"
+				if lv.Thin.Zero {
+					r["zero"] = "1"
 				}
 			}
-			at += s.Count
+			rows = append(rows, r)
 		}
 	}
 	return rows
+}
+
+// devices writes legs as reports do: "/dev/sda(12)", "r_rimage_0(0)".
+func (g *group) devices(areas []lvm.Area) string {
+	words := make([]string, 0, len(areas))
+	for _, a := range areas {
+		name := a.LV
+		for _, pv := range g.PVs {
+			if name = a.LV; pv.UUID == a.PV {
+				name = pv.Device
+				break
+			}
+		}
+		words = append(words, fmt.Sprintf("%s(%d)", name, a.Start))
+	}
+	return strings.Join(words, ",")
 }

@@ -1,0 +1,160 @@
+package lvmtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// device is one device-mapper device: an active volume, or a layer below one.
+type device struct {
+	lvm.Device
+	volume    string // name of the volume that it belongs to
+	suspended bool
+	frozen    bool // by somebody's fsfreeze: it cannot be suspended
+	opens     int
+	status    string // "TARGET PARAMETERS", where a test has said so
+}
+
+func deviceUUID(vg, lv string) string {
+	return "LVM-" + strings.ReplaceAll(vg, "-", "") + strings.ReplaceAll(lv, "-", "")
+}
+
+// activate makes a volume's device, and first those of what it is made of.
+func (n *Node) activate(g *group, name string) {
+	lv := g.find(name)
+	suffix := ""
+	switch {
+	case lv.Pool != "":
+		n.activatePool(g, lv.Pool)
+	case lv.Thin != nil:
+		n.activatePool(g, name)
+		suffix = "-pool"
+	default:
+		for _, part := range g.parts(name) {
+			n.activate(g, part)
+		}
+	}
+	n.raise(g, name, suffix)
+}
+
+func (n *Node) activatePool(g *group, pool string) {
+	thin := g.find(pool).Thin
+	n.raise(g, thin.Metadata, "-tmeta")
+	n.raise(g, thin.Data, "-tdata")
+	n.raise(g, pool, "-tpool")
+}
+
+// raise makes a device if it is not there.
+func (n *Node) raise(g *group, name, suffix string) {
+	uuid := deviceUUID(g.UUID, g.find(name).UUID) + suffix
+	if slices.ContainsFunc(n.devices, func(d *device) bool { return d.UUID == uuid }) {
+		return
+	}
+	n.serial++
+	n.devices = append(n.devices, &device{volume: name, Device: lvm.Device{UUID: uuid, Path: fmt.Sprintf("/dev/dm-%d", n.serial)}})
+}
+
+// deactivate removes a volume's device, and then the layers that nothing else needs.
+func (n *Node) deactivate(g *group, name string) *failure {
+	lv := g.find(name)
+	if d := n.device(n.path(g, lv.UUID)); d != nil && d.opens > 0 {
+		return failed("Logical volume %s/%s in use.", g.Name, name)
+	}
+	n.lower(g, name, "")
+	if lv.Thin != nil {
+		n.lower(g, name, "-pool")
+	}
+	pool := lv.Pool
+	if lv.Thin != nil {
+		pool = name
+	}
+	if pool == "" {
+		for _, part := range g.parts(name) {
+			n.lower(g, part, "")
+		}
+		return nil
+	}
+	for _, other := range g.LVs {
+		if other.Pool == pool && n.path(g, other.UUID) != "" {
+			return nil
+		}
+	}
+	thin := g.find(pool).Thin
+	n.lower(g, pool, "-pool") // LVM leaves that one; nobody can tell
+	n.lower(g, pool, "-tpool")
+	n.lower(g, thin.Data, "-tdata")
+	n.lower(g, thin.Metadata, "-tmeta")
+	return nil
+}
+
+func (n *Node) lower(g *group, name, suffix string) {
+	uuid := deviceUUID(g.UUID, g.find(name).UUID) + suffix
+	n.devices = slices.DeleteFunc(n.devices, func(d *device) bool { return d.UUID == uuid })
+}
+
+// path finds the device of a volume; "" if it is not active.
+func (n *Node) path(g *group, lv string) string {
+	for _, d := range n.devices {
+		if d.UUID == deviceUUID(g.UUID, lv) {
+			return d.Path
+		}
+	}
+	return ""
+}
+
+// status is what the kernel says of a device's first target (Linux, Documentation/admin-guide/device-mapper: dm-raid.rst,
+// thin-provisioning.rst).
+func (n *Node) status(d *device) (target, parameters string) {
+	if d.status != "" {
+		target, parameters, _ = strings.Cut(d.status, " ")
+		return target, parameters
+	}
+	for _, g := range n.groups {
+		lv := g.find(d.volume)
+		if lv == nil || !strings.HasPrefix(d.UUID, deviceUUID(g.UUID, lv.UUID)) {
+			continue
+		}
+		switch {
+		case lv.Thin != nil && strings.HasSuffix(d.UUID, "-tpool"):
+			return "thin-pool", n.poolStatus(g, lv)
+		case lv.Type == "thin":
+			return "thin", fmt.Sprintf("%d -", n.filled[lv.UUID]/512)
+		case strings.HasPrefix(lv.Type, "raid"):
+			legs := len(lv.Segments[0].Areas)
+			sectors := lvm.Bytes(g.find(lv.Segments[0].Areas[0].LV).Extents) * g.ExtentSize / 512
+			return "raid", fmt.Sprintf("%s %d %s %d/%d idle 0 0 -", lv.Type, legs, strings.Repeat("A", legs), sectors, sectors)
+		case lv.Type == "striped":
+			return "striped", ""
+		}
+		return "linear", ""
+	}
+	return "", ""
+}
+
+// poolStatus counts metadata in blocks of 4 KiB and data in chunks.
+func (n *Node) poolStatus(g *group, pool *lvm.LV) string {
+	used := lvm.Bytes(0)
+	for _, lv := range g.LVs {
+		if lv.Pool == pool.Name {
+			used += (n.filled[lv.UUID] + pool.Thin.ChunkSize - 1) / pool.Thin.ChunkSize
+		}
+	}
+	total := lvm.Bytes(pool.Extents) * g.ExtentSize / pool.Thin.ChunkSize
+	blocks := lvm.Bytes(g.find(pool.Thin.Metadata).Extents) * g.ExtentSize / (4 * lvm.KiB)
+	return fmt.Sprintf("1 %d/%d %d/%d - rw discard_passdown error_if_no_space - 128", 10+used/100, blocks, used, total)
+}
+
+// Fill makes the first bytes of a thin volume written: its pool gives it blocks for them.
+func (n *Node) Fill(path string, size lvm.Bytes) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d := n.device(path)
+	for _, g := range n.groups {
+		if lv := g.find(d.volume); lv != nil && d.UUID == deviceUUID(g.UUID, lv.UUID) {
+			n.filled[lv.UUID] = size
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package lvmtest
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// line is a parsed command line.
+type line struct {
+	values     map[string]string // by option; of a short one without a value of its own, such as -y, ""
+	add, del   []string          // tags
+	positional []string
+}
+
+// options are what each command takes here: those that the driver uses, and a test's admin. An option of one letter has
+// its value attached (-ay) or behind it (-l 4), as the driver writes it.
+var options = map[string][]string{
+	"lvcreate": {"-y", "--devices", "-a", "-W", "-Z", "-l", "-n", "-i", "-I", "-m", "-c", "-V", "-s", "-k", "-p", "--alloc", "--type", "--addtag",
+		"--regionsize", "--poolmetadatasize", "--discards", "--thinpool", "--nosync"},
+	"lvextend": {"-y", "--devices", "-l", "--alloc"},
+	"lvchange": {"-y", "--devices", "-S", "-a", "-K", "-k", "--refresh", "--addtag", "--deltag", "--errorwhenfull"},
+	"lvremove": {"-y", "--devices", "-S"},
+}
+
+var (
+	attached = []string{"-a", "-W", "-Z", "-k", "-p"}
+	bare     = []string{"-y", "-s", "-K", "--refresh", "--nosync"}
+	tagWord  = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
+	nameWord = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
+)
+
+// parse reads what follows a command's name, as strictly as lvm itself: what it does not know is an error.
+func parse(command string, args []string) (line, error) {
+	l := line{values: map[string]string{}}
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		if arg == "--" {
+			l.positional = append(l.positional, args...)
+			break
+		}
+		if !strings.HasPrefix(arg, "-") {
+			l.positional = append(l.positional, arg)
+			continue
+		}
+		option, value := arg, ""
+		if len(arg) > 2 && slices.Contains(attached, arg[:2]) {
+			option, value = arg[:2], arg[2:]
+		} else if !slices.Contains(bare, arg) {
+			if len(args) == 0 {
+				return l, fmt.Errorf("%s: option requires an argument, or is not known", arg)
+			}
+			value, args = args[0], args[1:]
+		}
+		if err := l.take(command, option, value); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+func (l *line) take(command, option, value string) error {
+	_, twice := l.values[option]
+	switch {
+	case !slices.Contains(options[command], option):
+		return fmt.Errorf("%s: unrecognised option %s", command, option)
+	case option == "--addtag" || option == "--deltag":
+		if len(value) > 1024 || !tagWord.MatchString(value) || value[0] == '-' {
+			return fmt.Errorf("%s: invalid tag %q", command, value)
+		}
+		if option == "--addtag" {
+			l.add = append(l.add, value)
+		} else {
+			l.del = append(l.del, value)
+		}
+		return nil
+	case twice && option != "-y":
+		return fmt.Errorf("%s: %s is repeated", command, option)
+	}
+	l.values[option] = value
+	return nil
+}
+
+func (l line) has(option string) bool {
+	_, ok := l.values[option]
+	return ok
+}
+
+// count reads an option that is a whole number of 1 or more; or is what it is without the option.
+func (l line) count(option string, or int64) (int64, error) {
+	text, ok := l.values[option]
+	if !ok {
+		return or, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("invalid argument for %s: %q", option, text)
+	}
+	return n, nil
+}
+
+// size reads an option that is a size with LVM's unit: b, s (sectors), k, m, g, t; MiB without one.
+func (l line) size(option string, or lvm.Bytes) (lvm.Bytes, error) {
+	text, ok := l.values[option]
+	if !ok {
+		return or, nil
+	}
+	unit := lvm.MiB
+	if text != "" {
+		units := map[byte]lvm.Bytes{'b': 1, 's': 512, 'k': lvm.KiB, 'm': lvm.MiB, 'g': lvm.GiB, 't': lvm.TiB}
+		if u, known := units[text[len(text)-1]|0x20]; known {
+			unit, text = u, text[:len(text)-1]
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("invalid size for %s: %q", option, l.values[option])
+	}
+	return lvm.Bytes(n) * unit, nil
+}
+
+// span is a stretch of a disk that a command may use.
+type span struct {
+	pv string // UUID
+	lvm.Run
+}
+
+// spans reads the disks and ranges behind a group's name: PV:first-last:first-last. Of a disk that is named twice only
+// the first counts; without any, the whole group is meant.
+func (g *group) spans(args []string) ([]span, *failure) {
+	var all []span
+	var seen []string
+	if len(args) == 0 {
+		for _, pv := range g.PVs {
+			args = append(args, fmt.Sprintf("%s:0-%d", pv.Device, pv.Extents-1))
+		}
+	}
+	for _, arg := range args {
+		device, ranges, _ := strings.Cut(arg, ":")
+		i := slices.IndexFunc(g.PVs, func(pv lvm.PV) bool { return pv.Device == device })
+		if i < 0 || !g.PVs[i].Allocatable {
+			return nil, failed("Physical Volume %q not found in Volume Group %q.", device, g.Name)
+		}
+		if slices.Contains(seen, device) {
+			continue
+		}
+		seen = append(seen, device)
+		if ranges == "" {
+			ranges = fmt.Sprintf("0-%d", g.PVs[i].Extents-1)
+		}
+		for r := range strings.SplitSeq(ranges, ":") {
+			var first, last lvm.Extents
+			if n, err := fmt.Sscanf(r, "%d-%d", &first, &last); err != nil || n != 2 || last < first || last >= g.PVs[i].Extents {
+				return nil, &failure{exitArguments, "Physical extent parsing error at " + arg}
+			}
+			all = append(all, span{g.PVs[i].UUID, lvm.Run{Start: first, Count: last - first + 1}})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,115 @@
+package lvmtest
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// guardWords are the two forms of a selection that the driver uses: this volume in that state, and those of these
+// volumes that are in that state.
+var guardWords = regexp.MustCompile(`^(?:lv_uuid=([A-Za-z0-9-]{38}) && lv_tags=\{([^{}]+)\}|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
+
+// selects tells whether a selection, if there is one, takes this volume.
+func (l line) selects(lv lvm.LV) (bool, *failure) {
+	selection, there := l.values["-S"]
+	if !there {
+		return true, nil
+	}
+	m := guardWords.FindStringSubmatch(selection)
+	if m == nil {
+		return false, &failure{exitArguments, "Selection syntax error at '" + selection + "'."}
+	}
+	tag, uuids := m[2]+m[3], []string{m[1]}
+	if m[4] != "" {
+		uuids = strings.Split(strings.ReplaceAll(m[4], "lv_uuid=", ""), " || ")
+	}
+	return slices.Contains(uuids, lv.UUID) && slices.Contains(lv.Tags, tag), nil
+}
+
+// volume finds the one volume that an argument names; a whole group is never meant here.
+func (n *Node) volume(arg string, l line) (*group, *lvm.LV, *failure) {
+	vg, name, ok := strings.Cut(arg, "/")
+	if !ok || !nameWord.MatchString(vg) || !nameWord.MatchString(name) {
+		return nil, nil, &failure{exitArguments, "this fake works on volumes that are named in full, not on " + arg}
+	}
+	g, f := n.visible(vg, l)
+	if f != nil {
+		return nil, nil, f
+	}
+	lv := g.find(name)
+	if lv == nil || lv.Hidden {
+		return nil, nil, failed("Failed to find logical volume %q", arg)
+	}
+	return g, lv, nil
+}
+
+// onVolumes does something to each of the volumes that a command names and its selection takes; the first failure ends
+// it. None selected is not a failure.
+func (n *Node) onVolumes(l line, do func(*group, *lvm.LV, line) *failure) *failure {
+	if len(l.positional) == 0 {
+		return &failure{exitArguments, "no volume is named"}
+	}
+	for _, arg := range l.positional {
+		g, lv, f := n.volume(arg, l)
+		if f != nil {
+			return f
+		}
+		taken, f := l.selects(*lv)
+		if f == nil && taken {
+			f = do(g, lv, l)
+		}
+		if f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
+	if len(l.add)+len(l.del) > 0 {
+		tags := slices.DeleteFunc(slices.Clone(lv.Tags), func(t string) bool { return slices.Contains(l.del, t) })
+		for _, t := range l.add {
+			if !slices.Contains(tags, t) {
+				tags = append(tags, t)
+			}
+		}
+		lv.Tags = tags
+		g.commit()
+	}
+	if when := l.values["--errorwhenfull"]; l.has("--errorwhenfull") {
+		if lv.Thin == nil || when != "y" && when != "n" {
+			return &failure{exitArguments, "lvchange: --errorwhenfull is for thin pools, y or n"}
+		}
+		g.commit()
+	}
+	switch d := n.device(n.path(g, lv.UUID)); {
+	case l.has("--refresh") && d != nil:
+		d.suspended = false
+	case l.values["-a"] == "y" && !n.halved:
+		n.activate(g, lv.Name)
+	case l.values["-a"] == "n" && d != nil:
+		return n.deactivate(g, lv.Name)
+	}
+	return nil
+}
+
+func (n *Node) lvremove(g *group, lv *lvm.LV, l line) *failure {
+	if !l.has("-y") {
+		return failed("Do you really want to remove? [y/n]: [n]")
+	}
+	if users := g.users(lv.Name); len(users) > 0 {
+		return failed("this fake does not remove %s, which %v are made of", lv.Name, users)
+	}
+	if f := n.deactivate(g, lv.Name); f != nil {
+		return f
+	}
+	if n.halved {
+		return nil
+	}
+	g.drop(lv.Name)
+	g.commit()
+	return nil
+}

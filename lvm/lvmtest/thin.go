@@ -1,0 +1,123 @@
+package lvmtest
+
+import (
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+const spareName = "lvol0_pmspare"
+
+// pool makes a thin pool of its two parts. The spare for repairs, one a group and as large as the largest pool metadata,
+// comes first from the extents that the command was given, then the metadata, then the data.
+func (n *Node) pool(g *group, l line, w wanted, from *room) *failure {
+	meta, err := l.size("--poolmetadatasize", 0)
+	chunk, chunkErr := l.size("-c", 64*lvm.KiB)
+	if err != nil || chunkErr != nil || meta < 2*lvm.MiB || chunk < 64*lvm.KiB || chunk%(64*lvm.KiB) != 0 {
+		return &failure{exitArguments, "lvcreate: this fake wants --poolmetadatasize of 2 MiB or more and -c in steps of 64 KiB"}
+	}
+	if discards := l.values["--discards"]; l.has("--discards") && !slices.Contains([]string{"ignore", "nopassdown", "passdown"}, discards) {
+		return &failure{exitArguments, "lvcreate: wrong --discards"}
+	}
+	extents := lvm.Extents((meta + g.ExtentSize - 1) / g.ExtentSize)
+	spare := g.find(spareName)
+	var spareSegments []lvm.Segment
+	if need := extents; spare == nil || spare.Extents < need {
+		if spare != nil {
+			need -= spare.Extents
+		}
+		segments, f := from.linear(need)
+		if f != nil {
+			return f
+		}
+		spareSegments = segments
+	}
+	metadata, f := from.linear(extents)
+	if f != nil {
+		return f
+	}
+	data, f := from.linear(w.extents)
+	if f != nil {
+		return f
+	}
+	if spare != nil {
+		for _, s := range spareSegments {
+			extend(spare, s)
+			spare.Extents += s.Extents
+		}
+	} else {
+		g.add(lvm.LV{UUID: n.uuid(), Name: spareName, Created: n.now(), Hidden: true, Segments: spareSegments})
+	}
+	g.add(lvm.LV{UUID: n.uuid(), Name: w.name + "_tmeta", Created: n.now(), Hidden: true, Segments: metadata})
+	g.add(lvm.LV{UUID: n.uuid(), Name: w.name + "_tdata", Created: n.now(), Hidden: true, Segments: data})
+	g.add(lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(),
+		Segments: []lvm.Segment{{Extents: w.extents, Type: "thin-pool"}},
+		Thin:     &lvm.ThinPool{Data: w.name + "_tdata", Metadata: w.name + "_tmeta", ChunkSize: chunk, Zero: l.values["-Z"] != "n"}})
+	return nil
+}
+
+// thin makes an empty thin volume: lvcreate --type thin -V SIZE --thinpool POOL.
+func (n *Node) thin(g *group, l line, w wanted) *failure {
+	size, err := l.size("-V", 0)
+	if err != nil || size < 1 || l.has("-l") || len(l.positional) != 1 {
+		return &failure{exitArguments, "lvcreate: a thin volume wants -V"}
+	}
+	pool := g.find(l.values["--thinpool"])
+	if pool == nil || pool.Thin == nil {
+		return failed("Pool %s not found in Volume group %s.", l.values["--thinpool"], g.Name)
+	}
+	w.extents = lvm.Extents((size + g.ExtentSize - 1) / g.ExtentSize)
+	n.addThin(g, l, w, pool.Name, "")
+	return nil
+}
+
+// snapshot makes a thin snapshot of a thin volume: lvcreate -s without a size.
+func (n *Node) snapshot(l line, w wanted) *failure {
+	g, origin, f := n.volume(l.positional[0], l)
+	switch {
+	case f != nil:
+		return f
+	case g.find(w.name) != nil:
+		return failed("Logical Volume %q already exists in volume group %q", w.name, g.Name)
+	case origin.Type != "thin" || l.has("-l") || l.has("-V"):
+		return failed("this fake makes thin snapshots of thin volumes only")
+	}
+	d := n.device(n.path(g, origin.UUID))
+	if d != nil && d.frozen {
+		d.suspended = true
+		g.add(lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pool: origin.Pool, Origin: origin.Name,
+			Segments: []lvm.Segment{{Extents: origin.Extents, Type: "thin"}}})
+		g.commit()
+		return failed("device-mapper: suspend ioctl on failed: Device or resource busy")
+	}
+	w.extents = origin.Extents
+	n.addThin(g, l, w, origin.Pool, origin.Name)
+	if d != nil && n.halved {
+		d.suspended = true
+	}
+	return nil
+}
+
+// addThin adds a thin volume. An empty one is activated unless the command says otherwise; a snapshot without -kn
+// bears the flag that keeps it inactive.
+func (n *Node) addThin(g *group, l line, w wanted, pool, origin string) {
+	g.add(lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pool: pool, Origin: origin,
+		Segments: []lvm.Segment{{Extents: w.extents, Type: "thin"}}})
+	g.commit()
+	skipped := l.values["-k"] == "y" || origin != "" && !l.has("-k")
+	if l.values["-a"] == "n" || skipped || n.halved {
+		return
+	}
+	n.activate(g, w.name)
+}
+
+// promised sums up the sizes of the thin volumes of a pool.
+func (g *group) promised(pool string) lvm.Extents {
+	var sum lvm.Extents
+	for _, lv := range g.LVs {
+		if lv.Pool == pool {
+			sum += lv.Extents
+		}
+	}
+	return sum
+}
