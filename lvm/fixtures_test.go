@@ -56,7 +56,7 @@ func scenarios(t testing.TB) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("testdata/groups/*")
 	must(t, err)
-	if len(dirs) < 27 {
+	if len(dirs) < 33 {
 		t.Fatalf("only %d captured groups in testdata/groups", len(dirs))
 	}
 	return dirs

@@ -68,7 +68,9 @@ func settleGroup(g *Group) {
 				orderMissing(lv.Segments[j].Areas, missing)
 			}
 			for _, a := range lv.Segments[j].Metadata {
-				lv.Pending = lv.Pending || !g.hidden(a.LV)
+				if part := g.named(a.LV); part != nil && !part.Hidden {
+					lv.Pending, part.Hidden = true, true // it bears the tags of the whole
+				}
 			}
 		}
 	}
@@ -86,10 +88,13 @@ func orderMissing(areas []Area, missing map[string]bool) {
 	}
 }
 
-// hidden tells of an LV of a group that is in order whether it is a part of another one.
-func (g *Group) hidden(name string) bool {
+// named finds an LV by its name in a group that is in order; nil if there is none.
+func (g *Group) named(name string) *LV {
 	i, found := slices.BinarySearchFunc(g.LVs, name, func(lv LV, name string) int { return strings.Compare(lv.Name, name) })
-	return found && g.LVs[i].Hidden
+	if !found {
+		return nil
+	}
+	return &g.LVs[i]
 }
 
 func sortState(s *State) {

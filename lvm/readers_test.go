@@ -129,6 +129,9 @@ func TestLayeredVolumes(t *testing.T) {
 		{"integrity", "r_rimage_0_imeta", volume{"linear", true, "r_rimage_0"}},
 		{"moving", "pvmove0", volume{"mirror", true, "a"}},
 		{"degraded", "r", volume{"raid1", false, ""}},
+		{"layouts", "r10", volume{"raid10", false, ""}},
+		{"snapshots", "s2", volume{"thin", false, ""}},
+		{"halfraid", "r1_rmeta_0", volume{"linear", true, "r1"}}, // to LVM it is visible, and it bears r1's tags
 	} {
 		node := newTestNode(t)
 		node.plug(t, "testdata/groups/"+c.scenario)
@@ -142,6 +145,84 @@ func TestLayeredVolumes(t *testing.T) {
 		lv := state.Groups[0].LVs[i]
 		if got := (volume{lv.Type, lv.Hidden, strings.Join(lv.UsedBy, " ")}); got != c.want {
 			t.Errorf("%s: %s is %+v, want %+v", c.scenario, c.lv, got, c.want)
+		}
+	}
+}
+
+// How volumes lie, told by hand from lvs -a -o+devices.
+func TestSegments(t *testing.T) {
+	group := func(scenario string) Group {
+		node := newTestNode(t)
+		node.plug(t, "testdata/groups/"+scenario)
+		state, err := node.disks().Read(context.Background())
+		must(t, err)
+		return state.Groups[0]
+	}
+	images := func(lv string, n int) (areas, metadata []Area) {
+		for i := range n {
+			areas = append(areas, Area{LV: fmt.Sprintf("%s_rimage_%d", lv, i)})
+			metadata = append(metadata, Area{LV: fmt.Sprintf("%s_rmeta_%d", lv, i)})
+		}
+		return areas, metadata
+	}
+	layouts := group("layouts")
+	for _, want := range []struct {
+		lv   string
+		legs int
+		Segment
+	}{
+		{"r1", 3, Segment{Extents: 6, Type: "raid1", RegionSize: 2 * MiB}},
+		{"r6", 5, Segment{Extents: 3, Type: "raid6", RegionSize: 2 * MiB, StripeSize: 32 * KiB}},
+		{"r10", 4, Segment{Extents: 8, Type: "raid10", RegionSize: 2 * MiB, StripeSize: 64 * KiB}},
+		{"r5", 3, Segment{Extents: 10, Type: "raid5", RegionSize: 2 * MiB, StripeSize: 16 * KiB}},
+	} {
+		want.Areas, want.Metadata = images(want.lv, want.legs)
+		lv := layouts.named(want.lv)
+		if diff := cmp.Diff([]Segment{want.Segment}, lv.Segments); diff != "" || lv.Pending {
+			t.Errorf("%s: pending %v, %s", want.lv, lv.Pending, diff)
+		}
+	}
+	pv := func(path string) string {
+		for _, pv := range layouts.PVs {
+			if strings.HasSuffix(pv.Device, path) {
+				return pv.UUID
+			}
+		}
+		return ""
+	}
+	s := layouts.named("s")
+	first := []Area{{PV: pv("loop0"), Start: 11}, {PV: pv("loop1"), Start: 11}}
+	if len(s.Segments) != 2 || s.Segments[0].StripeSize != 8*KiB || s.Segments[1].Start != 4 || s.Created.IsZero() {
+		t.Errorf("s: %+v", s)
+	}
+	if diff := cmp.Diff(first, s.Segments[0].Areas); diff != "" {
+		t.Error(diff)
+	}
+	halfMade := group("halfraid")
+	if half := halfMade.named("r1"); !half.Pending {
+		t.Errorf("a mirror that was never completed: %+v", half)
+	}
+}
+
+// Thin pools and their volumes.
+func TestThinVolumes(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/snapshots")
+	state, err := node.disks().Read(context.Background())
+	must(t, err)
+	g := state.Groups[0]
+	for name, want := range map[string]*ThinPool{
+		"pool": {Data: "pool_tdata", Metadata: "pool_tmeta", ChunkSize: 128 * KiB, Zero: true},
+		"raw":  {Data: "raw_tdata", Metadata: "raw_tmeta", ChunkSize: 64 * KiB},
+		"t":    nil,
+	} {
+		if diff := cmp.Diff(want, g.named(name).Thin); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	for name, want := range map[string][2]string{"t": {"pool", ""}, "s2": {"pool", ""}, "s3": {"pool", "s2"}, "pool_tdata": {}} {
+		if lv := g.named(name); [2]string{lv.Pool, lv.Origin} != want {
+			t.Errorf("%s: pool %q, origin %q, not %q", name, lv.Pool, lv.Origin, want)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 type reportedLVs struct {
 	item   reportGroup
 	group  *Group
-	byUUID map[word]int   // index in group.LVs
-	byName map[string]int // the same
+	byUUID map[word]int      // index in group.LVs
+	byName map[string]int    // the same
 	byPath map[string]string // device -> UUID of the PV
 }
 

@@ -48,6 +48,7 @@ linear() { # gaps between volumes, volumes over two disks, foreign tags and ours
     lv -l 9 -n f --addtag 'a&b#20!' --addtag 'x=/:._+-' vg; metadata_only lvextend -l 6 vg/a
 }
 striped() { disk 64; disk 64; disk 64; group vg "${disks[@]}"; lv --type striped -i 3 -l 6 -n s vg; lv -l 2 -n l vg; }
+lostlegs() { disk 64; disk 64; disk 64; group vg "${disks[@]}"; lv --type striped -i 3 -l 6 -n s vg; unplug "${disks[0]}"; unplug "${disks[1]}"; }
 missing() {
     disk 64; first=$last; disk 64; group vg "${disks[@]}"
     lv -l 3 -n stays vg "$first"; lv -l 3 -n gone vg "$last"; unplug "$last"
@@ -103,6 +104,20 @@ thinonraid() {
     disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y --type raid1 -m1 -l 4 -n pool vg
     run lvconvert -y --type thin-pool vg/pool; run lvcreate -y -V 10m --thinpool pool -n t vg
 }
+layouts() { # each on few extents, some extended, so that legs lie in pieces
+    for _ in 1 2 3 4 5 6; do disk 64; done; run vgcreate -s 1m vg "${disks[@]}"
+    run lvcreate -y --type raid1 -m2 -l 2 -n r1 vg; run lvcreate -y --type raid6 -i3 -I 32k -l 3 -n r6 vg
+    run lvcreate -y --type raid10 -i2 -m1 -l 4 -n r10 vg; run lvcreate -y --type raid5 -i2 -I 16k -l 4 -n r5 vg
+    run lvcreate -y --type striped -i2 -I 8k -l 4 -n s vg; run lvcreate -y -l 3 -n between vg "${disks[@]:0:4}"
+    run lvextend -y -l 10 vg/r5; run lvextend -y -l 6 vg/r1; run lvextend -y -l 12 vg/s; run lvextend -y -l 8 vg/r10
+}
+lost() { layouts; run vgchange -an vg; unplug "${disks[1]}"; unplug "${disks[3]}"; } # two disks are missing
+snapshots() { # of snapshots, and one whose origin is gone; a pool that does not zero
+    disk 128; run vgcreate -s 4m vg "$last"; run lvcreate -y --type thin-pool -Zy -c 128k -l 8 --poolmetadatasize 8m -n pool vg
+    run lvcreate -y --type thin -V 100m --thinpool pool -n t vg; run lvcreate -y -s -kn -pr -n s1 vg/t; run lvcreate -y -s -kn -n s2 vg/s1
+    run lvcreate -y -s -kn -n s3 vg/s2; run lvremove -y vg/s1; run lvcreate -y --type thin-pool -Zn -l 3 -n raw vg
+    run lvextend -y -l 11 vg/pool
+}
 virtual() { disk 64; run vgcreate -s 4m vg "$last"; run lvcreate -y -s -l 2 -V 100m -n sparse vg; }
 degraded() { # a mirror that has lost a disk
     disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y --type raid1 -m1 -l 3 -n r vg
@@ -117,10 +132,10 @@ skipped() { disk 64; run vgcreate -s 4m vg "$last"; run lvcreate -y -an -Zn -ky 
 written() { # written SCENARIO: a group from its text, on as many disks as it has
     local text=$here/text/$1.vg uuid
     while read -r uuid; do
-        disk 64
+        disk 128
         run pvcreate --driverloaded n -ff -y --norestorefile --uuid "$uuid" "$last"
     done < <(sed -n '/physical_volumes {/,/logical_volumes {/s/^id = "\(.*\)"/\1/p' "$text")
-    metadata_only vgcfgrestore --force -f "$text" vg
+    metadata_only vgcfgrestore --force -y -f "$text" vg
 }
 plug() { # plug SCENARIO: the disks that were captured before
     local name size
