@@ -1,42 +1,39 @@
 package controller
 
 import (
-	"slices"
+	"cmp"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// fileSystems are the ones that a node can make and mount; the first is the default.
-var fileSystems = []string{"ext4", "xfs"}
+// defaultFileSystem is made where a capability names none.
+const defaultFileSystem = "ext4"
 
-// checkCapabilities refuses (lvm.KindInvalid) every use that a disk of one node cannot serve.
-func checkCapabilities(capabilities []*csi.VolumeCapability) error {
-	fsType := ""
+// checkCapabilities refuses (lvm.KindInvalid) every use that a disk of one node cannot serve, and tells the file system
+// that the others want, empty for a raw device.
+func (s *Server) checkCapabilities(capabilities []*csi.VolumeCapability) (fsType string, err error) {
 	for _, capability := range capabilities {
 		if err := checkAccessMode(capability.GetAccessMode().GetMode()); err != nil {
-			return err
+			return "", err
 		}
 		switch {
 		case capability.GetBlock() != nil:
 		case capability.GetMount() == nil:
-			return lvm.Errorf(lvm.KindInvalid, "a volume capability has no access type; say mount or block")
+			return "", lvm.Errorf(lvm.KindInvalid, "a volume capability has no access type; say mount or block")
 		default:
-			wanted := capability.GetMount().GetFsType()
-			if wanted == "" {
-				wanted = fileSystems[0]
-			}
-			if !slices.Contains(fileSystems, wanted) {
-				return lvm.Errorf(lvm.KindInvalid, "the file system type %q is not supported; csi.storage.k8s.io/fstype can be one of %q", wanted, fileSystems)
+			wanted := cmp.Or(capability.GetMount().GetFsType(), defaultFileSystem)
+			if err := s.checkFileSystem(wanted, ""); err != nil {
+				return "", err
 			}
 			if fsType != "" && fsType != wanted {
-				return lvm.Errorf(lvm.KindInvalid, "one volume cannot hold two file systems, %s and %s", fsType, wanted)
+				return "", lvm.Errorf(lvm.KindInvalid, "one volume cannot hold two file systems, %s and %s", fsType, wanted)
 			}
 			fsType = wanted
 		}
 	}
-	return nil
+	return fsType, nil
 }
 
 func checkAccessMode(mode csi.VolumeCapability_AccessMode_Mode) error {

@@ -17,7 +17,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if len(req.GetParameters()) == 0 {
 		return capacityReply(lvm.Capacity{}), nil
 	}
-	class, _, err := parseParameters(req.GetParameters())
+	parameters, err := parseParameters(req.GetParameters())
 	if err != nil {
 		return nil, err
 	}
@@ -25,10 +25,10 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if topology != nil && !reaches(topology, s.node) {
 		return capacityReply(lvm.Capacity{}), nil
 	}
-	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
+	if _, err := s.checkCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return capacityReply(lvm.Capacity{}), nil //nolint:nilerr // the answer is in the reply
 	}
-	capacity, err := s.volumes.Capacity(ctx, class)
+	capacity, err := s.volumes.Capacity(ctx, parameters.class)
 	if err != nil {
 		return nil, err
 	}

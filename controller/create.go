@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -10,10 +9,11 @@ import (
 )
 
 // CreateVolume carves a volume on this node (CSI spec, "CreateVolume"). The same call twice gives one volume and the
-// same reply. No room, no such group and a volume that is wanted elsewhere are all lvm.KindNoRoom: it makes the
-// provisioner hand the claim back to the scheduler.
+// same reply. No room, no such group, a volume that is wanted elsewhere and a source on another node are all
+// lvm.KindNoRoom: it makes the provisioner hand the claim back to the scheduler. Where this very node holds the source,
+// no other one can help, and no room is lvm.KindOutOfRange: the claim stays here and is tried again.
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	spec, err := parseCreate(req)
+	spec, mkfs, err := s.parseCreate(req)
 	if err != nil {
 		return nil, err
 	}
@@ -21,11 +21,38 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 		return nil, err
 	}
 	volume, err := s.volumes.Create(ctx, spec)
-	if lvm.KindOf(err) == lvm.KindNoRoom {
-		return nil, fmt.Errorf("node %s: %w", s.node, err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, s.refused(ctx, spec.Source, err)
 	}
-	return &csi.CreateVolumeResponse{Volume: volumeReply(volume, s.node)}, nil
+	reply := volumeReply(volume, s.node)
+	if mkfs != "" {
+		reply.VolumeContext[AttributeMkfs] = mkfs
+	}
+	return &csi.CreateVolumeResponse{Volume: reply}, nil
+}
+
+// refused finds the kind for a volume that could not be made here (docs/design.md, "When things break").
+func (s *Server) refused(ctx context.Context, source lvm.ID, err error) error {
+	copied := source != lvm.ID{}
+	switch kind := lvm.KindOf(err); {
+	case kind == lvm.KindNotOurs && copied:
+		return lvm.Errorf(lvm.KindNoRoom, "node %s does not hold what the volume is to be a copy of, and a copy can only be made where that is: %w", s.node, err)
+	case kind == lvm.KindNoRoom && copied && s.holds(ctx, source):
+		return lvm.Errorf(lvm.KindOutOfRange, "node %s holds what the volume is to be a copy of, so it can be made nowhere else, "+
+			"and it is tried again until there is room: %w", s.node, err)
+	case kind == lvm.KindNoRoom:
+		return s.here(err)
+	}
+	return err
+}
+
+// holds tells whether the snapshot or volume is on this node.
+func (s *Server) holds(ctx context.Context, id lvm.ID) bool {
+	var err error
+	if id.IsSnapshot() {
+		_, err = s.snapshots.LookupSnapshot(ctx, id)
+	} else {
+		_, err = s.volumes.Lookup(ctx, id)
+	}
+	return err == nil
 }

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -20,12 +19,8 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	if err != nil {
 		return &csi.DeleteVolumeResponse{}, nil //nolint:nilerr // what cannot exist is gone
 	}
-	err = s.volumes.Delete(ctx, id)
-	if lvm.KindOf(err) == lvm.KindNotOurs {
-		return nil, fmt.Errorf("node %s: %w", s.node, err)
-	}
-	if err != nil {
-		return nil, err
+	if err := s.volumes.Delete(ctx, id); err != nil {
+		return nil, s.here(err)
 	}
 	return &csi.DeleteVolumeResponse{}, nil
 }

@@ -3,7 +3,9 @@ package controller
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -11,79 +13,141 @@ import (
 
 // Keys of a StorageClass' parameters.
 const (
-	parameterGroup  = "volumeGroup"
-	parameterLayout = "layout"
-	parameterWipe   = "wipe"
+	parameterGroup         = "volumeGroup"
+	parameterLayout        = "layout"
+	parameterWipe          = "wipe"
+	parameterStripes       = "stripes"
+	parameterStripeSize    = "stripeSize"
+	parameterMirrors       = "mirrors"
+	parameterPool          = "thinPool"
+	parameterOverprovision = "overprovision"
+	parameterMkfs          = "mkfsOptions"
 )
 
 // reserved is the prefix of the keys that belong to Kubernetes. The provisioner adds the claim's and the PV's names
 // under it (--extra-create-metadata) and consumes what it knows itself, the file system type for one.
 const reserved = "csi.storage.k8s.io/"
 
-// parseParameters reads a StorageClass' parameters, and whose claim the volume is for: "namespace/name", empty where
-// the caller does not say. A key or a value that is not known is lvm.KindInvalid: a typo must not be silent.
-func parseParameters(parameters map[string]string) (class lvm.Class, claim string, err error) {
-	class = lvm.Class{Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}
-	for _, key := range slices.Sorted(maps.Keys(parameters)) {
-		value := parameters[key]
+// parameters are a StorageClass' parameters, read.
+type parameters struct {
+	class lvm.Class // what is not said is zero, but for the layout; lvm knows the defaults
+	claim string    // whose claim the volume is for: "namespace/name", empty where the caller does not say
+	mkfs  string    // not yet checked: what is allowed depends on the file system
+}
+
+// known tells how each parameter is read.
+var known = map[string]func(p *parameters, value string) error{
+	parameterGroup:         func(p *parameters, v string) error { p.class.Group = v; return nil },
+	parameterLayout:        readLayout,
+	parameterWipe:          readWipe,
+	parameterStripes:       func(p *parameters, v string) (err error) { p.class.Stripes, err = parseCount(v); return err },
+	parameterStripeSize:    func(p *parameters, v string) (err error) { p.class.StripeSize, err = parseUnits(v); return err },
+	parameterMirrors:       func(p *parameters, v string) (err error) { p.class.Mirrors, err = parseCount(v); return err },
+	parameterPool:          readPool,
+	parameterOverprovision: func(p *parameters, v string) (err error) { p.class.Overprovision, err = parseFactor(v); return err },
+	parameterMkfs:          func(p *parameters, v string) error { p.mkfs = v; return nil },
+}
+
+// parseParameters reads a StorageClass' parameters. A key or a value that is not known is lvm.KindInvalid: a typo must
+// not be silent. Which parameters a layout has is lvm's to say.
+func parseParameters(values map[string]string) (parameters, error) {
+	p := parameters{class: lvm.Class{Layout: lvm.LayoutLinear}, claim: claimOf(values)}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		read, there := known[key]
 		switch {
-		case key == parameterGroup:
-			class.Group = value
-		case key == parameterLayout:
-			class.Layout, err = parseLayout(value)
-		case key == parameterWipe:
-			class.Wipe, err = parseWipe(value)
+		case there:
+			if err := read(&p, values[key]); err != nil {
+				return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass' parameter %s is %q; %w", key, values[key], err)
+			}
 		case !strings.HasPrefix(key, reserved):
-			err = lvm.Errorf(lvm.KindInvalid, "the StorageClass has the unknown parameter %q; known are %s, %s and %s",
-				key, parameterGroup, parameterLayout, parameterWipe)
-		}
-		if err != nil {
-			return lvm.Class{}, "", err
+			return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass has the unknown parameter %q; known are %s",
+				key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 	}
-	if class.Group == "" {
-		return lvm.Class{}, "", lvm.Errorf(lvm.KindInvalid, "the StorageClass does not say where to carve volumes; "+
+	if p.class.Group == "" {
+		return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass does not say where to carve volumes; "+
 			"set the parameter %s to a volume group's name, or to \"@tag\" for any group with that LVM tag", parameterGroup)
 	}
-	return class, claimOf(parameters), nil
+	return p, nil
 }
 
-// layouts are the layouts of the driver's design; false: not in this version.
-var layouts = map[lvm.Layout]bool{
-	lvm.LayoutLinear: true,
-	"striped":        false,
-	"raid1":          false,
-	"raid5":          false,
-	"raid6":          false,
-	"raid10":         false,
-	"thin":           false,
+var layouts = []lvm.Layout{
+	lvm.LayoutLinear, lvm.LayoutStriped, lvm.LayoutRAID1, lvm.LayoutRAID5, lvm.LayoutRAID6, lvm.LayoutRAID10, lvm.LayoutThin,
 }
 
-func parseLayout(value string) (lvm.Layout, error) {
-	layout := lvm.Layout(value)
-	available, known := layouts[layout]
-	switch {
-	case !known:
-		return "", lvm.Errorf(lvm.KindInvalid, "the StorageClass has the unknown %s %q; available is %s", parameterLayout, value, lvm.LayoutLinear)
-	case !available:
-		return "", lvm.Errorf(lvm.KindInvalid, "the StorageClass has %s %q, which this version of nodelvm does not make yet; available is %s",
-			parameterLayout, value, lvm.LayoutLinear)
+func readLayout(p *parameters, value string) error {
+	p.class.Layout = lvm.Layout(value)
+	if !slices.Contains(layouts, p.class.Layout) {
+		return fmt.Errorf("it can be one of %q", layouts)
 	}
-	return layout, nil
+	return nil
 }
 
-func parseWipe(value string) (lvm.Wipe, error) {
-	switch wipe := lvm.Wipe(value); wipe {
-	case lvm.WipeZero, lvm.WipeNone:
-		return wipe, nil
+func readWipe(p *parameters, value string) error {
+	p.class.Wipe = lvm.Wipe(value)
+	if p.class.Wipe != lvm.WipeZero && p.class.Wipe != lvm.WipeNone {
+		return fmt.Errorf("it can be %s (every byte is zeroed before its space is used again) or %s", lvm.WipeZero, lvm.WipeNone)
 	}
-	return "", lvm.Errorf(lvm.KindInvalid, "the StorageClass has the unknown %s %q; known are %s (every byte is zeroed before its space is used again) and %s",
-		parameterWipe, value, lvm.WipeZero, lvm.WipeNone)
+	return nil
+}
+
+func readPool(p *parameters, value string) error {
+	if value == "" {
+		return fmt.Errorf("give a thin pool's name, or leave it out for %s", lvm.DefaultPool)
+	}
+	p.class.Pool = value
+	return nil
+}
+
+// parseCount reads a positive whole number: zero would look like "not said" from here on.
+func parseCount(value string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > 1000 || value != strconv.Itoa(n) {
+		return 0, fmt.Errorf("give a whole number, 1 or more")
+	}
+	return n, nil
+}
+
+var (
+	unitPattern   = regexp.MustCompile(`^([1-9][0-9]{0,6})([kKmM])i?B?$`)
+	factorPattern = regexp.MustCompile(`^([0-9]{1,3})(?:\.([0-9]{1,2}))?$`)
+)
+
+// parseUnits reads a size like 64Ki. A bare number is refused: it is bytes to Kubernetes and KiB to lvcreate(8).
+func parseUnits(value string) (lvm.Bytes, error) {
+	match := unitPattern.FindStringSubmatch(value)
+	if match == nil {
+		return 0, fmt.Errorf("give a number with its unit, like 64Ki or 1Mi")
+	}
+	n, err := strconv.ParseInt(match[1], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	if strings.EqualFold(match[2], "m") {
+		return lvm.Bytes(n) * lvm.MiB, nil
+	}
+	return lvm.Bytes(n) * lvm.KiB, nil
+}
+
+// parseFactor reads a factor of at most two decimals as a percentage: "1.5" is 150.
+func parseFactor(value string) (int, error) {
+	match := factorPattern.FindStringSubmatch(value)
+	if match == nil {
+		return 0, fmt.Errorf("give a factor from 1 to 100 with at most two decimals, like 1 or 1.5")
+	}
+	percent, err := strconv.Atoi(match[1] + (match[2] + "00")[:2])
+	if err != nil {
+		return 0, err
+	}
+	if percent < 100 || percent > 10000 {
+		return 0, fmt.Errorf("give a factor from 1 (nothing is promised twice) to 100")
+	}
+	return percent, nil
 }
 
 // claimOf names the claim that the volume is for, where the provisioner tells (--extra-create-metadata).
-func claimOf(parameters map[string]string) string {
-	namespace, name := parameters[reserved+"pvc/namespace"], parameters[reserved+"pvc/name"]
+func claimOf(values map[string]string) string {
+	namespace, name := values[reserved+"pvc/namespace"], values[reserved+"pvc/name"]
 	if namespace == "" || name == "" {
 		return ""
 	}

@@ -14,37 +14,59 @@ const maxName = 128
 
 var (
 	errMissingID           = lvm.Errorf(lvm.KindInvalid, "the request has no volume_id")
+	errMissingSnapshot     = lvm.Errorf(lvm.KindInvalid, "the request has no snapshot_id")
 	errMissingCapabilities = lvm.Errorf(lvm.KindInvalid, "the request has no volume_capabilities; say how the volume will be used")
 	errMutableParameters   = lvm.Errorf(lvm.KindInvalid, "volumes of this driver have no mutable parameters; remove the claim's volumeAttributesClassName")
 )
 
-// parseCreate turns a request into the wanted volume. Whatever is wrong with the request (lvm.KindInvalid) is found
-// here, before anything is touched; only the volume group's name is left to lvm, which knows the rules for it.
-func parseCreate(req *csi.CreateVolumeRequest) (lvm.Spec, error) {
+// parseCreate turns a request into the wanted volume, and the options for its mkfs. Whatever is wrong with the request
+// (lvm.KindInvalid) is found here, before anything is touched; only what a layout is and needs, and the volume group's
+// name, are left to lvm, which knows the rules for them.
+func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs string, err error) {
 	if err := checkName(req.GetName()); err != nil {
-		return lvm.Spec{}, err
+		return lvm.Spec{}, "", err
 	}
 	if len(req.GetVolumeCapabilities()) == 0 {
-		return lvm.Spec{}, errMissingCapabilities
+		return lvm.Spec{}, "", errMissingCapabilities
 	}
-	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
-		return lvm.Spec{}, err
-	}
-	if err := checkSource(req.GetVolumeContentSource()); err != nil {
-		return lvm.Spec{}, err
+	fsType, err := s.checkCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return lvm.Spec{}, "", err
 	}
 	if len(req.GetMutableParameters()) > 0 {
-		return lvm.Spec{}, errMutableParameters
+		return lvm.Spec{}, "", errMutableParameters
 	}
-	required, limit, err := parseSize(req.GetCapacityRange())
+	spec.Name = req.GetName()
+	if spec.Required, spec.Limit, err = parseSize(req.GetCapacityRange()); err != nil {
+		return lvm.Spec{}, "", err
+	}
+	p, err := parseParameters(req.GetParameters())
 	if err != nil {
-		return lvm.Spec{}, err
+		return lvm.Spec{}, "", err
 	}
-	class, claim, err := parseParameters(req.GetParameters())
+	if p.mkfs, err = s.mkfsOptions(fsType, p.mkfs); err != nil {
+		return lvm.Spec{}, "", err
+	}
+	spec.Class, spec.Claim = p.class, p.claim
+	spec.Source, err = parseSource(req.GetVolumeContentSource())
+	return spec, p.mkfs, err
+}
+
+// mkfsOptions holds the options against the file system that will be made; a raw device (no type) needs none.
+func (s *Server) mkfsOptions(fsType, options string) (string, error) {
+	if options == "" || fsType == "" {
+		return "", nil
+	}
+	return options, s.checkFileSystem(fsType, options)
+}
+
+// parseVolume reads a volume's handle; lvm.KindNotFound for what cannot be one.
+func parseVolume(handle string) (lvm.ID, error) {
+	id, err := lvm.ParseID(handle)
 	if err != nil {
-		return lvm.Spec{}, err
+		return lvm.ID{}, lvm.Errorf(lvm.KindNotFound, "there is no such volume: %w", err)
 	}
-	return lvm.Spec{Name: req.GetName(), Class: class, Required: required, Limit: limit, Claim: claim}, nil
+	return id, nil
 }
 
 // checkName holds a name to the spec's rules (CSI spec, "CreateVolumeRequest.name"). It is a key and never a path or
@@ -68,21 +90,6 @@ func checkName(name string) error {
 // isControl tells the characters that the spec bans from names: controls other than tab, line feed and carriage return.
 func isControl(r rune) bool {
 	return r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r >= 0x7f && r <= 0x9f
-}
-
-// checkSource refuses a volume with content: an empty one in its place would be a lie.
-func checkSource(source *csi.VolumeContentSource) error {
-	switch {
-	case source == nil:
-		return nil
-	case source.GetSnapshot() != nil:
-		return lvm.Errorf(lvm.KindInvalid, "a volume from snapshot %q was asked for, and this version of nodelvm has no snapshots; "+
-			"create an empty volume and restore into it", source.GetSnapshot().GetSnapshotId())
-	case source.GetVolume() != nil:
-		return lvm.Errorf(lvm.KindInvalid, "a clone of volume %q was asked for, and this version of nodelvm has no clones; "+
-			"create an empty volume and copy into it", source.GetVolume().GetVolumeId())
-	}
-	return lvm.Errorf(lvm.KindInvalid, "a volume with content of an unknown kind was asked for; this version of nodelvm creates empty volumes only")
 }
 
 // parseSize reads the wanted size in bytes. No range at all asks for the default size, 0 and 0; a limit of 0 is none.

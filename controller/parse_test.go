@@ -2,6 +2,7 @@ package controller
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +46,7 @@ func blockCapability(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapab
 func TestParseCreate(t *testing.T) {
 	spec := lvm.Spec{
 		Name:     "pvc-1",
-		Class:    lvm.Class{Group: "vg-nvme", Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero},
+		Class:    lvm.Class{Group: "vg-nvme", Layout: lvm.LayoutLinear},
 		Required: 5 * lvm.GiB,
 		Claim:    "shop/data-pg-0",
 	}
@@ -53,7 +54,24 @@ func TestParseCreate(t *testing.T) {
 		{"as it comes", func(*csi.CreateVolumeRequest) {}, func(*lvm.Spec) {}},
 		{"a tag for a group", set("volumeGroup", "@fast"), func(s *lvm.Spec) { s.Class.Group = "@fast" }},
 		{"wipe none", set("wipe", "none"), func(s *lvm.Spec) { s.Class.Wipe = lvm.WipeNone }},
-		{"everything said", func(r *csi.CreateVolumeRequest) { set("wipe", "zero")(r); set("layout", "linear")(r) }, func(*lvm.Spec) {}},
+		{"everything said", func(r *csi.CreateVolumeRequest) { set("wipe", "zero")(r); set("layout", "linear")(r) }, func(s *lvm.Spec) { s.Class.Wipe = lvm.WipeZero }},
+		{"striped", func(r *csi.CreateVolumeRequest) {
+			set("layout", "striped")(r)
+			set("stripes", "3")(r)
+			set("stripeSize", "128Ki")(r)
+		}, func(s *lvm.Spec) {
+			s.Class.Layout, s.Class.Stripes, s.Class.StripeSize = lvm.LayoutStriped, 3, 128*lvm.KiB
+		}},
+		{"mirrors", func(r *csi.CreateVolumeRequest) { set("layout", "raid1")(r); set("mirrors", "2")(r) }, func(s *lvm.Spec) {
+			s.Class.Layout, s.Class.Mirrors = lvm.LayoutRAID1, 2
+		}},
+		{"a thin pool", func(r *csi.CreateVolumeRequest) {
+			set("layout", "thin")(r)
+			set("thinPool", "fast")(r)
+			set("overprovision", "1.5")(r)
+		}, func(s *lvm.Spec) { s.Class.Layout, s.Class.Pool, s.Class.Overprovision = lvm.LayoutThin, "fast", 150 }},
+		{"from a snapshot", source(elsewhereSnapshot, ""), func(s *lvm.Spec) { s.Source = idOf(elsewhereSnapshot) }},
+		{"a clone", source("", elsewhere), func(s *lvm.Spec) { s.Source = idOf(elsewhere) }},
 		{"fstype left in by the caller", set("csi.storage.k8s.io/fstype", "xfs"), func(*lvm.Spec) {}},
 		{"no claim named", set("csi.storage.k8s.io/pvc/name", ""), func(s *lvm.Spec) { s.Claim = "" }},
 		{"no range: the default", func(r *csi.CreateVolumeRequest) { r.CapacityRange = nil }, func(s *lvm.Spec) { s.Required = 0 }},
@@ -71,7 +89,7 @@ func TestParseCreate(t *testing.T) {
 			req, want := wanted(), spec
 			test.change(req)
 			test.want(&want)
-			got, err := parseCreate(req)
+			got, _, err := parser.parseCreate(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,6 +97,52 @@ func TestParseCreate(t *testing.T) {
 				t.Errorf("spec (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+var parser = &Server{checkFileSystem: checkFileSystem}
+
+func idOf(handle string) lvm.ID {
+	vg, lv, _ := strings.Cut(handle, "/")
+	return lvm.ID{VG: vg, LV: lv}
+}
+
+// source makes the request one for a copy of the snapshot or the volume, whichever is named.
+func source(snapshot, volume string) func(*csi.CreateVolumeRequest) {
+	return func(r *csi.CreateVolumeRequest) {
+		r.VolumeContentSource = &csi.VolumeContentSource{}
+		if snapshot != "" {
+			r.VolumeContentSource.Type = &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot}}
+		}
+		if volume != "" {
+			r.VolumeContentSource.Type = &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: volume}}
+		}
+	}
+}
+
+// The options for mkfs reach the node as they stand, and only where there will be a file system.
+func TestMkfsOptions(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		capability *csi.VolumeCapability
+		options    string
+		want       string // "error": refused
+	}{
+		{"allowed", mountCapability("xfs", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER), "-m 1", "-m 1"},
+		{"not allowed", mountCapability("", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER), "-F", "error"},
+		{"a raw device", blockCapability(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER), "-m 1", ""},
+	} {
+		req := wanted()
+		set("mkfsOptions", test.options)(req)
+		capability(test.capability)(req)
+		_, got, err := parser.parseCreate(req)
+		if err != nil {
+			expectKind(t, err, lvm.KindInvalid, test.options)
+			got = "error"
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
 	}
 }
 
@@ -128,29 +192,32 @@ func TestParseCreateRefuses(t *testing.T) {
 		{"no parameters", func(r *csi.CreateVolumeRequest) { r.Parameters = nil }, "volumeGroup"},
 		{"no group", func(r *csi.CreateVolumeRequest) { delete(r.Parameters, "volumeGroup") }, "volumeGroup"},
 		{"empty group", set("volumeGroup", ""), "volumeGroup"},
-		{"a typo", set("volumegroup", "vg-nvme"), `"volumegroup"; known are volumeGroup, layout and wipe`},
+		{"a typo", set("volumegroup", "vg-nvme"), `"volumegroup"; known are layout, mirrors, mkfsOptions, overprovision, stripeSize, stripes, thinPool, volumeGroup, wipe`},
 		{"a typo beside the right one", set("Wipe", "none"), `"Wipe"`},
 		{"unknown layout", set("layout", "raid2"), `"raid2"`},
 		{"empty layout", set("layout", ""), "layout"},
-		{"a layout to come", set("layout", "raid1"), "does not make yet"},
+		{"stripes 0", set("stripes", "0"), `stripes is "0"`},
+		{"negative stripes", set("stripes", "-2"), "1 or more"},
+		{"stripes with a plus", set("stripes", "+2"), "1 or more"},
+		{"stripes of 20 digits", set("stripes", "99999999999999999999"), "1 or more"},
+		{"half a mirror", set("mirrors", "0.5"), `mirrors is "0.5"`},
+		{"a stripe size without a unit", set("stripeSize", "64"), "with its unit"},
+		{"a stripe size of nothing", set("stripeSize", "0Ki"), "like 64Ki"},
+		{"a stripe size in words", set("stripeSize", "64 KiB"), "like 64Ki"},
+		{"no pool", set("thinPool", ""), "nodelvm-thin"},
+		{"promise less than there is", set("overprovision", "0.5"), "from 1"},
+		{"promise too much", set("overprovision", "100.01"), "to 100"},
+		{"three decimals", set("overprovision", "1.005"), "two decimals"},
+		{"percent", set("overprovision", "150%"), "like 1 or 1.5"},
+		{"an exponent", set("overprovision", "1e2"), "like 1 or 1.5"},
 		{"unknown wipe", set("wipe", "shred"), `"shred"`},
-		{"from a snapshot", func(r *csi.CreateVolumeRequest) {
-			r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
-				Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "snap-7"},
-			}}
-		}, `"snap-7"`},
-		{"a clone", func(r *csi.CreateVolumeRequest) {
-			r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
-				Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: "vol-7"},
-			}}
-		}, `"vol-7"`},
-		{"content of an unknown kind", func(r *csi.CreateVolumeRequest) { r.VolumeContentSource = &csi.VolumeContentSource{} }, "empty volumes only"},
+		{"content of an unknown kind", func(r *csi.CreateVolumeRequest) { r.VolumeContentSource = &csi.VolumeContentSource{} }, "unknown kind"},
 		{"mutable parameters", func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"iops": "9"} }, "volumeAttributesClassName"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			req := wanted()
 			test.change(req)
-			got, err := parseCreate(req)
+			got, _, err := parser.parseCreate(req)
 			if err == nil {
 				t.Fatalf("accepted as %+v", got)
 			}
@@ -167,16 +234,20 @@ func TestParseCreateRefuses(t *testing.T) {
 // FuzzParseParameters: whatever a StorageClass says, what is accepted is a class that lvm knows.
 func FuzzParseParameters(f *testing.F) {
 	f.Add("volumeGroup", "vg", "wipe", "none")
+	f.Add("volumeGroup", "vg", "overprovision", "1.5")
+	f.Add("volumeGroup", "vg", "stripeSize", "64Ki")
 	f.Add("volumeGroup", "@t", "csi.storage.k8s.io/pvc/name", "x")
 	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string) {
 		parameters := map[string]string{key1: value1, key2: value2}
 		before := maps.Clone(parameters)
-		class, _, err := parseParameters(parameters)
+		p, err := parseParameters(parameters)
 		if !maps.Equal(before, parameters) {
 			t.Fatal("the request was changed")
 		}
-		if err == nil && (class.Group == "" || class.Layout != lvm.LayoutLinear || class.Wipe != lvm.WipeZero && class.Wipe != lvm.WipeNone) {
-			t.Fatalf("%v accepted as %+v", parameters, class)
+		c := p.class
+		if err == nil && (c.Group == "" || !slices.Contains(layouts, c.Layout) || c.Stripes < 0 || c.Mirrors < 0 ||
+			c.StripeSize < 0 || c.StripeSize%lvm.KiB != 0 || c.Overprovision != 0 && (c.Overprovision < 100 || c.Overprovision > 10000)) {
+			t.Fatalf("%v accepted as %+v", parameters, c)
 		}
 		if err != nil && lvm.KindOf(err) != lvm.KindInvalid {
 			t.Fatalf("kind %d: %v", lvm.KindOf(err), err)

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -9,13 +10,30 @@ import (
 // volumeReply describes a volume to the caller. Fresh or found, created or listed: there is this one description, so
 // that a retry cannot answer differently.
 func volumeReply(volume lvm.Volume, node string) *csi.Volume {
+	attributes := map[string]string{
+		AttributeUUID:  volume.UUID,
+		AttributeGroup: volume.Group,
+	}
+	if (volume.Source != lvm.ID{}) {
+		attributes[AttributeSource] = volume.Source.String()
+	}
 	return &csi.Volume{
-		VolumeId:      volume.ID.String(),
-		CapacityBytes: int64(volume.Size),
-		VolumeContext: map[string]string{
-			AttributeUUID:  volume.UUID,
-			AttributeGroup: volume.Group,
-		},
+		VolumeId:           volume.ID.String(),
+		CapacityBytes:      int64(volume.Size),
+		VolumeContext:      attributes,
+		ContentSource:      contentSource(volume.Source),
+		AccessibleTopology: []*csi.Topology{topologyOf(node)},
+	}
+}
+
+// snapshotReply is volumeReply for snapshots. A snapshot is complete when it is there: nothing is copied afterwards.
+func snapshotReply(snapshot lvm.Snapshot, node string) *csi.Snapshot {
+	return &csi.Snapshot{
+		SnapshotId:         snapshot.ID.String(),
+		SourceVolumeId:     snapshot.Source.String(),
+		SizeBytes:          int64(snapshot.Size),
+		CreationTime:       timestamppb.New(snapshot.Created),
+		ReadyToUse:         true,
 		AccessibleTopology: []*csi.Topology{topologyOf(node)},
 	}
 }

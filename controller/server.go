@@ -11,6 +11,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -22,8 +23,10 @@ const TopologyKey = "topology.nodelvm.io/node"
 
 // Keys of a volume's context, which Kubernetes keeps in the PV's volume attributes.
 const (
-	AttributeUUID  = "nodelvm.io/lv-uuid" // the logical volume's own UUID: checked before its device is used
-	AttributeGroup = "nodelvm.io/group"   // the volume group's name, for people
+	AttributeUUID   = "nodelvm.io/lv-uuid"      // the logical volume's own UUID: checked before its device is used
+	AttributeGroup  = "nodelvm.io/group"        // the volume group's name, for people
+	AttributeSource = "nodelvm.io/source"       // of a copy: the handle of the snapshot or volume that it began as
+	AttributeMkfs   = "nodelvm.io/mkfs-options" // the StorageClass' mkfsOptions, as they stand there
 )
 
 // Volumes is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
@@ -39,18 +42,46 @@ type Volumes interface {
 	List(ctx context.Context) ([]lvm.Volume, error)
 	// Capacity answers what a class can still get. A group that is not there has none; that is no error.
 	Capacity(ctx context.Context, class lvm.Class) (lvm.Capacity, error)
+	// Extend makes a ready volume at least required and at most limit bytes large (0: no limit), while it is in use. It
+	// never shrinks: a volume that is large enough is returned as it is. lvm.KindOutOfRange: no room, or over the limit.
+	Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error)
+}
+
+// Snapshots is what this service needs of the node's LVM for snapshots; *lvm.Host is one.
+type Snapshots interface {
+	// CreateSnapshot takes a snapshot, or finds the one that an equal call took. lvm.KindInvalid: the volume has a layout
+	// without snapshots.
+	CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error)
+	// DeleteSnapshot removes a snapshot; volumes made from it stay. One that its readable group lacks is gone: nil.
+	DeleteSnapshot(ctx context.Context, id lvm.ID) error
+	// LookupSnapshot finds a ready snapshot, or says lvm.KindNotFound or lvm.KindNotOurs.
+	LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error)
+	// ListSnapshots returns the ready snapshots in ascending order of ID.String.
+	ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error)
+}
+
+// Config says whom the service serves, and through what.
+type Config struct {
+	NodeName  string
+	Volumes   Volumes
+	Snapshots Snapshots
+	// CheckFileSystem refuses (lvm.KindInvalid) a type of file system that this node does not make, and mkfs options that
+	// the type does not allow.
+	CheckFileSystem func(fsType, mkfsOptions string) error
 }
 
 // Server implements csi.ControllerServer for one node. It holds no state of its own.
 type Server struct {
 	csi.UnimplementedControllerServer
-	volumes Volumes
-	node    string
+	node            string
+	volumes         Volumes
+	snapshots       Snapshots
+	checkFileSystem func(fsType, mkfsOptions string) error
 }
 
-// New makes the service of the named node.
-func New(volumes Volumes, node string) *Server {
-	return &Server{volumes: volumes, node: node}
+// New makes the service.
+func New(c Config) *Server {
+	return &Server{node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, checkFileSystem: c.CheckFileSystem}
 }
 
 // ControllerGetCapabilities tells what this service can do (CSI spec, "ControllerGetCapabilities").
@@ -60,6 +91,11 @@ func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
 		csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
+		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	} {
 		reply.Capabilities = append(reply.Capabilities, &csi.ControllerServiceCapability{
@@ -67,4 +103,21 @@ func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 		})
 	}
 	return reply, nil
+}
+
+// here adds this node's name to what LVM says, for the person who reads the event on a claim.
+func (s *Server) here(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("node %s: %w", s.node, err)
+}
+
+// existing turns "not on this node" into lvm.KindNotFound, as the spec wants it of calls that use a volume or a
+// snapshot; only the calls that delete one must tell the two apart.
+func (s *Server) existing(err error) error {
+	if lvm.KindOf(err) == lvm.KindNotOurs {
+		return lvm.Errorf(lvm.KindNotFound, "node %s: %w", s.node, err)
+	}
+	return err
 }

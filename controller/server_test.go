@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,10 @@ import (
 )
 
 // elsewhere is a well-formed handle of a group that no test has.
-const elsewhere = "AAAAAA-bbbb-cccc-dddd-eeee-ffff-GGGGGG/pvc-1"
+const (
+	elsewhere         = "AAAAAA-bbbb-cccc-dddd-eeee-ffff-GGGGGG/pvc-1"
+	elsewhereSnapshot = "AAAAAA-bbbb-cccc-dddd-eeee-ffff-GGGGGG/s-0123456789abcdef0123456789abcdef"
+)
 
 // newTestServer serves node-1 over a fake node with two groups: vg-nvme (40 GiB) and vg-sata (100 GiB on two disks),
 // both tagged any.
@@ -21,7 +25,19 @@ func newTestServer(t *testing.T) (*Server, *lvmtest.Node) {
 		lvmtest.Group{Name: "vg-nvme", Tags: []string{"any"}, Disks: []lvm.Bytes{40 * lvm.GiB}},
 		lvmtest.Group{Name: "vg-sata", Tags: []string{"any"}, Disks: []lvm.Bytes{60 * lvm.GiB, 40 * lvm.GiB}},
 	)
-	return New(node.Start(t, lvm.Config{Cluster: "cluster-1"}), "node-1"), node
+	host := node.Start(t, lvm.Config{Cluster: "cluster-1"})
+	return New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, CheckFileSystem: checkFileSystem}), node
+}
+
+// checkFileSystem stands for the Node service's own check: three types, and one option.
+func checkFileSystem(fsType, options string) error {
+	if !slices.Contains([]string{"ext4", "xfs", "btrfs"}, fsType) {
+		return lvm.Errorf(lvm.KindInvalid, "the file system type %q is not made here", fsType)
+	}
+	if options != "" && options != "-m 1" {
+		return lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q are not allowed for %s", options, fsType)
+	}
+	return nil
 }
 
 func mustCreate(t *testing.T, s *Server, req *csi.CreateVolumeRequest) *csi.Volume {

@@ -30,7 +30,7 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 		}, "ntfs"},
 		{"other parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) {
 			r.Parameters = map[string]string{"volumeGroup": "vg-nvme", "wipe": "none"}
-		}, "wipe none"},
+		}, "wipe zero, not none"},
 		{"unknown parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) { r.Parameters = map[string]string{"x": "y"} }, `"x"`},
 		{"mutable parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) { r.MutableParameters = map[string]string{"x": "y"} }, "mutable"},
 		{"made anew", func(r *csi.ValidateVolumeCapabilitiesRequest) {
@@ -66,7 +66,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"no capabilities", gone, nil, lvm.KindInvalid},
 		{"garbage", "garbage", uses, lvm.KindNotFound},
 		{"never made", gone, uses, lvm.KindNotFound},
-		{"another node's", elsewhere, uses, lvm.KindNotOurs},
+		{"another node's", elsewhere, uses, lvm.KindNotFound},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := s.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: test.handle, VolumeCapabilities: test.uses})

@@ -1,0 +1,46 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// ControllerExpandVolume makes a volume larger while it is in use (CSI spec, "ControllerExpandVolume"). One that is large
+// enough stays as it is, and the reply says how large. lvm.KindOutOfRange: this node has no room for it; a lower request
+// may do. The file system on it grows in NodeExpandVolume; a raw device needs nothing more.
+func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+	id, required, limit, err := s.parseExpand(req)
+	if err != nil {
+		return nil, err
+	}
+	volume, err := s.volumes.Extend(ctx, id, required, limit)
+	if err != nil {
+		return nil, s.existing(err)
+	}
+	return &csi.ControllerExpandVolumeResponse{
+		CapacityBytes:         int64(volume.Size),
+		NodeExpansionRequired: req.GetVolumeCapability().GetBlock() == nil,
+	}, nil
+}
+
+func (s *Server) parseExpand(req *csi.ControllerExpandVolumeRequest) (id lvm.ID, required, limit lvm.Bytes, err error) {
+	if req.GetVolumeId() == "" {
+		return id, 0, 0, errMissingID
+	}
+	if req.GetCapacityRange() == nil {
+		return id, 0, 0, lvm.Errorf(lvm.KindInvalid, "the request has no capacity_range; say how large the volume shall be")
+	}
+	if required, limit, err = parseSize(req.GetCapacityRange()); err != nil {
+		return id, 0, 0, err
+	}
+	if req.GetVolumeCapability() != nil { // it is optional
+		if _, err := s.checkCapabilities([]*csi.VolumeCapability{req.GetVolumeCapability()}); err != nil {
+			return id, 0, 0, err
+		}
+	}
+	id, err = parseVolume(req.GetVolumeId())
+	return id, required, limit, err
+}

@@ -1,0 +1,103 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// CreateSnapshot takes a snapshot of a volume of this node (CSI spec, "CreateSnapshot"); it is ready to use when the
+// call returns. lvm.KindInvalid: the volume's layout has no snapshots; lvm.KindExists: the name is taken by a snapshot of
+// another volume.
+func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+	spec, err := parseCreateSnapshot(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
+		return nil, err
+	}
+	snapshot, err := s.snapshots.CreateSnapshot(ctx, spec)
+	if err != nil {
+		return nil, s.existing(err)
+	}
+	return &csi.CreateSnapshotResponse{Snapshot: snapshotReply(snapshot, s.node)}, nil
+}
+
+func parseCreateSnapshot(req *csi.CreateSnapshotRequest) (lvm.SnapshotSpec, error) {
+	if err := checkName(req.GetName()); err != nil {
+		return lvm.SnapshotSpec{}, err
+	}
+	if req.GetSourceVolumeId() == "" {
+		return lvm.SnapshotSpec{}, lvm.Errorf(lvm.KindInvalid, "the request has no source_volume_id")
+	}
+	source, err := lvm.ParseID(req.GetSourceVolumeId())
+	if err != nil || source.IsSnapshot() {
+		return lvm.SnapshotSpec{}, lvm.Errorf(lvm.KindNotFound, "there is no volume %q to take a snapshot of; no volume of this driver has such a handle", req.GetSourceVolumeId())
+	}
+	for _, key := range slices.Sorted(maps.Keys(req.GetParameters())) {
+		if !strings.HasPrefix(key, reserved) {
+			return lvm.SnapshotSpec{}, lvm.Errorf(lvm.KindInvalid, "the VolumeSnapshotClass has the parameter %q; snapshots of this driver have none", key)
+		}
+	}
+	return lvm.SnapshotSpec{Name: req.GetName(), Source: source}, nil
+}
+
+// DeleteSnapshot deletes a snapshot of this node (CSI spec, "DeleteSnapshot"); volumes made from it stay. As in
+// DeleteVolume, a handle that names nothing is OK, and one of another node's group is an error.
+func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
+	if req.GetSnapshotId() == "" {
+		return nil, errMissingSnapshot
+	}
+	id, err := parseSnapshot(req.GetSnapshotId())
+	if err != nil {
+		return &csi.DeleteSnapshotResponse{}, nil //nolint:nilerr // what cannot exist is gone
+	}
+	if err := s.snapshots.DeleteSnapshot(ctx, id); err != nil {
+		return nil, s.here(err)
+	}
+	return &csi.DeleteSnapshotResponse{}, nil
+}
+
+// GetSnapshot describes one snapshot (CSI spec, "GetSnapshot").
+func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+	if req.GetSnapshotId() == "" {
+		return nil, errMissingSnapshot
+	}
+	id, err := parseSnapshot(req.GetSnapshotId())
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := s.snapshots.LookupSnapshot(ctx, id)
+	if err != nil {
+		return nil, s.existing(err)
+	}
+	return &csi.GetSnapshotResponse{Snapshot: snapshotReply(snapshot, s.node)}, nil
+}
+
+// ListSnapshots lists this node's snapshots, all or those of one volume or the one that is asked for (CSI spec,
+// "ListSnapshots"). What does not exist is an empty list. Pages are those of ListVolumes.
+func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
+	if err := checkPage(req.GetMaxEntries(), req.GetStartingToken()); err != nil {
+		return nil, err
+	}
+	snapshots, err := s.snapshots.ListSnapshots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	snapshots = slices.DeleteFunc(snapshots, func(snapshot lvm.Snapshot) bool {
+		return req.GetSnapshotId() != "" && req.GetSnapshotId() != snapshot.ID.String() ||
+			req.GetSourceVolumeId() != "" && req.GetSourceVolumeId() != snapshot.Source.String()
+	})
+	page, next := pageOf(snapshots, func(sn lvm.Snapshot) lvm.ID { return sn.ID }, req.GetStartingToken(), int(req.GetMaxEntries()))
+	reply := &csi.ListSnapshotsResponse{NextToken: next}
+	for _, snapshot := range page {
+		reply.Entries = append(reply.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: snapshotReply(snapshot, s.node)})
+	}
+	return reply, nil
+}

@@ -1,0 +1,49 @@
+package controller
+
+import (
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// parseSource reads what a volume is to be a copy of; the zero ID is an empty volume. A handle that this driver cannot
+// have given to a snapshot, or to a volume, names nothing: lvm.KindNotFound.
+func parseSource(source *csi.VolumeContentSource) (lvm.ID, error) {
+	switch {
+	case source == nil:
+		return lvm.ID{}, nil
+	case source.GetSnapshot() != nil:
+		return parseSnapshot(source.GetSnapshot().GetSnapshotId())
+	case source.GetVolume() != nil:
+		id, err := lvm.ParseID(source.GetVolume().GetVolumeId())
+		if err != nil || id.IsSnapshot() {
+			return lvm.ID{}, lvm.Errorf(lvm.KindNotFound, "there is no volume %q to clone; no volume of this driver has such a handle", source.GetVolume().GetVolumeId())
+		}
+		return id, nil
+	}
+	return lvm.ID{}, lvm.Errorf(lvm.KindInvalid, "a volume with content of an unknown kind was asked for; it can be a snapshot's or another volume's")
+}
+
+// parseSnapshot reads a snapshot's handle; lvm.KindNotFound for what cannot be one.
+func parseSnapshot(handle string) (lvm.ID, error) {
+	id, err := lvm.ParseID(handle)
+	if err != nil || !id.IsSnapshot() {
+		return lvm.ID{}, lvm.Errorf(lvm.KindNotFound, "there is no snapshot %q; no snapshot of this driver has such a handle", handle)
+	}
+	return id, nil
+}
+
+// contentSource is parseSource's way back; nil for an empty volume.
+func contentSource(source lvm.ID) *csi.VolumeContentSource {
+	switch {
+	case source == lvm.ID{}:
+		return nil
+	case source.IsSnapshot():
+		return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: source.String()},
+		}}
+	}
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source.String()},
+	}}
+}
