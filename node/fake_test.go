@@ -16,6 +16,8 @@ import (
 type fake struct {
 	active  bool
 	content Content
+	lags    bool // the file system is smaller than the device
+	failed  []DeviceNumber
 	mounts  map[string]*Mount
 	kinds   map[string]PlaceKind
 	did     []string
@@ -63,8 +65,21 @@ func (f *fake) Stat(string) (BlockDevice, error) { return BlockDevice{ourDevice,
 func (f *fake) Probe(context.Context, string) (Content, error) {
 	return f.content, nil
 }
-func (f *fake) Format(_ context.Context, device, fsType string) error {
-	return f.do("format %s %s", fsType, device)
+func (f *fake) Format(_ context.Context, device, fsType string, options []string) error {
+	return f.do("format %s", strings.Join(append([]string{fsType, device}, options...), " "))
+}
+func (f *fake) Renew(_ context.Context, device string, _ [16]byte) error {
+	return f.do("renew %s", device)
+}
+func (f *fake) CanGrow(string, string) (bool, error) { return f.lags, nil }
+func (f *fake) Grow(device, path string) error {
+	err := f.do("grow %s %s", device, path)
+	f.lags = f.lags && err != nil
+	return err
+}
+func (f *fake) Failed() ([]DeviceNumber, error) { return f.failed, nil }
+func (f *fake) List(context.Context) ([]lvm.Volume, error) {
+	return []lvm.Volume{{ID: testID, UUID: "uuid", Group: "vg-a", Claim: "shop/data"}}, nil
 }
 func (f *fake) Check(_ context.Context, device, fsType string) error {
 	return f.do("check %s %s", fsType, device)

@@ -17,10 +17,17 @@ type Filesystem interface {
 	Stat(device string) (BlockDevice, error)
 	// Probe tells what is on a device. It reads only, and ends with ctx.
 	Probe(ctx context.Context, device string) (Content, error)
-	// Format makes a file system on a blank device. It is never cut short. lvm.KindInUse: the device is open.
-	Format(ctx context.Context, device, fsType string) error
+	// Format makes a file system on a blank device, with further arguments of mkfs. It is never cut short. lvm.KindInUse:
+	// the device is open.
+	Format(ctx context.Context, device, fsType string, options []string) error
 	// Check repairs what can be repaired without a person. Errors that it leaves are lvm.KindForeign.
 	Check(ctx context.Context, device, fsType string) error
+	// Renew gives the btrfs file system on a device that is not mounted the UUID, if it has another.
+	Renew(ctx context.Context, device string, uuid [uuidSize]byte) error
+	// CanGrow tells whether the file system on a device could be larger there. It starts no process.
+	CanGrow(device, fsType string) (bool, error)
+	// Grow makes a mounted file system as large as its device allows. It is never cut short.
+	Grow(device, path string) error
 	// Make makes an empty directory, or an empty file for a block volume, and the directories above it.
 	Make(path string, file bool) error
 	// Mount mounts as mount(8) does; with the option "bind" source is a path.
@@ -29,6 +36,8 @@ type Filesystem interface {
 	Unmount(path string) error
 	// Remove removes an empty directory or a file; it is no error if nothing is there.
 	Remove(path string) error
+	// Failed lists the devices whose file systems the kernel has made read-only, as it does after errors.
+	Failed() ([]DeviceNumber, error)
 	// Usage tells how full the file system mounted at a path is.
 	Usage(path string) (Usage, error)
 }

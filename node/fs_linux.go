@@ -151,18 +151,11 @@ func (machine) Stat(device string) (BlockDevice, error) {
 	return BlockDevice{Number: DeviceNumber(stat.Rdev), Size: lvm.Bytes(sectors) * 512}, nil // sysfs counts 512-byte sectors, whatever the disk's are
 }
 
-// mkfsOptions: no discard, the extents are the volume's own and thick; no reserve for root, a volume is not a system's
-// disk. Neither -F nor -f: where mkfs sees something after all, it shall refuse too.
-var mkfsOptions = map[string][]string{
-	"ext4": {"-q", "-m", "0", "-E", "nodiscard"},
-	"xfs":  {"-q", "-K"},
-}
-
-func (m machine) Format(ctx context.Context, device, fsType string) error {
+func (m machine) Format(ctx context.Context, device, fsType string, options []string) error {
 	if err := waitUnused(ctx, device); err != nil {
 		return err
 	}
-	args := append(append([]string{}, mkfsOptions[fsType]...), device)
+	args := mkfsArgs(fsType, device, options)
 	if out, err := m.command(m.exec.Command("mkfs."+fsType, args...)); err != nil {
 		return lvm.Errorf(lvm.KindInternal, "the file system could not be made: mkfs.%s %s: %w: %s", fsType, strings.Join(args, " "), err, oneLine(out))
 	}
@@ -189,7 +182,7 @@ func waitUnused(ctx context.Context, device string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return lvm.Errorf(lvm.KindInUse, "device %s is in use by something else on this node (lsblk %s may tell); it is not formatted", device, device)
+			return lvm.Errorf(lvm.KindInUse, "device %s is in use by something else on this node (lsblk %s may tell); nothing was written to it", device, device)
 		case <-time.After(unusedPause):
 		}
 	}

@@ -9,9 +9,6 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// fileSystems are the ones that can be made and mounted; the first is the default.
-var fileSystems = []string{"ext4", "xfs"}
-
 // volume is what every request to use a volume says.
 type volume struct {
 	id       lvm.ID
@@ -20,7 +17,9 @@ type volume struct {
 	fsType   string
 	flags    []string // mount options
 	readOnly bool
-	onePod   bool // for one pod at a time
+	onePod   bool     // for one pod at a time
+	copied   bool     // it began as a copy of a snapshot or of another volume
+	mkfs     []string // further arguments of mkfs
 }
 
 // stageRequest is a parsed NodeStageVolumeRequest.
@@ -67,7 +66,10 @@ func parsePublish(req *csi.NodePublishVolumeRequest) (publishRequest, error) {
 	return publishRequest{v, staging, target}, err
 }
 
-var errNoVolume = lvm.Errorf(lvm.KindInvalid, "the request names no volume_id")
+var (
+	errNoVolume = lvm.Errorf(lvm.KindInvalid, "the request names no volume_id")
+	errNoPath   = lvm.Errorf(lvm.KindInvalid, "the request has no volume_path")
+)
 
 func parseVolume(handle string, attributes map[string]string, capability *csi.VolumeCapability) (volume, error) {
 	v, err := parseCapability(capability)
@@ -80,7 +82,11 @@ func parseVolume(handle string, attributes map[string]string, capability *csi.Vo
 	if v.uuid = attributes[AttributeUUID]; v.uuid == "" {
 		return volume{}, lvm.Errorf(lvm.KindInvalid, "volume %s: the volume attribute %s is missing; it must hold the logical volume's UUID (lvs -o lv_uuid)", v.id, AttributeUUID)
 	}
-	return v, nil
+	v.copied = attributes[AttributeSource] != ""
+	if !v.block {
+		v.mkfs, err = parseMkfs(v.fsType, attributes[AttributeMkfs])
+	}
+	return v, err
 }
 
 func parseHandle(handle string) (lvm.ID, error) {
@@ -120,8 +126,8 @@ func parseCapability(c *csi.VolumeCapability) (volume, error) {
 	if v.fsType == "" {
 		v.fsType = fileSystems[0]
 	}
-	if !slices.Contains(fileSystems, v.fsType) {
-		return v, lvm.Errorf(lvm.KindInvalid, "the file system type %q is not supported; it can be one of %q", v.fsType, fileSystems)
+	if err := CheckFileSystem(v.fsType, ""); err != nil {
+		return v, err
 	}
 	for _, flag := range v.flags {
 		if slices.Contains([]string{"", "bind", "rbind", "remount", "move"}, flag) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -47,6 +48,10 @@ func fsType(name string, flags ...string) func(*csi.NodePublishVolumeRequest) {
 	}
 }
 
+func attribute(key, value string) func(*csi.NodePublishVolumeRequest) {
+	return func(r *csi.NodePublishVolumeRequest) { r.VolumeContext[key] = value }
+}
+
 func rawBlock(r *csi.NodePublishVolumeRequest) {
 	r.VolumeCapability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 }
@@ -59,6 +64,9 @@ func TestGoodRequests(t *testing.T) {
 	}{
 		{"the default file system", func(*csi.NodePublishVolumeRequest) {}, volume{fsType: "ext4"}},
 		{"xfs with options", fsType("xfs", "noatime", "nodiscard"), volume{fsType: "xfs", flags: []string{"noatime", "nodiscard"}}},
+		{"btrfs", fsType("btrfs"), volume{fsType: "btrfs"}},
+		{"a copy", attribute(AttributeSource, "x/y"), volume{fsType: "ext4", copied: true}},
+		{"options of mkfs", attribute(AttributeMkfs, " -i  65536 -L data"), volume{fsType: "ext4", mkfs: []string{"-i", "65536", "-L", "data"}}},
 		{"the option ro", fsType("", "ro"), volume{fsType: "ext4", flags: []string{"ro"}, readOnly: true}},
 		{"a raw device", rawBlock, volume{block: true}},
 		{"one pod", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER), volume{fsType: "ext4", onePod: true}},
@@ -79,7 +87,7 @@ func TestGoodRequests(t *testing.T) {
 	}
 }
 
-var unexported = cmp.AllowUnexported(stageRequest{}, publishRequest{}, volume{})
+var unexported = cmp.Options{cmp.AllowUnexported(stageRequest{}, publishRequest{}, volume{}), cmpopts.EquateEmpty()}
 
 func TestReadOnlyOfTheRequest(t *testing.T) {
 	r, err := parsePublish(request(func(r *csi.NodePublishVolumeRequest) { r.Readonly = true }))
@@ -112,6 +120,7 @@ func TestBadRequests(t *testing.T) {
 		{"a file system with a path", fsType("../ext4"), lvm.KindInvalid, "../ext4"},
 		{"a bind mount", fsType("", "noatime", "bind"), lvm.KindInvalid, "bind"},
 		{"an empty option", fsType("", ""), lvm.KindInvalid, "option"},
+		{"options of mkfs that are not allowed", attribute(AttributeMkfs, "-F"), lvm.KindInvalid, `"-F" is not allowed`},
 		{"no UUID", func(r *csi.NodePublishVolumeRequest) { r.VolumeContext = nil }, lvm.KindInvalid, AttributeUUID},
 	} {
 		t.Run(test.what, func(t *testing.T) {

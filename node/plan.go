@@ -101,8 +101,8 @@ func planStage(p Place, device DeviceNumber) (action, error) {
 // formatted.
 func planContent(device string, c Content, fsType string, size lvm.Bytes) (action, error) {
 	switch {
-	case c.Blank() && fsType == "xfs" && size < xfsMinimum:
-		return 0, lvm.Errorf(lvm.KindInvalid, "the volume has %s, and an xfs file system needs at least %s: ask for more, or use ext4", size, xfsMinimum)
+	case c.Blank() && size < minimums[fsType]:
+		return 0, lvm.Errorf(lvm.KindInvalid, "the volume has %s, and a file system of type %s needs at least %s: ask for more, or use ext4", size, fsType, minimums[fsType])
 	case c.Blank():
 		return actFormat, nil
 	case len(c.Others) > 0:
@@ -116,8 +116,8 @@ func planContent(device string, c Content, fsType string, size lvm.Bytes) (actio
 	return actCheck, nil
 }
 
-// xfsMinimum is what mkfs.xfs accepts (xfsprogs since 5.19).
-const xfsMinimum = 300 * lvm.MiB
+// minimums are what mkfs.xfs (xfsprogs since 5.19) and mkfs.btrfs accept.
+var minimums = map[string]lvm.Bytes{"xfs": 300 * lvm.MiB, "btrfs": 109 * lvm.MiB}
 
 func words(list []string) string {
 	text := list[0]

@@ -70,6 +70,8 @@ func TestPlanContent(t *testing.T) {
 		{"blank", Content{}, "ext4", 4 * lvm.MiB, do(actFormat)},
 		{"blank, xfs", Content{}, "xfs", 300 * lvm.MiB, do(actFormat)},
 		{"blank, too small for xfs", Content{}, "xfs", 300*lvm.MiB - 1, refuse(lvm.KindInvalid, "300 MiB")},
+		{"blank, btrfs", Content{}, "btrfs", 109 * lvm.MiB, do(actFormat)},
+		{"blank, too small for btrfs", Content{}, "btrfs", 109*lvm.MiB - 1, refuse(lvm.KindInvalid, "109 MiB")},
 		{"ours", Content{Type: "ext4"}, "ext4", lvm.GiB, do(actCheck)},
 		{"ours, small xfs of an older mkfs", Content{Type: "xfs"}, "xfs", 64 * lvm.MiB, do(actCheck)},
 		{"ours, in use", Content{Type: "ext4", Mounted: true}, "ext4", lvm.GiB, do(actMount)},

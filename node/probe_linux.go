@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -39,7 +38,7 @@ func (m machine) Probe(ctx context.Context, device string) (Content, error) {
 		return Content{}, err
 	}
 	content.Mounted = len(mounts) > 0
-	head, err := readHead(device)
+	head, err := readAt(device, 0)
 	if err != nil {
 		return content, err
 	}
@@ -127,18 +126,18 @@ func parseWipefs(out []byte) ([]string, error) {
 	return found, nil
 }
 
-// readHead reads the head of the device past any tool.
-func readHead(device string) ([]byte, error) {
+// readAt reads headSize bytes of the device past any tool.
+func readAt(device string, offset int64) ([]byte, error) {
 	f, err := os.Open(device)
 	if err != nil {
 		return nil, fmt.Errorf("what is on %s cannot be told: %w", device, err)
 	}
 	defer func() { _ = f.Close() }()
-	head := make([]byte, headSize)
-	if _, err := io.ReadFull(f, head); err != nil {
+	data := make([]byte, headSize)
+	if _, err := f.ReadAt(data, offset); err != nil {
 		return nil, fmt.Errorf("what is on %s cannot be told: %w", device, err)
 	}
-	return head, nil
+	return data, nil
 }
 
 // output runs a tool that only reads; its complaints become part of the error.

@@ -1,9 +1,10 @@
 // Package node is the CSI Node service of one node: it turns a volume's device into a path that a pod can use.
 //
 // One volume's way through it: NodeStageVolume -> parseStage -> Devices.Activate ("/dev/dm-3") -> planStage (what is at
-// the staging path?) -> Filesystem.Probe -> planContent (what is on the device?) -> make or check the file system, and
-// mount it; then NodePublishVolume -> planPublish -> a bind mount at the pod's path. parse.go and plan.go are pure
-// functions from what was asked and what is there to what to do; fs_linux.go and probe_linux.go do it.
+// the staging path?) -> Filesystem.Probe -> planContent (what is on the device?) -> make or check the file system, mount
+// it, and let it grow if its device did; then NodePublishVolume -> planPublish -> a bind mount at the pod's path.
+// parse.go, mkfs.go, plan.go, superblock.go and btrfs.go are pure functions from what was asked and what is there to what
+// to do; the files *_linux.go do it.
 //
 // Caveats. A device is formatted only if three witnesses find nothing on it (see Content). mkfs runs to its end even if
 // the caller gives up: a half-made file system would be somebody else's content at the next try. Unpublishing and
@@ -24,9 +25,12 @@ import (
 // TopologyKey is the one topology segment of this driver, the same as the Controller service's.
 const TopologyKey = "topology.nodelvm.io/node"
 
-// AttributeUUID is the key of the volume context that carries the logical volume's own UUID, as the Controller service
-// writes it.
-const AttributeUUID = "nodelvm.io/lv-uuid"
+// Keys of the volume context, as the Controller service writes it.
+const (
+	AttributeUUID   = "nodelvm.io/lv-uuid"      // the logical volume's own UUID
+	AttributeSource = "nodelvm.io/source"       // of a copy: what it began as
+	AttributeMkfs   = "nodelvm.io/mkfs-options" // further options of mkfs
+)
 
 // Devices is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
 type Devices interface {
@@ -38,6 +42,8 @@ type Devices interface {
 	// Lookup finds a ready volume, or says lvm.KindNotFound or lvm.KindNotOurs. It starts no process as long as the disks
 	// can be read.
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
+	// List lists the ready volumes of this cluster.
+	List(ctx context.Context) ([]lvm.Volume, error)
 }
 
 // Config says whom the service serves, and through what.
@@ -87,6 +93,7 @@ func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 	for _, rpc := range []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
 		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	} {
 		reply.Capabilities = append(reply.Capabilities, &csi.NodeServiceCapability{

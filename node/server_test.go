@@ -213,7 +213,7 @@ func TestInfo(t *testing.T) {
 		t.Errorf("got %v, %v", info, err)
 	}
 	can, err := s.NodeGetCapabilities(t.Context(), nil)
-	if err != nil || len(can.GetCapabilities()) != 3 {
+	if err != nil || len(can.GetCapabilities()) != 4 {
 		t.Errorf("got %v, %v", can, err)
 	}
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -9,8 +10,8 @@ import (
 )
 
 // NodeStageVolume makes a volume usable on this node: its device is there, and for a file system it is made if the
-// device is blank, and mounted at the staging path (CSI spec, "NodeStageVolume"). lvm.KindForeign: the path is taken, or
-// the device holds something else; nothing was changed then.
+// device is blank, mounted at the staging path, and grown if the device has become larger (CSI spec, "NodeStageVolume").
+// lvm.KindForeign: the path is taken, or the device holds something else; nothing was changed then.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	r, err := parseStage(req)
 	if err != nil {
@@ -44,34 +45,56 @@ func (s *Server) stage(ctx context.Context, r stageRequest, device string) error
 		return err
 	}
 	act, err := planStage(place, block.Number)
-	if err != nil || act == actNothing {
-		return err
-	}
-	if err := s.prepare(ctx, r, device, block.Size); err != nil {
-		return err
-	}
-	return s.mountAt(place, false, func() error { return s.fs.Mount(device, r.staging, r.fsType, r.flags) })
-}
-
-// prepare makes sure that the device holds a sound file system of the wanted type.
-func (s *Server) prepare(ctx context.Context, r stageRequest, device string, size lvm.Bytes) error {
-	content, err := s.fs.Probe(ctx, device)
 	if err != nil {
 		return err
+	}
+	if act != actNothing {
+		if act, err = s.prepare(ctx, r, device, block.Size); err != nil {
+			return err
+		}
+		if err := s.mountAt(place, false, func() error { return s.fs.Mount(device, r.staging, r.fsType, mountOptions(r.volume)) }); err != nil {
+			return err
+		}
+	}
+	if act == actFormat || r.readOnly {
+		return nil
+	}
+	return s.grow(ctx, r.id, device, r.staging, r.fsType)
+}
+
+// mountOptions are those of the claim's class. A copy of an xfs file system has its origin's UUID, and is mounted beside
+// it only by this option; nothing of it is changed (xfs(5), "nouuid").
+func mountOptions(v volume) []string {
+	if v.copied && v.fsType == "xfs" {
+		return append(slices.Clone(v.flags), "nouuid")
+	}
+	return v.flags
+}
+
+// prepare makes sure that the device holds a sound file system of the wanted type, and tells what it did.
+func (s *Server) prepare(ctx context.Context, r stageRequest, device string, size lvm.Bytes) (action, error) {
+	content, err := s.fs.Probe(ctx, device)
+	if err != nil {
+		return 0, err
 	}
 	act, err := planContent(device, content, r.fsType, size)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	switch act {
 	case actFormat:
-		s.log.InfoContext(ctx, "making a file system", "volume", r.id.String(), "device", device, "type", r.fsType)
-		return s.fs.Format(ctx, device, r.fsType)
+		s.log.InfoContext(ctx, "making a file system", "volume", r.id.String(), "device", device, "type", r.fsType, "options", r.mkfs)
+		return act, s.fs.Format(ctx, device, r.fsType, r.mkfs)
 	case actCheck:
-		return s.fs.Check(ctx, device, r.fsType)
+		if r.copied && r.fsType == "btrfs" {
+			if err := s.fs.Renew(ctx, device, btrfsUUID(r.uuid)); err != nil {
+				return 0, err
+			}
+		}
+		return act, s.fs.Check(ctx, device, r.fsType)
 	case actNothing, actMount, actAnew:
 	}
-	return nil
+	return act, nil
 }
 
 // mountAt makes what is missing at the place, and mounts; if that fails, what it made goes again.

@@ -15,13 +15,13 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		return nil, errNoVolume
 	}
 	if req.GetVolumePath() == "" {
-		return nil, lvm.Errorf(lvm.KindInvalid, "the request has no volume_path")
+		return nil, errNoPath
 	}
 	id, err := parseHandle(req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
-	device, err := s.deviceOf(ctx, id)
+	_, device, err := s.deviceOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -49,21 +49,22 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	}}, nil
 }
 
-// deviceOf finds the active device of a volume.
-func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (BlockDevice, error) {
+// deviceOf finds the active device of a volume, and its path.
+func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (string, BlockDevice, error) {
 	v, err := s.devices.Lookup(ctx, id)
 	if lvm.KindOf(err) == lvm.KindNotOurs {
-		return BlockDevice{}, lvm.Errorf(lvm.KindNotFound, "%w", err)
+		return "", BlockDevice{}, lvm.Errorf(lvm.KindNotFound, "%w", err)
 	}
 	if err != nil {
-		return BlockDevice{}, err
+		return "", BlockDevice{}, err
 	}
 	path, active, err := s.devices.Device(id, v.UUID)
 	if err != nil {
-		return BlockDevice{}, err
+		return "", BlockDevice{}, err
 	}
 	if !active {
-		return BlockDevice{}, lvm.Errorf(lvm.KindNotFound, "volume %s is not in use on this node: it has no device", id)
+		return "", BlockDevice{}, lvm.Errorf(lvm.KindNotFound, "volume %s is not in use on this node: it has no device", id)
 	}
-	return s.fs.Stat(path)
+	block, err := s.fs.Stat(path)
+	return path, block, err
 }

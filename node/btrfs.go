@@ -1,0 +1,90 @@
+package node
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// The kernel tells btrfs file systems apart by their UUID, so a copy cannot be mounted beside its origin before it has
+// one of its own. The feature "metadata_uuid" (Linux 5.0) is made for that: the superblock gets a new UUID, and keeps
+// the old one as that of the metadata, which stays as it is, an unreplayed log included. btrfstune -m does the same, but
+// as a transaction of its own, and a log does not survive that.
+
+// Where the fields are in a btrfs superblock (btrfs documentation, "On-disk format").
+const (
+	btrfsSuperSize    = 4096
+	btrfsFSID         = 32  // 16 bytes
+	btrfsFlags        = 56  // u64
+	btrfsMagic        = 64  // 8 bytes
+	btrfsTotal        = 112 // u64, bytes
+	btrfsDevices      = 136 // u64
+	btrfsSector       = 144 // u32
+	btrfsIncompat     = 188 // u64
+	btrfsChecksumType = 196 // u16
+	btrfsMetadataUUID = 571 // 16 bytes
+	uuidSize          = 16
+
+	btrfsHasMetadataUUID = 1 << 10
+	btrfsChangingUUID    = 1<<35 | 1<<36 // btrfstune was cut short
+)
+
+func isBtrfs(super []byte) bool { return string(super[btrfsMagic:][:8]) == "_BHRfS_M" }
+
+// canGrowBtrfs is canGrow for a file system on one device.
+func canGrowBtrfs(super []byte, size uint64) bool {
+	le := binary.LittleEndian
+	sector := uint64(le.Uint32(super[btrfsSector:]))
+	if !isBtrfs(super) || sector == 0 || le.Uint64(super[btrfsDevices:]) != 1 {
+		return false
+	}
+	return size-size%sector > le.Uint64(super[btrfsTotal:])
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func btrfsChecksum(super []byte) uint32 {
+	return crc32.Checksum(super[btrfsFSID:btrfsSuperSize], castagnoli)
+}
+
+// btrfsUUID is the file system UUID of a copy: always the same for one logical volume, so that the work is found done
+// by looking, whenever it was.
+func btrfsUUID(lvUUID string) (uuid [uuidSize]byte) {
+	sum := sha256.Sum256([]byte("nodelvm btrfs copy " + lvUUID))
+	copy(uuid[:], sum[:])
+	uuid[6] = uuid[6]&0x0f | 0x80 // RFC 9562, version 8 and variant
+	uuid[8] = uuid[8]&0x3f | 0x80
+	return uuid
+}
+
+// withUUID returns the superblock with the UUID, or nil if it has it. lvm.KindForeign: it is none that this can be done
+// to, and a person must.
+func withUUID(super []byte, uuid [uuidSize]byte) ([]byte, error) {
+	le := binary.LittleEndian
+	refuse := func(why string) ([]byte, error) {
+		return nil, lvm.Errorf(lvm.KindForeign, "the copy needs a file system UUID of its own before it is mounted, and its btrfs superblock %s; "+
+			"nothing was changed. btrfstune -u gives it one, on this node, while it is not mounted", why)
+	}
+	switch {
+	case !isBtrfs(super):
+		return refuse("is none")
+	case le.Uint16(super[btrfsChecksumType:]) != 0:
+		return refuse("has checksums of another kind than crc32c")
+	case le.Uint32(super) != btrfsChecksum(super):
+		return refuse("is damaged: its checksum is wrong")
+	case le.Uint64(super[btrfsFlags:])&btrfsChangingUUID != 0:
+		return refuse("says that its UUID is being changed")
+	case [uuidSize]byte(super[btrfsFSID:]) == uuid:
+		return nil, nil
+	}
+	changed := append([]byte{}, super[:btrfsSuperSize]...)
+	if features := le.Uint64(super[btrfsIncompat:]); features&btrfsHasMetadataUUID == 0 {
+		copy(changed[btrfsMetadataUUID:][:uuidSize], super[btrfsFSID:])
+		le.PutUint64(changed[btrfsIncompat:], features|btrfsHasMetadataUUID)
+	}
+	copy(changed[btrfsFSID:], uuid[:])
+	le.PutUint32(changed, btrfsChecksum(changed))
+	return changed, nil
+}

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// expandRequest is a parsed NodeExpandVolumeRequest.
+type expandRequest struct {
+	id              lvm.ID
+	path            string // where the volume is mounted: its staging path, or a pod's where the caller names no other
+	required        lvm.Bytes
+	block, readOnly bool // as far as the caller says
+}
+
+// NodeExpandVolume lets a mounted file system grow into its volume, which ControllerExpandVolume has made larger before
+// (CSI spec, "NodeExpandVolume"). A raw device needs nothing, and what has grown is left as it is. lvm.KindNotFound: the
+// volume is not there; lvm.KindOutOfRange: it is smaller than what is asked for.
+func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	r, err := parseExpand(req)
+	if err != nil {
+		return nil, err
+	}
+	release, err := s.busy.alone(r.id.String())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	device, block, err := s.deviceOf(ctx, r.id)
+	if err != nil {
+		return nil, err
+	}
+	if block.Size < r.required {
+		return nil, lvm.Errorf(lvm.KindOutOfRange, "volume %s has %s, and %s are asked for: it must be expanded in the Controller service first", r.id, block.Size, r.required)
+	}
+	if err := s.expand(ctx, r, device, block.Number); err != nil {
+		return nil, err
+	}
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: int64(block.Size)}, nil
+}
+
+func (s *Server) expand(ctx context.Context, r expandRequest, device string, number DeviceNumber) error {
+	if r.block {
+		return nil
+	}
+	place, err := s.fs.Look(r.path)
+	switch {
+	case err != nil:
+		return err
+	case place.Kind == PlaceDevice && place.Device == number:
+		return nil
+	case place.Mount == nil || place.Mount.Device != number:
+		return lvm.Errorf(lvm.KindNotFound, "volume %s is not mounted at %s", r.id, r.path)
+	case r.readOnly:
+		return nil // it grows when it is staged for writing
+	}
+	return s.grow(ctx, r.id, device, r.path, place.Mount.FSType)
+}
+
+// grow lets a mounted file system grow if its device is larger; without a process if it is not.
+func (s *Server) grow(ctx context.Context, id lvm.ID, device, path, fsType string) error {
+	more, err := s.fs.CanGrow(device, fsType)
+	if err != nil || !more {
+		return err
+	}
+	s.log.InfoContext(ctx, "the file system grows with its volume", "volume", id.String(), "device", device, "type", fsType)
+	return s.fs.Grow(device, path)
+}
+
+func parseExpand(req *csi.NodeExpandVolumeRequest) (r expandRequest, err error) {
+	if req.GetVolumeId() == "" {
+		return r, errNoVolume
+	}
+	if req.GetVolumePath() == "" {
+		return r, errNoPath
+	}
+	if r.id, err = parseHandle(req.GetVolumeId()); err != nil {
+		return r, err
+	}
+	if r.path, err = parsePath("volume_path", cmp.Or(req.GetStagingTargetPath(), req.GetVolumePath())); err != nil {
+		return r, lvm.Errorf(lvm.KindNotFound, "volume %s is not there: %w", r.id, err)
+	}
+	size := req.GetCapacityRange()
+	if size.GetRequiredBytes() < 0 || size.GetLimitBytes() < 0 {
+		return r, lvm.Errorf(lvm.KindInvalid, "capacity_range has %d required bytes and a limit of %d; they cannot be negative", size.GetRequiredBytes(), size.GetLimitBytes())
+	}
+	r.required = lvm.Bytes(size.GetRequiredBytes())
+	if req.GetVolumeCapability() == nil { // it is optional
+		return r, nil
+	}
+	v, err := parseCapability(req.GetVolumeCapability())
+	r.block, r.readOnly = v.block, v.readOnly
+	return r, err
+}

@@ -1,0 +1,78 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	"k8s.io/mount-utils"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// CanGrow reads the superblock past the mount. Of a mounted xfs it may be older than the last growth, and Grow then has
+// nothing to do; it is never newer.
+func (m machine) CanGrow(device, fsType string) (bool, error) {
+	at, known := superblocks[fsType]
+	if !known {
+		return false, nil
+	}
+	block, err := m.Stat(device)
+	if err != nil {
+		return false, err
+	}
+	super, err := readAt(device, at)
+	if err != nil {
+		return false, err
+	}
+	return canGrow(fsType, super, block.Size), nil
+}
+
+func (m machine) Grow(device, path string) error {
+	if _, err := mount.NewResizeFs(m.exec).Resize(device, path); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "the volume has grown, but not yet the file system on it; it is tried again when the volume is staged or expanded: %s", oneLine([]byte(err.Error())))
+	}
+	return nil
+}
+
+// Renew writes one block, the first superblock: it is the only one that a mount reads, and the first commit after that
+// writes all the others.
+func (m machine) Renew(ctx context.Context, device string, uuid [uuidSize]byte) error {
+	super, err := readAt(device, superblocks["btrfs"])
+	if err != nil {
+		return err
+	}
+	changed, err := withUUID(super, uuid)
+	if err != nil || changed == nil {
+		return err
+	}
+	if err := waitUnused(ctx, device); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(device, os.O_WRONLY|unix.O_EXCL|unix.O_SYNC, 0)
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "the copy could not be given a file system UUID of its own: %w", err)
+	}
+	_, err = f.WriteAt(changed, superblocks["btrfs"])
+	if err := errors.Join(err, f.Close()); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "the copy could not be given a file system UUID of its own: %w", err)
+	}
+	return nil
+}
+
+// Failed finds the mounts that are for writing on a file system that is not any more: a mount that was asked for
+// read-only is so itself (proc_pid_mountinfo(5), fields 6 and 11).
+func (machine) Failed() ([]DeviceNumber, error) {
+	failed, err := mountsWhere(func(m *mountinfo.Info) bool {
+		return strings.HasPrefix(m.Source, "/dev/dm-") && hasOption(m.Options, "rw") &&
+			(hasOption(m.VFSOptions, "ro") || hasOption(m.VFSOptions, "emergency_ro") || hasOption(m.VFSOptions, "shutdown"))
+	})
+	numbers := make([]DeviceNumber, 0, len(failed))
+	for _, m := range failed {
+		numbers = append(numbers, numberOf(m))
+	}
+	return numbers, err
+}

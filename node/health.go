@@ -1,0 +1,39 @@
+package node
+
+import (
+	"context"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TroubleReadOnly is a file system that the kernel has made read-only.
+const TroubleReadOnly lvm.Trouble = "read-only"
+
+// Health looks for volumes of this cluster whose mounted file systems have become read-only, as the kernel makes them
+// when it meets errors. It reads the table of mounts, and no more while all is well.
+func (s *Server) Health(ctx context.Context) ([]lvm.Finding, error) {
+	failed, err := s.fs.Failed()
+	if err != nil || len(failed) == 0 {
+		return nil, err
+	}
+	volumes, err := s.devices.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var findings []lvm.Finding
+	for _, v := range volumes {
+		path, active, err := s.devices.Device(v.ID, v.UUID)
+		if err != nil || !active {
+			continue // it is not mounted, or is on its way out
+		}
+		block, err := s.fs.Stat(path)
+		if err != nil || !slices.Contains(failed, block.Number) {
+			continue
+		}
+		findings = append(findings, lvm.Finding{Trouble: TroubleReadOnly, Group: v.Group, Volume: v,
+			Text: "the file system on " + v.Group + "/" + v.ID.LV + " (" + path + ") has become read-only, as after errors: " +
+				"read the node's kernel log; when its disk is sound, delete the pod, and the file system is checked before it is mounted again"})
+	}
+	return findings, nil
+}

@@ -1,0 +1,106 @@
+package node
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// fileSystems are the ones that can be made and mounted; the first is the default.
+var fileSystems = []string{"ext4", "xfs", "btrfs"}
+
+// mkfsDefaults: no discard, since thick extents are the volume's own and thin blocks are not there yet; no reserve for
+// root, a volume is not a system's disk. Neither -F nor -f: where mkfs sees something after all, it shall refuse too.
+var mkfsDefaults = map[string][]string{
+	"ext4":  {"-q", "-m", "0", "-E", "nodiscard"},
+	"xfs":   {"-q", "-K"},
+	"btrfs": {"-q", "-K"},
+}
+
+// mkfsAllowed are the options that a StorageClass may add, each with the form that its value must have: what shapes the
+// file system, and nothing that names a file or a device, forces, or leaves the file system somewhere else than at the
+// beginning of the device. Of -O only features that a mount needs no help for.
+var mkfsAllowed = map[string]map[string]*regexp.Regexp{
+	"ext4": {
+		"-b": form(`1024|2048|4096`),
+		"-C": form(`[0-9]{4,9}`),
+		"-i": form(`[0-9]{4,9}`),
+		"-I": form(`128|256|512|1024`),
+		"-m": form(`[0-9]|[1-4][0-9]`),
+		"-N": form(`[0-9]{1,10}`),
+		"-T": form(`[a-z0-9]{1,16}`),
+		"-L": form(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,15}`),
+		"-E": list(`(stride|stripe_width|num_backup_sb|lazy_itable_init|lazy_journal_init|packed_meta_blocks)=[0-9]{1,9}|(no)?discard`),
+		"-J": list(`(size|fast_commit_size)=[0-9]{1,6}`),
+		"-O": list(`\^?(64bit|bigalloc|dir_index|dir_nlink|ext_attr|extent|extra_isize|fast_commit|flex_bg|has_journal|huge_file|inline_data|large_dir|large_file|metadata_csum|metadata_csum_seed|orphan_file|project|quota|resize_inode|sparse_super|sparse_super2)`),
+	},
+	"xfs": {
+		"-b": list(`size=(1024|2048|4096|1k|2k|4k)`),
+		"-d": list(`(agcount|agsize|su|sw|sunit|swidth)=[0-9]{1,9}[kmg]?`),
+		"-i": list(`(size|maxpct|align|attr|sparse|nrext64|perblock)=[0-9]{1,4}`),
+		"-l": list(`(size|su|sunit|lazy-count|version)=[0-9]{1,9}[kmg]?`),
+		"-m": list(`(crc|finobt|inobtcount|reflink|rmapbt|bigtime)=[01]`),
+		"-n": list(`(size|ftype)=[0-9]{1,5}k?`),
+		"-s": list(`size=(512|1024|2048|4096|1k|2k|4k)`),
+		"-L": form(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,11}`),
+	},
+	"btrfs": {
+		"-d": form(`single|dup`),
+		"-m": form(`single|dup`),
+		"-n": form(`4096|8192|16384|32768|65536|4k|8k|16k|32k|64k`),
+		"-s": form(`4096|4k`),
+		"-O": list(`\^?(extref|skinny-metadata|no-holes|free-space-tree|block-group-tree|quota)`),
+		"-L": form(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}`),
+	},
+}
+
+func form(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
+
+// list is the form of several values with commas between them.
+func list(pattern string) *regexp.Regexp {
+	return regexp.MustCompile(`^(?:` + pattern + `)(?:,(?:` + pattern + `))*$`)
+}
+
+// CheckFileSystem refuses (lvm.KindInvalid) a type of file system that is not made here, and mkfs options that are not
+// allowed for it.
+func CheckFileSystem(fsType, mkfsOptions string) error {
+	if !slices.Contains(fileSystems, fsType) {
+		return lvm.Errorf(lvm.KindInvalid, "the file system type %q is not supported; csi.storage.k8s.io/fstype can be one of %q", fsType, fileSystems)
+	}
+	_, err := parseMkfs(fsType, mkfsOptions)
+	return err
+}
+
+// parseMkfs reads mkfs options, "-i 65536 -L data", as arguments. Each is an option and its value, as there is no shell
+// that would join or split them.
+func parseMkfs(fsType, options string) ([]string, error) {
+	args := strings.Fields(options)
+	for i := 0; i < len(args); i += 2 {
+		values, there := mkfsAllowed[fsType][args[i]]
+		switch {
+		case !there:
+			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %q is not allowed for %s; allowed are %s, each with its value after a space",
+				options, args[i], fsType, strings.Join(slices.Sorted(maps.Keys(mkfsAllowed[fsType])), " "))
+		case slices.Contains(args[:i], args[i]):
+			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s stands there twice", options, args[i])
+		case i+1 == len(args):
+			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s has no value", options, args[i])
+		case !values.MatchString(args[i+1]):
+			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s cannot be %q for %s", options, args[i], args[i+1], fsType)
+		}
+	}
+	return args, nil
+}
+
+// mkfsArgs is the argument vector of mkfs.<fsType>. Of an option that stands there twice mkfs.ext4 takes the last one, so
+// what is asked for goes behind the defaults, and into the list of extended options.
+func mkfsArgs(fsType, device string, options []string) []string {
+	args := slices.Concat(mkfsDefaults[fsType], options)
+	if at := slices.Index(options, "-E"); at >= 0 {
+		args[len(mkfsDefaults[fsType])+at+1] = "nodiscard," + options[at+1]
+	}
+	return append(args, device)
+}

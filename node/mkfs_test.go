@@ -1,0 +1,69 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+func TestMkfsArguments(t *testing.T) {
+	for _, test := range []struct{ fsType, options, want string }{
+		{"ext4", "", "-q -m 0 -E nodiscard /dev/x"},
+		{"xfs", "", "-q -K /dev/x"},
+		{"btrfs", "", "-q -K /dev/x"},
+		{"ext4", "-i 65536", "-q -m 0 -E nodiscard -i 65536 /dev/x"},
+		{"ext4", " -m 1   -E stride=16,stripe_width=64 -T largefile4", "-q -m 0 -E nodiscard -m 1 -E nodiscard,stride=16,stripe_width=64 -T largefile4 /dev/x"},
+		{"ext4", "-O ^has_journal,bigalloc -C 65536", "-q -m 0 -E nodiscard -O ^has_journal,bigalloc -C 65536 /dev/x"},
+		{"xfs", "-d su=64k,sw=4 -m reflink=0,crc=1 -i size=1024", "-q -K -d su=64k,sw=4 -m reflink=0,crc=1 -i size=1024 /dev/x"},
+		{"btrfs", "-d single -m dup -n 16k -L data", "-q -K -d single -m dup -n 16k -L data /dev/x"},
+	} {
+		options, err := parseMkfs(test.fsType, test.options)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got := strings.Join(mkfsArgs(test.fsType, "/dev/x", options), " "); got != test.want {
+			t.Errorf("%s %q: got %s, want %s", test.fsType, test.options, got, test.want)
+		}
+	}
+}
+
+// Nothing that names a file, forces, moves the file system or smuggles in a second option gets past.
+func TestMkfsRefuses(t *testing.T) {
+	for _, test := range []struct{ fsType, options, says string }{
+		{"ext4", "-F", `"-F" is not allowed for ext4`},
+		{"ext4", "-FF x", `"-FF"`},
+		{"ext4", "-d /etc", `"-d"`},
+		{"ext4", "/dev/sda", `"/dev/sda"`},
+		{"ext4", "-m", "no value"},
+		{"ext4", "-m 1 -m 2", "twice"},
+		{"ext4", "-m1", `"-m1"`},
+		{"ext4", "-m 50", "50"},
+		{"ext4", "-E offset=4096", "offset"},
+		{"ext4", "-E stride=1,offset=4096", "offset"},
+		{"ext4", "-E root_owner=0:0", "root_owner"},
+		{"ext4", "-J device=/dev/sda", "device"},
+		{"ext4", "-O journal_dev", "journal_dev"},
+		{"ext4", "-O ^has_journal,encrypt", "encrypt"},
+		{"ext4", "-L -F", "-L cannot be"},
+		{"ext4", "-L a\nb", `"b" is not allowed`},
+		{"ext4", "-U clear", `"-U"`},
+		{"xfs", "-f", `"-f"`},
+		{"xfs", "-d file=1,name=/etc/passwd,size=300m", "cannot be"},
+		{"xfs", "-l logdev=/dev/sda", "cannot be"},
+		{"xfs", "-c options=/etc/passwd", `"-c"`},
+		{"xfs", "-p /etc", `"-p"`},
+		{"xfs", "-N", `"-N"`},
+		{"btrfs", "-r /etc", `"-r"`},
+		{"btrfs", "--rootdir /etc", `"--rootdir"`},
+		{"btrfs", "-m raid1", "raid1"},
+		{"ext3", "", `"ext3" is not supported`},
+		{"", "", `""`},
+	} {
+		err := CheckFileSystem(test.fsType, test.options)
+		if err == nil || lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s %q: got %v; want it to say %s", test.fsType, test.options, err, test.says)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// superblocks tells where each file system has its superblock; headSize bytes from there hold all that is needed.
+var superblocks = map[string]int64{"ext4": 1024, "xfs": 0, "btrfs": 64 << 10}
+
+// canGrow tells whether a file system is smaller than its device allows, as a step lost between lvextend and its own
+// growth leaves it, or a copy that is larger than its source. What the superblock does not show is not grown: false.
+func canGrow(fsType string, super []byte, size lvm.Bytes) bool {
+	switch fsType {
+	case "ext4":
+		return canGrowExt4(super, uint64(size))
+	case "xfs":
+		return canGrowXFS(super, uint64(size))
+	case "btrfs":
+		return canGrowBtrfs(super, uint64(size))
+	}
+	return false
+}
+
+// canGrowExt4 knows that resize2fs leaves out a last block group that could hold little more than its own tables.
+// (Linux, Documentation/filesystems/ext4, "Super Block", has the offsets.)
+func canGrowExt4(super []byte, size uint64) bool {
+	const (
+		magic       = 0xef53
+		has64bit    = 0x80
+		largestUnit = 6  // 64 KiB blocks
+		spared      = 53 // two bitmaps and a backup of the superblock; and what resize2fs wants to be left for data
+	)
+	le := binary.LittleEndian
+	unit, group, first := le.Uint32(super[0x18:]), uint64(le.Uint32(super[0x20:])), uint64(le.Uint32(super[0x14:]))
+	if le.Uint16(super[0x38:]) != magic || unit > largestUnit || group == 0 {
+		return false
+	}
+	block := uint64(1024) << unit
+	has, descriptor := uint64(le.Uint32(super[0x04:])), uint64(32)
+	if le.Uint32(super[0x60:])&has64bit != 0 {
+		has |= uint64(le.Uint32(super[0x150:])) << 32
+		descriptor = 64
+	}
+	most := size / block
+	if most <= has || most <= first {
+		return false
+	}
+	groups, rest := (most-first)/group+1, (most-first)%group
+	tables := uint64(le.Uint32(super[0x28:]))*uint64(le.Uint16(super[0x58:]))/block + groups*descriptor/block + uint64(le.Uint16(super[0xce:]))
+	if groups > 1 && rest < tables+spared {
+		most -= rest
+	}
+	return most > has
+}
+
+// canGrowXFS knows that xfs_growfs leaves out a last allocation group of less than 64 blocks (XFS Algorithms & Data
+// Structures, "Superblocks"; XFS_MIN_AG_BLOCKS).
+func canGrowXFS(super []byte, size uint64) bool {
+	be := binary.BigEndian
+	const leastGroup = 64
+	block, group := uint64(be.Uint32(super[4:])), uint64(be.Uint32(super[84:]))
+	if !bytes.HasPrefix(super, []byte("XFSB")) || block == 0 || group == 0 {
+		return false
+	}
+	most := size / block
+	if rest := most % group; rest < leastGroup {
+		most -= rest
+	}
+	return most > be.Uint64(super[8:])
+}
