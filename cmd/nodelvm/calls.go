@@ -16,12 +16,16 @@ import (
 
 // changing are the calls whose success is worth a line in the log of a quiet day; the others are asked all the time.
 var changing = map[string]bool{
-	csi.Controller_CreateVolume_FullMethodName:  true,
-	csi.Controller_DeleteVolume_FullMethodName:  true,
-	csi.Node_NodeStageVolume_FullMethodName:     true,
-	csi.Node_NodeUnstageVolume_FullMethodName:   true,
-	csi.Node_NodePublishVolume_FullMethodName:   true,
-	csi.Node_NodeUnpublishVolume_FullMethodName: true,
+	csi.Controller_CreateVolume_FullMethodName:           true,
+	csi.Controller_DeleteVolume_FullMethodName:           true,
+	csi.Controller_ControllerExpandVolume_FullMethodName: true,
+	csi.Controller_CreateSnapshot_FullMethodName:         true,
+	csi.Controller_DeleteSnapshot_FullMethodName:         true,
+	csi.Node_NodeStageVolume_FullMethodName:              true,
+	csi.Node_NodeUnstageVolume_FullMethodName:            true,
+	csi.Node_NodePublishVolume_FullMethodName:            true,
+	csi.Node_NodeUnpublishVolume_FullMethodName:          true,
+	csi.Node_NodeExpandVolume_FullMethodName:             true,
 }
 
 // logCalls is the interceptor that logs each call once, when it ends. Requests and replies are shown at debug level
@@ -73,8 +77,12 @@ func subject(req any) []any {
 	switch r := req.(type) {
 	case interface{ GetVolumeId() string }:
 		return []any{"volume", r.GetVolumeId()}
+	case interface{ GetSnapshotId() string }:
+		return []any{"snapshot", r.GetSnapshotId()}
 	case *csi.CreateVolumeRequest:
 		return []any{"name", r.GetName()}
+	case *csi.CreateSnapshotRequest:
+		return []any{"name", r.GetName(), "volume", r.GetSourceVolumeId()}
 	}
 	return nil
 }

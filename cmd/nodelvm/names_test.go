@@ -13,6 +13,8 @@ func TestNamesAgree(t *testing.T) {
 	for name, pair := range map[string][2]string{
 		"topology key":        {controller.TopologyKey, node.TopologyKey},
 		"attribute of the LV": {controller.AttributeUUID, node.AttributeUUID},
+		"attribute of copies": {controller.AttributeSource, node.AttributeSource},
+		"attribute for mkfs":  {controller.AttributeMkfs, node.AttributeMkfs},
 		"driver":              {driverName, kube.DriverName},
 	} {
 		if pair[0] != pair[1] {

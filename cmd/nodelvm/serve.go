@@ -98,7 +98,9 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	}
 	d.registry.MustRegister(lvmCollector{read: host.Metrics})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
-		controller.New(host, d.o.nodeName),
+		controller.New(controller.Config{
+			NodeName: d.o.nodeName, Volumes: host, Snapshots: host, CheckFileSystem: node.CheckFileSystem,
+		}),
 		node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Log: d.log}))
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
