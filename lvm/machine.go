@@ -37,6 +37,9 @@ type Kernel interface {
 	Devices() ([]Device, error)
 	// Suspended tells whether I/O to the device hangs until it is resumed.
 	Suspended(path string) (bool, error)
+	// Status tells the type of a device-mapper device's first target, and what that says of itself: "raid", "2 AA ..."
+	// (Linux, Documentation/admin-guide/device-mapper). Both are empty for a device without a table.
+	Status(path string) (target, params string, err error)
 	// Unused tells whether nobody has the device open, mounted, or below another device: KindInUse if somebody has.
 	Unused(ctx context.Context, path string) error
 	// Zero overwrites the whole device with zeroes and flushes it. It stops, with ctx's error, between two chunks.
