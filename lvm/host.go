@@ -230,7 +230,7 @@ func (h *Host) Metrics() Metrics {
 				gm.Size += g.bytes(pv.Extents)
 			}
 		}
-		gm.Free = g.bytes(largest(g))
+		gm.Free = g.bytes(g.free())
 		m.Groups = append(m.Groups, gm)
 	}
 	return m
