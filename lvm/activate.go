@@ -25,8 +25,9 @@ func (h *Host) Device(id ID, uuid string) (device string, active bool, err error
 }
 
 // Activate returns the device of a volume, "/dev/dm-N", after making it if it is not there: one LVM process then, else
-// none. uuid is the logical volume's own, from the volume attributes. KindNotFound: there is no such volume, or another
-// one has its name now; KindNotOurs: its group is not on this node.
+// none, and one more for a volume made a moment ago, which is marked as ready before it is handed out. uuid is the
+// logical volume's own, from the volume attributes. KindNotFound: there is no such volume, or another one has its name
+// now; KindNotOurs: its group is not on this node.
 func (h *Host) Activate(ctx context.Context, id ID, uuid string) (device string, err error) {
 	return fly(ctx, &h.flights, id.LV, activating{id, uuid}, func(ctx context.Context) (string, error) {
 		return h.activate(ctx, id, uuid)
@@ -45,39 +46,68 @@ func (h *Host) activate(ctx context.Context, id ID, uuid string) (string, error)
 	case v.UUID != uuid:
 		return "", Errorf(KindNotFound, "volume %s is gone: %s/%s was made anew (its UUID is %s, and %s was asked for)", id, v.Group, id.LV, v.UUID, uuid)
 	case v.State != StateReady:
-		return "", Errorf(KindNotFound, "volume %s is not there: %s/%s is in the state %q", id, v.Group, id.LV, v.State)
+		return "", notReady(v)
+	}
+	if h.settler.has(id.VG, uuid) {
+		if err := h.settle(ctx, id.VG); err != nil && h.settler.has(id.VG, uuid) {
+			return "", err
+		}
 	}
 	return h.device(ctx, v)
 }
 
-// device returns the volume's device, and activates it if need be. LVM's exit status is not asked: the device is there
-// or it is not.
+// notReady is the answer to those who want a volume that is being made or deleted.
+func notReady(v Volume) error {
+	return Errorf(KindNotFound, "volume %s is not there: %s/%s is in the state %q", v.ID, v.Group, v.ID.LV, v.State)
+}
+
+// device returns the volume's device, and activates it if need be.
 func (h *Host) device(ctx context.Context, v Volume) (string, error) {
 	path, active, err := h.Device(v.ID, v.UUID)
-	if err != nil || active {
-		return path, err
-	}
-	unlock, err := h.writers.lock(ctx, v.ID.VG)
 	if err != nil {
-		return "", Errorf(KindBusy, "volume %s: waiting for its volume group: %w", v.ID, err)
+		return "", err
+	}
+	if active && !h.suspended(path) {
+		return path, nil
+	}
+	unlock, err := h.lockGroup(ctx, v.ID.VG, "activating volume "+v.ID.LV)
+	if err != nil {
+		return "", err
 	}
 	defer unlock()
 	s, err := h.read(ctx)
 	if err != nil {
 		return "", err
 	}
-	g, _, now, err := s.find(v.ID)
+	_, _, now, err := s.find(v.ID)
 	if err != nil {
 		return "", err
 	}
 	if now.UUID != v.UUID || now.State != v.State {
 		return "", Errorf(KindBusy, "volume %s was changed meanwhile: ask again", v.ID)
 	}
+	return h.activateLocked(ctx, s, now)
+}
+
+// activateLocked is device under the group's lock. LVM's exit status is not asked: the device is there or it is not. One
+// that is suspended is refreshed: a command that was killed left it so.
+func (h *Host) activateLocked(ctx context.Context, s State, v Volume) (string, error) {
+	g, err := s.group(v.ID.VG)
+	if err != nil {
+		return "", err
+	}
 	t, err := targetOf(g.Name, v.ID.LV)
 	if err != nil {
 		return "", err
 	}
-	_, failure := h.machine.Runner.Run(ctx, activateArgs(t, g))
+	path, active, err := h.Device(v.ID, v.UUID)
+	if err != nil {
+		return "", err
+	}
+	if active {
+		return path, h.heal(ctx, g, v.ID.LV, path)
+	}
+	failure := h.run(ctx, g, []step{{activateArgs(t, g)}})
 	path, active, err = h.Device(v.ID, v.UUID)
 	if err == nil && !active {
 		if failure == nil {
@@ -86,4 +116,28 @@ func (h *Host) device(ctx context.Context, v Volume) (string, error) {
 		return "", Errorf(KindInternal, "volume %s could not be activated: %w", t, failure)
 	}
 	return path, err
+}
+
+// suspended tells whether whoever touches the device hangs. A device that has just gone away is not.
+func (h *Host) suspended(path string) bool {
+	is, err := h.machine.Kernel.Suspended(path)
+	return err == nil && is
+}
+
+// heal resumes a device that is suspended. The group's lock must be held: none of our own commands is at work on it, and
+// an admin's is waited for by LVM's lock.
+func (h *Host) heal(ctx context.Context, g Group, lv, path string) error {
+	if !h.suspended(path) {
+		return nil
+	}
+	t, err := targetOf(g.Name, lv)
+	if err != nil {
+		return err
+	}
+	failure := h.run(ctx, g, []step{{refreshArgs(t, g)}})
+	if h.suspended(path) {
+		return Errorf(KindInternal, "volume %s is suspended, so that whatever uses it hangs, and could not be resumed: %w", t, orNothing(failure))
+	}
+	h.log.Warn("a suspended volume was resumed", "volume", t.String())
+	return nil
 }

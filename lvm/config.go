@@ -34,6 +34,8 @@ func writeConfig(cfg Config) error {
 //   - use_aio=0: tearing down an AIO context takes a command 30 ms and more; it cannot be turned off elsewhere.
 //   - no udev: a container cannot take part in udev's handshake, so lvm makes the nodes it needs by itself.
 //   - no devices file, no hints: each command that writes is told its disks (--devices).
+//   - reserved_memory: before it suspends a device, lvm would touch and lock 8 MiB page by page (a third of an lvextend's
+//     time), in case that swap or the root file system is on it; ours carry neither.
 //   - types: LVM takes only kinds of disk whose driver it knows by name, and a container cannot see what the host's
 //     own configuration adds; so each that the kernel has is named.
 func lvmConf(cfg Config, types []string) string {
@@ -46,9 +48,13 @@ func lvmConf(cfg Config, types []string) string {
 	if cfg.LockDir != "" {
 		locking = "locking_dir = " + quote(cfg.LockDir)
 	}
-	list := make([]string, 0, len(types))
-	for _, t := range types {
-		list = append(list, quote(t)+", 16")
+	kinds := ""
+	if len(types) > 0 { // an empty list is an error to lvm
+		list := make([]string, 0, len(types))
+		for _, t := range types {
+			list = append(list, quote(t)+", 16")
+		}
+		kinds = "types = [ " + strings.Join(list, ", ") + " ]"
 	}
 	return fmt.Sprintf(`# Written by nodelvm at each start; changes are lost.
 devices {
@@ -58,7 +64,7 @@ devices {
 	hints = "none"
 	scan_lvs = 0
 	issue_discards = 0
-	types = [ %s ]
+	%s
 }
 global {
 	use_aio = 0
@@ -73,12 +79,14 @@ activation {
 	monitoring = 0
 	auto_set_activation_skip = 0
 	retry_deactivation = 1
+	reserved_memory = 0
+	reserved_stack = 0
 }
 backup {
 	%s
 	archive = 0
 }
-`, strings.Join(list, ", "), locking, backup)
+`, kinds, locking, backup)
 }
 
 // notDisks are block drivers whose devices LVM should not be made to open: removable media, and device-mapper itself,

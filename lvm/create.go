@@ -9,172 +9,198 @@ import (
 // creating is a Create request, as flights compare it.
 type creating struct{ spec Spec }
 
-// Create makes a volume, or finds the one that an equal request made. Two LVM processes for a new volume, none for one
-// that is there; a third, before them, where an earlier attempt was cut off. KindExists: the name is taken by something
-// else; KindNoRoom: this node cannot have it now; KindInvalid, KindOutOfRange: no node ever can; KindBusy: ask again.
+// Create makes a volume, or finds the one that an equal request made. One LVM process for a new linear, striped, RAID or
+// thin volume (one more where a thin pool must be made or grown, one more for a copy), and a share of one later; none for
+// a volume that is there. KindExists: the name is taken by something else; KindNoRoom: this node cannot have it now;
+// KindInvalid, KindOutOfRange: no node ever can; KindBusy: ask again.
 func (h *Host) Create(ctx context.Context, spec Spec) (Volume, error) {
+	return h.CreateTogether(ctx, spec, nil)
+}
+
+// CreateTogether is Create for a volume that is of use only together with others: those of the same pod. Either all of
+// them can be had, then the room for the siblings is kept for two minutes, or until they are made or refused; or none,
+// which is KindNoRoom, and nothing was made.
+func (h *Host) CreateTogether(ctx context.Context, spec Spec, siblings []Spec) (Volume, error) {
 	spec, err := checkSpec(spec)
 	if err != nil {
 		return Volume{}, err
 	}
 	return fly(ctx, &h.flights, lvName(spec.Name), creating{spec}, func(ctx context.Context) (Volume, error) {
-		return h.create(ctx, spec)
+		return h.create(ctx, newParty(spec, siblings))
 	})
 }
 
-// errChanged: what was planned does not hold any more, since somebody else changed the groups meanwhile.
+// errChanged: what was planned does not hold any more, since somebody else changed the groups meanwhile, or since
+// a hurdle was taken.
 var errChanged = errors.New("the volume groups changed meanwhile")
 
 // createAttempts bounds how often a plan is made anew: for a leftover, and for an admin's own commands in between.
 const createAttempts = 5
 
-func (h *Host) create(ctx context.Context, spec Spec) (Volume, error) {
+func (h *Host) create(ctx context.Context, p party) (Volume, error) {
 	for range createAttempts {
-		v, err := h.tryCreate(ctx, spec)
+		v, err := h.tryCreate(ctx, p)
 		if !errors.Is(err, errChanged) {
 			return v, err
 		}
 	}
-	return Volume{}, Errorf(KindBusy, "volume %q: the volume groups of this node are being changed by somebody else all the time; ask again", spec.Name)
+	return Volume{}, Errorf(KindBusy, "volume %q: the volume groups of this node are being changed by somebody else all the time; ask again", p.spec.Name)
 }
 
-// tryCreate plans without the group's lock, to learn which group it is, and once more with it.
-func (h *Host) tryCreate(ctx context.Context, spec Spec) (Volume, error) {
-	_, p, err := h.plan(ctx, spec)
-	if err != nil {
-		return Volume{}, err
-	}
-	if p.ready != nil {
-		return *p.ready, nil
-	}
-	group := p.group()
-	unlock, err := h.writers.lock(ctx, group)
-	if err != nil {
-		return Volume{}, Errorf(KindBusy, "volume %q: waiting for its volume group: %w", spec.Name, err)
+// tryCreate plans under the lock of the group that served the class before. While others work there, or if there was
+// none before, it plans without the lock first: that is enough for a volume that is there and for a refusal.
+func (h *Host) tryCreate(ctx context.Context, p party) (Volume, error) {
+	what := "making volume " + p.spec.Name
+	guess, _ := h.groups.Load(p.spec.Class.Group)
+	group, _ := guess.(string)
+	unlock, ok := h.tryLockGroup(group, what)
+	if !ok {
+		_, mine, err := h.plan(ctx, p)
+		if err != nil {
+			return Volume{}, err
+		}
+		if mine.ready != nil {
+			return *mine.ready, nil
+		}
+		group = mine.group()
+		if unlock, err = h.lockGroup(ctx, group, what); err != nil {
+			return Volume{}, err
+		}
 	}
 	defer unlock()
-	s, p, err := h.plan(ctx, spec)
+	s, mine, err := h.plan(ctx, p)
 	switch {
 	case err != nil:
 		return Volume{}, err
-	case p.ready != nil:
-		return *p.ready, nil
-	case p.group() != group:
+	case mine.ready != nil:
+		return *mine.ready, nil
+	}
+	h.groups.Store(p.spec.Class.Group, mine.group())
+	switch {
+	case mine.group() != group:
 		return Volume{}, errChanged
-	case p.leftover != nil:
-		if err := h.remove(ctx, s, *p.leftover); err != nil {
+	case mine.finish != nil:
+		return h.finish(ctx, s, *mine.finish)
+	case mine.leftover != nil:
+		if err := h.remove(ctx, s, mine.leftover.ID, mine.leftover.UUID, StateCreating); err != nil {
 			return Volume{}, err
 		}
 		return Volume{}, errChanged
 	default:
-		return h.carve(ctx, spec, p.carve)
+		return h.carve(ctx, p, mine.carve)
 	}
 }
 
-// plan reads the disks and plans one volume.
-func (h *Host) plan(ctx context.Context, spec Spec) (State, placement, error) {
+// plan reads the disks and plans the party's own volume; the room for its siblings is kept then.
+func (h *Host) plan(ctx context.Context, p party) (State, placement, error) {
 	s, err := h.read(ctx)
 	if err != nil {
 		return State{}, placement{}, err
 	}
-	ps, err := plan(s, h.cfg.Cluster, []Spec{spec})
-	if err != nil {
-		return State{}, placement{}, err
-	}
-	return s, ps[0], nil
+	mine, err := h.reserved.plan(s, h.cfg.Cluster, p)
+	return s, mine, err
 }
 
 // group is the UUID of the group that a placement would change.
 func (p placement) group() string {
-	if p.leftover != nil {
-		return p.leftover.ID.VG
-	}
-	return p.carve.group.UUID
-}
-
-// carve makes the volume: one commit for the extents, the tags and the state "creating"; and, once its beginning is
-// blank, one for the state "ready".
-func (h *Host) carve(ctx context.Context, spec Spec, c *carving) (Volume, error) {
-	t, err := targetOf(c.group.Name, c.volume.ID.LV)
-	if err != nil {
-		return Volume{}, err
-	}
-	if _, err := h.machine.Runner.Run(ctx, createArgs(t, c)); err != nil {
-		return Volume{}, h.afterFailedCreate(ctx, spec, c, err)
-	}
-	s, err := h.read(ctx)
-	if err != nil {
-		return Volume{}, err
-	}
-	_, _, v, err := s.find(c.volume.ID)
-	if err != nil {
-		return Volume{}, Errorf(KindInternal, "volume %q was made, and cannot be found: %w", spec.Name, err)
-	}
-	return h.changeState(ctx, s, v, StateReady)
-}
-
-// afterFailedCreate finds out what a failed lvcreate left, and removes it: LVM's exit status tells nothing, and what it
-// committed would hold its extents for ever. What it returns is the reason that the disks show now, if there is one.
-func (h *Host) afterFailedCreate(ctx context.Context, spec Spec, c *carving, failure error) error {
-	failure = Errorf(KindInternal, "volume %q with %s could not be made in volume group %s: %w", spec.Name, c.volume.Size, c.group.Name, failure)
-	s, p, err := h.plan(ctx, spec)
 	switch {
-	case err != nil:
+	case p.leftover != nil:
+		return p.leftover.ID.VG
+	case p.finish != nil:
+		return p.finish.ID.VG
+	default:
+		return p.carve.group.UUID
+	}
+}
+
+// carve makes the volume: its last step commits the extents, the tags and the state "creating", activates it and blanks
+// its beginning, and ends with status 0 only if all of that is done. Marking it as ready is left for later, but for
+// a copy: its content is that of one moment, so one that was not answered is never used.
+func (h *Host) carve(ctx context.Context, p party, c *carving) (Volume, error) {
+	steps, err := c.steps()
+	if err != nil {
+		return Volume{}, err
+	}
+	if err := h.run(ctx, c.group, steps); err != nil {
+		return Volume{}, h.afterFailedCreate(ctx, p, c, steps, err)
+	}
+	h.reserved.drop(p.spec)
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return Volume{}, err
+	}
+	g, _, v, err := s.find(c.volume.ID)
+	if err != nil {
+		return Volume{}, Errorf(KindInternal, "volume %q was made, and cannot be found: %w", p.spec.Name, err)
+	}
+	if v.Source != (ID{}) {
+		return h.changeState(ctx, s, v, StateReady)
+	}
+	if err := h.flush(g); err != nil {
+		return Volume{}, err
+	}
+	v.State = StateReady
+	h.settleLater(v)
+	return v, nil
+}
+
+// afterFailedCreate finds out what a failed command left, and removes it: LVM's exit status tells nothing, and what it
+// committed would hold its extents for ever. What it returns is the reason that the disks show now, if there is one.
+func (h *Host) afterFailedCreate(ctx context.Context, p party, c *carving, tried []step, failure error) error {
+	failure = Errorf(KindInternal, "volume %q with %s could not be made in volume group %s: %w", p.spec.Name, c.volume.Size, c.group.Name, failure)
+	s, mine, err := h.plan(ctx, p)
+	if err != nil {
 		return Errorf(KindOf(err), "%w (seen after: %w)", err, failure)
-	case p.leftover != nil && p.leftover.ID == c.volume.ID:
-		if err := h.remove(ctx, s, *p.leftover); err != nil {
+	}
+	half := mine.leftover
+	if half == nil {
+		half = mine.finish // it was never answered, so it need not be finished
+	}
+	switch {
+	case half != nil && half.ID == c.volume.ID:
+		if c.volume.Source != (ID{}) {
+			h.healSource(ctx, s, c.volume.Source)
+		}
+		if err := h.remove(ctx, s, half.ID, half.UUID, StateCreating); err != nil {
 			h.log.Warn("what a failed create left behind is still there; a retry or the next start removes it", "error", err)
 		}
 		return failure
-	case p.carve != nil && p.group() == c.group.UUID && slices.Equal(p.carve.ranges, c.ranges):
+	case mine.carve != nil && sameSteps(mine.carve, tried):
 		return failure // nothing changed: trying again would fail again
 	default:
 		return errChanged
 	}
 }
 
-// changeState moves a volume to another state and returns it as it stands on the disks afterwards, flushed.
-func (h *Host) changeState(ctx context.Context, s State, v Volume, to VolumeState) (Volume, error) {
-	g, _, _, err := s.find(v.ID)
-	if err != nil {
-		return Volume{}, err
-	}
-	t, err := targetOf(g.Name, v.ID.LV)
-	if err != nil {
-		return Volume{}, err
-	}
-	_, failure := h.machine.Runner.Run(ctx, stateArgs(t, g, v.UUID, v.State, to))
-	s, err = h.read(ctx)
-	if err != nil {
-		return Volume{}, err
-	}
-	g, _, now, err := s.find(v.ID)
-	switch {
-	case err == nil && now.UUID == v.UUID && now.State == to:
-		// Committed, whatever the exit status.
-	case failure != nil:
-		return Volume{}, Errorf(KindInternal, "volume %s could not be marked as %s: %w", t, to, failure)
-	case err != nil:
-		return Volume{}, Errorf(KindInternal, "volume %s went away while it was being marked as %s: %w", t, to, err)
-	default:
-		return Volume{}, Errorf(KindInternal, "volume %s was changed by somebody else while it was being marked as %s: it is %s now", t, to, now.State)
-	}
-	if failure != nil {
-		h.log.Warn("LVM reported a failure and did what it was asked", "volume", t.String(), "error", failure)
-	}
-	return now, h.flush(g)
+func sameSteps(c *carving, tried []step) bool {
+	steps, err := c.steps()
+	return err == nil && slices.EqualFunc(steps, tried, func(a, b step) bool { return slices.Equal(a.argv, b.argv) })
 }
 
-// flush makes a commit survive a power cut: LVM itself does not flush the disks' caches (its writes are O_DIRECT).
-func (h *Host) flush(g Group) error {
-	var paths []string
-	for _, pv := range g.PVs {
-		if pv.Device != "" {
-			paths = append(paths, pv.Device)
+// finish completes a volume that an earlier driver left as creating, and may have answered: its device is made, its
+// beginning and its end, where signatures stand, are blanked as lvcreate does, and it is marked as ready. Nobody's data
+// can be in it, since only what is marked as ready is handed out. The group's lock must be held.
+func (h *Host) finish(ctx context.Context, s State, v Volume) (Volume, error) {
+	path, err := h.activateLocked(ctx, s, v)
+	if err != nil {
+		return Volume{}, err
+	}
+	if v.Class.Layout != LayoutThin { // a thin volume's blocks are blank until they are written
+		if err := h.machine.Kernel.Unused(ctx, path); err != nil {
+			return Volume{}, Errorf(KindOf(err), "volume %s/%s was left unfinished and cannot be finished: %w", v.Group, v.ID.LV, err)
+		}
+		for _, stretch := range [][2]Bytes{{0, min(blankHead, v.Size)}, {max(0, v.Size-blankTail), v.Size}} {
+			if err := h.machine.Kernel.Zero(ctx, path, stretch[0], stretch[1], nil); err != nil {
+				return Volume{}, Errorf(KindInternal, "volume %s/%s was left unfinished and cannot be finished: %w", v.Group, v.ID.LV, err)
+			}
 		}
 	}
-	if err := h.machine.Kernel.Sync(paths); err != nil {
-		return Errorf(KindInternal, "volume group %s was changed, but its disks could not be flushed: %w", g.Name, err)
-	}
-	return nil
+	return h.changeState(ctx, s, v, StateReady)
 }
+
+// Where a volume can bear a signature that libblkid knows: the furthest from the beginning is the last copy of
+// a LUKS2 header, at 4 MiB, the furthest from the end the header of an old software RAID, within 128 KiB.
+const (
+	blankHead = 8 * MiB
+	blankTail = 1 * MiB
+)

@@ -8,10 +8,10 @@ import (
 // deleting is a Delete request, as flights compare it.
 type deleting struct{ id ID }
 
-// Delete deletes a volume for its user; its extents return to the group once they are wiped, in the background. At most
-// three LVM processes, one of them before Delete returns. A volume that a readable group lacks is deleted: nil.
-// KindNotOurs: its group is not on this node, or it is somebody else's; KindInUse: it is open, or others are built on
-// it; nothing was changed then.
+// Delete deletes a volume for its user. One that is to be wiped takes one LVM process before Delete returns, and at most
+// two in the background, where its extents return to the group once they are zeroed; any other is removed at once, by
+// one process. A volume that a readable group lacks is deleted: nil. KindNotOurs: its group is not on this node, or it is
+// somebody else's; KindInUse: it is open, or others are built on it; nothing was changed then.
 func (h *Host) Delete(ctx context.Context, id ID) error {
 	_, err := fly(ctx, &h.flights, id.LV, deleting{id}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, h.delete(ctx, id)
@@ -20,9 +20,9 @@ func (h *Host) Delete(ctx context.Context, id ID) error {
 }
 
 func (h *Host) delete(ctx context.Context, id ID) error {
-	unlock, err := h.writers.lock(ctx, id.VG)
+	unlock, err := h.lockGroup(ctx, id.VG, "deleting volume "+id.LV)
 	if err != nil {
-		return Errorf(KindBusy, "volume %s: waiting for its volume group: %w", id, err)
+		return err
 	}
 	defer unlock()
 	s, err := h.read(ctx)
@@ -44,16 +44,22 @@ func (h *Host) delete(ctx context.Context, id ID) error {
 	if err := h.unused(ctx, lv, v); err != nil {
 		return err
 	}
-	if v.State == StateCreating { // it never held anybody's data
-		return h.remove(ctx, s, v)
+	if v.State == StateCreating || !v.wiped() {
+		// It never held anybody's data, or is not to be wiped: there is nothing to be done between marking and removing.
+		// lvremove that is cut off leaves it as it was, or gone: a thin volume's blocks go after its name.
+		return h.remove(ctx, s, v.ID, v.UUID, h.onDisk(v).State)
 	}
-	v, err = h.changeState(ctx, s, v, StateDeleting)
+	v, err = h.changeState(ctx, s, h.onDisk(v), StateDeleting)
 	if err != nil {
 		return err
 	}
 	h.wipe(v)
 	return nil
 }
+
+// wiped tells whether the volume is zeroed before its extents return to the group. A thin one is not: writing zeroes
+// would allocate its blocks, and the pool zeroes each block before it shows it.
+func (v Volume) wiped() bool { return v.Class.Wipe != WipeNone && v.Class.Layout != LayoutThin }
 
 // unused refuses a volume that is needed, before anything is changed: lvchange can fail and yet commit a tag, and
 // lvremove takes the snapshots of an origin along without a word.
@@ -69,32 +75,4 @@ func (h *Host) unused(ctx context.Context, lv LV, v Volume) error {
 		return Errorf(KindOf(err), "volume %s/%s cannot be deleted: %w", v.Group, lv.Name, err)
 	}
 	return nil
-}
-
-// remove removes the volume from its group, if it still is the one that was looked at; LVM deactivates it, and refuses
-// while its device is open. The group's lock must be held.
-func (h *Host) remove(ctx context.Context, s State, v Volume) error {
-	g, _, _, err := s.find(v.ID)
-	if err != nil {
-		return err
-	}
-	t, err := targetOf(g.Name, v.ID.LV)
-	if err != nil {
-		return err
-	}
-	_, failure := h.machine.Runner.Run(ctx, removeArgs(t, g, v.UUID, v.State))
-	s, err = h.read(ctx)
-	if err != nil {
-		return err
-	}
-	_, _, now, err := s.find(v.ID)
-	switch {
-	case err == nil && now.UUID == v.UUID && failure != nil:
-		return Errorf(KindInternal, "volume %s could not be removed: %w", t, failure)
-	case err == nil && now.UUID == v.UUID:
-		return Errorf(KindInternal, "volume %s was not removed: it is %s now, not %s", t, now.State, v.State)
-	case err != nil && KindOf(err) != KindNotFound:
-		return err // whether it is gone cannot be told
-	}
-	return h.flush(g)
 }

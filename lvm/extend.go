@@ -1,14 +1,85 @@
 package lvm
 
-import (
-	"context"
-	"errors"
-)
+import "context"
+
+// extending is an Extend request, as flights compare it.
+type extending struct {
+	id              ID
+	required, limit Bytes
+}
 
 // Extend makes a ready volume at least required bytes large and at most limit (0: no limit), online; one that has that
-// size already is returned as it is. It never shrinks. At most three LVM processes. KindOutOfRange: the group or the pool
-// has no room for it, the limit cannot be met in whole extents, or the request is negative; nothing was changed.
-// KindNotFound, KindNotOurs: as Lookup; KindBusy: ask again.
+// size already is returned as it is, without an LVM process. It never shrinks. At most three LVM processes. KindOutOfRange:
+// the group or the pool has no room for it, the limit cannot be met in whole extents, or the request is negative; nothing
+// was changed. KindNotFound, KindNotOurs: as Lookup; KindBusy: ask again.
 func (h *Host) Extend(ctx context.Context, id ID, required, limit Bytes) (Volume, error) {
-	return Volume{}, Errorf(KindInternal, "%w", errors.ErrUnsupported)
+	return fly(ctx, &h.flights, id.LV, extending{id, required, limit}, func(ctx context.Context) (Volume, error) {
+		return h.extend(ctx, id, required, limit)
+	})
+}
+
+func (h *Host) extend(ctx context.Context, id ID, required, limit Bytes) (Volume, error) {
+	unlock, err := h.lockGroup(ctx, id.VG, "extending volume "+id.LV)
+	if err != nil {
+		return Volume{}, err
+	}
+	defer unlock()
+	s, err := h.read(ctx)
+	if err != nil {
+		return Volume{}, err
+	}
+	g, _, v, err := s.find(id)
+	if err == nil && v.State != StateReady {
+		err = notReady(v)
+	}
+	if err != nil {
+		return Volume{}, err
+	}
+	x, err := planExtend(h.reserved.in(s), v, required, limit)
+	if err != nil {
+		return Volume{}, err
+	}
+	// A command that was cut off leaves the larger size in the metadata, and the device suspended with the old one.
+	if err := h.healVolume(ctx, g, v); err != nil {
+		return Volume{}, err
+	}
+	if len(x.steps) == 0 {
+		return v, nil
+	}
+	failure := h.run(ctx, g, x.steps)
+	return h.extended(ctx, v, x.volume.Size, failure)
+}
+
+// extended looks what an extension has come to.
+func (h *Host) extended(ctx context.Context, v Volume, size Bytes, failure error) (Volume, error) {
+	s, err := h.read(ctx)
+	if err != nil {
+		return Volume{}, err
+	}
+	g, _, now, err := s.find(v.ID)
+	switch {
+	case err != nil:
+		return Volume{}, err
+	case now.UUID != v.UUID:
+		return Volume{}, Errorf(KindNotFound, "volume %s was made anew while it was being extended", v.ID)
+	}
+	if err := h.healVolume(ctx, g, now); err != nil {
+		return Volume{}, err
+	}
+	if now.Size < size {
+		return Volume{}, Errorf(KindInternal, "volume %s/%s could not be extended from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNothing(failure))
+	}
+	if failure != nil {
+		h.log.Warn("LVM reported a failure and did what it was asked", "volume", v.ID.String(), "error", failure)
+	}
+	return now, h.flush(g)
+}
+
+// healVolume resumes the volume's device, if it is active and suspended. The group's lock must be held.
+func (h *Host) healVolume(ctx context.Context, g Group, v Volume) error {
+	path, active, err := h.Device(v.ID, v.UUID)
+	if err != nil || !active {
+		return err
+	}
+	return h.heal(ctx, g, v.ID.LV, path)
 }

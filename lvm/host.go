@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,6 +20,9 @@ type Config struct {
 	Cluster   string        // UID of the cluster; goes into the tags of each volume made here
 	Log       *slog.Logger  // nil: slog.Default()
 	Observe   func(Command) // nil, or called after each LVM command, from the goroutine that ran it
+
+	SettleAfter time.Duration // how long a new volume's second commit waits for others to share it; 0: one second
+	Patience    time.Duration // how long one operation may hold a group's lock before the group counts as hung; 0: two minutes
 }
 
 // Command is one finished LVM process.
@@ -33,27 +37,39 @@ type Command struct {
 type Metrics struct {
 	Groups      []GroupMetrics
 	Volumes     map[VolumeState]int // of this cluster
-	WipeBacklog Bytes               // size of the volumes that are deleted and not yet wiped
-	InFlight    int                 // creates, deletes and activations under way
+	WipeBacklog Bytes               // of the volumes that are deleted, what is not yet wiped and given back
+	InFlight    int                 // operations under way
 }
 
 // GroupMetrics are the figures of one volume group.
 type GroupMetrics struct {
 	Name string
 	UUID string
-	Size Bytes // of all its disks that are there
-	Free Bytes // of those, not in use by any volume
+	Size Bytes         // of all its disks that are there
+	Free Bytes         // of those, not in use by any volume
+	Hung time.Duration // for how long an LVM command in it has not ended that should have; 0 where all is well
 }
 
 // Host is LVM on this node. All its methods are safe for concurrent use.
 type Host struct {
-	cfg     Config
-	log     *slog.Logger
-	machine Machine
-	flights flights // by volume: one operation at a time
-	writers locks   // by group's UUID: one writer at a time
-	wiper   wiper
-	alone   *instanceLock
+	cfg         Config
+	log         *slog.Logger
+	machine     Machine
+	settleAfter time.Duration
+
+	flights  flights // by volume: one operation at a time
+	writers  locks   // by group's UUID: one writer at a time
+	hangs    hangs   // who holds a writer's lock for too long
+	settler  settler
+	reserved reservations
+	wiper    wiper
+	groups   sync.Map // Class.Group -> UUID of the group that served it last
+	alone    *instanceLock
+	commands *commandFiles
+
+	closing    context.Context // done when the Host closes
+	stop       context.CancelFunc
+	background sync.WaitGroup // what works on when the call that began it has been answered
 }
 
 // NewHost prepares LVM's configuration; it touches no volume.
@@ -64,17 +80,22 @@ func NewHost(cfg Config) (*Host, error) {
 	if err := writeConfig(cfg); err != nil {
 		return nil, Errorf(KindInternal, "%w", err)
 	}
-	return NewHostOn(cfg, Machine{
-		Runner: command{systemDir: cfg.SystemDir, observe: cfg.Observe, reports: make(chan struct{}, maxReports)},
+	files := &commandFiles{dir: cfg.LockDir}
+	h := NewHostOn(cfg, Machine{
+		Runner: command{systemDir: cfg.SystemDir, observe: cfg.Observe, reports: make(chan struct{}, maxReports), files: files},
 		Kernel: kernel{sys: "/sys", dev: "/dev"},
 		Reader: &Disks{},
-	}), nil
+	})
+	h.commands = files
+	return h, nil
 }
 
 // NewHostOn makes a Host on another machine than the real one, for tests.
 func NewHostOn(cfg Config, machine Machine) *Host {
-	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine}
-	h.wiper.context, h.wiper.stop = context.WithCancel(context.Background())
+	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine, commands: &commandFiles{}}
+	h.settleAfter = cmp.Or(cfg.SettleAfter, time.Second)
+	h.hangs.limit, h.hangs.log = cmp.Or(cfg.Patience, 2*time.Minute), h.log
+	h.closing, h.stop = context.WithCancel(context.Background())
 	return h
 }
 
@@ -88,19 +109,42 @@ func (h *Host) Ready(ctx context.Context) error {
 	return err
 }
 
-// Close takes no new operations (KindBusy), waits for those under way, and stops wiping at the next chunk; what is not
-// yet wiped is taken up by the next Start. The error is ctx's: then something is still running.
+// Close takes no new operations (KindBusy), waits for those under way, marks new volumes as ready, and stops wiping at the
+// next chunk; what is not yet wiped is taken up by the next Start. The error is ctx's: then something is still running.
 func (h *Host) Close(ctx context.Context) error {
-	h.wiper.stop()
-	err := errors.Join(h.flights.close(ctx), h.wiper.wait(ctx))
+	h.stop()
+	err := h.flights.close(ctx)
+	var last sync.WaitGroup
+	last.Go(func() {
+		if err := h.settleRest(ctx); err != nil {
+			h.log.Warn("new volumes could not be marked as ready; the next start does it", "error", err)
+		}
+	})
+	err = errors.Join(err, await(ctx, &last), await(ctx, &h.background))
 	if err == nil {
+		h.commands.release()
 		h.alone.release()
 	}
 	return err
 }
 
-// read reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
+// read reads the node's volume groups as callers are to see them.
 func (h *Host) read(ctx context.Context) (State, error) {
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	s = h.settler.overlay(s)
+	for i := range s.Groups {
+		if hung, _ := h.hangs.of(s.Groups[i].UUID); hung != nil {
+			s.Groups[i].Problem = hung.Error()
+		}
+	}
+	return s, nil
+}
+
+// readRaw reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
+func (h *Host) readRaw(ctx context.Context) (State, error) {
 	s, err := h.machine.Reader.Read(ctx)
 	if err == nil {
 		return s, nil
@@ -120,18 +164,27 @@ func (h *Host) read(ctx context.Context) (State, error) {
 	return s.completedBy(reported), nil
 }
 
+// group finds a group by its UUID. KindNotOurs: it is not on this node.
+func (s State) group(uuid string) (Group, error) {
+	for _, g := range s.Groups {
+		if g.UUID == uuid {
+			return g, nil
+		}
+	}
+	unread := ""
+	if len(s.Unread) > 0 {
+		unread = " (" + strings.Join(s.Unread, "; ") + ")"
+	}
+	return Group{}, Errorf(KindNotOurs, "the volume group %s is not on this node%s", uuid, unread)
+}
+
 // find finds the volume in the state, in whatever state its life is. KindNotOurs: its group is not here, or the LV is
 // not a volume of this driver; KindNotFound: the group is here and lacks it.
 func (s State) find(id ID) (Group, LV, Volume, error) {
-	g := slices.IndexFunc(s.Groups, func(g Group) bool { return g.UUID == id.VG })
-	if g < 0 {
-		unread := ""
-		if len(s.Unread) > 0 {
-			unread = " (" + strings.Join(s.Unread, "; ") + ")"
-		}
-		return Group{}, LV{}, Volume{}, Errorf(KindNotOurs, "volume %s: its volume group is not on this node%s", id, unread)
+	group, err := s.group(id.VG)
+	if err != nil {
+		return Group{}, LV{}, Volume{}, Errorf(KindNotOurs, "volume %s: %w", id, err)
 	}
-	group := s.Groups[g]
 	i := slices.IndexFunc(group.LVs, func(lv LV) bool { return lv.Name == id.LV })
 	if i < 0 {
 		return group, LV{}, Volume{}, Errorf(KindNotFound, "volume group %s has no volume %s", group.Name, id.LV)
@@ -199,7 +252,7 @@ func (h *Host) Capacity(ctx context.Context, class Class) (Capacity, error) {
 	if err != nil {
 		return Capacity{}, err
 	}
-	return capacity(s, class)
+	return capacity(h.reserved.in(s), class)
 }
 
 // metricsPatience is how long a reading of the figures may take before it is given up.
@@ -230,7 +283,8 @@ func (h *Host) Metrics() Metrics {
 				gm.Size += g.bytes(pv.Extents)
 			}
 		}
-		gm.Free = g.bytes(g.free())
+		gm.Free = g.bytes(largest(g))
+		_, gm.Hung = h.hangs.of(g.UUID)
 		m.Groups = append(m.Groups, gm)
 	}
 	return m

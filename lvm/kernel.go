@@ -131,54 +131,6 @@ func (k kernel) opens(path string) (int32, error) {
 	return request.Open_count, nil
 }
 
-// Sync opens the disks for reading only: closing a descriptor that could write makes udev look into the disk again.
-func (k kernel) Sync(paths []string) error {
-	for _, path := range paths {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// zeroChunk is how much is zeroed before others get a turn at the disk.
-const zeroChunk = 64 << 20
-
-// Zero takes about half of the disk's time: after each chunk it rests as long as the chunk took. The kernel hands
-// BLKZEROOUT to the disk where that can do it by itself, and writes zeroes where not. A wipe that was stopped begins
-// again at the first byte.
-func (k kernel) Zero(ctx context.Context, path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
-	if err != nil {
-		return fmt.Errorf("wiping: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	var size uint64
-	if err := ioctl(f, unix.BLKGETSIZE64, unsafe.Pointer(&size)); err != nil {
-		return fmt.Errorf("the size of %s: %w", path, err)
-	}
-	for at := uint64(0); at < size; at += zeroChunk {
-		began := time.Now()
-		span := [2]uint64{at, min(zeroChunk, size-at)}
-		if err := ioctl(f, blkZeroOut, unsafe.Pointer(&span)); err != nil {
-			return fmt.Errorf("wiping %s at byte %d of %d: %w", path, at, size, err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wiping %s stopped at byte %d of %d: %w", path, at, size, ctx.Err())
-		case <-time.After(time.Since(began)):
-		}
-	}
-	return f.Sync()
-}
-
-// blkZeroOut is BLKZEROOUT of include/uapi/linux/fs.h.
-const blkZeroOut = 0x127f
-
 func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
 	for {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(arg))

@@ -18,7 +18,31 @@ type keyLock struct {
 
 // lock waits for the key's lock. The error is ctx's.
 func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error) {
+	k := l.enter(key)
+	select {
+	case <-k.token:
+		return l.unlocker(key, k), nil
+	case <-ctx.Done():
+		l.leave(key, k)
+		return nil, ctx.Err()
+	}
+}
+
+// try takes the key's lock if it is free.
+func (l *locks) try(key string) (unlock func(), ok bool) {
+	k := l.enter(key)
+	select {
+	case <-k.token:
+		return l.unlocker(key, k), true
+	default:
+		l.leave(key, k)
+		return nil, false
+	}
+}
+
+func (l *locks) enter(key string) *keyLock {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.held == nil {
 		l.held = map[string]*keyLock{}
 	}
@@ -29,16 +53,13 @@ func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error)
 		l.held[key] = k
 	}
 	k.users++
-	l.mu.Unlock()
-	select {
-	case <-k.token:
-		return func() {
-			k.token <- struct{}{}
-			l.leave(key, k)
-		}, nil
-	case <-ctx.Done():
+	return k
+}
+
+func (l *locks) unlocker(key string, k *keyLock) func() {
+	return func() {
+		k.token <- struct{}{}
 		l.leave(key, k)
-		return nil, ctx.Err()
 	}
 }
 

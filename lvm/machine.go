@@ -42,8 +42,12 @@ type Kernel interface {
 	Status(path string) (target, params string, err error)
 	// Unused tells whether nobody has the device open, mounted, or below another device: KindInUse if somebody has.
 	Unused(ctx context.Context, path string) error
-	// Zero overwrites the whole device with zeroes and flushes it. It stops, with ctx's error, between two chunks.
-	Zero(ctx context.Context, path string) error
+	// Frozen tells whether the file system on the device takes no writes, since somebody froze it (fsfreeze(8)): then the
+	// device cannot be suspended. False where none is mounted.
+	Frozen(path string) (bool, error)
+	// Zero overwrites the device's bytes from one to the other with zeroes. After each chunk it flushes the device and, if
+	// done is not nil, calls it with the first byte that is not zeroed yet. It stops, with ctx's error, between two chunks.
+	Zero(ctx context.Context, path string, from, to Bytes, done func(until Bytes)) error
 	// Sync flushes what was written to these disks, by whatever process, out of their volatile caches.
 	Sync(paths []string) error
 }

@@ -2,17 +2,18 @@ package lvm
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
+// startPatience is how long Start waits for the mending of a group before it goes on without; it continues behind.
+const startPatience = 30 * time.Second
+
 // Start mends what an interruption left, and takes up the wiping. First it waits for a driver that still runs on this
-// node to end (the error is ctx's). A volume that cannot be mended is logged and stays for the next start; only if the
-// disks cannot be read at all does Start fail.
+// node to end (the error is ctx's), and, in each group apart, for its last command. What cannot be mended is logged and
+// stays for the next start; a group that hangs is mended when it does not any more. Only if the disks cannot be read at
+// all does Start fail.
 func (h *Host) Start(ctx context.Context) error {
 	alone, err := lockInstance(ctx, h.cfg.LockDir)
 	if err != nil {
@@ -22,86 +23,132 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.machine.Kernel.Load(ctx); err != nil {
 		h.log.Warn("LVM will try to load device-mapper itself when the first volume is made", "error", err)
 	}
-	s, err := h.read(ctx)
+	s, err := h.readRaw(ctx)
 	if err != nil {
 		return err
 	}
 	if len(s.Unread) > 0 {
 		h.log.Warn("not every disk can be read; volume groups on them may be missing", "disks", s.Unread)
 	}
-	volumes, damaged := h.volumes(s)
-	if damaged != nil {
+	if _, damaged := h.volumes(s); damaged != nil {
 		h.log.Warn("volumes are left alone", "error", damaged)
 	}
-	h.resume(ctx, s, volumes)
-	for _, v := range volumes {
+	var mended sync.WaitGroup
+	for _, g := range s.Groups {
+		mended.Add(1)
+		h.background.Go(func() {
+			defer mended.Done()
+			h.mend(h.closing, g)
+		})
+	}
+	waiting, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	if await(waiting, &mended) != nil {
+		h.log.Warn("mending what an earlier run left takes long; it goes on behind")
+	}
+	return nil
+}
+
+// mend brings one group into order. Suspended devices come first: whatever touches them hangs.
+func (h *Host) mend(ctx context.Context, g Group) {
+	s, err := h.afterFormerCommands(ctx, g)
+	if err == nil {
+		g, err = s.group(g.UUID)
+	}
+	if err != nil {
+		h.log.Warn("a volume group could not be looked through for what an earlier run left", "vg", g.Name, "error", err)
+		return
+	}
+	h.resume(ctx, g)
+	failed := func(id ID, err error) {
+		if err != nil && ctx.Err() == nil {
+			h.log.Warn("what an earlier run left unfinished is still there", "volume", id.String(), "error", err)
+		}
+	}
+	for _, lv := range g.LVs {
+		if sn, ours, err := snapshotOf(g, lv); err == nil && ours && sn.Cluster == h.cfg.Cluster && sn.State == StateCreating {
+			failed(sn.ID, h.removeUnfinished(ctx, sn.ID, sn.UUID))
+		}
+		v, ours, err := volumeOf(g, lv)
+		if err != nil || !ours || v.Cluster != h.cfg.Cluster {
+			continue
+		}
 		switch v.State {
 		case StateCreating:
-			if err := h.removeIfStill(ctx, v); err != nil {
-				h.log.Warn("a volume that was never finished is still there", "volume", v.ID.String(), "error", err)
-			}
+			failed(v.ID, h.mendVolume(ctx, v))
 		case StateDeleting:
 			h.wipe(v)
 		case StateReady:
 		}
 	}
-	return nil
 }
 
-// resume refreshes the devices of ours that are suspended: whoever touches one hangs. An LVM command that was killed
-// between suspending and resuming leaves it so.
-func (h *Host) resume(ctx context.Context, s State, volumes []Volume) {
-	devices, err := h.machine.Kernel.Devices()
+// afterFormerCommands waits until no command of an earlier driver works on the group, and reads the disks then.
+func (h *Host) afterFormerCommands(ctx context.Context, g Group) (State, error) {
+	unlock, err := h.lockGroup(ctx, g.UUID, "waiting for the commands of the driver before this one")
 	if err != nil {
-		h.log.Warn("whether a device is suspended cannot be told", "error", err)
-		return
+		return State{}, err
 	}
-	const plain = len("LVM-") + 64 // what follows is a suffix of a hidden layer
-	suspended := map[string]bool{}
-	for _, d := range devices {
-		is, err := h.machine.Kernel.Suspended(d.Path)
-		if err == nil && is && len(d.UUID) >= plain {
-			suspended[d.UUID[:plain]] = true
-		}
+	defer unlock()
+	if err := h.commands.take(ctx, g.Name); err != nil {
+		return State{}, err
 	}
-	for _, v := range volumes {
-		if !suspended[dmUUID(v.ID.VG, v.UUID)] {
-			continue
-		}
-		if err := h.refresh(ctx, s, v); err != nil {
-			h.log.Error("a suspended volume could not be resumed: what uses it hangs", "volume", v.ID.String(), "error", err)
-		} else {
-			h.log.Info("a suspended volume was resumed", "volume", v.ID.String())
-		}
-	}
+	return h.readRaw(ctx)
 }
 
-func (h *Host) refresh(ctx context.Context, s State, v Volume) error {
-	unlock, err := h.writers.lock(ctx, v.ID.VG)
+// mendVolume finishes a volume that was left as creating, or removes it if it never was complete.
+func (h *Host) mendVolume(ctx context.Context, v Volume) error {
+	unlock, err := h.lockGroup(ctx, v.ID.VG, "finishing volume "+v.ID.LV)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	g, _, _, err := s.find(v.ID)
+	s, err := h.readRaw(ctx)
 	if err != nil {
 		return err
 	}
-	t, err := targetOf(g.Name, v.ID.LV)
-	if err != nil {
+	_, lv, now, err := s.find(v.ID)
+	switch {
+	case KindOf(err) == KindNotFound:
+		return nil
+	case err != nil:
 		return err
+	case now.UUID != v.UUID || now.State != StateCreating || h.settler.has(v.ID.VG, v.UUID):
+		return nil // a request has taken it up meanwhile
+	case complete(lv, now):
+		_, err := h.finish(ctx, s, now)
+		return err
+	default:
+		return h.remove(ctx, s, now.ID, now.UUID, StateCreating)
 	}
-	_, err = h.machine.Runner.Run(ctx, refreshArgs(t, g))
-	return err
 }
 
-// removeIfStill removes a volume, half made or wiped, if what is there now is the very one, in the same state.
+// removeUnfinished removes a snapshot that never was answered, if it still is that.
+func (h *Host) removeUnfinished(ctx context.Context, id ID, uuid string) error {
+	unlock, err := h.lockGroup(ctx, id.VG, "removing the unfinished snapshot "+id.LV)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return err
+	}
+	_, now, err := s.findSnapshot(id)
+	if err != nil || now.UUID != uuid || now.State != StateCreating {
+		return nil // gone, or made anew by a request
+	}
+	return h.remove(ctx, s, id, uuid, StateCreating)
+}
+
+// removeIfStill removes a wiped volume, if what is there now is the very one, in the same state.
 func (h *Host) removeIfStill(ctx context.Context, v Volume) error {
-	unlock, err := h.writers.lock(ctx, v.ID.VG)
+	unlock, err := h.lockGroup(ctx, v.ID.VG, "removing volume "+v.ID.LV)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s, err := h.read(ctx)
+	s, err := h.readRaw(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,39 +159,93 @@ func (h *Host) removeIfStill(ctx context.Context, v Volume) error {
 	if err != nil {
 		return err
 	}
-	return h.remove(ctx, s, now)
+	return h.remove(ctx, s, now.ID, now.UUID, now.State)
 }
 
-// instanceLock keeps two drivers from working on one node, as when an update starts the new one before the old one has
-// ended: each would take the other's unfinished volumes for leftovers. The kernel releases it with the process.
-type instanceLock struct{ file *os.File }
-
-func lockInstance(ctx context.Context, dir string) (*instanceLock, error) {
-	if dir == "" {
-		return nil, nil
+// resume refreshes what is suspended of our volumes in a group, their legs and pools included: whoever touches such
+// a device hangs. An LVM command that was killed between suspending and resuming leaves it so.
+func (h *Host) resume(ctx context.Context, g Group) {
+	if len(h.suspendedIn(g)) == 0 {
+		return
 	}
-	path := filepath.Join(dir, "nodelvm.lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	unlock, err := h.lockGroup(ctx, g.UUID, "resuming suspended volumes")
 	if err != nil {
-		return nil, Errorf(KindInternal, "the lock of this node's driver: %w", err)
+		h.log.Error("suspended volumes could not be resumed", "vg", g.Name, "error", err)
+		return
 	}
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return &instanceLock{f}, nil
+	defer unlock()
+	for _, lv := range g.LVs {
+		if !h.ours(g, lv) {
+			continue
 		}
-		select {
-		case <-ctx.Done():
-			_ = f.Close()
-			return nil, Errorf(KindBusy, "another driver works on this node: it holds %s (%w)", path, fmt.Errorf("%w: %w", ctx.Err(), err))
-		case <-time.After(100 * time.Millisecond):
+		suspended := h.suspendedIn(g)
+		if !slices.ContainsFunc(below(g, lv), func(part LV) bool { return suspended[dmUUID(g.UUID, part.UUID)] }) {
+			continue
+		}
+		if err := h.refresh(ctx, g, lv); err != nil {
+			h.log.Error("a suspended volume could not be resumed: what uses it hangs", "vg", g.Name, "lv", lv.Name, "error", err)
+		} else {
+			h.log.Warn("a suspended volume was resumed", "vg", g.Name, "lv", lv.Name)
 		}
 	}
 }
 
-// release may be called again.
-func (l *instanceLock) release() {
-	if l != nil {
-		_ = l.file.Close()
+func (h *Host) refresh(ctx context.Context, g Group, lv LV) error {
+	t, err := targetOf(g.Name, lv.Name)
+	if err != nil {
+		return err
 	}
+	return h.run(ctx, g, []step{{refreshArgs(t, g)}})
+}
+
+// ours tells a volume, a snapshot or a thin pool of this cluster's.
+func (h *Host) ours(g Group, lv LV) bool {
+	if lv.Hidden {
+		return false
+	}
+	values, _ := decodeTags(lv.Tags)
+	return values[keyCluster] == h.cfg.Cluster && values[keyVersion] != ""
+}
+
+// below lists an LV and all that it is made of: a suspended device down there stops it as well.
+func below(g Group, lv LV) []LV {
+	parts := []LV{lv}
+	add := func(name string) {
+		if i := slices.IndexFunc(g.LVs, func(other LV) bool { return name != "" && other.Name == name }); i >= 0 {
+			parts = append(parts, below(g, g.LVs[i])...)
+		}
+	}
+	for _, segment := range lv.Segments {
+		for _, area := range slices.Concat(segment.Areas, segment.Metadata) {
+			add(area.LV)
+		}
+	}
+	add(lv.Pool)
+	if lv.Thin != nil {
+		add(lv.Thin.Data)
+		add(lv.Thin.Metadata)
+	}
+	return parts
+}
+
+// suspendedIn finds the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.
+func (h *Host) suspendedIn(g Group) map[string]bool {
+	devices, err := h.machine.Kernel.Devices()
+	if err != nil {
+		h.log.Warn("whether a device is suspended cannot be told", "error", err)
+		return nil
+	}
+	group := dmUUID(g.UUID, "")
+	var suspended map[string]bool
+	for _, d := range devices {
+		size := len(group) + 32
+		if len(d.UUID) < size || d.UUID[:len(group)] != group || !h.suspended(d.Path) {
+			continue
+		}
+		if suspended == nil {
+			suspended = map[string]bool{}
+		}
+		suspended[d.UUID[:size]] = true // without the suffix of a hidden layer
+	}
+	return suspended
 }

@@ -30,6 +30,7 @@ type command struct {
 	systemDir string
 	observe   func(Command)
 	reports   chan struct{} // holds one value for each report under way; its capacity bounds them
+	files     *commandFiles // nil, or what commands that write have open
 }
 
 // Run implements Runner. The end of ctx ends a report at once for its caller, even if a hanging disk keeps lvm from
@@ -77,6 +78,11 @@ func (c command) run(ctx context.Context, argv []string, start func(*exec.Cmd) e
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.Stdout, cmd.Stderr = words, words
 	cmd.Env = []string{"PATH=" + commandPath, "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1", "LVM_SYSTEM_DIR=" + c.systemDir}
+	if c.files != nil {
+		if f := c.files.of(groupOf(argv)); f != nil {
+			cmd.Stdin = f
+		}
+	}
 	// A group of its own: a signal to ours (a terminal's, a supervisor's) must not end lvm in the middle of a commit.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	began := time.Now()

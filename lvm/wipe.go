@@ -2,19 +2,19 @@ package lvm
 
 import (
 	"context"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
 
 // wiper is the background work on deleted volumes: zeroing what they held, then giving their extents back.
 type wiper struct {
-	context context.Context // done when the Host closes
-	stop    context.CancelFunc
-	groups  locks // by group's UUID: one wipe at a time
-	workers sync.WaitGroup
+	groups locks // by group's UUID: one wipe at a time
 
 	mu      sync.Mutex
-	pending map[string]Volume // by the volume's UUID
+	pending map[string]Bytes // what is still to be zeroed and given back, by the volume's UUID
 }
 
 // A wipe that failed is tried again after a pause that doubles from the first to the last of these.
@@ -23,19 +23,27 @@ const (
 	wipeLastPause  = 5 * time.Minute
 )
 
+// How far a wipe has come stands in a tag of the volume, like everything that must be remembered of it: it belongs to
+// this very volume and outlives the driver and its host's files. A commit is dear, so it is written once a minute, and
+// when the driver stops: that is the most that a crash makes us zero once more.
+const (
+	keyWiped = "wiped" // bytes from the beginning that are zeroed, and flushed
+	wipeSave = time.Minute
+)
+
 // wipe takes up a volume in the state deleting, once.
 func (h *Host) wipe(v Volume) {
 	w := &h.wiper
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, under := w.pending[v.UUID]; under || w.context.Err() != nil {
+	if _, under := w.pending[v.UUID]; under || h.closing.Err() != nil {
 		return
 	}
 	if w.pending == nil {
-		w.pending = map[string]Volume{}
+		w.pending = map[string]Bytes{}
 	}
-	w.pending[v.UUID] = v
-	w.workers.Go(func() { h.wipeUntilDone(v) })
+	w.pending[v.UUID] = v.Size
+	h.background.Go(func() { h.wipeUntilDone(v) })
 }
 
 func (h *Host) wipeUntilDone(v Volume) {
@@ -46,53 +54,155 @@ func (h *Host) wipeUntilDone(v Volume) {
 		delete(w.pending, v.UUID)
 	}()
 	for pause := wipeFirstPause; ; pause = min(2*pause, wipeLastPause) {
-		err := h.wipeOnce(w.context, v)
-		if err == nil || w.context.Err() != nil {
+		err := h.wipeOnce(h.closing, v)
+		if err == nil || h.closing.Err() != nil {
 			return
 		}
 		h.log.Warn("a deleted volume still holds its extents; it is tried again", "volume", v.ID.String(), "group", v.Group, "pause", pause, "error", err)
 		select {
-		case <-w.context.Done():
+		case <-h.closing.Done():
 			return
 		case <-time.After(pause):
 		}
 	}
 }
 
-// wipeOnce zeroes the volume and removes it. Zeroing happens outside of the group's lock: it can take hours.
+// wipeOnce zeroes the volume, from where an earlier attempt has come to, and removes it. Zeroing happens outside of the
+// group's lock: it can take hours.
 func (h *Host) wipeOnce(ctx context.Context, v Volume) error {
 	done, err := h.wiper.groups.lock(ctx, v.ID.VG)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if v.Class.Wipe != WipeNone {
-		path, err := h.device(ctx, v)
+	if v.wiped() {
+		err := h.zero(ctx, v)
 		if KindOf(err) == KindNotFound {
 			return nil // an admin removed it
 		}
 		if err != nil {
 			return err
 		}
-		if err := h.machine.Kernel.Zero(ctx, path); err != nil {
-			return err
-		}
 	}
 	return h.removeIfStill(ctx, v)
 }
 
-// backlog sums up the volumes that are deleted and not yet wiped.
+func (h *Host) zero(ctx context.Context, v Volume) error {
+	s, err := h.read(ctx)
+	if err != nil {
+		return err
+	}
+	g, lv, now, err := s.find(v.ID)
+	if err != nil {
+		return err
+	}
+	if now.UUID != v.UUID || now.State != StateDeleting {
+		return nil // removeIfStill leaves it alone
+	}
+	if lost := missingBelow(g, lv); len(lost) > 0 {
+		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing, and what it held could be read when that disk comes back; bring it back, or remove the volume with lvremove",
+			g.Name, lv.Name, strings.Join(lost, ", "))
+	}
+	path, err := h.device(ctx, v)
+	if err != nil {
+		return err
+	}
+	saved := wipedUntil(lv)
+	at, last := saved, time.Now()
+	h.wiper.left(v, at)
+	err = h.machine.Kernel.Zero(ctx, path, at, v.Size, func(until Bytes) {
+		at = until
+		h.wiper.left(v, at)
+		if time.Since(last) > wipeSave && at < v.Size {
+			h.saveWiped(ctx, v, saved, at)
+			saved, last = at, time.Now()
+		}
+	})
+	if err != nil && at > saved {
+		h.saveWiped(context.WithoutCancel(ctx), v, saved, at)
+	}
+	return err
+}
+
+// wipedUntil reads how far an earlier wipe has come: 0 if nothing that can be believed says so.
+func wipedUntil(lv LV) Bytes {
+	values, err := decodeTags(lv.Tags)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(values[keyWiped], 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return Bytes(n)
+}
+
+// saveWiped moves the tag that says how far a wipe has come. If that fails, a crash costs more zeroing; no more.
+func (h *Host) saveWiped(ctx context.Context, v Volume, from, to Bytes) {
+	unlock, err := h.lockGroup(ctx, v.ID.VG, "noting how far volume "+v.ID.LV+" is wiped")
+	if err != nil {
+		return
+	}
+	defer unlock()
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return
+	}
+	g, lv, now, err := s.find(v.ID)
+	if err != nil || now.UUID != v.UUID || wipedUntil(lv) != from {
+		return
+	}
+	t, err := targetOf(g.Name, v.ID.LV)
+	if err != nil {
+		return
+	}
+	if err := h.run(ctx, g, []step{{wipedArgs(t, g, v.UUID, from, to)}}); err != nil {
+		h.log.Info("how far a wipe has come could not be noted", "volume", v.ID.String(), "error", err)
+	}
+}
+
+func wipedArgs(t target, g Group, uuid string, from, to Bytes) []string {
+	args := append(onDevices("lvchange", g), "-S", guard(uuid, StateDeleting))
+	if from > 0 {
+		args = append(args, "--deltag", wipedTag(from))
+	}
+	return append(args, "--addtag", wipedTag(to), "--", t.String())
+}
+
+func wipedTag(n Bytes) string { return encodeTag(keyWiped, strconv.FormatInt(int64(n), 10)) }
+
+// missingBelow lists the missing PVs that a part of the LV lies on. Zeroes would not reach them, and a disk that comes
+// back brings what was there.
+func missingBelow(g Group, lv LV) []string {
+	var lost []string
+	for _, segment := range lv.Segments {
+		for _, area := range slices.Concat(segment.Areas, segment.Metadata) {
+			if i := slices.IndexFunc(g.LVs, func(other LV) bool { return area.LV != "" && other.Name == area.LV }); i >= 0 {
+				lost = append(lost, missingBelow(g, g.LVs[i])...)
+			}
+			if slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.Missing && pv.UUID == area.PV }) {
+				lost = append(lost, area.PV)
+			}
+		}
+	}
+	slices.Sort(lost)
+	return slices.Compact(lost)
+}
+
+// left notes how much of a volume is still to be zeroed.
+func (w *wiper) left(v Volume, at Bytes) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pending[v.UUID] = max(v.Size-at, 0)
+}
+
+// backlog sums up what is still to be wiped and given back.
 func (w *wiper) backlog() Bytes {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var sum Bytes
-	for _, v := range w.pending {
-		sum += v.Size
+	for _, left := range w.pending {
+		sum += left
 	}
 	return sum
-}
-
-// wait waits for the workers to end. The error is ctx's.
-func (w *wiper) wait(ctx context.Context) error {
-	return await(ctx, &w.workers)
 }

@@ -182,11 +182,14 @@ func testActivate(t *testing.T, b Bed) {
 	d := b.Start(t)
 	v := d.create(t, b.spec("active", 8*lvm.MiB))
 	var device string
-	d.counted(t, "activation of an active volume", 0, func() {
-		var err error
-		device, err = d.Activate(t.Context(), v.ID, v.UUID)
-		must(t, err)
-	})
+	// The first one may have to mark the volume as ready.
+	for atMost := 1; atMost >= 0; atMost-- {
+		d.counted(t, "activation of an active volume", atMost, func() {
+			var err error
+			device, err = d.Activate(t.Context(), v.ID, v.UUID)
+			must(t, err)
+		})
+	}
 	if now, active, err := d.Device(v.ID, v.UUID); err != nil || !active || now != device {
 		t.Errorf("activated as %q, found as %q, %v, %v", device, now, active, err)
 	}
@@ -230,7 +233,7 @@ func testLook(t *testing.T, b Bed) {
 	wantKind(t, "lookup of nothing", err, lvm.KindNotFound)
 }
 
-// testRestart: what was begun is removed, what was deleted is wiped, what is ready stays.
+// testRestart: what was begun, and may have been answered, is finished; what was deleted is wiped, what is ready stays.
 func testRestart(t *testing.T, b Bed) {
 	d := b.Start(t)
 	ready := d.create(t, b.spec("ready", 8*lvm.MiB))
@@ -246,20 +249,12 @@ func testRestart(t *testing.T, b Bed) {
 	again.waitWiped(t)
 	volumes, err := again.List(t.Context())
 	must(t, err)
-	if !slices.Equal(volumes, []lvm.Volume{ready}) {
-		t.Errorf("after the restart there is %+v, want only %+v", volumes, ready)
+	want := []lvm.Volume{ready, begun}
+	slices.SortFunc(want, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	if !slices.Equal(volumes, want) {
+		t.Errorf("after the restart there is %+v, want %+v", volumes, want)
 	}
 	if m := again.Metrics(); m.Volumes[lvm.StateCreating] != 0 {
 		t.Errorf("after the restart a volume is still being made: %+v", m)
 	}
-	// A retry of a create that was cut off finds its leftover, also without a restart.
-	cut := again.create(t, b.spec("cut off", 8*lvm.MiB))
-	b.Admin(t, "lvchange", "--deltag", "nodelvm.state=ready", "--addtag", "nodelvm.state=creating", b.Group+"/"+cut.ID.LV)
-	_, err = again.Lookup(t.Context(), cut.ID)
-	wantKind(t, "lookup of an unfinished volume", err, lvm.KindNotFound)
-	again.counted(t, "create over a leftover", 3, func() {
-		if v := again.create(t, b.spec("cut off", 8*lvm.MiB)); v.UUID == cut.UUID {
-			t.Error("an unfinished volume was handed out")
-		}
-	})
 }

@@ -110,6 +110,7 @@ func TestResumesAtStart(t *testing.T) {
 	d.create(t, b.spec("b", 8*lvm.MiB))
 	device, _, err := d.Device(v.ID, v.UUID)
 	must(t, err)
+	d.close(t)
 	node.Suspend(device)
 	before := len(node.Commands())
 	b.Start(t)

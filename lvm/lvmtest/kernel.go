@@ -51,7 +51,10 @@ func (k kernel) Unused(_ context.Context, path string) error {
 	return nil
 }
 
-func (k kernel) Zero(ctx context.Context, path string) error {
+// Frozen: no fake device is ever mounted.
+func (k kernel) Frozen(string) (bool, error) { return false, nil }
+
+func (k kernel) Zero(ctx context.Context, path string, from, to lvm.Bytes, done func(lvm.Bytes)) error {
 	k.node.mu.Lock()
 	held := k.node.held
 	d := k.node.device(path)
@@ -65,6 +68,9 @@ func (k kernel) Zero(ctx context.Context, path string) error {
 		case <-held:
 		case <-ctx.Done():
 		}
+	}
+	if ctx.Err() == nil && done != nil {
+		done(to)
 	}
 	return ctx.Err()
 }

@@ -1,0 +1,120 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// run runs a plan's steps, up to the first that fails. The group's lock must be held. What really happened is for the
+// caller to read from the disks.
+func (h *Host) run(ctx context.Context, g Group, steps []step) error {
+	if err := h.commands.take(ctx, g.Name); err != nil {
+		return err
+	}
+	for _, s := range steps {
+		h.hangs.runs(g.UUID, strings.Join(s.argv, " "))
+		if _, err := h.machine.Runner.Run(ctx, s.argv); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changeState moves a volume to another state and returns it as it stands on the disks afterwards, flushed. v's state
+// must be the one on the disks, and the group's lock be held.
+func (h *Host) changeState(ctx context.Context, s State, v Volume, to VolumeState) (Volume, error) {
+	g, err := s.group(v.ID.VG)
+	if err != nil {
+		return Volume{}, err
+	}
+	t, err := targetOf(g.Name, v.ID.LV)
+	if err != nil {
+		return Volume{}, err
+	}
+	failure := h.run(ctx, g, []step{{stateArgs(t, g, v.UUID, v.State, to)}})
+	s, err = h.readRaw(ctx)
+	if err != nil {
+		return Volume{}, err
+	}
+	g, _, now, err := s.find(v.ID)
+	switch {
+	case err == nil && now.UUID == v.UUID && now.State == to:
+		// Committed, whatever the exit status.
+	case failure != nil:
+		return Volume{}, Errorf(KindInternal, "volume %s could not be marked as %s: %w", t, to, failure)
+	case err != nil:
+		return Volume{}, Errorf(KindInternal, "volume %s went away while it was being marked as %s: %w", t, to, err)
+	default:
+		return Volume{}, Errorf(KindInternal, "volume %s was changed by somebody else while it was being marked as %s: it is %s now", t, to, now.State)
+	}
+	if failure != nil {
+		h.log.Warn("LVM reported a failure and did what it was asked", "volume", t.String(), "error", failure)
+	}
+	h.settler.drop(v.ID.VG, v.UUID)
+	return now, h.flush(g)
+}
+
+// remove removes a volume or a snapshot from its group, if it still is the one that was looked at; LVM deactivates it,
+// and refuses while its device is open. state is the one on the disks. The group's lock must be held.
+func (h *Host) remove(ctx context.Context, s State, id ID, uuid string, state VolumeState) error {
+	g, err := s.group(id.VG)
+	if err != nil {
+		return err
+	}
+	t, err := targetOf(g.Name, id.LV)
+	if err != nil {
+		return err
+	}
+	failure := h.run(ctx, g, []step{{removeArgs(t, g, uuid, state)}})
+	s, err = h.readRaw(ctx)
+	if err != nil {
+		return err
+	}
+	if g, err = s.group(id.VG); err != nil {
+		return err // whether it is gone cannot be told
+	}
+	still := slices.ContainsFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid })
+	if still {
+		return Errorf(KindInternal, "%s could not be removed: %w", t, orNothing(failure))
+	}
+	h.settler.drop(id.VG, uuid)
+	return h.flush(g)
+}
+
+// errNothing stands for the failure of a command that reported none.
+var errNothing = errors.New("LVM reported success and changed nothing, as if somebody else had changed it meanwhile")
+
+func orNothing(failure error) error {
+	if failure == nil {
+		return errNothing
+	}
+	return failure
+}
+
+// flush makes a commit survive a power cut: LVM itself does not flush the disks' caches (its writes are O_DIRECT).
+func (h *Host) flush(g Group) error {
+	var paths []string
+	for _, pv := range g.PVs {
+		if pv.Device != "" {
+			paths = append(paths, pv.Device)
+		}
+	}
+	if err := h.machine.Kernel.Sync(paths); err != nil {
+		return Errorf(KindInternal, "volume group %s was changed, but its disks could not be flushed: %w", g.Name, err)
+	}
+	return nil
+}
+
+// eachAtOnce does the same for each of the groups, side by side.
+func eachAtOnce(groups []string, do func(group string) error) error {
+	errs := make([]error, len(groups))
+	var wait sync.WaitGroup
+	for i, group := range groups {
+		wait.Go(func() { errs[i] = do(group) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}

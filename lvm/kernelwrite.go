@@ -1,0 +1,137 @@
+package lvm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sync opens the disks for reading only: closing a descriptor that could write makes udev look into the disk again.
+func (k kernel) Sync(paths []string) error {
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// zeroChunk is how much is zeroed before others get a turn at the disk.
+const zeroChunk = 64 * MiB
+
+// Zero takes about half of the disk's time: after each chunk it rests as long as the chunk took. The kernel hands
+// BLKZEROOUT to the disk where that can do it by itself, and writes zeroes where not.
+func (k kernel) Zero(ctx context.Context, path string, from, to Bytes, done func(until Bytes)) error {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		return fmt.Errorf("wiping: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	for at := from; at < to; {
+		began := time.Now()
+		until := min(at+zeroChunk, to)
+		span := [2]uint64{uint64(at), uint64(until - at)}
+		if err := ioctl(f, blkZeroOut, unsafe.Pointer(&span)); err != nil {
+			return fmt.Errorf("wiping %s at byte %d of %d: %w", path, at, to, err)
+		}
+		if err := f.Sync(); err != nil {
+			return fmt.Errorf("wiping %s at byte %d of %d: %w", path, at, to, err)
+		}
+		at = until
+		if done != nil {
+			done(at)
+		}
+		if at == to {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wiping %s stopped at byte %d of %d: %w", path, at, to, ctx.Err())
+		case <-time.After(time.Since(began)):
+		}
+	}
+	return nil
+}
+
+// blkZeroOut is BLKZEROOUT of include/uapi/linux/fs.h.
+const blkZeroOut = 0x127f
+
+// frozenPatience is how long a file system may take to refuse a name that is too long.
+const frozenPatience = 2 * time.Second
+
+// probes are the questions to file systems that have not been answered, by path of the mount: at most one each.
+var probes sync.Map
+
+// Frozen asks for the removal of a file whose name is longer than any file system allows: that changes nothing, and
+// fails at once; but the kernel first waits until the file system takes writes (sb_start_write in do_unlinkat of
+// fs/namei.c). No other sign of a frozen file system can be had: freezing it by ourselves to see it fail would stop its
+// users, and leave them stopped if we ended at the wrong moment. Mounts that this process cannot see are not asked.
+func (k kernel) Frozen(path string) (bool, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return false, err
+	}
+	mount, err := mountOf(stat.Rdev)
+	if err != nil || mount == "" {
+		return false, err
+	}
+	if _, under := probes.LoadOrStore(mount, true); under {
+		return true, nil
+	}
+	answered := make(chan struct{})
+	go func() {
+		_ = unix.Unlinkat(unix.AT_FDCWD, mount+"/"+strings.Repeat("x", unix.NAME_MAX+1), 0) // fails, one way or the other
+		probes.Delete(mount)
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		return false, nil
+	case <-time.After(frozenPatience):
+		return true, nil
+	}
+}
+
+// mountOf finds a place where the file system on a block device is mounted; "" if there is none (proc(5), mountinfo).
+func mountOf(device uint64) (string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	number := fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		fields, origin := strings.Fields(before), strings.Fields(after)
+		if len(fields) > 4 && len(origin) > 1 && (fields[2] == number || isDevice(unescapeMount(origin[1]), device)) {
+			return unescapeMount(fields[4]), nil
+		}
+	}
+	return "", lines.Err()
+}
+
+// isDevice tells whether a mount's source is the device: btrfs mounts have numbers of their own.
+func isDevice(source string, device uint64) bool {
+	var stat unix.Stat_t
+	return strings.HasPrefix(source, "/dev/") && unix.Stat(source, &stat) == nil &&
+		stat.Mode&unix.S_IFMT == unix.S_IFBLK && stat.Rdev == device
+}
+
+// unescapeMount reads the octal escapes that mountinfo writes for space, tab, newline and backslash.
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}

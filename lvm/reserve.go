@@ -1,0 +1,133 @@
+package lvm
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// reserveFor is how long room is kept for a volume whose sibling was made; another call of any sibling begins it anew.
+const reserveFor = 2 * time.Minute
+
+// party is one wanted volume, and those that it is of use only together with.
+type party struct {
+	spec Spec
+	all  []Spec // spec and its siblings, the largest first: it is the hardest to place
+}
+
+func newParty(spec Spec, siblings []Spec) party {
+	all := []Spec{spec}
+	for _, s := range siblings {
+		if !slices.ContainsFunc(all, func(other Spec) bool { return other.Name == s.Name }) {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b Spec) int {
+		return cmp.Or(cmp.Compare(b.size(), a.size()), strings.Compare(a.Name, b.Name))
+	})
+	return party{spec, all}
+}
+
+// reservations is the room that is kept for the siblings of volumes that were made: in memory, for a while. The zero
+// value is ready to use.
+type reservations struct {
+	mu   sync.Mutex
+	kept map[string]reservation // by Spec.Name
+}
+
+type reservation struct {
+	carving *carving
+	until   time.Time
+}
+
+// in is the state as if everything that room is kept for were made already.
+func (r *reservations) in(s State) State { return r.without(s, nil) }
+
+// without is in, but for these specs.
+func (r *reservations) without(s State, specs []Spec) State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var kept []*carving
+	for name, res := range r.kept {
+		if time.Now().After(res.until) {
+			delete(r.kept, name)
+		} else if !slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == name }) {
+			kept = append(kept, res.carving)
+		}
+	}
+	if len(kept) == 0 {
+		return s
+	}
+	slices.SortFunc(kept, func(a, b *carving) int { return strings.Compare(a.volume.Name, b.volume.Name) })
+	return s.reserve(kept)
+}
+
+// drop gives up the room that is kept for these.
+func (r *reservations) drop(specs ...Spec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, spec := range specs {
+		delete(r.kept, spec.Name)
+	}
+}
+
+// plan plans all volumes of a party or none, keeps the siblings' room, and answers what is to be done for the party's own
+// volume. A sibling that is wrong in itself is left out: its own request is told so.
+func (r *reservations) plan(s State, cluster string, p party) (placement, error) {
+	s = r.without(s, p.all)
+	placements, err := plan(s, cluster, p.all)
+	if err != nil && len(p.all) > 1 {
+		if KindOf(err) != KindNoRoom {
+			p.all = slices.DeleteFunc(slices.Clone(p.all), func(spec Spec) bool {
+				_, err := plan(s, cluster, []Spec{spec})
+				return spec.Name != p.spec.Name && err != nil && KindOf(err) != KindNoRoom
+			})
+			placements, err = plan(s, cluster, p.all)
+		}
+		if KindOf(err) == KindNoRoom {
+			r.drop(p.all...)
+			err = p.refuse(err)
+		}
+	}
+	if err != nil {
+		r.drop(p.spec)
+		return placement{}, err
+	}
+	return placements[r.keep(p, placements)], nil
+}
+
+// keep keeps the room of the party's siblings that are still to be made. It answers which placement is the party's own.
+func (r *reservations) keep(p party, placements []placement) (mine int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, spec := range p.all {
+		if spec.Name == p.spec.Name {
+			mine = i
+			continue
+		}
+		delete(r.kept, spec.Name)
+		if c := placements[i].carve; c != nil {
+			if r.kept == nil {
+				r.kept = map[string]reservation{}
+			}
+			r.kept[spec.Name] = reservation{c, time.Now().Add(reserveFor)}
+		}
+	}
+	return mine
+}
+
+// refuse says that the volume's siblings have no room together with it.
+func (p party) refuse(err error) error {
+	if len(p.all) == 1 {
+		return err
+	}
+	others := make([]string, 0, len(p.all)-1)
+	for _, spec := range p.all {
+		if spec.Name != p.spec.Name {
+			others = append(others, spec.Name)
+		}
+	}
+	return Errorf(KindNoRoom, "volume %q is only of use together with %s, and not all of them can be had here: %w", p.spec.Name, strings.Join(others, ", "), err)
+}
