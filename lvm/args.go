@@ -32,18 +32,48 @@ func onDevices(name string, g Group) []string {
 	return []string{name, "-y", "--devices", strings.Join(devices, ",")}
 }
 
-// createArgs makes, activates and clears a linear volume on exactly the planned extents, with its tags in the same
-// commit. -Wy -Zy wipe signatures that LVM knows and zero the first 4 KiB: what mkfs finds is blank. The allocation
+// createArgs makes, activates and clears a volume that is not thin on exactly the planned extents, with its tags in the
+// same commit. -Wy -Zy wipe signatures that LVM knows and zero the first 4 KiB: what mkfs finds is blank. The allocation
 // policy is named so that a group's own (contiguous, cling) does not refuse what was planned.
 func createArgs(t target, c *carving) []string {
-	args := append(onDevices("lvcreate", c.group),
-		"-ay", "-Wy", "-Zy", "--alloc", "normal",
-		"-l", strconv.FormatInt(int64(c.extents), 10), "-n", t.lv)
-	for _, tag := range tagsOf(c.volume) {
-		args = append(args, "--addtag", tag)
-	}
+	args := append(onDevices("lvcreate", c.group), "-ay", "-Wy", "-Zy", "--alloc", "normal")
+	args = append(args, layoutArgs(c)...)
+	args = append(args, "-l", decimal(c.extents), "-n", t.lv)
+	args = append(args, addTags(tagsOf(c.volume))...)
 	args = append(args, "--", t.vg)
 	return append(args, rangeArgs(c.ranges)...)
+}
+
+// layoutArgs say how the extents lie. The region size is given, since LVM's own would depend on its configuration.
+func layoutArgs(c *carving) []string {
+	class := c.volume.Class
+	if class.legs() == 0 {
+		return nil
+	}
+	args := []string{"--type", string(class.Layout)}
+	if class.Stripes > 0 {
+		args = append(args, "-i", strconv.Itoa(class.Stripes), "-I", kib(class.StripeSize))
+	}
+	if class.Mirrors > 0 {
+		args = append(args, "-m", strconv.Itoa(class.Mirrors))
+	}
+	if class.raid() {
+		args = append(args, "-R", kib(regionSize(c.group, class, c.extents)))
+	}
+	return args
+}
+
+func decimal(n Extents) string { return strconv.FormatInt(int64(n), 10) }
+
+// kib writes a size that is whole KiB as LVM takes it.
+func kib(size Bytes) string { return strconv.FormatInt(int64(size/KiB), 10) + "k" }
+
+func addTags(tags []string) []string {
+	args := make([]string, 0, 2*len(tags))
+	for _, tag := range tags {
+		args = append(args, "--addtag", tag)
+	}
+	return args
 }
 
 // rangeArgs writes ranges as lvcreate takes them, those of one disk in one argument: PV:0-9:20-29. (A disk that is
@@ -62,6 +92,13 @@ func rangeArgs(ranges []peRange) []string {
 		args = append(args, d+byDevice[d])
 	}
 	return args
+}
+
+// extendArgs makes a volume, or a pool's data, as large as so many extents, on exactly the planned ones. LVM refuses
+// if it has that size already.
+func extendArgs(t target, g Group, extents Extents, ranges []peRange) []string {
+	args := append(onDevices("lvextend", g), "--alloc", "normal", "-l", decimal(extents), "--", t.String())
+	return append(args, rangeArgs(ranges)...)
 }
 
 // stateArgs moves a volume from one state to another in one commit, if it still is the one that was looked at.

@@ -1,9 +1,13 @@
 package lvm
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
 
 // capacity answers what a class can still get, by the arithmetic that plan uses: a volume of Largest will be accepted,
-// one extent more will not. A class without a group on this node has none, which is not an error.
+// one row of extents more will not. A class without a group on this node has none, which is not an error.
 func capacity(s State, class Class) (Capacity, error) {
 	class, err := checkClass(class)
 	if err != nil {
@@ -18,46 +22,131 @@ func capacity(s State, class Class) (Capacity, error) {
 	}
 	var c Capacity
 	for _, g := range groups {
-		if obstacle(s, g) != nil {
+		if obstacle(s, g, class) != nil {
 			continue
 		}
-		size := g.bytes(largest(g))
-		c.Available += size
-		c.Largest = max(c.Largest, size)
+		c.Available += g.bytes(available(g, class))
+		c.Largest = max(c.Largest, g.bytes(largest(g, class)))
 	}
 	return c, nil
 }
 
-// largest counts the extents of the largest linear volume that the group can hold: all that are free, since a linear
-// volume may lie on any number of runs.
-func largest(g Group) Extents {
-	var n Extents
-	for _, h := range holes(g) {
-		n += h.Count
+// largest counts the extents of the largest volume of the class that can be made in the group.
+func largest(g Group, class Class) Extents {
+	switch legs := class.legs(); {
+	case class.Layout == LayoutThin:
+		return promisable(g, class)
+	case legs == 0:
+		return g.free()
+	default:
+		return min(maxExtents/class.row(), rowsIn(g, class, legRun(g, legs))) * class.row()
 	}
-	return n
+}
+
+// free counts the extents that can be allocated, which is also the largest linear volume: it may lie on any number of
+// runs.
+func (g Group) free() Extents { return sum(holes(g)) }
+
+// legRun is the longest run that can be had on each of so many disks at once.
+func legRun(g Group, legs int) Extents {
+	var runs []Extents
+	for _, pv := range g.PVs {
+		if free := holes(Group{PVs: []PV{pv}}); len(free) > 0 {
+			runs = append(runs, free[0].Count)
+		}
+	}
+	if len(runs) < legs {
+		return 0
+	}
+	slices.SortFunc(runs, func(a, b Extents) int { return cmp.Compare(b, a) })
+	return runs[legs-1]
+}
+
+// available counts the extents that volumes of the class can have together, at best.
+func available(g Group, class Class) Extents {
+	legs := class.legs()
+	if class.Layout == LayoutThin || legs == 0 {
+		return largest(g, class)
+	}
+	return rowsIn(g, class, legRows(g, legs)) * class.row()
+}
+
+// legRows is how many rows of one extent on each of so many disks there are in the group: the most k for which the
+// disks' free extents, counting at most k of each, are k rows. (A volume of k needs them in one run each; many small
+// ones do not.)
+func legRows(g Group, legs int) Extents {
+	enough := func(k Extents) bool {
+		var n Extents
+		for _, pv := range g.PVs {
+			n += min(k, sum(holes(Group{PVs: []PV{pv}})))
+		}
+		return n >= k*Extents(legs)
+	}
+	low, high := Extents(0), g.free()/Extents(legs)+1 // enough(low), not enough(high)
+	for high-low > 1 {
+		if k := low + (high-low)/2; enough(k) {
+			low = k
+		} else {
+			high = k
+		}
+	}
+	return low
 }
 
 // bytes is what n extents of the group hold. It does not overflow for any n that the group's disks can have.
 func (g Group) bytes(n Extents) Bytes { return Bytes(n) * g.ExtentSize }
+
+// maxExtents is LVM's limit for one volume.
+const maxExtents = Extents(1<<32 - 1)
 
 // Room that is kept in a group's metadata area. A deletion needs to write too, and a full area can only be mended by
 // hand, so creating stops early.
 const (
 	mdaReserve   = 16 * KiB
 	mdaPerVolume = 3 * KiB // the text of one volume with the longest of tags
+	mdaPerLeg    = 1536    // RAID: the text of a leg's two LVs, and their mention in the volume
 	mdaPerRun    = 160     // the text of one more segment
+	mdaPerPool   = 4 * KiB // the text of a thin pool, of its two LVs, and of the spare
 )
 
 // mdaNeed bounds what the text of one more volume takes in the metadata area, whatever its name and size: so that
 // capacity, which knows neither, answers the same as plan.
-func mdaNeed(g Group) Bytes {
-	return mdaPerVolume + mdaPerRun*Bytes(len(holes(g)))
+func mdaNeed(g Group, class Class) Bytes {
+	need := mdaPerVolume
+	switch legs := class.legs(); {
+	case class.Layout == LayoutThin:
+		need += mdaPerPool + mdaPerRun*Bytes(len(holes(g)))
+	case class.raid():
+		need += mdaPerLeg * Bytes(legs)
+	case legs > 0:
+		need += mdaPerRun * Bytes(legs)
+	default:
+		need += mdaPerRun * Bytes(len(holes(g)))
+	}
+	return need
 }
 
-// obstacle says why nothing can be made in a group whatever the size, and what to do about it; nil if nothing is in
-// the way.
-func obstacle(s State, g Group) error {
+// obstacle says why nothing of the class can be made in a group whatever the size, and what to do about it; nil if
+// nothing is in the way.
+func obstacle(s State, g Group, class Class) error {
+	if err := unchangeable(s, g); err != nil {
+		return err
+	}
+	switch {
+	case groupNameTooLong(g.Name):
+		return Errorf(KindNoRoom, "the name of volume group %s is too long: with a volume's name it would pass the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, dmNameMax, groupNameMaxDM)
+	case g.MDAFree < mdaNeed(g, class)+mdaReserve:
+		return Errorf(KindNoRoom, "the metadata area of volume group %s is nearly full (%s of %s free): remove volumes, or add a disk with a larger one (pvcreate --metadatasize)", g.Name, g.MDAFree, g.MDASize)
+	case class.StripeSize > 0 && g.ExtentSize%class.StripeSize != 0:
+		return Errorf(KindNoRoom, "volume group %s has extents of %s, which cannot be cut into stripes of %s: ask for a smaller stripeSize", g.Name, g.ExtentSize, class.StripeSize)
+	case class.legs() > len(g.PVs):
+		return Errorf(KindNoRoom, "volume group %s has %d disks, and the layout needs %d", g.Name, len(g.PVs), class.legs())
+	}
+	return nil
+}
+
+// unchangeable says why nothing at all can be changed in a group now; nil if nothing is in the way.
+func unchangeable(s State, g Group) error {
 	namesakes := 0
 	for _, other := range s.Groups {
 		if other.Name == g.Name {
@@ -77,10 +166,6 @@ func obstacle(s State, g Group) error {
 		return Errorf(KindNoRoom, "volume group %s cannot be changed: %s", g.Name, g.Problem)
 	case len(missing) > 0:
 		return Errorf(KindNoRoom, "volume group %s cannot be changed while a disk is missing (physical volume %s): bring it back, or drop it with vgreduce --removemissing %s", g.Name, missing[0], g.Name)
-	case groupNameTooLong(g.Name):
-		return Errorf(KindNoRoom, "the name of volume group %s is too long: with a volume's name it would pass the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, dmNameMax, groupNameMaxDM)
-	case g.MDAFree < mdaNeed(g)+mdaReserve:
-		return Errorf(KindNoRoom, "the metadata area of volume group %s is nearly full (%s of %s free): remove volumes, or add a disk with a larger one (pvcreate --metadatasize)", g.Name, g.MDAFree, g.MDASize)
 	}
 	return nil
 }

@@ -283,7 +283,7 @@ func (h *Host) Metrics() Metrics {
 				gm.Size += g.bytes(pv.Extents)
 			}
 		}
-		gm.Free = g.bytes(largest(g))
+		gm.Free = g.bytes(g.free())
 		_, gm.Hung = h.hangs.of(g.UUID)
 		m.Groups = append(m.Groups, gm)
 	}

@@ -47,6 +47,17 @@ func groupNameTooLong(group string) bool {
 	return len(group)+strings.Count(group, "-") > groupNameMaxDM
 }
 
+// reservedNames are what LVM keeps for itself in names of logical volumes (lvm(8), "VALID NAMES").
+var reservedNames = regexp.MustCompile(`^(snapshot|pvmove)|_(cdata|cmeta|corig|cpool|cvol|iorig|imeta|mimage|mlog|pmspare|rimage|rmeta|tdata|tmeta|vdata|vorigin|wcorig)`)
+
+// checkPool tells whether LVM could have a thin pool of the name; nothing else ever reaches an argument of a command.
+func checkPool(name string) error {
+	if !namePattern.MatchString(name) || name == "." || name == ".." || reservedNames.MatchString(name) || len(name)+strings.Count(name, "-") > lvNameEscaped {
+		return Errorf(KindInvalid, "%q is not the name of a thin pool: give letters, digits and _ + . -, not - in front, at most %d (hyphens count twice), and no name that LVM keeps for itself (lvm(8))", name, lvNameEscaped)
+	}
+	return nil
+}
+
 // tagPattern is LVM's alphabet for tags, and tagMax their length (lvm(8), "VALID NAMES").
 var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
 

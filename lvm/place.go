@@ -9,13 +9,18 @@ import (
 func (s State) clone() State {
 	groups := slices.Clone(s.Groups)
 	for i := range groups {
-		groups[i].LVs = slices.Clone(groups[i].LVs)
-		groups[i].PVs = slices.Clone(groups[i].PVs)
-		for j := range groups[i].PVs {
-			groups[i].PVs[j].Free = slices.Clone(groups[i].PVs[j].Free)
-		}
+		groups[i] = groups[i].clone()
 	}
 	return State{Groups: groups, Unread: s.Unread}
+}
+
+func (g Group) clone() Group {
+	g.LVs = slices.Clone(g.LVs)
+	g.PVs = slices.Clone(g.PVs)
+	for i := range g.PVs {
+		g.PVs[i].Free = slices.Clone(g.PVs[i].Free)
+	}
+	return g
 }
 
 // reserve returns the state as it would be if the carvings had been made already.
@@ -34,15 +39,41 @@ func (s State) take(c *carving) {
 		if g.UUID != c.group.UUID {
 			continue
 		}
+		g.MDAFree -= mdaNeed(*g, c.volume.Class)
+		g.use(c.ranges)
+		lv := LV{Name: c.volume.ID.LV, Extents: c.extents, Type: string(c.volume.Class.Layout)}
+		if c.pool != nil {
+			lv.Pool = c.pool.name
+			g.takePool(c.pool)
+		}
 		v := c.volume
 		v.State = StateReady
-		g.LVs = append(g.LVs, LV{Name: v.ID.LV, Tags: tagsOf(v), Extents: c.extents, Type: "linear"})
-		g.MDAFree -= mdaNeed(*g)
+		lv.Tags = tagsOf(v)
+		g.LVs = append(g.LVs, lv)
+	}
+}
+
+// takePool leaves the pool as the growth makes it, if it is not like that already.
+func (g *Group) takePool(p *poolGrowth) {
+	g.use(p.home)
+	g.use(p.ranges)
+	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == p.name })
+	if i < 0 {
+		i = len(g.LVs)
+		g.LVs = append(g.LVs,
+			LV{Name: p.name, Tags: poolTags(p.cluster), Type: "thin-pool", Thin: &ThinPool{Data: p.name + "_tdata", Metadata: p.name + "_tmeta", ChunkSize: p.chunk, Zero: true}},
+			LV{Name: p.name + "_tmeta", Extents: p.metadata, Type: "linear", Hidden: true},
+			LV{Name: "lvol0" + spareSuffix, Extents: max(p.metadata, spareOf(*g)), Type: "linear", Hidden: true})
+	}
+	g.LVs[i].Extents = max(g.LVs[i].Extents, p.data)
+}
+
+// use cuts the ranges out of what is free.
+func (g *Group) use(ranges []peRange) {
+	for _, r := range ranges {
 		for j := range g.PVs {
-			for _, r := range c.ranges {
-				if r.device == g.PVs[j].Device {
-					g.PVs[j].Free = without(g.PVs[j].Free, r.first, r.last)
-				}
+			if r.device == g.PVs[j].Device {
+				g.PVs[j].Free = without(g.PVs[j].Free, r.first, r.last)
 			}
 		}
 	}
@@ -63,17 +94,31 @@ func without(runs []Run, first, last Extents) []Run {
 	return rest
 }
 
+// peRange is a stretch of physical extents, both ends included, as lvcreate(8) takes it: PV:first-last.
+type peRange struct {
+	device      string
+	first, last Extents
+}
+
 // hole is a free run together with the disk that it is on.
 type hole struct {
 	device string
 	Run
 }
 
+// head is the beginning of the hole.
+func (h hole) head(n Extents) peRange {
+	return peRange{device: h.device, first: h.Start, last: h.Start + n - 1}
+}
+
+// usable tells whether extents of the disk can be allocated.
+func (pv PV) usable() bool { return pv.Allocatable && !pv.Missing }
+
 // holes lists what can be allocated in the group, largest first; among equals, in the order of the disks.
 func holes(g Group) []hole {
 	var all []hole
 	for _, pv := range g.PVs {
-		if !pv.Allocatable || pv.Missing {
+		if !pv.usable() {
 			continue
 		}
 		for _, r := range pv.Free {
@@ -82,6 +127,16 @@ func holes(g Group) []hole {
 	}
 	slices.SortStableFunc(all, func(a, b hole) int { return cmp.Compare(b.Count, a.Count) })
 	return all
+}
+
+// smallest finds the smallest of the holes, which are sorted largest first, that holds n extents; among equals, the last.
+// If none does, that is the first, the largest.
+func smallest(free []hole, n Extents) int {
+	i := 0
+	for i+1 < len(free) && free[i+1].Count >= n {
+		i++
+	}
+	return i
 }
 
 // linearRanges picks the extents of a linear volume: the smallest hole that holds all of it; else as few holes as can
@@ -93,15 +148,44 @@ func linearRanges(g Group, extents Extents) []peRange {
 		if len(free) == 0 {
 			return nil
 		}
-		i := 0
-		for i+1 < len(free) && free[i+1].Count >= extents {
-			i++
-		}
-		h := free[i]
-		n := min(h.Count, extents)
-		ranges = append(ranges, peRange{device: h.device, first: h.Start, last: h.Start + n - 1})
+		i := smallest(free, extents)
+		n := min(free[i].Count, extents)
+		ranges = append(ranges, free[i].head(n))
 		extents -= n
 		free = slices.Delete(free, i, i+1)
 	}
 	return ranges
+}
+
+// legRanges picks one run of n extents on each of as many disks as there are legs: of the disks that have such a run,
+// those with most room, so that the disks fill evenly and volumes of many legs fit for longest; on each, the smallest
+// run that is large enough. Nil if there are too few such disks.
+func legRanges(g Group, legs int, n Extents) []peRange {
+	type leg struct {
+		hole
+		room Extents // free on the whole disk
+	}
+	var all []leg
+	for _, pv := range g.PVs {
+		free := holes(Group{PVs: []PV{pv}})
+		if len(free) > 0 && free[0].Count >= n {
+			all = append(all, leg{free[smallest(free, n)], sum(free)})
+		}
+	}
+	if len(all) < legs {
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b leg) int { return cmp.Compare(b.room, a.room) })
+	ranges := make([]peRange, 0, legs)
+	for _, l := range all[:legs] {
+		ranges = append(ranges, l.head(n))
+	}
+	return ranges
+}
+
+func sum(free []hole) (n Extents) {
+	for _, h := range free {
+		n += h.Count
+	}
+	return n
 }

@@ -27,7 +27,7 @@ func testSpec(name, group string, size Bytes) Spec {
 
 // holding adds a volume of ours to a group.
 func holding(g Group, name string, extents Extents, change func(*Volume)) Group {
-	v := Volume{Name: name, Cluster: testCluster, Class: Class{Layout: LayoutLinear, Wipe: WipeZero}, State: StateReady}
+	v := Volume{ID: ID{VG: g.UUID, LV: lvName(name)}, Name: name, Cluster: testCluster, Class: Class{Layout: LayoutLinear, Wipe: WipeZero}, State: StateReady}
 	change(&v)
 	g.LVs = append(g.LVs, LV{UUID: "lv-" + name, Name: lvName(name), Tags: tagsOf(v), Extents: extents, Type: "linear"})
 	return g
@@ -106,6 +106,8 @@ func TestPlanFindsVolume(t *testing.T) {
 	foreign.LVs = []LV{{UUID: "x", Name: lvName("a"), Extents: 2}}
 	damaged := holding(g, "a", 2, unchanged)
 	damaged.LVs[0].Tags = append(damaged.LVs[0].Tags, "nodelvm.v=2")
+	pending := State{Groups: []Group{holding(g, "a", 2, func(v *Volume) { v.State = StateCreating }), other}}
+	pending.Groups[0].LVs[0].Pending = true
 	with := func(change func(*Volume)) State { return State{Groups: []Group{holding(g, "a", 2, change), other}} }
 	spec := testSpec("a", "vg", 8*MiB)
 	elsewhere := testSpec("a", "other", 8*MiB)
@@ -118,7 +120,9 @@ func TestPlanFindsVolume(t *testing.T) {
 	}{
 		{"absent", State{Groups: []Group{g}}, spec, 0, "carve"},
 		{"ready", with(unchanged), spec, 0, "ready"},
-		{"creating", with(func(v *Volume) { v.State = StateCreating }), spec, 0, "leftover"},
+		{"creating", with(func(v *Volume) { v.State = StateCreating }), spec, 0, "finish"},
+		{"creating, of another size", with(func(v *Volume) { v.State = StateCreating }), testSpec("a", "vg", 8*MiB+1), KindExists, ""},
+		{"cut off", pending, spec, 0, "leftover"},
 		{"deleting", with(func(v *Volume) { v.State = StateDeleting }), spec, KindBusy, ""},
 		{"larger wanted", with(unchanged), testSpec("a", "vg", 8*MiB+1), KindExists, ""},
 		{"in another group", with(unchanged), elsewhere, KindExists, ""},
@@ -139,8 +143,8 @@ func TestPlanFindsVolume(t *testing.T) {
 			}
 			must(t, err)
 			p := ps[0]
-			got := map[string]bool{"ready": p.ready != nil, "leftover": p.leftover != nil, "carve": p.carve != nil}
-			want := map[string]bool{"ready": false, "leftover": false, "carve": false}
+			got := map[string]bool{"ready": p.ready != nil, "finish": p.finish != nil, "leftover": p.leftover != nil, "carve": p.carve != nil}
+			want := map[string]bool{"ready": false, "finish": false, "leftover": false, "carve": false}
 			want[test.want] = true
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)

@@ -1,6 +1,9 @@
 package lvm
 
-import "errors"
+import (
+	"slices"
+	"strings"
+)
 
 // extension is what makes a volume larger.
 type extension struct {
@@ -11,5 +14,184 @@ type extension struct {
 // planExtend decides how a ready volume gets at least required bytes and at most limit (0: no limit). KindOutOfRange: it
 // cannot have them, and what it can have is said.
 func planExtend(s State, v Volume, required, limit Bytes) (extension, error) {
-	return extension{}, Errorf(KindInternal, "%w", errors.ErrUnsupported)
+	g, lv, _, err := s.find(v.ID)
+	if err != nil {
+		return extension{}, err
+	}
+	refuse := func(err error) (extension, error) {
+		return extension{}, Errorf(hereOnly(err), "volume %s/%s cannot grow from %s to %s: %w", g.Name, lv.Name, v.Size, required, err)
+	}
+	row := v.Class.row()
+	switch {
+	case required < 0 || limit < 0:
+		return refuse(Errorf(KindOutOfRange, "a size cannot be negative (required %d bytes, limit %d bytes)", required, limit))
+	case limit > 0 && required > limit:
+		return refuse(Errorf(KindOutOfRange, "the required %d bytes are more than the limit of %d bytes", required, limit))
+	case limit > 0 && limit < v.Size:
+		return refuse(Errorf(KindOutOfRange, "it is larger than the limit of %d bytes already, and volumes never shrink", limit))
+	case required <= v.Size:
+		return extension{volume: v}, nil
+	}
+	extents := rowsFor(g, required, row)
+	if limit > 0 && extents > Extents(limit/g.ExtentSize) {
+		return refuse(pastLimit(g, row, extents, required, limit))
+	}
+	steps, err := extendSteps(s, g, lv, v, extents)
+	if err != nil {
+		return refuse(err)
+	}
+	v.Size = g.bytes(extents)
+	return extension{volume: v, steps: steps}, nil
+}
+
+// extendSteps are the commands that bring the volume to so many extents, which are more than it has.
+func extendSteps(s State, g Group, lv LV, v Volume, extents Extents) ([]step, error) {
+	if err := growable(s, g, lv, v); err != nil {
+		return nil, err
+	}
+	t, err := targetOf(g.Name, lv.Name)
+	if err != nil {
+		return nil, err
+	}
+	var steps []step
+	var ranges []peRange
+	switch {
+	case extents > g.maxVolume():
+		return nil, Errorf(KindOutOfRange, "LVM's volumes have at most %d extents", maxExtents)
+	case v.Class.Layout == LayoutThin:
+		steps, err = extendThin(g, lv, v, extents)
+	case v.Class.raid():
+		ranges, err = extendRAID(g, lv, v, extents)
+	case v.Class.Layout == LayoutStriped:
+		if ranges = legRanges(g, v.Class.Stripes, (extents-lv.Extents)/v.Class.row()); ranges == nil {
+			run := legRun(g, v.Class.Stripes)
+			err = Errorf(KindNoRoom, "volume group %s can give it at most %s: the longest free run on each of %d disks is %s", g.Name, g.bytes(lv.Extents+run*v.Class.row()), v.Class.Stripes, g.bytes(run))
+		}
+	default:
+		if ranges = extendLinear(g, lv, extents-lv.Extents); ranges == nil {
+			err = Errorf(KindNoRoom, "volume group %s can give it at most %s", g.Name, g.bytes(lv.Extents+g.free()))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(steps, step{extendArgs(t, g, extents, ranges)}), nil
+}
+
+// growable tells whether the volume may grow at all, and still lies as its class says: an admin may have converted it.
+func growable(s State, g Group, lv LV, v Volume) error {
+	if err := unchangeable(s, g); err != nil {
+		return err
+	}
+	need := mdaNeed(g, v.Class) - mdaPerVolume
+	switch {
+	case g.MDAFree < need+mdaReserve:
+		return Errorf(KindNoRoom, "the metadata area of volume group %s is nearly full (%s of %s free)", g.Name, g.MDAFree, g.MDASize)
+	case len(lv.UsedBy) > 0:
+		return Errorf(KindInUse, "%s is built on it: remove that first", strings.Join(lv.UsedBy, ", "))
+	case lv.Pending:
+		return Errorf(KindBusy, "it is not completely made yet")
+	}
+	for _, seg := range lv.Segments {
+		legs := v.Class.legs()
+		if !strings.HasPrefix(seg.Type, string(v.Class.Layout)) || legs > 0 && len(seg.Areas) != legs || seg.StripeSize != v.Class.StripeSize {
+			return Errorf(KindOutOfRange, "it was made as %s, and somebody has converted it since: extend it by hand (lvextend)", v.Class.words())
+		}
+	}
+	return nil
+}
+
+// extendLinear picks extents for a linear volume: first those that follow its last one, so that it stays in one piece.
+func extendLinear(g Group, lv LV, more Extents) []peRange {
+	if len(lv.Segments) == 0 || more > g.free() {
+		return linearRanges(g, more)
+	}
+	last := lv.Segments[len(lv.Segments)-1]
+	end := last.Areas[0].Start + last.Extents
+	var ranges []peRange
+	for _, pv := range g.PVs {
+		i := slices.IndexFunc(pv.Free, func(r Run) bool { return r.Start == end })
+		if pv.UUID == last.Areas[0].PV && i >= 0 && pv.usable() {
+			ranges = []peRange{hole{pv.Device, pv.Free[i]}.head(min(more, pv.Free[i].Count))}
+			more -= min(more, pv.Free[i].Count)
+		}
+	}
+	if more == 0 {
+		return ranges
+	}
+	rest := g.clone()
+	rest.use(ranges)
+	return append(ranges, linearRanges(rest, more)...)
+}
+
+// extendThin promises more; the blocks come from the pool when they are written.
+func extendThin(g Group, lv LV, v Volume, extents Extents) ([]step, error) {
+	p, err := poolOf(g, v.Class)
+	if err != nil {
+		return nil, err
+	}
+	growth, err := p.growth(extents, lv.Extents, v.Class, v.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	return growth.steps()
+}
+
+// extendRAID picks one run on each leg's own disk: the redundancy stays what it was.
+func extendRAID(g Group, lv LV, v Volume, extents Extents) ([]peRange, error) {
+	disks, err := legDisks(g, lv)
+	if err != nil {
+		return nil, err
+	}
+	row, region := v.Class.row(), lv.Segments[0].RegionSize
+	if most := region << regionBits; g.bytes(extents) > most {
+		return nil, Errorf(KindOutOfRange, "a RAID with regions of %s can have at most %s", region, most)
+	}
+	more := func(extents Extents) Extents {
+		return (extents-lv.Extents)/row + raidMetadata(g, extents/row, region) - raidMetadata(g, lv.Extents/row, region)
+	}
+	run := maxExtents
+	var ranges []peRange
+	for _, pv := range disks {
+		free := holes(Group{PVs: []PV{pv}})
+		if len(free) == 0 {
+			return nil, Errorf(KindNoRoom, "%s, which a leg of it lies on, has no free extents", pv.Device)
+		}
+		run = min(run, free[0].Count)
+		ranges = append(ranges, free[smallest(free, more(extents))].head(more(extents)))
+	}
+	if more(extents) > run {
+		most := lv.Extents + run*row
+		for most > lv.Extents && more(most) > run {
+			most -= row
+		}
+		return nil, Errorf(KindNoRoom, "it can have at most %s: the longest free run on the disks that its legs lie on is %s", g.bytes(most), g.bytes(run))
+	}
+	return ranges, nil
+}
+
+// legDisks finds the disk of each leg of a RAID volume, in the order of the legs.
+func legDisks(g Group, lv LV) ([]PV, error) {
+	var disks []PV
+	for _, area := range lv.Segments[0].Areas {
+		i := slices.IndexFunc(g.LVs, func(image LV) bool { return image.Name == area.LV })
+		if i < 0 {
+			return nil, Errorf(KindInternal, "its leg %q is not there", area.LV)
+		}
+		uuid := ""
+		for _, seg := range g.LVs[i].Segments {
+			for _, part := range seg.Areas {
+				if uuid != "" && part.PV != uuid {
+					return nil, Errorf(KindOutOfRange, "its leg %s lies on several disks: extend it by hand (lvextend)", area.LV)
+				}
+				uuid = part.PV
+			}
+		}
+		j := slices.IndexFunc(g.PVs, func(pv PV) bool { return pv.UUID == uuid })
+		if j < 0 || slices.ContainsFunc(disks, func(pv PV) bool { return pv.UUID == uuid }) {
+			return nil, Errorf(KindOutOfRange, "its leg %s has no disk of its own: replace it (lvconvert --replace), or extend the volume by hand", area.LV)
+		}
+		disks = append(disks, g.PVs[j])
+	}
+	return disks, nil
 }

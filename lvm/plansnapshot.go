@@ -1,6 +1,6 @@
 package lvm
 
-import "errors"
+import "slices"
 
 // snapshotPlacement is what is to be done for one SnapshotSpec: one of ready, leftover and steps is set.
 type snapshotPlacement struct {
@@ -12,7 +12,91 @@ type snapshotPlacement struct {
 
 // planSnapshot decides what is to be done for a snapshot. KindInvalid: the volume is not thin; KindExists: the name is
 // taken by a snapshot of another volume; KindNotFound, KindNotOurs: the volume is not there, or not ours; KindBusy: it
-// is being made or deleted; KindNoRoom: its pool may promise no more.
+// is being made; KindNoRoom: its pool may promise no more.
 func planSnapshot(s State, cluster string, spec SnapshotSpec) (snapshotPlacement, error) {
-	return snapshotPlacement{}, Errorf(KindInternal, "%w", errors.ErrUnsupported)
+	if err := checkName("snapshot", spec.Name); err != nil {
+		return snapshotPlacement{}, err
+	}
+	if found, err := findSnapshot(s, cluster, spec); err != nil || found != nil {
+		if found != nil && found.State != StateReady {
+			return snapshotPlacement{leftover: found}, nil
+		}
+		return snapshotPlacement{ready: found}, err
+	}
+	g, lv, v, err := s.find(spec.Source)
+	switch {
+	case err != nil:
+		return snapshotPlacement{}, err
+	case v.Cluster != cluster:
+		return snapshotPlacement{}, Errorf(KindNotOurs, "snapshot %q cannot be taken: %s/%s was made by the cluster %q", spec.Name, g.Name, lv.Name, v.Cluster)
+	case v.State == StateCreating:
+		return snapshotPlacement{}, Errorf(KindBusy, "snapshot %q cannot be taken yet: %s/%s is being made", spec.Name, g.Name, lv.Name)
+	case v.State == StateDeleting:
+		return snapshotPlacement{}, Errorf(KindNotFound, "snapshot %q cannot be taken: %s/%s was deleted", spec.Name, g.Name, lv.Name)
+	case v.Class.Layout != LayoutThin || lv.Type != string(LayoutThin):
+		return snapshotPlacement{}, Errorf(KindInvalid, "snapshot %q cannot be taken: %s/%s has the layout %s, and only thin volumes have snapshots: use a StorageClass with the parameter layout: thin for volumes that need them", spec.Name, g.Name, lv.Name, v.Class.Layout)
+	}
+	return takeSnapshot(s, g, lv, v, spec)
+}
+
+// findSnapshot looks for the snapshot of the name in every group of the node.
+func findSnapshot(s State, cluster string, spec SnapshotSpec) (*Snapshot, error) {
+	name := snapshotName(spec.Name)
+	for _, g := range s.Groups {
+		i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == name })
+		if i < 0 {
+			continue
+		}
+		sn, ours, err := snapshotOf(g, g.LVs[i])
+		switch {
+		case err != nil:
+			return nil, Errorf(KindExists, "snapshot %q cannot be taken: %w", spec.Name, err)
+		case !ours || sn.Name != spec.Name || sn.Cluster != cluster:
+			if g.UUID != spec.Source.VG {
+				continue
+			}
+			return nil, Errorf(KindExists, "snapshot %q cannot be taken: %s/%s exists and is not it: rename or remove it", spec.Name, g.Name, name)
+		case sn.Source != spec.Source && sn.State == StateReady:
+			return nil, Errorf(KindExists, "snapshot %q is already there as %s/%s, but of the volume %s", spec.Name, g.Name, name, sn.Source)
+		case sn.State == StateDeleting:
+			return nil, Errorf(KindBusy, "snapshot %q was deleted and %s/%s is being removed: ask again", spec.Name, g.Name, name)
+		}
+		return &sn, nil
+	}
+	return nil, nil
+}
+
+// takeSnapshot plans one that is not there. It promises as much as its origin does: all of it may come to differ.
+func takeSnapshot(s State, g Group, lv LV, v Volume, spec SnapshotSpec) (snapshotPlacement, error) {
+	sn := Snapshot{
+		ID: ID{VG: g.UUID, LV: snapshotName(spec.Name)}, Name: spec.Name, Cluster: v.Cluster, Group: g.Name,
+		Pool: lv.Pool, Source: spec.Source, State: StateCreating, Size: v.Size,
+	}
+	refuse := func(err error) (snapshotPlacement, error) {
+		return snapshotPlacement{}, Errorf(KindOf(err), "snapshot %q of %s/%s cannot be taken: %w", spec.Name, g.Name, lv.Name, err)
+	}
+	if err := obstacle(s, g, v.Class); err != nil {
+		return refuse(err)
+	}
+	p, err := poolOf(g, v.Class)
+	if err != nil {
+		return refuse(err)
+	}
+	growth, err := p.growth(lv.Extents, 0, v.Class, v.Cluster)
+	if err != nil {
+		return refuse(err)
+	}
+	origin, err := targetOf(g.Name, lv.Name)
+	if err != nil {
+		return refuse(err)
+	}
+	t, err := targetOf(g.Name, sn.ID.LV)
+	if err != nil {
+		return refuse(err)
+	}
+	steps, err := growth.steps()
+	if err != nil {
+		return refuse(err)
+	}
+	return snapshotPlacement{snapshot: sn, steps: append(steps, step{snapshotArgs(t, origin, g, sn)})}, nil
 }

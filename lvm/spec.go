@@ -1,14 +1,19 @@
 package lvm
 
-import "unicode/utf8"
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
 
 // maxName is the limit of a name in CSI (spec, "Size Limits").
 const maxName = 128
 
 // checkSpec returns the spec with its defaults filled in, or why no node can ever meet it.
 func checkSpec(spec Spec) (Spec, error) {
-	if spec.Name == "" || len(spec.Name) > maxName || !utf8.ValidString(spec.Name) {
-		return spec, Errorf(KindInvalid, "a volume's name must be 1 to %d bytes of UTF-8, not %q", maxName, spec.Name)
+	if err := checkName("volume", spec.Name); err != nil {
+		return spec, err
 	}
 	class, err := checkClass(spec.Class)
 	if err != nil {
@@ -20,26 +25,154 @@ func checkSpec(spec Spec) (Spec, error) {
 		return spec, Errorf(KindOutOfRange, "volume %q: a size cannot be negative (required %d bytes, limit %d bytes)", spec.Name, spec.Required, spec.Limit)
 	case spec.Limit > 0 && spec.Required > spec.Limit:
 		return spec, Errorf(KindOutOfRange, "volume %q: the required %d bytes are more than the limit of %d bytes", spec.Name, spec.Required, spec.Limit)
+	case spec.Source != ID{} && class.Layout != LayoutThin:
+		return spec, Errorf(KindInvalid, "volume %q: only a thin volume can begin as a copy of %s, and its class has the layout %s: use a class with layout: thin", spec.Name, spec.Source, class.Layout)
 	}
 	return spec, nil
 }
 
+func checkName(what, name string) error {
+	if name == "" || len(name) > maxName || !utf8.ValidString(name) {
+		return Errorf(KindInvalid, "a %s's name must be 1 to %d bytes of UTF-8, not %q", what, maxName, name)
+	}
+	return nil
+}
+
+// bounds is the range of a number in a class, and what stands for 0. The zero bounds: the layout has no such number.
+type bounds struct{ least, most, usual int }
+
+// rule is what a layout allows. LVM's own bounds are 128 stripes and 64 legs of a RAID (lvcreate(8), lvmraid(7)).
+type rule struct {
+	stripes, mirrors, overprovision bounds
+	parity                          int // legs that hold no data
+}
+
+var rules = map[Layout]rule{
+	LayoutLinear:  {},
+	LayoutStriped: {stripes: bounds{2, 128, 2}},
+	LayoutRAID1:   {mirrors: bounds{1, 9, 1}},
+	LayoutRAID5:   {stripes: bounds{2, 63, 2}, parity: 1},
+	LayoutRAID6:   {stripes: bounds{3, 62, 3}, parity: 2},
+	LayoutRAID10:  {stripes: bounds{2, 32, 2}, mirrors: bounds{1, 1, 1}},
+	LayoutThin:    {overprovision: bounds{100, 10000, 100}},
+}
+
+// The stripe sizes that LVM takes (lvcreate(8), --stripesize); a group's extent size may allow less.
+const (
+	minStripe     = 4 * KiB
+	maxStripe     = 512 * MiB
+	defaultStripe = 64 * KiB
+)
+
 // checkClass returns the class with its defaults filled in, or why it can never be served.
 func checkClass(class Class) (Class, error) {
-	if class.Layout == "" {
-		class.Layout = LayoutLinear
+	class.Layout = cmp.Or(class.Layout, LayoutLinear)
+	r, known := rules[class.Layout]
+	if !known {
+		return class, Errorf(KindInvalid, "the layout %q is not known; use linear, striped, raid1, raid5, raid6, raid10 or thin", class.Layout)
 	}
-	if class.Wipe == "" {
-		class.Wipe = WipeZero
+	for _, number := range []struct {
+		name  string
+		value *int
+		bounds  bounds
+	}{{"stripes", &class.Stripes, r.stripes}, {"mirrors", &class.Mirrors, r.mirrors}, {"overprovision", &class.Overprovision, r.overprovision}} {
+		if err := number.bounds.check(class.Layout, number.name, number.value); err != nil {
+			return class, err
+		}
 	}
-	switch {
-	case class.Layout != LayoutLinear:
-		return class, Errorf(KindInvalid, "the layout %q is not available; use %q", class.Layout, LayoutLinear)
-	case class.Wipe != WipeZero && class.Wipe != WipeNone:
-		return class, Errorf(KindInvalid, "wipe is %q; use %q or %q", class.Wipe, WipeZero, WipeNone)
+	if err := checkStripeSize(&class, r.stripes != bounds{}); err != nil {
+		return class, err
+	}
+	if err := checkThin(&class); err != nil {
+		return class, err
 	}
 	return class, checkGroup(class.Group)
 }
+
+// check fills in what stands for 0, and refuses what the layout does not allow.
+func (s bounds) check(layout Layout, name string, value *int) error {
+	switch {
+	case s == bounds{} && *value != 0:
+		return Errorf(KindInvalid, "the layout %s has no %s, and %d is given: leave it out", layout, name, *value)
+	case *value == 0:
+		*value = s.usual
+	case *value < s.least || *value > s.most:
+		return Errorf(KindInvalid, "%s is %d; the layout %s allows %d to %d", name, *value, layout, s.least, s.most)
+	}
+	return nil
+}
+
+func checkStripeSize(class *Class, striped bool) error {
+	size := class.StripeSize
+	switch {
+	case !striped && size != 0:
+		return Errorf(KindInvalid, "the layout %s has no stripeSize, and %s is given: leave it out", class.Layout, size)
+	case striped && size == 0:
+		class.StripeSize = defaultStripe
+	case striped && (size < minStripe || size > maxStripe || size&(size-1) != 0):
+		return Errorf(KindInvalid, "stripeSize is %d bytes; use a power of two from %s to %s, at most the extent size of the volume group", size, minStripe, maxStripe)
+	}
+	return nil
+}
+
+// checkThin checks what only thin volumes have, and what only they have not: nothing of theirs is wiped, as their pool
+// shows every new block as zeroes.
+func checkThin(class *Class) error {
+	if class.Layout != LayoutThin {
+		class.Wipe = cmp.Or(class.Wipe, WipeZero)
+		switch {
+		case class.Pool != "":
+			return Errorf(KindInvalid, "the layout %s has no thin pool, and %q is given: leave it out", class.Layout, class.Pool)
+		case class.Wipe != WipeZero && class.Wipe != WipeNone:
+			return Errorf(KindInvalid, "wipe is %q; use %q or %q", class.Wipe, WipeZero, WipeNone)
+		}
+		return nil
+	}
+	class.Pool = cmp.Or(class.Pool, DefaultPool)
+	if class.Wipe != "" {
+		return Errorf(KindInvalid, "a thin volume is not wiped (its pool shows new blocks as zeroes), and wipe is %q: leave it out", class.Wipe)
+	}
+	return checkPool(class.Pool)
+}
+
+// anywhere is the class without its group.
+func (class Class) anywhere() Class {
+	class.Group = ""
+	return class
+}
+
+// words describes how a volume of the class is made, but for its group.
+func (class Class) words() string {
+	words := string(class.Layout)
+	for _, part := range []struct {
+		text string
+		said bool
+	}{
+		{fmt.Sprintf(", stripes: %d of %s", class.Stripes, class.StripeSize), class.Stripes > 0},
+		{fmt.Sprintf(", mirrors: %d", class.Mirrors), class.Mirrors > 0},
+		{fmt.Sprintf(", thinPool: %s, overprovision: %d %%", class.Pool, class.Overprovision), class.Pool != ""},
+		{fmt.Sprintf(", wipe: %s", class.Wipe), class.Wipe != ""},
+	} {
+		if part.said {
+			words += part.text
+		}
+	}
+	return words
+}
+
+// legs counts the runs on disks of their own that a volume of the class lies on; 0 if it lies anywhere.
+func (class Class) legs() int {
+	if class.Stripes == 0 && class.Mirrors == 0 {
+		return 0
+	}
+	return max(1, class.Stripes)*(1+class.Mirrors) + rules[class.Layout].parity
+}
+
+// row counts the extents that a volume of the class grows by: one on each leg, but for copies and parity.
+func (class Class) row() Extents { return Extents(max(1, class.Stripes)) }
+
+// raid tells whether the legs have metadata of their own.
+func (class Class) raid() bool { return strings.HasPrefix(string(class.Layout), "raid") }
 
 // size is what the volume will at least have: the default where none is asked for, as far as the limit allows it.
 func (spec Spec) size() Bytes {
@@ -53,16 +186,26 @@ func (spec Spec) size() Bytes {
 	}
 }
 
-// extents rounds the size up to whole extents of the group; where nothing was required and only the limit stands in the
-// way, down. KindOutOfRange: rounded up, it would pass the limit.
+// extents rounds the size up to whole rows of extents of the group; where nothing was required and only the limit
+// stands in the way, down. KindOutOfRange: rounded up, it would pass the limit.
 func (spec Spec) extents(g Group) (Extents, error) {
-	size := spec.size()
-	n := Extents((size-1)/g.ExtentSize) + 1 // written so that 2^63-1 does not overflow
+	row := spec.Class.row()
+	n := rowsFor(g, spec.size(), row)
 	if spec.Limit == 0 || n <= Extents(spec.Limit/g.ExtentSize) {
 		return n, nil
 	}
-	if fit := Extents(spec.Limit / g.ExtentSize); spec.Required == 0 && fit > 0 {
+	if fit := Extents(spec.Limit/g.ExtentSize) / row * row; spec.Required == 0 && fit > 0 {
 		return fit, nil
 	}
-	return 0, Errorf(KindOutOfRange, "volume group %s gives whole extents of %s: %d bytes would take %d of them, which pass the limit of %d bytes", g.Name, g.ExtentSize, size, n, spec.Limit)
+	return 0, pastLimit(g, row, n, spec.size(), spec.Limit)
+}
+
+// rowsFor rounds a size up to extents in whole rows. It does not overflow for any size.
+func rowsFor(g Group, size Bytes, row Extents) Extents {
+	n := Extents((size-1)/g.ExtentSize) + 1
+	return (n-1)/row*row + row
+}
+
+func pastLimit(g Group, row, n Extents, size, limit Bytes) error {
+	return Errorf(KindOutOfRange, "volume group %s gives whole extents of %s, here %d at a time: %d bytes would take %d of them, which pass the limit of %d bytes", g.Name, g.ExtentSize, row, size, n, limit)
 }

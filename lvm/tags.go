@@ -3,6 +3,7 @@ package lvm
 import (
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -14,89 +15,64 @@ const (
 	maxTag     = 1024
 )
 
-// tagKeys are the keys of format version 1 in the order in which they are written.
+// The keys of format version 1. A volume of the first releases carries name, wipe and layout always; now they are left
+// out where they say what is so anyway, since LVM reads and writes the text of all volumes with each command.
 const (
-	keyVersion = "v"
-	keyState   = "state"
-	keyCluster = "cluster"
-	keyName    = "name"
-	keyClaim   = "claim"
-	keyWipe    = "wipe"
-	keyLayout  = "layout"
+	keyVersion    = "v"
+	keyKind       = "kind" // of an LV that is no volume: snapshot, pool
+	keyState      = "state"
+	keyCluster    = "cluster"
+	keyName       = "name" // left out if it is the LV's own
+	keyClaim      = "claim"
+	keyWipe       = "wipe"   // left out if it is zero, or the layout has none
+	keyLayout     = "layout" // left out if it is linear
+	keyStripes    = "stripes"
+	keyStripeSize = "stripesize" // in KiB
+	keyMirrors    = "mirrors"
+	keyPromise    = "overprovision"
+	keySource     = "source" // name of an LV in the same group
+
+	kindSnapshot = "snapshot"
+	kindPool     = "pool"
 )
 
 // tagsOf encodes everything that a volume's tags must say. A claim too long for a tag is left out: it is for people
 // only, and Kubernetes has none that long.
 func tagsOf(v Volume) []string {
-	tags := []string{
-		encodeTag(keyVersion, tagVersion),
-		stateTag(v.State),
-		encodeTag(keyCluster, v.Cluster),
-		encodeTag(keyName, v.Name),
-		encodeTag(keyWipe, string(v.Class.Wipe)),
-		encodeTag(keyLayout, string(v.Class.Layout)),
+	tags := []string{encodeTag(keyVersion, tagVersion), stateTag(v.State), encodeTag(keyCluster, v.Cluster)}
+	add := func(key, value string, wanted bool) {
+		if wanted {
+			tags = append(tags, encodeTag(key, value))
+		}
 	}
-	if claim := encodeTag(keyClaim, v.Claim); v.Claim != "" && len(claim) <= maxTag {
-		tags = append(tags, claim)
-	}
+	class := v.Class
+	add(keyName, v.Name, v.Name != v.ID.LV)
+	add(keyWipe, string(class.Wipe), class.Wipe == WipeNone)
+	add(keyLayout, string(class.Layout), class.Layout != LayoutLinear)
+	add(keyStripes, strconv.Itoa(class.Stripes), class.Stripes != 0)
+	add(keyStripeSize, strconv.FormatInt(int64(class.StripeSize/KiB), 10), class.StripeSize != 0)
+	add(keyMirrors, strconv.Itoa(class.Mirrors), class.Mirrors != 0)
+	add(keyPromise, strconv.Itoa(class.Overprovision), class.Overprovision != 0)
+	add(keySource, v.Source.LV, v.Source != ID{})
+	add(keyClaim, v.Claim, v.Claim != "" && len(encodeTag(keyClaim, v.Claim)) <= maxTag)
 	return tags
 }
 
-// stateTag is the one tag of a volume that ever changes.
+// snapshotTags encodes everything that a snapshot's tags must say.
+func snapshotTags(sn Snapshot) []string {
+	return []string{
+		encodeTag(keyVersion, tagVersion), encodeTag(keyKind, kindSnapshot), stateTag(sn.State),
+		encodeTag(keyCluster, sn.Cluster), encodeTag(keyName, sn.Name), encodeTag(keySource, sn.Source.LV),
+	}
+}
+
+// poolTags mark a thin pool that was made here.
+func poolTags(cluster string) []string {
+	return []string{encodeTag(keyVersion, tagVersion), encodeTag(keyKind, kindPool), encodeTag(keyCluster, cluster)}
+}
+
+// stateTag is the one tag that ever changes.
 func stateTag(s VolumeState) string { return encodeTag(keyState, string(s)) }
-
-// volumeOf reads a volume back from its LV. ours is false for an LV without our tags. An error means that it bears our
-// mark and cannot be read: such an LV is never touched.
-func volumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
-	if lv.Hidden {
-		return Volume{}, false, nil // a part of a volume inherits its tags (an admin's lvconvert)
-	}
-	values, err := decodeTags(lv.Tags)
-	if len(values) == 0 && err == nil {
-		return Volume{}, false, nil
-	}
-	refuse := func(format string, args ...any) (Volume, bool, error) {
-		return Volume{}, true, Errorf(KindInternal, "logical volume %s/%s is marked as ours, but %s; it is left alone",
-			g.Name, lv.Name, fmt.Sprintf(format, args...))
-	}
-	if err != nil {
-		return refuse("%v", err)
-	}
-	if version, there := values[keyVersion]; version != tagVersion {
-		if !there {
-			return refuse("has no %s tag", tagPrefix+keyVersion)
-		}
-		return refuse("in format %q, and this program reads format %s", version, tagVersion)
-	}
-	v = Volume{
-		ID:      ID{VG: g.UUID, LV: lv.Name},
-		UUID:    lv.UUID,
-		Name:    values[keyName],
-		Claim:   values[keyClaim],
-		Cluster: values[keyCluster],
-		Group:   g.Name,
-		Class:   Class{Group: g.Name, Layout: Layout(values[keyLayout]), Wipe: Wipe(values[keyWipe])},
-		State:   VolumeState(values[keyState]),
-		Size:    Bytes(lv.Extents) * g.ExtentSize,
-	}
-	switch {
-	case v.Name == "":
-		return refuse("has no name tag")
-	case v.State != StateCreating && v.State != StateReady && v.State != StateDeleting:
-		return refuse("its state is %q", v.State)
-	case v.Class.Wipe != WipeZero && v.Class.Wipe != WipeNone:
-		return refuse("its wipe tag says %q", v.Class.Wipe)
-	case v.Class.Layout != LayoutLinear:
-		return refuse("its layout is %q", v.Class.Layout)
-	}
-	return v, true, nil
-}
-
-// snapshotOf reads a snapshot back from its LV. ours is false for any other LV, volumes of ours included; an error is as
-// with volumeOf.
-func snapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
-	return Snapshot{}, false, nil
-}
 
 // decodeTags answers the values of our tags by key; nobody else's tags. Keys that are not known are kept: a later
 // version may add some within the same format.

@@ -13,19 +13,49 @@ import (
 var lvmTag = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
 
 var anyVolume = rapid.Custom(func(t *rapid.T) Volume {
-	return Volume{
+	class := anyClass("vg").Draw(t, "class")
+	v := Volume{
 		ID:      ID{VG: "QyFKbl-1LKa-dXZa-eERa-YiKA-CJ4f-AZZZZZ", LV: "v-1"},
 		UUID:    "HQoAYp-RU1R-Ue5q-RgtC-5e3j-B9m2-2RmZ40",
-		Name:    rapid.StringN(1, -1, 128).Draw(t, "name"),
+		Name:    rapid.OneOf(rapid.Just("v-1"), rapid.StringN(1, -1, 128)).Draw(t, "name"),
 		Claim:   rapid.StringN(-1, -1, 317).Draw(t, "claim"),
 		Cluster: rapid.StringN(-1, -1, 100).Draw(t, "cluster"),
 		Group:   "vg",
-		Class: Class{Group: "vg", Layout: LayoutLinear,
-			Wipe: rapid.SampledFrom([]Wipe{WipeZero, WipeNone}).Draw(t, "wipe")},
-		State: rapid.SampledFrom([]VolumeState{StateCreating, StateReady, StateDeleting}).Draw(t, "state"),
-		Size:  3 * 4 * MiB,
+		Class:   class,
+		State:   rapid.SampledFrom([]VolumeState{StateCreating, StateReady, StateDeleting}).Draw(t, "state"),
+		Size:    3 * 4 * MiB,
 	}
+	if class.Layout == LayoutThin && rapid.Bool().Draw(t, "copy") {
+		v.Source = ID{VG: v.ID.VG, LV: rapid.StringMatching(`[vs]-[0-9a-f]{8}`).Draw(t, "source")}
+	}
+	return v
 })
+
+// anyClass draws a class that is right, with its defaults filled in.
+func anyClass(group string) *rapid.Generator[Class] {
+	return rapid.Custom(func(t *rapid.T) Class {
+		class := Class{Group: group, Layout: rapid.SampledFrom([]Layout{LayoutLinear, LayoutStriped, LayoutRAID1, LayoutRAID5, LayoutRAID6, LayoutRAID10, LayoutThin}).Draw(t, "layout")}
+		r := rules[class.Layout]
+		for name, number := range map[string]struct {
+			value  *int
+			bounds bounds
+		}{"stripes": {&class.Stripes, r.stripes}, "mirrors": {&class.Mirrors, r.mirrors}, "overprovision": {&class.Overprovision, r.overprovision}} {
+			if number.bounds != (bounds{}) {
+				few := min(number.bounds.most, number.bounds.least+3)
+				*number.value = rapid.OneOf(rapid.IntRange(number.bounds.least, few), rapid.IntRange(number.bounds.least, number.bounds.most)).Draw(t, name)
+			}
+		}
+		if class.Stripes > 0 {
+			class.StripeSize = minStripe << rapid.IntRange(0, 6).Draw(t, "stripe size")
+		}
+		if class.Layout == LayoutThin {
+			class.Pool = rapid.SampledFrom([]string{DefaultPool, "pool_2"}).Draw(t, "pool")
+		} else {
+			class.Wipe = rapid.SampledFrom([]Wipe{WipeZero, WipeNone}).Draw(t, "wipe")
+		}
+		return class
+	})
+}
 
 // Whatever a volume is called, its tags are tags that LVM takes, and tell the same volume again.
 func TestTagsRoundTrip(t *testing.T) {
@@ -38,7 +68,7 @@ func TestTagsRoundTrip(t *testing.T) {
 			}
 		}
 		foreign := rapid.SliceOf(rapid.StringMatching(`[a-z.=]{1,9}`)).Draw(t, "foreign")
-		lv := LV{UUID: want.UUID, Name: want.ID.LV, Extents: 3, Tags: rapid.Permutation(append(tags, foreign...)).Draw(t, "order")}
+		lv := LV{UUID: want.UUID, Name: want.ID.LV, Extents: 3, Pool: want.Class.Pool, Tags: rapid.Permutation(append(tags, foreign...)).Draw(t, "order")}
 		got, ours, err := volumeOf(Group{UUID: want.ID.VG, Name: "vg", ExtentSize: 4 * MiB}, lv)
 		if err != nil || !ours {
 			t.Fatalf("ours %v, error %v", ours, err)
@@ -63,7 +93,7 @@ func TestLongestNames(t *testing.T) {
 	if err != nil || values[keyName] != v.Name || values[keyClaim] != v.Claim {
 		t.Errorf("%v %q", err, values)
 	}
-	if tags := tagsOf(Volume{Claim: strings.Repeat("c", 2000)}); len(tags) != 6 {
+	if tags := tagsOf(Volume{Claim: strings.Repeat("c", 2000)}); strings.Contains(strings.Join(tags, " "), "claim") {
 		t.Errorf("a claim longer than a tag is written: %q", tags)
 	}
 }
@@ -112,7 +142,14 @@ func TestVolumeOfOthers(t *testing.T) {
 		{"unknown state", with("nodelvm.state=ready", "nodelvm.state=lost"), true, `state is "lost"`},
 		{"two states", with("", "nodelvm.state=deleting"), true, "two nodelvm.state tags"},
 		{"no state", with("nodelvm.state=ready", ""), true, `state is ""`},
-		{"no name", with("nodelvm.name=n", ""), true, "no name"},
+		{"a name like its own", with("nodelvm.name=n", ""), true, ""},
+		{"everything as usual", []string{"nodelvm.v=1", "nodelvm.state=ready", "nodelvm.cluster=c"}, true, ""},
+		{"a snapshot", with("", "nodelvm.kind=snapshot"), false, "no nodelvm.source tag"},
+		{"a pool", []string{"nodelvm.v=1", "nodelvm.kind=pool", "nodelvm.cluster=c"}, false, ""},
+		{"a later kind", with("", "nodelvm.kind=clone"), true, `kind is "clone"`},
+		{"too many stripes", append(with("nodelvm.layout=linear", "nodelvm.layout=striped"), "nodelvm.stripes=1000"), true, "2 to 128"},
+		{"stripes of a linear one", with("", "nodelvm.stripes=2"), true, "has no stripes"},
+		{"stripes that are none", with("", "nodelvm.stripes=two"), true, `says "two"`},
 		{"unknown wipe", with("nodelvm.wipe=zero", "nodelvm.wipe=maybe"), true, `"maybe"`},
 		{"unknown layout", with("nodelvm.layout=linear", "nodelvm.layout=moebius"), true, `"moebius"`},
 		{"broken escape", with("nodelvm.name=n", "nodelvm.name=#zz"), true, "damaged"},
@@ -121,7 +158,7 @@ func TestVolumeOfOthers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, ours, err := volumeOf(Group{Name: "vg"}, LV{Name: "lv7", Tags: c.tags})
-			if ours != c.ours || (err == nil) != (c.error == "") {
+			if ours != (c.ours || c.error != "") || (err == nil) != (c.error == "") {
 				t.Fatalf("ours %v, error %v", ours, err)
 			}
 			if err != nil && (!strings.Contains(err.Error(), c.error) || !strings.Contains(err.Error(), "vg/lv7")) {

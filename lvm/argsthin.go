@@ -1,0 +1,60 @@
+package lvm
+
+import "strconv"
+
+// steps are the commands that the pool needs before it promises more: none, or making it, growing it, or both. Each may
+// be left standing: the pool is found as it is, and grows from there.
+func (p *poolGrowth) steps() ([]step, error) {
+	if p == nil {
+		return nil, nil
+	}
+	t, err := targetOf(p.group.Name, p.name)
+	if err != nil {
+		return nil, err
+	}
+	var steps []step
+	if p.home != nil {
+		steps = append(steps, step{poolArgs(t, p)})
+	}
+	if p.ranges != nil {
+		steps = append(steps, step{extendArgs(t, p.group, p.data, p.ranges)})
+	}
+	return steps, nil
+}
+
+// poolArgs makes a thin pool whose new blocks read as zeroes and which refuses writes when it is full, instead of
+// letting them wait. LVM takes its spare, the data and the metadata from one run, so that where each lies is known
+// beforehand.
+func poolArgs(t target, p *poolGrowth) []string {
+	args := append(onDevices("lvcreate", p.group), "--config", "activation/error_when_full=1",
+		"--type", "thin-pool", "-Zy", "--discards", "passdown", "--alloc", "normal",
+		"-l", decimal(p.first), "--poolmetadatasize", kib(p.group.bytes(p.metadata)), "--poolmetadataspare", "y",
+		"-c", kib(p.chunk), "-n", t.lv)
+	args = append(args, addTags(poolTags(p.cluster))...)
+	args = append(args, "--", t.vg)
+	return append(args, rangeArgs(p.home)...)
+}
+
+// thinArgs makes and activates an empty thin volume: its pool shows zeroes wherever nothing was written.
+func thinArgs(t target, c *carving) []string {
+	args := append(onDevices("lvcreate", c.group), "-ay", "--type", "thin",
+		"-V", strconv.FormatInt(int64(c.volume.Size), 10)+"b", "--thinpool", c.volume.Class.Pool, "-n", t.lv)
+	args = append(args, addTags(tagsOf(c.volume))...)
+	return append(args, "--", t.vg)
+}
+
+// copyArgs makes and activates a thin volume that begins with the content of another one, or of a snapshot. -kn: it may
+// be activated like any volume.
+func copyArgs(t, origin target, c *carving) []string {
+	args := append(onDevices("lvcreate", c.group), "-ay", "-kn", "-prw", "-s", "-n", t.lv)
+	args = append(args, addTags(tagsOf(c.volume))...)
+	return append(args, "--", origin.String())
+}
+
+// snapshotArgs takes a thin snapshot. -an -ky: nothing ever activates it, an admin's vgchange neither; -pr: should
+// somebody do so nonetheless, it cannot be written.
+func snapshotArgs(t, origin target, g Group, sn Snapshot) []string {
+	args := append(onDevices("lvcreate", g), "-an", "-ky", "-pr", "-s", "-n", t.lv)
+	args = append(args, addTags(snapshotTags(sn))...)
+	return append(args, "--", origin.String())
+}

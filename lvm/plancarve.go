@@ -1,0 +1,210 @@
+package lvm
+
+import (
+	"slices"
+	"strings"
+)
+
+// carving is a volume that is to be made.
+type carving struct {
+	group   Group  // as it was read, less what earlier volumes of the same plan take
+	volume  Volume // as it will be: creating, and without the UUID that LVM gives
+	extents Extents
+	ranges  []peRange   // on exactly these; striped and RAID: one for each leg; thin: none
+	pool    *poolGrowth // thin: what is done to its pool before
+	source  *LV         // thin: what it begins as a copy of
+}
+
+// carve chooses the group and the extents. Of several groups behind a tag it takes the one whose free extents the
+// volume leaves least of: the large holes stay for the large volumes, so what Capacity answered as Largest stays true
+// as long as it can.
+func carve(s State, cluster string, groups []Group, spec Spec) (*carving, error) {
+	if spec.Source != (ID{}) {
+		return carveCopy(s, cluster, groups, spec)
+	}
+	var best *carving
+	var left Bytes
+	var refusals []error
+	for _, g := range groups {
+		c, err := carveIn(s, cluster, g, spec)
+		if err != nil {
+			refusals = append(refusals, err)
+			continue
+		}
+		if l := g.bytes(largest(g, spec.Class) - c.extents); best == nil || l < left {
+			best, left = c, l
+		}
+	}
+	if best != nil {
+		return best, nil
+	}
+	return nil, refuse(spec, refusals)
+}
+
+// refuse joins what each group said. Only if no group could ever meet the size is the request itself out of range.
+func refuse(spec Spec, refusals []error) error {
+	kind := KindOutOfRange
+	words := make([]string, 0, len(refusals))
+	for _, err := range refusals {
+		if KindOf(err) != KindOutOfRange {
+			kind = KindNoRoom
+		}
+		words = append(words, err.Error())
+	}
+	if len(refusals) == 0 {
+		return noGroup(spec.Class)
+	}
+	if kind == KindOutOfRange {
+		return Errorf(kind, "volume %q: %s", spec.Name, strings.Join(words, "; "))
+	}
+	return Errorf(kind, "no room for volume %q with %s: %s", spec.Name, spec.size(), strings.Join(words, "; "))
+}
+
+func carveIn(s State, cluster string, g Group, spec Spec) (*carving, error) {
+	if err := obstacle(s, g, spec.Class); err != nil {
+		return nil, err
+	}
+	extents, err := spec.extents(g)
+	if err != nil {
+		return nil, err
+	}
+	c := &carving{group: g, extents: extents, volume: Volume{
+		ID:      ID{VG: g.UUID, LV: lvName(spec.Name)},
+		Name:    spec.Name,
+		Claim:   spec.Claim,
+		Cluster: cluster,
+		Group:   g.Name,
+		Class:   spec.Class,
+		State:   StateCreating,
+		Size:    g.bytes(extents),
+		Source:  spec.Source,
+	}}
+	c.volume.Class.Group = g.Name
+	if extents > largest(g, spec.Class) {
+		return nil, noRoom(g, spec.Class)
+	}
+	switch legs := spec.Class.legs(); {
+	case spec.Class.Layout == LayoutThin:
+		var p pool
+		if p, err = poolOf(g, spec.Class); err == nil {
+			c.pool, err = p.growth(extents, 0, spec.Class, cluster)
+		}
+	case legs == 0:
+		c.ranges = linearRanges(g, extents)
+	default:
+		c.ranges = legRanges(g, legs, legExtents(g, spec.Class, extents))
+	}
+	return c, err
+}
+
+// noRoom says how much there is, and what it is bounded by.
+func noRoom(g Group, class Class) error {
+	most := g.bytes(largest(g, class))
+	switch legs := class.legs(); {
+	case class.Layout == LayoutThin:
+		p, err := poolOf(g, class)
+		if err != nil {
+			return err
+		}
+		return p.refusal(class, 0)
+	case legs == 0:
+		return Errorf(KindNoRoom, "volume group %s can give at most %s in one volume", g.Name, most)
+	default:
+		return Errorf(KindNoRoom, "volume group %s can give at most %s in one volume of the layout %s: its longest free run on each of %d disks is %s", g.Name, most, class.Layout, legs, g.bytes(legRun(g, legs)))
+	}
+}
+
+// carveCopy plans a volume that begins as a copy of a snapshot or of another volume, which must be in the same pool.
+// What this node cannot have no other can, as none has the source: that is out of range, not a lack of room.
+func carveCopy(s State, cluster string, groups []Group, spec Spec) (*carving, error) {
+	g, source, err := s.source(cluster, spec.Source)
+	if err != nil {
+		return nil, Errorf(KindOf(err), "volume %q cannot be made: %w", spec.Name, err)
+	}
+	size := g.bytes(source.Extents)
+	switch {
+	case !slices.ContainsFunc(groups, func(c Group) bool { return c.UUID == g.UUID }):
+		return nil, Errorf(KindInvalid, "volume %q cannot be made: its source %s/%s is not in the volume group %q that is asked for", spec.Name, g.Name, source.Name, spec.Class.Group)
+	case source.Type != string(LayoutThin):
+		return nil, Errorf(KindInvalid, "volume %q cannot be made: its source %s/%s is not thin (its class has another layout than thin), and cannot be copied", spec.Name, g.Name, source.Name)
+	case source.Pool != spec.Class.Pool:
+		return nil, Errorf(KindInvalid, "volume %q cannot be made: its source is in the thin pool %s/%s, and its class asks for the pool %s", spec.Name, g.Name, source.Pool, spec.Class.Pool)
+	case spec.Required > 0 && spec.Required < size:
+		return nil, Errorf(KindOutOfRange, "volume %q cannot be made: the %s that are asked for are less than the %s of its source %s/%s", spec.Name, spec.Required, size, g.Name, source.Name)
+	}
+	spec.Required = max(spec.Required, size)
+	c, err := carveIn(s, cluster, g, spec)
+	if err != nil {
+		return nil, Errorf(hereOnly(err), "volume %q with %s cannot be made from its source: %w", spec.Name, spec.Required, err)
+	}
+	c.source = &source
+	return c, nil
+}
+
+// hereOnly is the kind of an error where no other node can help with a lack of room.
+func hereOnly(err error) Kind {
+	if kind := KindOf(err); kind != KindNoRoom {
+		return kind
+	}
+	return KindOutOfRange
+}
+
+// source finds the ready snapshot or volume of this cluster that a copy begins from. KindNoRoom: it is on another node.
+func (s State) source(cluster string, id ID) (Group, LV, error) {
+	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.UUID == id.VG })
+	if i < 0 {
+		return Group{}, LV{}, Errorf(KindNoRoom, "its source %s is not on this node", id)
+	}
+	g := s.Groups[i]
+	j := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
+	if j < 0 {
+		return g, LV{}, Errorf(KindNotFound, "its source %s/%s is gone", g.Name, id.LV)
+	}
+	lv := g.LVs[j]
+	state, maker := VolumeState(""), ""
+	if v, ours, err := volumeOf(g, lv); err != nil {
+		return g, lv, err
+	} else if ours {
+		state, maker = v.State, v.Cluster
+	} else if sn, ours, err := snapshotOf(g, lv); err != nil {
+		return g, lv, err
+	} else if ours {
+		state, maker = sn.State, sn.Cluster
+	}
+	switch {
+	case state == "" || maker != cluster:
+		return g, lv, Errorf(KindNotFound, "its source %s/%s is not a volume or snapshot of this cluster", g.Name, lv.Name)
+	case state == StateCreating:
+		return g, lv, Errorf(KindBusy, "its source %s/%s is not ready yet: ask again", g.Name, lv.Name)
+	case state == StateDeleting:
+		return g, lv, Errorf(KindNotFound, "its source %s/%s was deleted", g.Name, lv.Name)
+	}
+	return g, lv, nil
+}
+
+// steps are the commands that make the volume, in order.
+func (c *carving) steps() ([]step, error) {
+	t, err := targetOf(c.group.Name, c.volume.ID.LV)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := c.pool.steps()
+	if err != nil {
+		return nil, err
+	}
+	if c.volume.Class.Layout != LayoutThin {
+		return append(steps, step{createArgs(t, c)}), nil
+	}
+	if c.source == nil {
+		return append(steps, step{thinArgs(t, c)}), nil
+	}
+	origin, err := targetOf(c.group.Name, c.source.Name)
+	if err != nil {
+		return nil, err
+	}
+	steps = append(steps, step{copyArgs(t, origin, c)})
+	if c.extents > c.source.Extents {
+		steps = append(steps, step{extendArgs(t, c.group, c.extents, nil)})
+	}
+	return steps, nil
+}
