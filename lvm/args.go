@@ -58,7 +58,7 @@ func layoutArgs(c *carving) []string {
 		args = append(args, "-m", strconv.Itoa(class.Mirrors))
 	}
 	if class.raid() {
-		args = append(args, "-R", kib(regionSize(c.group, class, c.extents)))
+		args = append(args, "--regionsize", kib(regionSize(c.group, class, c.extents)))
 	}
 	return args
 }

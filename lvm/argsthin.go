@@ -22,14 +22,12 @@ func (p *poolGrowth) steps() ([]step, error) {
 	return steps, nil
 }
 
-// poolArgs makes a thin pool whose new blocks read as zeroes and which refuses writes when it is full, instead of
-// letting them wait. LVM takes its spare, the data and the metadata from one run, so that where each lies is known
+// poolArgs makes a thin pool whose new blocks read as zeroes; when it is full it refuses writes, instead of letting them
+// wait (config.go: there is no option for that). LVM takes its spare, the data and the metadata from one run, so that where each lies is known
 // beforehand.
 func poolArgs(t target, p *poolGrowth) []string {
-	args := append(onDevices("lvcreate", p.group), "--config", "activation/error_when_full=1",
-		"--type", "thin-pool", "-Zy", "--discards", "passdown", "--alloc", "normal",
-		"-l", decimal(p.first), "--poolmetadatasize", kib(p.group.bytes(p.metadata)), "--poolmetadataspare", "y",
-		"-c", kib(p.chunk), "-n", t.lv)
+	args := append(onDevices("lvcreate", p.group), "--type", "thin-pool", "-Zy", "--discards", "passdown", "--alloc", "normal",
+		"-l", decimal(p.first), "--poolmetadatasize", kib(p.group.bytes(p.metadata)), "-c", kib(p.chunk), "-n", t.lv)
 	args = append(args, addTags(poolTags(p.cluster))...)
 	args = append(args, "--", t.vg)
 	return append(args, rangeArgs(p.home)...)

@@ -78,6 +78,7 @@ activation {
 	udev_rules = 0
 	monitoring = 0
 	auto_set_activation_skip = 0
+	error_when_full = 1
 	retry_deactivation = 1
 	reserved_memory = 0
 	reserved_stack = 0
