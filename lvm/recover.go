@@ -174,12 +174,8 @@ func (h *Host) resume(ctx context.Context, g Group) {
 		return
 	}
 	defer unlock()
-	for _, lv := range g.LVs {
-		if !h.ours(g, lv) {
-			continue
-		}
-		suspended := h.suspendedIn(g)
-		if !slices.ContainsFunc(below(g, lv), func(part LV) bool { return suspended[dmUUID(g.UUID, part.UUID)] }) {
+	for _, lv := range h.used(g) {
+		if !h.partSuspended(g, lv) {
 			continue
 		}
 		if err := h.refresh(ctx, g, lv); err != nil {
@@ -198,21 +194,37 @@ func (h *Host) refresh(ctx context.Context, g Group, lv LV) error {
 	return h.run(ctx, g, []step{{refreshArgs(t, g)}})
 }
 
-// ours tells a volume, a snapshot or a thin pool of this cluster's.
-func (h *Host) ours(g Group, lv LV) bool {
-	if lv.Hidden {
-		return false
+// used lists what this cluster uses in a group: first thin pools, an admin's too, since the refresh of a thin volume
+// hangs while its pool is suspended; then volumes and snapshots.
+func (h *Host) used(g Group) []LV {
+	var pools, volumes []LV
+	for _, lv := range g.LVs {
+		if values, _ := decodeTags(lv.Tags); lv.Hidden || values[keyVersion] == "" || values[keyCluster] != h.cfg.Cluster {
+			continue
+		}
+		volumes = append(volumes, lv)
+		for _, pool := range g.LVs {
+			if pool.Name == lv.Pool && !slices.ContainsFunc(pools, func(p LV) bool { return p.Name == pool.Name }) {
+				pools = append(pools, pool)
+			}
+		}
 	}
-	values, _ := decodeTags(lv.Tags)
-	return values[keyCluster] == h.cfg.Cluster && values[keyVersion] != ""
+	return append(pools, volumes...)
 }
 
-// below lists an LV and all that it is made of: a suspended device down there stops it as well.
-func below(g Group, lv LV) []LV {
-	parts := []LV{lv}
+// partSuspended tells whether an LV's device, or that of a part of it, is suspended: legs, a pool's data and metadata;
+// not the pool of a thin volume.
+func (h *Host) partSuspended(g Group, lv LV) bool {
+	suspended := h.suspendedIn(g)
+	return len(suspended) > 0 && slices.ContainsFunc(parts(g, lv), func(part LV) bool { return suspended[dmUUID(g.UUID, part.UUID)] })
+}
+
+// parts lists an LV and the LVs that it is made of.
+func parts(g Group, lv LV) []LV {
+	all := []LV{lv}
 	add := func(name string) {
 		if i := slices.IndexFunc(g.LVs, func(other LV) bool { return name != "" && other.Name == name }); i >= 0 {
-			parts = append(parts, below(g, g.LVs[i])...)
+			all = append(all, parts(g, g.LVs[i])...)
 		}
 	}
 	for _, segment := range lv.Segments {
@@ -220,12 +232,11 @@ func below(g Group, lv LV) []LV {
 			add(area.LV)
 		}
 	}
-	add(lv.Pool)
 	if lv.Thin != nil {
 		add(lv.Thin.Data)
 		add(lv.Thin.Metadata)
 	}
-	return parts
+	return all
 }
 
 // suspendedIn finds the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.

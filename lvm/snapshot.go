@@ -112,21 +112,27 @@ func (h *Host) snapped(ctx context.Context, want Snapshot, origin Volume, failur
 	return made, nil
 }
 
-// healSource resumes a volume that a snapshot or a copy was to be taken of: a failed lvcreate can leave it suspended.
+// healSource resumes a volume that a snapshot or a copy was to be taken of, and its pool: a failed lvcreate can leave them
+// suspended.
 func (h *Host) healSource(ctx context.Context, s State, source ID) {
 	g, err := s.group(source.VG)
 	if err != nil {
 		return
 	}
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == source.LV })
-	suspended := h.suspendedIn(g)
-	if i < 0 || len(suspended) == 0 {
+	if i < 0 {
 		return
 	}
-	if slices.ContainsFunc(below(g, g.LVs[i]), func(part LV) bool { return suspended[dmUUID(g.UUID, part.UUID)] }) {
-		if err := h.refresh(ctx, g, g.LVs[i]); err != nil {
-			h.log.Error("a volume was left suspended by a failed snapshot and could not be resumed: what uses it hangs", "volume", source.String(), "error", err)
+	for _, lv := range g.LVs {
+		if lv.Name == g.LVs[i].Pool && h.partSuspended(g, lv) {
+			err = h.refresh(ctx, g, lv)
 		}
+	}
+	if h.partSuspended(g, g.LVs[i]) {
+		err = errors.Join(err, h.refresh(ctx, g, g.LVs[i]))
+	}
+	if err != nil {
+		h.log.Error("a volume was left suspended by a failed snapshot and could not be resumed: what uses it hangs", "volume", source.String(), "error", err)
 	}
 }
 
