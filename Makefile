@@ -44,6 +44,14 @@ test-lvm: ## Run the conformance suite, csi-sanity and the driver's tests over r
 test-e2e: ## Play the demo's scenario as a test, on a real cluster
 	test/all.sh e2e
 
+.PHONY: test-long
+test-long: ## Run the tests that take hours: every crash point, 1000 random groups, fuzzers, 200 power cuts
+	test/all.sh long
+
+.PHONY: bench
+bench: image ## Measure the driver beside bare LVM commands in a lab node; writes the tables of docs/performance.md
+	cd test && CGO_ENABLED=0 go run ./cmd/bench --image $(CURDIR)/dist/nodelvm-amd64.tar $(ARGS)
+
 .PHONY: manifest
 manifest: ## Render deploy/nodelvm.yaml from the Helm chart
 	cd deploy/render && go run .

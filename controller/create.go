@@ -40,7 +40,7 @@ func (s *Server) refused(ctx context.Context, source lvm.ID, err error) error {
 	case kind == lvm.KindNoRoom && copied && s.holds(ctx, source):
 		return lvm.Errorf(lvm.KindOutOfRange, "node %s holds what the volume is to be a copy of, so it can be made nowhere else, "+
 			"and it is tried again until there is room: %w", s.node, err)
-	case kind == lvm.KindNoRoom:
+	case kind == lvm.KindNoRoom, kind == lvm.KindOutOfRange && copied:
 		return s.here(err)
 	}
 	return err

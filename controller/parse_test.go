@@ -158,7 +158,6 @@ func named(name string) accepted {
 }
 
 func TestParseCreateRefuses(t *testing.T) {
-	const writer = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
 	for _, test := range []struct {
 		name   string
 		change func(*csi.CreateVolumeRequest)

@@ -12,7 +12,6 @@ import (
 func TestValidateVolumeCapabilities(t *testing.T) {
 	s, _ := newTestServer(t)
 	volume := mustCreate(t, s, wanted())
-	const writer = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
 	for _, test := range []struct {
 		name   string
 		change func(*csi.ValidateVolumeCapabilitiesRequest)

@@ -1,17 +1,8 @@
-// Package kube is nodelvm's part in the Kubernetes API, and the only package with client-go.
-//
-// It reads the UID that names the cluster (ClusterID), and it tells the owners of storage classes that bind
-// immediately why their claims will wait for ever (Watcher). One flow: a StorageClass with volumeBindingMode Immediate
-// appears -> the watch delivers it, stripped -> one Warning event on the class -> a second watch on claims begins, and
-// each pending claim of that class gets the event too -> the class goes, and the second watch with it.
-//
-// Nothing here is on the path of a volume: without the API server volumes go on being made, mounted and removed.
-//
-// The client is client-go's REST client with a scheme of the few types that are used. The generated clientset would
-// hold every API group's types in the memory of every node.
 package kube
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -19,23 +10,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Requests to the API server: a few at start, one for each event after that.
+// Requests to the API server: a few at start, a handful for each expansion, restore and event after that.
 const (
-	requestsPerSecond = 5
-	requestsBurst     = 10
+	requestsPerSecond = 10
+	requestsBurst     = 20
 )
 
 // Client speaks to one API server.
 type Client struct {
-	core    rest.Interface
-	storage rest.Interface
+	core      rest.Interface
+	storage   rest.Interface
+	snapshots rest.Interface // snapshot.storage.k8s.io, where that is installed
 }
 
 // NewClient takes the address and the token of the API server from the pod's service account or, outside a pod, from
@@ -60,33 +55,73 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = requestsPerSecond, requestsBurst
 	config.UserAgent = "nodelvm"
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.NegotiatedSerializer = serializer.NewCodecFactory(newScheme()).WithoutConversion()
-	core, err := restClient(config, "/api", corev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
+	var c Client
+	for _, group := range []struct {
+		client  *rest.Interface
+		path    string
+		version schema.GroupVersion
+		accept  string
+	}{
+		{&c.core, "/api", corev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
+		{&c.storage, "/apis", storagev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
+		{&c.snapshots, "/apis", snapshotVersion, runtime.ContentTypeJSON}, // custom resources have no other encoding
+	} {
+		config.APIPath, config.GroupVersion = group.path, &group.version
+		config.ContentType = group.accept
+		config.AcceptContentTypes = group.accept + "," + runtime.ContentTypeJSON
+		client, err := rest.RESTClientFor(config)
+		if err != nil {
+			return nil, err
+		}
+		*group.client = client
 	}
-	storage, err := restClient(config, "/apis", storagev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{core: core, storage: storage}, nil
-}
-
-func restClient(config *rest.Config, path string, version schema.GroupVersion) (rest.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion = path, &version
-	return rest.RESTClientFor(config)
+	return &c, nil
 }
 
 // newScheme knows the types that this package reads and writes, and no other.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.Event{},
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.Event{}, &corev1.PersistentVolume{},
 		&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{})
 	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{})
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	metav1.AddToGroupVersion(scheme, storagev1.SchemeGroupVersion)
+	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContent"), &content{})
+	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContentList"), &contentList{})
+	for _, version := range []schema.GroupVersion{corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, snapshotVersion} {
+		metav1.AddToGroupVersion(scheme, version)
+	}
 	return scheme
+}
+
+// reflect lists and watches a resource until ctx ends: what is there, and every change, goes into the store. An API
+// server that cannot be reached is tried again, by client-go's backoff.
+func reflect(ctx context.Context, client rest.Interface, resource, labels string, kind runtime.Object, store cache.TransformingStore) {
+	source := cache.NewFilteredListWatchFromClient(client, resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
+		o.LabelSelector, o.FieldSelector = labels, fields.Everything().String()
+	})
+	cache.NewReflectorWithOptions(source, kind, store, cache.ReflectorOptions{Name: resource}).RunWithContext(ctx)
+}
+
+// last is a deleted object as it was seen last; a watch that was cut may have missed its end.
+func last(o any) any {
+	if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		return missed.Obj
+	}
+	return o
+}
+
+// patch sends a JSON merge patch (RFC 7386); now becomes the object as it is after it.
+func (c *Client) patch(ctx context.Context, resource, namespace, name, subresource string, body any, now runtime.Object) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request := c.core.Patch(types.MergePatchType).Resource(resource).Name(name).Body(text)
+	if namespace != "" {
+		request = request.Namespace(namespace)
+	}
+	if subresource != "" {
+		request = request.SubResource(subresource)
+	}
+	return request.Do(ctx).Into(now)
 }

@@ -4,68 +4,137 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// reasonImmediateBinding marks the events on classes that bind immediately and on their claims.
-const reasonImmediateBinding = "ImmediateBinding"
+// news is one thing to be told of an object. There is one event for each object and reason; what is told again under the
+// same reason renews it.
+type news struct {
+	about   corev1.ObjectReference
+	kind    string // corev1.EventTypeNormal or EventTypeWarning
+	reason  string // a word in CamelCase
+	message string
+}
 
-// classEvent tells the class's owner. The mode of a class cannot be changed, so the way out is a new class.
-func classEvent(class *storagev1.StorageClass, now time.Time) *corev1.Event {
-	return warning(corev1.ObjectReference{
+func aboutClass(class *storagev1.StorageClass) corev1.ObjectReference {
+	return corev1.ObjectReference{
 		APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "StorageClass",
 		Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion,
-	}, "volumeBindingMode is Immediate: a volume would be placed before the scheduler has chosen a node, on a disk that the pod "+
-		"may never reach, so claims of this class stay Pending. Make the class anew with volumeBindingMode: WaitForFirstConsumer "+
-		"(the mode of an existing class cannot be changed).", now)
+	}
 }
 
-// claimEvent tells the claim's owner. The class of a claim cannot be changed either.
-func claimEvent(claim *corev1.PersistentVolumeClaim, now time.Time) *corev1.Event {
-	class := *claim.Spec.StorageClassName
-	return warning(corev1.ObjectReference{
+func aboutClaim(namespace, name string, uid types.UID) corev1.ObjectReference {
+	return corev1.ObjectReference{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "PersistentVolumeClaim",
-		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
-	}, "storage class "+class+" has volumeBindingMode Immediate: no node is chosen for this claim, and it stays Pending. "+
-		"Delete the claim and make it anew with a class that says WaitForFirstConsumer, or ask the administrator to make "+class+" anew with it.", now)
+		Namespace: namespace, Name: name, UID: uid,
+	}
 }
 
-// warning makes an event whose name follows from its object and reason. Every node watches and tells; one event stands.
-func warning(about corev1.ObjectReference, message string, now time.Time) *corev1.Event {
-	namespace := about.Namespace
+// aboutNode refers to a node as the kubelet does: by its name for a UID, which is where kubectl describe looks.
+func aboutNode(name string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: name, UID: types.UID(name)}
+}
+
+// teller writes events.
+type teller struct {
+	client *Client
+	node   string
+
+	mu    sync.Mutex
+	times map[string]int32 // by the event's namespace/name: how often it was written
+}
+
+// timesKept bounds the teller's memory; what is forgotten is counted anew.
+const timesKept = 1000
+
+// event makes the event. Its name follows from the object and the reason, so that what several nodes tell is one event.
+func (t *teller) event(n news, now time.Time) *corev1.Event {
+	namespace := n.about.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault // where the API server demands events on objects without a namespace
 	}
-	name := about.Name
+	name := n.about.Name
 	if len(name) > 200 { // a name may have 253 bytes, the hash included
 		name = name[:200]
 	}
-	hash := sha256.Sum256([]byte(string(about.UID) + reasonImmediateBinding))
+	hash := sha256.Sum256([]byte(string(n.about.UID) + n.reason))
 	when := metav1.NewTime(now)
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: name + "." + hex.EncodeToString(hash[:8])},
-		InvolvedObject:      about,
-		Type:                corev1.EventTypeWarning,
-		Reason:              reasonImmediateBinding,
-		Message:             message,
-		Source:              corev1.EventSource{Component: DriverName},
+		InvolvedObject:      n.about,
+		Type:                n.kind,
+		Reason:              n.reason,
+		Message:             n.message,
+		Source:              corev1.EventSource{Component: DriverName, Host: t.node},
 		ReportingController: DriverName,
+		ReportingInstance:   t.node,
 		FirstTimestamp:      when,
 		LastTimestamp:       when,
 		Count:               1,
 	}
 }
 
-// post writes the event, unless another node has done so.
-func (c *Client) post(ctx context.Context, event *corev1.Event) error {
-	err := c.core.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
-	if apierrors.IsAlreadyExists(err) {
+// once writes the event unless it is there: what every node sees is told by one.
+func (t *teller) once(ctx context.Context, n news) error {
+	event := t.event(n, time.Now())
+	name := event.Namespace + "/" + event.Name
+	if t.count(name) > 1 {
 		return nil
 	}
+	err := t.post(ctx, event)
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.times, name)
 	return err
+}
+
+// tell writes the event, or renews it if it is there.
+func (t *teller) tell(ctx context.Context, n news) error {
+	event := t.event(n, time.Now())
+	times := t.count(event.Namespace + "/" + event.Name)
+	if times == 1 {
+		err := t.post(ctx, event)
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		times = t.count(event.Namespace + "/" + event.Name) // an earlier run of this driver has written it
+	}
+	patch, err := json.Marshal(map[string]any{
+		"type": n.kind, "message": n.message, "count": times, "lastTimestamp": event.LastTimestamp,
+		"source": event.Source, "reportingInstance": event.ReportingInstance,
+	})
+	if err != nil {
+		return err
+	}
+	err = t.client.core.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(patch).Do(ctx).Error()
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	// The API server forgets events after an hour.
+	return t.post(ctx, event)
+}
+
+func (t *teller) post(ctx context.Context, event *corev1.Event) error {
+	return t.client.core.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
+}
+
+func (t *teller) count(name string) int32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.times) > timesKept {
+		clear(t.times)
+	}
+	t.times[name]++
+	return t.times[name]
 }

@@ -18,17 +18,21 @@ const (
 	TiB Bytes = 1 << 40
 )
 
-// String renders a size as an operator reads it: exact where it is a whole number of a unit, else with one decimal.
+// String renders a size as an operator reads it: exact in the largest unit in which it has at most four digits and no
+// fraction, else with one decimal, rounded down.
 func (b Bytes) String() string {
-	for _, unit := range []struct {
+	units := []struct {
 		size Bytes
 		name string
-	}{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}} {
+	}{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}, {1, "B"}}
+	for _, unit := range units {
+		if b%unit.size == 0 && b != 0 && b/unit.size < 10000 {
+			return fmt.Sprintf("%d %s", b/unit.size, unit.name)
+		}
+	}
+	for _, unit := range units {
 		if b >= unit.size {
-			if b%unit.size == 0 {
-				return fmt.Sprintf("%d %s", b/unit.size, unit.name)
-			}
-			return fmt.Sprintf("%.1f %s", float64(b)/float64(unit.size), unit.name)
+			return fmt.Sprintf("%d.%d %s", b/unit.size, b%unit.size*10/unit.size, unit.name)
 		}
 	}
 	return fmt.Sprintf("%d B", int64(b))

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,52 +24,111 @@ const (
 // minPV is the smallest device that LVM takes for a PV (lvm.conf, devices/pv_min_size).
 const minPV = 2 * MiB
 
-// blockDevice is one device of the node that may be a PV.
+// blockDevice is one device of the node that may be a PV. It is comparable: equal means the same device, unchanged.
 type blockDevice struct {
 	name      string // in /sys/class/block
 	path      string // under /dev
 	size      Bytes
 	partition bool
 	number    uint64 // as in stat's st_rdev
+	inode     uint64 // of its entry in sysfs, which no later device ever gets
 }
 
-// blockDevices is the node's list of devices, as sysfs gives it.
+// blockDevices is the node's list of devices, as the kernel gives it.
 type blockDevices struct {
-	sys     string            // where sysfs is
-	list    []blockDevice     // candidates for a PV
-	mappers map[string]string // name of each device-mapper device -> its dm/uuid
+	sys     string          // where sysfs is
+	list    []blockDevice   // candidates for a PV
+	mappers map[string]bool // names of device-mapper devices that are not LVM's
+	stacked bool            // there are devices that are made of others, and not by LVM
 }
 
-// scanDevices lists the block devices that may be PVs: not those of LVM's own volumes, not empty or tiny ones.
-// It costs two files for each device, one for each volume.
-func scanDevices(ctx context.Context, sys, dev string) (*blockDevices, error) {
-	names, err := readNames(filepath.Join(sys, "class/block"))
+// scanner lists the node's block devices. What never changes in a device's life it asks once: a scan that finds nothing
+// new costs one folder and one file.
+type scanner struct {
+	mu    sync.Mutex
+	known map[string]knownDevice // by name
+}
+
+// knownDevice is what is known of one device, as long as its inode and its size stay.
+type knownDevice struct {
+	inode     uint64
+	blocks    int64 // KiB, as in /proc/partitions; 0 if it is not there
+	device    blockDevice
+	candidate bool
+	mapper    bool
+	uuid      string // of a device-mapper device
+}
+
+// scan lists the block devices that may be PVs: not those of LVM's own volumes, not empty or tiny ones.
+func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevices, error) {
+	entries, err := readEntries(filepath.Join(sys, "class/block"))
 	if err != nil {
 		return nil, fmt.Errorf("list the node's block devices: %w", err)
 	}
-	b := &blockDevices{sys: sys, mappers: map[string]string{}}
-	for _, name := range names {
+	sizes, err := readPartitions(filepath.Join(proc, "partitions"))
+	if err != nil {
+		return nil, fmt.Errorf("list the sizes of the node's block devices: %w", err)
+	}
+	b := &blockDevices{sys: sys, mappers: map[string]bool{}}
+	now := make(map[string]knownDevice, len(entries))
+	s.mu.Lock()
+	before := s.known
+	s.mu.Unlock()
+	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if strings.HasPrefix(name, "dm-") {
-			uuid, err := b.attribute(name, "dm/uuid")
-			if err == nil {
-				b.mappers[name] = string(uuid)
-			}
-			if strings.HasPrefix(string(uuid), "LVM-") {
+		k, known := before[e.name]
+		if !known || k.inode != e.inode || k.blocks != sizes[e.name] {
+			k, err = b.look(e, sizes[e.name], dev)
+			if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) { // it may vanish meanwhile
 				continue
 			}
+			if err != nil {
+				return nil, fmt.Errorf("look at block device %s: %w", e.name, err)
+			}
 		}
-		device, ok, err := b.candidate(name, dev)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENODEV) { // it may vanish meanwhile
-			return nil, fmt.Errorf("look at block device %s: %w", name, err)
+		if !k.mapper || k.uuid != "" { // one that is being made has no UUID yet
+			now[e.name] = k
 		}
-		if ok {
-			b.list = append(b.list, device)
+		b.add(e.name, k)
+	}
+	s.mu.Lock()
+	s.known = now
+	s.mu.Unlock()
+	return b, nil
+}
+
+func (b *blockDevices) add(name string, k knownDevice) {
+	if k.mapper && !strings.HasPrefix(k.uuid, "LVM-") {
+		b.mappers[name] = true
+		b.stacked = true
+	}
+	b.stacked = b.stacked || strings.HasPrefix(name, "md")
+	if k.candidate {
+		b.list = append(b.list, k.device)
+	}
+}
+
+// look asks sysfs for what is not known of a device: one file for an LVM volume, none for an empty device, else two.
+func (b *blockDevices) look(e dirEntry, blocks int64, dev string) (knownDevice, error) {
+	k := knownDevice{inode: e.inode, blocks: blocks, mapper: strings.HasPrefix(e.name, "dm-")}
+	if k.mapper {
+		uuid, err := b.attribute(e.name, "dm/uuid")
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return k, err
+		}
+		if k.uuid = string(uuid); strings.HasPrefix(k.uuid, "LVM-") {
+			return k, nil
 		}
 	}
-	return b, nil
+	if Bytes(blocks)*KiB < minPV {
+		return k, nil
+	}
+	var err error
+	k.device, k.candidate, err = b.candidate(e.name, dev)
+	k.device.inode = e.inode
+	return k, err
 }
 
 func (b *blockDevices) candidate(name, dev string) (blockDevice, bool, error) {
@@ -113,13 +173,15 @@ func (b *blockDevices) candidate(name, dev string) (blockDevice, bool, error) {
 // component says whether another device is made of this one (a leg of a software RAID, a path of a multipath
 // device): then that one carries the PV, not this.
 func (b *blockDevices) component(name string) (bool, error) {
+	if !b.stacked {
+		return false, nil
+	}
 	holders, err := readNames(filepath.Join(b.sys, "class/block", name, "holders"))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	for _, holder := range holders {
-		uuid, isMapper := b.mappers[holder]
-		if isMapper && !strings.HasPrefix(uuid, "LVM-") || strings.HasPrefix(holder, "md") {
+		if b.mappers[holder] || strings.HasPrefix(holder, "md") {
 			return true, nil
 		}
 	}
@@ -143,10 +205,10 @@ func (b *blockDevices) attribute(name, file string) ([]byte, error) {
 }
 
 func readNames(dir string) ([]string, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
+	entries, err := readEntries(dir)
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.name)
 	}
-	defer func() { _ = f.Close() }()
-	return f.Readdirnames(-1)
+	return names, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,16 +34,16 @@ func TestHungDisk(t *testing.T) {
 			<-hang
 			defer asked.Done()
 		}
-		return probeDevice(d, false)
+		return prober{texts: &disks.texts}.probe(d, probe{})
 	}
-	for _, wanted := range []struct{ least, most time.Duration }{{disks.Patience, time.Minute}, {0, disks.Patience}} {
+	for _, wanted := range []struct{ least, most time.Duration }{{10 * disks.Patience, time.Minute}, {0, disks.Patience}} {
 		began := time.Now()
 		state, err := disks.Read(context.Background())
 		must(t, err)
 		if took := time.Since(began); took < wanted.least || took > wanted.most {
 			t.Errorf("it took %v, not %v to %v", took, wanted.least, wanted.most)
 		}
-		if len(state.Groups) != 1 || len(state.Unread) != 1 || !strings.Contains(state.Unread[0], "nbd0 could not be read: it does not answer") {
+		if len(state.Groups) != 1 || state.Groups[0].Problem != "" || len(state.Silent) != 1 || len(state.Unread) != 1 || !strings.Contains(state.Unread[0], "nbd0 could not be read: it does not answer") {
 			t.Errorf("%+v", state)
 		}
 	}
@@ -58,6 +59,103 @@ func TestHungDisk(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Error("the disk that answers again is not read")
+}
+
+// A group whose disk falls silent is shown as it was, and as one in which nothing can be made; not as absent.
+func TestSilentGroup(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/linear")
+	disks := node.disks()
+	disks.Patience = 50 * time.Millisecond
+	whole, err := disks.Read(t.Context())
+	must(t, err)
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	mute := filepath.Base(whole.Groups[0].PVs[0].Device)
+	disks.probe = func(d blockDevice) probe {
+		if d.name == mute {
+			<-hang
+		}
+		before, _ := disks.lastOf(d)
+		return prober{texts: &disks.texts}.probe(d, before)
+	}
+	for _, most := range []time.Duration{time.Minute, disks.Patience} {
+		began := time.Now()
+		state, err := disks.Read(t.Context())
+		must(t, err)
+		if took := time.Since(began); took > most {
+			t.Errorf("it took %v", took)
+		}
+		g := state.Groups[0]
+		if !strings.Contains(g.Problem, mute+" does not answer") || len(state.Silent) != 1 {
+			t.Errorf("problem %q, silent %v", g.Problem, state.Silent)
+		}
+		c, err := capacity(state, Class{Group: "vg", Layout: LayoutLinear})
+		if must(t, err); c != (Capacity{}) {
+			t.Errorf("capacity %+v", c)
+		}
+		g.Problem, g.PVs = "", slices.Clone(g.PVs)
+		for i := range g.PVs {
+			if silent := filepath.Base(g.PVs[i].Device) == mute; g.PVs[i].Silent != silent || g.PVs[i].Missing {
+				t.Errorf("%+v", g.PVs[i])
+			}
+			g.PVs[i].Silent = false
+		}
+		if diff := cmp.Diff(whole.Groups[0], g); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// A PV that may be on a disk that never answered is not called missing alone.
+func TestSilentStranger(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/missing")
+	node.add(t, "sdz", 64<<20, nil)
+	disks := node.disks()
+	disks.Patience = 10 * time.Millisecond
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	disks.probe = func(d blockDevice) probe {
+		if d.name == "sdz" {
+			<-hang
+		}
+		return prober{texts: &disks.texts}.probe(d, probe{})
+	}
+	state, err := disks.Read(t.Context())
+	must(t, err)
+	if problem := state.Groups[0].Problem; !strings.Contains(problem, "is not there") || !strings.Contains(problem, "sdz") {
+		t.Errorf("problem %q", problem)
+	}
+}
+
+// What is remembered is used only where the disk proves it: every change is seen at once, and an unchanged text is
+// neither read nor parsed again.
+func TestChangesAreSeen(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/linear")
+	disks := node.disks()
+	first, err := disks.Read(t.Context())
+	must(t, err)
+	text := disks.texts.known[0]
+	again, err := disks.Read(t.Context())
+	must(t, err)
+	if diff := cmp.Diff(first, again); diff != "" || len(disks.texts.known) != 1 || disks.texts.known[0] != text {
+		t.Errorf("%d texts, %s", len(disks.texts.known), diff)
+	}
+	node.plug(t, "testdata/groups/striped") // loop0 and loop1 of the same names are others now
+	changed, err := disks.Read(t.Context())
+	must(t, err)
+	if diff := cmp.Diff(node.read(t), changed); diff != "" || len(disks.texts.known) != 1 {
+		t.Errorf("%d texts, %s", len(disks.texts.known), diff)
+	}
+	must(t, os.RemoveAll(filepath.Join(node.sys, "class/block/loop2")))
+	node.partitions(t)
+	gone, err := disks.Read(t.Context())
+	must(t, err)
+	if diff := cmp.Diff(node.read(t), gone); diff != "" || !gone.Groups[0].PVs[0].Missing && !gone.Groups[0].PVs[1].Missing && !gone.Groups[0].PVs[2].Missing {
+		t.Error(diff)
+	}
 }
 
 func TestReadEndsWithItsContext(t *testing.T) {
@@ -135,32 +233,28 @@ func TestUnreadable(t *testing.T) {
 func TestMovedPV(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/linear")
-	entries, err := os.ReadDir(node.dev)
-	must(t, err)
-	var probes []probe
-	for _, entry := range entries {
-		probes = append(probes, probeDevice(blockDevice{name: entry.Name(), path: filepath.Join(node.dev, entry.Name()), size: 1 << 40}, false))
-	}
+	probes := node.probes(t)
+	text := probes[0].areas[0].text.text
 	alone := func(string) (bool, error) { return false, nil }
 
-	older := strings.Replace(string(probes[0].areas[0].text), "seqno = 1", "seqno = ", 1)
+	older := strings.Replace(text, "seqno = 1", "seqno = ", 1)
 	changed := append([]probe(nil), probes...)
-	changed[0].areas = []area{{header: probes[0].areas[0].header, text: []byte(older)}}
+	changed[0].areas = []area{{header: probes[0].areas[0].header, text: &groupText{text: older}}}
 	state, err := assemble(changed, alone)
 	must(t, err)
 	if state.Groups[0].Seqno != 11 {
 		t.Errorf("the older seqno %d wins", state.Groups[0].Seqno)
 	}
 
-	twin := strings.Replace(string(probes[0].areas[0].text), "max_lv = 0", "max_lv = 5", 1)
-	changed[0].areas = []area{{header: probes[0].areas[0].header, text: []byte(twin)}}
+	twin := strings.Replace(text, "max_lv = 0", "max_lv = 5", 1)
+	changed[0].areas = []area{{header: probes[0].areas[0].header, text: &groupText{text: twin}}}
 	if state, err = assemble(changed, alone); !errors.Is(err, errUnsupported) || len(state.Groups) > 0 {
 		t.Errorf("two texts with one seqno: %v, %+v", err, state)
 	}
 
-	stolen := strings.Replace(string(probes[0].areas[0].text), `id = "`, `id = "A`, 1)
+	stolen := strings.Replace(text, `id = "`, `id = "A`, 1)
 	stolen = stolen[:strings.Index(stolen, `"A`)+7] + stolen[strings.Index(stolen, `"A`)+8:]
-	changed[0].areas = []area{{header: probes[0].areas[0].header, text: []byte(stolen)}}
+	changed[0].areas = []area{{header: probes[0].areas[0].header, text: &groupText{text: stolen}}}
 	if state, err = assemble(changed, alone); !errors.Is(err, errUnsupported) || len(state.Groups) > 0 {
 		t.Errorf("a PV of two groups: %v, %+v", err, state)
 	}

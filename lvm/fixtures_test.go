@@ -3,6 +3,7 @@ package lvm
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,19 +14,61 @@ import (
 	"testing"
 )
 
-// testNode is a node made of plain files: a sysfs and a /dev with disks in it.
-type testNode struct{ sys, dev string }
+// testNode is a node made of plain files: a sysfs, a procfs and a /dev with disks in it.
+type testNode struct{ sys, proc, dev string }
 
 func newTestNode(t testing.TB) testNode {
 	t.Helper()
 	dir := t.TempDir()
-	n := testNode{sys: filepath.Join(dir, "sys"), dev: filepath.Join(dir, "dev")}
+	n := testNode{sys: filepath.Join(dir, "sys"), proc: filepath.Join(dir, "proc"), dev: filepath.Join(dir, "dev")}
 	must(t, os.MkdirAll(filepath.Join(n.sys, "class/block"), 0o755))
 	must(t, os.MkdirAll(n.dev, 0o755))
+	must(t, os.MkdirAll(n.proc, 0o755))
+	n.partitions(t)
 	return n
 }
 
-func (n testNode) disks() *Disks { return &Disks{Sys: n.sys, Dev: n.dev} }
+func (n testNode) disks() *Disks { return &Disks{Sys: n.sys, Proc: n.proc, Dev: n.dev} }
+
+// read reads the node's disks with a reader that remembers nothing.
+func (n testNode) read(t testing.TB) State {
+	t.Helper()
+	state, err := n.disks().Read(context.Background())
+	must(t, err)
+	return state
+}
+
+// probes answers what each disk says.
+func (n testNode) probes(t testing.TB) []probe {
+	t.Helper()
+	entries, err := os.ReadDir(n.dev)
+	must(t, err)
+	var probes []probe
+	for _, entry := range entries {
+		device := blockDevice{name: entry.Name(), path: filepath.Join(n.dev, entry.Name()), size: 1 << 40}
+		probes = append(probes, prober{texts: new(groupTexts)}.probe(device, probe{}))
+	}
+	return probes
+}
+
+// partitions writes /proc/partitions as the kernel does: devices without a size are not in it.
+func (n testNode) partitions(t testing.TB) {
+	t.Helper()
+	text := "major minor  #blocks  name\n\n"
+	sizes, err := filepath.Glob(filepath.Join(n.sys, "class/block/*/size"))
+	must(t, err)
+	for _, path := range sizes {
+		content, err := os.ReadFile(path)
+		must(t, err)
+		var sectors int64
+		_, err = fmt.Sscan(string(content), &sectors)
+		must(t, err)
+		if sectors > 0 {
+			text += fmt.Sprintf("%4d  %7d %10d %s\n", 7, 1, sectors/2, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(n.proc, "partitions"), []byte(text), 0o600))
+}
 
 // add plugs in a disk: a file of size bytes that begins with content.
 func (n testNode) add(t testing.TB, name string, size int64, content []byte) {
@@ -42,6 +85,9 @@ func (n testNode) attribute(t testing.TB, device, name, value string) {
 	path := filepath.Join(n.sys, "class/block", device, name)
 	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(t, os.WriteFile(path, []byte(value), 0o600))
+	if name == "size" {
+		n.partitions(t)
+	}
 }
 
 func must(t testing.TB, err error) {
@@ -123,13 +169,10 @@ func captured(t testing.TB, scenario string) string {
 	t.Helper()
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/"+scenario)
-	entries, err := os.ReadDir(node.dev)
-	must(t, err)
-	for _, entry := range entries {
-		p := probeDevice(blockDevice{name: entry.Name(), path: filepath.Join(node.dev, entry.Name())}, false)
+	for _, p := range node.probes(t) {
 		for _, a := range p.areas {
-			if len(a.text) > 0 {
-				return string(a.text)
+			if a.text != nil {
+				return a.text.text
 			}
 		}
 	}

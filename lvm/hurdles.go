@@ -16,11 +16,14 @@ type hurdles struct {
 	systemID   string
 	duplicates []string // sentences, one for each PV that stands on two devices
 	shrunken   []string // sentences, one for each PV that its device is too small for
+	silent     []string // sentences, one for each PV that does not answer
 }
 
 // problem words the first hurdle for Group.Problem; empty where there is none.
 func (h hurdles) problem(name string) string {
 	switch {
+	case len(h.silent) > 0:
+		return strings.Join(h.silent, "; ")
 	case h.exported:
 		return fmt.Sprintf("it is exported; vgimport %s takes it into use", name)
 	case h.systemID != "":
@@ -47,26 +50,24 @@ func shrunkenSentence(device string, has, needs Bytes) string {
 	return fmt.Sprintf("%s has %d bytes, its physical volume needs %d", device, has, needs)
 }
 
-// settleGroup is the last step of either reader: one order whatever the order of their source, and what follows from
-// the rest.
+func silentSentence(device string) string {
+	return fmt.Sprintf("its disk %s does not answer: what is shown is what stood there before", device)
+}
+
+func strangerSentence(uuid string, devices []string) string {
+	return fmt.Sprintf("its physical volume %s is not there, and it may be on a disk that does not answer (%s)", uuid, strings.Join(devices, ", "))
+}
+
+// settleGroup brings a group into one order, whatever the order of its source, and derives what follows from the rest.
 func settleGroup(g *Group) {
 	slices.SortFunc(g.PVs, func(a, b PV) int { return strings.Compare(a.UUID, b.UUID) })
 	slices.SortFunc(g.LVs, func(a, b LV) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(g.Tags)
-	missing := map[string]bool{}
-	for _, pv := range g.PVs {
-		if pv.Missing {
-			missing[pv.UUID] = true
-		}
-	}
 	for i := range g.LVs {
 		lv := &g.LVs[i]
 		slices.Sort(lv.Tags)
 		slices.Sort(lv.UsedBy)
 		for j := range lv.Segments {
-			if len(missing) > 1 {
-				orderMissing(lv.Segments[j].Areas, missing)
-			}
 			for _, a := range lv.Segments[j].Metadata {
 				if part := g.named(a.LV); part != nil && !part.Hidden {
 					lv.Pending, part.Hidden = true, true // it bears the tags of the whole
@@ -76,16 +77,40 @@ func settleGroup(g *Group) {
 	}
 }
 
-// orderMissing brings legs into an order that both readers can tell, as Area says.
-func orderMissing(areas []Area, missing map[string]bool) {
-	for i, a := range areas {
-		for j := range i {
-			if b := areas[j]; missing[a.PV] && missing[b.PV] && a.Start == b.Start && a.PV < b.PV {
-				areas[i], areas[j] = b, a
-				a = b
+// orderMissing brings legs on missing PVs into an order that both readers can tell, as Area says. It writes to copies.
+func orderMissing(g *Group) {
+	missing := map[string]bool{}
+	for _, pv := range g.PVs {
+		missing[pv.UUID] = pv.Missing
+	}
+	lost := func(a Area) bool { return missing[a.PV] }
+	for i := range g.LVs {
+		lv := &g.LVs[i]
+		if !slices.ContainsFunc(lv.Segments, func(seg Segment) bool { return countAreas(seg.Areas, lost) > 1 }) {
+			continue
+		}
+		lv.Segments = slices.Clone(lv.Segments)
+		for j := range lv.Segments {
+			areas := slices.Clone(lv.Segments[j].Areas)
+			for k, a := range areas {
+				for l := range k {
+					if b := areas[l]; lost(a) && lost(b) && a.Start == b.Start && a.PV < b.PV {
+						areas[k], areas[l], a = b, a, b
+					}
+				}
 			}
+			lv.Segments[j].Areas = areas
 		}
 	}
+}
+
+func countAreas(areas []Area, is func(Area) bool) (n int) {
+	for _, a := range areas {
+		if is(a) {
+			n++
+		}
+	}
+	return n
 }
 
 // named finds an LV by its name in a group that is in order; nil if there is none.
@@ -102,4 +127,5 @@ func sortState(s *State) {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UUID, b.UUID))
 	})
 	slices.Sort(s.Unread)
+	slices.Sort(s.Silent)
 }

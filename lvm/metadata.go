@@ -2,111 +2,17 @@ package lvm
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 )
-
-// Disks reads the node's volume groups straight from the metadata areas of their PVs, without a process and without
-// LVM's lock. A commit seen half-way shows as a wrong checksum and is read again; of copies that differ, the highest
-// seqno wins, as it does for LVM. The zero value is ready to use and safe for concurrent use.
-type Disks struct {
-	Sys      string        // where sysfs is mounted; "" means /sys
-	Dev      string        // where device nodes are; "" means /dev. Another folder may hold plain files in their place.
-	Patience time.Duration // how long a device may take to answer; 0 means 10 s (a resting disk needs that to spin up)
-
-	probe func(blockDevice) probe // tests put a disk that hangs here; nil means probeDevice
-
-	mu      sync.Mutex
-	running map[string][]*time.Time // when each reading that is under way began, by device, oldest first
-}
-
-// Read answers what the node's disks hold. Devices that fail or do not answer are named in State.Unread. Where
-// a group's metadata is of a kind that only LVM can judge, the error wraps errUnsupported and the State has the others.
-func (d *Disks) Read(ctx context.Context) (State, error) {
-	devices, err := scanDevices(ctx, cmp.Or(d.Sys, "/sys"), cmp.Or(d.Dev, "/dev"))
-	if err != nil {
-		return State{}, err
-	}
-	probes, err := d.probeAll(ctx, devices.list)
-	if err != nil {
-		return State{}, err
-	}
-	return assemble(probes, devices.component)
-}
-
-// probeAll reads all devices side by side: a disk that hangs delays one call by Patience and later ones not at all,
-// for it is not asked again until it has answered.
-func (d *Disks) probeAll(ctx context.Context, list []blockDevice) ([]probe, error) {
-	patience := cmp.Or(d.Patience, 10*time.Second)
-	read := d.probe
-	if read == nil {
-		read = func(device blockDevice) probe { return probeDevice(device, d.Dev == "") }
-	}
-	results := make(chan probe, len(list))
-	waiting := map[string]blockDevice{}
-	var done []probe
-	for _, device := range list {
-		finish, silent := d.begin(device.name, patience)
-		if silent {
-			done = append(done, probe{device: device, err: errSilent})
-			continue
-		}
-		waiting[device.name] = device
-		go func() {
-			p := read(device)
-			finish()
-			results <- p
-		}()
-	}
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	for len(waiting) > 0 {
-		select {
-		case p := <-results:
-			done = append(done, p)
-			delete(waiting, p.device.name)
-		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the disks of this node: %w", ctx.Err())
-		case <-timeout.C:
-			for _, device := range waiting {
-				done = append(done, probe{device: device, err: errSilent})
-			}
-			return done, nil
-		}
-	}
-	return done, nil
-}
-
-var errSilent = errors.New("it does not answer")
-
-// begin notes that a device is being read, unless an earlier reading has gone on for longer than patience.
-func (d *Disks) begin(name string, patience time.Duration) (finish func(), silent bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if under := d.running[name]; len(under) > 0 && time.Since(*under[0]) > patience {
-		return nil, true
-	}
-	if d.running == nil {
-		d.running = map[string][]*time.Time{}
-	}
-	now := time.Now()
-	d.running[name] = append(d.running[name], &now)
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.running[name] = slices.DeleteFunc(d.running[name], func(began *time.Time) bool { return began == &now })
-	}, false
-}
 
 // assemble puts the groups together from what each device says. component tells the devices that only stand behind
 // another one.
 func assemble(probes []probe, component func(name string) (bool, error)) (State, error) {
 	var state State
 	var pvs []probe
+	var strangers []string // silent devices of which nothing is known
 	for _, p := range probes {
 		if p.label != nil {
 			part, err := component(p.device.name)
@@ -115,6 +21,11 @@ func assemble(probes []probe, component func(name string) (bool, error)) (State,
 			}
 			p.err = errors.Join(p.err, err)
 			pvs = append(pvs, p)
+		} else if p.silent() {
+			strangers = append(strangers, p.device.path)
+		}
+		if p.silent() {
+			state.Silent = append(state.Silent, p.device.path)
 		}
 		if p.err != nil {
 			state.Unread = append(state.Unread, fmt.Sprintf("%s could not be read: %v", p.device.path, p.err))
@@ -127,8 +38,7 @@ func assemble(probes []probe, component func(name string) (bool, error)) (State,
 			refused = append(refused, err)
 			continue
 		}
-		c.attach(present)
-		state.Groups = append(state.Groups, c.group)
+		state.Groups = append(state.Groups, c.attached(present, strangers))
 	}
 	sortState(&state)
 	return state, errors.Join(refused...)
@@ -137,33 +47,27 @@ func assemble(probes []probe, component func(name string) (bool, error)) (State,
 // metadataCopy is one distinct text and the PVs that carry it.
 type metadataCopy struct {
 	*imported
-	checksum uint32
-	holders  []string // PV UUIDs
+	holders []string // PV UUIDs
 }
 
-// readCopies imports each distinct text once: the PVs of a healthy group all hold the same one.
+// readCopies finds the distinct texts: the PVs of a healthy group all hold the same one.
 func readCopies(pvs []probe) (copies []*metadataCopy, refused []error) {
-	type key struct {
-		checksum uint32
-		text     string
-	}
-	seen := map[key]*metadataCopy{}
+	seen := map[*groupText]*metadataCopy{}
 	for _, p := range pvs {
 		for _, a := range p.areas {
-			if len(a.text) == 0 {
+			if a.text == nil {
 				continue
 			}
-			k := key{a.header.checksum, string(a.text)}
-			c, known := seen[k]
+			c, known := seen[a.text]
 			if !known {
-				im, err := importGroup(k.text)
+				im, err := a.text.read()
 				if err != nil {
 					refused = append(refused, fmt.Errorf("%s: %w", p.device.path, err))
 				} else {
-					c = &metadataCopy{imported: im, checksum: k.checksum}
+					c = &metadataCopy{imported: im}
 					copies = append(copies, c)
 				}
-				seen[k] = c
+				seen[a.text] = c
 			}
 			if c != nil {
 				c.holders = append(c.holders, p.label.uuid)
@@ -216,26 +120,23 @@ func (c *metadataCopy) checkMembers(present map[string][]probe, all []*metadataC
 	return nil
 }
 
-// attach fills in what only the devices tell: where each PV is, and how much room the metadata areas have.
-func (c *metadataCopy) attach(present map[string][]probe) {
-	g := &c.group
+// attached answers the group with what only the devices tell: where each PV is, and how much room the metadata areas
+// have. The imported group itself stays as it is: later readings of the same text use it.
+func (c *metadataCopy) attached(present map[string][]probe, strangers []string) Group {
+	g, h := c.group, c.hurdles
+	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	first := true
 	for i := range g.PVs {
 		pv := &g.PVs[i]
 		found := present[pv.UUID]
 		if len(found) == 0 {
+			if len(strangers) > 0 && !pv.Missing {
+				h.silent = append(h.silent, strangerSentence(pv.UUID, strangers))
+			}
 			pv.Missing = true
 			continue
 		}
-		if len(found) > 1 {
-			c.hurdles.duplicates = append(c.hurdles.duplicates, duplicateSentence(pv.UUID, paths(found)...))
-		}
-		if !pv.Missing {
-			pv.Device = slices.Min(paths(found))
-		}
-		if size := found[0].device.size; size < c.needs[pv.UUID] {
-			c.hurdles.shrunken = append(c.hurdles.shrunken, shrunkenSentence(found[0].device.path, size, c.needs[pv.UUID]))
-		}
+		h.look(pv, found, c.needs[pv.UUID])
 		for _, a := range found[0].areas {
 			size, free := usable(a.header.size), a.header.free()
 			if first || size < g.MDASize {
@@ -247,8 +148,28 @@ func (c *metadataCopy) attach(present map[string][]probe) {
 			first = false
 		}
 	}
-	g.Problem = c.hurdles.problem(g.Name)
-	settleGroup(g)
+	g.Problem = h.problem(g.Name)
+	orderMissing(&g)
+	return g
+}
+
+// look notes what is wrong with the devices that a PV was found on.
+func (h *hurdles) look(pv *PV, found []probe, needs Bytes) {
+	if len(found) > 1 {
+		h.duplicates = append(h.duplicates, duplicateSentence(pv.UUID, paths(found)...))
+	}
+	if !pv.Missing {
+		pv.Device = slices.Min(paths(found))
+	}
+	if size := found[0].device.size; size < needs {
+		h.shrunken = append(h.shrunken, shrunkenSentence(found[0].device.path, size, needs))
+	}
+	for _, p := range found {
+		if p.silent() {
+			pv.Silent = true
+			h.silent = append(h.silent, silentSentence(p.device.path))
+		}
+	}
 }
 
 func paths(probes []probe) []string {

@@ -26,17 +26,29 @@ type probe struct {
 	err    error  // the device could not be read, wholly or in part
 }
 
-// area is one metadata area with its committed text; an orphan PV's text is empty.
+// errSilent is the error of a device that did not answer in time; the rest of its probe is what it said before.
+var errSilent = errors.New("it does not answer")
+
+func (p probe) silent() bool { return errors.Is(p.err, errSilent) }
+
+// area is one metadata area with its committed text.
 type area struct {
+	where  span
 	header areaHeader
-	text   []byte
+	text   *groupText // nil: the PV is in no group
 }
 
-// probeDevice reads a device's label and metadata: four system calls and one more for each text, if there is a label,
-// and three if there is none.
-func probeDevice(d blockDevice, mustBeBlock bool) probe {
+// prober reads devices; before is what the device said the last time, or nothing.
+type prober struct {
+	mustBeBlock bool
+	texts       *groupTexts
+}
+
+// probe reads a device's label and metadata: three system calls if there is no label; four if there is one and its
+// group is as it was, and one more for a text that is new.
+func (r prober) probe(d blockDevice, before probe) probe {
 	p := probe{device: d}
-	f, err := openDirect(d.path, mustBeBlock)
+	f, err := openDirect(d.path, r.mustBeBlock)
 	if err != nil {
 		p.err = fmt.Errorf("open: %w", err)
 		return p
@@ -57,7 +69,7 @@ func probeDevice(d blockDevice, mustBeBlock bool) probe {
 		return p
 	}
 	for _, where := range p.label.areas {
-		a, err := f.area(head, where)
+		a, err := r.area(f, head, where, before)
 		if err != nil {
 			p.err = errors.Join(p.err, err)
 		} else if !a.header.ignored {
@@ -68,9 +80,9 @@ func probeDevice(d blockDevice, mustBeBlock bool) probe {
 }
 
 // area reads one metadata area. head is what was read already, good for the first look only.
-func (f directFile) area(head []byte, where span) (area, error) {
+func (r prober) area(f directFile, head []byte, where span, before probe) (area, error) {
 	for try := 0; ; try++ {
-		a, err := f.areaOnce(head, where)
+		a, err := r.areaOnce(f, head, where, before)
 		if err == nil || try == tornRetries {
 			return a, err
 		}
@@ -79,7 +91,7 @@ func (f directFile) area(head []byte, where span) (area, error) {
 	}
 }
 
-func (f directFile) areaOnce(head []byte, where span) (area, error) {
+func (r prober) areaOnce(f directFile, head []byte, where span, before probe) (area, error) {
 	if where.offset > int64(len(head))-mdaHeaderSize {
 		var err error
 		if head, err = f.read(span{where.offset, mdaHeaderSize}); err != nil {
@@ -89,23 +101,31 @@ func (f directFile) areaOnce(head []byte, where span) (area, error) {
 		head = head[where.offset:]
 	}
 	h, err := decodeAreaHeader(head, where)
+	a := area{where: where, header: h}
 	if err != nil || h.ignored || h.text.size == 0 {
-		return area{header: h}, err
+		return a, err
+	}
+	// The header is the record of a commit: it bears the text's place and checksum. If it is as it was, so is the text.
+	for _, known := range before.areas {
+		if known.where == where && known.header == h && known.text != nil {
+			return known, nil
+		}
 	}
 	if Bytes(h.text.size) > maxText {
 		return area{}, fmt.Errorf("the metadata area at byte %d has %d bytes of text, more than are read", where.offset, h.text.size)
 	}
-	a := area{header: h}
+	var text []byte
 	for _, piece := range h.pieces(where.offset) {
 		part, err := f.read(piece)
 		if err != nil {
 			return area{}, err
 		}
-		a.text = append(a.text, part...)
+		text = append(text, part...)
 	}
-	if lvmChecksum(a.text) != h.checksum {
+	if lvmChecksum(text) != h.checksum {
 		return area{}, fmt.Errorf("the checksum of the metadata at byte %d is wrong", where.offset)
 	}
+	a.text = r.texts.intern(h.checksum, text)
 	return a, nil
 }
 

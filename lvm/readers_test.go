@@ -239,6 +239,7 @@ func TestDuplicateDisk(t *testing.T) {
 		t.Errorf("problem %q", problem)
 	}
 	node.attribute(t, "zcopy", "holders/md0/x", "") // a leg of a RAID device is no second PV
+	node.attribute(t, "md0", "size", "0\n")
 	state, err = node.disks().Read(context.Background())
 	must(t, err)
 	if problem := state.Groups[0].Problem; problem != "" {

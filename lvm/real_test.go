@@ -208,3 +208,12 @@ func TestRealWrongNode(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// BenchmarkRealRead reads this machine's disks as they are.
+func BenchmarkRealRead(b *testing.B) {
+	disks := new(Disks)
+	for b.Loop() {
+		_, err := disks.Read(b.Context())
+		must(b, err)
+	}
+}

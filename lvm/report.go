@@ -90,6 +90,7 @@ func (item reportGroup) group() (Group, error) {
 	}
 	g.Problem = h.problem(g.Name)
 	settleGroup(&g)
+	orderMissing(&g)
 	return g, nil
 }
 

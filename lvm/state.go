@@ -3,10 +3,11 @@ package lvm
 import "time"
 
 // State is what the node's disks hold, as one consistent reading. It is plain data: planning and capacity are
-// functions of it.
+// functions of it. The slices in it may be shared with other readings: whoever changes something changes a copy.
 type State struct {
 	Groups []Group  // by name
 	Unread []string // sentences: devices that could not be read, so that groups on them may be missing here
+	Silent []string // paths of those among them that do not answer: a command that touches them hangs
 }
 
 // Group is one volume group.
@@ -29,6 +30,7 @@ type PV struct {
 	Device      string // path under /dev; empty if Missing
 	Extents     Extents
 	Missing     bool
+	Silent      bool // its device does not answer: what is told of it is what stood there before
 	Allocatable bool
 	Free        []Run // ascending, disjoint, maximal
 }

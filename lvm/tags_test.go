@@ -42,7 +42,7 @@ func anyClass(group string) *rapid.Generator[Class] {
 		}{"stripes": {&class.Stripes, r.stripes}, "mirrors": {&class.Mirrors, r.mirrors}, "overprovision": {&class.Overprovision, r.overprovision}} {
 			if number.bounds != (bounds{}) {
 				few := min(number.bounds.most, number.bounds.least+3)
-				*number.value = rapid.OneOf(rapid.IntRange(number.bounds.least, few), rapid.IntRange(number.bounds.least, number.bounds.most)).Draw(t, name)
+				*number.value = rapid.OneOf(rapid.Just(number.bounds.least), rapid.IntRange(number.bounds.least, few), rapid.IntRange(number.bounds.least, number.bounds.most)).Draw(t, name)
 			}
 		}
 		if class.Stripes > 0 {

@@ -62,6 +62,7 @@ func importGroup(text string) (*imported, error) {
 			return nil, unsupported("volume group %s: %v", vg.name, err)
 		}
 	}
+	settleGroup(&im.group)
 	return im, nil
 }
 

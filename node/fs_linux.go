@@ -67,7 +67,12 @@ func mountsWhere(wanted func(*mountinfo.Info) bool) ([]*mountinfo.Info, error) {
 	return mounts, nil
 }
 
+// numberOf is the number of the device below a mount. A btrfs has a number of its own there, and names its device.
 func numberOf(m *mountinfo.Info) DeviceNumber {
+	var stat unix.Stat_t
+	if m.FSType == "btrfs" && unix.Stat(m.Source, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return DeviceNumber(stat.Rdev)
+	}
 	return DeviceNumber(unix.Mkdev(uint32(m.Major), uint32(m.Minor))) //nolint:gosec // the kernel's own numbers
 }
 
@@ -191,7 +196,8 @@ func waitUnused(ctx context.Context, device string) error {
 // e2fsck(8), "EXIT CODE": a sum of these and others.
 const fsckErrorsLeft = 4
 
-// Check: ext4 by e2fsck in its careful mode, as at boot; xfs replays its log when it is mounted, and wants no check.
+// Check: ext4 by e2fsck in its careful mode, as at boot; xfs and btrfs replay their logs when they are mounted, and want
+// no check.
 func (m machine) Check(_ context.Context, device, fsType string) error {
 	if fsType != "ext4" {
 		return nil

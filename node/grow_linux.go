@@ -67,7 +67,7 @@ func (m machine) Renew(ctx context.Context, device string, uuid [uuidSize]byte) 
 // read-only is so itself (proc_pid_mountinfo(5), fields 6 and 11).
 func (machine) Failed() ([]DeviceNumber, error) {
 	failed, err := mountsWhere(func(m *mountinfo.Info) bool {
-		return strings.HasPrefix(m.Source, "/dev/dm-") && hasOption(m.Options, "rw") &&
+		return strings.HasPrefix(m.Source, "/dev/") && hasOption(m.Options, "rw") &&
 			(hasOption(m.VFSOptions, "ro") || hasOption(m.VFSOptions, "emergency_ro") || hasOption(m.VFSOptions, "shutdown"))
 	})
 	numbers := make([]DeviceNumber, 0, len(failed))

@@ -13,9 +13,10 @@ import (
 var fileSystems = []string{"ext4", "xfs", "btrfs"}
 
 // mkfsDefaults: no discard, since thick extents are the volume's own and thin blocks are not there yet; no reserve for
-// root, a volume is not a system's disk. Neither -F nor -f: where mkfs sees something after all, it shall refuse too.
+// root, a volume is not a system's disk. After an error ext4 takes no more writes, as xfs and btrfs do by themselves.
+// Neither -F nor -f: where mkfs sees something after all, it shall refuse too.
 var mkfsDefaults = map[string][]string{
-	"ext4":  {"-q", "-m", "0", "-E", "nodiscard"},
+	"ext4":  {"-q", "-m", "0", "-e", "remount-ro", "-E", "nodiscard"},
 	"xfs":   {"-q", "-K"},
 	"btrfs": {"-q", "-K"},
 }

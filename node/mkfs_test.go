@@ -9,12 +9,12 @@ import (
 
 func TestMkfsArguments(t *testing.T) {
 	for _, test := range []struct{ fsType, options, want string }{
-		{"ext4", "", "-q -m 0 -E nodiscard /dev/x"},
+		{"ext4", "", "-q -m 0 -e remount-ro -E nodiscard /dev/x"},
 		{"xfs", "", "-q -K /dev/x"},
 		{"btrfs", "", "-q -K /dev/x"},
-		{"ext4", "-i 65536", "-q -m 0 -E nodiscard -i 65536 /dev/x"},
-		{"ext4", " -m 1   -E stride=16,stripe_width=64 -T largefile4", "-q -m 0 -E nodiscard -m 1 -E nodiscard,stride=16,stripe_width=64 -T largefile4 /dev/x"},
-		{"ext4", "-O ^has_journal,bigalloc -C 65536", "-q -m 0 -E nodiscard -O ^has_journal,bigalloc -C 65536 /dev/x"},
+		{"ext4", "-i 65536", "-q -m 0 -e remount-ro -E nodiscard -i 65536 /dev/x"},
+		{"ext4", " -m 1   -E stride=16,stripe_width=64 -T largefile4", "-q -m 0 -e remount-ro -E nodiscard -m 1 -E nodiscard,stride=16,stripe_width=64 -T largefile4 /dev/x"},
+		{"ext4", "-O ^has_journal,bigalloc -C 65536", "-q -m 0 -e remount-ro -E nodiscard -O ^has_journal,bigalloc -C 65536 /dev/x"},
 		{"xfs", "-d su=64k,sw=4 -m reflink=0,crc=1 -i size=1024", "-q -K -d su=64k,sw=4 -m reflink=0,crc=1 -i size=1024 /dev/x"},
 		{"btrfs", "-d single -m dup -n 16k -L data", "-q -K -d single -m dup -n 16k -L data /dev/x"},
 	} {

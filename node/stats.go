@@ -43,10 +43,13 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err != nil {
 		return nil, err
 	}
-	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
+	reply := &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
 		{Unit: csi.VolumeUsage_BYTES, Total: int64(usage.Total), Used: int64(usage.Used), Available: int64(usage.Available)},
-		{Unit: csi.VolumeUsage_INODES, Total: usage.Inodes, Used: usage.InodesUsed, Available: usage.InodesFree},
-	}}, nil
+	}}
+	if usage.Inodes > 0 { // btrfs does not count them
+		reply.Usage = append(reply.Usage, &csi.VolumeUsage{Unit: csi.VolumeUsage_INODES, Total: usage.Inodes, Used: usage.InodesUsed, Available: usage.InodesFree})
+	}
+	return reply, nil
 }
 
 // deviceOf finds the active device of a volume, and its path.

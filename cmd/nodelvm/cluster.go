@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // How often the API server is asked for the cluster's UID, and how long one answer is awaited.
@@ -15,36 +16,42 @@ const (
 	clusterTimeout = 10 * time.Second
 )
 
-// joinCluster finds the cluster's UID, and starts the loops that need the API server. It waits for the API server as
-// long as it takes: a volume whose tags do not say whose it is must not be made.
-func (d *driver) joinCluster(ctx context.Context, parts *errgroup.Group) (string, error) {
+// joinCluster finds the API server, nil with --standalone, and the cluster's UID. It waits for the API server as long as
+// it takes: a volume whose tags do not say whose it is must not be made.
+func (d *driver) joinCluster(ctx context.Context) (*kube.Client, string, error) {
 	if d.o.standalone {
-		return d.o.clusterID, nil
+		return nil, d.o.clusterID, nil
 	}
 	client, err := kube.NewClient()
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	parts.Go(func() error {
-		if err := kube.NewWatcher(client, d.log).Run(ctx); unlessEnded(ctx, err) != nil {
-			d.log.ErrorContext(ctx, "StorageClasses are no longer watched", "error", err)
-		}
-		return nil
-	})
 	for d.o.clusterID == "" {
 		id, err := askCluster(ctx, client)
 		if err == nil {
-			return id, nil
+			return client, id, nil
 		}
 		d.ready.set(nil, "the driver waits for the Kubernetes API: "+err.Error())
 		d.log.WarnContext(ctx, "the cluster's UID cannot be read yet; asking again", "error", err)
 		select {
 		case <-time.After(clusterRetry):
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return nil, "", ctx.Err()
 		}
 	}
-	return d.o.clusterID, nil
+	return client, d.o.clusterID, nil
+}
+
+// act has this node's part in the API played until ctx ends.
+func (d *driver) act(ctx context.Context, parts *errgroup.Group, client *kube.Client, host *lvm.Host) {
+	if client == nil {
+		return
+	}
+	agent := kube.NewAgent(kube.Config{Client: client, Node: d.o.nodeName, Volumes: host, Health: host.Health, Log: d.log})
+	parts.Go(func() error {
+		agent.Run(ctx)
+		return nil
+	})
 }
 
 func askCluster(ctx context.Context, client *kube.Client) (string, error) {

@@ -38,7 +38,7 @@ func TestJoinClusterWaits(t *testing.T) {
 	ctx, stop := context.WithCancel(ctx)
 	found := make(chan string, 1)
 	parts.Go(func() error {
-		id, err := d.joinCluster(ctx, parts)
+		_, id, err := d.joinCluster(ctx)
 		found <- id
 		return err
 	})
@@ -62,7 +62,7 @@ func TestJoinClusterWaits(t *testing.T) {
 
 func TestJoinClusterStandalone(t *testing.T) {
 	d := testDriver(t, &options{standalone: true, clusterID: "mine"})
-	if id, err := d.joinCluster(t.Context(), new(errgroup.Group)); id != "mine" || err != nil {
+	if client, id, err := d.joinCluster(t.Context()); client != nil || id != "mine" || err != nil {
 		t.Errorf("got %q, %v", id, err)
 	}
 }

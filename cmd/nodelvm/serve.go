@@ -81,7 +81,7 @@ func (d *driver) serve(ctx context.Context) error {
 // serveVolumes brings up LVM, the CSI services and the registration, in this order, and takes them down in reverse
 // when ctx ends. The cluster's UID comes before all: it goes into the tags of every volume.
 func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error {
-	cluster, err := d.joinCluster(ctx, parts)
+	client, cluster, err := d.joinCluster(ctx)
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
@@ -106,6 +106,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	if err == nil {
 		d.ready.set(host.Ready, "")
 		d.log.InfoContext(ctx, "serving")
+		d.act(ctx, parts, client, host)
 		<-ctx.Done()
 	}
 	d.ready.set(nil, "the driver stops")

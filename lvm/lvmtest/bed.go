@@ -10,7 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Bed is what Conformance runs on: a node with one volume group of two disks, of at least 64 extents of 4 MiB each,
+// Bed is what Conformance runs on: a node with one volume group of six disks, of at least 20 extents of 4 MiB each,
 // without any volume.
 type Bed struct {
 	Group string // its name
@@ -20,6 +20,10 @@ type Bed struct {
 	Start func(t testing.TB) *Driver
 	// Admin runs an LVM command as somebody at the node's console would, and fails the test if that fails.
 	Admin func(t testing.TB, argv ...string)
+	// Read reads the disks.
+	Read func(t testing.TB) lvm.State
+	// Suspended tells whether a device is suspended.
+	Suspended func(t testing.TB, device string) bool
 	// Hold opens a device as a pod does.
 	Hold func(t testing.TB, device string) (release func())
 }
@@ -92,14 +96,7 @@ func (b Bed) class() lvm.Class { return b.spec("", 0).Class }
 // cleanUp deletes every volume and sees that the group is whole again: nothing leaks, whatever the test did.
 func (b Bed) cleanUp(t *testing.T) {
 	d := b.Start(t)
-	volumes, err := d.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range volumes {
-		must(t, d.Delete(t.Context(), v.ID))
-	}
-	d.waitWiped(t)
+	b.deleteAll(t, d)
 	for _, g := range d.Metrics().Groups {
 		if g.Name == b.Group && g.Free != g.Size {
 			t.Errorf("with every volume deleted, group %s has %s free of %s", g.Name, g.Free, g.Size)

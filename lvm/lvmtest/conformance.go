@@ -28,10 +28,23 @@ func Conformance(t *testing.T, newBed func(t *testing.T) Bed) {
 		{"activate", testActivate},
 		{"look", testLook},
 		{"restart", testRestart},
+		{"extend linear", testExtendLinear},
+		{"legs", testLegs},
+		{"thin", testThin},
+		{"snapshots", testSnapshots},
+		{"copies", testCopies},
+		{"an admin's pool", testAdminsPool},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBed(t).oneAtATime()
 			test.run(t, b)
+			b.cleanUp(t)
+		})
+	}
+	for _, s := range shapes {
+		t.Run(s.String(), func(t *testing.T) {
+			b := newBed(t).oneAtATime()
+			testShape(t, b, s)
 			b.cleanUp(t)
 		})
 	}
@@ -153,7 +166,7 @@ func testBadRequests(t *testing.T, b Bed) {
 		"an empty tag":     func(s *lvm.Spec) { s.Class.Group = "@" },
 		"a tag with space": func(s *lvm.Spec) { s.Class.Group = "@a b" },
 		"a selection":      func(s *lvm.Spec) { s.Class.Group = "@{x}" },
-		"a layout":         func(s *lvm.Spec) { s.Class.Layout = "raid1" },
+		"a layout":         func(s *lvm.Spec) { s.Class.Layout = "mirror" },
 		"a wipe":           func(s *lvm.Spec) { s.Class.Wipe = "shred" },
 	} {
 		spec := b.spec("bad", lvm.MiB)

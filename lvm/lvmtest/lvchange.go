@@ -110,6 +110,9 @@ func (n *Node) lvremove(g *group, lv *lvm.LV, l line) *failure {
 		return nil
 	}
 	g.drop(lv.Name)
+	if !slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.Thin != nil }) {
+		g.drop(spareName) // the spare goes with the last pool
+	}
 	g.commit()
 	return nil
 }

@@ -140,11 +140,12 @@ func (n *Node) raid(g *group, l line, w wanted, from *room, kind string) *failur
 		return f
 	}
 	top := lvm.Segment{Extents: w.extents, Type: kind, StripeSize: stripe, RegionSize: region}
-	// Killed half-way, lvcreate leaves the metadata LVs visible: they are wiped one by one before they are hidden.
-	hidden := !n.halved
+	// Killed half-way, lvcreate leaves the metadata LVs visible, since it wipes them one by one before it hides them.
+	// Who reads the disks takes the volume for pending then.
+
 	for i, a := range areas {
 		metaName, imageName := fmt.Sprintf("%s_rmeta_%d", w.name, i), fmt.Sprintf("%s_rimage_%d", w.name, i)
-		g.add(lvm.LV{UUID: n.uuid(), Name: metaName, Tags: w.tags, Created: n.now(), Hidden: hidden,
+		g.add(lvm.LV{UUID: n.uuid(), Name: metaName, Tags: w.tags, Created: n.now(), Hidden: true,
 			Segments: []lvm.Segment{{Extents: meta, Type: "linear", Areas: []lvm.Area{a}}}})
 		a.Start += meta
 		g.add(lvm.LV{UUID: n.uuid(), Name: imageName, Created: n.now(), Hidden: true,
@@ -152,7 +153,7 @@ func (n *Node) raid(g *group, l line, w wanted, from *room, kind string) *failur
 		top.Metadata = append(top.Metadata, lvm.Area{LV: metaName})
 		top.Areas = append(top.Areas, lvm.Area{LV: imageName})
 	}
-	g.add(lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Segments: []lvm.Segment{top}})
+	g.add(lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pending: n.halved, Segments: []lvm.Segment{top}})
 	return nil
 }
 

@@ -199,13 +199,6 @@ func (g *group) read() lvm.Group {
 		lv.Tags = slices.Sorted(slices.Values(lv.Tags))
 		lv.Segments = slices.Clone(lv.Segments)
 		lv.UsedBy = g.users(lv.Name)
-		for _, s := range lv.Segments {
-			for _, a := range s.Metadata {
-				if meta := g.find(a.LV); meta != nil && !meta.Hidden {
-					lv.Pending = true
-				}
-			}
-		}
 	}
 	slices.SortFunc(seen.PVs, func(a, b lvm.PV) int { return strings.Compare(a.UUID, b.UUID) })
 	slices.SortFunc(seen.LVs, func(a, b lvm.LV) int { return strings.Compare(a.Name, b.Name) })

@@ -162,7 +162,7 @@ func TestMissingDisk_RealLVM(t *testing.T) {
 	v := d.create(t, b.spec("whole", 8*lvm.MiB))
 	pv := admin(t, "lvs", "--noheadings", "-o", "devices", realGroup)
 	lost := ""
-	for _, disk := range strings.Split(os.Getenv("NODELVM_TEST_DISKS"), ",") {
+	for _, disk := range realDisks {
 		if !strings.HasPrefix(pv, disk+"(") {
 			lost = disk
 		}

@@ -48,19 +48,19 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// startWatcher runs a Watcher as one node does; it must end when it is told to.
-func startWatcher(t *testing.T, client *Client) {
+// startAgent runs an Agent as one node does; it must end when it is told to.
+func startAgent(t *testing.T, client *Client) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- NewWatcher(client, slog.New(slog.DiscardHandler)).Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("it ended with %v", err)
-			}
+		case <-ended:
 		case <-time.After(5 * time.Second):
 			t.Error("it does not end")
 		}
@@ -96,7 +96,7 @@ func TestOnlyOurImmediateClassesAreToldOf(t *testing.T) {
 	a.set("storageclasses", "late", class("late", DriverName, late))
 	a.set("storageclasses", "theirs", class("theirs", "example.com", immediate))
 	a.set("persistentvolumeclaims", "waits", claim("waits", "now", ""))
-	startWatcher(t, client)
+	startAgent(t, client)
 	eventually(t, "a watch on classes", func() bool { return a.watching("storageclasses") == 1 })
 	a.set("storageclasses", "now", class("now", DriverName, immediate))
 	a.set("storageclasses", "unsaid", class("unsaid", DriverName, ""))
@@ -113,28 +113,30 @@ func TestOnlyOurImmediateClassesAreToldOf(t *testing.T) {
 	}
 }
 
-func TestClaimsAreWatchedOnlyWhileNeeded(t *testing.T) {
+func TestAClassMayComeAfterItsClaims(t *testing.T) {
 	a, client := newAPI(t)
-	a.set("storageclasses", "late", class("late", DriverName, late))
-	startWatcher(t, client)
-	eventually(t, "a watch on classes", func() bool { return a.watching("storageclasses") == 1 })
+	a.set("persistentvolumeclaims", "before", claim("before", "now", ""))
+	startAgent(t, client)
+	eventually(t, "both watches", func() bool {
+		return a.watching("storageclasses") == 1 && a.watching("persistentvolumeclaims") == 1
+	})
 	a.set("storageclasses", "now", class("now", DriverName, immediate))
-	eventually(t, "a watch on claims", func() bool { return a.watching("persistentvolumeclaims") == 1 })
-	a.set("persistentvolumeclaims", "later", claim("later", "now", ""))
-	eventually(t, "an event on the claim", func() bool { return strings.Contains(a.told(), "ns/later") })
+	eventually(t, "an event on the claim", func() bool { return strings.Contains(a.told(), "ns/before") })
 	a.remove("storageclasses", "now")
-	eventually(t, "no watch on claims", func() bool { return a.watching("persistentvolumeclaims") == 0 })
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.lists["persistentvolumeclaims"] != 1 {
-		t.Errorf("claims were listed %d times", a.lists["persistentvolumeclaims"])
+	a.set("storageclasses", "last", class("last", DriverName, immediate)) // when it is told of, the removal was seen
+	eventually(t, "an event on the last class", func() bool { return strings.Contains(a.told(), "default/last") })
+	a.set("persistentvolumeclaims", "after", claim("after", "now", ""))
+	a.set("persistentvolumeclaims", "of-last", claim("of-last", "last", ""))
+	eventually(t, "an event on the last claim", func() bool { return strings.Contains(a.told(), "ns/of-last") })
+	if strings.Contains(a.told(), "ns/after") {
+		t.Error("a claim is told of a class that is gone")
 	}
 }
 
 func TestManyNodesGiveOneEvent(t *testing.T) {
 	a, client := newAPI(t)
 	for range 5 {
-		startWatcher(t, client)
+		startAgent(t, client)
 	}
 	eventually(t, "five watches", func() bool { return a.watching("storageclasses") == 5 })
 	now := class("now", DriverName, immediate)
@@ -154,39 +156,28 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 	}
 }
 
-func TestAFailedEventIsTriedWhenTheObjectIsSeenAgain(t *testing.T) {
+func TestAFailedEventIsTriedAgain(t *testing.T) {
 	a, client := newAPI(t)
 	a.refuse = 1
-	startWatcher(t, client)
+	startAgent(t, client)
 	eventually(t, "a watch", func() bool { return a.watching("storageclasses") == 1 })
-	now := class("now", DriverName, immediate)
-	a.set("storageclasses", "now", now)
-	a.set("storageclasses", "now", now)
+	a.set("storageclasses", "now", class("now", DriverName, immediate))
 	eventually(t, "the event", func() bool { return a.told() == "StorageClass default/now" })
 }
 
 func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 	long := strings.Repeat("c", 253)
-	one := classEvent(class(long, DriverName, immediate), time.Now())
-	if len(one.Name) > 253 || one.Namespace != "default" {
-		t.Errorf("the name has %d bytes, in namespace %q", len(one.Name), one.Namespace)
+	teller := &teller{node: "node-1"}
+	name := func(c *storagev1.StorageClass, reason string) string {
+		event := teller.event(news{about: aboutClass(c), reason: reason}, time.Now())
+		if len(event.Name) > 253 || event.Namespace != "default" {
+			t.Errorf("the name has %d bytes, in namespace %q", len(event.Name), event.Namespace)
+		}
+		return event.Name
 	}
-	anew := class(long, DriverName, immediate)
+	one, anew := class(long, DriverName, immediate), class(long, DriverName, immediate)
 	anew.UID = "another"
-	if classEvent(anew, time.Now()).Name == one.Name {
-		t.Error("a class that was made anew has the same event name")
-	}
-}
-
-func TestWhatIsKeptInMemory(t *testing.T) {
-	c, err := stripClass(class("now", DriverName, immediate))
-	if err != nil || c.(*storagev1.StorageClass).Labels != nil || !bindsImmediately(c.(*storagev1.StorageClass)) {
-		t.Errorf("got %+v, %v", c, err)
-	}
-	full := claim("c", "now", "")
-	full.Annotations = map[string]string{"long": "text"}
-	p, err := stripClaim(full)
-	if err != nil || p.(*corev1.PersistentVolumeClaim).Annotations != nil || *p.(*corev1.PersistentVolumeClaim).Spec.StorageClassName != "now" {
-		t.Errorf("got %+v, %v", p, err)
+	if name(one, "A") != name(one, "A") || name(one, "A") == name(one, "B") || name(one, "A") == name(anew, "A") {
+		t.Error("an event's name does not follow from the object and the reason")
 	}
 }

@@ -1,0 +1,186 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// annSelectedNode is where the scheduler names the node that a claim's volume is to be made on. It stays for life.
+const annSelectedNode = "volume.kubernetes.io/selected-node"
+
+// claimStore is what a watch on all claims leaves in memory: the few that wait for something, and the names of those
+// whose volume may be on this node. A cluster's other claims pass by.
+type claimStore struct {
+	node    string
+	changed func(key string) // called without the lock
+
+	mu   sync.Mutex
+	open map[string]*corev1.PersistentVolumeClaim // by namespace/name: not bound yet, or asking for more than they have
+	own  map[string]ownClaim                      // by namespace/name: bound, and this node was selected, or none
+}
+
+// ownClaim is a bound claim.
+type ownClaim struct {
+	uid    types.UID
+	volume string // name of the PersistentVolume
+}
+
+func newClaimStore(node string, changed func(key string)) *claimStore {
+	return &claimStore{node: node, changed: changed, open: map[string]*corev1.PersistentVolumeClaim{}, own: map[string]ownClaim{}}
+}
+
+func (s *claimStore) Add(o any) error {
+	s.mu.Lock()
+	wake := s.put(o)
+	s.mu.Unlock()
+	s.wake(wake)
+	return nil
+}
+
+func (s *claimStore) Update(o any) error { return s.Add(o) }
+
+func (s *claimStore) Delete(o any) error {
+	if claim, ok := last(o).(*corev1.PersistentVolumeClaim); ok {
+		s.mu.Lock()
+		key := keyOf(claim)
+		delete(s.open, key)
+		delete(s.own, key)
+		s.mu.Unlock()
+		s.changed(key)
+	}
+	return nil
+}
+
+// Replace takes a whole listing. Claims that are gone are forgotten; whoever works on one finds that out.
+func (s *claimStore) Replace(list []any, _ string) error {
+	s.mu.Lock()
+	clear(s.open)
+	clear(s.own)
+	var wake []string
+	for _, o := range list {
+		wake = append(wake, s.put(o)...)
+	}
+	s.mu.Unlock()
+	s.wake(wake)
+	return nil
+}
+
+func (s *claimStore) Resync() error { return nil }
+
+// Transformer strips objects before a listing is gathered.
+func (s *claimStore) Transformer() cache.TransformFunc {
+	return func(o any) (any, error) {
+		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
+			return stripClaim(claim), nil
+		}
+		return o, nil
+	}
+}
+
+// put sorts a claim in, and answers the keys of the claims that should be looked at for it: itself, and those that are
+// to become copies of it.
+func (s *claimStore) put(o any) (wake []string) {
+	claim, ok := o.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return nil
+	}
+	key := keyOf(claim)
+	delete(s.own, key)
+	if selected := claim.Annotations[annSelectedNode]; claim.Spec.VolumeName != "" && (selected == "" || selected == s.node) {
+		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName}
+		for other, waiting := range s.open {
+			if sourceOf(waiting) == (source{kindClaim, key}) {
+				wake = append(wake, other)
+			}
+		}
+	}
+	if !isOpen(claim) {
+		delete(s.open, key)
+		return wake
+	}
+	s.open[key] = stripClaim(claim)
+	return append(wake, key)
+}
+
+func (s *claimStore) wake(keys []string) {
+	for _, key := range keys {
+		s.changed(key)
+	}
+}
+
+// waiting finds a claim that waits for something. It must not be changed.
+func (s *claimStore) waiting(key string) (*corev1.PersistentVolumeClaim, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	claim, ok := s.open[key]
+	return claim, ok
+}
+
+// wakeAll has those of the waiting claims looked at that which picks.
+func (s *claimStore) wakeAll(which func(*corev1.PersistentVolumeClaim) bool) {
+	var keys []string
+	s.mu.Lock()
+	for key, claim := range s.open {
+		if which(claim) {
+			keys = append(keys, key)
+		}
+	}
+	s.mu.Unlock()
+	s.wake(keys)
+}
+
+// bound finds a bound claim whose volume may be on this node.
+func (s *claimStore) bound(key string) (ownClaim, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own, ok := s.own[key]
+	return own, ok
+}
+
+// boundTo finds the claim that is bound to a PersistentVolume of this node.
+func (s *claimStore) boundTo(volume string) (key string, own ownClaim, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, own := range s.own {
+		if own.volume == volume {
+			return key, own, true
+		}
+	}
+	return "", ownClaim{}, false
+}
+
+// isOpen tells whether a claim waits for a volume, or for a larger one.
+func isOpen(claim *corev1.PersistentVolumeClaim) bool {
+	switch {
+	case claim.DeletionTimestamp != nil:
+		return false
+	case claim.Spec.VolumeName == "":
+		return claim.Status.Phase != corev1.ClaimBound
+	default:
+		return claim.Status.Phase == corev1.ClaimBound && claim.Spec.Resources.Requests.Storage().Cmp(*claim.Status.Capacity.Storage()) > 0
+	}
+}
+
+func keyOf(claim *corev1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
+
+// stripClaim keeps what this package reads: of a claim that waits for nothing, no more than its names.
+func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	kept := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
+		DeletionTimestamp: claim.DeletionTimestamp, Annotations: maps.Clone(claim.Annotations),
+	}}
+	maps.DeleteFunc(kept.Annotations, func(name, _ string) bool {
+		return !slices.Contains([]string{annSelectedNode, annProvisioner, annNoNodeExpansion}, name)
+	})
+	kept.Spec.VolumeName = claim.Spec.VolumeName
+	if isOpen(claim) {
+		kept.Spec, kept.Status = claim.Spec, claim.Status
+	}
+	return kept
+}

@@ -1,0 +1,141 @@
+package kube
+
+import (
+	"maps"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+)
+
+var snapshotVersion = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
+
+// labelManagedBy names the node that a snapshot's content is on. The snapshot controller sets it if it runs with
+// --enable-distributed-snapshotting, and csi-snapshotter on that node looks for it.
+const labelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
+
+// content is what is read of a VolumeSnapshotContent.
+type content struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Driver            string `json:"driver"`
+		VolumeSnapshotRef struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"volumeSnapshotRef"`
+	} `json:"spec"`
+	Status struct {
+		SnapshotHandle string `json:"snapshotHandle"`
+		ReadyToUse     bool   `json:"readyToUse"`
+	} `json:"status"`
+}
+
+// contentList is a VolumeSnapshotContentList.
+type contentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []content `json:"items"`
+}
+
+// DeepCopyObject makes a content a runtime.Object.
+func (c *content) DeepCopyObject() runtime.Object {
+	other := *c
+	c.ObjectMeta.DeepCopyInto(&other.ObjectMeta)
+	return &other
+}
+
+// DeepCopyObject makes a contentList a runtime.Object.
+func (l *contentList) DeepCopyObject() runtime.Object {
+	other := *l
+	other.Items = make([]content, len(l.Items))
+	for i := range l.Items {
+		other.Items[i] = *l.Items[i].DeepCopyObject().(*content)
+	}
+	return &other
+}
+
+// snapshotKey is the snapshot that the content belongs to.
+func (c *content) snapshotKey() string {
+	return c.Spec.VolumeSnapshotRef.Namespace + "/" + c.Spec.VolumeSnapshotRef.Name
+}
+
+// contentStore is what a watch on the snapshot contents of this node leaves in memory: the handles of the snapshots that
+// are ready. The API server picks them by their label; other nodes' never arrive.
+type contentStore struct {
+	changed func(snapshot string) // called without the lock
+
+	mu    sync.Mutex
+	ready map[string]string // by the snapshot's namespace/name: its handle
+}
+
+func newContentStore(changed func(snapshot string)) *contentStore {
+	return &contentStore{changed: changed, ready: map[string]string{}}
+}
+
+func (s *contentStore) Add(o any) error {
+	if c, ok := o.(*content); ok {
+		s.mu.Lock()
+		s.put(c)
+		s.mu.Unlock()
+		s.changed(c.snapshotKey())
+	}
+	return nil
+}
+
+func (s *contentStore) Update(o any) error { return s.Add(o) }
+
+func (s *contentStore) Delete(o any) error {
+	if c, ok := last(o).(*content); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.ready, c.snapshotKey())
+	}
+	return nil
+}
+
+func (s *contentStore) Replace(list []any, _ string) error {
+	s.mu.Lock()
+	clear(s.ready)
+	for _, o := range list {
+		if c, ok := o.(*content); ok {
+			s.put(c)
+		}
+	}
+	keys := maps.Clone(s.ready)
+	s.mu.Unlock()
+	for key := range keys {
+		s.changed(key)
+	}
+	return nil
+}
+
+func (s *contentStore) Resync() error { return nil }
+
+// Transformer strips objects before a listing is gathered.
+func (s *contentStore) Transformer() cache.TransformFunc {
+	return func(o any) (any, error) {
+		if c, ok := o.(*content); ok {
+			c.ObjectMeta = metav1.ObjectMeta{Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}
+		}
+		return o, nil
+	}
+}
+
+func (s *contentStore) put(c *content) {
+	delete(s.ready, c.snapshotKey())
+	if c.Spec.Driver == DriverName && c.Status.ReadyToUse && c.Status.SnapshotHandle != "" {
+		s.ready[c.snapshotKey()] = c.Status.SnapshotHandle
+	}
+}
+
+// find answers the handle of a ready snapshot of this node.
+func (s *contentStore) find(snapshot string) (handle string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	handle, ok = s.ready[snapshot]
+	return handle, ok
+}

@@ -1,0 +1,27 @@
+package kube
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// reasonImmediateBinding marks the events on classes that bind immediately and on their claims.
+const reasonImmediateBinding = "ImmediateBinding"
+
+// warnOfClass tells the class's owner. The mode of a class cannot be changed, so the way out is a new class.
+func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) error {
+	return a.events.once(ctx, news{aboutClass(class), corev1.EventTypeWarning, reasonImmediateBinding,
+		"volumeBindingMode is Immediate: a volume would be placed before the scheduler has chosen a node, on a disk that the pod " +
+			"may never reach, so claims of this class stay Pending. Make the class anew with volumeBindingMode: WaitForFirstConsumer " +
+			"(the mode of an existing class cannot be changed)."})
+}
+
+// warnOfClaim tells the claim's owner. The class of a claim cannot be changed either.
+func (a *Agent) warnOfClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	class := classOf(claim)
+	return a.events.once(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeWarning, reasonImmediateBinding,
+		"storage class " + class + " has volumeBindingMode Immediate: no node is chosen for this claim, and it stays Pending. " +
+			"Delete the claim and make it anew with a class that says WaitForFirstConsumer, or ask the administrator to make " + class + " anew with it."})
+}

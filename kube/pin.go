@@ -1,0 +1,162 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// A copy of a snapshot or of a volume can only be made where that lies. Nothing in Kubernetes knows this: the scheduler
+// would choose any node with room. So the node that holds the source writes its own name into the claim, over another's;
+// csi-provisioner then makes the volume, with or without a pod, and the scheduler sends the pod after it.
+
+const (
+	kindSnapshot = "VolumeSnapshot"
+	kindClaim    = "PersistentVolumeClaim"
+)
+
+// source is what a claim is to become a copy of. The zero value is none.
+type source struct {
+	kind string // kindSnapshot or kindClaim
+	key  string // namespace/name
+}
+
+// sourceOf reads the claim's data source, in its own namespace. Other kinds are for volume populators, which place their
+// claims themselves.
+func sourceOf(claim *corev1.PersistentVolumeClaim) source {
+	ref := claim.Spec.DataSourceRef // the API server keeps dataSource equal to it
+	if ref == nil || ref.Namespace != nil && *ref.Namespace != claim.Namespace {
+		return source{}
+	}
+	group := ""
+	if ref.APIGroup != nil {
+		group = *ref.APIGroup
+	}
+	if group == snapshotVersion.Group && ref.Kind == kindSnapshot || group == "" && ref.Kind == kindClaim {
+		return source{ref.Kind, claim.Namespace + "/" + ref.Name}
+	}
+	return source{}
+}
+
+// pin has the claim's volume made on this node if its source is here. Nothing is tried while it is not: ready snapshots
+// and bound claims wake their copies.
+func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, from source) (tried bool, err error) {
+	here, err := a.holds(ctx, from)
+	if err != nil || !here {
+		return false, err
+	}
+	before := claim.Annotations[annSelectedNode]
+	_, err = a.client.patchClaim(ctx, claim, "", patch{annotations: map[string]any{annSelectedNode: a.node}})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return true, fmt.Errorf("claim %s cannot be placed beside its source, %s %s: %w", keyOf(claim), from.kind, from.key, err)
+	}
+	a.log.InfoContext(ctx, "a claim is placed beside its source", "claim", keyOf(claim), "kind", from.kind, "source", from.key, "selectedBefore", before)
+	message := fmt.Sprintf("%s %s lies on node %s, and a copy can be made only there: node %s is selected", from.kind, from.key, a.node, a.node)
+	if before != "" {
+		message += " in place of " + before
+	}
+	return true, a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeNormal, "SelectedSourceNode", message})
+}
+
+// holds tells whether the source is ready and on this node's disks.
+func (a *Agent) holds(ctx context.Context, from source) (bool, error) {
+	if from.kind == kindSnapshot {
+		handle, ok := a.contents.find(from.key)
+		if !ok {
+			return false, nil
+		}
+		id, err := lvm.ParseID(handle)
+		if err == nil {
+			_, err = a.volumes.LookupSnapshot(ctx, id)
+		}
+		return found(err)
+	}
+	own, ok := a.claims.bound(from.key)
+	if !ok {
+		return false, nil
+	}
+	pv, err := a.client.volume(ctx, own.volume)
+	if err != nil || pv == nil || !isOn(pv, a.node) || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != own.uid {
+		return false, err
+	}
+	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
+	if err == nil {
+		_, err = a.volumes.Lookup(ctx, id)
+	}
+	return found(err)
+}
+
+// found turns the error of a lookup into whether the thing is there; what cannot be told stays an error.
+func found(err error) (bool, error) {
+	if err == nil {
+		return true, nil
+	}
+	switch lvm.KindOf(err) {
+	case lvm.KindNotFound, lvm.KindNotOurs, lvm.KindInvalid:
+		return false, nil
+	case lvm.KindInternal, lvm.KindOutOfRange, lvm.KindExists, lvm.KindBusy, lvm.KindInUse, lvm.KindNoRoom, lvm.KindForeign:
+	}
+	return false, err
+}
+
+// volume reads a PersistentVolume; nil: there is none.
+func (c *Client) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	var pv corev1.PersistentVolume
+	err := c.core.Get().Resource("persistentvolumes").Name(name).Do(ctx).Into(&pv)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read PersistentVolume %s: %w", name, err)
+	}
+	return &pv, nil
+}
+
+// topologyKey is the label by which a PersistentVolume's affinity names its node.
+const topologyKey = "topology.nodelvm.io/node"
+
+// isOn tells whether a volume is this driver's and can be used on that node alone.
+func isOn(pv *corev1.PersistentVolume, node string) bool {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return false
+	}
+	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
+	for _, term := range terms {
+		ours := false
+		for _, e := range term.MatchExpressions {
+			ours = ours || e.Key == topologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 && e.Values[0] == node
+		}
+		if !ours {
+			return false
+		}
+	}
+	return len(terms) > 0
+}
+
+// patch is what is to be changed in a claim; a nil value removes an entry.
+type patch struct {
+	annotations map[string]any
+	status      map[string]any
+}
+
+// patchClaim changes the claim if it is still as it was seen; if not, the error is a conflict, and the watch brings the
+// new one. The subresource is "" or "status".
+func (c *Client) patchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, subresource string, p patch) (*corev1.PersistentVolumeClaim, error) {
+	metadata := map[string]any{"resourceVersion": claim.ResourceVersion}
+	if len(p.annotations) > 0 {
+		metadata["annotations"] = p.annotations
+	}
+	body := map[string]any{"metadata": metadata}
+	if len(p.status) > 0 {
+		body["status"] = p.status
+	}
+	var now corev1.PersistentVolumeClaim
+	return &now, c.patch(ctx, "persistentvolumeclaims", claim.Namespace, claim.Name, subresource, body, &now)
+}

@@ -1,0 +1,105 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// external-resizer works for a whole cluster from one place, where an LV of another node cannot be reached; it has no
+// mode for one node. So this node's process does its job for this node's volumes, with the same marks in the same places.
+// The expansion happens before the PersistentVolume and the claim say so: a size that cannot be had is refused early.
+
+// annProvisioner names the driver that made a claim's volume; a volume that was bound by hand has none.
+const annProvisioner = "volume.kubernetes.io/storage-provisioner"
+
+// mayResize tells, from the claim alone, whether its volume may be on this node.
+func (a *Agent) mayResize(claim *corev1.PersistentVolumeClaim) bool {
+	if made, ok := claim.Annotations[annProvisioner]; ok && made != DriverName {
+		return false
+	}
+	selected := claim.Annotations[annSelectedNode]
+	return selected == "" || selected == a.node
+}
+
+// resize brings the claim's volume to its next size. Nothing is written unless the volume is on this node.
+func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim) (tried bool, err error) {
+	target, ok := resizeTarget(claim)
+	if !ok {
+		return false, nil
+	}
+	pv, err := a.client.volume(ctx, claim.Spec.VolumeName)
+	if err != nil || pv == nil || !isOn(pv, a.node) || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID {
+		return false, err
+	}
+	if err := a.extend(ctx, claim, pv, target); !apierrors.IsNotFound(err) {
+		return true, err
+	}
+	return true, nil // deleted meanwhile
+}
+
+func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, target resource.Quantity) (err error) {
+	if !isMarked(claim, target) {
+		if claim, err = a.client.patchClaim(ctx, claim, "status", begunPatch(claim, target)); err != nil {
+			return fmt.Errorf("the expansion of claim %s cannot be noted: %w", keyOf(claim), err)
+		}
+	}
+	volume, err := a.extendVolume(ctx, pv, target)
+	if err != nil {
+		return errors.Join(err, a.tellFailed(ctx, claim, err))
+	}
+	size := *resource.NewQuantity(int64(volume.Size), resource.BinarySI)
+	if pv.Spec.Capacity.Storage().Cmp(size) < 0 {
+		body := map[string]any{"spec": map[string]any{"capacity": storage(size)}}
+		if err := a.client.patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); err != nil {
+			return fmt.Errorf("PersistentVolume %s cannot be given its new size: %w", pv.Name, err)
+		}
+	}
+	isBlock := pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	if _, err := a.client.patchClaim(ctx, claim, "status", grownPatch(claim, size, isBlock)); err != nil {
+		return fmt.Errorf("the new size of claim %s cannot be noted: %w", keyOf(claim), err)
+	}
+	a.log.InfoContext(ctx, "volume extended", "claim", keyOf(claim), "volume", volume.ID.String(), "size", volume.Size)
+	n := news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeNormal, "FileSystemResizeRequired",
+		fmt.Sprintf("the volume on node %s has %s now; its file system is to follow", a.node, volume.Size)}
+	if isBlock {
+		n.reason, n.message = "VolumeResizeSuccessful", fmt.Sprintf("the volume on node %s has %s now", a.node, volume.Size)
+	}
+	return a.events.tell(ctx, n)
+}
+
+func (a *Agent) extendVolume(ctx context.Context, pv *corev1.PersistentVolume, target resource.Quantity) (lvm.Volume, error) {
+	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	return a.volumes.Extend(ctx, id, lvm.Bytes(target.Value()), 0)
+}
+
+// tellFailed notes in the claim and tells its owner why its volume could not be extended. What is merely busy is not
+// worth a word.
+func (a *Agent) tellFailed(ctx context.Context, claim *corev1.PersistentVolumeClaim, why error) error {
+	infeasible := false
+	switch lvm.KindOf(why) {
+	case lvm.KindBusy:
+		return nil
+	case lvm.KindOutOfRange, lvm.KindInvalid, lvm.KindNotFound:
+		infeasible = true
+	case lvm.KindInternal, lvm.KindExists, lvm.KindInUse, lvm.KindNoRoom, lvm.KindNotOurs, lvm.KindForeign:
+	}
+	if ctx.Err() != nil {
+		return nil // this process ends; whether the volume has grown, the next one finds out
+	}
+	var noted error
+	if !saysFailed(claim, infeasible, why.Error()) {
+		_, noted = a.client.patchClaim(ctx, claim, "status", failedPatch(claim, infeasible, why.Error()))
+	}
+	return errors.Join(noted, a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID),
+		corev1.EventTypeWarning, "VolumeResizeFailed", why.Error()}))
+}

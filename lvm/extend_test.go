@@ -1,0 +1,185 @@
+package lvm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func specIn(name string, class Class, size Bytes) Spec {
+	class.Group = "vg"
+	return Spec{Name: name, Class: class, Required: size}
+}
+
+func fiveDisks() State {
+	disk := []Run{{0, 100}}
+	g := testGroup("vg", disk, disk, disk, disk, disk)
+	g.MDAFree = MiB
+	return State{Groups: []Group{g}}
+}
+
+// TestExtendSteps: each layout grows on its own terms. Extents are of 4 MiB.
+func TestExtendSteps(t *testing.T) {
+	const x = 4 * MiB
+	for _, test := range []struct {
+		class     Class
+		from, to  Bytes
+		want      string
+		block     string // a disk whose extents behind the volume are taken
+		wantError string
+	}{
+		{class: Class{}, from: 10 * x, to: 15*x - 1, want: "lvextend --alloc normal -l 15 -- vg/NAME /dev/vge:10-14"},
+		{class: Class{}, from: 10 * x, to: 15 * x, block: "/dev/vge", want: "lvextend --alloc normal -l 15 -- vg/NAME /dev/vge:90-94"},
+		{class: Class{}, from: 10 * x, to: 10 * x, want: ""},
+		{class: Class{}, from: 10 * x, to: 1, want: ""},
+		{class: Class{}, from: 10 * x, to: 501 * x, wantError: "at most 2000 MiB"},
+		{class: Class{Layout: LayoutStriped}, from: 10 * x, to: 11 * x, want: "lvextend --alloc normal -l 12 -- vg/NAME /dev/vgc:0-0 /dev/vgd:0-0"},
+		{class: Class{Layout: LayoutRAID1}, from: 10 * x, to: 11 * x, want: "lvextend --alloc normal -l 11 -- vg/NAME /dev/vga:11-11 /dev/vgb:11-11"},
+		{class: Class{Layout: LayoutRAID1}, from: 10 * x, to: 99 * x, want: "lvextend --alloc normal -l 99 -- vg/NAME /dev/vga:11-99 /dev/vgb:11-99"},
+		{class: Class{Layout: LayoutRAID1}, from: 10 * x, to: 100 * x, wantError: "it can have at most 396 MiB: the longest free run on the disks that its legs lie on is 356 MiB"},
+		{class: Class{Layout: LayoutRAID1}, from: 10 * x, to: 14 * x, block: "/dev/vgb", want: "lvextend --alloc normal -l 14 -- vg/NAME /dev/vga:11-14 /dev/vgb:90-93"},
+		{class: Class{Layout: LayoutRAID6}, from: 9 * x, to: 10 * x, want: "lvextend --alloc normal -l 12 -- vg/NAME /dev/vga:4-4 /dev/vgb:4-4 /dev/vgc:4-4 /dev/vgd:4-4 /dev/vge:4-4"},
+		{class: Class{Layout: LayoutThin, Overprovision: 200}, from: 10 * x, to: 400 * x, want: "lvextend --alloc normal -l 400 -- vg/NAME"},
+		{class: Class{Layout: LayoutThin}, from: 10 * x, to: 400 * x,
+			want: "lvextend --alloc normal -l 496 -- vg/nodelvm-thin /dev/vgc:0-99 /dev/vgd:0-99 /dev/vge:60-99, lvextend --alloc normal -l 400 -- vg/NAME"},
+		{class: Class{Layout: LayoutThin}, from: 10 * x, to: 497 * x, wantError: "at most 1984 MiB to this volume"},
+	} {
+		s := fiveDisks()
+		v := newVolume(t, s, specIn("a", test.class, test.from))
+		for i, pv := range s.Groups[0].PVs {
+			if pv.Device == test.block {
+				s.Groups[0].PVs[i].Free = []Run{{90, 10}}
+			}
+		}
+		e, err := planExtend(s, v, test.to, 0)
+		if test.wantError != "" {
+			if KindOf(err) != KindOutOfRange || !strings.Contains(err.Error(), test.wantError) {
+				t.Errorf("%s to %s: %v; want it to say %q", test.class.Layout, test.to, err, test.wantError)
+			}
+			continue
+		}
+		got := strings.ReplaceAll(strings.Join(argvOf(t, e.steps, err), ", "), v.ID.LV, "NAME")
+		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") || e.volume.Size < test.to {
+			t.Errorf("%s of %s to %s: %s (then %s)\n%s, want\n%s", test.class.Layout, test.from, test.to, e.volume.Size, v.Size, got, test.want)
+		}
+	}
+}
+
+// TestExtendRefusals: what cannot be extended is left as it is, with a reason.
+func TestExtendRefusals(t *testing.T) {
+	const x = 4 * MiB
+	for what, test := range map[string]struct {
+		class           Class
+		required, limit Bytes
+		change          func(g *Group, lv *LV)
+		kind            Kind
+		words           string
+	}{
+		"negative":        {required: -1, kind: KindOutOfRange, words: "negative"},
+		"limit below":     {required: 12 * x, limit: 11 * x, kind: KindOutOfRange, words: "more than the limit"},
+		"limit inside":    {class: Class{Layout: LayoutStriped}, required: 11 * x, limit: 11 * x, kind: KindOutOfRange, words: "pass the limit"},
+		"smaller limit":   {required: 0, limit: 9 * x, kind: KindOutOfRange, words: "never shrink"},
+		"exported":        {required: 11 * x, change: func(g *Group, lv *LV) { g.Problem = "it is exported" }, kind: KindOutOfRange, words: "exported"},
+		"snapshots of it": {required: 11 * x, change: func(g *Group, lv *LV) { lv.UsedBy = []string{"snap"} }, kind: KindInUse, words: "snap"},
+		"converted":       {required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Type = "raid1" }, kind: KindOutOfRange, words: "by hand"},
+		"more legs":       {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Areas = append(lv.Segments[0].Areas, Area{LV: "third"}) }, kind: KindOutOfRange, words: "by hand"},
+		"legs together":   {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Areas[1] = lv.Segments[0].Areas[0] }, kind: KindOutOfRange, words: "no disk of its own"},
+		"small regions":   {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].RegionSize = 4 }, kind: KindOutOfRange, words: "at most 8 MiB"},
+		"a full area":     {required: 11 * x, change: func(g *Group, lv *LV) { g.MDAFree = 8 * KiB }, kind: KindOutOfRange, words: "nearly full"},
+		"gone":            {required: 11 * x, change: func(g *Group, lv *LV) { lv.Name = "other" }, kind: KindNotFound, words: "has no volume"},
+	} {
+		s := fiveDisks()
+		v := newVolume(t, s, specIn("a", test.class, 10*x))
+		if test.change != nil {
+			g := &s.Groups[0]
+			test.change(g, &g.LVs[slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == v.ID.LV })])
+		}
+		if e, err := planExtend(s, v, test.required, test.limit); err == nil || KindOf(err) != test.kind || !strings.Contains(err.Error(), test.words) {
+			t.Errorf("%s: %+v, kind %d, %v", what, e, KindOf(err), err)
+		}
+	}
+}
+
+// TestExtendRAIDMetadata: where more regions need more metadata, the extents for it are planned on each leg.
+func TestExtendRAIDMetadata(t *testing.T) {
+	s := fiveDisks()
+	g := &s.Groups[0]
+	g.ExtentSize = 16 * KiB
+	for i := range g.PVs {
+		g.PVs[i].Extents, g.PVs[i].Free = 1<<22, []Run{{0, 1 << 22}}
+	}
+	v := newVolume(t, s, specIn("a", Class{Layout: LayoutRAID1}, 16*KiB))
+	if n := raidMetadata(*g, 1, 16*KiB); n != 1 {
+		t.Fatalf("%d extents of metadata", n)
+	}
+	e, err := planExtend(s, v, 2*GiB, 0) // 2^17 regions: 8 + 16 KiB, 2 extents
+	want := []string{"lvextend --alloc normal -l 131072 -- vg/" + v.ID.LV + " /dev/vga:2-131073 /dev/vgb:2-131073"}
+	if diff := cmp.Diff(want, argvOf(t, e.steps, err)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestExtendIsTrue: a volume grows to whatever the refusal of too much said that it can have, on free extents.
+func TestExtendIsTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anyState.Draw(t, "state")
+		for _, g := range s.Groups {
+			for _, lv := range g.LVs {
+				v, ours, err := volumeOf(g, lv)
+				if err != nil || !ours || unchangeable(s, g) != nil {
+					continue
+				}
+				v.State = StateReady
+				most := lv.Extents
+				for step := Extents(1 << 20); step > 0; step /= 2 { // the largest that is accepted, found by trying
+					if e, err := planExtend(s, v, g.bytes(most+step*v.Class.row()), 0); err == nil {
+						most += step * v.Class.row()
+						checkSteps(t, g, e)
+					} else if kind := KindOf(err); kind != KindOutOfRange {
+						t.Fatalf("%s: kind %d, %v", lv.Name, kind, err)
+					}
+				}
+				if v.Class.Layout == LayoutLinear && most != lv.Extents && most != lv.Extents+g.free() {
+					t.Fatalf("a linear volume of %d extents can have %d, with %d free", lv.Extents, most, g.free())
+				}
+			}
+		}
+	})
+}
+
+// checkSteps sees that each lvextend names free extents only, each one once.
+func checkSteps(t *rapid.T, g Group, e extension) {
+	t.Helper()
+	var all []peRange
+	for _, s := range e.steps {
+		all = append(all, rangesIn(t, s.argv)...)
+	}
+	checkFree(t, g, all)
+}
+
+// FuzzTarget: whatever names are given, a command line that is made of them names one volume of one group, and no
+// option, tag or second volume can come in.
+func FuzzTarget(f *testing.F) {
+	for _, seed := range []string{"vg", "@tag", "-y", "vg/lv", "", "a b", "--config=x", "\x00", "vg\n"} {
+		f.Add(seed, "lv")
+		f.Add("vg", seed)
+	}
+	f.Fuzz(func(t *testing.T, group, lv string) {
+		target, err := targetOf(group, lv)
+		if err != nil {
+			return
+		}
+		g := testGroup(group, []Run{{0, 10}})
+		for _, argv := range [][]string{
+			removeArgs(target, g, "U", StateDeleting), extendArgs(target, g, 5, nil), activateArgs(target, g), stateArgs(target, g, "U", StateCreating, StateReady),
+		} {
+			i := slices.Index(argv, "--")
+			if i < 0 || len(argv) != i+2 || argv[i+1] != group+"/"+lv || strings.Count(argv[i+1], "/") != 1 || strings.HasPrefix(argv[i+1], "-") || strings.HasPrefix(argv[i+1], "@") {
+				t.Errorf("%q", argv)
+			}
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Config says what Measure does.
+type Config struct {
+	Image  string    // docker-archive of the driver's image
+	Rounds int       // samples of each figure
+	Parts  []string  // of Parts; nil means all
+	Out    io.Writer // the samples
+	Say    io.Writer // what is going on
+}
+
+// Parts are the parts of a run.
+const (
+	PartThick = "thick" // one request at a time, linear volumes
+	PartThin  = "thin"  // thin volumes and snapshots
+	PartBurst = "burst" // many requests at once
+)
+
+// fillings are the numbers of volumes in the group.
+var fillings = []int{0, 100, 1000}
+
+// Measure uses up the node's blank disks. It is to be called in a lab node that is thrown away afterwards.
+func Measure(ctx context.Context, cfg Config) error {
+	scratch, err := os.MkdirTemp("/var/lib", "bench-")
+	if err != nil {
+		return err
+	}
+	n := &node{scratch: scratch, root: filepath.Join(scratch, "root"), say: func(format string, args ...any) {
+		_, _ = fmt.Fprintf(cfg.Say, format+"\n", args...)
+	}}
+	if err := n.unpack(ctx, cfg.Image); err != nil {
+		return err
+	}
+	if err := n.facts(ctx, cfg.Out); err != nil {
+		return err
+	}
+	for _, volumes := range fillings {
+		if err := n.stage(ctx, cfg, volumes); err != nil {
+			return fmt.Errorf("with %d volumes in the group: %w", volumes, err)
+		}
+	}
+	return nil
+}
+
+// stage measures with a number of volumes in the group, on a fresh group and a fresh driver.
+func (n *node) stage(ctx context.Context, cfg Config, volumes int) (err error) {
+	has := func(part string) bool { return cfg.Parts == nil || slices.Contains(cfg.Parts, part) }
+	n.say("a group with %d volumes", volumes)
+	if err := n.newGroup(ctx); err != nil {
+		return err
+	}
+	d, err := n.startDriver(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\nthe end of the driver's log:\n%s", err, d.logged())
+		}
+		err = errors.Join(err, d.stop())
+	}()
+	if volumes > 0 {
+		if err := d.create(ctx, thickClass, fillerName(0), 4*mebibyte); err != nil {
+			return err
+		}
+		if _, err := d.settled(ctx); err != nil {
+			return err
+		}
+		if err := n.fill(ctx, volumes); err != nil {
+			return err
+		}
+	}
+	m := &meter{node: n, driver: d, volumes: volumes, out: cfg.Out}
+	if has(PartThick) {
+		if err := m.rounds(ctx, cfg.Rounds, m.thickRound); err != nil {
+			return err
+		}
+	}
+	if has(PartThin) {
+		if err := m.thin(ctx, cfg.Rounds); err != nil {
+			return err
+		}
+	}
+	if has(PartBurst) && volumes == 0 {
+		if err := m.bursts(ctx, (cfg.Rounds+1)/2); err != nil {
+			return err
+		}
+	}
+	return m.memory()
+}
+
+// memory notes what the driver holds after all its work.
+func (m *meter) memory() error {
+	bytes, err := m.driver.resident()
+	if err != nil {
+		return err
+	}
+	return m.note("Memory", 1, Nodelvm, map[string]float64{unitMemory: bytes})
+}

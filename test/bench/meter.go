@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+)
+
+// meter takes samples in one stage.
+type meter struct {
+	*node
+	driver  *driver
+	volumes int
+	out     io.Writer
+	silent  bool // while it warms up
+	turn    int  // who begins
+}
+
+// rounds does the same round again and again; the first one only warms up.
+func (m *meter) rounds(ctx context.Context, count int, round func(ctx context.Context, name string) error) error {
+	for i := range count + 1 {
+		m.silent, m.turn = i == 0, i
+		if err := round(ctx, fmt.Sprintf("r%d", i)); err != nil {
+			return err
+		}
+		if i > 0 {
+			m.say("  round %d of %d", i, count)
+		}
+	}
+	m.silent = false
+	return nil
+}
+
+func (m *meter) note(work string, atOnce int, who string, figures map[string]float64) error {
+	if m.silent {
+		return nil
+	}
+	return Sample{Key{work, m.volumes, atOnce, who}, figures}.write(m.out)
+}
+
+// task is one piece of work as each of the three does it; nil where there is no such thing.
+type task struct {
+	work    string
+	stock   []string
+	tuned   []string
+	nodelvm func(ctx context.Context) error
+}
+
+// measure lets the three do the task, one after the other, another one first in each round.
+func (m *meter) measure(ctx context.Context, t task) error {
+	turns := []func() error{
+		func() error { return m.bare(ctx, t.work, Stock, t.stock, m.stock) },
+		func() error { return m.bare(ctx, t.work, Tuned, t.tuned, m.tuned) },
+		func() error { return m.served(ctx, t.work, t.nodelvm) },
+	}
+	for i := range turns {
+		if err := turns[(i+m.turn)%len(turns)](); err != nil {
+			return fmt.Errorf("%s: %w", t.work, err)
+		}
+	}
+	return nil
+}
+
+// bare takes a sample of a bare command.
+func (m *meter) bare(ctx context.Context, work, who string, argv []string, make func(...string) command) error {
+	if argv == nil {
+		return nil
+	}
+	took, err := timed(func() error { return m.run(ctx, make(argv...)) })
+	if err != nil {
+		return err
+	}
+	return m.note(work, 1, who, map[string]float64{unitTime: float64(took), unitProcesses: 1})
+}
+
+// served takes a sample of a call to the driver, and of what it does after its answer.
+func (m *meter) served(ctx context.Context, work string, call func(context.Context) error) error {
+	if call == nil {
+		return nil
+	}
+	before, err := m.driver.activity(ctx)
+	if err != nil {
+		return err
+	}
+	took, err := timed(func() error { return call(ctx) })
+	if err != nil {
+		return err
+	}
+	answered, err := m.driver.activity(ctx)
+	if err != nil {
+		return err
+	}
+	figures := map[string]float64{unitTime: float64(took), unitProcesses: answered.processes - before.processes}
+	if figures[unitProcesses] > 0 {
+		after, err := m.driver.settled(ctx)
+		if err != nil {
+			return err
+		}
+		figures[unitLaterLVM] = after.processes - answered.processes
+		figures[unitLater] = float64(after.inLVM - answered.inLVM)
+	}
+	return m.note(work, 1, Nodelvm, figures)
+}
+
+// readings are how many samples of a call that only reads are taken in a round: it costs next to nothing.
+const readings = 5
+
+// read takes several samples of a call that only reads.
+func (m *meter) read(ctx context.Context, work string, call func(context.Context) error) error {
+	for range readings {
+		if err := m.served(ctx, work, call); err != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
+}

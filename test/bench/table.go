@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// works are the rows of the table of single requests, with the bare command that each is held against.
+var works = []struct{ work, says, command string }{
+	{"CreateVolume", "CreateVolume, linear", "lvcreate"},
+	{"CreateVolumeAgain", "the same request again", ""},
+	{"ControllerExpandVolume", "ControllerExpandVolume", "lvextend"},
+	{"DeleteVolume", "DeleteVolume", "lvremove"},
+	{"ListVolumes", "ListVolumes", "lvs"},
+	{"GetCapacity", "GetCapacity", "vgs"},
+	{"CreateThinVolume", "CreateVolume, thin", "lvcreate -V"},
+	{"CreateSnapshot", "CreateSnapshot", "lvcreate -s"},
+	{"DeleteSnapshot", "DeleteSnapshot", "lvremove"},
+	{"DeleteThinVolume", "DeleteVolume, thin", "lvremove"},
+}
+
+// Table renders the run for docs/performance.md. It fails if the run lacks a figure: a table with holes would hide
+// something.
+func Table(run Run) (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured with LVM %s (stock, the node's) and LVM %s (tuned and nodelvm, the image's), on %s.\n\n",
+		run.Facts["lvm-stock"], run.Facts["lvm-image"], run.Facts["kernel"])
+	t := tables{run: run, out: &b}
+	t.single()
+	t.bursts()
+	t.memory()
+	if len(t.missing) > 0 {
+		return "", fmt.Errorf("the run has no sample of %s", strings.Join(t.missing, ", "))
+	}
+	return b.String(), nil
+}
+
+type tables struct {
+	run     Run
+	out     *strings.Builder
+	missing []string
+}
+
+// median is a figure that must be there.
+func (t *tables) median(key Key, unit string) float64 {
+	v, ok := t.run.Median(key, unit)
+	if !ok {
+		t.missing = append(t.missing, fmt.Sprintf("%s of %s by %s with %d volumes, %d at once", unit, key.Work, key.Who, key.Volumes, key.AtOnce))
+	}
+	return v
+}
+
+func (t *tables) time(key Key) string { return milliseconds(t.median(key, unitTime)) }
+
+// later tells what comes after the answer: processes and the time that they take.
+func (t *tables) later(key Key) string {
+	if _, ok := t.run.Median(key, unitLaterLVM); !ok {
+		return "0"
+	}
+	n := t.median(key, unitLaterLVM)
+	if n == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.4g, %s ms", n, milliseconds(t.median(key, unitLater)))
+}
+
+func milliseconds(ns float64) string {
+	ms := ns / 1e6
+	if ms < 10 {
+		return fmt.Sprintf("%.1f", ms)
+	}
+	return fmt.Sprintf("%.0f", ms)
+}
+
+func (t *tables) single() {
+	fmt.Fprint(t.out, "### One request at a time\n\n",
+		"| request (bare command) | volumes in the group | stock, ms | tuned, ms | nodelvm, ms | nodelvm / stock | LVM processes | after the answer |\n",
+		"|---|---|---|---|---|---|---|---|\n")
+	for _, w := range works {
+		for i, volumes := range fillings {
+			title := ""
+			if i == 0 {
+				title = w.says
+				if w.command != "" {
+					title += " (`" + w.command + "`)"
+				}
+			}
+			key := Key{w.work, volumes, 1, Nodelvm}
+			stock, tuned, ratio := "", "", ""
+			if w.command != "" {
+				bare, bareTuned := key, key
+				bare.Who, bareTuned.Who = Stock, Tuned
+				stock, tuned = t.time(bare), t.time(bareTuned)
+				ratio = fmt.Sprintf("%.2f", t.median(key, unitTime)/t.median(bare, unitTime))
+			}
+			fmt.Fprintf(t.out, "| %s | %d | %s | %s | %s | %s | %.4g | %s |\n",
+				title, volumes, stock, tuned, t.time(key), ratio, t.median(key, unitProcesses), t.later(key))
+		}
+	}
+}
+
+func (t *tables) bursts() {
+	fmt.Fprint(t.out, "\n### Many volumes at once\n\n",
+		"| volumes asked for at once | stock: all there after, ms | nodelvm: all there after, ms | nodelvm / stock | slowest answer, ms | LVM processes | after the answers | GetCapacity meanwhile, ms: median, worst |\n",
+		"|---|---|---|---|---|---|---|---|\n")
+	for _, n := range burstSizes {
+		stock, ours := Key{"CreateBurst", 0, n, Stock}, Key{"CreateBurst", 0, n, Nodelvm}
+		asked := Key{"GetCapacityMeanwhile", 0, n, Nodelvm}
+		fmt.Fprintf(t.out, "| %d | %s | %s | %.2f | %s | %.4g | %s | %s, %s |\n", n, t.time(stock), t.time(ours),
+			t.median(ours, unitTime)/t.median(stock, unitTime), milliseconds(t.median(ours, unitWorst)),
+			t.median(ours, unitProcesses), t.later(ours), t.time(asked), milliseconds(t.run.worst(asked)))
+	}
+}
+
+func (r Run) worst(key Key) float64 {
+	var all []float64
+	for _, s := range r.Samples {
+		if s.Key == key {
+			all = append(all, s.Figures[unitTime])
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	return slices.Max(all)
+}
+
+func (t *tables) memory() {
+	fmt.Fprint(t.out, "\n### Memory\n\n| volumes in the group | resident after all the requests above, MiB |\n|---|---|\n")
+	for _, volumes := range fillings {
+		fmt.Fprintf(t.out, "| %d | %.1f |\n", volumes, t.median(Key{"Memory", volumes, 1, Nodelvm}, unitMemory)/mebibyte)
+	}
+}
+
+// The table stands between these lines of a document.
+const (
+	tableBegins = "<!-- make bench writes from here -->\n"
+	tableEnds   = "<!-- to here -->\n"
+)
+
+// Insert puts the table into a document in place of an earlier one.
+func Insert(document, table string) (string, error) {
+	head, rest, begins := strings.Cut(document, tableBegins)
+	_, tail, ends := strings.Cut(rest, tableEnds)
+	if !begins || !ends {
+		return "", fmt.Errorf("the document has no pair of lines %q and %q", tableBegins, tableEnds)
+	}
+	return head + tableBegins + "\n" + table + "\n" + tableEnds + tail, nil
+}
