@@ -19,7 +19,7 @@ type wiper struct {
 
 // A wipe that failed is tried again after a pause that doubles from the first to the last of these.
 const (
-	wipeFirstPause = time.Second
+	wipeFirstPause = 100 * time.Millisecond
 	wipeLastPause  = 5 * time.Minute
 )
 

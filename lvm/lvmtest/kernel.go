@@ -51,8 +51,12 @@ func (k kernel) Unused(_ context.Context, path string) error {
 	return nil
 }
 
-// Frozen: no fake device is ever mounted.
-func (k kernel) Frozen(string) (bool, error) { return false, nil }
+func (k kernel) Frozen(path string) (bool, error) {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	d := k.node.device(path)
+	return d != nil && d.frozen, nil
+}
 
 func (k kernel) Zero(ctx context.Context, path string, from, to lvm.Bytes, done func(lvm.Bytes)) error {
 	k.node.mu.Lock()

@@ -1,0 +1,80 @@
+package lvmtest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestFaultsOfLife fails each LVM command in turn, in each way, in a life with every operation; what was refused is done
+// once more, after a restart every other time. In the end nothing is left, and nothing is suspended.
+func TestFaultsOfLife(t *testing.T) {
+	for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutStriped, lvm.LayoutRAID1, lvm.LayoutThin} {
+		for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}} {
+			for call, tripped := 0, true; tripped; call++ {
+				fault.Call = call
+				t.Run(fmt.Sprintf("%s %+v", layout, fault), func(t *testing.T) { tripped = faultyLife(t, layout, fault) })
+			}
+		}
+	}
+}
+
+func faultyLife(t *testing.T, layout lvm.Layout, fault Fault) (tripped bool) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	node.Fail(fault)
+	twice := func(what string, do func() error) {
+		t.Helper()
+		err := do()
+		if err == nil {
+			return
+		}
+		if fault.Call%2 == 1 {
+			d = b.Start(t)
+		}
+		if second := do(); second != nil {
+			t.Fatalf("%s was refused twice: %v; then %v", what, err, second)
+		}
+	}
+	spec := lvm.Spec{Name: "v", Class: lvm.Class{Group: b.Group, Layout: layout}, Required: 8 * lvm.MiB}
+	var v lvm.Volume
+	var device string
+	twice("create", func() (err error) { v, err = d.Create(t.Context(), spec); return err })
+	twice("activate", func() (err error) { device, err = d.Activate(t.Context(), v.ID, v.UUID); return err })
+	var larger lvm.Volume
+	twice("extend", func() (err error) { larger, err = d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); return err })
+	if larger.Size != 16*lvm.MiB {
+		t.Errorf("extended to %s", larger.Size)
+	}
+	if layout == lvm.LayoutThin {
+		var sn lvm.Snapshot
+		twice("snapshot", func() (err error) {
+			sn, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: v.ID})
+			return err
+		})
+		var c lvm.Volume
+		twice("copy", func() (err error) {
+			c, err = d.Create(t.Context(), b.thin("copy", 24*lvm.MiB, sn.ID))
+			return err
+		})
+		if b.Suspended(t, device) {
+			t.Error("the origin is suspended")
+		}
+		twice("delete snapshot", func() error { return d.DeleteSnapshot(t.Context(), sn.ID) })
+		twice("delete copy", func() error { return d.Delete(t.Context(), c.ID) })
+	}
+	if b.Suspended(t, device) {
+		t.Error("the volume is suspended")
+	}
+	twice("delete", func() error { return d.Delete(t.Context(), v.ID) })
+	d.waitWiped(t)
+	tripped = node.Tripped()
+	for _, lv := range b.group(t).LVs {
+		if !lv.Hidden && lv.Name != lvm.DefaultPool {
+			t.Errorf("%s is left", lv.Name)
+		}
+	}
+	return tripped
+}

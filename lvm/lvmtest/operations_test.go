@@ -1,0 +1,337 @@
+package lvmtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// unsettled is a config whose second commits do not come by themselves while a test runs.
+func unsettled(d *Driver) lvm.Config {
+	return lvm.Config{Cluster: Cluster, Observe: d.Observe, SettleAfter: time.Hour}
+}
+
+// stateTags counts the state tags of a group's volumes.
+func (n *Node) stateTags(group string) map[string]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := map[string]int{}
+	for _, lv := range n.group(group).LVs {
+		for _, tag := range lv.Tags {
+			if state, is := strings.CutPrefix(tag, "nodelvm.state="); is {
+				count[state]++
+			}
+		}
+	}
+	return count
+}
+
+// TestSettle: many new volumes share one second commit; using one, and closing, does it at once.
+func TestSettle(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	d.Host = node.Start(t, unsettled(d))
+	var volumes []lvm.Volume
+	d.counted(t, "five creates", 5, func() {
+		for i := range 5 {
+			volumes = append(volumes, d.create(t, b.spec(fmt.Sprintf("v%d", i), 8*lvm.MiB)))
+		}
+	})
+	if tags := node.stateTags("vg-test"); tags["creating"] != 5 {
+		t.Errorf("the disks show %v, want 5 creating", tags)
+	}
+	if listed, err := d.List(t.Context()); err != nil || len(listed) != 5 {
+		t.Errorf("of five new volumes %d are listed, %v", len(listed), err)
+	}
+	d.counted(t, "the first use", 1, func() {
+		_, err := d.Activate(t.Context(), volumes[2].ID, volumes[2].UUID)
+		must(t, err)
+	})
+	if tags := node.stateTags("vg-test"); tags["ready"] != 5 {
+		t.Errorf("the disks show %v, want 5 ready", tags)
+	}
+	d.create(t, b.spec("last", 8*lvm.MiB))
+	d.counted(t, "closing", 1, func() { d.close(t) })
+	if tags := node.stateTags("vg-test"); tags["ready"] != 6 {
+		t.Errorf("after closing the disks show %v, want 6 ready", tags)
+	}
+
+	soon := &Driver{}
+	cfg := unsettled(soon)
+	cfg.SettleAfter = 20 * time.Millisecond
+	soon.Host = node.Start(t, cfg)
+	soon.create(t, b.spec("alone", 8*lvm.MiB))
+	for deadline := time.Now().Add(10 * time.Second); node.stateTags("vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a new volume is not marked as ready by itself")
+		}
+	}
+}
+
+// TestSettleFails: a volume whose second commit fails is not handed out, and one whose commit took place all the same is.
+func TestSettleFails(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		node := newNode()
+		b := bed(node)
+		d := &Driver{}
+		d.Host = node.Start(t, unsettled(d))
+		v := d.create(t, b.spec("v", 8*lvm.MiB))
+		node.Fail(Fault{Late: late})
+		_, err := d.Activate(t.Context(), v.ID, v.UUID)
+		if late != (err == nil) {
+			t.Errorf("activation with a failing second commit (late: %v): %v", late, err)
+		}
+		_, err = d.Activate(t.Context(), v.ID, v.UUID)
+		must(t, err)
+		if tags := node.stateTags("vg-test"); tags["ready"] != 1 {
+			t.Errorf("the disks show %v, want 1 ready", tags)
+		}
+	}
+}
+
+// TestKilledBeforeSettling: a driver that dies between its answer and the second commit loses nothing: the next one
+// blanks the volume's beginning and end, and keeps it.
+func TestKilledBeforeSettling(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	cfg := unsettled(d)
+	killed := node.host(cfg)
+	must(t, killed.Start(t.Context()))
+	v, err := killed.Create(t.Context(), b.spec("v", 64*lvm.MiB))
+	must(t, err)
+	zeroes := &zeroing{kernel: kernel{node}}
+	next := lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, cfg.Observe}, Kernel: zeroes, Reader: reader{node}})
+	d.counted(t, "the next start", 1, func() { must(t, next.Start(t.Context())) })
+	if want := []string{"0-8 MiB", "63 MiB-64 MiB"}; !slices.Equal(zeroes.spans, want) {
+		t.Errorf("it zeroed %q, want %q", zeroes.spans, want)
+	}
+	if now, err := next.Lookup(t.Context(), v.ID); err != nil || now != v {
+		t.Errorf("the answered volume %+v became %+v, %v", v, now, err)
+	}
+	must(t, next.Close(t.Context()))
+}
+
+// zeroing is a kernel that notes what it zeroes, and can be told to stop after a chunk.
+type zeroing struct {
+	kernel
+	stopAt lvm.Bytes
+
+	mu    sync.Mutex
+	spans []string
+}
+
+func (z *zeroing) Zero(ctx context.Context, path string, from, to lvm.Bytes, done func(lvm.Bytes)) error {
+	z.mu.Lock()
+	z.spans = append(z.spans, fmt.Sprintf("%s-%s", strings.TrimSuffix(from.String(), " B"), to))
+	z.mu.Unlock()
+	if z.stopAt == 0 {
+		return z.kernel.Zero(ctx, path, from, to, done)
+	}
+	done(z.stopAt)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestWipeGoesOn: a wipe that is cut off by the driver's end goes on where it was.
+func TestWipeGoesOn(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	cfg := lvm.Config{Cluster: Cluster}
+	start := func(z *zeroing) *lvm.Host {
+		h := lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, nil}, Kernel: z, Reader: reader{node}})
+		must(t, h.Start(t.Context()))
+		return h
+	}
+	first := start(&zeroing{kernel: kernel{node}, stopAt: 24 * lvm.MiB})
+	v, err := first.Create(t.Context(), b.spec("v", 64*lvm.MiB))
+	must(t, err)
+	must(t, first.Delete(t.Context(), v.ID))
+	for deadline := time.Now().Add(10 * time.Second); first.Metrics().WipeBacklog != 40*lvm.MiB; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("with 24 of 64 MiB wiped the backlog is %s", first.Metrics().WipeBacklog)
+		}
+	}
+	must(t, first.Close(t.Context()))
+	again := &zeroing{kernel: kernel{node}}
+	d := &Driver{Host: start(again)}
+	d.waitWiped(t)
+	if want := []string{"24 MiB-64 MiB"}; !slices.Equal(again.spans, want) {
+		t.Errorf("the next driver zeroed %q, want %q", again.spans, want)
+	}
+	must(t, d.Close(t.Context()))
+}
+
+// TestWipeKeepsLostParts: the extents of a volume whose disk is missing are not given back: what it held would be read
+// when the disk comes back.
+func TestWipeKeepsLostParts(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	release := node.HoldWipes()
+	d := b.Start(t)
+	v := d.create(t, b.spec("v", 8*lvm.MiB))
+	missing := func(is bool) {
+		node.Change("vg-test", func(g *lvm.Group) {
+			for i := range g.PVs {
+				g.PVs[i].Missing = is
+			}
+		})
+	}
+	must(t, d.Delete(t.Context(), v.ID))
+	must(t, d.Close(t.Context()))
+	release()
+	missing(true)
+	d = b.Start(t)
+	time.Sleep(50 * time.Millisecond)
+	if m := d.Metrics(); m.Volumes[lvm.StateDeleting] != 1 || m.WipeBacklog != v.Size {
+		t.Errorf("with its disk lost, a deleted volume is %v, %s to be wiped", m.Volumes, m.WipeBacklog)
+	}
+	missing(false)
+	d.waitWiped(t)
+}
+
+// blocking is a runner whose commands in one group hang until they are released.
+type blocking struct {
+	runner
+	group   string
+	release chan struct{}
+}
+
+func (b blocking) Run(ctx context.Context, argv []string) ([]byte, error) {
+	if slices.ContainsFunc(argv, func(arg string) bool { return arg == b.group || strings.HasPrefix(arg, b.group+"/") }) {
+		<-b.release
+	}
+	return b.runner.Run(ctx, argv)
+}
+
+// TestHungGroup: a command that does not end makes its group refuse everything, and no other; when it ends, all is well.
+func TestHungGroup(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	block := blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}
+	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: 50 * time.Millisecond},
+		lvm.Machine{Runner: block, Kernel: kernel{node}, Reader: reader{node}})
+	must(t, h.Start(t.Context()))
+	hanging := make(chan error, 1)
+	go func() {
+		_, err := h.Create(context.Background(), b.spec("hangs", 8*lvm.MiB))
+		hanging <- err
+	}()
+	hung := func() time.Duration {
+		for _, g := range h.Metrics().Groups {
+			if g.Name == "vg-test" {
+				return g.Hung
+			}
+		}
+		return 0
+	}
+	for deadline := time.Now().Add(10 * time.Second); hung() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a hanging command is not noticed")
+		}
+	}
+	if c, err := h.Capacity(t.Context(), b.class()); err != nil || c != (lvm.Capacity{}) {
+		t.Errorf("the hung group has the capacity %+v, %v", c, err)
+	}
+	_, err := h.Create(t.Context(), b.spec("other", 8*lvm.MiB))
+	wantKind(t, "create in the hung group", err, lvm.KindNoRoom)
+	if err != nil && !strings.Contains(err.Error(), "lvcreate") {
+		t.Errorf("the refusal does not name the command: %v", err)
+	}
+	id := lvm.ID{VG: b.group(t).UUID, LV: "any"}
+	wantKind(t, "delete in the hung group", h.Delete(t.Context(), id), lvm.KindBusy)
+	_, err = h.Extend(t.Context(), id, lvm.GiB, 0)
+	wantKind(t, "extension in the hung group", err, lvm.KindBusy)
+	elsewhere := b.spec("elsewhere", 8*lvm.MiB)
+	elsewhere.Class.Group = "vg-other"
+	if _, err := h.Create(t.Context(), elsewhere); err != nil {
+		t.Errorf("create in another group: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := h.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("closing while a command hangs: %v", err)
+	}
+	close(block.release)
+	must(t, <-hanging)
+	must(t, h.Close(t.Context()))
+	if hung() != 0 {
+		t.Error("the group still counts as hung")
+	}
+}
+
+// TestSiblings: volumes of one pod have room together or not at all.
+func TestSiblings(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	d.Host = node.Start(t, unsettled(d))
+	all := d.capacity(t, b.class()).Available
+	first, second, large := b.spec("first", all/2), b.spec("second", all/2), b.spec("large", all/2+ExtentSize)
+
+	d.counted(t, "a pod without room", 0, func() {
+		_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{large})
+		wantKind(t, "the smaller of two that have no room together", err, lvm.KindNoRoom)
+		if err != nil && !strings.Contains(err.Error(), `together with large`) {
+			t.Errorf("the refusal does not name the sibling: %v", err)
+		}
+	})
+	if c := d.capacity(t, b.class()).Available; c != all {
+		t.Errorf("after a refusal %s are free, before it %s", c, all)
+	}
+
+	_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second, first})
+	must(t, err)
+	if c := d.capacity(t, b.class()).Available; c != 0 {
+		t.Errorf("with room kept for the sibling, %s are free", c)
+	}
+	_, err = d.Create(t.Context(), b.spec("stranger", ExtentSize))
+	wantKind(t, "a stranger in a sibling's room", err, lvm.KindNoRoom)
+	_, err = d.CreateTogether(t.Context(), second, []lvm.Spec{first})
+	must(t, err)
+	d.counted(t, "both again", 0, func() {
+		_, err = d.CreateTogether(t.Context(), first, []lvm.Spec{second})
+		must(t, err)
+	})
+
+	wrong := b.spec("wrong", -1)
+	must(t, d.Delete(t.Context(), lvm.ID{VG: b.group(t).UUID, LV: find(t, b.group(t), d.volumes(t)[0].ID.LV).Name}))
+	d.waitWiped(t)
+	name := d.volumes(t)[0].Name
+	for _, spec := range []lvm.Spec{first, second} {
+		if spec.Name != name {
+			_, err = d.CreateTogether(t.Context(), spec, []lvm.Spec{wrong})
+			must(t, err) // a sibling that is wrong in itself is no hindrance
+		}
+	}
+}
+
+// TestFrozen: a file system that somebody froze keeps its snapshot from being taken before anything is done.
+func TestFrozen(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
+	device, err := d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	node.Freeze(device, true)
+	spec := lvm.SnapshotSpec{Name: "s", Source: v.ID}
+	d.counted(t, "a snapshot of what is frozen", 0, func() {
+		_, err := d.CreateSnapshot(t.Context(), spec)
+		wantKind(t, "a snapshot of what is frozen", err, lvm.KindBusy)
+	})
+	node.Freeze(device, false)
+	d.counted(t, "the snapshot", 3, func() { _, err = d.CreateSnapshot(t.Context(), spec) })
+	must(t, err)
+	if b.Suspended(t, device) {
+		t.Error("the origin is suspended")
+	}
+}
