@@ -3,7 +3,6 @@ package lvm
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -40,68 +39,13 @@ func (d *Disks) Read(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	probes, err := d.probeAll(ctx, devices.list)
+	d.forget(devices.list)
+	probes, err := d.sweep(ctx, devices.list)
 	if err != nil {
 		return State{}, err
 	}
 	d.texts.keep(probes)
 	return assemble(probes, devices.component)
-}
-
-// probeAll reads all devices side by side: a disk that hangs delays one reading by Patience and later ones not at all,
-// for it is not asked again until it has answered.
-func (d *Disks) probeAll(ctx context.Context, list []blockDevice) ([]probe, error) {
-	d.forget(list)
-	read := prober{mustBeBlock: d.Dev == "", texts: &d.texts}
-	results := make(chan probe, len(list))
-	waiting := map[string]time.Time{} // until when
-	silent := map[string]probe{}      // what to say of a device that does not answer
-	var done []probe
-	for _, device := range list {
-		before, answered := d.lastOf(device)
-		silent[device.name] = probe{device: device, label: before.label, areas: before.areas, err: errSilent}
-		until, finish := d.begin(device.name, d.patience(answered))
-		if finish == nil {
-			done = append(done, silent[device.name])
-			continue
-		}
-		waiting[device.name] = until
-		go func() {
-			var p probe
-			if d.probe != nil {
-				p = d.probe(device)
-			} else {
-				p = read.probe(device, before)
-			}
-			finish(p)
-			results <- p
-		}()
-	}
-	for len(waiting) > 0 {
-		next := earliest(waiting)
-		select {
-		case p := <-results:
-			if _, wanted := waiting[p.device.name]; wanted {
-				done = append(done, p)
-				delete(waiting, p.device.name)
-			}
-		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the disks of this node: %w", ctx.Err())
-		case <-time.After(time.Until(waiting[next])):
-			done = append(done, silent[next])
-			delete(waiting, next)
-		}
-	}
-	return done, nil
-}
-
-func earliest(waiting map[string]time.Time) (name string) {
-	for n, until := range waiting {
-		if name == "" || until.Before(waiting[name]) {
-			name = n
-		}
-	}
-	return name
 }
 
 func (d *Disks) patience(answered bool) time.Duration {
@@ -137,28 +81,32 @@ func (d *Disks) forget(list []blockDevice) {
 	}
 }
 
-// begin notes that a device is being read, and until when to wait for it; finish is nil where an earlier reading has
-// gone on for longer than patience.
-func (d *Disks) begin(name string, patience time.Duration) (until time.Time, finish func(probe)) {
+// begin notes that a device is being read; finish takes what it answered.
+func (d *Disks) begin(name string) (finish func(probe)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
-	until = now.Add(patience)
-	if under := d.running[name]; len(under) > 0 {
-		if until = under[0].Add(patience); now.After(until) {
-			return until, nil
-		}
-	}
 	if d.running == nil {
 		d.running, d.last = map[string][]*time.Time{}, map[string]probe{}
 	}
+	now := time.Now()
 	d.running[name] = append(d.running[name], &now)
-	return until, func(p probe) {
+	return func(p probe) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.running[name] = slices.DeleteFunc(d.running[name], func(began *time.Time) bool { return began == &now }); len(d.running[name]) == 0 {
+		d.running[name] = slices.DeleteFunc(d.running[name], func(began *time.Time) bool { return began == &now })
+		if len(d.running[name]) == 0 {
 			delete(d.running, name)
 		}
 		d.last[name] = p
 	}
+}
+
+// reading tells since when a device owes an answer; ok is false if it owes none.
+func (d *Disks) reading(name string) (since time.Time, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if under := d.running[name]; len(under) > 0 {
+		return *under[0], true
+	}
+	return time.Time{}, false
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the named parts of the test suite one after the other, all of them even if one fails, and closes with the counts.
-# usage: test/all.sh [lint] [unit] [lvm] [e2e]
+# usage: test/all.sh [lint] [unit] [lvm] [e2e] [long]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -64,8 +64,31 @@ lvm() {
 	local bad=0
 	go_test readers . testname -tags reallvm -count=1 -run '^TestReal' ./lvm || bad=1 # metadata alone: loop devices of this machine do
 	go_test lab test testname -tags e2e -count=1 -timeout 15m ./lab || bad=1
-	go_test lvm test standard-verbose -tags e2e -count=1 -timeout 30m -run '^TestLVM$' ./e2e || bad=1
+	in_nodes 40m || bad=1
 	return $bad
+}
+
+in_nodes() { go_test lvm test standard-verbose -tags e2e -count=1 -timeout "$1" -run '^TestLVM$|^TestPowerCut' ./e2e; }
+
+# long is for a night: what `lvm` samples, whole, and each fuzzer for a minute.
+long() {
+	need_packages lvm2 || return
+	local bad=0
+	fuzz "${NODELVM_TEST_FUZZTIME:-60s}" || bad=1
+	export NODELVM_TEST_CRASH=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_PATIENCE=12h
+	in_nodes 24h || bad=1
+	return $bad
+}
+
+fuzz() { # time for each
+	local bad=0 count=0
+	while IFS=: read -r file name; do
+		printf '%s %s\n' "$(dirname "$file")" "$name"
+		go test "./$(dirname "$file")" -run '^$' -fuzz "^$name\$" -fuzztime "$1" || bad=1
+		count=$((count + 1))
+	done < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' lvm controller node | sed 's/:func /:/')
+	printf '%d fuzzers\n' "$count"
+	[ "$count" -gt 0 ] && [ $bad = 0 ]
 }
 e2e() { go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$' ./e2e; }
 

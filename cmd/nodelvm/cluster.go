@@ -43,11 +43,11 @@ func (d *driver) joinCluster(ctx context.Context) (*kube.Client, string, error) 
 }
 
 // act has this node's part in the API played until ctx ends.
-func (d *driver) act(ctx context.Context, parts *errgroup.Group, client *kube.Client, host *lvm.Host) {
+func (d *driver) act(ctx context.Context, parts *errgroup.Group, client *kube.Client, host *lvm.Host, health findings) {
 	if client == nil {
 		return
 	}
-	agent := kube.NewAgent(kube.Config{Client: client, Node: d.o.nodeName, Volumes: host, Health: host.Health, Log: d.log})
+	agent := kube.NewAgent(kube.Config{Client: client, Node: d.o.nodeName, Volumes: host, Health: health, Log: d.log})
 	parts.Go(func() error {
 		agent.Run(ctx)
 		return nil

@@ -24,9 +24,10 @@ func newCommandMetrics(registry prometheus.Registerer) func(lvm.Command) {
 var (
 	groupSize   = prometheus.NewDesc("nodelvm_volume_group_size_bytes", "Size of a volume group.", []string{"group", "uuid"}, nil)
 	groupFree   = prometheus.NewDesc("nodelvm_volume_group_free_bytes", "Free space of a volume group.", []string{"group", "uuid"}, nil)
+	groupHung   = prometheus.NewDesc("nodelvm_volume_group_hung_seconds", "For how long an LVM command in a volume group has not ended that should have.", []string{"group", "uuid"}, nil)
 	volumeCount = prometheus.NewDesc("nodelvm_volumes", "Volumes of this cluster on this node by state.", []string{"state"}, nil)
-	wipeBacklog = prometheus.NewDesc("nodelvm_wipe_backlog_bytes", "Size of the deleted volumes that are still to be wiped.", nil, nil)
-	inFlight    = prometheus.NewDesc("nodelvm_operations_in_flight", "Creates, deletes and activations under way.", nil, nil)
+	wipeBacklog = prometheus.NewDesc("nodelvm_wipe_backlog_bytes", "What is still to be wiped of the deleted volumes.", nil, nil)
+	inFlight    = prometheus.NewDesc("nodelvm_operations_in_flight", "Operations under way.", nil, nil)
 )
 
 // lvmCollector reads the LVM host's figures when it is scraped, and never between.
@@ -35,7 +36,7 @@ type lvmCollector struct {
 }
 
 func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{groupSize, groupFree, volumeCount, wipeBacklog, inFlight} {
+	for _, desc := range []*prometheus.Desc{groupSize, groupFree, groupHung, volumeCount, wipeBacklog, inFlight} {
 		descs <- desc
 	}
 }
@@ -48,6 +49,7 @@ func (c lvmCollector) Collect(out chan<- prometheus.Metric) {
 	for _, group := range m.Groups {
 		gauge(groupSize, float64(group.Size), group.Name, group.UUID)
 		gauge(groupFree, float64(group.Free), group.Name, group.UUID)
+		gauge(groupHung, group.Hung.Seconds(), group.Name, group.UUID)
 	}
 	for _, state := range []lvm.VolumeState{lvm.StateCreating, lvm.StateReady, lvm.StateDeleting} {
 		gauge(volumeCount, float64(m.Volumes[state]), string(state))

@@ -96,17 +96,18 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	d.registry.MustRegister(lvmCollector{read: host.Metrics})
+	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Log: d.log})
+	health := healthOf(host, mounts)
+	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
 		controller.New(controller.Config{
 			NodeName: d.o.nodeName, Volumes: host, Snapshots: host, CheckFileSystem: node.CheckFileSystem,
-		}),
-		node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Log: d.log}))
+		}), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
 		d.ready.set(host.Ready, "")
 		d.log.InfoContext(ctx, "serving")
-		d.act(ctx, parts, client, host)
+		d.act(ctx, parts, client, host, health)
 		<-ctx.Done()
 	}
 	d.ready.set(nil, "the driver stops")

@@ -5,18 +5,38 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
-const node = "node-1"
+// job is a test binary that runs in a node: it is compiled from a package with a build tag.
+type job struct {
+	name     string
+	dir, tag string
+	pkg      string
+	args     []string
+}
+
+// nodeJobs are the binaries by node: each node is pinned to a core of its own, so the lists are run side by side. They
+// take about the same time.
+var nodeJobs = map[string][]job{
+	"node-1": {
+		{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real"}},
+	},
+	"node-2": {
+		{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
+		{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
+	},
+}
 
 // TestLVM compiles the tests that need real LVM on real device-mapper, runs each binary in a node without Kubernetes,
 // and reports every test in it as a subtest of its own.
@@ -30,20 +50,24 @@ func TestLVM(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := l.Up(t.Context(), lab.UpOptions{Nodes: 1, Progress: os.Stdout}); err != nil {
+	if err := l.Up(t.Context(), lab.UpOptions{Nodes: len(nodeJobs), Progress: os.Stdout}); err != nil {
 		t.Fatal(err)
 	}
 	share := l.Share()
 	compile(t, "../..", "build", "-o", share+"/nodelvm", "./cmd/nodelvm")
-	compile(t, "../..", "test", "-c", "-tags", "reallvm", "-o", share+"/conformance.test", "./lvm/lvmtest")
-	compile(t, "../..", "test", "-c", "-tags", "realfs", "-o", share+"/filesystems.test", "./node")
-	compile(t, "..", "test", "-c", "-tags", "innode", "-o", share+"/innode.test", "./innode")
-
-	inNode(t, l, "conformance", "env", "NODELVM_TEST_DISKS=/dev/ubdb,/dev/ubdc", "/mnt/lab/conformance.test", "-test.run", "Real")
-	inNode(t, l, "filesystems", "/mnt/lab/filesystems.test")
-	inNode(t, l, "driver", "/mnt/lab/innode.test", "-test.skip", "^TestSanity$")
-	inNode(t, l, "csi-sanity, mount", "env", "SANITY_ACCESS_TYPE=mount", "/mnt/lab/innode.test", "-test.run", "^TestSanity$")
-	inNode(t, l, "csi-sanity, block", "env", "SANITY_ACCESS_TYPE=block", "/mnt/lab/innode.test", "-test.run", "^TestSanity$")
+	for _, jobs := range nodeJobs {
+		for _, j := range jobs {
+			compile(t, j.dir, "test", "-c", "-tags", j.tag, "-o", filepath.Join(share, j.name+".test"), j.pkg)
+		}
+	}
+	for node, jobs := range nodeJobs {
+		t.Run(node, func(t *testing.T) {
+			t.Parallel()
+			for _, j := range jobs {
+				j.run(t, l, node)
+			}
+		})
+	}
 }
 
 func compile(t *testing.T, dir string, args ...string) {
@@ -56,16 +80,29 @@ func compile(t *testing.T, dir string, args ...string) {
 	}
 }
 
+// environment is what a test binary in a node gets: its disks, and what says how much is to be tested.
+func environment() []string {
+	env := []string{"NODELVM_TEST_DISKS=/dev/ubdb,/dev/ubdc"}
+	for _, setting := range os.Environ() {
+		if strings.HasPrefix(setting, "NODELVM_TEST_") {
+			env = append(env, setting)
+		}
+	}
+	return env
+}
+
 // result is a line that `go test -v` prints at the end of a test, of a subtest too.
 var result = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+)`)
 
-// inNode runs a test binary in the node. What it says of each test stands as a subtest here; its exit code counts too.
-func inNode(t *testing.T, l *lab.Lab, name string, argv ...string) {
+// run runs the binary in the node. What it says of each test stands as a subtest here; its exit code counts too.
+func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) {
+	t.Run(j.name, func(t *testing.T) {
+		argv := append([]string{"env"}, environment()...)
+		argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v", "-test.timeout="+patience())
 		var out bytes.Buffer
-		both := io.MultiWriter(&out, os.Stdout)
-		code, err := l.Exec(t.Context(), node, nil, both, both, append(argv, "-test.v", "-test.timeout=15m")...)
+		both := io.MultiWriter(&out, &prefixed{prefix: node + "  ", to: os.Stdout})
+		code, err := l.Exec(t.Context(), node, nil, both, both, append(argv, j.args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +120,41 @@ func inNode(t *testing.T, l *lab.Lab, name string, argv ...string) {
 			})
 		}
 		if code != 0 || reported == 0 {
-			t.Errorf("%s exited with %d after %d tests", argv[0], code, reported)
+			t.Errorf("%s exited with %d after %d tests", j.name, code, reported)
 		}
 	})
+}
+
+// patience is how long a binary may take: `make test-long` gives more.
+func patience() string {
+	if limit := os.Getenv("NODELVM_TEST_PATIENCE"); limit != "" {
+		return limit
+	}
+	return "15m"
+}
+
+// stdout is written by several tests at the same time, whole lines each.
+var stdout sync.Mutex
+
+// prefixed tells apart whose output a line is.
+type prefixed struct {
+	prefix string
+	to     io.Writer
+	line   bytes.Buffer
+}
+
+func (p *prefixed) Write(b []byte) (int, error) {
+	p.line.Write(b)
+	for {
+		end := bytes.IndexByte(p.line.Bytes(), '\n')
+		if end < 0 {
+			return len(b), nil
+		}
+		stdout.Lock()
+		_, err := fmt.Fprintf(p.to, "%s%s", p.prefix, p.line.Next(end+1))
+		stdout.Unlock()
+		if err != nil {
+			return 0, err
+		}
+	}
 }

@@ -40,13 +40,8 @@ func (l *Lab) archives(bin binaries) []archive {
 		{"busybox", hash(v["BUSYBOX_VERSION"], "1"), func(ctx context.Context, _, out string) error {
 			return busyboxArchive(ctx, "registry.k8s.io/e2e-test-images/busybox:"+v["BUSYBOX_VERSION"], out)
 		}},
-		{"csi-provisioner", hash(bin["csi-provisioner"], "1"), func(_ context.Context, _, out string) error {
-			return image.Write(image.Spec{
-				Ref:        "registry.k8s.io/sig-storage/csi-provisioner:" + v["CSI_PROVISIONER_VERSION"],
-				Files:      map[string]string{"/csi-provisioner": bin["csi-provisioner"]},
-				Entrypoint: []string{"/csi-provisioner"},
-			}, out)
-		}},
+		l.sidecar("csi-provisioner", v["CSI_PROVISIONER_VERSION"], bin),
+		l.sidecar("csi-snapshotter", v["CSI_SNAPSHOTTER_VERSION"], bin),
 		// Not the driver's image, but its root file system: with that layer unpacked, an import brings only the binary.
 		{"nodelvm-base", hash(v["DEBIAN_IMAGE_SUITE"], "1"), func(ctx context.Context, _, out string) error {
 			base, err := image.DriverBase(ctx, v["DEBIAN_IMAGE_SUITE"], runtime.GOARCH, l.cache, io.Discard)
@@ -59,6 +54,17 @@ func (l *Lab) archives(bin binaries) []archive {
 			return l.postgresArchive(ctx, dir, out)
 		}},
 	}
+}
+
+// sidecar is one of Kubernetes' own CSI sidecars, under the name that manifests use.
+func (l *Lab) sidecar(name, version string, bin binaries) archive {
+	return archive{name, hash(bin[name], "1"), func(_ context.Context, _, out string) error {
+		return image.Write(image.Spec{
+			Ref:        "registry.k8s.io/sig-storage/" + name + ":" + version,
+			Files:      map[string]string{"/" + name: bin[name]},
+			Entrypoint: []string{"/" + name},
+		}, out)
+	}}
 }
 
 // images answers the docker-archive files of all archives, building those that the cache lacks.

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// findings looks for trouble with this node's volumes and groups.
+type findings func(context.Context) ([]lvm.Finding, error)
+
+// healthOf asks several parts. What one of them finds is told also when another one cannot be asked.
+func healthOf(parts ...interface {
+	Health(context.Context) ([]lvm.Finding, error)
+}) findings {
+	return func(ctx context.Context) ([]lvm.Finding, error) {
+		var all []lvm.Finding
+		var errs []error
+		for _, part := range parts {
+			found, err := part.Health(ctx)
+			all, errs = append(all, found...), append(errs, err)
+		}
+		return all, errors.Join(errs...)
+	}
+}
+
+var trouble = prometheus.NewDesc("nodelvm_trouble", "1 for each trouble with a volume, or with a whole volume group (no volume named).",
+	[]string{"trouble", "group", "volume", "claim"}, nil)
+
+// healthCollector looks for trouble when it is scraped, and never between.
+type healthCollector struct {
+	read findings
+	log  *slog.Logger
+}
+
+func (c healthCollector) Describe(descs chan<- *prometheus.Desc) { descs <- trouble }
+
+func (c healthCollector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	found, err := c.read(ctx)
+	if err != nil {
+		c.log.WarnContext(ctx, "not all of this node's health can be told", "error", err)
+	}
+	told := map[[4]string]bool{}
+	for _, f := range found {
+		labels := [4]string{string(f.Trouble), f.Group, f.Volume.ID.LV, f.Volume.Claim}
+		if !told[labels] { // a series may stand there once
+			told[labels] = true
+			out <- prometheus.MustNewConstMetric(trouble, prometheus.GaugeValue, 1, labels[:]...)
+		}
+	}
+}

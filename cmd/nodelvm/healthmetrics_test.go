@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// sick is a part with troubles, or one that cannot be asked.
+type sick struct {
+	found []lvm.Finding
+	err   error
+}
+
+func (s sick) Health(context.Context) ([]lvm.Finding, error) { return s.found, s.err }
+
+func TestHealthMetrics(t *testing.T) {
+	degraded := lvm.Finding{Trouble: lvm.TroubleDegraded, Group: "vg-a", Volume: lvm.Volume{ID: lvm.ID{LV: "pvc-1"}, Claim: "shop/data"}}
+	log, err := newLogger(&buffer{}, "error", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := healthOf(
+		sick{found: []lvm.Finding{degraded, degraded}},
+		sick{err: errors.New("the kernel does not answer")},
+		sick{found: []lvm.Finding{{Trouble: lvm.TroubleSilent, Group: "vg-b"}}},
+	)
+	if found, err := read(t.Context()); len(found) != 3 || err == nil {
+		t.Errorf("found %v, %v", found, err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(healthCollector{read: read, log: log})
+	expectMetric(t, registry, "nodelvm_trouble", map[string]string{"trouble": "degraded", "group": "vg-a", "volume": "pvc-1", "claim": "shop/data"})
+	expectMetric(t, registry, "nodelvm_trouble", map[string]string{"trouble": "silent", "group": "vg-b", "volume": "", "claim": ""})
+}
