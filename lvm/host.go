@@ -39,6 +39,7 @@ type Metrics struct {
 	Volumes     map[VolumeState]int // of this cluster
 	WipeBacklog Bytes               // of the volumes that are deleted, what is not yet wiped and given back
 	InFlight    int                 // operations under way
+	ReaderOff   bool                // the disks told something else than LVM's report: each reading is an LVM process since
 }
 
 // GroupMetrics are the figures of one volume group.
@@ -57,6 +58,7 @@ type Host struct {
 	machine     Machine
 	settleAfter time.Duration
 
+	disks    *checkedReader
 	flights  flights // by volume: one operation at a time
 	writers  locks   // by group's UUID: one writer at a time
 	hangs    hangs   // who holds a writer's lock for too long
@@ -96,6 +98,7 @@ func NewHostOn(cfg Config, machine Machine) *Host {
 	h.settleAfter = cmp.Or(cfg.SettleAfter, time.Second)
 	h.hangs.limit, h.hangs.log = cmp.Or(cfg.Patience, 2*time.Minute), h.log
 	h.closing, h.stop = context.WithCancel(context.Background())
+	h.disks = &checkedReader{direct: machine.Reader, report: h.report, later: h.behind, log: h.log}
 	return h
 }
 
@@ -145,23 +148,27 @@ func (h *Host) read(ctx context.Context) (State, error) {
 
 // readRaw reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
 func (h *Host) readRaw(ctx context.Context) (State, error) {
-	s, err := h.machine.Reader.Read(ctx)
-	if err == nil {
-		return s, nil
+	s, err := h.disks.Read(ctx)
+	if err != nil {
+		return State{}, Errorf(KindInternal, "the volume groups of this node cannot be read: %w", err)
 	}
-	if ctx.Err() != nil {
-		return State{}, Errorf(KindInternal, "reading the disks of this node: %w", err)
+	return s, nil
+}
+
+// report asks LVM.
+func (h *Host) report(ctx context.Context) (State, error) {
+	report, err := h.machine.Runner.Run(ctx, reportArgs())
+	if err != nil {
+		return State{}, err
 	}
-	h.log.Debug("the disks cannot be read directly; LVM is asked", "error", err)
-	var reported State
-	report, reportErr := h.machine.Runner.Run(ctx, reportArgs())
-	if reportErr == nil {
-		reported, reportErr = parseReport(bytes.NewReader(report))
+	return parseReport(bytes.NewReader(report))
+}
+
+// behind runs what nobody waits for but Close.
+func (h *Host) behind(work func(context.Context)) {
+	if h.closing.Err() == nil {
+		h.background.Go(func() { work(h.closing) })
 	}
-	if reportErr != nil {
-		return State{}, Errorf(KindInternal, "the volume groups of this node cannot be read: %w", errors.Join(err, reportErr))
-	}
-	return s.completedBy(reported), nil
 }
 
 // group finds a group by its UUID. KindNotOurs: it is not on this node.
@@ -264,6 +271,7 @@ func (h *Host) Metrics() Metrics {
 		Volumes:     map[VolumeState]int{StateCreating: 0, StateReady: 0, StateDeleting: 0},
 		WipeBacklog: h.wiper.backlog(),
 		InFlight:    h.flights.count(),
+		ReaderOff:   h.disks.difference() != "",
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), metricsPatience)
 	defer cancel()

@@ -40,9 +40,12 @@ func (h hurdles) problem(name string) string {
 	return strings.Join(h.shrunken, "; ")
 }
 
+// doubled is in the sentence of a PV that stands on several devices.
+const doubled = "stands on several devices"
+
 func duplicateSentence(uuid string, devices ...string) string {
 	slices.Sort(devices)
-	return fmt.Sprintf("its physical volume %s stands on several devices (%s); take the copy away or give it a new identity with vgimportclone",
+	return fmt.Sprintf("its physical volume %s "+doubled+" (%s); take the copy away or give it a new identity with vgimportclone",
 		uuid, strings.Join(devices, ", "))
 }
 

@@ -23,6 +23,7 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.machine.Kernel.Load(ctx); err != nil {
 		h.log.Warn("LVM will try to load device-mapper itself when the first volume is made", "error", err)
 	}
+	h.disks.check(ctx)
 	s, err := h.readRaw(ctx)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ var burstClass = func() map[string]string {
 // bursts makes many volumes at once, in turns as bare commands and through the driver.
 func (m *meter) bursts(ctx context.Context, rounds int) error {
 	for _, atOnce := range burstSizes {
-		err := m.rounds(ctx, rounds, func(ctx context.Context, round string) error {
+		err := m.rounds(ctx, fmt.Sprintf("%d at once", atOnce), rounds, func(ctx context.Context, round string) error {
 			names := make([]string, atOnce)
 			for i := range names {
 				names[i] = fmt.Sprintf("%s-%d-%d", round, atOnce, i)
@@ -59,25 +59,31 @@ func together(names []string, do func(name string) error) (all, worst time.Durat
 }
 
 func (m *meter) burstOfCommands(ctx context.Context, names []string) error {
+	if err := m.calm(ctx); err != nil {
+		return err
+	}
 	all, worst, err := together(names, func(name string) error {
 		return m.admin(ctx, "lvcreate", "-qq", "-y", "-L", "64M", "-n", name, group)
 	})
 	if err != nil {
 		return err
 	}
+	if err := m.note("CreateBurst", len(names), Stock, map[string]float64{
+		unitTime: float64(all), unitWorst: float64(worst), unitProcesses: float64(len(names)),
+	}); err != nil {
+		return err
+	}
 	remove := []string{"lvremove", "-qq", "-y"}
 	for _, name := range names {
 		remove = append(remove, group+"/"+name)
 	}
-	if err := m.admin(ctx, remove...); err != nil {
-		return err
-	}
-	return m.note("CreateBurst", len(names), Stock, map[string]float64{
-		unitTime: float64(all), unitWorst: float64(worst), unitProcesses: float64(len(names)),
-	})
+	return m.admin(ctx, remove...)
 }
 
 func (m *meter) burstOfCalls(ctx context.Context, names []string) error {
+	if err := m.calm(ctx); err != nil {
+		return err
+	}
 	before, err := m.driver.activity(ctx)
 	if err != nil {
 		return err
@@ -110,7 +116,10 @@ func (m *meter) burstOfCalls(ctx context.Context, names []string) error {
 	})
 }
 
-// askMeanwhile asks for the capacity, as the provisioner does, for as long as volumes are being made.
+// askEvery is how often the capacity is asked for meanwhile; the provisioner does it once a second.
+const askEvery = 250 * time.Millisecond
+
+// askMeanwhile asks for the capacity for as long as volumes are being made.
 func (m *meter) askMeanwhile(ctx context.Context, atOnce int) error {
 	for {
 		took, err := timed(func() error { return m.driver.capacity(ctx) })
@@ -123,6 +132,6 @@ func (m *meter) askMeanwhile(ctx context.Context, atOnce int) error {
 		if err := m.note("GetCapacityMeanwhile", atOnce, Nodelvm, map[string]float64{unitTime: float64(took)}); err != nil {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(askEvery)
 	}
 }

@@ -147,7 +147,7 @@ func (d *driver) settled(ctx context.Context) (activity, error) {
 	last, err := d.activity(ctx)
 	since := time.Now()
 	for err == nil && (last.busy || time.Since(since) < quiet) {
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(400 * time.Millisecond)
 		var now activity
 		if now, err = d.activity(ctx); now != last {
 			last, since = now, time.Now()

@@ -82,7 +82,7 @@ func (n *node) stage(ctx context.Context, cfg Config, volumes int) (err error) {
 	}
 	m := &meter{node: n, driver: d, volumes: volumes, out: cfg.Out}
 	if has(PartThick) {
-		if err := m.rounds(ctx, cfg.Rounds, m.thickRound); err != nil {
+		if err := m.warmRounds(ctx, "linear volumes", cfg.Rounds, m.thickRound); err != nil {
 			return err
 		}
 	}

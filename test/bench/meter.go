@@ -17,18 +17,25 @@ type meter struct {
 	turn    int  // who begins
 }
 
-// rounds does the same round again and again; the first one only warms up.
-func (m *meter) rounds(ctx context.Context, count int, round func(ctx context.Context, name string) error) error {
-	for i := range count + 1 {
-		m.silent, m.turn = i == 0, i
+// warmRounds does the same round again and again; the first one only warms up.
+func (m *meter) warmRounds(ctx context.Context, what string, count int, round func(ctx context.Context, name string) error) error {
+	m.silent = true
+	err := round(ctx, "warm")
+	m.silent = false
+	if err != nil {
+		return err
+	}
+	return m.rounds(ctx, what, count, round)
+}
+
+func (m *meter) rounds(ctx context.Context, what string, count int, round func(ctx context.Context, name string) error) error {
+	for i := range count {
+		m.turn = i
 		if err := round(ctx, fmt.Sprintf("r%d", i)); err != nil {
 			return err
 		}
-		if i > 0 {
-			m.say("  round %d of %d", i, count)
-		}
 	}
-	m.silent = false
+	m.say("  %s: %d rounds", what, count)
 	return nil
 }
 
@@ -62,10 +69,17 @@ func (m *meter) measure(ctx context.Context, t task) error {
 	return nil
 }
 
+// calm waits until udev has looked at what the sample before has made: stock commands wait for it, the others do not, and
+// would leave the work to whoever comes next.
+func (m *meter) calm(ctx context.Context) error { return m.admin(ctx, "udevadm", "settle") }
+
 // bare takes a sample of a bare command.
 func (m *meter) bare(ctx context.Context, work, who string, argv []string, make func(...string) command) error {
 	if argv == nil {
 		return nil
+	}
+	if err := m.calm(ctx); err != nil {
+		return err
 	}
 	took, err := timed(func() error { return m.run(ctx, make(argv...)) })
 	if err != nil {
@@ -78,6 +92,9 @@ func (m *meter) bare(ctx context.Context, work, who string, argv []string, make 
 func (m *meter) served(ctx context.Context, work string, call func(context.Context) error) error {
 	if call == nil {
 		return nil
+	}
+	if err := m.calm(ctx); err != nil {
+		return err
 	}
 	before, err := m.driver.activity(ctx)
 	if err != nil {
@@ -108,11 +125,31 @@ const readings = 5
 
 // read takes several samples of a call that only reads.
 func (m *meter) read(ctx context.Context, work string, call func(context.Context) error) error {
+	if err := m.calm(ctx); err != nil {
+		return err
+	}
+	before, err := m.driver.activity(ctx)
+	if err != nil {
+		return err
+	}
+	var all []time.Duration
 	for range readings {
-		if err := m.served(ctx, work, call); err != nil {
+		time.Sleep(20 * time.Millisecond)
+		took, err := timed(func() error { return call(ctx) })
+		if err != nil {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond)
+		all = append(all, took)
+	}
+	after, err := m.driver.activity(ctx)
+	if err != nil {
+		return err
+	}
+	for _, took := range all {
+		figures := map[string]float64{unitTime: float64(took), unitProcesses: (after.processes - before.processes) / readings}
+		if err := m.note(work, 1, Nodelvm, figures); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (m *meter) thin(ctx context.Context, rounds int) error {
 	if err := m.admin(ctx, "lvcreate", "-qq", "-y", "--type", "thin-pool", "-L", "512M", "-n", pool, group); err != nil {
 		return err
 	}
-	return m.rounds(ctx, rounds, m.thinRound)
+	return m.warmRounds(ctx, "thin volumes", rounds, m.thinRound)
 }
 
 // thinRound makes a thin volume and a snapshot of it, and removes both.

@@ -1,0 +1,182 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	checkEvery    = 10 * time.Minute
+	checkPatience = time.Minute // for one comparison
+	checkAttempts = 3           // a difference must show each time
+)
+
+// checkedReader reads the disks directly and holds that to LVM's own report: when it is told to, and, as long as it is
+// used, every ten minutes behind its callers' backs. Where the two differ at the same seqnos, the direct reading is
+// wrong, or not about what LVM works with: from then on the report alone is used, at the price of one process a reading.
+type checkedReader struct {
+	direct Reader
+	report func(context.Context) (State, error)
+	later  func(func(context.Context)) // runs it behind, with a context that ends with the Host
+	log    *slog.Logger
+
+	mu  sync.Mutex
+	due time.Time // of the next comparison; zero: none was made yet, and none is made by itself
+	off string    // how the two differed; empty while they agree
+}
+
+// Read implements Reader. What the disks cannot tell, LVM's report does, one process.
+func (c *checkedReader) Read(ctx context.Context) (State, error) {
+	if c.difference() != "" {
+		return c.report(ctx)
+	}
+	s, err := c.direct.Read(ctx)
+	if err == nil {
+		if c.isDue() {
+			c.later(c.check)
+		}
+		return s, nil
+	}
+	if ctx.Err() != nil {
+		return State{}, err
+	}
+	c.log.Debug("the disks cannot be read directly; LVM is asked", "error", err)
+	reported, reportErr := c.report(ctx)
+	if reportErr != nil {
+		return State{}, errors.Join(err, reportErr)
+	}
+	return s.completedBy(reported), nil
+}
+
+// difference tells how the two readings differed, if they ever did.
+func (c *checkedReader) difference() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.off
+}
+
+func (c *checkedReader) isDue() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.due.IsZero() || time.Now().Before(c.due) {
+		return false
+	}
+	c.due = time.Now().Add(checkEvery)
+	return true
+}
+
+// check compares the two readings now, and the next time in ten minutes.
+func (c *checkedReader) check(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+	found := ""
+	for range checkAttempts {
+		var err error
+		if found, err = c.compare(ctx); err != nil {
+			c.log.Warn("the disks could not be compared with LVM's report", "error", err)
+		}
+		if found == "" {
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.due = time.Now().Add(checkEvery)
+	if found != "" && c.off == "" {
+		c.off = found
+		c.log.Error("what the disks tell differs from LVM's report: the disks are not read directly any more, and every question "+
+			"costs an LVM process, until the driver is started anew; please report this, with the output of vgcfgbackup", "difference", found)
+	}
+}
+
+// compare answers the first difference. Groups that change meanwhile are not compared. LVM is not asked while a disk
+// does not answer: it would hang.
+func (c *checkedReader) compare(ctx context.Context) (string, error) {
+	before, err := c.direct.Read(ctx)
+	if err != nil || len(before.Silent) > 0 {
+		return "", nil // then the report is used already, or cannot be had
+	}
+	report, err := c.report(ctx)
+	if err != nil {
+		return "", err
+	}
+	after, err := c.direct.Read(ctx)
+	if err != nil {
+		return "", nil
+	}
+	return compareStates(before, report, after), nil
+}
+
+// compareStates holds LVM's report to two direct readings, before and after it.
+func compareStates(before, report, after State) string {
+	for _, g := range before.Groups {
+		same := after.byUUID(g.UUID)
+		if same == nil || !reflect.DeepEqual(g, *same) || strings.Contains(g.Problem, doubled) {
+			continue // it changes, or LVM sees only one copy of a disk
+		}
+		told := report.byUUID(g.UUID)
+		if told == nil {
+			return fmt.Sprintf("volume group %s (%s) is on the disks, and not in LVM's report", g.Name, g.UUID)
+		}
+		if told.Seqno != g.Seqno {
+			continue // it was changed and reported before it could be read again
+		}
+		if diff := firstDifference("volume group "+g.Name, reflect.ValueOf(g), reflect.ValueOf(told.reworded(g))); diff != "" {
+			return diff
+		}
+	}
+	for _, g := range report.Groups {
+		if before.byUUID(g.UUID) == nil && after.byUUID(g.UUID) == nil {
+			return fmt.Sprintf("volume group %s (%s) is in LVM's report, and not on the disks that can be read%s", g.Name, g.UUID, inBrackets(after.Unread))
+		}
+	}
+	return ""
+}
+
+func inBrackets(sentences []string) string {
+	if len(sentences) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(sentences, "; ") + ")"
+}
+
+func (s State) byUUID(uuid string) *Group {
+	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.UUID == uuid })
+	if i < 0 {
+		return nil
+	}
+	return &s.Groups[i]
+}
+
+// reworded answers a reported group in the words of the direct reading: LVM may know a disk by another name, and does
+// not say which volume's checksums an integrity volume holds.
+func (g Group) reworded(direct Group) Group {
+	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
+	for i := range min(len(g.PVs), len(direct.PVs)) {
+		ours, theirs := direct.PVs[i].Device, g.PVs[i].Device
+		if ours != theirs && sameDevice(ours, theirs) {
+			g.PVs[i].Device = ours
+			g.Problem = strings.ReplaceAll(g.Problem, theirs+" ", ours+" ")
+		}
+	}
+	for i := range min(len(g.LVs), len(direct.LVs)) {
+		if strings.HasSuffix(g.LVs[i].Name, "_imeta") && g.LVs[i].Name == direct.LVs[i].Name {
+			g.LVs[i].UsedBy = direct.LVs[i].UsedBy
+		}
+	}
+	return g
+}
+
+func sameDevice(a, b string) bool {
+	var sa, sb unix.Stat_t
+	return unix.Stat(a, &sa) == nil && unix.Stat(b, &sb) == nil && sa.Mode&unix.S_IFMT == unix.S_IFBLK && sa.Rdev == sb.Rdev
+}
