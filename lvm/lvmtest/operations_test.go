@@ -110,7 +110,7 @@ func TestKilledBeforeSettling(t *testing.T) {
 	must(t, err)
 	zeroes := &zeroing{kernel: kernel{node}}
 	next := lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, cfg.Observe}, Kernel: zeroes, Reader: reader{node}})
-	d.counted(t, "the next start", 1, func() { must(t, next.Start(t.Context())) })
+	d.counted(t, "the next start, with the report that the direct reading is held to", 2, func() { must(t, next.Start(t.Context())) })
 	if want := []string{"0-8 MiB", "63 MiB-64 MiB"}; !slices.Equal(zeroes.spans, want) {
 		t.Errorf("it zeroed %q, want %q", zeroes.spans, want)
 	}
@@ -178,10 +178,16 @@ func TestWipeKeepsLostParts(t *testing.T) {
 	release := node.HoldWipes()
 	d := b.Start(t)
 	v := d.create(t, b.spec("v", 8*lvm.MiB))
+	paths := map[string]string{}
 	missing := func(is bool) {
 		node.Change("vg-test", func(g *lvm.Group) {
 			for i := range g.PVs {
-				g.PVs[i].Missing = is
+				pv := &g.PVs[i]
+				if pv.Missing = is; is {
+					paths[pv.UUID], pv.Device = pv.Device, ""
+				} else {
+					pv.Device = paths[pv.UUID]
+				}
 			}
 		})
 	}
