@@ -36,7 +36,7 @@ type Filesystem interface {
 	Unmount(path string) error
 	// Remove removes an empty directory or a file; it is no error if nothing is there.
 	Remove(path string) error
-	// Failed lists the devices whose file systems the kernel has made read-only, as it does after errors.
+	// Failed lists the devices whose mounted file systems have met errors, after which the kernel makes them read-only.
 	Failed() ([]DeviceNumber, error)
 	// Usage tells how full the file system mounted at a path is.
 	Usage(path string) (Usage, error)

@@ -7,11 +7,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TroubleReadOnly is a file system that the kernel has made read-only.
+// TroubleReadOnly is a file system that has met errors, after which it takes no more writes.
 const TroubleReadOnly lvm.Trouble = "read-only"
 
-// Health looks for volumes of this cluster whose mounted file systems have become read-only, as the kernel makes them
-// when it meets errors. It reads the table of mounts, and no more while all is well.
+// Health looks for volumes of this cluster whose mounted file systems have met errors, so that the kernel has made them
+// read-only. It reads the table of mounts and ext4's count of errors, and no more while all is well.
 func (s *Server) Health(ctx context.Context) ([]lvm.Finding, error) {
 	failed, err := s.fs.Failed()
 	if err != nil || len(failed) == 0 {
@@ -32,7 +32,7 @@ func (s *Server) Health(ctx context.Context) ([]lvm.Finding, error) {
 			continue
 		}
 		findings = append(findings, lvm.Finding{Trouble: TroubleReadOnly, Group: v.Group, Volume: v,
-			Text: "the file system on " + v.Group + "/" + v.ID.LV + " (" + path + ") has become read-only, as after errors: " +
+			Text: "the file system on " + v.Group + "/" + v.ID.LV + " (" + path + ") has met errors and takes no more writes: " +
 				"read the node's kernel log; when its disk is sound, delete the pod, and the file system is checked before it is mounted again"})
 	}
 	return findings, nil

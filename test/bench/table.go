@@ -14,6 +14,7 @@ var works = []struct{ work, says, command string }{
 	{"DeleteVolume", "DeleteVolume", "lvremove"},
 	{"ListVolumes", "ListVolumes", "lvs"},
 	{"GetCapacity", "GetCapacity", "vgs"},
+	{"GetPluginInfo", "GetPluginInfo: gRPC and nothing else", ""},
 	{"CreateThinVolume", "CreateVolume, thin", "lvcreate -V"},
 	{"CreateSnapshot", "CreateSnapshot", "lvcreate -s"},
 	{"DeleteSnapshot", "DeleteSnapshot", "lvremove"},

@@ -48,6 +48,9 @@ func (m *meter) thickRound(ctx context.Context, name string) error {
 	if err := m.read(ctx, "GetCapacity", d.capacity); err != nil {
 		return err
 	}
+	if err := m.read(ctx, "GetPluginInfo", d.info); err != nil {
+		return err
+	}
 	return m.inTurns(ctx,
 		task{"ControllerExpandVolume",
 			[]string{"lvextend", "-qq", "-y", "-L", "128M", volume + "-s"},
@@ -147,6 +150,11 @@ func (d *driver) snapshot(ctx context.Context, name, source string) error {
 
 func (d *driver) removeSnapshot(ctx context.Context, name string) error {
 	_, err := d.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: d.handle(name)})
+	return err
+}
+
+func (d *driver) info(ctx context.Context) error {
+	_, err := csi.NewIdentityClient(d.conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
 	return err
 }
 
