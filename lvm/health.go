@@ -2,7 +2,11 @@ package lvm
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 )
 
 // Trouble is one kind of thing that can be wrong with a volume or a group. The text form is for metrics.
@@ -28,7 +32,182 @@ type Finding struct {
 	Text    string // a sentence: what is wrong, with names and numbers, and what to do
 }
 
-// Health looks for trouble with the volumes of this cluster and their groups, through the kernel alone: no process.
+// Health looks for trouble with the volumes of this cluster and their groups, through the kernel alone: no process. What
+// concerns a whole group is told once, with the zero Volume. A device may be suspended for a moment while LVM works: one
+// that is found so is looked at again a second later.
 func (h *Host) Health(ctx context.Context) ([]Finding, error) {
-	return nil, Errorf(KindInternal, "%w", errors.ErrUnsupported)
+	s, err := h.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := h.paths()
+	if err != nil {
+		return nil, err
+	}
+	var findings []Finding
+	for _, g := range s.Groups {
+		c := checkup{host: h, group: g, paths: paths, pools: map[string]*poolStatus{}}
+		for _, lv := range g.LVs {
+			v, ours, err := volumeOf(g, lv)
+			if err == nil && ours && v.Cluster == h.cfg.Cluster && v.State == StateReady {
+				c.volumes = append(c.volumes, patient{v, lv})
+			}
+		}
+		if len(c.volumes) > 0 {
+			c.run(ctx)
+			findings = append(findings, c.findings...)
+		}
+	}
+	return findings, nil
+}
+
+// paths answers the node's device-mapper devices of LVM by their UUID.
+func (h *Host) paths() (map[string]string, error) {
+	devices, err := h.machine.Kernel.Devices()
+	if err != nil {
+		return nil, Errorf(KindInternal, "the devices of this node cannot be listed: %w", err)
+	}
+	paths := make(map[string]string, len(devices))
+	for _, d := range devices {
+		paths[d.UUID] = d.Path
+	}
+	return paths, nil
+}
+
+// checkup looks at one group and the volumes of this cluster in it.
+type checkup struct {
+	host     *Host
+	group    Group
+	paths    map[string]string
+	volumes  []patient
+	pools    map[string]*poolStatus // by name; nil: not active, or the kernel does not tell
+	findings []Finding
+}
+
+type patient struct {
+	volume Volume
+	lv     LV
+}
+
+func (c *checkup) run(ctx context.Context) {
+	missing := c.wholeGroup()
+	suspended := c.suspended(ctx)
+	for _, p := range c.volumes {
+		if slices.ContainsFunc(below(c.group, p.lv), func(part LV) bool { return suspended[dmUUID(c.group.UUID, part.UUID)] }) {
+			c.find(TroubleSuspended, p.volume, "its device is suspended: whatever touches it hangs; a restart of this driver resumes it, and so does lvchange --refresh %s/%s", c.group.Name, p.lv.Name)
+		}
+		if len(missing) > 0 {
+			c.lost(p, missing)
+		}
+		if strings.HasPrefix(p.lv.Type, "raid") {
+			c.raid(p)
+		}
+		if p.lv.Pool != "" {
+			c.thin(p)
+		}
+	}
+}
+
+func (c *checkup) find(trouble Trouble, v Volume, format string, args ...any) {
+	c.findings = append(c.findings, Finding{Trouble: trouble, Group: c.group.Name, Volume: v, Text: fmt.Sprintf(format, args...)})
+}
+
+// wholeGroup tells what concerns all volumes, and answers the UUIDs of the PVs that are missing.
+func (c *checkup) wholeGroup() map[string]bool {
+	g := c.group
+	missing := map[string]bool{}
+	silent := false
+	for _, pv := range g.PVs {
+		silent = silent || pv.Silent
+		if pv.Missing {
+			missing[pv.UUID] = true
+		}
+	}
+	switch {
+	case silent:
+		c.find(TroubleSilent, Volume{}, "volume group %s: %s", g.Name, g.Problem)
+	case g.Problem != "":
+		c.find(TroubleUnusable, Volume{}, "nothing can be changed in volume group %s: %s", g.Name, g.Problem)
+	}
+	if len(missing) > 0 {
+		c.find(TroubleMissing, Volume{}, "volume group %s has lost a disk (physical volume %s): nothing new is made in it until the disk is back; "+
+			"if it will not come back, repair what can be repaired (lvconvert --repair), and drop the rest with vgreduce --removemissing --force %s",
+			g.Name, names(missing), g.Name)
+	}
+	return missing
+}
+
+func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
+
+// suspended finds the suspended devices that stay so.
+func (c *checkup) suspended(ctx context.Context) map[string]bool {
+	first := c.host.suspendedIn(c.group)
+	if len(first) == 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(suspendedPause):
+	}
+	second := c.host.suspendedIn(c.group)
+	maps.DeleteFunc(first, func(uuid string, _ bool) bool { return !second[uuid] })
+	return first
+}
+
+// suspendedPause is longer than LVM leaves a device suspended.
+const suspendedPause = time.Second
+
+// lost tells what the missing PVs do to a volume.
+func (c *checkup) lost(p patient, missing map[string]bool) {
+	switch d := c.group.damageTo(p.lv, missing, 0); {
+	case d.lost:
+		c.find(TroubleMissing, p.volume, "a part of its data is on a disk that is not there (physical volume %s): bring the disk back, or restore the volume from a backup", names(missing))
+	case d.legs > 0:
+		c.find(TroubleDegraded, p.volume, "%d of its %d legs are on a disk that is not there (physical volume %s): its data is all there, but less safe; "+
+			"bring the disk back, or fill new legs elsewhere with lvconvert --repair", d.legs, d.of, names(missing))
+	}
+}
+
+// raid tells what the kernel knows of an active RAID.
+func (c *checkup) raid(p patient) {
+	s, err := status(c, dmUUID(c.group.UUID, p.lv.UUID), "raid", parseRAID)
+	if err != nil || s == nil {
+		return
+	}
+	known := c.has(TroubleDegraded, p.volume) || c.has(TroubleMissing, p.volume)
+	switch d := s.damage(); {
+	case known:
+	case d.lost:
+		c.find(TroubleMissing, p.volume, "%d of its %d legs have failed (%s), more than it can do without: mend the disks, then lvchange --refresh %s/%s, or restore the volume from a backup",
+			d.legs, d.of, s.legs, c.group.Name, p.lv.Name)
+	case d.legs > 0:
+		c.find(TroubleDegraded, p.volume, "%d of its %d legs have failed (%s): its data is all there, but less safe; lvchange --refresh %s/%s takes a disk "+
+			"that works again back in, lvconvert --repair %s/%s fills a new leg elsewhere", d.legs, d.of, s.legs, c.group.Name, p.lv.Name, c.group.Name, p.lv.Name)
+	}
+	if s.rebuilding() {
+		c.find(TroubleRebuilding, p.volume, "a leg of it is being filled: %s done", percent(s.done, s.total))
+	}
+}
+
+func (c *checkup) has(trouble Trouble, v Volume) bool {
+	return slices.ContainsFunc(c.findings, func(f Finding) bool { return f.Trouble == trouble && f.Volume.UUID == v.UUID })
+}
+
+// status asks for the status of an active device with a target of this type; nil where there is none.
+func status[S any](c *checkup, uuid, target string, parse func(string) (S, error)) (*S, error) {
+	path, active := c.paths[uuid]
+	if !active {
+		return nil, nil
+	}
+	kind, params, err := c.host.machine.Kernel.Status(path)
+	if err != nil || kind != target {
+		return nil, err // it may have gone meanwhile
+	}
+	s, err := parse(params)
+	if err != nil {
+		c.host.log.Warn("the kernel's words are not understood", "device", path, "error", err)
+		return nil, err
+	}
+	return &s, nil
 }

@@ -44,11 +44,12 @@ type Metrics struct {
 
 // GroupMetrics are the figures of one volume group.
 type GroupMetrics struct {
-	Name string
-	UUID string
-	Size Bytes         // of all its disks that are there
-	Free Bytes         // of those, not in use by any volume
-	Hung time.Duration // for how long an LVM command in it has not ended that should have; 0 where all is well
+	Name  string
+	UUID  string
+	Size  Bytes         // of all its disks that are there
+	Free  Bytes         // of those, not in use by any volume
+	Pools []PoolMetrics // by name
+	Hung  time.Duration // for how long an LVM command in it has not ended that should have; 0 where all is well
 }
 
 // Host is LVM on this node. All its methods are safe for concurrent use.
@@ -284,6 +285,10 @@ func (h *Host) Metrics() Metrics {
 	for _, v := range all {
 		m.Volumes[v.State]++
 	}
+	paths, err := h.paths()
+	if err != nil {
+		h.log.Warn("no figures of the thin pools", "error", err)
+	}
 	for _, g := range s.Groups {
 		gm := GroupMetrics{Name: g.Name, UUID: g.UUID}
 		for _, pv := range g.PVs {
@@ -293,6 +298,7 @@ func (h *Host) Metrics() Metrics {
 		}
 		gm.Free = g.bytes(g.free())
 		_, gm.Hung = h.hangs.of(g.UUID)
+		gm.Pools = h.poolsOf(g, paths)
 		m.Groups = append(m.Groups, gm)
 	}
 	return m
