@@ -220,6 +220,17 @@ func (h *Host) partSuspended(g Group, lv LV) bool {
 	return len(suspended) > 0 && slices.ContainsFunc(parts(g, lv), func(part LV) bool { return suspended[dmUUID(g.UUID, part.UUID)] })
 }
 
+// below lists an LV, its pool, and all that they are made of: a suspended device down there stops it as well.
+func below(g Group, lv LV) []LV {
+	all := parts(g, lv)
+	for _, pool := range g.LVs {
+		if pool.Name == lv.Pool {
+			all = append(all, parts(g, pool)...)
+		}
+	}
+	return all
+}
+
 // parts lists an LV and the LVs that it is made of.
 func parts(g Group, lv LV) []LV {
 	all := []LV{lv}
