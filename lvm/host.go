@@ -139,10 +139,16 @@ func (h *Host) read(ctx context.Context) (State, error) {
 		return State{}, err
 	}
 	s = h.settler.overlay(s)
-	for i := range s.Groups {
-		if hung, _ := h.hangs.of(s.Groups[i].UUID); hung != nil {
-			s.Groups[i].Problem = hung.Error()
+	shared := true // with other readings
+	for i, g := range s.Groups {
+		hung, _ := h.hangs.of(g.UUID)
+		if hung == nil {
+			continue
 		}
+		if shared {
+			s.Groups, shared = slices.Clone(s.Groups), false
+		}
+		s.Groups[i].Problem = hung.Error()
 	}
 	return s, nil
 }

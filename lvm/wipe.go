@@ -100,28 +100,59 @@ func (h *Host) zero(ctx context.Context, v Volume) error {
 		return nil // removeIfStill leaves it alone
 	}
 	if lost := missingBelow(g, lv); len(lost) > 0 {
-		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing, and what it held could be read when that disk comes back; bring it back, or remove the volume with lvremove",
+		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing or does not answer, and what it held could be read when that disk comes back; bring it back, or remove the volume with lvremove",
 			g.Name, lv.Name, strings.Join(lost, ", "))
 	}
 	path, err := h.device(ctx, v)
 	if err != nil {
 		return err
 	}
+	if err := h.everyLeg(g, lv, path); err != nil {
+		return err
+	}
 	saved := wipedUntil(lv)
 	at, last := saved, time.Now()
+	save := func(ctx context.Context) {
+		if h.everyLeg(g, lv, path) == nil {
+			h.saveWiped(ctx, v, saved, at)
+			saved, last = at, time.Now()
+		}
+	}
 	h.wiper.left(v, at)
 	err = h.machine.Kernel.Zero(ctx, path, at, v.Size, func(until Bytes) {
 		at = until
 		h.wiper.left(v, at)
 		if time.Since(last) > wipeSave && at < v.Size {
-			h.saveWiped(ctx, v, saved, at)
-			saved, last = at, time.Now()
+			save(ctx)
 		}
 	})
-	if err != nil && at > saved {
-		h.saveWiped(context.WithoutCancel(ctx), v, saved, at)
+	if err != nil {
+		if at > saved {
+			save(context.WithoutCancel(ctx))
+		}
+		return err
 	}
-	return err
+	return h.everyLeg(g, lv, path)
+}
+
+// everyLeg makes sure that what was written to a RAID reached all its legs: one that failed still holds what it had, and
+// would show it to the next volume there once its disk works again.
+func (h *Host) everyLeg(g Group, lv LV, path string) error {
+	if !strings.HasPrefix(lv.Type, "raid") {
+		return nil
+	}
+	_, params, err := h.machine.Kernel.Status(path)
+	if err != nil {
+		return Errorf(KindInternal, "whether volume %s/%s was wiped on all its disks: %w", g.Name, lv.Name, err)
+	}
+	s, err := parseRAID(params)
+	if err != nil {
+		return Errorf(KindInternal, "whether volume %s/%s was wiped on all its disks: %w", g.Name, lv.Name, err)
+	}
+	if strings.Contains(s.legs, "D") {
+		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a leg of it has failed (%s), and still holds what it had; take it back in with lvchange --refresh, or replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.legs)
+	}
+	return nil
 }
 
 // wipedUntil reads how far an earlier wipe has come: 0 if nothing that can be believed says so.
@@ -180,7 +211,7 @@ func missingBelow(g Group, lv LV) []string {
 			if i := slices.IndexFunc(g.LVs, func(other LV) bool { return area.LV != "" && other.Name == area.LV }); i >= 0 {
 				lost = append(lost, missingBelow(g, g.LVs[i])...)
 			}
-			if slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.Missing && pv.UUID == area.PV }) {
+			if slices.ContainsFunc(g.PVs, func(pv PV) bool { return (pv.Missing || pv.Silent) && pv.UUID == area.PV }) {
 				lost = append(lost, area.PV)
 			}
 		}
