@@ -102,18 +102,23 @@ func attributesOf(t *testing.T, r request) admission.Attributes {
 	resource := kinds[0].GroupVersion().WithResource(map[string]string{
 		"PersistentVolume": "persistentvolumes", "PersistentVolumeClaim": "persistentvolumeclaims",
 		"CSIStorageCapacity": "csistoragecapacities",
+		"VolumeSnapshot":     "volumesnapshots", "VolumeSnapshotContent": "volumesnapshotcontents",
 	}[kinds[0].Kind])
-	return admission.NewAttributesRecord(r.now, r.before, kinds[0], "", "x", resource, "", operation, nil, false, who)
+	return admission.NewAttributesRecord(r.now, r.before, kinds[0], "", "x", resource, r.sub, operation, nil, false, who)
 }
 
 func ruleMatches(policy *admissionregistration.ValidatingAdmissionPolicy, a admission.Attributes) bool {
 	has := func(list []string, want string) bool {
 		return slices.Contains(list, want) || slices.Contains(list, "*")
 	}
+	resource := a.GetResource().Resource
+	if a.GetSubresource() != "" {
+		resource += "/" + a.GetSubresource()
+	}
 	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
 		for _, operation := range rule.Operations {
 			if string(operation) == string(a.GetOperation()) && has(rule.APIGroups, a.GetResource().Group) &&
-				has(rule.APIVersions, a.GetResource().Version) && has(rule.Resources, a.GetResource().Resource) {
+				has(rule.APIVersions, a.GetResource().Version) && slices.Contains(rule.Resources, resource) {
 				return true
 			}
 		}

@@ -89,7 +89,7 @@ func TestExamplesParse(t *testing.T) {
 	}
 }
 
-func checkClass(t *testing.T, doc document) {
+func checkClass(t *testing.T, doc document) *storage.StorageClass {
 	t.Helper()
 	var class storage.StorageClass
 	if err := yaml.Unmarshal([]byte(doc.text), &class); err != nil {
@@ -99,6 +99,7 @@ func checkClass(t *testing.T, doc document) {
 		*class.VolumeBindingMode != storage.VolumeBindingWaitForFirstConsumer || class.Parameters["volumeGroup"] == "" {
 		t.Errorf("class %s would not work: %+v", class.Name, class)
 	}
+	return &class
 }
 
 // TestImagesAreThoseThatAreTested ties the chart to the file of versions, which the lab runs.
@@ -117,6 +118,7 @@ func TestImagesAreThoseThatAreTested(t *testing.T) {
 	want := map[string]string{
 		"nodelvm":         "ghcr.io/nodelvm/nodelvm:v0.1.0",
 		"csi-provisioner": "registry.k8s.io/sig-storage/csi-provisioner:" + versions["CSI_PROVISIONER_VERSION"],
+		"csi-snapshotter": "registry.k8s.io/sig-storage/csi-snapshotter:" + versions["CSI_SNAPSHOTTER_VERSION"],
 	}
 	for _, c := range pod.Containers {
 		if c.Image != want[c.Name] {

@@ -9,14 +9,18 @@ import (
 	"strings"
 	"testing"
 
+	snapshot "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
 // This file reads manifests.
+
+func init() { utilruntime.Must(snapshot.AddToScheme(scheme.Scheme)) }
 
 // document is one object of a manifest.
 type document struct {

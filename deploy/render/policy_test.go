@@ -4,9 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	snapshots "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -15,6 +17,9 @@ const (
 	account      = "system:serviceaccount:nodelvm-system:nodelvm"
 	topologyKey  = "topology.nodelvm.io/node"
 	selectedNode = "volume.kubernetes.io/selected-node"
+	noExpansion  = "volume.kubernetes.io/node-expansion-not-required"
+	cloning      = "provisioner.storage.kubernetes.io/cloning-protection"
+	restoring    = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 )
 
 // request is one write as the admission chain sees it.
@@ -22,12 +27,13 @@ type request struct {
 	name        string
 	node        string // of the token; "-" is a token without a node
 	user        string // "" is the driver's account
+	sub         string // subresource
 	before, now runtime.Object
 	refused     string // "" is admitted, else a part of the message
 }
 
 // TestNodeRestriction runs the shipped policy in the API server's own engine over
-// what csi-provisioner writes, and over what a stolen token would try.
+// what the driver and its sidecars write, and over what a stolen token would try.
 func TestNodeRestriction(t *testing.T) {
 	policy := shippedPolicy(t)
 	validator := compile(t, policy)
@@ -44,6 +50,18 @@ func TestNodeRestriction(t *testing.T) {
 		{name: "withdraw its capacity", before: capacity("node-1")},
 		{name: "free a retained volume", before: held(retained("node-2")), now: retained("node-2")},
 		{name: "hold a volume that shall be deleted", before: volume("node-2"), now: held(volume("node-2"))},
+		{name: "give its volume its new size", before: volume("node-1"), now: sized(volume("node-1"))},
+		{name: "note an expansion", sub: "status", before: bound("node-1"), now: growing(bound("node-1"))},
+		{name: "note an expansion of a block volume", sub: "status", before: growing(bound("node-1")), now: annotated(noExpansion, "true", bound("node-1"))},
+		{name: "note an expansion of a claim that was bound by hand", sub: "status", before: bound(""), now: growing(bound(""))},
+		{name: "take a claim whose source it has", before: copying("VolumeSnapshot", claim("")), now: copying("VolumeSnapshot", claim("node-1"))},
+		{name: "take such a claim over", before: copying("PersistentVolumeClaim", claim("node-2")), now: copying("PersistentVolumeClaim", claim("node-1"))},
+		{name: "protect the source of a copy", before: claim("node-2"), now: finalized(cloning, claim("node-2"))},
+		{name: "give the source of a copy free", before: finalized(cloning, claim("")), now: claim("")},
+		{name: "protect a snapshot while it is restored", before: snapshot(), now: protected(snapshot())},
+		{name: "give that free", before: protected(snapshot()), now: snapshot()},
+		{name: "set a finalizer on its content", before: content("node-1"), now: marked(content("node-1"))},
+		{name: "note that its snapshot is ready", sub: "status", before: content("node-1"), now: ready(content("node-1"))},
 
 		// Volumes.
 		{name: "free another node's volume", before: held(volume("node-2")), now: volume("node-2"), refused: only},
@@ -69,6 +87,36 @@ func TestNodeRestriction(t *testing.T) {
 		{name: "update another node's claim", before: claim("node-2"), now: claim(""), refused: only},
 		{name: "take a claim that nobody has", before: claim(""), now: claim("node-1"), refused: only},
 		{name: "take another node's claim", before: claim("node-2"), now: claim("node-1"), refused: only},
+		{name: "take a claim that another populates", before: copying("Recipe", claim("")), now: copying("Recipe", claim("node-1")), refused: only},
+		{name: "give a copy to another node", before: copying("VolumeSnapshot", claim("")), now: copying("VolumeSnapshot", claim("node-2")), refused: only},
+		{name: "take a copy that is bound", before: copying("VolumeSnapshot", bound("node-2")), now: copying("VolumeSnapshot", bound("node-1")), refused: only},
+		{name: "take a copy and a note with it", before: copying("VolumeSnapshot", claim("")), now: annotated("a", "b", copying("VolumeSnapshot", claim("node-1"))), refused: only},
+		{name: "take a copy and its protection away", before: finalized("kubernetes.io/pvc-protection", copying("VolumeSnapshot", claim(""))), now: copying("VolumeSnapshot", claim("node-1")), refused: only},
+		{name: "take a copy and another source", before: copying("VolumeSnapshot", claim("")), now: copying("PersistentVolumeClaim", claim("node-1")), refused: only},
+		{name: "note an expansion of another node's claim", sub: "status", before: bound("node-2"), now: growing(bound("node-2")), refused: only},
+		{name: "note an expansion of a claim without a volume", sub: "status", before: claim("node-1"), now: growing(claim("node-1")), refused: only},
+		{name: "call a claim lost", sub: "status", before: bound("node-1"), now: lost(bound("node-1")), refused: only},
+		{name: "annotate by way of the status", sub: "status", before: bound("node-1"), now: annotated("a", "b", bound("node-1")), refused: only},
+		{name: "move a claim by way of the status", sub: "status", before: bound("node-1"), now: bound("node-2"), refused: only},
+		{name: "finalize by way of the status", sub: "status", before: bound("node-1"), now: finalized("a/b", bound("node-1")), refused: only},
+		{name: "take away other finalizers of a claim", before: finalized("kubernetes.io/pvc-protection", claim("node-2")), now: claim("node-2"), refused: only},
+		{name: "give another node's volume another size", before: volume("node-2"), now: sized(volume("node-2")), refused: only},
+
+		// Snapshots.
+		{name: "take a snapshot's other finalizers away", before: guardedSnapshot(), now: snapshot(), refused: only},
+		{name: "change a snapshot", before: snapshot(), now: elsewhere(snapshot()), refused: only},
+		{name: "make a snapshot", now: snapshot(), refused: only},
+		{name: "remove a snapshot", before: snapshot(), refused: only},
+		{name: "call a snapshot ready", sub: "status", before: snapshot(), now: snapshot(), refused: only},
+		{name: "write another node's content", before: content("node-2"), now: marked(content("node-2")), refused: only},
+		{name: "call another node's content ready", sub: "status", before: content("node-2"), now: ready(content("node-2")), refused: only},
+		{name: "take another node's content over", before: content("node-2"), now: content("node-1"), refused: only},
+		{name: "give its content away", before: content("node-1"), now: content("node-2"), refused: only},
+		{name: "write a content of no node", before: content(""), now: marked(content("")), refused: only},
+		{name: "write another driver's content", before: foreign(content("node-1")), now: foreign(marked(content("node-1"))), refused: only},
+		{name: "make a content", now: content("node-1"), refused: only},
+		{name: "remove its content", before: content("node-1"), refused: only},
+
 		{name: "make a claim", now: claim("node-1"), refused: only},
 		{name: "remove its claim", before: claim("node-1"), refused: only},
 
@@ -179,6 +227,101 @@ func claim(node string) *core.PersistentVolumeClaim {
 		pvc.Annotations = map[string]string{selectedNode: node}
 	}
 	return pvc
+}
+
+func bound(node string) *core.PersistentVolumeClaim {
+	pvc := claim(node)
+	pvc.Spec.VolumeName, pvc.Status.Phase = "pvc-1", core.ClaimBound
+	return pvc
+}
+
+func lost(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Status.Phase = core.ClaimLost
+	return pvc
+}
+
+// growing notes an expansion.
+func growing(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Status.AllocatedResources = core.ResourceList{core.ResourceStorage: resource.MustParse("2Gi")}
+	pvc.Status.AllocatedResourceStatuses = map[core.ResourceName]core.ClaimResourceStatus{
+		core.ResourceStorage: core.PersistentVolumeClaimControllerResizeInProgress,
+	}
+	pvc.Status.Conditions = []core.PersistentVolumeClaimCondition{{Type: core.PersistentVolumeClaimResizing, Status: core.ConditionTrue}}
+	return pvc
+}
+
+// copying gives the claim a source.
+func copying(kind string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Spec.DataSourceRef = &core.TypedObjectReference{Kind: kind, Name: "source"}
+	return pvc
+}
+
+func annotated(key, value string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	if pvc.Annotations == nil {
+		pvc.Annotations = map[string]string{}
+	}
+	pvc.Annotations[key] = value
+	return pvc
+}
+
+func finalized(finalizer string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Finalizers = append(pvc.Finalizers, finalizer)
+	return pvc
+}
+
+func sized(pv *core.PersistentVolume) *core.PersistentVolume {
+	pv.Spec.Capacity = core.ResourceList{core.ResourceStorage: resource.MustParse("2Gi")}
+	return pv
+}
+
+func snapshot() *snapshots.VolumeSnapshot {
+	source := "data"
+	s := &snapshots.VolumeSnapshot{ObjectMeta: meta.ObjectMeta{Name: "snap", Namespace: "demo"}}
+	s.Spec.Source.PersistentVolumeClaimName = &source
+	return s
+}
+
+func protected(s *snapshots.VolumeSnapshot) *snapshots.VolumeSnapshot {
+	s.Finalizers = append(s.Finalizers, restoring)
+	return s
+}
+
+func guardedSnapshot() *snapshots.VolumeSnapshot {
+	s := snapshot()
+	s.Finalizers = []string{"snapshot.storage.kubernetes.io/volumesnapshot-bound-protection"}
+	return s
+}
+
+func elsewhere(s *snapshots.VolumeSnapshot) *snapshots.VolumeSnapshot {
+	other := "other"
+	s.Spec.Source.PersistentVolumeClaimName = &other
+	return s
+}
+
+// content is a snapshot's content that the snapshot controller has given to a node.
+func content(node string) *snapshots.VolumeSnapshotContent {
+	c := &snapshots.VolumeSnapshotContent{ObjectMeta: meta.ObjectMeta{Name: "snapcontent-1"}}
+	if node != "" {
+		c.Labels = map[string]string{"snapshot.storage.kubernetes.io/managed-by": node}
+	}
+	c.Spec.Driver = "nodelvm.io"
+	return c
+}
+
+func foreign(c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
+	c.Spec.Driver = "other.io"
+	return c
+}
+
+func marked(c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
+	c.Finalizers = []string{"snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"}
+	return c
+}
+
+func ready(c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
+	yes := true
+	c.Status = &snapshots.VolumeSnapshotContentStatus{ReadyToUse: &yes}
+	return c
 }
 
 func capacity(node string) *storage.CSIStorageCapacity {

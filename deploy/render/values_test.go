@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,6 +20,8 @@ func everything() map[string]any {
 			map[string]any{"name": "local", "default": true, "parameters": map[string]any{"volumeGroup": "@fast", "wipe": "none"}},
 			map[string]any{"name": "keep", "reclaimPolicy": "Retain", "mountOptions": []any{"noatime"},
 				"parameters": map[string]any{"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "xfs"}},
+			map[string]any{"name": "fixed", "allowVolumeExpansion": false, "parameters": map[string]any{"volumeGroup": "vg", "layout": "striped", "stripes": 2, "stripeSize": "64Ki"}},
+			map[string]any{"name": "thin", "parameters": map[string]any{"volumeGroup": "vg", "layout": "thin", "thinPool": "pool", "overprovision": 1.5}},
 		},
 		"createNamespace": true,
 	}
@@ -30,15 +33,14 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs := split(t, text)
-	classes := 0
+	grow := map[string]bool{}
 	for _, doc := range docs {
 		if doc.kind.Kind == "StorageClass" {
-			classes++
-			checkClass(t, doc)
+			grow[doc.name] = *checkClass(t, doc).AllowVolumeExpansion
 		}
 	}
-	if classes != 2 {
-		t.Errorf("%d storage classes, want 2", classes)
+	if want := map[string]bool{"local": true, "keep": true, "fixed": false, "thin": true}; !maps.Equal(grow, want) {
+		t.Errorf("storage classes, and whether they may grow: %v, want %v", grow, want)
 	}
 	set := daemonSet(t, docs)
 	args := strings.Join(set.Spec.Template.Spec.Containers[0].Args, " ")
@@ -57,13 +59,17 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 }
 
 func TestSwitchedOffPartsAreAbsent(t *testing.T) {
-	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"nodeRestriction": map[string]any{"enabled": false}})
+	off := map[string]any{"enabled": false}
+	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"nodeRestriction": off, "snapshotter": off})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, doc := range split(t, text) {
 		if strings.HasPrefix(doc.kind.Kind, "ValidatingAdmission") || doc.kind.Kind == "Namespace" || doc.kind.Kind == "StorageClass" {
 			t.Errorf("%s %s is there", doc.kind.Kind, doc.name)
+		}
+		if strings.Contains(doc.text, "csi-snapshotter") || strings.Contains(doc.text, "volumesnapshotclasses") {
+			t.Errorf("%s %s speaks of csi-snapshotter", doc.kind.Kind, doc.name)
 		}
 	}
 }
@@ -87,6 +93,11 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"class without group":  class("parameters", map[string]any{}),
 		"empty group":          class("parameters", map[string]any{"volumeGroup": ""}),
 		"misspelt parameter":   class("parameters", map[string]any{"volumeGroup": "vg", "wpie": "none"}),
+		"unknown layout":       class("parameters", map[string]any{"volumeGroup": "vg", "layout": "raid7"}),
+		"no stripes":           class("parameters", map[string]any{"volumeGroup": "vg", "layout": "striped", "stripes": 0}),
+		"bare stripe size":     class("parameters", map[string]any{"volumeGroup": "vg", "layout": "striped", "stripeSize": "64"}),
+		"too little promised":  class("parameters", map[string]any{"volumeGroup": "vg", "layout": "thin", "overprovision": 0.5}),
+		"snapshotter untagged": {"snapshotter": map[string]any{"image": map[string]any{"tag": ""}}},
 		"unknown wipe":         class("parameters", map[string]any{"volumeGroup": "vg", "wipe": "shred"}),
 		"immediate binding":    class("volumeBindingMode", "Immediate"),
 		"class name":           class("name", "Local SSD"),

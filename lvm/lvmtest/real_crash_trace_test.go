@@ -3,6 +3,7 @@
 package lvmtest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -39,7 +40,9 @@ func TestMain(m *testing.M) {
 		os.Exit(trace())
 	}
 	code := m.Run()
-	removeDisks()
+	if len(realDisks) > 0 {
+		forgetDisks()
+	}
 	os.Exit(code)
 }
 
@@ -115,12 +118,12 @@ func (t *tracer) follow(pid int) (unix.WaitStatus, error) {
 		return status, err
 	}
 	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_EXITKILL); err != nil {
-		return status, err
+		return status, fmt.Errorf("the options of ptrace: %w", err)
 	}
 	signal, entering := 0, true
 	for {
 		if err := unix.PtraceSyscall(pid, signal); err != nil {
-			return status, err
+			return status, fmt.Errorf("ptrace goes on to the next system call: %w", err)
 		}
 		if _, err := unix.Wait4(pid, &status, 0, nil); err != nil {
 			return status, err
@@ -148,20 +151,28 @@ var dmChanges = map[uint64]string{3: "DM_DEV_CREATE", 4: "DM_DEV_REMOVE", 5: "DM
 	9: "DM_TABLE_LOAD", 10: "DM_TABLE_CLEAR", 14: "DM_TARGET_MSG"}
 
 func (t *tracer) syscall() error {
-	var regs unix.PtraceRegs
-	if err := unix.PtraceGetRegs(t.pid, &regs); err != nil {
+	number, err := t.register(registerNumber)
+	if err != nil {
 		return err
 	}
-	switch regs.Orig_rax {
+	first, err := t.register(registerFirst)
+	if err != nil {
+		return err
+	}
+	switch number {
 	case unix.SYS_IOCTL:
-		if name, changes := dmChanges[regs.Rsi&0xff]; changes && regs.Rsi>>8&0xff == 0xfd {
-			if name == "DM_DEV_SUSPEND" && !t.suspends(uintptr(regs.Rdx)) {
+		request, err := t.register(registerSecond)
+		if err != nil {
+			return err
+		}
+		if name, changes := dmChanges[request&0xff]; changes && request>>8&0xff == 0xfd {
+			if name == "DM_DEV_SUSPEND" && !t.suspends() {
 				name = "DM_DEV_RESUME"
 			}
 			t.point(name)
 		}
 	case unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_IO_SUBMIT:
-		file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.pid, regs.Rdi))
+		file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.pid, first))
 		if err == nil && strings.HasPrefix(file, "/dev/") && file != "/dev/null" && !strings.HasPrefix(file, "/dev/pts") {
 			t.point("write to " + file)
 		}
@@ -169,11 +180,31 @@ func (t *tracer) syscall() error {
 	return nil
 }
 
+// Where a stopped process's registers are in struct user (Linux, arch/x86/include/asm/user_64.h). User-mode Linux knows
+// PTRACE_PEEKUSER, and not every way to get them all at once.
+const (
+	registerNumber = 15 * 8 // orig_rax
+	registerFirst  = 14 * 8 // rdi
+	registerSecond = 13 * 8 // rsi
+	registerThird  = 12 * 8 // rdx
+)
+
+func (t *tracer) register(offset uintptr) (uint64, error) {
+	word := make([]byte, 8)
+	if _, err := unix.PtracePeekUser(t.pid, offset, word); err != nil {
+		return 0, fmt.Errorf("a register of lvm: %w", err)
+	}
+	return binary.NativeEndian.Uint64(word), nil
+}
+
 // suspends reads the flags of a struct dm_ioctl, which tell suspending and resuming apart: DM_SUSPEND_FLAG is bit 1.
-func (t *tracer) suspends(address uintptr) bool {
+func (t *tracer) suspends() bool {
+	address, err := t.register(registerThird)
 	flags := make([]byte, 4)
-	n, err := unix.PtracePeekData(t.pid, address+28, flags)
-	return err == nil && n == 4 && flags[0]&2 != 0
+	if err == nil {
+		_, err = unix.PtracePeekData(t.pid, uintptr(address)+28, flags)
+	}
+	return err == nil && flags[0]&2 != 0
 }
 
 // point notes that a point is reached, and kills if it is the one.

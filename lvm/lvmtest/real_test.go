@@ -37,6 +37,7 @@ func makeDisks(t testing.TB) {
 			t.Fatalf("these tests need device-mapper in the kernel, as a lab node has it: %v: %s", err, out)
 		}
 	}
+	forgetDisks()
 	for i, size := range realSizes {
 		realDisks = append(realDisks, makeDisk(t, fmt.Sprint("disk", i), size))
 	}
@@ -51,16 +52,21 @@ func makeDisk(t testing.TB, name string, mebibytes int) string {
 	return strings.TrimSpace(tool(t, "losetup", "--find", "--show", file))
 }
 
-// removeDisks removes what makeDisks made, and the group on it.
-func removeDisks() {
-	if len(realDisks) == 0 {
+// forgetDisks removes the group and the disks of a run, also of an earlier one that was killed.
+func forgetDisks() {
+	_ = exec.Command("vgremove", "-ff", "-y", realGroup).Run() //nolint:noctx // it also runs after the last test
+	disks, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
 		return
 	}
-	_ = exec.Command("vgremove", "-ff", "-y", realGroup).Run() //nolint:noctx // the last thing that runs
-	for i, disk := range realDisks {
-		_ = exec.Command("losetup", "--detach", disk).Run() //nolint:noctx // as above
-		_ = os.Remove(filepath.Join("/dev/shm", fmt.Sprint(realGroup, "-disk", i)))
+	for _, path := range disks {
+		file, err := os.ReadFile(path)
+		if err == nil && strings.HasPrefix(string(file), filepath.Join("/dev/shm", realGroup+"-")) {
+			_ = exec.Command("losetup", "--detach", "/dev/"+strings.Split(path, "/")[3]).Run() //nolint:noctx // as above
+			_ = os.Remove(strings.TrimSpace(string(file)))
+		}
 	}
+	realDisks = nil
 }
 
 func tool(t testing.TB, name string, args ...string) string {

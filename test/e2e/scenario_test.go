@@ -4,29 +4,48 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/test/lab"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
-// TestScenario plays the acts of `make demo`, a subtest each.
-func TestScenario(t *testing.T) {
+// raised is the one cluster that all stories are played in: raising it costs a minute.
+var raised = sync.OnceValues(func() (*scenario.Stage, error) {
 	l, err := lab.Open("")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(func() {
-		if err := l.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	stage, err := scenario.Raise(t.Context(), l, os.Stdout)
+	lower = func() error { return l.Down(context.Background()) }
+	return scenario.Raise(context.Background(), l, os.Stdout)
+})
+
+var lower = func() error { return nil }
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := lower(); err != nil {
+		fmt.Fprintln(os.Stderr, "lowering the lab:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// TestScenario plays the acts of `make demo`, a subtest each.
+func TestScenario(t *testing.T) { play(t, scenario.Acts()) }
+
+// TestLife plays how volumes grow, are snapshotted and are copied.
+func TestLife(t *testing.T) { play(t, scenario.LifeActs()) }
+
+func play(t *testing.T, acts []scenario.Act) {
+	stage, err := raised()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, act := range scenario.Acts() {
+	for _, act := range acts {
 		held := t.Run(act.Title, func(t *testing.T) {
 			if err := stage.Play(t.Context(), act); err != nil {
 				t.Fatal(err, stage.Diagnosis(t.Context()))

@@ -1,16 +1,18 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
 )
 
 // controlPlaneNames are the processes of the control plane, in the order of their start.
-var controlPlaneNames = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+var controlPlaneNames = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "snapshot-controller"}
 
 // controlPlaneFlags answers the flags of one process of the control plane. All
 // listen inside the lab's network namespace only; etcd on its loopback.
@@ -51,6 +53,12 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 			"--kubeconfig=" + l.pki("kube-scheduler.kubeconfig"), "--bind-address=127.0.0.1",
 			"--leader-elect=false", "--profiling=false",
 		}
+	case "snapshot-controller":
+		return []string{
+			"--kubeconfig=" + l.pki("snapshot-controller.kubeconfig"), "--v=2",
+			"--enable-distributed-snapshotting",            // each node is told which snapshots are its own
+			"--feature-gates=CSIVolumeGroupSnapshot=false", // but not which groups of them
+		}
 	}
 	panic("no such control plane process: " + name)
 }
@@ -69,6 +77,32 @@ func (l *Lab) startControlPlane(bin binaries, names ...string) error {
 // pollTimeout bounds one request while the cluster comes up: an API server
 // without its etcd answers nothing for a minute.
 const pollTimeout = 5 * time.Second
+
+// applySnapshotCRDs installs the snapshot API, which is not a part of Kubernetes itself.
+func (l *Lab) applySnapshotCRDs(ctx context.Context, bin binaries) error {
+	src := filepath.Join(filepath.Dir(bin["snapshot-controller"]), "src")
+	dir, err := goOutput(ctx, src, "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8")
+	if err != nil {
+		return err
+	}
+	pattern := filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "snapshot.storage.k8s.io_*.yaml")
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	if len(files) != 3 {
+		return fmt.Errorf("%s: %d files, want the 3 of the snapshot API", pattern, len(files))
+	}
+	var out bytes.Buffer
+	args := []string{"create"}
+	for _, file := range files {
+		args = append(args, "-f", file)
+	}
+	if err := l.Kubectl(ctx, nil, &out, &out, args...); err != nil {
+		return fmt.Errorf("install the snapshot API: %w: %s", err, out.String())
+	}
+	return nil
+}
 
 // waitAPI waits until the API server says that it is ready.
 func (l *Lab) waitAPI(ctx context.Context) error {

@@ -122,6 +122,7 @@ func (l *Lab) writePKI(nodes []node) error {
 		"admin":                   {user: "admin", groups: []string{"system:masters"}},
 		"kube-controller-manager": {user: "system:kube-controller-manager"},
 		"kube-scheduler":          {user: "system:kube-scheduler"},
+		"snapshot-controller":     {user: "snapshot-controller", groups: []string{"system:masters"}},
 	} {
 		errs = append(errs, ca.issue(l.pki(name), who), writeKubeconfig(l.pki(name+".kubeconfig"), l.pki("ca.crt"), l.pki(name)))
 	}

@@ -64,7 +64,10 @@ func (l *Lab) raiseControlPlane(ctx context.Context, st state, nodes []node, p *
 		if err := l.waitAPI(ctx); err != nil {
 			return err
 		}
-		return l.startControlPlane(st.Binaries, "kube-controller-manager", "kube-scheduler")
+		if err := l.applySnapshotCRDs(ctx, st.Binaries); err != nil {
+			return err
+		}
+		return l.startControlPlane(st.Binaries, "kube-controller-manager", "kube-scheduler", "snapshot-controller")
 	})
 }
 

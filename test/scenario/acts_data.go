@@ -76,10 +76,15 @@ func podReturns(ctx context.Context, s *Stage) error {
 	return nil
 }
 
-// query asks the database, again while it is still starting up.
+// query asks the database.
 func (s *Stage) query(ctx context.Context, sql string) (answer string, err error) {
+	return s.queryIn(ctx, databasePod, sql)
+}
+
+// queryIn asks the database of a pod, again while it is still starting up.
+func (s *Stage) queryIn(ctx context.Context, pod, sql string) (answer string, err error) {
 	err = eventually(ctx, func() error {
-		answer, err = s.inPod(ctx, databasePod, "psql", "-tA", "-c", sql, "postgres")
+		answer, err = s.inPod(ctx, pod, "psql", "-qtA", "-c", sql, "postgres")
 		return err
 	})
 	return answer, err

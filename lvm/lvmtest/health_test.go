@@ -1,0 +1,143 @@
+package lvmtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestHealth: each trouble is found, of the right volume, in words that name what is wrong; without an LVM command.
+func TestHealth(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	spec := func(name string, layout lvm.Layout) lvm.Spec {
+		s := b.spec(name, 16*lvm.MiB)
+		s.Class = lvm.Class{Group: b.Group, Layout: layout}
+		return s
+	}
+	plain, mirror := d.create(t, spec("plain", lvm.LayoutLinear)), d.create(t, spec("mirror", lvm.LayoutRAID1))
+	large := spec("thin", lvm.LayoutThin)
+	large.Required, large.Class.Overprovision = 4*lvm.GiB, 1000
+	thin := d.create(t, large)
+	d = b.Start(t) // no volume waits to be marked as ready any more
+	check := func(what string, want map[lvm.Trouble]string) {
+		t.Helper()
+		var findings []lvm.Finding
+		d.counted(t, "Health", 0, func() {
+			var err error
+			findings, err = d.Health(t.Context())
+			must(t, err)
+		})
+		for _, f := range findings {
+			if words, expected := want[f.Trouble]; !expected || !strings.Contains(f.Text, words) || f.Group != b.Group {
+				t.Errorf("%s: %s: %+v", what, f.Trouble, f)
+			}
+			delete(want, f.Trouble)
+		}
+		if len(want) > 0 {
+			t.Errorf("%s: not found: %v", what, want)
+		}
+	}
+	device := func(v lvm.Volume) string {
+		path, _, err := d.Device(v.ID, v.UUID)
+		must(t, err)
+		return path
+	}
+	check("all is well", nil)
+
+	node.SetStatus(device(mirror), "raid", "raid1 2 AD 8192/32768 idle 0 0 -")
+	check("a failed leg", map[lvm.Trouble]string{lvm.TroubleDegraded: "1 of its 2 legs have failed (AD)"})
+	node.SetStatus(device(mirror), "raid", "raid1 2 Aa 8192/32768 recover 0 0 -")
+	check("a leg that is filled", map[lvm.Trouble]string{lvm.TroubleRebuilding: "25.0 % done"})
+	node.SetStatus(device(mirror), "raid", "raid1 2 aa 8192/32768 resync 0 0 -")
+	check("a new mirror that is made equal", nil)
+	node.SetStatus(device(mirror), "raid", "raid1 2 DD 8192/32768 idle 0 0 -")
+	check("no leg left", map[lvm.Trouble]string{lvm.TroubleMissing: "more than it can do without"})
+	node.SetStatus(device(mirror), "raid", "raid1 2 AA 32768/32768 idle 0 0 -")
+
+	pool := poolPath(t, node)
+	for status, want := range map[string]map[lvm.Trouble]string{
+		"1 10/1000 1600/2000 - rw discard_passdown error_if_no_space - 128":                {lvm.TroublePoolNear: "data 80.0 %"},
+		"1 10/1000 1599/2000 - rw discard_passdown error_if_no_space - 128":                {},
+		"1 600/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                  {lvm.TroublePoolNear: "metadata 60.0 %"},
+		"1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128": {lvm.TroublePoolFull: "is full (data 100.0 %"},
+		"1 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128":         {lvm.TroublePoolFailed: "its metadata must be checked"},
+		"Fail": {lvm.TroublePoolFailed: "it has failed"},
+	} {
+		node.SetStatus(pool, "thin-pool", status)
+		check(status, want)
+	}
+	node.SetStatus(pool, "thin-pool", "1 10/1000 1/2000 - rw discard_passdown error_if_no_space - 128")
+
+	node.Suspend(device(plain))
+	check("suspended", map[lvm.Trouble]string{lvm.TroubleSuspended: "whatever touches it hangs"})
+	d = b.Start(t) // resumes it
+	check("resumed", nil)
+
+	problem := func(p string) { node.Change(b.Group, func(g *lvm.Group) { g.Problem = p }) }
+	problem("it is exported")
+	check("unusable", map[lvm.Trouble]string{lvm.TroubleUnusable: "it is exported"})
+	silence := func(is bool) { node.Change(b.Group, func(g *lvm.Group) { g.PVs[0].Silent = is }) }
+	silence(true)
+	check("silent", map[lvm.Trouble]string{lvm.TroubleSilent: "it is exported"})
+	problem("")
+	silence(false)
+
+	lost := legOf(t, node, b.Group, plain.ID.LV)
+	lose := func(is bool) {
+		node.Change(b.Group, func(g *lvm.Group) {
+			for i := range g.PVs {
+				g.PVs[i].Missing = is && g.PVs[i].UUID == lost
+			}
+		})
+	}
+	lose(true)
+	findings, err := d.Health(t.Context())
+	must(t, err)
+	if !has(findings, lvm.TroubleMissing, "") || !has(findings, lvm.TroubleMissing, plain.UUID) || has(findings, lvm.TroubleMissing, mirror.UUID) {
+		t.Errorf("a disk is missing: %+v", findings)
+	}
+	lose(false)
+	m := d.Metrics()
+	i := slices.IndexFunc(m.Groups, func(g lvm.GroupMetrics) bool { return g.Name == b.Group })
+	if p := m.Groups[i].Pools; len(p) != 1 || p[0].Name != lvm.DefaultPool || p[0].Promised != thin.Size || p[0].Size == 0 || p[0].MetadataUsed == 0 || m.ReaderOff {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
+func has(findings []lvm.Finding, trouble lvm.Trouble, uuid string) bool {
+	return slices.ContainsFunc(findings, func(f lvm.Finding) bool { return f.Trouble == trouble && f.Volume.UUID == uuid })
+}
+
+// poolPath finds the device of the node's one thin pool.
+func poolPath(t testing.TB, node *Node) string {
+	t.Helper()
+	devices, err := kernel{node}.Devices()
+	must(t, err)
+	for _, d := range devices {
+		if strings.HasSuffix(d.UUID, "-tpool") {
+			return d.Path
+		}
+	}
+	t.Fatal("no thin pool is active")
+	return ""
+}
+
+// legOf answers the PV that a volume begins on.
+func legOf(t testing.TB, node *Node, group, lv string) string {
+	t.Helper()
+	s, err := reader{node}.Read(t.Context())
+	must(t, err)
+	for _, g := range s.Groups {
+		for _, other := range g.LVs {
+			if g.Name == group && other.Name == lv {
+				return other.Segments[0].Areas[0].PV
+			}
+		}
+	}
+	t.Fatalf("no volume %s in %s", lv, group)
+	return ""
+}

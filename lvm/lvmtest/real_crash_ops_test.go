@@ -1,0 +1,258 @@
+//go:build reallvm && amd64
+
+package lvmtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// crashOp is an operation that is cut off.
+type crashOp struct {
+	name    string
+	setUp   func(*crash, *Driver)       // once
+	prepare func(*crash, *Driver)       // before each case
+	do      func(*crash, *Driver) error // the request; the same again after the crash
+	check   func(*crash, *Driver)       // the outcome; and what the next case needs gone
+}
+
+var crashOps = []crashOp{
+	{name: "create", do: (*crash).create, check: (*crash).checkCreated},
+	{name: "raid create", do: (*crash).create, check: (*crash).checkCreated},
+	{name: "pool create", do: (*crash).create, check: (*crash).checkPool},
+	{name: "extend", setUp: (*crash).makeOrigin, prepare: (*crash).aimHigher, do: (*crash).extend, check: (*crash).checkExtended},
+	{name: "extend thin", setUp: (*crash).makeOrigin, prepare: (*crash).aimHigher, do: (*crash).extend, check: (*crash).checkExtended},
+	{name: "snapshot", setUp: (*crash).makeOrigin, do: (*crash).snapshot, check: (*crash).checkSnapshot},
+	{name: "copy", setUp: (*crash).makeOrigin, do: (*crash).create, check: (*crash).checkCreated},
+	{name: "remove", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
+	{name: "wipe", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
+}
+
+// spec is the volume that a case is about.
+func (c *crash) spec() lvm.Spec {
+	spec := c.b.spec(c.name(), 8*lvm.MiB)
+	switch c.op.name {
+	case "raid create":
+		spec.Class = c.b.in(lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 1})
+	case "pool create", "copy":
+		spec.Class = c.b.thin("", 0, lvm.ID{}).Class
+	}
+	if c.op.name != "wipe" && spec.Class.Layout != lvm.LayoutThin {
+		spec.Class.Wipe = lvm.WipeNone // what comes after the case is not to take long
+	}
+	return spec
+}
+
+func (c *crash) create(d *Driver) error {
+	spec := c.spec()
+	if c.op.name == "copy" {
+		origin, err := c.find(d, "origin")
+		if err != nil {
+			return err
+		}
+		spec.Source = origin.ID
+	}
+	_, err := d.Create(context.Background(), spec)
+	return err
+}
+
+func (c *crash) find(d *Driver, name string) (lvm.Volume, error) {
+	volumes, err := d.List(context.Background())
+	i := slices.IndexFunc(volumes, func(v lvm.Volume) bool { return v.Name == name })
+	if err != nil || i < 0 {
+		return lvm.Volume{}, fmt.Errorf("no volume %s (%w)", name, err)
+	}
+	return volumes[i], nil
+}
+
+// volume is one that must be there, active and in order.
+func (c *crash) volume(d *Driver, name string) (lvm.Volume, string) {
+	c.t.Helper()
+	v, err := c.find(d, name)
+	must(c.t, err)
+	device, err := d.Activate(context.Background(), v.ID, v.UUID)
+	must(c.t, err)
+	if c.b.Suspended(c.t, device) {
+		c.t.Fatalf("%s is suspended", name)
+	}
+	return v, device
+}
+
+func (c *crash) checkCreated(d *Driver) {
+	v, device := c.volume(d, c.name())
+	if v.Size != 8*lvm.MiB || v.State != lvm.StateReady {
+		c.t.Errorf("created %+v", v)
+	}
+	switch c.op.name {
+	case "copy":
+		c.checkPattern(device)
+	case "raid create":
+		c.b.checkLegs(c.t, v, 2)
+	default:
+		if head := read(c.t, device, 0, 4096); !bytes.Equal(head, make([]byte, 4096)) {
+			c.t.Error("its head is not blank")
+		}
+	}
+	must(c.t, d.Delete(context.Background(), v.ID))
+	d.waitWiped(c.t)
+	c.nothingBut(1)
+}
+
+func (c *crash) checkPool(d *Driver) {
+	c.checkCreated(d)
+	c.b.removePool(c.t)
+	c.nothingBut(0)
+}
+
+// nothingBut sees that no volume is left in the group but so many of the set-up (with a pool that is one more).
+func (c *crash) nothingBut(most int) {
+	var left []string
+	for _, lv := range c.b.group(c.t).LVs {
+		if !lv.Hidden && lv.Name != lvm.DefaultPool {
+			left = append(left, lv.Name)
+		}
+	}
+	if c.op.setUp == nil {
+		most = 0
+	}
+	if len(left) > most {
+		c.t.Errorf("there is %v", left)
+	}
+}
+
+const pattern = "what was written before stays. "
+
+// makeOrigin makes a volume with a pattern in it.
+func (c *crash) makeOrigin(d *Driver) {
+	spec := c.b.spec("origin", 8*lvm.MiB)
+	spec.Class.Wipe = lvm.WipeNone
+	if c.op.name != "extend" {
+		spec.Class = c.b.thin("", 0, lvm.ID{}).Class
+	}
+	v := d.create(c.t, spec)
+	device, err := d.Activate(context.Background(), v.ID, v.UUID)
+	must(c.t, err)
+	f, err := os.OpenFile(device, os.O_WRONLY, 0)
+	must(c.t, err)
+	_, err = f.WriteString(strings.Repeat(pattern, 1<<15))
+	must(c.t, err)
+	must(c.t, f.Sync())
+	must(c.t, f.Close())
+	c.size = v.Size
+}
+
+func (c *crash) checkPattern(device string) {
+	c.t.Helper()
+	want := strings.Repeat(pattern, 1<<15)
+	if got := read(c.t, device, 0, len(want)); string(got) != want {
+		c.t.Error("what was written before is not there")
+	}
+}
+
+// read reads a device's own bytes, past the page cache of whoever wrote them.
+func read(t interface {
+	Helper()
+	Fatal(...any)
+}, device string, at int64, n int) []byte {
+	t.Helper()
+	f, err := os.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	b := make([]byte, n)
+	if _, err := io.ReadFull(io.NewSectionReader(f, at, int64(n)), b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (c *crash) aimHigher(*Driver) { c.size += ExtentSize }
+
+func (c *crash) extend(d *Driver) error {
+	v, err := c.find(d, "origin")
+	if err != nil {
+		return err
+	}
+	_, err = d.Extend(context.Background(), v.ID, c.size, 0)
+	return err
+}
+
+func (c *crash) checkExtended(d *Driver) {
+	v, device := c.volume(d, "origin")
+	if v.Size != c.size {
+		c.t.Errorf("extended to %s, want %s", v.Size, c.size)
+	}
+	c.checkPattern(device)
+	read(c.t, device, int64(v.Size)-4096, 4096) // the kernel knows its new size
+	c.nothingBut(1)
+}
+
+func (c *crash) snapshot(d *Driver) error {
+	origin, err := c.find(d, "origin")
+	if err != nil {
+		return err
+	}
+	_, err = d.CreateSnapshot(context.Background(), lvm.SnapshotSpec{Name: c.name(), Source: origin.ID})
+	return err
+}
+
+func (c *crash) checkSnapshot(d *Driver) {
+	snapshots := d.snapshots(c.t)
+	if len(snapshots) != 1 || snapshots[0].Name != c.name() || snapshots[0].State != lvm.StateReady {
+		c.t.Fatalf("there are the snapshots %+v", snapshots)
+	}
+	_, device := c.volume(d, "origin")
+	c.checkPattern(device)
+	restored := d.create(c.t, c.b.thin("restored", 0, snapshots[0].ID))
+	_, device = c.volume(d, "restored")
+	c.checkPattern(device)
+	must(c.t, d.Delete(context.Background(), restored.ID))
+	must(c.t, d.DeleteSnapshot(context.Background(), snapshots[0].ID))
+	d.waitWiped(c.t)
+	c.nothingBut(1)
+}
+
+// makeVictim makes the volume that is to be deleted.
+func (c *crash) makeVictim(d *Driver) {
+	v := d.create(c.t, c.spec())
+	device, err := d.Activate(context.Background(), v.ID, v.UUID)
+	must(c.t, err)
+	if c.op.name == "wipe" {
+		fill(c.t, device, v.Size)
+	}
+}
+
+func (c *crash) remove(d *Driver) error {
+	if v, err := c.find(d, c.name()); err == nil {
+		if err := d.Delete(context.Background(), v.ID); err != nil {
+			return err
+		}
+	}
+	d.waitWiped(c.t)
+	return nil
+}
+
+func (c *crash) checkRemoved(d *Driver) {
+	c.nothingBut(0)
+	if c.op.name != "wipe" {
+		return
+	}
+	curious := c.b.spec("curious", 8*lvm.MiB)
+	curious.Class.Wipe = lvm.WipeNone
+	v := d.create(c.t, curious)
+	device, err := d.Activate(context.Background(), v.ID, v.UUID)
+	must(c.t, err)
+	if n := leaks(c.t, device); n > 0 {
+		c.t.Errorf("%d MiB of the deleted volume can be read", n)
+	}
+	must(c.t, d.Delete(context.Background(), v.ID))
+	d.waitWiped(c.t)
+}

@@ -1,0 +1,98 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func access() Act {
+	return Act{Title: "Every file system and every way in", Steps: []Step{
+		{Says: "an xfs and a btrfs clone are mounted beside their origins, and each goes its own way", Limit: 4 * time.Minute, Prove: copiesBeside},
+		{Says: "fsGroup, a subPath and a generic ephemeral volume serve a pod that is not root", Limit: 3 * time.Minute, Prove: unprivileged},
+		{Says: "a second pod waits for a ReadWriteOncePod volume until the first has gone", Limit: 3 * time.Minute, Prove: oneAtATime},
+		{Says: "the ephemeral volume has gone with its pod", Prove: ephemeralGone},
+	}}
+}
+
+const (
+	writeOrigins = `for d in /xfs /btrfs; do grep -q " $d ${d#/} " /proc/mounts && echo origin > $d/file; done && sync`
+	changeCopies = `for d in /xfs /btrfs; do grep -q " $d ${d#/} " /proc/mounts && [ "$(cat $d/file)" = origin ] && echo copy > $d/file || exit 1; done; sync`
+	readOrigins  = `cat /xfs/file /btrfs/file`
+)
+
+func copiesBeside(ctx context.Context, s *Stage) error {
+	if err := apply("life-origins.yaml")(ctx, s); err != nil {
+		return err
+	}
+	origins, err := s.podReady(ctx, "origins")
+	if err != nil {
+		return err
+	}
+	if _, err := s.inPod(ctx, "origins", "sh", "-ec", writeOrigins); err != nil {
+		return err
+	}
+	if err := apply("life-copies.yaml")(ctx, s); err != nil {
+		return err
+	}
+	if err := s.runsOn(ctx, "copies", origins.Spec.NodeName); err != nil {
+		return err
+	}
+	if _, err := s.inPod(ctx, "copies", "sh", "-ec", changeCopies); err != nil {
+		return err
+	}
+	content, err := s.inPod(ctx, "origins", "sh", "-ec", readOrigins)
+	if err == nil && content != "origin\norigin" {
+		err = fmt.Errorf("the origins' files say %q", content)
+	}
+	return errors.Join(err, s.remove(ctx, "pod/copies", "pod/origins"))
+}
+
+func unprivileged(ctx context.Context, s *Stage) error {
+	if err := apply("life-single.yaml")(ctx, s); err != nil {
+		return err
+	}
+	if _, err := s.podReady(ctx, "single-1"); err != nil {
+		return err
+	}
+	if _, err := s.claimBound(ctx, "single-1-scratch"); err != nil {
+		return err
+	}
+	_, err := s.inPod(ctx, "single-1", "sh", "-ec", `[ "$(id -u)" = 1000 ]; echo first > /data/file; echo scratch > /scratch/file; sync`)
+	return err
+}
+
+func oneAtATime(ctx context.Context, s *Stage) error {
+	if err := apply("life-single-second.yaml")(ctx, s); err != nil {
+		return err
+	}
+	said, err := s.eventSaying(ctx, "single-2", "ReadWriteOncePod")
+	if err != nil {
+		return err
+	}
+	s.Narrator.Note("the scheduler says: %s", said)
+	if err := s.remove(ctx, "pod/single-1"); err != nil {
+		return err
+	}
+	if _, err := s.podReady(ctx, "single-2"); err != nil {
+		return err
+	}
+	content, err := s.inPod(ctx, "single-2", "cat", "/data/inside/here/file")
+	if err == nil && content != "first" {
+		err = fmt.Errorf("below the subPath the file says %q", content)
+	}
+	return err
+}
+
+func ephemeralGone(ctx context.Context, s *Stage) error {
+	return eventually(ctx, func() error {
+		_, err := s.claim(ctx, "single-1-scratch")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("its claim is still there"))
+	})
+}

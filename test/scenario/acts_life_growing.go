@@ -1,0 +1,202 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	growingPod   = "db-0"
+	growingClaim = "data-db-0"
+	growingPath  = "/var/lib/postgresql/data"
+)
+
+func growing() Act {
+	return Act{Title: "A database grows while it works", Steps: []Step{
+		{Says: "a PostgreSQL server gets a thin volume of 512 MiB", Limit: 4 * time.Minute, Prove: smallDatabase},
+		{Says: "under pgbench's load it grows to 1 GiB: no restart, no failed transaction", Limit: 5 * time.Minute, Prove: growsUnderLoad},
+		{Says: "claim, PersistentVolume and lvs agree on 1 GiB", Prove: func(ctx context.Context, s *Stage) error {
+			return s.sizesAgree(ctx, growingClaim, "1Gi")
+		}},
+	}}
+}
+
+func smallDatabase(ctx context.Context, s *Stage) error {
+	for _, manifest := range []string{"life-classes.yaml", "life-database.yaml"} {
+		if err := apply(manifest)(ctx, s); err != nil {
+			return err
+		}
+	}
+	if _, err := s.podReady(ctx, growingPod); err != nil {
+		return err
+	}
+	if _, err := s.queryIn(ctx, growingPod, "create table acked (n bigint primary key)"); err != nil {
+		return err
+	}
+	if _, err := s.inPod(ctx, growingPod, "pgbench", "-i", "-q", "-s", "2", "postgres"); err != nil {
+		return err
+	}
+	return s.sizesAgree(ctx, growingClaim, "512Mi")
+}
+
+func growsUnderLoad(ctx context.Context, s *Stage) error {
+	before, err := s.podReady(ctx, growingPod)
+	if err != nil {
+		return err
+	}
+	small, err := s.fileSystemSize(ctx, growingPod, growingPath)
+	if err != nil {
+		return err
+	}
+	load, err := s.startLoad(ctx, growingPod)
+	if err != nil {
+		return err
+	}
+	grown := s.grow(ctx, growingClaim, growingPod, "1Gi")
+	transactions, err := load.stop(ctx)
+	if err := errors.Join(grown, err); err != nil {
+		return err
+	}
+	large, err := s.fileSystemSize(ctx, growingPod, growingPath)
+	if err != nil {
+		return err
+	}
+	after, err := s.podReady(ctx, growingPod)
+	if err != nil {
+		return err
+	}
+	s.Narrator.Note("df says %d MiB, and said %d MiB; pgbench's transactions meanwhile: %d", large>>20, small>>20, transactions)
+	if large < 900<<20 || small > 512<<20 {
+		return fmt.Errorf("the file system had %d bytes and has %d", small, large)
+	}
+	if was, is := containerOf(before), containerOf(after); was != is {
+		return fmt.Errorf("the container was %s and is %s", was, is)
+	}
+	return nil
+}
+
+// containerOf names what a restart would change.
+func containerOf(pod *corev1.Pod) string {
+	status := pod.Status.ContainerStatuses[0]
+	return fmt.Sprintf("%s of pod %s, restarted %d times", status.ContainerID, pod.UID, status.RestartCount)
+}
+
+// request asks for a new size of a claim.
+func (s *Stage) request(ctx context.Context, claim, size string) error {
+	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
+	_, err := s.Client.CoreV1().PersistentVolumeClaims(Namespace).Patch(ctx, claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// grow asks for a new size of a claim that a pod uses, and waits until the claim says that it has it, file system and all.
+func (s *Stage) grow(ctx context.Context, claim, pod, size string) error {
+	if err := s.request(ctx, claim, size); err != nil {
+		return err
+	}
+	if err := eventually(ctx, func() error { return s.claimGrown(ctx, claim, size, corev1.PersistentVolumeClaimNodeResizePending) }); err != nil {
+		return err
+	}
+	// The kubelet looks after a running pod's volumes once in a minute or two, and at once when the pod is changed.
+	touch := fmt.Sprintf(`{"metadata":{"annotations":{"demo/claim-grown-to":%q}}}`, size)
+	if _, err := s.Client.CoreV1().Pods(Namespace).Patch(ctx, pod, types.MergePatchType, []byte(touch), metav1.PatchOptions{}); err != nil {
+		return err
+	}
+	return eventually(ctx, func() error { return s.claimGrown(ctx, claim, size, "") })
+}
+
+// claimGrown fails until a claim has that size or, if one is named, its expansion that state.
+func (s *Stage) claimGrown(ctx context.Context, name, size string, state corev1.ClaimResourceStatus) error {
+	claim, err := s.claim(ctx, name)
+	if err != nil {
+		return err
+	}
+	has, is := claim.Status.Capacity[corev1.ResourceStorage], claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
+	if state != "" && is == state || has.Cmp(resource.MustParse(size)) == 0 && is == "" {
+		return nil
+	}
+	return fmt.Errorf("claim %s has %s of %s (%q, %v)%s", name, has.String(), size, is, claim.Status.Conditions, s.lastEvents(ctx, name))
+}
+
+// sizesAgree holds what Kubernetes says of a volume's size to what lvs says.
+func (s *Stage) sizesAgree(ctx context.Context, name, size string) error {
+	claim, err := s.claim(ctx, name)
+	if err != nil {
+		return err
+	}
+	pv, err := s.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	v, err := s.volumeOf(ctx, name)
+	if err != nil {
+		return err
+	}
+	want := resource.MustParse(size)
+	status := claim.Status.Capacity[corev1.ResourceStorage]
+	if status.Cmp(want) != 0 || pv.Spec.Capacity.Storage().Cmp(want) != 0 || v.size != strconv.FormatInt(want.Value(), 10) {
+		return fmt.Errorf("want %s; claim %s has %s, its PersistentVolume %s, lvs on %s says %s bytes",
+			size, name, status.String(), pv.Spec.Capacity.Storage(), v.node, v.size)
+	}
+	return nil
+}
+
+// fileSystemSize asks df in a pod for the bytes of the file system at path.
+func (s *Stage) fileSystemSize(ctx context.Context, pod, path string) (int64, error) {
+	out, err := s.inPod(ctx, pod, "df", "-k", "-P", path)
+	if err != nil {
+		return 0, err
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	fields := strings.Fields(lines[len(lines)-1])
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("df in %s answered %q", pod, out)
+	}
+	kib, err := strconv.ParseInt(fields[1], 10, 64)
+	return kib << 10, err
+}
+
+func infeasible() Act {
+	return Act{Title: "Too large a wish can be taken back", Steps: []Step{
+		{Says: "a claim is to grow to 100 GiB: that is infeasible, and an event says why", Prove: tooLarge},
+		{Says: "it is lowered to 1100 MiB, and that is what the volume gets", Limit: 3 * time.Minute, Prove: lowered},
+	}}
+}
+
+const wishful = "clone-early" // its pod has the same name
+
+func tooLarge(ctx context.Context, s *Stage) error {
+	if err := s.request(ctx, wishful, "100Gi"); err != nil {
+		return err
+	}
+	said, err := s.claimTold(ctx, wishful, "VolumeResizeFailed", "cannot grow from 1 GiB to 100 GiB")
+	if err != nil {
+		return err
+	}
+	s.Narrator.Note("nodelvm says: %s", said)
+	err = eventually(ctx, func() error {
+		return s.claimGrown(ctx, wishful, "100Gi", corev1.PersistentVolumeClaimControllerResizeInfeasible)
+	})
+	if err != nil {
+		return err
+	}
+	return s.sizesAgree(ctx, wishful, "1Gi")
+}
+
+func lowered(ctx context.Context, s *Stage) error {
+	if err := s.grow(ctx, wishful, wishful, "1100Mi"); err != nil {
+		return err
+	}
+	if size, err := s.fileSystemSize(ctx, wishful, "/data"); err != nil || size < 1000<<20 {
+		return errors.Join(err, fmt.Errorf("the file system has %d MiB", size>>20))
+	}
+	return s.sizesAgree(ctx, wishful, "1100Mi")
+}
