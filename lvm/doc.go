@@ -7,6 +7,7 @@
 //	plan     plan decides, as a pure function of the State: already there, a conflict, no room, or these extents
 //	run      args builds lvcreate's argument vector with exactly those extents; the Runner runs it
 //	verify   the disks are read again; the Volume that is returned is what stands there
+//	settle   a moment later one commit marks it, and all others made meanwhile, as ready; using it does so at once
 //
 // Capacity is the same arithmetic as plan, so what it promises is what Create accepts. Delete marks a volume as deleted
 // and returns; in the background it is zeroed (wipe.go), and only then do its extents return to the group. What must be
@@ -22,13 +23,18 @@
 //	report                 LVM's own report, the fallback
 //	args, config, run      the command lines, our lvm.conf, and the one place that starts processes
 //	kernel                 sysfs, device-mapper, zeroing, flushing
-//	host, create, delete,  the operations
-//	activate, wipe, recover
-//	lock                   who waits for whom
+//	host, create, extend,  the operations, each under its group's lock
+//	snapshot, activate,
+//	delete
+//	commit, settle         how a change is run, verified and flushed; the deferred commit
+//	reserve                volumes that are placed together, and the room kept for them
+//	wipe, recover          what goes on behind, and what a start mends
+//	lock, hang, instance   who waits for whom: operations, hung commands, drivers and what they leave running
 //
 // Caveats:
 //   - A command that writes is never killed; a caller who leaves early finds it, or its result, on the next call.
-//   - LVM's exit status decides nothing. After each command the disks are read and tell what happened.
+//   - LVM's exit status decides nothing. After each command the disks are read and tell what happened. The one exception:
+//     only an lvcreate that ended well has blanked the volume's beginning; any other is done over.
 //   - A logical volume without our tags, with damaged ones, or of another cluster is never changed.
 //   - Names under /dev/GROUP and /dev/mapper are never trusted: a device is found through sysfs, by its UUID.
 //   - An admin's lvm excludes ours through the lock directory that both share; what it changes between our reading and

@@ -104,15 +104,15 @@ func (w *hangs) runs(uuid, command string) {
 	w.group(uuid).running = command
 }
 
-// of tells why, and for how long, a group hangs; nil if it does not.
-func (w *hangs) of(uuid string) (hung error, since time.Duration) {
+// of tells for how long, and why, a group hangs; nil if it does not.
+func (w *hangs) of(uuid string) (since time.Duration, hung error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.groups[uuid]
 	if g == nil || g.hung == nil {
-		return nil, 0
+		return 0, nil
 	}
-	return g.hung, time.Since(g.since)
+	return time.Since(g.since), g.hung
 }
 
 // lockGroup waits for the lock under which one group is changed. KindBusy: ctx has ended, or the group hangs.

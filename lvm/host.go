@@ -141,7 +141,7 @@ func (h *Host) read(ctx context.Context) (State, error) {
 	s = h.settler.overlay(s)
 	shared := true // with other readings
 	for i, g := range s.Groups {
-		hung, _ := h.hangs.of(g.UUID)
+		_, hung := h.hangs.of(g.UUID)
 		if hung == nil {
 			continue
 		}
@@ -303,7 +303,7 @@ func (h *Host) Metrics() Metrics {
 			}
 		}
 		gm.Free = g.bytes(g.free())
-		_, gm.Hung = h.hangs.of(g.UUID)
+		gm.Hung, _ = h.hangs.of(g.UUID)
 		gm.Pools = h.poolsOf(g, paths)
 		m.Groups = append(m.Groups, gm)
 	}

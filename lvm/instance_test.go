@@ -1,0 +1,82 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestFormerCommand: a new driver waits for the command that a killed one has left behind, and only in that group.
+func TestFormerCommand(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "lvm")
+	begun, end := filepath.Join(dir, "begun"), filepath.Join(dir, "end")
+	must(t, os.WriteFile(script, []byte("#!/bin/sh\n: >"+begun+"\nwhile ! test -e "+end+"; do sleep 0.01; done\n"), 0o700))
+	killed := &commandFiles{dir: dir}
+	must(t, killed.take(t.Context(), "vg"))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := command{path: script, files: killed}.Run(context.Background(), []string{"lvcreate", "-n", "v", "--", "vg"})
+		ended <- err
+	}()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(begun); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the command does not begin")
+		}
+	}
+	killed.release() // as the kernel does when the driver dies
+
+	next := &commandFiles{dir: dir}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := next.take(short, "vg"); !errors.Is(err, context.DeadlineExceeded) || KindOf(err) != KindBusy {
+		t.Errorf("with the command under way the group is taken: %v", err)
+	}
+	must(t, next.take(t.Context(), "other"))
+	must(t, os.WriteFile(end, nil, 0o600))
+	must(t, <-ended)
+	must(t, next.take(t.Context(), "vg"))
+	must(t, next.take(t.Context(), "vg"))
+	next.release()
+}
+
+func TestGroupOf(t *testing.T) {
+	for want, argv := range map[string][]string{
+		"vg":  {"lvcreate", "-y", "-n", "v", "--", "vg", "/dev/sda:0-1"},
+		"vg2": {"lvchange", "-ay", "--", "vg2/v", "vg2/w"},
+		"":    {"lvs", "--"},
+	} {
+		if got := groupOf(argv); got != want {
+			t.Errorf("%q names the group %q, want %q", argv, got, want)
+		}
+	}
+}
+
+// TestReservationsExpire: room is kept for a while only.
+func TestReservationsExpire(t *testing.T) {
+	g := testGroup("vg-data", []Run{{0, 100}})
+	s := State{Groups: []Group{g}}
+	spec := func(name string, extents int) Spec {
+		return Spec{Name: name, Class: Class{Group: "vg-data"}, Required: Bytes(extents) * g.ExtentSize}
+	}
+	var r reservations
+	_, err := r.plan(s, testCluster, newParty(spec("a", 40), []Spec{spec("b", 50)}))
+	must(t, err)
+	if _, err := r.plan(s, testCluster, newParty(spec("c", 60), nil)); KindOf(err) != KindNoRoom {
+		t.Errorf("a volume in the room that is kept: %v", err)
+	}
+	kept := r.kept["b"]
+	kept.until = time.Now().Add(-time.Second)
+	r.kept["b"] = kept
+	_, err = r.plan(s, testCluster, newParty(spec("c", 60), nil))
+	must(t, err)
+	if len(r.kept) != 0 {
+		t.Errorf("expired reservations are kept: %v", r.kept)
+	}
+}
