@@ -50,9 +50,15 @@ func WithLog(w io.Writer) Option {
 	return func(d *debian) { d.log = w }
 }
 
+// WithEnv adds variables, each "KEY=VALUE", to mmdebstrap's environment.
+func WithEnv(variables ...string) Option {
+	return func(d *debian) { d.env = append(d.env, variables...) }
+}
+
 type debian struct {
 	variant, arch string
 	exclude       []string
+	env           []string
 	log           io.Writer
 }
 
@@ -149,7 +155,7 @@ func (d debian) run(ctx context.Context, tool string, args []string, path string
 	}
 	var messages tail
 	cmd := exec.CommandContext(ctx, tool, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), d.env...)
 	if os.Getenv("SOURCE_DATE_EPOCH") == "" {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", Epoch.Unix()))
 	}

@@ -146,22 +146,3 @@ const buildMarkKey = "NODELVM_LAB_BUILD"
 
 // buildMark stands in the environment of every process of this lab's builds.
 func (l *Lab) buildMark() string { return buildMarkKey + "=" + l.dir }
-
-// withBuildMark runs f, whose child processes inherit this process's
-// environment, with the mark in it and with tmp for temporary files.
-func (l *Lab) withBuildMark(tmp string, f func() error) error {
-	for key, value := range map[string]string{buildMarkKey: l.dir, "TMPDIR": tmp} {
-		before, was := os.LookupEnv(key)
-		if err := os.Setenv(key, value); err != nil {
-			return err
-		}
-		defer func() {
-			if was {
-				_ = os.Setenv(key, before)
-			} else {
-				_ = os.Unsetenv(key)
-			}
-		}()
-	}
-	return f()
-}

@@ -44,7 +44,7 @@ func (l *Lab) archives(bin binaries) []archive {
 		l.sidecar("csi-snapshotter", v["CSI_SNAPSHOTTER_VERSION"], bin),
 		// Not the driver's image, but its root file system: with that layer unpacked, an import brings only the binary.
 		{"nodelvm-base", hash(v["DEBIAN_IMAGE_SUITE"], "1"), func(ctx context.Context, _, out string) error {
-			base, err := image.DriverBase(ctx, v["DEBIAN_IMAGE_SUITE"], runtime.GOARCH, l.cache, io.Discard)
+			base, err := l.driverBase(ctx)
 			if err != nil {
 				return err
 			}
@@ -125,7 +125,7 @@ const postgresUsers = "root:x:0:0:root:/root:/bin/sh\n" +
 // the JIT compiler, half of the size.
 func (l *Lab) postgresArchive(ctx context.Context, dir, out string) error {
 	version := l.versions["POSTGRES_VERSION"]
-	base, err := l.debianBase(ctx, "postgresql-"+version, "*/libLLVM*", "*/libz3*", "*/bitcode/*", "*/llvmjit*")
+	base, err := l.postgresBase(ctx)
 	if err != nil {
 		return err
 	}
@@ -193,6 +193,23 @@ func (l *Lab) emptyDatabase(ctx context.Context, base, dir string) (string, erro
 	return out, os.RemoveAll(tree)
 }
 
+// bases makes the root file systems that the images stand on.
+func (l *Lab) bases(ctx context.Context) error {
+	if _, err := l.driverBase(ctx); err != nil {
+		return err
+	}
+	_, err := l.postgresBase(ctx)
+	return err
+}
+
+func (l *Lab) driverBase(ctx context.Context) (string, error) {
+	return image.DriverBase(ctx, l.versions["DEBIAN_IMAGE_SUITE"], runtime.GOARCH, l.cache, io.Discard, image.WithEnv(l.buildMark()))
+}
+
+func (l *Lab) postgresBase(ctx context.Context) (string, error) {
+	return l.debianBase(ctx, "postgresql-"+l.versions["POSTGRES_VERSION"], "*/libLLVM*", "*/libz3*", "*/bitcode/*", "*/llvmjit*")
+}
+
 // debianBase answers a tar of Debian's essential packages and pkg, without the
 // files that the patterns name.
 func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (string, error) {
@@ -203,9 +220,8 @@ func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (st
 			return err
 		}
 		defer func() { _ = log.Close() }()
-		err = l.withBuildMark(dir, func() error {
-			return image.Debian(ctx, suite, []string{pkg}, filepath.Join(dir, "base.tar"), image.WithLog(log), image.WithExclude(exclude...))
-		})
+		err = image.Debian(ctx, suite, []string{pkg}, filepath.Join(dir, "base.tar"),
+			image.WithLog(log), image.WithExclude(exclude...), image.WithEnv(l.buildMark(), "TMPDIR="+dir))
 		if err != nil {
 			return l.logged(name, err)
 		}

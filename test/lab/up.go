@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -87,41 +88,64 @@ func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
 	return errors.Join(l.prepare(ctx, &state{ControlPlane: true}, newProgress(progress)), l.clear(context.WithoutCancel(ctx)))
 }
 
-// prepare installs and builds what the lab of st boots from, and writes it down in st.
+// prepare installs and builds what the lab of st boots from, and writes it down in st. Debian's archives and the compiler
+// want different parts of the machine: while Kubernetes is compiled, what comes from Debian is made behind it.
 func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
-	var images []string
-	steps := []struct {
-		name       string
-		kubernetes bool // only for a lab with a control plane
-		do         func(tell teller) error
-	}{
-		{"Debian packages of this machine", false, func(teller) error {
-			return l.installHostPackages(ctx)
-		}},
-		{"root image of a Debian node", false, func(teller) (err error) {
-			st.RootImage, err = l.rootImage(ctx)
-			return err
-		}},
-		{"compile Kubernetes and its parts", true, func(tell teller) (err error) {
+	if err := p.step("Debian packages of this machine", func(teller) error { return l.installHostPackages(ctx) }); err != nil {
+		return fmt.Errorf("install Debian packages: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	root := make(chan error, 1)
+	go func() {
+		err := l.prepareDebian(ctx, st.ControlPlane, &st.RootImage)
+		if err != nil {
+			cancel(err) // there is no use in compiling on
+		}
+		root <- err
+	}()
+	var compiled error
+	if st.ControlPlane {
+		compiled = p.step("compile Kubernetes and its parts", func(tell teller) (err error) {
 			st.Binaries, err = l.compile(ctx, tell)
 			return err
-		}},
-		{"container images", true, func(tell teller) (err error) {
-			images, err = l.images(ctx, st.Binaries, tell)
-			return err
-		}},
-		{"root image of a Kubernetes node", true, func(teller) (err error) {
-			st.RootImage, err = l.goldenImage(ctx, st.RootImage, st.Binaries, images)
-			return err
-		}},
+		})
+		if compiled != nil {
+			cancel(compiled)
+		}
 	}
-	for _, s := range steps {
-		if s.kubernetes && !st.ControlPlane {
-			continue
-		}
-		if err := p.step(s.name, s.do); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
+	made := p.step("root image of a Debian node", func(teller) error { return <-root })
+	if err := cmp.Or(compiled, made); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	if !st.ControlPlane {
+		return nil
+	}
+	return l.prepareKubernetes(ctx, st, p)
+}
+
+func (l *Lab) prepareDebian(ctx context.Context, images bool, root *string) (err error) {
+	if *root, err = l.rootImage(ctx); err != nil || !images {
+		return err
+	}
+	return l.bases(ctx)
+}
+
+func (l *Lab) prepareKubernetes(ctx context.Context, st *state, p *progress) error {
+	var images []string
+	err := p.step("container images", func(tell teller) (err error) {
+		images, err = l.images(ctx, st.Binaries, tell)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("container images: %w", err)
+	}
+	err = p.step("root image of a Kubernetes node", func(teller) (err error) {
+		st.RootImage, err = l.goldenImage(ctx, st.RootImage, st.Binaries, images)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("root image of a Kubernetes node: %w", err)
 	}
 	return nil
 }
