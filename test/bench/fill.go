@@ -33,7 +33,7 @@ func (n *node) fill(ctx context.Context, count int) error {
 	if err := os.WriteFile(file, []byte(filled), 0o600); err != nil {
 		return err
 	}
-	if err := n.admin(ctx, "vgcfgrestore", "-qq", "-f", file, group); err != nil {
+	if err := n.admin(ctx, "vgcfgrestore", "-qq", "-y", "-f", file, group); err != nil {
 		return err
 	}
 	return n.withoutUdev(ctx, func() error { return n.run(ctx, n.tuned("vgchange", "-qq", "-ay", group)) })

@@ -104,10 +104,12 @@ func (m *meter) inTurns(ctx context.Context, tasks ...task) error {
 
 // create asks for a volume, and remembers its handle under its name.
 func (d *driver) create(ctx context.Context, class map[string]string, name string, bytes int64) error {
+	parameters := maps.Clone(class)
+	parameters["csi.storage.k8s.io/pvc/name"], parameters["csi.storage.k8s.io/pvc/namespace"] = "data-database-0", "production"
 	reply, err := d.CreateVolume(ctx, &csi.CreateVolumeRequest{
 		Name:          name,
 		CapacityRange: &csi.CapacityRange{RequiredBytes: bytes},
-		Parameters:    maps.Clone(class),
+		Parameters:    parameters,
 		VolumeCapabilities: []*csi.VolumeCapability{{
 			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
