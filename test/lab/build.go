@@ -104,7 +104,11 @@ func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)
 		}
 		stop := tick(func(bool) { tell(countFiles(dir, sortedKeys(m.commands))) }, true)
 		defer stop()
-		argv := []string{"go", "build", "-trimpath", "-ldflags", strings.TrimSpace("-s -w " + m.ldflags), "-o", dir + "/"}
+		out := dir + "/"
+		if len(m.commands) == 1 {
+			out += sortedKeys(m.commands)[0] // etcd's package is called server
+		}
+		argv := []string{"go", "build", "-trimpath", "-ldflags", strings.TrimSpace("-s -w " + m.ldflags), "-o", out}
 		for _, command := range sortedKeys(m.commands) {
 			argv = append(argv, m.commands[command])
 		}
