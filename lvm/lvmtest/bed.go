@@ -26,6 +26,8 @@ type Bed struct {
 	Suspended func(t testing.TB, device string) bool
 	// Hold opens a device as a pod does.
 	Hold func(t testing.TB, device string) (release func())
+
+	last func() *Driver // the driver that was started last
 }
 
 // Driver is a Host and the LVM commands that it has run.
@@ -67,6 +69,7 @@ const Cluster = "7e57c1a5-0000-4000-8000-000000000001"
 func (b Bed) oneAtATime() Bed {
 	var last *Driver
 	start := b.Start
+	b.last = func() *Driver { return last }
 	b.Start = func(t testing.TB) *Driver {
 		t.Helper()
 		last.close(t)
@@ -91,11 +94,18 @@ func (b Bed) spec(name string, size lvm.Bytes) lvm.Spec {
 	return lvm.Spec{Name: name, Class: lvm.Class{Group: b.Group, Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, Required: size, Claim: "shop/data-0"}
 }
 
+// light is a wanted volume that takes no time to delete.
+func (b Bed) light(name string, size lvm.Bytes) lvm.Spec {
+	spec := b.spec(name, size)
+	spec.Class.Wipe = lvm.WipeNone
+	return spec
+}
+
 func (b Bed) class() lvm.Class { return b.spec("", 0).Class }
 
 // cleanUp deletes every volume and sees that the group is whole again: nothing leaks, whatever the test did.
 func (b Bed) cleanUp(t *testing.T) {
-	d := b.Start(t)
+	d := b.last()
 	b.deleteAll(t, d)
 	for _, g := range d.Metrics().Groups {
 		if g.Name == b.Group && g.Free != g.Size {

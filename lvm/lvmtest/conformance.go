@@ -105,7 +105,7 @@ func testSizes(t *testing.T, b Bed) {
 		{4*lvm.MiB + 1, 8 * lvm.MiB, 8 * lvm.MiB},
 		{0, 11 * lvm.MiB, 8 * lvm.MiB},
 	} {
-		spec := b.spec(fmt.Sprintf("size-%d", i), test.required)
+		spec := b.light(fmt.Sprintf("size-%d", i), test.required)
 		spec.Limit = test.limit
 		if v := d.create(t, spec); v.Size != test.want {
 			t.Errorf("required %d, limit %d: got %d, want %d", test.required, test.limit, v.Size, test.want)
@@ -140,7 +140,7 @@ func testNames(t *testing.T, b Bed) {
 		"a", "-n", "--", "..", ".", "a/b", "../../etc", "snapshot0", "pvmove0", "x_rimage_0", "@all", "v-1", "pvc-zzz", "two words", "a\nb",
 		"$(reboot)", "`x`;|&'\"\\", strings.Repeat("n", 128), strings.Repeat("ü", 64), "データ", "\x00", "pvc-0F3B3C56-1C2D-4E5F-8A9B-000000000001",
 	} {
-		v := d.create(t, b.spec(name, 1))
+		v := d.create(t, b.light(name, 1))
 		if v.Name != name {
 			t.Errorf("created as %q, it reads back as %q", name, v.Name)
 		}

@@ -41,6 +41,7 @@ func (b Bed) in(class lvm.Class) lvm.Class {
 func testShape(t *testing.T, b Bed, s shape) {
 	d := b.Start(t)
 	class := b.in(s.class)
+	class.Wipe = lvm.WipeNone
 	before := d.capacity(t, class)
 	spec := lvm.Spec{Name: "shaped", Class: class, Required: 1}
 	var v lvm.Volume
@@ -197,8 +198,8 @@ func find(t testing.TB, g lvm.Group, name string) lvm.LV {
 // testExtendLinear: a linear volume grows wherever there is room, to the last extent.
 func testExtendLinear(t *testing.T, b Bed) {
 	d := b.Start(t)
-	v := d.create(t, b.spec("grows", ExtentSize))
-	d.create(t, b.spec("in the way", ExtentSize))
+	v := d.create(t, b.light("grows", ExtentSize))
+	d.create(t, b.light("in the way", ExtentSize))
 	v = testGrow(t, d, v, ExtentSize)
 	_, err := d.Extend(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"}, 1, 0)
 	wantKind(t, "extension of nothing", err, lvm.KindNotFound)
@@ -214,8 +215,6 @@ func testExtendLinear(t *testing.T, b Bed) {
 	if c := d.capacity(t, b.class()); c.Largest != 0 {
 		t.Errorf("a full group has the capacity %+v", c)
 	}
-	// Nobody waits for the wipe of the whole group.
-	b.Admin(t, "lvchange", "--deltag", "nodelvm.wipe=zero", "--addtag", "nodelvm.wipe=none", b.Group+"/"+v.ID.LV)
 }
 
 // testLegs: what a layout cannot have here, and what it can have nowhere.

@@ -21,8 +21,7 @@ func testCapacity(t *testing.T, b Bed) {
 	if before.Largest != before.Available || before.Largest < 128*ExtentSize {
 		t.Errorf("a group without volumes has the capacity %+v", before)
 	}
-	spec := b.spec("all of it", before.Largest+1)
-	spec.Class.Wipe = lvm.WipeNone // zeroing all disks adds nothing here
+	spec := b.light("all of it", before.Largest+1)
 	_, err := d.Create(t.Context(), spec)
 	wantKind(t, "one byte more than the largest", err, lvm.KindNoRoom)
 	if err != nil && !strings.Contains(err.Error(), before.Largest.String()) {
@@ -47,8 +46,7 @@ func testFragments(t *testing.T, b Bed) {
 	d := b.Start(t)
 	var volumes []lvm.Volume
 	for i := range 8 {
-		spec := b.spec(fmt.Sprintf("piece-%d", i), lvm.Bytes(1+i%4)*ExtentSize)
-		spec.Class.Wipe = lvm.WipeNone
+		spec := b.light(fmt.Sprintf("piece-%d", i), lvm.Bytes(1+i%4)*ExtentSize)
 		volumes = append(volumes, d.create(t, spec))
 	}
 	for i, v := range volumes {
@@ -57,8 +55,7 @@ func testFragments(t *testing.T, b Bed) {
 		}
 	}
 	d.waitWiped(t)
-	rest := b.spec("rest", d.capacity(t, b.class()).Largest)
-	rest.Class.Wipe = lvm.WipeNone
+	rest := b.light("rest", d.capacity(t, b.class()).Largest)
 	if v := d.create(t, rest); v.Size != rest.Required {
 		t.Errorf("asked for %s in fragments, got %s", rest.Required, v.Size)
 	}
@@ -73,7 +70,7 @@ func testAtOnce(t *testing.T, b Bed) {
 	ids := make([]lvm.Volume, 12)
 	for i := range ids {
 		wait.Go(func() {
-			v, err := d.Create(t.Context(), b.spec(fmt.Sprintf("volume-%d", i%4), 8*lvm.MiB))
+			v, err := d.Create(t.Context(), b.light(fmt.Sprintf("volume-%d", i%4), 8*lvm.MiB))
 			if err != nil {
 				t.Error(err)
 			}
@@ -119,9 +116,7 @@ func testDelete(t *testing.T, b Bed) {
 	_, err = d.Lookup(t.Context(), elsewhere)
 	wantKind(t, "lookup in another node's group", err, lvm.KindNotOurs)
 
-	unwiped := b.spec("not wiped", 16*lvm.MiB)
-	unwiped.Class.Wipe = lvm.WipeNone
-	must(t, d.Delete(t.Context(), d.create(t, unwiped).ID))
+	must(t, d.Delete(t.Context(), d.create(t, b.light("not wiped", 16*lvm.MiB)).ID))
 	d.waitWiped(t)
 
 	inactive := d.create(t, b.spec("inactive", 16*lvm.MiB))
@@ -134,7 +129,7 @@ func testDelete(t *testing.T, b Bed) {
 
 func testDeleteInUse(t *testing.T, b Bed) {
 	d := b.Start(t)
-	v := d.create(t, b.spec("in use", 8*lvm.MiB))
+	v := d.create(t, b.light("in use", 8*lvm.MiB))
 	device, _, err := d.Device(v.ID, v.UUID)
 	must(t, err)
 	release := b.Hold(t, device)
@@ -152,12 +147,12 @@ func testDeleteInUse(t *testing.T, b Bed) {
 // testForeign: what is not ours is neither taken nor touched.
 func testForeign(t *testing.T, b Bed) {
 	d := b.Start(t)
-	ours := d.create(t, b.spec("taken", 8*lvm.MiB))
+	ours := d.create(t, b.light("taken", 8*lvm.MiB))
 	must(t, d.Delete(t.Context(), ours.ID))
 	d.waitWiped(t)
 	target := b.Group + "/" + ours.ID.LV
 	b.Admin(t, "lvcreate", "-y", "-an", "-Zn", "-Wn", "-l", "1", "-n", ours.ID.LV, b.Group)
-	_, err := d.Create(t.Context(), b.spec("taken", 8*lvm.MiB))
+	_, err := d.Create(t.Context(), b.light("taken", 8*lvm.MiB))
 	wantKind(t, "create under a foreign volume's name", err, lvm.KindExists)
 	wantKind(t, "delete of a foreign volume", d.Delete(t.Context(), ours.ID), lvm.KindNotOurs)
 	_, err = d.Lookup(t.Context(), ours.ID)
@@ -166,9 +161,9 @@ func testForeign(t *testing.T, b Bed) {
 	wantKind(t, "activation of a foreign volume", err, lvm.KindNotOurs)
 	b.Admin(t, "lvremove", "-y", target)
 
-	elsewhere := d.create(t, b.spec("taken", 8*lvm.MiB))
+	elsewhere := d.create(t, b.light("taken", 8*lvm.MiB))
 	b.Admin(t, "lvchange", "--deltag", "nodelvm.cluster="+Cluster, "--addtag", "nodelvm.cluster=other", target)
-	_, err = d.Create(t.Context(), b.spec("taken", 8*lvm.MiB))
+	_, err = d.Create(t.Context(), b.light("taken", 8*lvm.MiB))
 	wantKind(t, "create under another cluster's name", err, lvm.KindExists)
 	wantKind(t, "delete of another cluster's volume", d.Delete(t.Context(), elsewhere.ID), lvm.KindNotOurs)
 	b.Admin(t, "lvchange", "--addtag", "nodelvm.cluster="+Cluster, target)
@@ -180,7 +175,7 @@ func testForeign(t *testing.T, b Bed) {
 
 func testActivate(t *testing.T, b Bed) {
 	d := b.Start(t)
-	v := d.create(t, b.spec("active", 8*lvm.MiB))
+	v := d.create(t, b.light("active", 8*lvm.MiB))
 	var device string
 	// The first one may have to mark the volume as ready.
 	for atMost := 1; atMost >= 0; atMost-- {
@@ -212,7 +207,7 @@ func testLook(t *testing.T, b Bed) {
 	d := b.Start(t)
 	var want []lvm.Volume
 	for _, name := range []string{"one", "two", "three"} {
-		want = append(want, d.create(t, b.spec(name, 8*lvm.MiB)))
+		want = append(want, d.create(t, b.light(name, 8*lvm.MiB)))
 	}
 	slices.SortFunc(want, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 	d.counted(t, "readiness, list, lookup and figures", 0, func() {
