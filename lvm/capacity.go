@@ -104,7 +104,7 @@ const maxExtents = Extents(1<<32 - 1)
 const (
 	mdaReserve   = 16 * KiB
 	mdaPerVolume = 3 * KiB // the text of one volume with the longest of tags
-	mdaPerLeg    = 1536    // RAID: the text of a leg's two LVs, and their mention in the volume
+	mdaPerLeg    = 3 * KiB // RAID: the text of a leg's two LVs, 1.1 KiB; LVM's first commit repeats the tags on one of them
 	mdaPerRun    = 160     // the text of one more segment
 	mdaPerPool   = 4 * KiB // the text of a thin pool, of its two LVs, and of the spare
 )

@@ -72,9 +72,9 @@ func checkClass(class Class) (Class, error) {
 		return class, Errorf(KindInvalid, "the layout %q is not known; use linear, striped, raid1, raid5, raid6, raid10 or thin", class.Layout)
 	}
 	for _, number := range []struct {
-		name  string
-		value *int
-		bounds  bounds
+		name   string
+		value  *int
+		bounds bounds
 	}{{"stripes", &class.Stripes, r.stripes}, {"mirrors", &class.Mirrors, r.mirrors}, {"overprovision", &class.Overprovision, r.overprovision}} {
 		if err := number.bounds.check(class.Layout, number.name, number.value); err != nil {
 			return class, err
