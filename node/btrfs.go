@@ -33,14 +33,16 @@ const (
 
 func isBtrfs(super []byte) bool { return string(super[btrfsMagic:][:8]) == "_BHRfS_M" }
 
-// canGrowBtrfs is canGrow for a file system on one device.
+// canGrowBtrfs is canGrow for a file system on one device. The kernel resizes to no less than 256 MiB (Linux,
+// fs/btrfs/ioctl.c): a smaller one stays as it was made until its volume is as large as that.
 func canGrowBtrfs(super []byte, size uint64) bool {
+	const least = 256 << 20
 	le := binary.LittleEndian
 	sector := uint64(le.Uint32(super[btrfsSector:]))
 	if !isBtrfs(super) || sector == 0 || le.Uint64(super[btrfsDevices:]) != 1 {
 		return false
 	}
-	return size-size%sector > le.Uint64(super[btrfsTotal:])
+	return size >= least && size-size%sector > le.Uint64(super[btrfsTotal:])
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -73,9 +73,10 @@ func TestCanGrow(t *testing.T) {
 		{"xfs, a last group too small", "xfs", xfsSuper(65536), 2*group + 63*4096, false},
 		{"xfs, a last group", "xfs", xfsSuper(65536), 2*group + 64*4096, true},
 		{"no xfs", "xfs", make([]byte, headSize), 2 * group, false},
-		{"btrfs as large as its device", "btrfs", btrfsSuper(group), group, false},
-		{"btrfs, half a sector more", "btrfs", btrfsSuper(group), group + 2048, false},
-		{"btrfs, a sector more", "btrfs", btrfsSuper(group), group + 4096, true},
+		{"btrfs as large as its device", "btrfs", btrfsSuper(2 * group), 2 * group, false},
+		{"btrfs, half a sector more", "btrfs", btrfsSuper(2 * group), 2*group + 2048, false},
+		{"btrfs, a sector more", "btrfs", btrfsSuper(2 * group), 2*group + 4096, true},
+		{"btrfs on less than the kernel resizes", "btrfs", btrfsSuper(group), 2*group - 4096, false},
 		{"no btrfs", "btrfs", make([]byte, headSize), group, false},
 		{"another file system", "vfat", make([]byte, headSize), group, false},
 	} {

@@ -28,6 +28,7 @@ func access(mode csi.VolumeCapability_AccessMode_Mode) func(*csi.CreateVolumeReq
 // Bad input gets a clear error and changes nothing: LVM's own commit counters prove the second half.
 func TestBadInput(t *testing.T) {
 	const tooMuch = 1 << 50
+	before := seqnos(t)
 	for _, test := range []struct {
 		what   string
 		change func(*csi.CreateVolumeRequest)
@@ -64,7 +65,6 @@ func TestBadInput(t *testing.T) {
 		}, codes.ResourceExhausted, nodeName},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			before := seqnos(t)
 			_, err := connect(t).CreateVolume(t.Context(), createRequest("bad", 64*mebibyte, test.change))
 			if status.Code(err) != test.code || !strings.Contains(status.Convert(err).Message(), test.says) {
 				t.Errorf("answers %v, want %s with the word %q", err, test.code, test.says)

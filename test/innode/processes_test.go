@@ -27,6 +27,30 @@ func lvmProcesses(t *testing.T, call func() error) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[:strings.Count(string(text), "\n")]
 }
 
+// call is one call and the LVM processes that it may start.
+type call struct {
+	name string
+	most int
+	run  func() error
+}
+
+func (c call) check(t *testing.T) {
+	t.Helper()
+	started := lvmProcesses(t, c.run)
+	t.Logf("%-42s %d LVM processes (at most %d)", c.name, len(started), c.most)
+	if len(started) > c.most {
+		t.Errorf("%s started %d LVM processes, at most %d are allowed:\n%s", c.name, len(started), c.most, strings.Join(started, "\n"))
+	}
+}
+
+// settled waits until no volume is marked as being created any more, which LVM is told a moment after the reply.
+func settled(t *testing.T) {
+	t.Helper()
+	eventually(t, 30*time.Second, "every volume is marked as ready", func() bool {
+		return output(t, realLVM, "lvs", "--noheadings", "-o", "lv_name", "-S", "lv_tags={nodelvm.state=creating}") == ""
+	})
+}
+
 // The promise of docs/design.md: what each call may cost in LVM processes.
 func TestLVMProcessesPerCall(t *testing.T) {
 	c := connect(t)
@@ -42,16 +66,15 @@ func TestLVMProcessesPerCall(t *testing.T) {
 		return err
 	}
 	capability := mountCapability("ext4")
-	for _, step := range []struct {
-		call string
-		most int
-		run  func() error
-	}{
+	for _, step := range []call{
 		{"GetCapacity", 0, func() error {
 			_, err := c.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"volumeGroup": "@fast"}})
 			return err
 		}},
-		{"CreateVolume", 2, create},
+		{"CreateVolume, and what follows its reply", 2, func() error {
+			defer settled(t) // which asks past the counter
+			return create()
+		}},
 		{"CreateVolume again", 0, create},
 		{"ListVolumes", 0, func() error {
 			_, err := c.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
@@ -69,6 +92,9 @@ func TestLVMProcessesPerCall(t *testing.T) {
 			_, err := c.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.GetVolumeId(), VolumePath: target, StagingTargetPath: staging})
 			return err
 		}},
+		{"ControllerExpandVolume", 3, func() error { return c.expand(t, v, 96*mebibyte) }},
+		{"ControllerExpandVolume again", 0, func() error { return c.expand(t, v, 96*mebibyte) }},
+		{"NodeExpandVolume", 0, func() error { return c.expandNode(t, v, staging) }},
 		{"NodeUnpublishVolume", 0, func() error {
 			_, err := c.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: target})
 			return err
@@ -87,11 +113,39 @@ func TestLVMProcessesPerCall(t *testing.T) {
 			return err
 		}},
 	} {
-		started := lvmProcesses(t, step.run)
-		t.Logf("%-42s %d LVM processes (at most %d)", step.call, len(started), step.most)
-		if len(started) > step.most {
-			t.Errorf("%s started %d LVM processes, at most %d are allowed:\n%s", step.call, len(started), step.most, strings.Join(started, "\n"))
-		}
+		step.check(t)
+	}
+}
+
+// The same of a thin class: snapshots, and copies of them.
+func TestLVMProcessesOfThinVolumes(t *testing.T) {
+	c := connect(t)
+	v := c.create(t, thinRequest("counted-thin", 64*mebibyte))
+	settled(t)
+	var snapshot *csi.Snapshot
+	take := func() error {
+		reply, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "counted", SourceVolumeId: v.GetVolumeId()})
+		snapshot = reply.GetSnapshot()
+		return err
+	}
+	for _, step := range []call{
+		{"CreateSnapshot", 3, take},
+		{"CreateSnapshot again", 0, take},
+		{"ListSnapshots", 0, func() error {
+			_, err := c.ListSnapshots(t.Context(), &csi.ListSnapshotsRequest{})
+			return err
+		}},
+		{"CreateVolume from a snapshot, larger", 3, func() error {
+			c.create(t, copyRequest("counted-copy", 96*mebibyte, snapshot.GetSnapshotId(), ""))
+			return nil
+		}},
+		{"ControllerExpandVolume, thin", 3, func() error { return c.expand(t, v, 96*mebibyte) }},
+		{"DeleteSnapshot", 2, func() error {
+			_, err := c.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshotId()})
+			return err
+		}},
+	} {
+		step.check(t)
 	}
 }
 

@@ -41,6 +41,53 @@ func createRequest(name string, size int64, change ...func(*csi.CreateVolumeRequ
 	return r
 }
 
+func thinRequest(name string, size int64, change ...func(*csi.CreateVolumeRequest)) *csi.CreateVolumeRequest {
+	r := createRequest(name, size, change...)
+	r.Parameters = map[string]string{"volumeGroup": "vg-a", "layout": "thin", "overprovision": "4"}
+	return r
+}
+
+// copyRequest asks for a thin copy of a snapshot, or of a volume.
+func copyRequest(name string, size int64, snapshot, volume string, change ...func(*csi.CreateVolumeRequest)) *csi.CreateVolumeRequest {
+	r := thinRequest(name, size)
+	if snapshot != "" {
+		r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot}}}
+	} else {
+		r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: volume}}}
+	}
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+// snapshot takes a snapshot, which is deleted when the test ends.
+func (c client) snapshot(t *testing.T, name string, v *csi.Volume) *csi.Snapshot {
+	t.Helper()
+	reply, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: v.GetVolumeId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := c.DeleteSnapshot(background, &csi.DeleteSnapshotRequest{SnapshotId: reply.GetSnapshot().GetSnapshotId()}); err != nil {
+			t.Error(err)
+		}
+	})
+	return reply.GetSnapshot()
+}
+
+func (c client) expand(t *testing.T, v *csi.Volume, size int64) error {
+	_, err := c.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
+		VolumeId: v.GetVolumeId(), CapacityRange: &csi.CapacityRange{RequiredBytes: size},
+	})
+	return err
+}
+
+func (c client) expandNode(t *testing.T, v *csi.Volume, path string) error {
+	_, err := c.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: v.GetVolumeId(), VolumePath: path})
+	return err
+}
+
 // create makes a volume and sees to it that nothing of it is left when the test ends.
 func (c client) create(t *testing.T, r *csi.CreateVolumeRequest) *csi.Volume {
 	t.Helper()
@@ -82,15 +129,22 @@ func (c client) remove(t *testing.T, ids ...string) {
 	t.Errorf("some of %v are still there two minutes after their deletion", ids)
 }
 
-// mounted stages and publishes a volume; the returned paths are undone when the test ends.
+// mounted stages and publishes a volume; that is undone when the test ends.
 func (c client) mounted(t *testing.T, v *csi.Volume, capability *csi.VolumeCapability) (staging, target string) {
+	t.Helper()
+	staging, target = c.mountedOnce(t, v, capability)
+	t.Cleanup(func() { c.unmount(t, v, staging, target) })
+	return staging, target
+}
+
+// mountedOnce stages and publishes a volume, which the caller unmounts.
+func (c client) mountedOnce(t *testing.T, v *csi.Volume, capability *csi.VolumeCapability) (staging, target string) {
 	t.Helper()
 	dir := t.TempDir()
 	staging, target = filepath.Join(dir, "staging"), filepath.Join(dir, "target")
 	if err := os.Mkdir(staging, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.unmount(t, v, staging, target) })
 	if _, err := c.NodeStageVolume(t.Context(), stageRequest(v, staging, capability)); err != nil {
 		t.Fatal(err)
 	}
