@@ -103,7 +103,7 @@ func (c *checkedReader) check(ctx context.Context) {
 func (c *checkedReader) compare(ctx context.Context) (string, error) {
 	before, err := c.direct.Read(ctx)
 	if err != nil || len(before.Silent) > 0 {
-		return "", nil // then the report is used already, or cannot be had
+		return "", err
 	}
 	report, err := c.report(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *checkedReader) compare(ctx context.Context) (string, error) {
 	}
 	after, err := c.direct.Read(ctx)
 	if err != nil {
-		return "", nil
+		return "", err
 	}
 	return compareStates(before, report, after), nil
 }

@@ -19,8 +19,10 @@
 //	api, errors, state     the vocabulary
 //	spec, plan, place,     decisions, pure
 //	capacity, name
-//	metadata, probe, ...   the direct reader
-//	report                 LVM's own report, the fallback
+//	disks, sweep, devices, the direct reader, from the devices (probe, label) over the text (vgtext, fields) to the group
+//	probe, vgimport, ...   (vgimport, vgsegments); metadata puts groups together, hurdles says what forbids changes
+//	report                 LVM's own report: the fallback, and what the direct reader is held to (checked, difference)
+//	health                 what is wrong with volumes, and the kernel's words for it
 //	args, config, run      the command lines, our lvm.conf, and the one place that starts processes
 //	kernel                 sysfs, device-mapper, zeroing, flushing
 //	host, create, extend,  the operations, each under its group's lock
