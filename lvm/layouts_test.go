@@ -74,6 +74,7 @@ func argvOf(t testing.TB, steps []step, err error) []string {
 	for _, s := range steps {
 		line := strings.Join(s.argv, " ")
 		name, rest, _ := strings.Cut(line, " -y --devices ")
+		name = strings.TrimSuffix(name, " -An")
 		_, rest, _ = strings.Cut(rest, " ")
 		lines = append(lines, name+" "+rest)
 	}

@@ -20,7 +20,7 @@ type line struct {
 // options are what each command takes here: those that the driver uses, and a test's admin. An option of one letter has
 // its value attached (-ay) or behind it (-l 4), as the driver writes it.
 var options = map[string][]string{
-	"lvcreate": {"-y", "--devices", "-a", "-W", "-Z", "-l", "-n", "-i", "-I", "-m", "-c", "-V", "-s", "-k", "-p", "--alloc", "--type", "--addtag",
+	"lvcreate": {"-A", "-y", "--devices", "-a", "-W", "-Z", "-l", "-n", "-i", "-I", "-m", "-c", "-V", "-s", "-k", "-p", "--alloc", "--type", "--addtag",
 		"--regionsize", "--poolmetadatasize", "--discards", "--thinpool", "--nosync"},
 	"lvextend": {"-y", "--devices", "-l", "--alloc"},
 	"lvchange": {"-y", "--devices", "-S", "-a", "-K", "-k", "--refresh", "--addtag", "--deltag", "--errorwhenfull"},
@@ -28,7 +28,7 @@ var options = map[string][]string{
 }
 
 var (
-	attached = []string{"-a", "-W", "-Z", "-k", "-p"}
+	attached = []string{"-A", "-a", "-W", "-Z", "-k", "-p"}
 	bare     = []string{"-y", "-s", "-K", "--refresh", "--nosync"}
 	tagWord  = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
 	nameWord = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
