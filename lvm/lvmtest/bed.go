@@ -85,6 +85,9 @@ func (d *Driver) close(t testing.TB) {
 	if d == nil {
 		return
 	}
+	if d.Metrics().ReaderOff {
+		t.Error("the direct reading differed from LVM's report; the log says in what")
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	must(t, d.Close(ctx))
