@@ -181,3 +181,33 @@ func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 		t.Error("an event's name does not follow from the object and the reason")
 	}
 }
+
+func TestWhatIsKeptInMemory(t *testing.T) {
+	c := stripClass(class("now", DriverName, immediate))
+	if c.Labels != nil || !bindsImmediately(c) {
+		t.Errorf("of a class: %+v", c)
+	}
+	store := newClaimStore("node-1", func(string) {})
+	add := func(name, volume, selected string) {
+		full := claim(name, "thin", volume)
+		full.Annotations = map[string]string{"long": "text", annSelectedNode: selected}
+		if err := store.Add(full); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("waits", "", "")
+	add("own", "pv-1", "node-1")
+	add("foreign", "pv-2", "node-2")
+	kept, ok := store.waiting("ns/waits")
+	if !ok || len(kept.Annotations) != 1 || *kept.Spec.StorageClassName != "thin" || len(store.open) != 1 || len(store.own) != 1 {
+		t.Errorf("kept: %+v, %+v", store.open, store.own)
+	}
+	add("waits", "pv-3", "node-2") // bound elsewhere
+	if err := store.Delete(claim("own", "thin", "pv-1")); err != nil || len(store.open)+len(store.own) != 0 {
+		t.Errorf("left: %+v, %+v, %v", store.open, store.own, err)
+	}
+	add("own", "pv-1", "node-1")
+	if err := store.Replace(nil, ""); err != nil || len(store.own) != 0 {
+		t.Errorf("left after a listing: %+v, %v", store.own, err)
+	}
+}

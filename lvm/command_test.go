@@ -3,6 +3,7 @@ package lvm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,36 @@ func TestArgs(t *testing.T) {
 		if got := strings.Join(got, " "); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+}
+
+// TestSettleArgs: many volumes are marked in one command, which names each by its UUID and touches no other; a group
+// with more of them than a command line should hold takes several.
+func TestSettleArgs(t *testing.T) {
+	g := testGroup("vg", []Run{{0, 9}})
+	var volumes []Volume
+	for i := range settleMax + 2 {
+		volumes = append(volumes, Volume{ID: ID{VG: g.UUID, LV: fmt.Sprint("v-", i)}, UUID: fmt.Sprint("U", i)})
+	}
+	steps, err := settleArgs(g, volumes)
+	must(t, err)
+	if len(steps) != 2 || len(strings.Join(steps[0].argv, " ")) > 16<<10 {
+		t.Fatalf("%d commands for %d volumes", len(steps), len(volumes))
+	}
+	first, second := strings.Join(steps[0].argv, " "), strings.Join(steps[1].argv, " ")
+	if strings.Count(first, "lv_uuid=U") != settleMax || strings.Count(first, " vg/v-") != settleMax {
+		t.Error(first)
+	}
+	want := "lvchange -y --devices /dev/vga -S lv_tags={nodelvm.state=creating} && (lv_uuid=U100 || lv_uuid=U101)" +
+		" --deltag nodelvm.state=creating --addtag nodelvm.state=ready -- vg/v-100 vg/v-101"
+	if second != want {
+		t.Errorf("got  %s\nwant %s", second, want)
+	}
+	if _, err := settleArgs(g, []Volume{{ID: ID{LV: ""}}}); err == nil {
+		t.Error("a volume without a name would name the whole group")
+	}
+	if steps, err := settleArgs(g, nil); err != nil || steps != nil {
+		t.Errorf("nothing to mark: %v, %v", steps, err)
 	}
 }
 

@@ -17,8 +17,9 @@
 // Where to find what:
 //
 //	api, errors, state     the vocabulary
-//	spec, plan, place,     decisions, pure
-//	capacity, name
+//	spec, name, tags...    what may be asked for, and how it is remembered
+//	plan..., place,        decisions, pure: planthin for pools and what they promise, planraid for legs, planextend,
+//	capacity               plansnapshot; place picks extents
 //	disks, sweep, devices, the direct reader, from the devices (probe, label) over the text (vgtext, fields) to the group
 //	probe, vgimport, ...   (vgimport, vgsegments); metadata puts groups together, hurdles says what forbids changes
 //	report                 LVM's own report: the fallback, and what the direct reader is held to (checked, difference)

@@ -58,16 +58,14 @@ func checkPool(name string) error {
 	return nil
 }
 
-// tagPattern is LVM's alphabet for tags, and tagMax their length (lvm(8), "VALID NAMES").
+// tagPattern is LVM's alphabet for tags (lvm(8), "VALID NAMES"); maxTag is their length.
 var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
-
-const tagMax = 1024
 
 // checkGroup tells whether a class's group is a name or an @tag that LVM could have; nothing else ever reaches an
 // argument of a command.
 func checkGroup(group string) error {
 	if tag, isTag := strings.CutPrefix(group, "@"); isTag {
-		if len(tag) > tagMax || !tagPattern.MatchString(tag) || tag[0] == '-' {
+		if len(tag) > maxTag || !tagPattern.MatchString(tag) || tag[0] == '-' {
 			return Errorf(KindInvalid, "%q is not a volume group tag: after the @, use letters, digits and _ + . - / = ! : & #", group)
 		}
 		return nil

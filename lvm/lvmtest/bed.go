@@ -24,6 +24,8 @@ type Bed struct {
 	Read func(t testing.TB) lvm.State
 	// Suspended tells whether a device is suspended.
 	Suspended func(t testing.TB, device string) bool
+	// Spoil makes the group one that nothing may be changed in, in one of the ways of spoils, until restore.
+	Spoil func(t testing.TB, how string) (restore func())
 	// Hold opens a device as a pod does.
 	Hold func(t testing.TB, device string) (release func())
 
@@ -84,6 +86,9 @@ func (d *Driver) close(t testing.TB) {
 	t.Helper()
 	if d == nil {
 		return
+	}
+	if d.Metrics().ReaderOff {
+		t.Error("the direct reading differed from LVM's report; the log says in what")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

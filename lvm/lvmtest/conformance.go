@@ -34,6 +34,9 @@ func Conformance(t *testing.T, newBed func(t *testing.T) Bed) {
 		{"snapshots", testSnapshots},
 		{"copies", testCopies},
 		{"an admin's pool", testAdminsPool},
+		{"spoilt", testSpoilt},
+		{"renamed", testRenamed},
+		{"together", testTogether},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBed(t).oneAtATime()

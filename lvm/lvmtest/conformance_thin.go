@@ -99,6 +99,7 @@ func (b Bed) deleteAll(t testing.TB, d *Driver) {
 // testSnapshots: a snapshot is found again, conflicts with another one of its name, and nothing else has any.
 func testSnapshots(t *testing.T, b Bed) {
 	d := b.Start(t)
+	thick := d.create(t, b.light("thick", lvm.MiB)) // before the pool, which takes what is left of a small group
 	origin := d.create(t, b.thin("origin", 8*lvm.MiB, lvm.ID{}))
 	other := d.create(t, b.thin("other", 8*lvm.MiB, lvm.ID{}))
 	var s lvm.Snapshot
@@ -127,7 +128,6 @@ func testSnapshots(t *testing.T, b Bed) {
 			t.Errorf("there are the snapshots %+v, want %+v", all, s)
 		}
 	})
-	thick := d.create(t, b.spec("thick", lvm.MiB))
 	_, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "snap-3", Source: thick.ID})
 	wantKind(t, "a snapshot of a thick volume", err, lvm.KindInvalid)
 	for _, v := range []lvm.Volume{origin, other} {

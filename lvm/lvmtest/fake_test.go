@@ -21,6 +21,10 @@ func bed(node *Node) Bed {
 		},
 		Admin: func(t testing.TB, argv ...string) {
 			t.Helper()
+			if argv[0] == "vgrename" {
+				node.Change(argv[1], func(g *lvm.Group) { g.Name = argv[2] })
+				return
+			}
 			devices := ""
 			for i, pv := range node.group("vg-test").PVs {
 				if i > 0 {
@@ -42,6 +46,17 @@ func bed(node *Node) Bed {
 			is, err := kernel{node}.Suspended(device)
 			must(t, err)
 			return is
+		},
+		Spoil: func(_ testing.TB, how string) func() {
+			spoil := func(problem string, missing bool) func(*lvm.Group) {
+				return func(g *lvm.Group) { g.Problem, g.PVs[5].Missing = problem, missing }
+			}
+			if how == "partial" {
+				node.Change("vg-test", spoil("", true))
+			} else {
+				node.Change("vg-test", spoil(how, false))
+			}
+			return func() { node.Change("vg-test", spoil("", false)) }
 		},
 		Hold: func(_ testing.TB, device string) func() { return node.Hold(device) },
 	}

@@ -39,6 +39,8 @@ var crashOps = []crashOp{
 func (c *crash) spec() lvm.Spec {
 	spec := c.b.spec(c.name(), 8*lvm.MiB)
 	switch c.op.name {
+	case "wipe":
+		spec.Required = max(spec.Required, c.size)
 	case "raid create":
 		spec.Class = c.b.in(lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 1})
 	case "pool create", "copy":
@@ -245,9 +247,7 @@ func (c *crash) checkRemoved(d *Driver) {
 	if c.op.name != "wipe" {
 		return
 	}
-	curious := c.b.spec("curious", 8*lvm.MiB)
-	curious.Class.Wipe = lvm.WipeNone
-	v := d.create(c.t, curious)
+	v := d.create(c.t, c.b.light("curious", c.spec().Required))
 	device, err := d.Activate(context.Background(), v.ID, v.UUID)
 	must(c.t, err)
 	if n := leaks(c.t, device); n > 0 {

@@ -82,6 +82,88 @@ func TestWipe_RealLVM(t *testing.T) {
 	}
 }
 
+// secrets tells how many MiB of a device hold what fill wrote. What RAID leaves of its own bookkeeping does not count.
+func secrets(t testing.TB, device string) int {
+	t.Helper()
+	f, err := os.Open(device)
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	block, found := make([]byte, lvm.MiB), 0
+	for {
+		n, err := io.ReadFull(f, block)
+		if err == io.EOF {
+			return found
+		}
+		must(t, err)
+		if bytes.Contains(block[:n], []byte("somebody's secret")) {
+			found++
+		}
+	}
+}
+
+// TestLeaks_RealLVM: nothing of a deleted volume can be read through a later one that takes all extents there are,
+// whatever its layout was, also where it had been extended, and also when the wipe was interrupted.
+func TestLeaks_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	for _, s := range append(shapes, shape{class: lvm.Class{Layout: lvm.LayoutLinear}, legs: 1, data: 1}) {
+		t.Run(s.String(), func(t *testing.T) {
+			d := b.Start(t)
+			class := b.in(s.class)
+			v := d.create(t, lvm.Spec{Name: "secret", Class: class, Required: 4 * s.row()})
+			fillVolume(t, d, v)
+			v, err := d.Extend(t.Context(), v.ID, v.Size+s.row(), 0)
+			must(t, err)
+			fillVolume(t, d, v)
+			must(t, d.Delete(t.Context(), v.ID))
+			d = b.Start(t) // the wipe is taken up again
+			d.waitWiped(t)
+			curious := d.create(t, b.light("curious", d.capacity(t, b.class()).Largest))
+			device, err := d.Activate(t.Context(), curious.ID, curious.UUID)
+			must(t, err)
+			if n := secrets(t, device); n > 0 {
+				t.Errorf("%d MiB of the deleted volume can be read", n)
+			}
+			must(t, d.Delete(t.Context(), curious.ID))
+			d.waitWiped(t)
+		})
+	}
+}
+
+// TestThinLeaks_RealLVM: nor through a later volume of the same pool.
+func TestThinLeaks_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	d := b.Start(t)
+	v := d.create(t, b.thin("secret", 32*lvm.MiB, lvm.ID{}))
+	fillVolume(t, d, v)
+	v, err := d.Extend(t.Context(), v.ID, v.Size+ExtentSize, 0)
+	must(t, err)
+	fillVolume(t, d, v)
+	must(t, d.Delete(t.Context(), v.ID))
+	curious := d.create(t, b.thin("curious", 40*lvm.MiB, lvm.ID{}))
+	device, err := d.Activate(t.Context(), curious.ID, curious.UUID)
+	must(t, err)
+	f, err := os.OpenFile(device, os.O_WRONLY, 0)
+	must(t, err)
+	for at := int64(0); at < int64(curious.Size); at += 64 << 10 { // makes the pool give it a block each
+		_, err := f.WriteAt(make([]byte, 4096), at)
+		must(t, err)
+	}
+	must(t, f.Sync())
+	must(t, f.Close())
+	if n := secrets(t, device); n > 0 {
+		t.Errorf("%d MiB of the deleted volume can be read", n)
+	}
+	b.deleteAll(t, d)
+	b.removePool(t)
+}
+
+func fillVolume(t testing.TB, d *Driver, v lvm.Volume) {
+	t.Helper()
+	device, err := d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	fill(t, device, v.Size)
+}
+
 // TestBlank_RealLVM: signatures that lay on the extents before are gone from a new volume.
 func TestBlank_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()

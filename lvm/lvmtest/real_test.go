@@ -106,6 +106,7 @@ func realBed(t testing.TB) Bed {
 			must(t, err)
 			return strings.TrimSpace(string(state)) == "1"
 		},
+		Spoil: spoil,
 		Hold: func(t testing.TB, device string) func() {
 			f, err := os.Open(device)
 			must(t, err)
@@ -123,6 +124,63 @@ func realBed(t testing.TB) Bed {
 	}
 	admin(t, append([]string{"vgcreate", "-y", "-s", "4m", "--addtag", "fast", realGroup}, realDisks...)...)
 	return b
+}
+
+// edits are what makes a group's metadata that of a group that is spoilt.
+var edits = map[string][2]string{
+	"exported":  {`status = ["RESIZEABLE"`, `status = ["EXPORTED", "RESIZEABLE"`},
+	"foreign":   {`	format = "lvm2"`, `	system_id = "elsewhere"` + "\n" + `	format = "lvm2"`},
+	"read-only": {`status = ["RESIZEABLE", "READ", "WRITE"]`, `status = ["RESIZEABLE", "READ"]`},
+	"clustered": {`status = ["RESIZEABLE"`, `status = ["CLUSTERED", "RESIZEABLE"`},
+	"fixed":     {`status = ["RESIZEABLE", `, `status = [`},
+}
+
+// spoil puts the first MiB of each disk back in the end.
+func spoil(t testing.TB, how string) (restore func()) {
+	t.Helper()
+	heads := make([][]byte, len(realDisks))
+	for i, disk := range realDisks {
+		heads[i] = make([]byte, lvm.MiB)
+		f, err := os.Open(disk)
+		must(t, err)
+		_, err = f.Read(heads[i])
+		must(t, err)
+		must(t, f.Close())
+	}
+	last := len(realDisks) - 1
+	switch how {
+	case "partial":
+		overwrite(t, realDisks[last], make([]byte, 4096))
+	case "duplicated":
+		double := makeDisk(t, "double", realSizes[last])
+		overwrite(t, double, heads[last])
+		return func() { tool(t, "losetup", "--detach", double) }
+	default:
+		file := filepath.Join(t.TempDir(), "metadata")
+		admin(t, "vgcfgbackup", "-f", file, realGroup)
+		text, err := os.ReadFile(file)
+		must(t, err)
+		edited := strings.Replace(string(text), edits[how][0], edits[how][1], 1)
+		if edited == string(text) {
+			t.Fatalf("no %s in %s", edits[how][0], text)
+		}
+		must(t, os.WriteFile(file, []byte(edited), 0o600))
+		admin(t, "vgcfgrestore", "-y", "-f", file, realGroup)
+	}
+	return func() {
+		for i, disk := range realDisks {
+			overwrite(t, disk, heads[i])
+		}
+	}
+}
+
+func overwrite(t testing.TB, disk string, head []byte) {
+	t.Helper()
+	f, err := os.OpenFile(disk, os.O_WRONLY|os.O_SYNC, 0)
+	must(t, err)
+	_, err = f.Write(head)
+	must(t, err)
+	must(t, f.Close())
 }
 
 func readDisks(t testing.TB) lvm.State {

@@ -121,17 +121,18 @@ const askEvery = 250 * time.Millisecond
 
 // askMeanwhile asks for the capacity for as long as volumes are being made.
 func (m *meter) askMeanwhile(ctx context.Context, atOnce int) error {
-	for {
-		took, err := timed(func() error { return m.driver.capacity(ctx) })
-		if ctx.Err() != nil {
-			return nil
-		}
+	for ctx.Err() == nil {
+		took, err := timed(func() error { return m.driver.capacity(context.WithoutCancel(ctx)) })
 		if err != nil {
 			return err
 		}
 		if err := m.note("GetCapacityMeanwhile", atOnce, Nodelvm, map[string]float64{unitTime: float64(took)}); err != nil {
 			return err
 		}
-		time.Sleep(askEvery)
+		select {
+		case <-ctx.Done():
+		case <-time.After(askEvery):
+		}
 	}
+	return nil
 }

@@ -111,6 +111,9 @@ func (n *node) newGroup(ctx context.Context) error {
 	if err := n.admin(ctx, "vgremove", "-qq", "-ff", "-y", "-S", "vg_name="+group); err != nil {
 		return err
 	}
+	if err := os.RemoveAll("/dev/" + group); err != nil { // links of volumes that udev has never heard of
+		return err
+	}
 	return n.admin(ctx, append([]string{"vgcreate", "-qq", "-y", "-s", "4m", "--metadatasize", "64m", group}, disks...)...)
 }
 

@@ -1,0 +1,86 @@
+package lvmtest
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// spoils are the ways in which a group can become one that nothing may be changed in.
+var spoils = []string{"exported", "foreign", "read-only", "clustered", "fixed", "partial", "duplicated"}
+
+// testSpoilt: in a group that cannot be changed nothing is, and nothing is promised; what it holds is still known.
+func testSpoilt(t *testing.T, b Bed) {
+	d := b.Start(t)
+	v := d.create(t, b.light("kept", 8*lvm.MiB))
+	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
+		t.Fatal(err)
+	}
+	whole := d.capacity(t, b.class())
+	for _, how := range spoils {
+		restore := b.Spoil(t, how)
+		before := b.group(t)
+		d.counted(t, how, 0, func() {
+			_, err := d.Create(t.Context(), b.light("more", 8*lvm.MiB))
+			wantKind(t, how+": create", err, lvm.KindNoRoom)
+			if _, err := d.Extend(t.Context(), v.ID, v.Size+1, 0); err == nil {
+				t.Errorf("%s: a volume was extended", how)
+			}
+			if c := d.capacity(t, b.class()); c != (lvm.Capacity{}) {
+				t.Errorf("%s: the capacity is %+v", how, c)
+			}
+			if found, err := d.Lookup(t.Context(), v.ID); err != nil || found != v {
+				t.Errorf("%s: found %+v, %v; want %+v", how, found, err, v)
+			}
+		})
+		if after := b.group(t); !reflect.DeepEqual(before, after) {
+			t.Errorf("%s: the group was changed from %+v to %+v", how, before, after)
+		}
+		restore()
+		if c := d.capacity(t, b.class()); c != whole {
+			t.Errorf("no longer %s, its capacity is %+v, before it was %+v", how, c, whole)
+		}
+	}
+}
+
+// testRenamed: a volume is known by its group's UUID, whatever the group is called.
+func testRenamed(t *testing.T, b Bed) {
+	d := b.Start(t)
+	v := d.create(t, b.light("kept", 8*lvm.MiB))
+	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
+		t.Fatal(err)
+	}
+	renamed := b
+	renamed.Group += "-2"
+	b.Admin(t, "vgrename", b.Group, renamed.Group)
+	defer b.Admin(t, "vgrename", renamed.Group, b.Group)
+	found, err := d.Lookup(t.Context(), v.ID)
+	if err != nil || found.Group != renamed.Group || found.UUID != v.UUID {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	_, err = d.Create(t.Context(), b.light("more", 8*lvm.MiB))
+	wantKind(t, "create by the old name", err, lvm.KindNoRoom)
+	if grown, err := d.Extend(t.Context(), v.ID, v.Size+1, 0); err != nil || grown.Size != v.Size+ExtentSize {
+		t.Errorf("extended to %+v, %v", grown, err)
+	}
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+}
+
+// testTogether: volumes of one pod have room together or not at all.
+func testTogether(t *testing.T, b Bed) {
+	d := b.Start(t)
+	half := d.capacity(t, b.class()).Available / 2 / ExtentSize * ExtentSize
+	first, second, large := b.light("first", half), b.light("second", half), b.light("large", half+2*ExtentSize)
+	d.counted(t, "a pod without room", 0, func() {
+		_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{large})
+		wantKind(t, "the smaller of two that have no room together", err, lvm.KindNoRoom)
+	})
+	_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second})
+	must(t, err)
+	_, err = d.Create(t.Context(), b.light("stranger", 2*ExtentSize))
+	wantKind(t, "a stranger in the room that is kept", err, lvm.KindNoRoom)
+	_, err = d.CreateTogether(t.Context(), second, []lvm.Spec{first})
+	must(t, err)
+}
