@@ -84,7 +84,12 @@ func settleGroup(g *Group) {
 func orderMissing(g *Group) {
 	missing := map[string]bool{}
 	for _, pv := range g.PVs {
-		missing[pv.UUID] = pv.Missing
+		if pv.Missing {
+			missing[pv.UUID] = true
+		}
+	}
+	if len(missing) < 2 {
+		return
 	}
 	lost := func(a Area) bool { return missing[a.PV] }
 	for i := range g.LVs {

@@ -185,19 +185,17 @@ func (im *imported) link(named map[string]int, user string, s *section) {
 func (im *imported) checkNames(named map[string]int) error {
 	for i := range im.group.LVs {
 		lv := &im.group.LVs[i]
-		names := []string{lv.Pool, lv.Origin}
-		if lv.Thin != nil {
-			names = append(names, lv.Thin.Data, lv.Thin.Metadata)
+		absent := func(name string) bool {
+			_, there := named[name]
+			return name != "" && !there
 		}
+		bad := absent(lv.Pool) || absent(lv.Origin) || lv.Thin != nil && (absent(lv.Thin.Data) || absent(lv.Thin.Metadata))
 		for _, seg := range lv.Segments {
-			for _, a := range slices.Concat(seg.Areas, seg.Metadata) {
-				names = append(names, a.LV)
-			}
+			lost := func(a Area) bool { return absent(a.LV) }
+			bad = bad || slices.ContainsFunc(seg.Areas, lost) || slices.ContainsFunc(seg.Metadata, lost)
 		}
-		for _, name := range names {
-			if _, there := named[name]; name != "" && !there {
-				return fmt.Errorf("logical volume %s is made of %q, which is not there", lv.Name, name)
-			}
+		if bad {
+			return fmt.Errorf("logical volume %s is made of another one that is not there", lv.Name)
 		}
 	}
 	return nil
