@@ -130,7 +130,7 @@ func patience() string {
 	if limit := os.Getenv("NODELVM_TEST_PATIENCE"); limit != "" {
 		return limit
 	}
-	return "15m"
+	return "25m"
 }
 
 // stdout is written by several tests at the same time, whole lines each.
