@@ -30,6 +30,7 @@
 //	snapshot, activate,
 //	delete
 //	commit, settle         how a change is run, verified and flushed; the deferred commit
+//	look, metrics          what only reads
 //	reserve                volumes that are placed together, and the room kept for them
 //	wipe, recover          what goes on behind, and what a start mends
 //	lock, hang, instance   who waits for whom: operations, hung commands, drivers and what they leave running

@@ -1,0 +1,99 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// group finds a group by its UUID. KindNotOurs: it is not on this node.
+func (s State) group(uuid string) (Group, error) {
+	for _, g := range s.Groups {
+		if g.UUID == uuid {
+			return g, nil
+		}
+	}
+	unread := ""
+	if len(s.Unread) > 0 {
+		unread = " (" + strings.Join(s.Unread, "; ") + ")"
+	}
+	return Group{}, Errorf(KindNotOurs, "the volume group %s is not on this node%s", uuid, unread)
+}
+
+// find finds the volume in the state, in whatever state its life is. KindNotOurs: its group is not here, or the LV is
+// not a volume of this driver; KindNotFound: the group is here and lacks it.
+func (s State) find(id ID) (Group, LV, Volume, error) {
+	group, err := s.group(id.VG)
+	if err != nil {
+		return Group{}, LV{}, Volume{}, Errorf(KindNotOurs, "volume %s: %w", id, err)
+	}
+	i := slices.IndexFunc(group.LVs, func(lv LV) bool { return lv.Name == id.LV })
+	if i < 0 {
+		return group, LV{}, Volume{}, Errorf(KindNotFound, "volume group %s has no volume %s", group.Name, id.LV)
+	}
+	lv := group.LVs[i]
+	v, ours, err := volumeOf(group, lv)
+	if err == nil && !ours {
+		err = Errorf(KindNotOurs, "%s/%s is not a volume of this driver: it is left alone", group.Name, lv.Name)
+	}
+	return group, lv, v, err
+}
+
+// Lookup finds a volume that is ready. KindNotFound: proven absent, not yet ready, or deleted; KindNotOurs: its group
+// is not on this node.
+func (h *Host) Lookup(ctx context.Context, id ID) (Volume, error) {
+	s, err := h.read(ctx)
+	if err != nil {
+		return Volume{}, err
+	}
+	_, _, v, err := s.find(id)
+	if err == nil && v.State != StateReady {
+		err = Errorf(KindNotFound, "volume %s is not there: %s/%s is in the state %q", id, v.Group, id.LV, v.State)
+	}
+	if err != nil {
+		return Volume{}, err
+	}
+	return v, nil
+}
+
+// List lists the ready volumes of this cluster, ordered by ID.
+func (h *Host) List(ctx context.Context) ([]Volume, error) {
+	s, err := h.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, _ := h.volumes(s) // a damaged one is no volume; Start has told of it
+	ready := slices.DeleteFunc(all, func(v Volume) bool { return v.State != StateReady })
+	slices.SortFunc(ready, func(a, b Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	return ready, nil
+}
+
+// volumes lists the volumes of this cluster, in whatever state; damaged says which ones bear our mark and cannot be
+// read.
+func (h *Host) volumes(s State) (all []Volume, damaged error) {
+	for _, g := range s.Groups {
+		for _, lv := range g.LVs {
+			v, ours, err := volumeOf(g, lv)
+			if err != nil {
+				damaged = errors.Join(damaged, err)
+			} else if ours && v.Cluster == h.cfg.Cluster {
+				all = append(all, v)
+			}
+		}
+	}
+	return all, damaged
+}
+
+// Capacity answers what a class can still get here. It waits for no operation under way, and starts no process. A class
+// whose group is not here has none; that is not an error. KindInvalid: the class can never be served.
+func (h *Host) Capacity(ctx context.Context, class Class) (Capacity, error) {
+	if _, err := checkClass(class); err != nil {
+		return Capacity{}, err
+	}
+	s, err := h.read(ctx)
+	if err != nil {
+		return Capacity{}, err
+	}
+	return capacity(h.reserved.in(s), class)
+}

@@ -1,0 +1,66 @@
+package lvm
+
+import (
+	"context"
+	"time"
+)
+
+// Metrics is a reading of the figures that a Host is watched by.
+type Metrics struct {
+	Groups      []GroupMetrics
+	Volumes     map[VolumeState]int // of this cluster
+	WipeBacklog Bytes               // of the volumes that are deleted, what is not yet wiped and given back
+	InFlight    int                 // operations under way
+	ReaderOff   bool                // the disks told something else than LVM's report: each reading is an LVM process since
+}
+
+// GroupMetrics are the figures of one volume group.
+type GroupMetrics struct {
+	Name  string
+	UUID  string
+	Size  Bytes         // of all its disks that are there
+	Free  Bytes         // of those, not in use by any volume
+	Pools []PoolMetrics // by name
+	Hung  time.Duration // for how long an LVM command in it has not ended that should have; 0 where all is well
+}
+
+// metricsPatience is how long a reading of the figures may take before it is given up.
+const metricsPatience = 5 * time.Second
+
+// Metrics reads the figures that a Host is watched by. Groups are missing from them while the disks cannot be read.
+func (h *Host) Metrics() Metrics {
+	m := Metrics{
+		Volumes:     map[VolumeState]int{StateCreating: 0, StateReady: 0, StateDeleting: 0},
+		WipeBacklog: h.wiper.backlog(),
+		InFlight:    h.flights.count(),
+		ReaderOff:   h.disks.difference() != "",
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), metricsPatience)
+	defer cancel()
+	s, err := h.read(ctx)
+	if err != nil {
+		h.log.Warn("no figures of the volume groups", "error", err)
+		return m
+	}
+	all, _ := h.volumes(s)
+	for _, v := range all {
+		m.Volumes[v.State]++
+	}
+	paths, err := h.paths()
+	if err != nil {
+		h.log.Warn("no figures of the thin pools", "error", err)
+	}
+	for _, g := range s.Groups {
+		gm := GroupMetrics{Name: g.Name, UUID: g.UUID}
+		for _, pv := range g.PVs {
+			if !pv.Missing {
+				gm.Size += g.bytes(pv.Extents)
+			}
+		}
+		gm.Free = g.bytes(g.free())
+		gm.Hung, _ = h.hangs.of(g.UUID)
+		gm.Pools = h.poolsOf(g, paths)
+		m.Groups = append(m.Groups, gm)
+	}
+	return m
+}
