@@ -46,7 +46,12 @@ func (d *Driver) Observe(c lvm.Command) {
 	d.commands = append(d.commands, c)
 }
 
-// counted runs do and fails if it took more LVM commands than at most.
+// settling begins the selection of the command that marks volumes as ready: their driver runs it on its own, a short while
+// after it has answered.
+const settling = "lv_tags={nodelvm.state=creating} && ("
+
+// counted runs do and fails if it took more LVM commands than at most. What earlier requests left to be done later does
+// not count.
 func (d *Driver) counted(t testing.TB, what string, atMost int, do func()) {
 	t.Helper()
 	d.mu.Lock()
@@ -55,12 +60,15 @@ func (d *Driver) counted(t testing.TB, what string, atMost int, do func()) {
 	do()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if n := len(d.commands) - before; n > atMost {
-		var names []string
-		for _, c := range d.commands[before:] {
-			names = append(names, c.Name+" "+strings.Join(c.Args, " "))
+	var ran []string
+	for _, c := range d.commands[before:] {
+		words := c.Name + " " + strings.Join(c.Args, " ")
+		if !strings.Contains(words, settling) {
+			ran = append(ran, words)
 		}
-		t.Errorf("%s took %d LVM commands, want at most %d:\n%s", what, n, atMost, strings.Join(names, "\n"))
+	}
+	if len(ran) > atMost {
+		t.Errorf("%s took %d LVM commands, want at most %d:\n%s", what, len(ran), atMost, strings.Join(ran, "\n"))
 	}
 }
 
