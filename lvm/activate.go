@@ -8,20 +8,14 @@ type activating struct {
 	uuid string
 }
 
-// Device finds the device of a volume that is active, through sysfs alone: a volume that is not there is not an error,
-// only inactive. The names below /dev/mapper and /dev/GROUP are never trusted; they can be stale.
+// Device finds the device of a volume that is active, without LVM: a volume that is not there is not an error, only
+// inactive. The names below /dev/mapper and /dev/GROUP are never trusted; they can be stale.
 func (h *Host) Device(id ID, uuid string) (device string, active bool, err error) {
-	devices, err := h.machine.Kernel.Devices()
+	device, active, err = h.machine.Kernel.Device(dmUUID(id.VG, uuid))
 	if err != nil {
-		return "", false, Errorf(KindInternal, "the devices of this node cannot be listed: %w", err)
+		return "", false, Errorf(KindInternal, "whether volume %s is active cannot be told: %w", id, err)
 	}
-	want := dmUUID(id.VG, uuid)
-	for _, d := range devices {
-		if d.UUID == want {
-			return d.Path, true, nil
-		}
-	}
-	return "", false, nil
+	return device, active, nil
 }
 
 // Activate returns the device of a volume, "/dev/dm-N", after making it if it is not there: one LVM process then, else

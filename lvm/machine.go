@@ -33,6 +33,8 @@ type Kernel interface {
 	Load(ctx context.Context) error
 	// Ready tells whether device-mapper is there.
 	Ready() error
+	// Device finds the device-mapper device with this UUID; active is false where there is none.
+	Device(uuid string) (path string, active bool, err error)
 	// Devices lists the device-mapper devices of LVM that are there, hidden layers included.
 	Devices() ([]Device, error)
 	// Suspended tells whether I/O to the device hangs until it is resumed.

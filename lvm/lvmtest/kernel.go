@@ -14,6 +14,16 @@ func (k kernel) Load(context.Context) error { return nil }
 
 func (k kernel) Ready() error { return nil }
 
+func (k kernel) Device(uuid string) (string, bool, error) {
+	devices, err := k.Devices()
+	for _, d := range devices {
+		if d.UUID == uuid {
+			return d.Path, true, nil
+		}
+	}
+	return "", false, err
+}
+
 func (k kernel) Devices() ([]lvm.Device, error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
