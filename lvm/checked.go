@@ -16,8 +16,8 @@ import (
 
 const (
 	checkEvery    = 10 * time.Minute
-	checkPatience = time.Minute // for one comparison
-	checkAttempts = 3           // a difference must show each time
+	checkPatience = 20 * time.Second // for one comparison: a start waits for it
+	checkAttempts = 3                // a difference must show each time
 )
 
 // checkedReader reads the disks directly and holds that to LVM's own report: when it is told to, and, as long as it is

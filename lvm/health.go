@@ -131,7 +131,7 @@ func (c *checkup) wholeGroup() map[string]bool {
 	}
 	if len(missing) > 0 {
 		c.find(TroubleMissing, Volume{}, "volume group %s has lost a disk (physical volume %s): nothing new is made in it until the disk is back; "+
-			"if it will not come back, repair what can be repaired (lvconvert --repair), and drop the rest with vgreduce --removemissing --force %s",
+			"if it will not come back, repair what has other legs (lvconvert --repair); vgreduce --removemissing --force %s then gives up what lay on it alone",
 			g.Name, names(missing), g.Name)
 	}
 	return missing

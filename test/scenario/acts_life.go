@@ -40,9 +40,9 @@ const (
 
 func lifeEnds() Act {
 	return Act{Title: "A life ends, and nothing is left behind", Steps: []Step{
-		{Says: "every database, pod and claim is deleted, the sources before their snapshots", Limit: 4 * time.Minute, Prove: deleteEverything},
-		{Says: "the snapshots are deleted", Limit: 3 * time.Minute, Prove: deleteSnapshots},
-		{Says: "of all volumes and snapshots none remains on any node, only the pools", Limit: 3 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
+		{Says: "every database, pod and claim is deleted, the sources before their snapshots", Limit: 6 * time.Minute, Prove: deleteEverything},
+		{Says: "the snapshots are deleted", Limit: 6 * time.Minute, Prove: deleteSnapshots},
+		{Says: "of all volumes and snapshots none remains on any node, only the pools", Limit: 6 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
 			return eventually(ctx, func() error { return s.onlyPools(ctx) })
 		}},
 	}}

@@ -15,9 +15,9 @@ const annSelectedNode = "volume.kubernetes.io/selected-node"
 
 func copies() Act {
 	return Act{Title: "A copy is made where its source is, and its pod follows", Steps: []Step{
-		{Says: "the pod of a clone is drawn elsewhere, and runs on the source's node", Prove: cloneRuns},
-		{Says: "a restore of a snapshot that is yet to come, and a clone of that restore: the scheduler sends both to " + otherNode, Prove: scheduledElsewhere},
-		{Says: "the snapshot is taken on " + sourceNode + ": both are taken back and run there, with what it holds", Limit: 4 * time.Minute, Prove: takenBack},
+		{Says: "the pod of a clone is drawn elsewhere, and runs on the source's node", Limit: 6 * time.Minute, Prove: cloneRuns},
+		{Says: "a restore of a snapshot that is yet to come, and a clone of that restore: the scheduler sends both to " + otherNode, Limit: 6 * time.Minute, Prove: scheduledElsewhere},
+		{Says: "the snapshot is taken on " + sourceNode + ": both are taken back and run there, with what it holds", Limit: 6 * time.Minute, Prove: takenBack},
 	}}
 }
 
@@ -105,9 +105,9 @@ func takenBack(ctx context.Context, s *Stage) error {
 
 func room() Act {
 	return Act{Title: "A copy that finds no room waits for it", Steps: []Step{
-		{Says: "a volume fills " + sourceNode + " but for 1 GiB", Limit: 3 * time.Minute, Prove: fill},
-		{Says: "a restore of 1.5 GiB stays Pending, and an event says why", Prove: restoreWaits},
-		{Says: "the filler is deleted: the restore proceeds by itself", Limit: 3 * time.Minute, Prove: restoreProceeds},
+		{Says: "a volume fills " + sourceNode + " but for 1 GiB", Limit: 6 * time.Minute, Prove: fill},
+		{Says: "a restore of 1.5 GiB stays Pending, and an event says why", Limit: 6 * time.Minute, Prove: restoreWaits},
+		{Says: "the filler is deleted: the restore proceeds by itself", Limit: 6 * time.Minute, Prove: restoreProceeds},
 	}}
 }
 

@@ -22,8 +22,8 @@ const (
 
 func growing() Act {
 	return Act{Title: "A database grows while it works", Steps: []Step{
-		{Says: "a PostgreSQL server gets a thin volume of 512 MiB", Limit: 4 * time.Minute, Prove: smallDatabase},
-		{Says: "under pgbench's load it grows to 1 GiB: no restart, no failed transaction", Limit: 5 * time.Minute, Prove: growsUnderLoad},
+		{Says: "a PostgreSQL server gets a thin volume of 512 MiB", Limit: 6 * time.Minute, Prove: smallDatabase},
+		{Says: "under pgbench's load it grows to 1 GiB: no restart, no failed transaction", Limit: 8 * time.Minute, Prove: growsUnderLoad},
 		{Says: "claim, PersistentVolume and lvs agree on 1 GiB", Prove: func(ctx context.Context, s *Stage) error {
 			return s.sizesAgree(ctx, growingClaim, "1Gi")
 		}},
@@ -166,8 +166,8 @@ func (s *Stage) fileSystemSize(ctx context.Context, pod, path string) (int64, er
 
 func infeasible() Act {
 	return Act{Title: "Too large a wish can be taken back", Steps: []Step{
-		{Says: "a claim is to grow to 100 GiB: that is infeasible, and an event says why", Prove: tooLarge},
-		{Says: "it is lowered to 1100 MiB, and that is what the volume gets", Limit: 3 * time.Minute, Prove: lowered},
+		{Says: "a claim is to grow to 100 GiB: that is infeasible, and an event says why", Limit: 6 * time.Minute, Prove: tooLarge},
+		{Says: "it is lowered to 1100 MiB, and that is what the volume gets", Limit: 6 * time.Minute, Prove: lowered},
 	}}
 }
 
