@@ -3,8 +3,17 @@
 //
 // The fake keeps the node's volume groups in memory. It takes the argument vectors that the Host gives to lvm, refuses
 // whatever it does not know exactly, allocates on exactly the extents that are named, and prints reports in the shape
-// of the real ones. What it does not model: what is in a volume, other programs' volumes on top of ours, and
-// time. Conformance is the suite that holds it to the real LVM: it runs over both.
+// of the real ones. What it does not model: what is in a volume, other programs' volumes on top of ours, and time.
+// Conformance is the suite that holds it to the real LVM: it runs over both.
+//
+//	node, model            the groups, and where each leg of a volume lies
+//	runner, line           a command line, parsed as strictly as by lvm
+//	lvcreate, thin,        what each command does
+//	lvchange
+//	active, kernel         device-mapper's devices
+//	report                 LVM's report
+//	bed, conformance...    the suite
+//	real_...               the suite over the real LVM, and what only it can show: content, crashes, power cuts
 package lvmtest
 
 import (

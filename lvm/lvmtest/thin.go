@@ -110,14 +110,3 @@ func (n *Node) addThin(g *group, l line, w wanted, pool, origin string) {
 	}
 	n.activate(g, w.name)
 }
-
-// promised sums up the sizes of the thin volumes of a pool.
-func (g *group) promised(pool string) lvm.Extents {
-	var sum lvm.Extents
-	for _, lv := range g.LVs {
-		if lv.Pool == pool {
-			sum += lv.Extents
-		}
-	}
-	return sum
-}
