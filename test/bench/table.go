@@ -15,6 +15,7 @@ var works = []struct{ work, says, command string }{
 	{"ListVolumes", "ListVolumes", "lvs"},
 	{"GetCapacity", "GetCapacity", "vgs"},
 	{"GetPluginInfo", "GetPluginInfo: gRPC and nothing else", ""},
+	{"Metrics", "a reading of /metrics", ""},
 	{"CreateThinVolume", "CreateVolume, thin", "lvcreate -V"},
 	{"CreateSnapshot", "CreateSnapshot", "lvcreate -s"},
 	{"DeleteSnapshot", "DeleteSnapshot", "lvremove"},

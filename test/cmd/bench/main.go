@@ -42,7 +42,7 @@ func main() {
 	flag.StringVar(&o.image, "image", "../dist/nodelvm-amd64.tar", "the driver's image, as `make image` writes it")
 	flag.StringVar(&o.out, "out", "../dist/bench.txt", "file for the samples")
 	flag.StringVar(&o.doc, "doc", "../docs/performance.md", "document that gets the tables; empty: none")
-	flag.IntVar(&o.rounds, "rounds", 10, "samples of each figure")
+	flag.IntVar(&o.rounds, "rounds", 7, "samples of each figure")
 	flag.StringVar(&o.parts, "parts", "", "thick, thin, burst, separated by commas; empty: all")
 	flag.BoolVar(&o.inNode, "in-node", false, "measure here; what the command does to itself in the lab's node")
 	flag.Parse()
