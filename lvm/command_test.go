@@ -232,7 +232,7 @@ esac
 	run := command{path: script, reports: make(chan struct{}, 1), systemDir: "/etc/ours", observe: func(c Command) { seen = append(seen, c) }}
 	report, err := run.Run(t.Context(), []string{"fullreport"})
 	must(t, err)
-	if want := "LC_ALL LVM_REPORT_FD LVM_SUPPRESS_FD_WARNINGS LVM_SYSTEM_DIR PATH PWD no input"; string(report) != want {
+	if want := "GLIBC_TUNABLES LC_ALL LVM_REPORT_FD LVM_SUPPRESS_FD_WARNINGS LVM_SYSTEM_DIR PATH PWD no input"; string(report) != want {
 		t.Errorf("the report is %q, want %q", report, want)
 	}
 	_, err = run.Run(t.Context(), []string{"lvcreate", "-n", "a; b"})
