@@ -1,9 +1,12 @@
 package lvm
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+)
 
 // steps are the commands that the pool needs before it promises more: none, or making it, growing it, or both. Each may
-// be left standing: the pool is found as it is, and grows from there.
+// be left standing: the pool is found as it is, and grows from there; one that is half made is removed first.
 func (p *poolGrowth) steps() ([]step, error) {
 	if p == nil {
 		return nil, nil
@@ -13,6 +16,9 @@ func (p *poolGrowth) steps() ([]step, error) {
 		return nil, err
 	}
 	var steps []step
+	if p.debris != nil {
+		steps = append(steps, step{debrisArgs(t, p)})
+	}
 	if p.home != nil {
 		steps = append(steps, step{poolArgs(t, p)})
 	}
@@ -20,6 +26,12 @@ func (p *poolGrowth) steps() ([]step, error) {
 		steps = append(steps, step{extendArgs(t, p.group, p.data, p.ranges)})
 	}
 	return steps, nil
+}
+
+// debrisArgs removes what an earlier poolArgs left half made, if it still is what was looked at.
+func debrisArgs(t target, p *poolGrowth) []string {
+	guard := fmt.Sprintf("lv_uuid=%s && lv_tags={%s}", p.debris.UUID, encodeTag(keyKind, kindPool))
+	return append(onDevices("lvremove", p.group), "-S", guard, "--", t.String())
 }
 
 // poolArgs makes a thin pool whose new blocks read as zeroes; when it is full it refuses writes, instead of letting them

@@ -75,10 +75,14 @@ func available(g Group, class Class) Extents {
 // disks' free extents, counting at most k of each, are k rows. (A volume of k needs them in one run each; many small
 // ones do not.)
 func legRows(g Group, legs int) Extents {
+	var rooms []Extents
+	for _, pv := range g.PVs {
+		rooms = append(rooms, sum(holes(Group{PVs: []PV{pv}})))
+	}
 	enough := func(k Extents) bool {
 		var n Extents
-		for _, pv := range g.PVs {
-			n += min(k, sum(holes(Group{PVs: []PV{pv}})))
+		for _, room := range rooms {
+			n += min(k, room)
 		}
 		return n >= k*Extents(legs)
 	}

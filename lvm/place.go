@@ -57,6 +57,7 @@ func (s State) take(c *carving) {
 func (g *Group) takePool(p *poolGrowth) {
 	g.use(p.home)
 	g.use(p.ranges)
+	g.LVs = slices.DeleteFunc(g.LVs, func(lv LV) bool { return lv.Name == p.name && lv.Thin == nil })
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == p.name })
 	if i < 0 {
 		i = len(g.LVs)

@@ -38,6 +38,7 @@ type pool struct {
 	promised Extents // chunks: what the volumes and snapshots in it would take
 	metadata Extents
 	spare    Extents // what LVM's spare takes when the pool is made
+	debris   *LV     // what an lvcreate that was cut off left under the pool's name
 }
 
 // poolGrowth is what is done to a pool before it promises more. nil: nothing.
@@ -47,6 +48,7 @@ type poolGrowth struct {
 	group    Group
 	data     Extents   // that it has afterwards
 	ranges   []peRange // where it grows: lvextend; nil if it does not
+	debris   *LV       // removed before it is made
 	home     []peRange // where it is made, in one run with its metadata and LVM's spare: lvcreate; nil if it is there
 	first    Extents   // the data that it is made with
 	metadata Extents
@@ -61,6 +63,11 @@ func poolOf(g Group, class Class) (pool, error) {
 	}
 	lv := g.LVs[i]
 	switch {
+	case lv.Thin == nil && isPool(lv) && len(lv.UsedBy) == 0:
+		// LVM first commits an LV of the pool's name and tags with the metadata's extents, to blank them.
+		p, err := newPool(g, class)
+		p.debris = &lv
+		return p, err
 	case lv.Thin == nil:
 		return pool{}, Errorf(KindNoRoom, "%s/%s is not a thin pool: name another one in the class (thinPool), or rename it", g.Name, lv.Name)
 	case !lv.Thin.Zero:
@@ -174,6 +181,7 @@ func (p pool) growth(n, old Extents, class Class, cluster string) (*poolGrowth, 
 	if !p.made {
 		free := holes(rest)
 		home := free[smallest(free, grown+p.fixed())]
+		growth.debris = p.debris
 		growth.first = min(grown, home.Count-p.fixed())
 		growth.home = []peRange{home.head(growth.first + p.fixed())}
 		rest = rest.clone()

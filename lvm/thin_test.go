@@ -242,3 +242,35 @@ func TestPoolOfLargeGroups(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
+
+// TestPoolHalfMade: what lvcreate leaves when it is cut off between its commits stands in nobody's way.
+func TestPoolHalfMade(t *testing.T) {
+	s := fiveDisks()
+	g := &s.Groups[0]
+	half := LV{UUID: "half", Name: DefaultPool, Tags: poolTags(testCluster), Type: "linear", Extents: 2}
+	g.LVs = append(g.LVs, half)
+	spec := specIn("a", thinClass, 8*MiB)
+	p := planned(t, s, spec)[0]
+	steps, err := p.carve.steps()
+	lines := argvOf(t, steps, err)
+	want := "lvremove -S lv_uuid=half && lv_tags={nodelvm.kind=pool} -- vg/nodelvm-thin"
+	if len(lines) < 3 || lines[0] != want || !strings.HasPrefix(lines[1], "lvcreate --type thin-pool") {
+		t.Errorf("%q", lines)
+	}
+	s.take(p.carve)
+	if second := planned(t, s, specIn("b", thinClass, 8*MiB))[0]; second.carve.pool != nil {
+		t.Errorf("the pool is made twice: %+v", second.carve.pool)
+	}
+	for what, change := range map[string]func(*LV){
+		"somebody else's": func(lv *LV) { lv.Tags = nil },
+		"in use":          func(lv *LV) { lv.UsedBy = []string{"x"} },
+	} {
+		s := fiveDisks()
+		other := half
+		change(&other)
+		s.Groups[0].LVs = append(s.Groups[0].LVs, other)
+		if _, err := plan(s, testCluster, []Spec{spec}); KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), "is not a thin pool") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -22,13 +22,24 @@ func newCommandMetrics(registry prometheus.Registerer) func(lvm.Command) {
 }
 
 var (
-	groupSize   = prometheus.NewDesc("nodelvm_volume_group_size_bytes", "Size of a volume group.", []string{"group", "uuid"}, nil)
-	groupFree   = prometheus.NewDesc("nodelvm_volume_group_free_bytes", "Free space of a volume group.", []string{"group", "uuid"}, nil)
-	groupHung   = prometheus.NewDesc("nodelvm_volume_group_hung_seconds", "For how long an LVM command in a volume group has not ended that should have.", []string{"group", "uuid"}, nil)
+	groupSize        = prometheus.NewDesc("nodelvm_volume_group_size_bytes", "Size of a volume group.", []string{"group", "uuid"}, nil)
+	groupFree        = prometheus.NewDesc("nodelvm_volume_group_free_bytes", "Free space of a volume group.", []string{"group", "uuid"}, nil)
+	groupHung        = prometheus.NewDesc("nodelvm_volume_group_hung_seconds", "For how long an LVM command in a volume group has not ended that should have.", []string{"group", "uuid"}, nil)
+	poolSize         = poolDesc("size_bytes", "Size of a thin pool's data.")
+	poolUsed         = poolDesc("used_bytes", "Of a thin pool's data, what holds blocks.")
+	poolMetadataSize = poolDesc("metadata_size_bytes", "Size of a thin pool's metadata.")
+	poolMetadataUsed = poolDesc("metadata_used_bytes", "Of a thin pool's metadata, what is in use.")
+	poolPromised     = poolDesc("promised_bytes", "What the volumes and snapshots of a thin pool would hold if they were full.")
+	directReader     = prometheus.NewDesc("nodelvm_direct_reader", "1 while the volume groups are read straight from the disks; 0 once that differed from LVM's report, which costs a process each time.", nil, nil)
+
 	volumeCount = prometheus.NewDesc("nodelvm_volumes", "Volumes of this cluster on this node by state.", []string{"state"}, nil)
 	wipeBacklog = prometheus.NewDesc("nodelvm_wipe_backlog_bytes", "What is still to be wiped of the deleted volumes.", nil, nil)
 	inFlight    = prometheus.NewDesc("nodelvm_operations_in_flight", "Operations under way.", nil, nil)
 )
+
+func poolDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("nodelvm_thin_pool_"+name, help, []string{"group", "uuid", "pool"}, nil)
+}
 
 // lvmCollector reads the LVM host's figures when it is scraped, and never between.
 type lvmCollector struct {
@@ -36,7 +47,10 @@ type lvmCollector struct {
 }
 
 func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{groupSize, groupFree, groupHung, volumeCount, wipeBacklog, inFlight} {
+	for _, desc := range []*prometheus.Desc{
+		groupSize, groupFree, groupHung, poolSize, poolUsed, poolMetadataSize, poolMetadataUsed, poolPromised,
+		volumeCount, wipeBacklog, inFlight, directReader,
+	} {
 		descs <- desc
 	}
 }
@@ -50,10 +64,23 @@ func (c lvmCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(groupSize, float64(group.Size), group.Name, group.UUID)
 		gauge(groupFree, float64(group.Free), group.Name, group.UUID)
 		gauge(groupHung, group.Hung.Seconds(), group.Name, group.UUID)
+		for _, pool := range group.Pools {
+			labels := []string{group.Name, group.UUID, pool.Name}
+			gauge(poolSize, float64(pool.Size), labels...)
+			gauge(poolUsed, float64(pool.Used), labels...)
+			gauge(poolMetadataSize, float64(pool.MetadataSize), labels...)
+			gauge(poolMetadataUsed, float64(pool.MetadataUsed), labels...)
+			gauge(poolPromised, float64(pool.Promised), labels...)
+		}
 	}
 	for _, state := range []lvm.VolumeState{lvm.StateCreating, lvm.StateReady, lvm.StateDeleting} {
 		gauge(volumeCount, float64(m.Volumes[state]), string(state))
 	}
 	gauge(wipeBacklog, float64(m.WipeBacklog))
 	gauge(inFlight, float64(m.InFlight))
+	direct := 1.0
+	if m.ReaderOff {
+		direct = 0
+	}
+	gauge(directReader, direct)
 }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestLVMMetrics: every figure of a Host has its metric.
+func TestLVMMetrics(t *testing.T) {
+	read := func() lvm.Metrics {
+		return lvm.Metrics{
+			Groups: []lvm.GroupMetrics{{Name: "vg", UUID: "u", Size: 100, Free: 40, Hung: 3 * time.Second,
+				Pools: []lvm.PoolMetrics{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Promised: 70}}}},
+			Volumes:     map[lvm.VolumeState]int{lvm.StateReady: 2},
+			WipeBacklog: 5, InFlight: 1, ReaderOff: true,
+		}
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(lvmCollector{read})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			name := family.GetName()
+			if len(labels) > 0 {
+				name += "{" + strings.Join(labels, ",") + "}"
+			}
+			lines = append(lines, fmt.Sprintf("%s %g", name, m.GetGauge().GetValue()))
+		}
+	}
+	want := `nodelvm_direct_reader 0
+nodelvm_operations_in_flight 1
+nodelvm_thin_pool_metadata_size_bytes{group="vg",pool="p",uuid="u"} 8
+nodelvm_thin_pool_metadata_used_bytes{group="vg",pool="p",uuid="u"} 2
+nodelvm_thin_pool_promised_bytes{group="vg",pool="p",uuid="u"} 70
+nodelvm_thin_pool_size_bytes{group="vg",pool="p",uuid="u"} 50
+nodelvm_thin_pool_used_bytes{group="vg",pool="p",uuid="u"} 20
+nodelvm_volume_group_free_bytes{group="vg",uuid="u"} 40
+nodelvm_volume_group_hung_seconds{group="vg",uuid="u"} 3
+nodelvm_volume_group_size_bytes{group="vg",uuid="u"} 100
+nodelvm_volumes{state="creating"} 0
+nodelvm_volumes{state="deleting"} 0
+nodelvm_volumes{state="ready"} 2
+nodelvm_wipe_backlog_bytes 5`
+	if text := strings.Join(lines, "\n"); text != want {
+		t.Errorf("metrics:\n%s\nwant:\n%s", text, want)
+	}
+}
