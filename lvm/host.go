@@ -97,14 +97,16 @@ func (h *Host) Ready(ctx context.Context) error {
 // next chunk; what is not yet wiped is taken up by the next Start. The error is ctx's: then something is still running.
 func (h *Host) Close(ctx context.Context) error {
 	h.stop()
-	err := h.flights.close(ctx)
+	if err := h.flights.close(ctx); err != nil {
+		return err
+	}
 	var last sync.WaitGroup
 	last.Go(func() {
 		if err := h.settleRest(ctx); err != nil {
 			h.log.Warn("new volumes could not be marked as ready; the next start does it", "error", err)
 		}
 	})
-	err = errors.Join(err, await(ctx, &last), await(ctx, &h.background))
+	err := errors.Join(await(ctx, &last), await(ctx, &h.background))
 	if err == nil {
 		h.commands.release()
 		h.alone.release()
