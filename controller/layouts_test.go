@@ -90,6 +90,7 @@ func largestOf(t *testing.T, s *Server, req *csi.CreateVolumeRequest) int64 {
 // A parameter that the layout does not have is no typo that may be silent, in CreateVolume nor in GetCapacity.
 func TestParametersOfAnotherLayout(t *testing.T) {
 	s, node := newWideServer(t)
+	before := len(node.Commands())
 	for _, test := range []struct {
 		pairs []string
 		says  string
@@ -122,7 +123,7 @@ func TestParametersOfAnotherLayout(t *testing.T) {
 	if n := largestOf(t, s, tooWide); n != 0 {
 		t.Errorf("%d bytes over seven of six disks", n)
 	}
-	if commands := node.Commands(); len(commands) != 0 {
+	if commands := node.Commands()[before:]; len(commands) != 0 {
 		t.Errorf("LVM was run: %v", commands)
 	}
 }

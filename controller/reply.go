@@ -27,13 +27,12 @@ func volumeReply(volume lvm.Volume, node string) *csi.Volume {
 }
 
 // snapshotReply is volumeReply for snapshots. A snapshot is complete when it is there: nothing is copied afterwards.
-func snapshotReply(snapshot lvm.Snapshot, node string) *csi.Snapshot {
+func snapshotReply(snapshot lvm.Snapshot) *csi.Snapshot {
 	return &csi.Snapshot{
-		SnapshotId:         snapshot.ID.String(),
-		SourceVolumeId:     snapshot.Source.String(),
-		SizeBytes:          int64(snapshot.Size),
-		CreationTime:       timestamppb.New(snapshot.Created),
-		ReadyToUse:         true,
-		AccessibleTopology: []*csi.Topology{topologyOf(node)},
+		SnapshotId:     snapshot.ID.String(),
+		SourceVolumeId: snapshot.Source.String(),
+		SizeBytes:      int64(snapshot.Size),
+		CreationTime:   timestamppb.New(snapshot.Created),
+		ReadyToUse:     true,
 	}
 }

@@ -19,14 +19,11 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := checkTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
-		return nil, err
-	}
 	snapshot, err := s.snapshots.CreateSnapshot(ctx, spec)
 	if err != nil {
 		return nil, s.existing(err)
 	}
-	return &csi.CreateSnapshotResponse{Snapshot: snapshotReply(snapshot, s.node)}, nil
+	return &csi.CreateSnapshotResponse{Snapshot: snapshotReply(snapshot)}, nil
 }
 
 func parseCreateSnapshot(req *csi.CreateSnapshotRequest) (lvm.SnapshotSpec, error) {
@@ -77,7 +74,7 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 	if err != nil {
 		return nil, s.existing(err)
 	}
-	return &csi.GetSnapshotResponse{Snapshot: snapshotReply(snapshot, s.node)}, nil
+	return &csi.GetSnapshotResponse{Snapshot: snapshotReply(snapshot)}, nil
 }
 
 // ListSnapshots lists this node's snapshots, all or those of one volume or the one that is asked for (CSI spec,
@@ -97,7 +94,7 @@ func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReques
 	page, next := pageOf(snapshots, func(sn lvm.Snapshot) lvm.ID { return sn.ID }, req.GetStartingToken(), int(req.GetMaxEntries()))
 	reply := &csi.ListSnapshotsResponse{NextToken: next}
 	for _, snapshot := range page {
-		reply.Entries = append(reply.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: snapshotReply(snapshot, s.node)})
+		reply.Entries = append(reply.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: snapshotReply(snapshot)})
 	}
 	return reply, nil
 }

@@ -37,7 +37,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	want := &csi.Snapshot{
 		SnapshotId: snapshot.GetSnapshotId(), SourceVolumeId: volume.GetVolumeId(), SizeBytes: 1 << 30,
-		CreationTime: snapshot.GetCreationTime(), ReadyToUse: true, AccessibleTopology: []*csi.Topology{topologyOf("node-1")},
+		CreationTime: snapshot.GetCreationTime(), ReadyToUse: true,
 	}
 	if !proto.Equal(snapshot, want) || !snapshot.GetCreationTime().IsValid() || snapshot.GetCreationTime().GetSeconds() <= 0 {
 		t.Errorf("got  %v\nwant %v", snapshot, want)
@@ -66,8 +66,6 @@ func TestSnapshotRefuses(t *testing.T) {
 	taken := mustSnapshot(t, s, "taken", other)
 	withParameter := snapshotRequest("s", thin)
 	withParameter.Parameters["size"] = "1Gi"
-	there := snapshotRequest("s", thin)
-	there.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{topologyOf("node-2")}}
 	before := len(node.Commands())
 	for _, test := range []struct {
 		name string
@@ -80,7 +78,6 @@ func TestSnapshotRefuses(t *testing.T) {
 		{"a parameter", withParameter, lvm.KindInvalid, []string{"VolumeSnapshotClass", `"size"`}},
 		{"a thick volume", snapshotRequest("s", thick), lvm.KindInvalid, []string{"thin"}},
 		{"a name that another volume's has", snapshotRequest("taken", thin), lvm.KindExists, []string{"taken"}},
-		{"wanted elsewhere", there, lvm.KindNoRoom, []string{"node-2"}},
 		{"garbage", snapshotRequest("s", "garbage"), lvm.KindNotFound, []string{"garbage"}},
 		{"a snapshot of a snapshot", snapshotRequest("s", taken.GetSnapshotId()), lvm.KindNotFound, []string{"no volume"}},
 		{"never made", snapshotRequest("s", thin+"x"), lvm.KindNotFound, []string{"vg"}},

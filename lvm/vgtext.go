@@ -55,8 +55,8 @@ func (s *section) entry(key string) *entry {
 
 // unique fails where a name stands twice: LVM would merge the two, which it never has to with a text of its own.
 func (s *section) unique() error {
-	if len(s.sections)+len(s.entries) < 2 {
-		return nil
+	if len(s.sections)+len(s.entries) <= fewNames {
+		return s.uniqueOfFew()
 	}
 	seen := make(map[string]bool, len(s.sections)+len(s.entries))
 	for i := range s.entries {
@@ -71,9 +71,48 @@ func (s *section) unique() error {
 	return nil
 }
 
+// fewNames is up to how many names looking at each pair of them is quicker than a map: volumes and segments have less.
+const fewNames = 16
+
+func (s *section) uniqueOfFew() error {
+	var names [fewNames]string
+	n := 0
+	twice := func(name string) bool {
+		for _, other := range names[:n] {
+			if other == name {
+				return true
+			}
+		}
+		names[n] = name
+		n++
+		return false
+	}
+	for i := range s.entries {
+		if twice(s.entries[i].key) {
+			return fmt.Errorf("%q stands twice in section %q", s.entries[i].key, s.name)
+		}
+	}
+	for i := range s.sections {
+		if twice(s.sections[i].name) {
+			return fmt.Errorf("%q stands twice in section %q", s.sections[i].name, s.name)
+		}
+	}
+	return nil
+}
+
 type vgParser struct {
 	text string
 	pos  int
+	slab []scalar // where the values of scalar entries stand, many to an allocation
+}
+
+// alone answers a list of one value.
+func (p *vgParser) alone(v scalar) []scalar {
+	if len(p.slab) == cap(p.slab) {
+		p.slab = make([]scalar, 0, 256)
+	}
+	p.slab = append(p.slab, v)
+	return p.slab[len(p.slab)-1 : len(p.slab) : len(p.slab)]
 }
 
 // parseText reads a whole metadata text.
@@ -119,6 +158,9 @@ func (p *vgParser) body(s *section, depth int) error {
 			if err != nil {
 				return err
 			}
+			if s.entries == nil {
+				s.entries = make([]entry, 0, 8) // as many as most have
+			}
 			s.entries = append(s.entries, e)
 		default:
 			return fmt.Errorf("neither = nor { follows %q", name)
@@ -131,7 +173,7 @@ func (p *vgParser) value(key string) (entry, error) {
 	p.space()
 	if !p.take('[') {
 		v, err := p.scalar()
-		e.values = []scalar{v}
+		e.values = p.alone(v)
 		return e, err
 	}
 	e.list = true

@@ -90,7 +90,12 @@ fuzz() { # time for each
 	printf '%d fuzzers\n' "$count"
 	[ "$count" -gt 0 ] && [ $bad = 0 ]
 }
-e2e() { go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$' ./e2e; }
+e2e() {
+	local bad=0
+	go_test apiserver test testname -tags e2e -count=1 -timeout 15m ./apiserver || bad=1
+	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$' ./e2e || bad=1
+	return $bad
+}
 
 for part in "$@"; do
 	printf '\n== %s\n' "$part"

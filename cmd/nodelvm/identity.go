@@ -18,14 +18,13 @@ func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 	return &csi.GetPluginInfoResponse{Name: driverName, VendorVersion: version}, nil
 }
 
-// GetPluginCapabilities says that there is a Controller service, that volumes and snapshots live on one node each, and
-// that volumes grow while they are in use.
+// GetPluginCapabilities says that there is a Controller service, that volumes live on one node each, and that they grow
+// while they are in use.
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	reply := &csi.GetPluginCapabilitiesResponse{}
 	for _, service := range []csi.PluginCapability_Service_Type{
 		csi.PluginCapability_Service_CONTROLLER_SERVICE,
 		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
-		csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS,
 	} {
 		reply.Capabilities = append(reply.Capabilities, &csi.PluginCapability{
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: service}},

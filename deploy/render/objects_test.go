@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	snapshot "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	snapshots "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -20,7 +20,7 @@ import (
 
 // This file reads manifests.
 
-func init() { utilruntime.Must(snapshot.AddToScheme(scheme.Scheme)) }
+func init() { utilruntime.Must(snapshots.AddToScheme(scheme.Scheme)) }
 
 // document is one object of a manifest.
 type document struct {

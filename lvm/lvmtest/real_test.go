@@ -154,7 +154,7 @@ func spoil(t testing.TB, how string) (restore func()) {
 	case "duplicated":
 		double := makeDisk(t, "double", realSizes[last])
 		overwrite(t, double, heads[last])
-		return func() { tool(t, "losetup", "--detach", double) }
+		return func() { detach(t, double) }
 	default:
 		file := filepath.Join(t.TempDir(), "metadata")
 		admin(t, "vgcfgbackup", "-f", file, realGroup)
@@ -170,6 +170,20 @@ func spoil(t testing.TB, how string) (restore func()) {
 	return func() {
 		for i, disk := range realDisks {
 			overwrite(t, disk, heads[i])
+		}
+	}
+}
+
+// detach waits until the loop device is really gone: that waits for whoever has it open, as udev for a moment.
+func detach(t testing.TB, disk string) {
+	t.Helper()
+	tool(t, "losetup", "--detach", disk)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat("/sys/block/" + filepath.Base(disk) + "/loop"); os.IsNotExist(err) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s cannot be detached", disk)
 		}
 	}
 }

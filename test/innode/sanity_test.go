@@ -29,7 +29,7 @@ var sanityClasses = map[string]map[string]string{
 // layouts, which have no snapshots. Only these may skip.
 var notClaimed = []string{
 	"ControllerPublishVolume", "Controller Publish", "ControllerUnpublishVolume", "ModifyVolume", "Modify volume", "Modify Volume",
-	"VolumeHealth", "StorageHealth", "GroupController", "VolumeGroup",
+	"VolumeHealth", "StorageHealth", "GroupController", "VolumeGroup", "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS",
 }
 
 // TestSanity runs csi-sanity for each class, with file systems and with raw devices. ginkgo allows one suite a process,
@@ -76,6 +76,7 @@ func TestSanitySuite(t *testing.T) {
 	config.TestVolumeSize = 32 * mebibyte
 	config.TestVolumeExpandSize = 48 * mebibyte
 	config.TestVolumeParametersFile = path
+	config.IdempotentCount = 3 // what holds the third time holds the tenth
 	config.TargetPath = filepath.Join(work, "sanity-target")
 	config.StagingPath = filepath.Join(work, "sanity-staging")
 	report := filepath.Join(t.TempDir(), "report.json")

@@ -71,3 +71,20 @@ func (l *Lab) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer
 	}
 	return cmd.Wait()
 }
+
+// Binaries answers the files of Kubernetes' compiled commands, by name. What the cache lacks is compiled first.
+func (l *Lab) Binaries(ctx context.Context) (map[string]string, error) {
+	if err := os.MkdirAll(l.Logs(), 0o755); err != nil {
+		return nil, err
+	}
+	return l.compile(ctx, func(int, int, string) {})
+}
+
+// SnapshotCRDs answers the files that describe the snapshot API.
+func (l *Lab) SnapshotCRDs(ctx context.Context) ([]string, error) {
+	bin, err := l.Binaries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return snapshotCRDs(ctx, bin)
+}

@@ -80,28 +80,34 @@ const pollTimeout = 5 * time.Second
 
 // applySnapshotCRDs installs the snapshot API, which is not a part of Kubernetes itself.
 func (l *Lab) applySnapshotCRDs(ctx context.Context, bin binaries) error {
-	src := filepath.Join(filepath.Dir(bin["snapshot-controller"]), "src")
-	dir, err := goOutput(ctx, src, "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8")
+	files, err := snapshotCRDs(ctx, bin)
 	if err != nil {
 		return err
 	}
-	pattern := filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "snapshot.storage.k8s.io_*.yaml")
-	files, err := filepath.Glob(pattern)
-	if err != nil {
-		return err
-	}
-	if len(files) != 3 {
-		return fmt.Errorf("%s: %d files, want the 3 of the snapshot API", pattern, len(files))
-	}
-	var out bytes.Buffer
 	args := []string{"create"}
 	for _, file := range files {
 		args = append(args, "-f", file)
 	}
+	var out bytes.Buffer
 	if err := l.Kubectl(ctx, nil, &out, &out, args...); err != nil {
 		return fmt.Errorf("install the snapshot API: %w: %s", err, out.String())
 	}
 	return nil
+}
+
+// snapshotCRDs finds the descriptions of the snapshot API in the module that the snapshot controller was compiled with.
+func snapshotCRDs(ctx context.Context, bin binaries) ([]string, error) {
+	src := filepath.Join(filepath.Dir(bin["snapshot-controller"]), "src")
+	dir, err := goOutput(ctx, src, "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8")
+	if err != nil {
+		return nil, err
+	}
+	pattern := filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "snapshot.storage.k8s.io_*.yaml")
+	files, err := filepath.Glob(pattern)
+	if err == nil && len(files) != 3 {
+		err = fmt.Errorf("%s: %d files, want the 3 of the snapshot API", pattern, len(files))
+	}
+	return files, err
 }
 
 // waitAPI waits until the API server says that it is ready.

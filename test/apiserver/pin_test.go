@@ -1,0 +1,132 @@
+//go:build e2e
+
+package apiserver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+const contents = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
+
+// snapshotOf takes a snapshot of a bound claim's volume, and makes the content that the snapshot controller makes for it.
+func (n *node) snapshotOf(t *testing.T, claim *corev1.PersistentVolumeClaim, name string) (content string, handle string) {
+	t.Helper()
+	pv, err := admin.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := n.host.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: name, Source: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content = "snapcontent-" + string(claim.UID)
+	body := fmt.Sprintf(`{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
+		"metadata": {"name": %q, "labels": {"snapshot.storage.kubernetes.io/managed-by": %q}},
+		"spec": {"driver": %q, "deletionPolicy": "Delete", "source": {"volumeHandle": %q},
+			"volumeSnapshotRef": {"namespace": %q, "name": %q}}}`, content, n.name, driver, id, claim.Namespace, name)
+	if err := admin.RESTClient().Post().AbsPath(contents).Body([]byte(body)).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	return content, snapshot.ID.String()
+}
+
+// markReady does what csi-snapshotter does when the snapshot is there.
+func markReady(t *testing.T, content, handle string) {
+	t.Helper()
+	err := admin.RESTClient().Patch("application/merge-patch+json").AbsPath(contents, content, "status").
+		Body(fmt.Appendf(nil, `{"status": {"readyToUse": true, "snapshotHandle": %q}}`, handle)).Do(t.Context()).Error()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyOf makes an unbound claim with a source; node is the one that the scheduler has selected, "" for none.
+func copyOf(t *testing.T, name, group, kind, source, node string) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	return newClaim(t, name, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: kind, Name: source}
+		if group != "" {
+			c.Spec.DataSourceRef.APIGroup = &group
+		}
+		if node != "" {
+			c.Annotations[selected] = node
+		}
+	})
+}
+
+func selectedIs(node string) func(*corev1.PersistentVolumeClaim) bool {
+	return func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selected] == node }
+}
+
+func TestCopiesAreMadeWhereTheirSourceIs(t *testing.T) {
+	here, other := newNode(t, "a"), newNode(t, "b")
+	here.start(t, nil)
+	other.start(t, nil)
+	source := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	const group = "snapshot.storage.k8s.io"
+
+	unscheduled := copyOf(t, "clone", "", "PersistentVolumeClaim", "data", "")
+	elsewhere := copyOf(t, "clone-elsewhere", "", "PersistentVolumeClaim", "data", other.name)
+	early := copyOf(t, "restore-early", group, "VolumeSnapshot", "snap", other.name)
+	until(t, unscheduled, "selected without a pod", selectedIs(here.name))
+	until(t, elsewhere, "selected in place of another", selectedIs(here.name))
+	if why := untilTold(t, elsewhere.Namespace, elsewhere.Name, "SelectedSourceNode"); !strings.Contains(why, other.name) || !strings.Contains(why, here.name) {
+		t.Errorf("the event says %q", why)
+	}
+
+	content, handle := here.snapshotOf(t, source, "snap")
+	time.Sleep(500 * time.Millisecond) // time to do the wrong thing
+	until(t, early, "left alone as long as the snapshot is not ready", selectedIs(other.name))
+	markReady(t, content, handle)
+	until(t, early, "selected when the snapshot is ready", selectedIs(here.name))
+	late := copyOf(t, "restore-late", group, "VolumeSnapshot", "snap", "")
+	until(t, late, "selected without a pod", selectedIs(here.name))
+
+	// The provisioner of a node gives a claim back that it cannot serve.
+	patchClaim(t, late, "", `{"metadata": {"annotations": {"`+selected+`": null}}}`)
+	until(t, late, "selected again", selectedIs(here.name))
+
+	expectAllowed(t, here)
+	expectNoWrites(t, other)
+}
+
+func TestACopyMayComeBeforeItsSourceIsBound(t *testing.T) {
+	here := newNode(t, "a")
+	here.start(t, nil)
+	claim := copyOf(t, "clone", "", "PersistentVolumeClaim", "data", "")
+	time.Sleep(300 * time.Millisecond) // it is seen before its source is
+	here.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	until(t, claim, "selected", selectedIs(here.name))
+	expectAllowed(t, here)
+}
+
+func TestOtherSourcesAreLeftAlone(t *testing.T) {
+	here := newNode(t, "a")
+	here.start(t, nil)
+	here.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	var alone []*corev1.PersistentVolumeClaim
+	alone = append(alone,
+		copyOf(t, "populated", "example.com", "PersistentVolumeClaim", "data", ""),
+		copyOf(t, "missing", "", "PersistentVolumeClaim", "nothing", ""),
+		copyOf(t, "missing-snapshot", "snapshot.storage.k8s.io", "VolumeSnapshot", "nothing", ""),
+		newClaim(t, "plain", func(*corev1.PersistentVolumeClaim) {}),
+	)
+	last := copyOf(t, "clone", "", "PersistentVolumeClaim", "data", "")
+	until(t, last, "selected", selectedIs(here.name)) // so the others were seen too
+	time.Sleep(300 * time.Millisecond)
+	for _, claim := range alone {
+		until(t, claim, "left alone", selectedIs(""))
+	}
+}

@@ -1,0 +1,123 @@
+//go:build e2e
+
+package apiserver
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+func resizeState(c *corev1.PersistentVolumeClaim) corev1.ClaimResourceStatus {
+	return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
+}
+
+func allocated(c *corev1.PersistentVolumeClaim) string {
+	q := c.Status.AllocatedResources[corev1.ResourceStorage]
+	return q.String()
+}
+
+// expectSize holds the LV and the PersistentVolume to a size.
+func expectSize(t *testing.T, n *node, claim *corev1.PersistentVolumeClaim, size lvm.Bytes) {
+	t.Helper()
+	pv, err := admin.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	volume, err := n.host.Lookup(t.Context(), id)
+	if err != nil || volume.Size != size || pv.Spec.Capacity.Storage().Value() != int64(size) {
+		t.Errorf("the LV has %s (%v), the PersistentVolume %s; want %s", volume.Size, err, pv.Spec.Capacity.Storage(), size)
+	}
+}
+
+const kubeletDone = `{"status": {"capacity": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": null}, "conditions": []}}`
+
+func TestAVolumeGrows(t *testing.T) {
+	here, other := newNode(t, "a"), newNode(t, "b")
+	here.start(t, nil)
+	other.start(t, nil)
+	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	request(t, claim, "2Gi")
+	claim = until(t, claim, "the kubelet's turn", func(c *corev1.PersistentVolumeClaim) bool {
+		return resizeState(c) == corev1.PersistentVolumeClaimNodeResizePending
+	})
+	expectSize(t, here, claim, 2*lvm.GiB)
+	if allocated(claim) != "2Gi" || len(claim.Status.Conditions) != 1 || claim.Status.Conditions[0].Type != corev1.PersistentVolumeClaimFileSystemResizePending {
+		t.Errorf("the claim's status is %+v", claim.Status)
+	}
+	untilTold(t, claim.Namespace, claim.Name, "FileSystemResizeRequired")
+	request(t, claim, "100Gi") // while the kubelet is at work: it comes after that
+	patchClaim(t, claim, "status", kubeletDone)
+	claim = until(t, claim, "infeasible", func(c *corev1.PersistentVolumeClaim) bool {
+		return resizeState(c) == corev1.PersistentVolumeClaimControllerResizeInfeasible
+	})
+	expectSize(t, here, claim, 2*lvm.GiB)
+	if why := untilTold(t, claim.Namespace, claim.Name, "VolumeResizeFailed"); !strings.Contains(why, "vg") {
+		t.Errorf("the event says %q", why)
+	}
+	request(t, claim, "3Gi")
+	claim = until(t, claim, "the kubelet's turn, with less", func(c *corev1.PersistentVolumeClaim) bool {
+		return resizeState(c) == corev1.PersistentVolumeClaimNodeResizePending && allocated(c) == "3Gi"
+	})
+	expectSize(t, here, claim, 3*lvm.GiB)
+	expectAllowed(t, here)
+	expectNoWrites(t, other)
+	if n := len(here.written()); n > 8 { // 3 each for the two that succeed, 2 for the one that does not
+		t.Errorf("%d writes: %s", n, strings.Join(here.written(), "\n"))
+	}
+}
+
+func TestABlockVolumeGrowsWithoutTheKubelet(t *testing.T) {
+	here := newNode(t, "a")
+	here.start(t, nil)
+	claim := here.bound(t, "disk", corev1.PersistentVolumeBlock)
+	request(t, claim, "2Gi")
+	claim = until(t, claim, "the new size", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Capacity.Storage().String() == "2Gi" })
+	expectSize(t, here, claim, 2*lvm.GiB)
+	if resizeState(claim) != "" || len(claim.Status.Conditions) != 0 {
+		t.Errorf("the claim's status is %+v", claim.Status)
+	}
+	untilTold(t, claim.Namespace, claim.Name, "VolumeResizeSuccessful")
+	expectAllowed(t, here)
+}
+
+// TestAnExpansionThatWasCutOffIsFinished: an earlier run wrote its intention into the claim and came no further, and the
+// request was lowered meanwhile: what may have been made already is made.
+func TestAnExpansionThatWasCutOffIsFinished(t *testing.T) {
+	here := newNode(t, "a")
+	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	request(t, claim, "4Gi")
+	patchClaim(t, claim, "status", `{"status": {"allocatedResources": {"storage": "4Gi"},
+		"allocatedResourceStatuses": {"storage": "ControllerResizeInProgress"}}}`)
+	request(t, claim, "2Gi")
+	here.start(t, nil)
+	claim = until(t, claim, "the kubelet's turn", func(c *corev1.PersistentVolumeClaim) bool {
+		return resizeState(c) == corev1.PersistentVolumeClaimNodeResizePending
+	})
+	expectSize(t, here, claim, 4*lvm.GiB)
+	expectAllowed(t, here)
+}
+
+// TestAVolumeThatWasBoundByHandGrows: such a claim does not say by which node it was taken.
+func TestAVolumeThatWasBoundByHandGrows(t *testing.T) {
+	here, other := newNode(t, "a"), newNode(t, "b")
+	here.start(t, nil)
+	other.start(t, nil)
+	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	patchClaim(t, claim, "", `{"metadata": {"annotations": {"`+selected+`": null, "volume.kubernetes.io/storage-provisioner": null}}}`)
+	request(t, claim, "2Gi")
+	claim = until(t, claim, "the kubelet's turn", func(c *corev1.PersistentVolumeClaim) bool {
+		return resizeState(c) == corev1.PersistentVolumeClaimNodeResizePending
+	})
+	expectSize(t, here, claim, 2*lvm.GiB)
+	expectAllowed(t, here)
+	expectNoWrites(t, other)
+}
