@@ -18,7 +18,7 @@ type Disks struct {
 	Proc string // where procfs is mounted; "" means /proc
 	Dev  string // where device nodes are; "" means /dev. Another folder may hold plain files in their place.
 	// Patience is how long a device may take to answer; 0 means 3 s: a disk with a long queue does answer, and its group
-	// should not give nothing for a moment. One that has never answered yet has ten times as long: a resting disk needs
+	// should not give nothing for a moment. One that has never answered yet has three times as long: a resting disk needs
 	// some of that to spin up, and without an answer its group would be absent.
 	Patience time.Duration
 
@@ -52,7 +52,7 @@ func (d *Disks) Read(ctx context.Context) (State, error) {
 func (d *Disks) patience(answered bool) time.Duration {
 	patience := cmp.Or(d.Patience, 3*time.Second)
 	if !answered {
-		patience *= 10
+		patience *= 3
 	}
 	return patience
 }
