@@ -18,8 +18,8 @@ type Disks struct {
 	Proc string // where procfs is mounted; "" means /proc
 	Dev  string // where device nodes are; "" means /dev. Another folder may hold plain files in their place.
 	// Patience is how long a device may take to answer; 0 means 3 s: a disk with a long queue does answer, and its group
-	// should not give nothing for a moment. One that has never answered yet has three times as long: a resting disk needs
-	// some of that to spin up, and without an answer its group would be absent.
+	// should not give nothing for a moment. One that has never answered yet has three times as long: a resting disk needs that
+	// to spin up, and without an answer its group would be absent.
 	Patience time.Duration
 
 	probe func(blockDevice) probe // tests put a disk that hangs here; nil means a prober
