@@ -177,7 +177,8 @@ func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 	}
 	one, anew := class(long, DriverName, immediate), class(long, DriverName, immediate)
 	anew.UID = "another"
-	if name(one, "A") != name(one, "A") || name(one, "A") == name(one, "B") || name(one, "A") == name(anew, "A") {
+	first := name(one, "A")
+	if again := name(one, "A"); again != first || name(one, "B") == first || name(anew, "A") == first {
 		t.Error("an event's name does not follow from the object and the reason")
 	}
 }

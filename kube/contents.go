@@ -44,7 +44,7 @@ type contentList struct {
 // DeepCopyObject makes a content a runtime.Object.
 func (c *content) DeepCopyObject() runtime.Object {
 	other := *c
-	c.ObjectMeta.DeepCopyInto(&other.ObjectMeta)
+	c.DeepCopyInto(&other.ObjectMeta)
 	return &other
 }
 

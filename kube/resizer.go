@@ -93,9 +93,6 @@ func (a *Agent) tellFailed(ctx context.Context, claim *corev1.PersistentVolumeCl
 		infeasible = true
 	case lvm.KindInternal, lvm.KindExists, lvm.KindInUse, lvm.KindNoRoom, lvm.KindNotOurs, lvm.KindForeign:
 	}
-	if ctx.Err() != nil {
-		return nil // this process ends; whether the volume has grown, the next one finds out
-	}
 	var noted error
 	if !saysFailed(claim, infeasible, why.Error()) {
 		_, noted = a.client.patchClaim(ctx, claim, "status", failedPatch(claim, infeasible, why.Error()))

@@ -45,15 +45,48 @@ func largest(g Group, class Class) Extents {
 
 // free counts the extents that can be allocated, which is also the largest linear volume: it may lie on any number of
 // runs.
-func (g Group) free() Extents { return sum(holes(g)) }
+func (g Group) free() (n Extents) {
+	for _, pv := range g.PVs {
+		n += pv.free()
+	}
+	return n
+}
+
+// free counts the extents that can be allocated on the disk.
+func (pv PV) free() (n Extents) {
+	for _, r := range pv.Free {
+		n += r.Count
+	}
+	if !pv.usable() {
+		return 0
+	}
+	return n
+}
+
+// longest is the longest run that can be allocated on the disk.
+func (pv PV) longest() (n Extents) {
+	for _, r := range pv.Free {
+		n = max(n, r.Count)
+	}
+	if !pv.usable() {
+		return 0
+	}
+	return n
+}
+
+// runs counts the runs of free extents.
+func (g Group) runs() (n Bytes) {
+	for _, pv := range g.PVs {
+		n += Bytes(len(pv.Free))
+	}
+	return n
+}
 
 // legRun is the longest run that can be had on each of so many disks at once.
 func legRun(g Group, legs int) Extents {
 	var runs []Extents
 	for _, pv := range g.PVs {
-		if free := holes(Group{PVs: []PV{pv}}); len(free) > 0 {
-			runs = append(runs, free[0].Count)
-		}
+		runs = append(runs, pv.longest())
 	}
 	if len(runs) < legs {
 		return 0
@@ -77,7 +110,7 @@ func available(g Group, class Class) Extents {
 func legRows(g Group, legs int) Extents {
 	var rooms []Extents
 	for _, pv := range g.PVs {
-		rooms = append(rooms, sum(holes(Group{PVs: []PV{pv}})))
+		rooms = append(rooms, pv.free())
 	}
 	enough := func(k Extents) bool {
 		var n Extents
@@ -119,7 +152,7 @@ func mdaNeed(g Group, class Class) Bytes {
 	need := mdaPerVolume
 	switch legs := class.legs(); {
 	case class.Layout == LayoutThin:
-		need += mdaPerPool + mdaPerRun*Bytes(len(holes(g)))
+		need += mdaPerPool + mdaPerRun*g.runs()
 	case class.raid():
 		need += mdaPerLeg * Bytes(legs)
 	case legs > 0:

@@ -17,8 +17,9 @@ type Disks struct {
 	Sys  string // where sysfs is mounted; "" means /sys
 	Proc string // where procfs is mounted; "" means /proc
 	Dev  string // where device nodes are; "" means /dev. Another folder may hold plain files in their place.
-	// Patience is how long a device may take to answer; 0 means 1 s. One that has never answered yet has ten times as
-	// long: a resting disk needs that to spin up, and without an answer its group would be absent.
+	// Patience is how long a device may take to answer; 0 means 3 s: a disk with a long queue does answer, and its group
+	// should not give nothing for a moment. One that has never answered yet has three times as long: a resting disk needs that
+	// to spin up, and without an answer its group would be absent.
 	Patience time.Duration
 
 	probe func(blockDevice) probe // tests put a disk that hangs here; nil means a prober
@@ -49,9 +50,9 @@ func (d *Disks) Read(ctx context.Context) (State, error) {
 }
 
 func (d *Disks) patience(answered bool) time.Duration {
-	patience := cmp.Or(d.Patience, time.Second)
+	patience := cmp.Or(d.Patience, 3*time.Second)
 	if !answered {
-		patience *= 10
+		patience *= 3
 	}
 	return patience
 }

@@ -168,9 +168,9 @@ func legRanges(g Group, legs int, n Extents) []peRange {
 	}
 	var all []leg
 	for _, pv := range g.PVs {
-		free := holes(Group{PVs: []PV{pv}})
-		if len(free) > 0 && free[0].Count >= n {
-			all = append(all, leg{free[smallest(free, n)], sum(free)})
+		if pv.longest() >= n {
+			free := holes(Group{PVs: []PV{pv}})
+			all = append(all, leg{free[smallest(free, n)], pv.free()})
 		}
 	}
 	if len(all) < legs {
@@ -182,11 +182,4 @@ func legRanges(g Group, legs int, n Extents) []peRange {
 		ranges = append(ranges, l.head(n))
 	}
 	return ranges
-}
-
-func sum(free []hole) (n Extents) {
-	for _, h := range free {
-		n += h.Count
-	}
-	return n
 }

@@ -100,7 +100,7 @@ func newPool(g Group, class Class) (pool, error) {
 	if spare := spareOf(g); spare < p.metadata {
 		p.spare = p.metadata - spare
 	}
-	if free := holes(g); len(free) == 0 || free[0].Count <= p.fixed() {
+	if !slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.longest() > p.fixed() }) {
 		return pool{}, Errorf(KindNoRoom, "volume group %s has no room for the thin pool %s: it needs a run of %s on one disk for metadata, spare and a little data", g.Name, p.name, g.bytes(p.fixed()+1))
 	}
 	return p, nil

@@ -261,3 +261,11 @@ func TestOpenDeviceIsNotFormatted(t *testing.T) {
 	b.must(b.stage("v", "ext4", b.path("staging")))
 	b.must(b.unstage("v", b.path("staging")))
 }
+
+func TestRemainsBehindTheHeadAreNoContent(t *testing.T) {
+	b := newBench(t)
+	device := b.volume("v", 16)
+	b.noise(device, headSize, megabytes) // what wipe "none" may leave
+	b.must(b.stage("v", "ext4", b.path("staging")))
+	b.must(b.unstage("v", b.path("staging")))
+}

@@ -224,11 +224,10 @@ func (b *bench) stats(name, path string) {
 	if size.GetTotal() < 250*megabytes || size.GetTotal() > 320*megabytes || size.GetAvailable() <= 0 || size.GetUsed() <= 0 {
 		b.t.Errorf("a volume of 320 MiB reports %v", size)
 	}
-	if len(reply.GetUsage()) < 2 {
-		return // a file system that does not count inodes
-	}
-	if inodes := reply.GetUsage()[1]; inodes.GetUsed() < 1 || inodes.GetTotal() != inodes.GetUsed()+inodes.GetAvailable() {
-		b.t.Errorf("inodes do not add up: %v", inodes)
+	for _, inodes := range reply.GetUsage()[1:] { // btrfs does not count them
+		if inodes.GetUsed() < 1 || inodes.GetTotal() != inodes.GetUsed()+inodes.GetAvailable() {
+			b.t.Errorf("inodes do not add up: %v", inodes)
+		}
 	}
 }
 
@@ -298,12 +297,4 @@ func TestAnUnfinishedReadOnlyPublishIsFinished(t *testing.T) {
 	}
 	b.must(b.unpublish("v", target))
 	b.must(b.unstage("v", staging))
-}
-
-func TestRemainsBehindTheHeadAreNoContent(t *testing.T) {
-	b := newBench(t)
-	device := b.volume("v", 16)
-	b.noise(device, headSize, megabytes) // what wipe "none" may leave
-	b.must(b.stage("v", "ext4", b.path("staging")))
-	b.must(b.unstage("v", b.path("staging")))
 }

@@ -49,7 +49,7 @@ func TestSilent_RealLVM(t *testing.T) {
 			t.Errorf("%s took %v", what, took)
 		}
 	}
-	timed("the first capacity", 4*time.Second, func() {
+	timed("the first capacity", 8*time.Second, func() {
 		if c := d.capacity(t, spec.Class); c != (lvm.Capacity{}) {
 			t.Errorf("capacity of the silent group: %+v", c)
 		}
