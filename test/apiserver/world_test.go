@@ -32,7 +32,6 @@ type node struct {
 
 	mu     sync.Mutex
 	writes []string // of the agent: method, path and answer
-	stop   func()
 }
 
 // newNode makes a node with a 10 GiB volume group. Its agent runs from start on.
