@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,13 +118,18 @@ func realBed(t testing.TB) Bed {
 	b.Start = func(t testing.TB) *Driver { return startReal(t, dir) }
 	if len(realDisks) == 0 {
 		makeDisks(t)
-	} else if g, there := groupNamed(readDisks(t), realGroup); there && len(g.LVs) == 0 && g.Problem == "" {
+	} else if g, there := groupNamed(readDisks(t), realGroup); there && len(g.LVs) == 0 && g.Problem == "" && isWhole(g) {
 		return b
 	} else if there {
 		admin(t, "vgremove", "-ff", "-y", realGroup)
 	}
 	admin(t, append([]string{"vgcreate", "-y", "-s", "4m", "--addtag", "fast", realGroup}, realDisks...)...)
 	return b
+}
+
+// isWhole tells whether no disk of the group is missing, or was and is still marked so.
+func isWhole(g lvm.Group) bool {
+	return !slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing })
 }
 
 // edits are what makes a group's metadata that of a group that is spoilt.
