@@ -86,7 +86,7 @@ func (h *Host) device(ctx context.Context, v Volume) (string, error) {
 // activateLocked is device under the group's lock. LVM's exit status is not asked: the device is there or it is not. One
 // that is suspended is refreshed: a command that was killed left it so.
 func (h *Host) activateLocked(ctx context.Context, s State, v Volume) (string, error) {
-	g, err := s.group(v.ID.VG)
+	g, lv, _, err := s.find(v.ID)
 	if err != nil {
 		return "", err
 	}
@@ -103,6 +103,10 @@ func (h *Host) activateLocked(ctx context.Context, s State, v Volume) (string, e
 	}
 	failure := h.run(ctx, g, []step{{activateArgs(t, g)}})
 	path, active, err = h.Device(v.ID, v.UUID)
+	if err == nil && !active && h.dropLegs(g, lv) {
+		failure = h.run(ctx, g, []step{{activateArgs(t, g)}})
+		path, active, err = h.Device(v.ID, v.UUID)
+	}
 	if err == nil && !active {
 		if failure == nil {
 			return "", Errorf(KindInternal, "volume %s was activated, and device-mapper does not show it", t)
@@ -110,6 +114,24 @@ func (h *Host) activateLocked(ctx context.Context, s State, v Volume) (string, e
 		return "", Errorf(KindInternal, "volume %s could not be activated: %w", t, failure)
 	}
 	return path, err
+}
+
+// dropLegs takes the devices of a volume's legs out of the kernel, as far as nothing stands on them: an activation that was
+// killed leaves them behind, and LVM refuses another one while they are there. It tells whether there were any.
+func (h *Host) dropLegs(g Group, lv LV) bool {
+	dropped := false
+	for _, leg := range parts(g, lv)[1:] {
+		uuid := dmUUID(g.UUID, leg.UUID)
+		if _, there, err := h.machine.Kernel.Device(uuid); err != nil || !there {
+			continue
+		}
+		if err := h.machine.Kernel.Remove(uuid); err != nil {
+			h.log.Warn("a leg that an unfinished activation left cannot be taken back", "vg", g.Name, "leg", leg.Name, "error", err)
+			continue
+		}
+		dropped = true
+	}
+	return dropped
 }
 
 // suspended tells whether whoever touches the device hangs. A device that has just gone away is not.

@@ -83,6 +83,16 @@ func (k kernel) Device(uuid string) (string, bool, error) {
 
 // byUUID asks DM_DEV_STATUS for a device's number: ENXIO if there is no such device.
 func (k kernel) byUUID(uuid string) (uint64, error) {
+	return k.ask(unix.DM_DEV_STATUS, uuid)
+}
+
+func (k kernel) Remove(uuid string) error {
+	_, err := k.ask(unix.DM_DEV_REMOVE, uuid)
+	return err
+}
+
+// ask makes a request about one device of device-mapper, and answers the device's number.
+func (k kernel) ask(what uintptr, uuid string) (uint64, error) {
 	control, err := os.OpenFile(filepath.Join(k.dev, "mapper/control"), os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
@@ -93,7 +103,7 @@ func (k kernel) byUUID(uuid string) (uint64, error) {
 	if copy(request.Uuid[:len(request.Uuid)-1], uuid) < len(uuid) {
 		return 0, fmt.Errorf("%q is too long for a UUID of device-mapper", uuid)
 	}
-	if err := ioctl(control, unix.DM_DEV_STATUS, unsafe.Pointer(&request)); err != nil {
+	if err := ioctl(control, what, unsafe.Pointer(&request)); err != nil {
 		return 0, err
 	}
 	return request.Dev, nil

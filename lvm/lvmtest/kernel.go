@@ -3,6 +3,7 @@ package lvmtest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -32,6 +33,17 @@ func (k kernel) Devices() ([]lvm.Device, error) {
 		devices = append(devices, d.Device)
 	}
 	return devices, nil
+}
+
+func (k kernel) Remove(uuid string) error {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	i := slices.IndexFunc(k.node.devices, func(d *device) bool { return d.UUID == uuid })
+	if i < 0 || k.node.devices[i].opens > 0 {
+		return fmt.Errorf("%s: no such device, or busy", uuid)
+	}
+	k.node.devices = slices.Delete(k.node.devices, i, i+1)
+	return nil
 }
 
 func (k kernel) Suspended(path string) (bool, error) {
