@@ -30,9 +30,10 @@ type job struct {
 // take about the same time.
 var nodeJobs = map[string][]job{
 	"node-1": {
-		{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real"}},
+		{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real", "-test.skip", "^TestCapacity"}},
 	},
 	"node-2": {
+		{name: "capacity", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "^TestCapacity"}},
 		{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
 		{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
 	},
