@@ -121,15 +121,11 @@ func (h *Host) activateLocked(ctx context.Context, s State, v Volume) (string, e
 func (h *Host) dropLegs(g Group, lv LV) bool {
 	dropped := false
 	for _, leg := range parts(g, lv)[1:] {
-		uuid := dmUUID(g.UUID, leg.UUID)
-		if _, there, err := h.machine.Kernel.Device(uuid); err != nil || !there {
-			continue
-		}
-		if err := h.machine.Kernel.Remove(uuid); err != nil {
+		removed, err := h.machine.Kernel.Remove(dmUUID(g.UUID, leg.UUID))
+		if err != nil {
 			h.log.Warn("a leg that an unfinished activation left cannot be taken back", "vg", g.Name, "leg", leg.Name, "error", err)
-			continue
 		}
-		dropped = true
+		dropped = dropped || removed
 	}
 	return dropped
 }

@@ -48,8 +48,8 @@ func (k kernel) Devices() ([]Device, error) {
 			continue
 		}
 		uuid, err := k.attribute(name, "dm/uuid")
-		if errors.Is(err, os.ErrNotExist) {
-			continue // it went away meanwhile
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EINVAL) {
+			continue // it went away meanwhile, or was never given a table
 		}
 		if err != nil {
 			return nil, err
@@ -62,10 +62,13 @@ func (k kernel) Devices() ([]Device, error) {
 }
 
 // Device asks device-mapper by UUID, which is quick whatever the number of volumes, and believes it if sysfs says the same;
-// else it looks through all devices.
+// else it looks through all devices. One without a live table is not active: whoever made it was killed at it.
 func (k kernel) Device(uuid string) (string, bool, error) {
-	if number, err := k.byUUID(uuid); err == nil {
-		name := fmt.Sprintf("dm-%d", unix.Minor(number))
+	if found, err := k.ask(unix.DM_DEV_STATUS, uuid); err == nil {
+		name := fmt.Sprintf("dm-%d", unix.Minor(found.Dev))
+		if found.Target_count == 0 {
+			return "", false, nil
+		}
 		if is, err := k.attribute(name, "dm/uuid"); err == nil && is == uuid {
 			return filepath.Join(k.dev, name), true, nil
 		}
@@ -81,32 +84,28 @@ func (k kernel) Device(uuid string) (string, bool, error) {
 	return "", false, err
 }
 
-// byUUID asks DM_DEV_STATUS for a device's number: ENXIO if there is no such device.
-func (k kernel) byUUID(uuid string) (uint64, error) {
-	return k.ask(unix.DM_DEV_STATUS, uuid)
+func (k kernel) Remove(uuid string) (removed bool, err error) {
+	_, err = k.ask(unix.DM_DEV_REMOVE, uuid)
+	if errors.Is(err, unix.ENXIO) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-func (k kernel) Remove(uuid string) error {
-	_, err := k.ask(unix.DM_DEV_REMOVE, uuid)
-	return err
-}
-
-// ask makes a request about one device of device-mapper, and answers the device's number.
-func (k kernel) ask(what uintptr, uuid string) (uint64, error) {
+// ask makes a request about one device to device-mapper, and answers what that says of it: ENXIO if there is none.
+func (k kernel) ask(what uintptr, uuid string) (unix.DmIoctl, error) {
+	request := unix.DmIoctl{Version: [3]uint32{4, 0, 0}}
 	control, err := os.OpenFile(filepath.Join(k.dev, "mapper/control"), os.O_RDWR, 0)
 	if err != nil {
-		return 0, err
+		return request, err
 	}
 	defer func() { _ = control.Close() }()
-	request := unix.DmIoctl{Version: [3]uint32{4, 0, 0}}
 	request.Data_size = uint32(unsafe.Sizeof(request))
 	if copy(request.Uuid[:len(request.Uuid)-1], uuid) < len(uuid) {
-		return 0, fmt.Errorf("%q is too long for a UUID of device-mapper", uuid)
+		return request, fmt.Errorf("%q is too long for a UUID of device-mapper", uuid)
 	}
-	if err := ioctl(control, what, unsafe.Pointer(&request)); err != nil {
-		return 0, err
-	}
-	return request.Dev, nil
+	err = ioctl(control, what, unsafe.Pointer(&request))
+	return request, err
 }
 
 func (k kernel) Suspended(path string) (bool, error) {

@@ -37,9 +37,9 @@ type Kernel interface {
 	Device(uuid string) (path string, active bool, err error)
 	// Devices lists the device-mapper devices of LVM that are there, hidden layers included.
 	Devices() ([]Device, error)
-	// Remove takes a device-mapper device out of the kernel, with this UUID; what is on the disks stays. One that is in use
-	// is refused.
-	Remove(uuid string) error
+	// Remove takes the device-mapper device with this UUID out of the kernel, if there is one; what is on the disks stays.
+	// One that is in use is refused.
+	Remove(uuid string) (removed bool, err error)
 	// Suspended tells whether I/O to the device hangs until it is resumed.
 	Suspended(path string) (bool, error)
 	// Status tells the type of a device-mapper device's first target, and what that says of itself: "raid", "2 AA ..."

@@ -35,15 +35,18 @@ func (k kernel) Devices() ([]lvm.Device, error) {
 	return devices, nil
 }
 
-func (k kernel) Remove(uuid string) error {
+func (k kernel) Remove(uuid string) (removed bool, err error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
 	i := slices.IndexFunc(k.node.devices, func(d *device) bool { return d.UUID == uuid })
-	if i < 0 || k.node.devices[i].opens > 0 {
-		return fmt.Errorf("%s: no such device, or busy", uuid)
+	switch {
+	case i < 0:
+		return false, nil
+	case k.node.devices[i].opens > 0:
+		return false, fmt.Errorf("%s is busy", uuid)
 	}
 	k.node.devices = slices.Delete(k.node.devices, i, i+1)
-	return nil
+	return true, nil
 }
 
 func (k kernel) Suspended(path string) (bool, error) {
