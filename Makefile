@@ -3,6 +3,8 @@ include versions.env
 export GOTOOLCHAIN ?= local
 CACHE ?= $(or $(NODELVM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nodelvm)
 TOOLS := $(CACHE)/tools
+# The same flags as the parts that are built for the lab: what both need is compiled once.
+GO_RUN := CGO_ENABLED=0 go run -trimpath
 
 .PHONY: help
 help: ## Print this list
@@ -12,7 +14,7 @@ help: ## Print this list
 
 .PHONY: demo
 demo: ## Raise a three-node Kubernetes, install nodelvm, give a PostgreSQL StatefulSet its volumes (KEEP=1 leaves it up)
-	cd test && go run ./cmd/demo
+	cd test && $(GO_RUN) ./cmd/demo
 
 .PHONY: test
 test: ## Run every test: linters, unit, deploy, real LVM in a node, the demo's scenario on a real cluster
@@ -24,7 +26,7 @@ build: ## Compile the driver to bin/nodelvm
 
 .PHONY: image
 image: ## Write the driver's image to dist/ as an archive for docker load, ctr import or crane push
-	cd deploy/image && go run ./cmd/image --out $(CURDIR)/dist/nodelvm-amd64.tar
+	cd deploy/image && $(GO_RUN) ./cmd/image --out $(CURDIR)/dist/nodelvm-amd64.tar
 
 ##- For developers
 
@@ -50,15 +52,15 @@ test-long: ## Run the tests that take hours: every crash point, 1000 random grou
 
 .PHONY: bench
 bench: image ## Measure the driver beside bare LVM commands in a lab node; writes the tables of docs/performance.md
-	cd test && CGO_ENABLED=0 go run ./cmd/bench --image $(CURDIR)/dist/nodelvm-amd64.tar $(ARGS)
+	cd test && $(GO_RUN) ./cmd/bench --image $(CURDIR)/dist/nodelvm-amd64.tar $(ARGS)
 
 .PHONY: manifest
 manifest: ## Render deploy/nodelvm.yaml from the Helm chart
-	cd deploy/render && go run .
+	cd deploy/render && $(GO_RUN) .
 
 .PHONY: lab
 lab: ## Steer the lab: make lab ARGS="up", "status", "kubectl get pods -A", "exec node-1 lvs", "power-cut node-1", "down"
-	@cd test && go run ./cmd/lab $(ARGS)
+	@cd test && $(GO_RUN) ./cmd/lab $(ARGS)
 
 .PHONY: fmt
 fmt: ## Format all Go code

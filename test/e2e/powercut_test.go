@@ -41,8 +41,14 @@ func TestPowerCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	compile(t, "../..", "test", "-c", "-tags", "reallvm", "-o", filepath.Join(l.Share(), "power.test"), "./lvm/lvmtest")
+	journals, err := os.MkdirTemp(l.Share(), "journals-") // not those of an earlier run, which stay on the share
+	if err != nil {
+		t.Fatal(err)
+	}
 	for cut := range cuts {
-		t.Run(fmt.Sprint("cut ", cut), func(t *testing.T) { powerCut(t, l, fmt.Sprint("journal-", cut)) })
+		t.Run(fmt.Sprint("cut ", cut), func(t *testing.T) {
+			powerCut(t, l, filepath.Join(filepath.Base(journals), strconv.Itoa(cut)))
+		})
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // module is a Go module whose commands the lab compiles.
@@ -69,7 +71,8 @@ func modules(v versions) []module {
 // binaries maps the name of each compiled command to its file.
 type binaries map[string]string
 
-// compile answers all commands of all modules, compiling those that the cache lacks.
+// compile answers all commands of all modules, compiling those that the cache lacks. The modules are compiled side by
+// side: where one waits for its downloads or for a linker, another one has work for the processors.
 func (l *Lab) compile(ctx context.Context, tell teller) (binaries, error) {
 	all := binaries{}
 	mods := modules(l.versions)
@@ -77,19 +80,54 @@ func (l *Lab) compile(ctx context.Context, tell teller) (binaries, error) {
 	for _, m := range mods {
 		total += len(m.commands)
 	}
-	for _, m := range mods {
-		dir, err := l.compileModule(ctx, m, func(linked int) {
-			tell(len(all)+linked, total, fmt.Sprintf("%s %s", m.name, m.version))
+	linked := make([]atomic.Int64, len(mods))
+	dirs := make([]string, len(mods))
+	errs := make([]error, len(mods))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, m := range mods {
+		wg.Go(func() {
+			dir, err := l.compileModule(ctx, m, func(n int) {
+				linked[i].Store(int64(n))
+				tell(sum(linked), total, m.name+" "+m.version)
+			})
+			if err != nil {
+				cancel() // there is no use in compiling the others on
+				err = fmt.Errorf("compile %s %s: %w", m.name, m.version, err)
+			}
+			dirs[i], errs[i] = dir, err
 		})
-		if err != nil {
-			return nil, fmt.Errorf("compile %s %s: %w", m.name, m.version, err)
-		}
+	}
+	wg.Wait()
+	if err := firstCause(errs); err != nil {
+		return nil, err
+	}
+	for i, m := range mods {
 		for command := range m.commands {
-			all[command] = filepath.Join(dir, command)
+			all[command] = filepath.Join(dirs[i], command)
 		}
 	}
 	tell(total, total, "")
 	return all, nil
+}
+
+func sum(counts []atomic.Int64) int {
+	n := 0
+	for i := range counts {
+		n += int(counts[i].Load())
+	}
+	return n
+}
+
+// firstCause prefers an error that is not the echo of another one's cancellation.
+func firstCause(errs []error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)) (string, error) {
@@ -127,8 +165,9 @@ func countFiles(dir string, names []string) int {
 	return n
 }
 
-// goEnv makes builds independent of the caller's settings.
-var goEnv = []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -mod=mod", "GOWORK=off"}
+// goEnv makes builds independent of the caller's settings. A compiler that collects its garbage less often takes more
+// memory, and is a twelfth faster.
+var goEnv = []string{"GOGC=400", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -mod=mod", "GOWORK=off"}
 
 // writeGoMod writes the module that stands around m, for its replace lines. Kubernetes refers to its staging
 // repositories by folder, which does not hold outside its own repository; they are published under a version of their

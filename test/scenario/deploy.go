@@ -57,8 +57,9 @@ func buildImage(ctx context.Context, out io.Writer) (archive string, err error) 
 		return "", err
 	}
 	archive = filepath.Join(top, "dist", "nodelvm-amd64.tar")
-	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/image", "--out", archive)
+	cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", "./cmd/image", "--out", archive)
 	cmd.Dir = filepath.Join(top, "deploy", "image")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile does: nothing is compiled twice
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("building the image: %w", err)
