@@ -14,6 +14,7 @@ func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 	if err := h.commands.take(ctx, g.Name); err != nil {
 		return err
 	}
+	defer h.glance.forget()
 	for _, s := range steps {
 		h.hangs.runs(g.UUID, strings.Join(s.argv, " "))
 		if _, err := h.machine.Runner.Run(ctx, s.argv); err != nil {

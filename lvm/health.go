@@ -36,17 +36,18 @@ type Finding struct {
 // concerns a whole group is told once, with the zero Volume. A device may be suspended for a moment while LVM works: one
 // that is found so is looked at again a second later.
 func (h *Host) Health(ctx context.Context) ([]Finding, error) {
-	s, err := h.read(ctx)
+	s, err := h.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	paths, err := h.paths()
+	devices, err := h.devices()
 	if err != nil {
 		return nil, err
 	}
+	paths := pathsOf(devices)
 	var findings []Finding
 	for _, g := range s.Groups {
-		c := checkup{host: h, group: g, paths: paths, pools: map[string]*poolStatus{}}
+		c := checkup{host: h, group: g, devices: devices, paths: paths, pools: map[string]*poolStatus{}}
 		for _, lv := range g.LVs {
 			v, ours, err := volumeOf(g, lv)
 			if err == nil && ours && v.Cluster == h.cfg.Cluster && v.State == StateReady {
@@ -61,23 +62,28 @@ func (h *Host) Health(ctx context.Context) ([]Finding, error) {
 	return findings, nil
 }
 
-// paths answers the node's device-mapper devices of LVM by their UUID.
-func (h *Host) paths() (map[string]string, error) {
+// devices answers the node's device-mapper devices of LVM.
+func (h *Host) devices() ([]Device, error) {
 	devices, err := h.machine.Kernel.Devices()
 	if err != nil {
 		return nil, Errorf(KindInternal, "the devices of this node cannot be listed: %w", err)
 	}
+	return devices, nil
+}
+
+func pathsOf(devices []Device) map[string]string {
 	paths := make(map[string]string, len(devices))
 	for _, d := range devices {
 		paths[d.UUID] = d.Path
 	}
-	return paths, nil
+	return paths
 }
 
 // checkup looks at one group and the volumes of this cluster in it.
 type checkup struct {
 	host     *Host
 	group    Group
+	devices  []Device
 	paths    map[string]string
 	volumes  []patient
 	pools    map[string]*poolStatus // by name; nil: not active, or the kernel does not tell
@@ -141,7 +147,7 @@ func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.
 
 // suspended finds the suspended devices that stay so.
 func (c *checkup) suspended(ctx context.Context) map[string]bool {
-	first := c.host.suspendedIn(c.group)
+	first := c.host.suspendedOf(c.group, c.devices)
 	if len(first) == 0 {
 		return nil
 	}

@@ -22,6 +22,7 @@ type Config struct {
 
 	SettleAfter time.Duration // how long a new volume's second commit waits for others to share it; 0: one second
 	Patience    time.Duration // how long one operation may hold a group's lock before the group counts as hung; 0: two minutes
+	Freshness   time.Duration // how old the disks' answer may be for capacity, lists and figures; 0: half a second; negative: never kept
 }
 
 // Command is one finished LVM process.
@@ -38,8 +39,10 @@ type Host struct {
 	log         *slog.Logger
 	machine     Machine
 	settleAfter time.Duration
+	freshness   time.Duration
 
 	disks    *checkedReader
+	glance   glance
 	flights  flights // by volume: one operation at a time
 	writers  locks   // by group's UUID: one writer at a time
 	hangs    hangs   // who holds a writer's lock for too long
@@ -76,7 +79,7 @@ func NewHost(cfg Config) (*Host, error) {
 // NewHostOn makes a Host on another machine than the real one, for tests.
 func NewHostOn(cfg Config, machine Machine) *Host {
 	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine, commands: &commandFiles{}}
-	h.settleAfter = cmp.Or(cfg.SettleAfter, time.Second)
+	h.settleAfter, h.freshness = cmp.Or(cfg.SettleAfter, time.Second), cmp.Or(cfg.Freshness, usualFreshness)
 	h.hangs.limit, h.hangs.log = cmp.Or(cfg.Patience, 2*time.Minute), h.log
 	h.closing, h.stop = context.WithCancel(context.Background())
 	h.disks = &checkedReader{direct: machine.Reader, report: h.report, later: h.behind, log: h.log}
@@ -89,7 +92,7 @@ func (h *Host) Ready(ctx context.Context) error {
 	if err := h.machine.Kernel.Ready(); err != nil {
 		return err
 	}
-	_, err := h.read(ctx)
+	_, err := h.look(ctx)
 	return err
 }
 
@@ -120,6 +123,11 @@ func (h *Host) read(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
+	return h.shown(s), nil
+}
+
+// shown is what the disks hold with what only this Host knows: the volumes that were answered, and the groups that hang.
+func (h *Host) shown(s State) State {
 	s = h.settler.overlay(s)
 	shared := true // with other readings
 	for i, g := range s.Groups {
@@ -132,7 +140,7 @@ func (h *Host) read(ctx context.Context) (State, error) {
 		}
 		s.Groups[i].Problem = hung.Error()
 	}
-	return s, nil
+	return s
 }
 
 // readRaw reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.

@@ -59,7 +59,7 @@ func (h *Host) Lookup(ctx context.Context, id ID) (Volume, error) {
 
 // List lists the ready volumes of this cluster, ordered by ID.
 func (h *Host) List(ctx context.Context) ([]Volume, error) {
-	s, err := h.read(ctx)
+	s, err := h.look(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (h *Host) Capacity(ctx context.Context, class Class) (Capacity, error) {
 	if _, err := checkClass(class); err != nil {
 		return Capacity{}, err
 	}
-	s, err := h.read(ctx)
+	s, err := h.look(ctx)
 	if err != nil {
 		return Capacity{}, err
 	}

@@ -37,7 +37,7 @@ func (h *Host) Metrics() Metrics {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), metricsPatience)
 	defer cancel()
-	s, err := h.read(ctx)
+	s, err := h.look(ctx)
 	if err != nil {
 		h.log.Warn("no figures of the volume groups", "error", err)
 		return m
@@ -46,10 +46,11 @@ func (h *Host) Metrics() Metrics {
 	for _, v := range all {
 		m.Volumes[v.State]++
 	}
-	paths, err := h.paths()
+	devices, err := h.devices()
 	if err != nil {
 		h.log.Warn("no figures of the thin pools", "error", err)
 	}
+	paths := pathsOf(devices)
 	for _, g := range s.Groups {
 		gm := GroupMetrics{Name: g.Name, UUID: g.UUID}
 		for _, pv := range g.PVs {

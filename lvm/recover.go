@@ -253,11 +253,15 @@ func parts(g Group, lv LV) []LV {
 
 // suspendedIn finds the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.
 func (h *Host) suspendedIn(g Group) map[string]bool {
-	devices, err := h.machine.Kernel.Devices()
+	devices, err := h.devices()
 	if err != nil {
 		h.log.Warn("whether a device is suspended cannot be told", "error", err)
 		return nil
 	}
+	return h.suspendedOf(g, devices)
+}
+
+func (h *Host) suspendedOf(g Group, devices []Device) map[string]bool {
 	group := dmUUID(g.UUID, "")
 	var suspended map[string]bool
 	for _, d := range devices {

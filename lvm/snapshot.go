@@ -212,7 +212,7 @@ func (h *Host) LookupSnapshot(ctx context.Context, id ID) (Snapshot, error) {
 
 // ListSnapshots lists the ready snapshots of this cluster, ordered by ID.
 func (h *Host) ListSnapshots(ctx context.Context) ([]Snapshot, error) {
-	s, err := h.read(ctx)
+	s, err := h.look(ctx)
 	if err != nil {
 		return nil, err
 	}

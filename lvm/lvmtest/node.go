@@ -17,6 +17,7 @@
 package lvmtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -100,6 +101,7 @@ func (n *Node) Start(t testing.TB, cfg lvm.Config) *lvm.Host {
 }
 
 func (n *Node) host(cfg lvm.Config) *lvm.Host {
+	cfg.Freshness = cmp.Or(cfg.Freshness, -1) // what an admin does shows at once
 	return lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{n, cfg.Observe}, Kernel: kernel{n}, Reader: reader{n}})
 }
 

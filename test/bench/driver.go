@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -116,6 +117,10 @@ func (d *driver) activity(ctx context.Context) (activity, error) {
 		return a, err
 	}
 	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		words, err := io.ReadAll(answer.Body)
+		return a, errors.Join(fmt.Errorf("the driver's metrics: %s: %s", answer.Status, words), err)
+	}
 	lines := bufio.NewScanner(answer.Body)
 	for lines.Scan() {
 		name, text, _ := strings.Cut(lines.Text(), " ")
@@ -147,7 +152,7 @@ func (d *driver) settled(ctx context.Context) (activity, error) {
 	last, err := d.activity(ctx)
 	since := time.Now()
 	for err == nil && (last.busy || time.Since(since) < quiet) {
-		time.Sleep(400 * time.Millisecond)
+		time.Sleep(700 * time.Millisecond)
 		var now activity
 		if now, err = d.activity(ctx); now != last {
 			last, since = now, time.Now()

@@ -123,8 +123,8 @@ func (m *meter) served(ctx context.Context, work string, call func(context.Conte
 // readings are how many samples of a call that only reads are taken in a round: it costs next to nothing.
 const readings = 5
 
-// read takes several samples of a call that only reads.
-func (m *meter) read(ctx context.Context, work string, call func(context.Context) error) error {
+// read takes several samples of a call that only reads, each after a pause.
+func (m *meter) read(ctx context.Context, work string, pause time.Duration, call func(context.Context) error) error {
 	if err := m.calm(ctx); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (m *meter) read(ctx context.Context, work string, call func(context.Context
 	}
 	var all []time.Duration
 	for range readings {
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause)
 		took, err := timed(func() error { return call(ctx) })
 		if err != nil {
 			return err

@@ -14,6 +14,7 @@ var works = []struct{ work, says, command string }{
 	{"DeleteVolume", "DeleteVolume", "lvremove"},
 	{"ListVolumes", "ListVolumes", "lvs"},
 	{"GetCapacity", "GetCapacity", "vgs"},
+	{"GetCapacityAlone", "GetCapacity, the first in half a second", ""},
 	{"GetPluginInfo", "GetPluginInfo: gRPC and nothing else", ""},
 	{"Metrics", "a reading of /metrics", ""},
 	{"CreateThinVolume", "CreateVolume, thin", "lvcreate -V"},

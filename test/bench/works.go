@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
@@ -42,11 +43,16 @@ func (m *meter) thickRound(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	const soon, alone = 20 * time.Millisecond, 600 * time.Millisecond // the driver keeps a reading for half a second
 	for _, reading := range []struct {
-		work string
-		call func(context.Context) error
-	}{{"ListVolumes", d.list}, {"GetCapacity", d.capacity}, {"GetPluginInfo", d.info}, {"Metrics", d.scrape}} {
-		if err := m.read(ctx, reading.work, reading.call); err != nil {
+		work  string
+		call  func(context.Context) error
+		pause time.Duration
+	}{
+		{"ListVolumes", d.list, soon}, {"GetCapacity", d.capacity, soon}, {"GetCapacityAlone", d.capacity, alone},
+		{"GetPluginInfo", d.info, soon}, {"Metrics", d.scrape, alone},
+	} {
+		if err := m.read(ctx, reading.work, reading.pause, reading.call); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,44 @@
+package lvmtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestLooking: who only looks may be answered from the last reading, but never with one from before a change that this
+// driver itself has made, and never for longer than was said.
+func TestLooking(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		freshness time.Duration
+		stale     bool
+	}{{"kept", time.Hour, true}, {"too old", time.Nanosecond, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			node := newNode()
+			b := bed(node)
+			d := &Driver{}
+			d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe, Freshness: c.freshness})
+			class := b.spec("v", 0).Class
+			first := d.capacity(t, class).Available
+			b.Admin(t, "lvcreate", "-y", "-l", "10", "-n", "theirs", b.Group)
+			now := d.capacity(t, class).Available
+			if want := first - 10*ExtentSize; (now == first) != c.stale || (now == want) == c.stale {
+				t.Errorf("%s were there; an admin took 10 extents, and %s are there", first, now)
+			}
+			v := d.create(t, b.spec("v", 64*lvm.MiB))
+			want := first - 10*ExtentSize - v.Size
+			if now = d.capacity(t, class).Available; now != want {
+				t.Errorf("after a volume of our own %s are there, want %s", now, want)
+			}
+			if all := d.volumes(t); len(all) != 1 {
+				t.Errorf("%d volumes are listed, want the one that was just made", len(all))
+			}
+			must(t, d.Delete(t.Context(), v.ID))
+			if all := d.volumes(t); len(all) != 0 {
+				t.Errorf("a deleted volume is still listed: %v", all)
+			}
+		})
+	}
+}
