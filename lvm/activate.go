@@ -18,6 +18,9 @@ func (h *Host) Device(id ID, uuid string) (device string, active bool, err error
 	return device, active, nil
 }
 
+// at is the volume's device at the path where it was found.
+func (v Volume) at(path string) Device { return Device{UUID: dmUUID(v.ID.VG, v.UUID), Path: path} }
+
 // Activate returns the device of a volume, "/dev/dm-N", after making it if it is not there: one LVM process then, else
 // none, and one more for a volume made a moment ago, which is marked as ready before it is handed out. uuid is the
 // logical volume's own, from the volume attributes. KindNotFound: there is no such volume, or another one has its name
@@ -64,15 +67,11 @@ func (h *Host) device(ctx context.Context, v Volume) (string, error) {
 	if active && !h.suspended(path) {
 		return path, nil
 	}
-	unlock, err := h.lockGroup(ctx, v.ID.VG, "activating volume "+v.ID.LV)
+	s, unlock, err := h.locked(ctx, v.ID.VG, "activating volume "+v.ID.LV, h.read)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	s, err := h.read(ctx)
-	if err != nil {
-		return "", err
-	}
 	_, _, now, err := s.find(v.ID)
 	if err != nil {
 		return "", err

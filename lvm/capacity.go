@@ -3,6 +3,7 @@ package lvm
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -190,19 +191,23 @@ func unchangeable(s State, g Group) error {
 			namesakes++
 		}
 	}
-	var missing []string
-	for _, pv := range g.PVs {
-		if pv.Missing {
-			missing = append(missing, pv.UUID)
-		}
-	}
 	switch {
 	case namesakes > 1:
 		return Errorf(KindNoRoom, "%d volume groups of this node are named %s: rename one (vgrename UUID NEWNAME; this one's UUID is %s)", namesakes, g.Name, g.UUID)
 	case g.Problem != "":
 		return Errorf(KindNoRoom, "volume group %s cannot be changed: %s", g.Name, g.Problem)
-	case len(missing) > 0:
-		return Errorf(KindNoRoom, "volume group %s cannot be changed while a disk is missing (physical volume %s): bring it back, or drop it with vgreduce --removemissing %s", g.Name, missing[0], g.Name)
+	}
+	if i := slices.IndexFunc(g.PVs, func(pv PV) bool { return pv.Missing }); i >= 0 {
+		return Errorf(KindNoRoom, "volume group %s cannot be changed while %s%s", g.Name, g.PVs[i].missingSentence(g.Name), inBrackets(s.Unread))
 	}
 	return nil
+}
+
+// missingSentence says that a disk is missing, and what to do. One that is there again, but was away while the group was
+// changed, stays marked until an admin takes it in: what is on it may be old.
+func (pv PV) missingSentence(group string) string {
+	if pv.Back != "" {
+		return fmt.Sprintf("a disk is marked as missing (physical volume %s): it is back as %s; take it in again with vgextend --restoremissing %s %s", pv.UUID, pv.Back, group, pv.Back)
+	}
+	return fmt.Sprintf("a disk is missing (physical volume %s): bring it back, or drop it with vgreduce --removemissing %s", pv.UUID, group)
 }

@@ -125,13 +125,13 @@ func compareStates(before, report, after State) string {
 		}
 		told := report.byUUID(g.UUID)
 		if told == nil {
-			return fmt.Sprintf("volume group %s (%s) is on the disks, and not in LVM's report", g.Name, g.UUID)
+			return fmt.Sprintf("volume group %s (%s) is on the disks, and not in LVM's report%s", g.Name, g.UUID, inBrackets(after.Unread))
 		}
 		if told.Seqno != g.Seqno {
 			continue // it was changed and reported before it could be read again
 		}
 		if diff := firstDifference("volume group "+g.Name, reflect.ValueOf(g), reflect.ValueOf(told.reworded(g))); diff != "" {
-			return diff
+			return diff + inBrackets(after.Unread)
 		}
 	}
 	for _, g := range report.Groups {
@@ -166,6 +166,9 @@ func (g Group) reworded(direct Group) Group {
 		if ours != theirs && sameDevice(ours, theirs) {
 			g.PVs[i].Device = ours
 			g.Problem = strings.ReplaceAll(g.Problem, theirs+" ", ours+" ")
+		}
+		if sameDevice(direct.PVs[i].Back, g.PVs[i].Back) {
+			g.PVs[i].Back = direct.PVs[i].Back
 		}
 	}
 	for i := range min(len(g.LVs), len(direct.LVs)) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // scripted answers its states in turn, the last one for ever.
@@ -133,5 +135,15 @@ func TestCheckedReaderFallsBack(t *testing.T) {
 	reads := report.reads
 	if _, err := r.Read(ctx); err == nil || report.reads != reads {
 		t.Errorf("LVM is asked for a caller who left: %v", err)
+	}
+}
+
+// LVM's report fills in the groups that the disks' reader refused, and overrules it nowhere.
+func TestCompletedBy(t *testing.T) {
+	direct := State{Groups: []Group{{UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
+	report := State{Groups: []Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b"}}}
+	want := State{Groups: []Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
+	if diff := cmp.Diff(want, direct.completedBy(report)); diff != "" {
+		t.Error(diff)
 	}
 }

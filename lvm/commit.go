@@ -11,6 +11,9 @@ import (
 // run runs a plan's steps, up to the first that fails. The group's lock must be held. What really happened is for the
 // caller to read from the disks.
 func (h *Host) run(ctx context.Context, g Group, steps []step) error {
+	if err := answering(g); err != nil {
+		return err
+	}
 	if err := h.commands.take(ctx, g.Name); err != nil {
 		return err
 	}
@@ -19,6 +22,16 @@ func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 		h.hangs.runs(g.UUID, strings.Join(s.argv, " "))
 		if _, err := h.machine.Runner.Run(ctx, s.argv); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// answering refuses a group with a disk that does not answer: LVM would hang on it, and the group's lock with LVM.
+func answering(g Group) error {
+	for _, pv := range g.PVs {
+		if pv.Silent {
+			return Errorf(KindBusy, "nothing is changed in volume group %s while its disk %s does not answer: look at the kernel's log", g.Name, pv.Device)
 		}
 	}
 	return nil
@@ -45,7 +58,7 @@ func (h *Host) changeState(ctx context.Context, s State, v Volume, to VolumeStat
 	case err == nil && now.UUID == v.UUID && now.State == to:
 		// Committed, whatever the exit status.
 	case failure != nil:
-		return Volume{}, Errorf(KindInternal, "volume %s could not be marked as %s: %w", t, to, failure)
+		return Volume{}, Errorf(KindOf(failure), "volume %s could not be marked as %s: %w", t, to, failure)
 	case err != nil:
 		return Volume{}, Errorf(KindInternal, "volume %s went away while it was being marked as %s: %w", t, to, err)
 	default:
@@ -79,7 +92,7 @@ func (h *Host) remove(ctx context.Context, s State, id ID, uuid string, state Vo
 	}
 	still := slices.ContainsFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid })
 	if still {
-		return Errorf(KindInternal, "%s could not be removed: %w", t, orNothing(failure))
+		return Errorf(KindOf(failure), "%s could not be removed: %w", t, orNothing(failure))
 	}
 	h.settler.drop(id.VG, uuid)
 	return h.flush(g)
@@ -97,6 +110,9 @@ func orNothing(failure error) error {
 
 // flush makes a commit survive a power cut: LVM itself does not flush the disks' caches (its writes are O_DIRECT).
 func (h *Host) flush(g Group) error {
+	if err := answering(g); err != nil {
+		return err
+	}
 	var paths []string
 	for _, pv := range g.PVs {
 		if pv.Device != "" {

@@ -125,13 +125,22 @@ func (h *Host) carve(ctx context.Context, p party, c *carving) (Volume, error) {
 		return Volume{}, h.afterFailedCreate(ctx, p, c, steps, err)
 	}
 	h.reserved.drop(p.spec)
+	v, err := h.carved(ctx, c.volume.ID)
+	if err != nil {
+		return Volume{}, Errorf(KindBusy, "volume %q was made, and must be looked at once more before it is used: ask again: %w", p.spec.Name, err)
+	}
+	return v, nil
+}
+
+// carved looks at a volume whose lvcreate has ended well. An error leaves the volume where it is.
+func (h *Host) carved(ctx context.Context, id ID) (Volume, error) {
 	s, err := h.readRaw(ctx)
 	if err != nil {
 		return Volume{}, err
 	}
-	g, _, v, err := s.find(c.volume.ID)
+	g, _, v, err := s.find(id)
 	if err != nil {
-		return Volume{}, Errorf(KindInternal, "volume %q was made, and cannot be found: %w", p.spec.Name, err)
+		return Volume{}, err
 	}
 	if v.Source != (ID{}) {
 		return h.changeState(ctx, s, v, StateReady)
@@ -145,12 +154,17 @@ func (h *Host) carve(ctx context.Context, p party, c *carving) (Volume, error) {
 }
 
 // afterFailedCreate finds out what a failed command left, and removes it: LVM's exit status tells nothing, and what it
-// committed would hold its extents for ever. What it returns is the reason that the disks show now, if there is one.
+// committed would hold its extents for ever. What it returns is the reason that the disks show now, if there is one. As
+// long as something may be left, that is KindBusy: any other kind lets the caller forget the volume, or turn to another node.
 func (h *Host) afterFailedCreate(ctx context.Context, p party, c *carving, tried []step, failure error) error {
 	failure = Errorf(KindInternal, "volume %q with %s could not be made in volume group %s: %w", p.spec.Name, c.volume.Size, c.group.Name, failure)
 	s, mine, err := h.plan(ctx, p)
 	if err != nil {
-		return Errorf(KindOf(err), "%w (seen after: %w)", err, failure)
+		kind := KindOf(err)
+		if g, unseen := s.group(c.group.UUID); unseen != nil || answering(g) != nil {
+			kind = KindBusy
+		}
+		return Errorf(kind, "%w (seen after: %w)", err, failure)
 	}
 	half := mine.leftover
 	if half == nil {
@@ -162,7 +176,7 @@ func (h *Host) afterFailedCreate(ctx context.Context, p party, c *carving, tried
 			h.healSource(ctx, s, c.volume.Source)
 		}
 		if err := h.remove(ctx, s, half.ID, half.UUID, StateCreating); err != nil {
-			h.log.Warn("what a failed create left behind is still there; a retry or the next start removes it", "error", err)
+			return Errorf(KindBusy, "%w; what it left behind is removed when it is asked for again: %w", failure, err)
 		}
 		return failure
 	case mine.carve != nil && sameSteps(mine.carve, tried):
@@ -181,6 +195,13 @@ func sameSteps(c *carving, tried []step) bool {
 // beginning and its end, where signatures stand, are blanked as lvcreate does, and it is marked as ready. Nobody's data
 // can be in it, since only what is marked as ready is handed out. The group's lock must be held.
 func (h *Host) finish(ctx context.Context, s State, v Volume) (Volume, error) {
+	g, err := s.group(v.ID.VG)
+	if err != nil {
+		return Volume{}, err
+	}
+	if err := unchangeable(s, g); err != nil { // what is known of a group that lacks a disk may be older than what that one knows
+		return Volume{}, Errorf(KindBusy, "volume %s/%s was left unfinished and cannot be finished now: %w", v.Group, v.ID.LV, err)
+	}
 	path, err := h.activateLocked(ctx, s, v)
 	if err != nil {
 		return Volume{}, err
@@ -190,7 +211,7 @@ func (h *Host) finish(ctx context.Context, s State, v Volume) (Volume, error) {
 			return Volume{}, Errorf(KindOf(err), "volume %s/%s was left unfinished and cannot be finished: %w", v.Group, v.ID.LV, err)
 		}
 		for _, stretch := range [][2]Bytes{{0, min(blankHead, v.Size)}, {max(0, v.Size-blankTail), v.Size}} {
-			if err := h.machine.Kernel.Zero(ctx, path, stretch[0], stretch[1], nil); err != nil {
+			if err := h.machine.Kernel.Zero(ctx, v.at(path), stretch[0], stretch[1], nil); err != nil {
 				return Volume{}, Errorf(KindInternal, "volume %s/%s was left unfinished and cannot be finished: %w", v.Group, v.ID.LV, err)
 			}
 		}

@@ -20,15 +20,11 @@ func (h *Host) Delete(ctx context.Context, id ID) error {
 }
 
 func (h *Host) delete(ctx context.Context, id ID) error {
-	unlock, err := h.lockGroup(ctx, id.VG, "deleting volume "+id.LV)
+	s, unlock, err := h.locked(ctx, id.VG, "deleting volume "+id.LV, h.read)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s, err := h.read(ctx)
-	if err != nil {
-		return err
-	}
 	g, lv, v, err := s.find(id)
 	switch {
 	case KindOf(err) == KindNotFound:

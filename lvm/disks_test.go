@@ -3,7 +3,6 @@ package lvm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -230,6 +229,27 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// Equal texts are one text, also where a reading beside this one had the first of them forgotten.
+func TestEqualTexts(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/linear")
+	probes := node.probes(t)
+	alone := func(string) (bool, error) { return false, nil }
+	want, err := assemble(probes, alone)
+	must(t, err)
+	var texts groupTexts
+	first := probes[0].areas[0].text
+	for i := range probes {
+		probes[i].areas = []area{{header: probes[i].areas[0].header, text: texts.intern(first.checksum, []byte(first.text))}}
+		texts.keep(nil)
+	}
+	got, err := assemble(probes, alone)
+	must(t, err)
+	if diff := cmp.Diff(want, got); diff != "" || len(probes) < 2 {
+		t.Errorf("%d disks with equal texts: %s", len(probes), diff)
+	}
+}
+
 // A PV that went on without the group, and one that two groups claim.
 func TestMovedPV(t *testing.T) {
 	node := newTestNode(t)
@@ -261,16 +281,6 @@ func TestMovedPV(t *testing.T) {
 	}
 }
 
-// LVM's report fills in the groups that the disks' reader refused, and overrules it nowhere.
-func TestCompletedBy(t *testing.T) {
-	direct := State{Groups: []Group{{UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
-	report := State{Groups: []Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b"}}}
-	want := State{Groups: []Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
-	if diff := cmp.Diff(want, direct.completedBy(report)); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func BenchmarkRead(b *testing.B) {
 	node := newTestNode(b)
 	node.plug(b, "testdata/groups/linear")
@@ -279,65 +289,5 @@ func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
 		_, err := disks.Read(context.Background())
 		must(b, err)
-	}
-}
-
-// BenchmarkImport reads the text of a group with 1000 volumes, as after each commit.
-func BenchmarkImport(b *testing.B) {
-	text := captured(b, "linear")
-	at := strings.Index(text, "logical_volumes {\n") + len("logical_volumes {\n")
-	var volumes strings.Builder
-	for i := range 1000 {
-		fmt.Fprintf(&volumes, "pvc-%d {\nid = \"%06d-aaaa-aaaa-aaaa-aaaa-aaaa-aaaaaa\"\nstatus = [\"READ\", \"WRITE\", \"VISIBLE\"]\nflags = []\n"+
-			"tags = [\"nodelvm.v=1\", \"nodelvm.state=ready\", \"nodelvm.name=pvc-%d\"]\ncreation_time = 1795255218\ncreation_host = \"node-1\"\n"+
-			"segment_count = 1\n\nsegment1 {\nstart_extent = 0\nextent_count = 1\n\ntype = \"error\"\n}\n}\n", i, i, i)
-	}
-	text = text[:at] + volumes.String() + text[at:]
-	b.ReportAllocs()
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		_, err := importGroup(text)
-		must(b, err)
-	}
-}
-
-// Devices that LVM made are not looked at again, others of the same name are.
-func TestScanner(t *testing.T) {
-	node := newTestNode(t)
-	node.add(t, "sda", 64<<20, nil)
-	node.add(t, "dm-0", 64<<20, nil)
-	node.attribute(t, "dm-0", "dm/uuid", "LVM-abc\n")
-	var s scanner
-	scan := func(want ...string) *blockDevices {
-		t.Helper()
-		b, err := s.scan(t.Context(), node.sys, node.proc, node.dev)
-		must(t, err)
-		var names []string
-		for _, d := range b.list {
-			names = append(names, d.name)
-		}
-		slices.Sort(names)
-		if diff := cmp.Diff(want, names); diff != "" {
-			t.Error(diff)
-		}
-		return b
-	}
-	if b := scan("sda"); b.stacked {
-		t.Error("LVM's own devices are none to be asked for")
-	}
-	must(t, os.Remove(filepath.Join(node.sys, "class/block/sda/uevent"))) // nobody asks again
-	scan("sda")
-	again := filepath.Join(node.sys, "class/block/dm-0")
-	must(t, os.Rename(again, again+".gone")) // its inode stays in use
-	node.add(t, "dm-0", 64<<20, nil)
-	node.attribute(t, "dm-0", "dm/uuid", "CRYPT-LUKS2-x\n")
-	if b := scan("dm-0", "sda"); !b.stacked || !b.mappers["dm-0"] {
-		t.Errorf("%+v", b)
-	}
-	node.attribute(t, "sda", "size", "100\n")
-	scan("dm-0") // too small now
-	must(t, os.WriteFile(filepath.Join(node.proc, "partitions"), []byte("major minor  #blocks  name\n\n 8 0 x sda\n"), 0o600))
-	if _, err := s.scan(t.Context(), node.sys, node.proc, node.dev); err == nil {
-		t.Error("a size that is no number is taken")
 	}
 }

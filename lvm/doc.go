@@ -32,7 +32,8 @@
 //	commit, settle         how a change is run, verified and flushed; the deferred commit
 //	look, metrics          what only reads
 //	reserve                volumes that are placed together, and the room kept for them
-//	wipe, recover          what goes on behind, and what a start mends
+//	wipe, recover,         what goes on behind, and what a start mends
+//	suspended
 //	lock, hang, instance   who waits for whom: operations, hung commands, drivers and what they leave running
 //
 // Caveats:

@@ -19,15 +19,11 @@ func (h *Host) Extend(ctx context.Context, id ID, required, limit Bytes) (Volume
 }
 
 func (h *Host) extend(ctx context.Context, id ID, required, limit Bytes) (Volume, error) {
-	unlock, err := h.lockGroup(ctx, id.VG, "extending volume "+id.LV)
+	s, unlock, err := h.locked(ctx, id.VG, "extending volume "+id.LV, h.read)
 	if err != nil {
 		return Volume{}, err
 	}
 	defer unlock()
-	s, err := h.read(ctx)
-	if err != nil {
-		return Volume{}, err
-	}
 	g, _, v, err := s.find(id)
 	if err == nil && v.State != StateReady {
 		err = notReady(v)

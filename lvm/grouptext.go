@@ -20,7 +20,13 @@ func (t *groupText) read() (*imported, error) {
 	return t.imported, t.err
 }
 
-// groupTexts makes of equal texts one.
+// same tells whether two texts are equal. Of one text there can be two: groupTexts forgets one that a reading beside this one
+// has not met.
+func (t *groupText) same(other *groupText) bool {
+	return t == other || t.checksum == other.checksum && t.text == other.text
+}
+
+// groupTexts makes of equal texts one, as far as they are read at the same time.
 type groupTexts struct {
 	mu    sync.Mutex
 	known []*groupText

@@ -126,6 +126,19 @@ func (h *Host) lockGroup(ctx context.Context, uuid, what string) (unlock func(),
 	return h.watchedLock(uuid, what, unlock), nil
 }
 
+// locked takes a group's lock, and reads the disks under it.
+func (h *Host) locked(ctx context.Context, uuid, what string, read func(context.Context) (State, error)) (s State, unlock func(), err error) {
+	unlock, err = h.lockGroup(ctx, uuid, what)
+	if err != nil {
+		return State{}, nil, err
+	}
+	if s, err = read(ctx); err != nil {
+		unlock()
+		return State{}, nil, err
+	}
+	return s, unlock, nil
+}
+
 // tryLockGroup is lockGroup where nobody holds the lock.
 func (h *Host) tryLockGroup(uuid, what string) (unlock func(), ok bool) {
 	if uuid == "" {

@@ -135,10 +135,19 @@ func (c *checkup) wholeGroup() map[string]bool {
 	case g.Problem != "":
 		c.find(TroubleUnusable, Volume{}, "nothing can be changed in volume group %s: %s", g.Name, g.Problem)
 	}
-	if len(missing) > 0 {
+	var gone []string
+	for _, pv := range g.PVs {
+		switch {
+		case pv.Back != "":
+			c.find(TroubleMissing, Volume{}, "nothing new is made in volume group %s: %s", g.Name, pv.missingSentence(g.Name))
+		case pv.Missing:
+			gone = append(gone, pv.UUID)
+		}
+	}
+	if len(gone) > 0 {
 		c.find(TroubleMissing, Volume{}, "volume group %s has lost a disk (physical volume %s): nothing new is made in it until the disk is back; "+
 			"if it will not come back, repair what has other legs (lvconvert --repair); vgreduce --removemissing --force %s then gives up what lay on it alone",
-			g.Name, names(missing), g.Name)
+			g.Name, strings.Join(gone, ", "), g.Name)
 	}
 	return missing
 }

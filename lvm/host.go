@@ -49,6 +49,7 @@ type Host struct {
 	settler  settler
 	reserved reservations
 	wiper    wiper
+	met      met      // groups that were looked through for what an earlier run left
 	groups   sync.Map // Class.Group -> UUID of the group that served it last
 	alone    *instanceLock
 	commands *commandFiles
@@ -56,6 +57,7 @@ type Host struct {
 	closing    context.Context // done when the Host closes
 	stop       context.CancelFunc
 	background sync.WaitGroup // what works on when the call that began it has been answered
+	beginning  sync.Mutex     // held by behind, and where closing begins: nothing joins background when Close waits for it
 }
 
 // NewHost prepares LVM's configuration; it touches no volume.
@@ -99,7 +101,9 @@ func (h *Host) Ready(ctx context.Context) error {
 // Close takes no new operations (KindBusy), waits for those under way, marks new volumes as ready, and stops wiping at the
 // next chunk; what is not yet wiped is taken up by the next Start. The error is ctx's: then something is still running.
 func (h *Host) Close(ctx context.Context) error {
+	h.beginning.Lock()
 	h.stop()
+	h.beginning.Unlock()
 	if err := h.flights.close(ctx); err != nil {
 		return err
 	}
@@ -144,10 +148,14 @@ func (h *Host) shown(s State) State {
 }
 
 // readRaw reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
+// A group that was not there before is looked through behind: its disk was plugged in, or has come up, after the start.
 func (h *Host) readRaw(ctx context.Context) (State, error) {
 	s, err := h.disks.Read(ctx)
 	if err != nil {
 		return State{}, Errorf(KindInternal, "the volume groups of this node cannot be read: %w", err)
+	}
+	for _, g := range h.met.newcomers(s) {
+		h.behind(func(ctx context.Context) { h.mendWhenPossible(ctx, g, func() {}) })
 	}
 	return s, nil
 }
@@ -163,6 +171,8 @@ func (h *Host) report(ctx context.Context) (State, error) {
 
 // behind runs what nobody waits for but Close.
 func (h *Host) behind(work func(context.Context)) {
+	h.beginning.Lock()
+	defer h.beginning.Unlock()
 	if h.closing.Err() == nil {
 		h.background.Go(func() { work(h.closing) })
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 func testKernel(t *testing.T) kernel {
@@ -96,4 +97,27 @@ func TestOneDriverANode(t *testing.T) {
 	second, err := lockInstance(t.Context(), dir)
 	must(t, err)
 	second.release()
+}
+
+// TestZeroReassigned: a device whose number belongs to another one by now is not written to.
+func TestZeroReassigned(t *testing.T) {
+	k := testKernel(t)
+	path := filepath.Join(k.dev, "dm-0") // a plain file, whose number is 0:0
+	must(t, os.WriteFile(path, []byte("somebody's data"), 0o600))
+	uuid := filepath.Join(k.sys, "dev/block/0:0/dm/uuid")
+	must(t, os.MkdirAll(filepath.Dir(uuid), 0o755))
+	for _, now := range []string{"LVM-bbbb", "LVM-aaaa-real", ""} {
+		must(t, os.WriteFile(uuid, []byte(now+"\n"), 0o644))
+		if err := k.Zero(t.Context(), Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, errReassigned) {
+			t.Errorf("%q in the place of LVM-aaaa: %v", now, err)
+		}
+	}
+	must(t, os.Remove(uuid))
+	if err := k.Zero(t.Context(), Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a device that is not device-mapper's: %v", err)
+	}
+	must(t, os.WriteFile(uuid, []byte("LVM-aaaa\n"), 0o644)) // the right one: only the kernel refuses, as it is no device
+	if err := k.Zero(t.Context(), Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, unix.ENOTTY) {
+		t.Errorf("the device itself: %v", err)
+	}
 }

@@ -2,10 +2,12 @@ package lvm
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -33,12 +35,16 @@ const zeroChunk = 64 * MiB
 
 // Zero takes about half of the disk's time: after each chunk it rests as long as the chunk took. The kernel hands
 // BLKZEROOUT to the disk where that can do it by itself, and writes zeroes where not.
-func (k kernel) Zero(ctx context.Context, path string, from, to Bytes, done func(until Bytes)) error {
+func (k kernel) Zero(ctx context.Context, d Device, from, to Bytes, done func(until Bytes)) error {
+	path := d.Path
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
 		return fmt.Errorf("wiping: %w", err)
 	}
 	defer func() { _ = f.Close() }()
+	if err := k.stillIs(f, d); err != nil {
+		return fmt.Errorf("wiping: %w", err)
+	}
 	for at := from; at < to; {
 		began := time.Now()
 		until := min(at+zeroChunk, to)
@@ -64,6 +70,23 @@ func (k kernel) Zero(ctx context.Context, path string, from, to Bytes, done func
 	}
 	return nil
 }
+
+// stillIs makes sure that an open file is the device that was looked up before: device-mapper gives the number of one that
+// is gone to the next, which may be anybody's. As long as the file is open, nothing changes any more.
+func (k kernel) stillIs(f *os.File, d Device) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
+		return err
+	}
+	number := fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev))
+	uuid, err := os.ReadFile(filepath.Join(k.sys, "dev/block", number, "dm/uuid"))
+	if is := strings.TrimSpace(string(uuid)); err != nil || is != d.UUID {
+		return fmt.Errorf("%s is not the device %s any more (but %q), and nothing was written to it: %w", d.Path, d.UUID, is, cmp.Or(err, errReassigned))
+	}
+	return nil
+}
+
+var errReassigned = errors.New("somebody else has deactivated the volume meanwhile")
 
 // blkZeroOut is BLKZEROOUT of include/uapi/linux/fs.h.
 const blkZeroOut = 0x127f

@@ -49,7 +49,7 @@ func (h *Host) Lookup(ctx context.Context, id ID) (Volume, error) {
 	}
 	_, _, v, err := s.find(id)
 	if err == nil && v.State != StateReady {
-		err = Errorf(KindNotFound, "volume %s is not there: %s/%s is in the state %q", id, v.Group, id.LV, v.State)
+		err = notReady(v)
 	}
 	if err != nil {
 		return Volume{}, err

@@ -50,9 +50,10 @@ type Kernel interface {
 	// Frozen tells whether the file system on the device takes no writes, since somebody froze it (fsfreeze(8)): then the
 	// device cannot be suspended. False where none is mounted.
 	Frozen(path string) (bool, error)
-	// Zero overwrites the device's bytes from one to the other with zeroes. After each chunk it flushes the device and, if
-	// done is not nil, calls it with the first byte that is not zeroed yet. It stops, with ctx's error, between two chunks.
-	Zero(ctx context.Context, path string, from, to Bytes, done func(until Bytes)) error
+	// Zero overwrites the device's bytes from one to the other with zeroes, if what is at its path now still is that device.
+	// After each chunk it flushes the device and, if done is not nil, calls it with the first byte that is not zeroed yet.
+	// It stops, with ctx's error, between two chunks.
+	Zero(ctx context.Context, d Device, from, to Bytes, done func(until Bytes)) error
 	// Sync flushes what was written to these disks, by whatever process, out of their volatile caches.
 	Sync(paths []string) error
 }

@@ -47,34 +47,29 @@ func assemble(probes []probe, component func(name string) (bool, error)) (State,
 // metadataCopy is one distinct text and the PVs that carry it.
 type metadataCopy struct {
 	*imported
+	text    *groupText
 	holders []string // PV UUIDs
 }
 
 // readCopies finds the distinct texts: the PVs of a healthy group all hold the same one.
 func readCopies(pvs []probe) (copies []*metadataCopy, refused []error) {
-	seen := map[*groupText]*metadataCopy{}
 	for _, p := range pvs {
 		for _, a := range p.areas {
 			if a.text == nil {
 				continue
 			}
-			c, known := seen[a.text]
-			if !known {
+			i := slices.IndexFunc(copies, func(c *metadataCopy) bool { return c.text.same(a.text) })
+			if i < 0 {
 				im, err := a.text.read()
 				if err != nil {
 					refused = append(refused, fmt.Errorf("%s: %w", p.device.path, err))
-				} else {
-					c = &metadataCopy{imported: im}
-					copies = append(copies, c)
 				}
-				seen[a.text] = c
+				i, copies = len(copies), append(copies, &metadataCopy{imported: im, text: a.text})
 			}
-			if c != nil {
-				c.holders = append(c.holders, p.label.uuid)
-			}
+			copies[i].holders = append(copies[i].holders, p.label.uuid)
 		}
 	}
-	return copies, refused
+	return slices.DeleteFunc(copies, func(c *metadataCopy) bool { return c.imported == nil }), refused
 }
 
 // newest picks each group's text of the highest seqno. Two texts of one seqno are for LVM to judge.
@@ -158,8 +153,10 @@ func (h *hurdles) look(pv *PV, found []probe, needs Bytes) {
 	if len(found) > 1 {
 		h.duplicates = append(h.duplicates, duplicateSentence(pv.UUID, paths(found)...))
 	}
-	if !pv.Missing {
-		pv.Device = slices.Min(paths(found))
+	if path := slices.Min(paths(found)); pv.Missing {
+		pv.Back = path
+	} else {
+		pv.Device = path
 	}
 	if size := found[0].device.size; size < needs {
 		h.shrunken = append(h.shrunken, shrunkenSentence(found[0].device.path, size, needs))

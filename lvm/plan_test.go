@@ -161,8 +161,10 @@ func TestObstacles(t *testing.T) {
 	}{
 		"a problem":      {func(g *Group) { g.Problem = "it is exported" }, "exported"},
 		"a missing disk": {func(g *Group) { g.PVs[0].Missing = true; g.PVs[0].Device = "" }, "vgreduce --removemissing"},
-		"a full area":    {func(g *Group) { g.MDAFree = 16 * KiB }, "nearly full"},
-		"a long name":    {func(g *Group) { g.Name = strings.Repeat("long", 20) }, "too long"},
+		"a returned disk": {func(g *Group) { g.PVs[0].Missing, g.PVs[0].Back, g.PVs[0].Device = true, "/dev/sdx", "" },
+			"vgextend --restoremissing vg /dev/sdx"},
+		"a full area": {func(g *Group) { g.MDAFree = 16 * KiB }, "nearly full"},
+		"a long name": {func(g *Group) { g.Name = strings.Repeat("long", 20) }, "too long"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			g := testGroup("vg", []Run{{0, 50}}, []Run{{0, 50}})

@@ -65,8 +65,8 @@ func (r prober) probe(d blockDevice, before probe) probe {
 	if p.label, p.err = findLabel(head); p.label == nil || p.err != nil {
 		return p
 	}
-	if p.err = f.isDevice(d.number); p.err != nil {
-		return p
+	if err := f.isDevice(d.number); err != nil {
+		return probe{device: d, err: err} // the label is another device's
 	}
 	for _, where := range p.label.areas {
 		a, err := r.area(f, head, where, before)

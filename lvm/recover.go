@@ -2,13 +2,16 @@ package lvm
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
 
-// startPatience is how long Start waits for the mending of a group before it goes on without; it continues behind.
-const startPatience = 30 * time.Second
+// startPatience is how long Start waits for the mending of a group before it goes on without; it continues behind. One
+// that cannot be looked through yet is tried again after a pause that doubles from mendFirstPause up to settleLastPause.
+const (
+	startPatience  = 30 * time.Second
+	mendFirstPause = time.Second
+)
 
 // Start mends what an interruption left, and takes up the wiping. First it waits for a driver that still runs on this
 // node to end (the error is ctx's), and, in each group apart, for its last command. What cannot be mended is logged and
@@ -34,13 +37,11 @@ func (h *Host) Start(ctx context.Context) error {
 	if _, damaged := h.volumes(s); damaged != nil {
 		h.log.Warn("volumes are left alone", "error", damaged)
 	}
+	h.met.begin()
 	var mended sync.WaitGroup
-	for _, g := range s.Groups {
+	for _, g := range h.met.newcomers(s) {
 		mended.Add(1)
-		h.background.Go(func() {
-			defer mended.Done()
-			h.mend(h.closing, g)
-		})
+		h.background.Go(func() { h.mendWhenPossible(h.closing, g, mended.Done) })
 	}
 	waiting, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -50,16 +51,62 @@ func (h *Host) Start(ctx context.Context) error {
 	return nil
 }
 
+// met remembers the groups that are there, so that each one that comes is looked through once. The zero value knows
+// nobody, and answers nobody, until begin.
+type met struct {
+	mu     sync.Mutex
+	groups map[string]bool // by UUID; nil before begin
+}
+
+func (m *met) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.groups = map[string]bool{}
+}
+
+// newcomers are the groups that were not there the last time.
+func (m *met) newcomers(s State) (list []Group) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.groups == nil {
+		return nil
+	}
+	now := make(map[string]bool, len(s.Groups))
+	for _, g := range s.Groups {
+		now[g.UUID] = true
+		if !m.groups[g.UUID] {
+			list = append(list, g)
+		}
+	}
+	m.groups = now
+	return list
+}
+
+// mendWhenPossible brings one group into order as soon as that can be done; tried is called when it was tried once. A group
+// that goes away meanwhile is a newcomer when it comes back.
+func (h *Host) mendWhenPossible(ctx context.Context, g Group, tried func()) {
+	tried = sync.OnceFunc(tried)
+	defer tried()
+	for pause := mendFirstPause; ; pause = min(2*pause, settleLastPause) {
+		now, err := h.afterFormerCommands(ctx, g)
+		switch {
+		case err == nil:
+			h.mend(ctx, now)
+			return
+		case ctx.Err() != nil || KindOf(err) == KindNotOurs:
+			return
+		}
+		h.log.Warn("a volume group cannot be looked through yet for what an earlier run left", "vg", g.Name, "pause", pause, "error", err)
+		tried()
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
 // mend brings one group into order. Suspended devices come first: whatever touches them hangs.
 func (h *Host) mend(ctx context.Context, g Group) {
-	s, err := h.afterFormerCommands(ctx, g)
-	if err == nil {
-		g, err = s.group(g.UUID)
-	}
-	if err != nil {
-		h.log.Warn("a volume group could not be looked through for what an earlier run left", "vg", g.Name, "error", err)
-		return
-	}
 	h.resume(ctx, g)
 	failed := func(id ID, err error) {
 		if err != nil && ctx.Err() == nil {
@@ -84,30 +131,40 @@ func (h *Host) mend(ctx context.Context, g Group) {
 	}
 }
 
-// afterFormerCommands waits until no command of an earlier driver works on the group, and reads the disks then.
-func (h *Host) afterFormerCommands(ctx context.Context, g Group) (State, error) {
+// afterFormerCommands waits until no command of an earlier driver works on the group, and reads it then. What that driver
+// had committed, and was killed before it could flush, is flushed: whoever asks for it once more finds it done.
+func (h *Host) afterFormerCommands(ctx context.Context, g Group) (Group, error) {
 	unlock, err := h.lockGroup(ctx, g.UUID, "waiting for the commands of the driver before this one")
 	if err != nil {
-		return State{}, err
+		return Group{}, err
 	}
 	defer unlock()
 	if err := h.commands.take(ctx, g.Name); err != nil {
-		return State{}, err
+		return Group{}, err
 	}
-	return h.readRaw(ctx)
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return Group{}, err
+	}
+	if g, err = s.group(g.UUID); err != nil {
+		return Group{}, err
+	}
+	if err := answering(g); err != nil {
+		return Group{}, err
+	}
+	if err := h.flush(g); err != nil {
+		h.log.Warn("what an earlier run changed could not be flushed", "vg", g.Name, "error", err)
+	}
+	return g, nil
 }
 
 // mendVolume finishes a volume that was left as creating, or removes it if it never was complete.
 func (h *Host) mendVolume(ctx context.Context, v Volume) error {
-	unlock, err := h.lockGroup(ctx, v.ID.VG, "finishing volume "+v.ID.LV)
+	s, unlock, err := h.locked(ctx, v.ID.VG, "finishing volume "+v.ID.LV, h.readRaw)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s, err := h.readRaw(ctx)
-	if err != nil {
-		return err
-	}
 	_, lv, now, err := s.find(v.ID)
 	switch {
 	case KindOf(err) == KindNotFound:
@@ -126,153 +183,14 @@ func (h *Host) mendVolume(ctx context.Context, v Volume) error {
 
 // removeUnfinished removes a snapshot that never was answered, if it still is that.
 func (h *Host) removeUnfinished(ctx context.Context, id ID, uuid string) error {
-	unlock, err := h.lockGroup(ctx, id.VG, "removing the unfinished snapshot "+id.LV)
+	s, unlock, err := h.locked(ctx, id.VG, "removing the unfinished snapshot "+id.LV, h.readRaw)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s, err := h.readRaw(ctx)
-	if err != nil {
-		return err
-	}
 	_, now, err := s.findSnapshot(id)
 	if err != nil || now.UUID != uuid || now.State != StateCreating {
 		return nil // gone, or made anew by a request
 	}
 	return h.remove(ctx, s, id, uuid, StateCreating)
-}
-
-// removeIfStill removes a wiped volume, if what is there now is the very one, in the same state.
-func (h *Host) removeIfStill(ctx context.Context, v Volume) error {
-	unlock, err := h.lockGroup(ctx, v.ID.VG, "removing volume "+v.ID.LV)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	s, err := h.readRaw(ctx)
-	if err != nil {
-		return err
-	}
-	_, _, now, err := s.find(v.ID)
-	if KindOf(err) == KindNotFound || err == nil && (now.UUID != v.UUID || now.State != v.State) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return h.remove(ctx, s, now.ID, now.UUID, now.State)
-}
-
-// resume refreshes what is suspended of our volumes in a group, their legs and pools included: whoever touches such
-// a device hangs. An LVM command that was killed between suspending and resuming leaves it so.
-func (h *Host) resume(ctx context.Context, g Group) {
-	if len(h.suspendedIn(g)) == 0 {
-		return
-	}
-	unlock, err := h.lockGroup(ctx, g.UUID, "resuming suspended volumes")
-	if err != nil {
-		h.log.Error("suspended volumes could not be resumed", "vg", g.Name, "error", err)
-		return
-	}
-	defer unlock()
-	for _, lv := range h.used(g) {
-		if !h.partSuspended(g, lv) {
-			continue
-		}
-		if err := h.refresh(ctx, g, lv); err != nil {
-			h.log.Error("a suspended volume could not be resumed: what uses it hangs", "vg", g.Name, "lv", lv.Name, "error", err)
-		} else {
-			h.log.Warn("a suspended volume was resumed", "vg", g.Name, "lv", lv.Name)
-		}
-	}
-}
-
-func (h *Host) refresh(ctx context.Context, g Group, lv LV) error {
-	t, err := targetOf(g.Name, lv.Name)
-	if err != nil {
-		return err
-	}
-	return h.run(ctx, g, []step{{refreshArgs(t, g)}})
-}
-
-// used lists what this cluster uses in a group: first thin pools, an admin's too, since the refresh of a thin volume
-// hangs while its pool is suspended; then volumes and snapshots.
-func (h *Host) used(g Group) []LV {
-	var pools, volumes []LV
-	for _, lv := range g.LVs {
-		if values, _ := decodeTags(lv.Tags); lv.Hidden || values[keyVersion] == "" || values[keyCluster] != h.cfg.Cluster {
-			continue
-		}
-		volumes = append(volumes, lv)
-		for _, pool := range g.LVs {
-			if pool.Name == lv.Pool && !slices.ContainsFunc(pools, func(p LV) bool { return p.Name == pool.Name }) {
-				pools = append(pools, pool)
-			}
-		}
-	}
-	return append(pools, volumes...)
-}
-
-// partSuspended tells whether an LV's device, or that of a part of it, is suspended: legs, a pool's data and metadata;
-// not the pool of a thin volume.
-func (h *Host) partSuspended(g Group, lv LV) bool {
-	suspended := h.suspendedIn(g)
-	return len(suspended) > 0 && slices.ContainsFunc(parts(g, lv), func(part LV) bool { return suspended[dmUUID(g.UUID, part.UUID)] })
-}
-
-// below lists an LV, its pool, and all that they are made of: a suspended device down there stops it as well.
-func below(g Group, lv LV) []LV {
-	all := parts(g, lv)
-	for _, pool := range g.LVs {
-		if pool.Name == lv.Pool {
-			all = append(all, parts(g, pool)...)
-		}
-	}
-	return all
-}
-
-// parts lists an LV and the LVs that it is made of.
-func parts(g Group, lv LV) []LV {
-	all := []LV{lv}
-	add := func(name string) {
-		if i := slices.IndexFunc(g.LVs, func(other LV) bool { return name != "" && other.Name == name }); i >= 0 {
-			all = append(all, parts(g, g.LVs[i])...)
-		}
-	}
-	for _, segment := range lv.Segments {
-		for _, area := range slices.Concat(segment.Areas, segment.Metadata) {
-			add(area.LV)
-		}
-	}
-	if lv.Thin != nil {
-		add(lv.Thin.Data)
-		add(lv.Thin.Metadata)
-	}
-	return all
-}
-
-// suspendedIn finds the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.
-func (h *Host) suspendedIn(g Group) map[string]bool {
-	devices, err := h.devices()
-	if err != nil {
-		h.log.Warn("whether a device is suspended cannot be told", "error", err)
-		return nil
-	}
-	return h.suspendedOf(g, devices)
-}
-
-func (h *Host) suspendedOf(g Group, devices []Device) map[string]bool {
-	group := dmUUID(g.UUID, "")
-	var suspended map[string]bool
-	for _, d := range devices {
-		size := len(group) + 32
-		if len(d.UUID) < size || d.UUID[:len(group)] != group || !h.suspended(d.Path) {
-			continue
-		}
-		if suspended == nil {
-			suspended = map[string]bool{}
-		}
-		suspended[d.UUID[:size]] = true // without the suffix of a hidden layer
-	}
-	return suspended
 }

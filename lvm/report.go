@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 )
 
 // reportArgs is the one command that tells a State, lvmreport(7): hidden volumes (-a) and groups that are another
@@ -105,6 +106,9 @@ func (item reportGroup) pvs(g *Group, h *hurdles) error {
 		}
 		if _, twice := index[row.UUID]; twice || !isUUID(pv.UUID) || pv.Extents > math.MaxUint32 {
 			return fmt.Errorf("physical volume %q with %d extents", pv.UUID, pv.Extents)
+		}
+		if pv.Missing && strings.HasPrefix(string(row.Name), "/") { // else "[unknown]"
+			pv.Back = string(row.Name)
 		}
 		if !pv.Missing {
 			pv.Device = string(row.Name)

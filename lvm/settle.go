@@ -155,15 +155,11 @@ func (h *Host) settle(ctx context.Context, group string) error {
 	if len(h.settler.of(group)) == 0 {
 		return nil
 	}
-	unlock, err := h.lockGroup(ctx, group, "marking new volumes as ready")
+	s, unlock, err := h.locked(ctx, group, "marking new volumes as ready", h.readRaw)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s, err := h.readRaw(ctx)
-	if err != nil {
-		return err
-	}
 	g, err := s.group(group)
 	if err != nil {
 		return err

@@ -30,15 +30,11 @@ func (h *Host) CreateSnapshot(ctx context.Context, spec SnapshotSpec) (Snapshot,
 }
 
 func (h *Host) snap(ctx context.Context, spec SnapshotSpec) (Snapshot, error) {
-	unlock, err := h.lockGroup(ctx, spec.Source.VG, "taking snapshot "+spec.Name)
+	s, unlock, err := h.locked(ctx, spec.Source.VG, "taking snapshot "+spec.Name, h.read)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer unlock()
-	s, err := h.read(ctx)
-	if err != nil {
-		return Snapshot{}, err
-	}
 	p, err := planSnapshot(h.reserved.in(s), h.cfg.Cluster, spec)
 	switch {
 	case err != nil:
@@ -146,15 +142,11 @@ func (h *Host) DeleteSnapshot(ctx context.Context, id ID) error {
 }
 
 func (h *Host) unsnap(ctx context.Context, id ID) error {
-	unlock, err := h.lockGroup(ctx, id.VG, "deleting snapshot "+id.LV)
+	s, unlock, err := h.locked(ctx, id.VG, "deleting snapshot "+id.LV, h.read)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s, err := h.read(ctx)
-	if err != nil {
-		return err
-	}
 	g, sn, err := s.findSnapshot(id)
 	switch {
 	case KindOf(err) == KindNotFound:

@@ -30,7 +30,8 @@ type PV struct {
 	Device      string // path under /dev; empty if Missing
 	Extents     Extents
 	Missing     bool
-	Silent      bool // its device does not answer: what is told of it is what stood there before
+	Back        string // path of its device, if it is Missing in the metadata alone: the disk is there again
+	Silent      bool   // its device does not answer: what is told of it is what stood there before
 	Allocatable bool
 	Free        []Run // ascending, disjoint, maximal
 }

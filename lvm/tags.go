@@ -2,9 +2,11 @@ package lvm
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // What the driver must remember of a volume stands in LVM tags of its logical volume, `nodelvm.KEY=VALUE`. LVM takes
@@ -88,6 +90,9 @@ func decodeTags(tags []string) (map[string]string, error) {
 			return values, fmt.Errorf("its tag %q has no value", tag)
 		}
 		value, err := unescapeTag(encoded)
+		if err == nil && !utf8.ValidString(value) {
+			err = errors.New("it is not UTF-8")
+		}
 		if err != nil {
 			return values, fmt.Errorf("its tag %q is damaged: %w", tag, err)
 		}

@@ -153,6 +153,7 @@ func TestVolumeOfOthers(t *testing.T) {
 		{"unknown wipe", with("nodelvm.wipe=zero", "nodelvm.wipe=maybe"), true, `"maybe"`},
 		{"unknown layout", with("nodelvm.layout=linear", "nodelvm.layout=moebius"), true, `"moebius"`},
 		{"broken escape", with("nodelvm.name=n", "nodelvm.name=#zz"), true, "damaged"},
+		{"no UTF-8", with("nodelvm.name=n", "nodelvm.name=#ff"), true, "damaged"},
 		{"cut escape", with("nodelvm.name=n", "nodelvm.name=a#4"), true, "damaged"},
 		{"only a broken tag", []string{"nodelvm.v"}, true, "no value"},
 	} {

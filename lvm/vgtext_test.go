@@ -3,6 +3,7 @@ package lvm
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,4 +160,23 @@ func FuzzParseReport(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text string) {
 		_, _ = parseReport(strings.NewReader(text))
 	})
+}
+
+// BenchmarkImport reads the text of a group with 1000 volumes, as after each commit.
+func BenchmarkImport(b *testing.B) {
+	text := captured(b, "linear")
+	at := strings.Index(text, "logical_volumes {\n") + len("logical_volumes {\n")
+	var volumes strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&volumes, "pvc-%d {\nid = \"%06d-aaaa-aaaa-aaaa-aaaa-aaaa-aaaaaa\"\nstatus = [\"READ\", \"WRITE\", \"VISIBLE\"]\nflags = []\n"+
+			"tags = [\"nodelvm.v=1\", \"nodelvm.state=ready\", \"nodelvm.name=pvc-%d\"]\ncreation_time = 1795255218\ncreation_host = \"node-1\"\n"+
+			"segment_count = 1\n\nsegment1 {\nstart_extent = 0\nextent_count = 1\n\ntype = \"error\"\n}\n}\n", i, i, i)
+	}
+	text = text[:at] + volumes.String() + text[at:]
+	b.ReportAllocs()
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		_, err := importGroup(text)
+		must(b, err)
+	}
 }

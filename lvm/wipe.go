@@ -100,7 +100,7 @@ func (h *Host) zero(ctx context.Context, v Volume) error {
 		return nil // removeIfStill leaves it alone
 	}
 	if lost := missingBelow(g, lv); len(lost) > 0 {
-		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing or does not answer, and what it held could be read when that disk comes back; bring it back, or remove the volume with lvremove",
+		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing or does not answer, and what it held could be read when that disk comes back; bring it back (vgextend --restoremissing takes one in that was away), or remove the volume with lvremove",
 			g.Name, lv.Name, strings.Join(lost, ", "))
 	}
 	path, err := h.device(ctx, v)
@@ -119,7 +119,7 @@ func (h *Host) zero(ctx context.Context, v Volume) error {
 		}
 	}
 	h.wiper.left(v, at)
-	err = h.machine.Kernel.Zero(ctx, path, at, v.Size, func(until Bytes) {
+	err = h.machine.Kernel.Zero(ctx, v.at(path), at, v.Size, func(until Bytes) {
 		at = until
 		h.wiper.left(v, at)
 		if time.Since(last) > wipeSave && at < v.Size {
@@ -135,8 +135,25 @@ func (h *Host) zero(ctx context.Context, v Volume) error {
 	return h.everyLeg(g, lv, path)
 }
 
-// everyLeg makes sure that what was written to a RAID reached all its legs: one that failed still holds what it had, and
-// would show it to the next volume there once its disk works again.
+// removeIfStill removes a wiped volume, if what is there now is the very one, in the same state.
+func (h *Host) removeIfStill(ctx context.Context, v Volume) error {
+	s, unlock, err := h.locked(ctx, v.ID.VG, "removing volume "+v.ID.LV, h.readRaw)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, _, now, err := s.find(v.ID)
+	if KindOf(err) == KindNotFound || err == nil && (now.UUID != v.UUID || now.State != v.State) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return h.remove(ctx, s, now.ID, now.UUID, now.State)
+}
+
+// everyLeg makes sure that what was written to a RAID reached all its legs: one that failed, or was not there when the RAID
+// was activated, still holds what it had, and would show it to the next volume there once its disk works again.
 func (h *Host) everyLeg(g Group, lv LV, path string) error {
 	if !strings.HasPrefix(lv.Type, "raid") {
 		return nil
@@ -149,8 +166,8 @@ func (h *Host) everyLeg(g Group, lv LV, path string) error {
 	if err != nil {
 		return Errorf(KindInternal, "whether volume %s/%s was wiped on all its disks: %w", g.Name, lv.Name, err)
 	}
-	if strings.Contains(s.legs, "D") {
-		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a leg of it has failed (%s), and still holds what it had; take it back in with lvchange --refresh, or replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.legs)
+	if s.damage().legs > 0 {
+		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a leg of it has failed or is not in use (%s), and still holds what it had; take it back in with lvchange --refresh, or replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.legs)
 	}
 	return nil
 }
@@ -170,15 +187,11 @@ func wipedUntil(lv LV) Bytes {
 
 // saveWiped moves the tag that says how far a wipe has come. If that fails, a crash costs more zeroing; no more.
 func (h *Host) saveWiped(ctx context.Context, v Volume, from, to Bytes) {
-	unlock, err := h.lockGroup(ctx, v.ID.VG, "noting how far volume "+v.ID.LV+" is wiped")
+	s, unlock, err := h.locked(ctx, v.ID.VG, "noting how far volume "+v.ID.LV+" is wiped", h.readRaw)
 	if err != nil {
 		return
 	}
 	defer unlock()
-	s, err := h.readRaw(ctx)
-	if err != nil {
-		return
-	}
 	g, lv, now, err := s.find(v.ID)
 	if err != nil || now.UUID != v.UUID || wipedUntil(lv) != from {
 		return

@@ -83,14 +83,14 @@ func (k kernel) Frozen(path string) (bool, error) {
 	return d != nil && d.frozen, nil
 }
 
-func (k kernel) Zero(ctx context.Context, path string, from, to lvm.Bytes, done func(lvm.Bytes)) error {
+func (k kernel) Zero(ctx context.Context, zeroed lvm.Device, from, to lvm.Bytes, done func(lvm.Bytes)) error {
 	k.node.mu.Lock()
 	held := k.node.held
-	d := k.node.device(path)
-	busy := d != nil && d.opens > 0
+	d := k.node.device(zeroed.Path)
+	ready := d != nil && d.Device == zeroed && d.opens == 0
 	k.node.mu.Unlock()
-	if d == nil || busy {
-		return fmt.Errorf("open %s: no such device, or busy", path)
+	if !ready {
+		return fmt.Errorf("open %s: no such device, or another one, or busy", zeroed.Path)
 	}
 	if held != nil {
 		select {

@@ -12,6 +12,7 @@ import (
 type group struct {
 	lvm.Group
 	text lvm.Bytes // what the volumes take of the metadata area
+	away bool      // its disks are not plugged in
 }
 
 func (g *group) find(name string) *lvm.LV {

@@ -140,6 +140,12 @@ func (n *Node) Change(name string, change func(*lvm.Group)) {
 	change(&n.group(name).Group)
 }
 
+// Unplug takes a group's disks away, as if they had not come up yet, until plug is called.
+func (n *Node) Unplug(name string) (plug func()) {
+	n.Change(name, func(*lvm.Group) { n.group(name).away = true })
+	return func() { n.Change(name, func(*lvm.Group) { n.group(name).away = false }) }
+}
+
 // Suspend suspends the device of a volume, as an LVM command does that is killed half-way.
 func (n *Node) Suspend(path string) {
 	n.mu.Lock()
@@ -227,7 +233,9 @@ func (r reader) Read(ctx context.Context) (lvm.State, error) {
 	}
 	var s lvm.State
 	for _, g := range n.groups {
-		s.Groups = append(s.Groups, g.read())
+		if !g.away {
+			s.Groups = append(s.Groups, g.read())
+		}
 	}
 	return s, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -118,90 +117,6 @@ func TestKilledBeforeSettling(t *testing.T) {
 		t.Errorf("the answered volume %+v became %+v, %v", v, now, err)
 	}
 	must(t, next.Close(t.Context()))
-}
-
-// zeroing is a kernel that notes what it zeroes, and can be told to stop after a chunk.
-type zeroing struct {
-	kernel
-	stopAt lvm.Bytes
-
-	mu    sync.Mutex
-	spans []string
-}
-
-func (z *zeroing) Zero(ctx context.Context, path string, from, to lvm.Bytes, done func(lvm.Bytes)) error {
-	z.mu.Lock()
-	z.spans = append(z.spans, fmt.Sprintf("%s-%s", strings.TrimSuffix(from.String(), " B"), to))
-	z.mu.Unlock()
-	if z.stopAt == 0 {
-		return z.kernel.Zero(ctx, path, from, to, done)
-	}
-	done(z.stopAt)
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// TestWipeGoesOn: a wipe that is cut off by the driver's end goes on where it was.
-func TestWipeGoesOn(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	cfg := lvm.Config{Cluster: Cluster}
-	start := func(z *zeroing) *lvm.Host {
-		h := lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, nil}, Kernel: z, Reader: reader{node}})
-		must(t, h.Start(t.Context()))
-		return h
-	}
-	first := start(&zeroing{kernel: kernel{node}, stopAt: 24 * lvm.MiB})
-	v, err := first.Create(t.Context(), b.spec("v", 64*lvm.MiB))
-	must(t, err)
-	must(t, first.Delete(t.Context(), v.ID))
-	for deadline := time.Now().Add(10 * time.Second); first.Metrics().WipeBacklog != 40*lvm.MiB; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("with 24 of 64 MiB wiped the backlog is %s", first.Metrics().WipeBacklog)
-		}
-	}
-	must(t, first.Close(t.Context()))
-	again := &zeroing{kernel: kernel{node}}
-	d := &Driver{Host: start(again)}
-	d.waitWiped(t)
-	if want := []string{"24 MiB-64 MiB"}; !slices.Equal(again.spans, want) {
-		t.Errorf("the next driver zeroed %q, want %q", again.spans, want)
-	}
-	must(t, d.Close(t.Context()))
-}
-
-// TestWipeKeepsLostParts: the extents of a volume whose disk is missing are not given back: what it held would be read
-// when the disk comes back.
-func TestWipeKeepsLostParts(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	release := node.HoldWipes()
-	d := b.Start(t)
-	v := d.create(t, b.spec("v", 8*lvm.MiB))
-	paths := map[string]string{}
-	missing := func(is bool) {
-		node.Change("vg-test", func(g *lvm.Group) {
-			for i := range g.PVs {
-				pv := &g.PVs[i]
-				if pv.Missing = is; is {
-					paths[pv.UUID], pv.Device = pv.Device, ""
-				} else {
-					pv.Device = paths[pv.UUID]
-				}
-			}
-		})
-	}
-	must(t, d.Delete(t.Context(), v.ID))
-	must(t, d.Close(t.Context()))
-	release()
-	missing(true)
-	d = b.Start(t)
-	time.Sleep(50 * time.Millisecond)
-	if m := d.Metrics(); m.Volumes[lvm.StateDeleting] != 1 || m.WipeBacklog != v.Size {
-		t.Errorf("with its disk lost, a deleted volume is %v, %s to be wiped", m.Volumes, m.WipeBacklog)
-	}
-	missing(false)
-	d.waitWiped(t)
 }
 
 // blocking is a runner whose commands in one group hang until they are released.
@@ -339,5 +254,39 @@ func TestFrozen(t *testing.T) {
 	must(t, err)
 	if b.Suspended(t, device) {
 		t.Error("the origin is suspended")
+	}
+}
+
+// TestUncertainCreate: as long as a failed create may have left something, its caller is told to ask again: by any other
+// answer the provisioner would forget the volume.
+func TestUncertainCreate(t *testing.T) {
+	for what, fail := range map[string]func(n *Node){
+		"the leftover cannot be removed": func(n *Node) {
+			n.Before = func(argv []string) {
+				if argv[0] == "lvcreate" {
+					n.fault = &Fault{Call: n.calls} // the next command fails too
+				}
+			}
+		},
+		"its group is gone": func(n *Node) {
+			n.Before = func(argv []string) { n.group("vg-test").away = argv[0] == "lvcreate" }
+		},
+		"its disk falls silent": func(n *Node) {
+			n.Before = func([]string) { n.group("vg-test").PVs[0].Silent = true }
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			node := newNode()
+			b := bed(node)
+			d := b.Start(t)
+			node.Fail(Fault{Late: true})
+			fail(node)
+			_, err := d.Create(t.Context(), b.spec("v", 8*lvm.MiB))
+			wantKind(t, what, err, lvm.KindBusy)
+			node.Change("vg-test", func(g *lvm.Group) {
+				node.Before, node.group("vg-test").away, g.PVs[0].Silent = nil, false, false
+			})
+			d.create(t, b.spec("v", 8*lvm.MiB))
+		})
 	}
 }

@@ -16,6 +16,9 @@ type row map[string]string
 func (n *Node) fullreport() []byte {
 	groups := []map[string][]row{}
 	for _, g := range n.groups {
+		if g.away {
+			continue
+		}
 		groups = append(groups, map[string][]row{
 			"vg": {g.row()}, "pv": g.pvRows(), "lv": g.lvRows(), "pvseg": g.pvsegRows(), "seg": g.segRows(),
 		})
@@ -43,7 +46,9 @@ func (g *group) pvRows() []row {
 	for _, pv := range g.PVs {
 		missing, allocatable, name := "0", "0", pv.Device
 		if pv.Missing {
-			missing, name = "1", "[unknown]"
+			if missing, name = "1", pv.Back; name == "" {
+				name = "[unknown]"
+			}
 		}
 		if pv.Allocatable {
 			allocatable = "1"

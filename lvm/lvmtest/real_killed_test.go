@@ -1,0 +1,98 @@
+//go:build reallvm
+
+package lvmtest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestKilled_RealLVM kills a driver in the middle of making and deleting volumes, many times over, and its LVM commands
+// with it: it runs in a PID namespace of its own, as in a container. After the next start nothing half-made is left, no
+// device is suspended, and what is there works.
+func TestKilled_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	dir := t.TempDir()
+	for round := range killRounds(t) {
+		killed := killVictim(t, dir, time.Duration(930*round%5000)*time.Millisecond)
+		d := b.Start(t)
+		d.waitWiped(t)
+		m := d.Metrics()
+		if m.Volumes[lvm.StateCreating] != 0 {
+			t.Errorf("round %d: something half-made is left: %+v", round, m)
+		}
+		volumes, err := d.List(t.Context())
+		must(t, err)
+		for _, v := range volumes {
+			device, err := d.Activate(t.Context(), v.ID, v.UUID)
+			must(t, err)
+			leaks(t, device) // it can be read
+			must(t, d.Delete(t.Context(), v.ID))
+		}
+		d.waitWiped(t)
+		t.Logf("round %d: %d volumes were ready; %s", round, len(volumes), killed)
+		if left := admin(t, "lvs", "--noheadings", "-o", "lv_name,lv_tags", realGroup); left != "" {
+			t.Errorf("round %d: left behind: %s\n%s", round, left, killed)
+		}
+		if suspended := dmsetup(t, "info", "-c", "--noheadings", "-S", "suspended=1", "-o", "name"); suspended != "" && suspended != "No devices found" {
+			t.Errorf("round %d: suspended: %s", round, suspended)
+		}
+		d.close(t)
+	}
+}
+
+// killVictim runs TestVictim, kills it some time after it has begun to work, and returns the last that it said.
+func killVictim(t testing.TB, dir string, after time.Duration) string {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVictim$")
+	child.Env = append(os.Environ(), "NODELVM_TEST_VICTIM="+dir)
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	out, err := child.StdoutPipe()
+	must(t, err)
+	must(t, child.Start())
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	time.AfterFunc(after, func() { _ = child.Process.Kill() })
+	last := lines.Text()
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	_ = child.Wait() // it was killed
+	return last
+}
+
+func killRounds(t testing.TB) int {
+	n := 5
+	if s := os.Getenv("NODELVM_TEST_KILLS"); s != "" {
+		_, err := fmt.Sscan(s, &n)
+		must(t, err)
+	}
+	return n
+}
+
+// TestVictim is the driver that TestKilled_RealLVM kills.
+func TestVictim(t *testing.T) {
+	dir := os.Getenv("NODELVM_TEST_VICTIM")
+	if dir == "" {
+		return // it is only a part of the other test
+	}
+	d := startReal(t, filepath.Join(dir, "victim"))
+	b := Bed{Group: realGroup}
+	for i := 0; ; i++ {
+		fmt.Println("begins volume", i)
+		v := d.create(t, b.spec(fmt.Sprintf("victim-%d", i), 8*lvm.MiB))
+		if i%2 == 0 {
+			fmt.Println("deletes volume", i)
+			must(t, d.Delete(context.Background(), v.ID))
+		}
+	}
+}

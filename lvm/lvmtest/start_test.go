@@ -1,0 +1,146 @@
+package lvmtest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestGroupComesLater: what an earlier run left in a group is taken up also if its disks come after the start.
+func TestGroupComesLater(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	killed := &Driver{} // in the middle of a wipe, and before it could mark a volume that it has answered
+	killed.Host = lvm.NewHostOn(unsettled(killed), lvm.Machine{
+		Runner: runner{node, nil}, Kernel: &zeroing{kernel: kernel{node}, stopAt: 4 * lvm.MiB}, Reader: reader{node},
+	})
+	must(t, killed.Start(t.Context()))
+	deleted := killed.create(t, b.spec("deleted", 8*lvm.MiB))
+	kept := killed.create(t, b.spec("kept", 8*lvm.MiB))
+	must(t, killed.Delete(t.Context(), deleted.ID))
+
+	plug := node.Unplug("vg-test")
+	next := &Driver{}
+	next.Host = node.Start(t, unsettled(next))
+	if groups := next.Metrics().Groups; slices.ContainsFunc(groups, func(g lvm.GroupMetrics) bool { return g.Name == "vg-test" }) {
+		t.Fatal("the group is there")
+	}
+	plug()
+	next.waitWiped(t)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if m := next.Metrics(); m.Volumes[lvm.StateReady] == 1 && m.Volumes[lvm.StateCreating] == 0 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("after the disks have come there are %v", m.Volumes)
+		}
+	}
+	if now, err := next.Lookup(t.Context(), kept.ID); err != nil || now != kept {
+		t.Errorf("the answered volume %+v became %+v, %v", kept, now, err)
+	}
+}
+
+// TestSilentDisk: no command is started in a group with a disk that does not answer; when it answers, all is well.
+func TestSilentDisk(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	d.Host = node.Start(t, unsettled(d))
+	v := d.create(t, b.spec("v", 8*lvm.MiB))
+	silence := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[3].Silent = is }) }
+	silence(true)
+	d.counted(t, "asking for what would change the group", 0, func() {
+		err := d.Delete(t.Context(), v.ID)
+		wantKind(t, "delete", err, lvm.KindBusy)
+		if err != nil && !strings.Contains(err.Error(), "does not answer") {
+			t.Errorf("the refusal does not name the cause: %v", err)
+		}
+	})
+	commands := len(node.Commands())
+	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err == nil {
+		t.Error("a volume that cannot be marked as ready was handed out")
+	}
+	if n := len(node.Commands()); n != commands {
+		t.Errorf("%d commands were started for the first use", n-commands)
+	}
+	silence(false)
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+}
+
+// flushing is a kernel that notes which disks it flushes.
+type flushing struct {
+	kernel
+	mu    sync.Mutex
+	disks []string
+}
+
+func (f *flushing) Sync(paths []string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.disks = append(f.disks, paths...)
+	return f.kernel.Sync(paths)
+}
+
+// TestStartFlushes: what a driver had committed, and was killed before it flushed it, is on the disks before the next one
+// finds it done.
+func TestStartFlushes(t *testing.T) {
+	node := newNode()
+	f := &flushing{kernel: kernel{node}}
+	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster}, lvm.Machine{Runner: runner{node, nil}, Kernel: f, Reader: reader{node}})
+	must(t, h.Start(t.Context()))
+	defer func() { must(t, h.Close(context.Background())) }()
+	s, err := reader{node}.Read(t.Context())
+	must(t, err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, g := range s.Groups {
+		for _, pv := range g.PVs {
+			if !slices.Contains(f.disks, pv.Device) {
+				t.Errorf("%s was not flushed", pv.Device)
+			}
+		}
+	}
+}
+
+// TestUnfinishedWithLostDisk: a volume that is marked as unfinished is not blanked while a disk of its group is missing:
+// the missing one may know better.
+func TestUnfinishedWithLostDisk(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	cfg := unsettled(d)
+	killed := node.host(cfg)
+	must(t, killed.Start(t.Context()))
+	v, err := killed.Create(t.Context(), b.spec("v", 64*lvm.MiB))
+	must(t, err)
+	lost := ""
+	lose := func(is bool) {
+		node.Change("vg-test", func(g *lvm.Group) {
+			pv := &g.PVs[5]
+			if pv.Missing = is; is {
+				lost, pv.Device = pv.Device, ""
+			} else {
+				pv.Device = lost
+			}
+		})
+	}
+	lose(true)
+	zeroes := &zeroing{kernel: kernel{node}}
+	d.Host = lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, cfg.Observe}, Kernel: zeroes, Reader: reader{node}})
+	must(t, d.Start(t.Context()))
+	if len(zeroes.spans) > 0 {
+		t.Errorf("with a disk lost, %q were zeroed", zeroes.spans)
+	}
+	_, err = d.Create(t.Context(), b.spec("v", 64*lvm.MiB))
+	wantKind(t, "the same request", err, lvm.KindBusy)
+	lose(false)
+	if now := d.create(t, b.spec("v", 64*lvm.MiB)); now != v {
+		t.Errorf("the answered volume %+v became %+v", v, now)
+	}
+	must(t, d.Close(t.Context()))
+}

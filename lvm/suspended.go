@@ -1,0 +1,120 @@
+package lvm
+
+import (
+	"context"
+	"slices"
+)
+
+// resume refreshes what is suspended of our volumes in a group, their legs and pools included: whoever touches such
+// a device hangs. An LVM command that was killed between suspending and resuming leaves it so.
+func (h *Host) resume(ctx context.Context, g Group) {
+	if len(h.suspendedIn(g)) == 0 {
+		return
+	}
+	unlock, err := h.lockGroup(ctx, g.UUID, "resuming suspended volumes")
+	if err != nil {
+		h.log.Error("suspended volumes could not be resumed", "vg", g.Name, "error", err)
+		return
+	}
+	defer unlock()
+	for _, lv := range h.used(g) {
+		if !h.partSuspended(g, lv) {
+			continue
+		}
+		if err := h.refresh(ctx, g, lv); err != nil {
+			h.log.Error("a suspended volume could not be resumed: what uses it hangs", "vg", g.Name, "lv", lv.Name, "error", err)
+		} else {
+			h.log.Warn("a suspended volume was resumed", "vg", g.Name, "lv", lv.Name)
+		}
+	}
+}
+
+func (h *Host) refresh(ctx context.Context, g Group, lv LV) error {
+	t, err := targetOf(g.Name, lv.Name)
+	if err != nil {
+		return err
+	}
+	return h.run(ctx, g, []step{{refreshArgs(t, g)}})
+}
+
+// used lists what this cluster uses in a group: first thin pools, an admin's too, since the refresh of a thin volume
+// hangs while its pool is suspended; then volumes and snapshots.
+func (h *Host) used(g Group) []LV {
+	var pools, volumes []LV
+	for _, lv := range g.LVs {
+		if values, _ := decodeTags(lv.Tags); lv.Hidden || values[keyVersion] == "" || values[keyCluster] != h.cfg.Cluster {
+			continue
+		}
+		volumes = append(volumes, lv)
+		for _, pool := range g.LVs {
+			if pool.Name == lv.Pool && !slices.ContainsFunc(pools, func(p LV) bool { return p.Name == pool.Name }) {
+				pools = append(pools, pool)
+			}
+		}
+	}
+	return append(pools, volumes...)
+}
+
+// partSuspended tells whether an LV's device, or that of a part of it, is suspended: legs, a pool's data and metadata;
+// not the pool of a thin volume.
+func (h *Host) partSuspended(g Group, lv LV) bool {
+	suspended := h.suspendedIn(g)
+	return len(suspended) > 0 && slices.ContainsFunc(parts(g, lv), func(part LV) bool { return suspended[dmUUID(g.UUID, part.UUID)] })
+}
+
+// below lists an LV, its pool, and all that they are made of: a suspended device down there stops it as well.
+func below(g Group, lv LV) []LV {
+	all := parts(g, lv)
+	for _, pool := range g.LVs {
+		if pool.Name == lv.Pool {
+			all = append(all, parts(g, pool)...)
+		}
+	}
+	return all
+}
+
+// parts lists an LV and the LVs that it is made of.
+func parts(g Group, lv LV) []LV {
+	all := []LV{lv}
+	add := func(name string) {
+		if i := slices.IndexFunc(g.LVs, func(other LV) bool { return name != "" && other.Name == name }); i >= 0 {
+			all = append(all, parts(g, g.LVs[i])...)
+		}
+	}
+	for _, segment := range lv.Segments {
+		for _, area := range slices.Concat(segment.Areas, segment.Metadata) {
+			add(area.LV)
+		}
+	}
+	if lv.Thin != nil {
+		add(lv.Thin.Data)
+		add(lv.Thin.Metadata)
+	}
+	return all
+}
+
+// suspendedIn finds the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.
+func (h *Host) suspendedIn(g Group) map[string]bool {
+	devices, err := h.devices()
+	if err != nil {
+		h.log.Warn("whether a device is suspended cannot be told", "error", err)
+		return nil
+	}
+	return h.suspendedOf(g, devices)
+}
+
+func (h *Host) suspendedOf(g Group, devices []Device) map[string]bool {
+	group := dmUUID(g.UUID, "")
+	var suspended map[string]bool
+	for _, d := range devices {
+		size := len(group) + 32
+		if len(d.UUID) < size || d.UUID[:len(group)] != group || !h.suspended(d.Path) {
+			continue
+		}
+		if suspended == nil {
+			suspended = map[string]bool{}
+		}
+		suspended[d.UUID[:size]] = true // without the suffix of a hidden layer
+	}
+	return suspended
+}
