@@ -13,7 +13,8 @@
 // is the handful that waits for something. An object that is not this node's is never written, and hardly ever read:
 // which claims may concern a node is told from what the watch brings.
 //
-// Nothing here is on the path of a volume that exists: without the API server volumes go on being mounted and removed.
+// Nothing here is on the path of a volume that exists: without the API server volumes go on being mounted and removed. Only
+// a driver that starts waits for it, to learn the cluster's name.
 //
 // The client is client-go's REST client with a scheme of the few types that are used, and the watches are client-go's
 // reflectors. The generated clientset would hold every API group's types in the memory of every node.
