@@ -8,7 +8,7 @@ GO_RUN := CGO_ENABLED=0 go run -trimpath
 
 .PHONY: help
 help: ## Print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 ##- For everybody
 
