@@ -134,8 +134,11 @@ func carveCopy(s State, cluster string, groups []Group, spec Spec) (*carving, er
 	}
 	spec.Required = max(spec.Required, size)
 	c, err := carveIn(s, cluster, g, spec)
-	if err != nil {
-		return nil, Errorf(hereOnly(err), "volume %q with %s cannot be made from its source: %w", spec.Name, spec.Required, err)
+	switch {
+	case KindOf(err) == KindNoRoom:
+		return nil, Errorf(hereOnly(err), "volume %q with %s cannot be made from its source until there is room beside it: %w", spec.Name, spec.Required, err)
+	case err != nil:
+		return nil, Errorf(KindOf(err), "volume %q with %s cannot be made from its source: %w", spec.Name, spec.Required, err)
 	}
 	c.source = &source
 	return c, nil

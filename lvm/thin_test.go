@@ -180,7 +180,7 @@ func TestPlanCopy(t *testing.T) {
 	}{
 		{copyOf(sn.ID, 99*MiB, 0), KindOutOfRange, "less than the 100 MiB"},
 		{copyOf(sn.ID, 0, 99*MiB), KindOutOfRange, "pass the limit"},
-		{copyOf(sn.ID, 4*GiB, 0), KindOutOfRange, "from its source"},
+		{copyOf(sn.ID, 4*GiB, 0), KindOutOfRange, "until there is room"},
 		{copyOf(half.ID, 0, 0), KindBusy, "not ready yet"},
 		{copyOf(other.ID, 0, 0), KindInvalid, "thin pool vg/second"},
 		{copyOf(thick.ID, 0, 0), KindInvalid, "not thin"},
