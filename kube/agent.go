@@ -57,11 +57,12 @@ type Agent struct {
 	restores sync.Once      // begins the watch on contents
 }
 
-// Waiting times between two attempts at one thing, as those of Kubernetes' own sidecars; and how many claims are worked
-// on at a time. LVM lets one writer at a time into a group anyway.
+// Waiting times between two attempts at one thing, as those of the sidecars beside this process: nothing wakes what waits
+// for room or for a disk, and an attempt in vain is cheap. And how many claims are worked on at a time; LVM lets one
+// writer at a time into a group anyway.
 const (
 	backoffFirst = time.Second
-	backoffMost  = 5 * time.Minute
+	backoffMost  = 30 * time.Second
 	workers      = 4
 )
 

@@ -165,6 +165,17 @@ func TestAFailedEventIsTriedAgain(t *testing.T) {
 	eventually(t, "the event", func() bool { return a.told() == "StorageClass default/now" })
 }
 
+// Room may appear, and a disk come back, at any moment, and nobody tells.
+func TestWhatFailsIsTriedAgainWithinHalfAMinute(t *testing.T) {
+	a := NewAgent(Config{Node: "node-1"})
+	for range 50 {
+		a.backoff.Next("job", time.Now())
+	}
+	if wait := a.backoff.Get("job"); wait > 30*time.Second {
+		t.Errorf("after 50 failures it waits %s", wait)
+	}
+}
+
 func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 	long := strings.Repeat("c", 253)
 	teller := &teller{node: "node-1"}
