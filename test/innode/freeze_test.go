@@ -1,0 +1,65 @@
+//go:build innode
+
+package innode
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+)
+
+// Nobody freezes the file system for a snapshot but device-mapper itself: what was written and never synced is in it, and
+// its journal has nothing to replay, as after an unmount.
+func TestASnapshotOfAMountedFileSystemIsClean(t *testing.T) {
+	c := connect(t)
+	origin := c.create(t, thinRequest("unfrozen", 64*mebibyte))
+	_, pod := c.mounted(t, origin, mountCapability("ext4"))
+	text := strings.Repeat("never synced\n", 10000)
+	if err := os.WriteFile(filepath.Join(pod, "text"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	device := output(t, "findmnt", "--noheadings", "--output", "SOURCE", pod)
+	if head := output(t, "dumpe2fs", "-h", device); !strings.Contains(head, "needs_recovery") {
+		t.Fatalf("the mounted file system has nothing to replay, so this test shows nothing:\n%s", head)
+	}
+	snapshot := c.snapshot(t, "unfrozen", origin)
+
+	raw := c.create(t, copyRequest("unfrozen-raw", 64*mebibyte, snapshot.GetSnapshotId(), "", func(r *csi.CreateVolumeRequest) {
+		r.VolumeCapabilities = []*csi.VolumeCapability{blockCapability()}
+	}))
+	_, disk := c.mounted(t, raw, blockCapability())
+	if head := output(t, "dumpe2fs", "-h", disk); strings.Contains(head, "needs_recovery") {
+		t.Errorf("the copy's journal must be replayed:\n%s", head)
+	}
+	restored := c.create(t, copyRequest("unfrozen-copy", 64*mebibyte, snapshot.GetSnapshotId(), ""))
+	_, beside := c.mounted(t, restored, mountCapability("ext4"))
+	reads(t, filepath.Join(beside, "text"), text)
+}
+
+// LVM would fail half-way on a file system that somebody else froze: it is not begun.
+func TestAFrozenFileSystemIsNotSnapshotted(t *testing.T) {
+	c := connect(t)
+	origin := c.create(t, thinRequest("frozen", 64*mebibyte))
+	_, pod := c.mounted(t, origin, mountCapability("ext4"))
+	settled(t)
+	before := seqnos(t)
+	if err := command("fsfreeze", "--freeze", pod); err != nil {
+		t.Fatal(err)
+	}
+	snap := func() error {
+		_, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "frozen", SourceVolumeId: origin.GetVolumeId()})
+		return err
+	}
+	for range 2 {
+		refusal{"a snapshot of what is frozen", codes.Aborted, "fsfreeze --unfreeze", snap}.check(t, before)
+	}
+	if err := command("fsfreeze", "--unfreeze", pod); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(pod, "text"), "thawed")
+	c.snapshot(t, "frozen", origin)
+}
