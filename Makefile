@@ -43,7 +43,7 @@ test-lvm: ## Run the conformance suite, csi-sanity and the driver's tests over r
 	test/all.sh lvm
 
 .PHONY: test-e2e
-test-e2e: ## Play the demo's scenario as a test, on a real cluster
+test-e2e: ## Hold the driver's part in the API to a real API server; play the demo's scenario and a volume's life on a real cluster
 	test/all.sh e2e
 
 .PHONY: test-long

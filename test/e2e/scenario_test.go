@@ -25,8 +25,12 @@ var raised = sync.OnceValues(func() (*scenario.Stage, error) {
 
 var lower = func() error { return nil }
 
+// With KEEP=1 the cluster stays up: the next run finds it, and -run 'TestLife/words_of_a_title' plays one act again.
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if os.Getenv("KEEP") != "" {
+		os.Exit(code)
+	}
 	if err := lower(); err != nil {
 		fmt.Fprintln(os.Stderr, "lowering the lab:", err)
 		code = max(code, 1)

@@ -12,6 +12,7 @@ import (
 func access() Act {
 	return Act{Title: "Every file system and every way in", Steps: []Step{
 		{Says: "an xfs and a btrfs clone are mounted beside their origins, and each goes its own way", Limit: 6 * time.Minute, Prove: copiesBeside},
+		{Says: "one volume serves two pods of its node, one of which may only read; mount options are the class's", Limit: 3 * time.Minute, Prove: shared},
 		{Says: "fsGroup, a subPath and a generic ephemeral volume serve a pod that is not root", Limit: 6 * time.Minute, Prove: unprivileged},
 		{Says: "a second pod waits for a ReadWriteOncePod volume until the first has gone", Limit: 6 * time.Minute, Prove: oneAtATime},
 		{Says: "the ephemeral volume has gone with its pod", Limit: 6 * time.Minute, Prove: ephemeralGone},
@@ -22,6 +23,8 @@ const (
 	writeOrigins = `for d in /xfs /btrfs; do grep -q " $d ${d#/} " /proc/mounts && echo origin > $d/file; done && sync`
 	changeCopies = `for d in /xfs /btrfs; do grep -q " $d ${d#/} " /proc/mounts && [ "$(cat $d/file)" = origin ] && echo copy > $d/file || exit 1; done; sync`
 	readOrigins  = `cat /xfs/file /btrfs/file`
+	writeShared  = `grep -q ' /xfs xfs rw,.*noatime' /proc/mounts && echo shared > /xfs/file`
+	readShared   = `grep -q ' /origin xfs ro,' /proc/mounts && [ "$(cat /origin/file)" = shared ] && ! touch /origin/file`
 )
 
 func copiesBeside(ctx context.Context, s *Stage) error {
@@ -48,7 +51,19 @@ func copiesBeside(ctx context.Context, s *Stage) error {
 	if err == nil && content != "origin\norigin" {
 		err = fmt.Errorf("the origins' files say %q", content)
 	}
-	return errors.Join(err, s.remove(ctx, "pod/copies", "pod/origins"))
+	return err
+}
+
+func shared(ctx context.Context, s *Stage) error {
+	for _, step := range []struct{ pod, script string }{
+		{"origins", writeShared},
+		{"copies", readShared},
+	} {
+		if _, err := s.inPod(ctx, step.pod, "sh", "-ec", step.script); err != nil {
+			return err
+		}
+	}
+	return s.remove(ctx, "pod/copies", "pod/origins")
 }
 
 func unprivileged(ctx context.Context, s *Stage) error {

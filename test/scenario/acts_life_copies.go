@@ -16,8 +16,9 @@ const annSelectedNode = "volume.kubernetes.io/selected-node"
 func copies() Act {
 	return Act{Title: "A copy is made where its source is, and its pod follows", Steps: []Step{
 		{Says: "the pod of a clone is drawn elsewhere, and runs on the source's node", Limit: 6 * time.Minute, Prove: cloneRuns},
-		{Says: "a restore of a snapshot that is yet to come, and a clone of that restore: the scheduler sends both to " + otherNode, Limit: 6 * time.Minute, Prove: scheduledElsewhere},
+		{Says: "a restore of a snapshot that is yet to come, and a clone of that restore: the scheduler sends both to " + otherNode + ", and an event says what lacks", Limit: 6 * time.Minute, Prove: scheduledElsewhere},
 		{Says: "the snapshot is taken on " + sourceNode + ": both are taken back and run there, with what it holds", Limit: 6 * time.Minute, Prove: takenBack},
+		{Says: "snapshot and origin are deleted: both copies live on", Limit: 3 * time.Minute, Prove: copiesLiveOn},
 	}}
 }
 
@@ -51,11 +52,18 @@ func (s *Stage) runsOn(ctx context.Context, name, node string) error {
 	return err
 }
 
-func cloneRuns(ctx context.Context, s *Stage) error {
-	if err := apply("life-clone-pod.yaml")(ctx, s); err != nil {
+func cloneRuns(ctx context.Context, s *Stage) error { return s.podOf(ctx, "clone-early") }
+
+// podOf starts a pod, of the claim's own name, that is drawn elsewhere, and waits until it runs on the source's node.
+func (s *Stage) podOf(ctx context.Context, claim string) error {
+	text, err := manifests.ReadFile("manifests/life-pod.yaml")
+	if err != nil {
 		return err
 	}
-	return s.runsOn(ctx, "clone-early", sourceNode)
+	if _, err := s.kubectl(ctx, strings.ReplaceAll(string(text), "CLAIM", claim), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	return s.runsOn(ctx, claim, sourceNode)
 }
 
 var lateCopies = []string{"restore-late", "clone-late"} // claims, and their pods
@@ -76,7 +84,11 @@ func scheduledElsewhere(ctx context.Context, s *Stage) error {
 			return err
 		}
 	}
-	return nil
+	said, err := s.claimTold(ctx, "restore-late", "ProvisioningFailed", `"late" not found`)
+	if err == nil {
+		s.Narrator.Note("csi-provisioner says: %s", said)
+	}
+	return err
 }
 
 func takenBack(ctx context.Context, s *Stage) error {
@@ -96,11 +108,31 @@ func takenBack(ctx context.Context, s *Stage) error {
 		if err := s.runsOn(ctx, name, sourceNode); err != nil {
 			return err
 		}
+	}
+	return s.copiesRead(ctx)
+}
+
+func (s *Stage) copiesRead(ctx context.Context) error {
+	for _, name := range lateCopies {
 		if content, err := s.inPod(ctx, name, "cat", "/data/file"); err != nil || content != "original" {
 			return errors.Join(err, fmt.Errorf("the file in %s says %q", name, content))
 		}
 	}
-	return s.remove(ctx, "pod/restore-late", "pod/clone-late", "pod/origin")
+	return nil
+}
+
+func copiesLiveOn(ctx context.Context, s *Stage) error {
+	if err := s.remove(ctx, "volumesnapshot/late", "pod/origin", "pvc/origin"); err != nil {
+		return err
+	}
+	// From the disk, not from memory.
+	if _, err := s.run(ctx, sourceNode, "sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"); err != nil {
+		return err
+	}
+	if err := s.copiesRead(ctx); err != nil {
+		return err
+	}
+	return s.remove(ctx, "pod/restore-late", "pod/clone-late")
 }
 
 func room() Act {
@@ -108,6 +140,7 @@ func room() Act {
 		{Says: "a volume fills " + sourceNode + " but for 1 GiB", Limit: 6 * time.Minute, Prove: fill},
 		{Says: "a restore of 1.5 GiB stays Pending, and an event says why", Limit: 6 * time.Minute, Prove: restoreWaits},
 		{Says: "the filler is deleted: the restore proceeds by itself", Limit: 6 * time.Minute, Prove: restoreProceeds},
+		{Says: "without any pod it grows to 1600 MiB; its file system follows when the first pod starts", Limit: 3 * time.Minute, Prove: growsUnused},
 	}}
 }
 
@@ -173,12 +206,41 @@ func restoreWaits(ctx context.Context, s *Stage) error {
 	return nil
 }
 
+// proceedsWithin is what csi-provisioner's longest wait (30 s) and the filler's removal come to.
+const proceedsWithin = time.Minute
+
 func restoreProceeds(ctx context.Context, s *Stage) error {
 	if err := s.remove(ctx, "pod/filler", "pvc/filler"); err != nil {
 		return err
 	}
+	start := time.Now()
 	if err := s.besideSource(ctx, "restore-large"); err != nil {
 		return err
 	}
+	took := time.Since(start).Round(100 * time.Millisecond)
+	s.Narrator.Note("it took %s from when the filler's claim was gone", took)
+	if took > proceedsWithin {
+		return fmt.Errorf("the restore took %s from when the filler's claim was gone, want at most %s", took, proceedsWithin)
+	}
 	return s.sizesAgree(ctx, "restore-large", "1536Mi")
+}
+
+func growsUnused(ctx context.Context, s *Stage) error {
+	const claim, size = "restore-large", "1600Mi"
+	if err := s.request(ctx, claim, size); err != nil {
+		return err
+	}
+	if err := eventually(ctx, func() error { return s.claimGrown(ctx, claim, size, corev1.PersistentVolumeClaimNodeResizePending) }); err != nil {
+		return err
+	}
+	if err := s.podOf(ctx, claim); err != nil {
+		return err
+	}
+	if err := eventually(ctx, func() error { return s.claimGrown(ctx, claim, size, "") }); err != nil {
+		return err
+	}
+	if size, err := s.fileSystemSize(ctx, claim, "/data"); err != nil || size < 1450<<20 {
+		return errors.Join(err, fmt.Errorf("the file system has %d MiB", size>>20))
+	}
+	return s.sizesAgree(ctx, claim, size)
 }

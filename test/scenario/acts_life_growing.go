@@ -24,7 +24,7 @@ func growing() Act {
 	return Act{Title: "A database grows while it works", Steps: []Step{
 		{Says: "a PostgreSQL server gets a thin volume of 512 MiB", Limit: 6 * time.Minute, Prove: smallDatabase},
 		{Says: "under pgbench's load it grows to 1 GiB: no restart, no failed transaction", Limit: 8 * time.Minute, Prove: growsUnderLoad},
-		{Says: "claim, PersistentVolume and lvs agree on 1 GiB", Prove: func(ctx context.Context, s *Stage) error {
+		{Says: "claim, PersistentVolume and lvs agree on 1 GiB", Limit: 3 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
 			return s.sizesAgree(ctx, growingClaim, "1Gi")
 		}},
 	}}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -14,12 +16,17 @@ func (l *life) snapshot() Act {
 		{Says: "a snapshot is taken under load; the database goes on", Limit: 6 * time.Minute, Prove: l.snapshotUnderLoad},
 		{Says: "a restore and a clone, claimed without any pod, are made on the source's node, and events say why", Limit: 6 * time.Minute, Prove: earlyCopies},
 		{Says: "a second StatefulSet runs on the restore: there, and not where it would have liked", Limit: 6 * time.Minute, Prove: restoredRuns},
-		{Says: "every row that was acknowledged before the snapshot is in the restored database, and none from after", Prove: l.rowsAreThere},
+		{Says: "every row that was acknowledged before the snapshot is in the restored database, and none from after", Limit: 6 * time.Minute, Prove: l.rowsAreThere},
+		{Says: "pgbench was writing when it was taken: the copy ends amid its transactions, and had to recover", Limit: 6 * time.Minute, Prove: amidTransactions},
 		{Says: "both databases are consistent: pg_amcheck, and pgbench's sums", Limit: 6 * time.Minute, Prove: bothConsistent},
 	}}
 }
 
 func (l *life) snapshotUnderLoad(ctx context.Context, s *Stage) error {
+	// What the copy will have to recover is the load, and not also what pgbench began with.
+	if _, err := s.queryIn(ctx, growingPod, "checkpoint"); err != nil {
+		return err
+	}
 	load, err := s.startLoad(ctx, growingPod)
 	if err != nil {
 		return err
@@ -111,6 +118,42 @@ func (l *life) rowsAreThere(ctx context.Context, s *Stage) error {
 	if count != last || last < l.acked || last > l.begun {
 		return fmt.Errorf("%d rows, the last is %d; %d were acknowledged before the snapshot was asked for, at most %d begun when it was ready",
 			count, last, l.acked, l.begun)
+	}
+	return nil
+}
+
+// pauseMost is how long pgbench may be seen to stand still around the snapshot: starting its next short run takes a node
+// that emulates its processor a second or two.
+const pauseMost = 10 * time.Second
+
+// amidTransactions holds the copy's last transaction to the next one of its origin, by the times that pgbench notes with
+// each. A server that was shut down, or had nothing to write, would have had nothing to recover.
+func amidTransactions(ctx context.Context, s *Stage) error {
+	last, err := s.queryIn(ctx, restoredPod, "select max(mtime) from pgbench_history")
+	if err != nil {
+		return err
+	}
+	answer, err := s.queryIn(ctx, growingPod, fmt.Sprintf(
+		"select coalesce(extract(epoch from min(mtime) - '%[1]s'), 'infinity') from pgbench_history where mtime > '%[1]s'", last))
+	if err != nil {
+		return err
+	}
+	pause, err := strconv.ParseFloat(answer, 64)
+	if err != nil {
+		return err
+	}
+	s.Narrator.Note("the copy's last transaction and the first that is not in it began %.3f s apart", pause)
+	if pause > pauseMost.Seconds() {
+		return fmt.Errorf("that is more than %s: pgbench was not at work", pauseMost)
+	}
+	log, err := s.kubectl(ctx, "", "logs", "-n", Namespace, restoredPod)
+	if err != nil {
+		return err
+	}
+	for _, words := range []string{"was not properly shut down; automatic recovery in progress", "redo done at"} {
+		if !strings.Contains(log, words) {
+			return fmt.Errorf("the restored server does not say %q, but\n%s", words, tail(log, 2000))
+		}
 	}
 	return nil
 }
