@@ -80,7 +80,7 @@ func (h *Host) tryCreate(ctx context.Context, p party) (Volume, error) {
 	case mine.group() != group:
 		return Volume{}, errChanged
 	case mine.finish != nil:
-		return h.finish(ctx, s, *mine.finish)
+		return h.finishOrRemove(ctx, s, *mine.finish)
 	case mine.leftover != nil:
 		if err := h.remove(ctx, s, mine.leftover.ID, mine.leftover.UUID, StateCreating); err != nil {
 			return Volume{}, err
@@ -217,6 +217,23 @@ func (h *Host) finish(ctx context.Context, s State, v Volume) (Volume, error) {
 		}
 	}
 	return h.changeState(ctx, s, v, StateReady)
+}
+
+// finishOrRemove is finish for the very request that made the volume: it was not answered then, or its answer was lost. A
+// thin volume that its pool was never told to make cannot be activated, and LVM tells the pool only when it makes or
+// removes one: so it is removed, and made anew.
+func (h *Host) finishOrRemove(ctx context.Context, s State, v Volume) (Volume, error) {
+	finished, failure := h.finish(ctx, s, v)
+	if failure == nil || v.Class.Layout != LayoutThin || KindOf(failure) == KindBusy { // busy: it could not even be tried
+		return finished, failure
+	}
+	if _, active, err := h.Device(v.ID, v.UUID); err != nil || active {
+		return Volume{}, failure
+	}
+	if err := h.remove(ctx, s, v.ID, v.UUID, StateCreating); err != nil {
+		return Volume{}, Errorf(KindBusy, "%w; and it could not be removed: %w", failure, err)
+	}
+	return Volume{}, errChanged
 }
 
 // Where a volume can bear a signature that libblkid knows: the furthest from the beginning is the last copy of

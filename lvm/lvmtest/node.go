@@ -54,12 +54,13 @@ type Node struct {
 	indirect bool
 	filled   map[string]lvm.Bytes // by the UUID of a thin volume: what was written to it
 	halved   bool                 // the command that runs is to be killed half-way
+	unmade   map[string]bool      // by the UUID of a thin volume: its pool does not know it
 	held     chan struct{}        // closed when wipes may go on; nil if none is held up
 }
 
 // NewNode returns a node with these groups.
 func NewNode(groups ...Group) *Node {
-	n := &Node{filled: map[string]lvm.Bytes{}}
+	n := &Node{filled: map[string]lvm.Bytes{}, unmade: map[string]bool{}}
 	disk := 0
 	for _, g := range groups {
 		made := &group{Group: lvm.Group{

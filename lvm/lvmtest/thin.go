@@ -99,11 +99,13 @@ func (n *Node) snapshot(l line, w wanted) *failure {
 }
 
 // addThin adds a thin volume. An empty one is activated unless the command says otherwise; a snapshot without -kn
-// bears the flag that keeps it inactive.
+// bears the flag that keeps it inactive. If the command is killed half-way, the pool has not been told.
 func (n *Node) addThin(g *group, l line, w wanted, pool, origin string) {
-	g.add(lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pool: pool, Origin: origin,
-		Segments: []lvm.Segment{{Extents: w.extents, Type: "thin"}}})
+	lv := lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pool: pool, Origin: origin,
+		Segments: []lvm.Segment{{Extents: w.extents, Type: "thin"}}}
+	g.add(lv)
 	g.commit()
+	n.unmade[lv.UUID] = n.halved
 	skipped := l.values["-k"] == "y" || origin != "" && !l.has("-k")
 	if l.values["-a"] == "n" || skipped || n.halved {
 		return
