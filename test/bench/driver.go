@@ -151,12 +151,14 @@ func (d *driver) settled(ctx context.Context) (activity, error) {
 	defer cancel()
 	last, err := d.activity(ctx)
 	since := time.Now()
-	for err == nil && (last.busy || time.Since(since) < quiet) {
-		time.Sleep(700 * time.Millisecond)
+	for pause := quiet / 2; err == nil && (last.busy || time.Since(since) < quiet); {
+		time.Sleep(pause)
+		asked := time.Now()
 		var now activity
 		if now, err = d.activity(ctx); now != last {
 			last, since = now, time.Now()
 		}
+		pause = max(quiet/2, 5*time.Since(asked)) // what is asked for must not slow down what is waited for
 	}
 	return last, err
 }
