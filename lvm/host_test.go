@@ -2,35 +2,52 @@ package lvm
 
 import (
 	"context"
-	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
-// TestCloseAwaitsAll: when Close has returned, nothing works behind any more, whatever was begun while it closed.
+// asked is a context that tells when it is asked whether it has ended.
+type asked struct {
+	context.Context
+	tell func()
+}
+
+func (a asked) Err() error {
+	err := a.Context.Err()
+	a.tell()
+	return err
+}
+
+// TestCloseAwaitsAll: when Close has returned, nothing works behind any more, also not what was about to begin meanwhile.
 func TestCloseAwaitsAll(t *testing.T) {
-	for range 2000 {
-		h := NewHostOn(Config{}, Machine{})
-		var closed atomic.Bool
-		var late atomic.Int32
-		begun := make(chan struct{})
+	h := NewHostOn(Config{}, Machine{})
+	closed := make(chan struct{})
+	closing := sync.OnceFunc(func() { // Close begins when the work is found not to be too late, and is given time to end
 		go func() {
-			defer close(begun)
-			for range 20 {
-				h.behind(func(context.Context) {
-					runtime.Gosched()
-					if closed.Load() {
-						late.Add(1)
-					}
-				})
+			defer close(closed)
+			if err := h.Close(context.Background()); err != nil {
+				t.Error(err)
 			}
 		}()
-		must(t, h.Close(t.Context()))
-		closed.Store(true)
-		<-begun
-		h.background.Wait()
-		if n := late.Load(); n > 0 {
-			t.Fatalf("%d were at work after Close", n)
+		select {
+		case <-closed:
+		case <-time.After(100 * time.Millisecond):
 		}
+	})
+	h.closing = asked{h.closing, closing}
+	var late atomic.Bool
+	h.behind(func(context.Context) {
+		select {
+		case <-closed:
+			late.Store(true)
+		default:
+		}
+	})
+	<-closed
+	h.background.Wait()
+	if late.Load() {
+		t.Error("something was at work after Close")
 	}
 }

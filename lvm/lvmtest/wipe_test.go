@@ -112,7 +112,7 @@ func TestWipeKeepsLostLegs(t *testing.T) {
 		must(t, d.Delete(t.Context(), v.ID))
 		time.Sleep(50 * time.Millisecond)
 		if m := d.Metrics(); m.Volumes[lvm.StateDeleting] != 1 {
-			t.Errorf("with the legs %s, a deleted volume is %v", legs, m.Volumes)
+			t.Fatalf("with the legs %s, a deleted volume is %v", legs, m.Volumes)
 		}
 		node.SetStatus(device, "raid", "raid1 2 AA 16384/16384 idle 0 0 -")
 		d.waitWiped(t)
