@@ -25,7 +25,7 @@ func (c *capacityCase) checkLegs(v lvm.Volume) (metadata lvm.Extents) {
 		return metadata
 	}
 	legs := map[string][]string{} // disks by leg
-	for line := range strings.Lines(admin(t, "lvs", "-a", "--noheadings", "--separator", "|", "-o", "lv_name,devices,seg_size_pe", capacityGroup)) {
+	for line := range strings.Lines(c.lvm(t, "lvs", "-a", "--noheadings", "--separator", "|", "-o", "lv_name,devices,seg_size_pe", capacityGroup)) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
 		name, disks := strings.Trim(cells[0], "[]"), disksIn(cells[1])
 		leg, isMetadata := strings.CutPrefix(name, v.ID.LV+"_rmeta_")
@@ -104,7 +104,7 @@ func (c *capacityCase) checkRefusal(g lvm.Group, class lvm.Class, largest lvm.By
 	var free lvm.Extents
 	var longest []lvm.Extents
 	for _, pv := range g.PVs {
-		free += total(pv.Free)
+		free += total(pv)
 		longest = append(longest, longestRun(pv))
 	}
 	extents := lvm.Extents(largest / g.ExtentSize)
@@ -133,9 +133,13 @@ func (c *capacityCase) checkRefusal(g lvm.Group, class lvm.Class, largest lvm.By
 	}
 }
 
-func total(runs []lvm.Run) (n lvm.Extents) {
-	for _, r := range runs {
+// total counts what may be allocated on the disk, longestRun the longest run of it.
+func total(pv lvm.PV) (n lvm.Extents) {
+	for _, r := range pv.Free {
 		n += r.Count
+	}
+	if !pv.Allocatable {
+		return 0
 	}
 	return n
 }
@@ -143,6 +147,9 @@ func total(runs []lvm.Run) (n lvm.Extents) {
 func longestRun(pv lvm.PV) (n lvm.Extents) {
 	for _, r := range pv.Free {
 		n = max(n, r.Count)
+	}
+	if !pv.Allocatable {
+		return 0
 	}
 	return n
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestCapacity_RealLVM: on random groups, fragmented at random, the largest volume of a random class is what Capacity
-// says: real LVM makes it, each leg on a disk of its own; a row more is refused, and counting free runs shows why. Half
-// of the cases begin with a smaller volume and let it grow to the largest that counting allows.
+// TestCapacity_RealLVM: on random groups of one to six disks of different size, fragmented at random, the largest volume
+// of a random class is what Capacity says: real LVM makes it, each leg on a disk of its own; a row more is refused, and
+// counting free runs shows why. Half of the cases begin with a smaller volume and let it grow to the largest that counting
+// allows.
 //
-// NODELVM_TEST_CASES is how many (40); NODELVM_TEST_SEED repeats one: the seed is in each failure's name.
+// NODELVM_TEST_CASES is how many (100); NODELVM_TEST_SEED repeats one: the seed is in each failure's name.
 func TestCapacity_RealLVM(t *testing.T) {
-	cases, seed := setting(t, "NODELVM_TEST_CASES", 40), setting(t, "NODELVM_TEST_SEED", int(time.Now().UnixNano()>>20))
+	cases, seed := setting(t, "NODELVM_TEST_CASES", 100), setting(t, "NODELVM_TEST_SEED", int(time.Now().UnixNano()>>20))
 	bench := newCapacityBench(t)
 	t.Logf("%d cases from seed %d on", cases, seed)
 	made := map[lvm.Layout]int{}
@@ -59,19 +60,16 @@ type capacityCase struct {
 
 func (c *capacityCase) run() (class lvm.Class, some bool) {
 	t := c.t
-	extentKiB := 64 << c.random.IntN(5)
-	defer func() {
-		if t.Failed() { // so that the next case begins with nothing active
-			admin(t, "lvremove", "-ff", "-y", capacityGroup)
-		}
-	}()
-	c.restore(t, extentKiB, c.fragments(extentKiB))
-	before := c.group()
 	class = c.class()
+	c.clear(t)
+	c.restore(t, c.draw(legsOf(class)))
+	before := c.group()
 	capacity := c.driver.capacity(t, class)
+	if capacity.Available < capacity.Largest {
+		t.Errorf("%+v: %s are available, and the largest volume is %s", class, capacity.Available, capacity.Largest)
+	}
 	row := lvm.Bytes(max(1, class.Stripes)) * before.ExtentSize
-	name := fmt.Sprint("case-", c.random.Uint64())
-	spec := lvm.Spec{Name: name, Class: class, Required: capacity.Largest + 1}
+	spec := lvm.Spec{Name: fmt.Sprint("case-", c.random.Uint64()), Class: class, Required: capacity.Largest + 1}
 	_, err := c.driver.Create(context.Background(), spec)
 	wantKind(t, fmt.Sprintf("%s, a byte more than %s", class.Layout, capacity.Largest), err, lvm.KindNoRoom)
 	if capacity.Largest == 0 {
@@ -79,7 +77,7 @@ func (c *capacityCase) run() (class lvm.Class, some bool) {
 		return class, false
 	}
 	spec.Required = capacity.Largest
-	grow := class.Layout != lvm.LayoutThin && capacity.Largest > row && c.random.IntN(2) == 0
+	grow := capacity.Largest > row && c.random.IntN(2) == 0
 	if grow {
 		spec.Required = row * lvm.Bytes(1+c.random.Int64N(int64(capacity.Largest/row)))
 	}
@@ -88,32 +86,41 @@ func (c *capacityCase) run() (class lvm.Class, some bool) {
 		t.Errorf("%+v: asked for %s of at most %s, got %s", class, spec.Required, capacity.Largest, v.Size)
 	}
 	if grow {
-		v = c.grow(v, row)
+		v = c.grow(v, row, capacity.Largest)
 	}
 	metadata := c.checkLegs(v)
 	if !grow {
 		c.checkRefusal(before, class, capacity.Largest, metadata)
 	}
-	c.remove(v, before)
 	return class, true
 }
 
-// fragments draws, for each disk, the runs that are taken; some disks are full.
-func (c *capacityCase) fragments(extentKiB int) [][]lvm.Run {
-	n := capacityExtents(extentKiB)
-	used := make([][]lvm.Run, capacityDisks)
+// draw draws a group with disks for so many legs, or one less at worst.
+func (c *capacityCase) draw(legs int) capacityDraw {
+	least := max(1, legs-1)
+	draw := capacityDraw{extentKiB: 64 << c.random.IntN(5)}
 	full := c.random.IntN(3)
-	for i := range used {
-		if c.random.IntN(6) < full {
-			used[i] = []lvm.Run{{Start: 0, Count: lvm.Extents(n)}}
-			continue
+	for i := range least + c.random.IntN(len(capacitySizes)-least+1) {
+		most := (capacitySizes[i] - 1) * 1024 / draw.extentKiB
+		disk := capacityDisk{extents: most - c.random.IntN(most*3/4), closed: c.random.IntN(12) == 0}
+		switch n := c.random.IntN(6); {
+		case n < full:
+			disk.used = []lvm.Run{{Start: 0, Count: lvm.Extents(disk.extents)}}
+		case n < 5:
+			disk.used = c.fragments(disk.extents)
 		}
-		longest := 1 + c.random.IntN(n)
-		for at := c.random.IntN(longest); at < n && len(used[i]) < 8; {
-			count := min(n-at, 1+c.random.IntN(longest))
-			used[i] = append(used[i], lvm.Run{Start: lvm.Extents(at), Count: lvm.Extents(count)})
-			at += count + 1 + c.random.IntN(longest)
-		}
+		draw.disks = append(draw.disks, disk)
+	}
+	return draw
+}
+
+// fragments draws runs of a disk that are taken.
+func (c *capacityCase) fragments(extents int) (used []lvm.Run) {
+	longest := 1 + c.random.IntN(extents)
+	for at := c.random.IntN(longest); at < extents && len(used) < 8; {
+		count := min(extents-at, 1+c.random.IntN(longest))
+		used = append(used, lvm.Run{Start: lvm.Extents(at), Count: lvm.Extents(count)})
+		at += count + 1 + c.random.IntN(longest)
 	}
 	return used
 }
@@ -148,8 +155,9 @@ func (c *capacityCase) group() lvm.Group {
 	return g
 }
 
-// grow lets the volume grow to the largest that counting allows, after a row more was refused.
-func (c *capacityCase) grow(v lvm.Volume, row lvm.Bytes) lvm.Volume {
+// grow lets the volume grow to the largest that counting allows, after a row more was refused. (A pool has taken all that
+// it can when its first volume was made, so there the largest is what it was.)
+func (c *capacityCase) grow(v lvm.Volume, row, largest lvm.Bytes) lvm.Volume {
 	t := c.t
 	t.Helper()
 	g := c.group()
@@ -157,7 +165,7 @@ func (c *capacityCase) grow(v lvm.Volume, row lvm.Bytes) lvm.Volume {
 	switch v.Class.Layout {
 	case lvm.LayoutLinear:
 		for _, pv := range g.PVs {
-			rows += total(pv.Free)
+			rows += total(pv)
 		}
 	case lvm.LayoutStriped:
 		var longest []lvm.Extents
@@ -166,6 +174,8 @@ func (c *capacityCase) grow(v lvm.Volume, row lvm.Bytes) lvm.Volume {
 		}
 		slices.Sort(longest)
 		rows = longest[len(longest)-v.Class.Stripes]
+	case lvm.LayoutThin:
+		rows = lvm.Extents((largest - v.Size) / row)
 	default:
 		rows = c.room(g, v)
 	}
@@ -177,20 +187,4 @@ func (c *capacityCase) grow(v lvm.Volume, row lvm.Bytes) lvm.Volume {
 		t.Errorf("%+v of %s to %s: %s, %v", v.Class, v.Size, most, grown.Size, err)
 	}
 	return grown
-}
-
-// remove removes what was made, and sees that everything returns to the group.
-func (c *capacityCase) remove(v lvm.Volume, before lvm.Group) {
-	t := c.t
-	t.Helper()
-	what := capacityGroup + "/" + v.ID.LV
-	if v.Class.Layout == lvm.LayoutThin {
-		what = capacityGroup + "/" + v.Class.Pool
-	}
-	admin(t, "lvremove", "-ff", "-y", what)
-	for i, pv := range c.group().PVs {
-		if !slices.Equal(pv.Free, before.PVs[i].Free) {
-			t.Errorf("%s: with %s removed, %v is free on a disk, before it was %v", v.Class.Layout, what, pv.Free, before.PVs[i].Free)
-		}
-	}
 }
