@@ -156,7 +156,7 @@ func (g *group) spans(args []string) ([]span, *failure) {
 		for r := range strings.SplitSeq(ranges, ":") {
 			var first, last lvm.Extents
 			if n, err := fmt.Sscanf(r, "%d-%d", &first, &last); err != nil || n != 2 || last < first || last >= g.PVs[i].Extents {
-				return nil, &failure{exitArguments, "Physical extent parsing error at " + arg}
+				return nil, failed("Physical extent parsing error at %s", arg)
 			}
 			all = append(all, span{g.PVs[i].UUID, lvm.Run{Start: first, Count: last - first + 1}})
 		}

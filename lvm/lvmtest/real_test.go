@@ -46,11 +46,31 @@ func makeDisks(t testing.TB) {
 
 func makeDisk(t testing.TB, name string, mebibytes int) string {
 	t.Helper()
+	calmUdev(t)
 	file := filepath.Join("/dev/shm", realGroup+"-"+name)
 	must(t, os.RemoveAll(file))
 	must(t, os.WriteFile(file, nil, 0o600))
 	must(t, os.Truncate(file, int64(mebibytes)<<20))
 	return strings.TrimSpace(tool(t, "losetup", "--find", "--show", file))
+}
+
+// udevRules stand behind the rules that tell device-mapper's devices by name (55-dm), and before all that look into them.
+const udevRules = "/run/udev/rules.d/55-nodelvm-test.rules"
+
+// calmUdev spares a node, where a process start is slow, what udev would do besides the tests: for loop devices its rules
+// run `lvm pvscan` whenever somebody has written to one, and several programs for each device of a volume. That is more than
+// the tests do themselves. The volumes of the random groups are hidden from it; all others it sees.
+func calmUdev(t testing.TB) {
+	t.Helper()
+	if _, err := os.Stat(udevRules); err == nil {
+		return
+	}
+	rules := fmt.Sprintf("SUBSYSTEM==\"block\", KERNEL==\"loop*\", ATTR{loop/backing_file}==\"/dev/shm/%s-*\", OPTIONS:=\"nowatch\"\n", realGroup) +
+		fmt.Sprintf("SUBSYSTEM==\"block\", ENV{DM_NAME}==\"%s-*\", ENV{DM_UDEV_RULES_VSN}=\"\", ENV{DM_UDEV_DISABLE_OTHER_RULES_FLAG}=\"1\"\n",
+			strings.ReplaceAll(capacityGroup, "-", "--"))
+	must(t, os.MkdirAll(filepath.Dir(udevRules), 0o755))
+	must(t, os.WriteFile(udevRules, []byte(rules), 0o644))
+	_ = exec.CommandContext(context.Background(), "udevadm", "control", "--reload").Run() // fails where no udev runs, which is calm enough
 }
 
 // forgetDisks removes the group and the disks of a run, also of an earlier one that was killed.
@@ -85,12 +105,16 @@ func admin(t testing.TB, argv ...string) string {
 	t.Helper()
 	config := "activation { udev_sync=0 udev_rules=0 monitoring=0 reserved_memory=0 reserved_stack=0 }"
 	argv = append([]string{argv[0], "--config", config}, argv[1:]...)
-	cmd := exec.CommandContext(context.Background(), "lvm", argv...)
+	return outputOf(t, exec.CommandContext(context.Background(), "lvm", argv...))
+}
+
+func outputOf(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("lvm %s: %v: %s", strings.Join(argv, " "), err, stderr.String())
+		t.Fatalf("%s: %v: %s", strings.Join(cmd.Args, " "), err, stderr.String())
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -98,16 +122,12 @@ func admin(t testing.TB, argv ...string) string {
 // realBed is the group without a volume, whatever an earlier test left in it.
 func realBed(t testing.TB) Bed {
 	b := Bed{
-		Group: realGroup,
-		Tag:   "fast",
-		Admin: func(t testing.TB, argv ...string) { t.Helper(); admin(t, argv...) },
-		Read:  readDisks,
-		Suspended: func(t testing.TB, device string) bool {
-			state, err := os.ReadFile("/sys/class/block/" + filepath.Base(device) + "/dm/suspended")
-			must(t, err)
-			return strings.TrimSpace(string(state)) == "1"
-		},
-		Spoil: spoil,
+		Group:     realGroup,
+		Tag:       "fast",
+		Admin:     func(t testing.TB, argv ...string) { t.Helper(); admin(t, argv...) },
+		Read:      readDisks,
+		Suspended: isSuspended,
+		Spoil:     spoil,
 		Hold: func(t testing.TB, device string) func() {
 			f, err := os.Open(device)
 			must(t, err)
@@ -125,6 +145,12 @@ func realBed(t testing.TB) Bed {
 	}
 	admin(t, append([]string{"vgcreate", "-y", "-s", "4m", "--addtag", "fast", realGroup}, realDisks...)...)
 	return b
+}
+
+func isSuspended(t testing.TB, device string) bool {
+	state, err := os.ReadFile("/sys/class/block/" + filepath.Base(device) + "/dm/suspended")
+	must(t, err)
+	return strings.TrimSpace(string(state)) == "1"
 }
 
 // isWhole tells whether no disk of the group is missing, or was and is still marked so.
@@ -220,19 +246,33 @@ func groupNamed(s lvm.State, name string) (lvm.Group, bool) {
 }
 
 func startReal(t testing.TB, dir string) *Driver {
-	d := &Driver{}
-	host, err := lvm.NewHost(lvm.Config{
-		SystemDir: filepath.Join(dir, "etc"), LockDir: "/run/lock/lvm", BackupDir: filepath.Join(dir, "backup"),
-		Cluster: Cluster, Observe: d.Observe,
-	})
-	must(t, err)
-	d.Host = host
+	return startRealWith(t, dir, func(*lvm.Config) {})
+}
+
+func startRealWith(t testing.TB, dir string, change func(*lvm.Config)) *Driver {
+	t.Helper()
+	d := newReal(t, dir, change)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	must(t, host.Start(ctx))
+	must(t, d.Start(ctx))
+	return d
+}
+
+// newReal is a driver that has not been started: it mends nothing and waits for nobody.
+func newReal(t testing.TB, dir string, change func(*lvm.Config)) *Driver {
+	t.Helper()
+	d := &Driver{}
+	cfg := lvm.Config{
+		SystemDir: filepath.Join(dir, "etc"), LockDir: "/run/lock/lvm", BackupDir: filepath.Join(dir, "backup"),
+		Cluster: Cluster, Observe: d.Observe, Freshness: -1, // what an admin does shows at once
+	}
+	change(&cfg)
+	host, err := lvm.NewHost(cfg)
+	must(t, err)
+	d.Host = host
 	return d
 }
 
 func TestConformance_RealLVM(t *testing.T) {
-	Conformance(t, func(t *testing.T) Bed { return realBed(t) })
+	Conformance(t, func(t *testing.T) Bed { return replayed(t, realBed(t)) })
 }

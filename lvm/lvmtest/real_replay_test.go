@@ -1,0 +1,240 @@
+//go:build reallvm
+
+package lvmtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// ledger is what was run on the real LVM, by the driver and by the admin, in this order.
+type ledger struct {
+	mu       sync.Mutex
+	commands []lvm.Command
+}
+
+func (l *ledger) note(c lvm.Command) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.commands = append(l.commands, c)
+}
+
+// replayed holds the fake to the real LVM in one more way than the suite does: when the test has ended, every command that
+// was run on the bed is run again on a fake node with such disks, and must end with the same exit status.
+func replayed(t *testing.T, b Bed) Bed {
+	ran := &ledger{}
+	t.Cleanup(func() {
+		replay := newReplay()
+		for _, c := range ran.commands {
+			replay.check(t, c)
+		}
+	})
+	dir, run := t.TempDir(), b.Admin
+	b.Start = func(t testing.TB) *Driver {
+		return startRealWith(t, dir, func(cfg *lvm.Config) {
+			observe := cfg.Observe
+			cfg.Observe = func(c lvm.Command) { observe(c); ran.note(c) }
+		})
+	}
+	b.Admin = func(t testing.TB, argv ...string) {
+		t.Helper()
+		run(t, argv...)
+		ran.note(lvm.Command{Name: argv[0], Args: argv[1:]})
+	}
+	return b
+}
+
+// replay runs on a fake node what was written for the real one: disks and volumes have other names and UUIDs there.
+type replay struct {
+	node  *Node
+	disks *strings.Replacer
+	uuids map[string]string // of volumes: the real one's, to the fake one's
+}
+
+func newReplay() *replay {
+	group := Group{Name: realGroup, Tags: []string{"fast"}}
+	for _, size := range realSizes {
+		group.Disks = append(group.Disks, lvm.Bytes(size-1)*lvm.MiB) // LVM's metadata takes one
+	}
+	r := &replay{node: NewNode(group), uuids: map[string]string{}}
+	var pairs [][2]string
+	for i, pv := range r.node.groups[0].PVs {
+		pairs = append(pairs, [2]string{realDisks[i], pv.Device})
+	}
+	slices.SortFunc(pairs, func(a, b [2]string) int { return len(b[0]) - len(a[0]) }) // loop12 before loop1
+	var words []string
+	for _, p := range pairs {
+		words = append(words, p[0], p[1])
+	}
+	r.disks = strings.NewReplacer(words...)
+	return r
+}
+
+func (r *replay) check(t *testing.T, c lvm.Command) {
+	t.Helper()
+	switch c.Name {
+	case "fullreport":
+		return // the two readers are compared elsewhere
+	case "vgrename":
+		r.node.Change(c.Args[0], func(g *lvm.Group) { g.Name = c.Args[1] })
+		return
+	}
+	if code := r.run(append([]string{c.Name}, c.Args...)); code != c.ExitCode {
+		t.Errorf("exit status %d of the real LVM, %d of the fake: lvm %s %s", c.ExitCode, code, c.Name, strings.Join(c.Args, " "))
+	}
+}
+
+// run runs the command on the fake, and answers its exit status.
+func (r *replay) run(argv []string) int {
+	if _, f := r.node.run(r.translate(argv)); f != nil {
+		return f.code
+	}
+	return 0
+}
+
+var lvUUID = regexp.MustCompile(`lv_uuid=([A-Za-z0-9-]{38})`)
+
+// translate writes an argument vector for the fake. A volume's UUID becomes known when a command first names it beside
+// the volume, as the driver's selections do, one for each target.
+func (r *replay) translate(argv []string) []string {
+	var out, targets []string
+	if i := slices.Index(argv, "--"); i >= 0 {
+		targets = argv[i+1:]
+	}
+	group := &r.node.groups[0].Group
+	for _, arg := range argv {
+		for i, m := range lvUUID.FindAllStringSubmatch(arg, -1) {
+			if _, known := r.uuids[m[1]]; known || i >= len(targets) {
+				continue
+			}
+			_, name, _ := strings.Cut(targets[i], "/")
+			if j := slices.IndexFunc(group.LVs, func(lv lvm.LV) bool { return lv.Name == name }); j >= 0 {
+				r.uuids[m[1]] = group.LVs[j].UUID
+			}
+		}
+		arg = lvUUID.ReplaceAllStringFunc(arg, func(s string) string {
+			if uuid, known := r.uuids[s[len("lv_uuid="):]]; known {
+				return "lv_uuid=" + uuid
+			}
+			return s
+		})
+		out = append(out, r.disks.Replace(arg))
+	}
+	if !slices.Contains(out, "--devices") { // an admin's command looks at all disks
+		var devices []string
+		for _, pv := range group.PVs {
+			devices = append(devices, pv.Device)
+		}
+		out = slices.Insert(out, 1, "--devices", strings.Join(devices, ","))
+	}
+	return out
+}
+
+// TestRefusals_RealLVM: what LVM refuses, the fake refuses with the same exit status, and neither changes anything; what
+// LVM takes without doing anything, so does the fake.
+func TestRefusals_RealLVM(t *testing.T) {
+	b := realBed(t).oneAtATime()
+	dir := t.TempDir()
+	startReal(t, dir).close(t) // it writes the configuration
+	devices := strings.Join(realDisks, ",")
+	run := func(argv []string) int {
+		cmd := exec.CommandContext(context.Background(), "lvm", argv...)
+		cmd.Env = append(os.Environ(), "LVM_SYSTEM_DIR="+filepath.Join(dir, "etc"))
+		out, err := cmd.CombinedOutput()
+		t.Logf("lvm %s: %s", strings.Join(argv, " "), out)
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode()
+	}
+	const nobody = "AAAAAA-aaaa-AAAA-aaaa-AAAA-aaaa-AAAAAA"
+	fake := newReplay()
+	fake.uuids[nobody] = nobody
+	create := func(name string, args ...string) []string {
+		return append([]string{"lvcreate", "-An", "-y", "--devices", devices, "-ay", "-Wy", "-Zy", "--alloc", "normal", "-n", name}, args...)
+	}
+	on := func(command string, args ...string) []string {
+		return append([]string{command, "-y", "--devices", devices}, args...)
+	}
+	const kept = realGroup + "/kept"
+	disk := realDisks[0]
+	for _, argv := range [][]string{
+		create("kept", "-l", "4", "--addtag", "nodelvm.state=ready", "--", realGroup, disk+":0-3"),
+		on("lvchange", "-S", "lv_uuid="+nobody+" && lv_tags={nodelvm.state=ready}", "--addtag", "x", "--", kept),
+		on("lvremove", "-S", "lv_uuid="+nobody+" && lv_tags={nodelvm.state=ready}", "--", kept),
+		on("lvchange", "-ay", "--", kept),
+	} {
+		if want, got := run(argv), fake.run(argv); want != 0 || got != 0 {
+			t.Fatalf("exit status %d of the real LVM, %d of the fake: %v", want, got, argv)
+		}
+	}
+	group, faked := b.group(t), fake.node.groups[0].read()
+	for _, argv := range [][]string{
+		{"lvmake"},
+		on("lvcreate"),
+		create("kept", "-l", "1", "--", realGroup),
+		create("new", "-l", "0", "--", realGroup),
+		create("new", "-l", "many", "--", realGroup),
+		create("new", "--", realGroup),
+		create("new", "-l", "100000", "--", realGroup),
+		create("new", "-l", "1", "--", "no-such-group"),
+		create("new", "-l", "1", "--", realGroup, disk+":0-3"),
+		create("new", "-l", "5", "--", realGroup, disk+":4-7"),
+		create("new", "-l", "1", "--", realGroup, disk+":9-8"),
+		create("new", "-l", "1", "--", realGroup, "/dev/none"),
+		create("new", "-l", "1", "--", realGroup, disk+":9999-10000"),
+		create("a/b", "-l", "1", "--", realGroup),
+		create("new", "-l", "1", "--addtag", "a,b", "--", realGroup),
+		create("new", "-l", "1", "--addtag", "a b", "--", realGroup),
+		create("new", "-l", "1", "--colour", "red", "--", realGroup),
+		create("new", "-l", "2", "--type", "striped", "-i", "2", "-I", "64k", "--", realGroup, disk),
+		create("new", "-l", "2", "--type", "striped", "-i", "7", "-I", "64k", "--", realGroup),
+		create("new", "-l", "2", "--type", "striped", "-i", "2", "-I", "5k", "--", realGroup),
+		create("new", "-l", "1", "--type", "raid1", "-m", "1", "--", realGroup, disk),
+		create("new", "-l", "1", "--type", "raid1", "-m", "6", "--", realGroup),
+		create("new", "-l", "2", "--type", "raid5", "-i", "1", "--", realGroup),
+		create("new", "-l", "2", "--type", "raid6", "-i", "2", "--", realGroup),
+		create("new", "-l", "1", "--type", "raid7", "--", realGroup),
+		{"lvcreate", "-y", "--devices", devices, "--type", "thin", "-V", "4m", "--thinpool", "no-such-pool", "-n", "new", "--", realGroup},
+		{"lvcreate", "-y", "--devices", devices, "-s", "-n", "new", "--", realGroup + "/no-such-volume"},
+		on("lvextend", "--alloc", "normal", "-l", "4", "--", kept),
+		on("lvextend", "--alloc", "normal", "-l", "100000", "--", kept),
+		on("lvextend", "--alloc", "normal", "-l", "0", "--", kept),
+		on("lvextend", "--alloc", "normal", "-l", "5", "--", kept, disk+":0-3"),
+		on("lvextend", "--alloc", "normal", "-l", "5", "--", realGroup+"/no-such-volume"),
+		on("lvextend", "--alloc", "normal", "-l", "5"),
+		on("lvchange", "--addtag", "x", "--", realGroup+"/no-such-volume"),
+		on("lvchange", "--addtag", "a,b", "--", kept),
+		on("lvchange", "-ay", "--", "no-such-group/kept"),
+		on("lvremove", "--", realGroup+"/no-such-volume"),
+		on("lvremove"),
+		on("lvremove", "--colour", "red", "--", kept),
+	} {
+		what := strings.Join(argv, " ")
+		want, got := run(argv), fake.run(argv)
+		if want != got || want == 0 {
+			t.Errorf("exit status %d of the real LVM, %d of the fake: lvm %s", want, got, what)
+		}
+		if now := b.group(t); !reflect.DeepEqual(now, group) {
+			t.Errorf("the real group has changed from %+v to %+v: lvm %s", group, now, what)
+			group = now
+		}
+		if now := fake.node.groups[0].read(); !reflect.DeepEqual(now, faked) {
+			t.Errorf("the fake group has changed from %+v to %+v: lvm %s", faked, now, what)
+			faked = now
+		}
+	}
+	b.Admin(t, "lvremove", "-y", kept)
+}
