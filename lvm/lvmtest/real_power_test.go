@@ -3,12 +3,15 @@
 package lvmtest
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,20 +19,63 @@ import (
 )
 
 // powerGroup is the group of the power-cut tests, on disks that outlive the node: test/e2e cuts the node's power while
-// TestPowerVictim works on it, and runs TestPowerCheck after the next boot. What the victim was promised stands in a
-// journal outside of the node, one line before each request and one after it, each of them flushed.
+// TestPowerVictim works on it, and runs it again after the next boot.
 const powerGroup = "nodelvm-power"
 
-// powerJournal opens the journal, or answers nil: then these tests are only a part of another one.
-func powerJournal(t testing.TB) *os.File {
-	t.Helper()
-	path := os.Getenv("NODELVM_TEST_JOURNAL")
+// What the environment tells: where the victim is to note what it was promised, where it has done so before the last cut,
+// and whether this is the end of it all.
+const (
+	powerJournal  = "NODELVM_TEST_JOURNAL"
+	powerPromises = "NODELVM_TEST_PROMISES"
+	powerLast     = "NODELVM_TEST_LAST"
+)
+
+// TestPowerVictim starts a driver, holds it to what was promised before the power was cut, and then makes, writes,
+// extends, copies and deletes volumes until the power is cut again.
+func TestPowerVictim(t *testing.T) {
+	path := os.Getenv(powerJournal)
 	if path == "" {
-		return nil
+		return // it is only a part of another test
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	hushUdev(t)
+	w := &powerWork{t: t, b: powerBed(t), promises: promises{}, prefix: filepath.Base(path)}
+	if before := os.Getenv(powerPromises); before != "" {
+		text, err := os.ReadFile(before)
+		must(t, err)
+		w.promises = readPromises(string(text))
+	}
+	w.d = startReal(t, "/var/lib/nodelvm-power")
+	w.check()
+	if os.Getenv(powerLast) != "" {
+		w.leave()
+	}
+	if t.Failed() || os.Getenv(powerLast) != "" {
+		return
+	}
+	journal, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	must(t, err)
-	return f
+	w.journal = journal
+	w.begin()
+	for {
+		w.step()
+	}
+}
+
+// hushUdev hides the rules of device-mapper and LVM from udev. The driver's own lvm does not wait for them, and the admin's
+// does not either in these tests.
+func hushUdev(t testing.TB) {
+	t.Helper()
+	for _, pattern := range []string{"*-dm*.rules", "*-lvm*.rules"} {
+		rules, err := filepath.Glob(filepath.Join("/lib/udev/rules.d", pattern))
+		must(t, err)
+		for _, path := range rules {
+			hiding := filepath.Join("/run/udev/rules.d", filepath.Base(path))
+			must(t, os.MkdirAll(filepath.Dir(hiding), 0o755))
+			must(t, os.WriteFile(hiding, nil, 0o600))
+			t.Cleanup(func() { must(t, os.Remove(hiding)) })
+		}
+	}
+	_ = exec.CommandContext(context.Background(), "udevadm", "control", "--reload").Run() // fails where no udev runs
 }
 
 func powerBed(t testing.TB) Bed {
@@ -44,126 +90,38 @@ func powerBed(t testing.TB) Bed {
 	return Bed{Group: powerGroup, Admin: func(t testing.TB, argv ...string) { t.Helper(); admin(t, argv...) }, Read: readDisks}
 }
 
-// TestPowerVictim makes, writes, extends, copies and deletes volumes until its power is cut.
-func TestPowerVictim(t *testing.T) {
-	journal := powerJournal(t)
-	if journal == nil {
-		return
-	}
-	b := powerBed(t)
-	d := startReal(t, "/var/lib/nodelvm-power")
-	note := func(format string, args ...any) {
-		_, err := fmt.Fprintf(journal, format+"\n", args...)
-		must(t, err)
-		must(t, journal.Sync())
-	}
-	note("works")
-	var volumes []lvm.Volume
-	for i := 0; ; i++ {
-		name := fmt.Sprintf("v%d", i)
-		spec := b.spec(name, 8*lvm.MiB)
-		if i%3 > 0 {
-			spec.Class = b.in([]lvm.Class{{Layout: lvm.LayoutThin, Pool: lvm.DefaultPool, Overprovision: 400}, {Layout: lvm.LayoutRAID1, Mirrors: 1}}[i%3-1])
-		}
-		note("? create %s", name)
-		v := d.create(t, spec)
-		note("! create %s %d", name, v.Size)
-		volumes = append(volumes, v)
-		device, err := d.Activate(t.Context(), v.ID, v.UUID)
-		must(t, err)
-		scrawl(t, device, name)
-		note("! write %s", name)
-		if spec.Class.Layout == lvm.LayoutThin {
-			note("? snapshot s-%s", name)
-			d.snapshot(t, "s-"+name, v.ID)
-			note("! snapshot s-%s", name)
-		}
-		note("? extend %s %d", name, v.Size+ExtentSize)
-		_, err = d.Extend(t.Context(), v.ID, v.Size+ExtentSize, 0)
-		must(t, err)
-		note("! extend %s %d", name, v.Size+ExtentSize)
-		if i%2 == 1 {
-			n := rand.IntN(len(volumes))
-			old := volumes[n]
-			volumes = append(volumes[:n], volumes[n+1:]...)
-			note("? delete %s", old.Name)
-			must(t, d.Delete(t.Context(), old.ID))
-			note("! delete %s", old.Name)
-		}
-	}
+// powerWork is what the victim does between two cuts.
+type powerWork struct {
+	t         *testing.T
+	b         Bed
+	d         *Driver
+	journal   *os.File
+	prefix    string // of the names of what is made between these cuts
+	n         int
+	promises  promises
+	volumes   []lvm.Volume
+	snapshots []lvm.Snapshot
 }
 
-// scrawl writes a volume's name all over its first MiB, as a database writes its pages, and flushes it.
-func scrawl(t testing.TB, device, name string) {
-	t.Helper()
-	f, err := os.OpenFile(device, os.O_WRONLY, 0)
-	must(t, err)
-	_, err = f.Write(scrawled(name))
-	must(t, err)
-	must(t, f.Sync())
-	must(t, f.Close())
+// note writes to the journal, which is outside of the node, and flushes it: "?" before a request, "!" after it.
+func (w *powerWork) note(format string, args ...any) {
+	w.t.Helper()
+	line := fmt.Sprintf(format+"\n", args...)
+	_, err := w.journal.WriteString(line)
+	must(w.t, err)
+	must(w.t, w.journal.Sync())
+	w.promises.add(line)
 }
 
-func scrawled(name string) []byte {
-	return bytes.Repeat(fmt.Appendf(nil, "%-16s", name), 1<<16)
-}
-
-// promised is what the journal says of one volume or snapshot.
-type promised struct {
-	created, deleted   bool // for sure
-	creating, deleting bool // perhaps
-	written            bool
-	size, asked        lvm.Bytes
-}
-
-func readJournal(t testing.TB, f *os.File) map[string]*promised {
-	t.Helper()
-	all := map[string]*promised{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		var sure, what, name string
-		var size lvm.Bytes
-		if n, _ := fmt.Sscan(lines.Text(), &sure, &what, &name, &size); n < 3 {
-			continue // "works"
-		}
-		p := all[name]
-		if p == nil {
-			p = &promised{}
-			all[name] = p
-		}
-		done := sure == "!"
-		switch what {
-		case "create", "snapshot":
-			p.creating, p.created = true, done
-			p.size, p.asked = size, max(size, 8*lvm.MiB)
-		case "write":
-			p.written = true
-		case "extend":
-			if p.asked = size; done {
-				p.size = size
-			}
-		case "delete":
-			p.deleting, p.deleted = true, done
-		}
-	}
-	must(t, lines.Err())
-	return all
-}
-
-// TestPowerCheck starts a driver after the power is back and holds it to what was promised; then it deletes everything.
-func TestPowerCheck(t *testing.T) {
-	journal := powerJournal(t)
-	if journal == nil {
-		return
-	}
-	promises := readJournal(t, journal)
-	b := powerBed(t)
-	d := startReal(t, "/var/lib/nodelvm-power")
-	d.waitWiped(t)
+// check holds the driver to what was promised. What was asked for and not answered may be there or not.
+func (w *powerWork) check() {
+	t := w.t
+	w.d.waitWiped(t)
+	w.volumes, w.snapshots = w.d.volumes(t), w.d.snapshots(t)
 	there := map[string]bool{}
-	for _, v := range d.volumes(t) {
+	for _, v := range w.volumes {
 		there[v.Name] = true
-		p := promises[v.Name]
+		p := w.promises[v.Name]
 		switch {
 		case p == nil:
 			t.Errorf("nobody asked for %s", v.Name)
@@ -173,51 +131,64 @@ func TestPowerCheck(t *testing.T) {
 		case v.Size < p.size || v.Size > p.asked:
 			t.Errorf("%s has %s; %s were promised, %s asked for", v.Name, v.Size, p.size, p.asked)
 		}
-		device, err := d.Activate(t.Context(), v.ID, v.UUID)
+		device, err := w.d.Activate(t.Context(), v.ID, v.UUID)
 		must(t, err)
-		if got := content(t, device); p.written && !bytes.Equal(got, scrawled(v.Name)) {
-			t.Errorf("%s does not hold what was written to it and flushed", v.Name)
+		if got := read(t, device, 0, 1<<20); p.content != "" && !bytes.Equal(got, scrawled(p.content)) {
+			t.Errorf("%s does not hold %s, which was written and flushed", v.Name, p.content)
 		}
 	}
-	for _, s := range d.snapshots(t) {
+	for _, s := range w.snapshots {
 		there[s.Name] = true
-		if p := promises[s.Name]; p == nil {
-			t.Errorf("nobody asked for the snapshot %s", s.Name)
+		if p := w.promises[s.Name]; p == nil || p.deleted {
+			t.Errorf("nobody asked for the snapshot %s, or it was deleted", s.Name)
 		}
 	}
-	for name, p := range promises {
-		if p.created && !p.deleting && !there[name] {
+	for name, p := range w.promises {
+		if p.made && !p.deleting && !there[name] {
 			t.Errorf("%s was promised, and is gone", name)
 		}
 	}
-	checkNothingElse(t, b, len(there))
-	b.deleteAll(t, d)
-	if g, _ := groupNamed(readDisks(t), powerGroup); len(g.LVs) > 0 {
-		if _, pool := lookUp(g, lvm.DefaultPool); pool {
-			admin(t, "lvremove", "-y", powerGroup+"/"+lvm.DefaultPool)
-		}
-	}
-	checkNothingElse(t, b, 0)
-	d.close(t)
-	t.Logf("%d volumes and snapshots in the journal, %d there", len(promises), len(there))
+	checkNothingElse(t, w.b, len(there))
+	t.Logf("%d volumes and snapshots in the journal, %d there", len(w.promises), len(there))
 }
 
-func lookUp(g lvm.Group, name string) (lvm.LV, bool) {
-	for _, lv := range g.LVs {
-		if lv.Name == name {
-			return lv, true
+// begin begins the journal with what is there, so that it stands by itself, and writes to what was not written yet.
+func (w *powerWork) begin() {
+	before := w.promises
+	w.promises = promises{}
+	var lines strings.Builder
+	for _, v := range w.volumes {
+		_, _ = fmt.Fprintf(&lines, "! make %s %d %s\n", v.Name, v.Size, before[v.Name].content)
+	}
+	for _, s := range w.snapshots {
+		_, _ = fmt.Fprintf(&lines, "! make %s 0 %s\n", s.Name, before[s.Name].content)
+	}
+	w.promises.add(lines.String())
+	w.note("%sworks", lines.String())
+	for _, v := range w.volumes {
+		if before[v.Name].content == "" {
+			w.write(v)
 		}
 	}
-	return lvm.LV{}, false
+}
+
+// leave deletes everything.
+func (w *powerWork) leave() {
+	w.b.deleteAll(w.t, w.d)
+	w.d.close(w.t)
+	g := w.b.group(w.t)
+	if slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == lvm.DefaultPool }) {
+		w.b.removePool(w.t)
+	}
+	checkNothingElse(w.t, w.b, 0)
 }
 
 // checkNothingElse sees that there are so many volumes in the group, besides the pool, and that nothing is suspended.
 func checkNothingElse(t testing.TB, b Bed, want int) {
 	t.Helper()
-	g := b.group(t)
 	var names []string
-	for _, lv := range g.LVs {
-		if !lv.Hidden && lv.Thin == nil {
+	for _, lv := range b.group(t).LVs {
+		if !lv.Hidden && lv.Name != lvm.DefaultPool {
 			names = append(names, lv.Name)
 		}
 	}
@@ -233,13 +204,120 @@ func checkNothingElse(t testing.TB, b Bed, want int) {
 	}
 }
 
-func content(t testing.TB, device string) []byte {
+// What the victim holds at most before it deletes: checking it takes time after each boot.
+const (
+	powerVolumes   = 5
+	powerSnapshots = 2
+)
+
+// step does one thing, any thing that can be done.
+func (w *powerWork) step() {
+	thick, thin := lvm.LayoutLinear, -1
+	if rand.IntN(2) == 0 {
+		thick = lvm.LayoutRAID1
+	}
+	for i, v := range w.volumes {
+		if v.Class.Layout == lvm.LayoutThin && w.promises[v.Name].content != "" {
+			thin = i
+		}
+	}
+	what := rand.IntN(8)
+	switch {
+	case len(w.volumes) >= powerVolumes, what == 0 && len(w.volumes) > 0:
+		w.deleteVolume(rand.IntN(len(w.volumes)))
+	case len(w.snapshots) >= powerSnapshots, what == 1 && len(w.snapshots) > 0:
+		w.deleteSnapshot()
+	case what <= 3 && thin >= 0:
+		w.snapshot(w.volumes[thin])
+	case what == 4 && len(w.snapshots) > 0:
+		w.copy(w.snapshots[rand.IntN(len(w.snapshots))])
+	case what == 5 && len(w.volumes) > 0:
+		w.extend(rand.IntN(len(w.volumes)))
+	case what == 6 || thin < 0:
+		w.write(w.make(lvm.Spec{Class: w.b.thin("", 0, lvm.ID{}).Class, Required: 8 * lvm.MiB}, ""))
+	default:
+		class := lvm.Class{Layout: thick}
+		if thick == lvm.LayoutRAID1 {
+			class.Mirrors = 1
+		}
+		w.write(w.make(lvm.Spec{Class: w.b.in(class), Required: 8 * lvm.MiB}, ""))
+	}
+}
+
+func (w *powerWork) name() string {
+	w.n++
+	return fmt.Sprintf("v%s-%d", w.prefix, w.n)
+}
+
+func (w *powerWork) make(spec lvm.Spec, content string) lvm.Volume {
+	spec.Name = w.name()
+	w.note("? make %s %d %s", spec.Name, spec.Required, content)
+	v := w.d.create(w.t, spec)
+	w.note("! make %s %d %s", spec.Name, v.Size, content)
+	w.volumes = append(w.volumes, v)
+	return v
+}
+
+func (w *powerWork) copy(s lvm.Snapshot) {
+	content := w.promises[s.Name].content
+	w.make(lvm.Spec{Class: w.b.thin("", 0, lvm.ID{}).Class, Required: s.Size, Source: s.ID}, content)
+}
+
+// write writes a volume's name all over its first MiB, as a database writes its pages, and flushes it.
+func (w *powerWork) write(v lvm.Volume) {
+	device, err := w.d.Activate(w.t.Context(), v.ID, v.UUID)
+	must(w.t, err)
+	f, err := os.OpenFile(device, os.O_WRONLY, 0)
+	must(w.t, err)
+	_, err = f.Write(scrawled(v.Name))
+	must(w.t, err)
+	must(w.t, f.Sync())
+	must(w.t, f.Close())
+	w.note("! write %s 0 %s", v.Name, v.Name)
+}
+
+func scrawled(name string) []byte { return bytes.Repeat(fmt.Appendf(nil, "%-16s", name), 1<<16) }
+
+func (w *powerWork) extend(i int) {
+	v := w.volumes[i]
+	w.note("? extend %s %d", v.Name, v.Size+ExtentSize)
+	v, err := w.d.Extend(w.t.Context(), v.ID, v.Size+ExtentSize, 0)
+	must(w.t, err)
+	w.note("! extend %s %d", v.Name, v.Size)
+	w.volumes[i] = v
+}
+
+func (w *powerWork) snapshot(v lvm.Volume) {
+	name, content := w.name(), w.promises[v.Name].content
+	w.note("? make %s 0 %s", name, content)
+	w.snapshots = append(w.snapshots, w.d.snapshot(w.t, name, v.ID))
+	w.note("! make %s 0 %s", name, content)
+}
+
+func (w *powerWork) deleteVolume(i int) {
+	v := w.volumes[i]
+	w.note("? delete %s", v.Name)
+	must(w.t, w.d.Delete(w.t.Context(), v.ID))
+	w.note("! delete %s", v.Name)
+	w.volumes = slices.Delete(w.volumes, i, i+1)
+}
+
+func (w *powerWork) deleteSnapshot() {
+	s := w.snapshots[0]
+	w.note("? delete %s", s.Name)
+	must(w.t, w.d.DeleteSnapshot(w.t.Context(), s.ID))
+	w.note("! delete %s", s.Name)
+	w.snapshots = w.snapshots[1:]
+}
+
+// read reads the beginning of a device, or another stretch of it.
+func read(t testing.TB, device string, at int64, n int) []byte {
 	t.Helper()
 	f, err := os.Open(device)
 	must(t, err)
 	defer func() { must(t, f.Close()) }()
-	b := make([]byte, 1<<20)
-	_, err = f.Read(b)
+	b := make([]byte, n)
+	_, err = io.ReadFull(io.NewSectionReader(f, at, int64(n)), b)
 	must(t, err)
 	return b
 }

@@ -90,6 +90,15 @@ func forgetDisks() {
 	realDisks = nil
 }
 
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if len(realDisks) > 0 {
+		forgetDisks()
+		_ = os.Remove(udevRules)
+	}
+	os.Exit(code)
+}
+
 func tool(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput()

@@ -17,8 +17,9 @@ import (
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
-// TestPowerCut cuts a node's power at random moments while a driver makes, extends, copies and deletes volumes in it,
-// and holds the next one to what was promised. NODELVM_TEST_CUTS is how many times: 3 by default.
+// TestPowerCut cuts a node's power at random moments while a driver makes, extends, copies and deletes volumes in it, or
+// mends what the last cut left, and holds the next one to what was promised. NODELVM_TEST_CUTS is how many times: 3 by
+// default.
 func TestPowerCut(t *testing.T) {
 	cuts := 3
 	if s := os.Getenv("NODELVM_TEST_CUTS"); s != "" {
@@ -45,56 +46,109 @@ func TestPowerCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := &power{l: l, journals: journals, during: map[string]int{}}
 	for cut := range cuts {
-		t.Run(fmt.Sprint("cut ", cut), func(t *testing.T) {
-			powerCut(t, l, filepath.Join(filepath.Base(journals), strconv.Itoa(cut)))
-		})
+		if !t.Run(fmt.Sprint("cut ", cut+1), p.cut) {
+			t.Fatal("the cuts after it would meet what this one left")
+		}
 	}
+	t.Run("the end", p.end)
+	t.Logf("%d cuts: %v", cuts, p.during)
 }
 
-// powerCut lets the victim work for a while, cuts, boots, and checks. Each cut has a journal under a name of its own:
-// a node's kernel may know an old content of a file on the share.
-func powerCut(t *testing.T, l *lab.Lab, journal string) {
-	run := func(ctx context.Context, test string, out *bytes.Buffer) (int, error) {
-		return l.Exec(ctx, "node-1", nil, out, out, "env", "NODELVM_TEST_DISKS=/dev/ubdb,/dev/ubdc", "NODELVM_TEST_JOURNAL=/mnt/lab/"+journal,
-			"/mnt/lab/power.test", "-test.run", "^"+test+"$", "-test.v", "-test.timeout=10m")
-	}
-	victim, stop := context.WithCancel(t.Context())
+// power is a series of cuts. Each has a journal of its own: a node's kernel may know an old content of a file on the share.
+type power struct {
+	l        *lab.Lab
+	journals string
+	n        int            // of the next journal
+	promises string         // the last journal that was begun
+	during   map[string]int // how many cuts there were in the middle of what
+}
+
+// How long the power stays on: after the driver's start, or, one time in four, from before it.
+const (
+	powerOn        = 5 * time.Second
+	powerOnAtStart = 3 * time.Second
+)
+
+// cut lets the victim check and work for a while, cuts the power, and boots.
+func (p *power) cut(t *testing.T) {
+	before, path := p.promises, filepath.Join(p.journals, strconv.Itoa(p.n))
+	p.n++
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	var words bytes.Buffer
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = run(victim, "TestPowerVictim", &words) // it ends with the node
+		_, _ = p.victim(ctx, path, before, &words) // it ends with the node
 	}()
-	waitForWork(t, filepath.Join(l.Share(), journal), ended, &words)
-	after := time.Duration(rand.Int64N(int64(20 * time.Second)))
-	time.Sleep(after)
-	if err := l.PowerCut("node-1"); err != nil {
+	after := time.Duration(rand.Int64N(int64(powerOnAtStart)))
+	if before == "" || rand.IntN(4) > 0 {
+		waitForWork(t, path, ended, &words)
+		after = time.Duration(rand.Int64N(int64(powerOn)))
+	}
+	select {
+	case <-ended:
+		t.Fatalf("the victim ended before its power was cut:\n%s\nwhat was promised:\n%s\nand since:\n%s", words.String(), readFile(before), readFile(path))
+	case <-time.After(after):
+	}
+	if err := p.l.PowerCut("node-1"); err != nil {
 		t.Fatal(err)
 	}
 	stop()
 	<-ended
-	if err := l.Boot(t.Context(), "node-1"); err != nil {
+	moment := "mending"
+	if journal := readFile(path); journal != "" {
+		p.promises, moment = path, momentOf(journal)
+	}
+	p.during[moment]++
+	t.Logf("cut after %s, while %s", after.Round(time.Millisecond), moment)
+	if err := p.l.Boot(t.Context(), "node-1"); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	code, err := run(t.Context(), "TestPowerCheck", &out)
-	promises, readErr := os.ReadFile(filepath.Join(l.Share(), journal))
-	if err != nil || readErr != nil || code != 0 {
-		t.Fatalf("cut after %s: exit code %d, %v, %v\n%s\nthe journal:\n%s\nthe victim:\n%s", after, code, err, readErr, out.String(), promises, words.String())
+}
+
+// end lets the last victim check, and delete everything.
+func (p *power) end(t *testing.T) {
+	var words bytes.Buffer
+	code, err := p.victim(t.Context(), filepath.Join(p.journals, "none"), p.promises, &words, "NODELVM_TEST_LAST=1")
+	if err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v\n%s\nwhat was promised:\n%s", code, err, words.String(), readFile(p.promises))
 	}
-	lines := strings.Split(strings.TrimSpace(string(promises)), "\n")
-	t.Logf("cut after %s, at %q", after.Round(time.Millisecond), lines[len(lines)-1])
+}
+
+func (p *power) victim(ctx context.Context, journal, before string, words *bytes.Buffer, env ...string) (int, error) {
+	inNode := func(path string) string { return strings.Replace(path, p.l.Share(), "/mnt/lab", 1) }
+	argv := append([]string{"env", "NODELVM_TEST_DISKS=/dev/ubdb,/dev/ubdc", "NODELVM_TEST_JOURNAL=" + inNode(journal), "NODELVM_TEST_PROMISES=" + inNode(before)}, env...)
+	argv = append(argv, "/mnt/lab/power.test", "-test.run", "^TestPowerVictim$", "-test.v", "-test.timeout=10m")
+	return p.l.Exec(ctx, "node-1", nil, words, words, argv...)
+}
+
+// momentOf tells what a journal ends in the middle of, or after.
+func momentOf(journal string) string {
+	lines := strings.Split(strings.TrimSpace(journal), "\n")
+	last := strings.Fields(lines[len(lines)-1])
+	switch {
+	case len(last) < 2:
+		return "beginning"
+	case last[0] == "?":
+		return "in " + last[1]
+	default:
+		return "after " + last[1]
+	}
+}
+
+// readFile is "" for a file that is not there.
+func readFile(path string) string {
+	text, _ := os.ReadFile(path)
+	return string(text)
 }
 
 // waitForWork waits until the victim has begun.
 func waitForWork(t *testing.T, journal string, ended <-chan struct{}, words *bytes.Buffer) {
 	t.Helper()
-	deadline := time.After(3 * time.Minute)
-	for {
-		if lines, err := os.ReadFile(journal); err == nil && len(lines) > 0 {
-			return
-		}
+	for deadline := time.After(3 * time.Minute); readFile(journal) == ""; {
 		select {
 		case <-ended:
 			t.Fatalf("the victim ended before it began:\n%s", words.String())

@@ -1,0 +1,168 @@
+//go:build reallvm && amd64
+
+package lvmtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// crash is the work on one operation.
+type crash struct {
+	t      *testing.T
+	b      Bed
+	op     crashOp
+	dir    string // the drivers' own files
+	disks  []string
+	victim *victim
+	n      int       // the case; goes into names
+	size   lvm.Bytes // what an extension is to reach; the size of a volume that is to be wiped, if not the usual one
+}
+
+// crashGroup stands on two disks: on more, each commit is the same writes more often.
+const crashGroup = "nodelvm-crash"
+
+// crashDisks makes disks for a group of its own, and keeps udev from answering to each change of a device with processes.
+func crashDisks(t testing.TB) []string {
+	t.Helper()
+	clearCrash(t) // of a run that was killed
+	forgetDisks()
+	hushUdev(t)
+	t.Cleanup(func() {
+		clearCrash(t)
+		forgetDisks()
+		_ = os.Remove(udevRules)
+	})
+	return []string{makeDisk(t, "crash0", 256), makeDisk(t, "crash1", 256)}
+}
+
+// clearCrash removes the group and its devices, in whatever state they are.
+func clearCrash(t testing.TB) {
+	t.Helper()
+	defer func() { must(t, os.RemoveAll("/dev/"+crashGroup)) }()
+	g, there := groupNamed(readDisks(t), crashGroup)
+	if !there {
+		return
+	}
+	for range 3 { // what stands on another goes first
+		for _, device := range devicesOf(t, g) {
+			_ = exec.CommandContext(context.Background(), "dmsetup", "remove", "--noudevsync", "--force", device).Run()
+		}
+	}
+	admin(t, "vgremove", "-ff", "-y", crashGroup)
+}
+
+func newCrash(t *testing.T, op crashOp, disks []string) *crash {
+	c := &crash{t: t, op: op, dir: t.TempDir(), disks: disks}
+	c.makeBed()
+	t.Cleanup(func() { c.victim.end() })
+	c.setUp()
+	return c
+}
+
+// makeBed makes the group anew. Its admin uses the driver's configuration, which makes a command cheaper.
+func (c *crash) makeBed() {
+	clearCrash(c.t)
+	admin(c.t, append([]string{"vgcreate", "-y", "-s", "4m", crashGroup}, c.disks...)...)
+	c.b = Bed{Group: crashGroup, Read: readDisks, Suspended: isSuspended}
+	c.b.Start = func(t testing.TB) *Driver { return startReal(t, c.dir) }
+	c.b.Admin = func(t testing.TB, argv ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(context.Background(), "lvm", append([]string{argv[0], "--devices", strings.Join(c.disks, ",")}, argv[1:]...)...)
+		cmd.Env = append(os.Environ(), "LVM_SYSTEM_DIR="+filepath.Join(c.dir, "etc"))
+		outputOf(t, cmd)
+	}
+	c.b = c.b.oneAtATime()
+}
+
+func (c *crash) name() string { return fmt.Sprintf("crash-%d", c.n) }
+
+// driver is one that has not been started.
+func (c *crash) driver() *Driver {
+	t := c.t
+	d := newReal(t, c.dir, func(*lvm.Config) {})
+	t.Cleanup(func() { d.close(t) })
+	return d
+}
+
+func (c *crash) setUp() {
+	if c.op.setUp != nil {
+		d := c.driver()
+		c.op.setUp(c, d)
+		d.close(c.t)
+	}
+}
+
+// tearDown deletes everything and sees that nothing is left.
+func (c *crash) tearDown() {
+	d := c.b.Start(c.t)
+	c.b.deleteAll(c.t, d)
+	d.close(c.t)
+	g := c.b.group(c.t)
+	if slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == lvm.DefaultPool }) {
+		c.b.removePool(c.t)
+		g = c.b.group(c.t)
+	}
+	for _, lv := range g.LVs {
+		c.t.Errorf("left behind: %s %v", lv.Name, lv.Tags)
+	}
+	if left := devicesOf(c.t, g); len(left) > 0 {
+		c.t.Errorf("left in the kernel: %v", left)
+	}
+}
+
+// beginAnew keeps a failure from spoiling the cases after it.
+func (c *crash) beginAnew() {
+	c.victim.end()
+	c.victim = nil
+	c.makeBed()
+	c.setUp()
+}
+
+// left says what the disks and the kernel show right after the kill.
+func (c *crash) left() string {
+	g := c.b.group(c.t)
+	var words []string
+	for _, lv := range g.LVs {
+		if !lv.Hidden {
+			i := slices.IndexFunc(lv.Tags, func(tag string) bool { return strings.HasPrefix(tag, "nodelvm.state=") })
+			state := "no state"
+			if i >= 0 {
+				state = strings.TrimPrefix(lv.Tags[i], "nodelvm.state=")
+			}
+			words = append(words, fmt.Sprintf("%s (%s, %d extents)", lv.Name, state, lv.Extents))
+		}
+	}
+	for _, device := range c.suspended() {
+		words = append(words, device+" is suspended")
+	}
+	return strings.Join(words, ", ")
+}
+
+// suspended lists the devices of the group that are.
+func (c *crash) suspended() []string {
+	return slices.DeleteFunc(devicesOf(c.t, c.b.group(c.t)), func(device string) bool { return !c.b.Suspended(c.t, device) })
+}
+
+// devicesOf lists a group's devices, hidden layers too.
+func devicesOf(t testing.TB, g lvm.Group) []string {
+	t.Helper()
+	uuids, err := filepath.Glob("/sys/block/dm-*/dm/uuid")
+	must(t, err)
+	var devices []string
+	for _, path := range uuids {
+		uuid, err := os.ReadFile(path)
+		if err == nil && strings.HasPrefix(string(uuid), deviceUUID(g.UUID, "")) {
+			devices = append(devices, "/dev/"+strings.Split(path, "/")[3])
+		}
+	}
+	return devices
+}

@@ -1,0 +1,157 @@
+//go:build reallvm && amd64
+
+package lvmtest
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// victim is a driver in a process of its own, followed by a tracer: it does requests, one after the other, until it is
+// killed.
+type victim struct {
+	tracer
+	requests *os.File
+	answers  chan string   // one for each request; closed when it has ended
+	dead     chan struct{} // closed when the driver has ended
+	gone     chan struct{} // closed when all that it started have ended too
+
+	words sync.Mutex
+	said  strings.Builder
+}
+
+// What stands in the victim's environment, and at the beginning of its answers.
+const (
+	victimFolder = "NODELVM_TEST_VICTIM"
+	victimSays   = "victim: "
+	victimDone   = "done"
+)
+
+func startVictim(t testing.TB, dir string) *victim {
+	t.Helper()
+	in, requests, err := os.Pipe()
+	must(t, err)
+	out, says, err := os.Pipe()
+	must(t, err)
+	v := &victim{requests: requests, answers: make(chan string, 1), dead: make(chan struct{}), gone: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this
+		defer close(v.gone)
+		process, err := os.StartProcess(os.Args[0], []string{os.Args[0], "-test.run=^TestCrashVictim$"}, &os.ProcAttr{
+			Env: append(os.Environ(), victimFolder+"="+dir), Files: []*os.File{in, says, says}, Sys: &syscall.SysProcAttr{Ptrace: true},
+		})
+		if err == nil {
+			err = v.begin(process.Pid)
+		}
+		_, _ = in.Close(), says.Close() // it has its own
+		started <- err
+		if err != nil {
+			return
+		}
+		err = v.follow(func(pid int) {
+			if pid == v.victim {
+				close(v.dead)
+			}
+		})
+		if err != nil {
+			v.note(err.Error())
+		}
+	}()
+	must(t, <-started)
+	go v.listen(out)
+	return v
+}
+
+// listen takes what the victim says, to its end.
+func (v *victim) listen(out *os.File) {
+	defer func() { _ = out.Close() }()
+	defer close(v.answers)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if answer, is := strings.CutPrefix(lines.Text(), victimSays); is {
+			v.answers <- answer
+		} else {
+			v.note(lines.Text())
+		}
+	}
+}
+
+func (v *victim) note(line string) {
+	v.words.Lock()
+	defer v.words.Unlock()
+	_, _ = fmt.Fprintln(&v.said, line)
+}
+
+func (v *victim) everythingSaid() string {
+	v.words.Lock()
+	defer v.words.Unlock()
+	return v.said.String()
+}
+
+// ask makes the victim do the request of a case, and waits until it has answered or died.
+func (v *victim) ask(t testing.TB, request string) (answer string, alive bool) {
+	t.Helper()
+	_, err := fmt.Fprintln(v.requests, request)
+	must(t, err)
+	select {
+	case answer, alive = <-v.answers:
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("the victim hangs at %q:\n%s", request, v.everythingSaid())
+	}
+	if !alive {
+		<-v.dead
+	}
+	return answer, alive
+}
+
+// end ends the victim, if it is there, and waits for what it has left running.
+func (v *victim) end() {
+	if v == nil {
+		return
+	}
+	_ = v.requests.Close()
+	select {
+	case <-v.dead:
+	default:
+		_ = unix.Kill(v.victim, unix.SIGKILL)
+	}
+	<-v.gone
+}
+
+// TestCrashVictim is the driver that TestCrash_RealLVM kills. If its lvm dies, it is asked once more, as any caller does.
+func TestCrashVictim(t *testing.T) {
+	dir := os.Getenv(victimFolder)
+	if dir == "" {
+		return // it is only a part of the other test
+	}
+	must(t, stopAtPoints())
+	for requests := bufio.NewScanner(os.Stdin); requests.Scan(); {
+		var op int
+		c := &crash{t: t, b: Bed{Group: crashGroup, Read: readDisks}}
+		_, err := fmt.Sscan(requests.Text(), &op, &c.n, &c.size)
+		must(t, err)
+		c.op = crashOps[op]
+		d := newReal(t, dir, func(*lvm.Config) {})
+		if err = c.op.do(c, d); err != nil {
+			fmt.Println(err)
+			err = c.op.do(c, d)
+		}
+		d.close(t)
+		if err != nil {
+			fmt.Println(victimSays+"failed:", strings.ReplaceAll(err.Error(), "\n", " "))
+		} else {
+			fmt.Println(victimSays + victimDone)
+		}
+	}
+}
