@@ -1,6 +1,12 @@
 package lvm
 
-import "context"
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
 
 // activating is an Activate request, as flights compare it.
 type activating struct {
@@ -102,7 +108,7 @@ func (h *Host) activateLocked(ctx context.Context, s State, v Volume) (string, e
 	}
 	failure := h.run(ctx, g, []step{{activateArgs(t, g)}})
 	path, active, err = h.Device(v.ID, v.UUID)
-	if err == nil && !active && h.dropLegs(g, lv) {
+	if err == nil && !active && h.dropLegs(g, below(g, lv)[1:]) {
 		failure = h.run(ctx, g, []step{{activateArgs(t, g)}})
 		path, active, err = h.Device(v.ID, v.UUID)
 	}
@@ -115,16 +121,36 @@ func (h *Host) activateLocked(ctx context.Context, s State, v Volume) (string, e
 	return path, err
 }
 
-// dropLegs takes the devices of a volume's legs out of the kernel, as far as nothing stands on them: an activation that was
+// runOver is run for a command that has to make the devices of these legs, of a RAID or of a thin pool: if LVM refuses it,
+// what an earlier one left of them is taken out of its way.
+func (h *Host) runOver(ctx context.Context, g Group, legs []LV, steps []step) error {
+	failure := h.run(ctx, g, steps)
+	var refusal *ExitError
+	if errors.As(failure, &refusal) && refusal.Code > 0 && h.dropLegs(g, legs) {
+		failure = h.run(ctx, g, steps)
+	}
+	return failure
+}
+
+// dropLegs takes the devices of legs out of the kernel, as far as nothing stands on them: an activation that was
 // killed leaves them behind, and LVM refuses another one while they are there. It tells whether there were any.
-func (h *Host) dropLegs(g Group, lv LV) bool {
+func (h *Host) dropLegs(g Group, legs []LV) bool {
+	devices, err := h.machine.Kernel.Devices()
+	if err != nil {
+		return false
+	}
 	dropped := false
-	for _, leg := range parts(g, lv)[1:] {
-		removed, err := h.machine.Kernel.Remove(dmUUID(g.UUID, leg.UUID))
-		if err != nil {
-			h.log.Warn("a leg that an unfinished activation left cannot be taken back", "vg", g.Name, "leg", leg.Name, "error", err)
+	for _, leg := range legs {
+		for _, d := range devices {
+			if leg.Thin != nil || !strings.HasPrefix(d.UUID, dmUUID(g.UUID, leg.UUID)) { // a pool's own device may be there alone; a part's UUID has a suffix
+				continue
+			}
+			removed, err := h.machine.Kernel.Remove(d.UUID)
+			if err != nil && !errors.Is(err, unix.EBUSY) {
+				h.log.Warn("a leg that an unfinished activation left cannot be taken back", "vg", g.Name, "leg", leg.Name, "error", err)
+			}
+			dropped = dropped || removed
 		}
-		dropped = dropped || removed
 	}
 	return dropped
 }

@@ -82,7 +82,11 @@ func (h *Host) remove(ctx context.Context, s State, id ID, uuid string, state Vo
 	if err != nil {
 		return err
 	}
-	failure := h.run(ctx, g, []step{{removeArgs(t, g, uuid, state)}})
+	var legs []LV
+	if i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid }); i >= 0 {
+		legs = below(g, g.LVs[i])[1:]
+	}
+	failure := h.runOver(ctx, g, legs, []step{{removeArgs(t, g, uuid, state)}})
 	s, err = h.readRaw(ctx)
 	if err != nil {
 		return err

@@ -121,7 +121,7 @@ func (h *Host) carve(ctx context.Context, p party, c *carving) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
-	if err := h.run(ctx, c.group, steps); err != nil {
+	if err := h.runOver(ctx, c.group, c.group.partsOf(c.volume.Class.Pool), steps); err != nil {
 		return Volume{}, h.afterFailedCreate(ctx, p, c, steps, err)
 	}
 	h.reserved.drop(p.spec)

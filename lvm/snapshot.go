@@ -54,7 +54,7 @@ func (h *Host) snap(ctx context.Context, spec SnapshotSpec) (Snapshot, error) {
 	if err := h.freezable(ctx, g, origin); err != nil {
 		return Snapshot{}, err
 	}
-	failure := h.run(ctx, g, p.steps)
+	failure := h.runOver(ctx, g, g.partsOf(origin.Class.Pool), p.steps)
 	return h.snapped(ctx, p.snapshot, origin, failure)
 }
 

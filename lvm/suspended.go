@@ -73,6 +73,16 @@ func below(g Group, lv LV) []LV {
 	return all
 }
 
+// partsOf is parts by name; nil if there is no such LV.
+func (g Group) partsOf(name string) []LV {
+	for _, lv := range g.LVs {
+		if name != "" && lv.Name == name {
+			return parts(g, lv)
+		}
+	}
+	return nil
+}
+
 // parts lists an LV and the LVs that it is made of.
 func parts(g Group, lv LV) []LV {
 	all := []LV{lv}

@@ -49,12 +49,39 @@ func (n *Node) activatePool(g *group, pool string) {
 
 // raise makes a device if it is not there.
 func (n *Node) raise(g *group, name, suffix string) {
-	uuid := deviceUUID(g.UUID, g.find(name).UUID) + suffix
-	if slices.ContainsFunc(n.devices, func(d *device) bool { return d.UUID == uuid }) {
+	if n.raised(g, name, suffix) {
 		return
 	}
 	n.serial++
-	n.devices = append(n.devices, &device{volume: name, Device: lvm.Device{UUID: uuid, Path: fmt.Sprintf("/dev/dm-%d", n.serial)}})
+	n.devices = append(n.devices, &device{volume: name, Device: lvm.Device{UUID: deviceUUID(g.UUID, g.find(name).UUID) + suffix, Path: fmt.Sprintf("/dev/dm-%d", n.serial)}})
+}
+
+// carries tells whether another device stands on this one.
+func (n *Node) carries(d *device) bool {
+	for _, g := range n.groups {
+		for _, lv := range g.LVs {
+			pool := lv.Thin != nil && (lv.Thin.Data == d.volume || lv.Thin.Metadata == d.volume) && n.raised(g, lv.Name, "-tpool")
+			thin := lv.Pool == d.volume && n.raised(g, lv.Name, "") || lv.Thin != nil && lv.Name == d.volume && n.raised(g, lv.Name, "-pool")
+			if pool || thin && strings.HasSuffix(d.UUID, "-tpool") || slices.Contains(g.parts(lv.Name), d.volume) && n.raised(g, lv.Name, "") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (n *Node) raised(g *group, name, suffix string) bool {
+	uuid := deviceUUID(g.UUID, g.find(name).UUID) + suffix
+	return slices.ContainsFunc(n.devices, func(d *device) bool { return d.UUID == uuid })
+}
+
+// blocked tells whether a part of a thin pool is in the way of its activation: a command was killed at it.
+func (n *Node) blocked(g *group, pool string) *failure {
+	part := g.find(pool).Thin.Metadata
+	if n.raised(g, part, "-tmeta") && !n.raised(g, pool, "-tpool") {
+		return failed("Activation of logical volume %s/%s is prohibited while logical volume %s/%s is active.", g.Name, pool, g.Name, part)
+	}
+	return nil
 }
 
 // deactivate removes a volume's device, and then the layers that nothing else needs.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -42,8 +44,8 @@ func (k kernel) Remove(uuid string) (removed bool, err error) {
 	switch {
 	case i < 0:
 		return false, nil
-	case k.node.devices[i].opens > 0:
-		return false, fmt.Errorf("%s is busy", uuid)
+	case k.node.devices[i].opens > 0 || k.node.carries(k.node.devices[i]):
+		return false, fmt.Errorf("%s: %w", uuid, unix.EBUSY)
 	}
 	k.node.devices = slices.Delete(k.node.devices, i, i+1)
 	return true, nil

@@ -59,7 +59,10 @@ func (n *Node) lvcreate(l line) *failure {
 		return f
 	}
 	g.commit()
-	if l.values["-a"] != "n" && !n.halved {
+	switch {
+	case n.halved && g.find(w.name).Thin != nil:
+		n.raise(g, w.name+"_tmeta", "-tmeta")
+	case l.values["-a"] != "n" && !n.halved:
 		n.activate(g, w.name)
 	}
 	return nil

@@ -54,7 +54,7 @@ func clearCrash(t testing.TB) {
 	}
 	for range 3 { // what stands on another goes first
 		for _, device := range devicesOf(t, g) {
-			_ = exec.CommandContext(context.Background(), "dmsetup", "remove", "--noudevsync", "--force", device).Run()
+			_ = exec.CommandContext(context.Background(), "dmsetup", "remove", "--noudevsync", device).Run()
 		}
 	}
 	admin(t, "vgremove", "-ff", "-y", crashGroup)

@@ -66,6 +66,9 @@ func (n *Node) thin(g *group, l line, w wanted) *failure {
 	if pool == nil || pool.Thin == nil {
 		return failed("Pool %s not found in Volume group %s.", l.values["--thinpool"], g.Name)
 	}
+	if f := n.blocked(g, pool.Name); f != nil {
+		return f
+	}
 	w.extents = lvm.Extents((size + g.ExtentSize - 1) / g.ExtentSize)
 	n.addThin(g, l, w, pool.Name, "")
 	return nil
