@@ -14,7 +14,7 @@ const (
 	KindOutOfRange             // the size can never be met: over the limit once rounded to extents, negative, overflowing
 	KindExists                 // the name is taken by a volume of another size or content
 	KindNotFound               // proven absent: a readable group lacks it
-	KindBusy                   // another operation on this volume is under way; ask again
+	KindBusy                   // another operation is under way, a disk does not answer, or what was begun may have left something: ask again
 	KindInUse                  // a device is open or something depends on it
 	KindNoRoom                 // no extents, no such group, or an ambiguous one: another node may have room
 	KindNotOurs                // well-formed, but its group is not on this node
