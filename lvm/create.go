@@ -132,7 +132,8 @@ func (h *Host) carve(ctx context.Context, p party, c *carving) (Volume, error) {
 	return v, nil
 }
 
-// carved looks at a volume whose lvcreate has ended well. An error leaves the volume where it is.
+// carved looks at a volume whose lvcreate has ended well. An error leaves the volume where it is. LVM (2.03.16) ends well
+// also where a disk has vanished before its commit, and has written it to the others.
 func (h *Host) carved(ctx context.Context, id ID) (Volume, error) {
 	s, err := h.readRaw(ctx)
 	if err != nil {
@@ -140,6 +141,9 @@ func (h *Host) carved(ctx context.Context, id ID) (Volume, error) {
 	}
 	g, _, v, err := s.find(id)
 	if err != nil {
+		return Volume{}, err
+	}
+	if err := unchangeable(s, g); err != nil {
 		return Volume{}, err
 	}
 	if v.Source != (ID{}) {
