@@ -28,8 +28,9 @@ func LifeActs() []Act {
 
 // life is what one act leaves for the next to know.
 type life struct {
-	acked int64 // the writer's rows that were acknowledged before the snapshot was asked for
-	begun int64 // the rows that it had sent when the snapshot was ready
+	acked    int64 // the writer's rows that were acknowledged before the snapshot was asked for
+	begun    int64 // the rows that it had sent when the snapshot was ready
+	unloaded int64 // pgbench's transactions before it was at work at the snapshot
 }
 
 const (

@@ -14,10 +14,11 @@ import (
 
 // load is pgbench at work in a pod, for as long as a step wants.
 type load struct {
-	stage *Stage
-	pod   string
-	said  string
-	ended chan error
+	stage  *Stage
+	pod    string
+	before int64 // the transactions that the database had already
+	said   string
+	ended  chan error
 }
 
 // Short runs one after the other: each proves by its exit code and by its count of failures that the database served it.
@@ -27,21 +28,34 @@ until [ -e /tmp/enough ]; do pgbench -n -c 2 -R 20 -T 3 postgres 2>&1 || exit 1;
 
 // startLoad returns when the first transactions have been committed.
 func (s *Stage) startLoad(ctx context.Context, pod string) (*load, error) {
-	const count = "select count(*) from pgbench_history"
-	before, err := s.queryIn(ctx, pod, count)
+	before, err := s.committed(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	l := &load{stage: s, pod: pod, ended: make(chan error, 1)}
+	l := &load{stage: s, pod: pod, before: before, ended: make(chan error, 1)}
 	go func() {
 		var err error
 		l.said, err = s.inPod(ctx, pod, "sh", "-c", pgbenchUntilEnough)
 		l.ended <- err
 	}()
-	return l, eventually(ctx, func() error {
-		now, err := s.queryIn(ctx, pod, count)
-		if err == nil && now == before {
-			err = errors.New("pgbench has committed nothing yet")
+	return l, l.passes(ctx, before)
+}
+
+// committed counts the transactions of pgbench that a pod's database has.
+func (s *Stage) committed(ctx context.Context, pod string) (count int64, err error) {
+	answer, err := s.queryIn(ctx, pod, "select count(*) from pgbench_history")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(answer, 10, 64)
+}
+
+// passes waits until more than so many transactions have been committed.
+func (l *load) passes(ctx context.Context, count int64) error {
+	return eventually(ctx, func() error {
+		now, err := l.stage.committed(ctx, l.pod)
+		if err == nil && now <= count {
+			err = fmt.Errorf("pgbench has committed nothing since transaction %d", count)
 		}
 		return err
 	})
