@@ -1,0 +1,233 @@
+//go:build reallvm
+
+package lvmtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+const vanishGroup = "nodelvm-vanish"
+
+// vanishBed is a group of two disks, the second of which can be pulled. The first is larger: what fits on the second alone
+// goes there.
+type vanishBed struct {
+	Bed
+	disks  []string // device-mapper's names
+	tables []string
+}
+
+func newVanishBed(t *testing.T) vanishBed {
+	b := vanishBed{Bed: realBed(t)}
+	b.Group = vanishGroup
+	argv := []string{"vgcreate", "-y", "-s", "4m", vanishGroup}
+	for i, size := range []int{96, 64} {
+		name := fmt.Sprint("vanish", i)
+		loop := makeDisk(t, name, size+1) // the disk begins behind its first MiB, so that LVM cannot find it there
+		disk, table := "nodelvm-"+name, fmt.Sprintf("0 %d linear %s 2048", size*2048, loop)
+		tool(t, "dmsetup", "create", "--noudevsync", disk, "--table", table)
+		t.Cleanup(func() {
+			tool(t, "dmsetup", "remove", "--noudevsync", "--retry", disk)
+			tool(t, "losetup", "--detach", loop)
+			must(t, os.Remove(filepath.Join("/dev/shm", realGroup+"-"+name)))
+		})
+		b.disks, b.tables = append(b.disks, disk), append(b.tables, table)
+		argv = append(argv, "/dev/mapper/"+disk)
+	}
+	admin(t, argv...)
+	t.Cleanup(func() { admin(t, "vgremove", "-ff", "-y", vanishGroup) })
+	b.Bed = b.oneAtATime()
+	return b
+}
+
+// fail lets every request to the second disk fail from now on, until it is put back.
+func (b vanishBed) fail(t testing.TB) (putBack func()) {
+	t.Helper()
+	load := func(table string) {
+		tool(t, "dmsetup", "suspend", "--noflush", "--nolockfs", b.disks[1])
+		tool(t, "dmsetup", "load", b.disks[1], "--table", table)
+		tool(t, "dmsetup", "resume", "--noudevsync", b.disks[1])
+	}
+	load("0 131072 error")
+	return sync.OnceFunc(func() { load(b.tables[1]) })
+}
+
+// pull takes the second disk away, device and all, until it is put back.
+func (b vanishBed) pull(t testing.TB) (putBack func()) {
+	t.Helper()
+	tool(t, "dmsetup", "remove", "--noudevsync", "--retry", b.disks[1])
+	return sync.OnceFunc(func() { tool(t, "dmsetup", "create", "--noudevsync", b.disks[1], "--table", b.tables[1]) })
+}
+
+// startWith starts a driver that calls after whenever one of its LVM commands has ended.
+func (b vanishBed) startWith(t *testing.T, after func(lvm.Command)) *Driver {
+	dir := t.TempDir()
+	b.last().close(t)
+	d := startRealWith(t, dir, func(cfg *lvm.Config) {
+		observe := cfg.Observe
+		cfg.Observe = func(c lvm.Command) { observe(c); after(c) }
+	})
+	t.Cleanup(func() { d.close(t) })
+	return d
+}
+
+// refused sees that an answer is an error of this kind, in a sentence that names the group and what is wrong with it.
+func refused(t *testing.T, what string, err error, kinds ...lvm.Kind) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: no error, though a disk is gone", what)
+		return
+	}
+	for _, kind := range kinds {
+		if lvm.KindOf(err) == kind && strings.Contains(err.Error(), vanishGroup) {
+			t.Logf("%s: it says: %v", what, err)
+			return
+		}
+	}
+	t.Errorf("%s: kind %d, want one of %v and the name of the group: %v", what, lvm.KindOf(err), kinds, err)
+}
+
+// TestVanishBetweenRequests_RealLVM: a disk vanishes while the driver does nothing. What needs the whole group is refused
+// and changes nothing, what is on the other disk is still served; and all is as before when the disk is back.
+func TestVanishBetweenRequests_RealLVM(t *testing.T) {
+	b := newVanishBed(t)
+	d := b.Start(t)
+	v := d.create(t, b.light("kept", 64*lvm.MiB))
+	_, err := d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	before, whole := b.group(t), d.capacity(t, b.class())
+	for what, away := range map[string]func(testing.TB) func(){"it fails": b.fail, "it is pulled": b.pull} {
+		putBack := away(t)
+		d.counted(t, what, 0, func() {
+			_, err := d.Create(t.Context(), b.light("more", 8*lvm.MiB))
+			refused(t, what+": create", err, lvm.KindNoRoom)
+			_, err = d.Extend(t.Context(), v.ID, v.Size+1, 0)
+			refused(t, what+": extend", err, lvm.KindOutOfRange)
+			if c := d.capacity(t, b.class()); c != (lvm.Capacity{}) {
+				t.Errorf("%s: the capacity is %+v", what, c)
+			}
+			if found, err := d.Lookup(t.Context(), v.ID); err != nil || found != v {
+				t.Errorf("%s: found %+v, %v; want %+v", what, found, err, v)
+			}
+			if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
+				t.Errorf("%s: the volume on the other disk: %v", what, err)
+			}
+		})
+		putBack()
+		b.wantSame(t, d, before, whole)
+	}
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+}
+
+// wantSame sees that the group is what it was, and gives what it gave.
+func (b vanishBed) wantSame(t *testing.T, d *Driver, before lvm.Group, whole lvm.Capacity) {
+	t.Helper()
+	if after := b.group(t); !reflect.DeepEqual(before, after) {
+		t.Errorf("the group was changed from %+v to %+v", before, after)
+	}
+	if c := d.capacity(t, b.class()); c != whole {
+		t.Errorf("with the disk back the capacity is %+v, before it was %+v", c, whole)
+	}
+}
+
+// TestVanishBetweenCommands_RealLVM: a disk vanishes between the two commands of one request, after the pool of the first
+// thin volume was made. The volume is refused; the same request once more, with the disk back, makes it.
+func TestVanishBetweenCommands_RealLVM(t *testing.T) {
+	b := newVanishBed(t)
+	var putBack func()
+	d := b.startWith(t, func(c lvm.Command) {
+		if c.Name == "lvcreate" && putBack == nil {
+			putBack = b.fail(t)
+		}
+	})
+	spec := b.thin("a", 8*lvm.MiB, lvm.ID{})
+	_, err := d.Create(t.Context(), spec)
+	if putBack == nil {
+		t.Fatalf("no lvcreate was run: %v", err)
+	}
+	defer putBack()
+	refused(t, "create", err, lvm.KindNoRoom, lvm.KindInternal)
+	if n := len(b.volumes(t)); n != 0 {
+		t.Errorf("%d volumes were made", n)
+	}
+	putBack()
+	v := d.create(t, spec)
+	if got := b.volumes(t); len(got) != 1 || v.State != lvm.StateReady || v.Size != 8*lvm.MiB {
+		t.Errorf("created %+v; there is %v", v, got)
+	}
+	must(t, d.Delete(t.Context(), v.ID))
+	b.removePool(t)
+}
+
+// volumes names the thin or plain volumes of the group that bear a name of the driver's.
+func (b vanishBed) volumes(t testing.TB) (names []string) {
+	t.Helper()
+	for _, lv := range b.group(t).LVs {
+		if !lv.Hidden && lv.Thin == nil {
+			names = append(names, lv.Name)
+		}
+	}
+	return names
+}
+
+// TestVanishUnderCommand_RealLVM: a disk vanishes after the driver has planned and before LVM commits: LVM waits for the
+// group's lock then, which somebody holds. LVM may still end well, and have written to the other disk alone; the driver
+// answers only when the disk is back, to the same request.
+func TestVanishUnderCommand_RealLVM(t *testing.T) {
+	b := newVanishBed(t)
+	d := b.Start(t)
+	whole := d.capacity(t, b.class())
+	spec := b.light("a", whole.Largest) // needs the disk
+	lock, err := os.OpenFile("/run/lock/lvm/V_"+vanishGroup, os.O_CREATE|os.O_RDWR, 0o600)
+	must(t, err)
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	made := make(chan error, 1)
+	go func() { _, err := d.Create(t.Context(), spec); made <- err }()
+	waitForLock(t, lock)
+	putBack := b.fail(t)
+	defer putBack()
+	must(t, lock.Close())
+	refused(t, "create", <-made, lvm.KindNoRoom, lvm.KindInternal, lvm.KindBusy)
+	_, err = d.Create(t.Context(), spec)
+	refused(t, "once more", err, lvm.KindNoRoom, lvm.KindBusy)
+	putBack()
+	v := d.create(t, spec)
+	if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil || v.Size != whole.Largest || leaks(t, device) > 0 {
+		t.Errorf("created %+v, %v", v, err)
+	}
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+	if c := d.capacity(t, b.class()); c != whole {
+		t.Errorf("in the end the capacity is %+v, at first it was %+v", c, whole)
+	}
+}
+
+// waitForLock waits until somebody waits for the lock on this file (proc_locks(5): "->").
+func waitForLock(t *testing.T, f *os.File) {
+	t.Helper()
+	var stat unix.Stat_t
+	must(t, unix.Fstat(int(f.Fd()), &stat))
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		locks, err := os.ReadFile("/proc/locks")
+		must(t, err)
+		for line := range strings.Lines(string(locks)) {
+			if strings.Contains(line, "->") && strings.Contains(line, fmt.Sprintf(":%d ", stat.Ino)) {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no command waits for the group's lock:\n%s", locks)
+		}
+	}
+}
