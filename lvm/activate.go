@@ -3,7 +3,6 @@ package lvm
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -135,17 +134,10 @@ func (h *Host) runOver(ctx context.Context, g Group, legs []LV, steps []step) er
 // dropLegs takes the devices of legs out of the kernel, as far as nothing stands on them: an activation that was
 // killed leaves them behind, and LVM refuses another one while they are there. It tells whether there were any.
 func (h *Host) dropLegs(g Group, legs []LV) bool {
-	devices, err := h.machine.Kernel.Devices()
-	if err != nil {
-		return false
-	}
 	dropped := false
 	for _, leg := range legs {
-		for _, d := range devices {
-			if leg.Thin != nil || !strings.HasPrefix(d.UUID, dmUUID(g.UUID, leg.UUID)) { // a pool's own device may be there alone; a part's UUID has a suffix
-				continue
-			}
-			removed, err := h.machine.Kernel.Remove(d.UUID)
+		for _, layer := range []string{"", "-tmeta", "-tdata"} { // the latter as parts of a thin pool
+			removed, err := h.machine.Kernel.Remove(dmUUID(g.UUID, leg.UUID) + layer)
 			if err != nil && !errors.Is(err, unix.EBUSY) {
 				h.log.Warn("a leg that an unfinished activation left cannot be taken back", "vg", g.Name, "leg", leg.Name, "error", err)
 			}

@@ -2,6 +2,7 @@ package lvmtest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -77,4 +78,33 @@ func faultyLife(t *testing.T, layout lvm.Layout, fault Fault) (tripped bool) {
 		}
 	}
 	return tripped
+}
+
+// TestUnmadeThin: a driver and its lvm died before the pool was told of a thin volume, so that nothing can activate it. The
+// same request makes it anew, and so is its deletion possible.
+func TestUnmadeThin(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	for _, again := range []bool{true, false} {
+		d := b.Start(t)
+		v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
+		d.close(t)
+		node.Change(b.Group, func(g *lvm.Group) {
+			lv := find(t, *g, v.ID.LV)
+			lv.Tags[slices.Index(lv.Tags, "nodelvm.state=ready")] = "nodelvm.state=creating"
+		})
+		node.lower(node.group(b.Group), v.ID.LV, "")
+		node.unmade[v.UUID] = true
+		d = b.Start(t)
+		if again {
+			now := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
+			if _, err := d.Activate(t.Context(), now.ID, now.UUID); err != nil || now.UUID == v.UUID {
+				t.Errorf("made anew: %+v, %v", now, err)
+			}
+		}
+		must(t, d.Delete(t.Context(), v.ID))
+		if len(d.volumes(t)) > 0 {
+			t.Error("it is there still")
+		}
+	}
 }
