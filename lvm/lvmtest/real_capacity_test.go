@@ -95,14 +95,17 @@ func (c *capacityCase) run() (class lvm.Class, some bool) {
 	return class, true
 }
 
-// draw draws a group with disks for so many legs, or one less at worst.
+// draw draws a group with disks for so many legs; now and then they are one too few.
 func (c *capacityCase) draw(legs int) capacityDraw {
-	least := max(1, legs-1)
+	least := max(1, legs)
+	if c.random.IntN(8) == 0 {
+		least = max(1, legs-1)
+	}
 	draw := capacityDraw{extentKiB: 64 << c.random.IntN(5)}
-	full := c.random.IntN(3)
+	full := c.random.IntN(2)
 	for i := range least + c.random.IntN(len(capacitySizes)-least+1) {
 		most := (capacitySizes[i] - 1) * 1024 / draw.extentKiB
-		disk := capacityDisk{extents: most - c.random.IntN(most*3/4), closed: c.random.IntN(12) == 0}
+		disk := capacityDisk{extents: most - c.random.IntN(most*3/4), closed: c.random.IntN(20) == 0}
 		switch n := c.random.IntN(6); {
 		case n < full:
 			disk.used = []lvm.Run{{Start: 0, Count: lvm.Extents(disk.extents)}}
