@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync/atomic"
+	"time"
 )
 
 // load is pgbench at work in a pod, for as long as a step wants.
@@ -90,6 +91,9 @@ func sum(line *regexp.Regexp, text string) (total int) {
 	return total
 }
 
+// rowPause is the writer's share in leaving the node's one processor some time.
+const rowPause = 100 * time.Millisecond
+
 // writer inserts rows 1, 2, 3, ... into the table acked of a pod's database, each after the one before was acknowledged.
 type writer struct {
 	acked    atomic.Int64 // the last row whose commit was acknowledged
@@ -138,6 +142,7 @@ func (w *writer) write(statements *os.File, answers *bufio.Scanner) error {
 			return fmt.Errorf("row %d was answered with %q", n, answers.Text())
 		}
 		w.acked.Store(n)
+		time.Sleep(rowPause)
 	}
 	return nil
 }
