@@ -225,7 +225,11 @@ func expectNoWrites(t *testing.T, n *node) {
 // expectAllowed fails if something that the agent wrote was refused. A conflict (409) is not a refusal.
 func expectAllowed(t *testing.T, n *node) {
 	t.Helper()
+	// Others see a change before its writer has its answer, and with it the line here.
 	writes := n.written()
+	for deadline := time.Now().Add(10 * time.Second); len(writes) == 0 && time.Now().Before(deadline); writes = n.written() {
+		time.Sleep(10 * time.Millisecond)
+	}
 	if len(writes) == 0 {
 		t.Errorf("%s wrote nothing", n.name)
 	}

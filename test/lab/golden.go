@@ -39,7 +39,7 @@ func (l *Lab) goldenImage(ctx context.Context, root string, bin binaries, images
 		if err == nil {
 			err = l.prepareGolden(ctx, image, files)
 		}
-		if err := errors.Join(err, l.killDaemon(golden.name(), 0), l.deleteNamespace(context.WithoutCancel(ctx))); err != nil {
+		if err := errors.Join(err, l.killNode(golden.name()), l.deleteNamespace(context.WithoutCancel(ctx))); err != nil {
 			return err
 		}
 		return l.tool(ctx, "golden-image", "e2fsck", "-fn", image)
