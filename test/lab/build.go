@@ -21,6 +21,7 @@ type module struct {
 	version  string
 	guests   []guest           // modules that are compiled along with it, against its own dependencies
 	commands map[string]string // binary -> package
+	tests    map[string]string // binary of a package's tests -> package
 	ldflags  string            // beyond the usual ones
 }
 
@@ -30,9 +31,6 @@ type guest struct{ path, version string }
 // modules lists what is compiled, at the versions of versions.env.
 func modules(v versions) []module {
 	kubernetes := v["KUBERNETES_VERSION"]
-	major, minor, _ := strings.Cut(strings.TrimPrefix(kubernetes, "v"), ".")
-	minor, _, _ = strings.Cut(minor, ".")
-	const pkg = "-X k8s.io/component-base/version."
 	const sidecars = "github.com/kubernetes-csi/"
 	return []module{
 		{
@@ -51,7 +49,7 @@ func modules(v versions) []module {
 				"csi-snapshotter":         sidecars + "external-snapshotter/v8/cmd/csi-snapshotter",
 				"snapshot-controller":     sidecars + "external-snapshotter/v8/cmd/snapshot-controller",
 			},
-			ldflags: pkg + "gitVersion=" + kubernetes + " " + pkg + "gitMajor=" + major + " " + pkg + "gitMinor=" + minor,
+			ldflags: versionFlags(kubernetes),
 		},
 		{
 			name: "etcd", path: "go.etcd.io/etcd/server/v3", version: v["ETCD_VERSION"],
@@ -66,6 +64,14 @@ func modules(v versions) []module {
 			},
 		},
 	}
+}
+
+// versionFlags make a part of Kubernetes say which version it is.
+func versionFlags(version string) string {
+	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	const pkg = "-X k8s.io/component-base/version."
+	return pkg + "gitVersion=" + version + " " + pkg + "gitMajor=" + major + " " + pkg + "gitMinor=" + minor
 }
 
 // binaries maps the name of each compiled command to its file.
@@ -131,8 +137,10 @@ func firstCause(errs []error) error {
 }
 
 func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)) (string, error) {
-	key := hash(m.version, fmt.Sprint(m.guests), m.ldflags, l.versions["KUBERNETES_STAGING_VERSION"], strings.Join(sortedKeys(m.commands), ","))
-	return l.artifact(ctx, "bin-"+m.name, key, func(dir string) error {
+	inputs := append([]string{
+		m.version, fmt.Sprint(m.guests), m.ldflags, l.versions["KUBERNETES_STAGING_VERSION"], strings.Join(sortedKeys(m.commands), ","),
+	}, sortedKeys(m.tests)...)
+	return l.artifact(ctx, "bin-"+m.name, hash(inputs...), func(dir string) error {
 		src := filepath.Join(dir, "src")
 		if err := os.Mkdir(src, 0o755); err != nil {
 			return err
@@ -140,18 +148,33 @@ func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)
 		if err := l.writeGoMod(ctx, m, src); err != nil {
 			return err
 		}
-		stop := tick(func(bool) { tell(countFiles(dir, sortedKeys(m.commands))) }, true)
+		stop := tick(func(bool) { tell(countFiles(dir, append(sortedKeys(m.commands), sortedKeys(m.tests)...))) }, true)
 		defer stop()
-		out := dir + "/"
-		if len(m.commands) == 1 {
-			out += sortedKeys(m.commands)[0] // etcd's package is called server
+		for _, argv := range goCommands(m, dir) {
+			if err := l.toolIn(ctx, "compile-"+m.name, src, goEnv, argv...); err != nil {
+				return err
+			}
 		}
-		argv := []string{"go", "build", "-trimpath", "-ldflags", strings.TrimSpace("-s -w " + m.ldflags), "-o", out}
-		for _, command := range sortedKeys(m.commands) {
-			argv = append(argv, m.commands[command])
-		}
-		return l.toolIn(ctx, "compile-"+m.name, src, goEnv, argv...)
+		return nil
 	})
+}
+
+// goCommands are the command lines that compile all of m into dir.
+func goCommands(m module, dir string) [][]string {
+	ldflags := strings.TrimSpace("-s -w " + m.ldflags)
+	out := dir + "/"
+	if len(m.commands) == 1 {
+		out += sortedKeys(m.commands)[0] // etcd's package is called server
+	}
+	build := []string{"go", "build", "-trimpath", "-ldflags", ldflags, "-o", out}
+	for _, command := range sortedKeys(m.commands) {
+		build = append(build, m.commands[command])
+	}
+	all := [][]string{build}
+	for _, test := range sortedKeys(m.tests) {
+		all = append(all, []string{"go", "test", "-c", "-trimpath", "-ldflags", ldflags, "-o", dir + "/" + test, m.tests[test]})
+	}
+	return all
 }
 
 // countFiles tells how many of the files are in the folder.

@@ -23,6 +23,10 @@ const busyboxBinary = "/bin/busybox"
 
 func (l *Lab) pauseImage() string { return "registry.k8s.io/pause:" + l.versions["PAUSE_VERSION"] }
 
+func (l *Lab) busyboxRef() string {
+	return "registry.k8s.io/e2e-test-images/busybox:" + l.versions["BUSYBOX_VERSION"]
+}
+
 // archive is a container image that every node has from the start.
 type archive struct {
 	name  string // of the artifact
@@ -38,7 +42,12 @@ func (l *Lab) archives(bin binaries) []archive {
 			return l.pauseArchive(ctx, dir, out)
 		}},
 		{"busybox", hash(v["BUSYBOX_VERSION"], "1"), func(ctx context.Context, _, out string) error {
-			return busyboxArchive(ctx, "registry.k8s.io/e2e-test-images/busybox:"+v["BUSYBOX_VERSION"], out)
+			spec, err := busybox(ctx, l.busyboxRef())
+			if err != nil {
+				return err
+			}
+			spec.Cmd = []string{"sh"}
+			return image.Write(spec, out)
 		}},
 		l.sidecar("csi-provisioner", v["CSI_PROVISIONER_VERSION"], bin),
 		l.sidecar("csi-snapshotter", v["CSI_SNAPSHOTTER_VERSION"], bin),
@@ -97,11 +106,11 @@ func (l *Lab) pauseArchive(ctx context.Context, dir, out string) error {
 	}, out)
 }
 
-// busyboxArchive makes an image of Debian's static busybox and a link for each of its commands.
-func busyboxArchive(ctx context.Context, ref, out string) error {
+// busybox describes an image of Debian's static busybox and a link for each of its commands.
+func busybox(ctx context.Context, ref string) (image.Spec, error) {
 	list, err := exec.CommandContext(ctx, busyboxBinary, "--list").Output()
 	if err != nil {
-		return fmt.Errorf("%s --list: %w", busyboxBinary, err)
+		return image.Spec{}, fmt.Errorf("%s --list: %w", busyboxBinary, err)
 	}
 	links := map[string]string{}
 	for _, command := range strings.Fields(string(list)) {
@@ -109,10 +118,10 @@ func busyboxArchive(ctx context.Context, ref, out string) error {
 			links["/bin/"+command] = "busybox"
 		}
 	}
-	return image.Write(image.Spec{
+	return image.Spec{
 		Ref: ref, Files: map[string]string{"/bin/busybox": busyboxBinary}, Links: links, Dirs: []string{"/tmp", "/etc", "/root"},
-		Cmd: []string{"sh"}, Env: []string{"PATH=/bin"},
-	}, out)
+		Env: []string{"PATH=/bin"},
+	}, nil
 }
 
 // postgresUsers is the image's /etc/passwd: uid 999, as pods' security

@@ -1,0 +1,103 @@
+// Command conformance runs upstream's suite for storage drivers against the driver in a lab; see docs/testing.md. It
+// exits with 0 only if every claimed spec has passed, in this run or in one that it continues.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nodelvm/nodelvm/test/conformance"
+	"github.com/nodelvm/nodelvm/test/lab"
+	"github.com/nodelvm/nodelvm/test/scenario"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	opt := conformance.Options{Out: os.Stdout}
+	var only string
+	c := &cobra.Command{
+		Use:   "conformance",
+		Short: "Run upstream's suite for storage drivers in the lab",
+		Long: "Runs the claimed specs of upstream's suite that have not passed yet. FRESH=1 forgets what has passed;\n" +
+			"KEEP=1 leaves the lab up, where a later run finds it.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if opt.Only, err = regexp.Compile(only); err != nil {
+				return fmt.Errorf("--only: %w", err)
+			}
+			return run(c.Context(), opt)
+		},
+	}
+	c.Flags().StringVar(&opt.Dir, "dir", "", "folder of the results, logs and reports")
+	c.Flags().StringVar(&only, "only", "", "run only what this regular expression finds in \"CLASS TEXT\"")
+	c.Flags().IntVar(&opt.Jobs, "jobs", 2, "how many specs run at the same time")
+	c.Flags().DurationVar(&opt.Limit, "limit", 15*time.Minute, "time for a spec")
+	c.Flags().DurationVar(&opt.For, "for", 0, "begin nothing further after this time; a later run goes on (default: run all)")
+	_ = c.MarkFlagRequired("dir")
+	return c
+}
+
+func run(ctx context.Context, opt conformance.Options) (err error) {
+	if opt.Dir, err = filepath.Abs(opt.Dir); err != nil {
+		return err
+	}
+	if os.Getenv("FRESH") != "" {
+		if err := os.RemoveAll(opt.Dir); err != nil {
+			return err
+		}
+	}
+	if opt.Lab, err = lab.Open(""); err != nil {
+		return err
+	}
+	defer func() {
+		if os.Getenv("KEEP") == "" {
+			err = errors.Join(err, opt.Lab.Down(context.WithoutCancel(ctx)))
+		}
+	}()
+	if _, err := scenario.Raise(ctx, opt.Lab, opt.Out); err != nil {
+		return err
+	}
+	summary, err := conformance.Run(ctx, opt)
+	if len(summary.Specs) == 0 {
+		return err
+	}
+	return errors.Join(err, report(summary, opt.Dir))
+}
+
+// report tells how the suite stands, and fails unless every claim has been shown.
+func report(s conformance.Summary, dir string) error {
+	junit, err := s.WriteJUnit(dir)
+	if err != nil {
+		return err
+	}
+	claimed := s.Claimed()
+	missing := s.NotPassed(claimed)
+	for _, paragraph := range missing {
+		fmt.Printf("\n%s\n", paragraph)
+	}
+	fmt.Printf("\n%s\n%s\n%d specs of the suite, %d claimed. JUnit: %s\n",
+		s.Table(), conformance.ExclusionTable(s.Specs), len(s.Specs), len(claimed), junit)
+	if len(missing) > 0 {
+		return fmt.Errorf("%d of %d claimed specs have not passed", len(missing), len(claimed))
+	}
+	return nil
+}

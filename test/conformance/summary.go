@@ -1,0 +1,140 @@
+package conformance
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2/reporters"
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// Summary is how the suite stands.
+type Summary struct {
+	Specs   []Spec // all of the suite, claimed or not
+	results results
+}
+
+// counts of claimed specs.
+type counts struct{ claimed, passed, failed, skipped int }
+
+func (c counts) String() string {
+	return fmt.Sprintf("%d of %d passed, %d failed, %d skipped by the suite, %d not run",
+		c.passed, c.claimed, c.failed, c.skipped, c.claimed-c.passed-c.failed-c.skipped)
+}
+
+func (r results) count(claimed []Spec) counts {
+	c := counts{claimed: len(claimed)}
+	for _, s := range claimed {
+		report, found := r[s]
+		switch {
+		case !found:
+		case report.State.Is(types.SpecStatePassed):
+			c.passed++
+		case report.State.Is(types.SpecStateSkipped):
+			c.skipped++
+		default:
+			c.failed++
+		}
+	}
+	return c
+}
+
+// Claimed are the specs that are not excluded.
+func (s Summary) Claimed() []Spec {
+	var claimed []Spec
+	for _, spec := range s.Specs {
+		if exclusionOf(spec) < 0 {
+			claimed = append(claimed, spec)
+		}
+	}
+	return claimed
+}
+
+// NotPassed tells of each of specs that did not pass why, a paragraph each.
+func (s Summary) NotPassed(specs []Spec) []string {
+	var all []string
+	for _, spec := range specs {
+		report, found := s.results[spec]
+		switch {
+		case !found:
+			all = append(all, spec.Class+": "+spec.Text+": not run")
+		case !report.State.Is(types.SpecStatePassed):
+			all = append(all, fmt.Sprintf("%s: %s: %s: %s", spec.Class, spec.Text, report.State, report.Failure.Message))
+		}
+	}
+	return all
+}
+
+// Table shows the claimed specs of each part of the suite, in Markdown.
+func (s Summary) Table() string {
+	type row struct{ class, group string }
+	var order []row
+	specs := map[row][]Spec{}
+	for _, spec := range s.Claimed() {
+		r := row{spec.Class, spec.Group()}
+		if specs[r] == nil {
+			order = append(order, r)
+		}
+		specs[r] = append(specs[r], spec)
+	}
+	var b strings.Builder
+	b.WriteString("| class | part | claimed | passed | failed | skipped by the suite | not run |\n|---|---|---|---|---|---|---|\n")
+	line := func(class, group string, c counts) {
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d |\n", class, group, c.claimed, c.passed, c.failed, c.skipped, c.claimed-c.passed-c.failed-c.skipped)
+	}
+	for _, r := range order {
+		line(r.class, r.group, s.results.count(specs[r]))
+	}
+	line("both", "all", s.results.count(s.Claimed()))
+	return b.String()
+}
+
+// ExclusionTable shows how many specs of the suite are left out for each reason, in Markdown. It stands in docs/testing.md.
+func ExclusionTable(specs []Spec) string {
+	numbers := make([]map[string]int, len(Exclusions))
+	for i := range numbers {
+		numbers[i] = map[string]int{}
+	}
+	for _, spec := range specs {
+		if i := exclusionOf(spec); i >= 0 {
+			numbers[i][spec.Class]++
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| specs of | " + strings.Join(Classes, " | ") + " | why they are left out |\n|---|---|---|---|\n")
+	for i, e := range Exclusions {
+		fmt.Fprintf(&b, "| %s | ", e.Specs)
+		for _, class := range Classes {
+			fmt.Fprintf(&b, "%d | ", numbers[i][class])
+		}
+		fmt.Fprintf(&b, "%s |\n", e.Reason)
+	}
+	return b.String()
+}
+
+// WriteJUnit writes one JUnit file of all specs to dir, the excluded ones as skipped, and answers its path.
+func (s Summary) WriteJUnit(dir string) (string, error) {
+	report := types.Report{SuiteDescription: "Kubernetes' external storage suite"}
+	for _, spec := range s.Specs {
+		r, found := s.results[spec]
+		switch i := exclusionOf(spec); {
+		case i >= 0:
+			r = notRun(spec, Exclusions[i].Reason)
+		case !found:
+			r = notRun(spec, "not run yet")
+		}
+		r.ContainerHierarchyTexts = append([]string{spec.Class}, r.ContainerHierarchyTexts...)
+		r.ContainerHierarchyLabels = append([][]string{nil}, r.ContainerHierarchyLabels...)
+		report.SpecReports = append(report.SpecReports, r)
+	}
+	file := filepath.Join(dir, "junit.xml")
+	return file, reporters.GenerateJUnitReport(report, file)
+}
+
+func notRun(spec Spec, why string) types.SpecReport {
+	return types.SpecReport{
+		LeafNodeType: types.NodeTypeIt, LeafNodeText: spec.Text,
+		State: types.SpecStateSkipped, Failure: types.Failure{Message: why},
+	}
+}
