@@ -97,3 +97,17 @@ func (h *Host) Capacity(ctx context.Context, class Class) (Capacity, error) {
 	}
 	return capacity(h.reserved.in(s), class)
 }
+
+// Room tells whether all of these can be had here now, each beside the others: nil, or KindNoRoom. Nothing is kept for
+// them, and like Capacity it starts no process.
+func (h *Host) Room(ctx context.Context, specs []Spec) error {
+	if len(specs) == 0 {
+		return nil
+	}
+	s, err := h.look(ctx)
+	if err != nil {
+		return err
+	}
+	_, _, err = h.reserved.together(s, h.cfg.Cluster, newParty(specs[0], specs[1:]))
+	return err
+}

@@ -19,18 +19,19 @@ type step struct{ argv []string }
 
 // plan decides what is to be done for each of the specs, as if they were made one after the other. Either all of them
 // can be had or the first reason why not is returned: KindInvalid and KindOutOfRange for specs that are wrong in
-// themselves, KindExists, KindBusy, and KindNoRoom where this node cannot help.
+// themselves, KindExists, KindBusy, and KindNoRoom where this node cannot help. What was planned before that one is returned
+// with it.
 func plan(s State, cluster string, specs []Spec) ([]placement, error) {
 	s = s.clone()
 	placements := make([]placement, 0, len(specs))
 	for _, spec := range specs {
 		spec, err := checkSpec(spec)
 		if err != nil {
-			return nil, err
+			return placements, err
 		}
 		p, err := place(s, cluster, spec)
 		if err != nil {
-			return nil, err
+			return placements, err
 		}
 		if p.carve != nil {
 			s.take(p.carve)

@@ -74,28 +74,40 @@ func (r *reservations) drop(specs ...Spec) {
 }
 
 // plan plans all volumes of a party or none, keeps the siblings' room, and answers what is to be done for the party's own
-// volume. A sibling that is wrong in itself is left out: its own request is told so.
+// volume. What an earlier call made of that one is dealt with whatever has become of its siblings' room: it may have been
+// answered.
 func (r *reservations) plan(s State, cluster string, p party) (placement, error) {
-	s = r.without(s, p.all)
-	placements, err := plan(s, cluster, p.all)
-	if err != nil && len(p.all) > 1 {
-		if KindOf(err) != KindNoRoom {
-			p.all = slices.DeleteFunc(slices.Clone(p.all), func(spec Spec) bool {
-				_, err := plan(s, cluster, []Spec{spec})
-				return spec.Name != p.spec.Name && err != nil && KindOf(err) != KindNoRoom
-			})
-			placements, err = plan(s, cluster, p.all)
-		}
-		if KindOf(err) == KindNoRoom {
-			r.drop(p.all...)
-			err = p.refuse(err)
-		}
+	all, placements, err := r.together(s, cluster, p)
+	if err == nil {
+		return placements[r.keep(all, placements)], nil
 	}
-	if err != nil {
-		r.drop(p.spec)
+	r.drop(p.spec)
+	if KindOf(err) != KindNoRoom {
 		return placement{}, err
 	}
-	return placements[r.keep(p, placements)], nil
+	r.drop(p.all...)
+	if alone, err := plan(r.in(s), cluster, []Spec{p.spec}); err == nil && alone[0].carve == nil {
+		return alone[0], nil
+	}
+	return placement{}, err
+}
+
+// together plans all volumes of a party, each beside those before it, or none. A sibling that is wrong in itself is left
+// out of the party: its own request is told so.
+func (r *reservations) together(s State, cluster string, p party) (party, []placement, error) {
+	s = r.without(s, p.all)
+	placements, err := plan(s, cluster, p.all)
+	if err != nil && len(p.all) > 1 && KindOf(err) != KindNoRoom {
+		p.all = slices.DeleteFunc(slices.Clone(p.all), func(spec Spec) bool {
+			_, err := plan(s, cluster, []Spec{spec})
+			return spec.Name != p.spec.Name && err != nil && KindOf(err) != KindNoRoom
+		})
+		placements, err = plan(s, cluster, p.all)
+	}
+	if KindOf(err) == KindNoRoom && len(p.all) > 1 {
+		err = p.refuse(p.all[len(placements)], err)
+	}
+	return p, placements, err
 }
 
 // keep keeps the room of the party's siblings that are still to be made. It answers which placement is the party's own.
@@ -118,16 +130,23 @@ func (r *reservations) keep(p party, placements []placement) (mine int) {
 	return mine
 }
 
+// Misfit is in the chain of the error (KindNoRoom) that refuses volumes which are of use only together.
+type Misfit struct {
+	Spec Spec // the one of them that found no room beside the larger ones
+	err  error
+}
+
+func (m *Misfit) Error() string { return m.err.Error() }
+func (m *Misfit) Unwrap() error { return m.err }
+
 // refuse says that the volume's siblings have no room together with it.
-func (p party) refuse(err error) error {
-	if len(p.all) == 1 {
-		return err
-	}
+func (p party) refuse(misfit Spec, err error) error {
 	others := make([]string, 0, len(p.all)-1)
 	for _, spec := range p.all {
 		if spec.Name != p.spec.Name {
 			others = append(others, spec.Name)
 		}
 	}
-	return Errorf(KindNoRoom, "volume %q is only of use together with %s, and not all of them can be had here: %w", p.spec.Name, strings.Join(others, ", "), err)
+	return Errorf(KindNoRoom, "volume %q is only of use together with %s, and not all of them can be had here: %w",
+		p.spec.Name, strings.Join(others, ", "), &Misfit{misfit, err})
 }

@@ -235,6 +235,43 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
+// TestSiblingsRoomIsLost: a volume that was made is answered again whatever has become of its sibling's room, and Room says
+// what CreateTogether would.
+func TestSiblingsRoomIsLost(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	d.Host = node.Start(t, unsettled(d))
+	all := d.capacity(t, b.class()).Available
+	first, second, stranger := b.spec("first", all/2), b.spec("second", all/2), b.spec("stranger", 2*ExtentSize)
+	must(t, d.Room(t.Context(), []lvm.Spec{first, second}))
+	made, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second})
+	must(t, err)
+
+	must(t, d.Close(t.Context())) // and with it goes what is kept for the second
+	d.Host = node.Start(t, unsettled(d))
+	_, err = d.Create(t.Context(), stranger)
+	must(t, err)
+	again, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second})
+	must(t, err)
+	if again.ID != made.ID || again.UUID != made.UUID {
+		t.Errorf("made %+v, and then %+v", made, again)
+	}
+	for what, err := range map[string]error{
+		"CreateTogether": func() error { _, err := d.CreateTogether(t.Context(), second, []lvm.Spec{first}); return err }(),
+		"Room":           d.Room(t.Context(), []lvm.Spec{first, second}),
+	} {
+		wantKind(t, what, err, lvm.KindNoRoom)
+		var misfit *lvm.Misfit
+		if !errors.As(err, &misfit) || misfit.Spec.Name != "second" {
+			t.Errorf("%s does not say which one has no room: %v", what, err)
+		}
+	}
+	if c := d.capacity(t, b.class()).Available; c != all/2-2*ExtentSize {
+		t.Errorf("after the refusals %s are free", c)
+	}
+}
+
 // TestFrozen: a file system that somebody froze keeps its snapshot from being taken before anything is done.
 func TestFrozen(t *testing.T) {
 	node := newNode()
