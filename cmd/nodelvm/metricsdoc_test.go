@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,12 +14,9 @@ import (
 func TestMetricsReference(t *testing.T) {
 	r := run(t, newNode())
 	defer r.stop()
-	page, err := os.ReadFile("../../docs/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "../../docs/reference/metrics.md")
 	var told []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|([^|]*)\\|").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|([^|]*)\\|").FindAllStringSubmatch(page, -1) {
 		labels := strings.FieldsFunc(row[2], func(c rune) bool { return strings.ContainsRune(" ,`", c) })
 		slices.Sort(labels)
 		told = append(told, row[1]+" "+strings.Join(labels, ","))

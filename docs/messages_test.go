@@ -1,0 +1,225 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestMessages: each message in the reference is one that the code prints, word for word, with … for what it fills in.
+func TestMessages(t *testing.T) {
+	printed := map[string]bool{}
+	for _, file := range sources(t) {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if text, ok := fold(node); ok {
+				printed[text] = true
+				return false
+			}
+			return true
+		})
+	}
+	told := 0
+	for _, page := range []string{"reference/errors.md", "reference/events.md"} {
+		for _, found := range regexp.MustCompile("(?m)\\| `([^`|]* [^`|]*)` \\|").FindAllStringSubmatch(prose(t, page), -1) {
+			told++
+			if !printed[adjacent.ReplaceAllString(found[1], "…")] {
+				t.Errorf("%s: nothing prints %q", page, found[1])
+			}
+		}
+	}
+	if told < 30 {
+		t.Errorf("only %d messages were found", told)
+	}
+}
+
+// TestEventsReference: the reference names the reasons of all events and the kinds of all trouble.
+func TestEventsReference(t *testing.T) {
+	page := prose(t, "reference/events.md")
+	var reasons, troubles []string
+	for _, file := range sources(t) {
+		reasons = append(reasons, reasonsIn(file)...)
+		troubles = append(troubles, constants(file, "Trouble")...)
+	}
+	if len(reasons) < 5 || len(troubles) < 9 {
+		t.Fatalf("found only the reasons %q and the troubles %q", reasons, troubles)
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(page, "`"+reason+"`") {
+			t.Errorf("the reason %s is missing", reason)
+		}
+	}
+	for _, trouble := range troubles {
+		if !strings.Contains(page, "\n| `"+trouble+"` |") {
+			t.Errorf("the trouble %s is missing", trouble)
+		}
+	}
+}
+
+// TestParametersReference: both tables have exactly the parameters that are known.
+func TestParametersReference(t *testing.T) {
+	var known []string
+	for _, file := range sources(t) {
+		known = append(known, constants(file, "parameter")...)
+	}
+	known = append(known, "csi.storage.k8s.io/fstype")
+	slices.Sort(known)
+	for _, page := range []string{"reference/parameters.md", "../README.md"} {
+		told := map[string]bool{}
+		for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllStringSubmatch(prose(t, page), -1) {
+			for name := range strings.SplitSeq(row[1], ", ") {
+				told[strings.Trim(name, "`")] = true
+			}
+		}
+		if got := slices.Sorted(maps.Keys(told)); !slices.Equal(got, known) {
+			t.Errorf("%s has %q, known are %q", page, got, known)
+		}
+	}
+}
+
+// TestKindsReference: the reference has each kind of error.
+func TestKindsReference(t *testing.T) {
+	page := prose(t, "reference/errors.md")
+	count := 0
+	for _, file := range sources(t) {
+		for _, object := range names(file) {
+			if kind, ok := strings.CutPrefix(object, "Kind"); ok && kind != "" && file.Name.Name == "lvm" {
+				count++
+				if !strings.Contains(page, "\n| `"+kind+"` |") {
+					t.Errorf("the kind %s is missing", kind)
+				}
+			}
+		}
+	}
+	if count < 10 {
+		t.Errorf("only %d kinds were found", count)
+	}
+}
+
+// sources are the driver's files without their tests.
+func sources(t *testing.T) (files []*ast.File) {
+	t.Helper()
+	for _, folder := range []string{"cmd", "controller", "kube", "lvm", "node"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "lvmtest") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			files = append(files, file)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// fold reads a literal, or a sum of literals and other things, as the text that it prints, with … for the others.
+func fold(node ast.Node) (text string, ok bool) {
+	switch n := node.(type) {
+	case *ast.BasicLit:
+		if n.Kind != token.STRING {
+			return "", false
+		}
+		value, err := strconv.Unquote(n.Value)
+		return filled(value), err == nil
+	case *ast.BinaryExpr:
+		if n.Op != token.ADD {
+			return "", false
+		}
+		left, okLeft := fold(n.X)
+		right, okRight := fold(n.Y)
+		if !okLeft && !okRight {
+			return "", false
+		}
+		return filled(orFilled(left, okLeft) + orFilled(right, okRight)), true
+	}
+	return "", false
+}
+
+func orFilled(text string, known bool) string {
+	if known {
+		return text
+	}
+	return "…"
+}
+
+var (
+	verbs    = regexp.MustCompile(`%[-+#0-9.]*[a-zA-Z]`)
+	adjacent = regexp.MustCompile(`…([ /]?…)+`)
+)
+
+// filled puts … where a format is filled in; what stands side by side is one.
+func filled(format string) string {
+	text := verbs.ReplaceAllString(strings.ReplaceAll(format, "%%", "\x00"), "…")
+	return adjacent.ReplaceAllString(strings.ReplaceAll(text, "\x00", "%"), "…")
+}
+
+// reasonsIn finds the reasons of events: the third value of a news literal, what is assigned to a field named reason, and
+// constants whose names begin with that.
+func reasonsIn(file *ast.File) []string {
+	if file.Name.Name == "lvm" || file.Name.Name == "node" {
+		return nil
+	}
+	all := constants(file, "reason")
+	add := func(e ast.Expr) {
+		if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			all = append(all, strings.Trim(lit.Value, `"`))
+		}
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.CompositeLit:
+			if name, ok := n.Type.(*ast.Ident); ok && name.Name == "news" && len(n.Elts) > 2 {
+				add(n.Elts[2])
+			}
+		case *ast.AssignStmt:
+			for i, left := range n.Lhs {
+				if field, ok := left.(*ast.SelectorExpr); ok && field.Sel.Name == "reason" && i < len(n.Rhs) {
+					add(n.Rhs[i])
+				}
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// constants are the values of a file's constants with this prefix whose values are written out.
+func constants(file *ast.File, prefix string) (values []string) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || len(spec.Names) != 1 || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, prefix) {
+			return true
+		}
+		if lit, ok := spec.Values[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			values = append(values, strings.Trim(lit.Value, `"`))
+		}
+		return false
+	})
+	return values
+}
+
+// names are what a file declares as constants.
+func names(file *ast.File) (all []string) {
+	for _, decl := range file.Decls {
+		group, ok := decl.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range group.Specs {
+			for _, name := range spec.(*ast.ValueSpec).Names {
+				all = append(all, name.Name)
+			}
+		}
+	}
+	return all
+}
