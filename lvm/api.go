@@ -1,14 +1,15 @@
 package lvm
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
 // Bytes is a size in bytes.
-type Bytes int64
+type Bytes = inventory.Bytes
 
 // Sizes that messages and defaults are written in.
 const (
@@ -17,26 +18,6 @@ const (
 	GiB Bytes = 1 << 30
 	TiB Bytes = 1 << 40
 )
-
-// String renders a size as an operator reads it: exact in the largest unit in which it has at most four digits and no
-// fraction, else with one decimal, rounded down.
-func (b Bytes) String() string {
-	units := []struct {
-		size Bytes
-		name string
-	}{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}, {1, "B"}}
-	for _, unit := range units {
-		if b%unit.size == 0 && b != 0 && b/unit.size < 10000 {
-			return fmt.Sprintf("%d %s", b/unit.size, unit.name)
-		}
-	}
-	for _, unit := range units {
-		if b >= unit.size {
-			return fmt.Sprintf("%d.%d %s", b/unit.size, b%unit.size*10/unit.size, unit.name)
-		}
-	}
-	return fmt.Sprintf("%d B", int64(b))
-}
 
 // Extents counts a volume group's physical extents; their size is a property of the group.
 type Extents int64

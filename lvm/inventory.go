@@ -1,0 +1,152 @@
+package lvm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// Inventory reads it, through the disks and the kernel alone: no process as long as the disks can be read directly.
+func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
+	inv := inventory.Inventory{Groups: []inventory.Group{}, Volumes: []inventory.Volume{}, Snapshots: []inventory.Snapshot{},
+		WipeBacklog: h.wiper.backlog(), ReaderOff: h.disks.difference()}
+	s, err := h.look(ctx)
+	if err != nil {
+		return inv, err
+	}
+	inv.Unread = s.Unread
+	devices, err := h.devices()
+	if err != nil {
+		return inv, err
+	}
+	paths := pathsOf(devices)
+	for _, g := range s.Groups {
+		inv.Groups = append(inv.Groups, h.groupEntry(s, g, paths))
+		h.addVolumes(&inv, g, paths)
+	}
+	return inv, nil
+}
+
+func (h *Host) groupEntry(s State, g Group, paths map[string]string) inventory.Group {
+	e := inventory.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.bytes(g.free()),
+		MetadataSize: g.MDASize, MetadataFree: g.MDAFree}
+	for _, pv := range g.PVs {
+		if !pv.Missing {
+			e.Size += g.bytes(pv.Extents)
+		}
+	}
+	if err := unchangeable(s, g); err != nil {
+		e.Problem = err.Error()
+	}
+	if held, err := lockHeld(h.cfg.LockDir, g.Name); err != nil {
+		h.log.Warn("whether LVM's lock is held cannot be told", "vg", g.Name, "error", err)
+	} else {
+		e.LockHeldSeconds = int64(held.Seconds())
+	}
+	c := checkup{host: h, group: g, paths: paths}
+	for _, lv := range g.LVs {
+		if lv.Thin != nil {
+			e.Pools = append(e.Pools, c.poolEntry(lv))
+		}
+	}
+	return e
+}
+
+func (c *checkup) poolEntry(lv LV) inventory.Pool {
+	s, _ := status(c, dmUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", parsePool) // what the kernel does not tell is inactive
+	m := c.group.poolMetrics(lv, s)
+	e := inventory.Pool{Name: m.Name, Size: m.Size, Used: m.Used, MetadataSize: m.MetadataSize, MetadataUsed: m.MetadataUsed,
+		Promised: m.Promised, Zero: lv.Thin.Zero, State: inventory.PoolWorks}
+	switch {
+	case s == nil:
+		e.State = inventory.PoolInactive
+	case s.broken():
+		e.State = inventory.PoolFailed
+	case s.full():
+		e.State = inventory.PoolFull
+	}
+	return e
+}
+
+// addVolumes adds the volumes and snapshots of one group.
+func (h *Host) addVolumes(inv *inventory.Inventory, g Group, paths map[string]string) {
+	c := checkup{host: h, group: g, paths: paths}
+	for _, lv := range g.LVs {
+		v, ours, err := volumeOf(g, lv)
+		if err != nil {
+			inv.Damaged = append(inv.Damaged, err.Error())
+			continue
+		}
+		if ours {
+			inv.Volumes = append(inv.Volumes, inventory.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: v.ID.LV, Name: v.Name,
+				Claim: v.Claim, Cluster: v.Cluster, State: string(v.State), Layout: string(v.Class.Layout), Pool: lv.Pool, Size: v.Size,
+				Used: c.mapped(lv), Created: lv.Created})
+			continue
+		}
+		if sn, ours, err := snapshotOf(g, lv); err == nil && ours {
+			inv.Snapshots = append(inv.Snapshots, inventory.Snapshot{ID: sn.ID.String(), Group: sn.Group, LV: sn.ID.LV, Name: sn.Name,
+				Cluster: sn.Cluster, State: string(sn.State), Source: sn.Source.String(), Size: sn.Size, Created: sn.Created})
+		}
+	}
+}
+
+// mapped is how much of a thin volume holds blocks; nil where that is not known.
+func (c *checkup) mapped(lv LV) *Bytes {
+	if lv.Pool == "" {
+		return nil
+	}
+	used, err := status(c, dmUUID(c.group.UUID, lv.UUID), "thin", parseThin)
+	if err != nil {
+		return nil
+	}
+	return used
+}
+
+// parseThin reads what the kernel tells of a thin volume (Linux, Documentation/admin-guide/device-mapper/
+// thin-provisioning.rst, "Status"): the sectors that hold blocks, and the highest of them, `4096 8191`.
+func parseThin(params string) (Bytes, error) {
+	first, _, _ := strings.Cut(params, " ")
+	sectors, err := strconv.ParseInt(first, 10, 54)
+	if err != nil || sectors < 0 {
+		return 0, fmt.Errorf("%q is no status of a thin volume", params)
+	}
+	return Bytes(sectors) * 512, nil
+}
+
+// Offers answers what each group behind the class offers to it, as Capacity does for all together. No group is no offer.
+// KindInvalid: the class can never be served.
+func (h *Host) Offers(ctx context.Context, class Class) ([]inventory.Offer, error) {
+	class, err := checkClass(class)
+	if err != nil {
+		return nil, err
+	}
+	s, err := h.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return offers(h.reserved.in(s), class), nil
+}
+
+func offers(s State, class Class) []inventory.Offer {
+	groups, _ := groupsOf(s, class) // the class was checked, so what is left is that there is none
+	list := make([]inventory.Offer, 0, len(groups))
+	for _, g := range groups {
+		offer := inventory.Offer{Group: g.Name}
+		err := obstacle(s, g, class)
+		if err == nil && class.Layout == LayoutThin {
+			_, err = poolOf(g, class)
+		}
+		if err != nil {
+			offer.Obstacle = err.Error()
+		} else {
+			offer.Available, offer.Largest = g.bytes(available(g, class)), g.bytes(largest(g, class))
+		}
+		list = append(list, offer)
+	}
+	slices.SortFunc(list, func(a, b inventory.Offer) int { return strings.Compare(a.Group, b.Group) })
+	return list
+}

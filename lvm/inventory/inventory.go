@@ -1,0 +1,118 @@
+// Package inventory is the vocabulary in which a node's driver tells what it has. It is apart from package lvm, which
+// fills it in, so that programs on people's own machines can read it: lvm is for Linux alone.
+package inventory
+
+import (
+	"fmt"
+	"time"
+)
+
+// Bytes is a size in bytes.
+type Bytes int64
+
+// String renders a size as an operator reads it: exact in the largest unit in which it has at most four digits and no
+// fraction, else with one decimal, rounded down.
+func (b Bytes) String() string {
+	units := []struct {
+		size Bytes
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}}
+	for _, unit := range units {
+		if b%unit.size == 0 && b != 0 && b/unit.size < 10000 {
+			return fmt.Sprintf("%d %s", b/unit.size, unit.name)
+		}
+	}
+	for _, unit := range units {
+		if b >= unit.size {
+			return fmt.Sprintf("%d.%d %s", b/unit.size, b%unit.size*10/unit.size, unit.name)
+		}
+	}
+	return fmt.Sprintf("%d B", int64(b))
+}
+
+// Inventory is what an lvm.Host tells the people who run it: every group, and every volume and snapshot of this driver, those
+// of other clusters among them. Sizes are in bytes.
+type Inventory struct {
+	Groups      []Group    `json:"groups"`
+	Volumes     []Volume   `json:"volumes"`
+	Snapshots   []Snapshot `json:"snapshots"`
+	Damaged     []string   `json:"damaged,omitempty"`   // sentences: what bears this driver's mark and cannot be read
+	Unread      []string   `json:"unread,omitempty"`    // sentences: disks that cannot be read
+	WipeBacklog Bytes      `json:"wipeBacklog"`         // of the deleted volumes, what is not yet wiped and given back
+	ReaderOff   string     `json:"readerOff,omitempty"` // how the disks differed from LVM's report; empty while they are read directly
+}
+
+// Group tells of one volume group.
+type Group struct {
+	Name            string   `json:"name"`
+	UUID            string   `json:"uuid"`
+	Tags            []string `json:"tags,omitempty"`
+	Disks           int      `json:"disks"`
+	Size            Bytes    `json:"size"` // of the disks that are there
+	Free            Bytes    `json:"free"`
+	MetadataSize    Bytes    `json:"metadataSize"` // of the smallest metadata area
+	MetadataFree    Bytes    `json:"metadataFree"`
+	Problem         string   `json:"problem,omitempty"`         // why nothing can be changed in it, and what to do
+	LockHeldSeconds int64    `json:"lockHeldSeconds,omitempty"` // for how long LVM's lock on it has been held, by whomever
+	Pools           []Pool   `json:"pools,omitempty"`
+}
+
+// Pool tells of one thin pool.
+type Pool struct {
+	Name         string    `json:"name"`
+	Size         Bytes     `json:"size"`
+	Used         Bytes     `json:"used"` // 0 while it is inactive
+	MetadataSize Bytes     `json:"metadataSize"`
+	MetadataUsed Bytes     `json:"metadataUsed"`
+	Promised     Bytes     `json:"promised"`
+	Zero         bool      `json:"zero"` // new blocks are shown as zeroes
+	State        PoolState `json:"state"`
+}
+
+// PoolState says whether a thin pool takes writes.
+type PoolState string
+
+const (
+	PoolWorks    PoolState = "ok"
+	PoolInactive PoolState = "inactive" // nobody uses it, or the kernel does not tell
+	PoolFull     PoolState = "full"
+	PoolFailed   PoolState = "failed" // read-only, or in need of a repair
+)
+
+// Volume tells of one volume.
+type Volume struct {
+	ID      string    `json:"id"` // the volume handle
+	UUID    string    `json:"uuid"`
+	Group   string    `json:"group"`
+	LV      string    `json:"lv"`
+	Name    string    `json:"name"` // the PersistentVolume's
+	Claim   string    `json:"claim,omitempty"`
+	Cluster string    `json:"cluster"`
+	State   string    `json:"state"`
+	Layout  string    `json:"layout"`
+	Pool    string    `json:"pool,omitempty"`
+	Size    Bytes     `json:"size"`
+	Used    *Bytes    `json:"used,omitempty"` // of a thin volume that is active: what holds blocks
+	Created time.Time `json:"created,omitzero"`
+}
+
+// Snapshot tells of one snapshot.
+type Snapshot struct {
+	ID      string    `json:"id"`
+	Group   string    `json:"group"`
+	LV      string    `json:"lv"`
+	Name    string    `json:"name"`
+	Cluster string    `json:"cluster"`
+	State   string    `json:"state"`
+	Source  string    `json:"source"` // the volume's handle
+	Size    Bytes     `json:"size"`
+	Created time.Time `json:"created,omitzero"`
+}
+
+// Offer is what one group offers to a class.
+type Offer struct {
+	Group     string `json:"group"`
+	Available Bytes  `json:"available"` // to all volumes together, at best
+	Largest   Bytes  `json:"largest"`
+	Obstacle  string `json:"obstacle,omitempty"` // why there is nothing, whatever the size, and what to do
+}

@@ -1,0 +1,47 @@
+package lvm
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestParseThin(t *testing.T) {
+	for params, want := range map[string]Bytes{"4096 8191": 2 * MiB, "0 -": 0, "8": 4 * KiB} {
+		if got, err := parseThin(params); err != nil || got != want {
+			t.Errorf("%q: %d, %v", params, got, err)
+		}
+	}
+	for _, params := range []string{"", "Fail", "Error", "-1 0", "99999999999999999 1"} {
+		if got, err := parseThin(params); err == nil {
+			t.Errorf("%q: %d", params, got)
+		}
+	}
+}
+
+// lockHeld sees the lock that lvm takes, and takes none away.
+func TestLockHeld(t *testing.T) {
+	dir := t.TempDir()
+	expect := func(what string, held bool) {
+		t.Helper()
+		if got, err := lockHeld(dir, "vg"); err != nil || (got > 0) != held || got > time.Minute {
+			t.Errorf("%s: %s, %v", what, got, err)
+		}
+	}
+	expect("no file", false)
+	file, err := os.OpenFile(filepath.Join(dir, "V_vg"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600) // as lvm does
+	must(t, err)
+	defer func() { _ = file.Close() }()
+	expect("a file alone", false)
+	must(t, unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	expect("held", true)
+	must(t, unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB))
+	expect("read by others too", false)
+	must(t, unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)) // nothing of ours is in the way
+	if got, err := lockHeld("", "vg"); got != 0 || err != nil {
+		t.Errorf("without a folder: %s, %v", got, err)
+	}
+}
