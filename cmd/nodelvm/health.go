@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // readyTimeout is how long LVM may take to show that it can be read. A disk that hangs does not come back to say so.
@@ -90,9 +92,10 @@ func (r *readiness) join(ctx context.Context) (*readyCheck, error) {
 }
 
 // newHTTPHandler serves /healthz (the process lives; never asks LVM, for a restart cannot mend a disk), /readyz (LVM
-// can be used) and /metrics.
-func newHTTPHandler(ready func(context.Context) error, metrics prometheus.Gatherer) http.Handler {
+// can be used), /metrics and the status page.
+func newHTTPHandler(ready func(context.Context) error, metrics prometheus.Gatherer, status http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("GET "+statuspage.Path, status)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // a prober that has gone needs no answer
 	})

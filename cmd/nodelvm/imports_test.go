@@ -53,24 +53,30 @@ func TestImports(t *testing.T) {
 	}
 }
 
+const withClientGo = "of the driver, kube is the only package with client-go"
+
 // forbidden says why a package must not depend on another, be it through others.
 func forbidden(name, dep string, standard bool) string {
 	ours := strings.HasPrefix(dep, module)
 	switch name {
-	case "lvm", "lvm/lvmtest":
+	case "lvm", "lvm/inventory", "lvm/lvmtest":
 		if !standard && !ours && !isOrUnder(dep, "golang.org/x/sys") {
 			return "lvm stands on the standard library and golang.org/x/sys alone"
 		}
 		if ours && !isOrUnder(dep, module+"lvm") {
 			return "lvm knows nobody above it"
 		}
+	case "statuspage", "cmd/kubectl-nodelvm":
+		if ours && dep != module+"statuspage" && dep != module+"lvm/inventory" {
+			return "the plugin runs on people's own machines, and lvm on Linux alone"
+		}
 	case "controller", "node", "kube":
-		if ours && !isOrUnder(dep, module+name) && dep != module+"lvm" {
+		if ours && !isOrUnder(dep, module+name) && !isOrUnder(dep, module+"lvm") {
 			return "controller, node and kube know lvm and not each other"
 		}
 	}
-	if name != "kube" && name != "cmd/nodelvm" && isOrUnder(dep, "k8s.io/client-go") {
-		return "kube is the only package with client-go"
+	if name != "kube" && !strings.HasPrefix(name, "cmd/") && isOrUnder(dep, "k8s.io/client-go") {
+		return withClientGo
 	}
 	return ""
 }
@@ -82,8 +88,8 @@ func forbiddenDirectly(name, dep string) string {
 		return "processes are started by lvm's runner, and by mount-utils for node"
 	case (isOrUnder(dep, "k8s.io/mount-utils") || dep == "k8s.io/utils/exec") && name != "node":
 		return "mounting is node's job"
-	case isOrUnder(dep, "k8s.io/client-go") && name != "kube":
-		return "kube is the only package with client-go"
+	case isOrUnder(dep, "k8s.io/client-go") && name != "kube" && name != "cmd/kubectl-nodelvm":
+		return withClientGo
 	case name == "kube" && (isOrUnder(dep, "google.golang.org/grpc") || isOrUnder(dep, "github.com/container-storage-interface")):
 		return "kube has nothing to do with CSI"
 	case strings.HasPrefix(dep, module+"cmd/") || dep == module+"lvm/lvmtest":
@@ -158,6 +164,9 @@ func TestRules(t *testing.T) {
 		{"node", module + "controller", false},
 		{"node", module + "kube", false},
 		{"controller", "k8s.io/client-go/rest", false},
+		{"statuspage", "k8s.io/client-go/rest", false},
+		{"statuspage", module + "lvm", false},
+		{"cmd/kubectl-nodelvm", module + "controller", false},
 	} {
 		if forbidden(test.name, test.dep, test.standard) == "" {
 			t.Errorf("%s may depend on %s", test.name, test.dep)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"sync"
 
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // csiVersions are the versions of the CSI protocol that the kubelet is told; it compares the major number.
@@ -18,6 +21,25 @@ type registrar struct {
 	registration.UnimplementedRegistrationServer
 	log      *slog.Logger
 	endpoint string // path of the CSI socket
+	heard    *registered
+}
+
+// registered remembers what the kubelet said last.
+type registered struct {
+	mu  sync.Mutex
+	now statuspage.Registration
+}
+
+func (r *registered) set(now statuspage.Registration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = now
+}
+
+func (r *registered) get() statuspage.Registration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
 }
 
 func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
@@ -31,8 +53,10 @@ func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 
 func (r *registrar) NotifyRegistrationStatus(ctx context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	if s.GetPluginRegistered() {
+		r.heard.set(statuspage.Registration{State: statuspage.RegistrationDone})
 		r.log.InfoContext(ctx, "registered with the kubelet", "driver", driverName)
 	} else {
+		r.heard.set(statuspage.Registration{State: statuspage.RegistrationRefused, Error: s.GetError()})
 		r.log.ErrorContext(ctx, "the kubelet refused the registration and will ask again", "error", s.GetError())
 	}
 	return &registration.RegistrationStatusResponse{}, nil
@@ -45,6 +69,6 @@ func registrySocket(kubeletDir string) string {
 
 // registerRegistrar lets the server answer the kubelet. The removal of its socket, when it stops, tells the kubelet to
 // forget the driver.
-func registerRegistrar(server *grpc.Server, log *slog.Logger, endpoint string) {
-	registration.RegisterRegistrationServer(server, &registrar{log: log, endpoint: endpoint})
+func registerRegistrar(server *grpc.Server, log *slog.Logger, endpoint string, heard *registered) {
+	registration.RegisterRegistrationServer(server, &registrar{log: log, endpoint: endpoint, heard: heard})
 }

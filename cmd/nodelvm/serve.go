@@ -18,6 +18,7 @@ import (
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // systemDir is where our own lvm.conf is written; it belongs to this process alone.
@@ -50,13 +51,21 @@ type driver struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	ready    *readiness
+	heard    *registered
+	status   *statusPage
 	host     func(context.Context, lvm.Config) (*lvm.Host, error) // startHost; a test has another
 }
 
 func newDriver(o *options, log *slog.Logger) *driver {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), host: startHost}
+	d := &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), heard: &registered{}, host: startHost}
+	d.heard.set(statuspage.Registration{State: statuspage.RegistrationElsewhere})
+	if o.register {
+		d.heard.set(statuspage.Registration{State: statuspage.RegistrationWaiting})
+	}
+	d.status = newStatusPage(o, d.ready.Ready, d.heard.get)
+	return d
 }
 
 // serve runs the driver until ctx ends (SIGTERM) and everything has been drained, or until a part of it fails. Health
@@ -64,7 +73,7 @@ func newDriver(o *options, log *slog.Logger) *driver {
 func (d *driver) serve(ctx context.Context) error {
 	d.log.InfoContext(ctx, "nodelvm starts", "version", version, "node", d.o.nodeName, "endpoint", d.o.endpoint)
 	parts, ctx := errgroup.WithContext(ctx)
-	health, err := serveHTTP(ctx, parts, d.o.httpEndpoint, newHTTPHandler(d.ready.Ready, d.registry))
+	health, err := serveHTTP(ctx, parts, d.o.httpEndpoint, newHTTPHandler(d.ready.Ready, d.registry, d.status))
 	if err != nil {
 		return err
 	}
@@ -98,6 +107,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	}
 	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Log: d.log})
 	health := healthOf(host, mounts)
+	d.status.serve(cluster, host, health)
 	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
 		controller.New(controller.Config{
@@ -138,7 +148,7 @@ func (d *driver) listenAndServe(ctx context.Context, parts *errgroup.Group, serv
 		return registrar, fmt.Errorf("serve CSI: %w", err)
 	}
 	if d.o.register {
-		registerRegistrar(registrar, d.log, path)
+		registerRegistrar(registrar, d.log, path, d.heard)
 		if err := listenOn(ctx, parts, registrar, registrySocket(d.o.kubeletDir)); err != nil {
 			return registrar, fmt.Errorf("register with the kubelet: %w", err)
 		}

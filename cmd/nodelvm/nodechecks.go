@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// modules are those of device-mapper that layouts need: dm-mod all of them, dm-thin-pool thin, dm-raid the RAID layouts.
+var modules = []string{"dm-mod", "dm-thin-pool", "dm-raid"}
+
+// nodeChecks looks at what only a process in the driver's container can see of the node.
+type nodeChecks struct {
+	sys        string // where sysfs is mounted
+	modules    string // /lib/modules
+	mountinfo  string // this process's (proc_pid_mountinfo(5))
+	kubeletDir string
+	registered func() statuspage.Registration
+}
+
+// run looks now; unknown says, in sentences, what could not be seen.
+func (c nodeChecks) run() (checks statuspage.Checks, unknown []string) {
+	checks.Registration = c.registered()
+	var release unix.Utsname
+	err := unix.Uname(&release)
+	checks.Kernel = unix.ByteSliceToString(release.Release[:])
+	if err == nil {
+		checks.Modules, err = c.moduleStates(checks.Kernel)
+	}
+	if err != nil {
+		unknown = append(unknown, "the kernel's modules: "+err.Error())
+	}
+	checks.Kubelet, err = c.kubelet()
+	if err != nil {
+		unknown = append(unknown, "the kubelet's directory: "+err.Error())
+	}
+	return checks, unknown
+}
+
+// moduleStates tells of each module whether it is in the kernel, or below /lib/modules.
+func (c nodeChecks) moduleStates(release string) ([]statuspage.Module, error) {
+	dir := filepath.Join(c.modules, release)
+	builtin, err := moduleList(filepath.Join(dir, "modules.builtin"))
+	if err != nil {
+		return nil, err
+	}
+	there, err := moduleList(filepath.Join(dir, "modules.dep"))
+	if err != nil {
+		return nil, err
+	}
+	var list []statuspage.Module
+	for _, name := range modules {
+		state := statuspage.ModuleMissing
+		if _, err := os.Stat(filepath.Join(c.sys, "module", strings.ReplaceAll(name, "-", "_"))); err == nil || builtin[name] {
+			state = statuspage.ModuleLoaded
+		} else if there[name] {
+			state = statuspage.ModuleAvailable
+		}
+		list = append(list, statuspage.Module{Name: name, State: state})
+	}
+	return list, nil
+}
+
+// moduleList reads the names in modules.builtin or modules.dep (modules.dep(5)): `kernel/drivers/md/dm-raid.ko.xz: ...`.
+// One that is not there lists nothing: a kernel without loadable modules has none.
+func moduleList(path string) (map[string]bool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		file, _, _ := strings.Cut(lines.Text(), ":")
+		name, _, _ := strings.Cut(filepath.Base(file), ".ko")
+		names[strings.ReplaceAll(name, "_", "-")] = true
+	}
+	return names, nil
+}
+
+// kubelet looks at the kubelet's root directory, and the mount that it is in.
+func (c nodeChecks) kubelet() (statuspage.KubeletDir, error) {
+	found := statuspage.KubeletDir{Path: c.kubeletDir, Propagation: statuspage.PropagationUnknown}
+	if info, err := os.Stat(filepath.Join(c.kubeletDir, "pods")); err == nil {
+		found.Used = info.IsDir()
+	}
+	file, err := os.Open(c.mountinfo)
+	if err != nil {
+		return found, err
+	}
+	defer func() { _ = file.Close() }()
+	mounts, err := mountinfo.GetMountsFromReader(file, mountinfo.ParentsFilter(c.kubeletDir))
+	if err != nil {
+		return found, err
+	}
+	var over *mountinfo.Info // the innermost, and of those the last, which lies on top
+	for _, m := range mounts {
+		if over == nil || len(m.Mountpoint) >= len(over.Mountpoint) {
+			over = m
+		}
+	}
+	if over == nil {
+		return found, fmt.Errorf("%s has no mount for %s", c.mountinfo, c.kubeletDir)
+	}
+	found.Mount, found.Propagation = over.Mountpoint, propagation(over.Optional)
+	return found, nil
+}
+
+// propagation reads the optional fields of a mount: `shared:N`, `master:N`.
+func propagation(fields string) statuspage.Propagation {
+	switch {
+	case strings.Contains(fields, "shared:"):
+		return statuspage.PropagationShared
+	case strings.Contains(fields, "master:"):
+		return statuspage.PropagationSlave
+	default:
+		return statuspage.PropagationPrivate
+	}
+}

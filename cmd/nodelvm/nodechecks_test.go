@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// place writes a file below dir.
+func place(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestModuleStates(t *testing.T) {
+	dir := t.TempDir()
+	check := nodeChecks{sys: filepath.Join(dir, "sys"), modules: filepath.Join(dir, "modules")}
+	states := func() (list []statuspage.ModuleState) {
+		found, err := check.moduleStates("6.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range found {
+			if m.Name != modules[i] {
+				t.Errorf("module %d is %s", i, m.Name)
+			}
+			list = append(list, m.State)
+		}
+		return list
+	}
+	expect := func(want ...statuspage.ModuleState) {
+		t.Helper()
+		if got := states(); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	expect(statuspage.ModuleMissing, statuspage.ModuleMissing, statuspage.ModuleMissing)
+	place(t, check.modules, "6.1/modules.builtin", "kernel/drivers/md/dm-mod.ko\n")
+	place(t, check.modules, "6.1/modules.dep", "kernel/drivers/md/dm_thin_pool.ko.xz: kernel/drivers/md/dm-bufio.ko.xz\nkernel/drivers/md/dm-raid1.ko:\n")
+	expect(statuspage.ModuleLoaded, statuspage.ModuleAvailable, statuspage.ModuleMissing)
+	place(t, check.sys, "module/dm_raid/refcnt", "0\n")
+	expect(statuspage.ModuleLoaded, statuspage.ModuleAvailable, statuspage.ModuleLoaded)
+}
+
+func TestKubeletDir(t *testing.T) {
+	kubelet := t.TempDir()
+	root := "1 0 0:1 / / rw,relatime - overlay overlay rw\n"
+	mounted := func(optional string) string {
+		return "2 1 8:1 /var/lib/kubelet " + kubelet + " rw,relatime" + optional + " - ext4 /dev/sda1 rw\n"
+	}
+	for _, test := range []struct {
+		name, mounts string
+		want         statuspage.Propagation
+		mount        string
+	}{
+		{"Bidirectional", root + mounted(" shared:7 master:1"), statuspage.PropagationShared, kubelet},
+		{"HostToContainer", root + mounted(" master:1"), statuspage.PropagationSlave, kubelet},
+		{"None", root + mounted(""), statuspage.PropagationPrivate, kubelet},
+		{"not mounted", root, statuspage.PropagationPrivate, "/"},
+		{"mounted over", root + mounted(" shared:7") + mounted(""), statuspage.PropagationPrivate, kubelet},
+		{"a pod's own mount within", root + mounted(" shared:7") + "3 2 0:9 / " + kubelet + "/pods/x rw - tmpfs tmpfs rw\n", statuspage.PropagationShared, kubelet},
+	} {
+		place(t, kubelet, "mountinfo", test.mounts)
+		check := nodeChecks{mountinfo: filepath.Join(kubelet, "mountinfo"), kubeletDir: kubelet}
+		got, err := check.kubelet()
+		if err != nil || got.Propagation != test.want || got.Mount != test.mount || got.Used {
+			t.Errorf("%s: %+v, %v", test.name, got, err)
+		}
+	}
+	place(t, kubelet, "pods/x/volumes", "")
+	check := nodeChecks{mountinfo: "/proc/self/mountinfo", kubeletDir: kubelet}
+	if got, err := check.kubelet(); err != nil || !got.Used || got.Mount == "" {
+		t.Errorf("in use: %+v, %v", got, err)
+	}
+	check.mountinfo = filepath.Join(kubelet, "none")
+	if got, err := check.kubelet(); err == nil || got.Propagation != statuspage.PropagationUnknown {
+		t.Errorf("unreadable: %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// The page is read by people, now and then: two at a time, and no longer than they would wait.
+const (
+	statusAtOnce  = 2
+	statusTimeout = 8 * time.Second
+)
+
+// teller is what the page asks of lvm.Host.
+type teller interface {
+	Inventory(ctx context.Context) (inventory.Inventory, error)
+	Offers(ctx context.Context, class lvm.Class) ([]inventory.Offer, error)
+}
+
+// statusPage serves statuspage.Page. It answers from the start of the process on: what is wrong with a node that cannot
+// work is what its readers want to know.
+type statusPage struct {
+	node   string
+	ready  func(context.Context) error
+	checks func() (statuspage.Checks, []string)
+	turns  chan struct{} // holds a value for each reader
+
+	mu      sync.Mutex
+	cluster string
+	host    teller // nil until serving
+	health  findings
+}
+
+func newStatusPage(o *options, ready func(context.Context) error, registered func() statuspage.Registration) *statusPage {
+	look := nodeChecks{sys: "/sys", modules: "/lib/modules", mountinfo: "/proc/self/mountinfo", kubeletDir: o.kubeletDir, registered: registered}
+	return &statusPage{node: o.nodeName, ready: ready, checks: look.run, turns: make(chan struct{}, statusAtOnce)}
+}
+
+// serve tells of this host from now on.
+func (p *statusPage) serve(cluster string, host teller, health findings) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cluster, p.host, p.health = cluster, host, health
+}
+
+// ServeHTTP implements http.Handler. It starts no LVM process, as long as the disks can be read directly.
+func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), statusTimeout)
+	defer cancel()
+	select {
+	case p.turns <- struct{}{}:
+		defer func() { <-p.turns }()
+	case <-ctx.Done():
+		http.Error(w, "others are reading this page, and it takes long; ask again", http.StatusServiceUnavailable)
+		return
+	}
+	page := p.page(ctx, r.URL.Query()["class"])
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(page) // a reader who has gone needs no answer
+}
+
+func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page {
+	p.mu.Lock()
+	host, health := p.host, p.health
+	page := statuspage.Page{Node: p.node, Version: version, Cluster: p.cluster, Time: time.Now().UTC(), Findings: []statuspage.Finding{}}
+	p.mu.Unlock()
+	unknown := func(what string, err error) {
+		if err != nil {
+			page.Unknown = append(page.Unknown, what+": "+err.Error())
+		}
+	}
+	if err := p.ready(ctx); err != nil {
+		page.NotReady = err.Error()
+	}
+	page.Checks, page.Unknown = p.checks()
+	if host == nil {
+		return page
+	}
+	var err error
+	page.Inventory, err = host.Inventory(ctx)
+	unknown("the volume groups", err)
+	found, err := health(ctx)
+	unknown("the volumes' health", err)
+	for _, f := range found {
+		page.Findings = append(page.Findings, pageFinding(f))
+	}
+	for _, class := range classes {
+		page.Classes = append(page.Classes, offersTo(ctx, host, class))
+	}
+	return page
+}
+
+func pageFinding(f lvm.Finding) statuspage.Finding {
+	told := statuspage.Finding{Trouble: string(f.Trouble), Group: f.Group, Text: f.Text}
+	if f.Volume.UUID != "" {
+		told.Volume = f.Volume.ID.String()
+	}
+	return told
+}
+
+// offersTo answers one class of the query.
+func offersTo(ctx context.Context, host teller, query string) statuspage.Class {
+	name, parameters, err := statuspage.ParseClass(query)
+	told := statuspage.Class{Name: name}
+	var class lvm.Class
+	if err == nil {
+		class, err = controller.ParseClass(parameters, node.CheckFileSystem)
+	}
+	if err == nil {
+		told.Offers, err = host.Offers(ctx, class)
+	}
+	if err != nil {
+		told.Error = err.Error()
+	}
+	return told
+}

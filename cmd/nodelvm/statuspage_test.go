@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// ask reads the page as the plugin does.
+func (d *driver) ask(t *testing.T, classes map[string]map[string]string) statuspage.Page {
+	t.Helper()
+	reply := httptest.NewRecorder()
+	target := url.URL{Path: statuspage.Path, RawQuery: statuspage.Query(classes).Encode()}
+	newHTTPHandler(d.ready.Ready, d.registry, d.status).ServeHTTP(reply, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target.String(), nil))
+	var page statuspage.Page
+	if err := json.Unmarshal(reply.Body.Bytes(), &page); err != nil || reply.Code != http.StatusOK {
+		t.Fatalf("%d: %v\n%s", reply.Code, err, reply.Body)
+	}
+	return page
+}
+
+// TestStatusPage: what stands on a node is told with the words of the events, and no LVM command is run for it.
+func TestStatusPage(t *testing.T) {
+	node := lvmtest.NewNode(lvmtest.Group{Name: "vg", Tags: []string{"fast"}, Disks: []lvm.Bytes{10 * lvm.GiB, 10 * lvm.GiB}},
+		lvmtest.Group{Name: "other", Disks: []lvm.Bytes{lvm.GiB}})
+	r := run(t, node)
+	ctrl := csi.NewControllerClient(dial(t, r.socket(t)))
+	thick, thin := createRequest("pvc-1"), createRequest("pvc-2")
+	thick.Parameters["csi.storage.k8s.io/pvc/namespace"], thick.Parameters["csi.storage.k8s.io/pvc/name"] = "shop", "data-0"
+	thin.Parameters["layout"] = "thin"
+	for _, request := range []*csi.CreateVolumeRequest{thick, thin} {
+		if _, err := ctrl.CreateVolume(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := len(node.Commands())
+	page := r.ask(t, map[string]map[string]string{
+		"local": {"volumeGroup": "@fast"}, "typo": {"volumeGroup": "vg", "layuot": "thin"}, "nowhere": {"volumeGroup": "gone"},
+		"odd": {"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "ntfs"}, "raid": {"volumeGroup": "other", "layout": "raid1"},
+	})
+	for _, c := range node.Commands()[before:] {
+		if !strings.Contains(strings.Join(c.Args, " "), "nodelvm.state=creating") { // the deferred commit of the new volumes
+			t.Errorf("the page cost a command: %s %q", c.Name, c.Args)
+		}
+	}
+	if page.Node != "node-1" || page.Cluster != "cluster-1" || page.NotReady != "" || page.Version != version || len(page.Findings) > 0 {
+		t.Errorf("page %+v", page)
+	}
+	vg := page.Groups[slices.IndexFunc(page.Groups, func(g inventory.Group) bool { return g.Name == "vg" })]
+	if len(page.Groups) != 2 || vg.Disks != 2 || vg.Size < 20*lvm.GiB-8*lvm.MiB || vg.Free >= vg.Size-lvm.GiB || vg.Tags[0] != "fast" {
+		t.Errorf("groups %+v", page.Groups)
+	}
+	if pools := vg.Pools; len(pools) != 1 || pools[0].Name != lvm.DefaultPool || !pools[0].Zero || pools[0].Promised != lvm.GiB || pools[0].State != inventory.PoolWorks {
+		t.Errorf("pools %+v", pools)
+	}
+	volumes := map[string]inventory.Volume{}
+	for _, v := range page.Volumes {
+		volumes[v.Name] = v
+	}
+	if v := volumes["pvc-1"]; len(volumes) != 2 || v.Claim != "shop/data-0" || v.Layout != string(lvm.LayoutLinear) || v.Size != lvm.GiB || v.Used != nil || v.ID != vg.UUID+"/"+v.LV {
+		t.Errorf("volumes %+v", volumes)
+	}
+	if v := volumes["pvc-2"]; v.Pool != lvm.DefaultPool || v.Used == nil || v.UUID == "" {
+		t.Errorf("the thin volume %+v", v)
+	}
+	classes := map[string]statuspage.Class{}
+	for _, c := range page.Classes {
+		classes[c.Name] = c
+	}
+	if c := classes["local"]; len(c.Offers) != 1 || c.Offers[0].Group != "vg" || c.Offers[0].Largest != vg.Free {
+		t.Errorf("local %+v, and %s are free", c, vg.Free)
+	}
+	for name, says := range map[string]string{"typo": `unknown parameter "layuot"`, "odd": "ntfs"} {
+		if !strings.Contains(classes[name].Error, says) {
+			t.Errorf("%s: %+v does not say %q", name, classes[name], says)
+		}
+	}
+	if c := classes["nowhere"]; c.Error != "" || len(c.Offers) != 0 {
+		t.Errorf("nowhere %+v", c)
+	}
+	if c := classes["raid"]; len(c.Offers) != 1 || !strings.Contains(c.Offers[0].Obstacle, "has 1 disks, and the layout needs 2") {
+		t.Errorf("raid %+v", c)
+	}
+}
+
+// Faults of a node's groups, as the page tells them.
+func TestStatusPageFaults(t *testing.T) {
+	node := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}},
+		lvmtest.Group{Name: "twin", Disks: []lvm.Bytes{lvm.GiB}}, lvmtest.Group{Name: "later", Disks: []lvm.Bytes{lvm.GiB}})
+	r := run(t, node)
+	thin := createRequest("pvc-2")
+	thin.Parameters["layout"] = "thin"
+	if _, err := csi.NewControllerClient(dial(t, r.socket(t))).CreateVolume(t.Context(), thin); err != nil {
+		t.Fatal(err)
+	}
+	node.Change("vg", func(g *lvm.Group) {
+		for i := range g.LVs {
+			if g.LVs[i].Thin != nil {
+				g.LVs[i].Thin.Zero = false
+			}
+		}
+	})
+	node.Change("later", func(g *lvm.Group) { g.Name = "twin" })
+	page := r.ask(t, map[string]map[string]string{"thin": {"volumeGroup": "vg", "layout": "thin"}})
+	for _, g := range page.Groups {
+		if want := g.Name == "twin"; want != strings.Contains(g.Problem, "2 volume groups of this node are named twin") {
+			t.Errorf("group %s: %q", g.Name, g.Problem)
+		}
+		if g.Name == "vg" && (len(g.Pools) != 1 || g.Pools[0].Zero) {
+			t.Errorf("pools %+v", g.Pools)
+		}
+	}
+	if c := page.Classes[0]; len(c.Offers) != 1 || !strings.Contains(c.Offers[0].Obstacle, "lvchange -Zy") {
+		t.Errorf("class %+v", c)
+	}
+}
+
+// A driver that waits tells why, and what the kubelet said is remembered.
+func TestStatusPageEarly(t *testing.T) {
+	log, err := newLogger(&buffer{}, "error", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDriver(&options{nodeName: "n", register: true, kubeletDir: t.TempDir()}, log)
+	page := d.ask(t, nil)
+	if page.NotReady != "the driver starts" || page.Checks.Registration.State != statuspage.RegistrationWaiting || page.Checks.Kernel == "" {
+		t.Errorf("page %+v", page)
+	}
+	kubelet := &registrar{log: log, heard: d.heard}
+	for says, want := range map[*registration.RegistrationStatus]statuspage.RegistrationState{
+		{Error: "no such socket"}: statuspage.RegistrationRefused, {PluginRegistered: true}: statuspage.RegistrationDone,
+	} {
+		if _, err := kubelet.NotifyRegistrationStatus(t.Context(), says); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.ask(t, nil).Checks.Registration; got.State != want || got.Error != says.GetError() {
+			t.Errorf("after %v: %+v", says, got)
+		}
+	}
+	if got := newDriver(&options{nodeName: "n"}, log).ask(t, nil).Checks.Registration.State; got != statuspage.RegistrationElsewhere {
+		t.Errorf("without --register: %s", got)
+	}
+}
