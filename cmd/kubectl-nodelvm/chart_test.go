@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// shipped reads the objects of one kind and name from the manifest that is shipped.
+func shipped[T any](t *testing.T, kind, name string) T {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range bytes.Split(text, []byte("\n---\n")) {
+		var head metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal(part, &head); err != nil {
+			t.Fatal(err)
+		}
+		if head.Kind == kind && head.Name == name {
+			var object T
+			if err := yaml.Unmarshal(part, &object); err != nil {
+				t.Fatal(err)
+			}
+			return object
+		}
+	}
+	t.Fatalf("deploy/nodelvm.yaml has no %s %s", kind, name)
+	panic("unreachable")
+}
+
+// The rights that doctor asks about are those that the chart gives.
+func TestRightsAreTheCharts(t *testing.T) {
+	var want []right
+	add := func(rules []rbacv1.PolicyRule, own bool) {
+		for _, rule := range rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						r := right{group: group, resource: resource, verb: verb, own: own}
+						if len(rule.ResourceNames) > 0 {
+							r.name = rule.ResourceNames[0]
+						}
+						want = append(want, r)
+					}
+				}
+			}
+		}
+	}
+	add(shipped[rbacv1.ClusterRole](t, "ClusterRole", "nodelvm").Rules, false)
+	add(shipped[rbacv1.Role](t, "Role", "nodelvm").Rules, true)
+	got := rights()
+	for i := range got {
+		got[i].snapshots = false // the manifest is rendered with csi-snapshotter
+	}
+	for _, r := range want {
+		if !slices.Contains(got, r) {
+			t.Errorf("doctor does not ask whether the driver may %s", r)
+		}
+	}
+	for _, r := range got {
+		if !slices.Contains(want, r) {
+			t.Errorf("doctor asks whether the driver may %s, and the chart does not give it", r)
+		}
+	}
+}
+
+// The set-up that is shipped is sound in doctor's eyes, and its sidecars are those that the release is tested with.
+func TestShippedIsSound(t *testing.T) {
+	f := sound()
+	daemonSet := shipped[appsv1.DaemonSet](t, "DaemonSet", "nodelvm")
+	daemonSet.Namespace, daemonSet.Status.DesiredNumberScheduled = "nodelvm-system", 2
+	driver := shipped[storagev1.CSIDriver](t, "CSIDriver", driverName)
+	f.daemonSet, f.driver = &daemonSet, &driver
+	if found := examine(f).Findings; len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+	for name, major := range testedMajor {
+		if got, ok := majorOf(f.container(name).Image); !ok || got != major {
+			t.Errorf("%s: the chart has %s, and doctor knows v%d", name, f.container(name).Image, major)
+		}
+	}
+	labels := metav1.FormatLabelSelector(daemonSet.Spec.Selector)
+	if labels != "app.kubernetes.io/component=node,app.kubernetes.io/name=nodelvm" {
+		t.Errorf("the driver's pods are found by %s", labels)
+	}
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+const reinstall = "install the release once more (helm upgrade, or kubectl apply -f nodelvm.yaml)"
+
+// checkDriverObject looks at the CSIDriver: what Kubernetes is told of the driver.
+func checkDriverObject(f *facts, found func(where, what, fix string)) {
+	const where = "CSIDriver " + driverName
+	if f.driver == nil {
+		found(where, "it is missing: Kubernetes takes the driver for one whose volumes must be attached, and does not look at its capacity", reinstall)
+		return
+	}
+	if f.driver.Spec.AttachRequired == nil || *f.driver.Spec.AttachRequired {
+		found(where, "attachRequired is true: pods wait for ever for somebody to attach their volumes", "delete the object (volumes in use are not touched) and "+reinstall)
+	}
+	if f.driver.Spec.StorageCapacity == nil || !*f.driver.Spec.StorageCapacity {
+		found(where, "storageCapacity is not true: the scheduler puts pods on nodes without room", "set it: kubectl patch csidriver "+driverName+` --type merge -p '{"spec":{"storageCapacity":true}}'`)
+	}
+}
+
+// checkDaemonSet looks whether the driver runs where it should.
+func checkDaemonSet(f *facts, found func(where, what, fix string)) {
+	if f.daemonSet == nil {
+		found("DaemonSet nodelvm", "there is none with the labels "+driverPods, "install nodelvm (helm install, or kubectl apply -f nodelvm.yaml)")
+		return
+	}
+	where := "DaemonSet " + f.daemonSet.Namespace + "/" + f.daemonSet.Name
+	if f.daemonSet.Status.DesiredNumberScheduled == 0 {
+		found(where, "no node is to run the driver", "look at its nodeSelector and affinity, and at the labels of your nodes")
+	}
+	for _, pod := range f.pods {
+		if why := waiting(&pod); why != "" {
+			found(pod.Spec.NodeName, "the driver's pod "+pod.Name+" is not ready: "+why,
+				fmt.Sprintf("kubectl -n %s describe pod %s; kubectl -n %s logs %s --all-containers", pod.Namespace, pod.Name, pod.Namespace, pod.Name))
+		}
+	}
+}
+
+// waiting says why a pod is not ready; "" if it is.
+func waiting(pod *corev1.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		switch {
+		case c.State.Waiting != nil:
+			return fmt.Sprintf("its container %s waits (%s) %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
+		case c.State.Terminated != nil:
+			return fmt.Sprintf("its container %s has ended with status %d", c.Name, c.State.Terminated.ExitCode)
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue {
+			return strings.TrimSpace(c.Reason + " " + c.Message)
+		}
+	}
+	return ""
+}
+
+// neededArgs are the arguments without which a sidecar does harm or nothing.
+var neededArgs = map[string][]string{
+	"csi-provisioner": {"--node-deployment", "--node-deployment-immediate-binding=false", "--strict-topology", "--immediate-topology=false",
+		"--enable-capacity", "--capacity-ownerref-level=0"},
+	"csi-snapshotter": {"--node-deployment"},
+}
+
+// testedMajor is the major version of each sidecar that this release is tested with; a test holds it to the chart.
+var testedMajor = map[string]int{"csi-provisioner": 6, "csi-snapshotter": 8}
+
+// checkSidecars looks at the DaemonSet's sidecars.
+func checkSidecars(f *facts, found func(where, what, fix string)) {
+	if f.daemonSet == nil {
+		return
+	}
+	where := "DaemonSet " + f.daemonSet.Namespace + "/" + f.daemonSet.Name
+	if f.container("csi-provisioner") == nil {
+		found(where, "it has no container csi-provisioner: nobody takes claims", reinstall)
+	}
+	for _, name := range []string{"csi-provisioner", "csi-snapshotter"} {
+		c := f.container(name)
+		if c == nil {
+			continue
+		}
+		for _, arg := range neededArgs[name] {
+			if !slices.Contains(c.Args, arg) && !slices.Contains(c.Args, arg+"=true") {
+				found(where, "its container "+name+" runs without "+arg, reinstall)
+			}
+		}
+		if major, ok := majorOf(c.Image); ok && major < testedMajor[name] {
+			found(where, fmt.Sprintf("its container %s runs %s, which is older than what this release is tested with (v%d)", name, c.Image, testedMajor[name]), reinstall)
+		}
+	}
+}
+
+// majorOf reads the major version from an image's tag.
+func majorOf(image string) (int, bool) {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	major, _, _ := strings.Cut(strings.TrimPrefix(tag, "v"), ".")
+	n, err := strconv.Atoi(major)
+	return n, err == nil
+}
+
+// checkRights tells what the driver's account may not do.
+func checkRights(f *facts, found func(where, what, fix string)) {
+	namespace, account, _ := f.account()
+	for _, r := range f.denied {
+		found("ServiceAccount "+namespace+"/"+account, "it may not "+r.String(), "restore the rule: "+reinstall)
+	}
+}
+
+// checkNodesAnswer looks whether each driver tells of itself, and can work.
+func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
+	for _, a := range f.answers {
+		switch {
+		case a.err != nil:
+			found(a.node, "it does not tell of itself: "+a.err.Error(), "kubectl describe node "+a.node+"; look at the driver's log there")
+		case a.page.NotReady != "":
+			found(a.node, "its driver cannot work: "+a.page.NotReady, "mend that; the driver goes on by itself")
+		}
+	}
+}
+
+// checkRegistration looks whether each kubelet knows the driver.
+func checkRegistration(f *facts, found func(where, what, fix string)) {
+	registered := map[string]bool{}
+	for _, n := range f.csiNodes {
+		registered[n.Name] = slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driverName })
+	}
+	for _, a := range f.answers {
+		if registered[a.node] {
+			continue
+		}
+		fix := "look at the log of the driver there, and of its kubelet"
+		if a.err == nil {
+			switch r := a.page.Checks.Registration; r.State {
+			case statuspage.RegistrationRefused:
+				fix = "the kubelet refused it (" + r.Error + "): " + fix
+			case statuspage.RegistrationWaiting:
+				fix = "the kubelet has never asked: set kubeletDir to its root directory (--root-dir of the kubelet; the driver looks at " + a.page.Checks.Kubelet.Path + ")"
+			case statuspage.RegistrationElsewhere:
+				fix = "the driver leaves it to a node-driver-registrar (--register=false): look whether one runs"
+			case statuspage.RegistrationDone:
+				fix = "the kubelet has taken it: it may be restarting; " + fix
+			}
+		}
+		found(a.node, "the driver is not registered with the kubelet (CSINode "+a.node+" does not name "+driverName+"): no pod with a volume starts there", fix)
+	}
+}
+
+// checkPropagation looks whether what the driver mounts reaches the host, and is where the kubelet looks for it.
+func checkPropagation(f *facts, found func(where, what, fix string)) {
+	for _, a := range f.told() {
+		k := a.page.Checks.Kubelet
+		switch k.Propagation {
+		case statuspage.PropagationShared, statuspage.PropagationUnknown, "":
+		case statuspage.PropagationSlave, statuspage.PropagationPrivate:
+			found(a.node, fmt.Sprintf("what the driver mounts below %s stays in its container (%s is mounted %s): pods get empty directories", k.Path, k.Mount, k.Propagation),
+				"give the volumeMount of "+k.Path+" mountPropagation: Bidirectional, and make the mount shared on the node (mount --make-rshared "+k.Path+", or the mount that it is in)")
+		}
+		if !k.Used && k.Path != "" {
+			found(a.node, k.Path+" is not the kubelet's root directory: it has no folder pods", "set kubeletDir to what the kubelet's --root-dir says")
+		}
+	}
+}
+
+// checkSnapshots looks whether the snapshot-controller leaves snapshots to the nodes.
+func checkSnapshots(f *facts, found func(where, what, fix string)) {
+	const flag = "--enable-distributed-snapshotting"
+	fix := "give the snapshot-controller the argument " + flag + "=true, and the right to list and watch nodes"
+	if !f.snapshots || f.container("csi-snapshotter") == nil {
+		return
+	}
+	for _, d := range f.controllers {
+		c := snapshotController(&d)
+		args := append(slices.Clone(c.Command), c.Args...)
+		if !slices.Contains(args, flag) && !slices.Contains(args, flag+"=true") {
+			found("Deployment "+d.Namespace+"/"+d.Name, "the snapshot-controller runs without "+flag+": no node takes a snapshot of its volumes", fix)
+		}
+	}
+	for _, item := range f.contents {
+		if item.Labels[managedBy] == "" {
+			found("VolumeSnapshotContent "+item.Name, "it has no label "+managedBy+", so no node takes it: the snapshot-controller runs without "+flag,
+				fix+"; then delete this snapshot and take it anew")
+		}
+	}
+}

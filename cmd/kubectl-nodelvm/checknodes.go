@@ -1,0 +1,283 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// Parameters of a storage class that the checks look at.
+const (
+	parameterGroup  = "volumeGroup"
+	parameterLayout = "layout"
+	parameterPool   = "thinPool"
+)
+
+// checkModules looks for the modules that the classes' layouts need.
+func checkModules(f *facts, found func(where, what, fix string)) {
+	needs := map[string]string{"dm-mod": "every volume"}
+	for _, class := range f.classes {
+		switch layout := class.Parameters[parameterLayout]; {
+		case layout == layoutThin:
+			needs["dm-thin-pool"] = "the storage class " + class.Name
+		case strings.HasPrefix(layout, "raid"):
+			needs["dm-raid"] = "the storage class " + class.Name
+		}
+	}
+	for _, a := range f.told() {
+		for _, m := range a.page.Checks.Modules {
+			if needs[m.Name] != "" && m.State == statuspage.ModuleMissing {
+				found(a.node, fmt.Sprintf("the kernel %s has no module %s, which %s needs", a.page.Checks.Kernel, m.Name, needs[m.Name]),
+					"install the package with the kernel's extra modules (linux-modules-extra, kernel-modules), or boot the kernel that /lib/modules belongs to")
+			}
+		}
+	}
+}
+
+// checkClasses looks at the storage classes by themselves.
+func checkClasses(f *facts, found func(where, what, fix string)) {
+	for _, class := range f.classes {
+		where := "StorageClass " + class.Name
+		if class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate {
+			found(where, "volumeBindingMode is Immediate: its claims stay Pending, since no node is chosen for them",
+				"make the class anew with volumeBindingMode: WaitForFirstConsumer")
+		}
+		for _, a := range f.told() {
+			if c := classOf(a.page, class.Name); c != nil && c.Error != "" {
+				found(where, c.Error, "make the class anew with the right parameters (the parameters of a class cannot be changed)")
+				break // the others say the same
+			}
+		}
+	}
+}
+
+func classOf(page statuspage.Page, name string) *statuspage.Class {
+	i := slices.IndexFunc(page.Classes, func(c statuspage.Class) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &page.Classes[i]
+}
+
+// checkClassGroups looks whether each class has a volume group that can serve it.
+func checkClassGroups(f *facts, found func(where, what, fix string)) {
+	for _, class := range f.classes {
+		groups, refused, asked := 0, false, 0
+		for _, a := range f.told() {
+			c := classOf(a.page, class.Name)
+			if c == nil {
+				continue
+			}
+			asked++
+			groups += len(c.Offers)
+			refused = refused || c.Error != ""
+			for _, offer := range c.Offers {
+				if offer.Obstacle != "" && !toldElsewhere(a.page, offer, class.Parameters) {
+					found(a.node, "the storage class "+class.Name+" gets nothing there: "+offer.Obstacle, "mend that, or leave it if other nodes are to serve the class")
+				}
+			}
+		}
+		if group := class.Parameters[parameterGroup]; asked > 0 && groups == 0 && !refused {
+			fix := "make a volume group of that name on a node (vgcreate " + group + " DISK...), or name another one in the class"
+			if tag, isTag := strings.CutPrefix(group, "@"); isTag {
+				fix = "give a volume group the tag (vgchange --addtag " + tag + " GROUP), or name another one in the class"
+			}
+			found("StorageClass "+class.Name, fmt.Sprintf("none of the %d nodes that answer has the volume group %q: its claims stay Pending", asked, group), fix)
+		}
+	}
+}
+
+// toldElsewhere tells whether an obstacle is one that checkGroups or checkPools tell of.
+func toldElsewhere(page statuspage.Page, offer inventory.Offer, parameters map[string]string) bool {
+	for _, g := range page.Groups {
+		if g.Name != offer.Group {
+			continue
+		}
+		if g.Problem != "" {
+			return true
+		}
+		for _, p := range g.Pools {
+			if !p.Zero && p.Name == poolOf(parameters) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// poolOf is the thin pool of a class; "" if its layout has none.
+func poolOf(parameters map[string]string) string {
+	switch {
+	case parameters[parameterLayout] != layoutThin:
+		return ""
+	case parameters[parameterPool] != "":
+		return parameters[parameterPool]
+	default:
+		return defaultPool
+	}
+}
+
+// concerns tells why a group is the driver's business: the classes that name it, or volumes in it; "" if it is not.
+func concerns(page statuspage.Page, group inventory.Group) string {
+	for _, class := range page.Classes {
+		if slices.ContainsFunc(class.Offers, func(o inventory.Offer) bool { return o.Group == group.Name }) {
+			return "the storage class " + class.Name + " is served from it"
+		}
+	}
+	for _, v := range page.Volumes {
+		if strings.HasPrefix(v.ID, group.UUID+"/") {
+			return "volumes of the driver are in it"
+		}
+	}
+	return ""
+}
+
+// checkGroups looks at the volume groups that serve classes or hold volumes.
+func checkGroups(f *facts, found func(where, what, fix string)) {
+	for _, a := range f.told() {
+		for _, g := range a.page.Groups {
+			why := concerns(a.page, g)
+			if why == "" {
+				continue
+			}
+			where := a.node + ", volume group " + g.Name
+			if g.Problem != "" {
+				found(where, g.Problem, "do what it says; until then nothing is made there, and "+why)
+			}
+			if g.MetadataSize > 0 && g.MetadataFree*10 < g.MetadataSize {
+				found(where, fmt.Sprintf("its metadata area is nearly full: %s of %s are free", g.MetadataFree, g.MetadataSize),
+					"remove volumes or snapshots; it can never grow: add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them")
+			}
+		}
+	}
+}
+
+// staleLock is longer than any command of LVM takes that does not hang.
+const staleLock = 2 * time.Minute
+
+// checkLocks looks for LVM's locks that somebody does not give back.
+func checkLocks(f *facts, found func(where, what, fix string)) {
+	for _, a := range f.told() {
+		for _, g := range a.page.Groups {
+			if held := time.Duration(g.LockHeldSeconds) * time.Second; held >= staleLock {
+				found(a.node+", volume group "+g.Name, fmt.Sprintf("an LVM command has been holding its lock (/run/lock/lvm/V_%s) for %s: all others wait", g.Name, held),
+					"find it on the node (fuser -v /run/lock/lvm/V_"+g.Name+"): an lvm that asks a question at some terminal is to be answered; one that hangs waits for a disk, see dmesg")
+			}
+		}
+	}
+}
+
+// checkDisks tells what a node says of its disks.
+func checkDisks(f *facts, found func(where, what, fix string)) {
+	for _, a := range f.told() {
+		for _, text := range a.page.Unread {
+			found(a.node, "a disk cannot be read: "+text, "look at the kernel's log (dmesg) on the node")
+		}
+		if a.page.ReaderOff != "" {
+			found(a.node, "what stands on the disks differs from LVM's report, and every question costs a process since: "+a.page.ReaderOff,
+				"please report this, with the output of vgcfgbackup; the driver works on meanwhile")
+		}
+	}
+}
+
+// checkPools looks at the thin pools of classes and volumes.
+func checkPools(f *facts, found func(where, what, fix string)) {
+	for _, a := range f.told() {
+		for _, g := range a.page.Groups {
+			for _, p := range g.Pools {
+				name := g.Name + "/" + p.Name
+				where := a.node + ", thin pool " + name
+				if !poolConcerns(f, a.page, g, p) {
+					continue
+				}
+				if !p.Zero {
+					found(where, "it does not zero new blocks: a volume would show what others have written, so none is made in it", "lvchange --zero y "+name)
+				}
+				switch p.State {
+				case inventory.PoolFull:
+					found(where, fmt.Sprintf("it is full (data %s of %s, metadata %s of %s): writes fail", p.Used, p.Size, p.MetadataUsed, p.MetadataSize),
+						"delete snapshots or volumes, or enlarge it: lvextend -L +SIZE "+name+" (metadata: lvextend --poolmetadatasize +SIZE "+name+")")
+				case inventory.PoolFailed:
+					found(where, "it takes no writes: it has failed, or must be checked", "stop what uses it, deactivate its volumes, and repair it: lvconvert --repair "+name)
+				case inventory.PoolWorks, inventory.PoolInactive:
+				}
+			}
+		}
+	}
+}
+
+// poolConcerns tells whether a class names the pool, or a volume is in it.
+func poolConcerns(f *facts, page statuspage.Page, g inventory.Group, p inventory.Pool) bool {
+	for _, class := range f.classes {
+		if c := classOf(page, class.Name); c != nil && poolOf(class.Parameters) == p.Name &&
+			slices.ContainsFunc(c.Offers, func(o inventory.Offer) bool { return o.Group == g.Name }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(page.Volumes, func(v inventory.Volume) bool { return v.Group == g.Name && v.Pool == p.Name })
+}
+
+// checkVolumes tells of the volumes' trouble, in the words of the events; what checkPools and checkGroups tell is left out.
+func checkVolumes(f *facts, found func(where, what, fix string)) {
+	elsewhere := []string{troublePoolFull, troublePoolFailed, troubleUnusable, troubleSilent}
+	for _, a := range f.told() {
+		claims := map[string]string{}
+		for _, v := range a.page.Volumes {
+			claims[v.ID] = v.Group + "/" + v.LV
+			if v.Claim != "" {
+				claims[v.ID] += " (claim " + v.Claim + ")"
+			}
+		}
+		for _, x := range a.page.Findings {
+			switch {
+			case slices.Contains(elsewhere, x.Trouble):
+			case x.Volume == "":
+				found(a.node+", volume group "+x.Group, x.Text, "see the runbook of "+x.Trouble)
+			default:
+				found(a.node+", volume "+claims[x.Volume], x.Trouble+": "+x.Text, "see the runbook of "+x.Trouble)
+			}
+		}
+		for _, text := range a.page.Damaged {
+			found(a.node, "a volume is left alone: "+text, "mend its tags (lvchange --deltag, --addtag), or remove it if nobody needs it")
+		}
+	}
+}
+
+// checkCapacity compares what the scheduler is told with what the nodes really have.
+func checkCapacity(f *facts, found func(where, what, fix string)) {
+	const fix = "look at the log of csi-provisioner in the driver's pod on that node"
+	type key struct{ node, class string }
+	published := map[key]*storagev1.CSIStorageCapacity{}
+	for i, c := range f.capacities {
+		if c.NodeTopology != nil {
+			if node := c.NodeTopology.MatchLabels[topologyKey]; node != "" {
+				published[key{node, c.StorageClassName}] = &f.capacities[i]
+			}
+		}
+	}
+	for _, a := range f.told() {
+		largest := map[string]inventory.Bytes{}
+		for _, class := range a.page.Classes {
+			for _, offer := range class.Offers {
+				largest[class.Name] = max(largest[class.Name], offer.Largest)
+			}
+		}
+		for _, class := range slices.Sorted(maps.Keys(largest)) {
+			c := published[key{a.node, class}]
+			switch {
+			case c == nil:
+				found(a.node, "no CSIStorageCapacity tells the scheduler what it has for the storage class "+class+": no pod with such a claim is put there", fix)
+			case c.MaximumVolumeSize != nil && inventory.Bytes(c.MaximumVolumeSize.Value()) > largest[class]:
+				found(a.node, fmt.Sprintf("the scheduler is told that a volume of %s of the storage class %s can be made there (CSIStorageCapacity %s), and at most %s can",
+					inventory.Bytes(c.MaximumVolumeSize.Value()), class, c.Name, largest[class]), fix)
+			}
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+)
+
+// Names that the chart and the driver fix.
+const (
+	driverName  = "nodelvm.io"
+	topologyKey = "topology.nodelvm.io/node"
+	driverPods  = "app.kubernetes.io/name=nodelvm,app.kubernetes.io/component=node"
+	managedBy   = "snapshot.storage.kubernetes.io/managed-by"
+)
+
+// cluster reads from one API server. The generated clientset would bring every API group's types along.
+type cluster struct {
+	api         rest.Interface
+	nodeTimeout time.Duration // for one node's page
+}
+
+func newCluster(config *rest.Config, nodeTimeout time.Duration) (*cluster, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, appsv1.AddToScheme, authorizationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.UserAgent = "kubectl-nodelvm/" + version
+	config.QPS, config.Burst = 50, 100 // doctor asks about each right of the driver's account
+	api, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{api: api, nodeTimeout: nodeTimeout}, nil
+}
+
+// get reads the object or list at a path of the API.
+func (c *cluster) get(ctx context.Context, path string, into runtime.Object) error {
+	return c.api.Get().AbsPath(path).Do(ctx).Into(into)
+}
+
+// drivers lists the driver's pods.
+func (c *cluster) drivers(ctx context.Context) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.api.Get().AbsPath("/api/v1/pods").Param("labelSelector", driverPods).Do(ctx).Into(&list)
+	return list.Items, err
+}
+
+// pods lists the pods of one namespace, or of all.
+func (c *cluster) pods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.api.Get().NamespaceIfScoped(namespace, namespace != "").Resource("pods").Do(ctx).Into(&list)
+	return list.Items, err
+}
+
+// volumes lists the driver's PersistentVolumes.
+func (c *cluster) volumes(ctx context.Context) ([]corev1.PersistentVolume, error) {
+	var list corev1.PersistentVolumeList
+	if err := c.get(ctx, "/api/v1/persistentvolumes", &list); err != nil {
+		return nil, err
+	}
+	var ours []corev1.PersistentVolume
+	for _, pv := range list.Items {
+		if pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driverName {
+			ours = append(ours, pv)
+		}
+	}
+	return ours, nil
+}
+
+// classes lists the driver's storage classes.
+func (c *cluster) classes(ctx context.Context) ([]storagev1.StorageClass, error) {
+	var list storagev1.StorageClassList
+	if err := c.get(ctx, "/apis/storage.k8s.io/v1/storageclasses", &list); err != nil {
+		return nil, err
+	}
+	var ours []storagev1.StorageClass
+	for _, class := range list.Items {
+		if class.Provisioner == driverName {
+			ours = append(ours, class)
+		}
+	}
+	return ours, nil
+}
+
+// content is what is read of a VolumeSnapshotContent.
+type content struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Driver            string                 `json:"driver"`
+		VolumeSnapshotRef corev1.ObjectReference `json:"volumeSnapshotRef"`
+	} `json:"spec"`
+	Status struct {
+		SnapshotHandle string `json:"snapshotHandle"`
+	} `json:"status"`
+}
+
+// contents lists the driver's VolumeSnapshotContents; installed is false in a cluster that does not know snapshots.
+func (c *cluster) contents(ctx context.Context) (ours []content, installed bool, err error) {
+	text, err := c.api.Get().AbsPath("/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents").DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	var list struct {
+		Items []content `json:"items"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, true, fmt.Errorf("the list of VolumeSnapshotContents: %w", err)
+	}
+	for _, item := range list.Items {
+		if item.Spec.Driver == driverName {
+			ours = append(ours, item)
+		}
+	}
+	return ours, true, nil
+}
+
+// nodeOf is the node that a volume is on, by its affinity; "" if it names none.
+func nodeOf(pv *corev1.PersistentVolume) string {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return ""
+	}
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			if e.Key == topologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
+				return e.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+// claimOf is the claim that a volume is bound to, "namespace/name"; "" if none.
+func claimOf(pv *corev1.PersistentVolume) string {
+	if pv.Spec.ClaimRef == nil {
+		return ""
+	}
+	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
+}
+
+// user is a pod that uses a claim.
+type user struct {
+	name      string
+	ephemeral bool // the claim is the pod's own (generic ephemeral volume), and goes with it
+}
+
+// usersOf finds the pods that use each claim, "namespace/name"; pods that have ended use nothing.
+func usersOf(pods []corev1.Pod) map[string][]user {
+	users := map[string][]user{}
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, v := range pod.Spec.Volumes {
+			switch {
+			case v.PersistentVolumeClaim != nil:
+				key := pod.Namespace + "/" + v.PersistentVolumeClaim.ClaimName
+				users[key] = append(users[key], user{pod.Name, false})
+			case v.Ephemeral != nil:
+				key := pod.Namespace + "/" + pod.Name + "-" + v.Name
+				users[key] = append(users[key], user{pod.Name, true})
+			}
+		}
+	}
+	return users
+}
+
+// cutResource parts "pods/proxy" into the resource and the subresource.
+func cutResource(resource string) (name, sub string) {
+	name, sub, _ = strings.Cut(resource, "/")
+	return name, sub
+}

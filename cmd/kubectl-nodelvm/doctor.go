@@ -1,0 +1,177 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// finding is one fault: what, where, and what to do.
+type finding struct {
+	Check string `json:"check"` // which check has found it
+	Where string `json:"where"` // a node, an object
+	What  string `json:"what"`
+	Fix   string `json:"fix"`
+	brief bool   // it may be true for a moment in a cluster that is sound: it counts if it is still so a little later
+}
+
+// diagnosis is what doctor tells.
+type diagnosis struct {
+	Nodes    int       `json:"nodes"`  // with the driver
+	Checks   int       `json:"checks"` // that were made
+	Findings []finding `json:"findings"`
+	Unread   []string  `json:"unread,omitempty"` // sentences: what could not be looked at
+}
+
+// check looks for one kind of fault in the facts.
+type check struct {
+	name string
+	find func(f *facts, found func(where, what, fix string))
+}
+
+// checks in the order in which their findings are told: first what makes others follow.
+var checks = []check{
+	{"driver object", checkDriverObject},
+	{"daemonset", checkDaemonSet},
+	{"sidecars", checkSidecars},
+	{"rights", checkRights},
+	{"nodes answer", checkNodesAnswer},
+	{"registration", checkRegistration},
+	{"mount propagation", checkPropagation},
+	{"kernel modules", checkModules},
+	{"storage classes", checkClasses},
+	{"groups of classes", checkClassGroups},
+	{"volume groups", checkGroups},
+	{"locks", checkLocks},
+	{"disks", checkDisks},
+	{"thin pools", checkPools},
+	{"volumes", checkVolumes},
+	{"snapshots", checkSnapshots},
+	{"capacity", checkCapacity},
+}
+
+// brief names the checks whose findings may be true for a moment: a lock is held, or capacity is published, a little longer.
+var brief = []string{"locks", "capacity", "registration"}
+
+// briefPause is how long such a finding must last.
+const briefPause = 5 * time.Second
+
+func (c *command) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the set-up of the cluster and its nodes, and say what to mend; exit status 1 if anything is found",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster, err := c.connect()
+			if err != nil {
+				return err
+			}
+			told, err := cluster.diagnose(cmd.Context(), briefPause)
+			if err != nil {
+				return err
+			}
+			if err := c.settings.print(cmd.OutOrStdout(), told, told.write); err != nil {
+				return err
+			}
+			if len(told.Findings) > 0 {
+				return errFound
+			}
+			return nil
+		},
+	}
+}
+
+// diagnose makes all checks; once more after the pause if there is a finding that may pass by itself.
+func (c *cluster) diagnose(ctx context.Context, pause time.Duration) (*diagnosis, error) {
+	f, err := c.gather(ctx)
+	if err != nil {
+		return nil, err
+	}
+	first := examine(f)
+	if !slices.ContainsFunc(first.Findings, func(x finding) bool { return x.brief }) {
+		return first, nil
+	}
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if f, err = c.gather(ctx); err != nil {
+		return nil, err
+	}
+	return lasting(first, examine(f)), nil
+}
+
+// lasting is the second diagnosis without what has only come up since the first, and may pass.
+func lasting(first, second *diagnosis) *diagnosis {
+	second.Findings = slices.DeleteFunc(second.Findings, func(x finding) bool {
+		return x.brief && !slices.ContainsFunc(first.Findings, func(y finding) bool { return x.Check == y.Check && x.Where == y.Where })
+	})
+	return second
+}
+
+// examine makes all checks.
+func examine(f *facts) *diagnosis {
+	d := &diagnosis{Nodes: len(f.pods), Checks: len(checks), Findings: []finding{}, Unread: slices.Clone(f.unread)}
+	for _, a := range f.told() {
+		for _, text := range a.page.Unknown {
+			d.Unread = append(d.Unread, a.node+": "+text)
+		}
+	}
+	for _, c := range checks {
+		c.find(f, func(where, what, fix string) {
+			d.Findings = append(d.Findings, finding{Check: c.name, Where: where, What: what, Fix: fix, brief: slices.Contains(brief, c.name)})
+		})
+	}
+	return d
+}
+
+// write tells the findings as paragraphs.
+func (d *diagnosis) write(w io.Writer, s screen) error {
+	var b strings.Builder
+	for _, x := range d.Findings {
+		head := x.Where
+		if s.colour {
+			head = string(bad) + head + toneEnd
+		}
+		fmt.Fprintf(&b, "%s (%s)\n", head, x.Check)
+		wrap(&b, "    ", x.What, s.width)
+		wrap(&b, "    -> ", x.Fix, s.width)
+	}
+	for _, text := range d.Unread {
+		wrap(&b, "not looked at: ", text, s.width)
+	}
+	verdict := "nothing is wrong"
+	if n := len(d.Findings); n > 0 {
+		verdict = fmt.Sprintf("%d found", n)
+	} else if s.colour {
+		verdict = string(good) + verdict + toneEnd
+	}
+	fmt.Fprintf(&b, "%d checks over %d nodes with the driver: %s.\n", d.Checks, d.Nodes, verdict)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// wrap writes a text behind a prefix, in lines of at most width; its later lines stand below the first.
+func wrap(b *strings.Builder, prefix, text string, width int) {
+	indent := strings.Repeat(" ", len(prefix))
+	room := max(20, cmp.Or(width, 1<<20)-len(prefix))
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > room {
+			b.WriteString(prefix + line + "\n")
+			prefix, line = indent, ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	b.WriteString(prefix + line + "\n")
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+type fault struct {
+	name  string
+	plant func(f *facts)
+	check string
+	where string
+	says  string
+}
+
+// faults are planted one at a time in the sound cluster. Of each exactly one check may speak, with these words.
+var faults = []fault{
+	{"missing kernel module", func(f *facts) { f.answers[1].page.Checks.Modules[1].State = statuspage.ModuleMissing },
+		"kernel modules", "node-2", "the kernel 6.1.0-1-amd64 has no module dm-thin-pool, which the storage class thin needs"},
+	{"missing module for RAID", func(f *facts) { f.classes[0].Parameters["layout"] = "raid1"; f.answers = f.answers[:1] },
+		"kernel modules", "node-1", "no module dm-raid, which the storage class local needs"},
+	{"no group", func(f *facts) {
+		f.classes = append(f.classes, class("archive", map[string]string{"volumeGroup": "vg-slow"}))
+		for i := range f.answers {
+			f.answers[i].page.Classes = append(f.answers[i].page.Classes, statuspage.Class{Name: "archive"})
+		}
+	}, "groups of classes", "StorageClass archive", `none of the 2 nodes that answer has the volume group "vg-slow"`},
+	{"two groups of one name", func(f *facts) {
+		f.answers[0].page.Groups[0].Problem = "2 volume groups of this node are named vg-data: rename one (vgrename UUID NEWNAME)"
+		f.answers[0].page.Classes[0].Offers[0].Obstacle = f.answers[0].page.Groups[0].Problem
+	}, "volume groups", "node-1, volume group vg-data", "2 volume groups of this node are named vg-data"},
+	{"full pool", func(f *facts) {
+		f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
+		f.answers[1].page.Findings = []statuspage.Finding{{Trouble: "pool-full", Group: "vg-data", Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}}
+	}, "thin pools", "node-2, thin pool vg-data/nodelvm-thin", "it is full (data 2 GiB of 8 GiB"},
+	{"failed pool", func(f *facts) { f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFailed },
+		"thin pools", "node-2, thin pool vg-data/nodelvm-thin", "takes no writes"},
+	{"pool without zeroing", func(f *facts) {
+		f.answers[0].page.Groups[0].Pools[0].Zero = false
+		f.answers[0].page.Classes[1].Offers[0] = inventory.Offer{Group: "vg-data", Obstacle: "the thin pool shows old data in new blocks"}
+		f.capacities[1].MaximumVolumeSize = nil
+	}, "thin pools", "node-1, thin pool vg-data/nodelvm-thin", "does not zero new blocks"},
+	{"stale lock", func(f *facts) { f.answers[0].page.Groups[0].LockHeldSeconds = 300 },
+		"locks", "node-1, volume group vg-data", "holding its lock (/run/lock/lvm/V_vg-data) for 5m0s"},
+	{"wrong mount propagation", func(f *facts) { f.answers[0].page.Checks.Kubelet.Propagation = statuspage.PropagationSlave },
+		"mount propagation", "node-1", "stays in its container (/var/lib/kubelet is mounted slave)"},
+	{"kubelet elsewhere", func(f *facts) { f.answers[0].page.Checks.Kubelet.Used = false },
+		"mount propagation", "node-1", "is not the kubelet's root directory"},
+	{"missing RBAC rule", func(f *facts) { f.denied = []right{{resource: "persistentvolumeclaims", verb: "update"}} },
+		"rights", "ServiceAccount nodelvm-system/nodelvm", "may not update persistentvolumeclaims"},
+	{"snapshot-controller without the distributed flag", func(f *facts) { f.controllers[0].Spec.Template.Spec.Containers[0].Args = nil },
+		"snapshots", "Deployment kube-system/snapshot-controller", "runs without --enable-distributed-snapshotting"},
+	{"the same, with a controller that cannot be seen", func(f *facts) { f.controllers, f.contents[0].Labels = nil, nil },
+		"snapshots", "VolumeSnapshotContent snapcontent-snap-1", "so no node takes it"},
+	{"driver not registered", func(f *facts) { f.csiNodes[1].Spec.Drivers = nil },
+		"registration", "node-2", "CSINode node-2 does not name nodelvm.io"},
+	{"registration refused", func(f *facts) {
+		f.csiNodes = f.csiNodes[:1]
+		f.answers[1].page.Checks.Registration = statuspage.Registration{State: statuspage.RegistrationRefused, Error: "bad socket"}
+	}, "registration", "node-2", "not registered"},
+	{"no CSIDriver", func(f *facts) { f.driver = nil }, "driver object", "CSIDriver nodelvm.io", "it is missing"},
+	{"attachRequired", func(f *facts) { f.driver.Spec.AttachRequired = nil }, "driver object", "CSIDriver nodelvm.io", "attachRequired is true"},
+	{"no storageCapacity", func(f *facts) { f.driver.Spec.StorageCapacity = ptr.To(false) }, "driver object", "CSIDriver nodelvm.io", "storageCapacity"},
+	{"no DaemonSet", func(f *facts) { f.daemonSet, f.snapshots = nil, false }, "daemonset", "DaemonSet nodelvm", "there is none"},
+	{"DaemonSet without nodes", func(f *facts) { f.daemonSet.Status.DesiredNumberScheduled = 0 }, "daemonset", "DaemonSet nodelvm-system/nodelvm", "no node is to run"},
+	{"pod that cannot start", func(f *facts) {
+		f.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nodelvm", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+	}, "daemonset", "node-1", "its container nodelvm waits (ImagePullBackOff)"},
+	{"pod that is not ready", func(f *facts) {
+		f.pods[0].Status.Conditions[0].Status, f.pods[0].Status.Conditions[0].Reason = corev1.ConditionFalse, "ContainersNotReady"
+	},
+		"daemonset", "node-1", "ContainersNotReady"},
+	{"sidecar without its flag", func(f *facts) { f.container("csi-provisioner").Args = neededArgs["csi-provisioner"][1:] },
+		"sidecars", "DaemonSet nodelvm-system/nodelvm", "csi-provisioner runs without --node-deployment"},
+	{"old sidecar", func(f *facts) { f.container("csi-snapshotter").Image = "x:5000/y/csi-snapshotter:v6.1.0" },
+		"sidecars", "DaemonSet nodelvm-system/nodelvm", "older than what this release is tested with (v8)"},
+	{"no provisioner", func(f *facts) { f.container("csi-provisioner").Name = "other" }, "sidecars", "DaemonSet nodelvm-system/nodelvm", "nobody takes claims"},
+	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
+	{"driver that is not ready", func(f *facts) { f.answers[1].page.NotReady = "device-mapper is not in this kernel" },
+		"nodes answer", "node-2", "device-mapper is not in this kernel"},
+	{"immediate class", func(f *facts) { f.classes[0].VolumeBindingMode = nil }, "storage classes", "StorageClass local", "volumeBindingMode is Immediate"},
+	{"wrong parameter", func(f *facts) {
+		for i := range f.answers {
+			f.answers[i].page.Classes[0] = statuspage.Class{Name: "local", Error: `the StorageClass has the unknown parameter "layuot"`}
+		}
+	}, "storage classes", "StorageClass local", `unknown parameter "layuot"`},
+	{"too few disks", func(f *facts) {
+		f.answers[0].page.Classes[0].Offers[0].Obstacle = "volume group vg-data has 1 disks, and the layout needs 2"
+	},
+		"groups of classes", "node-1", "the storage class local gets nothing there: volume group vg-data has 1 disks"},
+	{"full metadata area", func(f *facts) { f.answers[0].page.Groups[0].MetadataFree = MiB }, "volume groups", "node-1, volume group vg-data", "metadata area is nearly full"},
+	{"no capacity", func(f *facts) { f.capacities = f.capacities[1:] }, "capacity", "node-1", "no CSIStorageCapacity tells the scheduler what it has for the storage class local"},
+	{"capacity older than the group", func(f *facts) {
+		f.answers[1].page.Classes[0].Offers[0].Largest = 5 * GiB
+	}, "capacity", "node-2", "a volume of 80 GiB of the storage class local can be made there (CSIStorageCapacity csisc-node-2local), and at most 5 GiB can"},
+	{"degraded volume", func(f *facts) {
+		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "degraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
+	}, "volumes", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "degraded: 1 of its 2 legs have failed"},
+	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "volumes", "node-1", "two nodelvm.v tags"},
+	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},
+	{"reader off", func(f *facts) { f.answers[0].page.ReaderOff = "seqno" }, "disks", "node-1", "differs from LVM's report"},
+}
+
+func TestDoctorSound(t *testing.T) {
+	if d := examine(sound()); len(d.Findings) > 0 || len(d.Unread) > 0 || d.Nodes != 2 {
+		t.Errorf("in a sound cluster: %+v", d)
+	}
+	quiet := sound() // what is not the driver's business is not told
+	quiet.answers[0].page.Groups = append(quiet.answers[0].page.Groups, inventory.Group{Name: "vg-root", UUID: "r", Problem: "exported", MetadataSize: 100,
+		Pools: []inventory.Pool{{Name: "pool00", State: inventory.PoolFull}}})
+	quiet.snapshots, quiet.controllers[0].Spec.Template.Spec.Containers[0].Args = false, nil
+	if d := examine(quiet); len(d.Findings) > 0 {
+		t.Errorf("of other people's groups: %+v", d.Findings)
+	}
+}
+
+func TestDoctorFaults(t *testing.T) {
+	for _, fault := range faults {
+		t.Run(fault.name, func(t *testing.T) {
+			f := sound()
+			fault.plant(f)
+			found := examine(f).Findings
+			if len(found) != 1 {
+				t.Fatalf("%d findings: %+v", len(found), found)
+			}
+			if x := found[0]; x.Check != fault.check || x.Where != fault.where || !strings.Contains(x.What, fault.says) || x.Fix == "" {
+				t.Errorf("found %+v", x)
+			}
+		})
+	}
+}
+
+// Every check has a fault that shows that it can fail.
+func TestDoctorChecksAll(t *testing.T) {
+	for _, c := range checks {
+		if !slices.ContainsFunc(faults, func(f fault) bool { return f.check == c.name }) {
+			t.Errorf("no fault is planted for the check %q", c.name)
+		}
+	}
+}
+
+// What may pass by itself counts only if it is there twice.
+func TestDoctorLasting(t *testing.T) {
+	lock := func(group string) finding { return finding{Check: "locks", Where: group, brief: true} }
+	lasts := finding{Check: "rights", Where: "x"}
+	first := &diagnosis{Findings: []finding{lock("a"), lock("b")}}
+	second := &diagnosis{Findings: []finding{lock("b"), lock("c"), lasts}}
+	if got := lasting(first, second).Findings; len(got) != 2 || got[0] != lock("b") || got[1] != lasts {
+		t.Errorf("lasting: %+v", got)
+	}
+	for _, name := range brief {
+		if !slices.ContainsFunc(checks, func(c check) bool { return c.name == name }) {
+			t.Errorf("there is no check %q", name)
+		}
+	}
+}
+
+func TestDoctorWrites(t *testing.T) {
+	f := sound()
+	for _, i := range []int{0, 3, 7} {
+		faults[i].plant(f)
+	}
+	f.unread = []string{"the rights of the driver's account: forbidden"}
+	var narrow, wide bytes.Buffer
+	d := examine(f)
+	if err := errors.Join(d.write(&narrow, screen{width: 60}), d.write(&wide, screen{})); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "doctor.txt", narrow.Bytes())
+	for line := range strings.Lines(narrow.String()) {
+		if len([]rune(strings.TrimRight(line, "\n"))) > 60 {
+			t.Errorf("too wide: %q", line)
+		}
+	}
+	if strings.Contains(wide.String(), "\x1b") || strings.Count(wide.String(), "\n") != 3*3+2 {
+		t.Errorf("without a terminal:\n%s", &wide)
+	}
+	var coloured bytes.Buffer
+	if err := examine(sound()).write(&coloured, screen{colour: true}); err != nil || !strings.Contains(coloured.String(), string(good)+"nothing is wrong"+toneEnd) {
+		t.Errorf("%v %q", err, &coloured)
+	}
+}
+
+func TestMajorOf(t *testing.T) {
+	for image, want := range map[string]int{"a/b:v6.3.0": 6, "host:5000/a/b:v10": 10, "a/b:5.0.1@sha256:ab": 5} {
+		if got, ok := majorOf(image); !ok || got != want {
+			t.Errorf("%s: %d, %v", image, got, ok)
+		}
+	}
+	for _, image := range []string{"a/b", "host:5000/a/b", "a/b:latest", "a/b@sha256:12"} {
+		if got, ok := majorOf(image); ok {
+			t.Errorf("%s: %d", image, got)
+		}
+	}
+}
+
+// golden compares with a file of testdata; UPDATE=1 writes it.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := "testdata/" + name
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s:\n%s\nwant:\n%s\n(UPDATE=1 writes it anew)", name, got, want)
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// leftRow is something that stays behind when a node is drained.
+type leftRow struct {
+	Kind   string           `json:"kind"` // claim, volume (without a claim), snapshot, unlisted (on the disks alone)
+	Name   string           `json:"name"`
+	Pods   []string         `json:"pods,omitempty"`
+	Volume string           `json:"volume"` // group/volume, or its handle where the node does not answer
+	Size   *inventory.Bytes `json:"size,omitempty"`
+	Note   string           `json:"note"`
+}
+
+func (c *command) drainCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "drain-check NODE",
+		Short: "Show whose data stays behind when a node is drained; exit status 1 if there is any",
+		Args:  cobra.ExactArgs(1),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return c.completeNodes(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster, err := c.connect()
+			if err != nil {
+				return err
+			}
+			rows, silent, err := cluster.leftOn(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if silent != nil {
+				cmd.PrintErrf("note: the node does not tell what is on its disks, so this is what the API knows alone: %v\n", silent)
+			}
+			if err := c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error { return writeLeft(w, s, args[0], rows) }); err != nil {
+				return err
+			}
+			if len(rows) > 0 {
+				return errFound
+			}
+			return nil
+		},
+	}
+}
+
+func writeLeft(w io.Writer, s screen, node string, rows []leftRow) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintf(w, "No data of nodelvm stays behind on %s.\n", node)
+		return err
+	}
+	return leftTable(rows).write(w, s.width, s.colour)
+}
+
+// completeNodes are the nodes with the driver; none where they cannot be listed.
+func (c *command) completeNodes(ctx context.Context) (names []cobra.Completion) {
+	cluster, err := c.connect()
+	if err != nil {
+		return nil
+	}
+	pods, err := cluster.drivers(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, pod := range pods {
+		names = append(names, pod.Spec.NodeName)
+	}
+	return names
+}
+
+// leftOn finds what stays behind on the node; silent says why its disks could not be looked at.
+func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, silent, err error) {
+	volumes, err := c.volumes(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	contents, _, err := c.contents(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := slices.ContainsFunc(volumes, func(pv corev1.PersistentVolume) bool { return nodeOf(&pv) == node })
+	if !known { // a node that has gone may have left volumes; one without any must at least exist
+		if err := c.get(ctx, "/api/v1/nodes/"+node, &corev1.Node{}); err != nil {
+			return nil, nil, err
+		}
+	}
+	pods, err := c.pods(ctx, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	drivers, err := c.drivers(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	drivers = slices.DeleteFunc(drivers, func(pod corev1.Pod) bool { return pod.Spec.NodeName != node })
+	a := answer{node: node, err: fmt.Errorf("no pod of the driver runs on %s", node)}
+	if list := c.answers(ctx, drivers, nil); len(list) > 0 {
+		a = list[0]
+	}
+	return leftRows(node, volumes, usersOf(pods), contents, a), a.err, nil
+}
+
+// leftRows lists claims, volumes without one, snapshots, and what stands on the disks and in no object.
+func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][]user, contents []content, a answer) []leftRow {
+	rows, listed := []leftRow{}, map[string]bool{}
+	onDisk := map[string]string{} // group/volume by handle
+	if a.err == nil {
+		for _, v := range a.page.Volumes {
+			onDisk[v.ID] = v.Group + "/" + v.LV
+		}
+		for _, sn := range a.page.Snapshots {
+			onDisk[sn.ID] = sn.Group + "/" + sn.LV
+		}
+	}
+	for _, pv := range volumes {
+		if nodeOf(&pv) == node {
+			handle := pv.Spec.CSI.VolumeHandle
+			listed[handle] = true
+			row := leftVolume(&pv, users)
+			row.Volume = cmp.Or(onDisk[handle], handle)
+			rows = append(rows, row)
+		}
+	}
+	for _, item := range contents {
+		handle := item.Status.SnapshotHandle
+		if item.Labels[managedBy] == node || onDisk[handle] != "" {
+			listed[handle] = true
+			of := item.Spec.VolumeSnapshotRef
+			rows = append(rows, leftRow{Kind: "snapshot", Name: of.Namespace + "/" + of.Name, Volume: cmp.Or(onDisk[handle], handle, item.Name),
+				Note: "on the disks of its volume"})
+		}
+	}
+	if a.err == nil {
+		rows = append(rows, leftUnlisted(a, listed)...)
+	}
+	slices.SortStableFunc(rows, func(a, b leftRow) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+func leftVolume(pv *corev1.PersistentVolume, users map[string][]user) leftRow {
+	quantity := pv.Spec.Capacity[corev1.ResourceStorage]
+	size := inventory.Bytes(quantity.Value())
+	row := leftRow{Kind: "claim", Name: claimOf(pv), Size: &size, Note: "no pod uses it now"}
+	if row.Name == "" || pv.Status.Phase == corev1.VolumeReleased {
+		return leftRow{Kind: "volume", Name: pv.Name, Size: &size, Note: "it is bound to no claim (" + string(pv.Status.Phase) + ")"}
+	}
+	for _, u := range users[row.Name] {
+		row.Pods = append(row.Pods, u.name)
+		row.Note = "the pod waits for this node"
+		if u.ephemeral {
+			row.Note = "deleted with its pod, data and all"
+		}
+	}
+	return row
+}
+
+// leftUnlisted are the volumes and snapshots on the node's disks that no object speaks of, deleted ones excepted.
+func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
+	const note = "on the disks alone: see orphans"
+	for _, v := range a.page.Volumes {
+		if !listed[v.ID] && v.State != stateDeleting {
+			rows = append(rows, leftRow{Kind: "unlisted", Name: cmp.Or(v.Claim, v.Name), Volume: v.Group + "/" + v.LV, Size: &v.Size, Note: note})
+		}
+	}
+	for _, sn := range a.page.Snapshots {
+		if !listed[sn.ID] {
+			rows = append(rows, leftRow{Kind: "unlisted", Name: sn.Name, Volume: sn.Group + "/" + sn.LV, Size: &sn.Size, Note: note})
+		}
+	}
+	return rows
+}
+
+func leftTable(rows []leftRow) *table {
+	t := &table{header: []string{"KIND", "NAME", "POD", "VOLUME", "SIZE", "NOTE"}}
+	for _, r := range rows {
+		size := "-"
+		if r.Size != nil {
+			size = r.Size.String()
+		}
+		t.add(cell{text: r.Kind}, cell{text: r.Name}, cell{text: orDash(strings.Join(r.Pods, ","))}, cell{text: r.Volume}, cell{text: size}, cell{text: r.Note})
+	}
+	return t
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// facts are all that doctor's checks are functions of.
+type facts struct {
+	driver      *storagev1.CSIDriver // nil: there is none
+	daemonSet   *appsv1.DaemonSet    // nil: there is none
+	pods        []corev1.Pod         // the driver's
+	csiNodes    []storagev1.CSINode
+	classes     []storagev1.StorageClass // the driver's
+	capacities  []storagev1.CSIStorageCapacity
+	volumes     []corev1.PersistentVolume // the driver's
+	snapshots   bool                      // the cluster knows snapshots
+	contents    []content                 // the driver's
+	controllers []appsv1.Deployment       // that run a snapshot-controller
+	denied      []right                   // of the driver's account
+	answers     []answer
+	unread      []string // sentences: what could not be read, and why
+}
+
+// gather reads the facts. What may not be read is told among them.
+func (c *cluster) gather(ctx context.Context) (*facts, error) {
+	f := &facts{}
+	pods, err := c.drivers(ctx)
+	if err != nil {
+		return nil, err // neither the rights to see anything, nor, perhaps, an API server
+	}
+	f.pods = pods
+	read := func(what string, err error) {
+		if err != nil {
+			f.unread = append(f.unread, what+": "+err.Error())
+		}
+	}
+	f.classes, err = c.classes(ctx)
+	read("storage classes", err)
+	f.volumes, err = c.volumes(ctx)
+	read("PersistentVolumes", err)
+	f.contents, f.snapshots, err = c.contents(ctx)
+	read("VolumeSnapshotContents", err)
+	read("the CSIDriver", c.readDriver(ctx, f))
+	read("DaemonSets", c.readDaemonSet(ctx, f))
+	read("Deployments", c.readControllers(ctx, f))
+	var nodes storagev1.CSINodeList
+	read("CSINodes", c.get(ctx, "/apis/storage.k8s.io/v1/csinodes", &nodes))
+	f.csiNodes = nodes.Items
+	var capacities storagev1.CSIStorageCapacityList
+	read("CSIStorageCapacities", c.get(ctx, "/apis/storage.k8s.io/v1/csistoragecapacities", &capacities))
+	f.capacities = capacities.Items
+	f.denied, err = c.deniedRights(ctx, f)
+	read("the rights of the driver's account", err)
+	f.answers = c.answers(ctx, f.pods, f.classes)
+	return f, nil
+}
+
+func (c *cluster) readDriver(ctx context.Context, f *facts) error {
+	var driver storagev1.CSIDriver
+	err := c.get(ctx, "/apis/storage.k8s.io/v1/csidrivers/"+driverName, &driver)
+	if err == nil {
+		f.driver = &driver
+	}
+	return ignoreNotFound(err)
+}
+
+func (c *cluster) readDaemonSet(ctx context.Context, f *facts) error {
+	var list appsv1.DaemonSetList
+	if err := c.api.Get().AbsPath("/apis/apps/v1/daemonsets").Param("labelSelector", driverPods).Do(ctx).Into(&list); err != nil {
+		return err
+	}
+	if len(list.Items) > 0 {
+		f.daemonSet = &list.Items[0]
+	}
+	return nil
+}
+
+// readControllers finds the snapshot-controllers: whoever installs one gives it a name of his own, but it runs that image.
+func (c *cluster) readControllers(ctx context.Context, f *facts) error {
+	var list appsv1.DeploymentList
+	if err := c.get(ctx, "/apis/apps/v1/deployments", &list); err != nil {
+		return err
+	}
+	for _, d := range list.Items {
+		if snapshotController(&d) != nil {
+			f.controllers = append(f.controllers, d)
+		}
+	}
+	return nil
+}
+
+// snapshotController is the container of the snapshot-controller in a Deployment; nil if there is none.
+func snapshotController(d *appsv1.Deployment) *corev1.Container {
+	i := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(c.Image, "/snapshot-controller") })
+	if i < 0 {
+		return nil
+	}
+	return &d.Spec.Template.Spec.Containers[i]
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// container is one of the DaemonSet's containers by name; nil if it has none such.
+func (f *facts) container(name string) *corev1.Container {
+	if f.daemonSet == nil {
+		return nil
+	}
+	containers := f.daemonSet.Spec.Template.Spec.Containers
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &containers[i]
+}
+
+// account is the driver's namespace and service account.
+func (f *facts) account() (namespace, name string, ok bool) {
+	if f.daemonSet == nil {
+		return "", "", false
+	}
+	name = f.daemonSet.Spec.Template.Spec.ServiceAccountName
+	if name == "" {
+		name = "default"
+	}
+	return f.daemonSet.Namespace, name, true
+}
+
+// told are the answers of the nodes that answer.
+func (f *facts) told() []answer {
+	var list []answer
+	for _, a := range f.answers {
+		if a.err == nil {
+			list = append(list, a)
+		}
+	}
+	return list
+}

@@ -1,0 +1,92 @@
+// Command kubectl-nodelvm is kubectl's plugin for nodelvm: `kubectl nodelvm nodes`, and so on. It reads what Kubernetes
+// knows from the API server, and what a node knows from the status page of the driver on it (package statuspage), through
+// the API server's proxy to pods: with the rights of whoever runs it, and no others. It changes nothing.
+//
+//	cluster, pages         what is read
+//	nodes, volumes,        one file each: what the command tells, as a pure function of what was read, and how it is shown
+//	orphans, draincheck
+//	doctor, facts          the command, and what its checks are functions of
+//	check...               the checks; rights has the driver's own
+//	table, output          how it is printed
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// version is set by the linker: -X main.version=v0.1.0.
+var version = "devel"
+
+// Exit statuses: drain-check and doctor have found something; anything else went wrong.
+const (
+	exitFound  = 1
+	exitFailed = 2
+)
+
+// errFound ends a command that has told what it found.
+var errFound = errors.New("something was found")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := newRoot().ExecuteContext(ctx)
+	stop()
+	switch {
+	case errors.Is(err, errFound):
+		os.Exit(exitFound)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(exitFailed)
+	}
+}
+
+// command is what all subcommands share.
+type command struct {
+	config   clientcmd.ClientConfig
+	settings settings
+}
+
+func newRoot() *cobra.Command {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	overrides := &clientcmd.ConfigOverrides{}
+	c := &command{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
+	root := &cobra.Command{
+		Use:           "kubectl-nodelvm",
+		Short:         "Look into nodelvm: its nodes and volumes, and what is wrong with them",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nodelvm"},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version,
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "path of the kubeconfig file (default: KUBECONFIG, or ~/.kube/config)")
+	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	c.settings.bind(root)
+	root.AddCommand(c.nodesCommand(), c.volumesCommand(), c.orphansCommand(), c.drainCheckCommand(), c.doctorCommand())
+	root.SetOut(os.Stdout)
+	return root
+}
+
+// connect makes the client of the cluster that the flags name; it sends no request.
+func (c *command) connect() (*cluster, error) {
+	config, err := c.config.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("which cluster is meant: %w", err)
+	}
+	return newCluster(config, c.settings.nodeTimeout)
+}
+
+// namespace is the one that --namespace names; "" for all.
+func (c *command) namespace(cmd *cobra.Command) (string, error) {
+	if !cmd.Flags().Changed("namespace") {
+		return "", nil
+	}
+	namespace, _, err := c.config.Namespace()
+	return namespace, err
+}

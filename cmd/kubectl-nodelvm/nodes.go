@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// nodeReport is what `nodes` tells of one node.
+type nodeReport struct {
+	Node     string               `json:"node"`
+	Version  string               `json:"version,omitempty"`
+	Error    string               `json:"error,omitempty"`    // why nothing else is known
+	NotReady string               `json:"notReady,omitempty"` // why the driver cannot work
+	Groups   []groupReport        `json:"groups,omitempty"`
+	Findings []statuspage.Finding `json:"findings,omitempty"`
+}
+
+type groupReport struct {
+	inventory.Group
+	Largest map[string]inventory.Bytes `json:"largest,omitempty"` // the largest volume that can be made, by storage class
+}
+
+func (c *command) nodesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "nodes",
+		Short: "Show each node's volume groups: size, free, the largest volume that each storage class can get, health",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster, err := c.connect()
+			if err != nil {
+				return err
+			}
+			reports, err := cluster.nodeReports(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.settings.print(cmd.OutOrStdout(), reports, func(w io.Writer, s screen) error {
+				return nodeTable(reports, c.settings.wide()).write(w, s.width, s.colour)
+			})
+		},
+	}
+}
+
+func (c *cluster) nodeReports(ctx context.Context) ([]nodeReport, error) {
+	pods, err := c.driversOrNone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	classes, err := c.classes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reports := []nodeReport{}
+	for _, a := range c.answers(ctx, pods, classes) {
+		reports = append(reports, reportOf(a))
+	}
+	return reports, nil
+}
+
+func reportOf(a answer) nodeReport {
+	if a.err != nil {
+		return nodeReport{Node: a.node, Error: a.err.Error()}
+	}
+	r := nodeReport{Node: a.node, Version: a.page.Version, NotReady: a.page.NotReady, Findings: a.page.Findings}
+	for _, g := range a.page.Groups {
+		group := groupReport{Group: g, Largest: map[string]inventory.Bytes{}}
+		for _, class := range a.page.Classes {
+			for _, offer := range class.Offers {
+				if offer.Group == g.Name {
+					group.Largest[class.Name] = offer.Largest
+				}
+			}
+		}
+		r.Groups = append(r.Groups, group)
+	}
+	return r
+}
+
+// nodeTable has a row for each group, and one for a node without any.
+func nodeTable(reports []nodeReport, wide bool) *table {
+	t := &table{header: []string{"NODE", "GROUP", "SIZE", "FREE", "LARGEST", "HEALTH", "VERSION"}}
+	if wide {
+		t.header = append(t.header, "TAGS", "DISKS", "POOLS", "METADATA", "UUID")
+	}
+	empty := slices.Repeat([]cell{{text: "-"}}, len(t.header)-7)
+	for _, r := range reports {
+		if len(r.Groups) == 0 {
+			health := cell{"no volume group", bad}
+			if trouble := r.Error + r.NotReady; trouble != "" {
+				health.text = trouble
+			}
+			t.add(append([]cell{{text: r.Node}, {text: "-"}, {text: "-"}, {text: "-"}, {text: "-"}, health, {text: orDash(r.Version)}}, empty...)...)
+		}
+		for _, g := range r.Groups {
+			row := []cell{{text: r.Node}, {text: g.Name}, {text: g.Size.String()}, {text: g.Free.String()}, {text: largestWords(g.Largest)},
+				groupHealth(r, g), {text: r.Version}}
+			if wide {
+				row = append(row, cell{text: orDash(strings.Join(g.Tags, ","))}, cell{text: strconv.Itoa(g.Disks)}, cell{text: poolWords(g.Pools)},
+					cell{text: share(g.MetadataSize-g.MetadataFree, g.MetadataSize) + " of " + g.MetadataSize.String()}, cell{text: g.UUID})
+			}
+			t.add(row...)
+		}
+	}
+	return t
+}
+
+// largestWords lists what each class can get.
+func largestWords(largest map[string]inventory.Bytes) string {
+	var words []string
+	for _, class := range slices.Sorted(maps.Keys(largest)) {
+		words = append(words, class+"="+largest[class].String())
+	}
+	return orDash(strings.Join(words, ", "))
+}
+
+func poolWords(pools []inventory.Pool) string {
+	var words []string
+	for _, p := range pools {
+		words = append(words, p.Name+" "+share(p.Used, p.Size)+" of "+p.Size.String())
+	}
+	return orDash(strings.Join(words, ", "))
+}
+
+// groupHealth names the troubles of a group and of the volumes in it; what they mean is doctor's to say.
+func groupHealth(r nodeReport, g groupReport) cell {
+	found := map[string]bool{}
+	for _, f := range r.Findings {
+		if f.Group == g.Name {
+			found[f.Trouble] = true
+		}
+	}
+	for _, p := range g.Pools {
+		switch p.State {
+		case inventory.PoolFull:
+			found[troublePoolFull] = true
+		case inventory.PoolFailed:
+			found[troublePoolFailed] = true
+		case inventory.PoolWorks, inventory.PoolInactive:
+		}
+	}
+	if g.Problem != "" && len(found) == 0 {
+		found[troubleUnusable] = true
+	}
+	if r.NotReady != "" {
+		found["not ready"] = true
+	}
+	if len(found) == 0 {
+		return cell{"ok", good}
+	}
+	return cell{strings.Join(slices.Sorted(maps.Keys(found)), ","), bad}
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// share words a part of a whole in whole percents, rounded down.
+func share(part, whole inventory.Bytes) string {
+	if whole <= 0 {
+		return "0%"
+	}
+	return strconv.FormatFloat(float64(int64(100*(float64(part)/float64(whole)))), 'f', -1, 64) + "%"
+}

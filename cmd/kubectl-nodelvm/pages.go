@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// pagesAtOnce is how many nodes are asked at a time.
+const pagesAtOnce = 16
+
+// answer is what one node's driver tells, or why it does not.
+type answer struct {
+	node string
+	pod  string
+	page statuspage.Page // meaningless if err is not nil
+	err  error
+}
+
+// answers asks the driver on each node, ordered by node. A node that does not answer is an answer that says so.
+func (c *cluster) answers(ctx context.Context, pods []corev1.Pod, classes []storagev1.StorageClass) []answer {
+	query := map[string]map[string]string{}
+	for _, class := range classes {
+		query[class.Name] = class.Parameters
+	}
+	list := make([]answer, len(pods))
+	var asking errgroup.Group
+	asking.SetLimit(pagesAtOnce)
+	for i, pod := range pods {
+		asking.Go(func() error {
+			list[i] = answer{node: pod.Spec.NodeName, pod: pod.Name}
+			list[i].page, list[i].err = c.page(ctx, &pod, query)
+			return nil
+		})
+	}
+	_ = asking.Wait() // what failed stands in the answers
+	slices.SortFunc(list, func(a, b answer) int { return strings.Compare(a.node+"/"+a.pod, b.node+"/"+b.pod) })
+	return list
+}
+
+// page reads one node's status page through the API server.
+func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]map[string]string) (page statuspage.Page, err error) {
+	if pod.Status.Phase != corev1.PodRunning {
+		return page, fmt.Errorf("its pod %s is %s", pod.Name, pod.Status.Phase)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.nodeTimeout)
+	defer cancel()
+	request := c.api.Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name + ":" + portOf(pod)).SubResource("proxy").Suffix(statuspage.Path)
+	for _, class := range statuspage.Query(classes)["class"] {
+		request = request.Param("class", class)
+	}
+	text, err := request.DoRaw(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		return page, fmt.Errorf("the driver in pod %s has no status page: it is older than this plugin", pod.Name)
+	case apierrors.IsForbidden(err):
+		return page, fmt.Errorf("you may not read it: you need the right to get pods/proxy in the namespace %s", pod.Namespace)
+	case errors.Is(err, context.DeadlineExceeded):
+		return page, fmt.Errorf("the driver in pod %s has not answered within %s", pod.Name, c.nodeTimeout)
+	case err != nil:
+		return page, fmt.Errorf("the driver in pod %s does not answer: %w", pod.Name, err)
+	}
+	if err := json.Unmarshal(text, &page); err != nil {
+		return page, fmt.Errorf("what the driver in pod %s answers is not understood: %w", pod.Name, err)
+	}
+	return page, nil
+}
+
+// portOf is where the driver serves its page: the container's port named http.
+func portOf(pod *corev1.Pod) string {
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if c.Name == "nodelvm" && p.Name == "http" {
+				return strconv.Itoa(int(p.ContainerPort))
+			}
+		}
+	}
+	return statuspage.Port
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+)
+
+// right is one thing that the driver's account must be able to do, as the chart's ClusterRole and Role say it.
+type right struct {
+	group, resource, verb string
+	name                  string // of the one object; "" for all
+	own                   bool   // in the driver's own namespace only
+	snapshots             bool   // only where csi-snapshotter runs
+}
+
+func (r right) String() string {
+	what := r.resource
+	if r.group != "" {
+		what += "." + r.group
+	}
+	if r.name != "" {
+		what += " " + r.name
+	}
+	return r.verb + " " + what
+}
+
+// rights are those of the chart; a test holds them to it.
+func rights() (list []right) {
+	add := func(r right, verbs ...string) {
+		for _, r.verb = range verbs {
+			list = append(list, r)
+		}
+	}
+	const storage, snapshot = "storage.k8s.io", "snapshot.storage.k8s.io"
+	add(right{resource: "persistentvolumes"}, "get", "list", "watch", "create", "patch", "delete")
+	add(right{resource: "persistentvolumeclaims"}, "get", "list", "watch", "update", "patch")
+	add(right{resource: "persistentvolumeclaims/status"}, "patch")
+	add(right{resource: "events"}, "create", "patch")
+	add(right{resource: "namespaces", name: "kube-system"}, "get")
+	add(right{group: storage, resource: "storageclasses"}, "get", "list", "watch")
+	add(right{group: storage, resource: "volumeattributesclasses"}, "get")
+	add(right{group: snapshot, resource: "volumesnapshots"}, "get", "list", "watch", "update")
+	add(right{group: snapshot, resource: "volumesnapshotcontents"}, "get", "list", "watch")
+	add(right{group: snapshot, resource: "volumesnapshotcontents", snapshots: true}, "update", "patch")
+	add(right{group: snapshot, resource: "volumesnapshotcontents/status", snapshots: true}, "update", "patch")
+	add(right{group: snapshot, resource: "volumesnapshotclasses", snapshots: true}, "get", "list", "watch")
+	add(right{group: storage, resource: "csistoragecapacities", own: true}, "get", "list", "watch", "create", "update", "delete")
+	add(right{resource: "pods", own: true}, "get")
+	return list
+}
+
+// deniedRights asks the API server about each right of the driver's account.
+func (c *cluster) deniedRights(ctx context.Context, f *facts) ([]right, error) {
+	namespace, account, ok := f.account()
+	if !ok {
+		return nil, nil
+	}
+	all := rights()
+	allowed := make([]bool, len(all))
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(pagesAtOnce)
+	for i, r := range all {
+		if r.snapshots && f.container("csi-snapshotter") == nil {
+			allowed[i] = true
+			continue
+		}
+		asking.Go(func() (err error) {
+			allowed[i], err = c.allowed(ctx, namespace, account, r)
+			return err
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return nil, err
+	}
+	var denied []right
+	for i, r := range all {
+		if !allowed[i] {
+			denied = append(denied, r)
+		}
+	}
+	return denied, nil
+}
+
+// allowed asks about one right, with a SubjectAccessReview.
+func (c *cluster) allowed(ctx context.Context, namespace, account string, r right) (bool, error) {
+	resource, sub := cutResource(r.resource)
+	attributes := &authorizationv1.ResourceAttributes{Group: r.group, Resource: resource, Subresource: sub, Verb: r.verb, Name: r.name}
+	if r.own {
+		attributes.Namespace = namespace
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               fmt.Sprintf("system:serviceaccount:%s:%s", namespace, account),
+		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+		ResourceAttributes: attributes,
+	}}
+	err := c.api.Post().AbsPath("/apis/authorization.k8s.io/v1/subjectaccessreviews").Body(review).Do(ctx).Into(review)
+	return review.Status.Allowed, err
+}

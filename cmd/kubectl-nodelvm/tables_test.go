@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// troubled is the sound cluster with a third node that is silent, a degraded volume, a full pool, and things that nobody speaks of.
+func troubled() *facts {
+	f := sound()
+	f.pods = append(f.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-node-3"}, Spec: corev1.PodSpec{NodeName: "node-3"}})
+	f.answers = append(f.answers, answer{node: "node-3", err: errors.New("the driver in pod nodelvm-node-3 has not answered within 10s")},
+		answer{node: "node-4", page: statuspage.Page{Node: "node-4", Version: "v0.1.0", Cluster: ours}})
+	f.volumes = append(f.volumes, volume("pvc-3", "node-3", vg1, "shop/data-db-2", "10Gi"), volume("pvc-9", "node-1", vg1, "shop/lost", "1Gi"),
+		volume("pvc-8", "node-5", vg1, "shop/gone", "1Gi"))
+	f.volumes[1].Status.Phase = corev1.VolumeReleased
+	f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "degraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
+	f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
+	old := f.answers[0].page.Volumes[0].Created
+	f.answers[0].page.Volumes = append(f.answers[0].page.Volumes,
+		inventory.Volume{ID: vg1 + "/pvc-5", Group: "vg-data", LV: "pvc-5", Name: "pvc-5", Claim: "shop/old", Cluster: ours, State: stateReady, Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-6", Group: "vg-data", LV: "pvc-6", Name: "pvc-6", Claim: "shop/theirs", Cluster: another, State: stateReady, Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-7", Group: "vg-data", LV: "pvc-7", Name: "pvc-7", Cluster: ours, State: stateReady, Size: GiB, Created: now},
+		inventory.Volume{ID: vg1 + "/pvc-a", Group: "vg-data", LV: "pvc-a", Name: "pvc-a", Cluster: ours, State: stateDeleting, Size: GiB, Created: old})
+	return f
+}
+
+func podsOfShop() []corev1.Pod {
+	pod := func(name string, volumes ...corev1.Volume) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{Volumes: volumes}}
+	}
+	claim := func(name string) corev1.Volume {
+		return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+	}
+	ended := pod("backup", claim("data-db-0"))
+	ended.Status.Phase = corev1.PodSucceeded
+	return []corev1.Pod{pod("db-0", claim("data-db-0")), pod("db-1", claim("data-db-1")), ended,
+		pod("job", corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})}
+}
+
+// The tables as people see them: on a terminal of 100 columns, and whole.
+func TestTables(t *testing.T) {
+	f := troubled()
+	var reports []nodeReport
+	for _, a := range f.answers {
+		reports = append(reports, reportOf(a))
+	}
+	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
+	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[0])
+	orphans := orphanRowsOf(f.answers, f.volumes, f.contents)
+	for name, table := range map[string]*table{
+		"nodes": nodeTable(reports, false), "nodes-wide": nodeTable(reports, true), "volumes": volumeTable(rows, false), "volumes-wide": volumeTable(rows, true),
+		"drain-check": leftTable(left), "orphans": orphanTable(orphans, false), "orphans-wide": orphanTable(orphans, true),
+	} {
+		var whole, narrow bytes.Buffer
+		if err := errors.Join(table.write(&whole, 0, false), table.write(&narrow, 100, false)); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(narrow.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
+				t.Errorf("%s is %d columns wide: %q", name, n, line)
+			}
+		}
+		golden(t, name+".txt", append(append(whole.Bytes(), '\n'), narrow.Bytes()...))
+	}
+}
+
+func TestDrainCheck(t *testing.T) {
+	f := sound()
+	users := usersOf(append(podsOfShop(), podsOfShop()[3]))
+	if rows := leftRows("node-3", f.volumes, users, f.contents, answer{node: "node-3", err: errors.New("none")}); len(rows) != 0 {
+		t.Errorf("on a node without data: %+v", rows)
+	}
+	rows := leftRows("node-2", f.volumes, users, f.contents, f.answers[1])
+	if len(rows) != 2 || rows[0].Kind != "claim" || rows[0].Name != "shop/data-db-1" || rows[0].Pods[0] != "db-1" || rows[0].Volume != "vg-data/pvc-2" ||
+		rows[1].Kind != "snapshot" || rows[1].Name != "shop/snap-1" || rows[1].Volume != "vg-data/snap-1" {
+		t.Errorf("on node-2: %+v", rows)
+	}
+	silence(f)
+	rows = leftRows("node-2", f.volumes, users, f.contents, f.answers[1])
+	if len(rows) != 2 || rows[0].Volume != vg2+"/pvc-2" || rows[1].Volume != vg2+"/snap-1" {
+		t.Errorf("on node-2 when it is silent: %+v", rows)
+	}
+	f.volumes = append(f.volumes, volume("pvc-e", "node-3", vg1, "shop/job-scratch", "1Gi"))
+	rows = leftRows("node-3", f.volumes, users, nil, answer{err: errors.New("none")})
+	if len(rows) != 1 || !strings.Contains(rows[0].Note, "deleted with its pod") {
+		t.Errorf("an ephemeral volume: %+v", rows)
+	}
+}
+
+func TestColourAndWidth(t *testing.T) {
+	table := &table{header: []string{"A", "HEALTH"}}
+	table.add(cell{text: "pvc-0123456789-0123456789"}, cell{"ok", good})
+	table.add(cell{text: "x"}, cell{"pool-full", bad})
+	var out bytes.Buffer
+	if err := table.write(&out, 20, true); err != nil {
+		t.Fatal(err)
+	}
+	want := "A          HEALTH\npvc-…6789  " + string(good) + "ok" + toneEnd + "\nx          " + string(bad) + "pool-full" + toneEnd + "\n"
+	if out.String() != want {
+		t.Errorf("got\n%q, want\n%q", out.String(), want)
+	}
+	for _, test := range []struct {
+		text  string
+		width int
+		want  string
+	}{{"abc", 3, "abc"}, {"abcdef", 5, "ab…ef"}, {"abcdef", 4, "ab…f"}, {"äöüßäöü", 5, "äö…öü"}, {"abc", 2, "ab"}} {
+		if got := shorten(test.text, test.width); got != test.want {
+			t.Errorf("%q in %d: %q, want %q", test.text, test.width, got, test.want)
+		}
+	}
+	if s := screenOf(&out); s.colour || s.width != 0 {
+		t.Errorf("a buffer is no terminal: %+v", s)
+	}
+}
+
+// The data for programs is the same in both notations, and leads back to what it was made of.
+func TestFormats(t *testing.T) {
+	rows := volumeRowsOf(sound().volumes, nil, sound().answers)
+	for _, format := range []string{"json", "yaml"} {
+		var out bytes.Buffer
+		s := settings{format: format}
+		if err := s.print(&out, rows, nil); err != nil {
+			t.Fatal(err)
+		}
+		var back []volumeRow
+		if err := yaml.UnmarshalStrict(out.Bytes(), &back); err != nil || len(back) != 2 || back[1].Used == nil || *back[1].Used != GiB || back[0].Health[0] != "ok" {
+			t.Errorf("%s: %v\n%s", format, err, &out)
+		}
+		if format == "json" && !json.Valid(out.Bytes()) {
+			t.Errorf("no JSON: %s", &out)
+		}
+	}
+	if rows[0].Used != nil || *ptr.To(rows[0].Size) != 10*GiB {
+		t.Errorf("row %+v", rows[0])
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for args, says := range map[string]string{
+		"nodes -o table":                   `--output is "table"; give one of json, yaml, wide`,
+		"nodes extra":                      "extra",
+		"drain-check":                      "accepts 1 arg",
+		"nodes --kubeconfig /no/such/file": "/no/such/file",
+		"volumes --no-such-flag":           "no-such-flag",
+	} {
+		root := newRoot()
+		root.SetArgs(strings.Fields(args))
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want it to say %q", args, err, says)
+		}
+	}
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetArgs([]string{"__complete", "nodes", "-o", ""})
+	if err := root.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), "json\nyaml\nwide\n") {
+		t.Errorf("completion: %v, %q", err, &out)
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// volumeRow is what `volumes` tells of one PersistentVolume.
+type volumeRow struct {
+	Claim  string           `json:"claim,omitempty"` // namespace/name
+	Pods   []string         `json:"pods,omitempty"`  // that use the claim
+	Node   string           `json:"node"`
+	Volume string           `json:"volume,omitempty"` // group/volume, as LVM names it
+	Layout string           `json:"layout,omitempty"`
+	Pool   string           `json:"pool,omitempty"`
+	Size   inventory.Bytes  `json:"size"`
+	Used   *inventory.Bytes `json:"used,omitempty"` // of a thin volume
+	Health []string         `json:"health"`         // "ok", or what is wrong
+	Text   []string         `json:"text,omitempty"` // the same in sentences
+	PV     string           `json:"pv"`
+	Handle string           `json:"handle"`
+}
+
+func (c *command) volumesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "volumes",
+		Aliases: []string{"volume", "vol"},
+		Short:   "Show the volumes: whose they are, where, how large, how full, how well (--namespace for those of one)",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster, err := c.connect()
+			if err != nil {
+				return err
+			}
+			namespace, err := c.namespace(cmd)
+			if err != nil {
+				return err
+			}
+			rows, err := cluster.volumeRows(cmd.Context(), namespace)
+			if err != nil {
+				return err
+			}
+			return c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error {
+				return volumeTable(rows, c.settings.wide()).write(w, s.width, s.colour)
+			})
+		},
+	}
+}
+
+// errNoDriver is the answer to whoever asks a cluster without nodelvm.
+var errNoDriver = errors.New("there is no pod of nodelvm in this cluster (label " + driverPods + "): install it, or look whether its DaemonSet finds nodes")
+
+func (c *cluster) driversOrNone(ctx context.Context) ([]corev1.Pod, error) {
+	pods, err := c.drivers(ctx)
+	if err == nil && len(pods) == 0 {
+		err = errNoDriver
+	}
+	return pods, err
+}
+
+func (c *cluster) volumeRows(ctx context.Context, namespace string) ([]volumeRow, error) {
+	volumes, err := c.volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	users, err := c.pods(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	drivers, err := c.drivers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	volumes = slices.DeleteFunc(volumes, func(pv corev1.PersistentVolume) bool {
+		return namespace != "" && !strings.HasPrefix(claimOf(&pv), namespace+"/")
+	})
+	return volumeRowsOf(volumes, usersOf(users), c.answers(ctx, drivers, nil)), nil
+}
+
+// volumeRowsOf puts together what the API and the nodes tell, ordered by claim.
+func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, answers []answer) []volumeRow {
+	rows := []volumeRow{}
+	for _, pv := range volumes {
+		size := pv.Spec.Capacity[corev1.ResourceStorage]
+		row := volumeRow{Claim: claimOf(&pv), Node: nodeOf(&pv), PV: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Size: inventory.Bytes(size.Value())}
+		if pv.Status.Phase == corev1.VolumeBound {
+			for _, u := range users[row.Claim] {
+				row.Pods = append(row.Pods, u.name)
+			}
+		}
+		i := slices.IndexFunc(answers, func(a answer) bool { return a.node == row.Node })
+		switch {
+		case i < 0:
+			row.sick("no driver on its node", "no pod of the driver runs on the node "+row.Node+", so nothing is known of the volume")
+		case answers[i].err != nil:
+			row.sick("unknown", "the node does not tell: "+answers[i].err.Error())
+		default:
+			row.fill(answers[i])
+		}
+		if pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed {
+			row.sick(strings.ToLower(string(pv.Status.Phase)), cmp.Or(pv.Status.Message, "its claim is gone; it is kept, or waits to be deleted"))
+		}
+		if len(row.Health) == 0 {
+			row.Health = []string{healthy}
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b volumeRow) int {
+		return cmp.Or(strings.Compare(a.Claim, b.Claim), strings.Compare(a.PV, b.PV))
+	})
+	return rows
+}
+
+const healthy = "ok"
+
+func (r *volumeRow) sick(word, text string) {
+	if !slices.Contains(r.Health, word) {
+		r.Health = append(r.Health, word)
+	}
+	r.Text = append(r.Text, text)
+}
+
+// fill adds what the volume's node tells.
+func (r *volumeRow) fill(a answer) {
+	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == r.Handle })
+	if i < 0 {
+		r.sick("lost", "its node has no such volume: its group is not there (a lost disk, a node that was set up anew), or somebody removed it with lvremove")
+		return
+	}
+	v := a.page.Volumes[i]
+	r.Volume, r.Layout, r.Pool, r.Size, r.Used = v.Group+"/"+v.LV, v.Layout, v.Pool, v.Size, v.Used
+	if v.State != stateReady {
+		r.sick(v.State, "it is in the state "+v.State)
+	}
+	for _, f := range a.page.Findings {
+		if f.Volume == v.ID || f.Volume == "" && f.Group == v.Group {
+			r.sick(f.Trouble, f.Text)
+		}
+	}
+}
+
+func volumeTable(rows []volumeRow, wide bool) *table {
+	t := &table{header: []string{"CLAIM", "POD", "NODE", "VOLUME", "LAYOUT", "SIZE", "USED", "HEALTH"}}
+	if wide {
+		t.header = append(t.header, "POOL", "PV", "HANDLE")
+	}
+	for _, r := range rows {
+		used, health := "-", cell{strings.Join(r.Health, ","), good}
+		if r.Used != nil {
+			used = share(*r.Used, r.Size)
+		}
+		if !slices.Equal(r.Health, []string{healthy}) {
+			health.tone = bad
+		}
+		row := []cell{{text: orDash(r.Claim)}, {text: orDash(strings.Join(r.Pods, ","))}, {text: orDash(r.Node)}, {text: orDash(r.Volume)},
+			{text: orDash(r.Layout)}, {text: r.Size.String()}, {text: used}, health}
+		if wide {
+			row = append(row, cell{text: orDash(r.Pool)}, cell{text: r.PV}, cell{text: r.Handle})
+		}
+		t.add(row...)
+	}
+	return t
+}

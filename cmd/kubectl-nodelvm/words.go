@@ -1,0 +1,15 @@
+package main
+
+// Words of package lvm, which is for Linux alone; a test holds them to it.
+const (
+	layoutThin  = "thin"
+	defaultPool = "nodelvm-thin"
+
+	stateReady    = "ready"
+	stateDeleting = "deleting"
+
+	troublePoolFull   = "pool-full"
+	troublePoolFailed = "pool-failed"
+	troubleUnusable   = "unusable"
+	troubleSilent     = "silent"
+)

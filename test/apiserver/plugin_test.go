@@ -1,0 +1,266 @@
+//go:build e2e
+
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+const pluginNode = "plugin-node"
+
+// plugin is kubectl-nodelvm as a user runs it, on a cluster with one node whose driver is a page.
+type plugin struct {
+	path  string
+	token string
+	page  *statuspage.Page
+}
+
+// run runs the plugin and answers what it says, and its exit status.
+func (p *plugin) run(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	args = append(args, "--server="+server, "--token="+p.token, "--insecure-skip-tls-verify")
+	text, err := exec.CommandContext(t.Context(), p.path, args...).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if exit != nil {
+		code = exit.ExitCode()
+	}
+	return string(text), code
+}
+
+// newPlugin compiles the plugin and makes its cluster sound: a node with a registered driver that publishes its capacity.
+func newPlugin(t *testing.T) *plugin {
+	t.Helper()
+	p := &plugin{path: filepath.Join(t.TempDir(), "kubectl-nodelvm"), token: adminPass}
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", p.path, "./cmd/kubectl-nodelvm")
+	build.Dir = "../.."
+	build.Env = append(build.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const gib = inventory.Bytes(1 << 30)
+	p.page = &statuspage.Page{Node: pluginNode, Version: "v0.0.1", Cluster: "c", Inventory: inventory.Inventory{
+		Groups: []inventory.Group{{Name: "vg", UUID: "u", Disks: 1, Size: 10 * gib, Free: 9 * gib, MetadataSize: 100, MetadataFree: 90}}},
+		Checks: statuspage.Checks{Modules: []statuspage.Module{{Name: "dm-mod", State: statuspage.ModuleLoaded}, {Name: "dm-thin-pool", State: statuspage.ModuleLoaded}},
+			Kubelet: statuspage.KubeletDir{Path: "/var/lib/kubelet", Propagation: statuspage.PropagationShared, Used: true}},
+	}
+	p.serve(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-plugin", Labels: map[string]string{
+		"app.kubernetes.io/name": "nodelvm", "app.kubernetes.io/component": "node"}}, Spec: corev1.PodSpec{NodeName: pluginNode, ServiceAccountName: "nodelvm"}})
+	ctx := t.Context()
+	_, err := admin.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: pluginNode},
+		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: pluginNode, TopologyKeys: []string{topology}}}}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = admin.StorageV1().CSIStorageCapacities(system).Create(ctx, publishedCapacity(), metav1.CreateOptions{})
+	must(t, err)
+	set, err := admin.AppsV1().DaemonSets(system).Get(ctx, "nodelvm", metav1.GetOptions{})
+	must(t, err)
+	set.Status.DesiredNumberScheduled = 1
+	_, err = admin.AppsV1().DaemonSets(system).UpdateStatus(ctx, set, metav1.UpdateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, now := context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+		must(t, admin.CoreV1().Pods(system).Delete(ctx, "nodelvm-plugin", now))
+		must(t, admin.StorageV1().CSINodes().Delete(ctx, pluginNode, now))
+		must(t, admin.StorageV1().CSIStorageCapacities(system).Delete(ctx, "csisc-plugin", now))
+	})
+	return p
+}
+
+func publishedCapacity() *storagev1.CSIStorageCapacity {
+	size := resource.MustParse("9Gi")
+	return &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: "csisc-plugin"}, StorageClassName: "thin", MaximumVolumeSize: &size,
+		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{topology: pluginNode}}}
+}
+
+// serve answers for the driver in the pod, at an address that the API server's proxy takes: not a loopback one.
+func (p *plugin) serve(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(ownAddress(t), "0"))
+	must(t, err)
+	http := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page := *p.page
+		for _, query := range r.URL.Query()["class"] {
+			name, _, err := statuspage.ParseClass(query)
+			if r.URL.Path != statuspage.Path || err != nil {
+				http.Error(w, r.URL.String(), http.StatusBadRequest)
+				return
+			}
+			class := statuspage.Class{Name: name}
+			if name == "thin" {
+				class.Offers = []inventory.Offer{{Group: "vg", Available: page.Groups[0].Free, Largest: page.Groups[0].Free}}
+			}
+			page.Classes = append(page.Classes, class)
+		}
+		_ = json.NewEncoder(w).Encode(page)
+	})}
+	go func() { _ = http.Serve(listener) }()
+	t.Cleanup(func() { _ = http.Close() })
+	port := int32(listener.Addr().(*net.TCPAddr).Port)
+	pod.Spec.Containers = []corev1.Container{{Name: "nodelvm", Image: "nodelvm", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port}}}}
+	made, err := admin.CoreV1().Pods(system).Create(t.Context(), pod, metav1.CreateOptions{})
+	must(t, err)
+	made.Status.Phase, made.Status.PodIP = corev1.PodRunning, ownAddress(t)
+	made.Status.PodIPs = []corev1.PodIP{{IP: made.Status.PodIP}}
+	made.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	_, err = admin.CoreV1().Pods(system).UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
+	must(t, err)
+}
+
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	must(t, err)
+	for _, a := range addresses {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
+			return ip.IP.String()
+		}
+	}
+	t.Fatal("this machine has no address but loopback ones, and the API server's proxy takes none of these")
+	return ""
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPlugin: the plugin as a user runs it. Each fault of the cluster's objects is planted, found and named, and mended.
+func TestPlugin(t *testing.T) {
+	p := newPlugin(t)
+	expect := func(what string, wantCode int, says string, args ...string) {
+		t.Helper()
+		if out, code := p.run(t, args...); code != wantCode || !strings.Contains(out, says) {
+			t.Errorf("%s: exit status %d, want %d; it says\n%s\nand not %q", what, code, wantCode, out, says)
+		}
+	}
+	expect("a sound cluster", 0, "nothing is wrong", "doctor")
+	expect("its nodes", 0, "plugin-node  vg     10 GiB  9 GiB  thin=9 GiB  ok      v0.0.1", "nodes")
+	expect("an idle node", 0, "No data of nodelvm stays behind", "drain-check", pluginNode)
+	expect("no node", 2, `"nowhere" not found`, "drain-check", "nowhere")
+	expect("completion", 0, pluginNode, "__complete", "drain-check", "--server="+server, "--token="+p.token, "--insecure-skip-tls-verify", "")
+	for _, fault := range pluginFaults {
+		mend := fault.plant(t)
+		expect(fault.name, 1, fault.says, "doctor")
+		mend()
+	}
+	expect("all is mended", 0, "nothing is wrong", "doctor")
+
+	stranger, err := admin.CoreV1().ServiceAccounts(system).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
+	must(t, err)
+	p.token = limited(t, stranger.Name)
+	expect("a user who may not use the proxy", 0, "you need the right to get pods/proxy in the namespace nodelvm-system", "nodes")
+	expect("who may not drain-check", 2, "forbidden", "drain-check", pluginNode)
+	expect("who may see little", 1, "not looked at: the rights of the driver's account", "doctor")
+}
+
+// limited gives an account the right to list pods and classes, and answers its token.
+func limited(t *testing.T, account string) string {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: []string{"list"}}}}
+	_, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	must(t, err)
+	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: account},
+		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: account},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: system, Name: account}}}, metav1.CreateOptions{})
+	must(t, err)
+	token, err := admin.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	must(t, err)
+	return token.Status.Token
+}
+
+// pluginFaults are what can be wrong with objects; plant answers how to mend it.
+var pluginFaults = []struct {
+	name, says string
+	plant      func(t *testing.T) (mend func())
+}{
+	{"missing RBAC rule", "it may not update csistoragecapacities.storage.k8s.io", func(t *testing.T) func() {
+		roles := admin.RbacV1().Roles(system)
+		role, err := roles.Get(t.Context(), "nodelvm", metav1.GetOptions{})
+		must(t, err)
+		rules := role.DeepCopy().Rules
+		set := func(rules []rbacv1.PolicyRule) {
+			role.Rules = rules
+			role, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
+			must(t, err)
+		}
+		set(rules[1:])
+		return func() { set(rules) }
+	}},
+	{"no CSIDriver", "CSIDriver nodelvm.io (driver object)", func(t *testing.T) func() {
+		drivers := admin.StorageV1().CSIDrivers()
+		was, err := drivers.Get(t.Context(), driver, metav1.GetOptions{})
+		must(t, err)
+		must(t, drivers.Delete(t.Context(), driver, metav1.DeleteOptions{}))
+		return func() {
+			was.ResourceVersion, was.UID = "", ""
+			_, err := drivers.Create(t.Context(), was, metav1.CreateOptions{})
+			must(t, err)
+		}
+	}},
+	{"driver not registered", "CSINode plugin-node does not name nodelvm.io", func(t *testing.T) func() {
+		nodes := admin.StorageV1().CSINodes()
+		node, err := nodes.Get(t.Context(), pluginNode, metav1.GetOptions{})
+		must(t, err)
+		drivers := node.Spec.Drivers
+		set := func(drivers []storagev1.CSINodeDriver) {
+			node.Spec.Drivers = drivers
+			node, err = nodes.Update(t.Context(), node, metav1.UpdateOptions{})
+			must(t, err)
+		}
+		set(nil)
+		return func() { set(drivers) }
+	}},
+	{"snapshot-controller without the distributed flag", "Deployment default/snapshots (snapshots)", func(t *testing.T) func() {
+		labels := map[string]string{"app": "snapshots"}
+		deployments := admin.AppsV1().Deployments("default")
+		_, err := deployments.Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "snapshots"}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/snapshot-controller:v8.7.0"}}}}}}, metav1.CreateOptions{})
+		must(t, err)
+		return func() { must(t, deployments.Delete(t.Context(), "snapshots", metav1.DeleteOptions{})) }
+	}},
+	{"no group, and an immediate class", "has the volume group \"vg-slow\"", func(t *testing.T) func() {
+		classes := admin.StorageV1().StorageClasses()
+		_, err := classes.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: driver,
+			Parameters: map[string]string{"volumeGroup": "vg-slow"}}, metav1.CreateOptions{})
+		must(t, err)
+		return func() { must(t, classes.Delete(t.Context(), "slow", metav1.DeleteOptions{})) }
+	}},
+	{"capacity older than the group", "a volume of 90 GiB of the storage class thin can be made there", func(t *testing.T) func() {
+		capacities := admin.StorageV1().CSIStorageCapacities(system)
+		set := func(size string) {
+			c, err := capacities.Get(t.Context(), "csisc-plugin", metav1.GetOptions{})
+			must(t, err)
+			*c.MaximumVolumeSize = resource.MustParse(size)
+			_, err = capacities.Update(t.Context(), c, metav1.UpdateOptions{})
+			must(t, err)
+		}
+		set("90Gi")
+		return func() { set("9Gi") }
+	}},
+}
