@@ -15,16 +15,16 @@ import (
 
 // Parameters of a storage class that the checks look at.
 const (
-	parameterGroup  = "volumeGroup"
-	parameterLayout = "layout"
-	parameterPool   = "thinPool"
+	keyGroup  = "volumeGroup"
+	keyLayout = "layout"
+	keyPool   = "thinPool"
 )
 
 // checkModules looks for the modules that the classes' layouts need.
 func checkModules(f *facts, found func(where, what, fix string)) {
 	needs := map[string]string{"dm-mod": "every volume"}
 	for _, class := range f.classes {
-		switch layout := class.Parameters[parameterLayout]; {
+		switch layout := class.Parameters[keyLayout]; {
 		case layout == layoutThin:
 			needs["dm-thin-pool"] = "the storage class " + class.Name
 		case strings.HasPrefix(layout, "raid"):
@@ -84,7 +84,7 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 				}
 			}
 		}
-		if group := class.Parameters[parameterGroup]; asked > 0 && groups == 0 && !refused {
+		if group := class.Parameters[keyGroup]; asked > 0 && groups == 0 && !refused {
 			fix := "make a volume group of that name on a node (vgcreate " + group + " DISK...), or name another one in the class"
 			if tag, isTag := strings.CutPrefix(group, "@"); isTag {
 				fix = "give a volume group the tag (vgchange --addtag " + tag + " GROUP), or name another one in the class"
@@ -115,10 +115,10 @@ func toldElsewhere(page statuspage.Page, offer inventory.Offer, parameters map[s
 // poolOf is the thin pool of a class; "" if its layout has none.
 func poolOf(parameters map[string]string) string {
 	switch {
-	case parameters[parameterLayout] != layoutThin:
+	case parameters[keyLayout] != layoutThin:
 		return ""
-	case parameters[parameterPool] != "":
-		return parameters[parameterPool]
+	case parameters[keyPool] != "":
+		return parameters[keyPool]
 	default:
 		return defaultPool
 	}
