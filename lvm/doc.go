@@ -30,7 +30,8 @@
 //	snapshot, activate,
 //	delete
 //	commit, settle         how a change is run, verified and flushed; the deferred commit
-//	look, metrics          what only reads
+//	look, metrics,         what only reads; inventory is for the status page, and its words are lvm/inventory's
+//	inventory, lockheld
 //	reserve                volumes that are placed together, and the room kept for them
 //	wipe, recover,         what goes on behind, and what a start mends
 //	suspended
