@@ -10,7 +10,7 @@ import (
 )
 
 // GetCapacity answers what a class can still get on this node, and the largest single volume that CreateVolume will
-// really accept (CSI spec, "GetCapacity"). Another node's topology, an unknown group, capabilities that no volume of
+// really accept (CSI spec, "GetCapacity"); less as long as a pod is kept away for which that was not enough. Another node's topology, an unknown group, capabilities that no volume of
 // ours has, and no parameters at all (no volume can be made without volumeGroup) have no room here: zero, not an
 // error, for the provisioner keeps publishing the old figure after an error. A wrong parameter is lvm.KindInvalid.
 func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
@@ -32,7 +32,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return capacityReply(capacity), nil
+	return capacityReply(s.limited(ctx, parameters.class, capacity)), nil
 }
 
 func capacityReply(capacity lvm.Capacity) *csi.GetCapacityResponse {

@@ -10,7 +10,7 @@ import (
 
 // CreateVolume carves a volume on this node (CSI spec, "CreateVolume"). The same call twice gives one volume and the
 // same reply. No room, no such group, a volume that is wanted elsewhere and a source on another node are all
-// lvm.KindNoRoom: it makes the provisioner hand the claim back to the scheduler. Where this very node holds the source,
+// lvm.KindNoRoom, and so is no room for the other volumes of its pod: it makes the provisioner hand the claim back to the scheduler. Where this very node holds the source,
 // no other one can help, and no room is lvm.KindOutOfRange: the claim stays here and is tried again.
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	spec, mkfs, err := s.parseCreate(req)
@@ -20,7 +20,7 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 	if err := checkTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
 		return nil, err
 	}
-	volume, err := s.volumes.Create(ctx, spec)
+	volume, err := s.place(ctx, spec)
 	if err != nil {
 		return nil, s.refused(ctx, spec.Source, err)
 	}

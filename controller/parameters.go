@@ -28,6 +28,11 @@ const (
 // under it (--extra-create-metadata) and consumes what it knows itself, the file system type for one.
 const reserved = "csi.storage.k8s.io/"
 
+const (
+	parameterClaimNamespace = reserved + "pvc/namespace"
+	parameterClaim          = reserved + "pvc/name"
+)
+
 // parameters are a StorageClass' parameters, read.
 type parameters struct {
 	class lvm.Class // what is not said is zero, but for the layout; lvm knows the defaults
@@ -147,7 +152,7 @@ func parseFactor(value string) (int, error) {
 
 // claimOf names the claim that the volume is for, where the provisioner tells (--extra-create-metadata).
 func claimOf(values map[string]string) string {
-	namespace, name := values[reserved+"pvc/namespace"], values[reserved+"pvc/name"]
+	namespace, name := values[parameterClaimNamespace], values[parameterClaim]
 	if namespace == "" || name == "" {
 		return ""
 	}

@@ -2,8 +2,9 @@
 // node's LVM, and builds the replies.
 //
 // One volume's way through it: CreateVolume -> parseCreate (request -> lvm.Spec, every bad input refused) ->
-// checkTopology (is this the node that the caller wants?) -> Volumes.Create -> volumeReply. parse.go, topology.go and
-// reply.go are pure functions; the handlers only connect them.
+// checkTopology (is this the node that the caller wants?) -> place (are the pod's other volumes possible here too?) ->
+// Volumes.CreateTogether -> volumeReply. parse.go, topology.go and reply.go are pure functions; the handlers only connect
+// them.
 //
 // Errors leave this package as the lvm package's kinds; cmd/nodelvm holds the one table that turns them into gRPC
 // codes. The service knows its own node only: a handle of another node's volume is an error, never "already gone".
@@ -12,6 +13,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -31,8 +33,12 @@ const (
 
 // Volumes is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
 type Volumes interface {
-	// Create makes the volume, or finds the one that an equal call made before.
-	Create(ctx context.Context, spec lvm.Spec) (lvm.Volume, error)
+	// CreateTogether makes the volume, or finds the one that an equal call made before. The siblings are of use only
+	// together with it: their room is kept for a while, or nothing is made. That one has no room is lvm.KindNoRoom with an
+	// lvm.Misfit.
+	CreateTogether(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error)
+	// Room tells whether all of these can be had now, beside each other: nil, or lvm.KindNoRoom.
+	Room(ctx context.Context, specs []lvm.Spec) error
 	// Delete removes a volume. One that its readable group lacks is gone already: nil. lvm.KindNotOurs says that the
 	// group itself is not on this node.
 	Delete(ctx context.Context, id lvm.ID) error
@@ -65,23 +71,29 @@ type Config struct {
 	NodeName  string
 	Volumes   Volumes
 	Snapshots Snapshots
+	Siblings  Siblings // nil: there is no cluster to ask, and each volume is placed alone
 	// CheckFileSystem refuses (lvm.KindInvalid) a type of file system that this node does not make, and mkfs options that
 	// the type does not allow.
 	CheckFileSystem func(fsType, mkfsOptions string) error
 }
 
-// Server implements csi.ControllerServer for one node. It holds no state of its own.
+// Server implements csi.ControllerServer for one node. What it remembers, who was refused, may be lost at any time.
 type Server struct {
 	csi.UnimplementedControllerServer
 	node            string
 	volumes         Volumes
 	snapshots       Snapshots
+	siblings        Siblings
+	refusals        *refusals
 	checkFileSystem func(fsType, mkfsOptions string) error
 }
 
 // New makes the service.
 func New(c Config) *Server {
-	return &Server{node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, checkFileSystem: c.CheckFileSystem}
+	return &Server{
+		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, siblings: c.Siblings,
+		refusals: newRefusals(time.Now), checkFileSystem: c.CheckFileSystem,
+	}
 }
 
 // ControllerGetCapabilities tells what this service can do (CSI spec, "ControllerGetCapabilities").

@@ -45,6 +45,7 @@ type Agent struct {
 	health  func(context.Context) ([]lvm.Finding, error)
 	log     *slog.Logger
 	events  *teller
+	pods    *podLister
 
 	classes  *classStore
 	claims   *claimStore
@@ -72,6 +73,7 @@ func NewAgent(cfg Config) *Agent {
 		client: cfg.Client, node: cfg.Node, volumes: cfg.Volumes, health: cfg.Health,
 		log:     cmp.Or(cfg.Log, slog.Default()),
 		events:  &teller{client: cfg.Client, node: cfg.Node, times: map[string]int32{}},
+		pods:    newPodLister(cfg.Client.core),
 		queue:   workqueue.NewTypedDelayingQueue[string](),
 		backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost),
 	}

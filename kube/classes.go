@@ -101,6 +101,6 @@ func bindsImmediately(class *storagev1.StorageClass) bool {
 func stripClass(class *storagev1.StorageClass) *storagev1.StorageClass {
 	return &storagev1.StorageClass{
 		ObjectMeta:  metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion},
-		Provisioner: class.Provisioner, VolumeBindingMode: class.VolumeBindingMode,
+		Provisioner: class.Provisioner, VolumeBindingMode: class.VolumeBindingMode, Parameters: class.Parameters,
 	}
 }

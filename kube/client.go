@@ -20,10 +20,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Requests to the API server: a few at start, a handful for each expansion, restore and event after that.
+// Requests to the API server: a few at start, a handful for each expansion, restore and event after that, and one to three
+// for each volume that is made. In a burst of claims it is the API server's own priority and fairness that shares it out:
+// creates must not queue here as well.
 const (
-	requestsPerSecond = 10
-	requestsBurst     = 20
+	requestsPerSecond = 50
+	requestsBurst     = 100
 )
 
 // Client speaks to one API server.
@@ -83,7 +85,7 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.Event{}, &corev1.PersistentVolume{},
-		&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{})
+		&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.Pod{}, &corev1.PodList{})
 	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContent"), &content{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContentList"), &contentList{})

@@ -2,7 +2,8 @@
 //
 // Its Agent acts for one node. It enlarges this node's volumes when their claims ask for more (resizer.go), has copies of
 // this node's snapshots and volumes made on this node (pin.go), tells the claims of trouble with their volumes
-// (health.go), and warns where a storage class binds immediately (immediate.go). ClusterID names the cluster.
+// (health.go), warns where a storage class binds immediately (immediate.go), and finds the claims that a claim is of use only
+// together with (siblings.go). ClusterID names the cluster.
 //
 // One flow: a claim's request is raised -> the watch delivers the claim, which is now kept (claims.go) -> a worker takes
 // it from the queue (agent.go) -> resizeTarget says which size comes next (resize.go) -> the PersistentVolume is read, and
@@ -14,7 +15,7 @@
 // which claims may concern a node is told from what the watch brings.
 //
 // Nothing here is on the path of a volume that exists: without the API server volumes go on being mounted and removed. Only
-// a driver that starts waits for it, to learn the cluster's name.
+// a driver that starts waits for it, to learn the cluster's name, and a volume that is to be made, to learn of its siblings.
 //
 // The client is client-go's REST client with a scheme of the few types that are used, and the watches are client-go's
 // reflectors. The generated clientset would hold every API group's types in the memory of every node.

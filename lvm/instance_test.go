@@ -68,3 +68,27 @@ func TestReservationsExpire(t *testing.T) {
 		t.Errorf("expired reservations are kept: %v", r.kept)
 	}
 }
+
+// TestReservationsShow: room that is kept, and that is kept no longer, shows at once, however old the disks' answer may be.
+func TestReservationsShow(t *testing.T) {
+	g := testGroup("vg-data", []Run{{0, 100}})
+	h := NewHostOn(Config{Freshness: time.Hour}, Machine{})
+	h.glance.keep(State{Groups: []Group{g}}, time.Now().Add(time.Hour), 0)
+	spec := func(name string, extents int) Spec {
+		return Spec{Name: name, Class: Class{Group: "vg-data"}, Required: Bytes(extents) * g.ExtentSize}
+	}
+	shows := func(extents Extents) {
+		t.Helper()
+		if c, err := h.Capacity(t.Context(), Class{Group: "vg-data"}); err != nil || c.Largest != g.bytes(extents) {
+			t.Errorf("%s of %s are shown, %v", c.Largest, g.bytes(extents), err)
+		}
+	}
+	shows(100)
+	_, err := h.reserved.plan(State{Groups: []Group{g}}, testCluster, newParty(spec("a", 40), []Spec{spec("b", 50)}))
+	must(t, err)
+	shows(50)
+	kept := h.reserved.kept["b"]
+	kept.until = time.Now().Add(-time.Nanosecond)
+	h.reserved.kept["b"] = kept
+	shows(100)
+}

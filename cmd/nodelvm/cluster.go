@@ -42,12 +42,19 @@ func (d *driver) joinCluster(ctx context.Context) (*kube.Client, string, error) 
 	return client, d.o.clusterID, nil
 }
 
-// act has this node's part in the API played until ctx ends.
-func (d *driver) act(ctx context.Context, parts *errgroup.Group, client *kube.Client, host *lvm.Host, health findings) {
+// newAgent makes this node's part in the API; nil: there is none.
+func (d *driver) newAgent(client *kube.Client, host *lvm.Host, health findings) *kube.Agent {
 	if client == nil {
+		return nil
+	}
+	return kube.NewAgent(kube.Config{Client: client, Node: d.o.nodeName, Volumes: host, Health: health, Log: d.log})
+}
+
+// act has this node's part in the API played until ctx ends.
+func (d *driver) act(ctx context.Context, parts *errgroup.Group, agent *kube.Agent) {
+	if agent == nil {
 		return
 	}
-	agent := kube.NewAgent(kube.Config{Client: client, Node: d.o.nodeName, Volumes: host, Health: health, Log: d.log})
 	parts.Go(func() error {
 		agent.Run(ctx)
 		return nil

@@ -109,15 +109,16 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	health := healthOf(host, mounts)
 	d.status.serve(cluster, host, health)
 	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log})
+	agent := d.newAgent(client, host, health)
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
 		controller.New(controller.Config{
-			NodeName: d.o.nodeName, Volumes: host, Snapshots: host, CheckFileSystem: node.CheckFileSystem,
+			NodeName: d.o.nodeName, Volumes: host, Snapshots: host, Siblings: siblingsOf(agent), CheckFileSystem: node.CheckFileSystem,
 		}), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
 		d.ready.set(host.Ready, "")
 		d.log.InfoContext(ctx, "serving")
-		d.act(ctx, parts, client, host, health)
+		d.act(ctx, parts, agent)
 		<-ctx.Done()
 	}
 	d.ready.set(nil, "the driver stops")

@@ -76,7 +76,7 @@ func (n *node) restConfig() *rest.Config {
 }
 
 // start runs the node's agent to the end of the test.
-func (n *node) start(t *testing.T, health func(context.Context) ([]lvm.Finding, error)) {
+func (n *node) start(t *testing.T, health func(context.Context) ([]lvm.Finding, error)) *kube.Agent {
 	t.Helper()
 	client, err := kube.NewClientFor(n.restConfig())
 	if err != nil {
@@ -91,6 +91,17 @@ func (n *node) start(t *testing.T, health func(context.Context) ([]lvm.Finding, 
 		agent.Run(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
+	return agent
+}
+
+// soon waits until something is as it should be.
+func soon(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
 }
 
 // claim makes a claim of 1 GiB in a namespace of the test's own.

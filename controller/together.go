@@ -1,0 +1,241 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// A pod's volumes are made together or not at all. A volume never leaves its node, so one that is made while the next has
+// no room beside it strands the pod.
+//
+//	CreateVolume -> company (which claims does the pod wait with?) -> follow (is the pod bound to another node already?)
+//	-> CreateTogether (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
+//
+// What nothing here can mend is told on the claim.
+
+// Siblings is what this service needs of the cluster.
+type Siblings interface {
+	// Company finds what a claim is of use together with; none: the zero Company.
+	Company(ctx context.Context, namespace, claim string) (Company, error)
+	// Waiting tells whether a claim is still there and still without a volume. It is asked often, and answers from memory.
+	Waiting(namespace, claim, uid string) bool
+	// Warn tells the claim's owner, once for each reason.
+	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
+}
+
+// Company is a pod that waits for a node with a claim, and its other claims of this driver.
+type Company struct {
+	Pod    string // its name; "": there is none
+	PodUID string
+	Claims []Sibling
+}
+
+// Sibling is a claim.
+type Sibling struct {
+	Name, UID string
+	Node      string // that its volume is on or, if it is not bound, that is selected for it; "": none yet
+	Bound     bool
+
+	// Of one that is not bound: what its own CreateVolume will ask for.
+	Size        int64 // bytes
+	Block       bool  // a raw device
+	AccessModes []string
+	Parameters  map[string]string // its StorageClass'
+}
+
+// Reasons of the warnings on a claim whose pod can run nowhere.
+const (
+	reasonApart  = "PodClaimsApart"  // its claims are on several nodes
+	reasonNoRoom = "PodClaimsNoRoom" // some are on this node, and it has no room for the rest
+)
+
+// volumePrefix and the claim's UID are csi-provisioner's name for a volume.
+const volumePrefix = "pvc-"
+
+// place makes the volume here, if there is room for its siblings too.
+func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
+	company, err := s.company(ctx, spec)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	if err := s.follow(ctx, spec, company); err != nil {
+		return lvm.Volume{}, err
+	}
+	siblings := s.specsOf(spec, company)
+	if err := s.refusals.again(company.PodUID, spec); err != nil {
+		return lvm.Volume{}, err
+	}
+	volume, err := s.volumes.CreateTogether(ctx, spec, siblings)
+	switch {
+	case err == nil:
+		s.refusals.forget(company.PodUID)
+	case lvm.KindOf(err) == lvm.KindNoRoom && len(company.Claims) > 0:
+		err = lvm.Errorf(lvm.KindNoRoom, "pod %s needs its claims %s on one node: %w", company.Pod, namesOf(spec, company), err)
+		var misfit *lvm.Misfit
+		if errors.As(err, &misfit) {
+			s.refusals.add(company.PodUID, spec, siblings, misfit.Spec, err)
+		}
+		s.tellOfMade(ctx, spec, company, err)
+	}
+	return volume, err
+}
+
+// company asks the cluster. An API server that does not answer is lvm.KindBusy, ask again: a volume that is made alone may
+// strand its pod, and as long as that server is away nothing could be bound to it either.
+func (s *Server) company(ctx context.Context, spec lvm.Spec) (Company, error) {
+	namespace, claim, ok := strings.Cut(spec.Claim, "/")
+	if !ok || s.siblings == nil {
+		return Company{}, nil
+	}
+	company, err := s.siblings.Company(ctx, namespace, claim)
+	if err != nil {
+		return Company{}, lvm.Errorf(lvm.KindBusy, "whether the pod of claim %s has other claims that must be on the same node cannot be told, "+
+			"and no volume is made before that is known: %w", spec.Claim, err)
+	}
+	return company, nil
+}
+
+// follow refuses a volume here whose sibling is, or is about to be, on another node: the scheduler then sends the pod after
+// that one. A copy cannot follow, for it can be made only beside its source; siblings that are not bound follow it.
+func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) error {
+	copied := spec.Source != lvm.ID{}
+	elsewhere := func(c Sibling) bool { return c.Node != "" && c.Node != s.node && (c.Bound || !copied) }
+	i := slices.IndexFunc(company.Claims, elsewhere)
+	if i < 0 {
+		return nil
+	}
+	other := company.Claims[i]
+	what := "is to be made"
+	if other.Bound {
+		what = "is bound to a volume"
+	}
+	err := lvm.Errorf(lvm.KindNoRoom, "claim %s of the same pod, %s, %s on node %s, and the pod needs both on one node", other.Name, company.Pod, what, other.Node)
+	here := slices.IndexFunc(company.Claims, func(c Sibling) bool { return c.Bound && c.Node == s.node })
+	switch {
+	case other.Bound && here >= 0:
+		s.warn(ctx, spec, reasonApart, fmt.Sprintf("pod %s can run nowhere: its claim %s is on node %s and its claim %s on node %s, and a volume never leaves its node. "+
+			"Delete the one of the two whose data may be lost, and the pod: what is made anew is placed beside the other.",
+			company.Pod, company.Claims[here].Name, s.node, other.Name, other.Node))
+	case other.Bound && copied && s.holds(ctx, spec.Source):
+		s.warn(ctx, spec, reasonApart, fmt.Sprintf("pod %s can run nowhere: this claim is a copy of what lies on node %s and can be made only there, and its claim %s is on node %s. "+
+			"If what claim %s holds may be lost, delete it, and the pod: it is then made anew on node %s.",
+			company.Pod, s.node, other.Name, other.Node, other.Name, s.node))
+	}
+	return err
+}
+
+// tellOfMade warns where the pod cannot go elsewhere: some of its volumes are here, and the rest has no room beside them.
+func (s *Server) tellOfMade(ctx context.Context, spec lvm.Spec, company Company, refusal error) {
+	volumes, err := s.volumes.List(ctx)
+	if err != nil {
+		volumes = nil // what is bound is told all the same
+	}
+	var made []string
+	for _, c := range company.Claims {
+		there := func(v lvm.Volume) bool { return v.Name == volumePrefix+c.UID }
+		if c.Bound && c.Node == s.node || slices.ContainsFunc(volumes, there) {
+			made = append(made, c.Name)
+		}
+	}
+	if len(made) == 0 {
+		return
+	}
+	names := strings.Join(made, " and ")
+	s.warn(ctx, spec, reasonNoRoom, fmt.Sprintf("pod %s can run nowhere: its claim %s has its volume on node %s already, and this claim has no room there. "+
+		"Make room on node %s, or, if what claim %s holds may be lost, delete it, and the pod: all are then placed anew, together. (%v)",
+		company.Pod, names, s.node, s.node, names, refusal))
+}
+
+func (s *Server) warn(ctx context.Context, spec lvm.Spec, reason, message string) {
+	namespace, claim, _ := strings.Cut(spec.Claim, "/")
+	s.siblings.Warn(ctx, namespace, claim, strings.TrimPrefix(spec.Name, volumePrefix), reason, message)
+}
+
+// limited is the capacity that is published for a class: less than there is where a pod was refused that would only come
+// back, since each of its claims alone has room. It is over when there is room for all, or when one of the claims is no
+// longer waiting.
+func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capacity) lvm.Capacity {
+	for _, r := range s.refusals.against(class.Group) {
+		if !s.waiting(r.specs) || s.volumes.Room(ctx, r.specs) == nil {
+			s.refusals.forget(r.pod)
+			continue
+		}
+		capacity.Largest = min(capacity.Largest, r.below-1)
+	}
+	return capacity
+}
+
+// waiting tells whether all of the volumes' claims still wait for them.
+func (s *Server) waiting(specs []lvm.Spec) bool {
+	for _, spec := range specs {
+		namespace, claim, _ := strings.Cut(spec.Claim, "/")
+		if !s.siblings.Waiting(namespace, claim, strings.TrimPrefix(spec.Name, volumePrefix)) {
+			return false
+		}
+	}
+	return true
+}
+
+// specsOf reads the siblings that are not bound as their own requests will be read. What is wrong with one is left to that
+// request.
+func (s *Server) specsOf(spec lvm.Spec, company Company) (siblings []lvm.Spec) {
+	namespace, _, _ := strings.Cut(spec.Claim, "/")
+	for _, c := range company.Claims {
+		if c.Bound {
+			continue
+		}
+		if sibling, _, err := s.parseCreate(c.request(namespace)); err == nil {
+			siblings = append(siblings, sibling)
+		}
+	}
+	return siblings
+}
+
+// request is what csi-provisioner will ask for. A copy is asked for without its source: it takes as much room as an empty
+// volume.
+func (c Sibling) request(namespace string) *csi.CreateVolumeRequest {
+	req := &csi.CreateVolumeRequest{
+		Name:          volumePrefix + c.UID,
+		CapacityRange: &csi.CapacityRange{RequiredBytes: c.Size},
+		Parameters:    map[string]string{parameterClaimNamespace: namespace, parameterClaim: c.Name},
+	}
+	maps.Copy(req.Parameters, c.Parameters)
+	for _, mode := range c.AccessModes {
+		capability := &csi.VolumeCapability{
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: c.Parameters[reserved+"fstype"]}},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessModes[mode]},
+		}
+		if c.Block {
+			capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		}
+		req.VolumeCapabilities = append(req.VolumeCapabilities, capability)
+	}
+	return req
+}
+
+// accessModes are a claim's, as csi-provisioner passes them to a driver that can SINGLE_NODE_MULTI_WRITER.
+var accessModes = map[string]csi.VolumeCapability_AccessMode_Mode{
+	"ReadWriteOnce":    csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
+	"ReadWriteOncePod": csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+	"ReadOnlyMany":     csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
+	"ReadWriteMany":    csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
+}
+
+// namesOf names the pod's claims, the one that is asked for among them.
+func namesOf(spec lvm.Spec, company Company) string {
+	_, claim, _ := strings.Cut(spec.Claim, "/")
+	names := []string{claim}
+	for _, c := range company.Claims {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " and ")
+}

@@ -1,0 +1,212 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A volume cannot be moved to another node, so one that is made while the pod's next one has no room there leaves the pod
+// without a node for ever. Who makes a claim's volume asks first which others are of use only together with it.
+
+// Company is what a claim is of use together with: the pod that waits for a node with it, and that pod's other claims.
+type Company struct {
+	Pod    string // its name; "": no pod waits with the claim
+	PodUID string
+	Claims []Sibling // of this driver, in the order of the pod's volumes
+}
+
+// Sibling is another claim of the same pod, of this driver.
+type Sibling struct {
+	Name, UID string
+	Node      string // that its volume is on or, if it is not bound, that is selected for it; "": none yet
+	Bound     bool
+
+	// Of one that is not bound: what csi-provisioner will ask of CreateVolume.
+	Size        int64 // bytes
+	Block       bool  // a raw device
+	AccessModes []string
+	Parameters  map[string]string // its StorageClass'
+}
+
+// companyPatience bounds how long the API server's answers about one claim are awaited.
+const companyPatience = 10 * time.Second
+
+// Company finds what a claim is of use together with. It costs one listing of pods, which calls at one time share, and for
+// each further claim of the pod one reading, two if that is bound; a claim that is its pod's only one costs nothing more.
+// Claims that can never be had from this driver are left out: those that are gone or being deleted, and those of an
+// Immediate class. The error is the API server's.
+func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, error) {
+	ctx, cancel := context.WithTimeout(ctx, companyPatience)
+	defer cancel()
+	pods, err := a.pods.waiting(ctx, namespace)
+	if err != nil {
+		return Company{}, err
+	}
+	pod := userOf(pods, claim)
+	if pod == nil {
+		return Company{}, nil
+	}
+	c := Company{Pod: pod.Name, PodUID: string(pod.UID)}
+	for _, name := range claimsOf(pod) {
+		if name == claim {
+			continue
+		}
+		sibling, ours, err := a.sibling(ctx, pod, name)
+		if err != nil {
+			return Company{}, err
+		}
+		if ours {
+			c.Claims = append(c.Claims, sibling)
+		}
+	}
+	return c, nil
+}
+
+// Waiting tells from memory whether a claim has neither a volume yet nor been deleted.
+func (a *Agent) Waiting(namespace, claim, uid string) bool {
+	waiting, ok := a.claims.waiting(namespace + "/" + claim)
+	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == ""
+}
+
+// Warn writes a warning on a claim; one that was given under the same reason before is not repeated. What could not be
+// written is in the log.
+func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message string) {
+	n := news{aboutClaim(namespace, claim, types.UID(uid)), corev1.EventTypeWarning, reason, message}
+	if err := a.events.once(ctx, n); err != nil {
+		a.log.WarnContext(ctx, "an event could not be written", "reason", reason, "about", namespace+"/"+claim, "message", message, "error", err)
+	}
+}
+
+// userOf picks the pod that the claim is placed for. Where several use it, that is the one with the most claims: it is the
+// hardest to place, and the others must follow it anyway; among equals, the oldest.
+func userOf(pods []corev1.Pod, claim string) *corev1.Pod {
+	var user *corev1.Pod
+	for i, pod := range pods {
+		if !isWaiting(&pod) || !slices.Contains(claimsOf(&pod), claim) {
+			continue
+		}
+		if user == nil || cmp.Or(
+			cmp.Compare(len(claimsOf(&pod)), len(claimsOf(user))),
+			user.CreationTimestamp.Compare(pod.CreationTimestamp.Time),
+			cmp.Compare(user.Name, pod.Name)) > 0 {
+			user = &pods[i]
+		}
+	}
+	return user
+}
+
+// isWaiting tells whether the scheduler may be looking for a node for the pod.
+func isWaiting(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// claimsOf names the claims that a pod uses, those of its generic ephemeral volumes included.
+func claimsOf(pod *corev1.Pod) (names []string) {
+	for _, v := range pod.Spec.Volumes {
+		name := ""
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			name = v.PersistentVolumeClaim.ClaimName
+		case v.Ephemeral != nil:
+			name = ephemeralClaim(pod, v)
+		}
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func ephemeralClaim(pod *corev1.Pod, v corev1.Volume) string { return pod.Name + "-" + v.Name }
+
+// ownsEphemeral tells whether the claim is one that was made for a generic ephemeral volume of the pod, if the pod has one
+// of its name.
+func ownsEphemeral(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	ephemeral := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Ephemeral != nil && ephemeralClaim(pod, v) == claim.Name
+	})
+	return !ephemeral || metav1.IsControlledBy(claim, pod)
+}
+
+// sibling reads a claim of the pod. It is read afresh, not taken from what the watch left: a selected node of a moment ago
+// would have volumes refused, or made, that should not be.
+func (a *Agent) sibling(ctx context.Context, pod *corev1.Pod, name string) (s Sibling, ours bool, err error) {
+	var claim corev1.PersistentVolumeClaim
+	err = a.client.core.Get().Namespace(pod.Namespace).Resource("persistentvolumeclaims").Name(name).Do(ctx).Into(&claim)
+	switch {
+	case apierrors.IsNotFound(err):
+		return Sibling{}, false, nil
+	case err != nil:
+		return Sibling{}, false, fmt.Errorf("read claim %s/%s: %w", pod.Namespace, name, err)
+	case claim.DeletionTimestamp != nil || !ownsEphemeral(pod, &claim):
+		return Sibling{}, false, nil
+	case claim.Spec.VolumeName != "":
+		return a.boundSibling(ctx, &claim)
+	}
+	class, err := a.classNamed(ctx, classOf(&claim))
+	if err != nil || class == nil || bindsImmediately(class) {
+		return Sibling{}, false, err
+	}
+	s = Sibling{
+		Name: claim.Name, UID: string(claim.UID), Node: claim.Annotations[annSelectedNode],
+		Size:       claim.Spec.Resources.Requests.Storage().Value(),
+		Block:      claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
+		Parameters: class.Parameters,
+	}
+	for _, mode := range claim.Spec.AccessModes {
+		s.AccessModes = append(s.AccessModes, string(mode))
+	}
+	return s, true, nil
+}
+
+func (a *Agent) boundSibling(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error) {
+	pv, err := a.client.volume(ctx, claim.Spec.VolumeName)
+	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName {
+		return Sibling{}, false, err
+	}
+	return Sibling{Name: claim.Name, UID: string(claim.UID), Node: nodeOf(pv), Bound: true}, true, nil
+}
+
+// nodeOf reads the node from a PersistentVolume's affinity; "": it names none, or more than one.
+func nodeOf(pv *corev1.PersistentVolume) string {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return ""
+	}
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			if e.Key == topologyKey && len(e.Values) == 1 && isOn(pv, e.Values[0]) {
+				return e.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+// classNamed finds a class of this driver: in memory, or, as long as the watch has not brought it, by asking. Nil: there is
+// none of that name, or it is another driver's.
+func (a *Agent) classNamed(ctx context.Context, name string) (*storagev1.StorageClass, error) {
+	if class, ok := a.classes.find(name); ok || name == "" {
+		return class, nil
+	}
+	var class storagev1.StorageClass
+	err := a.client.storage.Get().Resource("storageclasses").Name(name).Do(ctx).Into(&class)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read StorageClass %s: %w", name, err)
+	case class.Provisioner != DriverName:
+		return nil, nil
+	}
+	return &class, nil
+}

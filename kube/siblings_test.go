@@ -1,0 +1,51 @@
+package kube
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func podWith(name string, age time.Duration, claims ...string) corev1.Pod {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))}}
+	for _, claim := range claims {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "v-" + claim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
+	}
+	return pod
+}
+
+func TestUserOf(t *testing.T) {
+	now := metav1.Now()
+	deleted, done, gated := podWith("deleted", 9, "a", "b", "c", "d"), podWith("done", 9, "a", "b", "c", "d"), podWith("gated", 9, "a", "b", "c", "d")
+	deleted.DeletionTimestamp = &now
+	done.Status.Phase = corev1.PodFailed
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}}
+	ephemeral := podWith("eph", 1, "b")
+	ephemeral.Spec.Volumes = append(ephemeral.Spec.Volumes, corev1.Volume{Name: "a", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+	for _, test := range []struct {
+		name  string
+		claim string
+		pods  []corev1.Pod
+		want  string
+	}{
+		{"no pod", "a", nil, ""},
+		{"none that uses it", "a", []corev1.Pod{podWith("p", 1, "b")}, ""},
+		{"the only one", "a", []corev1.Pod{podWith("o", 1, "b"), podWith("p", 1, "a", "b")}, "p"},
+		{"none that waits for a node", "a", []corev1.Pod{deleted, done, gated}, ""},
+		{"the one with most claims", "a", []corev1.Pod{podWith("old", 9, "a"), podWith("wide", 1, "b", "a"), podWith("twice", 1, "a", "a", "a")}, "wide"},
+		{"the oldest of equals", "a", []corev1.Pod{podWith("young", 1, "a"), podWith("old", time.Minute, "a"), podWith("middle", time.Second, "a")}, "old"},
+		{"one name of several", "a", []corev1.Pod{podWith("q", 0, "a"), podWith("p", 0, "a")}, "p"},
+		{"a generic ephemeral volume's", "eph-a", []corev1.Pod{ephemeral}, "eph"},
+	} {
+		got := ""
+		if pod := userOf(test.pods, test.claim); pod != nil {
+			got = pod.Name
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+)
+
+// podListings is how many listings of pods are under way at a time; those who ask meanwhile share the next one.
+const podListings = 4
+
+// podLister lists the pods that wait for a node. Nothing is watched and nothing is kept, so an idle node costs nothing; a
+// burst of claims costs a few listings, since each may be shared by all who asked before it began.
+type podLister struct {
+	client  rest.Interface
+	flights singleflight.Group // by namespace
+	turns   chan struct{}
+}
+
+func newPodLister(client rest.Interface) *podLister {
+	return &podLister{client: client, turns: make(chan struct{}, podListings)}
+}
+
+// waiting answers the pods of a namespace that have no node, as they are after it was called.
+func (l *podLister) waiting(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+	flight := l.flights.DoChan(namespace, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), companyPatience)
+		defer cancel()
+		l.turns <- struct{}{}
+		defer func() { <-l.turns }()
+		l.flights.Forget(namespace) // who asks from now on may know of a pod that this listing lacks
+		return l.list(ctx, namespace)
+	})
+	select {
+	case result := <-flight:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.([]corev1.Pod), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("list the pods of namespace %s that wait for a node: %w", namespace, ctx.Err())
+	}
+}
+
+func (l *podLister) list(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := l.client.Get().Namespace(namespace).Resource("pods").
+		VersionedParams(&metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String()}, metav1.ParameterCodec).
+		Do(ctx).Into(&list)
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of namespace %s that wait for a node: %w", namespace, err)
+	}
+	return list.Items, nil
+}
