@@ -1,0 +1,110 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// pairs is a crowd of pods with two claims each, on nodes with room for some of them and a half.
+type pairs struct {
+	count int     // pods
+	room  []int64 // by node: how many whole pairs it holds
+	mib   [2]int64
+	pods  []podWanted
+}
+
+// PairsActs returns so many runs of 30 pods with two claims each, on nodes that have room for 20 of them, and on each node
+// for one claim more. The seed decides how the room is spread and how large the claims are.
+func PairsActs(runs int, seed uint64) (acts []Act) {
+	for run := range uint64(runs) { //nolint:gosec // a handful
+		acts = append(acts, newPairs(30, 20, rand.New(rand.NewPCG(seed, run))).act(run+1, seed)) //nolint:gosec // a test's choice
+	}
+	return acts
+}
+
+func newPairs(count, whole int, random *rand.Rand) *pairs {
+	p := &pairs{count: count, room: []int64{1, 1, 1}}
+	for range whole - len(p.room) {
+		p.room[random.IntN(len(p.room))]++
+	}
+	p.mib = [2]int64{8 * (1 + random.Int64N(5)), 8 * (1 + random.Int64N(5))}
+	for i := range count {
+		p.pods = append(p.pods, podWanted{name: fmt.Sprintf("pair-%02d", i), volumes: []volumeWanted{
+			{name: "a", mib: p.mib[0]}, {name: "b", mib: p.mib[1], ephemeral: random.IntN(3) == 0}}})
+	}
+	return p
+}
+
+// left is the room on a node: so many pairs, and one of the larger volume more.
+func (p *pairs) left(node int) int64 {
+	return p.room[node]*(p.mib[0]+p.mib[1]) + max(p.mib[0], p.mib[1])
+}
+
+func (p *pairs) act(run, seed uint64) Act {
+	whole := p.room[0] + p.room[1] + p.room[2]
+	return Act{Title: fmt.Sprintf("%d pods with two claims, and room for %d of them (run %d of seed %d)", p.count, whole, run, seed), Steps: []Step{
+		{Says: fmt.Sprintf("an admin leaves room for %v pairs of %v MiB, and for half a pair more on each node", p.room, p.mib),
+			Prove: leave(p.left(0), p.left(1), p.left(2))},
+		{Says: fmt.Sprintf("%d run, and no volume is there but theirs", whole), Limit: 8 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
+			began := time.Now()
+			for _, pod := range p.pods {
+				if err := pod.create(ctx, s); err != nil {
+					return err
+				}
+			}
+			err := eventually(ctx, func() error { return p.settled(ctx, s, int(whole)) })
+			s.Narrator.Note("after %s", time.Since(began).Round(time.Second))
+			return err
+		}},
+		{Says: "that stays so: nothing is made for those that wait", Prove: func(ctx context.Context, s *Stage) error {
+			for range 10 {
+				if err := p.settled(ctx, s, int(whole)); err != nil {
+					return err
+				}
+				time.Sleep(time.Second)
+			}
+			return nil
+		}},
+		{Says: "the admin makes room: the others run too, by themselves", Limit: 8 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
+			began := time.Now()
+			if err := dropFillers(ctx, s); err != nil {
+				return err
+			}
+			err := eventually(ctx, func() error { return p.settled(ctx, s, p.count) })
+			s.Narrator.Note("after %s", time.Since(began).Round(time.Second))
+			return err
+		}},
+		{Says: "they are deleted, and nothing is left", Limit: 8 * time.Minute, Prove: endTogether},
+	}}
+}
+
+// settled fails unless so many pods are Ready, and there are just their volumes.
+func (p *pairs) settled(ctx context.Context, s *Stage, want int) error {
+	list, err := s.Client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	running := 0
+	for _, pod := range list.Items {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				running++
+			}
+		}
+	}
+	volumes := 0
+	for _, node := range s.Lab.NodeNames() {
+		made, e := s.claimVolumes(ctx, node)
+		volumes, err = volumes+len(made), errors.Join(err, e)
+	}
+	if err == nil && (running != want || volumes != 2*want) {
+		err = fmt.Errorf("%d pods run with %d volumes in all, want %d with two each", running, volumes, want)
+	}
+	return err
+}
