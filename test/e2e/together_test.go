@@ -29,3 +29,6 @@ func TestPairs(t *testing.T) {
 	}
 	play(t, scenario.PairsActs(runs, seed))
 }
+
+// TestTogether plays how the volumes of one pod are placed.
+func TestTogether(t *testing.T) { play(t, scenario.TogetherActs()) }
