@@ -49,8 +49,9 @@ func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 
 // waiting says why a pod is not ready; "" if it is.
 func waiting(pod *corev1.Pod) string {
-	for _, c := range pod.Status.ContainerStatuses {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) { // what comes first holds up the rest
 		switch {
+		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0: // an init container that is done
 		case c.State.Waiting != nil:
 			return fmt.Sprintf("its container %s waits (%s) %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
 		case c.State.Terminated != nil:

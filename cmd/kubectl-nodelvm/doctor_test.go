@@ -76,6 +76,12 @@ var faults = []fault{
 	{"pod that cannot start", func(f *facts) {
 		f.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nodelvm", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
 	}, "daemonset", "node-1", "its container nodelvm waits (ImagePullBackOff)"},
+	{"init container that fails", func(f *facts) {
+		done := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		failed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}
+		f.pods[0].Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "first", State: done}, {Name: "groups", State: failed}}
+		f.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nodelvm", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+	}, "daemonset", "node-1", "its container groups has ended with status 3"},
 	{"pod that is not ready", func(f *facts) {
 		f.pods[0].Status.Conditions[0].Status, f.pods[0].Status.Conditions[0].Reason = corev1.ConditionFalse, "ContainersNotReady"
 	},
