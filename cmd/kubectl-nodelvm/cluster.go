@@ -104,7 +104,10 @@ func (c *cluster) classes(ctx context.Context) ([]storagev1.StorageClass, error)
 type content struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
-		Driver            string                 `json:"driver"`
+		Driver string `json:"driver"`
+		Source struct {
+			SnapshotHandle string `json:"snapshotHandle"` // of one that was made by hand
+		} `json:"source"`
 		VolumeSnapshotRef corev1.ObjectReference `json:"volumeSnapshotRef"`
 	} `json:"spec"`
 	Status struct {

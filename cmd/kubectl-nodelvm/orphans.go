@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -14,26 +15,30 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// orphanRow is a volume or a snapshot that stands on a node's disks, and that no object of this cluster speaks of.
+// orphanRow is a volume or a snapshot that stands on a node's disks, and that nobody in this cluster has.
 type orphanRow struct {
-	Kind    string          `json:"kind"`
-	Node    string          `json:"node"`
-	What    string          `json:"what"`   // volume or snapshot
-	Volume  string          `json:"volume"` // group/volume
-	Size    inventory.Bytes `json:"size"`
-	Claim   string          `json:"claim,omitempty"`
-	Created time.Time       `json:"created,omitzero"`
-	Cluster string          `json:"cluster"`
-	Handle  string          `json:"handle"`
-	Error   string          `json:"error,omitempty"` // why nothing is known of the node
+	Kind     string          `json:"kind"`
+	Node     string          `json:"node"`
+	Volume   string          `json:"volume"` // group/volume
+	Snapshot bool            `json:"snapshot"`
+	Size     inventory.Bytes `json:"size"`
+	Claim    string          `json:"claim,omitempty"` // whose it was
+	Why      string          `json:"why"`
+	Created  time.Time       `json:"created,omitzero"`
+	Cluster  string          `json:"cluster"`
+	Handle   string          `json:"handle"`
 }
 
-// Kinds of orphans.
+// Kinds of orphans, and the words for them, are those of the driver's own `nodelvm orphans`.
 const (
-	kindOrphan  = "orphan"  // made by this cluster
-	kindForeign = "foreign" // made by another cluster
-	kindUnknown = "unknown" // the node does not tell
+	kindOrphan    = "orphan"    // no object stands for it
+	kindAbandoned = "abandoned" // its claim went on without it, with another volume, and it was kept
+	kindForeign   = "foreign"   // another cluster made it
+	kindUnknown   = "unknown"   // the node does not tell
 )
+
+// annAbandoned is on a PersistentVolume that was kept when its claim was released from a lost node.
+const annAbandoned = "nodelvm.io/abandoned"
 
 // settled is how old something is whose object has been made, if there is to be one.
 const settled = 2 * time.Minute
@@ -41,7 +46,7 @@ const settled = 2 * time.Minute
 func (c *command) orphansCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "orphans",
-		Short: "Show what stands on the nodes' disks and in no PersistentVolume or snapshot; nothing is removed",
+		Short: "Show the volumes and snapshots on the nodes' disks that nobody in the cluster has; nothing is removed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := c.connect()
@@ -74,41 +79,54 @@ func (c *cluster) orphanRows(ctx context.Context) ([]orphanRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return orphanRowsOf(answers, volumes, contents), nil
+	var claims corev1.PersistentVolumeClaimList
+	if err := c.get(ctx, "/api/v1/persistentvolumeclaims", &claims); err != nil {
+		return nil, err
+	}
+	return newOrphanage(volumes, contents, claims.Items).rows(answers), nil
 }
 
-// orphanRowsOf lists what is ready on the nodes and has no object, ordered by node.
-func orphanRowsOf(answers []answer, volumes []corev1.PersistentVolume, contents []content) []orphanRow {
-	known := map[string]bool{}
+// orphanage knows what the objects of the cluster stand for.
+type orphanage struct {
+	known     map[string]bool // handles of volumes and snapshots
+	abandoned map[string]bool // handles
+	snapshots map[string]bool // names of snapshots that are, or are being, taken
+	claims    map[string]*corev1.PersistentVolumeClaim
+}
+
+func newOrphanage(volumes []corev1.PersistentVolume, contents []content, claims []corev1.PersistentVolumeClaim) *orphanage {
+	o := &orphanage{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]*corev1.PersistentVolumeClaim{}}
 	for _, pv := range volumes {
-		known[pv.Spec.CSI.VolumeHandle] = true
+		o.known[pv.Spec.CSI.VolumeHandle] = true
+		o.abandoned[pv.Spec.CSI.VolumeHandle] = pv.Annotations[annAbandoned] != ""
 	}
-	names := map[string]bool{} // of contents whose snapshot was taken and is not noted yet
 	for _, item := range contents {
-		known[item.Status.SnapshotHandle] = true
-		names["snapshot-"+string(item.Spec.VolumeSnapshotRef.UID)] = true
+		o.known[item.Status.SnapshotHandle], o.known[item.Spec.Source.SnapshotHandle] = true, true
+		o.snapshots["snapshot-"+string(item.Spec.VolumeSnapshotRef.UID)] = true
 	}
+	for i, claim := range claims {
+		o.claims[claim.Namespace+"/"+claim.Name] = &claims[i]
+	}
+	return o
+}
+
+// rows lists what nobody has, ordered by node.
+func (o *orphanage) rows(answers []answer) []orphanRow {
 	rows := []orphanRow{}
 	for _, a := range answers {
 		if a.err != nil {
-			rows = append(rows, orphanRow{Kind: kindUnknown, Node: a.node, Error: a.err.Error()})
+			rows = append(rows, orphanRow{Kind: kindUnknown, Node: a.node, Why: a.err.Error()})
 			continue
 		}
-		kind := func(cluster string) string {
-			if cluster != a.page.Cluster {
-				return kindForeign
-			}
-			return kindOrphan
-		}
 		for _, v := range a.page.Volumes {
-			if v.State == stateReady && !known[v.ID] && a.page.Time.Sub(v.Created) > settled {
-				rows = append(rows, orphanRow{Kind: kind(v.Cluster), Node: a.node, What: "volume", Volume: v.Group + "/" + v.LV, Size: v.Size,
-					Claim: v.Claim, Created: v.Created, Cluster: v.Cluster, Handle: v.ID})
+			if kind, why := o.volume(a, v); kind != "" {
+				rows = append(rows, orphanRow{Kind: kind, Why: why, Node: a.node, Volume: v.Group + "/" + v.LV, Size: v.Size, Claim: v.Claim,
+					Created: v.Created, Cluster: v.Cluster, Handle: v.ID})
 			}
 		}
 		for _, sn := range a.page.Snapshots {
-			if sn.State == stateReady && !known[sn.ID] && !names[sn.Name] && a.page.Time.Sub(sn.Created) > settled {
-				rows = append(rows, orphanRow{Kind: kind(sn.Cluster), Node: a.node, What: "snapshot", Volume: sn.Group + "/" + sn.LV, Size: sn.Size,
+			if kind, why := o.snapshot(a, sn); kind != "" {
+				rows = append(rows, orphanRow{Kind: kind, Why: why, Node: a.node, Volume: sn.Group + "/" + sn.LV, Snapshot: true, Size: sn.Size,
 					Created: sn.Created, Cluster: sn.Cluster, Handle: sn.ID})
 			}
 		}
@@ -119,24 +137,54 @@ func orphanRowsOf(answers []answer, volumes []corev1.PersistentVolume, contents 
 	return rows
 }
 
+// volume answers the kind of a volume, "" for one that somebody has, and why it is that.
+func (o *orphanage) volume(a answer, v inventory.Volume) (kind, why string) {
+	switch claim := o.claims[v.Claim]; {
+	case v.State != stateReady:
+		return "", ""
+	case o.abandoned[v.ID]:
+		return kindAbandoned, "its claim was released, its PersistentVolume is retained"
+	case v.Cluster != a.page.Cluster:
+		return kindForeign, fmt.Sprintf("made by the cluster %q", v.Cluster)
+	case o.known[v.ID] || a.page.Time.Sub(v.Created) < settled:
+		return "", ""
+	case claim != nil && claim.Spec.VolumeName == "" && "pvc-"+string(claim.UID) == v.Name:
+		return "", "" // it is being made
+	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Name:
+		return kindAbandoned, "its claim has the volume " + claim.Spec.VolumeName + " now"
+	}
+	return kindOrphan, "no PersistentVolume stands for it"
+}
+
+// snapshot does the same for a snapshot.
+func (o *orphanage) snapshot(a answer, sn inventory.Snapshot) (kind, why string) {
+	switch {
+	case sn.State != stateReady:
+		return "", ""
+	case sn.Cluster != a.page.Cluster:
+		return kindForeign, fmt.Sprintf("made by the cluster %q", sn.Cluster)
+	case o.known[sn.ID] || o.snapshots[sn.Name] || a.page.Time.Sub(sn.Created) < settled:
+		return "", ""
+	}
+	return kindOrphan, "no VolumeSnapshotContent stands for it"
+}
+
 func orphanTable(rows []orphanRow, wide bool) *table {
-	t := &table{header: []string{"NODE", "KIND", "WHAT", "VOLUME", "SIZE", "CLAIM", "CREATED"}}
+	t := &table{header: []string{"NODE", "KIND", "VOLUME", "SIZE", "WAS OF", "WHY"}}
 	if wide {
-		t.header = append(t.header, "CLUSTER", "HANDLE")
+		t.header = append(t.header, "CREATED", "CLUSTER", "HANDLE")
 	}
 	for _, r := range rows {
-		if r.Error != "" {
-			row := []cell{{text: r.Node}, {kindUnknown, bad}, {text: "-"}, {text: r.Error}, {text: "-"}, {text: "-"}, {text: "-"}}
-			t.add(append(row, slices.Repeat([]cell{{text: "-"}}, len(t.header)-len(row))...)...)
-			continue
+		size, created := r.Size.String(), r.Created.UTC().Format(time.DateOnly)
+		if r.Kind == kindUnknown {
+			size = "-"
 		}
-		created := "-"
-		if !r.Created.IsZero() {
-			created = r.Created.UTC().Format(time.DateOnly)
+		if r.Created.IsZero() {
+			created = "-"
 		}
-		row := []cell{{text: r.Node}, {text: r.Kind}, {text: r.What}, {text: r.Volume}, {text: r.Size.String()}, {text: orDash(r.Claim)}, {text: created}}
+		row := []cell{{text: r.Node}, {text: r.Kind}, {text: orDash(r.Volume)}, {text: size}, {text: orDash(r.Claim)}, {text: r.Why}}
 		if wide {
-			row = append(row, cell{text: r.Cluster}, cell{text: r.Handle})
+			row = append(row, cell{text: created}, cell{text: orDash(r.Cluster)}, cell{text: orDash(r.Handle)})
 		}
 		t.add(row...)
 	}

@@ -26,11 +26,14 @@ func troubled() *facts {
 	f.volumes = append(f.volumes, volume("pvc-3", "node-3", vg1, "shop/data-db-2", "10Gi"), volume("pvc-9", "node-1", vg1, "shop/lost", "1Gi"),
 		volume("pvc-8", "node-5", vg1, "shop/gone", "1Gi"))
 	f.volumes[1].Status.Phase = corev1.VolumeReleased
+	f.volumes[1].Annotations = map[string]string{annAbandoned: "2026-02-01T00:00:00Z"}
 	f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "degraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
 	old := f.answers[0].page.Volumes[0].Created
 	f.answers[0].page.Volumes = append(f.answers[0].page.Volumes,
 		inventory.Volume{ID: vg1 + "/pvc-5", Group: "vg-data", LV: "pvc-5", Name: "pvc-5", Claim: "shop/old", Cluster: ours, State: stateReady, Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-4", Group: "vg-data", LV: "pvc-4", Name: "pvc-4", Claim: "shop/moved", Cluster: ours, State: stateReady, Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-c", Group: "vg-data", LV: "pvc-c", Name: "pvc-c", Claim: "shop/making", Cluster: ours, State: stateReady, Size: GiB, Created: old},
 		inventory.Volume{ID: vg1 + "/pvc-6", Group: "vg-data", LV: "pvc-6", Name: "pvc-6", Claim: "shop/theirs", Cluster: another, State: stateReady, Size: GiB, Created: old},
 		inventory.Volume{ID: vg1 + "/pvc-7", Group: "vg-data", LV: "pvc-7", Name: "pvc-7", Cluster: ours, State: stateReady, Size: GiB, Created: now},
 		inventory.Volume{ID: vg1 + "/pvc-a", Group: "vg-data", LV: "pvc-a", Name: "pvc-a", Cluster: ours, State: stateDeleting, Size: GiB, Created: old})
@@ -50,6 +53,13 @@ func podsOfShop() []corev1.Pod {
 		pod("job", corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})}
 }
 
+// claimsOfShop: one has another volume now, the other waits for the volume that is being made.
+func claimsOfShop() []corev1.PersistentVolumeClaim {
+	other := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "moved"}}
+	other.Spec.VolumeName = "pvc-b"
+	return []corev1.PersistentVolumeClaim{other, {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "making", UID: "c"}}}
+}
+
 // The tables as people see them: on a terminal of 100 columns, and whole.
 func TestTables(t *testing.T) {
 	f := troubled()
@@ -59,7 +69,7 @@ func TestTables(t *testing.T) {
 	}
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
 	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[0])
-	orphans := orphanRowsOf(f.answers, f.volumes, f.contents)
+	orphans := newOrphanage(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
 	for name, table := range map[string]*table{
 		"nodes": nodeTable(reports, false), "nodes-wide": nodeTable(reports, true), "volumes": volumeTable(rows, false), "volumes-wide": volumeTable(rows, true),
 		"drain-check": leftTable(left), "orphans": orphanTable(orphans, false), "orphans-wide": orphanTable(orphans, true),
