@@ -3,6 +3,7 @@ package node
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -130,8 +131,10 @@ func parseCapability(c *csi.VolumeCapability) (volume, error) {
 		return v, err
 	}
 	for _, flag := range v.flags {
-		if slices.Contains([]string{"", "bind", "rbind", "remount", "move"}, flag) {
-			return v, lvm.Errorf(lvm.KindInvalid, "the mount option %q is not possible for a volume", flag)
+		for part := range strings.SplitSeq(flag, ",") { // mount(8) takes what is behind a comma for one more
+			if slices.Contains([]string{"", "bind", "rbind", "remount", "move"}, part) {
+				return v, lvm.Errorf(lvm.KindInvalid, "the mount option %q is not possible for a volume", flag)
+			}
 		}
 	}
 	v.readOnly = v.readOnly || slices.Contains(v.flags, "ro")
