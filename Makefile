@@ -28,6 +28,10 @@ build: ## Compile the driver to bin/nodelvm
 image: ## Write the driver's image to dist/ as an archive for docker load, ctr import or crane push
 	cd deploy/image && $(GO_RUN) ./cmd/image --out $(CURDIR)/dist/nodelvm-amd64.tar
 
+.PHONY: release
+release: ## Write everything that a release consists of to dist/release: images, lists of their contents, chart, manifest, plugin, checksums
+	deploy/release.sh
+
 ##- For developers
 
 .PHONY: lint
@@ -49,6 +53,10 @@ test-e2e: ## Hold the driver's part in the API to a real API server; play the de
 .PHONY: test-long
 test-long: ## Run the tests that take hours: every crash point, 1000 random groups, fuzzers, 200 power cuts
 	test/all.sh long
+
+.PHONY: conformance
+conformance: ## Run upstream's storage suite in the lab, for hours; a run that was cut off goes on (FRESH=1 begins anew, KEEP=1 leaves the lab up)
+	cd test && $(GO_RUN) ./cmd/conformance --dir $(CURDIR)/dist/conformance $(ARGS)
 
 .PHONY: bench
 bench: image ## Measure the driver beside bare LVM commands in a lab node; writes the tables of docs/performance.md

@@ -2,7 +2,10 @@ module github.com/nodelvm/nodelvm/deploy/image
 
 go 1.26
 
-require github.com/google/go-containerregistry v0.22.1
+require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/google/go-containerregistry v0.22.1
+)
 
 require (
 	github.com/google/go-cmp v0.7.0 // indirect

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/deploy/image"
+)
+
+func TestListsModulesAndPackages(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	list, archive := filepath.Join(dir, "status"), filepath.Join(dir, "nodelvm-amd64.tar")
+	if err := os.WriteFile(list, []byte("Package: lvm2\nVersion: 2.03.31-2\nArchitecture: amd64\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spec := image.Spec{Ref: "a.example/b:c", Arch: "amd64", Files: map[string]string{"/nodelvm": program, "/var/lib/dpkg/status": list}}
+	if err := image.Write(spec, archive); err != nil {
+		t.Fatal(err)
+	}
+	var first, second bytes.Buffer
+	for _, out := range []*bytes.Buffer{&first, &second} {
+		if err := run(archive, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first.String() != second.String() {
+		t.Error("two runs differ")
+	}
+	var bom struct {
+		BOMFormat  string
+		Components []struct{ Name, Version, PURL string }
+	}
+	if err := json.Unmarshal(first.Bytes(), &bom); err != nil {
+		t.Fatal(err)
+	}
+	found := ""
+	for _, c := range bom.Components {
+		found += c.PURL + "\n"
+	}
+	for _, want := range []string{"pkg:deb/debian/lvm2@2.03.31-2?arch=amd64\n", "pkg:golang/stdlib@go", "pkg:golang/github.com/CycloneDX/cyclonedx-go@v"} {
+		if !strings.Contains(found, want) {
+			t.Errorf("%s lacks %s", found, want)
+		}
+	}
+	if bom.BOMFormat != "CycloneDX" {
+		t.Errorf("format %q", bom.BOMFormat)
+	}
+}
