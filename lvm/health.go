@@ -22,6 +22,7 @@ const (
 	TroubleSuspended  Trouble = "suspended"   // whoever touches it hangs
 	TroubleSilent     Trouble = "silent"      // the group's disks do not answer
 	TroubleUnusable   Trouble = "unusable"    // Group.Problem
+	TroubleUnprepared Trouble = "unprepared"  // the group is not as it is declared
 )
 
 // Finding is one trouble, told to the people who can mend it.

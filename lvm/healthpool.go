@@ -4,6 +4,8 @@ package lvm
 const (
 	poolNearData     = 80 // percent
 	poolNearMetadata = 60
+	poolLateData     = 90 // a pool that is enlarged as it fills does not come this far, unless that fails
+	poolLateMetadata = 80
 )
 
 // PoolMetrics are the figures of one thin pool.
@@ -14,6 +16,7 @@ type PoolMetrics struct {
 	MetadataSize Bytes
 	MetadataUsed Bytes // 0 while it is not active
 	Promised     Bytes // what its volumes and snapshots would hold if they were full
+	Grown        int   // how often it was enlarged because it filled up, since the driver started
 }
 
 // thin tells what is wrong with the pool of a volume: what makes its writes fail, of each volume; what is only near, once.
@@ -49,8 +52,11 @@ func (c *checkup) pool(name string) *poolStatus {
 		return s
 	}
 	m := c.group.poolMetrics(*lv, s)
-	data := 100*s.dataUsed >= poolNearData*s.dataTotal && m.Promised > m.Size // what is all promised by blocks that are there cannot run over
-	if data || 100*s.metadataUsed >= poolNearMetadata*s.metadataTotal {
+	near := m.Promised > m.Size && reached(s.dataUsed, s.dataTotal, poolLateData) || reached(s.metadataUsed, s.metadataTotal, poolLateMetadata)
+	switch {
+	case lv.Thin.Crowded != "":
+		c.find(TroublePoolNear, Volume{}, "no volume or snapshot is made any more: %s", lv.Thin.Crowded)
+	case near: // it should have been enlarged before
 		c.find(TroublePoolNear, Volume{}, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, and %s are promised; delete snapshots or volumes, or enlarge it with lvextend (metadata: --poolmetadatasize)",
 			c.group.Name, name, percent(s.dataUsed, s.dataTotal), m.Size, percent(s.metadataUsed, s.metadataTotal), m.MetadataSize, m.Promised)
 	}
@@ -98,7 +104,9 @@ func (h *Host) poolsOf(g Group, paths map[string]string) []PoolMetrics {
 		if err != nil {
 			h.log.Warn("no figures of a thin pool", "vg", g.Name, "pool", lv.Name, "error", err)
 		}
-		all = append(all, g.poolMetrics(lv, s))
+		m := g.poolMetrics(lv, s)
+		m.Grown = h.grown.of(lv.UUID)
+		all = append(all, m)
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -41,18 +42,21 @@ type Host struct {
 	settleAfter time.Duration
 	freshness   time.Duration
 
-	disks    *checkedReader
-	glance   glance
-	flights  flights // by volume: one operation at a time
-	writers  locks   // by group's UUID: one writer at a time
-	hangs    hangs   // who holds a writer's lock for too long
-	settler  settler
-	reserved reservations
-	wiper    wiper
-	met      met      // groups that were looked through for what an earlier run left
-	groups   sync.Map // Class.Group -> UUID of the group that served it last
-	alone    *instanceLock
-	commands *commandFiles
+	disks        *checkedReader
+	glance       glance
+	flights      flights // by volume: one operation at a time
+	writers      locks   // by group's UUID: one writer at a time
+	hangs        hangs   // who holds a writer's lock for too long
+	settler      settler
+	reserved     reservations
+	wiper        wiper
+	met          met      // groups that were looked through for what an earlier run left
+	groups       sync.Map // Class.Group -> UUID of the group that served it last
+	alone        *instanceLock
+	preparing    sync.Mutex                    // held by Prepare
+	declarations atomic.Pointer[[]Declaration] // of the last Prepare
+	grown        growths
+	commands     *commandFiles
 
 	closing    context.Context // done when the Host closes
 	stop       context.CancelFunc
@@ -130,19 +134,16 @@ func (h *Host) read(ctx context.Context) (State, error) {
 	return h.shown(s), nil
 }
 
-// shown is what the disks hold with what only this Host knows: the volumes that were answered, and the groups that hang.
+// shown is what the disks hold with what they do not tell: the volumes that were answered, the groups that hang, and the
+// pools that are crowded.
 func (h *Host) shown(s State) State {
 	s = h.settler.overlay(s)
-	shared := true // with other readings
+	s.Groups = slices.Clone(s.Groups) // they are shared with other readings
 	for i, g := range s.Groups {
-		_, hung := h.hangs.of(g.UUID)
-		if hung == nil {
-			continue
+		s.Groups[i] = h.markCrowded(g)
+		if _, hung := h.hangs.of(g.UUID); hung != nil {
+			s.Groups[i].Problem = hung.Error()
 		}
-		if shared {
-			s.Groups, shared = slices.Clone(s.Groups), false
-		}
-		s.Groups[i].Problem = hung.Error()
 	}
 	return s
 }

@@ -1,7 +1,6 @@
 package lvm
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -78,8 +77,7 @@ func (k kernel) stillIs(f *os.File, d Device) error {
 	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
 		return err
 	}
-	number := fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev))
-	uuid, err := os.ReadFile(filepath.Join(k.sys, "dev/block", number, "dm/uuid"))
+	uuid, err := os.ReadFile(filepath.Join(k.sys, "dev/block", numberOf(stat.Rdev), "dm/uuid"))
 	if is := strings.TrimSpace(string(uuid)); err != nil || is != d.UUID {
 		return fmt.Errorf("%s is not the device %s any more (but %q), and nothing was written to it: %w", d.Path, d.UUID, is, cmp.Or(err, errReassigned))
 	}
@@ -106,10 +104,12 @@ func (k kernel) Frozen(path string) (bool, error) {
 	if err := unix.Stat(path, &stat); err != nil {
 		return false, err
 	}
-	mount, err := mountOf(stat.Rdev)
-	if err != nil || mount == "" {
+	mounts, err := readMounts("/proc/self/mountinfo")
+	places := mounts[numberOf(stat.Rdev)]
+	if err != nil || len(places) == 0 {
 		return false, err
 	}
+	mount := places[0]
 	if _, under := probes.LoadOrStore(mount, true); under {
 		return true, nil
 	}
@@ -125,36 +125,4 @@ func (k kernel) Frozen(path string) (bool, error) {
 	case <-time.After(frozenPatience):
 		return true, nil
 	}
-}
-
-// mountOf finds a place where the file system on a block device is mounted; "" if there is none (proc(5), mountinfo).
-func mountOf(device uint64) (string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	number := fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		before, after, _ := strings.Cut(lines.Text(), " - ")
-		fields, origin := strings.Fields(before), strings.Fields(after)
-		if len(fields) > 4 && len(origin) > 1 && (fields[2] == number || isDevice(unescapeMount(origin[1]), device)) {
-			return unescapeMount(fields[4]), nil
-		}
-	}
-	return "", lines.Err()
-}
-
-// isDevice tells whether a mount's source is the device: btrfs mounts have numbers of their own.
-func isDevice(source string, device uint64) bool {
-	var stat unix.Stat_t
-	return strings.HasPrefix(source, "/dev/") && unix.Stat(source, &stat) == nil &&
-		stat.Mode&unix.S_IFMT == unix.S_IFBLK && stat.Rdev == device
-}
-
-// unescapeMount reads the octal escapes that mountinfo writes for space, tab, newline and backslash.
-func unescapeMount(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

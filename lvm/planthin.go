@@ -73,6 +73,9 @@ func poolOf(g Group, class Class) (pool, error) {
 	case !lv.Thin.Zero:
 		return pool{}, Errorf(KindNoRoom, "the thin pool %s/%s shows old data in new blocks: let it zero them first (lvchange -Zy %s/%s)", g.Name, lv.Name, g.Name, lv.Name)
 	}
+	if lv.Thin.Crowded != "" {
+		return pool{}, Errorf(KindNoRoom, "%s", lv.Thin.Crowded)
+	}
 	p := pool{group: g, name: lv.Name, made: true, ours: isPool(lv), data: lv.Extents, chunk: lv.Thin.ChunkSize}
 	for _, other := range g.LVs {
 		if other.Type == string(LayoutThin) && other.Pool == lv.Name {
@@ -176,6 +179,11 @@ func (p pool) growth(n, old Extents, class Class, cluster string) (*poolGrowth, 
 		return nil, nil
 	}
 	grown := min(p.data+room, max(need, p.data+p.group.round(poolStep)))
+	return p.to(grown, cluster), nil
+}
+
+// to is what brings the pool to so many extents of data, for which there is room.
+func (p pool) to(grown Extents, cluster string) *poolGrowth {
 	growth := &poolGrowth{name: p.name, cluster: cluster, group: p.group, data: grown, metadata: p.metadata, chunk: p.chunk}
 	rest := p.group
 	if !p.made {
@@ -188,7 +196,7 @@ func (p pool) growth(n, old Extents, class Class, cluster string) (*poolGrowth, 
 		rest.use(growth.home)
 	}
 	growth.ranges = linearRanges(rest, grown-p.data-growth.first)
-	return growth, nil
+	return growth
 }
 
 // refusal says what is left of the pool.

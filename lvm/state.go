@@ -84,4 +84,6 @@ type ThinPool struct {
 	Metadata  string // name of the LV with the mappings
 	ChunkSize Bytes
 	Zero      bool // new blocks are zeroed before they are shown: without it, no volume of ours is made in it
+	// Crowded is why it may promise nothing more, in a State that a Host shows; the disks do not tell it.
+	Crowded string
 }

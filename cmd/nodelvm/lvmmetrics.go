@@ -30,6 +30,7 @@ var (
 	poolMetadataSize = poolDesc("metadata_size_bytes", "Size of a thin pool's metadata.")
 	poolMetadataUsed = poolDesc("metadata_used_bytes", "Of a thin pool's metadata, what is in use.")
 	poolPromised     = poolDesc("promised_bytes", "What the volumes and snapshots of a thin pool would hold if they were full.")
+	poolGrown        = poolDesc("extensions_total", "How often a thin pool was enlarged because it filled up, since the driver started.")
 	directReader     = prometheus.NewDesc("nodelvm_direct_reader", "1 while the volume groups are read straight from the disks; 0 once that differed from LVM's report, which costs a process each time.", nil, nil)
 
 	volumeCount = prometheus.NewDesc("nodelvm_volumes", "Volumes of this cluster on this node by state.", []string{"state"}, nil)
@@ -48,7 +49,7 @@ type lvmCollector struct {
 
 func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		groupSize, groupFree, groupHung, poolSize, poolUsed, poolMetadataSize, poolMetadataUsed, poolPromised,
+		groupSize, groupFree, groupHung, poolSize, poolUsed, poolMetadataSize, poolMetadataUsed, poolPromised, poolGrown,
 		volumeCount, wipeBacklog, inFlight, directReader,
 	} {
 		descs <- desc
@@ -71,6 +72,7 @@ func (c lvmCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(poolMetadataSize, float64(pool.MetadataSize), labels...)
 			gauge(poolMetadataUsed, float64(pool.MetadataUsed), labels...)
 			gauge(poolPromised, float64(pool.Promised), labels...)
+			out <- prometheus.MustNewConstMetric(poolGrown, prometheus.CounterValue, float64(pool.Grown), labels...)
 		}
 	}
 	for _, state := range []lvm.VolumeState{lvm.StateCreating, lvm.StateReady, lvm.StateDeleting} {

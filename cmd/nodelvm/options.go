@@ -26,6 +26,8 @@ type options struct {
 	standalone    bool
 	lockDir       string
 	stateDir      string
+	volumeGroups  string
+	prepareEvery  time.Duration
 	shutdownGrace time.Duration
 	logLevel      string
 	logFormat     string
@@ -42,6 +44,8 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.standalone, "standalone", false, "never speak to a Kubernetes API server; needs --cluster-id")
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "the host's LVM lock directory")
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for the backups of LVM's metadata")
+	flags.StringVar(&o.volumeGroups, "volume-groups", "", "file that declares this node's volume groups, as for nodelvm prepare; empty: none are made here")
+	flags.DurationVar(&o.prepareEvery, "prepare-every", 5*time.Minute, "how often blank disks that came later are looked for; 0: only at the start")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-grace", 9*time.Minute, "how long running LVM commands are awaited after SIGTERM")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or console")
@@ -54,6 +58,8 @@ func (o *options) check() error {
 		return errors.New("--node-name is empty; give this node's name, or set NODE_NAME")
 	case o.standalone && o.clusterID == "":
 		return errors.New("--standalone needs --cluster-id: without an API server there is nobody to ask for it")
+	case o.prepareEvery < 0:
+		return fmt.Errorf("--prepare-every is %s; give 0 for never, or a positive time", o.prepareEvery)
 	case o.volumeLimit < 0:
 		return fmt.Errorf("--volume-limit is %d; give 0 for no limit, or a positive number", o.volumeLimit)
 	}

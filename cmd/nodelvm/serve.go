@@ -106,7 +106,8 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		return unlessEnded(ctx, err)
 	}
 	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Log: d.log})
-	health := healthOf(host, mounts)
+	care := &caretaker{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
+	health := healthOf(host, mounts, care)
 	d.status.serve(cluster, host, health)
 	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log})
 	agent := d.newAgent(client, host, health)
@@ -119,6 +120,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		d.ready.set(host.Ready, "")
 		d.log.InfoContext(ctx, "serving")
 		d.act(ctx, parts, agent)
+		parts.Go(func() error { care.run(ctx); return nil })
 		<-ctx.Done()
 	}
 	d.ready.set(nil, "the driver stops")

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// declarations is the file of --config, YAML or JSON, and the value volumeGroups of the chart.
+type declarations struct {
+	VolumeGroups []declaredGroup `json:"volumeGroups"`
+}
+
+type declaredGroup struct {
+	Name       string           `json:"name"`
+	Tags       []string         `json:"tags"`
+	Devices    []declaredDevice `json:"devices"`
+	MaxDevices int              `json:"maxDevices"`
+	ThinPool   *declaredPool    `json:"thinPool"`
+}
+
+type declaredDevice struct {
+	Paths      []string           `json:"paths"`
+	MinSize    *resource.Quantity `json:"minSize"`
+	MaxSize    *resource.Quantity `json:"maxSize"`
+	Rotational *bool              `json:"rotational"`
+	Model      string             `json:"model"`
+}
+
+type declaredPool struct {
+	Name           string             `json:"name"`
+	Size           *resource.Quantity `json:"size"`
+	GrowAt         int                `json:"growAt"`
+	GrowMetadataAt int                `json:"growMetadataAt"`
+}
+
+// readDeclarations reads which volume groups a node is to have. A field that is not known is an error: a typo must not be silent.
+func readDeclarations(path string) ([]lvm.Declaration, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the volume groups that are declared: %w", err)
+	}
+	var file declarations
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		return nil, fmt.Errorf("the volume groups that are declared in %s: %w", path, err)
+	}
+	declared := make([]lvm.Declaration, 0, len(file.VolumeGroups))
+	for _, g := range file.VolumeGroups {
+		d := lvm.Declaration{Name: g.Name, Tags: g.Tags, MaxDevices: g.MaxDevices}
+		for _, s := range g.Devices {
+			d.Devices = append(d.Devices, lvm.Selector{
+				Paths: s.Paths, MinSize: bytesOf(s.MinSize), MaxSize: bytesOf(s.MaxSize), Rotational: s.Rotational, Model: s.Model,
+			})
+		}
+		if p := g.ThinPool; p != nil {
+			d.Pool = lvm.PoolPolicy{Name: p.Name, Size: bytesOf(p.Size), GrowData: p.GrowAt, GrowMetadata: p.GrowMetadataAt}
+			if d.Pool.Name == "" {
+				d.Pool.Name = lvm.DefaultPool
+			}
+		}
+		declared = append(declared, d)
+	}
+	return declared, nil
+}
+
+func bytesOf(q *resource.Quantity) lvm.Bytes {
+	if q == nil {
+		return 0
+	}
+	return lvm.Bytes(q.Value())
+}

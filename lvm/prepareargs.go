@@ -1,0 +1,56 @@
+package lvm
+
+import (
+	"crypto/rand"
+	"strings"
+)
+
+// minPrepared is the smallest device that is prepared: beside metadata something is to be left.
+const minPrepared = 16 * MiB
+
+// metadataSize is how much of a device is set apart for LVM's metadata, on which the number of volumes depends: it can
+// never grow. 64 MiB are room for tens of thousands of volumes; a small disk gives a hundred-and-twenty-eighth.
+func metadataSize(device Bytes) Bytes {
+	return min(64*MiB, max(MiB, device/128/MiB*MiB))
+}
+
+// pvcreateArgs makes a device a physical volume that bears our mark. There is no -y in any of these: where LVM finds
+// something on a device that we have not, it asks, nobody answers, and it gives up.
+func pvcreateArgs(d disk) []string {
+	return []string{"pvcreate", "--devices", d.path, "--norestorefile", "--uuid", newPVUUID(), "--metadatasize", kib(metadataSize(d.size)), "--", d.path}
+}
+
+// newPVUUID makes a UUID in LVM's notation that begins with our mark.
+func newPVUUID() string {
+	raw := pvMark + strings.ToLower(rand.Text()) // 26 characters of base 32
+	return dashed(raw[:32])
+}
+
+// vgcreateArgs makes the group. The node does not activate its volumes when it boots: the driver does that when they are
+// used.
+func vgcreateArgs(d Declaration, paths []string) []string {
+	args := []string{"vgcreate", "--devices", strings.Join(paths, ","), "--physicalextentsize", "4m", "--setautoactivation", "n"}
+	args = append(args, addTags(d.Tags)...)
+	return append(append(args, "--", d.Name), paths...)
+}
+
+// vgextendArgs adds physical volumes to the group.
+func vgextendArgs(g Group, paths []string) []string {
+	return append([]string{"vgextend", "--devices", devicesOf(g, paths), "--", g.Name}, paths...)
+}
+
+// vgtagArgs adds tags to the group; paths are devices that it has just got.
+func vgtagArgs(g Group, paths, tags []string) []string {
+	args := append([]string{"vgchange", "--devices", devicesOf(g, paths)}, addTags(tags)...)
+	return append(args, "--", g.Name)
+}
+
+func devicesOf(g Group, more []string) string {
+	var list []string
+	for _, pv := range g.PVs {
+		if pv.Device != "" {
+			list = append(list, pv.Device)
+		}
+	}
+	return strings.Join(append(list, more...), ",")
+}

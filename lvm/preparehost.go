@@ -1,0 +1,246 @@
+package lvm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Preparation is what Prepare goes by.
+type Preparation struct {
+	Declared   []Declaration
+	DryRun     bool // tell what would be done, and change nothing
+	Signatures func(ctx context.Context, device string) (found []string, err error)
+}
+
+// Alone waits until no other driver works on this node, and keeps others from it until Close: for a Host that is not
+// started. KindBusy: ctx has ended first.
+func (h *Host) Alone(ctx context.Context) error {
+	alone, err := lockInstance(ctx, h.cfg.LockDir)
+	if err == nil {
+		h.alone = alone
+	}
+	return err
+}
+
+// Prepare makes the declared groups, or enlarges them, from devices that are proven blank, and tells of each device of
+// the node what it did with it or why it left it alone. What cannot be made is told group by group in the report; KindInvalid:
+// the declarations are wrong, and nothing was done. Where nothing is to be done no process is started but for the
+// signatures of devices that are wanted and not blank. Pools are made only by a Host that knows its cluster.
+func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error) {
+	declared, err := checkDeclarations(p.Declared)
+	if err != nil {
+		return PrepareReport{}, err
+	}
+	h.declarations.Store(&declared)
+	h.preparing.Lock()
+	defer h.preparing.Unlock()
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return PrepareReport{}, err
+	}
+	disks, err := survey{sys: "/sys", proc: "/proc", dev: "/dev"}.disks(ctx, s)
+	if err != nil {
+		return PrepareReport{}, err
+	}
+	run := preparing{host: h, Preparation: p, state: s, disks: disks, told: map[string]string{}}
+	var report PrepareReport
+	for _, d := range declared {
+		report.Groups = append(report.Groups, run.group(ctx, d))
+	}
+	for _, d := range disks {
+		text := run.told[d.path]
+		switch {
+		case text != "":
+		case d.group != "":
+			text = "belongs to volume group " + d.group
+		default:
+			text = "left alone: no volume group is declared that wants it"
+		}
+		report.Devices = append(report.Devices, DeviceReport{d.path, d.size, text})
+	}
+	return report, nil
+}
+
+// preparing is one run of Prepare.
+type preparing struct {
+	Preparation
+	host  *Host
+	state State
+	disks []disk
+	told  map[string]string // by path of a device
+}
+
+// group brings one group to what is declared.
+func (p *preparing) group(ctx context.Context, d Declaration) GroupReport {
+	r := GroupReport{Name: d.Name}
+	here, err := p.standing(d.Name)
+	taken := p.take(ctx, d, here, err)
+	missing := d.Tags
+	if here != nil {
+		missing = slices.DeleteFunc(slices.Clone(d.Tags), func(tag string) bool { return slices.Contains(here.Tags, tag) })
+	}
+	r.Changed = len(taken) > 0 || here != nil && len(missing) > 0
+	switch {
+	case err != nil:
+		r.Err, r.Changed = err, false
+		return r
+	case here == nil && len(taken) == 0:
+		r.Text = "not made: this node has no blank device that it selects"
+		return r
+	case p.DryRun:
+		r.Text = outlook(here, taken, missing)
+		return p.pool(ctx, d, here, r)
+	case r.Changed:
+		if err := p.join(ctx, d, here, taken, missing); err != nil {
+			r.Err = err
+			return r
+		}
+		if here, err = p.standing(d.Name); err != nil || here == nil {
+			r.Err = Errorf(KindInternal, "it was made, and cannot be found any more: %w", orNothing(err))
+			return r
+		}
+	}
+	r.Text = fmt.Sprintf("%s, %s free", deviceCount(len(here.PVs)), here.bytes(here.free()))
+	if len(taken) > 0 {
+		r.Text += fmt.Sprintf("; %s added now", deviceCount(len(taken)))
+	}
+	return p.pool(ctx, d, here, r)
+}
+
+// outlook words what a dry run has found out.
+func outlook(here *Group, taken []disk, tags []string) string {
+	switch {
+	case here == nil:
+		return "would be made of " + deviceCount(len(taken))
+	case len(taken) > 0:
+		return "would get " + deviceCount(len(taken)) + " more"
+	case len(tags) > 0:
+		return "would get the tags " + strings.Join(tags, ", ")
+	}
+	return fmt.Sprintf("%s, nothing to be done", deviceCount(len(here.PVs)))
+}
+
+// standing finds the group, nil if it is to be made. An error says why it must be left as it is: it cannot be changed, or
+// it may be there all the same.
+func (p *preparing) standing(name string) (*Group, error) {
+	for i, g := range p.state.Groups {
+		if g.Name == name {
+			return &p.state.Groups[i], unchangeable(p.state, g)
+		}
+	}
+	if len(p.state.Unread) > 0 {
+		return nil, Errorf(KindBusy, "it is not made, since it may be on a disk that cannot be read: %s", strings.Join(p.state.Unread, "; "))
+	}
+	if p.host.cfg.BackupDir == "" {
+		return nil, nil
+	}
+	backup := filepath.Join(p.host.cfg.BackupDir, name)
+	if _, err := os.Lstat(backup); err == nil {
+		return nil, Errorf(KindForeign, "it was on this node before, and its disks are not there: bring them back; if it is given up, remove %s, and it is made anew", backup)
+	}
+	return nil, nil
+}
+
+// take finds the devices for a group and makes physical volumes of them. What becomes of each device that the group
+// selects is told. refused is why the group takes none.
+func (p *preparing) take(ctx context.Context, d Declaration, here *Group, refused error) []disk {
+	var taken []disk
+	members := 0
+	if here != nil {
+		members = len(here.PVs)
+	}
+	for _, candidate := range p.disks {
+		selected, named := d.selects(candidate)
+		if !selected || p.told[candidate.path] != "" || candidate.group == d.Name {
+			continue
+		}
+		why := candidate.unfit(named)
+		switch {
+		case why != "":
+		case refused != nil:
+			why = fmt.Sprintf("volume group %s, which selects it, takes nothing now", d.Name)
+		case d.MaxDevices > 0 && members+len(taken) >= d.MaxDevices:
+			why = fmt.Sprintf("volume group %s has the %s that it may have", d.Name, deviceCount(d.MaxDevices))
+		default:
+			why = p.label(ctx, d, here, candidate)
+		}
+		if why != "" {
+			p.told[candidate.path] = "left alone: " + why
+			continue
+		}
+		p.told[candidate.path] = "is blank: would become a part of volume group " + d.Name
+		taken = append(taken, candidate)
+	}
+	return taken
+}
+
+// label makes a device a physical volume if it is blank. why says why not. The device is held until the moment before
+// LVM, which looks once more for what it knows, and takes it for itself alone too, begins.
+func (p *preparing) label(ctx context.Context, d Declaration, here *Group, candidate disk) (why string) {
+	held, refusal := candidate.seize()
+	if refusal != "" {
+		return refusal
+	}
+	made := held.unfinished(candidate, d.Name, here)
+	if !made {
+		why = held.content(ctx, candidate, p.Signatures)
+	}
+	held.release()
+	if made || why != "" || p.DryRun {
+		return why
+	}
+	if err := p.host.run(ctx, Group{Name: d.Name}, []step{{pvcreateArgs(candidate)}}); err != nil {
+		return fmt.Sprintf("it is blank, and LVM did not take it: %v", err)
+	}
+	return ""
+}
+
+// join makes the group of the devices, or adds them to it, and sees that they are in it.
+func (p *preparing) join(ctx context.Context, d Declaration, here *Group, taken []disk, tags []string) error {
+	paths := make([]string, 0, len(taken))
+	for _, device := range taken {
+		paths = append(paths, device.path)
+	}
+	group := Group{Name: d.Name}
+	var steps []step
+	if here == nil {
+		steps = append(steps, step{vgcreateArgs(d, paths)})
+	} else {
+		unlock, err := p.host.lockGroup(ctx, here.UUID, "enlarging volume group "+d.Name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		group = *here
+		if len(paths) > 0 {
+			steps = append(steps, step{vgextendArgs(group, paths)})
+		}
+		if len(tags) > 0 {
+			steps = append(steps, step{vgtagArgs(group, paths, tags)})
+		}
+	}
+	failure := p.host.run(ctx, group, steps)
+	s, err := p.host.readRaw(ctx)
+	if err != nil {
+		return err
+	}
+	p.state = s
+	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.Name == d.Name })
+	for _, path := range paths {
+		if i < 0 || !slices.ContainsFunc(s.Groups[i].PVs, func(pv PV) bool { return pv.Device == path }) {
+			p.told[path] = fmt.Sprintf("blank, but volume group %s could not take it; the next run tries again", d.Name)
+			failure = Errorf(KindInternal, "%s could not be made a part of it: %w", path, orNothing(failure))
+			continue
+		}
+		p.told[path] = "made a part of volume group " + d.Name
+	}
+	if failure != nil {
+		return failure
+	}
+	p.host.log.Info("a volume group was prepared", "vg", d.Name, "devices", paths, "tags", tags)
+	return p.host.flush(s.Groups[i])
+}
