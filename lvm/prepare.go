@@ -94,8 +94,8 @@ func (p *PoolPolicy) check() error {
 		return Errorf(KindInvalid, "%q is not a name for a thin pool", p.Name)
 	case p.Size < 0:
 		return Errorf(KindInvalid, "a thin pool of %d bytes cannot be made", p.Size)
-	case p.GrowData < 10 || p.GrowData > 95 || p.GrowMetadata < 10 || p.GrowMetadata > 95:
-		return Errorf(KindInvalid, "a thin pool can be enlarged when it is used to 10 to 95 percent, not %d (data) and %d (metadata)", p.GrowData, p.GrowMetadata)
+	case p.GrowData < 1 || p.GrowData > 95 || p.GrowMetadata < 1 || p.GrowMetadata > 95:
+		return Errorf(KindInvalid, "a thin pool can be enlarged when 1 to 95 percent of it are in use, not %d (data) and %d (metadata)", p.GrowData, p.GrowMetadata)
 	}
 	return nil
 }

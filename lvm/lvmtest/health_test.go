@@ -60,9 +60,9 @@ func TestHealth(t *testing.T) {
 
 	pool := poolPath(t, node)
 	for status, want := range map[string]map[lvm.Trouble]string{
-		"1 10/1000 1600/2000 - rw discard_passdown error_if_no_space - 128":                {lvm.TroublePoolNear: "data 80.0 %"},
-		"1 10/1000 1599/2000 - rw discard_passdown error_if_no_space - 128":                {},
-		"1 600/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                  {lvm.TroublePoolNear: "metadata 60.0 %"},
+		"1 10/1000 1800/2000 - rw discard_passdown error_if_no_space - 128":                {lvm.TroublePoolNear: "data 90.0 %"},
+		"1 10/1000 1799/2000 - rw discard_passdown error_if_no_space - 128":                {},
+		"1 800/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                  {lvm.TroublePoolNear: "metadata 80.0 %"},
 		"1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128": {lvm.TroublePoolFull: "is full (data 100.0 %"},
 		"1 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128":         {lvm.TroublePoolFailed: "its metadata must be checked"},
 		"Fail": {lvm.TroublePoolFailed: "it has failed"},
