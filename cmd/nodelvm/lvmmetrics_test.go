@@ -16,7 +16,7 @@ func TestLVMMetrics(t *testing.T) {
 	read := func() lvm.Metrics {
 		return lvm.Metrics{
 			Groups: []lvm.GroupMetrics{{Name: "vg", UUID: "u", Size: 100, Free: 40, Hung: 3 * time.Second,
-				Pools: []lvm.PoolMetrics{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Promised: 70}}}},
+				Pools: []lvm.PoolMetrics{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Promised: 70, Grown: 3}}}},
 			Volumes:     map[lvm.VolumeState]int{lvm.StateReady: 2},
 			WipeBacklog: 5, InFlight: 1, ReaderOff: true,
 		}
@@ -43,6 +43,7 @@ func TestLVMMetrics(t *testing.T) {
 	}
 	want := `nodelvm_direct_reader 0
 nodelvm_operations_in_flight 1
+nodelvm_thin_pool_extensions_total{group="vg",pool="p",uuid="u"} 3
 nodelvm_thin_pool_metadata_size_bytes{group="vg",pool="p",uuid="u"} 8
 nodelvm_thin_pool_metadata_used_bytes{group="vg",pool="p",uuid="u"} 2
 nodelvm_thin_pool_promised_bytes{group="vg",pool="p",uuid="u"} 70
