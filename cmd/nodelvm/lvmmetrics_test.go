@@ -38,7 +38,7 @@ func TestLVMMetrics(t *testing.T) {
 			if len(labels) > 0 {
 				name += "{" + strings.Join(labels, ",") + "}"
 			}
-			lines = append(lines, fmt.Sprintf("%s %g", name, m.GetGauge().GetValue()))
+			lines = append(lines, fmt.Sprintf("%s %g", name, m.GetGauge().GetValue()+m.GetCounter().GetValue()))
 		}
 	}
 	want := `nodelvm_direct_reader 0
