@@ -17,6 +17,9 @@ const reinstall = "install the release once more (helm upgrade, or kubectl apply
 // checkDriverObject looks at the CSIDriver: what Kubernetes is told of the driver.
 func checkDriverObject(f *facts, found func(where, what, fix string)) {
 	const where = "CSIDriver " + driverName
+	if f.blind[theDriver] {
+		return
+	}
 	if f.driver == nil {
 		found(where, "it is missing: Kubernetes takes the driver for one whose volumes must be attached, and does not look at its capacity", reinstall)
 		return
@@ -31,13 +34,12 @@ func checkDriverObject(f *facts, found func(where, what, fix string)) {
 
 // checkDaemonSet looks whether the driver runs where it should.
 func checkDaemonSet(f *facts, found func(where, what, fix string)) {
-	if f.daemonSet == nil {
+	switch set := f.daemonSet; {
+	case f.blind[theDaemonSets]:
+	case set == nil:
 		found("DaemonSet nodelvm", "there is none with the labels "+driverPods, "install nodelvm (helm install, or kubectl apply -f nodelvm.yaml)")
-		return
-	}
-	where := "DaemonSet " + f.daemonSet.Namespace + "/" + f.daemonSet.Name
-	if f.daemonSet.Status.DesiredNumberScheduled == 0 {
-		found(where, "no node is to run the driver", "look at its nodeSelector and affinity, and at the labels of your nodes")
+	case set.Status.DesiredNumberScheduled == 0:
+		found("DaemonSet "+set.Namespace+"/"+set.Name, "no node is to run the driver", "look at its nodeSelector and affinity, and at the labels of your nodes")
 	}
 	for _, pod := range f.pods {
 		if why := waiting(&pod); why != "" {
@@ -137,7 +139,7 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 		registered[n.Name] = slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driverName })
 	}
 	for _, a := range f.answers {
-		if registered[a.node] {
+		if registered[a.node] || f.blind[theCSINodes] {
 			continue
 		}
 		fix := "look at the log of the driver there, and of its kubelet"

@@ -117,7 +117,7 @@ type content struct {
 
 // contents lists the driver's VolumeSnapshotContents; installed is false in a cluster that does not know snapshots.
 func (c *cluster) contents(ctx context.Context) (ours []content, installed bool, err error) {
-	text, err := c.api.Get().AbsPath("/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents").DoRaw(ctx)
+	text, err := c.api.Get().AbsPath("/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents").Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
 	}

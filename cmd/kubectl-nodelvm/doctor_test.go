@@ -146,6 +146,19 @@ func TestDoctorFaults(t *testing.T) {
 	}
 }
 
+// What could not be read is not taken for absent.
+func TestDoctorBlind(t *testing.T) {
+	f := sound()
+	f.driver, f.daemonSet, f.csiNodes, f.capacities = nil, nil, nil, nil
+	if found := examine(f).Findings; len(found) < 4 {
+		t.Fatalf("without any of these objects only %+v is found", found)
+	}
+	f.blind = map[string]bool{theDriver: true, theDaemonSets: true, theCSINodes: true, theCapacities: true}
+	if found := examine(f).Findings; len(found) > 0 {
+		t.Errorf("of what could not be read: %+v", found)
+	}
+}
+
 // Every check has a fault that shows that it can fail.
 func TestDoctorChecksAll(t *testing.T) {
 	for _, c := range checks {

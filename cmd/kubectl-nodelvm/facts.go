@@ -25,12 +25,21 @@ type facts struct {
 	controllers []appsv1.Deployment       // that run a snapshot-controller
 	denied      []right                   // of the driver's account
 	answers     []answer
-	unread      []string // sentences: what could not be read, and why
+	unread      []string        // sentences: what could not be read, and why
+	blind       map[string]bool // what could not be read: its absence is no finding
 }
+
+// What the checks must not take for absent because it could not be read.
+const (
+	theDriver     = "the CSIDriver"
+	theDaemonSets = "DaemonSets"
+	theCSINodes   = "CSINodes"
+	theCapacities = "CSIStorageCapacities"
+)
 
 // gather reads the facts. What may not be read is told among them.
 func (c *cluster) gather(ctx context.Context) (*facts, error) {
-	f := &facts{}
+	f := &facts{blind: map[string]bool{}}
 	pods, err := c.drivers(ctx)
 	if err != nil {
 		return nil, err // neither the rights to see anything, nor, perhaps, an API server
@@ -38,7 +47,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	f.pods = pods
 	read := func(what string, err error) {
 		if err != nil {
-			f.unread = append(f.unread, what+": "+err.Error())
+			f.unread, f.blind[what] = append(f.unread, what+": "+err.Error()), true
 		}
 	}
 	f.classes, err = c.classes(ctx)
@@ -47,14 +56,14 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	read("PersistentVolumes", err)
 	f.contents, f.snapshots, err = c.contents(ctx)
 	read("VolumeSnapshotContents", err)
-	read("the CSIDriver", c.readDriver(ctx, f))
-	read("DaemonSets", c.readDaemonSet(ctx, f))
+	read(theDriver, c.readDriver(ctx, f))
+	read(theDaemonSets, c.readDaemonSet(ctx, f))
 	read("Deployments", c.readControllers(ctx, f))
 	var nodes storagev1.CSINodeList
-	read("CSINodes", c.get(ctx, "/apis/storage.k8s.io/v1/csinodes", &nodes))
+	read(theCSINodes, c.get(ctx, "/apis/storage.k8s.io/v1/csinodes", &nodes))
 	f.csiNodes = nodes.Items
 	var capacities storagev1.CSIStorageCapacityList
-	read("CSIStorageCapacities", c.get(ctx, "/apis/storage.k8s.io/v1/csistoragecapacities", &capacities))
+	read(theCapacities, c.get(ctx, "/apis/storage.k8s.io/v1/csistoragecapacities", &capacities))
 	f.capacities = capacities.Items
 	f.denied, err = c.deniedRights(ctx, f)
 	read("the rights of the driver's account", err)

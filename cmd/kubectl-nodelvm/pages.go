@@ -60,7 +60,7 @@ func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]
 	for _, class := range statuspage.Query(classes)["class"] {
 		request = request.Param("class", class)
 	}
-	text, err := request.DoRaw(ctx)
+	text, err := request.Do(ctx).Raw()
 	switch {
 	case apierrors.IsNotFound(err):
 		return page, fmt.Errorf("the driver in pod %s has no status page: it is older than this plugin", pod.Name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -38,6 +39,7 @@ func rights() (list []right) {
 	add(right{resource: "persistentvolumes"}, "get", "list", "watch", "create", "patch", "delete")
 	add(right{resource: "persistentvolumeclaims"}, "get", "list", "watch", "update", "patch")
 	add(right{resource: "persistentvolumeclaims/status"}, "patch")
+	add(right{resource: "pods"}, "list")
 	add(right{resource: "events"}, "create", "patch")
 	add(right{resource: "namespaces", name: "kube-system"}, "get")
 	add(right{group: storage, resource: "storageclasses"}, "get", "list", "watch")
@@ -55,8 +57,11 @@ func rights() (list []right) {
 // deniedRights asks the API server about each right of the driver's account.
 func (c *cluster) deniedRights(ctx context.Context, f *facts) ([]right, error) {
 	namespace, account, ok := f.account()
-	if !ok {
-		return nil, nil
+	switch {
+	case f.blind[theDaemonSets]:
+		return nil, errors.New("the DaemonSet that names it could not be read")
+	case !ok:
+		return nil, nil // checkDaemonSet tells
 	}
 	all := rights()
 	allowed := make([]bool, len(all))
