@@ -1,0 +1,219 @@
+// Package alerts holds no code: its tests run the chart's alerts as Prometheus does, with its own code. It is a module of its
+// own, so that Prometheus' dependencies stay away from the others.
+package alerts
+
+import (
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/template"
+)
+
+const (
+	rulesFile = "../chart/nodelvm/files/alerts.yaml"
+	docsDir   = "../../docs"
+)
+
+// healthy is a node where all is well, a value a minute for six hours; no alert may fire on it.
+const healthy = `
+nodelvm_volume_group_free_bytes{node="n",group="vg",uuid="u"} 50x360
+nodelvm_volume_group_size_bytes{node="n",group="vg",uuid="u"} 100x360
+nodelvm_volume_group_hung_seconds{node="n",group="vg",uuid="u"} 0x360
+nodelvm_trouble{node="n",trouble="rebuilding",group="vg",volume="pvc-1",claim="shop/data"} 1x360
+nodelvm_wipe_backlog_bytes{node="n"} 0x300 9000+0x5 8000-100x50
+nodelvm_wipe_backlog_bytes{node="large"} 900000-100x360
+nodelvm_direct_reader{node="n"} 1x360
+nodelvm_lvm_command_seconds_count{node="n",command="lvcreate",exit_code="0"} 0+10x360
+nodelvm_lvm_command_seconds_count{node="n",command="lvcreate",exit_code="5"} 0x100 1x260
+csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code="ResourceExhausted"} 0+10x360
+csi_plugin_operations_seconds_count{node="n",driver_name="other.io",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code="Internal"} 0+10x360
+up{node="n",container="nodelvm",endpoint="http"} 1x360
+up{node="n",container="other",endpoint="http"} 0x360
+`
+
+// sick is, for each alert, series on which it must fire, and what its description must then say.
+var sick = map[string]struct{ series, says string }{
+	"NodelvmVolumeDataMissing":  {trouble("missing"), "a part of the data of claim shop/data"},
+	"NodelvmVolumeDegraded":     {trouble("degraded"), "vg/pvc-1 on n"},
+	"NodelvmVolumeReadOnly":     {trouble("read-only"), "claim shop/data"},
+	"NodelvmVolumeSuspended":    {trouble("suspended"), "claim shop/data"},
+	"NodelvmDiskSilent":         {`nodelvm_volume_group_hung_seconds{node="n",group="vg",uuid="u"} 0+60x360`, "volume group vg on n"},
+	"NodelvmGroupUnusable":      {`nodelvm_trouble{node="n",trouble="unusable",group="vg",volume="",claim=""} 1x360`, "Volume group vg on n"},
+	"NodelvmGroupUnprepared":    {`nodelvm_trouble{node="n",trouble="unprepared",group="vg",volume="",claim=""} 1x360`, "Volume group vg on n"},
+	"NodelvmGroupNearlyFull":    {`nodelvm_volume_group_free_bytes{node="n",group="vg",uuid="u"} 5x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",group="vg",uuid="u"} 100x360`, "5% are free"},
+	"NodelvmThinPoolNearlyFull": {`nodelvm_trouble{node="n",trouble="pool-near",group="vg",volume="",claim=""} 1x360`, "volume group vg on n"},
+	"NodelvmThinPoolFull":       {trouble("pool-failed"), "claim shop/data"},
+	"NodelvmCommandsFail":       {`nodelvm_lvm_command_seconds_count{node="n",command="lvcreate",exit_code="5"} 0+1x360`, "lvcreate failed 15 times"},
+	"NodelvmCallsFail":          {`csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="/csi.v1.Node/NodeStageVolume",grpc_status_code="Internal"} 0+1x360`, "NodeStageVolume failed 15 times"},
+	"NodelvmWipeStalled":        {`nodelvm_wipe_backlog_bytes{node="n"} 1048576x360`, "1MiB of deleted volumes on n"},
+	"NodelvmDirectReaderOff":    {`nodelvm_direct_reader{node="n"} 0x360`, "driver on n"},
+	"NodelvmDriverDown":         {`up{node="n",container="nodelvm",endpoint="http"} 0x360`, "volumes on n"},
+}
+
+func trouble(kind string) string {
+	return `nodelvm_trouble{node="n",trouble="` + kind + `",group="vg",volume="pvc-1",claim="shop/data"} 1x360`
+}
+
+func TestAlertsFireWhereTheyShould(t *testing.T) {
+	rules := alerts(t)
+	for _, rule := range rules {
+		t.Run(rule.Alert, func(t *testing.T) {
+			if fired := firing(t, rule, healthy); len(fired) > 0 {
+				t.Errorf("fires where all is well: %v", fired)
+			}
+			test, ok := sick[rule.Alert]
+			if !ok {
+				t.Fatal("no case shows it firing")
+			}
+			fired := firing(t, rule, test.series)
+			if len(fired) != 1 {
+				t.Fatalf("fires %d times on\n%s", len(fired), test.series)
+			}
+			for name, text := range rule.Annotations {
+				said := expand(t, text, fired[0])
+				if strings.Contains(said, "no value") || strings.Contains(said, "  ") || name == "description" && !strings.Contains(said, test.says) {
+					t.Errorf("%s says %q; want it to say %q", name, said, test.says)
+				}
+			}
+		})
+	}
+	if len(rules) != len(sick) {
+		t.Errorf("%d alerts, %d cases", len(rules), len(sick))
+	}
+}
+
+// TestAlertsAreExplained: each alert has a severity and a runbook with all its parts, and each runbook its alert.
+func TestAlertsAreExplained(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(docsDir, "runbooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]string{}
+	for _, section := range strings.Split(string(page), "\n## ")[1:] {
+		title, text, _ := strings.Cut(section, "\n")
+		sections[title] = text
+	}
+	for _, rule := range alerts(t) {
+		if s := rule.Labels["severity"]; s != "critical" && s != "warning" {
+			t.Errorf("%s has the severity %q", rule.Alert, s)
+		}
+		if want := "https://github.com/nodelvm/nodelvm/blob/main/docs/runbooks.md#" + strings.ToLower(rule.Alert); rule.Annotations["runbook_url"] != want {
+			t.Errorf("%s points to %q, want %q", rule.Alert, rule.Annotations["runbook_url"], want)
+		}
+		for _, part := range []string{"**Means.**", "**Look.**", "**Do.**"} {
+			if !strings.Contains(sections[rule.Alert], part) {
+				t.Errorf("the runbook of %s lacks %s", rule.Alert, part)
+			}
+		}
+		delete(sections, rule.Alert)
+	}
+	for title := range sections {
+		t.Errorf("runbook %s has no alert", title)
+	}
+}
+
+// TestAlertsAskForMetricsThatExist: docs/reference/metrics.md lists what the driver registers, which a test of the
+// driver's checks; up is Prometheus' own.
+func TestAlertsAskForMetricsThatExist(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(docsDir, "reference", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{"up": true}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|[^|]*\\| (histogram)?").FindAllStringSubmatch(string(page), -1) {
+		known[row[1]] = true
+		if row[2] != "" {
+			known[row[1]+"_count"] = true
+		}
+	}
+	for _, rule := range alerts(t) {
+		expr, err := language.ParseExpr(rule.Expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+			if s, ok := node.(*parser.VectorSelector); ok && !known[s.Name] {
+				t.Errorf("%s asks for %s, which nobody serves", rule.Alert, s.Name)
+			}
+			return nil
+		})
+	}
+}
+
+// language is the language as Prometheus has it without any feature flag.
+var language = parser.NewParser(parser.Options{})
+
+// alerts reads the rules strictly, as promtool check rules does.
+func alerts(t *testing.T) []rulefmt.Rule {
+	t.Helper()
+	text, err := os.ReadFile(rulesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, errs := rulefmt.Parse(text, false, model.LegacyValidation, language, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	for _, err := range errs {
+		t.Error(err)
+	}
+	if len(errs) > 0 || len(groups.Groups) != 1 || len(groups.Groups[0].Rules) == 0 {
+		t.Fatalf("groups %+v", groups)
+	}
+	return groups.Groups[0].Rules
+}
+
+// firing tells which series an alert fires for after six hours of these series: those for which its expression has held
+// at each minute of its time.
+func firing(t *testing.T, rule rulefmt.Rule, series string) []promql.Sample {
+	t.Helper()
+	samples := load(t, series)
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 100000, Timeout: time.Minute, Parser: language})
+	defer func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var held map[string]promql.Sample
+	end := time.Unix(0, 0).Add(6 * time.Hour)
+	for at := end.Add(-time.Duration(rule.For)); !at.After(end); at = at.Add(time.Minute) {
+		query, err := engine.NewInstantQuery(t.Context(), samples, nil, rule.Expr, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vector, err := query.Exec(t.Context()).Vector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := map[string]promql.Sample{}
+		for _, sample := range vector {
+			if key := sample.Metric.String(); held == nil || held[key].Metric.Len() > 0 {
+				now[key] = sample
+			}
+		}
+		held = now
+		query.Close()
+	}
+	return slices.Collect(maps.Values(held))
+}
+
+// expand makes the text that Prometheus would send.
+func expand(t *testing.T, text string, sample promql.Sample) string {
+	t.Helper()
+	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
+	head := "{{$labels := .Labels}}{{$value := .Value}}"
+	said, err := template.NewTemplateExpander(t.Context(), head+text, "annotation", data, 0, nil, nil, nil).Expand()
+	if err != nil {
+		t.Error(err)
+	}
+	return said
+}
