@@ -23,13 +23,22 @@ images() {
 	done
 }
 
-plugin() { # for the machines that people sit at
-	for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do
-		local name=kubectl-nodelvm-$version-${target//\//-}
-		case $target in windows/*) name=$name.exe ;; esac
-		GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=$version" \
-			-o "$out/$name" ./cmd/kubectl-nodelvm
+# plugin packs kubectl's plugin as krew wants it, and fills in krew's manifest.
+plugin() {
+	local scratch manifest
+	scratch=$(mktemp -d)
+	manifest=$(sed "s/VERSION/$version/" deploy/krew/nodelvm.yaml)
+	cp LICENSE deploy/krew/kubectl_complete-nodelvm "$scratch"
+	for target in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do
+		local archive=$out/kubectl-nodelvm-$target.tar.gz key=SHA256_${target//-/_}
+		GOOS=${target%-*} GOARCH=${target#*-} go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=$version" \
+			-o "$scratch/kubectl-nodelvm" ./cmd/kubectl-nodelvm
+		tar -C "$scratch" --owner=0 --group=0 --mtime=@0 --sort=name -cf - . | gzip -n >"$archive"
+		manifest=${manifest//${key^^}/$(sha256sum "$archive" | cut -d' ' -f1)}
 	done
+	rm -r "$scratch"
+	[[ $manifest != *SHA256_* ]] || stop "deploy/krew/nodelvm.yaml names an archive that is not made"
+	echo "$manifest" >"$out/krew-nodelvm.yaml"
 }
 
 # The database of vulnerabilities is at vuln.go.dev; GOVULNDB names a copy.
