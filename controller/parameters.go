@@ -29,8 +29,8 @@ const (
 const reserved = "csi.storage.k8s.io/"
 
 const (
-	parameterClaimNamespace = reserved + "pvc/namespace"
-	parameterClaim          = reserved + "pvc/name"
+	claimNamespaceKey = reserved + "pvc/namespace"
+	claimNameKey      = reserved + "pvc/name"
 )
 
 // parameters are a StorageClass' parameters, read.
@@ -152,7 +152,7 @@ func parseFactor(value string) (int, error) {
 
 // claimOf names the claim that the volume is for, where the provisioner tells (--extra-create-metadata).
 func claimOf(values map[string]string) string {
-	namespace, name := values[parameterClaimNamespace], values[parameterClaim]
+	namespace, name := values[claimNamespaceKey], values[claimNameKey]
 	if namespace == "" || name == "" {
 		return ""
 	}

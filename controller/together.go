@@ -205,7 +205,7 @@ func (c Sibling) request(namespace string) *csi.CreateVolumeRequest {
 	req := &csi.CreateVolumeRequest{
 		Name:          volumePrefix + c.UID,
 		CapacityRange: &csi.CapacityRange{RequiredBytes: c.Size},
-		Parameters:    map[string]string{parameterClaimNamespace: namespace, parameterClaim: c.Name},
+		Parameters:    map[string]string{claimNamespaceKey: namespace, claimNameKey: c.Name},
 	}
 	maps.Copy(req.Parameters, c.Parameters)
 	for _, mode := range c.AccessModes {
