@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the named parts of the test suite one after the other, all of them even if one fails, and closes with the counts.
-# usage: test/all.sh [lint] [unit] [lvm] [e2e] [long]
+# usage: test/all.sh [lint] [unit] [lvm] [e2e] [long] [tools]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -10,7 +10,7 @@ cache=${NODELVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nodelvm}
 tools=$cache/tools
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-modules=(. deploy/image deploy/render test)
+modules=(. deploy/image deploy/render deploy/alerts test)
 failed=()
 
 # Missing tools are installed once: Debian's packages by apt, Go tools compiled into the cache.
@@ -90,7 +90,12 @@ fuzz() { # time for each
 	printf '%d fuzzers\n' "$count"
 	[ "$count" -gt 0 ] && [ $bad = 0 ]
 }
+
+# tools compiles what the tests run and do not compile themselves.
+tools() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
+
 e2e() {
+	tools || return
 	local bad=0
 	go_test apiserver test testname -tags e2e -count=1 -timeout 15m ./apiserver || bad=1
 	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$|^TestLife$' ./e2e || bad=1
