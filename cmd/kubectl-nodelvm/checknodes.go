@@ -239,9 +239,9 @@ func checkVolumes(f *facts, found func(where, what, fix string)) {
 			switch {
 			case slices.Contains(elsewhere, x.Trouble):
 			case x.Volume == "":
-				found(a.node+", volume group "+x.Group, x.Text, "see the runbook of "+x.Trouble)
+				found(a.node+", volume group "+x.Group, x.Text, "do what it says; docs/runbooks.md has more")
 			default:
-				found(a.node+", volume "+claims[x.Volume], x.Trouble+": "+x.Text, "see the runbook of "+x.Trouble)
+				found(a.node+", volume "+claims[x.Volume], x.Trouble+": "+x.Text, "do what it says; docs/runbooks.md has more")
 			}
 		}
 		for _, text := range a.page.Damaged {
