@@ -39,8 +39,13 @@ var manifestValues = map[string]any{"createNamespace": true}
 
 func main() {
 	deploy := flag.String("deploy", "..", "the folder with the chart and the manifest")
+	out := flag.String("package", "", "a folder: write the chart there, packed, and leave the manifest alone")
 	flag.Parse()
-	if err := run(*deploy); err != nil {
+	job := func() error { return run(*deploy) }
+	if *out != "" {
+		job = func() error { return pack(*deploy, *out) }
+	}
+	if err := job(); err != nil {
 		fmt.Fprintln(os.Stderr, "render:", err)
 		os.Exit(1)
 	}
@@ -57,6 +62,19 @@ func run(deploy string) error {
 	}
 	fmt.Printf("wrote %s (%d objects)\n", path, strings.Count(text, "\nkind: "))
 	return nil
+}
+
+// pack does what helm package does.
+func pack(deploy, out string) error {
+	chart, err := loader.Load(filepath.Join(deploy, chartDir))
+	if err != nil {
+		return err
+	}
+	path, err := chartutil.Save(chart, out)
+	if err == nil {
+		fmt.Printf("wrote %s\n", path)
+	}
+	return err
 }
 
 // renderManifest returns what deploy/nodelvm.yaml must hold.

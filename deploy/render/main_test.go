@@ -39,7 +39,7 @@ func TestManifestIsTheRenderedChart(t *testing.T) {
 }
 
 func TestChartLints(t *testing.T) {
-	for name, values := range map[string]map[string]any{"defaults": {}, "manifest": manifestValues, "all": everything()} {
+	for name, values := range map[string]map[string]any{"defaults": {}, "manifest": manifestValues, "all": everything(t)} {
 		result := lint.All(filepath.Join(deployDir, chartDir), values, namespace, true)
 		for _, m := range result.Messages {
 			if m.Severity > support.InfoSev {

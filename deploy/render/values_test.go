@@ -6,29 +6,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"helm.sh/helm/v3/pkg/chartutil"
 )
 
 // everything is a set of values with every part of the chart in use.
-func everything() map[string]any {
-	return map[string]any{
-		"kubeletDir": "/var/lib/k0s/kubelet", "volumeLimit": 16, "clusterID": "c1", "logLevel": "debug",
-		"imagePullSecrets": []any{map[string]any{"name": "pull"}},
-		"nodeSelector":     map[string]any{"nodelvm.io/storage": "true"},
-		"affinity":         map[string]any{"nodeAffinity": map[string]any{}},
-		"podAnnotations":   map[string]any{"a": "b"}, "podLabels": map[string]any{"c": "d"},
-		"storageClasses": []any{
-			map[string]any{"name": "local", "default": true, "parameters": map[string]any{"volumeGroup": "@fast", "wipe": "none"}},
-			map[string]any{"name": "keep", "reclaimPolicy": "Retain", "mountOptions": []any{"noatime"},
-				"parameters": map[string]any{"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "xfs"}},
-			map[string]any{"name": "fixed", "allowVolumeExpansion": false, "parameters": map[string]any{"volumeGroup": "vg", "layout": "striped", "stripes": 2, "stripeSize": "64Ki"}},
-			map[string]any{"name": "thin", "parameters": map[string]any{"volumeGroup": "vg", "layout": "thin", "thinPool": "pool", "overprovision": 1.5}},
-		},
-		"createNamespace": true,
+func everything(t *testing.T) map[string]any {
+	t.Helper()
+	values, err := chartutil.ReadValuesFile(filepath.Join(deployDir, chartDir, "ci", "all-values.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	return values
 }
 
 func TestValuesArriveWhereTheyBelong(t *testing.T) {
-	text, err := render(filepath.Join(deployDir, chartDir), everything())
+	text, err := render(filepath.Join(deployDir, chartDir), everything(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +91,8 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"bare stripe size":     class("parameters", map[string]any{"volumeGroup": "vg", "layout": "striped", "stripeSize": "64"}),
 		"too little promised":  class("parameters", map[string]any{"volumeGroup": "vg", "layout": "thin", "overprovision": 0.5}),
 		"snapshotter untagged": {"snapshotter": map[string]any{"image": map[string]any{"tag": ""}}},
+		"unknown in metrics":   {"metrics": map[string]any{"serviceMonitor": map[string]any{}}},
+		"interval as a number": {"metrics": map[string]any{"podMonitor": map[string]any{"interval": 30}}},
 		"unknown wipe":         class("parameters", map[string]any{"volumeGroup": "vg", "wipe": "shred"}),
 		"immediate binding":    class("volumeBindingMode", "Immediate"),
 		"class name":           class("name", "Local SSD"),

@@ -38,10 +38,11 @@ const (
 	adminPass = "admin"
 )
 
-// server is the API server of all tests; admin may do everything there.
+// server is the API server of all tests; admin may do everything there, and so may kubectl with its token.
 var (
-	server string
-	admin  *kubernetes.Clientset
+	server  string
+	kubectl string
+	admin   *kubernetes.Clientset
 )
 
 func TestMain(m *testing.M) {
@@ -79,7 +80,8 @@ func withServer(run func() int) (code int, err error) {
 		return 0, err
 	}
 	defer stop()
-	if err := setUp(ctx, bin["kubectl"], crds); err != nil {
+	kubectl = bin["kubectl"]
+	if err := setUp(ctx, crds); err != nil {
 		return 0, fmt.Errorf("%w (logs were in %s)", err, dir)
 	}
 	return run(), nil
@@ -165,7 +167,7 @@ func config(token string) *rest.Config {
 }
 
 // setUp waits for the API server and gives it what a cluster with the driver has.
-func setUp(ctx context.Context, kubectl string, crds []string) (err error) {
+func setUp(ctx context.Context, crds []string) (err error) {
 	if admin, err = kubernetes.NewForConfig(config(adminPass)); err != nil {
 		return err
 	}

@@ -1,0 +1,282 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// HelmActs returns the story of an installation: by Helm's own command with one file of values, to a database that works
+// on through an update, and is there again when the driver was away. It ends with the driver as the manifest has it.
+func HelmActs() []Act {
+	h := &helmStory{}
+	return []Act{
+		{Title: "From helm install to a running PostgreSQL", Steps: []Step{
+			{Says: "what the manifest had installed is deleted", Limit: 4 * time.Minute, Prove: deleteManifest},
+			{Says: "helm installs the chart with one file of values", Limit: 5 * time.Minute, Prove: h.install},
+			{Says: "the PostgreSQL of deploy/examples is ready, with its volume", Limit: 4 * time.Minute, Prove: h.database},
+		}},
+		{Title: "An update passes a working database by", Steps: []Step{
+			{Says: "helm upgrade replaces every driver under pgbench's load: no failed transaction, no remount, no restart", Limit: 8 * time.Minute, Prove: h.upgrade},
+		}},
+		{Title: "The driver goes and comes, the data stays", Steps: []Step{
+			{Says: "helm uninstall takes the driver; the database answers as before", Limit: 4 * time.Minute, Prove: h.uninstall},
+			{Says: "installed again it takes the volume up: a new pod has every row", Limit: 5 * time.Minute, Prove: h.again},
+			{Says: "the database and its volume are deleted", Limit: 4 * time.Minute, Prove: h.clear},
+			{Says: "deploy/nodelvm.yaml takes the chart's place again", Limit: 5 * time.Minute, Prove: h.restore},
+		}},
+	}
+}
+
+const (
+	examplePod   = "postgres-0"
+	exampleClaim = "data-postgres-0"
+	examplePath  = "/var/lib/postgresql/data"
+)
+
+// values is the one file that a user writes; the image's name is the chart's own, under which the lab has it.
+const values = `
+storageClasses:
+  - name: local
+    parameters:
+      volumeGroup: "@fast"
+`
+
+// helmStory is what one step leaves for the next to know.
+type helmStory struct {
+	rows string
+}
+
+func deleteManifest(ctx context.Context, s *Stage) error {
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	_, err = s.kubectl(ctx, "", "delete", "-f", filepath.Join(top, "deploy", "nodelvm.yaml"), "--ignore-not-found", "--wait")
+	return err
+}
+
+// chart runs helm install or helm upgrade as the README says, and waits until all pods are ready.
+func (s *Stage) chart(ctx context.Context, verb string, args ...string) error {
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("nodelvm-values-%d.yaml", os.Getpid()))
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		return err
+	}
+	args = append([]string{verb, "nodelvm", filepath.Join(top, "deploy", "chart", "nodelvm"),
+		"--namespace", driverNamespace, "--values", file, "--wait", "--timeout", "6m"}, args...)
+	if err := errors.Join(s.helm(ctx, args...), os.Remove(file)); err != nil {
+		return err
+	}
+	_, err = s.kubectl(ctx, "", "rollout", "status", "-n", driverNamespace, daemonSet)
+	return err
+}
+
+func (h *helmStory) install(ctx context.Context, s *Stage) error {
+	for _, args := range [][]string{
+		{"create", "namespace", driverNamespace},
+		{"label", "namespace", driverNamespace, "pod-security.kubernetes.io/enforce=privileged"},
+	} {
+		if _, err := s.kubectl(ctx, "", args...); err != nil {
+			return err
+		}
+	}
+	return s.chart(ctx, "install")
+}
+
+// database applies the example as a user would, with an image that is there and sizes that fit.
+func (h *helmStory) database(ctx context.Context, s *Stage) error {
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(top, "deploy", "examples", "postgresql.yaml"))
+	if err != nil {
+		return err
+	}
+	_, objects, _ := strings.Cut(string(text), "\n---\n") // the values have made the class
+	version, err := versionOf(filepath.Join(top, "versions.env"), "POSTGRES_VERSION")
+	if err != nil {
+		return err
+	}
+	for _, change := range [][2]string{
+		{"replicas: 3", "replicas: 1"}, {"storage: 10Gi", "storage: 1Gi"}, {"library/postgres:17", "library/postgres:" + version},
+	} {
+		if !strings.Contains(objects, change[0]) {
+			return fmt.Errorf("deploy/examples/postgresql.yaml has no %q", change[0])
+		}
+		objects = strings.Replace(objects, change[0], change[1], 1)
+	}
+	namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + Namespace + "}\n---\n"
+	if _, err := s.kubectl(ctx, namespace+objects, "apply", "-n", Namespace, "-f", "-"); err != nil {
+		return err
+	}
+	if _, err := s.podReady(ctx, examplePod); err != nil {
+		return err
+	}
+	if _, err := s.volumeOf(ctx, exampleClaim); err != nil {
+		return err
+	}
+	_, err = s.queryIn(ctx, examplePod, "select 1")
+	if err == nil {
+		_, err = s.inPod(ctx, examplePod, "pgbench", "-i", "-q", "-s", "1", "postgres")
+	}
+	return err
+}
+
+// untouched is what changes if a database is restarted or its volume mounted anew.
+func (s *Stage) untouched(ctx context.Context) (string, error) {
+	pod, err := s.podReady(ctx, examplePod)
+	if err != nil {
+		return "", err
+	}
+	began, err := s.queryIn(ctx, examplePod, "select pg_postmaster_start_time()")
+	if err != nil {
+		return "", err
+	}
+	mounts, err := s.inPod(ctx, examplePod, "grep", " "+examplePath+" ", "/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	id, _, _ := strings.Cut(mounts, " ")
+	staged, err := s.run(ctx, pod.Spec.NodeName, "grep", "plugins/kubernetes.io/csi/nodelvm.io", "/proc/self/mountinfo")
+	return fmt.Sprintf("container %s, began %s, mount %s in the pod, on the node:\n%s", containerOf(pod), began, id, staged), err
+}
+
+func (h *helmStory) upgrade(ctx context.Context, s *Stage) error {
+	old, err := s.driverPods(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := s.untouched(ctx)
+	if err != nil {
+		return err
+	}
+	load, err := s.startLoad(ctx, examplePod)
+	if err != nil {
+		return err
+	}
+	upgraded := s.chart(ctx, "upgrade", "--set", "logLevel=debug")
+	transactions, err := load.stop(ctx)
+	if err := errors.Join(upgraded, err); err != nil {
+		return err
+	}
+	after, err := s.untouched(ctx)
+	if err != nil {
+		return err
+	}
+	if after != before {
+		return fmt.Errorf("before the update: %s\nafter it: %s", before, after)
+	}
+	now, err := s.driverPods(ctx)
+	if err != nil {
+		return err
+	}
+	if len(now) != len(s.Lab.NodeNames()) || slices.ContainsFunc(now, func(pod string) bool { return slices.Contains(old, pod) }) {
+		return fmt.Errorf("the driver's pods were %v and are %v", old, now)
+	}
+	s.Narrator.Note("%d drivers were replaced during %d transactions of pgbench's, of which none failed", len(now), transactions)
+	return nil
+}
+
+func (s *Stage) driverPods(ctx context.Context) (names []string, err error) {
+	pods, err := s.Client.CoreV1().Pods(driverNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=nodelvm"})
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods.Items {
+		names = append(names, pod.Name)
+	}
+	return names, nil
+}
+
+func (h *helmStory) uninstall(ctx context.Context, s *Stage) error {
+	before, err := s.untouched(ctx)
+	if err != nil {
+		return err
+	}
+	if h.rows, err = s.queryIn(ctx, examplePod, fingerprint); err != nil {
+		return err
+	}
+	if err := s.helm(ctx, "uninstall", "nodelvm", "--namespace", driverNamespace, "--wait"); err != nil {
+		return err
+	}
+	err = eventually(ctx, func() error {
+		pods, err := s.driverPods(ctx)
+		if err == nil && len(pods) > 0 {
+			err = fmt.Errorf("pods %v are still there", pods)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	rows, err := s.queryIn(ctx, examplePod, fingerprint)
+	if err != nil {
+		return err
+	}
+	after, err := s.untouched(ctx)
+	if err == nil && (rows != h.rows || after != before) {
+		err = fmt.Errorf("rows %s, %s; they were %s, %s", rows, after, h.rows, before)
+	}
+	return err
+}
+
+func (h *helmStory) again(ctx context.Context, s *Stage) error {
+	if err := s.chart(ctx, "install"); err != nil {
+		return err
+	}
+	old, err := s.podReady(ctx, examplePod)
+	if err != nil {
+		return err
+	}
+	if _, err := s.kubectl(ctx, "", "delete", "pod", "-n", Namespace, examplePod, "--wait"); err != nil {
+		return err
+	}
+	if err := eventually(ctx, func() error { return s.podReplaced(ctx, examplePod, old.UID) }); err != nil {
+		return err
+	}
+	if _, err := s.podReady(ctx, examplePod); err != nil {
+		return err
+	}
+	rows, err := s.queryIn(ctx, examplePod, fingerprint)
+	if err == nil && rows != h.rows {
+		err = fmt.Errorf("the database holds %s and held %s", rows, h.rows)
+	}
+	return err
+}
+
+func (h *helmStory) clear(ctx context.Context, s *Stage) error {
+	if err := deleteEverything(ctx, s); err != nil {
+		return err
+	}
+	if _, err := s.kubectl(ctx, "", "delete", "-n", Namespace, "service/postgres", "secret/postgres"); err != nil {
+		return err
+	}
+	return eventually(ctx, func() error { return s.onlyPools(ctx) })
+}
+
+func (h *helmStory) restore(ctx context.Context, s *Stage) error {
+	if err := s.helm(ctx, "uninstall", "nodelvm", "--namespace", driverNamespace, "--wait"); err != nil {
+		return err
+	}
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	if err := s.applyDriver(ctx, filepath.Join(top, "deploy", "nodelvm.yaml")); err != nil {
+		return err
+	}
+	_, err = s.kubectl(ctx, "", "rollout", "status", "-n", driverNamespace, daemonSet)
+	return err
+}
