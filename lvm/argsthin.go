@@ -3,6 +3,7 @@ package lvm
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // steps are the commands that the pool needs before it promises more: none, or making it, growing it, or both. Each may
@@ -16,6 +17,13 @@ func (p *poolGrowth) steps() ([]step, error) {
 		return nil, err
 	}
 	var steps []step
+	if len(p.spares) > 0 {
+		argv, err := sparesArgs(p)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, step{argv})
+	}
 	if p.debris != nil {
 		steps = append(steps, step{debrisArgs(t, p)})
 	}
@@ -32,6 +40,21 @@ func (p *poolGrowth) steps() ([]step, error) {
 func debrisArgs(t target, p *poolGrowth) []string {
 	guard := fmt.Sprintf("lv_uuid=%s && lv_tags={%s}", p.debris.UUID, encodeTag(keyKind, kindPool))
 	return append(onDevices("lvremove", p.group), "-S", guard, "--", t.String())
+}
+
+// sparesArgs removes those of the volumes that LVM made when it was about to make its spare, and was killed.
+func sparesArgs(p *poolGrowth) ([]string, error) {
+	var uuids, targets []string
+	for _, lv := range p.spares {
+		t, err := targetOf(p.group.Name, lv.Name)
+		if err != nil {
+			return nil, err
+		}
+		uuids = append(uuids, "lv_uuid="+lv.UUID)
+		targets = append(targets, t.String())
+	}
+	guard := fmt.Sprintf("lv_host=%s && (%s)", poolHost, strings.Join(uuids, " || "))
+	return append(append(onDevices("lvremove", p.group), "-S", guard, "--"), targets...), nil
 }
 
 // poolArgs makes a thin pool whose new blocks read as zeroes; when it is full it refuses writes, instead of letting them
@@ -67,4 +90,12 @@ func snapshotArgs(t, origin target, g Group, sn Snapshot) []string {
 	args := append(onDevices("lvcreate", g), "-an", "-ky", "-pr", "-s", "-n", t.lv)
 	args = append(args, addTags(snapshotTags(sn))...)
 	return append(args, "--", origin.String())
+}
+
+// discardArgs removes a thin volume or snapshot that nobody has used, also if its pool refuses to be told of it: an lvcreate
+// that was killed after it had told the pool, and before the pool had noted the transaction, left a pool that does not let
+// it be told again ("already contain thin device"). -ff lets LVM go on without, and tell the pool with its next command to
+// delete the device of that number.
+func discardArgs(t target, g Group, uuid string) []string {
+	return append(onDevices("lvremove", g), "-ff", "-S", guard(uuid, StateCreating), "--", t.String())
 }

@@ -26,9 +26,10 @@ func TestArgs(t *testing.T) {
 			" --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=a#20b --addtag nodelvm.wipe=none" +
 			" -- vg-data /dev/vg-dataa:8-11:0-0 /dev/vg-datab:0-0": createArgs(target, c),
 		"lvchange " + on + "-S lv_uuid=U && lv_tags={nodelvm.state=creating} --deltag nodelvm.state=creating --addtag nodelvm.state=ready -- vg-data/v-1": stateArgs(target, g, "U", StateCreating, StateReady),
-		"lvchange " + on + "-ay -- vg-data/v-1":                                              activateArgs(target, g),
-		"lvchange " + on + "--refresh -- vg-data/v-1":                                        refreshArgs(target, g),
-		"lvremove " + on + "-S lv_uuid=U && lv_tags={nodelvm.state=deleting} -- vg-data/v-1": removeArgs(target, g, "U", StateDeleting),
+		"lvchange " + on + "-ay -- vg-data/v-1":                                                  activateArgs(target, g),
+		"lvchange " + on + "--refresh -- vg-data/v-1":                                            refreshArgs(target, g),
+		"lvremove " + on + "-S lv_uuid=U && lv_tags={nodelvm.state=deleting} -- vg-data/v-1":     removeArgs(target, g, "U", StateDeleting),
+		"lvremove " + on + "-ff -S lv_uuid=U && lv_tags={nodelvm.state=creating} -- vg-data/v-1": discardArgs(target, g, "U"),
 	} {
 		if got := strings.Join(got, " "); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -83,23 +83,34 @@ func (h *Host) remove(ctx context.Context, s State, id ID, uuid string, state Vo
 		return err
 	}
 	var legs []LV
+	thin := false
 	if i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid }); i >= 0 {
-		legs = below(g, g.LVs[i])[1:]
+		legs, thin = below(g, g.LVs[i])[1:], g.LVs[i].Pool != ""
 	}
 	failure := h.runOver(ctx, g, legs, []step{{removeArgs(t, g, uuid, state)}})
-	s, err = h.readRaw(ctx)
-	if err != nil {
-		return err
+	g, gone, err := h.isGone(ctx, id.VG, uuid)
+	if err == nil && !gone && thin && state == StateCreating {
+		failure = h.run(ctx, g, []step{{discardArgs(t, g, uuid)}})
+		g, gone, err = h.isGone(ctx, id.VG, uuid)
 	}
-	if g, err = s.group(id.VG); err != nil {
+	switch {
+	case err != nil:
 		return err // whether it is gone cannot be told
-	}
-	still := slices.ContainsFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid })
-	if still {
+	case !gone:
 		return Errorf(KindOf(failure), "%s could not be removed: %w", t, orNothing(failure))
 	}
 	h.settler.drop(id.VG, uuid)
 	return h.flush(g)
+}
+
+// isGone reads the disks to tell whether a group lacks a volume.
+func (h *Host) isGone(ctx context.Context, group, uuid string) (Group, bool, error) {
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return Group{}, false, err
+	}
+	g, err := s.group(group)
+	return g, !slices.ContainsFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid }), err
 }
 
 // errNothing stands for the failure of a command that reported none.

@@ -11,7 +11,7 @@ type extending struct {
 // Extend makes a ready volume at least required bytes large and at most limit (0: no limit), online; one that has that
 // size already is returned as it is, without an LVM process. It never shrinks. At most three LVM processes. KindOutOfRange:
 // the group or the pool has no room for it, the limit cannot be met in whole extents, or the request is negative; nothing
-// was changed. KindNotFound, KindNotOurs: as Lookup; KindBusy: ask again.
+// was changed. KindNotFound, KindNotOurs: as Lookup; KindBusy: ask again, perhaps when a disk is back.
 func (h *Host) Extend(ctx context.Context, id ID, required, limit Bytes) (Volume, error) {
 	return fly(ctx, &h.flights, id.LV, extending{id, required, limit}, func(ctx context.Context) (Volume, error) {
 		return h.extend(ctx, id, required, limit)
@@ -24,7 +24,7 @@ func (h *Host) extend(ctx context.Context, id ID, required, limit Bytes) (Volume
 		return Volume{}, err
 	}
 	defer unlock()
-	g, _, v, err := s.find(id)
+	g, lv, v, err := s.find(id)
 	if err == nil && v.State != StateReady {
 		err = notReady(v)
 	}
@@ -40,19 +40,41 @@ func (h *Host) extend(ctx context.Context, id ID, required, limit Bytes) (Volume
 		return Volume{}, err
 	}
 	if len(x.steps) == 0 {
-		return v, nil
+		return v, g.holds(lv) // the disk may be away since an earlier request
 	}
 	failure := h.run(ctx, g, x.steps)
 	return h.extended(ctx, v, x.volume.Size, failure)
 }
 
-// extended looks what an extension has come to.
+// holds refuses a volume of which a part is on a disk that is not there.
+func (g Group) holds(lv LV) error {
+	away := map[string]bool{}
+	var sentence string
+	for _, pv := range g.PVs {
+		switch {
+		case pv.Missing:
+			sentence = pv.missingSentence(g.Name)
+		case pv.Silent:
+			sentence = silentSentence(pv.Device)
+		default:
+			continue
+		}
+		away[pv.UUID] = true
+	}
+	if len(away) > 0 && g.damageTo(lv, away, 0).lost {
+		return Errorf(KindBusy, "volume %s/%s cannot be answered while a part of it is away: ask again; %s", g.Name, lv.Name, sentence)
+	}
+	return nil
+}
+
+// extended looks what an extension has come to. LVM (2.03.16) ends well also where a disk has vanished before its commit,
+// and has written it to the others.
 func (h *Host) extended(ctx context.Context, v Volume, size Bytes, failure error) (Volume, error) {
 	s, err := h.read(ctx)
 	if err != nil {
 		return Volume{}, err
 	}
-	g, _, now, err := s.find(v.ID)
+	g, lv, now, err := s.find(v.ID)
 	switch {
 	case err != nil:
 		return Volume{}, err
@@ -64,6 +86,9 @@ func (h *Host) extended(ctx context.Context, v Volume, size Bytes, failure error
 	}
 	if now.Size < size {
 		return Volume{}, Errorf(KindInternal, "volume %s/%s could not be extended from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNothing(failure))
+	}
+	if err := g.holds(lv); err != nil {
+		return Volume{}, err
 	}
 	if failure != nil {
 		h.log.Warn("LVM reported a failure and did what it was asked", "volume", v.ID.String(), "error", failure)

@@ -78,18 +78,21 @@ func TestExtendRefusals(t *testing.T) {
 		kind            Kind
 		words           string
 	}{
-		"negative":        {required: -1, kind: KindOutOfRange, words: "negative"},
-		"limit below":     {required: 12 * x, limit: 11 * x, kind: KindOutOfRange, words: "more than the limit"},
-		"limit inside":    {class: Class{Layout: LayoutStriped}, required: 11 * x, limit: 11 * x, kind: KindOutOfRange, words: "pass the limit"},
-		"smaller limit":   {required: 0, limit: 9 * x, kind: KindOutOfRange, words: "never shrink"},
-		"exported":        {required: 11 * x, change: func(g *Group, lv *LV) { g.Problem = "it is exported" }, kind: KindOutOfRange, words: "exported"},
-		"snapshots of it": {required: 11 * x, change: func(g *Group, lv *LV) { lv.UsedBy = []string{"snap"} }, kind: KindInUse, words: "snap"},
-		"converted":       {required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Type = "raid1" }, kind: KindOutOfRange, words: "by hand"},
-		"more legs":       {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Areas = append(lv.Segments[0].Areas, Area{LV: "third"}) }, kind: KindOutOfRange, words: "by hand"},
-		"legs together":   {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Areas[1] = lv.Segments[0].Areas[0] }, kind: KindOutOfRange, words: "no disk of its own"},
-		"small regions":   {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].RegionSize = 4 }, kind: KindOutOfRange, words: "at most 8 MiB"},
-		"a full area":     {required: 11 * x, change: func(g *Group, lv *LV) { g.MDAFree = 8 * KiB }, kind: KindOutOfRange, words: "nearly full"},
-		"gone":            {required: 11 * x, change: func(g *Group, lv *LV) { lv.Name = "other" }, kind: KindNotFound, words: "has no volume"},
+		"negative":          {required: -1, kind: KindOutOfRange, words: "negative"},
+		"limit below":       {required: 12 * x, limit: 11 * x, kind: KindOutOfRange, words: "more than the limit"},
+		"limit inside":      {class: Class{Layout: LayoutStriped}, required: 11 * x, limit: 11 * x, kind: KindOutOfRange, words: "pass the limit"},
+		"smaller limit":     {required: 0, limit: 9 * x, kind: KindOutOfRange, words: "never shrink"},
+		"exported":          {required: 11 * x, change: func(g *Group, lv *LV) { g.Problem = "it is exported" }, kind: KindOutOfRange, words: "exported"},
+		"a disk is missing": {required: 11 * x, change: func(g *Group, lv *LV) { g.PVs[4].Missing = true }, kind: KindBusy, words: "a disk is missing"},
+		"a silent disk":     {required: 11 * x, change: func(g *Group, lv *LV) { g.PVs[4].Silent, g.Problem = true, silentSentence("/dev/vge") }, kind: KindBusy, words: "does not answer"},
+		"one byte more":     {required: 10*x + 1, change: func(g *Group, lv *LV) { g.Problem = "it is exported" }, kind: KindOutOfRange, words: "from 41943040 bytes to 41943041 bytes"},
+		"snapshots of it":   {required: 11 * x, change: func(g *Group, lv *LV) { lv.UsedBy = []string{"snap"} }, kind: KindInUse, words: "snap"},
+		"converted":         {required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Type = "raid1" }, kind: KindOutOfRange, words: "by hand"},
+		"more legs":         {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Areas = append(lv.Segments[0].Areas, Area{LV: "third"}) }, kind: KindOutOfRange, words: "by hand"},
+		"legs together":     {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Areas[1] = lv.Segments[0].Areas[0] }, kind: KindOutOfRange, words: "no disk of its own"},
+		"small regions":     {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].RegionSize = 4 }, kind: KindOutOfRange, words: "at most 8 MiB"},
+		"a full area":       {required: 11 * x, change: func(g *Group, lv *LV) { g.MDAFree = 8 * KiB }, kind: KindOutOfRange, words: "nearly full"},
+		"gone":              {required: 11 * x, change: func(g *Group, lv *LV) { lv.Name = "other" }, kind: KindNotFound, words: "has no volume"},
 	} {
 		s := fiveDisks()
 		v := newVolume(t, s, specIn("a", test.class, 10*x))

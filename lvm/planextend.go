@@ -19,7 +19,8 @@ func planExtend(s State, v Volume, required, limit Bytes) (extension, error) {
 		return extension{}, err
 	}
 	refuse := func(err error) (extension, error) {
-		return extension{}, Errorf(hereOnly(err), "volume %s/%s cannot grow from %s to %s: %w", g.Name, lv.Name, v.Size, required, err)
+		from, to := apart(v.Size, required)
+		return extension{}, Errorf(hereOnly(err), "volume %s/%s cannot grow from %s to %s: %w", g.Name, lv.Name, from, to, err)
 	}
 	row := v.Class.row()
 	switch {
@@ -81,6 +82,9 @@ func extendSteps(s State, g Group, lv LV, v Volume, extents Extents) ([]step, er
 // growable tells whether the volume may grow at all, and still lies as its class says: an admin may have converted it.
 func growable(s State, g Group, lv LV, v Volume) error {
 	if err := unchangeable(s, g); err != nil {
+		if slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.Missing || pv.Silent }) {
+			return Errorf(KindBusy, "%w; it is tried again", err) // it may pass, and the size that is asked for is none the worse
+		}
 		return err
 	}
 	need := mdaNeed(g, v.Class) - mdaPerVolume

@@ -39,6 +39,7 @@ type pool struct {
 	metadata Extents
 	spare    Extents // what LVM's spare takes when the pool is made
 	debris   *LV     // what an lvcreate that was cut off left under the pool's name
+	spares   []LV    // what may be left of one that was cut off before: LVM can tell (sparesArgs)
 }
 
 // poolGrowth is what is done to a pool before it promises more. nil: nothing.
@@ -49,6 +50,7 @@ type poolGrowth struct {
 	data     Extents   // that it has afterwards
 	ranges   []peRange // where it grows: lvextend; nil if it does not
 	debris   *LV       // removed before it is made
+	spares   []LV      // those of them that are LVM's are removed as well
 	home     []peRange // where it is made, in one run with its metadata and LVM's spare: lvcreate; nil if it is there
 	first    Extents   // the data that it is made with
 	metadata Extents
@@ -94,7 +96,7 @@ func newPool(g Group, class Class) (pool, error) {
 	for _, pv := range g.PVs {
 		whole += pv.Extents
 	}
-	p := pool{group: g, name: class.Pool, ours: true, chunk: poolChunk}
+	p := pool{group: g, name: class.Pool, ours: true, chunk: poolChunk, spares: nameless(g)}
 	need := func() Bytes { return g.bytes(whole) / p.chunk * poolPerChunk * poolSnapshots }
 	for need() > poolMetadataMax {
 		p.chunk *= 2
@@ -107,6 +109,17 @@ func newPool(g Group, class Class) (pool, error) {
 		return pool{}, Errorf(KindNoRoom, "volume group %s has no room for the thin pool %s: it needs a run of %s on one disk for metadata, spare and a little data", g.Name, p.name, g.bytes(p.fixed()+1))
 	}
 	return p, nil
+}
+
+// nameless lists the volumes that bear no tag and a name of LVM's choice: most of them are an admin's.
+func nameless(g Group) (list []LV) {
+	for _, lv := range g.LVs {
+		number, is := strings.CutPrefix(lv.Name, "lvol")
+		if is && number != "" && strings.Trim(number, "0123456789") == "" && !lv.Hidden && len(lv.Tags) == 0 && len(lv.UsedBy) == 0 && lv.Type == string(LayoutLinear) {
+			list = append(list, lv)
+		}
+	}
+	return list
 }
 
 // fixed is what making the pool takes beside its data.
@@ -189,7 +202,7 @@ func (p pool) to(grown Extents, cluster string) *poolGrowth {
 	if !p.made {
 		free := holes(rest)
 		home := free[smallest(free, grown+p.fixed())]
-		growth.debris = p.debris
+		growth.debris, growth.spares = p.debris, p.spares
 		growth.first = min(grown, home.Count-p.fixed())
 		growth.home = []peRange{home.head(growth.first + p.fixed())}
 		rest = rest.clone()

@@ -91,7 +91,11 @@ func (c command) run(ctx context.Context, argv []string, start func(*exec.Cmd) e
 	// A group of its own: a signal to ours (a terminal's, a supervisor's) must not end lvm in the middle of a commit.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	began := time.Now()
-	err = start(cmd)
+	if makesPool(argv) {
+		err = asHost(poolHost, func() error { return start(cmd) })
+	} else {
+		err = start(cmd)
+	}
 	done := Command{Name: argv[0], Args: argv[1:], Duration: time.Since(began), ExitCode: -1}
 	if cmd.ProcessState != nil {
 		done.ExitCode = cmd.ProcessState.ExitCode()

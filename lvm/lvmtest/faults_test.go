@@ -108,3 +108,55 @@ func TestUnmadeThin(t *testing.T) {
 		}
 	}
 }
+
+// TestUncountedThin: a driver and its lvm died between the two messages that tell a pool of a thin volume, or of a snapshot:
+// after that the pool refuses every change. The next start, or the same request, brings it back into order.
+func TestUncountedThin(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		node := newNode()
+		b := bed(node).oneAtATime()
+		d := b.Start(t)
+		origin := d.create(t, b.thin("origin", 8*lvm.MiB, lvm.ID{}))
+		again := func() {
+			t.Helper()
+			if snapshot {
+				d.snapshot(t, "s", origin.ID)
+			} else {
+				d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
+			}
+		}
+		again()
+		d.close(t)
+		node.Change(b.Group, func(g *lvm.Group) {
+			for i := range g.LVs {
+				lv := &g.LVs[i]
+				if lv.Pool != "" && lv.Name != origin.ID.LV {
+					lv.Tags[slices.Index(lv.Tags, "nodelvm.state=ready")] = "nodelvm.state=creating"
+					node.lower(node.group(b.Group), lv.Name, "")
+					node.uncounted[lv.UUID] = true
+				}
+			}
+		})
+		d = b.Start(t)
+		again()
+		d.create(t, b.thin("another", 8*lvm.MiB, lvm.ID{}))
+		b.deleteAll(t, d)
+	}
+}
+
+// TestUnfinishedSpare: an lvm that was killed while it made its spare for pool metadata left a volume without a tag. It is
+// removed when the pool is made; an admin's that looks the same stays.
+func TestUnfinishedSpare(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "lvol0", b.Group)
+	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "lvol1", b.Group)
+	node.spares[find(t, b.group(t), "lvol1").UUID] = true
+	d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
+	find(t, b.group(t), "lvol0")
+	if slices.ContainsFunc(b.group(t).LVs, func(lv lvm.LV) bool { return lv.Name == "lvol1" }) {
+		t.Error("what LVM left is there still")
+	}
+	b.deleteAll(t, d)
+}

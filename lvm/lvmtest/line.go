@@ -24,12 +24,12 @@ var options = map[string][]string{
 		"--regionsize", "--poolmetadatasize", "--discards", "--thinpool", "--nosync"},
 	"lvextend": {"-y", "--devices", "-l", "--alloc"},
 	"lvchange": {"-y", "--devices", "-S", "-a", "-K", "-k", "--refresh", "--addtag", "--deltag", "--errorwhenfull"},
-	"lvremove": {"-y", "--devices", "-S"},
+	"lvremove": {"-y", "--devices", "-S", "-ff"},
 }
 
 var (
 	attached = []string{"-A", "-a", "-W", "-Z", "-k", "-p"}
-	bare     = []string{"-y", "-s", "-K", "--refresh", "--nosync"}
+	bare     = []string{"-y", "-s", "-K", "-ff", "--refresh", "--nosync"}
 	tagWord  = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
 	nameWord = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
 )

@@ -8,12 +8,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// guardWords are the two forms of a selection that the driver uses: this volume in that state, and those of these
-// volumes that are in that state.
-var guardWords = regexp.MustCompile(`^(?:lv_uuid=([A-Za-z0-9-]{38}) && lv_tags=\{([^{}]+)\}|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
+// guardWords are the forms of a selection that the driver uses: this volume in that state, those of these volumes that are
+// in that state, and those that were made while a thin pool was.
+var guardWords = regexp.MustCompile(`^(?:lv_uuid=([A-Za-z0-9-]{38}) && lv_tags=\{([^{}]+)\}|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
 
 // selects tells whether a selection, if there is one, takes this volume.
-func (l line) selects(lv lvm.LV) (bool, *failure) {
+func (n *Node) selects(l line, lv lvm.LV) (bool, *failure) {
 	selection, there := l.values["-S"]
 	if !there {
 		return true, nil
@@ -23,8 +23,11 @@ func (l line) selects(lv lvm.LV) (bool, *failure) {
 		return false, &failure{exitArguments, "Selection syntax error at '" + selection + "'."}
 	}
 	tag, uuids := m[2]+m[3], []string{m[1]}
-	if m[4] != "" {
-		uuids = strings.Split(strings.ReplaceAll(m[4], "lv_uuid=", ""), " || ")
+	if several := m[4] + m[5]; several != "" {
+		uuids = strings.Split(strings.ReplaceAll(several, "lv_uuid=", ""), " || ")
+	}
+	if m[5] != "" {
+		return slices.Contains(uuids, lv.UUID) && n.spares[lv.UUID], nil
 	}
 	return slices.Contains(uuids, lv.UUID) && slices.Contains(lv.Tags, tag), nil
 }
@@ -57,7 +60,7 @@ func (n *Node) onVolumes(l line, do func(*group, *lvm.LV, line) *failure) *failu
 		if f != nil {
 			return f
 		}
-		taken, f := l.selects(*lv)
+		taken, f := n.selects(l, *lv)
 		if f == nil && taken {
 			f = do(g, lv, l)
 		}
@@ -88,6 +91,8 @@ func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
 	switch d := n.device(n.path(g, lv.UUID)); {
 	case l.has("--refresh") && d != nil:
 		d.suspended = false
+	case l.values["-a"] == "y" && n.stuck(g, lv.Pool) != nil && d == nil:
+		return n.stuck(g, lv.Pool)
 	case l.values["-a"] == "y" && n.unmade[lv.UUID]:
 		return failed("device-mapper: reload ioctl on failed: No data available")
 	case l.values["-a"] == "y" && !n.halved:
@@ -106,6 +111,9 @@ func (n *Node) lvremove(g *group, lv *lvm.LV, l line) *failure {
 		return failed("this fake does not remove %s, which %v are made of", lv.Name, users)
 	}
 	if f := n.deactivate(g, lv.Name); f != nil {
+		return f
+	}
+	if f := n.stuck(g, lv.Pool); f != nil && !l.has("-ff") {
 		return f
 	}
 	if n.halved {

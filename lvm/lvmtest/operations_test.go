@@ -96,20 +96,26 @@ func TestSettleFails(t *testing.T) {
 	}
 }
 
+// successor is a driver, not yet started, on the node of one that was killed after it had answered for a volume, and before
+// it could mark it as ready. What it zeroes is noted.
+func successor(t *testing.T) (*Node, *Driver, lvm.Volume, *zeroing) {
+	node := newNode()
+	next := &Driver{}
+	cfg := unsettled(next)
+	killed := node.host(cfg)
+	must(t, killed.Start(t.Context()))
+	v, err := killed.Create(t.Context(), bed(node).spec("v", 64*lvm.MiB))
+	must(t, err)
+	zeroes := &zeroing{kernel: kernel{node}}
+	next.Host = lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, cfg.Observe}, Kernel: zeroes, Reader: reader{node}})
+	return node, next, v, zeroes
+}
+
 // TestKilledBeforeSettling: a driver that dies between its answer and the second commit loses nothing: the next one
 // blanks the volume's beginning and end, and keeps it.
 func TestKilledBeforeSettling(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	d := &Driver{}
-	cfg := unsettled(d)
-	killed := node.host(cfg)
-	must(t, killed.Start(t.Context()))
-	v, err := killed.Create(t.Context(), b.spec("v", 64*lvm.MiB))
-	must(t, err)
-	zeroes := &zeroing{kernel: kernel{node}}
-	next := lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, cfg.Observe}, Kernel: zeroes, Reader: reader{node}})
-	d.counted(t, "the next start, with the report that the direct reading is held to", 2, func() { must(t, next.Start(t.Context())) })
+	_, next, v, zeroes := successor(t)
+	next.counted(t, "the next start, with the report that the direct reading is held to", 2, func() { must(t, next.Start(t.Context())) })
 	if want := []string{"0-8 MiB", "63 MiB-64 MiB"}; !slices.Equal(zeroes.spans, want) {
 		t.Errorf("it zeroed %q, want %q", zeroes.spans, want)
 	}

@@ -35,7 +35,7 @@ func crashDisks(t testing.TB) []string {
 	t.Helper()
 	clearCrash(t) // of a run that was killed
 	forgetDisks()
-	hushUdev(t)
+	calmUdev(t, true)
 	t.Cleanup(func() {
 		clearCrash(t)
 		forgetDisks()
@@ -52,12 +52,17 @@ func clearCrash(t testing.TB) {
 	if !there {
 		return
 	}
-	for range 3 { // what stands on another goes first
+	lowerAll(t, g)
+	admin(t, "vgremove", "-ff", "-y", crashGroup)
+}
+
+// lowerAll takes all devices of a group out of the kernel, whatever state they are in.
+func lowerAll(t testing.TB, g lvm.Group) {
+	for range 4 { // what stands on another goes first
 		for _, device := range devicesOf(t, g) {
 			_ = exec.CommandContext(context.Background(), "dmsetup", "remove", "--noudevsync", device).Run()
 		}
 	}
-	admin(t, "vgremove", "-ff", "-y", crashGroup)
 }
 
 func newCrash(t *testing.T, op crashOp, disks []string) *crash {
@@ -101,11 +106,24 @@ func (c *crash) setUp() {
 	}
 }
 
+// cutPower leaves of a group what a power cut leaves: what is on the disks.
+func (c *crash) cutPower() {
+	c.victim.end()
+	g := c.b.group(c.t)
+	lowerAll(c.t, g)
+	if left := devicesOf(c.t, g); len(left) > 0 {
+		c.t.Fatalf("the devices %v survive a power cut", left)
+	}
+}
+
 // tearDown deletes everything and sees that nothing is left.
 func (c *crash) tearDown() {
 	d := c.b.Start(c.t)
 	c.b.deleteAll(c.t, d)
 	d.close(c.t)
+	if c.op.name == "pool create" {
+		c.b.Admin(c.t, "lvremove", "-y", c.b.Group+"/lvol0")
+	}
 	g := c.b.group(c.t)
 	if slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == lvm.DefaultPool }) {
 		c.b.removePool(c.t)

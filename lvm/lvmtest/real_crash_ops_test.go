@@ -25,12 +25,14 @@ type crashOp struct {
 var crashOps = []crashOp{
 	{name: "create", do: (*crash).create, check: (*crash).checkCreated},
 	{name: "raid create", do: (*crash).create, check: (*crash).checkCreated},
-	{name: "pool create", do: (*crash).create, check: (*crash).checkPool},
+	{name: "pool create", setUp: (*crash).makeForeign, do: (*crash).create, check: (*crash).checkPool},
 	{name: "extend", setUp: (*crash).makeOrigin, prepare: (*crash).aimHigher, do: (*crash).extend, check: (*crash).checkExtended},
 	{name: "extend thin", setUp: (*crash).makeOrigin, prepare: (*crash).aimHigher, do: (*crash).extend, check: (*crash).checkExtended},
+	{name: "thin create", setUp: (*crash).makeOrigin, do: (*crash).create, check: (*crash).checkCreated},
 	{name: "snapshot", setUp: (*crash).makeOrigin, do: (*crash).snapshot, check: (*crash).checkSnapshot},
 	{name: "copy", setUp: (*crash).makeOrigin, do: (*crash).create, check: (*crash).checkCreated},
 	{name: "remove", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
+	{name: "thin remove", setUp: (*crash).makeOrigin, prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
 	{name: "wipe", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
 }
 
@@ -42,7 +44,7 @@ func (c *crash) spec() lvm.Spec {
 		spec.Required = max(spec.Required, c.size)
 	case "raid create":
 		spec.Class = c.b.in(lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 1})
-	case "pool create", "copy":
+	case "pool create", "thin create", "thin remove", "copy":
 		spec.Class = c.b.thin("", 0, lvm.ID{}).Class
 	}
 	if c.op.name != "wipe" && spec.Class.Layout != lvm.LayoutThin {
@@ -107,24 +109,15 @@ func (c *crash) checkCreated(d *Driver) {
 }
 
 func (c *crash) checkPool(d *Driver) {
-	c.removeSpares()
 	c.checkCreated(d)
 	c.b.removePool(c.t)
-	c.nothingBut(0)
+	c.nothingBut(1)
 }
 
-// removeSpares removes, as an admin may, what LVM leaves when it is killed while it makes its spare for pool metadata: a
-// volume as large as that, with a name of LVM's choice. Without tags it cannot be told from somebody's, so the driver
-// leaves it alone.
-func (c *crash) removeSpares() {
-	g := c.b.group(c.t)
-	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return strings.HasSuffix(lv.Name, "_pmspare") })
-	for _, lv := range g.LVs {
-		if !lv.Hidden && strings.HasPrefix(lv.Name, "lvol") && len(lv.Tags) == 0 && i >= 0 && lv.Extents == g.LVs[i].Extents {
-			c.t.Logf("LVM left %s/%s, which was to be its spare", g.Name, lv.Name)
-			c.b.Admin(c.t, "lvremove", "-y", g.Name+"/"+lv.Name)
-		}
-	}
+// makeForeign makes a volume of an admin's that looks like what LVM leaves when it is killed while it makes its spare for
+// pool metadata: as large, without tags, with a name of LVM's choice.
+func (c *crash) makeForeign(*Driver) {
+	c.b.Admin(c.t, "lvcreate", "-y", "-l", "1", c.b.Group)
 }
 
 // nothingBut sees that no volume is left in the group but so many of the set-up (with a pool that is one more).
@@ -239,7 +232,7 @@ func (c *crash) remove(d *Driver) error {
 }
 
 func (c *crash) checkRemoved(d *Driver) {
-	c.nothingBut(0)
+	c.nothingBut(1)
 	if c.op.name != "wipe" {
 		return
 	}

@@ -60,15 +60,10 @@ func choosePoints(t testing.TB, random *rand.Rand, points []point) []kill {
 		want = n
 	}
 	var all, chosen []kill
-	for _, who := range []string{killLVM, killBoth, killDriver} {
+	for _, who := range []string{killLVM, killBoth, killDriver, killPower} {
 		for i, p := range points {
-			name := p.name
-			if strings.HasSuffix(name, ": DM_TARGET_MSG") && i > 0 && points[i-1].name == name {
-				continue // between its two messages to a thin pool LVM cannot die without harm: docs/crash-safety.md
-			}
-			between := strings.HasSuffix(name, ": start") || strings.HasSuffix(name, ": end") // lvm ends alike, wherever in it the driver dies
-			if alone := strings.HasPrefix(name, ofDriver); alone && who == killDriver || !alone && (who != killDriver || between) {
-				all = append(all, kill{who: who, point: i + 1, name: name})
+			if slices.Contains(waysToDie(p.name), who) {
+				all = append(all, kill{who: who, point: i + 1, name: p.name})
 			}
 		}
 	}
@@ -80,6 +75,20 @@ func choosePoints(t testing.TB, random *rand.Rand, points []point) []kill {
 		chosen = append(chosen, all[first+random.IntN(end-first)])
 	}
 	return chosen
+}
+
+// waysToDie tells who is killed at a point.
+func waysToDie(name string) []string {
+	switch {
+	case strings.HasPrefix(name, ofDriver):
+		return []string{killDriver}
+	case strings.HasSuffix(name, ": start") || strings.HasSuffix(name, ": end"):
+		return []string{killLVM, killBoth, killDriver} // lvm ends alike, wherever in it the driver dies
+	case strings.HasSuffix(name, ": DM_TARGET_MSG"):
+		return []string{killLVM, killBoth, killPower} // the pool remembers what it was told without a device in the kernel, too
+	default:
+		return []string{killLVM, killBoth}
+	}
 }
 
 // points lets the operation run to its end and lists the points that it passes.
@@ -136,23 +145,30 @@ func (c *crash) run(k kill) (killed bool) {
 	} else if !alive || answer != victimDone {
 		c.t.Errorf("the victim, which was not killed, lives: %t; it says %q:\n%s", alive, answer, c.victim.everythingSaid())
 	}
-	c.verify(alive)
+	c.verify(alive, k.who == killPower)
 	return killed || k.point == 0
 }
 
 // verify repeats the request and looks at the outcome; if the victim has died, with a driver that starts.
-func (c *crash) verify(alive bool) {
+func (c *crash) verify(alive, power bool) {
 	var d *Driver
 	if alive {
 		d = c.driver()
 	} else {
 		c.t.Logf("left: %s", c.left())
+		if power {
+			c.cutPower()
+		}
 		d = c.b.Start(c.t)
 		c.victim.end() // an lvm that it left has ended: the new driver has waited for it
 		c.victim = nil
 	}
 	for _, device := range c.suspended() {
 		c.t.Errorf("%s is suspended", device)
+	}
+	if !alive && c.op.setUp != nil && c.op.name != "pool create" { // others need not wait for the same request
+		_, device := c.volume(d, "origin")
+		c.checkPattern(device)
 	}
 	if err := c.op.do(c, d); err != nil {
 		c.t.Errorf("the request again: %v", err)

@@ -27,6 +27,7 @@ const (
 	killLVM    = "lvm"    // lvm alone, as by the OOM killer
 	killBoth   = "both"   // the driver and its lvm: a pod's end
 	killDriver = "driver" // the driver alone; lvm goes on
+	killPower  = "power"  // the node: the driver, its lvm, and all that the kernel had of the group; all writes are on the disks
 )
 
 // kill is one way to die at one point.

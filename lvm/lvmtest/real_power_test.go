@@ -4,12 +4,10 @@ package lvmtest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,7 +35,7 @@ func TestPowerVictim(t *testing.T) {
 	if path == "" {
 		return // it is only a part of another test
 	}
-	hushUdev(t)
+	calmUdev(t, true)
 	w := &powerWork{t: t, b: powerBed(t), promises: promises{}, prefix: filepath.Base(path)}
 	if before := os.Getenv(powerPromises); before != "" {
 		text, err := os.ReadFile(before)
@@ -59,23 +57,6 @@ func TestPowerVictim(t *testing.T) {
 	for {
 		w.step()
 	}
-}
-
-// hushUdev hides the rules of device-mapper and LVM from udev. The driver's own lvm does not wait for them, and the admin's
-// does not either in these tests.
-func hushUdev(t testing.TB) {
-	t.Helper()
-	for _, pattern := range []string{"*-dm*.rules", "*-lvm*.rules"} {
-		rules, err := filepath.Glob(filepath.Join("/lib/udev/rules.d", pattern))
-		must(t, err)
-		for _, path := range rules {
-			hiding := filepath.Join("/run/udev/rules.d", filepath.Base(path))
-			must(t, os.MkdirAll(filepath.Dir(hiding), 0o755))
-			must(t, os.WriteFile(hiding, nil, 0o600))
-			t.Cleanup(func() { must(t, os.Remove(hiding)) })
-		}
-	}
-	_ = exec.CommandContext(context.Background(), "udevadm", "control", "--reload").Run() // fails where no udev runs
 }
 
 func powerBed(t testing.TB) Bed {

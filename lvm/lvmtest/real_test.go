@@ -46,31 +46,12 @@ func makeDisks(t testing.TB) {
 
 func makeDisk(t testing.TB, name string, mebibytes int) string {
 	t.Helper()
-	calmUdev(t)
+	calmUdev(t, false)
 	file := filepath.Join("/dev/shm", realGroup+"-"+name)
 	must(t, os.RemoveAll(file))
 	must(t, os.WriteFile(file, nil, 0o600))
 	must(t, os.Truncate(file, int64(mebibytes)<<20))
 	return strings.TrimSpace(tool(t, "losetup", "--find", "--show", file))
-}
-
-// udevRules stand behind the rules that tell device-mapper's devices by name (55-dm), and before all that look into them.
-const udevRules = "/run/udev/rules.d/55-nodelvm-test.rules"
-
-// calmUdev spares a node, where a process start is slow, what udev would do besides the tests: for loop devices its rules
-// run `lvm pvscan` whenever somebody has written to one, and several programs for each device of a volume. That is more than
-// the tests do themselves. The volumes of the random groups are hidden from it; all others it sees.
-func calmUdev(t testing.TB) {
-	t.Helper()
-	if _, err := os.Stat(udevRules); err == nil {
-		return
-	}
-	rules := fmt.Sprintf("SUBSYSTEM==\"block\", KERNEL==\"loop*\", ATTR{loop/backing_file}==\"/dev/shm/%s-*\", OPTIONS:=\"nowatch\"\n", realGroup) +
-		fmt.Sprintf("SUBSYSTEM==\"block\", ENV{DM_NAME}==\"%s-*\", ENV{DM_UDEV_RULES_VSN}=\"\", ENV{DM_UDEV_DISABLE_OTHER_RULES_FLAG}=\"1\"\n",
-			strings.ReplaceAll(capacityGroup, "-", "--"))
-	must(t, os.MkdirAll(filepath.Dir(udevRules), 0o755))
-	must(t, os.WriteFile(udevRules, []byte(rules), 0o644))
-	_ = exec.CommandContext(context.Background(), "udevadm", "control", "--reload").Run() // fails where no udev runs, which is calm enough
 }
 
 // forgetDisks removes the group and the disks of a run, also of an earlier one that was killed.

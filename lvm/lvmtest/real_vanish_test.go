@@ -112,7 +112,7 @@ func TestVanishBetweenRequests_RealLVM(t *testing.T) {
 			_, err := d.Create(t.Context(), b.light("more", 8*lvm.MiB))
 			refused(t, what+": create", err, lvm.KindNoRoom)
 			_, err = d.Extend(t.Context(), v.ID, v.Size+1, 0)
-			refused(t, what+": extend", err, lvm.KindOutOfRange)
+			refused(t, what+": extend", err, lvm.KindBusy)
 			if c := d.capacity(t, b.class()); c != (lvm.Capacity{}) {
 				t.Errorf("%s: the capacity is %+v", what, c)
 			}

@@ -110,14 +110,8 @@ func TestStartFlushes(t *testing.T) {
 // TestUnfinishedWithLostDisk: a volume that is marked as unfinished is not blanked while a disk of its group is missing:
 // the missing one may know better.
 func TestUnfinishedWithLostDisk(t *testing.T) {
-	node := newNode()
+	node, d, v, zeroes := successor(t)
 	b := bed(node)
-	d := &Driver{}
-	cfg := unsettled(d)
-	killed := node.host(cfg)
-	must(t, killed.Start(t.Context()))
-	v, err := killed.Create(t.Context(), b.spec("v", 64*lvm.MiB))
-	must(t, err)
 	lost := ""
 	lose := func(is bool) {
 		node.Change("vg-test", func(g *lvm.Group) {
@@ -130,13 +124,11 @@ func TestUnfinishedWithLostDisk(t *testing.T) {
 		})
 	}
 	lose(true)
-	zeroes := &zeroing{kernel: kernel{node}}
-	d.Host = lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, cfg.Observe}, Kernel: zeroes, Reader: reader{node}})
 	must(t, d.Start(t.Context()))
 	if len(zeroes.spans) > 0 {
 		t.Errorf("with a disk lost, %q were zeroed", zeroes.spans)
 	}
-	_, err = d.Create(t.Context(), b.spec("v", 64*lvm.MiB))
+	_, err := d.Create(t.Context(), b.spec("v", 64*lvm.MiB))
 	wantKind(t, "the same request", err, lvm.KindBusy)
 	lose(false)
 	if now := d.create(t, b.spec("v", 64*lvm.MiB)); now != v {

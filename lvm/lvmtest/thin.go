@@ -69,6 +69,9 @@ func (n *Node) thin(g *group, l line, w wanted) *failure {
 	if f := n.blocked(g, pool.Name); f != nil {
 		return f
 	}
+	if f := n.stuck(g, pool.Name); f != nil {
+		return f
+	}
 	w.extents = lvm.Extents((size + g.ExtentSize - 1) / g.ExtentSize)
 	n.addThin(g, l, w, pool.Name, "")
 	return nil
@@ -85,6 +88,9 @@ func (n *Node) snapshot(l line, w wanted) *failure {
 	case origin.Type != "thin" || l.has("-l") || l.has("-V"):
 		return failed("this fake makes thin snapshots of thin volumes only")
 	}
+	if f := n.stuck(g, origin.Pool); f != nil {
+		return f
+	}
 	d := n.device(n.path(g, origin.UUID))
 	if d != nil && d.frozen {
 		d.suspended = true
@@ -97,6 +103,17 @@ func (n *Node) snapshot(l line, w wanted) *failure {
 	n.addThin(g, l, w, origin.Pool, origin.Name)
 	if d != nil && n.halved {
 		d.suspended = true
+	}
+	return nil
+}
+
+// stuck tells whether a pool refuses to be told of anything: a command was killed between the two messages that make
+// a volume in it, and LVM begins with the first of them again.
+func (n *Node) stuck(g *group, pool string) *failure {
+	for _, lv := range g.LVs {
+		if pool != "" && lv.Pool == pool && n.uncounted[lv.UUID] {
+			return failed("Thin pool %s-%s-tpool already contain thin device with device_id 2.", g.Name, pool)
+		}
 	}
 	return nil
 }

@@ -33,3 +33,43 @@ func TestVanishedDisk(t *testing.T) {
 		t.Errorf("there are %d volumes", n)
 	}
 }
+
+// TestVanishedUnderExtend: a disk vanishes while lvextend runs, which ends well all the same. The size is not answered before
+// the disk is back, to the same request neither; a volume that has no part on that disk is.
+func TestVanishedUnderExtend(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	away := func(is bool) {
+		node.Change("vg-test", func(g *lvm.Group) {
+			for i := range g.PVs {
+				g.PVs[i].Missing = is
+			}
+		})
+	}
+	d := &Driver{}
+	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: func(c lvm.Command) {
+		d.Observe(c)
+		if c.Name == "lvextend" {
+			away(true)
+		}
+	}})
+	v := d.create(t, b.spec("a", 8*lvm.MiB))
+	for range 2 {
+		_, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0)
+		wantKind(t, "an extension without the disk", err, lvm.KindBusy)
+	}
+	away(false)
+	if now, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); err != nil || now.Size != 16*lvm.MiB {
+		t.Errorf("extended to %+v, %v", now, err)
+	}
+	node.Change("vg-test", func(g *lvm.Group) {
+		at := find(t, *g, v.ID.LV).Segments[0].Areas[0].PV
+		for i := range g.PVs {
+			g.PVs[i].Missing = g.PVs[i].UUID != at
+		}
+	})
+	if _, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); err != nil {
+		t.Errorf("a volume that is all there: %v", err)
+	}
+	away(false)
+}

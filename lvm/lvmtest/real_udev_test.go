@@ -1,0 +1,44 @@
+//go:build reallvm
+
+package lvmtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// udevRules stand behind the rules that tell device-mapper's devices by name (55-dm), and before all that look into them.
+const udevRules = "/run/udev/rules.d/55-nodelvm-test.rules"
+
+// calmUdev spares a node, where a process start is slow, what udev would do besides the tests: for loop devices its rules
+// run `lvm pvscan` whenever somebody has written to one, and several programs for each device of a volume. That is more than
+// the tests do themselves. The volumes of the random groups are hidden from it; all others it sees, unless it is to be deaf:
+// then it has no rule for any of them, until the test ends. Neither the driver's lvm nor these tests' wait for it.
+func calmUdev(t testing.TB, deaf bool) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(udevRules), 0o755))
+	if _, err := os.Stat(udevRules); err == nil && !deaf {
+		return
+	}
+	rules := fmt.Sprintf("SUBSYSTEM==\"block\", KERNEL==\"loop*\", ATTR{loop/backing_file}==\"/dev/shm/%s-*\", OPTIONS:=\"nowatch\"\n", realGroup) +
+		fmt.Sprintf("SUBSYSTEM==\"block\", ENV{DM_NAME}==\"%s-*\", ENV{DM_UDEV_RULES_VSN}=\"\", ENV{DM_UDEV_DISABLE_OTHER_RULES_FLAG}=\"1\"\n",
+			strings.ReplaceAll(capacityGroup, "-", "--"))
+	must(t, os.WriteFile(udevRules, []byte(rules), 0o644))
+	if deaf {
+		for _, pattern := range []string{"*-dm*.rules", "*-lvm*.rules"} {
+			hidden, err := filepath.Glob(filepath.Join("/lib/udev/rules.d", pattern))
+			must(t, err)
+			for _, path := range hidden {
+				hiding := filepath.Join(filepath.Dir(udevRules), filepath.Base(path))
+				must(t, os.WriteFile(hiding, nil, 0o600))
+				t.Cleanup(func() { must(t, os.Remove(hiding)) })
+			}
+		}
+	}
+	_ = exec.CommandContext(context.Background(), "udevadm", "control", "--reload").Run() // fails where no udev runs, which is calm enough
+}
