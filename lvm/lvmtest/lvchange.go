@@ -91,11 +91,10 @@ func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
 	switch d := n.device(n.path(g, lv.UUID)); {
 	case l.has("--refresh") && d != nil:
 		d.suspended = false
-	case l.values["-a"] == "y" && n.stuck(g, lv.Pool) != nil && d == nil:
-		return n.stuck(g, lv.Pool)
 	case l.values["-a"] == "y" && n.unmade[lv.UUID]:
 		return failed("device-mapper: reload ioctl on failed: No data available")
 	case l.values["-a"] == "y" && !n.halved:
+		delete(n.uncounted, lv.UUID)
 		n.activate(g, lv.Name)
 	case l.values["-a"] == "n" && d != nil:
 		return n.deactivate(g, lv.Name)

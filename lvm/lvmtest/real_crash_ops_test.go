@@ -157,6 +157,19 @@ func (c *crash) makeOrigin(d *Driver) {
 	c.size = v.Size
 }
 
+// checkOthers sees that others need not wait for the same request: what is there can be used, and the pool can be changed.
+func (c *crash) checkOthers(d *Driver) {
+	if c.op.setUp == nil || c.op.name == "pool create" {
+		return
+	}
+	_, device := c.volume(d, "origin")
+	c.checkPattern(device)
+	if c.op.name != "extend" {
+		other := d.create(c.t, c.b.thin("other", 8*lvm.MiB, lvm.ID{}))
+		must(c.t, d.Delete(context.Background(), other.ID))
+	}
+}
+
 func (c *crash) checkPattern(device string) {
 	c.t.Helper()
 	want := strings.Repeat(pattern, 1<<15)

@@ -63,7 +63,7 @@ func choosePoints(t testing.TB, random *rand.Rand, points []point) []kill {
 	for _, who := range []string{killLVM, killBoth, killDriver, killPower} {
 		for i, p := range points {
 			if slices.Contains(waysToDie(p.name), who) {
-				all = append(all, kill{who: who, point: i + 1, name: p.name})
+				all = append(all, killAt(points, i, who))
 			}
 		}
 	}
@@ -75,6 +75,10 @@ func choosePoints(t testing.TB, random *rand.Rand, points []point) []kill {
 		chosen = append(chosen, all[first+random.IntN(end-first)])
 	}
 	return chosen
+}
+
+func killAt(points []point, i int, who string) kill {
+	return kill{who: who, point: i + 1, name: points[i].name, nth: countPoints(points[:i+1], points[i].name)}
 }
 
 // waysToDie tells who is killed at a point.
@@ -107,7 +111,11 @@ const attempts = 3
 func (c *crash) cut(k kill) {
 	outer := c.t
 	defer func() { c.t = outer }()
-	passed := outer.Run(fmt.Sprintf("point %d, %s, %s dies", k.point, strings.ReplaceAll(k.name, "/", " "), k.who), func(t *testing.T) {
+	title := fmt.Sprintf("point %d, %s, %s dies", k.point, strings.ReplaceAll(k.name, "/", " "), k.who)
+	if k.after > 0 {
+		title += fmt.Sprintf(" after %s", k.after.Round(time.Millisecond))
+	}
+	passed := outer.Run(title, func(t *testing.T) {
 		c.t = t
 		for range attempts {
 			if c.run(k) {
@@ -166,9 +174,8 @@ func (c *crash) verify(alive, power bool) {
 	for _, device := range c.suspended() {
 		c.t.Errorf("%s is suspended", device)
 	}
-	if !alive && c.op.setUp != nil && c.op.name != "pool create" { // others need not wait for the same request
-		_, device := c.volume(d, "origin")
-		c.checkPattern(device)
+	if !alive {
+		c.checkOthers(d)
 	}
 	if err := c.op.do(c, d); err != nil {
 		c.t.Errorf("the request again: %v", err)
@@ -189,8 +196,9 @@ func TestWipeKilled_RealLVM(t *testing.T) {
 	whole := points[end].at.Sub(points[first].at)
 	t.Logf("to zero %s takes %s", c.size, whole.Round(time.Millisecond))
 	for range killRounds(t) {
-		after := time.Duration(rand.Int64N(int64(whole))) + 1
-		c.cut(kill{who: killDriver, point: first + 1, name: fmt.Sprintf("after %s of zeroing", after.Round(time.Millisecond)), after: after})
+		k := killAt(points, first, killDriver)
+		k.after = time.Duration(rand.Int64N(int64(whole))) + 1
+		c.cut(k)
 	}
 	c.tearDown()
 }

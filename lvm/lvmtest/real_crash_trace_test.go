@@ -33,8 +33,9 @@ const (
 // kill is one way to die at one point.
 type kill struct {
 	who   string
-	point int // from 1; 0: nobody dies
-	name  string
+	point int           // from 1, as the operation was counted; 0: nobody dies
+	name  string        // of the point
+	nth   int           // it is the nth of this name: a command may take one step more or less than when it was counted
 	after time.Duration // so long after the point, if the driver dies alone
 }
 
@@ -197,7 +198,7 @@ func (t *tracer) point(pid int, what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.passed = append(t.passed, point{what, time.Now()})
-	if len(t.passed) != t.plan.point {
+	if what != t.plan.name || countPoints(t.passed, what) != t.plan.nth {
 		return
 	}
 	if t.plan.after > 0 {
@@ -209,6 +210,15 @@ func (t *tracer) point(pid int, what string) {
 		return
 	}
 	t.kill(pid)
+}
+
+func countPoints(points []point, name string) (n int) {
+	for _, p := range points {
+		if p.name == name {
+			n++
+		}
+	}
+	return n
 }
 
 // kill kills as planned. t.mu is held.
