@@ -1,0 +1,110 @@
+//go:build reallvm
+
+package lvmtest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestPoolGrows_RealLVM: a pool that promises more than it holds is enlarged as it is written to; when its group is full
+// nothing more is made in it, and it is told why; when there is room again it goes on.
+func TestPoolGrows_RealLVM(t *testing.T) {
+	dir := t.TempDir()
+	d := startReal(t, dir)
+	t.Cleanup(func() { d.close(t) })
+	declared := declare(loopDisk(t, "growing", 128))
+	declared.Pool = lvm.PoolPolicy{Size: 24 * lvm.MiB, GrowMetadata: 1}
+	report := prepare(t, d, false, declared)
+	if !strings.Contains(report.Groups[0].Text, "its thin pool nodelvm-thin has 24 MiB now") {
+		t.Fatal(report)
+	}
+	t.Cleanup(func() { removePrepared(t, dir) })
+	pool := func() lvm.PoolMetrics {
+		for _, g := range d.Metrics().Groups {
+			if g.Name == preparedGroup {
+				return g.Pools[0]
+			}
+		}
+		t.Fatal("no pool")
+		return lvm.PoolMetrics{}
+	}
+	spec := func(name string, size lvm.Bytes) lvm.Spec {
+		class := lvm.Class{Group: preparedGroup, Layout: lvm.LayoutThin, Overprovision: 200}
+		return lvm.Spec{Name: name, Class: class, Required: size}
+	}
+	first := d.create(t, spec("first", 40*lvm.MiB))
+	if p := pool(); p.Size != 24*lvm.MiB || p.Promised != 40*lvm.MiB || p.MetadataSize != 4*lvm.MiB {
+		t.Errorf("at first %+v", p)
+	}
+	must(t, d.TendPools(t.Context()))
+	if p := pool(); p.MetadataSize != 8*lvm.MiB || p.Grown != 1 {
+		t.Errorf("with metadata in use over its limit: %+v", p)
+	}
+	declared.Pool.GrowMetadata = 0
+	d.counted(t, "a look at pools that need nothing", 0, func() {
+		prepare(t, d, false, declared)
+		must(t, d.TendPools(t.Context()))
+	})
+	writeTo(t, d, first, 20*lvm.MiB)
+	must(t, d.TendPools(t.Context()))
+	if p := pool(); p.Size != 40*lvm.MiB || p.Used != 20*lvm.MiB || p.Grown != 2 {
+		t.Errorf("with 20 of 24 MiB written: %+v", p)
+	}
+	second := d.create(t, spec("second", 120*lvm.MiB))
+	writeTo(t, d, second, 70*lvm.MiB)
+	must(t, d.TendPools(t.Context()))
+	p := pool()
+	t.Logf("the pool takes the whole group: %+v", p)
+	if c := d.capacity(t, first.Class); c != (lvm.Capacity{}) {
+		t.Errorf("the pool is nearly full, its group is, and its capacity is %+v", c)
+	}
+	refused := func(what string, err error, kind lvm.Kind) {
+		t.Helper()
+		if wantKind(t, what, err, kind); err != nil && (!strings.Contains(err.Error(), "is nearly full") || !strings.Contains(err.Error(), "0 B left")) {
+			t.Errorf("%s: %v", what, err)
+		} else {
+			t.Logf("%s: %v", what, err)
+		}
+	}
+	d.counted(t, "refusals", 0, func() {
+		_, err := d.Create(t.Context(), spec("third", 4*lvm.MiB))
+		refused("a volume more", err, lvm.KindNoRoom)
+		_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "snapshot", Source: first.ID})
+		refused("a snapshot", err, lvm.KindNoRoom)
+		_, err = d.Extend(t.Context(), first.ID, 44*lvm.MiB, 0)
+		refused("an extension", err, lvm.KindOutOfRange)
+	})
+	findings, err := d.Health(t.Context())
+	if must(t, err); len(findings) != 1 || findings[0].Trouble != lvm.TroublePoolNear || !strings.Contains(findings[0].Text, "no volume or snapshot is made any more") {
+		t.Errorf("findings %+v", findings)
+	}
+	must(t, d.Delete(t.Context(), second.ID))
+	d.waitWiped(t)
+	third := d.create(t, spec("third", 4*lvm.MiB))
+	for _, v := range []lvm.Volume{first, third} {
+		must(t, d.Delete(t.Context(), v.ID))
+	}
+	d.waitWiped(t)
+}
+
+// writeTo writes to the beginning of a volume.
+func writeTo(t testing.TB, d *Driver, v lvm.Volume, size lvm.Bytes) {
+	t.Helper()
+	path, err := d.Activate(context.Background(), v.ID, v.UUID)
+	must(t, err)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	must(t, err)
+	data := bytes.Repeat([]byte("nodelvm "), 1<<17)
+	for at := lvm.Bytes(0); at < size; at += lvm.MiB {
+		_, err = f.Write(data)
+		must(t, err)
+	}
+	must(t, f.Sync())
+	must(t, f.Close())
+}
