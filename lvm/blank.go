@@ -19,6 +19,7 @@ type disk struct {
 	rotational bool
 	readOnly   bool
 	removable  bool
+	silent     bool     // it does not answer
 	virtual    bool     // made by the kernel from something else: loop, md, device-mapper, zram, nbd, ...
 	holders    []string // devices that are made of it
 	parts      []string // its partitions
@@ -63,6 +64,10 @@ func (v survey) disks(ctx context.Context, s State) ([]disk, error) {
 			return nil, Errorf(KindInternal, "look at %s: %w", b.path, err)
 		}
 		d.links, d.uses, d.group = links[b.name], uses[b.name], groups[b.path]
+		if d.silent = slices.Contains(s.Silent, b.path); d.silent {
+			list = append(list, d)
+			continue
+		}
 		if p := (prober{mustBeBlock: true, texts: &groupTexts{}}).probe(b, probe{}); p.label != nil {
 			d.pv = &p
 		}

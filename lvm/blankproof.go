@@ -24,6 +24,8 @@ func (d disk) unfit(named bool) string {
 		return fmt.Sprintf("it belongs to volume group %s", d.group)
 	case len(d.uses) > 0:
 		return "it " + d.uses[0]
+	case d.silent:
+		return "it does not answer: look at the kernel's log"
 	case len(d.holders) > 0:
 		return fmt.Sprintf("it is a part of %s", strings.Join(d.holders, ", "))
 	case len(d.parts) > 0:
@@ -125,5 +127,5 @@ func (g *grip) unfinished(d disk, name string, ours *Group) bool {
 	if ours == nil {
 		return first.group.Seqno == 1
 	}
-	return first.group.UUID == ours.UUID
+	return first.group.UUID == ours.UUID && first.group.Seqno == ours.Seqno+1 // a later one was committed: somebody took it out again
 }

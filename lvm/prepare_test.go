@@ -87,6 +87,7 @@ func TestUnfit(t *testing.T) {
 		"it carries what":            func(d *disk) { d.uses, d.parts = []string{"carries what is mounted at /"}, []string{"sdb1"} },
 		"a part of dm-3, md0":        func(d *disk) { d.holders = []string{"dm-3", "md0"} },
 		"partitions (sdb1)":          func(d *disk) { d.parts = []string{"sdb1"} },
+		"does not answer":            func(d *disk) { d.silent = true },
 		"read-only":                  func(d *disk) { d.readOnly = true },
 		"smaller than 16 MiB":        func(d *disk) { d.size = 16*MiB - 1 },
 	} {

@@ -238,8 +238,8 @@ func (p *preparing) join(ctx context.Context, d Declaration, here *Group, taken 
 		}
 		p.told[path] = "made a part of volume group " + d.Name
 	}
-	if failure != nil {
-		return failure
+	if failure != nil || i < 0 {
+		return orNothing(failure)
 	}
 	p.host.log.Info("a volume group was prepared", "vg", d.Name, "devices", paths, "tags", tags)
 	return p.host.flush(s.Groups[i])

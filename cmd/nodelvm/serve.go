@@ -120,7 +120,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		d.ready.set(host.Ready, "")
 		d.log.InfoContext(ctx, "serving")
 		d.act(ctx, parts, agent)
-		parts.Go(func() error { care.run(ctx); return nil })
+		care.start(ctx, parts)
 		<-ctx.Done()
 	}
 	d.ready.set(nil, "the driver stops")

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node"
 )
@@ -28,36 +30,51 @@ type caretaker struct {
 	told   string
 }
 
-// run works until ctx ends.
-func (c *caretaker) run(ctx context.Context) {
-	c.prepare(ctx)
-	tend := time.NewTicker(tendPeriod)
-	defer tend.Stop()
-	var look <-chan time.Time
-	if c.every > 0 && c.file != "" {
-		ticker := time.NewTicker(c.every)
-		defer ticker.Stop()
-		look = ticker.C
+// start begins its work, which ends with ctx; a command that runs then is brought to its end.
+func (c *caretaker) start(ctx context.Context, parts *errgroup.Group) {
+	for _, work := range []func(context.Context){c.watchDisks, c.tendPools} {
+		parts.Go(func() error {
+			work(ctx)
+			return nil
+		})
 	}
+}
+
+// watchDisks makes what is declared, and looks for new disks from time to time, until ctx ends.
+func (c *caretaker) watchDisks(ctx context.Context) {
+	if c.file == "" {
+		return
+	}
+	c.prepare(ctx)
+	if c.every > 0 {
+		repeat(ctx, c.every, c.prepare)
+	}
+}
+
+// tendPools enlarges pools until ctx ends.
+func (c *caretaker) tendPools(ctx context.Context) {
+	repeat(ctx, tendPeriod, func(ctx context.Context) {
+		if err := c.host.TendPools(ctx); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "a thin pool could not be enlarged; it is tried again", "error", err)
+		}
+	})
+}
+
+func repeat(ctx context.Context, every time.Duration, do func(context.Context)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-look:
-			c.prepare(ctx)
-		case <-tend.C:
-			if err := c.host.TendPools(ctx); err != nil && ctx.Err() == nil {
-				c.log.WarnContext(ctx, "a thin pool could not be enlarged; it is tried again", "error", err)
-			}
+		case <-ticker.C:
+			do(ctx)
 		}
 	}
 }
 
 // prepare looks for new disks. What was found is logged when it changes.
 func (c *caretaker) prepare(ctx context.Context) {
-	if c.file == "" {
-		return
-	}
 	var report lvm.PrepareReport
 	declared, err := readDeclarations(c.file)
 	if err == nil {

@@ -186,6 +186,10 @@ func TestPrepareUnfinished_RealLVM(t *testing.T) {
 	if want := []string{disk, second}; !sameDisks(members(t), want) {
 		t.Errorf("killed between pvcreate and vgextend: group of %v\n%s", members(t), report)
 	}
+	admin(t, "vgreduce", preparedGroup, second)
+	if report = prepare(t, d, false, declare(disk, second)); !sameDisks(members(t), []string{disk}) {
+		t.Errorf("taken out by an admin: group of %v\n%s", members(t), report)
+	}
 	admin(t, "vgremove", "-ff", "-y", preparedGroup)
 	clear(t, disk)
 	clear(t, second)
