@@ -35,6 +35,9 @@
 //	reserve                volumes that are placed together, and the room kept for them
 //	wipe, recover,         what goes on behind, and what a start mends
 //	suspended
+//	prepare..., blank...,  groups from blank disks: what is declared, what is proven of a device, the commands
+//	mounts
+//	poolgrow...            thin pools that fill up: when they are enlarged, and when nothing more is promised
 //	lock, hang, instance   who waits for whom: operations, hung commands, drivers and what they leave running
 //
 // Caveats:
