@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -43,6 +44,15 @@ func planExtend(s State, v Volume, required, limit Bytes) (extension, error) {
 	}
 	v.Size = g.bytes(extents)
 	return extension{volume: v, steps: steps}, nil
+}
+
+// apart words two sizes so that it shows which is larger: in bytes, where rounding could hide it.
+func apart(a, b Bytes) (string, string) {
+	x, y := a.String(), b.String()
+	if alike := max(a, b)-min(a, b) < max(a, b)/10; a != b && alike && strings.Contains(x+y, ".") {
+		return fmt.Sprintf("%d bytes", int64(a)), fmt.Sprintf("%d bytes", int64(b))
+	}
+	return x, y
 }
 
 // extendSteps are the commands that bring the volume to so many extents, which are more than it has.
