@@ -172,7 +172,8 @@ func goCommands(m module, dir string) [][]string {
 	}
 	all := [][]string{build}
 	for _, test := range sortedKeys(m.tests) {
-		all = append(all, []string{"go", "test", "-c", "-trimpath", "-ldflags", ldflags, "-o", dir + "/" + test, m.tests[test]})
+		// upstream has vetted its own code: that would take as long as compiling it
+		all = append(all, []string{"go", "test", "-c", "-vet=off", "-trimpath", "-ldflags", ldflags, "-o", dir + "/" + test, m.tests[test]})
 	}
 	return all
 }

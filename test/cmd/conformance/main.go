@@ -32,6 +32,7 @@ func main() {
 func newCommand() *cobra.Command {
 	opt := conformance.Options{Out: os.Stdout}
 	var only string
+	var asIs bool
 	c := &cobra.Command{
 		Use:   "conformance",
 		Short: "Run upstream's suite for storage drivers in the lab",
@@ -44,7 +45,7 @@ func newCommand() *cobra.Command {
 			if opt.Only, err = regexp.Compile(only); err != nil {
 				return fmt.Errorf("--only: %w", err)
 			}
-			return run(c.Context(), opt)
+			return run(c.Context(), opt, asIs)
 		},
 	}
 	c.Flags().StringVar(&opt.Dir, "dir", "", "folder of the results, logs and reports")
@@ -52,11 +53,12 @@ func newCommand() *cobra.Command {
 	c.Flags().IntVar(&opt.Jobs, "jobs", 2, "how many specs run at the same time")
 	c.Flags().DurationVar(&opt.Limit, "limit", 15*time.Minute, "time for a spec")
 	c.Flags().DurationVar(&opt.For, "for", 0, "begin nothing further after this time; a later run goes on (default: run all)")
+	c.Flags().BoolVar(&asIs, "as-is", false, "install nothing: the lab is up, with the driver that is meant")
 	_ = c.MarkFlagRequired("dir")
 	return c
 }
 
-func run(ctx context.Context, opt conformance.Options) (err error) {
+func run(ctx context.Context, opt conformance.Options, asIs bool) (err error) {
 	if opt.Dir, err = filepath.Abs(opt.Dir); err != nil {
 		return err
 	}
@@ -73,8 +75,10 @@ func run(ctx context.Context, opt conformance.Options) (err error) {
 			err = errors.Join(err, opt.Lab.Down(context.WithoutCancel(ctx)))
 		}
 	}()
-	if _, err := scenario.Raise(ctx, opt.Lab, opt.Out); err != nil {
-		return err
+	if !asIs {
+		if _, err := scenario.Raise(ctx, opt.Lab, opt.Out); err != nil {
+			return err
+		}
 	}
 	summary, err := conformance.Run(ctx, opt)
 	if len(summary.Specs) == 0 {
