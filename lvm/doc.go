@@ -24,7 +24,8 @@
 //	probe, vgimport, ...   (vgimport, vgsegments); metadata puts groups together, hurdles says what forbids changes
 //	report                 LVM's own report: the fallback, and what the direct reader is held to (checked, difference)
 //	health                 what is wrong with volumes, and the kernel's words for it
-//	args, config, run      the command lines, our lvm.conf, and the one place that starts processes
+//	args, config, run,     the command lines, our lvm.conf, the one place that starts processes, and the name that lvm knows the
+//	hostname               machine by meanwhile
 //	kernel                 sysfs, device-mapper, zeroing, flushing
 //	host, create, extend,  the operations, each under its group's lock
 //	snapshot, activate,
