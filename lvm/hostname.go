@@ -23,7 +23,12 @@ func makesPool(argv []string) bool {
 func asHost(name string, do func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this
+		runtime.LockOSThread()              // for good: the thread ends with this
+		if unix.Gettid() == unix.Getpid() { // but for the process's first thread, which cannot end
+			defer runtime.UnlockOSThread()
+			done <- asHost(name, do) // on another one, as this one is taken
+			return
+		}
 		if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
 			done <- fmt.Errorf("lvm cannot be given a host name of its own: unshare: %w", err)
 			return
