@@ -63,7 +63,7 @@ bench: image ## Measure the driver beside bare LVM commands in a lab node; write
 	cd test && $(GO_RUN) ./cmd/bench --image $(CURDIR)/dist/nodelvm-amd64.tar $(ARGS)
 
 .PHONY: manifest
-manifest: ## Render deploy/nodelvm.yaml from the Helm chart
+manifest: ## Render deploy/nodelvm.yaml and janitor.yaml from the Helm chart
 	cd deploy/render && $(GO_RUN) .
 
 .PHONY: lab

@@ -10,6 +10,17 @@ import (
 // volumeReply describes a volume to the caller. Fresh or found, created or listed: there is this one description, so
 // that a retry cannot answer differently.
 func volumeReply(volume lvm.Volume, node string) *csi.Volume {
+	return &csi.Volume{
+		VolumeId:           volume.ID.String(),
+		CapacityBytes:      int64(volume.Size),
+		VolumeContext:      Attributes(volume),
+		ContentSource:      contentSource(volume.Source),
+		AccessibleTopology: []*csi.Topology{topologyOf(node)},
+	}
+}
+
+// Attributes are a volume's attributes in its PersistentVolume, but for those that come from its class.
+func Attributes(volume lvm.Volume) map[string]string {
 	attributes := map[string]string{
 		AttributeUUID:  volume.UUID,
 		AttributeGroup: volume.Group,
@@ -17,13 +28,7 @@ func volumeReply(volume lvm.Volume, node string) *csi.Volume {
 	if (volume.Source != lvm.ID{}) {
 		attributes[AttributeSource] = volume.Source.String()
 	}
-	return &csi.Volume{
-		VolumeId:           volume.ID.String(),
-		CapacityBytes:      int64(volume.Size),
-		VolumeContext:      attributes,
-		ContentSource:      contentSource(volume.Source),
-		AccessibleTopology: []*csi.Topology{topologyOf(node)},
-	}
+	return attributes
 }
 
 // snapshotReply is volumeReply for snapshots. A snapshot is complete when it is there: nothing is copied afterwards.

@@ -61,6 +61,7 @@ mkdir -p "$out"
 images
 (cd deploy/render && go run -trimpath . --package "$out")
 cp deploy/nodelvm.yaml "$out/nodelvm-$version.yaml"
+cp deploy/janitor.yaml "$out/nodelvm-janitor-$version.yaml"
 plugin
 vulnerabilities
 (cd "$out" && sha256sum -- * >SHA256SUMS)

@@ -34,6 +34,9 @@ type Config struct {
 	Volumes Volumes                                      // this node's
 	Health  func(context.Context) ([]lvm.Finding, error) // nil: health is not told of; asked every 30 s
 	Log     *slog.Logger                                 // nil: slog.Default()
+
+	Holdings   func(context.Context) (lvm.Holdings, error) // nil: orphans are not looked for
+	AuditEvery time.Duration                               // how often they are; 0: once an hour
 }
 
 // Agent acts for this node in the API: it enlarges the node's volumes, keeps copies where their source is, and tells of
@@ -53,6 +56,8 @@ type Agent struct {
 
 	queue   workqueue.TypedDelayingInterface[string] // keys of claims
 	backoff *flowcontrol.Backoff                     // by job.id
+
+	audit audit
 
 	work     sync.WaitGroup // what Run has started
 	restores sync.Once      // begins the watch on contents
@@ -76,6 +81,7 @@ func NewAgent(cfg Config) *Agent {
 		pods:    newPodLister(cfg.Client.core),
 		queue:   workqueue.NewTypedDelayingQueue[string](),
 		backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost),
+		audit:   newAudit(cfg),
 	}
 	a.claims = newClaimStore(a.node, a.queue.Add)
 	a.classes = newClassStore(func(class *storagev1.StorageClass) {
@@ -100,6 +106,7 @@ func (a *Agent) Run(ctx context.Context) {
 		reflect(ctx, a.client.core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, a.claims)
 	})
 	a.work.Go(func() { a.watchHealth(ctx) })
+	a.work.Go(func() { a.watchOrphans(ctx) })
 	for range workers {
 		a.work.Go(func() {
 			for a.next(ctx) {

@@ -167,7 +167,7 @@ func TestAFailedEventIsTriedAgain(t *testing.T) {
 
 // Room may appear, and a disk come back, at any moment, and nobody tells.
 func TestWhatFailsIsTriedAgainWithinHalfAMinute(t *testing.T) {
-	a := NewAgent(Config{Node: "node-1"})
+	a := NewAgent(Config{Client: &Client{}, Node: "node-1"})
 	for range 50 {
 		a.backoff.Next("job", time.Now())
 	}

@@ -29,6 +29,7 @@ type claimStore struct {
 type ownClaim struct {
 	uid    types.UID
 	volume string // name of the PersistentVolume
+	chosen bool   // this node was selected for it
 }
 
 func newClaimStore(node string, changed func(key string)) *claimStore {
@@ -93,7 +94,7 @@ func (s *claimStore) put(o any) (wake []string) {
 	key := keyOf(claim)
 	delete(s.own, key)
 	if selected := claim.Annotations[annSelectedNode]; claim.Spec.VolumeName != "" && (selected == "" || selected == s.node) {
-		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName}
+		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, chosen: selected != ""}
 		for other, waiting := range s.open {
 			if sourceOf(waiting) == (source{kindClaim, key}) {
 				wake = append(wake, other)
@@ -153,6 +154,15 @@ func (s *claimStore) boundTo(volume string) (key string, own ownClaim, ok bool) 
 		}
 	}
 	return "", ownClaim{}, false
+}
+
+// chosen lists the bound claims that this node was selected for, by namespace/name.
+func (s *claimStore) chosen() map[string]ownClaim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	claims := maps.Clone(s.own)
+	maps.DeleteFunc(claims, func(_ string, own ownClaim) bool { return !own.chosen })
+	return claims
 }
 
 // isOpen tells whether a claim waits for a volume, or for a larger one.

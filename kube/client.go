@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,7 @@ const (
 type Client struct {
 	core      rest.Interface
 	storage   rest.Interface
+	leases    rest.Interface
 	snapshots rest.Interface // snapshot.storage.k8s.io, where that is installed
 }
 
@@ -67,6 +69,7 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 	}{
 		{&c.core, "/api", corev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
 		{&c.storage, "/apis", storagev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
+		{&c.leases, "/apis", coordinationv1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
 		{&c.snapshots, "/apis", snapshotVersion, runtime.ContentTypeJSON}, // custom resources have no other encoding
 	} {
 		config.APIPath, config.GroupVersion = group.path, &group.version
@@ -85,11 +88,15 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.Event{}, &corev1.PersistentVolume{},
-		&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.Pod{}, &corev1.PodList{})
+		&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{},
+		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
 	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{})
+	scheme.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContent"), &content{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContentList"), &contentList{})
-	for _, version := range []schema.GroupVersion{corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, snapshotVersion} {
+	for _, version := range []schema.GroupVersion{
+		corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion, snapshotVersion,
+	} {
 		metav1.AddToGroupVersion(scheme, version)
 	}
 	return scheme
@@ -114,11 +121,15 @@ func last(o any) any {
 
 // patch sends a JSON merge patch (RFC 7386); now becomes the object as it is after it.
 func (c *Client) patch(ctx context.Context, resource, namespace, name, subresource string, body any, now runtime.Object) error {
+	return patchBy(ctx, c.core, resource, namespace, name, subresource, body, now)
+}
+
+func patchBy(ctx context.Context, client rest.Interface, resource, namespace, name, subresource string, body any, now runtime.Object) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	request := c.core.Patch(types.MergePatchType).Resource(resource).Name(name).Body(text)
+	request := client.Patch(types.MergePatchType).Resource(resource).Name(name).Body(text)
 	if namespace != "" {
 		request = request.Namespace(namespace)
 	}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -22,10 +23,15 @@ type content struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec struct {
-		Driver            string `json:"driver"`
+		Driver                  string `json:"driver"`
+		VolumeSnapshotClassName string `json:"volumeSnapshotClassName"`
+		Source                  struct {
+			SnapshotHandle string `json:"snapshotHandle"`
+		} `json:"source"`
 		VolumeSnapshotRef struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
+			Namespace string    `json:"namespace"`
+			Name      string    `json:"name"`
+			UID       types.UID `json:"uid"`
 		} `json:"volumeSnapshotRef"`
 	} `json:"spec"`
 	Status struct {

@@ -2,8 +2,12 @@
 //
 // Its Agent acts for one node. It enlarges this node's volumes when their claims ask for more (resizer.go), has copies of
 // this node's snapshots and volumes made on this node (pin.go), tells the claims of trouble with their volumes
-// (health.go), warns where a storage class binds immediately (immediate.go), and finds the claims that a claim is of use only
-// together with (siblings.go). ClusterID names the cluster.
+// (health.go), warns where a storage class binds immediately (immediate.go), finds the claims that a claim is of use only
+// together with (siblings.go), and looks for volumes that nobody has, and for claims whose volume is gone (audit.go,
+// orphans.go). ClusterID names the cluster.
+//
+// Its Janitor acts for the whole cluster, where that is wanted: what becomes of the claims of lost nodes is decided in
+// loss.go, and done in janitorsteps.go. Manifests writes what takes a volume up again (adopt.go).
 //
 // One flow: a claim's request is raised -> the watch delivers the claim, which is now kept (claims.go) -> a worker takes
 // it from the queue (agent.go) -> resizeTarget says which size comes next (resize.go) -> the PersistentVolume is read, and

@@ -52,7 +52,7 @@ func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 }
 
 func TestWhomTroubleConcerns(t *testing.T) {
-	agent := NewAgent(Config{Node: "node-1"})
+	agent := NewAgent(Config{Client: &Client{}, Node: "node-1"})
 	whole := agent.concerned(lvm.Finding{Trouble: lvm.TroubleMissing, Group: "vg"})
 	if whole.Kind != "Node" || whole.Name != "node-1" {
 		t.Errorf("a whole group concerns %+v", whole)

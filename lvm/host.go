@@ -20,6 +20,7 @@ type Config struct {
 	Cluster   string        // UID of the cluster; goes into the tags of each volume made here
 	Log       *slog.Logger  // nil: slog.Default()
 	Observe   func(Command) // nil, or called after each LVM command, from the goroutine that ran it
+	Beside    bool          // a driver runs on this node, and this Host is an admin's hand beside it: it is never started
 
 	SettleAfter time.Duration // how long a new volume's second commit waits for others to share it; 0: one second
 	Patience    time.Duration // how long one operation may hold a group's lock before the group counts as hung; 0: two minutes
@@ -72,7 +73,10 @@ func NewHost(cfg Config) (*Host, error) {
 	if err := writeConfig(cfg); err != nil {
 		return nil, Errorf(KindInternal, "%w", err)
 	}
-	files := &commandFiles{dir: cfg.LockDir}
+	files := &commandFiles{}
+	if !cfg.Beside {
+		files.dir = cfg.LockDir
+	}
 	h := NewHostOn(cfg, Machine{
 		Runner: command{systemDir: cfg.SystemDir, observe: cfg.Observe, reports: make(chan struct{}, maxReports), files: files},
 		Kernel: kernel{sys: "/sys", dev: "/dev"},

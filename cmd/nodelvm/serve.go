@@ -109,8 +109,8 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	care := &caretaker{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
 	health := healthOf(host, mounts, care)
 	d.status.serve(cluster, host, health)
-	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log})
 	agent := d.newAgent(client, host, health)
+	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log}, orphanCollector{agent})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
 		controller.New(controller.Config{
 			NodeName: d.o.nodeName, Volumes: host, Snapshots: host, Siblings: siblingsOf(agent), CheckFileSystem: node.CheckFileSystem,

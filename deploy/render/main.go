@@ -1,5 +1,5 @@
-// Command render writes deploy/nodelvm.yaml, the plain manifest, from the Helm
-// chart beside it:
+// Command render writes the plain manifests, deploy/nodelvm.yaml and deploy/janitor.yaml,
+// from the Helm chart beside them:
 //
 //	cd deploy/render && go run .
 //
@@ -27,12 +27,18 @@ const (
 	namespace   = "nodelvm-system"
 	chartDir    = "chart/nodelvm"
 	manifest    = "nodelvm.yaml"
+	janitor     = "janitor.yaml"
 )
 
-// header opens the plain manifest.
-const header = `# nodelvm: kubectl apply -f nodelvm.yaml
+// headers open the plain manifests.
+var headers = map[string]string{
+	manifest: `# nodelvm: kubectl apply -f nodelvm.yaml
 # Rendered from the Helm chart in chart/nodelvm by "make manifest"; change it there.
-`
+`,
+	janitor: `# nodelvm's janitor, for clusters that have nodelvm.yaml: kubectl apply -f janitor.yaml
+# Rendered from the Helm chart in chart/nodelvm by "make manifest"; change it there.
+`,
+}
 
 // manifestValues is how the plain manifest differs from the chart's defaults.
 var manifestValues = map[string]any{"createNamespace": true}
@@ -52,15 +58,17 @@ func main() {
 }
 
 func run(deploy string) error {
-	text, err := renderManifest(deploy)
-	if err != nil {
-		return err
+	for _, name := range []string{manifest, janitor} {
+		text, err := renderManifest(deploy, name)
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(deploy, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+		fmt.Printf("wrote %s (%d objects)\n", path, strings.Count(text, "\nkind: "))
 	}
-	path := filepath.Join(deploy, manifest)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return err
-	}
-	fmt.Printf("wrote %s (%d objects)\n", path, strings.Count(text, "\nkind: "))
 	return nil
 }
 
@@ -77,10 +85,29 @@ func pack(deploy, out string) error {
 	return err
 }
 
-// renderManifest returns what deploy/nodelvm.yaml must hold.
-func renderManifest(deploy string) (string, error) {
-	text, err := render(filepath.Join(deploy, chartDir), manifestValues)
-	return header + text, err
+// renderManifest returns what a plain manifest must hold: all that the chart installs, or the janitor, which it does not
+// install by default, alone.
+func renderManifest(deploy, name string) (string, error) {
+	values := manifestValues
+	if name == janitor {
+		values = map[string]any{"janitor": map[string]any{"enabled": true}}
+	}
+	text, err := render(filepath.Join(deploy, chartDir), values)
+	if name == janitor {
+		text = fromTemplate(text, "janitor.yaml")
+	}
+	return headers[name] + text, err
+}
+
+// fromTemplate picks the objects that come from one of the chart's templates.
+func fromTemplate(text, template string) string {
+	var picked strings.Builder
+	for object := range strings.SplitSeq(text, "---\n# Source: ") {
+		if source, _, _ := strings.Cut(object, "\n"); strings.HasSuffix(source, "/templates/"+template) {
+			picked.WriteString("---\n# Source: " + object)
+		}
+	}
+	return picked.String()
 }
 
 // render returns the objects of the chart in dir under values, in the order in

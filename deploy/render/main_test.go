@@ -17,25 +17,27 @@ import (
 
 const deployDir = ".."
 
-func TestManifestIsTheRenderedChart(t *testing.T) {
-	want, err := renderManifest(deployDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(filepath.Join(deployDir, manifest))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) == want {
-		return
-	}
-	g, w := strings.Split(string(got), "\n"), strings.Split(want, "\n")
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			t.Fatalf("deploy/%s is not what the chart gives (run \"make manifest\"); line %d is\n%s\nwant\n%s", manifest, i+1, g[i], w[i])
+func TestManifestsAreTheRenderedChart(t *testing.T) {
+	for _, name := range []string{manifest, janitor} {
+		want, err := renderManifest(deployDir, name)
+		if err != nil {
+			t.Fatal(err)
 		}
+		got, err := os.ReadFile(filepath.Join(deployDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) == want {
+			continue
+		}
+		g, w := strings.Split(string(got), "\n"), strings.Split(want, "\n")
+		for i := range min(len(g), len(w)) {
+			if g[i] != w[i] {
+				t.Fatalf("deploy/%s is not what the chart gives (run \"make manifest\"); line %d is\n%s\nwant\n%s", name, i+1, g[i], w[i])
+			}
+		}
+		t.Fatalf("deploy/%s is not what the chart gives (run \"make manifest\"): %d lines, want %d", name, len(g), len(w))
 	}
-	t.Fatalf("deploy/%s is not what the chart gives (run \"make manifest\"): %d lines, want %d", manifest, len(g), len(w))
 }
 
 func TestChartLints(t *testing.T) {
@@ -49,7 +51,7 @@ func TestChartLints(t *testing.T) {
 	}
 }
 
-func TestManifestHasExactlyTheseObjects(t *testing.T) {
+func TestManifestsHaveExactlyTheseObjects(t *testing.T) {
 	var got []string
 	for _, doc := range shipped(t) {
 		got = append(got, doc.kind.Kind+" "+doc.name)
@@ -59,6 +61,23 @@ func TestManifestHasExactlyTheseObjects(t *testing.T) {
 		"Namespace nodelvm-system", "Role nodelvm", "RoleBinding nodelvm", "ServiceAccount nodelvm",
 		"ValidatingAdmissionPolicy nodelvm-node-restriction", "ValidatingAdmissionPolicyBinding nodelvm-node-restriction",
 	}
+	expectObjects(t, got, want)
+	got, want = nil, []string{
+		"ClusterRole nodelvm-janitor", "ClusterRoleBinding nodelvm-janitor", "Deployment nodelvm-janitor",
+		"Role nodelvm-janitor", "RoleBinding nodelvm-janitor", "ServiceAccount nodelvm-janitor",
+	}
+	text, err := os.ReadFile(filepath.Join(deployDir, janitor))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range split(t, string(text)) {
+		got = append(got, doc.kind.Kind+" "+doc.name)
+	}
+	expectObjects(t, got, want)
+}
+
+func expectObjects(t *testing.T, got, want []string) {
+	t.Helper()
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("objects\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

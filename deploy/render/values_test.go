@@ -97,6 +97,8 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"immediate binding":    class("volumeBindingMode", "Immediate"),
 		"class name":           class("name", "Local SSD"),
 		"reclaim policy":       class("reclaimPolicy", "Recycle"),
+		"unknown loss":         class("onNodeLoss", "delete"),
+		"grace without unit":   {"janitor": map[string]any{"grace": "10"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := render(filepath.Join(deployDir, chartDir), values)

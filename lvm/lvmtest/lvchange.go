@@ -8,9 +8,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// guardWords are the forms of a selection that the driver uses: this volume in that state, those of these volumes that are
+// guardWords are the forms of a selection that the driver uses: this volume, this volume in that state, those of these volumes that are
 // in that state, and those that were made while a thin pool was.
-var guardWords = regexp.MustCompile(`^(?:lv_uuid=([A-Za-z0-9-]{38}) && lv_tags=\{([^{}]+)\}|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
+var guardWords = regexp.MustCompile(`^(?:lv_uuid=([A-Za-z0-9-]{38})(?: && lv_tags=\{([^{}]+)\})?|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
 
 // selects tells whether a selection, if there is one, takes this volume.
 func (n *Node) selects(l line, lv lvm.LV) (bool, *failure) {
@@ -29,7 +29,7 @@ func (n *Node) selects(l line, lv lvm.LV) (bool, *failure) {
 	if m[5] != "" {
 		return slices.Contains(uuids, lv.UUID) && n.spares[lv.UUID], nil
 	}
-	return slices.Contains(uuids, lv.UUID) && slices.Contains(lv.Tags, tag), nil
+	return slices.Contains(uuids, lv.UUID) && (tag == "" || slices.Contains(lv.Tags, tag)), nil
 }
 
 // volume finds the one volume that an argument names; a whole group is never meant here.

@@ -75,6 +75,7 @@ func withServer(run func() int) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	kubectl = bin["kubectl"]
 	stop, err := startServer(dir, bin)
 	if err != nil {
 		return 0, err
@@ -180,7 +181,7 @@ func setUp(ctx context.Context, crds []string) (err error) {
 			return err
 		}
 	}
-	args := []string{"--server=" + server, "--token=" + adminPass, "--insecure-skip-tls-verify", "create", "-f", "../../deploy/nodelvm.yaml"}
+	args := []string{"--server=" + server, "--token=" + adminPass, "--insecure-skip-tls-verify", "create", "-f", "../../deploy/nodelvm.yaml", "-f", "../../deploy/janitor.yaml"}
 	for _, file := range crds {
 		args = append(args, "-f", file)
 	}

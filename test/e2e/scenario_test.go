@@ -44,6 +44,9 @@ func TestScenario(t *testing.T) { play(t, scenario.Acts()) }
 // TestLife plays how volumes grow, are snapshotted and are copied.
 func TestLife(t *testing.T) { play(t, scenario.LifeActs()) }
 
+// TestLost plays how a node is lost with its volumes, and comes back with them.
+func TestLost(t *testing.T) { play(t, scenario.LostActs()) }
+
 func play(t *testing.T, acts []scenario.Act) {
 	stage, err := raised()
 	if err != nil {

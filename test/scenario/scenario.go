@@ -33,6 +33,7 @@ type Stage struct {
 
 	freeAtFirst map[string]int64  // node -> free extents when the curtain rose
 	rows        map[string]string // pod -> fingerprint of its database
+	lost        volume            // what was on the node that was lost
 }
 
 // NewStage connects to a lab that is up.

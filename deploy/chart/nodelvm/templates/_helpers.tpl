@@ -10,3 +10,14 @@ app.kubernetes.io/component: node
 app.kubernetes.io/part-of: nodelvm
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
+
+{{- define "nodelvm.janitorSelector" -}}
+app.kubernetes.io/name: nodelvm
+app.kubernetes.io/component: janitor
+{{- end }}
+
+{{- define "nodelvm.janitorLabels" -}}
+{{ include "nodelvm.janitorSelector" . }}
+app.kubernetes.io/part-of: nodelvm
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node"
+)
+
+// adoptOptions are the flags of `nodelvm adopt`.
+type adoptOptions struct {
+	asideOptions
+	all    bool
+	tag    bool
+	claim  string
+	class  string
+	fsType string
+	block  bool
+	policy string
+}
+
+func (o *adoptOptions) bind(flags *pflag.FlagSet) {
+	o.asideOptions.bind(flags)
+	flags.BoolVar(&o.all, "all", false, "every orphan, with the claim that it was of, as after the loss of the cluster's objects; abandoned and foreign ones are left out")
+	flags.BoolVar(&o.tag, "tag", false, "first give a volume of your own this driver's tags: from then on it is the driver's")
+	flags.StringVar(&o.claim, "claim", "", "also print this claim, as NAMESPACE/NAME, bound to the volume")
+	flags.StringVar(&o.class, "class", "", "storage class of volume and claim")
+	flags.StringVar(&o.fsType, "fstype", "", "file system (default: what is found on the volume; ext4 if nothing is)")
+	flags.BoolVar(&o.block, "block", false, "it is a raw block volume")
+	flags.StringVar(&o.policy, "reclaim-policy", string(corev1.PersistentVolumeReclaimRetain), "Retain or Delete")
+}
+
+func (o *adoptOptions) check(volumes []string) error {
+	switch {
+	case o.all == (len(volumes) == 1):
+		return errors.New("name one volume as GROUP/VOLUME, or say --all")
+	case o.all && (o.tag || o.claim != ""):
+		return errors.New("--tag and --claim are for one volume that is named")
+	case o.block && o.fsType != "":
+		return errors.New("a raw block volume has no file system: say --block or --fstype")
+	case o.policy != string(corev1.PersistentVolumeReclaimRetain) && o.policy != string(corev1.PersistentVolumeReclaimDelete):
+		return fmt.Errorf("--reclaim-policy is %q; give Retain or Delete", o.policy)
+	}
+	return nil
+}
+
+func adoptCommand() *cobra.Command {
+	var o adoptOptions
+	cmd := &cobra.Command{
+		Use:   "adopt GROUP/VOLUME | --all",
+		Short: "Print the manifests that take a volume up again, for kubectl apply (run it in the driver's container)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(args); err != nil {
+				return err
+			}
+			a, err := o.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			text, err := o.adopt(cmd.Context(), a, args)
+			fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	o.bind(cmd.Flags())
+	return cmd
+}
+
+func (o *adoptOptions) adopt(ctx context.Context, a *aside, args []string) (string, error) {
+	if !o.all {
+		v, err := o.find(ctx, a, args[0])
+		if err != nil {
+			return "", err
+		}
+		return o.manifests(ctx, a, v, o.claim)
+	}
+	found, err := a.orphans(ctx)
+	if err != nil {
+		return "", err
+	}
+	text := ""
+	for _, orphan := range found {
+		if orphan.Kind != kube.OrphanLost || orphan.Snapshot {
+			continue
+		}
+		one, err := o.manifests(ctx, a, orphan.Volume, orphan.Claim)
+		if err != nil {
+			return text, err
+		}
+		text += one
+	}
+	return text, nil
+}
+
+// find finds the volume that the admin names, and marks it as the driver's if that is wanted.
+func (o *adoptOptions) find(ctx context.Context, a *aside, path string) (lvm.Volume, error) {
+	group, lv, ok := strings.Cut(strings.TrimPrefix(path, "/dev/"), "/")
+	if !ok {
+		return lvm.Volume{}, fmt.Errorf("%q names no volume; give GROUP/VOLUME, as lvs shows them", path)
+	}
+	holdings, err := a.host.Holdings(ctx)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	i := slices.IndexFunc(holdings.Owned, func(v lvm.Owned) bool { return v.Group == group && v.ID.LV == lv })
+	switch {
+	case i < 0 && o.tag:
+		return a.host.Mark(ctx, group, lv, volumeName(group, lv), o.claim)
+	case i < 0:
+		return lvm.Volume{}, fmt.Errorf("%s/%s is not a volume of nodelvm; with --tag it becomes one", group, lv)
+	case holdings.Owned[i].Foreign:
+		return lvm.Volume{}, fmt.Errorf("%s/%s was made by the cluster %q: to take over all of its volumes, give the drivers that cluster's UID (the chart's value clusterID)",
+			group, lv, holdings.Owned[i].Cluster)
+	case holdings.Owned[i].Snapshot:
+		return lvm.Volume{}, fmt.Errorf("%s/%s is a snapshot: make a VolumeSnapshotContent with the handle %s by hand", group, lv, holdings.Owned[i].ID)
+	}
+	return holdings.Owned[i].Volume, nil
+}
+
+var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$`)
+
+// volumeName is the name of the PersistentVolume of an admin's volume: its own, with the group's, where Kubernetes can have that.
+func volumeName(group, lv string) string {
+	name := group + "-" + lv
+	if objectName.MatchString(name) && !strings.Contains(name, "..") {
+		return name
+	}
+	sum := sha256.Sum256([]byte(group + "/" + lv))
+	return "adopted-" + hex.EncodeToString(sum[:8])
+}
+
+func (o *adoptOptions) manifests(ctx context.Context, a *aside, v lvm.Volume, claim string) (string, error) {
+	fsType := o.fsType
+	if !o.block && fsType == "" {
+		device, err := a.host.Activate(ctx, v.ID, v.UUID)
+		if err != nil {
+			return "", err
+		}
+		found, err := node.FileSystemOn(device)
+		if err != nil {
+			return "", err
+		}
+		fsType = cmp.Or(found, "ext4")
+	}
+	if !o.block {
+		if err := node.CheckFileSystem(fsType, ""); err != nil {
+			return "", err
+		}
+	}
+	return kube.Manifests(kube.Adoption{
+		Volume: v, Attributes: controller.Attributes(v), Node: a.nodeName, Claim: claim, Class: o.class, FSType: fsType,
+		Policy: corev1.PersistentVolumeReclaimPolicy(o.policy),
+	})
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// asideDir is where the commands of an admin's, beside the driver, have their lvm.conf.
+const asideDir = "/run/nodelvm/aside"
+
+// asideOptions are the flags of the commands that an admin runs in the driver's container.
+type asideOptions struct {
+	nodeName  string
+	clusterID string
+	lockDir   string
+}
+
+func (o *asideOptions) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "this node's name (default: the environment's NODE_NAME)")
+	flags.StringVar(&o.clusterID, "cluster-id", "", "as the driver has it (default: the UID of the namespace kube-system)")
+	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "the host's LVM lock directory")
+}
+
+// aside is an admin's hand beside the driver of this node.
+type aside struct {
+	*asideOptions
+	client *kube.Client
+	host   *lvm.Host
+}
+
+func (o *asideOptions) open(ctx context.Context) (*aside, error) {
+	if o.nodeName == "" {
+		return nil, errors.New("--node-name is empty; give this node's name, or set NODE_NAME")
+	}
+	client, err := kube.NewClient()
+	if err != nil {
+		return nil, err
+	}
+	if o.clusterID == "" {
+		if o.clusterID, err = askCluster(ctx, client); err != nil {
+			return nil, err
+		}
+	}
+	host, err := lvm.NewHost(lvm.Config{SystemDir: asideDir, LockDir: o.lockDir, Cluster: o.clusterID, Beside: true})
+	return &aside{o, client, host}, err
+}
+
+func (a *aside) orphans(ctx context.Context) ([]kube.Orphan, error) {
+	search := kube.OrphanSearch{Client: a.client, Node: a.nodeName, Holdings: a.host.Holdings}
+	found, _, err := search.Find(ctx)
+	return found, err
+}
+
+func orphansCommand() *cobra.Command {
+	var o asideOptions
+	var output string
+	cmd := &cobra.Command{
+		Use:   "orphans",
+		Short: "List this node's volumes and snapshots that nobody in the cluster has (run it in the driver's container)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "table" && output != "json" {
+				return fmt.Errorf("--output is %q; give table or json", output)
+			}
+			a, err := o.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			found, err := a.orphans(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return printOrphansJSON(cmd.OutOrStdout(), found)
+			}
+			return printOrphans(cmd.OutOrStdout(), found)
+		},
+	}
+	o.bind(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	return cmd
+}
+
+func printOrphans(out io.Writer, found []kube.Orphan) error {
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(out, "every volume and snapshot of nodelvm on this node belongs to somebody")
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "KIND\tVOLUME\tSIZE\tWAS OF\tWHY")
+	for _, o := range found {
+		fmt.Fprintf(table, "%s\t%s/%s\t%s\t%s\t%s\n", o.Kind, o.Group, o.ID.LV, o.Size, o.Claim, o.Why)
+	}
+	return table.Flush()
+}
+
+// orphanRow is one orphan in JSON; sizes are in bytes.
+type orphanRow struct {
+	Kind     kube.OrphanKind `json:"kind"`
+	Group    string          `json:"group"`
+	Volume   string          `json:"volume"`
+	Handle   string          `json:"handle"`
+	Name     string          `json:"name"`
+	Size     int64           `json:"size"`
+	Snapshot bool            `json:"snapshot"`
+	Claim    string          `json:"claim,omitempty"`
+	Cluster  string          `json:"cluster"`
+	Why      string          `json:"why"`
+}
+
+func printOrphansJSON(out io.Writer, found []kube.Orphan) error {
+	rows := []orphanRow{}
+	for _, o := range found {
+		rows = append(rows, orphanRow{o.Kind, o.Group, o.ID.LV, o.ID.String(), o.Name, int64(o.Size), o.Snapshot, o.Claim, o.Cluster, o.Why})
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(rows)
+}
+
+var (
+	orphanCount = prometheus.NewDesc("nodelvm_orphans", "Volumes and snapshots on this node that nobody in the cluster has, as of the last hourly look.", []string{"kind"}, nil)
+	orphanBytes = prometheus.NewDesc("nodelvm_orphans_bytes", "Their size.", []string{"kind"}, nil)
+)
+
+// orphanCollector tells what the agent's last look found; without an agent there is no cluster to compare with.
+type orphanCollector struct{ agent *kube.Agent }
+
+func (c orphanCollector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- orphanCount
+	descs <- orphanBytes
+}
+
+func (c orphanCollector) Collect(out chan<- prometheus.Metric) {
+	if c.agent == nil {
+		return
+	}
+	count, size := map[kube.OrphanKind]float64{}, map[kube.OrphanKind]float64{}
+	for _, o := range c.agent.Orphans() {
+		count[o.Kind]++
+		size[o.Kind] += float64(o.Size)
+	}
+	for _, kind := range kube.OrphanKinds {
+		out <- prometheus.MustNewConstMetric(orphanCount, prometheus.GaugeValue, count[kind], string(kind))
+		out <- prometheus.MustNewConstMetric(orphanBytes, prometheus.GaugeValue, size[kind], string(kind))
+	}
+}

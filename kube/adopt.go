@@ -1,0 +1,108 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Adoption says how a volume is to be taken up again.
+type Adoption struct {
+	Volume     lvm.Volume
+	Attributes map[string]string // as CreateVolume answers them
+	Node       string
+	Claim      string // "namespace/name"; "": no claim is made, and any may bind the volume
+	Class      string // name of a storage class; "": none
+	FSType     string // "": a raw block volume
+	Policy     corev1.PersistentVolumeReclaimPolicy
+}
+
+// Manifests answers the PersistentVolume, and the claim if one is named, as kubectl apply takes them.
+func Manifests(a Adoption) (string, error) {
+	namespace, name := claimKey(a.Claim)
+	if a.Claim != "" && (namespace == "" || name == "" || strings.Contains(name, "/")) {
+		return "", errors.New("give the claim as NAMESPACE/NAME, not " + a.Claim)
+	}
+	pv := a.volume()
+	if a.Claim == "" {
+		return manifest(pv)
+	}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindClaim, Namespace: namespace, Name: name}
+	first, err := manifest(pv)
+	if err != nil {
+		return "", err
+	}
+	second, err := manifest(a.claim(namespace, name))
+	return first + second, err
+}
+
+func (a Adoption) volume() *corev1.PersistentVolume {
+	mode := corev1.PersistentVolumeFilesystem
+	if a.FSType == "" {
+		mode = corev1.PersistentVolumeBlock
+	}
+	return &corev1.PersistentVolume{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        a.Volume.Name,
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": DriverName}, // whose DeleteVolume is to be called one day
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: a.size()},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: a.Policy,
+			StorageClassName:              a.Class,
+			VolumeMode:                    &mode,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: DriverName, VolumeHandle: a.Volume.ID.String(), FSType: a.FSType, VolumeAttributes: a.Attributes,
+			}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{a.Node}}},
+			}}}},
+		},
+	}
+}
+
+func (a Adoption) claim(namespace, name string) *corev1.PersistentVolumeClaim {
+	pv := a.volume()
+	return &corev1.PersistentVolumeClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kindClaim},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{annSelectedNode: a.Node}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      pv.Spec.AccessModes,
+			VolumeMode:       pv.Spec.VolumeMode,
+			VolumeName:       pv.Name,
+			StorageClassName: &a.Class,
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: a.size()}},
+		},
+	}
+}
+
+func (a Adoption) size() resource.Quantity {
+	return *resource.NewQuantity(int64(a.Volume.Size), resource.BinarySI)
+}
+
+// manifest writes an object as YAML without what only the API server fills in.
+func manifest(o any) (string, error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return "", err
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return "", err
+	}
+	delete(fields, "status")
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
+		delete(metadata, "creationTimestamp")
+	}
+	out, err := yaml.Marshal(fields)
+	return "---\n" + string(out), err
+}

@@ -1,0 +1,52 @@
+package kube
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+func TestManifests(t *testing.T) {
+	a := Adoption{
+		Volume: lvm.Volume{
+			ID: lvm.ID{VG: "abcdef-abcd-abcd-abcd-abcd-abcd-abcdef", LV: "data"}, Name: "vg-data", Size: lvm.GiB,
+		},
+		Attributes: map[string]string{"nodelvm.io/lv-uuid": "u"}, Node: "node-1", Claim: "shop/data", Class: "local", FSType: "xfs",
+		Policy: corev1.PersistentVolumeReclaimRetain,
+	}
+	text, err := Manifests(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := strings.Split(strings.TrimPrefix(text, "---\n"), "---\n")
+	if len(docs) != 2 || strings.Contains(text, "status") || strings.Contains(text, "creationTimestamp") {
+		t.Fatalf("it printed\n%s", text)
+	}
+	var pv corev1.PersistentVolume
+	var claim corev1.PersistentVolumeClaim
+	if err := yaml.UnmarshalStrict([]byte(docs[0]), &pv); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict([]byte(docs[1]), &claim); err != nil {
+		t.Fatal(err)
+	}
+	if nodeOf(&pv) != "node-1" || pv.Name != "vg-data" || pv.Spec.CSI.VolumeHandle != a.Volume.ID.String() || pv.Spec.CSI.FSType != "xfs" ||
+		pv.Spec.ClaimRef.Name != "data" || pv.Spec.ClaimRef.UID != "" || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
+		pv.Spec.Capacity.Storage().String() != "1Gi" {
+		t.Errorf("the volume is\n%s", docs[0])
+	}
+	if claim.Namespace != "shop" || claim.Spec.VolumeName != "vg-data" || *claim.Spec.StorageClassName != "local" ||
+		claim.Spec.Resources.Requests.Storage().String() != "1Gi" || claim.Annotations[annSelectedNode] != "node-1" {
+		t.Errorf("the claim is\n%s", docs[1])
+	}
+	for _, bad := range []string{"data", "/data", "shop/", "a/b/c"} {
+		a.Claim = bad
+		if text, err := Manifests(a); err == nil {
+			t.Errorf("claim %q: it printed\n%s", bad, text)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Reasons of the events that an audit writes.
+const (
+	reasonOrphanedVolumes  = "OrphanedVolumes"
+	reasonAbandonedVolumes = "AbandonedVolumes"
+	reasonForeignVolumes   = "ForeignVolumes"
+	reasonVolumeGone       = "VolumeGone"
+	reasonGroupLost        = "VolumeGroupLost"
+)
+
+// auditSoon is the time between two audits while something is missing.
+const auditSoon = time.Minute
+
+// auditPause keeps an audit of many volumes from using up the requests that others wait for.
+const auditPause = 200 * time.Millisecond
+
+// audit is what an Agent knows from comparing its disks with the cluster.
+type audit struct {
+	search OrphanSearch
+	every  time.Duration
+	told   map[OrphanKind]string // what the last event of each kind was about
+	lost   bool                  // the last look found claims whose volume is not here: the next one comes soon
+
+	mu      sync.Mutex
+	orphans []Orphan
+}
+
+func newAudit(cfg Config) audit {
+	every := cmp.Or(cfg.AuditEvery, time.Hour)
+	return audit{
+		search: OrphanSearch{Client: cfg.Client, Node: cfg.Node, Holdings: cfg.Holdings, Pause: min(auditPause, every/100)},
+		every:  every, told: map[OrphanKind]string{},
+	}
+}
+
+// Orphans answers what the last audit found.
+func (a *Agent) Orphans() []Orphan {
+	a.audit.mu.Lock()
+	defer a.audit.mu.Unlock()
+	return slices.Clone(a.audit.orphans)
+}
+
+// watchOrphans audits soon after the start and then every hour, at a moment of this node's own, until ctx ends.
+func (a *Agent) watchOrphans(ctx context.Context) {
+	if a.audit.search.Holdings == nil {
+		return
+	}
+	sleep(ctx, wait.Jitter(a.audit.every/120, 4))
+	for ctx.Err() == nil {
+		if err := a.auditOnce(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "what is on the disks cannot be compared with the cluster", "error", err)
+		}
+		next := a.audit.every
+		if a.audit.lost {
+			next = min(next, auditSoon) // what comes back must not be taken for lost
+		}
+		sleep(ctx, wait.Jitter(next, 0.2))
+	}
+}
+
+func (a *Agent) auditOnce(ctx context.Context) error {
+	orphans, pvs, err := a.audit.search.Find(ctx)
+	if err != nil {
+		return err
+	}
+	a.audit.mu.Lock()
+	a.audit.orphans = orphans
+	a.audit.mu.Unlock()
+	for _, pv := range pvs {
+		if err := a.notLost(ctx, pv); err != nil {
+			return err
+		}
+	}
+	if err := a.lookForLost(ctx, pvs); err != nil {
+		return err
+	}
+	return a.tellOrphans(ctx, orphans)
+}
+
+// notLost takes back what was noted of a loss: this node is there, and so is the volume.
+func (a *Agent) notLost(ctx context.Context, pv *corev1.PersistentVolume) error {
+	if !isOn(pv, a.node) || pv.Annotations[annLostSince] == "" && pv.Annotations[annGroupLost] == "" {
+		return nil
+	}
+	a.log.InfoContext(ctx, "a volume that was noted as lost is here", "volume", pv.Name)
+	return unlessConflict(a.client.annotate(ctx, pv, map[string]any{annLostSince: nil, annGroupLost: nil}))
+}
+
+// lookForLost finds the bound claims of this node whose volume is not on its disks, as far as all disks can be read.
+func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolume) error {
+	holdings, err := a.audit.search.Holdings(ctx)
+	if err != nil || len(holdings.Unread) > 0 {
+		return err
+	}
+	a.audit.lost = false
+	for key, own := range a.claims.chosen() {
+		if slices.ContainsFunc(found, func(pv *corev1.PersistentVolume) bool { return pv.Name == own.volume }) {
+			continue
+		}
+		sleep(ctx, a.audit.search.Pause)
+		pv, err := a.client.volume(ctx, own.volume)
+		if err != nil {
+			return err
+		}
+		if pv == nil || !isOn(pv, a.node) || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != own.uid {
+			continue
+		}
+		id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
+		if err != nil || slices.ContainsFunc(holdings.Owned, func(o lvm.Owned) bool { return o.ID == id }) {
+			continue
+		}
+		if _, err := a.volumes.Lookup(ctx, id); err == nil {
+			continue // it was made a moment ago
+		}
+		a.audit.lost = true
+		if err := a.tellMissing(ctx, key, own, pv, holdings.Groups[id.VG]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellMissing tells a claim that its volume is not on the disks, and notes on the PersistentVolume, for the janitor, if
+// that goes for the whole group.
+func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *corev1.PersistentVolume, groupIsHere bool) error {
+	group := cmp.Or(pv.Spec.CSI.VolumeAttributes["nodelvm.io/volume-group"], "of this claim's volume")
+	n := news{reason: reasonVolumeGone, message: fmt.Sprintf(
+		"the volume %s is not in volume group %s on node %s any more: somebody has removed it. What was in it is in a backup, if there is one; "+
+			"delete this claim to start with an empty volume", pv.Spec.CSI.VolumeHandle, group, a.node)}
+	if !groupIsHere {
+		n = news{reason: reasonGroupLost, message: fmt.Sprintf(
+			"volume group %s (%s) is not on node %s any more, and with it this claim's data: bring its disks back; if they are lost, delete this claim and its pod, and a StatefulSet starts with an empty volume",
+			group, pv.Spec.CSI.VolumeHandle, a.node)}
+		if pv.Annotations[annGroupLost] == "" {
+			if err := a.client.annotate(ctx, pv, map[string]any{annGroupLost: time.Now().UTC().Format(time.RFC3339)}); unlessConflict(err) != nil {
+				return err
+			}
+		}
+	}
+	namespace, name := claimKey(key)
+	n.about, n.kind = aboutClaim(namespace, name, own.uid), corev1.EventTypeWarning
+	return a.events.tell(ctx, n)
+}
+
+// tellOrphans tells, on the node, what is new: each kind once, until something changes about it.
+func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
+	for _, kind := range OrphanKinds {
+		var size lvm.Bytes
+		names := map[string]bool{}
+		for _, o := range orphans {
+			if o.Kind == kind {
+				size += o.Size
+				names[o.Group+"/"+o.ID.LV] = true
+			}
+		}
+		list := strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+		if list == "" || a.audit.told[kind] == list {
+			a.audit.told[kind] = list
+			continue
+		}
+		n := news{about: aboutNode(a.node), kind: corev1.EventTypeWarning}
+		what := fmt.Sprintf("%s (%d, %s in all). They are never removed by themselves: nodelvm orphans lists them, nodelvm adopt "+
+			"takes one up again, lvremove gives its space back", cut(list), len(names), size)
+		switch kind {
+		case OrphanLost:
+			n.reason, n.message = reasonOrphanedVolumes, "no object of this cluster stands for "+what
+		case OrphanAbandoned:
+			n.reason, n.message = reasonAbandonedVolumes, "abandoned, and kept, for their claims went on without them: "+what
+		case OrphanForeign:
+			n.reason, n.message = reasonForeignVolumes, "another cluster made "+what
+		}
+		a.log.WarnContext(ctx, n.message, "reason", n.reason)
+		if err := a.events.tell(ctx, n); err != nil {
+			return err
+		}
+		a.audit.told[kind] = list
+	}
+	return nil
+}
+
+// cut keeps an event's message below the API server's limit of 1024 bytes.
+func cut(list string) string {
+	const most = 500
+	if len(list) > most {
+		return list[:most] + ", ..."
+	}
+	return list
+}

@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// finalizerContent is csi-snapshotter's on a content: it is removed by the node that has removed the snapshot.
+const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
+
+// contentSight is everything that the content of one snapshot is decided by.
+type contentSight struct {
+	now    time.Time
+	grace  time.Duration
+	loss   loss
+	c      *content
+	optIn  bool // its VolumeSnapshotClass says release
+	marked time.Time
+}
+
+// decideContent says what is next: of the steps of a volume those that a content has. stepDeleteClaim stands for the
+// snapshot's own object, which goes with its content.
+func decideContent(s contentSight) step {
+	switch {
+	case s.loss.kind == lossNone && s.marked.IsZero():
+		return stepNothing
+	case s.loss.kind == lossNone:
+		return stepForgive
+	case s.marked.IsZero():
+		return stepMark
+	case s.now.Before(s.marked.Add(s.grace)):
+		return stepTell
+	case s.c.DeletionTimestamp != nil && (s.loss.kind == lossGone || s.optIn) && slices.Contains(s.c.Finalizers, finalizerContent):
+		return stepUnholdPV
+	case s.c.DeletionTimestamp == nil && s.optIn:
+		return stepDeleteClaim
+	case s.c.DeletionTimestamp == nil:
+		return stepTell
+	}
+	return stepNothing
+}
+
+// lookAtContent does the next step about the content of a snapshot.
+func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
+	s := contentSight{now: time.Now(), grace: r.cfg.Grace, c: &content{}}
+	err := r.client.snapshots.Get().Resource("volumesnapshotcontents").Name(name).Do(ctx).Into(s.c)
+	if err != nil || s.c.Spec.Driver != DriverName || s.c.Labels[labelManagedBy] != nodeName {
+		return 0, unlessNotFound(err)
+	}
+	node, err := r.client.node(ctx, nodeName)
+	if err != nil {
+		return 0, fmt.Errorf("read node %s: %w", nodeName, err)
+	}
+	s.loss = lossOf(nodeName, node, "")
+	s.marked, _ = time.Parse(time.RFC3339, s.c.Annotations[annLostSince]) // what is no time counts as no mark
+	if s.loss.kind != lossNone {
+		if s.optIn, err = r.snapshotReleases(ctx, s.c.Spec.VolumeSnapshotClassName); err != nil {
+			return 0, err
+		}
+	}
+	return r.doContent(ctx, s, decideContent(s))
+}
+
+func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step) (time.Duration, error) {
+	switch what {
+	case stepForgive:
+		return 0, r.patchContent(ctx, s.c, map[string]any{"annotations": map[string]any{annLostSince: nil}})
+	case stepMark:
+		return 0, r.patchContent(ctx, s.c, map[string]any{"annotations": map[string]any{annLostSince: s.now.UTC().Format(time.RFC3339)}})
+	case stepTell:
+		wait := tellAgain
+		if due := s.marked.Add(s.grace); due.After(s.now) {
+			wait = max(time.Second, due.Sub(s.now))
+		}
+		return wait, r.tellSnapshot(ctx, s, corev1.EventTypeWarning, reasonSnapshotLost, fmt.Sprintf(
+			"%s. It holds this snapshot (%s). If it comes back, so does the snapshot. If it is lost for good, delete the snapshot; those of "+
+				"VolumeSnapshotClasses with the annotation %s: %s are deleted %s after the loss.", s.loss, s.c.Status.SnapshotHandle, OnNodeLoss, onNodeLossRelease, s.grace))
+	case stepDeleteClaim:
+		return lookAgain, r.deleteSnapshot(ctx, s)
+	case stepUnholdPV:
+		finalizers := slices.DeleteFunc(slices.Clone(s.c.Finalizers), func(f string) bool { return f == finalizerContent })
+		r.log.InfoContext(ctx, "the finalizer that only the lost node would remove is removed", "content", s.c.Name, "node", s.loss.node)
+		return 0, r.patchContent(ctx, s.c, map[string]any{"finalizers": finalizers})
+	default:
+		return 0, nil
+	}
+}
+
+// deleteSnapshot deletes the snapshot's own object; the snapshot controller then deletes the content.
+func (r *janitorRound) deleteSnapshot(ctx context.Context, s contentSight) error {
+	ref := s.c.Spec.VolumeSnapshotRef
+	err := r.client.snapshots.Delete().Namespace(ref.Namespace).Resource("volumesnapshots").Name(ref.Name).
+		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ref.UID}}).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", s.c.snapshotKey(), err)
+	}
+	return r.tellSnapshot(ctx, s, corev1.EventTypeNormal, reasonReleasedSnapshot, fmt.Sprintf(
+		"%s, for longer than %s: this snapshot is deleted, as its class says; %s stays on the disks that it was on", s.loss, s.grace, s.c.Status.SnapshotHandle))
+}
+
+func (r *janitorRound) tellSnapshot(ctx context.Context, s contentSight, kind, reason, message string) error {
+	ref := s.c.Spec.VolumeSnapshotRef
+	r.log.InfoContext(ctx, message, "snapshot", s.c.snapshotKey(), "node", s.loss.node, "reason", reason)
+	return r.events.tell(ctx, news{corev1.ObjectReference{
+		APIVersion: snapshotVersion.String(), Kind: kindSnapshot, Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,
+	}, kind, reason, message})
+}
+
+// patchContent changes the metadata of a content that is still as it was seen.
+func (r *janitorRound) patchContent(ctx context.Context, c *content, metadata map[string]any) error {
+	metadata["resourceVersion"] = c.ResourceVersion
+	err := patchBy(ctx, r.client.snapshots, "volumesnapshotcontents", "", c.Name, "", map[string]any{"metadata": metadata}, &content{})
+	if unlessNotFound(err) != nil {
+		return fmt.Errorf("change VolumeSnapshotContent %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// snapshotReleases tells whether a VolumeSnapshotClass says release.
+func (r *janitorRound) snapshotReleases(ctx context.Context, name string) (bool, error) {
+	if name == "" {
+		return false, nil
+	}
+	text, err := r.client.snapshots.Get().Resource("volumesnapshotclasses").Name(name).Do(ctx).Raw()
+	if err != nil {
+		return false, unlessNotFound(err)
+	}
+	var class struct {
+		metav1.ObjectMeta `json:"metadata"`
+		Driver            string `json:"driver"`
+	}
+	if err := json.Unmarshal(text, &class); err != nil {
+		return false, fmt.Errorf("read VolumeSnapshotClass %s: %w", name, err)
+	}
+	return class.Driver == DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, nil
+}

@@ -1,0 +1,305 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+)
+
+// Reasons of the janitor's events.
+const (
+	reasonVolumeLost       = "VolumeLost"
+	reasonVolumeLostEnded  = "VolumeLostEnded"
+	reasonVolumeInUse      = "VolumeInUse"
+	reasonReleasedClaim    = "ReleasedClaim"
+	reasonReleasedPod      = "ReleasedPod"
+	reasonReleasedVolume   = "ReleasedVolume"
+	reasonAbandonedVolume  = "AbandonedVolume"
+	reasonFreedClaim       = "FreedClaim"
+	reasonSnapshotLost     = "SnapshotLost"
+	reasonReleasedSnapshot = "ReleasedSnapshot"
+)
+
+// When something lost is looked at again that no watch may tell of: a class may get its annotation, an event fades after
+// an hour; and a pod that is to go is not watched.
+const (
+	tellAgain = 10 * time.Minute
+	lookAgain = 5 * time.Second
+)
+
+// lookAtVolume does the next step about a volume. Nothing is asked of the API server for one that is not lost.
+func (r *janitorRound) lookAtVolume(ctx context.Context, name, node string) (time.Duration, error) {
+	pv, err := r.client.volume(ctx, name)
+	if err != nil || pv == nil || nodeOf(pv) != node {
+		return 0, err
+	}
+	s, err := r.see(ctx, pv, node)
+	if err != nil {
+		return 0, err
+	}
+	return r.do(ctx, s, decide(s))
+}
+
+// see reads what is decided on. As long as it is not due, no more than the node is read.
+func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, name string) (sight, error) {
+	s := sight{now: time.Now(), grace: r.cfg.Grace, pv: pv}
+	s.marked, _ = time.Parse(time.RFC3339, pv.Annotations[annLostSince]) // what is no time counts as no mark
+	node, err := r.client.node(ctx, name)
+	if err != nil {
+		return s, fmt.Errorf("read node %s: %w", name, err)
+	}
+	if s.loss = lossOf(name, node, pv.Annotations[annGroupLost]); s.loss.kind == lossNone {
+		return s, nil
+	}
+	if s.optIn, err = r.releases(ctx, pv.Spec.StorageClassName); err != nil {
+		return s, err
+	}
+	namespace, claim, uid := boundClaim(pv)
+	if claim == "" || uid == "" {
+		return s, nil
+	}
+	if s.claim, err = r.client.claim(ctx, namespace, claim); err != nil {
+		return s, err
+	}
+	if s.claim != nil && s.claim.UID != uid {
+		s.claim = nil // another one of that name
+	}
+	if s.claim == nil || !s.due() || !s.optIn {
+		return s, nil
+	}
+	var pods corev1.PodList
+	if err := r.client.core.Get().Namespace(namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
+		return s, fmt.Errorf("list the pods of namespace %s: %w", namespace, err)
+	}
+	s.users = usersOf(pods.Items, s.claim)
+	return s, nil
+}
+
+// releases tells whether a storage class says release.
+func (r *janitorRound) releases(ctx context.Context, name string) (bool, error) {
+	class, err := r.class(ctx, name)
+	return err == nil && class.Provisioner == DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, err
+}
+
+// class reads a storage class; one that is not there is nobody's.
+func (r *janitorRound) class(ctx context.Context, name string) (class storagev1.StorageClass, err error) {
+	if name == "" {
+		return class, nil
+	}
+	err = r.client.storage.Get().Resource("storageclasses").Name(name).Do(ctx).Into(&class)
+	if unlessNotFound(err) != nil {
+		return class, fmt.Errorf("read storage class %s: %w", name, err)
+	}
+	return class, nil
+}
+
+// do does the step; the watch, or the time that is answered, brings the next one.
+func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duration, error) {
+	switch what {
+	case stepNothing:
+		return 0, nil
+	case stepForgive:
+		return 0, r.forgive(ctx, s)
+	case stepMark:
+		if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: s.now.UTC().Format(time.RFC3339)}); err != nil {
+			return 0, err
+		}
+		s.marked = s.now
+		return r.tellLost(ctx, s) // at once: nobody is to lose a claim without a word before
+	case stepTell:
+		return r.tellLost(ctx, s)
+	case stepInUse:
+		user := s.users[slices.IndexFunc(s.users, s.alive)]
+		return time.Minute, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeInUse, fmt.Sprintf(
+			"%s, and the class says that this claim is to be released; but pod %s still runs on node %s with it: delete the pod first",
+			s.loss, user.Name, user.Spec.NodeName))
+	case stepDeleteClaim:
+		if err := r.deleteClaim(ctx, s); err != nil {
+			return 0, err
+		}
+		return lookAgain, r.deletePods(ctx, s) // at once: a claim that only waiting pods use is gone in a moment
+	case stepDeletePods:
+		return lookAgain, r.deletePods(ctx, s)
+	case stepAwait:
+		return lookAgain, nil
+	case stepDeletePV:
+		return 0, r.deletePV(ctx, s)
+	case stepUnholdPV:
+		return 0, r.unhold(ctx, s)
+	case stepAbandon:
+		return 0, r.abandon(ctx, s)
+	}
+	return 0, nil
+}
+
+// tell writes an event on the volume's claim or, once that is gone, on the volume.
+func (r *janitorRound) tell(ctx context.Context, s sight, kind, reason, message string) error {
+	r.log.InfoContext(ctx, message, "volume", s.pv.Name, "node", s.loss.node, "reason", reason)
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: kindVolume, Name: s.pv.Name, UID: s.pv.UID}
+	if s.claim != nil {
+		about = aboutClaim(s.claim.Namespace, s.claim.Name, s.claim.UID)
+	}
+	return r.events.tell(ctx, news{about, kind, reason, message})
+}
+
+// tellLost says where the data is and what can be done, and when it would be done here.
+func (r *janitorRound) tellLost(ctx context.Context, s sight) (time.Duration, error) {
+	what := fmt.Sprintf("%s. It holds this claim's data (logical volume %s). ", s.loss, s.pv.Spec.CSI.VolumeHandle)
+	remedy := "If it comes back, so does the data. If it is lost for good, delete this claim and its pod, and a StatefulSet starts with an empty volume elsewhere."
+	switch {
+	case s.claim == nil:
+		return max(time.Second, s.marked.Add(s.grace).Sub(s.now)), nil // nobody is left to be told
+	case !s.optIn:
+		return tellAgain, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost, what+"Nothing is deleted. "+remedy+
+			fmt.Sprintf(" Volumes of storage classes with the annotation %s: %s are released by themselves.", OnNodeLoss, onNodeLossRelease))
+	}
+	at := s.marked.Add(s.grace)
+	return max(time.Second, at.Sub(s.now)), r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost,
+		what+fmt.Sprintf("If it is not back by %s, this claim is deleted, as its storage class says (annotation %s: %s), so that a StatefulSet starts with an empty volume elsewhere.",
+			at.UTC().Format(time.RFC3339), OnNodeLoss, onNodeLossRelease))
+}
+
+func (r *janitorRound) forgive(ctx context.Context, s sight) error {
+	if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: nil}); err != nil {
+		return err
+	}
+	namespace, name, uid := boundClaim(s.pv)
+	if name == "" || s.pv.Status.Phase != corev1.VolumeBound {
+		return nil
+	}
+	return r.events.tell(ctx, news{aboutClaim(namespace, name, uid), corev1.EventTypeNormal, reasonVolumeLostEnded,
+		"it is over: the node of this claim's volume is back, and nothing was deleted"})
+}
+
+func (r *janitorRound) deleteClaim(ctx context.Context, s sight) error {
+	err := remove(ctx, r.client.core, "persistentvolumeclaims", s.claim, nil)
+	if err != nil {
+		return fmt.Errorf("delete claim %s: %w", keyOf(s.claim), err)
+	}
+	return r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedClaim, fmt.Sprintf(
+		"%s, for longer than %s: this claim is deleted, as storage class %s says, so that another one can be made; volume %s stays on the disks that it was on",
+		s.loss, s.grace, s.pv.Spec.StorageClassName, s.pv.Spec.CSI.VolumeHandle))
+}
+
+// deletePods deletes the pods that wait for the claim. Those on a node that is gone need no time to end: that is what the
+// loss says, and what Kubernetes' own pod collector takes it for.
+func (r *janitorRound) deletePods(ctx context.Context, s sight) error {
+	for _, pod := range s.users {
+		if !s.removable(pod) {
+			continue
+		}
+		var grace *int64
+		if s.ownerless(pod) {
+			grace = ptr.To(int64(0))
+		}
+		if err := remove(ctx, r.client.core, "pods", &pod, grace); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		if err := r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedPod, fmt.Sprintf("pod %s, which waited for this claim, is deleted", pod.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *janitorRound) deletePV(ctx context.Context, s sight) error {
+	if err := remove(ctx, r.client.core, "persistentvolumes", s.pv, nil); err != nil {
+		return fmt.Errorf("delete PersistentVolume %s: %w", s.pv.Name, err)
+	}
+	return r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedVolume, fmt.Sprintf(
+		"%s, and its claim is gone: this object is deleted; logical volume %s stays on the disks that it was on", s.loss, s.pv.Spec.CSI.VolumeHandle))
+}
+
+// unhold comes after the deletion: until then csi-provisioners would set their finalizer again.
+func (r *janitorRound) unhold(ctx context.Context, s sight) error {
+	finalizers := slices.DeleteFunc(slices.Clone(s.pv.Finalizers), func(f string) bool { return f == finalizerProvisioner })
+	body := map[string]any{"metadata": map[string]any{"resourceVersion": s.pv.ResourceVersion, "finalizers": finalizers}}
+	if err := r.client.patch(ctx, "persistentvolumes", "", s.pv.Name, "", body, &corev1.PersistentVolume{}); unlessNotFound(err) != nil {
+		return fmt.Errorf("the finalizer of PersistentVolume %s: %w", s.pv.Name, err)
+	}
+	r.log.InfoContext(ctx, "the finalizer that only the lost node would remove is removed", "volume", s.pv.Name, "node", s.loss.node)
+	return nil
+}
+
+func (r *janitorRound) abandon(ctx context.Context, s sight) error {
+	if err := r.client.annotate(ctx, s.pv, map[string]any{annAbandoned: s.now.UTC().Format(time.RFC3339)}); err != nil {
+		return err
+	}
+	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
+		"%s, and its claim was released; this object is kept, as its reclaim policy says, and so is its data (logical volume %s)", s.loss, s.pv.Spec.CSI.VolumeHandle))
+}
+
+// lookAtClaim frees an unbound claim that was given to a node which is gone: nobody there makes its volume, and the
+// scheduler keeps to its choice.
+func (r *janitorRound) lookAtClaim(ctx context.Context, key, node string) (time.Duration, error) {
+	if _, there, _ := r.nodes.find(node); there {
+		return 0, nil
+	}
+	namespace, name := claimKey(key)
+	claim, err := r.client.claim(ctx, namespace, name)
+	if err != nil || claim == nil || claim.Spec.VolumeName != "" || claim.Annotations[annSelectedNode] != node {
+		return 0, err
+	}
+	class, err := r.class(ctx, classOf(claim))
+	if err != nil || class.Provisioner != DriverName {
+		return 0, err
+	}
+	if there, err := r.client.node(ctx, node); err != nil || there != nil {
+		return 0, err
+	}
+	if _, err := r.client.patchClaim(ctx, claim, "", patch{annotations: map[string]any{annSelectedNode: nil}}); err != nil {
+		return 0, fmt.Errorf("free claim %s: %w", key, err)
+	}
+	message := fmt.Sprintf("node %s, which was selected for this claim, is not in the cluster any more: the scheduler chooses again", node)
+	r.log.InfoContext(ctx, message, "claim", key)
+	return 0, r.events.tell(ctx, news{aboutClaim(namespace, name, claim.UID), corev1.EventTypeNormal, reasonFreedClaim, message})
+}
+
+// annotate changes annotations of a volume that is still as it was seen; if not, the error is a conflict.
+func (c *Client) annotate(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any) error {
+	body := map[string]any{"metadata": map[string]any{"resourceVersion": pv.ResourceVersion, "annotations": annotations}}
+	if err := c.patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); unlessNotFound(err) != nil {
+		return fmt.Errorf("annotate PersistentVolume %s: %w", pv.Name, err)
+	}
+	return nil
+}
+
+// claim reads a claim; nil: there is none.
+func (c *Client) claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	var claim corev1.PersistentVolumeClaim
+	err := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims").Name(name).Do(ctx).Into(&claim)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
+	}
+	return &claim, nil
+}
+
+// remove deletes the very object that was seen, if it has not changed since. grace is in seconds; nil: the object's own.
+func remove(ctx context.Context, client rest.Interface, resource string, o metav1.Object, grace *int64) error {
+	options := &metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{
+		UID: ptr.To(o.GetUID()), ResourceVersion: ptr.To(o.GetResourceVersion()),
+	}}
+	request := client.Delete().Resource(resource).Name(o.GetName()).Body(options)
+	if o.GetNamespace() != "" {
+		request = request.Namespace(o.GetNamespace())
+	}
+	return request.Do(ctx).Error()
+}
+
+func unlessNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

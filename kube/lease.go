@@ -1,0 +1,148 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// client-go's leader election is built on the generated clientset, which would stand in the memory of every node's
+// process, since there is one binary. The lock below is the same Lease, read and written in the same way, and what is
+// done under it is safe without it: each step is bound to the version of the object that it was decided on.
+
+// election makes one process of several the one that acts.
+type election struct {
+	client    *Client
+	namespace string
+	name      string
+	holder    string
+	lasts     time.Duration // how long the lock outlives its holder
+	log       *slog.Logger
+
+	seen   string    // the lease's version when it was seen last
+	seenAt time.Time // and when that was, by this process's clock: no other clock is trusted
+}
+
+// leaseRounds is how often within its life a lease is renewed, or looked at by those who wait for it.
+const leaseRounds = 5
+
+// run waits until this process is elected, then runs lead; its context ends when the lock was not renewed in time. It
+// returns when ctx ends, and the lock is free for the next one then.
+func (e *election) run(ctx context.Context, lead func(context.Context)) {
+	for ctx.Err() == nil {
+		if held, err := e.take(ctx); held {
+			e.hold(ctx, lead)
+		} else if err != nil && ctx.Err() == nil {
+			e.log.WarnContext(ctx, "the lease cannot be taken; trying again", "lease", e.namespace+"/"+e.name, "error", err)
+		}
+		sleep(ctx, e.lasts/leaseRounds)
+	}
+}
+
+// hold runs lead and renews the lock until ctx ends, or until the lock is lost.
+func (e *election) hold(ctx context.Context, lead func(context.Context)) {
+	e.log.InfoContext(ctx, "elected", "lease", e.namespace+"/"+e.name, "holder", e.holder)
+	leading, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		lead(leading)
+	}()
+	for renewed := time.Now(); leading.Err() == nil; sleep(leading, e.lasts/leaseRounds) {
+		held, err := e.take(leading)
+		switch {
+		case held:
+			renewed = time.Now()
+		case err == nil, time.Since(renewed) > e.lasts/2:
+			e.log.WarnContext(ctx, "the lease is lost", "lease", e.namespace+"/"+e.name, "error", err)
+			stop()
+		}
+	}
+	stop()
+	<-ended
+	e.release(context.WithoutCancel(ctx))
+}
+
+// take takes or renews the lock; held is false while somebody else holds it.
+func (e *election) take(ctx context.Context) (held bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.lasts/leaseRounds)
+	defer cancel()
+	lease, err := e.read(ctx)
+	if err != nil {
+		return false, err
+	}
+	now := metav1.NowMicro()
+	if lease == nil {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.name}}
+		e.claim(lease, now)
+		err := e.client.leases.Post().Namespace(e.namespace).Resource("leases").Body(lease).Do(ctx).Error()
+		return err == nil, unlessConflict(err)
+	}
+	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != "" && holder != e.holder {
+		if lease.ResourceVersion != e.seen {
+			e.seen, e.seenAt = lease.ResourceVersion, time.Now()
+		}
+		if time.Since(e.seenAt) < time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second {
+			return false, nil
+		}
+	}
+	e.claim(lease, now)
+	return e.write(ctx, lease)
+}
+
+func (e *election) claim(lease *coordinationv1.Lease, now metav1.MicroTime) {
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != e.holder {
+		lease.Spec.AcquireTime = &now
+		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+	}
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &e.holder, &now
+	lease.Spec.LeaseDurationSeconds = ptr.To(max(1, int32(e.lasts/time.Second)))
+}
+
+// release frees the lock, if it is still held, so that the next one need not wait.
+func (e *election) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.lasts/leaseRounds)
+	defer cancel()
+	lease, err := e.read(ctx)
+	if err == nil && lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == e.holder {
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(""), ptr.To(metav1.NowMicro())
+		_, err = e.write(ctx, lease)
+	}
+	if err != nil {
+		e.log.WarnContext(ctx, "the lease was not given back; it ends by itself", "error", err)
+	}
+}
+
+func (e *election) read(ctx context.Context) (*coordinationv1.Lease, error) {
+	var lease coordinationv1.Lease
+	err := e.client.leases.Get().Namespace(e.namespace).Resource("leases").Name(e.name).Do(ctx).Into(&lease)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return &lease, err
+}
+
+// write answers false if somebody else has written meanwhile.
+func (e *election) write(ctx context.Context, lease *coordinationv1.Lease) (bool, error) {
+	err := e.client.leases.Put().Namespace(e.namespace).Resource("leases").Name(e.name).Body(lease).Do(ctx).Error()
+	return err == nil, unlessConflict(err)
+}
+
+func unlessConflict(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,217 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// OrphanKind says how it comes that nobody in this cluster has a volume.
+type OrphanKind string
+
+const (
+	OrphanLost      OrphanKind = "orphan"    // there is no PersistentVolume, or no VolumeSnapshotContent, for it
+	OrphanAbandoned OrphanKind = "abandoned" // its claim went on without it, with another volume, and it was kept
+	OrphanForeign   OrphanKind = "foreign"   // another cluster made it
+)
+
+// OrphanKinds are all of them.
+var OrphanKinds = []OrphanKind{OrphanLost, OrphanAbandoned, OrphanForeign}
+
+// Orphan is a volume or a snapshot on this node that nobody in this cluster has. It is never removed by this driver.
+type Orphan struct {
+	lvm.Owned
+	Kind OrphanKind
+	Why  string // a few words
+}
+
+// OrphanSearch compares what is on a node's disks with the objects of the cluster. It remembers what it has proved, so
+// that all PersistentVolumes are listed at most once a day for the volumes that have none of their name.
+type OrphanSearch struct {
+	Client   *Client
+	Node     string
+	Holdings func(context.Context) (lvm.Holdings, error)
+	Pause    time.Duration // between two requests
+
+	rounds int
+	names  map[string]string // UUID of a volume -> its PersistentVolume, where that has another name
+	proved map[string]bool   // UUIDs of volumes and snapshots that were looked for everywhere, in vain
+	pvs    []*corev1.PersistentVolume
+}
+
+// proofLasts is for how many searches a proof is good: for about a day, once an hour.
+const proofLasts = 24
+
+// Find answers the orphans, and every PersistentVolume of the node's volumes that it came across. The error is the disks'
+// or the API server's: then nothing is proved.
+func (s *OrphanSearch) Find(ctx context.Context) (orphans []Orphan, pvs []*corev1.PersistentVolume, err error) {
+	if s.rounds%proofLasts == 0 {
+		s.names, s.proved = map[string]string{}, map[string]bool{}
+	}
+	s.rounds++
+	s.pvs = nil
+	holdings, err := s.Holdings(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var suspects []lvm.Owned
+	for _, o := range holdings.Owned {
+		switch abandoned, there, err := s.lookUp(ctx, o); {
+		case err != nil:
+			return nil, nil, err
+		case abandoned:
+			orphans = append(orphans, Orphan{o, OrphanAbandoned, "its claim was released, its PersistentVolume is retained"})
+		case o.Foreign:
+			orphans = append(orphans, Orphan{o, OrphanForeign, fmt.Sprintf("made by the cluster %q", o.Cluster)})
+		case !there:
+			suspects = append(suspects, o)
+		}
+	}
+	rest, err := s.prove(ctx, suspects)
+	return append(orphans, rest...), s.pvs, err
+}
+
+// lookUp looks for the object that has the name of the volume, as csi-provisioner and csi-snapshotter name it.
+func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.Owned) (abandoned, there bool, err error) {
+	if o.Foreign {
+		return false, false, nil
+	}
+	sleep(ctx, s.Pause)
+	if o.Snapshot {
+		there, err = s.hasContent(ctx, o)
+		return false, there, err
+	}
+	name := cmp.Or(s.names[o.UUID], o.Name)
+	if len(rest.IsValidPathSegmentName(name)) > 0 {
+		return false, false, nil
+	}
+	pv, err := s.Client.volume(ctx, name)
+	if err != nil || pv == nil || !holds(pv, o) {
+		return false, false, err
+	}
+	s.pvs = append(s.pvs, pv)
+	return pv.Annotations[annAbandoned] != "", true, nil
+}
+
+// holds tells whether a PersistentVolume stands for the volume.
+func holds(pv *corev1.PersistentVolume, o lvm.Owned) bool {
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == DriverName && pv.Spec.CSI.VolumeHandle == o.ID.String()
+}
+
+func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.Owned) (bool, error) {
+	name := "snapcontent-" + strings.TrimPrefix(o.Name, "snapshot-")
+	if len(rest.IsValidPathSegmentName(name)) > 0 {
+		return false, nil
+	}
+	var c content
+	err := s.Client.snapshots.Get().Resource("volumesnapshotcontents").Name(name).Do(ctx).Into(&c)
+	return err == nil && c.Spec.Driver == DriverName, unlessNotFound(err)
+}
+
+// prove keeps of the suspects those that no object of any name stands for, and that are not just being made or removed.
+func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.Owned) ([]Orphan, error) {
+	for _, o := range suspects {
+		delete(s.names, o.UUID)
+	}
+	if slices.ContainsFunc(suspects, func(o lvm.Owned) bool { return !s.proved[o.UUID] }) {
+		if err := s.searchVolumes(ctx, suspects); err != nil {
+			return nil, err
+		}
+		if err := s.searchContents(ctx, suspects); err != nil {
+			return nil, err
+		}
+	}
+	now, err := s.Holdings(ctx) // what was deleted meanwhile is no orphan
+	if err != nil {
+		return nil, err
+	}
+	var orphans []Orphan
+	for _, o := range suspects {
+		still := slices.ContainsFunc(now.Owned, func(n lvm.Owned) bool { return n.UUID == o.UUID })
+		if !still || s.names[o.UUID] != "" {
+			continue
+		}
+		kind, why, err := s.classify(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if kind != "" {
+			s.proved[o.UUID] = true
+			orphans = append(orphans, Orphan{o, kind, why})
+		}
+	}
+	return orphans, nil
+}
+
+// searchVolumes looks through all PersistentVolumes, a page at a time, for those of the suspects.
+func (s *OrphanSearch) searchVolumes(ctx context.Context, suspects []lvm.Owned) error {
+	for next := ""; ; {
+		var page corev1.PersistentVolumeList
+		err := s.Client.core.Get().Resource("persistentvolumes").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
+		if err != nil {
+			return fmt.Errorf("list the PersistentVolumes: %w", err)
+		}
+		for i := range page.Items {
+			for _, o := range suspects {
+				if holds(&page.Items[i], o) {
+					s.names[o.UUID] = page.Items[i].Name
+					s.pvs = append(s.pvs, &page.Items[i])
+				}
+			}
+		}
+		if next = page.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// searchContents does the same for snapshots, among the contents of this node.
+func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Owned) error {
+	if !slices.ContainsFunc(suspects, func(o lvm.Owned) bool { return o.Snapshot }) {
+		return nil
+	}
+	var list contentList
+	err := s.Client.snapshots.Get().Resource("volumesnapshotcontents").Param("labelSelector", labelManagedBy+"="+s.Node).Do(ctx).Into(&list)
+	if apierrors.IsNotFound(err) {
+		return nil // this cluster has no snapshots
+	}
+	for _, c := range list.Items {
+		for _, o := range suspects {
+			if handle := o.ID.String(); c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle {
+				s.names[o.UUID] = c.Name
+			}
+		}
+	}
+	return err
+}
+
+// classify tells what became of the claim of a volume without a PersistentVolume. One whose claim still waits for it is
+// being made: it is none.
+func (s *OrphanSearch) classify(ctx context.Context, o lvm.Owned) (kind OrphanKind, why string, err error) {
+	if o.Snapshot {
+		return OrphanLost, "no VolumeSnapshotContent stands for it", nil
+	}
+	namespace, name := claimKey(o.Claim)
+	if name == "" {
+		return OrphanLost, "no PersistentVolume stands for it", nil
+	}
+	claim, err := s.Client.claim(ctx, namespace, name)
+	switch {
+	case err != nil:
+		return "", "", err
+	case claim != nil && claim.Spec.VolumeName == "" && "pvc-"+string(claim.UID) == o.Name:
+		return "", "", nil
+	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != o.Name:
+		return OrphanAbandoned, fmt.Sprintf("its claim has the volume %s now", claim.Spec.VolumeName), nil
+	}
+	return OrphanLost, "no PersistentVolume stands for it", nil
+}

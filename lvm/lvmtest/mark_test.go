@@ -1,0 +1,91 @@
+package lvmtest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// unmark takes the driver's tags off a volume, so that it is an admin's.
+func unmark(node *Node, group, name string) {
+	node.Change(group, func(g *lvm.Group) {
+		for i := range g.LVs {
+			if g.LVs[i].Name == name {
+				g.LVs[i].Tags = []string{"admins"}
+			}
+		}
+	})
+}
+
+// TestMark: a volume of each layout that has lost its tags is taken up as what it was, with its data; and again.
+func TestMark(t *testing.T) {
+	for _, class := range []lvm.Class{
+		{Layout: lvm.LayoutLinear}, {Layout: lvm.LayoutStriped}, {Layout: lvm.LayoutRAID1}, {Layout: lvm.LayoutRAID5},
+		{Layout: lvm.LayoutRAID6}, {Layout: lvm.LayoutRAID10}, {Layout: lvm.LayoutThin},
+	} {
+		t.Run(string(class.Layout), func(t *testing.T) {
+			node := NewNode(Group{Name: "vg", Disks: slices.Repeat([]lvm.Bytes{lvm.GiB}, 6)})
+			host := node.Start(t, lvm.Config{Cluster: Cluster})
+			class.Group = "vg"
+			made, err := host.Create(t.Context(), lvm.Spec{Name: "a", Class: class, Required: 60 * lvm.MiB})
+			must(t, err)
+			_, err = host.Activate(t.Context(), made.ID, made.UUID) // it is marked as ready with that
+			must(t, err)
+			unmark(node, "vg", made.ID.LV)
+			if all, err := host.Holdings(t.Context()); err != nil || len(all.Owned) != 0 || !all.Groups[made.ID.VG] {
+				t.Fatalf("without tags it is in the holdings: %+v, %v", all, err)
+			}
+			marked, err := host.Mark(t.Context(), "vg", made.ID.LV, "mine", "shop/data-0")
+			must(t, err)
+			want := made
+			want.Name, want.Claim = "mine", "shop/data-0"
+			if marked != want {
+				t.Errorf("marked\n%+v\nwant\n%+v", marked, want)
+			}
+			again, err := host.Mark(t.Context(), "vg", made.ID.LV, "other", "")
+			must(t, err)
+			if again != marked {
+				t.Errorf("marked again, it is %+v", again)
+			}
+			if all, err := host.Holdings(t.Context()); err != nil || len(all.Owned) != 1 || all.Owned[0].Volume != marked || all.Owned[0].Foreign || all.Owned[0].Snapshot {
+				t.Errorf("the holdings is %+v, %v", all, err)
+			}
+			must(t, host.Delete(t.Context(), made.ID))
+		})
+	}
+}
+
+// TestMarkRefuses what is a part of something else, and changes nothing.
+func TestMarkRefuses(t *testing.T) {
+	node := NewNode(Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB, lvm.GiB}})
+	host := node.Start(t, lvm.Config{Cluster: Cluster})
+	class := lvm.Class{Group: "vg", Layout: lvm.LayoutThin}
+	origin, err := host.Create(t.Context(), lvm.Spec{Name: "a", Class: class, Required: 60 * lvm.MiB})
+	must(t, err)
+	snapshot, err := host.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: origin.ID})
+	must(t, err)
+	unmark(node, "vg", origin.ID.LV)
+	node.Change("vg", func(g *lvm.Group) {
+		g.LVs = append(g.LVs, lvm.LV{UUID: "c", Name: "cached", Extents: 1, Type: "cache", Segments: []lvm.Segment{{Extents: 1, Type: "cache"}}},
+			lvm.LV{UUID: "d", Name: "s-mine", Extents: 1, Type: "linear", Segments: []lvm.Segment{{Extents: 1, Type: "linear"}}})
+	})
+	before := node.group("vg").Seqno
+	for name, kind := range map[string]lvm.Kind{
+		"nothing": lvm.KindNotFound, lvm.DefaultPool: lvm.KindForeign, lvm.DefaultPool + "_tdata": lvm.KindNotFound,
+		"cached": lvm.KindForeign, "s-mine": lvm.KindForeign, snapshot.ID.LV: lvm.KindForeign,
+	} {
+		_, err := host.Mark(t.Context(), "vg", name, "mine", "")
+		wantKind(t, name, err, kind)
+	}
+	_, err = host.Mark(t.Context(), "other", "a", "mine", "")
+	wantKind(t, "another group", err, lvm.KindNotFound)
+	if after := node.group("vg").Seqno; after != before {
+		t.Errorf("the group was changed %d times", after-before)
+	}
+	elsewhere := node.Start(t, lvm.Config{Cluster: "another"})
+	all, err := elsewhere.Holdings(t.Context())
+	if err != nil || len(all.Owned) != 1 || !all.Owned[0].Foreign || !all.Owned[0].Snapshot {
+		t.Errorf("another cluster sees %+v, %v", all, err)
+	}
+}

@@ -1,0 +1,253 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	lostNode    = bigNode
+	lostMember  = "member-0"
+	lostClaim   = "data-member-0"
+	adopted     = "old-data"
+	lostContent = "written before the node was lost"
+)
+
+// LostActs is the story of a node that is lost, and comes back. It begins and ends with an empty cluster.
+func LostActs() []Act {
+	return []Act{
+		{Title: "A node is lost, and its StatefulSet goes on elsewhere", Steps: []Step{
+			{Says: "the janitor is installed as shipped, but for a grace period of 15 s, on node-1", Prove: installJanitor},
+			{Says: "a StatefulSet of a class that says release writes to its volume on " + lostNode, Prove: memberWrites},
+			{Says: "on a node that is only imagined, as by an autoscaler, the scheduler finds no room", Prove: imaginedHasNoRoom},
+			{Says: "the power of " + lostNode + " is cut and its Node object deleted: the claim is told", Prove: loseNode},
+			{Says: "the StatefulSet starts afresh on another node, and each step is an event", Prove: startsAfresh},
+			{Says: "the capacity of " + lostNode + " is not published any more", Prove: noCapacityOfLost},
+		}},
+		{Title: "The node comes back, and nothing on it is lost", Steps: []Step{
+			{Says: lostNode + " is booted, and its driver is ready", Limit: 4 * time.Minute, Prove: nodeComesBack},
+			{Says: "its old volume is reported as abandoned, and kept", Prove: reportedAsAbandoned},
+			{Says: "nodelvm adopt prints it as a claim, which a pod uses with the old data", Prove: adoptedWithData},
+			{Says: "nothing is left behind", Limit: 4 * time.Minute, Prove: lostIsCleared},
+		}},
+	}
+}
+
+func installJanitor(ctx context.Context, s *Stage) error {
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(top, "deploy", "janitor.yaml"))
+	if err != nil {
+		return err
+	}
+	manifest := strings.Replace(string(text), "--grace=10m", "--grace=15s", 1)
+	manifest = strings.Replace(manifest, "      serviceAccountName: nodelvm-janitor\n", "      serviceAccountName: nodelvm-janitor\n      nodeSelector: {kubernetes.io/hostname: node-1}\n", 1)
+	if _, err := s.kubectl(ctx, manifest, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	_, err = s.kubectl(ctx, "", "rollout", "status", "-n", driverNamespace, "deployment/nodelvm-janitor")
+	return err
+}
+
+func memberWrites(ctx context.Context, s *Stage) error {
+	if err := apply("lost.yaml")(ctx, s); err != nil {
+		return err
+	}
+	pod, err := s.podReady(ctx, lostMember)
+	if err != nil {
+		return err
+	}
+	if pod.Spec.NodeName != lostNode {
+		return fmt.Errorf("it runs on %s", pod.Spec.NodeName)
+	}
+	_, err = s.inPod(ctx, lostMember, "sh", "-c", "echo '"+lostContent+"' > /data/word && sync")
+	return err
+}
+
+func imaginedHasNoRoom(ctx context.Context, s *Stage) error {
+	if err := apply("lost-template.yaml")(ctx, s); err != nil {
+		return err
+	}
+	capacity := `{"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "100"}, "capacity": {"cpu": "4", "memory": "8Gi", "pods": "100"}}}`
+	if _, err := s.kubectl(ctx, "", "patch", "node", "template", "--subresource=status", "--type=merge", "-p", capacity); err != nil {
+		return err
+	}
+	said, err := s.eventSaying(ctx, "imagined", "did not have enough free storage")
+	if err != nil {
+		return err
+	}
+	s.Narrator.Note("the scheduler says: %s", said)
+	for _, args := range [][]string{
+		{"delete", "pod", "-n", Namespace, "imagined", "--force"}, {"delete", "pvc", "-n", Namespace, "imagined"}, {"delete", "node", "template"},
+	} {
+		if _, err := s.kubectl(ctx, "", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func loseNode(ctx context.Context, s *Stage) error {
+	v, err := s.volumeOf(ctx, lostClaim)
+	if err != nil {
+		return err
+	}
+	s.lost = v
+	if err := s.Lab.PowerCut(lostNode); err != nil {
+		return err
+	}
+	if err := s.Client.CoreV1().Nodes().Delete(ctx, lostNode, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	said, err := s.eventSaying(ctx, lostClaim, lostNode+" is not in the cluster any more")
+	if err != nil {
+		return err
+	}
+	s.Narrator.Note("the janitor says: %s", said)
+	return nil
+}
+
+func startsAfresh(ctx context.Context, s *Stage) error {
+	began := time.Now()
+	err := eventually(ctx, func() error {
+		v, err := s.volumeOf(ctx, lostClaim)
+		if err == nil && v.lv == s.lost.lv {
+			err = fmt.Errorf("claim %s still has its volume on %s", lostClaim, lostNode)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	pod, err := s.podReady(ctx, lostMember)
+	if err != nil {
+		return err
+	}
+	s.Narrator.Note("Ready on %s %.0f s after the claim was told", pod.Spec.NodeName, time.Since(began).Seconds())
+	if pod.Spec.NodeName == lostNode {
+		return fmt.Errorf("it runs on %s", lostNode)
+	}
+	if word, err := s.inPod(ctx, lostMember, "ls", "/data"); err != nil || strings.Contains(word, "word") {
+		return fmt.Errorf("its volume is not empty: %q, %w", word, err)
+	}
+	if _, err := s.eventSaying(ctx, lostClaim, "this claim is deleted, as storage class replicated says"); err != nil {
+		return err
+	}
+	return eventually(ctx, func() error {
+		_, err := s.Client.CoreV1().PersistentVolumes().Get(ctx, s.lost.lv, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("PersistentVolume %s is still there (%w)", s.lost.lv, err)
+	})
+}
+
+func noCapacityOfLost(ctx context.Context, s *Stage) error {
+	return eventually(ctx, func() error {
+		objects, err := s.Client.StorageV1().CSIStorageCapacities("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range objects.Items {
+			if c.NodeTopology.MatchLabels[TopologyKey] == lostNode {
+				return fmt.Errorf("%s is still there", c.Name)
+			}
+		}
+		return nil
+	})
+}
+
+func nodeComesBack(ctx context.Context, s *Stage) error {
+	if err := s.Lab.Boot(ctx, lostNode); err != nil {
+		return err
+	}
+	return eventually(ctx, func() error {
+		out, err := s.onLost(ctx, "nodelvm", "version")
+		if err != nil {
+			return fmt.Errorf("%s: %w", out, err)
+		}
+		return nil
+	})
+}
+
+// onLost runs a command in the driver's container on the node that was lost.
+func (s *Stage) onLost(ctx context.Context, argv ...string) (string, error) {
+	pods, err := s.Client.CoreV1().Pods(driverNamespace).List(ctx, metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/component=node", FieldSelector: "spec.nodeName=" + lostNode + ",status.phase=Running",
+	})
+	if err != nil {
+		return "", err
+	}
+	if len(pods.Items) != 1 {
+		return "", fmt.Errorf("%d driver pods run on %s", len(pods.Items), lostNode)
+	}
+	return s.kubectl(ctx, "", append([]string{"exec", "-n", driverNamespace, pods.Items[0].Name, "-c", "nodelvm", "--"}, argv...)...)
+}
+
+func reportedAsAbandoned(ctx context.Context, s *Stage) error {
+	return eventually(ctx, func() error {
+		out, err := s.onLost(ctx, "nodelvm", "orphans", "-o", "json")
+		if err != nil {
+			return err
+		}
+		var rows []struct{ Kind, Group, Volume, Claim, Why string }
+		if err := json.Unmarshal([]byte(out), &rows); err != nil {
+			return err
+		}
+		if len(rows) != 1 || rows[0].Kind != "abandoned" || rows[0].Volume != s.lost.lv || rows[0].Group != s.lost.group {
+			return fmt.Errorf("it prints %s", out)
+		}
+		s.Narrator.Note("%s/%s, once of %s: %s", rows[0].Group, rows[0].Volume, rows[0].Claim, rows[0].Why)
+		return nil
+	})
+}
+
+func adoptedWithData(ctx context.Context, s *Stage) error {
+	text, err := s.onLost(ctx, "nodelvm", "adopt", s.lost.group+"/"+s.lost.lv, "--claim", Namespace+"/"+adopted, "--class", "replicated", "--reclaim-policy", "Delete")
+	if err != nil {
+		return err
+	}
+	if _, err := s.kubectl(ctx, text, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if err := apply("lost-adopter.yaml")(ctx, s); err != nil {
+		return err
+	}
+	pod, err := s.podReady(ctx, "adopter")
+	if err != nil {
+		return err
+	}
+	word, err := s.inPod(ctx, "adopter", "cat", "/data/word")
+	if err != nil || word != lostContent || pod.Spec.NodeName != lostNode {
+		return fmt.Errorf("on %s it reads %q: %w", pod.Spec.NodeName, word, err)
+	}
+	out, err := s.onLost(ctx, "nodelvm", "orphans")
+	if err != nil || !strings.Contains(out, "belongs to somebody") {
+		return fmt.Errorf("orphans: %s: %w", out, err)
+	}
+	return nil
+}
+
+func lostIsCleared(ctx context.Context, s *Stage) error {
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	if _, err := s.kubectl(ctx, "", "delete", "-f", filepath.Join(top, "deploy", "janitor.yaml")); err != nil {
+		return err
+	}
+	if err := deleteEverything(ctx, s); err != nil {
+		return err
+	}
+	return eventually(ctx, func() error { return s.noVolumes(ctx) })
+}
