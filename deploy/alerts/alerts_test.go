@@ -35,6 +35,8 @@ nodelvm_trouble{node="n",trouble="rebuilding",group="vg",volume="pvc-1",claim="s
 nodelvm_wipe_backlog_bytes{node="n"} 0x300 9000+0x5 8000-100x50
 nodelvm_wipe_backlog_bytes{node="large"} 900000-100x360
 nodelvm_direct_reader{node="n"} 1x360
+nodelvm_orphans{node="n",kind="orphan"} 0x360
+nodelvm_orphans{node="n",kind="abandoned"} 1x360
 nodelvm_lvm_command_seconds_count{node="n",command="lvcreate",exit_code="0"} 0+10x360
 nodelvm_lvm_command_seconds_count{node="n",command="lvcreate",exit_code="5"} 0x100 1x260
 csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code="ResourceExhausted"} 0+10x360
@@ -55,6 +57,7 @@ var sick = map[string]struct{ series, says string }{
 	"NodelvmGroupNearlyFull":    {`nodelvm_volume_group_free_bytes{node="n",group="vg",uuid="u"} 5x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",group="vg",uuid="u"} 100x360`, "5% are free"},
 	"NodelvmThinPoolNearlyFull": {`nodelvm_trouble{node="n",trouble="pool-near",group="vg",volume="",claim=""} 1x360`, "volume group vg on n"},
 	"NodelvmThinPoolFull":       {trouble("pool-failed"), "claim shop/data"},
+	"NodelvmOrphans":            {`nodelvm_orphans{node="n",kind="orphan"} 2x360`, "2 volumes or snapshots on n"},
 	"NodelvmCommandsFail":       {`nodelvm_lvm_command_seconds_count{node="n",command="lvcreate",exit_code="5"} 0+1x360`, "lvcreate failed 15 times"},
 	"NodelvmCallsFail":          {`csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="/csi.v1.Node/NodeStageVolume",grpc_status_code="Internal"} 0+1x360`, "NodeStageVolume failed 15 times"},
 	"NodelvmWipeStalled":        {`nodelvm_wipe_backlog_bytes{node="n"} 1048576x360`, "1MiB of deleted volumes on n"},
