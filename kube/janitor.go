@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 )
@@ -204,110 +202,4 @@ func (c *Client) node(ctx context.Context, name string) (*corev1.Node, error) {
 		return nil, nil
 	}
 	return &node, err
-}
-
-func keyOfObject(o any) (string, bool) {
-	object, ok := o.(metav1.Object)
-	if !ok {
-		return "", false
-	}
-	if object.GetNamespace() != "" {
-		return object.GetNamespace() + "/" + object.GetName(), true
-	}
-	return object.GetName(), true
-}
-
-func keepNode(o any) (lossKind, bool) {
-	node, ok := o.(*corev1.Node)
-	if !ok {
-		return lossNone, false
-	}
-	return lossOf(node.Name, node, "").kind, true
-}
-
-func stripNode(o any) any {
-	if node, ok := o.(*corev1.Node); ok {
-		return &corev1.Node{ObjectMeta: names(node), Spec: corev1.NodeSpec{Taints: node.Spec.Taints}}
-	}
-	return o
-}
-
-func keepVolume(o any) (place, bool) {
-	pv, ok := o.(*corev1.PersistentVolume)
-	if !ok {
-		return place{}, false
-	}
-	p := place{node: nodeOf(pv), alone: pv.Annotations[annLostSince] == "" && pv.Annotations[annGroupLost] == ""}
-	return p, p.node != ""
-}
-
-func stripVolume(o any) any {
-	if pv, ok := o.(*corev1.PersistentVolume); ok {
-		kept := &corev1.PersistentVolume{ObjectMeta: names(pv)}
-		if nodeOf(pv) != "" {
-			kept.Spec.CSI, kept.Spec.NodeAffinity = pv.Spec.CSI, pv.Spec.NodeAffinity
-			kept.Annotations = only(pv.Annotations, annLostSince, annGroupLost)
-		}
-		return kept
-	}
-	return o
-}
-
-func keepSelecting(o any) (place, bool) {
-	claim, ok := o.(*corev1.PersistentVolumeClaim)
-	if !ok || claim.Spec.VolumeName != "" {
-		return place{}, false
-	}
-	p := place{node: claim.Annotations[annSelectedNode], alone: true}
-	return p, p.node != ""
-}
-
-func stripSelecting(o any) any {
-	if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
-		kept := &corev1.PersistentVolumeClaim{ObjectMeta: names(claim)}
-		kept.Annotations, kept.Spec.VolumeName = only(claim.Annotations, annSelectedNode), claim.Spec.VolumeName
-		return kept
-	}
-	return o
-}
-
-func keepContent(o any) (place, bool) {
-	c, ok := o.(*content)
-	if !ok || c.Spec.Driver != DriverName {
-		return place{}, false
-	}
-	p := place{node: c.Labels[labelManagedBy], alone: c.Annotations[annLostSince] == ""}
-	return p, p.node != ""
-}
-
-func stripContent(o any) any {
-	if c, ok := o.(*content); ok {
-		kept := &content{ObjectMeta: names(c)}
-		kept.Spec.Driver = c.Spec.Driver
-		kept.Labels, kept.Annotations = only(c.Labels, labelManagedBy), only(c.Annotations, annLostSince)
-		return kept
-	}
-	return o
-}
-
-// names is what a watch needs of an object's metadata.
-func names(o metav1.Object) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
-}
-
-// only keeps some of an object's labels or annotations.
-func only(all map[string]string, wanted ...string) map[string]string {
-	kept := map[string]string{}
-	for _, name := range wanted {
-		if value, ok := all[name]; ok {
-			kept[name] = value
-		}
-	}
-	return kept
-}
-
-// claimKey splits namespace/name.
-func claimKey(key string) (namespace, name string) {
-	namespace, name, _ = strings.Cut(key, "/")
-	return namespace, name
 }
