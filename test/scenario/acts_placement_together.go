@@ -45,7 +45,7 @@ func twoClaims() Act {
 }
 
 func nowhereRoom() Act {
-	pod := podWanted{name: "pair", prefers: "node-1", volumes: []volumeWanted{{name: "a", mib: 200}, {name: "b", mib: 200}}}
+	pod := podWanted{name: "couple", prefers: "node-1", volumes: []volumeWanted{{name: "a", mib: 200}, {name: "b", mib: 200}}}
 	return Act{Title: "Two claims that have room together nowhere wait, and hold nothing", Steps: []Step{
 		{Says: "an admin leaves 300 MiB on node-1 and node-2, nothing on node-3", Prove: leave(300, 300, 0)},
 		{Says: "a pod with two claims of 200 MiB is tried on both nodes, and is Pending with no volume anywhere", Prove: func(ctx context.Context, s *Stage) error {
@@ -53,7 +53,7 @@ func nowhereRoom() Act {
 				return err
 			}
 			for _, node := range []string{"node-1", "node-2"} {
-				if err := s.triedOn(ctx, "pair-a", node); err != nil {
+				if err := s.triedOn(ctx, "couple-a", node); err != nil {
 					return err
 				}
 			}

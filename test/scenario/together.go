@@ -167,8 +167,8 @@ func (s *Stage) offers(ctx context.Context, node string, mib int64) error {
 	}
 	for _, c := range list.Items {
 		if c.StorageClassName == togetherClass && c.NodeTopology.MatchLabels[TopologyKey] == node {
-			if now := c.MaximumVolumeSize.Value(); now != mib*mebibyte {
-				return fmt.Errorf("%s offers %d bytes, want %d MiB", node, now, mib)
+			if c.MaximumVolumeSize == nil || c.MaximumVolumeSize.Value() != mib*mebibyte {
+				return fmt.Errorf("%s offers %v bytes, want %d MiB", node, c.MaximumVolumeSize, mib)
 			}
 			return nil
 		}
