@@ -90,15 +90,16 @@ func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message
 // hardest to place, and the others must follow it anyway; among equals, the oldest.
 func userOf(pods []corev1.Pod, claim string) *corev1.Pod {
 	var user *corev1.Pod
-	for i, pod := range pods {
-		if !isWaiting(&pod) || !slices.Contains(claimsOf(&pod), claim) {
+	for i := range pods {
+		pod := &pods[i]
+		if !isWaiting(pod) || !slices.Contains(claimsOf(pod), claim) {
 			continue
 		}
 		if user == nil || cmp.Or(
-			cmp.Compare(len(claimsOf(&pod)), len(claimsOf(user))),
+			cmp.Compare(len(claimsOf(pod)), len(claimsOf(user))),
 			user.CreationTimestamp.Compare(pod.CreationTimestamp.Time),
 			cmp.Compare(user.Name, pod.Name)) > 0 {
-			user = &pods[i]
+			user = pod
 		}
 	}
 	return user
