@@ -69,9 +69,7 @@ func (s *Stage) onlyPools(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		rows = slices.DeleteFunc(rows, func(row logicalVolume) bool {
-			return slices.Contains(strings.Split(row.Tags, ","), "nodelvm.kind=pool")
-		})
+		rows = slices.DeleteFunc(rows, logicalVolume.isPool)
 		if len(rows) > 0 {
 			return fmt.Errorf("%s has %d logical volumes: %v", node, len(rows), rows)
 		}

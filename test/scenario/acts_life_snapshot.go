@@ -30,7 +30,7 @@ func (l *life) snapshotUnderLoad(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return err
 	}
-	writer, err := s.startWriter(ctx, growingPod)
+	writer, err := s.startWriter(ctx, growingPod, 0)
 	if err != nil {
 		return err
 	}

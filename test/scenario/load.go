@@ -94,14 +94,15 @@ func sum(line *regexp.Regexp, text string) (total int) {
 // rowPause is the writer's share in leaving the node's one processor some time.
 const rowPause = 100 * time.Millisecond
 
-// writer inserts rows 1, 2, 3, ... into the table acked of a pod's database, each after the one before was acknowledged.
+// writer inserts rows into the table acked of a pod's database, each after the one before was acknowledged.
 type writer struct {
 	acked    atomic.Int64 // the last row whose commit was acknowledged
 	stopping atomic.Bool
 	ended    chan error
 }
 
-func (s *Stage) startWriter(ctx context.Context, pod string) (*writer, error) {
+// startWriter begins behind the last row that is there.
+func (s *Stage) startWriter(ctx context.Context, pod string, last int64) (*writer, error) {
 	// Files, not io.Pipe: when psql ends early the read below sees the end.
 	fromUs, statements, err := os.Pipe()
 	if err != nil {
@@ -112,6 +113,7 @@ func (s *Stage) startWriter(ctx context.Context, pod string) (*writer, error) {
 		return nil, errors.Join(err, fromUs.Close(), statements.Close())
 	}
 	w := &writer{ended: make(chan error, 1)}
+	w.acked.Store(last)
 	psql := make(chan error, 1)
 	go func() {
 		var errs bytes.Buffer

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -24,6 +25,11 @@ type logicalVolume struct {
 	Group string `json:"vg_name"`
 	Size  string `json:"lv_size"`
 	Tags  string `json:"lv_tags"`
+}
+
+// isPool tells whether it is a thin pool of the driver, which stays when its volumes are gone.
+func (v logicalVolume) isPool() bool {
+	return slices.Contains(strings.Split(v.Tags, ","), "nodelvm.kind=pool")
 }
 
 func (s *Stage) groups(ctx context.Context, node string) ([]group, error) {

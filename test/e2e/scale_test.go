@@ -1,0 +1,22 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/test/scenario"
+)
+
+// TestScale measures what an idle cluster costs, and what it costs with the objects of 1,000 nodes and 20,000 volumes
+// (NODELVM_TEST_SCALE_NODES, NODELVM_TEST_SCALE_VOLUMES, NODELVM_TEST_SCALE_MINUTES). It is `make scale`; docs/scale.md has its
+// figures.
+func TestScale(t *testing.T) {
+	play(t, scenario.ScaleActs(scenario.Scale{
+		Nodes:   number(t, "NODELVM_TEST_SCALE_NODES", 1000),
+		Volumes: number(t, "NODELVM_TEST_SCALE_VOLUMES", 20000),
+		Idle:    time.Duration(number(t, "NODELVM_TEST_SCALE_MINUTES", 5)) * time.Minute,
+		Own:     10,
+	}))
+}

@@ -1,0 +1,202 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// cuts is a series of power cuts of one node, under a database's load and while volumes come and go there.
+type cuts struct {
+	count  int
+	random *rand.Rand
+	seed   uint64
+
+	acked int64   // the rows that the database has acknowledged
+	chaos *chaos  // who makes and deletes volumes meanwhile
+	spent []int64 // milliseconds from each cut until the database answered
+}
+
+func newCuts(count int, seed uint64) *cuts {
+	random := rand.New(rand.NewPCG(seed, 0))                                                                      //nolint:gosec // what is tried, not a secret
+	return &cuts{count: count, seed: seed, random: random, chaos: &chaos{random: rand.New(rand.NewPCG(seed, 1))}} //nolint:gosec // the same
+}
+
+// cutLimit is for one cut: the node boots, its kubelet comes back, the database recovers.
+const cutLimit = 6 * time.Minute
+
+func (c *cuts) act() Act {
+	return Act{Title: "The power fails amid everything", Steps: []Step{
+		{Says: "a PostgreSQL server runs on " + loadNode, Limit: 6 * time.Minute, Prove: c.begin},
+		{Says: fmt.Sprintf("%d times the node's power is cut: every acknowledged row is there, and nobody had to help", c.count),
+			Limit: time.Duration(c.count) * cutLimit, Prove: c.cutAll},
+		{Says: "what was begun is brought to its end: each claim has its volume, each snapshot is ready, and the node has no other volume", Limit: 6 * time.Minute, Prove: c.settles},
+		{Says: "the database is consistent", Limit: 6 * time.Minute, Prove: c.consistent},
+		{Says: "everything is deleted: no volume stays, and every extent is free again or the pool's", Limit: 10 * time.Minute, Prove: c.end},
+	}}
+}
+
+func (c *cuts) begin(ctx context.Context, s *Stage) error {
+	if err := (&freshness{}).begin(ctx, s); err != nil {
+		return err
+	}
+	s.Narrator.Note("the seed is %d", c.seed)
+	return smallDatabase(ctx, s)
+}
+
+func (c *cuts) cutAll(ctx context.Context, s *Stage) error {
+	for n := range c.count {
+		if err := c.cut(ctx, s, n+1); err != nil {
+			return fmt.Errorf("cut %d, seed %d: %w", n+1, c.seed, err)
+		}
+	}
+	slices.Sort(c.spent)
+	s.Narrator.Note("from a cut until the database answered: %d ms at the median, %d at the worst", c.spent[len(c.spent)/2], c.spent[len(c.spent)-1])
+	return nil
+}
+
+// cut cuts the power at a random moment and waits until the database has its rows again.
+func (c *cuts) cut(ctx context.Context, s *Stage, n int) error {
+	writing, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	writer, err := s.startWriter(writing, growingPod, c.acked)
+	if err != nil {
+		return err
+	}
+	if err := writer.reaches(ctx, c.acked+1); err != nil {
+		return err
+	}
+	stopChaos := c.chaos.start(ctx, s)
+	after := time.Duration(c.random.Int64N(int64(8 * time.Second)))
+	time.Sleep(after)
+	began := time.Now()
+	cut := s.Lab.PowerCut(loadNode)
+	chaos := stopChaos()
+	if err := errors.Join(cut, chaos); err != nil {
+		return err
+	}
+	under, err := c.chaos.underWay(ctx, s)
+	if err != nil {
+		return err
+	}
+	hangUp() // a dead node says no farewell
+	if err := writer.stop(); err == nil {
+		return errors.New("the writer did not notice the cut")
+	}
+	acked := writer.acked.Load()
+	if err := s.Lab.Boot(ctx, loadNode); err != nil {
+		return err
+	}
+	answer, err := s.inPodAgain(ctx, growingPod, "psql", "-qtA", "-c", "select count(*) || ' ' || coalesce(max(n), 0) from acked", "postgres")
+	if err != nil {
+		return err
+	}
+	c.spent = append(c.spent, time.Since(began).Milliseconds())
+	var count, last int64
+	if _, err := fmt.Sscan(answer, &count, &last); err != nil {
+		return fmt.Errorf("the database answered %q: %w", answer, err)
+	}
+	s.Narrator.Note("cut %d after %s, while %s: %d rows acknowledged, %d there", n, after.Round(time.Millisecond), under, acked, last)
+	if count != last || last < acked || last > acked+1 {
+		return fmt.Errorf("%d rows, the last is %d; %d were acknowledged", count, last, acked)
+	}
+	c.acked = last
+	return nil
+}
+
+func (c *cuts) settles(ctx context.Context, s *Stage) error {
+	return eventually(ctx, func() error {
+		under, err := c.chaos.underWay(ctx, s)
+		if err == nil && under != nothing {
+			err = fmt.Errorf("there are still %s", under)
+		}
+		if err != nil {
+			return err
+		}
+		return s.noneLeaked(ctx, loadNode)
+	})
+}
+
+// noneLeaked fails if a node has a volume of the driver that no PersistentVolume and no snapshot's content names, or
+// lacks one that is named.
+func (s *Stage) noneLeaked(ctx context.Context, node string) error {
+	named := map[string]bool{}
+	pvs, err := s.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, pv := range pvs.Items {
+		if on, err := affinityNode(&pv); err == nil && on == node {
+			named[pv.Spec.CSI.VolumeHandle] = true
+		}
+	}
+	handles, err := s.kubectl(ctx, "", "get", "volumesnapshotcontent", "-o", "jsonpath={.items[*].status.snapshotHandle}")
+	if err != nil {
+		return err
+	}
+	for _, handle := range strings.Fields(handles) {
+		named[handle] = true
+	}
+	rows, err := s.logicalVolumes(ctx, node)
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, row := range rows {
+		if !row.isPool() {
+			there[row.Name] = true
+		}
+	}
+	for handle := range named {
+		_, lv, _ := strings.Cut(handle, "/")
+		if !there[lv] {
+			return fmt.Errorf("%s is not on %s", handle, node)
+		}
+		delete(there, lv)
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("%s has volumes that nobody names: %v", node, there)
+	}
+	return nil
+}
+
+func (c *cuts) consistent(ctx context.Context, s *Stage) error {
+	if out, err := s.inPod(ctx, growingPod, "pg_amcheck", "--install-missing", "--heapallindexed", "postgres"); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+func (c *cuts) end(ctx context.Context, s *Stage) error {
+	if err := deleteSnapshots(ctx, s); err != nil {
+		return err
+	}
+	if err := deleteEverything(ctx, s); err != nil {
+		return err
+	}
+	if err := eventually(ctx, func() error { return s.onlyPools(ctx) }); err != nil {
+		return err
+	}
+	now, err := s.standing(ctx, loadNode)
+	if err != nil {
+		return err
+	}
+	return eventually(ctx, func() error { return s.publishes(ctx, loadClass, loadNode, now.room()) })
+}
+
+// inPodAgain runs a command in a pod whose node was away, as soon as that is possible. A connection from before may hang.
+func (s *Stage) inPodAgain(ctx context.Context, pod string, argv ...string) (answer string, err error) {
+	err = eventually(ctx, func() error {
+		brief, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		answer, err = s.inPod(brief, pod, argv...)
+		return err
+	})
+	return answer, err
+}

@@ -1,0 +1,293 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	loadNode  = "node-1" // where the manifests hold the claims of these acts
+	loadClass = "growing"
+
+	freshOwn   = 3 * time.Second  // what the driver does itself
+	freshAdmin = 20 * time.Second // what it has to notice
+)
+
+func freshCapacity() Act {
+	f := &freshness{}
+	return Act{Title: "What a node publishes is fresh, and exact to the extent", Steps: []Step{
+		{Says: "storage classes are created, and every node's capacity is published", Prove: f.begin},
+		{Says: "it is right 3 s after a volume is made, grown, deleted and wiped", Prove: f.thick},
+		{Says: "it is right 3 s after a thin volume and its snapshot are made and removed", Prove: f.thin},
+		{Says: "it is right 20 s after an admin's lvcreate, lvremove, vgextend and vgreduce, and after a disk is lost and found", Prove: f.admins},
+		{Says: "so it was", Prove: f.tell},
+	}}
+}
+
+// freshness is how late the published figures were.
+type freshness struct{ rows [][]string }
+
+func (f *freshness) begin(ctx context.Context, s *Stage) error {
+	for _, manifest := range []string{"load-classes.yaml", "life-classes.yaml"} {
+		if err := apply(manifest)(ctx, s); err != nil {
+			return err
+		}
+	}
+	return eventually(ctx, func() error {
+		for _, node := range s.Lab.NodeNames() {
+			now, err := s.standing(ctx, node)
+			if err != nil {
+				return err
+			}
+			if err := s.publishes(ctx, loadClass, node, now.room()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (f *freshness) thick(ctx context.Context, s *Stage) error {
+	bound := func() error { _, err := s.claimBound(ctx, "fresh"); return err }
+	return f.follow(ctx, s, []change{
+		{what: "CreateVolume, 64 MiB", limit: freshOwn, extents: -16, then: bound, by: func() error { return s.claimOf(ctx, "fresh", loadClass, "64Mi") }},
+		{what: "expansion to 128 MiB", limit: freshOwn, extents: -16, by: func() error { return s.request(ctx, "fresh", "128Mi") }},
+		{what: "DeleteVolume, wiped and removed", limit: freshOwn, extents: 32, by: func() error { return s.remove(ctx, "pvc/fresh") }},
+	})
+}
+
+// thin begins with a pool: what that takes for itself is LVM's affair.
+func (f *freshness) thin(ctx context.Context, s *Stage) error {
+	if err := s.claimOf(ctx, "pooled", thinClass, "64Mi"); err != nil {
+		return err
+	}
+	if _, err := s.claimBound(ctx, "pooled"); err != nil {
+		return err
+	}
+	bound := func() error { _, err := s.claimBound(ctx, "fresh"); return err }
+	err := f.follow(ctx, s, []change{
+		{what: "CreateVolume, thin, 128 MiB", limit: freshOwn, volumes: 1, thin: -128 << 20, then: bound, by: func() error { return s.claimOf(ctx, "fresh", thinClass, "128Mi") }},
+		{what: "CreateSnapshot", limit: freshOwn, volumes: 1, thin: -128 << 20, by: func() error { return s.snapshotOf(ctx, "fresh", "fresh") },
+			then: func() error { return s.snapshotReady(ctx, "fresh") }},
+		{what: "DeleteSnapshot", limit: freshOwn, volumes: -1, thin: 128 << 20, by: func() error { return s.remove(ctx, "volumesnapshot/fresh") }},
+		{what: "DeleteVolume, thin", limit: freshOwn, volumes: -1, thin: 128 << 20, by: func() error { return s.remove(ctx, "pvc/fresh") }},
+	})
+	return errors.Join(err, s.remove(ctx, "pvc/pooled"))
+}
+
+// A disk of the admin's own: a file behind a loop device, which can vanish from the node and come back.
+const (
+	loopFile = "/var/tmp/fresh.img"
+	loopDisk = "/dev/loop7"
+)
+
+func (f *freshness) admins(ctx context.Context, s *Stage) (err error) {
+	group := ""
+	groups, err := s.groups(ctx, loadNode)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		group = g.Name
+	}
+	admin := func(script string) func() error {
+		script = strings.NewReplacer("GROUP", group, "FILE", loopFile, "DISK", loopDisk).Replace(script)
+		return func() error {
+			_, err := s.run(ctx, loadNode, "sh", "-ec", script)
+			return err
+		}
+	}
+	defer func() { // also where a change was not followed
+		err = errors.Join(err, admin(`if vgs -o pv_name GROUP | grep -q DISK; then vgreduce -qq GROUP DISK; fi; losetup -d DISK 2>/dev/null || true; rm -f FILE`)())
+	}()
+	if err := admin(`truncate -s 132M FILE; mknod -m 660 DISK b 7 7 2>/dev/null || true; losetup DISK FILE; pvcreate -qq -y DISK`)(); err != nil {
+		return err
+	}
+	return f.follow(ctx, s, []change{
+		{what: "an admin's lvcreate", limit: freshAdmin, extents: -10, by: admin(`lvcreate -qq -y -Wn -Zn -l 10 -n admins GROUP`)},
+		{what: "an admin's lvremove", limit: freshAdmin, extents: 10, by: admin(`lvremove -qq -y GROUP/admins`)},
+		{what: "an admin's vgextend", limit: freshAdmin, extents: 32, by: admin(`vgextend -qq GROUP DISK`)},
+		{what: "a disk is lost", limit: freshAdmin, lost: 1, by: admin(`losetup -d DISK`)},
+		{what: "the disk is back", limit: freshAdmin, lost: -1, by: admin(`losetup DISK FILE`)},
+		{what: "an admin's vgreduce", limit: freshAdmin, extents: -32, by: admin(`vgreduce -qq GROUP DISK`)},
+	})
+}
+
+func (f *freshness) tell(_ context.Context, s *Stage) error {
+	s.Narrator.Table([]string{"CHANGE", "PUBLISHED AFTER", "LIMIT"}, f.rows)
+	return nil
+}
+
+// change is something that moves a node's figures, and by how much.
+type change struct {
+	what  string
+	limit time.Duration
+	by    func() error
+	then  func() error // what to wait for before the next change; may be nil
+
+	extents int64 // free extents more
+	volumes int64 // logical volumes more
+	lost    int64 // lost disks more
+	thin    int64 // bytes more of the thin class; 0 is not looked at
+}
+
+// happened tells whether LVM shows the change.
+func (c change) happened(before, now standing) bool {
+	if c.lost != 0 {
+		return now.lost == before.lost+c.lost
+	}
+	if c.volumes != 0 {
+		return now.volumes == before.volumes+c.volumes
+	}
+	return now.extents == before.extents+c.extents
+}
+
+func (f *freshness) follow(ctx context.Context, s *Stage, changes []change) error {
+	for _, c := range changes {
+		late, err := s.follow(ctx, c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.what, err)
+		}
+		if c.then != nil {
+			if err := c.then(); err != nil {
+				return fmt.Errorf("%s: %w", c.what, err)
+			}
+		}
+		f.rows = append(f.rows, []string{c.what, fmt.Sprintf("%.1f s", late.Seconds()), fmt.Sprintf("%.0f s", c.limit.Seconds())})
+	}
+	return nil
+}
+
+// follow makes a change and tells at most how long after it the published figures are right. LVM is asked again and again;
+// the change counts from the last time that it was asked and did not show it yet.
+func (s *Stage) follow(ctx context.Context, c change) (late time.Duration, err error) {
+	before, err := s.standing(ctx, loadNode)
+	if err != nil {
+		return 0, err
+	}
+	thin, err := s.published(ctx, thinClass, loadNode)
+	if err != nil {
+		return 0, err
+	}
+	asked := time.Now()
+	if err := c.by(); err != nil {
+		return 0, err
+	}
+	since := asked
+	for seen := before; ; time.Sleep(100 * time.Millisecond) {
+		began := time.Now()
+		now, err := s.standing(ctx, loadNode)
+		if err != nil {
+			return 0, err
+		}
+		if now != seen {
+			seen, since = now, asked
+		}
+		asked = began
+		wrong := errors.New("LVM does not show it")
+		if c.happened(before, now) {
+			if wrong = s.publishes(ctx, loadClass, loadNode, now.room()); wrong == nil && c.thin != 0 {
+				wrong = s.publishes(ctx, thinClass, loadNode, thin+c.thin)
+			}
+			if late = time.Since(since); wrong == nil || late > c.limit {
+				return late, wrong
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, errors.Join(wrong, err)
+		}
+	}
+}
+
+// standing is what LVM says of a node's groups.
+type standing struct{ extents, size, volumes, lost int64 }
+
+// room is what a linear volume can have: nothing, while a disk is lost.
+func (n standing) room() int64 {
+	if n.lost > 0 {
+		return 0
+	}
+	return n.extents * n.size
+}
+
+func (s *Stage) standing(ctx context.Context, node string) (now standing, err error) {
+	type row struct {
+		Extents string `json:"vg_free_count"`
+		Size    string `json:"vg_extent_size"`
+		Volumes string `json:"lv_count"`
+		Lost    string `json:"vg_missing_pv_count"`
+	}
+	rows, err := report[row](ctx, s, node, "vg", "vgs", "-o", "vg_free_count,vg_extent_size,lv_count,vg_missing_pv_count")
+	if err != nil {
+		return now, err
+	}
+	if len(rows) != 1 {
+		return now, fmt.Errorf("%s has %d volume groups", node, len(rows))
+	}
+	for text, to := range map[string]*int64{rows[0].Extents: &now.extents, rows[0].Size: &now.size, rows[0].Volumes: &now.volumes, rows[0].Lost: &now.lost} {
+		if *to, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return now, err
+		}
+	}
+	return now, nil
+}
+
+// published is the one figure of a class and a node: all that is free, and the largest volume.
+func (s *Stage) published(ctx context.Context, class, node string) (int64, error) {
+	list, err := s.Client.StorageV1().CSIStorageCapacities("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	var found []int64
+	for _, c := range list.Items {
+		if c.StorageClassName != class || c.NodeTopology.MatchLabels[TopologyKey] != node {
+			continue
+		}
+		if c.Capacity.Value() != c.MaximumVolumeSize.Value() {
+			return 0, fmt.Errorf("%s publishes %d bytes of class %s, and %d as the largest volume", node, c.Capacity.Value(), class, c.MaximumVolumeSize.Value())
+		}
+		found = append(found, c.Capacity.Value())
+	}
+	if len(found) != 1 {
+		return 0, fmt.Errorf("%s publishes %d figures of class %s", node, len(found), class)
+	}
+	return found[0], nil
+}
+
+func (s *Stage) publishes(ctx context.Context, class, node string, want int64) error {
+	is, err := s.published(ctx, class, node)
+	if err == nil && is != want {
+		err = fmt.Errorf("%s publishes %d bytes of class %s; %d are right", node, is, class, want)
+	}
+	return err
+}
+
+// claimOf makes a claim that names its node itself.
+func (s *Stage) claimOf(ctx context.Context, name, class, size string) error {
+	return s.applyWith(ctx, "load-claim.yaml", "NAME", name, "CLASS", class, "SIZE", size, "NODE", loadNode)
+}
+
+// claimOn makes a claim of 64 MiB that names its node itself.
+func (s *Stage) claimOn(ctx context.Context, node, name string) error {
+	return s.applyWith(ctx, "load-claim.yaml", "NAME", name, "CLASS", loadClass, "SIZE", "64Mi", "NODE", node)
+}
+
+func (s *Stage) snapshotOf(ctx context.Context, name, claim string) error {
+	return s.applyWith(ctx, "load-snapshot.yaml", "NAME", name, "CLAIM", claim)
+}
+
+// applyWith sends a manifest with words replaced.
+func (s *Stage) applyWith(ctx context.Context, manifest string, replace ...string) error {
+	text, err := manifests.ReadFile("manifests/" + manifest)
+	if err != nil {
+		return err
+	}
+	_, err = s.kubectl(ctx, strings.NewReplacer(replace...).Replace(string(text)), "apply", "-f", "-")
+	return err
+}

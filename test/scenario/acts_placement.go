@@ -1,0 +1,18 @@
+package scenario
+
+// PlacementActs returns a third story: that volumes go where there is room for them, whatever happens. It needs nothing of
+// the others; the thin pools that it leaves on the nodes are meant to stay.
+func PlacementActs(seed uint64) []Act {
+	return []Act{
+		freshCapacity(),
+		newBurst(2, 4, 6).act(),
+		newCuts(3, seed).act(),
+		reboot(),
+	}
+}
+
+// BurstActs returns the burst of 60 volumes, which takes long.
+func BurstActs() []Act { return []Act{newBurst(8, 20, 32).act()} }
+
+// CutActs returns so many power cuts.
+func CutActs(count int, seed uint64) []Act { return []Act{newCuts(count, seed).act()} }

@@ -1,0 +1,70 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+func reboot() Act {
+	return Act{Title: "A node reboots with volumes of every layout", Steps: []Step{
+		{Says: "one pod on " + loadNode + " writes to a linear, a striped, a raid1 and a thin volume", Limit: 6 * time.Minute, Prove: everyLayoutWritten},
+		{Says: "the node is shut down and boots: the pod runs again by itself, and reads what it wrote", Limit: 6 * time.Minute, Prove: everyLayoutRead},
+		{Says: "everything is deleted", Limit: 6 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
+			if err := deleteEverything(ctx, s); err != nil {
+				return err
+			}
+			return eventually(ctx, func() error { return s.onlyPools(ctx) })
+		}},
+	}}
+}
+
+const (
+	writeLayouts = `for l in linear striped raid1 thin; do ` + pattern + ` | tee /volumes/$l/file | md5sum > /volumes/$l/sum; done; sync`
+	readLayouts  = `for l in linear striped raid1 thin; do grep -q " /volumes/$l ext4 " /proc/mounts; [ "$(md5sum < /volumes/$l/file)" = "$(cat /volumes/$l/sum)" ]; done`
+)
+
+func everyLayoutWritten(ctx context.Context, s *Stage) error {
+	if err := (&freshness{}).begin(ctx, s); err != nil {
+		return err
+	}
+	if err := apply("load-layouts.yaml")(ctx, s); err != nil {
+		return err
+	}
+	for name, class := range map[string]string{"linear": loadClass, "striped": "striped", "raid1": "raid1", "thin": thinClass} {
+		if err := s.claimOf(ctx, name, class, "64Mi"); err != nil {
+			return err
+		}
+	}
+	if _, err := s.podReady(ctx, "layouts"); err != nil {
+		return err
+	}
+	_, err := s.inPod(ctx, "layouts", "sh", "-ec", writeLayouts)
+	return err
+}
+
+func everyLayoutRead(ctx context.Context, s *Stage) error {
+	// What a shutdown leaves: everything written, every file system read-only.
+	if _, err := s.run(ctx, loadNode, "sh", "-ec", "sync; echo u > /proc/sysrq-trigger"); err != nil {
+		return err
+	}
+	if err := s.Lab.PowerCut(loadNode); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := s.Lab.Boot(ctx, loadNode); err != nil {
+		return err
+	}
+	if _, err := s.inPodAgain(ctx, "layouts", "sh", "-ec", readLayouts); err != nil {
+		return err
+	}
+	pod, err := s.podReady(ctx, "layouts")
+	if err != nil {
+		return err
+	}
+	if restarts := pod.Status.ContainerStatuses[0].RestartCount; restarts == 0 {
+		return fmt.Errorf("the pod says that it never ended: %s", containerOf(pod))
+	}
+	s.Narrator.Note("it read them %.0f s after the node's boot began", time.Since(began).Seconds())
+	return nil
+}

@@ -1,0 +1,151 @@
+package scenario
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const createVolume = "CreateVolume"
+
+// figures are counts and seconds of the drivers' operations, of all nodes together, by operation and how it ended.
+type figures map[[2]string]figure
+
+type figure struct{ count, seconds float64 }
+
+// minus is what has come since other was taken.
+func (f figures) minus(other figures) figures {
+	since := figures{}
+	for key, is := range f {
+		since[key] = figure{is.count - other[key].count, is.seconds - other[key].seconds}
+	}
+	return since
+}
+
+// failed counts the operations that did not end well.
+func (f figures) failed(operation string) (n float64) {
+	for key, is := range f {
+		if key[0] == operation && key[1] != "OK" {
+			n += is.count
+		}
+	}
+	return n
+}
+
+// mean is the mean duration of the operations that ended well, and their number.
+func (f figures) mean(operation string) (time.Duration, float64) {
+	is := f[[2]string{operation, "OK"}]
+	if operation == strings.ToLower(operation) { // a command, not a call
+		is = f[[2]string{operation, "0"}]
+	}
+	if is.count == 0 {
+		return 0, 0
+	}
+	return time.Duration(is.seconds / is.count * float64(time.Second)), is.count
+}
+
+var operationLine = regexp.MustCompile(`^(?:csi_plugin_operations|nodelvm_lvm_command)_seconds_(count|sum)\{(.*)\} (\S+)$`)
+
+// label finds a label in what stands between a metric's braces.
+func label(labels, name string) string {
+	_, rest, _ := strings.Cut(labels, name+`="`)
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
+}
+
+// driverFigures reads the metrics of all drivers.
+func (s *Stage) driverFigures(ctx context.Context) (figures, error) {
+	pods, err := s.driverPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := figures{}
+	for _, pod := range pods {
+		text, err := s.Client.CoreV1().Pods(driverNamespace).ProxyGet("http", pod.Name, "9808", "/metrics", nil).DoRaw(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			match := operationLine.FindStringSubmatch(strings.TrimSpace(line))
+			if match == nil {
+				continue
+			}
+			value, err := strconv.ParseFloat(match[3], 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", line, err)
+			}
+			key := [2]string{path.Base(label(match[2], "method_name")), label(match[2], "grpc_status_code")}
+			if command := label(match[2], "command"); command != "" {
+				key = [2]string{command, label(match[2], "exit_code")}
+			}
+			is := all[key]
+			if match[1] == "count" {
+				is.count += value
+			} else {
+				is.seconds += value
+			}
+			all[key] = is
+		}
+	}
+	return all, nil
+}
+
+func (s *Stage) driverPods(ctx context.Context) ([]corev1.Pod, error) {
+	pods, err := s.Client.CoreV1().Pods(driverNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+	if err != nil {
+		return nil, err
+	}
+	if want := len(s.Lab.NodeNames()); len(pods.Items) != want {
+		return nil, fmt.Errorf("%d driver pods, want %d", len(pods.Items), want)
+	}
+	return pods.Items, nil
+}
+
+// stage is one NodeStageVolume of a new volume: how long until mkfs began, and from then on.
+type stage struct{ before, after time.Duration }
+
+// stages reads the drivers' logs since a moment.
+func (s *Stage) stages(ctx context.Context, since metav1.Time) (all []stage, err error) {
+	pods, err := s.driverPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		log, err := s.Client.CoreV1().Pods(driverNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: "nodelvm", SinceTime: &since}).Stream(ctx)
+		if err != nil {
+			return nil, err
+		}
+		made := map[string]time.Time{} // volume -> when its file system was begun
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			var line struct {
+				Time              time.Time
+				Msg, Call, Volume string
+				Took              float64 // seconds
+			}
+			if json.Unmarshal(lines.Bytes(), &line) != nil {
+				continue // not a line of the log's own
+			}
+			if line.Msg == "making a file system" {
+				made[line.Volume] = line.Time
+			}
+			if begun := made[line.Volume]; line.Call == "NodeStageVolume" && !begun.IsZero() {
+				took := time.Duration(line.Took * float64(time.Second))
+				after := line.Time.Sub(begun)
+				all = append(all, stage{before: took - after, after: after})
+			}
+		}
+		if err := log.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

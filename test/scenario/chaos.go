@@ -1,0 +1,213 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// chaos asks for volumes on one node, lets them grow, snapshots them and deletes them, in random order, and waits for
+// nothing of it.
+type chaos struct {
+	random *rand.Rand
+	made   int
+}
+
+// Few enough for the node's processor, and small enough for its disks.
+const (
+	chaosPause  = 300 * time.Millisecond
+	chaosClaims = 12
+	chaosCopies = 6
+	snapshotAPI = "/apis/snapshot.storage.k8s.io/v1/namespaces/" + Namespace + "/volumesnapshots"
+	chaosLabel  = "story=load"
+	nothing     = "nothing is under way"
+)
+
+// start goes on until it is stopped; stop tells what it could not even ask for.
+func (c *chaos) start(ctx context.Context, s *Stage) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if err := c.act(ctx, s); err != nil && ctx.Err() == nil {
+				ended <- err
+				return
+			}
+			select {
+			case <-ctx.Done():
+				ended <- nil
+				return
+			case <-time.After(chaosPause):
+			}
+		}
+	}()
+	return func() error { cancel(); return <-ended }
+}
+
+// act asks for one thing.
+func (c *chaos) act(ctx context.Context, s *Stage) error {
+	claims, err := s.chaosClaims(ctx)
+	if err != nil {
+		return err
+	}
+	claims = slices.DeleteFunc(claims, func(claim corev1.PersistentVolumeClaim) bool { return claim.DeletionTimestamp != nil })
+	snapshots, err := s.chaosSnapshots(ctx)
+	if err != nil {
+		return err
+	}
+	c.made++
+	name := fmt.Sprintf("chaos-%d", c.made)
+	what := c.random.IntN(10)
+	if len(claims) == 0 || what < 4 && len(claims) < chaosClaims {
+		return c.claim(ctx, s, name)
+	}
+	chosen := claims[c.random.IntN(len(claims))]
+	switch {
+	case what < 6:
+		return s.chaosGrow(ctx, chosen)
+	case what < 8 && len(snapshots) < chaosCopies:
+		source := growingClaim // the database's own
+		if *chosen.Spec.StorageClassName == thinClass && chosen.Status.Phase == corev1.ClaimBound {
+			source = chosen.Name
+		}
+		return s.chaosSnapshot(ctx, name, source)
+	case what == 8 && len(snapshots) > 0:
+		return s.snapshotClient().Delete().AbsPath(snapshotAPI, snapshots[c.random.IntN(len(snapshots))].Metadata.Name).Do(ctx).Error()
+	}
+	return gone(s.Client.CoreV1().PersistentVolumeClaims(Namespace).Delete(ctx, chosen.Name, metav1.DeleteOptions{}))
+}
+
+// gone is no error if what is to be deleted is not there any more.
+func gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (c *chaos) claim(ctx context.Context, s *Stage, name string) error {
+	class := []string{loadClass, thinClass}[c.random.IntN(2)]
+	_, err := s.Client.CoreV1().PersistentVolumeClaims(Namespace).Create(ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"story": "load"}, Annotations: map[string]string{annSelectedNode: loadNode}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// chaosGrow lets a bound claim grow by 4 MiB; one that waits for its volume cannot.
+func (s *Stage) chaosGrow(ctx context.Context, claim corev1.PersistentVolumeClaim) error {
+	if claim.Status.Phase != corev1.ClaimBound {
+		return nil
+	}
+	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	size.Add(resource.MustParse("4Mi"))
+	return gone(s.request(ctx, claim.Name, size.String()))
+}
+
+func (s *Stage) chaosSnapshot(ctx context.Context, name, claim string) error {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+		"metadata": map[string]any{"name": name, "namespace": Namespace, "labels": map[string]string{"story": "load"}},
+		"spec":     map[string]any{"volumeSnapshotClassName": thinClass, "source": map[string]string{"persistentVolumeClaimName": claim}},
+	})
+	if err != nil {
+		return err
+	}
+	return s.snapshotClient().Post().AbsPath(snapshotAPI).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+}
+
+func (s *Stage) snapshotClient() rest.Interface { return s.Client.Discovery().RESTClient() }
+
+func (s *Stage) chaosClaims(ctx context.Context) ([]corev1.PersistentVolumeClaim, error) {
+	list, err := s.Client.CoreV1().PersistentVolumeClaims(Namespace).List(ctx, metav1.ListOptions{LabelSelector: chaosLabel})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// volumeSnapshot is what is read of one.
+type volumeSnapshot struct {
+	Metadata struct {
+		Name              string
+		DeletionTimestamp *time.Time
+	}
+	Status struct{ ReadyToUse bool }
+}
+
+func (s *Stage) chaosSnapshots(ctx context.Context) ([]volumeSnapshot, error) {
+	text, err := s.snapshotClient().Get().AbsPath(snapshotAPI).Param("labelSelector", chaosLabel).DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list struct{ Items []volumeSnapshot }
+	err = json.Unmarshal(text, &list)
+	return list.Items, err
+}
+
+// underWay tells what is begun and not yet ended.
+func (c *chaos) underWay(ctx context.Context, s *Stage) (string, error) {
+	claims, err := s.chaosClaims(ctx)
+	if err != nil {
+		return "", err
+	}
+	snapshots, err := s.chaosSnapshots(ctx)
+	if err != nil {
+		return "", err
+	}
+	pvs, err := s.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	creating, growing, deleting, copying := 0, 0, 0, 0
+	for _, claim := range claims {
+		if claim.DeletionTimestamp != nil {
+			deleting++
+			continue
+		}
+		wants, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.AllocatedResources[corev1.ResourceStorage]
+		state := claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
+		switch {
+		case claim.Status.Phase != corev1.ClaimBound:
+			creating++
+		case wants.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) > 0 && (wants.Cmp(has) != 0 || state != corev1.PersistentVolumeClaimNodeResizePending):
+			growing++
+		}
+	}
+	for _, pv := range pvs.Items {
+		if pv.Status.Phase == corev1.VolumeReleased {
+			deleting++
+		}
+	}
+	for _, snapshot := range snapshots {
+		if !snapshot.Status.ReadyToUse || snapshot.Metadata.DeletionTimestamp != nil {
+			copying++
+		}
+	}
+	var under []string
+	for _, some := range []struct {
+		n    int
+		what string
+	}{{creating, "being made"}, {growing, "growing"}, {deleting, "being deleted"}, {copying, "snapshots on their way"}} {
+		if some.n > 0 {
+			under = append(under, fmt.Sprintf("%d %s", some.n, some.what))
+		}
+	}
+	if len(under) == 0 {
+		return nothing, nil
+	}
+	return strings.Join(under, ", "), nil
+}

@@ -1,0 +1,163 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+)
+
+// crowd is the objects of many nodes that are not there, and of their volumes.
+type crowd struct{ Scale }
+
+const (
+	crowdLabel   = "story=crowd"
+	crowdWriters = 32
+)
+
+func crowdMeta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Labels: map[string]string{"story": "crowd"}}
+}
+
+// write writes the objects, by many hands.
+func (c *crowd) write(ctx context.Context, s *Stage) error {
+	client, err := s.fast()
+	if err != nil {
+		return err
+	}
+	if err := hands(ctx, c.Nodes, func(ctx context.Context, i int) error { return writeNode(ctx, client, i) }); err != nil {
+		return err
+	}
+	return hands(ctx, c.Volumes, func(ctx context.Context, i int) error { return writeVolume(ctx, client, i, i%c.Nodes) })
+}
+
+// fast is a client that may send more requests, in a shorter form.
+func (s *Stage) fast() (kubernetes.Interface, error) {
+	config, err := s.Lab.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = -1, -1
+	config.ContentType = runtime.ContentTypeProtobuf
+	return kubernetes.NewForConfig(config)
+}
+
+// hands does n things, some at a time, and stops at the first that fails.
+func hands(ctx context.Context, n int, do func(context.Context, int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	todo := make(chan int)
+	var workers sync.WaitGroup
+	for range crowdWriters {
+		workers.Go(func() {
+			for i := range todo {
+				if err := do(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		if ctx.Err() != nil {
+			break
+		}
+		todo <- i
+	}
+	close(todo)
+	workers.Wait()
+	return context.Cause(ctx)
+}
+
+func crowdNode(i int) string { return fmt.Sprintf("crowd-%d", i) }
+
+func writeNode(ctx context.Context, client kubernetes.Interface, i int) error {
+	name := crowdNode(i)
+	meta := crowdMeta(name)
+	meta.Labels[TopologyKey] = name
+	_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		ObjectMeta: meta, Spec: corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "crowd", Effect: corev1.TaintEffectNoSchedule}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = client.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: crowdMeta(name), Spec: storagev1.CSINodeSpec{
+		Drivers: []storagev1.CSINodeDriver{{Name: Driver, NodeID: name, TopologyKeys: []string{TopologyKey}}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	for _, class := range []string{loadClass, thinClass} {
+		meta := crowdMeta(name + "-" + class)
+		meta.Labels["csi.storage.k8s.io/drivername"] = Driver
+		meta.Labels["csi.storage.k8s.io/managed-by"] = "external-provisioner-" + name
+		room := resource.MustParse("1Ti")
+		_, err := client.StorageV1().CSIStorageCapacities(driverNamespace).Create(ctx, &storagev1.CSIStorageCapacity{
+			ObjectMeta: meta, StorageClassName: class, Capacity: &room, MaximumVolumeSize: &room,
+			NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{TopologyKey: name}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeVolume writes a claim and its volume, and says that they are bound to each other.
+func writeVolume(ctx context.Context, client kubernetes.Interface, i, node int) error {
+	name, class := fmt.Sprintf("crowd-%d", i), loadClass
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	meta := crowdMeta(name)
+	meta.Annotations = map[string]string{
+		annSelectedNode: crowdNode(node), "pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes",
+		"volume.kubernetes.io/storage-provisioner": Driver, "volume.beta.kubernetes.io/storage-provisioner": Driver,
+	}
+	claims := client.CoreV1().PersistentVolumeClaims(Namespace)
+	claim, err := claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: corev1.PersistentVolumeClaimSpec{
+		StorageClassName: &class, AccessModes: modes, VolumeName: name, Resources: corev1.VolumeResourceRequirements{Requests: size},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	volume := crowdMeta(name)
+	volume.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": Driver}
+	_, err = client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{ObjectMeta: volume, Spec: corev1.PersistentVolumeSpec{
+		StorageClassName: class, AccessModes: modes, Capacity: size, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: Namespace, Name: name, UID: claim.UID},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: "crowd/" + name}},
+		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{crowdNode(node)}}},
+		}}}},
+	}}, metav1.CreateOptions{})
+	return err
+}
+
+// remove deletes all of it, real volumes too.
+func (c *crowd) remove(ctx context.Context, s *Stage) error {
+	client, err := s.fast()
+	if err != nil {
+		return err
+	}
+	ours := metav1.ListOptions{LabelSelector: crowdLabel}
+	none := metav1.DeleteOptions{}
+	err = errors.Join(
+		client.CoreV1().PersistentVolumeClaims(Namespace).DeleteCollection(ctx, none, ours),
+		client.CoreV1().PersistentVolumes().DeleteCollection(ctx, none, ours),
+		client.StorageV1().CSIStorageCapacities(driverNamespace).DeleteCollection(ctx, none, ours),
+		client.StorageV1().CSINodes().DeleteCollection(ctx, none, ours),
+		client.CoreV1().Nodes().DeleteCollection(ctx, none, ours))
+	if err != nil {
+		return err
+	}
+	if err := deleteEverything(ctx, s); err != nil {
+		return err
+	}
+	return eventually(ctx, func() error { return s.onlyPools(ctx) })
+}
