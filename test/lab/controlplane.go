@@ -39,6 +39,7 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 			"--kubelet-client-certificate=" + l.pki("kubelet-client.crt"), "--kubelet-client-key=" + l.pki("kubelet-client.key"),
 			"--kubelet-certificate-authority=" + l.pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
 			"--allow-privileged=true", "--profiling=false",
+			"--audit-policy-file=" + l.auditPolicy(), "--audit-log-path=" + l.AuditLog(), "--audit-log-mode=batch",
 		}
 	case "kube-controller-manager":
 		return []string{
@@ -62,6 +63,21 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 	}
 	panic("no such control plane process: " + name)
 }
+
+// AuditLog is the file in which the API server notes each request of the driver's service account.
+func (l *Lab) AuditLog() string { return filepath.Join(l.Logs(), "audit.log") }
+
+func (l *Lab) auditPolicy() string { return filepath.Join(l.systemDir(), "audit-policy.yaml") }
+
+// auditRules: what others ask for is none of the tests' business, and costs time.
+const auditRules = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users: ["system:serviceaccount:nodelvm-system:nodelvm"]
+- level: None
+`
 
 // startControlPlane starts the named processes.
 func (l *Lab) startControlPlane(bin binaries, names ...string) error {

@@ -56,7 +56,7 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 
 func (l *Lab) raiseControlPlane(ctx context.Context, st state, nodes []node, p *progress) error {
 	return p.step("control plane", func(teller) error {
-		if err := l.writeWorkerFiles(nodes); err != nil {
+		if err := errors.Join(l.writeWorkerFiles(nodes), os.WriteFile(l.auditPolicy(), []byte(auditRules), 0o600)); err != nil {
 			return err
 		}
 		if err := l.startControlPlane(st.Binaries, "etcd", "kube-apiserver"); err != nil {
