@@ -64,7 +64,7 @@ func label(labels, name string) string {
 
 // driverFigures reads the metrics of all drivers.
 func (s *Stage) driverFigures(ctx context.Context) (figures, error) {
-	pods, err := s.driverPods(ctx)
+	pods, err := s.nodePods(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,8 @@ func (s *Stage) driverFigures(ctx context.Context) (figures, error) {
 	return all, nil
 }
 
-func (s *Stage) driverPods(ctx context.Context) ([]corev1.Pod, error) {
+// nodePods are the driver's pods, one on each node.
+func (s *Stage) nodePods(ctx context.Context) ([]corev1.Pod, error) {
 	pods, err := s.Client.CoreV1().Pods(driverNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
 	if err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ type stage struct{ before, after time.Duration }
 
 // stages reads the drivers' logs since a moment.
 func (s *Stage) stages(ctx context.Context, since metav1.Time) (all []stage, err error) {
-	pods, err := s.driverPods(ctx)
+	pods, err := s.nodePods(ctx)
 	if err != nil {
 		return nil, err
 	}
