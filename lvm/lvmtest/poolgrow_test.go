@@ -1,0 +1,69 @@
+package lvmtest
+
+import (
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestTendPools: a pool that fills up is enlarged, once for each time that it needs it; a failure is told and the next look
+// tries again; a pool that can get no more promises nothing more, until it has room again.
+func TestTendPools(t *testing.T) {
+	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	class := lvm.Class{Group: b.Group, Layout: lvm.LayoutThin, Overprovision: 200}
+	create := func(name string, size lvm.Bytes) (lvm.Volume, error) {
+		return d.Create(t.Context(), lvm.Spec{Name: name, Class: class, Required: size})
+	}
+	write := func(v lvm.Volume, size lvm.Bytes) {
+		path, err := d.Activate(t.Context(), v.ID, v.UUID)
+		must(t, err)
+		node.Fill(path, size)
+	}
+	tend := func(what string, commands int, wantFailure bool) lvm.PoolMetrics {
+		t.Helper()
+		d.counted(t, what, commands, func() {
+			if err := d.TendPools(t.Context()); (err != nil) != wantFailure {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+		return d.Metrics().Groups[0].Pools[0]
+	}
+	first, err := create("first", 2*lvm.GiB)
+	must(t, err)
+	if p := tend("an empty pool", 0, false); p.Size != lvm.GiB || p.Grown != 0 {
+		t.Errorf("%+v", p)
+	}
+	write(first, 900*lvm.MiB)
+	node.Fail(Fault{})
+	if p := tend("a command that fails", 1, true); p.Size != lvm.GiB || p.Grown != 0 {
+		t.Errorf("%+v", p)
+	}
+	if p := tend("the next look", 1, false); p.Size != 2*lvm.GiB || p.Grown != 1 {
+		t.Errorf("%+v", p)
+	}
+	tend("one look more", 0, false)
+
+	second, err := create("second", 5*lvm.GiB)
+	must(t, err)
+	write(second, 2500*lvm.MiB)
+	tend("the rest of the group", 1, false)
+	if c := d.capacity(t, class); c != (lvm.Capacity{}) {
+		t.Errorf("capacity of a crowded pool: %+v", c)
+	}
+	_, err = create("third", lvm.MiB)
+	wantKind(t, "a volume in a crowded pool", err, lvm.KindNoRoom)
+	findings, err := d.Health(t.Context())
+	if must(t, err); !has(findings, lvm.TroublePoolNear, "") {
+		t.Errorf("findings %+v", findings)
+	}
+	must(t, d.Delete(t.Context(), second.ID))
+	d.waitWiped(t)
+	if _, err = create("third", lvm.MiB); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	if findings, err = d.Health(t.Context()); err != nil || len(findings) > 0 {
+		t.Errorf("findings %+v, %v", findings, err)
+	}
+}
