@@ -1,6 +1,6 @@
 package main
 
-// Words of package lvm, which is for Linux alone; a test holds them to it.
+// Words of package lvm, which is for Linux alone; a test holds them to it, and the kinds of orphans to package kube.
 const (
 	layoutThin  = "thin"
 	defaultPool = "nodelvm-thin"

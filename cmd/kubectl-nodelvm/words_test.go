@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -17,9 +18,10 @@ func TestWords(t *testing.T) {
 		layoutThin: string(lvm.LayoutThin), defaultPool: lvm.DefaultPool, stateReady: string(lvm.StateReady), stateDeleting: string(lvm.StateDeleting),
 		troublePoolFull: string(lvm.TroublePoolFull), troublePoolFailed: string(lvm.TroublePoolFailed),
 		troubleUnusable: string(lvm.TroubleUnusable), troubleSilent: string(lvm.TroubleSilent),
+		kindOrphan: string(kube.OrphanLost), kindAbandoned: string(kube.OrphanAbandoned), kindForeign: string(kube.OrphanForeign),
 	} {
 		if got != want {
-			t.Errorf("%q is %q in lvm", got, want)
+			t.Errorf("%q is %q in the driver", got, want)
 		}
 	}
 }
