@@ -19,8 +19,9 @@ func HelmActs() []Act {
 	h := &helmStory{}
 	return []Act{
 		{Title: "From helm install to a running PostgreSQL", Steps: []Step{
-			{Says: "what the manifest had installed is deleted", Limit: 4 * time.Minute, Prove: deleteManifest},
-			{Says: "helm installs the chart with one file of values", Limit: 5 * time.Minute, Prove: h.install},
+			{Says: "what the manifest had installed is deleted, and every data disk is made blank", Limit: 5 * time.Minute, Prove: h.blank},
+			{Says: "helm installs the chart with one file of values, which makes the volume groups", Limit: 6 * time.Minute, Prove: h.install},
+			{Says: "each node has its group, with the tag, of its own disks", Prove: h.grouped},
 			{Says: "the PostgreSQL of deploy/examples is ready, with its volume", Limit: 4 * time.Minute, Prove: h.database},
 		}},
 		{Title: "An update passes a working database by", Steps: []Step{
@@ -30,7 +31,7 @@ func HelmActs() []Act {
 			{Says: "helm uninstall takes the driver; the database answers as before", Limit: 4 * time.Minute, Prove: h.uninstall},
 			{Says: "installed again it takes the volume up: a new pod has every row", Limit: 5 * time.Minute, Prove: h.again},
 			{Says: "the database and its volume are deleted", Limit: 4 * time.Minute, Prove: h.clear},
-			{Says: "deploy/nodelvm.yaml takes the chart's place again", Limit: 5 * time.Minute, Prove: h.restore},
+			{Says: "the nodes' own groups and deploy/nodelvm.yaml are there again", Limit: 5 * time.Minute, Prove: h.restore},
 		}},
 	}
 }
@@ -41,8 +42,20 @@ const (
 	examplePath  = "/var/lib/postgresql/data"
 )
 
-// values is the one file that a user writes; the image's name is the chart's own, under which the lab has it.
+// values is the one file that a user writes; the image's name is the chart's own, under which the lab has it. The disks
+// are those of docs/lab.md.
 const values = `
+volumeGroups:
+  - name: vg-data
+    tags: [fast]
+    devices:
+      - paths: ["/dev/ubd[b-z]"]
+        maxSize: 7Gi
+  - name: vg-big
+    tags: [fast]
+    devices:
+      - paths: ["/dev/ubd[b-z]"]
+        minSize: 7Gi
 storageClasses:
   - name: local
     parameters:
@@ -51,17 +64,46 @@ storageClasses:
 
 // helmStory is what one step leaves for the next to know.
 type helmStory struct {
-	rows string
+	groups map[string]string // node -> the group that its admin had made
+	rows   string
 }
 
-func deleteManifest(ctx context.Context, s *Stage) error {
+// blank leaves the nodes as they come: with disks that nobody has used. Only empty groups are removed.
+func (h *helmStory) blank(ctx context.Context, s *Stage) error {
 	top, err := root()
 	if err != nil {
 		return err
 	}
 	_, err = s.kubectl(ctx, "", "delete", "-f", filepath.Join(top, "deploy", "nodelvm.yaml"), "--ignore-not-found", "--wait")
-	return err
+	if err != nil {
+		return err
+	}
+	h.groups = map[string]string{}
+	for _, node := range s.Lab.NodeNames() {
+		groups, err := s.groups(ctx, node)
+		if err != nil {
+			return err
+		}
+		if len(groups) != 1 {
+			return fmt.Errorf("%s has the groups %v, and one was expected", node, groups)
+		}
+		h.groups[node] = groups[0].Name
+		if _, err := s.run(ctx, node, "sh", "-c", makeBlank, "sh", groups[0].Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// What a nodes' admin does before and after the story, so that every other story finds the groups that it knows.
+const (
+	makeBlank = `vgremove "$1" && pvremove /dev/ubd[b-z] || exit 1
+for disk in /dev/ubd[b-z]; do
+	size=$(blockdev --getsize64 $disk)
+	blkdiscard -z -o 0 -l 1048576 $disk && blkdiscard -z -o $((size - 1048576)) -l 1048576 $disk || exit 1
+done`
+	makeGroup = `vgcreate --physicalextentsize 4m --addtag fast "$1" /dev/ubd[b-z]`
+)
 
 // chart runs helm install or helm upgrade as the README says, and waits until all pods are ready.
 func (s *Stage) chart(ctx context.Context, verb string, args ...string) error {
@@ -92,6 +134,20 @@ func (h *helmStory) install(ctx context.Context, s *Stage) error {
 		}
 	}
 	return s.chart(ctx, "install")
+}
+
+// grouped asks LVM on each node; no command that changes anything was typed there.
+func (h *helmStory) grouped(ctx context.Context, s *Stage) error {
+	for _, node := range s.Lab.NodeNames() {
+		out, err := s.run(ctx, node, "vgs", "--noheadings", "-o", "vg_name,vg_tags,pv_count")
+		if err != nil {
+			return err
+		}
+		if got, want := strings.Fields(string(out)), []string{h.groups[node], "fast", "2"}; !slices.Equal(got, want) {
+			return fmt.Errorf("%s has the groups %q, want %q", node, got, want)
+		}
+	}
+	return nil
 }
 
 // database applies the example as a user would, with an image that is there and sizes that fit.
@@ -269,6 +325,13 @@ func (h *helmStory) clear(ctx context.Context, s *Stage) error {
 func (h *helmStory) restore(ctx context.Context, s *Stage) error {
 	if err := s.helm(ctx, "uninstall", "nodelvm", "--namespace", driverNamespace, "--wait"); err != nil {
 		return err
+	}
+	for node, group := range h.groups {
+		for _, script := range []string{makeBlank, makeGroup} {
+			if _, err := s.run(ctx, node, "sh", "-c", script, "sh", group); err != nil {
+				return err
+			}
+		}
 	}
 	top, err := root()
 	if err != nil {
