@@ -82,8 +82,7 @@ func newPlugin(t *testing.T) *plugin {
 	_, err = admin.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: pluginNode},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: pluginNode, TopologyKeys: []string{topology}}}}}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = admin.StorageV1().CSIStorageCapacities(system).Create(ctx, publishedCapacity(), metav1.CreateOptions{})
-	must(t, err)
+	publishCapacities(t)
 	set, err := admin.AppsV1().DaemonSets(system).Get(ctx, "nodelvm", metav1.GetOptions{})
 	must(t, err)
 	set.Status.DesiredNumberScheduled = 1
@@ -94,15 +93,26 @@ func newPlugin(t *testing.T) *plugin {
 		must(t, admin.CoreV1().Pods(system).Delete(ctx, "nodelvm-plugin", now))
 		must(t, admin.CoreV1().Nodes().Delete(ctx, pluginNode, now))
 		must(t, admin.StorageV1().CSINodes().Delete(ctx, pluginNode, now))
-		must(t, admin.StorageV1().CSIStorageCapacities(system).Delete(ctx, "csisc-plugin", now))
 	})
 	return p
 }
 
-func publishedCapacity() *storagev1.CSIStorageCapacity {
-	size := resource.MustParse("9Gi")
-	return &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: "csisc-plugin"}, StorageClassName: "thin", MaximumVolumeSize: &size,
-		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{topology: pluginNode}}}
+// publishCapacities does so for every class of the driver, those that other tests have left among them.
+func publishCapacities(t *testing.T) {
+	t.Helper()
+	classes, err := admin.StorageV1().StorageClasses().List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	capacities, size := admin.StorageV1().CSIStorageCapacities(system), resource.MustParse("9Gi")
+	for _, class := range classes.Items {
+		if class.Provisioner != driver {
+			continue
+		}
+		c := &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: "csisc-plugin-" + class.Name}, StorageClassName: class.Name,
+			MaximumVolumeSize: &size, NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{topology: pluginNode}}}
+		_, err := capacities.Create(t.Context(), c, metav1.CreateOptions{})
+		must(t, err)
+		t.Cleanup(func() { must(t, capacities.Delete(context.Background(), c.Name, metav1.DeleteOptions{})) })
+	}
 }
 
 // serve answers for the driver in the pod, at an address that the API server's proxy takes: not a loopback one.
@@ -113,13 +123,13 @@ func (p *plugin) serve(t *testing.T, pod *corev1.Pod) {
 	http := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := *p.page
 		for _, query := range r.URL.Query()["class"] {
-			name, _, err := statuspage.ParseClass(query)
+			name, parameters, err := statuspage.ParseClass(query)
 			if r.URL.Path != statuspage.Path || err != nil {
 				http.Error(w, r.URL.String(), http.StatusBadRequest)
 				return
 			}
 			class := statuspage.Class{Name: name}
-			if name == "thin" {
+			if parameters["volumeGroup"] == "vg" {
 				class.Offers = []inventory.Offer{{Group: "vg", Available: page.Groups[0].Free, Largest: page.Groups[0].Free}}
 			}
 			page.Classes = append(page.Classes, class)
@@ -169,7 +179,8 @@ func TestPlugin(t *testing.T) {
 		}
 	}
 	expect("a sound cluster", 0, "nothing is wrong", "doctor")
-	expect("its nodes", 0, "plugin-node  vg     10 GiB  9 GiB  thin=9 GiB  ok      v0.0.1", "nodes")
+	expect("its nodes", 0, "plugin-node  vg     10 GiB  9 GiB  ", "nodes")
+	expect("what a class can get", 0, `"thin": 9663676416`, "nodes", "-o", "json")
 	expect("an idle node", 0, "No data of nodelvm stays behind", "drain-check", pluginNode)
 	expect("no node", 2, `"nowhere" not found`, "drain-check", "nowhere")
 	expect("completion", 0, pluginNode, "__complete", "drain-check", "")
@@ -269,7 +280,7 @@ var pluginFaults = []struct {
 	{"capacity older than the group", "a volume of 90 GiB of the storage class thin can be made there", func(t *testing.T) func() {
 		capacities := admin.StorageV1().CSIStorageCapacities(system)
 		set := func(size string) {
-			c, err := capacities.Get(t.Context(), "csisc-plugin", metav1.GetOptions{})
+			c, err := capacities.Get(t.Context(), "csisc-plugin-thin", metav1.GetOptions{})
 			must(t, err)
 			*c.MaximumVolumeSize = resource.MustParse(size)
 			_, err = capacities.Update(t.Context(), c, metav1.UpdateOptions{})
