@@ -58,6 +58,9 @@ func prepare(ctx context.Context, opt Options) (suite, error) {
 	if err != nil {
 		return suite{}, err
 	}
+	if err := opt.Lab.Kubectl(ctx, nil, opt.Out, opt.Out, "rollout", "status", "-n", "nodelvm-system", "daemonset/nodelvm", "--timeout=5m"); err != nil {
+		return suite{}, fmt.Errorf("the driver is not ready on every node: %w", err)
+	}
 	if err := opt.Lab.ImportImage(ctx, built.Image); err != nil {
 		return suite{}, err
 	}

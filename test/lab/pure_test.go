@@ -184,6 +184,18 @@ func TestEveryProgramIsCompiled(t *testing.T) {
 	}
 }
 
+func TestGoCommands(t *testing.T) {
+	m := suiteModule(versions{"KUBERNETES_VERSION": "v1.36.3"})
+	var lines []string
+	for _, argv := range goCommands(m, "/out") {
+		lines = append(lines, strings.Join(argv, " "))
+	}
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "go build ") || !strings.HasSuffix(lines[0], " -o /out/agnhost k8s.io/kubernetes/test/images/agnhost") ||
+		!strings.HasPrefix(lines[1], "go test -c ") || !strings.HasSuffix(lines[1], " -o /out/e2e.test k8s.io/kubernetes/test/e2e") {
+		t.Errorf("%q", lines)
+	}
+}
+
 func TestOpenRefusesFoldersThatNodesCannotUse(t *testing.T) {
 	for _, dir := range []string{"/a b", "/a,b", "/a'b", "/" + strings.Repeat("x", maxDir)} {
 		if _, err := Open(dir); err == nil {

@@ -71,7 +71,7 @@ func run(ctx context.Context, opt conformance.Options, asIs bool) (err error) {
 		return err
 	}
 	defer func() {
-		if os.Getenv("KEEP") == "" {
+		if os.Getenv("KEEP") == "" && !asIs {
 			err = errors.Join(err, opt.Lab.Down(context.WithoutCancel(ctx)))
 		}
 	}()

@@ -1,0 +1,70 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/test/conformance"
+)
+
+// sample is a spec or two of each part of upstream's suite that has most to do with the driver; `make conformance` runs
+// the whole.
+var sample = []string{
+	`^linear .*\(default fs\)\] capacity provides storage capacity information$`,
+	`^linear .*\(delayed binding\)\] topology should provision a volume and schedule a pod with AllowedTopologies$`,
+	`^linear .*\(default fs\)\(allowExpansion\)\] volume-expand should resize volume when PVC is edited while pod is using it$`,
+	`^linear .*\(block volmode\)\] volumes should store data$`,
+	`^linear .*\(xfs\)\] \[Slow\] volumes should store data$`,
+	`^linear .*\(default fs\)\] fsgroupchangepolicy \(Always\)\[LinuxOnly\], pod created with an initial fsgroup, new pod fsgroup applied to volume contents$`,
+	`^linear .*\(default fs\)\] read-write-once-pod should block a second pod from using an in-use ReadWriteOncePod volume on the same node$`,
+	`^linear .*Dynamic PV \(default fs\)\] subPath should support existing directory$`,
+	`^thin .*Dynamic Snapshot \(delete policy\)\] snapshottable .*after modifying source data, check deletion \(persistent\)$`,
+	`^thin .*\(default fs\)\] provisioning should provision storage with pvc data source$`,
+}
+
+// TestConformance runs a sample of upstream's suite, and holds docs/testing.md to what the suite has and is left out of it.
+// By its file's name it is played after the scenario, which wants a fresh cluster.
+func TestConformance(t *testing.T) {
+	stage, err := raised()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(stage.Lab.Logs(), "conformance")
+	if err := os.RemoveAll(dir); err != nil { // results of another build of the driver
+		t.Fatal(err)
+	}
+	only := regexp.MustCompile(strings.Join(sample, "|"))
+	summary, err := conformance.Run(t.Context(), conformance.Options{
+		Lab: stage.Lab, Dir: dir, Only: only, Jobs: 2, Limit: 5 * time.Minute, Out: os.Stdout,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var specs []conformance.Spec
+	for _, s := range summary.Claimed() {
+		if only.MatchString(s.Class + " " + s.Text) {
+			specs = append(specs, s)
+		}
+	}
+	if len(specs) != len(sample) {
+		t.Errorf("%d specs are in the sample, want one for each of its %d lines: %v", len(specs), len(sample), specs)
+	}
+	for _, why := range summary.NotPassed(specs) {
+		t.Error(why)
+	}
+	t.Run("documented", func(t *testing.T) {
+		text, err := os.ReadFile("../../docs/testing.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if table := conformance.ExclusionTable(summary.Specs); !strings.Contains(string(text), table) {
+			t.Errorf("docs/testing.md lacks what is left out of the suite:\n%s", table)
+		}
+	})
+}
