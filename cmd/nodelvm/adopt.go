@@ -72,7 +72,7 @@ func adoptCommand() *cobra.Command {
 				return err
 			}
 			text, err := o.adopt(cmd.Context(), a, args)
-			fmt.Fprint(cmd.OutOrStdout(), text)
+			cmd.Print(text)
 			return err
 		},
 	}

@@ -98,12 +98,13 @@ func printOrphans(out io.Writer, found []kube.Orphan) error {
 		_, err := fmt.Fprintln(out, "every volume and snapshot of nodelvm on this node belongs to somebody")
 		return err
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "KIND\tVOLUME\tSIZE\tWAS OF\tWHY")
+	text := "KIND\tVOLUME\tSIZE\tWAS OF\tWHY\n"
 	for _, o := range found {
-		fmt.Fprintf(table, "%s\t%s/%s\t%s\t%s\t%s\n", o.Kind, o.Group, o.ID.LV, o.Size, o.Claim, o.Why)
+		text += fmt.Sprintf("%s\t%s/%s\t%s\t%s\t%s\n", o.Kind, o.Group, o.ID.LV, o.Size, o.Claim, o.Why)
 	}
-	return table.Flush()
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, err := io.WriteString(table, text)
+	return errors.Join(err, table.Flush())
 }
 
 // orphanRow is one orphan in JSON; sizes are in bytes.
