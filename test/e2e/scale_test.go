@@ -10,8 +10,8 @@ import (
 )
 
 // TestScale measures what an idle cluster costs, and what it costs with the objects of 1,000 nodes and 20,000 volumes
-// (NODELVM_TEST_SCALE_NODES, NODELVM_TEST_SCALE_VOLUMES, NODELVM_TEST_SCALE_MINUTES). It is `make scale`; docs/scale.md has its
-// figures.
+// (NODELVM_TEST_SCALE_NODES, NODELVM_TEST_SCALE_VOLUMES, NODELVM_TEST_SCALE_MINUTES). It is for a machine that does nothing
+// else.
 func TestScale(t *testing.T) {
 	play(t, scenario.ScaleActs(scenario.Scale{
 		Nodes:   number(t, "NODELVM_TEST_SCALE_NODES", 1000),

@@ -3,6 +3,7 @@ package scenario
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -26,6 +27,10 @@ func (s *Stage) asked(from, to time.Time) (map[asked]int, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }() // only read
+	return countAsked(log, from, to)
+}
+
+func countAsked(log io.Reader, from, to time.Time) (map[asked]int, error) {
 	counts := map[asked]int{}
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)

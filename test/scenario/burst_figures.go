@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"path"
 	"regexp"
 	"strconv"
@@ -74,29 +76,37 @@ func (s *Stage) driverFigures(ctx context.Context) (figures, error) {
 		if err != nil {
 			return nil, err
 		}
-		for line := range strings.Lines(string(text)) {
-			match := operationLine.FindStringSubmatch(strings.TrimSpace(line))
-			if match == nil {
-				continue
-			}
-			value, err := strconv.ParseFloat(match[3], 64)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", line, err)
-			}
-			key := [2]string{path.Base(label(match[2], "method_name")), label(match[2], "grpc_status_code")}
-			if command := label(match[2], "command"); command != "" {
-				key = [2]string{command, label(match[2], "exit_code")}
-			}
-			is := all[key]
-			if match[1] == "count" {
-				is.count += value
-			} else {
-				is.seconds += value
-			}
-			all[key] = is
+		if err := all.add(string(text)); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// add takes in what a driver's metrics say.
+func (f figures) add(text string) error {
+	for line := range strings.Lines(text) {
+		match := operationLine.FindStringSubmatch(strings.TrimSpace(line))
+		if match == nil {
+			continue
+		}
+		value, err := strconv.ParseFloat(match[3], 64)
+		if err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
+		key := [2]string{path.Base(label(match[2], "method_name")), label(match[2], "grpc_status_code")}
+		if command := label(match[2], "command"); command != "" {
+			key = [2]string{command, label(match[2], "exit_code")}
+		}
+		is := f[key]
+		if match[1] == "count" {
+			is.count += value
+		} else {
+			is.seconds += value
+		}
+		f[key] = is
+	}
+	return nil
 }
 
 // nodePods are the driver's pods, one on each node.
@@ -125,28 +135,34 @@ func (s *Stage) stages(ctx context.Context, since metav1.Time) (all []stage, err
 		if err != nil {
 			return nil, err
 		}
-		made := map[string]time.Time{} // volume -> when its file system was begun
-		for lines := bufio.NewScanner(log); lines.Scan(); {
-			var line struct {
-				Time              time.Time
-				Msg, Call, Volume string
-				Took              float64 // seconds
-			}
-			if json.Unmarshal(lines.Bytes(), &line) != nil {
-				continue // not a line of the log's own
-			}
-			if line.Msg == "making a file system" {
-				made[line.Volume] = line.Time
-			}
-			if begun := made[line.Volume]; line.Call == "NodeStageVolume" && !begun.IsZero() {
-				took := time.Duration(line.Took * float64(time.Second))
-				after := line.Time.Sub(begun)
-				all = append(all, stage{before: took - after, after: after})
-			}
-		}
-		if err := log.Close(); err != nil {
+		found, err := readStages(log)
+		if err := errors.Join(err, log.Close()); err != nil {
 			return nil, err
 		}
+		all = append(all, found...)
 	}
 	return all, nil
+}
+
+func readStages(log io.Reader) (all []stage, err error) {
+	made := map[string]time.Time{} // volume -> when its file system was begun
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		var line struct {
+			Time              time.Time
+			Msg, Call, Volume string
+			Took              float64 // seconds
+		}
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
+			continue // not a line of the log's own
+		}
+		if line.Msg == "making a file system" {
+			made[line.Volume] = line.Time
+		}
+		if begun := made[line.Volume]; line.Call == "NodeStageVolume" && !begun.IsZero() {
+			after := line.Time.Sub(begun)
+			all = append(all, stage{before: time.Duration(line.Took*float64(time.Second)) - after, after: after})
+		}
+	}
+	return all, lines.Err()
 }
