@@ -98,7 +98,7 @@ e2e() {
 	tools || return
 	local bad=0
 	go_test apiserver test testname -tags e2e -count=1 -timeout 15m ./apiserver || bad=1
-	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$|^TestLife$|^TestLost$' ./e2e || bad=1
+	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$|^TestLife$' ./e2e || bad=1
 	return $bad
 }
 
