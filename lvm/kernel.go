@@ -92,6 +92,17 @@ func (k kernel) Remove(uuid string) (removed bool, err error) {
 	return err == nil, err
 }
 
+func (k kernel) Forget(uuid string) (was bool, err error) {
+	found, err := k.ask(unix.DM_DEV_STATUS, uuid)
+	if errors.Is(err, unix.ENXIO) || err == nil && found.Flags&unix.DM_INACTIVE_PRESENT_FLAG == 0 {
+		return false, nil
+	}
+	if err == nil {
+		_, err = k.ask(unix.DM_TABLE_CLEAR, uuid)
+	}
+	return err == nil, err
+}
+
 // ask makes a request about one device to device-mapper, and answers what that says of it: ENXIO if there is none.
 func (k kernel) ask(what uintptr, uuid string) (unix.DmIoctl, error) {
 	request := unix.DmIoctl{Version: [3]uint32{4, 0, 0}}

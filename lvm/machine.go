@@ -40,6 +40,8 @@ type Kernel interface {
 	// Remove takes the device-mapper device with this UUID out of the kernel, if there is one; what is on the disks stays.
 	// One that is in use is refused.
 	Remove(uuid string) (removed bool, err error)
+	// Forget drops the table that was loaded for the device with this UUID and never taken into use, if there is one.
+	Forget(uuid string) (was bool, err error)
 	// Suspended tells whether I/O to the device hangs until it is resumed.
 	Suspended(path string) (bool, error)
 	// Status tells the type of a device-mapper device's first target, and what that says of itself: "raid", "2 AA ..."

@@ -29,6 +29,23 @@ func (h *Host) resume(ctx context.Context, g Group) {
 	}
 }
 
+// forgetTables drops what was loaded for our devices and never taken into use: where an extension was killed before its commit,
+// that is a larger table than what is below can hold, and LVM's next command would fail on it.
+func (h *Host) forgetTables(g Group) {
+	for _, lv := range h.used(g) {
+		for _, part := range parts(g, lv) {
+			for _, layer := range []string{"", "-tmeta", "-tdata", "-tpool", "-pool"} {
+				was, err := h.machine.Kernel.Forget(dmUUID(g.UUID, part.UUID) + layer)
+				if err != nil {
+					h.log.Warn("a table that an unfinished command has loaded cannot be dropped", "vg", g.Name, "lv", part.Name, "error", err)
+				} else if was {
+					h.log.Warn("a table that an unfinished command has loaded was dropped", "vg", g.Name, "lv", part.Name)
+				}
+			}
+		}
+	}
+}
+
 func (h *Host) refresh(ctx context.Context, g Group, lv LV) error {
 	t, err := targetOf(g.Name, lv.Name)
 	if err != nil {

@@ -51,6 +51,8 @@ func (k kernel) Remove(uuid string) (removed bool, err error) {
 	return true, nil
 }
 
+func (k kernel) Forget(string) (was bool, err error) { return false, nil }
+
 func (k kernel) Suspended(path string) (bool, error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()

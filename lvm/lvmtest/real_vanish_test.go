@@ -181,31 +181,60 @@ func (b vanishBed) volumes(t testing.TB) (names []string) {
 	return names
 }
 
-// TestVanishUnderCommand_RealLVM: a disk vanishes after the driver has planned and before LVM commits: LVM waits for the
-// group's lock then, which somebody holds. LVM may still end well, and have written to the other disk alone; the driver
-// answers only when the disk is back, to the same request.
+// failUnder does a request of which the command finds a disk gone that was there when the driver planned: LVM waits for the
+// group's lock, which somebody holds, and commits after it.
+func (b vanishBed) failUnder(t *testing.T, do func() error) (putBack func(), err error) {
+	t.Helper()
+	lock, err := os.OpenFile("/run/lock/lvm/V_"+vanishGroup, os.O_CREATE|os.O_RDWR, 0o600)
+	must(t, err)
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	waitForLock(t, lock)
+	putBack = b.fail(t)
+	t.Cleanup(putBack)
+	must(t, lock.Close())
+	return putBack, <-done
+}
+
+// TestVanishUnderCommand_RealLVM: a disk vanishes after the driver has planned and before LVM commits. LVM may still end
+// well, and have written to the other disk alone; the driver answers only when the disk is back, to the same request.
 func TestVanishUnderCommand_RealLVM(t *testing.T) {
 	b := newVanishBed(t)
 	d := b.Start(t)
 	whole := d.capacity(t, b.class())
 	spec := b.light("a", whole.Largest) // needs the disk
-	lock, err := os.OpenFile("/run/lock/lvm/V_"+vanishGroup, os.O_CREATE|os.O_RDWR, 0o600)
-	must(t, err)
-	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
-	made := make(chan error, 1)
-	go func() { _, err := d.Create(t.Context(), spec); made <- err }()
-	waitForLock(t, lock)
-	putBack := b.fail(t)
-	defer putBack()
-	must(t, lock.Close())
-	refused(t, "create", <-made, lvm.KindNoRoom, lvm.KindInternal, lvm.KindBusy)
-	_, err = d.Create(t.Context(), spec)
-	refused(t, "once more", err, lvm.KindNoRoom, lvm.KindBusy)
+	create := func() error { _, err := d.Create(t.Context(), spec); return err }
+	putBack, err := b.failUnder(t, create)
+	refused(t, "create", err, lvm.KindNoRoom, lvm.KindInternal, lvm.KindBusy)
+	refused(t, "once more", create(), lvm.KindNoRoom, lvm.KindBusy)
 	putBack()
 	v := d.create(t, spec)
 	if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil || v.Size != whole.Largest || leaks(t, device) > 0 {
 		t.Errorf("created %+v, %v", v, err)
 	}
+	must(t, d.Delete(t.Context(), v.ID))
+	d.waitWiped(t)
+	if c := d.capacity(t, b.class()); c != whole {
+		t.Errorf("in the end the capacity is %+v, at first it was %+v", c, whole)
+	}
+}
+
+// TestVanishUnderExtend_RealLVM: the same of a volume that grows on to the disk.
+func TestVanishUnderExtend_RealLVM(t *testing.T) {
+	b := newVanishBed(t)
+	d := b.Start(t)
+	whole := d.capacity(t, b.class())
+	v := d.create(t, b.light("a", 8*lvm.MiB))
+	extend := func() error { _, err := d.Extend(t.Context(), v.ID, whole.Largest, 0); return err }
+	putBack, err := b.failUnder(t, extend)
+	refused(t, "extend", err, lvm.KindInternal, lvm.KindBusy)
+	refused(t, "once more", extend(), lvm.KindBusy)
+	putBack()
+	must(t, extend())
+	device, err := d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	read(t, device, int64(whole.Largest)-4096, 4096)
 	must(t, d.Delete(t.Context(), v.ID))
 	d.waitWiped(t)
 	if c := d.capacity(t, b.class()); c != whole {
