@@ -39,7 +39,7 @@ device of the node what was done with it, or why it was left alone. What is done
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := prepare(cmd.Context(), o, cmd.OutOrStdout())
 			if err != nil && o.bestEffort {
-				fmt.Fprintln(cmd.ErrOrStderr(), "nodelvm: not all volume groups are as they are declared; the driver starts for the others:", err)
+				cmd.PrintErrln("nodelvm: not all volume groups are as they are declared; the driver starts for the others:", err)
 				return nil
 			}
 			return err
