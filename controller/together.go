@@ -66,13 +66,15 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	if err := s.follow(ctx, spec, company); err != nil {
-		return lvm.Volume{}, err
+	if len(company.Claims) > 0 && !s.made(ctx, spec) {
+		if err := s.follow(ctx, spec, company); err != nil {
+			return lvm.Volume{}, err
+		}
+		if err := s.refusals.again(company.PodUID, spec); err != nil {
+			return lvm.Volume{}, err
+		}
 	}
 	siblings := s.specsOf(spec, company)
-	if err := s.refusals.again(company.PodUID, spec); err != nil {
-		return lvm.Volume{}, err
-	}
 	volume, err := s.volumes.CreateTogether(ctx, spec, siblings)
 	switch {
 	case err == nil:
@@ -86,6 +88,12 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 		s.tellOfMade(ctx, spec, company, err)
 	}
 	return volume, err
+}
+
+// made tells whether an earlier call has made the volume. It may have been answered: refused now, it would be left behind.
+func (s *Server) made(ctx context.Context, spec lvm.Spec) bool {
+	volumes, err := s.volumes.List(ctx)
+	return err == nil && slices.ContainsFunc(volumes, func(v lvm.Volume) bool { return v.Name == spec.Name })
 }
 
 // company asks the cluster. An API server that does not answer is lvm.KindBusy, ask again: a volume that is made alone may

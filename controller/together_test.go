@@ -319,6 +319,33 @@ func TestStranded(t *testing.T) {
 	}
 }
 
+// A volume that was made, and perhaps answered, is answered again, whatever has become of its pod's other claims: refused, it
+// would be left behind here while its claim goes elsewhere.
+func TestWhatWasMadeIsAnsweredAgain(t *testing.T) {
+	a, b := claim("a", 25*lvm.GiB, "vg-nvme"), claim("b", 10*lvm.GiB, "vg-nvme")
+	s, pod, _ := newPod(t, a)
+	made, err := pod.create(t, s, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.claims = nil
+	if _, err := pod.create(t, s, claim("stranger", 10*lvm.GiB, "vg-nvme")); err != nil {
+		t.Fatal(err)
+	}
+	pod.claims = []Sibling{a, b}
+	_, err = pod.create(t, s, b)
+	expectKind(t, err, lvm.KindNoRoom)
+	elsewhere := b
+	elsewhere.Node = "node-2"
+	for what, sibling := range map[string]Sibling{"refused here": b, "elsewhere by now": elsewhere} {
+		pod.claims = []Sibling{a, sibling}
+		again, err := pod.create(t, s, a)
+		if err != nil || again.GetVolumeId() != made.GetVolumeId() {
+			t.Errorf("its sibling is %s: %v, %v", what, again, err)
+		}
+	}
+}
+
 // Without an answer of the API server nothing is made; without one to ask, or a claim to ask for, it is made alone.
 func TestNobodyToAsk(t *testing.T) {
 	a := claim("a", 25*lvm.GiB, "vg-nvme")
