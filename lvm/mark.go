@@ -9,7 +9,7 @@ import (
 
 // Mark makes a volume of an admin's one of this driver's: it gets our tags in one commit, and nothing else of it changes.
 // name is what the CO will call it, claim is "namespace/name" or empty. One that is marked already is answered as it is.
-// KindNotFound: there is no such volume; KindForeign: it is a part of something else, has a layout that no class has, or
+// KindNotFound: there is no such volume, or it is being made or removed; KindForeign: it is a part of something else, has a layout that no class has, or
 // is another cluster's; KindInUse: it is open, or others are built on it. Nothing was changed then.
 func (h *Host) Mark(ctx context.Context, group, lv, name, claim string) (Volume, error) {
 	s, err := h.read(ctx)
@@ -78,6 +78,9 @@ func (h *Host) markable(ctx context.Context, g Group, name string) (v Volume, ma
 	}
 	if ours && v.Cluster != h.cfg.Cluster {
 		return Volume{}, false, Errorf(KindForeign, "%s/%s was made by the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.cfg.Cluster)
+	}
+	if ours && v.State != StateReady {
+		return Volume{}, false, notReady(v)
 	}
 	if ours {
 		return v, true, nil

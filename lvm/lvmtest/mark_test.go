@@ -70,10 +70,19 @@ func TestMarkRefuses(t *testing.T) {
 		g.LVs = append(g.LVs, lvm.LV{UUID: "c", Name: "cached", Extents: 1, Type: "cache", Segments: []lvm.Segment{{Extents: 1, Type: "cache"}}},
 			lvm.LV{UUID: "d", Name: "s-mine", Extents: 1, Type: "linear", Segments: []lvm.Segment{{Extents: 1, Type: "linear"}}})
 	})
+	going, err := host.Create(t.Context(), lvm.Spec{Name: "going", Class: lvm.Class{Group: "vg", Layout: lvm.LayoutLinear}, Required: 60 * lvm.MiB})
+	must(t, err)
+	_, err = host.Activate(t.Context(), going.ID, going.UUID) // it is marked as ready with that
+	must(t, err)
+	node.Change("vg", func(g *lvm.Group) {
+		lv := &g.LVs[slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == going.ID.LV })]
+		lv.Tags[slices.Index(lv.Tags, "nodelvm.state=ready")] = "nodelvm.state=deleting"
+	})
 	before := node.group("vg").Seqno
 	for name, kind := range map[string]lvm.Kind{
 		"nothing": lvm.KindNotFound, lvm.DefaultPool: lvm.KindForeign, lvm.DefaultPool + "_tdata": lvm.KindNotFound,
 		"cached": lvm.KindForeign, "s-mine": lvm.KindForeign, snapshot.ID.LV: lvm.KindForeign,
+		going.ID.LV: lvm.KindNotFound, // it is being wiped
 	} {
 		_, err := host.Mark(t.Context(), "vg", name, "mine", "")
 		wantKind(t, name, err, kind)
