@@ -29,11 +29,16 @@ func (h *Host) resume(ctx context.Context, g Group) {
 	}
 }
 
-// forgetTables drops what was loaded for our devices and never taken into use: where an extension was killed before its commit,
-// that is a larger table than what is below can hold, and LVM's next command would fail on it.
+// forgetTables drops what was loaded for thin pools and never taken into use: where the growth of one was killed before its
+// commit, that is a larger table than what is below can hold, and LVM's next command would fail on it. A thin volume keeps
+// what was loaded for it: the kernel counts a suspended pool's halts by tables, and would never let the volume go again
+// (pool_suspend_active_thins in drivers/md/dm-thin.c).
 func (h *Host) forgetTables(g Group) {
-	for _, lv := range h.used(g) {
-		for _, part := range parts(g, lv) {
+	for _, pool := range h.used(g) {
+		if pool.Thin == nil {
+			continue
+		}
+		for _, part := range parts(g, pool) {
 			for _, layer := range []string{"", "-tmeta", "-tdata", "-tpool", "-pool"} {
 				was, err := h.machine.Kernel.Forget(dmUUID(g.UUID, part.UUID) + layer)
 				if err != nil {
