@@ -59,6 +59,7 @@ func (j *Janitor) Run(ctx context.Context) {
 // janitorRound is a Janitor while it is elected: what the watches bring, and what there is to do.
 type janitorRound struct {
 	*Janitor
+	began    time.Time
 	nodes    *shelf[lossKind] // by name: those that are there, with their taint
 	volumes  *shelf[place]    // by name: this driver's
 	claims   *shelf[place]    // by namespace/name: unbound, with the node that was selected
@@ -83,7 +84,7 @@ const (
 
 func (j *Janitor) newRound() *janitorRound {
 	r := &janitorRound{
-		Janitor: j, queue: workqueue.NewTypedDelayingQueue[work](),
+		Janitor: j, began: time.Now(), queue: workqueue.NewTypedDelayingQueue[work](),
 		backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost),
 	}
 	add := func(kind string) func(string, []place) {

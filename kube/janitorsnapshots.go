@@ -18,6 +18,7 @@ const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-b
 // contentSight is everything that the content of one snapshot is decided by.
 type contentSight struct {
 	now    time.Time
+	began  time.Time // since when this janitor is at work
 	grace  time.Duration
 	loss   loss
 	c      *content
@@ -39,7 +40,7 @@ func decideContent(s contentSight) step {
 		return stepTell
 	case s.c.DeletionTimestamp != nil && (s.loss.kind == lossGone || s.optIn) && slices.Contains(s.c.Finalizers, finalizerContent):
 		return stepUnholdPV
-	case s.c.DeletionTimestamp == nil && s.optIn:
+	case s.c.DeletionTimestamp == nil && s.optIn && !s.now.Before(releaseAt(s.marked, s.began, s.grace)):
 		return stepDeleteClaim
 	case s.c.DeletionTimestamp == nil:
 		return stepTell
@@ -49,7 +50,7 @@ func decideContent(s contentSight) step {
 
 // lookAtContent does the next step about the content of a snapshot.
 func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
-	s := contentSight{now: time.Now(), grace: r.cfg.Grace, c: &content{}}
+	s := contentSight{now: time.Now(), began: r.began, grace: r.cfg.Grace, c: &content{}}
 	err := r.client.snapshots.Get().Resource("volumesnapshotcontents").Name(name).Do(ctx).Into(s.c)
 	if err != nil || s.c.Spec.Driver != DriverName || s.c.Labels[labelManagedBy] != nodeName {
 		return 0, unlessNotFound(err)
@@ -76,14 +77,14 @@ func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step)
 		return 0, r.patchContent(ctx, s.c, map[string]any{"annotations": map[string]any{annLostSince: s.now.UTC().Format(time.RFC3339)}})
 	case stepTell:
 		wait := tellAgain
-		if due := s.marked.Add(s.grace); due.After(s.now) {
+		if due := releaseAt(s.marked, s.began, s.grace); due.After(s.now) {
 			wait = max(time.Second, due.Sub(s.now))
 		}
 		return wait, r.tellSnapshot(ctx, s, corev1.EventTypeWarning, reasonSnapshotLost, fmt.Sprintf(
 			"%s. It holds this snapshot (%s). If it comes back, so does the snapshot. If it is lost for good, delete the snapshot; those of "+
 				"VolumeSnapshotClasses with the annotation %s: %s are deleted %s after the loss.", s.loss, s.c.Status.SnapshotHandle, OnNodeLoss, onNodeLossRelease, s.grace))
 	case stepDeleteClaim:
-		return lookAgain, r.deleteSnapshot(ctx, s)
+		return tellAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless that is retained
 	case stepUnholdPV:
 		finalizers := slices.DeleteFunc(slices.Clone(s.c.Finalizers), func(f string) bool { return f == finalizerContent })
 		r.log.InfoContext(ctx, "the finalizer that only the lost node would remove is removed", "content", s.c.Name, "node", s.loss.node)

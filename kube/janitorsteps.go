@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 )
 
@@ -45,12 +43,16 @@ func (r *janitorRound) lookAtVolume(ctx context.Context, name, node string) (tim
 	if err != nil {
 		return 0, err
 	}
-	return r.do(ctx, s, decide(s))
+	again, err := r.do(ctx, s, decide(s))
+	if again == 0 && s.loss.kind == lossNone && pv.Annotations[annGroupLost] != "" {
+		again = time.Minute // the node is silent; no watch tells when it speaks again
+	}
+	return again, err
 }
 
 // see reads what is decided on. As long as it is not due, no more than the node is read.
 func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, name string) (sight, error) {
-	s := sight{now: time.Now(), grace: r.cfg.Grace, pv: pv}
+	s := sight{now: time.Now(), began: r.began, grace: r.cfg.Grace, pv: pv}
 	s.marked, _ = time.Parse(time.RFC3339, pv.Annotations[annLostSince]) // what is no time counts as no mark
 	node, err := r.client.node(ctx, name)
 	if err != nil {
@@ -161,25 +163,50 @@ func (r *janitorRound) tellLost(ctx context.Context, s sight) (time.Duration, er
 		return tellAgain, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost, what+"Nothing is deleted. "+remedy+
 			fmt.Sprintf(" Volumes of storage classes with the annotation %s: %s are released by themselves.", OnNodeLoss, onNodeLossRelease))
 	}
-	at := s.marked.Add(s.grace)
+	at := releaseAt(s.marked, s.began, s.grace)
 	return max(time.Second, at.Sub(s.now)), r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost,
 		what+fmt.Sprintf("If it is not back by %s, this claim is deleted, as its storage class says (annotation %s: %s), so that a StatefulSet starts with an empty volume elsewhere.",
 			at.UTC().Format(time.RFC3339), OnNodeLoss, onNodeLossRelease))
 }
 
 func (r *janitorRound) forgive(ctx context.Context, s sight) error {
-	if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: nil}); err != nil {
+	namespace, name, uid := boundClaim(s.pv)
+	if s.pv.Annotations[annPolicy] != "" && name != "" {
+		claim, err := r.client.claim(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		if claim == nil || claim.UID != uid || claim.DeletionTimestamp != nil {
+			return r.forgiveLate(ctx, s)
+		}
+	}
+	policy := corev1.PersistentVolumeReclaimPolicy(s.pv.Annotations[annPolicy])
+	if err := r.client.change(ctx, s.pv, map[string]any{annLostSince: nil, annPolicy: nil}, policy); err != nil {
 		return err
 	}
-	namespace, name, uid := boundClaim(s.pv)
-	if name == "" || s.pv.Status.Phase != corev1.VolumeBound {
+	if name == "" || s.pv.Status.Phase != corev1.VolumeBound || s.pv.Annotations[annGroupLost] != "" {
 		return nil
 	}
 	return r.events.tell(ctx, news{aboutClaim(namespace, name, uid), corev1.EventTypeNormal, reasonVolumeLostEnded,
 		"it is over: the node of this claim's volume is back, and nothing was deleted"})
 }
 
+// forgiveLate keeps the data of a volume that is back while its claim is released: that cannot be taken back.
+func (r *janitorRound) forgiveLate(ctx context.Context, s sight) error {
+	if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: nil, annPolicy: nil, annAbandoned: s.now.UTC().Format(time.RFC3339)}); err != nil {
+		return err
+	}
+	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
+		"it is over: the node of this volume is back; but its claim was released meanwhile. Its data is kept (logical volume %s)", s.pv.Spec.CSI.VolumeHandle))
+}
+
+// deleteClaim first has the volume retained: a node that comes back while its claim goes would remove the data.
 func (r *janitorRound) deleteClaim(ctx context.Context, s sight) error {
+	if policy := s.pv.Spec.PersistentVolumeReclaimPolicy; policy == corev1.PersistentVolumeReclaimDelete {
+		if err := r.client.change(ctx, s.pv, map[string]any{annPolicy: policy}, corev1.PersistentVolumeReclaimRetain); err != nil {
+			return err
+		}
+	}
 	err := remove(ctx, r.client.core, "persistentvolumeclaims", s.claim, nil)
 	if err != nil {
 		return fmt.Errorf("delete claim %s: %w", keyOf(s.claim), err)
@@ -235,45 +262,4 @@ func (r *janitorRound) abandon(ctx context.Context, s sight) error {
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
 		"%s, and its claim was released; this object is kept, as its reclaim policy says, and so is its data (logical volume %s)", s.loss, s.pv.Spec.CSI.VolumeHandle))
-}
-
-// annotate changes annotations of a volume that is still as it was seen; if not, the error is a conflict.
-func (c *Client) annotate(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any) error {
-	body := map[string]any{"metadata": map[string]any{"resourceVersion": pv.ResourceVersion, "annotations": annotations}}
-	if err := c.patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); unlessNotFound(err) != nil {
-		return fmt.Errorf("annotate PersistentVolume %s: %w", pv.Name, err)
-	}
-	return nil
-}
-
-// claim reads a claim; nil: there is none.
-func (c *Client) claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	var claim corev1.PersistentVolumeClaim
-	err := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims").Name(name).Do(ctx).Into(&claim)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
-	}
-	return &claim, nil
-}
-
-// remove deletes the very object that was seen, if it has not changed since. grace is in seconds; nil: the object's own.
-func remove(ctx context.Context, client rest.Interface, resource string, o metav1.Object, grace *int64) error {
-	options := &metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{
-		UID: ptr.To(o.GetUID()), ResourceVersion: ptr.To(o.GetResourceVersion()),
-	}}
-	request := client.Delete().Resource(resource).Name(o.GetName()).Body(options)
-	if o.GetNamespace() != "" {
-		request = request.Namespace(o.GetNamespace())
-	}
-	return request.Do(ctx).Error()
-}
-
-func unlessNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

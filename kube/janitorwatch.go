@@ -30,17 +30,20 @@ func keepNode(o any) (lossKind, bool) {
 
 func stripNode(o any) any {
 	if node, ok := o.(*corev1.Node); ok {
-		return &corev1.Node{ObjectMeta: names(node), Spec: corev1.NodeSpec{Taints: node.Spec.Taints}}
+		return &corev1.Node{ObjectMeta: names(node), Spec: corev1.NodeSpec{Taints: node.Spec.Taints}, Status: corev1.NodeStatus{Conditions: node.Status.Conditions}}
 	}
 	return o
 }
+
+// volumeNotes are the annotations of a volume about which something is to be done although its node is there.
+var volumeNotes = []string{annLostSince, annGroupLost, annPolicy}
 
 func keepVolume(o any) (place, bool) {
 	pv, ok := o.(*corev1.PersistentVolume)
 	if !ok {
 		return place{}, false
 	}
-	p := place{node: nodeOf(pv), alone: pv.Annotations[annLostSince] == "" && pv.Annotations[annGroupLost] == ""}
+	p := place{node: nodeOf(pv), alone: len(only(pv.Annotations, volumeNotes...)) == 0}
 	return p, p.node != ""
 }
 
@@ -49,7 +52,7 @@ func stripVolume(o any) any {
 		kept := &corev1.PersistentVolume{ObjectMeta: names(pv)}
 		if nodeOf(pv) != "" {
 			kept.Spec.CSI, kept.Spec.NodeAffinity = pv.Spec.CSI, pv.Spec.NodeAffinity
-			kept.Annotations = only(pv.Annotations, annLostSince, annGroupLost)
+			kept.Annotations = only(pv.Annotations, volumeNotes...)
 		}
 		return kept
 	}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -18,11 +19,12 @@ const (
 	onNodeLossRelease = "release"
 )
 
-// Annotations on a PersistentVolume and a VolumeSnapshotContent; each holds a time (RFC 3339, UTC).
+// Annotations on a PersistentVolume and a VolumeSnapshotContent; but for the last each holds a time (RFC 3339, UTC).
 const (
 	annLostSince = "nodelvm.io/lost-since"       // the janitor's: since when it has seen its node or group lost
 	annGroupLost = "nodelvm.io/group-lost-since" // the node's own: since when its volume group is not on the node any more
 	annAbandoned = "nodelvm.io/abandoned"        // the janitor's: when it released the claim of a volume that is retained
+	annPolicy    = "nodelvm.io/reclaim-policy"   // the janitor's: the policy of a volume whose claim it releases, Retain meanwhile
 )
 
 // finalizerProvisioner is csi-provisioner's: it is removed by the node that has removed the volume, which a lost node
@@ -40,26 +42,27 @@ type lossKind string
 const (
 	lossNone  lossKind = ""
 	lossGone  lossKind = "gone"           // there is no Node object of that name
-	lossTaint lossKind = "out-of-service" // an admin has tainted the node so: it is shut down, and does not come back by itself
+	lossTaint lossKind = "out-of-service" // an admin has tainted the node so, and it does not answer: it is shut down
 	lossGroup lossKind = "group"          // the node is there and says that the volume group is not
 )
 
 // lossOf finds out whether a volume on that node is lost. node is nil if there is no Node object; a node that is merely
-// NotReady, unreachable or cordoned is not lost.
+// NotReady, unreachable or cordoned is not lost. Nor is one that is Ready again, whatever taint it still bears: its driver
+// would really remove what is released.
 func lossOf(name string, node *corev1.Node, groupLost string) loss {
 	if node == nil {
 		return loss{kind: lossGone, node: name}
 	}
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == corev1.TaintNodeOutOfService {
-			return loss{kind: lossTaint, node: name}
-		}
+	ready := func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}
-	_, err := time.Parse(time.RFC3339, groupLost)
-	silent := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue // then what it said may not be so any more
-	})
-	if err == nil && !silent {
+	answers := slices.ContainsFunc(node.Status.Conditions, ready)
+	out := func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeOutOfService }
+	if !answers && slices.ContainsFunc(node.Spec.Taints, out) {
+		return loss{kind: lossTaint, node: name}
+	}
+	silent := !answers && len(node.Status.Conditions) > 0 // then what it said may not be so any more
+	if _, err := time.Parse(time.RFC3339, groupLost); err == nil && !silent {
 		return loss{kind: lossGroup, node: name}
 	}
 	return loss{}
@@ -95,9 +98,23 @@ const (
 	stepAbandon  // the PersistentVolume is retained: note that its claim was released
 )
 
+// watchFirst is how much of the grace period one janitor must have seen itself: while none ran, the node may have been
+// back; and the one that noted the loss may have had another time.
+const watchFirst = 10 * time.Minute
+
+// releaseAt is when a loss that was noted then is due for a janitor that is at work since began.
+func releaseAt(marked, began time.Time, grace time.Duration) time.Time {
+	at := marked.Add(grace)
+	if seen := began.Add(min(grace, watchFirst)); seen.After(at) {
+		return seen
+	}
+	return at
+}
+
 // sight is everything that one volume is decided by, as it was read just now.
 type sight struct {
 	now    time.Time
+	began  time.Time // since when this janitor is at work
 	grace  time.Duration
 	loss   loss
 	pv     *corev1.PersistentVolume
@@ -112,7 +129,7 @@ func (s sight) due() bool { return !s.marked.IsZero() && !s.now.Before(s.marked.
 // decide says what is next. Whatever was done before stands in the objects, so a restart goes on where the last one ended.
 func decide(s sight) step {
 	switch {
-	case s.loss.kind == lossNone && s.marked.IsZero():
+	case s.loss.kind == lossNone && s.marked.IsZero() && s.pv.Annotations[annPolicy] == "":
 		return stepNothing
 	case s.loss.kind == lossNone:
 		return stepForgive
@@ -129,7 +146,7 @@ func decide(s sight) step {
 
 func decideBound(s sight) step {
 	switch {
-	case !s.optIn:
+	case !s.optIn, s.claim.DeletionTimestamp == nil && s.now.Before(releaseAt(s.marked, s.began, s.grace)):
 		return stepTell
 	case slices.ContainsFunc(s.users, s.alive):
 		return stepInUse
@@ -163,12 +180,12 @@ func (s sight) ownerless(pod corev1.Pod) bool {
 // decideReleased is for a volume whose claim is gone. Its data was given up with the claim if that is its policy: what is
 // left is an object that only the lost node would remove.
 func decideReleased(s sight) step {
-	released := s.pv.Status.Phase == corev1.VolumeReleased || s.pv.Status.Phase == corev1.VolumeFailed
-	if s.pv.Spec.ClaimRef == nil || s.pv.Spec.ClaimRef.UID == "" || !released {
+	if s.pv.Spec.ClaimRef == nil || s.pv.Spec.ClaimRef.UID == "" || !isReleased(s.pv) {
 		return stepNothing // made by hand and never bound, or the volume controller has yet to see that the claim is gone
 	}
+	policy := cmp.Or(corev1.PersistentVolumeReclaimPolicy(s.pv.Annotations[annPolicy]), s.pv.Spec.PersistentVolumeReclaimPolicy)
 	switch {
-	case s.pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && (s.loss.kind == lossGone || s.optIn):
+	case policy == corev1.PersistentVolumeReclaimDelete && (s.loss.kind == lossGone || s.optIn):
 		if s.pv.DeletionTimestamp == nil {
 			return stepDeletePV
 		}
@@ -180,6 +197,11 @@ func decideReleased(s sight) step {
 		return stepAbandon
 	}
 	return stepNothing
+}
+
+// isReleased tells whether a volume's claim is gone, and nobody has put another in its place.
+func isReleased(pv *corev1.PersistentVolume) bool {
+	return pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
 }
 
 // usersOf picks the pods that use a claim and have not ended.

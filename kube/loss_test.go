@@ -18,6 +18,10 @@ func tainted(key string) *corev1.Node {
 // TestOnlyProvenLossesCount: a node that does not answer may come back with its disks any time.
 func TestOnlyProvenLossesCount(t *testing.T) {
 	const since = "2026-01-02T03:04:05Z"
+	outAndReady := tainted(corev1.TaintNodeOutOfService)
+	outAndReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	outAndSilent := tainted(corev1.TaintNodeOutOfService)
+	outAndSilent.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	unknown := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}}}
 	for name, c := range map[string]struct {
 		node  *corev1.Node
@@ -31,12 +35,20 @@ func TestOnlyProvenLossesCount(t *testing.T) {
 		"unreachable":                {tainted(corev1.TaintNodeUnreachable), "", lossNone},
 		"cordoned":                   {tainted(corev1.TaintNodeUnschedulable), "", lossNone},
 		"out of service":             {tainted(corev1.TaintNodeOutOfService), "", lossTaint},
+		"out of service, silent":     {outAndSilent, "", lossTaint},
+		"out of service, and back":   {outAndReady, "", lossNone},
 		"group lost":                 {&corev1.Node{}, since, lossGroup},
 		"group lost, silent since":   {unknown, since, lossNone},
 		"group lost, no time":        {&corev1.Node{}, "yes", lossNone},
 	} {
 		if got := lossOf("n", c.node, c.group); got.kind != c.want {
 			t.Errorf("%s: %+v, want %q", name, got, c.want)
+		}
+		if c.node == nil || c.group != "" {
+			continue
+		}
+		if got, _ := keepNode(stripNode(c.node)); got != c.want {
+			t.Errorf("%s: the watch keeps %q, want %q", name, got, c.want)
 		}
 	}
 }
@@ -71,6 +83,8 @@ func TestDecide(t *testing.T) {
 	free.DeletionTimestamp = deleted
 	never := volume(corev1.VolumeAvailable, corev1.PersistentVolumeReclaimDelete)
 	never.Spec.ClaimRef = nil
+	kept := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
+	kept.Annotations = map[string]string{annPolicy: "Delete"}
 	old := now.Add(-time.Hour)
 	waits, runsThere, runsElsewhere := podOn("", corev1.PodPending, false), podOn("n", corev1.PodRunning, false), podOn("m", corev1.PodRunning, false)
 	for name, c := range map[string]struct {
@@ -85,6 +99,11 @@ func TestDecide(t *testing.T) {
 		"released, within it":              {sight{loss: gone, pv: released, optIn: true, marked: now}, stepTell},
 		"not opted in":                     {sight{loss: gone, pv: bound, claim: claim, marked: old}, stepTell},
 		"due":                              {sight{loss: gone, pv: bound, claim: claim, optIn: true, marked: old}, stepDeleteClaim},
+		"due, but not seen for long":       {sight{loss: gone, pv: bound, claim: claim, optIn: true, marked: old, began: now.Add(-9 * time.Minute)}, stepTell},
+		"due, and seen for long":           {sight{loss: gone, pv: bound, claim: claim, optIn: true, marked: old, began: now.Add(-10 * time.Minute)}, stepDeleteClaim},
+		"begun by another one":             {sight{loss: gone, pv: bound, claim: going, optIn: true, marked: old, began: now}, stepAwait},
+		"kept while its claim was deleted": {sight{loss: gone, pv: kept, optIn: true, marked: old}, stepDeletePV},
+		"kept so, and back":                {sight{pv: kept}, stepForgive},
 		"due by its taint":                 {sight{loss: taint, pv: bound, claim: claim, optIn: true, marked: old}, stepDeleteClaim},
 		"due, its pod on the node":         {sight{loss: gone, pv: bound, claim: claim, optIn: true, marked: old, users: []corev1.Pod{runsThere}}, stepDeleteClaim},
 		"a pod runs elsewhere":             {sight{loss: gone, pv: bound, claim: claim, optIn: true, marked: old, users: []corev1.Pod{waits, runsElsewhere}}, stepInUse},
@@ -126,6 +145,7 @@ func TestDecideContent(t *testing.T) {
 		"within the grace period":        {contentSight{c: going, loss: gone, optIn: true, marked: now}, stepTell},
 		"not opted in":                   {contentSight{c: there, loss: gone, marked: old}, stepTell},
 		"due":                            {contentSight{c: there, loss: gone, optIn: true, marked: old}, stepDeleteClaim},
+		"due, but not seen for long":     {contentSight{c: there, loss: gone, optIn: true, marked: old, began: now}, stepTell},
 		"a user deleted it":              {contentSight{c: going, loss: gone, marked: old}, stepUnholdPV},
 		"the same, the node may be back": {contentSight{c: going, loss: taint, marked: old}, stepNothing},
 	} {

@@ -101,6 +101,34 @@ func TestJanitorKeeps(t *testing.T) {
 	}
 }
 
+// TestJanitorKeepsTheDataOfANodeThatComesBack while its claim is being deleted, whatever the reclaim policy: the node's
+// csi-provisioner would remove the volume.
+func TestJanitorKeepsTheDataOfANodeThatComesBack(t *testing.T) {
+	back, stays := newNode(t, "back"), newNode(t, "stays")
+	claim := back.inUse(t, "data", optedIn, corev1.PersistentVolumeReclaimDelete)
+	begun := stays.inUse(t, "begun", optedIn, corev1.PersistentVolumeReclaimDelete)
+	patchVolume(t, begun.Spec.VolumeName, "", `{"metadata": {"annotations": {"nodelvm.io/reclaim-policy": "Delete"}}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}}`)
+	startJanitor(t, "a", 0)
+	back.remove(t)
+	untilTold(t, claim.Namespace, claim.Name, "ReleasedClaim") // nobody lifts its protection yet, so it goes slowly
+	if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: back.name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	untilTold(t, "default", claim.Spec.VolumeName, "AbandonedVolume")
+	playVolumeController(t, claim, begun)
+	untilGone(t, "the claim", claimOf(t, claim))
+	time.Sleep(grace) // time to do the wrong thing
+	pv := expectVolumeKept(t, claim)
+	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || pv.Annotations["nodelvm.io/abandoned"] == "" ||
+		pv.Annotations["nodelvm.io/lost-since"] != "" {
+		t.Errorf("its policy is %s, its annotations %v", pv.Spec.PersistentVolumeReclaimPolicy, pv.Annotations)
+	}
+	expectKept(t, begun) // a janitor was cut off before it deleted this one
+	if pv := expectVolumeKept(t, begun); pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || pv.Annotations["nodelvm.io/reclaim-policy"] != "" {
+		t.Errorf("what was not released has the policy %s and the annotations %v", pv.Spec.PersistentVolumeReclaimPolicy, pv.Annotations)
+	}
+}
+
 // TestJanitorClearsWhatUsersDeleted: without any annotation, what only a removed node would remove; but not while the
 // node is merely out of service.
 func TestJanitorClearsWhatUsersDeleted(t *testing.T) {
@@ -135,7 +163,7 @@ func TestJanitorClearsWhatUsersDeleted(t *testing.T) {
 	until(t, fine, "left alone", selectedIs(stays.name))
 }
 
-// TestJanitorCanBeCutOffAnywhere kills it after each of its writes; the next one goes on. The grace period is not begun anew.
+// TestJanitorCanBeCutOffAnywhere kills it after each of its writes; the next one goes on, and when the loss was noted stays.
 func TestJanitorCanBeCutOffAnywhere(t *testing.T) {
 	lost := newNode(t, "lost")
 	claim := lost.inUse(t, "data", optedIn, corev1.PersistentVolumeReclaimDelete)

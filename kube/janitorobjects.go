@@ -1,0 +1,61 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+)
+
+// annotate changes annotations of a volume that is still as it was seen; if not, the error is a conflict.
+func (c *Client) annotate(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any) error {
+	return c.change(ctx, pv, annotations, "")
+}
+
+// change is annotate, and gives the volume another reclaim policy; "": it keeps its own.
+func (c *Client) change(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any, policy corev1.PersistentVolumeReclaimPolicy) error {
+	body := map[string]any{"metadata": map[string]any{"resourceVersion": pv.ResourceVersion, "annotations": annotations}}
+	if policy != "" {
+		body["spec"] = map[string]any{"persistentVolumeReclaimPolicy": policy}
+	}
+	if err := c.patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); unlessNotFound(err) != nil {
+		return fmt.Errorf("change PersistentVolume %s: %w", pv.Name, err)
+	}
+	return nil
+}
+
+// claim reads a claim; nil: there is none.
+func (c *Client) claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	var claim corev1.PersistentVolumeClaim
+	err := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims").Name(name).Do(ctx).Into(&claim)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
+	}
+	return &claim, nil
+}
+
+// remove deletes the very object that was seen, if it has not changed since. grace is in seconds; nil: the object's own.
+func remove(ctx context.Context, client rest.Interface, resource string, o metav1.Object, grace *int64) error {
+	options := &metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{
+		UID: ptr.To(o.GetUID()), ResourceVersion: ptr.To(o.GetResourceVersion()),
+	}}
+	request := client.Delete().Resource(resource).Name(o.GetName()).Body(options)
+	if o.GetNamespace() != "" {
+		request = request.Namespace(o.GetNamespace())
+	}
+	return request.Do(ctx).Error()
+}
+
+func unlessNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
