@@ -126,8 +126,8 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 		if err != nil || slices.ContainsFunc(holdings.Owned, func(o lvm.Owned) bool { return o.ID == id }) {
 			continue
 		}
-		if _, err := a.volumes.Lookup(ctx, id); err == nil {
-			continue // it was made a moment ago
+		if _, err := a.volumes.Lookup(ctx, id); !isMissing(err) {
+			continue // it was made a moment ago, or is there and cannot be read
 		}
 		a.audit.lost = true
 		if err := a.tellMissing(ctx, key, own, pv, holdings.Groups[id.VG]); err != nil {
@@ -135,6 +135,12 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 		}
 	}
 	return nil
+}
+
+// isMissing tells whether a lookup has proved that a volume is not there.
+func isMissing(err error) bool {
+	there, unknown := found(err)
+	return !there && unknown == nil
 }
 
 // tellMissing tells a claim that its volume is not on the disks, and notes on the PersistentVolume, for the janitor, if

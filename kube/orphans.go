@@ -99,7 +99,13 @@ func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.Owned) (abandoned, ther
 		return false, false, err
 	}
 	s.pvs = append(s.pvs, pv)
-	return pv.Annotations[annAbandoned] != "", true, nil
+	return isAbandoned(pv), true, nil
+}
+
+// isAbandoned tells whether a PersistentVolume is what a released claim has left. One that an admin has bound again is not,
+// although it still bears the note.
+func isAbandoned(pv *corev1.PersistentVolume) bool {
+	return pv.Annotations[annAbandoned] != "" && isReleased(pv)
 }
 
 // holds tells whether a PersistentVolume stands for the volume.
@@ -174,7 +180,14 @@ func (s *OrphanSearch) searchVolumes(ctx context.Context, suspects []lvm.Owned) 
 	}
 }
 
-// searchContents does the same for snapshots, among the contents of this node.
+// Holder names the PersistentVolume that stands for a volume, whatever its name; "": there is none.
+func (s *OrphanSearch) Holder(ctx context.Context, v lvm.Volume) (string, error) {
+	s.names = map[string]string{}
+	err := s.searchVolumes(ctx, []lvm.Owned{{Volume: v}})
+	return s.names[v.UUID], err
+}
+
+// searchContents does what searchVolumes does for snapshots, among the contents of this node.
 func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Owned) error {
 	if !slices.ContainsFunc(suspects, func(o lvm.Owned) bool { return o.Snapshot }) {
 		return nil

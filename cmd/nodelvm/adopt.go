@@ -86,6 +86,9 @@ func (o *adoptOptions) adopt(ctx context.Context, a *aside, args []string) (stri
 		if err != nil {
 			return "", err
 		}
+		if err := a.unheld(ctx, v); err != nil {
+			return "", err
+		}
 		return o.manifests(ctx, a, v, o.claim)
 	}
 	found, err := a.orphans(ctx)
@@ -129,6 +132,18 @@ func (o *adoptOptions) find(ctx context.Context, a *aside, path string) (lvm.Vol
 		return lvm.Volume{}, fmt.Errorf("%s/%s is a snapshot: make a VolumeSnapshotContent with the handle %s by hand", group, lv, holdings.Owned[i].ID)
 	}
 	return holdings.Owned[i].Volume, nil
+}
+
+// unheld refuses a volume that has a PersistentVolume: a second one, or another claim in the first, would have it removed
+// under who uses it.
+func (a *aside) unheld(ctx context.Context, v lvm.Volume) error {
+	search := kube.OrphanSearch{Client: a.client, Node: a.nodeName}
+	holder, err := search.Holder(ctx, v)
+	if err != nil || holder == "" {
+		return err
+	}
+	return fmt.Errorf("%s/%s has the PersistentVolume %s already; if that is Released, and its claim is not coming back, free it for another one: "+
+		"kubectl patch pv %s --type json -p '[{\"op\": \"remove\", \"path\": \"/spec/claimRef\"}]'", v.Group, v.ID.LV, holder, holder)
 }
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$`)

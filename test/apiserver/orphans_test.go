@@ -188,4 +188,16 @@ func TestAdoptedVolumesBind(t *testing.T) {
 		}
 	}
 	untilOrphans(t, agent, map[string]kube.OrphanKind{})
+	client, err := kube.NewClientFor(here.restConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	search := kube.OrphanSearch{Client: client, Node: here.name}
+	if holder, err := search.Holder(t.Context(), volume); err != nil || holder != volume.Name {
+		t.Errorf("it is not seen to be taken: %q, %v", holder, err)
+	}
+	volume.ID.LV = "another"
+	if holder, err := search.Holder(t.Context(), volume); err != nil || holder != "" {
+		t.Errorf("another volume is taken for it: %q, %v", holder, err)
+	}
 }
