@@ -150,7 +150,7 @@ func (h *Host) settleUntilDone(group string) {
 	}
 }
 
-// settle marks all volumes of a group that wait for it.
+// settle marks all volumes of a group that wait for it, unless a disk is missing: they are marked when they are used, or it is back.
 func (h *Host) settle(ctx context.Context, group string) error {
 	if len(h.settler.of(group)) == 0 {
 		return nil
@@ -163,6 +163,11 @@ func (h *Host) settle(ctx context.Context, group string) error {
 	g, err := s.group(group)
 	if err != nil {
 		return err
+	}
+	for _, pv := range g.PVs {
+		if pv.Missing { // for a moment perhaps, but this commit would note it, and only an admin can take that back
+			return Errorf(KindBusy, "volume group %s waits for a disk: %s", g.Name, pv.missingSentence(g.Name))
+		}
 	}
 	return h.settleLocked(ctx, g)
 }

@@ -96,6 +96,40 @@ func TestSettleFails(t *testing.T) {
 	}
 }
 
+// TestSettleWaitsForADisk: the second commit is not made while a disk is away, since LVM would note the disk as missing.
+func TestSettleWaitsForADisk(t *testing.T) {
+	node := newNode()
+	d := &Driver{}
+	d.Host = node.Start(t, unsettled(d))
+	v := d.create(t, bed(node).spec("v", 8*lvm.MiB))
+	putBack := node.loseDisk("vg-test", 5)
+	before := len(d.commands)
+	d.close(t)
+	if ran := d.commands[before:]; len(ran) > 0 {
+		t.Errorf("with a disk away, closing ran %v", ran)
+	}
+	putBack()
+	next := &Driver{}
+	next.Host = node.Start(t, unsettled(next))
+	_, err := next.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	if tags := node.stateTags("vg-test"); tags["ready"] != 1 {
+		t.Errorf("with the disk back, the disks show %v, want 1 ready", tags)
+	}
+}
+
+// loseDisk takes the n-th disk of a group away, until it is put back.
+func (n *Node) loseDisk(group string, i int) (putBack func()) {
+	var device string
+	n.Change(group, func(g *lvm.Group) {
+		pv := &g.PVs[i]
+		device, pv.Device, pv.Missing = pv.Device, "", true
+	})
+	return func() {
+		n.Change(group, func(g *lvm.Group) { g.PVs[i].Device, g.PVs[i].Missing = device, false })
+	}
+}
+
 // successor is a driver, not yet started, on the node of one that was killed after it had answered for a volume, and before
 // it could mark it as ready. What it zeroes is noted.
 func successor(t *testing.T) (*Node, *Driver, lvm.Volume, *zeroing) {
