@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -36,4 +37,27 @@ func lockHeld(dir, group string) (time.Duration, error) {
 		return 0, err
 	}
 	return max(time.Second, time.Since(time.Unix(stat.Ctim.Unix()))), nil
+}
+
+// lockPatience is how long an lvm command that changes a group is waited for, where nothing depends on it.
+const lockPatience = 10 * time.Second
+
+// lockVG takes LVM's lock on a group as an lvm does that changes it (lvm2, lib/misc/lvm-flock.c): no other one works on the
+// group until unlock. KindBusy: ctx has ended first.
+func lockVG(ctx context.Context, dir, group string) (unlock func(), err error) {
+	if dir == "" {
+		return func() {}, nil
+	}
+	path := filepath.Join(dir, "V_"+group)
+	for {
+		f, err := lockFile(ctx, path)
+		if err != nil {
+			return nil, Errorf(KindOf(err), "an lvm command works on volume group %s: %w", group, err)
+		}
+		locked, err := f.Stat()
+		if now, gone := os.Stat(path); err == nil && gone == nil && os.SameFile(locked, now) {
+			return func() { _ = errors.Join(os.Remove(path), f.Close()) }, nil
+		}
+		_ = f.Close() // who had it before has removed the file
+	}
 }

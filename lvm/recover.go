@@ -107,7 +107,7 @@ func (h *Host) mendWhenPossible(ctx context.Context, g Group, tried func()) {
 
 // mend brings one group into order. Suspended devices come first: whatever touches them hangs.
 func (h *Host) mend(ctx context.Context, g Group) {
-	h.forgetTables(g)
+	h.forgetTables(ctx, g)
 	h.resume(ctx, g)
 	failed := func(id ID, err error) {
 		if err != nil && ctx.Err() == nil {

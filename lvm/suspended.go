@@ -32,8 +32,17 @@ func (h *Host) resume(ctx context.Context, g Group) {
 // forgetTables drops what was loaded for thin pools and never taken into use: where the growth of one was killed before its
 // commit, that is a larger table than what is below can hold, and LVM's next command would fail on it. A thin volume keeps
 // what was loaded for it: the kernel counts a suspended pool's halts by tables, and would never let the volume go again
-// (pool_suspend_active_thins in drivers/md/dm-thin.c).
-func (h *Host) forgetTables(g Group) {
+// (pool_suspend_active_thins in drivers/md/dm-thin.c). What an admin's command has loaded it is about to take into use (a
+// pvmove would copy what is written past it): LVM's lock keeps us from that.
+func (h *Host) forgetTables(ctx context.Context, g Group) {
+	waiting, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	unlock, err := lockVG(waiting, h.cfg.LockDir, g.Name)
+	if err != nil {
+		h.log.Warn("whether an unfinished command has left tables is not looked at", "vg", g.Name, "error", err)
+		return
+	}
+	defer unlock()
 	for _, pool := range h.used(g) {
 		if pool.Thin == nil {
 			continue
