@@ -96,7 +96,10 @@ func newPool(g Group, class Class) (pool, error) {
 	for _, pv := range g.PVs {
 		whole += pv.Extents
 	}
-	p := pool{group: g, name: class.Pool, ours: true, chunk: poolChunk, spares: nameless(g)}
+	p := pool{group: g, name: class.Pool, ours: true, chunk: poolChunk}
+	if spareOf(g) == 0 { // where LVM has a spare it makes no other: a volume that bears its note is something else
+		p.spares = nameless(g)
+	}
 	need := func() Bytes { return g.bytes(whole) / p.chunk * poolPerChunk * poolSnapshots }
 	for need() > poolMetadataMax {
 		p.chunk *= 2

@@ -274,3 +274,20 @@ func TestPoolHalfMade(t *testing.T) {
 		}
 	}
 }
+
+// TestSparesOnlyWithoutSpare: where LVM has its spare already it makes no other, and a volume of a name of LVM's choice is
+// left alone whatever it bears: pool metadata that an admin has taken out for repair came from that same lvcreate.
+func TestSparesOnlyWithoutSpare(t *testing.T) {
+	for _, spared := range []bool{false, true} {
+		s := fiveDisks()
+		g := &s.Groups[0]
+		g.LVs = append(g.LVs, LV{UUID: "left", Name: "lvol7", Type: "linear", Extents: 1})
+		if spared {
+			g.LVs = append(g.LVs, LV{UUID: "spare", Name: "lvol0" + spareSuffix, Hidden: true, Type: "linear", Extents: 1})
+		}
+		steps, err := planned(t, s, specIn("a", thinClass, 8*MiB))[0].carve.steps()
+		if removed := strings.Contains(strings.Join(argvOf(t, steps, err), "\n"), "lv_uuid=left"); removed == spared {
+			t.Errorf("with a spare: %v; removed: %v", spared, removed)
+		}
+	}
+}
