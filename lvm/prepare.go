@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"strings"
 )
 
 // Declaration is a volume group that a node is to have, if it has disks for it.
@@ -64,11 +65,19 @@ func checkDeclarations(declared []Declaration) ([]Declaration, error) {
 }
 
 func (s Selector) check() error {
+	if s.Paths != nil && len(s.Paths) == 0 {
+		return Errorf(KindInvalid, "paths is an empty list, which selects nothing: leave it out, or say paths: [\"/dev/*\"] if every disk is meant")
+	}
 	if len(s.Paths) == 0 && s.MinSize == 0 && s.MaxSize == 0 && s.Rotational == nil && s.Model == "" {
 		return Errorf(KindInvalid, "a selector without any condition would take every disk: if that is meant, say paths: [\"/dev/*\"]")
 	}
 	if s.MinSize < 0 || s.MaxSize < 0 || s.MaxSize > 0 && s.MaxSize < s.MinSize {
 		return Errorf(KindInvalid, "sizes from %s to %s select nothing", s.MinSize, s.MaxSize)
+	}
+	for _, size := range []Bytes{s.MinSize, s.MaxSize} {
+		if size > 0 && size < minPrepared {
+			return Errorf(KindInvalid, "a size of %d bytes cannot be meant, since nothing below %s is taken: give a unit, such as 100Gi", size, minPrepared)
+		}
 	}
 	for _, pattern := range append(slices.Clone(s.Paths), s.Model) {
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -76,7 +85,7 @@ func (s Selector) check() error {
 		}
 	}
 	for _, pattern := range s.Paths {
-		if !path.IsAbs(pattern) {
+		if !strings.HasPrefix(pattern, "/dev/") {
 			return Errorf(KindInvalid, "the pattern %q is not a path below /dev, such as /dev/disk/by-id/nvme-*", pattern)
 		}
 	}
@@ -92,7 +101,7 @@ func (p *PoolPolicy) check() error {
 	switch {
 	case !namePattern.MatchString(p.Name):
 		return Errorf(KindInvalid, "%q is not a name for a thin pool", p.Name)
-	case p.Size < 0:
+	case p.Size < 0 || p.Size > 0 && p.Size < poolMetadataMin:
 		return Errorf(KindInvalid, "a thin pool of %d bytes cannot be made", p.Size)
 	case p.GrowData < 1 || p.GrowData > 95 || p.GrowMetadata < 1 || p.GrowMetadata > 95:
 		return Errorf(KindInvalid, "a thin pool can be enlarged when 1 to 95 percent of it are in use, not %d (data) and %d (metadata)", p.GrowData, p.GrowMetadata)

@@ -61,6 +61,11 @@ func TestCheckDeclarations(t *testing.T) {
 		"a limit of 0":            func(d *Declaration) { d.MaxDevices = -1 },
 		"would take every disk":   func(d *Declaration) { d.Devices = []Selector{{}} },
 		"is not right":            func(d *Declaration) { d.Devices = []Selector{{Paths: []string{"/dev/["}}} },
+		"an empty list":           func(d *Declaration) { d.Devices = []Selector{{Paths: []string{}, MinSize: GiB}} },
+		"of 1 bytes cannot":       func(d *Declaration) { d.Devices = []Selector{{MinSize: 1}} },   // 100m, thousandths, for 100M
+		"of 500 bytes cannot":     func(d *Declaration) { d.Devices = []Selector{{MaxSize: 500}} }, // without a unit
+		"\"/*/*\" is not a path":  func(d *Declaration) { d.Devices = []Selector{{Paths: []string{"/*/*"}}} },
+		" 3 bytes cannot be made": func(d *Declaration) { d.Pool.Size = 3 },
 		"not a path below /dev":   func(d *Declaration) { d.Devices = []Selector{{Paths: []string{"sdb"}}} },
 		"select nothing":          func(d *Declaration) { d.Devices = []Selector{{MinSize: 2, MaxSize: 1}} },
 		"not a name for a thin":   func(d *Declaration) { d.Pool.Name = "a/b" },

@@ -19,7 +19,7 @@ type declaredGroup struct {
 	Name       string           `json:"name"`
 	Tags       []string         `json:"tags"`
 	Devices    []declaredDevice `json:"devices"`
-	MaxDevices int              `json:"maxDevices"`
+	MaxDevices *int             `json:"maxDevices"`
 	ThinPool   *declaredPool    `json:"thinPool"`
 }
 
@@ -50,7 +50,12 @@ func readDeclarations(path string) ([]lvm.Declaration, error) {
 	}
 	declared := make([]lvm.Declaration, 0, len(file.VolumeGroups))
 	for _, g := range file.VolumeGroups {
-		d := lvm.Declaration{Name: g.Name, Tags: g.Tags, MaxDevices: g.MaxDevices}
+		d := lvm.Declaration{Name: g.Name, Tags: g.Tags}
+		if g.MaxDevices != nil {
+			if d.MaxDevices = *g.MaxDevices; d.MaxDevices < 1 {
+				return nil, fmt.Errorf("volume group %s: maxDevices is %d: give 1 or more, or leave it out for no limit", g.Name, d.MaxDevices)
+			}
+		}
 		for _, s := range g.Devices {
 			d.Devices = append(d.Devices, lvm.Selector{
 				Paths: s.Paths, MinSize: bytesOf(s.MinSize), MaxSize: bytesOf(s.MaxSize), Rotational: s.Rotational, Model: s.Model,

@@ -50,7 +50,8 @@ volumeGroups:
 		`volumeGroups: [{name: vg, device: []}]`:                 "device",
 		`volumeGroups: [{name: vg, devices: [{minSize: much}]}]`: "quantities",
 		`groups: []`: "groups",
-		`volumeGroups: [{name: vg, devices: [{rotational: "sometimes"}]}]`: "rotational",
+		`volumeGroups: [{name: vg, maxDevices: 0, devices: [{minSize: 1Gi}]}]`: "maxDevices is 0",
+		`volumeGroups: [{name: vg, devices: [{rotational: "sometimes"}]}]`:     "rotational",
 	} {
 		if _, err := declaredIn(t, text); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v", text, err)

@@ -80,6 +80,7 @@ func TestSchemaRefusesBadVolumeGroups(t *testing.T) {
 		"misspelt condition": func(g map[string]any) { g["devices"] = []any{map[string]any{"path": "/dev/sdb"}} },
 		"no path":            func(g map[string]any) { g["devices"] = []any{map[string]any{"paths": []any{"sdb"}}} },
 		"no size":            func(g map[string]any) { g["devices"] = []any{map[string]any{"minSize": "large"}} },
+		"no device at all":   func(g map[string]any) { g["maxDevices"] = 0 },
 		"an option":          func(g map[string]any) { g["name"] = "-y" },
 		"a bad tag":          func(g map[string]any) { g["tags"] = []any{"a b"} },
 		"always growing":     func(g map[string]any) { g["thinPool"] = map[string]any{"growAt": 0} },
