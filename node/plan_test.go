@@ -149,14 +149,17 @@ func TestRemovable(t *testing.T) {
 
 func TestParseBlkid(t *testing.T) {
 	for out, want := range map[string]string{
-		"DEVNAME=/dev/dm-0\nUUID=x\nTYPE=ext4\nUSAGE=filesystem\n":  "ext4|",
-		"DEVNAME=/dev/dm-0\nTYPE=LVM2_member\nUSAGE=raid\n":         "|LVM2_member (raid)",
-		"DEVNAME=/dev/dm-0\nTYPE=crypto_LUKS\nUSAGE=crypto\n":       "|crypto_LUKS (crypto)",
-		"DEVNAME=/dev/dm-0\nTYPE=swap\nUSAGE=other\n":               "|swap (other)",
-		"DEVNAME=/dev/dm-0\nPTUUID=x\nPTTYPE=gpt\n":                 "|a partition table (gpt)",
-		"LABEL=TYPE=xfs\nTYPE=vfat\nUSAGE=filesystem\nPTTYPE=dos\n": "vfat|a partition table (dos)",
-		"DEVNAME=/dev/dm-0\n":                                       "error",
-		"":                                                          "error",
+		"DEVNAME=/dev/dm-0\nUUID=x\nTYPE=ext4\nUSAGE=filesystem\n":             "ext4|",
+		"DEVNAME=/dev/dm-0\nTYPE=LVM2_member\nUSAGE=raid\n":                    "|LVM2_member (raid)",
+		"DEVNAME=/dev/dm-0\nTYPE=crypto_LUKS\nUSAGE=crypto\n":                  "|crypto_LUKS (crypto)",
+		"DEVNAME=/dev/dm-0\nTYPE=swap\nUSAGE=other\n":                          "|swap (other)",
+		"DEVNAME=/dev/dm-0\nPTUUID=x\nPTTYPE=gpt\n":                            "|a partition table (gpt)",
+		"LABEL=TYPE=xfs\nTYPE=vfat\nUSAGE=filesystem\nPTTYPE=dos\n":            "vfat|a partition table (dos)",
+		"DEVNAME=/dev/dm-0\n":                                                  "error",
+		"DEVNAME=/dev/sda2\nPART_ENTRY_SCHEME=dos\nPART_ENTRY_DISK=8:0\n":      "|",
+		"DEVNAME=/dev/sda2\nPART_ENTRY_DISK=8:0\nTYPE=xfs\nUSAGE=filesystem\n": "xfs|",
+		"DEVNAME=/dev/sda2\nPART_ENTRY_DISK=8:0\nSOMETHING=new\n":              "error",
+		"": "error",
 	} {
 		c, err := parseBlkid([]byte(out))
 		got := c.Type + "|" + strings.Join(c.Others, "|")

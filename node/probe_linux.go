@@ -90,10 +90,20 @@ func parseBlkid(out []byte) (Content, error) {
 	if table := found["PTTYPE"]; table != "" {
 		c.Others = append(c.Others, "a partition table ("+table+")")
 	}
-	if c.Blank() {
+	if c.Blank() && !onlyPartition(found) {
 		return c, fmt.Errorf("blkid found something and did not say what: %q", out)
 	}
 	return c, nil
+}
+
+// onlyPartition tells whether nothing was found but that the device is a partition, and which: that is not on it.
+func onlyPartition(found map[string]string) bool {
+	for key := range found {
+		if key != "DEVNAME" && !strings.HasPrefix(key, "PART_ENTRY_") {
+			return false
+		}
+	}
+	return found["PART_ENTRY_DISK"] != ""
 }
 
 func (m machine) wipefs(ctx context.Context, device string) ([]string, error) {
