@@ -3,8 +3,10 @@ package lvm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,6 +22,7 @@ type disk struct {
 	readOnly   bool
 	removable  bool
 	silent     bool     // it does not answer
+	remote     bool     // reached over a network of disks, on which other hosts may be
 	virtual    bool     // made by the kernel from something else: loop, md, device-mapper, zram, nbd, ...
 	holders    []string // devices that are made of it
 	parts      []string // its partitions
@@ -32,7 +35,10 @@ type disk struct {
 func (d disk) names() []string { return append([]string{d.path}, d.links...) }
 
 // survey looks at the node's devices.
-type survey struct{ sys, proc, dev string }
+type survey struct {
+	sys, proc, dev string
+	backing        func(loop string) (number uint64, err error) // of the device that a loop device is made of; 0: of a file
+}
 
 // disks lists the node's block devices but for LVM's own volumes, those that are too small for a physical volume, and
 // hidden paths of others.
@@ -97,6 +103,7 @@ func (v survey) look(b *blockDevices, device blockDevice) (disk, error) {
 	d.readOnly = text("ro") != "0" // not told: not to be written
 	d.removable = text("removable", "../removable") == "1"
 	d.virtual = strings.Contains(folder, "/devices/virtual/") || strings.HasPrefix(device.name, "rbd")
+	d.remote = remotePath.MatchString(folder)
 	if d.holders, err = readNames(filepath.Join(folder, "holders")); err != nil {
 		return d, err
 	}
@@ -108,6 +115,10 @@ func (v survey) look(b *blockDevices, device blockDevice) (disk, error) {
 	}
 	return d, err
 }
+
+// remotePath is in the sysfs path of a disk behind iSCSI or Fibre Channel (Linux, scsi_transport_iscsi.c, scsi_transport_fc.c).
+// One of NVMe over Fabrics is below /devices/virtual.
+var remotePath = regexp.MustCompile(`/(session[0-9]+|rport-[0-9:-]+)/`)
 
 // links answers the names below /dev/disk that stay the same over restarts, by the name of the device.
 func (v survey) links() map[string][]string {
@@ -151,6 +162,9 @@ func (v survey) uses() (map[string][]string, error) {
 		add(name, "is mounted at "+place)
 		v.below(name, func(part string) { add(part, "carries what is mounted at "+place) })
 	}
+	if err := v.loops(add); err != nil {
+		return nil, err
+	}
 	swaps, err := os.ReadFile(filepath.Join(v.proc, "swaps"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, Errorf(KindInternal, "where this node swaps to: %w", err)
@@ -163,6 +177,46 @@ func (v survey) uses() (map[string][]string, error) {
 		}
 	}
 	return uses, nil
+}
+
+// loops tells of the devices behind loop devices. No holder and no exclusive open shows them; the kubelet makes one for each
+// raw block volume of a pod, whoever's volume that is, and it may be blank until the pod writes to it.
+func (v survey) loops(add func(name, use string)) error {
+	attached, err := filepath.Glob(filepath.Join(v.sys, "class/block/loop*/loop/backing_file"))
+	if err != nil {
+		return err
+	}
+	for _, file := range attached {
+		loop := filepath.Base(filepath.Dir(filepath.Dir(file)))
+		number, err := v.backing(filepath.Join(v.dev, loop))
+		if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
+			continue // it was detached meanwhile
+		}
+		if err != nil {
+			return Errorf(KindInternal, "what the loop device %s is made of: %w", loop, err)
+		}
+		target, err := os.Readlink(filepath.Join(v.sys, "dev/block", numberOf(number)))
+		if err != nil {
+			continue // a file
+		}
+		add(filepath.Base(target), fmt.Sprintf("is behind %s, as a raw block volume of a pod is", loop))
+		v.below(filepath.Base(target), func(part string) { add(part, "carries what is behind "+loop) })
+	}
+	return nil
+}
+
+// loopBacking asks a loop device what it is made of (loop(4), LOOP_GET_STATUS64).
+func loopBacking(loop string) (uint64, error) {
+	f, err := os.Open(loop)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
+	if err != nil {
+		return 0, err
+	}
+	return info.Rdevice, nil
 }
 
 // below calls do for each device that the named one is made of: the disk of a partition, the legs of a RAID, and so on.

@@ -12,9 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blankEnds is how much at the beginning and at the end of a device must be zero: whatever libblkid does not know (a
-// database's own format, a wiped partition table's leftovers) begins or ends there.
-const blankEnds = 1 * MiB
+// provenHead and provenTail are how much at the beginning and at the end of a device must be zero: whatever libblkid does not
+// know (a database's own format, a wiped partition table's leftovers) begins or ends there; so does, at the second MiB, the
+// first partition of a table that is gone.
+const (
+	provenHead = 2 * MiB
+	provenTail = 1 * MiB
+)
 
 // unfit tells, from what the kernel knows, why a device is not touched; "" if nothing is known against it. named: the
 // configuration names exactly this device.
@@ -38,6 +42,8 @@ func (d disk) unfit(named bool) string {
 		return "it is a partition: name it without wildcards, if it is meant"
 	case d.removable && !named:
 		return "it is removable: name it without wildcards, if it is meant"
+	case d.remote && !named:
+		return "it is reached by iSCSI or Fibre Channel, where other hosts, or another driver's pods, may have it: name it without wildcards, if it is for this node alone"
 	case d.virtual && !named:
 		return "it is not a disk but made of something else: name it without wildcards, if it is meant"
 	}
@@ -73,7 +79,7 @@ func (g *grip) release() { _ = g.file.Close() }
 // content says what a device that is held holds; "" for nothing at all. Nothing is written.
 func (g *grip) content(ctx context.Context, d disk, signatures func(context.Context, string) ([]string, error)) string {
 	if d.pv != nil {
-		return "it is a physical volume of LVM that is in no group here: if it is not needed, pvremove " + d.path
+		return d.pv.words(d.path)
 	}
 	found, err := signatures(ctx, d.path)
 	if err != nil {
@@ -82,13 +88,13 @@ func (g *grip) content(ctx context.Context, d disk, signatures func(context.Cont
 	if len(found) > 0 {
 		return "it holds " + strings.Join(found, " and ")
 	}
-	for _, end := range []span{{0, int64(blankEnds)}, {int64(d.size - blankEnds), int64(blankEnds)}} {
+	for _, end := range []span{{0, int64(provenHead)}, {int64(d.size - provenTail), int64(provenTail)}} {
 		data, err := g.read(end)
 		if err != nil {
 			return fmt.Sprintf("it cannot be read: %v", err)
 		}
-		if i := slices.IndexFunc(data, func(b byte) bool { return b != 0 }); i >= 0 {
-			return fmt.Sprintf("it holds data of an unknown kind (at byte %d): if that is not needed, blkdiscard %s, or overwrite its first and last MiB with zeroes", end.offset+int64(i), d.path)
+		if i := firstByte(data); i >= 0 {
+			return fmt.Sprintf("it holds data of an unknown kind (at byte %d): if that is not needed, blkdiscard %s, or overwrite its first two MiB and its last with zeroes", end.offset+int64(i), d.path)
 		}
 	}
 	return ""
@@ -98,23 +104,46 @@ func (g *grip) content(ctx context.Context, d disk, signatures func(context.Cont
 // known by it.
 const pvMark = "NodeLV"
 
+// words say of a physical volume that no group on this node counts as its own what it is.
+func (p probe) words(path string) string {
+	for _, a := range p.areas {
+		if a.text == nil {
+			continue
+		}
+		group := "a volume group"
+		if im, err := a.text.read(); err == nil {
+			group = "volume group " + im.group.Name
+		}
+		return "it is a physical volume of " + group + " that is not in use there: a copy of another disk, or one that was missing for a while"
+	}
+	if p.err != nil {
+		return fmt.Sprintf("it is a physical volume of LVM, and what is on it cannot be read: %v", p.err)
+	}
+	return "it is a physical volume of LVM that is in no group here: if its group is not one whose other disks are missing, and it is not needed, pvremove " + path
+}
+
 // unfinished tells whether the device is a physical volume that was made here for a group, and never became a part of
-// one: it bears our mark, and no group but this one, in the commit that was to take it in, was ever written to it. ours is
-// the group as it is; nil if it is not there.
+// one: it bears our mark, and no group but this one, in the commit that was to take it in, was ever written to it; all else
+// that would be looked at is zero. ours is the group as it is; nil if it is not there.
 func (g *grip) unfinished(d disk, name string, ours *Group) bool {
-	if d.pv == nil || d.pv.err != nil || !strings.HasPrefix(d.pv.label.uuid, pvMark) || len(d.pv.label.areas) == 0 {
+	if d.pv == nil || d.pv.err != nil || !strings.HasPrefix(d.pv.label.uuid, pvMark) || len(d.pv.label.areas) != 1 {
 		return false
 	}
-	ringAt := d.pv.label.areas[0]
-	if slices.ContainsFunc(d.pv.areas, func(a area) bool { return a.text != nil }) || ringAt.offset+ringAt.size < int64(blankEnds) {
+	at, size := d.pv.label.areas[0].offset, d.pv.label.areas[0].size
+	if len(d.pv.areas) != 1 || d.pv.areas[0].text != nil { // one that LVM ignores may belong to a group whose other disks are away
 		return false
 	}
-	ring, err := g.read(span{ringAt.offset + mdaHeaderSize, int64(blankEnds) - ringAt.offset - mdaHeaderSize})
-	if err != nil {
+	if at < labelSectors*sectorSize || at+mdaHeaderSize > int64(provenHead) || at+size < int64(MiB) {
 		return false
 	}
-	text, rest, _ := bytes.Cut(ring, []byte{0})
-	if len(bytes.Trim(rest, "\x00")) > 0 {
+	head, err := g.read(span{0, int64(provenHead)})
+	tail, tailErr := g.read(span{int64(d.size - provenTail), int64(provenTail)})
+	if err != nil || tailErr != nil {
+		return false
+	}
+	clear(head[sectorSize : 2*sectorSize]) // the label
+	text, rest, _ := bytes.Cut(head[at+mdaHeaderSize:], []byte{0})
+	if firstByte(head[:at]) >= 0 || firstByte(rest) >= 0 || firstByte(tail) >= 0 {
 		return false
 	}
 	if len(text) == 0 {
@@ -129,3 +158,6 @@ func (g *grip) unfinished(d disk, name string, ours *Group) bool {
 	}
 	return first.group.UUID == ours.UUID && first.group.Seqno == ours.Seqno+1 // a later one was committed: somebody took it out again
 }
+
+// firstByte is where the first byte stands that is not zero; -1 if all are.
+func firstByte(data []byte) int { return slices.IndexFunc(data, func(b byte) bool { return b != 0 }) }

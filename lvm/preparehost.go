@@ -42,7 +42,7 @@ func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error
 	if err != nil {
 		return PrepareReport{}, err
 	}
-	disks, err := survey{sys: "/sys", proc: "/proc", dev: "/dev"}.disks(ctx, s)
+	disks, err := survey{sys: "/sys", proc: "/proc", dev: "/dev", backing: loopBacking}.disks(ctx, s)
 	if err != nil {
 		return PrepareReport{}, err
 	}
@@ -193,7 +193,8 @@ func (p *preparing) label(ctx context.Context, d Declaration, here *Group, candi
 	if made || why != "" || p.DryRun {
 		return why
 	}
-	if err := p.host.run(ctx, Group{Name: d.Name}, []step{{pvcreateArgs(candidate)}}); err != nil {
+	// It is no group's command: whoever works on this one at the moment takes its lock file.
+	if err := p.host.run(ctx, Group{}, []step{{pvcreateArgs(candidate)}}); err != nil {
 		return fmt.Sprintf("it is blank, and LVM did not take it: %v", err)
 	}
 	return ""

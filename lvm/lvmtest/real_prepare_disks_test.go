@@ -143,6 +143,11 @@ var dirt = []struct {
 	{"read-only", "it is read-only", 24, func(t *testing.T, disk string) { tool(t, "blockdev", "--setro", disk) }},
 	{"at-the-end", "data of an unknown kind (at byte 25165823)", 24, func(t *testing.T, disk string) { poke(t, disk, 24<<20-1, []byte{1}) }},
 	{"in-front", "data of an unknown kind (at byte 777)", 24, func(t *testing.T, disk string) { poke(t, disk, 777, []byte{1}) }},
+	{"second-mib", "data of an unknown kind (at byte 1049656)", 24, func(t *testing.T, disk string) { poke(t, disk, 1<<20+1080, []byte{0x53, 0xef}) }},
+	{"behind-loop", "is behind loop", 24, func(t *testing.T, disk string) { // as the kubelet hands it to a pod
+		loop := strings.TrimSpace(tool(t, "losetup", "--find", "--show", disk))
+		t.Cleanup(func() { detach(t, loop) })
+	}},
 	{"tiny", "smaller than 16 MiB", 8, func(*testing.T, string) {}},
 }
 

@@ -100,7 +100,7 @@ const (
 	makeBlank = `vgremove "$1" && pvremove /dev/ubd[b-z] || exit 1
 for disk in /dev/ubd[b-z]; do
 	size=$(blockdev --getsize64 $disk)
-	blkdiscard -z -o 0 -l 1048576 $disk && blkdiscard -z -o $((size - 1048576)) -l 1048576 $disk || exit 1
+	blkdiscard -z -o 0 -l 2097152 $disk && blkdiscard -z -o $((size - 1048576)) -l 1048576 $disk || exit 1
 done`
 	makeGroup = `vgcreate --physicalextentsize 4m --addtag fast "$1" /dev/ubd[b-z]`
 )

@@ -1,0 +1,89 @@
+package lvm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// plugAt adds a disk that stands at a place in sysfs, with a number.
+func plugAt(t *testing.T, n testNode, folder, number string) {
+	t.Helper()
+	name := filepath.Base(folder)
+	must(t, os.MkdirAll(filepath.Join(n.sys, folder, "holders"), 0o755))
+	must(t, os.MkdirAll(filepath.Join(n.sys, "dev/block"), 0o755))
+	must(t, os.Symlink(filepath.Join(n.sys, folder), filepath.Join(n.sys, "class/block", name)))
+	must(t, os.Symlink(filepath.Join(n.sys, folder), filepath.Join(n.sys, "dev/block", number)))
+	must(t, os.WriteFile(filepath.Join(n.sys, folder, "ro"), []byte("0\n"), 0o600))
+}
+
+// TestRemoteDisk: a disk that other hosts may have as well is told from one in the machine.
+func TestRemoteDisk(t *testing.T) {
+	for folder, remote := range map[string]bool{
+		"devices/platform/host3/session1/target3:0:0/3:0:0:0/block/sdb":                                     true,
+		"devices/platform/host3/session1/target3:0:0/3:0:0:0/block/sdb/sdb1":                                true,
+		"devices/pci0000:00/0000:00:03.0/0000:05:00.0/host7/rport-7:0-2/target7:0:0/7:0:0:1/block/sdc":      true,
+		"devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda":                          false,
+		"devices/pci0000:00/0000:00:1d.0/0000:03:00.0/nvme/nvme0/nvme0n1":                                   false,
+		"devices/pci0000:00/0000:00:02.0/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0/block/sdd":       false,
+		"devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/session/host2/target2:0:0/2:0:0:0/block/sdee": false,
+	} {
+		n := newTestNode(t)
+		plugAt(t, n, folder, "8:16")
+		v := survey{sys: n.sys, proc: n.proc, dev: n.dev}
+		d, err := v.look(&blockDevices{sys: n.sys}, blockDevice{name: filepath.Base(folder), path: "/dev/x", size: GiB})
+		must(t, err)
+		if d.remote != remote {
+			t.Errorf("%s: remote is %v", folder, d.remote)
+		}
+		if why := d.unfit(false); strings.Contains(why, "other hosts") != remote {
+			t.Errorf("%s: %q", folder, why)
+		}
+		if why := d.unfit(true); why != "" {
+			t.Errorf("%s, named: %q", folder, why)
+		}
+	}
+}
+
+// TestBehindLoop: a disk that the kubelet has handed to a pod as it is has no holder, but a loop device; its disk is not
+// free either if it is a partition.
+func TestBehindLoop(t *testing.T) {
+	n := newTestNode(t)
+	plugAt(t, n, "devices/pci0000:00/block/sdb", "8:16")
+	plugAt(t, n, "devices/pci0000:00/block/sdc", "8:32")
+	plugAt(t, n, "devices/pci0000:00/block/sdc/sdc1", "8:33")
+	must(t, os.WriteFile(filepath.Join(n.sys, "devices/pci0000:00/block/sdc/sdc1/partition"), []byte("1\n"), 0o600))
+	must(t, os.MkdirAll(filepath.Join(n.proc, "self"), 0o755))
+	must(t, os.WriteFile(filepath.Join(n.proc, "self/mountinfo"), nil, 0o600))
+	backing := map[string]uint64{"loop0": unix.Mkdev(8, 16), "loop1": unix.Mkdev(8, 33), "loop2": 0}
+	for loop := range backing {
+		n.attribute(t, loop, "loop/backing_file", "/somewhere/that/only/the/kubelet/sees\n")
+	}
+	n.attribute(t, "loop3", "loop/backing_file", "/detached/meanwhile\n")
+	n.attribute(t, "loop4", "ro", "0\n") // nothing is attached
+	v := survey{sys: n.sys, proc: n.proc, dev: n.dev, backing: func(loop string) (uint64, error) {
+		number, is := backing[filepath.Base(loop)]
+		if !is {
+			return 0, unix.ENXIO
+		}
+		return number, nil
+	}}
+	uses, err := v.uses()
+	must(t, err)
+	for device, words := range map[string]string{"sdb": "is behind loop0", "sdc1": "is behind loop1", "sdc": "carries what is behind loop1"} {
+		if !strings.Contains(fmt.Sprint(uses[device]), words) {
+			t.Errorf("%s: %q", device, uses[device])
+		}
+	}
+	if len(uses) != 3 {
+		t.Errorf("%q", uses)
+	}
+	v.backing = func(string) (uint64, error) { return 0, unix.EACCES }
+	if _, err := v.uses(); err == nil {
+		t.Error("a loop device that cannot be asked does not matter")
+	}
+}

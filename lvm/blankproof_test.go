@@ -1,0 +1,174 @@
+package lvm
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fileDisk is a disk of so many bytes in a file, blank but for content in front.
+func fileDisk(t *testing.T, size Bytes, content []byte) disk {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk")
+	must(t, os.WriteFile(path, content, 0o600))
+	must(t, os.Truncate(path, int64(size)))
+	d := disk{blockDevice: blockDevice{name: "disk", path: path, size: size}}
+	if p := (prober{texts: &groupTexts{}}).probe(d.blockDevice, probe{}); p.label != nil {
+		d.pv = &p
+	}
+	return d
+}
+
+func (d disk) poke(t *testing.T, at int64, data string) {
+	t.Helper()
+	f, err := os.OpenFile(d.path, os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte(data), at)
+	must(t, err)
+	must(t, f.Close())
+}
+
+// grip holds a disk that is a file.
+func (d disk) grip(t *testing.T) *grip {
+	t.Helper()
+	f, err := openDirect(d.path, false)
+	must(t, err)
+	g := &grip{os.NewFile(uintptr(f.fd), d.path), f}
+	t.Cleanup(g.release)
+	return g
+}
+
+// nothingKnown stands for blkid and wipefs on what they do not know.
+func nothingKnown(context.Context, string) ([]string, error) { return nil, nil }
+
+// TestContent: what no tool knows is found at both ends, and where the first partition of a table that is gone begins.
+func TestContent(t *testing.T) {
+	const size = 16 * MiB
+	if why := fileDisk(t, size, nil).grip(t).content(t.Context(), fileDisk(t, size, nil), nothingKnown); why != "" {
+		t.Errorf("a blank disk: %s", why)
+	}
+	for name, at := range map[string]int64{
+		"in front":                        777,
+		"ext4 in the first partition":     1<<20 + 1080,
+		"a file system of its own at 1 M": 1 << 20,
+		"at the end":                      int64(size) - 1,
+	} {
+		d := fileDisk(t, size, nil)
+		d.poke(t, at, "x")
+		if why := d.grip(t).content(t.Context(), d, nothingKnown); !strings.Contains(why, "data of an unknown kind") {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}
+
+// markedPV is the beginning of a physical volume as our pvcreate leaves it; flags are those of its metadata area.
+func markedPV(flags uint32) []byte {
+	const areaAt, areaSize = 4096, 2<<20 - 4096
+	head := make([]byte, 8192)
+	sector := head[sectorSize : 2*sectorSize]
+	copy(sector, "LABELONE")
+	binary.LittleEndian.PutUint64(sector[8:], 1)
+	binary.LittleEndian.PutUint32(sector[20:], 32)
+	copy(sector[24:], "LVM2 001")
+	pv := sector[32:]
+	copy(pv, strings.ReplaceAll(newPVUUID(), "-", ""))
+	for at, value := range map[int]uint64{32: 16 << 20, 40: 2 << 20, 72: areaAt, 80: areaSize} {
+		binary.LittleEndian.PutUint64(pv[at:], value)
+	}
+	binary.LittleEndian.PutUint32(sector[16:], lvmChecksum(sector[20:]))
+	area := head[areaAt : areaAt+mdaHeaderSize]
+	copy(area[4:], mdaMagic)
+	binary.LittleEndian.PutUint32(area[20:], 1)
+	binary.LittleEndian.PutUint64(area[24:], areaAt)
+	binary.LittleEndian.PutUint64(area[32:], areaSize)
+	binary.LittleEndian.PutUint32(area[60:], flags)
+	binary.LittleEndian.PutUint32(area, lvmChecksum(area[4:]))
+	return head
+}
+
+// TestUnfinished: a physical volume that bears our mark is taken up only if nothing else can ever have been written to it.
+func TestUnfinished(t *testing.T) {
+	const size = 16 * MiB
+	fresh := fileDisk(t, size, markedPV(0))
+	if fresh.pv == nil || !fresh.grip(t).unfinished(fresh, "vg", nil) {
+		t.Fatalf("what an interrupted run has left is not taken up: %+v", fresh.pv)
+	}
+	for name, at := range map[string]int64{
+		"a boot sector":                   100,
+		"beside the label":                1500,
+		"in the ring of metadata":         1 << 19,
+		"where a first partition begins":  1 << 20,
+		"a software RAID's header behind": int64(size) - 8192,
+	} {
+		d := fileDisk(t, size, markedPV(0))
+		d.poke(t, at, "x")
+		if d.pv == nil || d.grip(t).unfinished(d, "vg", nil) {
+			t.Errorf("%s: it is taken for unused", name)
+		}
+	}
+	// pvchange --metadataignore y: its group's metadata stand on other disks, which may be away.
+	ignored := fileDisk(t, size, markedPV(ignoredArea))
+	if ignored.pv == nil || ignored.grip(t).unfinished(ignored, "vg", nil) {
+		t.Error("a member without metadata of its own is taken for unused")
+	}
+}
+
+// TestForeignPV: nobody is told to remove a physical volume that is some group's.
+func TestForeignPV(t *testing.T) {
+	n := newTestNode(t)
+	n.plug(t, "testdata/groups/linear")
+	seen := 0
+	for _, p := range n.probes(t) {
+		if p.label == nil {
+			continue
+		}
+		seen++
+		if words := p.words(p.device.path); strings.Contains(words, "pvremove") || !strings.Contains(words, "volume group ") {
+			t.Errorf("%s: %s", p.device.name, words)
+		}
+		p.areas, p.err = nil, errSilent
+		if words := p.words(p.device.path); strings.Contains(words, "pvremove") {
+			t.Errorf("%s, damaged: %s", p.device.name, words)
+		}
+		p.err = nil
+		if words := p.words("/dev/x"); !strings.Contains(words, "in no group here") || !strings.Contains(words, "pvremove /dev/x") {
+			t.Errorf("%s, an orphan: %s", p.device.name, words)
+		}
+	}
+	if seen == 0 {
+		t.Error("no physical volume was looked at")
+	}
+}
+
+// TestLabelWaitsForNoGroup: the lock file of a group that another operation holds at the moment keeps no disk waiting: it
+// would be waited for until the driver ends.
+func TestLabelWaitsForNoGroup(t *testing.T) {
+	dir := t.TempDir()
+	held, err := lockFile(t.Context(), filepath.Join(dir, "nodelvm-vg.lock"))
+	must(t, err)
+	defer func() { _ = held.Close() }()
+	runner := &oneRunner{}
+	h := NewHostOn(Config{}, Machine{Runner: runner})
+	h.commands.dir = dir
+	p := &preparing{host: h, Preparation: Preparation{Signatures: nothingKnown}, told: map[string]string{}}
+	ctx, cancel := context.WithTimeout(t.Context(), frozenPatience)
+	defer cancel()
+	d := fileDisk(t, 16*MiB, nil)
+	if why := p.label(ctx, Declaration{Name: "vg"}, nil, d); why != "" || len(runner.argv) == 0 || runner.argv[0] != "pvcreate" {
+		t.Errorf("%q; %q was run", why, runner.argv)
+	}
+	if h.commands.of(groupOf(runner.argv)) == nil {
+		t.Error("a driver that comes after this one would not wait for its command")
+	}
+}
+
+// oneRunner keeps the last command.
+type oneRunner struct{ argv []string }
+
+func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
+	r.argv = argv
+	return nil, nil
+}
