@@ -153,7 +153,7 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	runner := &oneRunner{}
 	h := NewHostOn(Config{}, Machine{Runner: runner})
 	h.commands.dir = dir
-	p := &preparing{host: h, Preparation: Preparation{Signatures: nothingKnown}, told: map[string]string{}}
+	p := &preparing{host: h, Preparation: Preparation{Signatures: nothingKnown}, told: map[string]string{}, blank: map[blockDevice]bool{}}
 	ctx, cancel := context.WithTimeout(t.Context(), frozenPatience)
 	defer cancel()
 	d := fileDisk(t, 16*MiB, nil)
@@ -171,4 +171,27 @@ type oneRunner struct{ argv []string }
 func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
 	r.argv = argv
 	return nil, nil
+}
+
+// TestLabelTwice: who looks again and again takes no disk at first sight, and none that has taken another's place.
+func TestLabelTwice(t *testing.T) {
+	runner := &oneRunner{}
+	h := NewHostOn(Config{}, Machine{Runner: runner})
+	d := fileDisk(t, 16*MiB, nil)
+	look := func(d disk) string {
+		p := &preparing{host: h, Preparation: Preparation{Twice: true, Signatures: nothingKnown}, blank: map[blockDevice]bool{}}
+		why := p.label(t.Context(), Declaration{Name: "vg"}, nil, d)
+		h.blank = p.blank
+		return why
+	}
+	other := d
+	other.inode++ // the same path and number, another device
+	for _, seen := range []disk{d, other} {
+		if why := look(seen); !strings.Contains(why, "looked at again") || runner.argv != nil {
+			t.Errorf("at first sight: %q; %q was run", why, runner.argv)
+		}
+	}
+	if why := look(other); why != "" || len(runner.argv) == 0 {
+		t.Errorf("at second sight: %q; %q was run", why, runner.argv)
+	}
 }

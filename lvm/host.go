@@ -55,6 +55,7 @@ type Host struct {
 	groups       sync.Map // Class.Group -> UUID of the group that served it last
 	alone        *instanceLock
 	preparing    sync.Mutex                    // held by Prepare
+	blank        map[blockDevice]bool          // that the last Prepare found
 	declarations atomic.Pointer[[]Declaration] // of the last Prepare
 	grown        growths
 	commands     *commandFiles

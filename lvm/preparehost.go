@@ -13,6 +13,7 @@ import (
 type Preparation struct {
 	Declared   []Declaration
 	DryRun     bool // tell what would be done, and change nothing
+	Twice      bool // take a device only if it was blank when this Host looked the last time as well: for who looks again and again
 	Signatures func(ctx context.Context, device string) (found []string, err error)
 }
 
@@ -46,11 +47,12 @@ func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error
 	if err != nil {
 		return PrepareReport{}, err
 	}
-	run := preparing{host: h, Preparation: p, state: s, disks: disks, told: map[string]string{}}
+	run := preparing{host: h, Preparation: p, state: s, disks: disks, told: map[string]string{}, blank: map[blockDevice]bool{}}
 	var report PrepareReport
 	for _, d := range declared {
 		report.Groups = append(report.Groups, run.group(ctx, d))
 	}
+	h.blank = run.blank
 	for _, d := range disks {
 		text := run.told[d.path]
 		switch {
@@ -72,6 +74,7 @@ type preparing struct {
 	state State
 	disks []disk
 	told  map[string]string // by path of a device
+	blank map[blockDevice]bool
 }
 
 // group brings one group to what is declared.
@@ -190,6 +193,12 @@ func (p *preparing) label(ctx context.Context, d Declaration, here *Group, candi
 		why = held.content(ctx, candidate, p.Signatures)
 	}
 	held.release()
+	if !made && why == "" {
+		p.blank[candidate.blockDevice] = true
+		if p.Twice && !p.host.blank[candidate.blockDevice] {
+			return "it is blank; it is taken if it still is when it is looked at again: it may have come for somebody who is about to write to it"
+		}
+	}
 	if made || why != "" || p.DryRun {
 		return why
 	}

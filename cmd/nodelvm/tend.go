@@ -73,12 +73,13 @@ func repeat(ctx context.Context, every time.Duration, do func(context.Context)) 
 	}
 }
 
-// prepare looks for new disks. What was found is logged when it changes.
+// prepare looks for new disks. One that comes while the driver runs may be another driver's volume, which is blank until its
+// pod has it: where there is a next time, it is taken only then. What was found is logged when it changes.
 func (c *caretaker) prepare(ctx context.Context) {
 	var report lvm.PrepareReport
 	declared, err := readDeclarations(c.file)
 	if err == nil {
-		report, err = c.host.Prepare(ctx, lvm.Preparation{Declared: declared, Signatures: node.Signatures})
+		report, err = c.host.Prepare(ctx, lvm.Preparation{Declared: declared, Twice: c.every > 0, Signatures: node.Signatures})
 	}
 	if ctx.Err() != nil {
 		return
