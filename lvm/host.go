@@ -63,7 +63,7 @@ type Host struct {
 	closing    context.Context // done when the Host closes
 	stop       context.CancelFunc
 	background sync.WaitGroup // what works on when the call that began it has been answered
-	beginning  sync.Mutex     // held by behind, and where closing begins: nothing joins background when Close waits for it
+	beginning  sync.Mutex     // held by behind and enter, and where closing begins: nothing joins background when Close waits for it
 }
 
 // NewHost prepares LVM's configuration; it touches no volume.
@@ -182,4 +182,16 @@ func (h *Host) behind(work func(context.Context)) {
 	if h.closing.Err() == nil {
 		h.background.Go(func() { work(h.closing) })
 	}
+}
+
+// enter begins what runs in its caller's goroutine, and is no request for one volume: Close waits for leave, so that the next
+// driver finds nobody at work. KindBusy: the Host closes.
+func (h *Host) enter() (leave func(), err error) {
+	h.beginning.Lock()
+	defer h.beginning.Unlock()
+	if h.closing.Err() != nil {
+		return nil, Errorf(KindBusy, "the driver is shutting down and begins nothing new")
+	}
+	h.background.Add(1)
+	return h.background.Done, nil
 }

@@ -92,3 +92,28 @@ func TestReservationsShow(t *testing.T) {
 	h.reserved.kept["b"] = kept
 	shows(100)
 }
+
+// TestCloseWaitsForTheCaretaker: the node is not left to the next driver while disks are prepared or pools enlarged.
+func TestCloseWaitsForTheCaretaker(t *testing.T) {
+	h := NewHostOn(Config{LockDir: t.TempDir()}, Machine{})
+	must(t, h.Alone(t.Context()))
+	leave, err := h.enter()
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := h.Close(ctx); err == nil {
+		t.Error("the Host closes while somebody is at work")
+	}
+	if other, err := lockInstance(ctx, h.cfg.LockDir); err == nil {
+		other.release()
+		t.Error("another driver may begin")
+	}
+	_, prepared := h.Prepare(t.Context(), Preparation{})
+	for _, err := range []error{prepared, h.TendPools(t.Context())} {
+		if KindOf(err) != KindBusy {
+			t.Errorf("begun while the Host closes: %v", err)
+		}
+	}
+	leave()
+	must(t, h.Close(t.Context()))
+}

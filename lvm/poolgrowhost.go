@@ -32,6 +32,11 @@ func (g *growths) of(uuid string) int {
 // TendPools enlarges the thin pools that fill up, as their policy says. One that needs nothing costs a question to the kernel;
 // no process. The error joins those of the pools that could not be enlarged.
 func (h *Host) TendPools(ctx context.Context) error {
+	leave, err := h.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	s, err := h.look(ctx)
 	if err != nil {
 		return err

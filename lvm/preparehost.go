@@ -37,6 +37,11 @@ func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error
 		return PrepareReport{}, err
 	}
 	h.declarations.Store(&declared)
+	leave, err := h.enter()
+	if err != nil {
+		return PrepareReport{}, err
+	}
+	defer leave()
 	h.preparing.Lock()
 	defer h.preparing.Unlock()
 	s, err := h.readRaw(ctx)
