@@ -160,17 +160,29 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	if why := p.label(ctx, Declaration{Name: "vg"}, nil, d); why != "" || len(runner.argv) == 0 || runner.argv[0] != "pvcreate" {
 		t.Errorf("%q; %q was run", why, runner.argv)
 	}
+	if !runner.pinned {
+		t.Error("while LVM begins, another device could get this one's name")
+	}
 	if h.commands.of(groupOf(runner.argv)) == nil {
 		t.Error("a driver that comes after this one would not wait for its command")
 	}
 }
 
-// oneRunner keeps the last command.
-type oneRunner struct{ argv []string }
+// oneRunner keeps the last command, and whether what it names at its end is open meanwhile.
+type oneRunner struct {
+	argv   []string
+	pinned bool
+}
 
 func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
 	r.argv = argv
-	return nil, nil
+	open, err := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range open {
+		if path, err := os.Readlink(fd); err == nil && path == argv[len(argv)-1] {
+			r.pinned = true
+		}
+	}
+	return nil, err
 }
 
 // TestLabelTwice: who looks again and again takes no disk at first sight, and none that has taken another's place.

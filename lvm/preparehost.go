@@ -193,6 +193,12 @@ func (p *preparing) label(ctx context.Context, d Declaration, here *Group, candi
 	if refusal != "" {
 		return refusal
 	}
+	pin, err := os.Open(candidate.path) // as long as it is open, its number and its name are no other device's
+	if err != nil {
+		held.release()
+		return fmt.Sprintf("it cannot be opened: %v", err)
+	}
+	defer func() { _ = pin.Close() }()
 	made := held.unfinished(candidate, d.Name, here)
 	if !made {
 		why = held.content(ctx, candidate, p.Signatures)
