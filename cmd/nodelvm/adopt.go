@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,7 +38,7 @@ func (o *adoptOptions) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.tag, "tag", false, "first give a volume of your own this driver's tags: from then on it is the driver's")
 	flags.StringVar(&o.claim, "claim", "", "also print this claim, as NAMESPACE/NAME, bound to the volume")
 	flags.StringVar(&o.class, "class", "", "storage class of volume and claim")
-	flags.StringVar(&o.fsType, "fstype", "", "file system (default: what is found on the volume; ext4 if nothing is)")
+	flags.StringVar(&o.fsType, "fstype", "", "file system (default: what is found on the volume)")
 	flags.BoolVar(&o.block, "block", false, "it is a raw block volume")
 	flags.StringVar(&o.policy, "reclaim-policy", string(corev1.PersistentVolumeReclaimRetain), "Retain or Delete")
 }
@@ -96,17 +95,16 @@ func (o *adoptOptions) adopt(ctx context.Context, a *aside, args []string) (stri
 		return "", err
 	}
 	text := ""
+	var failed []error
 	for _, orphan := range found {
 		if orphan.Kind != kube.OrphanLost || orphan.Snapshot {
 			continue
 		}
 		one, err := o.manifests(ctx, a, orphan.Volume, orphan.Claim)
-		if err != nil {
-			return text, err
-		}
 		text += one
+		failed = append(failed, err)
 	}
-	return text, nil
+	return text, errors.Join(failed...)
 }
 
 // find finds the volume that the admin names, and marks it as the driver's if that is wanted.
@@ -169,7 +167,10 @@ func (o *adoptOptions) manifests(ctx context.Context, a *aside, v lvm.Volume, cl
 		if err != nil {
 			return "", err
 		}
-		fsType = cmp.Or(found, "ext4")
+		if found == "" {
+			return "", fmt.Errorf("no file system is found on %s/%s: say --block if it is a raw block volume, or --fstype if it is blank and is to get one", v.Group, v.ID.LV)
+		}
+		fsType = found
 	}
 	if !o.block {
 		if err := node.CheckFileSystem(fsType, ""); err != nil {
