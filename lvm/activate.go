@@ -51,7 +51,7 @@ func (h *Host) activate(ctx context.Context, id ID, uuid string) (string, error)
 		return "", notReady(v)
 	}
 	if h.settler.has(id.VG, uuid) {
-		if err := h.settle(ctx, id.VG); err != nil && h.settler.has(id.VG, uuid) {
+		if err := h.settle(ctx, id.VG, false); err != nil && h.settler.has(id.VG, uuid) {
 			return "", err
 		}
 	}

@@ -138,7 +138,7 @@ func (h *Host) settleUntilDone(group string) {
 			return
 		case <-time.After(pause):
 		}
-		err := h.settle(h.closing, group)
+		err := h.settle(h.closing, group, true)
 		if err == nil {
 			pause = h.settleAfter
 			continue
@@ -150,8 +150,8 @@ func (h *Host) settleUntilDone(group string) {
 	}
 }
 
-// settle marks all volumes of a group that wait for it, unless a disk is missing: they are marked when they are used, or it is back.
-func (h *Host) settle(ctx context.Context, group string) error {
+// settle marks all volumes of a group that wait for it; unasked, only while none of its disks is missing.
+func (h *Host) settle(ctx context.Context, group string, unasked bool) error {
 	if len(h.settler.of(group)) == 0 {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (h *Host) settle(ctx context.Context, group string) error {
 		return err
 	}
 	for _, pv := range g.PVs {
-		if pv.Missing { // for a moment perhaps, but this commit would note it, and only an admin can take that back
+		if unasked && pv.Missing { // for a moment perhaps, but this commit would note it, and only an admin can take that back
 			return Errorf(KindBusy, "volume group %s waits for a disk: %s", g.Name, pv.missingSentence(g.Name))
 		}
 	}
@@ -219,5 +219,5 @@ func (h *Host) settleRest(ctx context.Context) error {
 		groups = append(groups, group)
 	}
 	s.mu.Unlock()
-	return eachAtOnce(groups, func(group string) error { return h.settle(ctx, group) })
+	return eachAtOnce(groups, func(group string) error { return h.settle(ctx, group, true) })
 }
