@@ -160,7 +160,7 @@ var driverPID int
 
 func waitReady() error {
 	var last error
-	for range 100 {
+	for range 300 { // a node that shares its processor with others takes its time
 		time.Sleep(200 * time.Millisecond)
 		answer, err := http.Get("http://" + health + "/readyz") //nolint:noctx // bounded by the loop
 		if err != nil {
@@ -173,7 +173,7 @@ func waitReady() error {
 		}
 		last = fmt.Errorf("readyz answers %s", answer.Status)
 	}
-	return fmt.Errorf("the driver is not ready after 20 s: %w", last)
+	return fmt.Errorf("the driver is not ready after a minute: %w", last)
 }
 
 type client struct {
