@@ -97,7 +97,7 @@ tools() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
 e2e() {
 	local bad=0
 	go_test apiserver test testname -tags e2e -count=1 -timeout 15m -skip "^TestChartIsAccepted$" ./apiserver || bad=1
-	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$|^TestLife$' ./e2e || bad=1
+	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$|^TestLife$|^TestTogether$' ./e2e || bad=1
 	return $bad
 }
 
