@@ -32,7 +32,7 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 			grow[doc.name] = *checkClass(t, doc).AllowVolumeExpansion
 		}
 	}
-	if want := map[string]bool{"local": true, "keep": true, "fixed": false, "thin": true}; !maps.Equal(grow, want) {
+	if want := map[string]bool{"local": true, "keep": true, "fixed": false, "overcommitted": true}; !maps.Equal(grow, want) {
 		t.Errorf("storage classes, and whether they may grow: %v, want %v", grow, want)
 	}
 	set := daemonSet(t, docs)
