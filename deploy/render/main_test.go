@@ -84,30 +84,6 @@ func expectObjects(t *testing.T, got, want []string) {
 	}
 }
 
-func TestExamplesParse(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(deployDir, "examples", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("examples %v, %v", files, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		classes := 0
-		for _, doc := range split(t, string(text)) {
-			if doc.kind.Kind != "StorageClass" {
-				continue
-			}
-			classes++
-			checkClass(t, doc)
-		}
-		if classes == 0 {
-			t.Errorf("%s has no StorageClass", file)
-		}
-	}
-}
-
 func checkClass(t *testing.T, doc document) *storage.StorageClass {
 	t.Helper()
 	var class storage.StorageClass

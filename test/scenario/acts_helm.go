@@ -160,7 +160,7 @@ func (h *helmStory) database(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return err
 	}
-	_, objects, _ := strings.Cut(string(text), "\n---\n") // the values have made the class
+	objects := string(text) // its class is the one that the values have made
 	version, err := versionOf(filepath.Join(top, "versions.env"), "POSTGRES_VERSION")
 	if err != nil {
 		return err

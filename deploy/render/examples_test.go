@@ -1,0 +1,143 @@
+package main
+
+import (
+	"iter"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// This file reads what users copy: the examples, and the YAML in the documentation.
+
+// TestExamplesParse: every object of the examples is a right one, every claim names a class that one of them makes, and no
+// class is made twice in different ways: the parameters of a class cannot be changed, so kubectl apply would fail.
+func TestExamplesParse(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(deployDir, "examples", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("examples %v, %v", files, err)
+	}
+	classes := map[string]*storage.StorageClass{}
+	wanted := map[string]string{} // by the name of a class: a file that wants it
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, doc := range split(t, string(text)) {
+			if doc.kind.Kind == "StorageClass" {
+				class := checkClass(t, doc)
+				if other := classes[class.Name]; other != nil && !reflect.DeepEqual(other, class) {
+					t.Errorf("%s makes the class %s in another way than another example", file, class.Name)
+				}
+				classes[class.Name] = class
+			}
+			for _, name := range wantedBy(t, doc) {
+				wanted[name] = file
+			}
+		}
+	}
+	for name, file := range wanted {
+		if classes[name] == nil {
+			t.Errorf("%s wants the class %q, which no example makes", file, name)
+		}
+	}
+	if len(wanted) < 2 {
+		t.Errorf("claims of the classes %v were found", wanted)
+	}
+}
+
+// wantedBy names the storage classes of the claims that an object is, or has templates for.
+func wantedBy(t *testing.T, doc document) (names []string) {
+	t.Helper()
+	var claim core.PersistentVolumeClaim
+	var set apps.StatefulSet
+	into := map[string]any{"PersistentVolumeClaim": &claim, "StatefulSet": &set}[doc.kind.Kind]
+	if into == nil {
+		return nil
+	}
+	if err := yaml.Unmarshal([]byte(doc.text), into); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range append(set.Spec.VolumeClaimTemplates, claim) {
+		if c.Spec.StorageClassName != nil {
+			names = append(names, *c.Spec.StorageClassName)
+		}
+	}
+	return names
+}
+
+// TestValuesInTheDocs: the values and the objects that the pages show are accepted, and the tutorial's make the class that
+// its PostgreSQL asks for, and does not make itself.
+func TestValuesInTheDocs(t *testing.T) {
+	values, objects := 0, 0
+	made := map[string]bool{}
+	for page, block := range yamlBlocks(t) {
+		var keys map[string]any
+		if err := yaml.Unmarshal([]byte(block), &keys); err != nil {
+			t.Errorf("%s: %v in\n%s", page, err, block)
+		}
+		switch {
+		case keys["apiVersion"] != nil:
+			objects += len(split(t, block))
+		case keys["volumeGroups"] != nil || keys["storageClasses"] != nil:
+			values++
+			text, err := render(filepath.Join(deployDir, chartDir), keys)
+			if err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+			for _, doc := range split(t, text) {
+				made[filepath.Base(page)+" "+doc.kind.Kind+" "+doc.name] = true
+			}
+		}
+	}
+	if values < 2 || objects < 2 {
+		t.Errorf("%d files of values and %d objects were found", values, objects)
+	}
+	text, err := os.ReadFile(filepath.Join(deployDir, "examples", "postgresql.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range split(t, string(text)) {
+		if doc.kind.Kind == "StorageClass" {
+			t.Errorf("postgresql.yaml makes the class %s, which is there by then: kubectl apply fails if anything differs", doc.name)
+		}
+		for _, name := range wantedBy(t, doc) {
+			if !made["tutorial.md StorageClass "+name] {
+				t.Errorf("the tutorial makes no class %s: %v", name, made)
+			}
+		}
+	}
+}
+
+// yamlBlocks are the blocks of YAML in the README and in docs, with the page of each.
+func yamlBlocks(t *testing.T) iter.Seq2[string, string] {
+	t.Helper()
+	pages := []string{filepath.Join(deployDir, "..", "README.md")}
+	for _, pattern := range []string{"*.md", "*/*.md"} {
+		more, err := filepath.Glob(filepath.Join(deployDir, "..", "docs", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, more...)
+	}
+	return func(yield func(page, block string) bool) {
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+				if !yield(page, found[1]) {
+					return
+				}
+			}
+		}
+	}
+}
