@@ -140,37 +140,68 @@ func daemonSet(t *testing.T, docs []document) *apps.DaemonSet {
 	return &set
 }
 
-// TestPodKeepsItsPromises holds the pod to what the design says of it.
+// TestPodKeepsItsPromises holds the pod, with every part of the chart in use and without, to what docs/security.md says of it.
 func TestPodKeepsItsPromises(t *testing.T) {
-	set := daemonSet(t, shipped(t))
-	pod := set.Spec.Template.Spec
+	text, err := render(filepath.Join(deployDir, chartDir), everything(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, docs := range map[string][]document{"manifest": shipped(t), "all": split(t, text)} {
+		t.Run(name, func(t *testing.T) { checkPod(t, daemonSet(t, docs).Spec.Template.Spec) })
+	}
+}
+
+func checkPod(t *testing.T, pod core.PodSpec) {
 	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
 		t.Error("the pod shares a namespace of the host")
 	}
 	if pod.TerminationGracePeriodSeconds == nil || *pod.TerminationGracePeriodSeconds != 600 {
 		t.Errorf("grace period %v, want 600 s", pod.TerminationGracePeriodSeconds)
 	}
-	volumes := map[string]core.Volume{}
+	hosts := map[string]string{}
 	for _, v := range pod.Volumes {
-		volumes[v.Name] = v
+		if v.HostPath != nil {
+			hosts[v.Name] = v.HostPath.Path
+		}
 	}
-	for _, c := range pod.Containers {
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		if _, limited := c.Resources.Limits[core.ResourceMemory]; limited {
 			t.Errorf("container %s has a memory limit", c.Name)
 		}
-		privileged := c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
-		if privileged != (c.Name == "nodelvm") {
-			t.Errorf("container %s: privileged is %v", c.Name, privileged)
-		}
+		ours := c.Name == "nodelvm" || c.Name == "prepare"
+		checkPrivileges(t, c.Name, *c.SecurityContext, ours)
 		for _, m := range c.VolumeMounts {
 			bidirectional := m.MountPropagation != nil && *m.MountPropagation == core.MountPropagationBidirectional
 			if bidirectional != (m.Name == "kubelet") {
 				t.Errorf("container %s, mount %s: bidirectional is %v", c.Name, m.Name, bidirectional)
 			}
-			host := volumes[m.Name].HostPath
-			if c.Name == "nodelvm" && host != nil && host.Path != m.MountPath {
-				t.Errorf("host path %s is seen as %s", host.Path, m.MountPath)
+			host := hosts[m.Name]
+			if ours && host != "" && host != m.MountPath || !ours && m.Name != "socket" {
+				t.Errorf("container %s: host path %q is seen as %s", c.Name, host, m.MountPath)
 			}
 		}
+	}
+}
+
+// checkPrivileges: only the driver's own containers have any.
+func checkPrivileges(t *testing.T, name string, context core.SecurityContext, ours bool) {
+	is := func(value *bool) bool { return value != nil && *value }
+	if is(context.Privileged) != ours {
+		t.Errorf("container %s: privileged is %v", name, is(context.Privileged))
+	}
+	if !is(context.ReadOnlyRootFilesystem) {
+		t.Errorf("container %s can write its root file system", name)
+	}
+	if ours {
+		return
+	}
+	if context.AllowPrivilegeEscalation == nil || is(context.AllowPrivilegeEscalation) {
+		t.Errorf("container %s may gain privileges", name)
+	}
+	if context.Capabilities == nil || !slices.Equal(context.Capabilities.Drop, []core.Capability{"ALL"}) || len(context.Capabilities.Add) > 0 {
+		t.Errorf("container %s has the capabilities %+v", name, context.Capabilities)
+	}
+	if context.SeccompProfile == nil || context.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("container %s has the seccomp profile %+v", name, context.SeccompProfile)
 	}
 }
