@@ -8,6 +8,6 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
-// TestBurst starts 60 pods at once, without volumes, with them, and where there is room for no more. TestPlacement does the
-// same with 12.
+// TestBurst starts 60 pods at once, without volumes, with them, and where there is room for no more. TestPlacement plays
+// the last part with 12.
 func TestBurst(t *testing.T) { play(t, scenario.BurstActs()) }
