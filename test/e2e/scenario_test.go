@@ -5,7 +5,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -38,14 +40,22 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestScenario plays the acts of `make demo`, a subtest each.
+// The stories stand in the order in which one run plays them: what the first leaves, the next must bear.
+
+// TestScenario plays the acts of `make demo`, a subtest each. It wants a fresh cluster.
 func TestScenario(t *testing.T) { play(t, scenario.Acts()) }
 
-// TestLife plays how volumes grow, are snapshotted and are copied.
+// TestHelm plays an installation from blank disks, an update and a removal. It wants groups without volumes.
+func TestHelm(t *testing.T) { play(t, scenario.HelmActs()) }
+
+// TestLife plays how volumes grow, are snapshotted and are copied. It leaves thin pools, as all that follow.
 func TestLife(t *testing.T) { play(t, scenario.LifeActs()) }
 
 // TestLost plays how a node is lost with its volumes, and comes back with them.
 func TestLost(t *testing.T) { play(t, scenario.LostActs()) }
+
+// TestPlacement plays where volumes go: fresh capacity, a burst, power cuts, a reboot.
+func TestPlacement(t *testing.T) { play(t, scenario.PlacementActs(seed(t))) }
 
 func play(t *testing.T, acts []scenario.Act) {
 	stage, err := raised()
@@ -62,4 +72,26 @@ func play(t *testing.T, acts []scenario.Act) {
 			t.Fatal("the later acts build on this one")
 		}
 	}
+}
+
+// seed is what NODELVM_TEST_SEED says, or a new one, which the story tells.
+func seed(t *testing.T) uint64 {
+	if os.Getenv("NODELVM_TEST_SEED") == "" {
+		return rand.Uint64N(1 << 32)
+	}
+	return uint64(number(t, "NODELVM_TEST_SEED", 0))
+}
+
+// number reads a setting.
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		t.Fatalf("%s=%s: want a whole number", name, text)
+	}
+	return n
 }

@@ -249,5 +249,5 @@ func lostIsCleared(ctx context.Context, s *Stage) error {
 	if err := deleteEverything(ctx, s); err != nil {
 		return err
 	}
-	return eventually(ctx, func() error { return s.noVolumes(ctx) })
+	return eventually(ctx, func() error { return s.onlyPools(ctx) })
 }
