@@ -59,12 +59,21 @@ func installJanitor(ctx context.Context, s *Stage) error {
 	return err
 }
 
+// memberWrites has the pod wait for the node that it prefers: the first to publish its capacity of a new class may be
+// another.
 func memberWrites(ctx context.Context, s *Stage) error {
+	others := []string{"-l", "kubernetes.io/hostname!=" + lostNode}
+	if _, err := s.kubectl(ctx, "", append([]string{"cordon"}, others...)...); err != nil {
+		return err
+	}
 	if err := apply("lost.yaml")(ctx, s); err != nil {
 		return err
 	}
 	pod, err := s.podReady(ctx, lostMember)
 	if err != nil {
+		return err
+	}
+	if _, err := s.kubectl(ctx, "", append([]string{"uncordon"}, others...)...); err != nil {
 		return err
 	}
 	if pod.Spec.NodeName != lostNode {
