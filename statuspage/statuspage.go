@@ -15,6 +15,9 @@ const (
 	Port = "9808"
 )
 
+// UnknownGroups begins the sentence of Page.Unknown that says why the groups, and all that is in them, could not be read.
+const UnknownGroups = "the volume groups: "
+
 // Page is what one node tells. Fields are added, and neither change their meaning nor go away, as long as Path is v1.
 type Page struct {
 	Node     string    `json:"node"`

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +71,7 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 		groups, refused, asked := 0, false, 0
 		for _, a := range f.told() {
 			c := classOf(a.page, class.Name)
-			if c == nil {
+			if c == nil || len(c.Offers) == 0 && c.Error == "" && a.gap() != "" {
 				continue
 			}
 			asked++
@@ -266,20 +265,19 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 		}
 	}
 	for _, a := range f.told() {
-		largest := map[string]inventory.Bytes{}
 		for _, class := range a.page.Classes {
+			var largest inventory.Bytes
 			for _, offer := range class.Offers {
-				largest[class.Name] = max(largest[class.Name], offer.Largest)
+				largest = max(largest, offer.Largest)
 			}
-		}
-		for _, class := range slices.Sorted(maps.Keys(largest)) {
-			c := published[key{a.node, class}]
+			c := published[key{a.node, class.Name}]
 			switch {
-			case c == nil:
-				found(a.node, "no CSIStorageCapacity tells the scheduler what it has for the storage class "+class+": no pod with such a claim is put there", fix)
-			case c.MaximumVolumeSize != nil && inventory.Bytes(c.MaximumVolumeSize.Value()) > largest[class]:
+			case class.Error != "", len(class.Offers) == 0 && a.gap() != "":
+			case c == nil && len(class.Offers) > 0:
+				found(a.node, "no CSIStorageCapacity tells the scheduler what it has for the storage class "+class.Name+": no pod with such a claim is put there", fix)
+			case c != nil && c.MaximumVolumeSize != nil && inventory.Bytes(c.MaximumVolumeSize.Value()) > largest:
 				found(a.node, fmt.Sprintf("the scheduler is told that a volume of %s of the storage class %s can be made there (CSIStorageCapacity %s), and at most %s can",
-					inventory.Bytes(c.MaximumVolumeSize.Value()), class, c.Name, largest[class]), fix)
+					inventory.Bytes(c.MaximumVolumeSize.Value()), class.Name, c.Name, largest), fix)
 			}
 		}
 	}

@@ -39,6 +39,7 @@ type check struct {
 var checks = []check{
 	{"driver object", checkDriverObject},
 	{"daemonset", checkDaemonSet},
+	{"missing pods", checkMissingPods},
 	{"sidecars", checkSidecars},
 	{"rights", checkRights},
 	{"nodes answer", checkNodesAnswer},
@@ -52,12 +53,14 @@ var checks = []check{
 	{"disks", checkDisks},
 	{"thin pools", checkPools},
 	{"volumes", checkVolumes},
+	{"lost volumes", checkLostVolumes},
 	{"snapshots", checkSnapshots},
 	{"capacity", checkCapacity},
 }
 
-// brief names the checks whose findings may be true for a moment: a lock is held, or capacity is published, a little longer.
-var brief = []string{"locks", "capacity", "registration"}
+// brief names the checks whose findings may be true for a moment: a lock is held, or capacity is published, a little longer; a
+// pod or a volume is just being replaced or removed.
+var brief = []string{"locks", "capacity", "registration", "missing pods", "lost volumes"}
 
 // briefPause is how long such a finding must last.
 const briefPause = 5 * time.Second
@@ -150,6 +153,8 @@ func (d *diagnosis) write(w io.Writer, s screen) error {
 	verdict := "nothing is wrong"
 	if n := len(d.Findings); n > 0 {
 		verdict = fmt.Sprintf("%d found", n)
+	} else if len(d.Unread) > 0 {
+		verdict = "nothing is wrong with what could be looked at"
 	} else if s.colour {
 		verdict = string(good) + verdict + toneEnd
 	}

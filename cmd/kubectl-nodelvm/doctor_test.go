@@ -27,7 +27,7 @@ type fault struct {
 var faults = []fault{
 	{"missing kernel module", func(f *facts) { f.answers[1].page.Checks.Modules[1].State = statuspage.ModuleMissing },
 		"kernel modules", "node-2", "the kernel 6.1.0-1-amd64 has no module dm-thin-pool, which the storage class thin needs"},
-	{"missing module for RAID", func(f *facts) { f.classes[0].Parameters["layout"] = "raid1"; f.answers = f.answers[:1] },
+	{"missing module for RAID", func(f *facts) { f.classes[0].Parameters["layout"] = "raid1"; f.answers, f.volumes = f.answers[:1], f.volumes[:1] },
 		"kernel modules", "node-1", "no module dm-raid, which the storage class local needs"},
 	{"no group", func(f *facts) {
 		f.classes = append(f.classes, class("archive", map[string]string{"volumeGroup": "vg-slow"}))
@@ -73,6 +73,12 @@ var faults = []fault{
 	{"no storageCapacity", func(f *facts) { f.driver.Spec.StorageCapacity = ptr.To(false) }, "driver object", "CSIDriver nodelvm.io", "storageCapacity"},
 	{"no DaemonSet", func(f *facts) { f.daemonSet, f.snapshots = nil, false }, "daemonset", "DaemonSet nodelvm", "there is none"},
 	{"DaemonSet without nodes", func(f *facts) { f.daemonSet.Status.DesiredNumberScheduled = 0 }, "daemonset", "DaemonSet nodelvm-system/nodelvm", "no node is to run"},
+	{"pods that are refused", func(f *facts) { f.pods, f.answers, f.volumes = nil, nil, nil }, "missing pods", "DaemonSet nodelvm-system/nodelvm",
+		"2 nodes are to run the driver, and 0 have a pod of it"},
+	{"node without a pod", func(f *facts) {
+		f.daemonSet.Status.DesiredNumberScheduled, f.pods, f.answers, f.classes = 1, f.pods[:1], f.answers[:1], f.classes[:1]
+	}, "lost volumes", "claim shop/data-db-1", `no pod of the driver runs on "node-2"`},
+	{"lost volume", func(f *facts) { f.answers[0].page.Volumes = nil }, "lost volumes", "claim shop/data-db-0", "its volume " + vg1 + "/pvc-1 is not on the disks of node-1"},
 	{"pod that cannot start", func(f *facts) {
 		f.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nodelvm", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
 	}, "daemonset", "node-1", "its container nodelvm waits (ImagePullBackOff)"},
@@ -109,6 +115,11 @@ var faults = []fault{
 	{"capacity older than the group", func(f *facts) {
 		f.answers[1].page.Classes[0].Offers[0].Largest = 5 * GiB
 	}, "capacity", "node-2", "a volume of 80 GiB of the storage class local can be made there (CSIStorageCapacity csisc-node-2local), and at most 5 GiB can"},
+	{"capacity of a group that is gone", func(f *facts) {
+		page := &f.answers[1].page
+		page.Classes[0].Offers, page.Groups[0].Name, page.Volumes[0].Group = nil, "vg-renamed", "vg-renamed"
+		page.Classes[1].Offers[0].Group = "vg-renamed"
+	}, "capacity", "node-2", "a volume of 80 GiB of the storage class local can be made there (CSIStorageCapacity csisc-node-2local), and at most 0 B can"},
 	{"degraded volume", func(f *facts) {
 		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "degraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	}, "volumes", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "degraded: 1 of its 2 legs have failed"},
@@ -153,9 +164,58 @@ func TestDoctorBlind(t *testing.T) {
 	if found := examine(f).Findings; len(found) < 4 {
 		t.Fatalf("without any of these objects only %+v is found", found)
 	}
+	var told bytes.Buffer
+	if err := (&diagnosis{Unread: []string{"CSINodes: forbidden"}}).write(&told, screen{}); err != nil || !strings.Contains(told.String(), "nothing is wrong with what could be looked at") {
+		t.Errorf("%v: %s", err, &told)
+	}
 	f.blind = map[string]bool{theDriver: true, theDaemonSets: true, theCSINodes: true, theCapacities: true}
 	if found := examine(f).Findings; len(found) > 0 {
 		t.Errorf("of what could not be read: %+v", found)
+	}
+}
+
+// A node that does not list all proves nothing by what it does not list.
+func TestUnlistedIsNotLost(t *testing.T) {
+	for name, gap := range map[string]func(page *statuspage.Page){
+		"a driver that starts":    func(page *statuspage.Page) { page.NotReady = "the driver starts" },
+		"disks that are not read": func(page *statuspage.Page) { page.Unknown = []string{statuspage.UnknownGroups + "a disk hangs"} },
+		"a disk that is silent":   func(page *statuspage.Page) { page.Unread = []string{"/dev/sdc does not answer"} },
+	} {
+		f := sound()
+		page := &f.answers[0].page
+		page.Volumes, page.Classes[0].Offers, f.answers[1].page.Classes[0].Offers = nil, nil, nil
+		gap(page)
+		f.answers[1].page.NotReady = "the same"
+		for _, x := range examine(f).Findings {
+			if x.Check == "lost volumes" || x.Check == "groups of classes" || x.Check == "capacity" {
+				t.Errorf("%s: %+v", name, x)
+			}
+		}
+		if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Health[0] != "unknown" {
+			t.Errorf("%s: %+v", name, rows[0])
+		}
+		if rows := newOrphanage(f.volumes, f.contents, nil).rows(f.answers); len(rows) != 2 || rows[0].Kind != kindUnknown {
+			t.Errorf("%s: orphans %+v", name, rows)
+		}
+		if err := drainable(nil, errors.New(f.answers[0].gap())); err == nil || errors.Is(err, errFound) {
+			t.Errorf("%s: the node may be drained: %v", name, err)
+		}
+	}
+	if drainable(nil, nil) != nil || drainable(nil, errNoDriverThere) != nil || !errors.Is(drainable(make([]leftRow, 1), nil), errFound) {
+		t.Error("what is known is not told")
+	}
+}
+
+// A volume that an admin has bound again is in use, although it still bears the note that it was abandoned: nobody is to
+// remove it.
+func TestBoundAgainIsNotAbandoned(t *testing.T) {
+	f := sound()
+	f.volumes[0].Annotations = map[string]string{annAbandoned: "2026-02-01T00:00:00Z"}
+	for phase, want := range map[corev1.PersistentVolumePhase]int{corev1.VolumeBound: 0, corev1.VolumeAvailable: 0, corev1.VolumeReleased: 1, corev1.VolumeFailed: 1} {
+		f.volumes[0].Status.Phase = phase
+		if rows := newOrphanage(f.volumes, f.contents, nil).rows(f.answers); len(rows) != want {
+			t.Errorf("%s: %+v", phase, rows)
+		}
 	}
 }
 

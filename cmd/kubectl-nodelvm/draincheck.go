@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -45,20 +46,35 @@ func (c *command) drainCheckCommand() *cobra.Command {
 				return err
 			}
 			if silent != nil {
-				cmd.PrintErrf("note: the node does not tell what is on its disks, so this is what the API knows alone: %v\n", silent)
+				cmd.PrintErrf("note: the node does not tell all that is on its disks, so this is what the API knows, and what it tells: %v\n", silent)
 			}
-			if err := c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error { return writeLeft(w, s, args[0], rows) }); err != nil {
+			if err := c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error { return writeLeft(w, s, args[0], rows, silent) }); err != nil {
 				return err
 			}
-			if len(rows) > 0 {
-				return errFound
-			}
-			return nil
+			return drainable(rows, silent)
 		},
 	}
 }
 
-func writeLeft(w io.Writer, s screen, node string, rows []leftRow) error {
+// errNoDriverThere is why a node that may never have had a driver does not tell of its disks.
+var errNoDriverThere = errors.New("no pod of the driver runs there")
+
+// drainable is nil if no data stays behind. Nothing is proved by a driver that does not tell all.
+func drainable(rows []leftRow, silent error) error {
+	switch {
+	case len(rows) > 0:
+		return errFound
+	case silent != nil && !errors.Is(silent, errNoDriverThere):
+		return fmt.Errorf("whether data stays behind cannot be told: %w", silent)
+	}
+	return nil
+}
+
+func writeLeft(w io.Writer, s screen, node string, rows []leftRow, silent error) error {
+	if len(rows) == 0 && silent != nil {
+		_, err := fmt.Fprintf(w, "The API knows of no data of nodelvm on %s; what is on its disks was not told.\n", node)
+		return err
+	}
 	if len(rows) == 0 {
 		_, err := fmt.Fprintf(w, "No data of nodelvm stays behind on %s.\n", node)
 		return err
@@ -82,7 +98,7 @@ func (c *command) completeNodes(ctx context.Context) (names []cobra.Completion) 
 	return names
 }
 
-// leftOn finds what stays behind on the node; silent says why its disks could not be looked at.
+// leftOn finds what stays behind on the node; silent says why there may be more on its disks.
 func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, silent, err error) {
 	volumes, err := c.volumes(ctx)
 	if err != nil {
@@ -107,11 +123,14 @@ func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, sile
 		return nil, nil, err
 	}
 	drivers = slices.DeleteFunc(drivers, func(pod corev1.Pod) bool { return pod.Spec.NodeName != node })
-	a := answer{node: node, err: fmt.Errorf("no pod of the driver runs on %s", node)}
+	a := answer{node: node, err: errNoDriverThere}
 	if list := c.answers(ctx, drivers, nil); len(list) > 0 {
 		a = list[0]
 	}
-	return leftRows(node, volumes, usersOf(pods), contents, a), a.err, nil
+	if silent = a.err; silent == nil && a.gap() != "" {
+		silent = errors.New(a.gap())
+	}
+	return leftRows(node, volumes, usersOf(pods), contents, a), silent, nil
 }
 
 // leftRows lists claims, volumes without one, snapshots, and what stands on the disks and in no object.

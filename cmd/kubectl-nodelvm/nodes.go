@@ -70,7 +70,7 @@ func reportOf(a answer) nodeReport {
 	if a.err != nil {
 		return nodeReport{Node: a.node, Error: a.err.Error()}
 	}
-	r := nodeReport{Node: a.node, Version: a.page.Version, NotReady: a.page.NotReady, Findings: a.page.Findings}
+	r := nodeReport{Node: a.node, Version: a.page.Version, Error: a.groupsUnread(), NotReady: a.page.NotReady, Findings: a.page.Findings}
 	for _, g := range a.page.Groups {
 		group := groupReport{Group: g, Largest: map[string]inventory.Bytes{}}
 		for _, class := range a.page.Classes {

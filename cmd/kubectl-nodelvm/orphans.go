@@ -34,7 +34,7 @@ const (
 	kindOrphan    = "orphan"    // no object stands for it
 	kindAbandoned = "abandoned" // its claim went on without it, with another volume, and it was kept
 	kindForeign   = "foreign"   // another cluster made it
-	kindUnknown   = "unknown"   // the node does not tell
+	kindUnknown   = "unknown"   // the node does not tell, or not all
 )
 
 // annAbandoned is on a PersistentVolume that was kept when its claim was released from a lost node.
@@ -98,7 +98,8 @@ func newOrphanage(volumes []corev1.PersistentVolume, contents []content, claims 
 	o := &orphanage{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]*corev1.PersistentVolumeClaim{}}
 	for _, pv := range volumes {
 		o.known[pv.Spec.CSI.VolumeHandle] = true
-		o.abandoned[pv.Spec.CSI.VolumeHandle] = pv.Annotations[annAbandoned] != ""
+		released := pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
+		o.abandoned[pv.Spec.CSI.VolumeHandle] = pv.Annotations[annAbandoned] != "" && released // one that was bound again keeps the note
 	}
 	for _, item := range contents {
 		o.known[item.Status.SnapshotHandle], o.known[item.Spec.Source.SnapshotHandle] = true, true
@@ -114,8 +115,10 @@ func newOrphanage(volumes []corev1.PersistentVolume, contents []content, claims 
 func (o *orphanage) rows(answers []answer) []orphanRow {
 	rows := []orphanRow{}
 	for _, a := range answers {
+		if gap := a.gap(); gap != "" {
+			rows = append(rows, orphanRow{Kind: kindUnknown, Node: a.node, Why: gap})
+		}
 		if a.err != nil {
-			rows = append(rows, orphanRow{Kind: kindUnknown, Node: a.node, Why: a.err.Error()})
 			continue
 		}
 		for _, v := range a.page.Volumes {

@@ -28,6 +28,31 @@ type answer struct {
 	err  error
 }
 
+// gap says why something may be on the node's disks that it does not list; "" if it lists all.
+func (a answer) gap() string {
+	switch unread := a.groupsUnread(); {
+	case a.err != nil:
+		return a.err.Error()
+	case a.page.NotReady != "":
+		return "its driver cannot work: " + a.page.NotReady
+	case unread != "":
+		return unread
+	case len(a.page.Unread) > 0:
+		return "a disk cannot be read: " + strings.Join(a.page.Unread, "; ")
+	}
+	return ""
+}
+
+// groupsUnread says why a node that answers lists no group at all; "" if it could read them.
+func (a answer) groupsUnread() string {
+	for _, text := range a.page.Unknown {
+		if strings.HasPrefix(text, statuspage.UnknownGroups) {
+			return text
+		}
+	}
+	return ""
+}
+
 // answers asks the driver on each node, ordered by node. A node that does not answer is an answer that says so.
 func (c *cluster) answers(ctx context.Context, pods []corev1.Pod, classes []storagev1.StorageClass) []answer {
 	query := map[string]map[string]string{}

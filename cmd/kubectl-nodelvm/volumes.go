@@ -102,7 +102,7 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 		case i < 0:
 			row.sick("no driver on its node", "no pod of the driver runs on the node "+row.Node+", so nothing is known of the volume")
 		case answers[i].err != nil:
-			row.sick("unknown", "the node does not tell: "+answers[i].err.Error())
+			row.sick(unknown, "the node does not tell: "+answers[i].err.Error())
 		default:
 			row.fill(answers[i])
 		}
@@ -120,7 +120,11 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 	return rows
 }
 
-const healthy = "ok"
+// Words for a volume's health, beside those of troubles and states.
+const (
+	healthy = "ok"
+	unknown = "unknown"
+)
 
 func (r *volumeRow) sick(word, text string) {
 	if !slices.Contains(r.Health, word) {
@@ -132,6 +136,10 @@ func (r *volumeRow) sick(word, text string) {
 // fill adds what the volume's node tells.
 func (r *volumeRow) fill(a answer) {
 	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == r.Handle })
+	if gap := a.gap(); i < 0 && gap != "" {
+		r.sick(unknown, "its node does not list it, and does not list all: "+gap)
+		return
+	}
 	if i < 0 {
 		r.sick("lost", "its node has no such volume: its group is not there (a lost disk, a node that was set up anew), or somebody removed it with lvremove")
 		return

@@ -75,7 +75,7 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 	p.mu.Unlock()
 	unknown := func(what string, err error) {
 		if err != nil {
-			page.Unknown = append(page.Unknown, what+": "+err.Error())
+			page.Unknown = append(page.Unknown, what+err.Error())
 		}
 	}
 	if err := p.ready(ctx); err != nil {
@@ -87,14 +87,17 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 	}
 	var err error
 	page.Inventory, err = host.Inventory(ctx)
-	unknown("the volume groups", err)
+	unknown(statuspage.UnknownGroups, err)
 	found, err := health(ctx)
-	unknown("the volumes' health", err)
+	unknown("the volumes' health: ", err)
 	for _, f := range found {
 		page.Findings = append(page.Findings, pageFinding(f))
 	}
 	for _, class := range classes {
-		page.Classes = append(page.Classes, offersTo(ctx, host, class))
+		told, err := offersTo(ctx, host, class)
+		if unknown("what the storage class "+told.Name+" can get: ", err); err == nil {
+			page.Classes = append(page.Classes, told)
+		}
 	}
 	return page
 }
@@ -107,19 +110,24 @@ func pageFinding(f lvm.Finding) statuspage.Finding {
 	return told
 }
 
-// offersTo answers one class of the query.
-func offersTo(ctx context.Context, host teller, query string) statuspage.Class {
+// offersTo answers one class of the query. An error is not the class's fault: it cannot be told now.
+func offersTo(ctx context.Context, host teller, query string) (statuspage.Class, error) {
 	name, parameters, err := statuspage.ParseClass(query)
 	told := statuspage.Class{Name: name}
+	if ctx.Err() != nil {
+		return told, ctx.Err()
+	}
 	var class lvm.Class
 	if err == nil {
 		class, err = controller.ParseClass(parameters, node.CheckFileSystem)
 	}
 	if err == nil {
-		told.Offers, err = host.Offers(ctx, class)
+		if told.Offers, err = host.Offers(ctx, class); err != nil && lvm.KindOf(err) != lvm.KindInvalid {
+			return told, err
+		}
 	}
 	if err != nil {
 		told.Error = err.Error()
 	}
-	return told
+	return told, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -92,6 +93,37 @@ func TestStatusPage(t *testing.T) {
 	}
 	if c := classes["raid"]; len(c.Offers) != 1 || !strings.Contains(c.Offers[0].Obstacle, "has 1 disks, and the layout needs 2") {
 		t.Errorf("raid %+v", c)
+	}
+}
+
+// deaf is a node whose disks cannot be read.
+type deaf struct{}
+
+var errDeaf = lvm.Errorf(lvm.KindInternal, "the disks hang")
+
+func (deaf) Inventory(context.Context) (inventory.Inventory, error) {
+	return inventory.Inventory{}, errDeaf
+}
+
+func (deaf) Offers(context.Context, lvm.Class) ([]inventory.Offer, error) { return nil, errDeaf }
+
+// TestStatusPageOfADeafNode: what cannot be read is told as that; a storage class is not blamed for it.
+func TestStatusPageOfADeafNode(t *testing.T) {
+	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
+	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Finding, error) { return nil, nil })
+	query := statuspage.Query(map[string]map[string]string{"local": {"volumeGroup": "vg"}, "typo": {"volumeGroup": "vg", "layuot": "thin"}})["class"]
+	page := p.page(t.Context(), query)
+	told := strings.Join(page.Unknown, "\n")
+	if !slices.Contains(page.Unknown, statuspage.UnknownGroups+"the disks hang") || !strings.Contains(told, "the storage class local can get: the disks hang") {
+		t.Errorf("unknown is %q", page.Unknown)
+	}
+	if len(page.Classes) != 1 || page.Classes[0].Name != "typo" || page.Classes[0].Error == "" {
+		t.Errorf("classes %+v", page.Classes)
+	}
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if page := p.page(ended, query); len(page.Classes) > 0 {
+		t.Errorf("classes are looked at when nobody waits any more: %+v", page.Classes)
 	}
 }
 

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// checkMissingPods looks whether each node that is to run the driver has a pod of it: one that is refused is nowhere to be seen.
+func checkMissingPods(f *facts, found func(where, what, fix string)) {
+	set := f.daemonSet
+	if set == nil {
+		return // checkDaemonSet tells
+	}
+	nodes := map[string]bool{}
+	for _, pod := range f.pods {
+		nodes[pod.Spec.NodeName] = true
+	}
+	if want := int(set.Status.DesiredNumberScheduled); len(nodes) < want {
+		found("DaemonSet "+set.Namespace+"/"+set.Name, fmt.Sprintf("%d nodes are to run the driver, and %d have a pod of it", want, len(nodes)),
+			fmt.Sprintf("kubectl -n %s describe daemonset %s says why; where privileged pods are refused: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite",
+				set.Namespace, set.Name, set.Namespace))
+	}
+}
+
+// checkLostVolumes looks whether the volumes of bound claims are where their PersistentVolumes say. What a node does not list
+// is lost only if it lists all.
+func checkLostVolumes(f *facts, found func(where, what, fix string)) {
+	for _, pv := range f.volumes {
+		node := nodeOf(&pv)
+		i := slices.IndexFunc(f.answers, func(a answer) bool { return a.node == node })
+		if pv.Status.Phase != corev1.VolumeBound || pv.DeletionTimestamp != nil {
+			continue
+		}
+		where := "claim " + claimOf(&pv)
+		switch {
+		case i < 0:
+			found(where, fmt.Sprintf("no pod of the driver runs on %q, the node of its volume %s: no pod can use it", node, pv.Name),
+				"bring the node back, or look why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/lost-nodes.md")
+		case f.answers[i].gap() == "" && !slices.ContainsFunc(f.answers[i].page.Volumes, func(v inventory.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle }):
+			found(where, fmt.Sprintf("its volume %s is not on the disks of %s: its group is not there, or somebody has removed it", pv.Spec.CSI.VolumeHandle, node),
+				"bring the disks back; if they are lost, the data is in a backup, if there is one: see docs/lost-nodes.md")
+		}
+	}
+}
