@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// A node that does not list all proves nothing by what it does not list.
+func TestUnlistedIsNotLost(t *testing.T) {
+	for name, gap := range map[string]func(page *statuspage.Page){
+		"a driver that starts":    func(page *statuspage.Page) { page.NotReady = "the driver starts" },
+		"disks that are not read": func(page *statuspage.Page) { page.Unknown = []string{statuspage.UnknownGroups + "a disk hangs"} },
+		"a disk that is silent":   func(page *statuspage.Page) { page.Unread = []string{"/dev/sdc does not answer"} },
+	} {
+		f := sound()
+		page := &f.answers[0].page
+		page.Volumes, page.Classes[0].Offers, f.answers[1].page.Classes[0].Offers = nil, nil, nil
+		gap(page)
+		f.answers[1].page.NotReady = "the same"
+		for _, x := range examine(f).Findings {
+			if x.Check == "lost volumes" || x.Check == "groups of classes" || x.Check == "capacity" {
+				t.Errorf("%s: %+v", name, x)
+			}
+		}
+		if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Health[0] != "unknown" {
+			t.Errorf("%s: %+v", name, rows[0])
+		}
+		if rows := newOrphanage(f.volumes, f.contents, nil).rows(f.answers); len(rows) != 2 || rows[0].Kind != kindUnknown {
+			t.Errorf("%s: orphans %+v", name, rows)
+		}
+		if err := drainable(nil, errors.New(f.answers[0].gap())); err == nil || errors.Is(err, errFound) {
+			t.Errorf("%s: the node may be drained: %v", name, err)
+		}
+	}
+	if drainable(nil, nil) != nil || drainable(nil, errNoDriverThere) != nil || !errors.Is(drainable(make([]leftRow, 1), nil), errFound) {
+		t.Error("what is known is not told")
+	}
+}
+
+// A volume that an admin has bound again is in use, although it still bears the note that it was abandoned: nobody is to
+// remove it.
+func TestBoundAgainIsNotAbandoned(t *testing.T) {
+	f := sound()
+	f.volumes[0].Annotations = map[string]string{annAbandoned: "2026-02-01T00:00:00Z"}
+	for phase, want := range map[corev1.PersistentVolumePhase]int{corev1.VolumeBound: 0, corev1.VolumeAvailable: 0, corev1.VolumeReleased: 1, corev1.VolumeFailed: 1} {
+		f.volumes[0].Status.Phase = phase
+		if rows := newOrphanage(f.volumes, f.contents, nil).rows(f.answers); len(rows) != want {
+			t.Errorf("%s: %+v", phase, rows)
+		}
+	}
+}
