@@ -17,7 +17,7 @@ demo: ## Raise a three-node Kubernetes, install nodelvm, give a PostgreSQL State
 	cd test && $(GO_RUN) ./cmd/demo
 
 .PHONY: test
-test: ## Run every test: linters, unit, deploy, real LVM in a node, the demo's scenario on a real cluster
+test: ## Run linters and tests: unit, deploy, real LVM in nodes, the demo's scenario and more on a real cluster
 	test/all.sh lint unit lvm e2e
 
 .PHONY: build
@@ -72,4 +72,4 @@ lab: ## Steer the lab: make lab ARGS="up", "status", "kubectl get pods -A", "exe
 
 .PHONY: fmt
 fmt: ## Format all Go code
-	gofmt -w cmd controller node kube lvm deploy test
+	gofmt -w cmd controller deploy docs kube lvm node statuspage test

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -63,7 +64,7 @@ func TestEventsReference(t *testing.T) {
 	}
 }
 
-// TestParametersReference: both tables have exactly the parameters that are known.
+// TestParametersReference: both tables, and the chart's schema, have exactly the parameters that are known.
 func TestParametersReference(t *testing.T) {
 	var known []string
 	for _, file := range sources(t) {
@@ -81,6 +82,19 @@ func TestParametersReference(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(told)); !slices.Equal(got, known) {
 			t.Errorf("%s has %q, known are %q", page, got, known)
 		}
+	}
+	schema, err := os.ReadFile(filepath.Join(root, "deploy/chart/nodelvm/values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`"propertyNames": \{"pattern": "\^\(([A-Za-z|]+)\|csi`).FindSubmatch(schema)
+	if names == nil {
+		t.Fatal("the chart's schema does not say which parameters a class may have")
+	}
+	accepted := append(strings.Split(string(names[1]), "|"), "csi.storage.k8s.io/fstype")
+	slices.Sort(accepted)
+	if !slices.Equal(accepted, known) {
+		t.Errorf("the chart's schema accepts %q, known are %q", accepted, known)
 	}
 }
 
