@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 type disk struct {
 	blockDevice
 	links      []string // its other names, below /dev/disk
+	block      Bytes    // what it reads and writes at least at once (its logical block size); 0 where the kernel does not tell
 	model      string   // as the hardware tells it; "" where it does not
 	rotational bool
 	readOnly   bool
@@ -100,6 +102,9 @@ func (v survey) look(b *blockDevices, device blockDevice) (disk, error) {
 	}
 	d.model = strings.Join(strings.Fields(text("device/model", "../device/model")), " ")
 	d.rotational = text("queue/rotational", "../queue/rotational") == "1"
+	if n, err := strconv.ParseInt(text("queue/logical_block_size", "../queue/logical_block_size"), 10, 32); err == nil {
+		d.block = Bytes(n)
+	}
 	d.readOnly = text("ro") != "0" // not told: not to be written
 	d.removable = text("removable", "../removable") == "1"
 	d.virtual = strings.Contains(folder, "/devices/virtual/") || strings.HasPrefix(device.name, "rbd")

@@ -44,6 +44,8 @@ func (d disk) unfit(named bool) string {
 		return "it is removable: name it without wildcards, if it is meant"
 	case d.remote && !named:
 		return "it is reached by iSCSI or Fibre Channel, where other hosts, or another driver's pods, may have it: name it without wildcards, if it is for this node alone"
+	case d.virtual && strings.HasPrefix(d.name, "nvme") && !named:
+		return "it is an NVMe disk that can be reached over several paths (it has several ports, or comes over a network), so other hosts may have it: name it without wildcards, if it is for this node alone"
 	case d.virtual && !named:
 		return "it is not a disk but made of something else: name it without wildcards, if it is meant"
 	}

@@ -151,7 +151,7 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	must(t, err)
 	defer func() { _ = held.Close() }()
 	runner := &oneRunner{}
-	h := NewHostOn(Config{}, Machine{Runner: runner})
+	h := NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner})
 	h.commands.dir = dir
 	p := &preparing{host: h, Preparation: Preparation{Signatures: nothingKnown}, told: map[string]string{}, blank: map[blockDevice]bool{}}
 	ctx, cancel := context.WithTimeout(t.Context(), frozenPatience)
@@ -159,6 +159,9 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	d := fileDisk(t, 16*MiB, nil)
 	if why := p.label(ctx, Declaration{Name: "vg"}, nil, d); why != "" || len(runner.argv) == 0 || runner.argv[0] != "pvcreate" {
 		t.Errorf("%q; %q was run", why, runner.argv)
+	}
+	if len(runner.flushed) != 1 || runner.flushed[0] != d.path {
+		t.Errorf("%q is flushed: after a power cut the group could miss the disk", runner.flushed)
 	}
 	if !runner.pinned {
 		t.Error("while LVM begins, another device could get this one's name")
@@ -168,10 +171,17 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	}
 }
 
-// oneRunner keeps the last command, and whether what it names at its end is open meanwhile.
+// oneRunner keeps the last command, whether what it names at its end is open meanwhile, and what was flushed after it.
 type oneRunner struct {
-	argv   []string
-	pinned bool
+	Kernel
+	argv    []string
+	pinned  bool
+	flushed []string
+}
+
+func (r *oneRunner) Sync(paths []string) error {
+	r.flushed = paths
+	return nil
 }
 
 func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
@@ -185,10 +195,38 @@ func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
 	return nil, err
 }
 
+// TestTakeOneBlockSize: LVM refuses all disks at once if their blocks differ; one is left alone, the others are taken.
+func TestTakeOneBlockSize(t *testing.T) {
+	blocks := func(size Bytes, group string) disk {
+		d := fileDisk(t, 16*MiB, nil)
+		d.block, d.group = size, group
+		return d
+	}
+	for name, c := range map[string]struct {
+		disks []disk
+		taken int
+		words string // of the last one
+	}{
+		"a new group":                {[]disk{blocks(512, ""), blocks(512, ""), blocks(4096, "")}, 2, "its blocks have 4 KiB, those of volume group vg 512 B"},
+		"one more for a group":       {[]disk{blocks(4096, "vg"), blocks(4096, ""), blocks(512, "")}, 1, "its blocks have 512 B"},
+		"another group":              {[]disk{blocks(512, "other"), blocks(4096, "")}, 1, "would become a part"},
+		"a group with both":          {[]disk{blocks(4096, "vg"), blocks(512, "vg"), blocks(512, "")}, 1, "would become a part"},
+		"where that cannot be known": {[]disk{blocks(512, ""), blocks(0, "")}, 2, "would become a part"},
+	} {
+		runner := &oneRunner{}
+		p := &preparing{host: NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner}), Preparation: Preparation{Signatures: nothingKnown},
+			disks: c.disks, told: map[string]string{}, blank: map[blockDevice]bool{}}
+		taken := p.take(t.Context(), Declaration{Name: "vg", Devices: []Selector{{MinSize: MiB}}}, nil, nil)
+		if told := p.told[c.disks[len(c.disks)-1].path]; len(taken) != c.taken || !strings.Contains(told, c.words) {
+			t.Errorf("%s: %d are taken, want %d; the last one %q", name, len(taken), c.taken, told)
+		}
+	}
+}
+
 // TestLabelTwice: who looks again and again takes no disk at first sight, and none that has taken another's place.
 func TestLabelTwice(t *testing.T) {
 	runner := &oneRunner{}
-	h := NewHostOn(Config{}, Machine{Runner: runner})
+	h := NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner})
 	d := fileDisk(t, 16*MiB, nil)
 	look := func(d disk) string {
 		p := &preparing{host: h, Preparation: Preparation{Twice: true, Signatures: nothingKnown}, blank: map[blockDevice]bool{}}

@@ -118,6 +118,11 @@ func TestUnfit(t *testing.T) {
 			t.Errorf("%s, named: %q", words, why)
 		}
 	}
+	shared := whole
+	shared.name, shared.virtual = "nvme0n1", true
+	if why := shared.unfit(false); !strings.Contains(why, "an NVMe disk that can be reached over several paths") {
+		t.Errorf("an NVMe disk with several ports: %q", why)
+	}
 	if why := whole.unfit(false); why != "" {
 		t.Error(why)
 	}

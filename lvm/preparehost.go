@@ -174,7 +174,9 @@ func (p *preparing) take(ctx context.Context, d Declaration, here *Group, refuse
 		case d.MaxDevices > 0 && members+len(taken) >= d.MaxDevices:
 			why = fmt.Sprintf("volume group %s has the %s that it may have", d.Name, deviceCount(d.MaxDevices))
 		default:
-			why = p.label(ctx, d, here, candidate)
+			if why = p.mixed(d.Name, taken, candidate); why == "" {
+				why = p.label(ctx, d, here, candidate)
+			}
 		}
 		if why != "" {
 			p.told[candidate.path] = "left alone: " + why
@@ -184,6 +186,28 @@ func (p *preparing) take(ctx context.Context, d Declaration, here *Group, refuse
 		taken = append(taken, candidate)
 	}
 	return taken
+}
+
+// mixed says why LVM would refuse a device beside those of the group and those that are taken for it, and all of these with
+// it: it mixes no logical block sizes, but in a group where that was done before.
+func (p *preparing) mixed(group string, taken []disk, candidate disk) string {
+	sizes := map[Bytes]bool{}
+	for _, d := range p.disks {
+		sizes[d.block] = sizes[d.block] || d.group == group
+	}
+	for _, d := range taken {
+		sizes[d.block] = true
+	}
+	var have []Bytes
+	for size, is := range sizes {
+		if is && size > 0 {
+			have = append(have, size)
+		}
+	}
+	if len(have) != 1 || candidate.block == 0 || candidate.block == have[0] {
+		return ""
+	}
+	return fmt.Sprintf("its blocks have %s, those of volume group %s %s, and LVM does not mix them: declare another group for such disks, and select each kind by paths or model", candidate.block, group, have[0])
 }
 
 // label makes a device a physical volume if it is blank. why says why not. The device is held until the moment before
@@ -216,6 +240,10 @@ func (p *preparing) label(ctx context.Context, d Declaration, here *Group, candi
 	// It is no group's command: whoever works on this one at the moment takes its lock file.
 	if err := p.host.run(ctx, Group{}, []step{{pvcreateArgs(candidate)}}); err != nil {
 		return fmt.Sprintf("it is blank, and LVM did not take it: %v", err)
+	}
+	// Before the group is committed to any disk: after a power cut it would miss one whose label was never on it.
+	if err := p.host.machine.Kernel.Sync([]string{candidate.path}); err != nil {
+		return fmt.Sprintf("it was blank, and is a physical volume now, but could not be flushed (%v); the next run goes on with it", err)
 	}
 	return ""
 }
