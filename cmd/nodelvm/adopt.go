@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
@@ -94,13 +94,25 @@ func (o *adoptOptions) adopt(ctx context.Context, a *aside, args []string) (stri
 	if err != nil {
 		return "", err
 	}
-	text := ""
+	return adoptAll(found, func(orphan kube.Orphan) (string, error) { return o.manifests(ctx, a, orphan.Volume, orphan.Claim) })
+}
+
+// adoptAll prints each orphan, with the claim that it was of. Several of one claim are left to who knows them: the claim would
+// get any of them, and begin to write to what may be long out of date.
+func adoptAll(found []kube.Orphan, manifests func(kube.Orphan) (string, error)) (text string, err error) {
+	found = slices.DeleteFunc(found, func(o kube.Orphan) bool { return o.Kind != kube.OrphanLost || o.Snapshot })
+	of := map[string][]string{} // volumes by claim
+	for _, orphan := range found {
+		of[orphan.Claim] = append(of[orphan.Claim], orphan.Group+"/"+orphan.ID.LV)
+	}
 	var failed []error
 	for _, orphan := range found {
-		if orphan.Kind != kube.OrphanLost || orphan.Snapshot {
+		if rivals := of[orphan.Claim]; orphan.Claim != "" && len(rivals) > 1 {
+			failed = append(failed, fmt.Errorf("%s/%s is left out: the claim %s had several volumes (%s); see which is the latest (lvs -o+lv_time), and adopt it by its name with --claim %s",
+				orphan.Group, orphan.ID.LV, orphan.Claim, strings.Join(rivals, ", "), orphan.Claim))
 			continue
 		}
-		one, err := o.manifests(ctx, a, orphan.Volume, orphan.Claim)
+		one, err := manifests(orphan)
 		text += one
 		failed = append(failed, err)
 	}
@@ -120,7 +132,7 @@ func (o *adoptOptions) find(ctx context.Context, a *aside, path string) (lvm.Vol
 	i := slices.IndexFunc(holdings.Owned, func(v lvm.Owned) bool { return v.Group == group && v.ID.LV == lv })
 	switch {
 	case i < 0 && o.tag:
-		return a.host.Mark(ctx, group, lv, volumeName(group, lv), o.claim)
+		return a.host.Mark(ctx, group, lv, volumeName(a.nodeName, group, lv), o.claim)
 	case i < 0:
 		return lvm.Volume{}, fmt.Errorf("%s/%s is not a volume of nodelvm; with --tag it becomes one", group, lv)
 	case holdings.Owned[i].Foreign:
@@ -144,15 +156,14 @@ func (a *aside) unheld(ctx context.Context, v lvm.Volume) error {
 		"kubectl patch pv %s --type json -p '[{\"op\": \"remove\", \"path\": \"/spec/claimRef\"}]'", v.Group, v.ID.LV, holder, holder)
 }
 
-var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$`)
-
-// volumeName is the name of the PersistentVolume of an admin's volume: its own, with the group's, where Kubernetes can have that.
-func volumeName(group, lv string) string {
-	name := group + "-" + lv
-	if objectName.MatchString(name) && !strings.Contains(name, "..") {
+// volumeName is the name of the PersistentVolume of an admin's volume: its group's and its own, where Kubernetes can have that, and
+// what tells it from those of the same name on other nodes, for names of PersistentVolumes are the whole cluster's.
+func volumeName(node, group, lv string) string {
+	sum := sha256.Sum256([]byte(node + "/" + group + "/" + lv))
+	name := group + "-" + lv + "-" + hex.EncodeToString(sum[:4])
+	if len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
-	sum := sha256.Sum256([]byte(group + "/" + lv))
 	return "adopted-" + hex.EncodeToString(sum[:8])
 }
 

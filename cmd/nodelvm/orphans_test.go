@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -51,9 +53,40 @@ func TestAdoptRefusesWhatItCannotMean(t *testing.T) {
 	if err := (&adoptOptions{policy: "Delete"}).check([]string{"vg/a"}); err != nil {
 		t.Error(err)
 	}
-	for lv, want := range map[string]string{"data": "vg-data", "Data": "adopted-", "a_b": "adopted-", "a..b": "adopted-"} {
-		if got := volumeName("vg", lv); !strings.HasPrefix(got, want) || !objectName.MatchString(got) {
-			t.Errorf("%s is called %s", lv, got)
+}
+
+// TestVolumeName: nodes are often alike, and a PersistentVolume of the name that another node's volume has already would bind
+// its claim to that one.
+func TestVolumeName(t *testing.T) {
+	for lv, want := range map[string]string{"data": "vg-data-", "Data": "adopted-", "a_b": "adopted-", "a..b": "adopted-", ".a": "adopted-"} {
+		got := volumeName("node-1", "vg", lv)
+		if wrong := validation.IsDNS1123Subdomain(got); !strings.HasPrefix(got, want) || len(wrong) > 0 {
+			t.Errorf("%s is called %s: %q", lv, got, wrong)
 		}
+		if other := volumeName("node-2", "vg", lv); other == got || got != volumeName("node-1", "vg", lv) {
+			t.Errorf("%s is called %s, on another node %s", lv, got, other)
+		}
+	}
+	if volumeName("n", "vg-a", "b") == volumeName("n", "vg", "a-b") {
+		t.Error("two volumes of one node have one name")
+	}
+}
+
+// TestAdoptAll: who had several volumes gets none by itself.
+func TestAdoptAll(t *testing.T) {
+	orphan := func(lv, claim string, kind kube.OrphanKind) kube.Orphan {
+		return kube.Orphan{Owned: lvm.Owned{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: lv}, Group: "vg", Claim: claim}}, Kind: kind}
+	}
+	snapshot := orphan("snap", "", kube.OrphanLost)
+	snapshot.Snapshot = true
+	found := []kube.Orphan{orphan("old", "shop/a", kube.OrphanLost), orphan("one", "shop/b", kube.OrphanLost), orphan("new", "shop/a", kube.OrphanLost),
+		orphan("x", "", kube.OrphanLost), orphan("y", "", kube.OrphanLost), orphan("gone", "shop/b", kube.OrphanAbandoned),
+		orphan("theirs", "shop/c", kube.OrphanForeign), snapshot}
+	text, err := adoptAll(found, func(o kube.Orphan) (string, error) { return o.ID.LV + " ", nil })
+	if text != "one x y " {
+		t.Errorf("it prints %q", text)
+	}
+	if err == nil || !strings.Contains(err.Error(), "vg/new is left out: the claim shop/a had several volumes (vg/old, vg/new)") || !strings.Contains(err.Error(), "--claim shop/a") {
+		t.Errorf("it says %v", err)
 	}
 }
