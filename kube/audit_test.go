@@ -2,9 +2,15 @@ package kube
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -39,6 +45,40 @@ func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
 		pv.Annotations = map[string]string{annAbandoned: "2026-01-02T03:04:05Z"}
 		if got := isAbandoned(pv); got != want {
 			t.Errorf("%s: abandoned is %v", phase, got)
+		}
+	}
+}
+
+// TestBoundMeanwhileIsNoOrphan: a PersistentVolume that is made, and bound, while the others are looked through is seen.
+func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
+	owned := lvm.Owned{Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "pvc-1"}, UUID: "u", Name: "pvc-1", Claim: "shop/data"}}
+	pv := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume}, ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: DriverName, VolumeHandle: owned.ID.String()}
+	claim := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindClaim}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1"}}
+	claim.Spec.VolumeName = "pvc-1"
+	for name, comes := range map[string]bool{"bound meanwhile": true, "its PersistentVolume is lost": false} {
+		made := false // with the first look at the claim
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/api/v1/persistentvolumes":
+				reply(w, http.StatusOK, &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}})
+			case r.URL.Path == "/api/v1/namespaces/shop/persistentvolumeclaims/data":
+				made = comes
+				reply(w, http.StatusOK, claim)
+			case made:
+				reply(w, http.StatusOK, pv)
+			default:
+				reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+			}
+		}))
+		t.Cleanup(server.Close)
+		client, err := NewClientFor(&rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		search := OrphanSearch{Client: client, Node: "n", Holdings: func(context.Context) (lvm.Holdings, error) { return lvm.Holdings{Owned: []lvm.Owned{owned}}, nil }}
+		if orphans, _, err := search.Find(t.Context()); err != nil || (len(orphans) == 0) != comes {
+			t.Errorf("%s: %+v, %v", name, orphans, err)
 		}
 	}
 }

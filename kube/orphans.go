@@ -226,5 +226,8 @@ func (s *OrphanSearch) classify(ctx context.Context, o lvm.Owned) (kind OrphanKi
 	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != o.Name:
 		return OrphanAbandoned, fmt.Sprintf("its claim has the volume %s now", claim.Spec.VolumeName), nil
 	}
+	if _, there, err := s.lookUp(ctx, o); err != nil || there { // it has come since it was looked for
+		return "", "", err
+	}
 	return OrphanLost, "no PersistentVolume stands for it", nil
 }
