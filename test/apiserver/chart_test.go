@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
@@ -41,6 +44,43 @@ func TestChartIsAccepted(t *testing.T) {
 	wrong := bytes.Replace(objects, []byte("attachRequired: false"), []byte("attachRequired: perhaps"), 1)
 	if said, err := dryRun(t, wrong); err == nil {
 		t.Errorf("a wrong object was accepted:\n%s", said)
+	}
+}
+
+// TestPrivilegeIsNeeded holds docs/security.md to its reason for the driver's privilege: without it the API server refuses
+// the pod.
+func TestPrivilegeIsNeeded(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set appsv1.DaemonSet
+	for object := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		if bytes.Contains(object, []byte("\nkind: DaemonSet\n")) {
+			if err := yaml.UnmarshalStrict(object, &set); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "humble"}, Spec: set.Spec.Template.Spec}
+	if _, err := admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.ServiceAccountName}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	create := func() error {
+		_, err := admin.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	if err := create(); err != nil {
+		t.Fatalf("with privilege: %v", err)
+	}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.SecurityContext.Privileged != nil {
+			c.SecurityContext.Privileged = nil
+			c.SecurityContext.Capabilities = &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN", "MKNOD"}}
+		}
+	}
+	if err := create(); err == nil || !strings.Contains(err.Error(), "Bidirectional mount propagation is available only to privileged containers") {
+		t.Errorf("without privilege: %v", err)
 	}
 }
 
