@@ -13,23 +13,18 @@ import (
 	"github.com/nodelvm/nodelvm/test/conformance"
 )
 
-// sample is a spec or two of each part of upstream's suite that has most to do with the driver; `make conformance` runs
-// the whole.
+// sample is a spec of each part of upstream's suite that has most to do with the driver; `make conformance` runs the whole.
 var sample = []string{
 	`^linear .*\(default fs\)\] capacity provides storage capacity information$`,
 	`^linear .*\(delayed binding\)\] topology should provision a volume and schedule a pod with AllowedTopologies$`,
 	`^linear .*\(default fs\)\(allowExpansion\)\] volume-expand should resize volume when PVC is edited while pod is using it$`,
 	`^linear .*\(block volmode\)\] volumes should store data$`,
-	`^linear .*\(xfs\)\] \[Slow\] volumes should store data$`,
-	`^linear .*\(default fs\)\] fsgroupchangepolicy \(Always\)\[LinuxOnly\], pod created with an initial fsgroup, new pod fsgroup applied to volume contents$`,
-	`^linear .*\(default fs\)\] read-write-once-pod should block a second pod from using an in-use ReadWriteOncePod volume on the same node$`,
-	`^linear .*Dynamic PV \(default fs\)\] subPath should support existing directory$`,
 	`^thin .*Dynamic Snapshot \(delete policy\)\] snapshottable .*after modifying source data, check deletion \(persistent\)$`,
 	`^thin .*\(default fs\)\] provisioning should provision storage with pvc data source$`,
 }
 
 // TestConformance runs a sample of upstream's suite, and holds docs/testing.md to what the suite has and is left out of it.
-// By its file's name it is played after the scenario, which wants a fresh cluster.
+// By its file's name it is played after the stories.
 func TestConformance(t *testing.T) {
 	stage, err := raised()
 	if err != nil {
