@@ -25,7 +25,7 @@ func TestChartIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	const chart = "../../deploy/chart/nodelvm"
-	template := exec.CommandContext(t.Context(), helm, "template", "nodelvm", chart, "--namespace", system, "--values", chart+"/ci/all-values.yaml", "--kube-version", "1.30",
+	template := exec.CommandContext(t.Context(), helm, "template", "nodelvm", chart, "--namespace", system, "--values", chart+"/ci/all-values.yaml", "--kube-version", "1.32",
 		"--set", "metrics.podMonitor.enabled=false,metrics.prometheusRule.enabled=false")
 	objects, err := template.Output()
 	if err != nil {
