@@ -87,10 +87,6 @@ func imaginedHasNoRoom(ctx context.Context, s *Stage) error {
 	if err := apply("lost-template.yaml")(ctx, s); err != nil {
 		return err
 	}
-	capacity := `{"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "100"}, "capacity": {"cpu": "4", "memory": "8Gi", "pods": "100"}}}`
-	if _, err := s.kubectl(ctx, "", "patch", "node", "template", "--subresource=status", "--type=merge", "-p", capacity); err != nil {
-		return err
-	}
 	said, err := s.eventSaying(ctx, "imagined", "did not have enough free storage")
 	if err != nil {
 		return err
