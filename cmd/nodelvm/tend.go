@@ -53,11 +53,20 @@ func (c *caretaker) watchDisks(ctx context.Context) {
 
 // tendPools enlarges pools until ctx ends.
 func (c *caretaker) tendPools(ctx context.Context) {
-	repeat(ctx, tendPeriod, func(ctx context.Context) {
-		if err := c.host.TendPools(ctx); err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "a thin pool could not be enlarged; it is tried again", "error", err)
-		}
-	})
+	failing := ""
+	repeat(ctx, tendPeriod, func(ctx context.Context) { failing = c.tend(ctx, failing) })
+}
+
+// tend looks at the pools once. What fails each time, as while a disk is missing, is logged once: failing is what it was before.
+func (c *caretaker) tend(ctx context.Context, failing string) string {
+	err := c.host.TendPools(ctx)
+	if err == nil || ctx.Err() != nil {
+		return ""
+	}
+	if err.Error() != failing {
+		c.log.WarnContext(ctx, "a thin pool could not be enlarged; it is tried again every "+tendPeriod.String(), "error", err)
+	}
+	return err.Error()
 }
 
 func repeat(ctx context.Context, every time.Duration, do func(context.Context)) {
