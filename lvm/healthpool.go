@@ -87,7 +87,7 @@ func (g Group) poolMetrics(pool LV, s *poolStatus) PoolMetrics {
 	}
 	if s != nil {
 		m.Used = Bytes(s.dataUsed) * pool.Thin.ChunkSize
-		m.MetadataUsed = Bytes(s.metadataUsed) * 4 * KiB
+		m.MetadataUsed = Bytes(s.metadataUsed) * poolMetadataBlock
 	}
 	return m
 }

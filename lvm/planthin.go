@@ -18,13 +18,14 @@ import (
 
 // Sizes of the pools that are made here.
 const (
-	poolChunk       = 64 * KiB // doubled for groups that it would need too much metadata for
-	poolPerChunk    = 64       // bytes of metadata for one mapping (lvmthin(7), "Size of pool metadata LV")
-	poolSnapshots   = 4        // mappings of each chunk that there is room for: as many volumes and snapshots that differ
-	poolMetadataMin = 2 * MiB
-	poolMetadataMax = 15*GiB + 768*MiB // below the limit of dm-thin, which is about 15.8 GiB
-	poolStep        = 1 * GiB          // a pool grows by no less, if there is as much
-	spareSuffix     = "_pmspare"
+	poolChunk         = 64 * KiB // doubled for groups that it would need too much metadata for
+	poolPerChunk      = 64       // bytes of metadata for one mapping (lvmthin(7), "Size of pool metadata LV")
+	poolSnapshots     = 4        // mappings of each chunk that there is room for: as many volumes and snapshots that differ
+	poolMetadataMin   = 2 * MiB
+	poolMetadataBlock = 4 * KiB          // in which the kernel counts it
+	poolMetadataMax   = 15*GiB + 768*MiB // below the limit of dm-thin, which is about 15.8 GiB
+	poolStep          = 1 * GiB          // a pool grows by no less, if there is as much
+	spareSuffix       = "_pmspare"
 )
 
 // pool is a thin pool as it stands, or as it would be made (made is false).

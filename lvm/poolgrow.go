@@ -36,6 +36,7 @@ func policyOf(declared []Declaration, group, pool string) PoolPolicy {
 type poolNeed struct {
 	data     Extents // that it is to have; 0: enough as it is
 	metadata Extents // to be added; 0: enough
+	refresh  bool    // the kernel does not use yet what the group has given it: more would come on top of that
 }
 
 // due decides what a pool needs now, as far as the group can give it.
@@ -54,7 +55,16 @@ func (p pool) due(s poolStatus, policy PoolPolicy) (need poolNeed) {
 			need.data = data
 		}
 	}
+	if need != (poolNeed{}) && p.behind(s) {
+		return poolNeed{refresh: true}
+	}
 	return need
+}
+
+// behind tells whether the kernel has the pool smaller than the group: somebody enlarges it just now, or the last enlargement
+// was committed and not taken into use.
+func (p pool) behind(s poolStatus) bool {
+	return s.dataTotal < int64(p.group.bytes(p.data)/p.chunk) || s.metadataTotal < int64(p.group.bytes(p.metadata)/poolMetadataBlock)
 }
 
 // reached tells whether so many percent of something are in use.

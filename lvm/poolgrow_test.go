@@ -33,6 +33,8 @@ func filled(extents int64) poolStatus {
 func TestPoolDue(t *testing.T) {
 	metadata := filled(10)
 	metadata.metadataUsed = 1229 // of 2048: just over 60 %
+	behind, metadataBehind := filled(90), metadata
+	behind.dataTotal, metadataBehind.metadataTotal = 6400-64, 2047
 	late := usualPolicy
 	late.GrowData = 90
 	for _, test := range []struct {
@@ -51,6 +53,9 @@ func TestPoolDue(t *testing.T) {
 		{"metadata without room for the spare", 1, metadata, usualPolicy, poolNeed{}},
 		{"metadata with just that", 2, metadata, usualPolicy, poolNeed{metadata: 1}},
 		{"broken", 900, poolStatus{failed: true}, usualPolicy, poolNeed{}},
+		{"more is there, and not yet in use", 900, behind, usualPolicy, poolNeed{refresh: true}},
+		{"the same of metadata", 900, metadataBehind, usualPolicy, poolNeed{refresh: true}},
+		{"the same, and it needs nothing", 900, poolStatus{mode: "rw", dataTotal: 6400, metadataTotal: 1024}, usualPolicy, poolNeed{}},
 	} {
 		p := growing(t, test.free)
 		if got := p.due(test.status, test.policy); got != test.want {

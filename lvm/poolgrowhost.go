@@ -30,7 +30,8 @@ func (g *growths) of(uuid string) int {
 }
 
 // TendPools enlarges the thin pools that fill up, as their policy says. One that needs nothing costs a question to the kernel;
-// no process. The error joins those of the pools that could not be enlarged.
+// no process. The error joins those of the pools that could not be enlarged. A group that hangs is not waited for, and keeps no
+// other one waiting.
 func (h *Host) TendPools(ctx context.Context) error {
 	leave, err := h.enter()
 	if err != nil {
@@ -41,18 +42,38 @@ func (h *Host) TendPools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	due := map[string][]string{} // pools by group
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
 			if lv.Thin == nil || !isPool(lv) {
 				continue
 			}
 			if need, _, err := h.needOf(g, lv.Name); err == nil && need != (poolNeed{}) {
-				errs = append(errs, h.growPool(ctx, g.UUID, lv.Name))
+				due[g.UUID] = append(due[g.UUID], lv.Name)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return eachAtOnce(slices.Sorted(maps.Keys(due)), func(group string) error { return h.growPools(ctx, group, due[group]) })
+}
+
+// growPools enlarges pools of one group, until the group is found to hang: the command goes on, and Close waits for it.
+func (h *Host) growPools(ctx context.Context, group string, names []string) error {
+	done := make(chan error, 1)
+	h.background.Go(func() {
+		var errs []error
+		for _, name := range names {
+			errs = append(errs, h.growPool(ctx, group, name))
+		}
+		done <- errors.Join(errs...)
+	})
+	waiting, stop := h.hangs.until(ctx, group)
+	defer stop()
+	select {
+	case err := <-done:
+		return err
+	case <-waiting.Done():
+		return Errorf(KindBusy, "enlarging thin pools is not waited for: %w", context.Cause(waiting))
+	}
 }
 
 // needOf asks the kernel how full a pool is, and decides what it needs.
@@ -93,6 +114,9 @@ func (h *Host) growPool(ctx context.Context, group, name string) error {
 	need, p, err := h.needOf(g, name)
 	if err != nil || need == (poolNeed{}) {
 		return err
+	}
+	if need.refresh {
+		return h.refresh(ctx, g, *g.named(name))
 	}
 	return h.enlarge(ctx, p, need)
 }

@@ -2,6 +2,7 @@ package lvmtest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -65,5 +66,49 @@ func TestTendPools(t *testing.T) {
 	}
 	if findings, err = d.Health(t.Context()); err != nil || len(findings) > 0 {
 		t.Errorf("findings %+v, %v", findings, err)
+	}
+}
+
+// TestTendPoolsBesideAHang: while a command in one group does not end, the pools of others are enlarged.
+func TestTendPoolsBesideAHang(t *testing.T) {
+	groups := []string{"vg-hangs", "vg-works"}
+	node := NewNode(Group{Name: groups[0], Disks: []lvm.Bytes{4 * lvm.GiB}}, Group{Name: groups[1], Disks: []lvm.Bytes{4 * lvm.GiB}})
+	block := &blocking{runner: runner{node, nil}, group: "none", release: make(chan struct{})}
+	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: 100 * time.Millisecond, SettleAfter: time.Hour},
+		lvm.Machine{Runner: block, Kernel: kernel{node}, Reader: reader{node}})
+	must(t, h.Start(t.Context()))
+	for _, group := range groups {
+		class := lvm.Class{Group: group, Layout: lvm.LayoutThin, Overprovision: 200}
+		v, err := h.Create(t.Context(), lvm.Spec{Name: "in-" + group, Class: class, Required: 2 * lvm.GiB})
+		must(t, err)
+		path, err := h.Activate(t.Context(), v.ID, v.UUID)
+		must(t, err)
+		node.Fill(path, 900*lvm.MiB)
+	}
+	block.group = groups[0]
+	for range 2 { // when the hang is found, and when it is known
+		tended := make(chan error, 1)
+		go func() { tended <- h.TendPools(t.Context()) }()
+		select {
+		case err := <-tended:
+			wantKind(t, "tending pools beside a group that hangs", err, lvm.KindBusy)
+		case <-time.After(10 * time.Second):
+			t.Fatal("a command that does not end keeps all pools waiting")
+		}
+	}
+	sizes := func() map[string]lvm.Bytes {
+		sizes := map[string]lvm.Bytes{}
+		for _, g := range h.Metrics().Groups {
+			sizes[g.Name] = g.Pools[0].Size
+		}
+		return sizes
+	}
+	if now := sizes(); now[groups[0]] != lvm.GiB || now[groups[1]] != 2*lvm.GiB {
+		t.Errorf("the pools have %v", now)
+	}
+	close(block.release)
+	must(t, h.Close(t.Context()))
+	if now := sizes(); now[groups[0]] != 2*lvm.GiB {
+		t.Errorf("after the hang the pools have %v", now)
 	}
 }
