@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
@@ -38,7 +40,8 @@ type declaredPool struct {
 	GrowMetadataAt int                `json:"growMetadataAt"`
 }
 
-// readDeclarations reads which volume groups a node is to have. A field that is not known is an error: a typo must not be silent.
+// readDeclarations reads which volume groups a node is to have. A field that is not known is an error, and one without a value
+// too: a typo must not be silent, nor a condition that is left empty be one that all disks meet.
 func readDeclarations(path string) ([]lvm.Declaration, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -47,6 +50,13 @@ func readDeclarations(path string) ([]lvm.Declaration, error) {
 	var file declarations
 	if err := yaml.UnmarshalStrict(text, &file); err != nil {
 		return nil, fmt.Errorf("the volume groups that are declared in %s: %w", path, err)
+	}
+	var all any
+	if err := yaml.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("the volume groups that are declared in %s: %w", path, err)
+	}
+	if empty := emptyField(all); empty != "" {
+		return nil, fmt.Errorf("the volume groups that are declared in %s: %s has no value: give one, or leave it out", path, empty)
 	}
 	declared := make([]lvm.Declaration, 0, len(file.VolumeGroups))
 	for _, g := range file.VolumeGroups {
@@ -70,6 +80,31 @@ func readDeclarations(path string) ([]lvm.Declaration, error) {
 		declared = append(declared, d)
 	}
 	return declared, nil
+}
+
+// emptyField names a field without a value, at any depth; "" if there is none.
+func emptyField(value any) string {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if v[name] == nil {
+				return name
+			}
+			if empty := emptyField(v[name]); empty != "" {
+				return empty
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if item == nil {
+				return "an item of a list"
+			}
+			if empty := emptyField(item); empty != "" {
+				return empty
+			}
+		}
+	}
+	return ""
 }
 
 func bytesOf(q *resource.Quantity) lvm.Bytes {

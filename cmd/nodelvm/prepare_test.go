@@ -50,6 +50,10 @@ volumeGroups:
 		`volumeGroups: [{name: vg, device: []}]`:                 "device",
 		`volumeGroups: [{name: vg, devices: [{minSize: much}]}]`: "quantities",
 		`groups: []`: "groups",
+		"volumeGroups: [{name: vg, devices: [{minSize: 1Gi, paths: }]}]":       "paths has no value",
+		"volumeGroups: [{name: vg, devices: [{minSize: 1Gi, rotational: }]}]":  "rotational has no value",
+		"volumeGroups: [{name: vg, maxDevices: , devices: [{minSize: 1Gi}]}]":  "maxDevices has no value",
+		"volumeGroups: [{name: vg, devices: [{paths: [/dev/sdb, ]}, null]}]":   "an item of a list has no value",
 		`volumeGroups: [{name: vg, maxDevices: 0, devices: [{minSize: 1Gi}]}]`: "maxDevices is 0",
 		`volumeGroups: [{name: vg, devices: [{rotational: "sometimes"}]}]`:     "rotational",
 	} {
