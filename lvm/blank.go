@@ -22,6 +22,7 @@ type disk struct {
 	model      string   // as the hardware tells it; "" where it does not
 	rotational bool
 	readOnly   bool
+	zoned      bool // it takes writes in its zones' order alone
 	removable  bool
 	silent     bool     // it does not answer
 	remote     bool     // reached over a network of disks, on which other hosts may be
@@ -64,7 +65,7 @@ func (v survey) disks(ctx context.Context, s State) ([]disk, error) {
 		if text, err := found.attribute(b.name, "hidden"); err == nil && string(text) == "1" {
 			continue
 		}
-		d, err := v.look(found, b)
+		d, err := v.look(b)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 			continue // it went away
 		}
@@ -86,7 +87,7 @@ func (v survey) disks(ctx context.Context, s State) ([]disk, error) {
 }
 
 // look asks sysfs about one device. What a partition has not, its disk has.
-func (v survey) look(b *blockDevices, device blockDevice) (disk, error) {
+func (v survey) look(device blockDevice) (disk, error) {
 	d := disk{blockDevice: device}
 	folder, err := filepath.EvalSymlinks(filepath.Join(v.sys, "class/block", device.name))
 	if err != nil {
@@ -94,8 +95,8 @@ func (v survey) look(b *blockDevices, device blockDevice) (disk, error) {
 	}
 	text := func(files ...string) string {
 		for _, file := range files {
-			if text, err := b.attribute(device.name, file); err == nil {
-				return string(text)
+			if text, err := os.ReadFile(filepath.Join(folder, file)); err == nil { // ".." is a partition's disk there
+				return strings.TrimSpace(string(text))
 			}
 		}
 		return ""
@@ -106,6 +107,7 @@ func (v survey) look(b *blockDevices, device blockDevice) (disk, error) {
 		d.block = Bytes(n)
 	}
 	d.readOnly = text("ro") != "0" // not told: not to be written
+	d.zoned = text("queue/zoned", "../queue/zoned") == "host-managed"
 	d.removable = text("removable", "../removable") == "1"
 	d.virtual = strings.Contains(folder, "/devices/virtual/") || strings.HasPrefix(device.name, "rbd")
 	d.remote = remotePath.MatchString(folder)

@@ -35,7 +35,7 @@ func TestRemoteDisk(t *testing.T) {
 		n := newTestNode(t)
 		plugAt(t, n, folder, "8:16")
 		v := survey{sys: n.sys, proc: n.proc, dev: n.dev}
-		d, err := v.look(&blockDevices{sys: n.sys}, blockDevice{name: filepath.Base(folder), path: "/dev/x", size: GiB})
+		d, err := v.look(blockDevice{name: filepath.Base(folder), path: "/dev/x", size: GiB})
 		must(t, err)
 		if d.remote != remote {
 			t.Errorf("%s: remote is %v", folder, d.remote)
@@ -45,6 +45,24 @@ func TestRemoteDisk(t *testing.T) {
 		}
 		if why := d.unfit(true); why != "" {
 			t.Errorf("%s, named: %q", folder, why)
+		}
+	}
+}
+
+// TestLook: what the kernel tells of a disk goes for its partitions as well.
+func TestLook(t *testing.T) {
+	n := newTestNode(t)
+	const folder = "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1"
+	plugAt(t, n, folder, "259:0")
+	plugAt(t, n, folder+"/nvme0n1p1", "259:1")
+	n.attribute(t, "nvme0n1", "queue/logical_block_size", "4096\n")
+	n.attribute(t, "nvme0n1", "queue/rotational", "1\n")
+	n.attribute(t, "nvme0n1", "device/model", "FAST  DISK 9 \n")
+	n.attribute(t, "nvme0n1", "queue/zoned", "host-managed\n")
+	for _, name := range []string{"nvme0n1", "nvme0n1p1"} {
+		d, err := survey{sys: n.sys, proc: n.proc, dev: n.dev}.look(blockDevice{name: name, path: "/dev/" + name, size: GiB})
+		if must(t, err); d.block != 4*KiB || !d.rotational || d.model != "FAST DISK 9" || !d.zoned || !d.virtual || d.readOnly {
+			t.Errorf("%s: %+v", name, d)
 		}
 	}
 }

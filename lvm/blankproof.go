@@ -36,6 +36,8 @@ func (d disk) unfit(named bool) string {
 		return fmt.Sprintf("it has partitions (%s)", strings.Join(d.parts, ", "))
 	case d.readOnly:
 		return "it is read-only"
+	case d.zoned:
+		return "it is zoned, and takes writes in the order of its zones alone: no volume on it could be written"
 	case d.size < minPrepared:
 		return fmt.Sprintf("it is smaller than %s", minPrepared)
 	case d.partition && !named:

@@ -94,6 +94,7 @@ func TestUnfit(t *testing.T) {
 		"partitions (sdb1)":          func(d *disk) { d.parts = []string{"sdb1"} },
 		"does not answer":            func(d *disk) { d.silent = true },
 		"read-only":                  func(d *disk) { d.readOnly = true },
+		"it is zoned":                func(d *disk) { d.zoned = true },
 		"smaller than 16 MiB":        func(d *disk) { d.size = 16*MiB - 1 },
 	} {
 		d := whole
