@@ -45,7 +45,7 @@ type audit struct {
 func newAudit(cfg Config) audit {
 	every := cmp.Or(cfg.AuditEvery, time.Hour)
 	return audit{
-		search: OrphanSearch{Client: cfg.Client, Node: cfg.Node, Holdings: cfg.Holdings, Pause: min(auditPause, every/100)},
+		search: OrphanSearch{Client: cfg.Client, Holdings: cfg.Holdings, Pause: min(auditPause, every/100)},
 		every:  every, told: map[OrphanKind]string{},
 	}
 }

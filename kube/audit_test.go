@@ -76,9 +76,43 @@ func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		search := OrphanSearch{Client: client, Node: "n", Holdings: func(context.Context) (lvm.Holdings, error) { return lvm.Holdings{Owned: []lvm.Owned{owned}}, nil }}
+		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.Holdings, error) { return lvm.Holdings{Owned: []lvm.Owned{owned}}, nil }}
 		if orphans, _, err := search.Find(t.Context()); err != nil || (len(orphans) == 0) != comes {
 			t.Errorf("%s: %+v, %v", name, orphans, err)
+		}
+	}
+}
+
+// TestContentByHandIsFound: a snapshot that a content of any name stands for, on any page of the list, is no orphan; nor does
+// it need the label that csi-snapshotter looks for.
+func TestContentByHandIsFound(t *testing.T) {
+	owned := lvm.Owned{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "snap-1"}, UUID: "u", Name: "snapshot-1"}}
+	for driver, want := range map[string]int{DriverName: 0, "other.io": 1} {
+		byHand := content{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
+		byHand.Spec.Driver, byHand.Spec.Source.SnapshotHandle = driver, owned.ID.String()
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			list := &contentList{TypeMeta: metav1.TypeMeta{APIVersion: snapshotVersion.String(), Kind: "VolumeSnapshotContentList"}}
+			switch {
+			case r.URL.Path == "/api/v1/persistentvolumes":
+				reply(w, http.StatusOK, &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}})
+			case r.URL.Path != "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents":
+				reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+			case r.URL.Query().Get("continue") == "":
+				list.Continue = "more"
+				reply(w, http.StatusOK, list)
+			case r.URL.Query().Get("labelSelector") == "":
+				list.Items = []content{byHand}
+				reply(w, http.StatusOK, list)
+			}
+		}))
+		t.Cleanup(server.Close)
+		client, err := NewClientFor(&rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.Holdings, error) { return lvm.Holdings{Owned: []lvm.Owned{owned}}, nil }}
+		if orphans, _, err := search.Find(t.Context()); err != nil || len(orphans) != want {
+			t.Errorf("%s: %+v, %v", driver, orphans, err)
 		}
 	}
 }

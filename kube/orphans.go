@@ -38,7 +38,6 @@ type Orphan struct {
 // that all PersistentVolumes are listed at most once a day for the volumes that have none of their name.
 type OrphanSearch struct {
 	Client   *Client
-	Node     string
 	Holdings func(context.Context) (lvm.Holdings, error)
 	Pause    time.Duration // between two requests
 
@@ -187,24 +186,31 @@ func (s *OrphanSearch) Holder(ctx context.Context, v lvm.Volume) (string, error)
 	return s.names[v.UUID], err
 }
 
-// searchContents does what searchVolumes does for snapshots, among the contents of this node.
+// searchContents does what searchVolumes does for snapshots. One that was made by hand may lack the label of its node.
 func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Owned) error {
 	if !slices.ContainsFunc(suspects, func(o lvm.Owned) bool { return o.Snapshot }) {
 		return nil
 	}
-	var list contentList
-	err := s.Client.snapshots.Get().Resource("volumesnapshotcontents").Param("labelSelector", labelManagedBy+"="+s.Node).Do(ctx).Into(&list)
-	if apierrors.IsNotFound(err) {
-		return nil // this cluster has no snapshots
-	}
-	for _, c := range list.Items {
-		for _, o := range suspects {
-			if handle := o.ID.String(); c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle {
-				s.names[o.UUID] = c.Name
+	for next := ""; ; {
+		var page contentList
+		err := s.Client.snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
+		if apierrors.IsNotFound(err) {
+			return nil // this cluster has no snapshots
+		}
+		if err != nil {
+			return fmt.Errorf("list the VolumeSnapshotContents: %w", err)
+		}
+		for _, c := range page.Items {
+			for _, o := range suspects {
+				if handle := o.ID.String(); c.Spec.Driver == DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle) {
+					s.names[o.UUID] = c.Name
+				}
 			}
 		}
+		if next = page.Continue; next == "" {
+			return nil
+		}
 	}
-	return err
 }
 
 // classify tells what became of the claim of a volume without a PersistentVolume. One whose claim still waits for it is

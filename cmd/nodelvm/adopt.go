@@ -147,7 +147,7 @@ func (o *adoptOptions) find(ctx context.Context, a *aside, path string) (lvm.Vol
 // unheld refuses a volume that has a PersistentVolume: a second one, or another claim in the first, would have it removed
 // under who uses it.
 func (a *aside) unheld(ctx context.Context, v lvm.Volume) error {
-	search := kube.OrphanSearch{Client: a.client, Node: a.nodeName}
+	search := kube.OrphanSearch{Client: a.client}
 	holder, err := search.Holder(ctx, v)
 	if err != nil || holder == "" {
 		return err

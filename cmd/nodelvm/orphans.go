@@ -58,7 +58,7 @@ func (o *asideOptions) open(ctx context.Context) (*aside, error) {
 }
 
 func (a *aside) orphans(ctx context.Context) ([]kube.Orphan, error) {
-	search := kube.OrphanSearch{Client: a.client, Node: a.nodeName, Holdings: a.host.Holdings}
+	search := kube.OrphanSearch{Client: a.client, Holdings: a.host.Holdings}
 	found, _, err := search.Find(ctx)
 	return found, err
 }

@@ -192,7 +192,7 @@ func TestAdoptedVolumesBind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	search := kube.OrphanSearch{Client: client, Node: here.name}
+	search := kube.OrphanSearch{Client: client}
 	if holder, err := search.Holder(t.Context(), volume); err != nil || holder != volume.Name {
 		t.Errorf("it is not seen to be taken: %q, %v", holder, err)
 	}
