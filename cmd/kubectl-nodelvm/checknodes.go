@@ -237,6 +237,8 @@ func checkVolumes(f *facts, found func(where, what, fix string)) {
 		for _, x := range a.page.Findings {
 			switch {
 			case slices.Contains(elsewhere, x.Trouble):
+			case x.Volume == "" && x.Group == "":
+				found(a.node, x.Text, "do what it says; docs/runbooks.md has more")
 			case x.Volume == "":
 				found(a.node+", volume group "+x.Group, x.Text, "do what it says; docs/runbooks.md has more")
 			default:

@@ -126,6 +126,9 @@ var faults = []fault{
 	{"degraded volume", func(f *facts) {
 		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "degraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	}, "volumes", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "degraded: 1 of its 2 legs have failed"},
+	{"declarations that are wrong", func(f *facts) {
+		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "unprepared", Text: "no declared volume group is made or enlarged: paths has no value"}}
+	}, "volumes", "node-1", "no declared volume group is made or enlarged"},
 	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "volumes", "node-1", "two nodelvm.v tags"},
 	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},
 	{"reader off", func(f *facts) { f.answers[0].page.ReaderOff = "seqno" }, "disks", "node-1", "differs from LVM's report"},
