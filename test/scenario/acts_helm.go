@@ -95,9 +95,10 @@ func (h *helmStory) blank(ctx context.Context, s *Stage) error {
 	return nil
 }
 
-// What a nodes' admin does before and after the story, so that every other story finds the groups that it knows.
+// What a node's admin does before and after the story, so that every other story finds the groups that it knows. The backup
+// is the driver's memory of a group: without it, one that is not there is made anew.
 const (
-	makeBlank = `vgremove "$1" && pvremove /dev/ubd[b-z] || exit 1
+	makeBlank = `vgremove "$1" && pvremove /dev/ubd[b-z] && rm -rf "/var/lib/nodelvm/backup/$1" || exit 1
 for disk in /dev/ubd[b-z]; do
 	size=$(blockdev --getsize64 $disk)
 	blkdiscard -z -o 0 -l 2097152 $disk && blkdiscard -z -o $((size - 1048576)) -l 1048576 $disk || exit 1
