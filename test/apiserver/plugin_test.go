@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -83,6 +84,14 @@ func newPlugin(t *testing.T) *plugin {
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: pluginNode, TopologyKeys: []string{topology}}}}}, metav1.CreateOptions{})
 	must(t, err)
 	publishCapacities(t)
+	left, err := admin.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{}) // other tests' nodes are gone: to doctor their volumes are lost
+	must(t, err)
+	for _, pv := range left.Items {
+		patchVolume(t, pv.Name, "", `{"metadata": {"finalizers": null}}`)
+		if err := admin.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+			must(t, err)
+		}
+	}
 	set, err := admin.AppsV1().DaemonSets(system).Get(ctx, "nodelvm", metav1.GetOptions{})
 	must(t, err)
 	set.Status.DesiredNumberScheduled = 1
