@@ -74,9 +74,11 @@ func (h *helmStory) blank(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.kubectl(ctx, "", "delete", "-f", filepath.Join(top, "deploy", "nodelvm.yaml"), "--ignore-not-found", "--wait")
-	if err != nil {
-		return err
+	// The pods first: of a namespace that still holds some, Kubernetes looks again after half of their grace period.
+	for _, what := range [][]string{{"-n", driverNamespace, daemonSet, "--cascade=foreground"}, {"-f", filepath.Join(top, "deploy", "nodelvm.yaml")}} {
+		if _, err := s.kubectl(ctx, "", append([]string{"delete", "--ignore-not-found", "--wait"}, what...)...); err != nil {
+			return err
+		}
 	}
 	h.groups = map[string]string{}
 	for _, node := range s.Lab.NodeNames() {
