@@ -158,7 +158,7 @@ func (s State) byUUID(uuid string) *Group {
 }
 
 // reworded answers a reported group in the words of the direct reading: LVM may know a disk by another name, and does
-// not say which volume's checksums an integrity volume holds.
+// not say which volume's checksums an integrity volume holds, nor what a thin pool is still to be told.
 func (g Group) reworded(direct Group) Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	for i := range min(len(g.PVs), len(direct.PVs)) {
@@ -174,6 +174,11 @@ func (g Group) reworded(direct Group) Group {
 	for i := range min(len(g.LVs), len(direct.LVs)) {
 		if strings.HasSuffix(g.LVs[i].Name, "_imeta") && g.LVs[i].Name == direct.LVs[i].Name {
 			g.LVs[i].UsedBy = direct.LVs[i].UsedBy
+		}
+		if ours, theirs := direct.LVs[i].Thin, g.LVs[i].Thin; ours != nil && theirs != nil {
+			told := *theirs
+			told.Messages = ours.Messages
+			g.LVs[i].Thin = &told
 		}
 	}
 	return g

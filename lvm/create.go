@@ -225,7 +225,8 @@ func (h *Host) finish(ctx context.Context, s State, v Volume) (Volume, error) {
 
 // finishOrRemove is finish for the very request that made the volume: it was not answered then, or its answer was lost. A
 // thin volume that its pool was never told to make cannot be activated, and LVM tells the pool only when it makes or
-// removes one: so it is removed, and made anew.
+// removes one: so it is removed, and made anew. (Where the disks are read, complete knows it before; LVM's report does
+// not tell it.)
 func (h *Host) finishOrRemove(ctx context.Context, s State, v Volume) (Volume, error) {
 	finished, failure := h.finish(ctx, s, v)
 	if failure == nil || v.Class.Layout != LayoutThin || KindOf(failure) == KindBusy { // busy: it could not even be tried

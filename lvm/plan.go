@@ -56,8 +56,8 @@ func place(s State, cluster string, spec Spec) (placement, error) {
 	case found.State == StateReady:
 		return placement{ready: found}, compatible(*found, spec, groups)
 	}
-	_, lv, _, err := s.find(found.ID)
-	if err == nil && complete(lv, *found) {
+	g, lv, _, err := s.find(found.ID)
+	if err == nil && complete(g, lv, *found) {
 		return placement{finish: found}, compatible(*found, spec, groups)
 	}
 	return placement{leftover: found}, err
@@ -66,8 +66,15 @@ func place(s State, cluster string, spec Spec) (placement, error) {
 // complete tells whether a volume that is marked as creating lacks nothing but that mark: it may have been answered to
 // its user, who must find it again. Any other one never was. A copy is not complete before it is marked, since its
 // content belongs to one moment.
-func complete(lv LV, v Volume) bool {
-	return v.State == StateCreating && !lv.Pending && v.Source == ID{} && strings.HasPrefix(lv.Type, string(v.Class.Layout))
+func complete(g Group, lv LV, v Volume) bool {
+	return v.State == StateCreating && !lv.Pending && !g.cutOff(lv) && v.Source == ID{} && strings.HasPrefix(lv.Type, string(v.Class.Layout))
+}
+
+// cutOff tells whether the lvcreate that made a thin volume was cut off, so that it was never answered: LVM drops its message
+// to the pool before that command ends.
+func (g Group) cutOff(lv LV) bool {
+	pool := g.named(lv.Pool)
+	return lv.Pool != "" && pool != nil && pool.Thin != nil && slices.Contains(pool.Thin.Messages, createMessage+lv.Name)
 }
 
 // find looks for the volume of this spec's name in every group of the node: it may have been made in another one than

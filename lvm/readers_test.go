@@ -2,6 +2,7 @@ package lvm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -222,6 +223,26 @@ func TestThinVolumes(t *testing.T) {
 	for name, want := range map[string][2]string{"t": {"pool", ""}, "s2": {"pool", ""}, "s3": {"pool", "s2"}, "pool_tdata": {}} {
 		if lv := g.named(name); [2]string{lv.Pool, lv.Origin} != want {
 			t.Errorf("%s: pool %q, origin %q, not %q", name, lv.Pool, lv.Origin, want)
+		}
+	}
+}
+
+// What LVM has for a pool: the volume that it is to make was never completed.
+func TestThinMessages(t *testing.T) {
+	text := captured(t, "message")
+	im, err := importGroup(text)
+	must(t, err)
+	if diff := cmp.Diff([]string{"create t", "delete 7"}, im.group.named("pool").Thin.Messages); diff != "" {
+		t.Error(diff)
+	}
+	for name, want := range map[string]bool{"t": true, "s2": false, "pool": false} {
+		if got := im.group.cutOff(*im.group.named(name)); got != want {
+			t.Errorf("%s was cut off: %t, want %t", name, got, want)
+		}
+	}
+	for _, unknown := range []string{"trim = 7", `delete = "t"`, "create = 7"} {
+		if _, err := importGroup(strings.Replace(text, "delete = 7", unknown, 1)); !errors.Is(err, errUnsupported) {
+			t.Errorf("%s: %v", unknown, err)
 		}
 	}
 }

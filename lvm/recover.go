@@ -166,7 +166,7 @@ func (h *Host) mendVolume(ctx context.Context, v Volume) error {
 		return err
 	}
 	defer unlock()
-	_, lv, now, err := s.find(v.ID)
+	g, lv, now, err := s.find(v.ID)
 	switch {
 	case KindOf(err) == KindNotFound:
 		return nil
@@ -174,7 +174,7 @@ func (h *Host) mendVolume(ctx context.Context, v Volume) error {
 		return err
 	case now.UUID != v.UUID || now.State != StateCreating || h.settler.has(v.ID.VG, v.UUID):
 		return nil // a request has taken it up meanwhile
-	case complete(lv, now):
+	case complete(g, lv, now):
 		_, err := h.finish(ctx, s, now)
 		return err
 	default:

@@ -84,6 +84,9 @@ type ThinPool struct {
 	Metadata  string // name of the LV with the mappings
 	ChunkSize Bytes
 	Zero      bool // new blocks are zeroed before they are shown: without it, no volume of ours is made in it
+	// Messages are "create VOLUME" and "delete NUMBER": what a command that was cut off had for the pool. Whether the pool
+	// was told cannot be seen here. LVM's report does not have them.
+	Messages []string
 	// Crowded is why it may promise nothing more, in a State that a Host shows; the disks do not tell it.
 	Crowded string
 }

@@ -77,10 +77,30 @@ func thin(lv *LV, kind string, f *fields) {
 			Metadata:  f.text("metadata"),
 			ChunkSize: Bytes(f.number("chunk_size", math.MaxUint32)) * sectorSize,
 			Zero:      f.optionalNumber("zero_new_blocks", 1) == 1,
+			Messages:  messages(f),
 		}
 	case "thin":
 		lv.Pool, lv.Origin = f.text("thin_pool"), f.optional("origin")
 	}
+}
+
+// createMessage begins a message to make a volume; its name follows.
+const createMessage = "create "
+
+// messages reads what LVM has for a thin pool: `message1 { create = "v" }`, `message2 { delete = 7 }`.
+func messages(pool *fields) (list []string) {
+	for i := range pool.section.sections {
+		m := &fields{section: &pool.section.sections[i]}
+		if name := m.optional("create"); name != "" {
+			list = append(list, createMessage+name)
+		} else {
+			list = append(list, fmt.Sprintf("delete %d", m.number("delete", math.MaxUint32)))
+		}
+		if pool.err == nil {
+			pool.err = m.err
+		}
+	}
+	return list
 }
 
 // hasLegs tells the segment types whose legs a State shows.

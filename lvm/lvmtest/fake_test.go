@@ -58,6 +58,11 @@ func bed(node *Node) Bed {
 			}
 			return func() { node.Change("vg-test", spoil("", false)) }
 		},
+		Lost: func(testing.TB) []int {
+			node.mu.Lock()
+			defer node.mu.Unlock()
+			return node.lost(node.group("vg-test"), lvm.DefaultPool)
+		},
 		Hold: func(_ testing.TB, device string) func() { return node.Hold(device) },
 	}
 }

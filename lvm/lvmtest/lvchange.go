@@ -91,10 +91,9 @@ func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
 	switch d := n.device(n.path(g, lv.UUID)); {
 	case l.has("--refresh") && d != nil:
 		d.suspended = false
-	case l.values["-a"] == "y" && n.unmade[lv.UUID]:
+	case l.values["-a"] == "y" && lv.Pool != "" && !n.kernelOf(g.find(lv.Pool)).devices[n.number(g, lv)]:
 		return failed("device-mapper: reload ioctl on failed: No data available")
 	case l.values["-a"] == "y" && !n.halved:
-		delete(n.uncounted, lv.UUID)
 		n.activate(g, lv.Name)
 	case l.values["-a"] == "n" && d != nil:
 		return n.deactivate(g, lv.Name)
@@ -112,11 +111,11 @@ func (n *Node) lvremove(g *group, lv *lvm.LV, l line) *failure {
 	if f := n.deactivate(g, lv.Name); f != nil {
 		return f
 	}
-	if f := n.stuck(g, lv.Pool); f != nil && !l.has("-ff") {
-		return f
-	}
 	if n.halved {
 		return nil
+	}
+	if lv.Pool != "" {
+		return n.forget(g, lv.Name, l.has("-ff"))
 	}
 	g.drop(lv.Name)
 	if !slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.Thin != nil }) {

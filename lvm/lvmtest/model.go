@@ -200,6 +200,10 @@ func (g *group) read() lvm.Group {
 		lv.Tags = slices.Sorted(slices.Values(lv.Tags))
 		lv.Segments = slices.Clone(lv.Segments)
 		lv.UsedBy = g.users(lv.Name)
+		if lv.Thin != nil {
+			pool := *lv.Thin
+			lv.Thin = &pool
+		}
 	}
 	slices.SortFunc(seen.PVs, func(a, b lvm.PV) int { return strings.Compare(a.UUID, b.UUID) })
 	slices.SortFunc(seen.LVs, func(a, b lvm.LV) int { return strings.Compare(a.Name, b.Name) })

@@ -8,8 +8,8 @@
 //
 //	node, model            the groups, and where each leg of a volume lies
 //	runner, line           a command line, parsed as strictly as by lvm
-//	lvcreate, thin,        what each command does
-//	lvchange
+//	lvcreate, thin,        what each command does; messages is what LVM tells a thin pool
+//	lvchange, messages
 //	active, kernel         device-mapper's devices
 //	report                 LVM's report
 //	bed, conformance...    the suite
@@ -44,25 +44,25 @@ type Node struct {
 	// Before, if set, is called before each LVM command does its work, with the node locked.
 	Before func(argv []string)
 
-	mu        sync.Mutex
-	groups    []*group
-	devices   []*device
-	serial    int // of UUIDs and device numbers
-	calls     int
-	commands  []lvm.Command
-	fault     *Fault
-	indirect  bool
-	filled    map[string]lvm.Bytes // by the UUID of a thin volume: what was written to it
-	halved    bool                 // the command that runs is to be killed half-way
-	unmade    map[string]bool      // by the UUID of a thin volume: its pool does not know it
-	uncounted map[string]bool      // by the UUID of a thin volume: its pool made it, and does not count it
-	spares    map[string]bool      // by the UUID of a volume: LVM has made it on the way to its spare for pool metadata
-	held      chan struct{}        // closed when wipes may go on; nil if none is held up
+	mu       sync.Mutex
+	groups   []*group
+	devices  []*device
+	serial   int // of UUIDs and device numbers
+	calls    int
+	commands []lvm.Command
+	fault    *Fault
+	indirect bool
+	filled   map[string]lvm.Bytes // by the UUID of a thin volume: what was written to it
+	halved   bool                 // the command that runs is to be killed half-way
+	pools    map[string]*poolKernel
+	numbers  map[string]int  // by the UUID of a thin volume: how its pool calls it
+	spares   map[string]bool // by the UUID of a volume: LVM has made it on the way to its spare for pool metadata
+	held     chan struct{}   // closed when wipes may go on; nil if none is held up
 }
 
 // NewNode returns a node with these groups.
 func NewNode(groups ...Group) *Node {
-	n := &Node{filled: map[string]lvm.Bytes{}, unmade: map[string]bool{}, uncounted: map[string]bool{}, spares: map[string]bool{}}
+	n := &Node{filled: map[string]lvm.Bytes{}, pools: map[string]*poolKernel{}, numbers: map[string]int{}, spares: map[string]bool{}}
 	disk := 0
 	for _, g := range groups {
 		made := &group{Group: lvm.Group{

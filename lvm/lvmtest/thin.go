@@ -69,12 +69,11 @@ func (n *Node) thin(g *group, l line, w wanted) *failure {
 	if f := n.blocked(g, pool.Name); f != nil {
 		return f
 	}
-	if f := n.stuck(g, pool.Name); f != nil {
+	if f := n.tell(g, pool); f != nil {
 		return f
 	}
 	w.extents = lvm.Extents((size + g.ExtentSize - 1) / g.ExtentSize)
-	n.addThin(g, l, w, pool.Name, "")
-	return nil
+	return n.addThin(g, l, w, pool.Name, "")
 }
 
 // snapshot makes a thin snapshot of a thin volume: lvcreate -s without a size.
@@ -88,7 +87,7 @@ func (n *Node) snapshot(l line, w wanted) *failure {
 	case origin.Type != "thin" || l.has("-l") || l.has("-V"):
 		return failed("this fake makes thin snapshots of thin volumes only")
 	}
-	if f := n.stuck(g, origin.Pool); f != nil {
+	if f := n.tell(g, g.find(origin.Pool)); f != nil {
 		return f
 	}
 	d := n.device(n.path(g, origin.UUID))
@@ -96,39 +95,34 @@ func (n *Node) snapshot(l line, w wanted) *failure {
 		d.suspended = true
 		g.add(lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pool: origin.Pool, Origin: origin.Name,
 			Segments: []lvm.Segment{{Extents: origin.Extents, Type: "thin"}}})
+		n.queue(g.find(g.find(w.name).Pool), "create "+w.name)
 		g.commit()
 		return failed("device-mapper: suspend ioctl on failed: Device or resource busy")
 	}
 	w.extents = origin.Extents
-	n.addThin(g, l, w, origin.Pool, origin.Name)
+	f = n.addThin(g, l, w, origin.Pool, origin.Name)
 	if d != nil && n.halved {
 		d.suspended = true
 	}
-	return nil
-}
-
-// stuck tells whether a pool refuses to be told of anything: a command was killed between the two messages that make
-// a volume in it, and LVM begins with the first of them again.
-func (n *Node) stuck(g *group, pool string) *failure {
-	for _, lv := range g.LVs {
-		if pool != "" && lv.Pool == pool && n.uncounted[lv.UUID] {
-			return failed("Thin pool %s-%s-tpool already contain thin device with device_id 2.", g.Name, pool)
-		}
-	}
-	return nil
+	return f
 }
 
 // addThin adds a thin volume. An empty one is activated unless the command says otherwise; a snapshot without -kn
 // bears the flag that keeps it inactive. If the command is killed half-way, the pool has not been told.
-func (n *Node) addThin(g *group, l line, w wanted, pool, origin string) {
+func (n *Node) addThin(g *group, l line, w wanted, pool, origin string) *failure {
 	lv := lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pool: pool, Origin: origin,
 		Segments: []lvm.Segment{{Extents: w.extents, Type: "thin"}}}
-	g.add(lv)
+	n.number(g, g.add(lv))
+	n.queue(g.find(pool), "create "+w.name)
 	g.commit()
-	n.unmade[lv.UUID] = n.halved
-	skipped := l.values["-k"] == "y" || origin != "" && !l.has("-k")
-	if l.values["-a"] == "n" || skipped || n.halved {
-		return
+	if n.halved {
+		return nil
 	}
-	n.activate(g, w.name)
+	if f := n.tell(g, g.find(pool)); f != nil {
+		return f
+	}
+	if skipped := l.values["-k"] == "y" || origin != "" && !l.has("-k"); l.values["-a"] != "n" && !skipped {
+		n.activate(g, w.name)
+	}
+	return nil
 }
