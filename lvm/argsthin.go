@@ -99,3 +99,16 @@ func snapshotArgs(t, origin target, g Group, sn Snapshot) []string {
 func discardArgs(t target, g Group, uuid string) []string {
 	return append(onDevices("lvremove", g), "-ff", "-S", guard(uuid, StateCreating), "--", t.String())
 }
+
+// flushName is the name of the volume that flushArgs makes: not one that lvName or snapshotName makes.
+const flushName = "nodelvm-flush"
+
+// flushArgs makes a thin volume for the sake of what LVM does before: it sends the pool the messages that a command left, and
+// drops them (poolflush.go). -an: of the volume itself nothing is wanted. It bears the tags of a snapshot that was begun, so
+// that a start removes it, should this be cut off.
+func flushArgs(g Group, pool LV, cluster string) []string {
+	args := append(onDevices("lvcreate", g), "-an", "--type", "thin", "-V", strconv.FormatInt(int64(g.ExtentSize), 10)+"b",
+		"--thinpool", pool.Name, "-n", flushName)
+	args = append(args, addTags(snapshotTags(Snapshot{Name: flushName, Cluster: cluster, Source: ID{LV: pool.Name}, State: StateCreating}))...)
+	return append(args, "--", g.Name)
+}

@@ -78,6 +78,16 @@ func (h *Host) remove(ctx context.Context, s State, id ID, uuid string, state Vo
 	if err != nil {
 		return err
 	}
+	if i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid }); i >= 0 {
+		if g, err = h.flushBefore(ctx, g, g.LVs[i]); err != nil {
+			return err
+		}
+	}
+	return h.removeFrom(ctx, g, id, uuid, state)
+}
+
+// removeFrom is remove where LVM has no messages for the volume's pool that are not about this volume.
+func (h *Host) removeFrom(ctx context.Context, g Group, id ID, uuid string, state VolumeState) error {
 	t, err := targetOf(g.Name, id.LV)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@
 //	inventory, lockheld
 //	reserve                volumes that are placed together, and the room kept for them
 //	wipe, recover,         what goes on behind, and what a start mends
-//	suspended
+//	suspended, poolflush
 //	prepare..., blank...,  groups from blank disks: what is declared, what is proven of a device, the commands
 //	mounts
 //	poolgrow...            thin pools that fill up: when they are enlarged, and when nothing more is promised

@@ -130,6 +130,7 @@ func (h *Host) mend(ctx context.Context, g Group) {
 		case StateReady:
 		}
 	}
+	h.flushPools(ctx, g)
 }
 
 // afterFormerCommands waits until no command of an earlier driver works on the group, and reads it then. What that driver

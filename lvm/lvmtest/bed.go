@@ -26,6 +26,9 @@ type Bed struct {
 	Suspended func(t testing.TB, device string) bool
 	// Spoil makes the group one that nothing may be changed in, in one of the ways of spoils, until restore.
 	Spoil func(t testing.TB, how string) (restore func())
+	// Leave leaves a message for the default thin pool, "create VOLUME" or "delete NUMBER", that the pool has counted: what a
+	// command leaves that is cut off before LVM drops its messages. No volume is active afterwards.
+	Leave func(t testing.TB, message string)
 	// Lost lists the devices that the default thin pool has and LVM does not know, and those that only LVM knows.
 	Lost func(t testing.TB) []int
 	// Hold opens a device as a pod does.

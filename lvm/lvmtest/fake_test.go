@@ -58,6 +58,18 @@ func bed(node *Node) Bed {
 			}
 			return func() { node.Change("vg-test", spoil("", false)) }
 		},
+		Leave: func(_ testing.TB, message string) {
+			node.mu.Lock()
+			defer node.mu.Unlock()
+			g := node.group("vg-test")
+			for _, lv := range g.LVs {
+				if f := node.deactivate(g, lv.Name); f != nil {
+					panic(f.words)
+				}
+			}
+			pool := g.find(lvm.DefaultPool)
+			pool.Thin.Messages = append(pool.Thin.Messages, message)
+		},
 		Lost: func(testing.TB) []int {
 			node.mu.Lock()
 			defer node.mu.Unlock()

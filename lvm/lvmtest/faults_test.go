@@ -12,7 +12,7 @@ import (
 // once more, after a restart every other time. In the end nothing is left, and nothing is suspended.
 func TestFaultsOfLife(t *testing.T) {
 	for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutStriped, lvm.LayoutRAID1, lvm.LayoutThin} {
-		for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}} {
+		for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}, {Told: true}} {
 			for call, tripped := 0, true; tripped; call++ {
 				fault.Call = call
 				t.Run(fmt.Sprintf("%s %+v", layout, fault), func(t *testing.T) { tripped = faultyLife(t, layout, fault) })
@@ -160,6 +160,30 @@ func TestUncountedThin(t *testing.T) {
 		if lost := b.Lost(t); len(lost) > 0 {
 			t.Errorf("the pool and LVM differ in %v", lost)
 		}
+	}
+}
+
+// TestForeignMessages: what LVM has for an admin's pool is left to LVM and the admin.
+func TestForeignMessages(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
+	d.close(t)
+	node.Change(b.Group, func(g *lvm.Group) {
+		for i := range g.LVs {
+			if g.LVs[i].Thin != nil {
+				g.LVs[i].Tags = nil
+			}
+		}
+	})
+	b.Leave(t, "delete 99")
+	before := len(node.Commands())
+	d = b.Start(t)
+	must(t, d.Delete(t.Context(), v.ID))
+	ran := slices.DeleteFunc(node.Commands()[before:], func(c lvm.Command) bool { return c.Name == "fullreport" })
+	if len(ran) != 1 || ran[0].Name != "lvremove" {
+		t.Errorf("ran %+v", ran)
 	}
 }
 

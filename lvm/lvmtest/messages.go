@@ -67,6 +67,9 @@ func (n *Node) tell(g *group, pool *lvm.LV) *failure {
 		k.devices[number] = true
 	}
 	k.behind = false
+	if n.told {
+		return &failure{-1, "signal: killed"}
+	}
 	pool.Thin.Messages = nil
 	g.commit()
 	return nil

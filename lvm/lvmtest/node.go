@@ -54,6 +54,7 @@ type Node struct {
 	indirect bool
 	filled   map[string]lvm.Bytes // by the UUID of a thin volume: what was written to it
 	halved   bool                 // the command that runs is to be killed half-way
+	told     bool                 // the command that runs is to be killed once a pool has counted what it told it
 	pools    map[string]*poolKernel
 	numbers  map[string]int  // by the UUID of a thin volume: how its pool calls it
 	spares   map[string]bool // by the UUID of a volume: LVM has made it on the way to its spare for pool metadata
@@ -177,6 +178,7 @@ type Fault struct {
 	Late   bool // it fails after it has done its work, instead of before
 	Killed bool // it ends by a signal, instead of with exit status 5
 	Half   bool // it is killed between its commit and its end: a new device is not made, one that was to change stays suspended
+	Told   bool // it is killed when a thin pool has counted what it was told, before LVM drops that; any other one at its end
 }
 
 // Fail sets the fault; Tripped tells whether it has happened.

@@ -157,6 +157,25 @@ func (c *crash) makeOrigin(d *Driver) {
 	c.size = v.Size
 }
 
+// checkStarted sees that a start leaves nothing unfinished, whether or not it is asked for again, and nothing untold.
+func (c *crash) checkStarted() {
+	g := c.b.group(c.t)
+	for _, lv := range g.LVs {
+		if slices.Contains(lv.Tags, "nodelvm.state=creating") {
+			c.t.Errorf("after a start %s is unfinished", lv.Name)
+		}
+		if lv.Thin == nil {
+			continue
+		}
+		if len(lv.Thin.Messages) > 0 {
+			c.t.Errorf("after a start LVM has %q for its pool", lv.Thin.Messages)
+		}
+		if lost := lostDevices(c.t, crashGroup); len(lost) > 0 {
+			c.t.Errorf("after a start the thin pool and LVM differ in the devices %v", lost)
+		}
+	}
+}
+
 // checkOthers sees that others need not wait for the same request: what is there can be used, and the pool can be changed.
 func (c *crash) checkOthers(d *Driver) {
 	if c.op.setUp == nil || c.op.name == "pool create" {

@@ -175,6 +175,7 @@ func (c *crash) verify(alive, power bool) {
 		c.t.Errorf("%s is suspended", device)
 	}
 	if !alive {
+		c.checkStarted()
 		c.checkOthers(d)
 	}
 	if err := c.op.do(c, d); err != nil {

@@ -4,7 +4,10 @@ package lvmtest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -51,6 +54,31 @@ func (all promises) add(lines string) {
 		}
 		if done && size > 0 {
 			p.size = size
+		}
+	}
+}
+
+// checkNothingElse sees that there are so many volumes in the group, besides the pool, that the pool has their devices and no
+// other, and that nothing is suspended.
+func checkNothingElse(t testing.TB, b Bed, want int) {
+	t.Helper()
+	var names []string
+	for _, lv := range b.group(t).LVs {
+		if !lv.Hidden && lv.Name != lvm.DefaultPool {
+			names = append(names, lv.Name)
+		}
+	}
+	if len(names) != want {
+		t.Errorf("%d volumes are known to the driver, and in the group are %v", want, names)
+	}
+	if lost := lostDevices(t, b.Group); len(lost) > 0 {
+		t.Errorf("the thin pool and LVM differ in the devices %v", lost)
+	}
+	suspended, err := filepath.Glob("/sys/block/dm-*/dm/suspended")
+	must(t, err)
+	for _, path := range suspended {
+		if state, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(state)) == "1" {
+			t.Errorf("%s says 1", path)
 		}
 	}
 }

@@ -164,27 +164,6 @@ func (w *powerWork) leave() {
 	checkNothingElse(w.t, w.b, 0)
 }
 
-// checkNothingElse sees that there are so many volumes in the group, besides the pool, and that nothing is suspended.
-func checkNothingElse(t testing.TB, b Bed, want int) {
-	t.Helper()
-	var names []string
-	for _, lv := range b.group(t).LVs {
-		if !lv.Hidden && lv.Name != lvm.DefaultPool {
-			names = append(names, lv.Name)
-		}
-	}
-	if len(names) != want {
-		t.Errorf("%d volumes are known to the driver, and in the group are %v", want, names)
-	}
-	suspended, err := filepath.Glob("/sys/block/dm-*/dm/suspended")
-	must(t, err)
-	for _, path := range suspended {
-		if state, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(state)) == "1" {
-			t.Errorf("%s says 1", path)
-		}
-	}
-}
-
 // What the victim holds at most before it deletes: checking it takes time after each boot.
 const (
 	powerVolumes   = 5

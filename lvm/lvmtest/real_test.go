@@ -118,6 +118,8 @@ func realBed(t testing.TB) Bed {
 		Read:      readDisks,
 		Suspended: isSuspended,
 		Spoil:     spoil,
+		Leave:     func(t testing.TB, message string) { t.Helper(); leaveMessage(t, realGroup, message) },
+		Lost:      func(t testing.TB) []int { t.Helper(); return lostDevices(t, realGroup) },
 		Hold: func(t testing.TB, device string) func() {
 			f, err := os.Open(device)
 			must(t, err)

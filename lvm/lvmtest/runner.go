@@ -59,11 +59,11 @@ func (n *Node) run(argv []string) ([]byte, *failure) {
 		fault, n.fault = n.fault, nil
 	}
 	n.calls++
-	if fault != nil && !fault.Late && !fault.Half {
+	if fault != nil && !fault.Late && !fault.Half && !fault.Told {
 		return nil, fault.failure()
 	}
-	n.halved = fault != nil && fault.Half
-	defer func() { n.halved = false }()
+	n.halved, n.told = fault != nil && fault.Half, fault != nil && fault.Told
+	defer func() { n.halved, n.told = false, false }()
 	if n.Before != nil {
 		n.Before(argv)
 	}
@@ -75,7 +75,7 @@ func (n *Node) run(argv []string) ([]byte, *failure) {
 }
 
 func (f *Fault) failure() *failure {
-	if f.Killed || f.Half {
+	if f.Killed || f.Half || f.Told {
 		return &failure{-1, "signal: killed"}
 	}
 	return failed("a fault of the test")

@@ -1,0 +1,54 @@
+package lvmtest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// testMessagesLeft: what LVM has left for a pool, since a command was cut off after the pool had counted it, costs nobody
+// anything: not when the driver goes on, not when it starts, and what was not answered is gone after that.
+func testMessagesLeft(t *testing.T, b Bed) {
+	d := b.Start(t)
+	volumes := map[string]lvm.Volume{}
+	for _, name := range []string{"stays", "first", "second", "unanswered"} {
+		volumes[name] = d.create(t, b.thin(name, 4*lvm.MiB, lvm.ID{}))
+	}
+	complete := func(when string) {
+		t.Helper()
+		if lost := b.Lost(t); len(lost) > 0 {
+			t.Errorf("%s the pool and LVM differ in the devices %v", when, lost)
+		}
+	}
+	complete("at first")
+	_, err := d.Activate(t.Context(), volumes["first"].ID, volumes["first"].UUID) // it is marked as ready then, like the others
+	must(t, err)
+	b.Leave(t, "delete 99")
+	must(t, d.Delete(t.Context(), volumes["first"].ID))
+	complete("after the deletion of another volume")
+
+	d.close(t)
+	b.Leave(t, "delete 99")
+	d = b.Start(t)
+	if left := find(t, b.group(t), lvm.DefaultPool).Thin.Messages; len(left) > 0 {
+		t.Errorf("after a start LVM has %q for the pool", left)
+	}
+	d.counted(t, "deletion", 1, func() { must(t, d.Delete(t.Context(), volumes["second"].ID)) })
+	complete("after a start and a deletion")
+
+	d.close(t)
+	unanswered := volumes["unanswered"].ID.LV
+	b.Admin(t, "lvchange", "--deltag", "nodelvm.state=ready", "--addtag", "nodelvm.state=creating", b.Group+"/"+unanswered)
+	b.Leave(t, "create "+unanswered)
+	d = b.Start(t)
+	if slices.ContainsFunc(b.group(t).LVs, func(lv lvm.LV) bool { return lv.Name == unanswered }) {
+		t.Error("a volume that was never answered is there after a start")
+	}
+	complete("after a start that has removed a volume")
+	if now := d.create(t, b.thin("stays", 4*lvm.MiB, lvm.ID{})); now != volumes["stays"] {
+		t.Errorf("what was there became %+v", now)
+	}
+	b.deleteAll(t, d)
+	b.removePool(t)
+}
