@@ -79,6 +79,7 @@ long() {
 	fuzz "${NODELVM_TEST_FUZZTIME:-60s}" || bad=1
 	export NODELVM_TEST_CRASH=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_PATIENCE=12h
 	in_nodes 24h || bad=1
+	go_test long test standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPairs$|^TestClusterCuts$' ./e2e || bad=1
 	return $bad
 }
 
@@ -93,14 +94,15 @@ fuzz() { # time for each
 	[ "$count" -gt 0 ] && [ $bad = 0 ]
 }
 
-# tools compiles what TestChartIsAccepted and TestHelm run; the latter is not a part of these yet.
+# tools compiles what TestChartIsAccepted and TestHelm run.
 tools() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
 
 e2e() {
 	tools || return
 	local bad=0
 	go_test apiserver test testname -tags e2e -count=1 -timeout 15m ./apiserver || bad=1
-	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 40m -run '^TestScenario$|^TestLife$|^TestTogether$' ./e2e || bad=1
+	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 60m \
+		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestLost$|^TestPlacement$|^TestTogether$|^TestConformance$' ./e2e || bad=1
 	return $bad
 }
 

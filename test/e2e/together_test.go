@@ -11,8 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
-// TestPairs starts 30 pods with two claims each on nodes that only some pairs fit on, NODELVM_TEST_PAIRS_RUNS times. It is a
-// part of `make test-long`.
+// TestPairs starts 30 pods with two claims each on nodes that only some pairs fit on, NODELVM_TEST_PAIRS_RUNS times.
 func TestPairs(t *testing.T) {
 	runs, seed := 1, rand.Uint64N(1<<32)
 	if text := os.Getenv("NODELVM_TEST_PAIRS_RUNS"); text != "" {
