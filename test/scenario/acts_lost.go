@@ -51,7 +51,8 @@ func installJanitor(ctx context.Context, s *Stage) error {
 		return err
 	}
 	manifest := strings.Replace(string(text), "--grace=10m", "--grace=15s", 1)
-	manifest = strings.Replace(manifest, "      serviceAccountName: nodelvm-janitor\n", "      serviceAccountName: nodelvm-janitor\n      nodeSelector: {kubernetes.io/hostname: node-1}\n", 1)
+	const linux = "        kubernetes.io/os: linux\n"
+	manifest = strings.Replace(manifest, linux, linux+"        kubernetes.io/hostname: node-1\n", 1)
 	if _, err := s.kubectl(ctx, manifest, "apply", "-f", "-"); err != nil {
 		return err
 	}
