@@ -44,7 +44,8 @@ var numbers = regexp.MustCompile(`[0-9]+`)
 func lostDevices(t testing.TB, group string) []int {
 	t.Helper()
 	pool := group + "/" + lvm.DefaultPool
-	if admin(t, "lvs", "--noheadings", "-o", "lv_name", "-S", "lv_name="+lvm.DefaultPool, group) == "" {
+	switch admin(t, "lvs", "--noheadings", "-o", "transaction_id", "-S", "lv_name="+lvm.DefaultPool, group) {
+	case "", "0": // there is none, or it was never told anything
 		return nil
 	}
 	admin(t, "lvchange", "-ay", pool)
