@@ -9,5 +9,5 @@ import (
 )
 
 // TestBurst starts 60 pods at once, without volumes, with them, and where there is room for no more. TestPlacement plays
-// the last part with 12.
+// the last part with 6.
 func TestBurst(t *testing.T) { play(t, scenario.BurstActs()) }

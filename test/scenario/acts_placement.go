@@ -5,7 +5,7 @@ package scenario
 func PlacementActs(seed uint64) []Act {
 	return []Act{
 		freshCapacity(),
-		newBurst(2, 4, 6).filling(),
+		newBurst(1, 2, 3).filling(),
 		newCuts(3, seed).act(),
 		reboot(),
 	}
