@@ -178,12 +178,13 @@ func (c *chaos) underWay(ctx context.Context, s *Stage) (string, error) {
 			deleting++
 			continue
 		}
-		wants, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.AllocatedResources[corev1.ResourceStorage]
+		wants := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		state := claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
 		switch {
 		case claim.Status.Phase != corev1.ClaimBound:
 			creating++
-		case wants.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) > 0 && (wants.Cmp(has) != 0 || state != corev1.PersistentVolumeClaimNodeResizePending):
+		// One that waits for a pod to mount it has had its growth, and gets the next one after that (KEP-1790).
+		case wants.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) > 0 && state != corev1.PersistentVolumeClaimNodeResizePending:
 			growing++
 		}
 	}
