@@ -44,7 +44,7 @@ func checkModules(f *facts, found func(where, what, fix string)) {
 func checkClasses(f *facts, found func(where, what, fix string)) {
 	for _, class := range f.classes {
 		where := "StorageClass " + class.Name
-		if class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate {
+		if bindsAtOnce(class) {
 			found(where, "volumeBindingMode is Immediate: its claims stay Pending, since no node is chosen for them",
 				"make the class anew with volumeBindingMode: WaitForFirstConsumer")
 		}
@@ -251,7 +251,12 @@ func checkVolumes(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkCapacity compares what the scheduler is told with what the nodes really have.
+func bindsAtOnce(class storagev1.StorageClass) bool {
+	return class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate
+}
+
+// checkCapacity compares what the scheduler is told with what the nodes really have. Of a class that binds at once it is told
+// nothing.
 func checkCapacity(f *facts, found func(where, what, fix string)) {
 	const fix = "look at the log of csi-provisioner in the driver's pod on that node"
 	if f.blind[theCapacities] {
@@ -266,6 +271,10 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 			}
 		}
 	}
+	atOnce := map[string]bool{}
+	for _, class := range f.classes {
+		atOnce[class.Name] = bindsAtOnce(class)
+	}
 	for _, a := range f.told() {
 		for _, class := range a.page.Classes {
 			var largest inventory.Bytes
@@ -274,7 +283,7 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 			}
 			c := published[key{a.node, class.Name}]
 			switch {
-			case class.Error != "", len(class.Offers) == 0 && a.gap() != "":
+			case class.Error != "", len(class.Offers) == 0 && a.gap() != "", atOnce[class.Name]:
 			case c == nil && len(class.Offers) > 0:
 				found(a.node, "no CSIStorageCapacity tells the scheduler what it has for the storage class "+class.Name+": no pod with such a claim is put there", fix)
 			case c != nil && c.MaximumVolumeSize != nil && inventory.Bytes(c.MaximumVolumeSize.Value()) > largest:

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/lvm/inventory"
@@ -103,7 +104,10 @@ var faults = []fault{
 	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
 	{"driver that is not ready", func(f *facts) { f.answers[1].page.NotReady = "device-mapper is not in this kernel" },
 		"nodes answer", "node-2", "device-mapper is not in this kernel"},
-	{"immediate class", func(f *facts) { f.classes[0].VolumeBindingMode = nil }, "storage classes", "StorageClass local", "volumeBindingMode is Immediate"},
+	{"immediate class", func(f *facts) {
+		f.classes[0].VolumeBindingMode = nil
+		f.capacities = slices.DeleteFunc(f.capacities, func(c storagev1.CSIStorageCapacity) bool { return c.StorageClassName == "local" })
+	}, "storage classes", "StorageClass local", "volumeBindingMode is Immediate"},
 	{"wrong parameter", func(f *facts) {
 		for i := range f.answers {
 			f.answers[i].page.Classes[0] = statuspage.Class{Name: "local", Error: `the StorageClass has the unknown parameter "layuot"`}
