@@ -21,14 +21,7 @@ import (
 // mends what the last cut left, and holds the next one to what was promised. NODELVM_TEST_CUTS is how many times: 3 by
 // default.
 func TestPowerCut(t *testing.T) {
-	cuts := 3
-	if s := os.Getenv("NODELVM_TEST_CUTS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatalf("NODELVM_TEST_CUTS: %v", err)
-		}
-		cuts = n
-	}
+	cuts := number(t, "NODELVM_TEST_CUTS", 3)
 	l, err := lab.Open(filepath.Join(os.TempDir(), "nodelvm-power-lab"))
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func seed(t *testing.T) uint64 {
 	return uint64(number(t, "NODELVM_TEST_SEED", 0))
 }
 
-// number reads a setting.
+// number reads a setting; with none of something, a test would hold nobody to anything.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -90,8 +90,8 @@ func number(t *testing.T, name string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		t.Fatalf("%s=%s: want a whole number", name, text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%s: want a whole number, 1 or more", name, text)
 	}
 	return n
 }
