@@ -70,7 +70,7 @@ lvm() {
 	return $bad
 }
 
-in_nodes() { go_test lvm test standard-verbose -tags e2e -count=1 -timeout "$1" -run '^TestLVM$|^TestPowerCut' ./e2e; }
+in_nodes() { go_test lvm test standard-verbose -tags e2e -count=1 -timeout "$1" -run '^TestCondensed$|^TestLVM$|^TestPowerCut' ./e2e; }
 
 # long is for a night: what `lvm` samples, whole, and each fuzzer for a minute.
 long() {

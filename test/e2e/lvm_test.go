@@ -5,15 +5,16 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nodelvm/nodelvm/test/lab"
 )
@@ -91,38 +92,51 @@ func environment() []string {
 	return env
 }
 
-// result is a line that `go test -v` prints at the end of a test, of a subtest too.
-var result = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+)`)
-
-// run runs the binary in the node. What it says of each test stands as a subtest here; its exit code counts too.
+// run runs the binary in the node. Each of its tests stands as a subtest here, and each subtest that did not pass; the exit
+// code counts too. All that it printed is in dist/test.
 func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	t.Helper()
 	t.Run(j.name, func(t *testing.T) {
 		argv := append([]string{"env"}, environment()...)
 		argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v", "-test.timeout="+patience())
-		var out bytes.Buffer
-		both := io.MultiWriter(&out, &prefixed{prefix: node + "  ", to: os.Stdout})
+		whole := j.log(t)
+		defer func() { _ = whole.Close() }()
+		brief := &condensed{to: &prefixed{prefix: node + "  ", to: os.Stdout}, shown: time.Now(), now: time.Now}
+		both := io.MultiWriter(whole, brief)
 		code, err := l.Exec(t.Context(), node, nil, both, both, append(argv, j.args...)...)
-		if err != nil {
+		if err := errors.Join(err, brief.rest()); err != nil {
 			t.Fatal(err)
 		}
-		reported := 0
-		for line := range strings.Lines(out.String()) {
-			match := result.FindStringSubmatch(line)
-			if match == nil {
+		for _, o := range brief.outcomes {
+			if o.subtest && o.word == "PASS" {
 				continue
 			}
-			reported++
-			t.Run(match[2], func(t *testing.T) {
-				if match[1] != "PASS" {
-					t.Errorf("%s in the node; its output stands above", match[1])
+			t.Run(o.name, func(t *testing.T) {
+				if o.word != "PASS" {
+					t.Errorf("%s in the node; its output stands above", o.word)
 				}
 			})
 		}
-		if code != 0 || reported == 0 {
-			t.Errorf("%s exited with %d after %d tests", j.name, code, reported)
+		if code != 0 || len(brief.outcomes) == 0 {
+			t.Errorf("%s exited with %d after %d tests; all that it printed is in %s", j.name, code, len(brief.outcomes), whole.Name())
 		}
 	})
+}
+
+func (j job) log(t *testing.T) *os.File {
+	t.Helper()
+	dir, err := filepath.Abs("../../dist/test")
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(dir, j.name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // patience is how long a binary may take: `make test-long` gives more.

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -64,8 +65,12 @@ func play(t *testing.T, acts []scenario.Act) {
 	}
 	for _, act := range acts {
 		held := t.Run(act.Title, func(t *testing.T) {
-			if err := stage.Play(t.Context(), act); err != nil {
-				t.Fatal(err, stage.Diagnosis(t.Context()))
+			err := stage.Play(t.Context(), act)
+			var failure *scenario.Failure
+			if errors.As(err, &failure) { // its name stands in every list of what failed
+				t.Run(failure.Step, func(t *testing.T) { t.Fatal(failure.Err, stage.Diagnosis(t.Context())) })
+			} else if err != nil {
+				t.Fatal(err)
 			}
 		})
 		if !held {

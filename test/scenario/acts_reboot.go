@@ -58,13 +58,21 @@ func everyLayoutRead(ctx context.Context, s *Stage) error {
 	if _, err := s.inPodAgain(ctx, "layouts", "sh", "-ec", readLayouts); err != nil {
 		return err
 	}
-	pod, err := s.podReady(ctx, "layouts")
+	if err := eventually(ctx, func() error { return s.restarted(ctx, "layouts") }); err != nil { // the kubelet tells it when it comes to it
+		return err
+	}
+	s.Narrator.Note("it read them %.0f s after the node's boot began", time.Since(began).Seconds())
+	return nil
+}
+
+// restarted fails unless the API knows that the pod's container ended and runs again.
+func (s *Stage) restarted(ctx context.Context, name string) error {
+	pod, err := s.podReady(ctx, name)
 	if err != nil {
 		return err
 	}
-	if restarts := pod.Status.ContainerStatuses[0].RestartCount; restarts == 0 {
+	if pod.Status.ContainerStatuses[0].RestartCount == 0 {
 		return fmt.Errorf("the pod says that it never ended: %s", containerOf(pod))
 	}
-	s.Narrator.Note("it read them %.0f s after the node's boot began", time.Since(began).Seconds())
 	return nil
 }

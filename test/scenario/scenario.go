@@ -8,7 +8,6 @@ package scenario
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -62,6 +61,17 @@ type Step struct {
 	Prove func(context.Context, *Stage) error
 }
 
+// Failure is a step that did not hold.
+type Failure struct {
+	Step string // what it says
+	Err  error  // what was seen instead
+}
+
+func (f *Failure) Error() string { return f.Step + ": " + f.Err.Error() }
+
+// Unwrap implements the convention of package errors.
+func (f *Failure) Unwrap() error { return f.Err }
+
 // Acts returns the whole story in order.
 func Acts() []Act {
 	return []Act{
@@ -75,12 +85,12 @@ func Acts() []Act {
 	}
 }
 
-// Play performs one act: it stops at the first step that does not hold, and closes with a table of what is where.
+// Play performs one act: it stops at the first step that does not hold, with a Failure, and closes with a table of what is where.
 func (s *Stage) Play(ctx context.Context, act Act) error {
 	s.Narrator.Act(act.Title)
 	for _, step := range act.Steps {
 		if err := s.prove(ctx, step); err != nil {
-			return fmt.Errorf("%s: %w", step.Says, err)
+			return &Failure{Step: step.Says, Err: err}
 		}
 	}
 	return s.showVolumes(ctx)
