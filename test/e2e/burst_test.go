@@ -8,6 +8,5 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
-// TestBurst starts 60 pods at once, without volumes, with them, and where there is room for no more. TestPlacement plays
-// the last part with 6.
+// TestBurst starts 60 pods at once, without volumes, with them, and where there is room for no more.
 func TestBurst(t *testing.T) { play(t, scenario.BurstActs()) }

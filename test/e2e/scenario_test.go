@@ -55,8 +55,11 @@ func TestLife(t *testing.T) { play(t, scenario.LifeActs()) }
 // TestLost plays how a node is lost with its volumes, and comes back with them.
 func TestLost(t *testing.T) { play(t, scenario.LostActs()) }
 
-// TestPlacement plays where volumes go: fresh capacity, a burst, power cuts, a reboot.
+// TestPlacement plays where volumes go: fresh capacity, power cuts.
 func TestPlacement(t *testing.T) { play(t, scenario.PlacementActs(seed(t))) }
+
+// TestReboot shuts a node down, with volumes of every layout, and boots it.
+func TestReboot(t *testing.T) { play(t, scenario.RebootActs()) }
 
 func play(t *testing.T, acts []scenario.Act) {
 	stage, err := raised()

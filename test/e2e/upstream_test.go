@@ -17,10 +17,8 @@ import (
 var sample = []string{
 	`^linear .*\(default fs\)\] capacity provides storage capacity information$`,
 	`^linear .*\(delayed binding\)\] topology should provision a volume and schedule a pod with AllowedTopologies$`,
-	`^linear .*\(default fs\)\(allowExpansion\)\] volume-expand should resize volume when PVC is edited while pod is using it$`,
 	`^linear .*\(block volmode\)\] volumes should store data$`,
 	`^thin .*Dynamic Snapshot \(delete policy\)\] snapshottable .*after modifying source data, check deletion \(persistent\)$`,
-	`^thin .*\(default fs\)\] provisioning should provision storage with pvc data source$`,
 }
 
 // TestConformance runs a sample of upstream's suite, and holds docs/testing.md to what the suite has and is left out of it.

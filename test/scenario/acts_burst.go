@@ -36,17 +36,11 @@ func (b *burst) replicas() (n int) {
 
 func (b *burst) act() Act {
 	n := b.replicas()
-	return Act{Title: "Many volumes at once", Steps: slices.Insert(b.filling().Steps, 1,
-		Step{Says: fmt.Sprintf("%d pods without volumes start at once", n), Limit: 20 * time.Minute, Prove: b.without},
-		Step{Says: fmt.Sprintf("with a volume of 64 MiB each they take at most %.1f times as long, and no CreateVolume fails", mostTimes), Limit: 40 * time.Minute, Prove: b.with},
-	)}
-}
-
-// filling is the last part alone.
-func (b *burst) filling() Act {
-	return Act{Title: "As many volumes at once as there is room for", Steps: []Step{
+	return Act{Title: "Many volumes at once", Steps: []Step{
 		{Says: "every node publishes its capacity", Prove: (&freshness{}).begin},
-		{Says: fmt.Sprintf("where only %v of them have room, all %d run, with no help", b.rooms, b.replicas()), Limit: 40 * time.Minute, Prove: b.exact},
+		{Says: fmt.Sprintf("%d pods without volumes start at once", n), Limit: 20 * time.Minute, Prove: b.without},
+		{Says: fmt.Sprintf("with a volume of 64 MiB each they take at most %.1f times as long, and no CreateVolume fails", mostTimes), Limit: 40 * time.Minute, Prove: b.with},
+		{Says: fmt.Sprintf("where only %v of them have room, all %d run, with no help", b.rooms, n), Limit: 40 * time.Minute, Prove: b.exact},
 	}}
 }
 

@@ -5,11 +5,12 @@ package scenario
 func PlacementActs(seed uint64) []Act {
 	return []Act{
 		freshCapacity(),
-		newBurst(1, 2, 3).filling(),
 		newCuts(3, seed).act(),
-		reboot(),
 	}
 }
+
+// RebootActs returns the reboot of a node.
+func RebootActs() []Act { return []Act{reboot()} }
 
 // BurstActs returns the burst of 60 volumes, which takes long.
 func BurstActs() []Act { return []Act{newBurst(8, 20, 32).act()} }
