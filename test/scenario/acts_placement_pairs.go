@@ -52,15 +52,7 @@ func (p *pairs) act(run, seed uint64) Act {
 		{Says: fmt.Sprintf("an admin leaves room for %v pairs of %v MiB, and for half a pair more on each node", p.room, p.mib),
 			Prove: leave(p.left(0), p.left(1), p.left(2))},
 		{Says: fmt.Sprintf("%d run, and no volume is there but theirs", whole), Limit: 8 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
-			began := time.Now()
-			for _, pod := range p.pods {
-				if err := pod.create(ctx, s); err != nil {
-					return err
-				}
-			}
-			err := eventually(ctx, func() error { return p.settled(ctx, s, int(whole)) })
-			s.Narrator.Note("after %s", time.Since(began).Round(time.Second))
-			return err
+			return p.begin(ctx, s, int(whole))
 		}},
 		{Says: "that stays so: nothing is made for those that wait", Prove: func(ctx context.Context, s *Stage) error {
 			for range 10 {
@@ -82,6 +74,30 @@ func (p *pairs) act(run, seed uint64) Act {
 		}},
 		{Says: "they are deleted, and nothing is left", Limit: 8 * time.Minute, Prove: endTogether},
 	}}
+}
+
+// begin creates the pods, and tells how long those took that can run, and how often a node had to refuse a claim: it had
+// given its last room to others since it published it.
+func (p *pairs) begin(ctx context.Context, s *Stage, whole int) error {
+	before, err := s.driverFigures(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	for _, pod := range p.pods {
+		if err := pod.create(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := eventually(ctx, func() error { return p.settled(ctx, s, whole) }); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	after, err := s.driverFigures(ctx)
+	if err == nil {
+		s.Narrator.Note("after %s; %.0f CreateVolume calls were refused", took.Round(time.Second), after.minus(before).failed(createVolume))
+	}
+	return err
 }
 
 // settled fails unless so many pods are Ready, and there are just their volumes.
