@@ -173,7 +173,7 @@ func (o *orphanage) snapshot(a answer, sn inventory.Snapshot) (kind, why string)
 }
 
 func orphanTable(rows []orphanRow, wide bool) *table {
-	t := &table{header: []string{"NODE", "KIND", "VOLUME", "SIZE", "WAS OF", "WHY"}}
+	t := &table{header: []string{"NODE", "KIND", "VOLUME", "SIZE", "WAS OF", "WHY"}, none: "No orphans: each volume and snapshot of nodelvm on the nodes' disks has its object in the cluster."}
 	if wide {
 		t.header = append(t.header, "CREATED", "CLUSTER", "HANDLE")
 	}

@@ -30,6 +30,7 @@ type cell struct {
 type table struct {
 	header []string
 	rows   [][]cell
+	none   string // what is said in place of a table without rows
 }
 
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
@@ -41,6 +42,10 @@ const (
 
 // write prints the table at most width wide; 0 is without limit. Without colour, tones do not show.
 func (t *table) write(w io.Writer, width int, colour bool) error {
+	if len(t.rows) == 0 {
+		_, err := fmt.Fprintln(w, t.none)
+		return err
+	}
 	widths := t.widths(width)
 	header := make([]cell, len(t.header))
 	for i, text := range t.header {

@@ -110,6 +110,15 @@ func TestDrainCheck(t *testing.T) {
 	}
 }
 
+func TestNothingToShow(t *testing.T) {
+	for want, table := range map[string]*table{"No orphans: each ": orphanTable(nil, true), "No volumes of nodelvm.\n": volumeTable(nil, false)} {
+		var out strings.Builder
+		if err := table.write(&out, 10, true); err != nil || !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("%v, it says %q, want %q", err, out.String(), want)
+		}
+	}
+}
+
 func TestColourAndWidth(t *testing.T) {
 	table := &table{header: []string{"A", "HEALTH"}}
 	table.add(cell{text: "pvc-0123456789-0123456789"}, cell{"ok", good})

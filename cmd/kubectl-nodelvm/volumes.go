@@ -157,7 +157,7 @@ func (r *volumeRow) fill(a answer) {
 }
 
 func volumeTable(rows []volumeRow, wide bool) *table {
-	t := &table{header: []string{"CLAIM", "POD", "NODE", "VOLUME", "LAYOUT", "SIZE", "USED", "HEALTH"}}
+	t := &table{header: []string{"CLAIM", "POD", "NODE", "VOLUME", "LAYOUT", "SIZE", "USED", "HEALTH"}, none: "No volumes of nodelvm."}
 	if wide {
 		t.header = append(t.header, "POOL", "PV", "HANDLE")
 	}
