@@ -65,8 +65,8 @@ lvm() {
 	need_packages lvm2 || return
 	local bad=0
 	go_test readers . testname -tags reallvm -count=1 -run '^TestReal' ./lvm || bad=1 # metadata alone: loop devices of this machine do
-	go_test lab test testname -tags e2e -count=1 -timeout 15m ./lab || bad=1
-	in_nodes 40m || bad=1
+	go_test lab test testname -tags e2e -count=1 -timeout 45m ./lab || bad=1
+	in_nodes 120m || bad=1
 	return $bad
 }
 
@@ -100,8 +100,8 @@ tools() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
 e2e() {
 	tools || return
 	local bad=0
-	go_test apiserver test testname -tags e2e -count=1 -timeout 15m ./apiserver || bad=1
-	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 60m \
+	go_test apiserver test testname -tags e2e -count=1 -timeout 120m ./apiserver || bad=1
+	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 180m \
 		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestPlacement$|^TestTogether$|^TestConformance$' ./e2e || bad=1
 	return $bad
 }

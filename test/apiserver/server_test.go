@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 
 // withServer raises etcd and the API server around run.
 func withServer(run func() int) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Hour)
 	defer cancel()
 	l, err := lab.Open("")
 	if err != nil {

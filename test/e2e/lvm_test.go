@@ -144,7 +144,7 @@ func patience() string {
 	if limit := os.Getenv("NODELVM_TEST_PATIENCE"); limit != "" {
 		return limit
 	}
-	return "25m"
+	return "90m"
 }
 
 // stdout is written by several tests at the same time, whole lines each.

@@ -141,7 +141,7 @@ func readFile(path string) string {
 // waitForWork waits until the victim has begun.
 func waitForWork(t *testing.T, journal string, ended <-chan struct{}, words *bytes.Buffer) {
 	t.Helper()
-	for deadline := time.After(3 * time.Minute); readFile(journal) == ""; {
+	for deadline := time.After(10 * time.Minute); readFile(journal) == ""; {
 		select {
 		case <-ended:
 			t.Fatalf("the victim ended before it began:\n%s", words.String())

@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 	}
 	only := regexp.MustCompile(strings.Join(sample, "|"))
 	summary, err := conformance.Run(t.Context(), conformance.Options{
-		Lab: stage.Lab, Dir: dir, Only: only, Jobs: 2, Limit: 5 * time.Minute, Out: os.Stdout,
+		Lab: stage.Lab, Dir: dir, Only: only, Jobs: 2, Limit: 15 * time.Minute, Out: os.Stdout,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func leftovers(t *testing.T, l *Lab) []string {
 
 func TestNodeTakesCommandsAndLeavesNothing(t *testing.T) {
 	l := openSmall(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	if err := l.Up(ctx, UpOptions{Nodes: 1, Progress: os.Stdout}); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestOrphanedBuildIsEnded(t *testing.T) {
 // An Up that is killed at any moment leaves nothing that the next Down or Up does not clear.
 func TestKilledUpIsCleared(t *testing.T) {
 	l := openSmall(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	command := filepath.Join(t.TempDir(), "lab")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", command, "../cmd/lab").CombinedOutput(); err != nil {

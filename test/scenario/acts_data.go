@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,8 +11,8 @@ import (
 
 func dataStays() Act {
 	return Act{Title: "The pod goes, its data stays, the pod comes back to it", Steps: []Step{
-		{Says: "pgbench fills a database on pg-1 and runs its transactions", Limit: 3 * time.Minute, Prove: fillDatabase},
-		{Says: "pg-1 is deleted and returns on the same node with every row", Limit: 3 * time.Minute, Prove: podReturns},
+		{Says: "pgbench fills a database on pg-1 and runs its transactions", Prove: fillDatabase},
+		{Says: "pg-1 is deleted and returns on the same node with every row", Prove: podReturns},
 	}}
 }
 
@@ -110,7 +109,7 @@ func blockAndXFS() Act {
 	return Act{Title: "Raw block and xfs", Steps: []Step{
 		{Says: "a raw-block claim and an xfs claim are used by one pod", Prove: readerRuns},
 		{Says: "both are written to", Prove: writeBoth},
-		{Says: "another pod reads both back, bit for bit", Limit: 3 * time.Minute, Prove: readBothBack},
+		{Says: "another pod reads both back, bit for bit", Prove: readBothBack},
 	}}
 }
 
@@ -163,8 +162,8 @@ func (s *Stage) shells(ctx context.Context, scripts ...string) error {
 
 func cleanUp() Act {
 	return Act{Title: "Nothing is left behind", Steps: []Step{
-		{Says: "every pod and claim is deleted", Limit: 3 * time.Minute, Prove: deleteEverything},
-		{Says: "once the wipe has ended no logical volume remains on any node", Limit: 4 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
+		{Says: "every pod and claim is deleted", Prove: deleteEverything},
+		{Says: "once the wipe has ended no logical volume remains on any node", Prove: func(ctx context.Context, s *Stage) error {
 			return eventually(ctx, func() error { return s.noVolumes(ctx) })
 		}},
 		{Says: "capacity has returned to the first figures", Prove: capacityReturned},

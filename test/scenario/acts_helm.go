@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -19,19 +18,19 @@ func HelmActs() []Act {
 	h := &helmStory{}
 	return []Act{
 		{Title: "From helm install to a running PostgreSQL", Steps: []Step{
-			{Says: "what the manifest had installed is deleted, and every data disk is made blank", Limit: 5 * time.Minute, Prove: h.blank},
-			{Says: "helm installs the chart with one file of values, which makes the volume groups", Limit: 6 * time.Minute, Prove: h.install},
+			{Says: "what the manifest had installed is deleted, and every data disk is made blank", Prove: h.blank},
+			{Says: "helm installs the chart with one file of values, which makes the volume groups", Prove: h.install},
 			{Says: "each node has its group, with the tag, of its own disks", Prove: h.grouped},
-			{Says: "the PostgreSQL of deploy/examples is ready, with its volume", Limit: 4 * time.Minute, Prove: h.database},
+			{Says: "the PostgreSQL of deploy/examples is ready, with its volume", Prove: h.database},
 		}},
 		{Title: "An update passes a working database by", Steps: []Step{
-			{Says: "helm upgrade replaces every driver under pgbench's load: no failed transaction, no remount, no restart", Limit: 8 * time.Minute, Prove: h.upgrade},
+			{Says: "helm upgrade replaces every driver under pgbench's load: no failed transaction, no remount, no restart", Prove: h.upgrade},
 		}},
 		{Title: "The driver goes and comes, the data stays", Steps: []Step{
-			{Says: "helm uninstall takes the driver; the database answers as before", Limit: 4 * time.Minute, Prove: h.uninstall},
-			{Says: "installed again it takes the volume up: a new pod has every row", Limit: 5 * time.Minute, Prove: h.again},
-			{Says: "the database and its volume are deleted", Limit: 4 * time.Minute, Prove: h.clear},
-			{Says: "the nodes' own groups and deploy/nodelvm.yaml are there again", Limit: 5 * time.Minute, Prove: h.restore},
+			{Says: "helm uninstall takes the driver; the database answers as before", Prove: h.uninstall},
+			{Says: "installed again it takes the volume up: a new pod has every row", Prove: h.again},
+			{Says: "the database and its volume are deleted", Prove: h.clear},
+			{Says: "the nodes' own groups and deploy/nodelvm.yaml are there again", Prove: h.restore},
 		}},
 	}
 }
@@ -119,7 +118,7 @@ func (s *Stage) chart(ctx context.Context, verb string, args ...string) error {
 		return err
 	}
 	args = append([]string{verb, "nodelvm", filepath.Join(top, "deploy", "chart", "nodelvm"),
-		"--namespace", driverNamespace, "--values", file, "--wait", "--timeout", "6m"}, args...)
+		"--namespace", driverNamespace, "--values", file, "--wait", "--timeout", "9m"}, args...)
 	if err := errors.Join(s.helm(ctx, args...), os.Remove(file)); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +40,9 @@ const (
 
 func lifeEnds() Act {
 	return Act{Title: "A life ends, and nothing is left behind", Steps: []Step{
-		{Says: "every database, pod and claim is deleted, the sources before their snapshots", Limit: 6 * time.Minute, Prove: deleteEverything},
-		{Says: "the snapshots are deleted", Limit: 6 * time.Minute, Prove: deleteSnapshots},
-		{Says: "of all volumes and snapshots none remains on any node, only the pools", Limit: 6 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
+		{Says: "every database, pod and claim is deleted, the sources before their snapshots", Prove: deleteEverything},
+		{Says: "the snapshots are deleted", Prove: deleteSnapshots},
+		{Says: "of all volumes and snapshots none remains on any node, only the pools", Prove: func(ctx context.Context, s *Stage) error {
 			return eventually(ctx, func() error { return s.onlyPools(ctx) })
 		}},
 	}}

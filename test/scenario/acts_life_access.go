@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 func access() Act {
 	return Act{Title: "Every file system and every way in", Steps: []Step{
-		{Says: "an xfs and a btrfs clone are mounted beside their origins, and each goes its own way", Limit: 6 * time.Minute, Prove: copiesBeside},
-		{Says: "one volume serves two pods of its node, one of which may only read; mount options are the class's", Limit: 3 * time.Minute, Prove: shared},
-		{Says: "fsGroup, a subPath and a generic ephemeral volume serve a pod that is not root", Limit: 6 * time.Minute, Prove: unprivileged},
-		{Says: "a second pod waits for a ReadWriteOncePod volume until the first has gone", Limit: 6 * time.Minute, Prove: oneAtATime},
-		{Says: "the ephemeral volume has gone with its pod", Limit: 6 * time.Minute, Prove: ephemeralGone},
+		{Says: "an xfs and a btrfs clone are mounted beside their origins, and each goes its own way", Prove: copiesBeside},
+		{Says: "one volume serves two pods of its node, one of which may only read; mount options are the class's", Prove: shared},
+		{Says: "fsGroup, a subPath and a generic ephemeral volume serve a pod that is not root", Prove: unprivileged},
+		{Says: "a second pod waits for a ReadWriteOncePod volume until the first has gone", Prove: oneAtATime},
+		{Says: "the ephemeral volume has gone with its pod", Prove: ephemeralGone},
 	}}
 }
 

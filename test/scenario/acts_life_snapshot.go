@@ -5,19 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 )
 
 const restoredPod = "restored-0"
 
 func (l *life) snapshot() Act {
 	return Act{Title: "It is snapshotted while it works, and lives on twice", Steps: []Step{
-		{Says: "a snapshot is taken under load; the database goes on", Limit: 6 * time.Minute, Prove: l.snapshotUnderLoad},
-		{Says: "a restore and a clone, claimed without any pod, are made on the source's node, and events say why", Limit: 6 * time.Minute, Prove: earlyCopies},
-		{Says: "a second StatefulSet runs on the restore: there, and not where it would have liked", Limit: 6 * time.Minute, Prove: restoredRuns},
-		{Says: "every row that was acknowledged before the snapshot is in the restored database, and none from after", Limit: 6 * time.Minute, Prove: l.rowsAreThere},
-		{Says: "pgbench was writing when it was taken: the copy ends amid its transactions, and had to recover", Limit: 6 * time.Minute, Prove: l.amidTransactions},
-		{Says: "both databases are consistent: pg_amcheck, and pgbench's sums", Limit: 6 * time.Minute, Prove: bothConsistent},
+		{Says: "a snapshot is taken under load; the database goes on", Prove: l.snapshotUnderLoad},
+		{Says: "a restore and a clone, claimed without any pod, are made on the source's node, and events say why", Prove: earlyCopies},
+		{Says: "a second StatefulSet runs on the restore: there, and not where it would have liked", Prove: restoredRuns},
+		{Says: "every row that was acknowledged before the snapshot is in the restored database, and none from after", Prove: l.rowsAreThere},
+		{Says: "pgbench was writing when it was taken: the copy ends amid its transactions, and had to recover", Prove: l.amidTransactions},
+		{Says: "both databases are consistent: pg_amcheck, and pgbench's sums", Prove: bothConsistent},
 	}}
 }
 

@@ -51,7 +51,7 @@ func (p *pairs) act(run, seed uint64) Act {
 	return Act{Title: fmt.Sprintf("%d pods with two claims, and room for %d of them (run %d of seed %d)", p.count, whole, run, seed), Steps: []Step{
 		{Says: fmt.Sprintf("an admin leaves room for %v pairs of %v MiB, and for half a pair more on each node", p.room, p.mib),
 			Prove: leave(p.left(0), p.left(1), p.left(2))},
-		{Says: fmt.Sprintf("%d run, and no volume is there but theirs", whole), Limit: 8 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
+		{Says: fmt.Sprintf("%d run, and no volume is there but theirs", whole), Prove: func(ctx context.Context, s *Stage) error {
 			return p.begin(ctx, s, int(whole))
 		}},
 		{Says: "that stays so: nothing is made for those that wait", Prove: func(ctx context.Context, s *Stage) error {
@@ -63,7 +63,7 @@ func (p *pairs) act(run, seed uint64) Act {
 			}
 			return nil
 		}},
-		{Says: "the admin makes room: the others run too, by themselves", Limit: 8 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
+		{Says: "the admin makes room: the others run too, by themselves", Prove: func(ctx context.Context, s *Stage) error {
 			began := time.Now()
 			if err := dropFillers(ctx, s); err != nil {
 				return err
@@ -72,7 +72,7 @@ func (p *pairs) act(run, seed uint64) Act {
 			s.Narrator.Note("after %s", time.Since(began).Round(time.Second))
 			return err
 		}},
-		{Says: "they are deleted, and nothing is left", Limit: 8 * time.Minute, Prove: endTogether},
+		{Says: "they are deleted, and nothing is left", Prove: endTogether},
 	}}
 }
 

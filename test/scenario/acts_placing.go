@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +80,7 @@ func delayedBinding() Act {
 	return Act{Title: "A volume is made where its pod goes, and not before", Steps: []Step{
 		{Says: "a claim without a pod stays Pending, and no node has a volume for it", Prove: claimWaits},
 		{Says: "a StatefulSet of three PostgreSQL servers is created", Prove: apply("postgres.yaml")},
-		{Says: "all three become Ready, each on the node of its own volume", Limit: 4 * time.Minute, Prove: postgresPlaced},
+		{Says: "all three become Ready, each on the node of its own volume", Prove: postgresPlaced},
 		{Says: "there is no VolumeAttachment: a local disk need not be attached", Prove: noAttachments},
 	}}
 }

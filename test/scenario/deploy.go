@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -80,7 +79,7 @@ func (s *Stage) install(ctx context.Context, image string) error {
 		{Says: "deploy/nodelvm.yaml is applied as it is", Prove: func(ctx context.Context, s *Stage) error {
 			return s.applyDriver(ctx, filepath.Join(top, "deploy", "nodelvm.yaml"))
 		}},
-		{Says: "its DaemonSet is ready on every node", Limit: 5 * time.Minute, Prove: func(ctx context.Context, s *Stage) error {
+		{Says: "its DaemonSet is ready on every node", Prove: func(ctx context.Context, s *Stage) error {
 			_, err := s.kubectl(ctx, "", "rollout", "status", "-n", driverNamespace, daemonSet)
 			return err
 		}},
