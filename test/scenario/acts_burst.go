@@ -95,7 +95,7 @@ func (b *burst) exact(ctx context.Context, s *Stage) (err error) {
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, put(context.WithoutCancel(ctx))) }()
+		defer func() { err = errors.Join(err, put(ctx)) }()
 	}
 	before, err := s.driverFigures(ctx)
 	if err != nil {
@@ -133,11 +133,13 @@ func (s *Stage) leaveRoom(ctx context.Context, node string, bytes int64) (takeBa
 		return nil, err
 	}
 	takeBack = func(ctx context.Context) error {
+		ctx, cancel := afterwards(ctx)
+		defer cancel()
 		_, err := s.run(ctx, node, "lvremove", "-qq", "-y", group+"/admins")
 		return err
 	}
 	if err := eventually(ctx, func() error { return s.publishes(ctx, loadClass, node, bytes) }); err != nil {
-		return nil, errors.Join(err, takeBack(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, takeBack(ctx))
 	}
 	return takeBack, nil
 }

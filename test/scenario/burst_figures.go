@@ -64,8 +64,16 @@ func label(labels, name string) string {
 	return value
 }
 
-// driverFigures reads the metrics of all drivers.
-func (s *Stage) driverFigures(ctx context.Context) (figures, error) {
+// driverFigures reads the metrics of all drivers, again where one does not answer: a node may be busy.
+func (s *Stage) driverFigures(ctx context.Context) (all figures, err error) {
+	err = eventually(ctx, func() error {
+		all, err = s.driverFiguresOnce(ctx)
+		return err
+	})
+	return all, err
+}
+
+func (s *Stage) driverFiguresOnce(ctx context.Context) (figures, error) {
 	pods, err := s.nodePods(ctx)
 	if err != nil {
 		return nil, err

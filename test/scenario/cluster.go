@@ -29,17 +29,32 @@ func apply(name string) func(context.Context, *Stage) error {
 
 // eventually asks again until ok holds; at the end of its time it fails with the last thing it saw.
 func eventually(ctx context.Context, ok func() error) error {
+	var saw error
 	for {
 		err := ok()
 		if err == nil {
 			return nil
 		}
+		if saw == nil || !isOver(ctx) { // a question that the end of the time cuts off sees nothing
+			saw = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within the time: %w", err)
+			return fmt.Errorf("not within the time: %w", saw)
 		case <-time.After(300 * time.Millisecond):
 		}
 	}
+}
+
+// isOver tells whether the time has come to its end, even if the timer that says so is late.
+func isOver(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}
+
+// afterwards gives a minute to what must be done even where the time of a step is over.
+func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 }
 
 // podReady waits until a pod is Ready and returns it.

@@ -104,7 +104,8 @@ func (s *Stage) applyDriver(ctx context.Context, manifest string) error {
 
 // Diagnosis collects what explains a failure: what the pods do, what the events say, the end of the driver's log.
 func (s *Stage) Diagnosis(ctx context.Context) string {
-	ctx = context.WithoutCancel(ctx)
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
 	text := ""
 	for _, args := range [][]string{
 		{"get", "pods", "-A", "-o", "wide"},

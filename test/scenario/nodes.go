@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -90,13 +91,34 @@ func (s *Stage) run(ctx context.Context, node string, argv ...string) ([]byte, e
 	return out.Bytes(), nil
 }
 
-// kubectl runs kubectl against the lab and returns what it printed.
-func (s *Stage) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+// kubectl runs kubectl against the lab and returns what it printed. Where it did not even reach the API server, or that not
+// the kubelet, it is run again.
+func (s *Stage) kubectl(ctx context.Context, stdin string, args ...string) (said string, err error) {
+	late := eventually(ctx, func() error {
+		if said, err = s.kubectlOnce(ctx, stdin, args...); isUnasked(err) {
+			return err
+		}
+		return nil
+	})
+	return said, cmp.Or(late, err)
+}
+
+func (s *Stage) kubectlOnce(ctx context.Context, stdin string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	if err := s.Lab.Kubectl(ctx, strings.NewReader(stdin), &out, &errs, args...); err != nil {
 		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
 	}
 	return strings.TrimSpace(out.String()), nil
+}
+
+// unasked is what kubectl says before anything was done: no command of an exec has begun, no request was answered.
+var unasked = []string{
+	"Unable to connect to the server", "TLS handshake timeout", "etcdserver: request timed out",
+	"error dialing backend", "error sending request", "unable to upgrade connection", // to a kubelet, or to a container that is not there yet
+}
+
+func isUnasked(err error) bool {
+	return err != nil && slices.ContainsFunc(unasked, func(words string) bool { return strings.Contains(err.Error(), words) })
 }
 
 // mebibytes renders a number of bytes as text.
