@@ -49,7 +49,8 @@ func (f *freshness) begin(ctx context.Context, s *Stage) error {
 				return err
 			}
 		}
-		return nil
+		_, err := s.published(ctx, thinClass, loadNode)
+		return err
 	})
 }
 
@@ -58,7 +59,7 @@ func (f *freshness) thick(ctx context.Context, s *Stage) error {
 	return f.follow(ctx, s, []change{
 		{what: "CreateVolume, 64 MiB", limit: freshOwn, extents: -16, then: bound, by: func() error { return s.claimOf(ctx, "fresh", loadClass, "64Mi") }},
 		{what: "expansion to 128 MiB", limit: freshOwn, extents: -16, by: func() error { return s.request(ctx, "fresh", "128Mi") }},
-		{what: "DeleteVolume, wiped and removed", limit: freshOwn, extents: 32, by: func() error { return s.remove(ctx, "pvc/fresh") }},
+		{what: "DeleteVolume, wiped and removed", limit: freshOwn, extents: 32, then: s.untilGone(ctx, "pvc/fresh"), by: s.letGo(ctx, "pvc/fresh")},
 	})
 }
 
@@ -70,21 +71,40 @@ func (f *freshness) thin(ctx context.Context, s *Stage) error {
 	if _, err := s.claimBound(ctx, "pooled"); err != nil {
 		return err
 	}
+	if _, err := s.publishedRoom(ctx, loadNode); err != nil { // the changes are counted from that figure
+		return err
+	}
 	bound := func() error { _, err := s.claimBound(ctx, "fresh"); return err }
 	err := f.follow(ctx, s, []change{
 		{what: "CreateVolume, thin, 128 MiB", limit: freshOwn, volumes: 1, thin: -128 << 20, then: bound, by: func() error { return s.claimOf(ctx, "fresh", thinClass, "128Mi") }},
 		{what: "CreateSnapshot", limit: freshOwn, volumes: 1, thin: -128 << 20, by: func() error { return s.snapshotOf(ctx, "fresh", "fresh") },
 			then: func() error { return s.snapshotReady(ctx, "fresh") }},
-		{what: "DeleteSnapshot", limit: freshOwn, volumes: -1, thin: 128 << 20, by: func() error { return s.remove(ctx, "volumesnapshot/fresh") }},
-		{what: "DeleteVolume, thin", limit: freshOwn, volumes: -1, thin: 128 << 20, by: func() error { return s.remove(ctx, "pvc/fresh") }},
+		{what: "DeleteSnapshot", limit: freshOwn, volumes: -1, thin: 128 << 20, then: s.untilGone(ctx, "volumesnapshot/fresh"), by: s.letGo(ctx, "volumesnapshot/fresh")},
+		{what: "DeleteVolume, thin", limit: freshOwn, volumes: -1, thin: 128 << 20, then: s.untilGone(ctx, "pvc/fresh"), by: s.letGo(ctx, "pvc/fresh")},
 	})
 	return errors.Join(err, s.remove(ctx, "pvc/pooled"))
 }
 
-// A disk of the admin's own: a file behind a loop device, which can vanish from the node and come back.
+// letGo deletes an object and waits for nothing: what is to be seen may be there before kubectl has looked again.
+func (s *Stage) letGo(ctx context.Context, object string) func() error {
+	return func() error { return s.remove(ctx, object, "--wait=false") }
+}
+
+// untilGone waits until an object that was deleted is gone.
+func (s *Stage) untilGone(ctx context.Context, object string) func() error {
+	return func() error { return s.remove(ctx, object, "--ignore-not-found") }
+}
+
+// A disk of the admin's own: a file behind a loop device, which can vanish from the node and come back. It is taken back at
+// whatever change the story ended.
 const (
 	loopFile = "/var/tmp/fresh.img"
 	loopDisk = "/dev/loop7"
+	tidyUp   = `losetup DISK >/dev/null 2>&1 || losetup DISK FILE || true
+lvremove -qq -y GROUP/admins 2>/dev/null || true
+if vgs -o pv_name GROUP | grep -q DISK; then vgreduce -qq GROUP DISK; fi
+losetup -d DISK 2>/dev/null || true
+rm -f FILE`
 )
 
 func (f *freshness) admins(ctx context.Context, s *Stage) (err error) {
@@ -96,15 +116,18 @@ func (f *freshness) admins(ctx context.Context, s *Stage) (err error) {
 	for _, g := range groups {
 		group = g.Name
 	}
+	words := strings.NewReplacer("GROUP", group, "FILE", loopFile, "DISK", loopDisk)
 	admin := func(script string) func() error {
-		script = strings.NewReplacer("GROUP", group, "FILE", loopFile, "DISK", loopDisk).Replace(script)
 		return func() error {
-			_, err := s.run(ctx, loadNode, "sh", "-ec", script)
+			_, err := s.run(ctx, loadNode, "sh", "-ec", words.Replace(script))
 			return err
 		}
 	}
 	defer func() { // also where a change was not followed
-		err = errors.Join(err, admin(`if vgs -o pv_name GROUP | grep -q DISK; then vgreduce -qq GROUP DISK; fi; losetup -d DISK 2>/dev/null || true; rm -f FILE`)())
+		ctx, cancel := afterwards(ctx)
+		defer cancel()
+		_, back := s.run(ctx, loadNode, "sh", "-ec", words.Replace(tidyUp))
+		err = errors.Join(err, back)
 	}()
 	if err := admin(`truncate -s 132M FILE; mknod -m 660 DISK b 7 7 2>/dev/null || true; losetup DISK FILE; pvcreate -qq -y DISK`)(); err != nil {
 		return err
@@ -122,87 +145,6 @@ func (f *freshness) admins(ctx context.Context, s *Stage) (err error) {
 func (f *freshness) tell(_ context.Context, s *Stage) error {
 	s.Narrator.Table([]string{"CHANGE", "PUBLISHED AFTER", "LIMIT"}, f.rows)
 	return nil
-}
-
-// change is something that moves a node's figures, and by how much.
-type change struct {
-	what  string
-	limit time.Duration
-	by    func() error
-	then  func() error // what to wait for before the next change; may be nil
-
-	extents int64 // free extents more
-	volumes int64 // logical volumes more
-	lost    int64 // lost disks more
-	thin    int64 // bytes more of the thin class; 0 is not looked at
-}
-
-// happened tells whether LVM shows the change.
-func (c change) happened(before, now standing) bool {
-	if c.lost != 0 {
-		return now.lost == before.lost+c.lost
-	}
-	if c.volumes != 0 {
-		return now.volumes == before.volumes+c.volumes
-	}
-	return now.extents == before.extents+c.extents
-}
-
-func (f *freshness) follow(ctx context.Context, s *Stage, changes []change) error {
-	for _, c := range changes {
-		late, err := s.follow(ctx, c)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.what, err)
-		}
-		if c.then != nil {
-			if err := c.then(); err != nil {
-				return fmt.Errorf("%s: %w", c.what, err)
-			}
-		}
-		f.rows = append(f.rows, []string{c.what, fmt.Sprintf("%.1f s", late.Seconds()), fmt.Sprintf("%.0f s", c.limit.Seconds())})
-	}
-	return nil
-}
-
-// follow makes a change and tells at most how long after it the published figures are right. LVM is asked again and again;
-// the change counts from the last time that it was asked and did not show it yet.
-func (s *Stage) follow(ctx context.Context, c change) (late time.Duration, err error) {
-	before, err := s.standing(ctx, loadNode)
-	if err != nil {
-		return 0, err
-	}
-	thin, err := s.published(ctx, thinClass, loadNode)
-	if err != nil {
-		return 0, err
-	}
-	asked := time.Now()
-	if err := c.by(); err != nil {
-		return 0, err
-	}
-	since := asked
-	for seen := before; ; time.Sleep(100 * time.Millisecond) {
-		began := time.Now()
-		now, err := s.standing(ctx, loadNode)
-		if err != nil {
-			return 0, err
-		}
-		if now != seen {
-			seen, since = now, asked
-		}
-		asked = began
-		wrong := errors.New("LVM does not show it")
-		if c.happened(before, now) {
-			if wrong = s.publishes(ctx, loadClass, loadNode, now.room()); wrong == nil && c.thin != 0 {
-				wrong = s.publishes(ctx, thinClass, loadNode, thin+c.thin)
-			}
-			if late = time.Since(since); wrong == nil || late > c.limit {
-				return late, wrong
-			}
-		}
-		if err := ctx.Err(); err != nil {
-			return 0, errors.Join(wrong, err)
-		}
-	}
 }
 
 // standing is what LVM says of a node's groups.
