@@ -258,6 +258,20 @@ func (s *Stage) driverPods(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
+// uninstallChart returns when the driver's pods have ended; Helm waits for their DaemonSet alone.
+func (s *Stage) uninstallChart(ctx context.Context) error {
+	if err := s.helm(ctx, "uninstall", "nodelvm", "--namespace", driverNamespace, "--wait"); err != nil {
+		return err
+	}
+	return eventually(ctx, func() error {
+		pods, err := s.driverPods(ctx)
+		if err == nil && len(pods) > 0 {
+			err = fmt.Errorf("pods %v are still there", pods)
+		}
+		return err
+	})
+}
+
 func (h *helmStory) uninstall(ctx context.Context, s *Stage) error {
 	before, err := s.untouched(ctx)
 	if err != nil {
@@ -266,17 +280,7 @@ func (h *helmStory) uninstall(ctx context.Context, s *Stage) error {
 	if h.rows, err = s.queryIn(ctx, examplePod, fingerprint); err != nil {
 		return err
 	}
-	if err := s.helm(ctx, "uninstall", "nodelvm", "--namespace", driverNamespace, "--wait"); err != nil {
-		return err
-	}
-	err = eventually(ctx, func() error {
-		pods, err := s.driverPods(ctx)
-		if err == nil && len(pods) > 0 {
-			err = fmt.Errorf("pods %v are still there", pods)
-		}
-		return err
-	})
-	if err != nil {
+	if err := s.uninstallChart(ctx); err != nil {
 		return err
 	}
 	rows, err := s.queryIn(ctx, examplePod, fingerprint)
@@ -325,7 +329,7 @@ func (h *helmStory) clear(ctx context.Context, s *Stage) error {
 }
 
 func (h *helmStory) restore(ctx context.Context, s *Stage) error {
-	if err := s.helm(ctx, "uninstall", "nodelvm", "--namespace", driverNamespace, "--wait"); err != nil {
+	if err := s.uninstallChart(ctx); err != nil {
 		return err
 	}
 	for node, group := range h.groups {

@@ -38,7 +38,7 @@ func smallDatabase(ctx context.Context, s *Stage) error {
 	if _, err := s.podReady(ctx, growingPod); err != nil {
 		return err
 	}
-	if _, err := s.queryIn(ctx, growingPod, "create table acked (n bigint primary key)"); err != nil {
+	if _, err := s.queryIn(ctx, growingPod, "create table if not exists acked (n bigint primary key)"); err != nil {
 		return err
 	}
 	if _, err := s.inPod(ctx, growingPod, "pgbench", "-i", "-q", "-s", "2", "postgres"); err != nil {

@@ -60,7 +60,7 @@ func nowhereRoom() Act {
 			return errors.Join(s.staysBare(ctx, 5*time.Second), s.pending(ctx, pod.name))
 		}},
 		{Says: "an admin makes room on node-2: the pod runs there by itself", Prove: func(ctx context.Context, s *Stage) error {
-			if err := s.leaveOn(ctx, "node-2", 600); err != nil {
+			if err := s.dropFiller(ctx, "node-2"); err != nil {
 				return err
 			}
 			return errors.Join(pod.runsWhole(ctx, s, "node-2"), s.bare(ctx, "node-1", "node-3"))

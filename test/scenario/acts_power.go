@@ -126,7 +126,7 @@ func (s *Stage) asNode(ctx context.Context, node string) (kubernetes.Interface, 
 
 func memoryIsSmall(ctx context.Context, s *Stage) error {
 	for _, node := range s.Lab.NodeNames() {
-		pid, err := s.run(ctx, node, "pgrep", "-x", "nodelvm")
+		pid, err := s.run(ctx, node, "pgrep", "-ox", "nodelvm") // the oldest: what it starts bears its name for a moment
 		if err != nil {
 			return err
 		}

@@ -44,8 +44,15 @@ func everyLayoutWritten(ctx context.Context, s *Stage) error {
 }
 
 func everyLayoutRead(ctx context.Context, s *Stage) error {
-	// What a shutdown leaves: everything written, every file system read-only.
+	// What a shutdown leaves: everything written, every file system read-only. The kernel is only asked for that, and says when it is done.
 	if _, err := s.run(ctx, loadNode, "sh", "-ec", "sync; echo u > /proc/sysrq-trigger"); err != nil {
+		return err
+	}
+	readOnly := func() error {
+		_, err := s.run(ctx, loadNode, "sh", "-c", "dmesg | grep 'Emergency Remount complete'")
+		return err
+	}
+	if err := eventually(ctx, readOnly); err != nil {
 		return err
 	}
 	if err := s.Lab.PowerCut(loadNode); err != nil {

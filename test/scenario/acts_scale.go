@@ -130,9 +130,9 @@ func (s *Stage) tellMemory(ctx context.Context) error {
 
 var driverContainers = []string{"nodelvm", "csi-provisioner", "csi-snapshotter"}
 
-// resident is the memory of a node's one process of that name, in KiB.
+// resident is the memory of a node's oldest process of that name, in KiB: what it starts bears its name for a moment.
 func (s *Stage) resident(ctx context.Context, node, name string) (int, error) {
-	out, err := s.run(ctx, node, "sh", "-ec", "grep VmRSS /proc/$(pgrep -x "+name+")/status")
+	out, err := s.run(ctx, node, "sh", "-ec", "grep VmRSS /proc/$(pgrep -ox "+name+")/status")
 	if err != nil {
 		return 0, err
 	}

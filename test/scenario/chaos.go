@@ -82,7 +82,7 @@ func (c *chaos) act(ctx context.Context, s *Stage) error {
 		}
 		return s.chaosSnapshot(ctx, name, source)
 	case what == 8 && len(snapshots) > 0:
-		return s.snapshotClient().Delete().AbsPath(snapshotAPI, snapshots[c.random.IntN(len(snapshots))].Metadata.Name).Do(ctx).Error()
+		return gone(s.snapshotClient().Delete().AbsPath(snapshotAPI, snapshots[c.random.IntN(len(snapshots))].Metadata.Name).Do(ctx).Error())
 	}
 	return gone(s.Client.CoreV1().PersistentVolumeClaims(Namespace).Delete(ctx, chosen.Name, metav1.DeleteOptions{}))
 }

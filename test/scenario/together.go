@@ -116,7 +116,12 @@ func leave(mib ...int64) func(context.Context, *Stage) error {
 	}
 }
 
+// leaveOn changes nothing where so much is free already: for a moment the node would publish all of its room.
 func (s *Stage) leaveOn(ctx context.Context, node string, mib int64) error {
+	count, size, err := s.freeExtents(ctx, node)
+	if err != nil || count*size == mib*mebibyte {
+		return err
+	}
 	if err := s.dropFiller(ctx, node); err != nil {
 		return err
 	}
@@ -124,8 +129,7 @@ func (s *Stage) leaveOn(ctx context.Context, node string, mib int64) error {
 	if err != nil {
 		return err
 	}
-	count, size, err := s.freeExtents(ctx, node)
-	if err != nil {
+	if count, size, err = s.freeExtents(ctx, node); err != nil {
 		return err
 	}
 	fill := count - mib*mebibyte/size
