@@ -74,7 +74,9 @@ func (p *power) cut(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = p.victim(ctx, path, before, &words) // it ends with the node
+		if _, err := p.victim(ctx, path, before, &words); err != nil { // it ends with the node
+			fmt.Fprintln(&words, err)
+		}
 	}()
 	after := time.Duration(rand.Int64N(int64(powerOnAtStart)))
 	if before == "" || rand.IntN(4) > 0 {

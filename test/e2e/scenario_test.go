@@ -61,11 +61,22 @@ func TestPlacement(t *testing.T) { play(t, scenario.PlacementActs(seed(t))) }
 // TestReboot shuts a node down, with volumes of every layout, and boots it.
 func TestReboot(t *testing.T) { play(t, scenario.RebootActs()) }
 
+// failed names the stories that did not hold.
+var failed []string
+
 func play(t *testing.T, acts []scenario.Act) {
 	stage, err := raised()
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(failed) > 0 {
+		t.Logf("this cluster is as these stories left it, which failed: %v. What fails here may come of that", failed)
+	}
+	defer func() {
+		if t.Failed() {
+			failed = append(failed, t.Name())
+		}
+	}()
 	for _, act := range acts {
 		held := t.Run(act.Title, func(t *testing.T) {
 			err := stage.Play(t.Context(), act)

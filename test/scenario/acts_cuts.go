@@ -78,20 +78,16 @@ func (c *cuts) cut(ctx context.Context, s *Stage, n int) error {
 	began := time.Now()
 	cut := s.Lab.PowerCut(loadNode)
 	chaos := stopChaos()
-	if err := errors.Join(cut, chaos); err != nil {
-		return err
-	}
-	under, err := c.chaos.underWay(ctx, s)
-	if err != nil {
-		return err
-	}
+	under, lost := c.chaos.underWay(ctx, s)
 	hangUp() // a dead node says no farewell
-	if err := writer.stop(); err == nil {
-		return errors.New("the writer did not notice the cut")
-	}
+	noticed := writer.stop()
 	acked := writer.acked.Load()
-	if err := s.Lab.Boot(ctx, loadNode); err != nil {
+	booted := s.Lab.Boot(ctx, loadNode) // whatever went wrong: other stories need the node
+	if err := errors.Join(cut, chaos, lost, booted); err != nil {
 		return err
+	}
+	if noticed == nil {
+		return errors.New("the writer did not notice the cut")
 	}
 	answer, err := s.inPodAgain(ctx, growingPod, "psql", "-qtA", "-c", "select count(*) || ' ' || coalesce(max(n), 0) from acked", "postgres")
 	if err != nil {
@@ -183,11 +179,13 @@ func (c *cuts) end(ctx context.Context, s *Stage) error {
 	if err := eventually(ctx, func() error { return s.onlyPools(ctx) }); err != nil {
 		return err
 	}
-	now, err := s.standing(ctx, loadNode)
-	if err != nil {
-		return err
-	}
-	return eventually(ctx, func() error { return s.publishes(ctx, loadClass, loadNode, now.room()) })
+	return eventually(ctx, func() error {
+		now, err := s.standing(ctx, loadNode)
+		if err != nil {
+			return err
+		}
+		return s.publishes(ctx, loadClass, loadNode, now.room())
+	})
 }
 
 // inPodAgain runs a command in a pod whose node was away, as soon as that is possible. A connection from before may hang.

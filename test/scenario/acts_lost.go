@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,45 +63,44 @@ func installJanitor(ctx context.Context, s *Stage) error {
 
 // memberWrites has the pod wait for the node that it prefers: the first to publish its capacity of a new class may be
 // another.
-func memberWrites(ctx context.Context, s *Stage) error {
-	others := []string{"-l", "kubernetes.io/hostname!=" + lostNode}
-	if _, err := s.kubectl(ctx, "", append([]string{"cordon"}, others...)...); err != nil {
+func memberWrites(ctx context.Context, s *Stage) (err error) {
+	const others = "kubernetes.io/hostname!=" + lostNode
+	defer func() { // in any case: the other stories need these nodes
+		ctx, cancel := afterwards(ctx)
+		defer cancel()
+		_, uncordoned := s.kubectl(ctx, "", "uncordon", "-l", others)
+		err = errors.Join(err, uncordoned)
+	}()
+	if _, err := s.kubectl(ctx, "", "cordon", "-l", others); err != nil {
 		return err
 	}
 	if err := apply("lost.yaml")(ctx, s); err != nil {
 		return err
 	}
-	pod, err := s.podReady(ctx, lostMember)
-	if err != nil {
+	if err := s.runsOn(ctx, lostMember, lostNode); err != nil {
 		return err
-	}
-	if _, err := s.kubectl(ctx, "", append([]string{"uncordon"}, others...)...); err != nil {
-		return err
-	}
-	if pod.Spec.NodeName != lostNode {
-		return fmt.Errorf("it runs on %s", pod.Spec.NodeName)
 	}
 	_, err = s.inPod(ctx, lostMember, "sh", "-c", "echo '"+lostContent+"' > /data/word && sync")
 	return err
 }
 
-func imaginedHasNoRoom(ctx context.Context, s *Stage) error {
+func imaginedHasNoRoom(ctx context.Context, s *Stage) (err error) {
+	defer func() { // in any case: a driver that waits for that node is never ready
+		ctx, cancel := afterwards(ctx)
+		defer cancel()
+		for _, args := range [][]string{{"pod", "-n", Namespace, "imagined", "--force"}, {"pvc", "-n", Namespace, "imagined"}, {"node", "template"}} {
+			_, deleted := s.kubectl(ctx, "", append([]string{"delete", "--ignore-not-found"}, args...)...)
+			err = errors.Join(err, deleted)
+		}
+	}()
 	if err := apply("lost-template.yaml")(ctx, s); err != nil {
 		return err
 	}
 	said, err := s.eventSaying(ctx, "imagined", "did not have enough free storage")
-	if err != nil {
-		return err
+	if err == nil {
+		s.Narrator.Note("the scheduler says: %s", said)
 	}
-	s.Narrator.Note("the scheduler says: %s", said)
-	for _, args := range [][]string{
-		{"delete", "pod", "-n", Namespace, "imagined", "--force"}, {"delete", "pvc", "-n", Namespace, "imagined"}, {"delete", "node", "template"},
-	} {
-		if _, err := s.kubectl(ctx, "", args...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 func loseNode(ctx context.Context, s *Stage) error {

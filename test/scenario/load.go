@@ -3,6 +3,7 @@ package scenario
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,13 +54,29 @@ func (s *Stage) committed(ctx context.Context, pod string) (count int64, err err
 
 // passes waits until more than so many transactions have been committed.
 func (l *load) passes(ctx context.Context, count int64) error {
-	return eventually(ctx, func() error {
+	return unlessEnded(ctx, l.ended, "pgbench", func() error {
 		now, err := l.stage.committed(ctx, l.pod)
 		if err == nil && now <= count {
 			err = fmt.Errorf("pgbench has committed nothing since transaction %d", count)
 		}
 		return err
 	})
+}
+
+// unlessEnded is eventually; it gives up when what reports its end there has ended, and leaves the report there.
+func unlessEnded(ctx context.Context, ended chan error, what string, ok func() error) error {
+	var end error
+	err := eventually(ctx, func() error {
+		select {
+		case report := <-ended:
+			ended <- report
+			end = errors.Join(errors.New(what+" has ended"), report)
+			return nil
+		default:
+			return ok()
+		}
+	})
+	return cmp.Or(err, end)
 }
 
 var (
@@ -151,15 +168,9 @@ func (w *writer) write(statements *os.File, answers *bufio.Scanner) error {
 
 // reaches waits until row n is acknowledged.
 func (w *writer) reaches(ctx context.Context, n int64) error {
-	return eventually(ctx, func() error {
-		select {
-		case err := <-w.ended:
-			w.ended <- err
-			return fmt.Errorf("the writer has ended at row %d: %w", w.acked.Load(), err)
-		default:
-		}
-		if w.acked.Load() < n {
-			return fmt.Errorf("row %d is acknowledged, %d is wanted", w.acked.Load(), n)
+	return unlessEnded(ctx, w.ended, "the writer", func() error {
+		if acked := w.acked.Load(); acked < n {
+			return fmt.Errorf("row %d is acknowledged, %d is wanted", acked, n)
 		}
 		return nil
 	})
