@@ -28,7 +28,7 @@ import (
 const (
 	provisionerHolds = "external-provisioner.volume.kubernetes.io/finalizer"
 	optedIn          = "thin-release"
-	grace            = 3 * time.Second
+	grace            = 5 * time.Second // what is looked at within it must be, on a slow machine too
 )
 
 // janitor is one running janitor, under its own account and the shipped rights.

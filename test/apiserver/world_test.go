@@ -94,6 +94,13 @@ func (n *node) start(t *testing.T, health func(context.Context) ([]lvm.Finding, 
 	return agent
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // soon waits until something is as it should be.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()

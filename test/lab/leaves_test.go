@@ -151,22 +151,35 @@ func TestOrphanedBuildIsEnded(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- l.tool(t.Context(), "orphan", "sh", "-c", "setsid sleep 98 & sleep 98") }()
-	time.Sleep(500 * time.Millisecond)
+	for deadline := time.Now().Add(30 * time.Second); len(sleepers(t)) < 2; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the build does not begin")
+		}
+	}
 	if err := l.Down(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err == nil {
 		t.Error("the build was not ended")
 	}
+	if left := sleepers(t); len(left) > 0 {
+		t.Errorf("these still sleep: %v", left)
+	}
+}
+
+// sleepers finds the processes of the build that TestOrphanedBuildIsEnded starts.
+func sleepers(t *testing.T) (files []string) {
+	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range lines {
 		if b, err := os.ReadFile(file); err == nil && string(b) == "sleep\x0098\x00" {
-			t.Errorf("%s still sleeps", file)
+			files = append(files, file)
 		}
 	}
+	return files
 }
 
 // An Up that is killed at any moment leaves nothing that the next Down or Up does not clear.
