@@ -78,6 +78,7 @@ func (c *condensed) take(line string) error {
 		c.held.WriteString(line)
 	case pass:
 		return c.show(line)
+	case drop:
 	}
 	return nil
 }
