@@ -11,12 +11,12 @@ import (
 // hostPackages are the Debian packages that the lab needs on the machine
 // itself, each with a file that shows that it is there.
 var hostPackages = map[string]string{
-	"user-mode-linux": umlBinary,
-	"mmdebstrap":      "/usr/bin/mmdebstrap",
-	"e2fsprogs":       "/sbin/mkfs.ext4",
-	"busybox-static":  busyboxBinary,
-	"iproute2":        "/sbin/ip",
-	"kmod":            "/sbin/depmod",
+	"mmdebstrap":     "/usr/bin/mmdebstrap",
+	"patchelf":       "/usr/bin/patchelf",
+	"e2fsprogs":      "/sbin/mkfs.ext4",
+	"busybox-static": busyboxBinary,
+	"iproute2":       "/sbin/ip",
+	"kmod":           "/sbin/depmod",
 }
 
 // installHostPackages installs those of hostPackages that are missing.

@@ -7,9 +7,9 @@
 // whose name is derived from the lab's folder, so that labs never meet each
 // other and nothing listens on the machine itself.
 //
-// One flow, [Lab.Up]: install what is missing (debs.go) -> build the node's
-// root image (rootfs.go), the Kubernetes parts (build.go) and the images
-// (images.go) into the cache -> boot a golden node once, which imports the
+// One flow, [Lab.Up]: install what is missing (debs.go) -> fetch the nodes'
+// kernel (kernel.go), build their root image (rootfs.go), the Kubernetes parts
+// (build.go) and the images (images.go) into the cache -> boot a golden node once, which imports the
 // images, and keep its root image (golden.go) -> network namespace (netns.go),
 // certificates (pki.go), control plane (controlplane.go) -> boot the nodes,
 // each on a copy-on-write file over the golden image (node.go) -> wait for

@@ -102,7 +102,8 @@ func umlArgs(m machine) []string {
 		args = append(args, fmt.Sprintf("ubd%c=%s", 'b'+i, d))
 	}
 	args = append(args,
-		fmt.Sprintf("eth0=tuntap,%s,%s", m.tap(), m.mac()),
+		fmt.Sprintf("vec0:transport=tap,ifname=%s,mac=%s,depth=128", m.tap(), m.mac()),
+		"seccomp=auto",
 		"root=/dev/ubda", "rw", "init=/sbin/lab-init", "panic=1",
 		"con=null", "con0=null,fd:1", // con0 on a closed standard input would spin
 		"lab_share="+m.share, "lab_role="+string(m.role), "lab_node="+m.name(), "lab_ip="+m.ip(),
@@ -153,8 +154,12 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 	if err := os.RemoveAll(filepath.Join(m.umlDir, m.name())); err != nil {
 		return err
 	}
-	err := l.startDaemon(daemon{
-		name: m.name(), argv: append([]string{umlBinary}, umlArgs(m)...), core: m.index, // a pinned node runs two to three times faster
+	kernel, err := l.kernel(ctx)
+	if err != nil {
+		return err
+	}
+	err = l.startDaemon(daemon{
+		name: m.name(), argv: append([]string{kernel.binary}, umlArgs(m)...), core: m.index, // a pinned node runs two to three times faster
 		env: []string{"TMPDIR=/dev/shm"}, // the node's memory is an unlinked file there
 	})
 	if err != nil {

@@ -12,11 +12,6 @@ import (
 	"strings"
 )
 
-const (
-	umlBinary  = "/usr/bin/linux.uml"
-	umlModules = "/usr/lib/uml/modules" // a folder per kernel version
-)
-
 // nodePackages are the Debian packages of a node's root image: what a storage
 // node's admin would have there, what containers need, and the way in.
 var nodePackages = []string{
@@ -34,11 +29,11 @@ const lvmLocal = "devices { types = [ \"ubd\", 16 ] }\n"
 // rootImage answers the ext4 image of a Debian node, without any Kubernetes,
 // building it if the cache has none.
 func (l *Lab) rootImage(ctx context.Context) (string, error) {
-	kernel, err := kernelVersion()
+	kernel, err := l.kernel(ctx)
 	if err != nil {
 		return "", err
 	}
-	key := hash(l.versions["DEBIAN_NODE_SUITE"], kernel, strings.Join(nodePackages, ","), labInit, lvmLocal, fmt.Sprint(rootDiskSize))
+	key := hash(l.versions["DEBIAN_NODE_SUITE"], kernel.version, strings.Join(nodePackages, ","), labInit, lvmLocal, fmt.Sprint(rootDiskSize))
 	dir, err := l.artifact(ctx, "root", key, func(dir string) error {
 		tree := filepath.Join(dir, "tree")
 		if err := l.buildRootTree(ctx, tree, kernel); err != nil {
@@ -57,7 +52,7 @@ func (l *Lab) rootImage(ctx context.Context) (string, error) {
 }
 
 // buildRootTree installs Debian into dir and adds the kernel's modules and the lab's files.
-func (l *Lab) buildRootTree(ctx context.Context, dir, kernel string) error {
+func (l *Lab) buildRootTree(ctx context.Context, dir string, kernel kernel) error {
 	err := l.tool(ctx, "root-image", "mmdebstrap", "--mode=root", "--variant=apt",
 		"--include="+strings.Join(nodePackages, ","),
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
@@ -70,10 +65,10 @@ func (l *Lab) buildRootTree(ctx context.Context, dir, kernel string) error {
 	if err := os.MkdirAll(modules, 0o755); err != nil {
 		return err
 	}
-	if err := os.CopyFS(filepath.Join(modules, kernel), os.DirFS(filepath.Join(umlModules, kernel))); err != nil {
+	if err := os.CopyFS(filepath.Join(modules, kernel.version), os.DirFS(kernel.modules)); err != nil {
 		return err
 	}
-	if err := l.tool(ctx, "root-image", "depmod", "-b", dir, kernel); err != nil {
+	if err := l.tool(ctx, "root-image", "depmod", "-b", dir, kernel.version); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -83,18 +78,6 @@ func (l *Lab) buildRootTree(ctx context.Context, dir, kernel string) error {
 		os.WriteFile(filepath.Join(dir, "etc/hostname"), nil, 0o644),
 		os.MkdirAll(filepath.Join(dir, "mnt/lab"), 0o755),
 	)
-}
-
-// kernelVersion answers the version of the installed user-mode Linux.
-func kernelVersion() (string, error) {
-	entries, err := os.ReadDir(umlModules)
-	if err != nil {
-		return "", err
-	}
-	if len(entries) != 1 {
-		return "", fmt.Errorf("%s: want the modules of exactly one kernel, have %d", umlModules, len(entries))
-	}
-	return entries[0].Name(), nil
 }
 
 // hash makes a short key of the inputs of a build.

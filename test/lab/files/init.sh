@@ -18,6 +18,7 @@ printf '127.0.0.1 localhost\n%s %s\n' "$lab_ip" "$lab_node" >/etc/hosts
 printf '%032x\n' "$((lab_index + 4096))" >/etc/machine-id
 ip -batch - <<BATCH
 link set lo up
+link set vec0 name eth0
 addr add $lab_ip/24 dev eth0
 link set eth0 up
 route add default via 10.88.0.1
