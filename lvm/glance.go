@@ -35,11 +35,12 @@ func (g *glance) kept() (s State, good bool, change int) {
 	return g.state, time.Now().Before(g.until), g.change
 }
 
-// keep takes a reading, unless something changed since it began.
+// keep takes a reading, unless something changed since it began, or a later one is kept: of two that are under way the first
+// may end last.
 func (g *glance) keep(s State, until time.Time, change int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if change == g.change {
+	if change == g.change && until.After(g.until) {
 		g.state, g.until = s, until
 	}
 }
