@@ -60,12 +60,11 @@ func run(m *testing.M) (int, error) {
 	if err := makeGroups(); err != nil {
 		return 0, err
 	}
-	stop, err := startDriver()
-	if err != nil {
+	if err := startDriver(); err != nil {
 		return 0, err
 	}
 	code := m.Run()
-	if err := stop(); err != nil {
+	if err := stopDriver(); err != nil {
 		return 0, err
 	}
 	if err := removeGroups(); err != nil {
@@ -119,12 +118,13 @@ func removeGroups() error {
 	return nil
 }
 
-// countLVM puts a script in front of the lvm binary that writes one line for each process that is started.
+// countLVM puts a script in front of the lvm binary that writes one line for each process that is started: whose child it is,
+// and its command line.
 func countLVM() error {
 	if err := command("cp", "/usr/sbin/lvm", realLVM); err != nil {
 		return err
 	}
-	script := "#!/bin/bash\necho \"$(basename \"$0\") $*\" >> " + lvmLog + "\nexec -a \"$0\" " + realLVM + " \"$@\"\n"
+	script := "#!/bin/bash\necho \"$PPID $(basename \"$0\") $*\" >> " + lvmLog + "\nexec -a \"$0\" " + realLVM + " \"$@\"\n"
 	wrapper := filepath.Join(work, "lvm.wrapper")
 	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
 		return err
@@ -132,31 +132,45 @@ func countLVM() error {
 	return command("mount", "--bind", wrapper, "/usr/sbin/lvm")
 }
 
-// startDriver runs the shipped binary as any CO would; what it returns stops it and demands a clean exit.
-func startDriver() (stop func() error, err error) {
-	log, err := os.Create("/mnt/lab/innode-driver.log")
+// The driver that runs; stopDriver demands a clean exit.
+var (
+	driverPID  int
+	stopDriver func() error
+)
+
+// startDriver runs the shipped binary as any CO would.
+func startDriver() error {
+	log, err := os.OpenFile("/mnt/lab/innode-driver.log", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer func() { _ = log.Close() }() // it has its own
 	cmd := exec.CommandContext(context.Background(), binary, "serve", "--standalone", "--cluster-id=innode", "--node-name="+nodeName,
 		"--register=false", "--endpoint="+endpoint, "--http-endpoint="+health, "--log-level=debug", "--log-format=console")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	driverPID = cmd.Process.Pid
-	if err := waitReady(); err != nil {
-		return nil, err
-	}
-	return func() error {
+	stopDriver = func() error {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			return err
 		}
 		return cmd.Wait()
-	}, nil
+	}
+	return waitReady()
 }
 
-var driverPID int
+// renewDriver puts a driver that has just started in the place of the one that runs.
+func renewDriver(t *testing.T) {
+	t.Helper()
+	if err := stopDriver(); err != nil {
+		t.Fatal(err)
+	}
+	if err := startDriver(); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func waitReady() error {
 	var last error

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -61,5 +62,6 @@ func TestAFrozenFileSystemIsNotSnapshotted(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(pod, "text"), "thawed")
+	eventually(t, time.Minute, "a snapshot of what is thawed", func() bool { return snap() == nil }) // until then: ask again
 	c.snapshot(t, "frozen", origin)
 }

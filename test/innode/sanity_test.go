@@ -45,7 +45,7 @@ func TestSanity(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				eventually(t, time.Minute, "all that csi-sanity made is gone", func() bool { return len(volumes(t)) == 0 })
+				eventually(t, 2*time.Minute, "all that csi-sanity made is gone", func() bool { return len(volumes(t)) == 0 })
 			})
 		}
 	}
