@@ -42,6 +42,7 @@ type area struct {
 type prober struct {
 	mustBeBlock bool
 	texts       *groupTexts
+	pause       func(time.Duration) // before what was torn is read again; nil means time.Sleep
 }
 
 // probe reads a device's label and metadata: three system calls if there is no label; four if there is one and its
@@ -81,13 +82,17 @@ func (r prober) probe(d blockDevice, before probe) probe {
 
 // area reads one metadata area. head is what was read already, good for the first look only.
 func (r prober) area(f directFile, head []byte, where span, before probe) (area, error) {
+	pause := r.pause
+	if pause == nil {
+		pause = time.Sleep
+	}
 	for try := 0; ; try++ {
 		a, err := r.areaOnce(f, head, where, before)
 		if err == nil || try == tornRetries {
 			return a, err
 		}
 		head = nil
-		time.Sleep(tornDelay << try)
+		pause(tornDelay << try)
 	}
 }
 
