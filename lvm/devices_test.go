@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,5 +48,35 @@ func TestScanner(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(node.proc, "partitions"), []byte("major minor  #blocks  name\n\n 8 0 x sda\n"), 0o600))
 	if _, err := s.scan(t.Context(), node.sys, node.proc, node.dev); err == nil {
 		t.Error("a size that is no number is taken")
+	}
+}
+
+// What goes away between the list and its reading is gone, and does not count as a disk that cannot be read.
+func TestGoneMeanwhile(t *testing.T) {
+	for what, c := range map[string]struct {
+		leave  func(entry string) error
+		unread int
+	}{
+		"unplugged":                 {os.RemoveAll, 0},
+		"detached":                  {func(entry string) error { return os.WriteFile(filepath.Join(entry, "size"), []byte("0\n"), 0o600) }, 0},
+		"there, and without a node": {func(string) error { return nil }, 1},
+	} {
+		node := newTestNode(t)
+		node.plug(t, "testdata/groups/linear")
+		node.add(t, "loop9", 64<<20, nil)
+		disks := node.disks()
+		disks.probe = func(d blockDevice) probe {
+			if d.name == "loop9" {
+				if err := errors.Join(os.Remove(d.path), c.leave(filepath.Join(node.sys, "class/block/loop9"))); err != nil {
+					t.Error(err)
+				}
+			}
+			return prober{texts: &disks.texts}.probe(d, probe{})
+		}
+		state, err := disks.Read(t.Context())
+		must(t, err)
+		if len(state.Unread) != c.unread || len(state.Groups) != 1 {
+			t.Errorf("%s: unread %q, groups %+v", what, state.Unread, state.Groups)
+		}
 	}
 }

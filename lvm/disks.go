@@ -3,9 +3,13 @@ package lvm
 import (
 	"cmp"
 	"context"
+	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Disks reads the node's volume groups straight from the metadata areas of their PVs, without a process and without
@@ -80,6 +84,14 @@ func (d *Disks) forget(list []blockDevice) {
 			delete(d.last, name)
 		}
 	}
+}
+
+// gone tells whether a device has left the node since it was listed, as loop devices do all the time, or has nothing in it any
+// more: then it is not one that cannot be read.
+func (d *Disks) gone(device blockDevice) bool {
+	b := blockDevices{sys: cmp.Or(d.Sys, "/sys")}
+	size, err := b.attribute(device.name, "size")
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || err == nil && string(size) == "0"
 }
 
 // begin notes that a device is being read; finish takes what it answered.

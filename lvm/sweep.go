@@ -77,6 +77,9 @@ func (s *sweep) work() {
 		before, _ := s.disks.lastOf(device)
 		finish := s.disks.begin(device.name)
 		p := s.read(device, before)
+		if p.err != nil && s.disks.gone(device) {
+			p = probe{device: device}
+		}
 		finish(p)
 		s.mu.Lock()
 		s.finish(p)
