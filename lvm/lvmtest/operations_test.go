@@ -68,7 +68,7 @@ func TestSettle(t *testing.T) {
 	cfg.SettleAfter = 20 * time.Millisecond
 	soon.Host = node.Start(t, cfg)
 	soon.create(t, b.spec("alone", 8*lvm.MiB))
-	for deadline := time.Now().Add(10 * time.Second); node.stateTags("vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); node.stateTags("vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("a new volume is not marked as ready by itself")
 		}
@@ -178,7 +178,7 @@ func TestHungGroup(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	block := blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}
-	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: 50 * time.Millisecond},
+	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: time.Second},
 		lvm.Machine{Runner: block, Kernel: kernel{node}, Reader: reader{node}})
 	must(t, h.Start(t.Context()))
 	hanging := make(chan error, 1)
@@ -194,7 +194,7 @@ func TestHungGroup(t *testing.T) {
 		}
 		return 0
 	}
-	for deadline := time.Now().Add(10 * time.Second); hung() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); hung() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("a hanging command is not noticed")
 		}

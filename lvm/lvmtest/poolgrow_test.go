@@ -74,7 +74,7 @@ func TestTendPoolsBesideAHang(t *testing.T) {
 	groups := []string{"vg-hangs", "vg-works"}
 	node := NewNode(Group{Name: groups[0], Disks: []lvm.Bytes{4 * lvm.GiB}}, Group{Name: groups[1], Disks: []lvm.Bytes{4 * lvm.GiB}})
 	block := &blocking{runner: runner{node, nil}, group: "none", release: make(chan struct{})}
-	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: 100 * time.Millisecond, SettleAfter: time.Hour},
+	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: time.Second, SettleAfter: time.Hour},
 		lvm.Machine{Runner: block, Kernel: kernel{node}, Reader: reader{node}})
 	must(t, h.Start(t.Context()))
 	for _, group := range groups {
@@ -92,7 +92,7 @@ func TestTendPoolsBesideAHang(t *testing.T) {
 		select {
 		case err := <-tended:
 			wantKind(t, "tending pools beside a group that hangs", err, lvm.KindBusy)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("a command that does not end keeps all pools waiting")
 		}
 	}

@@ -32,7 +32,7 @@ func TestGroupComesLater(t *testing.T) {
 	}
 	plug()
 	next.waitWiped(t)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if m := next.Metrics(); m.Volumes[lvm.StateReady] == 1 && m.Volumes[lvm.StateCreating] == 0 {
 			break
 		} else if time.Now().After(deadline) {
