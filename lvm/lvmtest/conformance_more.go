@@ -162,6 +162,8 @@ func testForeign(t *testing.T, b Bed) {
 	b.Admin(t, "lvremove", "-y", target)
 
 	elsewhere := d.create(t, b.light("taken", 8*lvm.MiB))
+	_, err = d.Activate(t.Context(), elsewhere.ID, elsewhere.UUID) // it is marked as ready with that, and not while the admin works
+	must(t, err)
 	b.Admin(t, "lvchange", "--deltag", "nodelvm.cluster="+Cluster, "--addtag", "nodelvm.cluster=other", target)
 	_, err = d.Create(t.Context(), b.light("taken", 8*lvm.MiB))
 	wantKind(t, "create under another cluster's name", err, lvm.KindExists)
