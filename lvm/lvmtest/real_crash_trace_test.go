@@ -74,6 +74,7 @@ func (t *tracer) outcome() (passed []point, killed bool) {
 	defer t.mu.Unlock()
 	if t.later != nil {
 		t.later.Stop()
+		t.later = nil
 	}
 	return t.passed, t.killed
 }
@@ -205,7 +206,9 @@ func (t *tracer) point(pid int, what string) {
 		t.later = time.AfterFunc(t.plan.after, func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.kill(pid)
+			if t.later != nil { // else it came too late
+				t.kill(pid)
+			}
 		})
 		return
 	}
