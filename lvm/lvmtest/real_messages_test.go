@@ -50,14 +50,14 @@ func lostDevices(t testing.TB, group string) []int {
 	}
 	admin(t, "lvchange", "-ay", pool)
 	defer admin(t, "lvchange", "-an", pool) // what stands on the pool keeps it active
-	mapped := strings.ReplaceAll(group, "-", "--") + "-" + strings.ReplaceAll(lvm.DefaultPool, "-", "--")
-	release := []string{"message", mapped + "-tpool", "0", "release_metadata_snap"}
+	name := strings.ReplaceAll(group, "-", "--") + "-" + strings.ReplaceAll(lvm.DefaultPool, "-", "--")
+	release := []string{"message", name + "-tpool", "0", "release_metadata_snap"}
 	_ = exec.CommandContext(t.Context(), "dmsetup", release...).Run() // of a look that a power cut has ended
-	tool(t, "dmsetup", "message", mapped+"-tpool", "0", "reserve_metadata_snap")
+	tool(t, "dmsetup", "message", name+"-tpool", "0", "reserve_metadata_snap")
 	defer tool(t, "dmsetup", release...)
 	differ := map[string]bool{}
 	for _, knows := range []string{
-		tool(t, "thin_ls", "--metadata-snap", "--no-headers", "--format", "DEV", "/dev/mapper/"+mapped+"_tmeta"),
+		tool(t, "thin_ls", "--metadata-snap", "--no-headers", "--format", "DEV", mapped(t, name+"_tmeta")),
 		admin(t, "lvs", "--noheadings", "-o", "thin_id", "-S", "pool_lv="+lvm.DefaultPool, group),
 	} {
 		for _, number := range numbers.FindAllString(knows, -1) {

@@ -42,7 +42,7 @@ func newVanishBed(t *testing.T) vanishBed {
 			must(t, os.Remove(filepath.Join("/dev/shm", realGroup+"-"+name)))
 		})
 		b.disks, b.tables = append(b.disks, disk), append(b.tables, table)
-		argv = append(argv, "/dev/mapper/"+disk)
+		argv = append(argv, mapped(t, disk))
 	}
 	admin(t, argv...)
 	t.Cleanup(func() { admin(t, "vgremove", "-ff", "-y", vanishGroup) })
