@@ -18,7 +18,7 @@ func newWideServer(t *testing.T) (*Server, *lvmtest.Node) {
 		disks[i] = 10 * lvm.GiB
 	}
 	node := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: disks})
-	host := node.Start(t, lvm.Config{Cluster: "cluster-1"})
+	host := node.Start(t, testConfig)
 	return New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, CheckFileSystem: checkFileSystem}), node
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -17,6 +18,9 @@ const (
 	elsewhereSnapshot = "AAAAAA-bbbb-cccc-dddd-eeee-ffff-GGGGGG/s-0123456789abcdef0123456789abcdef"
 )
 
+// testConfig is that of a driver whose commands can be counted: it marks no new volume as ready by itself, a moment after its reply.
+var testConfig = lvm.Config{Cluster: "cluster-1", SettleAfter: time.Hour}
+
 // newTestServer serves node-1 over a fake node with two groups: vg-nvme (40 GiB) and vg-sata (100 GiB on two disks),
 // both tagged any.
 func newTestServer(t *testing.T) (*Server, *lvmtest.Node) {
@@ -25,7 +29,7 @@ func newTestServer(t *testing.T) (*Server, *lvmtest.Node) {
 		lvmtest.Group{Name: "vg-nvme", Tags: []string{"any"}, Disks: []lvm.Bytes{40 * lvm.GiB}},
 		lvmtest.Group{Name: "vg-sata", Tags: []string{"any"}, Disks: []lvm.Bytes{60 * lvm.GiB, 40 * lvm.GiB}},
 	)
-	host := node.Start(t, lvm.Config{Cluster: "cluster-1"})
+	host := node.Start(t, testConfig)
 	return New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, CheckFileSystem: checkFileSystem}), node
 }
 
