@@ -50,7 +50,7 @@ func TestHungDisk(t *testing.T) {
 	close(hang)
 	asked.Wait()
 	disks.probe = nil
-	for range 100 { // the reading that hung ends a moment after its answer
+	for range 6000 { // the reading that hung ends a moment after its answer
 		state, err := disks.Read(context.Background())
 		must(t, err)
 		if len(state.Unread) == 0 {

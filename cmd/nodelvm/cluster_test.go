@@ -42,7 +42,7 @@ func TestJoinClusterWaits(t *testing.T) {
 		found <- id
 		return err
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if err := d.ready.Ready(ctx); err != nil && strings.Contains(err.Error(), "waits for the Kubernetes API") {
 			break
 		}

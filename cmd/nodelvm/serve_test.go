@@ -54,7 +54,7 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 	r.stop = stop
 	go func() { r.done <- r.serve(ctx) }()
 	t.Cleanup(stop)
-	for deadline := time.Now().Add(10 * time.Second); r.ready.Ready(ctx) != nil; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); r.ready.Ready(ctx) != nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not ready: %v\n%s", r.ready.Ready(ctx), r.log)
 		}
