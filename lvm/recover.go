@@ -2,21 +2,21 @@ package lvm
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
 
-// startPatience is how long Start waits for the mending of a group before it goes on without; it continues behind. One
-// that cannot be looked through yet is tried again after a pause that doubles from mendFirstPause up to settleLastPause.
+// startPatience is how long Start waits for the mending of a group before it goes on without; it continues behind. What
+// cannot be mended yet is tried again after a pause that doubles from mendFirstPause up to settleLastPause.
 const (
 	startPatience  = 30 * time.Second
 	mendFirstPause = time.Second
 )
 
 // Start mends what an interruption left, and takes up the wiping. First it waits for a driver that still runs on this
-// node to end (the error is ctx's), and, in each group apart, for its last command. What cannot be mended is logged and
-// stays for the next start; a group that hangs is mended when it does not any more. Only if the disks cannot be read at
-// all does Start fail.
+// node to end (the error is ctx's), and, in each group apart, for its last command. What cannot be mended is logged, and tried
+// again behind: a group may hang, or a device be open for a while. Only if the disks cannot be read at all does Start fail.
 func (h *Host) Start(ctx context.Context) error {
 	alone, err := lockInstance(ctx, h.cfg.LockDir)
 	if err != nil {
@@ -89,14 +89,16 @@ func (h *Host) mendWhenPossible(ctx context.Context, g Group, tried func()) {
 	defer tried()
 	for pause := mendFirstPause; ; pause = min(2*pause, settleLastPause) {
 		now, err := h.afterFormerCommands(ctx, g)
-		switch {
-		case err == nil:
-			h.mend(ctx, now)
-			return
-		case ctx.Err() != nil || KindOf(err) == KindNotOurs:
+		if KindOf(err) == KindNotOurs {
 			return
 		}
-		h.log.Warn("a volume group cannot be looked through yet for what an earlier run left", "vg", g.Name, "pause", pause, "error", err)
+		if err == nil {
+			err = h.mend(ctx, now)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		h.log.Warn("what an earlier run left in a volume group is still there; it is tried again", "vg", g.Name, "pause", pause, "error", err)
 		tried()
 		select {
 		case <-ctx.Done():
@@ -105,18 +107,14 @@ func (h *Host) mendWhenPossible(ctx context.Context, g Group, tried func()) {
 	}
 }
 
-// mend brings one group into order. Suspended devices come first: whatever touches them hangs.
-func (h *Host) mend(ctx context.Context, g Group) {
+// mend brings one group into order; the error joins those of the volumes that are still unfinished. Suspended devices come
+// first: whatever touches them hangs.
+func (h *Host) mend(ctx context.Context, g Group) (unfinished error) {
 	h.forgetTables(ctx, g)
 	h.resume(ctx, g)
-	failed := func(id ID, err error) {
-		if err != nil && ctx.Err() == nil {
-			h.log.Warn("what an earlier run left unfinished is still there", "volume", id.String(), "error", err)
-		}
-	}
 	for _, lv := range g.LVs {
 		if sn, ours, err := snapshotOf(g, lv); err == nil && ours && sn.Cluster == h.cfg.Cluster && sn.State == StateCreating {
-			failed(sn.ID, h.removeUnfinished(ctx, sn.ID, sn.UUID))
+			unfinished = errors.Join(unfinished, h.removeUnfinished(ctx, sn.ID, sn.UUID))
 		}
 		v, ours, err := volumeOf(g, lv)
 		if err != nil || !ours || v.Cluster != h.cfg.Cluster {
@@ -124,13 +122,14 @@ func (h *Host) mend(ctx context.Context, g Group) {
 		}
 		switch v.State {
 		case StateCreating:
-			failed(v.ID, h.mendVolume(ctx, v))
+			unfinished = errors.Join(unfinished, h.mendVolume(ctx, v))
 		case StateDeleting:
 			h.wipe(v)
 		case StateReady:
 		}
 	}
 	h.flushPools(ctx, g)
+	return unfinished
 }
 
 // afterFormerCommands waits until no command of an earlier driver works on the group, and reads it then. What that driver

@@ -72,6 +72,27 @@ func TestSilentDisk(t *testing.T) {
 	d.waitWiped(t)
 }
 
+// TestUnfinishedInUse: a volume that somebody looks into while it is to be finished is finished when he has done with it.
+func TestUnfinishedInUse(t *testing.T) {
+	node, d, v, zeroes := successor(t)
+	device, _, err := kernel{node}.Device(deviceUUID(v.ID.VG, v.UUID))
+	must(t, err)
+	release := node.Hold(device)
+	must(t, d.Start(t.Context()))
+	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err == nil || len(zeroes.spans) > 0 {
+		t.Errorf("while it is open, its activation ends with %v, and %q are zeroed", err, zeroes.spans)
+	}
+	release()
+	for deadline := time.Now().Add(time.Minute); node.stateTags("vg-test")["ready"] != 1; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is not finished when nobody has it open any more")
+		}
+	}
+	_, err = d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	must(t, d.Close(t.Context()))
+}
+
 // flushing is a kernel that notes which disks it flushes.
 type flushing struct {
 	kernel
