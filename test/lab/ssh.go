@@ -81,8 +81,8 @@ func (l *Lab) killMarked(ctx context.Context, node, mark string) error {
 	return l.run(ctx, node, "sh", "-c", killScript, "kill", mark)
 }
 
-// killScript kills every process with $1 in its environment.
-const killScript = `while marked=$(grep -lszx "$1" /proc/[0-9]*/environ); do
+// killScript kills every process with $1 in its environment. What grep exits with tells of processes that it cannot read, too.
+const killScript = `while marked=$(grep -lszx "$1" /proc/[0-9]*/environ); [ -n "$marked" ]; do
 	for file in $marked; do
 		pid=${file#/proc/}
 		kill -KILL "${pid%/environ}"
