@@ -81,7 +81,7 @@ func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevice
 		k, known := before[e.name]
 		if !known || k.inode != e.inode || k.blocks != sizes[e.name] {
 			k, err = b.look(e, sizes[e.name], dev)
-			if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) { // it may vanish meanwhile
+			if vanished(err) {
 				continue
 			}
 			if err != nil {
@@ -97,6 +97,12 @@ func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevice
 	s.known = now
 	s.mu.Unlock()
 	return b, nil
+}
+
+// vanished tells whether sysfs answered so because a device is gone, or going: device-mapper says EINVAL of one that it is
+// just removing.
+func vanished(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
 }
 
 func (b *blockDevices) add(name string, k knownDevice) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // Devices that LVM made are not looked at again, others of the same name are.
@@ -48,6 +49,25 @@ func TestScanner(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(node.proc, "partitions"), []byte("major minor  #blocks  name\n\n 8 0 x sda\n"), 0o600))
 	if _, err := s.scan(t.Context(), node.sys, node.proc, node.dev); err == nil {
 		t.Error("a size that is no number is taken")
+	}
+}
+
+// Of a device that it is just removing, device-mapper says that the question is wrong, as the kernel does of lo's speed.
+func TestScannerPassesByWhatIsBeingRemoved(t *testing.T) {
+	node := newTestNode(t)
+	node.add(t, "sda", 64<<20, nil)
+	node.add(t, "dm-0", 64<<20, nil)
+	node.attribute(t, "dm-0", "dm/uuid", "")
+	uuid := filepath.Join(node.sys, "class/block/dm-0/dm/uuid")
+	must(t, errors.Join(os.Remove(uuid), os.Symlink("/sys/class/net/lo/speed", uuid)))
+	if _, err := os.ReadFile(uuid); !errors.Is(err, unix.EINVAL) {
+		t.Fatalf("lo's speed can be read here: %v", err)
+	}
+	var s scanner
+	b, err := s.scan(t.Context(), node.sys, node.proc, node.dev)
+	must(t, err)
+	if len(b.list) != 1 || b.list[0].name != "sda" {
+		t.Errorf("it lists %+v", b.list)
 	}
 }
 

@@ -3,13 +3,9 @@ package lvm
 import (
 	"cmp"
 	"context"
-	"errors"
-	"os"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Disks reads the node's volume groups straight from the metadata areas of their PVs, without a process and without
@@ -91,7 +87,7 @@ func (d *Disks) forget(list []blockDevice) {
 func (d *Disks) gone(device blockDevice) bool {
 	b := blockDevices{sys: cmp.Or(d.Sys, "/sys")}
 	size, err := b.attribute(device.name, "size")
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || err == nil && string(size) == "0"
+	return vanished(err) || err == nil && string(size) == "0"
 }
 
 // begin notes that a device is being read; finish takes what it answered.

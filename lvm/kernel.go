@@ -48,8 +48,8 @@ func (k kernel) Devices() ([]Device, error) {
 			continue
 		}
 		uuid, err := k.attribute(name, "dm/uuid")
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
-			continue // it went away before or while it was looked at, or was never given a table
+		if vanished(err) {
+			continue // or it was never given a table
 		}
 		if err != nil {
 			return nil, err
