@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -21,9 +22,13 @@ type outcome struct {
 	subtest    bool
 }
 
-// condensed passes on what a person wants to see of `go test -v`: the result of each test, everything that a failed or
+// stdout is written by several tests at the same time, whole lines each.
+var stdout sync.Mutex
+
+// condensed passes on, behind a prefix that tells whose it is, what a person wants to see of `go test -v`: the result of each test, everything that a failed or
 // skipped one printed, and each half minute the name of what runs, so that a long test does not look like a hung one.
 type condensed struct {
+	prefix   string
 	to       io.Writer
 	now      func() time.Time
 	line     bytes.Buffer
@@ -99,8 +104,14 @@ func (c *condensed) rest() error { return c.show(string(c.held.Next(c.held.Len()
 
 func (c *condensed) show(text string) error {
 	c.shown = c.now()
-	_, err := io.WriteString(c.to, text)
-	return err
+	stdout.Lock()
+	defer stdout.Unlock()
+	for line := range strings.Lines(text) {
+		if _, err := io.WriteString(c.to, c.prefix+line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func TestCondensed(t *testing.T) {
@@ -133,7 +144,7 @@ panic: all is lost
 `
 	var out strings.Builder
 	clock := time.Now()
-	c := condensed{to: &out, shown: clock, now: func() time.Time { return clock }}
+	c := condensed{prefix: "node-1  ", to: &out, shown: clock, now: func() time.Time { return clock }}
 	for line := range strings.Lines(printed) {
 		if strings.Contains(line, "second") {
 			clock = clock.Add(2 * silence)
@@ -144,8 +155,12 @@ panic: all is lost
 			}
 		}
 	}
-	if err := c.rest(); err != nil || out.String() != want {
-		t.Errorf("%v, it shows:\n%swant:\n%s", err, out.String(), want)
+	if err := c.rest(); err != nil {
+		t.Fatal(err)
+	}
+	prefixed := "node-1  " + strings.TrimSuffix(strings.ReplaceAll(want, "\n", "\nnode-1  "), "node-1  ")
+	if out.String() != prefixed {
+		t.Errorf("it shows:\n%swant:\n%s", out.String(), prefixed)
 	}
 	wantOutcomes := []outcome{{"PASS", "TestGood", false}, {"PASS", "TestGood/sub", true}, {"FAIL", "TestBad", false}, {"FAIL", "TestBad/sub", true}}
 	if !slices.Equal(c.outcomes, wantOutcomes) {

@@ -3,16 +3,13 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -101,7 +98,7 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 		argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v", "-test.timeout="+patience())
 		whole := j.log(t)
 		defer func() { _ = whole.Close() }()
-		brief := &condensed{to: &prefixed{prefix: node + "  ", to: os.Stdout}, shown: time.Now(), now: time.Now}
+		brief := &condensed{prefix: node + "  ", to: os.Stdout, shown: time.Now(), now: time.Now}
 		both := io.MultiWriter(whole, brief)
 		code, err := l.Exec(t.Context(), node, nil, both, both, append(argv, j.args...)...)
 		if err := errors.Join(err, brief.rest()); err != nil {
@@ -113,7 +110,7 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 			}
 			t.Run(o.name, func(t *testing.T) {
 				if o.word != "PASS" {
-					t.Errorf("%s in the node; its output stands above", o.word)
+					t.Errorf("%s in the node; its output is in %s", o.word, whole.Name())
 				}
 			})
 		}
@@ -145,30 +142,4 @@ func patience() string {
 		return limit
 	}
 	return "90m"
-}
-
-// stdout is written by several tests at the same time, whole lines each.
-var stdout sync.Mutex
-
-// prefixed tells apart whose output a line is.
-type prefixed struct {
-	prefix string
-	to     io.Writer
-	line   bytes.Buffer
-}
-
-func (p *prefixed) Write(b []byte) (int, error) {
-	p.line.Write(b)
-	for {
-		end := bytes.IndexByte(p.line.Bytes(), '\n')
-		if end < 0 {
-			return len(b), nil
-		}
-		stdout.Lock()
-		_, err := fmt.Fprintf(p.to, "%s%s", p.prefix, p.line.Next(end+1))
-		stdout.Unlock()
-		if err != nil {
-			return 0, err
-		}
-	}
 }

@@ -39,11 +39,16 @@ func ask(t *testing.T, classes map[string]map[string]string) (page statuspage.Pa
 // group is one group of the page; it fails the test unless there is exactly one of that name.
 func group(t *testing.T, page statuspage.Page, name string) inventory.Group {
 	t.Helper()
-	found := slices.DeleteFunc(slices.Clone(page.Groups), func(g inventory.Group) bool { return g.Name != name })
+	found := named(page, name)
 	if len(found) != 1 {
 		t.Fatalf("%d groups %s on the page: %+v", len(found), name, page.Groups)
 	}
 	return found[0]
+}
+
+// named is the groups of that name.
+func named(page statuspage.Page, name string) []inventory.Group {
+	return slices.DeleteFunc(slices.Clone(page.Groups), func(g inventory.Group) bool { return g.Name != name })
 }
 
 // during runs a command, and another one when the test ends.
@@ -151,16 +156,15 @@ func TestStatusPageTellsOfTwins(t *testing.T) {
 		during(t, []string{realLVM, "vgcreate", "-qq", "--devices", device, "vg-twin", device}, []string{realLVM, "vgremove", "-qq", "-f", "--devices", device, "vg-twin"})
 	}
 	var page statuspage.Page
-	isTwin := func(g inventory.Group) bool { return g.Name == "vg-twin" }
 	eventually(t, time.Minute, "the page has both groups", func() bool { // each of its parts is up to half a second old
 		page = ask(t, map[string]map[string]string{"twins": {"volumeGroup": "vg-twin"}})
-		return len(page.Classes[0].Offers) == 2 && len(slices.DeleteFunc(slices.Clone(page.Groups), func(g inventory.Group) bool { return !isTwin(g) })) == 2
+		return len(page.Classes[0].Offers) == 2 && len(named(page, "vg-twin")) == 2
 	})
 	if offers := page.Classes[0].Offers; !strings.Contains(offers[0].Obstacle, "2 volume groups of this node are named vg-twin") || offers[1].Obstacle == "" {
 		t.Errorf("offers %+v", offers)
 	}
 	for _, g := range page.Groups {
-		if isTwin(g) != (g.Problem != "") {
+		if (g.Name == "vg-twin") != (g.Problem != "") {
 			t.Errorf("group %s: %q", g.Name, g.Problem)
 		}
 	}
