@@ -39,8 +39,8 @@ type Config struct {
 	AuditEvery time.Duration                               // how often they are; 0: once an hour
 }
 
-// Agent acts for this node in the API: it enlarges the node's volumes, keeps copies where their source is, and tells of
-// trouble. Idle, it costs a watch on storage classes and one on claims.
+// Agent acts for this node in the API: it enlarges the node's volumes, keeps copies where their source is, sees to it that
+// no claim is overlooked, and tells of trouble. Idle, it costs a watch on storage classes and one on claims.
 type Agent struct {
 	client  *Client
 	node    string
@@ -56,6 +56,9 @@ type Agent struct {
 
 	queue   workqueue.TypedDelayingInterface[string] // keys of claims
 	backoff *flowcontrol.Backoff                     // by job.id
+
+	patience  time.Duration        // before the first reminder of a claim
+	reminders *flowcontrol.Backoff // by the claim's UID
 
 	audit audit
 
@@ -81,7 +84,11 @@ func NewAgent(cfg Config) *Agent {
 		pods:    newPodLister(cfg.Client.core),
 		queue:   workqueue.NewTypedDelayingQueue[string](),
 		backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost),
-		audit:   newAudit(cfg),
+
+		patience:  reminderFirst,
+		reminders: flowcontrol.NewBackOff(2*reminderFirst, reminderMost),
+
+		audit: newAudit(cfg),
 	}
 	a.claims = newClaimStore(a.node, a.queue.Add)
 	a.classes = newClassStore(func(class *storagev1.StorageClass) {
@@ -192,7 +199,10 @@ func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 	if from.kind == kindSnapshot {
 		a.watchContents(ctx)
 	}
-	if from == (source{}) || claim.Annotations[annSelectedNode] == a.node {
+	if claim.Annotations[annSelectedNode] == a.node {
+		return job{string(claim.UID) + "/reminder", func(ctx context.Context) (bool, error) { return false, a.remind(ctx, claim) }}, true
+	}
+	if from == (source{}) {
 		return job{}, false
 	}
 	return job{string(claim.UID), func(ctx context.Context) (bool, error) { return a.pin(ctx, claim, from) }}, true

@@ -2,12 +2,14 @@ package kube
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -19,7 +21,7 @@ import (
 )
 
 // api is a small API server: it speaks the real protocol over HTTP, so the real client is tested. It knows lists and
-// watches of two resources, one namespace, and events.
+// watches of two resources, annotations of claims, one namespace, and events.
 type api struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -29,6 +31,7 @@ type api struct {
 	events   map[string]*corev1.Event
 	posts    int // of events, those that were there already included
 	refuse   int // so many posts fail
+	patched  []time.Time
 }
 
 func newAPI(t *testing.T) (*api, *Client) {
@@ -45,6 +48,7 @@ func newAPI(t *testing.T) (*api, *Client) {
 	})
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", a.postEvent)
 	mux.HandleFunc("GET /api/v1/persistentvolumeclaims", a.listOrWatch)
+	mux.HandleFunc("PATCH /api/v1/namespaces/ns/persistentvolumeclaims/{name}", a.patchClaim)
 	mux.HandleFunc("GET /apis/storage.k8s.io/v1/storageclasses", a.listOrWatch)
 	a.Server = httptest.NewServer(mux)
 	t.Cleanup(a.Close)
@@ -83,6 +87,30 @@ func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
 	a.events[key] = event
 	event.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
 	reply(w, http.StatusCreated, event)
+}
+
+// patchClaim changes annotations of a claim, as a merge patch with the claim's resource version does.
+func (a *api) patchClaim(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	before, ok := a.objects["persistentvolumeclaims"][r.PathValue("name")].(*corev1.PersistentVolumeClaim)
+	a.mu.Unlock()
+	change := corev1.PersistentVolumeClaim{}
+	if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if !ok || change.ResourceVersion != before.ResourceVersion {
+		reply(w, http.StatusConflict, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, r.PathValue("name"), nil).Status())
+		return
+	}
+	now := before.DeepCopy()
+	now.ResourceVersion += "1"
+	maps.Copy(now.Annotations, change.Annotations)
+	a.mu.Lock()
+	a.patched = append(a.patched, time.Now())
+	a.mu.Unlock()
+	a.set("persistentvolumeclaims", now.Name, now)
+	reply(w, http.StatusOK, now)
 }
 
 func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {

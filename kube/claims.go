@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,15 @@ type claimStore struct {
 	changed func(key string) // called without the lock
 
 	mu   sync.Mutex
-	open map[string]*corev1.PersistentVolumeClaim // by namespace/name: not bound yet, or asking for more than they have
-	own  map[string]ownClaim                      // by namespace/name: bound, and this node was selected, or none
+	open map[string]*openClaim // by namespace/name: not bound yet, or asking for more than they have
+	own  map[string]ownClaim   // by namespace/name: bound, and this node was selected, or none
+}
+
+// openClaim is a claim that waits for something.
+type openClaim struct {
+	*corev1.PersistentVolumeClaim
+	since time.Time // when this version of it was seen first
+	asked bool      // a volume has been asked for since then
 }
 
 // ownClaim is a bound claim.
@@ -33,7 +41,7 @@ type ownClaim struct {
 }
 
 func newClaimStore(node string, changed func(key string)) *claimStore {
-	return &claimStore{node: node, changed: changed, open: map[string]*corev1.PersistentVolumeClaim{}, own: map[string]ownClaim{}}
+	return &claimStore{node: node, changed: changed, open: map[string]*openClaim{}, own: map[string]ownClaim{}}
 }
 
 func (s *claimStore) Add(o any) error {
@@ -61,11 +69,17 @@ func (s *claimStore) Delete(o any) error {
 // Replace takes a whole listing. Claims that are gone are forgotten; whoever works on one finds that out.
 func (s *claimStore) Replace(list []any, _ string) error {
 	s.mu.Lock()
-	clear(s.open)
+	before := s.open
+	s.open = map[string]*openClaim{}
 	clear(s.own)
 	var wake []string
 	for _, o := range list {
 		wake = append(wake, s.put(o)...)
+	}
+	for key, claim := range s.open {
+		if seen, ok := before[key]; ok && seen.UID == claim.UID && seen.ResourceVersion == claim.ResourceVersion {
+			s.open[key] = seen
+		}
 	}
 	s.mu.Unlock()
 	s.wake(wake)
@@ -96,7 +110,7 @@ func (s *claimStore) put(o any) (wake []string) {
 	if selected := claim.Annotations[annSelectedNode]; claim.Spec.VolumeName != "" && (selected == "" || selected == s.node) {
 		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, chosen: selected != ""}
 		for other, waiting := range s.open {
-			if sourceOf(waiting) == (source{kindClaim, key}) {
+			if sourceOf(waiting.PersistentVolumeClaim) == (source{kindClaim, key}) {
 				wake = append(wake, other)
 			}
 		}
@@ -105,7 +119,7 @@ func (s *claimStore) put(o any) (wake []string) {
 		delete(s.open, key)
 		return wake
 	}
-	s.open[key] = stripClaim(claim)
+	s.open[key] = &openClaim{PersistentVolumeClaim: stripClaim(claim), since: time.Now()}
 	return append(wake, key)
 }
 
@@ -120,7 +134,30 @@ func (s *claimStore) waiting(key string) (*corev1.PersistentVolumeClaim, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	claim, ok := s.open[key]
-	return claim, ok
+	if !ok {
+		return nil, false
+	}
+	return claim.PersistentVolumeClaim, true
+}
+
+// noteAsked notes that a volume is asked for.
+func (s *claimStore) noteAsked(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if claim, ok := s.open[key]; ok {
+		claim.asked = true
+	}
+}
+
+// silentSince tells since when a claim has waited unchanged, if no volume has been asked for meanwhile.
+func (s *claimStore) silentSince(key string) (since time.Time, silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	claim, ok := s.open[key]
+	if !ok || claim.asked {
+		return time.Time{}, false
+	}
+	return claim.since, true
 }
 
 // wakeAll has those of the waiting claims looked at that which picks.
@@ -128,7 +165,7 @@ func (s *claimStore) wakeAll(which func(*corev1.PersistentVolumeClaim) bool) {
 	var keys []string
 	s.mu.Lock()
 	for key, claim := range s.open {
-		if which(claim) {
+		if which(claim.PersistentVolumeClaim) {
 			keys = append(keys, key)
 		}
 	}

@@ -1,10 +1,10 @@
 // Package kube is nodelvm's part in the Kubernetes API, and the only package with client-go.
 //
 // Its Agent acts for one node. It enlarges this node's volumes when their claims ask for more (resizer.go), has copies of
-// this node's snapshots and volumes made on this node (pin.go), tells the claims of trouble with their volumes
-// (health.go), warns where a storage class binds immediately (immediate.go), finds the claims that a claim is of use only
-// together with (siblings.go), and looks for volumes that nobody has, and for claims whose volume is gone (audit.go,
-// orphans.go). ClusterID names the cluster.
+// this node's snapshots and volumes made on this node (pin.go), has csi-provisioner look again at a claim that it overlooked
+// (remind.go), tells the claims of trouble with their volumes (health.go), warns where a storage class binds immediately
+// (immediate.go), finds the claims that a claim is of use only together with (siblings.go), and looks for volumes that
+// nobody has, and for claims whose volume is gone (audit.go, orphans.go). ClusterID names the cluster.
 //
 // Its Janitor acts for the whole cluster, where that is wanted: what becomes of the claims of lost nodes is decided in
 // loss.go, and done in janitorsteps.go. Manifests writes what takes a volume up again (adopt.go).

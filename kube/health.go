@@ -30,6 +30,7 @@ func (a *Agent) watchHealth(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		a.backoff.GC()
+		a.reminders.GC()
 		if a.health != nil {
 			if found, err := a.health(ctx); err == nil {
 				a.tellHealth(ctx, known, found)

@@ -45,6 +45,7 @@ const companyPatience = 10 * time.Second
 // Claims that can never be had from this driver are left out: those that are gone or being deleted, and those of an
 // Immediate class. The error is the API server's.
 func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, error) {
+	a.claims.noteAsked(namespace + "/" + claim)
 	ctx, cancel := context.WithTimeout(ctx, companyPatience)
 	defer cancel()
 	pods, err := a.pods.waiting(ctx, namespace)

@@ -1,0 +1,116 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// given is a claim that waits, and for which a node was selected.
+func given(name, class, node string) *corev1.PersistentVolumeClaim {
+	c := claim(name, class, "")
+	c.Annotations = map[string]string{annSelectedNode: node}
+	return c
+}
+
+// TestRemindersComeLessAndLess: one that did not help was no cure.
+func TestRemindersComeLessAndLess(t *testing.T) {
+	a, client := newAPI(t)
+	a.set("storageclasses", "late", class("late", DriverName, late))
+	a.set("persistentvolumeclaims", "overlooked", given("overlooked", "late", "node-1"))
+	a.set("persistentvolumeclaims", "elsewhere", given("elsewhere", "late", "node-2"))
+	a.set("persistentvolumeclaims", "theirs", given("theirs", "ebs", "node-1"))
+	a.set("persistentvolumeclaims", "unplaced", claim("unplaced", "late", ""))
+	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
+	const first = 100 * time.Millisecond
+	agent.patience, agent.reminders = first, flowcontrol.NewBackOff(2*first, 4*first)
+	begun := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); agent.Run(ctx) }()
+	patched := func() []time.Time { a.mu.Lock(); defer a.mu.Unlock(); return a.patched }
+	eventually(t, "four reminders", func() bool { return len(patched()) >= 4 })
+	cancel()
+	<-ended
+	before := begun
+	for i, least := range []time.Duration{first, 2 * first, 4 * first, 4 * first} {
+		if pause := patched()[i].Sub(before); pause < least {
+			t.Errorf("reminder %d came after %s, want %s at least", i+1, pause, least)
+		}
+		before = patched()[i]
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, o := range a.objects["persistentvolumeclaims"] {
+		_, reminded := o.(*corev1.PersistentVolumeClaim).Annotations[annReminded]
+		if reminded != (name == "overlooked") {
+			t.Errorf("claim %s: reminded %v", name, reminded)
+		}
+	}
+}
+
+// TestSilence: a claim is silent from its last change on, until a volume is asked for.
+func TestSilence(t *testing.T) {
+	store := newClaimStore("node-1", func(string) {})
+	seen := func(version string) {
+		c := given("data", "late", "node-1")
+		c.ResourceVersion = version
+		if err := store.Add(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(when string, want bool) time.Time {
+		t.Helper()
+		since, silent := store.silentSince("ns/data")
+		if silent != want {
+			t.Errorf("%s: silent %v", when, silent)
+		}
+		return since
+	}
+	expect("before it is known", false)
+	store.noteAsked("ns/data") // of a claim that the watch has yet to bring: nothing
+	seen("1")
+	first := expect("new", true)
+	listed := given("data", "late", "node-1")
+	if err := store.Replace([]any{listed}, ""); err != nil || expect("listed again", true) != first {
+		t.Errorf("another listing made it new; %v", err)
+	}
+	store.noteAsked("ns/data")
+	expect("asked for", false)
+	if err := store.Replace([]any{listed}, ""); err != nil {
+		t.Fatal(err)
+	}
+	expect("asked for, and listed again", false)
+	seen("2")
+	if !expect("changed since", true).After(first) {
+		t.Error("a change did not begin the silence anew")
+	}
+	listed.UID = "another"
+	listed.ResourceVersion = "2"
+	store.noteAsked("ns/data")
+	if err := store.Replace([]any{listed}, ""); err != nil {
+		t.Fatal(err)
+	}
+	expect("another of its name", true)
+}
+
+// TestCompanyIsAQuestionForAVolume: the controller asks for a claim's company when it is called for its volume.
+func TestCompanyIsAQuestionForAVolume(t *testing.T) {
+	a, client := newAPI(t)
+	a.Close()
+	agent := NewAgent(Config{Client: client, Node: "node-1"})
+	if err := agent.claims.Add(given("data", "late", "node-1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agent.Company(t.Context(), "ns", "data"); err == nil || !strings.Contains(err.Error(), "ns") {
+		t.Errorf("without an API server: %v", err)
+	}
+	if _, silent := agent.claims.silentSince("ns/data"); silent {
+		t.Error("the claim would be reminded of, though a volume was asked for")
+	}
+}
