@@ -51,7 +51,7 @@ test-e2e: ## Hold the driver's part in the API to a real API server; play the de
 	test/all.sh e2e
 
 .PHONY: test-long
-test-long: ## Run the tests that take hours: every crash point, 1000 random groups, fuzzers, 200 power cuts, a lost node, and 50 power cuts in a cluster
+test-long: ## Run the tests that take hours: every crash point, 1000 random groups, fuzzers, 200 power cuts, bursts, and 50 power cuts in a cluster
 	test/all.sh long
 
 .PHONY: conformance

@@ -79,7 +79,7 @@ long() {
 	fuzz "${NODELVM_TEST_FUZZTIME:-60s}" || bad=1
 	export NODELVM_TEST_CRASH=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_PATIENCE=12h
 	in_nodes 24h || bad=1
-	go_test long test standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestLost$|^TestReboot$|^TestBurst$|^TestPairs$|^TestClusterCuts$' ./e2e || bad=1
+	go_test long test standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestBurst$|^TestPairs$|^TestClusterCuts$' ./e2e || bad=1
 	return $bad
 }
 
@@ -102,7 +102,7 @@ e2e() {
 	local bad=0
 	go_test apiserver test testname -tags e2e -count=1 -timeout 120m ./apiserver || bad=1
 	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 180m \
-		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestPlacement$|^TestTogether$|^TestConformance$' ./e2e || bad=1
+		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestLost$|^TestPlacement$|^TestReboot$|^TestTogether$|^TestConformance$' ./e2e || bad=1
 	return $bad
 }
 
