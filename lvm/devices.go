@@ -38,7 +38,7 @@ type blockDevice struct {
 type blockDevices struct {
 	sys     string          // where sysfs is
 	list    []blockDevice   // candidates for a PV
-	mappers map[string]bool // names of device-mapper devices that are not LVM's
+	mappers map[string]bool // names of device-mapper devices that are not LVM's, or have no UUID yet
 	stacked bool            // there are devices that are made of others, and not by LVM
 }
 
@@ -88,7 +88,9 @@ func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevice
 				return nil, fmt.Errorf("look at block device %s: %w", e.name, err)
 			}
 		}
-		if !k.mapper || k.uuid != "" { // one that is being made has no UUID yet
+		making := k.mapper && k.uuid == ""
+		skipped := k.candidate && k.blocks == 0
+		if !making && !skipped {
 			now[e.name] = k
 		}
 		b.add(e.name, k)
@@ -116,7 +118,9 @@ func (b *blockDevices) add(name string, k knownDevice) {
 	}
 }
 
-// look asks sysfs for what is not known of a device: one file for an LVM volume, none for an empty device, else two.
+// look asks sysfs for what is not known of a device: one file for an LVM volume or an empty device, else two. That a device
+// is not in /proc/partitions proves nothing: a long list is read in pieces, and when a device goes in between, another one
+// is skipped.
 func (b *blockDevices) look(e dirEntry, blocks int64, dev string) (knownDevice, error) {
 	k := knownDevice{inode: e.inode, blocks: blocks, mapper: strings.HasPrefix(e.name, "dm-")}
 	if k.mapper {
@@ -128,7 +132,7 @@ func (b *blockDevices) look(e dirEntry, blocks int64, dev string) (knownDevice, 
 			return k, nil
 		}
 	}
-	if Bytes(blocks)*KiB < minPV {
+	if blocks != 0 && Bytes(blocks)*KiB < minPV {
 		return k, nil
 	}
 	var err error
@@ -187,8 +191,19 @@ func (b *blockDevices) component(name string) (bool, error) {
 		return false, nil
 	}
 	for _, holder := range holders {
-		if b.mappers[holder] || strings.HasPrefix(holder, "md") {
+		if strings.HasPrefix(holder, "md") {
 			return true, nil
+		}
+		if !b.mappers[holder] {
+			continue
+		}
+		// It may have been in the making when it was listed. A holder has a table, and it had its UUID before that.
+		uuid, err := b.attribute(holder, "dm/uuid")
+		if err == nil && !strings.HasPrefix(string(uuid), "LVM-") {
+			return true, nil
+		}
+		if err != nil && !vanished(err) {
+			return false, err
 		}
 	}
 	return false, err

@@ -71,6 +71,52 @@ func TestScannerPassesByWhatIsBeingRemoved(t *testing.T) {
 	}
 }
 
+// A device that is being made has its name before its UUID, and its UUID before it holds a disk.
+func TestAVolumeInTheMakingIsNoOtherDevice(t *testing.T) {
+	for uuid, part := range map[string]bool{"LVM-abc\n": false, "mpath-x\n": true, "\n": true} {
+		node := newTestNode(t)
+		node.add(t, "sda", 64<<20, nil)
+		node.attribute(t, "dm-0", "size", "0\n")
+		node.attribute(t, "dm-0", "dm/uuid", "\n")
+		var s scanner
+		b, err := s.scan(t.Context(), node.sys, node.proc, node.dev)
+		must(t, err)
+		node.attribute(t, "dm-0", "dm/uuid", uuid)
+		node.attribute(t, "sda", "holders/dm-0/x", "")
+		if got, err := b.component("sda"); err != nil || got != part {
+			t.Errorf("with the UUID %q: a part of another device: %v, %v", uuid, got, err)
+		}
+		must(t, os.RemoveAll(filepath.Join(node.sys, "class/block/dm-0")))
+		if got, err := b.component("sda"); err != nil || got {
+			t.Errorf("once that is gone: %v, %v", got, err)
+		}
+	}
+}
+
+// The kernel's list of sizes is read in pieces, and may lack a device.
+func TestADiskThatPartitionsLacks(t *testing.T) {
+	node := newTestNode(t)
+	node.add(t, "sda", 64<<20, nil)
+	node.add(t, "loop0", 0, nil)
+	whole, err := os.ReadFile(filepath.Join(node.proc, "partitions"))
+	must(t, err)
+	var s scanner
+	for _, text := range []string{"", string(whole), "", ""} {
+		must(t, os.WriteFile(filepath.Join(node.proc, "partitions"), []byte(text), 0o600))
+		b, err := s.scan(t.Context(), node.sys, node.proc, node.dev)
+		must(t, err)
+		if len(b.list) != 1 || b.list[0].name != "sda" || b.list[0].size != 64*MiB {
+			t.Errorf("with the list %q: %+v", text, b.list)
+		}
+	}
+	node.attribute(t, "sda", "size", "0\n")
+	b, err := s.scan(t.Context(), node.sys, node.proc, node.dev)
+	must(t, err)
+	if len(b.list) != 0 {
+		t.Errorf("an empty disk is listed: %+v", b.list)
+	}
+}
+
 // What goes away between the list and its reading is gone, and does not count as a disk that cannot be read.
 func TestGoneMeanwhile(t *testing.T) {
 	for what, c := range map[string]struct {
