@@ -1,0 +1,46 @@
+//go:build reallvm
+
+package lvmtest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestReadingAmidVolumes_RealLVM: whatever comes and goes while the disks are read, the group has its disks.
+func TestReadingAmidVolumes_RealLVM(t *testing.T) {
+	realBed(t)
+	var ended atomic.Bool
+	var readers sync.WaitGroup
+	var readings atomic.Int64
+	var disks [2]lvm.Disks
+	for i := range 4 {
+		readers.Go(func() {
+			for !ended.Load() {
+				state, err := disks[i%2].Read(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				readings.Add(1)
+				if g, there := groupNamed(state, realGroup); !there || !isWhole(g) || g.Problem != "" {
+					t.Errorf("the group is there: %v, and looks like this: %+v", there, g)
+					return
+				}
+			}
+		})
+	}
+	for i, end := 0, time.Now().Add(8*time.Second); time.Now().Before(end); i++ {
+		name := fmt.Sprint("amid-", i%3)
+		admin(t, "lvcreate", "-y", "-Wn", "-Zn", "-L", "4m", "-n", name, realGroup)
+		admin(t, "lvremove", "-y", realGroup+"/"+name)
+	}
+	ended.Store(true)
+	readers.Wait()
+	t.Logf("%d readings", readings.Load())
+}
