@@ -23,6 +23,8 @@ import (
 
 // Siblings is what this service needs of the cluster.
 type Siblings interface {
+	// Asked is told of each request for a claim's volume, and of its end.
+	Asked(namespace, claim string) (answered func())
 	// Company finds what a claim is of use together with; none: the zero Company.
 	Company(ctx context.Context, namespace, claim string) (Company, error)
 	// Waiting tells whether a claim is still there and still without a volume. It is asked often, and answers from memory.
@@ -62,6 +64,7 @@ const volumePrefix = "pvc-"
 
 // place makes the volume here, if there is room for its siblings too.
 func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
+	defer s.asked(spec)()
 	company, err := s.company(ctx, spec)
 	if err != nil {
 		return lvm.Volume{}, err
@@ -88,6 +91,15 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 		s.tellOfMade(ctx, spec, company, err)
 	}
 	return volume, err
+}
+
+// asked tells the cluster of a request until its end.
+func (s *Server) asked(spec lvm.Spec) (answered func()) {
+	namespace, claim, ok := strings.Cut(spec.Claim, "/")
+	if !ok || s.siblings == nil {
+		return func() {}
+	}
+	return s.siblings.Asked(namespace, claim)
 }
 
 // made tells whether an earlier call has made the volume. It may have been answered: refused now, it would be left behind.

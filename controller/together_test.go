@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,12 @@ type cluster struct {
 	down     error     // the API server's
 	warnings []string  // "claim reason: message"
 	gone     bool      // the claims are no longer waiting
+	asked    []string  // "asked claim", "answered claim"
+}
+
+func (c *cluster) Asked(namespace, claim string) (answered func()) {
+	c.asked = append(c.asked, "asked "+namespace+"/"+claim)
+	return func() { c.asked = append(c.asked, "answered "+namespace+"/"+claim) }
 }
 
 func (c *cluster) Company(_ context.Context, namespace, claim string) (Company, error) {
@@ -165,6 +172,9 @@ func TestTwoClaimsWithRoom(t *testing.T) {
 	}
 	if n := volumesOf(t, s); n != 2 {
 		t.Errorf("%d volumes, want 2", n)
+	}
+	if want := []string{"asked shop/a", "answered shop/a", "asked shop/b", "answered shop/b"}; !slices.Equal(pod.asked, want) {
+		t.Errorf("the cluster is told %q, want %q", pod.asked, want)
 	}
 }
 

@@ -24,13 +24,20 @@ type claimStore struct {
 	mu   sync.Mutex
 	open map[string]*openClaim // by namespace/name: not bound yet, or asking for more than they have
 	own  map[string]ownClaim   // by namespace/name: bound, and this node was selected, or none
+
+	calls map[string]calls // by namespace/name, of any claim: a call may come before the watch tells of its claim
 }
 
 // openClaim is a claim that waits for something.
 type openClaim struct {
 	*corev1.PersistentVolumeClaim
 	since time.Time // when this version of it was seen first
-	asked bool      // a volume has been asked for since then
+}
+
+// calls are the requests for a claim's volume.
+type calls struct {
+	underWay int
+	last     time.Time // when the last one was answered
 }
 
 // ownClaim is a bound claim.
@@ -41,7 +48,7 @@ type ownClaim struct {
 }
 
 func newClaimStore(node string, changed func(key string)) *claimStore {
-	return &claimStore{node: node, changed: changed, open: map[string]*openClaim{}, own: map[string]ownClaim{}}
+	return &claimStore{node: node, changed: changed, open: map[string]*openClaim{}, own: map[string]ownClaim{}, calls: map[string]calls{}}
 }
 
 func (s *claimStore) Add(o any) error {
@@ -140,21 +147,30 @@ func (s *claimStore) waiting(key string) (*corev1.PersistentVolumeClaim, bool) {
 	return claim.PersistentVolumeClaim, true
 }
 
-// noteAsked notes that a volume is asked for.
-func (s *claimStore) noteAsked(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if claim, ok := s.open[key]; ok {
-		claim.asked = true
+// asked notes that a volume is asked for, until it is answered.
+func (s *claimStore) asked(key string) (answered func()) {
+	note := func(underWay int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.calls[key] = calls{s.calls[key].underWay + underWay, time.Now()}
 	}
+	note(+1)
+	return func() { note(-1) }
 }
 
-// silentSince tells since when a claim has waited unchanged, if no volume has been asked for meanwhile.
+// forgetCalls drops what was answered long ago.
+func (s *claimStore) forgetCalls() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.calls, func(_ string, c calls) bool { return c.underWay == 0 && time.Since(c.last) > 2*reminderMost })
+}
+
+// silentSince tells since when a claim has waited unchanged, if no volume is being asked for, nor was meanwhile.
 func (s *claimStore) silentSince(key string) (since time.Time, silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	claim, ok := s.open[key]
-	if !ok || claim.asked {
+	if !ok || s.calls[key].underWay > 0 || s.calls[key].last.After(claim.since) {
 		return time.Time{}, false
 	}
 	return claim.since, true

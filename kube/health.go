@@ -31,6 +31,7 @@ func (a *Agent) watchHealth(ctx context.Context) {
 	for ctx.Err() == nil {
 		a.backoff.GC()
 		a.reminders.GC()
+		a.claims.forgetCalls()
 		if a.health != nil {
 			if found, err := a.health(ctx); err == nil {
 				a.tellHealth(ctx, known, found)

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -72,45 +71,41 @@ func TestSilence(t *testing.T) {
 		}
 		return since
 	}
+	asked := func() func() { return store.asked("ns/data") }
 	expect("before it is known", false)
-	store.noteAsked("ns/data") // of a claim that the watch has yet to bring: nothing
+	answered := asked() // by a csi-provisioner whose watch is ahead of this one
 	seen("1")
-	first := expect("new", true)
-	listed := given("data", "late", "node-1")
-	if err := store.Replace([]any{listed}, ""); err != nil || expect("listed again", true) != first {
-		t.Errorf("another listing made it new; %v", err)
-	}
-	store.noteAsked("ns/data")
-	expect("asked for", false)
-	if err := store.Replace([]any{listed}, ""); err != nil {
-		t.Fatal(err)
-	}
-	expect("asked for, and listed again", false)
+	expect("new, and asked for already", false)
+	answered()
+	expect("answered", false)
 	seen("2")
-	if !expect("changed since", true).After(first) {
-		t.Error("a change did not begin the silence anew")
-	}
-	listed.UID = "another"
+	first := expect("changed since", true)
+	listed := given("data", "late", "node-1")
 	listed.ResourceVersion = "2"
-	store.noteAsked("ns/data")
-	if err := store.Replace([]any{listed}, ""); err != nil {
-		t.Fatal(err)
+	list := func() {
+		if err := store.Replace([]any{listed}, ""); err != nil {
+			t.Fatal(err)
+		}
 	}
+	if list(); expect("listed again", true) != first {
+		t.Error("another listing made it new")
+	}
+	one, other := asked(), asked()
+	one()
+	expect("of two requests one is answered", false)
+	other()
+	list()
+	expect("answered, and listed again", false)
+	listed.UID = "another"
+	list()
 	expect("another of its name", true)
-}
-
-// TestCompanyIsAQuestionForAVolume: the controller asks for a claim's company when it is called for its volume.
-func TestCompanyIsAQuestionForAVolume(t *testing.T) {
-	a, client := newAPI(t)
-	a.Close()
-	agent := NewAgent(Config{Client: client, Node: "node-1"})
-	if err := agent.claims.Add(given("data", "late", "node-1")); err != nil {
-		t.Fatal(err)
+	store.forgetCalls()
+	if len(store.calls) != 1 {
+		t.Errorf("calls of a moment ago: %v", store.calls)
 	}
-	if _, err := agent.Company(t.Context(), "ns", "data"); err == nil || !strings.Contains(err.Error(), "ns") {
-		t.Errorf("without an API server: %v", err)
-	}
-	if _, silent := agent.claims.silentSince("ns/data"); silent {
-		t.Error("the claim would be reminded of, though a volume was asked for")
+	store.calls["ns/data"] = calls{last: time.Now().Add(-time.Hour)}
+	store.calls["ns/slow"] = calls{underWay: 1, last: time.Now().Add(-time.Hour)}
+	if store.forgetCalls(); len(store.calls) != 1 || store.calls["ns/slow"].underWay != 1 {
+		t.Errorf("of old calls: %v", store.calls)
 	}
 }

@@ -45,7 +45,6 @@ const companyPatience = 10 * time.Second
 // Claims that can never be had from this driver are left out: those that are gone or being deleted, and those of an
 // Immediate class. The error is the API server's.
 func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, error) {
-	a.claims.noteAsked(namespace + "/" + claim)
 	ctx, cancel := context.WithTimeout(ctx, companyPatience)
 	defer cancel()
 	pods, err := a.pods.waiting(ctx, namespace)
@@ -70,6 +69,11 @@ func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, 
 		}
 	}
 	return c, nil
+}
+
+// Asked notes that a claim's volume is asked for, until that is answered: nobody has overlooked the claim.
+func (a *Agent) Asked(namespace, claim string) (answered func()) {
+	return a.claims.asked(namespace + "/" + claim)
 }
 
 // Waiting tells from memory whether a claim has neither a volume yet nor been deleted.
