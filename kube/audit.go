@@ -137,6 +137,9 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 	return nil
 }
 
+// AttributeGroup is the volume attribute that names the volume's group, for people.
+const AttributeGroup = "nodelvm.io/group"
+
 // isMissing tells whether a lookup has proved that a volume is not there.
 func isMissing(err error) bool {
 	there, unknown := found(err)
@@ -146,13 +149,16 @@ func isMissing(err error) bool {
 // tellMissing tells a claim that its volume is not on the disks, and notes on the PersistentVolume, for the janitor, if
 // that goes for the whole group.
 func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *corev1.PersistentVolume, groupIsHere bool) error {
-	group := cmp.Or(pv.Spec.CSI.VolumeAttributes["nodelvm.io/volume-group"], "of this claim's volume")
+	group := "its volume group" // made by hand, a PersistentVolume may not name it
+	if name := pv.Spec.CSI.VolumeAttributes[AttributeGroup]; name != "" {
+		group = "volume group " + name
+	}
 	n := news{reason: reasonVolumeGone, message: fmt.Sprintf(
-		"the volume %s is not in volume group %s on node %s any more: somebody has removed it. What was in it is in a backup, if there is one; "+
+		"the volume %s is not in %s on node %s any more: somebody has removed it. What was in it is in a backup, if there is one; "+
 			"delete this claim to start with an empty volume", pv.Spec.CSI.VolumeHandle, group, a.node)}
 	if !groupIsHere {
 		n = news{reason: reasonGroupLost, message: fmt.Sprintf(
-			"volume group %s (%s) is not on node %s any more, and with it this claim's data: bring its disks back; if they are lost, delete this claim and its pod, and a StatefulSet starts with an empty volume",
+			"%s (%s) is not on node %s any more, and with it this claim's data: bring its disks back; if they are lost, delete this claim and its pod, and a StatefulSet starts with an empty volume",
 			group, pv.Spec.CSI.VolumeHandle, a.node)}
 		if pv.Annotations[annGroupLost] == "" {
 			if err := a.client.annotate(ctx, pv, map[string]any{annGroupLost: time.Now().UTC().Format(time.RFC3339)}); unlessConflict(err) != nil {

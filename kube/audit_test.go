@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,27 @@ func TestOnlyProvenAbsenceIsTold(t *testing.T) {
 	} {
 		if got := isMissing(c.err); got != c.want {
 			t.Errorf("%s: missing is %v", name, got)
+		}
+	}
+}
+
+// TestALossNamesTheGroup: whoever reads the event must know which disks to bring back.
+func TestALossNamesTheGroup(t *testing.T) {
+	a, client := newAPI(t)
+	agent := NewAgent(Config{Client: client, Node: "node-1"})
+	lost := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annGroupLost: "2026-01-02T03:04:05Z"}}}
+	lost.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeHandle: "uuid/pvc-1", VolumeAttributes: map[string]string{"nodelvm.io/group": "vg-nvme"}}
+	for _, groupIsHere := range []bool{true, false} {
+		if err := agent.tellMissing(t.Context(), "shop/data", ownClaim{uid: "1"}, lost, groupIsHere); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(a.events) != 2 {
+		t.Errorf("%d events", len(a.events))
+	}
+	for _, e := range a.events {
+		if !strings.Contains(e.Message, "volume group vg-nvme ") {
+			t.Errorf("%s: %s", e.Reason, e.Message)
 		}
 	}
 }

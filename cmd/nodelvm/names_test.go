@@ -15,6 +15,7 @@ func TestNamesAgree(t *testing.T) {
 		"attribute of the LV": {controller.AttributeUUID, node.AttributeUUID},
 		"attribute of copies": {controller.AttributeSource, node.AttributeSource},
 		"attribute for mkfs":  {controller.AttributeMkfs, node.AttributeMkfs},
+		"attribute of groups": {controller.AttributeGroup, kube.AttributeGroup},
 		"driver":              {driverName, kube.DriverName},
 	} {
 		if pair[0] != pair[1] {
