@@ -68,3 +68,25 @@ func TestRetainedContentsAreNotPolled(t *testing.T) {
 		t.Errorf("it is looked at again in %s, %v", again, err)
 	}
 }
+
+// TestAnotherSnapshotOfTheNameIsLeftAlone: of a snapshot that was made anew under its name, the content of the first stays
+// if that is its policy. That the new one is another is no reason to ask again and again.
+func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
+	deletions := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		deletions++ // the API server answers thus where the UID of the precondition is not the object's
+		reply(w, http.StatusConflict, apierrors.NewConflict(schema.GroupResource{Resource: "volumesnapshots"}, "nightly", nil).Status())
+	}))
+	t.Cleanup(server.Close)
+	client, err := NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewJanitor(JanitorConfig{Client: client, Grace: 10 * time.Minute}).newRound()
+	s := contentSight{now: time.Now(), c: &content{}}
+	s.c.Spec.VolumeSnapshotRef.Namespace, s.c.Spec.VolumeSnapshotRef.Name, s.c.Spec.VolumeSnapshotRef.UID = "ns", "nightly", "first"
+	again, err := r.doContent(t.Context(), s, stepDeleteClaim)
+	if err != nil || again < time.Minute || deletions != 1 {
+		t.Errorf("after %d deletions it is looked at again in %s, %v", deletions, again, err)
+	}
+}

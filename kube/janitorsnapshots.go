@@ -99,8 +99,8 @@ func (r *janitorRound) deleteSnapshot(ctx context.Context, s contentSight) error
 	ref := s.c.Spec.VolumeSnapshotRef
 	err := r.client.snapshots.Delete().Namespace(ref.Namespace).Resource("volumesnapshots").Name(ref.Name).
 		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ref.UID}}).Do(ctx).Error()
-	if apierrors.IsNotFound(err) {
-		return nil
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it is gone, and perhaps there is another one of its name
 	}
 	if err != nil {
 		return fmt.Errorf("delete snapshot %s: %w", s.c.snapshotKey(), err)
