@@ -13,6 +13,7 @@ import (
 // lvm.KindNoRoom, and so is no room for the other volumes of its pod: it makes the provisioner hand the claim back to the scheduler. Where this very node holds the source,
 // no other one can help, and no room is lvm.KindOutOfRange: the claim stays here and is tried again.
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	defer s.asked(req)()
 	spec, mkfs, err := s.parseCreate(req)
 	if err != nil {
 		return nil, err

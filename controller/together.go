@@ -64,7 +64,6 @@ const volumePrefix = "pvc-"
 
 // place makes the volume here, if there is room for its siblings too.
 func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
-	defer s.asked(spec)()
 	company, err := s.company(ctx, spec)
 	if err != nil {
 		return lvm.Volume{}, err
@@ -93,9 +92,9 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 	return volume, err
 }
 
-// asked tells the cluster of a request until its end.
-func (s *Server) asked(spec lvm.Spec) (answered func()) {
-	namespace, claim, ok := strings.Cut(spec.Claim, "/")
+// asked tells the cluster of a request, as soon as it is there and until its end, whatever becomes of it.
+func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
+	namespace, claim, ok := strings.Cut(claimOf(req.GetParameters()), "/")
 	if !ok || s.siblings == nil {
 		return func() {}
 	}

@@ -112,6 +112,30 @@ func TestTwoClaimsWithoutRoom(t *testing.T) {
 
 func (s Sibling) size() lvm.Bytes { return lvm.Bytes(s.Size) }
 
+// Whoever is refused was not overlooked, whatever is wrong with what it asks for.
+func TestARefusedRequestWasMade(t *testing.T) {
+	s, pod, _ := newPod(t)
+	for name, change := range map[string]func(*csi.CreateVolumeRequest){
+		"typo":      func(r *csi.CreateVolumeRequest) { r.Parameters["volumegroup"] = "vg-nvme" },
+		"elsewhere": func(r *csi.CreateVolumeRequest) { r.AccessibilityRequirements = requisite("node-2") },
+		"made":      func(*csi.CreateVolumeRequest) {},
+	} {
+		pod.asked = nil
+		req := claim(name, lvm.GiB, "vg-nvme").request("shop")
+		change(req)
+		if _, err := s.CreateVolume(t.Context(), req); (err == nil) != (name == "made") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if want := []string{"asked shop/" + name, "answered shop/" + name}; !slices.Equal(pod.asked, want) {
+			t.Errorf("the cluster is told %q, want %q", pod.asked, want)
+		}
+	}
+}
+
+func requisite(node string) *csi.TopologyRequirement {
+	return &csi.TopologyRequirement{Requisite: []*csi.Topology{topologyOf(node)}}
+}
+
 // What ends the while early: room for all, a claim that went elsewhere, and a success.
 func TestThePauseEndsEarly(t *testing.T) {
 	a, b := claim("a", 25*lvm.GiB, "vg-nvme"), claim("b", 14*lvm.GiB, "vg-nvme")
@@ -172,9 +196,6 @@ func TestTwoClaimsWithRoom(t *testing.T) {
 	}
 	if n := volumesOf(t, s); n != 2 {
 		t.Errorf("%d volumes, want 2", n)
-	}
-	if want := []string{"asked shop/a", "answered shop/a", "asked shop/b", "answered shop/b"}; !slices.Equal(pod.asked, want) {
-		t.Errorf("the cluster is told %q, want %q", pod.asked, want)
 	}
 }
 
