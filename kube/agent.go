@@ -200,6 +200,9 @@ func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 		a.watchContents(ctx)
 	}
 	if claim.Annotations[annSelectedNode] == a.node {
+		if isPopulated(claim) {
+			return job{}, false
+		}
 		return job{string(claim.UID) + "/reminder", func(ctx context.Context) (bool, error) { return false, a.remind(ctx, claim) }}, true
 	}
 	if from == (source{}) {

@@ -42,6 +42,11 @@ func sourceOf(claim *corev1.PersistentVolumeClaim) source {
 	return source{}
 }
 
+// isPopulated tells whether a volume populator fills the claim: csi-provisioner leaves it alone for as long as that takes.
+func isPopulated(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Spec.DataSourceRef != nil && sourceOf(claim) == (source{})
+}
+
 // pin has the claim's volume made on this node if its source is here. Nothing is tried while it is not: ready snapshots
 // and bound claims wake their copies.
 func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, from source) (tried bool, err error) {

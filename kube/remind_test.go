@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/ptr"
 )
 
 // given is a claim that waits, and for which a node was selected.
@@ -25,6 +26,9 @@ func TestRemindersComeLessAndLess(t *testing.T) {
 	a.set("persistentvolumeclaims", "elsewhere", given("elsewhere", "late", "node-2"))
 	a.set("persistentvolumeclaims", "theirs", given("theirs", "ebs", "node-1"))
 	a.set("persistentvolumeclaims", "unplaced", claim("unplaced", "late", ""))
+	populated := given("populated", "late", "node-1") // csi-provisioner waits for the populator
+	populated.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "Recipe", Name: "r"}
+	a.set("persistentvolumeclaims", "populated", populated)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 	const first = 100 * time.Millisecond
 	agent.patience, agent.reminders = first, flowcontrol.NewBackOff(2*first, 4*first)
