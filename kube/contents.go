@@ -75,11 +75,19 @@ type contentStore struct {
 	changed func(snapshot string) // called without the lock
 
 	mu    sync.Mutex
-	ready map[string]string // by the snapshot's namespace/name: its handle
+	ready map[string]readyContent // by the content's name
+}
+
+// readyContent is what is kept of a content. Several may speak of one name: a content that is retained outlives its
+// snapshot, and another snapshot may be made under that name.
+type readyContent struct {
+	snapshot string    // namespace/name
+	uid      types.UID // the snapshot's; "": not bound yet
+	handle   string
 }
 
 func newContentStore(changed func(snapshot string)) *contentStore {
-	return &contentStore{changed: changed, ready: map[string]string{}}
+	return &contentStore{changed: changed, ready: map[string]readyContent{}}
 }
 
 func (s *contentStore) Add(o any) error {
@@ -98,7 +106,7 @@ func (s *contentStore) Delete(o any) error {
 	if c, ok := last(o).(*content); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.ready, c.snapshotKey())
+		delete(s.ready, c.Name)
 	}
 	return nil
 }
@@ -111,10 +119,10 @@ func (s *contentStore) Replace(list []any, _ string) error {
 			s.put(c)
 		}
 	}
-	keys := maps.Clone(s.ready)
+	ready := maps.Clone(s.ready)
 	s.mu.Unlock()
-	for key := range keys {
-		s.changed(key)
+	for _, c := range ready {
+		s.changed(c.snapshot)
 	}
 	return nil
 }
@@ -132,16 +140,20 @@ func (s *contentStore) Transformer() cache.TransformFunc {
 }
 
 func (s *contentStore) put(c *content) {
-	delete(s.ready, c.snapshotKey())
+	delete(s.ready, c.Name)
 	if c.Spec.Driver == DriverName && c.Status.ReadyToUse && c.Status.SnapshotHandle != "" {
-		s.ready[c.snapshotKey()] = c.Status.SnapshotHandle
+		s.ready[c.Name] = readyContent{c.snapshotKey(), c.Spec.VolumeSnapshotRef.UID, c.Status.SnapshotHandle}
 	}
 }
 
-// find answers the handle of a ready snapshot of this node.
-func (s *contentStore) find(snapshot string) (handle string, ok bool) {
+// find answers the ready contents on this node that speak of a snapshot of that name.
+func (s *contentStore) find(snapshot string) (found []readyContent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	handle, ok = s.ready[snapshot]
-	return handle, ok
+	for _, c := range s.ready {
+		if c.snapshot == snapshot {
+			found = append(found, c)
+		}
+	}
+	return found
 }

@@ -2,10 +2,13 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -73,9 +76,9 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 // holds tells whether the source is ready and on this node's disks.
 func (a *Agent) holds(ctx context.Context, from source) (bool, error) {
 	if from.kind == kindSnapshot {
-		handle, ok := a.contents.find(from.key)
-		if !ok {
-			return false, nil
+		handle, err := a.handleOf(ctx, from.key)
+		if err != nil || handle == "" {
+			return false, err
 		}
 		id, err := lvm.ParseID(handle)
 		if err == nil {
@@ -96,6 +99,42 @@ func (a *Agent) holds(ctx context.Context, from source) (bool, error) {
 		_, err = a.volumes.Lookup(ctx, id)
 	}
 	return found(err)
+}
+
+// handleOf answers the handle of a snapshot that is ready on this node; "": it is not. Of several snapshots that had the
+// name, the one that has it now counts.
+func (a *Agent) handleOf(ctx context.Context, snapshot string) (string, error) {
+	contents := a.contents.find(snapshot)
+	if len(contents) == 0 {
+		return "", nil
+	}
+	now, err := a.client.snapshotUID(ctx, snapshot)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range contents {
+		if now == "" || c.uid == "" || c.uid == now {
+			return c.handle, nil
+		}
+	}
+	return "", nil
+}
+
+// snapshotUID reads the UID of a VolumeSnapshot; "": there is none.
+func (c *Client) snapshotUID(ctx context.Context, key string) (types.UID, error) {
+	namespace, name := claimKey(key)
+	text, err := c.snapshots.Get().Namespace(namespace).Resource("volumesnapshots").Name(name).Do(ctx).Raw()
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		return "", fmt.Errorf("read snapshot %s: %w", key, err)
+	}
+	var snapshot struct {
+		metav1.ObjectMeta `json:"metadata"`
+	}
+	err = json.Unmarshal(text, &snapshot)
+	return snapshot.UID, err
 }
 
 // found turns the error of a lookup into whether the thing is there; what cannot be told stays an error.

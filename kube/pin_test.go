@@ -1,9 +1,14 @@
 package kube
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 )
 
@@ -59,5 +64,64 @@ func TestIsOn(t *testing.T) {
 		if got := isOn(test.pv, "node-1"); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// contentOf is the ready content of a snapshot ns/nightly.
+func contentOf(name, snapshotUID, handle string) *content {
+	c := &content{}
+	c.Name = name
+	c.Spec.Driver, c.Status.ReadyToUse, c.Status.SnapshotHandle = DriverName, true, handle
+	c.Spec.VolumeSnapshotRef.Namespace, c.Spec.VolumeSnapshotRef.Name, c.Spec.VolumeSnapshotRef.UID = "ns", "nightly", typesUID(snapshotUID)
+	return c
+}
+
+// TestWhichSnapshotOfTheName: a content that is retained outlives its snapshot, and another may be made under its name, here
+// or on another node.
+func TestWhichSnapshotOfTheName(t *testing.T) {
+	for name, test := range map[string]struct {
+		now     string // UID of the snapshot that has the name; "": there is none
+		here    []*content
+		deleted string
+		want    string
+	}{
+		"one":                                {"new", []*content{contentOf("b", "new", "h-new")}, "", "h-new"},
+		"none here":                          {"new", nil, "", ""},
+		"the new one is elsewhere":           {"new", []*content{contentOf("a", "old", "h-old")}, "", ""},
+		"both here":                          {"new", []*content{contentOf("b", "new", "h-new"), contentOf("a", "old", "h-old")}, "", "h-new"},
+		"the old one's content goes at last": {"new", []*content{contentOf("a", "old", "h-old"), contentOf("b", "new", "h-new")}, "a", "h-new"},
+		"bound in a moment":                  {"new", []*content{contentOf("b", "", "h-new")}, "", "h-new"},
+		"its snapshot is not there":          {"", []*content{contentOf("b", "new", "h-new")}, "", "h-new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if test.now == "" || r.URL.Path != "/apis/snapshot.storage.k8s.io/v1/namespaces/ns/volumesnapshots/nightly" {
+					reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+					return
+				}
+				reply(w, http.StatusOK, map[string]any{"metadata": map[string]any{"uid": test.now}})
+			}))
+			defer server.Close()
+			client, err := NewClientFor(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			agent := NewAgent(Config{Client: client, Node: "node-1"})
+			for _, c := range test.here {
+				if err := agent.contents.Add(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range test.here {
+				if c.Name == test.deleted {
+					if err := agent.contents.Delete(c); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if got, err := agent.handleOf(t.Context(), "ns/nightly"); err != nil || got != test.want {
+				t.Errorf("got %q, %v; want %q", got, err, test.want)
+			}
+		})
 	}
 }
