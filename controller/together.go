@@ -29,7 +29,7 @@ type Siblings interface {
 	Company(ctx context.Context, namespace, claim string) (Company, error)
 	// Waiting tells whether a claim is still there and still without a volume. It is asked often, and answers from memory.
 	Waiting(namespace, claim, uid string) bool
-	// Warn tells the claim's owner, once for each reason.
+	// Warn tells the claim's owner; what was told under the same reason before is not repeated as long as that stands.
 	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
 }
 

@@ -80,7 +80,7 @@ func NewAgent(cfg Config) *Agent {
 	a := &Agent{
 		client: cfg.Client, node: cfg.Node, volumes: cfg.Volumes, health: cfg.Health,
 		log:     cmp.Or(cfg.Log, slog.Default()),
-		events:  &teller{client: cfg.Client, node: cfg.Node, times: map[string]int32{}},
+		events:  &teller{client: cfg.Client, node: cfg.Node, told: map[string]telling{}},
 		pods:    newPodLister(cfg.Client.core),
 		queue:   workqueue.NewTypedDelayingQueue[string](),
 		backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost),

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -154,6 +156,64 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 	if posts() != 10 {
 		t.Errorf("%d posts, want 10: one a node and class", posts())
 	}
+}
+
+// TestAWarningIsGivenAgain: the API server forgets an event after an hour, and a pod may wait for longer.
+func TestAWarningIsGivenAgain(t *testing.T) {
+	a, client := newAPI(t)
+	agent := NewAgent(Config{Client: client, Node: "node-1"})
+	warn := func() { agent.Warn(t.Context(), "ns", "data", "uid", "PodClaimsApart", "text") }
+	told := func() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.events) }
+	pass := func(d time.Duration) {
+		for name, was := range agent.events.told {
+			agent.events.told[name] = telling{was.times, was.last.Add(-d)}
+		}
+	}
+	warn()
+	clear(a.events) // the API server forgets it
+	pass(10 * time.Minute)
+	warn()
+	if n := told(); n != 0 {
+		t.Errorf("%d events: one is given at every attempt", n)
+	}
+	pass(50 * time.Minute)
+	warn()
+	if n := told(); n != 1 {
+		t.Errorf("%d events, want the warning again", n)
+	}
+}
+
+// trip is a client's way to an API server.
+type trip func(*http.Request) (*http.Response, error)
+
+func (t trip) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// TestTheOwnersOfImmediateClassesAreToldAgain: their claims wait for as long as they are there.
+func TestTheOwnersOfImmediateClassesAreToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		posts := 0
+		client, err := NewClientFor(&rest.Config{Host: "http://api", Transport: trip(func(*http.Request) (*http.Response, error) {
+			posts++
+			return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
+		defer agent.queue.ShutDown()
+		_ = agent.classes.Add(class("now", DriverName, immediate)) // it never fails
+		_ = agent.claims.Add(claim("waits", "now", ""))
+		for _, want := range []int{2, 2, 4} { // at once, after 45 minutes, after 90
+			for agent.queue.Len() > 0 {
+				agent.next(t.Context())
+			}
+			if posts != want {
+				t.Errorf("%d warnings, want %d", posts, want)
+			}
+			time.Sleep(45 * time.Minute)
+			synctest.Wait()
+		}
+	})
 }
 
 func TestAFailedEventIsTriedAgain(t *testing.T) {

@@ -48,8 +48,14 @@ type teller struct {
 	client *Client
 	node   string
 
-	mu    sync.Mutex
-	times map[string]int32 // by the event's namespace/name: how often it was written
+	mu   sync.Mutex
+	told map[string]telling // by the event's namespace/name
+}
+
+// telling is how often an event was written, and when the last time was.
+type telling struct {
+	times int32
+	last  time.Time
 }
 
 // timesKept bounds the teller's memory; what is forgotten is counted anew.
@@ -82,21 +88,25 @@ func (t *teller) event(n news, now time.Time) *corev1.Event {
 	}
 }
 
+// eventStands is for how long an event is taken to be there. The API server forgets it after an hour; what it tells of may
+// last longer.
+const eventStands = 20 * time.Minute
+
 // once writes the event unless it is there: what every node sees is told by one.
 func (t *teller) once(ctx context.Context, n news) error {
 	event := t.event(n, time.Now())
 	name := event.Namespace + "/" + event.Name
-	if t.count(name) > 1 {
-		return nil
-	}
-	err := t.post(ctx, event)
-	if err == nil || apierrors.IsAlreadyExists(err) {
-		return nil
-	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.times, name)
-	return err
+	stands := time.Since(t.told[name].last) < eventStands
+	t.mu.Unlock()
+	if stands {
+		return nil
+	}
+	if err := t.post(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	t.count(name)
+	return nil
 }
 
 // tell writes the event, or renews it if it is there.
@@ -132,9 +142,9 @@ func (t *teller) post(ctx context.Context, event *corev1.Event) error {
 func (t *teller) count(name string) int32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.times) > timesKept {
-		clear(t.times)
+	if len(t.told) > timesKept {
+		clear(t.told)
 	}
-	t.times[name]++
-	return t.times[name]
+	t.told[name] = telling{t.told[name].times + 1, time.Now()}
+	return t.told[name].times
 }

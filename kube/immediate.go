@@ -2,17 +2,32 @@ package kube
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // reasonImmediateBinding marks the events on classes that bind immediately and on their claims.
 const reasonImmediateBinding = "ImmediateBinding"
 
+// warnAgain is about when an owner is warned again: such a class, and its claims, stay as they are, and the API server
+// forgets events after an hour. Every node warns, each at a moment of its own.
+const warnAgain = time.Hour
+
+// warn tells of the object with that key in the queue, now and later.
+func (a *Agent) warn(ctx context.Context, key string, n news) error {
+	err := a.events.once(ctx, n)
+	if err == nil {
+		a.queue.AddAfter(key, wait.Jitter(warnAgain, 0.5))
+	}
+	return err
+}
+
 // warnOfClass tells the class's owner. The mode of a class cannot be changed, so the way out is a new class.
 func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) error {
-	return a.events.once(ctx, news{aboutClass(class), corev1.EventTypeWarning, reasonImmediateBinding,
+	return a.warn(ctx, class.Name, news{aboutClass(class), corev1.EventTypeWarning, reasonImmediateBinding,
 		"volumeBindingMode is Immediate: a volume would be placed before the scheduler has chosen a node, on a disk that the pod " +
 			"may never reach, so claims of this class stay Pending. Make the class anew with volumeBindingMode: WaitForFirstConsumer " +
 			"(the mode of an existing class cannot be changed)."})
@@ -21,7 +36,7 @@ func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) 
 // warnOfClaim tells the claim's owner. The class of a claim cannot be changed either.
 func (a *Agent) warnOfClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class := classOf(claim)
-	return a.events.once(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeWarning, reasonImmediateBinding,
+	return a.warn(ctx, keyOf(claim), news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeWarning, reasonImmediateBinding,
 		"storage class " + class + " has volumeBindingMode Immediate: no node is chosen for this claim, and it stays Pending. " +
 			"Delete the claim and make it anew with a class that says WaitForFirstConsumer, or ask the administrator to make " + class + " anew with it."})
 }

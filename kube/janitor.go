@@ -40,7 +40,7 @@ type Janitor struct {
 func NewJanitor(cfg JanitorConfig) *Janitor {
 	return &Janitor{
 		client: cfg.Client, cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()),
-		events: &teller{client: cfg.Client, times: map[string]int32{}},
+		events: &teller{client: cfg.Client, told: map[string]telling{}},
 	}
 }
 

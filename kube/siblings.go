@@ -82,8 +82,8 @@ func (a *Agent) Waiting(namespace, claim, uid string) bool {
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == ""
 }
 
-// Warn writes a warning on a claim; one that was given under the same reason before is not repeated. What could not be
-// written is in the log.
+// Warn writes a warning on a claim; one that was given under the same reason before is not repeated as long as it stands.
+// What could not be written is in the log.
 func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message string) {
 	n := news{aboutClaim(namespace, claim, types.UID(uid)), corev1.EventTypeWarning, reason, message}
 	if err := a.events.once(ctx, n); err != nil {
