@@ -15,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 )
 
@@ -241,11 +242,12 @@ func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 	teller := &teller{node: "node-1"}
 	name := func(c *storagev1.StorageClass, reason string) string {
 		event := teller.event(news{about: aboutClass(c), reason: reason}, time.Now())
-		if len(event.Name) > 253 || event.Namespace != "default" {
-			t.Errorf("the name has %d bytes, in namespace %q", len(event.Name), event.Namespace)
+		if wrong := validation.IsDNS1123Subdomain(event.Name); len(wrong) > 0 || event.Namespace != "default" {
+			t.Errorf("%s in namespace %q: %v", event.Name, event.Namespace, wrong)
 		}
 		return event.Name
 	}
+	name(class(strings.Repeat("c", 199)+"-"+strings.Repeat("c", 53), DriverName, immediate), "A")
 	one, anew := class(long, DriverName, immediate), class(long, DriverName, immediate)
 	anew.UID = "another"
 	first := name(one, "A")

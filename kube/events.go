@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,7 +70,7 @@ func (t *teller) event(n news, now time.Time) *corev1.Event {
 	}
 	name := n.about.Name
 	if len(name) > 200 { // a name may have 253 bytes, the hash included
-		name = name[:200]
+		name = strings.TrimRight(name[:200], "-.") // before a dot there is a letter or a digit
 	}
 	hash := sha256.Sum256([]byte(string(n.about.UID) + n.reason))
 	when := metav1.NewTime(now)
