@@ -40,7 +40,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.register, "register", true, "register with the kubelet (false: the node-driver-registrar sidecar does it)")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz and /metrics; empty: none")
 	flags.Int64Var(&o.volumeLimit, "volume-limit", 0, "how many volumes the scheduler may place on this node; 0: not limited")
-	flags.StringVar(&o.clusterID, "cluster-id", "", "written to the tags of every volume made here (default: the UID of the namespace kube-system)")
+	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "written to the tags of every volume made here (default: the environment's CLUSTER_ID, else the UID of the namespace kube-system)")
 	flags.BoolVar(&o.standalone, "standalone", false, "never speak to a Kubernetes API server; needs --cluster-id")
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "the host's LVM lock directory")
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for the backups of LVM's metadata")

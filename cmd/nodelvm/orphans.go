@@ -29,7 +29,7 @@ type asideOptions struct {
 
 func (o *asideOptions) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "this node's name (default: the environment's NODE_NAME)")
-	flags.StringVar(&o.clusterID, "cluster-id", "", "as the driver has it (default: the UID of the namespace kube-system)")
+	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "as the driver has it (default: the environment's CLUSTER_ID, else the UID of the namespace kube-system)")
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "the host's LVM lock directory")
 }
 

@@ -55,6 +55,20 @@ func TestAdoptRefusesWhatItCannotMean(t *testing.T) {
 	}
 }
 
+// TestOneClusterInTheContainer: what an admin runs in the driver's container takes the volumes for its own that the driver does.
+func TestOneClusterInTheContainer(t *testing.T) {
+	t.Setenv("CLUSTER_ID", "the-old-one")
+	for _, args := range [][]string{{"serve"}, {"orphans"}, {"adopt"}} {
+		command, _, err := rootCommand().Find(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := command.Flag("cluster-id").Value.String(); got != "the-old-one" {
+			t.Errorf("%s works for the cluster %q", args[0], got)
+		}
+	}
+}
+
 // TestVolumeName: nodes are often alike, and a PersistentVolume of the name that another node's volume has already would bind
 // its claim to that one.
 func TestVolumeName(t *testing.T) {

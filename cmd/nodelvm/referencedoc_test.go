@@ -14,6 +14,7 @@ import (
 // TestFlagsReference: docs/reference/flags.md has each flag of each command with its default.
 func TestFlagsReference(t *testing.T) {
 	t.Setenv("NODE_NAME", "")
+	t.Setenv("CLUSTER_ID", "")
 	page := read(t, "../../docs/reference/flags.md")
 	var want []string
 	for _, command := range all(rootCommand()) {

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"helm.sh/helm/v3/pkg/chartutil"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // everything is a set of values with every part of the chart in use.
@@ -39,11 +41,14 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 	args := strings.Join(set.Spec.Template.Spec.Containers[0].Args, " ")
 	for _, want := range []string{
 		"--endpoint=unix:///var/lib/k0s/kubelet/plugins/nodelvm.io/csi.sock", "--kubelet-dir=/var/lib/k0s/kubelet",
-		"--volume-limit=16", "--cluster-id=c1", "--log-level=debug",
+		"--volume-limit=16", "--log-level=debug",
 	} {
 		if !strings.Contains(args, want) {
 			t.Errorf("arguments %s lack %s", args, want)
 		}
+	}
+	if cluster := (corev1.EnvVar{Name: "CLUSTER_ID", Value: "c1"}); !slices.Contains(set.Spec.Template.Spec.Containers[0].Env, cluster) {
+		t.Errorf("the environment %v lacks %v", set.Spec.Template.Spec.Containers[0].Env, cluster)
 	}
 	if set.Spec.Template.Labels["c"] != "d" || set.Spec.Template.Annotations["a"] != "b" ||
 		set.Spec.Template.Spec.NodeSelector["nodelvm.io/storage"] != "true" || len(set.Spec.Template.Spec.ImagePullSecrets) != 1 {
