@@ -174,13 +174,20 @@ func obstacle(s State, g Group, class Class) error {
 	case groupNameTooLong(g.Name):
 		return Errorf(KindNoRoom, "the name of volume group %s is too long: with a volume's name it would pass the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, dmNameMax, groupNameMaxDM)
 	case g.MDAFree < mdaNeed(g, class)+mdaReserve:
-		return Errorf(KindNoRoom, "the metadata area of volume group %s is nearly full (%s of %s free): remove volumes, or add a disk with a larger one (pvcreate --metadatasize)", g.Name, g.MDAFree, g.MDASize)
+		return areaFull(g)
 	case class.StripeSize > 0 && g.ExtentSize%class.StripeSize != 0:
 		return Errorf(KindNoRoom, "volume group %s has extents of %s, which cannot be cut into stripes of %s: ask for a smaller stripeSize", g.Name, g.ExtentSize, class.StripeSize)
 	case class.legs() > len(g.PVs):
 		return Errorf(KindNoRoom, "volume group %s has %d disks, and the layout needs %d", g.Name, len(g.PVs), class.legs())
 	}
 	return nil
+}
+
+// areaFull says what to do where LVM's text of a group has no room to grow. Each disk has all of it, so the smallest area counts,
+// and a disk that is only added does not help.
+func areaFull(g Group) error {
+	return Errorf(KindNoRoom, "the metadata area of volume group %s is nearly full (%s of %s free): remove volumes or snapshots; no area ever grows, and the smallest of all disks counts, so else add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them (pvmove, vgreduce)",
+		g.Name, g.MDAFree, g.MDASize)
 }
 
 // unchangeable says why nothing at all can be changed in a group now; nil if nothing is in the way.

@@ -163,7 +163,7 @@ func TestObstacles(t *testing.T) {
 		"a missing disk": {func(g *Group) { g.PVs[0].Missing = true; g.PVs[0].Device = "" }, "vgreduce --removemissing"},
 		"a returned disk": {func(g *Group) { g.PVs[0].Missing, g.PVs[0].Back, g.PVs[0].Device = true, "/dev/sdx", "" },
 			"vgextend --restoremissing vg /dev/sdx"},
-		"a full area": {func(g *Group) { g.MDAFree = 16 * KiB }, "nearly full"},
+		"a full area": {func(g *Group) { g.MDAFree = 16 * KiB }, "add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them"},
 		"a long name": {func(g *Group) { g.Name = strings.Repeat("long", 20) }, "too long"},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -100,7 +100,7 @@ func growable(s State, g Group, lv LV, v Volume) error {
 	need := mdaNeed(g, v.Class) - mdaPerVolume
 	switch {
 	case g.MDAFree < need+mdaReserve:
-		return Errorf(KindNoRoom, "the metadata area of volume group %s is nearly full (%s of %s free)", g.Name, g.MDAFree, g.MDASize)
+		return areaFull(g)
 	case len(lv.UsedBy) > 0:
 		return Errorf(KindInUse, "%s is built on it: remove that first", strings.Join(lv.UsedBy, ", "))
 	case lv.Pending:

@@ -84,7 +84,7 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 			}
 		}
 		if group := class.Parameters[keyGroup]; asked > 0 && groups == 0 && !refused {
-			fix := "make a volume group of that name on a node (vgcreate " + group + " DISK...), or name another one in the class"
+			fix := "make a volume group of that name on a node (vgcreate --metadatasize 64m " + group + " DISK...), or name another one in the class"
 			if tag, isTag := strings.CutPrefix(group, "@"); isTag {
 				fix = "give a volume group the tag (vgchange --addtag " + tag + " GROUP), or name another one in the class"
 			}
