@@ -16,12 +16,13 @@ type Metrics struct {
 
 // GroupMetrics are the figures of one volume group.
 type GroupMetrics struct {
-	Name  string
-	UUID  string
-	Size  Bytes         // of all its disks that are there
-	Free  Bytes         // of those, not in use by any volume
-	Pools []PoolMetrics // by name
-	Hung  time.Duration // for how long an LVM command in it has not ended that should have; 0 where all is well
+	Name    string
+	UUID    string
+	Size    Bytes         // of all its disks that are there
+	Free    Bytes         // of those, not in use by any volume
+	Volumes int           // of this cluster
+	Pools   []PoolMetrics // by name
+	Hung    time.Duration // for how long an LVM command in it has not ended that should have; 0 where all is well
 }
 
 // metricsPatience is how long a reading of the figures may take before it is given up.
@@ -43,8 +44,10 @@ func (h *Host) Metrics() Metrics {
 		return m
 	}
 	all, _ := h.volumes(s)
+	in := map[string]int{} // by the group's UUID
 	for _, v := range all {
 		m.Volumes[v.State]++
+		in[v.ID.VG]++
 	}
 	devices, err := h.devices()
 	if err != nil {
@@ -52,7 +55,7 @@ func (h *Host) Metrics() Metrics {
 	}
 	paths := pathsOf(devices)
 	for _, g := range s.Groups {
-		gm := GroupMetrics{Name: g.Name, UUID: g.UUID}
+		gm := GroupMetrics{Name: g.Name, UUID: g.UUID, Volumes: in[g.UUID]}
 		for _, pv := range g.PVs {
 			if !pv.Missing {
 				gm.Size += g.bytes(pv.Extents)

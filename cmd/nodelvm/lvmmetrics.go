@@ -24,6 +24,7 @@ func newCommandMetrics(registry prometheus.Registerer) func(lvm.Command) {
 var (
 	groupSize        = prometheus.NewDesc("nodelvm_volume_group_size_bytes", "Size of a volume group.", []string{"group", "uuid"}, nil)
 	groupFree        = prometheus.NewDesc("nodelvm_volume_group_free_bytes", "Free space of a volume group.", []string{"group", "uuid"}, nil)
+	groupVolumes     = prometheus.NewDesc("nodelvm_volume_group_volumes", "Volumes of this cluster in a volume group.", []string{"group", "uuid"}, nil)
 	groupHung        = prometheus.NewDesc("nodelvm_volume_group_hung_seconds", "For how long an LVM command in a volume group has not ended that should have.", []string{"group", "uuid"}, nil)
 	poolSize         = poolDesc("size_bytes", "Size of a thin pool's data.")
 	poolUsed         = poolDesc("used_bytes", "Of a thin pool's data, what holds blocks.")
@@ -49,7 +50,7 @@ type lvmCollector struct {
 
 func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		groupSize, groupFree, groupHung, poolSize, poolUsed, poolMetadataSize, poolMetadataUsed, poolPromised, poolGrown,
+		groupSize, groupFree, groupVolumes, groupHung, poolSize, poolUsed, poolMetadataSize, poolMetadataUsed, poolPromised, poolGrown,
 		volumeCount, wipeBacklog, inFlight, directReader,
 	} {
 		descs <- desc
@@ -64,6 +65,7 @@ func (c lvmCollector) Collect(out chan<- prometheus.Metric) {
 	for _, group := range m.Groups {
 		gauge(groupSize, float64(group.Size), group.Name, group.UUID)
 		gauge(groupFree, float64(group.Free), group.Name, group.UUID)
+		gauge(groupVolumes, float64(group.Volumes), group.Name, group.UUID)
 		gauge(groupHung, group.Hung.Seconds(), group.Name, group.UUID)
 		for _, pool := range group.Pools {
 			labels := []string{group.Name, group.UUID, pool.Name}

@@ -15,7 +15,7 @@ import (
 func TestLVMMetrics(t *testing.T) {
 	read := func() lvm.Metrics {
 		return lvm.Metrics{
-			Groups: []lvm.GroupMetrics{{Name: "vg", UUID: "u", Size: 100, Free: 40, Hung: 3 * time.Second,
+			Groups: []lvm.GroupMetrics{{Name: "vg", UUID: "u", Size: 100, Free: 40, Volumes: 2, Hung: 3 * time.Second,
 				Pools: []lvm.PoolMetrics{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Promised: 70, Grown: 3}}}},
 			Volumes:     map[lvm.VolumeState]int{lvm.StateReady: 2},
 			WipeBacklog: 5, InFlight: 1, ReaderOff: true,
@@ -52,6 +52,7 @@ nodelvm_thin_pool_used_bytes{group="vg",pool="p",uuid="u"} 20
 nodelvm_volume_group_free_bytes{group="vg",uuid="u"} 40
 nodelvm_volume_group_hung_seconds{group="vg",uuid="u"} 3
 nodelvm_volume_group_size_bytes{group="vg",uuid="u"} 100
+nodelvm_volume_group_volumes{group="vg",uuid="u"} 2
 nodelvm_volumes{state="creating"} 0
 nodelvm_volumes{state="deleting"} 0
 nodelvm_volumes{state="ready"} 2

@@ -30,6 +30,10 @@ const (
 const healthy = `
 nodelvm_volume_group_free_bytes{node="n",group="vg",uuid="u"} 50x360
 nodelvm_volume_group_size_bytes{node="n",group="vg",uuid="u"} 100x360
+nodelvm_volume_group_volumes{node="n",group="vg",uuid="u"} 3x360
+nodelvm_volume_group_free_bytes{node="n",group="system",uuid="s"} 0x360
+nodelvm_volume_group_size_bytes{node="n",group="system",uuid="s"} 100x360
+nodelvm_volume_group_volumes{node="n",group="system",uuid="s"} 0x360
 nodelvm_volume_group_hung_seconds{node="n",group="vg",uuid="u"} 0x360
 nodelvm_trouble{node="n",trouble="rebuilding",group="vg",volume="pvc-1",claim="shop/data"} 1x360
 nodelvm_wipe_backlog_bytes{node="n"} 0x300 9000+0x5 8000-100x50
@@ -47,14 +51,15 @@ up{node="n",container="other",endpoint="http"} 0x360
 
 // sick is, for each alert, series on which it must fire, and what its description must then say.
 var sick = map[string]struct{ series, says string }{
-	"NodelvmVolumeDataMissing":  {trouble("missing"), "a part of the data of claim shop/data"},
-	"NodelvmVolumeDegraded":     {trouble("degraded"), "vg/pvc-1 on n"},
-	"NodelvmVolumeReadOnly":     {trouble("read-only"), "claim shop/data"},
-	"NodelvmVolumeSuspended":    {trouble("suspended"), "claim shop/data"},
-	"NodelvmDiskSilent":         {`nodelvm_volume_group_hung_seconds{node="n",group="vg",uuid="u"} 0+60x360`, "volume group vg on n"},
-	"NodelvmGroupUnusable":      {`nodelvm_trouble{node="n",trouble="unusable",group="vg",volume="",claim=""} 1x360`, "Volume group vg on n"},
-	"NodelvmGroupUnprepared":    {`nodelvm_trouble{node="n",trouble="unprepared",group="vg",volume="",claim=""} 1x360`, "Volume group vg on n"},
-	"NodelvmGroupNearlyFull":    {`nodelvm_volume_group_free_bytes{node="n",group="vg",uuid="u"} 5x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",group="vg",uuid="u"} 100x360`, "5% are free"},
+	"NodelvmVolumeDataMissing": {trouble("missing"), "a part of the data of claim shop/data"},
+	"NodelvmVolumeDegraded":    {trouble("degraded"), "vg/pvc-1 on n"},
+	"NodelvmVolumeReadOnly":    {trouble("read-only"), "claim shop/data"},
+	"NodelvmVolumeSuspended":   {trouble("suspended"), "claim shop/data"},
+	"NodelvmDiskSilent":        {`nodelvm_volume_group_hung_seconds{node="n",group="vg",uuid="u"} 0+60x360`, "volume group vg on n"},
+	"NodelvmGroupUnusable":     {`nodelvm_trouble{node="n",trouble="unusable",group="vg",volume="",claim=""} 1x360`, "Volume group vg on n"},
+	"NodelvmGroupUnprepared":   {`nodelvm_trouble{node="n",trouble="unprepared",group="vg",volume="",claim=""} 1x360`, "Volume group vg on n"},
+	"NodelvmGroupNearlyFull": {`nodelvm_volume_group_free_bytes{node="n",group="vg",uuid="u"} 5x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",group="vg",uuid="u"} 100x360` + "\n" +
+		`nodelvm_volume_group_volumes{node="n",group="vg",uuid="u"} 1x360`, "5% are free"},
 	"NodelvmThinPoolNearlyFull": {`nodelvm_trouble{node="n",trouble="pool-near",group="vg",volume="",claim=""} 1x360`, "volume group vg on n"},
 	"NodelvmThinPoolFull":       {trouble("pool-failed"), "claim shop/data"},
 	"NodelvmOrphans":            {`nodelvm_orphans{node="n",kind="orphan"} 2x360`, "2 volumes or snapshots on n"},
