@@ -98,7 +98,7 @@ func (g *grip) content(ctx context.Context, d disk, signatures func(context.Cont
 			return fmt.Sprintf("it cannot be read: %v", err)
 		}
 		if i := firstByte(data); i >= 0 {
-			return fmt.Sprintf("it holds data of an unknown kind (at byte %d): if that is not needed, blkdiscard %s, or overwrite its first two MiB and its last with zeroes", end.offset+int64(i), d.path)
+			return fmt.Sprintf("it holds data of an unknown kind (at byte %d): if that is not needed, blkdiscard -z %s, or overwrite its first two MiB and its last with zeroes", end.offset+int64(i), d.path)
 		}
 	}
 	return ""
