@@ -49,7 +49,7 @@ func Run(ctx context.Context, opt Options) (Summary, error) {
 	return Summary{all, r.results}, err
 }
 
-// prepare compiles the suite, brings its image to the nodes and removes what a run that was cut off has left.
+// prepare compiles the suite, brings its images to the nodes and removes what a run that was cut off has left.
 func prepare(ctx context.Context, opt Options) (suite, error) {
 	if err := os.MkdirAll(opt.Dir, 0o755); err != nil {
 		return suite{}, err
@@ -61,8 +61,10 @@ func prepare(ctx context.Context, opt Options) (suite, error) {
 	if err := opt.Lab.Kubectl(ctx, nil, opt.Out, opt.Out, "rollout", "status", "-n", "nodelvm-system", "daemonset/nodelvm", "--timeout=5m"); err != nil {
 		return suite{}, fmt.Errorf("the driver is not ready on every node: %w", err)
 	}
-	if err := opt.Lab.ImportImage(ctx, built.Image); err != nil {
-		return suite{}, err
+	for _, archive := range built.Images {
+		if err := opt.Lab.ImportImage(ctx, archive); err != nil {
+			return suite{}, err
+		}
 	}
 	if err := opt.Lab.Kubectl(ctx, nil, opt.Out, opt.Out, "delete", "namespaces", "-l", "e2e-framework", "--timeout=5m"); err != nil {
 		return suite{}, fmt.Errorf("removing what an earlier run left: %w", err)

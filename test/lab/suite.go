@@ -15,8 +15,8 @@ import (
 
 // Suite is upstream's end-to-end test suite, made ready for this lab.
 type Suite struct {
-	Binary string // e2e.test
-	Image  string // docker-archive of what its pods want and no node has: see ImportImage
+	Binary string   // e2e.test
+	Images []string // docker-archives of what its pods want and no node has: see ImportImage
 }
 
 // suiteModule compiles Kubernetes' end-to-end tests, and the program that their helper pods run.
@@ -32,7 +32,7 @@ func suiteModule(v versions) module {
 // Suite answers upstream's suite; what the cache lacks is compiled first, which takes minutes. Busybox and pause, its
 // other images, are a part of every node.
 func (l *Lab) Suite(ctx context.Context, progress io.Writer) (Suite, error) {
-	if err := l.versions.need("AGNHOST_VERSION"); err != nil {
+	if err := l.versions.need("AGNHOST_VERSION", "NGINX_VERSION", "GLIBC_DNS_TESTING_VERSION"); err != nil {
 		return Suite{}, err
 	}
 	if err := os.MkdirAll(l.Logs(), 0o755); err != nil {
@@ -46,17 +46,51 @@ func (l *Lab) Suite(ctx context.Context, progress io.Writer) (Suite, error) {
 			return err
 		}
 		suite.Binary = filepath.Join(bin, "e2e.test")
-		suite.Image, err = l.agnhostArchive(ctx, filepath.Join(bin, "agnhost"))
+		suite.Images, err = l.suiteArchives(ctx, filepath.Join(bin, "agnhost"))
 		return err
 	})
 	if err != nil {
 		return Suite{}, fmt.Errorf("the storage suite: %w", err)
 	}
-	return suite, suite.checkImages(ctx, []string{l.agnhostRef(), l.busyboxRef(), l.pauseImage()})
+	return suite, suite.checkImages(ctx, append(l.shellRefs(), l.agnhostRef(), l.busyboxRef(), l.pauseImage()))
 }
 
 func (l *Lab) agnhostRef() string {
 	return "registry.k8s.io/e2e-test-images/agnhost:" + l.versions["AGNHOST_VERSION"]
+}
+
+// shellRefs are images of which the suite's pods run nothing but the shell and its usual commands: the lab's busybox bears
+// their names.
+func (l *Lab) shellRefs() []string {
+	return []string{
+		"registry.k8s.io/e2e-test-images/nginx:" + l.versions["NGINX_VERSION"],
+		"registry.k8s.io/e2e-test-images/glibc-dns-testing:" + l.versions["GLIBC_DNS_TESTING_VERSION"],
+	}
+}
+
+// suiteArchives are the images that only the suite needs.
+func (l *Lab) suiteArchives(ctx context.Context, agnhost string) ([]string, error) {
+	archive, err := l.agnhostArchive(ctx, agnhost)
+	if err != nil {
+		return nil, err
+	}
+	archives := []string{archive}
+	for i, ref := range l.shellRefs() {
+		file := fmt.Sprintf("shell%d.tar", i)
+		dir, err := l.artifact(ctx, fmt.Sprint("image-shell", i), hash(ref, l.versions["BUSYBOX_VERSION"]), func(dir string) error {
+			spec, err := busybox(ctx, ref)
+			if err != nil {
+				return err
+			}
+			spec.Cmd = []string{"sh"}
+			return image.Write(spec, filepath.Join(dir, file))
+		})
+		if err != nil {
+			return nil, err
+		}
+		archives = append(archives, filepath.Join(dir, file))
+	}
+	return archives, nil
 }
 
 // agnhostArchive is the image of the helper pods: its one program, with the shell and the nsenter that the tests call
