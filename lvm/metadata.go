@@ -148,8 +148,11 @@ func (c *metadataCopy) attached(present map[string][]probe, strangers []string) 
 	return g
 }
 
-// look notes what is wrong with the devices that a PV was found on.
+// look notes what is wrong with the devices that a PV was found on. That it was away while the group was changed does not
+// matter if nothing lies on it: LVM passes over that mark, and drops it with the next commit (lvm2,
+// lib/metadata/metadata.c, "unused reappeared PV").
 func (h *hurdles) look(pv *PV, found []probe, needs Bytes) {
+	pv.Missing = pv.Missing && !pv.idle()
 	if len(found) > 1 {
 		h.duplicates = append(h.duplicates, duplicateSentence(pv.UUID, paths(found)...))
 	}
@@ -167,6 +170,15 @@ func (h *hurdles) look(pv *PV, found []probe, needs Bytes) {
 			h.silent = append(h.silent, silentSentence(p.device.path))
 		}
 	}
+}
+
+// idle tells whether no volume has an extent of the PV.
+func (pv PV) idle() bool {
+	free := Extents(0)
+	for _, r := range pv.Free {
+		free += r.Count
+	}
+	return free == pv.Extents
 }
 
 func paths(probes []probe) []string {

@@ -96,6 +96,9 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("%s: %d PVs are missing", name, missing)
 		}
 	}
+	if idle := read("idle").Groups[0]; unchangeable(State{Groups: []Group{idle}}, idle) != nil || idle.free() != 2*15-3 {
+		t.Errorf("a disk that nothing lies on was away for a while: %+v", idle)
+	}
 	if groups := read("samename").Groups; len(groups) != 2 || groups[0].Name != groups[1].Name {
 		t.Errorf("same name: %+v", groups)
 	}
