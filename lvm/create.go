@@ -121,6 +121,11 @@ func (h *Host) carve(ctx context.Context, p party, c *carving) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
+	if c.source != nil {
+		if err := h.freezable(ctx, c.group, Volume{ID: c.volume.Source, UUID: c.source.UUID}); err != nil {
+			return Volume{}, err
+		}
+	}
 	if err := h.runOver(ctx, c.group, c.group.partsOf(c.volume.Class.Pool), steps); err != nil {
 		return Volume{}, h.afterFailedCreate(ctx, p, c, steps, err)
 	}

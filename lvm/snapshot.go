@@ -58,7 +58,7 @@ func (h *Host) snap(ctx context.Context, spec SnapshotSpec) (Snapshot, error) {
 	return h.snapped(ctx, p.snapshot, origin, failure)
 }
 
-// freezable sees to it that the origin's device can be suspended for a moment, as a snapshot needs it: it is not
+// freezable sees to it that the origin's device can be suspended for a moment, as a snapshot or a copy needs it: it is not
 // suspended already, and nobody has frozen its file system, on which LVM would fail half-way.
 func (h *Host) freezable(ctx context.Context, g Group, origin Volume) error {
 	path, active, err := h.Device(origin.ID, origin.UUID)
@@ -73,7 +73,7 @@ func (h *Host) freezable(ctx context.Context, g Group, origin Volume) error {
 		return Errorf(KindInternal, "whether the file system on volume %s/%s is frozen: %w", g.Name, origin.ID.LV, err)
 	}
 	if frozen {
-		return Errorf(KindBusy, "no snapshot of volume %s/%s can be taken now: somebody froze its file system (fsfreeze), or it takes no writes; thaw it (fsfreeze --unfreeze), device-mapper freezes it by itself", g.Name, origin.ID.LV)
+		return Errorf(KindBusy, "no snapshot or copy of volume %s/%s can be made now: somebody froze its file system (fsfreeze), or it takes no writes; thaw it (fsfreeze --unfreeze), device-mapper freezes it by itself", g.Name, origin.ID.LV)
 	}
 	return nil
 }

@@ -312,7 +312,7 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 	}
 }
 
-// TestFrozen: a file system that somebody froze keeps its snapshot from being taken before anything is done.
+// TestFrozen: a file system that somebody froze keeps its snapshot, and a copy of it, from being made before anything is done.
 func TestFrozen(t *testing.T) {
 	node := newNode()
 	b := bed(node).oneAtATime()
@@ -326,9 +326,14 @@ func TestFrozen(t *testing.T) {
 		_, err := d.CreateSnapshot(t.Context(), spec)
 		wantKind(t, "a snapshot of what is frozen", err, lvm.KindBusy)
 	})
+	d.counted(t, "a copy of what is frozen", 0, func() {
+		_, err := d.Create(t.Context(), b.thin("c", 8*lvm.MiB, v.ID))
+		wantKind(t, "a copy of what is frozen", err, lvm.KindBusy)
+	})
 	node.Freeze(device, false)
 	d.counted(t, "the snapshot", 3, func() { _, err = d.CreateSnapshot(t.Context(), spec) })
 	must(t, err)
+	d.create(t, b.thin("c", 8*lvm.MiB, v.ID))
 	if b.Suspended(t, device) {
 		t.Error("the origin is suspended")
 	}
