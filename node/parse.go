@@ -135,9 +135,9 @@ func parseCapability(c *csi.VolumeCapability) (volume, error) {
 			if slices.Contains([]string{"", "bind", "rbind", "remount", "move"}, part) {
 				return v, lvm.Errorf(lvm.KindInvalid, "the mount option %q is not possible for a volume", flag)
 			}
+			v.readOnly = v.readOnly || part == "ro"
 		}
 	}
-	v.readOnly = v.readOnly || slices.Contains(v.flags, "ro")
 	return v, nil
 }
 

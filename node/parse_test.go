@@ -69,6 +69,7 @@ func TestGoodRequests(t *testing.T) {
 		{"options of mkfs", attribute(AttributeMkfs, " -i  65536 -L data"), volume{fsType: "ext4", mkfs: []string{"-i", "65536", "-L", "data"}}},
 		{"a label with a comma", fsType("", `context="a:b:c:s0:c1,c2"`), volume{fsType: "ext4", flags: []string{`context="a:b:c:s0:c1,c2"`}}},
 		{"the option ro", fsType("", "ro"), volume{fsType: "ext4", flags: []string{"ro"}, readOnly: true}},
+		{"the option ro behind a comma", fsType("", "noatime,ro"), volume{fsType: "ext4", flags: []string{"noatime,ro"}, readOnly: true}},
 		{"a raw device", rawBlock, volume{block: true}},
 		{"one pod", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER), volume{fsType: "ext4", onePod: true}},
 		{"several pods", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER), volume{fsType: "ext4"}},
