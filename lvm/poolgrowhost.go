@@ -140,6 +140,9 @@ func (h *Host) enlarge(ctx context.Context, p pool, need poolNeed) error {
 	if err != nil {
 		return err
 	}
+	if !now.made {
+		return Errorf(KindInternal, "the thin pool %s/%s went away while it was being enlarged: %w", g.Name, p.name, orNothing(failure))
+	}
 	pool := g.named(p.name)
 	if h.partSuspended(g, *pool) {
 		failure = errors.Join(failure, h.refresh(ctx, g, *pool))

@@ -1,6 +1,7 @@
 package lvmtest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,25 @@ func TestTendPools(t *testing.T) {
 	}
 	if findings, err = d.Health(t.Context()); err != nil || len(findings) > 0 {
 		t.Errorf("findings %+v, %v", findings, err)
+	}
+}
+
+// TestTendPoolsThatGoAway: a pool that an admin removes in the moment when it is to be enlarged is told of, no more.
+func TestTendPoolsThatGoAway(t *testing.T) {
+	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	v := d.create(t, lvm.Spec{Name: "v", Class: lvm.Class{Group: b.Group, Layout: lvm.LayoutThin, Overprovision: 200}, Required: 2 * lvm.GiB})
+	path, err := d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	node.Fill(path, 900*lvm.MiB)
+	node.Before = func(argv []string) {
+		if argv[0] == "lvextend" {
+			node.group("vg-test").LVs = nil
+		}
+	}
+	if err := d.TendPools(t.Context()); err == nil || !strings.Contains(err.Error(), "went away") {
+		t.Errorf("the error is %v", err)
 	}
 }
 
