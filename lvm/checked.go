@@ -158,7 +158,8 @@ func (s State) byUUID(uuid string) *Group {
 }
 
 // reworded answers a reported group in the words of the direct reading: LVM may know a disk by another name, and does
-// not say which volume's checksums an integrity volume holds, nor what a thin pool is still to be told.
+// not say which volume's checksums an integrity volume holds, what a thin pool is still to be told, nor where it is written
+// that a disk is missing.
 func (g Group) reworded(direct Group) Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	for i := range min(len(g.PVs), len(direct.PVs)) {
@@ -167,6 +168,7 @@ func (g Group) reworded(direct Group) Group {
 			g.PVs[i].Device = ours
 			g.Problem = strings.ReplaceAll(g.Problem, theirs+" ", ours+" ")
 		}
+		g.PVs[i].Noted = direct.PVs[i].Noted
 		if sameDevice(direct.PVs[i].Back, g.PVs[i].Back) {
 			g.PVs[i].Back = direct.PVs[i].Back
 		}

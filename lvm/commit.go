@@ -37,6 +37,17 @@ func answering(g Group) error {
 	return nil
 }
 
+// undisturbed refuses what nobody waits for while a disk is away: it may be there again in a moment, but LVM's next commit notes
+// it as missing, and only an admin can take that back. One that is noted already loses nothing by another commit.
+func undisturbed(g Group) error {
+	for _, pv := range g.PVs {
+		if pv.Missing && !pv.Noted {
+			return Errorf(KindBusy, "volume group %s waits for a disk: %s", g.Name, pv.missingSentence(g.Name))
+		}
+	}
+	return nil
+}
+
 // changeState moves a volume to another state and returns it as it stands on the disks afterwards, flushed. v's state
 // must be the one on the disks, and the group's lock be held.
 func (h *Host) changeState(ctx context.Context, s State, v Volume, to VolumeState) (Volume, error) {

@@ -152,7 +152,9 @@ func (c *metadataCopy) attached(present map[string][]probe, strangers []string) 
 // matter if nothing lies on it: LVM passes over that mark, and drops it with the next commit (lvm2,
 // lib/metadata/metadata.c, "unused reappeared PV").
 func (h *hurdles) look(pv *PV, found []probe, needs Bytes) {
-	pv.Missing = pv.Missing && !pv.idle()
+	if pv.idle() {
+		pv.Missing, pv.Noted = false, false
+	}
 	if len(found) > 1 {
 		h.duplicates = append(h.duplicates, duplicateSentence(pv.UUID, paths(found)...))
 	}

@@ -84,6 +84,9 @@ func TestScenarios(t *testing.T) {
 	}
 	for _, name := range []string{"missing", "returned"} {
 		missing := 0
+		if err := undisturbed(read(name).Groups[0]); (err == nil) != (name == "returned") {
+			t.Errorf("%s: another commit does harm: %v", name, err)
+		}
 		for _, pv := range read(name).Groups[0].PVs {
 			if pv.Missing {
 				missing++

@@ -177,9 +177,11 @@ func (h *Host) mendVolume(ctx context.Context, v Volume) error {
 	case complete(g, lv, now):
 		_, err := h.finish(ctx, s, now)
 		return err
-	default:
-		return h.remove(ctx, s, now.ID, now.UUID, StateCreating)
 	}
+	if err := undisturbed(g); err != nil { // the disk that is away may also know better what has become of the volume
+		return err
+	}
+	return h.remove(ctx, s, now.ID, now.UUID, StateCreating)
 }
 
 // removeUnfinished removes a snapshot that never was answered, if it still is that.
@@ -189,9 +191,12 @@ func (h *Host) removeUnfinished(ctx context.Context, id ID, uuid string) error {
 		return err
 	}
 	defer unlock()
-	_, now, err := s.findSnapshot(id)
+	g, now, err := s.findSnapshot(id)
 	if err != nil || now.UUID != uuid || now.State != StateCreating {
 		return nil // gone, or made anew by a request
+	}
+	if err := undisturbed(g); err != nil {
+		return err
 	}
 	return h.remove(ctx, s, id, uuid, StateCreating)
 }

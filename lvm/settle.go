@@ -150,7 +150,7 @@ func (h *Host) settleUntilDone(group string) {
 	}
 }
 
-// settle marks all volumes of a group that wait for it; unasked, only while none of its disks is missing.
+// settle marks all volumes of a group that wait for it; unasked, only where that disturbs no disk that is away.
 func (h *Host) settle(ctx context.Context, group string, unasked bool) error {
 	if len(h.settler.of(group)) == 0 {
 		return nil
@@ -164,9 +164,9 @@ func (h *Host) settle(ctx context.Context, group string, unasked bool) error {
 	if err != nil {
 		return err
 	}
-	for _, pv := range g.PVs {
-		if unasked && pv.Missing { // for a moment perhaps, but this commit would note it, and only an admin can take that back
-			return Errorf(KindBusy, "volume group %s waits for a disk: %s", g.Name, pv.missingSentence(g.Name))
+	if unasked {
+		if err := undisturbed(g); err != nil {
+			return err
 		}
 	}
 	return h.settleLocked(ctx, g)

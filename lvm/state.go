@@ -31,6 +31,7 @@ type PV struct {
 	Extents     Extents
 	Missing     bool
 	Back        string // path of its device, if it is Missing in the metadata alone: the disk is there again
+	Noted       bool   // that it is Missing stands in the metadata already; LVM's report does not tell
 	Silent      bool   // its device does not answer: what is told of it is what stood there before
 	Allocatable bool
 	Free        []Run // ascending, disjoint, maximal

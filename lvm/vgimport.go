@@ -108,6 +108,7 @@ func (im *imported) pvs(vg *section) error {
 			Extents:     Extents(f.number("pe_count", math.MaxUint32)),
 			Allocatable: slices.Contains(flags, "ALLOCATABLE"),
 			Missing:     slices.Contains(flags, "MISSING"),
+			Noted:       slices.Contains(flags, "MISSING"),
 		}
 		start := Bytes(f.number("pe_start", math.MaxInt64/sectorSize)) * sectorSize
 		if f.err != nil {

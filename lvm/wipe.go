@@ -103,6 +103,9 @@ func (h *Host) zero(ctx context.Context, v Volume) error {
 		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing or does not answer, and what it held could be read when that disk comes back; bring it back (vgextend --restoremissing takes one in that was away), or remove the volume with lvremove",
 			g.Name, lv.Name, strings.Join(lost, ", "))
 	}
+	if err := undisturbed(g); err != nil { // its extents could not be given back, nor could it be noted how far it is wiped
+		return err
+	}
 	path, err := h.device(ctx, v)
 	if err != nil {
 		return err
@@ -142,9 +145,12 @@ func (h *Host) removeIfStill(ctx context.Context, v Volume) error {
 		return err
 	}
 	defer unlock()
-	_, _, now, err := s.find(v.ID)
+	g, _, now, err := s.find(v.ID)
 	if KindOf(err) == KindNotFound || err == nil && (now.UUID != v.UUID || now.State != v.State) {
 		return nil
+	}
+	if err == nil {
+		err = undisturbed(g)
 	}
 	if err != nil {
 		return err
@@ -193,7 +199,7 @@ func (h *Host) saveWiped(ctx context.Context, v Volume, from, to Bytes) {
 	}
 	defer unlock()
 	g, lv, now, err := s.find(v.ID)
-	if err != nil || now.UUID != v.UUID || wipedUntil(lv) != from {
+	if err != nil || now.UUID != v.UUID || wipedUntil(lv) != from || undisturbed(g) != nil {
 		return
 	}
 	t, err := targetOf(g.Name, v.ID.LV)

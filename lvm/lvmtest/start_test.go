@@ -128,6 +128,48 @@ func TestStartFlushes(t *testing.T) {
 	}
 }
 
+// TestStartDisturbsNoDisk: as long as a disk of the group is away, a start gives nothing back there that an earlier driver left: the
+// commit would mark the disk as missing for good.
+func TestStartDisturbsNoDisk(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	source := d.create(t, b.thin("source", 8*lvm.MiB, lvm.ID{}))
+	half := d.create(t, b.thin("half", 8*lvm.MiB, source.ID))
+	sn, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: source.ID})
+	must(t, err)
+	gone := d.create(t, b.spec("gone", 8*lvm.MiB))
+	release := node.HoldWipes()
+	must(t, d.Delete(t.Context(), gone.ID))
+	must(t, d.Close(t.Context()))
+	release()
+	lost := lvm.PV{}
+	node.Change("vg-test", func(g *lvm.Group) {
+		for i := range g.LVs {
+			if name := g.LVs[i].Name; name == half.ID.LV || name == sn.ID.LV {
+				g.LVs[i].Tags[slices.Index(g.LVs[i].Tags, "nodelvm.state=ready")] = "nodelvm.state=creating"
+			}
+		}
+		lost = g.PVs[5]
+		g.PVs[5].Missing, g.PVs[5].Device = true, ""
+	})
+	before := len(node.Commands())
+	d = b.Start(t)
+	time.Sleep(300 * time.Millisecond)
+	for _, c := range node.Commands()[before:] {
+		if c.Name != "fullreport" {
+			t.Errorf("with a disk away, a start runs %s %q", c.Name, c.Args)
+		}
+	}
+	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5] = lost })
+	d.waitWiped(t)
+	for deadline := time.Now().Add(time.Minute); node.stateTags("vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("with the disk back, what was left is still there")
+		}
+	}
+}
+
 // TestUnfinishedWithLostDisk: a volume that is marked as unfinished is not blanked while a disk of its group is missing:
 // the missing one may know better.
 func TestUnfinishedWithLostDisk(t *testing.T) {
