@@ -108,7 +108,7 @@ func extendArgs(t target, g Group, extents Extents, ranges []peRange) []string {
 
 // stateArgs moves a volume from one state to another in one commit, if it still is the one that was looked at.
 func stateArgs(t target, g Group, uuid string, from, to VolumeState) []string {
-	return append(onDevices("lvchange", g), "-S", guard(uuid, from), "--deltag", stateTag(from), "--addtag", stateTag(to), "--", t.String())
+	return append(onDevices("lvchange", g), "-S", guard(g, uuid, from), "--deltag", stateTag(from), "--addtag", stateTag(to), "--", t.String())
 }
 
 // settleArgs moves volumes of one group from creating to ready in one commit, those that are still what was looked at.
@@ -126,7 +126,7 @@ func settleArgs(g Group, volumes []Volume) ([]step, error) {
 			uuids = append(uuids, "lv_uuid="+v.UUID)
 			targets = append(targets, t.String())
 		}
-		guard := fmt.Sprintf("lv_tags={%s} && (%s)", stateTag(StateCreating), strings.Join(uuids, " || "))
+		guard := fmt.Sprintf("%s && lv_tags={%s} && (%s)", g.asSeen(), stateTag(StateCreating), strings.Join(uuids, " || "))
 		args := append(onDevices("lvchange", g), "-S", guard, "--deltag", stateTag(StateCreating), "--addtag", stateTag(StateReady), "--")
 		steps = append(steps, step{append(args, targets...)})
 	}
@@ -148,11 +148,23 @@ func refreshArgs(t target, g Group) []string {
 
 // removeArgs deactivates and removes the volume, if it still is the one that was looked at, in that state.
 func removeArgs(t target, g Group, uuid string, state VolumeState) []string {
-	return append(onDevices("lvremove", g), "-S", guard(uuid, state), "--", t.String())
+	return append(onDevices("lvremove", g), "-S", guard(g, uuid, state), "--", t.String())
 }
 
 // guard is a compare-and-swap: LVM evaluates it under the group's lock (lvmreport(7), "SELECTION"). A volume that does
 // not match is left alone, and the exit status is 0 nonetheless: who uses it must look afterwards.
-func guard(uuid string, state VolumeState) string {
-	return fmt.Sprintf("lv_uuid=%s && lv_tags={%s}", uuid, stateTag(state))
+func guard(g Group, uuid string, state VolumeState) string {
+	return fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", g.asSeen(), uuid, stateTag(state))
+}
+
+// asSeen is the part of each guard that keeps lvchange and lvremove from committing while another disk is away than when the
+// group was read, or has come to the group since, so that --devices lacks it: they would mark that disk as missing.
+func (g Group) asSeen() string {
+	missing := 0
+	for _, pv := range g.PVs {
+		if pv.Missing {
+			missing++
+		}
+	}
+	return fmt.Sprintf("vg_missing_pv_count=%d", missing)
 }

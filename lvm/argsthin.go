@@ -38,7 +38,7 @@ func (p *poolGrowth) steps() ([]step, error) {
 
 // debrisArgs removes what an earlier poolArgs left half made, if it still is what was looked at.
 func debrisArgs(t target, p *poolGrowth) []string {
-	guard := fmt.Sprintf("lv_uuid=%s && lv_tags={%s}", p.debris.UUID, encodeTag(keyKind, kindPool))
+	guard := fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", p.group.asSeen(), p.debris.UUID, encodeTag(keyKind, kindPool))
 	return append(onDevices("lvremove", p.group), "-S", guard, "--", t.String())
 }
 
@@ -53,7 +53,7 @@ func sparesArgs(p *poolGrowth) ([]string, error) {
 		uuids = append(uuids, "lv_uuid="+lv.UUID)
 		targets = append(targets, t.String())
 	}
-	guard := fmt.Sprintf("lv_host=%s && (%s)", poolHost, strings.Join(uuids, " || "))
+	guard := fmt.Sprintf("%s && lv_host=%s && (%s)", p.group.asSeen(), poolHost, strings.Join(uuids, " || "))
 	return append(append(onDevices("lvremove", p.group), "-S", guard, "--"), targets...), nil
 }
 
@@ -97,7 +97,7 @@ func snapshotArgs(t, origin target, g Group, sn Snapshot) []string {
 // it be told again ("already contain thin device"). -ff lets LVM go on without, and tell the pool with its next command to
 // delete the device of that number.
 func discardArgs(t target, g Group, uuid string) []string {
-	return append(onDevices("lvremove", g), "-ff", "-S", guard(uuid, StateCreating), "--", t.String())
+	return append(onDevices("lvremove", g), "-ff", "-S", guard(g, uuid, StateCreating), "--", t.String())
 }
 
 // flushName is the name of the volume that flushArgs makes: not one that lvName or snapshotName makes.

@@ -25,11 +25,11 @@ func TestArgs(t *testing.T) {
 		"lvcreate -An " + on + "-ay -Wy -Zy --alloc normal -l 6 -n v-1 --addtag nodelvm.v=1 --addtag nodelvm.state=creating" +
 			" --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=a#20b --addtag nodelvm.wipe=none" +
 			" -- vg-data /dev/vg-dataa:8-11:0-0 /dev/vg-datab:0-0": createArgs(target, c),
-		"lvchange " + on + "-S lv_uuid=U && lv_tags={nodelvm.state=creating} --deltag nodelvm.state=creating --addtag nodelvm.state=ready -- vg-data/v-1": stateArgs(target, g, "U", StateCreating, StateReady),
-		"lvchange " + on + "-ay -- vg-data/v-1":                                                  activateArgs(target, g),
-		"lvchange " + on + "--refresh -- vg-data/v-1":                                            refreshArgs(target, g),
-		"lvremove " + on + "-S lv_uuid=U && lv_tags={nodelvm.state=deleting} -- vg-data/v-1":     removeArgs(target, g, "U", StateDeleting),
-		"lvremove " + on + "-ff -S lv_uuid=U && lv_tags={nodelvm.state=creating} -- vg-data/v-1": discardArgs(target, g, "U"),
+		"lvchange " + on + "-S vg_missing_pv_count=0 && lv_uuid=U && lv_tags={nodelvm.state=creating} --deltag nodelvm.state=creating --addtag nodelvm.state=ready -- vg-data/v-1": stateArgs(target, g, "U", StateCreating, StateReady),
+		"lvchange " + on + "-ay -- vg-data/v-1":       activateArgs(target, g),
+		"lvchange " + on + "--refresh -- vg-data/v-1": refreshArgs(target, g),
+		"lvremove " + on + "-S vg_missing_pv_count=0 && lv_uuid=U && lv_tags={nodelvm.state=deleting} -- vg-data/v-1":     removeArgs(target, g, "U", StateDeleting),
+		"lvremove " + on + "-ff -S vg_missing_pv_count=0 && lv_uuid=U && lv_tags={nodelvm.state=creating} -- vg-data/v-1": discardArgs(target, g, "U"),
 	} {
 		if got := strings.Join(got, " "); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -54,7 +54,7 @@ func TestSettleArgs(t *testing.T) {
 	if strings.Count(first, "lv_uuid=U") != settleMax || strings.Count(first, " vg/v-") != settleMax {
 		t.Error(first)
 	}
-	want := "lvchange -y --devices /dev/vga -S lv_tags={nodelvm.state=creating} && (lv_uuid=U100 || lv_uuid=U101)" +
+	want := "lvchange -y --devices /dev/vga -S vg_missing_pv_count=0 && lv_tags={nodelvm.state=creating} && (lv_uuid=U100 || lv_uuid=U101)" +
 		" --deltag nodelvm.state=creating --addtag nodelvm.state=ready -- vg/v-100 vg/v-101"
 	if second != want {
 		t.Errorf("got  %s\nwant %s", second, want)

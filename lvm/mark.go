@@ -152,6 +152,6 @@ func layoutOf(g Group, lv LV) (Class, error) {
 
 // markArgs add a volume's tags in one commit, if it still is the one that was looked at.
 func markArgs(t target, g Group, v Volume) []string {
-	args := append(onDevices("lvchange", g), "-S", "lv_uuid="+v.UUID)
+	args := append(onDevices("lvchange", g), "-S", g.asSeen()+" && lv_uuid="+v.UUID)
 	return append(append(args, addTags(tagsOf(v))...), "--", t.String())
 }

@@ -253,7 +253,7 @@ func TestPoolHalfMade(t *testing.T) {
 	p := planned(t, s, spec)[0]
 	steps, err := p.carve.steps()
 	lines := argvOf(t, steps, err)
-	want := "lvremove -S lv_uuid=half && lv_tags={nodelvm.kind=pool} -- vg/nodelvm-thin"
+	want := "lvremove -S vg_missing_pv_count=0 && lv_uuid=half && lv_tags={nodelvm.kind=pool} -- vg/nodelvm-thin"
 	if len(lines) < 3 || lines[0] != want || !strings.HasPrefix(lines[1], "lvcreate --type thin-pool") {
 		t.Errorf("%q", lines)
 	}

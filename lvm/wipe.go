@@ -212,7 +212,7 @@ func (h *Host) saveWiped(ctx context.Context, v Volume, from, to Bytes) {
 }
 
 func wipedArgs(t target, g Group, uuid string, from, to Bytes) []string {
-	args := append(onDevices("lvchange", g), "-S", guard(uuid, StateDeleting))
+	args := append(onDevices("lvchange", g), "-S", guard(g, uuid, StateDeleting))
 	if from > 0 {
 		args = append(args, "--deltag", wipedTag(from))
 	}

@@ -3,17 +3,39 @@ package lvmtest
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// guardWords are the forms of a selection that the driver uses: this volume, this volume in that state, those of these volumes that are
+// guardWords are the forms of a selection that the driver uses, beside the number of disks that are not there: this volume, this volume in that state, those of these volumes that are
 // in that state, and those that were made while a thin pool was.
-var guardWords = regexp.MustCompile(`^(?:lv_uuid=([A-Za-z0-9-]{38})(?: && lv_tags=\{([^{}]+)\})?|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
+var guardWords = regexp.MustCompile(`^(?:vg_missing_pv_count=([0-9]+) && )?(?:lv_uuid=([A-Za-z0-9-]{38})(?: && lv_tags=\{([^{}]+)\})?|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
+
+// unseen lists the disks of the group that are not there, or that the command may not look at.
+func (g *group) unseen(l line) (list []*lvm.PV) {
+	devices := strings.Split(l.values["--devices"], ",")
+	for i := range g.PVs {
+		if pv := &g.PVs[i]; pv.Missing || !slices.Contains(devices, pv.Device) {
+			list = append(list, pv)
+		}
+	}
+	return list
+}
+
+// mark marks the disks that a command does not see as missing, as its commit does.
+func (g *group) mark(l line) {
+	for _, pv := range g.unseen(l) {
+		if !pv.Missing {
+			pv.Missing, pv.Back, pv.Device = true, pv.Device, ""
+		}
+		pv.Noted = true
+	}
+}
 
 // selects tells whether a selection, if there is one, takes this volume.
-func (n *Node) selects(l line, lv lvm.LV) (bool, *failure) {
+func (n *Node) selects(g *group, l line, lv lvm.LV) (bool, *failure) {
 	selection, there := l.values["-S"]
 	if !there {
 		return true, nil
@@ -22,25 +44,40 @@ func (n *Node) selects(l line, lv lvm.LV) (bool, *failure) {
 	if m == nil {
 		return false, &failure{exitArguments, "Selection syntax error at '" + selection + "'."}
 	}
-	tag, uuids := m[2]+m[3], []string{m[1]}
-	if several := m[4] + m[5]; several != "" {
+	if m[1] != "" && m[1] != strconv.Itoa(len(g.unseen(l))) {
+		return false, nil
+	}
+	tag, uuids := m[3]+m[4], []string{m[2]}
+	if several := m[5] + m[6]; several != "" {
 		uuids = strings.Split(strings.ReplaceAll(several, "lv_uuid=", ""), " || ")
 	}
-	if m[5] != "" {
+	if m[6] != "" {
 		return slices.Contains(uuids, lv.UUID) && n.spares[lv.UUID], nil
 	}
 	return slices.Contains(uuids, lv.UUID) && (tag == "" || slices.Contains(lv.Tags, tag)), nil
 }
 
-// volume finds the one volume that an argument names; a whole group is never meant here.
+// volume finds the one volume that an argument names, in a group that is all there.
 func (n *Node) volume(arg string, l line) (*group, *lvm.LV, *failure) {
+	g, lv, f := n.anyVolume(arg)
+	if f == nil {
+		_, f = n.visible(g.Name, l)
+	}
+	return g, lv, f
+}
+
+// anyVolume finds the one volume that an argument names; a whole group is never meant here.
+func (n *Node) anyVolume(arg string) (*group, *lvm.LV, *failure) {
 	vg, name, ok := strings.Cut(arg, "/")
 	if !ok || !nameWord.MatchString(vg) || !nameWord.MatchString(name) {
 		return nil, nil, &failure{exitArguments, "this fake works on volumes that are named in full, not on " + arg}
 	}
-	g, f := n.visible(vg, l)
-	if f != nil {
-		return nil, nil, f
+	g := n.group(vg)
+	if g == nil {
+		return nil, nil, failed("Volume group %q not found", vg)
+	}
+	if g.Problem != "" {
+		return nil, nil, failed("Volume group %s cannot be changed: %s", vg, g.Problem)
 	}
 	lv := g.find(name)
 	if lv == nil || lv.Hidden {
@@ -56,11 +93,11 @@ func (n *Node) onVolumes(l line, do func(*group, *lvm.LV, line) *failure) *failu
 		return &failure{exitArguments, "no volume is named"}
 	}
 	for _, arg := range l.positional {
-		g, lv, f := n.volume(arg, l)
+		g, lv, f := n.anyVolume(arg)
 		if f != nil {
 			return f
 		}
-		taken, f := n.selects(l, *lv)
+		taken, f := n.selects(g, l, *lv)
 		if f == nil && taken {
 			f = do(g, lv, l)
 		}
@@ -80,6 +117,7 @@ func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
 			}
 		}
 		lv.Tags = tags
+		g.mark(l)
 		g.commit()
 	}
 	if when := l.values["--errorwhenfull"]; l.has("--errorwhenfull") {
@@ -114,6 +152,7 @@ func (n *Node) lvremove(g *group, lv *lvm.LV, l line) *failure {
 	if n.halved {
 		return nil
 	}
+	g.mark(l)
 	if lv.Pool != "" {
 		return n.forget(g, lv.Name, l.has("-ff"))
 	}

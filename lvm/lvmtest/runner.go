@@ -3,8 +3,6 @@ package lvmtest
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -110,11 +108,8 @@ func (n *Node) visible(name string, l line) (*group, *failure) {
 	if g == nil {
 		return nil, failed("Volume group %q not found", name)
 	}
-	devices := strings.Split(l.values["--devices"], ",")
-	for _, pv := range g.PVs {
-		if pv.Missing || !slices.Contains(devices, pv.Device) {
-			return nil, failed("Cannot process volume group %s with missing PVs.", name)
-		}
+	if len(g.unseen(l)) > 0 {
+		return nil, failed("Cannot process volume group %s with missing PVs.", name)
 	}
 	if g.Problem != "" {
 		return nil, failed("Volume group %s cannot be changed: %s", name, g.Problem)

@@ -73,3 +73,45 @@ func TestVanishedUnderExtend(t *testing.T) {
 	}
 	away(false)
 }
+
+// TestDisksChangeUnderCommand: a disk comes to the group, or goes away, when the driver has read it and its command waits for
+// LVM's lock. The command commits nothing: it would mark the disk as missing. The same request once more does what was asked for.
+func TestDisksChangeUnderCommand(t *testing.T) {
+	away := lvm.PV{}
+	for what, disks := range map[string]struct{ change, after func(*lvm.Group) }{
+		"an admin's vgextend": {func(g *lvm.Group) {
+			g.PVs = append(g.PVs, lvm.PV{UUID: "AAAAAA-aaaa-AAAA-aaaa-AAAA-aaaa-AAAAAA", Device: "/dev/fakez", Extents: 10, Allocatable: true})
+		}, func(*lvm.Group) {}},
+		"a disk that is pulled": {func(g *lvm.Group) { away = g.PVs[5]; g.PVs[5].Missing, g.PVs[5].Device = true, "" }, func(g *lvm.Group) { g.PVs[5] = away }},
+	} {
+		for _, command := range []string{"lvchange", "lvremove"} {
+			node := newNode()
+			b := bed(node).oneAtATime()
+			d := b.Start(t)
+			spec := b.spec("v", 8*lvm.MiB)
+			if command == "lvremove" {
+				spec = b.light("v", 8*lvm.MiB)
+			}
+			v := d.create(t, spec)
+			_, err := d.Activate(t.Context(), v.ID, v.UUID) // marked as ready
+			must(t, err)
+			node.Before = func(argv []string) {
+				if argv[0] == command {
+					node.Before = nil
+					disks.change(&node.group("vg-test").Group)
+				}
+			}
+			if err := d.Delete(t.Context(), v.ID); err == nil {
+				t.Errorf("%s under %s: nothing was told", what, command)
+			}
+			for _, pv := range node.group("vg-test").PVs {
+				if pv.Noted {
+					t.Errorf("%s under %s: the disk %s is marked as missing", what, command, pv.UUID)
+				}
+			}
+			node.Change("vg-test", disks.after)
+			must(t, d.Delete(t.Context(), v.ID))
+			d.waitWiped(t)
+		}
+	}
+}
