@@ -52,45 +52,60 @@ func (l *Lab) Suite(ctx context.Context, progress io.Writer) (Suite, error) {
 	if err != nil {
 		return Suite{}, fmt.Errorf("the storage suite: %w", err)
 	}
-	return suite, suite.checkImages(ctx, append(l.shellRefs(), l.agnhostRef(), l.busyboxRef(), l.pauseImage()))
+	return suite, suite.checkImages(ctx, []string{l.agnhostRef(), l.nginxRef(), l.glibcRef(), l.busyboxRef(), l.pauseImage()})
 }
 
 func (l *Lab) agnhostRef() string {
 	return "registry.k8s.io/e2e-test-images/agnhost:" + l.versions["AGNHOST_VERSION"]
 }
 
-// shellRefs are images of which the suite's pods run nothing but the shell and its usual commands: the lab's busybox bears
-// their names.
-func (l *Lab) shellRefs() []string {
-	return []string{
-		"registry.k8s.io/e2e-test-images/nginx:" + l.versions["NGINX_VERSION"],
-		"registry.k8s.io/e2e-test-images/glibc-dns-testing:" + l.versions["GLIBC_DNS_TESTING_VERSION"],
-	}
+func (l *Lab) nginxRef() string {
+	return "registry.k8s.io/e2e-test-images/nginx:" + l.versions["NGINX_VERSION"]
+}
+
+func (l *Lab) glibcRef() string {
+	return "registry.k8s.io/e2e-test-images/glibc-dns-testing:" + l.versions["GLIBC_DNS_TESTING_VERSION"]
 }
 
 // suiteArchives are the images that only the suite needs.
-func (l *Lab) suiteArchives(ctx context.Context, agnhost string) ([]string, error) {
-	archive, err := l.agnhostArchive(ctx, agnhost)
-	if err != nil {
-		return nil, err
-	}
-	archives := []string{archive}
-	for i, ref := range l.shellRefs() {
-		file := fmt.Sprintf("shell%d.tar", i)
-		dir, err := l.artifact(ctx, fmt.Sprint("image-shell", i), hash(ref, l.versions["BUSYBOX_VERSION"]), func(dir string) error {
-			spec, err := busybox(ctx, ref)
-			if err != nil {
-				return err
-			}
-			spec.Cmd = []string{"sh"}
-			return image.Write(spec, filepath.Join(dir, file))
-		})
+func (l *Lab) suiteArchives(ctx context.Context, agnhost string) (archives []string, err error) {
+	for _, build := range []func() (string, error){
+		func() (string, error) { return l.agnhostArchive(ctx, agnhost) },
+		func() (string, error) { return l.nginxArchive(ctx) },
+		func() (string, error) { return l.glibcArchive(ctx) },
+	} {
+		archive, err := build()
 		if err != nil {
 			return nil, err
 		}
-		archives = append(archives, filepath.Join(dir, file))
+		archives = append(archives, archive)
 	}
 	return archives, nil
+}
+
+// nginxArchive bears nginx's name and is busybox: the specs that ask for it have it run a shell script on the volume.
+func (l *Lab) nginxArchive(ctx context.Context) (string, error) {
+	dir, err := l.artifact(ctx, "image-nginx", hash(l.nginxRef(), l.versions["BUSYBOX_VERSION"], "1"), func(dir string) error {
+		spec, err := busybox(ctx, l.nginxRef())
+		if err != nil {
+			return err
+		}
+		return image.Write(spec, filepath.Join(dir, "nginx.tar"))
+	})
+	return filepath.Join(dir, "nginx.tar"), err
+}
+
+// glibcArchive is a Debian with GNU's tools: the specs of several volumes want its dd. It is the one below PostgreSQL, whose
+// layer every node has.
+func (l *Lab) glibcArchive(ctx context.Context) (string, error) {
+	base, err := l.postgresBase(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir, err := l.artifact(ctx, "image-glibc", hash(l.glibcRef(), base, "1"), func(dir string) error {
+		return image.Write(image.Spec{Ref: l.glibcRef(), Base: base, Cmd: []string{"bash"}, Env: []string{"PATH=/usr/bin:/bin"}}, filepath.Join(dir, "glibc.tar"))
+	})
+	return filepath.Join(dir, "glibc.tar"), err
 }
 
 // agnhostArchive is the image of the helper pods: its one program, with the shell and the nsenter that the tests call
