@@ -95,15 +95,15 @@ func (l *Lab) nginxArchive(ctx context.Context) (string, error) {
 	return filepath.Join(dir, "nginx.tar"), err
 }
 
-// glibcArchive is a Debian with GNU's tools: the specs of several volumes want its dd. It is the one below PostgreSQL, whose
+// glibcArchive is a Debian with GNU's tools: the specs of one volume in several pods want its dd and blockdev. It is the one below PostgreSQL, whose
 // layer every node has.
 func (l *Lab) glibcArchive(ctx context.Context) (string, error) {
 	base, err := l.postgresBase(ctx)
 	if err != nil {
 		return "", err
 	}
-	dir, err := l.artifact(ctx, "image-glibc", hash(l.glibcRef(), base, "1"), func(dir string) error {
-		return image.Write(image.Spec{Ref: l.glibcRef(), Base: base, Cmd: []string{"bash"}, Env: []string{"PATH=/usr/bin:/bin"}}, filepath.Join(dir, "glibc.tar"))
+	dir, err := l.artifact(ctx, "image-glibc", hash(l.glibcRef(), base, "2"), func(dir string) error {
+		return image.Write(image.Spec{Ref: l.glibcRef(), Base: base, Cmd: []string{"bash"}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}, filepath.Join(dir, "glibc.tar"))
 	})
 	return filepath.Join(dir, "glibc.tar"), err
 }
