@@ -37,10 +37,13 @@ type Config struct {
 
 	Holdings   func(context.Context) (lvm.Holdings, error) // nil: orphans are not looked for
 	AuditEvery time.Duration                               // how often they are; 0: once an hour
+
+	Snapshots bool // csi-snapshotter runs on this node: contents that were made by hand are labelled for it
 }
 
 // Agent acts for this node in the API: it enlarges the node's volumes, keeps copies where their source is, sees to it that
-// no claim is overlooked, and tells of trouble. Idle, it costs a watch on storage classes and one on claims.
+// no claim is overlooked, and tells of trouble. Idle, it costs a watch on storage classes and one on claims, and with
+// Snapshots one on contents.
 type Agent struct {
 	client  *Client
 	node    string
@@ -53,11 +56,13 @@ type Agent struct {
 	classes  *classStore
 	claims   *claimStore
 	contents *contentStore
+	handmade *shelf[handmade] // nil: they are not looked for
 
-	queue   workqueue.TypedDelayingInterface[string] // keys of claims
+	queue   workqueue.TypedDelayingInterface[string] // keys as of jobFor
 	backoff *flowcontrol.Backoff                     // by job.id
 
 	patience  time.Duration        // before the first reminder of a claim
+	kindAgain time.Duration        // between two questions whether there are snapshots
 	reminders *flowcontrol.Backoff // by the claim's UID
 
 	audit audit
@@ -86,6 +91,7 @@ func NewAgent(cfg Config) *Agent {
 		backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost),
 
 		patience:  reminderFirst,
+		kindAgain: kindAgain,
 		reminders: flowcontrol.NewBackOff(2*reminderFirst, reminderMost),
 
 		audit: newAudit(cfg),
@@ -100,6 +106,9 @@ func NewAgent(cfg Config) *Agent {
 			return sourceOf(claim) == source{kindSnapshot, snapshot}
 		})
 	})
+	if cfg.Snapshots {
+		a.handmade = newHandmadeStore(func(name string) { a.queue.Add(contentPrefix + name) })
+	}
 	return a
 }
 
@@ -112,6 +121,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.work.Go(func() {
 		reflect(ctx, a.client.core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, a.claims)
 	})
+	a.work.Go(func() { a.watchHandmade(ctx) })
 	a.work.Go(func() { a.watchHealth(ctx) })
 	a.work.Go(func() { a.watchOrphans(ctx) })
 	for range workers {
@@ -135,7 +145,7 @@ func (a *Agent) watchContents(ctx context.Context) {
 	})
 }
 
-// job is something to be done about a class or a claim.
+// job is something to be done about a class, a claim, or a content.
 type job struct {
 	id string // the same as long as it is the same thing that is tried: waiting times are kept by it
 	do func(context.Context) (tried bool, err error)
@@ -168,8 +178,12 @@ func (a *Agent) next(ctx context.Context) bool {
 	return true
 }
 
-// jobFor finds what there is to do about a storage class (its name) or a claim (namespace/name).
+// jobFor finds what there is to do about a storage class (its name), a claim (namespace/name), or a content that was made
+// by hand (its name behind contentPrefix).
 func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
+	if name, ok := strings.CutPrefix(key, contentPrefix); ok {
+		return a.jobForContent(name)
+	}
 	if !strings.Contains(key, "/") {
 		class, ok := a.classes.find(key)
 		if !ok || !bindsImmediately(class) {

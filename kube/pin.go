@@ -80,11 +80,7 @@ func (a *Agent) holds(ctx context.Context, from source) (bool, error) {
 		if err != nil || handle == "" {
 			return false, err
 		}
-		id, err := lvm.ParseID(handle)
-		if err == nil {
-			_, err = a.volumes.LookupSnapshot(ctx, id)
-		}
-		return found(err)
+		return a.hasSnapshot(ctx, handle)
 	}
 	own, ok := a.claims.bound(from.key)
 	if !ok {

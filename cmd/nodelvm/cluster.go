@@ -47,7 +47,9 @@ func (d *driver) newAgent(client *kube.Client, host *lvm.Host, health findings) 
 	if client == nil {
 		return nil
 	}
-	return kube.NewAgent(kube.Config{Client: client, Node: d.o.nodeName, Volumes: host, Health: health, Holdings: host.Holdings, Log: d.log})
+	return kube.NewAgent(kube.Config{
+		Client: client, Node: d.o.nodeName, Volumes: host, Health: health, Holdings: host.Holdings, Snapshots: d.o.snapshots, Log: d.log,
+	})
 }
 
 // act has this node's part in the API played until ctx ends.

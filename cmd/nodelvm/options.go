@@ -28,6 +28,7 @@ type options struct {
 	stateDir      string
 	volumeGroups  string
 	prepareEvery  time.Duration
+	snapshots     bool
 	shutdownGrace time.Duration
 	logLevel      string
 	logFormat     string
@@ -46,6 +47,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for the backups of LVM's metadata")
 	flags.StringVar(&o.volumeGroups, "volume-groups", "", "file that declares this node's volume groups, as for nodelvm prepare; empty: none are made here")
 	flags.DurationVar(&o.prepareEvery, "prepare-every", 5*time.Minute, "how often blank disks that came later are looked for; 0: only at the start")
+	flags.BoolVar(&o.snapshots, "snapshots", false, "csi-snapshotter runs beside this driver: label the VolumeSnapshotContents made by hand whose snapshot is here")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-grace", 9*time.Minute, "how long running LVM commands are awaited after SIGTERM")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or console")

@@ -15,6 +15,7 @@ const (
 	selectedNode = "volume.kubernetes.io/selected-node"
 	noExpansion  = "volume.kubernetes.io/node-expansion-not-required"
 	cloning      = "provisioner.storage.kubernetes.io/cloning-protection"
+	managedBy    = "snapshot.storage.kubernetes.io/managed-by"
 	restoring    = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 )
 
@@ -57,6 +58,8 @@ func TestNodeRestriction(t *testing.T) {
 		{name: "protect a snapshot while it is restored", before: snapshot(), now: protected(snapshot())},
 		{name: "give that free", before: protected(snapshot()), now: snapshot()},
 		{name: "set a finalizer on its content", before: content("node-1"), now: marked(content("node-1"))},
+		{name: "label a content that was made by hand", before: byHand(""), now: byHand("node-1")},
+		{name: "label one with labels", before: tagged("a", "b", byHand("")), now: tagged("a", "b", byHand("node-1"))},
 		{name: "note that its snapshot is ready", sub: "status", before: content("node-1"), now: ready(content("node-1"))},
 
 		// Volumes.
@@ -111,6 +114,22 @@ func TestNodeRestriction(t *testing.T) {
 		{name: "write a content of no node", before: content(""), now: marked(content("")), refused: only},
 		{name: "write another driver's content", before: foreign(content("node-1")), now: foreign(marked(content("node-1"))), refused: only},
 		{name: "make a content", now: content("node-1"), refused: only},
+		{name: "label a content for another node", before: byHand(""), now: byHand("node-2"), refused: only},
+		{name: "take another node's, made by hand, over", before: byHand("node-2"), now: byHand("node-1"), refused: only},
+		{name: "take one over whose label is empty", before: tagged(managedBy, "", byHand("")), now: byHand("node-1"), refused: only},
+		{name: "label a content that the controller made", before: content(""), now: content("node-1"), refused: only},
+		{name: "label another driver's content", before: foreign(byHand("")), now: foreign(byHand("node-1")), refused: only},
+		{name: "label by way of the status", sub: "status", before: byHand(""), now: byHand("node-1"), refused: only},
+		{name: "label, and finalize", before: byHand(""), now: marked(byHand("node-1")), refused: only},
+		{name: "label, and take finalizers away", before: marked(byHand("")), now: byHand("node-1"), refused: only},
+		{name: "label, and annotate", before: byHand(""), now: noted(byHand("node-1")), refused: only},
+		{name: "label, and set another label", before: byHand(""), now: tagged("a", "b", byHand("node-1")), refused: only},
+		{name: "label, and change another label", before: tagged("a", "b", byHand("")), now: tagged("a", "c", byHand("node-1")), refused: only},
+		{name: "label, and take another label away", before: tagged("a", "b", byHand("")), now: byHand("node-1"), refused: only},
+		{name: "label, and put another label in one's place", before: tagged("a", "", byHand("")), now: tagged("b", "", byHand("node-1")), refused: only},
+		{name: "label, and change what is done in the end", before: byHand(""), now: deleting(byHand("node-1")), refused: only},
+		{name: "make a content by hand", now: byHand("node-1"), refused: only},
+		{name: "remove a content that was made by hand", before: byHand(""), refused: only},
 		{name: "remove its content", before: content("node-1"), refused: only},
 
 		{name: "make a claim", now: claim("node-1"), refused: only},

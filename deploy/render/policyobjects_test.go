@@ -146,9 +146,34 @@ func elsewhere(s *snapshots.VolumeSnapshot) *snapshots.VolumeSnapshot {
 func content(node string) *snapshots.VolumeSnapshotContent {
 	c := &snapshots.VolumeSnapshotContent{ObjectMeta: meta.ObjectMeta{Name: "snapcontent-1"}}
 	if node != "" {
-		c.Labels = map[string]string{"snapshot.storage.kubernetes.io/managed-by": node}
+		c.Labels = map[string]string{managedBy: node}
 	}
 	c.Spec.Driver = "nodelvm.io"
+	return c
+}
+
+// byHand is a content that somebody made for a snapshot that is there already.
+func byHand(node string) *snapshots.VolumeSnapshotContent {
+	c, handle := content(node), "a/b"
+	c.Spec.Source.SnapshotHandle, c.Spec.DeletionPolicy = &handle, snapshots.VolumeSnapshotContentRetain
+	return c
+}
+
+func deleting(c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
+	c.Spec.DeletionPolicy = snapshots.VolumeSnapshotContentDelete
+	return c
+}
+
+func tagged(key, value string, c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
+	if c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	c.Labels[key] = value
+	return c
+}
+
+func noted(c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
+	c.Annotations = map[string]string{"a": "b"}
 	return c
 }
 

@@ -66,7 +66,7 @@ func TestSwitchedOffPartsAreAbsent(t *testing.T) {
 		if strings.HasPrefix(doc.kind.Kind, "ValidatingAdmission") || doc.kind.Kind == "Namespace" || doc.kind.Kind == "StorageClass" {
 			t.Errorf("%s %s is there", doc.kind.Kind, doc.name)
 		}
-		if strings.Contains(doc.text, "csi-snapshotter") || strings.Contains(doc.text, "volumesnapshotclasses") {
+		if strings.Contains(doc.text, "csi-snapshotter") || strings.Contains(doc.text, "--snapshots") || strings.Contains(doc.text, "volumesnapshotclasses") {
 			t.Errorf("%s %s speaks of csi-snapshotter", doc.kind.Kind, doc.name)
 		}
 	}

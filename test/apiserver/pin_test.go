@@ -19,18 +19,7 @@ const contents = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
 // snapshotOf takes a snapshot of a bound claim's volume, and makes the content that the snapshot controller makes for it.
 func (n *node) snapshotOf(t *testing.T, claim *corev1.PersistentVolumeClaim, name string) (content string, handle string) {
 	t.Helper()
-	pv, err := admin.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	snapshot, err := n.host.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: name, Source: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id, handle := n.take(t, claim, name)
 	content = "snapcontent-" + string(claim.UID)
 	body := fmt.Sprintf(`{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
 		"metadata": {"name": %q, "labels": {"snapshot.storage.kubernetes.io/managed-by": %q}},
@@ -39,7 +28,25 @@ func (n *node) snapshotOf(t *testing.T, claim *corev1.PersistentVolumeClaim, nam
 	if err := admin.RESTClient().Post().AbsPath(contents).Body([]byte(body)).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	return content, snapshot.ID.String()
+	return content, handle
+}
+
+// take takes a snapshot of a bound claim's volume, for which the cluster has no object.
+func (n *node) take(t *testing.T, claim *corev1.PersistentVolumeClaim, name string) (volume lvm.ID, handle string) {
+	t.Helper()
+	pv, err := admin.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	volume, err = lvm.ParseID(pv.Spec.CSI.VolumeHandle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := n.host.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: name, Source: volume})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return volume, snapshot.ID.String()
 }
 
 // markReady does what csi-snapshotter does when the snapshot is there.

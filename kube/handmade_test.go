@@ -1,0 +1,151 @@
+package kube
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// snapshots are the disks of a node: an error for each handle that is not simply missing.
+type snapshots map[string]error
+
+func (s snapshots) LookupSnapshot(_ context.Context, id lvm.ID) (lvm.Snapshot, error) {
+	err, there := s[id.String()]
+	if !there {
+		err = lvm.Errorf(lvm.KindNotOurs, "no such group")
+	}
+	return lvm.Snapshot{}, err
+}
+
+func (snapshots) Lookup(context.Context, lvm.ID) (lvm.Volume, error) { panic("not asked for") }
+
+func (snapshots) Extend(context.Context, lvm.ID, lvm.Bytes, lvm.Bytes) (lvm.Volume, error) {
+	panic("not asked for")
+}
+
+const (
+	handleHere    = "aaaaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaaaa/snap"
+	handleNotHere = "bbbbbb-bbbb-bbbb-bbbb-bbbb-bbbb-bbbbbb/snap"
+	handleUnread  = "cccccc-cccc-cccc-cccc-cccc-cccc-cccccc/snap"
+)
+
+// TestTakeContent: what becomes of a content follows from where its snapshot is, and from the API server's answer.
+func TestTakeContent(t *testing.T) {
+	for name, test := range map[string]struct {
+		handle       string
+		answer       int
+		asked, tried bool
+		failed       bool
+	}{
+		"here":              {handle: handleHere, answer: http.StatusOK, asked: true, tried: true},
+		"here, it changed":  {handle: handleHere, answer: http.StatusConflict, asked: true, tried: true},
+		"here, it is gone":  {handle: handleHere, answer: http.StatusNotFound, asked: true, tried: true},
+		"here, refused":     {handle: handleHere, answer: http.StatusForbidden, asked: true, tried: true, failed: true},
+		"not here":          {handle: handleNotHere},
+		"no handle of ours": {handle: "snap-0123"},
+		"cannot be told":    {handle: handleUnread, failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Bool
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked.Store(true)
+				reply(w, test.answer, map[string]any{"apiVersion": snapshotVersion.String(), "kind": "VolumeSnapshotContent"})
+			}))
+			defer server.Close()
+			client, err := NewClientFor(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			disks := snapshots{handleHere: nil, handleUnread: lvm.Errorf(lvm.KindInternal, "a disk does not answer")}
+			agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks, Snapshots: true})
+			tried, err := agent.take(t.Context(), "old", handmade{uid: "u", version: "1", handle: test.handle})
+			if tried != test.tried || (err != nil) != test.failed || asked.Load() != test.asked {
+				t.Errorf("tried %v, asked %v, %v", tried, asked.Load(), err)
+			}
+		})
+	}
+}
+
+// TestContentsAreWatchedWhereTheyExist: a driver without csi-snapshotter never asks for them, and a cluster without the
+// kind is asked whether it has got it, no more.
+func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
+	var known atomic.Bool
+	var probes, watches atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("labelSelector") == "!"+labelManagedBy {
+			watches.Add(1)
+		} else {
+			probes.Add(1)
+		}
+		if !known.Load() || r.URL.Query().Get("watch") != "" {
+			http.NotFound(w, r)
+			return
+		}
+		reply(w, http.StatusOK, map[string]any{"apiVersion": snapshotVersion.String(), "kind": "VolumeSnapshotContentList", "metadata": map[string]any{"resourceVersion": "1"}})
+	}))
+	defer server.Close()
+	client, err := NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	NewAgent(Config{Client: client, Node: "node-1"}).watchHandmade(t.Context()) // returns
+	if probes.Load()+watches.Load() != 0 {
+		t.Error("asked for contents without Snapshots")
+	}
+
+	agent := NewAgent(Config{Client: client, Node: "node-1", Snapshots: true})
+	agent.kindAgain = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		agent.watchHandmade(ctx)
+	}()
+	eventually(t, "asked again", func() bool { return probes.Load() > 2 })
+	if watches.Load() != 0 {
+		t.Error("watched what does not exist")
+	}
+	known.Store(true)
+	eventually(t, "watched", func() bool { return watches.Load() > 0 })
+	cancel()
+	<-ended
+}
+
+// TestADiskMayComeLater: a content whose snapshot is not here is looked at again, without a word to the API server. Others'
+// and the controller's own are never looked at.
+func TestADiskMayComeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := NewAgent(Config{Client: &Client{}, Node: "node-1", Volumes: snapshots{}, Snapshots: true})
+		defer agent.queue.ShutDown()
+		made := func(name, driver, handle string) *content {
+			c := &content{ObjectMeta: metav1.ObjectMeta{Name: name, UID: typesUID(name)}}
+			c.Spec.Driver, c.Spec.Source.SnapshotHandle = driver, handle
+			return stripHandmade(c).(*content)
+		}
+		err := agent.handmade.Replace([]any{
+			made("old", DriverName, handleNotHere), made("foreign", "other.io", handleNotHere), made("dynamic", DriverName, ""),
+		}, "1")
+		if err != nil || agent.queue.Len() != 1 {
+			t.Fatalf("%d contents are looked at, %v", agent.queue.Len(), err)
+		}
+		agent.next(t.Context())
+		synctest.Wait()
+		if agent.queue.Len() != 0 {
+			t.Error("looked at again at once")
+		}
+		time.Sleep(handmadeAgain)
+		synctest.Wait()
+		if agent.queue.Len() != 1 {
+			t.Error("not looked at again")
+		}
+	})
+}

@@ -1,0 +1,75 @@
+//go:build e2e
+
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const managedBy = "snapshot.storage.kubernetes.io/managed-by"
+
+// handMade makes a content for a snapshot that is there already; labels are JSON.
+func handMade(t *testing.T, name, driver, handle, labels string) string {
+	t.Helper()
+	name = namespace(t) + "-" + name
+	body := fmt.Sprintf(`{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
+		"metadata": {"name": %q, "labels": %s},
+		"spec": {"driver": %q, "deletionPolicy": "Retain", "source": {"snapshotHandle": %q},
+			"volumeSnapshotRef": {"namespace": %q, "name": %q}}}`, name, labels, driver, handle, namespace(t), name)
+	if err := admin.RESTClient().Post().AbsPath(contents).Body([]byte(body)).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// managerOf is the node that a content is labelled with; "": none.
+func managerOf(t *testing.T, content string) string {
+	t.Helper()
+	text, err := admin.RESTClient().Get().AbsPath(contents, content).Do(t.Context()).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o struct {
+		metav1.ObjectMeta `json:"metadata"`
+	}
+	must(t, json.Unmarshal(text, &o))
+	return o.Labels[managedBy]
+}
+
+// TestContentsMadeByHandAreLabelled by the node that has the snapshot, and by no other; with a label they are its
+// csi-snapshotter's, and a claim can be restored from them.
+func TestContentsMadeByHandAreLabelled(t *testing.T) {
+	here, other := newNode(t, "a"), newNode(t, "b")
+	source := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	_, handle := here.take(t, source, "old")
+	before := handMade(t, "before", driver, handle, `{}`)
+	foreign := handMade(t, "foreign", "other.io", handle, `{}`)
+	unknown := handMade(t, "unknown", driver, handle+"-not", `{}`)
+	malformed := handMade(t, "malformed", driver, "snap-0123", `{}`)
+	elsewhere := handMade(t, "elsewhere", driver, handle, `{"`+managedBy+`": "elsewhere"}`)
+	here.start(t, nil)
+	other.start(t, nil)
+	after := handMade(t, "after", driver, handle, `{"kept": "too"}`)
+	for _, content := range []string{before, after} {
+		soon(t, content+" is labelled", func() bool { return managerOf(t, content) == here.name })
+	}
+
+	markReady(t, after, handle)
+	claim := copyOf(t, "restored", "snapshot.storage.k8s.io", "VolumeSnapshot", after, "")
+	until(t, claim, "made where the snapshot is", selectedIs(here.name))
+
+	time.Sleep(300 * time.Millisecond) // time to do the wrong thing
+	for content, want := range map[string]string{foreign: "", unknown: "", malformed: "", elsewhere: "elsewhere"} {
+		if got := managerOf(t, content); got != want {
+			t.Errorf("%s is labelled with %q, want %q", content, got, want)
+		}
+	}
+	expectAllowed(t, here)
+	expectNoWrites(t, other)
+}
