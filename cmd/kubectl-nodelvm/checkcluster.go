@@ -190,7 +190,12 @@ func checkSnapshots(f *facts, found func(where, what, fix string)) {
 		}
 	}
 	for _, item := range f.contents {
-		if item.Labels[managedBy] == "" {
+		switch handle := item.Spec.Source.SnapshotHandle; {
+		case item.Labels[managedBy] != "":
+		case handle != "":
+			found("VolumeSnapshotContent "+item.Name, "it was made by hand, and no node has found its snapshot "+handle+" on its disks",
+				"compare that with the handles that nodelvm orphans -o json prints on each node; if the snapshot is gone, delete this object")
+		default:
 			found("VolumeSnapshotContent "+item.Name, "it has no label "+managedBy+", so no node takes it: the snapshot-controller runs without "+flag,
 				fix+"; then delete this snapshot and take it anew")
 		}

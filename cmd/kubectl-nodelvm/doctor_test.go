@@ -66,6 +66,8 @@ var faults = []fault{
 		"snapshots", "Deployment kube-system/snapshot-controller", "runs without --enable-distributed-snapshotting"},
 	{"the same, with a controller that cannot be seen", func(f *facts) { f.controllers, f.contents[0].Labels = nil, nil },
 		"snapshots", "VolumeSnapshotContent snapcontent-snap-1", "so no node takes it"},
+	{"a content made by hand for a snapshot that is nowhere", func(f *facts) { f.contents[0].Labels, f.contents[0].Spec.Source.SnapshotHandle = nil, "vg/lost" },
+		"snapshots", "VolumeSnapshotContent snapcontent-snap-1", "no node has found its snapshot vg/lost"},
 	{"driver not registered", func(f *facts) { f.csiNodes[1].Spec.Drivers = nil },
 		"registration", "node-2", "CSINode node-2 does not name nodelvm.io"},
 	{"registration refused", func(f *facts) {

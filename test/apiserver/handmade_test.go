@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -25,6 +26,9 @@ func handMade(t *testing.T, name, driver, handle, labels string) string {
 	if err := admin.RESTClient().Post().AbsPath(contents).Body([]byte(body)).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // the doctor of a later test would tell of it
+		must(t, admin.RESTClient().Delete().AbsPath(contents, name).Do(context.Background()).Error())
+	})
 	return name
 }
 
