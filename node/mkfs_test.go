@@ -1,10 +1,6 @@
 package node
 
 import (
-	"fmt"
-	"maps"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -68,21 +64,6 @@ func TestMkfsRefuses(t *testing.T) {
 		err := CheckFileSystem(test.fsType, test.options)
 		if err == nil || lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s %q: got %v; want it to say %s", test.fsType, test.options, err, test.says)
-		}
-	}
-}
-
-// TestMkfsReference: the reference names the options that each file system may have, and those that it has anyway.
-func TestMkfsReference(t *testing.T) {
-	page, err := os.ReadFile("../docs/reference/parameters.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fsType := range fileSystems {
-		line := fmt.Sprintf("- `%s`: `%s`; made with `%s`", fsType,
-			strings.Join(slices.Sorted(maps.Keys(mkfsAllowed[fsType])), " "), strings.Join(mkfsDefaults[fsType], " "))
-		if !strings.Contains(string(page), line) {
-			t.Errorf("the page lacks the line %s", line)
 		}
 	}
 }

@@ -1,0 +1,28 @@
+// The pages of docs are not in a node, where the tests with the tag run.
+//go:build !realfs
+
+package node
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestMkfsReference: the reference names the options that each file system may have, and those that it has anyway.
+func TestMkfsReference(t *testing.T) {
+	page, err := os.ReadFile("../docs/reference/parameters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fsType := range fileSystems {
+		line := fmt.Sprintf("- `%s`: `%s`; made with `%s`", fsType,
+			strings.Join(slices.Sorted(maps.Keys(mkfsAllowed[fsType])), " "), strings.Join(mkfsDefaults[fsType], " "))
+		if !strings.Contains(string(page), line) {
+			t.Errorf("the page lacks the line %s", line)
+		}
+	}
+}
