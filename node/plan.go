@@ -109,7 +109,7 @@ func planContent(device string, c Content, fsType string, size lvm.Bytes) (actio
 	case len(c.Others) > 0:
 		return 0, lvm.Errorf(lvm.KindForeign, "device %s holds %s; it is not formatted and nothing was changed. "+
 			"If that is not needed, clear it with wipefs -a %s and zero its first 4 KiB", device, words(c.Others), device)
-	case c.Type != fsType && !(fsType == "ext4" && slices.Contains(olderExt, c.Type)):
+	case !mounts(fsType, c.Type):
 		return 0, lvm.Errorf(lvm.KindForeign, "device %s holds a file system of type %s, and %s was asked for; it is not formatted and nothing was changed", device, c.Type, fsType)
 	case c.Mounted: // a check would be refused, and it was checked before that mount
 		return actMount, nil
@@ -117,9 +117,11 @@ func planContent(device string, c Content, fsType string, size lvm.Bytes) (actio
 	return actCheck, nil
 }
 
-// olderExt are what blkid calls a file system that lacks all that ext4 has added: one of an adopted volume, or one that was made
-// with these features switched off (mkfsOptions). The kernel mounts it as ext4.
-var olderExt = []string{"ext3", "ext2"}
+// mounts tells whether what blkid has found can be mounted as fsType. It calls an ext4 by an older name that lacks all that
+// ext4 has added: one of an adopted volume, or one that was made with these features switched off (mkfsOptions).
+func mounts(fsType, found string) bool {
+	return found == fsType || fsType == "ext4" && slices.Contains([]string{"ext3", "ext2"}, found)
+}
 
 // minimums are what mkfs.xfs (xfsprogs since 5.19) and mkfs.btrfs accept.
 var minimums = map[string]lvm.Bytes{"xfs": 300 * lvm.MiB, "btrfs": 109 * lvm.MiB}
