@@ -9,8 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// guardWords are the forms of a selection that the driver uses, beside the number of disks that are not there: this volume, this volume in that state, those of these volumes that are
-// in that state, and those that were made while a thin pool was.
+// guardWords are the forms of a selection that the driver uses, beside the number of disks that are not there: this volume,
+// this volume in that state, those of these volumes that are in that state, and those that were made while a thin pool was.
 var guardWords = regexp.MustCompile(`^(?:vg_missing_pv_count=([0-9]+) && )?(?:lv_uuid=([A-Za-z0-9-]{38})(?: && lv_tags=\{([^{}]+)\})?|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
 
 // unseen lists the disks of the group that are not there, or that the command may not look at.

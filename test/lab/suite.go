@@ -95,8 +95,8 @@ func (l *Lab) nginxArchive(ctx context.Context) (string, error) {
 	return filepath.Join(dir, "nginx.tar"), err
 }
 
-// glibcArchive is a Debian with GNU's tools: the specs of one volume in several pods want its dd and blockdev. It is the one below PostgreSQL, whose
-// layer every node has.
+// glibcArchive is a Debian with GNU's tools: the specs of one volume in several pods want its dd and blockdev. It is the one
+// below PostgreSQL, whose layer every node has.
 func (l *Lab) glibcArchive(ctx context.Context) (string, error) {
 	base, err := l.postgresBase(ctx)
 	if err != nil {
