@@ -13,6 +13,14 @@ trap 'rm -rf "$results"' EXIT
 modules=(. deploy/image deploy/render deploy/alerts test)
 failed=()
 
+# need_space fails early with a sentence: a compiler or etcd on a full disk fails late, and with a message about something else.
+need_space() { # GiB, folder
+	mkdir -p "$2"
+	local free
+	free=$(df --output=avail --block-size=1G "$2" | tail -n 1)
+	[ "$free" -ge "$1" ] || { echo "the file system of $2 has $free GiB free; the tests need $1 GiB: free some space, or name other folders with NODELVM_CACHE and GOCACHE"; return 1; }
+}
+
 # Missing tools are installed once: Debian's packages by apt, Go tools compiled into the cache.
 need_packages() {
 	local missing=()
@@ -105,6 +113,8 @@ e2e() {
 		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestLost$|^TestPlacement$|^TestReboot$|^TestTogether$|^TestConformance$' ./e2e || bad=1
 	return $bad
 }
+
+need_space 10 "$cache" && need_space 10 "$(go env GOCACHE)" || exit
 
 for part in "$@"; do
 	printf '\n== %s\n' "$part"

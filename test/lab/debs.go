@@ -17,6 +17,7 @@ var hostPackages = map[string]string{
 	"busybox-static": busyboxBinary,
 	"iproute2":       "/sbin/ip",
 	"kmod":           "/sbin/depmod",
+	"gcc":            "/usr/bin/gcc",
 }
 
 // installHostPackages installs those of hostPackages that are missing.

@@ -54,3 +54,12 @@ func (l *Lab) kernel(ctx context.Context) (kernel, error) {
 	version := entries[0].Name()
 	return kernel{binary: filepath.Join(tree, umlBinary), version: version, modules: filepath.Join(modules, version)}, nil
 }
+
+// sayKernel prints a line if the nodes' kernel is not the one that the tests last ran on.
+func (l *Lab) sayKernel(ctx context.Context, p *progress) error {
+	k, err := l.kernel(ctx)
+	if tested := l.versions["DEBIAN_KERNEL_VERSION"]; err == nil && k.version != tested {
+		p.printf("     the nodes run Linux %s; the tests last ran on %s (DEBIAN_KERNEL_VERSION in versions.env)\n", k.version, tested)
+	}
+	return err
+}

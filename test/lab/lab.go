@@ -127,6 +127,9 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	if l.isUp(opt) {
 		return nil
 	}
+	if err := l.checkSpace(opt.ControlPlane); err != nil {
+		return err
+	}
 	if err := l.clear(ctx); err != nil {
 		return fmt.Errorf("clear what an earlier lab left: %w", err)
 	}

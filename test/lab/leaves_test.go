@@ -88,6 +88,7 @@ func TestNodeTakesCommandsAndLeavesNothing(t *testing.T) {
 		t.Fatal("a running lab cannot be seen: this test looks in the wrong places")
 	}
 	t.Run("exec", func(t *testing.T) { testExec(ctx, t, l) })
+	t.Run("zeroed blocks become holes", func(t *testing.T) { testSparse(ctx, t, l) })
 	t.Run("power cut", func(t *testing.T) { testPowerCut(ctx, t, l) })
 	if err := l.Down(ctx); err != nil {
 		t.Fatal(err)
@@ -116,6 +117,33 @@ func testExec(ctx context.Context, t *testing.T, l *Lab) {
 	}
 	if err := l.run(ctx, "node-1", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do pgrep -fx 'sleep 97' || exit 0; sleep 0.2; done; exit 1"); err != nil {
 		t.Errorf("the command outlives its deadline: %v", err)
+	}
+}
+
+// The file of a node's disk takes space for data alone: not for what the node zeroes.
+func testSparse(ctx context.Context, t *testing.T, l *Lab) {
+	allocated := func() int64 {
+		var stat syscall.Stat_t
+		if err := syscall.Stat(filepath.Join(l.nodeDir(node{index: 1}), "disk1.img"), &stat); err != nil {
+			t.Fatal(err)
+		}
+		return stat.Blocks * 512
+	}
+	const mib = 1 << 20
+	if err := l.run(ctx, "node-1", "dd", "if=/dev/urandom", "of=/dev/ubdb", "bs=1M", "count=64", "oflag=direct", "conv=fsync"); err != nil {
+		t.Fatal(err)
+	}
+	if got := allocated(); got < 64*mib {
+		t.Errorf("64 MiB of data take %d bytes of the disk's file", got)
+	}
+	if err := l.run(ctx, "node-1", "blkdiscard", "--zeroout", "--length", "1G", "/dev/ubdb"); err != nil {
+		t.Fatal(err)
+	}
+	if got := allocated(); got > mib {
+		t.Errorf("1 GiB of zeroes take %d bytes of the disk's file", got)
+	}
+	if err := l.run(ctx, "node-1", "cmp", "-n", "1G", "/dev/ubdb", "/dev/zero"); err != nil {
+		t.Errorf("what was zeroed does not read as zeroes: %v", err)
 	}
 }
 

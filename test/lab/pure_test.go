@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -206,5 +208,60 @@ func TestOpenRefusesFoldersThatNodesCannotUse(t *testing.T) {
 	two, err2 := Open("/tmp/two")
 	if err1 != nil || err2 != nil || one.netns == two.netns {
 		t.Errorf("two labs: %v, %v, namespaces %s and %s", err1, err2, one.netns, two.netns)
+	}
+}
+
+func TestEnoughSpace(t *testing.T) {
+	disks := map[string]struct {
+		filesystem uint64
+		free       int64
+	}{"/lab": {1, 10 * gib}, "/cache": {1, 10 * gib}, "/other": {2, 15 * gib}}
+	free := func(dir string) (uint64, int64, error) { return disks[dir].filesystem, disks[dir].free, nil }
+	for name, c := range map[string]struct {
+		needs []spaceNeed
+		want  string
+	}{
+		"enough":                 {[]spaceNeed{{"disks", "/lab", 6 * gib}}, ""},
+		"exactly enough":         {[]spaceNeed{{"disks", "/lab", 10 * gib}}, ""},
+		"too little":             {[]spaceNeed{{"disks", "/lab", 11 * gib}}, "/lab has 10.0 GiB free; disks needs 11 GiB"},
+		"two on one file system": {[]spaceNeed{{"disks", "/lab", 6 * gib}, {"the build", "/cache", 6 * gib}}, "/cache has 10.0 GiB free; the build needs 12 GiB"},
+		"two on two":             {[]spaceNeed{{"disks", "/lab", 6 * gib}, {"the build", "/other", 14 * gib}}, ""},
+	} {
+		err := enoughSpace(c.needs, free)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: enoughSpace = %v, want %q", name, err, c.want)
+		}
+	}
+	if filesystem, bytes, err := freeSpace(t.TempDir()); err != nil || filesystem == 0 || bytes <= 0 {
+		t.Errorf("freeSpace of a folder = %d, %d, %v", filesystem, bytes, err)
+	}
+	if _, _, err := freeSpace("/does/not/exist"); err == nil {
+		t.Error("freeSpace of a folder that does not exist succeeds")
+	}
+}
+
+func TestControlPlaneErrorNamesTheDeadProcess(t *testing.T) {
+	l := &Lab{dir: t.TempDir()}
+	if err := errors.Join(l.prepareDirs(), l.saveState(state{Nodes: 1, ControlPlane: true})); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range controlPlaneNames {
+		if err := l.record(name, os.Getpid()); err != nil { // a process that runs
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := l.WithControlPlane(t.Context())
+	defer stop()
+	if err := errors.Join(l.ControlPlaneError(), ctx.Err()); err != nil {
+		t.Fatalf("while all processes run: %v", err)
+	}
+	if err := errors.Join(os.WriteFile(l.logFile("etcd"), []byte("panic: no space left on device\n"), 0o644), os.Remove(l.recordFile("etcd"))); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	for _, err := range []error{l.ControlPlaneError(), context.Cause(ctx)} {
+		if err == nil || !strings.Contains(err.Error(), "etcd has ended") || !strings.Contains(err.Error(), "no space left on device") {
+			t.Errorf("error = %v, want the process and the end of its log", err)
+		}
 	}
 }

@@ -39,6 +39,9 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 			return err
 		}
 	}
+	if err := l.sayKernel(ctx, p); err != nil {
+		return err
+	}
 	err := p.step("boot nodes", func(tell teller) error {
 		return each(nodes, tell, func(n node) (string, error) {
 			return n.name(), l.firstBoot(ctx, l.machine(n, st.role(), st.RootImage))
@@ -82,7 +85,7 @@ func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
 	if st, err := l.loadState(); err == nil && st.Complete {
 		return nil // built already, or it would not be up
 	}
-	if err := errors.Join(l.clear(ctx), l.prepareDirs()); err != nil {
+	if err := errors.Join(l.clear(ctx), l.prepareDirs(), l.checkSpace(true)); err != nil {
 		return err
 	}
 	return errors.Join(l.prepare(ctx, &state{ControlPlane: true}, newProgress(progress)), l.clear(context.WithoutCancel(ctx)))

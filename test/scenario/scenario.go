@@ -8,6 +8,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -86,7 +87,10 @@ func Acts() []Act {
 }
 
 // Play performs one act: it stops at the first step that does not hold, with a Failure, and closes with a table of what is where.
+// It ends at once, with the cause, when a process of the control plane ends.
 func (s *Stage) Play(ctx context.Context, act Act) error {
+	ctx, stop := s.Lab.WithControlPlane(ctx)
+	defer stop()
 	s.Narrator.Act(act.Title)
 	for _, step := range act.Steps {
 		if err := s.prove(ctx, step); err != nil {
@@ -105,6 +109,9 @@ func (s *Stage) prove(ctx context.Context, step Step) error {
 	defer cancel()
 	done := s.Narrator.Step(step.Says)
 	err := step.Prove(ctx, s)
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
 	done(err)
 	return err
 }

@@ -26,6 +26,9 @@ func kubectlCommand(open opener, dir *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := l.ControlPlaneError(); err != nil {
+				return err
+			}
 			err = l.Kubectl(c.Context(), os.Stdin, os.Stdout, os.Stderr, args...)
 			var exit *exec.ExitError
 			if errors.As(err, &exit) {
