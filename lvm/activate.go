@@ -51,7 +51,7 @@ func (h *Host) activate(ctx context.Context, id ID, uuid string) (string, error)
 		return "", notReady(v)
 	}
 	if h.settler.has(id.VG, uuid) {
-		if err := h.settle(ctx, id.VG, false); err != nil && h.settler.has(id.VG, uuid) {
+		if err := h.settleFor(ctx, id.VG, uuid); err != nil {
 			return "", err
 		}
 	}
@@ -72,7 +72,7 @@ func (h *Host) device(ctx context.Context, v Volume) (string, error) {
 	if active && !h.suspended(path) {
 		return path, nil
 	}
-	s, unlock, err := h.locked(ctx, v.ID.VG, "activating volume "+v.ID.LV, h.read)
+	s, unlock, err := h.lockedFirst(ctx, v.ID.VG, "activating volume "+v.ID.LV, owedByActivation, h.read)
 	if err != nil {
 		return "", err
 	}

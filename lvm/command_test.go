@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -146,6 +147,51 @@ func TestLocksEndWithContext(t *testing.T) {
 	if len(l.held) != 0 {
 		t.Errorf("locks that nobody uses are kept: %v", l.held)
 	}
+}
+
+// TestLockOrder: the first go before the others, which get the lock as often as the first owe them; who has left gets nothing.
+func TestLockOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l locks
+		unlock, err := l.lock(t.Context(), "vg")
+		must(t, err)
+		var order []string
+		queue := func(ctx context.Context, name string, lock func(context.Context, string) (func(), error)) {
+			go func() {
+				unlock, err := lock(ctx, "vg")
+				if err == nil {
+					order = append(order, name)
+					unlock()
+				}
+			}()
+			synctest.Wait()
+		}
+		first := func(owes int) func(context.Context, string) (func(), error) {
+			return func(ctx context.Context, key string) (func(), error) { return l.lockFirst(ctx, key, owes) }
+		}
+		leaving, leave := context.WithCancel(t.Context())
+		queue(t.Context(), "create 1", l.lock)
+		queue(leaving, "gone", l.lock)
+		queue(leaving, "gone first", first(9))
+		for i := range 4 {
+			queue(t.Context(), fmt.Sprintf("create %d", 2+i), l.lock)
+		}
+		queue(t.Context(), "mark 1", first(2))
+		queue(t.Context(), "mark 2", first(1))
+		queue(t.Context(), "mark 3", first(1))
+		queue(t.Context(), "mark 4", first(1))
+		leave()
+		synctest.Wait()
+		unlock()
+		synctest.Wait()
+		want := []string{"mark 1", "create 1", "create 2", "mark 2", "create 3", "mark 3", "create 4", "mark 4", "create 5"}
+		if !slices.Equal(order, want) {
+			t.Errorf("the lock was had in the order %q, want %q", order, want)
+		}
+		if len(l.held) != 0 {
+			t.Errorf("locks that nobody uses are kept: %v", l.held)
+		}
+	})
 }
 
 // TestFlights: equal requests share one run and its answer, another one is refused, a caller who leaves does not stop

@@ -117,18 +117,31 @@ func (w *hangs) of(uuid string) (since time.Duration, hung error) {
 
 // lockGroup waits for the lock under which one group is changed. KindBusy: ctx has ended, or the group hangs.
 func (h *Host) lockGroup(ctx context.Context, uuid, what string) (unlock func(), err error) {
-	waiting, stop := h.hangs.until(ctx, uuid)
-	defer stop()
-	unlock, err = h.writers.lock(waiting, uuid)
-	if err != nil {
-		return nil, Errorf(KindBusy, "%s has to wait for its volume group: %w", what, context.Cause(waiting))
-	}
-	return h.watchedLock(uuid, what, unlock), nil
+	return h.lockBy(ctx, uuid, what, h.writers.lock)
 }
 
 // locked takes a group's lock, and reads the disks under it.
 func (h *Host) locked(ctx context.Context, uuid, what string, read func(context.Context) (State, error)) (s State, unlock func(), err error) {
-	unlock, err = h.lockGroup(ctx, uuid, what)
+	return h.lockedBy(ctx, uuid, what, h.writers.lock, read)
+}
+
+// How many others, such as creates, get a group's lock after one that a pod waits for. Each volume is activated by a command
+// of its own; one command marks as ready all new volumes, so while creates go on, it pays to let it come for several.
+const (
+	owedByActivation = 1
+	owedByMarking    = 4
+)
+
+// lockedFirst is locked for what a pod waits for: it goes before those who wait in locked. owes: see locks.lockFirst.
+func (h *Host) lockedFirst(ctx context.Context, uuid, what string, owes int, read func(context.Context) (State, error)) (s State, unlock func(), err error) {
+	first := func(ctx context.Context, uuid string) (func(), error) { return h.writers.lockFirst(ctx, uuid, owes) }
+	return h.lockedBy(ctx, uuid, what, first, read)
+}
+
+func (h *Host) lockedBy(
+	ctx context.Context, uuid, what string, lock func(context.Context, string) (func(), error), read func(context.Context) (State, error),
+) (s State, unlock func(), err error) {
+	unlock, err = h.lockBy(ctx, uuid, what, lock)
 	if err != nil {
 		return State{}, nil, err
 	}
@@ -137,6 +150,16 @@ func (h *Host) locked(ctx context.Context, uuid, what string, read func(context.
 		return State{}, nil, err
 	}
 	return s, unlock, nil
+}
+
+func (h *Host) lockBy(ctx context.Context, uuid, what string, lock func(context.Context, string) (func(), error)) (unlock func(), err error) {
+	waiting, stop := h.hangs.until(ctx, uuid)
+	defer stop()
+	unlock, err = lock(waiting, uuid)
+	if err != nil {
+		return nil, Errorf(KindBusy, "%s has to wait for its volume group: %w", what, context.Cause(waiting))
+	}
+	return h.watchedLock(uuid, what, unlock), nil
 }
 
 // tryLockGroup is lockGroup where nobody holds the lock.

@@ -49,6 +49,7 @@ type Host struct {
 	writers      locks   // by group's UUID: one writer at a time
 	hangs        hangs   // who holds a writer's lock for too long
 	settler      settler
+	settles      flights // by group's UUID: one marking of new volumes that pods wait for
 	reserved     reservations
 	wiper        wiper
 	met          met      // groups that were looked through for what an earlier run left

@@ -2,73 +2,111 @@ package lvm
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
-// locks is one lock for each key; waiting for one ends with the caller's context. The zero value is ready to use.
+// locks is one lock for each key; waiting for one ends with the caller's context. Who waits first gets it first, but for
+// lockFirst. The zero value is ready to use.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*keyLock
 }
 
+// keyLock is a lock that is held, and those who wait for it.
 type keyLock struct {
-	token chan struct{} // holds one value while the lock is free
-	users int           // those who hold it or wait for it
+	first, others []waiter
+	owed          int // how many of the others get the lock before the next of first
+}
+
+type waiter struct {
+	granted chan struct{} // closed when the lock is the waiter's
+	owes    int
 }
 
 // lock waits for the key's lock. The error is ctx's.
 func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error) {
-	k := l.enter(key)
-	select {
-	case <-k.token:
-		return l.unlocker(key, k), nil
-	case <-ctx.Done():
-		l.leave(key, k)
-		return nil, ctx.Err()
-	}
+	return l.wait(ctx, key, func(k *keyLock) *[]waiter { return &k.others }, 0)
+}
+
+// lockFirst waits for the key's lock before all that wait in lock, if the last one who did so owes them nothing any more:
+// after this one, as many of them get the lock as it owes. So neither kind keeps the other one waiting for ever.
+func (l *locks) lockFirst(ctx context.Context, key string, owes int) (unlock func(), err error) {
+	return l.wait(ctx, key, func(k *keyLock) *[]waiter { return &k.first }, owes)
 }
 
 // try takes the key's lock if it is free.
 func (l *locks) try(key string) (unlock func(), ok bool) {
-	k := l.enter(key)
-	select {
-	case <-k.token:
-		return l.unlocker(key, k), true
-	default:
-		l.leave(key, k)
-		return nil, false
-	}
-}
-
-func (l *locks) enter(key string) *keyLock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.take(key)
+}
+
+// take is try with mu held.
+func (l *locks) take(key string) (unlock func(), ok bool) {
+	if l.held[key] != nil {
+		return nil, false
+	}
 	if l.held == nil {
 		l.held = map[string]*keyLock{}
 	}
-	k := l.held[key]
-	if k == nil {
-		k = &keyLock{token: make(chan struct{}, 1)}
-		k.token <- struct{}{}
-		l.held[key] = k
-	}
-	k.users++
-	return k
+	l.held[key] = &keyLock{}
+	return func() { l.unlock(key) }, true
 }
 
-func (l *locks) unlocker(key string, k *keyLock) func() {
-	return func() {
-		k.token <- struct{}{}
-		l.leave(key, k)
+func (l *locks) wait(ctx context.Context, key string, queue func(*keyLock) *[]waiter, owes int) (unlock func(), err error) {
+	l.mu.Lock()
+	if unlock, ok := l.take(key); ok {
+		l.mu.Unlock()
+		return unlock, nil
 	}
+	k, w := l.held[key], waiter{make(chan struct{}), owes}
+	*queue(k) = append(*queue(k), w)
+	l.mu.Unlock()
+	select {
+	case <-w.granted:
+		return func() { l.unlock(key) }, nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	waiting := len(*queue(k))
+	*queue(k) = slices.DeleteFunc(*queue(k), func(other waiter) bool { return other.granted == w.granted })
+	left := len(*queue(k)) < waiting
+	l.mu.Unlock()
+	if !left { // it was granted meanwhile
+		l.unlock(key)
+	}
+	return nil, ctx.Err()
 }
 
-func (l *locks) leave(key string, k *keyLock) {
+// unlock hands the lock to the next one.
+func (l *locks) unlock(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k.users--; k.users == 0 {
+	k := l.held[key]
+	if next := k.next(); next != nil {
+		close(next)
+	} else {
 		delete(l.held, key)
 	}
+}
+
+// next takes who gets the lock next out of its queue; nil if nobody waits.
+func (k *keyLock) next() chan struct{} {
+	queue := &k.others
+	switch {
+	case len(k.others) == 0 && len(k.first) == 0:
+		return nil
+	case len(k.others) == 0:
+		queue, k.owed = &k.first, 0
+	case len(k.first) > 0 && k.owed == 0:
+		queue, k.owed = &k.first, k.first[0].owes
+	default:
+		k.owed = max(0, k.owed-1)
+	}
+	next := (*queue)[0]
+	*queue = (*queue)[1:]
+	return next.granted
 }
 
 // flights are the operations under way, at most one for each volume. A request equal to the one under way joins it and

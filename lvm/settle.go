@@ -138,7 +138,7 @@ func (h *Host) settleUntilDone(group string) {
 			return
 		case <-time.After(pause):
 		}
-		err := h.settle(h.closing, group, true)
+		err := h.settle(h.closing, group)
 		if err == nil {
 			pause = h.settleAfter
 			continue
@@ -150,8 +150,31 @@ func (h *Host) settleUntilDone(group string) {
 	}
 }
 
-// settle marks all volumes of a group that wait for it; unasked, only where that disturbs no disk that is away.
-func (h *Host) settle(ctx context.Context, group string, unasked bool) error {
+// settleFor marks a volume that a pod waits for, with all others of its group. All who wait for that share one command.
+// Each of their volumes was taken up under the group's lock, so the next holder of the lock marks them all.
+func (h *Host) settleFor(ctx context.Context, group, uuid string) error {
+	for h.settler.has(group, uuid) {
+		_, err := fly(ctx, &h.settles, group, nil, func(ctx context.Context) (struct{}, error) {
+			s, unlock, err := h.lockedFirst(ctx, group, "marking new volumes as ready", owedByMarking, h.readRaw)
+			if err != nil {
+				return struct{}{}, err
+			}
+			defer unlock()
+			g, err := s.group(group)
+			if err != nil {
+				return struct{}{}, err
+			}
+			return struct{}{}, h.settleLocked(ctx, g)
+		})
+		if err != nil && h.settler.has(group, uuid) {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle marks all volumes of a group that wait for it. Nobody has asked, so it disturbs no disk that is away.
+func (h *Host) settle(ctx context.Context, group string) error {
 	if len(h.settler.of(group)) == 0 {
 		return nil
 	}
@@ -164,10 +187,8 @@ func (h *Host) settle(ctx context.Context, group string, unasked bool) error {
 	if err != nil {
 		return err
 	}
-	if unasked {
-		if err := undisturbed(g); err != nil {
-			return err
-		}
+	if err := undisturbed(g); err != nil {
+		return err
 	}
 	return h.settleLocked(ctx, g)
 }
@@ -219,5 +240,5 @@ func (h *Host) settleRest(ctx context.Context) error {
 		groups = append(groups, group)
 	}
 	s.mu.Unlock()
-	return eachAtOnce(groups, func(group string) error { return h.settle(ctx, group, true) })
+	return eachAtOnce(groups, func(group string) error { return h.settle(ctx, group) })
 }
