@@ -254,23 +254,16 @@ func (p *preparing) join(ctx context.Context, d Declaration, here *Group, taken 
 	for _, device := range taken {
 		paths = append(paths, device.path)
 	}
-	group := Group{Name: d.Name}
-	var steps []step
-	if here == nil {
-		steps = append(steps, step{vgcreateArgs(d, paths)})
-	} else {
+	if here != nil {
 		unlock, err := p.host.lockGroup(ctx, here.UUID, "enlarging volume group "+d.Name)
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		group = *here
-		if len(paths) > 0 {
-			steps = append(steps, step{vgextendArgs(group, paths)})
-		}
-		if len(tags) > 0 {
-			steps = append(steps, step{vgtagArgs(group, paths, tags)})
-		}
+	}
+	group, steps, err := p.joinSteps(ctx, d, here, paths, tags)
+	if err != nil {
+		return err
 	}
 	failure := p.host.run(ctx, group, steps)
 	s, err := p.host.readRaw(ctx)
