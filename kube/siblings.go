@@ -82,6 +82,13 @@ func (a *Agent) Waiting(namespace, claim, uid string) bool {
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == ""
 }
 
+// Given tells from memory whether a claim waits for its volume, and the scheduler has chosen this node for it.
+func (a *Agent) Given(namespace, claim, uid string) bool {
+	waiting, ok := a.claims.waiting(namespace + "/" + claim)
+	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == "" && waiting.DeletionTimestamp == nil &&
+		waiting.Annotations[annSelectedNode] == a.claims.node
+}
+
 // Warn writes a warning on a claim; one that was given under the same reason before is not repeated as long as it stands.
 // What could not be written is in the log.
 func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message string) {
