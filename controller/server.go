@@ -82,7 +82,8 @@ type Config struct {
 	CheckFileSystem func(fsType, mkfsOptions string) error
 }
 
-// Server implements csi.ControllerServer for one node. What it remembers, who was refused, may be lost at any time.
+// Server implements csi.ControllerServer for one node. What it remembers, who was refused and who was answered, may be
+// lost at any time.
 type Server struct {
 	csi.UnimplementedControllerServer
 	node            string
@@ -90,6 +91,7 @@ type Server struct {
 	snapshots       Snapshots
 	siblings        Siblings
 	refusals        *refusals
+	outcomes        *outcomes
 	checkFileSystem func(fsType, mkfsOptions string) error
 }
 
@@ -97,7 +99,7 @@ type Server struct {
 func New(c Config) *Server {
 	return &Server{
 		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, siblings: c.Siblings,
-		refusals: newRefusals(time.Now), checkFileSystem: c.CheckFileSystem,
+		refusals: newRefusals(time.Now), outcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
 	}
 }
 
