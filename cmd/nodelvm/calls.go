@@ -29,7 +29,7 @@ var changing = map[string]bool{
 }
 
 // logCalls is the interceptor that logs each call once, when it ends. Requests and replies are shown at debug level
-// and with their secrets stripped.
+// and with their secrets stripped. The logger cuts what is long.
 func logCalls(log *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		start := time.Now()

@@ -37,7 +37,7 @@ func newLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 	}
 	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), threshold)
 	noStacks := zapslog.AddStacktraceAt(slog.Level(math.MaxInt)) // an error's text says where it comes from
-	logger := slog.New(zapslog.NewHandler(core, noStacks))
+	logger := slog.New(cutting{zapslog.NewHandler(core, noStacks)})
 	klog.SetSlogLogger(logger)
 	return logger, nil
 }

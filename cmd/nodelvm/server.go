@@ -28,7 +28,7 @@ func newServer(log *slog.Logger, calls *callMetrics, id csi.IdentityServer, ctrl
 			calls.intercept,
 			withStatus,
 			recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
-				log.ErrorContext(ctx, "a call panicked", "panic", p, "stack", string(debug.Stack()))
+				log.ErrorContext(ctx, "a call panicked", "panic", p, stackKey, string(debug.Stack()))
 				return status.Errorf(codes.Internal, "the driver panicked: %v; its log has the stack", p)
 			})),
 		),

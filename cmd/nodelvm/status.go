@@ -58,8 +58,23 @@ func toStatus(err error) error {
 	return status.Error(codes.Internal, err.Error())
 }
 
+// brief cuts the message of a status: its reader puts it into events and logs, and gRPC sends it in a header.
+func brief(err error) error {
+	if err == nil {
+		return nil
+	}
+	whole := status.Convert(err)
+	message := cut(whole.Message())
+	if message == whole.Message() {
+		return err
+	}
+	short := whole.Proto()
+	short.Message = message
+	return status.ErrorProto(short)
+}
+
 // withStatus is the interceptor that applies toStatus to every reply.
 func withStatus(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	reply, err := handler(ctx, req)
-	return reply, toStatus(err)
+	return reply, brief(toStatus(err))
 }

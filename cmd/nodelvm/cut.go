@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Requests bring names, parameters and paths that their senders choose, up to gRPC's 4 MiB in each, and errors say what
+// was asked for. So what is logged and answered is cut here, in one place, and nothing that stands in it can begin a new
+// line. A request then writes at most a few times textMost to the log. How often it comes is not limited: the socket is
+// root's alone, csi-provisioner and the kubelet back off, and the container runtime rotates the log.
+const (
+	wordMost  = 256       // bytes of one word, or of one text in quotes
+	textMost  = 4 * 1024  // bytes of a message, and of each value in the log
+	stackMost = 32 * 1024 // bytes of a stack, which no sender chooses
+)
+
+// cut is a text for one line: control characters are escaped, and long words and the whole are cut.
+func cut(text string) string {
+	return cutTo(cutWords(oneLine(text)), textMost)
+}
+
+// oneLine escapes what could end a line, change a terminal, or turn the direction of the text.
+func oneLine(text string) string {
+	harmless := func(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
+	if strings.IndexFunc(text, func(r rune) bool { return !harmless(r) }) < 0 {
+		return text
+	}
+	var out strings.Builder
+	for i, r := range text {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case harmless(r):
+			out.WriteRune(r)
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&out, `\x%02x`, text[i])
+		default:
+			quoted := strconv.QuoteRuneToASCII(r)
+			out.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return out.String()
+}
+
+// cutWords cuts each text in quotes, and each word outside of them, that is longer than wordMost.
+func cutWords(text string) string {
+	if len(text) <= wordMost {
+		return text
+	}
+	var out strings.Builder
+	for text != "" {
+		n := wordEnd(text)
+		out.WriteString(cutTo(text[:n], wordMost))
+		if n < len(text) {
+			out.WriteByte(text[n])
+			n++
+		}
+		text = text[n:]
+	}
+	return out.String()
+}
+
+// wordEnd tells where the first word ends: at a blank, or, if it begins with a quote, at the blank behind its closing one.
+func wordEnd(text string) int {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '\\':
+			i++
+		case text[i] == '"':
+			quoted = !quoted
+		case text[i] == ' ' && !quoted:
+			return i
+		}
+	}
+	if quoted { // a quote that never closes is none
+		if i := strings.IndexByte(text, ' '); i >= 0 {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// cutTo keeps the beginning of a text, and says how long it was.
+func cutTo(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	end := fmt.Sprintf("... (%d bytes)", len(text))
+	n := most - len(end)
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + end
+}
+
+// cutting is a handler that cuts what it passes on.
+type cutting struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h cutting) Handle(ctx context.Context, r slog.Record) error {
+	short := slog.NewRecord(r.Time, r.Level, cut(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		short.AddAttrs(cutAttr(a))
+		return true
+	})
+	return h.Handler.Handle(ctx, short)
+}
+
+// WithAttrs implements slog.Handler.
+func (h cutting) WithAttrs(attrs []slog.Attr) slog.Handler {
+	short := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		short[i] = cutAttr(a)
+	}
+	return cutting{h.Handler.WithAttrs(short)}
+}
+
+// WithGroup implements slog.Handler.
+func (h cutting) WithGroup(name string) slog.Handler { return cutting{h.Handler.WithGroup(name)} }
+
+// stackKey is the key of the stack of a call that panicked.
+const stackKey = "stack"
+
+// cutAttr cuts a value that is, or writes itself as, a text. The encoders escape it.
+func cutAttr(a slog.Attr) slog.Attr {
+	a.Value = a.Value.Resolve()
+	if a.Key == stackKey {
+		return slog.String(a.Key, cutTo(a.Value.String(), stackMost))
+	}
+	switch a.Value.Kind() {
+	case slog.KindString:
+		return slog.String(cut(a.Key), cut(a.Value.String()))
+	case slog.KindAny:
+		switch v := a.Value.Any().(type) {
+		case error:
+			return slog.String(a.Key, cut(v.Error()))
+		case fmt.Stringer:
+			return slog.String(a.Key, cut(v.String()))
+		case []string:
+			if list := fmt.Sprintf("%q", v); len(list) > textMost {
+				return slog.String(a.Key, cut(list))
+			}
+		}
+	case slog.KindGroup:
+		var short []slog.Attr
+		for _, member := range a.Value.Group() {
+			short = append(short, cutAttr(member))
+		}
+		return slog.Attr{Key: a.Key, Value: slog.GroupValue(short...)}
+	}
+	return a
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/status"
+
+	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/node"
+)
+
+func TestCut(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	kept := func(n int) string { return strings.Repeat("x", n) }
+	for _, test := range []struct{ name, text, want string }{
+		{"a short text", `volume "pvc-1": no room`, `volume "pvc-1": no room`},
+		{"other alphabets", "Dünnwald 磁盘 💾", "Dünnwald 磁盘 💾"},
+		{"a long word", "volume " + long + " is gone", "volume " + kept(240) + "... (1000 bytes) is gone"},
+		{"a long name in quotes", fmt.Sprintf("volume %q is gone", "a b"+long), `volume "a b` + kept(236) + "... (1005 bytes) is gone"},
+		{"a new line", "one\nlevel=error msg=\"two\"\r\x1b[2J\u2028\u202e\x00", `one\nlevel=error msg="two"\r\x1b[2J\u2028\u202e\x00`},
+		{"no UTF-8", "a\xffb\ufffd", `a\xffb\ufffd`},
+		{"a quote that never closes", "it's 3\" wide " + strings.Repeat("and so on ", 30), "it's 3\" wide " + strings.Repeat("and so on ", 30)},
+	} {
+		if got := cut(test.text); got != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", test.name, got, test.want)
+		}
+	}
+	if got := cut(strings.Repeat("all the words ", 1000)); len(got) != textMost || !strings.HasSuffix(got, "... (14000 bytes)") {
+		t.Errorf("a long text has %d bytes, and ends with %q", len(got), got[len(got)-30:])
+	}
+}
+
+func FuzzCut(f *testing.F) {
+	for _, seed := range []string{"", "a\nb", `"`, `"\`, "\xff", strings.Repeat(`"a `, 3000), strings.Repeat("\\", 5000), strings.Repeat("磁", 300)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := cut(text)
+		if len(got) > textMost || !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q is cut to %q", text, got)
+		}
+	})
+}
+
+// TestLongRequestsWriteLittle: whatever a request brings, in whatever field, the log takes a few kibibytes of it, and so does the
+// answer; no part of it begins a line of its own.
+func TestLongRequestsWriteLittle(t *testing.T) {
+	huge := strings.Repeat("A\n{\"level\":\"error\"}\x1b", 150_000) // 3 MB
+	mount := func(fsType string, flags ...string) []*csi.VolumeCapability {
+		return []*csi.VolumeCapability{{
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		}}
+	}
+	create := func(change func(*csi.CreateVolumeRequest)) func(context.Context, csiClients) error {
+		req := &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: mount(""), Parameters: map[string]string{"volumeGroup": "vg"}}
+		change(req)
+		return func(ctx context.Context, c csiClients) error {
+			_, err := c.controller.CreateVolume(ctx, req)
+			return err
+		}
+	}
+	topologies := make([]*csi.Topology, 20_000)
+	for i := range topologies {
+		topologies[i] = &csi.Topology{Segments: map[string]string{"zone": fmt.Sprintf("a zone with a name of some length, and the number %d", i)}}
+	}
+	for name, call := range map[string]func(context.Context, csiClients) error{
+		"name":        create(func(r *csi.CreateVolumeRequest) { r.Name = huge }),
+		"parameter":   create(func(r *csi.CreateVolumeRequest) { r.Parameters[huge] = "x" }),
+		"value":       create(func(r *csi.CreateVolumeRequest) { r.Parameters["layout"] = huge }),
+		"group":       create(func(r *csi.CreateVolumeRequest) { r.Parameters["volumeGroup"] = huge }),
+		"claim":       create(func(r *csi.CreateVolumeRequest) { r.Parameters["csi.storage.k8s.io/pvc/name"] = huge }),
+		"file system": create(func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = mount(huge) }),
+		"topologies": create(func(r *csi.CreateVolumeRequest) {
+			r.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: topologies}
+		}),
+		"handle": func(ctx context.Context, c csiClients) error {
+			_, err := c.controller.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: huge, CapacityRange: &csi.CapacityRange{RequiredBytes: 1}})
+			return err
+		},
+		"token": func(ctx context.Context, c csiClients) error {
+			_, err := c.controller.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: huge})
+			return err
+		},
+		"path": func(ctx context.Context, c csiClients) error {
+			_, err := c.node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: "x", StagingTargetPath: huge, VolumeCapability: mount("")[0]})
+			return err
+		},
+		"mount option": func(ctx context.Context, c csiClients) error {
+			_, err := c.node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: "x", StagingTargetPath: "/x", VolumeCapability: mount("", "bind,"+huge)[0]})
+			return err
+		},
+	} {
+		for _, level := range []string{"info", "debug"} {
+			t.Run(name+" at level "+level, func(t *testing.T) {
+				var out bytes.Buffer
+				clients, stop := serveFake(t, &out, level)
+				err := call(t.Context(), clients)
+				stop()
+				message := status.Convert(err).Message()
+				if accepted := name == "claim"; (err == nil) != accepted || len(message) > textMost || strings.ContainsFunc(message, unicode.IsControl) {
+					t.Errorf("answered with %d bytes: %.300q", len(message), message)
+				}
+				if out.Len() == 0 || out.Len() > 4*textMost {
+					t.Errorf("%d bytes are in the log: %.300s", out.Len(), out.String())
+				}
+				for line := range strings.Lines(out.String()) {
+					var entry struct{ Msg string }
+					if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Msg != "csi" {
+						t.Errorf("not a line of the driver: %.300s", line)
+					}
+				}
+			})
+		}
+	}
+}
+
+// csiClients call a driver.
+type csiClients struct {
+	controller csi.ControllerClient
+	node       csi.NodeClient
+}
+
+// serveFake serves a node's volumes over a fake LVM, and logs to out. What is logged is complete when it was stopped.
+func serveFake(t *testing.T, out *bytes.Buffer, level string) (clients csiClients, stop func()) {
+	t.Helper()
+	log, err := newLogger(out, level, "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB}})
+	server := newServer(log, newCallMetrics(prometheus.NewRegistry()), &identity{},
+		controller.New(controller.Config{NodeName: "node-1", Volumes: host, Snapshots: host, CheckFileSystem: node.CheckFileSystem}),
+		node.New(node.Config{NodeName: "node-1", Devices: host, Log: log}))
+	path := filepath.Join(t.TempDir(), "csi.sock")
+	listener, err := listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	conn := dial(t, path)
+	return csiClients{csi.NewControllerClient(conn), csi.NewNodeClient(conn)}, func() {
+		server.GracefulStop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLoggerCuts: so does every other line, whoever writes it.
+func TestLoggerCuts(t *testing.T) {
+	var out bytes.Buffer
+	log, err := newLogger(&out, "info", "console")
+	if err != nil {
+		t.Fatal(err)
+	}
+	huge := strings.Repeat("x\n", 100_000)
+	log.With("with", huge).WithGroup("group").Info("message\nof two lines "+huge, "error", errors.New(huge), "list", []string{huge, huge},
+		slog.Group("inner", "text", huge), "volume", lvm.ID{VG: huge, LV: "lv"})
+	if lines := strings.Count(out.String(), "\n"); lines != 1 || out.Len() > 8*textMost {
+		t.Errorf("%d lines, %d bytes: %.500s", lines, out.Len(), out.String())
+	}
+}
