@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -247,6 +248,10 @@ func TestRunError(t *testing.T) {
 	}
 	if err := runError(t.Context(), []string{"lvs"}, 0, "", nil); err != nil {
 		t.Error(err)
+	}
+	partial := "Refusing activation of partial LV vg/v.  Use '--activationmode partial' to override."
+	if err := runError(t.Context(), []string{"lvchange"}, 5, partial, exec.Command("false").Run()); strings.Contains(err.Error(), "activationmode") || !strings.Contains(err.Error(), "partial LV vg/v") {
+		t.Errorf("what would put errors in the place of data is passed on: %v", err)
 	}
 	var words tail
 	words.max = 8

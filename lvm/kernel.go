@@ -160,7 +160,7 @@ func (k kernel) Unused(ctx context.Context, path string) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return Errorf(KindInUse, "%s is open %d times%s", path, opens, k.holders(path))
+			return Errorf(KindInUse, "%s is open, by %s: end that, or unmount it; lsof %s and findmnt %s show more on the node", path, k.users(path), path, path)
 		}
 		select {
 		case <-ctx.Done():
@@ -170,16 +170,22 @@ func (k kernel) Unused(ctx context.Context, path string) error {
 	}
 }
 
-func (k kernel) holders(path string) string {
-	entries, err := os.ReadDir(filepath.Join(k.sys, "block", filepath.Base(path), "holders"))
-	if err != nil || len(entries) == 0 {
-		return ""
-	}
-	names := make([]string, 0, len(entries))
+// users names what has a device open, as far as that can be seen: the devices on it, and where it is mounted.
+func (k kernel) users(path string) string {
+	var names []string
+	entries, _ := os.ReadDir(filepath.Join(k.sys, "block", filepath.Base(path), "holders")) // what cannot be seen is not told
 	for _, e := range entries {
-		names = append(names, e.Name())
+		names = append(names, "the device "+e.Name())
 	}
-	return ", by " + strings.Join(names, ", ")
+	if mounts, err := readMounts("/proc/self/mountinfo"); err == nil {
+		for _, place := range mounts[numberAt(path)] {
+			names = append(names, "the mount at "+place)
+		}
+	}
+	if len(names) == 0 {
+		return "a pod or a program of this node"
+	}
+	return strings.Join(names, ", ")
 }
 
 // opens asks DM_DEV_STATUS for a device's open count (Linux, include/uapi/linux/dm-ioctl.h).

@@ -107,6 +107,7 @@ func find(s State, cluster string, groups []Group, spec Spec) (*Volume, error) {
 
 // compatible tells whether a volume that is there is what the spec asks for (CSI spec, CreateVolume: ALREADY_EXISTS).
 func compatible(v Volume, spec Spec, groups []Group) error {
+	size, required := apart(v.Size, spec.Required)
 	taken := func(format string, args ...any) error {
 		return Errorf(KindExists, "volume %q is already there as %s/%s, but %s", spec.Name, v.Group, v.ID.LV, fmt.Sprintf(format, args...))
 	}
@@ -118,7 +119,7 @@ func compatible(v Volume, spec Spec, groups []Group) error {
 	case v.Source != spec.Source:
 		return taken("begun from %q, not from %q", v.Source, spec.Source)
 	case v.Size < spec.Required:
-		return taken("with %s, less than the %s that are asked for now", v.Size, spec.Required)
+		return taken("with %s, less than the %s that are asked for now", size, required)
 	case spec.Limit > 0 && v.Size > spec.Limit:
 		return taken("with %s, more than the limit of %s that is asked for now", v.Size, spec.Limit)
 	}

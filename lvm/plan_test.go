@@ -153,6 +153,15 @@ func TestPlanFindsVolume(t *testing.T) {
 	}
 }
 
+// TestConflictNamesSizes: where a volume is there with another size, both are told so that they differ.
+func TestConflictNamesSizes(t *testing.T) {
+	s := State{Groups: []Group{holding(testGroup("vg", []Run{{10, 90}}), "a", 2, unchanged)}}
+	_, err := plan(s, testCluster, []Spec{testSpec("a", "vg", 8*MiB+1)})
+	if err == nil || !strings.Contains(err.Error(), "with 8388608 bytes, less than the 8388609 bytes") {
+		t.Errorf("the conflict is told as %v", err)
+	}
+}
+
 // TestObstacles: what forbids creating in a group is said, with a way out, and capacity knows it as well.
 func TestObstacles(t *testing.T) {
 	for what, test := range map[string]struct {

@@ -220,6 +220,8 @@ func (p pool) to(grown Extents, cluster string) *poolGrowth {
 func (p pool) refusal(class Class, old Extents) error {
 	left := p.group.bytes(promisable(p.group, class) + old)
 	switch {
+	case !p.ours && old > 0:
+		return Errorf(KindNoRoom, "the thin pool %s/%s can give at most %s to this volume, at %d %% of its %s: extend it (lvextend %s/%s), or remove volumes or snapshots", p.group.Name, p.name, left, class.Overprovision, p.group.bytes(p.data), p.group.Name, p.name)
 	case !p.ours:
 		return Errorf(KindNoRoom, "the thin pool %s/%s can promise at most %s more at %d %% of its %s: extend it (lvextend %s/%s), or remove volumes or snapshots", p.group.Name, p.name, left, class.Overprovision, p.group.bytes(p.data), p.group.Name, p.name)
 	case old > 0:

@@ -94,13 +94,19 @@ func (p pool) metadataCost(more Extents) Extents {
 // it will get it.
 func (p pool) crowded(s poolStatus) string {
 	name, group := p.group.Name+"/"+p.name, p.group.Name
+	theirs := fmt.Sprintf("an admin made the pool, so that only an admin enlarges it: do that (lvextend %s; for the metadata, with --poolmetadatasize), or delete volumes or snapshots in it", name)
 	switch most := p.data + p.room(); {
 	case s.broken():
 		return fmt.Sprintf("the thin pool %s takes no writes (%s): nothing new is made in it until it is repaired", name, s.words())
+	case p.promised > p.promise(most, 100) && reached(s.dataUsed, int64(p.promise(most, 100)), poolNearData) && !p.ours:
+		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, and %s are promised; %s",
+			name, Bytes(s.dataUsed)*p.chunk, p.group.bytes(p.data), Bytes(p.promised)*p.chunk, theirs)
 	case p.promised > p.promise(most, 100) && reached(s.dataUsed, int64(p.promise(most, 100)), poolNearData):
 		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, %s are promised, and volume group %s has %s left to enlarge it with; delete volumes or snapshots in it, or add a disk to the group",
 			name, Bytes(s.dataUsed)*p.chunk, p.group.bytes(p.data), Bytes(p.promised)*p.chunk, group, p.group.bytes(p.room()))
-	case reached(s.metadataUsed, s.metadataTotal, poolNearMetadata) && (!p.ours || p.moreMetadata() == 0):
+	case reached(s.metadataUsed, s.metadataTotal, poolNearMetadata) && !p.ours:
+		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s); %s", name, percent(s.metadataUsed, s.metadataTotal), theirs)
+	case reached(s.metadataUsed, s.metadataTotal, poolNearMetadata) && p.moreMetadata() == 0:
 		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s), and volume group %s has no room to enlarge it; delete snapshots or volumes in it, or add a disk to the group",
 			name, percent(s.metadataUsed, s.metadataTotal), group)
 	}

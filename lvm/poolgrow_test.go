@@ -99,6 +99,36 @@ func TestPoolCrowded(t *testing.T) {
 	}
 }
 
+// TestFullPoolOfAnAdmin: of a pool that the driver never enlarges, the group's room is no part of the answer, and the admin is
+// asked to enlarge it.
+func TestFullPoolOfAnAdmin(t *testing.T) {
+	metadata := filled(10)
+	metadata.metadataUsed = 1229
+	for name, status := range map[string]poolStatus{"data": filled(100), "metadata": metadata} {
+		p := growing(t, 900)
+		p.ours = false
+		got := p.crowded(status)
+		if !strings.Contains(got, "nearly full") || !strings.Contains(got, "lvextend vg/nodelvm-thin") || strings.Contains(got, "add a disk") || strings.Contains(got, "left to enlarge") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestRefusalOfAnAdminsPool: what a volume can grow to is told as that, and not as what the pool can promise beside it.
+func TestRefusalOfAnAdminsPool(t *testing.T) {
+	p := growing(t, 900)
+	p.ours = false
+	class := Class{Layout: LayoutThin, Pool: p.name, Overprovision: 100}
+	p.promised = p.promise(p.data, 100) - p.chunks(1)
+	_, err := p.growth(95+2, 95, class, "c")
+	if err == nil || strings.Contains(err.Error(), "more at") || !strings.Contains(err.Error(), "to this volume") {
+		t.Errorf("the refusal of an extension: %v", err)
+	}
+	if _, err = p.growth(2, 0, class, "c"); err == nil || !strings.Contains(err.Error(), "more at") {
+		t.Errorf("the refusal of a new volume: %v", err)
+	}
+}
+
 // TestCrowdedPoolPromisesNothing: everything that would promise more is refused, in the pool's words.
 func TestCrowdedPoolPromisesNothing(t *testing.T) {
 	s := fiveDisks()

@@ -113,6 +113,9 @@ func (c command) executable() (string, error) {
 	return lookPath("lvm")
 }
 
+// partialAdvice is what LVM says of a volume that lacks a disk. Who follows it reads and writes errors in the place of data.
+const partialAdvice = "Use '--activationmode partial' to override."
+
 // runError words how a command failed. A signal that ctx's end sent is ctx's error.
 func runError(ctx context.Context, argv []string, code int, words string, err error) error {
 	var exit *exec.ExitError
@@ -126,6 +129,7 @@ func runError(ctx context.Context, argv []string, code int, words string, err er
 	case code < 0:
 		words = strings.TrimSpace(words + " " + exit.String())
 	}
+	words = strings.TrimSpace(strings.ReplaceAll(words, partialAdvice, ""))
 	return &ExitError{Argv: argv, Code: code, Stderr: words}
 }
 

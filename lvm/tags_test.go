@@ -114,7 +114,7 @@ func TestEncodeTag(t *testing.T) {
 
 // An LV without our mark is nobody's business; one with a mark that cannot be read is an error that names it.
 func TestVolumeOfOthers(t *testing.T) {
-	good := []string{"nodelvm.v=1", "nodelvm.state=ready", "nodelvm.name=n", "nodelvm.wipe=zero", "nodelvm.layout=linear"}
+	good := []string{"nodelvm.v=1", "nodelvm.state=ready", "nodelvm.cluster=c", "nodelvm.name=n", "nodelvm.wipe=zero", "nodelvm.layout=linear"}
 	with := func(old, tag string) []string {
 		var tags []string
 		for _, t := range good {
@@ -141,7 +141,8 @@ func TestVolumeOfOthers(t *testing.T) {
 		{"no format", with("nodelvm.v=1", ""), true, "no nodelvm.v tag"},
 		{"unknown state", with("nodelvm.state=ready", "nodelvm.state=lost"), true, `state is "lost"`},
 		{"two states", with("", "nodelvm.state=deleting"), true, "two nodelvm.state tags"},
-		{"no state", with("nodelvm.state=ready", ""), true, `state is ""`},
+		{"no state", with("nodelvm.state=ready", ""), true, `has no nodelvm.state tag`},
+		{"no cluster", with("nodelvm.cluster=c", ""), true, `has no nodelvm.cluster tag; it is left alone: put its tags right`},
 		{"a name like its own", with("nodelvm.name=n", ""), true, ""},
 		{"everything as usual", []string{"nodelvm.v=1", "nodelvm.state=ready", "nodelvm.cluster=c"}, true, ""},
 		{"a snapshot", with("", "nodelvm.kind=snapshot"), false, "no nodelvm.source tag"},

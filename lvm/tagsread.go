@@ -77,12 +77,13 @@ func ourTags(g Group, lv LV) (values map[string]string, kind string, err error) 
 }
 
 func leftAlone(g Group, lv LV, err error) error {
-	return Errorf(KindInternal, "logical volume %s/%s is marked as ours, but %w; it is left alone", g.Name, lv.Name, err)
+	return Errorf(KindInternal, "logical volume %s/%s is marked as ours, but %w; it is left alone: put its tags right (lvchange --addtag, --deltag; lvs -o lv_tags shows those of others), or take all %s* off, and it is the node's own", g.Name, lv.Name, err, tagPrefix)
 }
 
 // checkTags refuses what this program cannot know the meaning of.
 func checkTags(values map[string]string) error {
 	version, there := values[keyVersion]
+	_, owned := values[keyCluster]
 	state, kind := VolumeState(values[keyState]), values[keyKind]
 	switch {
 	case !there:
@@ -93,8 +94,12 @@ func checkTags(values map[string]string) error {
 		return nil
 	case kind != "" && kind != kindSnapshot:
 		return fmt.Errorf("its kind is %q", kind)
+	case state == "":
+		return fmt.Errorf("has no %s tag", tagPrefix+keyState)
 	case state != StateCreating && state != StateReady && state != StateDeleting:
 		return fmt.Errorf("its state is %q", state)
+	case !owned:
+		return fmt.Errorf("has no %s tag", tagPrefix+keyCluster)
 	case kind == kindSnapshot && values[keySource] == "":
 		return fmt.Errorf("has no %s tag", tagPrefix+keySource)
 	}

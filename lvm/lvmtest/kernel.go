@@ -75,7 +75,7 @@ func (k kernel) Unused(_ context.Context, path string) error {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
 	if d := k.node.device(path); d != nil && d.opens > 0 {
-		return lvm.Errorf(lvm.KindInUse, "%s is open %d times", path, d.opens)
+		return lvm.Errorf(lvm.KindInUse, "%s is open, by a pod or a program of this node: end that, or unmount it", path)
 	}
 	return nil
 }
