@@ -29,8 +29,6 @@ type Siblings interface {
 	Company(ctx context.Context, namespace, claim string) (Company, error)
 	// Waiting tells whether a claim is still there and still without a volume. It is asked often, and answers from memory.
 	Waiting(namespace, claim, uid string) bool
-	// Given tells whether it waits for a volume on this very node. From memory too.
-	Given(namespace, claim, uid string) bool
 	// Warn tells the claim's owner; what was told under the same reason before is not repeated as long as that stands.
 	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
 }
@@ -70,15 +68,11 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	if len(company.Claims) > 0 {
-		made, err := s.made(ctx, spec)
-		if err != nil {
+	if len(company.Claims) > 0 && !s.made(ctx, spec) {
+		if err := s.follow(ctx, spec, company); err != nil {
 			return lvm.Volume{}, err
 		}
-		if !made {
-			err = s.follow(ctx, spec, company)
-		}
-		if err != nil {
+		if err := s.refusals.again(company.PodUID, spec); err != nil {
 			return lvm.Volume{}, err
 		}
 	}
@@ -91,7 +85,7 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 		err = lvm.Errorf(lvm.KindNoRoom, "pod %s needs its claims %s on one node: %w", company.Pod, namesOf(spec, company), err)
 		var misfit *lvm.Misfit
 		if errors.As(err, &misfit) {
-			s.refusals.add(company.PodUID, spec, siblings, misfit.Spec)
+			s.refusals.add(company.PodUID, spec, siblings, misfit.Spec, err)
 		}
 		s.tellOfMade(ctx, spec, company, err)
 	}
@@ -108,10 +102,9 @@ func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
 }
 
 // made tells whether an earlier call has made the volume. It may have been answered: refused now, it would be left behind.
-// lvm.KindBusy: that cannot be told.
-func (s *Server) made(ctx context.Context, spec lvm.Spec) (bool, error) {
-	p, err := s.volumes.Presence(ctx, spec.Name)
-	return p.Made, err
+func (s *Server) made(ctx context.Context, spec lvm.Spec) bool {
+	volumes, err := s.volumes.List(ctx)
+	return err == nil && slices.ContainsFunc(volumes, func(v lvm.Volume) bool { return v.Name == spec.Name })
 }
 
 // company asks the cluster. An API server that does not answer is lvm.KindBusy, ask again: a volume that is made alone may
@@ -189,7 +182,7 @@ func (s *Server) warn(ctx context.Context, spec lvm.Spec, reason, message string
 // back, since each of its claims alone has room. It is over when there is room for all, or when one of the claims is no
 // longer waiting.
 func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capacity) lvm.Capacity {
-	for _, r := range s.refusals.against(class) {
+	for _, r := range s.refusals.against(class.Group) {
 		if !s.waiting(r.specs) || s.volumes.Room(ctx, r.specs) == nil {
 			s.refusals.forget(r.pod)
 			continue
@@ -197,18 +190,6 @@ func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capa
 		capacity.Largest = min(capacity.Largest, r.below-1)
 	}
 	return capacity
-}
-
-// keepReserved keeps room for the volumes of claims that are given to this node and still wait for them: csi-provisioner will
-// ask for those.
-func (s *Server) keepReserved() {
-	if s.siblings == nil {
-		return
-	}
-	s.volumes.KeepReserved(func(v lvm.Volume) bool {
-		namespace, claim, _ := strings.Cut(v.Claim, "/")
-		return s.siblings.Given(namespace, claim, strings.TrimPrefix(v.Name, volumePrefix))
-	})
 }
 
 // waiting tells whether all of the volumes' claims still wait for them.

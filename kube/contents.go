@@ -29,7 +29,6 @@ type content struct {
 			SnapshotHandle string `json:"snapshotHandle"`
 		} `json:"source"`
 		VolumeSnapshotRef struct {
-			Kind      string    `json:"kind"`
 			Namespace string    `json:"namespace"`
 			Name      string    `json:"name"`
 			UID       types.UID `json:"uid"`
@@ -76,11 +75,19 @@ type contentStore struct {
 	changed func(snapshot string) // called without the lock
 
 	mu    sync.Mutex
-	ready map[string]*content // by name; several may name one snapshot: one that is retained outlives its snapshot
+	ready map[string]readyContent // by the content's name
+}
+
+// readyContent is what is kept of a content. Several may speak of one name: a content that is retained outlives its
+// snapshot, and another snapshot may be made under that name.
+type readyContent struct {
+	snapshot string    // namespace/name
+	uid      types.UID // the snapshot's; "": not bound yet
+	handle   string
 }
 
 func newContentStore(changed func(snapshot string)) *contentStore {
-	return &contentStore{changed: changed, ready: map[string]*content{}}
+	return &contentStore{changed: changed, ready: map[string]readyContent{}}
 }
 
 func (s *contentStore) Add(o any) error {
@@ -115,7 +122,7 @@ func (s *contentStore) Replace(list []any, _ string) error {
 	ready := maps.Clone(s.ready)
 	s.mu.Unlock()
 	for _, c := range ready {
-		s.changed(c.snapshotKey())
+		s.changed(c.snapshot)
 	}
 	return nil
 }
@@ -126,9 +133,7 @@ func (s *contentStore) Resync() error { return nil }
 func (s *contentStore) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		if c, ok := o.(*content); ok {
-			labels := only(c.Labels, labelManagedBy)
-			c.ObjectMeta = names(c)
-			c.Labels = labels
+			c.ObjectMeta = metav1.ObjectMeta{Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}
 		}
 		return o, nil
 	}
@@ -137,16 +142,16 @@ func (s *contentStore) Transformer() cache.TransformFunc {
 func (s *contentStore) put(c *content) {
 	delete(s.ready, c.Name)
 	if c.Spec.Driver == DriverName && c.Status.ReadyToUse && c.Status.SnapshotHandle != "" {
-		s.ready[c.Name] = c
+		s.ready[c.Name] = readyContent{c.snapshotKey(), c.Spec.VolumeSnapshotRef.UID, c.Status.SnapshotHandle}
 	}
 }
 
-// find answers the ready contents on this node that name a snapshot.
-func (s *contentStore) find(snapshot string) (found []*content) {
+// find answers the ready contents on this node that speak of a snapshot of that name.
+func (s *contentStore) find(snapshot string) (found []readyContent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.ready {
-		if c.snapshotKey() == snapshot {
+		if c.snapshot == snapshot {
 			found = append(found, c)
 		}
 	}

@@ -41,14 +41,14 @@ func (h *Host) activate(ctx context.Context, id ID, uuid string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	_, _, v, err := s.find(id)
+	g, _, v, err := s.find(id)
 	switch {
 	case err != nil:
 		return "", err
 	case v.UUID != uuid:
-		return "", Errorf(KindNotFound, "volume %s is gone: %s/%s was made anew (its UUID is %s, and %s was asked for)", id, v.Group, id.LV, v.UUID, uuid)
+		return "", g.absent("volume %s is gone: %s/%s was made again (its UUID is %s, and %s was asked for)", id, v.Group, id.LV, v.UUID, uuid)
 	case v.State != StateReady:
-		return "", notReady(v)
+		return "", g.notReady(v)
 	}
 	if h.settler.has(id.VG, uuid) {
 		if err := h.settleFor(ctx, id.VG, uuid); err != nil {
@@ -59,8 +59,8 @@ func (h *Host) activate(ctx context.Context, id ID, uuid string) (string, error)
 }
 
 // notReady is the answer to those who want a volume that is being made or deleted.
-func notReady(v Volume) error {
-	return Errorf(KindNotFound, "volume %s is not there: %s/%s is in the state %q", v.ID, v.Group, v.ID.LV, v.State)
+func (g Group) notReady(v Volume) error {
+	return g.absent("volume %s is not there: %s/%s is in the state %q", v.ID, v.Group, v.ID.LV, v.State)
 }
 
 // device returns the volume's device, and activates it if need be.
@@ -105,6 +105,9 @@ func (h *Host) activateLocked(ctx context.Context, s State, v Volume) (string, e
 	if active {
 		return path, h.heal(ctx, g, v.ID.LV, path)
 	}
+	if err := activatable(g, lv); err != nil {
+		return "", err
+	}
 	failure := h.run(ctx, g, []step{{activateArgs(t, g)}})
 	path, active, err = h.Device(v.ID, v.UUID)
 	if err == nil && !active && h.dropLegs(g, below(g, lv)[1:]) {
@@ -115,9 +118,18 @@ func (h *Host) activateLocked(ctx context.Context, s State, v Volume) (string, e
 		if failure == nil {
 			return "", Errorf(KindInternal, "volume %s was activated, and device-mapper does not show it", t)
 		}
-		return "", Errorf(KindInternal, "volume %s could not be activated: %w", t, failure)
+		return "", Errorf(KindOf(failure), "volume %s could not be activated: %w", t, failure)
 	}
 	return path, err
+}
+
+// activatable refuses a volume that would not show what it holds: of a disk with a copy, either may be the old one, and what
+// LVM advises for a volume that lacks a disk (--activationmode partial) puts errors in the place of data.
+func activatable(g Group, lv LV) error {
+	if err := distinct(g); err != nil {
+		return err
+	}
+	return g.holds(lv, "activated")
 }
 
 // runOver is run for a command that has to make the devices of these legs, of a RAID or of a thin pool: if LVM refuses it,

@@ -168,7 +168,7 @@ func (g Group) reworded(direct Group) Group {
 			g.PVs[i].Device = ours
 			g.Problem = strings.ReplaceAll(g.Problem, theirs+" ", ours+" ")
 		}
-		g.PVs[i].Noted = direct.PVs[i].Noted
+		g.PVs[i].Noted, g.PVs[i].Unread, g.PVs[i].Copies = direct.PVs[i].Noted, direct.PVs[i].Unread, direct.PVs[i].Copies
 		if sameDevice(direct.PVs[i].Back, g.PVs[i].Back) {
 			g.PVs[i].Back = direct.PVs[i].Back
 		}

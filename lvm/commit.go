@@ -9,9 +9,10 @@ import (
 )
 
 // run runs a plan's steps, up to the first that fails. The group's lock must be held. What really happened is for the
-// caller to read from the disks.
+// caller to read from the disks. KindBusy: a disk of the group is away, doubled, or does not answer, and nothing was run;
+// KindForeign: LVM refuses, and so it does until a person has changed the group.
 func (h *Host) run(ctx context.Context, g Group, steps []step) error {
-	if err := answering(g); err != nil {
+	if err := runnable(g, steps); err != nil {
 		return err
 	}
 	if err := h.commands.take(ctx, g.Name); err != nil {
@@ -21,31 +22,34 @@ func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 	for _, s := range steps {
 		h.hangs.runs(g.UUID, strings.Join(s.argv, " "))
 		if _, err := h.machine.Runner.Run(ctx, s.argv); err != nil {
-			return err
+			return blameGroup(g, err)
 		}
 	}
 	return nil
 }
 
-// answering refuses a group with a disk that does not answer: LVM would hang on it, and the group's lock with LVM.
-func answering(g Group) error {
-	for _, pv := range g.PVs {
-		if pv.Silent {
-			return Errorf(KindBusy, "nothing is changed in volume group %s while its disk %s does not answer: look at the kernel's log", g.Name, pv.Device)
-		}
+// runnable tells whether LVM may work on the group now.
+func runnable(g Group, steps []step) error {
+	if err := answering(g); err != nil {
+		return err
 	}
-	return nil
+	if slices.ContainsFunc(steps, step.commits) {
+		return undisturbed(g)
+	}
+	return distinct(g)
 }
 
-// undisturbed refuses what nobody waits for while a disk is away: it may be there again in a moment, but LVM's next commit notes
-// it as missing, and only an admin can take that back. One that is noted already loses nothing by another commit.
-func undisturbed(g Group) error {
-	for _, pv := range g.PVs {
-		if pv.Missing && !pv.Noted {
-			return Errorf(KindBusy, "volume group %s waits for a disk: %s", g.Name, pv.missingSentence(g.Name))
-		}
+// commits tells whether a command writes the group's metadata: one that only makes a device, or loads its table, does not.
+func (s step) commits() bool {
+	return s.argv[0] != "lvchange" || !slices.Contains(s.argv, "-ay") && !slices.Contains(s.argv, "--refresh")
+}
+
+// blameGroup words the failure of a command in a group that LVM lets nobody change.
+func blameGroup(g Group, failure error) error {
+	if g.Problem == "" {
+		return failure
 	}
-	return nil
+	return Errorf(KindForeign, "volume group %s cannot be changed: %s (%w)", g.Name, g.Problem, failure)
 }
 
 // changeState moves a volume to another state and returns it as it stands on the disks afterwards, flushed. v's state
@@ -131,7 +135,13 @@ func (h *Host) isGone(ctx context.Context, group, uuid string) (Group, bool, err
 		return Group{}, false, err
 	}
 	g, err := s.group(group)
-	return g, !slices.ContainsFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid }), err
+	if err != nil || slices.ContainsFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid }) {
+		return g, false, err
+	}
+	if why := g.unproven(); why != "" {
+		return g, false, Errorf(KindBusy, "whether a volume of group %s is gone cannot be told: %s", g.Name, why)
+	}
+	return g, true, nil
 }
 
 // errNothing stands for the failure of a command that reported none.

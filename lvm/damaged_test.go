@@ -32,6 +32,31 @@ func TestDuplicateDisk(t *testing.T) {
 	}
 }
 
+// TestUnreadMetadata: of a disk whose metadata cannot be read, the group is told to be unproved: the disk may know more than others.
+func TestUnreadMetadata(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/linear")
+	alone := func(string) (bool, error) { return false, nil }
+	probes := node.probes(t)
+	whole, err := assemble(probes, alone)
+	must(t, err)
+	probes[0].areas, probes[0].err = nil, errors.New("the checksum of the metadata is wrong")
+	torn, err := assemble(probes, alone)
+	must(t, err)
+	probes = append(node.probes(t), node.probes(t)[0])
+	probes[len(probes)-1].device.path += "-copy"
+	doubled, err := assemble(probes, alone)
+	must(t, err)
+	for name, test := range map[string]struct {
+		state State
+		why   string
+	}{"whole": {whole, ""}, "torn": {torn, "cannot be read"}, "doubled": {doubled, "-copy"}} {
+		if why := test.state.Groups[0].unproven(); (why == "") != (test.why == "") || !strings.Contains(why, test.why) {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}
+
 func TestShrunkenDisk(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/empty")

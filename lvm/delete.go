@@ -37,7 +37,7 @@ func (h *Host) delete(ctx context.Context, id ID) error {
 		h.wipe(v)
 		return nil
 	}
-	if err := h.unused(ctx, lv, v); err != nil {
+	if err := h.unused(ctx, g, lv, v, "deleted"); err != nil {
 		return err
 	}
 	if v.State == StateCreating || !v.wiped() {
@@ -58,17 +58,20 @@ func (h *Host) delete(ctx context.Context, id ID) error {
 func (v Volume) wiped() bool { return v.Class.Wipe != WipeNone && v.Class.Layout != LayoutThin }
 
 // unused refuses a volume that is needed, before anything is changed: lvchange can fail and yet commit a tag, and
-// lvremove takes the snapshots of an origin along without a word.
-func (h *Host) unused(ctx context.Context, lv LV, v Volume) error {
-	if len(lv.UsedBy) > 0 {
-		return Errorf(KindInUse, "volume %s/%s cannot be deleted: %s built on it would go with it; remove that first", v.Group, lv.Name, strings.Join(lv.UsedBy, ", "))
+// lvremove takes the snapshots of an origin along without a word. done says what the volume cannot be.
+func (h *Host) unused(ctx context.Context, g Group, lv LV, v Volume, done string) error {
+	switch {
+	case len(lv.UsedBy) > 0:
+		return Errorf(KindInUse, "volume %s/%s cannot be %s while something is built on it (%s): remove that first", v.Group, lv.Name, done, strings.Join(lv.UsedBy, ", "))
+	case g.moving(lv):
+		return Errorf(KindBusy, "volume %s/%s cannot be %s: %w", v.Group, lv.Name, done, errMoving)
 	}
 	path, active, err := h.Device(v.ID, v.UUID)
 	if err != nil || !active {
 		return err
 	}
 	if err := h.machine.Kernel.Unused(ctx, path); err != nil {
-		return Errorf(KindOf(err), "volume %s/%s cannot be deleted: %w", v.Group, lv.Name, err)
+		return Errorf(KindOf(err), "volume %s/%s cannot be %s: %w", v.Group, lv.Name, done, err)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (h *Host) extend(ctx context.Context, id ID, required, limit Bytes) (Volume
 	defer unlock()
 	g, lv, v, err := s.find(id)
 	if err == nil && v.State != StateReady {
-		err = notReady(v)
+		err = g.notReady(v)
 	}
 	if err != nil {
 		return Volume{}, err
@@ -40,14 +40,14 @@ func (h *Host) extend(ctx context.Context, id ID, required, limit Bytes) (Volume
 		return Volume{}, err
 	}
 	if len(x.steps) == 0 {
-		return v, g.holds(lv) // the disk may be away since an earlier request
+		return v, g.holds(lv, "answered") // the disk may be away since an earlier request
 	}
 	failure := h.run(ctx, g, x.steps)
 	return h.extended(ctx, v, x.volume.Size, failure)
 }
 
-// holds refuses a volume of which a part is on a disk that is not there.
-func (g Group) holds(lv LV) error {
+// holds refuses a volume of which a part is on a disk that is not there; done says what it cannot be.
+func (g Group) holds(lv LV, done string) error {
 	away := map[string]bool{}
 	var sentence string
 	for _, pv := range g.PVs {
@@ -62,7 +62,7 @@ func (g Group) holds(lv LV) error {
 		away[pv.UUID] = true
 	}
 	if len(away) > 0 && g.damageTo(lv, away, 0).lost {
-		return Errorf(KindBusy, "volume %s/%s cannot be answered while a part of it is away: ask again; %s", g.Name, lv.Name, sentence)
+		return Errorf(KindBusy, "volume %s/%s cannot be %s while a part of it is away: ask again; %s", g.Name, lv.Name, done, sentence)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (h *Host) extended(ctx context.Context, v Volume, size Bytes, failure error
 	case err != nil:
 		return Volume{}, err
 	case now.UUID != v.UUID:
-		return Volume{}, Errorf(KindNotFound, "volume %s was made anew while it was being extended", v.ID)
+		return Volume{}, g.absent("volume %s was made again while it was being extended", v.ID)
 	}
 	if err := h.healVolume(ctx, g, now); err != nil {
 		return Volume{}, err
@@ -87,7 +87,7 @@ func (h *Host) extended(ctx context.Context, v Volume, size Bytes, failure error
 	if now.Size < size {
 		return Volume{}, Errorf(KindInternal, "volume %s/%s could not be extended from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNothing(failure))
 	}
-	if err := g.holds(lv); err != nil {
+	if err := g.holds(lv, "answered"); err != nil {
 		return Volume{}, err
 	}
 	if failure != nil {

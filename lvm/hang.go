@@ -13,6 +13,7 @@ import (
 type hangs struct {
 	limit time.Duration
 	log   *slog.Logger
+	name  func(uuid string) string // of a group
 
 	mu     sync.Mutex
 	groups map[string]*watched // by group's UUID
@@ -73,7 +74,7 @@ func (w *hangs) hold(uuid, what string) (release func()) {
 		g.turn++
 		if g.hung != nil {
 			g.hung = nil
-			w.log.Info("a volume group that hung can be worked on again", "vg", uuid, "operation", what, "after", time.Since(g.since).Round(time.Second))
+			w.log.Info("a volume group that hung can be worked on again", "vg", w.name(uuid), "vg_uuid", uuid, "operation", what, "after", time.Since(g.since).Round(time.Second))
 		}
 	}
 }
@@ -91,7 +92,7 @@ func (w *hangs) alarm(uuid string, turn int, what string) {
 	}
 	g.hung = fmt.Errorf("%s has been under way since %s and does not end, most likely for a disk that does not answer: look at the kernel's log",
 		culprit, g.since.Format(time.TimeOnly))
-	w.log.Error("a volume group hangs: nothing is changed in it, and it has no capacity, until its command has ended", "vg", uuid, "operation", what, "error", g.hung)
+	w.log.Error("a volume group hangs: nothing is changed in it, and it has no capacity, until its command has ended", "vg", w.name(uuid), "vg_uuid", uuid, "operation", what, "error", g.hung)
 	for cancel := range g.waiters {
 		(*cancel)(g.hung)
 	}

@@ -92,7 +92,7 @@ func NewHost(cfg Config) (*Host, error) {
 func NewHostOn(cfg Config, machine Machine) *Host {
 	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine, commands: &commandFiles{}}
 	h.settleAfter, h.freshness = cmp.Or(cfg.SettleAfter, time.Second), cmp.Or(cfg.Freshness, usualFreshness)
-	h.hangs.limit, h.hangs.log = cmp.Or(cfg.Patience, 2*time.Minute), h.log
+	h.hangs.limit, h.hangs.log, h.hangs.name = cmp.Or(cfg.Patience, 2*time.Minute), h.log, h.met.name
 	h.closing, h.stop = context.WithCancel(context.Background())
 	h.disks = &checkedReader{direct: machine.Reader, report: h.report, later: h.behind, log: h.log}
 	return h

@@ -30,7 +30,7 @@ func (s State) find(id ID) (Group, LV, Volume, error) {
 	}
 	i := slices.IndexFunc(group.LVs, func(lv LV) bool { return lv.Name == id.LV })
 	if i < 0 {
-		return group, LV{}, Volume{}, Errorf(KindNotFound, "volume group %s has no volume %s", group.Name, id.LV)
+		return group, LV{}, Volume{}, group.absent("volume group %s has no volume %s", group.Name, id.LV)
 	}
 	lv := group.LVs[i]
 	v, ours, err := volumeOf(group, lv)
@@ -47,9 +47,9 @@ func (h *Host) Lookup(ctx context.Context, id ID) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
-	_, _, v, err := s.find(id)
+	g, _, v, err := s.find(id)
 	if err == nil && v.State != StateReady {
-		err = notReady(v)
+		err = g.notReady(v)
 	}
 	if err != nil {
 		return Volume{}, err
@@ -108,5 +108,6 @@ func (h *Host) Room(ctx context.Context, specs []Spec) error {
 	if err != nil {
 		return err
 	}
-	return h.reserved.room(s, h.cfg.Cluster, newParty(specs[0], specs[1:]))
+	_, _, err = h.reserved.together(s, h.cfg.Cluster, newParty(specs[0], specs[1:]))
+	return err
 }

@@ -69,7 +69,7 @@ func (s State) named(name string) (Group, error) {
 func (h *Host) markable(ctx context.Context, g Group, name string) (v Volume, marked bool, err error) {
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == name && !lv.Hidden })
 	if i < 0 {
-		return Volume{}, false, Errorf(KindNotFound, "volume group %s has no volume %s", g.Name, name)
+		return Volume{}, false, g.absent("volume group %s has no volume %s", g.Name, name)
 	}
 	lv := g.LVs[i]
 	v, ours, err := volumeOf(g, lv)
@@ -80,7 +80,7 @@ func (h *Host) markable(ctx context.Context, g Group, name string) (v Volume, ma
 		return Volume{}, false, Errorf(KindForeign, "%s/%s was made by the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.cfg.Cluster)
 	}
 	if ours && v.State != StateReady {
-		return Volume{}, false, notReady(v)
+		return Volume{}, false, g.notReady(v)
 	}
 	if ours {
 		return v, true, nil
@@ -88,10 +88,13 @@ func (h *Host) markable(ctx context.Context, g Group, name string) (v Volume, ma
 	if g.Problem != "" {
 		return Volume{}, false, Errorf(KindForeign, "nothing can be changed in volume group %s: %s", g.Name, g.Problem)
 	}
+	if err := undisturbed(g); err != nil {
+		return Volume{}, false, err
+	}
 	if v, err = adoptable(g, lv); err != nil {
 		return Volume{}, false, err
 	}
-	return v, false, h.unused(ctx, lv, v)
+	return v, false, h.unused(ctx, g, lv, v, "adopted")
 }
 
 // adoptable answers a logical volume without our tags as the volume that it would be.

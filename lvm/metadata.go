@@ -156,7 +156,9 @@ func (h *hurdles) look(pv *PV, found []probe, needs Bytes) {
 		pv.Missing, pv.Noted = false, false
 	}
 	if len(found) > 1 {
-		h.duplicates = append(h.duplicates, duplicateSentence(pv.UUID, paths(found)...))
+		pv.Copies = paths(found)
+		slices.Sort(pv.Copies)
+		h.duplicates = append(h.duplicates, duplicateSentence(pv.UUID, pv.Copies...))
 	}
 	if path := slices.Min(paths(found)); pv.Missing {
 		pv.Back = path
@@ -171,6 +173,7 @@ func (h *hurdles) look(pv *PV, found []probe, needs Bytes) {
 			pv.Silent = true
 			h.silent = append(h.silent, silentSentence(p.device.path))
 		}
+		pv.Unread = pv.Unread || p.err != nil && !p.silent()
 	}
 }
 

@@ -161,7 +161,7 @@ func (s State) source(cluster string, id ID) (Group, LV, error) {
 	g := s.Groups[i]
 	j := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
 	if j < 0 {
-		return g, LV{}, Errorf(KindNotFound, "its source %s/%s is gone", g.Name, id.LV)
+		return g, LV{}, g.absent("its source %s/%s is gone", g.Name, id.LV)
 	}
 	lv := g.LVs[j]
 	state, maker := VolumeState(""), ""

@@ -91,11 +91,11 @@ func extendSteps(s State, g Group, lv LV, v Volume, extents Extents) ([]step, er
 
 // growable tells whether the volume may grow at all, and still lies as its class says: an admin may have converted it.
 func growable(s State, g Group, lv LV, v Volume) error {
-	if err := unchangeable(s, g); err != nil {
-		if slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.Missing || pv.Silent }) {
-			return Errorf(KindBusy, "%w; it is tried again", err) // it may pass, and the size that is asked for is none the worse
+	if err := unchangeable(s, g); err != nil { // the size that is asked for is none the worse
+		if slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.Missing || pv.Silent || len(pv.Copies) > 0 }) {
+			return Errorf(KindBusy, "%w; it is tried again", err)
 		}
-		return err
+		return Errorf(KindForeign, "%w; it is tried again", err)
 	}
 	need := mdaNeed(g, v.Class) - mdaPerVolume
 	switch {
@@ -105,6 +105,8 @@ func growable(s State, g Group, lv LV, v Volume) error {
 		return Errorf(KindInUse, "%s is built on it: remove that first", strings.Join(lv.UsedBy, ", "))
 	case lv.Pending:
 		return Errorf(KindBusy, "it is not completely made yet")
+	case g.moving(lv):
+		return errMoving
 	}
 	for _, seg := range lv.Segments {
 		legs := v.Class.legs()
@@ -113,6 +115,14 @@ func growable(s State, g Group, lv LV, v Volume) error {
 		}
 	}
 	return nil
+}
+
+// errMoving: LVM changes no volume of which extents are being moved.
+var errMoving = Errorf(KindBusy, "extents of it are being moved (pvmove): ask again when that has ended, or end it with pvmove --abort")
+
+// moving tells whether extents of a volume, or of its pool, are being moved.
+func (g Group) moving(lv LV) bool {
+	return slices.ContainsFunc(below(g, lv), func(part LV) bool { return part.Hidden && strings.HasPrefix(part.Name, "pvmove") })
 }
 
 // extendLinear picks extents for a linear volume: first those that follow its last one, so that it stays in one piece.

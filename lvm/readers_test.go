@@ -99,6 +99,11 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("%s: %d PVs are missing", name, missing)
 		}
 	}
+	for name, proved := range map[string]bool{"linear": true, "missing": false, "returned": true} {
+		if why := read(name).Groups[0].unproven(); (why == "") != proved {
+			t.Errorf("%s: what is not there is proved: %v (%s)", name, proved, why)
+		}
+	}
 	if idle := read("idle").Groups[0]; unchangeable(State{Groups: []Group{idle}}, idle) != nil || idle.free() != 2*15-3 {
 		t.Errorf("a disk that nothing lies on was away for a while: %+v", idle)
 	}

@@ -52,10 +52,18 @@ func (h *Host) Start(ctx context.Context) error {
 }
 
 // met remembers the groups that are there, so that each one that comes is looked through once. The zero value knows
-// nobody, and answers nobody, until begin.
+// no group, and answers none, until begin.
 type met struct {
 	mu     sync.Mutex
-	groups map[string]bool // by UUID; nil before begin
+	groups map[string]bool   // by UUID; nil before begin
+	names  map[string]string // by UUID: what each group is called, for the log
+}
+
+// name is what a group is called, as far as it was ever read.
+func (m *met) name(uuid string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.names[uuid]
 }
 
 func (m *met) begin() {
@@ -68,6 +76,12 @@ func (m *met) begin() {
 func (m *met) newcomers(s State) (list []Group) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.names == nil {
+		m.names = map[string]string{}
+	}
+	for _, g := range s.Groups {
+		m.names[g.UUID] = g.Name
+	}
 	if m.groups == nil {
 		return nil
 	}
@@ -192,8 +206,13 @@ func (h *Host) removeUnfinished(ctx context.Context, id ID, uuid string) error {
 	}
 	defer unlock()
 	g, now, err := s.findSnapshot(id)
-	if err != nil || now.UUID != uuid || now.State != StateCreating {
-		return nil // gone, or made anew by a request
+	switch {
+	case KindOf(err) == KindNotFound:
+		return nil
+	case err != nil:
+		return err
+	case now.UUID != uuid || now.State != StateCreating:
+		return nil // made again by a request
 	}
 	if err := undisturbed(g); err != nil {
 		return err

@@ -145,7 +145,7 @@ func (h *Host) settleUntilDone(group string) {
 		}
 		pause = min(2*pause, settleLastPause)
 		if h.closing.Err() == nil {
-			h.log.Warn("new volumes could not be marked as ready; it is tried again, and when they are used", "vg", group, "pause", pause, "error", err)
+			h.log.Warn("new volumes could not be marked as ready; it is tried again, and when they are used", "vg", h.met.name(group), "vg_uuid", group, "pause", pause, "error", err)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (h *Host) settleLocked(ctx context.Context, g Group, also ...Volume) error 
 	var settled, open []string
 	for _, v := range volumes {
 		i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.UUID == v.UUID })
-		if i >= 0 && slices.Contains(g.LVs[i].Tags, stateTag(StateCreating)) {
+		if i >= 0 && slices.Contains(g.LVs[i].Tags, stateTag(StateCreating)) || i < 0 && g.unproven() != "" {
 			open = append(open, v.ID.LV)
 		} else {
 			settled = append(settled, v.UUID)
@@ -226,7 +226,7 @@ func (h *Host) settleLocked(ctx context.Context, g Group, also ...Volume) error 
 	}
 	h.settler.drop(g.UUID, settled...)
 	if len(open) > 0 {
-		return Errorf(KindInternal, "volume group %s: %q could not be marked as ready: %w", g.Name, open, orNothing(failure))
+		return Errorf(KindOf(failure), "volume group %s: %q could not be marked as ready: %w", g.Name, open, orNothing(failure))
 	}
 	return nil
 }

@@ -177,7 +177,7 @@ func (s State) findSnapshot(id ID) (Group, Snapshot, error) {
 	}
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
 	if i < 0 {
-		return g, Snapshot{}, Errorf(KindNotFound, "volume group %s has no snapshot %s", g.Name, id.LV)
+		return g, Snapshot{}, g.absent("volume group %s has no snapshot %s", g.Name, id.LV)
 	}
 	sn, ours, err := snapshotOf(g, g.LVs[i])
 	if err == nil && !ours {
@@ -194,7 +194,7 @@ func (h *Host) LookupSnapshot(ctx context.Context, id ID) (Snapshot, error) {
 	}
 	g, sn, err := s.findSnapshot(id)
 	if err == nil && sn.State != StateReady {
-		err = Errorf(KindNotFound, "snapshot %s is not there: %s/%s is in the state %q", id, g.Name, id.LV, sn.State)
+		err = g.absent("snapshot %s is not there: %s/%s is in the state %q", id, g.Name, id.LV, sn.State)
 	}
 	if err != nil {
 		return Snapshot{}, err

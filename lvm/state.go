@@ -30,9 +30,11 @@ type PV struct {
 	Device      string // path under /dev; empty if Missing
 	Extents     Extents
 	Missing     bool
-	Back        string // path of its device, if it is Missing in the metadata alone: the disk is there again
-	Noted       bool   // that it is Missing stands in the metadata already; LVM's report does not tell
-	Silent      bool   // its device does not answer: what is told of it is what stood there before
+	Back        string   // path of its device, if it is Missing in the metadata alone: the disk is there again
+	Noted       bool     // that it is Missing stands in the metadata already; LVM's report does not tell
+	Silent      bool     // its device does not answer: what is told of it is what stood there before
+	Unread      bool     // its device is there, and the metadata on it could not be read; LVM's report does not tell
+	Copies      []string // paths of all devices that bear it, if they are several; LVM's report does not tell
 	Allocatable bool
 	Free        []Run // ascending, disjoint, maximal
 }

@@ -58,7 +58,7 @@ func (h *Host) wipeUntilDone(v Volume) {
 		if err == nil || h.closing.Err() != nil {
 			return
 		}
-		h.log.Warn("a deleted volume still holds its extents; it is tried again", "volume", v.ID.String(), "group", v.Group, "pause", pause, "error", err)
+		h.log.Warn("a deleted volume still holds its extents; it is tried again", "volume", v.ID.String(), "vg", v.Group, "vg_uuid", v.ID.VG, "pause", pause, "error", err)
 		select {
 		case <-h.closing.Done():
 			return

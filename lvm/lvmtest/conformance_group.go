@@ -17,15 +17,26 @@ func testSpoilt(t *testing.T, b Bed) {
 	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
 		t.Fatal(err)
 	}
+	idle := d.create(t, b.light("idle", 8*lvm.MiB))
+	b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+idle.ID.LV)
 	whole := d.capacity(t, b.class())
 	for _, how := range spoils {
 		restore := b.Spoil(t, how)
 		before := b.group(t)
+		passes := how == "partial" || how == "duplicated" // what LVM would do and must not, until the disk is back or its copy away
 		d.counted(t, how, 0, func() {
 			_, err := d.Create(t.Context(), b.light("more", 8*lvm.MiB))
 			wantKind(t, how+": create", err, lvm.KindNoRoom)
-			if _, err := d.Extend(t.Context(), v.ID, v.Size+1, 0); err == nil {
-				t.Errorf("%s: a volume was extended", how)
+			_, err = d.Extend(t.Context(), v.ID, v.Size+1, 0)
+			wantKind(t, how+": extend", err, kindOf(passes, lvm.KindBusy, lvm.KindForeign))
+			_, err = d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"})
+			wantKind(t, how+": look for what is not there", err, kindOf(passes, lvm.KindBusy, lvm.KindNotFound))
+			if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
+				t.Errorf("%s: the active volume: %q, %v", how, device, err)
+			}
+			if how == "duplicated" {
+				_, err := d.Activate(t.Context(), idle.ID, idle.UUID)
+				wantKind(t, how+": activate", err, lvm.KindBusy)
 			}
 			if c := d.capacity(t, b.class()); c != (lvm.Capacity{}) {
 				t.Errorf("%s: the capacity is %+v", how, c)
@@ -34,6 +45,10 @@ func testSpoilt(t *testing.T, b Bed) {
 				t.Errorf("%s: found %+v, %v; want %+v", how, found, err, v)
 			}
 		})
+		if how != "fixed" { // of such a group, LVM removes volumes
+			err := d.Delete(t.Context(), v.ID)
+			wantKind(t, how+": delete", err, kindOf(passes, lvm.KindBusy, lvm.KindForeign))
+		}
 		if after := b.group(t); !reflect.DeepEqual(before, after) {
 			t.Errorf("%s: the group was changed from %+v to %+v", how, before, after)
 		}
@@ -42,6 +57,13 @@ func testSpoilt(t *testing.T, b Bed) {
 			t.Errorf("no longer %s, its capacity is %+v, before it was %+v", how, c, whole)
 		}
 	}
+}
+
+func kindOf(first bool, is, other lvm.Kind) lvm.Kind {
+	if first {
+		return is
+	}
+	return other
 }
 
 // testRenamed: a volume is known by its group's UUID, whatever the group is called.

@@ -48,12 +48,15 @@ func bed(node *Node) Bed {
 			return is
 		},
 		Spoil: func(_ testing.TB, how string) func() {
-			spoil := func(problem string, missing bool) func(*lvm.Group) {
-				return func(g *lvm.Group) { g.Problem, g.PVs[5].Missing = problem, missing }
+			spoil := func(problem string, missing bool, copies ...string) func(*lvm.Group) {
+				return func(g *lvm.Group) { g.Problem, g.PVs[5].Missing, g.PVs[5].Copies = problem, missing, copies }
 			}
-			if how == "partial" {
+			switch how {
+			case "partial":
 				node.Change("vg-test", spoil("", true))
-			} else {
+			case "duplicated":
+				node.Change("vg-test", spoil(how, false, "/dev/fakec", "/dev/fakex"))
+			default:
 				node.Change("vg-test", spoil(how, false))
 			}
 			return func() { node.Change("vg-test", spoil("", false)) }

@@ -2,6 +2,7 @@ package lvmtest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -87,11 +88,23 @@ func TestMarkRefuses(t *testing.T) {
 		_, err := host.Mark(t.Context(), "vg", name, "mine", "")
 		wantKind(t, name, err, kind)
 	}
-	_, err = host.Mark(t.Context(), "other", "a", "mine", "")
-	wantKind(t, "another group", err, lvm.KindNotFound)
 	if after := node.group("vg").Seqno; after != before {
 		t.Errorf("the group was changed %d times", after-before)
 	}
+	open, err := host.Create(t.Context(), lvm.Spec{Name: "open", Class: lvm.Class{Group: "vg", Layout: lvm.LayoutLinear}, Required: 60 * lvm.MiB})
+	must(t, err)
+	device, err := host.Activate(t.Context(), open.ID, open.UUID)
+	must(t, err)
+	unmark(node, "vg", open.ID.LV)
+	release := node.Hold(device)
+	_, err = host.Mark(t.Context(), "vg", open.ID.LV, "mine", "")
+	wantKind(t, "an open one", err, lvm.KindInUse)
+	if err != nil && (!strings.Contains(err.Error(), "cannot be adopted") || strings.Contains(err.Error(), "deleted")) {
+		t.Errorf("an open one: %v", err)
+	}
+	release()
+	_, err = host.Mark(t.Context(), "other", "a", "mine", "")
+	wantKind(t, "another group", err, lvm.KindNotFound)
 	elsewhere := node.Start(t, lvm.Config{Cluster: "another"})
 	all, err := elsewhere.Holdings(t.Context())
 	if err != nil || len(all.Owned) != 1 || !all.Owned[0].Foreign || !all.Owned[0].Snapshot {

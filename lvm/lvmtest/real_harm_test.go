@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -231,7 +232,8 @@ func TestOrigin_RealLVM(t *testing.T) {
 	d.waitWiped(t)
 }
 
-// TestMissingDisk_RealLVM: a group that lost a disk gives nothing new, says so, and what is whole still works.
+// TestMissingDisk_RealLVM: a group that lost a disk gives nothing new, says so, what is whole still works, and nothing of what the
+// driver does makes LVM note the disk as missing.
 func TestMissingDisk_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
@@ -251,10 +253,11 @@ func TestMissingDisk_RealLVM(t *testing.T) {
 	must(t, err)
 	_, err = f.WriteAt(make([]byte, len(label)), 0)
 	must(t, err)
-	defer func() {
+	putBack := sync.OnceFunc(func() {
 		_, err := f.WriteAt(label, 0)
 		must(t, err)
-	}()
+	})
+	defer putBack()
 	_, err = d.Create(t.Context(), b.spec("more", 8*lvm.MiB))
 	wantKind(t, "create in a group that lost a disk", err, lvm.KindNoRoom)
 	if c := d.capacity(t, b.class()); c != (lvm.Capacity{}) {
@@ -263,6 +266,13 @@ func TestMissingDisk_RealLVM(t *testing.T) {
 	b.Admin(t, "lvchange", "-an", realGroup+"/"+v.ID.LV)
 	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
 		t.Errorf("a volume on the disk that is left: %v", err)
+	}
+	wantKind(t, "delete", d.Delete(t.Context(), v.ID), lvm.KindBusy) // LVM's commit would note the disk as missing
+	_, err = d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"})
+	wantKind(t, "look for what is not there", err, lvm.KindBusy)
+	putBack()
+	if g := b.group(t); !isWhole(g) {
+		t.Errorf("with the disk back the group is %+v", g)
 	}
 	must(t, d.Delete(t.Context(), v.ID))
 	d.waitWiped(t)

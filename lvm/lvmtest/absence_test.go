@@ -1,0 +1,257 @@
+package lvmtest
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestAbsenceIsProved: what the metadata lacks that can be read is not there only if no other disk can know more.
+func TestAbsenceIsProved(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil  func(*lvm.PV)
+		proved bool
+	}{
+		"whole":                                {func(*lvm.PV) {}, true},
+		"a disk is away":                       {func(pv *lvm.PV) { pv.Missing, pv.Device = true, "" }, false},
+		"a disk is away, and LVM has noted it": {func(pv *lvm.PV) { pv.Missing, pv.Noted, pv.Device = true, true, "" }, true},
+		"a disk does not answer":               {func(pv *lvm.PV) { pv.Silent = true }, false},
+		"a disk's metadata is not read":        {func(pv *lvm.PV) { pv.Unread = true }, false},
+		"a disk has a copy":                    {func(pv *lvm.PV) { pv.Copies = []string{"/dev/fakeb", "/dev/fakex"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := newNode()
+			b := bed(node)
+			d := &Driver{}
+			d.Host = node.Start(t, unsettled(d))
+			v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
+			waiting := d.create(t, b.light("waiting", 8*lvm.MiB)) // to be marked as ready
+			sn := d.snapshot(t, "s", v.ID)
+			lvs := []lvm.LV{}
+			node.Change("vg-test", func(g *lvm.Group) { lvs, g.LVs = g.LVs, nil; test.spoil(&g.PVs[5]) })
+			kind := kindOf(test.proved, lvm.KindNotFound, lvm.KindBusy)
+			deleted := func(what string, err error) {
+				t.Helper()
+				if test.proved {
+					must(t, err)
+				} else {
+					wantKind(t, what, err, lvm.KindBusy)
+				}
+			}
+			_, err := d.Lookup(t.Context(), v.ID)
+			wantKind(t, "lookup", err, kind)
+			_, err = d.LookupSnapshot(t.Context(), sn.ID)
+			wantKind(t, "snapshot", err, kind)
+			_, err = d.Activate(t.Context(), v.ID, v.UUID)
+			wantKind(t, "activate", err, kind)
+			_, err = d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0)
+			wantKind(t, "extend", err, kind)
+			_, err = d.Create(t.Context(), b.thin("copy", 0, v.ID))
+			wantKind(t, "copy", err, kind)
+			_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "more", Source: v.ID})
+			wantKind(t, "take a snapshot", err, kind)
+			_, err = d.Mark(t.Context(), "vg-test", "none", "none", "")
+			wantKind(t, "adopt", err, kind)
+			deleted("delete", d.Delete(t.Context(), v.ID))
+			deleted("delete snapshot", d.DeleteSnapshot(t.Context(), sn.ID))
+			node.Change("vg-test", func(g *lvm.Group) {
+				g.LVs, g.PVs[5] = lvs, lvm.PV{UUID: g.PVs[5].UUID, Device: "/dev/fakeg", Extents: g.PVs[5].Extents, Allocatable: true}
+			})
+			if device, err := d.Activate(t.Context(), waiting.ID, waiting.UUID); err != nil {
+				t.Errorf("with the disk back: %s, %v", device, err)
+			}
+		})
+	}
+}
+
+// TestDisksAwayAreNotNoted: no request commits anything while a disk is away: LVM would note it as missing, and an admin would have
+// to take it in again. With the disk back each one does what it was asked for.
+func TestDisksAwayAreNotNoted(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	d.Host = node.Start(t, unsettled(d))
+	zeroed, light := d.create(t, b.spec("zeroed", 8*lvm.MiB)), d.create(t, b.light("light", 8*lvm.MiB))
+	thin := d.create(t, b.thin("thin", 8*lvm.MiB, lvm.ID{}))
+	sn := d.snapshot(t, "s", thin.ID)
+	theirs := d.create(t, b.light("theirs", 8*lvm.MiB))
+	for _, v := range []lvm.Volume{zeroed, light, thin, theirs} {
+		_, err := d.Activate(t.Context(), v.ID, v.UUID)
+		must(t, err)
+	}
+	unmark(node, "vg-test", theirs.ID.LV)
+	fresh := d.create(t, b.light("fresh", 8*lvm.MiB)) // to be marked as ready
+	requests := map[string]func() error{
+		"delete":                   func() error { return d.Delete(t.Context(), zeroed.ID) },
+		"delete what is not wiped": func() error { return d.Delete(t.Context(), light.ID) },
+		"delete a thin volume":     func() error { return d.Delete(t.Context(), thin.ID) },
+		"delete a snapshot":        func() error { return d.DeleteSnapshot(t.Context(), sn.ID) },
+		"extend":                   func() error { _, err := d.Extend(t.Context(), zeroed.ID, 16*lvm.MiB, 0); return err },
+		"create":                   func() error { _, err := d.Create(t.Context(), b.light("new", 8*lvm.MiB)); return err },
+		"take a snapshot": func() error {
+			_, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "t", Source: thin.ID})
+			return err
+		},
+		"adopt":     func() error { _, err := d.Mark(t.Context(), "vg-test", theirs.ID.LV, "mine", ""); return err },
+		"first use": func() error { _, err := d.Activate(t.Context(), fresh.ID, fresh.UUID); return err },
+	}
+	putBack := node.loseDisk("vg-test", 5)
+	before := node.group("vg-test").Seqno
+	for what, request := range requests {
+		err := request()
+		if err == nil || !strings.Contains(err.Error(), "a disk is missing") {
+			t.Errorf("%s with a disk away: %v", what, err)
+		}
+		if kind := lvm.KindOf(err); kind != lvm.KindBusy && kind != lvm.KindNoRoom {
+			t.Errorf("%s with a disk away: kind %d: %v", what, kind, err)
+		}
+	}
+	if after := node.group("vg-test"); after.Seqno != before || after.PVs[5].Noted {
+		t.Errorf("%d commits, the disk is noted as missing: %v", after.Seqno-before, after.PVs[5].Noted)
+	}
+	putBack()
+	for _, what := range []string{"adopt", "extend", "create", "take a snapshot", "first use", "delete", "delete what is not wiped", "delete a snapshot", "delete a thin volume"} {
+		if err := requests[what](); err != nil {
+			t.Errorf("%s with the disk back: %v", what, err)
+		}
+	}
+}
+
+// TestCopyOfADisk: while a disk has a copy, nothing is activated, wiped or changed, and what is active is served. The refusal names
+// both devices.
+func TestCopyOfADisk(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+	active, idle, gone := d.create(t, b.spec("active", 8*lvm.MiB)), d.create(t, b.spec("idle", 8*lvm.MiB)), d.create(t, b.spec("gone", 8*lvm.MiB))
+	device, err := d.Activate(t.Context(), active.ID, active.UUID)
+	must(t, err)
+	b.Admin(t, "lvchange", "-y", "-an", "vg-test/"+idle.ID.LV)
+	release := node.HoldWipes()
+	must(t, d.Delete(t.Context(), gone.ID))
+	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].Copies = []string{"/dev/fakeg", "/dev/fakex"} })
+	release()
+	before := len(node.Commands())
+	for what, request := range map[string]func() error{
+		"activate": func() error { _, err := d.Activate(t.Context(), idle.ID, idle.UUID); return err },
+		"delete":   func() error { return d.Delete(t.Context(), active.ID) },
+	} {
+		err := request()
+		wantKind(t, what, err, lvm.KindBusy)
+		if err == nil || !strings.Contains(err.Error(), "/dev/fakeg, /dev/fakex") || !strings.Contains(err.Error(), "vgimportclone") {
+			t.Errorf("%s: the refusal does not say which disks, or what to do: %v", what, err)
+		}
+	}
+	node.Suspend(device)
+	if _, err := d.Activate(t.Context(), active.ID, active.UUID); err == nil {
+		t.Error("the table of a suspended volume was loaded again, perhaps from the copy")
+	}
+	must(t, kernel{node}.resume(device))
+	if now, err := d.Activate(t.Context(), active.ID, active.UUID); err != nil || now != device {
+		t.Errorf("the active volume: %s, %v, want %s", now, err, device)
+	}
+	if ran := node.Commands()[before:]; len(ran) > 0 {
+		t.Errorf("with a disk and its copy, the driver ran %v", ran)
+	}
+	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].Copies = nil })
+	d.waitWiped(t)
+	_, err = d.Activate(t.Context(), idle.ID, idle.UUID)
+	must(t, err)
+}
+
+// TestPartlyAway: a volume of which a part is away is not activated, and the answer tells of the disk, not of what LVM would do
+// about it; one that is all there is.
+func TestPartlyAway(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+	v := d.create(t, b.spec("v", 8*lvm.MiB))
+	_, err := d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	on := find(t, b.group(t), v.ID.LV).Segments[0].Areas[0].PV
+	for i, pv := range b.group(t).PVs {
+		b.Admin(t, "lvchange", "-y", "-an", "vg-test/"+v.ID.LV)
+		putBack := node.loseDisk("vg-test", i)
+		_, err := d.Activate(t.Context(), v.ID, v.UUID)
+		if pv.UUID != on {
+			must(t, err)
+		} else if wantKind(t, "activation", err, lvm.KindBusy); !strings.Contains(err.Error(), "a disk is missing") || strings.Contains(err.Error(), "partial") {
+			t.Errorf("the answer is %v", err)
+		}
+		putBack()
+	}
+}
+
+// TestMoving: while an admin moves extents of a volume, its growth and its deletion wait for that.
+func TestMoving(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+	v := d.create(t, b.light("v", 8*lvm.MiB))
+	_, err := d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	var still []lvm.LV
+	node.Change("vg-test", func(g *lvm.Group) {
+		still = slices.Clone(g.LVs)
+		move := g.LVs[0]
+		move.Name, move.UUID, move.Tags, move.Hidden, move.Type = "pvmove0", "m", nil, true, "mirror"
+		g.LVs[0].Segments = []lvm.Segment{{Extents: move.Extents, Type: "linear", Areas: []lvm.Area{{LV: move.Name}}}}
+		g.LVs = append(g.LVs, move)
+	})
+	before := len(node.Commands())
+	for what, err := range map[string]error{"delete": d.Delete(t.Context(), v.ID), "extend": func() error { _, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); return err }()} {
+		wantKind(t, what, err, lvm.KindBusy)
+		if err != nil && !strings.Contains(err.Error(), "are being moved (pvmove): ask again") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if ran := node.Commands()[before:]; len(ran) > 0 {
+		t.Errorf("the driver ran %v", ran)
+	}
+	node.Change("vg-test", func(g *lvm.Group) { g.LVs = still })
+	_, err = d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0)
+	must(t, err)
+	must(t, d.Delete(t.Context(), v.ID))
+}
+
+func (k kernel) resume(path string) error {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	k.node.device(path).suspended = false
+	return nil
+}
+
+// TestLogNamesTheGroup: what is logged of a group that hangs has its name, and its UUID under another key.
+func TestLogNamesTheGroup(t *testing.T) {
+	var text bytes.Buffer
+	node := newNode()
+	block := &blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}
+	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))},
+		lvm.Machine{Runner: block, Kernel: kernel{node}, Reader: reader{node}})
+	must(t, h.Start(t.Context()))
+	made := make(chan error, 2)
+	for _, name := range []string{"v", "w"} {
+		go func() { _, err := h.Create(t.Context(), bed(node).spec(name, 8*lvm.MiB)); made <- err }()
+	}
+	wantKind(t, "the one that waits until the hang is found", <-made, lvm.KindBusy)
+	close(block.release)
+	must(t, <-made)
+	must(t, h.Close(t.Context()))
+	lines := slices.DeleteFunc(strings.Split(text.String(), "\n"), func(line string) bool { return !strings.Contains(line, "hang") && !strings.Contains(line, "hung") })
+	if len(lines) != 2 {
+		t.Errorf("the log has %d lines of the hang: %q", len(lines), lines)
+	}
+	for _, line := range lines {
+		if !strings.Contains(line, " vg=vg-test ") || !strings.Contains(line, " vg_uuid="+node.group("vg-test").UUID) {
+			t.Errorf("the group is not named: %s", line)
+		}
+	}
+}
