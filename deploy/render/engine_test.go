@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	admissionregistration "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -26,7 +27,7 @@ func compile(t *testing.T, policy *admissionregistration.ValidatingAdmissionPoli
 	if err != nil {
 		t.Fatal(err)
 	}
-	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
+	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: policy.Spec.ParamKind != nil}
 	// Mode NewExpressions is stricter than what a server uses for stored policies: it is what
 	// decides whether kubectl apply is accepted.
 	mode := environment.NewExpressions
@@ -60,13 +61,14 @@ func compile(t *testing.T, policy *admissionregistration.ValidatingAdmissionPoli
 }
 
 // denials returns the messages of all refusals; an error in an expression fails the test.
-func denials(t *testing.T, validator validating.Validator, attributes admission.Attributes) string {
+// params are what the policy's binding selects, one; nil: the policy has none.
+func denials(t *testing.T, validator validating.Validator, attributes admission.Attributes, params runtime.Object) string {
 	t.Helper()
 	versioned, err := admission.NewVersionedAttributes(attributes, attributes.GetKind(), admission.NewObjectInterfacesFromScheme(scheme.Scheme))
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := validator.Validate(context.Background(), attributes.GetResource(), versioned, nil, nil, celconfig.RuntimeCELCostBudget, nil)
+	result := validator.Validate(context.Background(), attributes.GetResource(), versioned, params, nil, celconfig.RuntimeCELCostBudget, nil)
 	var messages []string
 	for _, d := range result.Decisions {
 		if d.Evaluation == validating.EvalError {
@@ -81,7 +83,7 @@ func denials(t *testing.T, validator validating.Validator, attributes admission.
 
 func attributesOf(t *testing.T, r request) admission.Attributes {
 	t.Helper()
-	who := &user.DefaultInfo{Name: account, Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"node-1"}}}
+	who := &user.DefaultInfo{Name: account, Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"node-1"}, "authentication.kubernetes.io/pod-uid": {podUID}}}
 	if r.node == "-" {
 		who.Extra = nil
 	}
@@ -101,8 +103,8 @@ func attributesOf(t *testing.T, r request) admission.Attributes {
 	}
 	resource := kinds[0].GroupVersion().WithResource(map[string]string{
 		"PersistentVolume": "persistentvolumes", "PersistentVolumeClaim": "persistentvolumeclaims",
-		"CSIStorageCapacity": "csistoragecapacities",
-		"VolumeSnapshot":     "volumesnapshots", "VolumeSnapshotContent": "volumesnapshotcontents",
+		"CSIStorageCapacity": "csistoragecapacities", "Event": "events",
+		"VolumeSnapshot": "volumesnapshots", "VolumeSnapshotContent": "volumesnapshotcontents",
 	}[kinds[0].Kind])
 	return admission.NewAttributesRecord(r.now, r.before, kinds[0], "", "x", resource, r.sub, operation, nil, false, who)
 }

@@ -59,7 +59,8 @@ func TestManifestsHaveExactlyTheseObjects(t *testing.T) {
 	want := []string{
 		"CSIDriver nodelvm.io", "ClusterRole nodelvm", "ClusterRoleBinding nodelvm", "DaemonSet nodelvm",
 		"Namespace nodelvm-system", "Role nodelvm", "RoleBinding nodelvm", "ServiceAccount nodelvm",
-		"ValidatingAdmissionPolicy nodelvm-node-restriction", "ValidatingAdmissionPolicyBinding nodelvm-node-restriction",
+		"ValidatingAdmissionPolicy nodelvm-node-restriction", "ValidatingAdmissionPolicy nodelvm-volume-class",
+		"ValidatingAdmissionPolicyBinding nodelvm-node-restriction", "ValidatingAdmissionPolicyBinding nodelvm-volume-class",
 	}
 	expectObjects(t, got, want)
 	got, want = nil, []string{

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	snapshots "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
@@ -10,16 +12,70 @@ import (
 
 // The objects that TestNodeRestriction has written: one of each kind, and variations of it.
 
+const (
+	reminded   = "nodelvm.io/reminded"
+	lostSince  = "nodelvm.io/lost-since"
+	groupLost  = "nodelvm.io/group-lost-since"
+	claimUID   = "0c2f5a3e-8f5d-4c8e-9d0a-1b2c3d4e5f60"
+	volumeName = "pvc-" + claimUID
+	groupUUID  = "zMcZgk-9mXf-8nKJ-5S1z-uDPo-VH5c-s4Gjrb"
+	otherUUID  = "Tq0cYw-aaaa-bbbb-cccc-dddd-eeee-ffffff"
+	handle     = groupUUID + "/" + volumeName
+	podUID     = "9b1d0a52-0000-4000-8000-000000000001"
+)
+
+// volume is a PersistentVolume as csi-provisioner creates it, once the API server has added its finalizer.
 func volume(nodes ...string) *core.PersistentVolume {
-	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "pvc-1"}}
-	pv.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimDelete
-	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "nodelvm.io", VolumeHandle: "a/b"}
+	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{
+		Name: volumeName,
+		Annotations: map[string]string{
+			provisionedBy: "nodelvm.io",
+			"volume.kubernetes.io/provisioner-deletion-secret-name":      "",
+			"volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
+		},
+		Finalizers: []string{"kubernetes.io/pv-protection"},
+	}}
+	mode := core.PersistentVolumeFilesystem
+	pv.Spec = core.PersistentVolumeSpec{
+		Capacity:                      core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")},
+		AccessModes:                   []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
+		PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimDelete,
+		StorageClassName:              "local",
+		MountOptions:                  []string{"noatime"},
+		VolumeMode:                    &mode,
+		ClaimRef: &core.ObjectReference{
+			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "demo", Name: "data", UID: claimUID, ResourceVersion: "7",
+		},
+	}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "nodelvm.io", VolumeHandle: handle, FSType: "xfs", VolumeAttributes: map[string]string{
+		"storage.kubernetes.io/csiProvisionerIdentity": "1-2-nodelvm.io-node-1",
+		"nodelvm.io/lv-uuid":                           "u", "nodelvm.io/group": "vg", "nodelvm.io/source": "a/b", "nodelvm.io/mkfs-options": "-K",
+	}}
 	if len(nodes) > 0 {
 		term := core.NodeSelectorTerm{MatchExpressions: []core.NodeSelectorRequirement{
 			{Key: topologyKey, Operator: core.NodeSelectorOpIn, Values: nodes},
 		}}
 		pv.Spec.NodeAffinity = &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{term}}}
 	}
+	return pv
+}
+
+// but is node-1's volume with a change.
+func but(change func(*core.PersistentVolume)) *core.PersistentVolume {
+	pv := volume("node-1")
+	change(pv)
+	return pv
+}
+
+// losing notes a loss.
+func losing(annotation string, pv *core.PersistentVolume) *core.PersistentVolume {
+	pv.Annotations[annotation] = "2026-01-01T00:00:00Z"
+	return pv
+}
+
+// released is a volume whose claim is gone.
+func released(pv *core.PersistentVolume) *core.PersistentVolume {
+	pv.Status.Phase = core.VolumeReleased
 	return pv
 }
 
@@ -35,9 +91,9 @@ func held(pv *core.PersistentVolume) *core.PersistentVolume {
 	return pv
 }
 
-// guarded adds Kubernetes' own finalizer.
-func guarded(pv *core.PersistentVolume) *core.PersistentVolume {
-	pv.Finalizers = append(pv.Finalizers, "kubernetes.io/pv-protection")
+// unguarded lacks Kubernetes' own finalizer.
+func unguarded(pv *core.PersistentVolume) *core.PersistentVolume {
+	pv.Finalizers = slices.DeleteFunc(pv.Finalizers, func(f string) bool { return f == "kubernetes.io/pv-protection" })
 	return pv
 }
 
@@ -63,54 +119,6 @@ func either(a, b *core.PersistentVolume) *core.PersistentVolume {
 func operator(op core.NodeSelectorOperator, pv *core.PersistentVolume) *core.PersistentVolume {
 	pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Operator = op
 	return pv
-}
-
-func claim(node string) *core.PersistentVolumeClaim {
-	pvc := &core.PersistentVolumeClaim{ObjectMeta: meta.ObjectMeta{Name: "data", Namespace: "demo"}}
-	if node != "" {
-		pvc.Annotations = map[string]string{selectedNode: node}
-	}
-	return pvc
-}
-
-func bound(node string) *core.PersistentVolumeClaim {
-	pvc := claim(node)
-	pvc.Spec.VolumeName, pvc.Status.Phase = "pvc-1", core.ClaimBound
-	return pvc
-}
-
-func lost(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
-	pvc.Status.Phase = core.ClaimLost
-	return pvc
-}
-
-// growing notes an expansion.
-func growing(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
-	pvc.Status.AllocatedResources = core.ResourceList{core.ResourceStorage: resource.MustParse("2Gi")}
-	pvc.Status.AllocatedResourceStatuses = map[core.ResourceName]core.ClaimResourceStatus{
-		core.ResourceStorage: core.PersistentVolumeClaimControllerResizeInProgress,
-	}
-	pvc.Status.Conditions = []core.PersistentVolumeClaimCondition{{Type: core.PersistentVolumeClaimResizing, Status: core.ConditionTrue}}
-	return pvc
-}
-
-// copying gives the claim a source.
-func copying(kind string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
-	pvc.Spec.DataSourceRef = &core.TypedObjectReference{Kind: kind, Name: "source"}
-	return pvc
-}
-
-func annotated(key, value string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
-	if pvc.Annotations == nil {
-		pvc.Annotations = map[string]string{}
-	}
-	pvc.Annotations[key] = value
-	return pvc
-}
-
-func finalized(finalizer string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
-	pvc.Finalizers = append(pvc.Finalizers, finalizer)
-	return pvc
 }
 
 func sized(pv *core.PersistentVolume) *core.PersistentVolume {
@@ -144,18 +152,19 @@ func elsewhere(s *snapshots.VolumeSnapshot) *snapshots.VolumeSnapshot {
 
 // content is a snapshot's content that the snapshot controller has given to a node.
 func content(node string) *snapshots.VolumeSnapshotContent {
-	c := &snapshots.VolumeSnapshotContent{ObjectMeta: meta.ObjectMeta{Name: "snapcontent-1"}}
+	c, source := &snapshots.VolumeSnapshotContent{ObjectMeta: meta.ObjectMeta{Name: "snapcontent-1"}}, handle
 	if node != "" {
 		c.Labels = map[string]string{managedBy: node}
 	}
-	c.Spec.Driver = "nodelvm.io"
+	c.Spec.Driver, c.Spec.Source.VolumeHandle = "nodelvm.io", &source
 	return c
 }
 
 // byHand is a content that somebody made for a snapshot that is there already.
 func byHand(node string) *snapshots.VolumeSnapshotContent {
-	c, handle := content(node), "a/b"
-	c.Spec.Source.SnapshotHandle, c.Spec.DeletionPolicy = &handle, snapshots.VolumeSnapshotContentRetain
+	c, snapshot := content(node), groupUUID+"/some-snapshot"
+	c.Spec.Source = snapshots.VolumeSnapshotContentSource{SnapshotHandle: &snapshot}
+	c.Spec.DeletionPolicy = snapshots.VolumeSnapshotContentRetain
 	return c
 }
 
@@ -187,17 +196,57 @@ func marked(c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent
 	return c
 }
 
-func ready(c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
+// ready notes a snapshot, and its handle.
+func ready(handle string, c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
 	yes := true
 	c.Status = &snapshots.VolumeSnapshotContentStatus{ReadyToUse: &yes}
+	if handle != "" {
+		c.Status.SnapshotHandle = &handle
+	}
 	return c
 }
 
+// creating is how csi-snapshotter marks a content while it makes the snapshot.
+func creating(c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
+	c.Annotations = map[string]string{"snapshot.storage.kubernetes.io/volumesnapshot-being-created": "yes"}
+	return c
+}
+
+// capacity is as csi-provisioner writes it.
 func capacity(node string) *storage.CSIStorageCapacity {
+	yes := true
 	return &storage.CSIStorageCapacity{
-		ObjectMeta:       meta.ObjectMeta{GenerateName: "csisc-", Namespace: namespace},
+		ObjectMeta: meta.ObjectMeta{
+			GenerateName: "csisc-", Namespace: namespace,
+			Labels: map[string]string{
+				"csi.storage.k8s.io/drivername": "nodelvm.io", "csi.storage.k8s.io/managed-by": "external-provisioner-" + node,
+			},
+			OwnerReferences: []meta.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "nodelvm-x", UID: podUID, Controller: &yes}},
+		},
 		StorageClassName: "local",
 		NodeTopology:     &meta.LabelSelector{MatchLabels: map[string]string{topologyKey: node}},
+	}
+}
+
+// published is node-1's capacity with a change.
+func published(change func(*storage.CSIStorageCapacity)) *storage.CSIStorageCapacity {
+	c := capacity("node-1")
+	change(c)
+	return c
+}
+
+// ofEarlierPod is capacity that the pod before this one published, as it is and with this one's pod beside the other.
+func ofEarlierPod(also ...meta.OwnerReference) *storage.CSIStorageCapacity {
+	return published(func(c *storage.CSIStorageCapacity) {
+		c.OwnerReferences[0].UID = "gone"
+		c.OwnerReferences = append(c.OwnerReferences, also...)
+	})
+}
+
+func event(component string) *core.Event {
+	return &core.Event{
+		ObjectMeta: meta.ObjectMeta{Name: "data.1", Namespace: "demo"}, Source: core.EventSource{Component: component}, Reason: "Provisioning",
+		InvolvedObject: core.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "demo", Name: "data"},
 	}
 }
 

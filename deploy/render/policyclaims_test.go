@@ -1,0 +1,151 @@
+package main
+
+import (
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// claimRequests are what is written of PersistentVolumeClaims.
+func claimRequests() []request {
+	return []request{
+		{name: "give its claim back", before: claim("node-1"), now: claim("")},
+		{name: "set a finalizer on its claim", before: claim("node-1"), now: claim("node-1")},
+		{name: "note an expansion", sub: "status", before: bound("node-1"), now: growing(bound("node-1"))},
+		{name: "note an expansion of a block volume", sub: "status", before: growing(raw(bound("node-1"))), now: annotated(noExpansion, "true", raw(bound("node-1")))},
+		{name: "note an expansion of a claim that was bound by hand", sub: "status", before: bound(""), now: growing(bound(""))},
+		{name: "take a claim whose source it has", before: copying("VolumeSnapshot", claim("")), now: copying("VolumeSnapshot", claim("node-1"))},
+		{name: "take such a claim over", before: copying("PersistentVolumeClaim", claim("node-2")), now: copying("PersistentVolumeClaim", claim("node-1"))},
+		{name: "protect the source of a copy", before: claim("node-2"), now: finalized(cloning, claim("node-2"))},
+		{name: "give the source of a copy free", before: finalized(cloning, claim("")), now: claim("")},
+		{name: "have csi-provisioner look again", before: claim("node-1"), now: annotated(reminded, "now", claim("node-1"))},
+		{name: "note the size of a block volume", sub: "status", before: raw(bound("node-1")), now: holding("2Gi", raw(bound("node-1")))},
+
+		{name: "update another node's claim", before: claim("node-2"), now: claim(""), refused: mayOnly},
+		{name: "take a claim that nobody has", before: claim(""), now: claim("node-1"), refused: mayOnly},
+		{name: "take another node's claim", before: claim("node-2"), now: claim("node-1"), refused: mayOnly},
+		{name: "take a claim that another populates", before: copying("Recipe", claim("")), now: copying("Recipe", claim("node-1")), refused: mayOnly},
+		{name: "give a copy to another node", before: copying("VolumeSnapshot", claim("")), now: copying("VolumeSnapshot", claim("node-2")), refused: mayOnly},
+		{name: "take a copy that is bound", before: copying("VolumeSnapshot", bound("node-2")), now: copying("VolumeSnapshot", bound("node-1")), refused: mayOnly},
+		{name: "take a copy and a note with it", before: copying("VolumeSnapshot", claim("")), now: annotated("a", "b", copying("VolumeSnapshot", claim("node-1"))), refused: mayOnly},
+		{name: "take a copy and its protection away", before: finalized("kubernetes.io/pvc-protection", copying("VolumeSnapshot", claim(""))), now: copying("VolumeSnapshot", claim("node-1")), refused: mayOnly},
+		{name: "take a copy and another source", before: copying("VolumeSnapshot", claim("")), now: copying("PersistentVolumeClaim", claim("node-1")), refused: mayOnly},
+		{name: "note an expansion of another node's claim", sub: "status", before: bound("node-2"), now: growing(bound("node-2")), refused: mayOnly},
+		{name: "note an expansion of a claim without a volume", sub: "status", before: claim("node-1"), now: growing(claim("node-1")), refused: mayOnly},
+		{name: "call a claim lost", sub: "status", before: bound("node-1"), now: lost(bound("node-1")), refused: mayOnly},
+		{name: "annotate by way of the status", sub: "status", before: bound("node-1"), now: annotated("a", "b", bound("node-1")), refused: mayOnly},
+		{name: "move a claim by way of the status", sub: "status", before: bound("node-1"), now: bound("node-2"), refused: mayOnly},
+		{name: "finalize by way of the status", sub: "status", before: bound("node-1"), now: finalized("a/b", bound("node-1")), refused: mayOnly},
+		{name: "take away other finalizers of a claim", before: finalized("kubernetes.io/pvc-protection", claim("node-2")), now: claim("node-2"), refused: mayOnly},
+		{name: "make a claim", now: claim("node-1"), refused: mayOnly},
+		{name: "remove its claim", before: claim("node-1"), refused: mayOnly},
+		{name: "give a bound claim back", before: bound("node-1"), now: unselected(bound("node-1")), refused: mayOnly},
+		{name: "hand its claim to another node", before: claim("node-1"), now: claim("node-2"), refused: mayOnly},
+		{name: "annotate its claim", before: claim("node-1"), now: annotated("a", "b", claim("node-1")), refused: mayOnly},
+		{name: "label its claim", before: claim("node-1"), now: labelledClaim(claim("node-1")), refused: mayOnly},
+		{name: "bind its claim", before: claim("node-1"), now: bound("node-1"), refused: mayOnly},
+		{name: "ask for more in its claim", before: claim("node-1"), now: asking("2Gi", claim("node-1")), refused: mayOnly},
+		{name: "ask for more while giving back", before: claim("node-1"), now: asking("2Gi", claim("")), refused: mayOnly},
+		{name: "finalize its claim", before: claim("node-1"), now: finalized("a/b", claim("node-1")), refused: mayOnly},
+		{name: "note the size of a file system", sub: "status", before: bound("node-1"), now: holding("2Gi", bound("node-1")), refused: mayOnly},
+		{name: "note another condition", sub: "status", before: bound("node-1"), now: failing("ModifyVolumeError", bound("node-1")), refused: mayOnly},
+		{name: "take another condition away", sub: "status", before: failing("ModifyVolumeError", bound("node-1")), now: growing(bound("node-1")), refused: mayOnly},
+		{name: "note a class of attributes", sub: "status", before: bound("node-1"), now: modified(bound("node-1")), refused: mayOnly},
+		{name: "take a copy of another group's kind", before: fromGroup("other.io", claim("")), now: fromGroup("other.io", claim("node-1")), refused: mayOnly},
+	}
+}
+
+func claim(node string) *core.PersistentVolumeClaim {
+	pvc := &core.PersistentVolumeClaim{ObjectMeta: meta.ObjectMeta{Name: "data", Namespace: "demo"}}
+	if node != "" {
+		pvc.Annotations = map[string]string{selectedNode: node}
+	}
+	return pvc
+}
+
+func bound(node string) *core.PersistentVolumeClaim {
+	pvc := claim(node)
+	pvc.Spec.VolumeName, pvc.Status.Phase = "pvc-1", core.ClaimBound
+	return pvc
+}
+
+func lost(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Status.Phase = core.ClaimLost
+	return pvc
+}
+
+// growing notes an expansion.
+func growing(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Status.AllocatedResources = core.ResourceList{core.ResourceStorage: resource.MustParse("2Gi")}
+	pvc.Status.AllocatedResourceStatuses = map[core.ResourceName]core.ClaimResourceStatus{
+		core.ResourceStorage: core.PersistentVolumeClaimControllerResizeInProgress,
+	}
+	pvc.Status.Conditions = []core.PersistentVolumeClaimCondition{{Type: core.PersistentVolumeClaimResizing, Status: core.ConditionTrue}}
+	return pvc
+}
+
+// copying gives the claim a source.
+func copying(kind string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Spec.DataSourceRef = &core.TypedObjectReference{Kind: kind, Name: "source"}
+	if kind != "PersistentVolumeClaim" {
+		group := "snapshot.storage.k8s.io"
+		pvc.Spec.DataSourceRef.APIGroup = &group
+	}
+	return pvc
+}
+
+func annotated(key, value string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	if pvc.Annotations == nil {
+		pvc.Annotations = map[string]string{}
+	}
+	pvc.Annotations[key] = value
+	return pvc
+}
+
+func finalized(finalizer string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Finalizers = append(pvc.Finalizers, finalizer)
+	return pvc
+}
+
+func raw(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	mode := core.PersistentVolumeBlock
+	pvc.Spec.VolumeMode = &mode
+	return pvc
+}
+
+func unselected(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	delete(pvc.Annotations, selectedNode)
+	return pvc
+}
+
+func labelledClaim(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Labels = map[string]string{"a": "b"}
+	return pvc
+}
+
+func asking(size string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Spec.Resources.Requests = core.ResourceList{core.ResourceStorage: resource.MustParse(size)}
+	return pvc
+}
+
+func holding(size string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Status.Capacity = core.ResourceList{core.ResourceStorage: resource.MustParse(size)}
+	return pvc
+}
+
+func failing(condition core.PersistentVolumeClaimConditionType, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Status.Conditions = []core.PersistentVolumeClaimCondition{{Type: condition, Status: core.ConditionTrue}}
+	return pvc
+}
+
+func modified(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	class := "fast"
+	pvc.Status.CurrentVolumeAttributesClassName = &class
+	return pvc
+}
+
+func fromGroup(group string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc = copying("VolumeSnapshot", pvc)
+	pvc.Spec.DataSourceRef.APIGroup = &group
+	return pvc
+}
