@@ -28,6 +28,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if _, err := s.checkCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return capacityReply(lvm.Capacity{}), nil //nolint:nilerr // the answer is in the reply
 	}
+	s.keepReserved()
 	capacity, err := s.volumes.Capacity(ctx, parameters.class)
 	if err != nil {
 		return nil, err

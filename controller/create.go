@@ -11,25 +11,34 @@ import (
 // CreateVolume carves a volume on this node (CSI spec, "CreateVolume"). The same call twice gives one volume and the
 // same reply. No room, no such group, a volume that is wanted elsewhere and a source on another node are all
 // lvm.KindNoRoom, and so is no room for the other volumes of its pod: it makes the provisioner hand the claim back to the scheduler. Where this very node holds the source,
-// no other one can help, and no room is lvm.KindOutOfRange: the claim stays here and is tried again.
+// no other one can help, and no room is lvm.KindOutOfRange: the claim stays here and is tried again. As long as an earlier call
+// may have made the volume, every error is lvm.KindBusy (outcome.go).
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	defer s.asked(req)()
-	spec, mkfs, err := s.parseCreate(req)
+	volume, mkfs, err := s.create(ctx, req)
 	if err != nil {
-		return nil, err
+		return nil, s.unlessMade(ctx, req.GetName(), err)
 	}
-	if err := checkTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
-		return nil, err
-	}
-	volume, err := s.place(ctx, spec)
-	if err != nil {
-		return nil, s.refused(ctx, spec.Source, err)
-	}
+	s.outcomes.made(ctx, volume)
 	reply := volumeReply(volume, s.node)
 	if mkfs != "" {
 		reply.VolumeContext[AttributeMkfs] = mkfs
 	}
 	return &csi.CreateVolumeResponse{Volume: reply}, nil
+}
+
+func (s *Server) create(ctx context.Context, req *csi.CreateVolumeRequest) (volume lvm.Volume, mkfs string, err error) {
+	spec, mkfs, err := s.parseCreate(req)
+	if err != nil {
+		return lvm.Volume{}, "", err
+	}
+	if err := checkTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
+		return lvm.Volume{}, "", err
+	}
+	if volume, err = s.place(ctx, spec); err != nil {
+		return lvm.Volume{}, "", s.refused(ctx, spec.Source, err)
+	}
+	return volume, mkfs, nil
 }
 
 // refused finds the kind for a volume that could not be made here (docs/design.md, "When things break").

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -8,92 +9,88 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// How long a pod is kept away from this node after its claims had no room here together: longer with each time that it
-// comes back in vain, for each end of such a while sends it here again.
+// A pod whose claims had no room here together comes back as long as the capacity that is published has room for each of
+// them alone. So less is published for withheldFor, which outlasts the time after which the scheduler looks for a node
+// once more (podMaxBackoffSeconds, 10 s by default). Less also keeps away pods that there is room for: for publishedFor
+// in each cycle nothing is withheld, whoever was refused, so that no pod waits for longer than a cycle.
 const (
-	pauseFirst = 10 * time.Second
-	pauseMost  = 5 * time.Minute
-)
+	withheldFor  = 11 * time.Second
+	publishedFor = 4 * time.Second
+	cycle        = withheldFor + publishedFor
 
-// roundLasts is how long the pod's other claims, which the scheduler has sent here too, are expected after the first was
-// refused.
-const roundLasts = 10 * time.Second
+	schedulerBackoff = 10 * time.Second
+)
 
 // refusals remembers the pods whose claims had no room here together. In memory only: a restart costs one more attempt.
 type refusals struct {
 	now func() time.Time
 
-	mu   sync.Mutex
-	pods map[string]*refusal // by the pod's UID
+	mu     sync.Mutex
+	pods   map[string]refusal      // by the pod's UID
+	cycles map[lvm.Class]time.Time // when the first cycle of each class began
 }
 
 // refusal is what is known of one pod.
 type refusal struct {
 	pod   string
 	specs []lvm.Spec // all of its volumes that are to be made
-	group string     // Class.Group of the one that had no room
-	below lvm.Bytes  // size of the largest of those in that group: no smaller limit would send the pod elsewhere
-
-	why    error
-	began  time.Time       // of this round
-	called map[string]bool // by Spec.Name, in this round
-	pause  time.Duration
-	until  time.Time // when the pod may come back
+	class lvm.Class  // of the largest of those in the group that had no room
+	below lvm.Bytes  // size of that one: no smaller limit, and no other class', would send the pod elsewhere
+	until time.Time
 }
 
 func newRefusals(now func() time.Time) *refusals {
-	return &refusals{now: now, pods: map[string]*refusal{}}
+	return &refusals{now: now, pods: map[string]refusal{}, cycles: map[lvm.Class]time.Time{}}
 }
 
 // add notes that a pod's volumes, this one and its siblings, were refused; misfit is the one that had no room.
-func (r *refusals) add(pod string, spec lvm.Spec, siblings []lvm.Spec, misfit lvm.Spec, why error) {
+func (r *refusals) add(pod string, spec lvm.Spec, siblings []lvm.Spec, misfit lvm.Spec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.now()
-	for uid, old := range r.pods {
-		if now.Sub(old.until) > pauseMost {
-			delete(r.pods, uid)
-		}
-	}
-	p := r.pods[pod]
-	if p == nil {
-		p = &refusal{pod: pod}
-		r.pods[pod] = p
-	}
-	if !now.Before(p.until) {
-		p.pause = min(max(2*p.pause, pauseFirst), pauseMost)
-		p.until = now.Add(p.pause)
-	}
-	p.specs, p.why, p.group, p.below = append(slices.Clone(siblings), spec), why, misfit.Class.Group, 0
+	r.expire()
+	p := refusal{pod: pod, specs: append(slices.Clone(siblings), spec)}
 	for _, s := range p.specs {
-		if s.Class.Group == p.group {
-			p.below = max(p.below, s.Required)
+		if s.Class.Group == misfit.Class.Group && s.Required > p.below {
+			p.class, p.below = s.Class, s.Required
 		}
 	}
-	p.began, p.called = now, map[string]bool{spec.Name: true}
+	if p.below == 0 {
+		return
+	}
+	if _, there := r.cycles[p.class]; !there {
+		r.cycles[p.class] = r.now()
+	}
+	p.until = r.cycles[p.class].Add(withheldFor)
+	for p.until.Sub(r.now()) < schedulerBackoff {
+		p.until = p.until.Add(cycle)
+	}
+	r.pods[pod] = p
 }
 
-// again refuses a volume whose sibling was refused moments ago, whatever room there is by now: that one was given back to
-// the scheduler, and a volume that is made here would hold the pod.
-func (r *refusals) again(pod string, spec lvm.Spec) error {
+// expire forgets the pods whose time is over, and the cycles that nobody needs any more once they have ended.
+func (r *refusals) expire() {
+	now := r.now()
+	maps.DeleteFunc(r.pods, func(_ string, p refusal) bool { return !now.Before(p.until) })
+	maps.DeleteFunc(r.cycles, func(class lvm.Class, began time.Time) bool {
+		needed := false
+		for _, p := range r.pods {
+			needed = needed || p.class == class
+		}
+		return !needed && now.Sub(began) >= cycle
+	})
+}
+
+// against answers the pods for which less of a class is published now.
+func (r *refusals) against(class lvm.Class) (kept []refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.pods[pod]
-	wanted := func(s lvm.Spec) bool { return s.Name == spec.Name }
-	if p == nil || p.called[spec.Name] || r.now().Sub(p.began) >= roundLasts || !slices.ContainsFunc(p.specs, wanted) {
+	r.expire()
+	if began, there := r.cycles[class]; !there || r.now().Sub(began)%cycle >= withheldFor {
 		return nil
 	}
-	p.called[spec.Name] = true
-	return lvm.Errorf(lvm.KindNoRoom, "another claim of the same pod was refused here: %w", p.why)
-}
-
-// against answers the pods that are kept away from a group, by the name that their classes have for it.
-func (r *refusals) against(group string) (kept []refusal) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, p := range r.pods {
-		if p.group == group && p.below > 0 && r.now().Before(p.until) {
-			kept = append(kept, *p)
+		if p.class == class {
+			kept = append(kept, p)
 		}
 	}
 	return kept

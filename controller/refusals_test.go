@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -18,89 +17,53 @@ func volumeIn(group, name string, size lvm.Bytes) lvm.Spec {
 	return lvm.Spec{Name: name, Class: lvm.Class{Group: group}, Required: size}
 }
 
-// TestPauseGrows: from 10 s to 5 min, doubled with each time that the pod comes back; a while later it is forgotten.
-func TestPauseGrows(t *testing.T) {
+// TestLessIsPublishedForAWhile: a pod that was refused is kept away for longer than the scheduler's longest backoff; and
+// however many pods are refused, and however often, in each cycle there is a time in which nothing is withheld.
+func TestLessIsPublishedForAWhile(t *testing.T) {
 	c := newClock()
 	r := newRefusals(c.now)
+	vg := lvm.Class{Group: "vg"}
 	a, b := volumeIn("vg", "a", 3), volumeIn("vg", "b", 5)
-	refuse := func() { r.add("pod", a, []lvm.Spec{b}, a, errors.New("full")) }
-	away := func() bool { return len(r.against("vg")) > 0 }
-	for _, pause := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
-		pause *= time.Second
-		refuse()
-		c.pass(pause / 2)
-		refuse() // once more while it is kept away: it came before the capacity was published
-		if !away() {
-			t.Fatalf("it may come back after %s of %s", pause/2, pause)
+	withheld := time.Duration(0)
+	for tick := range 600 { // a minute; each second one of 26 pods is refused
+		if tick%10 == 0 {
+			r.add(string(rune('a'+tick/10%26)), a, []lvm.Spec{b}, a)
 		}
-		c.pass(pause/2 - 1)
-		if !away() {
-			t.Fatalf("it may come back before %s", pause)
+		if len(r.against(vg)) == 0 {
+			withheld = 0
+		} else if withheld += 100 * time.Millisecond; withheld > withheldFor {
+			t.Fatalf("less is published for %s at a stretch", withheld)
 		}
-		c.pass(1)
-		if away() {
-			t.Fatalf("it is kept away for more than %s", pause)
-		}
+		c.pass(100 * time.Millisecond)
 	}
-	r.forget("pod")
-	refuse()
-	c.pass(pauseFirst)
-	if away() {
-		t.Error("a pod that was forgotten is kept away longer than one that was never here")
+	c.pass(time.Hour)
+	r.add("late", a, []lvm.Spec{b}, a)
+	if len(r.pods) != 1 || len(r.cycles) != 1 {
+		t.Errorf("%d pods and %d classes are remembered, want only the last", len(r.pods), len(r.cycles))
 	}
-	c.pass(pauseMost + 1)
-	r.add("other", a, []lvm.Spec{b}, a, errors.New("full"))
-	if len(r.pods) != 1 {
-		t.Errorf("%d pods are remembered, want only the last", len(r.pods))
+	c.pass(schedulerBackoff)
+	if len(r.against(vg)) == 0 {
+		t.Error("the pod comes back before the scheduler knows of it")
+	}
+	r.forget("late")
+	if len(r.against(vg)) != 0 {
+		t.Error("a pod that was forgotten is kept away")
 	}
 }
 
-// TestLimitIsThatOfTheLargestInTheGroup: no other limit sends the pod away, and none is set where it is not the trouble.
+// TestLimitIsThatOfTheLargestInTheGroup: no other limit sends the pod away, and none is set where it is not the trouble: in
+// another group, and in other classes of the same group.
 func TestLimitIsThatOfTheLargestInTheGroup(t *testing.T) {
 	r := newRefusals(newClock().now)
 	small, large, other := volumeIn("vg", "small", 3), volumeIn("vg", "large", 5), volumeIn("vg2", "other", 7)
-	r.add("pod", small, []lvm.Spec{other, large}, small, errors.New("full"))
-	if kept := r.against("vg"); len(kept) != 1 || kept[0].below != 5 || len(kept[0].specs) != 3 {
-		t.Errorf("the group without room: %+v", kept)
+	small.Class.Layout = lvm.LayoutThin
+	r.add("pod", small, []lvm.Spec{other, large}, small)
+	if kept := r.against(large.Class); len(kept) != 1 || kept[0].below != 5 || len(kept[0].specs) != 3 {
+		t.Errorf("the class of the largest: %+v", kept)
 	}
-	if kept := r.against("vg2"); len(kept) != 0 {
-		t.Errorf("the group with room: %+v", kept)
-	}
-}
-
-// TestRound: when one claim was refused, so are the others of the pod, once each and for moments only.
-func TestRound(t *testing.T) {
-	c := newClock()
-	r := newRefusals(c.now)
-	full := errors.New("full")
-	a, b, stranger := volumeIn("vg", "a", 3), volumeIn("vg", "b", 5), volumeIn("vg", "c", 1)
-	if err := r.again("pod", a); err != nil {
-		t.Errorf("nobody was refused: %v", err)
-	}
-	r.add("pod", a, []lvm.Spec{b}, b, full)
-	for _, test := range []struct {
-		what    string
-		pod     string
-		spec    lvm.Spec
-		refused bool
-	}{
-		{"the one that was refused", "pod", a, false},
-		{"another pod's", "other", b, false},
-		{"one that is new", "pod", stranger, false},
-		{"its sibling", "pod", b, true},
-		{"its sibling again", "pod", b, false},
-	} {
-		err := r.again(test.pod, test.spec)
-		if (err != nil) != test.refused {
-			t.Errorf("%s: %v", test.what, err)
+	for _, class := range []lvm.Class{small.Class, other.Class} {
+		if kept := r.against(class); len(kept) != 0 {
+			t.Errorf("class %+v: %+v", class, kept)
 		}
-		if err != nil && (lvm.KindOf(err) != lvm.KindNoRoom || !errors.Is(err, full)) {
-			t.Errorf("%s: kind %d, %v", test.what, lvm.KindOf(err), err)
-		}
-	}
-	r.add("pod", a, []lvm.Spec{b}, b, full)
-	c.pass(roundLasts)
-	if err := r.again("pod", b); err != nil {
-		t.Errorf("the round is over: %v", err)
 	}
 }

@@ -37,6 +37,11 @@ type Volumes interface {
 	// together with it: their room is kept for a while, or nothing is made. That one has no room is lvm.KindNoRoom with an
 	// lvm.Misfit.
 	CreateTogether(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error)
+	// KeepReserved keeps that room for longer for those of the siblings that are still wanted here.
+	KeepReserved(wanted func(lvm.Volume) bool)
+	// Presence tells what the node knows of the volume that requests of this name made, whatever they asked for.
+	// lvm.KindBusy: it cannot tell.
+	Presence(ctx context.Context, name string) (lvm.Presence, error)
 	// Room tells whether all of these can be had now, beside each other: nil, or lvm.KindNoRoom.
 	Room(ctx context.Context, specs []lvm.Spec) error
 	// Delete removes a volume. One that its readable group lacks is gone already: nil. lvm.KindNotOurs says that the
@@ -77,7 +82,8 @@ type Config struct {
 	CheckFileSystem func(fsType, mkfsOptions string) error
 }
 
-// Server implements csi.ControllerServer for one node. What it remembers, who was refused, may be lost at any time.
+// Server implements csi.ControllerServer for one node. What it remembers, who was refused and who was answered, may be
+// lost at any time.
 type Server struct {
 	csi.UnimplementedControllerServer
 	node            string
@@ -85,6 +91,7 @@ type Server struct {
 	snapshots       Snapshots
 	siblings        Siblings
 	refusals        *refusals
+	outcomes        *outcomes
 	checkFileSystem func(fsType, mkfsOptions string) error
 }
 
@@ -92,7 +99,7 @@ type Server struct {
 func New(c Config) *Server {
 	return &Server{
 		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, siblings: c.Siblings,
-		refusals: newRefusals(time.Now), checkFileSystem: c.CheckFileSystem,
+		refusals: newRefusals(time.Now), outcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
 	}
 }
 

@@ -29,6 +29,8 @@ type Siblings interface {
 	Company(ctx context.Context, namespace, claim string) (Company, error)
 	// Waiting tells whether a claim is still there and still without a volume. It is asked often, and answers from memory.
 	Waiting(namespace, claim, uid string) bool
+	// Given tells whether it waits for a volume on this very node. From memory too.
+	Given(namespace, claim, uid string) bool
 	// Warn tells the claim's owner; what was told under the same reason before is not repeated as long as that stands.
 	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
 }
@@ -68,11 +70,15 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	if len(company.Claims) > 0 && !s.made(ctx, spec) {
-		if err := s.follow(ctx, spec, company); err != nil {
+	if len(company.Claims) > 0 {
+		made, err := s.made(ctx, spec)
+		if err != nil {
 			return lvm.Volume{}, err
 		}
-		if err := s.refusals.again(company.PodUID, spec); err != nil {
+		if !made {
+			err = s.follow(ctx, spec, company)
+		}
+		if err != nil {
 			return lvm.Volume{}, err
 		}
 	}
@@ -85,7 +91,7 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 		err = lvm.Errorf(lvm.KindNoRoom, "pod %s needs its claims %s on one node: %w", company.Pod, namesOf(spec, company), err)
 		var misfit *lvm.Misfit
 		if errors.As(err, &misfit) {
-			s.refusals.add(company.PodUID, spec, siblings, misfit.Spec, err)
+			s.refusals.add(company.PodUID, spec, siblings, misfit.Spec)
 		}
 		s.tellOfMade(ctx, spec, company, err)
 	}
@@ -102,9 +108,10 @@ func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
 }
 
 // made tells whether an earlier call has made the volume. It may have been answered: refused now, it would be left behind.
-func (s *Server) made(ctx context.Context, spec lvm.Spec) bool {
-	volumes, err := s.volumes.List(ctx)
-	return err == nil && slices.ContainsFunc(volumes, func(v lvm.Volume) bool { return v.Name == spec.Name })
+// lvm.KindBusy: that cannot be told.
+func (s *Server) made(ctx context.Context, spec lvm.Spec) (bool, error) {
+	p, err := s.volumes.Presence(ctx, spec.Name)
+	return p.Made, err
 }
 
 // company asks the cluster. An API server that does not answer is lvm.KindBusy, ask again: a volume that is made alone may
@@ -182,7 +189,7 @@ func (s *Server) warn(ctx context.Context, spec lvm.Spec, reason, message string
 // back, since each of its claims alone has room. It is over when there is room for all, or when one of the claims is no
 // longer waiting.
 func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capacity) lvm.Capacity {
-	for _, r := range s.refusals.against(class.Group) {
+	for _, r := range s.refusals.against(class) {
 		if !s.waiting(r.specs) || s.volumes.Room(ctx, r.specs) == nil {
 			s.refusals.forget(r.pod)
 			continue
@@ -190,6 +197,18 @@ func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capa
 		capacity.Largest = min(capacity.Largest, r.below-1)
 	}
 	return capacity
+}
+
+// keepReserved keeps room for the volumes of claims that are given to this node and still wait for them: csi-provisioner will
+// ask for those.
+func (s *Server) keepReserved() {
+	if s.siblings == nil {
+		return
+	}
+	s.volumes.KeepReserved(func(v lvm.Volume) bool {
+		namespace, claim, _ := strings.Cut(v.Claim, "/")
+		return s.siblings.Given(namespace, claim, strings.TrimPrefix(v.Name, volumePrefix))
+	})
 }
 
 // waiting tells whether all of the volumes' claims still wait for them.

@@ -39,6 +39,7 @@ func (c *cluster) Company(_ context.Context, namespace, claim string) (Company, 
 }
 
 func (c *cluster) Waiting(string, string, string) bool { return !c.gone }
+func (c *cluster) Given(string, string, string) bool   { return false }
 
 func (c *cluster) Warn(_ context.Context, namespace, claim, uid, reason, message string) {
 	c.warnings = append(c.warnings, namespace+"/"+claim+" "+uid+" "+reason+": "+message)
@@ -104,7 +105,7 @@ func TestTwoClaimsWithoutRoom(t *testing.T) {
 	if room := published(t, s, "vg-sata"); room < 99*lvm.GiB {
 		t.Errorf("the other group is said to have %s", room)
 	}
-	c.pass(pauseFirst)
+	c.pass(withheldFor)
 	if room := published(t, s, "vg-nvme"); room <= a.size() {
 		t.Errorf("after a while the scheduler is still told of %s", room)
 	}

@@ -214,12 +214,12 @@ func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 		a.watchContents(ctx)
 	}
 	if claim.Annotations[annSelectedNode] == a.node {
-		if isPopulated(claim) {
-			return job{}, false
+		if isPopulated(claim) || claim.Spec.Selector != nil {
+			return job{}, false // csi-provisioner makes no volume for it
 		}
 		return job{string(claim.UID) + "/reminder", func(ctx context.Context) (bool, error) { return false, a.remind(ctx, claim) }}, true
 	}
-	if from == (source{}) {
+	if from == (source{}) || claim.Spec.Selector != nil {
 		return job{}, false
 	}
 	return job{string(claim.UID), func(ctx context.Context) (bool, error) { return a.pin(ctx, claim, from) }}, true

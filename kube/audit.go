@@ -119,7 +119,7 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 		if err != nil {
 			return err
 		}
-		if pv == nil || !isOn(pv, a.node) || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != own.uid {
+		if pv == nil || chain(pv, own.claim(key), a.node) != nil {
 			continue
 		}
 		id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)

@@ -47,6 +47,14 @@ type ownClaim struct {
 	chosen bool   // this node was selected for it
 }
 
+// claim is the claim of that key, as far as it is kept.
+func (own ownClaim) claim(key string) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{}
+	c.Namespace, c.Name = claimKey(key)
+	c.UID, c.Spec.VolumeName = own.uid, own.volume
+	return c
+}
+
 func newClaimStore(node string, changed func(key string)) *claimStore {
 	return &claimStore{node: node, changed: changed, open: map[string]*openClaim{}, own: map[string]ownClaim{}, calls: map[string]calls{}}
 }
@@ -114,7 +122,9 @@ func (s *claimStore) put(o any) (wake []string) {
 	}
 	key := keyOf(claim)
 	delete(s.own, key)
-	if selected := claim.Annotations[annSelectedNode]; claim.Spec.VolumeName != "" && (selected == "" || selected == s.node) {
+	// A tenant may write any volume's name into a claim: it is bound when Kubernetes says so.
+	selected, isBound := claim.Annotations[annSelectedNode], claim.Spec.VolumeName != "" && claim.Status.Phase == corev1.ClaimBound
+	if isBound && (selected == "" || selected == s.node) {
 		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, chosen: selected != ""}
 		for other, waiting := range s.open {
 			if sourceOf(waiting.PersistentVolumeClaim) == (source{kindClaim, key}) {
@@ -241,7 +251,7 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 	maps.DeleteFunc(kept.Annotations, func(name, _ string) bool {
 		return !slices.Contains([]string{annSelectedNode, annProvisioner, annNoNodeExpansion}, name)
 	})
-	kept.Spec.VolumeName = claim.Spec.VolumeName
+	kept.Spec.VolumeName, kept.Status.Phase = claim.Spec.VolumeName, claim.Status.Phase
 	if isOpen(claim) {
 		kept.Spec, kept.Status = claim.Spec, claim.Status
 	}

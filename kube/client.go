@@ -92,6 +92,8 @@ func newScheme() *runtime.Scheme {
 		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
 	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{})
 	scheme.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{})
+	scheme.AddKnownTypeWithName(snapshotVersion.WithKind(kindSnapshot), &snapshot{})
+	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotClass"), &snapshotClass{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContent"), &content{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContentList"), &contentList{})
 	for _, version := range []schema.GroupVersion{
@@ -117,6 +119,23 @@ func last(o any) any {
 		return missed.Obj
 	}
 	return o
+}
+
+// get reads an object; false: there is none. A name that no object can have, as a tenant may write into a claim or a pod, names
+// none: client-go would refuse to ask for it, and that would be tried again for ever.
+func get(ctx context.Context, client rest.Interface, resource, namespace, name string, into runtime.Object) (bool, error) {
+	if name == "" || len(rest.IsValidPathSegmentName(name)) > 0 || len(rest.IsValidPathSegmentName(namespace)) > 0 {
+		return false, nil
+	}
+	request := client.Get().Resource(resource).Name(name)
+	if namespace != "" {
+		request = request.Namespace(namespace)
+	}
+	err := request.Do(ctx).Into(into)
+	if err != nil {
+		return false, unlessNotFound(err)
+	}
+	return true, nil
 }
 
 // patch sends a JSON merge patch (RFC 7386); now becomes the object as it is after it.

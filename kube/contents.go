@@ -29,6 +29,7 @@ type content struct {
 			SnapshotHandle string `json:"snapshotHandle"`
 		} `json:"source"`
 		VolumeSnapshotRef struct {
+			Kind      string    `json:"kind"`
 			Namespace string    `json:"namespace"`
 			Name      string    `json:"name"`
 			UID       types.UID `json:"uid"`
@@ -75,19 +76,11 @@ type contentStore struct {
 	changed func(snapshot string) // called without the lock
 
 	mu    sync.Mutex
-	ready map[string]readyContent // by the content's name
-}
-
-// readyContent is what is kept of a content. Several may speak of one name: a content that is retained outlives its
-// snapshot, and another snapshot may be made under that name.
-type readyContent struct {
-	snapshot string    // namespace/name
-	uid      types.UID // the snapshot's; "": not bound yet
-	handle   string
+	ready map[string]*content // by name; several may name one snapshot: one that is retained outlives its snapshot
 }
 
 func newContentStore(changed func(snapshot string)) *contentStore {
-	return &contentStore{changed: changed, ready: map[string]readyContent{}}
+	return &contentStore{changed: changed, ready: map[string]*content{}}
 }
 
 func (s *contentStore) Add(o any) error {
@@ -122,7 +115,7 @@ func (s *contentStore) Replace(list []any, _ string) error {
 	ready := maps.Clone(s.ready)
 	s.mu.Unlock()
 	for _, c := range ready {
-		s.changed(c.snapshot)
+		s.changed(c.snapshotKey())
 	}
 	return nil
 }
@@ -133,7 +126,9 @@ func (s *contentStore) Resync() error { return nil }
 func (s *contentStore) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		if c, ok := o.(*content); ok {
-			c.ObjectMeta = metav1.ObjectMeta{Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}
+			labels := only(c.Labels, labelManagedBy)
+			c.ObjectMeta = names(c)
+			c.Labels = labels
 		}
 		return o, nil
 	}
@@ -142,16 +137,16 @@ func (s *contentStore) Transformer() cache.TransformFunc {
 func (s *contentStore) put(c *content) {
 	delete(s.ready, c.Name)
 	if c.Spec.Driver == DriverName && c.Status.ReadyToUse && c.Status.SnapshotHandle != "" {
-		s.ready[c.Name] = readyContent{c.snapshotKey(), c.Spec.VolumeSnapshotRef.UID, c.Status.SnapshotHandle}
+		s.ready[c.Name] = c
 	}
 }
 
-// find answers the ready contents on this node that speak of a snapshot of that name.
-func (s *contentStore) find(snapshot string) (found []readyContent) {
+// find answers the ready contents on this node that name a snapshot.
+func (s *contentStore) find(snapshot string) (found []*content) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.ready {
-		if c.snapshot == snapshot {
+		if c.snapshotKey() == snapshot {
 			found = append(found, c)
 		}
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -70,8 +71,9 @@ type janitorRound struct {
 
 // place is where an object's volume is, or is to be made.
 type place struct {
-	node  string
-	alone bool // nothing is noted of a loss: as long as the node is there, nothing is to be done
+	node   string
+	handle string // of a volume
+	alone  bool   // nothing is noted of a loss: as long as the node is there, nothing is to be done
 }
 
 // work names an object to be looked at.
@@ -198,9 +200,12 @@ func (r *janitorRound) look(ctx context.Context, w work) (time.Duration, error) 
 // node reads a Node object; nil: there is none.
 func (c *Client) node(ctx context.Context, name string) (*corev1.Node, error) {
 	var node corev1.Node
-	err := c.core.Get().Resource("nodes").Name(name).Do(ctx).Into(&node)
-	if apierrors.IsNotFound(err) {
+	there, err := get(ctx, c.core, "nodes", "", name, &node)
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	if !there {
 		return nil, nil
 	}
-	return &node, err
+	return &node, nil
 }

@@ -1,8 +1,12 @@
 package kube
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +20,22 @@ import (
 // roundOn is a janitor's round whose API server answers these requests ("METHOD PATH"), and others with NotFound.
 func roundOn(t *testing.T, answers map[string]any) *janitorRound {
 	t.Helper()
+	r, _ := recordedRound(t, answers)
+	return r
+}
+
+// testVG is the UUID of a volume group.
+const testVG = "AAAAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG"
+
+// recordedRound is roundOn, and tells which requests were sent.
+func recordedRound(t *testing.T, answers map[string]any) (*janitorRound, func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var requests []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		requests = append(requests, r.Method+" "+r.URL.Path)
+		mu.Unlock()
 		if body, ok := answers[r.Method+" "+r.URL.Path]; ok {
 			reply(w, http.StatusOK, body)
 			return
@@ -28,7 +47,8 @@ func roundOn(t *testing.T, answers map[string]any) *janitorRound {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewJanitor(JanitorConfig{Client: client, Grace: 10 * time.Minute}).newRound()
+	round := NewJanitor(JanitorConfig{Client: client, Grace: 10 * time.Minute, Log: slog.New(slog.DiscardHandler)}).newRound()
+	return round, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(requests) }
 }
 
 // TestSilentNodesAreLookedAtAgain: no watch brings that a node speaks again which has said that a group of its is lost.
@@ -37,7 +57,7 @@ func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume},
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{annGroupLost: "2026-01-02T03:04:05Z"}},
 		Spec: corev1.PersistentVolumeSpec{
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: DriverName}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: DriverName, VolumeHandle: testVG + "/pvc-1"}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}},
 			}}}},
@@ -61,8 +81,8 @@ func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 
 // TestRetainedContentsAreNotPolled: the content of a snapshot that is deleted stays, if that is its policy.
 func TestRetainedContentsAreNotPolled(t *testing.T) {
-	s := contentSight{now: time.Now(), c: &content{}}
-	s.c.Spec.VolumeSnapshotRef.Namespace, s.c.Spec.VolumeSnapshotRef.Name = "ns", "gone"
+	s := contentSight{now: time.Now(), c: &content{}, bound: &snapshot{}}
+	s.bound.Namespace, s.bound.Name = "ns", "gone"
 	again, err := roundOn(t, nil).doContent(t.Context(), s, stepDeleteClaim)
 	if err != nil || again < time.Minute {
 		t.Errorf("it is looked at again in %s, %v", again, err)
@@ -70,23 +90,25 @@ func TestRetainedContentsAreNotPolled(t *testing.T) {
 }
 
 // TestAnotherSnapshotOfTheNameIsLeftAlone: of a snapshot that was made anew under its name, the content of the first stays
-// if that is its policy. That the new one is another is no reason to ask again and again.
+// if that is its policy. That the new one is another is no reason to ask again and again, or to delete it.
 func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
-	deletions := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		deletions++ // the API server answers thus where the UID of the precondition is not the object's
-		reply(w, http.StatusConflict, apierrors.NewConflict(schema.GroupResource{Resource: "volumesnapshots"}, "nightly", nil).Status())
-	}))
-	t.Cleanup(server.Close)
-	client, err := NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
+	s := &snapshot{}
+	s.APIVersion, s.Kind = snapshotVersion.String(), kindSnapshot
+	s.Namespace, s.Name, s.UID, s.Status.Content = "ns", "nightly", "second", "b"
+	c := contentOf("a", "first", testVG+"/s-1")
+	c.APIVersion, c.Kind = snapshotVersion.String(), kindContent
+	c.Annotations = map[string]string{annLostSince: "2020-01-02T03:04:05Z"}
+	const group = "/apis/snapshot.storage.k8s.io/v1"
+	r, requests := recordedRound(t, map[string]any{
+		"GET " + group + "/namespaces/ns/volumesnapshots/nightly": s, "GET " + group + "/volumesnapshotcontents/a": c,
+	})
+	again, err := r.lookAtContent(t.Context(), "a", "node-1")
+	if err != nil || again < time.Minute {
+		t.Errorf("it is looked at again in %s, %v", again, err)
 	}
-	r := NewJanitor(JanitorConfig{Client: client, Grace: 10 * time.Minute}).newRound()
-	s := contentSight{now: time.Now(), c: &content{}}
-	s.c.Spec.VolumeSnapshotRef.Namespace, s.c.Spec.VolumeSnapshotRef.Name, s.c.Spec.VolumeSnapshotRef.UID = "ns", "nightly", "first"
-	again, err := r.doContent(t.Context(), s, stepDeleteClaim)
-	if err != nil || again < time.Minute || deletions != 1 {
-		t.Errorf("after %d deletions it is looked at again in %s, %v", deletions, again, err)
+	for _, request := range requests() {
+		if !strings.HasPrefix(request, "GET ") {
+			t.Errorf("the janitor writes: %s", request)
+		}
 	}
 }

@@ -31,12 +31,12 @@ func (c *Client) change(ctx context.Context, pv *corev1.PersistentVolume, annota
 // claim reads a claim; nil: there is none.
 func (c *Client) claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	var claim corev1.PersistentVolumeClaim
-	err := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims").Name(name).Do(ctx).Into(&claim)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	there, err := get(ctx, c.core, "persistentvolumeclaims", namespace, name, &claim)
 	if err != nil {
 		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
+	}
+	if !there {
+		return nil, nil
 	}
 	return &claim, nil
 }

@@ -2,14 +2,12 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // finalizerContent is csi-snapshotter's on a content: it is removed by the node that has removed the snapshot.
@@ -22,7 +20,9 @@ type contentSight struct {
 	grace  time.Duration
 	loss   loss
 	c      *content
-	optIn  bool // its VolumeSnapshotClass says release
+	bound  *snapshot // the one that the content is bound to; nil if it is gone
+	broken error     // a link of the chain from the content to its snapshot and its node: nothing is done
+	optIn  bool      // its VolumeSnapshotClass says release
 	marked time.Time
 }
 
@@ -30,6 +30,8 @@ type contentSight struct {
 // snapshot's own object, which goes with its content.
 func decideContent(s contentSight) step {
 	switch {
+	case s.broken != nil:
+		return stepTellBroken
 	case s.loss.kind == lossNone && s.marked.IsZero():
 		return stepNothing
 	case s.loss.kind == lossNone:
@@ -40,7 +42,7 @@ func decideContent(s contentSight) step {
 		return stepTell
 	case s.c.DeletionTimestamp != nil && (s.loss.kind == lossGone || s.optIn) && slices.Contains(s.c.Finalizers, finalizerContent):
 		return stepUnholdPV
-	case s.c.DeletionTimestamp == nil && s.optIn && !s.now.Before(releaseAt(s.marked, s.began, s.grace)):
+	case s.c.DeletionTimestamp == nil && s.bound != nil && s.optIn && !s.now.Before(releaseAt(s.marked, s.began, s.grace)):
 		return stepDeleteClaim
 	case s.c.DeletionTimestamp == nil:
 		return stepTell
@@ -51,22 +53,47 @@ func decideContent(s contentSight) step {
 // lookAtContent does the next step about the content of a snapshot.
 func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
 	s := contentSight{now: time.Now(), began: r.began, grace: r.cfg.Grace, c: &content{}}
-	err := r.client.snapshots.Get().Resource("volumesnapshotcontents").Name(name).Do(ctx).Into(s.c)
-	if err != nil || s.c.Spec.Driver != DriverName || s.c.Labels[labelManagedBy] != nodeName {
-		return 0, unlessNotFound(err)
+	there, err := get(ctx, r.client.snapshots, "volumesnapshotcontents", "", name, s.c)
+	if err != nil || !there || s.c.Spec.Driver != DriverName || s.c.Labels[labelManagedBy] != nodeName {
+		return 0, err
 	}
 	node, err := r.client.node(ctx, nodeName)
 	if err != nil {
-		return 0, fmt.Errorf("read node %s: %w", nodeName, err)
+		return 0, err
 	}
 	s.loss = lossOf(nodeName, node, "")
 	s.marked, _ = time.Parse(time.RFC3339, s.c.Annotations[annLostSince]) // what is no time counts as no mark
 	if s.loss.kind != lossNone {
-		if s.optIn, err = r.snapshotReleases(ctx, s.c.Spec.VolumeSnapshotClassName); err != nil {
+		if err := r.seeSnapshot(ctx, &s); err != nil {
 			return 0, err
 		}
 	}
 	return r.doContent(ctx, s, decideContent(s))
+}
+
+// seeSnapshot reads the content's snapshot, and what its class says. Where it answers neither a snapshot nor a broken chain, the
+// content was never bound to one, or that is gone, since another one, or none, has its name.
+func (r *janitorRound) seeSnapshot(ctx context.Context, s *contentSight) error {
+	if s.broken = placedContent(s.c, s.loss.node); s.broken != nil {
+		return nil
+	}
+	ref := s.c.Spec.VolumeSnapshotRef
+	found, err := r.client.snapshot(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return err
+	}
+	class := s.c.Spec.VolumeSnapshotClassName
+	if found != nil && ref.UID != "" && found.UID == ref.UID {
+		if s.broken = snapshotChain(s.c, found, s.loss.node); s.broken != nil {
+			return nil
+		}
+		s.bound = found
+		if found.Spec.ClassName != "" && found.Spec.ClassName != class {
+			return nil // what the content's class says is not said of this snapshot
+		}
+	}
+	s.optIn, err = r.snapshotReleases(ctx, class)
+	return err
 }
 
 func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step) (time.Duration, error) {
@@ -80,9 +107,15 @@ func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step)
 		if due := releaseAt(s.marked, s.began, s.grace); due.After(s.now) {
 			wait = max(time.Second, due.Sub(s.now))
 		}
+		if s.bound == nil {
+			return wait, nil // nobody is left to be told
+		}
 		return wait, r.tellSnapshot(ctx, s, corev1.EventTypeWarning, reasonSnapshotLost, fmt.Sprintf(
 			"%s. It holds this snapshot (%s). If it comes back, so does the snapshot. If it is lost for good, delete the snapshot; those of "+
 				"VolumeSnapshotClasses with the annotation %s: %s are deleted %s after the loss.", s.loss, s.c.Status.SnapshotHandle, OnNodeLoss, onNodeLossRelease, s.grace))
+	case stepTellBroken:
+		return tellAgain, r.tellBroken(ctx, reasonSnapshotMismatch, corev1.ObjectReference{
+			APIVersion: snapshotVersion.String(), Kind: kindContent, Name: s.c.Name, UID: s.c.UID}, s.broken)
 	case stepDeleteClaim:
 		return tellAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless that is retained
 	case stepUnholdPV:
@@ -96,11 +129,9 @@ func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step)
 
 // deleteSnapshot deletes the snapshot's own object; the snapshot controller then deletes the content.
 func (r *janitorRound) deleteSnapshot(ctx context.Context, s contentSight) error {
-	ref := s.c.Spec.VolumeSnapshotRef
-	err := r.client.snapshots.Delete().Namespace(ref.Namespace).Resource("volumesnapshots").Name(ref.Name).
-		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ref.UID}}).Do(ctx).Error()
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone, and perhaps there is another one of its name
+	err := remove(ctx, r.client.snapshots, "volumesnapshots", s.bound, nil)
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("delete snapshot %s: %w", s.c.snapshotKey(), err)
@@ -129,18 +160,8 @@ func (r *janitorRound) patchContent(ctx context.Context, c *content, metadata ma
 
 // snapshotReleases tells whether a VolumeSnapshotClass says release.
 func (r *janitorRound) snapshotReleases(ctx context.Context, name string) (bool, error) {
-	if name == "" {
-		return false, nil
-	}
-	text, err := r.client.snapshots.Get().Resource("volumesnapshotclasses").Name(name).Do(ctx).Raw()
-	if err != nil {
-		return false, unlessNotFound(err)
-	}
-	var class struct {
-		metav1.ObjectMeta `json:"metadata"`
-		Driver            string `json:"driver"`
-	}
-	if err := json.Unmarshal(text, &class); err != nil {
+	var class snapshotClass
+	if _, err := get(ctx, r.client.snapshots, "volumesnapshotclasses", "", name, &class); err != nil {
 		return false, fmt.Errorf("read VolumeSnapshotClass %s: %w", name, err)
 	}
 	return class.Driver == DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, nil

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,16 +15,18 @@ import (
 
 // Reasons of the janitor's events.
 const (
-	reasonVolumeLost       = "VolumeLost"
-	reasonVolumeLostEnded  = "VolumeLostEnded"
-	reasonVolumeInUse      = "VolumeInUse"
-	reasonReleasedClaim    = "ReleasedClaim"
-	reasonReleasedPod      = "ReleasedPod"
-	reasonReleasedVolume   = "ReleasedVolume"
-	reasonAbandonedVolume  = "AbandonedVolume"
-	reasonFreedClaim       = "FreedClaim"
-	reasonSnapshotLost     = "SnapshotLost"
-	reasonReleasedSnapshot = "ReleasedSnapshot"
+	reasonVolumeLost         = "VolumeLost"
+	reasonVolumeLostResolved = "VolumeLostResolved"
+	reasonVolumeInUse        = "VolumeInUse"
+	reasonReleasedClaim      = "ReleasedClaim"
+	reasonReleasedPod        = "ReleasedPod"
+	reasonReleasedVolume     = "ReleasedVolume"
+	reasonAbandonedVolume    = "AbandonedVolume"
+	reasonFreedClaim         = "FreedClaim"
+	reasonClaimMismatch      = "ClaimMismatch"
+	reasonSnapshotMismatch   = "SnapshotMismatch"
+	reasonSnapshotLost       = "SnapshotLost"
+	reasonReleasedSnapshot   = "ReleasedSnapshot"
 )
 
 // When something lost is looked at again that no watch may tell of: a class may get its annotation, an event fades after
@@ -56,48 +59,60 @@ func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, nam
 	s.marked, _ = time.Parse(time.RFC3339, pv.Annotations[annLostSince]) // what is no time counts as no mark
 	node, err := r.client.node(ctx, name)
 	if err != nil {
-		return s, fmt.Errorf("read node %s: %w", name, err)
-	}
-	if s.loss = lossOf(name, node, pv.Annotations[annGroupLost]); s.loss.kind == lossNone {
-		return s, nil
-	}
-	if s.optIn, err = r.releases(ctx, pv.Spec.StorageClassName); err != nil {
 		return s, err
 	}
-	namespace, claim, uid := boundClaim(pv)
-	if claim == "" || uid == "" {
+	s.loss = lossOf(name, node, pv.Annotations[annGroupLost])
+	if s.loss.kind == lossNone && s.marked.IsZero() && pv.Annotations[annPolicy] == "" {
 		return s, nil
 	}
-	if s.claim, err = r.client.claim(ctx, namespace, claim); err != nil {
+	if s.claim, s.broken, err = r.boundTo(ctx, pv, name); err != nil || s.broken != nil || s.loss.kind == lossNone {
 		return s, err
 	}
-	if s.claim != nil && s.claim.UID != uid {
-		s.claim = nil // another one of that name
-	}
-	if s.claim == nil || !s.due() || !s.optIn {
-		return s, nil
+	if s.optIn, err = r.releases(ctx, pv, s.claim); err != nil || s.claim == nil || !s.due() || !s.optIn {
+		return s, err
 	}
 	var pods corev1.PodList
-	if err := r.client.core.Get().Namespace(namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
-		return s, fmt.Errorf("list the pods of namespace %s: %w", namespace, err)
+	if err := r.client.core.Get().Namespace(s.claim.Namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
+		return s, fmt.Errorf("list the pods of namespace %s: %w", s.claim.Namespace, err)
 	}
 	s.users = usersOf(pods.Items, s.claim)
 	return s, nil
 }
 
-// releases tells whether a storage class says release.
-func (r *janitorRound) releases(ctx context.Context, name string) (bool, error) {
+// boundTo reads the claim that a volume is bound to; nil: it never was, or that claim is gone, since another one, or none, has
+// its name. broken: the volume names a claim that is there, but they do not belong together.
+func (r *janitorRound) boundTo(ctx context.Context, pv *corev1.PersistentVolume, node string) (claim *corev1.PersistentVolumeClaim, broken, err error) {
+	sameHandle := r.volumes.keys(func(p place) bool { return p.handle == pv.Spec.CSI.VolumeHandle })
+	if broken := placed(pv, node, sameHandle...); broken != nil {
+		return nil, broken, nil
+	}
+	ref := pv.Spec.ClaimRef
+	if ref == nil || ref.UID == "" {
+		return nil, nil, nil
+	}
+	claim, err = r.client.claim(ctx, ref.Namespace, ref.Name)
+	if err != nil || claim == nil || claim.UID != ref.UID {
+		return nil, nil, err
+	}
+	if broken := chain(pv, claim, node, sameHandle...); broken != nil {
+		return nil, broken, nil
+	}
+	return claim, nil, nil
+}
+
+// releases tells whether the storage class of a volume says release. The claim must be of the same class.
+func (r *janitorRound) releases(ctx context.Context, pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	name := pv.Spec.StorageClassName
+	if claim != nil && cmp.Or(claim.Annotations[corev1.BetaStorageClassAnnotation], classOf(claim)) != name {
+		return false, nil
+	}
 	class, err := r.class(ctx, name)
 	return err == nil && class.Provisioner == DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, err
 }
 
 // class reads a storage class; one that is not there is nobody's.
 func (r *janitorRound) class(ctx context.Context, name string) (class storagev1.StorageClass, err error) {
-	if name == "" {
-		return class, nil
-	}
-	err = r.client.storage.Get().Resource("storageclasses").Name(name).Do(ctx).Into(&class)
-	if unlessNotFound(err) != nil {
+	if _, err = get(ctx, r.client.storage, "storageclasses", "", name, &class); err != nil {
 		return class, fmt.Errorf("read storage class %s: %w", name, err)
 	}
 	return class, nil
@@ -138,8 +153,18 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 		return 0, r.unhold(ctx, s)
 	case stepAbandon:
 		return 0, r.abandon(ctx, s)
+	case stepTellBroken:
+		return tellAgain, r.tellBroken(ctx, reasonClaimMismatch, corev1.ObjectReference{
+			APIVersion: "v1", Kind: kindVolume, Name: s.pv.Name, UID: s.pv.UID}, s.broken)
 	}
 	return 0, nil
+}
+
+// tellBroken writes an event on the object whose references do not agree, and on no other one.
+func (r *janitorRound) tellBroken(ctx context.Context, reason string, about corev1.ObjectReference, broken error) error {
+	message := broken.Error() + ": the janitor changes and deletes nothing because of this object"
+	r.log.WarnContext(ctx, message, "reason", reason, "object", about.Name)
+	return r.events.once(ctx, news{about, corev1.EventTypeWarning, reason, message})
 }
 
 // tell writes an event on the volume's claim or, once that is gone, on the volume.
@@ -170,25 +195,27 @@ func (r *janitorRound) tellLost(ctx context.Context, s sight) (time.Duration, er
 }
 
 func (r *janitorRound) forgive(ctx context.Context, s sight) error {
-	namespace, name, uid := boundClaim(s.pv)
-	if s.pv.Annotations[annPolicy] != "" && name != "" {
-		claim, err := r.client.claim(ctx, namespace, name)
-		if err != nil {
-			return err
-		}
-		if claim == nil || claim.UID != uid || claim.DeletionTimestamp != nil {
-			return r.forgiveLate(ctx, s)
-		}
+	if s.pv.Annotations[annPolicy] != "" && s.pv.Spec.ClaimRef != nil && (s.claim == nil || s.claim.DeletionTimestamp != nil) {
+		return r.forgiveLate(ctx, s)
 	}
-	policy := corev1.PersistentVolumeReclaimPolicy(s.pv.Annotations[annPolicy])
-	if err := r.client.change(ctx, s.pv, map[string]any{annLostSince: nil, annPolicy: nil}, policy); err != nil {
+	if err := r.client.change(ctx, s.pv, map[string]any{annLostSince: nil, annPolicy: nil}, policyBefore(s.pv)); err != nil {
 		return err
 	}
-	if name == "" || s.pv.Status.Phase != corev1.VolumeBound || s.pv.Annotations[annGroupLost] != "" {
+	if s.claim == nil || s.pv.Status.Phase != corev1.VolumeBound || s.pv.Annotations[annGroupLost] != "" {
 		return nil
 	}
-	return r.events.tell(ctx, news{aboutClaim(namespace, name, uid), corev1.EventTypeNormal, reasonVolumeLostEnded,
-		"it is over: the node of this claim's volume is back, and nothing was deleted"})
+	return r.tell(ctx, s, corev1.EventTypeNormal, reasonVolumeLostResolved,
+		"Resolved: the node of this claim's volume is back, and nothing was deleted")
+}
+
+// policyBefore is the reclaim policy that deleteClaim noted before it had the volume retained; "": it noted none. It notes
+// nothing but Delete, so any other text is not its own.
+func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy {
+	noted := corev1.PersistentVolumeReclaimPolicy(pv.Annotations[annPolicy])
+	if noted == corev1.PersistentVolumeReclaimDelete && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+		return noted
+	}
+	return ""
 }
 
 // forgiveLate keeps the data of a volume that is back while its claim is released: that cannot be taken back.
@@ -196,8 +223,9 @@ func (r *janitorRound) forgiveLate(ctx context.Context, s sight) error {
 	if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: nil, annPolicy: nil, annAbandoned: s.now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
+	s.claim = nil // it is on its way out: the volume is told
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
-		"it is over: the node of this volume is back; but its claim was released meanwhile. Its data is kept (logical volume %s)", s.pv.Spec.CSI.VolumeHandle))
+		"the node of this volume is back, but its claim was deleted meanwhile. Its data is kept (logical volume %s)", s.pv.Spec.CSI.VolumeHandle))
 }
 
 // deleteClaim first has the volume retained: a node that comes back while its claim goes would remove the data.

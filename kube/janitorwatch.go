@@ -44,6 +44,9 @@ func keepVolume(o any) (place, bool) {
 		return place{}, false
 	}
 	p := place{node: nodeOf(pv), alone: len(only(pv.Annotations, volumeNotes...)) == 0}
+	if p.node != "" {
+		p.handle = pv.Spec.CSI.VolumeHandle
+	}
 	return p, p.node != ""
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // This file decides what is done about a volume whose node or group is lost; janitorsteps.go does it.
@@ -94,8 +94,9 @@ const (
 	stepDeletePods       // those that wait for it
 	stepAwait            // Kubernetes' own controllers are at it
 	stepDeletePV
-	stepUnholdPV // remove csi-provisioner's finalizer: nobody else will
-	stepAbandon  // the PersistentVolume is retained: note that its claim was released
+	stepUnholdPV   // remove csi-provisioner's finalizer: nobody else will
+	stepAbandon    // the PersistentVolume is retained: note that its claim was released
+	stepTellBroken // tell, on the object that refers to another one without being bound to it, that nothing is done
 )
 
 // watchFirst is how much of the grace period one janitor must have seen itself: while none ran, the node may have been
@@ -119,6 +120,7 @@ type sight struct {
 	loss   loss
 	pv     *corev1.PersistentVolume
 	claim  *corev1.PersistentVolumeClaim // the one that the volume is bound to; nil if it is gone
+	broken error                         // a link of the chain from the volume to its claim and its node: nothing is done
 	optIn  bool                          // the class says release
 	users  []corev1.Pod                  // pods that use the claim and have not ended
 	marked time.Time                     // annLostSince; zero if it is not there
@@ -129,6 +131,8 @@ func (s sight) due() bool { return !s.marked.IsZero() && !s.now.Before(s.marked.
 // decide says what is next. Whatever was done before stands in the objects, so a restart goes on where the last one ended.
 func decide(s sight) step {
 	switch {
+	case s.broken != nil:
+		return stepTellBroken
 	case s.loss.kind == lossNone && s.marked.IsZero() && s.pv.Annotations[annPolicy] == "":
 		return stepNothing
 	case s.loss.kind == lossNone:
@@ -183,7 +187,7 @@ func decideReleased(s sight) step {
 	if s.pv.Spec.ClaimRef == nil || s.pv.Spec.ClaimRef.UID == "" || !isReleased(s.pv) {
 		return stepNothing // made by hand and never bound, or the volume controller has yet to see that the claim is gone
 	}
-	policy := cmp.Or(corev1.PersistentVolumeReclaimPolicy(s.pv.Annotations[annPolicy]), s.pv.Spec.PersistentVolumeReclaimPolicy)
+	policy := cmp.Or(policyBefore(s.pv), s.pv.Spec.PersistentVolumeReclaimPolicy)
 	switch {
 	case policy == corev1.PersistentVolumeReclaimDelete && (s.loss.kind == lossGone || s.optIn):
 		if s.pv.DeletionTimestamp == nil {
@@ -204,21 +208,17 @@ func isReleased(pv *corev1.PersistentVolume) bool {
 	return pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
 }
 
-// usersOf picks the pods that use a claim and have not ended.
+// usersOf picks the pods that use a claim and have not ended. A pod whose generic ephemeral volume would have a claim of that
+// name uses it only if the claim was made for it.
 func usersOf(pods []corev1.Pod, claim *corev1.PersistentVolumeClaim) []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		return ended || !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name ||
-				v.Ephemeral != nil && pod.Name+"-"+v.Name == claim.Name
+		named := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
 		})
+		made := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.Ephemeral != nil && ephemeralClaim(&pod, v) == claim.Name
+		})
+		return ended || !named && !(made && metav1.IsControlledBy(claim, &pod))
 	})
-}
-
-// boundClaim refers to the claim that a volume is bound to.
-func boundClaim(pv *corev1.PersistentVolume) (namespace, name string, uid types.UID) {
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		return ref.Namespace, ref.Name, ref.UID
-	}
-	return "", "", ""
 }

@@ -1,11 +1,13 @@
 package kube
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 func tainted(key string) *corev1.Node {
@@ -122,6 +124,11 @@ func TestDecide(t *testing.T) {
 		"retained":                         {sight{loss: gone, pv: retained, optIn: true, marked: old}, stepAbandon},
 		"retained, known":                  {sight{loss: gone, pv: abandoned, optIn: true, marked: old}, stepNothing},
 		"retained, not opted in":           {sight{loss: gone, pv: retained, marked: old}, stepNothing},
+		"a broken chain, due":              {sight{loss: gone, pv: bound, claim: claim, broken: errors.New("forged"), optIn: true, marked: old}, stepTellBroken},
+		"a broken chain, released":         {sight{loss: gone, pv: released, broken: errors.New("forged"), optIn: true, marked: old}, stepTellBroken},
+		"a broken chain, its finalizer":    {sight{loss: gone, pv: held, broken: errors.New("forged"), optIn: true, marked: old}, stepTellBroken},
+		"a broken chain, retained":         {sight{loss: gone, pv: retained, broken: errors.New("forged"), optIn: true, marked: old}, stepTellBroken},
+		"a broken chain, back":             {sight{pv: kept, broken: errors.New("forged"), marked: old}, stepTellBroken},
 		"never bound":                      {sight{loss: gone, pv: never, optIn: true, marked: old}, stepNothing},
 	} {
 		c.now, c.grace = now, 10*time.Minute
@@ -144,7 +151,9 @@ func TestDecideContent(t *testing.T) {
 		"first seen":                     {contentSight{c: there, loss: gone, optIn: true}, stepMark},
 		"within the grace period":        {contentSight{c: going, loss: gone, optIn: true, marked: now}, stepTell},
 		"not opted in":                   {contentSight{c: there, loss: gone, marked: old}, stepTell},
-		"due":                            {contentSight{c: there, loss: gone, optIn: true, marked: old}, stepDeleteClaim},
+		"due":                            {contentSight{c: there, bound: &snapshot{}, loss: gone, optIn: true, marked: old}, stepDeleteClaim},
+		"due, its snapshot is gone":      {contentSight{c: there, loss: gone, optIn: true, marked: old}, stepTell},
+		"a broken chain":                 {contentSight{c: going, bound: &snapshot{}, broken: errors.New("forged"), loss: gone, optIn: true, marked: old}, stepTellBroken},
 		"due, but not seen for long":     {contentSight{c: there, loss: gone, optIn: true, marked: old, began: now}, stepTell},
 		"a user deleted it":              {contentSight{c: going, loss: gone, marked: old}, stepUnholdPV},
 		"the same, the node may be back": {contentSight{c: going, loss: taint, marked: old}, stepNothing},
@@ -174,7 +183,12 @@ func TestUsersOf(t *testing.T) {
 	for _, pod := range usersOf(pods, claim) {
 		got += pod.Name + " "
 	}
-	if got != "a web " || len(pods) != 5 || pods[1].Name != "b" {
-		t.Errorf("users %q of %d pods", got, len(pods))
+	if got != "a " || len(pods) != 5 || pods[1].Name != "b" {
+		t.Errorf("users %q of %d pods: web would have a claim of that name, but this one was not made for it", got, len(pods))
+	}
+	pods[3].UID = "web-uid"
+	claim.OwnerReferences = []metav1.OwnerReference{{UID: "web-uid", Controller: ptr.To(true)}}
+	if users := usersOf(pods, claim); len(users) != 2 || users[1].Name != "web" {
+		t.Errorf("users of a claim that was made for web: %+v", users)
 	}
 }

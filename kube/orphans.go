@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -89,11 +88,7 @@ func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.Owned) (abandoned, ther
 		there, err = s.hasContent(ctx, o)
 		return false, there, err
 	}
-	name := cmp.Or(s.names[o.UUID], o.Name)
-	if len(rest.IsValidPathSegmentName(name)) > 0 {
-		return false, false, nil
-	}
-	pv, err := s.Client.volume(ctx, name)
+	pv, err := s.Client.volume(ctx, cmp.Or(s.names[o.UUID], o.Name))
 	if err != nil || pv == nil || !holds(pv, o) {
 		return false, false, err
 	}
@@ -113,13 +108,18 @@ func holds(pv *corev1.PersistentVolume, o lvm.Owned) bool {
 }
 
 func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.Owned) (bool, error) {
-	name := "snapcontent-" + strings.TrimPrefix(o.Name, "snapshot-")
-	if len(rest.IsValidPathSegmentName(name)) > 0 {
-		return false, nil
-	}
+	uid := strings.TrimPrefix(o.Name, "snapshot-")
 	var c content
-	err := s.Client.snapshots.Get().Resource("volumesnapshotcontents").Name(name).Do(ctx).Into(&c)
-	return err == nil && c.Spec.Driver == DriverName, unlessNotFound(err)
+	there, err := get(ctx, s.Client.snapshots, "volumesnapshotcontents", "", "snapcontent-"+uid, &c)
+	return there && standsFor(&c, o), err
+}
+
+// standsFor tells whether a content stands for a snapshot: it has its handle or, as long as it has none, it is the one that the
+// snapshot is being taken for.
+func standsFor(c *content, o lvm.Owned) bool {
+	handle := o.ID.String()
+	beingTaken := c.Status.SnapshotHandle == "" && c.Spec.Source.SnapshotHandle == "" && "snapshot-"+string(c.Spec.VolumeSnapshotRef.UID) == o.Name
+	return c.Spec.Driver == DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle || beingTaken)
 }
 
 // prove keeps of the suspects those that no object of any name stands for, and that are not just being made or removed.
@@ -200,10 +200,10 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Owned)
 		if err != nil {
 			return fmt.Errorf("list the VolumeSnapshotContents: %w", err)
 		}
-		for _, c := range page.Items {
+		for i := range page.Items {
 			for _, o := range suspects {
-				if handle := o.ID.String(); c.Spec.Driver == DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle) {
-					s.names[o.UUID] = c.Name
+				if o.Snapshot && standsFor(&page.Items[i], o) {
+					s.names[o.UUID] = page.Items[i].Name
 				}
 			}
 		}

@@ -2,13 +2,10 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -53,9 +50,12 @@ func isPopulated(claim *corev1.PersistentVolumeClaim) bool {
 // pin has the claim's volume made on this node if its source is here. Nothing is tried while it is not: ready snapshots
 // and bound claims wake their copies.
 func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, from source) (tried bool, err error) {
-	here, err := a.holds(ctx, from)
+	here, binding, err := a.holds(ctx, from)
+	if binding {
+		a.queue.AddAfter(keyOf(claim), backoffFirst) // no watch tells when the snapshot names its content
+	}
 	if err != nil || !here {
-		return false, err
+		return binding, err
 	}
 	before := claim.Annotations[annSelectedNode]
 	_, err = a.client.patchClaim(ctx, claim, "", patch{annotations: map[string]any{annSelectedNode: a.node}})
@@ -73,21 +73,29 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 	return true, a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeNormal, "SelectedSourceNode", message})
 }
 
-// holds tells whether the source is ready and on this node's disks.
-func (a *Agent) holds(ctx context.Context, from source) (bool, error) {
+// holds tells whether the source is ready and on this node's disks; binding: that may be so as soon as a snapshot and its
+// content name each other.
+func (a *Agent) holds(ctx context.Context, from source) (here, binding bool, err error) {
 	if from.kind == kindSnapshot {
-		handle, err := a.handleOf(ctx, from.key)
+		handle, binding, err := a.handleOf(ctx, from.key)
 		if err != nil || handle == "" {
-			return false, err
+			return false, binding, err
 		}
-		return a.hasSnapshot(ctx, handle)
+		here, err = a.hasSnapshot(ctx, handle)
+		return here, false, err
 	}
-	own, ok := a.claims.bound(from.key)
+	here, err = a.holdsVolumeOf(ctx, from.key)
+	return here, false, err
+}
+
+// holdsVolumeOf tells whether the volume of a claim is on this node's disks.
+func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
+	own, ok := a.claims.bound(key)
 	if !ok {
 		return false, nil
 	}
 	pv, err := a.client.volume(ctx, own.volume)
-	if err != nil || pv == nil || !isOn(pv, a.node) || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != own.uid {
+	if err != nil || pv == nil || chain(pv, own.claim(key), a.node) != nil {
 		return false, err
 	}
 	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
@@ -97,40 +105,26 @@ func (a *Agent) holds(ctx context.Context, from source) (bool, error) {
 	return found(err)
 }
 
-// handleOf answers the handle of a snapshot that is ready on this node; "": it is not. Of several snapshots that had the
-// name, the one that has it now counts.
-func (a *Agent) handleOf(ctx context.Context, snapshot string) (string, error) {
-	contents := a.contents.find(snapshot)
+// handleOf answers the handle of a snapshot that is ready on this node; "": it is not. A content that names the snapshot
+// counts only if the snapshot names it: several may, and who may write contents can name any snapshot. binding: the snapshot,
+// or one of these contents, is not bound to anything yet.
+func (a *Agent) handleOf(ctx context.Context, key string) (handle string, binding bool, err error) {
+	contents := a.contents.find(key)
 	if len(contents) == 0 {
-		return "", nil
+		return "", false, nil
 	}
-	now, err := a.client.snapshotUID(ctx, snapshot)
-	if err != nil {
-		return "", err
+	namespace, name := claimKey(key)
+	s, err := a.client.snapshot(ctx, namespace, name)
+	if err != nil || s == nil {
+		return "", err == nil, err
 	}
 	for _, c := range contents {
-		if now == "" || c.uid == "" || c.uid == now {
-			return c.handle, nil
+		if snapshotChain(c, s, a.node) == nil {
+			return c.Status.SnapshotHandle, false, nil
 		}
+		binding = binding || c.Spec.VolumeSnapshotRef.UID == ""
 	}
-	return "", nil
-}
-
-// snapshotUID reads the UID of a VolumeSnapshot; "": there is none.
-func (c *Client) snapshotUID(ctx context.Context, key string) (types.UID, error) {
-	namespace, name := claimKey(key)
-	text, err := c.snapshots.Get().Namespace(namespace).Resource("volumesnapshots").Name(name).Do(ctx).Raw()
-	if err != nil {
-		if apierrors.IsNotFound(err) {
-			return "", nil
-		}
-		return "", fmt.Errorf("read snapshot %s: %w", key, err)
-	}
-	var snapshot struct {
-		metav1.ObjectMeta `json:"metadata"`
-	}
-	err = json.Unmarshal(text, &snapshot)
-	return snapshot.UID, err
+	return "", binding || s.Status.Content == "", nil
 }
 
 // found turns the error of a lookup into whether the thing is there; what cannot be told stays an error.
@@ -149,12 +143,12 @@ func found(err error) (bool, error) {
 // volume reads a PersistentVolume; nil: there is none.
 func (c *Client) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	var pv corev1.PersistentVolume
-	err := c.core.Get().Resource("persistentvolumes").Name(name).Do(ctx).Into(&pv)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	there, err := get(ctx, c.core, "persistentvolumes", "", name, &pv)
 	if err != nil {
 		return nil, fmt.Errorf("read PersistentVolume %s: %w", name, err)
+	}
+	if !there {
+		return nil, nil
 	}
 	return &pv, nil
 }

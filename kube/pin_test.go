@@ -70,7 +70,7 @@ func TestIsOn(t *testing.T) {
 // contentOf is the ready content of a snapshot ns/nightly.
 func contentOf(name, snapshotUID, handle string) *content {
 	c := &content{}
-	c.Name = name
+	c.Name, c.Labels = name, map[string]string{labelManagedBy: "node-1"}
 	c.Spec.Driver, c.Status.ReadyToUse, c.Status.SnapshotHandle = DriverName, true, handle
 	c.Spec.VolumeSnapshotRef.Namespace, c.Spec.VolumeSnapshotRef.Name, c.Spec.VolumeSnapshotRef.UID = "ns", "nightly", typesUID(snapshotUID)
 	return c
@@ -79,19 +79,25 @@ func contentOf(name, snapshotUID, handle string) *content {
 // TestWhichSnapshotOfTheName: a content that is retained outlives its snapshot, and another may be made under its name, here
 // or on another node.
 func TestWhichSnapshotOfTheName(t *testing.T) {
+	const hNew, hOld = testVG + "/s-new", testVG + "/s-old"
 	for name, test := range map[string]struct {
 		now     string // UID of the snapshot that has the name; "": there is none
+		content string // that the snapshot names
 		here    []*content
 		deleted string
 		want    string
+		binding bool
 	}{
-		"one":                                {"new", []*content{contentOf("b", "new", "h-new")}, "", "h-new"},
-		"none here":                          {"new", nil, "", ""},
-		"the new one is elsewhere":           {"new", []*content{contentOf("a", "old", "h-old")}, "", ""},
-		"both here":                          {"new", []*content{contentOf("b", "new", "h-new"), contentOf("a", "old", "h-old")}, "", "h-new"},
-		"the old one's content goes at last": {"new", []*content{contentOf("a", "old", "h-old"), contentOf("b", "new", "h-new")}, "a", "h-new"},
-		"bound in a moment":                  {"new", []*content{contentOf("b", "", "h-new")}, "", "h-new"},
-		"its snapshot is not there":          {"", []*content{contentOf("b", "new", "h-new")}, "", "h-new"},
+		"one":                                {"new", "b", []*content{contentOf("b", "new", hNew)}, "", hNew, false},
+		"none here":                          {"new", "b", nil, "", "", false},
+		"the new one is elsewhere":           {"new", "b", []*content{contentOf("a", "old", hOld)}, "", "", false},
+		"both here":                          {"new", "b", []*content{contentOf("b", "new", hNew), contentOf("a", "old", hOld)}, "", hNew, false},
+		"the old one's content goes at last": {"new", "b", []*content{contentOf("a", "old", hOld), contentOf("b", "new", hNew)}, "a", hNew, false},
+		"it names no snapshot's UID yet":     {"new", "", []*content{contentOf("b", "", hNew)}, "", "", true},
+		"its snapshot names none yet":        {"new", "", []*content{contentOf("b", "new", hNew)}, "", "", true},
+		"its snapshot is not there":          {"", "", []*content{contentOf("b", "new", hNew)}, "", "", true},
+		"its snapshot names another one":     {"new", "c", []*content{contentOf("b", "new", hNew)}, "", "", false},
+		"another one names its snapshot too": {"new", "b", []*content{contentOf("forged", "new", hOld), contentOf("b", "new", hNew)}, "", hNew, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +105,9 @@ func TestWhichSnapshotOfTheName(t *testing.T) {
 					reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 					return
 				}
-				reply(w, http.StatusOK, map[string]any{"metadata": map[string]any{"uid": test.now}})
+				reply(w, http.StatusOK, map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kindSnapshot,
+					"metadata": map[string]any{"namespace": "ns", "name": "nightly", "uid": test.now},
+					"status":   map[string]any{"boundVolumeSnapshotContentName": test.content}})
 			}))
 			defer server.Close()
 			client, err := NewClientFor(&rest.Config{Host: server.URL})
@@ -119,8 +127,9 @@ func TestWhichSnapshotOfTheName(t *testing.T) {
 					}
 				}
 			}
-			if got, err := agent.handleOf(t.Context(), "ns/nightly"); err != nil || got != test.want {
-				t.Errorf("got %q, %v; want %q", got, err, test.want)
+			got, binding, err := agent.handleOf(t.Context(), "ns/nightly")
+			if err != nil || got != test.want || binding != test.binding {
+				t.Errorf("got %q, %v, %v; want %q, %v", got, binding, err, test.want, test.binding)
 			}
 		})
 	}

@@ -12,7 +12,9 @@ import (
 // A claim that was given to this node, and that nobody asks a volume for, would wait until the scheduler gives up on it, ten
 // minutes later: csi-provisioner has overlooked it. When it gives a claim back, its library writes its own copy of the claim
 // into its memory (sig-storage-lib-external-provisioner, rescheduleProvisioning); if the scheduler has chosen this node again
-// in between, that is what it forgets. Any change of the claim brings it back, so one is made.
+// in between, that is what it forgets. Any change of the claim brings it back, so one is made. Claims that csi-provisioner makes
+// no volume for are left alone: those of a volume populator, and those with a selector, which ask for a volume that is there
+// (Velero gives one to a claim while it restores the data).
 
 // annReminded is when csi-provisioner was reminded of a claim last (RFC 3339). Nothing reads it.
 const annReminded = "nodelvm.io/reminded"

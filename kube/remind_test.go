@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/ptr"
 )
@@ -29,6 +30,9 @@ func TestRemindersComeLessAndLess(t *testing.T) {
 	populated := given("populated", "late", "node-1") // csi-provisioner waits for the populator
 	populated.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "Recipe", Name: "r"}
 	a.set("persistentvolumeclaims", "populated", populated)
+	selecting := given("selecting", "late", "node-1") // it asks for a volume that is there
+	selecting.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"velero.io/dynamic-pv-restore": "ns.data.x"}}
+	a.set("persistentvolumeclaims", "selecting", selecting)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 	const first = 100 * time.Millisecond
 	agent.patience, agent.reminders = first, flowcontrol.NewBackOff(2*first, 4*first)

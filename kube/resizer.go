@@ -35,7 +35,7 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 		return false, nil
 	}
 	pv, err := a.client.volume(ctx, claim.Spec.VolumeName)
-	if err != nil || pv == nil || !isOn(pv, a.node) || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID {
+	if err != nil || pv == nil || chain(pv, claim, a.node) != nil {
 		return false, err
 	}
 	if err := a.extend(ctx, claim, pv, target); !apierrors.IsNotFound(err) {

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -82,6 +81,13 @@ func (a *Agent) Waiting(namespace, claim, uid string) bool {
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == ""
 }
 
+// Given tells from memory whether a claim waits for its volume, and the scheduler has chosen this node for it.
+func (a *Agent) Given(namespace, claim, uid string) bool {
+	waiting, ok := a.claims.waiting(namespace + "/" + claim)
+	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == "" && waiting.DeletionTimestamp == nil &&
+		waiting.Annotations[annSelectedNode] == a.claims.node
+}
+
 // Warn writes a warning on a claim; one that was given under the same reason before is not repeated as long as it stands.
 // What could not be written is in the log.
 func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message string) {
@@ -147,19 +153,18 @@ func ownsEphemeral(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 // sibling reads a claim of the pod. It is read afresh, not taken from what the watch left: a selected node of a moment ago
 // would have volumes refused, or made, that should not be.
 func (a *Agent) sibling(ctx context.Context, pod *corev1.Pod, name string) (s Sibling, ours bool, err error) {
-	var claim corev1.PersistentVolumeClaim
-	err = a.client.core.Get().Namespace(pod.Namespace).Resource("persistentvolumeclaims").Name(name).Do(ctx).Into(&claim)
+	claim, err := a.client.claim(ctx, pod.Namespace, name)
 	switch {
-	case apierrors.IsNotFound(err):
-		return Sibling{}, false, nil
-	case err != nil:
-		return Sibling{}, false, fmt.Errorf("read claim %s/%s: %w", pod.Namespace, name, err)
-	case claim.DeletionTimestamp != nil || !ownsEphemeral(pod, &claim):
+	case err != nil || claim == nil:
+		return Sibling{}, false, err
+	case claim.DeletionTimestamp != nil || !ownsEphemeral(pod, claim):
 		return Sibling{}, false, nil
 	case claim.Spec.VolumeName != "":
-		return a.boundSibling(ctx, &claim)
+		return a.boundSibling(ctx, claim)
+	case claim.Spec.Selector != nil:
+		return Sibling{}, false, nil // csi-provisioner makes no volume for it
 	}
-	class, err := a.classNamed(ctx, classOf(&claim))
+	class, err := a.classNamed(ctx, classOf(claim))
 	if err != nil || class == nil || bindsImmediately(class) {
 		return Sibling{}, false, err
 	}
@@ -177,7 +182,7 @@ func (a *Agent) sibling(ctx context.Context, pod *corev1.Pod, name string) (s Si
 
 func (a *Agent) boundSibling(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error) {
 	pv, err := a.client.volume(ctx, claim.Spec.VolumeName)
-	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName {
+	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName || !mayBind(pv, claim) {
 		return Sibling{}, false, err
 	}
 	return Sibling{Name: claim.Name, UID: string(claim.UID), Node: nodeOf(pv), Bound: true}, true, nil
@@ -205,13 +210,11 @@ func (a *Agent) classNamed(ctx context.Context, name string) (*storagev1.Storage
 		return class, nil
 	}
 	var class storagev1.StorageClass
-	err := a.client.storage.Get().Resource("storageclasses").Name(name).Do(ctx).Into(&class)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	there, err := get(ctx, a.client.storage, "storageclasses", "", name, &class)
+	if err != nil {
 		return nil, fmt.Errorf("read StorageClass %s: %w", name, err)
-	case class.Provisioner != DriverName:
+	}
+	if !there || class.Provisioner != DriverName {
 		return nil, nil
 	}
 	return &class, nil

@@ -49,3 +49,32 @@ func TestUserOf(t *testing.T) {
 		}
 	}
 }
+
+// TestGiven: a claim is expected here as long as it waits, and the scheduler has chosen this node for it.
+func TestGiven(t *testing.T) {
+	now := metav1.Now()
+	for _, test := range []struct {
+		name   string
+		change func(*corev1.PersistentVolumeClaim)
+		want   bool
+	}{
+		{"given to this node", func(*corev1.PersistentVolumeClaim) {}, true},
+		{"given back", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, annSelectedNode) }, false},
+		{"given to another node", func(c *corev1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-2" }, false},
+		{"bound", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-1" }, false},
+		{"being deleted", func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &now }, false},
+		{"another of its name", func(c *corev1.PersistentVolumeClaim) { c.UID = "uid-2" }, false},
+	} {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "data", UID: "uid-1", Annotations: map[string]string{annSelectedNode: "node-1"},
+		}}
+		test.change(claim)
+		a := &Agent{claims: newClaimStore("node-1", func(string) {})}
+		if err := a.claims.Add(claim); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Given("shop", "data", "uid-1"); got != test.want {
+			t.Errorf("%s: %t, want %t", test.name, got, test.want)
+		}
+	}
+}

@@ -18,8 +18,9 @@ func (h *Host) Create(ctx context.Context, spec Spec) (Volume, error) {
 }
 
 // CreateTogether is Create for a volume that is of use only together with others: those of the same pod. Either all of
-// them can be had, then the room for the siblings is kept for two minutes, or until they are made or refused; or none,
-// which is KindNoRoom, and nothing was made.
+// them can be had, then the room for the siblings is kept for a while (KeepReserved), or until they are made or refused;
+// or none, which is KindNoRoom, and nothing was made: the siblings' requests that are under way, or come within
+// seconds, are refused too.
 func (h *Host) CreateTogether(ctx context.Context, spec Spec, siblings []Spec) (Volume, error) {
 	spec, err := checkSpec(spec)
 	if err != nil {
@@ -37,9 +38,11 @@ var errChanged = errors.New("the volume groups changed meanwhile")
 // createAttempts bounds how often a plan is made anew: for a leftover, and for an admin's own commands in between.
 const createAttempts = 5
 
-func (h *Host) create(ctx context.Context, p party) (Volume, error) {
+func (h *Host) create(ctx context.Context, p party) (v Volume, err error) {
+	leave := h.reserved.enter(p.spec)
+	defer func() { leave(err) }()
 	for range createAttempts {
-		v, err := h.tryCreate(ctx, p)
+		v, err = h.tryCreate(ctx, p)
 		if !errors.Is(err, errChanged) {
 			return v, err
 		}
@@ -55,7 +58,7 @@ func (h *Host) tryCreate(ctx context.Context, p party) (Volume, error) {
 	group, _ := guess.(string)
 	unlock, ok := h.tryLockGroup(group, what)
 	if !ok {
-		_, mine, err := h.plan(ctx, p)
+		_, mine, err := h.plan(ctx, p, false)
 		if err != nil {
 			return Volume{}, err
 		}
@@ -68,7 +71,7 @@ func (h *Host) tryCreate(ctx context.Context, p party) (Volume, error) {
 		}
 	}
 	defer unlock()
-	s, mine, err := h.plan(ctx, p)
+	s, mine, err := h.plan(ctx, p, true)
 	switch {
 	case err != nil:
 		return Volume{}, err
@@ -91,13 +94,14 @@ func (h *Host) tryCreate(ctx context.Context, p party) (Volume, error) {
 	}
 }
 
-// plan reads the disks and plans the party's own volume; the room for its siblings is kept then.
-func (h *Host) plan(ctx context.Context, p party) (State, placement, error) {
+// plan reads the disks and plans the party's own volume; locked: under the lock of a group, the room for all of the party
+// is kept then.
+func (h *Host) plan(ctx context.Context, p party, locked bool) (State, placement, error) {
 	s, err := h.read(ctx)
 	if err != nil {
 		return State{}, placement{}, err
 	}
-	mine, err := h.reserved.plan(s, h.cfg.Cluster, p)
+	mine, err := h.reserved.plan(s, h.cfg.Cluster, p, locked)
 	return s, mine, err
 }
 
@@ -167,10 +171,10 @@ func (h *Host) carved(ctx context.Context, id ID) (Volume, error) {
 // long as something may be left, that is KindBusy: any other kind lets the caller forget the volume, or turn to another node.
 func (h *Host) afterFailedCreate(ctx context.Context, p party, c *carving, tried []step, failure error) error {
 	failure = Errorf(KindInternal, "volume %q with %s could not be made in volume group %s: %w", p.spec.Name, c.volume.Size, c.group.Name, failure)
-	s, mine, err := h.plan(ctx, p)
+	s, mine, err := h.plan(ctx, p, true)
 	if err != nil {
 		kind := KindOf(err)
-		if g, unseen := s.group(c.group.UUID); unseen != nil || answering(g) != nil {
+		if g, unseen := s.group(c.group.UUID); unseen != nil || !g.whole() {
 			kind = KindBusy
 		}
 		return Errorf(kind, "%w (seen after: %w)", err, failure)

@@ -46,29 +46,6 @@ func TestGroupOf(t *testing.T) {
 	}
 }
 
-// TestReservationsExpire: room is kept for a while only.
-func TestReservationsExpire(t *testing.T) {
-	g := testGroup("vg-data", []Run{{0, 100}})
-	s := State{Groups: []Group{g}}
-	spec := func(name string, extents int) Spec {
-		return Spec{Name: name, Class: Class{Group: "vg-data"}, Required: Bytes(extents) * g.ExtentSize}
-	}
-	var r reservations
-	_, err := r.plan(s, testCluster, newParty(spec("a", 40), []Spec{spec("b", 50)}))
-	must(t, err)
-	if _, err := r.plan(s, testCluster, newParty(spec("c", 60), nil)); KindOf(err) != KindNoRoom {
-		t.Errorf("a volume in the room that is kept: %v", err)
-	}
-	kept := r.kept["b"]
-	kept.until = time.Now().Add(-time.Second)
-	r.kept["b"] = kept
-	_, err = r.plan(s, testCluster, newParty(spec("c", 60), nil))
-	must(t, err)
-	if len(r.kept) != 0 {
-		t.Errorf("expired reservations are kept: %v", r.kept)
-	}
-}
-
 // TestReservationsShow: room that is kept, and that is kept no longer, shows at once, however old the disks' answer may be.
 func TestReservationsShow(t *testing.T) {
 	g := testGroup("vg-data", []Run{{0, 100}})
@@ -84,8 +61,10 @@ func TestReservationsShow(t *testing.T) {
 		}
 	}
 	shows(100)
-	_, err := h.reserved.plan(State{Groups: []Group{g}}, testCluster, newParty(spec("a", 40), []Spec{spec("b", 50)}))
+	_, err := h.reserved.plan(State{Groups: []Group{g}}, testCluster, newParty(spec("a", 40), []Spec{spec("b", 50)}), true)
 	must(t, err)
+	shows(10) // a is being made
+	h.reserved.drop(spec("a", 40))
 	shows(50)
 	kept := h.reserved.kept["b"]
 	kept.until = time.Now().Add(-time.Nanosecond)

@@ -172,6 +172,13 @@ func (f *flights) board(volume string, request any, run func() (any, error)) (*f
 	return fl, nil
 }
 
+// has tells whether an operation for the volume is under way.
+func (f *flights) has(volume string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.under[volume] != nil
+}
+
 // count tells how many operations are under way.
 func (f *flights) count() int {
 	f.mu.Lock()

@@ -108,6 +108,5 @@ func (h *Host) Room(ctx context.Context, specs []Spec) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = h.reserved.together(s, h.cfg.Cluster, newParty(specs[0], specs[1:]))
-	return err
+	return h.reserved.room(s, h.cfg.Cluster, newParty(specs[0], specs[1:]))
 }

@@ -2,14 +2,24 @@ package lvm
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// reserveFor is how long room is kept for a volume whose sibling was made; another call of any sibling begins it anew.
-const reserveFor = 2 * time.Minute
+// Room is kept for a volume whose sibling was made for reserveFor after the last sign that the volume is still wanted here,
+// and at most for reserveMost: the scheduler names the node on a pod's claims one after the other, and csi-provisioner
+// asks for the volumes within a few seconds. It is kept as long as a request for the volume is under way.
+const (
+	reserveFor  = 10 * time.Second
+	reserveMost = 2 * time.Minute
+)
+
+// refusedFor is how long a request for a volume is refused because its sibling was refused: the scheduler has sent both
+// here, and the sibling goes back.
+const refusedFor = 10 * time.Second
 
 // party is one wanted volume, and those that it is of use only together with.
 type party struct {
@@ -30,30 +40,71 @@ func newParty(spec Spec, siblings []Spec) party {
 	return party{spec, all}
 }
 
-// reservations is the room that is kept for the siblings of volumes that were made: in memory, for a while. The zero
-// value is ready to use.
+// reservations is what was decided on the volumes of pods with several: the room that is kept for the siblings of volumes
+// that were made, for a while, and for a volume that is being made; and who is refused because a sibling was. In memory
+// only. Every decision is one critical section. The zero value is ready to use.
 type reservations struct {
-	mu   sync.Mutex
-	kept map[string]reservation // by Spec.Name
+	mu      sync.Mutex
+	kept    map[string]reservation // by Spec.Name
+	refused map[string]refusal     // by Spec.Name: whose request is expected
+	calls   map[string]*call       // by Spec.Name: requests under way
 }
 
 type reservation struct {
 	carving *carving
 	until   time.Time
+	most    time.Time // the end, however often until is set later
+}
+
+// refusal is why a volume is refused whatever room there is.
+type refusal struct {
+	why   error
+	until time.Time
+}
+
+// call is a request under way.
+type call struct {
+	refused error // its sibling was refused meanwhile
+}
+
+// enter notes a request for a volume until leave is called with its outcome. The room that is kept for a volume outlives a
+// request that is to come again.
+func (r *reservations) enter(spec Spec) (leave func(error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &call{}
+	if was, there := r.refused[spec.Name]; there && time.Now().Before(was.until) {
+		c.refused = was.why
+	}
+	delete(r.refused, spec.Name)
+	if r.calls == nil {
+		r.calls = map[string]*call{}
+	}
+	r.calls[spec.Name] = c
+	return func(err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.calls, spec.Name)
+		if err == nil || KindOf(err) != KindBusy {
+			delete(r.kept, spec.Name)
+		}
+	}
 }
 
 // in is the state as if everything that room is kept for were made already.
-func (r *reservations) in(s State) State { return r.without(s, nil) }
-
-// without is in, but for these specs.
-func (r *reservations) without(s State, specs []Spec) State {
+func (r *reservations) in(s State) State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.without(s, nil)
+}
+
+// without is in, but for these specs. The lock must be held.
+func (r *reservations) without(s State, specs []Spec) State {
+	r.expire()
 	var kept []*carving
 	for name, res := range r.kept {
-		if time.Now().After(res.until) {
-			delete(r.kept, name)
-		} else if !slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == name }) {
+		mine := slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == name })
+		if !mine && !res.carving.made(s) {
 			kept = append(kept, res.carving)
 		}
 	}
@@ -64,36 +115,115 @@ func (r *reservations) without(s State, specs []Spec) State {
 	return s.reserve(kept)
 }
 
+// made tells whether the disks show the volume: it is not counted twice.
+func (c *carving) made(s State) bool {
+	_, _, _, err := s.find(c.volume.ID)
+	return err == nil
+}
+
+// expire gives up what nobody wants any more. The lock must be held.
+func (r *reservations) expire() {
+	now := time.Now()
+	maps.DeleteFunc(r.kept, func(name string, res reservation) bool { return r.calls[name] == nil && !now.Before(res.until) })
+	maps.DeleteFunc(r.refused, func(_ string, was refusal) bool { return !now.Before(was.until) })
+}
+
+// renew keeps room for longer for those volumes that are still wanted.
+func (r *reservations) renew(wanted func(Volume) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire()
+	for name, res := range r.kept {
+		if wanted(res.carving.volume) {
+			res.until = time.Now().Add(reserveFor)
+			if res.most.Before(res.until) {
+				res.until = res.most
+			}
+			r.kept[name] = res
+		}
+	}
+}
+
 // drop gives up the room that is kept for these.
 func (r *reservations) drop(specs ...Spec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.discard(specs)
+}
+
+func (r *reservations) discard(specs []Spec) {
 	for _, spec := range specs {
 		delete(r.kept, spec.Name)
 	}
 }
 
-// plan plans all volumes of a party or none, keeps the siblings' room, and answers what is to be done for the party's own
-// volume. What an earlier call made of that one is dealt with whatever has become of its siblings' room: it may have been
-// answered.
-func (r *reservations) plan(s State, cluster string, p party) (placement, error) {
+// plan plans all volumes of a party or none, and answers what is to be done for the party's own volume. Whoever holds the
+// lock of a group decides: the room of all is kept then. Without it nothing is kept, and a volume that room is kept for
+// is not refused. What an earlier call made of that volume is dealt with whatever has become of its siblings' room: it
+// may have been answered.
+func (r *reservations) plan(s State, cluster string, p party, locked bool) (placement, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.calls[p.spec.Name]; c != nil && c.refused != nil {
+		r.discard([]Spec{p.spec})
+		return r.alone(s, cluster, p, Errorf(KindNoRoom, "another claim of the same pod was refused here: %v", c.refused))
+	}
 	all, placements, err := r.together(s, cluster, p)
-	if err == nil {
+	kept, promised := r.kept[p.spec.Name]
+	switch {
+	case err == nil && locked:
 		return placements[r.keep(all, placements)], nil
-	}
-	r.drop(p.spec)
-	if KindOf(err) != KindNoRoom {
+	case err == nil:
+		return placements[all.own()], nil
+	case KindOf(err) != KindNoRoom:
+		r.discard([]Spec{p.spec})
 		return placement{}, err
+	case promised && !locked:
+		return placement{carve: kept.carving}, nil
 	}
-	r.drop(p.all...)
-	if alone, err := plan(r.in(s), cluster, []Spec{p.spec}); err == nil && alone[0].carve == nil {
+	r.discard(p.all)
+	made, err := r.alone(s, cluster, p, err)
+	if err != nil {
+		r.refuse(p, err)
+	}
+	return made, err
+}
+
+// alone finds what an earlier call made of the party's own volume; there is none: the error.
+func (r *reservations) alone(s State, cluster string, p party, refused error) (placement, error) {
+	if alone, err := plan(r.without(s, nil), cluster, []Spec{p.spec}); err == nil && alone[0].carve == nil {
 		return alone[0], nil
 	}
-	return placement{}, err
+	return placement{}, refused
+}
+
+// refuse notes that a party was refused: its other volumes are too, each once, and whatever room there is when their turn
+// comes. The lock must be held.
+func (r *reservations) refuse(p party, why error) {
+	for _, spec := range p.all {
+		switch c := r.calls[spec.Name]; {
+		case spec.Name == p.spec.Name:
+		case c != nil:
+			c.refused = why
+		default:
+			if r.refused == nil {
+				r.refused = map[string]refusal{}
+			}
+			r.refused[spec.Name] = refusal{why, time.Now().Add(refusedFor)}
+		}
+	}
+}
+
+// room tells whether a party can be had.
+func (r *reservations) room(s State, cluster string, p party) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, _, err := r.together(s, cluster, p)
+	return err
 }
 
 // together plans all volumes of a party, each beside those before it, or none. A sibling that is wrong in itself is left
-// out of the party: its own request is told so.
+// out of the party: its own request is told so. The lock must be held.
 func (r *reservations) together(s State, cluster string, p party) (party, []placement, error) {
 	s = r.without(s, p.all)
 	placements, err := plan(s, cluster, p.all)
@@ -110,24 +240,30 @@ func (r *reservations) together(s State, cluster string, p party) (party, []plac
 	return p, placements, err
 }
 
-// keep keeps the room of the party's siblings that are still to be made. It answers which placement is the party's own.
+// keep keeps the room of the party's volumes that are still to be made, its own until that is made: while lvcreate runs,
+// the disks do not show it. None of them is refused any more. It answers which placement is the party's own. The lock
+// must be held.
 func (r *reservations) keep(p party, placements []placement) (mine int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	now := time.Now()
 	for i, spec := range p.all {
-		if spec.Name == p.spec.Name {
-			mine = i
-			continue
-		}
 		delete(r.kept, spec.Name)
+		delete(r.refused, spec.Name)
+		if c := r.calls[spec.Name]; c != nil {
+			c.refused = nil
+		}
 		if c := placements[i].carve; c != nil {
 			if r.kept == nil {
 				r.kept = map[string]reservation{}
 			}
-			r.kept[spec.Name] = reservation{c, time.Now().Add(reserveFor)}
+			r.kept[spec.Name] = reservation{c, now.Add(reserveFor), now.Add(reserveMost)}
 		}
 	}
-	return mine
+	return p.own()
+}
+
+// own is the index of the party's own volume.
+func (p party) own() int {
+	return slices.IndexFunc(p.all, func(spec Spec) bool { return spec.Name == p.spec.Name })
 }
 
 // Misfit is in the chain of the error (KindNoRoom) that refuses volumes which are of use only together.

@@ -356,6 +356,9 @@ func TestUncertainCreate(t *testing.T) {
 		"its disk falls silent": func(n *Node) {
 			n.Before = func([]string) { n.group("vg-test").PVs[0].Silent = true }
 		},
+		"its disk goes away": func(n *Node) {
+			n.Before = func([]string) { n.group("vg-test").PVs[0].Missing = true }
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			node := newNode()
@@ -366,7 +369,7 @@ func TestUncertainCreate(t *testing.T) {
 			_, err := d.Create(t.Context(), b.spec("v", 8*lvm.MiB))
 			wantKind(t, what, err, lvm.KindBusy)
 			node.Change("vg-test", func(g *lvm.Group) {
-				node.Before, node.group("vg-test").away, g.PVs[0].Silent = nil, false, false
+				node.Before, node.group("vg-test").away, g.PVs[0].Silent, g.PVs[0].Missing = nil, false, false, false
 			})
 			d.create(t, b.spec("v", 8*lvm.MiB))
 		})

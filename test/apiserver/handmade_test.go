@@ -51,7 +51,7 @@ func managerOf(t *testing.T, content string) string {
 func TestContentsMadeByHandAreLabelled(t *testing.T) {
 	here, other := newNode(t, "a"), newNode(t, "b")
 	source := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
-	_, handle := here.take(t, source, "old")
+	handle := here.take(t, source, "old")
 	before := handMade(t, "before", driver, handle, `{}`)
 	foreign := handMade(t, "foreign", "other.io", handle, `{}`)
 	unknown := handMade(t, "unknown", driver, handle+"-not", `{}`)
@@ -64,6 +64,7 @@ func TestContentsMadeByHandAreLabelled(t *testing.T) {
 		soon(t, content+" is labelled", func() bool { return managerOf(t, content) == here.name })
 	}
 
+	bindSnapshot(t, namespace(t), after, after)
 	markReady(t, after, handle)
 	claim := copyOf(t, "restored", "snapshot.storage.k8s.io", "VolumeSnapshot", after, "")
 	until(t, claim, "made where the snapshot is", selectedIs(here.name))

@@ -95,9 +95,9 @@ func (n *node) inUse(t *testing.T, name, class string, policy corev1.PersistentV
 	if err := releaseClass(); err != nil {
 		t.Fatal(err)
 	}
-	claim := n.bound(t, name, corev1.PersistentVolumeFilesystem)
+	claim := n.boundOf(t, name, class, corev1.PersistentVolumeFilesystem)
 	patchVolume(t, claim.Spec.VolumeName, "", fmt.Sprintf(`{"metadata": {"finalizers": ["kubernetes.io/pv-protection", %q]},
-		"spec": {"storageClassName": %q, "persistentVolumeReclaimPolicy": %q}}`, provisionerHolds, class, policy))
+		"spec": {"persistentVolumeReclaimPolicy": %q}}`, provisionerHolds, policy))
 	patchVolume(t, claim.Spec.VolumeName, "status", `{"status": {"phase": "Bound"}}`)
 	return claim
 }

@@ -19,26 +19,20 @@ const contents = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
 // snapshotOf takes a snapshot of a bound claim's volume, and makes the content that the snapshot controller makes for it.
 func (n *node) snapshotOf(t *testing.T, claim *corev1.PersistentVolumeClaim, name string) (content string, handle string) {
 	t.Helper()
-	id, handle := n.take(t, claim, name)
+	handle = n.take(t, claim, name)
 	content = "snapcontent-" + string(claim.UID)
-	body := fmt.Sprintf(`{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
-		"metadata": {"name": %q, "labels": {"snapshot.storage.kubernetes.io/managed-by": %q}},
-		"spec": {"driver": %q, "deletionPolicy": "Delete", "source": {"volumeHandle": %q},
-			"volumeSnapshotRef": {"namespace": %q, "name": %q}}}`, content, n.name, driver, id, claim.Namespace, name)
-	if err := admin.RESTClient().Post().AbsPath(contents).Body([]byte(body)).Do(t.Context()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	makeSnapshot(t, claim.Namespace, name, "snap-keep", n.name, content)
 	return content, handle
 }
 
 // take takes a snapshot of a bound claim's volume, for which the cluster has no object.
-func (n *node) take(t *testing.T, claim *corev1.PersistentVolumeClaim, name string) (volume lvm.ID, handle string) {
+func (n *node) take(t *testing.T, claim *corev1.PersistentVolumeClaim, name string) (handle string) {
 	t.Helper()
 	pv, err := admin.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	volume, err = lvm.ParseID(pv.Spec.CSI.VolumeHandle)
+	volume, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +40,7 @@ func (n *node) take(t *testing.T, claim *corev1.PersistentVolumeClaim, name stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	return volume, snapshot.ID.String()
+	return snapshot.ID.String()
 }
 
 // markReady does what csi-snapshotter does when the snapshot is there.
@@ -94,10 +88,16 @@ func TestCopiesAreMadeWhereTheirSourceIs(t *testing.T) {
 	}
 
 	content, handle := here.snapshotOf(t, source, "snap")
+	bait := copyOf(t, "restore-bait", group, "VolumeSnapshot", "snap", "")
+	decoy := other.take(t, other.bound(t, "decoy", corev1.PersistentVolumeFilesystem), "decoy")
+	makeContent(t, source.Namespace, "snap", "snap-keep", other.name, "forged-"+content) // the snapshot does not name it
+	markReady(t, "forged-"+content, decoy)
 	time.Sleep(500 * time.Millisecond) // time to do the wrong thing
+	until(t, bait, "left alone by a node with a content that the snapshot does not name", selectedIs(""))
 	until(t, early, "left alone as long as the snapshot is not ready", selectedIs(other.name))
 	markReady(t, content, handle)
 	until(t, early, "selected when the snapshot is ready", selectedIs(here.name))
+	until(t, bait, "selected where the snapshot is", selectedIs(here.name))
 	late := copyOf(t, "restore-late", group, "VolumeSnapshot", "snap", "")
 	until(t, late, "selected without a pod", selectedIs(here.name))
 

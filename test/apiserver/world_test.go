@@ -148,7 +148,14 @@ func namespace(t *testing.T) string {
 // volume controller leave it.
 func (n *node) bound(t *testing.T, name string, mode corev1.PersistentVolumeMode) *corev1.PersistentVolumeClaim {
 	t.Helper()
+	return n.boundOf(t, name, "thin", mode)
+}
+
+// boundOf does that for a claim of another storage class.
+func (n *node) boundOf(t *testing.T, name, class string, mode corev1.PersistentVolumeMode) *corev1.PersistentVolumeClaim {
+	t.Helper()
 	claim := newClaim(t, name, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.StorageClassName = &class
 		c.Annotations[selected] = n.name
 		c.Annotations["volume.kubernetes.io/storage-provisioner"] = driver
 		c.Spec.VolumeMode = &mode
@@ -161,7 +168,7 @@ func (n *node) bound(t *testing.T, name string, mode corev1.PersistentVolumeMode
 		t.Fatal(err)
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume.Name}, Spec: corev1.PersistentVolumeSpec{
-		StorageClassName: "thin", AccessModes: claim.Spec.AccessModes, VolumeMode: &mode,
+		StorageClassName: class, AccessModes: claim.Spec.AccessModes, VolumeMode: &mode,
 		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 		ClaimRef: &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{

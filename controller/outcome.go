@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// csi-provisioner forgets a volume after most errors of CreateVolume: it takes them to say that nothing was made
+// (checkError in its pkg/controller). After Aborted, Canceled, DeadlineExceeded and Unavailable alone it asks again, even when
+// the claim is deleted meanwhile, until it gets a volume that it can delete. So whatever is wrong with a request, the answer
+// is lvm.KindBusy as long as an earlier request of the same name may have left a volume that its caller does not know of.
+
+// outcomesMost bounds what is remembered; what is forgotten counts as it does after a restart.
+const outcomesMost = 10_000
+
+// outcomes remembers how requests for volumes have ended.
+type outcomes struct {
+	mu       sync.Mutex
+	unknown  map[string]bool // by name: a request that may have made a volume, and did not tell
+	answered map[string]bool // by the volume's UUID: its caller knows of it
+}
+
+func newOutcomes() *outcomes {
+	return &outcomes{unknown: map[string]bool{}, answered: map[string]bool{}}
+}
+
+// made notes that a caller was answered with a volume. One that had gone was not.
+func (o *outcomes) made(ctx context.Context, v lvm.Volume) {
+	if ctx.Err() != nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.unknown, v.Name)
+	note(o.answered, v.UUID)
+}
+
+// lost notes a request that ended without telling whether there is a volume.
+func (o *outcomes) lost(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	note(o.unknown, name)
+}
+
+// absent notes that there is no volume of the name.
+func (o *outcomes) absent(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.unknown, name)
+}
+
+func (o *outcomes) isUnknown(name string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.unknown[name]
+}
+
+func (o *outcomes) isAnswered(uuid string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.answered[uuid]
+}
+
+// note adds a key; if there are too many, any other one goes.
+func note(set map[string]bool, key string) {
+	for old := range set {
+		if len(set) < outcomesMost {
+			break
+		}
+		delete(set, old)
+	}
+	set[key] = true
+}
+
+// unlessMade is what CreateVolume answers where it was about to fail with err: err itself, or, if there may be a volume of that
+// name, an error that does not let the caller forget it.
+func (s *Server) unlessMade(ctx context.Context, name string, err error) error {
+	if checkName(name) != nil {
+		return err // it never had a volume
+	}
+	if !isFinal(err) {
+		s.outcomes.lost(name)
+		return err
+	}
+	p, unread := s.volumes.Presence(context.WithoutCancel(ctx), name)
+	kept := s.kept(name, p, unread)
+	switch {
+	case kept == nil:
+		s.outcomes.absent(name)
+		return err
+	case p.Volume != nil && s.outcomes.isAnswered(p.Volume.UUID):
+		return exists(*p.Volume, err)
+	}
+	s.outcomes.lost(name)
+	return lvm.Errorf(lvm.KindBusy, "%w; and yet the request cannot be given up: %w", err, kept)
+}
+
+// kept says why there may be a volume of the name; nil: there is none.
+func (s *Server) kept(name string, p lvm.Presence, unread error) error {
+	switch {
+	case unread != nil:
+		return unread
+	case p.Volume != nil:
+		return lvm.Errorf(lvm.KindBusy, "an earlier request for it has made %s/%s here, of which nobody may have been told: "+
+			"let the StorageClass be as it was then, or delete the claim and after it that volume", p.Volume.Group, p.Volume.ID.LV)
+	case p.UnderWay:
+		return lvm.Errorf(lvm.KindBusy, "an earlier request for volume %q is still under way: ask again when it has ended", name)
+	case p.Unsure != nil && s.outcomes.isUnknown(name):
+		return lvm.Errorf(lvm.KindBusy, "an earlier request for volume %q may have made it, and not every disk can be read: %w", name, p.Unsure)
+	}
+	return nil
+}
+
+// exists is the error for a volume that its caller knows of: no other node may make it once more.
+func exists(v lvm.Volume, err error) error {
+	if lvm.KindOf(err) != lvm.KindNoRoom {
+		return err
+	}
+	return lvm.Errorf(lvm.KindExists, "volume %q is already there as %s/%s, but %w", v.Name, v.Group, v.ID.LV, err)
+}
+
+// isFinal tells whether csi-provisioner takes an error for the proof that nothing was made: cmd/nodelvm gives a code of that
+// sort to all but these.
+func isFinal(err error) bool {
+	gone := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	kind := lvm.KindOf(err)
+	return kind != lvm.KindBusy && (kind != lvm.KindInternal || !gone)
+}

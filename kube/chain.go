@@ -1,0 +1,126 @@
+package kube
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// An object that names another one proves nothing: whoever may create a PersistentVolume or a VolumeSnapshotContent can
+// write any reference into it, and a tenant can write any volume's name into a claim. Only references that agree in both
+// directions bind two objects. Whoever changes or deletes an object because of another one asks the functions of this file.
+
+// chain tells whether a PersistentVolume, a claim, a logical volume and a node belong together: the volume names the claim
+// and its UID, the claim names the volume; the volume's handle is one of this driver's and no other PersistentVolume
+// (sameHandle) has it; the volume can be used on that node alone, and the claim was not given to another one. The error says
+// which link is broken.
+func chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, node string, sameHandle ...string) error {
+	if err := placed(pv, node, sameHandle...); err != nil {
+		return err
+	}
+	if err := bound(pv, claim); err != nil {
+		return err
+	}
+	if selected := claim.Annotations[annSelectedNode]; selected != "" && selected != node {
+		return fmt.Errorf("node %s is selected for claim %s, and PersistentVolume %s is on node %s", quoted(selected), keyOf(claim), pv.Name, node)
+	}
+	return nil
+}
+
+// placed is the part of a chain that needs no claim: PersistentVolume, logical volume, node.
+func placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) error {
+	if node == "" || !isOn(pv, node) {
+		return fmt.Errorf("PersistentVolume %s is not a volume of %s on node %s alone", pv.Name, DriverName, quoted(node))
+	}
+	if _, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle); err != nil {
+		return fmt.Errorf("PersistentVolume %s has the volume handle %s, which is none of this driver", pv.Name, quoted(pv.Spec.CSI.VolumeHandle))
+	}
+	for _, other := range sameHandle {
+		if other != pv.Name {
+			return fmt.Errorf("PersistentVolume %s and PersistentVolume %s have the same volume handle %s: delete the one that is not in use",
+				pv.Name, other, pv.Spec.CSI.VolumeHandle)
+		}
+	}
+	return nil
+}
+
+// bound tells whether a PersistentVolume and a claim name each other.
+func bound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+	ref := pv.Spec.ClaimRef
+	switch {
+	case ref == nil || ref.UID == "":
+		return fmt.Errorf("PersistentVolume %s is not bound to a claim", pv.Name)
+	case ref.Kind != "" && ref.Kind != kindClaim:
+		return fmt.Errorf("PersistentVolume %s refers to a %s, not to a claim", pv.Name, quoted(ref.Kind))
+	case ref.Namespace != claim.Namespace || ref.Name != claim.Name || ref.UID != claim.UID:
+		return fmt.Errorf("PersistentVolume %s names claim %s/%s (UID %s), not claim %s (UID %s)",
+			pv.Name, ref.Namespace, ref.Name, ref.UID, keyOf(claim), claim.UID)
+	case claim.Spec.VolumeName == "":
+		return fmt.Errorf("PersistentVolume %s names claim %s, and that claim is bound to no volume", pv.Name, keyOf(claim))
+	case claim.Spec.VolumeName != pv.Name:
+		return fmt.Errorf("PersistentVolume %s names claim %s, and that claim names PersistentVolume %s", pv.Name, keyOf(claim), quoted(claim.Spec.VolumeName))
+	}
+	return nil
+}
+
+// mayBind tells whether a claim that names a PersistentVolume is, or can become, bound to it: that names the claim, or none.
+func mayBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	ref := pv.Spec.ClaimRef
+	return ref == nil || ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
+}
+
+// snapshotChain does for a VolumeSnapshotContent and a VolumeSnapshot what chain does for a volume and a claim.
+func snapshotChain(c *content, s *snapshot, node string) error {
+	if err := placedContent(c, node); err != nil {
+		return err
+	}
+	return boundSnapshot(c, s)
+}
+
+// placedContent is the part of the chain that needs no VolumeSnapshot. A snapshot that was never taken has no handle.
+func placedContent(c *content, node string) error {
+	if c.Spec.Driver != DriverName || node == "" || c.Labels[labelManagedBy] != node {
+		return fmt.Errorf("VolumeSnapshotContent %s is not one of %s on node %s", c.Name, DriverName, quoted(node))
+	}
+	given, taken := c.Spec.Source.SnapshotHandle, c.Status.SnapshotHandle
+	if given != "" && taken != "" && given != taken {
+		return fmt.Errorf("VolumeSnapshotContent %s has two snapshot handles, %s and %s", c.Name, quoted(given), quoted(taken))
+	}
+	for _, handle := range []string{given, taken} {
+		if _, err := lvm.ParseID(handle); handle != "" && err != nil {
+			return fmt.Errorf("VolumeSnapshotContent %s has the snapshot handle %s, which is none of this driver", c.Name, quoted(handle))
+		}
+	}
+	return nil
+}
+
+// boundSnapshot tells whether a VolumeSnapshotContent and a VolumeSnapshot name each other.
+func boundSnapshot(c *content, s *snapshot) error {
+	ref := c.Spec.VolumeSnapshotRef
+	switch {
+	case ref.UID == "":
+		return fmt.Errorf("VolumeSnapshotContent %s is not bound to a snapshot", c.Name)
+	case ref.Kind != "" && ref.Kind != kindSnapshot:
+		return fmt.Errorf("VolumeSnapshotContent %s refers to a %s, not to a snapshot", c.Name, quoted(ref.Kind))
+	case ref.Namespace != s.Namespace || ref.Name != s.Name || ref.UID != s.UID:
+		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s/%s (UID %s), not snapshot %s/%s (UID %s)",
+			c.Name, ref.Namespace, ref.Name, ref.UID, s.Namespace, s.Name, s.UID)
+	case s.Status.Content == "":
+		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s, and that snapshot is bound to no content", c.Name, c.snapshotKey())
+	case s.Status.Content != c.Name:
+		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s, and that snapshot names VolumeSnapshotContent %s",
+			c.Name, c.snapshotKey(), quoted(s.Status.Content))
+	}
+	return nil
+}
+
+// quoted shows what others wrote: no longer than the name of an object may be.
+func quoted(text string) string {
+	const most = 253
+	if len(text) > most {
+		return fmt.Sprintf("%.*q...", most, text)
+	}
+	return fmt.Sprintf("%q", text)
+}

@@ -1,0 +1,55 @@
+package lvm
+
+import (
+	"context"
+	"slices"
+)
+
+// Presence is what a node knows of the volume of one name, whatever a request says of it.
+type Presence struct {
+	Volume   *Volume // in whatever group, creating or ready; nil: no group that was read has it, or it is deleted
+	Made     bool    // it lacks nothing: an earlier request may have been answered with it
+	UnderWay bool    // an operation for it is under way
+	Unsure   error   // why it may be there although Volume is nil: a group lacks a disk, or a device was not read
+}
+
+// Presence finds the volume that a request of this name made. It starts no process as long as the disks can be read
+// directly. KindBusy: the disks cannot be read.
+func (h *Host) Presence(ctx context.Context, name string) (Presence, error) {
+	underWay := h.flights.has(lvName(name)) // asked first: what ends meanwhile shows on the disks
+	s, err := h.look(ctx)
+	if err != nil {
+		return Presence{}, Errorf(KindBusy, "whether volume %q is there cannot be told: %w", name, err)
+	}
+	p := presence(s, h.cfg.Cluster, name)
+	p.UnderWay = underWay
+	return p, nil
+}
+
+func presence(s State, cluster, name string) Presence {
+	var p Presence
+	for _, g := range s.Groups {
+		if !g.whole() && p.Unsure == nil {
+			p.Unsure = Errorf(KindBusy, "volume group %s lacks a disk, or a disk of it does not answer", g.Name)
+		}
+		for _, lv := range g.LVs {
+			v, ours, err := volumeOf(g, lv)
+			if err == nil && ours && v.Name == name && v.Cluster == cluster && v.State != StateDeleting {
+				return Presence{Volume: &v, Made: v.State == StateReady || complete(g, lv, v)}
+			}
+		}
+	}
+	if len(s.Unread) > 0 && p.Unsure == nil {
+		p.Unsure = Errorf(KindBusy, "%s", s.Unread[0])
+	}
+	return p
+}
+
+// whole tells whether all disks of the group are there: what it lacks, it lacks for certain.
+func (g Group) whole() bool {
+	return !slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.Missing || pv.Silent })
+}
+
+// KeepReserved keeps room for longer for those volumes that are still wanted here: of a volume's siblings, which
+// CreateTogether kept room for, those whose request is still expected. What is not wanted loses its room seconds after the last request.
+func (h *Host) KeepReserved(wanted func(Volume) bool) { h.reserved.renew(wanted) }

@@ -1,0 +1,147 @@
+package lvm
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// reserving is a group of 100 extents, and what is kept in it.
+type reserving struct {
+	reservations
+	state State
+}
+
+func newReserving() *reserving {
+	return &reserving{state: State{Groups: []Group{testGroup("vg-data", []Run{{0, 100}})}}}
+}
+
+func (r *reserving) spec(name string, extents int) Spec {
+	return Spec{Name: name, Class: Class{Group: "vg-data"}, Required: Bytes(extents) * r.state.Groups[0].ExtentSize}
+}
+
+// ask is a request of one volume from its beginning to its end.
+func (r *reserving) ask(spec Spec, siblings ...Spec) error {
+	leave := r.enter(spec)
+	_, err := r.plan(r.state, testCluster, newParty(spec, siblings), true)
+	leave(err)
+	return err
+}
+
+func (r *reserving) free() Extents { return r.in(r.state).Groups[0].free() }
+
+// TestReservationsEnd: room is kept for a volume that does not come for seconds only, for one that is still wanted
+// as long as that is so, but for two minutes at most, and as long as it is being asked for.
+func TestReservationsEnd(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		wanted bool // its claim is still given to this node
+		asked  bool // its request waits for the lock
+		want   time.Duration
+	}{
+		{"it never comes", false, false, reserveFor},
+		{"it is wanted", true, false, reserveMost},
+		{"it waits for the lock", false, true, 10 * time.Minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReserving()
+				must(t, r.ask(r.spec("a", 40), r.spec("b", 50)))
+				if test.asked {
+					r.enter(r.spec("b", 50))
+				}
+				began := time.Now()
+				for time.Since(began) < test.want {
+					if free := r.free(); free != 50 {
+						t.Fatalf("after %s %d extents are free, want 50", time.Since(began), free)
+					}
+					time.Sleep(time.Second)
+					r.renew(func(v Volume) bool { return test.wanted && v.Name == "b" })
+				}
+				if free := r.free(); (free == 50) != test.asked {
+					t.Errorf("after %s %d extents are free", test.want, free)
+				}
+			})
+		})
+	}
+}
+
+// TestSiblingsAreRefusedTogether: after one volume of a pod was refused, so is the other, once, whenever its request began;
+// unless room for both was found meanwhile, or seconds have passed and it was not under way.
+func TestSiblingsAreRefusedTogether(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		between func(r *reserving, a, b Spec)
+		refused bool
+	}{
+		{"at once", func(*reserving, Spec, Spec) {}, true},
+		{"seconds later", func(*reserving, Spec, Spec) { time.Sleep(refusedFor - 1) }, true},
+		{"later", func(*reserving, Spec, Spec) { time.Sleep(refusedFor) }, false},
+		{"for the second time", func(r *reserving, a, b Spec) { _ = r.ask(b, a) }, false},
+		{"after the first was made", func(r *reserving, a, b Spec) { _ = r.ask(a, b) }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReserving()
+				full, a, b := r.state, r.spec("a", 40), r.spec("b", 50)
+				full.Groups = []Group{testGroup("vg-data", []Run{{0, 60}})}
+				room := r.state
+				r.state = full
+				wantNoRoom(t, r.ask(a, b), "together with b")
+				r.state = room
+				test.between(r, a, b)
+				err := r.ask(b, a)
+				if test.refused {
+					wantNoRoom(t, err, "another claim of the same pod")
+				} else {
+					must(t, err)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusedWhileItWaits: a request that began before its sibling was refused is refused however long it waits.
+func TestRefusedWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReserving()
+		a, b := r.spec("a", 40), r.spec("b", 50)
+		leave := r.enter(b)
+		room := r.state
+		r.state = State{Groups: []Group{testGroup("vg-data", []Run{{0, 60}})}}
+		wantNoRoom(t, r.ask(a, b), "together with b")
+		r.state = room
+		time.Sleep(10 * refusedFor)
+		_, err := r.plan(r.state, testCluster, newParty(b, []Spec{a}), true)
+		leave(err)
+		wantNoRoom(t, err, "another claim of the same pod")
+	})
+}
+
+// TestDecisionsWithoutTheLock: they keep no room, and refuse no volume that room is kept for.
+func TestDecisionsWithoutTheLock(t *testing.T) {
+	r := newReserving()
+	a, b := r.spec("a", 40), r.spec("b", 50)
+	_, err := r.plan(r.state, testCluster, newParty(a, []Spec{b}), false)
+	must(t, err)
+	if free := r.free(); free != 100 {
+		t.Errorf("%d extents are free: room is kept", free)
+	}
+	must(t, r.ask(a, b))
+	r.state = State{Groups: []Group{testGroup("vg-data", []Run{{0, 60}})}}
+	p, err := r.plan(r.state, testCluster, newParty(b, []Spec{a}), false)
+	must(t, err)
+	if p.group() != r.state.Groups[0].UUID {
+		t.Errorf("the lock of the group %q is to be taken", p.group())
+	}
+	_, err = r.plan(r.state, testCluster, newParty(b, []Spec{a}), true)
+	wantNoRoom(t, err, "together with a")
+}
+
+func wantNoRoom(t *testing.T, err error, says string) {
+	t.Helper()
+	if KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), says) {
+		t.Fatalf("kind %d, want KindNoRoom that says %q: %v", KindOf(err), says, err)
+	}
+}
