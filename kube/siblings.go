@@ -54,8 +54,8 @@ func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, 
 	if pod == nil {
 		return Company{}, nil
 	}
-	c := Company{Pod: pod.Name, PodUID: string(pod.UID)}
-	for _, name := range claimsOf(pod) {
+	c := Company{Pod: pod.name, PodUID: string(pod.uid)}
+	for _, name := range pod.claims {
 		if name == claim {
 			continue
 		}
@@ -99,17 +99,17 @@ func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message
 
 // userOf picks the pod that the claim is placed for. Where several use it, that is the one with the most claims: it is the
 // hardest to place, and the others must follow it anyway; among equals, the oldest.
-func userOf(pods []corev1.Pod, claim string) *corev1.Pod {
-	var user *corev1.Pod
+func userOf(pods []waitingPod, claim string) *waitingPod {
+	var user *waitingPod
 	for i := range pods {
 		pod := &pods[i]
-		if !isWaiting(pod) || !slices.Contains(claimsOf(pod), claim) {
+		if !slices.Contains(pod.claims, claim) {
 			continue
 		}
 		if user == nil || cmp.Or(
-			cmp.Compare(len(claimsOf(pod)), len(claimsOf(user))),
-			user.CreationTimestamp.Compare(pod.CreationTimestamp.Time),
-			cmp.Compare(user.Name, pod.Name)) > 0 {
+			cmp.Compare(len(pod.claims), len(user.claims)),
+			user.created.Compare(pod.created.Time),
+			cmp.Compare(user.name, pod.name)) > 0 {
 			user = pod
 		}
 	}
@@ -122,42 +122,22 @@ func isWaiting(pod *corev1.Pod) bool {
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// claimsOf names the claims that a pod uses, those of its generic ephemeral volumes included.
-func claimsOf(pod *corev1.Pod) (names []string) {
-	for _, v := range pod.Spec.Volumes {
-		name := ""
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			name = v.PersistentVolumeClaim.ClaimName
-		case v.Ephemeral != nil:
-			name = ephemeralClaim(pod, v)
-		}
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 func ephemeralClaim(pod *corev1.Pod, v corev1.Volume) string { return pod.Name + "-" + v.Name }
 
-// ownsEphemeral tells whether the claim is one that was made for a generic ephemeral volume of the pod, if the pod has one
-// of its name.
-func ownsEphemeral(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	ephemeral := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.Ephemeral != nil && ephemeralClaim(pod, v) == claim.Name
-	})
-	return !ephemeral || metav1.IsControlledBy(claim, pod)
+// owns tells whether the claim is one that was made for a generic ephemeral volume of the pod, if the pod has one of its name.
+func (pod *waitingPod) owns(claim *corev1.PersistentVolumeClaim) bool {
+	owner := metav1.GetControllerOf(claim)
+	return !slices.Contains(pod.ephemeral, claim.Name) || owner != nil && owner.UID == pod.uid
 }
 
 // sibling reads a claim of the pod. It is read afresh, not taken from what the watch left: a selected node of a moment ago
 // would have volumes refused, or made, that should not be.
-func (a *Agent) sibling(ctx context.Context, pod *corev1.Pod, name string) (s Sibling, ours bool, err error) {
-	claim, err := a.client.claim(ctx, pod.Namespace, name)
+func (a *Agent) sibling(ctx context.Context, pod *waitingPod, name string) (s Sibling, ours bool, err error) {
+	claim, err := a.client.claim(ctx, pod.namespace, name)
 	switch {
 	case err != nil || claim == nil:
 		return Sibling{}, false, err
-	case claim.DeletionTimestamp != nil || !ownsEphemeral(pod, claim):
+	case claim.DeletionTimestamp != nil || !pod.owns(claim):
 		return Sibling{}, false, nil
 	case claim.Spec.VolumeName != "":
 		return a.boundSibling(ctx, claim)

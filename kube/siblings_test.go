@@ -40,9 +40,15 @@ func TestUserOf(t *testing.T) {
 		{"one name of several", "a", []corev1.Pod{podWith("q", 0, "a"), podWith("p", 0, "a")}, "p"},
 		{"a generic ephemeral volume's", "eph-a", []corev1.Pod{ephemeral}, "eph"},
 	} {
+		var pods []waitingPod
+		for i := range test.pods {
+			if pod, matters := waitingPodOf(&test.pods[i]); matters {
+				pods = append(pods, pod)
+			}
+		}
 		got := ""
-		if pod := userOf(test.pods, test.claim); pod != nil {
-			got = pod.Name
+		if pod := userOf(pods, test.claim); pod != nil {
+			got = pod.name
 		}
 		if got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)

@@ -26,8 +26,8 @@ func newPodLister(client rest.Interface) *podLister {
 	return &podLister{client: client, turns: make(chan struct{}, podListings)}
 }
 
-// waiting answers the pods of a namespace that have no node, as they are after it was called.
-func (l *podLister) waiting(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+// waiting answers the pods of a namespace that wait for a node with claims, as they are after it was called.
+func (l *podLister) waiting(ctx context.Context, namespace string) ([]waitingPod, error) {
 	flight := l.flights.DoChan(namespace, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), companyPatience)
 		defer cancel()
@@ -41,19 +41,26 @@ func (l *podLister) waiting(ctx context.Context, namespace string) ([]corev1.Pod
 		if result.Err != nil {
 			return nil, result.Err
 		}
-		return result.Val.([]corev1.Pod), nil
+		return result.Val.([]waitingPod), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("list the pods of namespace %s that wait for a node: %w", namespace, ctx.Err())
 	}
 }
 
-func (l *podLister) list(ctx context.Context, namespace string) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	err := l.client.Get().Namespace(namespace).Resource("pods").
+func (l *podLister) list(ctx context.Context, namespace string) (pods []waitingPod, err error) {
+	body, err := l.client.Get().Namespace(namespace).Resource("pods").
 		VersionedParams(&metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String()}, metav1.ParameterCodec).
-		Do(ctx).Into(&list)
+		Stream(ctx)
+	if err == nil {
+		defer func() { _ = body.Close() }() // it was only read from
+		err = readPods(body, func(pod *corev1.Pod) {
+			if p, matters := waitingPodOf(pod); matters {
+				pods = append(pods, p)
+			}
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of namespace %s that wait for a node: %w", namespace, err)
 	}
-	return list.Items, nil
+	return pods, nil
 }

@@ -1,0 +1,102 @@
+package kube
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/rest"
+)
+
+// usualPod is a pod as one of a StatefulSet stands in an API server while it waits for a node: about 4 KB.
+func usualPod(i int) corev1.Pod {
+	pod := podWith(fmt.Sprintf("web-%d", i), 0, fmt.Sprintf("data-web-%d", i))
+	pod.Namespace, pod.UID = "ns", typesUID(fmt.Sprintf("0d6bb3a0-5f0c-4d5a-9a53-%012d", i))
+	pod.Labels = map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "web", "controller-revision-hash": "web-7d9f8c6b5"}
+	pod.Status.Phase = corev1.PodPending
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
+		Message: "0/100 nodes are available: 100 node(s) did not have enough free storage. preemption: 0/100 nodes are available: 100 Preemption is not helpful for scheduling."}}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
+		FieldsV1: &metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:metadata":{"f:labels":{%q:{}}}}`, strings.Repeat("x", 1200))}}}
+	for c := range 2 {
+		container := corev1.Container{Name: fmt.Sprintf("c%d", c), Image: "registry.example.com/team/web:1.2.3", Command: []string{"/bin/web", "--listen=:8080"}}
+		for e := range 10 {
+			container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", e), Value: "a value of usual length"})
+		}
+		container.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")}
+		container.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "kube-api-access", MountPath: "/var/run/secrets"}}
+		pod.Spec.Containers = append(pod.Spec.Containers, container)
+	}
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute"}}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "kube-api-access", VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}}}}})
+	return pod
+}
+
+// encodedPods is a listing of pods as the API server sends it.
+func encodedPods(t testing.TB, pods ...corev1.Pod) []byte {
+	t.Helper()
+	scheme := newScheme()
+	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods}
+	text, err := runtime.Encode(protobuf.NewSerializer(scheme, scheme), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// listerOf lists pods from a server with that answer.
+func listerOf(t testing.TB, contentType string, body []byte) *podLister {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(body) // a client that went away is not the test's matter
+	}))
+	t.Cleanup(server.Close)
+	client, err := NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newPodLister(client.core)
+}
+
+// TestAListingDecodesLittle: of a pod, no more is decoded than what is read of it.
+func TestAListingDecodesLittle(t *testing.T) {
+	pods := make([]corev1.Pod, 500)
+	for i := range pods {
+		pods[i] = usualPod(i)
+	}
+	l := listerOf(t, runtime.ContentTypeProtobuf, encodedPods(t, pods...))
+	allocations := testing.AllocsPerRun(5, func() {
+		if found, err := l.list(t.Context(), "ns"); err != nil || len(found) != len(pods) {
+			t.Fatal(len(found), err)
+		}
+	})
+	if each := allocations / float64(len(pods)); each > 40 {
+		t.Errorf("%.0f allocations for each pod", each)
+	}
+}
+
+// BenchmarkWaitingPods lists a namespace in which 5,000 pods wait for a node.
+func BenchmarkWaitingPods(b *testing.B) {
+	pods := make([]corev1.Pod, 5000)
+	for i := range pods {
+		pods[i] = usualPod(i)
+	}
+	body := encodedPods(b, pods...)
+	l := listerOf(b, runtime.ContentTypeProtobuf, body)
+	b.ReportMetric(float64(len(body)), "wire-B")
+	b.ReportAllocs()
+	for b.Loop() {
+		if found, err := l.list(b.Context(), "ns"); err != nil || len(found) != len(pods) {
+			b.Fatal(len(found), err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	stdreflect "reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func waitingPods(t *testing.T, body []byte) (pods []waitingPod, err error) {
+	t.Helper()
+	err = readPods(bytes.NewReader(body), func(pod *corev1.Pod) {
+		if p, matters := waitingPodOf(pod); matters {
+			pods = append(pods, p)
+		}
+	})
+	return pods, err
+}
+
+// TestPodsAreReadAsTheyAre: what is kept of a listing is the same as if all of it had been decoded, in both encodings; and a
+// listing that was cut off anywhere is an error, not a shorter one.
+func TestPodsAreReadAsTheyAre(t *testing.T) {
+	now := metav1.NewTime(time.Unix(1.7e9, 0))
+	pods := []corev1.Pod{usualPod(0), usualPod(1), usualPod(2), usualPod(3), usualPod(4), podWith("claimless", 0)}
+	pods[1].DeletionTimestamp = &now
+	pods[2].Status.Phase = corev1.PodFailed
+	pods[3].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}}
+	pods[4].Spec.Volumes = append(pods[4].Spec.Volumes, corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}}}})
+	var want []waitingPod
+	for i := range pods {
+		if p, matters := waitingPodOf(&pods[i]); matters {
+			want = append(want, p)
+		}
+	}
+	if len(want) != 2 || len(want[1].claims) != 2 || len(want[1].ephemeral) != 1 || want[0].uid == "" {
+		t.Fatalf("the test's own pods: %+v", want)
+	}
+	protobuf := encodedPods(t, pods...)
+	text, err := json.Marshal(corev1.PodList{Items: pods})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for encoding, body := range map[string][]byte{runtime.ContentTypeProtobuf: protobuf, runtime.ContentTypeJSON: text} {
+		got, err := listerOf(t, encoding, body).list(t.Context(), "ns")
+		for i := range got { // a time is decoded in the zone of the machine
+			got[i].created = want[i].created
+		}
+		if err != nil || !stdreflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, %v", encoding, got, err)
+		}
+	}
+	fieldsEnd := bytes.LastIndex(protobuf, []byte("claimless")) // what follows the list may be missing
+	for n := range fieldsEnd {
+		if got, err := waitingPods(t, protobuf[:n]); err == nil {
+			t.Fatalf("the first %d of %d bytes are read as %d pods", n, len(protobuf), len(got))
+		}
+	}
+	if got, err := waitingPods(t, encodedPods(t)); err != nil || len(got) != 0 {
+		t.Errorf("an empty listing: %v, %v", got, err)
+	}
+}
+
+// FuzzReadPods: what an API server, or whoever poses as one, answers is read as client-go reads it, or refused.
+func FuzzReadPods(f *testing.F) {
+	f.Add(encodedPods(f, usualPod(1), podWith("claimless", 0)))
+	f.Add(encodedPods(f))
+	f.Add([]byte(protobufMagic + "\x12\xff\xff\xff\xff\x0f"))
+	f.Add([]byte(`{"items": [{"metadata": {"name": "a"}}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var whole corev1.PodList
+		var unknown runtime.Unknown
+		known := len(body) > 4 && unknown.Unmarshal(body[4:]) == nil && whole.Unmarshal(unknown.Raw) == nil
+		var read []corev1.Pod
+		err := readPods(bytes.NewReader(body), func(pod *corev1.Pod) { read = append(read, *pod) })
+		if err != nil || !bytes.HasPrefix(body, []byte(protobufMagic)) || !known || len(read) != len(whole.Items) {
+			return // damaged, or fields twice, of which client-go joins some
+		}
+		for i := range read {
+			got, _ := waitingPodOf(&read[i])
+			want, _ := waitingPodOf(&whole.Items[i])
+			if got.name != want.name || got.uid != want.uid || !stdreflect.DeepEqual(got.claims, want.claims) {
+				t.Errorf("pod %d is read as %+v, and is %+v", i, got, want)
+			}
+		}
+	})
+}
+
+// slowReader gives one byte at a time, as a network may.
+type slowReader struct{ r io.Reader }
+
+func (s slowReader) Read(p []byte) (int, error) { return s.r.Read(p[:min(1, len(p))]) }
+
+func TestPodsMayArriveSlowly(t *testing.T) {
+	n := 0
+	err := readPods(slowReader{bytes.NewReader(encodedPods(t, usualPod(1), usualPod(2)))}, func(*corev1.Pod) { n++ })
+	if err != nil || n != 2 {
+		t.Errorf("%d pods, %v", n, err)
+	}
+}
