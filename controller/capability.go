@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -46,9 +47,39 @@ func checkAccessMode(mode csi.VolumeCapability_AccessMode_Mode) error {
 	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
 		csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
 		csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
-		return lvm.Errorf(lvm.KindInvalid, "access mode %s is not possible: the volume is on one node's own disk; "+
-			"use ReadWriteOnce or ReadWriteOncePod in the claim", mode)
+		return notOneNode(mode)
 	case csi.VolumeCapability_AccessMode_UNKNOWN:
 	}
 	return lvm.Errorf(lvm.KindInvalid, "a volume capability has no known access mode (%s)", mode)
+}
+
+// notOneNode refuses an access mode of several nodes, by the name that it has in a claim.
+func notOneNode(mode csi.VolumeCapability_AccessMode_Mode) error {
+	name, instead := mode.String(), "use ReadWriteOnce or ReadWriteOncePod in the claim"
+	switch mode {
+	case csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
+		name = "ReadWriteMany"
+		instead = "use ReadWriteOnce in the claim, which several pods of one node can share, or ReadWriteOncePod"
+	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
+		name = "ReadOnlyMany"
+		instead = "use ReadWriteOnce in the claim, and readOnly: true where the pods name it: several pods of one node can read it then"
+	default:
+	}
+	return lvm.Errorf(lvm.KindInvalid, "access mode %s is not possible: the volume is on one node's own disk; %s", name, instead)
+}
+
+// checkMounts refuses what a volume of the size could never be mounted with: mount options that staging refuses
+// (lvm.KindInvalid), and a file system that needs more (lvm.KindOutOfRange). what names the size: "the claim asks for".
+func (s *Server) checkMounts(capabilities []*csi.VolumeCapability, fsType string, size lvm.Bytes, what string) error {
+	for _, capability := range capabilities {
+		if mount := capability.GetMount(); mount != nil {
+			if err := s.checkMountOptions(fsType, mount.GetMountFlags()); err != nil {
+				return fmt.Errorf("the mountOptions of the StorageClass: %w", err)
+			}
+		}
+	}
+	if least := s.minimumSize(fsType); size < least {
+		return lvm.Errorf(lvm.KindOutOfRange, "a file system of type %s needs at least %s, and %s %s: ask for %s or more, or use ext4", fsType, least, what, size, least)
+	}
+	return nil
 }

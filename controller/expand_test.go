@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -48,6 +49,16 @@ func TestExpand(t *testing.T) {
 	silent.VolumeCapability = nil
 	if reply, err := s.ControllerExpandVolume(t.Context(), silent); err != nil || !reply.GetNodeExpansionRequired() {
 		t.Errorf("a volume of whatever use: %v, %v", reply, err)
+	}
+}
+
+// An expansion cannot leave the size out, and is not told to.
+func TestExpandToNothing(t *testing.T) {
+	s, _ := newTestServer(t)
+	_, err := s.ControllerExpandVolume(t.Context(), expandRequest(mustCreate(t, s, wanted()).GetVolumeId(), 0, 0))
+	expectKind(t, err, lvm.KindInvalid, "ask for a positive size")
+	if err != nil && strings.Contains(err.Error(), "capacity_range") {
+		t.Error(err)
 	}
 }
 

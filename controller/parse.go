@@ -20,7 +20,7 @@ var (
 )
 
 // parseCreate turns a request into the wanted volume, and the options for its mkfs. Whatever is wrong with the request
-// (lvm.KindInvalid) is found here, before anything is touched; only what a layout is and needs, and the volume group's
+// (lvm.KindInvalid, and lvm.KindOutOfRange for a size that is too small) is found here, before anything is touched; only what a layout is and needs, and the volume group's
 // name, are left to lvm, which knows the rules for them.
 func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs string, err error) {
 	if err := checkName(req.GetName()); err != nil {
@@ -38,6 +38,9 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs 
 	}
 	spec.Name = req.GetName()
 	if spec.Required, spec.Limit, err = parseSize(req.GetCapacityRange()); err != nil {
+		return lvm.Spec{}, "", err
+	}
+	if err := s.checkMounts(req.GetVolumeCapabilities(), fsType, spec.Size(), "the claim asks for"); err != nil {
 		return lvm.Spec{}, "", err
 	}
 	p, err := parseParameters(req.GetParameters())
@@ -104,7 +107,7 @@ func parseSize(size *csi.CapacityRange) (required, limit lvm.Bytes, err error) {
 	case limit < 0:
 		return 0, 0, lvm.Errorf(lvm.KindInvalid, "the size limit is %d bytes; it must be positive, or 0 for none", limit)
 	case required == 0 && limit == 0:
-		return 0, 0, lvm.Errorf(lvm.KindInvalid, "the required size is 0 bytes; ask for a positive size, or leave capacity_range out for the default of %s", lvm.DefaultSize)
+		return 0, 0, lvm.Errorf(lvm.KindInvalid, "the required size is 0 bytes; ask for a positive size")
 	case limit > 0 && required > limit:
 		return 0, 0, lvm.Errorf(lvm.KindInvalid, "the required size of %d bytes is over the request's own limit of %d bytes", required, limit)
 	}

@@ -100,7 +100,15 @@ func TestParseCreate(t *testing.T) {
 	}
 }
 
-var parser = &Server{checkFileSystem: checkFileSystem}
+// parser is a server whose staging knows the mount option noatime, and whose xfs needs 300 MiB.
+var parser = New(Config{CheckFileSystem: checkFileSystem, CheckMountOptions: checkMountOptions, MinimumSize: minimumSize})
+
+// mountedWith is a capability with mount options.
+func mountedWith(fsType string, options ...string) *csi.VolumeCapability {
+	c := mountCapability(fsType, writer)
+	c.GetMount().MountFlags = options
+	return c
+}
 
 func idOf(handle string) lvm.ID {
 	vg, lv, _ := strings.Cut(handle, "/")
@@ -172,8 +180,9 @@ func TestParseCreateRefuses(t *testing.T) {
 		{"no capabilities", func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = nil }, "no volume_capabilities"},
 		{"no access type", func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities[0].AccessType = nil }, "mount or block"},
 		{"no access mode", func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities[0].AccessMode = nil }, "access mode"},
-		{"RWX", capability(mountCapability("", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)), "ReadWriteOnce"},
-		{"ROX", capability(mountCapability("", csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY)), "ReadWriteOnce"},
+		{"RWX", capability(mountCapability("", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)), "access mode ReadWriteMany is not possible: the volume is on one node's own disk; use ReadWriteOnce"},
+		{"ROX", capability(mountCapability("", csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY)), "access mode ReadOnlyMany is not possible: the volume is on one node's own disk; use ReadWriteOnce in the claim, and readOnly: true"},
+		{"a mount option that staging refuses", capability(mountedWith("", "noatime", "bind")), `"bind"`},
 		{"RWX block", capability(blockCapability(csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER)), "one node's own disk"},
 		{"a mode of the future", capability(blockCapability(99)), "access mode"},
 		{"ntfs", capability(mountCapability("ntfs", writer)), `"ntfs"`},
@@ -183,8 +192,8 @@ func TestParseCreateRefuses(t *testing.T) {
 		}, "ext4 and xfs"},
 		{"the second capability is bad", func(r *csi.CreateVolumeRequest) {
 			r.VolumeCapabilities = append(r.VolumeCapabilities, mountCapability("", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER))
-		}, "MULTI_NODE_MULTI_WRITER"},
-		{"size 0", size(0, 0), "0 bytes"},
+		}, "ReadWriteMany"},
+		{"size 0", size(0, 0), "the required size is 0 bytes; ask for a positive size"},
 		{"negative size", size(-1, 0), "-1 bytes"},
 		{"negative limit", size(1<<30, -5), "-5 bytes"},
 		{"required over limit", size(2<<30, 1<<30), "2147483648 bytes is over the request's own limit of 1073741824"},
@@ -227,6 +236,39 @@ func TestParseCreateRefuses(t *testing.T) {
 				t.Errorf("the message does not say %q: %v", test.says, err)
 			}
 		})
+	}
+}
+
+// A file system that could never be made is refused with the size that it needs; a raw device may be as small as it likes.
+func TestTooSmallForTheFileSystem(t *testing.T) {
+	for _, test := range []struct {
+		name            string
+		capability      *csi.VolumeCapability
+		required, limit int64
+		refused         bool
+	}{
+		{"xfs, too small", mountCapability("xfs", writer), 50 << 20, 0, true},
+		{"xfs, a byte too small", mountCapability("xfs", writer), 300<<20 - 1, 0, true},
+		{"xfs, just enough", mountCapability("xfs", writer), 300 << 20, 0, false},
+		{"xfs, limited", mountCapability("xfs", writer), 0, 100 << 20, true},
+		{"ext4", mountCapability("", writer), 8 << 20, 0, false},
+		{"a raw device", blockCapability(writer), 1 << 20, 0, false},
+	} {
+		req := wanted()
+		capability(test.capability)(req)
+		size(test.required, test.limit)(req)
+		_, _, err := parser.parseCreate(req)
+		if test.refused {
+			expectKind(t, err, lvm.KindOutOfRange, "xfs", "300 MiB or more")
+		} else if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+	req := wanted()
+	capability(mountCapability("xfs", writer))(req)
+	req.CapacityRange = nil
+	if _, _, err := parser.parseCreate(req); err != nil {
+		t.Errorf("the default size: %v", err)
 	}
 }
 

@@ -42,6 +42,8 @@ type Volumes interface {
 	// Presence tells what the node knows of the volume that requests of this name made, whatever they asked for.
 	// lvm.KindBusy: it cannot tell.
 	Presence(ctx context.Context, name string) (lvm.Presence, error)
+	// Serves tells whether a class with this group, a name or an @tag, stands for the volume group of the ID.
+	Serves(ctx context.Context, group string, id lvm.ID) (bool, error)
 	// Room tells whether all of these can be had now, beside each other: nil, or lvm.KindNoRoom.
 	Room(ctx context.Context, specs []lvm.Spec) error
 	// Delete removes a volume. One that its readable group lacks is gone already: nil. lvm.KindNotOurs says that the
@@ -80,6 +82,10 @@ type Config struct {
 	// CheckFileSystem refuses (lvm.KindInvalid) a type of file system that this node does not make, and mkfs options that
 	// the type does not allow.
 	CheckFileSystem func(fsType, mkfsOptions string) error
+	// CheckMountOptions refuses (lvm.KindInvalid) mount options that staging would refuse; nil: it refuses none.
+	CheckMountOptions func(fsType string, options []string) error
+	// MinimumSize is what a file system of the type needs; nil: nothing.
+	MinimumSize func(fsType string) lvm.Bytes
 }
 
 // Server implements csi.ControllerServer for one node. What it remembers, who was refused and who was answered, may be
@@ -93,13 +99,23 @@ type Server struct {
 	refusals        *refusals
 	outcomes        *outcomes
 	checkFileSystem func(fsType, mkfsOptions string) error
+
+	checkMountOptions func(fsType string, options []string) error
+	minimumSize       func(fsType string) lvm.Bytes
 }
 
 // New makes the service.
 func New(c Config) *Server {
+	if c.CheckMountOptions == nil {
+		c.CheckMountOptions = func(string, []string) error { return nil }
+	}
+	if c.MinimumSize == nil {
+		c.MinimumSize = func(string) lvm.Bytes { return 0 }
+	}
 	return &Server{
 		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, siblings: c.Siblings,
 		refusals: newRefusals(time.Now), outcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
+		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize,
 	}
 }
 

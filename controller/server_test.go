@@ -30,7 +30,8 @@ func newTestServer(t *testing.T) (*Server, *lvmtest.Node) {
 		lvmtest.Group{Name: "vg-sata", Tags: []string{"any"}, Disks: []lvm.Bytes{60 * lvm.GiB, 40 * lvm.GiB}},
 	)
 	host := node.Start(t, testConfig)
-	return New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, CheckFileSystem: checkFileSystem}), node
+	return New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, CheckFileSystem: checkFileSystem,
+		CheckMountOptions: checkMountOptions, MinimumSize: minimumSize}), node
 }
 
 // checkFileSystem stands for the Node service's own check: three types, and one option.
@@ -42,6 +43,23 @@ func checkFileSystem(fsType, options string) error {
 		return lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q are not allowed for %s", options, fsType)
 	}
 	return nil
+}
+
+// checkMountOptions and minimumSize stand for the Node service's, too.
+func checkMountOptions(fsType string, options []string) error {
+	for _, option := range options {
+		if option != "noatime" {
+			return lvm.Errorf(lvm.KindInvalid, "the mount option %q is not allowed for %s", option, fsType)
+		}
+	}
+	return nil
+}
+
+func minimumSize(fsType string) lvm.Bytes {
+	if fsType == "xfs" {
+		return 300 * lvm.MiB
+	}
+	return 0
 }
 
 func mustCreate(t *testing.T, s *Server, req *csi.CreateVolumeRequest) *csi.Volume {

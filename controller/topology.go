@@ -37,10 +37,21 @@ func checkTopology(requirement *csi.TopologyRequirement, node string) error {
 	return nil
 }
 
+// placesMost is how many topologies are named.
+const placesMost = 5
+
 // describe names topologies as labels are written, in a stable order.
 func describe(list []*csi.Topology) string {
 	var places []string
-	for _, topology := range list {
+	for i, topology := range list {
+		if i == placesMost {
+			places = append(places, fmt.Sprintf("%d more", len(list)-i))
+			break
+		}
+		if len(topology.GetSegments()) == 0 {
+			places = append(places, "a topology without segments")
+			continue
+		}
 		var segments []string
 		for key, value := range topology.GetSegments() {
 			segments = append(segments, fmt.Sprintf("%s=%s", key, value))

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,8 @@ func TestCheckTopology(t *testing.T) {
 		{"preferred elsewhere only", &csi.TopologyRequirement{Requisite: list(here, there), Preferred: list(there)}, "node-2"},
 		{"preferred alone, elsewhere", &csi.TopologyRequirement{Preferred: list(there)}, "node-2"},
 		{"another segment as well", &csi.TopologyRequirement{Requisite: list(more)}, TopologyKey + "=node-1,zone=a"},
-		{"no segments", &csi.TopologyRequirement{Requisite: list(&csi.Topology{})}, "wanted on"},
+		{"no segments", &csi.TopologyRequirement{Requisite: list(&csi.Topology{})}, "wanted on a topology without segments,"},
+		{"a thousand", &csi.TopologyRequirement{Requisite: slices.Repeat(list(there), 1000)}, "=node-2 or 995 more,"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := checkTopology(test.requirement, "node-1")

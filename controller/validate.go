@@ -25,7 +25,7 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 	if err != nil {
 		return nil, s.existing(err)
 	}
-	if err := s.confirm(volume, req); err != nil {
+	if err := s.confirm(ctx, volume, req); err != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil //nolint:nilerr // the answer is in the reply
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
@@ -35,20 +35,20 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 	}}, nil
 }
 
-// confirm says what of the request does not hold for the volume.
-func (s *Server) confirm(volume lvm.Volume, req *csi.ValidateVolumeCapabilitiesRequest) error {
-	if _, err := s.checkCapabilities(req.GetVolumeCapabilities()); err != nil {
+// confirm says what of the request CreateVolume would not accept for the volume.
+func (s *Server) confirm(ctx context.Context, volume lvm.Volume, req *csi.ValidateVolumeCapabilitiesRequest) error {
+	fsType, err := s.checkCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return err
+	}
+	if err := s.checkMounts(req.GetVolumeCapabilities(), fsType, volume.Size, "the volume has"); err != nil {
 		return err
 	}
 	if len(req.GetMutableParameters()) > 0 {
 		return errMutableParameters
 	}
 	if len(req.GetParameters()) > 0 {
-		p, err := parseParameters(req.GetParameters())
-		if err != nil {
-			return err
-		}
-		if err := sameClass(volume.Class, p.class); err != nil {
+		if err := s.confirmParameters(ctx, volume, fsType, req.GetParameters()); err != nil {
 			return err
 		}
 	}
@@ -58,21 +58,44 @@ func (s *Server) confirm(volume lvm.Volume, req *csi.ValidateVolumeCapabilitiesR
 	return nil
 }
 
-// sameClass compares what the parameters say with what the volume is; what they leave out is not compared.
+// confirmParameters says what of a class' parameters the volume was not made with.
+func (s *Server) confirmParameters(ctx context.Context, volume lvm.Volume, fsType string, values map[string]string) error {
+	p, err := parseParameters(values)
+	if err != nil {
+		return err
+	}
+	if _, err := s.mkfsOptions(fsType, p.mkfs); err != nil {
+		return err
+	}
+	said, err := p.class.Complete()
+	if err != nil {
+		return err
+	}
+	serves, err := s.volumes.Serves(ctx, said.Group, volume.ID)
+	switch {
+	case err != nil:
+		return err
+	case !serves:
+		return lvm.Errorf(lvm.KindInvalid, "the volume is in the volume group %s, not in %q", volume.Group, said.Group)
+	}
+	return sameClass(volume.Class, said)
+}
+
+// sameClass compares a volume's class with another one, but for their groups.
 func sameClass(has, said lvm.Class) error {
 	for _, field := range []struct {
 		name      string
 		has, said any
-		silent    bool
 	}{
-		{parameterLayout, has.Layout, said.Layout, said.Layout == ""},
-		{parameterWipe, has.Wipe, said.Wipe, said.Wipe == ""},
-		{parameterStripes, has.Stripes, said.Stripes, said.Stripes == 0},
-		{parameterStripeSize, has.StripeSize, said.StripeSize, said.StripeSize == 0},
-		{parameterMirrors, has.Mirrors, said.Mirrors, said.Mirrors == 0},
-		{parameterPool, has.Pool, said.Pool, said.Pool == ""},
+		{parameterLayout, has.Layout, said.Layout},
+		{parameterWipe, has.Wipe, said.Wipe},
+		{parameterStripes, has.Stripes, said.Stripes},
+		{parameterStripeSize, has.StripeSize, said.StripeSize},
+		{parameterMirrors, has.Mirrors, said.Mirrors},
+		{parameterPool, has.Pool, said.Pool},
+		{parameterOverprovision, has.Overprovision, said.Overprovision},
 	} {
-		if !field.silent && field.has != field.said {
+		if field.has != field.said {
 			return lvm.Errorf(lvm.KindInvalid, "the volume has %s %v, not %v", field.name, field.has, field.said)
 		}
 	}

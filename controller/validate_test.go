@@ -12,6 +12,10 @@ import (
 func TestValidateVolumeCapabilities(t *testing.T) {
 	s, _ := newTestServer(t)
 	volume := mustCreate(t, s, wanted())
+	request := wanted()
+	request.Name = "pvc-small"
+	size(8<<20, 0)(request)
+	small := mustCreate(t, s, request)
 	for _, test := range []struct {
 		name   string
 		change func(*csi.ValidateVolumeCapabilitiesRequest)
@@ -23,13 +27,27 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 		}, ""},
 		{"RWX", func(r *csi.ValidateVolumeCapabilitiesRequest) {
 			r.VolumeCapabilities[0].AccessMode.Mode = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
-		}, "MULTI_NODE_MULTI_WRITER"},
+		}, "ReadWriteMany"},
 		{"ntfs", func(r *csi.ValidateVolumeCapabilitiesRequest) {
 			r.VolumeCapabilities[0] = mountCapability("ntfs", writer)
 		}, "ntfs"},
 		{"other parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) {
 			r.Parameters = map[string]string{"volumeGroup": "vg-nvme", "wipe": "none"}
 		}, "wipe zero, not none"},
+		{"another group", parametersOf("volumeGroup", "vg-sata"), `group vg-nvme, not in "vg-sata"`},
+		{"a group that is not there", parametersOf("volumeGroup", "vg-tape"), `not in "vg-tape"`},
+		{"a tag of its group", parametersOf("volumeGroup", "@any"), ""},
+		{"a tag that its group lacks", parametersOf("volumeGroup", "@fast"), `not in "@fast"`},
+		{"another layout", parametersOf("volumeGroup", "vg-nvme", "layout", "striped"), "layout linear, not striped"},
+		{"options of another file system", parametersOf("volumeGroup", "vg-nvme", "mkfsOptions", "-F"), `"-F"`},
+		{"a volume too small for xfs", func(r *csi.ValidateVolumeCapabilitiesRequest) {
+			r.VolumeId = small.GetVolumeId()
+			r.VolumeCapabilities = []*csi.VolumeCapability{mountCapability("xfs", writer)}
+			r.VolumeContext = nil
+		}, "300 MiB"},
+		{"a mount option", func(r *csi.ValidateVolumeCapabilitiesRequest) {
+			r.VolumeCapabilities = []*csi.VolumeCapability{mountedWith("", "bind")}
+		}, `"bind"`},
 		{"unknown parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) { r.Parameters = map[string]string{"x": "y"} }, `"x"`},
 		{"mutable parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) { r.MutableParameters = map[string]string{"x": "y"} }, "mutable"},
 		{"made anew", func(r *csi.ValidateVolumeCapabilitiesRequest) {
@@ -49,6 +67,39 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 				t.Errorf("got %v; want it to say %q", reply, test.says)
 			}
 		})
+	}
+}
+
+// parametersOf asks whether a volume has the parameters.
+func parametersOf(pairs ...string) func(*csi.ValidateVolumeCapabilitiesRequest) {
+	return func(r *csi.ValidateVolumeCapabilitiesRequest) {
+		r.Parameters = map[string]string{}
+		for i := 0; i < len(pairs); i += 2 {
+			r.Parameters[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+// What CreateVolume leaves to the layout's defaults, and what it was told, is the volume's class.
+func TestValidateComparesWholeClasses(t *testing.T) {
+	s, _ := newTestServer(t)
+	req := wanted()
+	set("wipe", "none")(req)
+	volume := mustCreate(t, s, req)
+	for want, parameters := range map[string]map[string]string{
+		"":                      {"volumeGroup": "vg-nvme", "wipe": "none"},
+		"wipe none, not zero":   {"volumeGroup": "vg-nvme"},
+		"has no stripes, and 2": {"volumeGroup": "vg-nvme", "wipe": "none", "stripes": "2"},
+	} {
+		reply, err := s.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{
+			VolumeId: volume.GetVolumeId(), VolumeCapabilities: wanted().GetVolumeCapabilities(), Parameters: parameters,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (reply.GetConfirmed() != nil) != (want == "") || !strings.Contains(reply.GetMessage(), want) {
+			t.Errorf("%v: %v, want %q", parameters, reply, want)
+		}
 	}
 }
 

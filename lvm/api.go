@@ -45,6 +45,17 @@ func ParseID(handle string) (ID, error) {
 
 func (id ID) String() string { return id.VG + "/" + id.LV }
 
+// words names what a volume begins as, for people: the handle alone tells them little.
+func (id ID) words() string {
+	switch {
+	case id == ID{}:
+		return "an empty volume"
+	case id.IsSnapshot():
+		return "a copy of the snapshot " + id.LV
+	}
+	return "a copy of the volume " + id.LV
+}
+
 // Layout says how a volume's extents lie on the disks.
 type Layout string
 

@@ -117,7 +117,7 @@ func compatible(v Volume, spec Spec, groups []Group) error {
 	case v.Class.anywhere() != spec.Class.anywhere():
 		return taken("with %s, not %s", v.Class.words(), spec.Class.words())
 	case v.Source != spec.Source:
-		return taken("begun from %q, not from %q", v.Source, spec.Source)
+		return taken("it began as %s, and %s is asked for now", v.Source.words(), spec.Source.words())
 	case v.Size < spec.Required:
 		return taken("with %s, less than the %s that are asked for now", size, required)
 	case spec.Limit > 0 && v.Size > spec.Limit:

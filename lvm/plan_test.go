@@ -219,3 +219,16 @@ func anyGroup(name string) *rapid.Generator[Group] {
 		return g
 	})
 }
+
+// TestSourcesInWords: what a volume began as is told in words, also where it began as nothing.
+func TestSourcesInWords(t *testing.T) {
+	g := testGroup("vg-data", []Run{{0, 100}})
+	snapshot := ID{VG: g.UUID, LV: snapshotName("s")}
+	spec := Spec{Name: "v", Class: Class{Group: "vg-data"}, Source: snapshot}
+	v := Volume{ID: ID{VG: g.UUID, LV: lvName("v")}, Group: "vg-data"}
+	err := compatible(v, spec, []Group{g})
+	want := "it began as an empty volume, and a copy of the snapshot " + snapshot.LV + " is asked for now"
+	if KindOf(err) != KindExists || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -57,7 +57,7 @@ func refuse(spec Spec, refusals []error) error {
 	if kind == KindOutOfRange {
 		return Errorf(kind, "volume %q: %s", spec.Name, strings.Join(words, "; "))
 	}
-	return Errorf(kind, "no room for volume %q with %s: %s", spec.Name, spec.size(), strings.Join(words, "; "))
+	return Errorf(kind, "no room for volume %q with %s: %s", spec.Name, spec.Size(), strings.Join(words, "; "))
 }
 
 func carveIn(s State, cluster string, g Group, spec Spec) (*carving, error) {

@@ -2,6 +2,7 @@ package lvm
 
 import (
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -53,3 +54,16 @@ func (g Group) whole() bool {
 // KeepReserved keeps room for longer for those volumes that are still wanted here: of a volume's siblings, which
 // CreateTogether kept room for, those whose request is still expected. What is not wanted loses its room seconds after the last request.
 func (h *Host) KeepReserved(wanted func(Volume) bool) { h.reserved.renew(wanted) }
+
+// Serves tells whether a class with this group, a name or an @tag, stands for the volume group of the ID.
+func (h *Host) Serves(ctx context.Context, group string, id ID) (bool, error) {
+	s, err := h.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	groups, err := groupsOf(s, Class{Group: group})
+	if errors.Is(err, errNoGroup) {
+		return false, nil
+	}
+	return slices.ContainsFunc(groups, func(g Group) bool { return g.UUID == id.VG }), err
+}

@@ -35,7 +35,7 @@ func newParty(spec Spec, siblings []Spec) party {
 		}
 	}
 	slices.SortFunc(all, func(a, b Spec) int {
-		return cmp.Or(cmp.Compare(b.size(), a.size()), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Size(), a.Size()), strings.Compare(a.Name, b.Name))
 	})
 	return party{spec, all}
 }

@@ -26,7 +26,7 @@ func checkSpec(spec Spec) (Spec, error) {
 	case spec.Limit > 0 && spec.Required > spec.Limit:
 		return spec, Errorf(KindOutOfRange, "volume %q: the required %d bytes are more than the limit of %d bytes", spec.Name, spec.Required, spec.Limit)
 	case spec.Source != ID{} && class.Layout != LayoutThin:
-		return spec, Errorf(KindInvalid, "volume %q: only a thin volume can begin as a copy of %s, and its class has the layout %s: use a class with layout: thin", spec.Name, spec.Source, class.Layout)
+		return spec, Errorf(KindInvalid, "volume %q: only a thin volume can begin as %s, and its class has the layout %s: use a class with layout: thin", spec.Name, spec.Source.words(), class.Layout)
 	}
 	return spec, nil
 }
@@ -174,8 +174,11 @@ func (class Class) row() Extents { return Extents(max(1, class.Stripes)) }
 // raid tells whether the legs have metadata of their own.
 func (class Class) raid() bool { return strings.HasPrefix(string(class.Layout), "raid") }
 
-// size is what the volume will at least have: the default where none is asked for, as far as the limit allows it.
-func (spec Spec) size() Bytes {
+// Complete is the class with its defaults filled in: what volumes of it are compared by. KindInvalid: no volume can have it.
+func (class Class) Complete() (Class, error) { return checkClass(class) }
+
+// Size is what the volume will at least have: the default where none is asked for, as far as the limit allows it.
+func (spec Spec) Size() Bytes {
 	switch {
 	case spec.Required > 0:
 		return spec.Required
@@ -190,14 +193,14 @@ func (spec Spec) size() Bytes {
 // stands in the way, down. KindOutOfRange: rounded up, it would pass the limit.
 func (spec Spec) extents(g Group) (Extents, error) {
 	row := spec.Class.row()
-	n := rowsFor(g, spec.size(), row)
+	n := rowsFor(g, spec.Size(), row)
 	if spec.Limit == 0 || n <= Extents(spec.Limit/g.ExtentSize) {
 		return n, nil
 	}
 	if fit := Extents(spec.Limit/g.ExtentSize) / row * row; spec.Required == 0 && fit > 0 {
 		return fit, nil
 	}
-	return 0, pastLimit(g, row, n, spec.size(), spec.Limit)
+	return 0, pastLimit(g, row, n, spec.Size(), spec.Limit)
 }
 
 // rowsFor rounds a size up to extents in whole rows. It does not overflow for any size.

@@ -113,7 +113,8 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log}, orphanCollector{agent})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
 		controller.New(controller.Config{
-			NodeName: d.o.nodeName, Volumes: host, Snapshots: host, Siblings: siblingsOf(agent), CheckFileSystem: node.CheckFileSystem,
+			NodeName: d.o.nodeName, Volumes: host, Snapshots: host, Siblings: siblingsOf(agent),
+			CheckFileSystem: node.CheckFileSystem, MinimumSize: node.MinimumSize,
 		}), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
