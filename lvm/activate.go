@@ -18,7 +18,7 @@ type activating struct {
 func (h *Host) Device(id ID, uuid string) (device string, active bool, err error) {
 	device, active, err = h.machine.Kernel.Device(dmUUID(id.VG, uuid))
 	if err != nil {
-		return "", false, Errorf(KindInternal, "whether volume %s is active cannot be told: %w", id, err)
+		return "", false, Errorf(KindOf(err), "whether volume %s is active cannot be told: %w", id, err)
 	}
 	return device, active, nil
 }

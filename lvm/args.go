@@ -20,6 +20,9 @@ func targetOf(group, lv string) (target, error) {
 
 func (t target) String() string { return t.vg + "/" + t.lv }
 
+// devicesOption names the devices that LVM may look at, with commas between them.
+const devicesOption = "--devices"
+
 // onDevices begins each command that writes: LVM looks at these disks and at no other, so that a clone, a namesake or a
 // hanging device elsewhere does not matter. -y: there is nobody to answer a question. -An: what lvcreate makes is backed
 // up with the commit that marks it as ready, a moment later; the copy costs it two flushes of the host's disk.
@@ -32,9 +35,9 @@ func onDevices(name string, g Group) []string {
 	}
 	list := strings.Join(devices, ",")
 	if name == "lvcreate" {
-		return []string{name, "-An", "-y", "--devices", list}
+		return []string{name, "-An", "-y", devicesOption, list}
 	}
-	return []string{name, "-y", "--devices", list}
+	return []string{name, "-y", devicesOption, list}
 }
 
 // createArgs makes, activates and clears a volume that is not thin on exactly the planned extents, with its tags in the

@@ -17,6 +17,7 @@ import (
 // disk is a block device of the node, with all that decides whether it may become a physical volume.
 type disk struct {
 	blockDevice
+	position
 	links      []string // its other names, below /dev/disk
 	block      Bytes    // what it reads and writes at least at once (its logical block size); 0 where the kernel does not tell
 	model      string   // as the hardware tells it; "" where it does not
@@ -43,6 +44,8 @@ type survey struct {
 	backing        func(loop string) (number uint64, err error) // of the device that a loop device is made of; 0: of a file
 }
 
+func (v survey) positions() positions { return positions{sys: v.sys, proc: v.proc, dev: v.dev} }
+
 // disks lists the node's block devices but for LVM's own volumes, those that are too small for a physical volume, and
 // hidden paths of others.
 func (v survey) disks(ctx context.Context, s State) ([]disk, error) {
@@ -54,6 +57,8 @@ func (v survey) disks(ctx context.Context, s State) ([]disk, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := prober{positions: v.positions(), mustBeBlock: true, texts: &groupTexts{}}
+	r.positions.volumes = found.volumes
 	links, groups := v.links(), map[string]string{}
 	for _, g := range s.Groups {
 		for _, pv := range g.PVs {
@@ -77,7 +82,8 @@ func (v survey) disks(ctx context.Context, s State) ([]disk, error) {
 			list = append(list, d)
 			continue
 		}
-		if p := (prober{mustBeBlock: true, texts: &groupTexts{}}).probe(b, probe{}); p.label != nil {
+		p := r.probe(b, probe{})
+		if d.position = p.position; p.label != nil {
 			d.pv = &p
 		}
 		list = append(list, d)

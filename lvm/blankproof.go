@@ -2,6 +2,7 @@ package lvm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ const (
 // configuration names exactly this device.
 func (d disk) unfit(named bool) string {
 	switch {
+	case d.standing != standsOnDisks:
+		return d.reason
 	case d.group != "":
 		return fmt.Sprintf("it belongs to volume group %s", d.group)
 	case len(d.uses) > 0:
@@ -61,8 +64,8 @@ type grip struct {
 	directFile
 }
 
-// seize takes hold of a device. refusal says who has it, or that it cannot be opened.
-func (d disk) seize() (g *grip, refusal string) {
+// seize takes hold of a device. refusal says who has it, that it cannot be opened, or that it may not be taken.
+func (d disk) seize(where positions) (g *grip, refusal string) {
 	fd, err := unix.Open(d.path, unix.O_RDONLY|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.EBUSY) {
 		return nil, "somebody has it in use (it cannot be opened for one alone): it is mounted in another container, or a part of something"
@@ -71,9 +74,16 @@ func (d disk) seize() (g *grip, refusal string) {
 		return nil, fmt.Sprintf("it cannot be opened: %v", err)
 	}
 	g = &grip{os.NewFile(uintptr(fd), d.path), directFile{fd}}
-	if err := g.isDevice(d.number); err != nil {
+	r := prober{positions: where}
+	err = r.isListed(d.blockDevice, g.directFile)
+	pos, openErr := r.opened(d.blockDevice, g.directFile)
+	if err = cmp.Or(err, openErr); err != nil {
 		g.release()
 		return nil, err.Error()
+	}
+	if pos.standing != standsOnDisks {
+		g.release()
+		return nil, pos.reason
 	}
 	return g, ""
 }

@@ -7,19 +7,41 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // fileDisk is a disk of so many bytes in a file, blank but for content in front.
 func fileDisk(t *testing.T, size Bytes, content []byte) disk {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "disk")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "disk")
 	must(t, os.WriteFile(path, content, 0o600))
 	must(t, os.Truncate(path, int64(size)))
-	d := disk{blockDevice: blockDevice{name: "disk", path: path, size: size}}
-	if p := (prober{texts: &groupTexts{}}).probe(d.blockDevice, probe{}); p.label != nil {
+	d := disk{blockDevice: blockDevice{name: "disk" + filepath.Base(dir), path: path, size: size, disk: true}}
+	d.list(t)
+	if p := (prober{positions: fileDisks(t), texts: &groupTexts{}}).probe(d.blockDevice, probe{}); p.label != nil {
 		d.pv = &p
 	}
 	return d
+}
+
+// fileDisks are where the disks of a test are in sysfs.
+func fileDisks(t *testing.T) positions {
+	return positions{sys: filepath.Join(filepath.Dir(t.TempDir()), "sys")}
+}
+
+// list makes the disk's entry in sysfs, or another one in the place of the one that it had.
+func (d *disk) list(t *testing.T) {
+	t.Helper()
+	entry := fileDisks(t).path(d.name)
+	if exists(entry) {
+		must(t, os.Rename(entry, entry+".gone")) // its inode stays in use
+	}
+	must(t, os.MkdirAll(entry, 0o755))
+	var st unix.Stat_t
+	must(t, unix.Lstat(entry, &st))
+	d.inode = st.Ino
 }
 
 func (d disk) poke(t *testing.T, at int64, data string) {
@@ -153,7 +175,7 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	runner := &oneRunner{}
 	h := NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner})
 	h.commands.dir = dir
-	p := &preparing{host: h, Preparation: Preparation{Signatures: nothingKnown}, told: map[string]string{}, blank: map[blockDevice]bool{}}
+	p := &preparing{host: h, where: fileDisks(t), Preparation: Preparation{Signatures: nothingKnown}, told: map[string]string{}, blank: map[blockDevice]bool{}}
 	ctx, cancel := context.WithTimeout(t.Context(), frozenPatience)
 	defer cancel()
 	d := fileDisk(t, 16*MiB, nil)
@@ -168,6 +190,9 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	}
 	if h.commands.of(groupOf(runner.argv)) == nil {
 		t.Error("a driver that comes after this one would not wait for its command")
+	}
+	if p.unpin(); isOpen(t, d.path) {
+		t.Error("it stays open")
 	}
 }
 
@@ -186,13 +211,27 @@ func (r *oneRunner) Sync(paths []string) error {
 
 func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
 	r.argv = argv
+	var err error
+	r.pinned, err = opened(argv[len(argv)-1])
+	return nil, err
+}
+
+// opened tells whether this process has a file open.
+func opened(path string) (bool, error) {
 	open, err := filepath.Glob("/proc/self/fd/*")
 	for _, fd := range open {
-		if path, err := os.Readlink(fd); err == nil && path == argv[len(argv)-1] {
-			r.pinned = true
+		if to, err := os.Readlink(fd); err == nil && to == path {
+			return true, nil
 		}
 	}
-	return nil, err
+	return false, err
+}
+
+func isOpen(t *testing.T, path string) bool {
+	t.Helper()
+	is, err := opened(path)
+	must(t, err)
+	return is
 }
 
 // TestTakeOneBlockSize: LVM refuses all disks at once if their blocks differ; one is left alone, the others are taken.
@@ -214,7 +253,7 @@ func TestTakeOneBlockSize(t *testing.T) {
 		"where that cannot be known": {[]disk{blocks(512, ""), blocks(0, "")}, 2, "would become a part"},
 	} {
 		runner := &oneRunner{}
-		p := &preparing{host: NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner}), Preparation: Preparation{Signatures: nothingKnown},
+		p := &preparing{host: NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner}), where: fileDisks(t), Preparation: Preparation{Signatures: nothingKnown},
 			disks: c.disks, told: map[string]string{}, blank: map[blockDevice]bool{}}
 		taken := p.take(t.Context(), Declaration{Name: "vg", Devices: []Selector{{MinSize: MiB}}}, nil, nil)
 		if told := p.told[c.disks[len(c.disks)-1].path]; len(taken) != c.taken || !strings.Contains(told, c.words) {
@@ -229,14 +268,18 @@ func TestLabelTwice(t *testing.T) {
 	h := NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner})
 	d := fileDisk(t, 16*MiB, nil)
 	look := func(d disk) string {
-		p := &preparing{host: h, Preparation: Preparation{Twice: true, Signatures: nothingKnown}, blank: map[blockDevice]bool{}}
+		p := &preparing{host: h, where: fileDisks(t), Preparation: Preparation{Twice: true, Signatures: nothingKnown}, blank: map[blockDevice]bool{}}
 		why := p.label(t.Context(), Declaration{Name: "vg"}, nil, d)
 		h.blank = p.blank
 		return why
 	}
-	other := d
-	other.inode++ // the same path and number, another device
-	for _, seen := range []disk{d, other} {
+	var other disk
+	for again := range 2 {
+		seen := d
+		if again > 0 {
+			seen.list(t) // the same path and number, another device
+			other = seen
+		}
 		if why := look(seen); !strings.Contains(why, "looked at again") || runner.argv != nil {
 			t.Errorf("at first sight: %q; %q was run", why, runner.argv)
 		}

@@ -25,8 +25,8 @@ const (
 // wrong, or not about what LVM works with: from then on the report alone is used, at the price of one process a reading.
 type checkedReader struct {
 	direct Reader
-	report func(context.Context) (State, error)
-	later  func(func(context.Context)) // runs it behind, with a context that ends with the Host
+	report func(ctx context.Context, devices []string) (State, error) // looks at these devices alone
+	later  func(func(context.Context))                                // runs it behind, with a context that ends with the Host
 	log    *slog.Logger
 
 	mu  sync.Mutex
@@ -34,23 +34,26 @@ type checkedReader struct {
 	off string    // how the two differed; empty while they agree
 }
 
-// Read implements Reader. What the disks cannot tell, LVM's report does, one process.
+// Read implements Reader. What the disks cannot tell, LVM's report does, one process. Which devices LVM may look at, the direct
+// reading tells in any case.
 func (c *checkedReader) Read(ctx context.Context) (State, error) {
-	if c.difference() != "" {
-		return c.report(ctx)
-	}
 	s, err := c.direct.Read(ctx)
+	if err != nil && (ctx.Err() != nil || len(s.Devices) == 0) {
+		return State{}, err // where LVM may look is not known
+	}
+	if c.difference() != "" {
+		reported, err := c.report(ctx, s.Devices)
+		reported.Devices, reported.Skipped, reported.Silent = s.Devices, s.Skipped, s.Silent
+		return reported, err
+	}
 	if err == nil {
 		if c.isDue() {
 			c.later(c.check)
 		}
 		return s, nil
 	}
-	if ctx.Err() != nil {
-		return State{}, err
-	}
 	c.log.Debug("the disks cannot be read directly; LVM is asked", "error", err)
-	reported, reportErr := c.report(ctx)
+	reported, reportErr := c.report(ctx, s.Devices)
 	if reportErr != nil {
 		return State{}, errors.Join(err, reportErr)
 	}
@@ -105,7 +108,7 @@ func (c *checkedReader) compare(ctx context.Context) (string, error) {
 	if err != nil || len(before.Silent) > 0 {
 		return "", err
 	}
-	report, err := c.report(ctx)
+	report, err := c.report(ctx, before.Devices)
 	if err != nil {
 		return "", err
 	}
@@ -162,6 +165,9 @@ func (s State) byUUID(uuid string) *Group {
 // that a disk is missing.
 func (g Group) reworded(direct Group) Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
+	if direct.MDASize == maxText { // LVM counts what it could write beyond
+		g.MDAFree = direct.MDAFree
+	}
 	for i := range min(len(g.PVs), len(direct.PVs)) {
 		ours, theirs := direct.PVs[i].Device, g.PVs[i].Device
 		if ours != theirs && sameDevice(ours, theirs) {

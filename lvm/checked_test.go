@@ -28,6 +28,9 @@ func (s *scripted) Read(context.Context) (State, error) {
 	return state, s.errs
 }
 
+// onDevices answers as LVM's report does, whatever the devices.
+func (s *scripted) onDevices(ctx context.Context, _ []string) (State, error) { return s.Read(ctx) }
+
 // told is a state of one group.
 func told(seqno int64, change func(*Group)) State {
 	g := Group{UUID: "u", Name: "vg", Seqno: seqno, ExtentSize: 4 * MiB,
@@ -66,7 +69,7 @@ func TestCheckedReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var words bytes.Buffer
 			disks, report := &scripted{states: c.disks}, &scripted{states: c.report}
-			r := &checkedReader{direct: disks, report: report.Read, log: slog.New(slog.NewTextHandler(&words, nil))}
+			r := &checkedReader{direct: disks, report: report.onDevices, log: slog.New(slog.NewTextHandler(&words, nil))}
 			r.check(t.Context())
 			if got := r.difference(); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 				t.Fatalf("difference %q, want %q", got, c.want)
@@ -77,10 +80,9 @@ func TestCheckedReader(t *testing.T) {
 			if !strings.Contains(words.String(), "level=ERROR") || !strings.Contains(words.String(), "differs from LVM's report") {
 				t.Errorf("the log says %s", words.String())
 			}
-			reads := disks.reads
 			s, err := r.Read(t.Context())
-			if must(t, err); disks.reads != reads || firstPlace(s, c.report[0]) != "" {
-				t.Errorf("the disks are still read: %+v", s)
+			if must(t, err); firstPlace(s, c.report[0]) != "" {
+				t.Errorf("what the disks tell is still believed: %+v", s)
 			}
 		})
 	}
@@ -92,7 +94,7 @@ func firstPlace(a, b State) string { return compareStates(a, b, a) }
 func TestCheckedReaderSchedule(t *testing.T) {
 	disks, report := &scripted{states: []State{told(4, nil)}}, &scripted{states: []State{told(4, nil)}, errs: errors.New("no lvm")}
 	var later []func(context.Context)
-	r := &checkedReader{direct: disks, report: report.Read, log: slog.New(slog.DiscardHandler), later: func(f func(context.Context)) { later = append(later, f) }}
+	r := &checkedReader{direct: disks, report: report.onDevices, log: slog.New(slog.DiscardHandler), later: func(f func(context.Context)) { later = append(later, f) }}
 	read := func() {
 		t.Helper()
 		_, err := r.Read(t.Context())
@@ -119,9 +121,9 @@ func TestCheckedReaderSchedule(t *testing.T) {
 
 // What the disks cannot tell is asked of LVM.
 func TestCheckedReaderFallsBack(t *testing.T) {
-	disks := &scripted{states: []State{{Groups: []Group{{UUID: "1", Name: "plain"}}}}, errs: errUnsupported}
+	disks := &scripted{states: []State{{Groups: []Group{{UUID: "1", Name: "plain"}}, Devices: []string{"/dev/sda"}}}, errs: errUnsupported}
 	report := &scripted{states: []State{{Groups: []Group{{UUID: "2", Name: "odd"}}}}}
-	r := &checkedReader{direct: disks, report: report.Read, log: slog.New(slog.DiscardHandler)}
+	r := &checkedReader{direct: disks, report: report.onDevices, log: slog.New(slog.DiscardHandler)}
 	s, err := r.Read(t.Context())
 	if must(t, err); len(s.Groups) != 2 {
 		t.Errorf("%+v", s)

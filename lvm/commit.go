@@ -21,11 +21,19 @@ func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 	defer h.glance.forget()
 	for _, s := range steps {
 		h.hangs.runs(g.UUID, strings.Join(s.argv, " "))
-		if _, err := h.machine.Runner.Run(ctx, s.argv); err != nil {
+		if _, err := h.runLVM(ctx, s.argv); err != nil {
 			return blameGroup(g, err)
 		}
 	}
 	return nil
+}
+
+// runLVM is the only way to an LVM command. One that names no devices would look at every device of the node.
+func (h *Host) runLVM(ctx context.Context, argv []string) ([]byte, error) {
+	if i := slices.Index(argv, devicesOption); i < 0 || i+1 >= len(argv) || strings.Trim(argv[i+1], ",") == "" {
+		return nil, Errorf(KindInternal, "lvm %s is not run: it names no device to look at", argv[0])
+	}
+	return h.machine.Runner.Run(ctx, argv)
 }
 
 // runnable tells whether LVM may work on the group now.

@@ -32,12 +32,14 @@ type blockDevice struct {
 	partition bool
 	number    uint64 // as in stat's st_rdev
 	inode     uint64 // of its entry in sysfs, which no later device ever gets
+	disk      bool   // it stands on disks for life; of any other device the position is asked at each reading
 }
 
 // blockDevices is the node's list of devices, as the kernel gives it.
 type blockDevices struct {
 	sys     string          // where sysfs is
-	list    []blockDevice   // candidates for a PV
+	list    []blockDevice   // candidates for a PV, as far as their size and their kind go
+	volumes map[string]bool // names of the devices of LVM
 	mappers map[string]bool // names of device-mapper devices that are not LVM's, or have no UUID yet
 	stacked bool            // there are devices that are made of others, and not by LVM
 }
@@ -69,7 +71,7 @@ func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevice
 	if err != nil {
 		return nil, fmt.Errorf("list the sizes of the node's block devices: %w", err)
 	}
-	b := &blockDevices{sys: sys, mappers: map[string]bool{}}
+	b := &blockDevices{sys: sys, mappers: map[string]bool{}, volumes: map[string]bool{}}
 	now := make(map[string]knownDevice, len(entries))
 	s.mu.Lock()
 	before := s.known
@@ -108,7 +110,10 @@ func vanished(err error) bool {
 }
 
 func (b *blockDevices) add(name string, k knownDevice) {
-	if k.mapper && !strings.HasPrefix(k.uuid, "LVM-") {
+	switch {
+	case k.mapper && strings.HasPrefix(k.uuid, "LVM-"):
+		b.volumes[name] = true
+	case k.mapper:
 		b.mappers[name] = true
 		b.stacked = true
 	}
@@ -138,6 +143,12 @@ func (b *blockDevices) look(e dirEntry, blocks int64, dev string) (knownDevice, 
 	var err error
 	k.device, k.candidate, err = b.candidate(e.name, dev)
 	k.device.inode = e.inode
+	if err != nil || !k.candidate {
+		return k, err
+	}
+	pos, constant, err := positions{sys: b.sys}.constant(e.name, 0)
+	k.device.disk = constant && pos.standing == standsOnDisks
+	k.candidate = !constant || k.device.disk
 	return k, err
 }
 
@@ -210,7 +221,7 @@ func (b *blockDevices) component(name string) (bool, error) {
 }
 
 // attribute reads a small sysfs file with the fewest calls: open, read, close.
-func (b *blockDevices) attribute(name, file string) ([]byte, error) {
+func (b blockDevices) attribute(name, file string) ([]byte, error) {
 	path := filepath.Join(b.sys, "class/block", name, file)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

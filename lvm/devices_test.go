@@ -137,7 +137,7 @@ func TestGoneMeanwhile(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			return prober{texts: &disks.texts}.probe(d, probe{})
+			return disks.prober().probe(d, probe{})
 		}
 		state, err := disks.Read(t.Context())
 		must(t, err)

@@ -22,7 +22,8 @@ type Disks struct {
 	// to spin up, and without an answer its group would be absent.
 	Patience time.Duration
 
-	probe func(blockDevice) probe // tests put a disk that hangs here; nil means a prober
+	probe   func(blockDevice) probe            // tests put a disk that hangs here; nil means a prober
+	backing func(loop int) (loopStatus, error) // as in positions
 
 	scanner scanner
 	texts   groupTexts
@@ -36,17 +37,29 @@ type Disks struct {
 // PV that does not answer is shown as it was, with a Problem. Where a group's metadata is of a kind that only LVM can
 // judge, the error wraps errUnsupported and the State has the others.
 func (d *Disks) Read(ctx context.Context) (State, error) {
-	devices, err := d.scanner.scan(ctx, cmp.Or(d.Sys, "/sys"), cmp.Or(d.Proc, "/proc"), cmp.Or(d.Dev, "/dev"))
+	r := d.prober()
+	devices, err := d.scanner.scan(ctx, r.positions.sys, r.positions.proc, r.positions.dev)
 	if err != nil {
 		return State{}, err
 	}
+	r.positions.volumes = devices.volumes
 	d.forget(devices.list)
-	probes, err := d.sweep(ctx, devices.list)
+	probes, err := d.sweep(ctx, devices.list, r)
 	if err != nil {
 		return State{}, err
 	}
 	d.texts.keep(probes)
 	return assemble(probes, devices.component)
+}
+
+// prober reads single devices.
+func (d *Disks) prober() prober {
+	return prober{positions: d.positions(), mustBeBlock: d.Dev == "", texts: &d.texts}
+}
+
+// positions are those of the node whose disks are read.
+func (d *Disks) positions() positions {
+	return positions{sys: cmp.Or(d.Sys, "/sys"), proc: cmp.Or(d.Proc, "/proc"), dev: cmp.Or(d.Dev, "/dev"), backing: d.backing}
 }
 
 func (d *Disks) patience(answered bool) time.Duration {
@@ -82,12 +95,13 @@ func (d *Disks) forget(list []blockDevice) {
 	}
 }
 
-// gone tells whether a device has left the node since it was listed, as loop devices do all the time, or has nothing in it any
-// more: then it is not one that cannot be read.
+// gone tells whether a device has left the node since it was listed, as loop devices do all the time, has become another one,
+// or has nothing in it any more: then it is not one that cannot be read.
 func (d *Disks) gone(device blockDevice) bool {
-	b := blockDevices{sys: cmp.Or(d.Sys, "/sys")}
+	where := d.positions()
+	b := blockDevices{sys: where.sys}
 	size, err := b.attribute(device.name, "size")
-	return vanished(err) || err == nil && string(size) == "0"
+	return vanished(err) || err == nil && string(size) == "0" || vanished(where.unchanged(device))
 }
 
 // begin notes that a device is being read; finish takes what it answered.

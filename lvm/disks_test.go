@@ -34,7 +34,7 @@ func TestHungDisk(t *testing.T) {
 			<-hang
 			defer asked.Done()
 		}
-		return prober{texts: &disks.texts}.probe(d, probe{})
+		return disks.prober().probe(d, probe{})
 	}
 	for _, wanted := range []struct{ least, most time.Duration }{{3 * disks.Patience, time.Minute}, {0, disks.Patience}} {
 		began := time.Now()
@@ -77,7 +77,7 @@ func TestSilentGroup(t *testing.T) {
 			<-hang
 		}
 		before, _ := disks.lastOf(d)
-		return prober{texts: &disks.texts}.probe(d, before)
+		return disks.prober().probe(d, before)
 	}
 	for _, most := range []time.Duration{time.Minute, disks.Patience} {
 		began := time.Now()
@@ -120,7 +120,7 @@ func TestSilentStranger(t *testing.T) {
 		if d.name == "sdz" {
 			<-hang
 		}
-		return prober{texts: &disks.texts}.probe(d, probe{})
+		return disks.prober().probe(d, probe{})
 	}
 	state, err := disks.Read(t.Context())
 	must(t, err)
@@ -193,12 +193,14 @@ func TestTornRead(t *testing.T) {
 	must(t, err)
 	disks, pauses := node.disks(), 0
 	disks.probe = func(d blockDevice) probe {
-		return prober{texts: &disks.texts, pause: func(time.Duration) {
+		r := disks.prober()
+		r.pause = func(time.Duration) {
 			pauses++
 			if _, err := f.WriteAt(text, 4096+mdaHeaderSize); err != nil {
 				t.Error(err)
 			}
-		}}.probe(d, probe{})
+		}
+		return r.probe(d, probe{})
 	}
 	got, err := disks.Read(context.Background())
 	must(t, err)

@@ -41,12 +41,11 @@ func (n testNode) read(t testing.TB) State {
 // probes answers what each disk says.
 func (n testNode) probes(t testing.TB) []probe {
 	t.Helper()
-	entries, err := os.ReadDir(n.dev)
+	found, err := new(scanner).scan(context.Background(), n.sys, n.proc, n.dev)
 	must(t, err)
 	var probes []probe
-	for _, entry := range entries {
-		device := blockDevice{name: entry.Name(), path: filepath.Join(n.dev, entry.Name()), size: 1 << 40}
-		probes = append(probes, prober{texts: new(groupTexts)}.probe(device, probe{}))
+	for _, device := range found.list {
+		probes = append(probes, n.disks().prober().probe(device, probe{}))
 	}
 	return probes
 }
@@ -74,6 +73,7 @@ func (n testNode) partitions(t testing.TB) {
 func (n testNode) add(t testing.TB, name string, size int64, content []byte) {
 	t.Helper()
 	n.attribute(t, name, "size", fmt.Sprintln(size/sectorSize))
+	must(t, os.MkdirAll(filepath.Join(n.sys, "class/block", name, "device"), 0o755)) // hardware
 	n.attribute(t, name, "uevent", "MAJOR=7\nMINOR=1\nDEVNAME="+name+"\nDEVTYPE=disk\n")
 	path := filepath.Join(n.dev, name)
 	must(t, os.WriteFile(path, bytes.TrimRight(content, "\x00"), 0o600))

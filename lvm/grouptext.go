@@ -26,6 +26,9 @@ func (t *groupText) same(other *groupText) bool {
 	return t == other || t.checksum == other.checksum && t.text == other.text
 }
 
+// maxTexts is over how many groups a node has. One that is forgotten is read again.
+const maxTexts = 64
+
 // groupTexts makes of equal texts one, as far as they are read at the same time.
 type groupTexts struct {
 	mu    sync.Mutex
@@ -41,6 +44,9 @@ func (g *groupTexts) intern(checksum uint32, text []byte) *groupText {
 		}
 	}
 	t := &groupText{checksum: checksum, text: string(text)}
+	if len(g.known) >= maxTexts { // readings that are cut off forget nothing
+		g.known = slices.Delete(g.known, 0, 1)
+	}
 	g.known = append(g.known, t)
 	return t
 }

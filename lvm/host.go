@@ -81,7 +81,7 @@ func NewHost(cfg Config) (*Host, error) {
 	}
 	h := NewHostOn(cfg, Machine{
 		Runner: command{systemDir: cfg.SystemDir, observe: cfg.Observe, reports: make(chan struct{}, maxReports), files: files},
-		Kernel: kernel{sys: "/sys", dev: "/dev"},
+		Kernel: kernel{sys: "/sys", proc: "/proc", dev: "/dev"},
 		Reader: &Disks{},
 	})
 	h.commands = files
@@ -167,9 +167,12 @@ func (h *Host) readRaw(ctx context.Context) (State, error) {
 	return s, nil
 }
 
-// report asks LVM.
-func (h *Host) report(ctx context.Context) (State, error) {
-	report, err := h.machine.Runner.Run(ctx, reportArgs())
+// report asks LVM what is on these devices. On none there is nothing, and no process is needed to tell.
+func (h *Host) report(ctx context.Context, devices []string) (State, error) {
+	if len(devices) == 0 {
+		return State{}, nil
+	}
+	report, err := h.runLVM(ctx, reportArgs(devices))
 	if err != nil {
 		return State{}, err
 	}

@@ -41,7 +41,7 @@ func TestMakesPool(t *testing.T) {
 	if !makesPool(poolArgs(pool, &poolGrowth{name: "thin-pool", group: g, first: 1, metadata: 1, chunk: poolChunk})) {
 		t.Error("a pool's creation is not recognised")
 	}
-	for _, argv := range [][]string{extendArgs(pool, g, 5, nil), reportArgs(), {"lvcreate", "--type"}} {
+	for _, argv := range [][]string{extendArgs(pool, g, 5, nil), reportArgs([]string{"/dev/sda"}), {"lvcreate", "--type"}} {
 		if makesPool(argv) {
 			t.Errorf("%q makes no pool", argv)
 		}

@@ -70,6 +70,7 @@ func settleGroup(g *Group) {
 		lv := &g.LVs[i]
 		slices.Sort(lv.Tags)
 		slices.Sort(lv.UsedBy)
+		lv.UsedBy = slices.Compact(lv.UsedBy)
 		for j := range lv.Segments {
 			for _, a := range lv.Segments[j].Metadata {
 				if part := g.named(a.LV); part != nil && !part.Hidden {
@@ -136,4 +137,6 @@ func sortState(s *State) {
 	})
 	slices.Sort(s.Unread)
 	slices.Sort(s.Silent)
+	slices.Sort(s.Skipped)
+	slices.Sort(s.Devices)
 }

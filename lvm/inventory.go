@@ -18,7 +18,7 @@ func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 	if err != nil {
 		return inv, err
 	}
-	inv.Unread = s.Unread
+	inv.Unread, inv.Skipped = s.Unread, s.Skipped
 	devices, err := h.devices()
 	if err != nil {
 		return inv, err

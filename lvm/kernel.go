@@ -15,8 +15,8 @@ import (
 
 // kernel is the real Kernel: sysfs, and system calls on the devices.
 type kernel struct {
-	sys string // where sysfs is mounted
-	dev string // where device nodes are
+	sys, proc string // where sysfs and procfs are mounted
+	dev       string // where device nodes are
 }
 
 func (k kernel) Ready() error {
@@ -61,9 +61,23 @@ func (k kernel) Devices() ([]Device, error) {
 	return devices, nil
 }
 
-// Device asks device-mapper by UUID, which is quick whatever the number of volumes, and believes it if sysfs says the same;
-// else it looks through all devices. One without a live table is not active: whoever made it was killed at it.
+// Device finds the device, and refuses one that is made of another volume's content: who writes a group into a volume chooses
+// the UUIDs in it, and a node that activates what it finds gives them to the kernel.
 func (k kernel) Device(uuid string) (string, bool, error) {
+	path, active, err := k.find(uuid)
+	if err != nil || !active {
+		return path, active, err
+	}
+	where := positions{sys: k.sys, proc: k.proc, dev: k.dev}
+	if pos := where.ofVolume(filepath.Base(path)); pos.standing != standsOnDisks {
+		return "", false, Errorf(KindForeign, "the device %s bears this volume's UUID and is not the volume: %s; find out what activated it (dmsetup ls --tree), and deactivate it (dmsetup remove)", path, pos.reason)
+	}
+	return path, true, nil
+}
+
+// find asks device-mapper by UUID, which is quick whatever the number of volumes, and believes it if sysfs says the same;
+// else it looks through all devices. One without a live table is not active: whoever made it was killed at it.
+func (k kernel) find(uuid string) (string, bool, error) {
 	if found, err := k.ask(unix.DM_DEV_STATUS, uuid); err == nil {
 		name := fmt.Sprintf("dm-%d", unix.Minor(found.Dev))
 		if found.Target_count == 0 {

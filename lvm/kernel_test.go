@@ -14,7 +14,7 @@ import (
 
 func testKernel(t *testing.T) kernel {
 	t.Helper()
-	k := kernel{sys: t.TempDir(), dev: t.TempDir()}
+	k := kernel{sys: t.TempDir(), proc: t.TempDir(), dev: t.TempDir()}
 	for path, content := range map[string]string{
 		"block/dm-0/dm/uuid":      "LVM-aaaa\n",
 		"block/dm-0/dm/suspended": "0\n",

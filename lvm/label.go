@@ -16,7 +16,7 @@ const (
 	mdaMagic      = " LVM2 x[5A%r0N*>"
 	crcInitial    = 0xf597a6cf
 	ignoredArea   = 1 // flag of a raw location: the area is not in use (pvchange --metadataignore y)
-	maxAreas      = 8 // LVM writes at most two of each kind
+	maxAreas      = 2 // LVM writes one or two metadata areas, and one data area
 )
 
 // label is what a PV's label sector says.
@@ -134,9 +134,10 @@ func (h areaHeader) pieces(start int64) []span {
 }
 
 // usable is how many bytes of text LVM will write into an area: it keeps the old text until the new one is
-// committed, and a sector more for rounding (lvm2, lib/format_text/format-text.c, read_metadata_location_summary).
+// committed, and a sector more for rounding (lvm2, lib/format_text/format-text.c, read_metadata_location_summary). More than
+// is read here is no use to anybody.
 func usable(areaSize int64) Bytes {
-	return max(0, Bytes((areaSize-mdaHeaderSize)/2-sectorSize))
+	return min(maxText, max(0, Bytes((areaSize-mdaHeaderSize)/2-sectorSize)))
 }
 
 // free is how much the text may still grow, in whole sectors as vgs -o vg_mda_free has it.

@@ -14,6 +14,12 @@ func assemble(probes []probe, component func(name string) (bool, error)) (State,
 	var pvs []probe
 	var strangers []string // silent devices of which nothing is known
 	for _, p := range probes {
+		if p.standing == standsUnknown {
+			state.Skipped = append(state.Skipped, fmt.Sprintf("%s is not searched for volume groups: %s", p.device.path, p.reason))
+		}
+		if p.standing != standsOnDisks {
+			continue
+		}
 		if p.label != nil {
 			part, err := component(p.device.name)
 			if part {
@@ -26,6 +32,8 @@ func assemble(probes []probe, component func(name string) (bool, error)) (State,
 		}
 		if p.silent() {
 			state.Silent = append(state.Silent, p.device.path)
+		} else {
+			state.Devices = append(state.Devices, p.device.path)
 		}
 		if p.err != nil {
 			state.Unread = append(state.Unread, fmt.Sprintf("%s could not be read: %v", p.device.path, p.err))

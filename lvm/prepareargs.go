@@ -17,7 +17,7 @@ func metadataSize(device Bytes) Bytes {
 // pvcreateArgs makes a device a physical volume that bears our mark. There is no -y in any of these: where LVM finds
 // something on a device that we have not, it asks, nobody answers, and it gives up.
 func pvcreateArgs(d disk) []string {
-	return []string{"pvcreate", "--devices", d.path, "--norestorefile", "--uuid", newPVUUID(), "--metadatasize", kib(metadataSize(d.size)), "--", d.path}
+	return []string{"pvcreate", devicesOption, d.path, "--norestorefile", "--uuid", newPVUUID(), "--metadatasize", kib(metadataSize(d.size)), "--", d.path}
 }
 
 // newPVUUID makes a UUID in LVM's notation that begins with our mark.
@@ -29,19 +29,19 @@ func newPVUUID() string {
 // vgcreateArgs makes the group. The node does not activate its volumes when it boots: the driver does that when they are
 // used.
 func vgcreateArgs(d Declaration, paths []string) []string {
-	args := []string{"vgcreate", "--devices", strings.Join(paths, ","), "--physicalextentsize", "4m", "--setautoactivation", "n"}
+	args := []string{"vgcreate", devicesOption, strings.Join(paths, ","), "--physicalextentsize", "4m", "--setautoactivation", "n"}
 	args = append(args, addTags(d.Tags)...)
 	return append(append(args, "--", d.Name), paths...)
 }
 
 // vgextendArgs adds physical volumes to the group.
 func vgextendArgs(g Group, paths []string) []string {
-	return append([]string{"vgextend", "--devices", devicesOf(g, paths), "--", g.Name}, paths...)
+	return append([]string{"vgextend", devicesOption, devicesOf(g, paths), "--", g.Name}, paths...)
 }
 
 // vgtagArgs adds tags to the group; paths are devices that it has just got.
 func vgtagArgs(g Group, paths, tags []string) []string {
-	args := append([]string{"vgchange", "--devices", devicesOf(g, paths)}, addTags(tags)...)
+	args := append([]string{"vgchange", devicesOption, devicesOf(g, paths)}, addTags(tags)...)
 	return append(args, "--", g.Name)
 }
 

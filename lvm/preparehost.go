@@ -48,11 +48,12 @@ func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error
 	if err != nil {
 		return PrepareReport{}, err
 	}
-	disks, err := survey{sys: "/sys", proc: "/proc", dev: "/dev", backing: loopBacking}.disks(ctx, s)
+	node := survey{sys: "/sys", proc: "/proc", dev: "/dev", backing: loopBacking}
+	disks, err := node.disks(ctx, s)
 	if err != nil {
 		return PrepareReport{}, err
 	}
-	run := preparing{host: h, Preparation: p, state: s, disks: disks, told: map[string]string{}, blank: map[blockDevice]bool{}}
+	run := preparing{host: h, Preparation: p, where: node.positions(), state: s, disks: disks, told: map[string]string{}, blank: map[blockDevice]bool{}}
 	var report PrepareReport
 	for _, d := range declared {
 		report.Groups = append(report.Groups, run.group(ctx, d))
@@ -62,6 +63,8 @@ func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error
 		text := run.told[d.path]
 		switch {
 		case text != "":
+		case d.standing != standsOnDisks:
+			continue // the content of a volume, or what State.Skipped tells of
 		case d.group != "":
 			text = "belongs to volume group " + d.group
 		default:
@@ -76,14 +79,25 @@ func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error
 type preparing struct {
 	Preparation
 	host  *Host
+	where positions
 	state State
 	disks []disk
 	told  map[string]string // by path of a device
 	blank map[blockDevice]bool
+	pins  []*os.File // of the devices that the group takes: as long as they are open, their numbers and names are no other device's
+}
+
+// unpin lets go of the devices of a group.
+func (p *preparing) unpin() {
+	for _, pin := range p.pins {
+		_ = pin.Close()
+	}
+	p.pins = nil
 }
 
 // group brings one group to what is declared.
 func (p *preparing) group(ctx context.Context, d Declaration) GroupReport {
+	defer p.unpin()
 	r := GroupReport{Name: d.Name}
 	here, err := p.standing(d.Name)
 	taken := p.take(ctx, d, here, err)
@@ -213,16 +227,16 @@ func (p *preparing) mixed(group string, taken []disk, candidate disk) string {
 // label makes a device a physical volume if it is blank. why says why not. The device is held until the moment before
 // LVM, which looks once more for what it knows, and takes it for itself alone too, begins.
 func (p *preparing) label(ctx context.Context, d Declaration, here *Group, candidate disk) (why string) {
-	held, refusal := candidate.seize()
+	held, refusal := candidate.seize(p.where)
 	if refusal != "" {
 		return refusal
 	}
-	pin, err := os.Open(candidate.path) // as long as it is open, its number and its name are no other device's
+	pin, err := os.Open(candidate.path)
 	if err != nil {
 		held.release()
 		return fmt.Sprintf("it cannot be opened: %v", err)
 	}
-	defer func() { _ = pin.Close() }()
+	p.pins = append(p.pins, pin)
 	made := held.unfinished(candidate, d.Name, here)
 	if !made {
 		why = held.content(ctx, candidate, p.Signatures)
@@ -246,43 +260,4 @@ func (p *preparing) label(ctx context.Context, d Declaration, here *Group, candi
 		return fmt.Sprintf("it was blank, and is a physical volume now, but could not be flushed (%v); the next run goes on with it", err)
 	}
 	return ""
-}
-
-// join makes the group of the devices, or adds them to it, and sees that they are in it.
-func (p *preparing) join(ctx context.Context, d Declaration, here *Group, taken []disk, tags []string) error {
-	paths := make([]string, 0, len(taken))
-	for _, device := range taken {
-		paths = append(paths, device.path)
-	}
-	if here != nil {
-		unlock, err := p.host.lockGroup(ctx, here.UUID, "enlarging volume group "+d.Name)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-	}
-	group, steps, err := p.joinSteps(ctx, d, here, paths, tags)
-	if err != nil {
-		return err
-	}
-	failure := p.host.run(ctx, group, steps)
-	s, err := p.host.readRaw(ctx)
-	if err != nil {
-		return err
-	}
-	p.state = s
-	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.Name == d.Name })
-	for _, path := range paths {
-		if i < 0 || !slices.ContainsFunc(s.Groups[i].PVs, func(pv PV) bool { return pv.Device == path }) {
-			p.told[path] = fmt.Sprintf("blank, but volume group %s could not take it; the next run tries again", d.Name)
-			failure = Errorf(KindInternal, "%s could not be made a part of it: %w", path, orNothing(failure))
-			continue
-		}
-		p.told[path] = "made a part of volume group " + d.Name
-	}
-	if failure != nil || i < 0 {
-		return orNothing(failure)
-	}
-	p.host.log.Info("a volume group was prepared", "vg", d.Name, "devices", paths, "tags", tags)
-	return p.host.flush(s.Groups[i])
 }

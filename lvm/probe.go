@@ -11,19 +11,22 @@ import (
 )
 
 const (
-	blockAlign  = 4096     // O_DIRECT wants the logical block size, at most this on disks that LVM takes
-	headSize    = 8192     // label and the header of the first metadata area, in one read
-	maxText     = 64 * MiB // far over LVM's advice; bounds what a damaged header can make us read
-	tornRetries = 5        // a commit between our two reads shows as a wrong checksum
+	blockAlign = 4096 // O_DIRECT wants the logical block size, at most this on disks that LVM takes
+	headSize   = 8192 // label and the header of the first metadata area, in one read
+	// maxText bounds what a header can make us read and keep. It is what LVM can write into an area of 64 MiB, the largest that
+	// is made here: a volume takes 0.4 to 3 KiB of it, so more than ten thousand volumes fit. A larger area is filled only so far.
+	maxText     = 32 * MiB
+	tornRetries = 5 // a commit between our two reads shows as a wrong checksum
 	tornDelay   = 2 * time.Millisecond
 )
 
 // probe is what one device says of itself.
 type probe struct {
 	device blockDevice
-	label  *label // nil: no PV
-	areas  []area // those in use
-	err    error  // the device could not be read, wholly or in part
+	position
+	label *label // nil: no PV
+	areas []area // those in use
+	err   error  // the device could not be read, wholly or in part
 }
 
 // errSilent is the error of a device that did not answer in time; the rest of its probe is what it said before.
@@ -40,21 +43,34 @@ type area struct {
 
 // prober reads devices; before is what the device said the last time, or nothing.
 type prober struct {
+	positions   positions
 	mustBeBlock bool
 	texts       *groupTexts
 	pause       func(time.Duration) // before what was torn is read again; nil means time.Sleep
 }
 
-// probe reads a device's label and metadata: three system calls if there is no label; four if there is one and its
-// group is as it was, and one more for a text that is new.
+// probe reads a device's label and metadata, if its position allows that: three system calls for a disk without a label;
+// five if there is one and its group is as it was, and one more for a text that is new.
 func (r prober) probe(d blockDevice, before probe) probe {
 	p := probe{device: d}
+	if p.position = r.unopened(d); p.standing != standsOnDisks {
+		return p
+	}
 	f, err := openDirect(d.path, r.mustBeBlock)
 	if err != nil {
 		p.err = fmt.Errorf("open: %w", err)
 		return p
 	}
 	defer func() { _ = unix.Close(f.fd) }()
+	if p.position, p.err = r.opened(d, f); p.err != nil || p.standing != standsOnDisks {
+		return p
+	}
+	return r.content(p, f, before)
+}
+
+// content reads the label and the metadata of a device that is open and in a position to have them.
+func (r prober) content(p probe, f directFile, before probe) probe {
+	d := p.device
 	head, err := f.read(span{0, headSize})
 	if err != nil {
 		p.err = err
@@ -66,8 +82,10 @@ func (r prober) probe(d blockDevice, before probe) probe {
 	if p.label, p.err = findLabel(head); p.label == nil || p.err != nil {
 		return p
 	}
-	if err := f.isDevice(d.number); err != nil {
-		return probe{device: d, err: err} // the label is another device's
+	if d.disk {
+		if err := r.isListed(d, f); err != nil {
+			return probe{device: d, err: err} // the label is another device's
+		}
 	}
 	for _, where := range p.label.areas {
 		a, err := r.area(f, head, where, before)
@@ -78,6 +96,34 @@ func (r prober) probe(d blockDevice, before probe) probe {
 		}
 	}
 	return p
+}
+
+// unopened answers the position of a device that changes it, before it is opened: an open device that is a volume's content
+// would be in the way of its owner. A loop device must be opened to tell.
+func (r prober) unopened(d blockDevice) position {
+	if d.disk || unix.Major(d.number) == majorLoop {
+		return position{}
+	}
+	return r.positions.of(d, notOpen)
+}
+
+// opened answers the position of a device that is open, so that it can be neither detached nor become another one.
+func (r prober) opened(d blockDevice, f directFile) (position, error) {
+	if d.disk {
+		return position{}, nil
+	}
+	if err := r.isListed(d, f); err != nil {
+		return position{}, err
+	}
+	return r.positions.of(d, f.fd), nil
+}
+
+// isListed makes sure that an open device is the one that was listed.
+func (r prober) isListed(d blockDevice, f directFile) error {
+	if err := f.isDevice(d.number); err != nil {
+		return err
+	}
+	return r.positions.unchanged(d)
 }
 
 // area reads one metadata area. head is what was read already, good for the first look only.

@@ -41,6 +41,7 @@ func TestDisksAgreeWithReport(t *testing.T) {
 				if diff := compareStates(direct, report, direct); diff != "" {
 					t.Errorf("%s: %s", path, diff)
 				}
+				report.Devices = direct.Devices
 				if diff := cmp.Diff(report, direct); diff != "" {
 					t.Errorf("%s (-) and disks (+) differ:\n%s", path, diff)
 				}

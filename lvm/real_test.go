@@ -84,7 +84,7 @@ func (r *realDisks) compare(t *testing.T, after string, groups ...string) State 
 	must(t, err)
 	direct.Groups = slices.DeleteFunc(direct.Groups, others)
 	direct.Unread = nil // the machine's own disks may be out of reach
-	out, err := r.lvm(reportArgs()...)
+	out, err := r.lvm(reportArgs([]string{"/dev/sda"})...)
 	must(t, err)
 	report, err := parseReport(bytes.NewReader(out))
 	must(t, err)

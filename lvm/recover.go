@@ -34,6 +34,9 @@ func (h *Host) Start(ctx context.Context) error {
 	if len(s.Unread) > 0 {
 		h.log.Warn("not every disk can be read; volume groups on them may be missing", "disks", s.Unread)
 	}
+	if len(s.Skipped) > 0 {
+		h.log.Warn("not every block device is searched for volume groups", "devices", s.Skipped)
+	}
 	if _, damaged := h.volumes(s); damaged != nil {
 		h.log.Warn("volumes are left alone", "error", damaged)
 	}

@@ -10,12 +10,13 @@ import (
 	"strings"
 )
 
-// reportArgs is the one command that tells a State, lvmreport(7): hidden volumes (-a) and groups that are another
+// reportArgs is the one command that tells a State, lvmreport(7). It looks at these devices alone: on others may be groups that
+// the owners of volumes made up. Hidden volumes (-a) and groups that are another
 // host's or shared are in it, so that their problem can be named; no column that would cost a question to the kernel
 // for each volume. LVM does not say in it which PVs have a double: only Disks sees that.
-func reportArgs() []string {
+func reportArgs(devices []string) []string {
 	return []string{
-		"fullreport", "-a", "--foreign", "--shared", "--reportformat", "json", "--units", "b", "--nosuffix", "--binary",
+		"fullreport", devicesOption, strings.Join(devices, ","), "-a", "--foreign", "--shared", "--reportformat", "json", "--units", "b", "--nosuffix", "--binary",
 		"--configreport", "vg", "-o", "vg_uuid,vg_name,vg_tags,vg_seqno,vg_extent_size,vg_mda_size,vg_mda_free," +
 			"vg_exported,vg_extendable,vg_permissions,vg_clustered,vg_shared,vg_lock_type,vg_systemid",
 		"--configreport", "pv", "-o", "pv_uuid,pv_name,pv_pe_count,pv_missing,pv_allocatable,pe_start,dev_size",
@@ -91,6 +92,9 @@ func (item reportGroup) group() (Group, error) {
 	}
 	g.Problem = h.problem(g.Name)
 	settleGroup(&g)
+	if err := g.checkLayers(); err != nil {
+		return g, err
+	}
 	orderMissing(&g)
 	return g, nil
 }

@@ -5,9 +5,11 @@ import "time"
 // State is what the node's disks hold, as one consistent reading. It is plain data: planning and capacity are
 // functions of it. The slices in it may be shared with other readings: whoever changes something changes a copy.
 type State struct {
-	Groups []Group  // by name
-	Unread []string // sentences: devices that could not be read, so that groups on them may be missing here
-	Silent []string // paths of those among them that do not answer: a command that touches them hangs
+	Groups  []Group  // by name
+	Unread  []string // sentences: devices that could not be read, so that groups on them may be missing here
+	Silent  []string // paths of those among them that do not answer: a command that touches them hangs
+	Skipped []string // sentences: devices that are not searched for groups, since it cannot be told what they are made of
+	Devices []string // paths of all devices that may carry a PV, and answer: what LVM may look at when it searches for groups
 }
 
 // Group is one volume group.

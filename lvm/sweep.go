@@ -22,9 +22,9 @@ type sweep struct {
 	done    []probe
 }
 
-func (d *Disks) sweep(ctx context.Context, list []blockDevice) ([]probe, error) {
+func (d *Disks) sweep(ctx context.Context, list []blockDevice, r prober) ([]probe, error) {
 	s := &sweep{disks: d, ended: make(chan struct{}), waiting: map[string]blockDevice{}}
-	s.read = prober{mustBeBlock: d.Dev == "", texts: &d.texts}.probe
+	s.read = r.probe
 	if d.probe != nil {
 		s.read = func(device blockDevice, _ probe) probe { return d.probe(device) }
 	}
@@ -77,7 +77,7 @@ func (s *sweep) work() {
 		before, _ := s.disks.lastOf(device)
 		finish := s.disks.begin(device.name)
 		p := s.read(device, before)
-		if p.err != nil && s.disks.gone(device) {
+		if (p.err != nil || p.standing == standsUnknown) && s.disks.gone(device) {
 			p = probe{device: device}
 		}
 		finish(p)

@@ -63,6 +63,9 @@ func importGroup(text string) (*imported, error) {
 		}
 	}
 	settleGroup(&im.group)
+	if err := im.group.checkLayers(); err != nil {
+		return nil, unsupported("volume group %s: %v", vg.name, err)
+	}
 	return im, nil
 }
 

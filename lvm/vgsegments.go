@@ -15,6 +15,9 @@ var (
 		"cache-pool writecache vdo vdo-pool integrity error zero")
 )
 
+// maxLegs is over how many legs LVM gives to a volume: 128 stripes, 64 images.
+const maxLegs = 256
+
 // notReferences are a segment's string fields that name no other volume.
 var notReferences = words("type tags discards cache_mode policy")
 
@@ -108,10 +111,15 @@ func hasLegs(kind string) bool { return pvSegments[kind] || strings.HasPrefix(ki
 
 // legs reads where the legs of a segment are: `stripes = ["pv0", 12, "pv1", 0]`, `mirrors` alike,
 // `raids = ["r_rmeta_0", "r_rimage_0", ...]`, `raid0_lvs = ["r_rimage_0", ...]`.
-func (im *imported) legs(seg *Segment, s *section) error {
+func (im *imported) legs(seg *Segment, s *section) (err error) {
 	if !hasLegs(seg.Type) {
 		return nil
 	}
+	defer func() {
+		if legs := len(seg.Areas); err == nil && legs > maxLegs {
+			err = fmt.Errorf("a segment with %d legs", legs)
+		}
+	}()
 	for _, key := range []string{"stripes", "mirrors"} {
 		if e := s.entry(key); e != nil {
 			return im.pairs(seg, e)
@@ -194,7 +202,7 @@ func (im *imported) link(named map[string]int, user string, s *section) {
 		}
 		for _, v := range e.values {
 			i, ok := named[v.text]
-			if _, isPV := im.names[v.text]; ok && v.isText && !isPV && v.text != user && !slices.Contains(im.group.LVs[i].UsedBy, user) {
+			if _, isPV := im.names[v.text]; ok && v.isText && !isPV && v.text != user {
 				im.group.LVs[i].UsedBy = append(im.group.LVs[i].UsedBy, user)
 			}
 		}

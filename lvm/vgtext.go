@@ -14,6 +14,9 @@ import (
 // maxDepth is far over what LVM writes: group, logical_volumes, one volume, its segment.
 const maxDepth = 8
 
+// maxNodes bounds what is kept of a text, however dense it is: with LVM's 11 bytes or more to a name or value these are 22 MiB.
+const maxNodes = 2_000_000
+
 // section is one `name { ... }`; the text itself is the outermost, nameless one.
 type section struct {
 	name     string
@@ -103,6 +106,7 @@ func (s *section) uniqueOfFew() error {
 type vgParser struct {
 	text string
 	pos  int
+	left int      // how many more names and values may come
 	slab []scalar // where the values of scalar entries stand, many to an allocation
 }
 
@@ -117,7 +121,7 @@ func (p *vgParser) alone(v scalar) []scalar {
 
 // parseText reads a whole metadata text.
 func parseText(text string) (*section, error) {
-	p := &vgParser{text: text}
+	p := &vgParser{text: text, left: maxNodes}
 	root := &section{}
 	if err := p.body(root, 0); err != nil {
 		return nil, fmt.Errorf("line %d of the metadata: %w", 1+strings.Count(text[:p.pos], "\n"), err)
@@ -145,6 +149,9 @@ func (p *vgParser) body(s *section, depth int) error {
 		name := p.name()
 		if name == "" {
 			return fmt.Errorf("a name was expected, not %q", p.text[p.pos])
+		}
+		if p.left--; p.left < 0 {
+			return errTooMany
 		}
 		p.space()
 		switch {
@@ -197,7 +204,12 @@ func (p *vgParser) value(key string) (entry, error) {
 	}
 }
 
+var errTooMany = fmt.Errorf("more than %d names and values", maxNodes)
+
 func (p *vgParser) scalar() (scalar, error) {
+	if p.left--; p.left < 0 {
+		return scalar{}, errTooMany
+	}
 	if p.take('"') {
 		text, err := p.quoted()
 		return scalar{text: text, isText: true}, err

@@ -179,6 +179,9 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 		for _, text := range a.page.Unread {
 			found(a.node, "a disk cannot be read: "+text, "look at the kernel's log (dmesg) on the node")
 		}
+		for _, text := range a.page.Skipped {
+			found(a.node, text, "if a volume group of the driver is on it, move that to a disk (pvmove); else nothing is to be done")
+		}
 		if a.page.ReaderOff != "" {
 			found(a.node, "what stands on the disks differs from LVM's report, and every question costs a process since: "+a.page.ReaderOff,
 				"please report this, with the output of vgcfgbackup; the driver works on meanwhile")

@@ -38,6 +38,7 @@ type Inventory struct {
 	Snapshots   []Snapshot `json:"snapshots"`
 	Damaged     []string   `json:"damaged,omitempty"`   // sentences: what bears this driver's mark and cannot be read
 	Unread      []string   `json:"unread,omitempty"`    // sentences: disks that cannot be read
+	Skipped     []string   `json:"skipped,omitempty"`   // sentences: devices that are not searched for groups, since it cannot be told what they are made of
 	WipeBacklog Bytes      `json:"wipeBacklog"`         // of the deleted volumes, what is not yet wiped and given back
 	ReaderOff   string     `json:"readerOff,omitempty"` // how the disks differed from LVM's report; empty while they are read directly
 }

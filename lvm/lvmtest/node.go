@@ -233,10 +233,17 @@ func (r reader) Read(ctx context.Context) (lvm.State, error) {
 	if err := ctx.Err(); err != nil {
 		return lvm.State{}, err
 	}
-	if n.indirect {
-		return lvm.State{}, fmt.Errorf("these disks can only be read by LVM")
-	}
 	var s lvm.State
+	for _, g := range n.groups {
+		for _, pv := range g.PVs {
+			if !g.away && pv.Device != "" {
+				s.Devices = append(s.Devices, pv.Device)
+			}
+		}
+	}
+	if n.indirect {
+		return s, fmt.Errorf("these disks can only be read by LVM")
+	}
 	for _, g := range n.groups {
 		if !g.away {
 			s.Groups = append(s.Groups, g.read())

@@ -1,0 +1,70 @@
+package lvm
+
+import "fmt"
+
+// maxParts is over how many LVs one is made of, each counted as often as a segment lies on it: a volume in thousands of pieces,
+// all of which LVM moves at the moment.
+const maxParts = 1 << 16
+
+// checkLayers fails where volumes are made of one another in a circle, or in more layers or parts than LVM makes: whoever looks
+// down through a volume comes to an end.
+func (g *Group) checkLayers() error {
+	index := make(map[string]int, len(g.LVs))
+	for i := range g.LVs {
+		index[g.LVs[i].Name] = i
+	}
+	counts := make([]int, len(g.LVs)) // parts of each LV, itself included; 0: not counted yet
+	var count func(i, depth int) error
+	count = func(i, depth int) error {
+		if depth > maxLayers {
+			return fmt.Errorf("logical volume %s is a part of more than %d others, one inside the other", g.LVs[i].Name, maxLayers)
+		}
+		parts := 1
+		for name := range g.LVs[i].directParts {
+			j, there := index[name]
+			if !there {
+				continue
+			}
+			if counts[j] == 0 {
+				if err := count(j, depth+1); err != nil {
+					return err
+				}
+			}
+			if parts += counts[j]; parts > maxParts {
+				return fmt.Errorf("logical volume %s is made of more than %d others", g.LVs[i].Name, maxParts)
+			}
+		}
+		counts[i] = parts
+		return nil
+	}
+	for i := range g.LVs {
+		if counts[i] == 0 {
+			if err := count(i, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// directParts calls yield with the names of the LVs that this one is made of.
+func (lv *LV) directParts(yield func(name string) bool) {
+	for _, seg := range lv.Segments {
+		for _, areas := range [][]Area{seg.Areas, seg.Metadata} {
+			for _, a := range areas {
+				if a.LV != "" && !yield(a.LV) {
+					return
+				}
+			}
+		}
+	}
+	names := []string{lv.Pool}
+	if lv.Thin != nil {
+		names = append(names, lv.Thin.Data, lv.Thin.Metadata)
+	}
+	for _, name := range names {
+		if name != "" && !yield(name) {
+			return
+		}
+	}
+}

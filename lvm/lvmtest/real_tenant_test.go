@@ -1,0 +1,240 @@
+//go:build reallvm
+
+package lvmtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// forgedGroup is the name of a volume group that a tenant makes up.
+const forgedGroup = "evil"
+
+// forge makes the first 2 MiB of a disk of a volume group of a tenant's, as they make it in a file of their own: the group has
+// the tag of the real one, and is changed by edit, which gets its metadata, before it is written.
+func forge(t testing.TB, edit func(text string) string) []byte {
+	t.Helper()
+	disk := makeDisk(t, "forged", 32)
+	defer func() {
+		detach(t, disk)
+		must(t, os.Remove(filepath.Join("/dev/shm", realGroup+"-forged")))
+	}()
+	alone := func(argv ...string) {
+		admin(t, append([]string{argv[0], "--devices", disk}, argv[1:]...)...)
+	}
+	alone("pvcreate", "-y", disk)
+	alone("vgcreate", "-y", "--addtag", "fast", forgedGroup, disk)
+	alone("lvcreate", "-y", "-an", "-Zn", "-Wn", "-l1", "-n", "stolen", forgedGroup)
+	head := make([]byte, 2*lvm.MiB)
+	f, err := os.Open(disk)
+	must(t, err)
+	_, err = f.Read(head)
+	must(t, err)
+	must(t, f.Close())
+	if !strings.Contains(string(head), "LABELONE") || !strings.Contains(string(head), "stolen") {
+		t.Fatal("no group was forged")
+	}
+	rewrite(head[4096:], edit)
+	return head
+}
+
+// rewrite changes the text in a metadata area (lvm2, lib/format_text/layout.h).
+func rewrite(area []byte, edit func(text string) string) {
+	sum := func(p []byte) uint32 { return ^crc32.Update(^uint32(0xf597a6cf), crc32.IEEETable, p) }
+	at, size := binary.LittleEndian.Uint64(area[40:]), binary.LittleEndian.Uint64(area[48:])
+	text := []byte(edit(string(area[at : at+size])))
+	copy(area[at:], text)
+	binary.LittleEndian.PutUint64(area[48:], uint64(len(text)))
+	binary.LittleEndian.PutUint32(area[56:], sum(text))
+	binary.LittleEndian.PutUint32(area, sum(area[4:512]))
+}
+
+// stacking puts devices on a tenant's volume; it answers the one that the forged group is written to, and what takes them away.
+type stacking func(t testing.TB, volume string) (device string, remove func())
+
+func onLoop(t testing.TB, below string, args ...string) (string, func()) {
+	t.Helper()
+	loop := strings.TrimSpace(tool(t, "losetup", append(append([]string{"--find", "--show"}, args...), below)...))
+	return loop, func() {
+		began := time.Now()
+		if detach(t, loop); time.Since(began) > 5*time.Second {
+			t.Errorf("%s was detached after %v: the driver holds it", loop, time.Since(began))
+		}
+	}
+}
+
+func mapTo(t testing.TB, name, table string) (string, func()) {
+	t.Helper()
+	dmsetup(t, "create", "--noudevsync", name, "--table", table)
+	return mapped(t, name), func() { dmsetup(t, "remove", "--retry", "--noudevsync", name) }
+}
+
+func sectors(t testing.TB, device string) string {
+	t.Helper()
+	return strings.TrimSpace(tool(t, "blockdev", "--getsz", device))
+}
+
+// stackings are what can stand on a volume. The kubelet makes the first one for each raw block volume.
+var stackings = map[string]stacking{
+	"a raw block volume": func(t testing.TB, volume string) (string, func()) { return onLoop(t, volume) },
+	"loop on loop": func(t testing.TB, volume string) (string, func()) {
+		first, remove := onLoop(t, volume)
+		second, removeSecond := onLoop(t, first)
+		return second, func() { removeSecond(); remove() }
+	},
+	"dm-crypt": func(t testing.TB, volume string) (string, func()) {
+		return mapTo(t, "evil-crypt", fmt.Sprintf("0 %s crypt aes-xts-plain64 %s 0 %s 0", sectors(t, volume), strings.Repeat("0123456789abcdef", 8), volume))
+	},
+	"a mapping of a part": func(t testing.TB, volume string) (string, func()) {
+		return mapTo(t, "evil-part1", fmt.Sprintf("0 %d linear %s 2048", 32*lvm.MiB/512, volume))
+	},
+	"a partition": func(t testing.TB, volume string) (string, func()) {
+		table := make([]byte, 512)
+		table[446+4] = 0x8e
+		binary.LittleEndian.PutUint32(table[446+8:], 2048)
+		binary.LittleEndian.PutUint32(table[446+12:], uint32(32*lvm.MiB/512))
+		table[510], table[511] = 0x55, 0xaa
+		overwrite(t, volume, table)
+		loop, remove := onLoop(t, volume, "--partscan")
+		part := loop + "p1"
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if number, err := os.ReadFile("/sys/class/block/" + filepath.Base(part) + "/dev"); err == nil {
+				major, minor, _ := strings.Cut(strings.TrimSpace(string(number)), ":")
+				_ = exec.CommandContext(t.Context(), "mknod", part, "b", major, minor).Run() // where devtmpfs has not
+				return part, remove
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the kernel shows no partition")
+			}
+		}
+	},
+	"a file on its file system": func(t testing.TB, volume string) (string, func()) {
+		place := t.TempDir()
+		tool(t, "mkfs.ext4", "-q", volume)
+		tool(t, "mount", volume, place)
+		file := filepath.Join(place, "disk")
+		must(t, os.WriteFile(file, nil, 0o600))
+		must(t, os.Truncate(file, int64(32*lvm.MiB)))
+		loop, remove := onLoop(t, file)
+		return loop, func() { remove(); tool(t, "umount", place) }
+	},
+	"md": func(t testing.TB, volume string) (string, func()) {
+		tool(t, "mdadm", "--create", "/dev/md99", "--run", "--force", "--assume-clean", "--metadata=1.0", "--level=1", "--raid-devices=1", volume)
+		return "/dev/md99", func() { tool(t, "mdadm", "--stop", "/dev/md99") }
+	},
+}
+
+// TestTenantGroup_RealLVM: a volume group that a tenant writes to their own volume is nothing to the driver and to its LVM,
+// whatever stands between the two and whatever the group claims to be.
+func TestTenantGroup_RealLVM(t *testing.T) {
+	calmUdev(t, true) // the node's own LVM, as it comes, activates whatever group it finds
+	b := realBed(t).oneAtATime()
+	d := b.Start(t)
+	victim := d.create(t, b.light("victim", 8*lvm.MiB))
+	attacker := d.create(t, b.light("attacker", 48*lvm.MiB))
+	volume, _, err := d.Device(attacker.ID, attacker.UUID)
+	must(t, err)
+	d = b.Start(t) // both are marked as ready: nothing is committed behind what is compared here
+	real, _ := groupNamed(readDisks(t), realGroup)
+	claims := map[string]func(string) string{
+		"another group of the tag": func(text string) string { return text },
+		"the group itself, later": func(text string) string {
+			own := text[strings.Index(text, `id = "`)+6:][:38]
+			text = strings.Replace(text, own, real.UUID, 1)
+			text = strings.Replace(text, "evil {", realGroup+" {", 1)
+			return strings.Replace(text, "seqno = ", "seqno = 9", 1)
+		},
+		"a namesake": func(text string) string { return strings.Replace(text, "evil {", realGroup+" {", 1) },
+		"a volume's name and UUID": func(text string) string {
+			at := strings.Index(text, "stolen {")
+			own := text[at+strings.Index(text[at:], `id = "`)+6:][:38]
+			return strings.Replace(strings.Replace(text, own, victim.UUID, 1), "stolen {", victim.ID.LV+" {", 1)
+		},
+	}
+	for what, edit := range claims {
+		t.Run(what, func(t *testing.T) {
+			head := forge(t, edit)
+			d.ignores(t, b, victim, head, volume, stackings["a raw block volume"])
+		})
+	}
+	head := forge(t, claims["another group of the tag"])
+	for what, stack := range stackings {
+		t.Run(what, func(t *testing.T) {
+			if what == "md" && exec.CommandContext(t.Context(), "sh", "-c", "command -v mdadm").Run() != nil {
+				t.Log("there is no mdadm here; TestPositions has md")
+				return
+			}
+			d.ignores(t, b, victim, head, volume, stack)
+		})
+	}
+	again, err := d.Create(t.Context(), b.light("victim", 8*lvm.MiB))
+	if must(t, err); again.UUID != victim.UUID {
+		t.Errorf("the volume was made again: %+v", again)
+	}
+	b.cleanUp(t)
+}
+
+// ignores checks a driver, and one that is started anew, while a forged group stands on a tenant's volume.
+func (d *Driver) ignores(t *testing.T, b Bed, victim lvm.Volume, head []byte, volume string, stack stacking) {
+	t.Helper()
+	class := lvm.Class{Group: "@" + b.Tag, Layout: lvm.LayoutLinear, Wipe: lvm.WipeNone}
+	before, groups := d.capacity(t, class), readDisks(t).Groups
+	device, remove := stack(t, volume)
+	defer func() { overwrite(t, volume, make([]byte, 4*lvm.MiB)) }()
+	defer remove()
+	overwrite(t, device, head)
+	if shown := outputOf(t, exec.CommandContext(t.Context(), "lvm", "pvs", "--noheadings", "-o", "pv_name", "--config", "devices { scan_lvs=1 }", "--devices", device)); !strings.Contains(shown, device) {
+		t.Fatalf("to LVM itself there is no physical volume on %s: %s", device, shown)
+	}
+	if after := d.capacity(t, class); after != before {
+		t.Errorf("the capacity was %+v, and is %+v", before, after)
+	}
+	now := readDisks(t).Groups
+	if len(now) != len(groups) || now[0].UUID != groups[0].UUID || now[0].Seqno != groups[0].Seqno || now[0].Problem != "" {
+		t.Errorf("the groups were %+v, and are %+v", groups, now)
+	}
+	if found, err := d.Lookup(t.Context(), victim.ID); err != nil || found.UUID != victim.UUID {
+		t.Errorf("a volume is %+v, %v", found, err)
+	}
+	spec := b.light("next", 4*lvm.MiB)
+	spec.Class.Group = class.Group
+	if v := d.create(t, spec); v.Group != b.Group || v.ID.VG != victim.ID.VG {
+		t.Errorf("the next volume is made in %s: %+v", v.Group, v)
+	} else {
+		must(t, d.Delete(t.Context(), v.ID))
+		d.waitWiped(t)
+	}
+	d.reportLacks(t, device)
+}
+
+// reportLacks looks at LVM's own report as another driver asks for it when it starts.
+func (d *Driver) reportLacks(t *testing.T, device string) {
+	t.Helper()
+	dir := t.TempDir()
+	other := newReal(t, dir, func(c *lvm.Config) { c.LockDir = "" })
+	must(t, other.Start(t.Context()))
+	defer other.close(t)
+	i := slices.IndexFunc(other.commands, func(c lvm.Command) bool { return c.Name == "fullreport" })
+	if i < 0 {
+		t.Fatal("LVM was not asked for a report")
+	}
+	args := other.commands[i].Args
+	if at := slices.Index(args, "--devices"); at < 0 || slices.Contains(strings.Split(args[at+1], ","), device) {
+		t.Errorf("LVM is made to look at %s: %q", device, args)
+	}
+	cmd := exec.CommandContext(t.Context(), "lvm", append([]string{"fullreport"}, args...)...)
+	cmd.Env = append(os.Environ(), "LVM_SYSTEM_DIR="+filepath.Join(dir, "etc"))
+	if report := outputOf(t, cmd); !strings.Contains(report, realGroup) || strings.Contains(report, forgedGroup) || strings.Contains(report, "stolen") {
+		t.Errorf("LVM's report:\n%s", report)
+	}
+}

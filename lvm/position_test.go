@@ -1,0 +1,369 @@
+package lvm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// stack is a node with a disk, a partition and a file system on them, logical volumes, and whatever is made of those.
+type stack struct {
+	testNode
+	t       *testing.T
+	loops   map[string]loopStatus // by the name of a loop device
+	numbers int
+	opened  []string // loop devices that were asked, by name
+}
+
+// newStack has sda with sda1, both as hardware, and the logical volumes dm-0 and dm-1 on sda1.
+func newStack(t *testing.T) *stack {
+	s := &stack{testNode: newTestNode(t), t: t, loops: map[string]loopStatus{}}
+	must(t, os.MkdirAll(filepath.Join(s.sys, "class/block"), 0o755))
+	s.make("devices/pci0000:00/host0/block/sda", 8)
+	s.make("devices/pci0000:00/host0/block/sda/sda1", 8)
+	s.attribute(t, "sda", "device/model", "DISK\n")
+	s.attribute(t, "sda1", "partition", "1\n")
+	for _, lv := range []string{"dm-0", "dm-1"} {
+		s.mapper(lv, "LVM-abc"+lv, "sda1")
+	}
+	return s
+}
+
+// make adds a device that stands at a place in sysfs, with the next free number of a driver.
+func (s *stack) make(folder string, major uint32) {
+	s.t.Helper()
+	name := filepath.Base(folder)
+	s.numbers++
+	number := fmt.Sprintf("%d:%d", major, s.numbers)
+	plugAt(s.t, s.testNode, folder, number)
+	s.attribute(s.t, name, "dev", number+"\n")
+	s.attribute(s.t, name, "size", "131072\n")
+	s.attribute(s.t, name, "uevent", fmt.Sprintf("MAJOR=%d\nMINOR=%d\nDEVNAME=%s\nDEVTYPE=disk\n", major, s.numbers, name))
+	must(s.t, os.WriteFile(filepath.Join(s.dev, name), nil, 0o600))
+	must(s.t, os.Truncate(filepath.Join(s.dev, name), 64<<20))
+}
+
+func (s *stack) virtual(name string, major uint32, slaves ...string) {
+	s.t.Helper()
+	s.make("devices/virtual/block/"+name, major)
+	for _, slave := range slaves {
+		s.attribute(s.t, name, "slaves/"+slave, "")
+	}
+}
+
+func (s *stack) mapper(name, uuid string, slaves ...string) {
+	s.t.Helper()
+	s.virtual(name, 253, slaves...)
+	s.attribute(s.t, name, "dm/uuid", uuid+"\n")
+}
+
+// number is a device's, as the kernel writes it.
+func (s *stack) number(name string) uint64 {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.sys, "class/block", name, "dev"))
+	must(s.t, err)
+	var major, minor uint32
+	_, err = fmt.Sscanf(string(text), "%d:%d", &major, &minor)
+	must(s.t, err)
+	return unix.Mkdev(major, minor)
+}
+
+func (s *stack) loop(name string, behind loopStatus) {
+	s.t.Helper()
+	s.virtual(name, majorLoop)
+	s.attach(name, behind)
+}
+
+func (s *stack) attach(name string, behind loopStatus) {
+	s.t.Helper()
+	s.attribute(s.t, name, "loop/backing_file", "/dev/sda\n") // whatever it is called
+	s.loops[name] = behind
+}
+
+// ask answers for an open loop device.
+func (s *stack) ask(fd int) (loopStatus, error) {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return loopStatus{}, err
+	}
+	s.opened = append(s.opened, filepath.Base(path))
+	behind, attached := s.loops[filepath.Base(path)]
+	if !attached {
+		return behind, unix.ENXIO
+	}
+	return behind, nil
+}
+
+func (s *stack) reader() *Disks {
+	d := s.disks()
+	d.backing = s.ask
+	return d
+}
+
+// forge writes a physical volume of a group of the tag "fast" on a device.
+func (s *stack) forge(name string) {
+	s.t.Helper()
+	content := unzip(s.t, "testdata/groups/linear/loop0.gz")
+	f, err := os.OpenFile(filepath.Join(s.dev, name), os.O_WRONLY, 0)
+	must(s.t, err)
+	_, err = f.Write(content)
+	must(s.t, errors.Join(err, f.Close()))
+}
+
+// TestPositions: a physical volume is found on whatever is made of disks alone, and nowhere else, whatever the chain.
+func TestPositions(t *testing.T) {
+	const disks, volume, unknown = standsOnDisks, standsOnVolume, standsUnknown
+	onFileOf := func(s *stack, name string) loopStatus { return loopStatus{fileSystem: s.number(name)} }
+	onDevice := func(s *stack, name string) loopStatus { return loopStatus{device: s.number(name), fileSystem: 5} }
+	for what, c := range map[string]struct {
+		device string
+		want   standing
+		make   func(s *stack)
+	}{
+		"a disk":      {"sda", disks, func(*stack) {}},
+		"a partition": {"sda1", disks, func(*stack) {}},
+		"an NVMe disk over several paths": {"nvme0n1", disks, func(s *stack) {
+			s.make("devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1", 259)
+			s.attribute(s.t, "nvme0n1", "device/model", "x")
+		}},
+		"multipath":          {"dm-5", disks, func(s *stack) { s.mapper("dm-5", "mpath-x", "sda") }},
+		"dm-crypt on a disk": {"dm-5", disks, func(s *stack) { s.mapper("dm-5", "CRYPT-LUKS2-x", "sda1") }},
+		"md on disks":        {"md0", disks, func(s *stack) { s.virtual("md0", 9, "sda", "sda1") }},
+		"a partition of md": {"md0p1", disks, func(s *stack) {
+			s.virtual("md0", 9, "sda")
+			s.make("devices/virtual/block/md0/md0p1", 259)
+			s.attribute(s.t, "md0p1", "partition", "1\n")
+		}},
+		"a loop device on a disk":        {"loop0", disks, func(s *stack) { s.loop("loop0", onDevice(s, "sda")) }},
+		"a loop device on a disk's file": {"loop0", disks, func(s *stack) { s.loop("loop0", onFileOf(s, "sda1")) }},
+		"a RAM disk":                     {"ram0", disks, func(s *stack) { s.virtual("ram0", 1) }},
+		"zram": {"zram0", disks, func(s *stack) {
+			s.virtual("zram0", 252)
+			s.attribute(s.t, "zram0", "mm_stat", "0\n")
+			s.attribute(s.t, "zram0", "backing_dev", "none\n")
+		}},
+
+		"a logical volume":                 {"dm-0", volume, func(*stack) {}},
+		"a raw block volume":               {"loop0", volume, func(s *stack) { s.loop("loop0", onDevice(s, "dm-0")) }},
+		"loop on loop on a volume":         {"loop1", volume, func(s *stack) { s.loop("loop0", onDevice(s, "dm-0")); s.loop("loop1", onDevice(s, "loop0")) }},
+		"a file on a volume's file system": {"loop0", volume, func(s *stack) { s.loop("loop0", onFileOf(s, "dm-1")) }},
+		"a file on dm-crypt on a volume":   {"loop0", volume, func(s *stack) { s.mapper("dm-5", "CRYPT-x", "dm-1"); s.loop("loop0", onFileOf(s, "dm-5")) }},
+		"a partition of a raw block volume": {"loop0p1", volume, func(s *stack) {
+			s.loop("loop0", onDevice(s, "dm-0"))
+			s.make("devices/virtual/block/loop0/loop0p1", 259)
+			s.attribute(s.t, "loop0p1", "partition", "1\n")
+		}},
+		"kpartx on a volume":                  {"dm-5", volume, func(s *stack) { s.mapper("dm-5", "part1-LVM-abc", "dm-0") }},
+		"kpartx on a raw block volume":        {"dm-5", volume, func(s *stack) { s.loop("loop0", onDevice(s, "dm-0")); s.mapper("dm-5", "part1-x", "loop0") }},
+		"dm-crypt on a volume":                {"dm-5", volume, func(s *stack) { s.mapper("dm-5", "CRYPT-LUKS2-x", "dm-0") }},
+		"dm-crypt on a raw block volume":      {"dm-5", volume, func(s *stack) { s.loop("loop0", onDevice(s, "dm-0")); s.mapper("dm-5", "CRYPT-LUKS2-x", "loop0") }},
+		"md on volumes":                       {"md127", volume, func(s *stack) { s.virtual("md127", 9, "dm-0", "dm-1") }},
+		"md on a disk and a raw block volume": {"md127", volume, func(s *stack) { s.loop("loop0", onDevice(s, "dm-0")); s.virtual("md127", 9, "sda", "loop0") }},
+		"bcache on a volume":                  {"bcache0", volume, func(s *stack) { s.virtual("bcache0", 250, "dm-0") }},
+		"a volume in a group inside a volume": {"dm-9", volume, func(s *stack) { s.loop("loop0", onDevice(s, "dm-0")); s.mapper("dm-9", "LVM-evil", "loop0") }},
+		"a loop device on an LV inside an LV": {"loop1", volume, func(s *stack) {
+			s.loop("loop0", onDevice(s, "dm-0"))
+			s.mapper("dm-9", "LVM-evil", "loop0")
+			s.loop("loop1", onDevice(s, "dm-9"))
+		}},
+		"a thin volume's raw block volume": {"loop0", volume, func(s *stack) {
+			s.mapper("dm-8", "LVM-abcpool-tpool", "dm-0", "dm-1")
+			s.mapper("dm-9", "LVM-abcthin", "dm-8")
+			s.loop("loop0", onDevice(s, "dm-9"))
+		}},
+		"multipath on a disk and a raw volume": {"dm-5", volume, func(s *stack) { s.loop("loop0", onDevice(s, "dm-0")); s.mapper("dm-5", "mpath-x", "sda", "loop0") }},
+
+		"a network block device":       {"nbd0", unknown, func(s *stack) { s.virtual("nbd0", 43) }},
+		"a device of a program (ublk)": {"ublkb0", unknown, func(s *stack) { s.virtual("ublkb0", 259) }},
+		"a Ceph image": {"rbd0", volume, func(s *stack) {
+			s.make("devices/rbd/0/block/rbd0", 252)
+			s.attribute(s.t, "rbd0", "device/x", "")
+			must(s.t, os.Symlink("../../../bus/rbd", filepath.Join(s.sys, "class/block/rbd0/device/subsystem")))
+		}},
+		"a mapper of nothing":                 {"dm-5", unknown, func(s *stack) { s.mapper("dm-5", "x") }},
+		"a mapper without a UUID":             {"dm-5", unknown, func(s *stack) { s.mapper("dm-5", "") }},
+		"a loop device on btrfs":              {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{fileSystem: 47}) }},
+		"dm-crypt on a network block device":  {"dm-5", unknown, func(s *stack) { s.virtual("nbd0", 43); s.mapper("dm-5", "CRYPT-x", "nbd0") }},
+		"a loop device on what is not listed": {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{device: unix.Mkdev(253, 99)}) }},
+		"a loop of loops":                     {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{}); s.loops["loop0"] = onDevice(s, "loop0") }},
+		"slaves that cannot be read":          {"md0", unknown, func(s *stack) { s.virtual("md0", 9); s.attribute(s.t, "md0", "slaves", "") }},
+		"zram that writes back": {"zram0", unknown, func(s *stack) {
+			s.virtual("zram0", 252)
+			s.attribute(s.t, "zram0", "mm_stat", "0\n")
+			s.attribute(s.t, "zram0", "backing_dev", "/dev/dm-0\n")
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newStack(t)
+			must(t, os.MkdirAll(filepath.Join(s.proc, "self"), 0o755))
+			must(t, os.WriteFile(filepath.Join(s.proc, "self/mountinfo"), []byte("28 21 0:24 / /run rw - tmpfs run rw\n30 1 0:47 / / rw - btrfs /dev/sda1 rw\n"), 0o600))
+			c.make(s)
+			s.forge(c.device)
+			where := s.reader().positions()
+			pos := where.walk(c.device, 0)
+			if pos.standing != c.want || (pos.reason == "") != (c.want == disks) {
+				t.Errorf("its position is %+v, want %d", pos, c.want)
+			}
+			state, err := s.reader().Read(t.Context())
+			must(t, err)
+			if found := len(state.Groups) > 0; found != (c.want == disks) || len(state.Unread) > 0 {
+				t.Errorf("its group is found: %v; unread %q", found, state.Unread)
+			}
+			if told := strings.Contains(fmt.Sprint(state.Skipped), "/"+c.device+" is not searched"); told != (c.want == unknown) {
+				t.Errorf("told of what is not searched: %q", state.Skipped)
+			}
+			if offered := slices.Contains(state.Devices, filepath.Join(s.dev, c.device)); offered != (c.want == disks) {
+				t.Errorf("LVM may look at %q", state.Devices)
+			}
+		})
+	}
+}
+
+// TestMemoryFile: a loop device over a file in memory is no volume's content.
+func TestMemoryFile(t *testing.T) {
+	s := newStack(t)
+	must(t, os.MkdirAll(filepath.Join(s.proc, "self"), 0o755))
+	must(t, os.WriteFile(filepath.Join(s.proc, "self/mountinfo"), []byte("30 1 0:47 / / rw - btrfs /dev/sda1 rw\n28 21 0:24 / /dev/shm rw shared:4 - tmpfs shm rw\n"), 0o600))
+	s.loop("loop0", loopStatus{fileSystem: unix.Mkdev(0, 24)})
+	s.loop("loop1", loopStatus{fileSystem: unix.Mkdev(0, 25)})
+	where := s.reader().positions()
+	if pos := where.walk("loop0", 0); pos.standing != standsOnDisks {
+		t.Errorf("in memory: %+v", pos)
+	}
+	if pos := where.walk("loop1", 0); pos.standing != standsUnknown {
+		t.Errorf("in a file system that is not mounted here: %+v", pos)
+	}
+}
+
+// TestReattachedLoop: a loop device keeps its inode, its number and perhaps its size when it is attached to something else.
+func TestReattachedLoop(t *testing.T) {
+	s := newStack(t)
+	s.loop("loop0", loopStatus{device: s.number("sda1")})
+	s.forge("loop0")
+	d := s.reader()
+	for _, c := range []struct {
+		behind string
+		groups int
+	}{{"sda1", 1}, {"dm-0", 0}, {"sda1", 1}, {"dm-1", 0}} {
+		s.attach("loop0", loopStatus{device: s.number(c.behind)})
+		state, err := d.Read(t.Context())
+		must(t, err)
+		if len(state.Groups) != c.groups || len(state.Skipped) > 0 {
+			t.Errorf("on %s: %d groups, skipped %q", c.behind, len(state.Groups), state.Skipped)
+		}
+	}
+}
+
+// TestReusedNumber: a device that has taken the place of one that was listed is not read under the other one's position.
+func TestReusedNumber(t *testing.T) {
+	s := newStack(t)
+	s.mapper("dm-5", "CRYPT-x", "sda1")
+	s.forge("dm-5")
+	s.forge("sda")
+	found, err := new(scanner).scan(t.Context(), s.sys, s.proc, s.dev)
+	must(t, err)
+	r := s.reader().prober()
+	for _, name := range []string{"dm-5", "sda"} {
+		i := slices.IndexFunc(found.list, func(d blockDevice) bool { return d.name == name })
+		if p := r.probe(found.list[i], probe{}); p.label == nil || p.err != nil {
+			t.Fatalf("%s: %+v", name, p)
+		}
+		entry := filepath.Join(s.sys, "class/block", name)
+		to, err := os.Readlink(entry)
+		must(t, errors.Join(err, os.Rename(entry, entry+".gone"), os.Symlink(to, entry)))
+		if p := r.probe(found.list[i], probe{}); p.label != nil || p.err == nil {
+			t.Errorf("%s is another device now, and is read as the one that it was: %+v", name, p)
+		}
+	}
+}
+
+// TestHeldWhileAsked: the position of a loop device is asked while it is open, and before anything is read.
+func TestHeldWhileAsked(t *testing.T) {
+	s := newStack(t)
+	s.loop("loop0", loopStatus{device: s.number("dm-0")})
+	d := s.reader()
+	_, err := d.Read(t.Context())
+	must(t, err)
+	if !slices.Equal(s.opened, []string{"loop0"}) {
+		t.Errorf("loop devices that were asked: %q", s.opened)
+	}
+	s.loop("loop1", loopStatus{device: s.number("sda")})
+	if pos := d.positions().walk("loop1", 0); pos.standing != standsOnDisks || isOpen(t, filepath.Join(s.dev, "loop1")) {
+		t.Errorf("%+v, and it stays open", pos)
+	}
+}
+
+// TestDeviceOfAnotherVolumesContent: a device with a volume's UUID is that volume only if it is made of disks.
+func TestDeviceOfAnotherVolumesContent(t *testing.T) {
+	for what, c := range map[string]struct {
+		below string
+		make  func(s *stack)
+		want  bool
+	}{
+		"a disk":             {"sda1", func(*stack) {}, true},
+		"a RAID's legs":      {"dm-7", func(s *stack) { s.mapper("dm-7", "LVM-abcleg", "sda1") }, true},
+		"dm-crypt on a disk": {"dm-7", func(s *stack) { s.mapper("dm-7", "CRYPT-x", "sda1") }, true},
+		"a raw block volume": {"loop0", func(s *stack) { s.loop("loop0", loopStatus{device: s.number("dm-0")}) }, false},
+		"legs on a raw block volume": {"dm-7", func(s *stack) {
+			s.loop("loop0", loopStatus{device: s.number("dm-0")})
+			s.mapper("dm-7", "LVM-evilleg", "loop0")
+		}, false},
+		"dm-crypt on a volume": {"dm-7", func(s *stack) { s.mapper("dm-7", "CRYPT-x", "dm-0") }, false},
+	} {
+		s := newStack(t)
+		c.make(s)
+		s.mapper("dm-9", "LVM-aavictim", c.below)
+		must(t, os.Symlink(filepath.Join(s.sys, "class/block"), filepath.Join(s.sys, "block")))
+		where := s.reader().positions()
+		if pos := where.ofVolume("dm-9"); (pos.standing == standsOnDisks) != c.want {
+			t.Errorf("on %s: %+v", what, pos)
+		}
+		h := NewHostOn(Config{}, Machine{Kernel: kernel{sys: s.sys, proc: s.proc, dev: s.dev}})
+		if c.below == "loop0" {
+			must(t, os.RemoveAll(filepath.Join(s.dev, "loop0"))) // it cannot even be asked
+		}
+		path, active, err := h.Device(ID{VG: "a-a", LV: "x"}, "victim")
+		if active != c.want || (path != "") != c.want || (err == nil) != c.want {
+			t.Errorf("on %s: %q, %v, %v", what, path, active, err)
+		}
+		if !c.want && KindOf(err) != KindForeign {
+			t.Errorf("on %s: %v", what, err)
+		}
+	}
+}
+
+// TestLVMIsGivenItsDevices: no command is run that would look at every device of the node.
+func TestLVMIsGivenItsDevices(t *testing.T) {
+	runner := &oneRunner{}
+	h := NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner, Reader: &scripted{states: []State{{}}}})
+	lost := Group{Name: "vg", PVs: []PV{{UUID: "p", Missing: true}}}
+	for _, argv := range [][]string{onDevices("lvchange", lost), {"fullreport"}, {"vgs", "--devices"}, {"vgs", "--devices", ","}} {
+		if _, err := h.runLVM(t.Context(), argv); err == nil || runner.argv != nil {
+			t.Errorf("%q is run: %v", argv, err)
+		}
+	}
+	if s, err := h.report(t.Context(), nil); err != nil || len(s.Groups) > 0 || runner.argv != nil {
+		t.Errorf("a report on no devices: %+v, %v, %q", s, err, runner.argv)
+	}
+	_, _ = h.report(t.Context(), []string{"/dev/sda", "/dev/sdb"})
+	if len(runner.argv) < 3 || runner.argv[1] != "--devices" || runner.argv[2] != "/dev/sda,/dev/sdb" {
+		t.Errorf("a report on two: %q", runner.argv)
+	}
+}
+
+// TestNothingIsAskedOfLVMBlindly: without a list of devices there is no reading, and no empty one.
+func TestNothingIsAskedOfLVMBlindly(t *testing.T) {
+	report := &scripted{states: []State{{Groups: []Group{{UUID: "2", Name: "evil"}}}}}
+	for _, off := range []string{"", "they differ"} {
+		r := &checkedReader{direct: &scripted{states: []State{{}}, errs: errors.New("no sysfs")}, report: report.onDevices, off: off}
+		if s, err := r.Read(t.Context()); err == nil || len(s.Groups) > 0 || report.reads > 0 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+}
