@@ -10,7 +10,7 @@ import (
 
 // run runs a plan's steps, up to the first that fails. The group's lock must be held. What really happened is for the
 // caller to read from the disks. KindBusy: a disk of the group is away, doubled, or does not answer, and nothing was run;
-// KindForeign: LVM refuses, and so it does until a person has changed the group.
+// KindForeign: LVM would refuse, until a person has changed the group.
 func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 	if err := runnable(g, steps); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 	for _, s := range steps {
 		h.hangs.runs(g.UUID, strings.Join(s.argv, " "))
 		if _, err := h.runLVM(ctx, s.argv); err != nil {
-			return blameGroup(g, err)
+			return err
 		}
 	}
 	return nil
@@ -41,23 +41,18 @@ func runnable(g Group, steps []step) error {
 	if err := answering(g); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(steps, step.commits) {
-		return undisturbed(g)
+	if !slices.ContainsFunc(steps, step.commits) {
+		return distinct(g)
 	}
-	return distinct(g)
+	if g.Closed {
+		return Errorf(KindForeign, "volume group %s cannot be changed: %s", g.Name, g.Problem)
+	}
+	return undisturbed(g)
 }
 
 // commits tells whether a command writes the group's metadata: one that only makes a device, or loads its table, does not.
 func (s step) commits() bool {
 	return s.argv[0] != "lvchange" || !slices.Contains(s.argv, "-ay") && !slices.Contains(s.argv, "--refresh")
-}
-
-// blameGroup words the failure of a command in a group that LVM lets nobody change.
-func blameGroup(g Group, failure error) error {
-	if g.Problem == "" {
-		return failure
-	}
-	return Errorf(KindForeign, "volume group %s cannot be changed: %s (%w)", g.Name, g.Problem, failure)
 }
 
 // changeState moves a volume to another state and returns it as it stands on the disks afterwards, flushed. v's state

@@ -174,7 +174,7 @@ func (h *Host) afterFailedCreate(ctx context.Context, p party, c *carving, tried
 	s, mine, err := h.plan(ctx, p, true)
 	if err != nil {
 		kind := KindOf(err)
-		if g, unseen := s.group(c.group.UUID); unseen != nil || !g.whole() {
+		if g, unseen := s.group(c.group.UUID); unseen != nil || g.unproven() != "" {
 			kind = KindBusy
 		}
 		return Errorf(kind, "%w (seen after: %w)", err, failure)

@@ -92,7 +92,8 @@ func TestExtendRefusals(t *testing.T) {
 		"legs together":     {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].Areas[1] = lv.Segments[0].Areas[0] }, kind: KindOutOfRange, words: "no disk of its own"},
 		"small regions":     {class: Class{Layout: LayoutRAID1}, required: 11 * x, change: func(g *Group, lv *LV) { lv.Segments[0].RegionSize = 4 }, kind: KindOutOfRange, words: "at most 8 MiB"},
 		"a full area":       {required: 11 * x, change: func(g *Group, lv *LV) { g.MDAFree = 8 * KiB }, kind: KindOutOfRange, words: "move everything to them (pvmove, vgreduce)"},
-		"gone":              {required: 11 * x, change: func(g *Group, lv *LV) { lv.Name = "other" }, kind: KindNotFound, words: "has no volume"},
+		"renamed":           {required: 11 * x, change: func(g *Group, lv *LV) { lv.Name = "other" }, kind: KindForeign, words: "lvrename vg other v-"},
+		"gone":              {required: 11 * x, change: func(g *Group, lv *LV) { lv.Name, lv.Tags = "other", nil }, kind: KindNotFound, words: "has no volume"},
 	} {
 		s := fiveDisks()
 		v := newVolume(t, s, specIn("a", test.class, 10*x))

@@ -19,6 +19,9 @@ type hurdles struct {
 	silent     []string // sentences, one for each PV that does not answer
 }
 
+// closed tells whether LVM refuses all changes.
+func (h hurdles) closed() bool { return h.exported || h.systemID != "" || h.shared || h.readOnly }
+
 // problem words the first hurdle for Group.Problem; empty where there is none.
 func (h hurdles) problem(name string) string {
 	switch {

@@ -82,13 +82,13 @@ func (h *Host) addVolumes(inv *inventory.Inventory, g Group, paths map[string]st
 			continue
 		}
 		if ours {
-			inv.Volumes = append(inv.Volumes, inventory.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: v.ID.LV, Name: v.Name,
+			inv.Volumes = append(inv.Volumes, inventory.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: lv.Name, Name: v.Name,
 				Claim: v.Claim, Cluster: v.Cluster, State: string(v.State), Layout: string(v.Class.Layout), Pool: lv.Pool, Size: v.Size,
 				Used: c.mapped(lv), Created: lv.Created})
 			continue
 		}
 		if sn, ours, err := snapshotOf(g, lv); err == nil && ours {
-			inv.Snapshots = append(inv.Snapshots, inventory.Snapshot{ID: sn.ID.String(), Group: sn.Group, LV: sn.ID.LV, Name: sn.Name,
+			inv.Snapshots = append(inv.Snapshots, inventory.Snapshot{ID: sn.ID.String(), Group: sn.Group, LV: lv.Name, Name: sn.Name,
 				Cluster: sn.Cluster, State: string(sn.State), Source: sn.Source.String(), Size: sn.Size, Created: sn.Created})
 		}
 	}

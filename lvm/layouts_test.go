@@ -84,7 +84,7 @@ func argvOf(t testing.TB, steps []step, err error) []string {
 func TestSteps(t *testing.T) {
 	disk := []Run{{0, 100}}
 	s := State{Groups: []Group{testGroup("vg", disk, []Run{{0, 10}, {50, 30}}, disk, disk, disk)}}
-	tags := "--addtag nodelvm.v=1 --addtag nodelvm.state=creating --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=a "
+	tags := "--addtag nodelvm.v=1 --addtag nodelvm.state=creating --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=a --addtag nodelvm.lv=" + lvName("a") + " "
 	name := lvName("a")
 	for _, test := range []struct {
 		class Class

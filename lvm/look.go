@@ -22,17 +22,16 @@ func (s State) group(uuid string) (Group, error) {
 }
 
 // find finds the volume in the state, in whatever state its life is. KindNotOurs: its group is not here, or the LV is
-// not a volume of this driver; KindNotFound: the group is here and lacks it.
+// not a volume of this driver; KindNotFound: the group is here and lacks it; KindBusy, KindForeign: as locate.
 func (s State) find(id ID) (Group, LV, Volume, error) {
 	group, err := s.group(id.VG)
 	if err != nil {
 		return Group{}, LV{}, Volume{}, Errorf(KindNotOurs, "volume %s: %w", id, err)
 	}
-	i := slices.IndexFunc(group.LVs, func(lv LV) bool { return lv.Name == id.LV })
-	if i < 0 {
-		return group, LV{}, Volume{}, group.absent("volume group %s has no volume %s", group.Name, id.LV)
+	lv, err := group.locate(id, "volume")
+	if err != nil {
+		return group, LV{}, Volume{}, err
 	}
-	lv := group.LVs[i]
 	v, ours, err := volumeOf(group, lv)
 	if err == nil && !ours {
 		err = Errorf(KindNotOurs, "%s/%s is not a volume of this driver: it is left alone", group.Name, lv.Name)

@@ -151,7 +151,7 @@ func (c *metadataCopy) attached(present map[string][]probe, strangers []string) 
 			first = false
 		}
 	}
-	g.Problem = h.problem(g.Name)
+	g.Closed, g.Problem = h.closed(), h.problem(g.Name)
 	orderMissing(&g)
 	return g
 }

@@ -82,6 +82,9 @@ func (g Group) cutOff(lv LV) bool {
 func find(s State, cluster string, groups []Group, spec Spec) (*Volume, error) {
 	name := lvName(spec.Name)
 	for _, g := range s.Groups {
+		if lv := g.renamed(spec.Name, name, cluster); lv != nil {
+			return nil, Errorf(KindExists, "volume %q cannot be made: it is there, as %s/%s, by its tags: rename that back (lvrename %s %s %s), or give it up", spec.Name, g.Name, lv.Name, g.Name, lv.Name, g.handleOf(*lv))
+		}
 		i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == name })
 		if i < 0 {
 			continue

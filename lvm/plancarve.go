@@ -159,11 +159,10 @@ func (s State) source(cluster string, id ID) (Group, LV, error) {
 		return Group{}, LV{}, Errorf(KindNoRoom, "its source %s is not on this node", id)
 	}
 	g := s.Groups[i]
-	j := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
-	if j < 0 {
-		return g, LV{}, g.absent("its source %s/%s is gone", g.Name, id.LV)
+	lv, err := g.locate(id, "source")
+	if err != nil {
+		return g, lv, err
 	}
-	lv := g.LVs[j]
 	state, maker := VolumeState(""), ""
 	if v, ours, err := volumeOf(g, lv); err != nil {
 		return g, lv, err

@@ -43,6 +43,9 @@ func planSnapshot(s State, cluster string, spec SnapshotSpec) (snapshotPlacement
 func findSnapshot(s State, cluster string, spec SnapshotSpec) (*Snapshot, error) {
 	name := snapshotName(spec.Name)
 	for _, g := range s.Groups {
+		if lv := g.renamed(spec.Name, name, cluster); lv != nil && slices.Contains(lv.Tags, encodeTag(keyKind, kindSnapshot)) {
+			return nil, Errorf(KindExists, "snapshot %q cannot be taken: it is there, as %s/%s, by its tags: rename that back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, name)
+		}
 		i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == name })
 		if i < 0 {
 			continue

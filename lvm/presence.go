@@ -30,8 +30,8 @@ func (h *Host) Presence(ctx context.Context, name string) (Presence, error) {
 func presence(s State, cluster, name string) Presence {
 	var p Presence
 	for _, g := range s.Groups {
-		if !g.whole() && p.Unsure == nil {
-			p.Unsure = Errorf(KindBusy, "volume group %s lacks a disk, or a disk of it does not answer", g.Name)
+		if why := g.unproven(); why != "" && p.Unsure == nil {
+			p.Unsure = Errorf(KindBusy, "volume group %s may hold more than can be read: %s", g.Name, why)
 		}
 		for _, lv := range g.LVs {
 			v, ours, err := volumeOf(g, lv)
@@ -44,11 +44,6 @@ func presence(s State, cluster, name string) Presence {
 		p.Unsure = Errorf(KindBusy, "%s", s.Unread[0])
 	}
 	return p
-}
-
-// whole tells whether all disks of the group are there: what it lacks, it lacks for certain.
-func (g Group) whole() bool {
-	return !slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.Missing || pv.Silent })
 }
 
 // KeepReserved keeps room for longer for those volumes that are still wanted here: of a volume's siblings, which

@@ -90,7 +90,7 @@ func (item reportGroup) group() (Group, error) {
 	if err := item.lvs(&g); err != nil {
 		return g, err
 	}
-	g.Problem = h.problem(g.Name)
+	g.Closed, g.Problem = h.closed(), h.problem(g.Name)
 	settleGroup(&g)
 	if err := g.checkLayers(); err != nil {
 		return g, err

@@ -175,11 +175,11 @@ func (s State) findSnapshot(id ID) (Group, Snapshot, error) {
 	if err != nil {
 		return Group{}, Snapshot{}, Errorf(KindNotOurs, "snapshot %s: %w", id, err)
 	}
-	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
-	if i < 0 {
-		return g, Snapshot{}, g.absent("volume group %s has no snapshot %s", g.Name, id.LV)
+	lv, err := g.locate(id, "snapshot")
+	if err != nil {
+		return g, Snapshot{}, err
 	}
-	sn, ours, err := snapshotOf(g, g.LVs[i])
+	sn, ours, err := snapshotOf(g, lv)
 	if err == nil && !ours {
 		err = Errorf(KindNotOurs, "%s/%s is not a snapshot of this driver: it is left alone", g.Name, id.LV)
 	}

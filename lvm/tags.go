@@ -17,14 +17,16 @@ const (
 	maxTag     = 1024
 )
 
-// The keys of format version 1. A volume of the first releases carries name, wipe and layout always; now they are left
-// out where they say what is so anyway, since LVM reads and writes the text of all volumes with each command.
+// The keys of format version 1. A volume of the first releases carries wipe and layout always; now they are left out where
+// they say what is so anyway, since LVM reads and writes the text of all volumes with each command. The name tells a volume
+// that an admin has renamed; some releases left it out where it was the LV's own.
 const (
 	keyVersion    = "v"
 	keyKind       = "kind" // of an LV that is no volume: snapshot, pool
 	keyState      = "state"
 	keyCluster    = "cluster"
-	keyName       = "name" // left out if it is the LV's own
+	keyName       = "name"
+	keyLV         = "lv" // the LV's name in the volume's handle, left out if that is the name, and a usual one
 	keyClaim      = "claim"
 	keyWipe       = "wipe"   // left out if it is zero, or the layout has none
 	keyLayout     = "layout" // left out if it is linear
@@ -48,7 +50,8 @@ func tagsOf(v Volume) []string {
 		}
 	}
 	class := v.Class
-	add(keyName, v.Name, v.Name != v.ID.LV)
+	add(keyName, v.Name, true)
+	add(keyLV, v.ID.LV, v.ID.LV != v.Name || !csiNamePattern.MatchString(v.Name))
 	add(keyWipe, string(class.Wipe), class.Wipe == WipeNone)
 	add(keyLayout, string(class.Layout), class.Layout != LayoutLinear)
 	add(keyStripes, strconv.Itoa(class.Stripes), class.Stripes != 0)

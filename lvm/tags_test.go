@@ -151,6 +151,7 @@ func TestVolumeOfOthers(t *testing.T) {
 		{"too many stripes", append(with("nodelvm.layout=linear", "nodelvm.layout=striped"), "nodelvm.stripes=1000"), true, "2 to 128"},
 		{"stripes of a linear one", with("", "nodelvm.stripes=2"), true, "has no stripes"},
 		{"stripes that are none", with("", "nodelvm.stripes=two"), true, `says "two"`},
+		{"a name that no LV has", with("", "nodelvm.lv=../x"), true, `nodelvm.lv tag says "../x"`},
 		{"unknown wipe", with("nodelvm.wipe=zero", "nodelvm.wipe=maybe"), true, `"maybe"`},
 		{"unknown layout", with("nodelvm.layout=linear", "nodelvm.layout=moebius"), true, `"moebius"`},
 		{"broken escape", with("nodelvm.name=n", "nodelvm.name=#zz"), true, "damaged"},

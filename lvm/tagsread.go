@@ -14,7 +14,7 @@ func volumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 		return Volume{}, err != nil, err
 	}
 	v = Volume{
-		ID:      ID{VG: g.UUID, LV: lv.Name},
+		ID:      ID{VG: g.UUID, LV: handleName(lv, values)},
 		UUID:    lv.UUID,
 		Name:    cmp.Or(values[keyName], lv.Name),
 		Claim:   values[keyClaim],
@@ -39,7 +39,7 @@ func snapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
 		return Snapshot{}, err != nil, err
 	}
 	return Snapshot{
-		ID:      ID{VG: g.UUID, LV: lv.Name},
+		ID:      ID{VG: g.UUID, LV: handleName(lv, values)},
 		UUID:    lv.UUID,
 		Name:    cmp.Or(values[keyName], lv.Name),
 		Cluster: values[keyCluster],
@@ -100,6 +100,8 @@ func checkTags(values map[string]string) error {
 		return fmt.Errorf("its state is %q", state)
 	case !owned:
 		return fmt.Errorf("has no %s tag", tagPrefix+keyCluster)
+	case values[keyLV] != "" && !namePattern.MatchString(values[keyLV]):
+		return fmt.Errorf("its %s tag says %q", tagPrefix+keyLV, values[keyLV])
 	case kind == kindSnapshot && values[keySource] == "":
 		return fmt.Errorf("has no %s tag", tagPrefix+keySource)
 	}

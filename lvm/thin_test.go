@@ -157,7 +157,7 @@ func TestPlanCopy(t *testing.T) {
 	}
 	name := lvName("copy")
 	create := "lvcreate -ay -kn -prw -s -n " + name + " --addtag nodelvm.v=1 --addtag nodelvm.state=creating --addtag nodelvm.cluster=cluster-1" +
-		" --addtag nodelvm.name=copy --addtag nodelvm.layout=thin --addtag nodelvm.overprovision=100 --addtag nodelvm.source=SOURCE -- vg/SOURCE"
+		" --addtag nodelvm.name=copy --addtag nodelvm.lv=" + name + " --addtag nodelvm.layout=thin --addtag nodelvm.overprovision=100 --addtag nodelvm.source=SOURCE -- vg/SOURCE"
 	for _, test := range []struct {
 		spec Spec
 		want []string
@@ -184,7 +184,7 @@ func TestPlanCopy(t *testing.T) {
 		{copyOf(half.ID, 0, 0), KindBusy, "not ready yet"},
 		{copyOf(other.ID, 0, 0), KindInvalid, "thin pool vg/second"},
 		{copyOf(thick.ID, 0, 0), KindInvalid, "not thin"},
-		{copyOf(ID{VG: v.ID.VG, LV: "s-gone"}, 0, 0), KindNotFound, "is gone"},
+		{copyOf(ID{VG: v.ID.VG, LV: "s-gone"}, 0, 0), KindNotFound, "has no source"},
 		{copyOf(ID{VG: "elsewhere", LV: "s"}, 0, 0), KindNoRoom, "not on this node"},
 		{copyOf(ID{VG: v.ID.VG, LV: DefaultPool}, 0, 0), KindNotFound, "not a volume or snapshot"},
 		{Spec{Name: "copy", Class: Class{Group: "vg"}, Source: sn.ID}, KindInvalid, "use a class with layout: thin"},

@@ -37,6 +37,7 @@ func Conformance(t *testing.T, newBed func(t *testing.T) Bed) {
 		{"messages left", testMessagesLeft},
 		{"spoilt", testSpoilt},
 		{"renamed", testRenamed},
+		{"a renamed volume", testRenamedVolume},
 		{"together", testTogether},
 	} {
 		t.Run(test.name, func(t *testing.T) {

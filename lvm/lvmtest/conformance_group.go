@@ -44,11 +44,11 @@ func testSpoilt(t *testing.T, b Bed) {
 			if found, err := d.Lookup(t.Context(), v.ID); err != nil || found != v {
 				t.Errorf("%s: found %+v, %v; want %+v", how, found, err, v)
 			}
+			if how != "fixed" { // of such a group, LVM removes volumes
+				err := d.Delete(t.Context(), v.ID)
+				wantKind(t, how+": delete", err, kindOf(passes, lvm.KindBusy, lvm.KindForeign))
+			}
 		})
-		if how != "fixed" { // of such a group, LVM removes volumes
-			err := d.Delete(t.Context(), v.ID)
-			wantKind(t, how+": delete", err, kindOf(passes, lvm.KindBusy, lvm.KindForeign))
-		}
 		if after := b.group(t); !reflect.DeepEqual(before, after) {
 			t.Errorf("%s: the group was changed from %+v to %+v", how, before, after)
 		}
@@ -88,6 +88,24 @@ func testRenamed(t *testing.T, b Bed) {
 	}
 	must(t, d.Delete(t.Context(), v.ID))
 	d.waitWiped(t)
+}
+
+// testRenamedVolume: a volume is known by its tags, whatever it is called: it is not taken for gone, nor made a second time.
+func testRenamedVolume(t *testing.T, b Bed) {
+	d := b.Start(t)
+	v := d.create(t, b.light("kept", 8*lvm.MiB))
+	device, err := d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	b.Admin(t, "lvrename", b.Group, v.ID.LV, "renamed")
+	wantKind(t, "delete", d.Delete(t.Context(), v.ID), lvm.KindForeign)
+	_, err = d.Create(t.Context(), b.light("kept", 8*lvm.MiB))
+	wantKind(t, "create", err, lvm.KindExists)
+	b.Admin(t, "lvrename", b.Group, "renamed", v.ID.LV)
+	if now, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil || now != device {
+		t.Errorf("renamed back, its device is %s, %v; before, %s", now, err, device)
+	}
+	must(t, d.Delete(t.Context(), v.ID))
+	wantKind(t, "look for it", func() error { _, err := d.Lookup(t.Context(), v.ID); return err }(), lvm.KindNotFound)
 }
 
 // testTogether: volumes of one pod have room together or not at all.

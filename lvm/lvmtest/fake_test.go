@@ -25,6 +25,10 @@ func bed(node *Node) Bed {
 				node.Change(argv[1], func(g *lvm.Group) { g.Name = argv[2] })
 				return
 			}
+			if argv[0] == "lvrename" {
+				node.rename(argv[1], argv[2], argv[3])
+				return
+			}
 			devices := ""
 			for i, pv := range node.group("vg-test").PVs {
 				if i > 0 {
@@ -58,8 +62,12 @@ func bed(node *Node) Bed {
 				node.Change("vg-test", spoil(how, false, "/dev/fakec", "/dev/fakex"))
 			default:
 				node.Change("vg-test", spoil(how, false))
+				node.Change("vg-test", func(g *lvm.Group) { g.Closed = how != "fixed" })
 			}
-			return func() { node.Change("vg-test", spoil("", false)) }
+			return func() {
+				node.Change("vg-test", spoil("", false))
+				node.Change("vg-test", func(g *lvm.Group) { g.Closed = false })
+			}
 		},
 		Leave: func(_ testing.TB, message string) {
 			node.mu.Lock()

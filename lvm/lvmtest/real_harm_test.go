@@ -238,6 +238,8 @@ func TestMissingDisk_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.spec("whole", 8*lvm.MiB))
+	_, err := d.Activate(t.Context(), v.ID, v.UUID) // marks it as ready
+	must(t, err)
 	pv := admin(t, "lvs", "--noheadings", "-o", "devices", realGroup)
 	lost := ""
 	for _, disk := range realDisks {

@@ -157,7 +157,7 @@ func TestVanishBetweenCommands_RealLVM(t *testing.T) {
 		t.Fatalf("no lvcreate was run: %v", err)
 	}
 	defer putBack()
-	refused(t, "create", err, lvm.KindNoRoom, lvm.KindInternal)
+	refused(t, "create", err, lvm.KindNoRoom, lvm.KindInternal, lvm.KindBusy)
 	if n := len(b.volumes(t)); n != 0 {
 		t.Errorf("%d volumes were made", n)
 	}

@@ -1,0 +1,86 @@
+package lvm
+
+import "slices"
+
+// An admin who renames a volume of this driver (lvrename) leaves its handle without a logical volume: who asks for the volume would be
+// told that it is gone, its deletion would succeed with the data in place, and another one would be made under its name. So a
+// volume is known by its tags, which tell the name that its handle has. While the two differ, every request for it is
+// refused, deletion too: whoever renames a volume may want to keep it, and what is deleted does not come back.
+
+// handleName is the logical volume's name in the handle of a volume or a snapshot.
+func handleName(lv LV, values map[string]string) string {
+	switch name := values[keyName]; {
+	case values[keyLV] != "":
+		return values[keyLV]
+	case values[keyKind] == kindSnapshot && name != "" && name != lv.Name: // flushArgs makes one of that name
+		return snapshotName(name)
+	case csiNamePattern.MatchString(name):
+		return name
+	default:
+		return lv.Name // of an earlier release, which noted no more
+	}
+}
+
+// locate finds the logical volume of a handle. KindNotFound, KindBusy: as absent; KindForeign: it was renamed, or may have been.
+func (g Group) locate(id ID, what string) (LV, error) {
+	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
+	if i >= 0 && g.handleOf(g.LVs[i]) == id.LV {
+		return g.LVs[i], nil
+	}
+	for _, lv := range g.LVs {
+		if g.handleOf(lv) == id.LV || g.madeAs(lv, id.LV) {
+			return lv, Errorf(KindForeign, "%s %s was renamed to %s/%s: rename it back (lvrename %s %s %s), and what was asked for is done; to keep it from being deleted, take its tags off that begin with %s (lvchange --deltag)",
+				what, id, g.Name, lv.Name, g.Name, lv.Name, id.LV, tagPrefix)
+		}
+	}
+	if i >= 0 {
+		lv := g.LVs[i]
+		return lv, Errorf(KindForeign, "%s/%s is not the %s %s: by its tags it is %s and was renamed; rename it back (lvrename %s %s %s)",
+			g.Name, lv.Name, what, id, g.handleOf(lv), g.Name, lv.Name, g.handleOf(lv))
+	}
+	if lv := g.unnamed(); lv != nil && csiNamePattern.MatchString(id.LV) {
+		return *lv, Errorf(KindForeign, "volume group %s has no %s %s, and %s/%s is a volume of this driver that was renamed and may be it: rename it back (lvrename), or, if it is another one, give it its name with lvchange --addtag %s %s/%s",
+			g.Name, what, id.LV, g.Name, lv.Name, encodeTag(keyName, "NAME"), g.Name, lv.Name)
+	}
+	return LV{}, g.absent("volume group %s has no %s %s", g.Name, what, id.LV)
+}
+
+// handleOf is the logical volume's name in the handle of what it is; its own if it is not ours, or cannot be read.
+func (g Group) handleOf(lv LV) string {
+	values, kind, err := ourTags(g, lv)
+	if err != nil || values == nil || kind == kindPool {
+		return lv.Name
+	}
+	return handleName(lv, values)
+}
+
+// madeAs tells whether a volume of an earlier release, which noted its name alone, may have been made as this logical volume.
+func (g Group) madeAs(lv LV, made string) bool {
+	values, kind, err := ourTags(g, lv)
+	return err == nil && kind == "" && values[keyName] != "" && values[keyLV] == "" && lvName(values[keyName]) == made
+}
+
+// unnamed finds a volume that was renamed, and of which nothing tells its name: releases that left the name out did so only
+// where the logical volume had it.
+func (g Group) unnamed() *LV {
+	for i, lv := range g.LVs {
+		values, kind, err := ourTags(g, lv)
+		if err == nil && values != nil && kind == "" && values[keyName] == "" && values[keyLV] == "" && !csiNamePattern.MatchString(lv.Name) {
+			return &g.LVs[i]
+		}
+	}
+	return nil
+}
+
+// renamed finds what was made under a name and is not called like that any more; nil if there is none. It costs no reading of
+// tags, since every creation asks for it.
+func (g Group) renamed(name, lv, cluster string) *LV {
+	named, owned := encodeTag(keyName, name), encodeTag(keyCluster, cluster)
+	for i := range g.LVs {
+		tags := g.LVs[i].Tags
+		if !g.LVs[i].Hidden && g.LVs[i].Name != lv && slices.Contains(tags, named) && slices.Contains(tags, owned) {
+			return &g.LVs[i]
+		}
+	}
+	return nil
+}
