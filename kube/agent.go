@@ -29,11 +29,12 @@ type Volumes interface {
 
 // Config says for whom an Agent acts.
 type Config struct {
-	Client  *Client
-	Node    string                                       // this node's name, which is also its topology value
-	Volumes Volumes                                      // this node's
-	Health  func(context.Context) ([]lvm.Finding, error) // nil: health is not told of; asked every 30 s
-	Log     *slog.Logger                                 // nil: slog.Default()
+	Client      *Client
+	Node        string                                         // this node's name, which is also its topology value
+	Volumes     Volumes                                        // this node's
+	Health      func(context.Context) ([]lvm.Finding, error)   // nil: health is not told of; asked every 30 s
+	HealthScope func(context.Context) (lvm.HealthScope, error) // what Health can see now; nil: all that it is asked for
+	Log         *slog.Logger                                   // nil: slog.Default()
 
 	Holdings   func(context.Context) (lvm.Holdings, error) // nil: orphans are not looked for
 	AuditEvery time.Duration                               // how often they are; 0: once an hour
@@ -49,6 +50,7 @@ type Agent struct {
 	node    string
 	volumes Volumes
 	health  func(context.Context) ([]lvm.Finding, error)
+	scope   func(context.Context) (lvm.HealthScope, error)
 	log     *slog.Logger
 	events  *teller
 	pods    *podLister
@@ -83,7 +85,7 @@ const (
 // NewAgent makes an Agent; it sends no request.
 func NewAgent(cfg Config) *Agent {
 	a := &Agent{
-		client: cfg.Client, node: cfg.Node, volumes: cfg.Volumes, health: cfg.Health,
+		client: cfg.Client, node: cfg.Node, volumes: cfg.Volumes, health: cfg.Health, scope: cfg.HealthScope,
 		log:     cmp.Or(cfg.Log, slog.Default()),
 		events:  &teller{client: cfg.Client, node: cfg.Node, told: map[string]telling{}},
 		pods:    newPodLister(cfg.Client.core),

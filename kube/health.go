@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -14,18 +15,9 @@ import (
 // healthPeriod is how often health is asked for.
 const healthPeriod = 30 * time.Second
 
-// trouble names a finding as long as it lasts; its text may change meanwhile.
-type trouble struct {
-	what   lvm.Trouble
-	group  string
-	volume string // UUID of the LV; "" for the whole group
-}
-
-func troubleOf(f lvm.Finding) trouble { return trouble{f.Trouble, f.Group, f.Volume.UUID} }
-
-// watchHealth tells of trouble when it begins and when it has ended, until ctx ends.
+// watchHealth tells of conditions when they begin, when they become worse or better, and when they are over, until ctx ends.
 func (a *Agent) watchHealth(ctx context.Context) {
-	known := map[trouble]lvm.Finding{}
+	known := map[condition]lvm.Finding{}
 	ticker := time.NewTicker(healthPeriod)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -33,9 +25,7 @@ func (a *Agent) watchHealth(ctx context.Context) {
 		a.reminders.GC()
 		a.claims.forgetCalls()
 		if a.health != nil {
-			if found, err := a.health(ctx); err == nil {
-				a.tellHealth(ctx, known, found)
-			} else if ctx.Err() == nil {
+			if err := a.checkHealth(ctx, known); err != nil && ctx.Err() == nil {
 				a.log.WarnContext(ctx, "the volumes' health cannot be told", "error", err)
 			}
 		}
@@ -46,33 +36,83 @@ func (a *Agent) watchHealth(ctx context.Context) {
 	}
 }
 
-// tellHealth tells what is new in found and what is no longer there, and brings known up to date. What could not be told
-// is told the next time.
-func (a *Agent) tellHealth(ctx context.Context, known map[trouble]lvm.Finding, found []lvm.Finding) {
-	now := map[trouble]lvm.Finding{}
-	for _, f := range found {
-		now[troubleOf(f)] = f
+// checkHealth looks for conditions once. What can be seen of volumes and groups is asked before and after, as long as a
+// condition is known: what comes or goes in between must not pass for well.
+func (a *Agent) checkHealth(ctx context.Context, known map[condition]lvm.Finding) error {
+	var seen []lvm.HealthScope
+	observe := func() error {
+		if len(known) == 0 || a.scope == nil {
+			return nil
+		}
+		o, err := a.scope(ctx)
+		seen = append(seen, o)
+		return err
 	}
-	for t, f := range now {
-		if _, told := known[t]; !told && a.tellFinding(ctx, f, false) {
-			known[t] = f
+	if err := observe(); err != nil {
+		return err
+	}
+	found, err := a.health(ctx)
+	if err != nil {
+		return err
+	}
+	if err := observe(); err != nil {
+		return err
+	}
+	a.tellHealth(ctx, known, found, seen)
+	return nil
+}
+
+// tellHealth tells what has changed, and brings known up to date. What could not be told is told the next time.
+func (a *Agent) tellHealth(ctx context.Context, known map[condition]lvm.Finding, found []lvm.Finding, seen []lvm.HealthScope) {
+	bound := func(v lvm.Volume) bool {
+		_, _, is := a.claims.boundTo(v.Name)
+		return is
+	}
+	for _, c := range changes(known, found, seen, bound) {
+		n, worthIt := a.newsOf(c)
+		if worthIt && !a.tellNews(ctx, n) {
+			continue
+		}
+		switch c.what {
+		case conditionUnknown:
+		case conditionNew:
+			known[conditionOf(c.now)] = c.now
+		default:
+			delete(known, conditionOf(c.was))
 		}
 	}
-	for t, f := range known {
-		if _, lasts := now[t]; !lasts && a.tellFinding(ctx, f, true) {
-			delete(known, t)
+	for _, f := range found {
+		if _, told := known[conditionOf(f)]; told {
+			known[conditionOf(f)] = f // its text may have changed
 		}
 	}
 }
 
-func (a *Agent) tellFinding(ctx context.Context, f lvm.Finding, ended bool) bool {
-	n := news{a.concerned(f), corev1.EventTypeWarning, reasonOf(f), f.Text}
-	switch {
-	case ended:
-		n.kind, n.reason, n.message = corev1.EventTypeNormal, reasonOf(f)+"Ended", "it is over: "+f.Text
-	case f.Trouble == lvm.TroubleRebuilding:
-		n.kind = corev1.EventTypeNormal
+// newsOf is what is told of a change; false: nothing.
+func (a *Agent) newsOf(c change) (n news, worthIt bool) {
+	warning, normal := corev1.EventTypeWarning, corev1.EventTypeNormal
+	switch c.what {
+	case conditionNew:
+		if c.now.Trouble == lvm.TroubleRebuilding {
+			return news{a.concerned(c.now), normal, reasonOf(c.now), c.now.Text}, true
+		}
+		return news{a.concerned(c.now), warning, reasonOf(c.now), c.now.Text}, true
+	case conditionWorsened:
+		return news{a.concerned(c.was), warning, reasonOf(c.was) + "Worsened", "Worse: " + c.now.Text}, true
+	case conditionImproved:
+		return news{a.concerned(c.was), normal, reasonOf(c.was) + "Improved", "Better, but not resolved: " + c.now.Text}, true
+	case conditionResolved:
+		return news{a.concerned(c.was), normal, reasonOf(c.was) + "Resolved", "Resolved: " + c.was.Text}, true
+	case conditionDestroyed:
+		return news{a.concerned(c.was), warning, reasonVolumeGone, fmt.Sprintf(
+			"the volume %s is not in volume group %s on node %s any more, although this claim is bound to it: its data is lost, unless there is a backup. Before: %s",
+			c.was.Volume.ID, c.was.Group, a.node, c.was.Text)}, true
+	case conditionDropped, conditionUnknown:
 	}
+	return news{}, false
+}
+
+func (a *Agent) tellNews(ctx context.Context, n news) bool {
 	if err := a.events.tell(ctx, n); err != nil {
 		a.log.WarnContext(ctx, "an event could not be written", "reason", n.reason, "about", n.about.Name, "error", err)
 		return false

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"testing"
@@ -29,25 +30,74 @@ func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	}
 	near := lvm.Finding{Trouble: lvm.TroublePoolNear, Group: "vg", Text: "93 % full", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
 	rebuilding := lvm.Finding{Trouble: lvm.TroubleRebuilding, Group: "vg", Text: "5 %", Volume: lvm.Volume{UUID: "u2", Name: "pvc-2", Claim: "ns/gone"}}
-	known := map[trouble]lvm.Finding{}
+	known := map[condition]lvm.Finding{}
 
 	server.refuse = 1 // what could not be told is told the next time
-	agent.tellHealth(t.Context(), known, []lvm.Finding{near})
-	agent.tellHealth(t.Context(), known, []lvm.Finding{near})
-	agent.tellHealth(t.Context(), known, []lvm.Finding{near, rebuilding})
+	agent.tellHealth(t.Context(), known, []lvm.Finding{near}, nil)
+	agent.tellHealth(t.Context(), known, []lvm.Finding{near}, nil)
+	agent.tellHealth(t.Context(), known, []lvm.Finding{near, rebuilding}, nil)
 	later := near
 	later.Text = "94 % full" // the same trouble
-	agent.tellHealth(t.Context(), known, []lvm.Finding{later, rebuilding})
+	agent.tellHealth(t.Context(), known, []lvm.Finding{later, rebuilding}, nil)
 	const begun = "data Warning VolumePoolNear: 93 % full, renamed Normal VolumeRebuilding: 5 %"
 	if got := server.reasons(); got != begun {
 		t.Errorf("told: %s", got)
 	}
-	agent.tellHealth(t.Context(), known, []lvm.Finding{later})
-	if got, want := server.reasons(), begun+", renamed Normal VolumeRebuildingEnded: it is over: 5 %"; got != want {
+	agent.tellHealth(t.Context(), known, []lvm.Finding{later}, nil)
+	if got, want := server.reasons(), begun+", renamed Normal VolumeRebuildingResolved: Resolved: 5 %"; got != want {
 		t.Errorf("told: %s\nwant: %s", got, want)
 	}
 	if server.posts != 4 {
 		t.Errorf("%d posts, want 4: one was refused", server.posts)
+	}
+}
+
+// TestNoFalseAllClear: what is told when a pool becomes full, when a volume that has lost its disk is destroyed, and when a
+// volume cannot be seen for a while.
+func TestNoFalseAllClear(t *testing.T) {
+	server, client := newAPI(t)
+	inVG := lvm.Volume{UUID: "u1", Name: "pvc-1", Group: "vg", ID: lvm.ID{VG: testVG, LV: "pvc-1"}, Claim: "ns/data"}
+	near := lvm.Finding{Trouble: lvm.TroublePoolNear, Group: "vg", VG: testVG, Pool: "pool", Text: "93 % full"}
+	full := lvm.Finding{Trouble: lvm.TroublePoolFull, Group: "vg", VG: testVG, Pool: "pool", Volume: inVG, Text: "writes fail"}
+	missing := lvm.Finding{Trouble: lvm.TroubleMissing, Group: "vg", VG: testVG, Volume: inVG, Text: "its disk is not there"}
+	here := lvm.HealthScope{Groups: map[string]bool{testVG: true}, Pools: map[string]bool{testVG + "/pool": true},
+		Volumes: map[string]lvm.VolumeScope{"u1": {Active: true}}}
+	var found []lvm.Finding
+	var seen lvm.HealthScope
+	agent := NewAgent(Config{
+		Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler),
+		Health:      func(context.Context) ([]lvm.Finding, error) { return found, nil },
+		HealthScope: func(context.Context) (lvm.HealthScope, error) { return seen, nil },
+	})
+	if err := agent.claims.Add(claim("data", "thin", "pvc-1")); err != nil {
+		t.Fatal(err)
+	}
+	known := map[condition]lvm.Finding{}
+	for _, step := range []struct {
+		found []lvm.Finding
+		seen  lvm.HealthScope
+		told  string
+	}{
+		{[]lvm.Finding{near}, here, "node-1 Warning GroupPoolNear: 93 % full"},
+		{[]lvm.Finding{full}, here, "data Warning VolumePoolFull: writes fail, node-1 Warning GroupPoolNearWorsened: Worse: writes fail"},
+		{[]lvm.Finding{missing}, lvm.HealthScope{}, "data Warning VolumeMissing: its disk is not there"},
+		{nil, lvm.HealthScope{}, ""}, // the whole group is not there
+		{nil, lvm.HealthScope{Groups: map[string]bool{testVG: true}},
+			"data Warning VolumeGone: the volume " + testVG + "/pvc-1 is not in volume group vg on node node-1 any more, although this claim is bound to it: " +
+				"its data is lost, unless there is a backup. Before: its disk is not there"},
+		{nil, here, ""},
+	} {
+		server.mu.Lock()
+		clear(server.events)
+		server.mu.Unlock()
+		agent.events.told = map[string]telling{}
+		found, seen = step.found, step.seen
+		if err := agent.checkHealth(t.Context(), known); err != nil {
+			t.Fatal(err)
+		}
+		if got := server.reasons(); got != step.told {
+			t.Errorf("told: %s\nwant: %s", got, step.told)
+		}
 	}
 }
 

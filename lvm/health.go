@@ -29,7 +29,9 @@ const (
 type Finding struct {
 	Trouble Trouble
 	Group   string // the volume group's name
+	VG      string // its UUID; "": the group is not there
 	Volume  Volume // the volume; zero where the whole group is concerned
+	Pool    string // the thin pool that it is about; "": none
 	Text    string // a sentence: what is wrong, with names and numbers, and what to do
 }
 
@@ -48,13 +50,7 @@ func (h *Host) Health(ctx context.Context) ([]Finding, error) {
 	paths := pathsOf(devices)
 	var findings []Finding
 	for _, g := range s.Groups {
-		c := checkup{host: h, group: g, devices: devices, paths: paths, pools: map[string]*poolStatus{}}
-		for _, lv := range g.LVs {
-			v, ours, err := volumeOf(g, lv)
-			if err == nil && ours && v.Cluster == h.cfg.Cluster && v.State == StateReady {
-				c.volumes = append(c.volumes, patient{v, lv})
-			}
-		}
+		c := checkup{host: h, group: g, devices: devices, paths: paths, pools: map[string]*poolStatus{}, volumes: h.readyIn(g)}
 		if len(c.volumes) > 0 {
 			c.run(ctx)
 			findings = append(findings, c.findings...)
@@ -116,7 +112,13 @@ func (c *checkup) run(ctx context.Context) {
 }
 
 func (c *checkup) find(trouble Trouble, v Volume, format string, args ...any) {
-	c.findings = append(c.findings, Finding{Trouble: trouble, Group: c.group.Name, Volume: v, Text: fmt.Sprintf(format, args...)})
+	c.findings = append(c.findings, Finding{Trouble: trouble, Group: c.group.Name, VG: c.group.UUID, Volume: v, Text: fmt.Sprintf(format, args...)})
+}
+
+// findPool is find for what a thin pool has.
+func (c *checkup) findPool(trouble Trouble, v Volume, pool, format string, args ...any) {
+	c.find(trouble, v, format, args...)
+	c.findings[len(c.findings)-1].Pool = pool
 }
 
 // wholeGroup tells what concerns all volumes, and answers the UUIDs of the PVs that are missing.

@@ -31,9 +31,9 @@ func (c *checkup) thin(p patient) {
 	}
 	switch name := c.group.Name + "/" + p.lv.Pool; {
 	case s.broken():
-		c.find(TroublePoolFailed, p.volume, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.words(), name)
+		c.findPool(TroublePoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.words(), name)
 	case s.full():
-		c.find(TroublePoolFull, p.volume, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or enlarge the pool with lvextend (metadata: --poolmetadatasize)",
+		c.findPool(TroublePoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or enlarge the pool with lvextend (metadata: --poolmetadatasize)",
 			name, percent(s.dataUsed, s.dataTotal), percent(s.metadataUsed, s.metadataTotal))
 	}
 }
@@ -55,9 +55,9 @@ func (c *checkup) pool(name string) *poolStatus {
 	near := m.Promised > m.Size && reached(s.dataUsed, s.dataTotal, poolLateData) || reached(s.metadataUsed, s.metadataTotal, poolLateMetadata)
 	switch {
 	case lv.Thin.Crowded != "":
-		c.find(TroublePoolNear, Volume{}, "no volume or snapshot is made any more: %s", lv.Thin.Crowded)
+		c.findPool(TroublePoolNear, Volume{}, name, "no volume or snapshot is made any more: %s", lv.Thin.Crowded)
 	case near: // it should have been enlarged before
-		c.find(TroublePoolNear, Volume{}, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, and %s are promised; delete snapshots or volumes, or enlarge it with lvextend (metadata: --poolmetadatasize)",
+		c.findPool(TroublePoolNear, Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, and %s are promised; delete snapshots or volumes, or enlarge it with lvextend (metadata: --poolmetadatasize)",
 			c.group.Name, name, percent(s.dataUsed, s.dataTotal), m.Size, percent(s.metadataUsed, s.metadataTotal), m.MetadataSize, m.Promised)
 	}
 	return s

@@ -108,6 +108,54 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestHealthScope: what can be seen of volumes, pools and groups changes with their devices, and findings name the group and pool
+// that they are about.
+func TestHealthScope(t *testing.T) {
+	node := newNode()
+	b := bed(node).oneAtATime()
+	d := b.Start(t)
+	spec := b.spec("mirror", 16*lvm.MiB)
+	spec.Class = lvm.Class{Group: b.Group, Layout: lvm.LayoutRAID1}
+	mirror := d.create(t, spec)
+	spec = b.spec("thin", 16*lvm.MiB)
+	spec.Class = lvm.Class{Group: b.Group, Layout: lvm.LayoutThin}
+	thin := d.create(t, spec)
+	d = b.Start(t) // no volume waits to be marked as ready any more
+	scope := func() (o lvm.HealthScope) {
+		t.Helper()
+		d.counted(t, "HealthScope", 0, func() {
+			var err error
+			o, err = d.HealthScope(t.Context())
+			must(t, err)
+		})
+		return o
+	}
+	pool := thin.ID.VG + "/" + lvm.DefaultPool
+	o := scope()
+	if !o.Groups[thin.ID.VG] || len(o.Volumes) != 2 || o.Volumes[thin.UUID] != (lvm.VolumeScope{Active: true}) ||
+		o.Volumes[mirror.UUID] != (lvm.VolumeScope{Active: true, NeedsKernel: true}) || !o.Pools[pool] || len(o.Pools) != 1 {
+		t.Errorf("all is active: %+v", o)
+	}
+	node.SetStatus(poolPath(t, node), "thin-pool", "1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128")
+	findings, err := d.Health(t.Context())
+	must(t, err)
+	if len(findings) != 1 || findings[0].VG != thin.ID.VG || findings[0].Pool != lvm.DefaultPool {
+		t.Errorf("a full pool: %+v", findings)
+	}
+	for _, v := range []lvm.Volume{thin, mirror} {
+		b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+v.ID.LV)
+	}
+	o = scope()
+	if v, here := o.Volumes[thin.UUID]; !here || v.Active || o.Volumes[mirror.UUID].Active || o.Pools[pool] || len(o.Pools) != 1 {
+		t.Errorf("nothing is active: %+v", o)
+	}
+	must(t, d.Delete(t.Context(), mirror.ID))
+	must(t, d.Delete(t.Context(), thin.ID))
+	if o = scope(); o.Groups[thin.ID.VG] || len(o.Volumes) != 0 || len(o.Pools) != 0 || len(o.Groups) == 0 {
+		t.Errorf("no volume is left: %+v", o)
+	}
+}
+
 func has(findings []lvm.Finding, trouble lvm.Trouble, uuid string) bool {
 	return slices.ContainsFunc(findings, func(f lvm.Finding) bool { return f.Trouble == trouble && f.Volume.UUID == uuid })
 }

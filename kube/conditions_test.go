@@ -1,0 +1,101 @@
+package kube
+
+import (
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// words names a change: what it is, of which condition, and what is found in its place.
+func (c change) words() string {
+	kinds := map[changeKind]string{conditionNew: "new", conditionWorsened: "worsened", conditionImproved: "improved", conditionResolved: "resolved",
+		conditionDestroyed: "destroyed", conditionDropped: "dropped", conditionUnknown: "unknown"}
+	words := kinds[c.what]
+	if c.what != conditionNew {
+		words += " " + string(c.was.Trouble)
+	}
+	if c.now.Trouble != "" {
+		words += " " + string(c.now.Trouble)
+	}
+	return words
+}
+
+// TestWhatBecomesOfACondition: it is over only if what it was about is there, can be seen, and nothing of its kind is left.
+func TestWhatBecomesOfACondition(t *testing.T) {
+	ofVolume := func(what lvm.Trouble, pool string) lvm.Finding {
+		return lvm.Finding{Trouble: what, Group: "vg", VG: testVG, Pool: pool, Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", ID: lvm.ID{VG: testVG, LV: "pvc-1"}}}
+	}
+	ofGroup := func(what lvm.Trouble, pool string) lvm.Finding {
+		return lvm.Finding{Trouble: what, Group: "vg", VG: testVG, Pool: pool}
+	}
+	missing, degraded, rebuilding := ofVolume(lvm.TroubleMissing, ""), ofVolume(lvm.TroubleDegraded, ""), ofVolume(lvm.TroubleRebuilding, "")
+	near, full, failed := ofGroup(lvm.TroublePoolNear, "pool"), ofVolume(lvm.TroublePoolFull, "pool"), ofVolume(lvm.TroublePoolFailed, "pool")
+	otherFull := ofVolume(lvm.TroublePoolFull, "other")
+	groupMissing, silent, unusable := ofGroup(lvm.TroubleMissing, ""), ofGroup(lvm.TroubleSilent, ""), ofGroup(lvm.TroubleUnusable, "")
+	readOnly := ofVolume("read-only", "")
+	readOnly.VG = "" // as package node finds it
+	unprepared := lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: "vg"}
+	see := func(v lvm.VolumeScope, poolIsActive bool) lvm.HealthScope {
+		return lvm.HealthScope{Groups: map[string]bool{testVG: true}, Volumes: map[string]lvm.VolumeScope{"u1": v}, Pools: map[string]bool{testVG + "/pool": poolIsActive}}
+	}
+	well := see(lvm.VolumeScope{Active: true}, true)
+	inactive, raid, raidInactive := see(lvm.VolumeScope{}, false), see(lvm.VolumeScope{Active: true, NeedsKernel: true}, true), see(lvm.VolumeScope{NeedsKernel: true}, true)
+	noVolume := lvm.HealthScope{Groups: map[string]bool{testVG: true}}
+	emptied := lvm.HealthScope{Groups: map[string]bool{testVG: false}}
+	nothing := lvm.HealthScope{}
+	one := func(f ...lvm.Finding) []lvm.Finding { return f }
+	for name, test := range map[string]struct {
+		known, found []lvm.Finding
+		seen         []lvm.HealthScope
+		bound        bool
+		want         string
+	}{
+		"it begins":                                    {nil, one(near), nil, false, "new pool-near"},
+		"it lasts":                                     {one(near), one(near), twice(well), false, ""},
+		"found twice":                                  {nil, one(groupMissing, groupMissing), nil, false, "new missing"},
+		"resolved":                                     {one(near), nil, twice(well), false, "resolved pool-near"},
+		"a pool becomes full":                          {one(near), one(full), twice(well), false, "new pool-full; worsened pool-near pool-full"},
+		"a pool becomes full and fails":                {one(near), one(full, failed), twice(well), false, "new pool-failed; new pool-full; worsened pool-near pool-failed"},
+		"another pool becomes full":                    {one(near), one(otherFull), twice(well), false, "new pool-full; resolved pool-near"},
+		"a full pool has a little room":                {one(full), one(near), twice(well), false, "new pool-near; improved pool-full pool-near"},
+		"a full pool is enlarged":                      {one(full), nil, twice(well), false, "resolved pool-full"},
+		"a pool is not active any more":                {one(near, full), nil, twice(inactive), false, "unknown pool-near; unknown pool-full"},
+		"a pool was active only before":                {one(full), nil, []lvm.HealthScope{well, inactive}, false, "unknown pool-full"},
+		"a pool is active only after":                  {one(full), nil, []lvm.HealthScope{inactive, well}, false, "unknown pool-full"},
+		"no volume is in the pool any more":            {one(near), nil, twice(noVolume), false, "dropped pool-near"},
+		"a leg is filled":                              {one(degraded), one(rebuilding), twice(raid), false, "new rebuilding; improved degraded rebuilding"},
+		"a leg was filled":                             {one(rebuilding), nil, twice(raid), false, "resolved rebuilding"},
+		"another leg is lost":                          {one(degraded), one(missing), twice(raid), false, "new missing; worsened degraded missing"},
+		"a RAID cannot be seen":                        {one(degraded), nil, twice(raidInactive), false, "unknown degraded"},
+		"a disk is back":                               {one(groupMissing, missing), nil, twice(well), false, "resolved missing; resolved missing"},
+		"a disk is back, its volume is not in use":     {one(missing), nil, twice(inactive), false, "resolved missing"},
+		"the volume was destroyed with its disk":       {one(missing), nil, twice(noVolume), true, "destroyed missing"},
+		"the volume was deleted":                       {one(missing), nil, twice(noVolume), false, "dropped missing"},
+		"the whole group goes":                         {one(groupMissing, missing), nil, twice(nothing), true, "unknown missing; unknown missing"},
+		"no volume is in the group any more":           {one(groupMissing), nil, twice(emptied), false, "dropped missing"},
+		"a group does not answer any more":             {one(unusable), one(silent), twice(well), false, "new silent; worsened unusable silent"},
+		"a group answers again":                        {one(silent), one(unusable), twice(well), false, "new unusable; improved silent unusable"},
+		"a file system is mounted again, well":         {one(readOnly), nil, twice(well), false, "resolved read-only"},
+		"a file system is not mounted any more":        {one(readOnly), nil, twice(inactive), false, "unknown read-only"},
+		"its device is resumed, or not active":         {one(ofVolume(lvm.TroubleSuspended, "")), nil, twice(raidInactive), false, "resolved suspended"},
+		"a group is as it is declared":                 {one(unprepared), nil, twice(nothing), false, "resolved unprepared"},
+		"a volume is degraded in a group without disk": {one(degraded), one(groupMissing), twice(raid), false, "new missing; resolved degraded"},
+	} {
+		known := map[condition]lvm.Finding{}
+		for _, f := range test.known {
+			known[conditionOf(f)] = f
+		}
+		got := ""
+		for _, c := range changes(known, test.found, test.seen, func(lvm.Volume) bool { return test.bound }) {
+			if got != "" {
+				got += "; "
+			}
+			got += c.words()
+		}
+		if got != test.want {
+			t.Errorf("%s: %s\nwant: %s", name, got, test.want)
+		}
+	}
+}
+
+func twice(o lvm.HealthScope) []lvm.HealthScope { return []lvm.HealthScope{o, o} }

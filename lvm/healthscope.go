@@ -1,0 +1,56 @@
+package lvm
+
+import (
+	"context"
+	"strings"
+)
+
+// HealthScope is what Health can see now: a condition that it does not find is over only if it could have been found.
+type HealthScope struct {
+	Groups  map[string]bool        // UUIDs of the groups that are here; true: they hold volumes of this cluster
+	Volumes map[string]VolumeScope // by UUID: this cluster's that are ready
+	Pools   map[string]bool        // by group UUID/pool, those that volumes of this cluster are in; true: the kernel tells how full they are
+}
+
+// VolumeScope is what can be seen of a volume.
+type VolumeScope struct {
+	Active      bool // the kernel has a device of it
+	NeedsKernel bool // whether its data is all there is told by the kernel too: it is a RAID
+}
+
+// HealthScope tells what Health can see. It starts no process.
+func (h *Host) HealthScope(ctx context.Context) (HealthScope, error) {
+	s, err := h.look(ctx)
+	if err != nil {
+		return HealthScope{}, err
+	}
+	devices, err := h.devices()
+	if err != nil {
+		return HealthScope{}, err
+	}
+	paths := pathsOf(devices)
+	o := HealthScope{Groups: map[string]bool{}, Volumes: map[string]VolumeScope{}, Pools: map[string]bool{}}
+	for _, g := range s.Groups {
+		volumes := h.readyIn(g)
+		o.Groups[g.UUID] = len(volumes) > 0
+		for _, p := range volumes {
+			_, active := paths[dmUUID(g.UUID, p.lv.UUID)]
+			o.Volumes[p.lv.UUID] = VolumeScope{Active: active, NeedsKernel: strings.HasPrefix(p.lv.Type, "raid")}
+			if pool := g.named(p.lv.Pool); p.lv.Pool != "" && pool != nil {
+				_, o.Pools[g.UUID+"/"+pool.Name] = paths[dmUUID(g.UUID, pool.UUID)+"-tpool"]
+			}
+		}
+	}
+	return o, nil
+}
+
+// readyIn lists the ready volumes of this cluster in a group.
+func (h *Host) readyIn(g Group) (ready []patient) {
+	for _, lv := range g.LVs {
+		v, ours, err := volumeOf(g, lv)
+		if err == nil && ours && v.Cluster == h.cfg.Cluster && v.State == StateReady {
+			ready = append(ready, patient{v, lv})
+		}
+	}
+	return ready
+}
