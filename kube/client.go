@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -94,6 +96,8 @@ func newScheme() *runtime.Scheme {
 	scheme.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind(kindSnapshot), &snapshot{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotClass"), &snapshotClass{})
+	scheme.AddKnownTypes(authenticationv1.SchemeGroupVersion, &authenticationv1.TokenReview{})
+	scheme.AddKnownTypes(authorizationv1.SchemeGroupVersion, &authorizationv1.SubjectAccessReview{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContent"), &content{})
 	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContentList"), &contentList{})
 	for _, version := range []schema.GroupVersion{

@@ -5,7 +5,8 @@
 // (remind.go), labels the contents that somebody made by hand for this node's snapshots (handmade.go), tells the claims of
 // trouble with their volumes (health.go), warns where a storage class binds immediately (immediate.go), finds the claims that
 // a claim is of use only together with (siblings.go), and looks for volumes that nobody has, and for claims whose volume is
-// gone (audit.go, orphans.go). ClusterID names the cluster.
+// gone (audit.go, orphans.go). ClusterID names the cluster. Access decides who may read the driver's metrics and status page
+// (access.go).
 //
 // Its Janitor acts for the whole cluster, where that is wanted: what becomes of the claims of lost nodes is decided in
 // loss.go, and done in janitorsteps.go. Manifests writes what takes a volume up again (adopt.go).

@@ -1,6 +1,7 @@
 // Package statuspage is what a node's driver tells about itself: the JSON document that `GET /v1/status` answers on the
-// driver's HTTP port, and that kubectl nodelvm reads through the API server's proxy to the driver's pods. Both sides
-// share these types. Nothing secret stands there: names, sizes, and sentences that events and metrics tell too.
+// driver's HTTP port, and that kubectl nodelvm reads by a port that the API server forwards to the driver's pods. Both sides
+// share these types. It names volumes, claims and groups with their UUIDs: the driver serves it on its pod's loopback address, and
+// elsewhere to those who may get it.
 package statuspage
 
 import (

@@ -29,6 +29,7 @@ const (
 // cluster reads from one API server. The generated clientset would bring every API group's types along.
 type cluster struct {
 	api         rest.Interface
+	config      *rest.Config  // of api
 	nodeTimeout time.Duration // for one node's page
 }
 
@@ -48,7 +49,7 @@ func newCluster(config *rest.Config, nodeTimeout time.Duration) (*cluster, error
 	if err != nil {
 		return nil, err
 	}
-	return &cluster{api: api, nodeTimeout: nodeTimeout}, nil
+	return &cluster{api: api, config: config, nodeTimeout: nodeTimeout}, nil
 }
 
 // get reads the object or list at a path of the API.

@@ -1,8 +1,9 @@
 // Command kubectl-nodelvm is kubectl's plugin for nodelvm: `kubectl nodelvm nodes`, and so on. It reads what Kubernetes
 // knows from the API server, and what a node knows from the status page of the driver on it (package statuspage), through
-// the API server's proxy to pods: with the rights of whoever runs it, and no others. It changes nothing.
+// a port that the API server forwards to its pod: with the rights of whoever runs it, and no others. It changes nothing.
 //
-//	cluster, pages         what is read
+//	cluster, pages,        what is read, and how a pod is reached
+//	forward
 //	nodes, volumes,        one file each: what the command tells, as a pure function of what was read, and how it is shown
 //	orphans, draincheck
 //	doctor, facts          the command, and what its checks are functions of

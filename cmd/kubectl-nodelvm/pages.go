@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,32 +78,47 @@ func (c *cluster) answers(ctx context.Context, pods []corev1.Pod, classes []stor
 	return list
 }
 
-// page reads one node's status page through the API server.
+// page reads one node's status page, by a port that the API server forwards to the driver's pod.
 func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]map[string]string) (page statuspage.Page, err error) {
 	if pod.Status.Phase != corev1.PodRunning {
 		return page, fmt.Errorf("its pod %s is %s", pod.Name, pod.Status.Phase)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.nodeTimeout)
 	defer cancel()
-	request := c.api.Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name + ":" + portOf(pod)).SubResource("proxy").Suffix(statuspage.Path)
-	for _, class := range statuspage.Query(classes)["class"] {
-		request = request.Param("class", class)
+	target := url.URL{Scheme: "http", Host: "localhost", Path: statuspage.Path, RawQuery: statuspage.Query(classes).Encode()}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return page, err
 	}
-	text, err := request.Do(ctx).Raw()
+	reply, err := c.client(pod, portOf(pod)).Do(request)
 	switch {
-	case apierrors.IsNotFound(err):
-		return page, fmt.Errorf("the driver in pod %s has no status page: it is older than this plugin", pod.Name)
-	case apierrors.IsForbidden(err):
-		return page, fmt.Errorf("you may not read it: you need the right to get pods/proxy in the namespace %s", pod.Namespace)
+	case isForbidden(err):
+		return page, fmt.Errorf("you may not read it: you need the right to create pods/portforward in the namespace %s", pod.Namespace)
 	case errors.Is(err, context.DeadlineExceeded):
 		return page, fmt.Errorf("the driver in pod %s has not answered within %s", pod.Name, c.nodeTimeout)
 	case err != nil:
 		return page, fmt.Errorf("the driver in pod %s does not answer: %w", pod.Name, err)
 	}
+	defer func() { _ = reply.Body.Close() }() // it was read, or is of no use
+	if reply.StatusCode == http.StatusNotFound {
+		return page, fmt.Errorf("the driver in pod %s has no status page: it is older than this plugin", pod.Name)
+	}
+	text, err := io.ReadAll(io.LimitReader(reply.Body, pageBytes))
+	if err != nil || reply.StatusCode != http.StatusOK {
+		return page, fmt.Errorf("the driver in pod %s answers %s: %w", pod.Name, reply.Status, cmp.Or(err, errors.New(strings.TrimSpace(string(text)))))
+	}
 	if err := json.Unmarshal(text, &page); err != nil {
 		return page, fmt.Errorf("what the driver in pod %s answers is not understood: %w", pod.Name, err)
 	}
 	return page, nil
+}
+
+// pageBytes is more than the page of any node has.
+const pageBytes = 64 << 20
+
+// isForbidden tells whether the API server refused to forward the port. The dialers tell it in words alone.
+func isForbidden(err error) bool {
+	return err != nil && (apierrors.IsForbidden(err) || strings.Contains(err.Error(), "is forbidden"))
 }
 
 // portOf is where the driver serves its page: the container's port named http.

@@ -39,6 +39,8 @@ func rights() (list []right) {
 	add(right{resource: "persistentvolumes"}, "get", "list", "watch", "create", "patch", "delete")
 	add(right{resource: "persistentvolumeclaims"}, "get", "list", "watch", "update", "patch")
 	add(right{resource: "persistentvolumeclaims/status"}, "patch")
+	add(right{group: "authentication.k8s.io", resource: "tokenreviews"}, "create")
+	add(right{group: "authorization.k8s.io", resource: "subjectaccessreviews"}, "create")
 	add(right{resource: "pods"}, "list")
 	add(right{resource: "events"}, "create", "patch")
 	add(right{resource: "namespaces", name: "kube-system"}, "get")

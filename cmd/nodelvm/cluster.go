@@ -20,12 +20,14 @@ const (
 // it takes: a volume whose tags do not say whose it is must not be made.
 func (d *driver) joinCluster(ctx context.Context) (*kube.Client, string, error) {
 	if d.o.standalone {
+		d.access.set(nil, "without a Kubernetes API (--standalone) this is served on loopback addresses alone")
 		return nil, d.o.clusterID, nil
 	}
 	client, err := kube.NewClient()
 	if err != nil {
 		return nil, "", err
 	}
+	d.access.set(kube.NewAccess(client).Review, "")
 	for d.o.clusterID == "" {
 		id, err := askCluster(ctx, client)
 		if err == nil {

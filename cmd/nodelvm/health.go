@@ -91,11 +91,18 @@ func (r *readiness) join(ctx context.Context) (*readyCheck, error) {
 	return run, nil
 }
 
-// newHTTPHandler serves /healthz (the process lives; never asks LVM, for a restart cannot mend a disk), /readyz (LVM
-// can be used), /metrics and the status page.
-func newHTTPHandler(ready func(context.Context) error, metrics prometheus.Gatherer, status http.Handler) http.Handler {
+// pages are what newHTTPHandler serves beside health.
+type pages struct {
+	metrics  prometheus.Gatherer
+	status   http.Handler                    // nil: there is none
+	sidecars map[string]string               // address of a sidecar's metrics, by its container's name
+	guard    func(http.Handler) http.Handler // lets only those through who may read the pages
+}
+
+// newHTTPHandler serves /healthz (the process lives; never asks LVM, for a restart cannot mend a disk) and /readyz (LVM
+// can be used) to everybody, and, behind the guard, /metrics, /metrics/SIDECAR and the status page.
+func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET "+statuspage.Path, status)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // a prober that has gone needs no answer
 	})
@@ -106,17 +113,33 @@ func newHTTPHandler(ready func(context.Context) error, metrics prometheus.Gather
 		}
 		_, _ = io.WriteString(w, "ok\n") // a prober that has gone needs no answer
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+	mux.Handle("GET "+metricsPath, p.guard(promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{
 		// Reading LVM's figures may hang with a disk; scrapes must not pile up behind it.
 		Timeout:             readyTimeout,
 		MaxRequestsInFlight: 2,
-	}))
+	})))
+	for name, address := range p.sidecars {
+		mux.Handle("GET "+metricsPath+"/"+name, p.guard(sidecarMetrics(address)))
+	}
+	if p.status != nil {
+		mux.Handle("GET "+statuspage.Path, p.guard(p.status))
+	}
 	return mux
 }
 
+// metricsPath is where Prometheus looks.
+const metricsPath = "/metrics"
+
+// Who sends no token, or a wrong one, costs little: few bytes, and no connection for long.
+const (
+	headerBytes   = 128 << 10
+	headerTimeout = 5 * time.Second
+	idleTimeout   = 2 * time.Minute
+)
+
 // serveHTTP serves health and metrics until the returned server is closed; an empty address serves nothing.
 func serveHTTP(ctx context.Context, parts *errgroup.Group, address string, handler http.Handler) (*http.Server, error) {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes}
 	if address == "" {
 		return server, nil
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestHealth(t *testing.T) {
 	ready := newReadiness("the driver starts")
-	server := httptest.NewServer(newHTTPHandler(ready.Ready, prometheus.NewRegistry(), http.NotFoundHandler()))
+	server := httptest.NewServer(newHTTPHandler(ready.Ready, pages{metrics: prometheus.NewRegistry(), guard: newAccess().guard}))
 	defer server.Close()
 
 	expect := func(path string, code int, says string) {
@@ -44,7 +44,7 @@ func TestHungCheck(t *testing.T) {
 	var checks atomic.Int32
 	back := make(chan struct{})
 	ready.set(func(context.Context) error { checks.Add(1); <-back; return nil }, "")
-	server := httptest.NewServer(newHTTPHandler(ready.Ready, prometheus.NewRegistry(), http.NotFoundHandler()))
+	server := httptest.NewServer(newHTTPHandler(ready.Ready, pages{metrics: prometheus.NewRegistry(), guard: newAccess().guard}))
 	defer server.Close()
 
 	for range 3 {

@@ -65,6 +65,9 @@ func janitorCommand() *cobra.Command {
 	return cmd
 }
 
+// unguarded lets everybody through: the janitor's metrics are those of the Go runtime.
+func unguarded(next http.Handler) http.Handler { return next }
+
 func runJanitor(ctx context.Context, o *janitorOptions) error {
 	log, err := newLogger(os.Stderr, o.logLevel, o.logFormat)
 	if err != nil {
@@ -84,7 +87,7 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 	ready := newReadiness("the janitor starts")
 	ready.set(func(context.Context) error { return nil }, "")
 	parts, ctx := errgroup.WithContext(ctx)
-	health, err := serveHTTP(ctx, parts, o.httpEndpoint, newHTTPHandler(ready.Ready, registry, http.NotFoundHandler()))
+	health, err := serveHTTP(ctx, parts, o.httpEndpoint, newHTTPHandler(ready.Ready, pages{metrics: registry, guard: unguarded}))
 	if err != nil {
 		return err
 	}

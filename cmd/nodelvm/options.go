@@ -16,22 +16,23 @@ const driverName = "nodelvm.io"
 
 // options are the flags of `nodelvm serve`.
 type options struct {
-	endpoint      string
-	nodeName      string
-	kubeletDir    string
-	register      bool
-	httpEndpoint  string
-	volumeLimit   int64
-	clusterID     string
-	standalone    bool
-	lockDir       string
-	stateDir      string
-	volumeGroups  string
-	prepareEvery  time.Duration
-	snapshots     bool
-	shutdownGrace time.Duration
-	logLevel      string
-	logFormat     string
+	endpoint       string
+	nodeName       string
+	kubeletDir     string
+	register       bool
+	httpEndpoint   string
+	sidecarMetrics map[string]string
+	volumeLimit    int64
+	clusterID      string
+	standalone     bool
+	lockDir        string
+	stateDir       string
+	volumeGroups   string
+	prepareEvery   time.Duration
+	snapshots      bool
+	shutdownGrace  time.Duration
+	logLevel       string
+	logFormat      string
 }
 
 func (o *options) bind(flags *pflag.FlagSet) {
@@ -39,7 +40,8 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "this node's name: its topology value and its CSI node id (default: the environment's NODE_NAME)")
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root directory, under the same path here as on the host")
 	flags.BoolVar(&o.register, "register", true, "register with the kubelet (false: the node-driver-registrar sidecar does it)")
-	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz and /metrics; empty: none")
+	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz, /metrics and /v1/status; empty: none")
+	flags.StringToStringVar(&o.sidecarMetrics, "sidecar-metrics", nil, "NAME=ADDRESS of metrics that this process serves as /metrics/NAME, to those who may read its own")
 	flags.Int64Var(&o.volumeLimit, "volume-limit", 0, "how many volumes the scheduler may place on this node; 0: not limited")
 	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "written to the tags of every volume made here (default: the environment's CLUSTER_ID, else the UID of the namespace kube-system)")
 	flags.BoolVar(&o.standalone, "standalone", false, "never speak to a Kubernetes API server; needs --cluster-id")

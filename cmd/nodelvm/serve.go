@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -53,13 +54,14 @@ type driver struct {
 	ready    *readiness
 	heard    *registered
 	status   *statusPage
+	access   *access
 	host     func(context.Context, lvm.Config) (*lvm.Host, error) // startHost; a test has another
 }
 
 func newDriver(o *options, log *slog.Logger) *driver {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	d := &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), heard: &registered{}, host: startHost}
+	d := &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), heard: &registered{}, access: newAccess(), host: startHost}
 	d.heard.set(statuspage.Registration{State: statuspage.RegistrationElsewhere})
 	if o.register {
 		d.heard.set(statuspage.Registration{State: statuspage.RegistrationWaiting})
@@ -73,7 +75,7 @@ func newDriver(o *options, log *slog.Logger) *driver {
 func (d *driver) serve(ctx context.Context) error {
 	d.log.InfoContext(ctx, "nodelvm starts", "version", version, "node", d.o.nodeName, "endpoint", d.o.endpoint)
 	parts, ctx := errgroup.WithContext(ctx)
-	health, err := serveHTTP(ctx, parts, d.o.httpEndpoint, newHTTPHandler(d.ready.Ready, d.registry, d.status))
+	health, err := serveHTTP(ctx, parts, d.o.httpEndpoint, d.handler())
 	if err != nil {
 		return err
 	}
@@ -85,6 +87,11 @@ func (d *driver) serve(ctx context.Context) error {
 		d.log.Info("nodelvm ends, nothing is under way")
 	}
 	return err
+}
+
+// handler serves the driver's pages.
+func (d *driver) handler() http.Handler {
+	return newHTTPHandler(d.ready.Ready, pages{metrics: d.registry, status: d.status, sidecars: d.o.sidecarMetrics, guard: d.access.guard})
 }
 
 // serveVolumes brings up LVM, the CSI services and the registration, in this order, and takes them down in reverse

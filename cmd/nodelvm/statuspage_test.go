@@ -24,7 +24,7 @@ func (d *driver) ask(t *testing.T, classes map[string]map[string]string) statusp
 	t.Helper()
 	reply := httptest.NewRecorder()
 	target := url.URL{Path: statuspage.Path, RawQuery: statuspage.Query(classes).Encode()}
-	newHTTPHandler(d.ready.Ready, d.registry, d.status).ServeHTTP(reply, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target.String(), nil))
+	newHTTPHandler(d.ready.Ready, pages{metrics: d.registry, status: d.status, guard: unguarded}).ServeHTTP(reply, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target.String(), nil))
 	var page statuspage.Page
 	if err := json.Unmarshal(reply.Body.Bytes(), &page); err != nil || reply.Code != http.StatusOK {
 		t.Fatalf("%d: %v\n%s", reply.Code, err, reply.Body)

@@ -57,7 +57,7 @@ func TestManifestsHaveExactlyTheseObjects(t *testing.T) {
 		got = append(got, doc.kind.Kind+" "+doc.name)
 	}
 	want := []string{
-		"CSIDriver nodelvm.io", "ClusterRole nodelvm", "ClusterRoleBinding nodelvm", "DaemonSet nodelvm",
+		"CSIDriver nodelvm.io", "ClusterRole nodelvm", "ClusterRole nodelvm-metrics-reader", "ClusterRoleBinding nodelvm", "DaemonSet nodelvm",
 		"Namespace nodelvm-system", "Role nodelvm", "RoleBinding nodelvm", "ServiceAccount nodelvm",
 		"ValidatingAdmissionPolicy nodelvm-node-restriction", "ValidatingAdmissionPolicy nodelvm-volume-class",
 		"ValidatingAdmissionPolicyBinding nodelvm-node-restriction", "ValidatingAdmissionPolicyBinding nodelvm-volume-class",
@@ -170,6 +170,7 @@ func checkPod(t *testing.T, pod core.PodSpec) {
 			t.Errorf("container %s has a memory limit", c.Name)
 		}
 		ours := c.Name == "nodelvm" || c.Name == "prepare"
+		checkPorts(t, c)
 		checkPrivileges(t, c.Name, *c.SecurityContext, ours)
 		for _, m := range c.VolumeMounts {
 			bidirectional := m.MountPropagation != nil && *m.MountPropagation == core.MountPropagationBidirectional
@@ -180,6 +181,19 @@ func checkPod(t *testing.T, pod core.PodSpec) {
 			if ours && host != "" && host != m.MountPath || !ours && m.Name != "socket" {
 				t.Errorf("container %s: host path %q is seen as %s", c.Name, host, m.MountPath)
 			}
+		}
+	}
+}
+
+// checkPorts: from outside the pod only the driver is reached, which asks for a token; it serves the sidecars' metrics.
+func checkPorts(t *testing.T, c core.Container) {
+	driver := c.Name == "nodelvm"
+	if driver != (len(c.Ports) > 0) {
+		t.Errorf("container %s has the ports %v", c.Name, c.Ports)
+	}
+	for _, arg := range c.Args {
+		if address, ok := strings.CutPrefix(arg, "--http-endpoint="); ok && !driver && !strings.HasPrefix(address, "127.0.0.1:") {
+			t.Errorf("container %s serves metrics without authentication at %s", c.Name, address)
 		}
 	}
 }

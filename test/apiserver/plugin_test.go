@@ -79,9 +79,8 @@ func newPlugin(t *testing.T) *plugin {
 	p.serve(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-plugin", Labels: map[string]string{
 		"app.kubernetes.io/name": "nodelvm", "app.kubernetes.io/component": "node"}}, Spec: corev1.PodSpec{NodeName: pluginNode, ServiceAccountName: "nodelvm"}})
 	ctx := t.Context()
-	_, err := admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pluginNode}}, metav1.CreateOptions{})
-	must(t, err)
-	_, err = admin.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: pluginNode},
+	newKubelet(t, pluginNode)
+	_, err := admin.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: pluginNode},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: pluginNode, TopologyKeys: []string{topology}}}}}, metav1.CreateOptions{})
 	must(t, err)
 	publishCapacities(t)
@@ -101,7 +100,6 @@ func newPlugin(t *testing.T) *plugin {
 	t.Cleanup(func() {
 		ctx, now := context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 		must(t, admin.CoreV1().Pods(system).Delete(ctx, "nodelvm-plugin", now))
-		must(t, admin.CoreV1().Nodes().Delete(ctx, pluginNode, now))
 		must(t, admin.StorageV1().CSINodes().Delete(ctx, pluginNode, now))
 	})
 	return p
@@ -125,10 +123,10 @@ func publishCapacities(t *testing.T) {
 	}
 }
 
-// serve answers for the driver in the pod, at an address that the API server's proxy takes: not a loopback one.
+// serve answers for the driver in the pod, at the loopback address that a forwarded port ends at.
 func (p *plugin) serve(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(ownAddress(t), "0"))
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	http := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := *p.page
@@ -168,7 +166,7 @@ func ownAddress(t *testing.T) string {
 			return ip.IP.String()
 		}
 	}
-	t.Fatal("this machine has no address but loopback ones, and the API server's proxy takes none of these")
+	t.Fatal("this machine has no address but loopback ones, and the API server connects to none of these")
 	return ""
 }
 
@@ -202,7 +200,7 @@ func TestPlugin(t *testing.T) {
 	stranger, err := admin.CoreV1().ServiceAccounts(system).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
 	must(t, err)
 	p.token = limited(t, stranger.Name)
-	expect("a user who may not use the proxy", 0, "you need the right to get pods/proxy in the namespace nodelvm-system", "nodes")
+	expect("a user who may forward no port", 0, "you need the right to create pods/portforward in the namespace nodelvm-system", "nodes")
 	expect("who may not drain-check", 2, "forbidden", "drain-check", pluginNode)
 	expect("who may see little", 1, "plugin-node (nodes answer)", "doctor")
 	if out, _ := p.run(t, "doctor"); strings.Contains(out, "(driver object)") || !strings.Contains(out, "not looked at: the rights of the driver's account") || !strings.HasSuffix(out, " 1 found.\n") {

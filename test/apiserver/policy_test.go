@@ -74,7 +74,9 @@ func TestNodeWritesVolumes(t *testing.T) {
 	other := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "others"}, Provisioner: "other.io"}
 	_, err = admin.StorageV1().StorageClasses().Create(ctx, other, metav1.CreateOptions{})
 	must(t, err)
-	t.Cleanup(func() { must(t, admin.StorageV1().StorageClasses().Delete(context.Background(), other.Name, metav1.DeleteOptions{})) })
+	t.Cleanup(func() {
+		must(t, admin.StorageV1().StorageClasses().Delete(context.Background(), other.Name, metav1.DeleteOptions{}))
+	})
 	create := func(change func(*corev1.PersistentVolume)) error {
 		pv := provisioned(here.name, claim)
 		change(pv)

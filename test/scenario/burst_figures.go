@@ -80,11 +80,11 @@ func (s *Stage) driverFiguresOnce(ctx context.Context) (figures, error) {
 	}
 	all := figures{}
 	for _, pod := range pods {
-		text, err := s.Client.CoreV1().Pods(driverNamespace).ProxyGet("http", pod.Name, "9808", "/metrics", nil).DoRaw(ctx)
+		text, err := s.driverPage(ctx, pod.Name, "/metrics")
 		if err != nil {
 			return nil, err
 		}
-		if err := all.add(string(text)); err != nil {
+		if err := all.add(text); err != nil {
 			return nil, err
 		}
 	}
