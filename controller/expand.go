@@ -16,7 +16,11 @@ func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.Controller
 	if err != nil {
 		return nil, err
 	}
-	volume, err := s.volumes.Extend(ctx, id, required, limit)
+	extend := s.volumes.Extend
+	if req.GetVolumeCapability().GetMount() == nil { // it is optional, and without it the volume may be a raw device
+		extend = s.volumes.ExtendBlock
+	}
+	volume, err := extend(ctx, id, required, limit)
 	if err != nil {
 		return nil, s.existing(err)
 	}

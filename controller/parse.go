@@ -51,6 +51,7 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs 
 		return lvm.Spec{}, "", err
 	}
 	spec.Class, spec.Claim = p.class, p.claim
+	spec.Block = showsUnwritten(req.GetVolumeCapabilities(), p.mkfs)
 	spec.Source, err = parseSource(req.GetVolumeContentSource())
 	return spec, p.mkfs, err
 }

@@ -78,7 +78,7 @@ func TestParseCreate(t *testing.T) {
 		{"only a limit", size(0, 1<<30), func(s *lvm.Spec) { s.Required, s.Limit = 0, lvm.GiB }},
 		{"exactly one size", size(1<<30, 1<<30), func(s *lvm.Spec) { s.Required, s.Limit = lvm.GiB, lvm.GiB }},
 		{"the largest number", size(1<<63-1, 0), func(s *lvm.Spec) { s.Required = 1<<63 - 1 }},
-		{"raw block", capability(blockCapability(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)), func(*lvm.Spec) {}},
+		{"raw block", capability(blockCapability(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)), func(s *lvm.Spec) { s.Block = true }},
 		{"xfs, one pod", capability(mountCapability("xfs", csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER)), func(*lvm.Spec) {}},
 		{"ext4, several pods", capability(mountCapability("ext4", csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER)), func(*lvm.Spec) {}},
 		{"readers", capability(mountCapability("", csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY)), func(*lvm.Spec) {}},

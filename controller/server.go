@@ -58,6 +58,9 @@ type Volumes interface {
 	// Extend makes a ready volume at least required and at most limit bytes large (0: no limit), while it is in use. It
 	// never shrinks: a volume that is large enough is returned as it is. lvm.KindOutOfRange: no room, or over the limit.
 	Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error)
+	// ExtendBlock is Extend for what is, or may be, a raw block volume: what it grows by is zeroed before, and lvm.KindBusy is
+	// the answer as long as that lasts.
+	ExtendBlock(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error)
 }
 
 // Snapshots is what this service needs of the node's LVM for snapshots; *lvm.Host is one.

@@ -25,6 +25,7 @@ type Volumes interface {
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
 	LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error)
 	Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error)
+	ExtendBlock(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error)
 }
 
 // Config says for whom an Agent acts.

@@ -189,7 +189,7 @@ func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
 		}
 		n := news{about: aboutNode(a.node), kind: corev1.EventTypeWarning}
 		what := fmt.Sprintf("%s (%d, %s in all). They are never removed by themselves: nodelvm orphans lists them, nodelvm adopt "+
-			"takes one up again, lvremove gives its space back", cut(list), len(names), size)
+			"takes one up again, lvremove gives its space back and zeroes none of it", cut(list), len(names), size)
 		switch kind {
 		case OrphanLost:
 			n.reason, n.message = reasonOrphanedVolumes, "no object of this cluster stands for "+what

@@ -28,6 +28,10 @@ func (s snapshots) LookupSnapshot(_ context.Context, id lvm.ID) (lvm.Snapshot, e
 
 func (snapshots) Lookup(context.Context, lvm.ID) (lvm.Volume, error) { panic("not asked for") }
 
+func (snapshots) ExtendBlock(context.Context, lvm.ID, lvm.Bytes, lvm.Bytes) (lvm.Volume, error) {
+	panic("not called")
+}
+
 func (snapshots) Extend(context.Context, lvm.ID, lvm.Bytes, lvm.Bytes) (lvm.Volume, error) {
 	panic("not asked for")
 }

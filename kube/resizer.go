@@ -61,7 +61,7 @@ func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 			return fmt.Errorf("PersistentVolume %s cannot be given its new size: %w", pv.Name, err)
 		}
 	}
-	isBlock := pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	isBlock := isBlock(pv)
 	if _, err := a.client.patchClaim(ctx, claim, "status", grownPatch(claim, size, isBlock)); err != nil {
 		return fmt.Errorf("the new size of claim %s cannot be noted: %w", keyOf(claim), err)
 	}
@@ -79,7 +79,14 @@ func (a *Agent) extendVolume(ctx context.Context, pv *corev1.PersistentVolume, t
 	if err != nil {
 		return lvm.Volume{}, err
 	}
+	if isBlock(pv) {
+		return a.volumes.ExtendBlock(ctx, id, lvm.Bytes(target.Value()), 0)
+	}
 	return a.volumes.Extend(ctx, id, lvm.Bytes(target.Value()), 0)
+}
+
+func isBlock(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
 // tellFailed notes in the claim and tells its owner why its volume could not be extended. What is merely busy is not

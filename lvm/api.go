@@ -101,6 +101,7 @@ type Spec struct {
 	Limit    Bytes  // at most this much; 0 means no limit
 	Claim    string // "namespace/name" of the claim, for people who read LVM's tags; may be empty
 	Source   ID     // thin: the snapshot or volume that it begins as a copy of; zero for an empty volume
+	Block    bool   // its user can see bytes that nobody wrote, as of a raw block volume: none may be what its extents held before
 }
 
 // DefaultSize is given where a request names no size.
@@ -111,6 +112,7 @@ type VolumeState string
 
 const (
 	StateCreating VolumeState = "creating" // committed, perhaps not activated or wiped: finished or removed by a retry or the next start
+	StateZeroing  VolumeState = "zeroing"  // committed, never answered: extents whose content is not known are being zeroed; removed by a retry or the next start
 	StateReady    VolumeState = "ready"
 	StateDeleting VolumeState = "deleting" // deleted for its user; its extents are being wiped
 )
@@ -126,7 +128,8 @@ type Volume struct {
 	Class   Class  // Class.Group is the group's name
 	State   VolumeState
 	Size    Bytes
-	Source  ID // Spec.Source; it may be gone by now
+	Source  ID   // Spec.Source; it may be gone by now
+	Block   bool // Spec.Block
 }
 
 // SnapshotSpec is one wanted snapshot of a thin volume. It is comparable.

@@ -161,10 +161,11 @@ func (s State) byUUID(uuid string) *Group {
 }
 
 // reworded answers a reported group in the words of the direct reading: LVM may know a disk by another name, and does
-// not say which volume's checksums an integrity volume holds, what a thin pool is still to be told, nor where it is written
-// that a disk is missing.
+// not say which volume's checksums an integrity volume holds, what a thin pool is still to be told, where it is written
+// that a disk is missing, nor the text's checksum.
 func (g Group) reworded(direct Group) Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
+	g.Checksum = direct.Checksum
 	if direct.MDASize == maxText { // LVM counts what it could write beyond
 		g.MDAFree = direct.MDAFree
 	}

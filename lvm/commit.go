@@ -19,12 +19,16 @@ func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 		return err
 	}
 	defer h.glance.forget()
+	commits := int64(0)
+	h.zeroed.started(g.UUID)
+	defer func() { h.zeroed.ended(g.UUID, commits) }()
 	for _, s := range steps {
 		h.hangs.runs(g.UUID, strings.Join(s.argv, " "))
 		if _, err := h.runLVM(ctx, s.argv); err != nil {
 			return err
 		}
 	}
+	commits = commitsOf(steps)
 	return nil
 }
 

@@ -42,9 +42,12 @@ func (h *Host) create(ctx context.Context, p party) (v Volume, err error) {
 	leave := h.reserved.enter(p.spec)
 	defer func() { leave(err) }()
 	for range createAttempts {
-		v, err = h.tryCreate(ctx, p)
+		m, err := h.tryCreate(ctx, p)
+		if err == nil && m.State == StateZeroing {
+			m.Volume, err = h.zeroNew(ctx, m)
+		}
 		if !errors.Is(err, errChanged) {
-			return v, err
+			return m.Volume, err
 		}
 	}
 	return Volume{}, Errorf(KindBusy, "volume %q: the volume groups of this node are being changed by somebody else all the time; ask again", p.spec.Name)
@@ -52,7 +55,7 @@ func (h *Host) create(ctx context.Context, p party) (v Volume, err error) {
 
 // tryCreate plans under the lock of the group that served the class before. While others work there, or if there was
 // none before, it plans without the lock first: that is enough for a volume that is there and for a refusal.
-func (h *Host) tryCreate(ctx context.Context, p party) (Volume, error) {
+func (h *Host) tryCreate(ctx context.Context, p party) (made, error) {
 	what := "making volume " + p.spec.Name
 	guess, _ := h.groups.Load(p.spec.Class.Group)
 	group, _ := guess.(string)
@@ -60,35 +63,36 @@ func (h *Host) tryCreate(ctx context.Context, p party) (Volume, error) {
 	if !ok {
 		_, mine, err := h.plan(ctx, p, false)
 		if err != nil {
-			return Volume{}, err
+			return made{}, err
 		}
 		if mine.ready != nil {
-			return *mine.ready, nil
+			return made{Volume: *mine.ready}, nil
 		}
 		group = mine.group()
 		if unlock, err = h.lockGroup(ctx, group, what); err != nil {
-			return Volume{}, err
+			return made{}, err
 		}
 	}
 	defer unlock()
 	s, mine, err := h.plan(ctx, p, true)
 	switch {
 	case err != nil:
-		return Volume{}, err
+		return made{}, err
 	case mine.ready != nil:
-		return *mine.ready, nil
+		return made{Volume: *mine.ready}, nil
 	}
 	h.groups.Store(p.spec.Class.Group, mine.group())
 	switch {
 	case mine.group() != group:
-		return Volume{}, errChanged
+		return made{}, errChanged
 	case mine.finish != nil:
-		return h.finishOrRemove(ctx, s, *mine.finish)
+		v, err := h.finishOrRemove(ctx, s, *mine.finish)
+		return made{Volume: v}, err
 	case mine.leftover != nil:
-		if err := h.remove(ctx, s, mine.leftover.ID, mine.leftover.UUID, StateCreating); err != nil {
-			return Volume{}, err
+		if err := h.remove(ctx, s, mine.leftover.ID, mine.leftover.UUID, mine.leftover.State); err != nil {
+			return made{}, err
 		}
-		return Volume{}, errChanged
+		return made{}, errChanged
 	default:
 		return h.carve(ctx, p, mine.carve)
 	}
@@ -117,53 +121,69 @@ func (p placement) group() string {
 	}
 }
 
+// made is a volume that was made or found. In the state "zeroing" it is not answered before its rest is zero.
+type made struct {
+	Volume
+	rest []Run // of its extents, those whose content is not known
+}
+
 // carve makes the volume: its last step commits the extents, the tags and the state "creating", activates it and blanks
 // its beginning, and ends with status 0 only if all of that is done. Marking it as ready is left for later, but for
 // a copy: its content is that of one moment, so one that was not answered is never used.
-func (h *Host) carve(ctx context.Context, p party, c *carving) (Volume, error) {
+func (h *Host) carve(ctx context.Context, p party, c *carving) (made, error) {
 	steps, err := c.steps()
 	if err != nil {
-		return Volume{}, err
+		return made{}, err
 	}
 	if c.source != nil {
 		if err := h.freezable(ctx, c.group, Volume{ID: c.volume.Source, UUID: c.source.UUID}); err != nil {
-			return Volume{}, err
+			return made{}, err
 		}
 	}
 	if err := h.runOver(ctx, c.group, c.group.partsOf(c.volume.Class.Pool), steps); err != nil {
-		return Volume{}, h.afterFailedCreate(ctx, p, c, steps, err)
+		return made{}, h.afterFailedCreate(ctx, p, c, steps, err)
 	}
 	h.reserved.drop(p.spec)
-	v, err := h.carved(ctx, c.volume.ID)
-	if err != nil {
-		return Volume{}, Errorf(KindBusy, "volume %q was made, and must be looked at once more before it is used: ask again: %w", p.spec.Name, err)
+	v, err := h.carved(ctx, c)
+	if err != nil && !errors.Is(err, errChanged) {
+		err = Errorf(KindBusy, "volume %q was made, and must be looked at once more before it is used: ask again: %w", p.spec.Name, err)
 	}
-	return v, nil
+	return v, err
 }
 
 // carved looks at a volume whose lvcreate has ended well. An error leaves the volume where it is. LVM (2.03.16) ends well
 // also where a disk has vanished before its commit, and has written it to the others.
-func (h *Host) carved(ctx context.Context, id ID) (Volume, error) {
+func (h *Host) carved(ctx context.Context, c *carving) (made, error) {
 	s, err := h.readRaw(ctx)
 	if err != nil {
-		return Volume{}, err
+		return made{}, err
 	}
-	g, _, v, err := s.find(id)
+	g, lv, v, err := s.find(c.volume.ID)
 	if err != nil {
-		return Volume{}, err
+		return made{}, err
 	}
 	if err := unchangeable(s, g); err != nil {
-		return Volume{}, err
+		return made{}, err
 	}
-	if v.Source != (ID{}) {
-		return h.changeState(ctx, s, v, StateReady)
+	rest, err := c.rest(g, lv)
+	switch {
+	case err != nil:
+		if err := h.remove(ctx, s, v.ID, v.UUID, v.State); err != nil {
+			return made{}, err
+		}
+		return made{}, err
+	case v.State == StateZeroing:
+		return made{v, rest}, nil
+	case v.Source != (ID{}):
+		v, err := h.changeState(ctx, s, v, StateReady)
+		return made{Volume: v}, err
 	}
 	if err := h.flush(g); err != nil {
-		return Volume{}, err
+		return made{}, err
 	}
 	v.State = StateReady
 	h.settleLater(v)
-	return v, nil
+	return made{Volume: v}, nil
 }
 
 // afterFailedCreate finds out what a failed command left, and removes it: LVM's exit status tells nothing, and what it
@@ -188,7 +208,7 @@ func (h *Host) afterFailedCreate(ctx context.Context, p party, c *carving, tried
 		if c.volume.Source != (ID{}) {
 			h.healSource(ctx, s, c.volume.Source)
 		}
-		if err := h.remove(ctx, s, half.ID, half.UUID, StateCreating); err != nil {
+		if err := h.remove(ctx, s, half.ID, half.UUID, half.State); err != nil {
 			return Errorf(KindBusy, "%w; what it left behind is removed when it is asked for again: %w", failure, err)
 		}
 		return failure

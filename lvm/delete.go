@@ -40,7 +40,7 @@ func (h *Host) delete(ctx context.Context, id ID) error {
 	if err := h.unused(ctx, g, lv, v, "deleted"); err != nil {
 		return err
 	}
-	if v.State == StateCreating || !v.wiped() {
+	if v.State == StateCreating || v.State == StateZeroing || !v.wiped() {
 		// It never held anybody's data, or is not to be wiped: there is nothing to be done between marking and removing.
 		// lvremove that is cut off leaves it as it was, or gone: a thin volume's blocks go after its name.
 		return h.remove(ctx, s, v.ID, v.UUID, h.onDisk(v).State)

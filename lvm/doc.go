@@ -34,7 +34,9 @@
 //	look, metrics,         what only reads; inventory is for the status page, and its words are lvm/inventory's
 //	inventory, lockheld
 //	reserve                volumes that are placed together, and the room kept for them
-//	wipe, recover,         what goes on behind, and what a start mends
+//	zeroed..., runs        which free extents hold nothing but zeroes; zerocreate and zeroextend see to the others before a raw
+//	                       block volume gets them
+//	wipe, turns, recover,  what goes on behind, and what a start mends
 //	suspended, poolflush
 //	prepare..., blank...,  groups from blank disks: what is declared, what is proven of a device, the commands
 //	mounts

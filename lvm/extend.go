@@ -6,6 +6,7 @@ import "context"
 type extending struct {
 	id              ID
 	required, limit Bytes
+	block           bool
 }
 
 // Extend makes a ready volume at least required bytes large and at most limit (0: no limit), online; one that has that
@@ -13,37 +14,57 @@ type extending struct {
 // the group or the pool has no room for it, the limit cannot be met in whole extents, or the request is negative; nothing
 // was changed. KindNotFound, KindNotOurs: as Lookup; KindBusy: ask again, perhaps when a disk is back.
 func (h *Host) Extend(ctx context.Context, id ID, required, limit Bytes) (Volume, error) {
-	return fly(ctx, &h.flights, id.LV, extending{id, required, limit}, func(ctx context.Context) (Volume, error) {
-		return h.extend(ctx, id, required, limit)
+	return h.extendFlight(ctx, extending{id, required, limit, false})
+}
+
+func (h *Host) extendFlight(ctx context.Context, r extending) (Volume, error) {
+	return fly(ctx, &h.flights, r.id.LV, r, func(ctx context.Context) (Volume, error) {
+		for range createAttempts {
+			v, zeroing, err := h.extend(ctx, r)
+			if err == nil && zeroing != "" {
+				err = h.awaitZeroes(r.id, zeroing)
+			}
+			if err != nil || zeroing == "" {
+				return v, err
+			}
+		}
+		return Volume{}, Errorf(KindBusy, "volume %s: other volumes take the extents that are zeroed for it, all the time; ask again", r.id)
 	})
 }
 
-func (h *Host) extend(ctx context.Context, id ID, required, limit Bytes) (Volume, error) {
-	s, unlock, err := h.locked(ctx, id.VG, "extending volume "+id.LV, h.read)
+// extend makes the volume larger, unless some of the extents must be zeroed before: zeroing is the UUID of the volume that
+// holds those, and nothing was changed.
+func (h *Host) extend(ctx context.Context, r extending) (v Volume, zeroing string, err error) {
+	s, unlock, err := h.locked(ctx, r.id.VG, "extending volume "+r.id.LV, h.read)
 	if err != nil {
-		return Volume{}, err
+		return Volume{}, "", err
 	}
 	defer unlock()
-	g, lv, v, err := s.find(id)
+	g, lv, v, err := s.find(r.id)
 	if err == nil && v.State != StateReady {
 		err = g.notReady(v)
 	}
 	if err != nil {
-		return Volume{}, err
+		return Volume{}, "", err
 	}
-	x, err := planExtend(h.reserved.in(s), v, required, limit)
+	x, err := planExtend(h.reserved.in(s), v, r)
 	if err != nil {
-		return Volume{}, err
+		return Volume{}, "", err
 	}
 	// A command that was cut off leaves the larger size in the metadata, and the device suspended with the old one.
 	if err := h.healVolume(ctx, g, v); err != nil {
-		return Volume{}, err
+		return Volume{}, "", err
 	}
-	if len(x.steps) == 0 {
-		return v, g.holds(lv, "answered") // the disk may be away since an earlier request
+	switch {
+	case len(x.steps) == 0:
+		return v, "", g.holds(lv, "answered") // the disk may be away since an earlier request
+	case len(x.unzeroed) > 0:
+		zeroing, err = h.zeroFirst(ctx, g, v, x.unzeroed)
+		return Volume{}, zeroing, err
 	}
 	failure := h.run(ctx, g, x.steps)
-	return h.extended(ctx, v, x.volume.Size, failure)
+	v, err = h.extended(ctx, v, x.volume.Size, failure)
+	return v, "", err
 }
 
 // holds refuses a volume of which a part is on a disk that is not there; done says what it cannot be.

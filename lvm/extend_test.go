@@ -54,7 +54,7 @@ func TestExtendSteps(t *testing.T) {
 				s.Groups[0].PVs[i].Free = []Run{{90, 10}}
 			}
 		}
-		e, err := planExtend(s, v, test.to, 0)
+		e, err := planExtend(s, v, extending{required: test.to, limit: 0})
 		if test.wantError != "" {
 			if KindOf(err) != KindOutOfRange || !strings.Contains(err.Error(), test.wantError) {
 				t.Errorf("%s to %s: %v; want it to say %q", test.class.Layout, test.to, err, test.wantError)
@@ -101,7 +101,7 @@ func TestExtendRefusals(t *testing.T) {
 			g := &s.Groups[0]
 			test.change(g, &g.LVs[slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == v.ID.LV })])
 		}
-		if e, err := planExtend(s, v, test.required, test.limit); err == nil || KindOf(err) != test.kind || !strings.Contains(err.Error(), test.words) {
+		if e, err := planExtend(s, v, extending{required: test.required, limit: test.limit}); err == nil || KindOf(err) != test.kind || !strings.Contains(err.Error(), test.words) {
 			t.Errorf("%s: %+v, kind %d, %v", what, e, KindOf(err), err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestExtendRAIDMetadata(t *testing.T) {
 	if n := raidMetadata(*g, 1, 16*KiB); n != 1 {
 		t.Fatalf("%d extents of metadata", n)
 	}
-	e, err := planExtend(s, v, 2*GiB, 0) // 2^17 regions: 8 + 16 KiB, 2 extents
+	e, err := planExtend(s, v, extending{required: 2*GiB, limit: 0}) // 2^17 regions: 8 + 16 KiB, 2 extents
 	want := []string{"lvextend --alloc normal -l 131072 -- vg/" + v.ID.LV + " /dev/vga:2-131073 /dev/vgb:2-131073"}
 	if diff := cmp.Diff(want, argvOf(t, e.steps, err)); diff != "" {
 		t.Error(diff)
@@ -139,7 +139,7 @@ func TestExtendIsTrue(t *testing.T) {
 				v.State = StateReady
 				most := lv.Extents
 				for step := Extents(1 << 20); step > 0; step /= 2 { // the largest that is accepted, found by trying
-					if e, err := planExtend(s, v, g.bytes(most+step*v.Class.row()), 0); err == nil {
+					if e, err := planExtend(s, v, extending{required: g.bytes(most+step*v.Class.row()), limit: 0}); err == nil {
 						most += step * v.Class.row()
 						checkSteps(t, g, e)
 					} else if kind := KindOf(err); kind != KindOutOfRange {

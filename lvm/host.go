@@ -52,8 +52,10 @@ type Host struct {
 	settles      flights // by group's UUID: one marking of new volumes that pods wait for
 	reserved     reservations
 	wiper        wiper
-	met          met      // groups that were looked through for what an earlier run left
-	groups       sync.Map // Class.Group -> UUID of the group that served it last
+	zeroing      turns       // of new volumes
+	zeroed       zeroedWatch // which free extents hold nothing but zeroes
+	met          met         // groups that were looked through for what an earlier run left
+	groups       sync.Map    // Class.Group -> UUID of the group that served it last
 	alone        *instanceLock
 	preparing    sync.Mutex                    // held by Prepare
 	blank        map[blockDevice]bool          // that the last Prepare found
@@ -125,6 +127,7 @@ func (h *Host) Close(ctx context.Context) error {
 	})
 	err := errors.Join(await(ctx, &last), await(ctx, &h.background))
 	if err == nil {
+		h.zeroed.saveAll()
 		h.commands.release()
 		h.alone.release()
 	}
@@ -140,13 +143,14 @@ func (h *Host) read(ctx context.Context) (State, error) {
 	return h.shown(s), nil
 }
 
-// shown is what the disks hold with what they do not tell: the volumes that were answered, the groups that hang, and the
-// pools that are crowded.
+// shown is what the disks hold with what they do not tell: the volumes that were answered, the groups that hang, the
+// pools that are crowded, and the free extents that are known to be zero.
 func (h *Host) shown(s State) State {
 	s = h.settler.overlay(s)
 	s.Groups = slices.Clone(s.Groups) // they are shared with other readings
 	for i, g := range s.Groups {
 		s.Groups[i] = h.markCrowded(g)
+		h.zeroed.show(&s.Groups[i])
 		if _, hung := h.hangs.of(g.UUID); hung != nil {
 			s.Groups[i].Problem = hung.Error()
 		}
@@ -157,10 +161,12 @@ func (h *Host) shown(s State) State {
 // readRaw reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
 // A group that was not there before is looked through behind: its disk was plugged in, or has come up, after the start.
 func (h *Host) readRaw(ctx context.Context) (State, error) {
+	ticket := h.zeroed.reading()
 	s, err := h.disks.Read(ctx)
 	if err != nil {
 		return State{}, Errorf(KindInternal, "the volume groups of this node cannot be read: %w", err)
 	}
+	h.zeroed.read(ticket, s)
 	for _, g := range h.met.newcomers(s) {
 		h.behind(func(ctx context.Context) { h.mendWhenPossible(ctx, g, func() {}) })
 	}
@@ -177,6 +183,17 @@ func (h *Host) report(ctx context.Context, devices []string) (State, error) {
 		return State{}, err
 	}
 	return parseReport(bytes.NewReader(report))
+}
+
+// afterwards runs work later, unless the Host closes before.
+func (h *Host) afterwards(pause time.Duration, work func()) {
+	h.behind(func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+			work()
+		}
+	})
 }
 
 // behind runs what nobody waits for but Close.

@@ -13,7 +13,7 @@ import (
 // Inventory reads it, through the disks and the kernel alone: no process as long as the disks can be read directly.
 func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 	inv := inventory.Inventory{Groups: []inventory.Group{}, Volumes: []inventory.Volume{}, Snapshots: []inventory.Snapshot{},
-		WipeBacklog: h.wiper.backlog(), ReaderOff: h.disks.difference()}
+		WipeBacklog: h.wiper.backlog(), Backlogs: h.wiper.backlogs(), ReaderOff: h.disks.difference()}
 	s, err := h.look(ctx)
 	if err != nil {
 		return inv, err

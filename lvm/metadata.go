@@ -127,6 +127,7 @@ func (c *metadataCopy) checkMembers(present map[string][]probe, all []*metadataC
 // have. The imported group itself stays as it is: later readings of the same text use it.
 func (c *metadataCopy) attached(present map[string][]probe, strangers []string) Group {
 	g, h := c.group, c.hurdles
+	g.Checksum = c.text.checksum
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	first := true
 	for i := range g.PVs {

@@ -3,6 +3,8 @@ package lvm
 import (
 	"context"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
 // Metrics is a reading of the figures that a Host is watched by.
@@ -10,6 +12,7 @@ type Metrics struct {
 	Groups      []GroupMetrics
 	Volumes     map[VolumeState]int // of this cluster
 	WipeBacklog Bytes               // of the volumes that are deleted, what is not yet wiped and given back
+	Backlogs    []inventory.Backlog // the same, by group and namespace
 	InFlight    int                 // operations under way
 	ReaderOff   bool                // the disks told something else than LVM's report: each reading is an LVM process since
 }
@@ -31,8 +34,9 @@ const metricsPatience = 5 * time.Second
 // Metrics reads the figures that a Host is watched by. Groups are missing from them while the disks cannot be read.
 func (h *Host) Metrics() Metrics {
 	m := Metrics{
-		Volumes:     map[VolumeState]int{StateCreating: 0, StateReady: 0, StateDeleting: 0},
+		Volumes:     map[VolumeState]int{StateCreating: 0, StateZeroing: 0, StateReady: 0, StateDeleting: 0},
 		WipeBacklog: h.wiper.backlog(),
+		Backlogs:    h.wiper.backlogs(),
 		InFlight:    h.flights.count(),
 		ReaderOff:   h.disks.difference() != "",
 	}

@@ -75,6 +75,7 @@ func (g *Group) use(ranges []peRange) {
 		for j := range g.PVs {
 			if r.device == g.PVs[j].Device {
 				g.PVs[j].Free = without(g.PVs[j].Free, r.first, r.last)
+				g.PVs[j].Zeroed = without(g.PVs[j].Zeroed, r.first, r.last)
 			}
 		}
 	}

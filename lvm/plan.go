@@ -10,7 +10,7 @@ import (
 type placement struct {
 	ready    *Volume  // it is there and as wanted: nothing is to be done
 	finish   *Volume  // it is as wanted, but for its state: to be activated, its head blanked, and marked ready
-	leftover *Volume  // an earlier attempt that was cut off: to be removed, then planned anew
+	leftover *Volume  // an earlier attempt that was cut off, or that nobody zeroes any more: to be removed, then planned anew
 	carve    *carving // to be made
 }
 
@@ -119,6 +119,8 @@ func compatible(v Volume, spec Spec, groups []Group) error {
 		return taken("not in the volume group %q that is asked for now", spec.Class.Group)
 	case v.Class.anywhere() != spec.Class.anywhere():
 		return taken("with %s, not %s", v.Class.words(), spec.Class.words())
+	case spec.Block && !v.Block:
+		return taken("made for a file system, and not zeroed: its device could show what its extents held before")
 	case v.Source != spec.Source:
 		return taken("it began as %s, and %s is asked for now", v.Source.words(), spec.Source.words())
 	case v.Size < spec.Required:

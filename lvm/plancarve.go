@@ -78,6 +78,7 @@ func carveIn(s State, cluster string, g Group, spec Spec) (*carving, error) {
 		State:   StateCreating,
 		Size:    g.bytes(extents),
 		Source:  spec.Source,
+		Block:   spec.Block,
 	}}
 	c.volume.Class.Group = g.Name
 	if extents > largest(g, spec.Class) {
@@ -90,11 +91,25 @@ func carveIn(s State, cluster string, g Group, spec Spec) (*carving, error) {
 			c.pool, err = p.growth(extents, 0, spec.Class, cluster)
 		}
 	case legs == 0:
-		c.ranges = linearRanges(g, extents)
+		c.place(func(g Group) []peRange { return linearRanges(g, extents) })
 	default:
-		c.ranges = legRanges(g, legs, legExtents(g, spec.Class, extents))
+		c.place(func(g Group) []peRange { return legRanges(g, legs, legExtents(g, spec.Class, extents)) })
 	}
 	return c, err
+}
+
+// place picks the extents. Those of a raw block volume are zero already, if that can be had in few pieces; else it is
+// zeroed before it is answered, as far as need be.
+func (c *carving) place(pick func(Group) []peRange) {
+	c.ranges = pick(c.group)
+	if !c.volume.Block || len(c.group.unzeroed(c.ranges)) == 0 {
+		return
+	}
+	if ranges := pick(c.group.onlyZeroed()); ranges != nil && len(ranges) <= len(holes(c.group)) {
+		c.ranges = ranges
+		return
+	}
+	c.volume.State = StateZeroing
 }
 
 // noRoom says how much there is, and what it is bounded by.

@@ -8,13 +8,15 @@ import (
 
 // extension is what makes a volume larger.
 type extension struct {
-	volume Volume // as it will be
-	steps  []step // none: it has that size already
+	volume   Volume   // as it will be
+	steps    []step   // none: it has that size already
+	unzeroed runsByPV // of the extents that a raw block volume gets, those that must be zeroed before
 }
 
-// planExtend decides how a ready volume gets at least required bytes and at most limit (0: no limit). KindOutOfRange: it
-// cannot have them, and what it can have is said.
-func planExtend(s State, v Volume, required, limit Bytes) (extension, error) {
+// planExtend decides how a ready volume gets what is required and at most the limit (0: no limit). KindOutOfRange: it
+// cannot have that, and what it can have is said.
+func planExtend(s State, v Volume, r extending) (extension, error) {
+	required, limit := r.required, r.limit
 	g, lv, _, err := s.find(v.ID)
 	if err != nil {
 		return extension{}, err
@@ -38,12 +40,13 @@ func planExtend(s State, v Volume, required, limit Bytes) (extension, error) {
 	if limit > 0 && extents > Extents(limit/g.ExtentSize) {
 		return refuse(pastLimit(g, row, extents, required, limit))
 	}
-	steps, err := extendSteps(s, g, lv, v, extents)
+	x, err := extendSteps(s, g, lv, v, extents, v.Block || r.block)
 	if err != nil {
 		return refuse(err)
 	}
 	v.Size = g.bytes(extents)
-	return extension{volume: v, steps: steps}, nil
+	x.volume = v
+	return x, nil
 }
 
 // apart words two sizes so that it shows which is larger: in bytes, where rounding could hide it.
@@ -56,21 +59,39 @@ func apart(a, b Bytes) (string, string) {
 }
 
 // extendSteps are the commands that bring the volume to so many extents, which are more than it has.
-func extendSteps(s State, g Group, lv LV, v Volume, extents Extents) ([]step, error) {
+func extendSteps(s State, g Group, lv LV, v Volume, extents Extents, block bool) (x extension, err error) {
 	if err := growable(s, g, lv, v); err != nil {
-		return nil, err
+		return x, err
 	}
 	t, err := targetOf(g.Name, lv.Name)
 	if err != nil {
-		return nil, err
+		return x, err
 	}
-	var steps []step
 	var ranges []peRange
 	switch {
 	case extents > g.maxVolume():
-		return nil, Errorf(KindOutOfRange, "LVM's volumes have at most %d extents", maxExtents)
+		return x, Errorf(KindOutOfRange, "LVM's volumes have at most %d extents", maxExtents)
 	case v.Class.Layout == LayoutThin:
-		steps, err = extendThin(g, lv, v, extents)
+		x.steps, err = extendThin(g, lv, v, extents)
+	default:
+		ranges, err = extendRanges(g, lv, v, extents)
+	}
+	if err != nil {
+		return x, err
+	}
+	if block && len(g.unzeroed(ranges)) > 0 {
+		if zeroed, err := extendRanges(g.onlyZeroed(), lv, v, extents); err == nil && len(zeroed) <= len(holes(g)) {
+			ranges = zeroed
+		}
+		x.unzeroed = g.unzeroed(ranges)
+	}
+	x.steps = append(x.steps, step{extendArgs(t, g, extents, ranges)})
+	return x, nil
+}
+
+// extendRanges picks what a volume that is not thin grows by.
+func extendRanges(g Group, lv LV, v Volume, extents Extents) (ranges []peRange, err error) {
+	switch {
 	case v.Class.raid():
 		ranges, err = extendRAID(g, lv, v, extents)
 	case v.Class.Layout == LayoutStriped:
@@ -83,10 +104,7 @@ func extendSteps(s State, g Group, lv LV, v Volume, extents Extents) ([]step, er
 			err = Errorf(KindNoRoom, "volume group %s can give it at most %s", g.Name, g.bytes(lv.Extents+g.free()))
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return append(steps, step{extendArgs(t, g, extents, ranges)}), nil
+	return ranges, err
 }
 
 // growable tells whether the volume may grow at all, and still lies as its class says: an admin may have converted it.

@@ -27,6 +27,7 @@ func (h *Host) Start(ctx context.Context) error {
 		h.log.Warn("LVM will try to load device-mapper itself when the first volume is made", "error", err)
 	}
 	h.disks.check(ctx)
+	h.zeroed.begin(zeroedFiles{dir: h.cfg.BackupDir, log: h.log}, h.afterwards)
 	s, err := h.readRaw(ctx)
 	if err != nil {
 		return err
@@ -138,7 +139,7 @@ func (h *Host) mend(ctx context.Context, g Group) (unfinished error) {
 			continue
 		}
 		switch v.State {
-		case StateCreating:
+		case StateCreating, StateZeroing:
 			unfinished = errors.Join(unfinished, h.mendVolume(ctx, v))
 		case StateDeleting:
 			h.wipe(v)
@@ -189,7 +190,7 @@ func (h *Host) mendVolume(ctx context.Context, v Volume) error {
 		return nil
 	case err != nil:
 		return err
-	case now.UUID != v.UUID || now.State != StateCreating || h.settler.has(v.ID.VG, v.UUID):
+	case now.UUID != v.UUID || now.State != v.State || h.settler.has(v.ID.VG, v.UUID) || now.State == StateZeroing && h.flights.has(v.ID.LV):
 		return nil // a request has taken it up meanwhile
 	case complete(g, lv, now):
 		_, err := h.finish(ctx, s, now)
@@ -198,7 +199,7 @@ func (h *Host) mendVolume(ctx context.Context, v Volume) error {
 	if err := undisturbed(g); err != nil { // the disk that is away may also know better what has become of the volume
 		return err
 	}
-	return h.remove(ctx, s, now.ID, now.UUID, StateCreating)
+	return h.remove(ctx, s, now.ID, now.UUID, now.State)
 }
 
 // removeUnfinished removes a snapshot that never was answered, if it still is that.

@@ -17,7 +17,8 @@ type Group struct {
 	UUID       string
 	Name       string
 	Tags       []string
-	Seqno      int64 // grows with every commit
+	Seqno      int64  // grows with every commit
+	Checksum   uint32 // of the metadata's text; 0 in LVM's report, which does not tell it
 	ExtentSize Bytes
 	MDASize    Bytes  // usable bytes of the smallest metadata area
 	MDAFree    Bytes  // of those, still free for the text of the next commit
@@ -40,6 +41,7 @@ type PV struct {
 	Copies      []string // paths of all devices that bear it, if they are several; LVM's report does not tell
 	Allocatable bool
 	Free        []Run // ascending, disjoint, maximal
+	Zeroed      []Run // of those, what is known to hold nothing but zeroes, in a State that a Host shows; the disks do not tell it
 }
 
 // Run is a stretch of neighbouring extents on one PV.

@@ -35,9 +35,12 @@ const (
 	keyMirrors    = "mirrors"
 	keyPromise    = "overprovision"
 	keySource     = "source" // name of an LV in the same group
+	keyMode       = "mode"   // left out if it is for a file system
 
 	kindSnapshot = "snapshot"
 	kindPool     = "pool"
+
+	modeBlock = "block"
 )
 
 // tagsOf encodes everything that a volume's tags must say. A claim too long for a tag is left out: it is for people
@@ -59,6 +62,7 @@ func tagsOf(v Volume) []string {
 	add(keyMirrors, strconv.Itoa(class.Mirrors), class.Mirrors != 0)
 	add(keyPromise, strconv.Itoa(class.Overprovision), class.Overprovision != 0)
 	add(keySource, v.Source.LV, v.Source != ID{})
+	add(keyMode, modeBlock, v.Block)
 	add(keyClaim, v.Claim, v.Claim != "" && len(encodeTag(keyClaim, v.Claim)) <= maxTag)
 	return tags
 }

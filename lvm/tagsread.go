@@ -23,6 +23,7 @@ func volumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 		State:   VolumeState(values[keyState]),
 		Size:    Bytes(lv.Extents) * g.ExtentSize,
 		Source:  sourceOf(g, values),
+		Block:   values[keyMode] == modeBlock,
 	}
 	if v.Class, err = classOf(lv, values); err != nil {
 		return Volume{}, true, leftAlone(g, lv, err)
@@ -96,7 +97,7 @@ func checkTags(values map[string]string) error {
 		return fmt.Errorf("its kind is %q", kind)
 	case state == "":
 		return fmt.Errorf("has no %s tag", tagPrefix+keyState)
-	case state != StateCreating && state != StateReady && state != StateDeleting:
+	case state != StateCreating && state != StateZeroing && state != StateReady && state != StateDeleting:
 		return fmt.Errorf("its state is %q", state)
 	case !owned:
 		return fmt.Errorf("has no %s tag", tagPrefix+keyCluster)

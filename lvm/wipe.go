@@ -2,6 +2,7 @@ package lvm
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,10 +12,10 @@ import (
 
 // wiper is the background work on deleted volumes: zeroing what they held, then giving their extents back.
 type wiper struct {
-	groups locks // by group's UUID: one wipe at a time
+	turns turns // one wipe at a time in each group
 
 	mu      sync.Mutex
-	pending map[string]Bytes // what is still to be zeroed and given back, by the volume's UUID
+	pending map[string]*wiping // by the volume's UUID
 }
 
 // A wipe that failed is tried again after a pause that doubles from the first to the last of these.
@@ -40,9 +41,9 @@ func (h *Host) wipe(v Volume) {
 		return
 	}
 	if w.pending == nil {
-		w.pending = map[string]Bytes{}
+		w.pending = map[string]*wiping{}
 	}
-	w.pending[v.UUID] = v.Size
+	w.pending[v.UUID] = &wiping{volume: v, left: v.Size, done: make(chan struct{})}
 	h.background.Go(func() { h.wipeUntilDone(v) })
 }
 
@@ -51,6 +52,7 @@ func (h *Host) wipeUntilDone(v Volume) {
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		close(w.pending[v.UUID].done)
 		delete(w.pending, v.UUID)
 	}()
 	for pause := wipeFirstPause; ; pause = min(2*pause, wipeLastPause) {
@@ -70,13 +72,14 @@ func (h *Host) wipeUntilDone(v Volume) {
 // wipeOnce zeroes the volume, from where an earlier attempt has come to, and removes it. Zeroing happens outside of the
 // group's lock: it can take hours.
 func (h *Host) wipeOnce(ctx context.Context, v Volume) error {
-	done, err := h.wiper.groups.lock(ctx, v.ID.VG)
+	turn, err := h.wiper.turns.wait(ctx, v.ID.VG, h.wiper.leftOf(v.UUID))
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer turn.end()
+	var content *wipedContent
 	if v.wiped() {
-		err := h.zero(ctx, v)
+		content, err = h.zero(ctx, v, turn)
 		if KindOf(err) == KindNotFound {
 			return nil // an admin removed it
 		}
@@ -84,21 +87,32 @@ func (h *Host) wipeOnce(ctx context.Context, v Volume) error {
 			return err
 		}
 	}
-	return h.removeIfStill(ctx, v)
+	return h.removeIfStill(ctx, v, content)
 }
 
-func (h *Host) zero(ctx context.Context, v Volume) error {
+// wipedContent is what was zeroed: it counts as long as the volume lies there, and is not larger.
+type wipedContent struct {
+	size Bytes
+	runs runsByPV
+}
+
+// zero zeroes a volume that is deleted. Nil: it is another one by now.
+func (h *Host) zero(ctx context.Context, v Volume, turn *turn) (*wipedContent, error) {
 	s, err := h.read(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	g, lv, now, err := s.find(v.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if now.UUID != v.UUID || now.State != StateDeleting {
-		return nil // removeIfStill leaves it alone
+		return nil, nil
 	}
+	return &wipedContent{now.Size, g.contentOf(lv)}, h.zeroVolume(ctx, g, lv, now, turn)
+}
+
+func (h *Host) zeroVolume(ctx context.Context, g Group, lv LV, v Volume, turn *turn) error {
 	if lost := missingBelow(g, lv); len(lost) > 0 {
 		return Errorf(KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing or does not answer, and what it held could be read when that disk comes back; bring it back (vgextend --restoremissing takes one in that was away), or remove the volume with lvremove",
 			g.Name, lv.Name, strings.Join(lost, ", "))
@@ -125,6 +139,7 @@ func (h *Host) zero(ctx context.Context, v Volume) error {
 	err = h.machine.Kernel.Zero(ctx, v.at(path), at, v.Size, func(until Bytes) {
 		at = until
 		h.wiper.left(v, at)
+		turn.pause(ctx, v.Size-at)
 		if time.Since(last) > wipeSave && at < v.Size {
 			save(ctx)
 		}
@@ -138,22 +153,28 @@ func (h *Host) zero(ctx context.Context, v Volume) error {
 	return h.everyLeg(g, lv, path)
 }
 
-// removeIfStill removes a wiped volume, if what is there now is the very one, in the same state.
-func (h *Host) removeIfStill(ctx context.Context, v Volume) error {
+// removeIfStill removes a wiped volume, if what is there now is the very one, in the same state. content is nil for one that
+// needed no zeroes.
+func (h *Host) removeIfStill(ctx context.Context, v Volume, content *wipedContent) error {
 	s, unlock, err := h.locked(ctx, v.ID.VG, "removing volume "+v.ID.LV, h.readRaw)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	g, _, now, err := s.find(v.ID)
+	g, lv, now, err := s.find(v.ID)
 	if KindOf(err) == KindNotFound || err == nil && (now.UUID != v.UUID || now.State != v.State) {
 		return nil
 	}
 	if err == nil {
 		err = undisturbed(g)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case content != nil && now.Size != content.size:
+		return Errorf(KindBusy, "somebody changed its size from %s to %s while it was being wiped", content.size, now.Size)
+	case content != nil && maps.EqualFunc(content.runs, g.contentOf(lv), slices.Equal):
+		h.zeroed.gains(g.UUID, content.runs)
 	}
 	return h.remove(ctx, s, now.ID, now.UUID, now.State)
 }
@@ -237,22 +258,4 @@ func missingBelow(g Group, lv LV) []string {
 	}
 	slices.Sort(lost)
 	return slices.Compact(lost)
-}
-
-// left notes how much of a volume is still to be zeroed.
-func (w *wiper) left(v Volume, at Bytes) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pending[v.UUID] = max(v.Size-at, 0)
-}
-
-// backlog sums up what is still to be wiped and given back.
-func (w *wiper) backlog() Bytes {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var sum Bytes
-	for _, left := range w.pending {
-		sum += left
-	}
-	return sum
 }

@@ -40,6 +40,7 @@ type Inventory struct {
 	Unread      []string   `json:"unread,omitempty"`    // sentences: disks that cannot be read
 	Skipped     []string   `json:"skipped,omitempty"`   // sentences: devices that are not searched for groups, since it cannot be told what they are made of
 	WipeBacklog Bytes      `json:"wipeBacklog"`         // of the deleted volumes, what is not yet wiped and given back
+	Backlogs    []Backlog  `json:"backlogs,omitempty"`  // the same, by group and namespace
 	ReaderOff   string     `json:"readerOff,omitempty"` // how the disks differed from LVM's report; empty while they are read directly
 }
 
@@ -56,6 +57,16 @@ type Group struct {
 	Problem         string   `json:"problem,omitempty"`         // why nothing can be changed in it, and what to do
 	LockHeldSeconds int64    `json:"lockHeldSeconds,omitempty"` // for how long LVM's lock on it has been held, by whomever
 	Pools           []Pool   `json:"pools,omitempty"`
+}
+
+// Backlog tells of the deleted volumes of a namespace that hold their extents still, in one group.
+type Backlog struct {
+	Group     string `json:"group"`
+	UUID      string `json:"uuid"`                // the group's
+	Namespace string `json:"namespace,omitempty"` // of their claims; empty where that is not known
+	Volumes   int    `json:"volumes"`
+	Bytes     Bytes  `json:"bytes"` // that are still to be zeroed
+	Held      Bytes  `json:"held"`  // the volumes' size, which the group gets back when they are wiped
 }
 
 // Pool tells of one thin pool.

@@ -1,6 +1,8 @@
 package lvmtest
 
 import (
+	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 
@@ -189,6 +191,7 @@ func (r *room) legs(n int, length lvm.Extents) ([]lvm.Area, *failure) {
 // read is the group as a reader of the disks sees it.
 func (g *group) read() lvm.Group {
 	seen := g.Group
+	seen.Checksum = g.checksum()
 	seen.Tags = slices.Sorted(slices.Values(g.Tags))
 	seen.PVs = slices.Clone(g.PVs)
 	for i := range seen.PVs {
@@ -208,6 +211,11 @@ func (g *group) read() lvm.Group {
 	slices.SortFunc(seen.PVs, func(a, b lvm.PV) int { return strings.Compare(a.UUID, b.UUID) })
 	slices.SortFunc(seen.LVs, func(a, b lvm.LV) int { return strings.Compare(a.Name, b.Name) })
 	return seen
+}
+
+// checksum tells one commit's text from another's.
+func (g *group) checksum() uint32 {
+	return crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %v %v", g.Seqno, g.Tags, g.LVs))
 }
 
 // users names the volumes that are made of this one.

@@ -25,6 +25,8 @@ type crashOp struct {
 var crashOps = []crashOp{
 	{name: "create", do: (*crash).create, check: (*crash).checkCreated},
 	{name: "raid create", do: (*crash).create, check: (*crash).checkCreated},
+	{name: "raw create", prepare: (*crash).leaveDirt, do: (*crash).create, check: (*crash).checkCreated},
+	{name: "raw extend", setUp: (*crash).makeOrigin, prepare: (*crash).leaveDirt, do: (*crash).extend, check: (*crash).checkExtended},
 	{name: "pool create", setUp: (*crash).makeForeign, do: (*crash).create, check: (*crash).checkPool},
 	{name: "extend", setUp: (*crash).makeOrigin, prepare: (*crash).aimHigher, do: (*crash).extend, check: (*crash).checkExtended},
 	{name: "extend thin", setUp: (*crash).makeOrigin, prepare: (*crash).aimHigher, do: (*crash).extend, check: (*crash).checkExtended},
@@ -40,6 +42,8 @@ var crashOps = []crashOp{
 func (c *crash) spec() lvm.Spec {
 	spec := c.b.spec(c.name(), 8*lvm.MiB)
 	switch c.op.name {
+	case "raw create":
+		spec.Block = true
 	case "wipe":
 		spec.Required = max(spec.Required, c.size)
 	case "raid create":
@@ -98,6 +102,10 @@ func (c *crash) checkCreated(d *Driver) {
 		c.checkPattern(device)
 	case "raid create":
 		c.b.checkLegs(c.t, v, 2)
+	case "raw create":
+		if n := leaks(c.t, device); n > 0 {
+			c.t.Errorf("%d MiB of it are not zero", n)
+		}
 	default:
 		if head := read(c.t, device, 0, 4096); !bytes.Equal(head, make([]byte, 4096)) {
 			c.t.Error("its head is not blank")
@@ -142,7 +150,11 @@ const pattern = "what was written before stays. "
 func (c *crash) makeOrigin(d *Driver) {
 	spec := c.b.spec("origin", 8*lvm.MiB)
 	spec.Class.Wipe = lvm.WipeNone
-	if c.op.name != "extend" {
+	switch c.op.name {
+	case "extend":
+	case "raw extend":
+		spec.Block = true
+	default:
 		spec.Class = c.b.thin("", 0, lvm.ID{}).Class
 	}
 	v := d.create(c.t, spec)
@@ -161,7 +173,7 @@ func (c *crash) makeOrigin(d *Driver) {
 func (c *crash) checkStarted() {
 	g := c.b.group(c.t)
 	for _, lv := range g.LVs {
-		if !lv.Hidden && slices.Contains(lv.Tags, "nodelvm.state=creating") { // the parts keep the tags that they were made with
+		if !lv.Hidden && (slices.Contains(lv.Tags, "nodelvm.state=creating") || slices.Contains(lv.Tags, "nodelvm.state=zeroing")) { // the parts keep the tags that they were made with
 			c.t.Errorf("after a start %s is unfinished", lv.Name)
 		}
 		if lv.Thin == nil {
@@ -183,7 +195,7 @@ func (c *crash) checkOthers(d *Driver) {
 	}
 	_, device := c.volume(d, "origin")
 	c.checkPattern(device)
-	if c.op.name != "extend" {
+	if c.op.name != "extend" && c.op.name != "raw extend" {
 		other := d.create(c.t, c.b.thin("other", 8*lvm.MiB, lvm.ID{}))
 		must(c.t, d.Delete(context.Background(), other.ID))
 	}
@@ -198,6 +210,14 @@ func (c *crash) checkPattern(device string) {
 }
 
 func (c *crash) aimHigher(*Driver) { c.size += ExtentSize }
+
+// leaveDirt sees to it that what is made or extended next gets extents with a history.
+func (c *crash) leaveDirt(d *Driver) {
+	c.aimHigher(d)
+	v := d.create(c.t, c.b.light("dirt", 32*lvm.MiB))
+	fillVolume(c.t, d, v)
+	must(c.t, d.Delete(context.Background(), v.ID))
+}
 
 func (c *crash) extend(d *Driver) error {
 	v, err := c.find(d, "origin")
@@ -215,6 +235,12 @@ func (c *crash) checkExtended(d *Driver) {
 	}
 	c.checkPattern(device)
 	read(c.t, device, int64(v.Size)-4096, 4096) // the kernel knows its new size
+	if c.op.name == "raw extend" {
+		if n := leaks(c.t, device); n != 1 { // the pattern
+			c.t.Errorf("%d MiB of it are not zero, want 1", n)
+		}
+	}
+	d.waitWiped(c.t)
 	c.nothingBut(1)
 }
 

@@ -128,6 +128,36 @@ func TestLVMProcessesPerCall(t *testing.T) {
 	}
 }
 
+// A raw block volume on extents that the driver has zeroed costs what any other volume costs. On extents whose content is not
+// known it is zeroed before it is answered, and so is what it grows by: one process more, and two.
+func TestLVMProcessesOfRawVolumes(t *testing.T) {
+	renewDriver(t)
+	c := connect(t)
+	raw := func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = []*csi.VolumeCapability{blockCapability()} }
+	var v *csi.Volume
+	create := func(name string) func() error {
+		return func() error {
+			defer settled(t)
+			v = c.create(t, createRequest(name, 32*mebibyte, raw, with("volumeGroup", "vg-a")))
+			return nil
+		}
+	}
+	expand := func() error { return c.expand(t, v, 64*mebibyte) }
+	for _, step := range []call{
+		{"CreateVolume, raw, on unknown extents", 2, create("counted-unknown")},
+		{"ControllerExpandVolume, raw, onto unknown extents", 3, expand},
+		{"DeleteVolume, wipe and removal included", 3, func() error {
+			_, err := c.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()})
+			eventually(t, 2*time.Minute, "the volume is gone", func() bool { return len(volumes(t)) == 0 })
+			return err
+		}},
+		{"CreateVolume, raw, on zeroes", 2, create("counted-known")},
+		{"ControllerExpandVolume, raw, onto zeroes", 1, expand},
+	} {
+		step.check(t)
+	}
+}
+
 // The same of a thin class: snapshots, and copies of them.
 func TestLVMProcessesOfThinVolumes(t *testing.T) {
 	renewDriver(t)

@@ -1,0 +1,27 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+// riskyMounts and riskyFeatures give up the order in which a file system writes data and what points to it.
+var (
+	riskyMounts   = []string{"data=writeback", "nobarrier", "barrier=0"}
+	riskyFeatures = []string{"^has_journal", "^extent"}
+)
+
+// showsUnwritten tells whether a volume's user may see blocks that nobody wrote since it was made: all of a raw device; of a
+// file system those that a power cut leaves in a file whose data did not reach the disk, which only these options allow.
+func showsUnwritten(capabilities []*csi.VolumeCapability, mkfs string) bool {
+	for _, c := range capabilities {
+		risky := func(option string) bool { return slices.Contains(riskyMounts, option) }
+		if c.GetBlock() != nil || slices.ContainsFunc(strings.Split(strings.Join(c.GetMount().GetMountFlags(), ","), ","), risky) {
+			return true
+		}
+	}
+	options := strings.FieldsFunc(mkfs, func(r rune) bool { return r == ' ' || r == ',' })
+	return slices.ContainsFunc(options, func(option string) bool { return slices.Contains(riskyFeatures, option) })
+}

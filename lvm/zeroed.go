@@ -1,0 +1,127 @@
+package lvm
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A user of a raw block volume sees every byte of it, also those that nobody wrote since the volume was made. LVM leaves what
+// extents held: pvmove, lvconvert --repair, an admin's lvremove, a disk with a history. So a Host knows of each group which
+// free extents hold nothing but zeroes: those that it has zeroed itself and given back. All others are zeroed before they
+// become a part of such a volume (zerocreate.go, zeroextend.go). File systems never show a block that was not written; neither
+// do thin pools. The group's seqno keeps the knowledge true: whoever allocates an extent and gives it back needs two commits.
+
+// zeroed is what is known of one group at one commit.
+type zeroed struct {
+	seqno    int64
+	checksum uint32 // of the metadata's text; 0 where only LVM's report was read
+	runs     runsByPV
+}
+
+// vouched begins a tag of a group by which an admin vouches that all its free extents are zero. The seqno of the very commit
+// that adds the tag follows, so that it says nothing about any later one.
+const vouched = tagPrefix + "zeroed="
+
+// after answers what is known of the group as it is now. own bounds how many of the commits since z are this driver's; gained
+// is what they gave back zeroed. One foreign commit can take an extent or give one back, not both; of two and more nothing
+// is known.
+func (z zeroed) after(g Group, own int64, gained runsByPV) zeroed {
+	now := zeroed{seqno: g.Seqno, checksum: g.Checksum}
+	commits := g.Seqno - z.seqno
+	switch {
+	case g.vouchedFor():
+		now.runs = g.freeRuns()
+	case commits == 0 && z.same(g):
+		now.runs = z.runs.within(g)
+	case commits > 0 && commits <= max(1, own):
+		now.runs = z.runs.with(gained).within(g)
+	}
+	return now
+}
+
+// vouchedFor tells whether an admin vouched for the group at this very commit.
+func (g Group) vouchedFor() bool {
+	return slices.Contains(g.Tags, vouched+strconv.FormatInt(g.Seqno, 10))
+}
+
+// same tells whether g is the group at the very commit of z.
+func (z zeroed) same(g Group) bool {
+	return z.seqno == g.Seqno && (z.checksum == g.Checksum || z.checksum == 0 || g.Checksum == 0)
+}
+
+// freeRuns is what is free on the disks that are there. A disk that is away may come back with another content.
+func (g Group) freeRuns() runsByPV {
+	free := runsByPV{}
+	for _, pv := range g.PVs {
+		if !pv.Missing && !pv.Silent && len(pv.Free) > 0 {
+			free[pv.UUID] = pv.Free
+		}
+	}
+	return free
+}
+
+// away tells whether a part of the runs is on a disk that is not there.
+func (r runsByPV) away(g Group) bool {
+	return len(r) > 0 && slices.ContainsFunc(g.PVs, func(pv PV) bool { return (pv.Missing || pv.Silent) && len(r[pv.UUID]) > 0 })
+}
+
+// within is what of the runs is free in the group.
+func (r runsByPV) within(g Group) runsByPV {
+	rest := runsByPV{}
+	for pv, free := range g.freeRuns() {
+		if both := common(free, r[pv]); len(both) > 0 {
+			rest[pv] = both
+		}
+	}
+	return rest
+}
+
+// commitsOf bounds how often the commands commit (LVM 2.03.16 to 2.03.31; TestRealKnownZeroes holds it to them): a RAID is
+// made with its metadata visible first, a thin pool with its spare, and what a thin pool is told is committed before and
+// after. lvchange commits for each volume apart.
+func commitsOf(steps []step) (n int64) {
+	for _, s := range steps {
+		n += commandCommits(s.argv)
+	}
+	return n
+}
+
+func commandCommits(argv []string) int64 {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(argv, word) })
+	}
+	kind := ""
+	if i := slices.Index(argv, "--type"); i >= 0 && i+1 < len(argv) {
+		kind = argv[i+1]
+	}
+	switch {
+	case argv[0] == "lvcreate" && kind == "thin-pool":
+		return 3
+	case argv[0] == "lvcreate" && (strings.HasPrefix(kind, "raid") || kind == "thin" || has("-s")), argv[0] == "lvremove":
+		return 2
+	case argv[0] == "lvchange" && has("--addtag", "--deltag"):
+		return int64(len(argv) - 1 - slices.Index(argv, "--"))
+	case argv[0] == "lvchange":
+		return 0
+	}
+	return 1
+}
+
+// onlyZeroed is the group as if nothing were free but what is known to be zero.
+func (g Group) onlyZeroed() Group {
+	g.PVs = slices.Clone(g.PVs)
+	for i := range g.PVs {
+		g.PVs[i].Free = common(g.PVs[i].Free, g.PVs[i].Zeroed)
+	}
+	return g
+}
+
+// unzeroed is what of the ranges is not known to be zero.
+func (g Group) unzeroed(ranges []peRange) runsByPV {
+	known := runsByPV{}
+	for _, pv := range g.PVs {
+		known[pv.UUID] = pv.Zeroed
+	}
+	return g.runsOf(ranges).less(known)
+}
