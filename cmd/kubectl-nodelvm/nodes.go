@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"maps"
@@ -27,6 +28,7 @@ type nodeReport struct {
 type groupReport struct {
 	inventory.Group
 	Largest map[string]inventory.Bytes `json:"largest,omitempty"` // the largest volume that can be made, by storage class
+	Wiping  map[string]inventory.Bytes `json:"wiping,omitempty"`  // what deleted volumes hold until they are wiped, by namespace
 }
 
 func (c *command) nodesCommand() *cobra.Command {
@@ -72,7 +74,7 @@ func reportOf(a answer) nodeReport {
 	}
 	r := nodeReport{Node: a.node, Version: a.page.Version, Error: a.groupsUnread(), NotReady: a.page.NotReady, Findings: a.page.Findings}
 	for _, g := range a.page.Groups {
-		group := groupReport{Group: g, Largest: map[string]inventory.Bytes{}}
+		group := groupReport{Group: g, Largest: map[string]inventory.Bytes{}, Wiping: wipingIn(a.page.Volumes, g.UUID)}
 		for _, class := range a.page.Classes {
 			for _, offer := range class.Offers {
 				if offer.Group == g.Name {
@@ -85,26 +87,38 @@ func reportOf(a answer) nodeReport {
 	return r
 }
 
+// wipingIn sums up the deleted volumes of a group by the namespace of their claims.
+func wipingIn(volumes []inventory.Volume, group string) map[string]inventory.Bytes {
+	sum := map[string]inventory.Bytes{}
+	for _, v := range volumes {
+		if v.State == stateDeleting && strings.HasPrefix(v.ID, group+"/") {
+			namespace, _, _ := strings.Cut(v.Claim, "/")
+			sum[cmp.Or(namespace, unknown)] += v.Size
+		}
+	}
+	return sum
+}
+
 // nodeTable has a row for each group, and one for a node without any.
 func nodeTable(reports []nodeReport, wide bool) *table {
-	t := &table{header: []string{"NODE", "GROUP", "SIZE", "FREE", "LARGEST", "HEALTH", "VERSION"}}
+	t := &table{header: []string{"NODE", "GROUP", "SIZE", "FREE", "WIPING", "LARGEST", "HEALTH", "VERSION"}}
 	if wide {
-		t.header = append(t.header, "TAGS", "DISKS", "POOLS", "METADATA", "UUID")
+		t.header = append(t.header, "WIPING OF", "TAGS", "DISKS", "POOLS", "METADATA", "UUID")
 	}
-	empty := slices.Repeat([]cell{{text: "-"}}, len(t.header)-7)
+	empty := slices.Repeat([]cell{{text: "-"}}, len(t.header)-8)
 	for _, r := range reports {
 		if len(r.Groups) == 0 {
 			health := cell{"no volume group", bad}
 			if trouble := r.Error + r.NotReady; trouble != "" {
 				health.text = trouble
 			}
-			t.add(append([]cell{{text: r.Node}, {text: "-"}, {text: "-"}, {text: "-"}, {text: "-"}, health, {text: orDash(r.Version)}}, empty...)...)
+			t.add(append([]cell{{text: r.Node}, {text: "-"}, {text: "-"}, {text: "-"}, {text: "-"}, {text: "-"}, health, {text: orDash(r.Version)}}, empty...)...)
 		}
 		for _, g := range r.Groups {
-			row := []cell{{text: r.Node}, {text: g.Name}, {text: g.Size.String()}, {text: g.Free.String()}, {text: largestWords(g.Largest)},
+			row := []cell{{text: r.Node}, {text: g.Name}, {text: g.Size.String()}, {text: g.Free.String()}, {text: wipingWords(g.Wiping)}, {text: sizeWords(g.Largest)},
 				groupHealth(r, g), {text: r.Version}}
 			if wide {
-				row = append(row, cell{text: orDash(strings.Join(g.Tags, ","))}, cell{text: strconv.Itoa(g.Disks)}, cell{text: poolWords(g.Pools)},
+				row = append(row, cell{text: sizeWords(g.Wiping)}, cell{text: orDash(strings.Join(g.Tags, ","))}, cell{text: strconv.Itoa(g.Disks)}, cell{text: poolWords(g.Pools)},
 					cell{text: share(g.MetadataSize-g.MetadataFree, g.MetadataSize) + " of " + g.MetadataSize.String()}, cell{text: g.UUID})
 			}
 			t.add(row...)
@@ -113,13 +127,25 @@ func nodeTable(reports []nodeReport, wide bool) *table {
 	return t
 }
 
-// largestWords lists what each class can get.
-func largestWords(largest map[string]inventory.Bytes) string {
+// sizeWords lists sizes, each with what it is the size of.
+func sizeWords(sizes map[string]inventory.Bytes) string {
 	var words []string
-	for _, class := range slices.Sorted(maps.Keys(largest)) {
-		words = append(words, class+"="+largest[class].String())
+	for _, name := range slices.Sorted(maps.Keys(sizes)) {
+		words = append(words, name+"="+sizes[name].String())
 	}
 	return orDash(strings.Join(words, ", "))
+}
+
+// wipingWords is what all namespaces' deleted volumes hold.
+func wipingWords(wiping map[string]inventory.Bytes) string {
+	var sum inventory.Bytes
+	for _, size := range wiping {
+		sum += size
+	}
+	if sum == 0 {
+		return "-"
+	}
+	return sum.String()
 }
 
 func poolWords(pools []inventory.Pool) string {

@@ -36,7 +36,8 @@ func troubled() *facts {
 		inventory.Volume{ID: vg1 + "/pvc-c", Group: "vg-data", LV: "pvc-c", Name: "pvc-c", Claim: "shop/making", Cluster: ours, State: stateReady, Size: GiB, Created: old},
 		inventory.Volume{ID: vg1 + "/pvc-6", Group: "vg-data", LV: "pvc-6", Name: "pvc-6", Claim: "shop/theirs", Cluster: another, State: stateReady, Size: GiB, Created: old},
 		inventory.Volume{ID: vg1 + "/pvc-7", Group: "vg-data", LV: "pvc-7", Name: "pvc-7", Cluster: ours, State: stateReady, Size: GiB, Created: now},
-		inventory.Volume{ID: vg1 + "/pvc-a", Group: "vg-data", LV: "pvc-a", Name: "pvc-a", Cluster: ours, State: stateDeleting, Size: GiB, Created: old})
+		inventory.Volume{ID: vg1 + "/pvc-a", Group: "vg-data", LV: "pvc-a", Name: "pvc-a", Cluster: ours, State: stateDeleting, Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-d", Group: "vg-data", LV: "pvc-d", Name: "pvc-d", Claim: "shop/past", Cluster: ours, State: stateDeleting, Layout: "linear", Size: 3 * GiB, Created: old})
 	return f
 }
 

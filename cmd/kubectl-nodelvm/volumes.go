@@ -26,7 +26,7 @@ type volumeRow struct {
 	Used   *inventory.Bytes `json:"used,omitempty"` // of a thin volume
 	Health []string         `json:"health"`         // "ok", or what is wrong
 	Text   []string         `json:"text,omitempty"` // the same in sentences
-	PV     string           `json:"pv"`
+	PV     string           `json:"pv,omitempty"`   // none, if it is deleted
 	Handle string           `json:"handle"`
 }
 
@@ -83,7 +83,8 @@ func (c *cluster) volumeRows(ctx context.Context, namespace string) ([]volumeRow
 	volumes = slices.DeleteFunc(volumes, func(pv corev1.PersistentVolume) bool {
 		return namespace != "" && !strings.HasPrefix(claimOf(&pv), namespace+"/")
 	})
-	return volumeRowsOf(volumes, usersOf(users), c.answers(ctx, drivers, nil)), nil
+	rows := volumeRowsOf(volumes, usersOf(users), c.answers(ctx, drivers, nil))
+	return slices.DeleteFunc(rows, func(r volumeRow) bool { return namespace != "" && !strings.HasPrefix(r.Claim, namespace+"/") }), nil
 }
 
 // volumeRowsOf puts together what the API and the nodes tell, ordered by claim.
@@ -114,16 +115,33 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 		}
 		rows = append(rows, row)
 	}
+	rows = append(rows, wipingRows(rows, answers)...)
 	slices.SortFunc(rows, func(a, b volumeRow) int {
 		return cmp.Or(strings.Compare(a.Claim, b.Claim), strings.Compare(a.PV, b.PV))
 	})
 	return rows
 }
 
+// wipingRows are the deleted volumes that hold their space still, and have no PersistentVolume any more.
+func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
+	for _, a := range answers {
+		for _, v := range a.page.Volumes {
+			known := slices.ContainsFunc(rows, func(r volumeRow) bool { return r.Handle == v.ID })
+			if a.err != nil || known || v.State != stateDeleting || v.Cluster != a.page.Cluster {
+				continue
+			}
+			wiping = append(wiping, volumeRow{Claim: v.Claim, Node: a.node, Volume: v.Group + "/" + v.LV, Layout: v.Layout, Pool: v.Pool, Size: v.Size,
+				Handle: v.ID, Health: []string{beingWiped}, Text: []string{"it is deleted, and holds its space until that is zeroed"}})
+		}
+	}
+	return wiping
+}
+
 // Words for a volume's health, beside those of troubles and states.
 const (
-	healthy = "ok"
-	unknown = "unknown"
+	healthy    = "ok"
+	unknown    = "unknown"
+	beingWiped = "being wiped"
 )
 
 func (r *volumeRow) sick(word, text string) {
@@ -166,13 +184,13 @@ func volumeTable(rows []volumeRow, wide bool) *table {
 		if r.Used != nil {
 			used = share(*r.Used, r.Size)
 		}
-		if !slices.Equal(r.Health, []string{healthy}) {
+		if !slices.Equal(r.Health, []string{healthy}) && !slices.Equal(r.Health, []string{beingWiped}) {
 			health.tone = bad
 		}
 		row := []cell{{text: orDash(r.Claim)}, {text: orDash(strings.Join(r.Pods, ","))}, {text: orDash(r.Node)}, {text: orDash(r.Volume)},
 			{text: orDash(r.Layout)}, {text: r.Size.String()}, {text: used}, health}
 		if wide {
-			row = append(row, cell{text: orDash(r.Pool)}, cell{text: r.PV}, cell{text: r.Handle})
+			row = append(row, cell{text: orDash(r.Pool)}, cell{text: orDash(r.PV)}, cell{text: r.Handle})
 		}
 		t.add(row...)
 	}

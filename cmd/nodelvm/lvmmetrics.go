@@ -1,11 +1,13 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
 // newCommandMetrics returns an observer of LVM's processes.
@@ -35,7 +37,8 @@ var (
 	directReader     = prometheus.NewDesc("nodelvm_direct_reader", "1 while the volume groups are read straight from the disks; 0 once that differed from LVM's report, which costs a process each time.", nil, nil)
 
 	volumeCount = prometheus.NewDesc("nodelvm_volumes", "Volumes of this cluster on this node by state.", []string{"state"}, nil)
-	wipeBacklog = prometheus.NewDesc("nodelvm_wipe_backlog_bytes", "What is still to be wiped of the deleted volumes.", nil, nil)
+	wipeBacklog = prometheus.NewDesc("nodelvm_wipe_backlog_bytes", "What is still to be wiped of the deleted volumes of a namespace.", []string{"group", "uuid", "namespace"}, nil)
+	wipeVolumes = prometheus.NewDesc("nodelvm_wipe_backlog_volumes", "Deleted volumes of a namespace that hold their space still.", []string{"group", "uuid", "namespace"}, nil)
 	inFlight    = prometheus.NewDesc("nodelvm_operations_in_flight", "Operations under way.", nil, nil)
 )
 
@@ -51,10 +54,22 @@ type lvmCollector struct {
 func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		groupSize, groupFree, groupVolumes, groupHung, poolSize, poolUsed, poolMetadataSize, poolMetadataUsed, poolPromised, poolGrown,
-		volumeCount, wipeBacklog, inFlight, directReader,
+		volumeCount, wipeBacklog, wipeVolumes, inFlight, directReader,
 	} {
 		descs <- desc
 	}
+}
+
+// backlogsOf are the backlogs, and an empty one for each group that has none: who looks for one that does not shrink needs
+// the zeroes between.
+func backlogsOf(m lvm.Metrics) []inventory.Backlog {
+	all := slices.Clone(m.Backlogs)
+	for _, g := range m.Groups {
+		if !slices.ContainsFunc(all, func(b inventory.Backlog) bool { return b.UUID == g.UUID }) {
+			all = append(all, inventory.Backlog{Group: g.Name, UUID: g.UUID})
+		}
+	}
+	return all
 }
 
 func (c lvmCollector) Collect(out chan<- prometheus.Metric) {
@@ -77,10 +92,13 @@ func (c lvmCollector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(poolGrown, prometheus.CounterValue, float64(pool.Grown), labels...)
 		}
 	}
-	for _, state := range []lvm.VolumeState{lvm.StateCreating, lvm.StateReady, lvm.StateDeleting} {
+	for _, state := range []lvm.VolumeState{lvm.StateCreating, lvm.StateZeroing, lvm.StateReady, lvm.StateDeleting} {
 		gauge(volumeCount, float64(m.Volumes[state]), string(state))
 	}
-	gauge(wipeBacklog, float64(m.WipeBacklog))
+	for _, b := range backlogsOf(m) {
+		gauge(wipeBacklog, float64(b.Bytes), b.Group, b.UUID, b.Namespace)
+		gauge(wipeVolumes, float64(b.Volumes), b.Group, b.UUID, b.Namespace)
+	}
 	gauge(inFlight, float64(m.InFlight))
 	direct := 1.0
 	if m.ReaderOff {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
 // TestLVMMetrics: every figure of a Host has its metric.
@@ -18,6 +19,7 @@ func TestLVMMetrics(t *testing.T) {
 			Groups: []lvm.GroupMetrics{{Name: "vg", UUID: "u", Size: 100, Free: 40, Volumes: 2, Hung: 3 * time.Second,
 				Pools: []lvm.PoolMetrics{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Promised: 70, Grown: 3}}}},
 			Volumes:     map[lvm.VolumeState]int{lvm.StateReady: 2},
+			Backlogs:    []inventory.Backlog{{Group: "vg", UUID: "u", Namespace: "shop", Volumes: 2, Bytes: 5, Held: 9}},
 			WipeBacklog: 5, InFlight: 1, ReaderOff: true,
 		}
 	}
@@ -56,7 +58,9 @@ nodelvm_volume_group_volumes{group="vg",uuid="u"} 2
 nodelvm_volumes{state="creating"} 0
 nodelvm_volumes{state="deleting"} 0
 nodelvm_volumes{state="ready"} 2
-nodelvm_wipe_backlog_bytes 5`
+nodelvm_volumes{state="zeroing"} 0
+nodelvm_wipe_backlog_bytes{group="vg",namespace="shop",uuid="u"} 5
+nodelvm_wipe_backlog_volumes{group="vg",namespace="shop",uuid="u"} 2`
 	if text := strings.Join(lines, "\n"); text != want {
 		t.Errorf("metrics:\n%s\nwant:\n%s", text, want)
 	}
