@@ -98,6 +98,22 @@ func (k kernel) find(uuid string) (string, bool, error) {
 	return "", false, err
 }
 
+func (k kernel) Mapping(device uint64) (uuid, name string, err error) {
+	dir := filepath.Join(k.sys, "dev/block", numberOf(device))
+	if _, err := os.Stat(dir); err != nil {
+		return "", "", err
+	}
+	read := func(file string) (text string) {
+		data, failed := os.ReadFile(filepath.Join(dir, "dm", file))
+		if failed != nil && !errors.Is(failed, os.ErrNotExist) {
+			err = failed
+		}
+		return strings.TrimSpace(string(data))
+	}
+	uuid, name = read("uuid"), read("name")
+	return uuid, name, err
+}
+
 func (k kernel) Remove(uuid string) (removed bool, err error) {
 	_, err = k.ask(unix.DM_DEV_REMOVE, uuid)
 	if errors.Is(err, unix.ENXIO) {

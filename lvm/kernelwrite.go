@@ -44,6 +44,10 @@ func (k kernel) Zero(ctx context.Context, d Device, from, to Bytes, done func(un
 	if err := k.stillIs(f, d); err != nil {
 		return fmt.Errorf("wiping: %w", err)
 	}
+	// A raw device that pods only read is read-only; whoever was to take that back may have been killed.
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 0); err != nil {
+		return fmt.Errorf("wiping: %s is read-only: %w", path, err)
+	}
 	for at := from; at < to; {
 		began := time.Now()
 		until := min(at+zeroChunk, to)

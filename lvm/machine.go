@@ -37,6 +37,9 @@ type Kernel interface {
 	Device(uuid string) (path string, active bool, err error)
 	// Devices lists the device-mapper devices of LVM that are there, hidden layers included.
 	Devices() ([]Device, error)
+	// Mapping tells the UUID and the name of the device-mapper device with this number, both empty for another kind of block
+	// device; fs.ErrNotExist: there is no device with this number.
+	Mapping(device uint64) (uuid, name string, err error)
 	// Remove takes the device-mapper device with this UUID out of the kernel, if there is one; what is on the disks stays.
 	// One that is in use is refused.
 	Remove(uuid string) (removed bool, err error)

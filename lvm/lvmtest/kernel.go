@@ -3,7 +3,9 @@ package lvmtest
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +37,22 @@ func (k kernel) Devices() ([]lvm.Device, error) {
 		devices = append(devices, d.Device)
 	}
 	return devices, nil
+}
+
+// Mapping counts the fake's devices as the kernel does: the minor number is that of the name.
+func (k kernel) Mapping(device uint64) (uuid, name string, err error) {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	d := k.node.device(fmt.Sprintf("/dev/dm-%d", unix.Minor(device)))
+	if d == nil {
+		return "", "", fs.ErrNotExist
+	}
+	for _, g := range k.node.groups {
+		if strings.HasPrefix(d.UUID, deviceUUID(g.UUID, "")) {
+			name = strings.ReplaceAll(g.Name, "-", "--") + "-" + strings.ReplaceAll(d.volume, "-", "--")
+		}
+	}
+	return d.UUID, name, nil
 }
 
 func (k kernel) Remove(uuid string) (removed bool, err error) {
