@@ -57,8 +57,20 @@ func (s *Server) expand(ctx context.Context, r expandRequest, device string, num
 		return lvm.Errorf(lvm.KindNotFound, "volume %s is not mounted at %s", r.id, r.path)
 	case r.readOnly:
 		return nil // it grows when it is staged for writing
+	case !place.Mount.ReadOnly:
+		return s.grow(ctx, r.id, device, r.path, place.Mount.FSType)
 	}
-	return s.grow(ctx, r.id, device, r.path, place.Mount.FSType)
+	// A pod may read what is mounted for writing elsewhere on this node.
+	mounts, err := s.fs.Mounts(device)
+	if err != nil {
+		return err
+	}
+	for _, other := range mounts {
+		if !other.ReadOnly {
+			return s.grow(ctx, r.id, device, other.Path, place.Mount.FSType)
+		}
+	}
+	return nil
 }
 
 // grow lets a mounted file system grow if its device is larger; without a process if it is not.
@@ -68,7 +80,7 @@ func (s *Server) grow(ctx context.Context, id lvm.ID, device, path, fsType strin
 		return err
 	}
 	s.log.InfoContext(ctx, "the file system grows with its volume", "volume", id.String(), "device", device, "type", fsType)
-	return s.fs.Grow(device, path)
+	return s.fs.Grow(device, path, fsType)
 }
 
 func parseExpand(req *csi.NodeExpandVolumeRequest) (r expandRequest, err error) {

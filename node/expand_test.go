@@ -42,6 +42,9 @@ func TestExpand(t *testing.T) {
 		{"a raw device, told by its path alone", func(r *csi.NodeExpandVolumeRequest) {
 			r.StagingTargetPath, r.VolumePath, r.VolumeCapability = "", "/device", nil
 		}, true, nil},
+		{"published read-only, and staged for writing", func(r *csi.NodeExpandVolumeRequest) {
+			r.StagingTargetPath, r.VolumePath, r.VolumeCapability = "", "/reader", nil
+		}, true, []string{"grow /dev/dm-3 /staging"}},
 		{"mounted read-only", func(r *csi.NodeExpandVolumeRequest) {
 			r.VolumeCapability = request(fsType("", "ro")).GetVolumeCapability()
 		}, true, nil},
@@ -49,6 +52,7 @@ func TestExpand(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			f := newFake()
 			f.mounts["/staging"], f.mounts["/target"], f.kinds["/device"] = fsMount(ourDevice, false), fsMount(ourDevice, false), PlaceDevice
+			f.mounts["/reader"] = fsMount(ourDevice, true)
 			f.lags = test.lags
 			s := f.server()
 			for i := range 2 {
@@ -95,6 +99,17 @@ func TestExpandRefuses(t *testing.T) {
 			f.expect(t)
 		})
 	}
+}
+
+// TestExpandReadOnlyMounts: a file system that is mounted read-only everywhere grows when it is staged for writing.
+func TestExpandReadOnlyMounts(t *testing.T) {
+	f := newFake()
+	f.lags = true
+	f.mounts["/staging"], f.mounts["/target"] = fsMount(ourDevice, true), fsMount(ourDevice, true)
+	if reply, err := f.server().NodeExpandVolume(t.Context(), expandRequestOf()); err != nil || reply.GetCapacityBytes() != int64(lvm.GiB) {
+		t.Errorf("got %v, %v", reply, err)
+	}
+	f.expect(t)
 }
 
 // A step that was lost between the volume's growth and its file system's is made up for when it is staged, also when a

@@ -14,15 +14,18 @@ import (
 // fake is both the devices and the machine below a Server: one volume, its device, and a table of mounts. It writes down
 // what changes something.
 type fake struct {
-	active  bool
-	content Content
-	lags    bool // the file system is smaller than the device
-	failed  []DeviceNumber
-	mounts  map[string]*Mount
-	kinds   map[string]PlaceKind
-	did     []string
-	fail    string            // the call that fails
-	during  func(call string) // runs in the middle of a call
+	active   bool
+	content  Content
+	lags     bool // the file system is smaller than the device
+	failed   []DeviceNumber
+	mounts   map[string]*Mount
+	kinds    map[string]PlaceKind
+	did      []string
+	fail     string            // the call that fails
+	held     int               // how often the device is held
+	moved    bool              // the volume's device becomes another one while it is being opened
+	readOnly bool              // the device takes no writes
+	during   func(call string) // runs in the middle of a call
 }
 
 func newFake() *fake {
@@ -45,7 +48,12 @@ func (f *fake) Activate(context.Context, lvm.ID, string) (string, error) {
 	f.active = true
 	return "/dev/dm-3", f.do("activate")
 }
-func (f *fake) Device(lvm.ID, string) (string, bool, error) { return "/dev/dm-3", f.active, nil }
+func (f *fake) Device(lvm.ID, string) (string, bool, error) {
+	if f.moved && f.held > 0 {
+		return "/dev/dm-9", true, nil
+	}
+	return "/dev/dm-3", f.active, nil
+}
 func (f *fake) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
 	if id != testID {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindNotOurs, "volume %s: its volume group is not on this node", id)
@@ -60,19 +68,34 @@ func (f *fake) Look(path string) (Place, error) {
 	}
 	return p, nil
 }
-func (f *fake) Mounts(string) ([]string, error)  { return slices.Sorted(maps.Keys(f.mounts)), nil }
+func (f *fake) Mounts(string) (points []MountPoint, err error) {
+	for _, path := range slices.Sorted(maps.Keys(f.mounts)) {
+		points = append(points, MountPoint{Path: path, ReadOnly: f.mounts[path].ReadOnly})
+	}
+	return points, nil
+}
 func (f *fake) Stat(string) (BlockDevice, error) { return BlockDevice{ourDevice, lvm.GiB}, nil }
-func (f *fake) Probe(context.Context, string) (Content, error) {
-	return f.content, nil
+func (f *fake) Hold(string) (BlockDevice, func(), error) {
+	f.held++
+	return BlockDevice{ourDevice, lvm.GiB}, func() { f.held-- }, nil
 }
-func (f *fake) Format(_ context.Context, device, fsType string, options []string) error {
-	return f.do("format %s", strings.Join(append([]string{fsType, device}, options...), " "))
+func (f *fake) Owns(_ context.Context, id lvm.ID, device uint64) (bool, error) {
+	return id == testID && DeviceNumber(device) == ourDevice, nil
 }
+func (f *fake) Probe(context.Context, string, string) (Content, error) { return f.content, nil }
+func (f *fake) Format(_ context.Context, w Formatting) error {
+	words := append([]string{w.Type, w.Device}, w.Options...)
+	if w.Clear {
+		words = append(words, "(clear)")
+	}
+	return f.do("format %s", strings.Join(words, " "))
+}
+func (f *fake) Unmark(device, uuid string) error { return f.do("unmark %s %s", device, uuid) }
 func (f *fake) Renew(_ context.Context, device string, _ [16]byte) error {
 	return f.do("renew %s", device)
 }
 func (f *fake) CanGrow(string, string) (bool, error) { return f.lags, nil }
-func (f *fake) Grow(device, path string) error {
+func (f *fake) Grow(device, path, _ string) error {
 	err := f.do("grow %s %s", device, path)
 	f.lags = f.lags && err != nil
 	return err
@@ -84,22 +107,35 @@ func (f *fake) List(context.Context) ([]lvm.Volume, error) {
 func (f *fake) Check(_ context.Context, device, fsType string) error {
 	return f.do("check %s %s", fsType, device)
 }
-func (f *fake) Make(path string, file bool) error {
+func (f *fake) Make(path string, file bool) ([]string, error) {
 	f.kinds[path] = PlaceDir
 	if file {
 		f.kinds[path] = PlaceFile
 	}
-	return f.do("make %s", path)
+	return []string{path}, f.do("make %s", path)
 }
-func (f *fake) Mount(source, target, fsType string, options []string) error {
-	err := f.do("mount %s %s %s %s", source, target, fsType, strings.Join(options, ","))
+func (f *fake) Mount(device, target, fsType string, options []string) error {
+	err := f.do("mount %s %s %s %s", device, target, fsType, strings.Join(options, ","))
 	if err == nil {
 		f.mounts[target] = fsMount(ourDevice, slices.Contains(options, "ro"))
+		f.mounts[target].FSType = fsType
+	}
+	return err
+}
+func (f *fake) Bind(source, target string, readOnly bool) error {
+	err := f.do("bind %s %s %s", source, target, access(readOnly))
+	if err == nil {
+		f.mounts[target] = fsMount(ourDevice, readOnly)
 		if f.kinds[target] == PlaceFile {
 			f.kinds[target] = PlaceDevice
 		}
 	}
 	return err
+}
+func (f *fake) ReadOnly(string) (bool, error) { return f.readOnly, nil }
+func (f *fake) SetReadOnly(device string, readOnly bool) error {
+	f.readOnly = readOnly
+	return f.do("set %s %s", device, access(readOnly))
 }
 func (f *fake) Unmount(path string) error {
 	err := f.do("unmount %s", path)

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -59,12 +57,34 @@ func (machine) Look(path string) (Place, error) {
 	return p, err
 }
 
-func mountsWhere(wanted func(*mountinfo.Info) bool) ([]*mountinfo.Info, error) {
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return !wanted(m), false })
+// Hold sees that the path is the name that the kernel has for the device: a node in /dev can be stale.
+func (m machine) Hold(device string) (BlockDevice, func(), error) {
+	f, err := os.Open(device)
 	if err != nil {
-		return nil, fmt.Errorf("the mounts of this node cannot be read: %w", err)
+		return BlockDevice{}, nil, lvm.Errorf(lvm.KindInternal, "device %s cannot be opened: %w", device, err)
 	}
-	return mounts, nil
+	release := func() { _ = f.Close() }
+	block, err := m.Stat(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err == nil {
+		err = namedByKernel(device, block.Number)
+	}
+	if err != nil {
+		release()
+		return block, nil, err
+	}
+	return block, release, nil
+}
+
+func namedByKernel(device string, number DeviceNumber) error {
+	link := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(uint64(number)), unix.Minor(uint64(number)))
+	name, err := os.Readlink(link)
+	if err != nil {
+		return fmt.Errorf("device %s is gone: %w", device, err)
+	}
+	if filepath.Base(name) != filepath.Base(device) {
+		return lvm.Errorf(lvm.KindInternal, "%s is the device that the kernel names %s: the node in /dev is stale; nothing was changed. Remove it (rm %s), and udev or the driver makes it again", device, filepath.Base(name), device)
+	}
+	return nil
 }
 
 // numberOf is the number of the device below a mount. A btrfs has a number of its own there, and names its device.
@@ -76,7 +96,7 @@ func numberOf(m *mountinfo.Info) DeviceNumber {
 	return DeviceNumber(unix.Mkdev(uint32(m.Major), uint32(m.Minor))) //nolint:gosec // the kernel's own numbers
 }
 
-func (m machine) Mounts(device string) ([]string, error) {
+func (m machine) Mounts(device string) ([]MountPoint, error) {
 	block, err := m.Stat(device)
 	if err != nil {
 		return nil, err
@@ -91,11 +111,11 @@ func (m machine) Mounts(device string) ([]string, error) {
 		kind, number, err := kindOf(m.Mountpoint)
 		return err == nil && kind == PlaceDevice && number == block.Number
 	})
-	paths := make([]string, 0, len(mounts))
+	points := make([]MountPoint, 0, len(mounts))
 	for _, m := range mounts {
-		paths = append(paths, m.Mountpoint)
+		points = append(points, MountPoint{Path: m.Mountpoint, ReadOnly: hasOption(m.Options, "ro")})
 	}
-	return paths, err
+	return points, err
 }
 
 func hasOption(options, option string) bool {
@@ -155,69 +175,3 @@ func (machine) Stat(device string) (BlockDevice, error) {
 	}
 	return BlockDevice{Number: DeviceNumber(stat.Rdev), Size: lvm.Bytes(sectors) * 512}, nil // sysfs counts 512-byte sectors, whatever the disk's are
 }
-
-func (m machine) Format(ctx context.Context, device, fsType string, options []string) error {
-	if err := waitUnused(ctx, device); err != nil {
-		return err
-	}
-	args := mkfsArgs(fsType, device, options)
-	if out, err := m.command(m.exec.Command("mkfs."+fsType, args...)); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "the file system could not be made: mkfs.%s %s: %w: %s", fsType, strings.Join(args, " "), err, oneLine(out))
-	}
-	return nil
-}
-
-// A device that nobody uses may be open for a moment all the same: udev looks into it after each writer.
-const (
-	unusedPatience = 2 * time.Second
-	unusedPause    = 50 * time.Millisecond
-)
-
-// waitUnused waits until no mount and no other device holds the device: O_EXCL (open(2), "block device").
-func waitUnused(ctx context.Context, device string) error {
-	ctx, cancel := context.WithTimeout(ctx, unusedPatience)
-	defer cancel()
-	for {
-		f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
-		if err == nil {
-			return f.Close()
-		}
-		if !errors.Is(err, unix.EBUSY) {
-			return lvm.Errorf(lvm.KindInternal, "the device cannot be opened: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return lvm.Errorf(lvm.KindInUse, "device %s is in use by something else on this node (lsblk %s may tell); nothing was written to it", device, device)
-		case <-time.After(unusedPause):
-		}
-	}
-}
-
-// e2fsck(8), "EXIT CODE": a sum of these and others.
-const fsckErrorsLeft = 4
-
-// Check: ext4 by e2fsck in its careful mode, as at boot; xfs and btrfs replay their logs when they are mounted, and want
-// no check.
-func (m machine) Check(_ context.Context, device, fsType string) error {
-	if fsType != "ext4" {
-		return nil
-	}
-	out, err := m.command(m.exec.Command("fsck.ext4", "-p", device))
-	var exit exec.ExitError
-	switch {
-	case !errors.As(err, &exit):
-	case !exit.Exited(): // killed, perhaps for want of memory
-		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was cut off, and is done anew: fsck.ext4: %w", device, err)
-	case exit.ExitStatus()&fsckErrorsLeft != 0:
-		return lvm.Errorf(lvm.KindForeign, "the file system on %s has errors that need a person: run fsck.ext4 %s on this node. It says: %s", device, device, oneLine(out))
-	}
-	return nil // all else is for mount to judge: corrected, clean, or not a matter of the file system
-}
-
-// command runs a tool in the C locale, and returns what it wrote to either stream.
-func (machine) command(cmd exec.Cmd) ([]byte, error) {
-	cmd.SetEnv(append(os.Environ(), "LC_ALL=C"))
-	return cmd.CombinedOutput()
-}
-
-func oneLine(out []byte) string { return strings.Join(strings.Fields(string(out)), " ") }

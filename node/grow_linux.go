@@ -10,7 +10,6 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
-	"k8s.io/mount-utils"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -33,9 +32,19 @@ func (m machine) CanGrow(device, fsType string) (bool, error) {
 	return canGrow(fsType, super, block.Size), nil
 }
 
-func (m machine) Grow(device, path string) error {
-	if _, err := mount.NewResizeFs(m.exec).Resize(device, path); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "the volume has grown, but not yet the file system on it; it is tried again when the volume is staged or expanded: %s", oneLine([]byte(err.Error())))
+// Grow runs the tool of the file system that is mounted, without asking what is on the device first.
+func (m machine) Grow(device, path, fsType string) error {
+	argv := map[string][]string{
+		"ext4":  {"resize2fs", device},
+		"xfs":   {"xfs_growfs", "-d", path},
+		"btrfs": {"btrfs", "filesystem", "resize", "max", path},
+	}[fsType]
+	if argv == nil {
+		return lvm.Errorf(lvm.KindInternal, "a file system of type %q is not known to grow", fsType)
+	}
+	if out, err := m.command(m.exec.Command(argv[0], argv[1:]...)); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "the volume has grown, but not yet the file system on it; it is tried again when the volume is staged or expanded: %s: %w: %s",
+			strings.Join(argv, " "), err, oneLine(out))
 	}
 	return nil
 }

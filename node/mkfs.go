@@ -23,7 +23,8 @@ var mkfsDefaults = map[string][]string{
 
 // mkfsAllowed are the options that a StorageClass may add, each with the form that its value must have: what shapes the
 // file system, and nothing that names a file or a device, forces, or leaves the file system somewhere else than at the
-// beginning of the device. Of -O only features that a mount needs no help for.
+// beginning of the device. Of -O only features that a mount needs no help for, and that let the file system grow while it
+// is mounted: sparse_super2 does not (Linux, fs/ext4/resize.c).
 var mkfsAllowed = map[string]map[string]*regexp.Regexp{
 	"ext4": {
 		"-b": form(`1024|2048|4096`),
@@ -34,9 +35,9 @@ var mkfsAllowed = map[string]map[string]*regexp.Regexp{
 		"-N": form(`[0-9]{1,10}`),
 		"-T": form(`[a-z0-9]{1,16}`),
 		"-L": form(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,15}`),
-		"-E": list(`(stride|stripe_width|num_backup_sb|lazy_itable_init|lazy_journal_init|packed_meta_blocks)=[0-9]{1,9}|(no)?discard`),
+		"-E": list(`(stride|stripe_width|lazy_itable_init|lazy_journal_init|packed_meta_blocks)=[0-9]{1,9}|(no)?discard`),
 		"-J": list(`(size|fast_commit_size)=[0-9]{1,6}`),
-		"-O": list(`\^?(64bit|bigalloc|dir_index|dir_nlink|ext_attr|extent|extra_isize|fast_commit|flex_bg|has_journal|huge_file|inline_data|large_dir|large_file|metadata_csum|metadata_csum_seed|orphan_file|project|quota|resize_inode|sparse_super|sparse_super2)`),
+		"-O": list(`\^?(64bit|bigalloc|dir_index|dir_nlink|ext_attr|extent|extra_isize|fast_commit|flex_bg|has_journal|huge_file|inline_data|large_dir|large_file|metadata_csum|metadata_csum_seed|orphan_file|project|quota|resize_inode|sparse_super)`),
 	},
 	"xfs": {
 		"-b": list(`size=(1024|2048|4096|1k|2k|4k)`),
@@ -66,13 +67,16 @@ func list(pattern string) *regexp.Regexp {
 }
 
 // CheckFileSystem refuses (lvm.KindInvalid) a type of file system that is not made here, and mkfs options that are not
-// allowed for it.
+// allowed for it, or that make a file system which this node's kernel does not mount.
 func CheckFileSystem(fsType, mkfsOptions string) error {
 	if !slices.Contains(fileSystems, fsType) {
 		return lvm.Errorf(lvm.KindInvalid, "the file system type %q is not supported; csi.storage.k8s.io/fstype can be one of %q", fsType, fileSystems)
 	}
-	_, err := parseMkfs(fsType, mkfsOptions)
-	return err
+	options, err := parseMkfs(fsType, mkfsOptions)
+	if err != nil {
+		return err
+	}
+	return checkKernel(fsType, options, runningKernel())
 }
 
 // parseMkfs reads mkfs options, "-i 65536 -L data", as arguments. Each is an option and its value, as there is no shell
@@ -91,16 +95,35 @@ func parseMkfs(fsType, options string) ([]string, error) {
 			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s has no value", options, args[i])
 		case !values.MatchString(args[i+1]):
 			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s cannot be %q for %s", options, args[i], args[i+1], fsType)
+		case fsType == "xfs" && repeated(args[i+1]) != "": // mkfs.xfs refuses it
+			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: in %s %s stands there twice", options, args[i], repeated(args[i+1]))
 		}
 	}
 	return args, nil
 }
 
-// mkfsArgs is the argument vector of mkfs.<fsType>. Of an option that stands there twice mkfs.ext4 takes the last one, so
-// what is asked for goes behind the defaults, and into the list of extended options.
-func mkfsArgs(fsType, device string, options []string) []string {
+// repeated is the name of a suboption that a list has twice; "" if it has none.
+func repeated(list string) string {
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(list, ",") {
+		name, _, _ := strings.Cut(part, "=")
+		if seen[name] {
+			return name
+		}
+		seen[name] = true
+	}
+	return ""
+}
+
+// mkfsArgs is the argument vector of mkfs.<fsType> for a kernel. Of an option that stands there twice mkfs.ext4 takes the
+// last one, so what is asked for goes behind the defaults, and into the list of extended options. mkfs.xfs refuses a
+// suboption that stands there twice ("respecified"), so the kernel's features are merged into what is asked for.
+func mkfsArgs(fsType, device string, options []string, kernel kernelVersion) []string {
+	if fsType == "xfs" {
+		options = withFeatures(options, xfsFeatures(options, kernel))
+	}
 	args := slices.Concat(mkfsDefaults[fsType], options)
-	if at := slices.Index(options, "-E"); at >= 0 {
+	if at := slices.Index(options, "-E"); fsType == "ext4" && at >= 0 {
 		args[len(mkfsDefaults[fsType])+at+1] = "nodiscard," + options[at+1]
 	}
 	return append(args, device)

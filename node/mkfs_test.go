@@ -10,12 +10,12 @@ import (
 func TestMkfsArguments(t *testing.T) {
 	for _, test := range []struct{ fsType, options, want string }{
 		{"ext4", "", "-q -m 0 -e remount-ro -E nodiscard /dev/x"},
-		{"xfs", "", "-q -K /dev/x"},
+		{"xfs", "", "-q -K -m crc=1,finobt=1,reflink=1,rmapbt=0,bigtime=1,inobtcount=1 -i sparse=1,nrext64=0 /dev/x"},
 		{"btrfs", "", "-q -K /dev/x"},
 		{"ext4", "-i 65536", "-q -m 0 -e remount-ro -E nodiscard -i 65536 /dev/x"},
 		{"ext4", " -m 1   -E stride=16,stripe_width=64 -T largefile4", "-q -m 0 -e remount-ro -E nodiscard -m 1 -E nodiscard,stride=16,stripe_width=64 -T largefile4 /dev/x"},
 		{"ext4", "-O ^has_journal,bigalloc -C 65536", "-q -m 0 -e remount-ro -E nodiscard -O ^has_journal,bigalloc -C 65536 /dev/x"},
-		{"xfs", "-d su=64k,sw=4 -m reflink=0,crc=1 -i size=1024", "-q -K -d su=64k,sw=4 -m reflink=0,crc=1 -i size=1024 /dev/x"},
+		{"xfs", "-d su=64k,sw=4 -m reflink=0,crc=1 -i size=1024", "-q -K -d su=64k,sw=4 -m reflink=0,crc=1,finobt=1,rmapbt=0,bigtime=1,inobtcount=1 -i size=1024,sparse=1,nrext64=0 /dev/x"},
 		{"btrfs", "-d single -m dup -n 16k -L data", "-q -K -d single -m dup -n 16k -L data /dev/x"},
 	} {
 		options, err := parseMkfs(test.fsType, test.options)
@@ -23,7 +23,7 @@ func TestMkfsArguments(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if got := strings.Join(mkfsArgs(test.fsType, "/dev/x", options), " "); got != test.want {
+		if got := strings.Join(mkfsArgs(test.fsType, "/dev/x", options, kernelVersion{6, 1}), " "); got != test.want {
 			t.Errorf("%s %q: got %s, want %s", test.fsType, test.options, got, test.want)
 		}
 	}
@@ -55,6 +55,9 @@ func TestMkfsRefuses(t *testing.T) {
 		{"xfs", "-c options=/etc/passwd", `"-c"`},
 		{"xfs", "-p /etc", `"-p"`},
 		{"xfs", "-N", `"-N"`},
+		{"xfs", "-m reflink=0,crc=1,reflink=1", "reflink stands there twice"},
+		{"ext4", "-O sparse_super2", "sparse_super2"},
+		{"ext4", "-E num_backup_sb=1", "num_backup_sb"},
 		{"btrfs", "-r /etc", `"-r"`},
 		{"btrfs", "--rootdir /etc", `"--rootdir"`},
 		{"btrfs", "-m raid1", "raid1"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,26 @@ func TestMkfsReference(t *testing.T) {
 	for _, fsType := range fileSystems {
 		line := fmt.Sprintf("- `%s`: `%s`; made with `%s`", fsType,
 			strings.Join(slices.Sorted(maps.Keys(mkfsAllowed[fsType])), " "), strings.Join(mkfsDefaults[fsType], " "))
+		if !strings.Contains(string(page), line) {
+			t.Errorf("the page lacks the line %s", line)
+		}
+	}
+}
+
+// TestMountOptionsReference: the reference names the mount options that are allowed, and no other.
+func TestMountOptionsReference(t *testing.T) {
+	page, err := os.ReadFile("../docs/reference/parameters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]map[string]*regexp.Regexp{"each file system": anyMountAllowed}
+	for _, fsType := range fileSystems {
+		own := maps.Clone(mountAllowed[fsType])
+		maps.DeleteFunc(own, func(option string, _ *regexp.Regexp) bool { _, any := anyMountAllowed[option]; return any })
+		lines["`"+fsType+"` too"] = own
+	}
+	for who, options := range lines {
+		line := fmt.Sprintf("\n- %s: `%s`\n", who, strings.Join(slices.Sorted(maps.Keys(options)), " "))
 		if !strings.Contains(string(page), line) {
 			t.Errorf("the page lacks the line %s", line)
 		}

@@ -5,25 +5,59 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-func (machine) Make(path string, file bool) error {
-	dir := path
+func (m machine) Make(path string, file bool) (made []string, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.removeAll(made))
+			made = nil
+		}
+	}()
+	dirs := path
 	if file {
-		dir = filepath.Dir(path)
+		dirs = filepath.Dir(path)
 	}
-	if err := os.MkdirAll(dir, 0o750); err != nil || !file {
-		return err
+	var missing []string
+	for ; dirs != "/"; dirs = filepath.Dir(dirs) {
+		if _, err := os.Lstat(dirs); err == nil {
+			break
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		missing = append(missing, dirs)
+	}
+	for _, dir := range slices.Backward(missing) {
+		if err := os.Mkdir(dir, 0o750); errors.Is(err, os.ErrExist) { // made by somebody else meanwhile
+			continue
+		} else if err != nil {
+			return made, err
+		}
+		made = append(made, dir)
+	}
+	if !file {
+		return made, nil
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o640)
 	if err != nil {
-		return err
+		return made, err
 	}
-	return f.Close()
+	return append(made, path), f.Close()
+}
+
+// removeAll removes what was made, the last first.
+func (m machine) removeAll(made []string) error {
+	for _, path := range slices.Backward(made) {
+		if err := m.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // asNamed keeps mount(8) from turning /dev/dm-3 into a name below /dev/mapper, which can be stale and be another device.
@@ -46,6 +80,117 @@ func (m machine) Unmount(path string) error {
 func (machine) Remove(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
+	}
+	return nil
+}
+
+// Bind makes a read-only mount read-only before it appears at the target: the kernel does not tell other mount namespaces,
+// the host's for one, of a mount that is remounted, only of one that is new (Linux,
+// Documentation/filesystems/sharedsubtree.rst).
+func (machine) Bind(source, target string, readOnly bool) error {
+	bind := func(from, to string) error { return unix.Mount(from, to, "", unix.MS_BIND, "") }
+	var err error
+	if readOnly {
+		if err = bindReadOnly(source, target); errors.Is(err, unix.ENOSYS) {
+			err = bindReadOnlyBeforeLinux512(source, target, bind)
+		}
+	} else {
+		err = bind(source, target)
+	}
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "%s could not be bound to %s: %w", source, target, err)
+	}
+	return nil
+}
+
+// bindReadOnly needs mount_setattr(2), of Linux 5.12.
+func bindReadOnly(source, target string) error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(tree) }()
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return err
+	}
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// bindReadOnlyBeforeLinux512 binds to a place of this process' own, which other namespaces do not see, and from there: a
+// bind mount has the flags of the mount that it is made from.
+func bindReadOnlyBeforeLinux512(source, target string, bind func(from, to string) error) (err error) {
+	dir, err := os.MkdirTemp("", "nodelvm-bind-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	place := filepath.Join(dir, "source")
+	var stat unix.Stat_t
+	if err := unix.Stat(source, &stat); err != nil {
+		return err
+	}
+	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
+		err = os.Mkdir(place, 0o700)
+	} else {
+		err = os.WriteFile(place, nil, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	if err := bind(source, place); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unix.Unmount(place, unix.MNT_DETACH)) }()
+	if err := remountReadOnly(place); err != nil {
+		return err
+	}
+	return bind(place, target)
+}
+
+// remountReadOnly keeps the mount's other flags, which a remount would take away (mount(2), "Remounting an existing mount").
+func remountReadOnly(path string) error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return err
+	}
+	flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY)
+	for _, kept := range []struct{ has, flag uintptr }{
+		{unix.ST_NOSUID, unix.MS_NOSUID}, {unix.ST_NODEV, unix.MS_NODEV}, {unix.ST_NOEXEC, unix.MS_NOEXEC},
+		{unix.ST_NOATIME, unix.MS_NOATIME}, {unix.ST_NODIRATIME, unix.MS_NODIRATIME}, {unix.ST_RELATIME, unix.MS_RELATIME},
+	} {
+		if uintptr(s.Flags)&kept.has != 0 { //nolint:gosec // a set of bits
+			flags |= kept.flag
+		}
+	}
+	return unix.Mount("", path, "", flags, "")
+}
+
+// BLKROSET and BLKROGET of include/uapi/linux/fs.h.
+func (machine) ReadOnly(device string) (bool, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return false, fmt.Errorf("whether %s is read-only cannot be told: %w", device, err)
+	}
+	defer func() { _ = f.Close() }()
+	readOnly, err := unix.IoctlGetInt(int(f.Fd()), unix.BLKROGET)
+	if err != nil {
+		return false, fmt.Errorf("whether %s is read-only cannot be told: %w", device, err)
+	}
+	return readOnly != 0, nil
+}
+
+func (machine) SetReadOnly(device string, readOnly bool) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return fmt.Errorf("device %s cannot be opened: %w", device, err)
+	}
+	defer func() { _ = f.Close() }()
+	value := 0
+	if readOnly {
+		value = 1
+	}
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, value); err != nil {
+		return fmt.Errorf("whether %s is read-only cannot be changed: %w", device, err)
 	}
 	return nil
 }

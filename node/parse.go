@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -18,9 +19,11 @@ type volume struct {
 	fsType   string
 	flags    []string // mount options
 	readOnly bool
-	onePod   bool     // for one pod at a time
-	copied   bool     // it began as a copy of a snapshot or of another volume
-	mkfs     []string // further arguments of mkfs
+	// mountReadOnly: its file system is mounted read-only for all pods, by the mount option.
+	mountReadOnly bool
+	onePod        bool   // for one pod at a time
+	copied        bool   // it began as a copy of a snapshot or of another volume
+	mkfs          string // further options of mkfs; they are read when a file system is made, and not for one that is there
 }
 
 // stageRequest is a parsed NodeStageVolumeRequest.
@@ -84,10 +87,8 @@ func parseVolume(handle string, attributes map[string]string, capability *csi.Vo
 		return volume{}, lvm.Errorf(lvm.KindInvalid, "volume %s: the volume attribute %s is missing; it must hold the logical volume's UUID (lvs -o lv_uuid)", v.id, AttributeUUID)
 	}
 	v.copied = attributes[AttributeSource] != ""
-	if !v.block {
-		v.mkfs, err = parseMkfs(v.fsType, attributes[AttributeMkfs])
-	}
-	return v, err
+	v.mkfs = attributes[AttributeMkfs]
+	return v, nil
 }
 
 func parseHandle(handle string) (lvm.ID, error) {
@@ -130,22 +131,29 @@ func parseCapability(c *csi.VolumeCapability) (volume, error) {
 	if err := CheckFileSystem(v.fsType, ""); err != nil {
 		return v, err
 	}
-	for _, flag := range v.flags {
-		for part := range strings.SplitSeq(flag, ",") { // mount(8) takes what is behind a comma for one more
-			if slices.Contains([]string{"", "bind", "rbind", "remount", "move"}, part) {
-				return v, lvm.Errorf(lvm.KindInvalid, "the mount option %q is not possible for a volume", flag)
-			}
-			v.readOnly = v.readOnly || part == "ro"
-		}
+	if err := CheckMountOptions(v.fsType, v.flags); err != nil {
+		return v, err
 	}
+	for _, option := range splitMountOptions(v.flags) { // the last one counts
+		v.mountReadOnly = option == "ro" || v.mountReadOnly && option != "rw"
+	}
+	v.readOnly = v.readOnly || v.mountReadOnly
 	return v, nil
 }
 
-// parsePath wants an absolute path as the kubelet writes it: what is mounted and removed there must be what was meant.
+// parsePath wants an absolute path as the kubelet writes it, that the kernel can take: what is mounted and removed there
+// must be what was meant.
 func parsePath(field, path string) (string, error) {
+	const shown = 64
+	tooLong := func(name string) bool { return len(name) > unix.NAME_MAX }
 	switch {
 	case path == "":
 		return "", lvm.Errorf(lvm.KindInvalid, "the request has no %s", field)
+	case len(path) >= unix.PathMax || slices.ContainsFunc(strings.Split(path, "/"), tooLong):
+		return "", lvm.Errorf(lvm.KindInvalid, "%s has %d bytes and begins with %q; give a path of less than %d bytes, with names of at most %d",
+			field, len(path), path[:min(len(path), shown)], unix.PathMax, unix.NAME_MAX)
+	case strings.ContainsRune(path, 0):
+		return "", lvm.Errorf(lvm.KindInvalid, "%s is %q; give a path without NUL bytes", field, path)
 	case !filepath.IsAbs(path) || filepath.Clean(path) == "/":
 		return "", lvm.Errorf(lvm.KindInvalid, "%s is %q; give an absolute path below /", field, path)
 	}

@@ -63,13 +63,15 @@ type Mount struct {
 // which a new volume has zeroed (lvcreate(8), --zero). It is blank only if none of them finds anything. More than the
 // first 4 KiB is not demanded to be zero: behind them a volume of a class with wipe "none" may show what was there before.
 type Content struct {
-	Type    string   // a file system's; "" if it is none that blkid is sure of
-	Others  []string // everything else that was found, in words
-	Mounted bool     // the device is mounted somewhere already
+	Type       string   // a file system's; "" if it is none that blkid is sure of
+	Others     []string // everything else that was found, in words
+	Unfinished string   // the type of a file system whose mkfs was cut short, as is proven: nothing was ever in it
+	Marked     bool     // the file system is whole, was never mounted, and still has the mark of its mkfs
+	Mounted    bool     // the device is mounted somewhere already
 }
 
 // Blank tells that nothing at all was found.
-func (c Content) Blank() bool { return c.Type == "" && len(c.Others) == 0 }
+func (c Content) Blank() bool { return c.Type == "" && len(c.Others) == 0 && c.Unfinished == "" }
 
 // action is what a plan wants done.
 type action int
@@ -77,15 +79,32 @@ type action int
 const (
 	actNothing action = iota // it is as it was asked for
 	actMount                 // mount, or bind
-	actAnew                  // the mount is there, and must be made anew
+	actRemount               // the mount is there, and must be replaced
 	actFormat                // make the file system, then mount
 	actCheck                 // check the file system, then mount
 )
 
-// planStage decides what to do at a staging path. Somebody else's mount or files there are an error.
-func planStage(p Place, device DeviceNumber) (action, error) {
+// device is the number of the device that is mounted or bound at the place.
+func (p Place) device() DeviceNumber {
+	if p.Kind == PlaceDevice {
+		return p.Device
+	}
+	return p.Mount.Device
+}
+
+// planStage decides what to do at a staging path. Another mount or files there are an error, and so is the volume itself,
+// staged in another way than it is asked for (CSI spec, "NodeStageVolume Errors").
+func planStage(p Place, device DeviceNumber, r stageRequest) (action, error) {
 	if p.Mount != nil {
-		if p.Mount.Device == device {
+		switch {
+		case p.Mount.Device != device:
+		case p.Mount.FSType != r.fsType:
+			return 0, lvm.Errorf(lvm.KindExists, "volume %s is staged at %s already, with a file system of type %s, and %s was asked for; unstage it there first",
+				r.id, p.Path, p.Mount.FSType, r.fsType)
+		case p.Mount.ReadOnly != r.mountReadOnly:
+			return 0, lvm.Errorf(lvm.KindExists, "volume %s is staged at %s already, %s, and %s was asked for; unstage it there first",
+				r.id, p.Path, access(p.Mount.ReadOnly), access(r.mountReadOnly))
+		default:
 			return actNothing, nil
 		}
 		return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be staged", p.Path, p.Mount.Source, p.Mount.FSType)
@@ -98,13 +117,21 @@ func planStage(p Place, device DeviceNumber) (action, error) {
 	return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be staged", p.Path, p.Kind)
 }
 
+func access(readOnly bool) string {
+	if readOnly {
+		return "read-only"
+	}
+	return "for writing"
+}
+
 // planContent decides how a device becomes a file system of the wanted type. Whatever is not proven blank is never
 // formatted.
 func planContent(device string, c Content, fsType string, size lvm.Bytes) (action, error) {
+	empty := c.Blank() || c.Unfinished != ""
 	switch {
-	case c.Blank() && size < minimums[fsType]:
+	case empty && size < minimums[fsType]:
 		return 0, lvm.Errorf(lvm.KindInvalid, "the volume has %s, and a file system of type %s needs at least %s: ask for more, or use ext4", size, fsType, minimums[fsType])
-	case c.Blank():
+	case empty:
 		return actFormat, nil
 	case len(c.Others) > 0:
 		return 0, lvm.Errorf(lvm.KindForeign, "device %s holds %s; it is not formatted and nothing was changed. "+
@@ -140,16 +167,23 @@ func words(list []string) string {
 
 // planPublish decides what to do at a pod's path. staged is the staging path's place; it is not looked at for a block
 // volume. mounts are all the paths where the volume is (CSI spec, "NodePublishVolume", second table).
-func planPublish(r publishRequest, target, staged Place, mounts []string, device DeviceNumber) (action, error) {
+func planPublish(r publishRequest, target, staged Place, mounts []MountPoint, device DeviceNumber) (action, error) {
 	if target.Mount != nil {
 		return planRepublish(r, target, device)
 	}
 	if !r.block && (staged.Mount == nil || staged.Mount.Device != device) {
 		return 0, lvm.Errorf(lvm.KindForeign, "volume %s is not mounted at its staging path %s: it must be staged there first", r.id, r.staging)
 	}
-	for _, path := range mounts {
-		if r.onePod && path != staged.Path && path != target.Path {
-			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s, and its access mode (ReadWriteOncePod) allows one pod at a time: that one must end first", r.id, path)
+	for _, other := range mounts {
+		if other.Path == staged.Path || other.Path == target.Path {
+			continue
+		}
+		if r.onePod {
+			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s, and its access mode (ReadWriteOncePod) allows one pod at a time: that one must end first", r.id, other.Path)
+		}
+		if r.block && other.ReadOnly != r.readOnly {
+			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s %s, and %s was asked for: a raw device is read-only for all pods of a node or for none; the other pod must end first",
+				r.id, other.Path, access(other.ReadOnly), access(r.readOnly))
 		}
 	}
 	fresh := PlaceDir
@@ -163,7 +197,8 @@ func planPublish(r publishRequest, target, staged Place, mounts []string, device
 }
 
 // planRepublish looks at a target that is mounted already. A mount that is writable where read-only was asked for is
-// what a crash between the bind and its remount leaves; it is made anew, unless somebody uses it. The opposite is another request's.
+// what an earlier version left, which bound and then remounted; it is replaced, unless somebody uses it. The opposite is
+// another request's.
 func planRepublish(r publishRequest, target Place, device DeviceNumber) (action, error) {
 	ours := target.Mount.Device == device
 	if r.block {
@@ -173,7 +208,7 @@ func planRepublish(r publishRequest, target Place, device DeviceNumber) (action,
 	case !ours:
 		return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be published", target.Path, target.Mount.Source, target.Mount.FSType)
 	case r.readOnly && !target.Mount.ReadOnly:
-		return actAnew, nil
+		return actRemount, nil
 	case !r.readOnly && target.Mount.ReadOnly:
 		return 0, lvm.Errorf(lvm.KindExists, "volume %s is published at %s already, read-only; unpublish it there first", r.id, target.Path)
 	}

@@ -38,22 +38,27 @@ func fsMount(device DeviceNumber, readOnly bool) *Mount {
 
 func TestPlanStage(t *testing.T) {
 	for _, test := range []struct {
-		what  string
-		place Place
-		want  verdict
+		what     string
+		place    Place
+		want     verdict
+		readOnly bool
 	}{
-		{"nothing there", Place{}, do(actMount)},
-		{"an empty directory", Place{Kind: PlaceDir}, do(actMount)},
-		{"our mount", Place{Mount: fsMount(ourDevice, false)}, do(actNothing)},
-		{"another volume's mount", Place{Mount: fsMount(otherDevice, false)}, refuse(lvm.KindForeign, "/dev/dm-4")},
-		{"somebody's files", Place{Kind: PlaceFullDir}, refuse(lvm.KindForeign, "not empty")},
-		{"an empty file", Place{Kind: PlaceFile}, refuse(lvm.KindForeign, "an empty file")},
-		{"a file", Place{Kind: PlaceFullFile}, refuse(lvm.KindForeign, "with content")},
-		{"a device", Place{Kind: PlaceDevice, Device: ourDevice}, refuse(lvm.KindForeign, "a block device")},
-		{"a link", Place{Kind: PlaceOther}, refuse(lvm.KindForeign, "neither")},
+		{"nothing there", Place{}, do(actMount), false},
+		{"an empty directory", Place{Kind: PlaceDir}, do(actMount), false},
+		{"our mount", Place{Mount: fsMount(ourDevice, false)}, do(actNothing), false},
+		{"our mount, read-only", Place{Mount: fsMount(ourDevice, true)}, do(actNothing), true},
+		{"our mount, for writing before", Place{Mount: fsMount(ourDevice, false)}, refuse(lvm.KindExists, "for writing, and read-only was asked for"), true},
+		{"our mount, read-only before", Place{Mount: fsMount(ourDevice, true)}, refuse(lvm.KindExists, "read-only, and for writing was asked for"), false},
+		{"our mount, of another type", Place{Mount: &Mount{Device: ourDevice, FSType: "xfs"}}, refuse(lvm.KindExists, "of type xfs, and ext4 was asked for"), false},
+		{"another volume's mount", Place{Mount: fsMount(otherDevice, false)}, refuse(lvm.KindForeign, "/dev/dm-4"), false},
+		{"somebody's files", Place{Kind: PlaceFullDir}, refuse(lvm.KindForeign, "not empty"), false},
+		{"an empty file", Place{Kind: PlaceFile}, refuse(lvm.KindForeign, "an empty file"), false},
+		{"a file", Place{Kind: PlaceFullFile}, refuse(lvm.KindForeign, "with content"), false},
+		{"a device", Place{Kind: PlaceDevice, Device: ourDevice}, refuse(lvm.KindForeign, "a block device"), false},
+		{"a link", Place{Kind: PlaceOther}, refuse(lvm.KindForeign, "neither"), false},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			act, err := planStage(test.place, ourDevice)
+			act, err := planStage(test.place, ourDevice, stageRequest{volume: volume{fsType: "ext4", mountReadOnly: test.readOnly}})
 			test.want.check(t, act, err)
 		})
 	}
@@ -79,6 +84,9 @@ func TestPlanContent(t *testing.T) {
 		{"the same without a journal", Content{Type: "ext2"}, "ext4", lvm.GiB, do(actCheck)},
 		{"ext3 where xfs is wanted", Content{Type: "ext3"}, "xfs", lvm.GiB, refuse(lvm.KindForeign, "ext3")},
 		{"another type", Content{Type: "btrfs"}, "ext4", lvm.GiB, refuse(lvm.KindForeign, "btrfs")},
+		{"xfs that was never finished", Content{Unfinished: "xfs"}, "xfs", 300 * lvm.MiB, do(actFormat)},
+		{"too small for xfs, and never finished", Content{Unfinished: "ext4"}, "xfs", 300*lvm.MiB - 1, refuse(lvm.KindInvalid, "300 MiB")},
+		{"ours, never mounted", Content{Type: "ext4", Marked: true}, "ext4", lvm.GiB, do(actCheck)},
 		{"something else", Content{Others: []string{"LVM2_member (raid)"}}, "ext4", lvm.GiB, refuse(lvm.KindForeign, "LVM2_member")},
 		{"the right type and something else", Content{Type: "ext4", Others: []string{"a partition table (gpt)"}}, "ext4", lvm.GiB, refuse(lvm.KindForeign, "gpt")},
 		{"many things", Content{Others: []string{"a", "b", "c"}}, "ext4", lvm.GiB, refuse(lvm.KindForeign, "holds a, b and c;")},
@@ -99,7 +107,7 @@ func TestPlanPublish(t *testing.T) {
 	file, block := volume{id: testID}, volume{id: testID, block: true}
 	single, singleBlock := volume{id: testID, onePod: true}, volume{id: testID, block: true, onePod: true}
 	// Each case runs with the volume at its staging path, at its target and at another pod's.
-	mounts := []string{"/staging", "/target", "/another"}
+	mounts := []MountPoint{{"/staging", false}, {"/target", false}, {"/another", false}}
 	for _, test := range []struct {
 		what           string
 		volume         volume
@@ -111,7 +119,7 @@ func TestPlanPublish(t *testing.T) {
 		{"onto an empty directory", file, false, Place{Kind: PlaceDir}, staged, do(actMount)},
 		{"again", file, false, mounted(false), staged, do(actNothing)},
 		{"again, read-only", file, true, mounted(true), staged, do(actNothing)},
-		{"read-only half done", file, true, mounted(false), staged, do(actAnew)},
+		{"read-only half done", file, true, mounted(false), staged, do(actRemount)},
 		{"read-only before, now for writing", file, false, mounted(true), staged, refuse(lvm.KindExists, "read-only")},
 		{"not staged", file, false, Place{}, Place{Kind: PlaceDir}, refuse(lvm.KindForeign, "staged there first")},
 		{"another volume is staged", file, false, Place{}, Place{Mount: fsMount(otherDevice, false)}, refuse(lvm.KindForeign, "staged there first")},
@@ -124,7 +132,7 @@ func TestPlanPublish(t *testing.T) {
 		{"block, first", block, false, Place{}, Place{}, do(actMount)},
 		{"block, onto an empty file", block, false, Place{Kind: PlaceFile}, Place{}, do(actMount)},
 		{"block, again", block, false, bound(ourDevice, false), Place{}, do(actNothing)},
-		{"block, read-only half done", block, true, bound(ourDevice, false), Place{}, do(actAnew)},
+		{"block, read-only half done", block, true, bound(ourDevice, false), Place{}, do(actRemount)},
 		{"block, another device", block, false, bound(otherDevice, false), Place{}, refuse(lvm.KindForeign, "devtmpfs")},
 		{"block, a file system at the target", block, false, mounted(false), Place{}, refuse(lvm.KindForeign, "/dev/dm-4")},
 		{"block, a directory", block, false, Place{Kind: PlaceDir}, Place{}, refuse(lvm.KindForeign, "an empty directory")},

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"k8s.io/utils/exec"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // What blkid's exit status means when it probes a device itself (blkid(8), "EXIT STATUS").
@@ -21,14 +24,10 @@ const (
 // headSize is how much of a new volume lvcreate zeroes (lvcreate(8), --zero).
 const headSize = 4096
 
-// xfsInProgress is the byte of an xfs superblock that mkfs.xfs clears when all is done (sb_inprogress; XFS Algorithms &
-// Data Structures, "Superblocks"). The kernel does not mount such a file system.
-const xfsInProgress = 126
-
 // Probe asks blkid first; that settles a device with content, in one process. Where blkid finds nothing, wipefs and the
-// bytes themselves are asked too. blkid answers 2 both for "nothing found" and for "no such device", so the device is
-// looked at before.
-func (m machine) Probe(ctx context.Context, device string) (Content, error) {
+// bytes themselves are asked too. blkid answers 2 for "nothing found", for "no such device" and where it cannot read, so the
+// device is looked at before, and read afterwards.
+func (m machine) Probe(ctx context.Context, device, uuid string) (Content, error) {
 	mounts, err := m.Mounts(device)
 	if err != nil {
 		return Content{}, err
@@ -38,23 +37,84 @@ func (m machine) Probe(ctx context.Context, device string) (Content, error) {
 		return Content{}, err
 	}
 	content.Mounted = len(mounts) > 0
-	head, err := readAt(device, 0)
+	head, marked, err := readEnds(device, uuid)
 	if err != nil {
 		return content, err
 	}
-	if content.Type == "xfs" && head[xfsInProgress] != 0 {
-		content = Content{Others: []string{"an xfs file system that was never finished (its mkfs.xfs was cut short, so nothing was ever in it)"}}
-	}
-	if !content.Blank() {
+	switch {
+	case content.Type == "xfs" && len(content.Others) == 0 && isUnfinishedXFS(head):
+		return Content{Unfinished: "xfs", Mounted: content.Mounted}, nil
+	case content.Type == "xfs" && head[xfsInProgress] != 0:
+		return Content{Others: []string{"an xfs file system that says that it is not finished, without a checksum that proves it"}}, nil
+	case content.Type != "":
+		content.Marked = marked && content.Type != "xfs" && content.Type != "btrfs" && !wasMounted(head[superblocks["ext4"]:])
+		return content, nil
+	case !content.Blank():
 		return content, nil
 	}
 	if content.Others, err = m.wipefs(ctx, device); err != nil || !content.Blank() {
 		return content, err
 	}
-	if len(bytes.Trim(head, "\x00")) > 0 {
+	switch {
+	case isZero(head):
+	case marked && isUnfinishedExt4(head):
+		content.Unfinished = "ext4"
+	default:
 		content.Others = []string{fmt.Sprintf("data of an unknown kind in its first %d bytes", headSize)}
 	}
-	return content, nil
+	return content, checkReadable(device)
+}
+
+// xfsInProgress is the byte of an xfs superblock that mkfs.xfs clears when all is done (sb_inprogress; XFS Algorithms &
+// Data Structures, "Superblocks"). The kernel does not mount such a file system.
+const xfsInProgress = 126
+
+// readEnds reads the head of a device, and tells whether it has the mark of mkfs of the logical volume.
+func readEnds(device, uuid string) (head []byte, marked bool, err error) {
+	f, size, err := openSized(device)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = f.Close() }()
+	head = make([]byte, headSize)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return nil, false, fmt.Errorf("what is on %s cannot be told: %w", device, err)
+	}
+	at := markOffset(size)
+	if at < headSize {
+		return head, false, nil
+	}
+	tail := make([]byte, markSize)
+	if _, err := f.ReadAt(tail, at); err != nil {
+		return nil, false, fmt.Errorf("what is on %s cannot be told: %w", device, err)
+	}
+	return head, bytes.Equal(tail, mkfsMark(uuid)), nil
+}
+
+// checkReadable fails where a superblock may lie that cannot be read: blkid and wipefs take that for nothing.
+func checkReadable(device string) error {
+	f, size, err := openSized(device)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if err := readSuperblocks(f, int64(size)); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "device %s cannot be read where a file system may have its superblock, so it is not known to be blank and was not formatted: %w", device, err)
+	}
+	return nil
+}
+
+func openSized(device string) (*os.File, lvm.Bytes, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return nil, 0, fmt.Errorf("what is on %s cannot be told: %w", device, err)
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, fmt.Errorf("the size of %s cannot be told: %w", device, err)
+	}
+	return f, lvm.Bytes(size), nil
 }
 
 func (m machine) blkid(ctx context.Context, device string) (Content, error) {

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-
-	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // NodePublishVolume binds a staged volume to a pod's path: the file system's directory, or the device over a file (CSI
@@ -29,7 +27,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	if err != nil {
 		return nil, err
 	}
-	if err := s.publish(r, device); err != nil {
+	if err := s.publish(ctx, r, device); err != nil {
 		return nil, err
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
@@ -53,11 +51,12 @@ func (s *Server) holdTarget(volume, target string, alone bool) (release func(), 
 	return func() { releaseTarget(); releaseVolume() }, nil
 }
 
-func (s *Server) publish(r publishRequest, device string) error {
-	block, err := s.fs.Stat(device)
+func (s *Server) publish(ctx context.Context, r publishRequest, device string) error {
+	block, release, err := s.hold(r.volume, device)
 	if err != nil {
 		return err
 	}
+	defer release()
 	target, err := s.fs.Look(r.target)
 	if err != nil {
 		return err
@@ -77,46 +76,29 @@ func (s *Server) publish(r publishRequest, device string) error {
 	if err != nil {
 		return err
 	}
-	options := []string{"bind"}
-	if r.readOnly {
-		options = append(options, "ro")
-	}
 	switch act {
-	case actAnew:
-		if _, err := s.unmountAll(r.target); err != nil {
+	case actRemount:
+		if _, err := s.unmountAll(ctx, r.id.String(), r.target); err != nil {
 			return err
 		}
 	case actMount:
 	case actNothing, actFormat, actCheck:
 		return nil
 	}
-	return s.mountAt(target, r.block, func() error { return s.fs.Mount(source, r.target, "", options) })
+	if r.block {
+		if err := s.setWritable(device, !r.readOnly); err != nil {
+			return err
+		}
+	}
+	return s.mountAt(target, r.block, func() error { return s.fs.Bind(source, r.target, r.readOnly) })
 }
 
-// NodeUnpublishVolume takes a volume from a pod's path, and removes the path (CSI spec, "NodeUnpublishVolume"). LVM is
-// not asked. lvm.KindInUse: files are open there; lvm.KindForeign: something else is there, and is left alone.
-func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, errNoVolume
+// setWritable makes a raw device read-only, or takes that back. A mount that is read-only does not keep anybody from writing
+// to a device that is bound there: it protects the file system that the device's node is in.
+func (s *Server) setWritable(device string, writable bool) error {
+	readOnly, err := s.fs.ReadOnly(device)
+	if err != nil || readOnly == !writable {
+		return err
 	}
-	target, err := parsePath("target_path", req.GetTargetPath())
-	if err != nil {
-		return nil, err
-	}
-	release, err := s.holdTarget(req.GetVolumeId(), target, false)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	place, err := s.unmountAll(target)
-	if err != nil {
-		return nil, err
-	}
-	if err := removable(place); err != nil {
-		return nil, err
-	}
-	if err := s.fs.Remove(target); err != nil {
-		return nil, lvm.Errorf(lvm.KindInternal, "the empty mount point could not be removed: %w", err)
-	}
-	return &csi.NodeUnpublishVolumeResponse{}, nil
+	return s.fs.SetReadOnly(device, !writable)
 }

@@ -41,35 +41,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// loops are volumes on loop devices, by logical volume name.
-type loops map[string]string
-
-func (l loops) Device(id lvm.ID, _ string) (string, bool, error) {
-	device, ok := l[id.LV]
-	return device, ok, nil
-}
-
-func (l loops) Activate(_ context.Context, id lvm.ID, uuid string) (string, error) {
-	if device, ok, _ := l.Device(id, uuid); ok {
-		return device, nil
-	}
-	return "", lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)
-}
-
-func (l loops) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
-	if _, ok := l[id.LV]; !ok {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)
-	}
-	return lvm.Volume{ID: id, UUID: "uuid-of-" + id.LV}, nil
-}
-
-func (l loops) List(context.Context) (volumes []lvm.Volume, err error) {
-	for name := range l {
-		volumes = append(volumes, lvm.Volume{ID: lvm.ID{VG: vgUUID, LV: name}, UUID: "uuid-of-" + name, Group: "vg"})
-	}
-	return volumes, nil
-}
-
 // bench is a service over one or more loop devices, and a folder for its paths.
 type bench struct {
 	*Server

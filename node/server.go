@@ -6,9 +6,9 @@
 // parse.go, mkfs.go, plan.go, superblock.go and btrfs.go are pure functions from what was asked and what is there to what
 // to do; the files *_linux.go do it.
 //
-// Caveats. A device is formatted only if three witnesses find nothing on it (see Content). mkfs runs to its end even if
-// the caller gives up: a half-made file system would be somebody else's content at the next try. Unpublishing and
-// unstaging never ask LVM, so pods can end whatever state the disks are in.
+// Caveats. A device is formatted only if three witnesses find nothing on it (see Content), or if what is there proves that a
+// mkfs never ended (unfinished.go). mkfs runs to its end even if the caller gives up. Unpublishing and unstaging never ask
+// LVM, so pods can end whatever state the disks are in.
 //
 // Errors leave this package as the lvm package's kinds; cmd/nodelvm holds the one table that turns them into gRPC codes.
 package node
@@ -39,6 +39,9 @@ type Devices interface {
 	Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error)
 	// Device returns the device if the volume is active, without asking LVM.
 	Device(id lvm.ID, uuid string) (device string, active bool, err error)
+	// Owns tells whether the block device of this number is the volume's, or is gone, as far as the kernel knows: it does
+	// not ask LVM.
+	Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	// Lookup finds a ready volume, or says lvm.KindNotFound or lvm.KindNotOurs. It starts no process as long as the disks
 	// can be read.
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)

@@ -59,7 +59,7 @@ func TestLifeOfAFileSystem(t *testing.T) {
 	succeed(t, f.stage(t, fsType("xfs", "noatime")))
 	f.expect(t, "activate")
 	succeed(t, f.publish(t, fsType("xfs")))
-	f.expect(t, "make /target", "mount /staging /target  bind")
+	f.expect(t, "make /target", "bind /staging /target for writing")
 	succeed(t, f.publish(t, fsType("xfs")))
 	f.expect(t)
 	succeed(t, f.unpublish(t))
@@ -82,11 +82,11 @@ func TestLifeOfARawDevice(t *testing.T) {
 	f.active = false // the node has been rebooted meanwhile
 	readOnly := func(r *csi.NodePublishVolumeRequest) { rawBlock(r); r.Readonly = true }
 	succeed(t, f.publish(t, readOnly))
-	f.expect(t, "activate", "make /target", "mount /dev/dm-3 /target  bind,ro")
+	f.expect(t, "activate", "set /dev/dm-3 read-only", "make /target", "bind /dev/dm-3 /target read-only")
 	succeed(t, f.publish(t, readOnly))
 	f.expect(t)
 	succeed(t, f.unpublish(t))
-	f.expect(t, "unmount /target", "remove /target")
+	f.expect(t, "set /target for writing", "unmount /target", "remove /target")
 	succeed(t, f.unstage(t))
 	f.expect(t)
 }

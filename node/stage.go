@@ -36,15 +36,16 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 func (s *Server) stage(ctx context.Context, r stageRequest, device string) error {
-	block, err := s.fs.Stat(device)
+	block, release, err := s.hold(r.volume, device)
 	if err != nil {
 		return err
 	}
+	defer release()
 	place, err := s.fs.Look(r.staging)
 	if err != nil {
 		return err
 	}
-	act, err := planStage(place, block.Number)
+	act, err := planStage(place, block.Number, r)
 	if err != nil {
 		return err
 	}
@@ -62,6 +63,24 @@ func (s *Server) stage(ctx context.Context, r stageRequest, device string) error
 	return s.grow(ctx, r.id, device, r.staging, r.fsType)
 }
 
+// hold opens a volume's device, and sees that it is still the volume's: device-mapper gives the number of a device that
+// an admin has deactivated to the next one, which can be another volume's. While it is open, nothing changes any more.
+func (s *Server) hold(v volume, device string) (BlockDevice, func(), error) {
+	block, release, err := s.fs.Hold(device)
+	if err != nil {
+		return block, nil, err
+	}
+	now, active, err := s.devices.Device(v.id, v.uuid)
+	if err == nil && (!active || now != device) {
+		err = lvm.Errorf(lvm.KindBusy, "device %s is not volume %s any more: something else on this node has deactivated it meanwhile; nothing was changed, ask again", device, v.id)
+	}
+	if err != nil {
+		release()
+		return block, nil, err
+	}
+	return block, release, nil
+}
+
 // mountOptions are those of the claim's class. A copy of an xfs file system has its origin's UUID, and is mounted beside
 // it only by this option; nothing of it is changed (xfs(5), "nouuid").
 func mountOptions(v volume) []string {
@@ -73,7 +92,7 @@ func mountOptions(v volume) []string {
 
 // prepare makes sure that the device holds a sound file system of the wanted type, and tells what it did.
 func (s *Server) prepare(ctx context.Context, r stageRequest, device string, size lvm.Bytes) (action, error) {
-	content, err := s.fs.Probe(ctx, device)
+	content, err := s.fs.Probe(ctx, device, r.uuid)
 	if err != nil {
 		return 0, err
 	}
@@ -83,70 +102,53 @@ func (s *Server) prepare(ctx context.Context, r stageRequest, device string, siz
 	}
 	switch act {
 	case actFormat:
-		s.log.InfoContext(ctx, "making a file system", "volume", r.id.String(), "device", device, "type", r.fsType, "options", r.mkfs)
-		return act, s.fs.Format(ctx, device, r.fsType, r.mkfs)
+		return act, s.format(ctx, r, Formatting{Device: device, Size: size, UUID: r.uuid, Type: r.fsType, Clear: content.Unfinished != ""})
 	case actCheck:
+		if content.Marked {
+			if err := s.fs.Unmark(device, r.uuid); err != nil {
+				return 0, err
+			}
+		}
 		if r.copied && r.fsType == "btrfs" {
 			if err := s.fs.Renew(ctx, device, btrfsUUID(r.uuid)); err != nil {
 				return 0, err
 			}
 		}
 		return act, s.fs.Check(ctx, device, r.fsType)
-	case actNothing, actMount, actAnew:
+	case actNothing, actMount, actRemount:
 	}
 	return act, nil
 }
 
+func (s *Server) format(ctx context.Context, r stageRequest, f Formatting) (err error) {
+	if f.Options, err = parseMkfs(r.fsType, r.mkfs); err != nil {
+		return err
+	}
+	if err := checkKernel(r.fsType, f.Options, runningKernel()); err != nil {
+		return err
+	}
+	s.log.InfoContext(ctx, "making a file system", "volume", r.id.String(), "device", f.Device, "type", f.Type, "options", r.mkfs, "afterInterruption", f.Clear)
+	return s.fs.Format(ctx, f)
+}
+
 // mountAt makes what is missing at the place, and mounts; if that fails, what it made goes again.
 func (s *Server) mountAt(place Place, file bool, mount func() error) error {
+	var made []string
 	if place.Kind == PlaceAbsent {
-		if err := s.fs.Make(place.Path, file); err != nil {
+		var err error
+		if made, err = s.fs.Make(place.Path, file); err != nil {
 			return lvm.Errorf(lvm.KindInternal, "there is no place to mount at: %w", err)
 		}
 	}
 	err := mount()
-	if err != nil && place.Kind == PlaceAbsent {
-		if left := s.fs.Remove(place.Path); left != nil {
-			s.log.Warn("an empty mount point stays behind", "path", place.Path, "error", left)
+	if err == nil {
+		return nil
+	}
+	for _, path := range slices.Backward(made) {
+		if left := s.fs.Remove(path); left != nil {
+			s.log.Warn("an empty mount point stays behind", "path", path, "error", left)
+			break
 		}
 	}
 	return err
-}
-
-// NodeUnstageVolume unmounts the staging path, which itself is the CO's and stays (CSI spec, "NodeUnstageVolume"). LVM is
-// not asked, and the device stays active. lvm.KindInUse: files are open there.
-func (s *Server) NodeUnstageVolume(_ context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, errNoVolume
-	}
-	staging, err := parsePath("staging_target_path", req.GetStagingTargetPath())
-	if err != nil {
-		return nil, err
-	}
-	release, err := s.busy.alone(req.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	if _, err := s.unmountAll(staging); err != nil {
-		return nil, err
-	}
-	return &csi.NodeUnstageVolumeResponse{}, nil
-}
-
-// mountsAtOnePath is more than anybody stacks; it ends the loop below should unmounting do nothing.
-const mountsAtOnePath = 16
-
-// unmountAll unmounts what is mounted at a path, stacked mounts included, and returns what it then finds.
-func (s *Server) unmountAll(path string) (Place, error) {
-	for range mountsAtOnePath {
-		place, err := s.fs.Look(path)
-		if err != nil || place.Mount == nil {
-			return place, err
-		}
-		if err := s.fs.Unmount(path); err != nil {
-			return place, err
-		}
-	}
-	return Place{}, lvm.Errorf(lvm.KindInternal, "%s is still mounted after %d unmounts", path, mountsAtOnePath)
 }

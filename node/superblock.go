@@ -3,12 +3,35 @@ package node
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"io"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // superblocks tells where each file system has its superblock; headSize bytes from there hold all that is needed.
 var superblocks = map[string]int64{"ext4": 1024, "xfs": 0, "btrfs": 64 << 10}
+
+// readSuperblocks reads all places of a device where libblkid looks for a superblock, and the copy of one that btrfs has at
+// 64 MiB. What they hold does not matter: the error is the first of those that cannot be read.
+func readSuperblocks(device io.ReaderAt, size int64) error {
+	const KiB, MiB = 1 << 10, 1 << 20
+	spans := []struct{ at, length int64 }{
+		{0, 516 * KiB}, {MiB, 4 * KiB}, {2 * MiB, 4 * KiB}, {4 * MiB, 4 * KiB}, {64 * MiB, 4 * KiB},
+		{size - 1544*KiB, 4 * KiB}, {size - MiB, 4 * KiB}, {size - 512*KiB, 512 * KiB},
+	}
+	data := make([]byte, 516*KiB)
+	for _, span := range spans {
+		from, until := max(span.at, 0), min(span.at+span.length, size)
+		if from >= until {
+			continue
+		}
+		if _, err := device.ReadAt(data[:until-from], from); err != nil {
+			return fmt.Errorf("at byte %d: %w", from, err)
+		}
+	}
+	return nil
+}
 
 // canGrow tells whether a file system is smaller than its device allows, as a step lost between lvextend and its own
 // growth leaves it, or a copy that is larger than its source. What the superblock does not show is not grown: false.

@@ -1,0 +1,97 @@
+package node
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// suboption is one that mkfs reads in the list of an option: nrext64=0 of -i.
+type suboption struct{ option, name, value string }
+
+// bigTimes and manyExtents are the kernels that first mount an xfs with the features of these names, and blockGroupTree
+// the one that mounts a btrfs with that.
+var (
+	bigTimes       = kernelVersion{5, 10}
+	manyExtents    = kernelVersion{5, 19}
+	blockGroupTree = kernelVersion{6, 1}
+)
+
+// xfsFeatures are those that a new xfs has where the class does not say: the ones of mkfs.xfs at the time of Linux 5.15,
+// and of Linux 5.4 on a kernel that does not mount these; a newer kernel gets no more, since a node can be set back to an
+// older one with its data. mkfs.xfs has them as lts_5.15.conf and lts_5.4.conf, and takes no such file beside suboptions
+// that the file sets too.
+func xfsFeatures(options []string, kernel kernelVersion) []suboption {
+	newer := "1"
+	if kernel.before(bigTimes) {
+		newer = "0" // its times end in 2038
+	}
+	features := []suboption{
+		{"-m", "crc", "1"}, {"-m", "finobt", "1"}, {"-m", "reflink", "1"}, {"-m", "rmapbt", "0"},
+		{"-m", "bigtime", newer}, {"-m", "inobtcount", newer},
+		{"-i", "sparse", "1"}, {"-i", "nrext64", "0"},
+	}
+	if suboptionOf(options, "-m", "crc") == "0" { // the format before version 5 has none of them
+		return nil
+	}
+	if suboptionOf(options, "-m", "finobt") == "0" { // inobtcount counts its blocks too
+		features = slices.DeleteFunc(features, func(f suboption) bool { return f.name == "inobtcount" })
+		features = append(features, suboption{"-m", "inobtcount", "0"})
+	}
+	return slices.DeleteFunc(features, func(f suboption) bool { return suboptionOf(options, f.option, f.name) != "" })
+}
+
+// suboptionOf is the value of a suboption among the arguments of mkfs; "" if it is not there.
+func suboptionOf(options []string, option, name string) string {
+	at := slices.Index(options, option)
+	if at < 0 {
+		return ""
+	}
+	for part := range strings.SplitSeq(options[at+1], ",") {
+		if key, value, _ := strings.Cut(part, "="); key == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// withFeatures adds suboptions to the arguments of mkfs: to an option that is there, or as one more.
+func withFeatures(options []string, features []suboption) []string {
+	options = slices.Clone(options)
+	for _, f := range features {
+		if at := slices.Index(options, f.option); at >= 0 {
+			options[at+1] += "," + f.name + "=" + f.value
+		} else {
+			options = append(options, f.option, f.name+"="+f.value)
+		}
+	}
+	return options
+}
+
+// checkKernel refuses (lvm.KindInvalid) options that make a file system which the kernel does not mount.
+func checkKernel(fsType string, options []string, kernel kernelVersion) error {
+	for _, wanted := range []struct {
+		fsType string
+		asked  bool
+		name   string
+		since  kernelVersion
+	}{
+		{"xfs", suboptionOf(options, "-m", "bigtime") == "1", "-m bigtime=1", bigTimes},
+		{"xfs", suboptionOf(options, "-m", "inobtcount") == "1", "-m inobtcount=1", bigTimes},
+		{"xfs", suboptionOf(options, "-i", "nrext64") == "1", "-i nrext64=1", manyExtents},
+		{"btrfs", hasSuboption(options, "-O", "block-group-tree"), "-O block-group-tree", blockGroupTree},
+	} {
+		if wanted.fsType == fsType && wanted.asked && kernel.before(wanted.since) {
+			return lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: a file system of type %s made with %s is mounted by Linux %s and newer, and this node runs %s: leave it out",
+				strings.Join(options, " "), fsType, wanted.name, wanted.since, kernel)
+		}
+	}
+	return nil
+}
+
+// hasSuboption tells whether a suboption without a value is among the arguments of mkfs.
+func hasSuboption(options []string, option, name string) bool {
+	at := slices.Index(options, option)
+	return at >= 0 && slices.Contains(strings.Split(options[at+1], ","), name)
+}

@@ -1,0 +1,145 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/exec"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Format keeps the device open for writing until all is done: udev looks into a device after each writer has closed it.
+func (m machine) Format(ctx context.Context, f Formatting) (err error) {
+	if err := waitUnused(ctx, f.Device); err != nil {
+		return err
+	}
+	device, err := os.OpenFile(f.Device, os.O_RDWR, 0)
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "the device cannot be opened: %w", err)
+	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	if f.Clear { // mkfs itself would refuse; after it a mark counts for nothing unless it is written again
+		if err := writeDurably(device, make([]byte, headSize), 0); err != nil {
+			return err
+		}
+	}
+	at, mark := markOffset(f.Size), needsMark(f.Type, f.Options, f.Size)
+	if mark {
+		if err := writeDurably(device, mkfsMark(f.UUID), at); err != nil {
+			return err
+		}
+	} else if err := unmark(device, f.UUID, at); err != nil {
+		return err
+	}
+	args := mkfsArgs(f.Type, f.Device, f.Options, runningKernel())
+	if out, err := m.command(m.exec.Command("mkfs."+f.Type, args...)); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "the file system could not be made: mkfs.%s %s: %w: %s", f.Type, strings.Join(args, " "), err, oneLine(out))
+	}
+	if !mark {
+		return nil
+	}
+	if err := device.Sync(); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "the new file system could not be flushed to %s: %w", f.Device, err)
+	}
+	return unmark(device, f.UUID, at)
+}
+
+// Unmark writes to a device that is not mounted.
+func (m machine) Unmark(path, uuid string) error {
+	block, err := m.Stat(path)
+	if err != nil {
+		return err
+	}
+	device, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "the device cannot be opened: %w", err)
+	}
+	return errors.Join(unmark(device, uuid, markOffset(block.Size)), device.Close())
+}
+
+// unmark zeroes the mark if it is there, and nothing else.
+func unmark(device *os.File, uuid string, at int64) error {
+	if at < headSize {
+		return nil
+	}
+	found := make([]byte, markSize)
+	if _, err := device.ReadAt(found, at); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "device %s cannot be read at byte %d: %w", device.Name(), at, err)
+	}
+	if !bytes.Equal(found, mkfsMark(uuid)) {
+		return nil
+	}
+	return writeDurably(device, make([]byte, markSize), at)
+}
+
+func writeDurably(device *os.File, data []byte, at int64) error {
+	_, err := device.WriteAt(data, at)
+	if err == nil {
+		err = device.Sync()
+	}
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "device %s cannot be written at byte %d: %w", device.Name(), at, err)
+	}
+	return nil
+}
+
+// A device that nobody uses may be open for a moment all the same: udev looks into it after each writer.
+const (
+	unusedPatience = 2 * time.Second
+	unusedPause    = 50 * time.Millisecond
+)
+
+// waitUnused waits until no mount and no other device holds the device: O_EXCL (open(2), "block device").
+func waitUnused(ctx context.Context, device string) error {
+	ctx, cancel := context.WithTimeout(ctx, unusedPatience)
+	defer cancel()
+	for {
+		f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
+		if err == nil {
+			return f.Close()
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return lvm.Errorf(lvm.KindInternal, "the device cannot be opened: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return lvm.Errorf(lvm.KindInUse, "device %s is in use by something else on this node (lsblk %s may tell); nothing was written to it", device, device)
+		case <-time.After(unusedPause):
+		}
+	}
+}
+
+// e2fsck(8), "EXIT CODE": a sum of these and others.
+const fsckErrorsLeft = 4
+
+// Check: ext4 by e2fsck in its careful mode, as at boot; xfs and btrfs replay their logs when they are mounted, and want
+// no check.
+func (m machine) Check(_ context.Context, device, fsType string) error {
+	if fsType != "ext4" {
+		return nil
+	}
+	out, err := m.command(m.exec.Command("fsck.ext4", "-p", device))
+	var exit exec.ExitError
+	switch {
+	case !errors.As(err, &exit):
+	case !exit.Exited(): // killed, perhaps for want of memory
+		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was cut off, and is done anew: fsck.ext4: %w", device, err)
+	case exit.ExitStatus()&fsckErrorsLeft != 0:
+		return lvm.Errorf(lvm.KindForeign, "the file system on %s has errors that need a person: run fsck.ext4 %s on this node. It says: %s", device, device, oneLine(out))
+	}
+	return nil // all else is for mount to judge: corrected, clean, or not a matter of the file system
+}
+
+// command runs a tool in the C locale, and returns what it wrote to either stream.
+func (machine) command(cmd exec.Cmd) ([]byte, error) {
+	cmd.SetEnv(append(os.Environ(), "LC_ALL=C"))
+	return cmd.CombinedOutput()
+}
+
+func oneLine(out []byte) string { return strings.Join(strings.Fields(string(out)), " ") }

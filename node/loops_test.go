@@ -1,0 +1,45 @@
+//go:build realfs
+
+package node
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// loops are volumes on loop devices, by logical volume name.
+type loops map[string]string
+
+func (l loops) Device(id lvm.ID, _ string) (string, bool, error) {
+	device, ok := l[id.LV]
+	return device, ok, nil
+}
+
+func (l loops) Activate(_ context.Context, id lvm.ID, uuid string) (string, error) {
+	if device, ok, _ := l.Device(id, uuid); ok {
+		return device, nil
+	}
+	return "", lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)
+}
+
+func (l loops) Owns(_ context.Context, id lvm.ID, device uint64) (bool, error) {
+	var stat unix.Stat_t
+	return l[id.LV] != "" && unix.Stat(l[id.LV], &stat) == nil && stat.Rdev == device, nil
+}
+
+func (l loops) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
+	if _, ok := l[id.LV]; !ok {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)
+	}
+	return lvm.Volume{ID: id, UUID: "uuid-of-" + id.LV}, nil
+}
+
+func (l loops) List(context.Context) (volumes []lvm.Volume, err error) {
+	for name := range l {
+		volumes = append(volumes, lvm.Volume{ID: lvm.ID{VG: vgUUID, LV: name}, UUID: "uuid-of-" + name, Group: "vg"})
+	}
+	return volumes, nil
+}

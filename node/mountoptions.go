@@ -1,0 +1,121 @@
+package node
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// The forms of the values of mount options.
+const (
+	number = `[0-9]{1,10}`
+	size   = `[0-9]{1,10}[kmgKMG]?`
+	// selinuxContext is a label as the kubelet gives it: in quotation marks where it has commas.
+	selinuxContext = `[A-Za-z0-9_.:-]{1,255}|"[A-Za-z0-9_.:,-]{1,255}"`
+)
+
+// mountAllowed are the mount options that each file system may have, each with the form of its value; nil: it has none.
+// What is not here is refused: whoever writes a StorageClass cannot name another device or a path of the node
+// (journal_path, logdev, rtdev, device, loop, X-mount.*), turn the mount into another operation (bind, remount, move), skip
+// the recovery that a mount begins with (noload, norecovery), or let an error of one file system stop the node
+// (errors=panic, fatal_errors=panic).
+var mountAllowed = map[string]map[string]*regexp.Regexp{
+	"ext4": union(anyMountAllowed,
+		plain(`acl noacl user_xattr nouser_xattr barrier nobarrier discard nodiscard delalloc nodelalloc auto_da_alloc noauto_da_alloc
+			journal_checksum nojournal_checksum journal_async_commit dioread_lock dioread_nolock block_validity noblock_validity
+			grpid nogrpid bsdgroups sysvgroups bsddf minixdf init_itable noinit_itable nombcache dax
+			quota noquota usrquota grpquota prjquota`),
+		valued(number, `commit stripe inode_readahead_blks max_batch_time min_batch_time max_dir_size_kb init_itable resuid resgid`),
+		valued(`[01]`, `barrier auto_da_alloc mb_optimize_scan`),
+		valued(`[0-7]`, `journal_ioprio`),
+		valued(`ordered|writeback|journal`, `data`),
+		valued(`continue|remount-ro`, `errors`),
+		valued(`always|never|inode`, `dax`),
+		valued(`[a-z]{1,32}\.(user|group)`, `usrjquota grpjquota`),
+		valued(`vfsold|vfsv0|vfsv1`, `jqfmt`)),
+	"xfs": union(anyMountAllowed,
+		plain(`attr2 noattr2 discard nodiscard filestreams grpid nogrpid bsdgroups sysvgroups ikeep noikeep inode32 inode64
+			largeio nolargeio noalign nouuid swalloc wsync dax
+			noquota quota uquota usrquota qnoenforce uqnoenforce gquota grpquota gqnoenforce pquota prjquota pqnoenforce`),
+		valued(size, `allocsize logbsize`),
+		valued(number, `logbufs sunit swidth`),
+		valued(`always|never|inode`, `dax`)),
+	"btrfs": union(anyMountAllowed,
+		plain(`acl noacl autodefrag noautodefrag barrier nobarrier clear_cache compress compress-force datacow nodatacow
+			datasum nodatasum discard nodiscard flushoncommit noflushoncommit skip_balance space_cache nospace_cache
+			ssd nossd ssd_spread nossd_spread treelog notreelog user_subvol_rm_allowed`),
+		valued(number, `commit metadata_ratio thread_pool`),
+		valued(size, `max_inline`),
+		valued(`no|none|lzo|zlib(:[1-9])?|zstd(:-?[0-9]{1,2})?`, `compress compress-force`),
+		valued(`sync|async`, `discard`),
+		valued(`v1|v2`, `space_cache`)),
+}
+
+// anyMountAllowed are those of every file system.
+var anyMountAllowed = union(
+	plain(`defaults ro rw atime noatime diratime nodiratime relatime norelatime strictatime nostrictatime lazytime nolazytime
+		sync async dirsync suid nosuid dev nodev exec noexec nosymfollow iversion noiversion`),
+	valued(selinuxContext, `context fscontext defcontext rootcontext`))
+
+// plain are options without a value.
+func plain(names string) map[string]*regexp.Regexp {
+	forms := map[string]*regexp.Regexp{}
+	for name := range strings.FieldsSeq(names) {
+		forms[name] = nil
+	}
+	return forms
+}
+
+// valued are options whose value has the form; the key ends in "=".
+func valued(pattern, names string) map[string]*regexp.Regexp {
+	forms := map[string]*regexp.Regexp{}
+	for name := range strings.FieldsSeq(names) {
+		forms[name+"="] = form(pattern)
+	}
+	return forms
+}
+
+func union(sets ...map[string]*regexp.Regexp) map[string]*regexp.Regexp {
+	all := map[string]*regexp.Regexp{}
+	for _, set := range sets {
+		maps.Copy(all, set)
+	}
+	return all
+}
+
+// CheckMountOptions refuses (lvm.KindInvalid) mount options that are not allowed for a type of file system.
+func CheckMountOptions(fsType string, flags []string) error {
+	for _, option := range splitMountOptions(flags) {
+		name, value, valued := strings.Cut(option, "=")
+		if valued {
+			name += "="
+		}
+		values, there := mountAllowed[fsType][name]
+		if !there || valued && !values.MatchString(value) {
+			return lvm.Errorf(lvm.KindInvalid, "the mount option %q is not allowed for %s; allowed are %s",
+				option, fsType, strings.Join(slices.Sorted(maps.Keys(mountAllowed[fsType])), " "))
+		}
+	}
+	return nil
+}
+
+// splitMountOptions lists the single options as mount(8) does: it takes what is behind a comma for one more, but within
+// quotation marks.
+func splitMountOptions(flags []string) (options []string) {
+	for _, flag := range flags {
+		begin, quoted := 0, false
+		for i, c := range flag {
+			switch {
+			case c == '"':
+				quoted = !quoted
+			case c == ',' && !quoted:
+				options, begin = append(options, flag[begin:i]), i+1
+			}
+		}
+		options = append(options, flag[begin:])
+	}
+	return options
+}

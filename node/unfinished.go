@@ -1,0 +1,87 @@
+package node
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// A mkfs that was cut short, by the driver's end or a power cut, leaves one of these:
+//
+//   - xfs: a superblock with sb_inprogress set and a valid checksum, from the first write of metadata to the last, which
+//     clears it. No kernel mounts it.
+//   - btrfs: a superblock with a temporary magic number, that nothing takes for a file system, until the last write.
+//   - ext4: nothing in the first 4 KiB until the last write, that of the superblock; but with blocks of less than 4 KiB the
+//     group descriptors lie there too, and are written earlier.
+//
+// So only ext4 needs a mark that tells these descriptors from data of an unknown kind. mke2fs clears the first 4 KiB and up
+// to 128 KiB at the end; before these the mark lies where a new file system has free space. It is written before mkfs begins and
+// removed, durably, before the first mount: a device with the mark of its own logical volume was never mounted since. A
+// copy has another UUID, and a mark of another volume counts for nothing.
+
+// The mark of mkfs.
+const (
+	markSize  = 4096
+	markSpare = 128 << 10 // at the end, which mke2fs clears
+	markMagic = "nodelvm: mkfs.ext4 of this logical volume has not ended\n"
+)
+
+// mkfsMark is the mark for a logical volume.
+func mkfsMark(uuid string) []byte {
+	mark := make([]byte, markSize)
+	copy(mark, markMagic+uuid)
+	binary.LittleEndian.PutUint32(mark[markSize-4:], crc32.Checksum(mark[:markSize-4], castagnoli))
+	return mark
+}
+
+// markOffset is where the mark lies on a device; negative where it is too small to have one.
+func markOffset(size lvm.Bytes) int64 {
+	return int64(size-markSpare)/markSize*markSize - markSize
+}
+
+// needsMark tells whether the first 4 KiB of the file system to be made hold more than the superblock.
+func needsMark(fsType string, options []string, size lvm.Bytes) bool {
+	const smallest = 512 * lvm.MiB // mke2fs.conf(5), "small": below it the blocks have 1 KiB
+	if fsType != "ext4" || markOffset(size) < headSize {
+		return false
+	}
+	if at := slices.Index(options, "-b"); at >= 0 {
+		return options[at+1] != "4096"
+	}
+	return size < smallest || slices.Contains(options, "-T")
+}
+
+// isUnfinishedXFS tells whether a superblock proves that its mkfs.xfs never ended (XFS Algorithms & Data Structures,
+// "Superblocks"). One without a checksum, of the format before version 5, proves nothing.
+func isUnfinishedXFS(super []byte) bool {
+	const (
+		versionAt, sectorAt, inProgressAt, checksumAt = 100, 102, 126, 224
+		leastSector                                   = 512
+	)
+	sector := int(binary.BigEndian.Uint16(super[sectorAt:]))
+	if !bytes.HasPrefix(super, []byte("XFSB")) || super[inProgressAt] != 1 || binary.BigEndian.Uint16(super[versionAt:])&0xf != 5 ||
+		sector < leastSector || sector > len(super) {
+		return false
+	}
+	checked := slices.Clone(super[:sector])
+	clear(checked[checksumAt : checksumAt+4])
+	return binary.LittleEndian.Uint32(super[checksumAt:]) == crc32.Checksum(checked, castagnoli)
+}
+
+// isUnfinishedExt4 tells whether the head of a marked device is what an unfinished mkfs.ext4 leaves: descriptors, and where
+// the superblock belongs, and before it, nothing.
+func isUnfinishedExt4(head []byte) bool {
+	const descriptors = 2048
+	return isZero(head[:descriptors]) && !isZero(head[descriptors:])
+}
+
+// wasMounted tells whether an ext4 was ever mounted: its time of that, or the count (Linux,
+// Documentation/filesystems/ext4, "Super Block": s_mtime, s_mnt_count).
+func wasMounted(super []byte) bool {
+	return !isZero(super[0x2c:0x30]) || !isZero(super[0x34:0x36])
+}
+
+func isZero(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }

@@ -1,0 +1,135 @@
+package node
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// unfinishedXFS is the superblock that mkfs.xfs writes first and last but one.
+func unfinishedXFS(change ...func([]byte)) []byte {
+	super := xfsSuper(65536)
+	binary.BigEndian.PutUint16(super[100:], 0xb4a5)
+	binary.BigEndian.PutUint16(super[102:], 512)
+	super[126] = 1
+	for _, c := range change {
+		c(super)
+	}
+	binary.LittleEndian.PutUint32(super[224:], 0)
+	binary.LittleEndian.PutUint32(super[224:], crc32.Checksum(super[:512], castagnoli))
+	return super
+}
+
+// TestUnfinishedXFS: only a superblock that is whole and says so itself proves that a mkfs.xfs never ended.
+func TestUnfinishedXFS(t *testing.T) {
+	if !isUnfinishedXFS(unfinishedXFS()) {
+		t.Fatal("the superblock of an unfinished mkfs.xfs is not known")
+	}
+	for what, change := range map[string]func([]byte){
+		"finished":                     func(s []byte) { s[126] = 0 },
+		"another value":                func(s []byte) { s[126] = 2 },
+		"the format before":            func(s []byte) { s[101] = 0xa4 },
+		"no xfs":                       func(s []byte) { s[0] = 0 },
+		"a sector of nothing":          func(s []byte) { s[102], s[103] = 0, 0 },
+		"a sector beyond what is read": func(s []byte) { s[102], s[103] = 0xff, 0xff },
+	} {
+		if isUnfinishedXFS(unfinishedXFS(change)) {
+			t.Errorf("%s: taken for unfinished", what)
+		}
+	}
+	whole := unfinishedXFS(func(s []byte) { s[126] = 0 })
+	for bit := range 512 * 8 { // no single bit of a user's superblock makes it one that may be formatted
+		flipped := bytes.Clone(whole)
+		flipped[bit/8] ^= 1 << (bit % 8)
+		if isUnfinishedXFS(flipped) {
+			t.Errorf("with bit %d flipped it is taken for unfinished", bit)
+		}
+	}
+}
+
+func TestMark(t *testing.T) {
+	mark := mkfsMark("uuid-a")
+	if len(mark) != markSize || bytes.Equal(mark, mkfsMark("uuid-b")) || bytes.Equal(mark, mkfsMark("uuid-")) {
+		t.Error("the marks of two volumes are the same")
+	}
+	for size, want := range map[lvm.Bytes]int64{
+		4 * lvm.MiB: 4<<20 - 128<<10 - 4096, lvm.GiB + 1024: 1<<30 - 128<<10 - 4096, 100 << 10: -28<<10/4096*4096 - 4096,
+	} {
+		if got := markOffset(size); got != want || got > int64(size)-markSize {
+			t.Errorf("%s: at byte %d, want %d", size, got, want)
+		}
+	}
+	for _, test := range []struct {
+		fsType, options string
+		size            lvm.Bytes
+		want            bool
+	}{
+		{"ext4", "", 512*lvm.MiB - 1, true},
+		{"ext4", "", 512 * lvm.MiB, false},
+		{"ext4", "-m 1 -b 4096", 16 * lvm.MiB, false},
+		{"ext4", "-b 2048", lvm.GiB, true},
+		{"ext4", "-T small", lvm.GiB, true},
+		{"ext4", "", 64 * lvm.KiB, false},
+		{"xfs", "", 300 * lvm.MiB, false},
+		{"btrfs", "", 300 * lvm.MiB, false},
+	} {
+		if got := needsMark(test.fsType, strings.Fields(test.options), test.size); got != test.want {
+			t.Errorf("%s %q on %s: %v", test.fsType, test.options, test.size, got)
+		}
+	}
+}
+
+func TestUnfinishedExt4(t *testing.T) {
+	head := func(at int) []byte { h := make([]byte, headSize); h[at] = 1; return h }
+	for at, want := range map[int]bool{0: false, 1023: false, 1024: false, 2047: false, 2048: true, 4095: true} {
+		if isUnfinishedExt4(head(at)) != want {
+			t.Errorf("a byte at %d: %v", at, !want)
+		}
+	}
+	if isUnfinishedExt4(make([]byte, headSize)) {
+		t.Error("a blank head")
+	}
+	if wasMounted(ext4Super(1)) || !wasMounted(ext4Super(1, func(s []byte) { s[0x2f] = 1 })) || !wasMounted(ext4Super(1, func(s []byte) { s[0x34] = 1 })) {
+		t.Error("whether an ext4 was mounted")
+	}
+}
+
+// badAt is a device that cannot be read at one byte.
+type badAt int64
+
+var errBadSector = errors.New("input/output error")
+
+func (bad badAt) ReadAt(p []byte, at int64) (int, error) {
+	if at <= int64(bad) && int64(bad) < at+int64(len(p)) {
+		return 0, errBadSector
+	}
+	return len(p), nil
+}
+
+// TestUnreadableSuperblocks: the places are those where blkid reads, as strace shows it, each from a run on a device of
+// 320 MiB.
+func TestUnreadableSuperblocks(t *testing.T) {
+	const size = 320 << 20
+	for _, at := range []int64{
+		0, 1080, 4096, 8192, 32768, 65600, 263679, 278528, 393215, 524288, 1 << 20, 2 << 20, 4 << 20, 64<<20 + 64,
+		333963776, 334495744, 335036416, 335151103, 335168000, 335198720, 335241728, 335298560, 335414271, 335478784, 335512064,
+		335536128, 335538688, 335540224, 335543296, size - 1,
+	} {
+		if err := readSuperblocks(badAt(at), size); !errors.Is(err, errBadSector) {
+			t.Errorf("a device that cannot be read at byte %d: %v", at, err)
+		}
+	}
+	if err := readSuperblocks(badAt(100<<20), size); err != nil {
+		t.Errorf("where no superblock is: %v", err)
+	}
+	for _, small := range []int64{0, 512, 4 << 20} {
+		if err := readSuperblocks(badAt(small), small); err != nil {
+			t.Errorf("a device of %d bytes is read beyond its end: %v", small, err)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package node
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// NodeUnstageVolume unmounts the staging path, which itself is the CO's and stays (CSI spec, "NodeUnstageVolume"). LVM is
+// not asked, and the device stays active. lvm.KindInUse: files are open there; lvm.KindForeign: something else than the
+// volume is mounted there, and is left alone.
+func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, errNoVolume
+	}
+	staging, err := parsePath("staging_target_path", req.GetStagingTargetPath())
+	if err != nil {
+		return nil, err
+	}
+	release, err := s.busy.alone(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if _, err := s.unmountAll(ctx, req.GetVolumeId(), staging); err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnstageVolumeResponse{}, nil
+}
+
+// NodeUnpublishVolume takes a volume from a pod's path, and removes the path (CSI spec, "NodeUnpublishVolume"). LVM is
+// not asked. lvm.KindInUse: files are open there; lvm.KindForeign: something else is there, and is left alone.
+func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, errNoVolume
+	}
+	target, err := parsePath("target_path", req.GetTargetPath())
+	if err != nil {
+		return nil, err
+	}
+	release, err := s.holdTarget(req.GetVolumeId(), target, false)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	place, err := s.unmountAll(ctx, req.GetVolumeId(), target)
+	if err != nil {
+		return nil, err
+	}
+	if err := removable(place); err != nil {
+		return nil, err
+	}
+	if err := s.fs.Remove(target); err != nil {
+		return nil, lvm.Errorf(lvm.KindInternal, "the empty mount point could not be removed: %w", err)
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+// mountsAtOnePath is more than anybody stacks; it ends the loop below should unmounting do nothing.
+const mountsAtOnePath = 16
+
+// unmountAll unmounts what is mounted of a volume at a path, stacked mounts included, and returns what it then finds.
+func (s *Server) unmountAll(ctx context.Context, handle, path string) (Place, error) {
+	for range mountsAtOnePath {
+		place, err := s.fs.Look(path)
+		if err != nil || place.Mount == nil {
+			return place, err
+		}
+		if err := s.checkOwner(ctx, handle, place); err != nil {
+			return place, err
+		}
+		if err := s.unmount(place); err != nil {
+			return place, err
+		}
+	}
+	return Place{}, lvm.Errorf(lvm.KindInternal, "%s is still mounted after %d unmounts", path, mountsAtOnePath)
+}
+
+// checkOwner refuses (lvm.KindForeign) a mount that is not the volume's, and (lvm.KindNotFound) a handle that no volume of
+// ours can have.
+func (s *Server) checkOwner(ctx context.Context, handle string, place Place) error {
+	id, err := parseHandle(handle)
+	if err != nil {
+		return err
+	}
+	ours, err := s.devices.Owns(ctx, id, uint64(place.device()))
+	if err != nil {
+		return err
+	}
+	if !ours {
+		return lvm.Errorf(lvm.KindForeign, "what is mounted at %s (%s, %s) is not volume %s, and was left alone: unmount it, if it is not needed",
+			place.Path, place.Mount.Source, place.Mount.FSType, id)
+	}
+	return nil
+}
+
+// unmount removes the topmost mount at a place. A raw device that was published read-only takes writes again with its last
+// publication; if the unmount fails, it is still published, and stays read-only.
+func (s *Server) unmount(place Place) error {
+	if place.Kind != PlaceDevice || !place.Mount.ReadOnly {
+		return s.fs.Unmount(place.Path)
+	}
+	mounts, err := s.fs.Mounts(place.Path)
+	last := err == nil && len(mounts) == 1
+	if last {
+		s.setReadOnly(place, false)
+	}
+	err = s.fs.Unmount(place.Path)
+	if err != nil && last {
+		s.setReadOnly(place, true)
+	}
+	return err
+}
+
+// setReadOnly goes on after a failure: a pod must end whatever state its device is in, and publishing for writing tries
+// again.
+func (s *Server) setReadOnly(place Place, readOnly bool) {
+	if err := s.fs.SetReadOnly(place.Path, readOnly); err != nil {
+		s.log.Warn("cannot change whether a raw device is read-only", "path", place.Path, "readOnly", readOnly, "error", err)
+	}
+}

@@ -1,0 +1,200 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestUnmountLeavesOthersAlone: what is mounted at the path is unmounted only if it is the volume.
+func TestUnmountLeavesOthersAlone(t *testing.T) {
+	for _, test := range []struct {
+		what, handle string
+		mount        *Mount
+		kind         lvm.Kind
+	}{
+		{"another volume", testID.String(), fsMount(otherDevice, false), lvm.KindForeign},
+		{"a tmpfs", testID.String(), &Mount{Device: 45, FSType: "tmpfs", Source: "tmpfs"}, lvm.KindForeign},
+		{"our mount, under another volume's handle", testVG + "/pvc-2", fsMount(ourDevice, false), lvm.KindForeign},
+		{"our mount, under no volume's handle", "garbage", fsMount(ourDevice, false), lvm.KindNotFound},
+	} {
+		f := newFake()
+		f.mounts["/target"], f.kinds["/target"] = test.mount, PlaceDir
+		s := f.server()
+		_, unpublish := s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: test.handle, TargetPath: "/target"})
+		_, unstage := s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: test.handle, StagingTargetPath: "/target"})
+		for call, err := range map[string]error{"unpublish": unpublish, "unstage": unstage} {
+			if err == nil || lvm.KindOf(err) != test.kind {
+				t.Errorf("%s: %s: %v", test.what, call, err)
+			}
+		}
+		f.expect(t)
+	}
+	f := newFake() // a path where nothing is
+	for _, handle := range []string{"garbage", testVG + "/gone"} {
+		_, unpublish := f.server().NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: "/target"})
+		_, unstage := f.server().NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: "/staging"})
+		succeed(t, unpublish)
+		succeed(t, unstage)
+	}
+	f.expect(t)
+}
+
+// A mount of another volume on top of ours hides it: nothing of either is unmounted, nor is the volume below.
+func TestUnmountStopsAtAnother(t *testing.T) {
+	f := newFake()
+	f.mounts["/target"], f.kinds["/target"] = fsMount(ourDevice, false), PlaceDir
+	f.during = func(call string) {
+		if call == "unmount /target" {
+			f.mounts["/target"] = fsMount(otherDevice, false)
+			f.fail = "unmount" // the fake would take it away
+		}
+	}
+	if err := f.unpublish(t); err == nil {
+		t.Error("it succeeded")
+	}
+	f.fail, f.during = "", nil
+	f.did = nil
+	if err := f.unpublish(t); lvm.KindOf(err) != lvm.KindForeign {
+		t.Errorf("got %v", err)
+	}
+	f.expect(t)
+}
+
+// TestReadOnlyDevices: a raw device is read-only for all pods of a node or for none, and takes writes again when the last
+// pod that only reads has ended.
+func TestReadOnlyDevices(t *testing.T) {
+	readOnly := func(r *csi.NodePublishVolumeRequest) { rawBlock(r); r.Readonly = true }
+	second := func(r *csi.NodePublishVolumeRequest) { r.TargetPath = "/second" }
+	f := newFake()
+	succeed(t, f.publish(t, readOnly))
+	f.expect(t, "set /dev/dm-3 read-only", "make /target", "bind /dev/dm-3 /target read-only")
+	if err := f.publish(t, rawBlock, second); lvm.KindOf(err) != lvm.KindInUse || !strings.Contains(err.Error(), "/target") {
+		t.Errorf("a pod that writes beside one that reads: %v", err)
+	}
+	f.expect(t)
+	succeed(t, f.publish(t, readOnly, second))
+	f.expect(t, "make /second", "bind /dev/dm-3 /second read-only")
+	succeed(t, f.unpublish(t))
+	f.expect(t, "unmount /target", "remove /target")
+	unpublish := func() error {
+		_, err := f.server().NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: "/second"})
+		return err
+	}
+	f.fail = "unmount" // a pod has it open
+	if err := unpublish(); err == nil || !f.readOnly {
+		t.Errorf("read-only %v, %v", f.readOnly, err)
+	}
+	f.expect(t, "set /second for writing", "unmount /second", "set /second read-only")
+	f.fail = "set" // its disk is gone: the pod ends all the same
+	succeed(t, unpublish())
+	f.fail, f.did, f.readOnly = "", nil, true
+	succeed(t, f.publish(t, rawBlock)) // what was not taken back then is taken back now
+	f.expect(t, "set /dev/dm-3 for writing", "make /target", "bind /dev/dm-3 /target for writing")
+	if err := f.publish(t, readOnly, second); lvm.KindOf(err) != lvm.KindInUse {
+		t.Errorf("a pod that reads beside one that writes: %v", err)
+	}
+}
+
+// TestTheDeviceIsHeld: from its check to the mount, the volume's device is open; one that became another volume's between
+// is not touched.
+func TestTheDeviceIsHeld(t *testing.T) {
+	for what, call := range map[string]func(f *fake) error{
+		"stage":            func(f *fake) error { return f.stage(t) },
+		"publish a device": func(f *fake) error { return f.publish(t, rawBlock) },
+	} {
+		f := newFake()
+		f.moved = true
+		if err := call(f); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), "/dev/dm-3") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if len(f.did) > 0 && f.did[0] != "activate" || len(f.did) > 1 || f.held != 0 {
+			t.Errorf("%s: it did %q, and holds %d", what, f.did, f.held)
+		}
+		f.moved, f.did = false, nil
+		f.during = func(call string) {
+			if call != "activate" && !strings.HasPrefix(call, "remove") && f.held != 1 {
+				t.Errorf("%s: at %q the device is held %d times", what, call, f.held)
+			}
+		}
+		succeed(t, call(f))
+		if f.held != 0 {
+			t.Errorf("%s: the device stays open", what)
+		}
+	}
+}
+
+// TestUnfinishedFileSystems: what a mkfs left that was cut short is made again, and the mark of one that ended goes before
+// the file system is used.
+func TestUnfinishedFileSystems(t *testing.T) {
+	f := newFake()
+	f.content = Content{Unfinished: "xfs"}
+	succeed(t, f.stage(t, fsType("xfs")))
+	f.expect(t, "activate", "format xfs /dev/dm-3 (clear)", "make /staging", "mount /dev/dm-3 /staging xfs ")
+	f = newFake()
+	f.content = Content{Type: "ext4", Marked: true}
+	succeed(t, f.stage(t))
+	f.expect(t, "activate", "unmark /dev/dm-3 uuid", "check ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 ")
+	f = newFake()
+	f.content, f.fail = Content{Type: "ext4", Marked: true}, "unmark"
+	if err := f.stage(t); err == nil {
+		t.Error("mounted with the mark")
+	}
+	f.expect(t, "activate", "unmark /dev/dm-3 uuid")
+}
+
+// TestMkfsOptionsAreReadForAFormat: options that are not allowed any more keep nobody from a file system that is there.
+func TestMkfsOptionsAreReadForAFormat(t *testing.T) {
+	old := attribute(AttributeMkfs, "-O sparse_super2")
+	f := newFake()
+	if err := f.stage(t, old); lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), "sparse_super2") {
+		t.Errorf("got %v", err)
+	}
+	f.expect(t, "activate")
+	f.content = Content{Type: "ext4"}
+	succeed(t, f.stage(t, old))
+}
+
+// TestRestage: a volume that is staged in another way than it is asked for.
+func TestRestage(t *testing.T) {
+	f := newFake()
+	succeed(t, f.stage(t))
+	f.did = nil
+	for what, change := range map[string]func(*csi.NodePublishVolumeRequest){"another file system": fsType("xfs"), "read-only": fsType("", "ro")} {
+		if err := f.stage(t, change); lvm.KindOf(err) != lvm.KindExists {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	f.expect(t, "activate", "activate")
+	succeed(t, f.stage(t))
+}
+
+// TestPathsThatTheKernelRefuses are refused before anything is made.
+func TestPathsThatTheKernelRefuses(t *testing.T) {
+	for what, path := range map[string]string{
+		"too long":                         strings.Repeat("/0123456", 512),
+		"a name too long":                  "/a/" + strings.Repeat("n", 256) + "/b",
+		"a NUL byte":                       "/a\x00b",
+		"nested, and then a name too long": strings.Repeat("/d", 500) + "/" + strings.Repeat("n", 256),
+	} {
+		f := newFake()
+		s := f.server()
+		target := func(r *csi.NodePublishVolumeRequest) { r.TargetPath, r.StagingTargetPath = path, path }
+		_, stage := s.NodeStageVolume(t.Context(), stageOf(request(target)))
+		_, publish := s.NodePublishVolume(t.Context(), request(target))
+		_, unpublish := s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: path})
+		_, unstage := s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: testID.String(), StagingTargetPath: path})
+		for call, err := range map[string]error{"stage": stage, "publish": publish, "unpublish": unpublish, "unstage": unstage} {
+			if lvm.KindOf(err) != lvm.KindInvalid || len(err.Error()) > 500 {
+				t.Errorf("%s: %s: %v", what, call, err)
+			}
+		}
+		f.expect(t)
+	}
+	if _, err := parsePath("x", strings.Repeat("/"+strings.Repeat("n", 255), 15)); err != nil {
+		t.Errorf("a path that the kernel takes: %v", err)
+	}
+}
