@@ -11,7 +11,7 @@ import (
 
 // Owns tells whether a block device, by its number, is the volume's, or is not there any more. It asks device-mapper for the
 // group's UUID and the volume's name, and not LVM: a pod must end whatever state the disks are in. Only if the name is
-// another one, since an admin has renamed the volume, the disks are read.
+// another one, as after lvrename, the disks are read, for the name that the volume's handle has.
 func (h *Host) Owns(ctx context.Context, id ID, device uint64) (bool, error) {
 	if unix.Major(device) == 0 { // not a block device: tmpfs, a network's file system
 		return false, nil
@@ -36,8 +36,14 @@ func (h *Host) Owns(ctx context.Context, id ID, device uint64) (bool, error) {
 	if err != nil {
 		return false, nil //nolint:nilerr // it has another name, and nothing tells that it had this one
 	}
-	_, _, v, err := s.find(id)
-	return err == nil && dmUUID(id.VG, v.UUID) == uuid, nil
+	for _, g := range s.Groups {
+		for _, lv := range g.LVs {
+			if g.UUID == id.VG && dmUUID(g.UUID, lv.UUID) == uuid {
+				return g.handleOf(lv) == id.LV || g.madeAs(lv, id.LV), nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // lvUUIDSize is the length of a logical volume's UUID without its hyphens; a device of a hidden layer has a suffix behind it.

@@ -1,0 +1,32 @@
+package lvmtest
+
+import (
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestOwnsRenamedVolume: a pod can end after lvrename, and what it has mounted is still taken for no other volume.
+func TestOwnsRenamedVolume(t *testing.T) {
+	node := newNode()
+	d := bed(node).oneAtATime().Start(t)
+	v := d.create(t, lvm.Spec{Name: usualName, Class: lvm.Class{Group: "vg-test", Layout: lvm.LayoutLinear}, Required: 8 * lvm.MiB})
+	other := d.create(t, lvm.Spec{Name: otherName, Class: lvm.Class{Group: "vg-test", Layout: lvm.LayoutLinear}, Required: 8 * lvm.MiB})
+	path, err := d.Activate(t.Context(), v.ID, v.UUID)
+	must(t, err)
+	var minor uint32
+	_, err = fmt.Sscanf(path, "/dev/dm-%d", &minor)
+	must(t, err)
+	for _, name := range []string{v.ID.LV, "kept"} {
+		node.rename("vg-test", v.ID.LV, name)
+		for id, want := range map[lvm.ID]bool{v.ID: true, other.ID: false} {
+			if owns, err := d.Owns(t.Context(), id, unix.Mkdev(253, minor)); err != nil || owns != want {
+				t.Errorf("called %s, the device is %s: %v, %v", name, id, owns, err)
+			}
+		}
+		node.rename("vg-test", name, v.ID.LV)
+	}
+}
