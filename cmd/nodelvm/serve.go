@@ -121,7 +121,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
 		controller.New(controller.Config{
 			NodeName: d.o.nodeName, Volumes: host, Snapshots: host, Siblings: siblingsOf(agent),
-			CheckFileSystem: node.CheckFileSystem, MinimumSize: node.MinimumSize,
+			CheckFileSystem: node.CheckFileSystem, CheckMountOptions: node.CheckMountOptions, MinimumSize: node.MinimumSize,
 		}), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
