@@ -19,7 +19,7 @@ const outcomesMost = 10_000
 // outcomes remembers how requests for volumes have ended.
 type outcomes struct {
 	mu       sync.Mutex
-	unknown  map[string]bool // by name: a request that may have made a volume, and did not tell
+	unknown  map[string]bool // by name: a request that may have made a volume, and was not answered
 	answered map[string]bool // by the volume's UUID: its caller knows of it
 }
 
@@ -38,7 +38,7 @@ func (o *outcomes) made(ctx context.Context, v lvm.Volume) {
 	note(o.answered, v.UUID)
 }
 
-// lost notes a request that ended without telling whether there is a volume.
+// lost notes a request that ended before its caller could know whether there is a volume.
 func (o *outcomes) lost(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Server) unlessMade(ctx context.Context, name string, err error) error {
 		return exists(*p.Volume, err)
 	}
 	s.outcomes.lost(name)
-	return lvm.Errorf(lvm.KindBusy, "%w; and yet the request cannot be given up: %w", err, kept)
+	return lvm.Errorf(lvm.KindBusy, "%w; the request is still not final: %w", err, kept)
 }
 
 // kept says why there may be a volume of the name; nil: there is none.
@@ -104,8 +104,8 @@ func (s *Server) kept(name string, p lvm.Presence, unread error) error {
 	case unread != nil:
 		return unread
 	case p.Volume != nil:
-		return lvm.Errorf(lvm.KindBusy, "an earlier request for it has made %s/%s here, of which nobody may have been told: "+
-			"let the StorageClass be as it was then, or delete the claim and after it that volume", p.Volume.Group, p.Volume.ID.LV)
+		return lvm.Errorf(lvm.KindBusy, "an earlier request made %s/%s here, and its caller may not know: "+
+			"restore the StorageClass as it was then, or delete the claim, and then that volume (kubectl nodelvm orphans)", p.Volume.Group, p.Volume.ID.LV)
 	case p.UnderWay:
 		return lvm.Errorf(lvm.KindBusy, "an earlier request for volume %q is still under way: ask again when it has ended", name)
 	case p.Unsure != nil && s.outcomes.isUnknown(name):

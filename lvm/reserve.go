@@ -121,7 +121,7 @@ func (c *carving) made(s State) bool {
 	return err == nil
 }
 
-// expire gives up what nobody wants any more. The lock must be held.
+// expire gives up what is no longer wanted. The lock must be held.
 func (r *reservations) expire() {
 	now := time.Now()
 	maps.DeleteFunc(r.kept, func(name string, res reservation) bool { return r.calls[name] == nil && !now.Before(res.until) })
@@ -223,7 +223,7 @@ func (r *reservations) room(s State, cluster string, p party) error {
 }
 
 // together plans all volumes of a party, each beside those before it, or none. A sibling that is wrong in itself is left
-// out of the party: its own request is told so. The lock must be held.
+// out of the party: its own request gets that error. The lock must be held.
 func (r *reservations) together(s State, cluster string, p party) (party, []placement, error) {
 	s = r.without(s, p.all)
 	placements, err := plan(s, cluster, p.all)
