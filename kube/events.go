@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -79,7 +80,7 @@ func (t *teller) event(n news, now time.Time) *corev1.Event {
 		InvolvedObject:      n.about,
 		Type:                n.kind,
 		Reason:              n.reason,
-		Message:             n.message,
+		Message:             fitting(n.message),
 		Source:              corev1.EventSource{Component: DriverName, Host: t.node},
 		ReportingController: DriverName,
 		ReportingInstance:   t.node,
@@ -87,6 +88,23 @@ func (t *teller) event(n news, now time.Time) *corev1.Event {
 		LastTimestamp:       when,
 		Count:               1,
 	}
+}
+
+// messageMax is how many bytes the message of an event may have.
+const messageMax = 1024
+
+// fitting is a message as an event may hold it: names and errors in it are others'.
+func fitting(message string) string {
+	const more = "..."
+	message = strings.ToValidUTF8(message, "?")
+	if len(message) <= messageMax {
+		return message
+	}
+	end := messageMax - len(more)
+	for !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end] + more
 }
 
 // eventStands is for how long an event is taken to be there. The API server forgets it after an hour; what it tells of may
@@ -122,7 +140,7 @@ func (t *teller) tell(ctx context.Context, n news) error {
 		times = t.count(event.Namespace + "/" + event.Name) // an earlier run of this driver has written it
 	}
 	patch, err := json.Marshal(map[string]any{
-		"type": n.kind, "message": n.message, "count": times, "lastTimestamp": event.LastTimestamp,
+		"type": n.kind, "message": event.Message, "count": times, "lastTimestamp": event.LastTimestamp,
 		"source": event.Source, "reportingInstance": event.ReportingInstance,
 	})
 	if err != nil {

@@ -40,9 +40,6 @@ const (
 // annAbandoned is on a PersistentVolume that was kept when its claim was released from a lost node.
 const annAbandoned = "nodelvm.io/abandoned"
 
-// settled is how old something is whose object has been made, if there is to be one.
-const settled = 2 * time.Minute
-
 func (c *command) orphansCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "orphans",
@@ -64,13 +61,19 @@ func (c *command) orphansCommand() *cobra.Command {
 	}
 }
 
-// orphanRows asks the nodes first, and the API afterwards: what is made or removed meanwhile is no orphan.
+// orphanRows asks the nodes first, and the API afterwards, the claims before their volumes: a volume whose claim still waits is being
+// made, and one whose claim is bound by then has its object. What seems to be an orphan is looked for on its node once more: an
+// object that is gone may have gone with its volume.
 func (c *cluster) orphanRows(ctx context.Context) ([]orphanRow, error) {
 	drivers, err := c.driversOrNone(ctx)
 	if err != nil {
 		return nil, err
 	}
 	answers := c.answers(ctx, drivers, nil)
+	var claims corev1.PersistentVolumeClaimList
+	if err := c.get(ctx, "/api/v1/persistentvolumeclaims", &claims); err != nil {
+		return nil, err
+	}
 	volumes, err := c.volumes(ctx)
 	if err != nil {
 		return nil, err
@@ -79,11 +82,29 @@ func (c *cluster) orphanRows(ctx context.Context) ([]orphanRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	var claims corev1.PersistentVolumeClaimList
-	if err := c.get(ctx, "/api/v1/persistentvolumeclaims", &claims); err != nil {
-		return nil, err
+	rows := newOrphanage(volumes, contents, claims.Items).rows(answers)
+	suspect := map[string]bool{} // nodes
+	for _, r := range rows {
+		suspect[r.Node] = suspect[r.Node] || r.Handle != ""
 	}
-	return newOrphanage(volumes, contents, claims.Items).rows(answers), nil
+	drivers = slices.DeleteFunc(drivers, func(pod corev1.Pod) bool { return !suspect[pod.Spec.NodeName] })
+	return stillThere(rows, c.answers(ctx, drivers, nil)), nil
+}
+
+// stillThere leaves out what a later answer of its node does not have any more, or is removing. A node that does not answer again
+// proves nothing.
+func stillThere(rows []orphanRow, later []answer) []orphanRow {
+	answered, there := map[string]bool{}, map[string]bool{}
+	for _, a := range later {
+		answered[a.node] = answered[a.node] || a.err == nil && a.gap() == ""
+		for _, v := range a.page.Volumes {
+			there[a.node+" "+v.ID] = v.State == stateReady
+		}
+		for _, sn := range a.page.Snapshots {
+			there[a.node+" "+sn.ID] = sn.State == stateReady
+		}
+	}
+	return slices.DeleteFunc(rows, func(r orphanRow) bool { return r.Handle != "" && answered[r.Node] && !there[r.Node+" "+r.Handle] })
 }
 
 // orphanage knows what the objects of the cluster stand for.
@@ -92,10 +113,11 @@ type orphanage struct {
 	abandoned map[string]bool // handles
 	snapshots map[string]bool // names of snapshots that are, or are being, taken
 	claims    map[string]*corev1.PersistentVolumeClaim
+	making    map[string]bool // names of volumes that claims wait for
 }
 
 func newOrphanage(volumes []corev1.PersistentVolume, contents []content, claims []corev1.PersistentVolumeClaim) *orphanage {
-	o := &orphanage{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]*corev1.PersistentVolumeClaim{}}
+	o := &orphanage{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]*corev1.PersistentVolumeClaim{}, map[string]bool{}}
 	for _, pv := range volumes {
 		o.known[pv.Spec.CSI.VolumeHandle] = true
 		released := pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
@@ -107,6 +129,9 @@ func newOrphanage(volumes []corev1.PersistentVolume, contents []content, claims 
 	}
 	for i, claim := range claims {
 		o.claims[claim.Namespace+"/"+claim.Name] = &claims[i]
+		if claim.Spec.VolumeName == "" {
+			o.making["pvc-"+string(claim.UID)] = true
+		}
 	}
 	return o
 }
@@ -149,10 +174,8 @@ func (o *orphanage) volume(a answer, v inventory.Volume) (kind, why string) {
 		return kindAbandoned, "its claim was released, its PersistentVolume is retained"
 	case v.Cluster != a.page.Cluster:
 		return kindForeign, fmt.Sprintf("made by the cluster %q", v.Cluster)
-	case o.known[v.ID] || a.page.Time.Sub(v.Created) < settled:
+	case o.known[v.ID] || o.making[v.Name]:
 		return "", ""
-	case claim != nil && claim.Spec.VolumeName == "" && "pvc-"+string(claim.UID) == v.Name:
-		return "", "" // it is being made
 	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Name:
 		return kindAbandoned, "its claim has the volume " + claim.Spec.VolumeName + " now"
 	}
@@ -166,7 +189,7 @@ func (o *orphanage) snapshot(a answer, sn inventory.Snapshot) (kind, why string)
 		return "", ""
 	case sn.Cluster != a.page.Cluster:
 		return kindForeign, fmt.Sprintf("made by the cluster %q", sn.Cluster)
-	case o.known[sn.ID] || o.snapshots[sn.Name] || a.page.Time.Sub(sn.Created) < settled:
+	case o.known[sn.ID] || o.snapshots[sn.Name]:
 		return "", ""
 	}
 	return kindOrphan, "no VolumeSnapshotContent stands for it"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -85,6 +86,36 @@ func TestTables(t *testing.T) {
 			}
 		}
 		golden(t, name+".txt", append(append(whole.Bytes(), '\n'), narrow.Bytes()...))
+	}
+}
+
+// TestYoungOrphansAreNamed: how old a volume is says nothing about whether it has an object; whether its claim waits for it does,
+// and whether it is still there.
+func TestYoungOrphansAreNamed(t *testing.T) {
+	f := sound()
+	page := &f.answers[0].page
+	young := func(name, claim, state string) {
+		page.Volumes = append(page.Volumes, inventory.Volume{ID: vg1 + "/" + name, Group: "vg-data", LV: name, Name: name, Claim: claim, Cluster: ours,
+			State: state, Size: GiB, Created: page.Time})
+	}
+	young("pvc-young", "", stateReady)
+	young("pvc-c", "", stateReady) // its claim is known by the UID in its name
+	page.Snapshots = append(page.Snapshots, inventory.Snapshot{ID: vg1 + "/s-young", Group: "vg-data", LV: "s-young", Name: "snapshot-x", Cluster: ours,
+		State: stateReady, Created: page.Time})
+	rows := newOrphanage(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
+	if len(rows) != 2 || rows[0].Volume != "vg-data/pvc-young" || rows[1].Volume != "vg-data/s-young" {
+		t.Errorf("orphans: %+v", rows)
+	}
+	rows = append(rows, orphanRow{Kind: kindUnknown, Node: "node-9", Why: "silent"})
+	later := answer{node: f.answers[0].node, page: statuspage.Page{Node: f.answers[0].node}}
+	later.page.Inventory = page.Inventory
+	later.page.Volumes = []inventory.Volume{{ID: vg1 + "/pvc-young", State: stateDeleting}}
+	if left := stillThere(slices.Clone(rows), []answer{later}); len(left) != 2 || left[0].Volume != "vg-data/s-young" || left[1].Kind != kindUnknown {
+		t.Errorf("what is removed meanwhile: %+v", left)
+	}
+	later.err = errors.New("silent")
+	if left := stillThere(slices.Clone(rows), []answer{later}); len(left) != 3 {
+		t.Errorf("a node that does not answer again: %+v", left)
 	}
 }
 
