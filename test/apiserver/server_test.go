@@ -40,9 +40,10 @@ const (
 
 // server is the API server of all tests; admin may do everything there, and so may kubectl with its token.
 var (
-	server  string
-	kubectl string
-	admin   *kubernetes.Clientset
+	server   string
+	kubectl  string
+	sidecars map[string]string // files of csi-provisioner and csi-snapshotter, by name
+	admin    *kubernetes.Clientset
 )
 
 func TestMain(m *testing.M) {
@@ -75,7 +76,7 @@ func withServer(run func() int) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	kubectl = bin["kubectl"]
+	kubectl, sidecars = bin["kubectl"], bin
 	stop, err := startServer(dir, bin)
 	if err != nil {
 		return 0, err

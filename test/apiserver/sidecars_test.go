@@ -1,0 +1,200 @@
+//go:build e2e
+
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+func snapshotsIn(t *testing.T) string {
+	return "/apis/snapshot.storage.k8s.io/v1/namespaces/" + namespace(t) + "/volumesnapshots"
+}
+
+// csiPlugin is the identity and the node service of a driver whose controller service is the real one.
+type csiPlugin struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedNodeServer
+	node string
+}
+
+func (p *csiPlugin) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: driver, VendorVersion: "v0.0.1"}, nil
+}
+
+func (p *csiPlugin) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	reply := &csi.GetPluginCapabilitiesResponse{}
+	for _, service := range []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS} {
+		reply.Capabilities = append(reply.Capabilities, &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: service}}})
+	}
+	return reply, nil
+}
+
+func (p *csiPlugin) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
+}
+
+func (p *csiPlugin) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{NodeId: p.node, AccessibleTopology: &csi.Topology{Segments: map[string]string{topology: p.node}}}, nil
+}
+
+// noRoom answers the one code that the sidecars must understand here.
+func noRoom(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	reply, err := handler(ctx, req)
+	if lvm.KindOf(err) == lvm.KindNoRoom {
+		err = status.Error(codes.ResourceExhausted, err.Error())
+	}
+	return reply, err
+}
+
+// startSidecars runs csi-provisioner and csi-snapshotter with the arguments of the manifest and the token of the node, before the
+// driver's controller service, until the test ends. It answers their logs.
+func (n *node) startSidecars(t *testing.T) (logs func() string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "csi-") // a socket's path is short
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "s"))
+	must(t, err)
+	plugin, service := &csiPlugin{node: n.name}, grpc.NewServer(grpc.UnaryInterceptor(noRoom))
+	csi.RegisterIdentityServer(service, plugin)
+	csi.RegisterNodeServer(service, plugin)
+	csi.RegisterControllerServer(service, controller.New(controller.Config{
+		NodeName: n.name, Volumes: n.host, Snapshots: n.host, CheckFileSystem: func(string, string) error { return nil },
+	}))
+	go func() { _ = service.Serve(listener) }()
+	t.Cleanup(service.Stop)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: n.token}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	must(t, clientcmd.WriteToFile(*config, filepath.Join(dir, "config")))
+	var files []string
+	for _, c := range manifestContainers(t)[1:] {
+		files = append(files, n.startSidecar(t, dir, c))
+	}
+	return func() string {
+		var all bytes.Buffer
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			must(t, err)
+			all.Write(text)
+		}
+		return all.String()
+	}
+}
+
+// startSidecar runs one of them, and answers the file that it logs to.
+func (n *node) startSidecar(t *testing.T, dir string, c corev1.Container) string {
+	t.Helper()
+	args := slices.DeleteFunc(slices.Clone(c.Args), func(arg string) bool {
+		return strings.HasPrefix(arg, "--csi-address=") || strings.HasPrefix(arg, "--http-endpoint=")
+	})
+	args = append(args, "--csi-address="+filepath.Join(dir, "s"), "--kubeconfig="+filepath.Join(dir, "config"))
+	cmd := exec.Command(sidecars[c.Name], args...) //nolint:noctx // the test's end ends it
+	cmd.Env = []string{"NODE_NAME=" + n.name, "NAMESPACE=" + system, "POD_NAME=nodelvm-" + n.name}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	log, err := os.Create(filepath.Join(dir, c.Name+".log"))
+	must(t, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed
+		must(t, log.Close())
+	})
+	return log.Name()
+}
+
+// manifestContainers are those of the driver's pod; the first is the driver.
+func manifestContainers(t *testing.T) []corev1.Container {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
+	must(t, err)
+	var set appsv1.DaemonSet
+	for object := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		if bytes.Contains(object, []byte("\nkind: DaemonSet\n")) {
+			must(t, yaml.UnmarshalStrict(object, &set))
+		}
+	}
+	return set.Spec.Template.Spec.Containers
+}
+
+// TestSidecarsAreAdmitted: the real csi-provisioner and csi-snapshotter do all that they do for a node with what the policies and
+// RBAC leave them.
+func TestSidecarsAreAdmitted(t *testing.T) {
+	here := newNode(t, "a")
+	logs := here.startSidecars(t)
+	defer func() {
+		for line := range strings.Lines(logs()) {
+			if strings.Contains(line, "forbidden") || t.Failed() && !strings.HasPrefix(line, "I") {
+				t.Error(line)
+			}
+		}
+	}()
+	soon(t, "the capacity is published", func() bool {
+		list, err := admin.StorageV1().CSIStorageCapacities(system).List(t.Context(), metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=external-provisioner-" + here.name})
+		return err == nil && len(list.Items) > 0
+	})
+	claim := here.selectedClaim(t, "data", func(*corev1.PersistentVolumeClaim) {})
+	pv := here.untilProvisioned(t, claim)
+	patchClaim(t, claim, "", fmt.Sprintf(`{"spec": {"volumeName": %q}}`, pv.Name))
+	claim = patchClaim(t, claim, "status", `{"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}`)
+	patchVolume(t, pv.Name, "status", `{"status": {"phase": "Bound"}}`)
+
+	content := contentOf(t, here.name, pv, "snap")
+	soon(t, "the snapshot is ready", func() bool { return isReady(t, content) })
+	raw(t, admin.RESTClient().Patch("application/merge-patch+json").AbsPath(snapshotsIn(t), "snap", "status"),
+		`{"status": {"readyToUse": true, "boundVolumeSnapshotContentName": %q}}`, content)
+	restored := here.selectedClaim(t, "restored", func(c *corev1.PersistentVolumeClaim) {
+		group := "snapshot.storage.k8s.io"
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "snap"}
+	})
+	copied := here.untilProvisioned(t, restored).Name
+	clone := here.selectedClaim(t, "clone", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: claim.Name}
+	})
+	cloned := here.untilProvisioned(t, clone).Name
+
+	large := here.selectedClaim(t, "large", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1Ti")
+	})
+	until(t, large, "given back", func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selected] == "" })
+
+	raw(t, admin.RESTClient().Patch("application/merge-patch+json").AbsPath(contents, content),
+		`{"metadata": {"annotations": {"snapshot.storage.kubernetes.io/volumesnapshot-being-deleted": %q}}}`, "yes")
+	must(t, admin.RESTClient().Delete().AbsPath(contents, content).Do(t.Context()).Error())
+	soon(t, "the content is gone", func() bool {
+		return apierrors.IsNotFound(admin.RESTClient().Get().AbsPath(contents, content).Do(t.Context()).Error())
+	})
+	for _, name := range []string{pv.Name, copied, cloned} {
+		here.untilDeleted(t, name)
+	}
+}
