@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/status"
 
-	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/node"
@@ -144,7 +143,7 @@ func serveFake(t *testing.T, out *bytes.Buffer, level string) (clients csiClient
 	}
 	host := lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB}})
 	server := newServer(log, newCallMetrics(prometheus.NewRegistry()), &identity{},
-		controller.New(controller.Config{NodeName: "node-1", Volumes: host, Snapshots: host, CheckFileSystem: node.CheckFileSystem}),
+		newController("node-1", host, nil),
 		node.New(node.Config{NodeName: "node-1", Devices: host, Log: log}))
 	path := filepath.Join(t.TempDir(), "csi.sock")
 	listener, err := listen(t.Context(), path)

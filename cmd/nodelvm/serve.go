@@ -119,10 +119,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	agent := d.newAgent(client, host, health)
 	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log}, orphanCollector{agent})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
-		controller.New(controller.Config{
-			NodeName: d.o.nodeName, Volumes: host, Snapshots: host, Siblings: siblingsOf(agent),
-			CheckFileSystem: node.CheckFileSystem, CheckMountOptions: node.CheckMountOptions, MinimumSize: node.MinimumSize,
-		}), mounts)
+		newController(d.o.nodeName, host, siblingsOf(agent)), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
 		d.ready.set(host.Ready, "")
@@ -133,6 +130,14 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	}
 	d.ready.set(nil, "the driver stops")
 	return errors.Join(err, d.shutdown(context.WithoutCancel(ctx), host, server, registrar))
+}
+
+// newController makes the Controller service. What the Node service would refuse to mount, it refuses to make.
+func newController(nodeName string, host *lvm.Host, siblings controller.Siblings) *controller.Server {
+	return controller.New(controller.Config{
+		NodeName: nodeName, Volumes: host, Snapshots: host, Siblings: siblings,
+		CheckFileSystem: node.CheckFileSystem, CheckMountOptions: node.CheckMountOptions, MinimumSize: node.MinimumSize,
+	})
 }
 
 // startHost prepares LVM on this node, and recovers what an earlier run left.
