@@ -52,6 +52,9 @@ func TestHelm(t *testing.T) { play(t, scenario.HelmActs()) }
 // TestLife plays how volumes grow, are snapshotted and are copied. It leaves thin pools, as all that follow.
 func TestLife(t *testing.T) { play(t, scenario.LifeActs()) }
 
+// TestAttack plays a tenant who attacks other tenants and the node from a raw block volume.
+func TestAttack(t *testing.T) { play(t, scenario.AttackActs()) }
+
 // TestLost plays how a node is lost with its volumes, and comes back with them.
 func TestLost(t *testing.T) { play(t, scenario.LostActs()) }
 

@@ -1,0 +1,109 @@
+package scenario
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"regexp"
+)
+
+// forgery is content that a tenant writes to the beginning of a raw block volume.
+type forgery struct {
+	name   string
+	script string                       // prints the content, in a folder of its own on the node
+	change func([]byte) ([]byte, error) // nil, or what the attacker changes in it
+	lvm    bool                         // LVM would take the volume for a physical volume
+}
+
+// withGroup prints the beginning of a disk with one volume group, made on a loop device that no other command looks at.
+const withGroup = `truncate -s 100M disk; loop=$(losetup -f --show disk)
+pvcreate -qq --devices $loop $loop >&2; vgcreate -qq --devices $loop %s $loop >&2
+losetup -d $loop; head -c 2M disk`
+
+const (
+	nodeDisks = "/dev/ubdb,/dev/ubdc" // of the node that is attacked
+	nodeGroup = "vg-data"
+)
+
+func forgeries() []forgery {
+	copied := "head -c 2M /dev/ubdb"
+	return []forgery{
+		{name: "a volume group with the tag of the class", script: fmt.Sprintf(withGroup, "--addtag fast evil"), lvm: true},
+		{name: "a volume group with the name of the node's own", script: fmt.Sprintf(withGroup, "--addtag fast "+nodeGroup), lvm: true},
+		{name: "a copy of the node's disk", script: copied, lvm: true},
+		{name: "the node's group, empty and with a higher sequence number", script: copied, change: emptyGroup, lvm: true},
+		{name: "a partition table with an LVM partition", script: `truncate -s 100M disk; echo 'type=8e' | sfdisk -q disk >&2; head -c 2M disk`},
+		{name: "a LUKS header", script: `truncate -s 100M disk; echo key | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk - >&2; head -c 2M disk`},
+		{name: "a btrfs file system", script: `truncate -s 120M disk; mkfs.btrfs -q -L victim disk >&2; head -c 2M disk`},
+		{name: "the beginning of an md array", script: `head -c 4096 /dev/zero; printf '\374\116\053\251\001\000\000\000'; head -c 1M /dev/urandom`},
+		{name: "random bytes", script: `head -c 2M /dev/urandom`},
+	}
+}
+
+// Places and sums of LVM's on-disk format (LVM2, lib/format_text/layout.h): the metadata area header of a disk that pvcreate
+// labelled with its defaults.
+const (
+	areaHeader   = 4096
+	areaStart    = areaHeader + 24 // of the area on the disk
+	areaLocation = areaHeader + 40 // offset and size of the current text, then its checksum
+)
+
+// lvmChecksum is CRC-32 without the final inversion, from LVM's own initial value.
+func lvmChecksum(data []byte) uint32 {
+	const initial = 0xf597a6cf
+	return ^crc32.Update(^uint32(initial), crc32.IEEETable, data)
+}
+
+var seqno = regexp.MustCompile(`(?m)^seqno = \d+$`)
+
+// emptyGroup changes the metadata text of a copied disk: no logical volume is left, the sequence number is far ahead, and all
+// checksums are right.
+func emptyGroup(disk []byte) ([]byte, error) {
+	disk = bytes.Clone(disk)
+	start := binary.LittleEndian.Uint64(disk[areaStart:])
+	offset, size := binary.LittleEndian.Uint64(disk[areaLocation:]), binary.LittleEndian.Uint64(disk[areaLocation+8:])
+	at := start + offset
+	if start != areaHeader || at+size > uint64(len(disk)) {
+		return nil, fmt.Errorf("the metadata text is at byte %d, with %d bytes", at, size)
+	}
+	text := disk[at : at+size]
+	if lvmChecksum(text) != binary.LittleEndian.Uint32(disk[areaLocation+16:]) {
+		return nil, errors.New("the checksum of the text that was copied is wrong")
+	}
+	if !seqno.Match(text) {
+		return nil, errors.New("the text has no sequence number")
+	}
+	forged := cutSection(seqno.ReplaceAll(text, []byte("seqno = 99999")), "\nlogical_volumes {")
+	const place = 512 << 10 // in the second half of the area, which the group has not come to
+	if place+len(forged) > 1<<20 {
+		return nil, fmt.Errorf("the forged text has %d bytes", len(forged))
+	}
+	copy(disk[areaHeader+place:], forged)
+	binary.LittleEndian.PutUint64(disk[areaLocation:], place)
+	binary.LittleEndian.PutUint64(disk[areaLocation+8:], uint64(len(forged)))
+	binary.LittleEndian.PutUint32(disk[areaLocation+16:], lvmChecksum(forged))
+	binary.LittleEndian.PutUint32(disk[areaHeader:], lvmChecksum(disk[areaHeader+4:areaHeader+512]))
+	return disk, nil
+}
+
+// cutSection removes the section that begins with the given words, up to its own closing brace.
+func cutSection(text []byte, begin string) []byte {
+	from := bytes.Index(text, []byte(begin))
+	if from < 0 {
+		return text
+	}
+	depth := 0
+	for i := from; i < len(text); i++ {
+		switch text[i] {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return append(bytes.Clone(text[:from]), text[i+1:]...)
+			}
+		}
+	}
+	return text
+}
