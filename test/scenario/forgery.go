@@ -31,10 +31,10 @@ func forgeries() []forgery {
 	copied := "head -c 2M /dev/ubdb"
 	return []forgery{
 		{name: "a volume group with the tag of the class", script: fmt.Sprintf(withGroup, "--addtag fast evil"), lvm: true},
-		{name: "a volume group with the name of the node's own", script: fmt.Sprintf(withGroup, "--addtag fast "+nodeGroup), lvm: true},
+		{name: "a volume group with the name of the node's own", script: fmt.Sprintf(withGroup, "--addtag fast evil"), change: namesake, lvm: true},
 		{name: "a copy of the node's disk", script: copied, lvm: true},
 		{name: "the node's group, empty and with a higher sequence number", script: copied, change: emptyGroup, lvm: true},
-		{name: "a partition table with an LVM partition", script: `truncate -s 100M disk; echo 'type=8e' | sfdisk -q disk >&2; head -c 2M disk`},
+		{name: "a partition table with an LVM partition", script: `head -c 446 /dev/zero; printf '\000\000\002\000\216\000\000\000\000\010\000\000\000\000\003\000'; head -c 48 /dev/zero; printf '\125\252'; head -c 2M /dev/zero`},
 		{name: "a LUKS header", script: `truncate -s 100M disk; echo key | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk - >&2; head -c 2M disk`},
 		{name: "a btrfs file system", script: `truncate -s 120M disk; mkfs.btrfs -q -L victim disk >&2; head -c 2M disk`},
 		{name: "the beginning of an md array", script: `head -c 4096 /dev/zero; printf '\374\116\053\251\001\000\000\000'; head -c 1M /dev/urandom`},
@@ -58,26 +58,45 @@ func lvmChecksum(data []byte) uint32 {
 
 var seqno = regexp.MustCompile(`(?m)^seqno = \d+$`)
 
-// emptyGroup changes the metadata text of a copied disk: no logical volume is left, the sequence number is far ahead, and all
-// checksums are right.
+// emptyGroup takes the logical volumes out of a copied disk's group, and puts its sequence number far ahead.
 func emptyGroup(disk []byte) ([]byte, error) {
+	return rewriteMetadata(disk, func(text []byte) ([]byte, error) {
+		if !seqno.Match(text) {
+			return nil, errors.New("the metadata text has no sequence number")
+		}
+		return cutSection(seqno.ReplaceAll(text, []byte("seqno = 99999")), "\nlogical_volumes {"), nil
+	})
+}
+
+// namesake gives the group the name of the node's own. LVM's commands refuse to make two groups of one name.
+func namesake(disk []byte) ([]byte, error) {
+	return rewriteMetadata(disk, func(text []byte) ([]byte, error) {
+		rest, found := bytes.CutPrefix(text, []byte("evil {"))
+		if !found {
+			return nil, fmt.Errorf("the metadata text begins with %q", text[:min(len(text), 20)])
+		}
+		return append([]byte(nodeGroup+" {"), rest...), nil
+	})
+}
+
+// rewriteMetadata puts another text into the metadata area of a disk, with the right checksums.
+func rewriteMetadata(disk []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
 	disk = bytes.Clone(disk)
 	start := binary.LittleEndian.Uint64(disk[areaStart:])
 	offset, size := binary.LittleEndian.Uint64(disk[areaLocation:]), binary.LittleEndian.Uint64(disk[areaLocation+8:])
-	at := start + offset
-	if start != areaHeader || at+size > uint64(len(disk)) {
-		return nil, fmt.Errorf("the metadata text is at byte %d, with %d bytes", at, size)
+	if start != areaHeader || start+offset+size > uint64(len(disk)) {
+		return nil, fmt.Errorf("the metadata area begins at byte %d, its text at %d, with %d bytes", start, offset, size)
 	}
-	text := disk[at : at+size]
+	text := disk[start+offset:][:size]
 	if lvmChecksum(text) != binary.LittleEndian.Uint32(disk[areaLocation+16:]) {
-		return nil, errors.New("the checksum of the text that was copied is wrong")
+		return nil, errors.New("the checksum of the metadata text is wrong")
 	}
-	if !seqno.Match(text) {
-		return nil, errors.New("the text has no sequence number")
+	forged, err := change(text)
+	if err != nil {
+		return nil, err
 	}
-	forged := cutSection(seqno.ReplaceAll(text, []byte("seqno = 99999")), "\nlogical_volumes {")
 	const place = 512 << 10 // in the second half of the area, which the group has not come to
-	if place+len(forged) > 1<<20 {
+	if place+len(forged) > 1<<20-areaHeader {
 		return nil, fmt.Errorf("the forged text has %d bytes", len(forged))
 	}
 	copy(disk[areaHeader+place:], forged)
