@@ -18,6 +18,7 @@ type fake struct {
 	content  Content
 	lags     bool // the file system is smaller than the device
 	failed   []DeviceNumber
+	head     []byte // of the device
 	mounts   map[string]*Mount
 	kinds    map[string]PlaceKind
 	did      []string
@@ -99,6 +100,12 @@ func (f *fake) Grow(device, path, _ string) error {
 	err := f.do("grow %s %s", device, path)
 	f.lags = f.lags && err != nil
 	return err
+}
+func (f *fake) Head(_ string, bytes int) ([]byte, error) {
+	if f.during != nil {
+		f.during("head")
+	}
+	return append(f.head, make([]byte, bytes)...)[:bytes], nil
 }
 func (f *fake) Failed() ([]DeviceNumber, error) { return f.failed, nil }
 func (f *fake) List(context.Context) ([]lvm.Volume, error) {

@@ -48,6 +48,8 @@ type Filesystem interface {
 	Remove(path string) error
 	// Failed lists the devices whose mounted file systems have met errors, after which the kernel makes them read-only.
 	Failed() ([]DeviceNumber, error)
+	// Head reads the beginning of a device. It is an error if the device is smaller.
+	Head(device string, bytes int) ([]byte, error)
 	// Usage tells how full the file system mounted at a path is.
 	Usage(path string) (Usage, error)
 }

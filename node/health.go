@@ -11,17 +11,21 @@ import (
 const TroubleReadOnly lvm.Trouble = "read-only"
 
 // Health looks for volumes of this cluster whose mounted file systems have met errors, so that the kernel has made them
-// read-only. It reads the table of mounts and ext4's count of errors, and no more while all is well.
+// read-only, and for raw block volumes with a signature that the node's own system might act on. It reads the table of mounts,
+// ext4's count of errors, and the beginning of the raw block volumes that are active.
 func (s *Server) Health(ctx context.Context) ([]lvm.Finding, error) {
 	failed, err := s.fs.Failed()
-	if err != nil || len(failed) == 0 {
+	if err != nil {
 		return nil, err
 	}
 	volumes, err := s.devices.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var findings []lvm.Finding
+	findings := s.signatures(ctx, volumes)
+	if len(failed) == 0 {
+		return findings, nil
+	}
 	for _, v := range volumes {
 		path, active, err := s.devices.Device(v.ID, v.UUID)
 		if err != nil || !active {

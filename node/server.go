@@ -16,6 +16,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -67,6 +68,7 @@ type Server struct {
 	fs      Filesystem
 	log     *slog.Logger
 	busy    busy
+	looking sync.Mutex // held while the volumes are read for signatures
 }
 
 // New makes the service.

@@ -110,7 +110,7 @@ e2e() {
 	local bad=0
 	go_test apiserver test testname -tags e2e -count=1 -timeout 120m ./apiserver || bad=1
 	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 180m \
-		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestLost$|^TestPlacement$|^TestReboot$|^TestTogether$|^TestConformance$' ./e2e || bad=1
+		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestAttack$|^TestLost$|^TestPlacement$|^TestReboot$|^TestTogether$|^TestConformance$' ./e2e || bad=1
 	return $bad
 }
 

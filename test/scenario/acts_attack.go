@@ -22,6 +22,13 @@ func attack(all []forgery) Act {
 	for _, f := range all {
 		steps = append(steps, Step{Says: "the pod writes " + f.name + ": the published capacity stays that of the node's disks", Limit: 2 * time.Minute,
 			Prove: func(ctx context.Context, s *Stage) error { return s.forge(ctx, f) }})
+		if f.event != "" {
+			steps = append(steps, Step{Says: "an event on the claim says that the volume begins like " + f.event, Limit: 2 * time.Minute,
+				Prove: func(ctx context.Context, s *Stage) error {
+					_, err := s.eventSaying(ctx, "attacker", "begins like "+f.event)
+					return err
+				}})
+		}
 		if f.lvm {
 			steps = append(steps, Step{Says: "the next tenant's volume is on the node's disks, and the pod's device shows nothing of it", Limit: 3 * time.Minute, Prove: victimIsSafe})
 		}

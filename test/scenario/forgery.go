@@ -15,6 +15,7 @@ type forgery struct {
 	script string                       // prints the content, in a folder of its own on the node
 	change func([]byte) ([]byte, error) // nil, or what the attacker changes in it
 	lvm    bool                         // LVM would take the volume for a physical volume
+	event  string                       // what an event on the claim says of it; "": none
 }
 
 // withGroup prints the beginning of a disk with one volume group, made on a loop device that no other command looks at.
@@ -31,13 +32,13 @@ func forgeries() []forgery {
 	copied := "head -c 2M /dev/ubdb"
 	return []forgery{
 		{name: "a volume group with the tag of the class", script: fmt.Sprintf(withGroup, "--addtag fast evil"), lvm: true},
-		{name: "a volume group with the name of the node's own", script: fmt.Sprintf(withGroup, "--addtag fast evil"), change: namesake, lvm: true},
+		{name: "a volume group with the name of the node's own", script: fmt.Sprintf(withGroup, "--addtag fast evil"), change: namesake, lvm: true, event: "an LVM physical volume"},
 		{name: "a copy of the node's disk", script: copied, lvm: true},
 		{name: "the node's group, empty and with a higher sequence number", script: copied, change: emptyGroup, lvm: true},
 		{name: "a partition table with an LVM partition", script: `head -c 446 /dev/zero; printf '\000\000\002\000\216\000\000\000\000\010\000\000\000\000\003\000'; head -c 48 /dev/zero; printf '\125\252'; head -c 2M /dev/zero`},
 		{name: "a LUKS header", script: `truncate -s 100M disk; echo key | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk - >&2; head -c 2M disk`},
-		{name: "a btrfs file system", script: `truncate -s 120M disk; mkfs.btrfs -q -L victim disk >&2; head -c 2M disk`},
-		{name: "the beginning of an md array", script: `head -c 4096 /dev/zero; printf '\374\116\053\251\001\000\000\000'; head -c 1M /dev/urandom`},
+		{name: "a btrfs file system", script: `truncate -s 120M disk; mkfs.btrfs -q -L victim disk >&2; head -c 2M disk`, event: "a btrfs file system"},
+		{name: "the beginning of an md array", script: `head -c 4096 /dev/zero; printf '\374\116\053\251\001\000\000\000'; head -c 1M /dev/urandom`, event: "a part of an md array"},
 		{name: "random bytes", script: `head -c 2M /dev/urandom`},
 	}
 }

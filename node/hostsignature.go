@@ -1,0 +1,100 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TroubleSignature is a volume with a signature on which the node's own system might act: its LVM, md or btrfs. Whoever has a raw
+// block volume can write one. The driver compares a few bytes and interprets none.
+const TroubleSignature lvm.Trouble = "signature"
+
+// signatureSpan is how much of a volume's beginning is read: as far as the last of hostSignatures.
+const signatureSpan = 68 << 10
+
+// hostSignatures are what LVM, mdadm and the kernel's btrfs look for on the devices of a node (LVM2, lib/label/label.h; Linux,
+// include/uapi/linux/raid/md_p.h and fs/btrfs/fs.h). An md array of the versions 0.9 and 1.0 has its mark at the end of a device.
+var hostSignatures = []struct {
+	what    string
+	offsets []int
+	mark    []byte
+}{
+	{"an LVM physical volume", []int{0, 512, 1024, 1536}, []byte("LABELONE")},
+	{"a part of an md array", []int{0, 4096}, []byte{0xfc, 0x4e, 0x2b, 0xa9}},
+	{"a btrfs file system", []int{64<<10 + 64}, []byte("_BHRfS_M")},
+}
+
+// hostSignature names what the beginning of a volume looks like to the node's own system; "" for nothing of it.
+func hostSignature(head []byte) string {
+	for _, s := range hostSignatures {
+		for _, at := range s.offsets {
+			if len(head) >= at && bytes.HasPrefix(head[at:], s.mark) {
+				return s.what
+			}
+		}
+	}
+	return ""
+}
+
+// signatureTimeout bounds how long the volumes of a node are looked at: a device that hangs must not hold up what else is found.
+const signatureTimeout = 5 * time.Second
+
+// signatures looks for raw block volumes with a signature that the node's own system might act on.
+func (s *Server) signatures(ctx context.Context, volumes []lvm.Volume) []lvm.Finding {
+	if !s.looking.TryLock() {
+		return nil // an earlier look hangs with a device
+	}
+	done := make(chan []lvm.Finding, 1)
+	go func() {
+		defer s.looking.Unlock()
+		var findings []lvm.Finding
+		for _, v := range volumes {
+			if f, found := s.signatureOn(v); found {
+				findings = append(findings, f)
+			}
+		}
+		done <- findings
+	}()
+	timer := time.NewTimer(signatureTimeout)
+	defer timer.Stop()
+	select {
+	case findings := <-done:
+		return findings
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// signatureOn looks at one volume, as long as it is published as a raw block volume.
+func (s *Server) signatureOn(v lvm.Volume) (lvm.Finding, bool) {
+	path, active, err := s.devices.Device(v.ID, v.UUID)
+	if err != nil || !active {
+		return lvm.Finding{}, false
+	}
+	head, err := s.fs.Head(path, signatureSpan)
+	if err != nil { // it cannot be read, is too small for a signature, or has just gone
+		return lvm.Finding{}, false
+	}
+	what := hostSignature(head)
+	if what == "" || !s.isPublishedRaw(path) {
+		return lvm.Finding{}, false
+	}
+	return lvm.Finding{Trouble: TroubleSignature, Group: v.Group, Volume: v, Text: fmt.Sprintf(
+		"the raw block volume %s/%s (%s) begins like %s, which its user wrote; this driver ignores it; make sure that the node's own system does too (docs/security.md)",
+		v.Group, v.ID.LV, path, what)}, true
+}
+
+// isPublishedRaw tells whether a device is bound as a device node, as NodePublishVolume does for a raw block volume.
+func (s *Server) isPublishedRaw(device string) bool {
+	mounts, err := s.fs.Mounts(device)
+	return err == nil && slices.ContainsFunc(mounts, func(m MountPoint) bool {
+		place, err := s.fs.Look(m.Path)
+		return err == nil && place.Kind == PlaceDevice
+	})
+}

@@ -1,0 +1,93 @@
+package node
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+func at(offset int, mark string) []byte { return append(make([]byte, offset), mark...) }
+
+func TestHostSignature(t *testing.T) {
+	for name, c := range map[string]struct {
+		head []byte
+		want string
+	}{
+		"nothing":                             {nil, ""},
+		"zeroes":                              {make([]byte, signatureSpan), ""},
+		"LVM in the first sector":             {at(0, "LABELONE"), "an LVM physical volume"},
+		"LVM in the last sector of a label":   {at(1536, "LABELONE"), "an LVM physical volume"},
+		"LVM beyond the label":                {at(2048, "LABELONE"), ""},
+		"LVM not at a sector":                 {at(8, "LABELONE"), ""},
+		"md 1.1":                              {at(0, "\xfc\x4e\x2b\xa9"), "a part of an md array"},
+		"md 1.2":                              {at(4096, "\xfc\x4e\x2b\xa9"), "a part of an md array"},
+		"btrfs":                               {at(65600, "_BHRfS_M"), "a btrfs file system"},
+		"cut short":                           {at(65600, "_BHRfS"), ""},
+		"LUKS, which nothing opens by itself": {at(0, "LUKS\xba\xbe"), ""},
+	} {
+		if got := hostSignature(c.head); got != c.want {
+			t.Errorf("%s: hostSignature = %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A signature is reported of a volume that is published as a raw block volume, and of no other: a file system is the driver's.
+func TestHealthReportsSignatures(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind  PlaceKind
+		head  []byte
+		found bool
+	}{
+		"raw, with LVM":         {PlaceDevice, at(512, "LABELONE"), true},
+		"raw, without":          {PlaceDevice, at(512, "postgres"), false},
+		"a mounted file system": {PlaceDir, at(65600, "_BHRfS_M"), false},
+	} {
+		f := newFake()
+		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = c.head, c.kind, &Mount{}
+		found, err := f.server().Health(t.Context())
+		if err != nil || (len(found) == 1) != c.found {
+			t.Errorf("%s: Health = %v, %v", name, found, err)
+		}
+		if c.found && (found[0].Trouble != TroubleSignature || found[0].Volume.ID != testID || !strings.Contains(found[0].Text, "begins like an LVM physical volume")) {
+			t.Errorf("%s: Health = %+v", name, found)
+		}
+	}
+}
+
+// A device that hangs holds up one look for a few seconds, and no later one.
+func TestSignatureOfADeviceThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = at(0, "LABELONE"), PlaceDevice, &Mount{}
+		answer := make(chan struct{})
+		f.during = func(string) { <-answer }
+		s := f.server()
+		for range 2 {
+			if found, err := s.Health(t.Context()); err != nil || len(found) != 0 {
+				t.Errorf("while the device hangs: Health = %v, %v", found, err)
+			}
+		}
+		close(answer)
+		synctest.Wait()
+		if found, err := s.Health(t.Context()); err != nil || len(found) != 1 {
+			t.Errorf("when the device answers again: Health = %v, %v", found, err)
+		}
+	})
+}
+
+func TestHeadOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "device")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("ab"), 50), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if head, err := newMachine().Head(path, 3); err != nil || !slices.Equal(head, []byte("aba")) {
+		t.Errorf("Head = %q, %v", head, err)
+	}
+	if head, err := newMachine().Head(path, 101); err == nil {
+		t.Errorf("Head of a device that is too small = %q, want an error", head)
+	}
+}
