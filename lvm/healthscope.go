@@ -54,3 +54,18 @@ func (h *Host) readyIn(g Group) (ready []patient) {
 	}
 	return ready
 }
+
+// Refusal says why nothing can be changed in the group of that name now; nil: something can, or there is no such group. It starts
+// no process.
+func (h *Host) Refusal(ctx context.Context, group string) error {
+	s, err := h.look(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range s.Groups {
+		if g.Name == group {
+			return unchangeable(s, g)
+		}
+	}
+	return nil
+}

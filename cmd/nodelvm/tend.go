@@ -26,8 +26,9 @@ type caretaker struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	failed []lvm.Finding
-	told   string
+	failed  []lvm.Finding
+	refused map[string]bool // names of groups that are not as declared because nothing could be changed in them
+	told    string
 }
 
 // start begins its work, which ends with ctx; a command that runs then is brought to its end.
@@ -97,13 +98,16 @@ func (c *caretaker) prepare(ctx context.Context) {
 	if err != nil {
 		failed = append(failed, lvm.Finding{Trouble: lvm.TroubleUnprepared, Text: fmt.Sprintf("no declared volume group is made or enlarged: %v", err)})
 	}
+	refused := map[string]bool{}
 	for _, g := range report.Failed() {
+		refusal := c.host.Refusal(ctx, g.Name)
+		refused[g.Name] = refusal != nil && strings.Contains(g.Err.Error(), refusal.Error())
 		failed = append(failed, lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: g.Name, Text: fmt.Sprintf("volume group %s is not as it is declared: %v", g.Name, g.Err)})
 	}
 	text := report.String()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed = failed
+	c.failed, c.refused = failed, refused
 	if text != c.told {
 		c.told = text
 		for line := range strings.Lines(text) {
@@ -112,9 +116,17 @@ func (c *caretaker) prepare(ctx context.Context) {
 	}
 }
 
-// Health tells which groups are not as they are declared.
-func (c *caretaker) Health(context.Context) ([]lvm.Finding, error) {
+// Health tells which groups were not as they are declared when disks were looked for last. That a disk of a group was missing is
+// not told any more once the group can be changed again: disks are looked for minutes later.
+func (c *caretaker) Health(ctx context.Context) ([]lvm.Finding, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failed, nil
+	failed, refused := c.failed, c.refused
+	c.mu.Unlock()
+	var still []lvm.Finding
+	for _, f := range failed {
+		if !refused[f.Group] || c.host.Refusal(ctx, f.Group) != nil {
+			still = append(still, f)
+		}
+	}
+	return still, nil
 }

@@ -3,12 +3,52 @@ package main
 import (
 	"bytes"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
+
+// TestARepairedGroupIsNotToldAsBroken until disks are looked for again, minutes later.
+func TestARepairedGroupIsNotToldAsBroken(t *testing.T) {
+	node := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{4 * lvm.GiB, 4 * lvm.GiB}})
+	host := node.Start(t, lvm.Config{Cluster: "cluster-1"})
+	file := filepath.Join(t.TempDir(), "groups.yaml")
+	if err := os.WriteFile(file, []byte(`volumeGroups: [{name: vg, devices: [{paths: ["/dev/fake*"]}]}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &caretaker{host: host, file: file, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	missing := func(is bool) { node.Change("vg", func(g *lvm.Group) { g.PVs[1].Missing = is }) }
+	told := func() string {
+		t.Helper()
+		findings, err := c.Health(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, f := range findings {
+			texts = append(texts, f.Text)
+		}
+		return strings.Join(texts, "\n")
+	}
+	for range 2 { // it may be missing more than once
+		missing(true)
+		c.prepare(t.Context())
+		if text := told(); !strings.Contains(text, "a disk is missing") {
+			t.Fatalf("told of a group without a disk: %q", text)
+		}
+		missing(false)
+		for deadline := time.Now().Add(10 * time.Second); told() != ""; time.Sleep(10 * time.Millisecond) { // a reading of the disks is kept for a moment
+			if time.Now().After(deadline) {
+				t.Fatalf("told of a group that is repaired: %q", told())
+			}
+		}
+	}
+}
 
 // TestTendTellsOnce: a pool that cannot be enlarged for a while does not fill the log.
 func TestTendTellsOnce(t *testing.T) {
