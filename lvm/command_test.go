@@ -102,13 +102,13 @@ func TestConfig(t *testing.T) {
 	if want := []string{"sd", "ubd", "blkext"}; !slices.Equal(types, want) {
 		t.Errorf("block drivers %v, want %v", types, want)
 	}
-	conf := lvmConf(Config{LockDir: `/run/"lock`, BackupDir: "/backup"}, types)
-	for _, want := range []string{`types = [ "sd", 16, "ubd", 16, "blkext", 16 ]`, `locking_dir = "/run/\"lock"`, `backup_dir = "/backup"`, "use_aio = 0", "udev_rules = 0"} {
+	conf := lvmConf(Config{SystemDir: "/etc/ours", LockDir: `/run/"lock`, BackupDir: "/backup"}, types)
+	for _, want := range []string{`types = [ "sd", 16, "ubd", 16, "blkext", 16 ]`, `locking_dir = "/run/\"lock"`, `backup_dir = "/backup"`, "use_aio = 0", "udev_sync = 0", `dir = "/etc/ours/dev"`, `scan = [ "/dev" ]`} {
 		if !strings.Contains(conf, want) {
 			t.Errorf("the configuration lacks %s:\n%s", want, conf)
 		}
 	}
-	if conf := lvmConf(Config{}, nil); strings.Contains(conf, "_dir") || !strings.Contains(conf, "backup = 0") {
+	if conf := lvmConf(Config{}, nil); strings.Contains(conf, "ing_dir") || strings.Contains(conf, "backup_dir") || !strings.Contains(conf, "backup = 0") {
 		t.Errorf("without folders the configuration is\n%s", conf)
 	}
 }

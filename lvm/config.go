@@ -32,7 +32,9 @@ func writeConfig(cfg Config) error {
 
 // lvmConf renders lvm.conf(5).
 //   - use_aio=0: tearing down an AIO context takes a command 30 ms and more; it cannot be turned off elsewhere.
-//   - no udev: a container cannot take part in udev's handshake, so lvm makes the nodes it needs by itself.
+//   - udev: a container cannot take part in its handshake (udev_sync=0), so lvm makes the nodes it needs by itself
+//     (verify_udev_operations=1), in a directory of its own (dir); disks are in the host's (scan). On the host, udev makes the
+//     names and removes them (udev_rules=1), as for any other volume.
 //   - no devices file, no hints: each command that writes is told its disks (--devices).
 //   - reserved_memory: before it suspends a device, lvm would touch and lock 8 MiB page by page (a third of an lvextend's
 //     time), in case that swap or the root file system is on it; ours carry neither.
@@ -58,6 +60,8 @@ func lvmConf(cfg Config, types []string) string {
 	}
 	return fmt.Sprintf(`# Written by nodelvm at each start; changes are lost.
 devices {
+	dir = %s
+	scan = [ "/dev" ]
 	obtain_device_list_from_udev = 0
 	external_device_info_source = "none"
 	use_devicesfile = 0
@@ -75,7 +79,8 @@ global {
 }
 activation {
 	udev_sync = 0
-	udev_rules = 0
+	udev_rules = 1
+	verify_udev_operations = 1
 	monitoring = 0
 	auto_set_activation_skip = 0
 	error_when_full = 1
@@ -87,7 +92,7 @@ backup {
 	%s
 	archive = 0
 }
-`, kinds, locking, backup)
+`, quote(cfg.deviceDir().path), kinds, locking, backup)
 }
 
 // notDisks are block drivers whose devices LVM should not be made to open: removable media, and device-mapper itself,

@@ -62,6 +62,7 @@ type Host struct {
 	declarations atomic.Pointer[[]Declaration] // of the last Prepare
 	grown        growths
 	commands     *commandFiles
+	undo         func() // what NewHost has mounted
 
 	closing    context.Context // done when the Host closes
 	stop       context.CancelFunc
@@ -77,22 +78,26 @@ func NewHost(cfg Config) (*Host, error) {
 	if err := writeConfig(cfg); err != nil {
 		return nil, Errorf(KindInternal, "%w", err)
 	}
+	undo, err := cfg.deviceDir().prepare()
+	if err != nil {
+		cmp.Or(cfg.Log, slog.Default()).Warn("LVM may not be able to make volumes", "error", err)
+	}
 	files := &commandFiles{}
 	if !cfg.Beside {
 		files.dir = cfg.LockDir
 	}
 	h := NewHostOn(cfg, Machine{
-		Runner: command{systemDir: cfg.SystemDir, observe: cfg.Observe, reports: make(chan struct{}, maxReports), files: files},
+		Runner: command{systemDir: cfg.SystemDir, devices: cfg.deviceDir(), observe: cfg.Observe, reports: make(chan struct{}, maxReports), files: files},
 		Kernel: kernel{sys: "/sys", proc: "/proc", dev: "/dev"},
 		Reader: &Disks{},
 	})
-	h.commands = files
+	h.commands, h.undo = files, undo
 	return h, nil
 }
 
 // NewHostOn makes a Host on another machine than the real one, for tests.
 func NewHostOn(cfg Config, machine Machine) *Host {
-	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine, commands: &commandFiles{}}
+	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine, commands: &commandFiles{}, undo: func() {}}
 	h.settleAfter, h.freshness = cmp.Or(cfg.SettleAfter, time.Second), cmp.Or(cfg.Freshness, usualFreshness)
 	h.hangs.limit, h.hangs.log, h.hangs.name = cmp.Or(cfg.Patience, 2*time.Minute), h.log, h.met.name
 	h.closing, h.stop = context.WithCancel(context.Background())
@@ -130,6 +135,7 @@ func (h *Host) Close(ctx context.Context) error {
 		h.zeroed.saveAll()
 		h.commands.release()
 		h.alone.release()
+		h.undo()
 	}
 	return err
 }

@@ -45,6 +45,10 @@ type Kernel interface {
 	Remove(uuid string) (removed bool, err error)
 	// Forget drops the table that was loaded for the device with this UUID and never taken into use, if there is one.
 	Forget(uuid string) (was bool, err error)
+	// RemoveStaleNames removes the names of a group's volumes in /dev/mapper and /dev/GROUP that lead to no device, to one that
+	// has another name, or to one of ours by a device node of their own, which nobody removes with its device. Devices are
+	// not touched.
+	RemoveStaleNames(group string, ours func(uuid string) bool) (removed []string, err error)
 	// Suspended tells whether I/O to the device hangs until it is resumed.
 	Suspended(path string) (bool, error)
 	// Status tells the type of a device-mapper device's first target, and what that says of itself: "raid", "2 AA ..."

@@ -41,6 +41,7 @@ func (h *Host) Start(ctx context.Context) error {
 	if _, damaged := h.volumes(s); damaged != nil {
 		h.log.Warn("volumes are left alone", "error", damaged)
 	}
+	h.removeNamesOfFormerGroups(ctx, s)
 	h.met.begin()
 	var mended sync.WaitGroup
 	for _, g := range h.met.newcomers(s) {
@@ -130,6 +131,7 @@ func (h *Host) mendWhenPossible(ctx context.Context, g Group, tried func()) {
 func (h *Host) mend(ctx context.Context, g Group) (unfinished error) {
 	h.forgetTables(ctx, g)
 	h.resume(ctx, g)
+	h.removeStaleNames(ctx, g.Name, h.isUsed(g))
 	for _, lv := range g.LVs {
 		if sn, ours, err := snapshotOf(g, lv); err == nil && ours && sn.Cluster == h.cfg.Cluster && sn.State == StateCreating {
 			unfinished = errors.Join(unfinished, h.removeUnfinished(ctx, sn.ID, sn.UUID))

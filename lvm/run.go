@@ -33,6 +33,7 @@ const (
 type command struct {
 	path      string // "" for the one that is installed
 	systemDir string
+	devices   deviceDir
 	observe   func(Command)
 	reports   chan struct{} // holds one value for each report under way; its capacity bounds them
 	files     *commandFiles // nil, or what commands that write have open
@@ -77,6 +78,9 @@ func (c command) run(ctx context.Context, argv []string, start func(*exec.Cmd) e
 	path, err := c.executable()
 	if err != nil {
 		return err
+	}
+	if err := c.devices.clear(groupOf(argv)); err != nil {
+		return fmt.Errorf("lvm %s: %w", argv[0], err)
 	}
 	words := &tail{max: maxWords}
 	cmd := exec.CommandContext(ctx, path, argv...)

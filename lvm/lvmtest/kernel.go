@@ -71,6 +71,8 @@ func (k kernel) Remove(uuid string) (removed bool, err error) {
 
 func (k kernel) Forget(string) (was bool, err error) { return false, nil }
 
+func (k kernel) RemoveStaleNames(string, func(string) bool) ([]string, error) { return nil, nil }
+
 func (k kernel) Suspended(path string) (bool, error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()

@@ -168,9 +168,12 @@ func (t *tracer) syscall(pid int) {
 	case number == unix.SYS_EXIT_GROUP:
 		t.point(pid, command+": end")
 	default:
-		file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, register(pid, registerFirst)))
-		if err == nil && strings.HasPrefix(file, "/dev/") && file != "/dev/null" && !strings.HasPrefix(file, "/dev/pts") {
-			t.point(pid, command+": write to "+file)
+		file := fmt.Sprintf("/proc/%d/fd/%d", pid, register(pid, registerFirst))
+		info, err := os.Stat(file)
+		name, gone := os.Readlink(file)
+		if err == nil && gone == nil && info.Mode().Type() == os.ModeDevice {
+			// A volume's is in the device directory of the driver, which has another path in each run.
+			t.point(pid, command+": write to "+name[max(0, strings.LastIndex(name, "/dev/")):])
 		}
 	}
 }

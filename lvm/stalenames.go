@@ -1,0 +1,67 @@
+package lvm
+
+import (
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// removeStaleNames removes what earlier versions of the driver have left in the host's /dev for a group, where they made the
+// names themselves: after an admin's lvremove such a name leads to whatever volume gets the device's number next.
+func (h *Host) removeStaleNames(ctx context.Context, group string, ours func(uuid string) bool) {
+	waiting, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	unlock, err := lockVG(waiting, h.cfg.LockDir, group) // an admin's lvm may be making a device
+	if err != nil {
+		h.log.Warn("whether an earlier version has left names in /dev is not looked at", "vg", group, "error", err)
+		return
+	}
+	defer unlock()
+	removed, err := h.machine.Kernel.RemoveStaleNames(group, ours)
+	if err != nil {
+		h.log.Warn("names in /dev that an earlier version has left could not all be looked at", "vg", group, "error", err)
+	}
+	if len(removed) > 0 {
+		h.log.Warn("names in /dev that an earlier version has left were removed; devices and volumes are untouched", "vg", group, "names", removed)
+	}
+}
+
+// isUsed tells by a device's UUID whether it is of one of our volumes in the group, a layer of one, or a part.
+func (h *Host) isUsed(g Group) func(uuid string) bool {
+	used := map[string]bool{}
+	for _, lv := range h.used(g) {
+		for _, part := range parts(g, lv) {
+			used[dmUUID(g.UUID, part.UUID)] = true
+		}
+	}
+	return func(uuid string) bool { return used[uuid[:min(len(uuid), dmUUIDLength)]] }
+}
+
+// dmUUIDLength is the length of "LVM-" with the UUIDs of a group and a volume; a layer's suffix follows.
+const dmUUIDLength = 4 + 32 + 32
+
+// removeNamesOfFormerGroups is removeStaleNames for groups that were renamed or removed since the driver backed them up.
+func (h *Host) removeNamesOfFormerGroups(ctx context.Context, s State) {
+	if h.cfg.BackupDir == "" {
+		return
+	}
+	backups, err := os.ReadDir(h.cfg.BackupDir)
+	if err != nil {
+		h.log.Warn("which volume groups this node had is not known", "error", err)
+		return
+	}
+	former := map[string]bool{}
+	for _, file := range backups {
+		former[file.Name()] = namePattern.MatchString(file.Name())
+	}
+	for _, g := range s.Groups {
+		former[g.Name] = false
+	}
+	for _, group := range slices.Sorted(maps.Keys(former)) {
+		if former[group] && !strings.HasPrefix(group, ".") {
+			h.removeStaleNames(ctx, group, func(string) bool { return false })
+		}
+	}
+}
