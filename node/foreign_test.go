@@ -73,10 +73,6 @@ var foreign = map[string]func(b *bench, device string, size int64){
 		copy(super[20:], "\x01\x02\x03\x04")
 		b.write(device, size/65536*65536-65536, super)
 	},
-	"says that it is not finished, without a checksum": func(b *bench, device string, _ int64) {
-		b.run("mkfs.xfs", "-q", device)
-		b.write(device, xfsInProgress, []byte{1})
-	},
 	"data of an unknown kind": func(b *bench, device string, _ int64) { b.noise(device, 100, 50) },
 }
 
@@ -130,7 +126,7 @@ func TestForeignContentIsLeftAlone(t *testing.T) {
 // sizeFor is the least, in MiB, that a maker needs.
 func sizeFor(what string) int64 {
 	switch what {
-	case "xfs", "says that it is not finished, without a checksum":
+	case "xfs":
 		return 300
 	case "btrfs":
 		return 112

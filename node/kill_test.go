@@ -248,7 +248,7 @@ func TestNoMountedFileSystemIsFormatted(t *testing.T) {
 	device := b.volume("v", 304)
 	b.startsByItself("xfs", "")
 	b.write(device, xfsInProgress, []byte{1})
-	b.refused("not finished", b.digestBefore(), func() error { return b.stage("v", "xfs", b.path("staging")) })
+	b.refused("xfs", b.digestBefore(), func() error { return b.stage("v", "xfs", b.path("staging")) })
 }
 
 // TestAFileWithTheMark: a mark in a file of a file system that is in use is the user's data.

@@ -21,8 +21,20 @@ import (
 // mends what the last cut left, and holds the next one to what was promised. NODELVM_TEST_CUTS is how many times: 3 by
 // default.
 func TestPowerCut(t *testing.T) {
+	cutPower(t, "nodelvm-power-lab", "reallvm", "./lvm/lvmtest")
+}
+
+// TestPowerCutMkfs cuts a node's power while file systems are made in it. Each volume then starts by itself, and none
+// that was mounted once is made again. NODELVM_TEST_CUTS is how many times: 3 by default.
+func TestPowerCutMkfs(t *testing.T) {
+	cutPower(t, "nodelvm-mkfs-lab", "realfs", "./node")
+}
+
+// cutPower cuts the power of a lab of one node while TestPowerVictim of the package runs in it.
+func cutPower(t *testing.T, name, tag, pkg string) {
+	t.Helper()
 	cuts := number(t, "NODELVM_TEST_CUTS", 3)
-	l, err := lab.Open(filepath.Join(os.TempDir(), "nodelvm-power-lab"))
+	l, err := lab.Open(filepath.Join(os.TempDir(), name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +46,7 @@ func TestPowerCut(t *testing.T) {
 	if err := l.Up(t.Context(), lab.UpOptions{Nodes: 1, Progress: os.Stdout}); err != nil {
 		t.Fatal(err)
 	}
-	compile(t, "../..", "test", "-c", "-tags", "reallvm", "-o", filepath.Join(l.Share(), "power.test"), "./lvm/lvmtest")
+	compile(t, "../..", "test", "-c", "-tags", tag, "-o", filepath.Join(l.Share(), "power.test"), pkg)
 	journals, err := os.MkdirTemp(l.Share(), "journals-") // not those of an earlier run, which stay on the share
 	if err != nil {
 		t.Fatal(err)
