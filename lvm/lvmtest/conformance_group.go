@@ -18,6 +18,9 @@ func testSpoilt(t *testing.T, b Bed) {
 		t.Fatal(err)
 	}
 	idle := d.create(t, b.light("idle", 8*lvm.MiB))
+	if _, err := d.Activate(t.Context(), idle.ID, idle.UUID); err != nil { // marks it as ready: a commit that is still to come would change the group below
+		t.Fatal(err)
+	}
 	b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+idle.ID.LV)
 	whole := d.capacity(t, b.class())
 	for _, how := range spoils {
