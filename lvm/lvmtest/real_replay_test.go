@@ -89,6 +89,9 @@ func (r *replay) check(t *testing.T, c lvm.Command) {
 	case "vgrename":
 		r.node.Change(c.Args[0], func(g *lvm.Group) { g.Name = c.Args[1] })
 		return
+	case "lvrename":
+		r.node.rename(c.Args[0], c.Args[1], c.Args[2])
+		return
 	}
 	if code := r.run(append([]string{c.Name}, c.Args...)); code != c.ExitCode {
 		t.Errorf("exit status %d of the real LVM, %d of the fake: lvm %s %s", c.ExitCode, code, c.Name, strings.Join(c.Args, " "))
