@@ -119,7 +119,7 @@ func TestExtendRAIDMetadata(t *testing.T) {
 	if n := raidMetadata(*g, 1, 16*KiB); n != 1 {
 		t.Fatalf("%d extents of metadata", n)
 	}
-	e, err := planExtend(s, v, extending{required: 2*GiB, limit: 0}) // 2^17 regions: 8 + 16 KiB, 2 extents
+	e, err := planExtend(s, v, extending{required: 2 * GiB, limit: 0}) // 2^17 regions: 8 + 16 KiB, 2 extents
 	want := []string{"lvextend --alloc normal -l 131072 -- vg/" + v.ID.LV + " /dev/vga:2-131073 /dev/vgb:2-131073"}
 	if diff := cmp.Diff(want, argvOf(t, e.steps, err)); diff != "" {
 		t.Error(diff)
@@ -139,7 +139,7 @@ func TestExtendIsTrue(t *testing.T) {
 				v.State = StateReady
 				most := lv.Extents
 				for step := Extents(1 << 20); step > 0; step /= 2 { // the largest that is accepted, found by trying
-					if e, err := planExtend(s, v, extending{required: g.bytes(most+step*v.Class.row()), limit: 0}); err == nil {
+					if e, err := planExtend(s, v, extending{required: g.bytes(most + step*v.Class.row()), limit: 0}); err == nil {
 						most += step * v.Class.row()
 						checkSteps(t, g, e)
 					} else if kind := KindOf(err); kind != KindOutOfRange {

@@ -22,9 +22,10 @@ type Config struct {
 	Observe   func(Command) // nil, or called after each LVM command, from the goroutine that ran it
 	Beside    bool          // a driver runs on this node, and this Host is an admin's hand beside it: it is never started
 
-	SettleAfter time.Duration // how long a new volume's second commit waits for others to share it; 0: one second
-	Patience    time.Duration // how long one operation may hold a group's lock before the group counts as hung; 0: two minutes
-	Freshness   time.Duration // how old the disks' answer may be for capacity, lists and figures; 0: half a second; negative: never kept
+	SettleAfter   time.Duration // how long a new volume's second commit waits for others to share it; 0: one second
+	Patience      time.Duration // how long one operation may hold a group's lock before the group counts as hung; 0: two minutes
+	EmptyPoolsFor time.Duration // how long a thin pool that the driver made may hold nothing until TendPools removes it; 0: for ever
+	Freshness     time.Duration // how old the disks' answer may be for capacity, lists and figures; 0: half a second; negative: never kept
 }
 
 // Command is one finished LVM process.
@@ -61,6 +62,7 @@ type Host struct {
 	blank        map[blockDevice]bool          // that the last Prepare found
 	declarations atomic.Pointer[[]Declaration] // of the last Prepare
 	grown        growths
+	emptied      emptyPools
 	commands     *commandFiles
 	undo         func() // what NewHost has mounted
 

@@ -143,7 +143,7 @@ func TestCrowdedPoolPromisesNothing(t *testing.T) {
 	if KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), "is nearly full") {
 		t.Errorf("snapshot: %v", err)
 	}
-	if _, err = planExtend(s, v, extending{required: v.Size+MiB, limit: 0}); KindOf(err) != KindOutOfRange || !strings.Contains(err.Error(), "is nearly full") {
+	if _, err = planExtend(s, v, extending{required: v.Size + MiB, limit: 0}); KindOf(err) != KindOutOfRange || !strings.Contains(err.Error(), "is nearly full") {
 		t.Errorf("extension: %v", err)
 	}
 	class := v.Class

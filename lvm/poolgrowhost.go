@@ -29,8 +29,8 @@ func (g *growths) of(uuid string) int {
 	return g.count[uuid]
 }
 
-// TendPools enlarges the thin pools that fill up, as their policy says. One that needs nothing costs a question to the kernel;
-// no process. The error joins those of the pools that could not be enlarged. A group that hangs is not waited for, and keeps no
+// TendPools enlarges the thin pools that fill up, as their policy says, and removes those that have held nothing for a while. One that
+// needs nothing costs a question to the kernel; no process. The error joins those of the pools for which that failed. A group that hangs is not waited for, and keeps no
 // other one waiting.
 func (h *Host) TendPools(ctx context.Context) error {
 	leave, err := h.enter()
@@ -42,27 +42,32 @@ func (h *Host) TendPools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	due := map[string][]string{} // pools by group
+	due := map[string][]func() error{} // by group
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
 			if lv.Thin == nil || !isPool(lv) {
 				continue
 			}
 			if need, _, err := h.needOf(g, lv.Name); err == nil && need != (poolNeed{}) {
-				due[g.UUID] = append(due[g.UUID], lv.Name)
+				due[g.UUID] = append(due[g.UUID], func() error { return h.growPool(ctx, g.UUID, lv.Name) })
 			}
 		}
 	}
-	return eachAtOnce(slices.Sorted(maps.Keys(due)), func(group string) error { return h.growPools(ctx, group, due[group]) })
+	for group, uuids := range h.emptyFor(s) {
+		for _, uuid := range uuids {
+			due[group] = append(due[group], func() error { return h.removePool(ctx, group, uuid) })
+		}
+	}
+	return eachAtOnce(slices.Sorted(maps.Keys(due)), func(group string) error { return h.tendGroup(ctx, group, due[group]) })
 }
 
-// growPools enlarges pools of one group, until the group is found to hang: the command goes on, and Close waits for it.
-func (h *Host) growPools(ctx context.Context, group string, names []string) error {
+// tendGroup does what the pools of one group need, until the group is found to hang: the command goes on, and Close waits for it.
+func (h *Host) tendGroup(ctx context.Context, group string, work []func() error) error {
 	done := make(chan error, 1)
 	h.background.Go(func() {
 		var errs []error
-		for _, name := range names {
-			errs = append(errs, h.growPool(ctx, group, name))
+		for _, do := range work {
+			errs = append(errs, do())
 		}
 		done <- errors.Join(errs...)
 	})
@@ -72,7 +77,7 @@ func (h *Host) growPools(ctx context.Context, group string, names []string) erro
 	case err := <-done:
 		return err
 	case <-waiting.Done():
-		return Errorf(KindBusy, "enlarging thin pools is not waited for: %w", context.Cause(waiting))
+		return Errorf(KindBusy, "the work on thin pools is not waited for: %w", context.Cause(waiting))
 	}
 }
 

@@ -29,6 +29,7 @@ type options struct {
 	stateDir       string
 	volumeGroups   string
 	prepareEvery   time.Duration
+	emptyPoolsFor  time.Duration
 	snapshots      bool
 	shutdownGrace  time.Duration
 	logLevel       string
@@ -49,6 +50,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for the backups of LVM's metadata")
 	flags.StringVar(&o.volumeGroups, "volume-groups", "", "file that declares this node's volume groups, as for nodelvm prepare; empty: none are made here")
 	flags.DurationVar(&o.prepareEvery, "prepare-every", 5*time.Minute, "how often blank disks that came later are looked for; 0: only at the start")
+	flags.DurationVar(&o.emptyPoolsFor, "empty-pools-for", 10*time.Minute, "how long a thin pool that the driver made may hold nothing until it is removed; 0: for ever")
 	flags.BoolVar(&o.snapshots, "snapshots", false, "csi-snapshotter runs beside this driver: label the VolumeSnapshotContents made by hand whose snapshot is here")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-grace", 9*time.Minute, "how long running LVM commands are awaited after SIGTERM")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -64,6 +66,8 @@ func (o *options) check() error {
 		return errors.New("--standalone needs --cluster-id: without an API server there is nobody to ask for it")
 	case o.prepareEvery < 0:
 		return fmt.Errorf("--prepare-every is %s; give 0 for never, or a positive time", o.prepareEvery)
+	case o.emptyPoolsFor < 0:
+		return fmt.Errorf("--empty-pools-for is %s; give 0 for ever, or a positive time", o.emptyPoolsFor)
 	case o.volumeLimit < 0:
 		return fmt.Errorf("--volume-limit is %d; give 0 for no limit, or a positive number", o.volumeLimit)
 	}

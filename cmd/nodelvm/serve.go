@@ -108,6 +108,8 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		Cluster:   cluster,
 		Log:       d.log,
 		Observe:   newCommandMetrics(d.registry),
+
+		EmptyPoolsFor: d.o.emptyPoolsFor,
 	})
 	if err != nil {
 		return unlessEnded(ctx, err)

@@ -17,8 +17,8 @@ import (
 // tendPeriod is how often the thin pools are looked at: the kernel is asked, no process is started.
 const tendPeriod = 10 * time.Second
 
-// caretaker keeps the node's groups and pools as they are declared: it takes in disks that come later, and enlarges pools
-// that fill up.
+// caretaker keeps the node's groups and pools as they are declared: it takes in disks that come later, enlarges pools
+// that fill up, and removes those that hold nothing.
 type caretaker struct {
 	host  *lvm.Host
 	file  string        // of the declarations; "": none
@@ -52,7 +52,7 @@ func (c *caretaker) watchDisks(ctx context.Context) {
 	}
 }
 
-// tendPools enlarges pools until ctx ends.
+// tendPools enlarges and removes pools until ctx ends.
 func (c *caretaker) tendPools(ctx context.Context) {
 	failing := ""
 	repeat(ctx, tendPeriod, func(ctx context.Context) { failing = c.tend(ctx, failing) })
@@ -65,7 +65,7 @@ func (c *caretaker) tend(ctx context.Context, failing string) string {
 		return ""
 	}
 	if err.Error() != failing {
-		c.log.WarnContext(ctx, "a thin pool could not be enlarged; it is tried again every "+tendPeriod.String(), "error", err)
+		c.log.WarnContext(ctx, "a thin pool could not be enlarged, or removed where it holds nothing; it is tried again every "+tendPeriod.String(), "error", err)
 	}
 	return err.Error()
 }

@@ -34,6 +34,7 @@ func Conformance(t *testing.T, newBed func(t *testing.T) Bed) {
 		{"snapshots", testSnapshots},
 		{"copies", testCopies},
 		{"an admin's pool", testAdminsPool},
+		{"an empty pool", testEmptyPool},
 		{"messages left", testMessagesLeft},
 		{"spoilt", testSpoilt},
 		{"renamed", testRenamed},

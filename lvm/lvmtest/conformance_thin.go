@@ -228,3 +228,30 @@ func testAdminsPool(t *testing.T, b Bed) {
 	b.Admin(t, "lvremove", "-y", b.Group+"/theirs")
 	b.Admin(t, "lvremove", "-y", b.Group+"/leaky")
 }
+
+// testEmptyPool: a pool that holds nothing is removed, with all that it was made of, and the next volume makes another one; a pool in
+// which an admin has something stays.
+func testEmptyPool(t *testing.T, b Bed) {
+	d := b.Start(t)
+	before := d.capacity(t, b.class())
+	remove := func(what string, gone bool) {
+		t.Helper()
+		d.counted(t, what, map[bool]int{true: 1}[gone], func() { must(t, d.TendPools(t.Context())) })
+		if after := d.capacity(t, b.class()); (after == before) != gone {
+			t.Errorf("%s: the capacity is %+v, at first it was %+v", what, after, before)
+		}
+	}
+	for range 2 {
+		v := d.create(t, b.thin("v", 40*lvm.MiB, lvm.ID{}))
+		sn := d.snapshot(t, "s", v.ID)
+		must(t, d.Delete(t.Context(), v.ID))
+		remove("with a snapshot", false)
+		must(t, d.DeleteSnapshot(t.Context(), sn.ID))
+		remove("with nothing", true)
+	}
+	must(t, d.Delete(t.Context(), d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{})).ID))
+	b.Admin(t, "lvcreate", "-y", "--type", "thin", "-V", "4m", "--thinpool", lvm.DefaultPool, "-n", "theirs", b.Group)
+	remove("with an admin's volume", false)
+	b.Admin(t, "lvremove", "-y", b.Group+"/theirs")
+	remove("with nothing again", true)
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -16,7 +17,7 @@ func bed(node *Node) Bed {
 		Tag:   "fast",
 		Start: func(t testing.TB) *Driver {
 			d := &Driver{}
-			d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+			d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe, EmptyPoolsFor: time.Nanosecond})
 			return d
 		},
 		Admin: func(t testing.TB, argv ...string) {

@@ -10,8 +10,8 @@ import (
 )
 
 // guardWords are the forms of a selection that the driver uses, beside the number of disks that are not there: this volume,
-// this volume in that state, those of these volumes that are in that state, and those that were made while a thin pool was.
-var guardWords = regexp.MustCompile(`^(?:vg_missing_pv_count=([0-9]+) && )?(?:lv_uuid=([A-Za-z0-9-]{38})(?: && lv_tags=\{([^{}]+)\})?|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
+// this volume in a group at that commit, this volume in that state, those of these volumes that are in that state, and those that were made while a thin pool was.
+var guardWords = regexp.MustCompile(`^(?:vg_missing_pv_count=([0-9]+) && )?(?:vg_seqno=([0-9]+) && )?(?:lv_uuid=([A-Za-z0-9-]{38})(?: && lv_tags=\{([^{}]+)\})?|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
 
 // unseen lists the disks of the group that are not there, or that the command may not look at.
 func (g *group) unseen(l line) (list []*lvm.PV) {
@@ -47,11 +47,14 @@ func (n *Node) selects(g *group, l line, lv lvm.LV) (bool, *failure) {
 	if m[1] != "" && m[1] != strconv.Itoa(len(g.unseen(l))) {
 		return false, nil
 	}
-	tag, uuids := m[3]+m[4], []string{m[2]}
-	if several := m[5] + m[6]; several != "" {
+	if m[2] != "" && m[2] != strconv.FormatInt(g.Seqno, 10) {
+		return false, nil
+	}
+	tag, uuids := m[4]+m[5], []string{m[3]}
+	if several := m[6] + m[7]; several != "" {
 		uuids = strings.Split(strings.ReplaceAll(several, "lv_uuid=", ""), " || ")
 	}
-	if m[6] != "" {
+	if m[7] != "" {
 		return slices.Contains(uuids, lv.UUID) && n.spares[lv.UUID], nil
 	}
 	return slices.Contains(uuids, lv.UUID) && (tag == "" || slices.Contains(lv.Tags, tag)), nil

@@ -5,6 +5,7 @@ package lvmtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,6 +107,8 @@ func (r *replay) run(argv []string) int {
 	return 0
 }
 
+var seqno = regexp.MustCompile(`vg_seqno=[0-9]+`)
+
 var lvUUID = regexp.MustCompile(`lv_uuid=([A-Za-z0-9-]{38})`)
 
 // translate writes an argument vector for the fake. A volume's UUID becomes known when a command first names it beside
@@ -126,6 +129,7 @@ func (r *replay) translate(argv []string) []string {
 				r.uuids[m[1]] = group.LVs[j].UUID
 			}
 		}
+		arg = seqno.ReplaceAllString(arg, fmt.Sprintf("vg_seqno=%d", group.Seqno)) // the two count their commits apart
 		arg = lvUUID.ReplaceAllStringFunc(arg, func(s string) string {
 			if uuid, known := r.uuids[s[len("lv_uuid="):]]; known {
 				return "lv_uuid=" + uuid

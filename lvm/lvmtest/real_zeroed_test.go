@@ -43,6 +43,15 @@ func TestRawLeaks_RealLVM(t *testing.T) {
 			must(t, d.Delete(t.Context(), v.ID))
 			admin(t, "lvremove", "-y", realGroup+"/"+lvm.DefaultPool)
 		},
+		"an empty thin pool that the driver removed": func(t testing.TB, b Bed, d *Driver) {
+			v := d.create(t, b.thin("secret", 64*lvm.MiB, lvm.ID{}))
+			fillVolume(t, d, v)
+			must(t, d.Delete(t.Context(), v.ID))
+			must(t, d.TendPools(t.Context()))
+			if lvs := b.group(t).LVs; len(lvs) > 0 {
+				t.Fatalf("the pool is still there: %+v", lvs)
+			}
+		},
 		"a class that is not wiped": func(t testing.TB, b Bed, d *Driver) {
 			v := d.create(t, b.light("secret", 64*lvm.MiB))
 			fillVolume(t, d, v)

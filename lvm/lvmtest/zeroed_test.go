@@ -36,7 +36,7 @@ func newDirtyKernel(node *Node) *dirtyKernel {
 func (k *dirtyKernel) start(t testing.TB, dir string) *Driver {
 	t.Helper()
 	d := &Driver{}
-	cfg := lvm.Config{Cluster: Cluster, Observe: d.Observe, BackupDir: dir, Freshness: -1}
+	cfg := lvm.Config{Cluster: Cluster, Observe: d.Observe, BackupDir: dir, Freshness: -1, EmptyPoolsFor: time.Nanosecond}
 	d.Host = lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{k.node, d.Observe}, Kernel: k, Reader: reader{k.node}})
 	must(t, d.Start(context.Background()))
 	t.Cleanup(func() { must(t, d.Close(context.Background())) })

@@ -1,0 +1,219 @@
+package lvmtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// tending is a driver that removes a pool as soon as it sees that it holds nothing.
+func tending(t *testing.T, node *Node) *Driver {
+	d := &Driver{}
+	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe, EmptyPoolsFor: time.Nanosecond, SettleAfter: time.Hour})
+	return d
+}
+
+// tend looks at the pools once.
+func (d *Driver) tend(t testing.TB) {
+	t.Helper()
+	must(t, d.TendPools(t.Context()))
+}
+
+func (n *Node) hasPool() bool {
+	return slices.ContainsFunc(n.group("vg-test").read().LVs, func(lv lvm.LV) bool { return lv.Name == lvm.DefaultPool })
+}
+
+// TestEmptyPool: a pool that was enlarged for a large volume is removed with its last content, and the group has its room back; the
+// next thin volume makes another one.
+func TestEmptyPool(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := tending(t, node)
+	whole := d.capacity(t, b.class())
+	v := d.create(t, b.thin("large", 800*lvm.MiB, lvm.ID{}))
+	sn := d.snapshot(t, "s", v.ID)
+	d.tend(t)
+	must(t, d.Delete(t.Context(), v.ID))
+	d.tend(t)
+	if _, err := d.LookupSnapshot(t.Context(), sn.ID); err != nil || !node.hasPool() {
+		t.Fatalf("a pool with a snapshot was touched: %v", err)
+	}
+	must(t, d.DeleteSnapshot(t.Context(), sn.ID))
+	d.counted(t, "removal of the pool", 1, func() { d.tend(t) })
+	if c := d.capacity(t, b.class()); c != whole || node.hasPool() {
+		t.Errorf("the capacity is %+v, at first it was %+v", c, whole)
+	}
+	d.counted(t, "looking at nothing", 0, func() { d.tend(t) })
+	d.create(t, b.thin("next", 8*lvm.MiB, lvm.ID{}))
+}
+
+// TestEmptyPoolStays: for as long as it may be empty, and where it is not the driver's to remove.
+func TestEmptyPoolStays(t *testing.T) {
+	tag := func(from, to string) func(*lvm.Group) {
+		return func(g *lvm.Group) {
+			for i := range g.LVs {
+				if j := slices.Index(g.LVs[i].Tags, from); j >= 0 && g.LVs[i].Thin != nil {
+					g.LVs[i].Tags[j] = to
+				}
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		after  time.Duration
+		change func(*lvm.Group)
+	}{
+		"for ever":          {0, func(*lvm.Group) {}},
+		"not for long":      {time.Hour, func(*lvm.Group) {}},
+		"an admin's":        {time.Nanosecond, tag("nodelvm.kind=pool", "admins")},
+		"another cluster's": {time.Nanosecond, tag("nodelvm.cluster="+Cluster, "nodelvm.cluster=another")},
+		"a disk is away":    {time.Nanosecond, func(g *lvm.Group) { g.PVs[5].Missing, g.PVs[5].Device = true, "" }},
+		"a disk has a copy": {time.Nanosecond, func(g *lvm.Group) { g.PVs[5].Copies = []string{"/dev/fakeg", "/dev/fakex"}; g.Problem = "doubled" }},
+		"an admin's in it": {time.Nanosecond, func(g *lvm.Group) {
+			g.LVs = append(g.LVs, lvm.LV{UUID: "a", Name: "theirs", Type: "thin", Pool: lvm.DefaultPool, Extents: 1})
+		}},
+		"a hidden one in it": {time.Nanosecond, func(g *lvm.Group) {
+			g.LVs = append(g.LVs, lvm.LV{UUID: "a", Name: "theirs", Type: "thin", Pool: lvm.DefaultPool, Extents: 1, Hidden: true})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := newNode()
+			d := &Driver{}
+			d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe, EmptyPoolsFor: test.after})
+			v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
+			must(t, d.Delete(t.Context(), v.ID))
+			node.Change("vg-test", test.change)
+			d.counted(t, "looking at the pool", 0, func() { d.tend(t) })
+			if !node.hasPool() {
+				t.Error("the pool is gone")
+			}
+		})
+	}
+}
+
+// TestEmptyPoolUnderCommand: what an admin makes in a pool when the command that removes it waits for LVM's lock stays, and so does the
+// pool.
+func TestEmptyPoolUnderCommand(t *testing.T) {
+	node := newNode()
+	d := tending(t, node)
+	v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
+	must(t, d.Delete(t.Context(), v.ID))
+	asked := false
+	node.Before = func(argv []string) {
+		if argv[0] == "lvremove" && !asked {
+			asked = true
+			g := node.group("vg-test")
+			g.add(lvm.LV{UUID: "a", Name: "theirs", Pool: lvm.DefaultPool, Segments: []lvm.Segment{{Extents: 1, Type: "thin"}}})
+			g.commit()
+		}
+	}
+	if err := d.TendPools(t.Context()); err == nil || !asked {
+		t.Errorf("it was told that the pool was removed: %v", err)
+	}
+	if lvs := node.group("vg-test").read().LVs; !node.hasPool() || !slices.ContainsFunc(lvs, func(lv lvm.LV) bool { return lv.Name == "theirs" }) {
+		t.Errorf("there is %+v", lvs)
+	}
+	must(t, d.TendPools(t.Context()))
+}
+
+// TestEmptyPoolWanted: a volume that is asked for while its pool is being removed waits for that, and gets a pool of its own.
+func TestEmptyPoolWanted(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := tending(t, node)
+	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
+	must(t, d.Delete(t.Context(), v.ID))
+	wanted, made := make(chan struct{}), make(chan error, 1)
+	node.Before = func(argv []string) {
+		if argv[0] == "lvremove" {
+			node.Before = nil
+			go func() {
+				close(wanted)
+				_, err := d.Create(t.Context(), b.thin("w", 8*lvm.MiB, lvm.ID{}))
+				made <- err
+			}()
+			<-wanted
+		}
+	}
+	must(t, d.TendPools(t.Context()))
+	select {
+	case <-wanted:
+		must(t, <-made)
+	default:
+		t.Fatal("the pool was not removed")
+	}
+	d.tend(t)
+	if all := d.volumes(t); len(all) != 1 || !node.hasPool() {
+		t.Errorf("there are %+v", all)
+	}
+}
+
+// TestEmptyPoolCutOff: whatever way the removal fails, the pool is there and of use, or gone, and the next look removes it.
+func TestEmptyPoolCutOff(t *testing.T) {
+	for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}} {
+		for _, next := range []string{"look", "create"} {
+			t.Run(fmt.Sprintf("%+v %s", fault, next), func(t *testing.T) {
+				node := newNode()
+				b := bed(node)
+				d := tending(t, node)
+				whole := d.capacity(t, b.class())
+				v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
+				must(t, d.Delete(t.Context(), v.ID))
+				node.Fail(fault)
+				err := d.TendPools(t.Context())
+				if !node.Tripped() || (err == nil) == node.hasPool() {
+					t.Errorf("the pool is there: %v, and the answer is %v", node.hasPool(), err)
+				}
+				must(t, d.Close(t.Context()))
+				d = tending(t, node)
+				if next == "create" {
+					w := d.create(t, b.thin("w", 8*lvm.MiB, lvm.ID{}))
+					_, err := d.Activate(t.Context(), w.ID, w.UUID)
+					must(t, err)
+					must(t, d.Delete(t.Context(), w.ID))
+				}
+				d.tend(t)
+				if c := d.capacity(t, b.class()); c != whole || node.hasPool() {
+					t.Errorf("the capacity is %+v, at first it was %+v", c, whole)
+				}
+			})
+		}
+	}
+}
+
+// TestRemovePoolNamesTheCommit: the command that removes a pool names the commit that was read, and nothing but that pool.
+func TestRemovePoolNamesTheCommit(t *testing.T) {
+	node := newNode()
+	d := tending(t, node)
+	v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
+	must(t, d.Delete(t.Context(), v.ID))
+	seqno := node.group("vg-test").Seqno
+	d.tend(t)
+	commands := node.Commands()
+	last := strings.Join(commands[len(commands)-1].Args, " ")
+	if want := fmt.Sprintf("vg_seqno=%d && lv_uuid=", seqno); !strings.Contains(last, want) || !strings.HasSuffix(last, " -- vg-test/"+lvm.DefaultPool) {
+		t.Errorf("ran lvremove %s, want it to say %q", last, want)
+	}
+}
+
+// TestEmptyPoolLeavesNothing: what the extents of a removed pool held does not count as zeroed: a raw block volume shows none of it.
+func TestEmptyPoolLeavesNothing(t *testing.T) {
+	node := newNode()
+	b, k := bed(node), newDirtyKernel(node)
+	d := k.start(t, t.TempDir())
+	all := d.create(t, b.raw("all", lvm.Extents(d.capacity(t, b.class()).Largest/ExtentSize)))
+	must(t, d.Delete(t.Context(), all.ID))
+	d.waitWiped(t) // all free extents are known to be zero
+	v := d.create(t, b.thin("v", 40*lvm.MiB, lvm.ID{}))
+	k.write(lvm.DefaultPool + "_tdata")
+	must(t, d.Delete(t.Context(), v.ID))
+	d.tend(t)
+	before := k.count()
+	all = d.create(t, b.raw("all", lvm.Extents(d.capacity(t, b.class()).Largest/ExtentSize)))
+	if n, zeroed := k.shows(all.ID.LV, nil), k.count()-before; n > 0 || zeroed == 0 {
+		t.Errorf("%d extents are not zero, and %d were zeroed", n, zeroed)
+	}
+}
