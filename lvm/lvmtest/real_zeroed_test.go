@@ -177,8 +177,13 @@ func TestKnownZeroes_RealLVM(t *testing.T) {
 	}
 	d = b.Start(t)
 	probe("three creates that were marked at once, and a restart")
+	held := d.create(t, b.spec("held", 32*lvm.MiB)) // from the pool, which may take all there is
 	thin := d.create(t, b.thin("thin", 8*lvm.MiB, lvm.ID{}))
-	probe("a thin pool and volume")
+	must(t, d.Delete(t.Context(), held.ID))
+	d.waitWiped(t)
+	probe("a wipe")
+	must(t, d.Delete(t.Context(), d.create(t, b.thin("another", 8*lvm.MiB, lvm.ID{})).ID))
+	probe("a thin volume, and its removal")
 	sn := d.snapshot(t, "s", thin.ID)
 	probe("a snapshot")
 	clone := d.create(t, b.thin("clone", 8*lvm.MiB, sn.ID))
