@@ -103,7 +103,12 @@ func TestLVMProcessesPerCall(t *testing.T) {
 			_, err := c.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.GetVolumeId(), VolumePath: target, StagingTargetPath: staging})
 			return err
 		}},
-		{"ControllerExpandVolume", 3, func() error { return c.expand(t, v, 96*mebibyte) }},
+		{"ControllerExpandVolume", 1, func() error {
+			_, err := c.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
+				VolumeId: v.GetVolumeId(), CapacityRange: &csi.CapacityRange{RequiredBytes: 96 * mebibyte}, VolumeCapability: capability,
+			})
+			return err
+		}},
 		{"ControllerExpandVolume again", 0, func() error { return c.expand(t, v, 96*mebibyte) }},
 		{"NodeExpandVolume", 0, func() error { return c.expandNode(t, v, staging) }},
 		{"NodeUnpublishVolume", 0, func() error {
