@@ -28,7 +28,7 @@ func (h *Host) extendFlight(ctx context.Context, r extending) (Volume, error) {
 				return v, err
 			}
 		}
-		return Volume{}, Errorf(KindBusy, "volume %s: other volumes take the extents that are zeroed for it, all the time; ask again", r.id)
+		return Volume{}, Errorf(KindBusy, "volume %s cannot grow yet: its volume group is changed by others whenever extents are zeroed for it; ask again", r.id)
 	})
 }
 

@@ -103,6 +103,7 @@ func NewHostOn(cfg Config, machine Machine) *Host {
 	h.settleAfter, h.freshness = cmp.Or(cfg.SettleAfter, time.Second), cmp.Or(cfg.Freshness, usualFreshness)
 	h.hangs.limit, h.hangs.log, h.hangs.name = cmp.Or(cfg.Patience, 2*time.Minute), h.log, h.met.name
 	h.closing, h.stop = context.WithCancel(context.Background())
+	h.zeroed.begin(zeroedFiles{log: h.log}, h.afterwards) // one that is not started leaves the files to the driver
 	h.disks = &checkedReader{direct: machine.Reader, report: h.report, later: h.behind, log: h.log}
 	return h
 }

@@ -174,10 +174,6 @@ func TestZeroedWatch(t *testing.T) {
 	w.read(w.reading(), State{})
 	w.read(w.reading(), at(5, free))
 	want("after its disks were away", w, at(5, free), nil)
-
-	var never zeroedWatch
-	never.read(never.reading(), vouch)
-	want("of a host that is not started", &never, vouch, nil)
 }
 
 // TestPieces: zeroes written to a volume's stretches reach all extents that are asked for, whatever the layout.

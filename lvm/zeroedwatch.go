@@ -9,13 +9,13 @@ import (
 
 // zeroedWatch keeps what is known to be zero in each group true, from reading to reading. Readings overlap each other and the
 // driver's own commands, so both are numbered: what is read while a command of ours runs, or began before the last one ended,
-// tells nothing. The zero value watches nothing, until begin.
+// tells nothing.
 type zeroedWatch struct {
 	mu     sync.Mutex
 	files  zeroedFiles
 	after  func(time.Duration, func()) // runs it later, unless the Host closes before
 	clock  int64
-	groups map[string]*zeroedGroup // by UUID; nil before begin
+	groups map[string]*zeroedGroup // by UUID
 }
 
 // zeroedGroup is what is known of one group, and what has happened in it since.
@@ -51,9 +51,6 @@ func (w *zeroedWatch) reading() (ticket int64) {
 func (w *zeroedWatch) read(ticket int64, s State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.groups == nil {
-		return
-	}
 	here := make(map[string]bool, len(s.Groups))
 	for _, g := range s.Groups {
 		here[g.UUID] = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -412,6 +413,22 @@ func TestKnownZeroesCostNothing(t *testing.T) {
 	})
 	if n := k.count() - before; n > 0 {
 		t.Errorf("%d extents were zeroed that an admin vouched for", n)
+	}
+}
+
+// TestNotStartedGrows: a Host that is not started knows what it has zeroed itself, and leaves the files alone.
+func TestNotStartedGrows(t *testing.T) {
+	node := newNode()
+	b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
+	d := lvm.NewHostOn(lvm.Config{Cluster: Cluster, BackupDir: dir, Freshness: -1}, lvm.Machine{Runner: runner{node, nil}, Kernel: k, Reader: reader{node}})
+	v, err := d.Create(t.Context(), b.raw("raw", 4))
+	must(t, err)
+	if v, err = d.Extend(t.Context(), v.ID, 8*ExtentSize, 0); err != nil || k.shows(v.ID.LV, nil) > 0 {
+		t.Errorf("it is %+v, %v", v, err)
+	}
+	must(t, d.Close(t.Context()))
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("it wrote %v, %v", files, err)
 	}
 }
 
