@@ -22,6 +22,7 @@ type job struct {
 	dir, tag string
 	pkg      string
 	args     []string
+	tools    bool // it runs the tools of the driver's image instead of the node's
 }
 
 // nodeJobs are the binaries by node: each node is pinned to a core of its own, so the lists are run side by side. They
@@ -30,6 +31,8 @@ var nodeJobs = map[string][]job{
 	"node-1": {
 		{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real"}},
 		{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
+		{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
+			args: []string{"-test.run", "OnDisk|MkfsThatIsKilled|NoMounted|StageToUnstageTwice|ForeignContent|MkfsOptionsOfTheClass"}},
 	},
 	"node-2": {
 		{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
@@ -53,6 +56,7 @@ func TestLVM(t *testing.T) {
 	}
 	share := l.Share()
 	compile(t, "../..", "build", "-o", share+"/nodelvm", "./cmd/nodelvm")
+	unpackTools(t, l)
 	for _, jobs := range nodeJobs {
 		for _, j := range jobs {
 			compile(t, j.dir, "test", "-c", "-tags", j.tag, "-o", filepath.Join(share, j.name+".test"), j.pkg)
@@ -95,6 +99,9 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	t.Helper()
 	t.Run(j.name, func(t *testing.T) {
 		argv := append([]string{"env"}, environment()...)
+		if j.tools {
+			argv = append(argv, "PATH="+toolsInNode+":/usr/sbin:/usr/bin:/sbin:/bin", "MKE2FS_CONFIG="+imageInNode+"/etc/mke2fs.conf")
+		}
 		argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v", "-test.timeout="+patience())
 		whole := j.log(t)
 		defer func() { _ = whole.Close() }()

@@ -53,7 +53,7 @@ func (l *Lab) archives(bin binaries) []archive {
 		l.sidecar("csi-snapshotter", v["CSI_SNAPSHOTTER_VERSION"], bin),
 		// Not the driver's image, but its root file system: with that layer unpacked, an import brings only the binary.
 		{"nodelvm-base", hash(v["DEBIAN_IMAGE_SUITE"], "1"), func(ctx context.Context, _, out string) error {
-			base, err := l.driverBase(ctx)
+			base, err := l.DriverBase(ctx)
 			if err != nil {
 				return err
 			}
@@ -204,14 +204,15 @@ func (l *Lab) emptyDatabase(ctx context.Context, base, dir string) (string, erro
 
 // bases makes the root file systems that the images stand on.
 func (l *Lab) bases(ctx context.Context) error {
-	if _, err := l.driverBase(ctx); err != nil {
+	if _, err := l.DriverBase(ctx); err != nil {
 		return err
 	}
 	_, err := l.postgresBase(ctx)
 	return err
 }
 
-func (l *Lab) driverBase(ctx context.Context) (string, error) {
+// DriverBase answers the tar of the root file system that the driver's image stands on.
+func (l *Lab) DriverBase(ctx context.Context) (string, error) {
 	return image.DriverBase(ctx, l.versions["DEBIAN_IMAGE_SUITE"], runtime.GOARCH, l.cache, io.Discard, image.WithEnv(l.buildMark()))
 }
 
