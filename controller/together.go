@@ -16,7 +16,8 @@ import (
 // A pod's volumes are made together or not at all. A volume never leaves its node, so one that is made while the next has
 // no room beside it strands the pod.
 //
-//	CreateVolume -> company (which claims does the pod wait with?) -> follow (is the pod bound to another node already?)
+//	CreateVolume -> company (which claims does the pod wait with?) -> mayMake (is the pod bound to another node already? is a
+//	snapshot that is to be copied the claim's?)
 //	-> CreateTogether (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
 //
 // What nothing here can mend is told on the claim.
@@ -31,6 +32,9 @@ type Siblings interface {
 	Waiting(namespace, claim, uid string) bool
 	// Given tells whether it waits for a volume on this very node. From memory too.
 	Given(namespace, claim, uid string) bool
+	// MayRestore tells whether the claim's volume may be made as a copy of this snapshot of the node: nil, lvm.KindBusy for
+	// "ask again", or lvm.KindInvalid or lvm.KindNotFound.
+	MayRestore(ctx context.Context, namespace, claim, uid string, of lvm.ID) error
 	// Warn tells the claim's owner; what was told under the same reason before is not repeated as long as that stands.
 	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
 }
@@ -70,17 +74,8 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	if len(company.Claims) > 0 {
-		made, err := s.made(ctx, spec)
-		if err != nil {
-			return lvm.Volume{}, err
-		}
-		if !made {
-			err = s.follow(ctx, spec, company)
-		}
-		if err != nil {
-			return lvm.Volume{}, err
-		}
+	if err := s.mayMake(ctx, spec, company); err != nil {
+		return lvm.Volume{}, err
 	}
 	siblings := s.specsOf(spec, company)
 	volume, err := s.volumes.CreateTogether(ctx, spec, siblings)
@@ -107,11 +102,25 @@ func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
 	return s.siblings.Asked(namespace, claim)
 }
 
-// made tells whether an earlier call has made the volume. It may have been answered: refused now, it would be left behind.
-// lvm.KindBusy: that cannot be told.
-func (s *Server) made(ctx context.Context, spec lvm.Spec) (bool, error) {
+// mayMake refuses a volume that must not be made here: the pod's other claims are on another node, or the snapshot that it is
+// to be a copy of is not the claim's. An earlier call was held to the same: what it made may have been answered and, refused
+// now, would be left behind. lvm.KindBusy: that cannot be told.
+func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, company Company) error {
+	copied := s.siblings != nil && spec.Source.IsSnapshot()
+	if len(company.Claims) == 0 && !copied {
+		return nil
+	}
 	p, err := s.volumes.Presence(ctx, spec.Name)
-	return p.Made, err
+	if err != nil || p.Made {
+		return err
+	}
+	if err := s.follow(ctx, spec, company); err != nil {
+		return err
+	}
+	if begun := p.Volume != nil && p.Volume.Source == spec.Source; begun || !copied {
+		return nil
+	}
+	return s.mayRestore(ctx, spec)
 }
 
 // company asks the cluster. An API server that does not answer is lvm.KindBusy, ask again: a volume that is made alone may

@@ -21,6 +21,8 @@ type cluster struct {
 	warnings []string  // "claim reason: message"
 	gone     bool      // the claims are no longer waiting
 	asked    []string  // "asked claim", "answered claim"
+
+	restores map[string]error // of claims that are to become copies of a snapshot: why they may not, by "claim uid snapshot"
 }
 
 func (c *cluster) Asked(namespace, claim string) (answered func()) {
@@ -40,6 +42,10 @@ func (c *cluster) Company(_ context.Context, namespace, claim string) (Company, 
 
 func (c *cluster) Waiting(string, string, string) bool { return !c.gone }
 func (c *cluster) Given(string, string, string) bool   { return false }
+
+func (c *cluster) MayRestore(_ context.Context, namespace, claim, uid string, of lvm.ID) error {
+	return c.restores[namespace+"/"+claim+" "+uid+" "+of.String()]
+}
 
 func (c *cluster) Warn(_ context.Context, namespace, claim, uid, reason, message string) {
 	c.warnings = append(c.warnings, namespace+"/"+claim+" "+uid+" "+reason+": "+message)

@@ -71,6 +71,8 @@ func (n *oneNode) Waiting(namespace, name, _ string) bool {
 
 func (n *oneNode) Given(string, string, string) bool { return false }
 
+func (n *oneNode) MayRestore(context.Context, string, string, string, lvm.ID) error { return nil }
+
 // add makes a pod with claims of these sizes. What it leaves is free at once when it is deleted.
 func (n *oneNode) add(name string, sizes ...lvm.Bytes) *podWithoutNode {
 	pod := &podWithoutNode{name: name, came: time.Now()}

@@ -152,3 +152,10 @@ func (s *contentStore) find(snapshot string) (found []*content) {
 	}
 	return found
 }
+
+// named answers the ready content of this name on this node; nil: none is known.
+func (s *contentStore) named(name string) *content {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready[name]
+}

@@ -137,3 +137,35 @@ func TestOtherSourcesAreLeftAlone(t *testing.T) {
 		until(t, claim, "left alone", selectedIs(""))
 	}
 }
+
+// TestASnapshotIsRestoredByItsOwnNode: another node's token can write this node's snapshot into a content that is labelled with
+// that node. A claim with it as its source becomes no copy here, though this node was selected for it.
+func TestASnapshotIsRestoredByItsOwnNode(t *testing.T) {
+	here, thief := newNode(t, "a"), newNode(t, "b")
+	agent := here.start(t, nil)
+	const group = "snapshot.storage.k8s.io"
+	source := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	content, handle := here.snapshotOf(t, source, "snap")
+	markReady(t, content, handle)
+	forged := "forged-" + content
+	makeSnapshot(t, source.Namespace, "bait", "snap-keep", thief.name, forged)
+	markReady(t, forged, handle)
+
+	of, err := lvm.ParseID(handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := func(claim *corev1.PersistentVolumeClaim) error {
+		return agent.MayRestore(t.Context(), claim.Namespace, claim.Name, string(claim.UID), of)
+	}
+	own := copyOf(t, "restore", group, "VolumeSnapshot", "snap", here.name)
+	stolen := copyOf(t, "stolen", group, "VolumeSnapshot", "bait", here.name)
+	soon(t, "a copy of the snapshot's own VolumeSnapshot", func() bool { return may(own) == nil })
+	soon(t, "the other claim is known", func() bool { return strings.Contains(fmt.Sprint(may(stolen)), forged) })
+	if err := may(stolen); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), "names another node") {
+		t.Errorf("got %v", err)
+	}
+	clone := copyOf(t, "clone", "", "PersistentVolumeClaim", "data", here.name)
+	soon(t, "a clone is no copy of a snapshot", func() bool { return lvm.KindOf(may(clone)) == lvm.KindInvalid })
+	expectAllowed(t, here)
+}

@@ -1,0 +1,181 @@
+package kube
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+const (
+	restoreSnapshot = "GET /apis/snapshot.storage.k8s.io/v1/namespaces/ns/volumesnapshots/nightly"
+	restoreClaim    = "GET /api/v1/namespaces/ns/persistentvolumeclaims/copy"
+)
+
+// restoring is a claim that is to become a copy of a snapshot, and all that gives it that.
+type restoring struct {
+	claim    *corev1.PersistentVolumeClaim // in memory; nil: the watch has not brought it
+	live     *corev1.PersistentVolumeClaim // at the API server; nil: it is gone
+	snapshot map[string]any                // at the API server; nil: it is gone
+	contents []*content                    // that the watch has brought
+	of       string
+}
+
+func newRestoring() *restoring {
+	c := claim("copy", "thin", "")
+	c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To(snapshotVersion.Group), Kind: kindSnapshot, Name: "nightly"}
+	live := *c
+	return &restoring{
+		claim: c, live: &live, contents: []*content{contentOf("a", "uid", testVG+"/s-1")}, of: testVG + "/s-1",
+		snapshot: map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kindSnapshot,
+			"metadata": map[string]any{"namespace": "ns", "name": "nightly", "uid": "uid"},
+			"status":   map[string]any{"boundVolumeSnapshotContentName": "a"}},
+	}
+}
+
+func (r *restoring) ask(t *testing.T) (requests []string, err error) {
+	t.Helper()
+	answers := map[string]any{}
+	if r.snapshot != nil {
+		answers[restoreSnapshot] = r.snapshot
+	}
+	if r.live != nil {
+		answers[restoreClaim] = r.live
+	}
+	round, sent := recordedRound(t, answers)
+	agent := NewAgent(Config{Client: round.client, Node: "node-1"})
+	for _, c := range r.contents {
+		if err := agent.contents.Add(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.claim != nil {
+		if err := agent.claims.Add(r.claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of, err := lvm.ParseID(r.of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = agent.MayRestore(t.Context(), "ns", "copy", "claim-copy", of)
+	return sent(), err
+}
+
+const noKind = lvm.Kind(-1)
+
+// TestEachLinkOfARestoreCounts: a claim becomes a copy of a snapshot only if objects that agree in both directions lead from it
+// to a content of this node with that snapshot. What may be in order a moment later is asked again.
+func TestEachLinkOfARestoreCounts(t *testing.T) {
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		change func(r *restoring)
+		kind   lvm.Kind
+		says   string
+		asked  string
+	}{
+		"all agree":    {func(*restoring) {}, noKind, "", restoreSnapshot},
+		"made by hand": {func(r *restoring) { r.contents[0].Spec.Source.SnapshotHandle = r.of }, noKind, "", restoreSnapshot},
+		"another content has the snapshot too": {func(r *restoring) {
+			r.contents = append(r.contents, contentOf("b", "other", r.of))
+		}, noKind, "", restoreSnapshot},
+
+		"claim: no source": {func(r *restoring) { r.claim.Spec.DataSourceRef = nil }, lvm.KindInvalid, "dataSourceRef", ""},
+		"claim: a clone": {func(r *restoring) {
+			*r.claim.Spec.DataSourceRef = corev1.TypedObjectReference{Kind: kindClaim, Name: "nightly"}
+		}, lvm.KindInvalid, "dataSourceRef", ""},
+		"claim: a populator's":                 {func(r *restoring) { r.claim.Spec.DataSourceRef.APIGroup = ptr.To("example.com") }, lvm.KindInvalid, "dataSourceRef", ""},
+		"claim: a source in another namespace": {func(r *restoring) { r.claim.Spec.DataSourceRef.Namespace = ptr.To("there") }, lvm.KindInvalid, "dataSourceRef", ""},
+		"claim: another one of the name":       {func(r *restoring) { r.claim.UID, r.live.UID = "new", "new" }, lvm.KindNotFound, "gone", restoreClaim},
+		"claim: deleted":                       {func(r *restoring) { r.claim, r.live = nil, nil }, lvm.KindNotFound, "gone", restoreClaim},
+		"claim: being deleted":                 {func(r *restoring) { r.claim, r.live.DeletionTimestamp = nil, &now }, lvm.KindNotFound, "waits for no volume", restoreClaim},
+		"claim: bound":                         {func(r *restoring) { r.claim, r.live.Spec.VolumeName = nil, "pvc-1" }, lvm.KindNotFound, "waits for no volume", restoreClaim},
+		"claim: not seen yet":                  {func(r *restoring) { r.claim = nil }, lvm.KindBusy, "ask again", restoreClaim},
+
+		"snapshot: gone":            {func(r *restoring) { r.snapshot = nil }, lvm.KindNotFound, "ns/nightly", restoreSnapshot},
+		"snapshot: another UID":     {func(r *restoring) { r.snapshot["metadata"].(map[string]any)["uid"] = "new" }, lvm.KindInvalid, "UID new", restoreSnapshot},
+		"snapshot: another content": {func(r *restoring) { r.snapshot["status"] = map[string]any{"boundVolumeSnapshotContentName": "b"} }, lvm.KindBusy, `"b"`, restoreSnapshot},
+		"snapshot: no content":      {func(r *restoring) { r.snapshot["status"] = nil }, lvm.KindBusy, `""`, restoreSnapshot},
+
+		"content: not seen yet":       {func(r *restoring) { r.contents = nil }, lvm.KindBusy, "ask again", restoreSnapshot},
+		"content: not ready":          {func(r *restoring) { r.contents[0].Status.ReadyToUse = false }, lvm.KindBusy, "ask again", restoreSnapshot},
+		"content: another driver's":   {func(r *restoring) { r.contents[0].Spec.Driver = "ebs" }, lvm.KindBusy, "ask again", restoreSnapshot},
+		"content: another node's":     {func(r *restoring) { r.contents[0].Labels[labelManagedBy] = "node-2" }, lvm.KindInvalid, "node-1", restoreSnapshot},
+		"content: not bound yet":      {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.UID = "" }, lvm.KindBusy, "ask again", restoreSnapshot},
+		"content: retained":           {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.UID = "old" }, lvm.KindInvalid, "UID old", restoreSnapshot},
+		"content: another namespace":  {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.Namespace = "x" }, lvm.KindInvalid, "x/nightly", restoreSnapshot},
+		"content: another snapshot":   {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.Name = "x" }, lvm.KindInvalid, "ns/x", restoreSnapshot},
+		"content: another handle":     {func(r *restoring) { r.contents[0].Status.SnapshotHandle = testVG + "/s-2" }, lvm.KindInvalid, testVG + "/s-2", restoreSnapshot},
+		"content: two handles":        {func(r *restoring) { r.contents[0].Spec.Source.SnapshotHandle = testVG + "/s-2" }, lvm.KindInvalid, "two snapshot handles", restoreSnapshot},
+		"content: what it had before": {func(r *restoring) { r.of = testVG + "/s-2" }, lvm.KindInvalid, testVG + "/s-1", restoreSnapshot},
+		"the snapshot is in another's content": {func(r *restoring) {
+			r.of = testVG + "/s-2"
+			victim := contentOf("victim", "other", r.of)
+			victim.Spec.VolumeSnapshotRef.Namespace = "bank"
+			r.contents = append(r.contents, victim)
+		}, lvm.KindInvalid, testVG + "/s-1", restoreSnapshot},
+		"the content is another node's, and the snapshot this one's": {func(r *restoring) { // its watch brings no such content
+			r.contents = []*content{contentOf("victim", "other", r.of)}
+			r.contents[0].Spec.VolumeSnapshotRef.Namespace = "bank"
+		}, lvm.KindBusy, labelManagedBy, restoreSnapshot},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRestoring()
+			test.change(r)
+			asked, err := r.ask(t)
+			switch {
+			case test.kind == noKind && err != nil:
+				t.Error(err)
+			case test.kind != noKind && (err == nil || lvm.KindOf(err) != test.kind || !strings.Contains(err.Error(), test.says)):
+				t.Errorf("got kind %d, %v; want %d, %q", lvm.KindOf(err), err, test.kind, test.says)
+			}
+			want := []string{test.asked}
+			if test.asked == "" {
+				want = nil
+			}
+			if !slices.Equal(asked, want) {
+				t.Errorf("it was asked for %v, want %v", asked, want)
+			}
+		})
+	}
+}
+
+// TestARestoreWaitsForTheAPI: what cannot be told now is asked again.
+func TestARestoreWaitsForTheAPI(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		http.Error(w, "etcd is away", http.StatusForbidden) // client-go would try others again by itself
+	}))
+	defer server.Close()
+	client, err := NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := lvm.ParseID(testVG + "/s-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := NewAgent(Config{Client: client, Node: "node-1"})
+	if err := agent.MayRestore(t.Context(), "ns", "copy", "claim-copy", of); lvm.KindOf(err) != lvm.KindBusy {
+		t.Error(err)
+	}
+	if err := agent.claims.Add(newRestoring().claim); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.MayRestore(t.Context(), "ns", "copy", "claim-copy", of); lvm.KindOf(err) != lvm.KindBusy {
+		t.Error(err)
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+}
