@@ -15,7 +15,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
@@ -29,7 +28,8 @@ func newServer(log *slog.Logger, calls *callMetrics, id csi.IdentityServer, ctrl
 			withStatus,
 			recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
 				log.ErrorContext(ctx, "a call panicked", "panic", p, stackKey, string(debug.Stack()))
-				return status.Errorf(codes.Internal, "the driver panicked: %v; its log has the stack", p)
+				method, _ := grpc.Method(ctx)
+				return status.Errorf(codeOfPanic(method), "the driver panicked: %v; its log has the stack", p)
 			})),
 		),
 	)

@@ -66,6 +66,14 @@ func (panicking) CreateVolume(context.Context, *csi.CreateVolumeRequest) (*csi.C
 	panic("index out of range")
 }
 
+func (panicking) CreateSnapshot(context.Context, *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+	panic("index out of range")
+}
+
+func (panicking) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	panic("index out of range")
+}
+
 func TestPanicBecomesAnError(t *testing.T) {
 	var out bytes.Buffer
 	log, err := newLogger(&out, "info", "json")
@@ -82,9 +90,21 @@ func TestPanicBecomesAnError(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 
-	_, err = csi.NewControllerClient(dial(t, path)).CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v"})
-	if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "index out of range") {
-		t.Errorf("got %v", err)
+	client := csi.NewControllerClient(dial(t, path))
+	_, volume := client.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v"})
+	_, snapshot := client.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "s"})
+	_, deletion := client.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v"})
+	for name, test := range map[string]struct {
+		err  error
+		code codes.Code
+	}{
+		"the caller must not forget the volume":   {volume, codes.Aborted},
+		"the caller must not forget the snapshot": {snapshot, codes.Aborted},
+		"it is asked again anyway":                {deletion, codes.Internal},
+	} {
+		if status.Code(test.err) != test.code || !strings.Contains(test.err.Error(), "index out of range") {
+			t.Errorf("%s: got %v, want %s", name, test.err, test.code)
+		}
 	}
 	server.Stop()
 	if err := <-served; err != nil {
@@ -94,7 +114,7 @@ func TestPanicBecomesAnError(t *testing.T) {
 		t.Errorf("no stack in the log: %s", out.String())
 	}
 	expectMetric(t, registry, "csi_plugin_operations_seconds", map[string]string{
-		"driver_name": driverName, "method_name": "/csi.v1.Controller/CreateVolume", "grpc_status_code": "Internal",
+		"driver_name": driverName, "method_name": "/csi.v1.Controller/CreateVolume", "grpc_status_code": "Aborted",
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,6 +35,16 @@ func codeOf(kind lvm.Kind) codes.Code {
 		return codes.ResourceExhausted
 	case lvm.KindInternal:
 		return codes.Internal
+	}
+	return codes.Internal
+}
+
+// codeOfPanic is the code for a call that panicked. The sidecars take Internal for the proof that a call which makes something
+// has made nothing (checkError of csi-provisioner, isCSIFinalError of csi-snapshotter), and nothing is proved here.
+func codeOfPanic(method string) codes.Code {
+	switch method {
+	case csi.Controller_CreateVolume_FullMethodName, csi.Controller_CreateSnapshot_FullMethodName:
+		return codes.Aborted
 	}
 	return codes.Internal
 }
