@@ -15,11 +15,15 @@ import (
 // may have made the volume, every error is lvm.KindBusy (outcome.go).
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	defer s.asked(req)()
+	return noted(s.outcomes, req.GetName(), func() (*csi.CreateVolumeResponse, error) { return s.createVolume(ctx, req) })
+}
+
+func (s *Server) createVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	volume, mkfs, err := s.create(ctx, req)
 	if err != nil {
 		return nil, s.unlessMade(ctx, req.GetName(), err)
 	}
-	s.outcomes.made(ctx, volume)
+	s.outcomes.made(ctx, volume.Name, volume.UUID)
 	reply := volumeReply(volume, s.node)
 	if mkfs != "" {
 		reply.VolumeContext[AttributeMkfs] = mkfs

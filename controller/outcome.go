@@ -16,36 +16,49 @@ import (
 // outcomesMost bounds what is remembered; what is forgotten counts as it does after a restart.
 const outcomesMost = 10_000
 
-// outcomes remembers how requests for volumes have ended.
+// outcomes remembers how requests for volumes, or those for snapshots, have ended.
 type outcomes struct {
 	mu       sync.Mutex
-	unknown  map[string]bool // by name: a request that may have made a volume, and was not answered
-	answered map[string]bool // by the volume's UUID: its caller knows of it
+	unknown  map[string]bool // by name: a request that may have made it, and was not answered
+	answered map[string]bool // by the logical volume's UUID: its caller knows of it
 }
 
 func newOutcomes() *outcomes {
 	return &outcomes{unknown: map[string]bool{}, answered: map[string]bool{}}
 }
 
-// made notes that a caller was answered with a volume. One that had gone was not.
-func (o *outcomes) made(ctx context.Context, v lvm.Volume) {
+// noted runs a request, and notes one that panics: it is not known what that has made.
+func noted[R any](o *outcomes, name string, run func() (R, error)) (R, error) {
+	returned := false
+	defer func() {
+		if !returned && checkName(name) == nil {
+			o.lost(name)
+		}
+	}()
+	reply, err := run()
+	returned = true
+	return reply, err
+}
+
+// made notes that a caller was answered with what it asked for. One that had gone was not.
+func (o *outcomes) made(ctx context.Context, name, uuid string) {
 	if ctx.Err() != nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.unknown, v.Name)
-	note(o.answered, v.UUID)
+	delete(o.unknown, name)
+	note(o.answered, uuid)
 }
 
-// lost notes a request that ended before its caller could know whether there is a volume.
+// lost notes a request that ended before its caller could know whether there is what it asked for.
 func (o *outcomes) lost(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	note(o.unknown, name)
 }
 
-// absent notes that there is no volume of the name.
+// absent notes that there is nothing of the name.
 func (o *outcomes) absent(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

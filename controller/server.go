@@ -68,6 +68,9 @@ type Snapshots interface {
 	// CreateSnapshot takes a snapshot, or finds the one that an equal call took. lvm.KindInvalid: the volume has a layout
 	// without snapshots.
 	CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error)
+	// SnapshotPresence tells what the node knows of the snapshot that requests of this name took, whatever they asked for.
+	// lvm.KindBusy: it cannot tell.
+	SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotPresence, error)
 	// DeleteSnapshot removes a snapshot; volumes made from it stay. One that its readable group lacks is gone: nil.
 	DeleteSnapshot(ctx context.Context, id lvm.ID) error
 	// LookupSnapshot finds a ready snapshot, or says lvm.KindNotFound or lvm.KindNotOurs.
@@ -100,8 +103,10 @@ type Server struct {
 	snapshots       Snapshots
 	siblings        Siblings
 	refusals        *refusals
-	outcomes        *outcomes
+	outcomes        *outcomes // of requests for volumes
 	checkFileSystem func(fsType, mkfsOptions string) error
+
+	snapshotOutcomes *outcomes
 
 	checkMountOptions func(fsType string, options []string) error
 	minimumSize       func(fsType string) lvm.Bytes
@@ -117,7 +122,7 @@ func New(c Config) *Server {
 	}
 	return &Server{
 		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, siblings: c.Siblings,
-		refusals: newRefusals(time.Now), outcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
+		refusals: newRefusals(time.Now), outcomes: newOutcomes(), snapshotOutcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
 		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize,
 	}
 }

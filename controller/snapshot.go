@@ -13,17 +13,25 @@ import (
 
 // CreateSnapshot takes a snapshot of a volume of this node (CSI spec, "CreateSnapshot"); it is ready to use when the
 // call returns. lvm.KindInvalid: the volume's layout has no snapshots; lvm.KindExists: the name is taken by a snapshot of
-// another volume.
+// another volume. As long as an earlier call may have taken the snapshot, every error is lvm.KindBusy (snapshotoutcome.go).
 func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+	return noted(s.snapshotOutcomes, req.GetName(), func() (*csi.CreateSnapshotResponse, error) {
+		snapshot, err := s.createSnapshot(ctx, req)
+		if err != nil {
+			return nil, s.unlessTaken(ctx, req.GetName(), err)
+		}
+		s.snapshotOutcomes.made(ctx, snapshot.Name, snapshot.UUID)
+		return &csi.CreateSnapshotResponse{Snapshot: snapshotReply(snapshot)}, nil
+	})
+}
+
+func (s *Server) createSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (lvm.Snapshot, error) {
 	spec, err := parseCreateSnapshot(req)
 	if err != nil {
-		return nil, err
+		return lvm.Snapshot{}, err
 	}
 	snapshot, err := s.snapshots.CreateSnapshot(ctx, spec)
-	if err != nil {
-		return nil, s.existing(err)
-	}
-	return &csi.CreateSnapshotResponse{Snapshot: snapshotReply(snapshot)}, nil
+	return snapshot, s.existing(err)
 }
 
 func parseCreateSnapshot(req *csi.CreateSnapshotRequest) (lvm.SnapshotSpec, error) {

@@ -28,11 +28,7 @@ func (h *Host) Presence(ctx context.Context, name string) (Presence, error) {
 }
 
 func presence(s State, cluster, name string) Presence {
-	var p Presence
 	for _, g := range s.Groups {
-		if why := g.unproven(); why != "" && p.Unsure == nil {
-			p.Unsure = Errorf(KindBusy, "volume group %s may hold more than can be read: %s", g.Name, why)
-		}
 		for _, lv := range g.LVs {
 			v, ours, err := volumeOf(g, lv)
 			if err == nil && ours && v.Name == name && v.Cluster == cluster && v.State != StateDeleting {
@@ -40,10 +36,51 @@ func presence(s State, cluster, name string) Presence {
 			}
 		}
 	}
-	if len(s.Unread) > 0 && p.Unsure == nil {
-		p.Unsure = Errorf(KindBusy, "%s", s.Unread[0])
+	return Presence{Unsure: s.unproven()}
+}
+
+// SnapshotPresence is what a node knows of the snapshot of one name, whatever a request says of it; as Presence.
+type SnapshotPresence struct {
+	Snapshot *Snapshot
+	UnderWay bool
+	Unsure   error
+}
+
+// SnapshotPresence does for the snapshot of a name what Presence does for a volume.
+func (h *Host) SnapshotPresence(ctx context.Context, name string) (SnapshotPresence, error) {
+	underWay := h.flights.has(snapshotName(name))
+	s, err := h.look(ctx)
+	if err != nil {
+		return SnapshotPresence{}, Errorf(KindBusy, "whether snapshot %q is there cannot be told: %w", name, err)
 	}
-	return p
+	p := snapshotPresence(s, h.cfg.Cluster, name)
+	p.UnderWay = underWay
+	return p, nil
+}
+
+func snapshotPresence(s State, cluster, name string) SnapshotPresence {
+	for _, g := range s.Groups {
+		for _, lv := range g.LVs {
+			sn, ours, err := snapshotOf(g, lv)
+			if err == nil && ours && sn.Name == name && sn.Cluster == cluster && sn.State != StateDeleting {
+				return SnapshotPresence{Snapshot: &sn}
+			}
+		}
+	}
+	return SnapshotPresence{Unsure: s.unproven()}
+}
+
+// unproven says why there may be more than the state shows; nil: it shows all.
+func (s State) unproven() error {
+	for _, g := range s.Groups {
+		if why := g.unproven(); why != "" {
+			return Errorf(KindBusy, "volume group %s may hold more than can be read: %s", g.Name, why)
+		}
+	}
+	if len(s.Unread) > 0 {
+		return Errorf(KindBusy, "%s", s.Unread[0])
+	}
+	return nil
 }
 
 // KeepReserved keeps room for longer for those volumes that are still wanted here: of a volume's siblings, which
