@@ -37,11 +37,16 @@ func tokenIsHeld(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return err
 	}
-	if err := deletePV(ctx, thief, own.pv); err != nil {
-		return fmt.Errorf("%s may not even delete its own PV: %w", own.node, err)
+	if err := noteLoss(ctx, thief, own.pv); err != nil {
+		return fmt.Errorf("%s may not note the loss of its own volume: %w", own.node, err)
 	}
-	if err := refused(deletePV(ctx, thief, other.pv)); err != nil {
-		return fmt.Errorf("%s deletes a PV of %s: %w", own.node, other.node, err)
+	if err := refused(noteLoss(ctx, thief, other.pv)); err != nil {
+		return fmt.Errorf("%s notes the loss of a volume of %s: %w", own.node, other.node, err)
+	}
+	for _, pv := range []string{own.pv, other.pv} {
+		if err := refused(deletePV(ctx, thief, pv)); err != nil {
+			return fmt.Errorf("%s deletes PV %s, which is bound: %w", own.node, pv, err)
+		}
 	}
 	if err := refused(patchClaim(ctx, thief, "data-pg-1")); err != nil {
 		return fmt.Errorf("%s changes a claim of %s: %w", own.node, other.node, err)
@@ -53,6 +58,13 @@ func tokenIsHeld(ctx context.Context, s *Stage) error {
 		return fmt.Errorf("%s makes a PV on %s: %w", own.node, other.node, err)
 	}
 	return nil
+}
+
+// noteLoss writes what a node notes on a volume whose group it lacks.
+func noteLoss(ctx context.Context, client kubernetes.Interface, name string) error {
+	patch := []byte(`{"metadata":{"annotations":{"nodelvm.io/group-lost-since":"2026-01-02T03:04:05Z"}}}`)
+	_, err := client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
 }
 
 func deletePV(ctx context.Context, client kubernetes.Interface, name string) error {
