@@ -219,6 +219,6 @@ func usersOf(pods []corev1.Pod, claim *corev1.PersistentVolumeClaim) []corev1.Po
 		made := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.Ephemeral != nil && ephemeralClaim(&pod, v) == claim.Name
 		})
-		return ended || !named && !(made && metav1.IsControlledBy(claim, &pod))
+		return ended || !named && (!made || !metav1.IsControlledBy(claim, &pod))
 	})
 }

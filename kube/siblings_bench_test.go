@@ -24,7 +24,8 @@ func usualPod(i int) corev1.Pod {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
 		Message: "0/100 nodes are available: 100 node(s) did not have enough free storage. preemption: 0/100 nodes are available: 100 Preemption is not helpful for scheduling."}}
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:metadata":{"f:labels":{%q:{}}}}`, strings.Repeat("x", 1200))}}}
+		FieldsV1: &metav1.FieldsV1{}}}
+	pod.ManagedFields[0].FieldsV1.SetRawString(fmt.Sprintf(`{"f:metadata":{"f:labels":{%q:{}}}}`, strings.Repeat("x", 1200)))
 	for c := range 2 {
 		container := corev1.Container{Name: fmt.Sprintf("c%d", c), Image: "registry.example.com/team/web:1.2.3", Command: []string{"/bin/web", "--listen=:8080"}}
 		for e := range 10 {

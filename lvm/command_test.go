@@ -250,7 +250,7 @@ func TestRunError(t *testing.T) {
 		t.Error(err)
 	}
 	partial := "Refusing activation of partial LV vg/v.  Use '--activationmode partial' to override."
-	if err := runError(t.Context(), []string{"lvchange"}, 5, partial, exec.Command("false").Run()); strings.Contains(err.Error(), "activationmode") || !strings.Contains(err.Error(), "partial LV vg/v") {
+	if err := runError(t.Context(), []string{"lvchange"}, 5, partial, exec.CommandContext(t.Context(), "false").Run()); strings.Contains(err.Error(), "activationmode") || !strings.Contains(err.Error(), "partial LV vg/v") {
 		t.Errorf("what would put errors in the place of data is passed on: %v", err)
 	}
 	var words tail

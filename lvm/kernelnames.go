@@ -60,8 +60,12 @@ func (k kernel) RemoveStaleNames(group string, ours func(uuid string) bool) (rem
 // removeStaleLinks is for /dev/GROUP, where LVM and udev make links.
 func (k kernel) removeStaleLinks(group string, ours func(uuid string) bool) (removed []string, err error) {
 	dir := filepath.Join(k.dev, group)
-	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir() {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	names, err := readNames(dir)
 	if err != nil {

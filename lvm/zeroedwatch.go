@@ -75,7 +75,7 @@ func (w *zeroedWatch) group(ticket int64, g Group) {
 	if e.same(g) && e.own == 0 && e.gained == nil && !g.vouchedFor() && !e.runs.away(g) {
 		return
 	}
-	now := e.zeroed.after(g, e.own, e.gained)
+	now := e.after(g, e.own, e.gained)
 	changed := now.seqno != e.seqno || !maps.EqualFunc(now.runs, e.runs, slices.Equal)
 	e.zeroed, e.name, e.own, e.gained, e.since = now, g.Name, 0, nil, w.clock
 	if changed {

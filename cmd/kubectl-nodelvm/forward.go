@@ -118,7 +118,7 @@ func (f *forwarded) Read(p []byte) (int, error) {
 
 // Close ends the connection, and its streams with it.
 func (f *forwarded) Close() error {
-	_ = f.Stream.Reset() // the connection's end is told
+	_ = f.Reset() // the connection's end is told
 	return f.conn.Close()
 }
 

@@ -25,7 +25,7 @@ type caretaker struct {
 	every time.Duration // how often new disks are looked for; 0: once, at the start
 	log   *slog.Logger
 
-	mu     sync.Mutex
+	mu      sync.Mutex
 	failed  []lvm.Finding
 	refused map[string]bool // names of groups that are not as declared because nothing could be changed in them
 	told    string
