@@ -9,6 +9,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // dense is a metadata text that is much smaller than what is kept of it.
@@ -164,4 +167,51 @@ func TestLegsAreBounded(t *testing.T) {
 	if _, err := importGroup(many); !errors.Is(err, errUnsupported) || !strings.Contains(err.Error(), "legs") {
 		t.Errorf("%v", err)
 	}
+}
+
+// FuzzDisk: whatever stands on a disk, behind checksums that are right, reading it ends, and takes no more than a multiple of it.
+func FuzzDisk(f *testing.F) {
+	for _, scenario := range []string{"linear", "thin", "wrapped", "empty"} {
+		image := unzip(f, filepath.Join("testdata/groups", scenario, "loop0.gz"))
+		f.Add(image[sectorSize:2*sectorSize], image[4096:4096+mdaHeaderSize], image[4096+mdaHeaderSize:16384])
+	}
+	path := filepath.Join(f.TempDir(), "disk")
+	f.Fuzz(func(t *testing.T, sector, header, text []byte) {
+		if len(sector) != sectorSize || len(header) != mdaHeaderSize || len(text) > 1<<20 {
+			return
+		}
+		image := make([]byte, 1<<20)
+		copy(image[sectorSize:], sector)
+		copy(image[4096:], header)
+		copy(image[4096+mdaHeaderSize:], text)
+		if h, err := decodeAreaHeader(fixedChecksum(image[4096:][:mdaHeaderSize]), span{4096, 1 << 20}); err == nil && h.text.size > 0 {
+			var all []byte
+			for _, piece := range h.pieces(4096) {
+				if piece.offset+piece.size > int64(len(image)) {
+					return
+				}
+				all = append(all, image[piece.offset:][:piece.size]...)
+			}
+			binary.LittleEndian.PutUint32(image[4096+56:], lvmChecksum(all))
+			fixedChecksum(image[4096:][:mdaHeaderSize])
+		}
+		binary.LittleEndian.PutUint32(image[sectorSize+16:], lvmChecksum(image[sectorSize+20:2*sectorSize]))
+		must(t, os.WriteFile(path, image, 0o600))
+		file, err := openDirect(path, false)
+		must(t, err)
+		defer func() { _ = unix.Close(file.fd) }()
+		r := prober{texts: new(groupTexts), pause: func(time.Duration) {}}
+		if took := allocated(func() {
+			p := r.content(probe{device: blockDevice{name: "disk", path: path, size: MiB}}, file, probe{})
+			_, _ = assemble([]probe{p}, func(string) (bool, error) { return false, nil })
+		}); took > 256*MiB {
+			t.Errorf("it takes %s", took)
+		}
+	})
+}
+
+// fixedChecksum gives a metadata area's header the right checksum.
+func fixedChecksum(header []byte) []byte {
+	binary.LittleEndian.PutUint32(header, lvmChecksum(header[4:]))
+	return header
 }

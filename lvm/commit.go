@@ -15,6 +15,9 @@ func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 	if err := runnable(g, steps); err != nil {
 		return err
 	}
+	if why := h.elsewhere(g); why != "" {
+		return Errorf(KindForeign, "volume group %s is left alone: %s", g.Name, why)
+	}
 	if err := h.commands.take(ctx, g.Name); err != nil {
 		return err
 	}
@@ -22,13 +25,17 @@ func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 	commits := int64(0)
 	h.zeroed.started(g.UUID)
 	defer func() { h.zeroed.ended(g.UUID, commits) }()
+	taken := int64(0)
+	if slices.ContainsFunc(steps, step.commits) {
+		taken = h.takeGroup(ctx, g)
+	}
 	for _, s := range steps {
 		h.hangs.runs(g.UUID, strings.Join(s.argv, " "))
 		if _, err := h.runLVM(ctx, s.argv); err != nil {
 			return err
 		}
 	}
-	commits = commitsOf(steps)
+	commits = taken + commitsOf(steps)
 	return nil
 }
 

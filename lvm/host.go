@@ -18,6 +18,7 @@ type Config struct {
 	LockDir   string        // the host's LVM lock directory, so that an admin's lvm and ours exclude each other
 	BackupDir string        // host directory for the metadata backup of each group
 	Cluster   string        // UID of the cluster; goes into the tags of each volume made here
+	Node      string        // this node's name; goes into a tag of each group that is changed here, and other nodes leave that alone; "": no tag
 	Log       *slog.Logger  // nil: slog.Default()
 	Observe   func(Command) // nil, or called after each LVM command, from the goroutine that ran it
 	Beside    bool          // a driver runs on this node, and this Host is an admin's hand beside it: it is never started
@@ -179,7 +180,7 @@ func (h *Host) readRaw(ctx context.Context) (State, error) {
 	for _, g := range h.met.newcomers(s) {
 		h.behind(func(ctx context.Context) { h.mendWhenPossible(ctx, g, func() {}) })
 	}
-	return s, nil
+	return h.withNodes(s), nil
 }
 
 // report asks LVM what is on these devices. On none there is nothing, and no process is needed to tell.

@@ -23,6 +23,9 @@ func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 	if err != nil {
 		return inv, err
 	}
+	if inv.OnVolumes, err = h.machine.Kernel.OnVolumes(); err != nil {
+		return inv, Errorf(KindInternal, "what the node has made of volumes cannot be told: %w", err)
+	}
 	paths := pathsOf(devices)
 	for _, g := range s.Groups {
 		inv.Groups = append(inv.Groups, h.groupEntry(s, g, paths))
@@ -33,7 +36,7 @@ func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 
 func (h *Host) groupEntry(s State, g Group, paths map[string]string) inventory.Group {
 	e := inventory.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.bytes(g.free()),
-		MetadataSize: g.MDASize, MetadataFree: g.MDAFree}
+		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.SelfActive && g.oursAlone()}
 	for _, pv := range g.PVs {
 		if !pv.Missing {
 			e.Size += g.bytes(pv.Extents)
@@ -54,6 +57,13 @@ func (h *Host) groupEntry(s State, g Group, paths map[string]string) inventory.G
 		}
 	}
 	return e
+}
+
+// oursAlone tells whether nothing but volumes, snapshots and pools of this driver is in the group.
+func (g Group) oursAlone() bool {
+	return !slices.ContainsFunc(g.LVs, func(lv LV) bool {
+		return !lv.Hidden && !slices.Contains(lv.Tags, encodeTag(keyVersion, tagVersion))
+	})
 }
 
 func (c *checkup) poolEntry(lv LV) inventory.Pool {

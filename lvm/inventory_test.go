@@ -45,3 +45,27 @@ func TestLockHeld(t *testing.T) {
 		t.Errorf("without a folder: %s, %v", got, err)
 	}
 }
+
+// TestAutoActivation: a group is told whose volumes the node activates when it boots, if they are the driver's alone.
+func TestAutoActivation(t *testing.T) {
+	for scenario, want := range map[string]bool{"raid": true, "empty": false, "foreign": false} { // the latter by --setautoactivation n
+		im, err := importGroup(captured(t, scenario))
+		must(t, err)
+		if im.group.SelfActive != want {
+			t.Errorf("%s: %v", scenario, im.group.SelfActive)
+		}
+	}
+	ours := LV{Name: "v", Tags: []string{"nodelvm.v=1"}}
+	for what, c := range map[string]struct {
+		lvs  []LV
+		want bool
+	}{
+		"no volume":         {nil, true},
+		"the driver's":      {[]LV{ours, {Name: "v_rimage_0", Hidden: true}}, true},
+		"one of the node's": {[]LV{ours, {Name: "root"}}, false},
+	} {
+		if got := (Group{LVs: c.lvs}).oursAlone(); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}

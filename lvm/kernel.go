@@ -69,7 +69,7 @@ func (k kernel) Device(uuid string) (string, bool, error) {
 		return path, active, err
 	}
 	where := positions{sys: k.sys, proc: k.proc, dev: k.dev}
-	if pos := where.ofVolume(filepath.Base(path)); pos.standing != standsOnDisks {
+	if pos := where.ofVolume(filepath.Base(path)); pos.standing > standsOnNothing {
 		return "", false, Errorf(KindForeign, "the device %s bears this volume's UUID and is not the volume: %s; find out what activated it (dmsetup ls --tree), and deactivate it (dmsetup remove)", path, pos.reason)
 	}
 	return path, true, nil
@@ -112,6 +112,25 @@ func (k kernel) Mapping(device uint64) (uuid, name string, err error) {
 	}
 	uuid, name = read("uuid"), read("name")
 	return uuid, name, err
+}
+
+func (k kernel) OnVolumes() ([]string, error) {
+	names, err := readNames(filepath.Join(k.sys, "class/block"))
+	if err != nil {
+		return nil, err
+	}
+	where := positions{sys: k.sys, proc: k.proc, dev: k.dev}
+	var list []string
+	for _, name := range names {
+		uuid, _ := k.attribute(name, "dm/uuid") // what is no mapper has none
+		switch {
+		case strings.HasPrefix(uuid, "LVM-") && where.ofVolume(name).standing == standsOnVolume:
+			list = append(list, fmt.Sprintf("the node has activated a logical volume (%s) of a volume group that somebody wrote to a volume", name))
+		case where.there(name, "md") && where.walk(name, 0).standing == standsOnVolume:
+			list = append(list, fmt.Sprintf("the node has assembled a software RAID (%s) that somebody wrote to a volume", name))
+		}
+	}
+	return list, nil
 }
 
 func (k kernel) Remove(uuid string) (removed bool, err error) {

@@ -40,6 +40,9 @@ type Kernel interface {
 	// Mapping tells the UUID and the name of the device-mapper device with this number, both empty for another kind of block
 	// device; fs.ErrNotExist: there is no device with this number.
 	Mapping(device uint64) (uuid, name string, err error)
+	// OnVolumes tells, in sentences, of devices that the node itself has made of what volumes hold: logical volumes and software
+	// RAIDs. Who writes a volume chose what they are.
+	OnVolumes() ([]string, error)
 	// Remove takes the device-mapper device with this UUID out of the kernel, if there is one; what is on the disks stays.
 	// One that is in use is refused.
 	Remove(uuid string) (removed bool, err error)

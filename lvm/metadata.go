@@ -14,7 +14,7 @@ func assemble(probes []probe, component func(name string) (bool, error)) (State,
 	var pvs []probe
 	var strangers []string // silent devices of which nothing is known
 	for _, p := range probes {
-		if p.standing == standsUnknown {
+		if p.standing == standsUnknown || p.standing == standsOnNothing {
 			state.Skipped = append(state.Skipped, fmt.Sprintf("%s is not searched for volume groups: %s", p.device.path, p.reason))
 		}
 		if p.standing != standsOnDisks {

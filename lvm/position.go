@@ -14,9 +14,10 @@ import (
 type standing int
 
 const (
-	standsOnDisks  standing = iota // a disk of the node, or made of nothing but those
-	standsOnVolume                 // a volume, or made of one: what is on it is the content of a volume
-	standsUnknown                  // what it is made of cannot be told
+	standsOnDisks   standing = iota // a disk of the node, or made of nothing but those
+	standsOnNothing                 // a device-mapper device with nothing below it: it has no content, as where its disk was pulled
+	standsOnVolume                  // a volume, or made of one: what is on it is the content of a volume
+	standsUnknown                   // what it is made of cannot be told
 )
 
 // position is what a block device is made of, as the kernel tells it.
@@ -93,6 +94,9 @@ func (p positions) made(name string, held, depth int) position {
 	}
 	if p.there(name, "loop/backing_file") {
 		return p.loop(name, held, depth)
+	}
+	if p.there(name, "dm/uuid") {
+		return position{standsOnNothing, fmt.Sprintf("%s is a device-mapper device with no device below it", name)}
 	}
 	return cannotTell("%s is no disk, and the kernel names no device below it", name)
 }

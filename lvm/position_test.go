@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -24,7 +25,6 @@ type stack struct {
 // newStack has sda with sda1, both as hardware, and the logical volumes dm-0 and dm-1 on sda1.
 func newStack(t *testing.T) *stack {
 	s := &stack{testNode: newTestNode(t), t: t, loops: map[string]loopStatus{}}
-	must(t, os.MkdirAll(filepath.Join(s.sys, "class/block"), 0o755))
 	s.make("devices/pci0000:00/host0/block/sda", 8)
 	s.make("devices/pci0000:00/host0/block/sda/sda1", 8)
 	s.attribute(t, "sda", "device/model", "DISK\n")
@@ -109,7 +109,7 @@ func (s *stack) reader() *Disks {
 // forge writes a physical volume of a group of the tag "fast" on a device.
 func (s *stack) forge(name string) {
 	s.t.Helper()
-	content := unzip(s.t, "testdata/groups/linear/loop0.gz")
+	content := bytes.TrimRight(unzip(s.t, "testdata/groups/linear/loop0.gz"), "\x00")
 	f, err := os.OpenFile(filepath.Join(s.dev, name), os.O_WRONLY, 0)
 	must(s.t, err)
 	_, err = f.Write(content)
@@ -118,7 +118,7 @@ func (s *stack) forge(name string) {
 
 // TestPositions: a physical volume is found on whatever is made of disks alone, and nowhere else, whatever the chain.
 func TestPositions(t *testing.T) {
-	const disks, volume, unknown = standsOnDisks, standsOnVolume, standsUnknown
+	const disks, volume, unknown, nothing = standsOnDisks, standsOnVolume, standsUnknown, standsOnNothing
 	onFileOf := func(s *stack, name string) loopStatus { return loopStatus{fileSystem: s.number(name)} }
 	onDevice := func(s *stack, name string) loopStatus { return loopStatus{device: s.number(name), fileSystem: 5} }
 	for what, c := range map[string]struct {
@@ -186,8 +186,8 @@ func TestPositions(t *testing.T) {
 			s.attribute(s.t, "rbd0", "device/x", "")
 			must(s.t, os.Symlink("../../../bus/rbd", filepath.Join(s.sys, "class/block/rbd0/device/subsystem")))
 		}},
-		"a mapper of nothing":                 {"dm-5", unknown, func(s *stack) { s.mapper("dm-5", "x") }},
-		"a mapper without a UUID":             {"dm-5", unknown, func(s *stack) { s.mapper("dm-5", "") }},
+		"a mapper of nothing":                 {"dm-5", nothing, func(s *stack) { s.mapper("dm-5", "x") }},
+		"a mapper without a UUID":             {"dm-5", nothing, func(s *stack) { s.mapper("dm-5", "") }},
 		"a loop device on btrfs":              {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{fileSystem: 47}) }},
 		"dm-crypt on a network block device":  {"dm-5", unknown, func(s *stack) { s.virtual("nbd0", 43); s.mapper("dm-5", "CRYPT-x", "nbd0") }},
 		"a loop device on what is not listed": {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{device: unix.Mkdev(253, 99)}) }},
@@ -215,7 +215,7 @@ func TestPositions(t *testing.T) {
 			if found := len(state.Groups) > 0; found != (c.want == disks) || len(state.Unread) > 0 {
 				t.Errorf("its group is found: %v; unread %q", found, state.Unread)
 			}
-			if told := strings.Contains(fmt.Sprint(state.Skipped), "/"+c.device+" is not searched"); told != (c.want == unknown) {
+			if told := strings.Contains(fmt.Sprint(state.Skipped), "/"+c.device+" is not searched"); told != (c.want == unknown || c.want == nothing) {
 				t.Errorf("told of what is not searched: %q", state.Skipped)
 			}
 			if offered := slices.Contains(state.Devices, filepath.Join(s.dev, c.device)); offered != (c.want == disks) {
@@ -296,74 +296,5 @@ func TestHeldWhileAsked(t *testing.T) {
 	s.loop("loop1", loopStatus{device: s.number("sda")})
 	if pos := d.positions().walk("loop1", 0); pos.standing != standsOnDisks || isOpen(t, filepath.Join(s.dev, "loop1")) {
 		t.Errorf("%+v, and it stays open", pos)
-	}
-}
-
-// TestDeviceOfAnotherVolumesContent: a device with a volume's UUID is that volume only if it is made of disks.
-func TestDeviceOfAnotherVolumesContent(t *testing.T) {
-	for what, c := range map[string]struct {
-		below string
-		make  func(s *stack)
-		want  bool
-	}{
-		"a disk":             {"sda1", func(*stack) {}, true},
-		"a RAID's legs":      {"dm-7", func(s *stack) { s.mapper("dm-7", "LVM-abcleg", "sda1") }, true},
-		"dm-crypt on a disk": {"dm-7", func(s *stack) { s.mapper("dm-7", "CRYPT-x", "sda1") }, true},
-		"a raw block volume": {"loop0", func(s *stack) { s.loop("loop0", loopStatus{device: s.number("dm-0")}) }, false},
-		"legs on a raw block volume": {"dm-7", func(s *stack) {
-			s.loop("loop0", loopStatus{device: s.number("dm-0")})
-			s.mapper("dm-7", "LVM-evilleg", "loop0")
-		}, false},
-		"dm-crypt on a volume": {"dm-7", func(s *stack) { s.mapper("dm-7", "CRYPT-x", "dm-0") }, false},
-	} {
-		s := newStack(t)
-		c.make(s)
-		s.mapper("dm-9", "LVM-aavictim", c.below)
-		must(t, os.Symlink(filepath.Join(s.sys, "class/block"), filepath.Join(s.sys, "block")))
-		where := s.reader().positions()
-		if pos := where.ofVolume("dm-9"); (pos.standing == standsOnDisks) != c.want {
-			t.Errorf("on %s: %+v", what, pos)
-		}
-		h := NewHostOn(Config{}, Machine{Kernel: kernel{sys: s.sys, proc: s.proc, dev: s.dev}})
-		if c.below == "loop0" {
-			must(t, os.RemoveAll(filepath.Join(s.dev, "loop0"))) // it cannot even be asked
-		}
-		path, active, err := h.Device(ID{VG: "a-a", LV: "x"}, "victim")
-		if active != c.want || (path != "") != c.want || (err == nil) != c.want {
-			t.Errorf("on %s: %q, %v, %v", what, path, active, err)
-		}
-		if !c.want && KindOf(err) != KindForeign {
-			t.Errorf("on %s: %v", what, err)
-		}
-	}
-}
-
-// TestLVMIsGivenItsDevices: no command is run that would look at every device of the node.
-func TestLVMIsGivenItsDevices(t *testing.T) {
-	runner := &oneRunner{}
-	h := NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner, Reader: &scripted{states: []State{{}}}})
-	lost := Group{Name: "vg", PVs: []PV{{UUID: "p", Missing: true}}}
-	for _, argv := range [][]string{onDevices("lvchange", lost), {"fullreport"}, {"vgs", "--devices"}, {"vgs", "--devices", ","}} {
-		if _, err := h.runLVM(t.Context(), argv); err == nil || runner.argv != nil {
-			t.Errorf("%q is run: %v", argv, err)
-		}
-	}
-	if s, err := h.report(t.Context(), nil); err != nil || len(s.Groups) > 0 || runner.argv != nil {
-		t.Errorf("a report on no devices: %+v, %v, %q", s, err, runner.argv)
-	}
-	_, _ = h.report(t.Context(), []string{"/dev/sda", "/dev/sdb"})
-	if len(runner.argv) < 3 || runner.argv[1] != "--devices" || runner.argv[2] != "/dev/sda,/dev/sdb" {
-		t.Errorf("a report on two: %q", runner.argv)
-	}
-}
-
-// TestNothingIsAskedOfLVMBlindly: without a list of devices there is no reading, and no empty one.
-func TestNothingIsAskedOfLVMBlindly(t *testing.T) {
-	report := &scripted{states: []State{{Groups: []Group{{UUID: "2", Name: "evil"}}}}}
-	for _, off := range []string{"", "they differ"} {
-		r := &checkedReader{direct: &scripted{states: []State{{}}, errs: errors.New("no sysfs")}, report: report.onDevices, off: off}
-		if s, err := r.Read(t.Context()); err == nil || len(s.Groups) > 0 || report.reads > 0 {
-			t.Errorf("%+v, %v", s, err)
-		}
 	}
 }

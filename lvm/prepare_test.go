@@ -140,7 +140,8 @@ func TestPrepareArgs(t *testing.T) {
 		argv []string
 	}{
 		{"pvcreate --devices /dev/sdb --norestorefile --uuid UUID --metadatasize 24576k -- /dev/sdb", pvcreateArgs(device)},
-		{"vgcreate --devices /dev/sdb,/dev/sdc --physicalextentsize 4m --setautoactivation n --addtag fast -- vg /dev/sdb /dev/sdc", vgcreateArgs(d, []string{"/dev/sdb", "/dev/sdc"})},
+		{"vgcreate --devices /dev/sdb,/dev/sdc --physicalextentsize 4m --setautoactivation n --addtag fast --addtag nodelvm.node=node-1 -- vg /dev/sdb /dev/sdc", vgcreateArgs(d, "node-1", []string{"/dev/sdb", "/dev/sdc"})},
+		{"vgcreate --devices /dev/sdb --physicalextentsize 4m --setautoactivation n --addtag fast -- vg /dev/sdb", vgcreateArgs(d, "", []string{"/dev/sdb"})},
 		{"vgextend --devices /dev/sda,/dev/sdb -- vg /dev/sdb", vgextendArgs(g, []string{"/dev/sdb"})},
 		{"vgchange --devices /dev/sda --addtag fast -- vg", vgtagArgs(g, nil, d.Tags)},
 	} {

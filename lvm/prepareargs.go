@@ -26,11 +26,14 @@ func newPVUUID() string {
 	return dashed(raw[:32])
 }
 
-// vgcreateArgs makes the group. The node does not activate its volumes when it boots: the driver does that when they are
+// vgcreateArgs makes the group, with this node's name as a tag if it is known. The node does not activate its volumes when it boots: the driver does that when they are
 // used.
-func vgcreateArgs(d Declaration, paths []string) []string {
+func vgcreateArgs(d Declaration, node string, paths []string) []string {
 	args := []string{"vgcreate", devicesOption, strings.Join(paths, ","), "--physicalextentsize", "4m", "--setautoactivation", "n"}
 	args = append(args, addTags(d.Tags)...)
+	if tag := encodeTag(keyNode, node); node != "" && len(tag) <= maxTag {
+		args = append(args, "--addtag", tag)
+	}
 	return append(append(args, "--", d.Name), paths...)
 }
 

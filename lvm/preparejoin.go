@@ -19,7 +19,7 @@ func (p *preparing) joinSteps(ctx context.Context, d Declaration, before *Group,
 	case err != nil:
 		return Group{}, nil, err
 	case before == nil && now == nil:
-		return Group{Name: d.Name}, []step{{vgcreateArgs(d, paths)}}, nil
+		return Group{Name: d.Name}, []step{{vgcreateArgs(d, p.host.cfg.Node, paths)}}, nil
 	case before == nil || now == nil || now.UUID != before.UUID || len(now.PVs) != len(before.PVs):
 		return Group{}, nil, Errorf(KindBusy, "volume group %s was made, renamed, or given other disks while this run looked at the devices; the next run goes on", d.Name)
 	}

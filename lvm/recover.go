@@ -129,6 +129,10 @@ func (h *Host) mendWhenPossible(ctx context.Context, g Group, tried func()) {
 // mend brings one group into order; the error joins those of the volumes that are still unfinished. Suspended devices come
 // first: whatever touches them hangs.
 func (h *Host) mend(ctx context.Context, g Group) (unfinished error) {
+	if why := h.elsewhere(g); why != "" {
+		h.log.Warn("a volume group is left alone", "vg", g.Name, "reason", why)
+		return nil
+	}
 	h.forgetTables(ctx, g)
 	h.resume(ctx, g)
 	h.removeStaleNames(ctx, g.Name, h.isUsed(g))

@@ -22,6 +22,7 @@ type Group struct {
 	ExtentSize Bytes
 	MDASize    Bytes  // usable bytes of the smallest metadata area
 	MDAFree    Bytes  // of those, still free for the text of the next commit
+	SelfActive bool   // the node's own LVM activates its volumes when the node boots (vgchange --setautoactivation); LVM's report does not tell
 	Closed     bool   // LVM lets no command change it: it is exported, another host's, shared, or read-only
 	Problem    string // why nothing may be changed in it ("exported", "foreign system id", "read-only", ...); empty if nothing stands in the way
 	PVs        []PV

@@ -77,7 +77,7 @@ func (s *sweep) work() {
 		before, _ := s.disks.lastOf(device)
 		finish := s.disks.begin(device.name)
 		p := s.read(device, before)
-		if (p.err != nil || p.standing == standsUnknown) && s.disks.gone(device) {
+		if (p.err != nil || p.standing != standsOnDisks) && s.disks.gone(device) {
 			p = probe{device: device}
 		}
 		finish(p)

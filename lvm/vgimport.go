@@ -79,6 +79,7 @@ func (im *imported) head(vg *section) error {
 		Seqno:      f.number("seqno", math.MaxUint32),
 		ExtentSize: Bytes(sectors) * sectorSize,
 		Tags:       f.tags(),
+		SelfActive: !slices.Contains(f.flags("flags", nil), "NOAUTOACTIVATE"),
 	}
 	im.hurdles = hurdles{
 		exported: slices.Contains(status, "EXPORTED"),

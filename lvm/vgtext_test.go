@@ -117,6 +117,11 @@ func FuzzImportGroup(f *testing.F) {
 				next = run.Start + run.Count + 1
 			}
 		}
+		for _, lv := range im.group.LVs { // what looks down through volumes ends, whatever they are named and tagged
+			_, _ = below(im.group, lv), im.group.damageTo(lv, nil, 0)
+			_, _, _ = volumeOf(im.group, lv)
+			_, _, _ = snapshotOf(im.group, lv)
+		}
 	})
 }
 

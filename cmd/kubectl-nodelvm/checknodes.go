@@ -84,7 +84,7 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 			}
 		}
 		if group := class.Parameters[keyGroup]; asked > 0 && groups == 0 && !refused {
-			fix := "make a volume group of that name on a node (vgcreate --metadatasize 64m " + group + " DISK...), or name another one in the class"
+			fix := "make a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n " + group + " DISK...), or name another one in the class"
 			if tag, isTag := strings.CutPrefix(group, "@"); isTag {
 				fix = "give a volume group the tag (vgchange --addtag " + tag + " GROUP), or name another one in the class"
 			}
@@ -150,6 +150,9 @@ func checkGroups(f *facts, found func(where, what, fix string)) {
 			if g.Problem != "" {
 				found(where, g.Problem, "do what it says; until then nothing is made there, and "+why)
 			}
+			if g.AutoActivation {
+				found(where, "the node activates its volumes when it boots, before the driver can look at them", "vgchange --setautoactivation n "+g.Name)
+			}
 			if g.MetadataSize > 0 && g.MetadataFree*10 < g.MetadataSize {
 				found(where, fmt.Sprintf("its metadata area is nearly full: %s of %s are free", g.MetadataFree, g.MetadataSize),
 					"remove volumes or snapshots; it can never grow: add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them")
@@ -181,6 +184,9 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 		}
 		for _, text := range a.page.Skipped {
 			found(a.node, text, "if a volume group of the driver is on it, move that to a disk (pvmove); else nothing is to be done")
+		}
+		for _, text := range a.page.OnVolumes {
+			found(a.node, text, "keep the node's own LVM, mdadm and udev off the devices of volumes (docs/volume-groups.md has the lines), and take it away: dmsetup remove, mdadm --stop")
 		}
 		if a.page.ReaderOff != "" {
 			found(a.node, "what stands on the disks differs from LVM's report, and every question costs a process since: "+a.page.ReaderOff,

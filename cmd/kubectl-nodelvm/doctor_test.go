@@ -138,6 +138,8 @@ var faults = []fault{
 	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "volumes", "node-1", "two nodelvm.v tags"},
 	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},
 	{"a device of unknown make", func(f *facts) { f.answers[0].page.Skipped = []string{"/dev/nbd0 is not searched for volume groups"} }, "disks", "node-1", "/dev/nbd0 is not searched"},
+	{"a tenant's group that the node has activated", func(f *facts) { f.answers[0].page.OnVolumes = []string{"the node has activated dm-9"} }, "disks", "node-1", "the node has activated dm-9"},
+	{"a group that the node activates", func(f *facts) { f.answers[0].page.Groups[0].AutoActivation = true }, "volume groups", "node-1, volume group vg-data", "the node activates its volumes when it boots"},
 	{"reader off", func(f *facts) { f.answers[0].page.ReaderOff = "seqno" }, "disks", "node-1", "differs from LVM's report"},
 }
 

@@ -53,7 +53,7 @@ func (o *asideOptions) open(ctx context.Context) (*aside, error) {
 			return nil, err
 		}
 	}
-	host, err := lvm.NewHost(lvm.Config{SystemDir: asideDir, LockDir: o.lockDir, Cluster: o.clusterID, Beside: true})
+	host, err := lvm.NewHost(lvm.Config{SystemDir: asideDir, LockDir: o.lockDir, Cluster: o.clusterID, Node: o.nodeName, Beside: true})
 	return &aside{o, client, host}, err
 }
 

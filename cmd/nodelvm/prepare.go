@@ -21,6 +21,7 @@ const prepareSystemDir = "/run/nodelvm/prepare"
 // prepareOptions are the flags of `nodelvm prepare`.
 type prepareOptions struct {
 	config     string
+	nodeName   string
 	dryRun     bool
 	bestEffort bool
 	wait       time.Duration
@@ -47,6 +48,7 @@ device of the node what was done with it, or why it was left alone. What is done
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "YAML or JSON file that declares the volume groups (see docs/volume-groups.md)")
+	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "this node's name, for the tag by which other nodes know that a volume group is in use (default: the environment's NODE_NAME)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	flags.BoolVar(&o.bestEffort, "best-effort", false, "end with status 0 also where something could not be done: a node keeps the groups that it has")
 	flags.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for a driver that still works on this node")
@@ -67,7 +69,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 		return err
 	}
 	host, err := lvm.NewHost(lvm.Config{
-		SystemDir: prepareSystemDir, LockDir: o.lockDir, BackupDir: filepath.Join(o.stateDir, "backup"), Log: log,
+		SystemDir: prepareSystemDir, Node: o.nodeName, LockDir: o.lockDir, BackupDir: filepath.Join(o.stateDir, "backup"), Log: log,
 	})
 	if err != nil {
 		return err

@@ -106,6 +106,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		LockDir:   d.o.lockDir,
 		BackupDir: filepath.Join(d.o.stateDir, "backup"),
 		Cluster:   cluster,
+		Node:      d.o.nodeName,
 		Log:       d.log,
 		Observe:   newCommandMetrics(d.registry),
 

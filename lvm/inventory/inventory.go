@@ -39,6 +39,7 @@ type Inventory struct {
 	Damaged     []string   `json:"damaged,omitempty"`   // sentences: what bears this driver's mark and cannot be read
 	Unread      []string   `json:"unread,omitempty"`    // sentences: disks that cannot be read
 	Skipped     []string   `json:"skipped,omitempty"`   // sentences: devices that are not searched for groups, since it cannot be told what they are made of
+	OnVolumes   []string   `json:"onVolumes,omitempty"` // sentences: devices that the node itself has made of what volumes hold
 	WipeBacklog Bytes      `json:"wipeBacklog"`         // of the deleted volumes, what is not yet wiped and given back
 	Backlogs    []Backlog  `json:"backlogs,omitempty"`  // the same, by group and namespace
 	ReaderOff   string     `json:"readerOff,omitempty"` // how the disks differed from LVM's report; empty while they are read directly
@@ -55,6 +56,7 @@ type Group struct {
 	MetadataSize    Bytes    `json:"metadataSize"` // of the smallest metadata area
 	MetadataFree    Bytes    `json:"metadataFree"`
 	Problem         string   `json:"problem,omitempty"`         // why nothing can be changed in it, and what to do
+	AutoActivation  bool     `json:"autoActivation,omitempty"`  // nothing but the driver's volumes is in it, and the node's own LVM activates them when it boots
 	LockHeldSeconds int64    `json:"lockHeldSeconds,omitempty"` // for how long LVM's lock on it has been held, by whomever
 	Pools           []Pool   `json:"pools,omitempty"`
 }

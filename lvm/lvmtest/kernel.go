@@ -100,6 +100,8 @@ func (k kernel) Unused(_ context.Context, path string) error {
 	return nil
 }
 
+func (k kernel) OnVolumes() ([]string, error) { return nil, nil }
+
 func (k kernel) Frozen(path string) (bool, error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()

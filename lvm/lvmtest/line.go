@@ -25,6 +25,7 @@ var options = map[string][]string{
 	"lvextend": {"-y", "--devices", "-l", "--alloc"},
 	"lvchange": {"-y", "--devices", "-S", "-a", "-K", "-k", "--refresh", "--addtag", "--deltag", "--errorwhenfull"},
 	"lvremove": {"-y", "--devices", "-S", "-ff"},
+	"vgchange": {"-y", "--devices", "--addtag"},
 }
 
 var (

@@ -3,6 +3,7 @@ package lvmtest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -95,11 +96,27 @@ func (n *Node) dispatch(argv []string) ([]byte, *failure) {
 		return nil, n.lvcreate(l)
 	case "lvextend":
 		return nil, n.lvextend(l)
+	case "vgchange":
+		return nil, n.vgchange(l)
 	case "lvchange":
 		return nil, n.onVolumes(l, n.lvchange)
 	default:
 		return nil, n.onVolumes(l, n.lvremove)
 	}
+}
+
+// vgchange adds tags to a group.
+func (n *Node) vgchange(l line) *failure {
+	if len(l.positional) != 1 {
+		return &failure{exitArguments, "vgchange: wrong arguments"}
+	}
+	g, f := n.visible(l.positional[0], l)
+	if f != nil {
+		return f
+	}
+	g.Tags = append(slices.Clone(g.Tags), l.add...)
+	g.commit()
+	return nil
 }
 
 // visible finds a group on the disks that the command may look at.

@@ -76,6 +76,14 @@ func TestLVMProcessesPerCall(t *testing.T) {
 		v = reply.GetVolume()
 		return err
 	}
+	var first *csi.Volume
+	call{"CreateVolume, the first in its group", 3, func() error { // the group gets the node's tag, once
+		defer settled(t)
+		reply, err := c.CreateVolume(t.Context(), createRequest("first", 64*mebibyte))
+		first = reply.GetVolume()
+		return err
+	}}.check(t)
+	c.remove(t, first.GetVolumeId())
 	capability := mountCapability("ext4")
 	for _, step := range []call{
 		{"GetCapacity", 0, func() error {

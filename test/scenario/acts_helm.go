@@ -104,7 +104,7 @@ for disk in /dev/ubd[b-z]; do
 	size=$(blockdev --getsize64 $disk)
 	blkdiscard -z -o 0 -l 2097152 $disk && blkdiscard -z -o $((size - 1048576)) -l 1048576 $disk || exit 1
 done`
-	makeGroup = `vgcreate --physicalextentsize 4m --addtag fast "$1" /dev/ubd[b-z]`
+	makeGroup = `vgcreate --physicalextentsize 4m --setautoactivation n --addtag fast "$1" /dev/ubd[b-z]`
 )
 
 // chart runs helm install or helm upgrade as the README says, and waits until all pods are ready.

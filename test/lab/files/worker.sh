@@ -3,7 +3,7 @@ system=/mnt/lab/.lab
 
 # What a node's admin does once: all data disks in one volume group.
 if [ ! -e /var/lib/lab-group-made ]; then
-    vgcreate --physicalextentsize 4m --addtag fast "$lab_group" /dev/ubd[b-z] && sync && touch /var/lib/lab-group-made
+    vgcreate --physicalextentsize 4m --setautoactivation n --addtag fast "$lab_group" /dev/ubd[b-z] && sync && touch /var/lib/lab-group-made
 fi
 
 # For containers; device-mapper's modules are left to whoever needs them.

@@ -1,0 +1,87 @@
+package lvmtest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestNodeTag: the first change in a group marks it as this node's, once; another node that sees it leaves it alone and says
+// whose it is, until the tag is taken away.
+func TestNodeTag(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	start := func(name string) *Driver {
+		t.Helper()
+		d := &Driver{}
+		d.Host = node.host(lvm.Config{Cluster: Cluster, Node: name, Observe: d.Observe})
+		must(t, d.Start(t.Context()))
+		return d
+	}
+	a := start("node-a")
+	if len(node.Commands()) > 1 {
+		t.Errorf("a start changes something: %+v", node.Commands())
+	}
+	var v lvm.Volume
+	a.counted(t, "the first volume", 2, func() { v = a.create(t, b.light("one", 8*lvm.MiB)) })
+	a.counted(t, "the second one", 1, func() { a.create(t, b.light("two", 8*lvm.MiB)) })
+	if tags := node.group(b.Group).Tags; !slices.Contains(tags, "nodelvm.node=node-a") || len(tags) != 2 {
+		t.Errorf("tags %q", tags)
+	}
+	a.close(t)
+	node.Change(b.Group, func(g *lvm.Group) {
+		for i := range g.LVs {
+			if g.LVs[i].Name == v.ID.LV { // what node-a is about to delete is node-a's to wipe and remove
+				g.LVs[i].Tags = slices.Clone(g.LVs[i].Tags)
+				for j, tag := range g.LVs[i].Tags {
+					g.LVs[i].Tags[j] = strings.Replace(tag, "nodelvm.state=ready", "nodelvm.state=deleting", 1)
+				}
+			}
+		}
+	})
+
+	before := len(node.Commands())
+	other := start("node-b")
+	if c := other.capacity(t, b.class()); c != (lvm.Capacity{}) {
+		t.Errorf("it offers %+v", c)
+	}
+	_, err := other.Create(t.Context(), b.light("three", 8*lvm.MiB))
+	wantKind(t, "a volume in another node's group", err, lvm.KindNoRoom)
+	if err == nil || !strings.Contains(err.Error(), "node node-a uses it") || !strings.Contains(err.Error(), "vgchange --deltag 'nodelvm.node=node-a' "+b.Group) {
+		t.Errorf("%v", err)
+	}
+	list, err := other.List(t.Context())
+	must(t, err)
+	for _, each := range list {
+		if err := other.Delete(t.Context(), each.ID); err == nil {
+			t.Errorf("%s is deleted", each.ID)
+		}
+		if _, err := other.Extend(t.Context(), each.ID, 64*lvm.MiB, 0); err == nil {
+			t.Errorf("%s is extended", each.ID)
+		}
+	}
+	inv, err := other.Inventory(t.Context())
+	if must(t, err); len(inv.Groups) != 2 || !strings.Contains(inv.Groups[1].Problem, "node node-a uses it") {
+		t.Errorf("%+v", inv.Groups)
+	}
+	for _, c := range node.Commands()[before:] {
+		if c.Name != "fullreport" {
+			t.Errorf("another node runs %s %q", c.Name, c.Args)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	must(t, other.Close(ctx))
+
+	node.Change(b.Group, func(g *lvm.Group) { g.Tags = []string{"fast"} })
+	other = start("node-b")
+	other.create(t, b.light("three", 8*lvm.MiB))
+	if tags := node.group(b.Group).Tags; !slices.Contains(tags, "nodelvm.node=node-b") {
+		t.Errorf("tags %q", tags)
+	}
+	other.close(t)
+}
