@@ -166,7 +166,7 @@ func (s State) byUUID(uuid string) *Group {
 func (g Group) reworded(direct Group) Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	g.Checksum = direct.Checksum
-	g.SelfActive = direct.SelfActive
+	g.AutoActivation = direct.AutoActivation
 	if direct.MDASize == maxText { // LVM counts what it could write beyond
 		g.MDAFree = direct.MDAFree
 	}

@@ -36,7 +36,7 @@ func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 
 func (h *Host) groupEntry(s State, g Group, paths map[string]string) inventory.Group {
 	e := inventory.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.bytes(g.free()),
-		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.SelfActive && g.oursAlone()}
+		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.AutoActivation && g.oursAlone()}
 	for _, pv := range g.PVs {
 		if !pv.Missing {
 			e.Size += g.bytes(pv.Extents)

@@ -51,8 +51,8 @@ func TestAutoActivation(t *testing.T) {
 	for scenario, want := range map[string]bool{"raid": true, "empty": false, "foreign": false} { // the latter by --setautoactivation n
 		im, err := importGroup(captured(t, scenario))
 		must(t, err)
-		if im.group.SelfActive != want {
-			t.Errorf("%s: %v", scenario, im.group.SelfActive)
+		if im.group.AutoActivation != want {
+			t.Errorf("%s: %v", scenario, im.group.AutoActivation)
 		}
 	}
 	ours := LV{Name: "v", Tags: []string{"nodelvm.v=1"}}

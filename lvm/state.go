@@ -14,19 +14,19 @@ type State struct {
 
 // Group is one volume group.
 type Group struct {
-	UUID       string
-	Name       string
-	Tags       []string
-	Seqno      int64  // grows with every commit
-	Checksum   uint32 // of the metadata's text; 0 in LVM's report, which does not tell it
-	ExtentSize Bytes
-	MDASize    Bytes  // usable bytes of the smallest metadata area
-	MDAFree    Bytes  // of those, still free for the text of the next commit
-	SelfActive bool   // the node's own LVM activates its volumes when the node boots (vgchange --setautoactivation); LVM's report does not tell
-	Closed     bool   // LVM lets no command change it: it is exported, another host's, shared, or read-only
-	Problem    string // why nothing may be changed in it ("exported", "foreign system id", "read-only", ...); empty if nothing stands in the way
-	PVs        []PV
-	LVs        []LV
+	UUID           string
+	Name           string
+	Tags           []string
+	Seqno          int64  // grows with every commit
+	Checksum       uint32 // of the metadata's text; 0 in LVM's report, which does not tell it
+	ExtentSize     Bytes
+	MDASize        Bytes  // usable bytes of the smallest metadata area
+	MDAFree        Bytes  // of those, still free for the text of the next commit
+	AutoActivation bool   // the node's own LVM activates its volumes when the node boots (vgchange --setautoactivation); LVM's report does not tell
+	Closed         bool   // LVM lets no command change it: it is exported, another host's, shared, or read-only
+	Problem        string // why nothing may be changed in it ("exported", "foreign system id", "read-only", ...); empty if nothing stands in the way
+	PVs            []PV
+	LVs            []LV
 }
 
 // PV is one physical volume of a group.

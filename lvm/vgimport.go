@@ -74,12 +74,12 @@ func (im *imported) head(vg *section) error {
 	status := f.flags("status", vgFlags)
 	sectors := f.number("extent_size", math.MaxUint32)
 	im.group = Group{
-		UUID:       f.uuid("id"),
-		Name:       vg.name,
-		Seqno:      f.number("seqno", math.MaxUint32),
-		ExtentSize: Bytes(sectors) * sectorSize,
-		Tags:       f.tags(),
-		SelfActive: !slices.Contains(f.flags("flags", nil), "NOAUTOACTIVATE"),
+		UUID:           f.uuid("id"),
+		Name:           vg.name,
+		Seqno:          f.number("seqno", math.MaxUint32),
+		ExtentSize:     Bytes(sectors) * sectorSize,
+		Tags:           f.tags(),
+		AutoActivation: !slices.Contains(f.flags("flags", nil), "NOAUTOACTIVATE"),
 	}
 	im.hurdles = hurdles{
 		exported: slices.Contains(status, "EXPORTED"),

@@ -56,7 +56,7 @@ func (n *Node) pool(g *group, l line, w wanted, from *room) *failure {
 	return nil
 }
 
-// thin makes an empty thin volume: lvcreate --type thin --setautoactivation n -V SIZE --thinpool POOL.
+// thin makes an empty thin volume: lvcreate --type thin -V SIZE --thinpool POOL.
 func (n *Node) thin(g *group, l line, w wanted) *failure {
 	size, err := l.size("-V", 0)
 	if err != nil || size < 1 || l.has("-l") || len(l.positional) != 1 {

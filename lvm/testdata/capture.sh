@@ -87,7 +87,7 @@ orphan() { disk 64; metadata_only pvcreate "$last"; disk 64; group vg "$last"; }
 raid() { disk 64; disk 64; disk 64; run vgcreate -s 4m vg "${disks[@]}"; run lvcreate -y --type raid1 -m1 -l 3 -n r1 vg; run lvcreate -y --type raid5 -i2 -l 4 -n r5 vg; run lvcreate -y --type mirror -m1 -l 1 -n m vg; }
 thin() {
     disk 128; run vgcreate -s 4m vg "$last"; run lvcreate -y --type thin-pool -l 8 -n pool vg
-    run lvcreate -y --type thin --setautoactivation n -V 100m --thinpool pool -n t vg; run lvcreate -y -s -n tsnap vg/t
+    run lvcreate -y --type thin -V 100m --thinpool pool -n t vg; run lvcreate -y -s -n tsnap vg/t
     run lvcreate -y -an -Zn -l 2 -n ext vg; run lvchange -p r vg/ext; run lvcreate -y -s --thinpool pool -n text vg/ext
 }
 snapshot() { disk 64; run vgcreate -s 4m vg "$last"; run lvcreate -y -l 4 -n o vg; run lvcreate -y -s -l 2 -n snap vg/o; }
@@ -118,7 +118,7 @@ layouts() { # each on few extents, some extended, so that legs lie in pieces
 lost() { layouts; run vgchange -an vg; unplug "${disks[1]}"; unplug "${disks[3]}"; } # two disks are missing
 snapshots() { # of snapshots, and one whose origin is gone; a pool that does not zero
     disk 128; run vgcreate -s 4m vg "$last"; run lvcreate -y --type thin-pool -Zy -c 128k -l 8 --poolmetadatasize 8m -n pool vg
-    run lvcreate -y --type thin --setautoactivation n -V 100m --thinpool pool -n t vg; run lvcreate -y -s -kn -pr -n s1 vg/t; run lvcreate -y -s -kn -n s2 vg/s1
+    run lvcreate -y --type thin -V 100m --thinpool pool -n t vg; run lvcreate -y -s -kn -pr -n s1 vg/t; run lvcreate -y -s -kn -n s2 vg/s1
     run lvcreate -y -s -kn -n s3 vg/s2; run lvremove -y vg/s1; run lvcreate -y --type thin-pool -Zn -l 3 -n raw vg
     run lvextend -y -l 11 vg/pool
 }
