@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -16,18 +17,19 @@ import (
 
 // cluster is one pod, web in the namespace shop, and its claims.
 type cluster struct {
-	claims   []Sibling // of the pod
-	down     error     // the API server's
-	warnings []string  // "claim reason: message"
-	gone     bool      // the claims are no longer waiting
-	asked    []string  // "asked claim", "answered claim"
+	claims   []Sibling  // of the pod
+	down     error      // the API server's
+	warnings []string   // "claim reason: message"
+	gone     bool       // the claims are no longer waiting
+	asked    []string   // "asked claim", "answered claim"
+	mu       sync.Mutex // held while one of the two lists above grows: requests run side by side
 
 	restores map[string]error // of claims that are to become copies of a snapshot: why they may not, by "claim uid snapshot"
 }
 
 func (c *cluster) Asked(namespace, claim string) (answered func()) {
-	c.asked = append(c.asked, "asked "+namespace+"/"+claim)
-	return func() { c.asked = append(c.asked, "answered "+namespace+"/"+claim) }
+	c.say(&c.asked, "asked "+namespace+"/"+claim)
+	return func() { c.say(&c.asked, "answered "+namespace+"/"+claim) }
 }
 
 func (c *cluster) Company(_ context.Context, namespace, claim string) (Company, error) {
@@ -48,7 +50,13 @@ func (c *cluster) MayRestore(_ context.Context, namespace, claim, uid string, of
 }
 
 func (c *cluster) Warn(_ context.Context, namespace, claim, uid, reason, message string) {
-	c.warnings = append(c.warnings, namespace+"/"+claim+" "+uid+" "+reason+": "+message)
+	c.say(&c.warnings, namespace+"/"+claim+" "+uid+" "+reason+": "+message)
+}
+
+func (c *cluster) say(to *[]string, line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*to = append(*to, line)
 }
 
 // claim is one of the pod's that node-1 is selected for.
