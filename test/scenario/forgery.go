@@ -37,8 +37,8 @@ func forgeries() []forgery {
 		{name: "the node's group, empty and with a higher sequence number", script: copied, change: emptyGroup, lvm: true},
 		{name: "a partition table with an LVM partition", script: `head -c 446 /dev/zero; printf '\000\000\002\000\216\000\000\000\000\010\000\000\000\000\003\000'; head -c 48 /dev/zero; printf '\125\252'; head -c 2M /dev/zero`},
 		{name: "a LUKS header", script: `truncate -s 100M disk; echo key | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk - >&2; head -c 2M disk`},
-		{name: "a btrfs file system", script: `truncate -s 120M disk; mkfs.btrfs -q -L victim disk >&2; head -c 2M disk`, event: "a btrfs file system"},
-		{name: "the beginning of an md array", script: `head -c 4096 /dev/zero; printf '\374\116\053\251\001\000\000\000'; head -c 1M /dev/urandom`, event: "a part of an md array"},
+		{name: "a btrfs file system", script: `truncate -s 120M disk; mkfs.btrfs -q -L victim disk >&2; head -c 2M disk`},
+		{name: "the beginning of an md array", script: `head -c 4096 /dev/zero; printf '\374\116\053\251\001\000\000\000'; head -c 1M /dev/urandom`},
 		{name: "random bytes", script: `head -c 2M /dev/urandom`},
 	}
 }
