@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,7 @@ type stack struct {
 	loops   map[string]loopStatus // by the name of a loop device
 	numbers int
 	opened  []string // loop devices that were asked, by name
+	mu      sync.Mutex
 }
 
 // newStack has sda with sda1, both as hardware, and the logical volumes dm-0 and dm-1 on sda1.
@@ -92,7 +94,9 @@ func (s *stack) ask(fd int) (loopStatus, error) {
 	if err != nil {
 		return loopStatus{}, err
 	}
+	s.mu.Lock() // devices are read side by side
 	s.opened = append(s.opened, filepath.Base(path))
+	s.mu.Unlock()
 	behind, attached := s.loops[filepath.Base(path)]
 	if !attached {
 		return behind, unix.ENXIO
