@@ -65,7 +65,7 @@ func (h *Host) zeroRest(ctx context.Context, m made) error {
 		return err
 	}
 	left := g.bytes(countOf(m.rest))
-	turn, err := h.zeroing.wait(h.closing, m.ID.VG, left)
+	turn, err := h.zeroing.wait(h.closing, m.ID.VG, left) //nolint:contextcheck // the volume is zeroed to the end, or to that of the driver
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (h *Host) zeroRest(ctx context.Context, m made) error {
 	h.log.Info("a new raw block volume is zeroed where its extents may hold data of others", "volume", m.ID.String(), "bytes", int64(left))
 	for _, r := range m.rest {
 		at := g.bytes(r.Start)
-		err := h.machine.Kernel.Zero(h.closing, v.at(path), at, g.bytes(r.end()), func(until Bytes) {
+		err := h.machine.Kernel.Zero(h.closing, v.at(path), at, g.bytes(r.end()), func(until Bytes) { //nolint:contextcheck // as above
 			left, at = left-(until-at), until
 			turn.pause(h.closing, left)
 		})

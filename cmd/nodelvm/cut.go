@@ -153,6 +153,7 @@ func cutAttr(a slog.Attr) slog.Attr {
 			short = append(short, cutAttr(member))
 		}
 		return slog.Attr{Key: a.Key, Value: slog.GroupValue(short...)}
+	default: // numbers, times and truth values are short
 	}
 	return a
 }

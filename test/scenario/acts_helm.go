@@ -145,7 +145,7 @@ func (h *helmStory) grouped(ctx context.Context, s *Stage) error {
 		if err != nil {
 			return err
 		}
-		if got, want := strings.Fields(string(out)), []string{h.groups[node], "fast", "2"}; !slices.Equal(got, want) {
+		if got, want := strings.Fields(string(out)), []string{h.groups[node], "fast,nodelvm.node=" + node, "2"}; !slices.Equal(got, want) {
 			return fmt.Errorf("%s has the groups %q, want %q", node, got, want)
 		}
 	}
