@@ -45,7 +45,7 @@ func (s *Server) create(ctx context.Context, req *csi.CreateVolumeRequest) (volu
 	return volume, mkfs, nil
 }
 
-// refused finds the kind for a volume that could not be made here (docs/design.md, "When things break").
+// refused finds the kind for a volume that could not be made here (docs/explanation/design.md, "When things break").
 func (s *Server) refused(ctx context.Context, source lvm.ID, err error) error {
 	copied := source != lvm.ID{}
 	switch kind := lvm.KindOf(err); {

@@ -39,10 +39,10 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 		switch {
 		case i < 0:
 			found(where, fmt.Sprintf("no pod of the driver runs on %q, the node of its volume %s: no pod can use it", node, pv.Name),
-				"bring the node back, or look why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/lost-nodes.md")
+				"bring the node back, or look why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
 		case f.answers[i].gap() == "" && !slices.ContainsFunc(f.answers[i].page.Volumes, func(v inventory.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle }):
 			found(where, fmt.Sprintf("its volume %s is not on the disks of %s: its group is not there, or somebody has removed it", pv.Spec.CSI.VolumeHandle, node),
-				"bring the disks back; if they are lost, the data is in a backup, if there is one: see docs/lost-nodes.md")
+				"bring the disks back; if they are lost, the data is in a backup, if there is one: see docs/howto/lost-nodes.md")
 		}
 	}
 }

@@ -186,7 +186,7 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 			found(a.node, text, "if a volume group of the driver is on it, move that to a disk (pvmove); else nothing is to be done")
 		}
 		for _, text := range a.page.OnVolumes {
-			found(a.node, text, "keep the node's own LVM, mdadm and udev off the devices of volumes (docs/volume-groups.md has the lines), and take it away: dmsetup remove, mdadm --stop")
+			found(a.node, text, "keep the node's own LVM, mdadm and udev off the devices of volumes (docs/howto/volume-groups.md has the lines), and take it away: dmsetup remove, mdadm --stop")
 		}
 		if a.page.ReaderOff != "" {
 			found(a.node, "what stands on the disks differs from LVM's report, and every question costs a process since: "+a.page.ReaderOff,
@@ -247,11 +247,11 @@ func checkVolumes(f *facts, found func(where, what, fix string)) {
 			switch {
 			case slices.Contains(elsewhere, x.Trouble):
 			case x.Volume == "" && x.Group == "":
-				found(a.node, x.Text, "do what it says; docs/runbooks.md has more")
+				found(a.node, x.Text, "do what it says; docs/howto/runbooks.md has more")
 			case x.Volume == "":
-				found(a.node+", volume group "+x.Group, x.Text, "do what it says; docs/runbooks.md has more")
+				found(a.node+", volume group "+x.Group, x.Text, "do what it says; docs/howto/runbooks.md has more")
 			default:
-				found(a.node+", volume "+claims[x.Volume], x.Trouble+": "+x.Text, "do what it says; docs/runbooks.md has more")
+				found(a.node+", volume "+claims[x.Volume], x.Trouble+": "+x.Text, "do what it says; docs/howto/runbooks.md has more")
 			}
 		}
 		for _, text := range a.page.Damaged {

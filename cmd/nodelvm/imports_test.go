@@ -25,7 +25,7 @@ type listed struct {
 	Deps       []string // all, the standard library's included
 }
 
-// TestImports holds the packages to docs/design.md, "Where to find it in the code".
+// TestImports holds the packages to docs/explanation/design.md, "Where to find it in the code".
 func TestImports(t *testing.T) {
 	packages := list(t)
 	standard := map[string]bool{"unsafe": true, "C": true}

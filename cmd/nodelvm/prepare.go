@@ -47,7 +47,7 @@ device of the node what was done with it, or why it was left alone. What is done
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.config, "config", "", "YAML or JSON file that declares the volume groups (see docs/volume-groups.md)")
+	flags.StringVar(&o.config, "config", "", "YAML or JSON file that declares the volume groups (see docs/howto/volume-groups.md)")
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "this node's name, for the tag by which other nodes know that a volume group is in use (default: the environment's NODE_NAME)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	flags.BoolVar(&o.bestEffort, "best-effort", false, "end with status 0 also where something could not be done: a node keeps the groups that it has")

@@ -104,7 +104,7 @@ func TestAlertsFireWhereTheyShould(t *testing.T) {
 
 // TestAlertsAreExplained: each alert has a severity and a runbook with all its parts, and each runbook its alert.
 func TestAlertsAreExplained(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(docsDir, "runbooks.md"))
+	page, err := os.ReadFile(filepath.Join(docsDir, "howto", "runbooks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestAlertsAreExplained(t *testing.T) {
 		if s := rule.Labels["severity"]; s != "critical" && s != "warning" {
 			t.Errorf("%s has the severity %q", rule.Alert, s)
 		}
-		if want := "https://github.com/nodelvm/nodelvm/blob/main/docs/runbooks.md#" + strings.ToLower(rule.Alert); rule.Annotations["runbook_url"] != want {
+		if want := "https://github.com/nodelvm/nodelvm/blob/main/docs/howto/runbooks.md#" + strings.ToLower(rule.Alert); rule.Annotations["runbook_url"] != want {
 			t.Errorf("%s points to %q, want %q", rule.Alert, rule.Annotations["runbook_url"], want)
 		}
 		for _, part := range []string{"**Means.**", "**Look.**", "**Do.**"} {

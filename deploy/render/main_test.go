@@ -141,7 +141,7 @@ func daemonSet(t *testing.T, docs []document) *apps.DaemonSet {
 	return &set
 }
 
-// TestPodKeepsItsPromises holds the pod, with every part of the chart in use and without, to what docs/security.md says of it.
+// TestPodKeepsItsPromises holds the pod, with every part of the chart in use and without, to what docs/explanation/security.md says of it.
 func TestPodKeepsItsPromises(t *testing.T) {
 	text, err := render(filepath.Join(deployDir, chartDir), everything(t))
 	if err != nil {

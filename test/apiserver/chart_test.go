@@ -47,7 +47,7 @@ func TestChartIsAccepted(t *testing.T) {
 	}
 }
 
-// TestPrivilegeIsNeeded holds docs/security.md to its reason for the driver's privilege: without it the API server refuses
+// TestPrivilegeIsNeeded holds docs/explanation/security.md to its reason for the driver's privilege: without it the API server refuses
 // the pod.
 func TestPrivilegeIsNeeded(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/nodelvm.yaml")

@@ -8,7 +8,7 @@
 //	nodelvm   the driver in its image's root file system, over gRPC
 //
 // What Measure writes is Go's benchmark format, a line for each sample, for benchstat; Table makes the tables of
-// docs/performance.md of the very same text.
+// docs/explanation/performance.md of the very same text.
 //
 // Caveats: a node is user-mode Linux, where a process costs ten times what it costs elsewhere, so ratios count, not
 // milliseconds. Work that the driver does after its reply is waited for before the next sample is taken, and stands in

@@ -4,9 +4,9 @@ import "regexp"
 
 // Exclusion is a set of specs that are not run.
 type Exclusion struct {
-	Specs  string         // which ones, for docs/testing.md
+	Specs  string         // which ones, for docs/development/testing.md
 	Class  string         // the only class that it holds for; "" means all
-	Reason string         // why, for docs/testing.md
+	Reason string         // why, for docs/development/testing.md
 	match  *regexp.Regexp // of a spec's full text
 }
 

@@ -60,7 +60,7 @@ func settled(t *testing.T) {
 	})
 }
 
-// The promise of docs/design.md: what each call may cost in LVM processes. Every ten minutes the driver holds what it reads to
+// The promise of docs/explanation/design.md: what each call may cost in LVM processes. Every ten minutes the driver holds what it reads to
 // LVM's report, one process: a driver that is counted has just started.
 func TestLVMProcessesPerCall(t *testing.T) {
 	renewDriver(t)

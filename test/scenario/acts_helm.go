@@ -42,7 +42,7 @@ const (
 )
 
 // values is the one file that a user writes; the image's name is the chart's own, under which the lab has it. The disks
-// are those of docs/lab.md.
+// are those of docs/development/lab.md.
 const values = `
 volumeGroups:
   - name: vg-data

@@ -1,4 +1,4 @@
-// Command lab raises and inspects the cluster in a box; see docs/lab.md.
+// Command lab raises and inspects the cluster in a box; see docs/development/lab.md.
 package main
 
 import (
