@@ -30,7 +30,8 @@ type api struct {
 	lists    map[string]int // how often a resource was listed
 	events   map[string]*corev1.Event
 	posts    int // of events, those that were there already included
-	refuse   int // so many posts fail
+	patches  int // of events
+	refuse   int // so many posts and patches of events fail
 	patched  []time.Time
 }
 
@@ -47,6 +48,7 @@ func newAPI(t *testing.T) (*api, *Client) {
 		reply(w, http.StatusOK, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-uid"}})
 	})
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", a.postEvent)
+	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/events/{name}", a.patchEvent)
 	mux.HandleFunc("GET /api/v1/persistentvolumeclaims", a.listOrWatch)
 	mux.HandleFunc("PATCH /api/v1/namespaces/ns/persistentvolumeclaims/{name}", a.patchClaim)
 	mux.HandleFunc("GET /apis/storage.k8s.io/v1/storageclasses", a.listOrWatch)
@@ -87,6 +89,25 @@ func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
 	a.events[key] = event
 	event.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
 	reply(w, http.StatusCreated, event)
+}
+
+// patchEvent gives an event that is there what a merge patch says of it.
+func (a *api) patchEvent(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.patches++
+	event := a.events[r.PathValue("namespace")+"/"+r.PathValue("name")]
+	switch {
+	case a.refuse > 0:
+		a.refuse--
+		reply(w, http.StatusForbidden, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil).Status())
+	case event == nil:
+		reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{Resource: "events"}, r.PathValue("name")).Status())
+	case json.NewDecoder(r.Body).Decode(event) != nil:
+		http.Error(w, "unreadable patch", http.StatusBadRequest)
+	default:
+		reply(w, http.StatusOK, event)
+	}
 }
 
 // patchClaim changes annotations of a claim, as a merge patch with the claim's resource version does.

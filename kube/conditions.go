@@ -60,7 +60,7 @@ type change struct {
 type changeKind int
 
 const (
-	conditionNew       changeKind = iota
+	conditionNew       changeKind = iota // it was not found before, or had another cause
 	conditionWorsened             // another one of its kind, a worse one, is found in its place
 	conditionImproved             // a lesser one is
 	conditionResolved             // what it was about is there, and well
@@ -76,7 +76,7 @@ func changes(known map[condition]lvm.Finding, found []lvm.Finding, seen []lvm.He
 	var list []change
 	for _, f := range found {
 		key := conditionOf(f)
-		if _, told := known[key]; !told && !now[key] {
+		if was, told := known[key]; (!told || was.Cause != f.Cause) && !now[key] {
 			list = append(list, change{what: conditionNew, now: f})
 		}
 		now[key] = true

@@ -34,6 +34,8 @@ func TestWhatBecomesOfACondition(t *testing.T) {
 	groupMissing, silent, unusable := ofGroup(lvm.TroubleMissing, ""), ofGroup(lvm.TroubleSilent, ""), ofGroup(lvm.TroubleUnusable, "")
 	readOnly := ofVolume("read-only", "")
 	readOnly.VG = "" // as package node finds it
+	asLVM, asBtrfs := ofVolume("signature", ""), ofVolume("signature", "")
+	asLVM.Cause, asBtrfs.Cause = "an LVM physical volume", "a btrfs file system"
 	unprepared := lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: "vg"}
 	see := func(v lvm.VolumeScope, poolIsActive bool) lvm.HealthScope {
 		return lvm.HealthScope{Groups: map[string]bool{testVG: true}, Volumes: map[string]lvm.VolumeScope{"u1": v}, Pools: map[string]bool{testVG + "/pool": poolIsActive}}
@@ -77,6 +79,8 @@ func TestWhatBecomesOfACondition(t *testing.T) {
 		"a group answers again":                        {one(silent), one(unusable), twice(well), false, "new unusable; improved silent unusable"},
 		"a file system is mounted again, well":         {one(readOnly), nil, twice(well), false, "resolved read-only"},
 		"a file system is not mounted any more":        {one(readOnly), nil, twice(inactive), false, "unknown read-only"},
+		"a signature stays":                            {one(asLVM), one(asLVM), twice(well), false, ""},
+		"another signature is written over it":         {one(asLVM), one(asBtrfs), twice(well), false, "new signature"},
 		"its device is resumed, or not active":         {one(ofVolume(lvm.TroubleSuspended, "")), nil, twice(raidInactive), false, "resolved suspended"},
 		"a group is as it is declared":                 {one(unprepared), nil, twice(nothing), false, "resolved unprepared"},
 		"a volume is degraded in a group without disk": {one(degraded), one(groupMissing), twice(raid), false, "new missing; resolved degraded"},

@@ -82,7 +82,7 @@ func (a *Agent) tellHealth(ctx context.Context, known map[condition]lvm.Finding,
 		}
 	}
 	for _, f := range found {
-		if _, told := known[conditionOf(f)]; told {
+		if was, told := known[conditionOf(f)]; told && was.Cause == f.Cause {
 			known[conditionOf(f)] = f // its text may have changed
 		}
 	}

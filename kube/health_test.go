@@ -52,6 +52,28 @@ func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	}
 }
 
+// TestAnotherCauseIsReportedAgain: who writes another signature over a reported one is reported again, under the same event, and
+// also where the API server refuses the first attempt.
+func TestAnotherCauseIsReportedAgain(t *testing.T) {
+	server, client := newAPI(t)
+	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
+	found := lvm.Finding{Trouble: "signature", Group: "vg", Cause: "an LVM physical volume", Text: "like LVM", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
+	known := map[condition]lvm.Finding{}
+	agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
+	found.Cause, found.Text = "a btrfs file system", "like btrfs"
+	server.refuse = 1
+	for range 2 {
+		agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
+	}
+	if got, want := server.reasons(), "data Warning VolumeSignature: like btrfs"; got != want {
+		t.Errorf("told: %s\nwant: %s", got, want)
+	}
+	agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
+	if server.posts != 1 || server.patches != 2 {
+		t.Errorf("%d posts and %d patches, want one post, and two patches of which one is refused: an unchanged signature is not reported again", server.posts, server.patches)
+	}
+}
+
 // TestNoFalseAllClear: what is told when a pool becomes full, when a volume that has lost its disk is destroyed, and when a
 // volume cannot be seen for a while.
 func TestNoFalseAllClear(t *testing.T) {

@@ -32,6 +32,7 @@ type Finding struct {
 	VG      string // its UUID; "": the group is not there
 	Volume  Volume // the volume; zero where the whole group is concerned
 	Pool    string // the thin pool that it is about; "": none
+	Cause   string // what makes it worth another report while it lasts, unlike another Text; "": nothing does
 	Text    string // a sentence: what is wrong, with names and numbers, and what to do
 }
 

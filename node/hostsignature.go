@@ -85,7 +85,7 @@ func (s *Server) signatureOn(v lvm.Volume) (lvm.Finding, bool) {
 	if what == "" || !s.isPublishedRaw(path) {
 		return lvm.Finding{}, false
 	}
-	return lvm.Finding{Trouble: TroubleSignature, Group: v.Group, Volume: v, Text: fmt.Sprintf(
+	return lvm.Finding{Trouble: TroubleSignature, Group: v.Group, Volume: v, Cause: what, Text: fmt.Sprintf(
 		"the raw block volume %s/%s (%s) begins like %s, which its user wrote; this driver ignores it; make sure that the node's own system does too (docs/explanation/security.md)",
 		v.Group, v.ID.LV, path, what)}, true
 }

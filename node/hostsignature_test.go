@@ -52,7 +52,7 @@ func TestHealthReportsSignatures(t *testing.T) {
 		if err != nil || (len(found) == 1) != c.found {
 			t.Errorf("%s: Health = %v, %v", name, found, err)
 		}
-		if c.found && (found[0].Trouble != TroubleSignature || found[0].Volume.ID != testID || !strings.Contains(found[0].Text, "begins like an LVM physical volume")) {
+		if c.found && (found[0].Trouble != TroubleSignature || found[0].Cause != "an LVM physical volume" || found[0].Volume.ID != testID || !strings.Contains(found[0].Text, "begins like an LVM physical volume")) {
 			t.Errorf("%s: Health = %+v", name, found)
 		}
 	}
