@@ -137,7 +137,7 @@ func TestGrowthAtStage(t *testing.T) {
 func TestCopies(t *testing.T) {
 	copied := attribute(AttributeSource, testVG+"/s-1")
 	for name, want := range map[string][]string{
-		"ext4":  {"activate", "check ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 noatime"},
+		"ext4":  {"activate", "check ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro,noatime"},
 		"xfs":   {"activate", "check xfs /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging xfs noatime,nouuid"},
 		"btrfs": {"activate", "renew /dev/dm-3", "check btrfs /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging btrfs noatime"},
 	} {

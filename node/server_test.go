@@ -100,7 +100,7 @@ func TestFailures(t *testing.T) {
 		{"activate", []string{"activate"}},
 		{"format", []string{"activate", "format ext4 /dev/dm-3"}},
 		{"make", []string{"activate", "format ext4 /dev/dm-3", "make /staging"}},
-		{"mount", []string{"activate", "format ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 ", "remove /staging"}},
+		{"mount", []string{"activate", "format ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro", "remove /staging"}},
 	} {
 		f := newFake()
 		f.fail = test.fail

@@ -82,9 +82,13 @@ func (s *Server) hold(v volume, device string) (BlockDevice, func(), error) {
 }
 
 // mountOptions are those of the claim's class. A copy of an xfs file system has its origin's UUID, and is mounted beside
-// it only by this option; nothing of it is changed (xfs(5), "nouuid").
+// it only by this option; nothing of it is changed (xfs(5), "nouuid"). An ext4 superblock can ask for a panic of the kernel at the
+// first error; the option overrides it, and the class's own, which comes later, overrides the option (ext4(5), "errors").
 func mountOptions(v volume) []string {
-	if v.copied && v.fsType == "xfs" {
+	switch {
+	case v.fsType == "ext4":
+		return append([]string{"errors=remount-ro"}, v.flags...)
+	case v.copied && v.fsType == "xfs":
 		return append(slices.Clone(v.flags), "nouuid")
 	}
 	return v.flags

@@ -137,7 +137,7 @@ func TestUnfinishedFileSystems(t *testing.T) {
 	f = newFake()
 	f.content = Content{Type: "ext4", Marked: true}
 	succeed(t, f.stage(t))
-	f.expect(t, "activate", "unmark /dev/dm-3 uuid", "check ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 ")
+	f.expect(t, "activate", "unmark /dev/dm-3 uuid", "check ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro")
 	f = newFake()
 	f.content, f.fail = Content{Type: "ext4", Marked: true}, "unmark"
 	if err := f.stage(t); err == nil {
