@@ -35,8 +35,12 @@ release: ## Write everything that a release consists of to dist/release: images,
 ##- For developers
 
 .PHONY: lint
-lint: ## Check formatting and run the linters of .golangci.yml
+lint: ## Check formatting, run the linters of .golangci.yml, hold prose to the vocabulary, render the diagrams
 	test/all.sh lint
+
+.PHONY: prose
+prose: ## Count what the prose linter finds, by rule and folder; PROSE=PATH lists each place below a path
+	test/all.sh prose
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go, with the race detector

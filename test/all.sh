@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the named parts of the test suite one after the other, all of them even if one fails, and closes with the counts.
-# usage: test/all.sh [lint] [unit] [lvm] [e2e] [long] [tools]
+# usage: test/all.sh [lint] [unit] [lvm] [e2e] [long] [tools] [prose]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -32,12 +32,34 @@ need_packages() {
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-need_tool() { # name, package, version
+need_tool() { # name, package, version, cgo
 	local path=$tools/$1-$3
 	if [ ! -x "$path" ]; then
 		echo "compiling $1 $3 (once)"
-		GOBIN=$tools/build CGO_ENABLED=0 go install "$2@$3" && mv "$tools/build/$1" "$path"
+		GOBIN=$tools/build CGO_ENABLED=${4:-0} go install "$2@$3" && mv "$tools/build/$1" "$path"
 	fi
+}
+
+# Vale's parsers are C code.
+need_vale() {
+	need_packages gcc libc6-dev && need_tool vale github.com/vale-cli/vale/v3/cmd/vale "$VALE_VERSION" 1
+}
+
+# need_mermaid keeps the one file of the npm package that a browser needs.
+need_mermaid() {
+	local path=$tools/mermaid-$MERMAID_VERSION.js folder
+	[ -s "$path" ] && return
+	command -v npm >/dev/null || need_packages npm || return
+	folder=$(mktemp -d)
+	npm pack --silent --pack-destination "$folder" "mermaid@$MERMAID_VERSION" >/dev/null && check_integrity "$folder"/mermaid-*.tgz "$MERMAID_SHA512" &&
+		tar xzf "$folder"/mermaid-*.tgz -C "$folder" package/dist/mermaid.min.js && mkdir -p "$tools" && mv "$folder/package/dist/mermaid.min.js" "$path"
+	local failed=$?
+	rm -rf "$folder"
+	return $failed
+}
+
+check_integrity() { # file, SHA-512 in hexadecimal
+	echo "$2  $1" | sha512sum --check --status || { echo "$1 has another checksum than versions.env says"; return 1; }
 }
 
 go_test() { # part, module folder, format, flags...
@@ -53,8 +75,27 @@ lint() {
 	for folder in "${modules[@]}"; do
 		(cd "$folder" && "$tools/golangci-lint-$GOLANGCI_LINT_VERSION" run --config "$root/.golangci.yml" --build-tags reallvm,realfs,innode,e2e ./...) || bad=1
 	done
+	pages || bad=1
 	return $bad
 }
+
+# pages holds prose to the vocabulary and renders the diagrams.
+pages() {
+	need_vale && need_mermaid && need_packages chromium-headless-shell || return
+	local bad=0
+	run_prose || bad=1
+	NODELVM_TEST_VALE=$tools/vale-$VALE_VERSION NODELVM_TEST_MERMAID=$tools/mermaid-$MERMAID_VERSION.js \
+		go_test pages test pkgname -tags e2e -count=1 ./prose ./diagrams || bad=1
+	return $bad
+}
+
+# prose shows what `lint` still accepts: counts by rule and folder, or with PROSE=PATH each place below that path.
+prose() {
+	need_vale || return
+	if [ -n "${PROSE:-}" ]; then run_prose --all "$PROSE"; else run_prose --count; fi
+}
+
+run_prose() { (cd test && CGO_ENABLED=0 go run -trimpath ./cmd/prose --vale "$tools/vale-$VALE_VERSION" "$@"); }
 
 unit() {
 	need_packages gcc libc6-dev || return
