@@ -121,16 +121,17 @@ func (h *Host) removeFrom(ctx context.Context, g Group, id ID, uuid string, stat
 	if err != nil {
 		return err
 	}
+	removed := LV{Name: id.LV, UUID: uuid}
 	var legs []LV
-	thin := false
 	if i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid }); i >= 0 {
-		legs, thin = below(g, g.LVs[i])[1:], g.LVs[i].Pool != ""
+		removed = g.LVs[i]
+		legs = below(g, removed)[1:]
 	}
 	failure := h.runOver(ctx, g, legs, []step{{removeArgs(t, g, uuid, state)}})
-	g, gone, err := h.isGone(ctx, id.VG, uuid)
-	if err == nil && !gone && thin && state == StateCreating {
-		failure = h.run(ctx, g, []step{{discardArgs(t, g, uuid)}})
-		g, gone, err = h.isGone(ctx, id.VG, uuid)
+	now, gone, err := h.isGone(ctx, id.VG, uuid)
+	if err == nil && !gone && removed.Pool != "" && state == StateCreating {
+		failure = h.run(ctx, now, []step{{discardArgs(t, now, uuid)}})
+		now, gone, err = h.isGone(ctx, id.VG, uuid)
 	}
 	switch {
 	case err != nil:
@@ -139,7 +140,8 @@ func (h *Host) removeFrom(ctx context.Context, g Group, id ID, uuid string, stat
 		return Errorf(KindOf(failure), "%s could not be removed: %w", t, orNothing(failure))
 	}
 	h.settler.drop(id.VG, uuid)
-	return h.flush(g)
+	h.removeNamesOf(g, now, removed)
+	return h.flush(now)
 }
 
 // isGone reads the disks to tell whether a group lacks a volume.

@@ -77,6 +77,41 @@ func TestStaleName(t *testing.T) {
 	}
 }
 
+// TestRemoveNamesOf: of a volume that is gone, the names that lvm has made go where they lead to no device or to another volume's.
+// What udev makes is udev's to remove.
+func TestRemoveNamesOf(t *testing.T) {
+	root := t.TempDir()
+	k := kernel{sys: filepath.Join(root, "sys"), dev: filepath.Join(root, "dev")}
+	mapper := func(name string) string { return filepath.Join(k.dev, "mapper", name) }
+	makeNames(t, k.dev, "vg-x/gone -> "+mapper("vg--x-gone"), "vg-x/udevs -> ../dm-9", "vg-x/other -> "+mapper("vg--x-other"), "vg-y/last -> "+mapper("vg--y-last"),
+		"mapper/vg--x-leg -> "+mapper("vg--x-leg2"), "mapper/vg--x-udevs -> ../dm-9")
+	for _, c := range []struct {
+		group, lv string
+		hidden    []string
+		want      []string
+	}{
+		{"vg-x", "gone", []string{"vg--x-leg", "vg--x-never"}, []string{"vg-x/gone"}},
+		{"vg-x", "udevs", nil, nil},
+		{"vg-x", "never", nil, nil},
+		{"vg-y", "last", nil, []string{"vg-y/last"}},
+		{"vg-z", "never", nil, nil},
+	} {
+		before := namesBelow(t, k.dev)
+		removed, err := k.RemoveNamesOf(c.group, c.lv, c.hidden)
+		must(t, err)
+		for i := range removed {
+			removed[i] = strings.TrimPrefix(removed[i], k.dev+"/")
+		}
+		if !slices.Equal(removed, c.want) {
+			t.Errorf("of %s/%s, %q were removed, want %q", c.group, c.lv, removed, c.want)
+		}
+		want := slices.DeleteFunc(before, func(name string) bool { return slices.Contains(c.want, name) || c.group == "vg-y" && name == "vg-y" })
+		if left := namesBelow(t, k.dev); !slices.Equal(left, want) {
+			t.Errorf("of %s/%s, left is %q, want %q", c.group, c.lv, left, want)
+		}
+	}
+}
+
 // TestRemoveStaleNames: links that lead to no device or to another one go; all others stay.
 func TestRemoveStaleNames(t *testing.T) {
 	root := t.TempDir()

@@ -16,6 +16,7 @@ type deviceName struct {
 	node   bool   // a device node of its own, as an lvm without udev makes it; udev makes links
 	there  bool   // its device is there
 	mapper bool   // its device is one of device-mapper, or none
+	udev   bool   // it is a link as udev makes it
 	name   string // what device-mapper calls its device
 	uuid   string
 }
@@ -47,7 +48,7 @@ func (k kernel) RemoveStaleNames(group string, ours func(uuid string) bool) (rem
 			continue
 		}
 		path := filepath.Join(dir, name)
-		if is, err := k.removeIfStale(path, name, ours); err != nil {
+		if is, err := k.removeIf(path, name, func(n deviceName) bool { return n.stale(name, ours) }); err != nil {
 			return removed, err
 		} else if is {
 			removed = append(removed, path)
@@ -56,6 +57,29 @@ func (k kernel) RemoveStaleNames(group string, ours func(uuid string) bool) (rem
 	links, err := k.removeStaleLinks(group, ours)
 	return append(removed, links...), err
 }
+
+// RemoveNamesOf implements Kernel. A name that is gone already costs one system call.
+func (k kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error) {
+	volume := mapperName(group, lv)
+	remove := func(path, wanted string) bool {
+		is, failure := k.removeIf(path, wanted, func(n deviceName) bool { return !n.udev && n.stale(wanted, noneOurs) })
+		if is {
+			removed = append(removed, path)
+		}
+		err = errors.Join(err, failure)
+		return is
+	}
+	for _, name := range append([]string{volume}, hidden...) {
+		remove(filepath.Join(k.dev, "mapper", name), name)
+	}
+	if dir := filepath.Join(k.dev, group); remove(filepath.Join(dir, lv), volume) {
+		_ = unix.Rmdir(dir) // succeeds only when it is empty; vgrename to this name would be refused
+	}
+	return removed, err
+}
+
+// noneOurs is for names of which every one that leads to its own device is right.
+func noneOurs(string) bool { return false }
 
 // removeStaleLinks is for /dev/GROUP, where LVM and udev make links.
 func (k kernel) removeStaleLinks(group string, ours func(uuid string) bool) (removed []string, err error) {
@@ -73,7 +97,7 @@ func (k kernel) removeStaleLinks(group string, ours func(uuid string) bool) (rem
 	}
 	for _, lv := range names {
 		path, wanted := filepath.Join(dir, lv), mapperName(group, lv)
-		if is, err := k.removeIfStale(path, wanted, ours); err != nil {
+		if is, err := k.removeIf(path, wanted, func(n deviceName) bool { return n.stale(wanted, ours) }); err != nil {
 			return removed, err
 		} else if is {
 			removed = append(removed, path)
@@ -85,12 +109,12 @@ func (k kernel) removeStaleLinks(group string, ours func(uuid string) bool) (rem
 	return removed, nil
 }
 
-func (k kernel) removeIfStale(path, wanted string, ours func(uuid string) bool) (bool, error) {
+func (k kernel) removeIf(path, wanted string, stale func(deviceName) bool) (bool, error) {
 	n, err := k.nameAt(path, wanted)
 	if vanished(err) {
 		return false, nil
 	}
-	if err != nil || !n.stale(wanted, ours) {
+	if err != nil || !stale(n) {
 		return false, err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -143,6 +167,7 @@ func (k kernel) linked(link, wanted string) (deviceName, error) {
 	if dir != "../" && dir != k.dev+"/" || !strings.HasPrefix(device, "dm-") {
 		return n, nil
 	}
+	n.udev = true
 	return k.named(n, device)
 }
 

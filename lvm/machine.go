@@ -52,6 +52,9 @@ type Kernel interface {
 	// has another name, or to one of ours by a device node of their own, which nobody removes with its device. Devices are
 	// not touched.
 	RemoveStaleNames(group string, ours func(uuid string) bool) (removed []string, err error)
+	// RemoveNamesOf does that for one volume that is gone, and for its hidden parts, by device-mapper's names; udev removes what
+	// it made itself.
+	RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error)
 	// Suspended tells whether I/O to the device hangs until it is resumed.
 	Suspended(path string) (bool, error)
 	// Status tells the type of a device-mapper device's first target, and what that says of itself: "raid", "2 AA ..."

@@ -97,15 +97,16 @@ func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 		return err
 	}
 	failure := h.runOver(ctx, g, parts(g, pool), []step{{removePoolArgs(t, g, pool)}})
-	g, gone, err := h.isGone(ctx, group, uuid)
+	after, gone, err := h.isGone(ctx, group, uuid)
 	switch {
 	case err != nil:
 		return err
 	case !gone:
 		return Errorf(KindOf(failure), "the empty thin pool %s could not be removed: %w", t, orNothing(failure))
 	}
+	h.removeNamesOf(g, after, pool)
 	h.log.Info("a thin pool that held nothing was removed", "vg", g.Name, "vg_uuid", g.UUID, "pool", pool.Name, "size", g.bytes(pool.Extents))
-	return h.flush(g)
+	return h.flush(after)
 }
 
 // removePoolArgs removes a pool, if nothing at all has changed in its group since it was read: lvremove would take along what an

@@ -28,6 +28,28 @@ func (h *Host) removeStaleNames(ctx context.Context, group string, ours func(uui
 	}
 }
 
+// removeNamesOf removes what an admin's lvm has left in the host's /dev of a volume that the driver has just removed, and of its
+// hidden parts, which before lists: where no udev runs, lvm makes such a name with the device, and only lvm would remove it.
+// The group's lock must be held, which keeps the driver from making a volume of that name. after is the group as it is now.
+func (h *Host) removeNamesOf(before, after Group, lv LV) {
+	var hidden []string
+	for _, part := range parts(before, lv) {
+		if part.Thin != nil {
+			hidden = append(hidden, mapperName(before.Name, part.Name)+"-tpool")
+		}
+		if part.UUID != lv.UUID && after.named(part.Name) == nil {
+			hidden = append(hidden, mapperName(before.Name, part.Name))
+		}
+	}
+	removed, err := h.machine.Kernel.RemoveNamesOf(before.Name, lv.Name, hidden)
+	if err != nil {
+		h.log.Warn("cannot remove all names in /dev of a removed volume", "vg", before.Name, "lv", lv.Name, "error", err)
+	}
+	if len(removed) > 0 {
+		h.log.Info("names in /dev that an lvm command left of a removed volume were removed", "vg", before.Name, "lv", lv.Name, "names", removed)
+	}
+}
+
 // isUsed tells by a device's UUID whether it is of one of our volumes in the group, a layer of one, or a part.
 func (h *Host) isUsed(g Group) func(uuid string) bool {
 	used := map[string]bool{}
@@ -61,7 +83,7 @@ func (h *Host) removeNamesOfFormerGroups(ctx context.Context, s State) {
 	}
 	for _, group := range slices.Sorted(maps.Keys(former)) {
 		if former[group] && !strings.HasPrefix(group, ".") {
-			h.removeStaleNames(ctx, group, func(string) bool { return false })
+			h.removeStaleNames(ctx, group, noneOurs)
 		}
 	}
 }

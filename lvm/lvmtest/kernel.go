@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,12 +48,7 @@ func (k kernel) Mapping(device uint64) (uuid, name string, err error) {
 	if d == nil {
 		return "", "", fs.ErrNotExist
 	}
-	for _, g := range k.node.groups {
-		if strings.HasPrefix(d.UUID, deviceUUID(g.UUID, "")) {
-			name = strings.ReplaceAll(g.Name, "-", "--") + "-" + strings.ReplaceAll(d.volume, "-", "--")
-		}
-	}
-	return d.UUID, name, nil
+	return d.UUID, k.node.mapperName(d), nil
 }
 
 func (k kernel) Remove(uuid string) (removed bool, err error) {
@@ -72,6 +68,60 @@ func (k kernel) Remove(uuid string) (removed bool, err error) {
 func (k kernel) Forget(string) (was bool, err error) { return false, nil }
 
 func (k kernel) RemoveStaleNames(string, func(string) bool) ([]string, error) { return nil, nil }
+
+func (k kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error) {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	there := k.node.mapperNames()
+	for _, name := range append([]string{mapperName(group, lv)}, hidden...) {
+		if k.node.names[name] && !slices.Contains(there, name) {
+			delete(k.node.names, name)
+			removed = append(removed, name)
+		}
+	}
+	return removed, nil
+}
+
+// Name makes the names of all devices in /dev/mapper, as an admin's lvm does where no udev runs: only lvm removes them.
+func (n *Node) Name() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, name := range n.mapperNames() {
+		n.names[name] = true
+	}
+}
+
+// Names are those of Name that are still there.
+func (n *Node) Names() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(maps.Keys(n.names))
+}
+
+// mapperNames lists what device-mapper calls the devices that are there.
+func (n *Node) mapperNames() (names []string) {
+	for _, d := range n.devices {
+		names = append(names, n.mapperName(d))
+	}
+	return names
+}
+
+func (n *Node) mapperName(d *device) string {
+	for _, g := range n.groups {
+		if strings.HasPrefix(d.UUID, deviceUUID(g.UUID, "")) {
+			name := mapperName(g.Name, d.volume)
+			if strings.HasSuffix(d.UUID, "-tpool") {
+				name += "-tpool"
+			}
+			return name
+		}
+	}
+	return ""
+}
+
+func mapperName(group, lv string) string {
+	return strings.ReplaceAll(group, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
+}
 
 func (k kernel) Suspended(path string) (bool, error) {
 	k.node.mu.Lock()

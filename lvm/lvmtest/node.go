@@ -58,12 +58,13 @@ type Node struct {
 	pools    map[string]*poolKernel
 	numbers  map[string]int  // by the UUID of a thin volume: how its pool calls it
 	spares   map[string]bool // by the UUID of a volume: LVM has made it on the way to its spare for pool metadata
+	names    map[string]bool // of devices in /dev/mapper, made by an admin's lvm
 	held     chan struct{}   // closed when wipes may go on; nil if none is held up
 }
 
 // NewNode returns a node with these groups.
 func NewNode(groups ...Group) *Node {
-	n := &Node{filled: map[string]lvm.Bytes{}, pools: map[string]*poolKernel{}, numbers: map[string]int{}, spares: map[string]bool{}}
+	n := &Node{filled: map[string]lvm.Bytes{}, pools: map[string]*poolKernel{}, numbers: map[string]int{}, spares: map[string]bool{}, names: map[string]bool{}}
 	disk := 0
 	for _, g := range groups {
 		made := &group{Group: lvm.Group{

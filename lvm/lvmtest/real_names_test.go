@@ -126,8 +126,22 @@ func TestNames_RealLVM(t *testing.T) {
 			d.create(t, thin)
 			checkHostNames(t, "the driver's pool again", realGroup)
 
+			raid := b.spec("raid", 8*lvm.MiB)
+			raid.Class.Layout, raid.Class.Mirrors = lvm.LayoutRAID1, 1
+			for _, v := range []lvm.Volume{d.create(t, raid), second} {
+				hostLVM(t, "lvchange", "-an", realGroup+"/"+v.ID.LV)
+				hostLVM(t, "lvchange", "-ay", realGroup+"/"+v.ID.LV)
+			}
+			hostLVM(t, "lvchange", "--refresh", realGroup+"/names")
+			if len(hostNames(t, realGroup)) == 0 {
+				t.Error("an admin's lvchange makes no names in /dev")
+			}
 			b.deleteAll(t, d)
+			must(t, d.TendPools(t.Context()))
 			checkHostNames(t, "no volume of the driver", realGroup)
+			if left := hostNames(t, realGroup); !udev && len(left) > 0 {
+				t.Errorf("with no volume of the driver left, /dev has %q", left)
+			}
 			hostLVM(t, "lvremove", "-y", "-ff", realGroup)
 			hostLVM(t, "vgrename", realGroup, realGroup+"-2")
 			hostLVM(t, "vgrename", realGroup+"-2", realGroup)
