@@ -114,6 +114,9 @@ func TestNames_RealLVM(t *testing.T) {
 			checkHostNames(t, "an admin's volume with the first one's name", realGroup)
 			hostLVM(t, "lvremove", "-y", realGroup+"/"+first.ID.LV)
 
+			raid := b.spec("raid", 8*lvm.MiB)
+			raid.Class.Layout, raid.Class.Mirrors = lvm.LayoutRAID1, 1
+			mirror := d.create(t, raid)
 			thin := b.spec("thin", 8*lvm.MiB)
 			thin.Class.Layout, thin.Class.Pool, thin.Class.Overprovision = lvm.LayoutThin, "names", 100
 			thin.Class.Wipe = ""
@@ -126,9 +129,7 @@ func TestNames_RealLVM(t *testing.T) {
 			d.create(t, thin)
 			checkHostNames(t, "the driver's pool again", realGroup)
 
-			raid := b.spec("raid", 8*lvm.MiB)
-			raid.Class.Layout, raid.Class.Mirrors = lvm.LayoutRAID1, 1
-			for _, v := range []lvm.Volume{d.create(t, raid), second} {
+			for _, v := range []lvm.Volume{mirror, second} {
 				hostLVM(t, "lvchange", "-an", realGroup+"/"+v.ID.LV)
 				hostLVM(t, "lvchange", "-ay", realGroup+"/"+v.ID.LV)
 			}
