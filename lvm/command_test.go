@@ -150,7 +150,8 @@ func TestLocksEndWithContext(t *testing.T) {
 	}
 }
 
-// TestLockOrder: the first go before the others, which get the lock as often as the first owe them; who has left gets nothing.
+// TestLockOrder: the first go before the others, which get the lock as often as the first owe them; the last gets it when nobody else
+// waits, or has to wait no longer than its patience; who has left gets nothing.
 func TestLockOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l locks
@@ -170,8 +171,15 @@ func TestLockOrder(t *testing.T) {
 		first := func(owes int) func(context.Context, string) (func(), error) {
 			return func(ctx context.Context, key string) (func(), error) { return l.lockFirst(ctx, key, owes) }
 		}
+		last := func(patience time.Duration) func(context.Context, string) (func(), error) {
+			return func(ctx context.Context, key string) (func(), error) { return l.lockLast(ctx, key, patience) }
+		}
 		leaving, leave := context.WithCancel(t.Context())
+		queue(t.Context(), "patient", last(time.Hour))
+		queue(leaving, "gone last", last(time.Hour))
 		queue(t.Context(), "create 1", l.lock)
+		queue(t.Context(), "impatient", last(time.Nanosecond))
+		time.Sleep(time.Second)
 		queue(leaving, "gone", l.lock)
 		queue(leaving, "gone first", first(9))
 		for i := range 4 {
@@ -185,7 +193,7 @@ func TestLockOrder(t *testing.T) {
 		synctest.Wait()
 		unlock()
 		synctest.Wait()
-		want := []string{"mark 1", "create 1", "create 2", "mark 2", "create 3", "mark 3", "create 4", "mark 4", "create 5"}
+		want := []string{"mark 1", "create 1", "impatient", "mark 2", "create 2", "mark 3", "create 3", "mark 4", "create 4", "create 5", "patient"}
 		if !slices.Equal(order, want) {
 			t.Errorf("the lock was had in the order %q, want %q", order, want)
 		}

@@ -4,10 +4,11 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // locks is one lock for each key; waiting for one ends with the caller's context. Who waits first gets it first, but for
-// lockFirst. The zero value is ready to use.
+// lockFirst and lockLast. The zero value is ready to use.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*keyLock
@@ -15,8 +16,9 @@ type locks struct {
 
 // keyLock is a lock that is held, and those who wait for it.
 type keyLock struct {
-	first, others []waiter
-	owed          int // how many of the others get the lock before the next of first
+	first, others, last []waiter
+
+	owed int // how many of the others get the lock before the next of first
 }
 
 type waiter struct {
@@ -33,6 +35,17 @@ func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error)
 // after this one, as many of them get the lock as it owes. So neither kind keeps the other one waiting for ever.
 func (l *locks) lockFirst(ctx context.Context, key string, owes int) (unlock func(), err error) {
 	return l.wait(ctx, key, func(k *keyLock) *[]waiter { return &k.first }, owes)
+}
+
+// lockLast waits for the key's lock until nobody else waits for it, but no longer than patience; from then on as lock does.
+func (l *locks) lockLast(ctx context.Context, key string, patience time.Duration) (unlock func(), err error) {
+	idle, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	unlock, err = l.wait(idle, key, func(k *keyLock) *[]waiter { return &k.last }, 0)
+	if err == nil || ctx.Err() != nil {
+		return unlock, err
+	}
+	return l.lock(ctx, key)
 }
 
 // try takes the key's lock if it is free.
@@ -95,8 +108,10 @@ func (l *locks) unlock(key string) {
 func (k *keyLock) next() chan struct{} {
 	queue := &k.others
 	switch {
-	case len(k.others) == 0 && len(k.first) == 0:
+	case len(k.others) == 0 && len(k.first) == 0 && len(k.last) == 0:
 		return nil
+	case len(k.others) == 0 && len(k.first) == 0:
+		queue, k.owed = &k.last, 0
 	case len(k.others) == 0:
 		queue, k.owed = &k.first, 0
 	case len(k.first) > 0 && k.owed == 0:

@@ -8,8 +8,8 @@ import (
 )
 
 // settler remembers the volumes that were made and answered, and whose state on the disks is still "creating": they are
-// marked as ready many at a time, a short while after they were made, so that a new volume costs one LVM process before
-// its answer and only a share of one after it. Nobody has used such a volume yet, since Activate marks it first; if the
+// marked as ready many at a time, once no other change waits for their group, or as soon as one of them is staged, so that a
+// new volume costs one LVM process before its answer and only a share of one after it. Nobody has used such a volume yet, since Activate marks it first; if the
 // driver ends before, the next one blanks its beginning once more and marks it (Host.finish).
 type settler struct {
 	mu      sync.Mutex
@@ -19,6 +19,10 @@ type settler struct {
 
 // A failed marking is tried again after a pause that doubles up to this.
 const settleLastPause = 5 * time.Minute
+
+// settlePatience is for how many pauses volumes that nobody stages wait for the end of a burst, which one command marks then. The
+// limit is for a driver that ends: the next one blanks the beginning of each volume that is not marked.
+const settlePatience = 30
 
 // has tells whether the volume was answered and not marked yet.
 func (s *settler) has(group, uuid string) bool {
@@ -138,7 +142,9 @@ func (h *Host) settleUntilDone(group string) {
 			return
 		case <-time.After(pause):
 		}
-		err := h.settle(h.closing, group)
+		err := h.settle(h.closing, group, func(ctx context.Context, uuid string) (func(), error) {
+			return h.writers.lockLast(ctx, uuid, settlePatience*h.settleAfter)
+		})
 		if err == nil {
 			pause = h.settleAfter
 			continue
@@ -174,15 +180,22 @@ func (h *Host) settleFor(ctx context.Context, group, uuid string) error {
 }
 
 // settle marks all volumes of a group that wait for it. Nobody has asked, so it disturbs no disk that is away.
-func (h *Host) settle(ctx context.Context, group string) error {
+func (h *Host) settle(ctx context.Context, group string, lock func(context.Context, string) (func(), error)) error {
 	if len(h.settler.of(group)) == 0 {
 		return nil
 	}
-	s, unlock, err := h.locked(ctx, group, "marking new volumes as ready", h.readRaw)
+	unlock, err := h.lockBy(ctx, group, "marking new volumes as ready", lock)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if len(h.settler.of(group)) == 0 {
+		return nil // others have asked meanwhile
+	}
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return err
+	}
 	g, err := s.group(group)
 	if err != nil {
 		return err
@@ -240,5 +253,5 @@ func (h *Host) settleRest(ctx context.Context) error {
 		groups = append(groups, group)
 	}
 	s.mu.Unlock()
-	return eachAtOnce(groups, func(group string) error { return h.settle(ctx, group) })
+	return eachAtOnce(groups, func(group string) error { return h.settle(ctx, group, h.writers.lock) })
 }
