@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -87,6 +88,18 @@ func TestTable(t *testing.T) {
 	} {
 		if !strings.Contains(table, row+"\n") {
 			t.Errorf("there is no row %q in\n%s", row, table)
+		}
+	}
+	page, err := os.ReadFile("../../docs/explanation/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(table, "\n") {
+		title, _, _ := strings.Cut(line, " | 0 |")
+		if heading := strings.HasPrefix(line, "#") || strings.HasPrefix(line, "| ") && !strings.ContainsAny(line, "0123456789"); heading || title != line {
+			if !strings.Contains(string(page), "\n"+title) {
+				t.Errorf("docs/explanation/performance.md lacks %q", title)
+			}
 		}
 	}
 	run.Samples = run.Samples[1:]

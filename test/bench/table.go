@@ -9,14 +9,14 @@ import (
 // works are the rows of the table of single requests, with the bare command that each is held against.
 var works = []struct{ work, says, command string }{
 	{"CreateVolume", "CreateVolume, linear", "lvcreate"},
-	{"CreateVolumeAgain", "the same request again", ""},
+	{"CreateVolumeAgain", "CreateVolume, repeated", ""},
 	{"ControllerExpandVolume", "ControllerExpandVolume", "lvextend"},
 	{"DeleteVolume", "DeleteVolume", "lvremove"},
 	{"ListVolumes", "ListVolumes", "lvs"},
 	{"GetCapacity", "GetCapacity", "vgs"},
-	{"GetCapacityAlone", "GetCapacity, the first in half a second", ""},
-	{"GetPluginInfo", "GetPluginInfo: gRPC and nothing else", ""},
-	{"Metrics", "a reading of /metrics", ""},
+	{"GetCapacityAlone", "GetCapacity, uncached", ""},
+	{"GetPluginInfo", "GetPluginInfo (gRPC alone)", ""},
+	{"Metrics", "GET /metrics", ""},
 	{"CreateThinVolume", "CreateVolume, thin", "lvcreate -V"},
 	{"CreateSnapshot", "CreateSnapshot", "lvcreate -s"},
 	{"DeleteSnapshot", "DeleteSnapshot", "lvremove"},
@@ -104,8 +104,8 @@ func (t *tables) single() {
 }
 
 func (t *tables) bursts() {
-	fmt.Fprint(t.out, "\n### Many volumes at once\n\n",
-		"| volumes asked for at once | stock: all there after, ms | nodelvm: all there after, ms | nodelvm / stock | slowest answer, ms | LVM processes | after the answers | GetCapacity meanwhile, ms: median, worst |\n",
+	fmt.Fprint(t.out, "\n### Concurrent CreateVolume requests\n\n",
+		"| requests | stock: all exist after, ms | nodelvm: all exist after, ms | nodelvm / stock | slowest answer, ms | LVM processes | after the answers | GetCapacity meanwhile, ms: median, worst |\n",
 		"|---|---|---|---|---|---|---|---|\n")
 	for _, n := range burstSizes {
 		stock, ours := Key{"CreateBurst", 0, n, Stock}, Key{"CreateBurst", 0, n, Nodelvm}
@@ -130,7 +130,7 @@ func (r Run) worst(key Key) float64 {
 }
 
 func (t *tables) memory() {
-	fmt.Fprint(t.out, "\n### Memory\n\n| volumes in the group | resident after all the requests above, MiB |\n|---|---|\n")
+	fmt.Fprint(t.out, "\n### Memory\n\n| volumes in the group | resident memory after these requests, MiB |\n|---|---|\n")
 	for _, volumes := range fillings {
 		fmt.Fprintf(t.out, "| %d | %.1f |\n", volumes, t.median(Key{"Memory", volumes, 1, Nodelvm}, unitMemory)/mebibyte)
 	}

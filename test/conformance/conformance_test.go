@@ -30,9 +30,18 @@ func TestGroup(t *testing.T) {
 	}
 }
 
+// TestExclusionsHaveReasons: each exclusion has a name and a reason, and docs/development/conformance.md has both.
 func TestExclusionsHaveReasons(t *testing.T) {
+	page, err := os.ReadFile("../../docs/development/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen := map[string]bool{}
 	for _, e := range Exclusions {
+		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(e.Specs) + ` \| \d+ \| \d+ \| ` + regexp.QuoteMeta(e.Reason) + ` \|$`)
+		if !row.Match(page) {
+			t.Errorf("the page has no row for %q with the reason %q", e.Specs, e.Reason)
+		}
 		key := e.Specs + e.Class
 		if e.Specs == "" || e.Reason == "" || seen[key] || e.Class != "" && !slices.Contains(Classes, e.Class) {
 			t.Errorf("%+v: want a name of its own, a reason, and a class that there is", e)

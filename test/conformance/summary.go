@@ -90,7 +90,7 @@ func (s Summary) Table() string {
 	return b.String()
 }
 
-// ExclusionTable shows how many specs of the suite are left out for each reason, in Markdown. It stands in docs/development/testing.md.
+// ExclusionTable shows how many specs of the suite are left out for each reason, in Markdown. It stands in docs/development/conformance.md.
 func ExclusionTable(specs []Spec) string {
 	numbers := make([]map[string]int, len(Exclusions))
 	for i := range numbers {

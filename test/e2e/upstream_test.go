@@ -21,7 +21,7 @@ var sample = []string{
 	`^thin .*Dynamic Snapshot \(delete policy\)\] snapshottable .*after modifying source data, check deletion \(persistent\)$`,
 }
 
-// TestConformance runs a sample of upstream's suite, and holds docs/development/testing.md to what the suite has and is left out of it.
+// TestConformance runs a sample of upstream's suite, and holds docs/development/conformance.md to what the suite has and is left out of it.
 // By its file's name it is played after the stories.
 func TestConformance(t *testing.T) {
 	stage, err := raised()
@@ -52,12 +52,12 @@ func TestConformance(t *testing.T) {
 		t.Error(why)
 	}
 	t.Run("documented", func(t *testing.T) {
-		text, err := os.ReadFile("../../docs/development/testing.md")
+		text, err := os.ReadFile("../../docs/development/conformance.md")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if table := conformance.ExclusionTable(summary.Specs); !strings.Contains(string(text), table) {
-			t.Errorf("docs/development/testing.md lacks what is left out of the suite:\n%s", table)
+			t.Errorf("docs/development/conformance.md lacks what is left out of the suite:\n%s", table)
 		}
 	})
 }

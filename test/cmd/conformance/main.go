@@ -1,4 +1,4 @@
-// Command conformance runs upstream's suite for storage drivers against the driver in a lab; see docs/development/testing.md. It
+// Command conformance runs upstream's suite for storage drivers against the driver in a lab; see docs/development/conformance.md. It
 // exits with 0 only if every claimed spec has passed, in this run or in one that it continues.
 package main
 

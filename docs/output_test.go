@@ -1,0 +1,34 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestPluginOutput: the output of kubectl's plugin in the pages is one that its own tests hold it to.
+func TestPluginOutput(t *testing.T) {
+	shown := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?ms)^```console\n\\$ kubectl nodelvm ([a-z-]+)\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+			shown++
+			golden := filepath.Join(root, "cmd/kubectl-nodelvm/testdata", block[1]+".txt")
+			printed, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains("\n\n"+string(printed)+"\n", "\n\n"+block[2]+"\n") {
+				t.Errorf("%s shows an output of %s that is not in %s:\n%s", page, block[1], golden, block[2])
+			}
+		}
+	}
+	if shown < 3 {
+		t.Errorf("only %d outputs were found", shown)
+	}
+}
