@@ -17,26 +17,17 @@ type Presence struct {
 // Presence finds the volume that a request of this name made. It starts no process as long as the disks can be read
 // directly. KindBusy: the disks cannot be read.
 func (h *Host) Presence(ctx context.Context, name string) (Presence, error) {
-	underWay := h.flights.has(lvName(name)) // asked first: what ends meanwhile shows on the disks
-	s, err := h.look(ctx)
+	s, underWay, err := h.readFor(ctx, "volume", name, lvName(name))
 	if err != nil {
-		return Presence{}, Errorf(KindBusy, "whether volume %q is there cannot be told: %w", name, err)
+		return Presence{}, err
 	}
-	p := presence(s, h.cfg.Cluster, name)
-	p.UnderWay = underWay
-	return p, nil
-}
-
-func presence(s State, cluster, name string) Presence {
-	for _, g := range s.Groups {
-		for _, lv := range g.LVs {
-			v, ours, err := volumeOf(g, lv)
-			if err == nil && ours && v.Name == name && v.Cluster == cluster && v.State != StateDeleting {
-				return Presence{Volume: &v, Made: v.State == StateReady || complete(g, lv, v)}
-			}
-		}
+	g, lv, v := findOwned(s, volumeOf, func(v Volume) bool {
+		return v.Name == name && v.Cluster == h.cfg.Cluster && v.State != StateDeleting
+	})
+	if v == nil {
+		return Presence{UnderWay: underWay, Unsure: s.unproven()}, nil
 	}
-	return Presence{Unsure: s.unproven()}
+	return Presence{Volume: v, Made: v.State == StateReady || complete(g, lv, *v), UnderWay: underWay}, nil
 }
 
 // SnapshotPresence is what a node knows of the snapshot of one name, whatever a request says of it; as Presence.
@@ -48,26 +39,39 @@ type SnapshotPresence struct {
 
 // SnapshotPresence does for the snapshot of a name what Presence does for a volume.
 func (h *Host) SnapshotPresence(ctx context.Context, name string) (SnapshotPresence, error) {
-	underWay := h.flights.has(snapshotName(name))
-	s, err := h.look(ctx)
+	s, underWay, err := h.readFor(ctx, "snapshot", name, snapshotName(name))
 	if err != nil {
-		return SnapshotPresence{}, Errorf(KindBusy, "whether snapshot %q is there cannot be told: %w", name, err)
+		return SnapshotPresence{}, err
 	}
-	p := snapshotPresence(s, h.cfg.Cluster, name)
-	p.UnderWay = underWay
-	return p, nil
+	_, _, sn := findOwned(s, snapshotOf, func(sn Snapshot) bool {
+		return sn.Name == name && sn.Cluster == h.cfg.Cluster && sn.State != StateDeleting
+	})
+	if sn == nil {
+		return SnapshotPresence{UnderWay: underWay, Unsure: s.unproven()}, nil
+	}
+	return SnapshotPresence{Snapshot: sn, UnderWay: underWay}, nil
 }
 
-func snapshotPresence(s State, cluster, name string) SnapshotPresence {
+// readFor reads the disks for what a request of a name made as the LV, and tells whether an operation for it is under way.
+func (h *Host) readFor(ctx context.Context, kind, name, lv string) (s State, underWay bool, err error) {
+	underWay = h.flights.has(lv) // asked first: what ends meanwhile shows on the disks
+	if s, err = h.look(ctx); err != nil {
+		return State{}, false, Errorf(KindBusy, "whether %s %q is there cannot be told: %w", kind, name, err)
+	}
+	return s, underWay, nil
+}
+
+// findOwned finds the first LV that is one of the driver's, by what of reads in its tags, and that is the wanted one; nil if there is
+// none.
+func findOwned[T any](s State, of func(Group, LV) (T, bool, error), wanted func(T) bool) (Group, LV, *T) {
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
-			sn, ours, err := snapshotOf(g, lv)
-			if err == nil && ours && sn.Name == name && sn.Cluster == cluster && sn.State != StateDeleting {
-				return SnapshotPresence{Snapshot: &sn}
+			if found, ours, err := of(g, lv); err == nil && ours && wanted(found) {
+				return g, lv, &found
 			}
 		}
 	}
-	return SnapshotPresence{Unsure: s.unproven()}
+	return Group{}, LV{}, nil
 }
 
 // unproven says why there may be more than the state shows; nil: it shows all.

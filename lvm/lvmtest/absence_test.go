@@ -25,10 +25,7 @@ func TestAbsenceIsProved(t *testing.T) {
 		"a disk has a copy":                    {func(pv *lvm.PV) { pv.Copies = []string{"/dev/fakeb", "/dev/fakex"} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node := newNode()
-			b := bed(node)
-			d := &Driver{}
-			d.Host = node.Start(t, unsettled(d))
+			node, b, d := startedWith(t, unsettled)
 			v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 			waiting := d.create(t, b.light("waiting", 8*lvm.MiB)) // to be marked as ready
 			sn := d.snapshot(t, "s", v.ID)
@@ -72,10 +69,7 @@ func TestAbsenceIsProved(t *testing.T) {
 // TestDisksAwayAreNotNoted: no request commits anything while a disk is away: LVM would note it as missing, and an admin would have
 // to take it in again. With the disk back each one does what it was asked for.
 func TestDisksAwayAreNotNoted(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	d := &Driver{}
-	d.Host = node.Start(t, unsettled(d))
+	node, b, d := startedWith(t, unsettled)
 	zeroed, light := d.create(t, b.spec("zeroed", 8*lvm.MiB)), d.create(t, b.light("light", 8*lvm.MiB))
 	thin := d.create(t, b.thin("thin", 8*lvm.MiB, lvm.ID{}))
 	sn := d.snapshot(t, "s", thin.ID)
@@ -125,10 +119,7 @@ func TestDisksAwayAreNotNoted(t *testing.T) {
 // TestCopyOfADisk: while a disk has a copy, nothing is activated, wiped or changed, and what is active is served. The refusal names
 // both devices.
 func TestCopyOfADisk(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	d := &Driver{}
-	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+	node, b, d := startedWith(t, lvm.Config{})
 	active, idle, gone := d.create(t, b.spec("active", 8*lvm.MiB)), d.create(t, b.spec("idle", 8*lvm.MiB)), d.create(t, b.spec("gone", 8*lvm.MiB))
 	device, err := d.Activate(t.Context(), active.ID, active.UUID)
 	must(t, err)
@@ -168,10 +159,7 @@ func TestCopyOfADisk(t *testing.T) {
 // TestPartlyAway: a volume of which a part is away is not activated, and the answer tells of the disk, not of what LVM would do
 // about it; one that is all there is.
 func TestPartlyAway(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	d := &Driver{}
-	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+	node, b, d := startedWith(t, lvm.Config{})
 	v := d.create(t, b.spec("v", 8*lvm.MiB))
 	_, err := d.Activate(t.Context(), v.ID, v.UUID)
 	must(t, err)
@@ -191,10 +179,7 @@ func TestPartlyAway(t *testing.T) {
 
 // TestMoving: while an admin moves extents of a volume, its growth and its deletion wait for that.
 func TestMoving(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	d := &Driver{}
-	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+	node, b, d := startedWith(t, lvm.Config{})
 	v := d.create(t, b.light("v", 8*lvm.MiB))
 	_, err := d.Activate(t.Context(), v.ID, v.UUID)
 	must(t, err)
@@ -234,8 +219,7 @@ func TestLogNamesTheGroup(t *testing.T) {
 	var text bytes.Buffer
 	node := newNode()
 	block := &blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}
-	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))},
-		lvm.Machine{Runner: block, Kernel: kernel{node}, Reader: reader{node}})
+	h := node.hostOn(lvm.Config{Cluster: Cluster, Patience: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))}, lvm.Machine{Runner: block})
 	must(t, h.Start(t.Context()))
 	made := make(chan error, 2)
 	for _, name := range []string{"v", "w"} {

@@ -16,9 +16,7 @@ func bed(node *Node) Bed {
 		Group: "vg-test",
 		Tag:   "fast",
 		Start: func(t testing.TB) *Driver {
-			d := &Driver{}
-			d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe, EmptyPoolsFor: time.Nanosecond})
-			return d
+			return node.driver(t, lvm.Config{EmptyPoolsFor: time.Nanosecond})
 		},
 		Admin: func(t testing.TB, argv ...string) {
 			t.Helper()
@@ -98,6 +96,42 @@ func newNode() *Node {
 	)
 }
 
+// driver starts a driver of the test's cluster on the node.
+func (n *Node) driver(t testing.TB, cfg lvm.Config) *Driver {
+	t.Helper()
+	d := &Driver{}
+	d.Host = n.Start(t, d.config(cfg))
+	return d
+}
+
+// config is a driver's config in the test's cluster, with each command observed.
+func (d *Driver) config(cfg lvm.Config) lvm.Config {
+	cfg.Cluster = Cluster
+	also := cfg.Observe
+	cfg.Observe = func(c lvm.Command) {
+		d.Observe(c)
+		if also != nil {
+			also(c)
+		}
+	}
+	return cfg
+}
+
+// started is a driver on a new node. The Bed starts the next one after closing it.
+func started(t testing.TB) (*Node, Bed, *Driver) {
+	t.Helper()
+	node := newNode()
+	b := bed(node).oneAtATime()
+	return node, b, b.Start(t)
+}
+
+// startedWith is a driver with a config on a new node.
+func startedWith(t testing.TB, cfg lvm.Config) (*Node, Bed, *Driver) {
+	t.Helper()
+	node := newNode()
+	return node, bed(node), node.driver(t, cfg)
+}
+
 func TestConformance(t *testing.T) {
 	Conformance(t, func(*testing.T) Bed { return bed(newNode()) })
 }
@@ -124,9 +158,7 @@ func TestIndirect(t *testing.T) {
 
 // TestWhileWiping: a deleted volume's name is not free before its extents are, and neither are they.
 func TestWhileWiping(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	v := d.create(t, b.spec("a", 8*lvm.MiB))
 	before := d.capacity(t, b.class())
 	release := node.HoldWipes()
@@ -153,9 +185,7 @@ func TestWhileWiping(t *testing.T) {
 
 // TestResumesAtStart: only what is ours and suspended is touched.
 func TestResumesAtStart(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	v := d.create(t, b.spec("a", 8*lvm.MiB))
 	d.create(t, b.spec("b", 8*lvm.MiB))
 	device, _, err := d.Device(v.ID, v.UUID)
@@ -175,10 +205,7 @@ func TestResumesAtStart(t *testing.T) {
 
 // TestChangedMeanwhile: an admin takes the planned extents between our reading and our command.
 func TestChangedMeanwhile(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := &Driver{}
-	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+	node, b, d := startedWith(t, lvm.Config{})
 	var once sync.Once
 	node.Before = func(argv []string) {
 		once.Do(func() {
@@ -203,9 +230,7 @@ func TestFaults(t *testing.T) {
 			fault.Call = call
 			tripped := true
 			t.Run(fmt.Sprintf("%+v", fault), func(t *testing.T) {
-				node := newNode()
-				b := bed(node).oneAtATime()
-				d := b.Start(t)
+				node, b, d := started(t)
 				node.Fail(fault)
 				again(t, func() error { _, err := d.Create(t.Context(), b.spec("a", 8*lvm.MiB)); return err })
 				v := d.create(t, b.spec("a", 8*lvm.MiB))

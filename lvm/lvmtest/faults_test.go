@@ -22,9 +22,7 @@ func TestFaultsOfLife(t *testing.T) {
 }
 
 func faultyLife(t *testing.T, layout lvm.Layout, fault Fault) (tripped bool) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	node.Fail(fault)
 	twice := func(what string, do func() error) {
 		t.Helper()
@@ -139,9 +137,7 @@ func TestUnmadeThin(t *testing.T) {
 // after that the pool refuses every change. The next start, or the same request, brings it back into order.
 func TestUncountedThin(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
-		node := newNode()
-		b := bed(node).oneAtATime()
-		d := b.Start(t)
+		node, b, d := started(t)
 		origin := d.create(t, b.thin("origin", 8*lvm.MiB, lvm.ID{}))
 		again := func() (made string) {
 			t.Helper()
@@ -165,9 +161,7 @@ func TestUncountedThin(t *testing.T) {
 
 // TestForeignMessages: what LVM has for an admin's pool is left to LVM and the admin.
 func TestForeignMessages(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 	d.close(t)
 	node.Change(b.Group, func(g *lvm.Group) {
@@ -190,9 +184,7 @@ func TestForeignMessages(t *testing.T) {
 // TestUnfinishedSpare: an lvm that was killed while it made its spare for pool metadata left a volume without a tag. It is
 // removed when the pool is made; an admin's that looks the same stays.
 func TestUnfinishedSpare(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "lvol0", b.Group)
 	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "lvol1", b.Group)
 	node.spares[find(t, b.group(t), "lvol1").UUID] = true

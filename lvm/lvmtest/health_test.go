@@ -10,9 +10,7 @@ import (
 
 // TestHealth: each trouble is found, of the right volume, in words that name what is wrong; without an LVM command.
 func TestHealth(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	spec := func(name string, layout lvm.Layout) lvm.Spec {
 		s := b.spec(name, 16*lvm.MiB)
 		s.Class = lvm.Class{Group: b.Group, Layout: layout}
@@ -111,9 +109,7 @@ func TestHealth(t *testing.T) {
 // TestHealthScope: what can be seen of volumes, pools and groups changes with their devices, and findings name the group and pool
 // that they are about.
 func TestHealthScope(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	spec := b.spec("mirror", 16*lvm.MiB)
 	spec.Class = lvm.Class{Group: b.Group, Layout: lvm.LayoutRAID1}
 	mirror := d.create(t, spec)

@@ -16,9 +16,7 @@ import (
 
 // TestInventory: what only the kernel, the locks and the tags know is told, and no LVM command is run for it.
 func TestInventory(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	want := b.spec("thin", 16*lvm.MiB)
 	want.Class = lvm.Class{Group: b.Group, Layout: lvm.LayoutThin}
 	thin := d.create(t, want)

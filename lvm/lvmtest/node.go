@@ -107,7 +107,21 @@ func (n *Node) Start(t testing.TB, cfg lvm.Config) *lvm.Host {
 
 func (n *Node) host(cfg lvm.Config) *lvm.Host {
 	cfg.Freshness = cmp.Or(cfg.Freshness, -1) // what an admin does shows at once
-	return lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{n, cfg.Observe}, Kernel: kernel{n}, Reader: reader{n}})
+	return n.hostOn(cfg, lvm.Machine{})
+}
+
+// hostOn makes a Host that is not started on a machine; what that lacks is the node's.
+func (n *Node) hostOn(cfg lvm.Config, m lvm.Machine) *lvm.Host {
+	if m.Runner == nil {
+		m.Runner = runner{n, cfg.Observe}
+	}
+	if m.Kernel == nil {
+		m.Kernel = kernel{n}
+	}
+	if m.Reader == nil {
+		m.Reader = reader{n}
+	}
+	return lvm.NewHostOn(cfg, m)
 }
 
 // Commands are the LVM commands that were run until now.

@@ -18,7 +18,7 @@ func TestNodeTag(t *testing.T) {
 	start := func(name string) *Driver {
 		t.Helper()
 		d := &Driver{}
-		d.Host = node.host(lvm.Config{Cluster: Cluster, Node: name, Observe: d.Observe})
+		d.Host = node.host(d.config(lvm.Config{Node: name}))
 		must(t, d.Start(t.Context()))
 		return d
 	}

@@ -13,9 +13,7 @@ import (
 )
 
 // unsettled is a config whose second commits do not come by themselves while a test runs.
-func unsettled(d *Driver) lvm.Config {
-	return lvm.Config{Cluster: Cluster, Observe: d.Observe, SettleAfter: time.Hour}
-}
+var unsettled = lvm.Config{SettleAfter: time.Hour}
 
 // stateTags counts the state tags of a group's volumes.
 func (n *Node) stateTags(group string) map[string]int {
@@ -34,10 +32,7 @@ func (n *Node) stateTags(group string) map[string]int {
 
 // TestSettle: many new volumes share one second commit; using one, and closing, does it at once.
 func TestSettle(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	d := &Driver{}
-	d.Host = node.Start(t, unsettled(d))
+	node, b, d := startedWith(t, unsettled)
 	var volumes []lvm.Volume
 	d.counted(t, "five creates", 5, func() {
 		for i := range 5 {
@@ -64,7 +59,7 @@ func TestSettle(t *testing.T) {
 	}
 
 	soon := &Driver{}
-	cfg := unsettled(soon)
+	cfg := soon.config(unsettled)
 	cfg.SettleAfter = 20 * time.Millisecond
 	soon.Host = node.Start(t, cfg)
 	soon.create(t, b.spec("alone", 8*lvm.MiB))
@@ -78,10 +73,7 @@ func TestSettle(t *testing.T) {
 // TestSettleFails: a volume whose second commit fails is not handed out, and one whose commit took place all the same is.
 func TestSettleFails(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		node := newNode()
-		b := bed(node)
-		d := &Driver{}
-		d.Host = node.Start(t, unsettled(d))
+		node, b, d := startedWith(t, unsettled)
 		v := d.create(t, b.spec("v", 8*lvm.MiB))
 		node.Fail(Fault{Late: late})
 		_, err := d.Activate(t.Context(), v.ID, v.UUID)
@@ -99,8 +91,7 @@ func TestSettleFails(t *testing.T) {
 // TestSettleWaitsForADisk: the second commit is not made while a disk is away, since LVM would note the disk as missing.
 func TestSettleWaitsForADisk(t *testing.T) {
 	node := newNode()
-	d := &Driver{}
-	d.Host = node.Start(t, unsettled(d))
+	d := node.driver(t, unsettled)
 	v := d.create(t, bed(node).spec("v", 8*lvm.MiB))
 	putBack := node.loseDisk("vg-test", 5)
 	before := len(d.commands)
@@ -109,8 +100,7 @@ func TestSettleWaitsForADisk(t *testing.T) {
 		t.Errorf("with a disk away, closing ran %v", ran)
 	}
 	putBack()
-	next := &Driver{}
-	next.Host = node.Start(t, unsettled(next))
+	next := node.driver(t, unsettled)
 	_, err := next.Activate(t.Context(), v.ID, v.UUID)
 	must(t, err)
 	if tags := node.stateTags("vg-test"); tags["ready"] != 1 {
@@ -135,13 +125,13 @@ func (n *Node) loseDisk(group string, i int) (putBack func()) {
 func successor(t *testing.T) (*Node, *Driver, lvm.Volume, *zeroing) {
 	node := newNode()
 	next := &Driver{}
-	cfg := unsettled(next)
+	cfg := next.config(unsettled)
 	killed := node.host(cfg)
 	must(t, killed.Start(t.Context()))
 	v, err := killed.Create(t.Context(), bed(node).spec("v", 64*lvm.MiB))
 	must(t, err)
 	zeroes := &zeroing{kernel: kernel{node}}
-	next.Host = lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, cfg.Observe}, Kernel: zeroes, Reader: reader{node}})
+	next.Host = node.hostOn(cfg, lvm.Machine{Kernel: zeroes})
 	return node, next, v, zeroes
 }
 
@@ -178,8 +168,7 @@ func TestHungGroup(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	block := blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}
-	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: time.Second},
-		lvm.Machine{Runner: block, Kernel: kernel{node}, Reader: reader{node}})
+	h := node.hostOn(lvm.Config{Cluster: Cluster, Patience: time.Second}, lvm.Machine{Runner: block})
 	must(t, h.Start(t.Context()))
 	hanging := make(chan error, 1)
 	go func() {
@@ -231,10 +220,7 @@ func TestHungGroup(t *testing.T) {
 
 // TestSiblings: volumes of one pod have room together or not at all.
 func TestSiblings(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	d := &Driver{}
-	d.Host = node.Start(t, unsettled(d))
+	_, b, d := startedWith(t, unsettled)
 	all := d.capacity(t, b.class()).Available
 	first, second, large := b.spec("first", all/2), b.spec("second", all/2), b.spec("large", all/2+ExtentSize)
 
@@ -278,10 +264,7 @@ func TestSiblings(t *testing.T) {
 // TestSiblingsRoomIsLost: a volume that was made is answered again whatever has become of its sibling's room, and Room says
 // what CreateTogether would.
 func TestSiblingsRoomIsLost(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	d := &Driver{}
-	d.Host = node.Start(t, unsettled(d))
+	node, b, d := startedWith(t, unsettled)
 	all := d.capacity(t, b.class()).Available
 	first, second, stranger := b.spec("first", all/2), b.spec("second", all/2), b.spec("stranger", 2*ExtentSize)
 	must(t, d.Room(t.Context(), []lvm.Spec{first, second}))
@@ -289,7 +272,7 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 	must(t, err)
 
 	must(t, d.Close(t.Context())) // and with it goes what is kept for the second
-	d.Host = node.Start(t, unsettled(d))
+	d = node.driver(t, unsettled)
 	_, err = d.Create(t.Context(), stranger)
 	must(t, err)
 	again, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second})
@@ -314,9 +297,7 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 
 // TestFrozen: a file system that somebody froze keeps its snapshot, and a copy of it, from being made before anything is done.
 func TestFrozen(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 	device, err := d.Activate(t.Context(), v.ID, v.UUID)
 	must(t, err)

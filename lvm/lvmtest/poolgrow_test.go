@@ -94,8 +94,7 @@ func TestTendPoolsBesideAHang(t *testing.T) {
 	groups := []string{"vg-hangs", "vg-works"}
 	node := NewNode(Group{Name: groups[0], Disks: []lvm.Bytes{4 * lvm.GiB}}, Group{Name: groups[1], Disks: []lvm.Bytes{4 * lvm.GiB}})
 	block := &blocking{runner: runner{node, nil}, group: "none", release: make(chan struct{})}
-	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster, Patience: time.Second, SettleAfter: time.Hour},
-		lvm.Machine{Runner: block, Kernel: kernel{node}, Reader: reader{node}})
+	h := node.hostOn(lvm.Config{Cluster: Cluster, Patience: time.Second, SettleAfter: time.Hour}, lvm.Machine{Runner: block})
 	must(t, h.Start(t.Context()))
 	for _, group := range groups {
 		class := lvm.Class{Group: group, Layout: lvm.LayoutThin, Overprovision: 200}

@@ -12,8 +12,7 @@ import (
 
 // tending is a driver that removes a pool as soon as it sees that it holds nothing.
 func tending(t *testing.T, node *Node) *Driver {
-	d := &Driver{}
-	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe, EmptyPoolsFor: time.Nanosecond, SettleAfter: time.Hour})
+	d := node.driver(t, lvm.Config{EmptyPoolsFor: time.Nanosecond, SettleAfter: time.Hour})
 	return d
 }
 
@@ -81,8 +80,7 @@ func TestEmptyPoolStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := newNode()
-			d := &Driver{}
-			d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe, EmptyPoolsFor: test.after})
+			d := node.driver(t, lvm.Config{EmptyPoolsFor: test.after})
 			v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
 			must(t, d.Delete(t.Context(), v.ID))
 			node.Change("vg-test", test.change)

@@ -88,9 +88,7 @@ func TestRenamedVolume(t *testing.T) {
 
 // TestSwappedVolumes: two volumes that bear each other's name are not taken for each other.
 func TestSwappedVolumes(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	one, two := d.create(t, b.light(usualName, 8*lvm.MiB)), d.create(t, b.light(otherName, 16*lvm.MiB))
 	node.rename("vg-test", one.ID.LV, "aside")
 	node.rename("vg-test", two.ID.LV, one.ID.LV)
@@ -110,9 +108,7 @@ func TestSwappedVolumes(t *testing.T) {
 
 // TestRenamedSnapshot: nor is a snapshot taken for gone, or taken once more.
 func TestRenamedSnapshot(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	v := d.create(t, b.thin(usualName, 8*lvm.MiB, lvm.ID{}))
 	sn := d.snapshot(t, "s", v.ID)
 	node.rename("vg-test", sn.ID.LV, "kept")
@@ -129,9 +125,7 @@ func TestRenamedSnapshot(t *testing.T) {
 
 // TestRenamedAdopted: an adopted volume's handle has the name that it had when it was adopted.
 func TestRenamedAdopted(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	v := d.create(t, b.light(usualName, 8*lvm.MiB))
 	_, err := d.Activate(t.Context(), v.ID, v.UUID)
 	must(t, err)
@@ -151,9 +145,7 @@ func TestRenamedAdopted(t *testing.T) {
 // TestRenamedOfAnEarlierRelease: where the name was not written down, no volume is taken for gone as long as it may be one that was
 // renamed, until that one is given its name.
 func TestRenamedOfAnEarlierRelease(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	v := d.create(t, b.light(usualName, 8*lvm.MiB))
 	_, err := d.Activate(t.Context(), v.ID, v.UUID)
 	must(t, err)

@@ -16,17 +16,14 @@ func TestGroupComesLater(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	killed := &Driver{} // in the middle of a wipe, and before it could mark a volume that it has answered
-	killed.Host = lvm.NewHostOn(unsettled(killed), lvm.Machine{
-		Runner: runner{node, nil}, Kernel: &zeroing{kernel: kernel{node}, stopAt: 4 * lvm.MiB}, Reader: reader{node},
-	})
+	killed.Host = node.hostOn(killed.config(unsettled), lvm.Machine{Kernel: &zeroing{kernel: kernel{node}, stopAt: 4 * lvm.MiB}})
 	must(t, killed.Start(t.Context()))
 	deleted := killed.create(t, b.spec("deleted", 8*lvm.MiB))
 	kept := killed.create(t, b.spec("kept", 8*lvm.MiB))
 	must(t, killed.Delete(t.Context(), deleted.ID))
 
 	plug := node.Unplug("vg-test")
-	next := &Driver{}
-	next.Host = node.Start(t, unsettled(next))
+	next := node.driver(t, unsettled)
 	if groups := next.Metrics().Groups; slices.ContainsFunc(groups, func(g lvm.GroupMetrics) bool { return g.Name == "vg-test" }) {
 		t.Fatal("the group is there")
 	}
@@ -46,10 +43,7 @@ func TestGroupComesLater(t *testing.T) {
 
 // TestSilentDisk: no command is started in a group with a disk that does not answer; when it answers, all is well.
 func TestSilentDisk(t *testing.T) {
-	node := newNode()
-	b := bed(node)
-	d := &Driver{}
-	d.Host = node.Start(t, unsettled(d))
+	node, b, d := startedWith(t, unsettled)
 	v := d.create(t, b.spec("v", 8*lvm.MiB))
 	silence := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[3].Silent = is }) }
 	silence(true)
@@ -112,7 +106,7 @@ func (f *flushing) Sync(paths []string) error {
 func TestStartFlushes(t *testing.T) {
 	node := newNode()
 	f := &flushing{kernel: kernel{node}}
-	h := lvm.NewHostOn(lvm.Config{Cluster: Cluster}, lvm.Machine{Runner: runner{node, nil}, Kernel: f, Reader: reader{node}})
+	h := node.hostOn(lvm.Config{Cluster: Cluster}, lvm.Machine{Kernel: f})
 	must(t, h.Start(t.Context()))
 	defer func() { must(t, h.Close(context.Background())) }()
 	s, err := reader{node}.Read(t.Context())
@@ -131,9 +125,7 @@ func TestStartFlushes(t *testing.T) {
 // TestStartDisturbsNoDisk: as long as a disk of the group is away, a start gives nothing back there that an earlier driver left: the
 // commit would mark the disk as missing for good.
 func TestStartDisturbsNoDisk(t *testing.T) {
-	node := newNode()
-	b := bed(node).oneAtATime()
-	d := b.Start(t)
+	node, b, d := started(t)
 	source := d.create(t, b.thin("source", 8*lvm.MiB, lvm.ID{}))
 	half := d.create(t, b.thin("half", 8*lvm.MiB, source.ID))
 	sn, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: source.ID})

@@ -12,9 +12,8 @@ func TestVanishedDisk(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	away := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].Missing = is }) }
-	d, pulled := &Driver{}, false
-	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: func(c lvm.Command) {
-		d.Observe(c)
+	pulled := false
+	d := node.driver(t, lvm.Config{Observe: func(c lvm.Command) {
 		if c.Name == "lvcreate" && !pulled {
 			pulled = true
 			away(true)
@@ -46,9 +45,7 @@ func TestVanishedUnderExtend(t *testing.T) {
 			}
 		})
 	}
-	d := &Driver{}
-	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: func(c lvm.Command) {
-		d.Observe(c)
+	d := node.driver(t, lvm.Config{Observe: func(c lvm.Command) {
 		if c.Name == "lvextend" {
 			away(true)
 		}
@@ -85,9 +82,7 @@ func TestDisksChangeUnderCommand(t *testing.T) {
 		"a disk that is pulled": {func(g *lvm.Group) { away = g.PVs[5]; g.PVs[5].Missing, g.PVs[5].Device = true, "" }, func(g *lvm.Group) { g.PVs[5] = away }},
 	} {
 		for _, command := range []string{"lvchange", "lvremove"} {
-			node := newNode()
-			b := bed(node).oneAtATime()
-			d := b.Start(t)
+			node, b, d := started(t)
 			spec := b.spec("v", 8*lvm.MiB)
 			if command == "lvremove" {
 				spec = b.light("v", 8*lvm.MiB)

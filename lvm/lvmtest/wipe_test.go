@@ -39,7 +39,7 @@ func TestWipeGoesOn(t *testing.T) {
 	b := bed(node)
 	cfg := lvm.Config{Cluster: Cluster}
 	start := func(z *zeroing) *lvm.Host {
-		h := lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{node, nil}, Kernel: z, Reader: reader{node}})
+		h := node.hostOn(cfg, lvm.Machine{Kernel: z})
 		must(t, h.Start(t.Context()))
 		return h
 	}

@@ -37,8 +37,8 @@ func newDirtyKernel(node *Node) *dirtyKernel {
 func (k *dirtyKernel) start(t testing.TB, dir string) *Driver {
 	t.Helper()
 	d := &Driver{}
-	cfg := lvm.Config{Cluster: Cluster, Observe: d.Observe, BackupDir: dir, Freshness: -1, EmptyPoolsFor: time.Nanosecond}
-	d.Host = lvm.NewHostOn(cfg, lvm.Machine{Runner: runner{k.node, d.Observe}, Kernel: k, Reader: reader{k.node}})
+	cfg := d.config(lvm.Config{BackupDir: dir, Freshness: -1, EmptyPoolsFor: time.Nanosecond})
+	d.Host = k.node.hostOn(cfg, lvm.Machine{Kernel: k})
 	must(t, d.Start(context.Background()))
 	t.Cleanup(func() { must(t, d.Close(context.Background())) })
 	return d
@@ -420,7 +420,7 @@ func TestKnownZeroesCostNothing(t *testing.T) {
 func TestNotStartedGrows(t *testing.T) {
 	node := newNode()
 	b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
-	d := lvm.NewHostOn(lvm.Config{Cluster: Cluster, BackupDir: dir, Freshness: -1}, lvm.Machine{Runner: runner{node, nil}, Kernel: k, Reader: reader{node}})
+	d := node.hostOn(lvm.Config{Cluster: Cluster, BackupDir: dir, Freshness: -1}, lvm.Machine{Kernel: k})
 	v, err := d.Create(t.Context(), b.raw("raw", 4))
 	must(t, err)
 	if v, err = d.Extend(t.Context(), v.ID, 8*ExtentSize, 0); err != nil || k.shows(v.ID.LV, nil) > 0 {
