@@ -41,25 +41,25 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestEventsReference: the reference names the reasons of all events and the kinds of all trouble.
+// TestEventsReference: the reference names the reasons of all events and all conditions.
 func TestEventsReference(t *testing.T) {
 	page := prose(t, "reference/events.md")
-	var reasons, troubles []string
+	var reasons, conditions []string
 	for _, file := range sources(t) {
 		reasons = append(reasons, reasonsIn(file)...)
-		troubles = append(troubles, constants(file, "Trouble")...)
+		conditions = append(conditions, constants(file, "Trouble")...)
 	}
-	if len(reasons) < 5 || len(troubles) < 9 {
-		t.Fatalf("found only the reasons %q and the troubles %q", reasons, troubles)
+	if len(reasons) < 5 || len(conditions) < 9 {
+		t.Fatalf("found only the reasons %q and the conditions %q", reasons, conditions)
 	}
 	for _, reason := range reasons {
 		if !strings.Contains(page, "`"+reason+"`") {
 			t.Errorf("the reason %s is missing", reason)
 		}
 	}
-	for _, trouble := range troubles {
-		if !strings.Contains(page, "\n| `"+trouble+"` |") {
-			t.Errorf("the trouble %s is missing", trouble)
+	for _, condition := range conditions {
+		if !strings.Contains(page, "\n| `"+condition+"` |") {
+			t.Errorf("the condition %s is missing", condition)
 		}
 	}
 }

@@ -21,7 +21,7 @@ const (
 	reasonOrphanedVolumes  = "OrphanedVolumes"
 	reasonAbandonedVolumes = "AbandonedVolumes"
 	reasonForeignVolumes   = "ForeignVolumes"
-	reasonVolumeGone       = "VolumeGone"
+	reasonVolumeGone       = "VolumeNotFound"
 	reasonGroupLost        = "VolumeGroupLost"
 )
 

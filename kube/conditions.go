@@ -29,7 +29,7 @@ func (c condition) compare(d condition) int {
 
 // severities orders the conditions of one kind, the least first. What has none of these is a kind of its own.
 var severities = [][]lvm.Trouble{
-	{lvm.TroubleRebuilding, lvm.TroubleDegraded, lvm.TroubleMissing},
+	{lvm.TroubleRebuilding, lvm.TroubleDegraded, lvm.TroubleDataMissing},
 	{lvm.TroublePoolNear, lvm.TroublePoolFull, lvm.TroublePoolFailed},
 	{lvm.TroubleUnusable, lvm.TroubleSilent},
 }
@@ -61,12 +61,12 @@ type changeKind int
 
 const (
 	conditionNew       changeKind = iota // it was not found before, or had another cause
-	conditionWorsened             // another one of its kind, a worse one, is found in its place
-	conditionImproved             // a lesser one is
-	conditionResolved             // what it was about is there, and well
-	conditionDestroyed            // its volume is not in its group any more, although a claim is bound to it
-	conditionDropped              // its volume was deleted, or nothing of this cluster is in its group or pool any more: nothing is told
-	conditionUnknown              // what it was about cannot be seen: nothing is told, and it is not forgotten
+	conditionWorsened                    // another one of its kind, a worse one, is found in its place
+	conditionImproved                    // a lesser one is
+	conditionResolved                    // what it was about is there, and well
+	conditionDestroyed                   // its volume is not in its group any more, although a claim is bound to it
+	conditionDropped                     // its volume was deleted, or nothing of this cluster is in its group or pool any more: nothing is told
+	conditionUnknown                     // what it was about cannot be seen: nothing is told, and it is not forgotten
 )
 
 // changes compares the conditions that were told with those that are found now. seen is what could be seen of their volumes
@@ -175,8 +175,8 @@ func volumeOutcome(was lvm.Finding, seen lvm.HealthScope, bound func(lvm.Volume)
 
 // isOfFileSystem tells whether a condition is one of a file system, which is found only while that is mounted.
 func isOfFileSystem(t lvm.Trouble) bool {
-	ofGroup := t == lvm.TroubleSuspended || t == lvm.TroubleUnprepared
-	return !ofGroup && !slices.ContainsFunc(severities, func(kind []lvm.Trouble) bool { return slices.Contains(kind, t) })
+	others := []lvm.Trouble{lvm.TroubleSuspended, lvm.TroubleMissing, lvm.TroubleUnprepared}
+	return !slices.Contains(others, t) && !slices.ContainsFunc(severities, func(kind []lvm.Trouble) bool { return slices.Contains(kind, t) })
 }
 
 func poolOutcome(was lvm.Finding, seen lvm.HealthScope) changeKind {

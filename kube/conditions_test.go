@@ -28,13 +28,13 @@ func TestWhatBecomesOfACondition(t *testing.T) {
 	ofGroup := func(what lvm.Trouble, pool string) lvm.Finding {
 		return lvm.Finding{Trouble: what, Group: "vg", VG: testVG, Pool: pool}
 	}
-	missing, degraded, rebuilding := ofVolume(lvm.TroubleMissing, ""), ofVolume(lvm.TroubleDegraded, ""), ofVolume(lvm.TroubleRebuilding, "")
+	missing, degraded, rebuilding := ofVolume(lvm.TroubleDataMissing, ""), ofVolume(lvm.TroubleDegraded, ""), ofVolume(lvm.TroubleRebuilding, "")
 	near, full, failed := ofGroup(lvm.TroublePoolNear, "pool"), ofVolume(lvm.TroublePoolFull, "pool"), ofVolume(lvm.TroublePoolFailed, "pool")
 	otherFull := ofVolume(lvm.TroublePoolFull, "other")
 	groupMissing, silent, unusable := ofGroup(lvm.TroubleMissing, ""), ofGroup(lvm.TroubleSilent, ""), ofGroup(lvm.TroubleUnusable, "")
-	readOnly := ofVolume("read-only", "")
+	readOnly := ofVolume("FileSystemReadOnly", "")
 	readOnly.VG = "" // as package node finds it
-	asLVM, asBtrfs := ofVolume("signature", ""), ofVolume("signature", "")
+	asLVM, asBtrfs := ofVolume("SignatureFound", ""), ofVolume("SignatureFound", "")
 	asLVM.Cause, asBtrfs.Cause = "an LVM physical volume", "a btrfs file system"
 	unprepared := lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: "vg"}
 	see := func(v lvm.VolumeScope, poolIsActive bool) lvm.HealthScope {
@@ -52,38 +52,38 @@ func TestWhatBecomesOfACondition(t *testing.T) {
 		bound        bool
 		want         string
 	}{
-		"it begins":                                    {nil, one(near), nil, false, "new pool-near"},
+		"it begins":                                    {nil, one(near), nil, false, "new ThinPoolNearlyFull"},
 		"it lasts":                                     {one(near), one(near), twice(well), false, ""},
-		"found twice":                                  {nil, one(groupMissing, groupMissing), nil, false, "new missing"},
-		"resolved":                                     {one(near), nil, twice(well), false, "resolved pool-near"},
-		"a pool becomes full":                          {one(near), one(full), twice(well), false, "new pool-full; worsened pool-near pool-full"},
-		"a pool becomes full and fails":                {one(near), one(full, failed), twice(well), false, "new pool-failed; new pool-full; worsened pool-near pool-failed"},
-		"another pool becomes full":                    {one(near), one(otherFull), twice(well), false, "new pool-full; resolved pool-near"},
-		"a full pool has a little room":                {one(full), one(near), twice(well), false, "new pool-near; improved pool-full pool-near"},
-		"a full pool is enlarged":                      {one(full), nil, twice(well), false, "resolved pool-full"},
-		"a pool is not active any more":                {one(near, full), nil, twice(inactive), false, "unknown pool-near; unknown pool-full"},
-		"a pool was active only before":                {one(full), nil, []lvm.HealthScope{well, inactive}, false, "unknown pool-full"},
-		"a pool is active only after":                  {one(full), nil, []lvm.HealthScope{inactive, well}, false, "unknown pool-full"},
-		"no volume is in the pool any more":            {one(near), nil, twice(noVolume), false, "dropped pool-near"},
-		"a leg is filled":                              {one(degraded), one(rebuilding), twice(raid), false, "new rebuilding; improved degraded rebuilding"},
-		"a leg was filled":                             {one(rebuilding), nil, twice(raid), false, "resolved rebuilding"},
-		"another leg is lost":                          {one(degraded), one(missing), twice(raid), false, "new missing; worsened degraded missing"},
-		"a RAID cannot be seen":                        {one(degraded), nil, twice(raidInactive), false, "unknown degraded"},
-		"a disk is back":                               {one(groupMissing, missing), nil, twice(well), false, "resolved missing; resolved missing"},
-		"a disk is back, its volume is not in use":     {one(missing), nil, twice(inactive), false, "resolved missing"},
-		"the volume was destroyed with its disk":       {one(missing), nil, twice(noVolume), true, "destroyed missing"},
-		"the volume was deleted":                       {one(missing), nil, twice(noVolume), false, "dropped missing"},
-		"the whole group goes":                         {one(groupMissing, missing), nil, twice(nothing), true, "unknown missing; unknown missing"},
-		"no volume is in the group any more":           {one(groupMissing), nil, twice(emptied), false, "dropped missing"},
-		"a group does not answer any more":             {one(unusable), one(silent), twice(well), false, "new silent; worsened unusable silent"},
-		"a group answers again":                        {one(silent), one(unusable), twice(well), false, "new unusable; improved silent unusable"},
-		"a file system is mounted again, well":         {one(readOnly), nil, twice(well), false, "resolved read-only"},
-		"a file system is not mounted any more":        {one(readOnly), nil, twice(inactive), false, "unknown read-only"},
+		"found twice":                                  {nil, one(groupMissing, groupMissing), nil, false, "new PhysicalVolumeMissing"},
+		"resolved":                                     {one(near), nil, twice(well), false, "resolved ThinPoolNearlyFull"},
+		"a pool becomes full":                          {one(near), one(full), twice(well), false, "new ThinPoolFull; worsened ThinPoolNearlyFull ThinPoolFull"},
+		"a pool becomes full and fails":                {one(near), one(full, failed), twice(well), false, "new ThinPoolFailed; new ThinPoolFull; worsened ThinPoolNearlyFull ThinPoolFailed"},
+		"another pool becomes full":                    {one(near), one(otherFull), twice(well), false, "new ThinPoolFull; resolved ThinPoolNearlyFull"},
+		"a full pool has a little room":                {one(full), one(near), twice(well), false, "new ThinPoolNearlyFull; improved ThinPoolFull ThinPoolNearlyFull"},
+		"a full pool is enlarged":                      {one(full), nil, twice(well), false, "resolved ThinPoolFull"},
+		"a pool is not active any more":                {one(near, full), nil, twice(inactive), false, "unknown ThinPoolNearlyFull; unknown ThinPoolFull"},
+		"a pool was active only before":                {one(full), nil, []lvm.HealthScope{well, inactive}, false, "unknown ThinPoolFull"},
+		"a pool is active only after":                  {one(full), nil, []lvm.HealthScope{inactive, well}, false, "unknown ThinPoolFull"},
+		"no volume is in the pool any more":            {one(near), nil, twice(noVolume), false, "dropped ThinPoolNearlyFull"},
+		"a leg is filled":                              {one(degraded), one(rebuilding), twice(raid), false, "new VolumeRebuilding; improved VolumeDegraded VolumeRebuilding"},
+		"a leg was filled":                             {one(rebuilding), nil, twice(raid), false, "resolved VolumeRebuilding"},
+		"another leg is lost":                          {one(degraded), one(missing), twice(raid), false, "new VolumeDataMissing; worsened VolumeDegraded VolumeDataMissing"},
+		"a RAID cannot be seen":                        {one(degraded), nil, twice(raidInactive), false, "unknown VolumeDegraded"},
+		"a disk is back":                               {one(groupMissing, missing), nil, twice(well), false, "resolved PhysicalVolumeMissing; resolved VolumeDataMissing"},
+		"a disk is back, its volume is not in use":     {one(missing), nil, twice(inactive), false, "resolved VolumeDataMissing"},
+		"the volume was destroyed with its disk":       {one(missing), nil, twice(noVolume), true, "destroyed VolumeDataMissing"},
+		"the volume was deleted":                       {one(missing), nil, twice(noVolume), false, "dropped VolumeDataMissing"},
+		"the whole group goes":                         {one(groupMissing, missing), nil, twice(nothing), true, "unknown PhysicalVolumeMissing; unknown VolumeDataMissing"},
+		"no volume is in the group any more":           {one(groupMissing), nil, twice(emptied), false, "dropped PhysicalVolumeMissing"},
+		"a group does not answer any more":             {one(unusable), one(silent), twice(well), false, "new DiskUnresponsive; worsened VolumeGroupUnusable DiskUnresponsive"},
+		"a group answers again":                        {one(silent), one(unusable), twice(well), false, "new VolumeGroupUnusable; improved DiskUnresponsive VolumeGroupUnusable"},
+		"a file system is mounted again, well":         {one(readOnly), nil, twice(well), false, "resolved FileSystemReadOnly"},
+		"a file system is not mounted any more":        {one(readOnly), nil, twice(inactive), false, "unknown FileSystemReadOnly"},
 		"a signature stays":                            {one(asLVM), one(asLVM), twice(well), false, ""},
-		"another signature is written over it":         {one(asLVM), one(asBtrfs), twice(well), false, "new signature"},
-		"its device is resumed, or not active":         {one(ofVolume(lvm.TroubleSuspended, "")), nil, twice(raidInactive), false, "resolved suspended"},
-		"a group is as it is declared":                 {one(unprepared), nil, twice(nothing), false, "resolved unprepared"},
-		"a volume is degraded in a group without disk": {one(degraded), one(groupMissing), twice(raid), false, "new missing; resolved degraded"},
+		"another signature is written over it":         {one(asLVM), one(asBtrfs), twice(well), false, "new SignatureFound"},
+		"its device is resumed, or not active":         {one(ofVolume(lvm.TroubleSuspended, "")), nil, twice(raidInactive), false, "resolved VolumeSuspended"},
+		"a group is as it is declared":                 {one(unprepared), nil, twice(nothing), false, "resolved VolumeGroupSetupFailed"},
+		"a volume is degraded in a group without disk": {one(degraded), one(groupMissing), twice(raid), false, "new PhysicalVolumeMissing; resolved VolumeDegraded"},
 	} {
 		known := map[condition]lvm.Finding{}
 		for _, f := range test.known {

@@ -94,15 +94,15 @@ func (a *Agent) newsOf(c change) (n news, worthIt bool) {
 	switch c.what {
 	case conditionNew:
 		if c.now.Trouble == lvm.TroubleRebuilding {
-			return news{a.concerned(c.now), normal, reasonOf(c.now), c.now.Text}, true
+			return news{a.concerned(c.now), normal, string(c.now.Trouble), c.now.Text}, true
 		}
-		return news{a.concerned(c.now), warning, reasonOf(c.now), c.now.Text}, true
+		return news{a.concerned(c.now), warning, string(c.now.Trouble), c.now.Text}, true
 	case conditionWorsened:
-		return news{a.concerned(c.was), warning, reasonOf(c.was) + "Worsened", "Worse: " + c.now.Text}, true
+		return news{a.concerned(c.was), warning, string(c.was.Trouble) + "Worsened", "Worse: " + c.now.Text}, true
 	case conditionImproved:
-		return news{a.concerned(c.was), normal, reasonOf(c.was) + "Improved", "Better, but not resolved: " + c.now.Text}, true
+		return news{a.concerned(c.was), normal, string(c.was.Trouble) + "Improved", "Better, but not resolved: " + c.now.Text}, true
 	case conditionResolved:
-		return news{a.concerned(c.was), normal, reasonOf(c.was) + "Resolved", "Resolved: " + c.was.Text}, true
+		return news{a.concerned(c.was), normal, string(c.was.Trouble) + "Resolved", "Resolved: " + c.was.Text}, true
 	case conditionDestroyed:
 		return news{a.concerned(c.was), warning, reasonVolumeGone, fmt.Sprintf(
 			"the volume %s is not in volume group %s on node %s any more, although this claim is bound to it: its data is lost, unless there is a backup. Before: %s",
@@ -118,18 +118,6 @@ func (a *Agent) tellNews(ctx context.Context, n news) bool {
 		return false
 	}
 	return true
-}
-
-// reasonOf makes the word of a trouble: VolumePoolFull, GroupMissing.
-func reasonOf(f lvm.Finding) string {
-	reason := "Volume"
-	if f.Volume.UUID == "" {
-		reason = "Group"
-	}
-	for _, word := range strings.Split(string(f.Trouble), "-") {
-		reason += strings.ToUpper(word[:1]) + word[1:]
-	}
-	return reason
 }
 
 // concerned is the claim that is bound to the finding's volume or, for a whole group, the node. csi-provisioner gives the

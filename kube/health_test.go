@@ -39,7 +39,7 @@ func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	later := near
 	later.Text = "94 % full" // the same trouble
 	agent.tellHealth(t.Context(), known, []lvm.Finding{later, rebuilding}, nil)
-	const begun = "data Warning VolumePoolNear: 93 % full, renamed Normal VolumeRebuilding: 5 %"
+	const begun = "data Warning ThinPoolNearlyFull: 93 % full, renamed Normal VolumeRebuilding: 5 %"
 	if got := server.reasons(); got != begun {
 		t.Errorf("told: %s", got)
 	}
@@ -57,7 +57,7 @@ func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 func TestAnotherCauseIsReportedAgain(t *testing.T) {
 	server, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
-	found := lvm.Finding{Trouble: "signature", Group: "vg", Cause: "an LVM physical volume", Text: "like LVM", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
+	found := lvm.Finding{Trouble: "SignatureFound", Group: "vg", Cause: "an LVM physical volume", Text: "like LVM", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
 	known := map[condition]lvm.Finding{}
 	agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
 	found.Cause, found.Text = "a btrfs file system", "like btrfs"
@@ -65,7 +65,7 @@ func TestAnotherCauseIsReportedAgain(t *testing.T) {
 	for range 2 {
 		agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
 	}
-	if got, want := server.reasons(), "data Warning VolumeSignature: like btrfs"; got != want {
+	if got, want := server.reasons(), "data Warning SignatureFound: like btrfs"; got != want {
 		t.Errorf("told: %s\nwant: %s", got, want)
 	}
 	agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
@@ -81,7 +81,7 @@ func TestNoFalseAllClear(t *testing.T) {
 	inVG := lvm.Volume{UUID: "u1", Name: "pvc-1", Group: "vg", ID: lvm.ID{VG: testVG, LV: "pvc-1"}, Claim: "ns/data"}
 	near := lvm.Finding{Trouble: lvm.TroublePoolNear, Group: "vg", VG: testVG, Pool: "pool", Text: "93 % full"}
 	full := lvm.Finding{Trouble: lvm.TroublePoolFull, Group: "vg", VG: testVG, Pool: "pool", Volume: inVG, Text: "writes fail"}
-	missing := lvm.Finding{Trouble: lvm.TroubleMissing, Group: "vg", VG: testVG, Volume: inVG, Text: "its disk is not there"}
+	missing := lvm.Finding{Trouble: lvm.TroubleDataMissing, Group: "vg", VG: testVG, Volume: inVG, Text: "its disk is not there"}
 	here := lvm.HealthScope{Groups: map[string]bool{testVG: true}, Pools: map[string]bool{testVG + "/pool": true},
 		Volumes: map[string]lvm.VolumeScope{"u1": {Active: true}}}
 	var found []lvm.Finding
@@ -100,12 +100,12 @@ func TestNoFalseAllClear(t *testing.T) {
 		seen  lvm.HealthScope
 		told  string
 	}{
-		{[]lvm.Finding{near}, here, "node-1 Warning GroupPoolNear: 93 % full"},
-		{[]lvm.Finding{full}, here, "data Warning VolumePoolFull: writes fail, node-1 Warning GroupPoolNearWorsened: Worse: writes fail"},
-		{[]lvm.Finding{missing}, lvm.HealthScope{}, "data Warning VolumeMissing: its disk is not there"},
+		{[]lvm.Finding{near}, here, "node-1 Warning ThinPoolNearlyFull: 93 % full"},
+		{[]lvm.Finding{full}, here, "data Warning ThinPoolFull: writes fail, node-1 Warning ThinPoolNearlyFullWorsened: Worse: writes fail"},
+		{[]lvm.Finding{missing}, lvm.HealthScope{}, "data Warning VolumeDataMissing: its disk is not there"},
 		{nil, lvm.HealthScope{}, ""}, // the whole group is not there
 		{nil, lvm.HealthScope{Groups: map[string]bool{testVG: true}},
-			"data Warning VolumeGone: the volume " + testVG + "/pvc-1 is not in volume group vg on node node-1 any more, although this claim is bound to it: " +
+			"data Warning VolumeNotFound: the volume " + testVG + "/pvc-1 is not in volume group vg on node node-1 any more, although this claim is bound to it: " +
 				"its data is lost, unless there is a backup. Before: its disk is not there"},
 		{nil, here, ""},
 	} {

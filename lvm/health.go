@@ -9,20 +9,22 @@ import (
 	"time"
 )
 
-// Trouble is one kind of thing that can be wrong with a volume or a group. The text form is for metrics.
+// Trouble is one kind of condition of a volume or a group. Its text is the name that users see: the label of the metric, the reason
+// of the event, and the alert after its prefix.
 type Trouble string
 
 const (
-	TroubleDegraded   Trouble = "degraded"    // RAID: a leg is missing or failed; the data is there
-	TroubleRebuilding Trouble = "rebuilding"  // RAID: a leg is being filled
-	TroubleMissing    Trouble = "missing"     // a physical volume of it is not there, and so is a part of the data
-	TroublePoolNear   Trouble = "pool-near"   // its thin pool is nearly full, data or metadata
-	TroublePoolFull   Trouble = "pool-full"   // its thin pool is full: writes fail
-	TroublePoolFailed Trouble = "pool-failed" // its thin pool is read-only or needs a check
-	TroubleSuspended  Trouble = "suspended"   // whoever touches it hangs
-	TroubleSilent     Trouble = "silent"      // the group's disks do not answer
-	TroubleUnusable   Trouble = "unusable"    // Group.Problem
-	TroubleUnprepared Trouble = "unprepared"  // the group is not as it is declared
+	TroubleDegraded    Trouble = "VolumeDegraded"         // RAID: a leg is missing or failed; the data is there
+	TroubleRebuilding  Trouble = "VolumeRebuilding"       // RAID: a leg is being filled
+	TroubleDataMissing Trouble = "VolumeDataMissing"      // a part of its data is on a physical volume or leg that is missing or failed
+	TroubleMissing     Trouble = "PhysicalVolumeMissing"  // a physical volume of the group is missing
+	TroublePoolNear    Trouble = "ThinPoolNearlyFull"     // a thin pool is nearly full, data or metadata
+	TroublePoolFull    Trouble = "ThinPoolFull"           // its thin pool is full: writes fail
+	TroublePoolFailed  Trouble = "ThinPoolFailed"         // its thin pool is read-only or needs a check
+	TroubleSuspended   Trouble = "VolumeSuspended"        // I/O to it waits
+	TroubleSilent      Trouble = "DiskUnresponsive"       // a disk of the group does not answer
+	TroubleUnusable    Trouble = "VolumeGroupUnusable"    // Group.Problem
+	TroubleUnprepared  Trouble = "VolumeGroupSetupFailed" // the group is not as it is declared
 )
 
 // Finding is one trouble, told to the people who can mend it.
@@ -181,7 +183,7 @@ const suspendedPause = time.Second
 func (c *checkup) lost(p patient, missing map[string]bool) {
 	switch d := c.group.damageTo(p.lv, missing, 0); {
 	case d.lost:
-		c.find(TroubleMissing, p.volume, "a part of its data is on a disk that is not there (physical volume %s): bring the disk back, or restore the volume from a backup", names(missing))
+		c.find(TroubleDataMissing, p.volume, "a part of its data is on a disk that is not there (physical volume %s): bring the disk back, or restore the volume from a backup", names(missing))
 	case d.legs > 0:
 		c.find(TroubleDegraded, p.volume, "%d of its %d legs are on a disk that is not there (physical volume %s): its data is all there, but less safe; "+
 			"bring the disk back, or fill new legs elsewhere with lvconvert --repair", d.legs, d.of, names(missing))
@@ -194,11 +196,11 @@ func (c *checkup) raid(p patient) {
 	if err != nil || s == nil {
 		return
 	}
-	known := c.has(TroubleDegraded, p.volume) || c.has(TroubleMissing, p.volume)
+	known := c.has(TroubleDegraded, p.volume) || c.has(TroubleDataMissing, p.volume)
 	switch d := s.damage(); {
 	case known:
 	case d.lost:
-		c.find(TroubleMissing, p.volume, "%d of its %d legs have failed (%s), more than it can do without: mend the disks, then lvchange --refresh %s/%s, or restore the volume from a backup",
+		c.find(TroubleDataMissing, p.volume, "%d of its %d legs have failed (%s), more than it can do without: mend the disks, then lvchange --refresh %s/%s, or restore the volume from a backup",
 			d.legs, d.of, s.legs, c.group.Name, p.lv.Name)
 	case d.legs > 0:
 		c.find(TroubleDegraded, p.volume, "%d of its %d legs have failed (%s): its data is all there, but less safe; lvchange --refresh %s/%s takes a disk "+

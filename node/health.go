@@ -8,7 +8,7 @@ import (
 )
 
 // TroubleReadOnly is a file system that has met errors, after which it takes no more writes.
-const TroubleReadOnly lvm.Trouble = "read-only"
+const TroubleReadOnly lvm.Trouble = "FileSystemReadOnly"
 
 // Health looks for volumes of this cluster whose mounted file systems have met errors, so that the kernel has made them
 // read-only, and for raw block volumes with a signature that the node's own system might act on. It reads the table of mounts,

@@ -12,7 +12,7 @@ import (
 
 // TroubleSignature is a volume with a signature on which the node's own system might act: its LVM, md or btrfs. Whoever has a raw
 // block volume can write one. The driver compares a few bytes and interprets none.
-const TroubleSignature lvm.Trouble = "signature"
+const TroubleSignature lvm.Trouble = "SignatureFound"
 
 // signatureSpan is how much of a volume's beginning is read: as far as the last of hostSignatures.
 const signatureSpan = 68 << 10

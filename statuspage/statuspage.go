@@ -35,7 +35,7 @@ type Page struct {
 
 // Finding is one trouble, in the words of the event about it.
 type Finding struct {
-	Trouble string `json:"trouble"` // as the metric nodelvm_trouble says it
+	Trouble string `json:"trouble"` // as the metric nodelvm_volume_condition says it
 	Group   string `json:"group"`
 	Volume  string `json:"volume,omitempty"` // the volume's handle; empty where the whole group is concerned
 	Text    string `json:"text"`

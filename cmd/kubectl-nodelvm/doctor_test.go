@@ -45,7 +45,7 @@ var faults = []fault{
 	}, "volume groups", "node-1, volume group vg-data", "2 volume groups of this node are named vg-data"},
 	{"full pool", func(f *facts) {
 		f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
-		f.answers[1].page.Findings = []statuspage.Finding{{Trouble: "pool-full", Group: "vg-data", Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}}
+		f.answers[1].page.Findings = []statuspage.Finding{{Trouble: "ThinPoolFull", Group: "vg-data", Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}}
 	}, "thin pools", "node-2, thin pool vg-data/nodelvm-thin", "it is full (data 2 GiB of 8 GiB"},
 	{"failed pool", func(f *facts) { f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFailed },
 		"thin pools", "node-2, thin pool vg-data/nodelvm-thin", "takes no writes"},
@@ -130,10 +130,10 @@ var faults = []fault{
 		page.Classes[1].Offers[0].Group = "vg-renamed"
 	}, "capacity", "node-2", "a volume of 80 GiB of the storage class local can be made there (CSIStorageCapacity csisc-node-2local), and at most 0 B can"},
 	{"degraded volume", func(f *facts) {
-		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "degraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
-	}, "volumes", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "degraded: 1 of its 2 legs have failed"},
+		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
+	}, "volumes", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "VolumeDegraded: 1 of its 2 legs have failed"},
 	{"declarations that are wrong", func(f *facts) {
-		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "unprepared", Text: "no declared volume group is made or enlarged: paths has no value"}}
+		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeGroupSetupFailed", Text: "no declared volume group is made or enlarged: paths has no value"}}
 	}, "volumes", "node-1", "no declared volume group is made or enlarged"},
 	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "volumes", "node-1", "two nodelvm.v tags"},
 	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},

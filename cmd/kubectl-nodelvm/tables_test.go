@@ -28,7 +28,7 @@ func troubled() *facts {
 		volume("pvc-8", "node-5", vg1, "shop/gone", "1Gi"))
 	f.volumes[1].Status.Phase = corev1.VolumeReleased
 	f.volumes[1].Annotations = map[string]string{annAbandoned: "2026-02-01T00:00:00Z"}
-	f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "degraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
+	f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
 	old := f.answers[0].page.Volumes[0].Created
 	f.answers[0].page.Volumes = append(f.answers[0].page.Volumes,
@@ -154,12 +154,12 @@ func TestNothingToShow(t *testing.T) {
 func TestColourAndWidth(t *testing.T) {
 	table := &table{header: []string{"A", "HEALTH"}}
 	table.add(cell{text: "pvc-0123456789-0123456789"}, cell{"ok", good})
-	table.add(cell{text: "x"}, cell{"pool-full", bad})
+	table.add(cell{text: "x"}, cell{"suspended", bad})
 	var out bytes.Buffer
 	if err := table.write(&out, 20, true); err != nil {
 		t.Fatal(err)
 	}
-	want := "A          HEALTH\npvc-…6789  " + string(good) + "ok" + toneEnd + "\nx          " + string(bad) + "pool-full" + toneEnd + "\n"
+	want := "A          HEALTH\npvc-…6789  " + string(good) + "ok" + toneEnd + "\nx          " + string(bad) + "suspended" + toneEnd + "\n"
 	if out.String() != want {
 		t.Errorf("got\n%q, want\n%q", out.String(), want)
 	}

@@ -8,8 +8,8 @@ const (
 	stateReady    = "ready"
 	stateDeleting = "deleting"
 
-	troublePoolFull   = "pool-full"
-	troublePoolFailed = "pool-failed"
-	troubleUnusable   = "unusable"
-	troubleSilent     = "silent"
+	troublePoolFull   = "ThinPoolFull"
+	troublePoolFailed = "ThinPoolFailed"
+	troubleUnusable   = "VolumeGroupUnusable"
+	troubleSilent     = "DiskUnresponsive"
 )

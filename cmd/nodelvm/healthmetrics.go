@@ -28,8 +28,8 @@ func healthOf(parts ...interface {
 	}
 }
 
-var trouble = prometheus.NewDesc("nodelvm_trouble", "1 for each trouble with a volume, or with a whole volume group (no volume named).",
-	[]string{"trouble", "group", "volume", "claim"}, nil)
+var trouble = prometheus.NewDesc("nodelvm_volume_condition", "1 for each condition of a volume, or of a volume group if lv is empty.",
+	[]string{"condition", "vg", "lv", "claim"}, nil)
 
 // healthCollector looks for trouble when it is scraped, and never between.
 type healthCollector struct {

@@ -34,6 +34,6 @@ func TestHealthMetrics(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(healthCollector{read: read, log: log})
-	expectMetric(t, registry, "nodelvm_trouble", map[string]string{"trouble": "degraded", "group": "vg-a", "volume": "pvc-1", "claim": "shop/data"})
-	expectMetric(t, registry, "nodelvm_trouble", map[string]string{"trouble": "silent", "group": "vg-b", "volume": "", "claim": ""})
+	expectMetric(t, registry, "nodelvm_volume_condition", map[string]string{"condition": "VolumeDegraded", "vg": "vg-a", "lv": "pvc-1", "claim": "shop/data"})
+	expectMetric(t, registry, "nodelvm_volume_condition", map[string]string{"condition": "DiskUnresponsive", "vg": "vg-b", "lv": "", "claim": ""})
 }

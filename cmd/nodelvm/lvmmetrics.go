@@ -13,8 +13,8 @@ import (
 // newCommandMetrics returns an observer of LVM's processes.
 func newCommandMetrics(registry prometheus.Registerer) func(lvm.Command) {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "nodelvm_lvm_command_seconds",
-		Help:    "Duration of LVM commands by name and exit code (-1: did not start, or died of a signal).",
+		Name:    "nodelvm_lvm_command_duration_seconds",
+		Help:    "Duration of LVM commands, by name and exit code. -1: the command did not start, or a signal ended it.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	}, []string{"command", "exit_code"})
 	registry.MustRegister(seconds)
@@ -24,26 +24,30 @@ func newCommandMetrics(registry prometheus.Registerer) func(lvm.Command) {
 }
 
 var (
-	groupSize        = prometheus.NewDesc("nodelvm_volume_group_size_bytes", "Size of a volume group.", []string{"group", "uuid"}, nil)
-	groupFree        = prometheus.NewDesc("nodelvm_volume_group_free_bytes", "Free space of a volume group.", []string{"group", "uuid"}, nil)
-	groupVolumes     = prometheus.NewDesc("nodelvm_volume_group_volumes", "Volumes of this cluster in a volume group.", []string{"group", "uuid"}, nil)
-	groupHung        = prometheus.NewDesc("nodelvm_volume_group_hung_seconds", "For how long an LVM command in a volume group has not ended that should have.", []string{"group", "uuid"}, nil)
-	poolSize         = poolDesc("size_bytes", "Size of a thin pool's data.")
-	poolUsed         = poolDesc("used_bytes", "Of a thin pool's data, what holds blocks.")
-	poolMetadataSize = poolDesc("metadata_size_bytes", "Size of a thin pool's metadata.")
-	poolMetadataUsed = poolDesc("metadata_used_bytes", "Of a thin pool's metadata, what is in use.")
-	poolPromised     = poolDesc("promised_bytes", "What the volumes and snapshots of a thin pool would hold if they were full.")
-	poolGrown        = poolDesc("extensions_total", "How often a thin pool was enlarged because it filled up, since the driver started.")
-	directReader     = prometheus.NewDesc("nodelvm_direct_reader", "1 while the volume groups are read straight from the disks; 0 once that differed from LVM's report, which costs a process each time.", nil, nil)
+	groupSize        = groupDesc("size_bytes", "Size of the volume group, without missing physical volumes.")
+	groupFree        = groupDesc("free_bytes", "Free space in the volume group.")
+	groupVolumes     = groupDesc("volumes", "Number of volumes of this cluster in the volume group.")
+	groupHung        = groupDesc("blocked_seconds", "Time for which an LVM command in the volume group has been running beyond its time limit. 0 if none is.")
+	poolSize         = poolDesc("size_bytes", "Size of the thin pool's data.")
+	poolUsed         = poolDesc("used_bytes", "Allocated data of the thin pool. 0 while the pool is inactive.")
+	poolMetadataSize = poolDesc("metadata_size_bytes", "Size of the thin pool's metadata.")
+	poolMetadataUsed = poolDesc("metadata_used_bytes", "Used metadata of the thin pool. 0 while the pool is inactive.")
+	poolPromised     = poolDesc("provisioned_bytes", "Sum of the virtual sizes of the volumes and snapshots in the thin pool.")
+	poolGrown        = poolDesc("extensions_total", "Number of times that the driver has extended the thin pool because it filled up.")
+	directReader     = prometheus.NewDesc("nodelvm_direct_metadata_read_enabled", "1 if the driver reads LVM metadata directly from the disks. 0 if it runs LVM instead, because a direct read differed from LVM's report.", nil, nil)
 
-	volumeCount = prometheus.NewDesc("nodelvm_volumes", "Volumes of this cluster on this node by state.", []string{"state"}, nil)
-	wipeBacklog = prometheus.NewDesc("nodelvm_wipe_backlog_bytes", "What is still to be wiped of the deleted volumes of a namespace.", []string{"group", "uuid", "namespace"}, nil)
-	wipeVolumes = prometheus.NewDesc("nodelvm_wipe_backlog_volumes", "Deleted volumes of a namespace that hold their space still.", []string{"group", "uuid", "namespace"}, nil)
-	inFlight    = prometheus.NewDesc("nodelvm_operations_in_flight", "Operations under way.", nil, nil)
+	volumeCount = prometheus.NewDesc("nodelvm_volumes", "Number of volumes of this cluster on this node, by state.", []string{"state"}, nil)
+	wipeBacklog = groupDesc("wipe_backlog_bytes", "Bytes of deleted volumes that are still to be wiped, by the namespace of their claims.", "claim_namespace")
+	wipeVolumes = groupDesc("wipe_backlog_volumes", "Number of deleted volumes that are still to be wiped, by the namespace of their claims.", "claim_namespace")
+	inFlight    = prometheus.NewDesc("nodelvm_operations_in_flight", "Number of operations on volumes and snapshots that are running.", nil, nil)
 )
 
+func groupDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("nodelvm_volume_group_"+name, help, append([]string{"vg", "vg_uuid"}, labels...), nil)
+}
+
 func poolDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("nodelvm_thin_pool_"+name, help, []string{"group", "uuid", "pool"}, nil)
+	return prometheus.NewDesc("nodelvm_thin_pool_"+name, help, []string{"vg", "vg_uuid", "thin_pool"}, nil)
 }
 
 // lvmCollector reads the LVM host's figures when it is scraped, and never between.

@@ -43,24 +43,24 @@ func TestLVMMetrics(t *testing.T) {
 			lines = append(lines, fmt.Sprintf("%s %g", name, m.GetGauge().GetValue()+m.GetCounter().GetValue()))
 		}
 	}
-	want := `nodelvm_direct_reader 0
+	want := `nodelvm_direct_metadata_read_enabled 0
 nodelvm_operations_in_flight 1
-nodelvm_thin_pool_extensions_total{group="vg",pool="p",uuid="u"} 3
-nodelvm_thin_pool_metadata_size_bytes{group="vg",pool="p",uuid="u"} 8
-nodelvm_thin_pool_metadata_used_bytes{group="vg",pool="p",uuid="u"} 2
-nodelvm_thin_pool_promised_bytes{group="vg",pool="p",uuid="u"} 70
-nodelvm_thin_pool_size_bytes{group="vg",pool="p",uuid="u"} 50
-nodelvm_thin_pool_used_bytes{group="vg",pool="p",uuid="u"} 20
-nodelvm_volume_group_free_bytes{group="vg",uuid="u"} 40
-nodelvm_volume_group_hung_seconds{group="vg",uuid="u"} 3
-nodelvm_volume_group_size_bytes{group="vg",uuid="u"} 100
-nodelvm_volume_group_volumes{group="vg",uuid="u"} 2
+nodelvm_thin_pool_extensions_total{thin_pool="p",vg="vg",vg_uuid="u"} 3
+nodelvm_thin_pool_metadata_size_bytes{thin_pool="p",vg="vg",vg_uuid="u"} 8
+nodelvm_thin_pool_metadata_used_bytes{thin_pool="p",vg="vg",vg_uuid="u"} 2
+nodelvm_thin_pool_provisioned_bytes{thin_pool="p",vg="vg",vg_uuid="u"} 70
+nodelvm_thin_pool_size_bytes{thin_pool="p",vg="vg",vg_uuid="u"} 50
+nodelvm_thin_pool_used_bytes{thin_pool="p",vg="vg",vg_uuid="u"} 20
+nodelvm_volume_group_blocked_seconds{vg="vg",vg_uuid="u"} 3
+nodelvm_volume_group_free_bytes{vg="vg",vg_uuid="u"} 40
+nodelvm_volume_group_size_bytes{vg="vg",vg_uuid="u"} 100
+nodelvm_volume_group_volumes{vg="vg",vg_uuid="u"} 2
+nodelvm_volume_group_wipe_backlog_bytes{claim_namespace="shop",vg="vg",vg_uuid="u"} 5
+nodelvm_volume_group_wipe_backlog_volumes{claim_namespace="shop",vg="vg",vg_uuid="u"} 2
 nodelvm_volumes{state="creating"} 0
 nodelvm_volumes{state="deleting"} 0
 nodelvm_volumes{state="ready"} 2
-nodelvm_volumes{state="zeroing"} 0
-nodelvm_wipe_backlog_bytes{group="vg",namespace="shop",uuid="u"} 5
-nodelvm_wipe_backlog_volumes{group="vg",namespace="shop",uuid="u"} 2`
+nodelvm_volumes{state="zeroing"} 0`
 	if text := strings.Join(lines, "\n"); text != want {
 		t.Errorf("metrics:\n%s\nwant:\n%s", text, want)
 	}

@@ -132,8 +132,8 @@ func printOrphansJSON(out io.Writer, found []kube.Orphan) error {
 }
 
 var (
-	orphanCount = prometheus.NewDesc("nodelvm_orphans", "Volumes and snapshots on this node that nobody in the cluster has, as of the last hourly look.", []string{"kind"}, nil)
-	orphanBytes = prometheus.NewDesc("nodelvm_orphans_bytes", "Their size.", []string{"kind"}, nil)
+	orphanCount = prometheus.NewDesc("nodelvm_orphaned_volumes", "Number of orphaned volumes and snapshots on this node, by reason. Updated once an hour.", []string{"reason"}, nil)
+	orphanBytes = prometheus.NewDesc("nodelvm_orphaned_volume_bytes", "Size of the orphaned volumes and snapshots on this node, by reason. Updated once an hour.", []string{"reason"}, nil)
 )
 
 // orphanCollector tells what the agent's last look found; without an agent there is no cluster to compare with.

@@ -126,9 +126,9 @@ func TestServe(t *testing.T) {
 	if _, err := ctrl.CreateVolume(t.Context(), large); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("too large a volume got %v", err)
 	}
-	expectMetric(t, r.registry, "nodelvm_lvm_command_seconds", map[string]string{"command": "lvcreate", "exit_code": "0"})
+	expectMetric(t, r.registry, "nodelvm_lvm_command_duration_seconds", map[string]string{"command": "lvcreate", "exit_code": "0"})
 	expectMetric(t, r.registry, "nodelvm_volumes", map[string]string{"state": "ready"})
-	expectMetric(t, r.registry, "nodelvm_volume_group_free_bytes", map[string]string{"group": "vg"})
+	expectMetric(t, r.registry, "nodelvm_volume_group_free_bytes", map[string]string{"vg": "vg"})
 
 	r.stop()
 	if err := <-r.done; err != nil {

@@ -28,21 +28,21 @@ const (
 
 // healthy is a node where all is well, a value a minute for six hours; no alert may fire on it.
 const healthy = `
-nodelvm_volume_group_free_bytes{node="n",group="vg",uuid="u"} 50x360
-nodelvm_volume_group_size_bytes{node="n",group="vg",uuid="u"} 100x360
-nodelvm_volume_group_volumes{node="n",group="vg",uuid="u"} 3x360
-nodelvm_volume_group_free_bytes{node="n",group="system",uuid="s"} 0x360
-nodelvm_volume_group_size_bytes{node="n",group="system",uuid="s"} 100x360
-nodelvm_volume_group_volumes{node="n",group="system",uuid="s"} 0x360
-nodelvm_volume_group_hung_seconds{node="n",group="vg",uuid="u"} 0x360
-nodelvm_trouble{node="n",trouble="rebuilding",group="vg",volume="pvc-1",claim="shop/data"} 1x360
-nodelvm_wipe_backlog_bytes{node="n"} 0x300 9000+0x5 8000-100x50
-nodelvm_wipe_backlog_bytes{node="large"} 900000-100x360
-nodelvm_direct_reader{node="n"} 1x360
-nodelvm_orphans{node="n",kind="orphan"} 0x360
-nodelvm_orphans{node="n",kind="abandoned"} 1x360
-nodelvm_lvm_command_seconds_count{node="n",command="lvcreate",exit_code="0"} 0+10x360
-nodelvm_lvm_command_seconds_count{node="n",command="lvcreate",exit_code="5"} 0x100 1x260
+nodelvm_volume_group_free_bytes{node="n",vg="vg",vg_uuid="u"} 50x360
+nodelvm_volume_group_size_bytes{node="n",vg="vg",vg_uuid="u"} 100x360
+nodelvm_volume_group_volumes{node="n",vg="vg",vg_uuid="u"} 3x360
+nodelvm_volume_group_free_bytes{node="n",vg="system",vg_uuid="s"} 0x360
+nodelvm_volume_group_size_bytes{node="n",vg="system",vg_uuid="s"} 100x360
+nodelvm_volume_group_volumes{node="n",vg="system",vg_uuid="s"} 0x360
+nodelvm_volume_group_blocked_seconds{node="n",vg="vg",vg_uuid="u"} 0x360
+nodelvm_volume_condition{node="n",condition="VolumeRebuilding",vg="vg",lv="pvc-1",claim="shop/data"} 1x360
+nodelvm_volume_group_wipe_backlog_bytes{node="n"} 0x300 9000+0x5 8000-100x50
+nodelvm_volume_group_wipe_backlog_bytes{node="large"} 900000-100x360
+nodelvm_direct_metadata_read_enabled{node="n"} 1x360
+nodelvm_orphaned_volumes{node="n",reason="unreferenced"} 0x360
+nodelvm_orphaned_volumes{node="n",reason="abandoned"} 1x360
+nodelvm_lvm_command_duration_seconds_count{node="n",command="lvcreate",exit_code="0"} 0+10x360
+nodelvm_lvm_command_duration_seconds_count{node="n",command="lvcreate",exit_code="5"} 0x100 1x260
 csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code="ResourceExhausted"} 0+10x360
 csi_plugin_operations_seconds_count{node="n",driver_name="other.io",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code="Internal"} 0+10x360
 up{node="n",container="nodelvm",endpoint="http"} 1x360
@@ -51,27 +51,34 @@ up{node="n",container="other",endpoint="http"} 0x360
 
 // sick is, for each alert, series on which it must fire, and what its description must then say.
 var sick = map[string]struct{ series, says string }{
-	"NodelvmVolumeDataMissing": {trouble("missing"), "a part of the data of claim shop/data"},
-	"NodelvmVolumeDegraded":    {trouble("degraded"), "vg/pvc-1 on n"},
-	"NodelvmVolumeReadOnly":    {trouble("read-only"), "claim shop/data"},
-	"NodelvmVolumeSuspended":   {trouble("suspended"), "claim shop/data"},
-	"NodelvmDiskSilent":        {`nodelvm_volume_group_hung_seconds{node="n",group="vg",uuid="u"} 0+60x360`, "volume group vg on n"},
-	"NodelvmGroupUnusable":     {`nodelvm_trouble{node="n",trouble="unusable",group="vg",volume="",claim=""} 1x360`, "Volume group vg on n"},
-	"NodelvmGroupUnprepared":   {`nodelvm_trouble{node="n",trouble="unprepared",group="vg",volume="",claim=""} 1x360`, "Volume group vg on n"},
-	"NodelvmGroupNearlyFull": {`nodelvm_volume_group_free_bytes{node="n",group="vg",uuid="u"} 5x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",group="vg",uuid="u"} 100x360` + "\n" +
-		`nodelvm_volume_group_volumes{node="n",group="vg",uuid="u"} 1x360`, "5% are free"},
-	"NodelvmThinPoolNearlyFull": {`nodelvm_trouble{node="n",trouble="pool-near",group="vg",volume="",claim=""} 1x360`, "volume group vg on n"},
-	"NodelvmThinPoolFull":       {trouble("pool-failed"), "claim shop/data"},
-	"NodelvmOrphans":            {`nodelvm_orphans{node="n",kind="orphan"} 2x360`, "2 volumes or snapshots on n"},
-	"NodelvmCommandsFail":       {`nodelvm_lvm_command_seconds_count{node="n",command="lvcreate",exit_code="5"} 0+1x360`, "lvcreate failed 15 times"},
-	"NodelvmCallsFail":          {`csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="/csi.v1.Node/NodeStageVolume",grpc_status_code="Internal"} 0+1x360`, "NodeStageVolume failed 15 times"},
-	"NodelvmWipeStalled":        {`nodelvm_wipe_backlog_bytes{node="n"} 1048576x360`, "1MiB of deleted volumes on n"},
-	"NodelvmDirectReaderOff":    {`nodelvm_direct_reader{node="n"} 0x360`, "driver on n"},
-	"NodelvmDriverDown":         {`up{node="n",container="nodelvm",endpoint="http"} 0x360`, "volumes on n"},
+	"NodelvmVolumeDataMissing":      {onVolume("VolumeDataMissing"), "data of claim shop/data (vg/pvc-1 on n)"},
+	"NodelvmPhysicalVolumeMissing":  {onGroup("PhysicalVolumeMissing"), "volume group vg on n"},
+	"NodelvmVolumeDegraded":         {onVolume("VolumeDegraded"), "vg/pvc-1 on n"},
+	"NodelvmFileSystemReadOnly":     {onVolume("FileSystemReadOnly"), "claim shop/data"},
+	"NodelvmVolumeSuspended":        {onVolume("VolumeSuspended"), "claim shop/data"},
+	"NodelvmDiskUnresponsive":       {`nodelvm_volume_group_blocked_seconds{node="n",vg="vg",vg_uuid="u"} 0+60x360`, "volume group vg on n"},
+	"NodelvmVolumeGroupUnusable":    {onGroup("VolumeGroupUnusable"), "Volume group vg on n"},
+	"NodelvmVolumeGroupSetupFailed": {onGroup("VolumeGroupSetupFailed"), "volume group vg"},
+	"NodelvmVolumeGroupNearlyFull": {`nodelvm_volume_group_free_bytes{node="n",vg="vg",vg_uuid="u"} 5x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",vg="vg",vg_uuid="u"} 100x360` + "\n" +
+		`nodelvm_volume_group_volumes{node="n",vg="vg",vg_uuid="u"} 1x360`, "has 5% of its space free"},
+	"NodelvmThinPoolNearlyFull": {onGroup("ThinPoolNearlyFull"), "volume group vg on n"},
+	"NodelvmThinPoolFull":       {onVolume("ThinPoolFull"), "claim shop/data"},
+	"NodelvmThinPoolFailed":     {onVolume("ThinPoolFailed"), "claim shop/data"},
+	"NodelvmOrphanedVolumes":    {`nodelvm_orphaned_volumes{node="n",reason="unreferenced"} 2x360`, "2 volumes or snapshots of this cluster on n"},
+	"NodelvmLVMCommandErrors":   {`nodelvm_lvm_command_duration_seconds_count{node="n",command="lvcreate",exit_code="5"} 0+1x360`, "lvcreate failed 15 times"},
+	"NodelvmCSIOperationErrors": {`csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="/csi.v1.Node/NodeStageVolume",grpc_status_code="Internal"} 0+1x360`, "NodeStageVolume failed 15 times"},
+	"NodelvmWipeStalled":        {`nodelvm_volume_group_wipe_backlog_bytes{node="n"} 1048576x360`, "backlog on n is 1MiB"},
+
+	"NodelvmDirectMetadataReadDisabled": {`nodelvm_direct_metadata_read_enabled{node="n"} 0x360`, "metadata on n"},
+	"NodelvmDriverDown":                 {`up{node="n",container="nodelvm",endpoint="http"} 0x360`, "driver on n"},
 }
 
-func trouble(kind string) string {
-	return `nodelvm_trouble{node="n",trouble="` + kind + `",group="vg",volume="pvc-1",claim="shop/data"} 1x360`
+func onVolume(condition string) string {
+	return `nodelvm_volume_condition{node="n",condition="` + condition + `",vg="vg",lv="pvc-1",claim="shop/data"} 1x360`
+}
+
+func onGroup(condition string) string {
+	return `nodelvm_volume_condition{node="n",condition="` + condition + `",vg="vg",lv="",claim=""} 1x360`
 }
 
 func TestAlertsFireWhereTheyShould(t *testing.T) {
@@ -120,7 +127,7 @@ func TestAlertsAreExplained(t *testing.T) {
 		if want := "https://github.com/nodelvm/nodelvm/blob/main/docs/howto/runbooks.md#" + strings.ToLower(rule.Alert); rule.Annotations["runbook_url"] != want {
 			t.Errorf("%s points to %q, want %q", rule.Alert, rule.Annotations["runbook_url"], want)
 		}
-		for _, part := range []string{"**Means.**", "**Look.**", "**Do.**"} {
+		for _, part := range []string{"**Meaning.**", "**Diagnosis.**", "**Mitigation.**"} {
 			if !strings.Contains(sections[rule.Alert], part) {
 				t.Errorf("the runbook of %s lacks %s", rule.Alert, part)
 			}

@@ -53,7 +53,7 @@ func TestHealth(t *testing.T) {
 	node.SetStatus(device(mirror), "raid", "raid1 2 aa 8192/32768 resync 0 0 -")
 	check("a new mirror that is made equal", nil)
 	node.SetStatus(device(mirror), "raid", "raid1 2 DD 8192/32768 idle 0 0 -")
-	check("no leg left", map[lvm.Trouble]string{lvm.TroubleMissing: "more than it can do without"})
+	check("no leg left", map[lvm.Trouble]string{lvm.TroubleDataMissing: "more than it can do without"})
 	node.SetStatus(device(mirror), "raid", "raid1 2 AA 32768/32768 idle 0 0 -")
 
 	pool := poolPath(t, node)
@@ -95,7 +95,7 @@ func TestHealth(t *testing.T) {
 	lose(true)
 	findings, err := d.Health(t.Context())
 	must(t, err)
-	if !has(findings, lvm.TroubleMissing, "") || !has(findings, lvm.TroubleMissing, plain.UUID) || has(findings, lvm.TroubleMissing, mirror.UUID) {
+	if !has(findings, lvm.TroubleMissing, "") || !has(findings, lvm.TroubleDataMissing, plain.UUID) || has(findings, lvm.TroubleDataMissing, mirror.UUID) {
 		t.Errorf("a disk is missing: %+v", findings)
 	}
 	lose(false)

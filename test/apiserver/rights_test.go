@@ -55,10 +55,10 @@ func TestTroubleIsTold(t *testing.T) {
 		Volume: lvm.Volume{UUID: "u", Name: claim.Spec.VolumeName, Claim: claim.Namespace + "/" + claim.Name}}
 	group := lvm.Finding{Trouble: lvm.TroubleSilent, Group: "vg", Text: "a disk does not answer"}
 	here.start(t, func(context.Context) ([]lvm.Finding, error) { return []lvm.Finding{finding, group}, nil })
-	if text := untilTold(t, claim.Namespace, claim.Name, "VolumePoolFull"); text != finding.Text {
+	if text := untilTold(t, claim.Namespace, claim.Name, "ThinPoolFull"); text != finding.Text {
 		t.Errorf("the claim is told %q", text)
 	}
-	if text := untilTold(t, "default", here.name, "GroupSilent"); text != group.Text {
+	if text := untilTold(t, "default", here.name, "DiskUnresponsive"); text != group.Text {
 		t.Errorf("the node is told %q", text)
 	}
 }

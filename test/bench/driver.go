@@ -130,11 +130,11 @@ func (d *driver) activity(ctx context.Context) (activity, error) {
 			continue // a comment
 		}
 		switch name {
-		case "nodelvm_lvm_command_seconds_count":
+		case "nodelvm_lvm_command_duration_seconds_count":
 			a.processes += value
-		case "nodelvm_lvm_command_seconds_sum":
+		case "nodelvm_lvm_command_duration_seconds_sum":
 			a.inLVM += time.Duration(value * float64(time.Second))
-		case "nodelvm_operations_in_flight", "nodelvm_wipe_backlog_bytes":
+		case "nodelvm_operations_in_flight", "nodelvm_volume_group_wipe_backlog_bytes":
 			a.busy = a.busy || value > 0
 		}
 	}

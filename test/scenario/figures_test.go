@@ -17,9 +17,9 @@ csi_plugin_operations_seconds_sum{driver_name="nodelvm.io",grpc_status_code="OK"
 csi_plugin_operations_seconds_count{driver_name="nodelvm.io",grpc_status_code="OK",method_name="/csi.v1.Controller/CreateVolume"} 6
 csi_plugin_operations_seconds_sum{driver_name="nodelvm.io",grpc_status_code="ResourceExhausted",method_name="/csi.v1.Controller/CreateVolume"} 0.01
 csi_plugin_operations_seconds_count{driver_name="nodelvm.io",grpc_status_code="ResourceExhausted",method_name="/csi.v1.Controller/CreateVolume"} 2
-nodelvm_lvm_command_seconds_sum{command="lvcreate",exit_code="0"} 1.5
-nodelvm_lvm_command_seconds_count{command="lvcreate",exit_code="0"} 6
-nodelvm_lvm_command_seconds_count{command="lvcreate",exit_code="5"} 1
+nodelvm_lvm_command_duration_seconds_sum{command="lvcreate",exit_code="0"} 1.5
+nodelvm_lvm_command_duration_seconds_count{command="lvcreate",exit_code="0"} 6
+nodelvm_lvm_command_duration_seconds_count{command="lvcreate",exit_code="5"} 1
 `
 
 func TestFigures(t *testing.T) {
