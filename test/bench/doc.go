@@ -1,16 +1,16 @@
-// Package bench measures the driver beside the commands that it stands on, in one lab node and in one run.
+// Package bench measures the driver beside the LVM commands that it starts, in one lab node and in one run.
 //
-// The command test/cmd/bench raises a node, carries itself and the driver's image in, and runs Measure there. For 0, 100
-// and 1000 volumes in the group, round after round, the same work is done in turns by
+// The command test/cmd/bench starts a node, copies itself and the driver's image in, and runs Measure there. For 0, 100
+// and 1000 volumes in the group, in turns, three candidates do the same work:
 //
-//	stock     the node's own LVM with Debian's configuration: what an admin types
+//	stock     the node's LVM with Debian's configuration: what an admin types
 //	tuned     the image's LVM with the driver's configuration, as a bare command
 //	nodelvm   the driver in its image's root file system, over gRPC
 //
-// What Measure writes is Go's benchmark format, a line for each sample, for benchstat; Table makes the tables of
-// docs/explanation/performance.md of the very same text.
+// Measure writes Go's benchmark format, a line for each sample, for benchstat. Table makes the tables of
+// docs/explanation/performance.md from the same text.
 //
 // Caveats: a node is user-mode Linux, where a process costs ten times what it costs elsewhere, so ratios count, not
-// milliseconds. Work that the driver does after its reply is waited for before the next sample is taken, and stands in
-// metrics of its own (later-ns/op, later-lvm/op), so that nothing is hidden.
+// milliseconds. Work that the driver does after its reply ends before the next sample is taken, and has its own metrics
+// (later-ns/op, later-lvm/op).
 package bench

@@ -69,7 +69,7 @@ func (m *meter) measure(ctx context.Context, t task) error {
 	return nil
 }
 
-// calm waits until udev has looked at what the sample before has made: stock commands wait for it, the others do not, and
+// calm waits until udev has handled what the previous sample created: stock commands wait for it, the others do not, and
 // would leave the work to whoever comes next.
 func (m *meter) calm(ctx context.Context) error { return m.admin(ctx, "udevadm", "settle") }
 

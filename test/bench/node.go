@@ -105,7 +105,7 @@ func (n *node) version(ctx context.Context, c command) (string, error) {
 	return version, nil
 }
 
-// newGroup makes the group anew: 4 MiB extents, and room in the metadata for a few thousand volumes. The pool is for the
+// newGroup creates the group again: 4 MiB extents, and room in the metadata for a few thousand volumes. The pool is for the
 // bare commands; the driver makes its own.
 func (n *node) newGroup(ctx context.Context) error {
 	if err := n.admin(ctx, "vgremove", "-qq", "-ff", "-y", "-S", "vg_name="+group); err != nil {

@@ -67,7 +67,7 @@ func (m *meter) thickRound(ctx context.Context, name string) error {
 			func(ctx context.Context) error { return d.remove(ctx, name) }})
 }
 
-// thin measures thin volumes, the bare commands in a pool of their own.
+// thin measures thin volumes; the bare commands use a separate pool.
 func (m *meter) thin(ctx context.Context, rounds int) error {
 	if err := m.admin(ctx, "lvcreate", "-qq", "-y", "--type", "thin-pool", "-L", "512M", "-n", pool, group); err != nil {
 		return err

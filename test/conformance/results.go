@@ -42,7 +42,7 @@ func loadResults(dir string) (results, error) {
 	return all, nil
 }
 
-// save writes the file anew, whole or not at all.
+// save replaces the file atomically.
 func (r results) save(dir string) error {
 	lines := make([]kept, 0, len(r))
 	for spec, report := range r {
@@ -70,7 +70,7 @@ func (r results) take(wanted []Spec, report types.Report) {
 			continue
 		}
 		if spec.State.Is(types.SpecStatePassed) {
-			spec.CapturedGinkgoWriterOutput, spec.CapturedStdOutErr = "", "" // megabytes that nobody reads
+			spec.CapturedGinkgoWriterOutput, spec.CapturedStdOutErr = "", "" // megabytes that no report needs
 			spec.SpecEvents, spec.ReportEntries = nil, nil
 		}
 		r[wanted[at]] = spec

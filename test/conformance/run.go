@@ -147,7 +147,7 @@ func (r *runner) runSome(ctx context.Context, shards []shard, jobs, total int) e
 func (r *runner) runShard(ctx context.Context, s shard, total int) error {
 	start := time.Now()
 	limit := time.Duration(len(s.specs)) * r.Limit
-	// ginkgo ends the specs at their limit in good order; should it hang itself, it is killed
+	// ginkgo ends the specs at their limit in good order; the kill is for a ginkgo that does not end
 	ctx, cancel := context.WithTimeout(ctx, limit+5*time.Minute)
 	defer cancel()
 	report, err := r.suite.run(ctx, s.class(), filepath.Join(r.Dir, s.name+".log"),

@@ -51,7 +51,7 @@ func (s Summary) Claimed() []Spec {
 	return claimed
 }
 
-// NotPassed tells of each of specs that did not pass why, a paragraph each.
+// NotPassed says for each of specs that did not pass why, a paragraph each.
 func (s Summary) NotPassed(specs []Spec) []string {
 	var all []string
 	for _, spec := range specs {
@@ -90,7 +90,7 @@ func (s Summary) Table() string {
 	return b.String()
 }
 
-// ExclusionTable shows how many specs of the suite are left out for each reason, in Markdown. It stands in docs/development/conformance.md.
+// ExclusionTable is the Markdown table in docs/development/conformance.md: how many specs of the suite are left out for each reason.
 func ExclusionTable(specs []Spec) string {
 	numbers := make([]map[string]int, len(Exclusions))
 	for i := range numbers {
@@ -102,7 +102,7 @@ func ExclusionTable(specs []Spec) string {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| specs of | " + strings.Join(Classes, " | ") + " | why they are left out |\n|---|---|---|---|\n")
+	b.WriteString("| specs of | " + strings.Join(Classes, " | ") + " | reason |\n|---|---|---|---|\n")
 	for i, e := range Exclusions {
 		fmt.Fprintf(&b, "| %s | ", e.Specs)
 		for _, class := range Classes {
