@@ -1,4 +1,4 @@
-// Package conformance runs Kubernetes' suite for external storage drivers (test/e2e/storage/external) against a
+// Package conformance runs Kubernetes' suite for external storage drivers (k8s.io/kubernetes/test/e2e/storage/external) against a
 // cluster of the lab, for a linear and for a thin class.
 //
 // The folder definitions says what the driver claims, and [Exclusions] what is left out and why. Everything else of the
