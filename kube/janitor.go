@@ -35,6 +35,7 @@ type Janitor struct {
 	cfg    JanitorConfig
 	log    *slog.Logger
 	events *teller
+	losses losses
 }
 
 // NewJanitor makes a Janitor; it sends no request.
@@ -52,7 +53,7 @@ const leaseName = "nodelvm-janitor"
 func (j *Janitor) Run(ctx context.Context) {
 	e := election{
 		client: j.client, namespace: j.cfg.Namespace, name: leaseName, holder: j.cfg.Holder,
-		lasts: cmp.Or(j.cfg.LeaseLife, 15*time.Second), log: j.log,
+		lasts: cmp.Or(j.cfg.LeaseLife, 15*time.Second), losses: &j.losses, log: j.log,
 	}
 	e.run(ctx, func(ctx context.Context) { j.newRound().run(ctx) })
 }
@@ -103,6 +104,9 @@ func (j *Janitor) newRound() *janitorRound {
 func (r *janitorRound) nodeChanged(name string, versions []lossKind) {
 	if len(versions) == 2 && versions[0] == versions[1] {
 		return
+	}
+	if taint, here, _ := r.nodes.find(name); here && taint == lossNone {
+		r.losses.ended(name)
 	}
 	for kind, s := range map[string]*shelf[place]{kindVolume: r.volumes, kindClaim: r.claims, kindContent: r.contents} {
 		for _, key := range s.keys(func(p place) bool { return p.node == name }) {

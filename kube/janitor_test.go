@@ -102,6 +102,7 @@ func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
 	r, requests := recordedRound(t, map[string]any{
 		"GET " + group + "/namespaces/ns/volumesnapshots/nightly": s, "GET " + group + "/volumesnapshotcontents/a": c,
 	})
+	r.losses.load(`{"node-1": "2020-01-02T03:04:05Z"}`)
 	again, err := r.lookAtContent(t.Context(), "a", "node-1")
 	if err != nil || again < time.Minute {
 		t.Errorf("it is looked at again in %s, %v", again, err)

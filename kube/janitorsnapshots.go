@@ -20,6 +20,7 @@ type contentSight struct {
 	grace  time.Duration
 	loss   loss
 	c      *content
+	lost   time.Time // since when the janitors have seen the loss
 	bound  *snapshot // the one that the content is bound to; nil if it is gone
 	broken error     // a link of the chain from the content to its snapshot and its node: nothing is done
 	optIn  bool      // its VolumeSnapshotClass says release
@@ -62,7 +63,7 @@ func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string)
 		return 0, err
 	}
 	s.loss = lossOf(nodeName, node, "")
-	s.marked, _ = time.Parse(time.RFC3339, s.c.Annotations[annLostSince]) // what is no time counts as no mark
+	s.lost, s.marked = r.noted(ctx, s.now, s.loss, "", s.c)
 	if s.loss.kind != lossNone {
 		if err := r.seeSnapshot(ctx, &s); err != nil {
 			return 0, err
@@ -101,7 +102,7 @@ func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step)
 	case stepForgive:
 		return 0, r.patchContent(ctx, s.c, map[string]any{"annotations": map[string]any{annLostSince: nil}})
 	case stepMark:
-		return 0, r.patchContent(ctx, s.c, map[string]any{"annotations": map[string]any{annLostSince: s.now.UTC().Format(time.RFC3339)}})
+		return 0, r.patchContent(ctx, s.c, map[string]any{"annotations": map[string]any{annLostSince: noteAt(s.now, s.c.CreationTimestamp.Time, s.lost).Format(time.RFC3339)}})
 	case stepTell:
 		wait := tellAgain
 		if due := releaseAt(s.marked, s.began, s.grace); due.After(s.now) {

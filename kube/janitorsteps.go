@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,12 +57,16 @@ func (r *janitorRound) lookAtVolume(ctx context.Context, name, node string) (tim
 // see reads what is decided on. As long as it is not due, no more than the node is read.
 func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, name string) (sight, error) {
 	s := sight{now: time.Now(), began: r.began, grace: r.cfg.Grace, pv: pv}
-	s.marked, _ = time.Parse(time.RFC3339, pv.Annotations[annLostSince]) // what is no time counts as no mark
 	node, err := r.client.node(ctx, name)
 	if err != nil {
 		return s, err
 	}
 	s.loss = lossOf(name, node, pv.Annotations[annGroupLost])
+	vg, _, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
+	if s.loss.kind == lossNone {
+		r.losses.ended(groupLossKey(name, vg))
+	}
+	s.lost, s.marked = r.noted(ctx, s.now, s.loss, vg, pv)
 	if s.loss.kind == lossNone && s.marked.IsZero() && pv.Annotations[annPolicy] == "" {
 		return s, nil
 	}
@@ -126,10 +131,10 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 	case stepForgive:
 		return 0, r.forgive(ctx, s)
 	case stepMark:
-		if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: s.now.UTC().Format(time.RFC3339)}); err != nil {
+		s.marked = noteAt(s.now, s.pv.CreationTimestamp.Time, s.lost)
+		if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: s.marked.Format(time.RFC3339)}); err != nil {
 			return 0, err
 		}
-		s.marked = s.now
 		return r.tellLost(ctx, s) // at once: nobody is to lose a claim without a word before
 	case stepTell:
 		return r.tellLost(ctx, s)

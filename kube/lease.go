@@ -22,7 +22,10 @@ type election struct {
 	name      string
 	holder    string
 	lasts     time.Duration // how long the lock outlives its holder
+	losses    *losses       // what the holder keeps on the lease
 	log       *slog.Logger
+
+	leading bool // as long as it does, losses is newer than what the lease says
 
 	seen   string    // the lease's version when it was seen last
 	seenAt time.Time // and when that was, by this process's clock: no other clock is trusted
@@ -47,6 +50,8 @@ func (e *election) run(ctx context.Context, lead func(context.Context)) {
 // hold runs lead and renews the lock until ctx ends, or until the lock is lost.
 func (e *election) hold(ctx context.Context, lead func(context.Context)) {
 	e.log.InfoContext(ctx, "elected", "lease", e.namespace+"/"+e.name, "holder", e.holder)
+	e.leading = true
+	defer func() { e.leading = false }()
 	leading, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -102,6 +107,17 @@ func (e *election) claim(lease *coordinationv1.Lease, now metav1.MicroTime) {
 	}
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &e.holder, &now
 	lease.Spec.LeaseDurationSeconds = ptr.To(max(1, int32(e.lasts/time.Second)))
+	if !e.leading {
+		e.losses.load(lease.Annotations[annLosses])
+	}
+	e.keepLosses(lease)
+}
+
+func (e *election) keepLosses(lease *coordinationv1.Lease) {
+	if lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	lease.Annotations[annLosses] = e.losses.text()
 }
 
 // release frees the lock, if it is still held, so that the next one need not wait.
@@ -111,6 +127,7 @@ func (e *election) release(ctx context.Context) {
 	lease, err := e.read(ctx)
 	if err == nil && lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == e.holder {
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(""), ptr.To(metav1.NowMicro())
+		e.keepLosses(lease)
 		_, err = e.write(ctx, lease)
 	}
 	if err != nil {

@@ -123,7 +123,8 @@ type sight struct {
 	broken error                         // a link of the chain from the volume to its claim and its node: nothing is done
 	optIn  bool                          // the class says release
 	users  []corev1.Pod                  // pods that use the claim and have not ended
-	marked time.Time                     // annLostSince; zero if it is not there
+	lost   time.Time                     // since when the janitors have seen the loss
+	marked time.Time                     // annLostSince; zero if it is not there, or no janitor can have written it of this loss
 }
 
 func (s sight) due() bool { return !s.marked.IsZero() && !s.now.Before(s.marked.Add(s.grace)) }

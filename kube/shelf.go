@@ -107,6 +107,13 @@ func (s *shelf[T]) find(key string) (item T, there, known bool) {
 	return item, there, s.synced
 }
 
+// isSynced tells whether a whole listing has been seen.
+func (s *shelf[T]) isSynced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced
+}
+
 // keys lists the objects that which picks.
 func (s *shelf[T]) keys(which func(T) bool) []string {
 	s.mu.Lock()

@@ -49,6 +49,9 @@ func volumeRequests() []request {
 		{name: "remove its volume while a claim has it", before: volume("node-1"), refused: mayOnly},
 		{name: "remove its retained volume", before: released(retained("node-1")), refused: mayOnly},
 		{name: "note that its node is lost", before: volume("node-1"), now: losing(lostSince, volume("node-1")), refused: mayOnly},
+		{name: "note that its node was lost before", before: losing(lostSince, volume("node-1")), now: but(func(pv *core.PersistentVolume) {
+			pv.Annotations[lostSince] = "2020-01-02T03:04:05Z"
+		}), refused: mayOnly},
 		{name: "note that another node's group is lost", before: volume("node-2"), now: losing(groupLost, volume("node-2")), refused: mayOnly},
 		{name: "shrink its volume", before: sized(volume("node-1")), now: volume("node-1"), refused: mayOnly},
 		{name: "enlarge and annotate", before: volume("node-1"), now: sized(but(func(pv *core.PersistentVolume) { pv.Annotations["a"] = "b" })), refused: mayOnly},
@@ -72,6 +75,8 @@ func creations() (list []request) {
 		"with a handle of two parts":      func(pv *core.PersistentVolume) { pv.Spec.CSI.VolumeHandle = groupUUID + "/x/" + volumeName },
 		"with an unknown attribute":       func(pv *core.PersistentVolume) { pv.Spec.CSI.VolumeAttributes["a"] = "b" },
 		"read-only":                       func(pv *core.PersistentVolume) { pv.Spec.CSI.ReadOnly = true },
+		"with a note of its loss":         func(pv *core.PersistentVolume) { *pv = *losing(lostSince, pv) },
+		"with a note of its group's loss": func(pv *core.PersistentVolume) { *pv = *losing(groupLost, pv) },
 		"of no class":                     func(pv *core.PersistentVolume) { pv.Spec.StorageClassName = "" },
 		"with an attributes class":        func(pv *core.PersistentVolume) { class := "x"; pv.Spec.VolumeAttributesClassName = &class },
 		"for many nodes to read": func(pv *core.PersistentVolume) {

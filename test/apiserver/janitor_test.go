@@ -65,6 +65,29 @@ func TestJanitorReleasesTheClaimsOfALostNode(t *testing.T) {
 	expectKept(t, plain)
 }
 
+// TestJanitorBelievesNoNoteOfAnotherLoss: a PersistentVolume that bears a note of years ago when its node is already gone, as a
+// restore tool makes it, has its whole grace period.
+func TestJanitorBelievesNoNoteOfAnotherLoss(t *testing.T) {
+	lost := newNode(t, "lost")
+	claim := lost.inUse(t, "data", optedIn, corev1.PersistentVolumeReclaimDelete)
+	patchVolume(t, claim.Spec.VolumeName, "", `{"metadata": {"annotations": {"nodelvm.io/lost-since": "2020-01-02T03:04:05Z"}}}`)
+	playVolumeController(t, claim)
+	lost.remove(t)
+	from := time.Now()
+	startJanitor(t, "a", 0)
+	if why := untilTold(t, claim.Namespace, claim.Name, "VolumeLost"); strings.Contains(why, "2020") {
+		t.Errorf("the claim is told %q", why)
+	}
+	expectKept(t, claim)
+	if pv := expectVolumeKept(t, claim); strings.HasPrefix(pv.Annotations["nodelvm.io/lost-since"], "2020") {
+		t.Error("the old note is kept")
+	}
+	untilGone(t, "the claim", claimOf(t, claim))
+	if took := time.Since(from); took < grace-time.Second { // an annotation holds whole seconds
+		t.Errorf("the claim was deleted after %s", took)
+	}
+}
+
 // TestJanitorKeeps what may come back, what is somebody else's, and what is in use.
 func TestJanitorKeeps(t *testing.T) {
 	silent, back, lost, runs := newNode(t, "silent"), newNode(t, "back"), newNode(t, "lost"), newNode(t, "runs")

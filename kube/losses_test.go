@@ -1,0 +1,165 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// lostVolume is a round that has watched for a day, and in which the node of a PersistentVolume is gone whose class releases. Both
+// objects are two hours old, and bear this note. It answers what is deleted in one step.
+func lostVolume(t *testing.T, note time.Duration, see func(*janitorRound)) (deleted bool, patched bool) {
+	t.Helper()
+	now := time.Now()
+	pv, c, late := volumeOn("gone", "data"), claim("data", "late", "pvc-data"), class("late", DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
+	pv.CreationTimestamp = metav1.NewTime(now.Add(-2 * time.Hour))
+	pv.Annotations = map[string]string{annLostSince: now.Add(note).UTC().Format(time.RFC3339)}
+	late.Annotations = map[string]string{OnNodeLoss: onNodeLossRelease}
+	r, sent := recordedRound(t, map[string]any{
+		"GET /api/v1/persistentvolumes/pvc-data": pv, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data": c,
+		"GET /apis/storage.k8s.io/v1/storageclasses/late": late, "PATCH /api/v1/persistentvolumes/pvc-data": pv,
+		"GET /api/v1/namespaces/ns/pods":                           &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}},
+		"DELETE /api/v1/namespaces/ns/persistentvolumeclaims/data": c,
+		"POST /api/v1/namespaces/ns/events":                        &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
+	})
+	r.began = now.Add(-24 * time.Hour)
+	see(r)
+	if _, err := r.lookAtVolume(t.Context(), "pvc-data", "gone"); err != nil {
+		t.Fatal(err)
+	}
+	requests := sent()
+	return slices.Contains(requests, "DELETE /api/v1/namespaces/ns/persistentvolumeclaims/data"), slices.Contains(requests, "PATCH /api/v1/persistentvolumes/pvc-data")
+}
+
+// TestANoteOfAnotherLossShortensNothing: a claim is released only if a janitor has noted this loss of its volume, as long ago as
+// the grace period. What a restore tool copies, or what is left of an earlier loss, counts for nothing.
+func TestANoteOfAnotherLossShortensNothing(t *testing.T) {
+	seenBefore := func(ago time.Duration) func(*janitorRound) {
+		return func(r *janitorRound) {
+			r.losses.load(fmt.Sprintf(`{"gone": %q}`, time.Now().Add(-ago).UTC().Format(time.RFC3339)))
+		}
+	}
+	for name, test := range map[string]struct {
+		note    time.Duration
+		see     func(*janitorRound)
+		deleted bool
+	}{
+		"this loss":                        {-19 * time.Minute, seenBefore(20 * time.Minute), true},
+		"as it was first seen":             {-20 * time.Minute, seenBefore(20 * time.Minute), true},
+		"older than the volume":            {-3 * time.Hour, seenBefore(24 * time.Hour), false},
+		"older than this loss":             {-20 * time.Minute, seenBefore(19 * time.Minute), false},
+		"years old, and nothing was seen":  {-5 * 365 * 24 * time.Hour, func(*janitorRound) {}, false},
+		"of an hour ago, nothing was seen": {-time.Hour, func(*janitorRound) {}, false},
+		"of an hour ahead":                 {time.Hour, seenBefore(20 * time.Minute), false},
+		"the lease cannot be read":         {-19 * time.Minute, func(r *janitorRound) { r.losses.load(`{"gone": 7}`) }, false},
+		"the node was back since": {-19 * time.Minute, func(r *janitorRound) {
+			seenBefore(20 * time.Minute)(r)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}
+			if r.nodes.Add(node) != nil || r.nodes.Delete(node) != nil {
+				t.Error("no watch")
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deleted, patched := lostVolume(t, test.note, test.see)
+			if deleted != test.deleted || !deleted && !patched {
+				t.Errorf("the claim is deleted: %t; a note is written: %t", deleted, patched)
+			}
+		})
+	}
+}
+
+// TestANoteOfAnotherLossOfASnapshot is the same for the content of a snapshot.
+func TestANoteOfAnotherLossOfASnapshot(t *testing.T) {
+	const path = "/apis/snapshot.storage.k8s.io/v1/"
+	for ago, deletes := range map[time.Duration]bool{20 * time.Minute: true, 5 * time.Minute: false} { // since when the loss has been seen
+		now := time.Now()
+		c, of := contentOf("a", "uid", testVG+"/s-1"), &snapshot{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kindSnapshot}}
+		c.TypeMeta = metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kindContent}
+		c.CreationTimestamp, c.Spec.VolumeSnapshotClassName = metav1.NewTime(now.Add(-2*time.Hour)), "late"
+		c.Annotations = map[string]string{annLostSince: now.Add(-20 * time.Minute).UTC().Format(time.RFC3339)}
+		of.Namespace, of.Name, of.UID, of.Status.Content = "ns", "nightly", "uid", "a"
+		late := &snapshotClass{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: "VolumeSnapshotClass"}, Driver: DriverName}
+		late.Annotations = map[string]string{OnNodeLoss: onNodeLossRelease}
+		r, sent := recordedRound(t, map[string]any{
+			"GET " + path + "volumesnapshotcontents/a": c, "PATCH " + path + "volumesnapshotcontents/a": c,
+			"GET " + path + "namespaces/ns/volumesnapshots/nightly": of, "DELETE " + path + "namespaces/ns/volumesnapshots/nightly": of,
+			"GET " + path + "volumesnapshotclasses/late": late,
+			"POST /api/v1/namespaces/ns/events":          &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
+		})
+		r.began = now.Add(-24 * time.Hour)
+		r.losses.load(fmt.Sprintf(`{"node-1": %q}`, now.Add(-ago).UTC().Format(time.RFC3339)))
+		if _, err := r.lookAtContent(t.Context(), "a", "node-1"); err != nil {
+			t.Fatal(err)
+		}
+		if deleted := slices.Contains(sent(), "DELETE "+path+"namespaces/ns/volumesnapshots/nightly"); deleted != deletes {
+			t.Errorf("the loss was seen %s ago, and the snapshot is deleted: %t", ago, deleted)
+		}
+	}
+}
+
+// TestANoteIsWrittenOnce: whatever the clocks of the API server and of earlier janitors say, what is noted is believed.
+func TestANoteIsWrittenOnce(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	for _, created := range []time.Duration{-time.Hour, 0, time.Hour} {
+		for _, lost := range []time.Duration{-time.Hour, 0, time.Hour} {
+			note := noteAt(now, now.Add(created), now.Add(lost)).Format(time.RFC3339)
+			if at := notedAt(note, now, now.Add(created), now.Add(lost)); at.IsZero() || at.Before(now.Truncate(time.Second)) {
+				t.Errorf("created %s, lost %s: %s is read as %s", created, lost, note, at)
+			}
+		}
+	}
+}
+
+// TestLossesOutliveAJanitor: the next one knows since when each loss lasts; what ends, or no object is left of, is dropped.
+func TestLossesOutliveAJanitor(t *testing.T) {
+	now := time.Now()
+	all := func(string) bool { return true }
+	var first, second losses
+	since := first.seen("n", now, all)
+	first.seen("m/"+testVG, now, all)
+	second.load(first.text())
+	if again := second.seen("n", now.Add(time.Hour), all); !again.Equal(since) || since.After(now) || now.Sub(since) > time.Second {
+		t.Errorf("seen at %s, then at %s", since, again)
+	}
+	second.ended("n")
+	if again := second.seen("n", now.Add(time.Hour), func(key string) bool { return key == "n" }); again.Equal(since) {
+		t.Error("a loss that has ended goes on")
+	}
+	if text := second.text(); strings.Contains(text, testVG) {
+		t.Errorf("what no longer lasts is kept: %s", text)
+	}
+	for i := range 5000 {
+		second.seen(fmt.Sprintf("%0250d", i), now.Add(2*time.Hour), all)
+	}
+	if text := second.text(); len(text) > lossesBytesMax || !strings.Contains(text, `"n":`) {
+		t.Errorf("%d bytes are written, the oldest among them: %t", len(text), strings.Contains(text, `"n":`))
+	}
+}
+
+// TestWhichLossesLast: a loss ends with its node's return, and with the last object that was lost.
+func TestWhichLossesLast(t *testing.T) {
+	r, _ := recordedRound(t, nil)
+	onGroup, onNode := volumeOn("n", "data"), volumeOn("gone", "more")
+	onGroup.Annotations = map[string]string{annGroupLost: "2026-01-02T03:04:05Z"}
+	if !r.lasts("anything") {
+		t.Error("before the volumes are listed, nothing is known to have ended")
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	if r.volumes.Replace([]any{onGroup, onNode}, "") != nil || r.nodes.Replace([]any{node}, "") != nil {
+		t.Fatal("no watch")
+	}
+	for key, want := range map[string]bool{
+		"n": false, "gone": true, "never": false, "n/" + testVG: true, "n/other": false, "gone/" + testVG: false,
+	} {
+		if got := r.lasts(key); got != want {
+			t.Errorf("%s lasts: %t, want %t", key, got, want)
+		}
+	}
+}
