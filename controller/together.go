@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -14,50 +13,13 @@ import (
 )
 
 // A pod's volumes are made together or not at all. A volume never leaves its node, so one that is made while the next has
-// no room beside it strands the pod.
+// no room beside it strands the pod. The volumes of pods that share a claim are one request for the same reason.
 //
 //	CreateVolume -> company (which claims does the pod wait with?) -> mayMake (is the pod bound to another node already? is a
 //	snapshot that is to be copied the claim's?)
 //	-> CreateTogether (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
 //
 // What nothing here can mend is told on the claim.
-
-// Siblings is what this service needs of the cluster.
-type Siblings interface {
-	// Asked is told of each request for a claim's volume, and of its end.
-	Asked(namespace, claim string) (answered func())
-	// Company finds what a claim is of use together with; none: the zero Company.
-	Company(ctx context.Context, namespace, claim string) (Company, error)
-	// Waiting tells whether a claim is still there and still without a volume. It is asked often, and answers from memory.
-	Waiting(namespace, claim, uid string) bool
-	// Given tells whether it waits for a volume on this very node. From memory too.
-	Given(namespace, claim, uid string) bool
-	// MayRestore tells whether the claim's volume may be made as a copy of this snapshot of the node: nil, lvm.KindBusy for
-	// "ask again", or lvm.KindInvalid or lvm.KindNotFound.
-	MayRestore(ctx context.Context, namespace, claim, uid string, of lvm.ID) error
-	// Warn tells the claim's owner; what was told under the same reason before is not repeated as long as that stands.
-	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
-}
-
-// Company is a pod that waits for a node with a claim, and its other claims of this driver.
-type Company struct {
-	Pod    string // its name; "": there is none
-	PodUID string
-	Claims []Sibling
-}
-
-// Sibling is a claim.
-type Sibling struct {
-	Name, UID string
-	Node      string // that its volume is on or, if it is not bound, that is selected for it; "": none yet
-	Bound     bool
-
-	// Of one that is not bound: what its own CreateVolume will ask for.
-	Size        int64 // bytes
-	Block       bool  // a raw device
-	AccessModes []string
-	Parameters  map[string]string // its StorageClass'
-}
 
 // Reasons of the warnings on a claim whose pod can run nowhere.
 const (
@@ -83,7 +45,7 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 	case err == nil:
 		s.refusals.forget(company.PodUID)
 	case lvm.KindOf(err) == lvm.KindNoRoom && len(company.Claims) > 0:
-		err = lvm.Errorf(lvm.KindNoRoom, "pod %s needs its claims %s on one node: %w", company.Pod, namesOf(spec, company), err)
+		err = lvm.Errorf(lvm.KindNoRoom, "%s claims %s on one node: %w", company.need(), namesOf(spec, company), err)
 		var misfit *lvm.Misfit
 		if errors.As(err, &misfit) {
 			s.refusals.add(company.PodUID, spec, siblings, misfit.Spec)
@@ -142,7 +104,9 @@ func (s *Server) company(ctx context.Context, spec lvm.Spec) (Company, error) {
 // that one. A copy cannot follow, for it can be made only beside its source; siblings that are not bound follow it.
 func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) error {
 	copied := spec.Source != lvm.ID{}
-	elsewhere := func(c Sibling) bool { return c.Node != "" && c.Node != s.node && (c.Bound || !copied) }
+	elsewhere := func(c Sibling) bool {
+		return c.Node != "" && c.Node != s.node && (c.Bound || !copied && !yields(c, spec))
+	}
 	i := slices.IndexFunc(company.Claims, elsewhere)
 	if i < 0 {
 		return nil
@@ -152,19 +116,25 @@ func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) err
 	if other.Bound {
 		what = "is bound to a volume"
 	}
-	err := lvm.Errorf(lvm.KindNoRoom, "claim %s of the same pod, %s, %s on node %s, and the pod needs both on one node", other.Name, company.Pod, what, other.Node)
+	err := lvm.Errorf(lvm.KindNoRoom, "claim %s %s on node %s, and %s both on one node", other.Name, what, other.Node, company.need())
 	here := slices.IndexFunc(company.Claims, func(c Sibling) bool { return c.Bound && c.Node == s.node })
 	switch {
 	case other.Bound && here >= 0:
-		s.warn(ctx, spec, reasonApart, fmt.Sprintf("pod %s can run nowhere: its claim %s is on node %s and its claim %s on node %s, and a volume never leaves its node. "+
-			"Delete the one of the two whose data may be lost, and the pod: what is made anew is placed beside the other.",
-			company.Pod, company.Claims[here].Name, s.node, other.Name, other.Node))
+		s.warn(ctx, spec, reasonApart, fmt.Sprintf("%s: claim %s is on node %s and claim %s on node %s, and a volume never leaves its node. "+
+			"Delete the claim of the two whose data may be lost, and its pods: the new volume is placed beside the other.",
+			company.stuck(), company.Claims[here].Name, s.node, other.Name, other.Node))
 	case other.Bound && copied && s.holds(ctx, spec.Source):
-		s.warn(ctx, spec, reasonApart, fmt.Sprintf("pod %s can run nowhere: this claim is a copy of what lies on node %s and can be made only there, and its claim %s is on node %s. "+
-			"If what claim %s holds may be lost, delete it, and the pod: it is then made anew on node %s.",
-			company.Pod, s.node, other.Name, other.Node, other.Name, s.node))
+		s.warn(ctx, spec, reasonApart, fmt.Sprintf("%s: this claim is a copy of what lies on node %s and can be made only there, and claim %s is on node %s. "+
+			"If what claim %s holds may be lost, delete it, and its pods: it is then made again on node %s.",
+			company.stuck(), s.node, other.Name, other.Node, other.Name, s.node))
 	}
 	return err
+}
+
+// yields tells whether a claim that is to be made on another node, and that no pod uses together with this one, has to come here: of
+// two such claims the one whose UID sorts first stays, so that not both are sent to each other's node.
+func yields(c Sibling, spec lvm.Spec) bool {
+	return c.Indirect && strings.TrimPrefix(spec.Name, volumePrefix) < c.UID
 }
 
 // tellOfMade warns where the pod cannot go elsewhere: some of its volumes are here, and the rest has no room beside them.
@@ -184,9 +154,9 @@ func (s *Server) tellOfMade(ctx context.Context, spec lvm.Spec, company Company,
 		return
 	}
 	names := strings.Join(made, " and ")
-	s.warn(ctx, spec, reasonNoRoom, fmt.Sprintf("pod %s can run nowhere: its claim %s has its volume on node %s already, and this claim has no room there. "+
-		"Make room on node %s, or, if what claim %s holds may be lost, delete it, and the pod: all are then placed anew, together. (%v)",
-		company.Pod, names, s.node, s.node, names, refusal))
+	s.warn(ctx, spec, reasonNoRoom, fmt.Sprintf("%s: claim %s has its volume on node %s already, and this claim has no room there. "+
+		"Make room on node %s, or, if what claim %s holds may be lost, delete it, and its pods: all are then placed again, together. (%v)",
+		company.stuck(), names, s.node, s.node, names, refusal))
 }
 
 func (s *Server) warn(ctx context.Context, spec lvm.Spec, reason, message string) {
@@ -244,45 +214,4 @@ func (s *Server) specsOf(spec lvm.Spec, company Company) (siblings []lvm.Spec) {
 		}
 	}
 	return siblings
-}
-
-// request is what csi-provisioner will ask for. A copy is asked for without its source: it takes as much room as an empty
-// volume.
-func (c Sibling) request(namespace string) *csi.CreateVolumeRequest {
-	req := &csi.CreateVolumeRequest{
-		Name:          volumePrefix + c.UID,
-		CapacityRange: &csi.CapacityRange{RequiredBytes: c.Size},
-		Parameters:    map[string]string{claimNamespaceKey: namespace, claimNameKey: c.Name},
-	}
-	maps.Copy(req.Parameters, c.Parameters)
-	for _, mode := range c.AccessModes {
-		capability := &csi.VolumeCapability{
-			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: c.Parameters[reserved+"fstype"]}},
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessModes[mode]},
-		}
-		if c.Block {
-			capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
-		}
-		req.VolumeCapabilities = append(req.VolumeCapabilities, capability)
-	}
-	return req
-}
-
-// accessModes are a claim's, as csi-provisioner passes them to a driver that can SINGLE_NODE_MULTI_WRITER.
-var accessModes = map[string]csi.VolumeCapability_AccessMode_Mode{
-	"ReadWriteOnce":    csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
-	"ReadWriteOncePod": csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
-	"ReadOnlyMany":     csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
-	"ReadWriteMany":    csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
-}
-
-// namesOf names the pod's claims, the one that is asked for among them.
-func namesOf(spec lvm.Spec, company Company) string {
-	_, claim, _ := strings.Cut(spec.Claim, "/")
-	names := []string{claim}
-	for _, c := range company.Claims {
-		names = append(names, c.Name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, " and ")
 }

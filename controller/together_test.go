@@ -18,6 +18,7 @@ import (
 // cluster is one pod, web in the namespace shop, and its claims.
 type cluster struct {
 	claims   []Sibling  // of the pod
+	pods     []string   // several that share claims; none: web alone
 	down     error      // the API server's
 	warnings []string   // "claim reason: message"
 	gone     bool       // the claims are no longer waiting
@@ -33,7 +34,10 @@ func (c *cluster) Asked(namespace, claim string) (answered func()) {
 }
 
 func (c *cluster) Company(_ context.Context, namespace, claim string) (Company, error) {
-	company := Company{Pod: "web", PodUID: "web-uid"}
+	company := Company{Pods: c.pods, PodUID: "web-uid"}
+	if len(c.pods) == 0 {
+		company.Pods = []string{"web"}
+	}
 	for _, s := range c.claims {
 		if namespace == "shop" && s.Name != claim {
 			company.Claims = append(company.Claims, s)

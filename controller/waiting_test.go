@@ -52,7 +52,7 @@ func (n *oneNode) Warn(context.Context, string, string, string, string, string) 
 
 // Company: the namespace is the pod's name.
 func (n *oneNode) Company(_ context.Context, namespace, name string) (Company, error) {
-	company := Company{Pod: namespace, PodUID: namespace}
+	company := Company{Pods: []string{namespace}, PodUID: namespace}
 	for _, pod := range n.pods {
 		for _, c := range pod.claims {
 			if pod.name == namespace && c.Name != name {

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,18 +15,20 @@ import (
 // A volume cannot be moved to another node, so one that is made while the pod's next one has no room there leaves the pod
 // without a node for ever. Who makes a claim's volume asks first which others are of use only together with it.
 
-// Company is what a claim is of use together with: the pod that waits for a node with it, and that pod's other claims.
+// Company is what a claim is of use together with: the pods that wait for a node with it, or with claims that they share, and
+// the other claims of these pods.
 type Company struct {
-	Pod    string // its name; "": no pod waits with the claim
-	PodUID string
-	Claims []Sibling // of this driver, in the order of the pod's volumes
+	Pods   []string // their names, the hardest to place first; none: no pod waits with the claim
+	PodUID string   // of the first
+	Claims []Sibling
 }
 
-// Sibling is another claim of the same pod, of this driver.
+// Sibling is another claim of these pods, of this driver.
 type Sibling struct {
 	Name, UID string
 	Node      string // that its volume is on or, if it is not bound, that is selected for it; "": none yet
 	Bound     bool
+	Indirect  bool // no pod uses both: the claims of further pods connect the two
 
 	// Of one that is not bound: what csi-provisioner will ask of CreateVolume.
 	Size        int64 // bytes
@@ -40,7 +41,7 @@ type Sibling struct {
 const companyPatience = 10 * time.Second
 
 // Company finds what a claim is of use together with. It costs one listing of pods, which calls at one time share, and for
-// each further claim of the pod one reading, two if that is bound; a claim that is its pod's only one costs nothing more.
+// each further claim one reading, two if that is bound; a claim that is its pod's only one costs nothing more.
 // Claims that can never be had from this driver are left out: those that are gone or being deleted, and those of an
 // Immediate class. The error is the API server's.
 func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, error) {
@@ -50,24 +51,7 @@ func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, 
 	if err != nil {
 		return Company{}, err
 	}
-	pod := userOf(pods, claim)
-	if pod == nil {
-		return Company{}, nil
-	}
-	c := Company{Pod: pod.name, PodUID: string(pod.uid)}
-	for _, name := range pod.claims {
-		if name == claim {
-			continue
-		}
-		sibling, ours, err := a.sibling(ctx, pod, name)
-		if err != nil {
-			return Company{}, err
-		}
-		if ours {
-			c.Claims = append(c.Claims, sibling)
-		}
-	}
-	return c, nil
+	return a.gather(ctx, pods, claim)
 }
 
 // Asked notes that a claim's volume is asked for, until that is answered: nobody has overlooked the claim.
@@ -97,25 +81,6 @@ func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message
 	}
 }
 
-// userOf picks the pod that the claim is placed for. Where several use it, that is the one with the most claims: it is the
-// hardest to place, and the others must follow it anyway; among equals, the oldest.
-func userOf(pods []waitingPod, claim string) *waitingPod {
-	var user *waitingPod
-	for i := range pods {
-		pod := &pods[i]
-		if !slices.Contains(pod.claims, claim) {
-			continue
-		}
-		if user == nil || cmp.Or(
-			cmp.Compare(len(pod.claims), len(user.claims)),
-			user.created.Compare(pod.created.Time),
-			cmp.Compare(user.name, pod.name)) > 0 {
-			user = pod
-		}
-	}
-	return user
-}
-
 // isWaiting tells whether the scheduler may be looking for a node for the pod.
 func isWaiting(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
@@ -130,14 +95,11 @@ func (pod *waitingPod) owns(claim *corev1.PersistentVolumeClaim) bool {
 	return !slices.Contains(pod.ephemeral, claim.Name) || owner != nil && owner.UID == pod.uid
 }
 
-// sibling reads a claim of the pod. It is read afresh, not taken from what the watch left: a selected node of a moment ago
-// would have volumes refused, or made, that should not be.
-func (a *Agent) sibling(ctx context.Context, pod *waitingPod, name string) (s Sibling, ours bool, err error) {
-	claim, err := a.client.claim(ctx, pod.namespace, name)
+// sibling is what is kept of a claim; ours is false for one that this driver makes no volume for. The claim is read afresh, not
+// taken from what the watch left: a selected node of a moment ago would have volumes refused, or made, that should not be.
+func (a *Agent) sibling(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error) {
 	switch {
-	case err != nil || claim == nil:
-		return Sibling{}, false, err
-	case claim.DeletionTimestamp != nil || !pod.owns(claim):
+	case claim.DeletionTimestamp != nil:
 		return Sibling{}, false, nil
 	case claim.Spec.VolumeName != "":
 		return a.boundSibling(ctx, claim)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,7 +18,8 @@ func podWith(name string, age time.Duration, claims ...string) corev1.Pod {
 	return pod
 }
 
-func TestUserOf(t *testing.T) {
+// TestHardestFirst: the pods that use a claim, and in which order their claims are gathered.
+func TestHardestFirst(t *testing.T) {
 	now := metav1.Now()
 	deleted, done, gated := podWith("deleted", 9, "a", "b", "c", "d"), podWith("done", 9, "a", "b", "c", "d"), podWith("gated", 9, "a", "b", "c", "d")
 	deleted.DeletionTimestamp = &now
@@ -47,8 +49,10 @@ func TestUserOf(t *testing.T) {
 			}
 		}
 		got := ""
-		if pod := userOf(pods, test.claim); pod != nil {
-			got = pod.name
+		for _, pod := range hardestFirst(pods, test.claim) {
+			if got == "" && slices.Contains(pod.claims, test.claim) {
+				got = pod.name
+			}
 		}
 		if got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)

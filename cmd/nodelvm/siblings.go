@@ -21,7 +21,7 @@ func siblingsOf(agent *kube.Agent) controller.Siblings {
 // Company is kube.Agent.Company.
 func (s siblings) Company(ctx context.Context, namespace, claim string) (controller.Company, error) {
 	found, err := s.Agent.Company(ctx, namespace, claim)
-	company := controller.Company{Pod: found.Pod, PodUID: found.PodUID}
+	company := controller.Company{Pods: found.Pods, PodUID: found.PodUID}
 	for _, c := range found.Claims {
 		company.Claims = append(company.Claims, controller.Sibling(c))
 	}

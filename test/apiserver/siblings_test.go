@@ -93,7 +93,7 @@ func TestASingleClaimCostsOneListing(t *testing.T) {
 	newClaim(t, "data", plain)
 	podUsing(t, "web", "data")
 	company, err := agent.Company(t.Context(), namespace(t), "data")
-	if err != nil || company.Pod != "web" || len(company.Claims) != 0 {
+	if err != nil || !slices.Equal(company.Pods, []string{"web"}) || len(company.Claims) != 0 {
 		t.Errorf("found %+v, %v", company, err)
 	}
 	want := []string{"GET " + namespace(t) + "/pods?fieldSelector=spec.nodeName%3D"}
@@ -104,7 +104,7 @@ func TestASingleClaimCostsOneListing(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 60 {
 		calls.Go(func() {
-			if company, err := agent.Company(t.Context(), namespace(t), "data"); err != nil || company.Pod != "web" {
+			if company, err := agent.Company(t.Context(), namespace(t), "data"); err != nil || !slices.Equal(company.Pods, []string{"web"}) {
 				t.Errorf("in a burst: %+v, %v", company, err)
 			}
 		})
@@ -147,7 +147,7 @@ func TestCompany(t *testing.T) {
 		c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))}
 	})
 	parameters := map[string]string{"volumeGroup": "vg", "layout": "thin"}
-	want := kube.Company{Pod: "web", PodUID: string(pod.UID), Claims: []kube.Sibling{
+	want := kube.Company{Pods: []string{"web"}, PodUID: string(pod.UID), Claims: []kube.Sibling{
 		{Name: "other", UID: string(other.UID), Node: "node-x", Size: 1 << 30, Block: true, AccessModes: []string{"ReadWriteOncePod"}, Parameters: parameters},
 		{Name: "bound", UID: string(bound.UID), Node: here.name, Bound: true},
 		{Name: "web-cache", UID: string(cache.UID), Size: 1 << 30, AccessModes: []string{"ReadWriteOnce"}, Parameters: parameters},
@@ -167,7 +167,7 @@ func TestCompany(t *testing.T) {
 	if err != nil || !slices.ContainsFunc(ofCache.Claims, func(s kube.Sibling) bool { return s.Name == "data" }) {
 		t.Errorf("asked for the ephemeral volume: %+v, %v", ofCache, err)
 	}
-	if stranger, err := agent.Company(t.Context(), namespace(t), "unused"); err != nil || stranger.Pod != "" {
+	if stranger, err := agent.Company(t.Context(), namespace(t), "unused"); err != nil || len(stranger.Pods) > 0 {
 		t.Errorf("a claim that no pod uses: %+v, %v", stranger, err)
 	}
 }

@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// sharing is an agent for a namespace with these pods ("name: claim claim"), whose claims are all there: late ones that are not
+// bound, if change does not say otherwise.
+func sharing(t *testing.T, change func(map[string]*corev1.PersistentVolumeClaim, map[string]any), pods ...string) (*Agent, func() []string) {
+	t.Helper()
+	list, claims, answers := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}, map[string]*corev1.PersistentVolumeClaim{}, map[string]any{}
+	for _, line := range pods {
+		name, uses, _ := strings.Cut(line, ": ")
+		pod := podWith(name, 0, strings.Fields(uses)...)
+		pod.Namespace, pod.UID = "ns", "pod-"+typesUID(name)
+		list.Items = append(list.Items, pod)
+		for _, c := range strings.Fields(uses) {
+			claims[c] = claim(c, "late", "")
+		}
+	}
+	change(claims, answers)
+	answers["GET /api/v1/namespaces/ns/pods"] = list
+	for name, c := range claims {
+		answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/"+name] = c
+	}
+	round, sent := recordedRound(t, answers)
+	agent := NewAgent(Config{Client: round.client, Node: "node-1"})
+	for name, provisioner := range map[string]string{"late": DriverName, "network": "nfs.example.com"} {
+		if err := agent.classes.Add(class(name, provisioner, storagev1.VolumeBindingWaitForFirstConsumer)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return agent, sent
+}
+
+// TestPodsThatShareAClaim: whichever claim is asked for, all that waiting pods connect with it are placed with it.
+func TestPodsThatShareAClaim(t *testing.T) {
+	plain := func(map[string]*corev1.PersistentVolumeClaim, map[string]any) {}
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		pods   []string
+		change func(claims map[string]*corev1.PersistentVolumeClaim, answers map[string]any)
+		want   map[string]string // by the claim that is asked for
+	}{
+		"two pods, one claim": {[]string{"x: a b", "y: b c"}, plain, map[string]string{"a": "b ~c", "b": "a c", "c": "b ~a"}},
+		"the one with more claims does not decide alone": {[]string{"x: a b", "y: b c d"}, plain,
+			map[string]string{"a": "b ~c ~d", "b": "a c d", "c": "b d ~a"}},
+		"over a third pod": {[]string{"x: a b", "y: b c", "z: c d", "other: e f"}, plain,
+			map[string]string{"a": "b ~c ~d", "d": "c ~a ~b", "e": "f"}},
+		"in a circle": {[]string{"x: a b", "y: b c", "z: c a"}, plain, map[string]string{"a": "b c", "b": "a c"}},
+		"a network file system connects nothing": {[]string{"x: a nfs", "y: nfs b"},
+			func(claims map[string]*corev1.PersistentVolumeClaim, _ map[string]any) {
+				claims["nfs"] = claim("nfs", "network", "")
+			},
+			map[string]string{"a": "", "b": ""}},
+		"a bound claim is the end": {[]string{"x: a b", "y: b c"},
+			func(claims map[string]*corev1.PersistentVolumeClaim, answers map[string]any) {
+				claims["b"] = claim("b", "late", "pvc-b")
+				pv := volumeOn("node-2", "b")
+				answers["GET /api/v1/persistentvolumes/pvc-b"] = pv
+			}, map[string]string{"a": "b=node-2", "c": "b=node-2"}},
+		"a claim that is being deleted connects nothing": {[]string{"x: a b", "y: b c"},
+			func(claims map[string]*corev1.PersistentVolumeClaim, _ map[string]any) {
+				claims["b"].DeletionTimestamp = &now
+			},
+			map[string]string{"a": "", "c": ""}},
+	} {
+		for asked, want := range test.want {
+			agent, _ := sharing(t, test.change, test.pods...)
+			company, err := agent.Company(t.Context(), "ns", asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := listed(company.Claims); got != want {
+				t.Errorf("%s: with %s come %q, want %q", name, asked, got, want)
+			}
+		}
+	}
+}
+
+// listed is "name", "~name" for a claim that no pod uses with the one that is asked for, and "name=node" for one that is bound.
+func listed(claims []Sibling) string {
+	var names []string
+	for _, c := range claims {
+		name := c.Name
+		if c.Indirect {
+			name = "~" + name
+		}
+		if c.Bound {
+			name += "=" + c.Node
+		}
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return strings.Compare(strings.ReplaceAll(a, "~", "{"), strings.ReplaceAll(b, "~", "{"))
+	})
+	return strings.Join(names, " ")
+}
+
+// TestOneNameForConnectedPods: refusals are remembered by it.
+func TestOneNameForConnectedPods(t *testing.T) {
+	for _, asked := range []string{"a", "b", "c", "d"} {
+		agent, _ := sharing(t, func(map[string]*corev1.PersistentVolumeClaim, map[string]any) {}, "x: a b", "y: b c d")
+		company, err := agent.Company(t.Context(), "ns", asked)
+		if err != nil || !slices.Equal(company.Pods, []string{"y", "x"}) || company.PodUID != "pod-y" {
+			t.Errorf("%s: %+v, %v", asked, company, err)
+		}
+	}
+}
+
+// TestAnotherPodsEphemeralVolume: a claim that has the name of a pod's generic ephemeral volume, and was not made for it, connects
+// that pod with nothing.
+func TestAnotherPodsEphemeralVolume(t *testing.T) {
+	agent, _ := sharing(t, func(claims map[string]*corev1.PersistentVolumeClaim, answers map[string]any) {}, "x: a y-b", "z: c d")
+	pods, err := agent.pods.waiting(t.Context(), "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods = slices.Clone(pods)
+	pods = append(pods, waitingPod{namespace: "ns", name: "y", uid: "pod-y", claims: []string{"y-b", "c", "d"}, ephemeral: []string{"y-b"}})
+	for asked, want := range map[string]string{"a": "y-b", "c": "d"} {
+		if company, err := agent.gather(t.Context(), pods, asked); err != nil || listed(company.Claims) != want {
+			t.Errorf("with %s come %q, %v; want %q", asked, listed(company.Claims), err, want)
+		}
+	}
+}
+
+// TestConnectedClaimsAreBounded: who may make pods decides how many share a claim, and each request asks for no more than so many.
+func TestConnectedClaimsAreBounded(t *testing.T) {
+	var pods []string
+	for i := range 200 {
+		pods = append(pods, fmt.Sprintf("p%03d: shared own-%03d", i, i))
+	}
+	var first []string
+	for i := range 60 {
+		first = append(first, fmt.Sprintf("of-one-%02d", i))
+	}
+	pods = append(pods, "big: "+strings.Join(first, " "))
+	agent, sent := sharing(t, func(map[string]*corev1.PersistentVolumeClaim, map[string]any) {}, pods...)
+	for asked, most := range map[string]int{"shared": gatherMost + 1, "own-199": gatherMost + 1, "of-one-00": len(first) - 1} {
+		before := len(sent())
+		company, err := agent.Company(t.Context(), "ns", asked)
+		if requests := len(sent()) - before; err != nil || len(company.Claims) != most || requests != 1+most {
+			t.Errorf("%s: %d claims, %d requests, %v; want %d", asked, len(company.Claims), requests, err, most)
+		}
+	}
+}
