@@ -27,7 +27,7 @@ func TestCreateSaysWhatWasMade(t *testing.T) {
 	want := &csi.Volume{
 		VolumeId:           id.String(),
 		CapacityBytes:      5 << 30,
-		VolumeContext:      map[string]string{"nodelvm.io/lv-uuid": made.UUID, "nodelvm.io/group": "vg-nvme"},
+		VolumeContext:      map[string]string{"nodelvm.io/lv-uuid": made.UUID, "nodelvm.io/volume-group": "vg-nvme"},
 		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{"topology.nodelvm.io/node": "node-1"}}},
 	}
 	if made.UUID == "" || !proto.Equal(volume, want) {

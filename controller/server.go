@@ -26,7 +26,7 @@ const TopologyKey = "topology.nodelvm.io/node"
 // Keys of a volume's context, which Kubernetes keeps in the PV's volume attributes.
 const (
 	AttributeUUID   = "nodelvm.io/lv-uuid"      // the logical volume's own UUID: checked before its device is used
-	AttributeGroup  = "nodelvm.io/group"        // the volume group's name, for people
+	AttributeGroup  = "nodelvm.io/volume-group" // the volume group's name, for people
 	AttributeSource = "nodelvm.io/source"       // of a copy: the handle of the snapshot or volume that it began as
 	AttributeMkfs   = "nodelvm.io/mkfs-options" // the StorageClass' mkfsOptions, as they stand there
 )

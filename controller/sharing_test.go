@@ -28,7 +28,7 @@ func TestPodsThatShareAClaimAreRefusedTogether(t *testing.T) {
 	pod.claims = []Sibling{a, b, c}
 	_, err := pod.create(t, s, c)
 	expectKind(t, err, lvm.KindNoRoom, "web and api")
-	expectWarning(t, pod, "shop/c c-uid PodClaimsNoRoom: pods web and api, which share claims, cannot all run", "claim a", "node-1")
+	expectWarning(t, pod, "shop/c c-uid InsufficientCapacityForPod: pods web and api, which share claims, cannot all be scheduled", "claim a", "node-1")
 }
 
 // TestPodsThatShareAClaimMeet: two claims that no pod uses together, given to two nodes, are not both sent away.
@@ -39,7 +39,7 @@ func TestPodsThatShareAClaimMeet(t *testing.T) {
 	s, pod, _ := newPod(t, a)
 	pod.shared()
 	_, err := pod.create(t, s, claim("d", lvm.GiB, "vg-nvme"))
-	expectKind(t, err, lvm.KindNoRoom, "claim a is to be made on node node-2", "pods web and api, which share claims, need both on one node")
+	expectKind(t, err, lvm.KindNoRoom, "claim a is about to be created on node node-2", "pods web and api, which share claims, need both on one node")
 	pod.claims = []Sibling{d}
 	if _, err := pod.create(t, s, claim("a", lvm.GiB, "vg-nvme")); err != nil {
 		t.Errorf("the first of the two has to go, too: %v", err)

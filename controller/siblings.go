@@ -60,9 +60,9 @@ func (c Company) need() string {
 // stuck begins a sentence on why they cannot run.
 func (c Company) stuck() string {
 	if len(c.Pods) == 1 {
-		return "pod " + c.Pods[0] + " can run nowhere"
+		return "pod " + c.Pods[0] + " cannot be scheduled"
 	}
-	return "pods " + strings.Join(c.Pods, " and ") + ", which share claims, cannot all run"
+	return "pods " + strings.Join(c.Pods, " and ") + ", which share claims, cannot all be scheduled"
 }
 
 // request is what csi-provisioner will ask for. A copy is asked for without its source: it takes as much room as an empty

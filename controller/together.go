@@ -23,8 +23,8 @@ import (
 
 // Reasons of the warnings on a claim whose pod can run nowhere.
 const (
-	reasonApart  = "PodClaimsApart"  // its claims are on several nodes
-	reasonNoRoom = "PodClaimsNoRoom" // some are on this node, and it has no room for the rest
+	reasonApart  = "PodVolumesOnDifferentNodes" // its claims are on several nodes
+	reasonNoRoom = "InsufficientCapacityForPod" // some are on this node, and it has no room for the rest
 )
 
 // volumePrefix and the claim's UID are csi-provisioner's name for a volume.
@@ -94,8 +94,8 @@ func (s *Server) company(ctx context.Context, spec lvm.Spec) (Company, error) {
 	}
 	company, err := s.siblings.Company(ctx, namespace, claim)
 	if err != nil {
-		return Company{}, lvm.Errorf(lvm.KindBusy, "whether the pod of claim %s has other claims that must be on the same node cannot be told, "+
-			"and no volume is made before that is known: %w", spec.Claim, err)
+		return Company{}, lvm.Errorf(lvm.KindBusy, "cannot determine whether the pod of claim %s has other claims, which must be on the same node; "+
+			"no volume is created before that is known: %w", spec.Claim, err)
 	}
 	return company, nil
 }
@@ -112,7 +112,7 @@ func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) err
 		return nil
 	}
 	other := company.Claims[i]
-	what := "is to be made"
+	what := "is about to be created"
 	if other.Bound {
 		what = "is bound to a volume"
 	}
@@ -120,12 +120,12 @@ func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) err
 	here := slices.IndexFunc(company.Claims, func(c Sibling) bool { return c.Bound && c.Node == s.node })
 	switch {
 	case other.Bound && here >= 0:
-		s.warn(ctx, spec, reasonApart, fmt.Sprintf("%s: claim %s is on node %s and claim %s on node %s, and a volume never leaves its node. "+
-			"Delete the claim of the two whose data may be lost, and its pods: the new volume is placed beside the other.",
+		s.warn(ctx, spec, reasonApart, fmt.Sprintf("%s: the volume of claim %s is on node %s, the volume of claim %s on node %s. "+
+			"Delete the claim whose data you can lose, and its pods: the new volume is created on the node of the other.",
 			company.stuck(), company.Claims[here].Name, s.node, other.Name, other.Node))
 	case other.Bound && copied && s.holds(ctx, spec.Source):
-		s.warn(ctx, spec, reasonApart, fmt.Sprintf("%s: this claim is a copy of what lies on node %s and can be made only there, and claim %s is on node %s. "+
-			"If what claim %s holds may be lost, delete it, and its pods: it is then made again on node %s.",
+		s.warn(ctx, spec, reasonApart, fmt.Sprintf("%s: the data source of this claim is on node %s, and the volume of claim %s on node %s. "+
+			"If you can lose the data of claim %s, delete it and its pods: the new volume is created on node %s.",
 			company.stuck(), s.node, other.Name, other.Node, other.Name, s.node))
 	}
 	return err
@@ -154,8 +154,8 @@ func (s *Server) tellOfMade(ctx context.Context, spec lvm.Spec, company Company,
 		return
 	}
 	names := strings.Join(made, " and ")
-	s.warn(ctx, spec, reasonNoRoom, fmt.Sprintf("%s: claim %s has its volume on node %s already, and this claim has no room there. "+
-		"Make room on node %s, or, if what claim %s holds may be lost, delete it, and its pods: all are then placed again, together. (%v)",
+	s.warn(ctx, spec, reasonNoRoom, fmt.Sprintf("%s: the volume of claim %s is on node %s, which has insufficient capacity for this claim. "+
+		"Free space on node %s. Or, if you can lose the data of claim %s, delete it and its pods: all volumes are then created on one node. (%v)",
 		company.stuck(), names, s.node, s.node, names, refusal))
 }
 

@@ -280,7 +280,7 @@ func TestFollowing(t *testing.T) {
 	b.Node = "node-2"
 	s, pod, _ := newPod(t, a, b)
 	_, err := pod.create(t, s, a)
-	expectKind(t, err, lvm.KindNoRoom, "claim b", "is to be made on node node-2")
+	expectKind(t, err, lvm.KindNoRoom, "claim b", "is about to be created on node node-2")
 	b.Bound = true
 	pod.claims = []Sibling{a, b}
 	_, err = pod.create(t, s, a)
@@ -296,7 +296,7 @@ func TestFollowing(t *testing.T) {
 	pod.claims = []Sibling{a, b, c}
 	_, err = pod.create(t, s, a)
 	expectKind(t, err, lvm.KindNoRoom, "node-2")
-	expectWarning(t, pod, "shop/a a-uid PodClaimsApart: ", "claim c is on node node-1", "claim b on node node-2", "Delete")
+	expectWarning(t, pod, "shop/a a-uid PodVolumesOnDifferentNodes: ", "claim c is on node node-1", "claim b on node node-2", "Delete")
 	if n := volumesOf(t, s); n != 0 {
 		t.Errorf("%d volumes were made", n)
 	}
@@ -340,7 +340,7 @@ func TestCopiesDoNotFollow(t *testing.T) {
 	pod.claims = []Sibling{copied, plain}
 	_, err = s.CreateVolume(t.Context(), request)
 	expectKind(t, err, lvm.KindOutOfRange, "plain", "node-2")
-	expectWarning(t, pod, "shop/copy copy-uid PodClaimsApart: ", "plain", "node-2", "copy", "node-1")
+	expectWarning(t, pod, "shop/copy copy-uid PodVolumesOnDifferentNodes: ", "plain", "node-2", "copy", "node-1")
 
 	plain.Bound = false
 	pod.claims = []Sibling{copied, plain}
@@ -365,7 +365,7 @@ func TestStranded(t *testing.T) {
 		pod.claims = []Sibling{a, b}
 		_, err := pod.create(t, s, b)
 		expectKind(t, err, lvm.KindNoRoom, "pod web")
-		expectWarning(t, pod, "shop/b b-uid PodClaimsNoRoom: ", "claim a", "node-1", "delete it")
+		expectWarning(t, pod, "shop/b b-uid InsufficientCapacityForPod: ", "claim a", "node-1", "delete it")
 	}
 }
 

@@ -110,7 +110,7 @@ func TestOnlyOurImmediateClassesAreToldOf(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.events {
-		if e.Type != corev1.EventTypeWarning || e.Reason != "ImmediateBinding" || !strings.Contains(e.Message, "WaitForFirstConsumer") || e.InvolvedObject.UID == "" {
+		if e.Type != corev1.EventTypeWarning || e.Reason != "ImmediateBindingUnsupported" || !strings.Contains(e.Message, "WaitForFirstConsumer") || e.InvolvedObject.UID == "" {
 			t.Errorf("an event says %+v", e)
 		}
 	}
@@ -163,7 +163,7 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 func TestAWarningIsGivenAgain(t *testing.T) {
 	a, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
-	warn := func() { agent.Warn(t.Context(), "ns", "data", "uid", "PodClaimsApart", "text") }
+	warn := func() { agent.Warn(t.Context(), "ns", "data", "uid", "PodVolumesOnDifferentNodes", "text") }
 	told := func() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.events) }
 	pass := func(d time.Duration) {
 		for name, was := range agent.events.told {

@@ -18,9 +18,9 @@ import (
 
 // Reasons of the events that an audit writes.
 const (
-	reasonOrphanedVolumes  = "OrphanedVolumes"
+	reasonOrphanedVolumes  = "UnreferencedVolumes"
 	reasonAbandonedVolumes = "AbandonedVolumes"
-	reasonForeignVolumes   = "ForeignVolumes"
+	reasonForeignVolumes   = "OtherClusterVolumes"
 	reasonVolumeGone       = "VolumeNotFound"
 	reasonGroupLost        = "VolumeGroupLost"
 )
@@ -138,7 +138,7 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 }
 
 // AttributeGroup is the volume attribute that names the volume's group, for people.
-const AttributeGroup = "nodelvm.io/group"
+const AttributeGroup = "nodelvm.io/volume-group"
 
 // isMissing tells whether a lookup has proved that a volume is not there.
 func isMissing(err error) bool {
@@ -149,16 +149,16 @@ func isMissing(err error) bool {
 // tellMissing tells a claim that its volume is not on the disks, and notes on the PersistentVolume, for the janitor, if
 // that goes for the whole group.
 func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *corev1.PersistentVolume, groupIsHere bool) error {
-	group := "its volume group" // made by hand, a PersistentVolume may not name it
+	group := "its volume group" // a pre-provisioned PersistentVolume may not name it
 	if name := pv.Spec.CSI.VolumeAttributes[AttributeGroup]; name != "" {
 		group = "volume group " + name
 	}
 	n := news{reason: reasonVolumeGone, message: fmt.Sprintf(
-		"the volume %s is not in %s on node %s any more: somebody has removed it. What was in it is in a backup, if there is one; "+
-			"delete this claim to start with an empty volume", pv.Spec.CSI.VolumeHandle, group, a.node)}
+		"volume %s is no longer in %s on node %s: an admin or a program removed it. Its data is lost unless there is a backup. "+
+			"To start with an empty volume, delete this claim", pv.Spec.CSI.VolumeHandle, group, a.node)}
 	if !groupIsHere {
 		n = news{reason: reasonGroupLost, message: fmt.Sprintf(
-			"%s (%s) is not on node %s any more, and with it this claim's data: bring its disks back; if they are lost, delete this claim and its pod, and a StatefulSet starts with an empty volume",
+			"%s (%s) is no longer on node %s, and this claim's data was on it: reconnect its disks. If they are lost, delete this claim and its pod; a StatefulSet then starts with an empty volume",
 			group, pv.Spec.CSI.VolumeHandle, a.node)}
 		if pv.Annotations[annGroupLost] == "" {
 			if err := a.client.annotate(ctx, pv, map[string]any{annGroupLost: time.Now().UTC().Format(time.RFC3339)}); unlessConflict(err) != nil {
@@ -188,15 +188,15 @@ func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
 			continue
 		}
 		n := news{about: aboutNode(a.node), kind: corev1.EventTypeWarning}
-		what := fmt.Sprintf("%s (%d, %s in all). They are never removed by themselves: nodelvm orphans lists them, nodelvm adopt "+
-			"takes one up again, lvremove gives its space back and zeroes none of it", cut(list), len(names), size)
+		what := fmt.Sprintf("%s (%d, %s in total). The driver does not remove them: nodelvm orphans lists them, nodelvm adopt "+
+			"prints the objects to use one again, lvremove frees its space and zeroes nothing", cut(list), len(names), size)
 		switch kind {
 		case OrphanLost:
-			n.reason, n.message = reasonOrphanedVolumes, "no object of this cluster stands for "+what
+			n.reason, n.message = reasonOrphanedVolumes, "no object of this cluster refers to "+what
 		case OrphanAbandoned:
-			n.reason, n.message = reasonAbandonedVolumes, "abandoned, and kept, for their claims went on without them: "+what
+			n.reason, n.message = reasonAbandonedVolumes, "retained: their claims now use other volumes: "+what
 		case OrphanForeign:
-			n.reason, n.message = reasonForeignVolumes, "another cluster made "+what
+			n.reason, n.message = reasonForeignVolumes, "another cluster created "+what
 		}
 		a.log.WarnContext(ctx, n.message, "reason", n.reason)
 		if err := a.events.tell(ctx, n); err != nil {

@@ -39,7 +39,7 @@ func TestALossNamesTheGroup(t *testing.T) {
 	a, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
 	lost := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annGroupLost: "2026-01-02T03:04:05Z"}}}
-	lost.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeHandle: "uuid/pvc-1", VolumeAttributes: map[string]string{"nodelvm.io/group": "vg-nvme"}}
+	lost.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeHandle: "uuid/pvc-1", VolumeAttributes: map[string]string{"nodelvm.io/volume-group": "vg-nvme"}}
 	for _, groupIsHere := range []bool{true, false} {
 		if err := agent.tellMissing(t.Context(), "shop/data", ownClaim{uid: "1"}, lost, groupIsHere); err != nil {
 			t.Fatal(err)

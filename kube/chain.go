@@ -24,7 +24,7 @@ func chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, nod
 		return err
 	}
 	if selected := claim.Annotations[annSelectedNode]; selected != "" && selected != node {
-		return fmt.Errorf("node %s is selected for claim %s, and PersistentVolume %s is on node %s", quoted(selected), keyOf(claim), pv.Name, node)
+		return fmt.Errorf("node %s is selected for claim %s, but PersistentVolume %s is on node %s", quoted(selected), keyOf(claim), pv.Name, node)
 	}
 	return nil
 }
@@ -32,10 +32,10 @@ func chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, nod
 // placed is the part of a chain that needs no claim: PersistentVolume, logical volume, node.
 func placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) error {
 	if node == "" || !isOn(pv, node) {
-		return fmt.Errorf("PersistentVolume %s is not a volume of %s on node %s alone", pv.Name, DriverName, quoted(node))
+		return fmt.Errorf("PersistentVolume %s is not a volume of %s on node %s only", pv.Name, DriverName, quoted(node))
 	}
 	if _, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle); err != nil {
-		return fmt.Errorf("PersistentVolume %s has the volume handle %s, which is none of this driver", pv.Name, quoted(pv.Spec.CSI.VolumeHandle))
+		return fmt.Errorf("PersistentVolume %s has the volume handle %s, which is not one of this driver", pv.Name, quoted(pv.Spec.CSI.VolumeHandle))
 	}
 	for _, other := range sameHandle {
 		if other != pv.Name {
@@ -58,9 +58,9 @@ func bound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) err
 		return fmt.Errorf("PersistentVolume %s names claim %s/%s (UID %s), not claim %s (UID %s)",
 			pv.Name, ref.Namespace, ref.Name, ref.UID, keyOf(claim), claim.UID)
 	case claim.Spec.VolumeName == "":
-		return fmt.Errorf("PersistentVolume %s names claim %s, and that claim is bound to no volume", pv.Name, keyOf(claim))
+		return fmt.Errorf("PersistentVolume %s names claim %s, but that claim is not bound", pv.Name, keyOf(claim))
 	case claim.Spec.VolumeName != pv.Name:
-		return fmt.Errorf("PersistentVolume %s names claim %s, and that claim names PersistentVolume %s", pv.Name, keyOf(claim), quoted(claim.Spec.VolumeName))
+		return fmt.Errorf("PersistentVolume %s names claim %s, but that claim names PersistentVolume %s", pv.Name, keyOf(claim), quoted(claim.Spec.VolumeName))
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func placedContent(c *content, node string) error {
 	}
 	for _, handle := range []string{given, taken} {
 		if _, err := lvm.ParseID(handle); handle != "" && err != nil {
-			return fmt.Errorf("VolumeSnapshotContent %s has the snapshot handle %s, which is none of this driver", c.Name, quoted(handle))
+			return fmt.Errorf("VolumeSnapshotContent %s has the snapshot handle %s, which is not one of this driver", c.Name, quoted(handle))
 		}
 	}
 	return nil
@@ -108,9 +108,9 @@ func boundSnapshot(c *content, s *snapshot) error {
 		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s/%s (UID %s), not snapshot %s/%s (UID %s)",
 			c.Name, ref.Namespace, ref.Name, ref.UID, s.Namespace, s.Name, s.UID)
 	case s.Status.Content == "":
-		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s, and that snapshot is bound to no content", c.Name, c.snapshotKey())
+		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s, but that snapshot is not bound", c.Name, c.snapshotKey())
 	case s.Status.Content != c.Name:
-		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s, and that snapshot names VolumeSnapshotContent %s",
+		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s, but that snapshot names VolumeSnapshotContent %s",
 			c.Name, c.snapshotKey(), quoted(s.Status.Content))
 	}
 	return nil

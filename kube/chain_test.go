@@ -45,7 +45,7 @@ func TestEachLinkOfAChainCounts(t *testing.T) {
 		"volume: another name":      {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.ClaimRef.Name = "x" }, nil, "ns/x"},
 		"volume: no claim's kind":   {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.ClaimRef.Kind = "Pod" }, nil, `"Pod"`},
 		"claim: another volume":     {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-2" }, nil, `"pvc-2"`},
-		"claim: no volume":          {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "" }, nil, "bound to no volume"},
+		"claim: no volume":          {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "" }, nil, "is not bound"},
 		"claim: another node": {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{annSelectedNode: "node-2"}
 		}, nil, `"node-2" is selected`},
@@ -89,7 +89,7 @@ func TestEachLinkOfASnapshotsChainCounts(t *testing.T) {
 		"content: another name":       {func(c *content, _ *snapshot) { c.Spec.VolumeSnapshotRef.Name = "x" }, "ns/x"},
 		"content: no snapshot's kind": {func(c *content, _ *snapshot) { c.Spec.VolumeSnapshotRef.Kind = "Pod" }, `"Pod"`},
 		"snapshot: another content":   {func(_ *content, s *snapshot) { s.Status.Content = "b" }, `"b"`},
-		"snapshot: no content":        {func(_ *content, s *snapshot) { s.Status.Content = "" }, "bound to no content"},
+		"snapshot: no content":        {func(_ *content, s *snapshot) { s.Status.Content = "" }, "is not bound"},
 		"handle: another kind's":      {func(c *content, _ *snapshot) { c.Status.SnapshotHandle = "snap-1" }, "snapshot handle"},
 		"handle: two":                 {func(c *content, _ *snapshot) { c.Spec.Source.SnapshotHandle = testVG + "/s-2" }, "two snapshot handles"},
 		"driver: another":             {func(c *content, _ *snapshot) { c.Spec.Driver = "ebs" }, "not one of"},

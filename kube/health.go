@@ -26,7 +26,7 @@ func (a *Agent) watchHealth(ctx context.Context) {
 		a.claims.forgetCalls()
 		if a.health != nil {
 			if err := a.checkHealth(ctx, known); err != nil && ctx.Err() == nil {
-				a.log.WarnContext(ctx, "the volumes' health cannot be told", "error", err)
+				a.log.WarnContext(ctx, "cannot check the health of the volumes", "error", err)
 			}
 		}
 		select {
@@ -105,7 +105,7 @@ func (a *Agent) newsOf(c change) (n news, worthIt bool) {
 		return news{a.concerned(c.was), normal, string(c.was.Trouble) + "Resolved", "Resolved: " + c.was.Text}, true
 	case conditionDestroyed:
 		return news{a.concerned(c.was), warning, reasonVolumeGone, fmt.Sprintf(
-			"the volume %s is not in volume group %s on node %s any more, although this claim is bound to it: its data is lost, unless there is a backup. Before: %s",
+			"volume %s is no longer in volume group %s on node %s, although this claim is bound to it: its data is lost unless there is a backup. Previous condition: %s",
 			c.was.Volume.ID, c.was.Group, a.node, c.was.Text)}, true
 	case conditionDropped, conditionUnknown:
 	}
@@ -114,7 +114,7 @@ func (a *Agent) newsOf(c change) (n news, worthIt bool) {
 
 func (a *Agent) tellNews(ctx context.Context, n news) bool {
 	if err := a.events.tell(ctx, n); err != nil {
-		a.log.WarnContext(ctx, "an event could not be written", "reason", n.reason, "about", n.about.Name, "error", err)
+		a.log.WarnContext(ctx, "cannot write an event", "reason", n.reason, "about", n.about.Name, "error", err)
 		return false
 	}
 	return true

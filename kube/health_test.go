@@ -105,8 +105,8 @@ func TestNoFalseAllClear(t *testing.T) {
 		{[]lvm.Finding{missing}, lvm.HealthScope{}, "data Warning VolumeDataMissing: its disk is not there"},
 		{nil, lvm.HealthScope{}, ""}, // the whole group is not there
 		{nil, lvm.HealthScope{Groups: map[string]bool{testVG: true}},
-			"data Warning VolumeNotFound: the volume " + testVG + "/pvc-1 is not in volume group vg on node node-1 any more, although this claim is bound to it: " +
-				"its data is lost, unless there is a backup. Before: its disk is not there"},
+			"data Warning VolumeNotFound: volume " + testVG + "/pvc-1 is no longer in volume group vg on node node-1, although this claim is bound to it: " +
+				"its data is lost unless there is a backup. Previous condition: its disk is not there"},
 		{nil, here, ""},
 	} {
 		server.mu.Lock()

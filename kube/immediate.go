@@ -10,7 +10,7 @@ import (
 )
 
 // reasonImmediateBinding marks the events on classes that bind immediately and on their claims.
-const reasonImmediateBinding = "ImmediateBinding"
+const reasonImmediateBinding = "ImmediateBindingUnsupported"
 
 // warnAgain is about when an owner is warned again: such a class, and its claims, stay as they are, and the API server
 // forgets events after an hour. Every node warns, each at a moment of its own.
@@ -28,15 +28,15 @@ func (a *Agent) warn(ctx context.Context, key string, n news) error {
 // warnOfClass tells the class's owner. The mode of a class cannot be changed, so the way out is a new class.
 func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) error {
 	return a.warn(ctx, class.Name, news{aboutClass(class), corev1.EventTypeWarning, reasonImmediateBinding,
-		"volumeBindingMode is Immediate: a volume would be placed before the scheduler has chosen a node, on a disk that the pod " +
-			"may never reach, so claims of this class stay Pending. Make the class anew with volumeBindingMode: WaitForFirstConsumer " +
-			"(the mode of an existing class cannot be changed)."})
+		"volumeBindingMode is Immediate: a volume would be created before the scheduler selects a node, on a disk that the pod " +
+			"may not reach. Claims of this class stay Pending. Delete the class and create it again with volumeBindingMode: WaitForFirstConsumer " +
+			"(Kubernetes does not change the mode of an existing class)."})
 }
 
 // warnOfClaim tells the claim's owner. The class of a claim cannot be changed either.
 func (a *Agent) warnOfClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class := classOf(claim)
 	return a.warn(ctx, keyOf(claim), news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeWarning, reasonImmediateBinding,
-		"storage class " + class + " has volumeBindingMode Immediate: no node is chosen for this claim, and it stays Pending. " +
-			"Delete the claim and make it anew with a class that says WaitForFirstConsumer, or ask the administrator to make " + class + " anew with it."})
+		"storage class " + class + " has volumeBindingMode Immediate: no node is selected for this claim, and it stays Pending. " +
+			"Delete the claim and create it again with a class that has WaitForFirstConsumer, or ask the administrator to create " + class + " again with that mode."})
 }

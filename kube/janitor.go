@@ -143,7 +143,7 @@ func (r *janitorRound) hasSnapshots(ctx context.Context) bool {
 		if err == nil || apierrors.IsNotFound(err) {
 			return err == nil
 		}
-		r.log.WarnContext(ctx, "whether this cluster has snapshots cannot be told; asking again", "error", err)
+		r.log.WarnContext(ctx, "cannot determine whether this cluster has snapshots; retrying", "error", err)
 		sleep(ctx, backoffMost)
 	}
 	return false
@@ -163,7 +163,7 @@ func (r *janitorRound) next(ctx context.Context) bool {
 	case unlessConflict(err) != nil:
 		r.backoff.Next(id, time.Now())
 		again = r.backoff.Get(id)
-		r.log.WarnContext(ctx, "will be tried again", "object", id, "in", again, "error", err)
+		r.log.WarnContext(ctx, "failed; will retry", "object", id, "in", again, "error", err)
 	case err != nil:
 		again = backoffFirst // somebody else has changed it: it is decided anew
 	default:

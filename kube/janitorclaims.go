@@ -29,9 +29,9 @@ func (r *janitorRound) lookAtClaim(ctx context.Context, key, node string) (time.
 		return 0, nil
 	}
 	if _, err := r.client.patchClaim(ctx, claim, "", patch{annotations: map[string]any{annSelectedNode: nil}}); err != nil {
-		return 0, fmt.Errorf("free claim %s: %w", key, err)
+		return 0, fmt.Errorf("return claim %s to the scheduler: %w", key, err)
 	}
-	message := lost.String() + "; it was selected for this claim: the scheduler chooses again"
+	message := lost.String() + "; this claim returns to the scheduler, which selects another node"
 	r.log.InfoContext(ctx, message, "claim", key)
 	return 0, r.events.tell(ctx, news{aboutClaim(namespace, name, claim.UID), corev1.EventTypeNormal, reasonFreedClaim, message})
 }

@@ -112,8 +112,8 @@ func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step)
 			return wait, nil // nobody is left to be told
 		}
 		return wait, r.tellSnapshot(ctx, s, corev1.EventTypeWarning, reasonSnapshotLost, fmt.Sprintf(
-			"%s. It holds this snapshot (%s). If it comes back, so does the snapshot. If it is lost for good, delete the snapshot; those of "+
-				"VolumeSnapshotClasses with the annotation %s: %s are deleted %s after the loss.", s.loss, s.c.Status.SnapshotHandle, OnNodeLoss, onNodeLossRelease, s.grace))
+			"%s. Snapshot %s is on it and is available again when it returns. If it does not return, delete this VolumeSnapshot. "+
+				"The janitor deletes those of VolumeSnapshotClasses with the annotation %s: %s, %s after the loss.", s.loss, s.c.Status.SnapshotHandle, OnNodeLoss, onNodeLossRelease, s.grace))
 	case stepTellBroken:
 		return tellAgain, r.tellBroken(ctx, reasonSnapshotMismatch, corev1.ObjectReference{
 			APIVersion: snapshotVersion.String(), Kind: kindContent, Name: s.c.Name, UID: s.c.UID}, s.broken)
@@ -121,7 +121,7 @@ func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step)
 		return tellAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless that is retained
 	case stepUnholdPV:
 		finalizers := slices.DeleteFunc(slices.Clone(s.c.Finalizers), func(f string) bool { return f == finalizerContent })
-		r.log.InfoContext(ctx, "the finalizer that only the lost node would remove is removed", "content", s.c.Name, "node", s.loss.node)
+		r.log.InfoContext(ctx, "removed the finalizer that only the lost node removes", "content", s.c.Name, "node", s.loss.node)
 		return 0, r.patchContent(ctx, s.c, map[string]any{"finalizers": finalizers})
 	default:
 		return 0, nil
@@ -138,7 +138,7 @@ func (r *janitorRound) deleteSnapshot(ctx context.Context, s contentSight) error
 		return fmt.Errorf("delete snapshot %s: %w", s.c.snapshotKey(), err)
 	}
 	return r.tellSnapshot(ctx, s, corev1.EventTypeNormal, reasonReleasedSnapshot, fmt.Sprintf(
-		"%s, for longer than %s: this snapshot is deleted, as its class says; %s stays on the disks that it was on", s.loss, s.grace, s.c.Status.SnapshotHandle))
+		"%s for more than %s: the janitor deletes this snapshot, as its class demands; %s stays on its disks", s.loss, s.grace, s.c.Status.SnapshotHandle))
 }
 
 func (r *janitorRound) tellSnapshot(ctx context.Context, s contentSight, kind, reason, message string) error {

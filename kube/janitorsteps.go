@@ -19,15 +19,15 @@ const (
 	reasonVolumeLost         = "VolumeLost"
 	reasonVolumeLostResolved = "VolumeLostResolved"
 	reasonVolumeInUse        = "VolumeInUse"
-	reasonReleasedClaim      = "ReleasedClaim"
-	reasonReleasedPod        = "ReleasedPod"
-	reasonReleasedVolume     = "ReleasedVolume"
-	reasonAbandonedVolume    = "AbandonedVolume"
-	reasonFreedClaim         = "FreedClaim"
+	reasonReleasedClaim      = "ClaimDeleted"
+	reasonReleasedPod        = "PodDeleted"
+	reasonReleasedVolume     = "PersistentVolumeDeleted"
+	reasonAbandonedVolume    = "VolumeAbandoned"
+	reasonFreedClaim         = "SelectedNodeRemoved"
 	reasonClaimMismatch      = "ClaimMismatch"
 	reasonSnapshotMismatch   = "SnapshotMismatch"
 	reasonSnapshotLost       = "SnapshotLost"
-	reasonReleasedSnapshot   = "ReleasedSnapshot"
+	reasonReleasedSnapshot   = "SnapshotDeleted"
 )
 
 // When something lost is looked at again that no watch may tell of: a class may get its annotation, an event fades after
@@ -141,7 +141,7 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 	case stepInUse:
 		user := s.users[slices.IndexFunc(s.users, s.alive)]
 		return time.Minute, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeInUse, fmt.Sprintf(
-			"%s, and the class says that this claim is to be released; but pod %s still runs on node %s with it: delete the pod first",
+			"%s, and the storage class demands that this claim is deleted; but pod %s on node %s still uses it: delete the pod first",
 			s.loss, user.Name, user.Spec.NodeName))
 	case stepDeleteClaim:
 		if err := r.deleteClaim(ctx, s); err != nil {
@@ -167,7 +167,7 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 
 // tellBroken writes an event on the object whose references do not agree, and on no other one.
 func (r *janitorRound) tellBroken(ctx context.Context, reason string, about corev1.ObjectReference, broken error) error {
-	message := broken.Error() + ": the janitor changes and deletes nothing because of this object"
+	message := broken.Error() + ": the janitor ignores this object"
 	r.log.WarnContext(ctx, message, "reason", reason, "object", about.Name)
 	return r.events.once(ctx, news{about, corev1.EventTypeWarning, reason, message})
 }
@@ -184,18 +184,18 @@ func (r *janitorRound) tell(ctx context.Context, s sight, kind, reason, message 
 
 // tellLost says where the data is and what can be done, and when it would be done here.
 func (r *janitorRound) tellLost(ctx context.Context, s sight) (time.Duration, error) {
-	what := fmt.Sprintf("%s. It holds this claim's data (logical volume %s). ", s.loss, s.pv.Spec.CSI.VolumeHandle)
-	remedy := "If it comes back, so does the data. If it is lost for good, delete this claim and its pod, and a StatefulSet starts with an empty volume elsewhere."
+	what := fmt.Sprintf("%s. This claim's data is on it (logical volume %s). ", s.loss, s.pv.Spec.CSI.VolumeHandle)
+	remedy := "The data is available again when it returns. If it does not return, delete this claim and its pod; a StatefulSet then starts with an empty volume on another node."
 	switch {
 	case s.claim == nil:
 		return max(time.Second, s.marked.Add(s.grace).Sub(s.now)), nil // nobody is left to be told
 	case !s.optIn:
-		return tellAgain, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost, what+"Nothing is deleted. "+remedy+
-			fmt.Sprintf(" Volumes of storage classes with the annotation %s: %s are released by themselves.", OnNodeLoss, onNodeLossRelease))
+		return tellAgain, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost, what+"The janitor deletes nothing. "+remedy+
+			fmt.Sprintf(" The janitor releases volumes of storage classes with the annotation %s: %s.", OnNodeLoss, onNodeLossRelease))
 	}
 	at := releaseAt(s.marked, s.began, s.grace)
 	return max(time.Second, at.Sub(s.now)), r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost,
-		what+fmt.Sprintf("If it is not back by %s, this claim is deleted, as its storage class says (annotation %s: %s), so that a StatefulSet starts with an empty volume elsewhere.",
+		what+fmt.Sprintf("If it does not return by %s, the janitor deletes this claim, as its storage class demands (annotation %s: %s). A StatefulSet then starts with an empty volume on another node.",
 			at.UTC().Format(time.RFC3339), OnNodeLoss, onNodeLossRelease))
 }
 
@@ -210,7 +210,7 @@ func (r *janitorRound) forgive(ctx context.Context, s sight) error {
 		return nil
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonVolumeLostResolved,
-		"Resolved: the node of this claim's volume is back, and nothing was deleted")
+		"Resolved: the node of this claim's volume is back. The janitor deleted nothing")
 }
 
 // policyBefore is the reclaim policy that deleteClaim noted before it had the volume retained; "": it noted none. It notes
@@ -230,7 +230,7 @@ func (r *janitorRound) forgiveLate(ctx context.Context, s sight) error {
 	}
 	s.claim = nil // it is on its way out: the volume is told
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
-		"the node of this volume is back, but its claim was deleted meanwhile. Its data is kept (logical volume %s)", s.pv.Spec.CSI.VolumeHandle))
+		"the node of this volume is back, but its claim was deleted meanwhile. Logical volume %s is kept with its data", s.pv.Spec.CSI.VolumeHandle))
 }
 
 // deleteClaim first has the volume retained: a node that comes back while its claim goes would remove the data.
@@ -245,7 +245,7 @@ func (r *janitorRound) deleteClaim(ctx context.Context, s sight) error {
 		return fmt.Errorf("delete claim %s: %w", keyOf(s.claim), err)
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedClaim, fmt.Sprintf(
-		"%s, for longer than %s: this claim is deleted, as storage class %s says, so that another one can be made; volume %s stays on the disks that it was on",
+		"%s for more than %s: the janitor deletes this claim, as storage class %s demands, so that its owner can create it again; volume %s stays on its disks",
 		s.loss, s.grace, s.pv.Spec.StorageClassName, s.pv.Spec.CSI.VolumeHandle))
 }
 
@@ -263,7 +263,7 @@ func (r *janitorRound) deletePods(ctx context.Context, s sight) error {
 		if err := remove(ctx, r.client.core, "pods", &pod, grace); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
-		if err := r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedPod, fmt.Sprintf("pod %s, which waited for this claim, is deleted", pod.Name)); err != nil {
+		if err := r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedPod, fmt.Sprintf("deleted pod %s, which waited for this claim", pod.Name)); err != nil {
 			return err
 		}
 	}
@@ -275,7 +275,7 @@ func (r *janitorRound) deletePV(ctx context.Context, s sight) error {
 		return fmt.Errorf("delete PersistentVolume %s: %w", s.pv.Name, err)
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedVolume, fmt.Sprintf(
-		"%s, and its claim is gone: this object is deleted; logical volume %s stays on the disks that it was on", s.loss, s.pv.Spec.CSI.VolumeHandle))
+		"%s, and the claim of this volume is deleted: the janitor deletes this object; logical volume %s stays on its disks", s.loss, s.pv.Spec.CSI.VolumeHandle))
 }
 
 // unhold comes after the deletion: until then csi-provisioners would set their finalizer again.
@@ -283,9 +283,9 @@ func (r *janitorRound) unhold(ctx context.Context, s sight) error {
 	finalizers := slices.DeleteFunc(slices.Clone(s.pv.Finalizers), func(f string) bool { return f == finalizerProvisioner })
 	body := map[string]any{"metadata": map[string]any{"resourceVersion": s.pv.ResourceVersion, "finalizers": finalizers}}
 	if err := r.client.patch(ctx, "persistentvolumes", "", s.pv.Name, "", body, &corev1.PersistentVolume{}); unlessNotFound(err) != nil {
-		return fmt.Errorf("the finalizer of PersistentVolume %s: %w", s.pv.Name, err)
+		return fmt.Errorf("remove the finalizer of PersistentVolume %s: %w", s.pv.Name, err)
 	}
-	r.log.InfoContext(ctx, "the finalizer that only the lost node would remove is removed", "volume", s.pv.Name, "node", s.loss.node)
+	r.log.InfoContext(ctx, "removed the finalizer that only the lost node removes", "volume", s.pv.Name, "node", s.loss.node)
 	return nil
 }
 
@@ -294,5 +294,5 @@ func (r *janitorRound) abandon(ctx context.Context, s sight) error {
 		return err
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
-		"%s, and its claim was released; this object is kept, as its reclaim policy says, and so is its data (logical volume %s)", s.loss, s.pv.Spec.CSI.VolumeHandle))
+		"%s, and the janitor has deleted the claim of this volume. The reclaim policy is Retain: this object and its data (logical volume %s) are kept", s.loss, s.pv.Spec.CSI.VolumeHandle))
 }

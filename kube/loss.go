@@ -21,10 +21,10 @@ const (
 
 // Annotations on a PersistentVolume and a VolumeSnapshotContent; but for the last each holds a time (RFC 3339, UTC).
 const (
-	annLostSince = "nodelvm.io/lost-since"       // the janitor's: since when it has seen its node or group lost
-	annGroupLost = "nodelvm.io/group-lost-since" // the node's own: since when its volume group is not on the node any more
-	annAbandoned = "nodelvm.io/abandoned"        // the janitor's: when it released the claim of a volume that is retained
-	annPolicy    = "nodelvm.io/reclaim-policy"   // the janitor's: the policy of a volume whose claim it releases, Retain meanwhile
+	annLostSince = "nodelvm.io/lost-since"              // the janitor's: since when it has seen its node or group lost
+	annGroupLost = "nodelvm.io/volume-group-lost-since" // the node's own: since when its volume group is not on the node any more
+	annAbandoned = "nodelvm.io/abandoned-since"         // the janitor's: when it released the claim of a volume that is retained
+	annPolicy    = "nodelvm.io/original-reclaim-policy" // the janitor's: the policy of a volume whose claim it releases, Retain meanwhile
 )
 
 // finalizerProvisioner is csi-provisioner's: it is removed by the node that has removed the volume, which a lost node
@@ -71,11 +71,11 @@ func lossOf(name string, node *corev1.Node, groupLost string) loss {
 func (l loss) String() string {
 	switch l.kind {
 	case lossGone:
-		return "node " + l.node + " is not in the cluster any more"
+		return "node " + l.node + " is no longer in the cluster"
 	case lossTaint:
 		return "node " + l.node + " is out of service (taint " + corev1.TaintNodeOutOfService + ")"
 	case lossGroup:
-		return "its volume group is not on node " + l.node + " any more"
+		return "the volume group is no longer on node " + l.node
 	case lossNone:
 	}
 	return ""

@@ -18,9 +18,9 @@ import (
 type OrphanKind string
 
 const (
-	OrphanLost      OrphanKind = "orphan"    // there is no PersistentVolume, or no VolumeSnapshotContent, for it
-	OrphanAbandoned OrphanKind = "abandoned" // its claim went on without it, with another volume, and it was kept
-	OrphanForeign   OrphanKind = "foreign"   // another cluster made it
+	OrphanLost      OrphanKind = "unreferenced"  // no PersistentVolume or VolumeSnapshotContent refers to it
+	OrphanAbandoned OrphanKind = "abandoned"     // its claim uses another volume, or was released
+	OrphanForeign   OrphanKind = "other-cluster" // another cluster created it
 )
 
 // OrphanKinds are all of them.
@@ -67,9 +67,9 @@ func (s *OrphanSearch) Find(ctx context.Context) (orphans []Orphan, pvs []*corev
 		case err != nil:
 			return nil, nil, err
 		case abandoned:
-			orphans = append(orphans, Orphan{o, OrphanAbandoned, "its claim was released, its PersistentVolume is retained"})
+			orphans = append(orphans, Orphan{o, OrphanAbandoned, "its claim was released, and its PersistentVolume is retained"})
 		case o.Foreign:
-			orphans = append(orphans, Orphan{o, OrphanForeign, fmt.Sprintf("made by the cluster %q", o.Cluster)})
+			orphans = append(orphans, Orphan{o, OrphanForeign, fmt.Sprintf("created by the cluster %q", o.Cluster)})
 		case !there:
 			suspects = append(suspects, o)
 		}
@@ -217,11 +217,11 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Owned)
 // being made: it is none.
 func (s *OrphanSearch) classify(ctx context.Context, o lvm.Owned) (kind OrphanKind, why string, err error) {
 	if o.Snapshot {
-		return OrphanLost, "no VolumeSnapshotContent stands for it", nil
+		return OrphanLost, "no VolumeSnapshotContent refers to it", nil
 	}
 	namespace, name := claimKey(o.Claim)
 	if name == "" {
-		return OrphanLost, "no PersistentVolume stands for it", nil
+		return OrphanLost, "no PersistentVolume refers to it", nil
 	}
 	claim, err := s.Client.claim(ctx, namespace, name)
 	switch {
@@ -230,10 +230,10 @@ func (s *OrphanSearch) classify(ctx context.Context, o lvm.Owned) (kind OrphanKi
 	case claim != nil && claim.Spec.VolumeName == "" && "pvc-"+string(claim.UID) == o.Name:
 		return "", "", nil
 	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != o.Name:
-		return OrphanAbandoned, fmt.Sprintf("its claim has the volume %s now", claim.Spec.VolumeName), nil
+		return OrphanAbandoned, fmt.Sprintf("its claim now uses the volume %s", claim.Spec.VolumeName), nil
 	}
 	if _, there, err := s.lookUp(ctx, o); err != nil || there { // it has come since it was looked for
 		return "", "", err
 	}
-	return OrphanLost, "no PersistentVolume stands for it", nil
+	return OrphanLost, "no PersistentVolume refers to it", nil
 }

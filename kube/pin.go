@@ -63,14 +63,14 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 		return true, nil
 	}
 	if err != nil {
-		return true, fmt.Errorf("claim %s cannot be placed beside its source, %s %s: %w", keyOf(claim), from.kind, from.key, err)
+		return true, fmt.Errorf("cannot select the node of the source, %[2]s %[3]s, for claim %[1]s: %[4]w", keyOf(claim), from.kind, from.key, err)
 	}
-	a.log.InfoContext(ctx, "a claim is placed beside its source", "claim", keyOf(claim), "kind", from.kind, "source", from.key, "selectedBefore", before)
-	message := fmt.Sprintf("%s %s lies on node %s, and a copy can be made only there: node %s is selected", from.kind, from.key, a.node, a.node)
+	a.log.InfoContext(ctx, "selected this node for a claim because it has the claim's source", "claim", keyOf(claim), "kind", from.kind, "source", from.key, "selectedBefore", before)
+	message := fmt.Sprintf("the source of this claim, %s %s, is on node %s: node %s is selected", from.kind, from.key, a.node, a.node)
 	if before != "" {
-		message += " in place of " + before
+		message += " instead of " + before
 	}
-	return true, a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeNormal, "SelectedSourceNode", message})
+	return true, a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeNormal, "SourceNodeSelected", message})
 }
 
 // holds tells whether the source is ready and on this node's disks; binding: that may be so as soon as a snapshot and its

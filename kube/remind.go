@@ -17,7 +17,7 @@ import (
 // (Velero gives one to a claim while it restores the data).
 
 // annReminded is when csi-provisioner was reminded of a claim last (RFC 3339). Nothing reads it.
-const annReminded = "nodelvm.io/reminded"
+const annReminded = "nodelvm.io/provisioning-retried-at"
 
 // How long a claim of this node may lie without a call before csi-provisioner is reminded: a burst of claims reaches the
 // driver within a few seconds. A reminder that did not help was no cure, so the next ones come less and less often.

@@ -100,7 +100,7 @@ func grownPatch(claim *corev1.PersistentVolumeClaim, size resource.Quantity, isB
 	return patch{status: map[string]any{
 		"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimNodeResizePending),
 		"conditions": conditions(claim, corev1.PersistentVolumeClaimFileSystemResizePending,
-			"The volume has its new size. Its file system grows at once where a pod has it mounted, else when the next pod starts."),
+			"The volume has its new size. The file system is resized now if a pod has it mounted, otherwise when the next pod starts."),
 	}}
 }
 

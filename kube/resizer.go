@@ -47,7 +47,7 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, target resource.Quantity) (err error) {
 	if !isMarked(claim, target) {
 		if claim, err = a.client.patchClaim(ctx, claim, "status", begunPatch(claim, target)); err != nil {
-			return fmt.Errorf("the expansion of claim %s cannot be noted: %w", keyOf(claim), err)
+			return fmt.Errorf("cannot record the expansion of claim %s: %w", keyOf(claim), err)
 		}
 	}
 	volume, err := a.extendVolume(ctx, pv, target)
@@ -58,18 +58,18 @@ func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 	if pv.Spec.Capacity.Storage().Cmp(size) < 0 {
 		body := map[string]any{"spec": map[string]any{"capacity": storage(size)}}
 		if err := a.client.patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); err != nil {
-			return fmt.Errorf("PersistentVolume %s cannot be given its new size: %w", pv.Name, err)
+			return fmt.Errorf("cannot set the new size of PersistentVolume %s: %w", pv.Name, err)
 		}
 	}
 	isBlock := isBlock(pv)
 	if _, err := a.client.patchClaim(ctx, claim, "status", grownPatch(claim, size, isBlock)); err != nil {
-		return fmt.Errorf("the new size of claim %s cannot be noted: %w", keyOf(claim), err)
+		return fmt.Errorf("cannot record the new size of claim %s: %w", keyOf(claim), err)
 	}
 	a.log.InfoContext(ctx, "volume extended", "claim", keyOf(claim), "volume", volume.ID.String(), "size", volume.Size)
 	n := news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeNormal, "FileSystemResizeRequired",
-		fmt.Sprintf("the volume on node %s has %s now; its file system is to follow", a.node, volume.Size)}
+		fmt.Sprintf("the volume on node %s now has %s; file system resize pending", a.node, volume.Size)}
 	if isBlock {
-		n.reason, n.message = "VolumeResizeSuccessful", fmt.Sprintf("the volume on node %s has %s now", a.node, volume.Size)
+		n.reason, n.message = "VolumeResizeSuccessful", fmt.Sprintf("the volume on node %s now has %s", a.node, volume.Size)
 	}
 	return a.events.tell(ctx, n)
 }

@@ -77,7 +77,7 @@ func (a *Agent) Given(namespace, claim, uid string) bool {
 func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message string) {
 	n := news{aboutClaim(namespace, claim, types.UID(uid)), corev1.EventTypeWarning, reason, message}
 	if err := a.events.once(ctx, n); err != nil {
-		a.log.WarnContext(ctx, "an event could not be written", "reason", reason, "about", namespace+"/"+claim, "message", message, "error", err)
+		a.log.WarnContext(ctx, "cannot write an event", "reason", reason, "about", namespace+"/"+claim, "message", message, "error", err)
 	}
 }
 

@@ -20,7 +20,7 @@ var corruptions = map[string]struct {
 }{
 	"ext4":  {2 << 10, 60 << 20, "has errors that need a person"},
 	"xfs":   {512, 60 << 20, "could not be mounted"},
-	"btrfs": {68 << 10, 60 << 20 - 4<<10, "could not be mounted"},
+	"btrfs": {68 << 10, 60<<20 - 4<<10, "could not be mounted"},
 }
 
 // TestCorruptFileSystems: a file system whose structures are damaged is neither mounted nor formatted, nothing is left of the

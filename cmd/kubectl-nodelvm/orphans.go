@@ -17,33 +17,33 @@ import (
 
 // orphanRow is a volume or a snapshot that stands on a node's disks, and that nobody in this cluster has.
 type orphanRow struct {
-	Kind     string          `json:"kind"`
+	Kind     string          `json:"reason"`
 	Node     string          `json:"node"`
 	Volume   string          `json:"volume"` // group/volume
 	Snapshot bool            `json:"snapshot"`
 	Size     inventory.Bytes `json:"size"`
-	Claim    string          `json:"claim,omitempty"` // whose it was
-	Why      string          `json:"why"`
+	Claim    string          `json:"formerClaim,omitempty"`
+	Why      string          `json:"message"`
 	Created  time.Time       `json:"created,omitzero"`
-	Cluster  string          `json:"cluster"`
+	Cluster  string          `json:"clusterID"`
 	Handle   string          `json:"handle"`
 }
 
 // Kinds of orphans, and the words for them, are those of the driver's own `nodelvm orphans`.
 const (
-	kindOrphan    = "orphan"    // no object stands for it
-	kindAbandoned = "abandoned" // its claim went on without it, with another volume, and it was kept
-	kindForeign   = "foreign"   // another cluster made it
-	kindUnknown   = "unknown"   // the node does not tell, or not all
+	kindOrphan    = "unreferenced"  // no object refers to it
+	kindAbandoned = "abandoned"     // its claim uses another volume, or was released
+	kindForeign   = "other-cluster" // another cluster created it
+	kindUnknown   = "unknown"       // the node reports nothing, or not everything
 )
 
 // annAbandoned is on a PersistentVolume that was kept when its claim was released from a lost node.
-const annAbandoned = "nodelvm.io/abandoned"
+const annAbandoned = "nodelvm.io/abandoned-since"
 
 func (c *command) orphansCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "orphans",
-		Short: "Show the volumes and snapshots on the nodes' disks that nobody in the cluster has; nothing is removed",
+		Short: "List the volumes and snapshots on the nodes that no object in the cluster refers to; removes nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := c.connect()
@@ -171,15 +171,15 @@ func (o *orphanage) volume(a answer, v inventory.Volume) (kind, why string) {
 	case v.State != stateReady:
 		return "", ""
 	case o.abandoned[v.ID]:
-		return kindAbandoned, "its claim was released, its PersistentVolume is retained"
+		return kindAbandoned, "its claim was released, and its PersistentVolume is retained"
 	case v.Cluster != a.page.Cluster:
-		return kindForeign, fmt.Sprintf("made by the cluster %q", v.Cluster)
+		return kindForeign, fmt.Sprintf("created by the cluster %q", v.Cluster)
 	case o.known[v.ID] || o.making[v.Name]:
 		return "", ""
 	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Name:
-		return kindAbandoned, "its claim has the volume " + claim.Spec.VolumeName + " now"
+		return kindAbandoned, "its claim now uses the volume " + claim.Spec.VolumeName
 	}
-	return kindOrphan, "no PersistentVolume stands for it"
+	return kindOrphan, "no PersistentVolume refers to it"
 }
 
 // snapshot does the same for a snapshot.
@@ -188,15 +188,15 @@ func (o *orphanage) snapshot(a answer, sn inventory.Snapshot) (kind, why string)
 	case sn.State != stateReady:
 		return "", ""
 	case sn.Cluster != a.page.Cluster:
-		return kindForeign, fmt.Sprintf("made by the cluster %q", sn.Cluster)
+		return kindForeign, fmt.Sprintf("created by the cluster %q", sn.Cluster)
 	case o.known[sn.ID] || o.snapshots[sn.Name]:
 		return "", ""
 	}
-	return kindOrphan, "no VolumeSnapshotContent stands for it"
+	return kindOrphan, "no VolumeSnapshotContent refers to it"
 }
 
 func orphanTable(rows []orphanRow, wide bool) *table {
-	t := &table{header: []string{"NODE", "KIND", "VOLUME", "SIZE", "WAS OF", "WHY"}, none: "No orphans: each volume and snapshot of nodelvm on the nodes' disks has its object in the cluster."}
+	t := &table{header: []string{"NODE", "REASON", "VOLUME", "SIZE", "FORMER CLAIM", "DETAILS"}, none: "No orphans: each volume and snapshot on the nodes has its object in the cluster."}
 	if wide {
 		t.header = append(t.header, "CREATED", "CLUSTER", "HANDLE")
 	}

@@ -68,7 +68,7 @@ func orphansCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "orphans",
-		Short: "List this node's volumes and snapshots that nobody in the cluster has (run it in the driver's container)",
+		Short: "List the volumes and snapshots on this node that no object in the cluster refers to (run it in the driver's container)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
@@ -95,10 +95,10 @@ func orphansCommand() *cobra.Command {
 
 func printOrphans(out io.Writer, found []kube.Orphan) error {
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(out, "every volume and snapshot of nodelvm on this node belongs to somebody")
+		_, err := fmt.Fprintln(out, "No orphans: each volume and snapshot on this node has its object in the cluster.")
 		return err
 	}
-	text := "KIND\tVOLUME\tSIZE\tWAS OF\tWHY\n"
+	text := "REASON\tVOLUME\tSIZE\tFORMER CLAIM\tDETAILS\n"
 	for _, o := range found {
 		text += fmt.Sprintf("%s\t%s/%s\t%s\t%s\t%s\n", o.Kind, o.Group, o.ID.LV, o.Size, o.Claim, o.Why)
 	}
@@ -109,16 +109,16 @@ func printOrphans(out io.Writer, found []kube.Orphan) error {
 
 // orphanRow is one orphan in JSON; sizes are in bytes.
 type orphanRow struct {
-	Kind     kube.OrphanKind `json:"kind"`
-	Group    string          `json:"group"`
-	Volume   string          `json:"volume"`
+	Kind     kube.OrphanKind `json:"reason"`
+	Group    string          `json:"volumeGroup"`
+	Volume   string          `json:"lv"`
 	Handle   string          `json:"handle"`
 	Name     string          `json:"name"`
 	Size     int64           `json:"size"`
 	Snapshot bool            `json:"snapshot"`
 	Claim    string          `json:"claim,omitempty"`
-	Cluster  string          `json:"cluster"`
-	Why      string          `json:"why"`
+	Cluster  string          `json:"clusterID"`
+	Why      string          `json:"message"`
 }
 
 func printOrphansJSON(out io.Writer, found []kube.Orphan) error {

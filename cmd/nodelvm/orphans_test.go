@@ -14,13 +14,13 @@ import (
 func TestOrphansArePrinted(t *testing.T) {
 	found := []kube.Orphan{{
 		Owned: lvm.Owned{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: "pvc-1"}, Group: "vg", Size: lvm.GiB, Claim: "shop/data"}},
-		Kind:  kube.OrphanAbandoned, Why: "its claim has another volume now",
+		Kind:  kube.OrphanAbandoned, Why: "its claim now uses another volume",
 	}}
 	var table, rows, none bytes.Buffer
 	if err := printOrphans(&table, found); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"KIND", "abandoned  vg/pvc-1  1 GiB  shop/data  its claim"} {
+	for _, want := range []string{"FORMER CLAIM", "abandoned  vg/pvc-1  1 GiB  shop/data     its claim"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
 		}

@@ -13,9 +13,9 @@ import (
 // The objects that TestNodeRestriction has written: one of each kind, and variations of it.
 
 const (
-	reminded   = "nodelvm.io/reminded"
+	reminded   = "nodelvm.io/provisioning-retried-at"
 	lostSince  = "nodelvm.io/lost-since"
-	groupLost  = "nodelvm.io/group-lost-since"
+	groupLost  = "nodelvm.io/volume-group-lost-since"
 	claimUID   = "0c2f5a3e-8f5d-4c8e-9d0a-1b2c3d4e5f60"
 	volumeName = "pvc-" + claimUID
 	groupUUID  = "zMcZgk-9mXf-8nKJ-5S1z-uDPo-VH5c-s4Gjrb"
@@ -49,7 +49,7 @@ func volume(nodes ...string) *core.PersistentVolume {
 	}
 	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "nodelvm.io", VolumeHandle: handle, FSType: "xfs", VolumeAttributes: map[string]string{
 		"storage.kubernetes.io/csiProvisionerIdentity": "1-2-nodelvm.io-node-1",
-		"nodelvm.io/lv-uuid":                           "u", "nodelvm.io/group": "vg", "nodelvm.io/source": "a/b", "nodelvm.io/mkfs-options": "-K",
+		"nodelvm.io/lv-uuid":                           "u", "nodelvm.io/volume-group": "vg", "nodelvm.io/source": "a/b", "nodelvm.io/mkfs-options": "-K",
 	}}
 	if len(nodes) > 0 {
 		term := core.NodeSelectorTerm{MatchExpressions: []core.NodeSelectorRequirement{

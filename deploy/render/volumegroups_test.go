@@ -66,7 +66,7 @@ func TestVolumeGroups(t *testing.T) {
 	if text, err = render(filepath.Join(deployDir, chartDir), values); err != nil {
 		t.Fatal(err)
 	}
-	const note = "nodelvm.io/volume-groups"
+	const note = "nodelvm.io/volume-groups-checksum"
 	if other := daemonSet(t, split(t, text)).Spec.Template.Annotations[note]; other == "" || other == pod.Annotations[note] {
 		t.Errorf("a change does not restart the pods: %q", other)
 	}

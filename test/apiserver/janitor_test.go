@@ -54,11 +54,11 @@ func TestJanitorReleasesTheClaimsOfALostNode(t *testing.T) {
 	})
 	untilGone(t, "the claim of the node out of service", claimOf(t, tainted))
 	untilGone(t, "its volume", volumeOf(t, tainted))
-	untilTold(t, gone.Namespace, gone.Name, "ReleasedClaim")
-	untilTold(t, tainted.Namespace, tainted.Name, "ReleasedPod")
-	untilTold(t, "default", gone.Spec.VolumeName, "ReleasedVolume")
-	untilTold(t, "default", retained.Spec.VolumeName, "AbandonedVolume")
-	if pv := expectVolumeKept(t, retained); pv.Annotations["nodelvm.io/abandoned"] == "" {
+	untilTold(t, gone.Namespace, gone.Name, "ClaimDeleted")
+	untilTold(t, tainted.Namespace, tainted.Name, "PodDeleted")
+	untilTold(t, "default", gone.Spec.VolumeName, "PersistentVolumeDeleted")
+	untilTold(t, "default", retained.Spec.VolumeName, "VolumeAbandoned")
+	if pv := expectVolumeKept(t, retained); pv.Annotations["nodelvm.io/abandoned-since"] == "" {
 		t.Errorf("the retained volume has the annotations %v", pv.Annotations)
 	}
 	expectKept(t, other)
@@ -129,24 +129,24 @@ func TestJanitorKeepsTheDataOfANodeThatComesBack(t *testing.T) {
 	back, stays := newNode(t, "back"), newNode(t, "stays")
 	claim := back.inUse(t, "data", optedIn, corev1.PersistentVolumeReclaimDelete)
 	begun := stays.inUse(t, "begun", optedIn, corev1.PersistentVolumeReclaimDelete)
-	patchVolume(t, begun.Spec.VolumeName, "", `{"metadata": {"annotations": {"nodelvm.io/reclaim-policy": "Delete"}}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}}`)
+	patchVolume(t, begun.Spec.VolumeName, "", `{"metadata": {"annotations": {"nodelvm.io/original-reclaim-policy": "Delete"}}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}}`)
 	startJanitor(t, "a", 0)
 	back.remove(t)
-	untilTold(t, claim.Namespace, claim.Name, "ReleasedClaim") // nobody lifts its protection yet, so it goes slowly
+	untilTold(t, claim.Namespace, claim.Name, "ClaimDeleted") // nobody lifts its protection yet, so it goes slowly
 	if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: back.name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	untilTold(t, "default", claim.Spec.VolumeName, "AbandonedVolume")
+	untilTold(t, "default", claim.Spec.VolumeName, "VolumeAbandoned")
 	playVolumeController(t, claim, begun)
 	untilGone(t, "the claim", claimOf(t, claim))
 	time.Sleep(grace) // time to do the wrong thing
 	pv := expectVolumeKept(t, claim)
-	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || pv.Annotations["nodelvm.io/abandoned"] == "" ||
+	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || pv.Annotations["nodelvm.io/abandoned-since"] == "" ||
 		pv.Annotations["nodelvm.io/lost-since"] != "" {
 		t.Errorf("its policy is %s, its annotations %v", pv.Spec.PersistentVolumeReclaimPolicy, pv.Annotations)
 	}
 	expectKept(t, begun) // a janitor was cut off before it deleted this one
-	if pv := expectVolumeKept(t, begun); pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || pv.Annotations["nodelvm.io/reclaim-policy"] != "" {
+	if pv := expectVolumeKept(t, begun); pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || pv.Annotations["nodelvm.io/original-reclaim-policy"] != "" {
 		t.Errorf("what was not released has the policy %s and the annotations %v", pv.Spec.PersistentVolumeReclaimPolicy, pv.Annotations)
 	}
 }
@@ -178,11 +178,11 @@ func TestJanitorClearsWhatUsersDeleted(t *testing.T) {
 	until(t, stuck, "freed", selectedIs(""))
 	until(t, shut, "freed, since its node is out of service", selectedIs(""))
 	for _, claim := range []*corev1.PersistentVolumeClaim{stuck, shut} {
-		untilTold(t, claim.Namespace, claim.Name, "FreedClaim")
+		untilTold(t, claim.Namespace, claim.Name, "SelectedNodeRemoved")
 	}
 	time.Sleep(grace) // time to do the wrong thing
 	expectVolumeKept(t, kept)
-	if pv := expectVolumeKept(t, retained); pv.Annotations["nodelvm.io/abandoned"] != "" {
+	if pv := expectVolumeKept(t, retained); pv.Annotations["nodelvm.io/abandoned-since"] != "" {
 		t.Errorf("a volume that its user gave up is noted as abandoned: %v", pv.Annotations)
 	}
 	until(t, theirs, "left alone", selectedIs(lost.name))
@@ -269,7 +269,7 @@ func TestJanitorAndSnapshots(t *testing.T) {
 	startJanitor(t, "a", 0)
 	untilTold(t, claim.Namespace, "kept", "SnapshotLost")
 	untilGone(t, "the released snapshot", there(snapshots, "namespaces", claim.Namespace, "volumesnapshots", "released"))
-	untilTold(t, claim.Namespace, "released", "ReleasedSnapshot")
+	untilTold(t, claim.Namespace, "released", "SnapshotDeleted")
 	untilGone(t, "the deleted content", there(contents, "janitor-deleted"))
 	if err := remove(contents, "janitor-released"); err != nil { // as the snapshot controller does
 		t.Fatal(err)

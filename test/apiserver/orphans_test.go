@@ -106,10 +106,10 @@ func TestOrphans(t *testing.T) {
 		foreign.ID.LV: kube.OrphanForeign, orphan.Spec.VolumeName: kube.OrphanLost, snapshot.ID.LV: kube.OrphanLost,
 	}
 	untilOrphans(t, agent, want)
-	if text := untilTold(t, "default", here.name, "OrphanedVolumes"); !strings.Contains(text, "nodelvm adopt") {
+	if text := untilTold(t, "default", here.name, "UnreferencedVolumes"); !strings.Contains(text, "nodelvm adopt") {
 		t.Errorf("the node is told %q", text)
 	}
-	untilTold(t, "default", here.name, "ForeignVolumes")
+	untilTold(t, "default", here.name, "OtherClusterVolumes")
 	expectVolumeKept(t, fine)
 
 	// The claim starts afresh: what it had is abandoned, and still there.
@@ -151,11 +151,11 @@ func TestAReturningNodeTakesItsLossBack(t *testing.T) {
 	if text := untilTold(t, claim.Namespace, claim.Name, "VolumeGroupLost"); !strings.Contains(text, here.name) || !strings.Contains(text, claim.Spec.VolumeName) {
 		t.Errorf("the claim is told %q", text)
 	}
-	untilNoted("nodelvm.io/group-lost-since", true)
+	untilNoted("nodelvm.io/volume-group-lost-since", true)
 	startJanitor(t, "a", 0)
 	untilTold(t, claim.Namespace, claim.Name, "VolumeLost")
 	plug()
-	untilNoted("nodelvm.io/group-lost-since", false)
+	untilNoted("nodelvm.io/volume-group-lost-since", false)
 	untilNoted("nodelvm.io/lost-since", false)
 	time.Sleep(grace)
 	expectKept(t, claim)

@@ -54,7 +54,7 @@ func provisioned(node string, claim *corev1.PersistentVolumeClaim) *corev1.Persi
 			UID: claim.UID, ResourceVersion: claim.ResourceVersion},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 			Driver: driver, VolumeHandle: groupUUID + "/" + name,
-			VolumeAttributes: map[string]string{"storage.kubernetes.io/csiProvisionerIdentity": "x", "nodelvm.io/lv-uuid": "u", "nodelvm.io/group": "vg"},
+			VolumeAttributes: map[string]string{"storage.kubernetes.io/csiProvisionerIdentity": "x", "nodelvm.io/lv-uuid": "u", "nodelvm.io/volume-group": "vg"},
 		}},
 		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topology, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
@@ -155,7 +155,7 @@ func TestNodeWritesClaims(t *testing.T) {
 		tried{"note another condition", only, patch(bound, `{"status": {"conditions": [{"type": "ModifyVolumeError", "status": "True"}]}}`, "status")},
 		tried{"note the size of a file system", only, patch(bound, `{"status": {"capacity": {"storage": "2Gi"}}}`, "status")},
 		tried{"note an expansion", "", patch(bound, `{"status": {"allocatedResources": {"storage": "2Gi"}}}`, "status")},
-		tried{"have csi-provisioner look again", "", patch(claim, annotate("nodelvm.io/reminded", `"now"`))},
+		tried{"have csi-provisioner look again", "", patch(claim, annotate("nodelvm.io/provisioning-retried-at", `"now"`))},
 		tried{"protect a source", "", patch(claim, `{"metadata": {"finalizers": ["kubernetes.io/pvc-protection", "provisioner.storage.kubernetes.io/cloning-protection"]}}`)},
 		tried{"give back", "", patch(claim, annotate(selected, "null"))},
 	)

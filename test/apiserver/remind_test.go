@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const reminded = "nodelvm.io/reminded"
+const reminded = "nodelvm.io/provisioning-retried-at"
 
 // TestAnOverlookedClaimIsBroughtBack: csi-provisioner looks at a claim again when it changes.
 func TestAnOverlookedClaimIsBroughtBack(t *testing.T) {

@@ -192,9 +192,9 @@ func TestSiblingsWhileTheAgentRuns(t *testing.T) {
 	soon(t, "the claim waits no more", func() bool { return !agent.Waiting(data.Namespace, "data", string(data.UID)) })
 
 	for range 3 {
-		agent.Warn(t.Context(), more.Namespace, "more", string(more.UID), "PodClaimsNoRoom", "delete claim data")
+		agent.Warn(t.Context(), more.Namespace, "more", string(more.UID), "InsufficientCapacityForPod", "delete claim data")
 	}
-	if said := untilTold(t, more.Namespace, "more", "PodClaimsNoRoom"); said != "delete claim data" {
+	if said := untilTold(t, more.Namespace, "more", "InsufficientCapacityForPod"); said != "delete claim data" {
 		t.Errorf("the claim is told %q", said)
 	}
 	event, err := admin.CoreV1().Events(more.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=more"})

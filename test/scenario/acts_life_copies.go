@@ -36,7 +36,7 @@ func (s *Stage) besideSource(ctx context.Context, name string) error {
 		return fmt.Errorf("claim %s has its volume on %s (selected: %s), its source is on %s",
 			name, v.node, claim.Annotations[annSelectedNode], sourceNode)
 	}
-	said, err := s.claimTold(ctx, name, "SelectedSourceNode", sourceNode)
+	said, err := s.claimTold(ctx, name, "SourceNodeSelected", sourceNode)
 	if err != nil {
 		return err
 	}

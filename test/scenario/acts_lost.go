@@ -115,7 +115,7 @@ func loseNode(ctx context.Context, s *Stage) error {
 	if err := s.Client.CoreV1().Nodes().Delete(ctx, lostNode, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	said, err := s.eventSaying(ctx, lostClaim, lostNode+" is not in the cluster any more")
+	said, err := s.eventSaying(ctx, lostClaim, lostNode+" is no longer in the cluster")
 	if err != nil {
 		return err
 	}
@@ -206,14 +206,14 @@ func reportedAsAbandoned(ctx context.Context, s *Stage) error {
 		if err != nil {
 			return err
 		}
-		var rows []struct{ Kind, Group, Volume, Claim, Why string }
+		var rows []struct{ Reason, VolumeGroup, LV, FormerClaim, Message string }
 		if err := json.Unmarshal([]byte(out), &rows); err != nil {
 			return err
 		}
-		if len(rows) != 1 || rows[0].Kind != "abandoned" || rows[0].Volume != s.lost.lv || rows[0].Group != s.lost.group {
+		if len(rows) != 1 || rows[0].Reason != "abandoned" || rows[0].LV != s.lost.lv || rows[0].VolumeGroup != s.lost.group {
 			return fmt.Errorf("it prints %s", out)
 		}
-		s.Narrator.Note("%s/%s, once of %s: %s", rows[0].Group, rows[0].Volume, rows[0].Claim, rows[0].Why)
+		s.Narrator.Note("%s/%s, once of %s: %s", rows[0].VolumeGroup, rows[0].LV, rows[0].FormerClaim, rows[0].Message)
 		return nil
 	})
 }
@@ -238,7 +238,7 @@ func adoptedWithData(ctx context.Context, s *Stage) error {
 		return fmt.Errorf("on %s it reads %q: %w", pod.Spec.NodeName, word, err)
 	}
 	out, err := s.onLost(ctx, "nodelvm", "orphans")
-	if err != nil || !strings.Contains(out, "belongs to somebody") {
+	if err != nil || !strings.Contains(out, "No orphans") {
 		return fmt.Errorf("orphans: %s: %w", out, err)
 	}
 	return nil

@@ -62,7 +62,7 @@ func tokenIsHeld(ctx context.Context, s *Stage) error {
 
 // noteLoss writes what a node notes on a volume whose group it lacks.
 func noteLoss(ctx context.Context, client kubernetes.Interface, name string) error {
-	patch := []byte(`{"metadata":{"annotations":{"nodelvm.io/group-lost-since":"2026-01-02T03:04:05Z"}}}`)
+	patch := []byte(`{"metadata":{"annotations":{"nodelvm.io/volume-group-lost-since":"2026-01-02T03:04:05Z"}}}`)
 	_, err := client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
