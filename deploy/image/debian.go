@@ -62,7 +62,7 @@ type debian struct {
 	log           io.Writer
 }
 
-// unread is what nobody reads in a container. Licences stay: Debian asks for that.
+// unread is what no process reads in a container. Licences stay: Debian requires them.
 var unread = []string{
 	"path-exclude=/usr/share/doc/*",
 	"path-include=/usr/share/doc/*/copyright",

@@ -43,8 +43,7 @@ var driverUnused = []string{
 	"/etc/mime.types", "/etc/cron*", "/etc/logrotate.d/*", "/usr/lib/systemd/*", "/usr/lib/udev/*",
 }
 
-// DriverBase returns the path of the root file system that the driver's image stands on: the one below the folder cache,
-// or one made now. The cache key covers packages and exclusions; newer versions of the packages come when the cached
+// DriverBase returns the path of the root file system below the driver's image: the one in the folder cache, or a new one. The cache key covers packages and exclusions; newer versions of the packages come when the cached
 // file is removed. arch is Go's word for the processor; log gets what mmdebstrap says. The options come after its own.
 func DriverBase(ctx context.Context, suite, arch, cache string, log io.Writer, options ...Option) (string, error) {
 	key := sha256.Sum256([]byte(strings.Join(append(driverPackages, driverUnused...), "\n")))

@@ -16,8 +16,8 @@ import (
 
 // This file reads what users copy: the examples, and the YAML in the documentation.
 
-// TestExamplesParse: every object of the examples is a right one, every claim names a class that one of them makes, and no
-// class is made twice in different ways: the parameters of a class cannot be changed, so kubectl apply would fail.
+// TestExamplesParse: each object of the examples is valid, and each claim names a class of the examples. No two examples define
+// one class differently: the parameters of a class are immutable, so kubectl apply would fail.
 func TestExamplesParse(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(deployDir, "examples", "*.yaml"))
 	if err != nil || len(files) == 0 {

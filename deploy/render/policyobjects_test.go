@@ -160,7 +160,7 @@ func content(node string) *snapshots.VolumeSnapshotContent {
 	return c
 }
 
-// byHand is a content that somebody made for a snapshot that is there already.
+// byHand is a pre-provisioned content for an existing snapshot.
 func byHand(node string) *snapshots.VolumeSnapshotContent {
 	c, snapshot := content(node), groupUUID+"/some-snapshot"
 	c.Spec.Source = snapshots.VolumeSnapshotContentSource{SnapshotHandle: &snapshot}

@@ -144,7 +144,7 @@ func changes() (list []request) {
 	return list
 }
 
-// TestExpansionComparesAllFields: a field that Kubernetes adds to volumes is one that an expansion must leave alone.
+// TestExpansionComparesAllFields: an expansion must not change a field that Kubernetes adds to volumes.
 func TestExpansionComparesAllFields(t *testing.T) {
 	policy := shippedPolicy(t, "nodelvm-node-restriction")
 	var rule string

@@ -72,7 +72,7 @@ func TestVolumeGroups(t *testing.T) {
 	}
 }
 
-// TestSchemaRefusesBadVolumeGroups: a typo is told when the chart is installed.
+// TestSchemaRefusesBadVolumeGroups: Helm reports a typo at the installation.
 func TestSchemaRefusesBadVolumeGroups(t *testing.T) {
 	for name, change := range map[string]func(map[string]any){
 		"no devices":         func(g map[string]any) { delete(g, "devices") },

@@ -42,6 +42,9 @@ func Collect(root string) error {
 		if filepath.Dir(path) == "deploy" || !slices.ContainsFunc(commented, func(end string) bool { return strings.HasSuffix(path, end) }) {
 			return nil
 		}
+		if strings.HasSuffix(path, ".txt") {
+			return write(root, path, Notes(source), "")
+		}
 		return write(root, path, Comments(source), "")
 	})
 }

@@ -39,3 +39,14 @@ func Comments(source []byte) map[int][]string {
 	}
 	return found
 }
+
+// Notes returns the lines of a chart's NOTES.txt that are prose: neither indented commands nor template actions alone.
+func Notes(source []byte) map[int][]string {
+	found := map[int][]string{}
+	for i, line := range strings.Split(string(source), "\n") {
+		if text := template.ReplaceAllString(line, "X"); strings.TrimLeft(text, " X") != "" && !strings.HasPrefix(text, " ") {
+			found[i+1] = []string{text}
+		}
+	}
+	return found
+}

@@ -51,6 +51,14 @@ description: "What it is."
 	}
 }
 
+func TestNotes(t *testing.T) {
+	got := Notes([]byte("{{ .Name }} is installed.\n\n{{- if .Values.a }}\nTo check it:\n  kubectl get pods\n"))
+	want := map[int][]string{1: {"X is installed."}, 4: {"To check it:"}}
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // TestAlerts: what Vale finds in a copy is shown at its source.
 func TestAlerts(t *testing.T) {
 	got, err := alerts([]byte(`{"docs/b.md":[{"Check":"Nodelvm.Words","Line":3,"Message":"m","Severity":"error"}],
