@@ -55,6 +55,7 @@ type Agent struct {
 	log     *slog.Logger
 	events  *teller
 	pods    *podLister
+	handles *handleIndex
 
 	classes  *classStore
 	claims   *claimStore
@@ -90,6 +91,7 @@ func NewAgent(cfg Config) *Agent {
 		log:     cmp.Or(cfg.Log, slog.Default()),
 		events:  &teller{client: cfg.Client, node: cfg.Node, told: map[string]telling{}},
 		pods:    newPodLister(cfg.Client.core),
+		handles: newHandleIndex(cfg.Client),
 		queue:   workqueue.NewTypedDelayingQueue[string](),
 		backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost),
 

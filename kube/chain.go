@@ -39,7 +39,8 @@ func placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) erro
 	}
 	for _, other := range sameHandle {
 		if other != pv.Name {
-			return fmt.Errorf("PersistentVolume %s and PersistentVolume %s have the same volume handle %s: delete the one that is not in use",
+			return fmt.Errorf("PersistentVolume %s and PersistentVolume %s have the same volume handle %s: find the one that is not in use, set its reclaim policy to Retain, "+
+				"and delete it (with the policy Delete, the data of both would be deleted)",
 				pv.Name, other, pv.Spec.CSI.VolumeHandle)
 		}
 	}

@@ -157,26 +157,16 @@ func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.Owned) ([]Orpha
 	return orphans, nil
 }
 
-// searchVolumes looks through all PersistentVolumes, a page at a time, for those of the suspects.
+// searchVolumes looks through all PersistentVolumes for those of the suspects.
 func (s *OrphanSearch) searchVolumes(ctx context.Context, suspects []lvm.Owned) error {
-	for next := ""; ; {
-		var page corev1.PersistentVolumeList
-		err := s.Client.core.Get().Resource("persistentvolumes").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
-		if err != nil {
-			return fmt.Errorf("list the PersistentVolumes: %w", err)
-		}
-		for i := range page.Items {
-			for _, o := range suspects {
-				if holds(&page.Items[i], o) {
-					s.names[o.UUID] = page.Items[i].Name
-					s.pvs = append(s.pvs, &page.Items[i])
-				}
+	return s.Client.eachVolume(ctx, func(pv *corev1.PersistentVolume) {
+		for _, o := range suspects {
+			if holds(pv, o) {
+				s.names[o.UUID] = pv.Name
+				s.pvs = append(s.pvs, pv)
 			}
 		}
-		if next = page.Continue; next == "" {
-			return nil
-		}
-	}
+	})
 }
 
 // Holder names the PersistentVolume that stands for a volume, whatever its name; "": there is none.

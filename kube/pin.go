@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,7 +56,8 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 		a.queue.AddAfter(keyOf(claim), backoffFirst) // no watch tells when the snapshot names its content
 	}
 	if err != nil || !here {
-		return binding, err
+		return binding, errors.Join(err, a.tellShared(ctx, claim, "DuplicateVolumeHandle",
+			fmt.Sprintf("node %s is not selected for this copy of claim %s", a.node, from.key), err))
 	}
 	before := claim.Annotations[annSelectedNode]
 	_, err = a.client.patchClaim(ctx, claim, "", patch{annotations: map[string]any{annSelectedNode: a.node}})
@@ -102,7 +104,14 @@ func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
 	if err == nil {
 		_, err = a.volumes.Lookup(ctx, id)
 	}
-	return found(err)
+	here, err := found(err)
+	if err != nil || !here {
+		return false, err
+	}
+	if err := a.checkHandle(ctx, pv); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // handleOf answers the handle of a snapshot that is ready on this node; "": it is not. A content that names the snapshot

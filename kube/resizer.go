@@ -38,10 +38,22 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	if err != nil || pv == nil || chain(pv, claim, a.node) != nil {
 		return false, err
 	}
+	if err := a.checkHandle(ctx, pv); err != nil {
+		return true, errors.Join(err, a.tellShared(ctx, claim, "VolumeResizeFailed", "the volume is not extended", err))
+	}
 	if err := a.extend(ctx, claim, pv, target); !apierrors.IsNotFound(err) {
 		return true, err
 	}
 	return true, nil // deleted meanwhile
+}
+
+// tellShared tells a claim what is not done for it because two PersistentVolumes have one handle; nothing about other errors.
+func (a *Agent) tellShared(ctx context.Context, claim *corev1.PersistentVolumeClaim, reason, refused string, why error) error {
+	var shared sharedHandleError
+	if !errors.As(why, &shared) {
+		return nil
+	}
+	return a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeWarning, reason, refused + ": " + shared.Error()})
 }
 
 func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, target resource.Quantity) (err error) {

@@ -1,0 +1,99 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Two PersistentVolumes with one volume handle are one logical volume with two owners: an admin or a restore tool has made the second.
+// Nothing that is done for one of them can be right for the other. The agent watches no PersistentVolumes, so it looks through all
+// of them before it extends a volume, or pins a clone to the node of one.
+
+// handlesGoodFor is for how long one look is good: a burst of expansions costs a look in that time, not one each.
+const handlesGoodFor = 10 * time.Second
+
+// handleIndex knows which PersistentVolumes have a handle that another one has, too.
+type handleIndex struct {
+	client *Client
+	turn   chan struct{}       // held while the fields below are read or written
+	read   time.Time           // when the last look began
+	shared map[string][]string // names of PersistentVolumes, two at least, by their handle
+}
+
+func newHandleIndex(client *Client) *handleIndex {
+	return &handleIndex{client: client, turn: make(chan struct{}, 1)}
+}
+
+// sharing names the PersistentVolumes that have the handle; none: it is no more than one.
+func (h *handleIndex) sharing(ctx context.Context, handle string) ([]string, error) {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if began := time.Now(); h.read.IsZero() || began.Sub(h.read) >= handlesGoodFor {
+		shared, err := h.client.sharedHandles(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h.read, h.shared = began, shared
+	}
+	return h.shared[handle], nil
+}
+
+// sharedHandles finds the handles of this driver that several PersistentVolumes have.
+func (c *Client) sharedHandles(ctx context.Context) (map[string][]string, error) {
+	first, shared := map[string]string{}, map[string][]string{}
+	err := c.eachVolume(ctx, func(pv *corev1.PersistentVolume) {
+		if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName {
+			return
+		}
+		handle := pv.Spec.CSI.VolumeHandle
+		switch other, there := first[handle]; {
+		case !there:
+			first[handle] = pv.Name
+		case len(shared[handle]) == 0:
+			shared[handle] = []string{other, pv.Name}
+		case !slices.Contains(shared[handle], pv.Name): // it is in two pages, if others are made meanwhile
+			shared[handle] = append(shared[handle], pv.Name)
+		}
+	})
+	return shared, err
+}
+
+// eachVolume visits all PersistentVolumes, a page at a time.
+func (c *Client) eachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
+	for next := ""; ; {
+		var page corev1.PersistentVolumeList
+		err := c.core.Get().Resource("persistentvolumes").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
+		if err != nil {
+			return fmt.Errorf("list the PersistentVolumes: %w", err)
+		}
+		for i := range page.Items {
+			visit(&page.Items[i])
+		}
+		if next = page.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// sharedHandleError says that another PersistentVolume has the handle, too.
+type sharedHandleError struct{ error }
+
+// checkHandle answers a sharedHandleError if the handle of a volume of this node is not its own. Other errors are the API server's.
+func (a *Agent) checkHandle(ctx context.Context, pv *corev1.PersistentVolume) error {
+	sharing, err := a.handles.sharing(ctx, pv.Spec.CSI.VolumeHandle)
+	if err != nil {
+		return fmt.Errorf("whether another PersistentVolume has the volume handle of %s cannot be told: %w", pv.Name, err)
+	}
+	if shared := placed(pv, a.node, sharing...); shared != nil {
+		return sharedHandleError{shared}
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// allThere are disks on which every volume is; it counts how often one is extended.
+type allThere struct {
+	snapshots
+	extended int
+}
+
+func (d *allThere) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
+	return lvm.Volume{ID: id}, nil
+}
+
+func (d *allThere) Extend(_ context.Context, id lvm.ID, required, _ lvm.Bytes) (lvm.Volume, error) {
+	d.extended++
+	return lvm.Volume{ID: id, Size: required}, nil
+}
+
+// withVolumes is an agent of node-1 for claim ns/data, which has the first of these PersistentVolumes and asks for 2 GiB, and for
+// ns/copy, which is to become a clone of it.
+func withVolumes(t *testing.T, pvs ...*corev1.PersistentVolume) (*Agent, *allThere, func() []string) {
+	t.Helper()
+	list := &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}}
+	for _, pv := range pvs {
+		list.Items = append(list.Items, *pv)
+	}
+	data, copied := growingClaim(), claim("copy", "late", "")
+	round, sent := recordedRound(t, map[string]any{
+		"GET /api/v1/persistentvolumes": list, "GET /api/v1/persistentvolumes/pvc-data": pvs[0], "PATCH /api/v1/persistentvolumes/pvc-data": pvs[0],
+		"PATCH /api/v1/namespaces/ns/persistentvolumeclaims/data/status": data, "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/copy": copied,
+		"POST /api/v1/namespaces/ns/events": &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
+	})
+	disks := &allThere{}
+	agent := NewAgent(Config{Client: round.client, Node: "node-1", Volumes: disks})
+	if err := agent.claims.Add(data); err != nil {
+		t.Fatal(err)
+	}
+	return agent, disks, sent
+}
+
+func growingClaim() *corev1.PersistentVolumeClaim {
+	c := claim("data", "late", "pvc-data")
+	c.Status.Phase = corev1.ClaimBound
+	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	return c
+}
+
+// another is a second PersistentVolume with the handle of the first.
+func another(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	pv := volumeOn("node-1", "restored")
+	pv.Spec.CSI.VolumeHandle = volumeOn("node-1", "data").Spec.CSI.VolumeHandle
+	change(pv)
+	return pv
+}
+
+// TestOneHandleOfTwoVolumes: a volume that two PersistentVolumes stand for is not extended, and no clone is pinned to its node. The
+// claim is told of both.
+func TestOneHandleOfTwoVolumes(t *testing.T) {
+	for name, test := range map[string]struct {
+		other   *corev1.PersistentVolume
+		refused bool
+	}{
+		"the same handle": {another(func(*corev1.PersistentVolume) {}), true},
+		"for another node": {another(func(pv *corev1.PersistentVolume) {
+			pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"node-2"}
+		}), true},
+		"bound to nothing":          {another(func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil }), true},
+		"released":                  {another(func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeReleased }), true},
+		"another handle":            {volumeOn("node-1", "other"), false},
+		"another driver's":          {another(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "ebs.example.com" }), false},
+		"the volume is not a CSI's": {another(func(pv *corev1.PersistentVolume) { pv.Spec.CSI = nil }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent, disks, sent := withVolumes(t, volumeOn("node-1", "data"), test.other)
+			_, err := agent.resize(t.Context(), growingClaim())
+			expectShared(t, err, test.refused)
+			if (disks.extended == 0) != test.refused || slices.Contains(sent(), "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/data/status") == test.refused {
+				t.Errorf("it is extended %d times; requests %q", disks.extended, sent())
+			}
+			if !slices.Contains(sent(), "POST /api/v1/namespaces/ns/events") {
+				t.Error("the claim is told nothing")
+			}
+
+			agent, _, sent = withVolumes(t, volumeOn("node-1", "data"), test.other)
+			copied := claim("copy", "late", "")
+			copied.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To(""), Kind: kindClaim, Name: "data"}
+			_, err = agent.pin(t.Context(), copied, sourceOf(copied))
+			expectShared(t, err, test.refused)
+			if slices.Contains(sent(), "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/copy") == test.refused || !slices.Contains(sent(), "POST /api/v1/namespaces/ns/events") {
+				t.Errorf("requests for the copy: %q", sent())
+			}
+		})
+	}
+}
+
+func expectShared(t *testing.T, err error, refused bool) {
+	t.Helper()
+	switch {
+	case !refused && err != nil:
+		t.Errorf("refused: %v", err)
+	case refused && (err == nil || !strings.Contains(err.Error(), "pvc-data and PersistentVolume pvc-restored have the same volume handle") ||
+		!strings.Contains(err.Error(), "Retain")):
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestABurstLooksOnce: expansions at one time share a look at all PersistentVolumes, and one that comes later looks again.
+func TestABurstLooksOnce(t *testing.T) {
+	agent, _, sent := withVolumes(t, volumeOn("node-1", "data"))
+	looks := func() (n int) {
+		for range 20 {
+			if err := agent.checkHandle(t.Context(), volumeOn("node-1", "data")); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, request := range sent() {
+			if request == "GET /api/v1/persistentvolumes" {
+				n++
+			}
+		}
+		return n
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { looks() })
+	}
+	all.Wait()
+	if n := looks(); n != 1 {
+		t.Errorf("%d looks", n)
+	}
+	agent.handles.read = time.Now().Add(-handlesGoodFor)
+	if n := looks(); n != 2 {
+		t.Errorf("%d looks after a while", n)
+	}
+}
+
+// TestNoAnswerExtendsNothing: as long as the API server does not say who has the handle, nothing is done, and nobody is told a reason
+// that is none.
+func TestNoAnswerExtendsNothing(t *testing.T) {
+	round, sent := recordedRound(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-data": volumeOn("node-1", "data")})
+	disks := &allThere{}
+	agent := NewAgent(Config{Client: round.client, Node: "node-1", Volumes: disks})
+	if _, err := agent.resize(t.Context(), growingClaim()); err == nil || disks.extended > 0 || len(sent()) != 2 {
+		t.Errorf("extended %d times, %v, %q", disks.extended, err, sent())
+	}
+}
