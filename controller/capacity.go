@@ -9,10 +9,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// GetCapacity answers what a class can still get on this node, and the largest single volume that CreateVolume will
-// really accept (CSI spec, "GetCapacity"); less as long as a pod is kept away for which that was not enough. Another node's topology, an unknown group, capabilities that no volume of
-// ours has, and no parameters at all (no volume can be made without volumeGroup) have no room here: zero, not an
-// error, for the provisioner keeps publishing the old figure after an error. A wrong parameter is lvm.KindInvalid.
+// GetCapacity returns the free capacity of a class on this node, and the largest volume that CreateVolume accepts (CSI spec,
+// "GetCapacity"). It returns less while it keeps away a pod for which that was not enough. Another node's topology, an
+// unknown group, unsupported capabilities and missing parameters have the capacity zero. That is no error, because after an
+// error the provisioner keeps publishing the old value. A wrong parameter is lvm.KindInvalid.
 func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	if len(req.GetParameters()) == 0 {
 		return capacityReply(lvm.Capacity{}), nil

@@ -8,11 +8,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// CreateVolume carves a volume on this node (CSI spec, "CreateVolume"). The same call twice gives one volume and the
-// same reply. No room, no such group, a volume that is wanted elsewhere and a source on another node are all
-// lvm.KindNoRoom, and so is no room for the other volumes of its pod: it makes the provisioner hand the claim back to the scheduler. Where this very node holds the source,
-// no other one can help, and no room is lvm.KindOutOfRange: the claim stays here and is tried again. As long as an earlier call
-// may have made the volume, every error is lvm.KindBusy (outcome.go).
+// CreateVolume allocates a volume on this node (CSI spec, "CreateVolume"). A repeated call returns the same volume and reply.
+// lvm.KindNoRoom makes the provisioner return the claim to the scheduler: insufficient capacity for the volume or for the pod's
+// other volumes, an unknown group, another node's topology, a source on another node. If this node has the source, no other node
+// can help, and insufficient capacity is lvm.KindOutOfRange: the provisioner retries here. As long as an earlier call may have
+// created the volume, every error is lvm.KindBusy (outcome.go).
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	defer s.asked(req)()
 	return noted(s.outcomes, req.GetName(), func() (*csi.CreateVolumeResponse, error) { return s.createVolume(ctx, req) })

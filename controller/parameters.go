@@ -70,7 +70,7 @@ func parseParameters(values map[string]string) (parameters, error) {
 		}
 	}
 	if p.class.Group == "" {
-		return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass does not say where to carve volumes; "+
+		return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass does not name a volume group; "+
 			"set the parameter %s to a volume group's name, or to \"@tag\" for any group with that LVM tag", parameterGroup)
 	}
 	return p, nil

@@ -19,9 +19,9 @@ var (
 	errMutableParameters   = lvm.Errorf(lvm.KindInvalid, "volumes of this driver have no mutable parameters; remove the claim's volumeAttributesClassName")
 )
 
-// parseCreate turns a request into the wanted volume, and the options for its mkfs. Whatever is wrong with the request
-// (lvm.KindInvalid, and lvm.KindOutOfRange for a size that is too small) is found here, before anything is touched; only what a layout is and needs, and the volume group's
-// name, are left to lvm, which knows the rules for them.
+// parseCreate turns a request into the spec of the volume, and the options for its mkfs. It finds all errors of the request
+// before the driver changes anything: lvm.KindInvalid, and lvm.KindOutOfRange for a size that is too small. Only package lvm knows
+// the rules for layouts and for the volume group's name.
 func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs string, err error) {
 	if err := checkName(req.GetName()); err != nil {
 		return lvm.Spec{}, "", err

@@ -67,7 +67,7 @@ func (r *refusals) add(pod string, spec lvm.Spec, siblings []lvm.Spec, misfit lv
 	r.pods[pod] = p
 }
 
-// expire forgets the pods whose time is over, and the cycles that nobody needs any more once they have ended.
+// expire forgets the pods whose time has passed, and the completed cycles that no pod needs any more.
 func (r *refusals) expire() {
 	now := r.now()
 	maps.DeleteFunc(r.pods, func(_ string, p refusal) bool { return !now.Before(p.until) })

@@ -51,8 +51,8 @@ func TestLessIsPublishedForAWhile(t *testing.T) {
 	}
 }
 
-// TestLimitIsThatOfTheLargestInTheGroup: no other limit sends the pod away, and none is set where it is not the trouble: in
-// another group, and in other classes of the same group.
+// TestLimitIsThatOfTheLargestInTheGroup: no other limit sends the pod away. Another group, and other classes of the same group,
+// have no limit.
 func TestLimitIsThatOfTheLargestInTheGroup(t *testing.T) {
 	r := newRefusals(newClock().now)
 	small, large, other := volumeIn("vg", "small", 3), volumeIn("vg", "large", 5), volumeIn("vg2", "other", 7)

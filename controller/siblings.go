@@ -13,7 +13,7 @@ import (
 
 // Siblings is what this service needs of the cluster.
 type Siblings interface {
-	// Asked is told of each request for a claim's volume, and of its end.
+	// Asked is called at the start of each request for a claim's volume, and answered at its end.
 	Asked(namespace, claim string) (answered func())
 	// Company finds what a claim is of use together with; none: the zero Company.
 	Company(ctx context.Context, namespace, claim string) (Company, error)
@@ -24,7 +24,7 @@ type Siblings interface {
 	// MayRestore tells whether the claim's volume may be made as a copy of this snapshot of the node: nil, lvm.KindBusy for
 	// "ask again", or lvm.KindInvalid or lvm.KindNotFound.
 	MayRestore(ctx context.Context, namespace, claim, uid string, of lvm.ID) error
-	// Warn tells the claim's owner; what was told under the same reason before is not repeated as long as that stands.
+	// Warn reports a warning event on the claim. It does not repeat a message with the same reason while that condition lasts.
 	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
 }
 

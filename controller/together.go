@@ -19,7 +19,7 @@ import (
 //	snapshot that is to be copied the claim's?)
 //	-> CreateTogether (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
 //
-// What nothing here can mend is told on the claim.
+// An event on the claim reports what the driver cannot resolve.
 
 // Reasons of the warnings on a claim whose pod can run nowhere.
 const (
@@ -65,8 +65,8 @@ func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
 }
 
 // mayMake refuses a volume that must not be made here: the pod's other claims are on another node, or the snapshot that it is
-// to be a copy of is not the claim's. An earlier call was held to the same: what it made may have been answered and, refused
-// now, would be left behind. lvm.KindBusy: that cannot be told.
+// to be a copy of is not the claim's. An earlier call passed the same check: if this one refuses the volume
+// that it created and reported, the volume leaks. lvm.KindBusy: the answer is unknown.
 func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, company Company) error {
 	copied := s.siblings != nil && spec.Source.IsSnapshot()
 	if len(company.Claims) == 0 && !copied {
@@ -131,8 +131,8 @@ func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) err
 	return err
 }
 
-// yields tells whether a claim that is to be made on another node, and that no pod uses together with this one, has to come here: of
-// two such claims the one whose UID sorts first stays, so that not both are sent to each other's node.
+// yields tells whether a claim must come here that has another selected node, and that no pod uses together with this one. Of two such
+// claims the one whose UID sorts first stays, so that they do not move to each other's node.
 func yields(c Sibling, spec lvm.Spec) bool {
 	return c.Indirect && strings.TrimPrefix(spec.Name, volumePrefix) < c.UID
 }
@@ -141,7 +141,7 @@ func yields(c Sibling, spec lvm.Spec) bool {
 func (s *Server) tellOfMade(ctx context.Context, spec lvm.Spec, company Company, refusal error) {
 	volumes, err := s.volumes.List(ctx)
 	if err != nil {
-		volumes = nil // what is bound is told all the same
+		volumes = nil // the event names bound claims all the same
 	}
 	var made []string
 	for _, c := range company.Claims {
@@ -165,8 +165,8 @@ func (s *Server) warn(ctx context.Context, spec lvm.Spec, reason, message string
 }
 
 // limited is the capacity that is published for a class: less than there is where a pod was refused that would only come
-// back, since each of its claims alone has room. It is over when there is room for all, or when one of the claims is no
-// longer waiting.
+// back, since each of its claims alone has room. The limit ends when all fit, or when one of the claims no
+// longer waits.
 func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capacity) lvm.Capacity {
 	for _, r := range s.refusals.against(class) {
 		if !s.waiting(r.specs) || s.volumes.Room(ctx, r.specs) == nil {

@@ -199,7 +199,7 @@ func TestThePauseEndsEarly(t *testing.T) {
 	}
 }
 
-// All claims are made where all have room, in whatever order they are asked for, and a stranger does not get between.
+// All claims are made where all have room, in whatever order they are asked for, and another pod's claim does not get between.
 func TestTwoClaimsWithRoom(t *testing.T) {
 	a, b := claim("a", 25*lvm.GiB, "vg-nvme"), claim("b", 14*lvm.GiB, "vg-nvme")
 	b.Node = "" // the scheduler writes one annotation after the other
@@ -259,7 +259,7 @@ func TestSiblingIsReadAsItsRequest(t *testing.T) {
 	}
 }
 
-// A sibling that can never be had, or that is bound, is no hindrance here; its own request is told.
+// A sibling that is bound, or that this driver can never provide, does not prevent this volume. The sibling's request gets the error.
 func TestSiblingsThatDoNotCount(t *testing.T) {
 	typo, many, bound := claim("typo", lvm.GiB, "vg-nvme"), claim("many", lvm.GiB, "vg-nvme"), claim("bound", 30*lvm.GiB, "vg-nvme")
 	typo.Parameters["layuot"] = "thin"
@@ -349,7 +349,7 @@ func TestCopiesDoNotFollow(t *testing.T) {
 	}
 }
 
-// What no driver can mend: one claim is here, and the rest has no room beside it.
+// The driver cannot resolve this: one claim is here, and the node has insufficient capacity for the rest.
 func TestStranded(t *testing.T) {
 	for _, bound := range []bool{true, false} { // whether Kubernetes knows of the first volume yet
 		a, b := claim("a", 25*lvm.GiB, "vg-nvme"), claim("b", 10*lvm.GiB, "vg-nvme")

@@ -13,8 +13,9 @@ var (
 	riskyFeatures = []string{"^has_journal", "^extent"}
 )
 
-// showsUnwritten tells whether a volume's user may see blocks that nobody wrote since it was made: all of a raw device; of a
-// file system those that a power cut leaves in a file whose data did not reach the disk, which only these options allow.
+// showsUnwritten tells whether a volume's user may see blocks that were not written since the volume's creation. A raw device shows
+// all of them. A file system shows those of a file whose data did not reach the disk before a power cut, which only these
+// options allow.
 func showsUnwritten(capabilities []*csi.VolumeCapability, mkfs string) bool {
 	for _, c := range capabilities {
 		risky := func(option string) bool { return slices.Contains(riskyMounts, option) }

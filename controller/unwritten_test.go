@@ -6,7 +6,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// TestShowsUnwritten: raw devices, and file systems that a power cut could leave with blocks that nobody wrote.
+// TestShowsUnwritten: raw devices, and file systems that could show unwritten blocks after a power cut.
 func TestShowsUnwritten(t *testing.T) {
 	mount := func(flags ...string) *csi.VolumeCapability {
 		return &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{MountFlags: flags}}}

@@ -53,7 +53,7 @@ func (s *Server) confirm(ctx context.Context, volume lvm.Volume, req *csi.Valida
 		}
 	}
 	if uuid, ok := req.GetVolumeContext()[AttributeUUID]; ok && uuid != volume.UUID {
-		return lvm.Errorf(lvm.KindInvalid, "the volume now has UUID %s, not %s: it was made anew under the same name", volume.UUID, uuid)
+		return lvm.Errorf(lvm.KindInvalid, "the volume now has UUID %s, not %s: it was created again with the same name", volume.UUID, uuid)
 	}
 	return nil
 }

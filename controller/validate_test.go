@@ -50,9 +50,9 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 		}, `"bind"`},
 		{"unknown parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) { r.Parameters = map[string]string{"x": "y"} }, `"x"`},
 		{"mutable parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) { r.MutableParameters = map[string]string{"x": "y"} }, "mutable"},
-		{"made anew", func(r *csi.ValidateVolumeCapabilitiesRequest) {
+		{"created again", func(r *csi.ValidateVolumeCapabilitiesRequest) {
 			r.VolumeContext = map[string]string{AttributeUUID: "another"}
-		}, "made anew"},
+		}, "created again"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			req := &csi.ValidateVolumeCapabilitiesRequest{
@@ -80,7 +80,7 @@ func parametersOf(pairs ...string) func(*csi.ValidateVolumeCapabilitiesRequest) 
 	}
 }
 
-// What CreateVolume leaves to the layout's defaults, and what it was told, is the volume's class.
+// The volume's class has the parameters of CreateVolume, and the layout's defaults for the others.
 func TestValidateComparesWholeClasses(t *testing.T) {
 	s, _ := newTestServer(t)
 	req := wanted()

@@ -29,7 +29,7 @@ type podWithoutNode struct {
 	waited  time.Duration // until all of its volumes were made; 0: they are not
 }
 
-// oneNode is a cluster of one node: a scheduler that looks at each claim alone, as far as it knows the capacity, and backs
+// oneNode is a cluster of one node: a scheduler that compares each claim alone with the capacity that it knows, and backs
 // off from one second to ten; and a csi-provisioner that publishes the capacity each second.
 type oneNode struct {
 	t         *testing.T

@@ -8,10 +8,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// The kernel tells btrfs file systems apart by their UUID, so a copy cannot be mounted beside its origin before it has
-// one of its own. The feature "metadata_uuid" (Linux 5.0) is made for that: the superblock gets a new UUID, and keeps
-// the old one as that of the metadata, which stays as it is, an unreplayed log included. btrfstune -m does the same, but
-// as a transaction of its own, and a log does not survive that.
+// The kernel distinguishes btrfs file systems by their UUID, so a clone needs a new UUID before it can be mounted with its origin.
+// The feature "metadata_uuid" (Linux 5.0) provides that: the superblock gets a new UUID and keeps the old one as that of the
+// metadata, which does not change, and neither does an unreplayed log. btrfstune -m does the same, but as a separate
+// transaction, which a log does not survive.
 
 // Where the fields are in a btrfs superblock (btrfs documentation, "On-disk format").
 const (
@@ -66,7 +66,7 @@ func btrfsUUID(lvUUID string) (uuid [uuidSize]byte) {
 func withUUID(super []byte, uuid [uuidSize]byte) ([]byte, error) {
 	le := binary.LittleEndian
 	refuse := func(why string) ([]byte, error) {
-		return nil, lvm.Errorf(lvm.KindForeign, "the copy needs a file system UUID of its own before it is mounted, and its btrfs superblock %s; "+
+		return nil, lvm.Errorf(lvm.KindForeign, "the clone needs a new file system UUID before it can be mounted, and its btrfs superblock %s; "+
 			"nothing was changed. btrfstune -u gives it one, on this node, while it is not mounted", why)
 	}
 	switch {

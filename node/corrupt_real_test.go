@@ -12,8 +12,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// corruptions are file systems that somebody with a raw volume can write: a superblock that is in order, and what lies after it
-// overwritten. from is where the superblock ends; the copies that btrfs has of it stay.
+// corruptions are file systems that a tenant with a raw volume can write: a valid superblock, and overwritten blocks after
+// it. from is where the superblock ends; the copies that btrfs has of it stay.
 var corruptions = map[string]struct {
 	from, length int64
 	says         string

@@ -133,7 +133,7 @@ func TestGrowthAtStage(t *testing.T) {
 	f.expect(t, "activate", "check xfs /dev/dm-3", "mount /dev/dm-3 /staging xfs ro")
 }
 
-// Copies are mounted beside their origins: xfs by an option, btrfs by a UUID of its own, and neither is formatted.
+// Copies are mounted beside their origins: xfs by an option, btrfs by a new UUID, and neither is formatted.
 func TestCopies(t *testing.T) {
 	copied := attribute(AttributeSource, testVG+"/s-1")
 	for name, want := range map[string][]string{

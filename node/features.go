@@ -18,10 +18,9 @@ var (
 	blockGroupTree = kernelVersion{6, 1}
 )
 
-// xfsFeatures are those that a new xfs has where the class does not say: the ones of mkfs.xfs at the time of Linux 5.15,
-// and of Linux 5.4 on a kernel that does not mount these; a newer kernel gets no more, since a node can be set back to an
-// older one with its data. mkfs.xfs has them as lts_5.15.conf and lts_5.4.conf, and takes no such file beside suboptions
-// that the file sets too.
+// xfsFeatures are the default features of a new xfs: those of mkfs.xfs at the time of Linux 5.15, or of Linux 5.4 for an older
+// kernel. A newer kernel gets no more, because an admin can downgrade a node with its data. mkfs.xfs has them as lts_5.15.conf and
+// lts_5.4.conf, but refuses such a file together with suboptions that the file sets too.
 func xfsFeatures(options []string, kernel kernelVersion) []suboption {
 	newer := "1"
 	if kernel.before(bigTimes) {

@@ -40,7 +40,7 @@ type Filesystem interface {
 	Bind(source, target string, readOnly bool) error
 	// ReadOnly tells whether a block device takes no writes.
 	ReadOnly(device string) (bool, error)
-	// SetReadOnly makes a block device refuse the writes of everybody who has it open, or take them again.
+	// SetReadOnly makes a block device refuse the writes of all processes that have it open, or accept them again.
 	SetReadOnly(device string, readOnly bool) error
 	// Unmount removes the topmost mount at a path.
 	Unmount(path string) error

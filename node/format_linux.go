@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Format keeps the device open for writing until all is done: udev looks into a device after each writer has closed it.
+// Format keeps the device open for writing until all is done: udev probes a device after each writer has closed it.
 func (m machine) Format(ctx context.Context, f Formatting) (err error) {
 	if err := waitUnused(ctx, f.Device); err != nil {
 		return err
@@ -89,7 +89,7 @@ func writeDurably(device *os.File, data []byte, at int64) error {
 	return nil
 }
 
-// A device that nobody uses may be open for a moment all the same: udev looks into it after each writer.
+// An unused device may be open for a moment: udev probes it after each writer.
 const (
 	unusedPatience = 2 * time.Second
 	unusedPause    = 50 * time.Millisecond
@@ -129,7 +129,7 @@ func (m machine) Check(_ context.Context, device, fsType string) error {
 	switch {
 	case !errors.As(err, &exit):
 	case !exit.Exited(): // killed, perhaps for want of memory
-		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was cut off, and is done anew: fsck.ext4: %w", device, err)
+		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was interrupted, and will be repeated: fsck.ext4: %w", device, err)
 	case exit.ExitStatus()&fsckErrorsLeft != 0:
 		return lvm.Errorf(lvm.KindForeign, "the file system on %s has errors that need a person: run fsck.ext4 %s on this node. It says: %s", device, device, oneLine(out))
 	}

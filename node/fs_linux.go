@@ -50,7 +50,7 @@ func (machine) Look(path string) (Place, error) {
 			ReadOnly: hasOption(top.Options, "ro"),
 		}
 		if top.Root == "/" {
-			return p, nil // a whole file system; a bound file or device has another root, and is safe to look at
+			return p, nil // a whole file system; a bound file or device has another root, and is safe to stat
 		}
 	}
 	p.Kind, p.Device, err = kindOf(p.Path)
@@ -87,7 +87,7 @@ func namedByKernel(device string, number DeviceNumber) error {
 	return nil
 }
 
-// numberOf is the number of the device below a mount. A btrfs has a number of its own there, and names its device.
+// numberOf is the number of the device below a mount. A btrfs has an anonymous number there, and names its device.
 func numberOf(m *mountinfo.Info) DeviceNumber {
 	var stat unix.Stat_t
 	if m.FSType == "btrfs" && unix.Stat(m.Source, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFBLK {

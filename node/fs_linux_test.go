@@ -22,7 +22,7 @@ func TestCheck(t *testing.T) {
 		"exit 8":     {}, // mount will tell
 		"exit 4":     {lvm.KindForeign, "need a person"},
 		"exit 12":    {lvm.KindForeign, "need a person"},
-		"kill -9 $$": {lvm.KindInternal, "cut off"},
+		"kill -9 $$": {lvm.KindInternal, "interrupted"},
 	} {
 		script := "#!/bin/sh\n" + ending + "\n"
 		if err := os.WriteFile(filepath.Join(dir, "fsck.ext4"), []byte(script), 0o700); err != nil {

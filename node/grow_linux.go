@@ -65,11 +65,11 @@ func (m machine) Renew(ctx context.Context, device string, uuid [uuidSize]byte) 
 	}
 	f, err := os.OpenFile(device, os.O_WRONLY|unix.O_EXCL|unix.O_SYNC, 0)
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "the copy could not be given a file system UUID of its own: %w", err)
+		return lvm.Errorf(lvm.KindInternal, "cannot give the clone a new file system UUID: %w", err)
 	}
 	_, err = f.WriteAt(changed, superblocks["btrfs"])
 	if err := errors.Join(err, f.Close()); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "the copy could not be given a file system UUID of its own: %w", err)
+		return lvm.Errorf(lvm.KindInternal, "cannot give the clone a new file system UUID: %w", err)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func TestGrowth(t *testing.T) {
 			if b.wants("v", fsType) {
 				t.Errorf("with %d MiB it wants to grow though it has", size)
 			}
-			for _, step := range []int64{260} { // grown while nobody used it
+			for _, step := range []int64{260} { // expanded while no process used it
 				size += step
 				b.enlarge("v", size)
 				b.must(b.stage("v", fsType, staging))
@@ -161,7 +161,7 @@ func TestCopiesBesideTheirOrigin(t *testing.T) {
 	}
 }
 
-// copied stages a copy and looks into it.
+// copied stages a clone and reads its content.
 func (b *bench) copied(name, fsType string, size int64) {
 	b.t.Helper()
 	b.must(b.stage(name, fsType, b.path(name), AttributeSource, "source"))

@@ -41,13 +41,13 @@ func hostSignature(head []byte) string {
 	return ""
 }
 
-// signatureTimeout bounds how long the volumes of a node are looked at: a device that hangs must not hold up what else is found.
+// signatureTimeout bounds the check of a node's volumes: an unresponsive device must not delay the other findings.
 const signatureTimeout = 5 * time.Second
 
 // signatures looks for raw block volumes with a signature that the node's own system might act on.
 func (s *Server) signatures(ctx context.Context, volumes []lvm.Volume) []lvm.Finding {
 	if !s.looking.TryLock() {
-		return nil // an earlier look hangs with a device
+		return nil // an earlier check waits for an unresponsive device
 	}
 	done := make(chan []lvm.Finding, 1)
 	go func() {
@@ -71,7 +71,7 @@ func (s *Server) signatures(ctx context.Context, volumes []lvm.Volume) []lvm.Fin
 	return nil
 }
 
-// signatureOn looks at one volume, as long as it is published as a raw block volume.
+// signatureOn reads one volume while it is published as a raw block volume.
 func (s *Server) signatureOn(v lvm.Volume) (lvm.Finding, bool) {
 	path, active, err := s.devices.Device(v.ID, v.UUID)
 	if err != nil || !active {

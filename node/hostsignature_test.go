@@ -58,7 +58,7 @@ func TestHealthReportsSignatures(t *testing.T) {
 	}
 }
 
-// A device that hangs holds up one look for a few seconds, and no later one.
+// An unresponsive device delays one check for a few seconds, and no later one.
 func TestSignatureOfADeviceThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

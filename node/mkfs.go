@@ -21,10 +21,9 @@ var mkfsDefaults = map[string][]string{
 	"btrfs": {"-q", "-K"},
 }
 
-// mkfsAllowed are the options that a StorageClass may add, each with the form that its value must have: what shapes the
-// file system, and nothing that names a file or a device, forces, or leaves the file system somewhere else than at the
-// beginning of the device. Of -O only features that a mount needs no help for, and that let the file system grow while it
-// is mounted: sparse_super2 does not (Linux, fs/ext4/resize.c).
+// mkfsAllowed are the options that a StorageClass may add, with the pattern of their values. They only shape the file system. None
+// names a file or a device, forces, or moves the file system away from the beginning of the device. The features of -O need no
+// mount option, and allow online resizing: sparse_super2 does not (Linux, fs/ext4/resize.c).
 var mkfsAllowed = map[string]map[string]*regexp.Regexp{
 	"ext4": {
 		"-b": form(`1024|2048|4096`),
@@ -115,9 +114,9 @@ func repeated(list string) string {
 	return ""
 }
 
-// mkfsArgs is the argument vector of mkfs.<fsType> for a kernel. Of an option that stands there twice mkfs.ext4 takes the
-// last one, so what is asked for goes behind the defaults, and into the list of extended options. mkfs.xfs refuses a
-// suboption that stands there twice ("respecified"), so the kernel's features are merged into what is asked for.
+// mkfsArgs is the argument vector of mkfs.<fsType> for a kernel. If an option occurs twice,
+// mkfs.ext4 uses the last one, so the class's options follow the defaults, also in the list of extended options. mkfs.xfs refuses
+// a suboption that occurs twice ("respecified"), so the kernel's features are merged into the class's options.
 func mkfsArgs(fsType, device string, options []string, kernel kernelVersion) []string {
 	if fsType == "xfs" {
 		options = withFeatures(options, xfsFeatures(options, kernel))

@@ -33,7 +33,7 @@ func (m machine) Make(path string, file bool) (made []string, err error) {
 		missing = append(missing, dirs)
 	}
 	for _, dir := range slices.Backward(missing) {
-		if err := os.Mkdir(dir, 0o750); errors.Is(err, os.ErrExist) { // made by somebody else meanwhile
+		if err := os.Mkdir(dir, 0o750); errors.Is(err, os.ErrExist) { // another process has created it meanwhile
 			continue
 		} else if err != nil {
 			return made, err
@@ -169,12 +169,12 @@ func remountReadOnly(path string) error {
 func (machine) ReadOnly(device string) (bool, error) {
 	f, err := os.Open(device)
 	if err != nil {
-		return false, fmt.Errorf("whether %s is read-only cannot be told: %w", device, err)
+		return false, fmt.Errorf("cannot read whether %s is read-only: %w", device, err)
 	}
 	defer func() { _ = f.Close() }()
 	readOnly, err := unix.IoctlGetInt(int(f.Fd()), unix.BLKROGET)
 	if err != nil {
-		return false, fmt.Errorf("whether %s is read-only cannot be told: %w", device, err)
+		return false, fmt.Errorf("cannot read whether %s is read-only: %w", device, err)
 	}
 	return readOnly != 0, nil
 }

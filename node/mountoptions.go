@@ -18,10 +18,9 @@ const (
 )
 
 // mountAllowed are the mount options that each file system may have, each with the form of its value; nil: it has none.
-// What is not here is refused: whoever writes a StorageClass cannot name another device or a path of the node
-// (journal_path, logdev, rtdev, device, loop, X-mount.*), turn the mount into another operation (bind, remount, move), skip
-// the recovery that a mount begins with (noload, norecovery), or let an error of one file system stop the node
-// (errors=panic, fatal_errors=panic).
+// The driver refuses all others. They could name another device or a path of the node (journal_path, logdev, rtdev, device, loop,
+// X-mount.*), or turn the mount into another operation (bind, remount, move). They could skip the recovery at a mount (noload,
+// norecovery), or let an error of one file system stop the node (errors=panic, fatal_errors=panic).
 var mountAllowed = map[string]map[string]*regexp.Regexp{
 	"ext4": union(anyMountAllowed,
 		plain(`acl noacl user_xattr nouser_xattr barrier nobarrier discard nodiscard delalloc nodelalloc auto_da_alloc noauto_da_alloc

@@ -102,7 +102,7 @@ func parseHandle(handle string) (lvm.ID, error) {
 func parseCapability(c *csi.VolumeCapability) (volume, error) {
 	v := volume{}
 	switch mode := c.GetAccessMode().GetMode(); mode {
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, // several pods too: so it was before the next two were told apart
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, // several pods too: the meaning before CSI added the next two modes
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
 		v.onePod = true

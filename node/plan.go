@@ -14,7 +14,7 @@ type DeviceNumber uint64
 type Place struct {
 	Path   string       // links above it resolved, as the kernel lists mounts
 	Mount  *Mount       // the topmost mount there; nil: it is not a mount point
-	Kind   PlaceKind    // what is there; not looked at under a mount of a whole file system, which may be dead
+	Kind   PlaceKind    // what is there; not checked under a mount of a whole file system, which may be unresponsive
 	Device DeviceNumber // of a PlaceDevice
 }
 
@@ -59,13 +59,13 @@ type Mount struct {
 	ReadOnly bool // the mount itself, whatever the file system is
 }
 
-// Content is what three witnesses say of a device: blkid(8) with unrestricted probing, wipefs(8), and the first 4 KiB,
-// which a new volume has zeroed (lvcreate(8), --zero). It is blank only if none of them finds anything. More than the
-// first 4 KiB is not demanded to be zero: behind them a volume of a class with wipe "none" may show what was there before.
+// Content is the result of three checks of a device: blkid(8) with unrestricted probing, wipefs(8), and the first 4 KiB, which
+// lvcreate zeroes (lvcreate(8), --zero). The device is blank only if none of them finds anything. The blocks after the first
+// 4 KiB need not be zero: a volume of a class with wipe "none" may show older data there.
 type Content struct {
-	Type       string   // a file system's; "" if it is none that blkid is sure of
-	Others     []string // everything else that was found, in words
-	Unfinished string   // the type of a file system whose mkfs was cut short, as is proven: nothing was ever in it
+	Type       string   // of the file system; "" if blkid is not sure of one.
+	Others     []string // descriptions of all other findings.
+	Unfinished string   // the type of a file system whose mkfs was interrupted, with proof that it never held data.
 	Marked     bool     // the file system is whole, was never mounted, and still has the mark of its mkfs
 	Mounted    bool     // the device is mounted somewhere already
 }
@@ -165,8 +165,8 @@ func words(list []string) string {
 	return text
 }
 
-// planPublish decides what to do at a pod's path. staged is the staging path's place; it is not looked at for a block
-// volume. mounts are all the paths where the volume is (CSI spec, "NodePublishVolume", second table).
+// planPublish decides what to do at a pod's path. staged is the staging path's place; a block volume does not
+// need it. mounts are all the paths where the volume is (CSI spec, "NodePublishVolume", second table).
 func planPublish(r publishRequest, target, staged Place, mounts []MountPoint, device DeviceNumber) (action, error) {
 	if target.Mount != nil {
 		return planRepublish(r, target, device)
@@ -196,9 +196,9 @@ func planPublish(r publishRequest, target, staged Place, mounts []MountPoint, de
 	return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be published", target.Path, target.Kind)
 }
 
-// planRepublish looks at a target that is mounted already. A mount that is writable where read-only was asked for is
-// what an earlier version left, which bound and then remounted; it is replaced, unless somebody uses it. The opposite is
-// another request's.
+// planRepublish decides for a target that is mounted already. A writable mount for a read-only request comes from an earlier
+// version, which bound and then remounted; the driver replaces it, unless a process uses it. The opposite belongs to another
+// request.
 func planRepublish(r publishRequest, target Place, device DeviceNumber) (action, error) {
 	ours := target.Mount.Device == device
 	if r.block {
@@ -222,5 +222,5 @@ func removable(p Place) error {
 		return nil
 	case PlaceFullDir, PlaceFullFile, PlaceDevice, PlaceOther:
 	}
-	return lvm.Errorf(lvm.KindForeign, "%s is not mounted and holds somebody's data (it is %s): it is not removed; look at it, and move it away", p.Path, p.Kind)
+	return lvm.Errorf(lvm.KindForeign, "%s is not mounted and holds data (it is %s), so the driver does not remove it; check it, and move it away", p.Path, p.Kind)
 }

@@ -32,7 +32,7 @@ var powerVolumes = []struct {
 }
 
 // powerWork is what the victim does between two cuts. A line of the journal is written before a step, "? ...", and after
-// it, "! ...", with the volume and its round; each round has a UUID of its own, as another logical volume would.
+// it, "! ...", with the volume and its round; each round has a different UUID, as another logical volume would.
 type powerWork struct {
 	*bench
 	journal *os.File

@@ -25,8 +25,8 @@ const (
 const headSize = 4096
 
 // Probe asks blkid first; that settles a device with content, in one process. Where blkid finds nothing, wipefs and the
-// bytes themselves are asked too. blkid answers 2 for "nothing found", for "no such device" and where it cannot read, so the
-// device is looked at before, and read afterwards.
+// bytes themselves are asked too. blkid answers 2 for "nothing found", for "no such device" and where it cannot read, so Probe
+// checks the device before, and reads it afterwards.
 func (m machine) Probe(ctx context.Context, device, uuid string) (Content, error) {
 	mounts, err := m.Mounts(device)
 	if err != nil {
@@ -78,7 +78,7 @@ func readEnds(device, uuid string) (head []byte, marked bool, err error) {
 	defer func() { _ = f.Close() }()
 	head = make([]byte, headSize)
 	if _, err := f.ReadAt(head, 0); err != nil {
-		return nil, false, fmt.Errorf("what is on %s cannot be told: %w", device, err)
+		return nil, false, fmt.Errorf("cannot read the content of %s: %w", device, err)
 	}
 	at := markOffset(size)
 	if at < headSize {
@@ -86,7 +86,7 @@ func readEnds(device, uuid string) (head []byte, marked bool, err error) {
 	}
 	tail := make([]byte, markSize)
 	if _, err := f.ReadAt(tail, at); err != nil {
-		return nil, false, fmt.Errorf("what is on %s cannot be told: %w", device, err)
+		return nil, false, fmt.Errorf("cannot read the content of %s: %w", device, err)
 	}
 	return head, bytes.Equal(tail, mkfsMark(uuid)), nil
 }
@@ -107,12 +107,12 @@ func checkReadable(device string) error {
 func openSized(device string) (*os.File, lvm.Bytes, error) {
 	f, err := os.Open(device)
 	if err != nil {
-		return nil, 0, fmt.Errorf("what is on %s cannot be told: %w", device, err)
+		return nil, 0, fmt.Errorf("cannot read the content of %s: %w", device, err)
 	}
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		_ = f.Close()
-		return nil, 0, fmt.Errorf("the size of %s cannot be told: %w", device, err)
+		return nil, 0, fmt.Errorf("cannot read the size of %s: %w", device, err)
 	}
 	return f, lvm.Bytes(size), nil
 }
@@ -128,7 +128,7 @@ func (m machine) blkid(ctx context.Context, device string) (Content, error) {
 	case errors.As(err, &exit) && exit.ExitStatus() == blkidAmbiguous:
 		return Content{Others: []string{"signatures of more than one kind (wipefs " + device + " lists them)"}}, nil
 	}
-	return Content{}, fmt.Errorf("what is on %s cannot be told: blkid: %w", device, err)
+	return Content{}, fmt.Errorf("cannot read the content of %s: blkid: %w", device, err)
 }
 
 // parseBlkid reads the lines KEY=VALUE of `blkid -o export`. Success without anything that is known is not blankness.
@@ -169,11 +169,11 @@ func onlyPartition(found map[string]string) bool {
 func (m machine) wipefs(ctx context.Context, device string) ([]string, error) {
 	out, err := m.output(ctx, "wipefs", "--json", device) // without --all it only lists
 	if err != nil {
-		return nil, fmt.Errorf("what is on %s cannot be told: wipefs: %w", device, err)
+		return nil, fmt.Errorf("cannot read the content of %s: wipefs: %w", device, err)
 	}
 	found, err := parseWipefs(out)
 	if err != nil {
-		return nil, fmt.Errorf("what is on %s cannot be told: %w", device, err)
+		return nil, fmt.Errorf("cannot read the content of %s: %w", device, err)
 	}
 	return found, nil
 }
@@ -200,12 +200,12 @@ func parseWipefs(out []byte) ([]string, error) {
 func readAt(device string, offset int64) ([]byte, error) {
 	f, err := os.Open(device)
 	if err != nil {
-		return nil, fmt.Errorf("what is on %s cannot be told: %w", device, err)
+		return nil, fmt.Errorf("cannot read the content of %s: %w", device, err)
 	}
 	defer func() { _ = f.Close() }()
 	data := make([]byte, headSize)
 	if _, err := f.ReadAt(data, offset); err != nil {
-		return nil, fmt.Errorf("what is on %s cannot be told: %w", device, err)
+		return nil, fmt.Errorf("cannot read the content of %s: %w", device, err)
 	}
 	return data, nil
 }

@@ -93,8 +93,8 @@ func (s *Server) publish(ctx context.Context, r publishRequest, device string) e
 	return s.mountAt(target, r.block, func() error { return s.fs.Bind(source, r.target, r.readOnly) })
 }
 
-// setWritable makes a raw device read-only, or takes that back. A mount that is read-only does not keep anybody from writing
-// to a device that is bound there: it protects the file system that the device's node is in.
+// setWritable makes a raw device read-only or writable. A read-only mount does not protect a device that is bound there from
+// writes: it protects the file system with the device node.
 func (s *Server) setWritable(device string, writable bool) error {
 	readOnly, err := s.fs.ReadOnly(device)
 	if err != nil || readOnly == !writable {

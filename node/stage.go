@@ -9,9 +9,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodeStageVolume makes a volume usable on this node: its device is there, and for a file system it is made if the
-// device is blank, mounted at the staging path, and grown if the device has become larger (CSI spec, "NodeStageVolume").
-// lvm.KindForeign: the path is taken, or the device holds something else; nothing was changed then.
+// NodeStageVolume makes a volume usable on this node: it activates the device, formats a blank one, mounts the file system at the
+// staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindForeign: the path is in use, or the
+// device holds other data, and the driver has changed nothing.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	r, err := parseStage(req)
 	if err != nil {

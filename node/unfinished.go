@@ -19,8 +19,8 @@ import (
 //
 // So only ext4 needs a mark that tells these descriptors from data of an unknown kind. mke2fs clears the first 4 KiB and up
 // to 128 KiB at the end; before these the mark lies where a new file system has free space. It is written before mkfs begins and
-// removed, durably, before the first mount: a device with the mark of its own logical volume was never mounted since. A
-// copy has another UUID, and a mark of another volume counts for nothing.
+// removed, durably, before the first mount: a device with the mark of this logical volume was never mounted since. A
+// clone has another UUID, and the driver ignores the mark of another volume.
 
 // The mark of mkfs.
 const (

@@ -8,9 +8,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodeUnstageVolume unmounts the staging path, which itself is the CO's and stays (CSI spec, "NodeUnstageVolume"). LVM is
-// not asked, and the device stays active. lvm.KindInUse: files are open there; lvm.KindForeign: something else than the
-// volume is mounted there, and is left alone.
+// NodeUnstageVolume unmounts the staging path, which itself is the CO's and stays (CSI spec, "NodeUnstageVolume"). It runs
+// no LVM command, and the device stays active. lvm.KindInUse: files are open there; lvm.KindForeign: something else is mounted there,
+// which the driver does not unmount.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, errNoVolume
@@ -30,8 +30,8 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume takes a volume from a pod's path, and removes the path (CSI spec, "NodeUnpublishVolume"). LVM is
-// not asked. lvm.KindInUse: files are open there; lvm.KindForeign: something else is there, and is left alone.
+// NodeUnpublishVolume takes a volume from a pod's path, and removes the path (CSI spec, "NodeUnpublishVolume"). It runs
+// no LVM command. lvm.KindInUse: files are open there; lvm.KindForeign: something else is there, which the driver does not change.
 func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, errNoVolume
@@ -58,7 +58,7 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
-// mountsAtOnePath is more than anybody stacks; it ends the loop below should unmounting do nothing.
+// mountsAtOnePath is more than any stack of mounts has; it ends the loop below if unmounting has no effect.
 const mountsAtOnePath = 16
 
 // unmountAll unmounts what is mounted of a volume at a path, stacked mounts included, and returns what it then finds.
@@ -90,7 +90,7 @@ func (s *Server) checkOwner(ctx context.Context, handle string, place Place) err
 		return err
 	}
 	if !ours {
-		return lvm.Errorf(lvm.KindForeign, "what is mounted at %s (%s, %s) is not volume %s, and was left alone: unmount it, if it is not needed",
+		return lvm.Errorf(lvm.KindForeign, "what is mounted at %s (%s, %s) is not volume %s, so the driver did not unmount it: unmount it, if it is not needed",
 			place.Path, place.Mount.Source, place.Mount.FSType, id)
 	}
 	return nil

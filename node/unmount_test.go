@@ -146,7 +146,7 @@ func TestUnfinishedFileSystems(t *testing.T) {
 	f.expect(t, "activate", "unmark /dev/dm-3 uuid")
 }
 
-// TestMkfsOptionsAreReadForAFormat: options that are not allowed any more keep nobody from a file system that is there.
+// TestMkfsOptionsAreReadForAFormat: options that are not allowed any more do not prevent the use of an existing file system.
 func TestMkfsOptionsAreReadForAFormat(t *testing.T) {
 	old := attribute(AttributeMkfs, "-O sparse_super2")
 	f := newFake()

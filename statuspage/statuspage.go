@@ -30,10 +30,10 @@ type Page struct {
 	Classes  []Class   `json:"classes,omitempty"` // the answers to ClassQuery
 	Findings []Finding `json:"findings"`
 	Checks   Checks    `json:"checks"`
-	Unknown  []string  `json:"unknown,omitempty"` // sentences: what could not be told, and why
+	Unknown  []string  `json:"unknown,omitempty"` // sentences: what is unknown, and why
 }
 
-// Finding is one trouble, in the words of the event about it.
+// Finding is one condition, with the text of its event.
 type Finding struct {
 	Trouble string `json:"trouble"` // as the metric nodelvm_volume_condition says it
 	Group   string `json:"group"`
@@ -71,7 +71,7 @@ const (
 	ModuleMissing   ModuleState = "missing"
 )
 
-// KubeletDir is what the driver sees where it was told that the kubelet's root directory is.
+// KubeletDir is what the driver sees at its configured root directory of the kubelet.
 type KubeletDir struct {
 	Path        string      `json:"path"`
 	Mount       string      `json:"mount"` // the mount that it is in
