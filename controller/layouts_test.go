@@ -45,7 +45,7 @@ func TestLayouts(t *testing.T) {
 		{[]string{"layout", "raid5"}, 1 << 30},
 		{[]string{"layout", "raid6", "stripes", "4"}, 1 << 30},
 		{[]string{"layout", "raid10", "stripes", "2"}, 1 << 30},
-		{[]string{"layout", "thin", "thinPool", "fast", "overprovision", "2.5"}, 1 << 30},
+		{[]string{"layout", "thin", "thinPool", "fast", "overprovisionRatio", "2.5"}, 1 << 30},
 	} {
 		t.Run(test.pairs[1], func(t *testing.T) {
 			s, _ := newWideServer(t)
@@ -99,7 +99,7 @@ func TestParametersOfAnotherLayout(t *testing.T) {
 		{[]string{"stripeSize", "64Ki"}, "stripeSize"},
 		{[]string{"mirrors", "1"}, "mirrors"},
 		{[]string{"thinPool", "fast"}, "pool"},
-		{[]string{"overprovision", "2"}, "overprovision"},
+		{[]string{"overprovisionRatio", "2"}, "overprovisionRatio"},
 		{[]string{"layout", "raid1", "stripes", "2"}, "stripes"},
 		{[]string{"layout", "striped", "mirrors", "1"}, "mirrors"},
 		{[]string{"layout", "striped", "stripes", "1"}, "stripes"},

@@ -20,7 +20,7 @@ const (
 	parameterStripeSize    = "stripeSize"
 	parameterMirrors       = "mirrors"
 	parameterPool          = "thinPool"
-	parameterOverprovision = "overprovision"
+	parameterOverprovision = "overprovisionRatio"
 	parameterMkfs          = "mkfsOptions"
 )
 

@@ -68,7 +68,7 @@ func TestParseCreate(t *testing.T) {
 		{"a thin pool", func(r *csi.CreateVolumeRequest) {
 			set("layout", "thin")(r)
 			set("thinPool", "fast")(r)
-			set("overprovision", "1.5")(r)
+			set("overprovisionRatio", "1.5")(r)
 		}, func(s *lvm.Spec) { s.Class.Layout, s.Class.Pool, s.Class.Overprovision = lvm.LayoutThin, "fast", 150 }},
 		{"from a snapshot", source(elsewhereSnapshot, ""), func(s *lvm.Spec) { s.Source = idOf(elsewhereSnapshot) }},
 		{"a clone", source("", elsewhere), func(s *lvm.Spec) { s.Source = idOf(elsewhere) }},
@@ -200,7 +200,7 @@ func TestParseCreateRefuses(t *testing.T) {
 		{"no parameters", func(r *csi.CreateVolumeRequest) { r.Parameters = nil }, "volumeGroup"},
 		{"no group", func(r *csi.CreateVolumeRequest) { delete(r.Parameters, "volumeGroup") }, "volumeGroup"},
 		{"empty group", set("volumeGroup", ""), "volumeGroup"},
-		{"a typo", set("volumegroup", "vg-nvme"), `"volumegroup"; known are layout, mirrors, mkfsOptions, overprovision, stripeSize, stripes, thinPool, volumeGroup, wipe`},
+		{"a typo", set("volumegroup", "vg-nvme"), `"volumegroup"; known are layout, mirrors, mkfsOptions, overprovisionRatio, stripeSize, stripes, thinPool, volumeGroup, wipe`},
 		{"a typo beside the right one", set("Wipe", "none"), `"Wipe"`},
 		{"unknown layout", set("layout", "raid2"), `"raid2"`},
 		{"empty layout", set("layout", ""), "layout"},
@@ -213,11 +213,11 @@ func TestParseCreateRefuses(t *testing.T) {
 		{"a stripe size of nothing", set("stripeSize", "0Ki"), "like 64Ki"},
 		{"a stripe size in words", set("stripeSize", "64 KiB"), "like 64Ki"},
 		{"no pool", set("thinPool", ""), "nodelvm-thin"},
-		{"promise less than there is", set("overprovision", "0.5"), "from 1"},
-		{"promise too much", set("overprovision", "100.01"), "to 100"},
-		{"three decimals", set("overprovision", "1.005"), "two decimals"},
-		{"percent", set("overprovision", "150%"), "like 1 or 1.5"},
-		{"an exponent", set("overprovision", "1e2"), "like 1 or 1.5"},
+		{"promise less than there is", set("overprovisionRatio", "0.5"), "from 1"},
+		{"promise too much", set("overprovisionRatio", "100.01"), "to 100"},
+		{"three decimals", set("overprovisionRatio", "1.005"), "two decimals"},
+		{"percent", set("overprovisionRatio", "150%"), "like 1 or 1.5"},
+		{"an exponent", set("overprovisionRatio", "1e2"), "like 1 or 1.5"},
 		{"unknown wipe", set("wipe", "shred"), `"shred"`},
 		{"content of an unknown kind", func(r *csi.CreateVolumeRequest) { r.VolumeContentSource = &csi.VolumeContentSource{} }, "unknown kind"},
 		{"mutable parameters", func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"iops": "9"} }, "volumeAttributesClassName"},
@@ -275,7 +275,7 @@ func TestTooSmallForTheFileSystem(t *testing.T) {
 // FuzzParseParameters: whatever a StorageClass says, what is accepted is a class that lvm knows.
 func FuzzParseParameters(f *testing.F) {
 	f.Add("volumeGroup", "vg", "wipe", "none")
-	f.Add("volumeGroup", "vg", "overprovision", "1.5")
+	f.Add("volumeGroup", "vg", "overprovisionRatio", "1.5")
 	f.Add("volumeGroup", "vg", "stripeSize", "64Ki")
 	f.Add("volumeGroup", "@t", "csi.storage.k8s.io/pvc/name", "x")
 	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string) {

@@ -158,7 +158,7 @@ func TestClassRules(t *testing.T) {
 		{Class{Layout: LayoutThin, Pool: "snapshot1"}, "name of a thin pool"},
 		{Class{Layout: LayoutThin, Pool: strings.Repeat("p", 46)}, "name of a thin pool"},
 		{Class{Layout: LayoutRAID1, Pool: "p"}, "has no thin pool"},
-		{Class{Overprovision: 100}, "has no overprovision"},
+		{Class{Overprovision: 100}, "has no overprovisionRatio"},
 		{Class{Layout: LayoutRAID1, Wipe: "shred"}, `"shred"`},
 	} {
 		test.class.Group = "vg"

@@ -75,7 +75,7 @@ func checkClass(class Class) (Class, error) {
 		name   string
 		value  *int
 		bounds bounds
-	}{{"stripes", &class.Stripes, r.stripes}, {"mirrors", &class.Mirrors, r.mirrors}, {"overprovision", &class.Overprovision, r.overprovision}} {
+	}{{"stripes", &class.Stripes, r.stripes}, {"mirrors", &class.Mirrors, r.mirrors}, {"overprovisionRatio", &class.Overprovision, r.overprovision}} {
 		if err := number.bounds.check(class.Layout, number.name, number.value); err != nil {
 			return class, err
 		}
@@ -150,7 +150,7 @@ func (class Class) words() string {
 	}{
 		{fmt.Sprintf(", stripes: %d of %s", class.Stripes, class.StripeSize), class.Stripes > 0},
 		{fmt.Sprintf(", mirrors: %d", class.Mirrors), class.Mirrors > 0},
-		{fmt.Sprintf(", thinPool: %s, overprovision: %d %%", class.Pool, class.Overprovision), class.Pool != ""},
+		{fmt.Sprintf(", thinPool: %s, overprovisionRatio: %d %%", class.Pool, class.Overprovision), class.Pool != ""},
 		{fmt.Sprintf(", wipe: %s", class.Wipe), class.Wipe != ""},
 	} {
 		if part.said {

@@ -99,7 +99,7 @@ type Registration struct {
 type RegistrationState string
 
 const (
-	RegistrationElsewhere RegistrationState = "elsewhere" // --register=false: a sidecar does it
+	RegistrationElsewhere RegistrationState = "elsewhere" // --kubelet-registration=false: a sidecar does it
 	RegistrationWaiting   RegistrationState = "waiting"   // the kubelet has not asked yet
 	RegistrationDone      RegistrationState = "done"
 	RegistrationRefused   RegistrationState = "refused"

@@ -150,7 +150,7 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 			case statuspage.RegistrationWaiting:
 				fix = "the kubelet has never asked: set kubeletDir to its root directory (--root-dir of the kubelet; the driver looks at " + a.page.Checks.Kubelet.Path + ")"
 			case statuspage.RegistrationElsewhere:
-				fix = "the driver leaves it to a node-driver-registrar (--register=false): look whether one runs"
+				fix = "the driver leaves it to a node-driver-registrar (--kubelet-registration=false): look whether one runs"
 			case statuspage.RegistrationDone:
 				fix = "the kubelet has taken it: it may be restarting; " + fix
 			}

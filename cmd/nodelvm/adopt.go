@@ -34,25 +34,25 @@ type adoptOptions struct {
 
 func (o *adoptOptions) bind(flags *pflag.FlagSet) {
 	o.asideOptions.bind(flags)
-	flags.BoolVar(&o.all, "all", false, "every orphan, with the claim that it was of, as after the loss of the cluster's objects; abandoned and foreign ones are left out")
-	flags.BoolVar(&o.tag, "tag", false, "first give a volume of your own this driver's tags: from then on it is the driver's")
-	flags.StringVar(&o.claim, "claim", "", "also print this claim, as NAMESPACE/NAME, bound to the volume")
-	flags.StringVar(&o.class, "class", "", "storage class of volume and claim")
-	flags.StringVar(&o.fsType, "fstype", "", "file system (default: what is found on the volume)")
-	flags.BoolVar(&o.block, "block", false, "it is a raw block volume")
-	flags.StringVar(&o.policy, "reclaim-policy", string(corev1.PersistentVolumeReclaimRetain), "Retain or Delete")
+	flags.BoolVar(&o.all, "all", false, "adopt every unreferenced volume with its former claim, for example after the loss of the cluster's objects")
+	flags.BoolVar(&o.tag, "tag", false, "tag an unmanaged logical volume as managed before adopting it: from then on the driver manages it")
+	flags.StringVar(&o.claim, "claim", "", "also print a claim that is bound to the volume, as NAMESPACE/NAME")
+	flags.StringVar(&o.class, "storage-class", "", "storage class of the PersistentVolume and the claim")
+	flags.StringVar(&o.fsType, "fstype", "", "file system type (default: the one on the volume)")
+	flags.BoolVar(&o.block, "block", false, "adopt a raw block volume")
+	flags.StringVar(&o.policy, "reclaim-policy", string(corev1.PersistentVolumeReclaimRetain), "reclaim policy of the PersistentVolume: Retain or Delete")
 }
 
 func (o *adoptOptions) check(volumes []string) error {
 	switch {
 	case o.all == (len(volumes) == 1):
-		return errors.New("name one volume as GROUP/VOLUME, or say --all")
+		return errors.New("give one volume as GROUP/VOLUME, or --all")
 	case o.all && (o.tag || o.claim != ""):
-		return errors.New("--tag and --claim are for one volume that is named")
+		return errors.New("--tag and --claim require one volume, not --all")
 	case o.block && o.fsType != "":
-		return errors.New("a raw block volume has no file system: say --block or --fstype")
+		return errors.New("a raw block volume has no file system: give --block or --fstype, not both")
 	case o.policy != string(corev1.PersistentVolumeReclaimRetain) && o.policy != string(corev1.PersistentVolumeReclaimDelete):
-		return fmt.Errorf("--reclaim-policy is %q; give Retain or Delete", o.policy)
+		return fmt.Errorf("--reclaim-policy is %q; set it to Retain or Delete", o.policy)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func adoptCommand() *cobra.Command {
 	var o adoptOptions
 	cmd := &cobra.Command{
 		Use:   "adopt GROUP/VOLUME | --all",
-		Short: "Print the manifests that take a volume up again, for kubectl apply (run it in the driver's container)",
+		Short: "Print the manifests that adopt a volume, for kubectl apply (run it in the driver's container)",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(args); err != nil {
 				return err

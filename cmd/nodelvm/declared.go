@@ -36,8 +36,8 @@ type declaredDevice struct {
 type declaredPool struct {
 	Name           string             `json:"name"`
 	Size           *resource.Quantity `json:"size"`
-	GrowAt         int                `json:"growAt"`
-	GrowMetadataAt int                `json:"growMetadataAt"`
+	GrowAt         int                `json:"autoextendThreshold"`
+	GrowMetadataAt int                `json:"metadataAutoextendThreshold"`
 }
 
 // readDeclarations reads which volume groups a node is to have. A field that is not known is an error, and one without a value

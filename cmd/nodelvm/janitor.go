@@ -31,19 +31,19 @@ type janitorOptions struct {
 const leastGrace = 10 * time.Second
 
 func (o *janitorOptions) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "where the lease is that one of several holds (default: the environment's POD_NAMESPACE)")
-	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a node or a volume group must have been lost before anything is deleted; 10s or more")
-	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz and /metrics; empty: none")
-	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&o.logFormat, "log-format", "json", "json or console")
+	flags.StringVar(&o.namespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the lease for leader election (default: environment variable POD_NAMESPACE)")
+	flags.DurationVar(&o.grace, "grace-period", 10*time.Minute, "time for which a node or volume group must be lost before the janitor deletes an object; at least 10s")
+	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz and /metrics; empty: no HTTP server")
+	flags.StringVar(&o.logLevel, "log-level", "info", "log level: debug, info, warn or error")
+	flags.StringVar(&o.logFormat, "log-format", "json", "log format: json or console")
 }
 
 func (o *janitorOptions) check() error {
 	switch {
 	case o.namespace == "":
-		return errors.New("--namespace is empty; give the namespace of this pod, or set POD_NAMESPACE")
+		return errors.New("--leader-election-namespace is empty; set it to the namespace of this pod, or set the environment variable POD_NAMESPACE")
 	case o.grace < leastGrace:
-		return fmt.Errorf("--grace is %s; give %s or more, so that a node that only restarts is not taken for lost", o.grace, leastGrace)
+		return fmt.Errorf("--grace-period is %s; set it to %s or more, so that a node that restarts does not count as lost", o.grace, leastGrace)
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func janitorCommand() *cobra.Command {
 	var o janitorOptions
 	cmd := &cobra.Command{
 		Use:   "janitor",
-		Short: "Tell of volumes on lost nodes, and release those whose storage class says so (once in a cluster)",
+		Short: "Report volumes on lost nodes, and release those whose storage class allows it (one Deployment in a cluster)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {

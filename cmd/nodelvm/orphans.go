@@ -28,9 +28,9 @@ type asideOptions struct {
 }
 
 func (o *asideOptions) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "this node's name (default: the environment's NODE_NAME)")
-	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "as the driver has it (default: the environment's CLUSTER_ID, else the UID of the namespace kube-system)")
-	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "the host's LVM lock directory")
+	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node (default: environment variable NODE_NAME)")
+	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "cluster ID of the driver (default: environment variable CLUSTER_ID, or else the UID of the namespace kube-system)")
+	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "directory of the host's LVM locks (lvm.conf: locking_dir)")
 }
 
 // aside is an admin's hand beside the driver of this node.
@@ -42,7 +42,7 @@ type aside struct {
 
 func (o *asideOptions) open(ctx context.Context) (*aside, error) {
 	if o.nodeName == "" {
-		return nil, errors.New("--node-name is empty; give this node's name, or set NODE_NAME")
+		return nil, errors.New("--node-name is empty; set it, or the environment variable NODE_NAME")
 	}
 	client, err := kube.NewClient()
 	if err != nil {
@@ -72,7 +72,7 @@ func orphansCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
-				return fmt.Errorf("--output is %q; give table or json", output)
+				return fmt.Errorf("--output is %q; set it to table or json", output)
 			}
 			a, err := o.open(cmd.Context())
 			if err != nil {
@@ -89,7 +89,7 @@ func orphansCommand() *cobra.Command {
 		},
 	}
 	o.bind(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "output format: table or json")
 	return cmd
 }
 

@@ -33,28 +33,28 @@ func prepareCommand() *cobra.Command {
 	var o prepareOptions
 	cmd := &cobra.Command{
 		Use:   "prepare",
-		Short: "Make this node's declared volume groups from blank disks, or enlarge them",
-		Long: `Make the volume groups that a file declares, or enlarge them, from disks that are proven blank, and say for each
-device of the node what was done with it, or why it was left alone. What is done already is left as it is.`,
+		Short: "Create or extend the declared volume groups of this node from blank disks",
+		Long: `Create or extend the volume groups that a file declares, from disks that are proven blank, and print for each device of
+the node what was done, or why the device was skipped. A second run changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := prepare(cmd.Context(), o, cmd.OutOrStdout())
 			if err != nil && o.bestEffort {
-				cmd.PrintErrln("nodelvm: not all volume groups are as they are declared; the driver starts for the others:", err)
+				cmd.PrintErrln("nodelvm: cannot set up all declared volume groups; the driver starts with the others:", err)
 				return nil
 			}
 			return err
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.config, "config", "", "YAML or JSON file that declares the volume groups (see docs/howto/volume-groups.md)")
-	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "this node's name, for the tag by which other nodes know that a volume group is in use (default: the environment's NODE_NAME)")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
-	flags.BoolVar(&o.bestEffort, "best-effort", false, "end with status 0 also where something could not be done: a node keeps the groups that it has")
-	flags.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for a driver that still works on this node")
-	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "the host's LVM lock directory")
-	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for the backups of LVM's metadata")
-	_ = cmd.MarkFlagRequired("config")
+	flags.StringVar(&o.config, "volume-groups-file", "", "YAML or JSON file that declares the volume groups (see docs/howto/volume-groups.md); required")
+	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for the tag nodelvm.node of each changed volume group (default: environment variable NODE_NAME)")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "print the plan and change nothing")
+	flags.BoolVar(&o.bestEffort, "best-effort", false, "exit with status 0 even if a volume group cannot be created or extended")
+	flags.DurationVar(&o.wait, "lock-timeout", time.Minute, "time to wait for a running driver on this node to end")
+	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "directory of the host's LVM locks (lvm.conf: locking_dir)")
+	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for backups of LVM metadata")
+	_ = cmd.MarkFlagRequired("volume-groups-file")
 	return cmd
 }
 
@@ -79,7 +79,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 		waiting, cancel := context.WithTimeout(ctx, o.wait)
 		defer cancel()
 		if err := host.Alone(waiting); err != nil {
-			return fmt.Errorf("%w; it looks for new disks by itself, if it was started with --volume-groups", err)
+			return fmt.Errorf("%w; that driver scans for new disks itself if it runs with --volume-groups-file", err)
 		}
 	}
 	report, err := host.Prepare(ctx, lvm.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.Signatures})

@@ -29,7 +29,7 @@ volumeGroups:
     maxDevices: 4
     devices:
       - {paths: ["/dev/disk/by-id/nvme-*"], minSize: 100Gi, maxSize: 8T, rotational: false, model: "FAST*"}
-    thinPool: {size: 1Ti, growAt: 70, growMetadataAt: 50}
+    thinPool: {size: 1Ti, autoextendThreshold: 70, metadataAutoextendThreshold: 50}
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestPrepareBestEffort(t *testing.T) {
 		var words strings.Builder
 		cmd.SetErr(&words)
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true
-		args := []string{"--config", "/nowhere"}
+		args := []string{"--volume-groups-file", "/nowhere"}
 		if best {
 			args = append(args, "--best-effort")
 		}

@@ -156,7 +156,7 @@ func startHost(ctx context.Context, cfg lvm.Config) (*lvm.Host, error) {
 }
 
 // listenAndServe serves CSI, and then tells the kubelet. It returns the registration's server, which has nothing to
-// serve without --register.
+// serve without --kubelet-registration.
 func (d *driver) listenAndServe(ctx context.Context, parts *errgroup.Group, server *grpc.Server) (*grpc.Server, error) {
 	registrar := grpc.NewServer()
 	path, err := d.o.socket()

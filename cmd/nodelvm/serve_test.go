@@ -176,9 +176,9 @@ func TestServeFails(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for args, says := range map[string]string{
-		"":                                "--node-name",
-		"--node-name n --standalone":      "--cluster-id",
-		"--node-name n --volume-limit -1": "--volume-limit",
+		"":                           "--node-name",
+		"--node-name n --standalone": "--cluster-id",
+		"--node-name n --max-volumes-per-node -1":                    "--max-volumes-per-node",
 		"--node-name n --endpoint tcp://0.0.0.0:1":                   "--endpoint",
 		"--node-name n --endpoint unix://csi.sock":                   "--endpoint",
 		"--node-name n --log-level loud":                             "--log-level",

@@ -182,6 +182,6 @@ func TestStatusPageEarly(t *testing.T) {
 		}
 	}
 	if got := newDriver(&options{nodeName: "n"}, log).ask(t, nil).Checks.Registration.State; got != statuspage.RegistrationElsewhere {
-		t.Errorf("without --register: %s", got)
+		t.Errorf("without --kubelet-registration: %s", got)
 	}
 }

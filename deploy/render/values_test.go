@@ -41,7 +41,7 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 	args := strings.Join(set.Spec.Template.Spec.Containers[0].Args, " ")
 	for _, want := range []string{
 		"--endpoint=unix:///var/lib/k0s/kubelet/plugins/nodelvm.io/csi.sock", "--kubelet-dir=/var/lib/k0s/kubelet",
-		"--volume-limit=16", "--log-level=debug",
+		"--max-volumes-per-node=16", "--log-level=debug",
 	} {
 		if !strings.Contains(args, want) {
 			t.Errorf("arguments %s lack %s", args, want)
@@ -83,8 +83,8 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"relative kubelet dir": {"kubeletDir": "var/lib/kubelet"},
 		"trailing slash":       {"kubeletDir": "/var/lib/kubelet/"},
 		"log level":            {"logLevel": "loud"},
-		"negative limit":       {"volumeLimit": -1},
-		"limit as text":        {"volumeLimit": "many"},
+		"negative limit":       {"maxVolumesPerNode": -1},
+		"limit as text":        {"maxVolumesPerNode": "many"},
 		"memory limit":         {"resources": map[string]any{"limits": map[string]any{"memory": "1Gi"}}},
 		"unknown in image":     {"image": map[string]any{"name": "x"}},
 		"sidecar without tag":  {"provisioner": map[string]any{"image": map[string]any{"tag": ""}}},
@@ -94,7 +94,7 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"unknown layout":       class("parameters", map[string]any{"volumeGroup": "vg", "layout": "raid7"}),
 		"no stripes":           class("parameters", map[string]any{"volumeGroup": "vg", "layout": "striped", "stripes": 0}),
 		"bare stripe size":     class("parameters", map[string]any{"volumeGroup": "vg", "layout": "striped", "stripeSize": "64"}),
-		"too little promised":  class("parameters", map[string]any{"volumeGroup": "vg", "layout": "thin", "overprovision": 0.5}),
+		"too little promised":  class("parameters", map[string]any{"volumeGroup": "vg", "layout": "thin", "overprovisionRatio": 0.5}),
 		"snapshotter untagged": {"snapshotter": map[string]any{"image": map[string]any{"tag": ""}}},
 		"unknown in metrics":   {"metrics": map[string]any{"serviceMonitor": map[string]any{}}},
 		"interval as a number": {"metrics": map[string]any{"podMonitor": map[string]any{"interval": 30}}},
@@ -103,7 +103,7 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"class name":           class("name", "Local SSD"),
 		"reclaim policy":       class("reclaimPolicy", "Recycle"),
 		"unknown loss":         class("onNodeLoss", "delete"),
-		"grace without unit":   {"janitor": map[string]any{"grace": "10"}},
+		"grace without unit":   {"janitor": map[string]any{"gracePeriod": "10"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := render(filepath.Join(deployDir, chartDir), values)

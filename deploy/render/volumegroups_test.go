@@ -12,11 +12,11 @@ import (
 
 func groupValues() map[string]any {
 	return map[string]any{
-		"prepare": map[string]any{"interval": "10m"},
+		"deviceScanInterval": "10m",
 		"volumeGroups": []any{map[string]any{
 			"name": "vg-data", "tags": []any{"fast"}, "maxDevices": 4,
 			"devices":  []any{map[string]any{"paths": []any{"/dev/disk/by-id/nvme-*"}, "minSize": "100Gi", "rotational": false, "model": "FAST*"}},
-			"thinPool": map[string]any{"size": "500Gi", "growAt": 70},
+			"thinPool": map[string]any{"size": "500Gi", "autoextendThreshold": 70},
 		}},
 	}
 }
@@ -30,11 +30,11 @@ func TestVolumeGroups(t *testing.T) {
 	}
 	docs := split(t, text)
 	pod := daemonSet(t, docs).Spec.Template
-	if len(pod.Spec.InitContainers) != 1 || !slices.Equal(pod.Spec.InitContainers[0].Args, []string{"prepare", "--config=/etc/nodelvm/volume-groups.yaml", "--best-effort"}) {
+	if len(pod.Spec.InitContainers) != 1 || !slices.Equal(pod.Spec.InitContainers[0].Args, []string{"prepare", "--volume-groups-file=/etc/nodelvm/volume-groups.yaml", "--best-effort"}) {
 		t.Fatalf("init containers %+v", pod.Spec.InitContainers)
 	}
 	driver := pod.Spec.Containers[0]
-	if args := strings.Join(driver.Args, " "); !strings.Contains(args, "--volume-groups=/etc/nodelvm/volume-groups.yaml --prepare-every=10m") {
+	if args := strings.Join(driver.Args, " "); !strings.Contains(args, "--volume-groups-file=/etc/nodelvm/volume-groups.yaml --device-scan-interval=10m") {
 		t.Errorf("arguments of the driver: %s", args)
 	}
 	for _, c := range []corev1.Container{pod.Spec.InitContainers[0], driver} {
@@ -83,8 +83,8 @@ func TestSchemaRefusesBadVolumeGroups(t *testing.T) {
 		"no device at all":   func(g map[string]any) { g["maxDevices"] = 0 },
 		"an option":          func(g map[string]any) { g["name"] = "-y" },
 		"a bad tag":          func(g map[string]any) { g["tags"] = []any{"a b"} },
-		"always growing":     func(g map[string]any) { g["thinPool"] = map[string]any{"growAt": 0} },
-		"never growing":      func(g map[string]any) { g["thinPool"] = map[string]any{"growMetadataAt": 100} },
+		"always growing":     func(g map[string]any) { g["thinPool"] = map[string]any{"autoextendThreshold": 0} },
+		"never growing":      func(g map[string]any) { g["thinPool"] = map[string]any{"metadataAutoextendThreshold": 100} },
 	} {
 		values := groupValues()
 		change(values["volumeGroups"].([]any)[0].(map[string]any))
@@ -93,7 +93,7 @@ func TestSchemaRefusesBadVolumeGroups(t *testing.T) {
 		}
 	}
 	for _, bad := range []any{"often", "-5m", 3} {
-		if _, err := render(filepath.Join(deployDir, chartDir), map[string]any{"prepare": map[string]any{"interval": bad}}); err == nil {
+		if _, err := render(filepath.Join(deployDir, chartDir), map[string]any{"deviceScanInterval": bad}); err == nil {
 			t.Errorf("interval %v is accepted", bad)
 		}
 	}

@@ -36,7 +36,7 @@ type driver struct {
 func (n *node) startDriver(ctx context.Context) (*driver, error) {
 	const socket = "/run/nodelvm/csi.sock"
 	serve := command{root: n.root, env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin"}, argv: []string{
-		"/usr/local/bin/nodelvm", "serve", "--standalone", "--cluster-id=bench", "--node-name=node-1", "--register=false",
+		"/usr/local/bin/nodelvm", "serve", "--standalone", "--cluster-id=bench", "--node-name=node-1", "--kubelet-registration=false",
 		"--endpoint=unix://" + socket, "--http-endpoint=" + httpEndpoint,
 	}}
 	d := &driver{cmd: serve.cmd(context.WithoutCancel(ctx)), log: filepath.Join(n.scratch, "driver.log")}

@@ -18,7 +18,7 @@ const (
 
 var (
 	thickClass = map[string]string{"volumeGroup": group}
-	thinClass  = map[string]string{"volumeGroup": group, "layout": "thin", "overprovision": "10"}
+	thinClass  = map[string]string{"volumeGroup": group, "layout": "thin", "overprovisionRatio": "10"}
 )
 
 // thickRound makes a linear volume, looks, makes it larger and removes it.

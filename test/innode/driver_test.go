@@ -146,7 +146,7 @@ func startDriver() error {
 	}
 	defer func() { _ = log.Close() }() // it has its own
 	cmd := exec.CommandContext(context.Background(), binary, "serve", "--standalone", "--cluster-id=innode", "--node-name="+nodeName,
-		"--register=false", "--endpoint="+endpoint, "--http-endpoint="+health, "--log-level=debug", "--log-format=console")
+		"--kubelet-registration=false", "--endpoint="+endpoint, "--http-endpoint="+health, "--log-level=debug", "--log-format=console")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return err

@@ -43,7 +43,7 @@ func createRequest(name string, size int64, change ...func(*csi.CreateVolumeRequ
 
 func thinRequest(name string, size int64, change ...func(*csi.CreateVolumeRequest)) *csi.CreateVolumeRequest {
 	r := createRequest(name, size, change...)
-	r.Parameters = map[string]string{"volumeGroup": "vg-a", "layout": "thin", "overprovision": "4"}
+	r.Parameters = map[string]string{"volumeGroup": "vg-a", "layout": "thin", "overprovisionRatio": "4"}
 	return r
 }
 

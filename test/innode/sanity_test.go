@@ -21,7 +21,7 @@ import (
 // sanityClasses are the StorageClasses that csi-sanity is run with.
 var sanityClasses = map[string]map[string]string{
 	"linear": {"volumeGroup": "@fast"},
-	"thin":   {"volumeGroup": "vg-a", "layout": "thin", "overprovision": "4"},
+	"thin":   {"volumeGroup": "vg-a", "layout": "thin", "overprovisionRatio": "4"},
 	"raid1":  {"volumeGroup": "vg-r", "layout": "raid1"},
 }
 

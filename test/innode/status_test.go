@@ -209,6 +209,6 @@ func TestStatusPageTellsOfTheNode(t *testing.T) {
 		}
 	}
 	if state := ask(t, nil).Checks.Registration.State; state != statuspage.RegistrationElsewhere {
-		t.Errorf("registration is %s, and the driver runs with --register=false", state)
+		t.Errorf("registration is %s, and the driver runs with --kubelet-registration=false", state)
 	}
 }

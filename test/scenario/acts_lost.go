@@ -51,7 +51,7 @@ func installJanitor(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return err
 	}
-	manifest := strings.Replace(string(text), "--grace=10m", "--grace=15s", 1)
+	manifest := strings.Replace(string(text), "--grace-period=10m", "--grace-period=15s", 1)
 	const linux = "        kubernetes.io/os: linux\n"
 	manifest = strings.Replace(manifest, linux, linux+"        kubernetes.io/hostname: node-1\n", 1)
 	if _, err := s.kubectl(ctx, manifest, "apply", "-f", "-"); err != nil {
