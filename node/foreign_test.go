@@ -218,7 +218,7 @@ func TestTakenTargets(t *testing.T) {
 	b.must(os.Mkdir(target, 0o750))
 	b.must(os.WriteFile(filepath.Join(target, "theirs"), []byte("x"), 0o600))
 	b.refused("not empty", b.digestBefore(), func() error { return b.publish("v", "ext4", staging, target, false) })
-	b.refused("somebody's data", b.digestBefore(), func() error { return b.unpublish("v", target) })
+	b.refused("holds data", b.digestBefore(), func() error { return b.unpublish("v", target) })
 	if _, err := os.Stat(filepath.Join(target, "theirs")); err != nil {
 		t.Error(err)
 	}
