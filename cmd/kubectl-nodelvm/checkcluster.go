@@ -14,7 +14,7 @@ import (
 
 const reinstall = "install the release once more (helm upgrade, or kubectl apply -f nodelvm.yaml)"
 
-// checkDriverObject looks at the CSIDriver: what Kubernetes is told of the driver.
+// checkDriverObject checks the CSIDriver, which describes the driver to Kubernetes.
 func checkDriverObject(f *facts, found func(where, what, fix string)) {
 	const where = "CSIDriver " + driverName
 	if f.blind[theDriver] {
@@ -78,7 +78,7 @@ var neededArgs = map[string][]string{
 // testedMajor is the major version of each sidecar that this release is tested with; a test holds it to the chart.
 var testedMajor = map[string]int{"csi-provisioner": 6, "csi-snapshotter": 8}
 
-// checkSidecars looks at the DaemonSet's sidecars.
+// checkSidecars checks the DaemonSet's sidecars.
 func checkSidecars(f *facts, found func(where, what, fix string)) {
 	if f.daemonSet == nil {
 		return
@@ -120,7 +120,7 @@ func checkRights(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkNodesAnswer looks whether each driver tells of itself, and can work.
+// checkNodesAnswer checks whether each driver serves its status page, and can work.
 func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answers {
 		switch {

@@ -29,7 +29,7 @@ func TestUnlistedIsNotLost(t *testing.T) {
 		if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Health[0] != "unknown" {
 			t.Errorf("%s: %+v", name, rows[0])
 		}
-		if rows := newOrphanage(f.volumes, f.contents, nil).rows(f.answers); len(rows) != 2 || rows[0].Kind != kindUnknown {
+		if rows := newOrphanClassifier(f.volumes, f.contents, nil).rows(f.answers); len(rows) != 2 || rows[0].Kind != kindUnknown {
 			t.Errorf("%s: orphans %+v", name, rows)
 		}
 		if err := drainable(nil, errors.New(f.answers[0].gap())); err == nil || errors.Is(err, errFound) {
@@ -41,14 +41,14 @@ func TestUnlistedIsNotLost(t *testing.T) {
 	}
 }
 
-// A volume that an admin has bound again is in use, although it still bears the note that it was abandoned: nobody is to
-// remove it.
+// A volume that an admin has bound again is in use, although it still has the annotation that it was abandoned: the admin must
+// not remove it.
 func TestBoundAgainIsNotAbandoned(t *testing.T) {
 	f := sound()
 	f.volumes[0].Annotations = map[string]string{annAbandoned: "2026-02-01T00:00:00Z"}
 	for phase, want := range map[corev1.PersistentVolumePhase]int{corev1.VolumeBound: 0, corev1.VolumeAvailable: 0, corev1.VolumeReleased: 1, corev1.VolumeFailed: 1} {
 		f.volumes[0].Status.Phase = phase
-		if rows := newOrphanage(f.volumes, f.contents, nil).rows(f.answers); len(rows) != want {
+		if rows := newOrphanClassifier(f.volumes, f.contents, nil).rows(f.answers); len(rows) != want {
 			t.Errorf("%s: %+v", phase, rows)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// Parameters of a storage class that the checks look at.
+// Parameters of a storage class that the checks read.
 const (
 	keyGroup  = "volumeGroup"
 	keyLayout = "layout"
@@ -40,7 +40,7 @@ func checkModules(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkClasses looks at the storage classes by themselves.
+// checkClasses checks the storage classes without the nodes.
 func checkClasses(f *facts, found func(where, what, fix string)) {
 	for _, class := range f.classes {
 		where := "StorageClass " + class.Name
@@ -93,7 +93,7 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// toldElsewhere tells whether an obstacle is one that checkGroups or checkPools tell of.
+// toldElsewhere tells whether checkGroups or checkPools report an obstacle.
 func toldElsewhere(page statuspage.Page, offer inventory.Offer, parameters map[string]string) bool {
 	for _, g := range page.Groups {
 		if g.Name != offer.Group {
@@ -138,7 +138,7 @@ func concerns(page statuspage.Page, group inventory.Group) string {
 	return ""
 }
 
-// checkGroups looks at the volume groups that serve classes or hold volumes.
+// checkGroups checks the volume groups that serve classes or hold volumes.
 func checkGroups(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.told() {
 		for _, g := range a.page.Groups {
@@ -161,10 +161,10 @@ func checkGroups(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// staleLock is longer than any command of LVM takes that does not hang.
+// staleLock is longer than any LVM command takes that is not blocked.
 const staleLock = 2 * time.Minute
 
-// checkLocks looks for LVM's locks that somebody does not give back.
+// checkLocks finds LVM's locks that a process holds for too long.
 func checkLocks(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.told() {
 		for _, g := range a.page.Groups {
@@ -195,7 +195,7 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkPools looks at the thin pools of classes and volumes.
+// checkPools checks the thin pools of classes and volumes.
 func checkPools(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.told() {
 		for _, g := range a.page.Groups {
@@ -232,7 +232,7 @@ func poolConcerns(f *facts, page statuspage.Page, g inventory.Group, p inventory
 	return slices.ContainsFunc(page.Volumes, func(v inventory.Volume) bool { return v.Group == g.Name && v.Pool == p.Name })
 }
 
-// checkVolumes tells of the volumes' trouble, in the words of the events; what checkPools and checkGroups tell is left out.
+// checkVolumes reports the conditions of the volumes, with the texts of the events, except those that checkPools and checkGroups report.
 func checkVolumes(f *facts, found func(where, what, fix string)) {
 	elsewhere := []string{troublePoolFull, troublePoolFailed, troubleUnusable, troubleSilent}
 	for _, a := range f.told() {
@@ -264,8 +264,8 @@ func bindsAtOnce(class storagev1.StorageClass) bool {
 	return class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate
 }
 
-// checkCapacity compares what the scheduler is told with what the nodes really have. Of a class that binds at once it is told
-// nothing.
+// checkCapacity compares the published capacity with that of the nodes. The driver publishes none for a class that binds
+// immediately.
 func checkCapacity(f *facts, found func(where, what, fix string)) {
 	const fix = "look at the log of csi-provisioner in the driver's pod on that node"
 	if f.blind[theCapacities] {

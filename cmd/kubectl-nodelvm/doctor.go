@@ -26,7 +26,7 @@ type diagnosis struct {
 	Nodes    int       `json:"nodes"`  // with the driver
 	Checks   int       `json:"checks"` // that were made
 	Findings []finding `json:"findings"`
-	Unread   []string  `json:"unread,omitempty"` // sentences: what could not be looked at
+	Unread   []string  `json:"unread,omitempty"` // sentences: what the doctor could not check
 }
 
 // check looks for one kind of fault in the facts.
@@ -35,7 +35,7 @@ type check struct {
 	find func(f *facts, found func(where, what, fix string))
 }
 
-// checks in the order in which their findings are told: first what makes others follow.
+// checks in the order of their findings: causes before their effects.
 var checks = []check{
 	{"driver object", checkDriverObject},
 	{"daemonset", checkDaemonSet},

@@ -56,7 +56,7 @@ func (c *command) drainCheckCommand() *cobra.Command {
 	}
 }
 
-// errNoDriverThere is why a node that may never have had a driver does not tell of its disks.
+// errNoDriverThere is why the disks of a node are unknown that may never have had a driver.
 var errNoDriverThere = errors.New("no pod of the driver runs there")
 
 // drainable is nil if no data stays behind. Nothing is proved by a driver that does not tell all.
@@ -133,7 +133,7 @@ func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, sile
 	return leftRows(node, volumes, usersOf(pods), contents, a), silent, nil
 }
 
-// leftRows lists claims, volumes without one, snapshots, and what stands on the disks and in no object.
+// leftRows lists claims, volumes without one, snapshots, and orphans on the disks.
 func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][]user, contents []content, a answer) []leftRow {
 	rows, listed := []leftRow{}, map[string]bool{}
 	onDisk := map[string]string{} // group/volume by handle

@@ -37,7 +37,7 @@ const (
 	theCapacities = "CSIStorageCapacities"
 )
 
-// gather reads the facts. What may not be read is told among them.
+// gather reads the facts, and records what it may not read.
 func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	f := &facts{blind: map[string]bool{}}
 	pods, err := c.drivers(ctx)
@@ -91,7 +91,7 @@ func (c *cluster) readDaemonSet(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// readControllers finds the snapshot-controllers: whoever installs one gives it a name of his own, but it runs that image.
+// readControllers finds the snapshot-controllers by their image, because each installation may use another name.
 func (c *cluster) readControllers(ctx context.Context, f *facts) error {
 	var list appsv1.DeploymentList
 	if err := c.get(ctx, "/apis/apps/v1/deployments", &list); err != nil {

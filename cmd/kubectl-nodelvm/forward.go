@@ -49,7 +49,7 @@ func (c *cluster) forward(ctx context.Context, pod *corev1.Pod, port string) (ne
 	case <-ctx.Done():
 		go func() {
 			if d := <-done; d.err == nil {
-				_ = d.conn.Close() // nobody waits for it
+				_ = d.conn.Close() // no caller waits for it
 			}
 		}()
 		return nil, ctx.Err()
@@ -118,7 +118,7 @@ func (f *forwarded) Read(p []byte) (int, error) {
 
 // Close ends the connection, and its streams with it.
 func (f *forwarded) Close() error {
-	_ = f.Reset() // the connection's end is told
+	_ = f.Reset() // the caller gets the error of the connection
 	return f.conn.Close()
 }
 

@@ -1,6 +1,6 @@
-// Command kubectl-nodelvm is kubectl's plugin for nodelvm: `kubectl nodelvm nodes`, and so on. It reads what Kubernetes
-// knows from the API server, and what a node knows from the status page of the driver on it (package statuspage), through
-// a port that the API server forwards to its pod: with the rights of whoever runs it, and no others. It changes nothing.
+// Command kubectl-nodelvm is kubectl's plugin for nodelvm: `kubectl nodelvm nodes`, and so on. It reads objects from the API server,
+// and the status page (package statuspage) of each node's driver, through a port that the API server forwards to its pod. It has
+// only the rights of its user, and changes nothing.
 //
 //	cluster, pages,        what is read, and how a pod is reached
 //	forward

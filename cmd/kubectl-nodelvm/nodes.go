@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// nodeReport is what `nodes` tells of one node.
+// nodeReport is what `nodes` shows of one node.
 type nodeReport struct {
 	Node     string               `json:"node"`
 	Version  string               `json:"version,omitempty"`
@@ -156,7 +156,7 @@ func poolWords(pools []inventory.Pool) string {
 	return orDash(strings.Join(words, ", "))
 }
 
-// groupHealth names the troubles of a group and of the volumes in it; what they mean is doctor's to say.
+// groupHealth names the conditions of a group and of its volumes; the doctor explains them.
 func groupHealth(r nodeReport, g groupReport) cell {
 	found := map[string]bool{}
 	for _, f := range r.Findings {

@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// orphanRow is a volume or a snapshot that stands on a node's disks, and that nobody in this cluster has.
+// orphanRow is a volume or a snapshot on a node's disks without an object in this cluster.
 type orphanRow struct {
 	Kind     string          `json:"reason"`
 	Node     string          `json:"node"`
@@ -82,7 +82,7 @@ func (c *cluster) orphanRows(ctx context.Context) ([]orphanRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := newOrphanage(volumes, contents, claims.Items).rows(answers)
+	rows := newOrphanClassifier(volumes, contents, claims.Items).rows(answers)
 	suspect := map[string]bool{} // nodes
 	for _, r := range rows {
 		suspect[r.Node] = suspect[r.Node] || r.Handle != ""
@@ -107,8 +107,8 @@ func stillThere(rows []orphanRow, later []answer) []orphanRow {
 	return slices.DeleteFunc(rows, func(r orphanRow) bool { return r.Handle != "" && answered[r.Node] && !there[r.Node+" "+r.Handle] })
 }
 
-// orphanage knows what the objects of the cluster stand for.
-type orphanage struct {
+// orphanClassifier knows which volumes and snapshots have objects in the cluster.
+type orphanClassifier struct {
 	known     map[string]bool // handles of volumes and snapshots
 	abandoned map[string]bool // handles
 	snapshots map[string]bool // names of snapshots that are, or are being, taken
@@ -116,8 +116,8 @@ type orphanage struct {
 	making    map[string]bool // names of volumes that claims wait for
 }
 
-func newOrphanage(volumes []corev1.PersistentVolume, contents []content, claims []corev1.PersistentVolumeClaim) *orphanage {
-	o := &orphanage{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]*corev1.PersistentVolumeClaim{}, map[string]bool{}}
+func newOrphanClassifier(volumes []corev1.PersistentVolume, contents []content, claims []corev1.PersistentVolumeClaim) *orphanClassifier {
+	o := &orphanClassifier{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]*corev1.PersistentVolumeClaim{}, map[string]bool{}}
 	for _, pv := range volumes {
 		o.known[pv.Spec.CSI.VolumeHandle] = true
 		released := pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
@@ -136,8 +136,8 @@ func newOrphanage(volumes []corev1.PersistentVolume, contents []content, claims 
 	return o
 }
 
-// rows lists what nobody has, ordered by node.
-func (o *orphanage) rows(answers []answer) []orphanRow {
+// rows lists the orphans, ordered by node.
+func (o *orphanClassifier) rows(answers []answer) []orphanRow {
 	rows := []orphanRow{}
 	for _, a := range answers {
 		if gap := a.gap(); gap != "" {
@@ -165,8 +165,8 @@ func (o *orphanage) rows(answers []answer) []orphanRow {
 	return rows
 }
 
-// volume answers the kind of a volume, "" for one that somebody has, and why it is that.
-func (o *orphanage) volume(a answer, v inventory.Volume) (kind, why string) {
+// volume returns the kind of a volume and the reason; "" for one that is not an orphan.
+func (o *orphanClassifier) volume(a answer, v inventory.Volume) (kind, why string) {
 	switch claim := o.claims[v.Claim]; {
 	case v.State != stateReady:
 		return "", ""
@@ -183,7 +183,7 @@ func (o *orphanage) volume(a answer, v inventory.Volume) (kind, why string) {
 }
 
 // snapshot does the same for a snapshot.
-func (o *orphanage) snapshot(a answer, sn inventory.Snapshot) (kind, why string) {
+func (o *orphanClassifier) snapshot(a answer, sn inventory.Snapshot) (kind, why string) {
 	switch {
 	case sn.State != stateReady:
 		return "", ""

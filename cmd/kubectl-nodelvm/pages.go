@@ -73,7 +73,7 @@ func (c *cluster) answers(ctx context.Context, pods []corev1.Pod, classes []stor
 			return nil
 		})
 	}
-	_ = asking.Wait() // what failed stands in the answers
+	_ = asking.Wait() // the answers hold the errors
 	slices.SortFunc(list, func(a, b answer) int { return strings.Compare(a.node+"/"+a.pod, b.node+"/"+b.pod) })
 	return list
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// troubled is the sound cluster with a third node that is silent, a degraded volume, a full pool, and things that nobody speaks of.
+// troubled is the sound cluster with a third node that does not answer, a degraded volume, a full pool, and orphans.
 func troubled() *facts {
 	f := sound()
 	f.pods = append(f.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-node-3"}, Spec: corev1.PodSpec{NodeName: "node-3"}})
@@ -71,7 +71,7 @@ func TestTables(t *testing.T) {
 	}
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
 	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[0])
-	orphans := newOrphanage(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
+	orphans := newOrphanClassifier(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
 	for name, table := range map[string]*table{
 		"nodes": nodeTable(reports, false), "nodes-wide": nodeTable(reports, true), "volumes": volumeTable(rows, false), "volumes-wide": volumeTable(rows, true),
 		"drain-check": leftTable(left), "orphans": orphanTable(orphans, false), "orphans-wide": orphanTable(orphans, true),
@@ -102,7 +102,7 @@ func TestYoungOrphansAreNamed(t *testing.T) {
 	young("pvc-c", "", stateReady) // its claim is known by the UID in its name
 	page.Snapshots = append(page.Snapshots, inventory.Snapshot{ID: vg1 + "/s-young", Group: "vg-data", LV: "s-young", Name: "snapshot-x", Cluster: ours,
 		State: stateReady, Created: page.Time})
-	rows := newOrphanage(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
+	rows := newOrphanClassifier(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
 	if len(rows) != 2 || rows[0].Volume != "vg-data/pvc-young" || rows[1].Volume != "vg-data/s-young" {
 		t.Errorf("orphans: %+v", rows)
 	}

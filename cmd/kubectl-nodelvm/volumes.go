@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// volumeRow is what `volumes` tells of one PersistentVolume.
+// volumeRow is what `volumes` shows of one PersistentVolume.
 type volumeRow struct {
 	Claim  string           `json:"claim,omitempty"` // namespace/name
 	Pods   []string         `json:"pods,omitempty"`  // that use the claim
@@ -137,7 +137,7 @@ func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
 	return wiping
 }
 
-// Words for a volume's health, beside those of troubles and states.
+// Words for a volume's health, in addition to conditions and states.
 const (
 	healthy    = "ok"
 	unknown    = "unknown"

@@ -17,12 +17,12 @@ import (
 // retryAfter is when who was refused for want of an answer may try again, in seconds.
 const retryAfter = "5"
 
-// access guards what names volumes and claims. Who reaches the driver on the pod's own loopback address is let in: the pod's
-// containers, and who may forward a port to it (pods/portforward), whom the API server has authenticated. Everybody else sends a
+// access guards what names volumes and claims. It admits requests on the pod's own loopback address: they come from the pod's
+// containers, or through a port (pods/portforward) from a user whom the API server has authenticated. All others need a
 // bearer token.
 type access struct {
 	mu     sync.Mutex
-	review func(ctx context.Context, token, path string) (kube.Decision, error) // nil: nobody can be asked
+	review func(ctx context.Context, token, path string) (kube.Decision, error) // nil: there is no API server
 	why    string                                                               // review is nil
 }
 
@@ -99,8 +99,8 @@ func isLoopback(address string) bool {
 	return err == nil && ip != nil && ip.IsLoopback()
 }
 
-// sidecarMetrics serves the metrics of a container of the same pod, which listens on a loopback address because it asks nobody
-// for a token.
+// sidecarMetrics serves the metrics of a container of the same pod, which listens on a loopback address because it does not
+// authenticate its clients.
 func sidecarMetrics(address string) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {

@@ -55,7 +55,7 @@ func (p *pod) get(t *testing.T, to, from, path, authorization string) *httptest.
 	return reply
 }
 
-// From outside: the pod's address, and somebody else's.
+// From outside: the pod's address, and another one.
 const podAddress, elsewhere = "10.0.0.7:9808", "10.0.9.9:40000"
 
 var guarded = []string{"/metrics", "/v1/status", "/metrics/csi-provisioner"}

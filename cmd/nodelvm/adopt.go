@@ -156,8 +156,9 @@ func (a *aside) unheld(ctx context.Context, v lvm.Volume) error {
 		"kubectl patch pv %s --type json -p '[{\"op\": \"remove\", \"path\": \"/spec/claimRef\"}]'", v.Group, v.ID.LV, holder, holder)
 }
 
-// volumeName is the name of the PersistentVolume of an admin's volume: its group's and its own, where Kubernetes can have that, and
-// what tells it from those of the same name on other nodes, for names of PersistentVolumes are the whole cluster's.
+// volumeName is the name of the PersistentVolume of an admin's volume: the names of its group and of the volume, if Kubernetes
+// allows them, and a suffix. The suffix distinguishes it from volumes of the same name on other nodes, because a
+// PersistentVolume's name is unique in the cluster.
 func volumeName(node, group, lv string) string {
 	sum := sha256.Sum256([]byte(node + "/" + group + "/" + lv))
 	name := group + "-" + lv + "-" + hex.EncodeToString(sum[:4])

@@ -54,7 +54,7 @@ func logCalls(log *slog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// levelOf says how loud a call's end is: what the driver failed at is an error; what its caller can mend or repeat, a
+// levelOf says how loud a call's end is: a failure of the driver is an error; what its caller can correct or repeat, a
 // warning.
 func levelOf(method string, code codes.Code) slog.Level {
 	switch code {

@@ -54,7 +54,7 @@ func (d *driver) newAgent(client *kube.Client, host *lvm.Host, health findings) 
 	})
 }
 
-// act has this node's part in the API played until ctx ends.
+// act runs this node's agent until ctx ends.
 func (d *driver) act(ctx context.Context, parts *errgroup.Group, agent *kube.Agent) {
 	if agent == nil {
 		return

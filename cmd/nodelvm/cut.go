@@ -11,7 +11,7 @@ import (
 )
 
 // Requests bring names, parameters and paths that their senders choose, up to gRPC's 4 MiB in each, and errors say what
-// was asked for. So what is logged and answered is cut here, in one place, and nothing that stands in it can begin a new
+// was asked for. So this file truncates what the driver logs and answers, and no content of it can begin a new
 // line. A request then writes at most a few times textMost to the log. How often it comes is not limited: the socket is
 // root's alone, csi-provisioner and the kubelet back off, and the container runtime rotates the log.
 const (

@@ -55,8 +55,8 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
-// TestLongRequestsWriteLittle: whatever a request brings, in whatever field, the log takes a few kibibytes of it, and so does the
-// answer; no part of it begins a line of its own.
+// TestLongRequestsWriteLittle: the log and the answer hold at most a few kibibytes of each field of a request, and no part of it
+// begins a new line.
 func TestLongRequestsWriteLittle(t *testing.T) {
 	huge := strings.Repeat("A\n{\"level\":\"error\"}\x1b", 150_000) // 3 MB
 	mount := func(fsType string, flags ...string) []*csi.VolumeCapability {

@@ -17,11 +17,11 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// readyTimeout is how long LVM may take to show that it can be read. A disk that hangs does not come back to say so.
+// readyTimeout is how long LVM may take to show that it can be read. An unresponsive disk does not return an error.
 const readyTimeout = 5 * time.Second
 
-// readiness answers whether the driver can do its work. At most one check runs at a time, in a goroutine of its own: a
-// check that hangs in the kernel costs one goroutine, and every caller is answered in time.
+// readiness answers whether the driver can do its work. At most one check runs at a time, in its own goroutine: a
+// check that waits in the kernel costs one goroutine, and each caller gets an answer in time.
 type readiness struct {
 	timeout time.Duration
 
@@ -99,8 +99,8 @@ type pages struct {
 	guard    func(http.Handler) http.Handler // lets only those through who may read the pages
 }
 
-// newHTTPHandler serves /healthz (the process lives; never asks LVM, for a restart cannot mend a disk) and /readyz (LVM
-// can be used) to everybody, and, behind the guard, /metrics, /metrics/SIDECAR and the status page.
+// newHTTPHandler serves /healthz (the process lives; never asks LVM, because a restart cannot repair a disk) and /readyz (LVM
+// can be used) to all clients, and, with the guard, /metrics, /metrics/SIDECAR and the status page.
 func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -114,7 +114,7 @@ func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 		_, _ = io.WriteString(w, "ok\n") // a prober that has gone needs no answer
 	})
 	mux.Handle("GET "+metricsPath, p.guard(promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{
-		// Reading LVM's figures may hang with a disk; scrapes must not pile up behind it.
+		// Reading LVM's state may wait for an unresponsive disk; scrapes must not accumulate.
 		Timeout:             readyTimeout,
 		MaxRequestsInFlight: 2,
 	})))

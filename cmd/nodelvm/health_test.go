@@ -36,7 +36,7 @@ func TestHealth(t *testing.T) {
 	expect("/readyz", http.StatusServiceUnavailable, "the driver stops")
 }
 
-// A disk that hangs: the check never returns and ignores its context. Every caller is answered in time, liveness is
+// An unresponsive disk: the check never returns and ignores its context. Each caller gets an answer in time, liveness is
 // fine, one goroutine is lost and no more; when the disk comes back, the driver is ready again.
 func TestHungCheck(t *testing.T) {
 	ready := newReadiness("")

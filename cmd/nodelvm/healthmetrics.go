@@ -10,10 +10,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// findings looks for trouble with this node's volumes and groups.
+// findings returns the conditions of this node's volumes and groups.
 type findings func(context.Context) ([]lvm.Finding, error)
 
-// healthOf asks several parts. What one of them finds is told also when another one cannot be asked.
+// healthOf asks several parts. It returns the findings of each, even if another one fails.
 func healthOf(parts ...interface {
 	Health(context.Context) ([]lvm.Finding, error)
 }) findings {
@@ -31,7 +31,7 @@ func healthOf(parts ...interface {
 var trouble = prometheus.NewDesc("nodelvm_volume_condition", "1 for each condition of a volume, or of a volume group if lv is empty.",
 	[]string{"condition", "vg", "lv", "claim"}, nil)
 
-// healthCollector looks for trouble when it is scraped, and never between.
+// healthCollector checks the health only during a scrape.
 type healthCollector struct {
 	read findings
 	log  *slog.Logger

@@ -10,7 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// sick is a part with troubles, or one that cannot be asked.
+// sick is a part with conditions, or one that fails.
 type sick struct {
 	found []lvm.Finding
 	err   error

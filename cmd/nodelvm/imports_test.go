@@ -15,7 +15,7 @@ import (
 
 const module = "github.com/nodelvm/nodelvm/"
 
-// listed is what `go list` tells of a package.
+// listed is what `go list` prints for a package.
 type listed struct {
 	ImportPath string
 	Dir        string

@@ -27,7 +27,7 @@ type janitorOptions struct {
 	logFormat    string
 }
 
-// leastGrace is the shortest grace period: a kubelet that makes its Node object anew needs less.
+// leastGrace is the shortest grace period: a kubelet that creates its Node object again needs less.
 const leastGrace = 10 * time.Second
 
 func (o *janitorOptions) bind(flags *pflag.FlagSet) {
@@ -65,7 +65,7 @@ func janitorCommand() *cobra.Command {
 	return cmd
 }
 
-// unguarded lets everybody through: the janitor's metrics are those of the Go runtime.
+// unguarded admits all requests: the janitor's metrics are those of the Go runtime.
 func unguarded(next http.Handler) http.Handler { return next }
 
 func runJanitor(ctx context.Context, o *janitorOptions) error {

@@ -19,7 +19,7 @@ import (
 // modules are those of device-mapper that layouts need: dm-mod all of them, dm-thin-pool thin, dm-raid the RAID layouts.
 var modules = []string{"dm-mod", "dm-thin-pool", "dm-raid"}
 
-// nodeChecks looks at what only a process in the driver's container can see of the node.
+// nodeChecks reads what only a process in the driver's container can see of the node.
 type nodeChecks struct {
 	sys        string // where sysfs is mounted
 	modules    string // /lib/modules
@@ -47,7 +47,7 @@ func (c nodeChecks) run() (checks statuspage.Checks, unknown []string) {
 	return checks, unknown
 }
 
-// moduleStates tells of each module whether it is in the kernel, or below /lib/modules.
+// moduleStates returns for each module whether it is in the kernel, or below /lib/modules.
 func (c nodeChecks) moduleStates(release string) ([]statuspage.Module, error) {
 	dir := filepath.Join(c.modules, release)
 	builtin, err := moduleList(filepath.Join(dir, "modules.builtin"))
@@ -87,7 +87,7 @@ func moduleList(path string) (map[string]bool, error) {
 	return names, nil
 }
 
-// kubelet looks at the kubelet's root directory, and the mount that it is in.
+// kubelet checks the kubelet's root directory, and its mount.
 func (c nodeChecks) kubelet() (statuspage.KubeletDir, error) {
 	found := statuspage.KubeletDir{Path: c.kubeletDir, Propagation: statuspage.PropagationUnknown}
 	if info, err := os.Stat(filepath.Join(c.kubeletDir, "pods")); err == nil {

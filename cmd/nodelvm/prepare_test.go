@@ -20,7 +20,7 @@ func declaredIn(t *testing.T, text string) ([]lvm.Declaration, error) {
 	return readDeclarations(path)
 }
 
-// TestDeclarations: every field arrives, from YAML and from JSON; a typo is told.
+// TestDeclarations: each field arrives, from YAML and from JSON, and a typo is an error.
 func TestDeclarations(t *testing.T) {
 	got, err := declaredIn(t, `
 volumeGroups:
@@ -66,7 +66,7 @@ volumeGroups:
 	}
 }
 
-// TestPrepareBestEffort: a file that cannot be read keeps no driver from starting, and is told all the same.
+// TestPrepareBestEffort: the driver starts even if it cannot read the file, and reports the error.
 func TestPrepareBestEffort(t *testing.T) {
 	for _, best := range []bool{true, false} {
 		cmd := prepareCommand()

@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// csiVersions are the versions of the CSI protocol that the kubelet is told; it compares the major number.
+// csiVersions are the CSI versions that the driver reports to the kubelet, which compares the major number.
 var csiVersions = []string{"1.0.0"}
 
 // registrar answers the kubelet, which finds its socket in plugins_registry and asks what is there (kubelet's

@@ -94,7 +94,7 @@ func (d *driver) handler() http.Handler {
 	return newHTTPHandler(d.ready.Ready, pages{metrics: d.registry, status: d.status, sidecars: d.o.sidecarMetrics, guard: d.access.guard})
 }
 
-// serveVolumes brings up LVM, the CSI services and the registration, in this order, and takes them down in reverse
+// serveVolumes starts LVM, the CSI services and the registration, in this order, and stops them in reverse order
 // when ctx ends. The cluster's UID comes before all: it goes into the tags of every volume.
 func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error {
 	client, cluster, err := d.joinCluster(ctx)
@@ -116,7 +116,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		return unlessEnded(ctx, err)
 	}
 	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Log: d.log})
-	care := &caretaker{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
+	care := &maintenance{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
 	health := healthOf(host, mounts, care)
 	d.status.serve(cluster, host, health)
 	agent := d.newAgent(client, host, health)
@@ -208,7 +208,7 @@ func (d *driver) shutdown(ctx context.Context, host *lvm.Host, server, registrar
 	return nil
 }
 
-// unlessEnded drops the error of a part that ended because the whole was told to end.
+// unlessEnded drops the error of a part that ended because ctx ended.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -39,8 +39,8 @@ func newServer(log *slog.Logger, calls *callMetrics, id csi.IdentityServer, ctrl
 	return server
 }
 
-// listen opens a Unix socket that only root may use. A socket that a killed process left behind is removed; one that
-// somebody still answers on, or a file of another kind, is left alone.
+// listen opens a Unix socket that only root may use. It removes a socket that a killed process left. It does not remove one that
+// a process still serves, or a file of another kind.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the socket's directory: %w", err)

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// interpreters would read a name that somebody chose as words of a language, or run what they are told in another place.
+// interpreters would read a user's name as code, or run their arguments in another place.
 var interpreters = []string{"sh", "bash", "dash", "ash", "busybox", "env", "xargs", "eval", "perl", "python3", "nsenter", "chroot", "sudo"}
 
-// TestNoShell: no command line of the driver's goes through a shell. It looks at each string that the code holds, since a
-// program's name may come a long way to where it is started.
+// TestNoShell: no command line of the driver's goes through a shell. It checks each string of the code, because a
+// program's name may come from far away.
 func TestNoShell(t *testing.T) {
 	starts := 0
 	for _, p := range list(t) {

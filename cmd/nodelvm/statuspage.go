@@ -45,7 +45,7 @@ func newStatusPage(o *options, ready func(context.Context) error, registered fun
 	return &statusPage{node: o.nodeName, ready: ready, checks: look.run, turns: make(chan struct{}, statusAtOnce)}
 }
 
-// serve tells of this host from now on.
+// serve publishes this host from now on.
 func (p *statusPage) serve(cluster string, host teller, health findings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func pageFinding(f lvm.Finding) statuspage.Finding {
 	return told
 }
 
-// offersTo answers one class of the query. An error is not the class's fault: it cannot be told now.
+// offersTo answers one class of the query. An error is not the class's fault: the answer is unknown.
 func offersTo(ctx context.Context, host teller, query string) (statuspage.Class, error) {
 	name, parameters, err := statuspage.ParseClass(query)
 	told := statuspage.Class{Name: name}

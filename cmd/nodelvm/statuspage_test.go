@@ -32,7 +32,7 @@ func (d *driver) ask(t *testing.T, classes map[string]map[string]string) statusp
 	return page
 }
 
-// TestStatusPage: what stands on a node is told with the words of the events, and no LVM command is run for it.
+// TestStatusPage: the page shows a node's volumes with the texts of the events, and runs no LVM command.
 func TestStatusPage(t *testing.T) {
 	node := lvmtest.NewNode(lvmtest.Group{Name: "vg", Tags: []string{"fast"}, Disks: []lvm.Bytes{10 * lvm.GiB, 10 * lvm.GiB}},
 		lvmtest.Group{Name: "other", Disks: []lvm.Bytes{lvm.GiB}})
@@ -107,7 +107,7 @@ func (deaf) Inventory(context.Context) (inventory.Inventory, error) {
 
 func (deaf) Offers(context.Context, lvm.Class) ([]inventory.Offer, error) { return nil, errDeaf }
 
-// TestStatusPageOfADeafNode: what cannot be read is told as that; a storage class is not blamed for it.
+// TestStatusPageOfADeafNode: the page reports what the driver cannot read, and does not blame a storage class for it.
 func TestStatusPageOfADeafNode(t *testing.T) {
 	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
 	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Finding, error) { return nil, nil })

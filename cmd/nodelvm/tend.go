@@ -14,12 +14,12 @@ import (
 	"github.com/nodelvm/nodelvm/node"
 )
 
-// tendPeriod is how often the thin pools are looked at: the kernel is asked, no process is started.
+// tendPeriod is how often the driver checks the thin pools, through the kernel and without a process.
 const tendPeriod = 10 * time.Second
 
-// caretaker keeps the node's groups and pools as they are declared: it takes in disks that come later, enlarges pools
-// that fill up, and removes those that hold nothing.
-type caretaker struct {
+// maintenance is the loop that keeps the node's groups and pools as declared. It adds new disks, extends thin pools that fill up, and
+// removes empty ones.
+type maintenance struct {
 	host  *lvm.Host
 	file  string        // of the declarations; "": none
 	every time.Duration // how often new disks are looked for; 0: once, at the start
@@ -32,7 +32,7 @@ type caretaker struct {
 }
 
 // start begins its work, which ends with ctx; a command that runs then is brought to its end.
-func (c *caretaker) start(ctx context.Context, parts *errgroup.Group) {
+func (c *maintenance) start(ctx context.Context, parts *errgroup.Group) {
 	for _, work := range []func(context.Context){c.watchDisks, c.tendPools} {
 		parts.Go(func() error {
 			work(ctx)
@@ -42,7 +42,7 @@ func (c *caretaker) start(ctx context.Context, parts *errgroup.Group) {
 }
 
 // watchDisks makes what is declared, and looks for new disks from time to time, until ctx ends.
-func (c *caretaker) watchDisks(ctx context.Context) {
+func (c *maintenance) watchDisks(ctx context.Context) {
 	if c.file == "" {
 		return
 	}
@@ -53,13 +53,13 @@ func (c *caretaker) watchDisks(ctx context.Context) {
 }
 
 // tendPools enlarges and removes pools until ctx ends.
-func (c *caretaker) tendPools(ctx context.Context) {
+func (c *maintenance) tendPools(ctx context.Context) {
 	failing := ""
 	repeat(ctx, tendPeriod, func(ctx context.Context) { failing = c.tend(ctx, failing) })
 }
 
-// tend looks at the pools once. What fails each time, as while a disk is missing, is logged once: failing is what it was before.
-func (c *caretaker) tend(ctx context.Context, failing string) string {
+// tend checks the pools once. It logs an error that repeats, as while a disk is missing, only once: failing is the previous state.
+func (c *maintenance) tend(ctx context.Context, failing string) string {
 	err := c.host.TendPools(ctx)
 	if err == nil || ctx.Err() != nil {
 		return ""
@@ -85,7 +85,7 @@ func repeat(ctx context.Context, every time.Duration, do func(context.Context)) 
 
 // prepare looks for new disks. One that comes while the driver runs may be another driver's volume, which is blank until its
 // pod has it: where there is a next time, it is taken only then. What was found is logged when it changes.
-func (c *caretaker) prepare(ctx context.Context) {
+func (c *maintenance) prepare(ctx context.Context) {
 	var report lvm.PrepareReport
 	declared, err := readDeclarations(c.file)
 	if err == nil {
@@ -118,7 +118,7 @@ func (c *caretaker) prepare(ctx context.Context) {
 
 // Health tells which groups were not as they are declared when disks were looked for last. That a disk of a group was missing is
 // not told any more once the group can be changed again: disks are looked for minutes later.
-func (c *caretaker) Health(ctx context.Context) ([]lvm.Finding, error) {
+func (c *maintenance) Health(ctx context.Context) ([]lvm.Finding, error) {
 	c.mu.Lock()
 	failed, refused := c.failed, c.refused
 	c.mu.Unlock()

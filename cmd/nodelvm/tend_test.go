@@ -21,7 +21,7 @@ func TestARepairedGroupIsNotToldAsBroken(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`volumeGroups: [{name: vg, devices: [{paths: ["/dev/fake*"]}]}]`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &caretaker{host: host, file: file, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	c := &maintenance{host: host, file: file, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	missing := func(is bool) { node.Change("vg", func(g *lvm.Group) { g.PVs[1].Missing = is }) }
 	told := func() string {
 		t.Helper()
@@ -64,7 +64,7 @@ func TestTendTellsOnce(t *testing.T) {
 	}
 	node.Fill(path, 900*lvm.MiB)
 	var log bytes.Buffer
-	c := &caretaker{host: host, log: slog.New(slog.NewTextHandler(&log, nil))}
+	c := &maintenance{host: host, log: slog.New(slog.NewTextHandler(&log, nil))}
 	broken := func(problem string) { node.Change("vg", func(g *lvm.Group) { g.Problem = problem }) }
 	failing := ""
 	for _, step := range []struct {
