@@ -68,7 +68,7 @@ func TestCapacityIsKept(t *testing.T) {
 	req.Name = "the rest"
 	req.CapacityRange.RequiredBytes = reply.GetMaximumVolumeSize().GetValue() + 1
 	_, err = s.CreateVolume(t.Context(), req)
-	expectKind(t, err, lvm.KindNoRoom)
+	expectKind(t, err, lvm.KindInsufficientCapacity)
 	req.CapacityRange.RequiredBytes--
 	mustCreate(t, s, req)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // CreateVolume allocates a volume on this node (CSI spec, "CreateVolume"). A repeated call returns the same volume and reply.
-// lvm.KindNoRoom makes the provisioner return the claim to the scheduler: insufficient capacity for the volume or for the pod's
+// lvm.KindInsufficientCapacity makes the provisioner return the claim to the scheduler: insufficient capacity for the volume or for the pod's
 // other volumes, an unknown group, another node's topology, a source on another node. If this node has the source, no other node
 // can help, and insufficient capacity is lvm.KindOutOfRange: the provisioner retries here. As long as an earlier call may have
 // created the volume, every error is lvm.KindBusy (outcome.go).
@@ -49,12 +49,12 @@ func (s *Server) create(ctx context.Context, req *csi.CreateVolumeRequest) (volu
 func (s *Server) refused(ctx context.Context, source lvm.ID, err error) error {
 	copied := source != lvm.ID{}
 	switch kind := lvm.KindOf(err); {
-	case kind == lvm.KindNotOurs && copied:
-		return lvm.Errorf(lvm.KindNoRoom, "node %s does not hold what the volume is to be a copy of, and a copy can only be made where that is: %w", s.node, err)
-	case kind == lvm.KindNoRoom && copied && s.holds(ctx, source):
+	case (kind == lvm.KindNotLocal || kind == lvm.KindNotManaged) && copied:
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "node %s does not hold what the volume is to be a copy of, and a copy can only be made where that is: %w", s.node, err)
+	case kind == lvm.KindInsufficientCapacity && copied && s.holds(ctx, source):
 		return lvm.Errorf(lvm.KindOutOfRange, "node %s holds what the volume is to be a copy of, so it can be made nowhere else, "+
 			"and it is tried again until there is room: %w", s.node, err)
-	case kind == lvm.KindNoRoom, kind == lvm.KindOutOfRange && copied:
+	case kind == lvm.KindInsufficientCapacity, kind == lvm.KindOutOfRange && copied:
 		return s.here(err)
 	}
 	return err

@@ -98,16 +98,16 @@ func TestCreateRefuses(t *testing.T) {
 		kind lvm.Kind
 		says []string
 	}{
-		{"no such group", group("vg-tape", 1<<30), lvm.KindNoRoom, []string{"node-1", "vg-tape"}},
-		{"no such tag", group("@tape", 1<<30), lvm.KindNoRoom, []string{"node-1", `"tape"`}},
-		{"too large", group("vg-nvme", 41<<30), lvm.KindNoRoom, []string{"node-1", "vg-nvme"}},
-		{"too large for either group", group("@any", 101<<30), lvm.KindNoRoom, []string{"node-1", "vg-nvme", "vg-sata"}},
-		{"wanted elsewhere", there, lvm.KindNoRoom, []string{"node-1", "node-2", "WaitForFirstConsumer"}},
+		{"no such group", group("vg-tape", 1<<30), lvm.KindInsufficientCapacity, []string{"node-1", "vg-tape"}},
+		{"no such tag", group("@tape", 1<<30), lvm.KindInsufficientCapacity, []string{"node-1", `"tape"`}},
+		{"too large", group("vg-nvme", 41<<30), lvm.KindInsufficientCapacity, []string{"node-1", "vg-nvme"}},
+		{"too large for either group", group("@any", 101<<30), lvm.KindInsufficientCapacity, []string{"node-1", "vg-nvme", "vg-sata"}},
+		{"wanted elsewhere", there, lvm.KindInsufficientCapacity, []string{"node-1", "node-2", "WaitForFirstConsumer"}},
 		{"a group that is an option", group("-rf", 1<<30), lvm.KindInvalid, []string{"-rf"}},
 		{"a group that is a path", group("vg/../lv", 1<<30), lvm.KindInvalid, []string{"vg/../lv"}},
 		{"a group for a shell", group("vg;reboot", 1<<30), lvm.KindInvalid, []string{"vg;reboot"}},
 		{"only an @", group("@", 1<<30), lvm.KindInvalid, []string{"@"}},
-		{"the largest number", group("vg-nvme", 1<<63-1), lvm.KindNoRoom, []string{"node-1", "vg-nvme", "40 GiB"}},
+		{"the largest number", group("vg-nvme", 1<<63-1), lvm.KindInsufficientCapacity, []string{"node-1", "vg-nvme", "40 GiB"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, node := newTestServer(t)

@@ -17,7 +17,7 @@ func TestDelete(t *testing.T) {
 		return err
 	}
 	expectKind(t, remove(""), lvm.KindInvalid)
-	expectKind(t, remove(elsewhere), lvm.KindNotOurs, "node-1")
+	expectKind(t, remove(elsewhere), lvm.KindNotLocal, "node-1")
 	for _, handle := range []string{"garbage", "vg-nvme/pvc-1", "../../etc", "-rf", strings.Repeat("x", 300), volume.GetVolumeId() + "/x"} {
 		if err := remove(handle); err != nil {
 			t.Errorf("delete %q: %v; want OK, for it cannot exist", handle, err)

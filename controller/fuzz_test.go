@@ -45,7 +45,7 @@ func FuzzCreateVolume(f *testing.F) {
 		before := len(node.Commands())
 		reply, err := s.CreateVolume(t.Context(), req)
 		if err != nil {
-			checkAnswer(t, err, lvm.KindInvalid, lvm.KindOutOfRange, lvm.KindNoRoom, lvm.KindNotFound, lvm.KindExists)
+			checkAnswer(t, err, lvm.KindInvalid, lvm.KindOutOfRange, lvm.KindInsufficientCapacity, lvm.KindNotFound, lvm.KindExists)
 			if n := len(node.Commands()) - before; n != 0 {
 				t.Fatalf("%d commands were run for what was refused: %v", n, err)
 			}
@@ -75,9 +75,9 @@ func FuzzHandles(f *testing.F) {
 		before := len(node.Commands())
 		usual := []lvm.Kind{lvm.KindInvalid, lvm.KindNotFound}
 		_, err := s.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: handle})
-		checkAnswer(t, err, lvm.KindInvalid, lvm.KindNotOurs)
+		checkAnswer(t, err, lvm.KindInvalid, lvm.KindNotLocal)
 		_, err = s.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: handle})
-		checkAnswer(t, err, lvm.KindInvalid, lvm.KindNotOurs)
+		checkAnswer(t, err, lvm.KindInvalid, lvm.KindNotLocal)
 		_, err = s.GetSnapshot(t.Context(), &csi.GetSnapshotRequest{SnapshotId: handle})
 		checkAnswer(t, err, usual...)
 		_, err = s.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: handle})
@@ -106,7 +106,7 @@ func FuzzSiblings(f *testing.F) {
 			Parameters: map[string]string{"volumeGroup": "vg-nvme", key: value}}
 		s, pod, _ := newPod(t, a, sibling)
 		_, err := pod.create(t, s, a)
-		checkAnswer(t, err, lvm.KindNoRoom)
+		checkAnswer(t, err, lvm.KindInsufficientCapacity)
 		if room := published(t, s, "vg-nvme"); err == nil && room > 15*lvm.GiB || room < 0 {
 			t.Errorf("%s are published", room)
 		}
@@ -126,6 +126,6 @@ func FuzzTopology(f *testing.F) {
 		if (err == nil) != mine {
 			t.Errorf("node %q, %v: %v", node, topology.GetSegments(), err)
 		}
-		checkAnswer(t, err, lvm.KindNoRoom)
+		checkAnswer(t, err, lvm.KindInsufficientCapacity)
 	})
 }

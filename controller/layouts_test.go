@@ -119,7 +119,7 @@ func TestParametersOfAnotherLayout(t *testing.T) {
 	}
 	tooWide := in("v", "layout", "striped", "stripes", "7") // another node may have as many disks
 	_, err := s.CreateVolume(t.Context(), tooWide)
-	expectKind(t, err, lvm.KindNoRoom, "node-1")
+	expectKind(t, err, lvm.KindInsufficientCapacity, "node-1")
 	if n := largestOf(t, s, tooWide); n != 0 {
 		t.Errorf("%d bytes over seven of six disks", n)
 	}

@@ -129,7 +129,7 @@ func (s *Server) kept(name string, p lvm.Presence, unread error) error {
 
 // exists is the error for a volume that its caller knows of: no other node may make it once more.
 func exists(v lvm.Volume, err error) error {
-	if lvm.KindOf(err) != lvm.KindNoRoom {
+	if lvm.KindOf(err) != lvm.KindInsufficientCapacity {
 		return err
 	}
 	return lvm.Errorf(lvm.KindExists, "volume %q is already there as %s/%s, but %w", v.Name, v.Group, v.ID.LV, err)

@@ -108,7 +108,7 @@ func TestErrorsWhileAbsenceIsNotProved(t *testing.T) {
 	other := wanted()
 	other.Name = "pvc-2"
 	_, err = s.CreateVolume(t.Context(), other)
-	expectKind(t, err, lvm.KindNoRoom)
+	expectKind(t, err, lvm.KindInsufficientCapacity)
 	missing(false)
 	mustCreate(t, s, wanted())
 }

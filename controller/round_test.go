@@ -57,13 +57,13 @@ func TestSiblingRefusedWhileWaitingForTheLock(t *testing.T) {
 		}
 		room(false)
 		_, err := s.CreateVolume(t.Context(), b.request("shop"))
-		expectKind(t, err, lvm.KindNoRoom, "pod web")
+		expectKind(t, err, lvm.KindInsufficientCapacity, "pod web")
 		room(true)
 		release()
 		if err := lvcreate(); err != nil {
 			t.Fatal(err)
 		}
-		expectKind(t, waits(), lvm.KindNoRoom, "pod web", "another claim of the same pod")
+		expectKind(t, waits(), lvm.KindInsufficientCapacity, "pod web", "another claim of the same pod")
 		if n := volumesOf(t, s); n != 2 {
 			t.Errorf("%d volumes are there: the pod is half made", n)
 		}

@@ -34,7 +34,7 @@ const (
 // Volumes is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
 type Volumes interface {
 	// CreateTogether makes the volume, or finds the one that an equal call made before. The siblings are of use only
-	// together with it: their room is kept for a while, or nothing is made. That one has no room is lvm.KindNoRoom with an
+	// together with it: their room is kept for a while, or nothing is made. That one has no room is lvm.KindInsufficientCapacity with an
 	// lvm.Misfit.
 	CreateTogether(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error)
 	// KeepReserved keeps that room for longer for those of the siblings that are still wanted here.
@@ -44,12 +44,12 @@ type Volumes interface {
 	Presence(ctx context.Context, name string) (lvm.Presence, error)
 	// Serves tells whether a class with this group, a name or an @tag, stands for the volume group of the ID.
 	Serves(ctx context.Context, group string, id lvm.ID) (bool, error)
-	// Room tells whether all of these can be had now, beside each other: nil, or lvm.KindNoRoom.
+	// Room tells whether all of these can be had now, beside each other: nil, or lvm.KindInsufficientCapacity.
 	Room(ctx context.Context, specs []lvm.Spec) error
-	// Delete removes a volume. One that its readable group lacks is gone already: nil. lvm.KindNotOurs says that the
+	// Delete removes a volume. One that its readable group lacks is gone already: nil. lvm.KindNotLocal says that the
 	// group itself is not on this node.
 	Delete(ctx context.Context, id lvm.ID) error
-	// Lookup finds a ready volume, or says lvm.KindNotFound or lvm.KindNotOurs.
+	// Lookup finds a ready volume, or says lvm.KindNotFound, lvm.KindNotLocal or lvm.KindNotManaged.
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
 	// List returns the ready volumes in ascending order of ID.String.
 	List(ctx context.Context) ([]lvm.Volume, error)
@@ -73,7 +73,7 @@ type Snapshots interface {
 	SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotPresence, error)
 	// DeleteSnapshot removes a snapshot; volumes made from it stay. One that its readable group lacks is gone: nil.
 	DeleteSnapshot(ctx context.Context, id lvm.ID) error
-	// LookupSnapshot finds a ready snapshot, or says lvm.KindNotFound or lvm.KindNotOurs.
+	// LookupSnapshot finds a ready snapshot, or says lvm.KindNotFound, lvm.KindNotLocal or lvm.KindNotManaged.
 	LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error)
 	// ListSnapshots returns the ready snapshots in ascending order of ID.String.
 	ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error)
@@ -159,7 +159,7 @@ func (s *Server) here(err error) error {
 // existing turns "not on this node" into lvm.KindNotFound, as the spec wants it of calls that use a volume or a
 // snapshot; only the calls that delete one must tell the two apart.
 func (s *Server) existing(err error) error {
-	if lvm.KindOf(err) == lvm.KindNotOurs {
+	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
 		return lvm.Errorf(lvm.KindNotFound, "node %s: %w", s.node, err)
 	}
 	return err

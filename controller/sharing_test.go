@@ -16,7 +16,7 @@ func TestPodsThatShareAClaimAreRefusedTogether(t *testing.T) {
 	pod.shared()
 	for _, claim := range []Sibling{a, b, c} {
 		_, err := pod.create(t, s, claim)
-		expectKind(t, err, lvm.KindNoRoom, "pods web and api, which share claims, need claims a and b and c on one node")
+		expectKind(t, err, lvm.KindInsufficientCapacity, "pods web and api, which share claims, need claims a and b and c on one node")
 	}
 	if n := volumesOf(t, s); n != 0 {
 		t.Errorf("%d volumes were left behind", n)
@@ -27,7 +27,7 @@ func TestPodsThatShareAClaimAreRefusedTogether(t *testing.T) {
 	}
 	pod.claims = []Sibling{a, b, c}
 	_, err := pod.create(t, s, c)
-	expectKind(t, err, lvm.KindNoRoom, "web and api")
+	expectKind(t, err, lvm.KindInsufficientCapacity, "web and api")
 	expectWarning(t, pod, "shop/c c-uid InsufficientCapacityForPod: pods web and api, which share claims, cannot all be scheduled", "claim a", "node-1")
 }
 
@@ -39,7 +39,7 @@ func TestPodsThatShareAClaimMeet(t *testing.T) {
 	s, pod, _ := newPod(t, a)
 	pod.shared()
 	_, err := pod.create(t, s, claim("d", lvm.GiB, "vg-nvme"))
-	expectKind(t, err, lvm.KindNoRoom, "claim a is about to be created on node node-2", "pods web and api, which share claims, need both on one node")
+	expectKind(t, err, lvm.KindInsufficientCapacity, "claim a is about to be created on node node-2", "pods web and api, which share claims, need both on one node")
 	pod.claims = []Sibling{d}
 	if _, err := pod.create(t, s, claim("a", lvm.GiB, "vg-nvme")); err != nil {
 		t.Errorf("the first of the two has to go, too: %v", err)
@@ -47,5 +47,5 @@ func TestPodsThatShareAClaimMeet(t *testing.T) {
 	d.Bound = true
 	pod.claims = []Sibling{d}
 	_, err = pod.create(t, s, claim("b", lvm.GiB, "vg-nvme"))
-	expectKind(t, err, lvm.KindNoRoom, "claim d is bound to a volume on node node-2")
+	expectKind(t, err, lvm.KindInsufficientCapacity, "claim d is bound to a volume on node node-2")
 }

@@ -101,7 +101,7 @@ func TestDeleteSnapshotRefuses(t *testing.T) {
 		return err
 	}
 	expectKind(t, remove(""), lvm.KindInvalid)
-	expectKind(t, remove(elsewhereSnapshot), lvm.KindNotOurs, "node-1")
+	expectKind(t, remove(elsewhereSnapshot), lvm.KindNotLocal, "node-1")
 	for _, handle := range []string{"garbage", volume, "-rf"} { // none of them is a snapshot
 		if err := remove(handle); err != nil {
 			t.Errorf("%q: %v", handle, err)
@@ -239,8 +239,8 @@ func TestCopiesRefused(t *testing.T) {
 		{"a volume that never was", copyRequest("c", volume+"0", 1<<30), lvm.KindNotFound, []string{"vg"}},
 		{"a volume as a snapshot", wrongWay, lvm.KindNotFound, []string{"no snapshot"}},
 		{"a snapshot as a volume", otherWay, lvm.KindNotFound, []string{"no volume"}},
-		{"another node's snapshot", copyRequest("c", elsewhereSnapshot, 1<<30), lvm.KindNoRoom, []string{"node-1"}},
-		{"another node's volume", copyRequest("c", elsewhere, 1<<30), lvm.KindNoRoom, []string{"node-1"}},
+		{"another node's snapshot", copyRequest("c", elsewhereSnapshot, 1<<30), lvm.KindInsufficientCapacity, []string{"node-1"}},
+		{"another node's volume", copyRequest("c", elsewhere, 1<<30), lvm.KindInsufficientCapacity, []string{"node-1"}},
 		{"more than this node has", copyRequest("c", snapshot, 1<<40), lvm.KindOutOfRange, []string{"node-1", "vg", "until there is room"}},
 		{"a group that is not here, unlike its source", copyRequest("c", snapshot, 1<<30, "volumeGroup", "vg-9"), lvm.KindOutOfRange, []string{"node-1", "vg-9", "tried again"}},
 	} {

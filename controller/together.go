@@ -44,8 +44,8 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 	switch {
 	case err == nil:
 		s.refusals.forget(company.PodUID)
-	case lvm.KindOf(err) == lvm.KindNoRoom && len(company.Claims) > 0:
-		err = lvm.Errorf(lvm.KindNoRoom, "%s claims %s on one node: %w", company.need(), namesOf(spec, company), err)
+	case lvm.KindOf(err) == lvm.KindInsufficientCapacity && len(company.Claims) > 0:
+		err = lvm.Errorf(lvm.KindInsufficientCapacity, "%s claims %s on one node: %w", company.need(), namesOf(spec, company), err)
 		var misfit *lvm.Misfit
 		if errors.As(err, &misfit) {
 			s.refusals.add(company.PodUID, spec, siblings, misfit.Spec)
@@ -116,7 +116,7 @@ func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) err
 	if other.Bound {
 		what = "is bound to a volume"
 	}
-	err := lvm.Errorf(lvm.KindNoRoom, "claim %s %s on node %s, and %s both on one node", other.Name, what, other.Node, company.need())
+	err := lvm.Errorf(lvm.KindInsufficientCapacity, "claim %s %s on node %s, and %s both on one node", other.Name, what, other.Node, company.need())
 	here := slices.IndexFunc(company.Claims, func(c Sibling) bool { return c.Bound && c.Node == s.node })
 	switch {
 	case other.Bound && here >= 0:

@@ -109,7 +109,7 @@ func TestTwoClaimsWithoutRoom(t *testing.T) {
 	s, pod, c := newPod(t, a, b)
 	for _, claim := range []Sibling{b, a, b, a} {
 		_, err := pod.create(t, s, claim)
-		expectKind(t, err, lvm.KindNoRoom, "pod web", "a and b", "node-1")
+		expectKind(t, err, lvm.KindInsufficientCapacity, "pod web", "a and b", "node-1")
 	}
 	if n := volumesOf(t, s); n != 0 {
 		t.Errorf("%d volumes were left behind", n)
@@ -183,7 +183,7 @@ func TestThePauseEndsEarly(t *testing.T) {
 			}
 			pod.claims = []Sibling{a, b}
 			_, err = pod.create(t, s, a)
-			expectKind(t, err, lvm.KindNoRoom)
+			expectKind(t, err, lvm.KindInsufficientCapacity)
 			if room := published(t, s, "vg-nvme"); room != a.size()-1 {
 				t.Fatalf("%s are published", room)
 			}
@@ -280,11 +280,11 @@ func TestFollowing(t *testing.T) {
 	b.Node = "node-2"
 	s, pod, _ := newPod(t, a, b)
 	_, err := pod.create(t, s, a)
-	expectKind(t, err, lvm.KindNoRoom, "claim b", "is about to be created on node node-2")
+	expectKind(t, err, lvm.KindInsufficientCapacity, "claim b", "is about to be created on node node-2")
 	b.Bound = true
 	pod.claims = []Sibling{a, b}
 	_, err = pod.create(t, s, a)
-	expectKind(t, err, lvm.KindNoRoom, "claim b", "is bound", "node-2")
+	expectKind(t, err, lvm.KindInsufficientCapacity, "claim b", "is bound", "node-2")
 	if len(pod.warnings) != 0 {
 		t.Errorf("the scheduler can mend this, and yet: %v", pod.warnings)
 	}
@@ -295,7 +295,7 @@ func TestFollowing(t *testing.T) {
 	c.Bound = true
 	pod.claims = []Sibling{a, b, c}
 	_, err = pod.create(t, s, a)
-	expectKind(t, err, lvm.KindNoRoom, "node-2")
+	expectKind(t, err, lvm.KindInsufficientCapacity, "node-2")
 	expectWarning(t, pod, "shop/a a-uid PodVolumesOnDifferentNodes: ", "claim c is on node node-1", "claim b on node node-2", "Delete")
 	if n := volumesOf(t, s); n != 0 {
 		t.Errorf("%d volumes were made", n)
@@ -364,7 +364,7 @@ func TestStranded(t *testing.T) {
 		a.Bound = bound
 		pod.claims = []Sibling{a, b}
 		_, err := pod.create(t, s, b)
-		expectKind(t, err, lvm.KindNoRoom, "pod web")
+		expectKind(t, err, lvm.KindInsufficientCapacity, "pod web")
 		expectWarning(t, pod, "shop/b b-uid InsufficientCapacityForPod: ", "claim a", "node-1", "delete it")
 	}
 }
@@ -384,7 +384,7 @@ func TestWhatWasMadeIsAnsweredAgain(t *testing.T) {
 	}
 	pod.claims = []Sibling{a, b}
 	_, err = pod.create(t, s, b)
-	expectKind(t, err, lvm.KindNoRoom)
+	expectKind(t, err, lvm.KindInsufficientCapacity)
 	elsewhere := b
 	elsewhere.Node = "node-2"
 	for what, sibling := range map[string]Sibling{"refused here": b, "elsewhere by now": elsewhere} {

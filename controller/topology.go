@@ -22,14 +22,14 @@ func reaches(topology *csi.Topology, node string) bool {
 	return len(segments) == 1 && segments[TopologyKey] == node
 }
 
-// checkTopology refuses (lvm.KindNoRoom) a volume that is wanted on other nodes only: the requisite and the preferred
+// checkTopology refuses (lvm.KindInsufficientCapacity) a volume that is wanted on other nodes only: the requisite and the preferred
 // topologies, where given, must each name this node. No requirement at all asks for a volume anywhere, and here is
 // as good as elsewhere (CSI spec, "TopologyRequirement").
 func checkTopology(requirement *csi.TopologyRequirement, node string) error {
 	for _, list := range [][]*csi.Topology{requirement.GetRequisite(), requirement.GetPreferred()} {
 		here := func(t *csi.Topology) bool { return reaches(t, node) }
 		if len(list) > 0 && !slices.ContainsFunc(list, here) {
-			return lvm.Errorf(lvm.KindNoRoom, "node %s: the volume is wanted on %s, and this node's disks serve only %s=%s; "+
+			return lvm.Errorf(lvm.KindInsufficientCapacity, "node %s: the volume is wanted on %s, and this node's disks serve only %s=%s; "+
 				"use volumeBindingMode: WaitForFirstConsumer in the StorageClass, and no allowedTopologies without this node",
 				node, describe(list), TopologyKey, node)
 		}

@@ -39,8 +39,8 @@ func TestCheckTopology(t *testing.T) {
 				}
 				return
 			}
-			if lvm.KindOf(err) != lvm.KindNoRoom || err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got %v; want KindNoRoom that says %q", err, test.says)
+			if lvm.KindOf(err) != lvm.KindInsufficientCapacity || err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v; want KindInsufficientCapacity that says %q", err, test.says)
 			}
 		})
 	}

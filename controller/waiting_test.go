@@ -141,7 +141,7 @@ func (n *oneNode) schedule(pod *podWithoutNode) {
 		reply, err := n.s.CreateVolume(n.t.Context(), c.request(pod.name))
 		if err != nil {
 			left++
-			expectKind(n.t, err, lvm.KindNoRoom)
+			expectKind(n.t, err, lvm.KindInsufficientCapacity)
 			continue
 		}
 		c.Bound, c.Node = true, "node-1"

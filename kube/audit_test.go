@@ -24,7 +24,7 @@ func TestOnlyProvenAbsenceIsTold(t *testing.T) {
 	}{
 		"there":            {nil, false},
 		"proven absent":    {lvm.Errorf(lvm.KindNotFound, "no such volume"), true},
-		"its group is not": {lvm.Errorf(lvm.KindNotOurs, "no such group"), true},
+		"its group is not": {lvm.Errorf(lvm.KindNotLocal, "no such group"), true},
 		"damaged marks":    {lvm.Errorf(lvm.KindInternal, "marked as ours, but unreadable"), false},
 		"a hung disk":      {context.DeadlineExceeded, false},
 	} {

@@ -21,7 +21,7 @@ type snapshots map[string]error
 func (s snapshots) LookupSnapshot(_ context.Context, id lvm.ID) (lvm.Snapshot, error) {
 	err, there := s[id.String()]
 	if !there {
-		err = lvm.Errorf(lvm.KindNotOurs, "no such group")
+		err = lvm.Errorf(lvm.KindNotLocal, "no such group")
 	}
 	return lvm.Snapshot{}, err
 }

@@ -139,7 +139,7 @@ func TestWhomTroubleConcerns(t *testing.T) {
 }
 
 func TestWhatCannotBeLookedUpIsNotAbsent(t *testing.T) {
-	for kind, absent := range map[lvm.Kind]bool{lvm.KindNotFound: true, lvm.KindNotOurs: true, lvm.KindInternal: false, lvm.KindBusy: false} {
+	for kind, absent := range map[lvm.Kind]bool{lvm.KindNotFound: true, lvm.KindNotLocal: true, lvm.KindInternal: false, lvm.KindBusy: false} {
 		here, err := found(lvm.Errorf(kind, "%w", errors.ErrUnsupported))
 		if here || absent != (err == nil) {
 			t.Errorf("kind %d: %v, %v", kind, here, err)

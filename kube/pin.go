@@ -142,9 +142,9 @@ func found(err error) (bool, error) {
 		return true, nil
 	}
 	switch lvm.KindOf(err) {
-	case lvm.KindNotFound, lvm.KindNotOurs, lvm.KindInvalid:
+	case lvm.KindNotFound, lvm.KindNotLocal, lvm.KindNotManaged, lvm.KindInvalid:
 		return false, nil
-	case lvm.KindInternal, lvm.KindOutOfRange, lvm.KindExists, lvm.KindBusy, lvm.KindInUse, lvm.KindNoRoom, lvm.KindForeign:
+	case lvm.KindInternal, lvm.KindOutOfRange, lvm.KindExists, lvm.KindBusy, lvm.KindInUse, lvm.KindInsufficientCapacity, lvm.KindConflict:
 	}
 	return false, err
 }

@@ -110,7 +110,7 @@ func (a *Agent) tellFailed(ctx context.Context, claim *corev1.PersistentVolumeCl
 		return nil
 	case lvm.KindOutOfRange, lvm.KindInvalid, lvm.KindNotFound:
 		infeasible = true
-	case lvm.KindInternal, lvm.KindExists, lvm.KindInUse, lvm.KindNoRoom, lvm.KindNotOurs, lvm.KindForeign:
+	case lvm.KindInternal, lvm.KindExists, lvm.KindInUse, lvm.KindInsufficientCapacity, lvm.KindNotLocal, lvm.KindNotManaged, lvm.KindConflict:
 	}
 	var noted error
 	if !saysFailed(claim, infeasible, why.Error()) {

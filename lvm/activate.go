@@ -29,7 +29,7 @@ func (v Volume) at(path string) Device { return Device{UUID: dmUUID(v.ID.VG, v.U
 // Activate returns the device of a volume, "/dev/dm-N", after making it if it is not there: one LVM process then, else
 // none, and one more for a volume made a moment ago, which is marked as ready before it is handed out. uuid is the
 // logical volume's own, from the volume attributes. KindNotFound: there is no such volume, or another one has its name
-// now; KindNotOurs: its group is not on this node.
+// now; KindNotLocal: its group is not on this node.
 func (h *Host) Activate(ctx context.Context, id ID, uuid string) (device string, err error) {
 	return fly(ctx, &h.flights, id.LV, activating{id, uuid}, func(ctx context.Context) (string, error) {
 		return h.activate(ctx, id, uuid)

@@ -172,13 +172,13 @@ func obstacle(s State, g Group, class Class) error {
 	}
 	switch {
 	case groupNameTooLong(g.Name):
-		return Errorf(KindNoRoom, "the name of volume group %s is too long: with a volume's name it would pass the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, dmNameMax, groupNameMaxDM)
+		return Errorf(KindInsufficientCapacity, "the name of volume group %s is too long: with a volume's name it would pass the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, dmNameMax, groupNameMaxDM)
 	case g.MDAFree < mdaNeed(g, class)+mdaReserve:
 		return areaFull(g)
 	case class.StripeSize > 0 && g.ExtentSize%class.StripeSize != 0:
-		return Errorf(KindNoRoom, "volume group %s has extents of %s, which cannot be cut into stripes of %s: ask for a smaller stripeSize", g.Name, g.ExtentSize, class.StripeSize)
+		return Errorf(KindInsufficientCapacity, "volume group %s has extents of %s, which cannot be cut into stripes of %s: ask for a smaller stripeSize", g.Name, g.ExtentSize, class.StripeSize)
 	case class.legs() > len(g.PVs):
-		return Errorf(KindNoRoom, "volume group %s has %d disks, and the layout needs %d", g.Name, len(g.PVs), class.legs())
+		return Errorf(KindInsufficientCapacity, "volume group %s has %d disks, and the layout needs %d", g.Name, len(g.PVs), class.legs())
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func obstacle(s State, g Group, class Class) error {
 // areaFull says what to do where LVM's text of a group has no room to grow. Each disk has all of it, so the smallest area counts,
 // and a disk that is only added does not help.
 func areaFull(g Group) error {
-	return Errorf(KindNoRoom, "the metadata area of volume group %s is nearly full (%s of %s free): remove volumes or snapshots; no area ever grows, and the smallest of all disks counts, so else add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them (pvmove, vgreduce)",
+	return Errorf(KindInsufficientCapacity, "the metadata area of volume group %s is nearly full (%s of %s free): remove volumes or snapshots; no area ever grows, and the smallest of all disks counts, so else add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them (pvmove, vgreduce)",
 		g.Name, g.MDAFree, g.MDASize)
 }
 
@@ -200,12 +200,12 @@ func unchangeable(s State, g Group) error {
 	}
 	switch {
 	case namesakes > 1:
-		return Errorf(KindNoRoom, "%d volume groups of this node are named %s: rename one (vgrename UUID NEWNAME; this one's UUID is %s)", namesakes, g.Name, g.UUID)
+		return Errorf(KindInsufficientCapacity, "%d volume groups of this node are named %s: rename one (vgrename UUID NEWNAME; this one's UUID is %s)", namesakes, g.Name, g.UUID)
 	case g.Problem != "":
-		return Errorf(KindNoRoom, "volume group %s cannot be changed: %s", g.Name, g.Problem)
+		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed: %s", g.Name, g.Problem)
 	}
 	if i := slices.IndexFunc(g.PVs, func(pv PV) bool { return pv.Missing }); i >= 0 {
-		return Errorf(KindNoRoom, "volume group %s cannot be changed while %s%s", g.Name, g.PVs[i].missingSentence(g.Name), inBrackets(s.Unread))
+		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed while %s%s", g.Name, g.PVs[i].missingSentence(g.Name), inBrackets(s.Unread))
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestCapacityIsTrue(t *testing.T) {
 			}
 		}
 		_, err = plan(s, testCluster, []Spec{{Name: "a", Class: class, Required: c.Largest + 1}})
-		if KindOf(err) != KindNoRoom {
+		if KindOf(err) != KindInsufficientCapacity {
 			t.Fatalf("more than the largest, %d: %v", c.Largest+1, err)
 		}
 		groups, _ := groupsOf(s, class)

@@ -10,13 +10,13 @@ import (
 
 // run runs a plan's steps, up to the first that fails. The group's lock must be held. What really happened is for the
 // caller to read from the disks. KindBusy: a disk of the group is away, doubled, or does not answer, and nothing was run;
-// KindForeign: LVM would refuse, until a person has changed the group.
+// KindConflict: LVM would refuse, until a person has changed the group.
 func (h *Host) run(ctx context.Context, g Group, steps []step) error {
 	if err := runnable(g, steps); err != nil {
 		return err
 	}
 	if why := h.elsewhere(g); why != "" {
-		return Errorf(KindForeign, "volume group %s is left alone: %s", g.Name, why)
+		return Errorf(KindConflict, "volume group %s is left alone: %s", g.Name, why)
 	}
 	if err := h.commands.take(ctx, g.Name); err != nil {
 		return err
@@ -56,7 +56,7 @@ func runnable(g Group, steps []step) error {
 		return distinct(g)
 	}
 	if g.Closed {
-		return Errorf(KindForeign, "volume group %s cannot be changed: %s", g.Name, g.Problem)
+		return Errorf(KindConflict, "volume group %s cannot be changed: %s", g.Name, g.Problem)
 	}
 	return undisturbed(g)
 }

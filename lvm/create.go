@@ -11,7 +11,7 @@ type creating struct{ spec Spec }
 
 // Create makes a volume, or finds the one that an equal request made. One LVM process for a new linear, striped, RAID or
 // thin volume (one more where a thin pool must be made or grown, one more for a copy), and a share of one later; none for
-// a volume that is there. KindExists: the name is taken by something else; KindNoRoom: this node cannot have it now;
+// a volume that is there. KindExists: the name is taken by something else; KindInsufficientCapacity: this node cannot have it now;
 // KindInvalid, KindOutOfRange: no node ever can; KindBusy: ask again.
 func (h *Host) Create(ctx context.Context, spec Spec) (Volume, error) {
 	return h.CreateTogether(ctx, spec, nil)
@@ -19,7 +19,7 @@ func (h *Host) Create(ctx context.Context, spec Spec) (Volume, error) {
 
 // CreateTogether is Create for a volume that is of use only together with others: those of the same pod. Either all of
 // them can be had, then the room for the siblings is kept for a while (KeepReserved), or until they are made or refused;
-// or none, which is KindNoRoom, and nothing was made: the siblings' requests that are under way, or come within
+// or none, which is KindInsufficientCapacity, and nothing was made: the siblings' requests that are under way, or come within
 // seconds, are refused too.
 func (h *Host) CreateTogether(ctx context.Context, spec Spec, siblings []Spec) (Volume, error) {
 	spec, err := checkSpec(spec)

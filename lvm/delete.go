@@ -10,7 +10,7 @@ type deleting struct{ id ID }
 
 // Delete deletes a volume for its user. One that is to be wiped takes one LVM process before Delete returns, and at most
 // two in the background, where its extents return to the group once they are zeroed; any other is removed at once, by
-// one process. A volume that a readable group lacks is deleted: nil. KindNotOurs: its group is not on this node, or it is
+// one process. A volume that a readable group lacks is deleted: nil. KindNotLocal: its group is not on this node; KindNotManaged: it is
 // somebody else's; KindInUse: it is open, or others are built on it; nothing was changed then.
 func (h *Host) Delete(ctx context.Context, id ID) error {
 	_, err := fly(ctx, &h.flights, id.LV, deleting{id}, func(ctx context.Context) (struct{}, error) {
@@ -32,7 +32,7 @@ func (h *Host) delete(ctx context.Context, id ID) error {
 	case err != nil:
 		return err
 	case v.Cluster != h.cfg.Cluster:
-		return Errorf(KindNotOurs, "volume %s/%s was made by the cluster %q, and only that one deletes it (this one is %q)", g.Name, lv.Name, v.Cluster, h.cfg.Cluster)
+		return Errorf(KindNotManaged, "volume %s/%s was made by the cluster %q, and only that one deletes it (this one is %q)", g.Name, lv.Name, v.Cluster, h.cfg.Cluster)
 	case v.State == StateDeleting:
 		h.wipe(v)
 		return nil

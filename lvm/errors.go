@@ -9,16 +9,17 @@ import (
 type Kind int
 
 const (
-	KindInternal   Kind = iota // LVM or the kernel failed; the message carries their own words
-	KindInvalid                // the request can never be right
-	KindOutOfRange             // the size can never be met: over the limit once rounded to extents, negative, overflowing
-	KindExists                 // the name is taken by a volume of another size or content
-	KindNotFound               // proven absent: a readable group lacks it
-	KindBusy                   // another operation is under way, a disk does not answer, or what was begun may have left something: ask again
-	KindInUse                  // a device is open or something depends on it
-	KindNoRoom                 // no extents, no such group, or an ambiguous one: another node may have room
-	KindNotOurs                // well-formed, but its group is not on this node
-	KindForeign                // a device or a path holds something that is not ours to change
+	KindInternal             Kind = iota // LVM or the kernel failed; the message carries their own words
+	KindInvalid                          // the request can never be right
+	KindOutOfRange                       // the size can never be met: over the limit once rounded to extents, negative, overflowing
+	KindExists                           // the name is taken by a volume of another size or content
+	KindNotFound                         // proven absent: a readable group lacks it
+	KindBusy                             // another operation is under way, a disk does not answer, or what was begun may have left something: ask again
+	KindInUse                            // a device is open or something depends on it
+	KindInsufficientCapacity             // no extents, no such group, or an ambiguous one: another node may have capacity
+	KindNotLocal                         // well-formed, but its group is not on this node
+	KindNotManaged                       // a logical volume without this driver's tags, or of another cluster
+	KindConflict                         // a device, group or path is in a state that only an admin can change
 )
 
 // Error is what every exported function of this package returns when it fails. Its text is a full sentence for the

@@ -70,7 +70,7 @@ func (k kernel) Device(uuid string) (string, bool, error) {
 	}
 	where := positions{sys: k.sys, proc: k.proc, dev: k.dev}
 	if pos := where.ofVolume(filepath.Base(path)); pos.standing > standsOnNothing {
-		return "", false, Errorf(KindForeign, "the device %s bears this volume's UUID and is not the volume: %s; find out what activated it (dmsetup ls --tree), and deactivate it (dmsetup remove)", path, pos.reason)
+		return "", false, Errorf(KindConflict, "the device %s bears this volume's UUID and is not the volume: %s; find out what activated it (dmsetup ls --tree), and deactivate it (dmsetup remove)", path, pos.reason)
 	}
 	return path, true, nil
 }

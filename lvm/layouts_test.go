@@ -113,7 +113,7 @@ func TestSteps(t *testing.T) {
 		test.class.Group = "vg"
 		ps, err := plan(s, testCluster, []Spec{{Name: "a", Class: test.class, Required: test.size}})
 		if test.want == nil {
-			if KindOf(err) != KindNoRoom {
+			if KindOf(err) != KindInsufficientCapacity {
 				t.Errorf("%s of %s: %v", test.class.Layout, test.size, err)
 			}
 			continue
@@ -203,7 +203,7 @@ func TestLayoutRefusals(t *testing.T) {
 		{Class{Group: "crumbs", Layout: LayoutThin}, "no room for the thin pool"},
 	} {
 		_, err := plan(s, testCluster, []Spec{{Name: "a", Class: test.class, Required: MiB}})
-		if err == nil || KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), test.words) {
+		if err == nil || KindOf(err) != KindInsufficientCapacity || !strings.Contains(err.Error(), test.words) {
 			t.Errorf("%+v: %v; want it to say %q", test.class, err, test.words)
 		}
 		if c, err := capacity(s, test.class); err != nil || c != (Capacity{}) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// group finds a group by its UUID. KindNotOurs: it is not on this node.
+// group finds a group by its UUID. KindNotLocal: it is not on this node.
 func (s State) group(uuid string) (Group, error) {
 	for _, g := range s.Groups {
 		if g.UUID == uuid {
@@ -18,15 +18,15 @@ func (s State) group(uuid string) (Group, error) {
 	if len(s.Unread) > 0 {
 		unread = " (" + strings.Join(s.Unread, "; ") + ")"
 	}
-	return Group{}, Errorf(KindNotOurs, "the volume group %s is not on this node%s", uuid, unread)
+	return Group{}, Errorf(KindNotLocal, "the volume group %s is not on this node%s", uuid, unread)
 }
 
-// find finds the volume in the state, in whatever state its life is. KindNotOurs: its group is not here, or the LV is
-// not a volume of this driver; KindNotFound: the group is here and lacks it; KindBusy, KindForeign: as locate.
+// find finds the volume in the state, in whatever state its life is. KindNotLocal: its group is not here; KindNotManaged: the LV
+// is not a volume of this driver; KindNotFound: the group is here and lacks it; KindBusy, KindConflict: as locate.
 func (s State) find(id ID) (Group, LV, Volume, error) {
 	group, err := s.group(id.VG)
 	if err != nil {
-		return Group{}, LV{}, Volume{}, Errorf(KindNotOurs, "volume %s: %w", id, err)
+		return Group{}, LV{}, Volume{}, Errorf(KindNotLocal, "volume %s: %w", id, err)
 	}
 	lv, err := group.locate(id, "volume")
 	if err != nil {
@@ -34,12 +34,12 @@ func (s State) find(id ID) (Group, LV, Volume, error) {
 	}
 	v, ours, err := volumeOf(group, lv)
 	if err == nil && !ours {
-		err = Errorf(KindNotOurs, "%s/%s is not a volume of this driver: it is left alone", group.Name, lv.Name)
+		err = Errorf(KindNotManaged, "%s/%s is not a volume of this driver: it is left alone", group.Name, lv.Name)
 	}
 	return group, lv, v, err
 }
 
-// Lookup finds a volume that is ready. KindNotFound: proven absent, not yet ready, or deleted; KindNotOurs: its group
+// Lookup finds a volume that is ready. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group
 // is not on this node.
 func (h *Host) Lookup(ctx context.Context, id ID) (Volume, error) {
 	s, err := h.read(ctx)
@@ -97,7 +97,7 @@ func (h *Host) Capacity(ctx context.Context, class Class) (Capacity, error) {
 	return capacity(h.reserved.in(s), class)
 }
 
-// Room tells whether all of these can be had here now, each beside the others: nil, or KindNoRoom. Nothing is kept for
+// Room tells whether all of these can be had here now, each beside the others: nil, or KindInsufficientCapacity. Nothing is kept for
 // them, and like Capacity it starts no process.
 func (h *Host) Room(ctx context.Context, specs []Spec) error {
 	if len(specs) == 0 {

@@ -9,7 +9,7 @@ import (
 
 // Mark makes a volume of an admin's one of this driver's: it gets our tags in one commit, and nothing else of it changes.
 // name is what the CO will call it, claim is "namespace/name" or empty. One that is marked already is answered as it is.
-// KindNotFound: there is no such volume, or it is being made or removed; KindForeign: it is a part of something else, has a layout that no class has, or
+// KindNotFound: there is no such volume, or it is being made or removed; KindConflict: it is a part of something else, has a layout that no class has, or
 // is another cluster's; KindInUse: it is open, or others are built on it. Nothing was changed then.
 func (h *Host) Mark(ctx context.Context, group, lv, name, claim string) (Volume, error) {
 	s, err := h.read(ctx)
@@ -60,7 +60,7 @@ func (s State) named(name string) (Group, error) {
 	case len(found) == 0:
 		return Group{}, Errorf(KindNotFound, "there is no volume group %s on this node", name)
 	case len(found) > 1:
-		return Group{}, Errorf(KindForeign, "there are %d volume groups %s on this node: rename one (vgrename UUID NAME)", len(found), name)
+		return Group{}, Errorf(KindConflict, "there are %d volume groups %s on this node: rename one (vgrename UUID NAME)", len(found), name)
 	}
 	return found[0], nil
 }
@@ -77,7 +77,7 @@ func (h *Host) markable(ctx context.Context, g Group, name string) (v Volume, ma
 		return Volume{}, false, err
 	}
 	if ours && v.Cluster != h.cfg.Cluster {
-		return Volume{}, false, Errorf(KindForeign, "%s/%s was made by the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.cfg.Cluster)
+		return Volume{}, false, Errorf(KindNotManaged, "%s/%s was made by the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.cfg.Cluster)
 	}
 	if ours && v.State != StateReady {
 		return Volume{}, false, g.notReady(v)
@@ -86,7 +86,7 @@ func (h *Host) markable(ctx context.Context, g Group, name string) (v Volume, ma
 		return v, true, nil
 	}
 	if g.Problem != "" {
-		return Volume{}, false, Errorf(KindForeign, "nothing can be changed in volume group %s: %s", g.Name, g.Problem)
+		return Volume{}, false, Errorf(KindConflict, "nothing can be changed in volume group %s: %s", g.Name, g.Problem)
 	}
 	if err := undisturbed(g); err != nil {
 		return Volume{}, false, err
@@ -100,7 +100,7 @@ func (h *Host) markable(ctx context.Context, g Group, name string) (v Volume, ma
 // adoptable answers a logical volume without our tags as the volume that it would be.
 func adoptable(g Group, lv LV) (Volume, error) {
 	refuse := func(why string) (Volume, error) {
-		return Volume{}, Errorf(KindForeign, "%s/%s cannot be adopted: %s", g.Name, lv.Name, why)
+		return Volume{}, Errorf(KindConflict, "%s/%s cannot be adopted: %s", g.Name, lv.Name, why)
 	}
 	id := ID{VG: g.UUID, LV: lv.Name}
 	if _, err := ParseID(id.String()); err != nil || id.IsSnapshot() || reservedNames.MatchString(lv.Name) {

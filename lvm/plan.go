@@ -19,7 +19,7 @@ type step struct{ argv []string }
 
 // plan decides what is to be done for each of the specs, as if they were made one after the other. Either all of them
 // can be had or the first reason why not is returned: KindInvalid and KindOutOfRange for specs that are wrong in
-// themselves, KindExists, KindBusy, and KindNoRoom where this node cannot help. What was planned before that one is returned
+// themselves, KindExists, KindBusy, and KindInsufficientCapacity where this node cannot help. What was planned before that one is returned
 // with it.
 func plan(s State, cluster string, specs []Spec) ([]placement, error) {
 	s = s.clone()

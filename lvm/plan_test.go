@@ -76,7 +76,7 @@ func TestPlanChoosesGroup(t *testing.T) {
 		}
 	}
 	_, err := plan(s, testCluster, []Spec{testSpec("a", "@fast", 51*4*MiB)})
-	if KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), "small can give at most 40 MiB") || !strings.Contains(err.Error(), "large can give at most 200 MiB") {
+	if KindOf(err) != KindInsufficientCapacity || !strings.Contains(err.Error(), "small can give at most 40 MiB") || !strings.Contains(err.Error(), "large can give at most 200 MiB") {
 		t.Errorf("no group has the room: %v", err)
 	}
 }
@@ -91,7 +91,7 @@ func TestPlanSeveral(t *testing.T) {
 	if ps[2].ready == nil {
 		t.Errorf("the same volume twice is planned twice: %+v", ps[2])
 	}
-	if _, err := plan(s, testCluster, []Spec{testSpec("a", "vg", 16*MiB), testSpec("b", "vg", 28*MiB)}); KindOf(err) != KindNoRoom {
+	if _, err := plan(s, testCluster, []Spec{testSpec("a", "vg", 16*MiB), testSpec("b", "vg", 28*MiB)}); KindOf(err) != KindInsufficientCapacity {
 		t.Errorf("two volumes of 11 extents in 10: %v", err)
 	}
 	if diff := cmp.Diff(before, s); diff != "" {
@@ -180,7 +180,7 @@ func TestObstacles(t *testing.T) {
 			test.change(&g)
 			s := State{Groups: []Group{g}}
 			_, err := plan(s, testCluster, []Spec{testSpec("a", g.Name, MiB)})
-			if err == nil || KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), test.words) {
+			if err == nil || KindOf(err) != KindInsufficientCapacity || !strings.Contains(err.Error(), test.words) {
 				t.Errorf("%v; want it to say %q", err, test.words)
 			}
 			if c, err := capacity(s, Class{Group: g.Name}); err != nil || c != (Capacity{}) {
@@ -189,7 +189,7 @@ func TestObstacles(t *testing.T) {
 		})
 	}
 	twins := State{Groups: []Group{testGroup("vg", []Run{{0, 50}}), testGroup("vg", []Run{{0, 50}})}}
-	if _, err := plan(twins, testCluster, []Spec{testSpec("a", "vg", MiB)}); KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), "vgrename") {
+	if _, err := plan(twins, testCluster, []Spec{testSpec("a", "vg", MiB)}); KindOf(err) != KindInsufficientCapacity || !strings.Contains(err.Error(), "vgrename") {
 		t.Errorf("two groups of one name: %v", err)
 	}
 	closed := testGroup("vg", []Run{{0, 50}}, []Run{{0, 40}})

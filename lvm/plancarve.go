@@ -47,7 +47,7 @@ func refuse(spec Spec, refusals []error) error {
 	words := make([]string, 0, len(refusals))
 	for _, err := range refusals {
 		if KindOf(err) != KindOutOfRange {
-			kind = KindNoRoom
+			kind = KindInsufficientCapacity
 		}
 		words = append(words, err.Error())
 	}
@@ -123,9 +123,9 @@ func noRoom(g Group, class Class) error {
 		}
 		return p.refusal(class, 0)
 	case legs == 0:
-		return Errorf(KindNoRoom, "volume group %s can give at most %s in one volume", g.Name, most)
+		return Errorf(KindInsufficientCapacity, "volume group %s can give at most %s in one volume", g.Name, most)
 	default:
-		return Errorf(KindNoRoom, "volume group %s can give at most %s in one volume of the layout %s: its longest free run on each of %d disks is %s", g.Name, most, class.Layout, legs, g.bytes(legRun(g, legs)))
+		return Errorf(KindInsufficientCapacity, "volume group %s can give at most %s in one volume of the layout %s: its longest free run on each of %d disks is %s", g.Name, most, class.Layout, legs, g.bytes(legRun(g, legs)))
 	}
 }
 
@@ -150,7 +150,7 @@ func carveCopy(s State, cluster string, groups []Group, spec Spec) (*carving, er
 	spec.Required = max(spec.Required, size)
 	c, err := carveIn(s, cluster, g, spec)
 	switch {
-	case KindOf(err) == KindNoRoom:
+	case KindOf(err) == KindInsufficientCapacity:
 		return nil, Errorf(hereOnly(err), "volume %q with %s cannot be made from its source until there is room beside it: %w", spec.Name, spec.Required, err)
 	case err != nil:
 		return nil, Errorf(KindOf(err), "volume %q with %s cannot be made from its source: %w", spec.Name, spec.Required, err)
@@ -161,17 +161,17 @@ func carveCopy(s State, cluster string, groups []Group, spec Spec) (*carving, er
 
 // hereOnly is the kind of an error where no other node can help with a lack of room.
 func hereOnly(err error) Kind {
-	if kind := KindOf(err); kind != KindNoRoom {
+	if kind := KindOf(err); kind != KindInsufficientCapacity {
 		return kind
 	}
 	return KindOutOfRange
 }
 
-// source finds the ready snapshot or volume of this cluster that a copy begins from. KindNoRoom: it is on another node.
+// source finds the ready snapshot or volume of this cluster that a copy begins from. KindInsufficientCapacity: it is on another node.
 func (s State) source(cluster string, id ID) (Group, LV, error) {
 	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.UUID == id.VG })
 	if i < 0 {
-		return Group{}, LV{}, Errorf(KindNoRoom, "its source %s is not on this node", id)
+		return Group{}, LV{}, Errorf(KindInsufficientCapacity, "its source %s is not on this node", id)
 	}
 	g := s.Groups[i]
 	lv, err := g.locate(id, "source")

@@ -97,11 +97,11 @@ func extendRanges(g Group, lv LV, v Volume, extents Extents) (ranges []peRange, 
 	case v.Class.Layout == LayoutStriped:
 		if ranges = legRanges(g, v.Class.Stripes, (extents-lv.Extents)/v.Class.row()); ranges == nil {
 			run := legRun(g, v.Class.Stripes)
-			err = Errorf(KindNoRoom, "volume group %s can give it at most %s: the longest free run on each of %d disks is %s", g.Name, g.bytes(lv.Extents+run*v.Class.row()), v.Class.Stripes, g.bytes(run))
+			err = Errorf(KindInsufficientCapacity, "volume group %s can give it at most %s: the longest free run on each of %d disks is %s", g.Name, g.bytes(lv.Extents+run*v.Class.row()), v.Class.Stripes, g.bytes(run))
 		}
 	default:
 		if ranges = extendLinear(g, lv, extents-lv.Extents); ranges == nil {
-			err = Errorf(KindNoRoom, "volume group %s can give it at most %s", g.Name, g.bytes(lv.Extents+g.free()))
+			err = Errorf(KindInsufficientCapacity, "volume group %s can give it at most %s", g.Name, g.bytes(lv.Extents+g.free()))
 		}
 	}
 	return ranges, err
@@ -113,7 +113,7 @@ func growable(s State, g Group, lv LV, v Volume) error {
 		if slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.Missing || pv.Silent || len(pv.Copies) > 0 }) {
 			return Errorf(KindBusy, "%w; it is tried again", err)
 		}
-		return Errorf(KindForeign, "%w; it is tried again", err)
+		return Errorf(KindConflict, "%w; it is tried again", err)
 	}
 	need := mdaNeed(g, v.Class) - mdaPerVolume
 	switch {
@@ -197,7 +197,7 @@ func extendRAID(g Group, lv LV, v Volume, extents Extents) ([]peRange, error) {
 	for _, pv := range disks {
 		free := holes(Group{PVs: []PV{pv}})
 		if len(free) == 0 {
-			return nil, Errorf(KindNoRoom, "%s, which a leg of it lies on, has no free extents", pv.Device)
+			return nil, Errorf(KindInsufficientCapacity, "%s, which a leg of it lies on, has no free extents", pv.Device)
 		}
 		run = min(run, free[0].Count)
 		ranges = append(ranges, free[smallest(free, more(extents))].head(more(extents)))
@@ -207,7 +207,7 @@ func extendRAID(g Group, lv LV, v Volume, extents Extents) ([]peRange, error) {
 		for most > lv.Extents && more(most) > run {
 			most -= row
 		}
-		return nil, Errorf(KindNoRoom, "it can have at most %s: the longest free run on the disks that its legs lie on is %s", g.bytes(most), g.bytes(run))
+		return nil, Errorf(KindInsufficientCapacity, "it can have at most %s: the longest free run on the disks that its legs lie on is %s", g.bytes(most), g.bytes(run))
 	}
 	return ranges, nil
 }

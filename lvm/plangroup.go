@@ -29,7 +29,7 @@ var errNoGroup = errors.New("no such volume group")
 
 func noGroup(class Class) error {
 	if tag, isTag := strings.CutPrefix(class.Group, "@"); isTag {
-		return Errorf(KindNoRoom, "%w: none on this node carries the tag %q (vgchange --addtag %s GROUP gives it)", errNoGroup, tag, tag)
+		return Errorf(KindInsufficientCapacity, "%w: none on this node carries the tag %q (vgchange --addtag %s GROUP gives it)", errNoGroup, tag, tag)
 	}
-	return Errorf(KindNoRoom, "%w: this node has none named %q", errNoGroup, class.Group)
+	return Errorf(KindInsufficientCapacity, "%w: this node has none named %q", errNoGroup, class.Group)
 }

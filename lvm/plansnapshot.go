@@ -11,8 +11,8 @@ type snapshotPlacement struct {
 }
 
 // planSnapshot decides what is to be done for a snapshot. KindInvalid: the volume is not thin; KindExists: the name is
-// taken by a snapshot of another volume; KindNotFound, KindNotOurs: the volume is not there, or not ours; KindBusy: it
-// is being made; KindNoRoom: its pool may promise no more.
+// taken by a snapshot of another volume; KindNotFound, KindNotLocal, KindNotManaged: as find; KindBusy: it
+// is being made; KindInsufficientCapacity: its pool may promise no more.
 func planSnapshot(s State, cluster string, spec SnapshotSpec) (snapshotPlacement, error) {
 	if err := checkName("snapshot", spec.Name); err != nil {
 		return snapshotPlacement{}, err
@@ -28,7 +28,7 @@ func planSnapshot(s State, cluster string, spec SnapshotSpec) (snapshotPlacement
 	case err != nil:
 		return snapshotPlacement{}, err
 	case v.Cluster != cluster:
-		return snapshotPlacement{}, Errorf(KindNotOurs, "snapshot %q cannot be taken: %s/%s was made by the cluster %q", spec.Name, g.Name, lv.Name, v.Cluster)
+		return snapshotPlacement{}, Errorf(KindNotManaged, "snapshot %q cannot be taken: %s/%s was made by the cluster %q", spec.Name, g.Name, lv.Name, v.Cluster)
 	case v.State == StateCreating:
 		return snapshotPlacement{}, Errorf(KindBusy, "snapshot %q cannot be taken yet: %s/%s is being made", spec.Name, g.Name, lv.Name)
 	case v.State == StateDeleting:

@@ -58,7 +58,7 @@ type poolGrowth struct {
 	chunk    Bytes
 }
 
-// poolOf finds the pool of a class in the group, or what it would be. KindNoRoom: no thin volume can be made in it.
+// poolOf finds the pool of a class in the group, or what it would be. KindInsufficientCapacity: no thin volume can be made in it.
 func poolOf(g Group, class Class) (pool, error) {
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == class.Pool })
 	if i < 0 {
@@ -72,12 +72,12 @@ func poolOf(g Group, class Class) (pool, error) {
 		p.debris = &lv
 		return p, err
 	case lv.Thin == nil:
-		return pool{}, Errorf(KindNoRoom, "%s/%s is not a thin pool: name another one in the class (thinPool), or rename it", g.Name, lv.Name)
+		return pool{}, Errorf(KindInsufficientCapacity, "%s/%s is not a thin pool: name another one in the class (thinPool), or rename it", g.Name, lv.Name)
 	case !lv.Thin.Zero:
-		return pool{}, Errorf(KindNoRoom, "the thin pool %s/%s shows old data in new blocks: let it zero them first (lvchange -Zy %s/%s)", g.Name, lv.Name, g.Name, lv.Name)
+		return pool{}, Errorf(KindInsufficientCapacity, "the thin pool %s/%s shows old data in new blocks: let it zero them first (lvchange -Zy %s/%s)", g.Name, lv.Name, g.Name, lv.Name)
 	}
 	if lv.Thin.Crowded != "" {
-		return pool{}, Errorf(KindNoRoom, "%s", lv.Thin.Crowded)
+		return pool{}, Errorf(KindInsufficientCapacity, "%s", lv.Thin.Crowded)
 	}
 	p := pool{group: g, name: lv.Name, made: true, ours: isPool(lv), data: lv.Extents, chunk: lv.Thin.ChunkSize}
 	for _, other := range g.LVs {
@@ -110,7 +110,7 @@ func newPool(g Group, class Class) (pool, error) {
 		p.spare = p.metadata - spare
 	}
 	if !slices.ContainsFunc(g.PVs, func(pv PV) bool { return pv.longest() > p.fixed() }) {
-		return pool{}, Errorf(KindNoRoom, "volume group %s has no room for the thin pool %s: it needs a run of %s on one disk for metadata, spare and a little data", g.Name, p.name, g.bytes(p.fixed()+1))
+		return pool{}, Errorf(KindInsufficientCapacity, "volume group %s has no room for the thin pool %s: it needs a run of %s on one disk for metadata, spare and a little data", g.Name, p.name, g.bytes(p.fixed()+1))
 	}
 	return p, nil
 }
@@ -184,7 +184,7 @@ func promisable(g Group, class Class) Extents {
 }
 
 // growth decides what is to be done to the pool before it promises n extents more, and by how many chunks more, if that
-// is to replace a promise of old extents. KindNoRoom: it cannot promise as much.
+// is to replace a promise of old extents. KindInsufficientCapacity: it cannot promise as much.
 func (p pool) growth(n, old Extents, class Class, cluster string) (*poolGrowth, error) {
 	promised := p.promised + p.chunks(n) - p.chunks(old)
 	room := p.room()
@@ -221,12 +221,12 @@ func (p pool) refusal(class Class, old Extents) error {
 	left := p.group.bytes(promisable(p.group, class) + old)
 	switch {
 	case !p.ours && old > 0:
-		return Errorf(KindNoRoom, "the thin pool %s/%s can give at most %s to this volume, at %d %% of its %s: extend it (lvextend %s/%s), or remove volumes or snapshots", p.group.Name, p.name, left, class.Overprovision, p.group.bytes(p.data), p.group.Name, p.name)
+		return Errorf(KindInsufficientCapacity, "the thin pool %s/%s can give at most %s to this volume, at %d %% of its %s: extend it (lvextend %s/%s), or remove volumes or snapshots", p.group.Name, p.name, left, class.Overprovision, p.group.bytes(p.data), p.group.Name, p.name)
 	case !p.ours:
-		return Errorf(KindNoRoom, "the thin pool %s/%s can promise at most %s more at %d %% of its %s: extend it (lvextend %s/%s), or remove volumes or snapshots", p.group.Name, p.name, left, class.Overprovision, p.group.bytes(p.data), p.group.Name, p.name)
+		return Errorf(KindInsufficientCapacity, "the thin pool %s/%s can promise at most %s more at %d %% of its %s: extend it (lvextend %s/%s), or remove volumes or snapshots", p.group.Name, p.name, left, class.Overprovision, p.group.bytes(p.data), p.group.Name, p.name)
 	case old > 0:
-		return Errorf(KindNoRoom, "the thin pool %s/%s can give at most %s to this volume, at %d %% of its data and of what is free in the volume group", p.group.Name, p.name, left, class.Overprovision)
+		return Errorf(KindInsufficientCapacity, "the thin pool %s/%s can give at most %s to this volume, at %d %% of its data and of what is free in the volume group", p.group.Name, p.name, left, class.Overprovision)
 	default:
-		return Errorf(KindNoRoom, "volume group %s can give at most %s in one volume of the thin pool %s, at %d %% of its data and of what is free", p.group.Name, left, p.name, class.Overprovision)
+		return Errorf(KindInsufficientCapacity, "volume group %s can give at most %s in one volume of the thin pool %s, at %d %% of its data and of what is free", p.group.Name, left, p.name, class.Overprovision)
 	}
 }

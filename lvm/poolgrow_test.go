@@ -140,7 +140,7 @@ func TestCrowdedPoolPromisesNothing(t *testing.T) {
 		t.Errorf("capacity %+v, %v", c, err)
 	}
 	_, err := planSnapshot(s, testCluster, SnapshotSpec{Name: "snap", Source: v.ID})
-	if KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), "is nearly full") {
+	if KindOf(err) != KindInsufficientCapacity || !strings.Contains(err.Error(), "is nearly full") {
 		t.Errorf("snapshot: %v", err)
 	}
 	if _, err = planExtend(s, v, extending{required: v.Size + MiB, limit: 0}); KindOf(err) != KindOutOfRange || !strings.Contains(err.Error(), "is nearly full") {
@@ -148,7 +148,7 @@ func TestCrowdedPoolPromisesNothing(t *testing.T) {
 	}
 	class := v.Class
 	class.Group = g.Name
-	if _, err = plan(s, testCluster, []Spec{{Name: "b", Class: class, Required: MiB}}); KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), "is nearly full") {
+	if _, err = plan(s, testCluster, []Spec{{Name: "b", Class: class, Required: MiB}}); KindOf(err) != KindInsufficientCapacity || !strings.Contains(err.Error(), "is nearly full") {
 		t.Errorf("volume: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func TestDeviceOfAnotherVolumesContent(t *testing.T) {
 		if active != c.want || (path != "") != c.want || (err == nil) != c.want {
 			t.Errorf("on %s: %q, %v, %v", what, path, active, err)
 		}
-		if !c.want && KindOf(err) != KindForeign {
+		if !c.want && KindOf(err) != KindConflict {
 			t.Errorf("on %s: %v", what, err)
 		}
 	}

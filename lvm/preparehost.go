@@ -162,7 +162,7 @@ func (p *preparing) standing(name string) (*Group, error) {
 	}
 	backup := filepath.Join(p.host.cfg.BackupDir, name)
 	if _, err := os.Lstat(backup); err == nil {
-		return nil, Errorf(KindForeign, "it was on this node before, and its disks are not there: bring them back; if it is given up, remove %s, and it is made anew", backup)
+		return nil, Errorf(KindConflict, "it was on this node before, and its disks are not there: bring them back; if it is given up, remove %s, and it is made anew", backup)
 	}
 	return nil, nil
 }

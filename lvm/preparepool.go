@@ -60,7 +60,7 @@ func (p *preparing) makePool(ctx context.Context, group string, class Class, siz
 	}
 	want := g.round(size)
 	if want > here.data+here.room() {
-		return Errorf(KindNoRoom, "volume group %s has room for %s of it", g.Name, g.bytes(max(0, here.data+here.room())))
+		return Errorf(KindInsufficientCapacity, "volume group %s has room for %s of it", g.Name, g.bytes(max(0, here.data+here.room())))
 	}
 	if here.made {
 		return p.host.enlarge(ctx, here, poolNeed{data: want})

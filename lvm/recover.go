@@ -108,7 +108,7 @@ func (h *Host) mendWhenPossible(ctx context.Context, g Group, tried func()) {
 	defer tried()
 	for pause := mendFirstPause; ; pause = min(2*pause, settleLastPause) {
 		now, err := h.afterFormerCommands(ctx, g)
-		if KindOf(err) == KindNotOurs {
+		if KindOf(err) == KindNotLocal {
 			return
 		}
 		if err == nil {

@@ -21,7 +21,7 @@ func handleName(lv LV, values map[string]string) string {
 	}
 }
 
-// locate finds the logical volume of a handle. KindNotFound, KindBusy: as absent; KindForeign: it was renamed, or may have been.
+// locate finds the logical volume of a handle. KindNotFound, KindBusy: as absent; KindConflict: it was renamed, or may have been.
 func (g Group) locate(id ID, what string) (LV, error) {
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
 	if i >= 0 && g.handleOf(g.LVs[i]) == id.LV {
@@ -29,17 +29,17 @@ func (g Group) locate(id ID, what string) (LV, error) {
 	}
 	for _, lv := range g.LVs {
 		if g.handleOf(lv) == id.LV || g.madeAs(lv, id.LV) {
-			return lv, Errorf(KindForeign, "%s %s was renamed to %s/%s: rename it back (lvrename %s %s %s), and what was asked for is done; to keep it from being deleted, take its tags off that begin with %s (lvchange --deltag)",
+			return lv, Errorf(KindConflict, "%s %s was renamed to %s/%s: rename it back (lvrename %s %s %s), and what was asked for is done; to keep it from being deleted, take its tags off that begin with %s (lvchange --deltag)",
 				what, id, g.Name, lv.Name, g.Name, lv.Name, id.LV, tagPrefix)
 		}
 	}
 	if i >= 0 {
 		lv := g.LVs[i]
-		return lv, Errorf(KindForeign, "%s/%s is not the %s %s: by its tags it is %s and was renamed; rename it back (lvrename %s %s %s)",
+		return lv, Errorf(KindConflict, "%s/%s is not the %s %s: by its tags it is %s and was renamed; rename it back (lvrename %s %s %s)",
 			g.Name, lv.Name, what, id, g.handleOf(lv), g.Name, lv.Name, g.handleOf(lv))
 	}
 	if lv := g.unnamed(); lv != nil && csiNamePattern.MatchString(id.LV) {
-		return *lv, Errorf(KindForeign, "volume group %s has no %s %s, and %s/%s is a volume of this driver that was renamed and may be it: rename it back (lvrename), or, if it is another one, give it its name with lvchange --addtag %s %s/%s",
+		return *lv, Errorf(KindConflict, "volume group %s has no %s %s, and %s/%s is a volume of this driver that was renamed and may be it: rename it back (lvrename), or, if it is another one, give it its name with lvchange --addtag %s %s/%s",
 			g.Name, what, id.LV, g.Name, lv.Name, encodeTag(keyName, "NAME"), g.Name, lv.Name)
 	}
 	return LV{}, g.absent("volume group %s has no %s %s", g.Name, what, id.LV)

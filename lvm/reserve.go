@@ -166,7 +166,7 @@ func (r *reservations) plan(s State, cluster string, p party, locked bool) (plac
 	defer r.mu.Unlock()
 	if c := r.calls[p.spec.Name]; c != nil && c.refused != nil {
 		r.discard([]Spec{p.spec})
-		return r.alone(s, cluster, p, Errorf(KindNoRoom, "another claim of the same pod was refused here: %v", c.refused))
+		return r.alone(s, cluster, p, Errorf(KindInsufficientCapacity, "another claim of the same pod was refused here: %v", c.refused))
 	}
 	all, placements, err := r.together(s, cluster, p)
 	kept, promised := r.kept[p.spec.Name]
@@ -175,7 +175,7 @@ func (r *reservations) plan(s State, cluster string, p party, locked bool) (plac
 		return placements[r.keep(all, placements)], nil
 	case err == nil:
 		return placements[all.own()], nil
-	case KindOf(err) != KindNoRoom:
+	case KindOf(err) != KindInsufficientCapacity:
 		r.discard([]Spec{p.spec})
 		return placement{}, err
 	case promised && !locked:
@@ -227,14 +227,14 @@ func (r *reservations) room(s State, cluster string, p party) error {
 func (r *reservations) together(s State, cluster string, p party) (party, []placement, error) {
 	s = r.without(s, p.all)
 	placements, err := plan(s, cluster, p.all)
-	if err != nil && len(p.all) > 1 && KindOf(err) != KindNoRoom {
+	if err != nil && len(p.all) > 1 && KindOf(err) != KindInsufficientCapacity {
 		p.all = slices.DeleteFunc(slices.Clone(p.all), func(spec Spec) bool {
 			_, err := plan(s, cluster, []Spec{spec})
-			return spec.Name != p.spec.Name && err != nil && KindOf(err) != KindNoRoom
+			return spec.Name != p.spec.Name && err != nil && KindOf(err) != KindInsufficientCapacity
 		})
 		placements, err = plan(s, cluster, p.all)
 	}
-	if KindOf(err) == KindNoRoom && len(p.all) > 1 {
+	if KindOf(err) == KindInsufficientCapacity && len(p.all) > 1 {
 		err = p.refuse(p.all[len(placements)], err)
 	}
 	return p, placements, err
@@ -266,7 +266,7 @@ func (p party) own() int {
 	return slices.IndexFunc(p.all, func(spec Spec) bool { return spec.Name == p.spec.Name })
 }
 
-// Misfit is in the chain of the error (KindNoRoom) that refuses volumes which are of use only together.
+// Misfit is in the chain of the error (KindInsufficientCapacity) that refuses volumes which are of use only together.
 type Misfit struct {
 	Spec Spec // the one of them that found no room beside the larger ones
 	err  error
@@ -283,6 +283,6 @@ func (p party) refuse(misfit Spec, err error) error {
 			others = append(others, spec.Name)
 		}
 	}
-	return Errorf(KindNoRoom, "volume %q is only of use together with %s, and not all of them can be had here: %w",
+	return Errorf(KindInsufficientCapacity, "volume %q is only of use together with %s, and not all of them can be had here: %w",
 		p.spec.Name, strings.Join(others, ", "), &Misfit{misfit, err})
 }

@@ -141,7 +141,7 @@ func TestDecisionsWithoutTheLock(t *testing.T) {
 
 func wantNoRoom(t *testing.T, err error, says string) {
 	t.Helper()
-	if KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), says) {
-		t.Fatalf("kind %d, want KindNoRoom that says %q: %v", KindOf(err), says, err)
+	if KindOf(err) != KindInsufficientCapacity || !strings.Contains(err.Error(), says) {
+		t.Fatalf("kind %d, want KindInsufficientCapacity that says %q: %v", KindOf(err), says, err)
 	}
 }

@@ -15,7 +15,7 @@ type (
 
 // CreateSnapshot takes a snapshot of a ready thin volume, or finds the one that an equal request took. Two LVM processes,
 // and one more where the pool must grow for it; the origin is never left suspended. KindInvalid: the volume is not thin;
-// KindExists: the name is taken by a snapshot of another volume; KindNotFound, KindNotOurs: the volume; KindNoRoom: the
+// KindExists: the name is taken by a snapshot of another volume; KindNotFound, KindNotLocal, KindNotManaged: the volume; KindInsufficientCapacity: the
 // pool; KindBusy: ask again, or somebody froze the file system.
 func (h *Host) CreateSnapshot(ctx context.Context, spec SnapshotSpec) (Snapshot, error) {
 	return fly(ctx, &h.flights, snapshotName(spec.Name), snapping{spec}, func(ctx context.Context) (Snapshot, error) {
@@ -86,7 +86,7 @@ func (h *Host) snapped(ctx context.Context, want Snapshot, origin Volume, failur
 		return Snapshot{}, err
 	}
 	g, made, err := s.findSnapshot(want.ID)
-	if KindOf(err) == KindNotOurs && g.UUID == "" {
+	if KindOf(err) == KindNotLocal {
 		return Snapshot{}, err
 	}
 	if failure != nil || err != nil {
@@ -133,7 +133,7 @@ func (h *Host) healSource(ctx context.Context, s State, source ID) {
 }
 
 // DeleteSnapshot removes a snapshot, by one LVM process. Volumes made from it stay. One that a readable group lacks is
-// gone: nil. KindNotOurs: its group is not on this node, or it is somebody else's; KindInUse: an admin has it open.
+// gone: nil. KindNotLocal: its group is not on this node; KindNotManaged: it is not this driver's; KindInUse: an admin has it open.
 func (h *Host) DeleteSnapshot(ctx context.Context, id ID) error {
 	_, err := fly(ctx, &h.flights, id.LV, unsnapping{id}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, h.unsnap(ctx, id)
@@ -154,7 +154,7 @@ func (h *Host) unsnap(ctx context.Context, id ID) error {
 	case err != nil:
 		return err
 	case sn.Cluster != h.cfg.Cluster:
-		return Errorf(KindNotOurs, "snapshot %s/%s was made by the cluster %q, and only that one deletes it (this one is %q)", g.Name, id.LV, sn.Cluster, h.cfg.Cluster)
+		return Errorf(KindNotManaged, "snapshot %s/%s was made by the cluster %q, and only that one deletes it (this one is %q)", g.Name, id.LV, sn.Cluster, h.cfg.Cluster)
 	}
 	path, active, err := h.Device(id, sn.UUID)
 	if err != nil {
@@ -168,12 +168,12 @@ func (h *Host) unsnap(ctx context.Context, id ID) error {
 	return h.remove(ctx, s, id, sn.UUID, sn.State)
 }
 
-// findSnapshot finds the snapshot in the state, in whatever state its life is. KindNotOurs: its group is not here, or
+// findSnapshot finds the snapshot in the state, in whatever state its life is. KindNotLocal: its group is not here, or
 // the LV is not a snapshot of this driver; KindNotFound: the group is here and lacks it.
 func (s State) findSnapshot(id ID) (Group, Snapshot, error) {
 	g, err := s.group(id.VG)
 	if err != nil {
-		return Group{}, Snapshot{}, Errorf(KindNotOurs, "snapshot %s: %w", id, err)
+		return Group{}, Snapshot{}, Errorf(KindNotLocal, "snapshot %s: %w", id, err)
 	}
 	lv, err := g.locate(id, "snapshot")
 	if err != nil {
@@ -181,12 +181,12 @@ func (s State) findSnapshot(id ID) (Group, Snapshot, error) {
 	}
 	sn, ours, err := snapshotOf(g, lv)
 	if err == nil && !ours {
-		err = Errorf(KindNotOurs, "%s/%s is not a snapshot of this driver: it is left alone", g.Name, id.LV)
+		err = Errorf(KindNotManaged, "%s/%s is not a snapshot of this driver: it is left alone", g.Name, id.LV)
 	}
 	return g, sn, err
 }
 
-// LookupSnapshot finds a ready snapshot. KindNotFound, KindNotOurs: as Lookup.
+// LookupSnapshot finds a ready snapshot. KindNotFound, KindNotLocal: as Lookup.
 func (h *Host) LookupSnapshot(ctx context.Context, id ID) (Snapshot, error) {
 	s, err := h.read(ctx)
 	if err != nil {

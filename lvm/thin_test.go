@@ -91,11 +91,11 @@ func TestPlanSnapshot(t *testing.T) {
 		{"ready", testCluster, thick.ID, KindExists, "of the volume"},
 		{"leaving", testCluster, v.ID, KindBusy, "being removed"},
 		{"ready", "cluster-2", v.ID, KindExists, "is not it"},
-		{"new", "cluster-2", v.ID, KindNotOurs, "cluster-1"},
+		{"new", "cluster-2", v.ID, KindNotManaged, "cluster-1"},
 		{"new", testCluster, thick.ID, KindInvalid, "layout: thin"},
 		{"new", testCluster, gone, KindNotFound, "pvc-gone"},
-		{"new", testCluster, ID{VG: "elsewhere", LV: "a"}, KindNotOurs, "not on this node"},
-		{"new", testCluster, ready.ID, KindNotOurs, "not a volume"},
+		{"new", testCluster, ID{VG: "elsewhere", LV: "a"}, KindNotLocal, "not on this node"},
+		{"new", testCluster, ready.ID, KindNotManaged, "not a volume"},
 		{"", testCluster, v.ID, KindInvalid, "name"},
 	} {
 		if _, err := planSnapshot(s, test.cluster, SnapshotSpec{Name: test.name, Source: test.source}); err == nil || KindOf(err) != test.kind || !strings.Contains(err.Error(), test.words) {
@@ -117,7 +117,7 @@ func TestSnapshotsArePromised(t *testing.T) {
 		for ; ; n++ {
 			p, err := planSnapshot(s, testCluster, SnapshotSpec{Name: fmt.Sprint(n), Source: v.ID})
 			if err != nil {
-				if KindOf(err) != KindNoRoom {
+				if KindOf(err) != KindInsufficientCapacity {
 					t.Fatal(err)
 				}
 				break
@@ -185,7 +185,7 @@ func TestPlanCopy(t *testing.T) {
 		{copyOf(other.ID, 0, 0), KindInvalid, "thin pool vg/second"},
 		{copyOf(thick.ID, 0, 0), KindInvalid, "not thin"},
 		{copyOf(ID{VG: v.ID.VG, LV: "s-gone"}, 0, 0), KindNotFound, "has no source"},
-		{copyOf(ID{VG: "elsewhere", LV: "s"}, 0, 0), KindNoRoom, "not on this node"},
+		{copyOf(ID{VG: "elsewhere", LV: "s"}, 0, 0), KindInsufficientCapacity, "not on this node"},
 		{copyOf(ID{VG: v.ID.VG, LV: DefaultPool}, 0, 0), KindNotFound, "not a volume or snapshot"},
 		{Spec{Name: "copy", Class: Class{Group: "vg"}, Source: sn.ID}, KindInvalid, "use a class with layout: thin"},
 	} {
@@ -269,7 +269,7 @@ func TestPoolHalfMade(t *testing.T) {
 		other := half
 		change(&other)
 		s.Groups[0].LVs = append(s.Groups[0].LVs, other)
-		if _, err := plan(s, testCluster, []Spec{spec}); KindOf(err) != KindNoRoom || !strings.Contains(err.Error(), "is not a thin pool") {
+		if _, err := plan(s, testCluster, []Spec{spec}); KindOf(err) != KindInsufficientCapacity || !strings.Contains(err.Error(), "is not a thin pool") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -61,12 +61,12 @@ func btrfsUUID(lvUUID string) (uuid [uuidSize]byte) {
 	return uuid
 }
 
-// withUUID returns the superblock with the UUID, or nil if it has it. lvm.KindForeign: it is none that this can be done
+// withUUID returns the superblock with the UUID, or nil if it has it. lvm.KindConflict: it is none that this can be done
 // to, and a person must.
 func withUUID(super []byte, uuid [uuidSize]byte) ([]byte, error) {
 	le := binary.LittleEndian
 	refuse := func(why string) ([]byte, error) {
-		return nil, lvm.Errorf(lvm.KindForeign, "the clone needs a new file system UUID before it can be mounted, and its btrfs superblock %s; "+
+		return nil, lvm.Errorf(lvm.KindConflict, "the clone needs a new file system UUID before it can be mounted, and its btrfs superblock %s; "+
 			"nothing was changed. btrfstune -u gives it one, on this node, while it is not mounted", why)
 	}
 	switch {

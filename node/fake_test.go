@@ -57,7 +57,7 @@ func (f *fake) Device(lvm.ID, string) (string, bool, error) {
 }
 func (f *fake) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
 	if id != testID {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindNotOurs, "volume %s: its volume group is not on this node", id)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindNotLocal, "volume %s: its volume group is not on this node", id)
 	}
 	return lvm.Volume{ID: id, UUID: "uuid"}, nil
 }

@@ -23,7 +23,7 @@ type Filesystem interface {
 	Format(ctx context.Context, f Formatting) error
 	// Unmark removes the mark of mkfs from a device with a whole file system that was never mounted (see mkfsMark).
 	Unmark(device, uuid string) error
-	// Check repairs what can be repaired without a person. Errors that it leaves are lvm.KindForeign.
+	// Check repairs what can be repaired without a person. Errors that it leaves are lvm.KindConflict.
 	Check(ctx context.Context, device, fsType string) error
 	// Renew gives the btrfs file system on a device that is not mounted the UUID, if it has another.
 	Renew(ctx context.Context, device string, uuid [uuidSize]byte) error

@@ -172,7 +172,7 @@ func (b *bench) digestBefore() func() {
 func (b *bench) refused(what string, unchanged func(), call func() error) {
 	b.t.Helper()
 	err := call()
-	if lvm.KindOf(err) != lvm.KindForeign || !strings.Contains(err.Error(), what) {
+	if lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), what) {
 		b.t.Errorf("got %v, want a refusal that names %s", err, what)
 	}
 	b.t.Logf("it says: %v", err)
@@ -211,7 +211,7 @@ func TestTakenTargets(t *testing.T) {
 	b := newBench(t)
 	b.volume("v", 16)
 	staging, target := b.path("staging"), b.path("pod")
-	if err := b.publish("v", "ext4", staging, target, false); lvm.KindOf(err) != lvm.KindForeign {
+	if err := b.publish("v", "ext4", staging, target, false); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("publishing a volume that is not staged: %v", err)
 	}
 	b.must(b.stage("v", "ext4", staging, AttributeMkfs, "-E lazy_itable_init=0")) // the kernel has nothing to write by itself

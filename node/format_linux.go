@@ -131,7 +131,7 @@ func (m machine) Check(_ context.Context, device, fsType string) error {
 	case !exit.Exited(): // killed, perhaps for want of memory
 		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was interrupted, and will be repeated: fsck.ext4: %w", device, err)
 	case exit.ExitStatus()&fsckErrorsLeft != 0:
-		return lvm.Errorf(lvm.KindForeign, "the file system on %s has errors that need a person: run fsck.ext4 %s on this node. It says: %s", device, device, oneLine(out))
+		return lvm.Errorf(lvm.KindConflict, "the file system on %s has errors that need a person: run fsck.ext4 %s on this node. It says: %s", device, device, oneLine(out))
 	}
 	return nil // all else is for mount to judge: corrected, clean, or not a matter of the file system
 }

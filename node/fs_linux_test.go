@@ -20,8 +20,8 @@ func TestCheck(t *testing.T) {
 		"exit 0":     {},
 		"exit 1":     {}, // errors corrected
 		"exit 8":     {}, // mount will tell
-		"exit 4":     {lvm.KindForeign, "need a person"},
-		"exit 12":    {lvm.KindForeign, "need a person"},
+		"exit 4":     {lvm.KindConflict, "need a person"},
+		"exit 12":    {lvm.KindConflict, "need a person"},
 		"kill -9 $$": {lvm.KindInternal, "interrupted"},
 	} {
 		script := "#!/bin/sh\n" + ending + "\n"

@@ -107,14 +107,14 @@ func planStage(p Place, device DeviceNumber, r stageRequest) (action, error) {
 		default:
 			return actNothing, nil
 		}
-		return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be staged", p.Path, p.Mount.Source, p.Mount.FSType)
+		return 0, lvm.Errorf(lvm.KindConflict, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be staged", p.Path, p.Mount.Source, p.Mount.FSType)
 	}
 	switch p.Kind {
 	case PlaceAbsent, PlaceDir:
 		return actMount, nil
 	case PlaceFullDir, PlaceFile, PlaceFullFile, PlaceDevice, PlaceOther:
 	}
-	return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be staged", p.Path, p.Kind)
+	return 0, lvm.Errorf(lvm.KindConflict, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be staged", p.Path, p.Kind)
 }
 
 func access(readOnly bool) string {
@@ -134,10 +134,10 @@ func planContent(device string, c Content, fsType string, size lvm.Bytes) (actio
 	case empty:
 		return actFormat, nil
 	case len(c.Others) > 0:
-		return 0, lvm.Errorf(lvm.KindForeign, "device %s holds %s; it is not formatted and nothing was changed. "+
+		return 0, lvm.Errorf(lvm.KindConflict, "device %s holds %s; it is not formatted and nothing was changed. "+
 			"If that is not needed, clear it with wipefs -a %s and zero its first 4 KiB", device, words(c.Others), device)
 	case !mounts(fsType, c.Type):
-		return 0, lvm.Errorf(lvm.KindForeign, "device %s holds a file system of type %s, and %s was asked for; it is not formatted and nothing was changed", device, c.Type, fsType)
+		return 0, lvm.Errorf(lvm.KindConflict, "device %s holds a file system of type %s, and %s was asked for; it is not formatted and nothing was changed", device, c.Type, fsType)
 	case c.Mounted: // a check would be refused, and it was checked before that mount
 		return actMount, nil
 	}
@@ -172,7 +172,7 @@ func planPublish(r publishRequest, target, staged Place, mounts []MountPoint, de
 		return planRepublish(r, target, device)
 	}
 	if !r.block && (staged.Mount == nil || staged.Mount.Device != device) {
-		return 0, lvm.Errorf(lvm.KindForeign, "volume %s is not mounted at its staging path %s: it must be staged there first", r.id, r.staging)
+		return 0, lvm.Errorf(lvm.KindConflict, "volume %s is not mounted at its staging path %s: it must be staged there first", r.id, r.staging)
 	}
 	for _, other := range mounts {
 		if other.Path == staged.Path || other.Path == target.Path {
@@ -193,7 +193,7 @@ func planPublish(r publishRequest, target, staged Place, mounts []MountPoint, de
 	if target.Kind == PlaceAbsent || target.Kind == fresh {
 		return actMount, nil
 	}
-	return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be published", target.Path, target.Kind)
+	return 0, lvm.Errorf(lvm.KindConflict, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be published", target.Path, target.Kind)
 }
 
 // planRepublish decides for a target that is mounted already. A writable mount for a read-only request comes from an earlier
@@ -206,7 +206,7 @@ func planRepublish(r publishRequest, target Place, device DeviceNumber) (action,
 	}
 	switch {
 	case !ours:
-		return 0, lvm.Errorf(lvm.KindForeign, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be published", target.Path, target.Mount.Source, target.Mount.FSType)
+		return 0, lvm.Errorf(lvm.KindConflict, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be published", target.Path, target.Mount.Source, target.Mount.FSType)
 	case r.readOnly && !target.Mount.ReadOnly:
 		return actRemount, nil
 	case !r.readOnly && target.Mount.ReadOnly:
@@ -222,5 +222,5 @@ func removable(p Place) error {
 		return nil
 	case PlaceFullDir, PlaceFullFile, PlaceDevice, PlaceOther:
 	}
-	return lvm.Errorf(lvm.KindForeign, "%s is not mounted and holds data (it is %s), so the driver does not remove it; check it, and move it away", p.Path, p.Kind)
+	return lvm.Errorf(lvm.KindConflict, "%s is not mounted and holds data (it is %s), so the driver does not remove it; check it, and move it away", p.Path, p.Kind)
 }

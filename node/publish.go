@@ -7,7 +7,7 @@ import (
 )
 
 // NodePublishVolume binds a staged volume to a pod's path: the file system's directory, or the device over a file (CSI
-// spec, "NodePublishVolume"). Several pods of the node may have it at once. lvm.KindForeign: the path is taken, or the
+// spec, "NodePublishVolume"). Several pods of the node may have it at once. lvm.KindConflict: the path is taken, or the
 // volume is not staged; lvm.KindExists: it is there already, read-only, and was asked for writing; lvm.KindInUse: another pod has
 // it, and it is for one at a time.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {

@@ -195,11 +195,11 @@ func TestUnmountOfOthers(t *testing.T) {
 	b.must(os.WriteFile(filepath.Join(foreign, "theirs"), []byte("x"), 0o600))
 	before := b.run("findmnt", "-n", "-o", "TARGET")
 	for _, path := range []string{staging, target, foreign} {
-		if err := errors.Join(b.unpublish("w", path), b.unstage("w", path)); lvm.KindOf(err) != lvm.KindForeign {
+		if err := errors.Join(b.unpublish("w", path), b.unstage("w", path)); lvm.KindOf(err) != lvm.KindConflict {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if err := b.unpublish("v", foreign); lvm.KindOf(err) != lvm.KindForeign {
+	if err := b.unpublish("v", foreign); lvm.KindOf(err) != lvm.KindConflict {
 		t.Error(err)
 	}
 	if after := b.run("findmnt", "-n", "-o", "TARGET"); after != before {

@@ -36,14 +36,14 @@ const (
 // Devices is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
 type Devices interface {
 	// Activate returns the device ("/dev/dm-3") of the volume, after making it if need be. lvm.KindNotFound: the volume
-	// is gone, or another one has its name now; lvm.KindNotOurs: its group is not on this node.
+	// is gone, or another one has its name now; lvm.KindNotLocal: its group is not on this node.
 	Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error)
 	// Device returns the device if the volume is active, without asking LVM.
 	Device(id lvm.ID, uuid string) (device string, active bool, err error)
 	// Owns tells whether the block device of this number is the volume's, or is gone, as far as the kernel knows: it does
 	// not ask LVM.
 	Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
-	// Lookup finds a ready volume, or says lvm.KindNotFound or lvm.KindNotOurs. It starts no process as long as the disks
+	// Lookup finds a ready volume, or says lvm.KindNotFound or lvm.KindNotLocal. It starts no process as long as the disks
 	// can be read.
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
 	// List lists the ready volumes of this cluster.

@@ -116,12 +116,12 @@ func TestFailures(t *testing.T) {
 func TestRefusalsChangeNothing(t *testing.T) {
 	f := newFake()
 	f.content = Content{Others: []string{"swap (other)"}}
-	if err := f.stage(t); lvm.KindOf(err) != lvm.KindForeign {
+	if err := f.stage(t); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("foreign content: %v", err)
 	}
 	f.expect(t, "activate")
 	f.kinds["/target"] = PlaceFullDir
-	if err := f.unpublish(t); lvm.KindOf(err) != lvm.KindForeign {
+	if err := f.unpublish(t); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("unpublish of somebody's files: %v", err)
 	}
 	f.expect(t)

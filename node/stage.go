@@ -10,7 +10,7 @@ import (
 )
 
 // NodeStageVolume makes a volume usable on this node: it activates the device, formats a blank one, mounts the file system at the
-// staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindForeign: the path is in use, or the
+// staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindConflict: the path is in use, or the
 // device holds other data, and the driver has changed nothing.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	r, err := parseStage(req)

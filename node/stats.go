@@ -55,7 +55,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 // deviceOf finds the active device of a volume, and its path.
 func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (string, BlockDevice, error) {
 	v, err := s.devices.Lookup(ctx, id)
-	if lvm.KindOf(err) == lvm.KindNotOurs {
+	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
 		return "", BlockDevice{}, lvm.Errorf(lvm.KindNotFound, "%w", err)
 	}
 	if err != nil {

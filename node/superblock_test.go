@@ -112,7 +112,7 @@ func TestUUIDOfACopy(t *testing.T) {
 		spoil(bad)
 		kept := bytes.Clone(bad)
 		changed, err := withUUID(bad, uuid)
-		if changed != nil || lvm.KindOf(err) != lvm.KindForeign || !bytes.Contains([]byte(err.Error()), []byte(what)) || !bytes.Equal(bad, kept) {
+		if changed != nil || lvm.KindOf(err) != lvm.KindConflict || !bytes.Contains([]byte(err.Error()), []byte(what)) || !bytes.Equal(bad, kept) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}

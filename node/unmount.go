@@ -9,7 +9,7 @@ import (
 )
 
 // NodeUnstageVolume unmounts the staging path, which itself is the CO's and stays (CSI spec, "NodeUnstageVolume"). It runs
-// no LVM command, and the device stays active. lvm.KindInUse: files are open there; lvm.KindForeign: something else is mounted there,
+// no LVM command, and the device stays active. lvm.KindInUse: files are open there; lvm.KindConflict: something else is mounted there,
 // which the driver does not unmount.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
@@ -31,7 +31,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 }
 
 // NodeUnpublishVolume takes a volume from a pod's path, and removes the path (CSI spec, "NodeUnpublishVolume"). It runs
-// no LVM command. lvm.KindInUse: files are open there; lvm.KindForeign: something else is there, which the driver does not change.
+// no LVM command. lvm.KindInUse: files are open there; lvm.KindConflict: something else is there, which the driver does not change.
 func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, errNoVolume
@@ -78,7 +78,7 @@ func (s *Server) unmountAll(ctx context.Context, handle, path string) (Place, er
 	return Place{}, lvm.Errorf(lvm.KindInternal, "%s is still mounted after %d unmounts", path, mountsAtOnePath)
 }
 
-// checkOwner refuses (lvm.KindForeign) a mount that is not the volume's, and (lvm.KindNotFound) a handle that no volume of
+// checkOwner refuses (lvm.KindConflict) a mount that is not the volume's, and (lvm.KindNotFound) a handle that no volume of
 // ours can have.
 func (s *Server) checkOwner(ctx context.Context, handle string, place Place) error {
 	id, err := parseHandle(handle)
@@ -90,7 +90,7 @@ func (s *Server) checkOwner(ctx context.Context, handle string, place Place) err
 		return err
 	}
 	if !ours {
-		return lvm.Errorf(lvm.KindForeign, "what is mounted at %s (%s, %s) is not volume %s, so the driver did not unmount it: unmount it, if it is not needed",
+		return lvm.Errorf(lvm.KindConflict, "what is mounted at %s (%s, %s) is not volume %s, so the driver did not unmount it: unmount it, if it is not needed",
 			place.Path, place.Mount.Source, place.Mount.FSType, id)
 	}
 	return nil

@@ -16,9 +16,9 @@ func TestUnmountLeavesOthersAlone(t *testing.T) {
 		mount        *Mount
 		kind         lvm.Kind
 	}{
-		{"another volume", testID.String(), fsMount(otherDevice, false), lvm.KindForeign},
-		{"a tmpfs", testID.String(), &Mount{Device: 45, FSType: "tmpfs", Source: "tmpfs"}, lvm.KindForeign},
-		{"our mount, under another volume's handle", testVG + "/pvc-2", fsMount(ourDevice, false), lvm.KindForeign},
+		{"another volume", testID.String(), fsMount(otherDevice, false), lvm.KindConflict},
+		{"a tmpfs", testID.String(), &Mount{Device: 45, FSType: "tmpfs", Source: "tmpfs"}, lvm.KindConflict},
+		{"our mount, under another volume's handle", testVG + "/pvc-2", fsMount(ourDevice, false), lvm.KindConflict},
 		{"our mount, under no volume's handle", "garbage", fsMount(ourDevice, false), lvm.KindNotFound},
 	} {
 		f := newFake()
@@ -58,7 +58,7 @@ func TestUnmountStopsAtAnother(t *testing.T) {
 	}
 	f.fail, f.during = "", nil
 	f.did = nil
-	if err := f.unpublish(t); lvm.KindOf(err) != lvm.KindForeign {
+	if err := f.unpublish(t); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("got %v", err)
 	}
 	f.expect(t)

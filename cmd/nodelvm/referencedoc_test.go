@@ -58,8 +58,8 @@ func TestKindsReference(t *testing.T) {
 	page := read(t, "../../docs/reference/errors.md")
 	for name, kind := range map[string]lvm.Kind{
 		"Invalid": lvm.KindInvalid, "OutOfRange": lvm.KindOutOfRange, "Exists": lvm.KindExists, "NotFound": lvm.KindNotFound,
-		"Busy": lvm.KindBusy, "InUse": lvm.KindInUse, "NoRoom": lvm.KindNoRoom, "NotOurs": lvm.KindNotOurs,
-		"Foreign": lvm.KindForeign, "Internal": lvm.KindInternal,
+		"Busy": lvm.KindBusy, "InUse": lvm.KindInUse, "InsufficientCapacity": lvm.KindInsufficientCapacity, "NotLocal": lvm.KindNotLocal,
+		"NotManaged": lvm.KindNotManaged, "Conflict": lvm.KindConflict, "Internal": lvm.KindInternal,
 	} {
 		if row := "\n| `" + name + "` | `" + codeOf(kind).String() + "` |"; !strings.Contains(page, row) {
 			t.Errorf("the page lacks the line%s", row)

@@ -29,9 +29,9 @@ func codeOf(kind lvm.Kind) codes.Code {
 		return codes.NotFound
 	case lvm.KindBusy:
 		return codes.Aborted
-	case lvm.KindInUse, lvm.KindNotOurs, lvm.KindForeign:
+	case lvm.KindInUse, lvm.KindNotLocal, lvm.KindNotManaged, lvm.KindConflict:
 		return codes.FailedPrecondition
-	case lvm.KindNoRoom:
+	case lvm.KindInsufficientCapacity:
 		return codes.ResourceExhausted
 	case lvm.KindInternal:
 		return codes.Internal

@@ -101,7 +101,7 @@ func TestDisksAwayAreNotNoted(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "a disk is missing") {
 			t.Errorf("%s with a disk away: %v", what, err)
 		}
-		if kind := lvm.KindOf(err); kind != lvm.KindBusy && kind != lvm.KindNoRoom {
+		if kind := lvm.KindOf(err); kind != lvm.KindBusy && kind != lvm.KindInsufficientCapacity {
 			t.Errorf("%s with a disk away: kind %d: %v", what, kind, err)
 		}
 	}

@@ -126,9 +126,9 @@ func testSizes(t *testing.T, b Bed) {
 		{9 * lvm.MiB, 8 * lvm.MiB, lvm.KindOutOfRange},
 		{5 * lvm.MiB, 6 * lvm.MiB, lvm.KindOutOfRange},
 		{0, lvm.MiB, lvm.KindOutOfRange},
-		{1<<63 - 1, 0, lvm.KindNoRoom},
+		{1<<63 - 1, 0, lvm.KindInsufficientCapacity},
 		{1<<63 - 1, 1<<63 - 1, lvm.KindOutOfRange},
-		{1 << 62, 0, lvm.KindNoRoom},
+		{1 << 62, 0, lvm.KindInsufficientCapacity},
 	} {
 		spec := b.spec(fmt.Sprintf("wrong-%d", i), test.required)
 		spec.Limit = test.limit
@@ -186,7 +186,7 @@ func testBadRequests(t *testing.T, b Bed) {
 		spec := b.spec("bad", lvm.MiB)
 		spec.Class.Group = group
 		_, err := d.Create(t.Context(), spec)
-		wantKind(t, group, err, lvm.KindNoRoom)
+		wantKind(t, group, err, lvm.KindInsufficientCapacity)
 		if c := d.capacity(t, spec.Class); c != (lvm.Capacity{}) {
 			t.Errorf("capacity of %s is %+v, want none", group, c)
 		}

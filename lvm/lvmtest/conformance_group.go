@@ -29,9 +29,9 @@ func testSpoilt(t *testing.T, b Bed) {
 		passes := how == "partial" || how == "duplicated" // what LVM would do and must not, until the disk is back or its copy away
 		d.counted(t, how, 0, func() {
 			_, err := d.Create(t.Context(), b.light("more", 8*lvm.MiB))
-			wantKind(t, how+": create", err, lvm.KindNoRoom)
+			wantKind(t, how+": create", err, lvm.KindInsufficientCapacity)
 			_, err = d.Extend(t.Context(), v.ID, v.Size+1, 0)
-			wantKind(t, how+": extend", err, kindOf(passes, lvm.KindBusy, lvm.KindForeign))
+			wantKind(t, how+": extend", err, kindOf(passes, lvm.KindBusy, lvm.KindConflict))
 			_, err = d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"})
 			wantKind(t, how+": look for what is not there", err, kindOf(passes, lvm.KindBusy, lvm.KindNotFound))
 			if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
@@ -49,7 +49,7 @@ func testSpoilt(t *testing.T, b Bed) {
 			}
 			if how != "fixed" { // of such a group, LVM removes volumes
 				err := d.Delete(t.Context(), v.ID)
-				wantKind(t, how+": delete", err, kindOf(passes, lvm.KindBusy, lvm.KindForeign))
+				wantKind(t, how+": delete", err, kindOf(passes, lvm.KindBusy, lvm.KindConflict))
 			}
 		})
 		if after := b.group(t); !reflect.DeepEqual(before, after) {
@@ -85,7 +85,7 @@ func testRenamed(t *testing.T, b Bed) {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	_, err = d.Create(t.Context(), b.light("more", 8*lvm.MiB))
-	wantKind(t, "create by the old name", err, lvm.KindNoRoom)
+	wantKind(t, "create by the old name", err, lvm.KindInsufficientCapacity)
 	if grown, err := d.Extend(t.Context(), v.ID, v.Size+1, 0); err != nil || grown.Size != v.Size+ExtentSize {
 		t.Errorf("extended to %+v, %v", grown, err)
 	}
@@ -100,7 +100,7 @@ func testRenamedVolume(t *testing.T, b Bed) {
 	device, err := d.Activate(t.Context(), v.ID, v.UUID)
 	must(t, err)
 	b.Admin(t, "lvrename", b.Group, v.ID.LV, "renamed")
-	wantKind(t, "delete", d.Delete(t.Context(), v.ID), lvm.KindForeign)
+	wantKind(t, "delete", d.Delete(t.Context(), v.ID), lvm.KindConflict)
 	_, err = d.Create(t.Context(), b.light("kept", 8*lvm.MiB))
 	wantKind(t, "create", err, lvm.KindExists)
 	b.Admin(t, "lvrename", b.Group, "renamed", v.ID.LV)
@@ -118,12 +118,12 @@ func testTogether(t *testing.T, b Bed) {
 	first, second, large := b.light("first", half), b.light("second", half), b.light("large", half+2*ExtentSize)
 	d.counted(t, "a pod without room", 0, func() {
 		_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{large})
-		wantKind(t, "the smaller of two that have no room together", err, lvm.KindNoRoom)
+		wantKind(t, "the smaller of two that have no room together", err, lvm.KindInsufficientCapacity)
 	})
 	_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second})
 	must(t, err)
 	_, err = d.Create(t.Context(), b.light("stranger", 2*ExtentSize))
-	wantKind(t, "a stranger in the room that is kept", err, lvm.KindNoRoom)
+	wantKind(t, "a stranger in the room that is kept", err, lvm.KindInsufficientCapacity)
 	_, err = d.CreateTogether(t.Context(), second, []lvm.Spec{first})
 	must(t, err)
 }

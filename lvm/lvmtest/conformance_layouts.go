@@ -122,7 +122,7 @@ func testLargest(t *testing.T, d *Driver, spec lvm.Spec, s shape) {
 	spec.Required = c.Largest + 1
 	d.counted(t, "a refused create", 0, func() {
 		_, err := d.Create(t.Context(), spec)
-		wantKind(t, "one byte more than the largest", err, lvm.KindNoRoom)
+		wantKind(t, "one byte more than the largest", err, lvm.KindInsufficientCapacity)
 	})
 	spec.Required = c.Largest
 	v := d.create(t, spec)
@@ -237,14 +237,14 @@ func testLegs(t *testing.T, b Bed) {
 		"half a promise":          {lvm.Class{Layout: lvm.LayoutThin, Overprovision: 50}, lvm.KindInvalid},
 		"a promise of 101 times":  {lvm.Class{Layout: lvm.LayoutThin, Overprovision: 10100}, lvm.KindInvalid},
 		"no such layout":          {lvm.Class{Layout: "mirror"}, lvm.KindInvalid},
-		"more stripes than disks": {lvm.Class{Layout: lvm.LayoutStriped, Stripes: 7}, lvm.KindNoRoom},
-		"more copies than disks":  {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 6}, lvm.KindNoRoom},
-		"more data than disks":    {lvm.Class{Layout: lvm.LayoutRAID5, Stripes: 6}, lvm.KindNoRoom},
+		"more stripes than disks": {lvm.Class{Layout: lvm.LayoutStriped, Stripes: 7}, lvm.KindInsufficientCapacity},
+		"more copies than disks":  {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 6}, lvm.KindInsufficientCapacity},
+		"more data than disks":    {lvm.Class{Layout: lvm.LayoutRAID5, Stripes: 6}, lvm.KindInsufficientCapacity},
 	} {
 		d.counted(t, what, 0, func() {
 			_, err := d.Create(t.Context(), lvm.Spec{Name: "bad", Class: b.in(test.class), Required: 1})
 			wantKind(t, what, err, test.kind)
-			if test.kind == lvm.KindNoRoom {
+			if test.kind == lvm.KindInsufficientCapacity {
 				if c := d.capacity(t, b.in(test.class)); c.Largest != 0 {
 					t.Errorf("%s: the capacity is %+v", what, c)
 				}

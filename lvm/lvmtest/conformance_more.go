@@ -23,7 +23,7 @@ func testCapacity(t *testing.T, b Bed) {
 	}
 	spec := b.light("all of it", before.Largest+1)
 	_, err := d.Create(t.Context(), spec)
-	wantKind(t, "one byte more than the largest", err, lvm.KindNoRoom)
+	wantKind(t, "one byte more than the largest", err, lvm.KindInsufficientCapacity)
 	if err != nil && !strings.Contains(err.Error(), before.Largest.String()) {
 		t.Errorf("the refusal does not name the largest that can be had: %v", err)
 	}
@@ -60,7 +60,7 @@ func testFragments(t *testing.T, b Bed) {
 		t.Errorf("asked for %s in fragments, got %s", rest.Required, v.Size)
 	}
 	_, err := d.Create(t.Context(), b.spec("one more", 1))
-	wantKind(t, "a volume in a full group", err, lvm.KindNoRoom)
+	wantKind(t, "a volume in a full group", err, lvm.KindInsufficientCapacity)
 }
 
 // testAtOnce: equal requests make one volume, different ones do not hinder each other.
@@ -112,9 +112,9 @@ func testDelete(t *testing.T, b Bed) {
 		}
 		return 'x'
 	}, v.ID.VG), LV: v.ID.LV}
-	wantKind(t, "delete in another node's group", d.Delete(t.Context(), elsewhere), lvm.KindNotOurs)
+	wantKind(t, "delete in another node's group", d.Delete(t.Context(), elsewhere), lvm.KindNotLocal)
 	_, err = d.Lookup(t.Context(), elsewhere)
-	wantKind(t, "lookup in another node's group", err, lvm.KindNotOurs)
+	wantKind(t, "lookup in another node's group", err, lvm.KindNotLocal)
 
 	must(t, d.Delete(t.Context(), d.create(t, b.light("not wiped", 16*lvm.MiB)).ID))
 	d.waitWiped(t)
@@ -154,11 +154,11 @@ func testForeign(t *testing.T, b Bed) {
 	b.Admin(t, "lvcreate", "-y", "-an", "-Zn", "-Wn", "-l", "1", "-n", ours.ID.LV, b.Group)
 	_, err := d.Create(t.Context(), b.light("taken", 8*lvm.MiB))
 	wantKind(t, "create under a foreign volume's name", err, lvm.KindExists)
-	wantKind(t, "delete of a foreign volume", d.Delete(t.Context(), ours.ID), lvm.KindNotOurs)
+	wantKind(t, "delete of an unmanaged volume", d.Delete(t.Context(), ours.ID), lvm.KindNotManaged)
 	_, err = d.Lookup(t.Context(), ours.ID)
-	wantKind(t, "lookup of a foreign volume", err, lvm.KindNotOurs)
+	wantKind(t, "lookup of an unmanaged volume", err, lvm.KindNotManaged)
 	_, err = d.Activate(t.Context(), ours.ID, ours.UUID)
-	wantKind(t, "activation of a foreign volume", err, lvm.KindNotOurs)
+	wantKind(t, "activation of an unmanaged volume", err, lvm.KindNotManaged)
 	b.Admin(t, "lvremove", "-y", target)
 
 	elsewhere := d.create(t, b.light("taken", 8*lvm.MiB))
@@ -167,7 +167,7 @@ func testForeign(t *testing.T, b Bed) {
 	b.Admin(t, "lvchange", "--deltag", "nodelvm.cluster="+Cluster, "--addtag", "nodelvm.cluster=other", target)
 	_, err = d.Create(t.Context(), b.light("taken", 8*lvm.MiB))
 	wantKind(t, "create under another cluster's name", err, lvm.KindExists)
-	wantKind(t, "delete of another cluster's volume", d.Delete(t.Context(), elsewhere.ID), lvm.KindNotOurs)
+	wantKind(t, "delete of another cluster's volume", d.Delete(t.Context(), elsewhere.ID), lvm.KindNotManaged)
 	b.Admin(t, "lvchange", "--addtag", "nodelvm.cluster="+Cluster, target)
 	if err := d.Delete(t.Context(), elsewhere.ID); err == nil {
 		t.Error("a volume with two cluster tags was deleted")

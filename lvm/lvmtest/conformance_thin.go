@@ -44,13 +44,13 @@ func testThin(t *testing.T, b Bed) {
 	}
 	d.counted(t, "a refused create", 0, func() {
 		_, err := d.Create(t.Context(), b.thin("too large", c.Largest+1, lvm.ID{}))
-		wantKind(t, "one byte more than the largest", err, lvm.KindNoRoom)
+		wantKind(t, "one byte more than the largest", err, lvm.KindInsufficientCapacity)
 	})
 	if large := d.create(t, b.thin("large", c.Largest, lvm.ID{})); large.Size != c.Largest {
 		t.Errorf("asked for the largest, %s, got %s", c.Largest, large.Size)
 	}
 	_, err := d.Create(t.Context(), b.thin("one more", 1, lvm.ID{}))
-	wantKind(t, "a promise more", err, lvm.KindNoRoom)
+	wantKind(t, "a promise more", err, lvm.KindInsufficientCapacity)
 	_, err = d.Extend(t.Context(), v.ID, v.Size+1, 0)
 	wantKind(t, "extension by a promise more", err, lvm.KindOutOfRange)
 	b.deleteAll(t, d)
@@ -123,7 +123,7 @@ func testSnapshots(t *testing.T, b Bed) {
 			t.Errorf("found %+v, %v; want %+v", found, err, s)
 		}
 		_, err = d.Lookup(t.Context(), s.ID)
-		wantKind(t, "a snapshot looked up as a volume", err, lvm.KindNotOurs)
+		wantKind(t, "a snapshot looked up as a volume", err, lvm.KindNotManaged)
 		if all := d.snapshots(t); !slices.Equal(all, []lvm.Snapshot{s}) {
 			t.Errorf("there are the snapshots %+v, want %+v", all, s)
 		}
@@ -217,10 +217,10 @@ func testAdminsPool(t *testing.T, b Bed) {
 	}
 	spec.Name, spec.Required = "too large", 12*lvm.MiB
 	_, err := d.Create(t.Context(), spec)
-	wantKind(t, "more than an admin's pool can promise", err, lvm.KindNoRoom)
+	wantKind(t, "more than an admin's pool can promise", err, lvm.KindInsufficientCapacity)
 	spec.Class.Pool, spec.Required = "leaky", 1
 	_, err = d.Create(t.Context(), spec)
-	wantKind(t, "a pool that does not zero", err, lvm.KindNoRoom)
+	wantKind(t, "a pool that does not zero", err, lvm.KindInsufficientCapacity)
 	if c := d.capacity(t, spec.Class); c.Largest != 0 {
 		t.Errorf("its capacity is %+v", c)
 	}

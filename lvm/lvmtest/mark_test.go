@@ -81,8 +81,8 @@ func TestMarkRefuses(t *testing.T) {
 	})
 	before := node.group("vg").Seqno
 	for name, kind := range map[string]lvm.Kind{
-		"nothing": lvm.KindNotFound, lvm.DefaultPool: lvm.KindForeign, lvm.DefaultPool + "_tdata": lvm.KindNotFound,
-		"cached": lvm.KindForeign, "s-mine": lvm.KindForeign, snapshot.ID.LV: lvm.KindForeign,
+		"nothing": lvm.KindNotFound, lvm.DefaultPool: lvm.KindConflict, lvm.DefaultPool + "_tdata": lvm.KindNotFound,
+		"cached": lvm.KindConflict, "s-mine": lvm.KindConflict, snapshot.ID.LV: lvm.KindConflict,
 		going.ID.LV: lvm.KindNotFound, // it is being wiped
 	} {
 		_, err := host.Mark(t.Context(), "vg", name, "mine", "")

@@ -50,7 +50,7 @@ func TestNodeTag(t *testing.T) {
 		t.Errorf("it offers %+v", c)
 	}
 	_, err := other.Create(t.Context(), b.light("three", 8*lvm.MiB))
-	wantKind(t, "a volume in another node's group", err, lvm.KindNoRoom)
+	wantKind(t, "a volume in another node's group", err, lvm.KindInsufficientCapacity)
 	if err == nil || !strings.Contains(err.Error(), "node node-a uses it") || !strings.Contains(err.Error(), "vgchange --deltag 'nodelvm.node=node-a' "+b.Group) {
 		t.Errorf("%v", err)
 	}

@@ -192,7 +192,7 @@ func TestHungGroup(t *testing.T) {
 		t.Errorf("the hung group has the capacity %+v, %v", c, err)
 	}
 	_, err := h.Create(t.Context(), b.spec("other", 8*lvm.MiB))
-	wantKind(t, "create in the hung group", err, lvm.KindNoRoom)
+	wantKind(t, "create in the hung group", err, lvm.KindInsufficientCapacity)
 	if err != nil && !strings.Contains(err.Error(), "lvcreate") {
 		t.Errorf("the refusal does not name the command: %v", err)
 	}
@@ -226,7 +226,7 @@ func TestSiblings(t *testing.T) {
 
 	d.counted(t, "a pod without room", 0, func() {
 		_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{large})
-		wantKind(t, "the smaller of two that have no room together", err, lvm.KindNoRoom)
+		wantKind(t, "the smaller of two that have no room together", err, lvm.KindInsufficientCapacity)
 		if err != nil && !strings.Contains(err.Error(), `together with large`) {
 			t.Errorf("the refusal does not name the sibling: %v", err)
 		}
@@ -241,7 +241,7 @@ func TestSiblings(t *testing.T) {
 		t.Errorf("with room kept for the sibling, %s are free", c)
 	}
 	_, err = d.Create(t.Context(), b.spec("stranger", ExtentSize))
-	wantKind(t, "a stranger in a sibling's room", err, lvm.KindNoRoom)
+	wantKind(t, "a stranger in a sibling's room", err, lvm.KindInsufficientCapacity)
 	_, err = d.CreateTogether(t.Context(), second, []lvm.Spec{first})
 	must(t, err)
 	d.counted(t, "both again", 0, func() {
@@ -284,7 +284,7 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 		"CreateTogether": func() error { _, err := d.CreateTogether(t.Context(), second, []lvm.Spec{first}); return err }(),
 		"Room":           d.Room(t.Context(), []lvm.Spec{first, second}),
 	} {
-		wantKind(t, what, err, lvm.KindNoRoom)
+		wantKind(t, what, err, lvm.KindInsufficientCapacity)
 		var misfit *lvm.Misfit
 		if !errors.As(err, &misfit) || misfit.Spec.Name != "second" {
 			t.Errorf("%s does not say which one has no room: %v", what, err)

@@ -55,7 +55,7 @@ func TestTendPools(t *testing.T) {
 		t.Errorf("capacity of a crowded pool: %+v", c)
 	}
 	_, err = create("third", lvm.MiB)
-	wantKind(t, "a volume in a crowded pool", err, lvm.KindNoRoom)
+	wantKind(t, "a volume in a crowded pool", err, lvm.KindInsufficientCapacity)
 	findings, err := d.Health(t.Context())
 	if must(t, err); !has(findings, lvm.TroublePoolNear, "") {
 		t.Errorf("findings %+v", findings)

@@ -74,7 +74,7 @@ func (c *capacityCase) run() (class lvm.Class, some bool) {
 	row := lvm.Bytes(max(1, class.Stripes)) * before.ExtentSize
 	spec := lvm.Spec{Name: fmt.Sprint("case-", c.random.Uint64()), Class: class, Required: capacity.Largest + 1}
 	_, err := c.driver.Create(context.Background(), spec)
-	wantKind(t, fmt.Sprintf("%s, a byte more than %s", class.Layout, capacity.Largest), err, lvm.KindNoRoom)
+	wantKind(t, fmt.Sprintf("%s, a byte more than %s", class.Layout, capacity.Largest), err, lvm.KindInsufficientCapacity)
 	if capacity.Largest == 0 {
 		c.checkRefusal(before, class, 0, 0)
 		return class, false

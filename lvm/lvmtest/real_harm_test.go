@@ -261,7 +261,7 @@ func TestMissingDisk_RealLVM(t *testing.T) {
 	})
 	defer putBack()
 	_, err = d.Create(t.Context(), b.spec("more", 8*lvm.MiB))
-	wantKind(t, "create in a group that lost a disk", err, lvm.KindNoRoom)
+	wantKind(t, "create in a group that lost a disk", err, lvm.KindInsufficientCapacity)
 	if c := d.capacity(t, b.class()); c != (lvm.Capacity{}) {
 		t.Errorf("its capacity is %+v", c)
 	}

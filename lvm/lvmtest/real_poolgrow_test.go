@@ -74,9 +74,9 @@ func TestPoolGrows_RealLVM(t *testing.T) {
 	}
 	d.counted(t, "refusals", 0, func() {
 		_, err := d.Create(t.Context(), spec("third", 4*lvm.MiB))
-		refused("a volume more", err, lvm.KindNoRoom)
+		refused("a volume more", err, lvm.KindInsufficientCapacity)
 		_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "snapshot", Source: first.ID})
-		refused("a snapshot", err, lvm.KindNoRoom)
+		refused("a snapshot", err, lvm.KindInsufficientCapacity)
 		_, err = d.Extend(t.Context(), first.ID, 44*lvm.MiB, 0)
 		refused("an extension", err, lvm.KindOutOfRange)
 	})

@@ -194,7 +194,7 @@ func TestPrepareUnfinished_RealLVM(t *testing.T) {
 	clear(t, disk)
 	clear(t, second)
 	report = prepare(t, d, false, declare(disk))
-	if failed := report.Failed(); len(failed) != 1 || lvm.KindOf(failed[0].Err) != lvm.KindForeign || len(members(t)) > 0 {
+	if failed := report.Failed(); len(failed) != 1 || lvm.KindOf(failed[0].Err) != lvm.KindConflict || len(members(t)) > 0 {
 		t.Errorf("a group that was there before is made anew: %s", report)
 	}
 	must(t, os.RemoveAll(filepath.Join(dir, "backup", preparedGroup)))

@@ -110,7 +110,7 @@ func TestVanishBetweenRequests_RealLVM(t *testing.T) {
 		putBack := away(t)
 		d.counted(t, what, 0, func() {
 			_, err := d.Create(t.Context(), b.light("more", 8*lvm.MiB))
-			refused(t, what+": create", err, lvm.KindNoRoom)
+			refused(t, what+": create", err, lvm.KindInsufficientCapacity)
 			_, err = d.Extend(t.Context(), v.ID, v.Size+1, 0)
 			refused(t, what+": extend", err, lvm.KindBusy)
 			if c := d.capacity(t, b.class()); c != (lvm.Capacity{}) {
@@ -157,7 +157,7 @@ func TestVanishBetweenCommands_RealLVM(t *testing.T) {
 		t.Fatalf("no lvcreate was run: %v", err)
 	}
 	defer putBack()
-	refused(t, "create", err, lvm.KindNoRoom, lvm.KindInternal, lvm.KindBusy)
+	refused(t, "create", err, lvm.KindInsufficientCapacity, lvm.KindInternal, lvm.KindBusy)
 	if n := len(b.volumes(t)); n != 0 {
 		t.Errorf("%d volumes were made", n)
 	}
@@ -206,8 +206,8 @@ func TestVanishUnderCommand_RealLVM(t *testing.T) {
 	spec := b.light("a", whole.Largest) // needs the disk
 	create := func() error { _, err := d.Create(t.Context(), spec); return err }
 	putBack, err := b.failUnder(t, create)
-	refused(t, "create", err, lvm.KindNoRoom, lvm.KindInternal, lvm.KindBusy)
-	refused(t, "once more", create(), lvm.KindNoRoom, lvm.KindBusy)
+	refused(t, "create", err, lvm.KindInsufficientCapacity, lvm.KindInternal, lvm.KindBusy)
+	refused(t, "once more", create(), lvm.KindInsufficientCapacity, lvm.KindBusy)
 	putBack()
 	v := d.create(t, spec)
 	if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil || v.Size != whole.Largest || leaks(t, device) > 0 {

@@ -52,22 +52,22 @@ func TestRenamedVolume(t *testing.T) {
 						t.Errorf("%s: it is not said what to do: %v", what, err)
 					}
 				}
-				refused("delete", d.Delete(t.Context(), v.ID), lvm.KindForeign)
+				refused("delete", d.Delete(t.Context(), v.ID), lvm.KindConflict)
 				_, err = d.Create(t.Context(), spec)
 				refused("create", err, lvm.KindExists)
 				_, err = d.Activate(t.Context(), v.ID, v.UUID)
-				refused("activate", err, lvm.KindForeign)
+				refused("activate", err, lvm.KindConflict)
 				_, err = d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0)
-				refused("extend", err, lvm.KindForeign)
+				refused("extend", err, lvm.KindConflict)
 				_, err = d.Lookup(t.Context(), v.ID)
-				refused("lookup", err, lvm.KindForeign)
+				refused("lookup", err, lvm.KindConflict)
 				_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: v.ID})
-				refused("snapshot", err, lvm.KindForeign)
+				refused("snapshot", err, lvm.KindConflict)
 				if layout == lvm.LayoutThin {
 					_, err = d.Create(t.Context(), bed(node).thin("copy", 0, v.ID))
-					refused("copy", err, lvm.KindForeign)
+					refused("copy", err, lvm.KindConflict)
 				}
-				wantKind(t, "look for a volume called kept", func() error { _, err := d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "kept"}); return err }(), lvm.KindForeign)
+				wantKind(t, "look for a volume called kept", func() error { _, err := d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "kept"}); return err }(), lvm.KindConflict)
 				if all := d.volumes(t); !slices.Equal(all, []lvm.Volume{v}) {
 					t.Errorf("there are %+v, want %+v", all, v)
 				}
@@ -92,15 +92,15 @@ func TestSwappedVolumes(t *testing.T) {
 	one, two := d.create(t, b.light(usualName, 8*lvm.MiB)), d.create(t, b.light(otherName, 16*lvm.MiB))
 	node.rename("vg-test", one.ID.LV, "aside")
 	node.rename("vg-test", two.ID.LV, one.ID.LV)
-	wantKind(t, "delete the one under whose name the other is", d.Delete(t.Context(), one.ID), lvm.KindForeign)
+	wantKind(t, "delete the one under whose name the other is", d.Delete(t.Context(), one.ID), lvm.KindConflict)
 	node.rename("vg-test", "aside", two.ID.LV)
 	for _, v := range []lvm.Volume{one, two} {
-		wantKind(t, "delete one of those that were swapped", d.Delete(t.Context(), v.ID), lvm.KindForeign)
+		wantKind(t, "delete one of those that were swapped", d.Delete(t.Context(), v.ID), lvm.KindConflict)
 	}
 	node.Change("vg-test", func(g *lvm.Group) {
 		g.LVs = slices.DeleteFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == one.UUID })
 	})
-	wantKind(t, "delete what is gone, with the other one under its name", d.Delete(t.Context(), one.ID), lvm.KindForeign)
+	wantKind(t, "delete what is gone, with the other one under its name", d.Delete(t.Context(), one.ID), lvm.KindConflict)
 	node.rename("vg-test", one.ID.LV, two.ID.LV)
 	must(t, d.Delete(t.Context(), one.ID))
 	must(t, d.Delete(t.Context(), two.ID))
@@ -112,13 +112,13 @@ func TestRenamedSnapshot(t *testing.T) {
 	v := d.create(t, b.thin(usualName, 8*lvm.MiB, lvm.ID{}))
 	sn := d.snapshot(t, "s", v.ID)
 	node.rename("vg-test", sn.ID.LV, "kept")
-	wantKind(t, "delete", d.DeleteSnapshot(t.Context(), sn.ID), lvm.KindForeign)
+	wantKind(t, "delete", d.DeleteSnapshot(t.Context(), sn.ID), lvm.KindConflict)
 	_, err := d.LookupSnapshot(t.Context(), sn.ID)
-	wantKind(t, "lookup", err, lvm.KindForeign)
+	wantKind(t, "lookup", err, lvm.KindConflict)
 	_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: v.ID})
 	wantKind(t, "take it again", err, lvm.KindExists)
 	_, err = d.Create(t.Context(), b.thin("copy", 0, sn.ID))
-	wantKind(t, "copy it", err, lvm.KindForeign)
+	wantKind(t, "copy it", err, lvm.KindConflict)
 	node.rename("vg-test", "kept", sn.ID.LV)
 	must(t, d.DeleteSnapshot(t.Context(), sn.ID))
 }
@@ -137,7 +137,7 @@ func TestRenamedAdopted(t *testing.T) {
 		t.Errorf("adopted as %+v", adopted)
 	}
 	node.rename("vg-test", "theirs", "kept")
-	wantKind(t, "delete", d.Delete(t.Context(), adopted.ID), lvm.KindForeign)
+	wantKind(t, "delete", d.Delete(t.Context(), adopted.ID), lvm.KindConflict)
 	node.rename("vg-test", "kept", "theirs")
 	must(t, d.Delete(t.Context(), adopted.ID))
 }
@@ -161,12 +161,12 @@ func TestRenamedOfAnEarlierRelease(t *testing.T) {
 	node.rename("vg-test", v.ID.LV, "kept")
 	for _, lv := range []string{v.ID.LV, otherName} {
 		err := d.Delete(t.Context(), lvm.ID{VG: v.ID.VG, LV: lv})
-		if wantKind(t, "delete", err, lvm.KindForeign); err != nil && !strings.Contains(err.Error(), "--addtag nodelvm.name=NAME vg-test/kept") {
+		if wantKind(t, "delete", err, lvm.KindConflict); err != nil && !strings.Contains(err.Error(), "--addtag nodelvm.name=NAME vg-test/kept") {
 			t.Errorf("it is not said what to do: %v", err)
 		}
 	}
 	tags(func(tags []string) []string { return append(tags, "nodelvm.name="+v.ID.LV) })
-	wantKind(t, "delete the one that was renamed", d.Delete(t.Context(), v.ID), lvm.KindForeign)
+	wantKind(t, "delete the one that was renamed", d.Delete(t.Context(), v.ID), lvm.KindConflict)
 	must(t, d.Delete(t.Context(), lvm.ID{VG: v.ID.VG, LV: otherName}))
 	node.rename("vg-test", "kept", v.ID.LV)
 	must(t, d.Delete(t.Context(), v.ID))

@@ -233,7 +233,7 @@ func (l *dirtyLife) create(t *testing.T) {
 	}
 	spec.Block = l.IntN(2) == 0
 	v, err := l.d.Create(t.Context(), spec)
-	if lvm.KindOf(err) == lvm.KindNoRoom {
+	if lvm.KindOf(err) == lvm.KindInsufficientCapacity {
 		return
 	}
 	must(t, err)

@@ -67,7 +67,7 @@ func (p *csiPlugin) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.
 // noRoom answers the one code that the sidecars must understand here.
 func noRoom(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	reply, err := handler(ctx, req)
-	if lvm.KindOf(err) == lvm.KindNoRoom {
+	if lvm.KindOf(err) == lvm.KindInsufficientCapacity {
 		err = status.Error(codes.ResourceExhausted, err.Error())
 	}
 	return reply, err
