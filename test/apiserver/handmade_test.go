@@ -15,8 +15,8 @@ import (
 
 const managedBy = "snapshot.storage.kubernetes.io/managed-by"
 
-// handMade makes a content for a snapshot that is there already; labels are JSON.
-func handMade(t *testing.T, name, driver, handle, labels string) string {
+// preProvisioned makes a content for a snapshot that is there already; labels are JSON.
+func preProvisioned(t *testing.T, name, driver, handle, labels string) string {
 	t.Helper()
 	name = namespace(t) + "-" + name
 	body := fmt.Sprintf(`{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
@@ -26,7 +26,7 @@ func handMade(t *testing.T, name, driver, handle, labels string) string {
 	if err := admin.RESTClient().Post().AbsPath(contents).Body([]byte(body)).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // the doctor of a later test would tell of it
+	t.Cleanup(func() { // the doctor of a later test would report it
 		must(t, admin.RESTClient().Delete().AbsPath(contents, name).Do(context.Background()).Error())
 	})
 	return name
@@ -52,14 +52,14 @@ func TestContentsMadeByHandAreLabelled(t *testing.T) {
 	here, other := newNode(t, "a"), newNode(t, "b")
 	source := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
 	handle := here.take(t, source, "old")
-	before := handMade(t, "before", driver, handle, `{}`)
-	foreign := handMade(t, "foreign", "other.io", handle, `{}`)
-	unknown := handMade(t, "unknown", driver, handle+"-not", `{}`)
-	malformed := handMade(t, "malformed", driver, "snap-0123", `{}`)
-	elsewhere := handMade(t, "elsewhere", driver, handle, `{"`+managedBy+`": "elsewhere"}`)
+	before := preProvisioned(t, "before", driver, handle, `{}`)
+	foreign := preProvisioned(t, "foreign", "other.io", handle, `{}`)
+	unknown := preProvisioned(t, "unknown", driver, handle+"-not", `{}`)
+	malformed := preProvisioned(t, "malformed", driver, "snap-0123", `{}`)
+	elsewhere := preProvisioned(t, "elsewhere", driver, handle, `{"`+managedBy+`": "elsewhere"}`)
 	here.start(t, nil)
 	other.start(t, nil)
-	after := handMade(t, "after", driver, handle, `{"kept": "too"}`)
+	after := preProvisioned(t, "after", driver, handle, `{"kept": "too"}`)
 	for _, content := range []string{before, after} {
 		soon(t, content+" is labelled", func() bool { return managerOf(t, content) == here.name })
 	}

@@ -88,7 +88,7 @@ func TestJanitorBelievesNoNoteOfAnotherLoss(t *testing.T) {
 	}
 }
 
-// TestJanitorKeeps what may come back, what is somebody else's, and what is in use.
+// TestJanitorKeeps what may come back, what belongs to another driver, and what is in use.
 func TestJanitorKeeps(t *testing.T) {
 	silent, back, lost, runs := newNode(t, "silent"), newNode(t, "back"), newNode(t, "lost"), newNode(t, "runs")
 	unreachable := silent.inUse(t, "unreachable", optedIn, corev1.PersistentVolumeReclaimDelete)
@@ -132,7 +132,7 @@ func TestJanitorKeepsTheDataOfANodeThatComesBack(t *testing.T) {
 	patchVolume(t, begun.Spec.VolumeName, "", `{"metadata": {"annotations": {"nodelvm.io/original-reclaim-policy": "Delete"}}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}}`)
 	startJanitor(t, "a", 0)
 	back.remove(t)
-	untilTold(t, claim.Namespace, claim.Name, "ClaimDeleted") // nobody lifts its protection yet, so it goes slowly
+	untilTold(t, claim.Namespace, claim.Name, "ClaimDeleted") // no controller removes its protection yet, so the deletion waits
 	if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: back.name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -247,8 +247,8 @@ func TestOneJanitorActsAtATime(t *testing.T) {
 	}
 }
 
-// TestJanitorAndSnapshots: a lost snapshot is told of; what its user deleted does not stay for ever; one whose class says
-// release is deleted.
+// TestJanitorAndSnapshots: the janitor reports a lost snapshot, deletes one that its user deleted, and deletes one whose class says
+// release.
 func TestJanitorAndSnapshots(t *testing.T) {
 	lost := newNode(t, "lost")
 	claim := lost.inUse(t, "data", "thin", corev1.PersistentVolumeReclaimDelete)

@@ -28,7 +28,7 @@ import (
 const (
 	provisionerHolds = "external-provisioner.volume.kubernetes.io/finalizer"
 	optedIn          = "thin-release"
-	grace            = 5 * time.Second // what is looked at within it must be, on a slow machine too
+	grace            = 5 * time.Second // what the tests check within it must happen on a slow machine too
 )
 
 // janitor is one running janitor, under its own account and the shipped rights.
@@ -89,7 +89,7 @@ var releaseClass = sync.OnceValue(func() error {
 	return err
 })
 
-// inUse makes a bound claim as it stands in a cluster: with its class, policy, phase and finalizers.
+// inUse makes a bound claim as in a cluster: with its class, policy, phase and finalizers.
 func (n *node) inUse(t *testing.T, name, class string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	if err := releaseClass(); err != nil {

@@ -170,7 +170,7 @@ func ownAddress(t *testing.T) string {
 	return ""
 }
 
-// TestPlugin: the plugin as a user runs it. Each fault of the cluster's objects is planted, found and named, and mended.
+// TestPlugin: the plugin as a user runs it. Each fault of the cluster's objects is planted, found and named, and repaired.
 func TestPlugin(t *testing.T) {
 	p := newPlugin(t)
 	expect := func(what string, wantCode int, says string, args ...string) {
@@ -225,7 +225,7 @@ func limited(t *testing.T, account string) string {
 	return token.Status.Token
 }
 
-// pluginFaults are what can be wrong with objects; plant answers how to mend it.
+// pluginFaults are what can be wrong with objects; plant answers how to repair it.
 var pluginFaults = []struct {
 	name, says string
 	plant      func(t *testing.T) (mend func())

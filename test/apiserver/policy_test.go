@@ -183,7 +183,7 @@ func TestNodeWritesOtherObjects(t *testing.T) {
 			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: here.name}, Source: corev1.EventSource{Component: component}}, metav1.CreateOptions{})
 		return err
 	}
-	ours := handMade(t, "ours", driver, groupUUID+"/old", `{"`+managedBy+`": "`+here.name+`"}`)
+	ours := preProvisioned(t, "ours", driver, groupUUID+"/old", `{"`+managedBy+`": "`+here.name+`"}`)
 	patch := func(body string, sub ...string) error {
 		return client.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(append([]string{contents, ours}, sub...)...).Body([]byte(body)).Do(t.Context()).Error()
 	}

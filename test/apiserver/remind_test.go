@@ -12,7 +12,7 @@ import (
 
 const reminded = "nodelvm.io/provisioning-retried-at"
 
-// TestAnOverlookedClaimIsBroughtBack: csi-provisioner looks at a claim again when it changes.
+// TestAnOverlookedClaimIsBroughtBack: csi-provisioner processes a claim again when it changes.
 func TestAnOverlookedClaimIsBroughtBack(t *testing.T) {
 	here, other := newNode(t, "a"), newNode(t, "b")
 	agent := here.start(t, nil)

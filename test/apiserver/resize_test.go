@@ -71,7 +71,7 @@ func TestAVolumeGrows(t *testing.T) {
 	expectSize(t, here, claim, 3*lvm.GiB)
 	expectAllowed(t, here)
 	expectNoWrites(t, other)
-	// 3 each for the two that succeed, 2 for the one that does not. What somebody else's write came before is tried again.
+	// 3 each for the two that succeed, 2 for the one that does not. A write that conflicts with another one is tried again.
 	conflict := func(write string) bool { return strings.HasSuffix(write, " 409") }
 	if writes := slices.DeleteFunc(here.written(), conflict); len(writes) > 8 {
 		t.Errorf("%d writes: %s", len(writes), strings.Join(writes, "\n"))

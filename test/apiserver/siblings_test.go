@@ -172,7 +172,7 @@ func TestCompany(t *testing.T) {
 	}
 }
 
-// TestSiblingsWhileTheAgentRuns: the watches answer what they know, and the owner is told once.
+// TestSiblingsWhileTheAgentRuns: the watches answer what they know, and the claim gets one event.
 func TestSiblingsWhileTheAgentRuns(t *testing.T) {
 	here := newNode(t, "a")
 	agent := here.start(t, nil)

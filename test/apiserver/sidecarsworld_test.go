@@ -35,7 +35,7 @@ func (n *node) untilProvisioned(t *testing.T, claim *corev1.PersistentVolumeClai
 	return pv
 }
 
-// untilDeleted releases a volume, and waits until csi-provisioner has let go of it. Kubernetes' own finalizer is nobody's here.
+// untilDeleted releases a volume, and waits until csi-provisioner has let go of it. No controller removes Kubernetes' own finalizer here.
 func (n *node) untilDeleted(t *testing.T, name string) {
 	t.Helper()
 	patchVolume(t, name, "status", `{"status": {"phase": "Released"}}`)

@@ -185,7 +185,7 @@ func (n *node) boundOf(t *testing.T, name, class string, mode corev1.PersistentV
 	return patchClaim(t, claim, "status", `{"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}`)
 }
 
-// patchClaim changes a claim as somebody who may.
+// patchClaim changes a claim with an admin's rights.
 func patchClaim(t *testing.T, claim *corev1.PersistentVolumeClaim, subresource, patch string) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	var subresources []string

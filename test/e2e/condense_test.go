@@ -25,8 +25,8 @@ type outcome struct {
 // stdout is written by several tests at the same time, whole lines each.
 var stdout sync.Mutex
 
-// condensed passes on, behind a prefix that tells whose it is, what a person wants to see of `go test -v`: the result of each test, everything that a failed or
-// skipped one printed, and each half minute the name of what runs, so that a long test does not look like a hung one.
+// condensed passes on the useful part of `go test -v` with a prefix that names its source: the result of each test, and the output
+// of a failed or skipped one. Each half minute it prints the name of the running test, so that a long test does not seem blocked.
 type condensed struct {
 	prefix   string
 	to       io.Writer

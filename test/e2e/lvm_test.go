@@ -25,7 +25,7 @@ type job struct {
 	tools    bool // it runs the tools of the driver's image instead of the node's
 }
 
-// nodeJobs are the binaries by node: each node is pinned to a core of its own, so the lists are run side by side. They
+// nodeJobs are the binaries by node: each node is pinned to a separate core, so the lists run in parallel. They
 // take about the same time: csi-sanity alone five minutes.
 var nodeJobs = map[string][]job{
 	"node-1": {
@@ -40,7 +40,7 @@ var nodeJobs = map[string][]job{
 }
 
 // TestLVM compiles the tests that need real LVM on real device-mapper, runs each binary in a node without Kubernetes,
-// and reports every test in it as a subtest of its own.
+// and reports each test in it as a subtest.
 func TestLVM(t *testing.T) {
 	l, err := lab.Open(filepath.Join(os.TempDir(), "nodelvm-lvm-lab"))
 	if err != nil {

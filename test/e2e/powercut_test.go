@@ -18,7 +18,7 @@ import (
 )
 
 // TestPowerCut cuts a node's power at random moments while a driver makes, extends, copies and deletes volumes in it, or
-// mends what the last cut left, and holds the next one to what was promised. NODELVM_TEST_CUTS is how many times: 3 by
+// repairs what the last cut left, and holds the next one to what was promised. NODELVM_TEST_CUTS is how many times: 3 by
 // default.
 func TestPowerCut(t *testing.T) {
 	cutPower(t, "nodelvm-power-lab", "reallvm", "./lvm/lvmtest")
@@ -61,7 +61,7 @@ func cutPower(t *testing.T, name, tag, pkg string) {
 	t.Logf("%d cuts: %v", cuts, p.during)
 }
 
-// power is a series of cuts. Each has a journal of its own: a node's kernel may know an old content of a file on the share.
+// power is a series of cuts. Each has a separate journal: a node's kernel may know an old content of a file on the share.
 type power struct {
 	l        *lab.Lab
 	journals string

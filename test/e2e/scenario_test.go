@@ -16,7 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
-// raised is the one cluster that all stories are played in: raising it costs a minute.
+// raised is the one cluster that all scenarios are run in: raising it costs a minute.
 var raised = sync.OnceValues(func() (*scenario.Stage, error) {
 	l, err := lab.Open("")
 	if err != nil {
@@ -28,7 +28,7 @@ var raised = sync.OnceValues(func() (*scenario.Stage, error) {
 
 var lower = func() error { return nil }
 
-// With KEEP=1 the cluster stays up: the next run finds it, and -run 'TestLife/words_of_a_title' plays one act again.
+// With KEEP=1 the cluster stays up: the next run finds it, and -run 'TestLife/words_of_a_title' runs one act again.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if os.Getenv("KEEP") != "" {
@@ -41,30 +41,30 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// The stories stand in the order in which one run plays them: what the first leaves, the next must bear.
+// The scenarios are in the order of one run: each must work with what the previous one leaves.
 
-// TestScenario plays the acts of `make demo`, a subtest each. It wants a fresh cluster.
+// TestScenario runs the acts of `make demo`, a subtest each. It wants a fresh cluster.
 func TestScenario(t *testing.T) { play(t, scenario.Acts()) }
 
-// TestHelm plays an installation from blank disks, an update and a removal. It wants groups without volumes.
+// TestHelm runs an installation from blank disks, an update and a removal. It wants groups without volumes.
 func TestHelm(t *testing.T) { play(t, scenario.HelmActs()) }
 
-// TestLife plays how volumes grow, are snapshotted and are copied. It leaves thin pools, as all that follow.
+// TestLife runs how volumes grow, are snapshotted and are copied. It leaves thin pools, as all that follow.
 func TestLife(t *testing.T) { play(t, scenario.LifeActs()) }
 
-// TestAttack plays a tenant who attacks other tenants and the node from a raw block volume.
+// TestAttack runs a tenant who attacks other tenants and the node from a raw block volume.
 func TestAttack(t *testing.T) { play(t, scenario.AttackActs()) }
 
-// TestLost plays how a node is lost with its volumes, and comes back with them.
+// TestLost runs how a node is lost with its volumes, and comes back with them.
 func TestLost(t *testing.T) { play(t, scenario.LostActs()) }
 
-// TestPlacement plays where volumes go: fresh capacity, power cuts.
+// TestPlacement runs where volumes go: fresh capacity, power cuts.
 func TestPlacement(t *testing.T) { play(t, scenario.PlacementActs(seed(t))) }
 
 // TestReboot shuts a node down, with volumes of every layout, and boots it.
 func TestReboot(t *testing.T) { play(t, scenario.RebootActs()) }
 
-// failed names the stories that did not hold.
+// failed names the scenarios that did not hold.
 var failed []string
 
 func play(t *testing.T, acts []scenario.Act) {
@@ -82,9 +82,9 @@ func play(t *testing.T, acts []scenario.Act) {
 	}()
 	for _, act := range acts {
 		held := t.Run(act.Title, func(t *testing.T) {
-			err := stage.Play(t.Context(), act)
+			err := stage.Run(t.Context(), act)
 			var failure *scenario.Failure
-			if errors.As(err, &failure) { // its name stands in every list of what failed
+			if errors.As(err, &failure) { // its name is in each list of failures
 				t.Run(failure.Step, func(t *testing.T) { t.Fatal(failure.Err, stage.Diagnosis(t.Context())) })
 			} else if err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func play(t *testing.T, acts []scenario.Act) {
 	}
 }
 
-// seed is what NODELVM_TEST_SEED says, or a new one, which the story tells.
+// seed is NODELVM_TEST_SEED, or a new one, which the scenario prints.
 func seed(t *testing.T) uint64 {
 	if os.Getenv("NODELVM_TEST_SEED") == "" {
 		return rand.Uint64N(1 << 32)
@@ -104,7 +104,7 @@ func seed(t *testing.T) uint64 {
 	return uint64(number(t, "NODELVM_TEST_SEED", 0))
 }
 
-// number reads a setting; with none of something, a test would hold nobody to anything.
+// number reads a setting, which must be positive: with zero repetitions a test would check nothing.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)

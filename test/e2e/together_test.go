@@ -13,5 +13,5 @@ func TestPairs(t *testing.T) {
 	play(t, scenario.PairsActs(number(t, "NODELVM_TEST_PAIRS_RUNS", 1), seed(t)))
 }
 
-// TestTogether plays how the volumes of one pod are placed.
+// TestTogether runs how the volumes of one pod are placed.
 func TestTogether(t *testing.T) { play(t, scenario.TogetherActs()) }

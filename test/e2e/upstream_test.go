@@ -22,7 +22,7 @@ var sample = []string{
 }
 
 // TestConformance runs a sample of upstream's suite, and holds docs/development/conformance.md to what the suite has and is left out of it.
-// By its file's name it is played after the stories.
+// By its file's name it is run after the scenarios.
 func TestConformance(t *testing.T) {
 	stage, err := raised()
 	if err != nil {

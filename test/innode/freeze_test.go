@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Nobody freezes the file system for a snapshot but device-mapper itself: what was written and never synced is in it, and
+// Only device-mapper freezes the file system for a snapshot: what was written and never synced is in it, and
 // its journal has nothing to replay, as after an unmount.
 func TestASnapshotOfAMountedFileSystemIsClean(t *testing.T) {
 	c := connect(t)
@@ -41,7 +41,7 @@ func TestASnapshotOfAMountedFileSystemIsClean(t *testing.T) {
 	reads(t, filepath.Join(beside, "text"), text)
 }
 
-// LVM would fail half-way on a file system that somebody else froze: it is not begun.
+// LVM would fail half-way on a file system that another process froze: the driver does not start it.
 func TestAFrozenFileSystemIsNotSnapshotted(t *testing.T) {
 	c := connect(t)
 	origin := c.create(t, thinRequest("frozen", 64*mebibyte))

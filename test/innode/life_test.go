@@ -45,8 +45,8 @@ func holds(t *testing.T, path string, size int64) {
 	}
 }
 
-// One life with all that a thin class has, for each file system: a snapshot under a mounted volume, copies of it beside
-// it and larger than it, growth while it is in use, and the origin gone before its snapshot and its copies.
+// One lifecycle with all features of a thin class, for each file system: a snapshot of a mounted volume, clones of the same size
+// and larger, and an expansion while it is in use. The test deletes the origin before its snapshot and its clones.
 func TestThinLife(t *testing.T) {
 	for fsType, size := range map[string]int64{"ext4": 64 * mebibyte, "btrfs": 256 * mebibyte, "xfs": 320 * mebibyte} {
 		t.Run(fsType, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestOriginGoesFirst(t *testing.T) {
 	reads(t, filepath.Join(pod, "text"), "kept")
 }
 
-// Growth while nobody uses the volume, with the file system's own step lost: it is made up for at the next stage.
+// An expansion of an unused volume, without the step of the file system: the next stage resizes it.
 func TestLostGrowth(t *testing.T) {
 	c := connect(t)
 	for _, layout := range []string{"linear", "raid1"} {

@@ -13,8 +13,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// lvmProcesses runs one call and returns the LVM processes that the driver started meanwhile, a command line each. udev starts
-// some too, whenever somebody has written to a loop device: when it comes to it.
+// lvmProcesses runs one call and returns the LVM processes that the driver started meanwhile, a command line each. udev also
+// starts some at any time after a write to a loop device.
 func lvmProcesses(t *testing.T, call func() error) []string {
 	t.Helper()
 	if err := os.WriteFile(lvmLog, nil, 0o600); err != nil {
@@ -52,7 +52,7 @@ func (c call) check(t *testing.T) {
 	}
 }
 
-// settled waits until no volume is marked as being created any more, which LVM is told a moment after the reply.
+// settled waits until no volume is marked as being created any more, which the driver commits a moment after the reply.
 func settled(t *testing.T) {
 	t.Helper()
 	eventually(t, 30*time.Second, "every volume is marked as ready", func() bool {

@@ -32,8 +32,8 @@ func (c client) unpublish(t *testing.T, id, target string) error {
 	return err
 }
 
-// A raw device that is published read-only takes no writes, and is wiped like any other, also when nobody has taken
-// that back.
+// A raw device that is published read-only takes no writes, and is wiped like any other, also if no request has made it
+// writable again.
 func TestReadOnlyRawDevice(t *testing.T) {
 	c := connect(t)
 	v := c.create(t, createRequest("read-only", 64*mebibyte, func(r *csi.CreateVolumeRequest) {

@@ -66,7 +66,7 @@ func during(t *testing.T, begin, end []string) {
 	}
 }
 
-// What is sound is told as sound, without an LVM process.
+// The page reports a sound node as sound, without an LVM process.
 func TestStatusPage(t *testing.T) {
 	renewDriver(t) // its processes are counted
 	c := connect(t)
@@ -147,7 +147,7 @@ func TestStatusPageTellsOfTheLock(t *testing.T) {
 	}
 }
 
-// Two groups of one name: neither serves anybody.
+// Two groups of one name: the driver uses neither.
 func TestStatusPageTellsOfTwins(t *testing.T) {
 	for i := range 2 {
 		image, device := filepath.Join(images, fmt.Sprintf("twin%d", i)), fmt.Sprintf("/dev/loop%d", 40+i)

@@ -144,5 +144,5 @@ func (l *Lab) toolIn(ctx context.Context, name, dir string, env []string, argv .
 
 const buildMarkKey = "NODELVM_LAB_BUILD"
 
-// buildMark stands in the environment of every process of this lab's builds.
+// buildMark is in the environment of every process of this lab's builds.
 func (l *Lab) buildMark() string { return buildMarkKey + "=" + l.dir }

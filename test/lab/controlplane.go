@@ -57,7 +57,7 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 	case "snapshot-controller":
 		return []string{
 			"--kubeconfig=" + l.pki("snapshot-controller.kubeconfig"), "--v=2",
-			"--enable-distributed-snapshotting",            // each node is told which snapshots are its own
+			"--enable-distributed-snapshotting",            // each content carries a label with its node
 			"--feature-gates=CSIVolumeGroupSnapshot=false", // but not which groups of them
 		}
 	}

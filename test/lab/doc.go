@@ -3,17 +3,18 @@
 // them to offer (no KVM, no device-mapper in its kernel, no container engine).
 //
 // The nodes are user-mode Linux: a Linux kernel that runs as an ordinary
-// process. Everything of one lab lives in one network namespace of its own,
+// process. Everything of one lab runs in its own network namespace,
 // whose name is derived from the lab's folder, so that labs never meet each
 // other and nothing listens on the machine itself.
 //
-// One flow, [Lab.Up]: install what is missing (debs.go) -> fetch the nodes'
-// kernel (kernel.go), build their root image (rootfs.go), the Kubernetes parts
-// (build.go) and the images (images.go) into the cache -> boot a golden node once, which imports the
-// images, and keep its root image (golden.go) -> network namespace (netns.go),
-// certificates (pki.go), control plane (controlplane.go) -> boot the nodes,
-// each on a copy-on-write file over the golden image (node.go) -> wait for
-// them to be Ready.
+// One flow, [Lab.Up]:
+//
+//   - install missing packages (debs.go)
+//   - fetch the nodes' kernel (kernel.go), and build their root image (rootfs.go), the Kubernetes parts (build.go) and the images
+//     (images.go) into the cache
+//   - boot a golden node once, which imports the images, and keep its root image (golden.go)
+//   - create the network namespace (netns.go), the certificates (pki.go) and the control plane (controlplane.go)
+//   - boot the nodes, each on a copy-on-write file over the golden image (node.go), and wait until they are Ready
 //
 // Caveats: a node's memory is one virtual CPU's; what crosses the border to
 // the kernel (fork, exec, mount) is about ten times slower than on the host.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// testLab is a lab with folders of its own, of which nothing is started.
+// testLab is a lab with its own folders, of which nothing is started.
 func testLab(t *testing.T) *Lab {
 	t.Helper()
 	l := &Lab{dir: t.TempDir(), cache: t.TempDir(), netns: "nodelvm-lab-unit"}

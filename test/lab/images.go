@@ -202,7 +202,7 @@ func (l *Lab) emptyDatabase(ctx context.Context, base, dir string) (string, erro
 	return out, os.RemoveAll(tree)
 }
 
-// bases makes the root file systems that the images stand on.
+// bases makes the root file systems below the images.
 func (l *Lab) bases(ctx context.Context) error {
 	if _, err := l.DriverBase(ctx); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (l *Lab) bases(ctx context.Context) error {
 	return err
 }
 
-// DriverBase answers the tar of the root file system that the driver's image stands on.
+// DriverBase answers the tar of the root file system below the driver's image.
 func (l *Lab) DriverBase(ctx context.Context) (string, error) {
 	return image.DriverBase(ctx, l.versions["DEBIAN_IMAGE_SUITE"], runtime.GOARCH, l.cache, io.Discard, image.WithEnv(l.buildMark()))
 }

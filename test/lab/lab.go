@@ -42,7 +42,7 @@ type UpOptions struct {
 	// ControlPlane asks for a Kubernetes cluster. Without it there are only
 	// nodes with blank disks, for tests of LVM alone.
 	ControlPlane bool
-	// Progress, if set, is told every step; a terminal gets a live line.
+	// Progress, if set, gets every step; a terminal gets a live line.
 	Progress io.Writer
 }
 
@@ -105,7 +105,7 @@ func (l *Lab) systemDir() string { return filepath.Join(l.Share(), ".lab") }
 
 func (l *Lab) logFile(name string) string { return filepath.Join(l.Logs(), name+".log") }
 
-// Up raises the lab and returns when it takes commands; with a control plane,
+// Up starts the lab and returns when it takes commands; with a control plane,
 // when every node is Ready. A complete lab with the same options is left as it
 // is; anything else that is there is taken down first. When Up fails, it takes
 // down what it has started and leaves the logs.

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// openSmall answers a lab of its own for this test, taken down at its end.
+// openSmall returns a separate lab for this test, taken down at its end.
 func openSmall(t *testing.T) *Lab {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lab")
@@ -37,8 +37,8 @@ func openSmall(t *testing.T) *Lab {
 	return l
 }
 
-// leftovers lists whatever of l can still be seen on the machine. It looks at
-// /proc, not at the lab's own records.
+// leftovers lists whatever of l can still be seen on the machine. It reads
+// /proc, not the lab's own records.
 func leftovers(t *testing.T, l *Lab) []string {
 	t.Helper()
 	var found []string

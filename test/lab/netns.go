@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The lab's network, the same in every lab: each has a namespace of its own.
+// The lab's network, the same in every lab: each has its own namespace.
 const (
 	bridgeIP  = "10.88.0.1"    // the lab's side of the bridge; the control plane
 	serviceIP = "10.96.0.1"    // what pods know as the "kubernetes" Service
@@ -96,7 +96,7 @@ func (l *Lab) inNamespace(core int, f func() error) error {
 // onThrowawayThread runs f on a thread that ends with it: a goroutine that
 // ends while it is locked takes its thread along, and so whatever f changed of
 // the thread. The process's first thread cannot end, and /proc shows its
-// namespace as the process's: it is left alone.
+// namespace as the process's, so it does not enter.
 func onThrowawayThread(f func()) {
 	runtime.LockOSThread() // and never unlocked
 	if unix.Gettid() != unix.Getpid() {
@@ -118,7 +118,7 @@ func (l *Lab) dial(ctx context.Context, network, address string) (net.Conn, erro
 	var conn net.Conn
 	err := l.inNamespace(-1, func() (err error) {
 		// A node that was cut off gives no answer at all: without these limits
-		// a connection to it would hang for a quarter of an hour.
+		// a connection to it would wait for a quarter of an hour.
 		d := net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}}
 		conn, err = d.DialContext(ctx, network, address)
 		return err

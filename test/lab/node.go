@@ -178,9 +178,9 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 // clockScript nudges process $1, which began at clock tick $2, each second for as long as it lives.
 const clockScript = `while read -ra stat <"/proc/$1/stat" && [ "${stat[21]}" = "$2" ]; do kill -ALRM "$1"; sleep 1; done 2>/dev/null`
 
-// tendClock keeps a node's clock going. Its kernel has one timer of this machine, which it sets anew whenever it rings; in
-// rare moments (seen with Linux 6.1, once in some dozens of clusters) it loses the signal, sets the timer no more, and
-// nothing in the node that waits for a time goes on. A signal too many does it no harm.
+// tendClock works around a lost timer signal in a node. Its kernel has one timer of this machine, and sets it again after each
+// signal. In rare cases (seen with Linux 6.1, once in some dozens of clusters) it loses the signal and never sets the timer
+// again. Then nothing in the node that waits for a time continues. An additional signal is harmless.
 func (l *Lab) tendClock(name string) error {
 	leader, found := l.recorded(name)
 	if !found {
@@ -216,7 +216,7 @@ func (l *Lab) waitBooted(ctx context.Context, name string) error {
 }
 
 // answers tells whether a node takes commands. It knocks briefly before it
-// opens a connection: a first packet that nobody answers is repeated only
+// opens a connection: a first packet without an answer is repeated only
 // after a second, and would be waited for.
 func (l *Lab) answers(ctx context.Context, name string) error {
 	address, err := sshAddress(name)

@@ -90,7 +90,7 @@ func (l *Lab) killDaemon(name string, reap time.Duration) error {
 	leader, found := l.recorded(name)
 	if found {
 		if l.alive(name) {
-			_ = syscall.Kill(-leader.pid, syscall.SIGKILL) // all at once; who made a group of its own follows
+			_ = syscall.Kill(-leader.pid, syscall.SIGKILL) // all at once; processes in other groups follow
 		}
 		if err := killUntilGone(name, reap, func(p process) bool { return inSession(p, leader) }); err != nil {
 			return err
@@ -100,8 +100,8 @@ func (l *Lab) killDaemon(name string, reap time.Duration) error {
 }
 
 // inSession tells whether p belongs to the session that leader opened. A pid
-// is not given anew while a session of that number lives, so a member of a
-// later session of the same number is told apart by its start.
+// is not given again while a session of that number lives, so a member of a
+// later session of the same number has another start time.
 func inSession(p, leader process) bool {
 	if p.pid == leader.pid {
 		return p.start == leader.start
@@ -145,7 +145,7 @@ func (l *Lab) killLab() error {
 }
 
 // namespaceOf answers the kernel's name of p's network namespace; "" when p
-// has ended or is not ours to look at.
+// has ended or is not readable.
 func namespaceOf(p process) string {
 	id, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.pid))
 	if err != nil {

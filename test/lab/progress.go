@@ -34,12 +34,12 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, live: ok && term.IsTerminal(int(f.Fd()))}
 }
 
-// printf writes to the person; if nobody reads any more, the work goes on.
+// printf writes to the terminal; if its reader is gone, the work continues.
 func (p *progress) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...)
 }
 
-// teller is told how many parts of how many a step has done, and what is or was the current one.
+// teller gets the number of completed parts of a step, their total, and the current part.
 type teller func(done, total int, what string)
 
 // step runs f as a step called name. When f fails and its error names a log, the
@@ -109,7 +109,7 @@ func bar(done, total int) string {
 	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), done, total)
 }
 
-// logError is an error whose story is told in a log.
+// logError is an error with details in a log.
 type logError struct {
 	err  error
 	file string

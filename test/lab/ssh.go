@@ -81,7 +81,7 @@ func (l *Lab) killMarked(ctx context.Context, node, mark string) error {
 	return l.run(ctx, node, "sh", "-c", killScript, "kill", mark)
 }
 
-// killScript kills every process with $1 in its environment. What grep exits with tells of processes that it cannot read, too.
+// killScript kills every process with $1 in its environment. grep's exit status also reflects processes that it cannot read.
 const killScript = `while marked=$(grep -lszx "$1" /proc/[0-9]*/environ); [ -n "$marked" ]; do
 	for file in $marked; do
 		pid=${file#/proc/}
@@ -141,7 +141,7 @@ func (l *Lab) connection(ctx context.Context, node string) (client *ssh.Client, 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if other := l.connections[node]; other != nil { // somebody was faster
+	if other := l.connections[node]; other != nil { // another goroutine was faster
 		_ = client.Close()
 		return other, false, nil
 	}

@@ -13,8 +13,8 @@ import (
 
 const attackedNode = "node-1"
 
-// AttackActs plays a tenant who has a raw block volume and a pod without privilege, and who writes on the volume what the node
-// could take for something of its own.
+// AttackActs runs a tenant who has a raw block volume and a pod without privilege, and who writes on the volume what the node
+// could take for its own.
 func AttackActs() []Act { return []Act{attack(forgeries()), attackThenReboot()} }
 
 func attack(all []forgery) Act {
@@ -178,7 +178,7 @@ func victimIsSafe(ctx context.Context, s *Stage) error {
 	return s.publishedIsReal(ctx, 0)
 }
 
-// victimIsOnDisks asks LVM, which looks at the node's disks alone, whether it has the victim's volume.
+// victimIsOnDisks asks LVM, which reads the node's disks alone, whether it has the victim's volume.
 func (s *Stage) victimIsOnDisks(ctx context.Context) error {
 	pvc, err := s.Client.CoreV1().PersistentVolumeClaims(Namespace).Get(ctx, "victim", metav1.GetOptions{})
 	if err != nil {

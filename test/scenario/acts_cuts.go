@@ -82,7 +82,7 @@ func (c *cuts) cut(ctx context.Context, s *Stage, n int) error {
 	hangUp() // a dead node says no farewell
 	noticed := writer.stop()
 	acked := writer.acked.Load()
-	booted := s.Lab.Boot(ctx, loadNode) // whatever went wrong: other stories need the node
+	booted := s.Lab.Boot(ctx, loadNode) // whatever went wrong: other scenarios need the node
 	if err := errors.Join(cut, chaos, lost, booted); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (c *cuts) end(ctx context.Context, s *Stage) error {
 	})
 }
 
-// inPodAgain runs a command in a pod whose node was away, as soon as that is possible. A connection from before may hang.
+// inPodAgain runs a command in a pod whose node was away, as soon as that is possible. An earlier connection may be blocked.
 func (s *Stage) inPodAgain(ctx context.Context, pod string, argv ...string) (answer string, err error) {
 	err = eventually(ctx, func() error {
 		brief, cancel := context.WithTimeout(ctx, 20*time.Second)

@@ -85,7 +85,7 @@ func (f *freshness) thin(ctx context.Context, s *Stage) error {
 	return errors.Join(err, s.remove(ctx, "pvc/pooled"))
 }
 
-// letGo deletes an object and waits for nothing: what is to be seen may be there before kubectl has looked again.
+// letGo deletes an object and does not wait: the expected effect may come before kubectl checks again.
 func (s *Stage) letGo(ctx context.Context, object string) func() error {
 	return func() error { return s.remove(ctx, object, "--wait=false") }
 }
@@ -96,7 +96,7 @@ func (s *Stage) untilGone(ctx context.Context, object string) func() error {
 }
 
 // A disk of the admin's own: a file behind a loop device, which can vanish from the node and come back. It is taken back at
-// whatever change the story ended.
+// whatever change the scenario ended.
 const (
 	loopFile = "/var/tmp/fresh.img"
 	loopDisk = "/dev/loop7"

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HelmActs returns the story of an installation: by Helm's own command with one file of values, to a database that works
+// HelmActs returns the scenario of an installation: by Helm's own command with one file of values, to a database that works
 // on through an update, and is there again when the driver was away. It ends with the driver as the manifest has it.
 func HelmActs() []Act {
 	h := &helmStory{}
@@ -67,7 +67,7 @@ type helmStory struct {
 	rows   string
 }
 
-// blank leaves the nodes as they come: with disks that nobody has used. Only empty groups are removed.
+// blank leaves the nodes as they come: with unused disks. Only empty groups are removed.
 func (h *helmStory) blank(ctx context.Context, s *Stage) error {
 	top, err := root()
 	if err != nil {
@@ -96,8 +96,8 @@ func (h *helmStory) blank(ctx context.Context, s *Stage) error {
 	return nil
 }
 
-// What a node's admin does before and after the story, so that every other story finds the groups that it knows. The backup
-// is the driver's memory of a group: without it, one that is not there is made anew.
+// What a node's admin does before and after the scenario, so that every other scenario finds the groups that it knows. The backup
+// is the driver's memory of a group: without it, one that is not there is made again.
 const (
 	makeBlank = `vgremove "$1" && pvremove /dev/ubd[b-z] && rm -rf "/var/lib/nodelvm/backup/$1" || exit 1
 for disk in /dev/ubd[b-z]; do
@@ -192,7 +192,7 @@ func (h *helmStory) database(ctx context.Context, s *Stage) error {
 	return err
 }
 
-// untouched is what changes if a database is restarted or its volume mounted anew.
+// untouched is what changes if a database is restarted or its volume mounted again.
 func (s *Stage) untouched(ctx context.Context) (string, error) {
 	pod, err := s.podReady(ctx, examplePod)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LifeActs returns a second story: how volumes grow, are snapshotted and are copied. It needs nothing of the first; the
+// LifeActs returns a second scenario: how volumes grow, are snapshotted and are copied. It needs nothing of the first; the
 // thin pools that it leaves on the nodes are meant to stay.
 func LifeActs() []Act {
 	l := &life{}

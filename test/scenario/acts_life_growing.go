@@ -104,7 +104,7 @@ func (s *Stage) grow(ctx context.Context, claim, pod, size string) error {
 	if err := eventually(ctx, func() error { return s.claimGrown(ctx, claim, size, corev1.PersistentVolumeClaimNodeResizePending) }); err != nil {
 		return err
 	}
-	// The kubelet looks after a running pod's volumes once in a minute or two, and at once when the pod is changed.
+	// The kubelet processes a running pod's volumes once in a minute or two, and at once when the pod is changed.
 	touch := fmt.Sprintf(`{"metadata":{"annotations":{"demo/claim-grown-to":%q}}}`, size)
 	if _, err := s.Client.CoreV1().Pods(Namespace).Patch(ctx, pod, types.MergePatchType, []byte(touch), metav1.PatchOptions{}); err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 	lostContent = "written before the node was lost"
 )
 
-// LostActs is the story of a node that is lost, and comes back. It begins and ends with an empty cluster.
+// LostActs is the scenario of a node that is lost, and comes back. It begins and ends with an empty cluster.
 func LostActs() []Act {
 	return []Act{
 		{Title: "A node is lost, and its StatefulSet goes on elsewhere", Steps: []Step{
@@ -65,7 +65,7 @@ func installJanitor(ctx context.Context, s *Stage) error {
 // another.
 func memberWrites(ctx context.Context, s *Stage) (err error) {
 	const others = "kubernetes.io/hostname!=" + lostNode
-	defer func() { // in any case: the other stories need these nodes
+	defer func() { // in any case: the other scenarios need these nodes
 		ctx, cancel := afterwards(ctx)
 		defer cancel()
 		_, uncordoned := s.kubectl(ctx, "", "uncordon", "-l", others)

@@ -1,6 +1,6 @@
 package scenario
 
-// PlacementActs returns a third story: that volumes go where there is room for them, whatever happens. It needs nothing of
+// PlacementActs returns a third scenario: that volumes go where there is room for them, whatever happens. It needs nothing of
 // the others; the thin pools that it leaves on the nodes are meant to stay.
 func PlacementActs(seed uint64) []Act {
 	return []Act{

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// pairs is a crowd of pods with two claims each, on nodes with room for some of them and a half.
+// pairs is many pods with two claims each, on nodes with room for some of them and a half.
 type pairs struct {
 	count int     // pods
 	room  []int64 // by node: how many whole pairs it holds

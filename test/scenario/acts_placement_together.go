@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TogetherActs returns a story: a pod's volumes are made on one node, or none of them is made. It needs nothing of the
+// TogetherActs returns a scenario: a pod's volumes are made on one node, or none of them is made. It needs nothing of the
 // others, and leaves nothing.
 func TogetherActs() []Act {
 	return []Act{twoClaims(), nowhereRoom(), claimAndEphemeral()}

@@ -23,7 +23,7 @@ func power() Act {
 	}}
 }
 
-// tokenIsHeld tries, as a dry run, what somebody with the token of pg-0's node could do to the volumes of pg-0 and pg-1.
+// tokenIsHeld tries, as a dry run, what an attacker with the token of pg-0's node could do to the volumes of pg-0 and pg-1.
 func tokenIsHeld(ctx context.Context, s *Stage) error {
 	own, err := s.boundTo(ctx, "data-pg-0")
 	if err != nil {

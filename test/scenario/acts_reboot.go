@@ -24,7 +24,7 @@ const (
 	readLayouts  = `for l in linear striped raid1 thin; do grep -q " /volumes/$l ext4 " /proc/mounts; [ "$(md5sum < /volumes/$l/file)" = "$(cat /volumes/$l/sum)" ]; done`
 )
 
-// dropPool removes an empty thin pool: it keeps the room that earlier stories had it grow to, perhaps the whole of a disk.
+// dropPool removes an empty thin pool: it keeps the room that earlier scenarios had it grow to, perhaps the whole of a disk.
 const dropPool = `for pool in $(lvs --noheadings -o vg_name,lv_name --separator / -S 'segtype=thin-pool && thin_count=0'); do lvremove -y -qq $pool; done`
 
 func everyLayoutWritten(ctx context.Context, s *Stage) error {

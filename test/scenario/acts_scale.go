@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Scale says how large a cluster is played, and for how long it is watched.
+// Scale says how large a cluster is run, and for how long it is watched.
 type Scale struct {
 	Nodes, Volumes int
 	Idle           time.Duration
@@ -23,7 +23,7 @@ type Scale struct {
 
 // ScaleActs measures what an idle cluster costs, as it is and with the objects of a large one.
 func ScaleActs(sc Scale) []Act {
-	c := &crowd{Scale: sc}
+	c := &simulatedNodes{Scale: sc}
 	return []Act{
 		{Title: "What an idle cluster costs", Steps: []Step{
 			{Says: "every node publishes its capacity", Prove: (&freshness{}).begin},
@@ -40,7 +40,7 @@ func ScaleActs(sc Scale) []Act {
 	}
 }
 
-func (c *crowd) volumes(ctx context.Context, s *Stage) error {
+func (c *simulatedNodes) volumes(ctx context.Context, s *Stage) error {
 	for _, node := range s.Lab.NodeNames() {
 		for i := range c.Own {
 			if err := s.claimOn(ctx, node, fmt.Sprintf("own-%s-%d", node, i)); err != nil {
@@ -63,7 +63,7 @@ func (c *crowd) volumes(ctx context.Context, s *Stage) error {
 }
 
 // idle lets what was done before come to rest, and then counts for a while.
-func (c *crowd) idle(ctx context.Context, s *Stage) error {
+func (c *simulatedNodes) idle(ctx context.Context, s *Stage) error {
 	if err := pause(ctx, 30*time.Second); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (s *Stage) resident(ctx context.Context, node, name string) (int, error) {
 }
 
 // restart tells how long a new pod takes until it is Ready, and what it asks for meanwhile.
-func (c *crowd) restart(ctx context.Context, s *Stage) error {
+func (c *simulatedNodes) restart(ctx context.Context, s *Stage) error {
 	old, err := s.driverOn(ctx, loadNode)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (s *Stage) driverOn(ctx context.Context, node string) (corev1.Pod, error) {
 }
 
 // one is how long a claim takes that names its node, from its creation until it is bound.
-func (c *crowd) one(ctx context.Context, s *Stage) error {
+func (c *simulatedNodes) one(ctx context.Context, s *Stage) error {
 	began := time.Now()
 	if err := s.claimOn(ctx, loadNode, "own-one"); err != nil {
 		return err

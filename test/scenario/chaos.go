@@ -87,7 +87,7 @@ func (c *chaos) act(ctx context.Context, s *Stage) error {
 	return gone(s.Client.CoreV1().PersistentVolumeClaims(Namespace).Delete(ctx, chosen.Name, metav1.DeleteOptions{}))
 }
 
-// gone is no error if what is to be deleted is not there any more.
+// gone is no error if the object is already deleted.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// crowd is the objects of many nodes that are not there, and of their volumes.
-type crowd struct{ Scale }
+// simulatedNodes are the objects of many nodes that do not exist, and of their volumes.
+type simulatedNodes struct{ Scale }
 
 const (
 	crowdLabel   = "story=crowd"
@@ -28,7 +28,7 @@ func crowdMeta(name string) metav1.ObjectMeta {
 }
 
 // write writes the objects, by many hands.
-func (c *crowd) write(ctx context.Context, s *Stage) error {
+func (c *simulatedNodes) write(ctx context.Context, s *Stage) error {
 	client, err := s.fast()
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func writeVolume(ctx context.Context, client kubernetes.Interface, i, node int) 
 }
 
 // remove deletes all of it, real volumes too.
-func (c *crowd) remove(ctx context.Context, s *Stage) error {
+func (c *simulatedNodes) remove(ctx context.Context, s *Stage) error {
 	client, err := s.fast()
 	if err != nil {
 		return err

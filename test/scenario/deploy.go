@@ -18,8 +18,8 @@ const (
 	daemonSet       = "daemonset/nodelvm"
 )
 
-// Raise brings up the lab of `make demo` and installs the driver in it exactly as shipped: the image that `make image`
-// writes, the manifest that stands in deploy/. The caller lowers the lab with l.Down, whatever Raise answers.
+// Raise starts the lab of `make demo` and installs the driver in it exactly as shipped: the image that `make image`
+// writes, the manifest in deploy/. The caller lowers the lab with l.Down, whatever Raise answers.
 func Raise(ctx context.Context, l *lab.Lab, out io.Writer) (*Stage, error) {
 	if err := l.Up(ctx, lab.UpOptions{Nodes: 3, ControlPlane: true, Progress: out}); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ type change struct {
 	extents int64 // free extents more
 	volumes int64 // logical volumes more
 	lost    int64 // lost disks more
-	thin    int64 // bytes more of the thin class; 0 is not looked at
+	thin    int64 // bytes more of the thin class; 0 is not checked
 }
 
 // happened tells whether LVM shows the change.
@@ -47,9 +47,9 @@ func (f *freshness) follow(ctx context.Context, s *Stage, changes []change) erro
 	return nil
 }
 
-// follow makes a change and tells at most how long after it the published figures are right: LVM is asked again and again,
-// and the change counts from the last time that it was asked and did not show it yet. On a slow node that may be long before
-// it: they are late where they are wrong when the limit has passed since LVM showed it.
+// follow makes a change and returns an upper bound of the time until the published capacity shows it. It polls LVM, and the change
+// counts from the last poll that did not show it. On a slow node that may be long before the change. The capacity is late
+// if it is wrong when the limit has passed since LVM showed the change.
 func (s *Stage) follow(ctx context.Context, c change) (late time.Duration, err error) {
 	before, err := s.standing(ctx, loadNode)
 	if err != nil {

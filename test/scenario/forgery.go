@@ -12,13 +12,13 @@ import (
 // forgery is content that a tenant writes to the beginning of a raw block volume.
 type forgery struct {
 	name   string
-	script string                       // prints the content, in a folder of its own on the node
+	script string                       // prints the content, in a separate folder on the node
 	change func([]byte) ([]byte, error) // nil, or what the attacker changes in it
 	lvm    bool                         // LVM would take the volume for a physical volume
 	event  string                       // what an event on the claim says of it; "": none
 }
 
-// withGroup prints the beginning of a disk with one volume group, made on a loop device that no other command looks at.
+// withGroup prints the beginning of a disk with one volume group, made on a loop device that no other command reads.
 const withGroup = `truncate -s 100M disk; loop=$(losetup -f --show disk)
 pvcreate -qq --devices $loop $loop >&2; vgcreate -qq --devices $loop %s $loop >&2
 losetup -d $loop; head -c 2M disk`

@@ -55,7 +55,7 @@ func (s *Stage) fetch(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = reply.Body.Close() }() // it was read, or the error is told
+	defer func() { _ = reply.Body.Close() }() // it was read, or the caller has the error
 	text, err := io.ReadAll(reply.Body)
 	if err == nil && reply.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s: %s", url, reply.Status, text)

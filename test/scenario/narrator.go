@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Narrator prints the story for a person: live and in colour on a terminal, in plain lines elsewhere.
+// Narrator prints the scenario for a person: live and in colour on a terminal, in plain lines elsewhere.
 type Narrator struct {
 	out   io.Writer
 	live  bool
@@ -72,7 +72,7 @@ func (n *Narrator) Table(header []string, rows [][]string) {
 	_ = w.Flush()
 }
 
-// say prints. A story that nobody hears is no reason to stop.
+// say prints. A closed output is no reason to stop.
 func (n *Narrator) say(format string, args ...any) { _, _ = fmt.Fprintf(n.out, format, args...) }
 
 func (n *Narrator) paint(code, text string) string {

@@ -1,9 +1,9 @@
-// Package scenario is the story that `make demo` tells and `make test` checks: a PostgreSQL StatefulSet gets LVM
+// Package scenario is what `make demo` tells and `make test` checks: a PostgreSQL StatefulSet gets LVM
 // volumes on the nodes that the scheduler chose.
 //
 // It is one list of acts. Each act is a list of steps; each step proves one sentence against the running cluster and
 // against LVM itself, read on the node with an admin's own tools, and fails with what it saw instead. The acts build
-// on each other and are played in order; the last one deletes everything and finds the figures of the first again.
+// on each other and are run in order; the last one deletes everything and finds the figures of the first again.
 package scenario
 
 import (
@@ -25,7 +25,7 @@ const (
 	TopologyKey = "topology.nodelvm.io/node"
 )
 
-// Stage is what an act plays on: a running lab, its API server, and somebody who tells what happens.
+// Stage is what an act runs on: a running lab, its API server, and a reporter.
 type Stage struct {
 	Lab      *lab.Lab
 	Client   kubernetes.Interface
@@ -49,7 +49,7 @@ func NewStage(l *lab.Lab, n *Narrator) (*Stage, error) {
 	return &Stage{Lab: l, Client: client, Narrator: n, freeAtFirst: map[string]int64{}, rows: map[string]string{}}, nil
 }
 
-// Act is one part of the story.
+// Act is one part of the scenario.
 type Act struct {
 	Title string
 	Steps []Step
@@ -73,7 +73,7 @@ func (f *Failure) Error() string { return f.Step + ": " + f.Err.Error() }
 // Unwrap implements the convention of package errors.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Acts returns the whole story in order.
+// Acts returns the whole scenario in order.
 func Acts() []Act {
 	return []Act{
 		topologyAndCapacity(),
@@ -86,9 +86,9 @@ func Acts() []Act {
 	}
 }
 
-// Play performs one act: it stops at the first step that does not hold, with a Failure, and closes with a table of what is where.
+// Run performs one act: it stops at the first step that does not hold, with a Failure, and closes with a table of what is where.
 // It ends at once, with the cause, when a process of the control plane ends.
-func (s *Stage) Play(ctx context.Context, act Act) error {
+func (s *Stage) Run(ctx context.Context, act Act) error {
 	ctx, stop := s.Lab.WithControlPlane(ctx)
 	defer stop()
 	s.Narrator.Act(act.Title)

@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the stories of pods with several claims have in common: pods, and nodes with just so much room.
+// What the scenarios of pods with several claims have in common: pods, and nodes with just so much room.
 
 const (
 	togetherClass = "together"
-	filler        = "filler" // an admin's own volume, which takes what a story does not want to be free
+	filler        = "filler" // an admin's own volume, which takes what a scenario does not want to be free
 	mebibyte      = 1 << 20
 )
 
@@ -228,7 +228,7 @@ func (s *Stage) triedOn(ctx context.Context, claim, node string) error {
 	return err
 }
 
-// endTogether deletes the story's pods and claims, and waits until their volumes are gone.
+// endTogether deletes the scenario's pods and claims, and waits until their volumes are gone.
 func endTogether(ctx context.Context, s *Stage) error {
 	if err := deleteEverything(ctx, s); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Command bench measures the driver beside bare LVM commands in a lab node of its own (package bench says how). It
+// Command bench measures the driver beside bare LVM commands in a separate lab node (package bench says how). It
 // writes dist/bench.txt, which benchstat reads, and the tables of docs/explanation/performance.md.
 //
 //	cd test && go run ./cmd/bench --image ../dist/nodelvm-amd64.tar
@@ -64,7 +64,7 @@ func measure(ctx context.Context, o options) error {
 	return bench.Measure(ctx, bench.Config{Image: o.image, Rounds: o.rounds, Parts: parts, Out: os.Stdout, Say: os.Stderr})
 }
 
-// orchestrate raises the node, measures in it, and writes down what came of it.
+// orchestrate starts the node, measures in it, and writes down what came of it.
 func orchestrate(ctx context.Context, o options) (err error) {
 	l, err := lab.Open(o.dir)
 	if err != nil {

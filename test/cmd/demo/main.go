@@ -1,4 +1,4 @@
-// Command demo raises a lab, installs nodelvm in it and plays the scenario. It exits with 0 only if every step held.
+// Command demo starts a lab, installs nodelvm in it and runs the scenario. It exits with 0 only if every step held.
 package main
 
 import (
@@ -43,7 +43,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	for _, act := range scenario.Acts() {
-		if err := stage.Play(ctx, act); err != nil {
+		if err := stage.Run(ctx, act); err != nil {
 			fmt.Fprintln(os.Stderr, stage.Diagnosis(ctx))
 			return err
 		}

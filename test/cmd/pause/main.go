@@ -1,4 +1,4 @@
-// Command pause holds a pod's namespaces: it waits until it is told to end.
+// Command pause holds a pod's namespaces: it waits for a signal to end.
 package main
 
 import (
