@@ -22,30 +22,30 @@ const UnknownGroups = "the volume groups: "
 // Page is what one node tells. Fields are added, and neither change their meaning nor go away, as long as Path is v1.
 type Page struct {
 	Node     string    `json:"node"`
-	Version  string    `json:"version"` // of the driver
-	Cluster  string    `json:"cluster"` // UID that volumes made here are tagged with; empty while the driver waits for it
+	Version  string    `json:"version"`   // of the driver
+	Cluster  string    `json:"clusterID"` // UID that volumes made here are tagged with; empty while the driver waits for it
 	Time     time.Time `json:"time"`
 	NotReady string    `json:"notReady,omitempty"` // why the driver cannot work now
 	inventory.Inventory
-	Classes  []Class   `json:"classes,omitempty"` // the answers to ClassQuery
-	Findings []Finding `json:"findings"`
+	Classes  []Class   `json:"storageClasses,omitempty"` // the answers to ClassQuery
+	Findings []Finding `json:"conditions"`
 	Checks   Checks    `json:"checks"`
 	Unknown  []string  `json:"unknown,omitempty"` // sentences: what is unknown, and why
 }
 
 // Finding is one condition, with the text of its event.
 type Finding struct {
-	Trouble string `json:"trouble"` // as the metric nodelvm_volume_condition says it
-	Group   string `json:"group"`
+	Trouble string `json:"condition"` // as the metric nodelvm_volume_condition says it
+	Group   string `json:"volumeGroup"`
 	Volume  string `json:"volume,omitempty"` // the volume's handle; empty where the whole group is concerned
-	Text    string `json:"text"`
+	Text    string `json:"message"`
 }
 
 // Class is what the node offers to a storage class.
 type Class struct {
 	Name   string            `json:"name"`
 	Error  string            `json:"error,omitempty"` // why its parameters are refused
-	Offers []inventory.Offer `json:"offers,omitempty"`
+	Offers []inventory.Offer `json:"capacity,omitempty"`
 }
 
 // Checks are facts about the node that only the driver in it can see.

@@ -17,7 +17,7 @@ import (
 
 // leftRow is something that stays behind when a node is drained.
 type leftRow struct {
-	Kind   string           `json:"kind"` // claim, volume (without a claim), snapshot, unlisted (on the disks alone)
+	Kind   string           `json:"kind"` // claim, volume (without a claim), snapshot, orphan
 	Name   string           `json:"name"`
 	Pods   []string         `json:"pods,omitempty"`
 	Volume string           `json:"volume"` // group/volume, or its handle where the node does not answer
@@ -28,7 +28,7 @@ type leftRow struct {
 func (c *command) drainCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "drain-check NODE",
-		Short: "Show whose data stays behind when a node is drained; exit status 1 if there is any",
+		Short: "List the data that stays on a node when it is drained; exit status 1 if there is any",
 		Args:  cobra.ExactArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -46,7 +46,7 @@ func (c *command) drainCheckCommand() *cobra.Command {
 				return err
 			}
 			if silent != nil {
-				cmd.PrintErrf("note: the node does not tell all that is on its disks, so this is what the API knows, and what it tells: %v\n", silent)
+				cmd.PrintErrf("note: the node's report is incomplete; the list has what the API server and the node report: %v\n", silent)
 			}
 			if err := c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error { return writeLeft(w, s, args[0], rows, silent) }); err != nil {
 				return err
@@ -57,7 +57,7 @@ func (c *command) drainCheckCommand() *cobra.Command {
 }
 
 // errNoDriverThere is why the disks of a node are unknown that may never have had a driver.
-var errNoDriverThere = errors.New("no pod of the driver runs there")
+var errNoDriverThere = errors.New("no driver pod runs on the node")
 
 // drainable is nil if no data stays behind. Nothing is proved by a driver that does not tell all.
 func drainable(rows []leftRow, silent error) error {
@@ -65,18 +65,18 @@ func drainable(rows []leftRow, silent error) error {
 	case len(rows) > 0:
 		return errFound
 	case silent != nil && !errors.Is(silent, errNoDriverThere):
-		return fmt.Errorf("whether data stays behind cannot be told: %w", silent)
+		return fmt.Errorf("cannot determine whether data stays on the node: %w", silent)
 	}
 	return nil
 }
 
 func writeLeft(w io.Writer, s screen, node string, rows []leftRow, silent error) error {
 	if len(rows) == 0 && silent != nil {
-		_, err := fmt.Fprintf(w, "The API knows of no data of nodelvm on %s; what is on its disks was not told.\n", node)
+		_, err := fmt.Fprintf(w, "The API server has no volume of nodelvm on %s; the node did not report what is on its disks.\n", node)
 		return err
 	}
 	if len(rows) == 0 {
-		_, err := fmt.Fprintf(w, "No data of nodelvm stays behind on %s.\n", node)
+		_, err := fmt.Fprintf(w, "No data of nodelvm stays on %s.\n", node)
 		return err
 	}
 	return leftTable(rows).write(w, s.width, s.colour)
@@ -175,15 +175,15 @@ func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][
 func leftVolume(pv *corev1.PersistentVolume, users map[string][]user) leftRow {
 	quantity := pv.Spec.Capacity[corev1.ResourceStorage]
 	size := inventory.Bytes(quantity.Value())
-	row := leftRow{Kind: "claim", Name: claimOf(pv), Size: &size, Note: "no pod uses it now"}
+	row := leftRow{Kind: "claim", Name: claimOf(pv), Size: &size, Note: "not in use"}
 	if row.Name == "" || pv.Status.Phase == corev1.VolumeReleased {
-		return leftRow{Kind: "volume", Name: pv.Name, Size: &size, Note: "it is bound to no claim (" + string(pv.Status.Phase) + ")"}
+		return leftRow{Kind: "volume", Name: pv.Name, Size: &size, Note: "not bound to a claim (" + string(pv.Status.Phase) + ")"}
 	}
 	for _, u := range users[row.Name] {
 		row.Pods = append(row.Pods, u.name)
-		row.Note = "the pod waits for this node"
+		row.Note = "in use; after the drain its pod waits for this node"
 		if u.ephemeral {
-			row.Note = "deleted with its pod, data and all"
+			row.Note = "ephemeral: deleted with its pod"
 		}
 	}
 	return row
@@ -191,15 +191,15 @@ func leftVolume(pv *corev1.PersistentVolume, users map[string][]user) leftRow {
 
 // leftUnlisted are the volumes and snapshots on the node's disks that no object speaks of, deleted ones excepted.
 func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
-	const note = "on the disks alone: see orphans"
+	const note = "only on the disks: see kubectl nodelvm orphans"
 	for _, v := range a.page.Volumes {
 		if !listed[v.ID] && v.State != stateDeleting {
-			rows = append(rows, leftRow{Kind: "unlisted", Name: cmp.Or(v.Claim, v.Name), Volume: v.Group + "/" + v.LV, Size: &v.Size, Note: note})
+			rows = append(rows, leftRow{Kind: "orphan", Name: cmp.Or(v.Claim, v.Name), Volume: v.Group + "/" + v.LV, Size: &v.Size, Note: note})
 		}
 	}
 	for _, sn := range a.page.Snapshots {
 		if !listed[sn.ID] {
-			rows = append(rows, leftRow{Kind: "unlisted", Name: sn.Name, Volume: sn.Group + "/" + sn.LV, Size: &sn.Size, Note: note})
+			rows = append(rows, leftRow{Kind: "orphan", Name: sn.Name, Volume: sn.Group + "/" + sn.LV, Size: &sn.Size, Note: note})
 		}
 	}
 	return rows

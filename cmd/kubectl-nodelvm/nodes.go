@@ -21,20 +21,20 @@ type nodeReport struct {
 	Version  string               `json:"version,omitempty"`
 	Error    string               `json:"error,omitempty"`    // why nothing else is known
 	NotReady string               `json:"notReady,omitempty"` // why the driver cannot work
-	Groups   []groupReport        `json:"groups,omitempty"`
-	Findings []statuspage.Finding `json:"findings,omitempty"`
+	Groups   []groupReport        `json:"volumeGroups,omitempty"`
+	Findings []statuspage.Finding `json:"conditions,omitempty"`
 }
 
 type groupReport struct {
 	inventory.Group
-	Largest map[string]inventory.Bytes `json:"largest,omitempty"` // the largest volume that can be made, by storage class
-	Wiping  map[string]inventory.Bytes `json:"wiping,omitempty"`  // what deleted volumes hold until they are wiped, by namespace
+	Largest map[string]inventory.Bytes `json:"maximumVolumeSize,omitempty"` // the largest volume that can be made, by storage class
+	Wiping  map[string]inventory.Bytes `json:"wipeBacklog,omitempty"`       // what deleted volumes hold until they are wiped, by namespace
 }
 
 func (c *command) nodesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "nodes",
-		Short: "Show each node's volume groups: size, free, the largest volume that each storage class can get, health",
+		Short: "List the volume groups of each node: size, free space, maximum volume size of each storage class, conditions",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := c.connect()
@@ -101,9 +101,9 @@ func wipingIn(volumes []inventory.Volume, group string) map[string]inventory.Byt
 
 // nodeTable has a row for each group, and one for a node without any.
 func nodeTable(reports []nodeReport, wide bool) *table {
-	t := &table{header: []string{"NODE", "GROUP", "SIZE", "FREE", "WIPING", "LARGEST", "HEALTH", "VERSION"}}
+	t := &table{header: []string{"NODE", "VG", "SIZE", "FREE", "WIPING", "MAX VOLUME", "STATUS", "VERSION"}}
 	if wide {
-		t.header = append(t.header, "WIPING OF", "TAGS", "DISKS", "POOLS", "METADATA", "UUID")
+		t.header = append(t.header, "WIPING BY NAMESPACE", "TAGS", "PVS", "THIN POOLS", "METADATA", "VG UUID")
 	}
 	empty := slices.Repeat([]cell{{text: "-"}}, len(t.header)-8)
 	for _, r := range reports {

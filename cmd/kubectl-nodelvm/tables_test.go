@@ -152,14 +152,14 @@ func TestNothingToShow(t *testing.T) {
 }
 
 func TestColourAndWidth(t *testing.T) {
-	table := &table{header: []string{"A", "HEALTH"}}
+	table := &table{header: []string{"A", "STATUS"}}
 	table.add(cell{text: "pvc-0123456789-0123456789"}, cell{"ok", good})
 	table.add(cell{text: "x"}, cell{"suspended", bad})
 	var out bytes.Buffer
 	if err := table.write(&out, 20, true); err != nil {
 		t.Fatal(err)
 	}
-	want := "A          HEALTH\npvc-…6789  " + string(good) + "ok" + toneEnd + "\nx          " + string(bad) + "suspended" + toneEnd + "\n"
+	want := "A          STATUS\npvc-…6789  " + string(good) + "ok" + toneEnd + "\nx          " + string(bad) + "suspended" + toneEnd + "\n"
 	if out.String() != want {
 		t.Errorf("got\n%q, want\n%q", out.String(), want)
 	}

@@ -19,14 +19,14 @@ type volumeRow struct {
 	Claim  string           `json:"claim,omitempty"` // namespace/name
 	Pods   []string         `json:"pods,omitempty"`  // that use the claim
 	Node   string           `json:"node"`
-	Volume string           `json:"volume,omitempty"` // group/volume, as LVM names it
+	Volume string           `json:"logicalVolume,omitempty"` // group/volume, as LVM names it
 	Layout string           `json:"layout,omitempty"`
-	Pool   string           `json:"pool,omitempty"`
+	Pool   string           `json:"thinPool,omitempty"`
 	Size   inventory.Bytes  `json:"size"`
-	Used   *inventory.Bytes `json:"used,omitempty"` // of a thin volume
-	Health []string         `json:"health"`         // "ok", or what is wrong
-	Text   []string         `json:"text,omitempty"` // the same in sentences
-	PV     string           `json:"pv,omitempty"`   // none, if it is deleted
+	Used   *inventory.Bytes `json:"used,omitempty"`             // of a thin volume
+	Health []string         `json:"status"`                     // "ok", or what is wrong
+	Text   []string         `json:"messages,omitempty"`         // the same in sentences
+	PV     string           `json:"persistentVolume,omitempty"` // none, if it is deleted
 	Handle string           `json:"handle"`
 }
 
@@ -34,7 +34,7 @@ func (c *command) volumesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "volumes",
 		Aliases: []string{"volume", "vol"},
-		Short:   "Show the volumes: whose they are, where, how large, how full, how well (--namespace for those of one)",
+		Short:   "List the volumes with claim, pods, node, size, use and status (--namespace: only those of one namespace)",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := c.connect()
@@ -57,7 +57,7 @@ func (c *command) volumesCommand() *cobra.Command {
 }
 
 // errNoDriver is the answer to whoever asks a cluster without nodelvm.
-var errNoDriver = errors.New("there is no pod of nodelvm in this cluster (label " + driverPods + "): install it, or look whether its DaemonSet finds nodes")
+var errNoDriver = errors.New("no pod of nodelvm is in this cluster (label " + driverPods + "): install the chart, or check whether its DaemonSet matches nodes")
 
 func (c *cluster) driversOrNone(ctx context.Context) ([]corev1.Pod, error) {
 	pods, err := c.drivers(ctx)
@@ -101,14 +101,14 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 		i := slices.IndexFunc(answers, func(a answer) bool { return a.node == row.Node })
 		switch {
 		case i < 0:
-			row.sick("no driver on its node", "no pod of the driver runs on the node "+row.Node+", so nothing is known of the volume")
+			row.sick("no driver", "no driver pod runs on node "+row.Node+", so the state of the volume is unknown")
 		case answers[i].err != nil:
-			row.sick(unknown, "the node does not tell: "+answers[i].err.Error())
+			row.sick(unknown, "the node did not answer: "+answers[i].err.Error())
 		default:
 			row.fill(answers[i])
 		}
 		if pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed {
-			row.sick(strings.ToLower(string(pv.Status.Phase)), cmp.Or(pv.Status.Message, "its claim is gone; it is kept, or waits to be deleted"))
+			row.sick(strings.ToLower(string(pv.Status.Phase)), cmp.Or(pv.Status.Message, "its claim is deleted; the volume is retained, or waits for deletion"))
 		}
 		if len(row.Health) == 0 {
 			row.Health = []string{healthy}
@@ -131,7 +131,7 @@ func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
 				continue
 			}
 			wiping = append(wiping, volumeRow{Claim: v.Claim, Node: a.node, Volume: v.Group + "/" + v.LV, Layout: v.Layout, Pool: v.Pool, Size: v.Size,
-				Handle: v.ID, Health: []string{beingWiped}, Text: []string{"it is deleted, and holds its space until that is zeroed"}})
+				Handle: v.ID, Health: []string{beingWiped}, Text: []string{"deleted; its space is free when it is wiped"}})
 		}
 	}
 	return wiping
@@ -141,7 +141,7 @@ func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
 const (
 	healthy    = "ok"
 	unknown    = "unknown"
-	beingWiped = "being wiped"
+	beingWiped = "wiping"
 )
 
 func (r *volumeRow) sick(word, text string) {
@@ -155,17 +155,17 @@ func (r *volumeRow) sick(word, text string) {
 func (r *volumeRow) fill(a answer) {
 	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == r.Handle })
 	if gap := a.gap(); i < 0 && gap != "" {
-		r.sick(unknown, "its node does not list it, and does not list all: "+gap)
+		r.sick(unknown, "its node does not report it, and its report is incomplete: "+gap)
 		return
 	}
 	if i < 0 {
-		r.sick("lost", "its node has no such volume: its group is not there (a lost disk, a node that was set up anew), or somebody removed it with lvremove")
+		r.sick("lost", "the volume is not on its node: its volume group is not there (a lost disk, a reinstalled node), or lvremove removed it")
 		return
 	}
 	v := a.page.Volumes[i]
 	r.Volume, r.Layout, r.Pool, r.Size, r.Used = v.Group+"/"+v.LV, v.Layout, v.Pool, v.Size, v.Used
 	if v.State != stateReady {
-		r.sick(v.State, "it is in the state "+v.State)
+		r.sick(v.State, "the volume has the state "+v.State)
 	}
 	for _, f := range a.page.Findings {
 		if f.Volume == v.ID || f.Volume == "" && f.Group == v.Group {
@@ -175,9 +175,9 @@ func (r *volumeRow) fill(a answer) {
 }
 
 func volumeTable(rows []volumeRow, wide bool) *table {
-	t := &table{header: []string{"CLAIM", "POD", "NODE", "VOLUME", "LAYOUT", "SIZE", "USED", "HEALTH"}, none: "No volumes of nodelvm."}
+	t := &table{header: []string{"CLAIM", "POD", "NODE", "VOLUME", "LAYOUT", "SIZE", "USED", "STATUS"}, none: "No volumes of nodelvm."}
 	if wide {
-		t.header = append(t.header, "POOL", "PV", "HANDLE")
+		t.header = append(t.header, "THIN POOL", "PERSISTENTVOLUME", "HANDLE")
 	}
 	for _, r := range rows {
 		used, health := "-", cell{strings.Join(r.Health, ","), good}

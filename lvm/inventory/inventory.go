@@ -33,16 +33,16 @@ func (b Bytes) String() string {
 // Inventory is what an lvm.Host tells the people who run it: every group, and every volume and snapshot of this driver, those
 // of other clusters among them. Sizes are in bytes.
 type Inventory struct {
-	Groups      []Group    `json:"groups"`
+	Groups      []Group    `json:"volumeGroups"`
 	Volumes     []Volume   `json:"volumes"`
 	Snapshots   []Snapshot `json:"snapshots"`
-	Damaged     []string   `json:"damaged,omitempty"`   // sentences: what bears this driver's mark and cannot be read
-	Unread      []string   `json:"unread,omitempty"`    // sentences: disks that cannot be read
-	Skipped     []string   `json:"skipped,omitempty"`   // sentences: devices that are not searched for groups, since it cannot be told what they are made of
-	OnVolumes   []string   `json:"onVolumes,omitempty"` // sentences: devices that the node itself has made of what volumes hold
-	WipeBacklog Bytes      `json:"wipeBacklog"`         // of the deleted volumes, what is not yet wiped and given back
-	Backlogs    []Backlog  `json:"backlogs,omitempty"`  // the same, by group and namespace
-	ReaderOff   string     `json:"readerOff,omitempty"` // how the disks differed from LVM's report; empty while they are read directly
+	Damaged     []string   `json:"invalidTags,omitempty"`        // sentences: what bears this driver's mark and cannot be read
+	Unread      []string   `json:"unreadableDevices,omitempty"`  // sentences: disks that cannot be read
+	Skipped     []string   `json:"unknownDevices,omitempty"`     // sentences: devices that are not searched for groups, since it cannot be told what they are made of
+	OnVolumes   []string   `json:"devicesOnVolumes,omitempty"`   // sentences: devices that the node itself has made of what volumes hold
+	WipeBacklog Bytes      `json:"wipeBacklog"`                  // of the deleted volumes, what is not yet wiped and given back
+	Backlogs    []Backlog  `json:"wipeBacklogs,omitempty"`       // the same, by group and namespace
+	ReaderOff   string     `json:"directReadDisabled,omitempty"` // how the disks differed from LVM's report; empty while they are read directly
 }
 
 // Group tells of one volume group.
@@ -50,25 +50,25 @@ type Group struct {
 	Name            string   `json:"name"`
 	UUID            string   `json:"uuid"`
 	Tags            []string `json:"tags,omitempty"`
-	Disks           int      `json:"disks"`
+	Disks           int      `json:"physicalVolumes"`
 	Size            Bytes    `json:"size"` // of the disks that are there
 	Free            Bytes    `json:"free"`
 	MetadataSize    Bytes    `json:"metadataSize"` // of the smallest metadata area
 	MetadataFree    Bytes    `json:"metadataFree"`
-	Problem         string   `json:"problem,omitempty"`         // why nothing can be changed in it, and what to do
-	AutoActivation  bool     `json:"autoActivation,omitempty"`  // nothing but the driver's volumes is in it, and the node's own LVM activates them when it boots
+	Problem         string   `json:"unusable,omitempty"`        // why nothing can be changed in it, and what to do
+	AutoActivation  bool     `json:"autoactivation,omitempty"`  // nothing but the driver's volumes is in it, and the node's own LVM activates them when it boots
 	LockHeldSeconds int64    `json:"lockHeldSeconds,omitempty"` // for how long LVM's lock on it has been held, by whomever
-	Pools           []Pool   `json:"pools,omitempty"`
+	Pools           []Pool   `json:"thinPools,omitempty"`
 }
 
 // Backlog tells of the deleted volumes of a namespace that hold their extents still, in one group.
 type Backlog struct {
-	Group     string `json:"group"`
-	UUID      string `json:"uuid"`                // the group's
+	Group     string `json:"volumeGroup"`
+	UUID      string `json:"volumeGroupUUID"`     // the group's
 	Namespace string `json:"namespace,omitempty"` // of their claims; empty where that is not known
 	Volumes   int    `json:"volumes"`
-	Bytes     Bytes  `json:"bytes"` // that are still to be zeroed
-	Held      Bytes  `json:"held"`  // the volumes' size, which the group gets back when they are wiped
+	Bytes     Bytes  `json:"bytes"`     // that are still to be zeroed
+	Held      Bytes  `json:"allocated"` // the volumes' size, which the group gets back when they are wiped
 }
 
 // Pool tells of one thin pool.
@@ -78,7 +78,7 @@ type Pool struct {
 	Used         Bytes     `json:"used"` // 0 while it is inactive
 	MetadataSize Bytes     `json:"metadataSize"`
 	MetadataUsed Bytes     `json:"metadataUsed"`
-	Promised     Bytes     `json:"promised"`
+	Promised     Bytes     `json:"provisioned"`
 	Zero         bool      `json:"zero"` // new blocks are shown as zeroes
 	State        PoolState `json:"state"`
 }
@@ -95,16 +95,16 @@ const (
 
 // Volume tells of one volume.
 type Volume struct {
-	ID      string    `json:"id"` // the volume handle
+	ID      string    `json:"handle"` // the volume handle
 	UUID    string    `json:"uuid"`
-	Group   string    `json:"group"`
+	Group   string    `json:"volumeGroup"`
 	LV      string    `json:"lv"`
 	Name    string    `json:"name"` // the PersistentVolume's
 	Claim   string    `json:"claim,omitempty"`
-	Cluster string    `json:"cluster"`
+	Cluster string    `json:"clusterID"`
 	State   string    `json:"state"`
 	Layout  string    `json:"layout"`
-	Pool    string    `json:"pool,omitempty"`
+	Pool    string    `json:"thinPool,omitempty"`
 	Size    Bytes     `json:"size"`
 	Used    *Bytes    `json:"used,omitempty"` // of a thin volume that is active: what holds blocks
 	Created time.Time `json:"created,omitzero"`
@@ -112,21 +112,21 @@ type Volume struct {
 
 // Snapshot tells of one snapshot.
 type Snapshot struct {
-	ID      string    `json:"id"`
-	Group   string    `json:"group"`
+	ID      string    `json:"handle"`
+	Group   string    `json:"volumeGroup"`
 	LV      string    `json:"lv"`
 	Name    string    `json:"name"`
-	Cluster string    `json:"cluster"`
+	Cluster string    `json:"clusterID"`
 	State   string    `json:"state"`
-	Source  string    `json:"source"` // the volume's handle
+	Source  string    `json:"sourceHandle"` // the volume's handle
 	Size    Bytes     `json:"size"`
 	Created time.Time `json:"created,omitzero"`
 }
 
 // Offer is what one group offers to a class.
 type Offer struct {
-	Group     string `json:"group"`
+	Group     string `json:"volumeGroup"`
 	Available Bytes  `json:"available"` // to all volumes together, at best
-	Largest   Bytes  `json:"largest"`
-	Obstacle  string `json:"obstacle,omitempty"` // why there is nothing, whatever the size, and what to do
+	Largest   Bytes  `json:"maximumVolumeSize"`
+	Obstacle  string `json:"reason,omitempty"` // why there is nothing, whatever the size, and what to do
 }
