@@ -6,36 +6,6 @@ import (
 	"strings"
 )
 
-// steps are the commands that the pool needs before it promises more: none, or making it, growing it, or both. Each may
-// be left standing: the pool is found as it is, and grows from there; one that is half made is removed first.
-func (p *poolGrowth) steps() ([]step, error) {
-	if p == nil {
-		return nil, nil
-	}
-	t, err := targetOf(p.group.Name, p.name)
-	if err != nil {
-		return nil, err
-	}
-	var steps []step
-	if len(p.spares) > 0 {
-		argv, err := sparesArgs(p)
-		if err != nil {
-			return nil, err
-		}
-		steps = append(steps, step{argv})
-	}
-	if p.debris != nil {
-		steps = append(steps, step{debrisArgs(t, p)})
-	}
-	if p.home != nil {
-		steps = append(steps, step{poolArgs(t, p)})
-	}
-	if p.ranges != nil {
-		steps = append(steps, step{extendArgs(t, p.group, p.data, p.ranges)})
-	}
-	return steps, nil
-}
-
 // debrisArgs removes what an earlier poolArgs left half made, if it still is what was looked at.
 func debrisArgs(t target, p *poolGrowth) []string {
 	guard := fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", p.group.asSeen(), p.debris.UUID, encodeTag(keyKind, kindPool))

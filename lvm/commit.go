@@ -61,11 +61,6 @@ func runnable(g Group, steps []step) error {
 	return undisturbed(g)
 }
 
-// commits tells whether a command writes the group's metadata: one that only makes a device, or loads its table, does not.
-func (s step) commits() bool {
-	return s.argv[0] != "lvchange" || !slices.Contains(s.argv, "-ay") && !slices.Contains(s.argv, "--refresh")
-}
-
 // changeState moves a volume to another state and returns it as it stands on the disks afterwards, flushed. v's state
 // must be the one on the disks, and the group's lock be held.
 func (h *Host) changeState(ctx context.Context, s State, v Volume, to VolumeState) (Volume, error) {

@@ -131,7 +131,7 @@ type made struct {
 // its beginning, and ends with status 0 only if all of that is done. Marking it as ready is left for later, but for
 // a copy: its content is that of one moment, so one that was not answered is never used.
 func (h *Host) carve(ctx context.Context, p party, c *carving) (made, error) {
-	steps, err := c.steps()
+	steps, err := createSteps(c)
 	if err != nil {
 		return made{}, err
 	}
@@ -220,7 +220,7 @@ func (h *Host) afterFailedCreate(ctx context.Context, p party, c *carving, tried
 }
 
 func sameSteps(c *carving, tried []step) bool {
-	steps, err := c.steps()
+	steps, err := createSteps(c)
 	return err == nil && slices.EqualFunc(steps, tried, func(a, b step) bool { return slices.Equal(a.argv, b.argv) })
 }
 

@@ -55,14 +55,17 @@ func (h *Host) extend(ctx context.Context, r extending) (v Volume, zeroing strin
 	if err := h.healVolume(ctx, g, v); err != nil {
 		return Volume{}, "", err
 	}
+	steps, err := extendSteps(x)
 	switch {
-	case len(x.steps) == 0:
+	case err != nil:
+		return Volume{}, "", err
+	case len(steps) == 0:
 		return v, "", g.holds(lv, "answered") // the disk may be away since an earlier request
 	case len(x.unzeroed) > 0:
 		zeroing, err = h.zeroFirst(ctx, g, v, x.unzeroed)
 		return Volume{}, zeroing, err
 	}
-	failure := h.run(ctx, g, x.steps)
+	failure := h.run(ctx, g, steps)
 	v, err = h.extended(ctx, v, x.volume.Size, failure)
 	return v, "", err
 }

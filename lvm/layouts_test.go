@@ -119,7 +119,7 @@ func TestSteps(t *testing.T) {
 			continue
 		}
 		must(t, err)
-		steps, err := ps[0].carve.steps()
+		steps, err := createSteps(ps[0].carve)
 		if diff := cmp.Diff(test.want, argvOf(t, steps, err)); diff != "" {
 			t.Errorf("%s of %s: %s", test.class.Layout, test.size, diff)
 		}

@@ -14,9 +14,6 @@ type placement struct {
 	carve    *carving // to be made
 }
 
-// step is one LVM process of a plan. Every step but a plan's last may be repeated, or left standing, without harm.
-type step struct{ argv []string }
-
 // plan decides what is to be done for each of the specs, as if they were made one after the other. Either all of them
 // can be had or the first reason why not is returned: KindInvalid and KindOutOfRange for specs that are wrong in
 // themselves, KindExists, KindBusy, and KindInsufficientCapacity where this node cannot help. What was planned before that one is returned

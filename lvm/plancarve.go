@@ -198,30 +198,3 @@ func (s State) source(cluster string, id ID) (Group, LV, error) {
 	}
 	return g, lv, nil
 }
-
-// steps are the commands that make the volume, in order.
-func (c *carving) steps() ([]step, error) {
-	t, err := targetOf(c.group.Name, c.volume.ID.LV)
-	if err != nil {
-		return nil, err
-	}
-	steps, err := c.pool.steps()
-	if err != nil {
-		return nil, err
-	}
-	if c.volume.Class.Layout != LayoutThin {
-		return append(steps, step{createArgs(t, c)}), nil
-	}
-	if c.source == nil {
-		return append(steps, step{thinArgs(t, c)}), nil
-	}
-	origin, err := targetOf(c.group.Name, c.source.Name)
-	if err != nil {
-		return nil, err
-	}
-	steps = append(steps, step{copyArgs(t, origin, c)})
-	if c.extents > c.source.Extents {
-		steps = append(steps, step{extendArgs(t, c.group, c.extents, nil)})
-	}
-	return steps, nil
-}

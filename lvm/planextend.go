@@ -8,9 +8,13 @@ import (
 
 // extension is what makes a volume larger.
 type extension struct {
-	volume   Volume   // as it will be
-	steps    []step   // none: it has that size already
-	unzeroed runsByPV // of the extents that a raw block volume gets, those that must be zeroed before
+	volume   Volume // as it will be
+	group    Group
+	lv       string      // its name in the group
+	extents  Extents     // that it will have; 0: it has that size already
+	ranges   []peRange   // where it grows; thin: none
+	pool     *poolGrowth // thin: what is done to its pool before
+	unzeroed runsByPV    // of the extents that a raw block volume gets, those that must be zeroed before
 }
 
 // planExtend decides how a ready volume gets what is required and at most the limit (0: no limit). KindOutOfRange: it
@@ -40,7 +44,7 @@ func planExtend(s State, v Volume, r extending) (extension, error) {
 	if limit > 0 && extents > Extents(limit/g.ExtentSize) {
 		return refuse(pastLimit(g, row, extents, required, limit))
 	}
-	x, err := extendSteps(s, g, lv, v, extents, v.Block || r.block)
+	x, err := extendTo(s, g, lv, v, extents, v.Block || r.block)
 	if err != nil {
 		return refuse(err)
 	}
@@ -58,34 +62,29 @@ func apart(a, b Bytes) (string, string) {
 	return x, y
 }
 
-// extendSteps are the commands that bring the volume to so many extents, which are more than it has.
-func extendSteps(s State, g Group, lv LV, v Volume, extents Extents, block bool) (x extension, err error) {
+// extendTo plans how the volume gets so many extents, which are more than it has.
+func extendTo(s State, g Group, lv LV, v Volume, extents Extents, block bool) (x extension, err error) {
 	if err := growable(s, g, lv, v); err != nil {
 		return x, err
 	}
-	t, err := targetOf(g.Name, lv.Name)
-	if err != nil {
-		return x, err
-	}
-	var ranges []peRange
+	x = extension{group: g, lv: lv.Name, extents: extents}
 	switch {
 	case extents > g.maxVolume():
 		return x, Errorf(KindOutOfRange, "LVM's volumes have at most %d extents", maxExtents)
 	case v.Class.Layout == LayoutThin:
-		x.steps, err = extendThin(g, lv, v, extents)
+		x.pool, err = extendThin(g, lv, v, extents)
 	default:
-		ranges, err = extendRanges(g, lv, v, extents)
+		x.ranges, err = extendRanges(g, lv, v, extents)
 	}
 	if err != nil {
 		return x, err
 	}
-	if block && len(g.unzeroed(ranges)) > 0 {
+	if block && len(g.unzeroed(x.ranges)) > 0 {
 		if zeroed, err := extendRanges(g.onlyZeroed(), lv, v, extents); err == nil && len(zeroed) <= len(holes(g)) {
-			ranges = zeroed
+			x.ranges = zeroed
 		}
-		x.unzeroed = g.unzeroed(ranges)
+		x.unzeroed = g.unzeroed(x.ranges)
 	}
-	x.steps = append(x.steps, step{extendArgs(t, g, extents, ranges)})
 	return x, nil
 }
 
@@ -167,16 +166,12 @@ func extendLinear(g Group, lv LV, more Extents) []peRange {
 }
 
 // extendThin promises more; the blocks come from the pool when they are written.
-func extendThin(g Group, lv LV, v Volume, extents Extents) ([]step, error) {
+func extendThin(g Group, lv LV, v Volume, extents Extents) (*poolGrowth, error) {
 	p, err := poolOf(g, v.Class)
 	if err != nil {
 		return nil, err
 	}
-	growth, err := p.growth(extents, lv.Extents, v.Class, v.Cluster)
-	if err != nil {
-		return nil, err
-	}
-	return growth.steps()
+	return p.growth(extents, lv.Extents, v.Class, v.Cluster)
 }
 
 // extendRAID picks one run on each leg's own disk: the redundancy stays what it was.

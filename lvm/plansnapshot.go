@@ -2,12 +2,13 @@ package lvm
 
 import "slices"
 
-// snapshotPlacement is what is to be done for one SnapshotSpec: one of ready, leftover and steps is set.
+// snapshotPlacement is what is to be done for one SnapshotSpec: one of ready, leftover and snapshot is set.
 type snapshotPlacement struct {
-	ready    *Snapshot // it is there: nothing is to be done
-	leftover *Snapshot // an earlier attempt that never became ready: to be removed, then planned anew
-	steps    []step
-	snapshot Snapshot // what the steps make: creating, without UUID and Created, which LVM gives
+	ready    *Snapshot   // it is there: nothing is to be done
+	leftover *Snapshot   // an earlier attempt that never became ready: to be removed, then planned anew
+	snapshot Snapshot    // to be taken: creating, without UUID and Created, which LVM gives
+	group    Group       // that it is taken in
+	pool     *poolGrowth // what is done to its pool before
 }
 
 // planSnapshot decides what is to be done for a snapshot. KindInvalid: the volume is not thin; KindExists: the name is
@@ -89,17 +90,5 @@ func takeSnapshot(s State, g Group, lv LV, v Volume, spec SnapshotSpec) (snapsho
 	if err != nil {
 		return refuse(err)
 	}
-	origin, err := targetOf(g.Name, lv.Name)
-	if err != nil {
-		return refuse(err)
-	}
-	t, err := targetOf(g.Name, sn.ID.LV)
-	if err != nil {
-		return refuse(err)
-	}
-	steps, err := growth.steps()
-	if err != nil {
-		return refuse(err)
-	}
-	return snapshotPlacement{snapshot: sn, steps: append(steps, step{snapshotArgs(t, origin, g, sn)})}, nil
+	return snapshotPlacement{snapshot: sn, group: g, pool: growth}, nil
 }

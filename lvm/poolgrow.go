@@ -112,25 +112,3 @@ func (p pool) crowded(s poolStatus) string {
 	}
 	return ""
 }
-
-// steps are the commands for a need.
-func (n poolNeed) steps(p pool) ([]step, error) {
-	t, err := targetOf(p.group.Name, p.name)
-	if err != nil {
-		return nil, err
-	}
-	var steps []step
-	if n.metadata > 0 {
-		args := append(onDevices("lvextend", p.group), "--alloc", "normal", "--poolmetadatasize", "+"+kib(p.group.bytes(n.metadata)), "--", t.String())
-		steps = append(steps, step{args})
-	}
-	if n.data > p.data {
-		// LVM chooses where the metadata goes, so nothing is said of where the data goes if both grow.
-		var ranges []peRange
-		if n.metadata == 0 {
-			ranges = linearRanges(p.group, n.data-p.data)
-		}
-		steps = append(steps, step{extendArgs(t, p.group, n.data, ranges)})
-	}
-	return steps, nil
-}

@@ -128,7 +128,7 @@ func (h *Host) growPool(ctx context.Context, group, name string) error {
 
 // enlarge runs the commands and looks what has come of them. The group's lock must be held.
 func (h *Host) enlarge(ctx context.Context, p pool, need poolNeed) error {
-	steps, err := need.steps(p)
+	steps, err := enlargeSteps(p, need)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (p *preparing) makePool(ctx context.Context, group string, class Class, siz
 		return p.host.enlarge(ctx, here, poolNeed{data: want})
 	}
 	growth := here.to(want, p.host.cfg.Cluster)
-	steps, err := growth.steps()
+	steps, err := poolSteps(growth)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,11 @@ func (h *Host) snap(ctx context.Context, spec SnapshotSpec) (Snapshot, error) {
 	if err := h.freezable(ctx, g, origin); err != nil {
 		return Snapshot{}, err
 	}
-	failure := h.runOver(ctx, g, g.partsOf(origin.Class.Pool), p.steps)
+	steps, err := snapshotSteps(p)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	failure := h.runOver(ctx, g, g.partsOf(origin.Class.Pool), steps)
 	return h.snapped(ctx, p.snapshot, origin, failure)
 }
 

@@ -36,7 +36,7 @@ func snapshotted(t testing.TB, s State, name string, v Volume, state VolumeState
 	t.Helper()
 	p, err := planSnapshot(s, testCluster, SnapshotSpec{Name: name, Source: v.ID})
 	must(t, err)
-	if p.steps == nil {
+	if p.snapshot.Name == "" {
 		t.Fatalf("%+v", p)
 	}
 	p.snapshot.State = state
@@ -65,7 +65,7 @@ func TestPlanSnapshot(t *testing.T) {
 	p, err := planSnapshot(s, testCluster, SnapshotSpec{Name: "new", Source: v.ID})
 	want := []string{"lvcreate -an -ky -pr -s -n " + snapshotName("new") + " --addtag nodelvm.v=1 --addtag nodelvm.kind=snapshot --addtag nodelvm.state=creating" +
 		" --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=new --addtag nodelvm.source=" + v.ID.LV + " -- vg/" + v.ID.LV}
-	if diff := cmp.Diff(want, argvOf(t, p.steps, err)); diff != "" {
+	if diff := cmp.Diff(want, argvOf(t, snapshotCommands(t, p), err)); diff != "" {
 		t.Error(diff)
 	}
 	ready := snapshotted(t, s, "ready", v, StateReady)
@@ -73,7 +73,7 @@ func TestPlanSnapshot(t *testing.T) {
 	snapshotted(t, s, "leaving", v, StateDeleting)
 	for name, want := range map[string]string{"ready": "ready", "half": "leftover", "other": "steps"} {
 		p, err := planSnapshot(s, testCluster, SnapshotSpec{Name: name, Source: v.ID})
-		got := map[bool]string{p.ready != nil: "ready", p.leftover != nil: "leftover", p.steps != nil: "steps"}[true]
+		got := map[bool]string{p.ready != nil: "ready", p.leftover != nil: "leftover", p.snapshot.Name != "": "steps"}[true]
 		if err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, want)
 		}
@@ -123,7 +123,7 @@ func TestSnapshotsArePromised(t *testing.T) {
 				break
 			}
 			g := &s.Groups[0]
-			for _, step := range p.steps[:len(p.steps)-1] { // the pool grows
+			for _, step := range poolCommands(t, p.pool) { // the pool grows
 				for i := range g.LVs {
 					if g.LVs[i].Thin != nil {
 						g.LVs[i].Extents = 496
@@ -167,7 +167,7 @@ func TestPlanCopy(t *testing.T) {
 		{copyOf(sn.ID, 101*MiB, 0), []string{create, "lvextend --alloc normal -l 26 -- vg/" + name}},
 	} {
 		p := planned(t, s, test.spec)[0]
-		steps, err := p.carve.steps()
+		steps, err := createSteps(p.carve)
 		got := strings.ReplaceAll(strings.Join(argvOf(t, steps, err), "\n"), test.spec.Source.LV, "SOURCE")
 		if diff := cmp.Diff(strings.Join(test.want, "\n"), got); diff != "" {
 			t.Error(diff)
@@ -214,7 +214,7 @@ func TestPoolOfAdmin(t *testing.T) {
 		t.Fatalf("%+v, %v; want %s", c, err, want)
 	}
 	p := planned(t, s, Spec{Name: "a", Class: class, Required: c.Largest})[0]
-	if steps, err := p.carve.steps(); err != nil || len(steps) != 1 {
+	if steps, err := createSteps(p.carve); err != nil || len(steps) != 1 {
 		t.Errorf("%v, %v", steps, err)
 	}
 	if _, err := plan(s, testCluster, []Spec{{Name: "a", Class: class, Required: c.Largest + 1}}); err == nil || !strings.Contains(err.Error(), "lvextend vg/pool") {
@@ -251,7 +251,7 @@ func TestPoolHalfMade(t *testing.T) {
 	g.LVs = append(g.LVs, half)
 	spec := specIn("a", thinClass, 8*MiB)
 	p := planned(t, s, spec)[0]
-	steps, err := p.carve.steps()
+	steps, err := createSteps(p.carve)
 	lines := argvOf(t, steps, err)
 	want := "lvremove -S vg_missing_pv_count=0 && lv_uuid=half && lv_tags={nodelvm.kind=pool} -- vg/nodelvm-thin"
 	if len(lines) < 3 || lines[0] != want || !strings.HasPrefix(lines[1], "lvcreate --type thin-pool") {
@@ -285,9 +285,25 @@ func TestSparesOnlyWithoutSpare(t *testing.T) {
 		if spared {
 			g.LVs = append(g.LVs, LV{UUID: "spare", Name: "lvol0" + spareSuffix, Hidden: true, Type: "linear", Extents: 1})
 		}
-		steps, err := planned(t, s, specIn("a", thinClass, 8*MiB))[0].carve.steps()
+		steps, err := createSteps(planned(t, s, specIn("a", thinClass, 8*MiB))[0].carve)
 		if removed := strings.Contains(strings.Join(argvOf(t, steps, err), "\n"), "lv_uuid=left"); removed == spared {
 			t.Errorf("with a spare: %v; removed: %v", spared, removed)
 		}
 	}
+}
+
+// snapshotCommands are the commands of a planned snapshot.
+func snapshotCommands(t testing.TB, p snapshotPlacement) []step {
+	t.Helper()
+	steps, err := snapshotSteps(p)
+	must(t, err)
+	return steps
+}
+
+// poolCommands are the commands of a pool's growth.
+func poolCommands(t testing.TB, p *poolGrowth) []step {
+	t.Helper()
+	steps, err := poolSteps(p)
+	must(t, err)
+	return steps
 }

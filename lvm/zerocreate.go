@@ -8,7 +8,7 @@ func (c *carving) rest(g Group, lv LV) ([]Run, error) {
 	if !c.volume.Block || c.volume.Class.Layout == LayoutThin {
 		return nil, nil
 	}
-	steps, err := c.steps()
+	steps, err := createSteps(c)
 	if err != nil {
 		return nil, err
 	}

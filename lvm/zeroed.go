@@ -3,7 +3,6 @@ package lvm
 import (
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // A user of a raw block volume sees every byte of it, also those that nobody wrote since the volume was made. LVM leaves what
@@ -75,37 +74,6 @@ func (r runsByPV) within(g Group) runsByPV {
 		}
 	}
 	return rest
-}
-
-// commitsOf bounds how often the commands commit (LVM 2.03.16 to 2.03.31; TestRealKnownZeroes holds it to them): a RAID is
-// made with its metadata visible first, a thin pool with its spare, and what a thin pool is told is committed before and
-// after. lvchange commits for each volume apart.
-func commitsOf(steps []step) (n int64) {
-	for _, s := range steps {
-		n += commandCommits(s.argv)
-	}
-	return n
-}
-
-func commandCommits(argv []string) int64 {
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(argv, word) })
-	}
-	kind := ""
-	if i := slices.Index(argv, "--type"); i >= 0 && i+1 < len(argv) {
-		kind = argv[i+1]
-	}
-	switch {
-	case argv[0] == "lvcreate" && kind == "thin-pool":
-		return 3
-	case argv[0] == "lvcreate" && (strings.HasPrefix(kind, "raid") || kind == "thin" || has("-s")), argv[0] == "lvremove":
-		return 2
-	case argv[0] == "lvchange" && has("--addtag", "--deltag"):
-		return int64(len(argv) - 1 - slices.Index(argv, "--"))
-	case argv[0] == "lvchange":
-		return 0
-	}
-	return 1
 }
 
 // onlyZeroed is the group as if nothing were free but what is known to be zero.

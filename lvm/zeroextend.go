@@ -30,7 +30,7 @@ func (h *Host) zeroFirst(ctx context.Context, g Group, grown Volume, runs runsBy
 	if g.MDAFree < mdaNeed(g, c.volume.Class)+mdaReserve {
 		return "", Errorf(KindOutOfRange, "volume %s/%s cannot grow: %w", g.Name, grown.ID.LV, areaFull(g))
 	}
-	steps, err := c.steps()
+	steps, err := createSteps(c)
 	if err != nil {
 		return "", err
 	}
