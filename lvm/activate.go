@@ -23,8 +23,8 @@ func (h *Host) Device(id ID, uuid string) (device string, active bool, err error
 	return device, active, nil
 }
 
-// at is the volume's device at the path where it was found.
-func (v Volume) at(path string) Device { return Device{UUID: dmUUID(v.ID.VG, v.UUID), Path: path} }
+// deviceAt is the volume's device at the path where it was found.
+func deviceAt(v Volume, path string) Device { return Device{UUID: dmUUID(v.ID.VG, v.UUID), Path: path} }
 
 // Activate returns the device of a volume, "/dev/dm-N", after making it if it is not there: one LVM process then, else
 // none, and one more for a volume made a moment ago, which is marked as ready before it is handed out. uuid is the
@@ -48,7 +48,7 @@ func (h *Host) activate(ctx context.Context, id ID, uuid string) (string, error)
 	case v.UUID != uuid:
 		return "", g.absent("volume %s is gone: %s/%s was made again (its UUID is %s, and %s was asked for)", id, v.Group, id.LV, v.UUID, uuid)
 	case v.State != StateReady:
-		return "", g.notReady(v)
+		return "", notReady(g, v)
 	}
 	if h.settler.has(id.VG, uuid) {
 		if err := h.settleFor(ctx, id.VG, uuid); err != nil {
@@ -59,7 +59,7 @@ func (h *Host) activate(ctx context.Context, id ID, uuid string) (string, error)
 }
 
 // notReady is the answer to those who want a volume that is being made or deleted.
-func (g Group) notReady(v Volume) error {
+func notReady(g Group, v Volume) error {
 	return g.absent("volume %s is not there: %s/%s is in the state %q", v.ID, v.Group, v.ID.LV, v.State)
 }
 
@@ -129,7 +129,7 @@ func activatable(g Group, lv LV) error {
 	if err := distinct(g); err != nil {
 		return err
 	}
-	return g.holds(lv, "activated")
+	return checkPresent(g, lv, "activated")
 }
 
 // runOver is run for a command that has to make the devices of these legs, of a RAID or of a thin pool: if LVM refuses it,

@@ -157,3 +157,5 @@ type Capacity struct {
 	Available Bytes // sum over the groups behind the class
 	Largest   Bytes // the largest single volume that Create will really accept
 }
+
+const sectorSize = 512

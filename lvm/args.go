@@ -129,7 +129,7 @@ func settleArgs(g Group, volumes []Volume) ([]step, error) {
 			uuids = append(uuids, "lv_uuid="+v.UUID)
 			targets = append(targets, t.String())
 		}
-		guard := fmt.Sprintf("%s && lv_tags={%s} && (%s)", g.asSeen(), stateTag(StateCreating), strings.Join(uuids, " || "))
+		guard := fmt.Sprintf("%s && lv_tags={%s} && (%s)", asSeen(g), stateTag(StateCreating), strings.Join(uuids, " || "))
 		args := append(onDevices("lvchange", g), "-S", guard, "--deltag", stateTag(StateCreating), "--addtag", stateTag(StateReady), "--")
 		steps = append(steps, step{append(args, targets...)})
 	}
@@ -157,12 +157,12 @@ func removeArgs(t target, g Group, uuid string, state VolumeState) []string {
 // guard is a compare-and-swap: LVM evaluates it under the group's lock (lvmreport(7), "SELECTION"). A volume that does
 // not match is left alone, and the exit status is 0 nonetheless: who uses it must look afterwards.
 func guard(g Group, uuid string, state VolumeState) string {
-	return fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", g.asSeen(), uuid, stateTag(state))
+	return fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", asSeen(g), uuid, stateTag(state))
 }
 
 // asSeen is the part of each guard that keeps lvchange and lvremove from committing while another disk is away than when the
 // group was read, or has come to the group since, so that --devices lacks it: they would mark that disk as missing.
-func (g Group) asSeen() string {
+func asSeen(g Group) string {
 	missing := 0
 	for _, pv := range g.PVs {
 		if pv.Missing {
@@ -170,4 +170,21 @@ func (g Group) asSeen() string {
 		}
 	}
 	return fmt.Sprintf("vg_missing_pv_count=%d", missing)
+}
+
+// reportArgs is the one command that tells a State, lvmreport(7). It looks at these devices alone: on others may be groups that
+// the owners of volumes made up. Hidden volumes (-a) and groups that are another
+// host's or shared are in it, so that their problem can be named; no column that would cost a question to the kernel
+// for each volume. LVM does not say in it which PVs have a double: only Disks sees that.
+func reportArgs(devices []string) []string {
+	return []string{
+		"fullreport", devicesOption, strings.Join(devices, ","), "-a", "--foreign", "--shared", "--reportformat", "json", "--units", "b", "--nosuffix", "--binary",
+		"--configreport", "vg", "-o", "vg_uuid,vg_name,vg_tags,vg_seqno,vg_extent_size,vg_mda_size,vg_mda_free," +
+			"vg_exported,vg_extendable,vg_permissions,vg_clustered,vg_shared,vg_lock_type,vg_systemid",
+		"--configreport", "pv", "-o", "pv_uuid,pv_name,pv_pe_count,pv_missing,pv_allocatable,pe_start,dev_size",
+		"--configreport", "lv", "-o", "lv_uuid,lv_name,lv_size,lv_tags,lv_time,origin,pool_lv,data_lv,metadata_lv,mirror_log",
+		"--configreport", "pvseg", "-o", "pv_uuid,pvseg_start,pvseg_size,segtype,lv_uuid,seg_start_pe",
+		"--configreport", "seg", "-o", "lv_uuid,seg_start_pe,seg_size_pe,segtype,stripe_size,region_size,chunk_size,zero," +
+			"devices,metadata_devices",
+	}
 }

@@ -8,7 +8,7 @@ import (
 
 // debrisArgs removes what an earlier poolArgs left half made, if it still is what was looked at.
 func debrisArgs(t target, p *poolGrowth) []string {
-	guard := fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", p.group.asSeen(), p.debris.UUID, encodeTag(keyKind, kindPool))
+	guard := fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", asSeen(p.group), p.debris.UUID, encodeTag(keyKind, kindPool))
 	return append(onDevices("lvremove", p.group), "-S", guard, "--", t.String())
 }
 
@@ -23,7 +23,7 @@ func sparesArgs(p *poolGrowth) ([]string, error) {
 		uuids = append(uuids, "lv_uuid="+lv.UUID)
 		targets = append(targets, t.String())
 	}
-	guard := fmt.Sprintf("%s && lv_host=%s && (%s)", p.group.asSeen(), poolHost, strings.Join(uuids, " || "))
+	guard := fmt.Sprintf("%s && lv_host=%s && (%s)", asSeen(p.group), poolHost, strings.Join(uuids, " || "))
 	return append(append(onDevices("lvremove", p.group), "-S", guard, "--"), targets...), nil
 }
 

@@ -10,17 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plugAt adds a disk that stands at a place in sysfs, with a number.
-func plugAt(t *testing.T, n testNode, folder, number string) {
-	t.Helper()
-	name := filepath.Base(folder)
-	must(t, os.MkdirAll(filepath.Join(n.sys, folder, "holders"), 0o755))
-	must(t, os.MkdirAll(filepath.Join(n.sys, "dev/block"), 0o755))
-	must(t, os.Symlink(filepath.Join(n.sys, folder), filepath.Join(n.sys, "class/block", name)))
-	must(t, os.Symlink(filepath.Join(n.sys, folder), filepath.Join(n.sys, "dev/block", number)))
-	must(t, os.WriteFile(filepath.Join(n.sys, folder, "ro"), []byte("0\n"), 0o600))
-}
-
 // TestRemoteDisk: a disk that other hosts may have as well is told from one in the machine.
 func TestRemoteDisk(t *testing.T) {
 	for folder, remote := range map[string]bool{
@@ -103,5 +92,78 @@ func TestBehindLoop(t *testing.T) {
 	v.backing = func(string) (uint64, error) { return 0, unix.EACCES }
 	if _, err := v.uses(); err == nil {
 		t.Error("a loop device that cannot be asked does not matter")
+	}
+}
+
+// TestUnfit: each thing that the kernel knows against a device, in the order in which it matters.
+func TestUnfit(t *testing.T) {
+	whole := disk{blockDevice: blockDevice{path: "/dev/sdb", size: GiB}}
+	for words, change := range map[string]func(*disk){
+		"belongs to volume group vg": func(d *disk) { d.group, d.uses = "vg", []string{"is swap space"} },
+		"it carries what":            func(d *disk) { d.uses, d.parts = []string{"carries what is mounted at /"}, []string{"sdb1"} },
+		"a part of dm-3, md0":        func(d *disk) { d.holders = []string{"dm-3", "md0"} },
+		"partitions (sdb1)":          func(d *disk) { d.parts = []string{"sdb1"} },
+		"does not answer":            func(d *disk) { d.silent = true },
+		"read-only":                  func(d *disk) { d.readOnly = true },
+		"it is zoned":                func(d *disk) { d.zoned = true },
+		"smaller than 16 MiB":        func(d *disk) { d.size = 16*MiB - 1 },
+	} {
+		d := whole
+		change(&d)
+		for _, named := range []bool{true, false} {
+			if why := d.unfit(named); !strings.Contains(why, words) {
+				t.Errorf("%s: %q", words, why)
+			}
+		}
+	}
+	for words, change := range map[string]func(*disk){
+		"it is a partition": func(d *disk) { d.partition = true },
+		"it is removable":   func(d *disk) { d.removable = true },
+		"not a disk":        func(d *disk) { d.virtual = true },
+	} {
+		d := whole
+		change(&d)
+		if why := d.unfit(false); !strings.Contains(why, words) {
+			t.Errorf("%s: %q", words, why)
+		}
+		if why := d.unfit(true); why != "" {
+			t.Errorf("%s, named: %q", words, why)
+		}
+	}
+	shared := whole
+	shared.name, shared.virtual = "nvme0n1", true
+	if why := shared.unfit(false); !strings.Contains(why, "an NVMe disk that can be reached over several paths") {
+		t.Errorf("an NVMe disk with several ports: %q", why)
+	}
+	if why := whole.unfit(false); why != "" {
+		t.Error(why)
+	}
+}
+
+// TestCompareNames orders devices as people do.
+func TestCompareNames(t *testing.T) {
+	order := []string{"/dev/sda", "/dev/sda2", "/dev/sda10", "/dev/sdb"}
+	for i := range order[1:] {
+		if compareNames(order[i], order[i+1]) >= 0 || compareNames(order[i+1], order[i]) <= 0 {
+			t.Errorf("%s after %s", order[i], order[i+1])
+		}
+	}
+}
+
+// TestReadMounts: mounts by device, btrfs by its source, and names with spaces.
+func TestReadMounts(t *testing.T) {
+	text := "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n" +
+		"2 1 8:1 /etc/hosts /etc/hosts rw shared:1 - ext4 /dev/sda1 rw\n" +
+		"3 1 0:30 / /mnt/with\\040space rw - btrfs /dev/none rw\n" +
+		"4 1 7:0 / /mnt/with\\040space rw - xfs /dev/loop0 rw\n5 bad\n"
+	file := filepath.Join(t.TempDir(), "mountinfo")
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	mounts, err := readMounts(file)
+	must(t, err)
+	if got := mounts["8:1"]; len(got) != 2 || placeOf(got) != "/" {
+		t.Errorf("%q", mounts)
+	}
+	if got := mounts["7:0"]; len(got) != 1 || got[0] != "/mnt/with space" || len(mounts) != 2 {
+		t.Errorf("%q", mounts)
 	}
 }

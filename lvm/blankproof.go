@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -175,3 +176,9 @@ func (g *grip) unfinished(d disk, name string, ours *Group) bool {
 
 // firstByte is where the first byte stands that is not zero; -1 if all are.
 func firstByte(data []byte) int { return slices.IndexFunc(data, func(b byte) bool { return b != 0 }) }
+
+// newPVUUID makes a UUID in LVM's notation that begins with our mark.
+func newPVUUID() string {
+	raw := pvMark + strings.ToLower(rand.Text()) // 26 characters of base 32
+	return dashed(raw[:32])
+}

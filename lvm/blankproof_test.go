@@ -4,22 +4,15 @@ import (
 	"context"
 	"encoding/binary"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // fileDisk is a disk of so many bytes in a file, blank but for content in front.
 func fileDisk(t *testing.T, size Bytes, content []byte) disk {
 	t.Helper()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "disk")
-	must(t, os.WriteFile(path, content, 0o600))
-	must(t, os.Truncate(path, int64(size)))
-	d := disk{blockDevice: blockDevice{name: "disk" + filepath.Base(dir), path: path, size: size, disk: true}}
-	d.list(t)
+	name, path := diskFile(t, size, content)
+	d := disk{blockDevice: blockDevice{name: name, path: path, size: size, disk: true, inode: listDisk(t, name)}}
 	if p := (prober{positions: fileDisks(t), texts: &groupTexts{}}).probe(d.blockDevice, probe{}); p.label != nil {
 		d.pv = &p
 	}
@@ -27,24 +20,9 @@ func fileDisk(t *testing.T, size Bytes, content []byte) disk {
 }
 
 // fileDisks are where the disks of a test are in sysfs.
-func fileDisks(t *testing.T) positions {
-	return positions{sys: filepath.Join(filepath.Dir(t.TempDir()), "sys")}
-}
+func fileDisks(t *testing.T) positions { return positions{sys: diskSys(t)} }
 
-// list makes the disk's entry in sysfs, or another one in the place of the one that it had.
-func (d *disk) list(t *testing.T) {
-	t.Helper()
-	entry := fileDisks(t).path(d.name)
-	if exists(entry) {
-		must(t, os.Rename(entry, entry+".gone")) // its inode stays in use
-	}
-	must(t, os.MkdirAll(entry, 0o755))
-	var st unix.Stat_t
-	must(t, unix.Lstat(entry, &st))
-	d.inode = st.Ino
-}
-
-func (d disk) poke(t *testing.T, at int64, data string) {
+func pokeDisk(d disk, t *testing.T, at int64, data string) {
 	t.Helper()
 	f, err := os.OpenFile(d.path, os.O_WRONLY, 0)
 	must(t, err)
@@ -53,8 +31,8 @@ func (d disk) poke(t *testing.T, at int64, data string) {
 	must(t, f.Close())
 }
 
-// grip holds a disk that is a file.
-func (d disk) grip(t *testing.T) *grip {
+// gripDisk holds a disk that is a file.
+func gripDisk(d disk, t *testing.T) *grip {
 	t.Helper()
 	f, err := openDirect(d.path, false)
 	must(t, err)
@@ -69,7 +47,7 @@ func nothingKnown(context.Context, string) ([]string, error) { return nil, nil }
 // TestContent: what no tool knows is found at both ends, and where the first partition of a table that is gone begins.
 func TestContent(t *testing.T) {
 	const size = 16 * MiB
-	if why := fileDisk(t, size, nil).grip(t).content(t.Context(), fileDisk(t, size, nil), nothingKnown); why != "" {
+	if why := gripDisk(fileDisk(t, size, nil), t).content(t.Context(), fileDisk(t, size, nil), nothingKnown); why != "" {
 		t.Errorf("a blank disk: %s", why)
 	}
 	for name, at := range map[string]int64{
@@ -79,8 +57,8 @@ func TestContent(t *testing.T) {
 		"at the end":                      int64(size) - 1,
 	} {
 		d := fileDisk(t, size, nil)
-		d.poke(t, at, "x")
-		if why := d.grip(t).content(t.Context(), d, nothingKnown); !strings.Contains(why, "data of an unknown kind") || !strings.Contains(why, "blkdiscard -z ") {
+		pokeDisk(d, t, at, "x")
+		if why := gripDisk(d, t).content(t.Context(), d, nothingKnown); !strings.Contains(why, "data of an unknown kind") || !strings.Contains(why, "blkdiscard -z ") {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
@@ -115,7 +93,7 @@ func markedPV(flags uint32) []byte {
 func TestUnfinished(t *testing.T) {
 	const size = 16 * MiB
 	fresh := fileDisk(t, size, markedPV(0))
-	if fresh.pv == nil || !fresh.grip(t).unfinished(fresh, "vg", nil) {
+	if fresh.pv == nil || !gripDisk(fresh, t).unfinished(fresh, "vg", nil) {
 		t.Fatalf("what an interrupted run has left is not taken up: %+v", fresh.pv)
 	}
 	for name, at := range map[string]int64{
@@ -126,14 +104,14 @@ func TestUnfinished(t *testing.T) {
 		"a software RAID's header behind": int64(size) - 8192,
 	} {
 		d := fileDisk(t, size, markedPV(0))
-		d.poke(t, at, "x")
-		if d.pv == nil || d.grip(t).unfinished(d, "vg", nil) {
+		pokeDisk(d, t, at, "x")
+		if d.pv == nil || gripDisk(d, t).unfinished(d, "vg", nil) {
 			t.Errorf("%s: it is taken for unused", name)
 		}
 	}
 	// pvchange --metadataignore y: its group's metadata stand on other disks, which may be away.
 	ignored := fileDisk(t, size, markedPV(ignoredArea))
-	if ignored.pv == nil || ignored.grip(t).unfinished(ignored, "vg", nil) {
+	if ignored.pv == nil || gripDisk(ignored, t).unfinished(ignored, "vg", nil) {
 		t.Error("a member without metadata of its own is taken for unused")
 	}
 }
@@ -143,7 +121,7 @@ func TestForeignPV(t *testing.T) {
 	n := newTestNode(t)
 	n.plug(t, "testdata/groups/linear")
 	seen := 0
-	for _, p := range n.probes(t) {
+	for _, p := range probesOf(n, t) {
 		if p.label == nil {
 			continue
 		}
@@ -162,129 +140,5 @@ func TestForeignPV(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("no physical volume was looked at")
-	}
-}
-
-// TestLabelWaitsForNoGroup: the lock file of a group that another operation holds at the moment keeps no disk waiting: it
-// would be waited for until the driver ends.
-func TestLabelWaitsForNoGroup(t *testing.T) {
-	dir := t.TempDir()
-	held, err := lockFile(t.Context(), filepath.Join(dir, "nodelvm-vg.lock"))
-	must(t, err)
-	defer func() { _ = held.Close() }()
-	runner := &oneRunner{}
-	h := NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner})
-	h.commands.dir = dir
-	p := &preparing{host: h, where: fileDisks(t), Preparation: Preparation{Signatures: nothingKnown}, told: map[string]string{}, blank: map[blockDevice]bool{}}
-	ctx, cancel := context.WithTimeout(t.Context(), frozenPatience)
-	defer cancel()
-	d := fileDisk(t, 16*MiB, nil)
-	if why := p.label(ctx, Declaration{Name: "vg"}, nil, d); why != "" || len(runner.argv) == 0 || runner.argv[0] != "pvcreate" {
-		t.Errorf("%q; %q was run", why, runner.argv)
-	}
-	if len(runner.flushed) != 1 || runner.flushed[0] != d.path {
-		t.Errorf("%q is flushed: after a power cut the group could miss the disk", runner.flushed)
-	}
-	if !runner.pinned {
-		t.Error("while LVM begins, another device could get this one's name")
-	}
-	if h.commands.of(groupOf(runner.argv)) == nil {
-		t.Error("a driver that comes after this one would not wait for its command")
-	}
-	if p.unpin(); isOpen(t, d.path) {
-		t.Error("it stays open")
-	}
-}
-
-// oneRunner keeps the last command, whether what it names at its end is open meanwhile, and what was flushed after it.
-type oneRunner struct {
-	Kernel
-	argv    []string
-	pinned  bool
-	flushed []string
-}
-
-func (r *oneRunner) Sync(paths []string) error {
-	r.flushed = paths
-	return nil
-}
-
-func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
-	r.argv = argv
-	var err error
-	r.pinned, err = opened(argv[len(argv)-1])
-	return nil, err
-}
-
-// opened tells whether this process has a file open.
-func opened(path string) (bool, error) {
-	open, err := filepath.Glob("/proc/self/fd/*")
-	for _, fd := range open {
-		if to, err := os.Readlink(fd); err == nil && to == path {
-			return true, nil
-		}
-	}
-	return false, err
-}
-
-func isOpen(t *testing.T, path string) bool {
-	t.Helper()
-	is, err := opened(path)
-	must(t, err)
-	return is
-}
-
-// TestTakeOneBlockSize: LVM refuses all disks at once if their blocks differ; one is left alone, the others are taken.
-func TestTakeOneBlockSize(t *testing.T) {
-	blocks := func(size Bytes, group string) disk {
-		d := fileDisk(t, 16*MiB, nil)
-		d.block, d.group = size, group
-		return d
-	}
-	for name, c := range map[string]struct {
-		disks []disk
-		taken int
-		words string // of the last one
-	}{
-		"a new group":                {[]disk{blocks(512, ""), blocks(512, ""), blocks(4096, "")}, 2, "its blocks have 4 KiB, those of volume group vg 512 B"},
-		"one more for a group":       {[]disk{blocks(4096, "vg"), blocks(4096, ""), blocks(512, "")}, 1, "its blocks have 512 B"},
-		"another group":              {[]disk{blocks(512, "other"), blocks(4096, "")}, 1, "would become a part"},
-		"a group with both":          {[]disk{blocks(4096, "vg"), blocks(512, "vg"), blocks(512, "")}, 1, "would become a part"},
-		"where that cannot be known": {[]disk{blocks(512, ""), blocks(0, "")}, 2, "would become a part"},
-	} {
-		runner := &oneRunner{}
-		p := &preparing{host: NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner}), where: fileDisks(t), Preparation: Preparation{Signatures: nothingKnown},
-			disks: c.disks, told: map[string]string{}, blank: map[blockDevice]bool{}}
-		taken := p.take(t.Context(), Declaration{Name: "vg", Devices: []Selector{{MinSize: MiB}}}, nil, nil)
-		if told := p.told[c.disks[len(c.disks)-1].path]; len(taken) != c.taken || !strings.Contains(told, c.words) {
-			t.Errorf("%s: %d are taken, want %d; the last one %q", name, len(taken), c.taken, told)
-		}
-	}
-}
-
-// TestLabelTwice: who looks again and again takes no disk at first sight, and none that has taken another's place.
-func TestLabelTwice(t *testing.T) {
-	runner := &oneRunner{}
-	h := NewHostOn(Config{}, Machine{Runner: runner, Kernel: runner})
-	d := fileDisk(t, 16*MiB, nil)
-	look := func(d disk) string {
-		p := &preparing{host: h, where: fileDisks(t), Preparation: Preparation{Twice: true, Signatures: nothingKnown}, blank: map[blockDevice]bool{}}
-		why := p.label(t.Context(), Declaration{Name: "vg"}, nil, d)
-		h.blank = p.blank
-		return why
-	}
-	var other disk
-	for again := range 2 {
-		seen := d
-		if again > 0 {
-			seen.list(t) // the same path and number, another device
-			other = seen
-		}
-		if why := look(seen); !strings.Contains(why, "looked at again") || runner.argv != nil {
-			t.Errorf("at first sight: %q; %q was run", why, runner.argv)
-		}
-	}
-	if why := look(other); why != "" || len(runner.argv) == 0 {
-		t.Errorf("at second sight: %q; %q was run", why, runner.argv)
 	}
 }

@@ -71,7 +71,7 @@ func TestTextSizeIsBounded(t *testing.T) {
 	_, err = f.WriteAt(header, 4096)
 	must(t, err)
 	var state State
-	if took := allocated(func() { state, err = node.disks().Read(t.Context()) }); took > MiB {
+	if took := allocated(func() { state, err = disksOf(node).Read(t.Context()) }); took > MiB {
 		t.Errorf("reading it takes %s", took)
 	}
 	if must(t, err); len(state.Unread) != 1 || !strings.Contains(state.Unread[0], "more than are read") {
@@ -144,7 +144,7 @@ func TestLayers(t *testing.T) {
 		"16 to the 8th":        {wide, false},
 	} {
 		g := layered(c.parts)
-		err := g.checkLayers()
+		err := checkLayers(&g)
 		if (err == nil) != c.ok {
 			t.Errorf("%s: %v", what, err)
 		}

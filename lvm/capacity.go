@@ -3,7 +3,6 @@ package lvm
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -42,45 +41,6 @@ func largest(g Group, class Class) Extents {
 	default:
 		return min(maxExtents/class.row(), rowsIn(g, class, legRun(g, legs))) * class.row()
 	}
-}
-
-// free counts the extents that can be allocated, which is also the largest linear volume: it may lie on any number of
-// runs.
-func (g Group) free() (n Extents) {
-	for _, pv := range g.PVs {
-		n += pv.free()
-	}
-	return n
-}
-
-// free counts the extents that can be allocated on the disk.
-func (pv PV) free() (n Extents) {
-	for _, r := range pv.Free {
-		n += r.Count
-	}
-	if !pv.usable() {
-		return 0
-	}
-	return n
-}
-
-// longest is the longest run that can be allocated on the disk.
-func (pv PV) longest() (n Extents) {
-	for _, r := range pv.Free {
-		n = max(n, r.Count)
-	}
-	if !pv.usable() {
-		return 0
-	}
-	return n
-}
-
-// runs counts the runs of free extents.
-func (g Group) runs() (n Bytes) {
-	for _, pv := range g.PVs {
-		n += Bytes(len(pv.Free))
-	}
-	return n
 }
 
 // legRun is the longest run that can be had on each of so many disks at once.
@@ -130,9 +90,6 @@ func legRows(g Group, legs int) Extents {
 	}
 	return low
 }
-
-// bytes is what n extents of the group hold. It does not overflow for any n that the group's disks can have.
-func (g Group) bytes(n Extents) Bytes { return Bytes(n) * g.ExtentSize }
 
 // maxExtents is LVM's limit for one volume.
 const maxExtents = Extents(1<<32 - 1)
@@ -188,33 +145,4 @@ func obstacle(s State, g Group, class Class) error {
 func areaFull(g Group) error {
 	return Errorf(KindInsufficientCapacity, "the metadata area of volume group %s is nearly full (%s of %s free): remove volumes or snapshots; no area ever grows, and the smallest of all disks counts, so else add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them (pvmove, vgreduce)",
 		g.Name, g.MDAFree, g.MDASize)
-}
-
-// unchangeable says why nothing at all can be changed in a group now; nil if nothing is in the way.
-func unchangeable(s State, g Group) error {
-	namesakes := 0
-	for _, other := range s.Groups {
-		if other.Name == g.Name {
-			namesakes++
-		}
-	}
-	switch {
-	case namesakes > 1:
-		return Errorf(KindInsufficientCapacity, "%d volume groups of this node are named %s: rename one (vgrename UUID NEWNAME; this one's UUID is %s)", namesakes, g.Name, g.UUID)
-	case g.Problem != "":
-		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed: %s", g.Name, g.Problem)
-	}
-	if i := slices.IndexFunc(g.PVs, func(pv PV) bool { return pv.Missing }); i >= 0 {
-		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed while %s%s", g.Name, g.PVs[i].missingSentence(g.Name), inBrackets(s.Unread))
-	}
-	return nil
-}
-
-// missingSentence says that a disk is missing, and what to do. One that is there again, but was away while the group was
-// changed, stays marked until an admin takes it in: what is on it may be old.
-func (pv PV) missingSentence(group string) string {
-	if pv.Back != "" {
-		return fmt.Sprintf("a disk is marked as missing (physical volume %s): it is back as %s; take it in again with vgextend --restoremissing %s %s", pv.UUID, pv.Back, group, pv.Back)
-	}
-	return fmt.Sprintf("a disk is missing (physical volume %s): bring it back, or drop it with vgreduce --removemissing %s", pv.UUID, group)
 }

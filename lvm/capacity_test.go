@@ -1,39 +1,12 @@
 package lvm
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
-
-// anyState draws two groups, with a thin pool in some, and volumes of several layouts in them.
-var anyState = rapid.Custom(func(t *rapid.T) State {
-	s := State{Groups: []Group{anyGroup("one").Draw(t, "one"), anyGroup("two").Draw(t, "two")}}
-	for i := range s.Groups {
-		g := &s.Groups[i]
-		if rapid.IntRange(0, 3).Draw(t, "an admin's pool") > 0 || len(holes(*g)) == 0 {
-			continue
-		}
-		h := holes(*g)[0]
-		g.use([]peRange{h.head(h.Count)})
-		g.LVs = append(g.LVs, LV{Name: DefaultPool, Type: "thin-pool", Extents: h.Count,
-			Thin: &ThinPool{Metadata: "m", ChunkSize: 64 * KiB * Bytes(rapid.IntRange(1, 5).Draw(t, "chunk")), Zero: true}},
-			LV{Name: "m", Hidden: true, Extents: 1, Type: "linear"})
-	}
-	for i := range rapid.IntRange(0, 3).Draw(t, "volumes") {
-		class := anyClass("@fast").Draw(t, "class")
-		if c, err := capacity(s, class); err == nil && c.Largest > 0 {
-			size := max(1, c.Largest/Bytes(rapid.IntRange(1, 4).Draw(t, "share")))
-			if ps, err := plan(s, testCluster, []Spec{{Name: fmt.Sprint("there-", i), Class: class, Required: size}}); err == nil {
-				s.make(ps[0].carve)
-			}
-		}
-	}
-	return s
-})
 
 // TestCapacityIsTrue: whatever the layout and the state, the largest volume is accepted, and every smaller one, on free
 // extents only, each leg on a disk of its own; one byte more than the largest is refused, for a reason that holds.
@@ -150,10 +123,10 @@ func TestPlanKeepsApart(t *testing.T) {
 		made := s.clone()
 		for i, p := range ps {
 			checkCarving(t, made, p.carve, specs[i].Required)
-			made.take(p.carve)
+			takeCarving(made, p.carve)
 			carvings = append(carvings, p.carve)
 		}
-		if diff := cmp.Diff(made, s.reserve(carvings)); diff != "" {
+		if diff := cmp.Diff(made, withCarvings(s, carvings)); diff != "" {
 			t.Fatalf("what is reserved is not what is made: %s", diff)
 		}
 	})
@@ -188,25 +161,6 @@ func checkCarving(t *rapid.T, s State, c *carving, size Bytes) {
 	if len(disks) != class.legs() || len(c.ranges) != class.legs() {
 		t.Fatalf("%d legs on %d disks: %+v", class.legs(), len(disks), c.ranges)
 	}
-}
-
-// checkFree sees that ranges are free and do not overlap, and counts them.
-func checkFree(t *rapid.T, g Group, ranges []peRange) (total Extents) {
-	t.Helper()
-	for i, r := range ranges {
-		total += r.last - r.first + 1
-		if !slices.ContainsFunc(holes(g), func(h hole) bool {
-			return h.device == r.device && h.Start <= r.first && r.last < h.Start+h.Count
-		}) {
-			t.Fatalf("%+v is not free in %+v", r, g.PVs)
-		}
-		for _, other := range ranges[:i] {
-			if other.device == r.device && r.first <= other.last && other.first <= r.last {
-				t.Fatalf("%+v and %+v overlap", r, other)
-			}
-		}
-	}
-	return total
 }
 
 // checkPoolPlan sees that the pool, grown as planned, covers what it promises then.

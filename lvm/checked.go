@@ -57,7 +57,7 @@ func (c *checkedReader) Read(ctx context.Context) (State, error) {
 	if reportErr != nil {
 		return State{}, errors.Join(err, reportErr)
 	}
-	return s.completedBy(reported), nil
+	return completedBy(s, reported), nil
 }
 
 // difference tells how the two readings differed, if they ever did.
@@ -122,37 +122,30 @@ func (c *checkedReader) compare(ctx context.Context) (string, error) {
 // compareStates holds LVM's report to two direct readings, before and after it.
 func compareStates(before, report, after State) string {
 	for _, g := range before.Groups {
-		same := after.byUUID(g.UUID)
+		same := groupByUUID(after, g.UUID)
 		if same == nil || !reflect.DeepEqual(g, *same) || strings.Contains(g.Problem, doubled) {
 			continue // it changes, or LVM sees only one copy of a disk
 		}
-		told := report.byUUID(g.UUID)
+		told := groupByUUID(report, g.UUID)
 		if told == nil {
 			return fmt.Sprintf("volume group %s (%s) is on the disks, and not in LVM's report%s", g.Name, g.UUID, inBrackets(after.Unread))
 		}
 		if told.Seqno != g.Seqno {
 			continue // it was changed and reported before it could be read again
 		}
-		if diff := firstDifference("volume group "+g.Name, reflect.ValueOf(g), reflect.ValueOf(told.reworded(g))); diff != "" {
+		if diff := firstDifference("volume group "+g.Name, reflect.ValueOf(g), reflect.ValueOf(reworded(*told, g))); diff != "" {
 			return diff + inBrackets(after.Unread)
 		}
 	}
 	for _, g := range report.Groups {
-		if before.byUUID(g.UUID) == nil && after.byUUID(g.UUID) == nil {
+		if groupByUUID(before, g.UUID) == nil && groupByUUID(after, g.UUID) == nil {
 			return fmt.Sprintf("volume group %s (%s) is in LVM's report, and not on the disks that can be read%s", g.Name, g.UUID, inBrackets(after.Unread))
 		}
 	}
 	return ""
 }
 
-func inBrackets(sentences []string) string {
-	if len(sentences) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(sentences, "; ") + ")"
-}
-
-func (s State) byUUID(uuid string) *Group {
+func groupByUUID(s State, uuid string) *Group {
 	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.UUID == uuid })
 	if i < 0 {
 		return nil
@@ -163,7 +156,7 @@ func (s State) byUUID(uuid string) *Group {
 // reworded answers a reported group in the words of the direct reading: LVM may know a disk by another name, and does
 // not say which volume's checksums an integrity volume holds, what a thin pool is still to be told, where it is written
 // that a disk is missing, nor the text's checksum.
-func (g Group) reworded(direct Group) Group {
+func reworded(g Group, direct Group) Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	g.Checksum = direct.Checksum
 	g.AutoActivation = direct.AutoActivation

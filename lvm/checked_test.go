@@ -12,37 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// scripted answers its states in turn, the last one for ever.
-type scripted struct {
-	states []State
-	errs   error
-	reads  int
-}
-
-func (s *scripted) Read(context.Context) (State, error) {
-	s.reads++
-	state := s.states[0]
-	if len(s.states) > 1 {
-		s.states = s.states[1:]
-	}
-	return state, s.errs
-}
-
-// onDevices answers as LVM's report does, whatever the devices.
-func (s *scripted) onDevices(ctx context.Context, _ []string) (State, error) { return s.Read(ctx) }
-
-// told is a state of one group.
-func told(seqno int64, change func(*Group)) State {
-	g := Group{UUID: "u", Name: "vg", Seqno: seqno, ExtentSize: 4 * MiB,
-		PVs: []PV{{UUID: "p", Device: "/dev/none", Extents: 9, Free: []Run{{Start: 3, Count: 6}}}},
-		LVs: []LV{{Name: "a", UUID: "l", Extents: 3, Type: "linear", Created: time.Unix(5, 0),
-			Segments: []Segment{{Extents: 3, Type: "linear", Areas: []Area{{PV: "p"}}}}}}}
-	if change != nil {
-		change(&g)
-	}
-	return State{Groups: []Group{g}}
-}
-
 func TestCheckedReader(t *testing.T) {
 	same := told(4, nil)
 	moved := told(4, func(g *Group) { g.LVs[0].Segments[0].Areas[0].Start = 1 })
@@ -145,7 +114,7 @@ func TestCompletedBy(t *testing.T) {
 	direct := State{Groups: []Group{{UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
 	report := State{Groups: []Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b"}}}
 	want := State{Groups: []Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
-	if diff := cmp.Diff(want, direct.completedBy(report)); diff != "" {
+	if diff := cmp.Diff(want, completedBy(direct, report)); diff != "" {
 		t.Error(diff)
 	}
 }

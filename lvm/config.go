@@ -92,7 +92,7 @@ backup {
 	%s
 	archive = 0
 }
-`, quote(cfg.deviceDir().path), kinds, locking, backup)
+`, quote(deviceDirOf(cfg).path), kinds, locking, backup)
 }
 
 // notDisks are block drivers whose devices LVM should not be made to open: removable media, and device-mapper itself,

@@ -68,7 +68,7 @@ func (h *Host) tryCreate(ctx context.Context, p party) (made, error) {
 		if mine.ready != nil {
 			return made{Volume: *mine.ready}, nil
 		}
-		group = mine.group()
+		group = placementGroup(mine)
 		if unlock, err = h.lockGroup(ctx, group, what); err != nil {
 			return made{}, err
 		}
@@ -81,9 +81,9 @@ func (h *Host) tryCreate(ctx context.Context, p party) (made, error) {
 	case mine.ready != nil:
 		return made{Volume: *mine.ready}, nil
 	}
-	h.groups.Store(p.spec.Class.Group, mine.group())
+	h.groups.Store(p.spec.Class.Group, placementGroup(mine))
 	switch {
-	case mine.group() != group:
+	case placementGroup(mine) != group:
 		return made{}, errChanged
 	case mine.finish != nil:
 		v, err := h.finishOrRemove(ctx, s, *mine.finish)
@@ -107,18 +107,6 @@ func (h *Host) plan(ctx context.Context, p party, locked bool) (State, placement
 	}
 	mine, err := h.reserved.plan(s, h.cfg.Cluster, p, locked)
 	return s, mine, err
-}
-
-// group is the UUID of the group that a placement would change.
-func (p placement) group() string {
-	switch {
-	case p.leftover != nil:
-		return p.leftover.ID.VG
-	case p.finish != nil:
-		return p.finish.ID.VG
-	default:
-		return p.carve.group.UUID
-	}
 }
 
 // made is a volume that was made or found. In the state "zeroing" it is not answered before its rest is zero.
@@ -165,7 +153,7 @@ func (h *Host) carved(ctx context.Context, c *carving) (made, error) {
 	if err := unchangeable(s, g); err != nil {
 		return made{}, err
 	}
-	rest, err := c.rest(g, lv)
+	rest, err := unzeroedRest(c, g, lv)
 	switch {
 	case err != nil:
 		if err := h.remove(ctx, s, v.ID, v.UUID, v.State); err != nil {
@@ -244,7 +232,7 @@ func (h *Host) finish(ctx context.Context, s State, v Volume) (Volume, error) {
 			return Volume{}, Errorf(KindOf(err), "volume %s/%s was left unfinished and cannot be finished: %w", v.Group, v.ID.LV, err)
 		}
 		for _, stretch := range [][2]Bytes{{0, min(blankHead, v.Size)}, {max(0, v.Size-blankTail), v.Size}} {
-			if err := h.machine.Kernel.Zero(ctx, v.at(path), stretch[0], stretch[1], nil); err != nil {
+			if err := h.machine.Kernel.Zero(ctx, deviceAt(v, path), stretch[0], stretch[1], nil); err != nil {
 				return Volume{}, Errorf(KindInternal, "volume %s/%s was left unfinished and cannot be finished: %w", v.Group, v.ID.LV, err)
 			}
 		}

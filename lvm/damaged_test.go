@@ -18,14 +18,14 @@ func TestDuplicateDisk(t *testing.T) {
 	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
 	must(t, err)
 	node.add(t, "zcopy", 64<<20, unzip(t, disks[0]))
-	state, err := node.disks().Read(context.Background())
+	state, err := disksOf(node).Read(context.Background())
 	must(t, err)
 	if problem := state.Groups[0].Problem; !strings.Contains(problem, "several devices") || !strings.Contains(problem, "zcopy") {
 		t.Errorf("problem %q", problem)
 	}
 	node.attribute(t, "zcopy", "holders/md0/x", "") // a leg of a RAID device is no second PV
 	node.attribute(t, "md0", "size", "0\n")
-	state, err = node.disks().Read(context.Background())
+	state, err = disksOf(node).Read(context.Background())
 	must(t, err)
 	if problem := state.Groups[0].Problem; problem != "" {
 		t.Errorf("the leg of a RAID device counts: %q", problem)
@@ -37,13 +37,13 @@ func TestUnreadMetadata(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/linear")
 	alone := func(string) (bool, error) { return false, nil }
-	probes := node.probes(t)
+	probes := probesOf(node, t)
 	whole, err := assemble(probes, alone)
 	must(t, err)
 	probes[0].areas, probes[0].err = nil, errors.New("the checksum of the metadata is wrong")
 	torn, err := assemble(probes, alone)
 	must(t, err)
-	probes = append(node.probes(t), node.probes(t)[0])
+	probes = append(probesOf(node, t), probesOf(node, t)[0])
 	probes[len(probes)-1].device.path += "-copy"
 	doubled, err := assemble(probes, alone)
 	must(t, err)
@@ -63,7 +63,7 @@ func TestShrunkenDisk(t *testing.T) {
 	entries, err := os.ReadDir(node.dev)
 	must(t, err)
 	node.attribute(t, entries[0].Name(), "size", fmt.Sprintln(32<<20/sectorSize))
-	state, err := node.disks().Read(context.Background())
+	state, err := disksOf(node).Read(context.Background())
 	must(t, err)
 	if problem := state.Groups[0].Problem; !strings.Contains(problem, "33554432 bytes") {
 		t.Errorf("problem %q", problem)
@@ -85,7 +85,7 @@ func TestDevicesThatAreNoPVs(t *testing.T) {
 	node.add(t, "sda", 64<<20, partitioned)
 	node.add(t, "sdb", 64<<20, nil)
 	node.attribute(t, "loop0", "size", "0\n")
-	state, err := node.disks().Read(context.Background())
+	state, err := disksOf(node).Read(context.Background())
 	must(t, err)
 	if len(state.Groups)+len(state.Unread) > 0 {
 		t.Errorf("%+v", state)
@@ -99,14 +99,14 @@ func TestDamagedDisk(t *testing.T) {
 	image := unzip(t, disks[0])
 	node := newTestNode(t)
 	node.add(t, "sda", 64<<20, image)
-	good, err := node.disks().Read(context.Background())
+	good, err := disksOf(node).Read(context.Background())
 	must(t, err)
 	noticed := 0
 	for _, at := range []int{512, 520, 530, 545, 560, 4096, 4100, 4120, 4128, 4136, 4144, 4152, 4608, 4700, 5000, 9999} {
 		bad := append([]byte(nil), image...)
 		bad[at] ^= 0x10
 		node.add(t, "sda", 64<<20, bad)
-		got, err := node.disks().Read(context.Background())
+		got, err := disksOf(node).Read(context.Background())
 		if err != nil || len(got.Groups) == 0 {
 			noticed++
 			continue

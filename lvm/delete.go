@@ -40,7 +40,7 @@ func (h *Host) delete(ctx context.Context, id ID) error {
 	if err := h.unused(ctx, g, lv, v, "deleted"); err != nil {
 		return err
 	}
-	if v.State == StateCreating || v.State == StateZeroing || !v.wiped() {
+	if v.State == StateCreating || v.State == StateZeroing || !isWiped(v) {
 		// It never held anybody's data, or is not to be wiped: there is nothing to be done between marking and removing.
 		// lvremove that is cut off leaves it as it was, or gone: a thin volume's blocks go after its name.
 		return h.remove(ctx, s, v.ID, v.UUID, h.onDisk(v).State)
@@ -53,9 +53,9 @@ func (h *Host) delete(ctx context.Context, id ID) error {
 	return nil
 }
 
-// wiped tells whether the volume is zeroed before its extents return to the group. A thin one is not: writing zeroes
+// isWiped tells whether the volume is zeroed before its extents return to the group. A thin one is not: writing zeroes
 // would allocate its blocks, and the pool zeroes each block before it shows it.
-func (v Volume) wiped() bool { return v.Class.Wipe != WipeNone && v.Class.Layout != LayoutThin }
+func isWiped(v Volume) bool { return v.Class.Wipe != WipeNone && v.Class.Layout != LayoutThin }
 
 // unused refuses a volume that is needed, before anything is changed: lvchange can fail and yet commit a tag, and
 // lvremove takes the snapshots of an origin along without a word. done says what the volume cannot be.
@@ -63,7 +63,7 @@ func (h *Host) unused(ctx context.Context, g Group, lv LV, v Volume, done string
 	switch {
 	case len(lv.UsedBy) > 0:
 		return Errorf(KindInUse, "volume %s/%s cannot be %s while something is built on it (%s): remove that first", v.Group, lv.Name, done, strings.Join(lv.UsedBy, ", "))
-	case g.moving(lv):
+	case isMoving(g, lv):
 		return Errorf(KindBusy, "volume %s/%s cannot be %s: %w", v.Group, lv.Name, done, errMoving)
 	}
 	path, active, err := h.Device(v.ID, v.UUID)

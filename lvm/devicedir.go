@@ -17,7 +17,7 @@ import (
 // device of the same number.
 type deviceDir struct{ path string }
 
-func (c Config) deviceDir() deviceDir { return deviceDir{filepath.Join(c.SystemDir, "dev")} }
+func deviceDirOf(c Config) deviceDir { return deviceDir{filepath.Join(c.SystemDir, "dev")} }
 
 // prepare makes the directory. undo is for the end of the Host.
 func (d deviceDir) prepare() (undo func(), err error) {

@@ -130,7 +130,7 @@ func TestGoneMeanwhile(t *testing.T) {
 		node := newTestNode(t)
 		node.plug(t, "testdata/groups/linear")
 		node.add(t, "loop9", 64<<20, nil)
-		disks := node.disks()
+		disks := disksOf(node)
 		disks.probe = func(d blockDevice) probe {
 			if d.name == "loop9" {
 				if err := errors.Join(os.Remove(d.path), c.leave(filepath.Join(node.sys, "class/block/loop9"))); err != nil {

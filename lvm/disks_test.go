@@ -19,7 +19,7 @@ func TestHungDisk(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/empty")
 	node.add(t, "nbd0", 64<<20, nil)
-	disks := node.disks()
+	disks := disksOf(node)
 	disks.Patience = 500 * time.Millisecond // the other disk answers in time, also where the machine is busy
 	hang := make(chan struct{})
 	var asked sync.WaitGroup
@@ -65,7 +65,7 @@ func TestHungDisk(t *testing.T) {
 func TestSilentGroup(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/linear")
-	disks := node.disks()
+	disks := disksOf(node)
 	disks.Patience = 500 * time.Millisecond
 	whole, err := disks.Read(t.Context())
 	must(t, err)
@@ -90,10 +90,6 @@ func TestSilentGroup(t *testing.T) {
 		if !strings.Contains(g.Problem, mute+" does not answer") || len(state.Silent) != 1 {
 			t.Errorf("problem %q, silent %v", g.Problem, state.Silent)
 		}
-		c, err := capacity(state, Class{Group: "vg", Layout: LayoutLinear})
-		if must(t, err); c != (Capacity{}) {
-			t.Errorf("capacity %+v", c)
-		}
 		g.Problem, g.PVs = "", slices.Clone(g.PVs)
 		for i := range g.PVs {
 			if silent := filepath.Base(g.PVs[i].Device) == mute; g.PVs[i].Silent != silent || g.PVs[i].Missing {
@@ -112,7 +108,7 @@ func TestSilentStranger(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/missing")
 	node.add(t, "sdz", 64<<20, nil)
-	disks := node.disks()
+	disks := disksOf(node)
 	disks.Patience = 200 * time.Millisecond
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -134,7 +130,7 @@ func TestSilentStranger(t *testing.T) {
 func TestChangesAreSeen(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/linear")
-	disks := node.disks()
+	disks := disksOf(node)
 	first, err := disks.Read(t.Context())
 	must(t, err)
 	text := disks.texts.known[0]
@@ -146,14 +142,14 @@ func TestChangesAreSeen(t *testing.T) {
 	node.plug(t, "testdata/groups/striped") // loop0 and loop1 of the same names are others now
 	changed, err := disks.Read(t.Context())
 	must(t, err)
-	if diff := cmp.Diff(node.read(t), changed); diff != "" || len(disks.texts.known) != 1 {
+	if diff := cmp.Diff(readNode(node, t), changed); diff != "" || len(disks.texts.known) != 1 {
 		t.Errorf("%d texts, %s", len(disks.texts.known), diff)
 	}
 	must(t, os.RemoveAll(filepath.Join(node.sys, "class/block/loop2")))
 	node.partitions(t)
 	gone, err := disks.Read(t.Context())
 	must(t, err)
-	if diff := cmp.Diff(node.read(t), gone); diff != "" || !gone.Groups[0].PVs[0].Missing && !gone.Groups[0].PVs[1].Missing && !gone.Groups[0].PVs[2].Missing {
+	if diff := cmp.Diff(readNode(node, t), gone); diff != "" || !gone.Groups[0].PVs[0].Missing && !gone.Groups[0].PVs[1].Missing && !gone.Groups[0].PVs[2].Missing {
 		t.Error(diff)
 	}
 }
@@ -161,7 +157,7 @@ func TestChangesAreSeen(t *testing.T) {
 func TestReadEndsWithItsContext(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/empty")
-	disks := node.disks()
+	disks := disksOf(node)
 	hang := make(chan struct{})
 	defer close(hang)
 	disks.probe = func(d blockDevice) probe {
@@ -179,7 +175,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 func TestTornRead(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/empty")
-	want, err := node.disks().Read(context.Background())
+	want, err := disksOf(node).Read(context.Background())
 	must(t, err)
 	entries, err := os.ReadDir(node.dev)
 	must(t, err)
@@ -191,7 +187,7 @@ func TestTornRead(t *testing.T) {
 	must(t, err)
 	_, err = f.WriteAt(make([]byte, 100), 4096+mdaHeaderSize)
 	must(t, err)
-	disks, pauses := node.disks(), 0
+	disks, pauses := disksOf(node), 0
 	disks.probe = func(d blockDevice) probe {
 		r := disks.prober()
 		r.pause = func(time.Duration) {
@@ -218,7 +214,7 @@ func TestUnreadable(t *testing.T) {
 	must(t, os.Remove(filepath.Join(node.dev, entries[0].Name())))
 	node.add(t, "short", 64<<20, nil)
 	must(t, os.Truncate(filepath.Join(node.dev, "short"), 4096))
-	state, err := node.disks().Read(context.Background())
+	state, err := disksOf(node).Read(context.Background())
 	must(t, err)
 	if len(state.Unread) != 2 || !strings.Contains(strings.Join(state.Unread, " "), "the device ends before") {
 		t.Errorf("unread: %q", state.Unread)
@@ -238,7 +234,7 @@ func TestUnreadable(t *testing.T) {
 func TestEqualTexts(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/linear")
-	probes := node.probes(t)
+	probes := probesOf(node, t)
 	alone := func(string) (bool, error) { return false, nil }
 	want, err := assemble(probes, alone)
 	must(t, err)
@@ -259,7 +255,7 @@ func TestEqualTexts(t *testing.T) {
 func TestMovedPV(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/linear")
-	probes := node.probes(t)
+	probes := probesOf(node, t)
 	text := probes[0].areas[0].text.text
 	alone := func(string) (bool, error) { return false, nil }
 
@@ -289,7 +285,7 @@ func TestMovedPV(t *testing.T) {
 func BenchmarkRead(b *testing.B) {
 	node := newTestNode(b)
 	node.plug(b, "testdata/groups/linear")
-	disks := node.disks()
+	disks := disksOf(node)
 	b.ReportAllocs()
 	for b.Loop() {
 		_, err := disks.Read(context.Background())

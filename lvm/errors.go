@@ -3,6 +3,7 @@ package lvm
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Kind classes an error by what its reader can do about it. cmd/nodelvm holds the one table from kinds to gRPC codes.
@@ -44,4 +45,11 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return KindInternal
+}
+
+func inBrackets(sentences []string) string {
+	if len(sentences) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(sentences, "; ") + ")"
 }

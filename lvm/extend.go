@@ -2,13 +2,6 @@ package lvm
 
 import "context"
 
-// extending is an Extend request, as flights compare it.
-type extending struct {
-	id              ID
-	required, limit Bytes
-	block           bool
-}
-
 // Extend makes a ready volume at least required bytes large and at most limit (0: no limit), online; one that has that
 // size already is returned as it is, without an LVM process. It never shrinks. At most three LVM processes. KindOutOfRange:
 // the group or the pool has no room for it, the limit cannot be met in whole extents, or the request is negative; nothing
@@ -42,7 +35,7 @@ func (h *Host) extend(ctx context.Context, r extending) (v Volume, zeroing strin
 	defer unlock()
 	g, lv, v, err := s.find(r.id)
 	if err == nil && v.State != StateReady {
-		err = g.notReady(v)
+		err = notReady(g, v)
 	}
 	if err != nil {
 		return Volume{}, "", err
@@ -60,7 +53,7 @@ func (h *Host) extend(ctx context.Context, r extending) (v Volume, zeroing strin
 	case err != nil:
 		return Volume{}, "", err
 	case len(steps) == 0:
-		return v, "", g.holds(lv, "answered") // the disk may be away since an earlier request
+		return v, "", checkPresent(g, lv, "answered") // the disk may be away since an earlier request
 	case len(x.unzeroed) > 0:
 		zeroing, err = h.zeroFirst(ctx, g, v, x.unzeroed)
 		return Volume{}, zeroing, err
@@ -70,8 +63,8 @@ func (h *Host) extend(ctx context.Context, r extending) (v Volume, zeroing strin
 	return v, "", err
 }
 
-// holds refuses a volume of which a part is on a disk that is not there; done says what it cannot be.
-func (g Group) holds(lv LV, done string) error {
+// checkPresent refuses a volume of which a part is on a disk that is not there; done says what it cannot be.
+func checkPresent(g Group, lv LV, done string) error {
 	away := map[string]bool{}
 	var sentence string
 	for _, pv := range g.PVs {
@@ -111,7 +104,7 @@ func (h *Host) extended(ctx context.Context, v Volume, size Bytes, failure error
 	if now.Size < size {
 		return Volume{}, Errorf(KindInternal, "volume %s/%s could not be extended from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNothing(failure))
 	}
-	if err := g.holds(lv, "answered"); err != nil {
+	if err := checkPresent(g, lv, "answered"); err != nil {
 		return Volume{}, err
 	}
 	if failure != nil {

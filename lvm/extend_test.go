@@ -9,18 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func specIn(name string, class Class, size Bytes) Spec {
-	class.Group = "vg"
-	return Spec{Name: name, Class: class, Required: size}
-}
-
-func fiveDisks() State {
-	disk := []Run{{0, 100}}
-	g := testGroup("vg", disk, disk, disk, disk, disk)
-	g.MDAFree = MiB
-	return State{Groups: []Group{g}}
-}
-
 // TestExtendSteps: each layout grows on its own terms. Extents are of 4 MiB.
 func TestExtendSteps(t *testing.T) {
 	const x = 4 * MiB

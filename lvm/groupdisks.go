@@ -3,6 +3,8 @@ package lvm
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // What the disks of a group allow: whether LVM may be started, may commit, and whether what was read is all there is.
@@ -69,4 +71,59 @@ func (g Group) absent(format string, args ...any) error {
 		return Errorf(KindBusy, "%s as far as its disks can be read, which proves nothing: ask again; %s", what, why)
 	}
 	return Errorf(KindNotFound, "%s", what)
+}
+
+// doubled is in the sentence of a PV that stands on several devices.
+const doubled = "stands on several devices"
+
+// unchangeable says why nothing at all can be changed in a group now; nil if nothing is in the way.
+func unchangeable(s State, g Group) error {
+	namesakes := 0
+	for _, other := range s.Groups {
+		if other.Name == g.Name {
+			namesakes++
+		}
+	}
+	switch {
+	case namesakes > 1:
+		return Errorf(KindInsufficientCapacity, "%d volume groups of this node are named %s: rename one (vgrename UUID NEWNAME; this one's UUID is %s)", namesakes, g.Name, g.UUID)
+	case g.Problem != "":
+		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed: %s", g.Name, g.Problem)
+	}
+	if i := slices.IndexFunc(g.PVs, func(pv PV) bool { return pv.Missing }); i >= 0 {
+		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed while %s%s", g.Name, g.PVs[i].missingSentence(g.Name), inBrackets(s.Unread))
+	}
+	return nil
+}
+
+func duplicateSentence(uuid string, devices ...string) string {
+	slices.Sort(devices)
+	return fmt.Sprintf("its physical volume %s "+doubled+" (%s); take the copy away or give it a new identity with vgimportclone",
+		uuid, strings.Join(devices, ", "))
+}
+
+func silentSentence(device string) string {
+	return fmt.Sprintf("its disk %s does not answer: what is shown is what stood there before", device)
+}
+
+// missingSentence says that a disk is missing, and what to do. One that is there again, but was away while the group was
+// changed, stays marked until an admin takes it in: what is on it may be old.
+func (pv PV) missingSentence(group string) string {
+	if pv.Back != "" {
+		return fmt.Sprintf("a disk is marked as missing (physical volume %s): it is back as %s; take it in again with vgextend --restoremissing %s %s", pv.UUID, pv.Back, group, pv.Back)
+	}
+	return fmt.Sprintf("a disk is missing (physical volume %s): bring it back, or drop it with vgreduce --removemissing %s", pv.UUID, group)
+}
+
+// unproven says why there may be more than the state shows; nil: it shows all.
+func (s State) unproven() error {
+	for _, g := range s.Groups {
+		if why := g.unproven(); why != "" {
+			return Errorf(KindBusy, "volume group %s may hold more than can be read: %s", g.Name, why)
+		}
+	}
+	if len(s.Unread) > 0 {
+		return Errorf(KindBusy, "%s", s.Unread[0])
+	}
+	return nil
 }

@@ -9,9 +9,6 @@ type damage struct {
 	of   int
 }
 
-// maxLayers is far over what LVM stacks: a thin volume, its pool, a RAID, an image with integrity.
-const maxLayers = 12
-
 // damageTo looks down through everything that an LV is made of.
 func (g Group) damageTo(lv LV, missing map[string]bool, layers int) damage {
 	var d damage

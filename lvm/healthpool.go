@@ -2,8 +2,6 @@ package lvm
 
 // A pool is nearly full from here on. Full metadata is the worse of the two: it can only be mended with the pool offline.
 const (
-	poolNearData     = 80 // percent
-	poolNearMetadata = 60
 	poolLateData     = 90 // a pool that is enlarged as it fills does not come this far, unless that fails
 	poolLateMetadata = 80
 )
@@ -51,7 +49,7 @@ func (c *checkup) pool(name string) *poolStatus {
 	if s.broken() || s.full() {
 		return s
 	}
-	m := c.group.poolMetrics(*lv, s)
+	m := poolMetrics(c.group, *lv, s)
 	near := m.Promised > m.Size && reached(s.dataUsed, s.dataTotal, poolLateData) || reached(s.metadataUsed, s.metadataTotal, poolLateMetadata)
 	switch {
 	case lv.Thin.Crowded != "":
@@ -63,19 +61,8 @@ func (c *checkup) pool(name string) *poolStatus {
 	return s
 }
 
-func (s poolStatus) words() string {
-	switch {
-	case s.failed:
-		return "it has failed"
-	case s.needsCheck:
-		return "its metadata must be checked"
-	default:
-		return "it is read-only"
-	}
-}
-
 // poolMetrics are the figures of a pool; s is nil while it is not active.
-func (g Group) poolMetrics(pool LV, s *poolStatus) PoolMetrics {
+func poolMetrics(g Group, pool LV, s *poolStatus) PoolMetrics {
 	m := PoolMetrics{Name: pool.Name, Size: g.bytes(pool.Extents)}
 	if metadata := g.named(pool.Thin.Metadata); metadata != nil {
 		m.MetadataSize = g.bytes(metadata.Extents)
@@ -104,7 +91,7 @@ func (h *Host) poolsOf(g Group, paths map[string]string) []PoolMetrics {
 		if err != nil {
 			h.log.Warn("no figures of a thin pool", "vg", g.Name, "pool", lv.Name, "error", err)
 		}
-		m := g.poolMetrics(lv, s)
+		m := poolMetrics(g, lv, s)
 		m.Grown = h.grown.of(lv.UUID)
 		all = append(all, m)
 	}

@@ -5,19 +5,6 @@ import (
 	"strings"
 )
 
-// HealthScope is what Health can see now: a condition that it does not find is over only if it could have been found.
-type HealthScope struct {
-	Groups  map[string]bool        // UUIDs of the groups that are here; true: they hold volumes of this cluster
-	Volumes map[string]VolumeScope // by UUID: this cluster's that are ready
-	Pools   map[string]bool        // by group UUID/pool, those that volumes of this cluster are in; true: the kernel tells how full they are
-}
-
-// VolumeScope is what can be seen of a volume.
-type VolumeScope struct {
-	Active      bool // the kernel has a device of it
-	NeedsKernel bool // whether its data is all there is told by the kernel too: it is a RAID
-}
-
 // HealthScope tells what Health can see. It starts no process.
 func (h *Host) HealthScope(ctx context.Context) (HealthScope, error) {
 	s, err := h.look(ctx)

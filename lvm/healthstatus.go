@@ -46,16 +46,6 @@ func (s raidStatus) damage() damage {
 // nothing was written yet, or after a crash.
 func (s raidStatus) rebuilding() bool { return s.action == "recover" && s.done < s.total }
 
-// poolStatus is what the kernel tells of a thin pool (Linux, Documentation/admin-guide/device-mapper/
-// thin-provisioning.rst, "Status"): `1 31/2048 170/512 - rw discard_passdown error_if_no_space - 1024`.
-type poolStatus struct {
-	failed                      bool   // it answers with errors only
-	mode                        string // rw, ro, out_of_data_space
-	needsCheck                  bool
-	metadataUsed, metadataTotal int64 // blocks of 4 KiB
-	dataUsed, dataTotal         int64 // chunks
-}
-
 func parsePool(params string) (poolStatus, error) {
 	f := strings.Fields(params)
 	if len(f) == 1 && (f[0] == "Fail" || f[0] == "Error") {
@@ -74,14 +64,6 @@ func parsePool(params string) (poolStatus, error) {
 	return s, nil
 }
 
-// full tells whether writes that need a new block fail.
-func (s poolStatus) full() bool {
-	return s.mode == "out_of_data_space" || s.dataUsed >= s.dataTotal || s.metadataUsed >= s.metadataTotal
-}
-
-// broken tells whether the pool takes no writes for another reason than room.
-func (s poolStatus) broken() bool { return s.failed || s.needsCheck || s.mode == "ro" }
-
 // ratio reads "done/total".
 func ratio(text string) (done, total int64, err error) {
 	before, after, ok := strings.Cut(text, "/")
@@ -96,12 +78,4 @@ func ratio(text string) (done, total int64, err error) {
 		return 0, 0, fmt.Errorf("%q is no part of a whole", text)
 	}
 	return done, total, nil
-}
-
-// percent words a part of a whole.
-func percent(part, whole int64) string {
-	if whole <= 0 {
-		return "0 %"
-	}
-	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }

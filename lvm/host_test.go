@@ -2,6 +2,8 @@ package lvm
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,5 +51,21 @@ func TestCloseAwaitsAll(t *testing.T) {
 	h.background.Wait()
 	if late.Load() {
 		t.Error("something was at work after Close")
+	}
+}
+
+func TestNewHostWritesConfig(t *testing.T) {
+	dir := t.TempDir()
+	cfg := Config{SystemDir: filepath.Join(dir, "a/etc"), LockDir: filepath.Join(dir, "lock"), BackupDir: filepath.Join(dir, "backup")}
+	if _, err := NewHost(cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(cfg.SystemDir, "lvm.conf"), cfg.LockDir, cfg.BackupDir} {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := NewHost(Config{}); KindOf(err) != KindInvalid {
+		t.Errorf("without a folder for its configuration: %v", err)
 	}
 }

@@ -43,21 +43,8 @@ func (h hurdles) problem(name string) string {
 	return strings.Join(h.shrunken, "; ")
 }
 
-// doubled is in the sentence of a PV that stands on several devices.
-const doubled = "stands on several devices"
-
-func duplicateSentence(uuid string, devices ...string) string {
-	slices.Sort(devices)
-	return fmt.Sprintf("its physical volume %s "+doubled+" (%s); take the copy away or give it a new identity with vgimportclone",
-		uuid, strings.Join(devices, ", "))
-}
-
 func shrunkenSentence(device string, has, needs Bytes) string {
 	return fmt.Sprintf("%s has %d bytes, its physical volume needs %d", device, has, needs)
-}
-
-func silentSentence(device string) string {
-	return fmt.Sprintf("its disk %s does not answer: what is shown is what stood there before", device)
 }
 
 func strangerSentence(uuid string, devices []string) string {
@@ -123,15 +110,6 @@ func countAreas(areas []Area, is func(Area) bool) (n int) {
 		}
 	}
 	return n
-}
-
-// named finds an LV by its name in a group that is in order; nil if there is none.
-func (g *Group) named(name string) *LV {
-	i, found := slices.BinarySearchFunc(g.LVs, name, func(lv LV, name string) int { return strings.Compare(lv.Name, name) })
-	if !found {
-		return nil
-	}
-	return &g.LVs[i]
 }
 
 func sortState(s *State) {

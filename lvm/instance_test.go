@@ -96,3 +96,19 @@ func TestCloseWaitsForTheCaretaker(t *testing.T) {
 	leave()
 	must(t, h.Close(t.Context()))
 }
+
+// TestOneDriverANode: the second one waits until the first has ended.
+func TestOneDriverANode(t *testing.T) {
+	dir := t.TempDir()
+	first, err := lockInstance(t.Context(), dir)
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := lockInstance(ctx, dir); KindOf(err) != KindBusy || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second driver: %v", err)
+	}
+	time.AfterFunc(50*time.Millisecond, first.release)
+	second, err := lockInstance(t.Context(), dir)
+	must(t, err)
+	second.release()
+}

@@ -36,7 +36,7 @@ func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 
 func (h *Host) groupEntry(s State, g Group, paths map[string]string) inventory.Group {
 	e := inventory.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.bytes(g.free()),
-		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.AutoActivation && g.oursAlone()}
+		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.AutoActivation && oursAlone(g)}
 	for _, pv := range g.PVs {
 		if !pv.Missing {
 			e.Size += g.bytes(pv.Extents)
@@ -60,7 +60,7 @@ func (h *Host) groupEntry(s State, g Group, paths map[string]string) inventory.G
 }
 
 // oursAlone tells whether nothing but volumes, snapshots and pools of this driver is in the group.
-func (g Group) oursAlone() bool {
+func oursAlone(g Group) bool {
 	return !slices.ContainsFunc(g.LVs, func(lv LV) bool {
 		return !lv.Hidden && !slices.Contains(lv.Tags, encodeTag(keyVersion, tagVersion))
 	})
@@ -68,7 +68,7 @@ func (g Group) oursAlone() bool {
 
 func (c *checkup) poolEntry(lv LV) inventory.Pool {
 	s, _ := status(c, dmUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", parsePool) // what the kernel does not tell is inactive
-	m := c.group.poolMetrics(lv, s)
+	m := poolMetrics(c.group, lv, s)
 	e := inventory.Pool{Name: m.Name, Size: m.Size, Used: m.Used, MetadataSize: m.MetadataSize, MetadataUsed: m.MetadataUsed,
 		Promised: m.Promised, Zero: lv.Thin.Zero, State: inventory.PoolWorks}
 	switch {

@@ -46,15 +46,8 @@ func TestLockHeld(t *testing.T) {
 	}
 }
 
-// TestAutoActivation: a group is told whose volumes the node activates when it boots, if they are the driver's alone.
-func TestAutoActivation(t *testing.T) {
-	for scenario, want := range map[string]bool{"raid": true, "empty": false, "foreign": false} { // the latter by --setautoactivation n
-		im, err := importGroup(captured(t, scenario))
-		must(t, err)
-		if im.group.AutoActivation != want {
-			t.Errorf("%s: %v", scenario, im.group.AutoActivation)
-		}
-	}
+// TestOursAlone: a group belongs to the driver alone if every volume in it does.
+func TestOursAlone(t *testing.T) {
 	ours := LV{Name: "v", Tags: []string{"nodelvm.v=1"}}
 	for what, c := range map[string]struct {
 		lvs  []LV
@@ -64,7 +57,7 @@ func TestAutoActivation(t *testing.T) {
 		"the driver's":      {[]LV{ours, {Name: "v_rimage_0", Hidden: true}}, true},
 		"one of the node's": {[]LV{ours, {Name: "root"}}, false},
 	} {
-		if got := (Group{LVs: c.lvs}).oursAlone(); got != c.want {
+		if got := oursAlone((Group{LVs: c.lvs})); got != c.want {
 			t.Errorf("%s: %v", what, got)
 		}
 	}

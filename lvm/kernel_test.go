@@ -1,12 +1,10 @@
 package lvm
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -50,15 +48,14 @@ func TestKernelDevices(t *testing.T) {
 	if _, err := k.Suspended("/dev/dm-9"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a device that is not there: %v", err)
 	}
-	h := NewHostOn(Config{}, Machine{Kernel: k})
-	if path, active, err := h.Device(ID{VG: "a-a", LV: "x"}, "aa"); err != nil || !active || path != k.dev+"/dm-0" {
+	if path, active, err := k.Device("LVM-aaaa"); err != nil || !active || path != k.dev+"/dm-0" {
 		t.Errorf("%q, %v, %v", path, active, err)
 	}
-	if path, active, err := h.Device(ID{VG: "a-a", LV: "x"}, "a"); err != nil || active || path != "" {
+	if path, active, err := k.Device("LVM-aaa"); err != nil || active || path != "" {
 		t.Errorf("a prefix of its UUID: %q, %v, %v", path, active, err)
 	}
 	must(t, os.RemoveAll(filepath.Join(k.sys, "block")))
-	if _, _, err := h.Device(ID{VG: "a-a", LV: "x"}, "aa"); err == nil {
+	if _, _, err := k.Device("LVM-aaaa"); err == nil {
 		t.Error("without sysfs a volume is called inactive")
 	}
 }
@@ -81,22 +78,6 @@ func TestKernelSync(t *testing.T) {
 	if err := k.Sync([]string{disk, disk + "1"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a disk that is not there: %v", err)
 	}
-}
-
-// TestOneDriverANode: the second one waits until the first has ended.
-func TestOneDriverANode(t *testing.T) {
-	dir := t.TempDir()
-	first, err := lockInstance(t.Context(), dir)
-	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := lockInstance(ctx, dir); KindOf(err) != KindBusy || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a second driver: %v", err)
-	}
-	time.AfterFunc(50*time.Millisecond, first.release)
-	second, err := lockInstance(t.Context(), dir)
-	must(t, err)
-	second.release()
 }
 
 // TestZeroReassigned: a device whose number belongs to another one by now is not written to.

@@ -10,7 +10,6 @@ import (
 // The on-disk format of LVM2's labels and metadata areas. Source: lvm2, lib/label/label.h and
 // lib/format_text/layout.h; all numbers are little endian.
 const (
-	sectorSize    = 512
 	labelSectors  = 4 // the label stands in one of the first four sectors
 	mdaHeaderSize = 512
 	mdaMagic      = " LVM2 x[5A%r0N*>"
@@ -172,8 +171,4 @@ func isUUID(s string) bool {
 		}
 	}
 	return true
-}
-
-func isAlnum(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }

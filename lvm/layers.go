@@ -8,7 +8,7 @@ const maxParts = 1 << 16
 
 // checkLayers fails where volumes are made of one another in a circle, or in more layers or parts than LVM makes: whoever looks
 // down through a volume comes to an end.
-func (g *Group) checkLayers() error {
+func checkLayers(g *Group) error {
 	index := make(map[string]int, len(g.LVs))
 	for i := range g.LVs {
 		index[g.LVs[i].Name] = i
@@ -45,26 +45,4 @@ func (g *Group) checkLayers() error {
 		}
 	}
 	return nil
-}
-
-// directParts calls yield with the names of the LVs that this one is made of.
-func (lv *LV) directParts(yield func(name string) bool) {
-	for _, seg := range lv.Segments {
-		for _, areas := range [][]Area{seg.Areas, seg.Metadata} {
-			for _, a := range areas {
-				if a.LV != "" && !yield(a.LV) {
-					return
-				}
-			}
-		}
-	}
-	names := []string{lv.Pool}
-	if lv.Thin != nil {
-		names = append(names, lv.Thin.Data, lv.Thin.Metadata)
-	}
-	for _, name := range names {
-		if name != "" && !yield(name) {
-			return
-		}
-	}
 }

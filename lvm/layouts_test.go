@@ -1,70 +1,11 @@
 package lvm
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-// make adds what a carving's commands make to its group, as the readers tell it: legs, pools and all.
-func (s State) make(c *carving) {
-	s.take(c)
-	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.UUID == c.group.UUID })
-	g := &s.Groups[i]
-	lv := &g.LVs[slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == c.volume.ID.LV })]
-	lv.UUID = "uuid-" + lv.Name
-	class := c.volume.Class
-	area := func(r peRange, behind Extents) Area {
-		pv := slices.IndexFunc(g.PVs, func(pv PV) bool { return pv.Device == r.device })
-		return Area{PV: g.PVs[pv].UUID, Start: r.first + behind}
-	}
-	seg := Segment{Extents: c.extents, Type: string(class.Layout), StripeSize: class.StripeSize}
-	switch {
-	case class.raid():
-		seg.RegionSize = regionSize(c.group, class, c.extents)
-		rows := c.extents / class.row()
-		meta := raidMetadata(*g, rows, seg.RegionSize)
-		var images []LV
-		for n, r := range c.ranges {
-			image := LV{Name: fmt.Sprintf("%s_rimage_%d", lv.Name, n), Hidden: true, Extents: rows, Type: "linear", UsedBy: []string{lv.Name},
-				Segments: []Segment{{Extents: rows, Type: "linear", Areas: []Area{area(r, meta)}}}}
-			seg.Areas = append(seg.Areas, Area{LV: image.Name})
-			images = append(images, image)
-		}
-		lv.Segments = []Segment{seg}
-		g.LVs = append(g.LVs, images...)
-	case class.Layout == LayoutStriped:
-		for _, r := range c.ranges {
-			seg.Areas = append(seg.Areas, area(r, 0))
-		}
-		lv.Segments = []Segment{seg}
-	case class.Layout == LayoutLinear:
-		start := Extents(0)
-		for _, r := range c.ranges {
-			n := r.last - r.first + 1
-			lv.Segments = append(lv.Segments, Segment{Start: start, Extents: n, Type: "linear", Areas: []Area{area(r, 0)}})
-			start += n
-		}
-	}
-}
-
-func newVolume(t testing.TB, s State, spec Spec) Volume {
-	t.Helper()
-	p := planned(t, s, spec)[0]
-	if p.carve == nil {
-		t.Fatalf("%+v", p)
-	}
-	s.make(p.carve)
-	g, lv, v, err := s.find(p.carve.volume.ID)
-	must(t, err)
-	if _, ours, err := volumeOf(g, lv); err != nil || !ours {
-		t.Fatal(err)
-	}
-	return v
-}
 
 func argvOf(t testing.TB, steps []step, err error) []string {
 	t.Helper()

@@ -7,38 +7,6 @@ import (
 	"strings"
 )
 
-// group finds a group by its UUID. KindNotLocal: it is not on this node.
-func (s State) group(uuid string) (Group, error) {
-	for _, g := range s.Groups {
-		if g.UUID == uuid {
-			return g, nil
-		}
-	}
-	unread := ""
-	if len(s.Unread) > 0 {
-		unread = " (" + strings.Join(s.Unread, "; ") + ")"
-	}
-	return Group{}, Errorf(KindNotLocal, "the volume group %s is not on this node%s", uuid, unread)
-}
-
-// find finds the volume in the state, in whatever state its life is. KindNotLocal: its group is not here; KindNotManaged: the LV
-// is not a volume of this driver; KindNotFound: the group is here and lacks it; KindBusy, KindConflict: as locate.
-func (s State) find(id ID) (Group, LV, Volume, error) {
-	group, err := s.group(id.VG)
-	if err != nil {
-		return Group{}, LV{}, Volume{}, Errorf(KindNotLocal, "volume %s: %w", id, err)
-	}
-	lv, err := group.locate(id, "volume")
-	if err != nil {
-		return group, LV{}, Volume{}, err
-	}
-	v, ours, err := volumeOf(group, lv)
-	if err == nil && !ours {
-		err = Errorf(KindNotManaged, "%s/%s is not a volume of this driver: it is left alone", group.Name, lv.Name)
-	}
-	return group, lv, v, err
-}
-
 // Lookup finds a volume that is ready. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group
 // is not on this node.
 func (h *Host) Lookup(ctx context.Context, id ID) (Volume, error) {
@@ -48,7 +16,7 @@ func (h *Host) Lookup(ctx context.Context, id ID) (Volume, error) {
 	}
 	g, _, v, err := s.find(id)
 	if err == nil && v.State != StateReady {
-		err = g.notReady(v)
+		err = notReady(g, v)
 	}
 	if err != nil {
 		return Volume{}, err

@@ -16,7 +16,7 @@ func (h *Host) Mark(ctx context.Context, group, lv, name, claim string) (Volume,
 	if err != nil {
 		return Volume{}, err
 	}
-	g, err := s.named(group)
+	g, err := groupNamed(s, group)
 	if err != nil {
 		return Volume{}, err
 	}
@@ -48,8 +48,8 @@ func (h *Host) Mark(ctx context.Context, group, lv, name, claim string) (Volume,
 	return now, h.flush(g)
 }
 
-// named finds a group by its name.
-func (s State) named(name string) (Group, error) {
+// groupNamed finds a group by its name.
+func groupNamed(s State, name string) (Group, error) {
 	var found []Group
 	for _, g := range s.Groups {
 		if g.Name == name {
@@ -80,7 +80,7 @@ func (h *Host) markable(ctx context.Context, g Group, name string) (v Volume, ma
 		return Volume{}, false, Errorf(KindNotManaged, "%s/%s was made by the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.cfg.Cluster)
 	}
 	if ours && v.State != StateReady {
-		return Volume{}, false, g.notReady(v)
+		return Volume{}, false, notReady(g, v)
 	}
 	if ours {
 		return v, true, nil
@@ -155,6 +155,6 @@ func layoutOf(g Group, lv LV) (Class, error) {
 
 // markArgs add a volume's tags in one commit, if it still is the one that was looked at.
 func markArgs(t target, g Group, v Volume) []string {
-	args := append(onDevices("lvchange", g), "-S", g.asSeen()+" && lv_uuid="+v.UUID)
+	args := append(onDevices("lvchange", g), "-S", asSeen(g)+" && lv_uuid="+v.UUID)
 	return append(append(args, addTags(tagsOf(v))...), "--", t.String())
 }

@@ -161,7 +161,7 @@ func (c *metadataCopy) attached(present map[string][]probe, strangers []string) 
 // matter if nothing lies on it: LVM passes over that mark, and drops it with the next commit (lvm2,
 // lib/metadata/metadata.c, "unused reappeared PV").
 func (h *hurdles) look(pv *PV, found []probe, needs Bytes) {
-	if pv.idle() {
+	if isIdle(*pv) {
 		pv.Missing, pv.Noted = false, false
 	}
 	if len(found) > 1 {
@@ -186,8 +186,8 @@ func (h *hurdles) look(pv *PV, found []probe, needs Bytes) {
 	}
 }
 
-// idle tells whether no volume has an extent of the PV.
-func (pv PV) idle() bool {
+// isIdle tells whether no volume has an extent of the PV.
+func isIdle(pv PV) bool {
 	free := Extents(0)
 	for _, r := range pv.Free {
 		free += r.Count

@@ -7,10 +7,6 @@ import (
 	"strings"
 )
 
-// keyNode is the key of the tag of a volume group that names the node which uses it. LVM's own system ID would do the same, but it
-// keeps the node's own lvm from the group as well, unless an admin gives that the same ID.
-const keyNode = "node"
-
 // elsewhere says that another node uses the group; "" if none does, or this Host has no name to tell.
 func (h *Host) elsewhere(g Group) string {
 	if h.cfg.Node == "" {

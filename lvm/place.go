@@ -5,46 +5,28 @@ import (
 	"slices"
 )
 
-// clone copies what take changes.
-func (s State) clone() State {
-	groups := slices.Clone(s.Groups)
-	for i := range groups {
-		groups[i] = groups[i].clone()
-	}
-	return State{Groups: groups, Unread: s.Unread}
-}
-
-func (g Group) clone() Group {
-	g.LVs = slices.Clone(g.LVs)
-	g.PVs = slices.Clone(g.PVs)
-	for i := range g.PVs {
-		g.PVs[i].Free = slices.Clone(g.PVs[i].Free)
-	}
-	return g
-}
-
-// reserve returns the state as it would be if the carvings had been made already.
-func (s State) reserve(carvings []*carving) State {
+// withCarvings returns the state as it would be if the carvings had been made already.
+func withCarvings(s State, carvings []*carving) State {
 	s = s.clone()
 	for _, c := range carvings {
-		s.take(c)
+		takeCarving(s, c)
 	}
 	return s
 }
 
-// take marks a carving's extents as used and its name as taken, for the specs that are planned after it.
-func (s State) take(c *carving) {
+// takeCarving marks a carving's extents as used and its name as taken, for the specs that are planned after it.
+func takeCarving(s State, c *carving) {
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		if g.UUID != c.group.UUID {
 			continue
 		}
 		g.MDAFree -= mdaNeed(*g, c.volume.Class)
-		g.use(c.ranges)
+		useRanges(g, c.ranges)
 		lv := LV{Name: c.volume.ID.LV, Extents: c.extents, Type: string(c.volume.Class.Layout)}
 		if c.pool != nil {
 			lv.Pool = c.pool.name
-			g.takePool(c.pool)
+			takePool(g, c.pool)
 		}
 		v := c.volume
 		v.State = StateReady
@@ -54,9 +36,9 @@ func (s State) take(c *carving) {
 }
 
 // takePool leaves the pool as the growth makes it, if it is not like that already.
-func (g *Group) takePool(p *poolGrowth) {
-	g.use(p.home)
-	g.use(p.ranges)
+func takePool(g *Group, p *poolGrowth) {
+	useRanges(g, p.home)
+	useRanges(g, p.ranges)
 	g.LVs = slices.DeleteFunc(g.LVs, func(lv LV) bool { return lv.Name == p.name && lv.Thin == nil })
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == p.name })
 	if i < 0 {
@@ -69,8 +51,8 @@ func (g *Group) takePool(p *poolGrowth) {
 	g.LVs[i].Extents = max(g.LVs[i].Extents, p.data)
 }
 
-// use cuts the ranges out of what is free.
-func (g *Group) use(ranges []peRange) {
+// useRanges cuts the ranges out of what is free.
+func useRanges(g *Group, ranges []peRange) {
 	for _, r := range ranges {
 		for j := range g.PVs {
 			if r.device == g.PVs[j].Device {
@@ -112,9 +94,6 @@ type hole struct {
 func (h hole) head(n Extents) peRange {
 	return peRange{device: h.device, first: h.Start, last: h.Start + n - 1}
 }
-
-// usable tells whether extents of the disk can be allocated.
-func (pv PV) usable() bool { return pv.Allocatable && !pv.Missing }
 
 // holes lists what can be allocated in the group, largest first; among equals, in the order of the disks.
 func holes(g Group) []hole {

@@ -31,7 +31,7 @@ func plan(s State, cluster string, specs []Spec) ([]placement, error) {
 			return placements, err
 		}
 		if p.carve != nil {
-			s.take(p.carve)
+			takeCarving(s, p.carve)
 		}
 		placements = append(placements, p)
 	}
@@ -65,13 +65,6 @@ func place(s State, cluster string, spec Spec) (placement, error) {
 // content belongs to one moment.
 func complete(g Group, lv LV, v Volume) bool {
 	return v.State == StateCreating && !lv.Pending && !g.cutOff(lv) && v.Source == ID{} && strings.HasPrefix(lv.Type, string(v.Class.Layout))
-}
-
-// cutOff tells whether the lvcreate that made a thin volume was cut off, so that it was never answered: LVM drops its message
-// to the pool before that command ends.
-func (g Group) cutOff(lv LV) bool {
-	pool := g.named(lv.Pool)
-	return lv.Pool != "" && pool != nil && pool.Thin != nil && slices.Contains(pool.Thin.Messages, createMessage+lv.Name)
 }
 
 // find looks for the volume of this spec's name in every group of the node: it may have been made in another one than
@@ -126,4 +119,16 @@ func compatible(v Volume, spec Spec, groups []Group) error {
 		return taken("with %s, more than the limit of %s that is asked for now", v.Size, spec.Limit)
 	}
 	return nil
+}
+
+// placementGroup is the UUID of the group that a placement would change.
+func placementGroup(p placement) string {
+	switch {
+	case p.leftover != nil:
+		return p.leftover.ID.VG
+	case p.finish != nil:
+		return p.finish.ID.VG
+	default:
+		return p.carve.group.UUID
+	}
 }

@@ -6,41 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 )
-
-const testCluster = "cluster-1"
-
-// testGroup has one disk of 100 extents of 4 MiB for each list of free runs.
-func testGroup(name string, free ...[]Run) Group {
-	g := Group{UUID: "uuid-" + name, Name: name, Tags: []string{"fast"}, ExtentSize: 4 * MiB, MDASize: MiB, MDAFree: MiB}
-	for i, runs := range free {
-		disk := string(rune('a' + i))
-		g.PVs = append(g.PVs, PV{UUID: name + disk, Device: "/dev/" + name + disk, Extents: 100, Allocatable: true, Free: runs})
-	}
-	return g
-}
-
-func testSpec(name, group string, size Bytes) Spec {
-	return Spec{Name: name, Class: Class{Group: group, Layout: LayoutLinear, Wipe: WipeZero}, Required: size}
-}
-
-// holding adds a volume of ours to a group.
-func holding(g Group, name string, extents Extents, change func(*Volume)) Group {
-	v := Volume{ID: ID{VG: g.UUID, LV: lvName(name)}, Name: name, Cluster: testCluster, Class: Class{Layout: LayoutLinear, Wipe: WipeZero}, State: StateReady}
-	change(&v)
-	g.LVs = append(g.LVs, LV{UUID: "lv-" + name, Name: lvName(name), Tags: tagsOf(v), Extents: extents, Type: "linear"})
-	return g
-}
-
-func unchanged(*Volume) {}
-
-func planned(t testing.TB, s State, specs ...Spec) []placement {
-	t.Helper()
-	ps, err := plan(s, testCluster, specs)
-	must(t, err)
-	return ps
-}
 
 func TestPlanChoosesExtents(t *testing.T) {
 	g := testGroup("vg", []Run{{0, 3}, {10, 8}}, []Run{{5, 4}, {50, 20}})
@@ -197,27 +163,6 @@ func TestObstacles(t *testing.T) {
 	if c, err := capacity(State{Groups: []Group{closed}}, Class{Group: "vg"}); err != nil || c.Largest != 160*MiB {
 		t.Errorf("with one of two disks closed to allocation: %+v, %v", c, err)
 	}
-}
-
-// anyGroup draws a group with any holes, of any extent size.
-func anyGroup(name string) *rapid.Generator[Group] {
-	return rapid.Custom(func(t *rapid.T) Group {
-		g := testGroup(name)
-		g.ExtentSize = KiB << rapid.OneOf(rapid.IntRange(0, 16), rapid.IntRange(8, 13)).Draw(t, "extent size")
-		g.MDAFree = Bytes(rapid.IntRange(0, 256).Draw(t, "KiB of metadata area")) * KiB
-		for i := range rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(4, 8)).Draw(t, "disks") {
-			disk := string(rune('a' + i))
-			pv := PV{UUID: name + disk, Device: "/dev/" + name + disk, Allocatable: rapid.IntRange(0, 9).Draw(t, "closed") > 0}
-			for range rapid.IntRange(0, 5).Draw(t, "runs") {
-				start := pv.Extents + Extents(rapid.IntRange(1, 9).Draw(t, "used"))
-				run := Run{start, Extents(rapid.IntRange(1, 40).Draw(t, "free"))}
-				pv.Free = append(pv.Free, run)
-				pv.Extents = run.Start + run.Count
-			}
-			g.PVs = append(g.PVs, pv)
-		}
-		return g
-	})
 }
 
 // TestSourcesInWords: what a volume began as is told in words, also where it began as nothing.

@@ -102,10 +102,10 @@ func carveIn(s State, cluster string, g Group, spec Spec) (*carving, error) {
 // zeroed before it is answered, as far as need be.
 func (c *carving) place(pick func(Group) []peRange) {
 	c.ranges = pick(c.group)
-	if !c.volume.Block || len(c.group.unzeroed(c.ranges)) == 0 {
+	if !c.volume.Block || len(unzeroedIn(c.group, c.ranges)) == 0 {
 		return
 	}
-	if ranges := pick(c.group.onlyZeroed()); ranges != nil && len(ranges) <= len(holes(c.group)) {
+	if ranges := pick(onlyZeroed(c.group)); ranges != nil && len(ranges) <= len(holes(c.group)) {
 		c.ranges = ranges
 		return
 	}
@@ -132,7 +132,7 @@ func noRoom(g Group, class Class) error {
 // carveCopy plans a volume that begins as a copy of a snapshot or of another volume, which must be in the same pool.
 // What this node cannot have no other can, as none has the source: that is out of range, not a lack of room.
 func carveCopy(s State, cluster string, groups []Group, spec Spec) (*carving, error) {
-	g, source, err := s.source(cluster, spec.Source)
+	g, source, err := findSource(s, cluster, spec.Source)
 	if err != nil {
 		return nil, Errorf(KindOf(err), "volume %q cannot be made: %w", spec.Name, err)
 	}
@@ -167,8 +167,8 @@ func hereOnly(err error) Kind {
 	return KindOutOfRange
 }
 
-// source finds the ready snapshot or volume of this cluster that a copy begins from. KindInsufficientCapacity: it is on another node.
-func (s State) source(cluster string, id ID) (Group, LV, error) {
+// findSource finds the ready snapshot or volume of this cluster that a copy begins from. KindInsufficientCapacity: it is on another node.
+func findSource(s State, cluster string, id ID) (Group, LV, error) {
 	i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.UUID == id.VG })
 	if i < 0 {
 		return Group{}, LV{}, Errorf(KindInsufficientCapacity, "its source %s is not on this node", id)

@@ -69,7 +69,7 @@ func extendTo(s State, g Group, lv LV, v Volume, extents Extents, block bool) (x
 	}
 	x = extension{group: g, lv: lv.Name, extents: extents}
 	switch {
-	case extents > g.maxVolume():
+	case extents > maxVolume(g):
 		return x, Errorf(KindOutOfRange, "LVM's volumes have at most %d extents", maxExtents)
 	case v.Class.Layout == LayoutThin:
 		x.pool, err = extendThin(g, lv, v, extents)
@@ -79,11 +79,11 @@ func extendTo(s State, g Group, lv LV, v Volume, extents Extents, block bool) (x
 	if err != nil {
 		return x, err
 	}
-	if block && len(g.unzeroed(x.ranges)) > 0 {
-		if zeroed, err := extendRanges(g.onlyZeroed(), lv, v, extents); err == nil && len(zeroed) <= len(holes(g)) {
+	if block && len(unzeroedIn(g, x.ranges)) > 0 {
+		if zeroed, err := extendRanges(onlyZeroed(g), lv, v, extents); err == nil && len(zeroed) <= len(holes(g)) {
 			x.ranges = zeroed
 		}
-		x.unzeroed = g.unzeroed(x.ranges)
+		x.unzeroed = unzeroedIn(g, x.ranges)
 	}
 	return x, nil
 }
@@ -122,7 +122,7 @@ func growable(s State, g Group, lv LV, v Volume) error {
 		return Errorf(KindInUse, "%s is built on it: remove that first", strings.Join(lv.UsedBy, ", "))
 	case lv.Pending:
 		return Errorf(KindBusy, "it is not completely made yet")
-	case g.moving(lv):
+	case isMoving(g, lv):
 		return errMoving
 	}
 	for _, seg := range lv.Segments {
@@ -137,8 +137,8 @@ func growable(s State, g Group, lv LV, v Volume) error {
 // errMoving: LVM changes no volume of which extents are being moved.
 var errMoving = Errorf(KindBusy, "extents of it are being moved (pvmove): ask again when that has ended, or end it with pvmove --abort")
 
-// moving tells whether extents of a volume, or of its pool, are being moved.
-func (g Group) moving(lv LV) bool {
+// isMoving tells whether extents of a volume, or of its pool, are being moved.
+func isMoving(g Group, lv LV) bool {
 	return slices.ContainsFunc(below(g, lv), func(part LV) bool { return part.Hidden && strings.HasPrefix(part.Name, "pvmove") })
 }
 
@@ -161,7 +161,7 @@ func extendLinear(g Group, lv LV, more Extents) []peRange {
 		return ranges
 	}
 	rest := g.clone()
-	rest.use(ranges)
+	useRanges(&rest, ranges)
 	return append(ranges, linearRanges(rest, more)...)
 }
 
@@ -231,4 +231,11 @@ func legDisks(g Group, lv LV) ([]PV, error) {
 		disks = append(disks, g.PVs[j])
 	}
 	return disks, nil
+}
+
+// extending is an Extend request, as flights compare it.
+type extending struct {
+	id              ID
+	required, limit Bytes
+	block           bool
 }

@@ -18,10 +18,10 @@ import (
 
 // Sizes of the pools that are made here.
 const (
-	poolChunk         = 64 * KiB // doubled for groups that it would need too much metadata for
-	poolPerChunk      = 64       // bytes of metadata for one mapping (lvmthin(7), "Size of pool metadata LV")
-	poolSnapshots     = 4        // mappings of each chunk that there is room for: as many volumes and snapshots that differ
-	poolMetadataMin   = 2 * MiB
+	poolChunk     = 64 * KiB // doubled for groups that it would need too much metadata for
+	poolPerChunk  = 64       // bytes of metadata for one mapping (lvmthin(7), "Size of pool metadata LV")
+	poolSnapshots = 4        // mappings of each chunk that there is room for: as many volumes and snapshots that differ
+
 	poolMetadataBlock = 4 * KiB          // in which the kernel counts it
 	poolMetadataMax   = 15*GiB + 768*MiB // below the limit of dm-thin, which is about 15.8 GiB
 	poolStep          = 1 * GiB          // a pool grows by no less, if there is as much
@@ -139,9 +139,6 @@ func spareOf(g Group) (n Extents) {
 	return n
 }
 
-// round rounds a size up to whole extents.
-func (g Group) round(size Bytes) Extents { return Extents((size-1)/g.ExtentSize) + 1 }
-
 // chunks counts the chunks that a volume of n extents takes when it is full.
 func (p pool) chunks(n Extents) Extents {
 	return Extents((p.group.bytes(n) + p.chunk - 1) / p.chunk)
@@ -160,7 +157,7 @@ func (p pool) room() Extents {
 }
 
 // maxVolume bounds a volume, so that its bytes, and percents of its chunks, do not overflow.
-func (g Group) maxVolume() Extents { return min(maxExtents, Extents((1<<62)/g.ExtentSize)) }
+func maxVolume(g Group) Extents { return min(maxExtents, Extents((1<<62)/g.ExtentSize)) }
 
 // promise is what the pool may promise in all if its data has n extents, in chunks.
 func (p pool) promise(n Extents, percent int) Extents {
@@ -180,7 +177,7 @@ func promisable(g Group, class Class) Extents {
 		return 0
 	}
 	left := p.promise(p.data+p.room(), class.Overprovision) - p.promised
-	return max(0, min(g.maxVolume(), Extents(Bytes(left)*p.chunk/g.ExtentSize)))
+	return max(0, min(maxVolume(g), Extents(Bytes(left)*p.chunk/g.ExtentSize)))
 }
 
 // growth decides what is to be done to the pool before it promises n extents more, and by how many chunks more, if that
@@ -210,7 +207,7 @@ func (p pool) to(grown Extents, cluster string) *poolGrowth {
 		growth.first = min(grown, home.Count-p.fixed())
 		growth.home = []peRange{home.head(growth.first + p.fixed())}
 		rest = rest.clone()
-		rest.use(growth.home)
+		useRanges(&rest, growth.home)
 	}
 	growth.ranges = linearRanges(rest, grown-p.data-growth.first)
 	return growth

@@ -67,11 +67,6 @@ func (p pool) behind(s poolStatus) bool {
 	return s.dataTotal < int64(p.group.bytes(p.data)/p.chunk) || s.metadataTotal < int64(p.group.bytes(p.metadata)/poolMetadataBlock)
 }
 
-// reached tells whether so many percent of something are in use.
-func reached(used, total int64, percent int) bool {
-	return total > 0 && used >= total/100*int64(percent)+total%100*int64(percent)/100
-}
-
 // moreMetadata is how much a pool's metadata can grow by now: a half, or as much as there is room for.
 func (p pool) moreMetadata() Extents {
 	most := Extents(poolMetadataMax/p.group.ExtentSize) - p.metadata

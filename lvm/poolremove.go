@@ -83,7 +83,7 @@ func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 		return err
 	}
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.UUID == uuid })
-	if i < 0 || !removable(g, g.LVs[i], h.cfg.Cluster, h.declared()) || g.moving(g.LVs[i]) {
+	if i < 0 || !removable(g, g.LVs[i], h.cfg.Cluster, h.declared()) || isMoving(g, g.LVs[i]) {
 		return nil
 	}
 	pool := g.LVs[i]
@@ -112,6 +112,6 @@ func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 // removePoolArgs removes a pool, if nothing at all has changed in its group since it was read: lvremove would take along what an
 // admin has made in the pool meanwhile.
 func removePoolArgs(t target, g Group, pool LV) []string {
-	guard := fmt.Sprintf("%s && vg_seqno=%d && lv_uuid=%s && lv_tags={%s}", g.asSeen(), g.Seqno, pool.UUID, encodeTag(keyKind, kindPool))
+	guard := fmt.Sprintf("%s && vg_seqno=%d && lv_uuid=%s && lv_tags={%s}", asSeen(g), g.Seqno, pool.UUID, encodeTag(keyKind, kindPool))
 	return append(onDevices("lvremove", g), "-S", guard, "--", t.String())
 }

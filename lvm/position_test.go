@@ -14,66 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stack is a node with a disk, a partition and a file system on them, logical volumes, and whatever is made of those.
+// stack is a sysStack whose loop devices answer what is behind them.
 type stack struct {
-	testNode
-	t       *testing.T
-	loops   map[string]loopStatus // by the name of a loop device
-	numbers int
-	opened  []string // loop devices that were asked, by name
-	mu      sync.Mutex
+	*sysStack
+	loops  map[string]loopStatus // by the name of a loop device
+	opened []string              // loop devices that were asked, by name
+	mu     sync.Mutex
 }
 
-// newStack has sda with sda1, both as hardware, and the logical volumes dm-0 and dm-1 on sda1.
 func newStack(t *testing.T) *stack {
-	s := &stack{testNode: newTestNode(t), t: t, loops: map[string]loopStatus{}}
-	s.make("devices/pci0000:00/host0/block/sda", 8)
-	s.make("devices/pci0000:00/host0/block/sda/sda1", 8)
-	s.attribute(t, "sda", "device/model", "DISK\n")
-	s.attribute(t, "sda1", "partition", "1\n")
-	for _, lv := range []string{"dm-0", "dm-1"} {
-		s.mapper(lv, "LVM-abc"+lv, "sda1")
-	}
-	return s
-}
-
-// make adds a device that stands at a place in sysfs, with the next free number of a driver.
-func (s *stack) make(folder string, major uint32) {
-	s.t.Helper()
-	name := filepath.Base(folder)
-	s.numbers++
-	number := fmt.Sprintf("%d:%d", major, s.numbers)
-	plugAt(s.t, s.testNode, folder, number)
-	s.attribute(s.t, name, "dev", number+"\n")
-	s.attribute(s.t, name, "size", "131072\n")
-	s.attribute(s.t, name, "uevent", fmt.Sprintf("MAJOR=%d\nMINOR=%d\nDEVNAME=%s\nDEVTYPE=disk\n", major, s.numbers, name))
-	must(s.t, os.WriteFile(filepath.Join(s.dev, name), nil, 0o600))
-	must(s.t, os.Truncate(filepath.Join(s.dev, name), 64<<20))
-}
-
-func (s *stack) virtual(name string, major uint32, slaves ...string) {
-	s.t.Helper()
-	s.make("devices/virtual/block/"+name, major)
-	for _, slave := range slaves {
-		s.attribute(s.t, name, "slaves/"+slave, "")
-	}
-}
-
-func (s *stack) mapper(name, uuid string, slaves ...string) {
-	s.t.Helper()
-	s.virtual(name, 253, slaves...)
-	s.attribute(s.t, name, "dm/uuid", uuid+"\n")
-}
-
-// number is a device's, as the kernel writes it.
-func (s *stack) number(name string) uint64 {
-	s.t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.sys, "class/block", name, "dev"))
-	must(s.t, err)
-	var major, minor uint32
-	_, err = fmt.Sscanf(string(text), "%d:%d", &major, &minor)
-	must(s.t, err)
-	return unix.Mkdev(major, minor)
+	return &stack{sysStack: newSysStack(t), loops: map[string]loopStatus{}}
 }
 
 func (s *stack) loop(name string, behind loopStatus) {
@@ -105,7 +55,7 @@ func (s *stack) ask(fd int) (loopStatus, error) {
 }
 
 func (s *stack) reader() *Disks {
-	d := s.disks()
+	d := disksOf(s.testNode)
 	d.backing = s.ask
 	return d
 }
@@ -300,5 +250,19 @@ func TestHeldWhileAsked(t *testing.T) {
 	s.loop("loop1", loopStatus{device: s.number("sda")})
 	if pos := d.positions().walk("loop1", 0); pos.standing != standsOnDisks || isOpen(t, filepath.Join(s.dev, "loop1")) {
 		t.Errorf("%+v, and it stays open", pos)
+	}
+}
+
+// TestPositionOfVolume: a device with a volume's UUID is that volume only if disks carry it.
+func TestPositionOfVolume(t *testing.T) {
+	for below, want := range map[string]bool{"sda1": true, "dm-8": true, "loop0": false, "dm-7": false} {
+		s := newStack(t)
+		s.loop("loop0", loopStatus{device: s.number("dm-0")})
+		s.mapper("dm-7", "LVM-evilleg", "loop0")
+		s.mapper("dm-8", "LVM-abcleg", "sda1")
+		s.mapper("dm-9", "LVM-aavictim", below)
+		if pos := s.reader().positions().ofVolume("dm-9"); (pos.standing <= standsOnNothing) != want {
+			t.Errorf("on %s: %+v", below, pos)
+		}
 	}
 }

@@ -13,28 +13,24 @@ import (
 func TestDeviceOfAnotherVolumesContent(t *testing.T) {
 	for what, c := range map[string]struct {
 		below string
-		make  func(s *stack)
+		make  func(s *sysStack)
 		want  bool
 	}{
-		"a disk":                 {"sda1", func(*stack) {}, true},
-		"a RAID's legs":          {"dm-7", func(s *stack) { s.mapper("dm-7", "LVM-abcleg", "sda1") }, true},
-		"dm-crypt on a disk":     {"dm-7", func(s *stack) { s.mapper("dm-7", "CRYPT-x", "sda1") }, true},
-		"a disk that was pulled": {"dm-7", func(s *stack) { s.mapper("dm-7", "x") }, true},
-		"a raw block volume":     {"loop0", func(s *stack) { s.loop("loop0", loopStatus{device: s.number("dm-0")}) }, false},
-		"legs on a raw block volume": {"dm-7", func(s *stack) {
-			s.loop("loop0", loopStatus{device: s.number("dm-0")})
+		"a disk":                 {"sda1", func(*sysStack) {}, true},
+		"a RAID's legs":          {"dm-7", func(s *sysStack) { s.mapper("dm-7", "LVM-abcleg", "sda1") }, true},
+		"dm-crypt on a disk":     {"dm-7", func(s *sysStack) { s.mapper("dm-7", "CRYPT-x", "sda1") }, true},
+		"a disk that was pulled": {"dm-7", func(s *sysStack) { s.mapper("dm-7", "x") }, true},
+		"a raw block volume":     {"loop0", func(s *sysStack) { s.virtual("loop0", 7) }, false},
+		"legs on a raw block volume": {"dm-7", func(s *sysStack) {
+			s.virtual("loop0", 7)
 			s.mapper("dm-7", "LVM-evilleg", "loop0")
 		}, false},
-		"dm-crypt on a volume": {"dm-7", func(s *stack) { s.mapper("dm-7", "CRYPT-x", "dm-0") }, false},
+		"dm-crypt on a volume": {"dm-7", func(s *sysStack) { s.mapper("dm-7", "CRYPT-x", "dm-0") }, false},
 	} {
-		s := newStack(t)
+		s := newSysStack(t)
 		c.make(s)
 		s.mapper("dm-9", "LVM-aavictim", c.below)
 		must(t, os.Symlink(filepath.Join(s.sys, "class/block"), filepath.Join(s.sys, "block")))
-		where := s.reader().positions()
-		if pos := where.ofVolume("dm-9"); (pos.standing <= standsOnNothing) != c.want {
-			t.Errorf("on %s: %+v", what, pos)
-		}
 		h := NewHostOn(Config{}, Machine{Kernel: kernel{sys: s.sys, proc: s.proc, dev: s.dev}})
 		if c.below == "loop0" {
 			must(t, os.RemoveAll(filepath.Join(s.dev, "loop0"))) // it cannot even be asked
@@ -81,7 +77,7 @@ func TestNothingIsAskedOfLVMBlindly(t *testing.T) {
 
 // TestOnVolumes: what the node itself makes of the content of volumes is told, and nothing that is a volume of a disk's group.
 func TestOnVolumes(t *testing.T) {
-	s := newStack(t)
+	s := newSysStack(t)
 	must(t, os.Symlink(filepath.Join(s.sys, "class/block"), filepath.Join(s.sys, "block")))
 	k := kernel{sys: s.sys, proc: s.proc, dev: s.dev}
 	s.virtual("md0", 9, "sda")

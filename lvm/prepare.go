@@ -3,114 +3,10 @@ package lvm
 import (
 	"cmp"
 	"path"
-	"slices"
-	"strings"
 )
 
-// Declaration is a volume group that a node is to have, if it has disks for it.
-type Declaration struct {
-	Name       string
-	Tags       []string
-	Devices    []Selector // a device is for the group if one of them selects it; the first group that selects it gets it
-	MaxDevices int        // how many the group is to have at most; 0: no limit
-	Pool       PoolPolicy // zero: the driver makes a pool when the first thin volume asks for it
-}
-
-// Selector tells which devices are meant: those that meet all of its conditions.
-type Selector struct {
-	Paths      []string // one of these patterns (path.Match) matches the device's path or a name of it in /dev/disk; none: any
-	MinSize    Bytes
-	MaxSize    Bytes  // 0: no limit
-	Rotational *bool  // nil: both
-	Model      string // a pattern; "": any
-}
-
-// PoolPolicy is how a thin pool is made and looked after.
-type PoolPolicy struct {
-	Name         string // DefaultPool by default
-	Size         Bytes  // of its data when it is made, ahead of the first volume; 0: it is made with the first volume
-	GrowData     int    // percent of its data that may be in use before it is enlarged; 80 by default
-	GrowMetadata int    // the same for its metadata; 60 by default
-}
-
-// checkDeclarations returns the declarations with their defaults, or what is wrong with them (KindInvalid).
-func checkDeclarations(declared []Declaration) ([]Declaration, error) {
-	checked := slices.Clone(declared)
-	for i := range checked {
-		d := &checked[i]
-		if err := checkGroup(d.Name); err != nil || d.Name == "" || d.Name[0] == '@' {
-			return nil, Errorf(KindInvalid, "volume group %q: give a name of letters, digits and _ + . -, not - in front", d.Name)
-		}
-		if slices.ContainsFunc(checked[:i], func(other Declaration) bool { return other.Name == d.Name }) {
-			return nil, Errorf(KindInvalid, "volume group %s is declared twice", d.Name)
-		}
-		for _, tag := range d.Tags {
-			if err := checkGroup("@" + tag); err != nil || tag == "" {
-				return nil, Errorf(KindInvalid, "volume group %s: %q is not a tag: use letters, digits and _ + . - / = ! : & #", d.Name, tag)
-			}
-		}
-		if len(d.Devices) == 0 || d.MaxDevices < 0 {
-			return nil, Errorf(KindInvalid, "volume group %s: name at least one selector of devices, and a limit of 0 (none) or more", d.Name)
-		}
-		for _, s := range d.Devices {
-			if err := s.check(); err != nil {
-				return nil, Errorf(KindInvalid, "volume group %s: %w", d.Name, err)
-			}
-		}
-		if err := d.Pool.check(); err != nil {
-			return nil, Errorf(KindInvalid, "volume group %s: %w", d.Name, err)
-		}
-	}
-	return checked, nil
-}
-
-func (s Selector) check() error {
-	if s.Paths != nil && len(s.Paths) == 0 {
-		return Errorf(KindInvalid, "paths is an empty list, which selects nothing: leave it out, or say paths: [\"/dev/*\"] if every disk is meant")
-	}
-	if len(s.Paths) == 0 && s.MinSize == 0 && s.MaxSize == 0 && s.Rotational == nil && s.Model == "" {
-		return Errorf(KindInvalid, "a selector without any condition would take every disk: if that is meant, say paths: [\"/dev/*\"]")
-	}
-	if s.MinSize < 0 || s.MaxSize < 0 || s.MaxSize > 0 && s.MaxSize < s.MinSize {
-		return Errorf(KindInvalid, "sizes from %s to %s select nothing", s.MinSize, s.MaxSize)
-	}
-	for _, size := range []Bytes{s.MinSize, s.MaxSize} {
-		if size > 0 && size < minPrepared {
-			return Errorf(KindInvalid, "a size of %d bytes cannot be meant, since nothing below %s is taken: give a unit, such as 100Gi", size, minPrepared)
-		}
-	}
-	for _, pattern := range append(slices.Clone(s.Paths), s.Model) {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return Errorf(KindInvalid, "the pattern %q is not right: %w", pattern, err)
-		}
-	}
-	for _, pattern := range s.Paths {
-		if !strings.HasPrefix(pattern, "/dev/") {
-			return Errorf(KindInvalid, "the pattern %q is not a path below /dev, such as /dev/disk/by-id/nvme-*", pattern)
-		}
-	}
-	return nil
-}
-
-func (p *PoolPolicy) check() error {
-	if *p == (PoolPolicy{}) {
-		return nil
-	}
-	p.Name = cmp.Or(p.Name, DefaultPool)
-	p.GrowData, p.GrowMetadata = cmp.Or(p.GrowData, poolNearData), cmp.Or(p.GrowMetadata, poolNearMetadata)
-	switch {
-	case !namePattern.MatchString(p.Name):
-		return Errorf(KindInvalid, "%q is not a name for a thin pool", p.Name)
-	case p.Size < 0 || p.Size > 0 && p.Size < poolMetadataMin:
-		return Errorf(KindInvalid, "a thin pool of %d bytes cannot be made", p.Size)
-	case p.GrowData < 1 || p.GrowData > 95 || p.GrowMetadata < 1 || p.GrowMetadata > 95:
-		return Errorf(KindInvalid, "a thin pool can be enlarged when 1 to 95 percent of it are in use, not %d (data) and %d (metadata)", p.GrowData, p.GrowMetadata)
-	}
-	return nil
-}
-
-// selects tells whether the device meets all conditions; named, whether a pattern without wildcards names it.
-func (s Selector) selects(d disk) (selected, named bool) {
+// selectorMatches tells whether the device meets all conditions; named, whether a pattern without wildcards names it.
+func selectorMatches(s Selector, d disk) (selected, named bool) {
 	for _, pattern := range s.Paths {
 		for _, name := range d.names() {
 			if ok, err := path.Match(pattern, name); err == nil && ok {
@@ -133,10 +29,10 @@ func (s Selector) selects(d disk) (selected, named bool) {
 	return true, named
 }
 
-// selects tells whether the group wants the device.
-func (d Declaration) selects(device disk) (selected, named bool) {
+// declarationMatches tells whether the group wants the device.
+func declarationMatches(d Declaration, device disk) (selected, named bool) {
 	for _, s := range d.Devices {
-		yes, exactly := s.selects(device)
+		yes, exactly := selectorMatches(s, device)
 		selected, named = selected || yes, named || exactly
 	}
 	return selected, named

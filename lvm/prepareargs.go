@@ -1,12 +1,8 @@
 package lvm
 
 import (
-	"crypto/rand"
 	"strings"
 )
-
-// minPrepared is the smallest device that is prepared: beside metadata something is to be left.
-const minPrepared = 16 * MiB
 
 // metadataSize is how much of a device is set apart for LVM's metadata, on which the number of volumes depends: it can
 // never grow. 64 MiB are room for tens of thousands of volumes; a small disk gives a hundred-and-twenty-eighth.
@@ -18,12 +14,6 @@ func metadataSize(device Bytes) Bytes {
 // something on a device that we have not, it asks, nobody answers, and it gives up.
 func pvcreateArgs(d disk) []string {
 	return []string{"pvcreate", devicesOption, d.path, "--norestorefile", "--uuid", newPVUUID(), "--metadatasize", kib(metadataSize(d.size)), "--", d.path}
-}
-
-// newPVUUID makes a UUID in LVM's notation that begins with our mark.
-func newPVUUID() string {
-	raw := pvMark + strings.ToLower(rand.Text()) // 26 characters of base 32
-	return dashed(raw[:32])
 }
 
 // vgcreateArgs makes the group, with this node's name as a tag if it is known. The node does not activate its volumes when it boots: the driver does that when they are

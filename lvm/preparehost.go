@@ -176,7 +176,7 @@ func (p *preparing) take(ctx context.Context, d Declaration, here *Group, refuse
 		members = len(here.PVs)
 	}
 	for _, candidate := range p.disks {
-		selected, named := d.selects(candidate)
+		selected, named := declarationMatches(d, candidate)
 		if !selected || p.told[candidate.path] != "" || candidate.group == d.Name {
 			continue
 		}

@@ -6,14 +6,6 @@ import (
 	"slices"
 )
 
-// Presence is what a node knows of the volume of one name, whatever a request says of it.
-type Presence struct {
-	Volume   *Volume // in whatever group, creating or ready; nil: no group that was read has it, or it is deleted
-	Made     bool    // it lacks nothing: an earlier request may have been answered with it
-	UnderWay bool    // an operation for it is under way
-	Unsure   error   // why it may be there although Volume is nil: a group lacks a disk, or a device was not read
-}
-
 // Presence finds the volume that a request of this name made. It starts no process as long as the disks can be read
 // directly. KindBusy: the disks cannot be read.
 func (h *Host) Presence(ctx context.Context, name string) (Presence, error) {
@@ -28,13 +20,6 @@ func (h *Host) Presence(ctx context.Context, name string) (Presence, error) {
 		return Presence{UnderWay: underWay, Unsure: s.unproven()}, nil
 	}
 	return Presence{Volume: v, Made: v.State == StateReady || complete(g, lv, *v), UnderWay: underWay}, nil
-}
-
-// SnapshotPresence is what a node knows of the snapshot of one name, whatever a request says of it; as Presence.
-type SnapshotPresence struct {
-	Snapshot *Snapshot
-	UnderWay bool
-	Unsure   error
 }
 
 // SnapshotPresence does for the snapshot of a name what Presence does for a volume.
@@ -72,19 +57,6 @@ func findOwned[T any](s State, of func(Group, LV) (T, bool, error), wanted func(
 		}
 	}
 	return Group{}, LV{}, nil
-}
-
-// unproven says why there may be more than the state shows; nil: it shows all.
-func (s State) unproven() error {
-	for _, g := range s.Groups {
-		if why := g.unproven(); why != "" {
-			return Errorf(KindBusy, "volume group %s may hold more than can be read: %s", g.Name, why)
-		}
-	}
-	if len(s.Unread) > 0 {
-		return Errorf(KindBusy, "%s", s.Unread[0])
-	}
-	return nil
 }
 
 // KeepReserved keeps room for longer for those volumes that are still wanted here: of a volume's siblings, which

@@ -18,7 +18,7 @@ func TestDisksAgreeWithReport(t *testing.T) {
 		t.Run(filepath.Base(scenario), func(t *testing.T) {
 			node := newTestNode(t)
 			node.plug(t, scenario)
-			direct, err := node.disks().Read(context.Background())
+			direct, err := disksOf(node).Read(context.Background())
 			must(t, err)
 			if len(direct.Groups) == 0 || len(direct.Unread) > 0 {
 				t.Fatalf("%d groups, unread: %v", len(direct.Groups), direct.Unread)
@@ -36,7 +36,7 @@ func TestDisksAgreeWithReport(t *testing.T) {
 						pv.Device = strings.Replace(pv.Device, "/dev", node.dev, 1)
 						pv.Back = strings.Replace(pv.Back, "/dev", node.dev, 1)
 					}
-					report.Groups[i] = report.Groups[i].reworded(direct.Groups[i])
+					report.Groups[i] = reworded(report.Groups[i], direct.Groups[i])
 				}
 				if diff := compareStates(direct, report, direct); diff != "" {
 					t.Errorf("%s: %s", path, diff)
@@ -55,7 +55,7 @@ func TestScenarios(t *testing.T) {
 	read := func(name string) State {
 		node := newTestNode(t)
 		node.plug(t, "testdata/groups/"+name)
-		state, err := node.disks().Read(context.Background())
+		state, err := disksOf(node).Read(context.Background())
 		must(t, err)
 		return state
 	}
@@ -147,7 +147,7 @@ func TestLayeredVolumes(t *testing.T) {
 	} {
 		node := newTestNode(t)
 		node.plug(t, "testdata/groups/"+c.scenario)
-		state, err := node.disks().Read(context.Background())
+		state, err := disksOf(node).Read(context.Background())
 		must(t, err)
 		i := slices.IndexFunc(state.Groups[0].LVs, func(lv LV) bool { return lv.Name == c.lv })
 		if i < 0 {
@@ -166,7 +166,7 @@ func TestSegments(t *testing.T) {
 	group := func(scenario string) Group {
 		node := newTestNode(t)
 		node.plug(t, "testdata/groups/"+scenario)
-		state, err := node.disks().Read(context.Background())
+		state, err := disksOf(node).Read(context.Background())
 		must(t, err)
 		return state.Groups[0]
 	}
@@ -220,7 +220,7 @@ func TestSegments(t *testing.T) {
 func TestThinVolumes(t *testing.T) {
 	node := newTestNode(t)
 	node.plug(t, "testdata/groups/snapshots")
-	state, err := node.disks().Read(context.Background())
+	state, err := disksOf(node).Read(context.Background())
 	must(t, err)
 	g := state.Groups[0]
 	for name, want := range map[string]*ThinPool{
@@ -255,6 +255,62 @@ func TestThinMessages(t *testing.T) {
 	for _, unknown := range []string{"trim = 7", `delete = "t"`, "create = 7"} {
 		if _, err := importGroup(strings.Replace(text, "delete = 7", unknown, 1)); !errors.Is(err, errUnsupported) {
 			t.Errorf("%s: %v", unknown, err)
+		}
+	}
+}
+
+// What is left of captured groups whose disks are missing.
+func TestDamage(t *testing.T) {
+	for _, c := range []struct {
+		scenario, lv string
+		want         damage
+	}{
+		{"degraded", "r", damage{of: 2, legs: 1}},
+		{"missing", "stays", damage{}},
+		{"missing", "gone", damage{lost: true}},
+		{"lostlegs", "s", damage{lost: true}},
+		{"lost", "r1", damage{of: 3, legs: 1}},
+		{"lost", "r6", damage{of: 5, legs: 2}},
+		{"lost", "r5", damage{of: 3, legs: 1}},
+		{"lost", "r10", damage{of: 4, legs: 1}},
+		{"lost", "s", damage{lost: true}},
+		{"layouts", "r6", damage{}},
+		{"thinonraid", "t", damage{}},
+	} {
+		node := newTestNode(t)
+		node.plug(t, "testdata/groups/"+c.scenario)
+		g := readNode(node, t).Groups[0]
+		missing := map[string]bool{}
+		for _, pv := range g.PVs {
+			missing[pv.UUID] = pv.Missing
+		}
+		if got := g.damageTo(*g.named(c.lv), missing, 0); got != c.want {
+			t.Errorf("%s/%s: %+v, want %+v", c.scenario, c.lv, got, c.want)
+		}
+	}
+}
+
+// A thin volume whose pool has its data on a mirror, and its metadata on one disk alone.
+func TestDamageBelow(t *testing.T) {
+	node := newTestNode(t)
+	node.plug(t, "testdata/groups/thinonraid")
+	g := readNode(node, t).Groups[0]
+	metadata := g.named("pool_tmeta").Segments[0].Areas[0].PV
+	for _, pv := range g.PVs {
+		want := damage{of: 2, legs: 1, lost: pv.UUID == metadata}
+		if got := g.damageTo(*g.named("t"), map[string]bool{pv.UUID: true}, 0); got != want {
+			t.Errorf("without %s: %+v, want %+v", pv.Device, got, want)
+		}
+	}
+}
+
+// TestAutoActivationIsRead: a group's flag is read from its metadata (vgchange --setautoactivation).
+func TestAutoActivationIsRead(t *testing.T) {
+	for scenario, want := range map[string]bool{"raid": true, "empty": false, "foreign": false} { // the latter by --setautoactivation n
+		im, err := importGroup(captured(t, scenario))
+		must(t, err)
+		if im.group.AutoActivation != want {
+			t.Errorf("%s: %v", scenario, im.group.AutoActivation)
 		}
 	}
 }

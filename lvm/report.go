@@ -10,23 +10,6 @@ import (
 	"strings"
 )
 
-// reportArgs is the one command that tells a State, lvmreport(7). It looks at these devices alone: on others may be groups that
-// the owners of volumes made up. Hidden volumes (-a) and groups that are another
-// host's or shared are in it, so that their problem can be named; no column that would cost a question to the kernel
-// for each volume. LVM does not say in it which PVs have a double: only Disks sees that.
-func reportArgs(devices []string) []string {
-	return []string{
-		"fullreport", devicesOption, strings.Join(devices, ","), "-a", "--foreign", "--shared", "--reportformat", "json", "--units", "b", "--nosuffix", "--binary",
-		"--configreport", "vg", "-o", "vg_uuid,vg_name,vg_tags,vg_seqno,vg_extent_size,vg_mda_size,vg_mda_free," +
-			"vg_exported,vg_extendable,vg_permissions,vg_clustered,vg_shared,vg_lock_type,vg_systemid",
-		"--configreport", "pv", "-o", "pv_uuid,pv_name,pv_pe_count,pv_missing,pv_allocatable,pe_start,dev_size",
-		"--configreport", "lv", "-o", "lv_uuid,lv_name,lv_size,lv_tags,lv_time,origin,pool_lv,data_lv,metadata_lv,mirror_log",
-		"--configreport", "pvseg", "-o", "pv_uuid,pvseg_start,pvseg_size,segtype,lv_uuid,seg_start_pe",
-		"--configreport", "seg", "-o", "lv_uuid,seg_start_pe,seg_size_pe,segtype,stripe_size,region_size,chunk_size,zero," +
-			"devices,metadata_devices",
-	}
-}
-
 // parseReport reads what reportArgs printed. Any group that it cannot read is an error: after it nobody is left to ask.
 func parseReport(r io.Reader) (State, error) {
 	var raw reportJSON
@@ -53,7 +36,7 @@ func parseReport(r io.Reader) (State, error) {
 
 // completedBy adds the groups that only LVM's report could read. What the disks themselves told stays: it knows of
 // PVs with a double and of devices that could not be read.
-func (s State) completedBy(report State) State {
+func completedBy(s State, report State) State {
 	for _, g := range report.Groups {
 		if !slices.ContainsFunc(s.Groups, func(known Group) bool { return known.UUID == g.UUID }) {
 			s.Groups = append(s.Groups, g)
@@ -92,7 +75,7 @@ func (item reportGroup) group() (Group, error) {
 	}
 	g.Closed, g.Problem = h.closed(), h.problem(g.Name)
 	settleGroup(&g)
-	if err := g.checkLayers(); err != nil {
+	if err := checkLayers(&g); err != nil {
 		return g, err
 	}
 	orderMissing(&g)
@@ -134,7 +117,7 @@ func (item reportGroup) pvs(g *Group, h *hurdles) error {
 		}
 	}
 	for i := range g.PVs {
-		if err := g.PVs[i].mergeRuns(); err != nil {
+		if err := mergeRuns(&g.PVs[i]); err != nil {
 			return err
 		}
 	}
@@ -142,7 +125,7 @@ func (item reportGroup) pvs(g *Group, h *hurdles) error {
 }
 
 // mergeRuns brings free runs into order and joins neighbours.
-func (pv *PV) mergeRuns() error {
+func mergeRuns(pv *PV) error {
 	slices.SortFunc(pv.Free, func(a, b Run) int { return int(a.Start - b.Start) })
 	var merged []Run
 	next := Extents(0)

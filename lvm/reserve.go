@@ -104,7 +104,7 @@ func (r *reservations) without(s State, specs []Spec) State {
 	var kept []*carving
 	for name, res := range r.kept {
 		mine := slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == name })
-		if !mine && !res.carving.made(s) {
+		if !mine && !isMade(res.carving, s) {
 			kept = append(kept, res.carving)
 		}
 	}
@@ -112,11 +112,11 @@ func (r *reservations) without(s State, specs []Spec) State {
 		return s
 	}
 	slices.SortFunc(kept, func(a, b *carving) int { return strings.Compare(a.volume.Name, b.volume.Name) })
-	return s.reserve(kept)
+	return withCarvings(s, kept)
 }
 
-// made tells whether the disks show the volume: it is not counted twice.
-func (c *carving) made(s State) bool {
+// isMade tells whether the disks show the volume: it is not counted twice.
+func isMade(c *carving, s State) bool {
 	_, _, _, err := s.find(c.volume.ID)
 	return err == nil
 }
@@ -265,15 +265,6 @@ func (r *reservations) keep(p party, placements []placement) (mine int) {
 func (p party) own() int {
 	return slices.IndexFunc(p.all, func(spec Spec) bool { return spec.Name == p.spec.Name })
 }
-
-// Misfit is in the chain of the error (KindInsufficientCapacity) that refuses volumes which are of use only together.
-type Misfit struct {
-	Spec Spec // the one of them that found no room beside the larger ones
-	err  error
-}
-
-func (m *Misfit) Error() string { return m.err.Error() }
-func (m *Misfit) Unwrap() error { return m.err }
 
 // refuse says that the volume's siblings have no room together with it.
 func (p party) refuse(misfit Spec, err error) error {

@@ -132,8 +132,8 @@ func TestDecisionsWithoutTheLock(t *testing.T) {
 	r.state = State{Groups: []Group{testGroup("vg-data", []Run{{0, 60}})}}
 	p, err := r.plan(r.state, testCluster, newParty(b, []Spec{a}), false)
 	must(t, err)
-	if p.group() != r.state.Groups[0].UUID {
-		t.Errorf("the lock of the group %q is to be taken", p.group())
+	if placementGroup(p) != r.state.Groups[0].UUID {
+		t.Errorf("the lock of the group %q is to be taken", placementGroup(p))
 	}
 	_, err = r.plan(r.state, testCluster, newParty(b, []Spec{a}), true)
 	wantNoRoom(t, err, "together with a")

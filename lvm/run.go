@@ -13,9 +13,6 @@ import (
 	"time"
 )
 
-// commandPath is where lvm and modprobe are looked for, by us and by the commands themselves.
-const commandPath = "/usr/sbin:/usr/bin:/sbin:/bin"
-
 // mallocTunables keep lvm from giving memory back and asking for it again while it works on large metadata: with 1000
 // volumes that is 250 calls of brk and 540 page faults an lvcreate (mallopt(3), M_TRIM_THRESHOLD and M_TOP_PAD). The pad is
 // small, since lvm locks all of its memory, page by page, before it suspends a device.
@@ -179,28 +176,3 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 func (t *tail) String() string { return strings.TrimSpace(string(t.kept)) }
-
-// lookPath finds a command on commandPath, whatever our own PATH is.
-func lookPath(name string) (string, error) {
-	for _, dir := range strings.Split(commandPath, ":") {
-		path := dir + "/" + name
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("the command %s is not installed (looked in %s)", name, commandPath)
-}
-
-// modprobe loads a kernel module, from the host's /lib/modules.
-func modprobe(ctx context.Context, module string) error {
-	path, err := lookPath("modprobe")
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, path, module)
-	cmd.Env = []string{"PATH=" + commandPath, "LC_ALL=C"}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("modprobe %s: %w: %s", module, err, bytes.TrimSpace(out))
-	}
-	return nil
-}

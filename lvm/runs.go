@@ -8,9 +8,6 @@ import (
 // runsByPV are stretches of extents by the UUID of the physical volume; of each one ascending, disjoint and maximal.
 type runsByPV map[string][]Run
 
-// end is the first extent behind the run.
-func (r Run) end() Extents { return r.Start + r.Count }
-
 // union puts runs together; they may come in any order and overlap.
 func union(lists ...[]Run) []Run {
 	all := slices.Concat(lists...)
@@ -89,7 +86,7 @@ func (r runsByPV) extents() (n Extents) {
 }
 
 // runsOf turns the ranges of a command line into runs.
-func (g Group) runsOf(ranges []peRange) runsByPV {
+func runsOf(g Group, ranges []peRange) runsByPV {
 	all := runsByPV{}
 	for _, r := range ranges {
 		for _, pv := range g.PVs {
@@ -102,7 +99,7 @@ func (g Group) runsOf(ranges []peRange) runsByPV {
 }
 
 // rangesOf is runsOf the other way round.
-func (g Group) rangesOf(runs runsByPV) (ranges []peRange) {
+func rangesOf(g Group, runs runsByPV) (ranges []peRange) {
 	for _, pv := range g.PVs {
 		for _, r := range runs[pv.UUID] {
 			ranges = append(ranges, hole{pv.Device, r}.head(r.Count))
@@ -121,7 +118,7 @@ type piece struct {
 
 // pieces tells where a volume's content lies. whole is false for an LV whose content may also lie elsewhere (a cache, a
 // RAID in the middle of a reshape), or whose type is not known. The metadata of a RAID is no content.
-func (g Group) pieces(lv LV) (all []piece, whole bool) {
+func pieces(g Group, lv LV) (all []piece, whole bool) {
 	for _, seg := range lv.Segments {
 		row := Extents(dataLegs(seg))
 		if row == 0 || seg.Extents%row != 0 {
@@ -137,7 +134,7 @@ func (g Group) pieces(lv LV) (all []piece, whole bool) {
 			if image == nil || image.Extents != run.Count || len(lv.Segments) > 1 {
 				return nil, false
 			}
-			parts, whole := g.pieces(*image)
+			parts, whole := pieces(g, *image)
 			if !whole {
 				return nil, false
 			}
@@ -178,8 +175,8 @@ func raidLevel(segmentType string) string {
 }
 
 // contentOf is where a volume's content lies, nil if that cannot be told for all of it.
-func (g Group) contentOf(lv LV) runsByPV {
-	parts, whole := g.pieces(lv)
+func contentOf(g Group, lv LV) runsByPV {
+	parts, whole := pieces(g, lv)
 	if !whole {
 		return nil
 	}
@@ -191,8 +188,8 @@ func (g Group) contentOf(lv LV) runsByPV {
 }
 
 // stretchesOn are the stretches of a volume, in its own extents, that lie on these runs; all of it where that cannot be told.
-func (g Group) stretchesOn(lv LV, runs runsByPV) []Run {
-	parts, whole := g.pieces(lv)
+func stretchesOn(g Group, lv LV, runs runsByPV) []Run {
+	parts, whole := pieces(g, lv)
 	if !whole {
 		return []Run{{Start: 0, Count: lv.Extents}}
 	}
@@ -203,4 +200,49 @@ func (g Group) stretchesOn(lv LV, runs runsByPV) []Run {
 		}
 	}
 	return union(all)
+}
+
+// freeRuns is what is free on the disks that are there. A disk that is away may come back with another content.
+func freeRuns(g Group) runsByPV {
+	free := runsByPV{}
+	for _, pv := range g.PVs {
+		if !pv.Missing && !pv.Silent && len(pv.Free) > 0 {
+			free[pv.UUID] = pv.Free
+		}
+	}
+	return free
+}
+
+// onlyZeroed is the group as if nothing were free but what is known to be zero.
+func onlyZeroed(g Group) Group {
+	g.PVs = slices.Clone(g.PVs)
+	for i := range g.PVs {
+		g.PVs[i].Free = common(g.PVs[i].Free, g.PVs[i].Zeroed)
+	}
+	return g
+}
+
+// unzeroedIn is what of the ranges is not known to be zero.
+func unzeroedIn(g Group, ranges []peRange) runsByPV {
+	known := runsByPV{}
+	for _, pv := range g.PVs {
+		known[pv.UUID] = pv.Zeroed
+	}
+	return runsOf(g, ranges).less(known)
+}
+
+// away tells whether a part of the runs is on a disk that is not there.
+func (r runsByPV) away(g Group) bool {
+	return len(r) > 0 && slices.ContainsFunc(g.PVs, func(pv PV) bool { return (pv.Missing || pv.Silent) && len(r[pv.UUID]) > 0 })
+}
+
+// within is what of the runs is free in the group.
+func (r runsByPV) within(g Group) runsByPV {
+	rest := runsByPV{}
+	for pv, free := range freeRuns(g) {
+		if both := common(free, r[pv]); len(both) > 0 {
+			rest[pv] = both
+		}
+	}
+	return rest
 }

@@ -172,24 +172,6 @@ func (h *Host) unsnap(ctx context.Context, id ID) error {
 	return h.remove(ctx, s, id, sn.UUID, sn.State)
 }
 
-// findSnapshot finds the snapshot in the state, in whatever state its life is. KindNotLocal: its group is not here, or
-// the LV is not a snapshot of this driver; KindNotFound: the group is here and lacks it.
-func (s State) findSnapshot(id ID) (Group, Snapshot, error) {
-	g, err := s.group(id.VG)
-	if err != nil {
-		return Group{}, Snapshot{}, Errorf(KindNotLocal, "snapshot %s: %w", id, err)
-	}
-	lv, err := g.locate(id, "snapshot")
-	if err != nil {
-		return g, Snapshot{}, err
-	}
-	sn, ours, err := snapshotOf(g, lv)
-	if err == nil && !ours {
-		err = Errorf(KindNotManaged, "%s/%s is not a snapshot of this driver: it is left alone", g.Name, id.LV)
-	}
-	return g, sn, err
-}
-
 // LookupSnapshot finds a ready snapshot. KindNotFound, KindNotLocal: as Lookup.
 func (h *Host) LookupSnapshot(ctx context.Context, id ID) (Snapshot, error) {
 	s, err := h.read(ctx)

@@ -99,3 +99,6 @@ type ThinPool struct {
 	// Crowded is why it may promise nothing more, in a State that a Host shows; the disks do not tell it.
 	Crowded string
 }
+
+// createMessage begins a message to make a volume; its name follows.
+const createMessage = "create "

@@ -93,47 +93,6 @@ func (h *Host) partSuspended(g Group, lv LV) bool {
 	return len(suspended) > 0 && slices.ContainsFunc(parts(g, lv), func(part LV) bool { return suspended[dmUUID(g.UUID, part.UUID)] })
 }
 
-// below lists an LV, its pool, and all that they are made of: a suspended device down there stops it as well.
-func below(g Group, lv LV) []LV {
-	all := parts(g, lv)
-	for _, pool := range g.LVs {
-		if pool.Name == lv.Pool {
-			all = append(all, parts(g, pool)...)
-		}
-	}
-	return all
-}
-
-// partsOf is parts by name; nil if there is no such LV.
-func (g Group) partsOf(name string) []LV {
-	for _, lv := range g.LVs {
-		if name != "" && lv.Name == name {
-			return parts(g, lv)
-		}
-	}
-	return nil
-}
-
-// parts lists an LV and the LVs that it is made of.
-func parts(g Group, lv LV) []LV {
-	all := []LV{lv}
-	add := func(name string) {
-		if i := slices.IndexFunc(g.LVs, func(other LV) bool { return name != "" && other.Name == name }); i >= 0 {
-			all = append(all, parts(g, g.LVs[i])...)
-		}
-	}
-	for _, segment := range lv.Segments {
-		for _, area := range slices.Concat(segment.Areas, segment.Metadata) {
-			add(area.LV)
-		}
-	}
-	if lv.Thin != nil {
-		add(lv.Thin.Data)
-		add(lv.Thin.Metadata)
-	}
-	return all
-}
-
 // suspendedIn finds the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.
 func (h *Host) suspendedIn(g Group) map[string]bool {
 	devices, err := h.devices()

@@ -153,3 +153,11 @@ func unescapeTag(s string) (string, error) {
 func dmUUID(vgUUID, lvUUID string) string {
 	return "LVM-" + strings.ReplaceAll(vgUUID, "-", "") + strings.ReplaceAll(lvUUID, "-", "")
 }
+
+// keyNode is the key of the tag of a volume group that names the node which uses it. LVM's own system ID would do the same, but it
+// keeps the node's own lvm from the group as well, unless an admin gives that the same ID.
+const keyNode = "node"
+
+func isAlnum(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}

@@ -31,32 +31,6 @@ var anyVolume = rapid.Custom(func(t *rapid.T) Volume {
 	return v
 })
 
-// anyClass draws a class that is right, with its defaults filled in.
-func anyClass(group string) *rapid.Generator[Class] {
-	return rapid.Custom(func(t *rapid.T) Class {
-		class := Class{Group: group, Layout: rapid.SampledFrom([]Layout{LayoutLinear, LayoutStriped, LayoutRAID1, LayoutRAID5, LayoutRAID6, LayoutRAID10, LayoutThin}).Draw(t, "layout")}
-		r := rules[class.Layout]
-		for name, number := range map[string]struct {
-			value  *int
-			bounds bounds
-		}{"stripes": {&class.Stripes, r.stripes}, "mirrors": {&class.Mirrors, r.mirrors}, "overprovision": {&class.Overprovision, r.overprovision}} {
-			if number.bounds != (bounds{}) {
-				few := min(number.bounds.most, number.bounds.least+3)
-				*number.value = rapid.OneOf(rapid.Just(number.bounds.least), rapid.IntRange(number.bounds.least, few), rapid.IntRange(number.bounds.least, number.bounds.most)).Draw(t, name)
-			}
-		}
-		if class.Stripes > 0 {
-			class.StripeSize = minStripe << rapid.IntRange(0, 6).Draw(t, "stripe size")
-		}
-		if class.Layout == LayoutThin {
-			class.Pool = rapid.SampledFrom([]string{DefaultPool, "pool_2"}).Draw(t, "pool")
-		} else {
-			class.Wipe = rapid.SampledFrom([]Wipe{WipeZero, WipeNone}).Draw(t, "wipe")
-		}
-		return class
-	})
-}
-
 // Whatever a volume is called, its tags are tags that LVM takes, and tell the same volume again.
 func TestTagsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -30,8 +30,6 @@ func rangesIn(t *rapid.T, argv []string) (ranges []peRange) {
 	return ranges
 }
 
-var thinClass = Class{Layout: LayoutThin}
-
 func snapshotted(t testing.TB, s State, name string, v Volume, state VolumeState) Snapshot {
 	t.Helper()
 	p, err := planSnapshot(s, testCluster, SnapshotSpec{Name: name, Source: v.ID})
@@ -257,7 +255,7 @@ func TestPoolHalfMade(t *testing.T) {
 	if len(lines) < 3 || lines[0] != want || !strings.HasPrefix(lines[1], "lvcreate --type thin-pool") {
 		t.Errorf("%q", lines)
 	}
-	s.take(p.carve)
+	takeCarving(s, p.carve)
 	if second := planned(t, s, specIn("b", thinClass, 8*MiB))[0]; second.carve.pool != nil {
 		t.Errorf("the pool is made twice: %+v", second.carve.pool)
 	}

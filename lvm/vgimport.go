@@ -63,7 +63,7 @@ func importGroup(text string) (*imported, error) {
 		}
 	}
 	settleGroup(&im.group)
-	if err := im.group.checkLayers(); err != nil {
+	if err := checkLayers(&im.group); err != nil {
 		return nil, unsupported("volume group %s: %v", vg.name, err)
 	}
 	return im, nil

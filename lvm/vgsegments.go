@@ -87,9 +87,6 @@ func thin(lv *LV, kind string, f *fields) {
 	}
 }
 
-// createMessage begins a message to make a volume; its name follows.
-const createMessage = "create "
-
 // messages reads what LVM has for a thin pool: `message1 { create = "v" }`, `message2 { delete = 7 }`.
 func messages(pool *fields) (list []string) {
 	for i := range pool.section.sections {

@@ -78,7 +78,7 @@ func (h *Host) wipeOnce(ctx context.Context, v Volume) error {
 	}
 	defer turn.end()
 	var content *wipedContent
-	if v.wiped() {
+	if isWiped(v) {
 		content, err = h.zero(ctx, v, turn)
 		if KindOf(err) == KindNotFound {
 			return nil // an admin removed it
@@ -109,7 +109,7 @@ func (h *Host) zero(ctx context.Context, v Volume, turn *turn) (*wipedContent, e
 	if now.UUID != v.UUID || now.State != StateDeleting {
 		return nil, nil
 	}
-	return &wipedContent{now.Size, g.contentOf(lv)}, h.zeroVolume(ctx, g, lv, now, turn)
+	return &wipedContent{now.Size, contentOf(g, lv)}, h.zeroVolume(ctx, g, lv, now, turn)
 }
 
 func (h *Host) zeroVolume(ctx context.Context, g Group, lv LV, v Volume, turn *turn) error {
@@ -136,7 +136,7 @@ func (h *Host) zeroVolume(ctx context.Context, g Group, lv LV, v Volume, turn *t
 		}
 	}
 	h.wiper.left(v, at)
-	err = h.machine.Kernel.Zero(ctx, v.at(path), at, v.Size, func(until Bytes) {
+	err = h.machine.Kernel.Zero(ctx, deviceAt(v, path), at, v.Size, func(until Bytes) {
 		at = until
 		h.wiper.left(v, at)
 		turn.pause(ctx, v.Size-at)
@@ -173,7 +173,7 @@ func (h *Host) removeIfStill(ctx context.Context, v Volume, content *wipedConten
 		return err
 	case content != nil && now.Size != content.size:
 		return Errorf(KindBusy, "somebody changed its size from %s to %s while it was being wiped", content.size, now.Size)
-	case content != nil && maps.EqualFunc(content.runs, g.contentOf(lv), slices.Equal):
+	case content != nil && maps.EqualFunc(content.runs, contentOf(g, lv), slices.Equal):
 		h.zeroed.gains(g.UUID, content.runs)
 	}
 	return h.remove(ctx, s, now.ID, now.UUID, now.State)

@@ -2,9 +2,9 @@ package lvm
 
 import "context"
 
-// rest is what of a new raw block volume is to be zeroed before it is answered. errChanged: it was planned on extents that
+// unzeroedRest is what of a new raw block volume is to be zeroed before it is answered. errChanged: it was planned on extents that
 // were known to be zero, and what was known does not hold any more.
-func (c *carving) rest(g Group, lv LV) ([]Run, error) {
+func unzeroedRest(c *carving, g Group, lv LV) ([]Run, error) {
 	if !c.volume.Block || c.volume.Class.Layout == LayoutThin {
 		return nil, nil
 	}
@@ -17,7 +17,7 @@ func (c *carving) rest(g Group, lv LV) ([]Run, error) {
 	case c.volume.State == StateZeroing && foreign:
 		return []Run{{Start: 0, Count: lv.Extents}}, nil
 	case c.volume.State == StateZeroing:
-		return g.stretchesOn(lv, c.group.unzeroed(c.ranges)), nil
+		return stretchesOn(g, lv, unzeroedIn(c.group, c.ranges)), nil
 	case foreign:
 		return nil, errChanged
 	}
@@ -77,7 +77,7 @@ func (h *Host) zeroRest(ctx context.Context, m made) error {
 	h.log.Info("a new raw block volume is zeroed where its extents may hold data of others", "volume", m.ID.String(), "bytes", int64(left))
 	for _, r := range m.rest {
 		at := g.bytes(r.Start)
-		err := h.machine.Kernel.Zero(h.closing, v.at(path), at, g.bytes(r.end()), func(until Bytes) { //nolint:contextcheck // as above
+		err := h.machine.Kernel.Zero(h.closing, deviceAt(v, path), at, g.bytes(r.end()), func(until Bytes) { //nolint:contextcheck // as above
 			left, at = left-(until-at), until
 			turn.pause(h.closing, left)
 		})

@@ -29,8 +29,8 @@ func (z zeroed) after(g Group, own int64, gained runsByPV) zeroed {
 	now := zeroed{seqno: g.Seqno, checksum: g.Checksum}
 	commits := g.Seqno - z.seqno
 	switch {
-	case g.vouchedFor():
-		now.runs = g.freeRuns()
+	case vouchedFor(g):
+		now.runs = freeRuns(g)
 	case commits == 0 && z.same(g):
 		now.runs = z.runs.within(g)
 	case commits > 0 && commits <= max(1, own):
@@ -40,56 +40,11 @@ func (z zeroed) after(g Group, own int64, gained runsByPV) zeroed {
 }
 
 // vouchedFor tells whether an admin vouched for the group at this very commit.
-func (g Group) vouchedFor() bool {
+func vouchedFor(g Group) bool {
 	return slices.Contains(g.Tags, vouched+strconv.FormatInt(g.Seqno, 10))
 }
 
 // same tells whether g is the group at the very commit of z.
 func (z zeroed) same(g Group) bool {
 	return z.seqno == g.Seqno && (z.checksum == g.Checksum || z.checksum == 0 || g.Checksum == 0)
-}
-
-// freeRuns is what is free on the disks that are there. A disk that is away may come back with another content.
-func (g Group) freeRuns() runsByPV {
-	free := runsByPV{}
-	for _, pv := range g.PVs {
-		if !pv.Missing && !pv.Silent && len(pv.Free) > 0 {
-			free[pv.UUID] = pv.Free
-		}
-	}
-	return free
-}
-
-// away tells whether a part of the runs is on a disk that is not there.
-func (r runsByPV) away(g Group) bool {
-	return len(r) > 0 && slices.ContainsFunc(g.PVs, func(pv PV) bool { return (pv.Missing || pv.Silent) && len(r[pv.UUID]) > 0 })
-}
-
-// within is what of the runs is free in the group.
-func (r runsByPV) within(g Group) runsByPV {
-	rest := runsByPV{}
-	for pv, free := range g.freeRuns() {
-		if both := common(free, r[pv]); len(both) > 0 {
-			rest[pv] = both
-		}
-	}
-	return rest
-}
-
-// onlyZeroed is the group as if nothing were free but what is known to be zero.
-func (g Group) onlyZeroed() Group {
-	g.PVs = slices.Clone(g.PVs)
-	for i := range g.PVs {
-		g.PVs[i].Free = common(g.PVs[i].Free, g.PVs[i].Zeroed)
-	}
-	return g
-}
-
-// unzeroed is what of the ranges is not known to be zero.
-func (g Group) unzeroed(ranges []peRange) runsByPV {
-	known := runsByPV{}
-	for _, pv := range g.PVs {
-		known[pv.UUID] = pv.Zeroed
-	}
-	return g.runsOf(ranges).less(known)
 }

@@ -208,11 +208,11 @@ func TestPieces(t *testing.T) {
 			runsByPV{"vga": {{11, 1}}}, []Run{{0, 14}}},
 		{"a cache", LV{Extents: 3, Segments: []Segment{{Extents: 3, Type: "cache"}}}, nil, []Run{{0, 3}}},
 	} {
-		if got := g.stretchesOn(test.lv, test.runs); !slices.Equal(got, test.want) {
+		if got := stretchesOn(g, test.lv, test.runs); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
-	if content := g.contentOf(LV{Extents: 3, Segments: []Segment{{Extents: 3, Type: "writecache"}}}); content != nil {
+	if content := contentOf(g, LV{Extents: 3, Segments: []Segment{{Extents: 3, Type: "writecache"}}}); content != nil {
 		t.Errorf("the content of a cached volume lies on %v", content)
 	}
 }

@@ -72,7 +72,7 @@ func (w *zeroedWatch) group(ticket int64, g Group) {
 	if e.running > 0 || ticket < e.since {
 		return
 	}
-	if e.same(g) && e.own == 0 && e.gained == nil && !g.vouchedFor() && !e.runs.away(g) {
+	if e.same(g) && e.own == 0 && e.gained == nil && !vouchedFor(g) && !e.runs.away(g) {
 		return
 	}
 	now := e.after(g, e.own, e.gained)

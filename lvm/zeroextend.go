@@ -24,7 +24,7 @@ func (h *Host) zeroFirst(ctx context.Context, g Group, grown Volume, runs runsBy
 	if lv := g.named(id.LV); lv != nil {
 		return h.zeroes(g, *lv)
 	}
-	c := &carving{group: g, extents: runs.extents(), ranges: g.rangesOf(runs), volume: Volume{
+	c := &carving{group: g, extents: runs.extents(), ranges: rangesOf(g, runs), volume: Volume{
 		ID: id, Name: id.LV, Claim: grown.Claim, Cluster: h.cfg.Cluster, Class: Class{Layout: LayoutLinear, Wipe: WipeZero}, State: StateDeleting,
 	}}
 	if g.MDAFree < mdaNeed(g, c.volume.Class)+mdaReserve {

@@ -68,21 +68,21 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	host, err := lvm.NewHost(lvm.Config{
+	h, err := lvm.NewHost(lvm.Config{
 		SystemDir: prepareSystemDir, Node: o.nodeName, LockDir: o.lockDir, BackupDir: filepath.Join(o.stateDir, "backup"), Log: log,
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = host.Close(context.WithoutCancel(ctx)) }()
+	defer func() { _ = h.Close(context.WithoutCancel(ctx)) }()
 	if !o.dryRun {
 		waiting, cancel := context.WithTimeout(ctx, o.wait)
 		defer cancel()
-		if err := host.Alone(waiting); err != nil {
+		if err := h.Alone(waiting); err != nil {
 			return fmt.Errorf("%w; that driver scans for new disks itself if it runs with --volume-groups-file", err)
 		}
 	}
-	report, err := host.Prepare(ctx, lvm.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.Signatures})
+	report, err := h.Prepare(ctx, lvm.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.Signatures})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package lvm
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,64 +65,4 @@ func FuzzStatus(f *testing.F) {
 func FuzzFirstTarget(f *testing.F) {
 	f.Add(append(make([]byte, 40), "raid1 2 AA\x00"...), uint32(0))
 	f.Fuzz(func(_ *testing.T, answer []byte, start uint32) { _, _, _ = firstTarget(answer, start) })
-}
-
-func TestRAIDDamage(t *testing.T) {
-	for legs, want := range map[string]damage{
-		"raid1 AA": {of: 2}, "raid1 AD": {of: 2, legs: 1}, "raid1 DDA": {of: 3, legs: 2}, "raid1 DD": {of: 2, legs: 2, lost: true},
-		"raid5_ls AaA": {of: 3}, "raid5_ls A-A": {of: 3, legs: 1}, "raid5_ls ADD": {of: 3, legs: 2, lost: true},
-		"raid6_zr ADDAA": {of: 5, legs: 2}, "raid6_zr DDDAA": {of: 5, legs: 3, lost: true},
-		"raid10 ADDA": {of: 4, legs: 2}, "raid10 DDAA": {of: 4, legs: 2, lost: true}, "raid10 AADD": {of: 4, legs: 2, lost: true},
-		"raid4 AD": {of: 2, legs: 1}, "raid0 AD": {of: 2, legs: 1, lost: true},
-	} {
-		kind, letters, _ := strings.Cut(legs, " ")
-		if got := (raidStatus{kind: kind, legs: letters}).damage(); got != want {
-			t.Errorf("%s: %+v, want %+v", legs, got, want)
-		}
-	}
-}
-
-// What is left of captured groups whose disks are missing.
-func TestDamage(t *testing.T) {
-	for _, c := range []struct {
-		scenario, lv string
-		want         damage
-	}{
-		{"degraded", "r", damage{of: 2, legs: 1}},
-		{"missing", "stays", damage{}},
-		{"missing", "gone", damage{lost: true}},
-		{"lostlegs", "s", damage{lost: true}},
-		{"lost", "r1", damage{of: 3, legs: 1}},
-		{"lost", "r6", damage{of: 5, legs: 2}},
-		{"lost", "r5", damage{of: 3, legs: 1}},
-		{"lost", "r10", damage{of: 4, legs: 1}},
-		{"lost", "s", damage{lost: true}},
-		{"layouts", "r6", damage{}},
-		{"thinonraid", "t", damage{}},
-	} {
-		node := newTestNode(t)
-		node.plug(t, "testdata/groups/"+c.scenario)
-		g := node.read(t).Groups[0]
-		missing := map[string]bool{}
-		for _, pv := range g.PVs {
-			missing[pv.UUID] = pv.Missing
-		}
-		if got := g.damageTo(*g.named(c.lv), missing, 0); got != c.want {
-			t.Errorf("%s/%s: %+v, want %+v", c.scenario, c.lv, got, c.want)
-		}
-	}
-}
-
-// A thin volume whose pool has its data on a mirror, and its metadata on one disk alone.
-func TestDamageBelow(t *testing.T) {
-	node := newTestNode(t)
-	node.plug(t, "testdata/groups/thinonraid")
-	g := node.read(t).Groups[0]
-	metadata := g.named("pool_tmeta").Segments[0].Areas[0].PV
-	for _, pv := range g.PVs {
-		want := damage{of: 2, legs: 1, lost: pv.UUID == metadata}
-		if got := g.damageTo(*g.named("t"), map[string]bool{pv.UUID: true}, 0); got != want {
-			t.Errorf("without %s: %+v, want %+v", pv.Device, got, want)
-		}
-	}
 }
