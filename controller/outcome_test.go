@@ -10,6 +10,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
 
@@ -57,7 +58,7 @@ func TestErrorsWhileAVolumeMayExist(t *testing.T) {
 // restarted is the driver after a restart of its pod.
 func restarted(t *testing.T, s *Server, node *lvmtest.Node) *Server {
 	t.Helper()
-	if err := s.volumes.(*lvm.Host).Close(t.Context()); err != nil {
+	if err := s.volumes.(*host.Host).Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	host := node.Start(t, testConfig)

@@ -13,7 +13,7 @@
 //
 // One flow: a claim's request is raised -> the watch delivers the claim, which is now kept (claims.go) -> a worker takes
 // it from the queue (agent.go) -> resizeTarget says which size comes next (resize.go) -> the PersistentVolume is read, and
-// it is this node's -> the claim says that it is being resized -> lvm.Host.Extend -> the PersistentVolume, then the claim
+// it is this node's -> the claim says that it is being resized -> host.Host.Extend -> the PersistentVolume, then the claim
 // get the new size -> the kubelet grows the file system.
 //
 // Every node watches all claims, since neither the scheduler's choice nor a size can be selected by; what is kept of them

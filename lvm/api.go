@@ -31,13 +31,13 @@ type ID struct {
 
 var (
 	uuidPattern = regexp.MustCompile(`^[A-Za-z0-9]{6}(-[A-Za-z0-9]{4}){5}-[A-Za-z0-9]{6}$`)
-	namePattern = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
+	NamePattern = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
 )
 
 // ParseID reads a volume handle. It fails (KindInvalid) on anything that this driver can never have handed out.
 func ParseID(handle string) (ID, error) {
 	vg, lv, ok := strings.Cut(handle, "/")
-	if !ok || len(handle) > 128 || !uuidPattern.MatchString(vg) || !namePattern.MatchString(lv) {
+	if !ok || len(handle) > 128 || !uuidPattern.MatchString(vg) || !NamePattern.MatchString(lv) {
 		return ID{}, Errorf(KindInvalid, "%q is not a volume handle of this driver (<volume group UUID>/<logical volume>)", handle)
 	}
 	return ID{VG: vg, LV: lv}, nil
@@ -45,8 +45,8 @@ func ParseID(handle string) (ID, error) {
 
 func (id ID) String() string { return id.VG + "/" + id.LV }
 
-// words names what a volume begins as, for people: the handle alone tells them little.
-func (id ID) words() string {
+// Words names what a volume begins as, for people: the handle alone tells them little.
+func (id ID) Words() string {
 	switch {
 	case id == ID{}:
 		return "an empty volume"
@@ -158,4 +158,4 @@ type Capacity struct {
 	Largest   Bytes // the largest single volume that Create will really accept
 }
 
-const sectorSize = 512
+const SectorSize = 512

@@ -1,121 +1,31 @@
 package lvm
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"log/slog"
+	"time"
 )
 
-// writeConfig writes our own lvm.conf and makes the folders that it names. It says of the host's LVM only where its
-// locks are: those two must exclude each other; everything else of the host's configuration stays out.
-func writeConfig(cfg Config) error {
-	for _, dir := range []string{cfg.SystemDir, cfg.LockDir, cfg.BackupDir} {
-		if dir == "" {
-			continue
-		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("a folder for LVM: %w", err)
-		}
-	}
-	devices, err := os.ReadFile("/proc/devices")
-	if err != nil {
-		return fmt.Errorf("the kinds of disk that this kernel has: %w", err)
-	}
-	path := filepath.Join(cfg.SystemDir, "lvm.conf")
-	if err := os.WriteFile(path, []byte(lvmConf(cfg, blockTypes(string(devices)))), 0o600); err != nil {
-		return fmt.Errorf("our LVM configuration: %w", err)
-	}
-	return nil
+// Config says where a Host works. The zero value of each field is explained at the field.
+type Config struct {
+	SystemDir string        // private directory for our own lvm.conf (LVM_SYSTEM_DIR); NewHost writes it
+	LockDir   string        // the host's LVM lock directory, so that an admin's lvm and ours exclude each other
+	BackupDir string        // host directory for the metadata backup of each group
+	Cluster   string        // UID of the cluster; goes into the tags of each volume made here
+	Node      string        // this node's name; goes into a tag of each group that is changed here, and other nodes leave that alone; "": no tag
+	Log       *slog.Logger  // nil: slog.Default()
+	Observe   func(Command) // nil, or called after each LVM command, from the goroutine that ran it
+	Beside    bool          // a driver runs on this node, and this Host is an admin's hand beside it: it is never started
+
+	SettleAfter   time.Duration // how long a new volume's second commit waits for others to share it; 0: one second
+	Patience      time.Duration // how long one operation may hold a group's lock before the group counts as hung; 0: two minutes
+	EmptyPoolsFor time.Duration // how long a thin pool that the driver made may hold nothing until TendPools removes it; 0: for ever
+	Freshness     time.Duration // how old the disks' answer may be for capacity, lists and figures; 0: half a second; negative: never kept
 }
 
-// lvmConf renders lvm.conf(5).
-//   - use_aio=0: tearing down an AIO context takes a command 30 ms and more; it cannot be turned off elsewhere.
-//   - udev: a container cannot take part in its handshake (udev_sync=0), so lvm makes the nodes it needs by itself
-//     (verify_udev_operations=1), in a directory of its own (dir); disks are in the host's (scan). On the host, udev makes the
-//     names and removes them (udev_rules=1), as for any other volume.
-//   - no devices file, no hints: each command that writes is told its disks (--devices).
-//   - reserved_memory: before it suspends a device, lvm would touch and lock 8 MiB page by page (a third of an lvextend's
-//     time), in case that swap or the root file system is on it; ours carry neither.
-//   - types: LVM takes only kinds of disk whose driver it knows by name, and a container cannot see what the host's
-//     own configuration adds; so each that the kernel has is named.
-func lvmConf(cfg Config, types []string) string {
-	quote := func(s string) string { return strconv.Quote(s) }
-	backup := "backup = 0"
-	if cfg.BackupDir != "" {
-		backup = "backup = 1\n\tbackup_dir = " + quote(cfg.BackupDir)
-	}
-	locking := ""
-	if cfg.LockDir != "" {
-		locking = "locking_dir = " + quote(cfg.LockDir)
-	}
-	kinds := ""
-	if len(types) > 0 { // an empty list is an error to lvm
-		list := make([]string, 0, len(types))
-		for _, t := range types {
-			list = append(list, quote(t)+", 16")
-		}
-		kinds = "types = [ " + strings.Join(list, ", ") + " ]"
-	}
-	return fmt.Sprintf(`# Written by nodelvm at each start; changes are lost.
-devices {
-	dir = %s
-	scan = [ "/dev" ]
-	obtain_device_list_from_udev = 0
-	external_device_info_source = "none"
-	use_devicesfile = 0
-	hints = "none"
-	scan_lvs = 0
-	issue_discards = 0
-	%s
-}
-global {
-	use_aio = 0
-	use_lvmpolld = 0
-	notify_dbus = 0
-	event_activation = 0
-	%s
-}
-activation {
-	udev_sync = 0
-	udev_rules = 1
-	verify_udev_operations = 1
-	monitoring = 0
-	auto_set_activation_skip = 0
-	error_when_full = 1
-	retry_deactivation = 1
-	reserved_memory = 0
-	reserved_stack = 0
-}
-backup {
-	%s
-	archive = 0
-}
-`, quote(deviceDirOf(cfg).path), kinds, locking, backup)
-}
-
-// notDisks are block drivers whose devices LVM should not be made to open: removable media, and device-mapper itself,
-// which it knows.
-var notDisks = map[string]bool{"fd": true, "sr": true, "pktcdvd": true, "mtdblock": true, "device-mapper": true}
-
-// blockTypes reads the names of block drivers from /proc/devices.
-func blockTypes(devices string) []string {
-	var types []string
-	seen := map[string]bool{}
-	block := false
-	for line := range strings.Lines(devices) {
-		line = strings.TrimSpace(line)
-		if strings.HasSuffix(line, "devices:") {
-			block = strings.HasPrefix(line, "Block")
-			continue
-		}
-		_, name, ok := strings.Cut(line, " ")
-		if !block || !ok || seen[name] || notDisks[name] {
-			continue
-		}
-		seen[name] = true
-		types = append(types, name)
-	}
-	return types
+// Command is one finished LVM process.
+type Command struct {
+	Name     string   // "lvcreate"
+	Args     []string // what followed the name
+	Duration time.Duration
+	ExitCode int // as in lvm(8), "Diagnostics"; -1 if it did not start or died of a signal
 }

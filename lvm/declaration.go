@@ -33,19 +33,19 @@ type PoolPolicy struct {
 	GrowMetadata int    // the same for its metadata; 60 by default
 }
 
-// checkDeclarations returns the declarations with their defaults, or what is wrong with them (KindInvalid).
-func checkDeclarations(declared []Declaration) ([]Declaration, error) {
+// CheckDeclarations returns the declarations with their defaults, or what is wrong with them (KindInvalid).
+func CheckDeclarations(declared []Declaration) ([]Declaration, error) {
 	checked := slices.Clone(declared)
 	for i := range checked {
 		d := &checked[i]
-		if err := checkGroup(d.Name); err != nil || d.Name == "" || d.Name[0] == '@' {
+		if err := CheckGroup(d.Name); err != nil || d.Name == "" || d.Name[0] == '@' {
 			return nil, Errorf(KindInvalid, "volume group %q: give a name of letters, digits and _ + . -, not - in front", d.Name)
 		}
 		if slices.ContainsFunc(checked[:i], func(other Declaration) bool { return other.Name == d.Name }) {
 			return nil, Errorf(KindInvalid, "volume group %s is declared twice", d.Name)
 		}
 		for _, tag := range d.Tags {
-			if err := checkGroup("@" + tag); err != nil || tag == "" {
+			if err := CheckGroup("@" + tag); err != nil || tag == "" {
 				return nil, Errorf(KindInvalid, "volume group %s: %q is not a tag: use letters, digits and _ + . - / = ! : & #", d.Name, tag)
 			}
 		}
@@ -75,8 +75,8 @@ func (s Selector) check() error {
 		return Errorf(KindInvalid, "sizes from %s to %s select nothing", s.MinSize, s.MaxSize)
 	}
 	for _, size := range []Bytes{s.MinSize, s.MaxSize} {
-		if size > 0 && size < minPrepared {
-			return Errorf(KindInvalid, "a size of %d bytes cannot be meant, since nothing below %s is taken: give a unit, such as 100Gi", size, minPrepared)
+		if size > 0 && size < MinPrepared {
+			return Errorf(KindInvalid, "a size of %d bytes cannot be meant, since nothing below %s is taken: give a unit, such as 100Gi", size, MinPrepared)
 		}
 	}
 	for _, pattern := range append(slices.Clone(s.Paths), s.Model) {
@@ -97,11 +97,11 @@ func (p *PoolPolicy) check() error {
 		return nil
 	}
 	p.Name = cmp.Or(p.Name, DefaultPool)
-	p.GrowData, p.GrowMetadata = cmp.Or(p.GrowData, poolNearData), cmp.Or(p.GrowMetadata, poolNearMetadata)
+	p.GrowData, p.GrowMetadata = cmp.Or(p.GrowData, PoolNearData), cmp.Or(p.GrowMetadata, PoolNearMetadata)
 	switch {
-	case !namePattern.MatchString(p.Name):
+	case !NamePattern.MatchString(p.Name):
 		return Errorf(KindInvalid, "%q is not a name for a thin pool", p.Name)
-	case p.Size < 0 || p.Size > 0 && p.Size < poolMetadataMin:
+	case p.Size < 0 || p.Size > 0 && p.Size < PoolMetadataMin:
 		return Errorf(KindInvalid, "a thin pool of %d bytes cannot be made", p.Size)
 	case p.GrowData < 1 || p.GrowData > 95 || p.GrowMetadata < 1 || p.GrowMetadata > 95:
 		return Errorf(KindInvalid, "a thin pool can be enlarged when 1 to 95 percent of it are in use, not %d (data) and %d (metadata)", p.GrowData, p.GrowMetadata)
@@ -109,11 +109,11 @@ func (p *PoolPolicy) check() error {
 	return nil
 }
 
-const poolNearData = 80 // percent
+const PoolNearData = 80 // percent
 
-const poolNearMetadata = 60
+const PoolNearMetadata = 60
 
-const poolMetadataMin = 2 * MiB
+const PoolMetadataMin = 2 * MiB
 
-// minPrepared is the smallest device that is prepared: beside metadata something is to be left.
-const minPrepared = 16 * MiB
+// MinPrepared is the smallest device that is prepared: beside metadata something is to be left.
+const MinPrepared = 16 * MiB

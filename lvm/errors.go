@@ -47,7 +47,7 @@ func KindOf(err error) Kind {
 	return KindInternal
 }
 
-func inBrackets(sentences []string) string {
+func InBrackets(sentences []string) string {
 	if len(sentences) == 0 {
 		return ""
 	}

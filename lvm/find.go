@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// group finds a group by its UUID. KindNotLocal: it is not on this node.
-func (s State) group(uuid string) (Group, error) {
+// Group finds a group by its UUID. KindNotLocal: it is not on this node.
+func (s State) Group(uuid string) (Group, error) {
 	for _, g := range s.Groups {
 		if g.UUID == uuid {
 			return g, nil
@@ -19,44 +19,44 @@ func (s State) group(uuid string) (Group, error) {
 	return Group{}, Errorf(KindNotLocal, "the volume group %s is not on this node%s", uuid, unread)
 }
 
-// find finds the volume in the state, in whatever state its life is. KindNotLocal: its group is not here; KindNotManaged: the LV
+// Find finds the volume in the state, in whatever state its life is. KindNotLocal: its group is not here; KindNotManaged: the LV
 // is not a volume of this driver; KindNotFound: the group is here and lacks it; KindBusy, KindConflict: as locate.
-func (s State) find(id ID) (Group, LV, Volume, error) {
-	group, err := s.group(id.VG)
+func (s State) Find(id ID) (Group, LV, Volume, error) {
+	group, err := s.Group(id.VG)
 	if err != nil {
 		return Group{}, LV{}, Volume{}, Errorf(KindNotLocal, "volume %s: %w", id, err)
 	}
-	lv, err := group.locate(id, "volume")
+	lv, err := group.Locate(id, "volume")
 	if err != nil {
 		return group, LV{}, Volume{}, err
 	}
-	v, ours, err := volumeOf(group, lv)
+	v, ours, err := VolumeOf(group, lv)
 	if err == nil && !ours {
 		err = Errorf(KindNotManaged, "%s/%s is not a volume of this driver: it is left alone", group.Name, lv.Name)
 	}
 	return group, lv, v, err
 }
 
-// findSnapshot finds the snapshot in the state, in whatever state its life is. KindNotLocal: its group is not here, or
+// FindSnapshot finds the snapshot in the state, in whatever state its life is. KindNotLocal: its group is not here, or
 // the LV is not a snapshot of this driver; KindNotFound: the group is here and lacks it.
-func (s State) findSnapshot(id ID) (Group, Snapshot, error) {
-	g, err := s.group(id.VG)
+func (s State) FindSnapshot(id ID) (Group, Snapshot, error) {
+	g, err := s.Group(id.VG)
 	if err != nil {
 		return Group{}, Snapshot{}, Errorf(KindNotLocal, "snapshot %s: %w", id, err)
 	}
-	lv, err := g.locate(id, "snapshot")
+	lv, err := g.Locate(id, "snapshot")
 	if err != nil {
 		return g, Snapshot{}, err
 	}
-	sn, ours, err := snapshotOf(g, lv)
+	sn, ours, err := SnapshotOf(g, lv)
 	if err == nil && !ours {
 		err = Errorf(KindNotManaged, "%s/%s is not a snapshot of this driver: it is left alone", g.Name, id.LV)
 	}
 	return g, sn, err
 }
 
-// named finds an LV by its name in a group that is in order; nil if there is none.
-func (g *Group) named(name string) *LV {
+// Named finds an LV by its name in a group that is in order; nil if there is none.
+func (g *Group) Named(name string) *LV {
 	i, found := slices.BinarySearchFunc(g.LVs, name, func(lv LV, name string) int { return strings.Compare(lv.Name, name) })
 	if !found {
 		return nil

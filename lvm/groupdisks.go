@@ -9,8 +9,8 @@ import (
 
 // What the disks of a group allow: whether LVM may be started, may commit, and whether what was read is all there is.
 
-// answering refuses a group with a disk that does not answer: LVM would hang on it, and the group's lock with LVM.
-func answering(g Group) error {
+// Answering refuses a group with a disk that does not answer: LVM would hang on it, and the group's lock with LVM.
+func Answering(g Group) error {
 	for _, pv := range g.PVs {
 		if pv.Silent {
 			return Errorf(KindBusy, "nothing is changed in volume group %s while its disk %s does not answer: look at the kernel's log", g.Name, pv.Device)
@@ -19,65 +19,65 @@ func answering(g Group) error {
 	return nil
 }
 
-// undisturbed refuses every commit while a disk is away: it may be there again in a moment, but LVM's next commit notes
+// Undisturbed refuses every commit while a disk is away: it may be there again in a moment, but LVM's next commit notes
 // it as missing, and only an admin can take that back. One that is noted already loses nothing by another commit.
-func undisturbed(g Group) error {
+func Undisturbed(g Group) error {
 	for _, pv := range g.PVs {
 		if pv.away() {
-			return Errorf(KindBusy, "nothing is changed in volume group %s until its disk is back or given up: %s", g.Name, pv.missingSentence(g.Name))
+			return Errorf(KindBusy, "nothing is changed in volume group %s until its disk is back or given up: %s", g.Name, pv.MissingSentence(g.Name))
 		}
 	}
-	return distinct(g)
+	return Distinct(g)
 }
 
 // away tells whether the disk is missing, and no commit has noted that. (One that is there again, and missing all the same, is noted.)
 func (pv PV) away() bool { return pv.Missing && !pv.Noted && pv.Back == "" }
 
-// distinct refuses a group with a disk that has a copy: which of the two holds the volumes as they are now cannot be told, and
+// Distinct refuses a group with a disk that has a copy: which of the two holds the volumes as they are now cannot be told, and
 // LVM would take either. What is active already stays on the disk that it was activated on.
-func distinct(g Group) error {
+func Distinct(g Group) error {
 	for _, pv := range g.PVs {
 		if len(pv.Copies) > 0 {
-			return Errorf(KindBusy, "in volume group %s nothing is changed, wiped or activated: %s", g.Name, duplicateSentence(pv.UUID, pv.Copies...))
+			return Errorf(KindBusy, "in volume group %s nothing is changed, wiped or activated: %s", g.Name, DuplicateSentence(pv.UUID, pv.Copies...))
 		}
 	}
 	return nil
 }
 
-// unproven says why the group may hold more than was read of it; "" if what is not there is not there. LVM writes each commit to
+// Unproven says why the group may hold more than was read of it; "" if what is not there is not there. LVM writes each commit to
 // all disks with a metadata area, and says in it which ones were away: those cannot know more. Which disks have an area is
 // not written in the group, so that any other disk that was not read may have the newer metadata; of two copies of a
 // disk, either may be the older.
-func (g Group) unproven() string {
+func (g Group) Unproven() string {
 	for _, pv := range g.PVs {
 		switch {
 		case len(pv.Copies) > 0:
-			return duplicateSentence(pv.UUID, pv.Copies...)
+			return DuplicateSentence(pv.UUID, pv.Copies...)
 		case pv.Silent:
-			return silentSentence(pv.Device)
+			return SilentSentence(pv.Device)
 		case pv.Unread:
 			return "the metadata on its disk " + cmp.Or(pv.Device, pv.Back) + " cannot be read"
 		case pv.away():
-			return pv.missingSentence(g.Name)
+			return pv.MissingSentence(g.Name)
 		}
 	}
 	return ""
 }
 
-// absent is the error for what a group lacks: KindNotFound, or KindBusy where that is not proved.
-func (g Group) absent(format string, args ...any) error {
+// Absent is the error for what a group lacks: KindNotFound, or KindBusy where that is not proved.
+func (g Group) Absent(format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
-	if why := g.unproven(); why != "" {
+	if why := g.Unproven(); why != "" {
 		return Errorf(KindBusy, "%s as far as its disks can be read, which proves nothing: ask again; %s", what, why)
 	}
 	return Errorf(KindNotFound, "%s", what)
 }
 
 // doubled is in the sentence of a PV that stands on several devices.
-const doubled = "stands on several devices"
+const Doubled = "stands on several devices"
 
-// unchangeable says why nothing at all can be changed in a group now; nil if nothing is in the way.
-func unchangeable(s State, g Group) error {
+// Unchangeable says why nothing at all can be changed in a group now; nil if nothing is in the way.
+func Unchangeable(s State, g Group) error {
 	namesakes := 0
 	for _, other := range s.Groups {
 		if other.Name == g.Name {
@@ -91,34 +91,34 @@ func unchangeable(s State, g Group) error {
 		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed: %s", g.Name, g.Problem)
 	}
 	if i := slices.IndexFunc(g.PVs, func(pv PV) bool { return pv.Missing }); i >= 0 {
-		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed while %s%s", g.Name, g.PVs[i].missingSentence(g.Name), inBrackets(s.Unread))
+		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed while %s%s", g.Name, g.PVs[i].MissingSentence(g.Name), InBrackets(s.Unread))
 	}
 	return nil
 }
 
-func duplicateSentence(uuid string, devices ...string) string {
+func DuplicateSentence(uuid string, devices ...string) string {
 	slices.Sort(devices)
-	return fmt.Sprintf("its physical volume %s "+doubled+" (%s); take the copy away or give it a new identity with vgimportclone",
+	return fmt.Sprintf("its physical volume %s "+Doubled+" (%s); take the copy away or give it a new identity with vgimportclone",
 		uuid, strings.Join(devices, ", "))
 }
 
-func silentSentence(device string) string {
+func SilentSentence(device string) string {
 	return fmt.Sprintf("its disk %s does not answer: what is shown is what stood there before", device)
 }
 
-// missingSentence says that a disk is missing, and what to do. One that is there again, but was away while the group was
+// MissingSentence says that a disk is missing, and what to do. One that is there again, but was away while the group was
 // changed, stays marked until an admin takes it in: what is on it may be old.
-func (pv PV) missingSentence(group string) string {
+func (pv PV) MissingSentence(group string) string {
 	if pv.Back != "" {
 		return fmt.Sprintf("a disk is marked as missing (physical volume %s): it is back as %s; take it in again with vgextend --restoremissing %s %s", pv.UUID, pv.Back, group, pv.Back)
 	}
 	return fmt.Sprintf("a disk is missing (physical volume %s): bring it back, or drop it with vgreduce --removemissing %s", pv.UUID, group)
 }
 
-// unproven says why there may be more than the state shows; nil: it shows all.
-func (s State) unproven() error {
+// Unproven says why there may be more than the state shows; nil: it shows all.
+func (s State) Unproven() error {
 	for _, g := range s.Groups {
-		if why := g.unproven(); why != "" {
+		if why := g.Unproven(); why != "" {
 			return Errorf(KindBusy, "volume group %s may hold more than can be read: %s", g.Name, why)
 		}
 	}

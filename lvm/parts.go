@@ -2,12 +2,12 @@ package lvm
 
 import "slices"
 
-// parts lists an LV and the LVs that it is made of.
-func parts(g Group, lv LV) []LV {
+// Parts lists an LV and the LVs that it is made of.
+func Parts(g Group, lv LV) []LV {
 	all := []LV{lv}
 	add := func(name string) {
 		if i := slices.IndexFunc(g.LVs, func(other LV) bool { return name != "" && other.Name == name }); i >= 0 {
-			all = append(all, parts(g, g.LVs[i])...)
+			all = append(all, Parts(g, g.LVs[i])...)
 		}
 	}
 	for _, segment := range lv.Segments {
@@ -22,32 +22,32 @@ func parts(g Group, lv LV) []LV {
 	return all
 }
 
-// below lists an LV, its pool, and all that they are made of: a suspended device down there stops it as well.
-func below(g Group, lv LV) []LV {
-	all := parts(g, lv)
+// Below lists an LV, its pool, and all that they are made of: a suspended device down there stops it as well.
+func Below(g Group, lv LV) []LV {
+	all := Parts(g, lv)
 	for _, pool := range g.LVs {
 		if pool.Name == lv.Pool {
-			all = append(all, parts(g, pool)...)
+			all = append(all, Parts(g, pool)...)
 		}
 	}
 	return all
 }
 
-// partsOf is parts by name; nil if there is no such LV.
-func (g Group) partsOf(name string) []LV {
+// PartsOf is parts by name; nil if there is no such LV.
+func (g Group) PartsOf(name string) []LV {
 	for _, lv := range g.LVs {
 		if name != "" && lv.Name == name {
-			return parts(g, lv)
+			return Parts(g, lv)
 		}
 	}
 	return nil
 }
 
-// maxLayers is far over what LVM stacks: a thin volume, its pool, a RAID, an image with integrity.
-const maxLayers = 12
+// MaxLayers is far over what LVM stacks: a thin volume, its pool, a RAID, an image with integrity.
+const MaxLayers = 12
 
-// directParts calls yield with the names of the LVs that this one is made of.
-func (lv *LV) directParts(yield func(name string) bool) {
+// DirectParts calls yield with the names of the LVs that this one is made of.
+func (lv *LV) DirectParts(yield func(name string) bool) {
 	for _, seg := range lv.Segments {
 		for _, areas := range [][]Area{seg.Areas, seg.Metadata} {
 			for _, a := range areas {
@@ -68,9 +68,9 @@ func (lv *LV) directParts(yield func(name string) bool) {
 	}
 }
 
-// cutOff tells whether the lvcreate that made a thin volume was cut off, so that it was never answered: LVM drops its message
+// CutOff tells whether the lvcreate that made a thin volume was cut off, so that it was never answered: LVM drops its message
 // to the pool before that command ends.
-func (g Group) cutOff(lv LV) bool {
-	pool := g.named(lv.Pool)
-	return lv.Pool != "" && pool != nil && pool.Thin != nil && slices.Contains(pool.Thin.Messages, createMessage+lv.Name)
+func (g Group) CutOff(lv LV) bool {
+	pool := g.Named(lv.Pool)
+	return lv.Pool != "" && pool != nil && pool.Thin != nil && slices.Contains(pool.Thin.Messages, CreateMessage+lv.Name)
 }

@@ -9,11 +9,11 @@ import "slices"
 
 // handleName is the logical volume's name in the handle of a volume or a snapshot.
 func handleName(lv LV, values map[string]string) string {
-	switch name := values[keyName]; {
+	switch name := values[KeyName]; {
 	case values[keyLV] != "":
 		return values[keyLV]
-	case values[keyKind] == kindSnapshot && name != "" && name != lv.Name: // flushArgs makes one of that name
-		return snapshotName(name)
+	case values[KeyKind] == TagSnapshot && name != "" && name != lv.Name: // FlushArgs makes one of that name
+		return SnapshotName(name)
 	case csiNamePattern.MatchString(name):
 		return name
 	default:
@@ -21,43 +21,43 @@ func handleName(lv LV, values map[string]string) string {
 	}
 }
 
-// locate finds the logical volume of a handle. KindNotFound, KindBusy: as absent; KindConflict: it was renamed, or may have been.
-func (g Group) locate(id ID, what string) (LV, error) {
+// Locate finds the logical volume of a handle. KindNotFound, KindBusy: as absent; KindConflict: it was renamed, or may have been.
+func (g Group) Locate(id ID, what string) (LV, error) {
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
-	if i >= 0 && g.handleOf(g.LVs[i]) == id.LV {
+	if i >= 0 && g.HandleOf(g.LVs[i]) == id.LV {
 		return g.LVs[i], nil
 	}
 	for _, lv := range g.LVs {
-		if g.handleOf(lv) == id.LV || g.madeAs(lv, id.LV) {
+		if g.HandleOf(lv) == id.LV || g.MadeAs(lv, id.LV) {
 			return lv, Errorf(KindConflict, "%s %s was renamed to %s/%s: rename it back (lvrename %s %s %s), and what was asked for is done; to keep it from being deleted, take its tags off that begin with %s (lvchange --deltag)",
-				what, id, g.Name, lv.Name, g.Name, lv.Name, id.LV, tagPrefix)
+				what, id, g.Name, lv.Name, g.Name, lv.Name, id.LV, TagPrefix)
 		}
 	}
 	if i >= 0 {
 		lv := g.LVs[i]
 		return lv, Errorf(KindConflict, "%s/%s is not the %s %s: by its tags it is %s and was renamed; rename it back (lvrename %s %s %s)",
-			g.Name, lv.Name, what, id, g.handleOf(lv), g.Name, lv.Name, g.handleOf(lv))
+			g.Name, lv.Name, what, id, g.HandleOf(lv), g.Name, lv.Name, g.HandleOf(lv))
 	}
 	if lv := g.unnamed(); lv != nil && csiNamePattern.MatchString(id.LV) {
 		return *lv, Errorf(KindConflict, "volume group %s has no %s %s, and %s/%s is a volume of this driver that was renamed and may be it: rename it back (lvrename), or, if it is another one, give it its name with lvchange --addtag %s %s/%s",
-			g.Name, what, id.LV, g.Name, lv.Name, encodeTag(keyName, "NAME"), g.Name, lv.Name)
+			g.Name, what, id.LV, g.Name, lv.Name, EncodeTag(KeyName, "NAME"), g.Name, lv.Name)
 	}
-	return LV{}, g.absent("volume group %s has no %s %s", g.Name, what, id.LV)
+	return LV{}, g.Absent("volume group %s has no %s %s", g.Name, what, id.LV)
 }
 
-// handleOf is the logical volume's name in the handle of what it is; its own if it is not ours, or cannot be read.
-func (g Group) handleOf(lv LV) string {
+// HandleOf is the logical volume's name in the handle of what it is; its own if it is not ours, or cannot be read.
+func (g Group) HandleOf(lv LV) string {
 	values, kind, err := ourTags(g, lv)
-	if err != nil || values == nil || kind == kindPool {
+	if err != nil || values == nil || kind == TagPool {
 		return lv.Name
 	}
 	return handleName(lv, values)
 }
 
-// madeAs tells whether a volume of an earlier release, which noted its name alone, may have been made as this logical volume.
-func (g Group) madeAs(lv LV, made string) bool {
+// MadeAs tells whether a volume of an earlier release, which noted its name alone, may have been made as this logical volume.
+func (g Group) MadeAs(lv LV, made string) bool {
 	values, kind, err := ourTags(g, lv)
-	return err == nil && kind == "" && values[keyName] != "" && values[keyLV] == "" && lvName(values[keyName]) == made
+	return err == nil && kind == "" && values[KeyName] != "" && values[keyLV] == "" && LvName(values[KeyName]) == made
 }
 
 // unnamed finds a volume that was renamed, and of which nothing tells its name: releases that left the name out did so only
@@ -65,17 +65,17 @@ func (g Group) madeAs(lv LV, made string) bool {
 func (g Group) unnamed() *LV {
 	for i, lv := range g.LVs {
 		values, kind, err := ourTags(g, lv)
-		if err == nil && values != nil && kind == "" && values[keyName] == "" && values[keyLV] == "" && !csiNamePattern.MatchString(lv.Name) {
+		if err == nil && values != nil && kind == "" && values[KeyName] == "" && values[keyLV] == "" && !csiNamePattern.MatchString(lv.Name) {
 			return &g.LVs[i]
 		}
 	}
 	return nil
 }
 
-// renamed finds what was made under a name and is not called like that any more; nil if there is none. It costs no reading of
+// Renamed finds what was made under a name and is not called like that any more; nil if there is none. It costs no reading of
 // tags, since every creation asks for it.
-func (g Group) renamed(name, lv, cluster string) *LV {
-	named, owned := encodeTag(keyName, name), encodeTag(keyCluster, cluster)
+func (g Group) Renamed(name, lv, cluster string) *LV {
+	named, owned := EncodeTag(KeyName, name), EncodeTag(KeyCluster, cluster)
 	for i := range g.LVs {
 		tags := g.LVs[i].Tags
 		if !g.LVs[i].Hidden && g.LVs[i].Name != lv && slices.Contains(tags, named) && slices.Contains(tags, owned) {

@@ -10,12 +10,12 @@ import (
 // maxName is the limit of a name in CSI (spec, "Size Limits").
 const maxName = 128
 
-// checkSpec returns the spec with its defaults filled in, or why no node can ever meet it.
-func checkSpec(spec Spec) (Spec, error) {
-	if err := checkName("volume", spec.Name); err != nil {
+// CheckSpec returns the spec with its defaults filled in, or why no node can ever meet it.
+func CheckSpec(spec Spec) (Spec, error) {
+	if err := CheckName("volume", spec.Name); err != nil {
 		return spec, err
 	}
-	class, err := checkClass(spec.Class)
+	class, err := CheckClass(spec.Class)
 	if err != nil {
 		return spec, err
 	}
@@ -26,12 +26,12 @@ func checkSpec(spec Spec) (Spec, error) {
 	case spec.Limit > 0 && spec.Required > spec.Limit:
 		return spec, Errorf(KindOutOfRange, "volume %q: the required %d bytes are more than the limit of %d bytes", spec.Name, spec.Required, spec.Limit)
 	case spec.Source != ID{} && class.Layout != LayoutThin:
-		return spec, Errorf(KindInvalid, "volume %q: only a thin volume can begin as %s, and its class has the layout %s: use a class with layout: thin", spec.Name, spec.Source.words(), class.Layout)
+		return spec, Errorf(KindInvalid, "volume %q: only a thin volume can begin as %s, and its class has the layout %s: use a class with layout: thin", spec.Name, spec.Source.Words(), class.Layout)
 	}
 	return spec, nil
 }
 
-func checkName(what, name string) error {
+func CheckName(what, name string) error {
 	if name == "" || len(name) > maxName || !utf8.ValidString(name) {
 		return Errorf(KindInvalid, "a %s's name must be 1 to %d bytes of UTF-8, not %q", what, maxName, name)
 	}
@@ -44,15 +44,15 @@ type bounds struct{ least, most, usual int }
 // rule is what a layout allows. LVM's own bounds are 128 stripes and 64 legs of a RAID (lvcreate(8), lvmraid(7)).
 type rule struct {
 	stripes, mirrors, overprovision bounds
-	parity                          int // legs that hold no data
+	Parity                          int // legs that hold no data
 }
 
-var rules = map[Layout]rule{
+var Rules = map[Layout]rule{
 	LayoutLinear:  {},
 	LayoutStriped: {stripes: bounds{2, 128, 2}},
 	LayoutRAID1:   {mirrors: bounds{1, 9, 1}},
-	LayoutRAID5:   {stripes: bounds{2, 63, 2}, parity: 1},
-	LayoutRAID6:   {stripes: bounds{3, 62, 3}, parity: 2},
+	LayoutRAID5:   {stripes: bounds{2, 63, 2}, Parity: 1},
+	LayoutRAID6:   {stripes: bounds{3, 62, 3}, Parity: 2},
 	LayoutRAID10:  {stripes: bounds{2, 32, 2}, mirrors: bounds{1, 1, 1}},
 	LayoutThin:    {overprovision: bounds{100, 10000, 100}},
 }
@@ -64,10 +64,10 @@ const (
 	defaultStripe = 64 * KiB
 )
 
-// checkClass returns the class with its defaults filled in, or why it can never be served.
-func checkClass(class Class) (Class, error) {
+// CheckClass returns the class with its defaults filled in, or why it can never be served.
+func CheckClass(class Class) (Class, error) {
 	class.Layout = cmp.Or(class.Layout, LayoutLinear)
-	r, known := rules[class.Layout]
+	r, known := Rules[class.Layout]
 	if !known {
 		return class, Errorf(KindInvalid, "the layout %q is not known; use linear, striped, raid1, raid5, raid6, raid10 or thin", class.Layout)
 	}
@@ -86,7 +86,7 @@ func checkClass(class Class) (Class, error) {
 	if err := checkThin(&class); err != nil {
 		return class, err
 	}
-	return class, checkGroup(class.Group)
+	return class, CheckGroup(class.Group)
 }
 
 // check fills in what stands for 0, and refuses what the layout does not allow.
@@ -135,14 +135,14 @@ func checkThin(class *Class) error {
 	return checkPool(class.Pool)
 }
 
-// anywhere is the class without its group.
-func (class Class) anywhere() Class {
+// Anywhere is the class without its group.
+func (class Class) Anywhere() Class {
 	class.Group = ""
 	return class
 }
 
-// words describes how a volume of the class is made, but for its group.
-func (class Class) words() string {
+// Words describes how a volume of the class is made, but for its group.
+func (class Class) Words() string {
 	words := string(class.Layout)
 	for _, part := range []struct {
 		text string
@@ -160,22 +160,22 @@ func (class Class) words() string {
 	return words
 }
 
-// legs counts the runs on disks of their own that a volume of the class lies on; 0 if it lies anywhere.
-func (class Class) legs() int {
+// Legs counts the runs on disks of their own that a volume of the class lies on; 0 if it lies anywhere.
+func (class Class) Legs() int {
 	if class.Stripes == 0 && class.Mirrors == 0 {
 		return 0
 	}
-	return max(1, class.Stripes)*(1+class.Mirrors) + rules[class.Layout].parity
+	return max(1, class.Stripes)*(1+class.Mirrors) + Rules[class.Layout].Parity
 }
 
-// row counts the extents that a volume of the class grows by: one on each leg, but for copies and parity.
-func (class Class) row() Extents { return Extents(max(1, class.Stripes)) }
+// Row counts the extents that a volume of the class grows by: one on each leg, but for copies and parity.
+func (class Class) Row() Extents { return Extents(max(1, class.Stripes)) }
 
-// raid tells whether the legs have metadata of their own.
-func (class Class) raid() bool { return strings.HasPrefix(string(class.Layout), "raid") }
+// Raid tells whether the legs have metadata of their own.
+func (class Class) Raid() bool { return strings.HasPrefix(string(class.Layout), "raid") }
 
 // Complete is the class with its defaults filled in: what volumes of it are compared by. KindInvalid: no volume can have it.
-func (class Class) Complete() (Class, error) { return checkClass(class) }
+func (class Class) Complete() (Class, error) { return CheckClass(class) }
 
 // Size is what the volume will at least have: the default where none is asked for, as far as the limit allows it.
 func (spec Spec) Size() Bytes {
@@ -189,26 +189,26 @@ func (spec Spec) Size() Bytes {
 	}
 }
 
-// extents rounds the size up to whole rows of extents of the group; where nothing was required and only the limit
+// Extents rounds the size up to whole rows of extents of the group; where nothing was required and only the limit
 // stands in the way, down. KindOutOfRange: rounded up, it would pass the limit.
-func (spec Spec) extents(g Group) (Extents, error) {
-	row := spec.Class.row()
-	n := rowsFor(g, spec.Size(), row)
+func (spec Spec) Extents(g Group) (Extents, error) {
+	row := spec.Class.Row()
+	n := RowsFor(g, spec.Size(), row)
 	if spec.Limit == 0 || n <= Extents(spec.Limit/g.ExtentSize) {
 		return n, nil
 	}
 	if fit := Extents(spec.Limit/g.ExtentSize) / row * row; spec.Required == 0 && fit > 0 {
 		return fit, nil
 	}
-	return 0, pastLimit(g, row, n, spec.Size(), spec.Limit)
+	return 0, PastLimit(g, row, n, spec.Size(), spec.Limit)
 }
 
-// rowsFor rounds a size up to extents in whole rows. It does not overflow for any size.
-func rowsFor(g Group, size Bytes, row Extents) Extents {
+// RowsFor rounds a size up to extents in whole rows. It does not overflow for any size.
+func RowsFor(g Group, size Bytes, row Extents) Extents {
 	n := Extents((size-1)/g.ExtentSize) + 1
 	return (n-1)/row*row + row
 }
 
-func pastLimit(g Group, row, n Extents, size, limit Bytes) error {
+func PastLimit(g Group, row, n Extents, size, limit Bytes) error {
 	return Errorf(KindOutOfRange, "volume group %s gives whole extents of %s, here %d at a time: %d bytes would take %d of them, which pass the limit of %d bytes", g.Name, g.ExtentSize, row, size, n, limit)
 }

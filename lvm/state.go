@@ -100,5 +100,5 @@ type ThinPool struct {
 	Crowded string
 }
 
-// createMessage begins a message to make a volume; its name follows.
-const createMessage = "create "
+// CreateMessage begins a message to make a volume; its name follows.
+const CreateMessage = "create "

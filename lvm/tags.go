@@ -12,22 +12,22 @@ import (
 // What the driver must remember of a volume stands in LVM tags of its logical volume, `nodelvm.KEY=VALUE`. LVM takes
 // letters, digits and _+.-/=!:&# in a tag, at most 1024 characters of them (lvm(8), "Tags").
 const (
-	tagPrefix  = "nodelvm."
-	tagVersion = "1"
-	maxTag     = 1024
+	TagPrefix  = "nodelvm."
+	TagVersion = "1"
+	MaxTag     = 1024
 )
 
 // The keys of format version 1. A volume of the first releases carries wipe and layout always; now they are left out where
 // they say what is so anyway, since LVM reads and writes the text of all volumes with each command. The name tells a volume
 // that an admin has renamed; some releases left it out where it was the LV's own.
 const (
-	keyVersion    = "v"
-	keyKind       = "kind" // of an LV that is no volume: snapshot, pool
+	KeyVersion    = "v"
+	KeyKind       = "kind" // of an LV that is no volume: snapshot, pool
 	keyState      = "state"
-	keyCluster    = "cluster"
-	keyName       = "name"
+	KeyCluster    = "cluster"
+	KeyName       = "name"
 	keyLV         = "lv" // the LV's name in the volume's handle, left out if that is the name, and a usual one
-	keyClaim      = "claim"
+	KeyClaim      = "claim"
 	keyWipe       = "wipe"   // left out if it is zero, or the layout has none
 	keyLayout     = "layout" // left out if it is linear
 	keyStripes    = "stripes"
@@ -37,23 +37,23 @@ const (
 	keySource     = "source" // name of an LV in the same group
 	keyMode       = "mode"   // left out if it is for a file system
 
-	kindSnapshot = "snapshot"
-	kindPool     = "pool"
+	TagSnapshot = "snapshot"
+	TagPool     = "pool"
 
 	modeBlock = "block"
 )
 
-// tagsOf encodes everything that a volume's tags must say. A claim too long for a tag is left out: it is for people
+// TagsOf encodes everything that a volume's tags must say. A claim too long for a tag is left out: it is for people
 // only, and Kubernetes has none that long.
-func tagsOf(v Volume) []string {
-	tags := []string{encodeTag(keyVersion, tagVersion), stateTag(v.State), encodeTag(keyCluster, v.Cluster)}
+func TagsOf(v Volume) []string {
+	tags := []string{EncodeTag(KeyVersion, TagVersion), StateTag(v.State), EncodeTag(KeyCluster, v.Cluster)}
 	add := func(key, value string, wanted bool) {
 		if wanted {
-			tags = append(tags, encodeTag(key, value))
+			tags = append(tags, EncodeTag(key, value))
 		}
 	}
 	class := v.Class
-	add(keyName, v.Name, true)
+	add(KeyName, v.Name, true)
 	add(keyLV, v.ID.LV, v.ID.LV != v.Name || !csiNamePattern.MatchString(v.Name))
 	add(keyWipe, string(class.Wipe), class.Wipe == WipeNone)
 	add(keyLayout, string(class.Layout), class.Layout != LayoutLinear)
@@ -63,32 +63,32 @@ func tagsOf(v Volume) []string {
 	add(keyPromise, strconv.Itoa(class.Overprovision), class.Overprovision != 0)
 	add(keySource, v.Source.LV, v.Source != ID{})
 	add(keyMode, modeBlock, v.Block)
-	add(keyClaim, v.Claim, v.Claim != "" && len(encodeTag(keyClaim, v.Claim)) <= maxTag)
+	add(KeyClaim, v.Claim, v.Claim != "" && len(EncodeTag(KeyClaim, v.Claim)) <= MaxTag)
 	return tags
 }
 
-// snapshotTags encodes everything that a snapshot's tags must say.
-func snapshotTags(sn Snapshot) []string {
+// SnapshotTags encodes everything that a snapshot's tags must say.
+func SnapshotTags(sn Snapshot) []string {
 	return []string{
-		encodeTag(keyVersion, tagVersion), encodeTag(keyKind, kindSnapshot), stateTag(sn.State),
-		encodeTag(keyCluster, sn.Cluster), encodeTag(keyName, sn.Name), encodeTag(keySource, sn.Source.LV),
+		EncodeTag(KeyVersion, TagVersion), EncodeTag(KeyKind, TagSnapshot), StateTag(sn.State),
+		EncodeTag(KeyCluster, sn.Cluster), EncodeTag(KeyName, sn.Name), EncodeTag(keySource, sn.Source.LV),
 	}
 }
 
-// poolTags mark a thin pool that was made here.
-func poolTags(cluster string) []string {
-	return []string{encodeTag(keyVersion, tagVersion), encodeTag(keyKind, kindPool), encodeTag(keyCluster, cluster)}
+// PoolTags mark a thin pool that was made here.
+func PoolTags(cluster string) []string {
+	return []string{EncodeTag(KeyVersion, TagVersion), EncodeTag(KeyKind, TagPool), EncodeTag(KeyCluster, cluster)}
 }
 
-// stateTag is the one tag that ever changes.
-func stateTag(s VolumeState) string { return encodeTag(keyState, string(s)) }
+// StateTag is the one tag that ever changes.
+func StateTag(s VolumeState) string { return EncodeTag(keyState, string(s)) }
 
-// decodeTags answers the values of our tags by key; nobody else's tags. Keys that are not known are kept: a later
+// DecodeTags answers the values of our tags by key; nobody else's tags. Keys that are not known are kept: a later
 // version may add some within the same format.
-func decodeTags(tags []string) (map[string]string, error) {
+func DecodeTags(tags []string) (map[string]string, error) {
 	var values map[string]string
 	for _, tag := range tags {
-		rest, ours := strings.CutPrefix(tag, tagPrefix)
+		rest, ours := strings.CutPrefix(tag, TagPrefix)
 		if !ours {
 			continue
 		}
@@ -96,7 +96,7 @@ func decodeTags(tags []string) (map[string]string, error) {
 		if !hasValue {
 			return values, fmt.Errorf("its tag %q has no value", tag)
 		}
-		value, err := unescapeTag(encoded)
+		value, err := UnescapeTag(encoded)
 		if err == nil && !utf8.ValidString(value) {
 			err = errors.New("it is not UTF-8")
 		}
@@ -104,7 +104,7 @@ func decodeTags(tags []string) (map[string]string, error) {
 			return values, fmt.Errorf("its tag %q is damaged: %w", tag, err)
 		}
 		if _, twice := values[key]; twice {
-			return values, fmt.Errorf("it has two %s tags", tagPrefix+key)
+			return values, fmt.Errorf("it has two %s tags", TagPrefix+key)
 		}
 		if values == nil {
 			values = map[string]string{}
@@ -114,12 +114,12 @@ func decodeTags(tags []string) (map[string]string, error) {
 	return values, nil
 }
 
-// encodeTag writes `nodelvm.KEY=VALUE`, each byte of the value outside of letters, digits and _+.-/=!: as #xx.
-func encodeTag(key, value string) string {
+// EncodeTag writes `nodelvm.KEY=VALUE`, each byte of the value outside of letters, digits and _+.-/=!: as #xx.
+func EncodeTag(key, value string) string {
 	var b strings.Builder
-	b.WriteString(tagPrefix + key + "=")
+	b.WriteString(TagPrefix + key + "=")
 	for i := range len(value) {
-		if c := value[i]; isAlnum(c) || strings.IndexByte("_+.-/=!:", c) >= 0 {
+		if c := value[i]; IsAlnum(c) || strings.IndexByte("_+.-/=!:", c) >= 0 {
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, "#%02x", c)
@@ -128,7 +128,7 @@ func encodeTag(key, value string) string {
 	return b.String()
 }
 
-func unescapeTag(s string) (string, error) {
+func UnescapeTag(s string) (string, error) {
 	var b strings.Builder
 	for {
 		plain, rest, escaped := strings.Cut(s, "#")
@@ -148,16 +148,16 @@ func unescapeTag(s string) (string, error) {
 	}
 }
 
-// dmUUID is how device-mapper knows a volume's device: /sys/class/block/dm-N/dm/uuid. Layers below it carry suffixes,
+// DmUUID is how device-mapper knows a volume's device: /sys/class/block/dm-N/dm/uuid. Layers below it carry suffixes,
 // so only an exact match is the volume.
-func dmUUID(vgUUID, lvUUID string) string {
+func DmUUID(vgUUID, lvUUID string) string {
 	return "LVM-" + strings.ReplaceAll(vgUUID, "-", "") + strings.ReplaceAll(lvUUID, "-", "")
 }
 
-// keyNode is the key of the tag of a volume group that names the node which uses it. LVM's own system ID would do the same, but it
+// KeyNode is the key of the tag of a volume group that names the node which uses it. LVM's own system ID would do the same, but it
 // keeps the node's own lvm from the group as well, unless an admin gives that the same ID.
-const keyNode = "node"
+const KeyNode = "node"
 
-func isAlnum(c byte) bool {
+func IsAlnum(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }

@@ -1,4 +1,4 @@
-package lvm
+package lvm_test
 
 import (
 	"regexp"
@@ -7,26 +7,29 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
 // lvmTag is what LVM accepts: lvm(8), "Tags"; tried on 2.03.16 for every byte.
 var lvmTag = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
 
-var anyVolume = rapid.Custom(func(t *rapid.T) Volume {
-	class := anyClass("vg").Draw(t, "class")
-	v := Volume{
-		ID:      ID{VG: "QyFKbl-1LKa-dXZa-eERa-YiKA-CJ4f-AZZZZZ", LV: "v-1"},
+var anyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
+	class := fixture.AnyClass("vg").Draw(t, "class")
+	v := lvm.Volume{
+		ID:      lvm.ID{VG: "QyFKbl-1LKa-dXZa-eERa-YiKA-CJ4f-AZZZZZ", LV: "v-1"},
 		UUID:    "HQoAYp-RU1R-Ue5q-RgtC-5e3j-B9m2-2RmZ40",
 		Name:    rapid.OneOf(rapid.Just("v-1"), rapid.StringN(1, -1, 128)).Draw(t, "name"),
 		Claim:   rapid.StringN(-1, -1, 317).Draw(t, "claim"),
 		Cluster: rapid.StringN(-1, -1, 100).Draw(t, "cluster"),
 		Group:   "vg",
 		Class:   class,
-		State:   rapid.SampledFrom([]VolumeState{StateCreating, StateReady, StateDeleting}).Draw(t, "state"),
-		Size:    3 * 4 * MiB,
+		State:   rapid.SampledFrom([]lvm.VolumeState{lvm.StateCreating, lvm.StateReady, lvm.StateDeleting}).Draw(t, "state"),
+		Size:    3 * 4 * lvm.MiB,
 	}
-	if class.Layout == LayoutThin && rapid.Bool().Draw(t, "copy") {
-		v.Source = ID{VG: v.ID.VG, LV: rapid.StringMatching(`[vs]-[0-9a-f]{8}`).Draw(t, "source")}
+	if class.Layout == lvm.LayoutThin && rapid.Bool().Draw(t, "copy") {
+		v.Source = lvm.ID{VG: v.ID.VG, LV: rapid.StringMatching(`[vs]-[0-9a-f]{8}`).Draw(t, "source")}
 	}
 	return v
 })
@@ -35,15 +38,15 @@ var anyVolume = rapid.Custom(func(t *rapid.T) Volume {
 func TestTagsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := anyVolume.Draw(t, "volume")
-		tags := tagsOf(want)
+		tags := lvm.TagsOf(want)
 		for _, tag := range tags {
-			if len(tag) > maxTag || !lvmTag.MatchString(tag) {
+			if len(tag) > lvm.MaxTag || !lvmTag.MatchString(tag) {
 				t.Fatalf("LVM refuses the tag %q", tag)
 			}
 		}
 		foreign := rapid.SliceOf(rapid.StringMatching(`[a-z.=]{1,9}`)).Draw(t, "foreign")
-		lv := LV{UUID: want.UUID, Name: want.ID.LV, Extents: 3, Pool: want.Class.Pool, Tags: rapid.Permutation(append(tags, foreign...)).Draw(t, "order")}
-		got, ours, err := volumeOf(Group{UUID: want.ID.VG, Name: "vg", ExtentSize: 4 * MiB}, lv)
+		lv := lvm.LV{UUID: want.UUID, Name: want.ID.LV, Extents: 3, Pool: want.Class.Pool, Tags: rapid.Permutation(append(tags, foreign...)).Draw(t, "order")}
+		got, ours, err := lvm.VolumeOf(lvm.Group{UUID: want.ID.VG, Name: "vg", ExtentSize: 4 * lvm.MiB}, lv)
 		if err != nil || !ours {
 			t.Fatalf("ours %v, error %v", ours, err)
 		}
@@ -58,16 +61,16 @@ func TestTagsRoundTrip(t *testing.T) {
 
 // The longest names of CSI and of Kubernetes fit, also where every byte must be escaped.
 func TestLongestNames(t *testing.T) {
-	v := Volume{
+	v := lvm.Volume{
 		Name:  strings.Repeat("ü", 64),
 		Claim: strings.Repeat("n", 63) + "/" + strings.Repeat("c", 253),
-		Class: Class{Layout: LayoutLinear, Wipe: WipeZero}, State: StateReady,
+		Class: lvm.Class{Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, State: lvm.StateReady,
 	}
-	values, err := decodeTags(tagsOf(v))
-	if err != nil || values[keyName] != v.Name || values[keyClaim] != v.Claim {
+	values, err := lvm.DecodeTags(lvm.TagsOf(v))
+	if err != nil || values[lvm.KeyName] != v.Name || values[lvm.KeyClaim] != v.Claim {
 		t.Errorf("%v %q", err, values)
 	}
-	if tags := tagsOf(Volume{Claim: strings.Repeat("c", 2000)}); strings.Contains(strings.Join(tags, " "), "claim") {
+	if tags := lvm.TagsOf(lvm.Volume{Claim: strings.Repeat("c", 2000)}); strings.Contains(strings.Join(tags, " "), "claim") {
 		t.Errorf("a claim longer than a tag is written: %q", tags)
 	}
 }
@@ -80,7 +83,7 @@ func TestEncodeTag(t *testing.T) {
 		"ns/data_0+1=!:": "nodelvm.name=ns/data_0+1=!:",
 		"ü\x00\n":        "nodelvm.name=#c3#bc#00#0a",
 	} {
-		if got := encodeTag(keyName, value); got != want {
+		if got := lvm.EncodeTag(lvm.KeyName, value); got != want {
 			t.Errorf("%q: %q, want %q", value, got, want)
 		}
 	}
@@ -134,7 +137,7 @@ func TestVolumeOfOthers(t *testing.T) {
 		{"only a broken tag", []string{"nodelvm.v"}, true, "no value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, ours, err := volumeOf(Group{Name: "vg"}, LV{Name: "lv7", Tags: c.tags})
+			_, ours, err := lvm.VolumeOf(lvm.Group{Name: "vg"}, lvm.LV{Name: "lv7", Tags: c.tags})
 			if ours != (c.ours || c.error != "") || (err == nil) != (c.error == "") {
 				t.Fatalf("ours %v, error %v", ours, err)
 			}
@@ -146,7 +149,7 @@ func TestVolumeOfOthers(t *testing.T) {
 }
 
 func TestDMUUID(t *testing.T) {
-	got := dmUUID("inCldE-rWxk-aqFX-PnOK-3oac-wGmx-yn8M3T", "HQoAYp-RU1R-Ue5q-RgtC-5e3j-B9m2-2RmZ40")
+	got := lvm.DmUUID("inCldE-rWxk-aqFX-PnOK-3oac-wGmx-yn8M3T", "HQoAYp-RU1R-Ue5q-RgtC-5e3j-B9m2-2RmZ40")
 	if want := "LVM-inCldErWxkaqFXPnOK3oacwGmxyn8M3THQoAYpRU1RUe5qRgtC5e3jB9m22RmZ40"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -157,11 +160,11 @@ func FuzzUnescapeTag(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		value, err := unescapeTag(s)
+		value, err := lvm.UnescapeTag(s)
 		if err != nil {
 			return
 		}
-		again, err := unescapeTag(strings.TrimPrefix(encodeTag("k", value), "nodelvm.k="))
+		again, err := lvm.UnescapeTag(strings.TrimPrefix(lvm.EncodeTag("k", value), "nodelvm.k="))
 		if err != nil || again != value {
 			t.Errorf("%q is %q, encoded and decoded %q (%v)", s, value, again, err)
 		}

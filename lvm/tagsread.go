@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// volumeOf reads a volume back from its LV. ours is false for an LV without our tags, and for our snapshots and pools.
+// VolumeOf reads a volume back from its LV. ours is false for an LV without our tags, and for our snapshots and pools.
 // An error means that it bears our mark and cannot be read: such an LV is never touched.
-func volumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
+func VolumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 	values, kind, err := ourTags(g, lv)
 	if err != nil || values == nil || kind != "" {
 		return Volume{}, err != nil, err
@@ -16,9 +16,9 @@ func volumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 	v = Volume{
 		ID:      ID{VG: g.UUID, LV: handleName(lv, values)},
 		UUID:    lv.UUID,
-		Name:    cmp.Or(values[keyName], lv.Name),
-		Claim:   values[keyClaim],
-		Cluster: values[keyCluster],
+		Name:    cmp.Or(values[KeyName], lv.Name),
+		Claim:   values[KeyClaim],
+		Cluster: values[KeyCluster],
 		Group:   g.Name,
 		State:   VolumeState(values[keyState]),
 		Size:    Bytes(lv.Extents) * g.ExtentSize,
@@ -32,18 +32,18 @@ func volumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 	return v, true, nil
 }
 
-// snapshotOf reads a snapshot back from its LV. ours is false for any other LV, volumes of ours included; an error is as
-// with volumeOf.
-func snapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
+// SnapshotOf reads a snapshot back from its LV. ours is false for any other LV, volumes of ours included; an error is as
+// with VolumeOf.
+func SnapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
 	values, kind, err := ourTags(g, lv)
-	if err != nil || kind != kindSnapshot {
+	if err != nil || kind != TagSnapshot {
 		return Snapshot{}, err != nil, err
 	}
 	return Snapshot{
 		ID:      ID{VG: g.UUID, LV: handleName(lv, values)},
 		UUID:    lv.UUID,
-		Name:    cmp.Or(values[keyName], lv.Name),
-		Cluster: values[keyCluster],
+		Name:    cmp.Or(values[KeyName], lv.Name),
+		Cluster: values[KeyCluster],
 		Group:   g.Name,
 		Pool:    lv.Pool,
 		Source:  sourceOf(g, values),
@@ -53,10 +53,10 @@ func snapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
 	}, true, nil
 }
 
-// isPool tells whether a thin pool was made by this driver, for whichever cluster: then it may grow it.
-func isPool(lv LV) bool {
-	values, err := decodeTags(lv.Tags)
-	return err == nil && values[keyVersion] == tagVersion && values[keyKind] == kindPool
+// IsPool tells whether a thin pool was made by this driver, for whichever cluster: then it may grow it.
+func IsPool(lv LV) bool {
+	values, err := DecodeTags(lv.Tags)
+	return err == nil && values[KeyVersion] == TagVersion && values[KeyKind] == TagPool
 }
 
 // ourTags answers the values of our tags on an LV and the kind that they tell, "" for a volume; nil if it has none.
@@ -64,7 +64,7 @@ func ourTags(g Group, lv LV) (values map[string]string, kind string, err error) 
 	if lv.Hidden {
 		return nil, "", nil // a part of a volume inherits its tags (an admin's lvconvert)
 	}
-	values, err = decodeTags(lv.Tags)
+	values, err = DecodeTags(lv.Tags)
 	if values == nil && err == nil {
 		return nil, "", nil
 	}
@@ -74,37 +74,37 @@ func ourTags(g Group, lv LV) (values map[string]string, kind string, err error) 
 	if err != nil {
 		return nil, "", leftAlone(g, lv, err)
 	}
-	return values, values[keyKind], nil
+	return values, values[KeyKind], nil
 }
 
 func leftAlone(g Group, lv LV, err error) error {
-	return Errorf(KindInternal, "logical volume %s/%s is marked as ours, but %w; it is left alone: put its tags right (lvchange --addtag, --deltag; lvs -o lv_tags shows those of others), or take all %s* off, and it is the node's own", g.Name, lv.Name, err, tagPrefix)
+	return Errorf(KindInternal, "logical volume %s/%s is marked as ours, but %w; it is left alone: put its tags right (lvchange --addtag, --deltag; lvs -o lv_tags shows those of others), or take all %s* off, and it is the node's own", g.Name, lv.Name, err, TagPrefix)
 }
 
 // checkTags refuses what this program cannot know the meaning of.
 func checkTags(values map[string]string) error {
-	version, there := values[keyVersion]
-	_, owned := values[keyCluster]
-	state, kind := VolumeState(values[keyState]), values[keyKind]
+	version, there := values[KeyVersion]
+	_, owned := values[KeyCluster]
+	state, kind := VolumeState(values[keyState]), values[KeyKind]
 	switch {
 	case !there:
-		return fmt.Errorf("has no %s tag", tagPrefix+keyVersion)
-	case version != tagVersion:
-		return fmt.Errorf("in format %q, and this program reads format %s", version, tagVersion)
-	case kind == kindPool:
+		return fmt.Errorf("has no %s tag", TagPrefix+KeyVersion)
+	case version != TagVersion:
+		return fmt.Errorf("in format %q, and this program reads format %s", version, TagVersion)
+	case kind == TagPool:
 		return nil
-	case kind != "" && kind != kindSnapshot:
+	case kind != "" && kind != TagSnapshot:
 		return fmt.Errorf("its kind is %q", kind)
 	case state == "":
-		return fmt.Errorf("has no %s tag", tagPrefix+keyState)
+		return fmt.Errorf("has no %s tag", TagPrefix+keyState)
 	case state != StateCreating && state != StateZeroing && state != StateReady && state != StateDeleting:
 		return fmt.Errorf("its state is %q", state)
 	case !owned:
-		return fmt.Errorf("has no %s tag", tagPrefix+keyCluster)
-	case values[keyLV] != "" && !namePattern.MatchString(values[keyLV]):
-		return fmt.Errorf("its %s tag says %q", tagPrefix+keyLV, values[keyLV])
-	case kind == kindSnapshot && values[keySource] == "":
-		return fmt.Errorf("has no %s tag", tagPrefix+keySource)
+		return fmt.Errorf("has no %s tag", TagPrefix+KeyCluster)
+	case values[keyLV] != "" && !NamePattern.MatchString(values[keyLV]):
+		return fmt.Errorf("its %s tag says %q", TagPrefix+keyLV, values[keyLV])
+	case kind == TagSnapshot && values[keySource] == "":
+		return fmt.Errorf("has no %s tag", TagPrefix+keySource)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func classOf(lv LV, values map[string]string) (Class, error) {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n <= 0 || n > 1<<30 {
-			return Class{}, fmt.Errorf("its %s tag says %q", tagPrefix+key, text)
+			return Class{}, fmt.Errorf("its %s tag says %q", TagPrefix+key, text)
 		}
 		*value = n
 	}
@@ -138,7 +138,7 @@ func classOf(lv LV, values map[string]string) (Class, error) {
 	if class.Layout == LayoutThin {
 		class.Pool = cmp.Or(lv.Pool, DefaultPool) // it is in none only if it was cut off when it was made
 	}
-	class, err := checkClass(class)
+	class, err := CheckClass(class)
 	if err != nil {
 		return Class{}, fmt.Errorf("its tags are not right: %w", err)
 	}

@@ -113,7 +113,7 @@ unit() {
 lvm() {
 	need_packages lvm2 || return
 	local bad=0
-	go_test readers . testname -tags reallvm -count=1 -run '^TestReal' ./lvm || bad=1 # metadata alone: loop devices of this machine do
+	go_test readers . testname -tags reallvm -count=1 -run '^TestReal' ./lvm/host ./lvm/internal/ondisk || bad=1 # metadata alone: loop devices of this machine do
 	go_test lab test testname -tags e2e -count=1 -timeout 45m ./lab || bad=1
 	in_nodes 120m || bad=1
 	return $bad

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nodelvm/nodelvm/kube"
-	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // How often the API server is asked for the cluster's UID, and how long one answer is awaited.
@@ -45,7 +45,7 @@ func (d *driver) joinCluster(ctx context.Context) (*kube.Client, string, error) 
 }
 
 // newAgent makes this node's part in the API; nil: there is none.
-func (d *driver) newAgent(client *kube.Client, host *lvm.Host, health findings) *kube.Agent {
+func (d *driver) newAgent(client *kube.Client, host *host.Host, health findings) *kube.Agent {
 	if client == nil {
 		return nil
 	}

@@ -47,32 +47,47 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s imports %s: %s", name, dep, why)
 			}
 		}
-		if name == "lvm" {
-			expectOneRunner(t, p)
+		if file := processes[name]; file != "" {
+			expectProcessesIn(t, p, file)
 		}
 	}
 }
+
+// layers are the packages of this module that each package of the engine may use.
+var layers = map[string][]string{
+	"lvm":                 {"lvm/inventory"},
+	"lvm/inventory":       {},
+	"lvm/internal/ondisk": {"lvm", "lvm/inventory"},
+	"lvm/internal/alloc":  {"lvm", "lvm/inventory"},
+	"lvm/internal/dm":     {"lvm", "lvm/inventory", "lvm/internal/ondisk"},
+	"lvm/internal/lvmcmd": {"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
+	"lvm/host":            {"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"},
+}
+
+// processes names the one file of a package that may start processes.
+var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "lvm/internal/dm": "modprobe.go"}
 
 const withClientGo = "of the driver, kube is the only package with client-go"
 
 // forbidden says why a package must not depend on another, be it through others.
 func forbidden(name, dep string, standard bool) string {
 	ours := strings.HasPrefix(dep, module)
+	if below, listed := layers[name]; listed {
+		if !standard && !ours && (name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
+			return "lvm needs the standard library alone, and the packages under it golang.org/x/sys as well"
+		}
+		if ours && !slices.Contains(below, strings.TrimPrefix(dep, module)) {
+			return "it may use only " + strings.Join(below, ", ")
+		}
+	}
 	switch name {
-	case "lvm", "lvm/inventory", "lvm/lvmtest":
-		if !standard && !ours && !isOrUnder(dep, "golang.org/x/sys") {
-			return "lvm stands on the standard library and golang.org/x/sys alone"
-		}
-		if ours && !isOrUnder(dep, module+"lvm") {
-			return "lvm knows nobody above it"
-		}
 	case "statuspage", "cmd/kubectl-nodelvm":
 		if ours && dep != module+"statuspage" && dep != module+"lvm/inventory" {
 			return "the plugin runs on people's own machines, and lvm on Linux alone"
 		}
 	case "controller", "node", "kube":
-		if ours && !isOrUnder(dep, module+name) && !isOrUnder(dep, module+"lvm") {
-			return "controller, node and kube know lvm and not each other"
+		if ours && !isOrUnder(dep, module+name) && dep != module+"lvm" && dep != module+"lvm/inventory" {
+			return "controller, node and kube use the types of lvm, and neither lvm/host nor each other"
 		}
 	}
 	if name != "kube" && !strings.HasPrefix(name, "cmd/") && isOrUnder(dep, "k8s.io/client-go") {
@@ -84,26 +99,27 @@ func forbidden(name, dep string, standard bool) string {
 // forbiddenDirectly says why a package must not itself import another.
 func forbiddenDirectly(name, dep string) string {
 	switch {
-	case dep == "os/exec" && name != "lvm":
-		return "processes are started by lvm's runner, and by mount-utils for node"
+	case dep == "os/exec" && processes[name] == "":
+		return "lvm/internal/lvmcmd and lvm/internal/dm start processes, and mount-utils for node"
 	case (isOrUnder(dep, "k8s.io/mount-utils") || dep == "k8s.io/utils/exec") && name != "node":
 		return "mounting is node's job"
 	case isOrUnder(dep, "k8s.io/client-go") && name != "kube" && name != "cmd/kubectl-nodelvm":
 		return withClientGo
 	case name == "kube" && (isOrUnder(dep, "google.golang.org/grpc") || isOrUnder(dep, "github.com/container-storage-interface")):
 		return "kube has nothing to do with CSI"
-	case strings.HasPrefix(dep, module+"cmd/") || dep == module+"lvm/lvmtest":
-		return "nothing that is shipped stands on this"
+	case strings.HasPrefix(dep, module+"cmd/") || dep == module+"lvm/lvmtest" && name != "lvm/lvmtest",
+		dep == module+"lvm/internal/fixture" && name != "lvm/lvmtest":
+		return "only tests may import it"
 	}
 	return ""
 }
 
-// expectOneRunner fails unless run.go is the one file of lvm that can start a process.
-func expectOneRunner(t *testing.T, lvm listed) {
+// expectProcessesIn fails unless one file alone of a package can start a process.
+func expectProcessesIn(t *testing.T, p listed, file string) {
 	t.Helper()
 	var runners []string
-	for _, name := range lvm.GoFiles {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(lvm.Dir, name), nil, parser.ImportsOnly)
+	for _, name := range p.GoFiles {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ImportsOnly)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,8 +129,8 @@ func expectOneRunner(t *testing.T, lvm listed) {
 			}
 		}
 	}
-	if !slices.Equal(runners, []string{"run.go"}) {
-		t.Errorf("lvm starts processes in %q; want run.go alone", runners)
+	if !slices.Equal(runners, []string{file}) {
+		t.Errorf("%s starts processes in %q; want %s alone", p.ImportPath, runners, file)
 	}
 }
 
@@ -159,7 +175,12 @@ func TestRules(t *testing.T) {
 	}{
 		{"lvm", "google.golang.org/grpc/codes", false},
 		{"lvm", module + "kube", false},
-		{"lvm/lvmtest", "github.com/google/go-cmp/cmp", false},
+		{"lvm", "golang.org/x/sys/unix", false},
+		{"lvm/host", "github.com/google/go-cmp/cmp", false},
+		{"lvm/internal/alloc", module + "lvm/internal/ondisk", false},
+		{"lvm/internal/ondisk", module + "lvm/internal/dm", false},
+		{"lvm/internal/lvmcmd", module + "lvm/host", false},
+		{"controller", module + "lvm/host", false},
 		{"controller", module + "node", false},
 		{"node", module + "controller", false},
 		{"node", module + "kube", false},
@@ -174,7 +195,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, test := range [][2]string{
 		{"node", "os/exec"}, {"cmd/nodelvm", "os/exec"}, {"controller", "k8s.io/mount-utils"}, {"lvm", "k8s.io/utils/exec"},
-		{"cmd/nodelvm", "k8s.io/client-go/kubernetes"}, {"kube", "google.golang.org/grpc"}, {"controller", module + "lvm/lvmtest"},
+		{"cmd/nodelvm", "k8s.io/client-go/kubernetes"}, {"kube", "google.golang.org/grpc"}, {"controller", module + "lvm/lvmtest"}, {"lvm/host", module + "lvm/internal/fixture"}, {"lvm/host", "os/exec"},
 	} {
 		if forbiddenDirectly(test[0], test[1]) == "" {
 			t.Errorf("%s may import %s", test[0], test[1])

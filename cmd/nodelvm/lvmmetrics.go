@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
@@ -52,7 +53,7 @@ func poolDesc(name, help string) *prometheus.Desc {
 
 // lvmCollector reads the LVM host's figures when it is scraped, and never between.
 type lvmCollector struct {
-	read func() lvm.Metrics
+	read func() host.Metrics
 }
 
 func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
@@ -66,7 +67,7 @@ func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
 
 // backlogsOf are the backlogs, and an empty one for each group that has none: who looks for one that does not shrink needs
 // the zeroes between.
-func backlogsOf(m lvm.Metrics) []inventory.Backlog {
+func backlogsOf(m host.Metrics) []inventory.Backlog {
 	all := slices.Clone(m.Backlogs)
 	for _, g := range m.Groups {
 		if !slices.ContainsFunc(all, func(b inventory.Backlog) bool { return b.UUID == g.UUID }) {

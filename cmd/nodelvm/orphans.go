@@ -15,6 +15,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // asideDir is where the commands of an admin's, beside the driver, have their lvm.conf.
@@ -37,7 +38,7 @@ func (o *asideOptions) bind(flags *pflag.FlagSet) {
 type aside struct {
 	*asideOptions
 	client *kube.Client
-	host   *lvm.Host
+	host   *host.Host
 }
 
 func (o *asideOptions) open(ctx context.Context) (*aside, error) {
@@ -53,7 +54,7 @@ func (o *asideOptions) open(ctx context.Context) (*aside, error) {
 			return nil, err
 		}
 	}
-	host, err := lvm.NewHost(lvm.Config{SystemDir: asideDir, LockDir: o.lockDir, Cluster: o.clusterID, Node: o.nodeName, Beside: true})
+	host, err := host.NewHost(lvm.Config{SystemDir: asideDir, LockDir: o.lockDir, Cluster: o.clusterID, Node: o.nodeName, Beside: true})
 	return &aside{o, client, host}, err
 }
 

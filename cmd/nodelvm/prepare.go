@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node"
 )
 
@@ -68,7 +69,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	h, err := lvm.NewHost(lvm.Config{
+	h, err := host.NewHost(lvm.Config{
 		SystemDir: prepareSystemDir, Node: o.nodeName, LockDir: o.lockDir, BackupDir: filepath.Join(o.stateDir, "backup"), Log: log,
 	})
 	if err != nil {
@@ -82,7 +83,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 			return fmt.Errorf("%w; that driver scans for new disks itself if it runs with --volume-groups-file", err)
 		}
 	}
-	report, err := h.Prepare(ctx, lvm.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.Signatures})
+	report, err := h.Prepare(ctx, host.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.Signatures})
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 	return errors.Join(failures(report)...)
 }
 
-func failures(report lvm.PrepareReport) (errs []error) {
+func failures(report host.PrepareReport) (errs []error) {
 	for _, g := range report.Failed() {
 		errs = append(errs, fmt.Errorf("volume group %s: %w", g.Name, g.Err))
 	}

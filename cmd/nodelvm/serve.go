@@ -18,6 +18,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
@@ -55,7 +56,7 @@ type driver struct {
 	heard    *registered
 	status   *statusPage
 	access   *access
-	host     func(context.Context, lvm.Config) (*lvm.Host, error) // startHost; a test has another
+	host     func(context.Context, lvm.Config) (*host.Host, error) // startHost; a test has another
 }
 
 func newDriver(o *options, log *slog.Logger) *driver {
@@ -136,7 +137,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 }
 
 // newController makes the Controller service. What the Node service would refuse to mount, it refuses to make.
-func newController(nodeName string, host *lvm.Host, siblings controller.Siblings) *controller.Server {
+func newController(nodeName string, host *host.Host, siblings controller.Siblings) *controller.Server {
 	return controller.New(controller.Config{
 		NodeName: nodeName, Volumes: host, Snapshots: host, Siblings: siblings,
 		CheckFileSystem: node.CheckFileSystem, CheckMountOptions: node.CheckMountOptions, MinimumSize: node.MinimumSize,
@@ -144,8 +145,8 @@ func newController(nodeName string, host *lvm.Host, siblings controller.Siblings
 }
 
 // startHost prepares LVM on this node, and recovers what an earlier run left.
-func startHost(ctx context.Context, cfg lvm.Config) (*lvm.Host, error) {
-	host, err := lvm.NewHost(cfg)
+func startHost(ctx context.Context, cfg lvm.Config) (*host.Host, error) {
+	host, err := host.NewHost(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("prepare LVM: %w", err)
 	}
@@ -194,7 +195,7 @@ func serveUntilStopped(server *grpc.Server, listener net.Listener) error {
 
 // shutdown takes the parts down in order: the kubelet forgets the driver, no new call is taken, and what LVM is
 // writing is awaited, for a commit must never be cut in two.
-func (d *driver) shutdown(ctx context.Context, host *lvm.Host, server, registrar *grpc.Server) error {
+func (d *driver) shutdown(ctx context.Context, host *host.Host, server, registrar *grpc.Server) error {
 	d.log.InfoContext(ctx, "nodelvm stops: waiting for what is under way", "atMost", d.o.shutdownGrace)
 	ctx, cancel := context.WithTimeout(ctx, d.o.shutdownGrace)
 	defer cancel()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
 
@@ -63,8 +64,8 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 }
 
 // startOn is startHost on a fake node.
-func startOn(t *testing.T, node *lvmtest.Node) func(context.Context, lvm.Config) (*lvm.Host, error) {
-	return func(_ context.Context, cfg lvm.Config) (*lvm.Host, error) {
+func startOn(t *testing.T, node *lvmtest.Node) func(context.Context, lvm.Config) (*host.Host, error) {
+	return func(_ context.Context, cfg lvm.Config) (*host.Host, error) {
 		return node.Start(t, cfg), nil //nolint:contextcheck // the test's own end closes the host
 	}
 }
@@ -151,7 +152,7 @@ func TestServeFails(t *testing.T) {
 		says  string
 	}{
 		{"no LVM", func(d *driver) {
-			d.host = func(context.Context, lvm.Config) (*lvm.Host, error) { return nil, errors.New("no lvm here") }
+			d.host = func(context.Context, lvm.Config) (*host.Host, error) { return nil, errors.New("no lvm here") }
 		}, "no lvm here"},
 		{"no registry", func(d *driver) { d.o.kubeletDir = "/dev/null" }, "register with the kubelet"},
 		{"no such address", func(d *driver) { d.o.httpEndpoint = "127.0.0.1:99999" }, "serve health and metrics"},

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node"
 )
 
@@ -20,7 +21,7 @@ const tendPeriod = 10 * time.Second
 // maintenance is the loop that keeps the node's groups and pools as declared. It adds new disks, extends thin pools that fill up, and
 // removes empty ones.
 type maintenance struct {
-	host  *lvm.Host
+	host  *host.Host
 	file  string        // of the declarations; "": none
 	every time.Duration // how often new disks are looked for; 0: once, at the start
 	log   *slog.Logger
@@ -86,10 +87,10 @@ func repeat(ctx context.Context, every time.Duration, do func(context.Context)) 
 // prepare looks for new disks. One that comes while the driver runs may be another driver's volume, which is blank until its
 // pod has it: where there is a next time, it is taken only then. What was found is logged when it changes.
 func (c *maintenance) prepare(ctx context.Context) {
-	var report lvm.PrepareReport
+	var report host.PrepareReport
 	declared, err := readDeclarations(c.file)
 	if err == nil {
-		report, err = c.host.Prepare(ctx, lvm.Preparation{Declared: declared, Twice: c.every > 0, Signatures: node.Signatures})
+		report, err = c.host.Prepare(ctx, host.Preparation{Declared: declared, Twice: c.every > 0, Signatures: node.Signatures})
 	}
 	if ctx.Err() != nil {
 		return

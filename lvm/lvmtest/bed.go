@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // Bed is what Conformance runs on: a node with one volume group of six disks, of at least 20 extents of 4 MiB each,
@@ -39,7 +40,7 @@ type Bed struct {
 
 // Driver is a Host and the LVM commands that it has run.
 type Driver struct {
-	*lvm.Host
+	*host.Host
 	mu       sync.Mutex
 	commands []lvm.Command
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 func testCapacity(t *testing.T, b Bed) {
@@ -221,7 +222,7 @@ func testLook(t *testing.T, b Bed) {
 			t.Errorf("lookup: %+v, %v; want %+v", got, err, want[0])
 		}
 		m := d.Metrics()
-		i := slices.IndexFunc(m.Groups, func(g lvm.GroupMetrics) bool { return g.Name == b.Group })
+		i := slices.IndexFunc(m.Groups, func(g host.GroupMetrics) bool { return g.Name == b.Group })
 		if i < 0 || m.Groups[i].Size-m.Groups[i].Free != 24*lvm.MiB || m.Groups[i].Volumes != 3 || m.Volumes[lvm.StateReady] != 3 || m.InFlight != 0 {
 			t.Errorf("with three volumes of 8 MiB the figures are %+v", m)
 		}

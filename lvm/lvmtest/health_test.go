@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // TestHealth: each trouble is found, of the right volume, in words that name what is wrong; without an LVM command.
@@ -100,7 +101,7 @@ func TestHealth(t *testing.T) {
 	}
 	lose(false)
 	m := d.Metrics()
-	i := slices.IndexFunc(m.Groups, func(g lvm.GroupMetrics) bool { return g.Name == b.Group })
+	i := slices.IndexFunc(m.Groups, func(g host.GroupMetrics) bool { return g.Name == b.Group })
 	if p := m.Groups[i].Pools; len(p) != 1 || p[0].Name != lvm.DefaultPool || p[0].Promised != thin.Size || p[0].Size == 0 || p[0].MetadataUsed == 0 || m.ReaderOff {
 		t.Errorf("metrics %+v", m)
 	}

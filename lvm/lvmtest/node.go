@@ -1,4 +1,4 @@
-// Package lvmtest stands in for the LVM command, the disks and the kernel below an lvm.Host, so that whole services can
+// Package lvmtest stands in for the LVM command, the disks and the kernel below a host.Host, so that whole services can
 // be tested without root and without a disk: NewHost for a Host that works, Node for one that is made to fail.
 //
 // The fake keeps the node's volume groups in memory. It takes the argument vectors that the Host gives to lvm, refuses
@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // ExtentSize is the extent size of every group of a fake node, as it is LVM's default.
@@ -82,14 +83,14 @@ func NewNode(groups ...Group) *Node {
 }
 
 // NewHost returns a started Host over a fake node with these groups; it is closed when the test ends.
-func NewHost(t testing.TB, groups ...Group) *lvm.Host {
+func NewHost(t testing.TB, groups ...Group) *host.Host {
 	t.Helper()
 	return NewNode(groups...).Start(t, lvm.Config{})
 }
 
 // Start starts a driver on the node, as after a restart of its pod; it is closed when the test ends. cfg's folders are
 // not used.
-func (n *Node) Start(t testing.TB, cfg lvm.Config) *lvm.Host {
+func (n *Node) Start(t testing.TB, cfg lvm.Config) *host.Host {
 	t.Helper()
 	host := n.host(cfg)
 	if err := host.Start(context.Background()); err != nil {
@@ -105,13 +106,13 @@ func (n *Node) Start(t testing.TB, cfg lvm.Config) *lvm.Host {
 	return host
 }
 
-func (n *Node) host(cfg lvm.Config) *lvm.Host {
+func (n *Node) host(cfg lvm.Config) *host.Host {
 	cfg.Freshness = cmp.Or(cfg.Freshness, -1) // what an admin does shows at once
 	return n.hostOn(cfg, lvm.Machine{})
 }
 
 // hostOn makes a Host that is not started on a machine; what that lacks is the node's.
-func (n *Node) hostOn(cfg lvm.Config, m lvm.Machine) *lvm.Host {
+func (n *Node) hostOn(cfg lvm.Config, m lvm.Machine) *host.Host {
 	if m.Runner == nil {
 		m.Runner = runner{n, cfg.Observe}
 	}
@@ -121,7 +122,7 @@ func (n *Node) hostOn(cfg lvm.Config, m lvm.Machine) *lvm.Host {
 	if m.Reader == nil {
 		m.Reader = reader{n}
 	}
-	return lvm.NewHostOn(cfg, m)
+	return host.NewHostOn(cfg, m)
 }
 
 // Commands are the LVM commands that were run until now.

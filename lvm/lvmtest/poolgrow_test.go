@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // TestTendPools: a pool that fills up is enlarged, once for each time that it needs it; a failure is told and the next look
@@ -23,7 +24,7 @@ func TestTendPools(t *testing.T) {
 		must(t, err)
 		node.Fill(path, size)
 	}
-	tend := func(what string, commands int, wantFailure bool) lvm.PoolMetrics {
+	tend := func(what string, commands int, wantFailure bool) host.PoolMetrics {
 		t.Helper()
 		d.counted(t, what, commands, func() {
 			if err := d.TendPools(t.Context()); (err != nil) != wantFailure {

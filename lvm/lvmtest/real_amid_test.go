@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
 // TestReadingAmidVolumes_RealLVM: whatever comes and goes while the disks are read, the group has its disks.
@@ -18,7 +18,7 @@ func TestReadingAmidVolumes_RealLVM(t *testing.T) {
 	var ended atomic.Bool
 	var readers sync.WaitGroup
 	var readings atomic.Int64
-	var disks [2]lvm.Disks
+	var disks [2]ondisk.Disks
 	for i := range 4 {
 		readers.Go(func() {
 			for !ended.Load() {

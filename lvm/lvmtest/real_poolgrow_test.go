@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // TestPoolGrows_RealLVM: a pool that promises more than it holds is enlarged as it is written to; when its group is full
@@ -25,14 +26,14 @@ func TestPoolGrows_RealLVM(t *testing.T) {
 		t.Fatal(report)
 	}
 	t.Cleanup(func() { removePrepared(t, dir) })
-	pool := func() lvm.PoolMetrics {
+	pool := func() host.PoolMetrics {
 		for _, g := range d.Metrics().Groups {
 			if g.Name == preparedGroup {
 				return g.Pools[0]
 			}
 		}
 		t.Fatal("no pool")
-		return lvm.PoolMetrics{}
+		return host.PoolMetrics{}
 	}
 	spec := func(name string, size lvm.Bytes) lvm.Spec {
 		class := lvm.Class{Group: preparedGroup, Layout: lvm.LayoutThin, Overprovision: 200}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node"
 )
 
@@ -26,9 +27,9 @@ func loopDisk(t testing.TB, name string, mebibytes int) string {
 	return disk
 }
 
-func prepare(t testing.TB, d *Driver, dryRun bool, declared ...lvm.Declaration) lvm.PrepareReport {
+func prepare(t testing.TB, d *Driver, dryRun bool, declared ...lvm.Declaration) host.PrepareReport {
 	t.Helper()
-	report, err := d.Prepare(t.Context(), lvm.Preparation{Declared: declared, DryRun: dryRun, Signatures: node.Signatures})
+	report, err := d.Prepare(t.Context(), host.Preparation{Declared: declared, DryRun: dryRun, Signatures: node.Signatures})
 	must(t, err)
 	return report
 }
@@ -38,7 +39,7 @@ func declare(disks ...string) lvm.Declaration {
 	return lvm.Declaration{Name: preparedGroup, Tags: []string{"prepared"}, Devices: []lvm.Selector{{Paths: disks}}}
 }
 
-func toldOf(report lvm.PrepareReport, disk string) string {
+func toldOf(report host.PrepareReport, disk string) string {
 	for _, d := range report.Devices {
 		if d.Path == disk {
 			return d.Text
@@ -92,7 +93,7 @@ func TestPrepare_RealLVM(t *testing.T) {
 		}
 	}
 	declared := declare(all...)
-	check := func(report lvm.PrepareReport) {
+	check := func(report host.PrepareReport) {
 		t.Helper()
 		for disk, told := range dirty {
 			if text := toldOf(report, disk); !strings.Contains(text, told) || strings.Contains(text, "made a part") {

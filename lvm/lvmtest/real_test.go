@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
 // realGroup stands on six loop devices over files in memory, and is shared by all tests: making it takes longer than
@@ -236,7 +238,7 @@ func overwrite(t testing.TB, disk string, head []byte) {
 
 func readDisks(t testing.TB) lvm.State {
 	t.Helper()
-	s, err := new(lvm.Disks).Read(context.Background())
+	s, err := new(ondisk.Disks).Read(context.Background())
 	must(t, err)
 	return s
 }
@@ -273,7 +275,7 @@ func newReal(t testing.TB, dir string, change func(*lvm.Config)) *Driver {
 		EmptyPoolsFor: time.Nanosecond, // when a test asks for it
 	}
 	change(&cfg)
-	host, err := lvm.NewHost(cfg)
+	host, err := host.NewHost(cfg)
 	must(t, err)
 	d.Host = host
 	return d

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // How long a command takes in these tests, in the time of the test's bubble: as on a slow node.
@@ -34,7 +35,7 @@ func (r timed) Run(ctx context.Context, argv []string) ([]byte, error) {
 }
 
 // startTimed starts a driver on a node with room for many volumes.
-func startTimed(t testing.TB, settleAfter time.Duration) (*Node, *lvm.Host) {
+func startTimed(t testing.TB, settleAfter time.Duration) (*Node, *host.Host) {
 	t.Helper()
 	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{10 * lvm.GiB}})
 	h := node.hostOn(lvm.Config{Cluster: Cluster, SettleAfter: settleAfter, Freshness: -1}, lvm.Machine{Runner: timed{runner{node, nil}}})
@@ -127,7 +128,7 @@ type burst struct {
 const pods = 60
 
 // run plays a burst. It answers when each volume was answered for, and how long its stage waited, in order.
-func (c burst) run(t *testing.T, b Bed, h *lvm.Host) (answered, waits []time.Duration) {
+func (c burst) run(t *testing.T, b Bed, h *host.Host) (answered, waits []time.Duration) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	began := time.Now()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // TestGroupComesLater: what an earlier run left in a group is taken up also if its disks come after the start.
@@ -24,7 +25,7 @@ func TestGroupComesLater(t *testing.T) {
 
 	plug := node.Unplug("vg-test")
 	next := node.driver(t, unsettled)
-	if groups := next.Metrics().Groups; slices.ContainsFunc(groups, func(g lvm.GroupMetrics) bool { return g.Name == "vg-test" }) {
+	if groups := next.Metrics().Groups; slices.ContainsFunc(groups, func(g host.GroupMetrics) bool { return g.Name == "vg-test" }) {
 		t.Fatal("the group is there")
 	}
 	plug()

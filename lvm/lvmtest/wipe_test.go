@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // zeroing is a kernel that notes what it zeroes, and can be told to stop after a chunk.
@@ -38,7 +39,7 @@ func TestWipeGoesOn(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	cfg := lvm.Config{Cluster: Cluster}
-	start := func(z *zeroing) *lvm.Host {
+	start := func(z *zeroing) *host.Host {
 		h := node.hostOn(cfg, lvm.Machine{Kernel: z})
 		must(t, h.Start(t.Context()))
 		return h

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
 
@@ -28,7 +29,7 @@ import (
 type node struct {
 	name  string
 	token string
-	host  *lvm.Host
+	host  *host.Host
 
 	mu     sync.Mutex
 	writes []string // of the agent: method, path and answer

@@ -1,0 +1,189 @@
+package host
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// activating is an Activate request, as flights compare it.
+type activating struct {
+	id   lvm.ID
+	uuid string
+}
+
+// Device finds the device of a volume that is active, without LVM: a volume that is not there is not an error, only
+// inactive. The names below /dev/mapper and /dev/GROUP are never trusted; they can be stale.
+func (h *Host) Device(id lvm.ID, uuid string) (device string, active bool, err error) {
+	device, active, err = h.machine.Kernel.Device(lvm.DmUUID(id.VG, uuid))
+	if err != nil {
+		return "", false, lvm.Errorf(lvm.KindOf(err), "whether volume %s is active cannot be told: %w", id, err)
+	}
+	return device, active, nil
+}
+
+// deviceAt is the volume's device at the path where it was found.
+func deviceAt(v lvm.Volume, path string) lvm.Device {
+	return lvm.Device{UUID: lvm.DmUUID(v.ID.VG, v.UUID), Path: path}
+}
+
+// Activate returns the device of a volume, "/dev/dm-N", after making it if it is not there: one LVM process then, else
+// none, and one more for a volume made a moment ago, which is marked as ready before it is handed out. uuid is the
+// logical volume's own, from the volume attributes. KindNotFound: there is no such volume, or another one has its name
+// now; KindNotLocal: its group is not on this node.
+func (h *Host) Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error) {
+	return fly(ctx, &h.flights, id.LV, activating{id, uuid}, func(ctx context.Context) (string, error) {
+		return h.activate(ctx, id, uuid)
+	})
+}
+
+func (h *Host) activate(ctx context.Context, id lvm.ID, uuid string) (string, error) {
+	s, err := h.read(ctx)
+	if err != nil {
+		return "", err
+	}
+	g, _, v, err := s.Find(id)
+	switch {
+	case err != nil:
+		return "", err
+	case v.UUID != uuid:
+		return "", g.Absent("volume %s is gone: %s/%s was made again (its UUID is %s, and %s was asked for)", id, v.Group, id.LV, v.UUID, uuid)
+	case v.State != lvm.StateReady:
+		return "", notReady(g, v)
+	}
+	if h.settler.has(id.VG, uuid) {
+		if err := h.settleFor(ctx, id.VG, uuid); err != nil {
+			return "", err
+		}
+	}
+	return h.device(ctx, v)
+}
+
+// notReady is the answer to those who want a volume that is being made or deleted.
+func notReady(g lvm.Group, v lvm.Volume) error {
+	return g.Absent("volume %s is not there: %s/%s is in the state %q", v.ID, v.Group, v.ID.LV, v.State)
+}
+
+// device returns the volume's device, and activates it if need be.
+func (h *Host) device(ctx context.Context, v lvm.Volume) (string, error) {
+	path, active, err := h.Device(v.ID, v.UUID)
+	if err != nil {
+		return "", err
+	}
+	if active && !h.suspended(path) {
+		return path, nil
+	}
+	s, unlock, err := h.lockedFirst(ctx, v.ID.VG, "activating volume "+v.ID.LV, owedByActivation, h.read)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	_, _, now, err := s.Find(v.ID)
+	if err != nil {
+		return "", err
+	}
+	if now.UUID != v.UUID || now.State != v.State {
+		return "", lvm.Errorf(lvm.KindBusy, "volume %s was changed meanwhile: ask again", v.ID)
+	}
+	return h.activateLocked(ctx, s, now)
+}
+
+// activateLocked is device under the group's lock. LVM's exit status is not asked: the device is there or it is not. One
+// that is suspended is refreshed: a command that was killed left it so.
+func (h *Host) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) (string, error) {
+	g, lv, _, err := s.Find(v.ID)
+	if err != nil {
+		return "", err
+	}
+	t, err := lvmcmd.TargetOf(g.Name, v.ID.LV)
+	if err != nil {
+		return "", err
+	}
+	path, active, err := h.Device(v.ID, v.UUID)
+	if err != nil {
+		return "", err
+	}
+	if active {
+		return path, h.heal(ctx, g, v.ID.LV, path)
+	}
+	if err := activatable(g, lv); err != nil {
+		return "", err
+	}
+	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
+	path, active, err = h.Device(v.ID, v.UUID)
+	if err == nil && !active && h.dropLegs(g, lvm.Below(g, lv)[1:]) {
+		failure = h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
+		path, active, err = h.Device(v.ID, v.UUID)
+	}
+	if err == nil && !active {
+		if failure == nil {
+			return "", lvm.Errorf(lvm.KindInternal, "volume %s was activated, and device-mapper does not show it", t)
+		}
+		return "", lvm.Errorf(lvm.KindOf(failure), "volume %s could not be activated: %w", t, failure)
+	}
+	return path, err
+}
+
+// activatable refuses a volume that would not show what it holds: of a disk with a copy, either may be the old one, and what
+// LVM advises for a volume that lacks a disk (--activationmode partial) puts errors in the place of data.
+func activatable(g lvm.Group, lv lvm.LV) error {
+	if err := lvm.Distinct(g); err != nil {
+		return err
+	}
+	return checkPresent(g, lv, "activated")
+}
+
+// runOver is run for a command that has to make the devices of these legs, of a RAID or of a thin pool: if LVM refuses it,
+// what an earlier one left of them is taken out of its way.
+func (h *Host) runOver(ctx context.Context, g lvm.Group, legs []lvm.LV, steps []lvmcmd.Step) error {
+	failure := h.run(ctx, g, steps)
+	var refusal *lvm.ExitError
+	if errors.As(failure, &refusal) && refusal.Code > 0 && h.dropLegs(g, legs) {
+		failure = h.run(ctx, g, steps)
+	}
+	return failure
+}
+
+// dropLegs takes the devices of legs out of the kernel, as far as nothing stands on them: an activation that was
+// killed leaves them behind, and LVM refuses another one while they are there. It tells whether there were any.
+func (h *Host) dropLegs(g lvm.Group, legs []lvm.LV) bool {
+	dropped := false
+	for _, leg := range legs {
+		for _, layer := range []string{"", "-tmeta", "-tdata"} { // the latter as parts of a thin pool
+			removed, err := h.machine.Kernel.Remove(lvm.DmUUID(g.UUID, leg.UUID) + layer)
+			if err != nil && !errors.Is(err, unix.EBUSY) {
+				h.log.Warn("a leg that an unfinished activation left cannot be taken back", "vg", g.Name, "leg", leg.Name, "error", err)
+			}
+			dropped = dropped || removed
+		}
+	}
+	return dropped
+}
+
+// suspended tells whether whoever touches the device hangs. A device that has just gone away is not.
+func (h *Host) suspended(path string) bool {
+	is, err := h.machine.Kernel.Suspended(path)
+	return err == nil && is
+}
+
+// heal resumes a device that is suspended. The group's lock must be held: none of our own commands is at work on it, and
+// an admin's is waited for by LVM's lock.
+func (h *Host) heal(ctx context.Context, g lvm.Group, lv, path string) error {
+	if !h.suspended(path) {
+		return nil
+	}
+	t, err := lvmcmd.TargetOf(g.Name, lv)
+	if err != nil {
+		return err
+	}
+	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}})
+	if h.suspended(path) {
+		return lvm.Errorf(lvm.KindInternal, "volume %s is suspended, so that whatever uses it hangs, and could not be resumed: %w", t, orNothing(failure))
+	}
+	h.log.Warn("a suspended volume was resumed", "volume", t.String())
+	return nil
+}

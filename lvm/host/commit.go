@@ -1,0 +1,197 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// run runs a plan's steps, up to the first that fails. The group's lock must be held. What really happened is for the
+// caller to read from the disks. KindBusy: a disk of the group is away, doubled, or does not answer, and nothing was run;
+// KindConflict: LVM would refuse, until a person has changed the group.
+func (h *Host) run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) error {
+	if err := runnable(g, steps); err != nil {
+		return err
+	}
+	if why := h.elsewhere(g); why != "" {
+		return lvm.Errorf(lvm.KindConflict, "volume group %s is left alone: %s", g.Name, why)
+	}
+	if err := h.commands.Take(ctx, g.Name); err != nil {
+		return err
+	}
+	defer h.glance.forget()
+	commits := int64(0)
+	h.zeroed.started(g.UUID)
+	defer func() { h.zeroed.ended(g.UUID, commits) }()
+	taken := int64(0)
+	if slices.ContainsFunc(steps, lvmcmd.Step.Commits) {
+		taken = h.takeGroup(ctx, g)
+	}
+	for _, s := range steps {
+		h.hangs.runs(g.UUID, strings.Join(s.Argv, " "))
+		if _, err := h.runLVM(ctx, s.Argv); err != nil {
+			return err
+		}
+	}
+	commits = taken + lvmcmd.CommitsOf(steps)
+	return nil
+}
+
+// runLVM is the only way to an LVM command. One that names no devices would look at every device of the node.
+func (h *Host) runLVM(ctx context.Context, argv []string) ([]byte, error) {
+	if i := slices.Index(argv, lvmcmd.DevicesOption); i < 0 || i+1 >= len(argv) || strings.Trim(argv[i+1], ",") == "" {
+		return nil, lvm.Errorf(lvm.KindInternal, "lvm %s is not run: it names no device to look at", argv[0])
+	}
+	return h.machine.Runner.Run(ctx, argv)
+}
+
+// runnable tells whether LVM may work on the group now.
+func runnable(g lvm.Group, steps []lvmcmd.Step) error {
+	if err := lvm.Answering(g); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(steps, lvmcmd.Step.Commits) {
+		return lvm.Distinct(g)
+	}
+	if g.Closed {
+		return lvm.Errorf(lvm.KindConflict, "volume group %s cannot be changed: %s", g.Name, g.Problem)
+	}
+	return lvm.Undisturbed(g)
+}
+
+// changeState moves a volume to another state and returns it as it stands on the disks afterwards, flushed. v's state
+// must be the one on the disks, and the group's lock be held.
+func (h *Host) changeState(ctx context.Context, s lvm.State, v lvm.Volume, to lvm.VolumeState) (lvm.Volume, error) {
+	g, err := s.Group(v.ID.VG)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	t, err := lvmcmd.TargetOf(g.Name, v.ID.LV)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.StateArgs(t, g, v.UUID, v.State, to)}})
+	s, err = h.readRaw(ctx)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	g, _, now, err := s.Find(v.ID)
+	switch {
+	case err == nil && now.UUID == v.UUID && now.State == to:
+		// Committed, whatever the exit status.
+	case failure != nil:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindOf(failure), "volume %s could not be marked as %s: %w", t, to, failure)
+	case err != nil:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s went away while it was being marked as %s: %w", t, to, err)
+	default:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s was changed by somebody else while it was being marked as %s: it is %s now", t, to, now.State)
+	}
+	if failure != nil {
+		h.log.Warn("LVM reported a failure and did what it was asked", "volume", t.String(), "error", failure)
+	}
+	h.settler.drop(v.ID.VG, v.UUID)
+	return now, h.flush(g)
+}
+
+// remove removes a volume or a snapshot from its group, if it still is the one that was looked at; LVM deactivates it,
+// and refuses while its device is open. state is the one on the disks. The group's lock must be held.
+func (h *Host) remove(ctx context.Context, s lvm.State, id lvm.ID, uuid string, state lvm.VolumeState) error {
+	g, err := s.Group(id.VG)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }); i >= 0 {
+		if g, err = h.flushBefore(ctx, g, g.LVs[i]); err != nil {
+			return err
+		}
+	}
+	return h.removeFrom(ctx, g, id, uuid, state)
+}
+
+// removeFrom is remove where LVM has no messages for the volume's pool that are not about this volume.
+func (h *Host) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid string, state lvm.VolumeState) error {
+	t, err := lvmcmd.TargetOf(g.Name, id.LV)
+	if err != nil {
+		return err
+	}
+	removed := lvm.LV{Name: id.LV, UUID: uuid}
+	var legs []lvm.LV
+	if i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }); i >= 0 {
+		removed = g.LVs[i]
+		legs = lvm.Below(g, removed)[1:]
+	}
+	failure := h.runOver(ctx, g, legs, []lvmcmd.Step{{Argv: lvmcmd.RemoveArgs(t, g, uuid, state)}})
+	now, gone, err := h.isGone(ctx, id.VG, uuid)
+	if err == nil && !gone && removed.Pool != "" && state == lvm.StateCreating {
+		failure = h.run(ctx, now, []lvmcmd.Step{{Argv: lvmcmd.DiscardArgs(t, now, uuid)}})
+		now, gone, err = h.isGone(ctx, id.VG, uuid)
+	}
+	switch {
+	case err != nil:
+		return err // whether it is gone cannot be told
+	case !gone:
+		return lvm.Errorf(lvm.KindOf(failure), "%s could not be removed: %w", t, orNothing(failure))
+	}
+	h.settler.drop(id.VG, uuid)
+	h.removeNamesOf(g, now, removed)
+	return h.flush(now)
+}
+
+// isGone reads the disks to tell whether a group lacks a volume.
+func (h *Host) isGone(ctx context.Context, group, uuid string) (lvm.Group, bool, error) {
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return lvm.Group{}, false, err
+	}
+	g, err := s.Group(group)
+	if err != nil || slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }) {
+		return g, false, err
+	}
+	if why := g.Unproven(); why != "" {
+		return g, false, lvm.Errorf(lvm.KindBusy, "whether a volume of group %s is gone cannot be told: %s", g.Name, why)
+	}
+	return g, true, nil
+}
+
+// errNothing stands for the failure of a command that reported none.
+var errNothing = errors.New("LVM reported success and changed nothing, as if somebody else had changed it meanwhile")
+
+func orNothing(failure error) error {
+	if failure == nil {
+		return errNothing
+	}
+	return failure
+}
+
+// flush makes a commit survive a power cut: LVM itself does not flush the disks' caches (its writes are O_DIRECT).
+func (h *Host) flush(g lvm.Group) error {
+	if err := lvm.Answering(g); err != nil {
+		return err
+	}
+	var paths []string
+	for _, pv := range g.PVs {
+		if pv.Device != "" {
+			paths = append(paths, pv.Device)
+		}
+	}
+	if err := h.machine.Kernel.Sync(paths); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "volume group %s was changed, but its disks could not be flushed: %w", g.Name, err)
+	}
+	return nil
+}
+
+// eachAtOnce does the same for each of the groups, side by side.
+func eachAtOnce(groups []string, do func(group string) error) error {
+	errs := make([]error, len(groups))
+	var wait sync.WaitGroup
+	for i, group := range groups {
+		wait.Go(func() { errs[i] = do(group) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}

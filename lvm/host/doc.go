@@ -1,0 +1,24 @@
+// Package host creates, extends, snapshots, activates and deletes volumes on this node's volume groups. One Host serves a
+// node; its methods are safe for concurrent use.
+//
+// The flow of Host.Create:
+//
+//	read    ondisk reads the groups' metadata from the disks, without a process
+//	plan    alloc decides: already there, a conflict, no room, or these extents
+//	run     lvmcmd runs lvcreate with exactly those extents
+//	verify  the disks are read again; the Volume returned is what they hold
+//	mark    a later commit marks it as ready together with others created meanwhile; NodeStageVolume asks for it at once
+//
+// Host.Delete marks a volume as deleting and returns. In the background the driver zeroes it, then removes it.
+//
+// Each change holds its group's lock (lock.go; hang.go reports a holder that exceeds its time limit). Start recovers what
+// an earlier run left unfinished (recover.go, suspended.go, poolflush.go).
+//
+// Caveats:
+//   - A command that writes is never killed. A caller that leaves early finds the command, or its result, on the next call.
+//   - LVM's exit status decides nothing: after each command the disks are read. One exception: only an lvcreate that exits
+//     with 0 has blanked the volume's beginning, so any other is removed and created again.
+//   - Names under /dev/GROUP and /dev/mapper are never trusted: a device is found through sysfs by its UUID.
+//   - An admin's lvm and the driver exclude each other through the lock directory that both use. A change that an admin
+//     makes between a reading and a command makes the command fail, and the driver plans again.
+package host

@@ -1,0 +1,129 @@
+package host
+
+import (
+	"context"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// Extend makes a ready volume at least required bytes large and at most limit (0: no limit), online; one that has that
+// size already is returned as it is, without an LVM process. It never shrinks. At most three LVM processes. KindOutOfRange:
+// the group or the pool has no room for it, the limit cannot be met in whole extents, or the request is negative; nothing
+// was changed. KindNotFound, KindNotLocal: as Lookup; KindBusy: ask again, perhaps when a disk is back.
+func (h *Host) Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error) {
+	return h.extendFlight(ctx, alloc.Extending{Id: id, Required: required, Limit: limit, Block: false})
+}
+
+func (h *Host) extendFlight(ctx context.Context, r alloc.Extending) (lvm.Volume, error) {
+	return fly(ctx, &h.flights, r.Id.LV, r, func(ctx context.Context) (lvm.Volume, error) {
+		for range createAttempts {
+			v, zeroing, err := h.extend(ctx, r)
+			if err == nil && zeroing != "" {
+				err = h.awaitZeroes(r.Id, zeroing)
+			}
+			if err != nil || zeroing == "" {
+				return v, err
+			}
+		}
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %s cannot grow yet: its volume group is changed by others whenever extents are zeroed for it; ask again", r.Id)
+	})
+}
+
+// extend makes the volume larger, unless some of the extents must be zeroed before: zeroing is the UUID of the volume that
+// holds those, and nothing was changed.
+func (h *Host) extend(ctx context.Context, r alloc.Extending) (v lvm.Volume, zeroing string, err error) {
+	s, unlock, err := h.locked(ctx, r.Id.VG, "extending volume "+r.Id.LV, h.read)
+	if err != nil {
+		return lvm.Volume{}, "", err
+	}
+	defer unlock()
+	g, lv, v, err := s.Find(r.Id)
+	if err == nil && v.State != lvm.StateReady {
+		err = notReady(g, v)
+	}
+	if err != nil {
+		return lvm.Volume{}, "", err
+	}
+	x, err := alloc.PlanExtend(h.reserved.in(s), v, r)
+	if err != nil {
+		return lvm.Volume{}, "", err
+	}
+	// A command that was cut off leaves the larger size in the metadata, and the device suspended with the old one.
+	if err := h.healVolume(ctx, g, v); err != nil {
+		return lvm.Volume{}, "", err
+	}
+	steps, err := lvmcmd.ExtendSteps(x)
+	switch {
+	case err != nil:
+		return lvm.Volume{}, "", err
+	case len(steps) == 0:
+		return v, "", checkPresent(g, lv, "answered") // the disk may be away since an earlier request
+	case len(x.Unzeroed) > 0:
+		zeroing, err = h.zeroFirst(ctx, g, v, x.Unzeroed)
+		return lvm.Volume{}, zeroing, err
+	}
+	failure := h.run(ctx, g, steps)
+	v, err = h.extended(ctx, v, x.Volume.Size, failure)
+	return v, "", err
+}
+
+// checkPresent refuses a volume of which a part is on a disk that is not there; done says what it cannot be.
+func checkPresent(g lvm.Group, lv lvm.LV, done string) error {
+	away := map[string]bool{}
+	var sentence string
+	for _, pv := range g.PVs {
+		switch {
+		case pv.Missing:
+			sentence = pv.MissingSentence(g.Name)
+		case pv.Silent:
+			sentence = lvm.SilentSentence(pv.Device)
+		default:
+			continue
+		}
+		away[pv.UUID] = true
+	}
+	if len(away) > 0 && g.DamageTo(lv, away, 0).Lost {
+		return lvm.Errorf(lvm.KindBusy, "volume %s/%s cannot be %s while a part of it is away: ask again; %s", g.Name, lv.Name, done, sentence)
+	}
+	return nil
+}
+
+// extended looks what an extension has come to. LVM (2.03.16) ends well also where a disk has vanished before its commit,
+// and has written it to the others.
+func (h *Host) extended(ctx context.Context, v lvm.Volume, size lvm.Bytes, failure error) (lvm.Volume, error) {
+	s, err := h.read(ctx)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	g, lv, now, err := s.Find(v.ID)
+	switch {
+	case err != nil:
+		return lvm.Volume{}, err
+	case now.UUID != v.UUID:
+		return lvm.Volume{}, g.Absent("volume %s was made again while it was being extended", v.ID)
+	}
+	if err := h.healVolume(ctx, g, now); err != nil {
+		return lvm.Volume{}, err
+	}
+	if now.Size < size {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s/%s could not be extended from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNothing(failure))
+	}
+	if err := checkPresent(g, lv, "answered"); err != nil {
+		return lvm.Volume{}, err
+	}
+	if failure != nil {
+		h.log.Warn("LVM reported a failure and did what it was asked", "volume", v.ID.String(), "error", failure)
+	}
+	return now, h.flush(g)
+}
+
+// healVolume resumes the volume's device, if it is active and suspended. The group's lock must be held.
+func (h *Host) healVolume(ctx context.Context, g lvm.Group, v lvm.Volume) error {
+	path, active, err := h.Device(v.ID, v.UUID)
+	if err != nil || !active {
+		return err
+	}
+	return h.heal(ctx, g, v.ID.LV, path)
+}

@@ -1,0 +1,186 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// hangs notices groups whose lock one operation holds for too long: a command or a flush that does not end, since a
+// disk does not answer. Such a command is never killed; but nobody waits for it any more, and the other groups go on.
+type hangs struct {
+	limit time.Duration
+	log   *slog.Logger
+	name  func(uuid string) string // of a group
+
+	mu     sync.Mutex
+	groups map[string]*watched // by group's UUID
+}
+
+// watched is what is known of the one who holds a group's lock.
+type watched struct {
+	since   time.Time
+	running string // the LVM command that runs now, or ran last; "" for none
+	hung    error  // why nothing can be done in the group; nil as long as there is hope
+	turn    int    // counts the holders, so that a late alarm does not meet the next one
+	waiters map[*context.CancelCauseFunc]bool
+}
+
+func (w *hangs) group(uuid string) *watched {
+	if w.groups == nil {
+		w.groups = map[string]*watched{}
+	}
+	g := w.groups[uuid]
+	if g == nil {
+		g = &watched{waiters: map[*context.CancelCauseFunc]bool{}}
+		w.groups[uuid] = g
+	}
+	return g
+}
+
+// until returns a context that also ends when the group is found to hang; its cause says so.
+func (w *hangs) until(ctx context.Context, uuid string) (waiting context.Context, stop func()) {
+	waiting, cancel := context.WithCancelCause(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.group(uuid)
+	if g.hung != nil {
+		cancel(g.hung)
+	}
+	g.waiters[&cancel] = true
+	return waiting, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(g.waiters, &cancel)
+		cancel(nil)
+	}
+}
+
+// hold begins to watch the one who holds the group's lock now.
+func (w *hangs) hold(uuid, what string) (release func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.group(uuid)
+	g.since, g.running = time.Now(), ""
+	g.turn++
+	turn := g.turn
+	alarm := time.AfterFunc(w.limit, func() { w.alarm(uuid, turn, what) })
+	return func() {
+		alarm.Stop()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		g.turn++
+		if g.hung != nil {
+			g.hung = nil
+			w.log.Info("a volume group that hung can be worked on again", "vg", w.name(uuid), "vg_uuid", uuid, "operation", what, "after", time.Since(g.since).Round(time.Second))
+		}
+	}
+}
+
+func (w *hangs) alarm(uuid string, turn int, what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.group(uuid)
+	if g.turn != turn {
+		return
+	}
+	culprit := "an operation"
+	if g.running != "" {
+		culprit = "the command lvm " + g.running
+	}
+	g.hung = fmt.Errorf("%s has been under way since %s and does not end, most likely for a disk that does not answer: look at the kernel's log",
+		culprit, g.since.Format(time.TimeOnly))
+	w.log.Error("a volume group hangs: nothing is changed in it, and it has no capacity, until its command has ended", "vg", w.name(uuid), "vg_uuid", uuid, "operation", what, "error", g.hung)
+	for cancel := range g.waiters {
+		(*cancel)(g.hung)
+	}
+}
+
+// runs notes which command the holder of the lock runs.
+func (w *hangs) runs(uuid, command string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.group(uuid).running = command
+}
+
+// of tells for how long, and why, a group hangs; nil if it does not.
+func (w *hangs) of(uuid string) (since time.Duration, hung error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.groups[uuid]
+	if g == nil || g.hung == nil {
+		return 0, nil
+	}
+	return time.Since(g.since), g.hung
+}
+
+// lockGroup waits for the lock under which one group is changed. KindBusy: ctx has ended, or the group hangs.
+func (h *Host) lockGroup(ctx context.Context, uuid, what string) (unlock func(), err error) {
+	return h.lockBy(ctx, uuid, what, h.writers.lock)
+}
+
+// locked takes a group's lock, and reads the disks under it.
+func (h *Host) locked(ctx context.Context, uuid, what string, read func(context.Context) (lvm.State, error)) (s lvm.State, unlock func(), err error) {
+	return h.lockedBy(ctx, uuid, what, h.writers.lock, read)
+}
+
+// How many others, such as creates, get a group's lock after one that a pod waits for. Each volume is activated by a command
+// of its own; one command marks as ready all new volumes, so while creates go on, it pays to let it come for several.
+const (
+	owedByActivation = 1
+	owedByMarking    = 4
+)
+
+// lockedFirst is locked for what a pod waits for: it goes before those who wait in locked. owes: see locks.lockFirst.
+func (h *Host) lockedFirst(ctx context.Context, uuid, what string, owes int, read func(context.Context) (lvm.State, error)) (s lvm.State, unlock func(), err error) {
+	first := func(ctx context.Context, uuid string) (func(), error) { return h.writers.lockFirst(ctx, uuid, owes) }
+	return h.lockedBy(ctx, uuid, what, first, read)
+}
+
+func (h *Host) lockedBy(
+	ctx context.Context, uuid, what string, lock func(context.Context, string) (func(), error), read func(context.Context) (lvm.State, error),
+) (s lvm.State, unlock func(), err error) {
+	unlock, err = h.lockBy(ctx, uuid, what, lock)
+	if err != nil {
+		return lvm.State{}, nil, err
+	}
+	if s, err = read(ctx); err != nil {
+		unlock()
+		return lvm.State{}, nil, err
+	}
+	return s, unlock, nil
+}
+
+func (h *Host) lockBy(ctx context.Context, uuid, what string, lock func(context.Context, string) (func(), error)) (unlock func(), err error) {
+	waiting, stop := h.hangs.until(ctx, uuid)
+	defer stop()
+	unlock, err = lock(waiting, uuid)
+	if err != nil {
+		return nil, lvm.Errorf(lvm.KindBusy, "%s has to wait for its volume group: %w", what, context.Cause(waiting))
+	}
+	return h.watchedLock(uuid, what, unlock), nil
+}
+
+// tryLockGroup is lockGroup where nobody holds the lock.
+func (h *Host) tryLockGroup(uuid, what string) (unlock func(), ok bool) {
+	if uuid == "" {
+		return nil, false
+	}
+	unlock, ok = h.writers.try(uuid)
+	if !ok {
+		return nil, false
+	}
+	return h.watchedLock(uuid, what, unlock), true
+}
+
+func (h *Host) watchedLock(uuid, what string, unlock func()) func() {
+	release := h.hangs.hold(uuid, what)
+	return func() {
+		release()
+		unlock()
+	}
+}

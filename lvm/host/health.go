@@ -1,0 +1,208 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+)
+
+// Health looks for trouble with the volumes of this cluster and their groups, through the kernel alone: no process. What
+// concerns a whole group is told once, with the zero Volume. A device may be suspended for a moment while LVM works: one
+// that is found so is looked at again a second later.
+func (h *Host) Health(ctx context.Context) ([]lvm.Finding, error) {
+	s, err := h.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := h.devices()
+	if err != nil {
+		return nil, err
+	}
+	paths := pathsOf(devices)
+	var findings []lvm.Finding
+	for _, g := range s.Groups {
+		c := checkup{host: h, group: g, devices: devices, paths: paths, pools: map[string]*lvm.PoolStatus{}, volumes: h.readyIn(g)}
+		if len(c.volumes) > 0 {
+			c.run(ctx)
+			findings = append(findings, c.findings...)
+		}
+	}
+	return findings, nil
+}
+
+// devices answers the node's device-mapper devices of LVM.
+func (h *Host) devices() ([]lvm.Device, error) {
+	devices, err := h.machine.Kernel.Devices()
+	if err != nil {
+		return nil, lvm.Errorf(lvm.KindInternal, "the devices of this node cannot be listed: %w", err)
+	}
+	return devices, nil
+}
+
+func pathsOf(devices []lvm.Device) map[string]string {
+	paths := make(map[string]string, len(devices))
+	for _, d := range devices {
+		paths[d.UUID] = d.Path
+	}
+	return paths
+}
+
+// checkup looks at one group and the volumes of this cluster in it.
+type checkup struct {
+	host     *Host
+	group    lvm.Group
+	devices  []lvm.Device
+	paths    map[string]string
+	volumes  []patient
+	pools    map[string]*lvm.PoolStatus // by name; nil: not active, or the kernel does not tell
+	findings []lvm.Finding
+}
+
+type patient struct {
+	volume lvm.Volume
+	lv     lvm.LV
+}
+
+func (c *checkup) run(ctx context.Context) {
+	missing := c.wholeGroup()
+	suspended := c.suspended(ctx)
+	for _, p := range c.volumes {
+		if slices.ContainsFunc(lvm.Below(c.group, p.lv), func(part lvm.LV) bool { return suspended[lvm.DmUUID(c.group.UUID, part.UUID)] }) {
+			c.find(lvm.TroubleSuspended, p.volume, "its device is suspended: whatever touches it hangs; a restart of this driver resumes it, and so does lvchange --refresh %s/%s", c.group.Name, p.lv.Name)
+		}
+		if len(missing) > 0 {
+			c.lost(p, missing)
+		}
+		if strings.HasPrefix(p.lv.Type, "raid") {
+			c.raid(p)
+		}
+		if p.lv.Pool != "" {
+			c.thin(p)
+		}
+	}
+}
+
+func (c *checkup) find(trouble lvm.Trouble, v lvm.Volume, format string, args ...any) {
+	c.findings = append(c.findings, lvm.Finding{Trouble: trouble, Group: c.group.Name, VG: c.group.UUID, Volume: v, Text: fmt.Sprintf(format, args...)})
+}
+
+// findPool is find for what a thin pool has.
+func (c *checkup) findPool(trouble lvm.Trouble, v lvm.Volume, pool, format string, args ...any) {
+	c.find(trouble, v, format, args...)
+	c.findings[len(c.findings)-1].Pool = pool
+}
+
+// wholeGroup tells what concerns all volumes, and answers the UUIDs of the PVs that are missing.
+func (c *checkup) wholeGroup() map[string]bool {
+	g := c.group
+	missing := map[string]bool{}
+	silent := false
+	for _, pv := range g.PVs {
+		silent = silent || pv.Silent
+		if pv.Missing {
+			missing[pv.UUID] = true
+		}
+	}
+	switch {
+	case silent:
+		c.find(lvm.TroubleSilent, lvm.Volume{}, "volume group %s: %s", g.Name, g.Problem)
+	case g.Problem != "":
+		c.find(lvm.TroubleUnusable, lvm.Volume{}, "nothing can be changed in volume group %s: %s", g.Name, g.Problem)
+	}
+	var gone []string
+	for _, pv := range g.PVs {
+		switch {
+		case pv.Back != "":
+			c.find(lvm.TroubleMissing, lvm.Volume{}, "nothing new is made in volume group %s: %s", g.Name, pv.MissingSentence(g.Name))
+		case pv.Missing:
+			gone = append(gone, pv.UUID)
+		}
+	}
+	if len(gone) > 0 {
+		c.find(lvm.TroubleMissing, lvm.Volume{}, "volume group %s has lost a disk (physical volume %s): nothing new is made in it until the disk is back; "+
+			"if it will not come back, repair what has other legs (lvconvert --repair); vgreduce --removemissing --force %s then gives up what lay on it alone",
+			g.Name, strings.Join(gone, ", "), g.Name)
+	}
+	return missing
+}
+
+func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
+
+// suspended finds the suspended devices that stay so.
+func (c *checkup) suspended(ctx context.Context) map[string]bool {
+	first := c.host.suspendedOf(c.group, c.devices)
+	if len(first) == 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(suspendedPause):
+	}
+	second := c.host.suspendedIn(c.group)
+	maps.DeleteFunc(first, func(uuid string, _ bool) bool { return !second[uuid] })
+	return first
+}
+
+// suspendedPause is longer than LVM leaves a device suspended.
+const suspendedPause = time.Second
+
+// lost tells what the missing PVs do to a volume.
+func (c *checkup) lost(p patient, missing map[string]bool) {
+	switch d := c.group.DamageTo(p.lv, missing, 0); {
+	case d.Lost:
+		c.find(lvm.TroubleDataMissing, p.volume, "a part of its data is on a disk that is not there (physical volume %s): bring the disk back, or restore the volume from a backup", names(missing))
+	case d.Legs > 0:
+		c.find(lvm.TroubleDegraded, p.volume, "%d of its %d legs are on a disk that is not there (physical volume %s): its data is all there, but less safe; "+
+			"bring the disk back, or fill new legs elsewhere with lvconvert --repair", d.Legs, d.Of, names(missing))
+	}
+}
+
+// raid tells what the kernel knows of an active RAID.
+func (c *checkup) raid(p patient) {
+	s, err := status(c, lvm.DmUUID(c.group.UUID, p.lv.UUID), "raid", dm.ParseRAID)
+	if err != nil || s == nil {
+		return
+	}
+	known := c.has(lvm.TroubleDegraded, p.volume) || c.has(lvm.TroubleDataMissing, p.volume)
+	switch d := s.Damage(); {
+	case known:
+	case d.Lost:
+		c.find(lvm.TroubleDataMissing, p.volume, "%d of its %d legs have failed (%s), more than it can do without: mend the disks, then lvchange --refresh %s/%s, or restore the volume from a backup",
+			d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name)
+	case d.Legs > 0:
+		c.find(lvm.TroubleDegraded, p.volume, "%d of its %d legs have failed (%s): its data is all there, but less safe; lvchange --refresh %s/%s takes a disk "+
+			"that works again back in, lvconvert --repair %s/%s fills a new leg elsewhere", d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name, c.group.Name, p.lv.Name)
+	}
+	if s.Rebuilding() {
+		c.find(lvm.TroubleRebuilding, p.volume, "a leg of it is being filled: %s done", lvm.Percent(s.Done, s.Total))
+	}
+}
+
+func (c *checkup) has(trouble lvm.Trouble, v lvm.Volume) bool {
+	return slices.ContainsFunc(c.findings, func(f lvm.Finding) bool { return f.Trouble == trouble && f.Volume.UUID == v.UUID })
+}
+
+// status asks for the status of an active device with a target of this type; nil where there is none.
+func status[S any](c *checkup, uuid, target string, parse func(string) (S, error)) (*S, error) {
+	path, active := c.paths[uuid]
+	if !active {
+		return nil, nil
+	}
+	kind, params, err := c.host.machine.Kernel.Status(path)
+	if err != nil || kind != target {
+		return nil, err // it may have gone meanwhile
+	}
+	s, err := parse(params)
+	if err != nil {
+		c.host.log.Warn("the kernel's words are not understood", "device", path, "error", err)
+		return nil, err
+	}
+	return &s, nil
+}

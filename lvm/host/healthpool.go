@@ -1,0 +1,105 @@
+package host
+
+import (
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+)
+
+// A pool is nearly full from here on. Full metadata is the worse of the two: it can only be mended with the pool offline.
+const (
+	poolLateData     = 90 // a pool that is enlarged as it fills does not come this far, unless that fails
+	poolLateMetadata = 80
+)
+
+// PoolMetrics are the figures of one thin pool.
+type PoolMetrics struct {
+	Name         string
+	Size         lvm.Bytes // of its data
+	Used         lvm.Bytes // of that; 0 while it is not active
+	MetadataSize lvm.Bytes
+	MetadataUsed lvm.Bytes // 0 while it is not active
+	Promised     lvm.Bytes // what its volumes and snapshots would hold if they were full
+	Grown        int       // how often it was enlarged because it filled up, since the driver started
+}
+
+// thin tells what is wrong with the pool of a volume: what makes its writes fail, of each volume; what is only near, once.
+func (c *checkup) thin(p patient) {
+	s, known := c.pools[p.lv.Pool]
+	if !known {
+		s = c.pool(p.lv.Pool)
+		c.pools[p.lv.Pool] = s
+	}
+	if s == nil {
+		return
+	}
+	switch name := c.group.Name + "/" + p.lv.Pool; {
+	case s.Broken():
+		c.findPool(lvm.TroublePoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.Words(), name)
+	case s.Full():
+		c.findPool(lvm.TroublePoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or enlarge the pool with lvextend (metadata: --poolmetadatasize)",
+			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal))
+	}
+}
+
+// pool asks for a pool's status, and tells if it is nearly full.
+func (c *checkup) pool(name string) *lvm.PoolStatus {
+	lv := c.group.Named(name)
+	if lv == nil || lv.Thin == nil {
+		return nil
+	}
+	s, err := status(c, lvm.DmUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+	if err != nil || s == nil {
+		return nil
+	}
+	if s.Broken() || s.Full() {
+		return s
+	}
+	m := poolMetrics(c.group, *lv, s)
+	near := m.Promised > m.Size && lvm.Reached(s.DataUsed, s.DataTotal, poolLateData) || lvm.Reached(s.MetadataUsed, s.MetadataTotal, poolLateMetadata)
+	switch {
+	case lv.Thin.Crowded != "":
+		c.findPool(lvm.TroublePoolNear, lvm.Volume{}, name, "no volume or snapshot is made any more: %s", lv.Thin.Crowded)
+	case near: // it should have been enlarged before
+		c.findPool(lvm.TroublePoolNear, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, and %s are promised; delete snapshots or volumes, or enlarge it with lvextend (metadata: --poolmetadatasize)",
+			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised)
+	}
+	return s
+}
+
+// poolMetrics are the figures of a pool; s is nil while it is not active.
+func poolMetrics(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) PoolMetrics {
+	m := PoolMetrics{Name: pool.Name, Size: g.Bytes(pool.Extents)}
+	if metadata := g.Named(pool.Thin.Metadata); metadata != nil {
+		m.MetadataSize = g.Bytes(metadata.Extents)
+	}
+	for _, lv := range g.LVs {
+		if lv.Pool == pool.Name {
+			m.Promised += g.Bytes(lv.Extents)
+		}
+	}
+	if s != nil {
+		m.Used = lvm.Bytes(s.DataUsed) * pool.Thin.ChunkSize
+		m.MetadataUsed = lvm.Bytes(s.MetadataUsed) * alloc.PoolMetadataBlock
+	}
+	return m
+}
+
+// poolsOf are the figures of a group's pools.
+func (h *Host) poolsOf(g lvm.Group, paths map[string]string) []PoolMetrics {
+	var all []PoolMetrics
+	c := checkup{host: h, group: g, paths: paths}
+	for _, lv := range g.LVs {
+		if lv.Thin == nil {
+			continue
+		}
+		s, err := status(&c, lvm.DmUUID(g.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+		if err != nil {
+			h.log.Warn("no figures of a thin pool", "vg", g.Name, "pool", lv.Name, "error", err)
+		}
+		m := poolMetrics(g, lv, s)
+		m.Grown = h.grown.of(lv.UUID)
+		all = append(all, m)
+	}
+	return all
+}

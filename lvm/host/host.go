@@ -1,0 +1,208 @@
+package host
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+)
+
+// Host is LVM on this node. All its methods are safe for concurrent use.
+type Host struct {
+	cfg         lvm.Config
+	log         *slog.Logger
+	machine     lvm.Machine
+	settleAfter time.Duration
+	freshness   time.Duration
+
+	disks        *ondisk.CheckedReader
+	glance       glance
+	flights      flights // by volume: one operation at a time
+	writers      locks   // by group's UUID: one writer at a time
+	hangs        hangs   // who holds a writer's lock for too long
+	settler      settler
+	settles      flights // by group's UUID: one marking of new volumes that pods wait for
+	reserved     reservations
+	wiper        wiper
+	zeroing      turns       // of new volumes
+	zeroed       zeroedWatch // which free extents hold nothing but zeroes
+	met          met         // groups that were looked through for what an earlier run left
+	groups       sync.Map    // Class.Group -> UUID of the group that served it last
+	alone        *lvmcmd.InstanceLock
+	preparing    sync.Mutex                        // held by Prepare
+	blank        map[ondisk.BlockDevice]bool       // that the last Prepare found
+	declarations atomic.Pointer[[]lvm.Declaration] // of the last Prepare
+	grown        growths
+	emptied      emptyPools
+	commands     *lvmcmd.CommandFiles
+	undo         func() // what NewHost has mounted
+
+	closing    context.Context // done when the Host closes
+	stop       context.CancelFunc
+	background sync.WaitGroup // what works on when the call that began it has been answered
+	beginning  sync.Mutex     // held by behind and enter, and where closing begins: nothing joins background when Close waits for it
+}
+
+// NewHost prepares LVM's configuration; it touches no volume.
+func NewHost(cfg lvm.Config) (*Host, error) {
+	if cfg.SystemDir == "" {
+		return nil, lvm.Errorf(lvm.KindInvalid, "no folder is given for LVM's configuration")
+	}
+	if err := lvmcmd.WriteConfig(cfg); err != nil {
+		return nil, lvm.Errorf(lvm.KindInternal, "%w", err)
+	}
+	undo, err := dm.DeviceDirOf(cfg).Prepare()
+	if err != nil {
+		cmp.Or(cfg.Log, slog.Default()).Warn("LVM may not be able to make volumes", "error", err)
+	}
+	files := &lvmcmd.CommandFiles{}
+	if !cfg.Beside {
+		files.Dir = cfg.LockDir
+	}
+	h := NewHostOn(cfg, lvm.Machine{
+		Runner: lvmcmd.Command{SystemDir: cfg.SystemDir, Devices: dm.DeviceDirOf(cfg), Observe: cfg.Observe, Reports: make(chan struct{}, lvmcmd.MaxReports), Files: files},
+		Kernel: dm.Kernel{Sys: "/sys", Proc: "/proc", Dev: "/dev"},
+		Reader: &ondisk.Disks{},
+	})
+	h.commands, h.undo = files, undo
+	return h, nil
+}
+
+// NewHostOn makes a Host on another machine than the real one, for tests.
+func NewHostOn(cfg lvm.Config, machine lvm.Machine) *Host {
+	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine, commands: &lvmcmd.CommandFiles{}, undo: func() {}}
+	h.settleAfter, h.freshness = cmp.Or(cfg.SettleAfter, time.Second), cmp.Or(cfg.Freshness, usualFreshness)
+	h.hangs.limit, h.hangs.log, h.hangs.name = cmp.Or(cfg.Patience, 2*time.Minute), h.log, h.met.name
+	h.closing, h.stop = context.WithCancel(context.Background())
+	h.zeroed.begin(zeroedFiles{log: h.log}, h.afterwards) // one that is not started leaves the files to the driver
+	h.disks = &ondisk.CheckedReader{Direct: machine.Reader, Report: h.report, Later: h.behind, Log: h.log}
+	return h
+}
+
+// Ready tells whether LVM can be read and device-mapper is there. It starts no process as long as the disks can be read
+// directly.
+func (h *Host) Ready(ctx context.Context) error {
+	if err := h.machine.Kernel.Ready(); err != nil {
+		return err
+	}
+	_, err := h.look(ctx)
+	return err
+}
+
+// Close takes no new operations (KindBusy), waits for those under way, marks new volumes as ready, and stops wiping at the
+// next chunk; what is not yet wiped is taken up by the next Start. The error is ctx's: then something is still running.
+func (h *Host) Close(ctx context.Context) error {
+	h.beginning.Lock()
+	h.stop()
+	h.beginning.Unlock()
+	if err := h.flights.close(ctx); err != nil {
+		return err
+	}
+	var last sync.WaitGroup
+	last.Go(func() {
+		if err := h.settleRest(ctx); err != nil {
+			h.log.Warn("new volumes could not be marked as ready; the next start does it", "error", err)
+		}
+	})
+	err := errors.Join(await(ctx, &last), await(ctx, &h.background))
+	if err == nil {
+		h.zeroed.saveAll()
+		h.commands.Release()
+		h.alone.Release()
+		h.undo()
+	}
+	return err
+}
+
+// read reads the node's volume groups as callers are to see them.
+func (h *Host) read(ctx context.Context) (lvm.State, error) {
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return lvm.State{}, err
+	}
+	return h.shown(s), nil
+}
+
+// shown is what the disks hold with what they do not tell: the volumes that were answered, the groups that hang, the
+// pools that are crowded, and the free extents that are known to be zero.
+func (h *Host) shown(s lvm.State) lvm.State {
+	s = h.settler.overlay(s)
+	s.Groups = slices.Clone(s.Groups) // they are shared with other readings
+	for i, g := range s.Groups {
+		s.Groups[i] = h.markCrowded(g)
+		h.zeroed.show(&s.Groups[i])
+		if _, hung := h.hangs.of(g.UUID); hung != nil {
+			s.Groups[i].Problem = hung.Error()
+		}
+	}
+	return s
+}
+
+// readRaw reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
+// A group that was not there before is looked through behind: its disk was plugged in, or has come up, after the start.
+func (h *Host) readRaw(ctx context.Context) (lvm.State, error) {
+	ticket := h.zeroed.reading()
+	s, err := h.disks.Read(ctx)
+	if err != nil {
+		return lvm.State{}, lvm.Errorf(lvm.KindInternal, "the volume groups of this node cannot be read: %w", err)
+	}
+	h.zeroed.read(ticket, s)
+	for _, g := range h.met.newcomers(s) {
+		h.behind(func(ctx context.Context) { h.mendWhenPossible(ctx, g, func() {}) })
+	}
+	return h.withNodes(s), nil
+}
+
+// report asks LVM what is on these devices. On none there is nothing, and no process is needed to tell.
+func (h *Host) report(ctx context.Context, devices []string) (lvm.State, error) {
+	if len(devices) == 0 {
+		return lvm.State{}, nil
+	}
+	report, err := h.runLVM(ctx, lvmcmd.ReportArgs(devices))
+	if err != nil {
+		return lvm.State{}, err
+	}
+	return ondisk.ParseReport(bytes.NewReader(report))
+}
+
+// afterwards runs work later, unless the Host closes before.
+func (h *Host) afterwards(pause time.Duration, work func()) {
+	h.behind(func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+			work()
+		}
+	})
+}
+
+// behind runs what nobody waits for but Close.
+func (h *Host) behind(work func(context.Context)) {
+	h.beginning.Lock()
+	defer h.beginning.Unlock()
+	if h.closing.Err() == nil {
+		h.background.Go(func() { work(h.closing) })
+	}
+}
+
+// enter begins what runs in its caller's goroutine, and is no request for one volume: Close waits for leave, so that the next
+// driver finds nobody at work. KindBusy: the Host closes.
+func (h *Host) enter() (leave func(), err error) {
+	h.beginning.Lock()
+	defer h.beginning.Unlock()
+	if h.closing.Err() != nil {
+		return nil, lvm.Errorf(lvm.KindBusy, "the driver is shutting down and begins nothing new")
+	}
+	h.background.Add(1)
+	return h.background.Done, nil
+}

@@ -1,0 +1,118 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// TestFormerCommand: a new driver waits for the command that a killed one has left behind, and only in that group.
+func TestFormerCommand(t *testing.T) {
+	dir := t.TempDir()
+	script, end := filepath.Join(dir, "lvm"), filepath.Join(dir, "end")
+	// What goes on behind the script has its standard input, as lvm itself has it when the driver is killed.
+	fixture.Must(t, os.WriteFile(script, []byte("#!/bin/sh\nexec 3<&0\n(while ! test -e "+end+"; do sleep 0.01; done) >/dev/null 2>&1 &\n"), 0o700))
+	killed := &lvmcmd.CommandFiles{Dir: dir}
+	fixture.Must(t, killed.Take(t.Context(), "vg"))
+	_, err := lvmcmd.Command{Path: script, Files: killed}.Run(t.Context(), []string{"lvcreate", "-n", "v", "--", "vg"})
+	fixture.Must(t, err)
+	killed.Release() // as the kernel does when the driver dies
+
+	next := &lvmcmd.CommandFiles{Dir: dir}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := next.Take(short, "vg"); !errors.Is(err, context.DeadlineExceeded) || lvm.KindOf(err) != lvm.KindBusy {
+		t.Errorf("with the command under way the group is taken: %v", err)
+	}
+	fixture.Must(t, next.Take(t.Context(), "other"))
+	fixture.Must(t, os.WriteFile(end, nil, 0o600))
+	fixture.Must(t, next.Take(t.Context(), "vg"))
+	fixture.Must(t, next.Take(t.Context(), "vg"))
+	next.Release()
+}
+
+func TestGroupOf(t *testing.T) {
+	for want, argv := range map[string][]string{
+		"vg":  {"lvcreate", "-y", "-n", "v", "--", "vg", "/dev/sda:0-1"},
+		"vg2": {"lvchange", "-ay", "--", "vg2/v", "vg2/w"},
+		"":    {"lvs", "--"},
+	} {
+		if got := lvmcmd.GroupOf(argv); got != want {
+			t.Errorf("%q names the group %q, want %q", argv, got, want)
+		}
+	}
+}
+
+// TestReservationsShow: room that is kept, and that is kept no longer, shows at once, however old the disks' answer may be.
+func TestReservationsShow(t *testing.T) {
+	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})
+	h := NewHostOn(lvm.Config{Freshness: time.Hour}, lvm.Machine{})
+	h.glance.keep(lvm.State{Groups: []lvm.Group{g}}, time.Now().Add(time.Hour), 0)
+	spec := func(name string, extents int) lvm.Spec {
+		return lvm.Spec{Name: name, Class: lvm.Class{Group: "vg-data"}, Required: lvm.Bytes(extents) * g.ExtentSize}
+	}
+	shows := func(extents lvm.Extents) {
+		t.Helper()
+		if c, err := h.Capacity(t.Context(), lvm.Class{Group: "vg-data"}); err != nil || c.Largest != g.Bytes(extents) {
+			t.Errorf("%s of %s are shown, %v", c.Largest, g.Bytes(extents), err)
+		}
+	}
+	shows(100)
+	_, err := h.reserved.plan(lvm.State{Groups: []lvm.Group{g}}, fixture.TestCluster, newParty(spec("a", 40), []lvm.Spec{spec("b", 50)}), true)
+	fixture.Must(t, err)
+	shows(10) // a is being made
+	h.reserved.drop(spec("a", 40))
+	shows(50)
+	kept := h.reserved.kept["b"]
+	kept.until = time.Now().Add(-time.Nanosecond)
+	h.reserved.kept["b"] = kept
+	shows(100)
+}
+
+// TestCloseWaitsForTheCaretaker: the node is not left to the next driver while disks are prepared or pools enlarged.
+func TestCloseWaitsForTheCaretaker(t *testing.T) {
+	h := NewHostOn(lvm.Config{LockDir: t.TempDir()}, lvm.Machine{})
+	fixture.Must(t, h.Alone(t.Context()))
+	leave, err := h.enter()
+	fixture.Must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := h.Close(ctx); err == nil {
+		t.Error("the Host closes while somebody is at work")
+	}
+	if other, err := lvmcmd.LockInstance(ctx, h.cfg.LockDir); err == nil {
+		other.Release()
+		t.Error("another driver may begin")
+	}
+	_, prepared := h.Prepare(t.Context(), Preparation{})
+	for _, err := range []error{prepared, h.TendPools(t.Context())} {
+		if lvm.KindOf(err) != lvm.KindBusy {
+			t.Errorf("begun while the Host closes: %v", err)
+		}
+	}
+	leave()
+	fixture.Must(t, h.Close(t.Context()))
+}
+
+// TestOneDriverANode: the second one waits until the first has ended.
+func TestOneDriverANode(t *testing.T) {
+	dir := t.TempDir()
+	first, err := lvmcmd.LockInstance(t.Context(), dir)
+	fixture.Must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := lvmcmd.LockInstance(ctx, dir); lvm.KindOf(err) != lvm.KindBusy || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second driver: %v", err)
+	}
+	time.AfterFunc(50*time.Millisecond, first.Release)
+	second, err := lvmcmd.LockInstance(t.Context(), dir)
+	fixture.Must(t, err)
+	second.Release()
+}

@@ -1,0 +1,165 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// Inventory reads it, through the disks and the kernel alone: no process as long as the disks can be read directly.
+func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
+	inv := inventory.Inventory{Groups: []inventory.Group{}, Volumes: []inventory.Volume{}, Snapshots: []inventory.Snapshot{},
+		WipeBacklog: h.wiper.backlog(), Backlogs: h.wiper.backlogs(), ReaderOff: h.disks.Difference()}
+	s, err := h.look(ctx)
+	if err != nil {
+		return inv, err
+	}
+	inv.Unread, inv.Skipped = s.Unread, s.Skipped
+	devices, err := h.devices()
+	if err != nil {
+		return inv, err
+	}
+	if inv.OnVolumes, err = h.machine.Kernel.OnVolumes(); err != nil {
+		return inv, lvm.Errorf(lvm.KindInternal, "what the node has made of volumes cannot be told: %w", err)
+	}
+	paths := pathsOf(devices)
+	for _, g := range s.Groups {
+		inv.Groups = append(inv.Groups, h.groupEntry(s, g, paths))
+		h.addVolumes(&inv, g, paths)
+	}
+	return inv, nil
+}
+
+func (h *Host) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inventory.Group {
+	e := inventory.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.Bytes(g.FreeExtents()),
+		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.AutoActivation && oursAlone(g)}
+	for _, pv := range g.PVs {
+		if !pv.Missing {
+			e.Size += g.Bytes(pv.Extents)
+		}
+	}
+	if err := lvm.Unchangeable(s, g); err != nil {
+		e.Problem = err.Error()
+	}
+	if held, err := lockHeld(h.cfg.LockDir, g.Name); err != nil {
+		h.log.Warn("whether LVM's lock is held cannot be told", "vg", g.Name, "error", err)
+	} else {
+		e.LockHeldSeconds = int64(held.Seconds())
+	}
+	c := checkup{host: h, group: g, paths: paths}
+	for _, lv := range g.LVs {
+		if lv.Thin != nil {
+			e.Pools = append(e.Pools, c.poolEntry(lv))
+		}
+	}
+	return e
+}
+
+// oursAlone tells whether nothing but volumes, snapshots and pools of this driver is in the group.
+func oursAlone(g lvm.Group) bool {
+	return !slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool {
+		return !lv.Hidden && !slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyVersion, lvm.TagVersion))
+	})
+}
+
+func (c *checkup) poolEntry(lv lvm.LV) inventory.Pool {
+	s, _ := status(c, lvm.DmUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool) // what the kernel does not tell is inactive
+	m := poolMetrics(c.group, lv, s)
+	e := inventory.Pool{Name: m.Name, Size: m.Size, Used: m.Used, MetadataSize: m.MetadataSize, MetadataUsed: m.MetadataUsed,
+		Promised: m.Promised, Zero: lv.Thin.Zero, State: inventory.PoolWorks}
+	switch {
+	case s == nil:
+		e.State = inventory.PoolInactive
+	case s.Broken():
+		e.State = inventory.PoolFailed
+	case s.Full():
+		e.State = inventory.PoolFull
+	}
+	return e
+}
+
+// addVolumes adds the volumes and snapshots of one group.
+func (h *Host) addVolumes(inv *inventory.Inventory, g lvm.Group, paths map[string]string) {
+	c := checkup{host: h, group: g, paths: paths}
+	for _, lv := range g.LVs {
+		v, ours, err := lvm.VolumeOf(g, lv)
+		if err != nil {
+			inv.Damaged = append(inv.Damaged, err.Error())
+			continue
+		}
+		if ours {
+			inv.Volumes = append(inv.Volumes, inventory.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: lv.Name, Name: v.Name,
+				Claim: v.Claim, Cluster: v.Cluster, State: string(v.State), Layout: string(v.Class.Layout), Pool: lv.Pool, Size: v.Size,
+				Used: c.mapped(lv), Created: lv.Created})
+			continue
+		}
+		if sn, ours, err := lvm.SnapshotOf(g, lv); err == nil && ours {
+			inv.Snapshots = append(inv.Snapshots, inventory.Snapshot{ID: sn.ID.String(), Group: sn.Group, LV: lv.Name, Name: sn.Name,
+				Cluster: sn.Cluster, State: string(sn.State), Source: sn.Source.String(), Size: sn.Size, Created: sn.Created})
+		}
+	}
+}
+
+// mapped is how much of a thin volume holds blocks; nil where that is not known.
+func (c *checkup) mapped(lv lvm.LV) *lvm.Bytes {
+	if lv.Pool == "" {
+		return nil
+	}
+	used, err := status(c, lvm.DmUUID(c.group.UUID, lv.UUID), "thin", parseThin)
+	if err != nil {
+		return nil
+	}
+	return used
+}
+
+// parseThin reads what the kernel tells of a thin volume (Linux, Documentation/admin-guide/device-mapper/
+// thin-provisioning.rst, "Status"): the sectors that hold blocks, and the highest of them, `4096 8191`.
+func parseThin(params string) (lvm.Bytes, error) {
+	first, _, _ := strings.Cut(params, " ")
+	sectors, err := strconv.ParseInt(first, 10, 54)
+	if err != nil || sectors < 0 {
+		return 0, fmt.Errorf("%q is no status of a thin volume", params)
+	}
+	return lvm.Bytes(sectors) * 512, nil
+}
+
+// Offers answers what each group behind the class offers to it, as Capacity does for all together. No group is no offer.
+// KindInvalid: the class can never be served.
+func (h *Host) Offers(ctx context.Context, class lvm.Class) ([]inventory.Offer, error) {
+	class, err := lvm.CheckClass(class)
+	if err != nil {
+		return nil, err
+	}
+	s, err := h.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return offers(h.reserved.in(s), class), nil
+}
+
+func offers(s lvm.State, class lvm.Class) []inventory.Offer {
+	groups, _ := alloc.GroupsOf(s, class) // the class was checked, so what is left is that there is none
+	list := make([]inventory.Offer, 0, len(groups))
+	for _, g := range groups {
+		offer := inventory.Offer{Group: g.Name}
+		err := alloc.Obstacle(s, g, class)
+		if err == nil && class.Layout == lvm.LayoutThin {
+			_, err = alloc.PoolOf(g, class)
+		}
+		if err != nil {
+			offer.Obstacle = err.Error()
+		} else {
+			offer.Available, offer.Largest = g.Bytes(alloc.Available(g, class)), g.Bytes(alloc.Largest(g, class))
+		}
+		list = append(list, offer)
+	}
+	slices.SortFunc(list, func(a, b inventory.Offer) int { return strings.Compare(a.Group, b.Group) })
+	return list
+}

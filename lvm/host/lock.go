@@ -1,0 +1,227 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// locks is one lock for each key; waiting for one ends with the caller's context. Who waits first gets it first, but for
+// lockFirst and lockLast. The zero value is ready to use.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]*keyLock
+}
+
+// keyLock is a lock that is held, and those who wait for it.
+type keyLock struct {
+	first, others, last []waiter
+
+	owed int // how many of the others get the lock before the next of first
+}
+
+type waiter struct {
+	granted chan struct{} // closed when the lock is the waiter's
+	owes    int
+}
+
+// lock waits for the key's lock. The error is ctx's.
+func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error) {
+	return l.wait(ctx, key, func(k *keyLock) *[]waiter { return &k.others }, 0)
+}
+
+// lockFirst waits for the key's lock before all that wait in lock, if the last one who did so owes them nothing any more:
+// after this one, as many of them get the lock as it owes. So neither kind keeps the other one waiting for ever.
+func (l *locks) lockFirst(ctx context.Context, key string, owes int) (unlock func(), err error) {
+	return l.wait(ctx, key, func(k *keyLock) *[]waiter { return &k.first }, owes)
+}
+
+// lockLast waits for the key's lock until nobody else waits for it, but no longer than patience; from then on as lock does.
+func (l *locks) lockLast(ctx context.Context, key string, patience time.Duration) (unlock func(), err error) {
+	idle, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	unlock, err = l.wait(idle, key, func(k *keyLock) *[]waiter { return &k.last }, 0)
+	if err == nil || ctx.Err() != nil {
+		return unlock, err
+	}
+	return l.lock(ctx, key)
+}
+
+// try takes the key's lock if it is free.
+func (l *locks) try(key string) (unlock func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.take(key)
+}
+
+// take is try with mu held.
+func (l *locks) take(key string) (unlock func(), ok bool) {
+	if l.held[key] != nil {
+		return nil, false
+	}
+	if l.held == nil {
+		l.held = map[string]*keyLock{}
+	}
+	l.held[key] = &keyLock{}
+	return func() { l.unlock(key) }, true
+}
+
+func (l *locks) wait(ctx context.Context, key string, queue func(*keyLock) *[]waiter, owes int) (unlock func(), err error) {
+	l.mu.Lock()
+	if unlock, ok := l.take(key); ok {
+		l.mu.Unlock()
+		return unlock, nil
+	}
+	k, w := l.held[key], waiter{make(chan struct{}), owes}
+	*queue(k) = append(*queue(k), w)
+	l.mu.Unlock()
+	select {
+	case <-w.granted:
+		return func() { l.unlock(key) }, nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	waiting := len(*queue(k))
+	*queue(k) = slices.DeleteFunc(*queue(k), func(other waiter) bool { return other.granted == w.granted })
+	left := len(*queue(k)) < waiting
+	l.mu.Unlock()
+	if !left { // it was granted meanwhile
+		l.unlock(key)
+	}
+	return nil, ctx.Err()
+}
+
+// unlock hands the lock to the next one.
+func (l *locks) unlock(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.held[key]
+	if next := k.next(); next != nil {
+		close(next)
+	} else {
+		delete(l.held, key)
+	}
+}
+
+// next takes who gets the lock next out of its queue; nil if nobody waits.
+func (k *keyLock) next() chan struct{} {
+	queue := &k.others
+	switch {
+	case len(k.others) == 0 && len(k.first) == 0 && len(k.last) == 0:
+		return nil
+	case len(k.others) == 0 && len(k.first) == 0:
+		queue, k.owed = &k.last, 0
+	case len(k.others) == 0:
+		queue, k.owed = &k.first, 0
+	case len(k.first) > 0 && k.owed == 0:
+		queue, k.owed = &k.first, k.first[0].owes
+	default:
+		k.owed = max(0, k.owed-1)
+	}
+	next := (*queue)[0]
+	*queue = (*queue)[1:]
+	return next.granted
+}
+
+// flights are the operations under way, at most one for each volume. A request equal to the one under way joins it and
+// gets its answer; another one for the same volume is refused. The zero value is ready to use.
+type flights struct {
+	mu     sync.Mutex
+	under  map[string]*flight
+	closed bool
+	wait   sync.WaitGroup
+}
+
+type flight struct {
+	request any // comparable
+	done    chan struct{}
+	answer  any
+	err     error
+}
+
+// fly runs the operation with a context that lives on when the caller's ends: what has begun to write is never left
+// half-way. The caller gets KindBusy then, with ctx's error inside, and may join again.
+func fly[A any](ctx context.Context, f *flights, volume string, request any, run func(context.Context) (A, error)) (A, error) {
+	var none A
+	if err := ctx.Err(); err != nil {
+		return none, lvm.Errorf(lvm.KindBusy, "volume %s: nothing was begun: %w", volume, err)
+	}
+	fl, err := f.board(volume, request, func() (any, error) { return run(context.WithoutCancel(ctx)) })
+	if err != nil {
+		return none, err
+	}
+	select {
+	case <-fl.done:
+		answer, _ := fl.answer.(A)
+		return answer, fl.err
+	case <-ctx.Done():
+		return none, lvm.Errorf(lvm.KindBusy, "volume %s: the operation goes on; ask again for its result: %w", volume, ctx.Err())
+	}
+}
+
+func (f *flights) board(volume string, request any, run func() (any, error)) (*flight, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl := f.under[volume]; fl != nil {
+		if fl.request != request {
+			return nil, lvm.Errorf(lvm.KindBusy, "volume %s: another operation is under way; ask again when it has ended", volume)
+		}
+		return fl, nil
+	}
+	if f.closed {
+		return nil, lvm.Errorf(lvm.KindBusy, "volume %s: the driver is shutting down and begins nothing new", volume)
+	}
+	if f.under == nil {
+		f.under = map[string]*flight{}
+	}
+	fl := &flight{request: request, done: make(chan struct{})}
+	f.under[volume] = fl
+	f.wait.Go(func() {
+		fl.answer, fl.err = run()
+		f.mu.Lock()
+		delete(f.under, volume)
+		f.mu.Unlock()
+		close(fl.done)
+	})
+	return fl, nil
+}
+
+// has tells whether an operation for the volume is under way.
+func (f *flights) has(volume string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.under[volume] != nil
+}
+
+// count tells how many operations are under way.
+func (f *flights) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.under)
+}
+
+// close refuses new operations and waits for those under way. The error is ctx's.
+func (f *flights) close(ctx context.Context) error {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	return await(ctx, &f.wait)
+}
+
+// await waits for a group of goroutines to end. The error is ctx's.
+func await(ctx context.Context, group *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,82 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+)
+
+// Lookup finds a volume that is ready. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group
+// is not on this node.
+func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
+	s, err := h.read(ctx)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	g, _, v, err := s.Find(id)
+	if err == nil && v.State != lvm.StateReady {
+		err = notReady(g, v)
+	}
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	return v, nil
+}
+
+// List lists the ready volumes of this cluster, ordered by ID.
+func (h *Host) List(ctx context.Context) ([]lvm.Volume, error) {
+	s, err := h.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, _ := h.volumes(s) // a damaged one is no volume; Start has told of it
+	ready := slices.DeleteFunc(all, func(v lvm.Volume) bool { return v.State != lvm.StateReady })
+	slices.SortFunc(ready, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	return ready, nil
+}
+
+// volumes lists the volumes of this cluster, in whatever state; damaged says which ones bear our mark and cannot be
+// read.
+func (h *Host) volumes(s lvm.State) (all []lvm.Volume, damaged error) {
+	for _, g := range s.Groups {
+		for _, lv := range g.LVs {
+			v, ours, err := lvm.VolumeOf(g, lv)
+			if err != nil {
+				damaged = errors.Join(damaged, err)
+			} else if ours && v.Cluster == h.cfg.Cluster {
+				all = append(all, v)
+			}
+		}
+	}
+	return all, damaged
+}
+
+// Capacity answers what a class can still get here. It waits for no operation under way, and starts no process. A class
+// whose group is not here has none; that is not an error. KindInvalid: the class can never be served.
+func (h *Host) Capacity(ctx context.Context, class lvm.Class) (lvm.Capacity, error) {
+	if _, err := lvm.CheckClass(class); err != nil {
+		return lvm.Capacity{}, err
+	}
+	s, err := h.look(ctx)
+	if err != nil {
+		return lvm.Capacity{}, err
+	}
+	return alloc.Capacity(h.reserved.in(s), class)
+}
+
+// Room tells whether all of these can be had here now, each beside the others: nil, or KindInsufficientCapacity. Nothing is kept for
+// them, and like Capacity it starts no process.
+func (h *Host) Room(ctx context.Context, specs []lvm.Spec) error {
+	if len(specs) == 0 {
+		return nil
+	}
+	s, err := h.look(ctx)
+	if err != nil {
+		return err
+	}
+	return h.reserved.room(s, h.cfg.Cluster, newParty(specs[0], specs[1:]))
+}

@@ -1,0 +1,163 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// Mark makes a volume of an admin's one of this driver's: it gets our tags in one commit, and nothing else of it changes.
+// name is what the CO will call it, claim is "namespace/name" or empty. One that is marked already is answered as it is.
+// KindNotFound: there is no such volume, or it is being made or removed; KindConflict: it is a part of something else, has a layout that no class has, or
+// is another cluster's; KindInUse: it is open, or others are built on it. Nothing was changed then.
+func (h *Host) Mark(ctx context.Context, group, lv, name, claim string) (lvm.Volume, error) {
+	s, err := h.read(ctx)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	g, err := groupNamed(s, group)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	s, unlock, err := h.locked(ctx, g.UUID, "marking volume "+lv, h.read)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	defer unlock()
+	if g, err = s.Group(g.UUID); err != nil {
+		return lvm.Volume{}, err
+	}
+	v, marked, err := h.markable(ctx, g, lv)
+	if err != nil || marked {
+		return v, err
+	}
+	v.Name, v.Claim, v.Cluster, v.State = name, claim, h.cfg.Cluster, lvm.StateReady
+	t, err := lvmcmd.TargetOf(g.Name, lv)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: markArgs(t, g, v)}})
+	if s, err = h.readRaw(ctx); err != nil {
+		return lvm.Volume{}, err
+	}
+	g, _, now, err := s.Find(v.ID)
+	if err != nil || now.UUID != v.UUID || now.Name != name {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "%s could not be marked: %w", t, orNothing(failure))
+	}
+	return now, h.flush(g)
+}
+
+// groupNamed finds a group by its name.
+func groupNamed(s lvm.State, name string) (lvm.Group, error) {
+	var found []lvm.Group
+	for _, g := range s.Groups {
+		if g.Name == name {
+			found = append(found, g)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return lvm.Group{}, lvm.Errorf(lvm.KindNotFound, "there is no volume group %s on this node", name)
+	case len(found) > 1:
+		return lvm.Group{}, lvm.Errorf(lvm.KindConflict, "there are %d volume groups %s on this node: rename one (vgrename UUID NAME)", len(found), name)
+	}
+	return found[0], nil
+}
+
+// markable answers a logical volume as the volume that it would be. marked is true if it is one already.
+func (h *Host) markable(ctx context.Context, g lvm.Group, name string) (v lvm.Volume, marked bool, err error) {
+	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name && !lv.Hidden })
+	if i < 0 {
+		return lvm.Volume{}, false, g.Absent("volume group %s has no volume %s", g.Name, name)
+	}
+	lv := g.LVs[i]
+	v, ours, err := lvm.VolumeOf(g, lv)
+	if err != nil {
+		return lvm.Volume{}, false, err
+	}
+	if ours && v.Cluster != h.cfg.Cluster {
+		return lvm.Volume{}, false, lvm.Errorf(lvm.KindNotManaged, "%s/%s was made by the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.cfg.Cluster)
+	}
+	if ours && v.State != lvm.StateReady {
+		return lvm.Volume{}, false, notReady(g, v)
+	}
+	if ours {
+		return v, true, nil
+	}
+	if g.Problem != "" {
+		return lvm.Volume{}, false, lvm.Errorf(lvm.KindConflict, "nothing can be changed in volume group %s: %s", g.Name, g.Problem)
+	}
+	if err := lvm.Undisturbed(g); err != nil {
+		return lvm.Volume{}, false, err
+	}
+	if v, err = adoptable(g, lv); err != nil {
+		return lvm.Volume{}, false, err
+	}
+	return v, false, h.unused(ctx, g, lv, v, "adopted")
+}
+
+// adoptable answers a logical volume without our tags as the volume that it would be.
+func adoptable(g lvm.Group, lv lvm.LV) (lvm.Volume, error) {
+	refuse := func(why string) (lvm.Volume, error) {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindConflict, "%s/%s cannot be adopted: %s", g.Name, lv.Name, why)
+	}
+	id := lvm.ID{VG: g.UUID, LV: lv.Name}
+	if _, err := lvm.ParseID(id.String()); err != nil || id.IsSnapshot() || lvm.ReservedNames.MatchString(lv.Name) {
+		return refuse("its name could be taken for something else; rename it (lvrename)")
+	}
+	if lv.Thin != nil || lv.Pending {
+		return refuse("it is a thin pool, or was never finished")
+	}
+	class, err := layoutOf(g, lv)
+	if err != nil {
+		return refuse(err.Error())
+	}
+	class.Group = g.Name
+	if class, err = lvm.CheckClass(class); err != nil {
+		return refuse(err.Error())
+	}
+	return lvm.Volume{ID: id, UUID: lv.UUID, Group: g.Name, Class: class, State: lvm.StateReady, Size: lvm.Bytes(lv.Extents) * g.ExtentSize}, nil
+}
+
+// layoutOf reads a volume's layout from its segments.
+func layoutOf(g lvm.Group, lv lvm.LV) (lvm.Class, error) {
+	first := lv.Segments[0]
+	for _, s := range lv.Segments {
+		if s.Type != first.Type || len(s.Areas) != len(first.Areas) || s.StripeSize != first.StripeSize {
+			return lvm.Class{}, fmt.Errorf("its parts have different layouts")
+		}
+	}
+	legs := len(first.Areas)
+	kind, _, _ := strings.Cut(first.Type, "_") // raid5_ls, ...
+	switch kind {
+	case "linear":
+		return lvm.Class{Layout: lvm.LayoutLinear}, nil
+	case "striped":
+		return lvm.Class{Layout: lvm.LayoutStriped, Stripes: legs, StripeSize: first.StripeSize}, nil
+	case "raid1":
+		return lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: legs - 1}, nil
+	case "raid5":
+		return lvm.Class{Layout: lvm.LayoutRAID5, Stripes: legs - 1, StripeSize: first.StripeSize}, nil
+	case "raid6":
+		return lvm.Class{Layout: lvm.LayoutRAID6, Stripes: legs - 2, StripeSize: first.StripeSize}, nil
+	case "raid10":
+		return lvm.Class{Layout: lvm.LayoutRAID10, Stripes: legs / 2, Mirrors: 1, StripeSize: first.StripeSize}, nil
+	case "thin":
+		i := slices.IndexFunc(g.LVs, func(pool lvm.LV) bool { return pool.Name == lv.Pool })
+		if i < 0 || g.LVs[i].Thin == nil || !g.LVs[i].Thin.Zero {
+			return lvm.Class{}, fmt.Errorf("its thin pool does not zero new blocks (lvchange --zero y)")
+		}
+		return lvm.Class{Layout: lvm.LayoutThin, Pool: lv.Pool}, nil
+	}
+	return lvm.Class{}, fmt.Errorf("no storage class has its layout, %s", first.Type)
+}
+
+// markArgs add a volume's tags in one commit, if it still is the one that was looked at.
+func markArgs(t lvmcmd.Target, g lvm.Group, v lvm.Volume) []string {
+	args := append(lvmcmd.OnDevices("lvchange", g), "-S", lvmcmd.AsSeen(g)+" && lv_uuid="+v.UUID)
+	return append(append(args, lvmcmd.AddTags(lvm.TagsOf(v))...), "--", t.String())
+}

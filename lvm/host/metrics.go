@@ -1,0 +1,75 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// Metrics is a reading of the figures that a Host is watched by.
+type Metrics struct {
+	Groups      []GroupMetrics
+	Volumes     map[lvm.VolumeState]int // of this cluster
+	WipeBacklog lvm.Bytes               // of the volumes that are deleted, what is not yet wiped and given back
+	Backlogs    []inventory.Backlog     // the same, by group and namespace
+	InFlight    int                     // operations under way
+	ReaderOff   bool                    // the disks told something else than LVM's report: each reading is an LVM process since
+}
+
+// GroupMetrics are the figures of one volume group.
+type GroupMetrics struct {
+	Name    string
+	UUID    string
+	Size    lvm.Bytes     // of all its disks that are there
+	Free    lvm.Bytes     // of those, not in use by any volume
+	Volumes int           // of this cluster
+	Pools   []PoolMetrics // by name
+	Hung    time.Duration // for how long an LVM command in it has not ended that should have; 0 where all is well
+}
+
+// metricsPatience is how long a reading of the figures may take before it is given up.
+const metricsPatience = 5 * time.Second
+
+// Metrics reads the figures that a Host is watched by. Groups are missing from them while the disks cannot be read.
+func (h *Host) Metrics() Metrics {
+	m := Metrics{
+		Volumes:     map[lvm.VolumeState]int{lvm.StateCreating: 0, lvm.StateZeroing: 0, lvm.StateReady: 0, lvm.StateDeleting: 0},
+		WipeBacklog: h.wiper.backlog(),
+		Backlogs:    h.wiper.backlogs(),
+		InFlight:    h.flights.count(),
+		ReaderOff:   h.disks.Difference() != "",
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), metricsPatience)
+	defer cancel()
+	s, err := h.look(ctx)
+	if err != nil {
+		h.log.Warn("no figures of the volume groups", "error", err)
+		return m
+	}
+	all, _ := h.volumes(s)
+	in := map[string]int{} // by the group's UUID
+	for _, v := range all {
+		m.Volumes[v.State]++
+		in[v.ID.VG]++
+	}
+	devices, err := h.devices()
+	if err != nil {
+		h.log.Warn("no figures of the thin pools", "error", err)
+	}
+	paths := pathsOf(devices)
+	for _, g := range s.Groups {
+		gm := GroupMetrics{Name: g.Name, UUID: g.UUID, Volumes: in[g.UUID]}
+		for _, pv := range g.PVs {
+			if !pv.Missing {
+				gm.Size += g.Bytes(pv.Extents)
+			}
+		}
+		gm.Free = g.Bytes(g.FreeExtents())
+		gm.Hung, _ = h.hangs.of(g.UUID)
+		gm.Pools = h.poolsOf(g, paths)
+		m.Groups = append(m.Groups, gm)
+	}
+	return m
+}

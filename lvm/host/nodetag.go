@@ -1,0 +1,69 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// elsewhere says that another node uses the group; "" if none does, or this Host has no name to tell.
+func (h *Host) elsewhere(g lvm.Group) string {
+	if h.cfg.Node == "" {
+		return ""
+	}
+	for _, tag := range g.Tags {
+		if strings.HasPrefix(tag, lvm.EncodeTag(lvm.KeyNode, "")) && tag != lvm.EncodeTag(lvm.KeyNode, h.cfg.Node) {
+			node, err := lvm.UnescapeTag(strings.TrimPrefix(tag, lvm.EncodeTag(lvm.KeyNode, "")))
+			if err != nil {
+				node = tag
+			}
+			return fmt.Sprintf("node %s uses it, by its tag %s, and two nodes that change one volume group destroy it; if that node does not use it any more, vgchange --deltag '%s' %s", node, tag, tag, g.Name)
+		}
+	}
+	return ""
+}
+
+// withNodes notes as a problem of each group that another node uses it.
+func (h *Host) withNodes(s lvm.State) lvm.State {
+	copied := false
+	for i, g := range s.Groups {
+		why := h.elsewhere(g)
+		if why == "" || g.Problem != "" {
+			continue
+		}
+		if !copied { // they are shared with other readings
+			s.Groups, copied = slices.Clone(s.Groups), true
+		}
+		s.Groups[i].Problem = why
+	}
+	return s
+}
+
+// nodeTag is the tag that a group is to get with its next change, if any: once in its life. LVM refuses it while a disk is missing.
+func (h *Host) nodeTag(g lvm.Group) string {
+	tag := lvm.EncodeTag(lvm.KeyNode, h.cfg.Node)
+	if h.cfg.Node == "" || len(tag) > lvm.MaxTag || slices.Contains(g.Tags, tag) || g.UUID == "" || slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Silent }) {
+		return ""
+	}
+	return tag
+}
+
+// takeGroup puts this node's tag on a group before the first change in it, and answers how often it has committed.
+func (h *Host) takeGroup(ctx context.Context, g lvm.Group) (commits int64) {
+	tag := h.nodeTag(g)
+	if tag == "" {
+		return 0
+	}
+	argv := append(lvmcmd.OnDevices("vgchange", g), "--addtag", tag, "--", g.Name)
+	h.hangs.runs(g.UUID, strings.Join(argv, " "))
+	if _, err := h.runLVM(ctx, argv); err != nil {
+		h.log.Warn("a volume group could not be marked as used by this node; the next change tries again", "vg", g.Name, "error", err)
+		return 0
+	}
+	h.log.Info("a volume group is marked as used by this node", "vg", g.Name, "tag", tag)
+	return 1
+}

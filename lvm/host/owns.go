@@ -1,0 +1,61 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+)
+
+// Owns tells whether a block device, by its number, is the volume's, or is not there any more. It asks device-mapper for the
+// group's UUID and the volume's name, and not LVM: a pod must end whatever state the disks are in. Only if the name is
+// another one, as after lvrename, the disks are read, for the name that the volume's handle has.
+func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error) {
+	if unix.Major(device) == 0 { // not a block device: tmpfs, a network's file system
+		return false, nil
+	}
+	uuid, name, err := h.machine.Kernel.Mapping(device)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, lvm.Errorf(lvm.KindInternal, "which volume device %s is cannot be told: %w", ondisk.NumberOf(device), err)
+	}
+	if !strings.HasPrefix(uuid, lvm.DmUUID(id.VG, "")) || len(uuid) != len(lvm.DmUUID(id.VG, ""))+lvUUIDSize {
+		return false, nil
+	}
+	if mappedLV(name) == id.LV {
+		return true, nil
+	}
+	if h.machine.Reader == nil {
+		return false, nil
+	}
+	s, err := h.machine.Reader.Read(ctx)
+	if err != nil {
+		return false, nil //nolint:nilerr // it has another name, and nothing tells that it had this one
+	}
+	for _, g := range s.Groups {
+		for _, lv := range g.LVs {
+			if g.UUID == id.VG && lvm.DmUUID(g.UUID, lv.UUID) == uuid {
+				return g.HandleOf(lv) == id.LV || g.MadeAs(lv, id.LV), nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// lvUUIDSize is the length of a logical volume's UUID without its hyphens; a device of a hidden layer has a suffix behind it.
+const lvUUIDSize = 32
+
+// mappedLV is the logical volume's part of a name of device-mapper, "vg--a-pvc--1": LVM writes a hyphen within either name
+// twice.
+func mappedLV(name string) string {
+	const hyphen = "\x00"
+	_, lv, _ := strings.Cut(strings.ReplaceAll(name, "--", hyphen), "-")
+	return strings.ReplaceAll(lv, hyphen, "-")
+}

@@ -1,0 +1,77 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+)
+
+// joinSteps reads the disks again, under the group's lock, and plans the commands of join: an admin may have made or changed
+// the group since the disks were surveyed. A command whose --devices lacks a disk of the group would note that disk as missing.
+func (p *preparing) joinSteps(ctx context.Context, d lvm.Declaration, before *lvm.Group, paths, tags []string) (lvm.Group, []lvmcmd.Step, error) {
+	s, err := p.host.readRaw(ctx)
+	if err != nil {
+		return lvm.Group{}, nil, err
+	}
+	p.state = s
+	now, err := p.standing(d.Name)
+	switch {
+	case err != nil:
+		return lvm.Group{}, nil, err
+	case before == nil && now == nil:
+		return lvm.Group{Name: d.Name}, []lvmcmd.Step{{Argv: lvmcmd.VgcreateArgs(d, p.host.cfg.Node, paths)}}, nil
+	case before == nil || now == nil || now.UUID != before.UUID || len(now.PVs) != len(before.PVs):
+		return lvm.Group{}, nil, lvm.Errorf(lvm.KindBusy, "volume group %s was made, renamed, or given other disks while this run looked at the devices; the next run goes on", d.Name)
+	}
+	var steps []lvmcmd.Step
+	if len(paths) > 0 {
+		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.VgextendArgs(*now, paths)})
+	}
+	if len(tags) > 0 {
+		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.VgtagArgs(*now, paths, tags)})
+	}
+	return *now, steps, nil
+}
+
+// join makes the group of the devices, or adds them to it, and sees that they are in it.
+func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group, taken []ondisk.Disk, tags []string) error {
+	paths := make([]string, 0, len(taken))
+	for _, device := range taken {
+		paths = append(paths, device.Path)
+	}
+	if here != nil {
+		unlock, err := p.host.lockGroup(ctx, here.UUID, "enlarging volume group "+d.Name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	group, steps, err := p.joinSteps(ctx, d, here, paths, tags)
+	if err != nil {
+		return err
+	}
+	failure := p.host.run(ctx, group, steps)
+	s, err := p.host.readRaw(ctx)
+	if err != nil {
+		return err
+	}
+	p.state = s
+	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.Name == d.Name })
+	for _, path := range paths {
+		if i < 0 || !slices.ContainsFunc(s.Groups[i].PVs, func(pv lvm.PV) bool { return pv.Device == path }) {
+			p.told[path] = fmt.Sprintf("blank, but volume group %s could not take it; the next run tries again", d.Name)
+			failure = lvm.Errorf(lvm.KindInternal, "%s could not be made a part of it: %w", path, orNothing(failure))
+			continue
+		}
+		p.told[path] = "made a part of volume group " + d.Name
+	}
+	if failure != nil || i < 0 {
+		return orNothing(failure)
+	}
+	p.host.log.Info("a volume group was prepared", "vg", d.Name, "devices", paths, "tags", tags)
+	return p.host.flush(s.Groups[i])
+}

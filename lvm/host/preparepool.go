@@ -1,0 +1,89 @@
+package host
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// declared are the declarations that Prepare was given last, with their defaults.
+func (h *Host) declared() []lvm.Declaration {
+	if list := h.declarations.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// pool makes the group's thin pool, or enlarges it, if a size is declared for it.
+func (p *preparing) pool(ctx context.Context, d lvm.Declaration, here *lvm.Group, r GroupReport) GroupReport {
+	if d.Pool.Size == 0 {
+		return r
+	}
+	class := lvm.Class{Pool: d.Pool.Name, Layout: lvm.LayoutThin, Overprovision: 100}
+	if here != nil {
+		if lv := here.Named(class.Pool); lv != nil && lv.Thin != nil && (here.Bytes(lv.Extents) >= d.Pool.Size || !lvm.IsPool(*lv)) {
+			return r
+		}
+	}
+	switch {
+	case p.DryRun:
+		r.Text += fmt.Sprintf("; its thin pool %s would get %s", class.Pool, d.Pool.Size)
+		r.Changed = true
+	case p.host.cfg.Cluster == "":
+		r.Text += fmt.Sprintf("; the driver makes its thin pool %s when it starts", class.Pool)
+	default:
+		if err := p.makePool(ctx, here.UUID, class, d.Pool.Size); err != nil {
+			r.Err = lvm.Errorf(lvm.KindOf(err), "its thin pool %s with %s: %w", class.Pool, d.Pool.Size, err)
+			return r
+		}
+		r.Text += fmt.Sprintf("; its thin pool %s has %s now", class.Pool, d.Pool.Size)
+		r.Changed = true
+	}
+	return r
+}
+
+func (p *preparing) makePool(ctx context.Context, group string, class lvm.Class, size lvm.Bytes) error {
+	s, unlock, err := p.host.locked(ctx, group, "making the thin pool "+class.Pool, p.host.readRaw)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	g, err := s.Group(group)
+	if err != nil {
+		return err
+	}
+	if err := alloc.Obstacle(s, g, class); err != nil {
+		return err
+	}
+	here, err := alloc.PoolOf(g, class)
+	if err != nil {
+		return err
+	}
+	want := g.Round(size)
+	if want > here.Data+here.Room() {
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has room for %s of it", g.Name, g.Bytes(max(0, here.Data+here.Room())))
+	}
+	if here.Made {
+		return p.host.enlarge(ctx, here, alloc.PoolNeed{Data: want})
+	}
+	growth := here.To(want, p.host.cfg.Cluster)
+	steps, err := lvmcmd.PoolSteps(growth)
+	if err != nil {
+		return err
+	}
+	failure := p.host.runOver(ctx, g, nil, steps)
+	if s, err = p.host.readRaw(ctx); err != nil {
+		return err
+	}
+	if g, err = s.Group(group); err != nil {
+		return err
+	}
+	if now, err := alloc.PoolOf(g, class); err != nil || !now.Made || now.Data < want {
+		return lvm.Errorf(lvm.KindInternal, "it could not be made: %w", orNothing(failure))
+	}
+	p.host.log.Info("a thin pool was made", "vg", g.Name, "pool", class.Pool, "data", size)
+	return p.host.flush(g)
+}

@@ -1,0 +1,151 @@
+package host
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+)
+
+// reserving is a group of 100 extents, and what is kept in it.
+type reserving struct {
+	reservations
+	state lvm.State
+}
+
+func newReserving() *reserving {
+	return &reserving{state: lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})}}}
+}
+
+func (r *reserving) spec(name string, extents int) lvm.Spec {
+	return lvm.Spec{Name: name, Class: lvm.Class{Group: "vg-data"}, Required: lvm.Bytes(extents) * r.state.Groups[0].ExtentSize}
+}
+
+// ask is a request of one volume from its beginning to its end.
+func (r *reserving) ask(spec lvm.Spec, siblings ...lvm.Spec) error {
+	leave := r.enter(spec)
+	_, err := r.plan(r.state, fixture.TestCluster, newParty(spec, siblings), true)
+	leave(err)
+	return err
+}
+
+func (r *reserving) free() lvm.Extents { return r.in(r.state).Groups[0].FreeExtents() }
+
+// TestReservationsEnd: room is kept for a volume that does not come for seconds only, for one that is still wanted
+// as long as that is so, but for two minutes at most, and as long as it is being asked for.
+func TestReservationsEnd(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		wanted bool // its claim is still given to this node
+		asked  bool // its request waits for the lock
+		want   time.Duration
+	}{
+		{"it never comes", false, false, reserveFor},
+		{"it is wanted", true, false, reserveMost},
+		{"it waits for the lock", false, true, 10 * time.Minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReserving()
+				fixture.Must(t, r.ask(r.spec("a", 40), r.spec("b", 50)))
+				if test.asked {
+					r.enter(r.spec("b", 50))
+				}
+				began := time.Now()
+				for time.Since(began) < test.want {
+					if free := r.free(); free != 50 {
+						t.Fatalf("after %s %d extents are free, want 50", time.Since(began), free)
+					}
+					time.Sleep(time.Second)
+					r.renew(func(v lvm.Volume) bool { return test.wanted && v.Name == "b" })
+				}
+				if free := r.free(); (free == 50) != test.asked {
+					t.Errorf("after %s %d extents are free", test.want, free)
+				}
+			})
+		})
+	}
+}
+
+// TestSiblingsAreRefusedTogether: after one volume of a pod was refused, so is the other, once, whenever its request began;
+// unless room for both was found meanwhile, or seconds have passed and it was not under way.
+func TestSiblingsAreRefusedTogether(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		between func(r *reserving, a, b lvm.Spec)
+		refused bool
+	}{
+		{"at once", func(*reserving, lvm.Spec, lvm.Spec) {}, true},
+		{"seconds later", func(*reserving, lvm.Spec, lvm.Spec) { time.Sleep(refusedFor - 1) }, true},
+		{"later", func(*reserving, lvm.Spec, lvm.Spec) { time.Sleep(refusedFor) }, false},
+		{"for the second time", func(r *reserving, a, b lvm.Spec) { _ = r.ask(b, a) }, false},
+		{"after the first was made", func(r *reserving, a, b lvm.Spec) { _ = r.ask(a, b) }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReserving()
+				full, a, b := r.state, r.spec("a", 40), r.spec("b", 50)
+				full.Groups = []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 60}})}
+				room := r.state
+				r.state = full
+				wantNoRoom(t, r.ask(a, b), "together with b")
+				r.state = room
+				test.between(r, a, b)
+				err := r.ask(b, a)
+				if test.refused {
+					wantNoRoom(t, err, "another claim of the same pod")
+				} else {
+					fixture.Must(t, err)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusedWhileItWaits: a request that began before its sibling was refused is refused however long it waits.
+func TestRefusedWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReserving()
+		a, b := r.spec("a", 40), r.spec("b", 50)
+		leave := r.enter(b)
+		room := r.state
+		r.state = lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 60}})}}
+		wantNoRoom(t, r.ask(a, b), "together with b")
+		r.state = room
+		time.Sleep(10 * refusedFor)
+		_, err := r.plan(r.state, fixture.TestCluster, newParty(b, []lvm.Spec{a}), true)
+		leave(err)
+		wantNoRoom(t, err, "another claim of the same pod")
+	})
+}
+
+// TestDecisionsWithoutTheLock: they keep no room, and refuse no volume that room is kept for.
+func TestDecisionsWithoutTheLock(t *testing.T) {
+	r := newReserving()
+	a, b := r.spec("a", 40), r.spec("b", 50)
+	_, err := r.plan(r.state, fixture.TestCluster, newParty(a, []lvm.Spec{b}), false)
+	fixture.Must(t, err)
+	if free := r.free(); free != 100 {
+		t.Errorf("%d extents are free: room is kept", free)
+	}
+	fixture.Must(t, r.ask(a, b))
+	r.state = lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 60}})}}
+	p, err := r.plan(r.state, fixture.TestCluster, newParty(b, []lvm.Spec{a}), false)
+	fixture.Must(t, err)
+	if alloc.PlacementGroup(p) != r.state.Groups[0].UUID {
+		t.Errorf("the lock of the group %q is to be taken", alloc.PlacementGroup(p))
+	}
+	_, err = r.plan(r.state, fixture.TestCluster, newParty(b, []lvm.Spec{a}), true)
+	wantNoRoom(t, err, "together with a")
+}
+
+func wantNoRoom(t *testing.T, err error, says string) {
+	t.Helper()
+	if lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), says) {
+		t.Fatalf("kind %d, want KindInsufficientCapacity that says %q: %v", lvm.KindOf(err), says, err)
+	}
+}

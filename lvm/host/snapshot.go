@@ -1,0 +1,212 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// snapping and unsnapping are a CreateSnapshot and a DeleteSnapshot request, as flights compare them.
+type (
+	snapping   struct{ spec lvm.SnapshotSpec }
+	unsnapping struct{ id lvm.ID }
+)
+
+// CreateSnapshot takes a snapshot of a ready thin volume, or finds the one that an equal request took. Two LVM processes,
+// and one more where the pool must grow for it; the origin is never left suspended. KindInvalid: the volume is not thin;
+// KindExists: the name is taken by a snapshot of another volume; KindNotFound, KindNotLocal, KindNotManaged: the volume; KindInsufficientCapacity: the
+// pool; KindBusy: ask again, or somebody froze the file system.
+func (h *Host) CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
+	return fly(ctx, &h.flights, lvm.SnapshotName(spec.Name), snapping{spec}, func(ctx context.Context) (lvm.Snapshot, error) {
+		for range createAttempts {
+			sn, err := h.snap(ctx, spec)
+			if !errors.Is(err, errChanged) {
+				return sn, err
+			}
+		}
+		return lvm.Snapshot{}, lvm.Errorf(lvm.KindBusy, "snapshot %q: its volume group is being changed by somebody else all the time; ask again", spec.Name)
+	})
+}
+
+func (h *Host) snap(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
+	s, unlock, err := h.locked(ctx, spec.Source.VG, "taking snapshot "+spec.Name, h.read)
+	if err != nil {
+		return lvm.Snapshot{}, err
+	}
+	defer unlock()
+	p, err := alloc.PlanSnapshot(h.reserved.in(s), h.cfg.Cluster, spec)
+	switch {
+	case err != nil:
+		return lvm.Snapshot{}, err
+	case p.Ready != nil:
+		return *p.Ready, nil
+	case p.Leftover != nil:
+		if err := h.remove(ctx, s, p.Leftover.ID, p.Leftover.UUID, lvm.StateCreating); err != nil {
+			return lvm.Snapshot{}, err
+		}
+		return lvm.Snapshot{}, errChanged
+	}
+	g, _, origin, err := s.Find(spec.Source)
+	if err != nil {
+		return lvm.Snapshot{}, err
+	}
+	if err := h.freezable(ctx, g, origin); err != nil {
+		return lvm.Snapshot{}, err
+	}
+	steps, err := lvmcmd.SnapshotSteps(p)
+	if err != nil {
+		return lvm.Snapshot{}, err
+	}
+	failure := h.runOver(ctx, g, g.PartsOf(origin.Class.Pool), steps)
+	return h.snapped(ctx, p.Snapshot, origin, failure)
+}
+
+// freezable sees to it that the origin's device can be suspended for a moment, as a snapshot or a copy needs it: it is not
+// suspended already, and nobody has frozen its file system, on which LVM would fail half-way.
+func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) error {
+	path, active, err := h.Device(origin.ID, origin.UUID)
+	if err != nil || !active {
+		return err
+	}
+	if err := h.heal(ctx, g, origin.ID.LV, path); err != nil {
+		return err
+	}
+	frozen, err := h.machine.Kernel.Frozen(path)
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "whether the file system on volume %s/%s is frozen: %w", g.Name, origin.ID.LV, err)
+	}
+	if frozen {
+		return lvm.Errorf(lvm.KindBusy, "no snapshot or copy of volume %s/%s can be made now: somebody froze its file system (fsfreeze), or it takes no writes; thaw it (fsfreeze --unfreeze), device-mapper freezes it by itself", g.Name, origin.ID.LV)
+	}
+	return nil
+}
+
+// snapped looks what taking a snapshot has come to, and marks it as ready, together with new volumes that wait for the
+// same. One that failed is removed, and the origin resumed.
+func (h *Host) snapped(ctx context.Context, want lvm.Snapshot, origin lvm.Volume, failure error) (lvm.Snapshot, error) {
+	s, err := h.readRaw(ctx)
+	if err != nil {
+		return lvm.Snapshot{}, err
+	}
+	g, made, err := s.FindSnapshot(want.ID)
+	if lvm.KindOf(err) == lvm.KindNotLocal {
+		return lvm.Snapshot{}, err
+	}
+	if failure != nil || err != nil {
+		h.healSource(ctx, s, origin.ID)
+		if err == nil {
+			if err := h.remove(ctx, s, made.ID, made.UUID, lvm.StateCreating); err != nil {
+				h.log.Warn("a half-made snapshot is still there; a retry or the next start removes it", "snapshot", made.ID.String(), "error", err)
+			}
+		}
+		if err := h.freezable(ctx, g, origin); lvm.KindOf(err) == lvm.KindBusy {
+			return lvm.Snapshot{}, err // frozen between our look and LVM's
+		}
+		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "snapshot %q of volume %s/%s could not be taken: %w", want.Name, g.Name, origin.ID.LV, orNothing(failure))
+	}
+	if err := h.settleLocked(ctx, g, lvm.Volume{ID: made.ID, UUID: made.UUID, State: lvm.StateCreating}); err != nil {
+		return lvm.Snapshot{}, err
+	}
+	made.State = lvm.StateReady
+	return made, nil
+}
+
+// healSource resumes a volume that a snapshot or a copy was to be taken of, and its pool: a failed lvcreate can leave them
+// suspended.
+func (h *Host) healSource(ctx context.Context, s lvm.State, source lvm.ID) {
+	g, err := s.Group(source.VG)
+	if err != nil {
+		return
+	}
+	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == source.LV })
+	if i < 0 {
+		return
+	}
+	for _, lv := range g.LVs {
+		if lv.Name == g.LVs[i].Pool && h.partSuspended(g, lv) {
+			err = h.refresh(ctx, g, lv)
+		}
+	}
+	if h.partSuspended(g, g.LVs[i]) {
+		err = errors.Join(err, h.refresh(ctx, g, g.LVs[i]))
+	}
+	if err != nil {
+		h.log.Error("a volume was left suspended by a failed snapshot and could not be resumed: what uses it hangs", "volume", source.String(), "error", err)
+	}
+}
+
+// DeleteSnapshot removes a snapshot, by one LVM process. Volumes made from it stay. One that a readable group lacks is
+// gone: nil. KindNotLocal: its group is not on this node; KindNotManaged: it is not this driver's; KindInUse: an admin has it open.
+func (h *Host) DeleteSnapshot(ctx context.Context, id lvm.ID) error {
+	_, err := fly(ctx, &h.flights, id.LV, unsnapping{id}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, h.unsnap(ctx, id)
+	})
+	return err
+}
+
+func (h *Host) unsnap(ctx context.Context, id lvm.ID) error {
+	s, unlock, err := h.locked(ctx, id.VG, "deleting snapshot "+id.LV, h.read)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	g, sn, err := s.FindSnapshot(id)
+	switch {
+	case lvm.KindOf(err) == lvm.KindNotFound:
+		return nil
+	case err != nil:
+		return err
+	case sn.Cluster != h.cfg.Cluster:
+		return lvm.Errorf(lvm.KindNotManaged, "snapshot %s/%s was made by the cluster %q, and only that one deletes it (this one is %q)", g.Name, id.LV, sn.Cluster, h.cfg.Cluster)
+	}
+	path, active, err := h.Device(id, sn.UUID)
+	if err != nil {
+		return err
+	}
+	if active {
+		if err := h.machine.Kernel.Unused(ctx, path); err != nil {
+			return lvm.Errorf(lvm.KindOf(err), "snapshot %s/%s cannot be deleted: %w", g.Name, id.LV, err)
+		}
+	}
+	return h.remove(ctx, s, id, sn.UUID, sn.State)
+}
+
+// LookupSnapshot finds a ready snapshot. KindNotFound, KindNotLocal: as Lookup.
+func (h *Host) LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error) {
+	s, err := h.read(ctx)
+	if err != nil {
+		return lvm.Snapshot{}, err
+	}
+	g, sn, err := s.FindSnapshot(id)
+	if err == nil && sn.State != lvm.StateReady {
+		err = g.Absent("snapshot %s is not there: %s/%s is in the state %q", id, g.Name, id.LV, sn.State)
+	}
+	if err != nil {
+		return lvm.Snapshot{}, err
+	}
+	return sn, nil
+}
+
+// ListSnapshots lists the ready snapshots of this cluster, ordered by ID.
+func (h *Host) ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error) {
+	s, err := h.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []lvm.Snapshot
+	for _, g := range s.Groups {
+		for _, lv := range g.LVs {
+			sn, ours, err := lvm.SnapshotOf(g, lv)
+			if err == nil && ours && sn.Cluster == h.cfg.Cluster && sn.State == lvm.StateReady { // a damaged one is none
+				all = append(all, sn)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b lvm.Snapshot) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	return all, nil
+}

@@ -1,0 +1,114 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// turns lets one after the other zero in a group: the smallest first, since many volumes wait for little then. Every fourth turn
+// goes to who has waited longest, so that a large one ends too. The zero value is ready to use.
+type turns struct {
+	mu      sync.Mutex
+	arrived int64
+	groups  map[string]*turnQueue // by group's UUID
+}
+
+type turnQueue struct {
+	holder  *turn
+	waiting []*turn
+	given   int
+}
+
+// turn is one that zeroes, or waits for it.
+type turn struct {
+	turns   *turns
+	queue   *turnQueue
+	arrival int64
+	left    lvm.Bytes     // that it has still to zero
+	chunks  int           // that it has zeroed since it has the turn
+	granted chan struct{} // holds a value once it has the turn
+}
+
+const (
+	oldestTurn = 4  // each so many turns, who has waited longest is next
+	turnChunks = 16 // how many chunks are zeroed before a smaller one takes over: 1 GiB
+)
+
+// wait waits for a turn to zero so many bytes. The error is ctx's.
+func (w *turns) wait(ctx context.Context, group string, left lvm.Bytes) (*turn, error) {
+	w.mu.Lock()
+	if w.groups == nil {
+		w.groups = map[string]*turnQueue{}
+	}
+	q := w.groups[group]
+	if q == nil {
+		q = &turnQueue{}
+		w.groups[group] = q
+	}
+	w.arrived++
+	t := &turn{turns: w, queue: q, arrival: w.arrived, left: left, granted: make(chan struct{}, 1)}
+	q.waiting = append(q.waiting, t)
+	if q.holder == nil {
+		q.next()
+	}
+	w.mu.Unlock()
+	select {
+	case <-t.granted:
+		return t, nil
+	case <-ctx.Done():
+		t.end()
+		return nil, ctx.Err()
+	}
+}
+
+// next gives the turn to one that waits. The lock must be held.
+func (q *turnQueue) next() {
+	q.holder = nil
+	if len(q.waiting) == 0 {
+		return
+	}
+	q.given++
+	oldest := q.given%oldestTurn == 0
+	best := slices.MinFunc(q.waiting, func(a, b *turn) int {
+		if !oldest && a.left != b.left {
+			return int(max(-1, min(1, a.left-b.left)))
+		}
+		return int(a.arrival - b.arrival)
+	})
+	q.waiting = slices.DeleteFunc(q.waiting, func(t *turn) bool { return t == best })
+	best.chunks = 0
+	q.holder = best
+	best.granted <- struct{}{}
+}
+
+// pause is called after each chunk; it lets a smaller one that waits go first, until ctx ends.
+func (t *turn) pause(ctx context.Context, left lvm.Bytes) {
+	t.turns.mu.Lock()
+	t.left = left
+	t.chunks++
+	smaller := slices.ContainsFunc(t.queue.waiting, func(other *turn) bool { return other.left < left })
+	if !smaller || t.chunks < turnChunks {
+		t.turns.mu.Unlock()
+		return
+	}
+	t.queue.next()
+	t.queue.waiting = append(t.queue.waiting, t)
+	t.turns.mu.Unlock()
+	select {
+	case <-t.granted:
+	case <-ctx.Done():
+	}
+}
+
+// end gives the turn to the next one, or gives up waiting for it.
+func (t *turn) end() {
+	t.turns.mu.Lock()
+	defer t.turns.mu.Unlock()
+	t.queue.waiting = slices.DeleteFunc(t.queue.waiting, func(other *turn) bool { return other == t })
+	if t.queue.holder == t {
+		t.queue.next()
+	}
+}

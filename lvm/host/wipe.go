@@ -1,0 +1,266 @@
+package host
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// wiper is the background work on deleted volumes: zeroing what they held, then giving their extents back.
+type wiper struct {
+	turns turns // one wipe at a time in each group
+
+	mu      sync.Mutex
+	pending map[string]*wiping // by the volume's UUID
+}
+
+// A wipe that failed is tried again after a pause that doubles from the first to the last of these.
+const (
+	wipeFirstPause = 100 * time.Millisecond
+	wipeLastPause  = 5 * time.Minute
+)
+
+// How far a wipe has come stands in a tag of the volume, like everything that must be remembered of it: it belongs to
+// this very volume and outlives the driver and its host's files. A commit is dear, so it is written once a minute, and
+// when the driver stops: that is the most that a crash makes us zero once more.
+const (
+	keyWiped = "wiped" // bytes from the beginning that are zeroed, and flushed
+	wipeSave = time.Minute
+)
+
+// wipe takes up a volume in the state deleting, once.
+func (h *Host) wipe(v lvm.Volume) {
+	w := &h.wiper
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, under := w.pending[v.UUID]; under || h.closing.Err() != nil {
+		return
+	}
+	if w.pending == nil {
+		w.pending = map[string]*wiping{}
+	}
+	w.pending[v.UUID] = &wiping{volume: v, left: v.Size, done: make(chan struct{})}
+	h.background.Go(func() { h.wipeUntilDone(v) })
+}
+
+func (h *Host) wipeUntilDone(v lvm.Volume) {
+	w := &h.wiper
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		close(w.pending[v.UUID].done)
+		delete(w.pending, v.UUID)
+	}()
+	for pause := wipeFirstPause; ; pause = min(2*pause, wipeLastPause) {
+		err := h.wipeOnce(h.closing, v)
+		if err == nil || h.closing.Err() != nil {
+			return
+		}
+		h.log.Warn("a deleted volume still holds its extents; it is tried again", "volume", v.ID.String(), "vg", v.Group, "vg_uuid", v.ID.VG, "pause", pause, "error", err)
+		select {
+		case <-h.closing.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// wipeOnce zeroes the volume, from where an earlier attempt has come to, and removes it. Zeroing happens outside of the
+// group's lock: it can take hours.
+func (h *Host) wipeOnce(ctx context.Context, v lvm.Volume) error {
+	turn, err := h.wiper.turns.wait(ctx, v.ID.VG, h.wiper.leftOf(v.UUID))
+	if err != nil {
+		return err
+	}
+	defer turn.end()
+	var content *wipedContent
+	if isWiped(v) {
+		content, err = h.zero(ctx, v, turn)
+		if lvm.KindOf(err) == lvm.KindNotFound {
+			return nil // an admin removed it
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return h.removeIfStill(ctx, v, content)
+}
+
+// wipedContent is what was zeroed: it counts as long as the volume lies there, and is not larger.
+type wipedContent struct {
+	size lvm.Bytes
+	runs alloc.RunsByPV
+}
+
+// zero zeroes a volume that is deleted. Nil: it is another one by now.
+func (h *Host) zero(ctx context.Context, v lvm.Volume, turn *turn) (*wipedContent, error) {
+	s, err := h.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, lv, now, err := s.Find(v.ID)
+	if err != nil {
+		return nil, err
+	}
+	if now.UUID != v.UUID || now.State != lvm.StateDeleting {
+		return nil, nil
+	}
+	return &wipedContent{now.Size, alloc.ContentOf(g, lv)}, h.zeroVolume(ctx, g, lv, now, turn)
+}
+
+func (h *Host) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, turn *turn) error {
+	if lost := missingBelow(g, lv); len(lost) > 0 {
+		return lvm.Errorf(lvm.KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing or does not answer, and what it held could be read when that disk comes back; bring it back (vgextend --restoremissing takes one in that was away), or remove the volume with lvremove",
+			g.Name, lv.Name, strings.Join(lost, ", "))
+	}
+	if err := lvm.Undisturbed(g); err != nil { // its extents could not be given back, nor could it be noted how far it is wiped
+		return err
+	}
+	path, err := h.device(ctx, v)
+	if err != nil {
+		return err
+	}
+	if err := h.everyLeg(g, lv, path); err != nil {
+		return err
+	}
+	saved := wipedUntil(lv)
+	at, last := saved, time.Now()
+	save := func(ctx context.Context) {
+		if h.everyLeg(g, lv, path) == nil {
+			h.saveWiped(ctx, v, saved, at)
+			saved, last = at, time.Now()
+		}
+	}
+	h.wiper.left(v, at)
+	err = h.machine.Kernel.Zero(ctx, deviceAt(v, path), at, v.Size, func(until lvm.Bytes) {
+		at = until
+		h.wiper.left(v, at)
+		turn.pause(ctx, v.Size-at)
+		if time.Since(last) > wipeSave && at < v.Size {
+			save(ctx)
+		}
+	})
+	if err != nil {
+		if at > saved {
+			save(context.WithoutCancel(ctx))
+		}
+		return err
+	}
+	return h.everyLeg(g, lv, path)
+}
+
+// removeIfStill removes a wiped volume, if what is there now is the very one, in the same state. content is nil for one that
+// needed no zeroes.
+func (h *Host) removeIfStill(ctx context.Context, v lvm.Volume, content *wipedContent) error {
+	s, unlock, err := h.locked(ctx, v.ID.VG, "removing volume "+v.ID.LV, h.readRaw)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	g, lv, now, err := s.Find(v.ID)
+	if lvm.KindOf(err) == lvm.KindNotFound || err == nil && (now.UUID != v.UUID || now.State != v.State) {
+		return nil
+	}
+	if err == nil {
+		err = lvm.Undisturbed(g)
+	}
+	switch {
+	case err != nil:
+		return err
+	case content != nil && now.Size != content.size:
+		return lvm.Errorf(lvm.KindBusy, "somebody changed its size from %s to %s while it was being wiped", content.size, now.Size)
+	case content != nil && maps.EqualFunc(content.runs, alloc.ContentOf(g, lv), slices.Equal):
+		h.zeroed.gains(g.UUID, content.runs)
+	}
+	return h.remove(ctx, s, now.ID, now.UUID, now.State)
+}
+
+// everyLeg makes sure that what was written to a RAID reached all its legs: one that failed, or was not there when the RAID
+// was activated, still holds what it had, and would show it to the next volume there once its disk works again.
+func (h *Host) everyLeg(g lvm.Group, lv lvm.LV, path string) error {
+	if !strings.HasPrefix(lv.Type, "raid") {
+		return nil
+	}
+	_, params, err := h.machine.Kernel.Status(path)
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "whether volume %s/%s was wiped on all its disks: %w", g.Name, lv.Name, err)
+	}
+	s, err := dm.ParseRAID(params)
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "whether volume %s/%s was wiped on all its disks: %w", g.Name, lv.Name, err)
+	}
+	if s.Damage().Legs > 0 {
+		return lvm.Errorf(lvm.KindInternal, "volume %s/%s cannot be wiped: a leg of it has failed or is not in use (%s), and still holds what it had; take it back in with lvchange --refresh, or replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.Legs)
+	}
+	return nil
+}
+
+// wipedUntil reads how far an earlier wipe has come: 0 if nothing that can be believed says so.
+func wipedUntil(lv lvm.LV) lvm.Bytes {
+	values, err := lvm.DecodeTags(lv.Tags)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(values[keyWiped], 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return lvm.Bytes(n)
+}
+
+// saveWiped moves the tag that says how far a wipe has come. If that fails, a crash costs more zeroing; no more.
+func (h *Host) saveWiped(ctx context.Context, v lvm.Volume, from, to lvm.Bytes) {
+	s, unlock, err := h.locked(ctx, v.ID.VG, "noting how far volume "+v.ID.LV+" is wiped", h.readRaw)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	g, lv, now, err := s.Find(v.ID)
+	if err != nil || now.UUID != v.UUID || wipedUntil(lv) != from || lvm.Undisturbed(g) != nil {
+		return
+	}
+	t, err := lvmcmd.TargetOf(g.Name, v.ID.LV)
+	if err != nil {
+		return
+	}
+	if err := h.run(ctx, g, []lvmcmd.Step{{Argv: wipedArgs(t, g, v.UUID, from, to)}}); err != nil {
+		h.log.Info("how far a wipe has come could not be noted", "volume", v.ID.String(), "error", err)
+	}
+}
+
+func wipedArgs(t lvmcmd.Target, g lvm.Group, uuid string, from, to lvm.Bytes) []string {
+	args := append(lvmcmd.OnDevices("lvchange", g), "-S", lvmcmd.Guard(g, uuid, lvm.StateDeleting))
+	if from > 0 {
+		args = append(args, "--deltag", wipedTag(from))
+	}
+	return append(args, "--addtag", wipedTag(to), "--", t.String())
+}
+
+func wipedTag(n lvm.Bytes) string { return lvm.EncodeTag(keyWiped, strconv.FormatInt(int64(n), 10)) }
+
+// missingBelow lists the missing PVs that a part of the LV lies on. Zeroes would not reach them, and a disk that comes
+// back brings what was there.
+func missingBelow(g lvm.Group, lv lvm.LV) []string {
+	var lost []string
+	for _, segment := range lv.Segments {
+		for _, area := range slices.Concat(segment.Areas, segment.Metadata) {
+			if i := slices.IndexFunc(g.LVs, func(other lvm.LV) bool { return area.LV != "" && other.Name == area.LV }); i >= 0 {
+				lost = append(lost, missingBelow(g, g.LVs[i])...)
+			}
+			if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Silent) && pv.UUID == area.PV }) {
+				lost = append(lost, area.PV)
+			}
+		}
+	}
+	slices.Sort(lost)
+	return slices.Compact(lost)
+}

@@ -1,0 +1,78 @@
+package host
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// wiping is a deleted volume that holds its extents still.
+type wiping struct {
+	volume lvm.Volume
+	left   lvm.Bytes     // that is not zeroed yet
+	done   chan struct{} // closed when it is gone, or the Host closes
+}
+
+// left notes how much of a volume is still to be zeroed.
+func (w *wiper) left(v lvm.Volume, at lvm.Bytes) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.pending[v.UUID]; p != nil {
+		p.left = max(v.Size-at, 0)
+	}
+}
+
+func (w *wiper) leftOf(uuid string) lvm.Bytes {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.pending[uuid]; p != nil {
+		return p.left
+	}
+	return 0
+}
+
+// end is closed when the volume is not pending any more.
+func (w *wiper) end(uuid string) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.pending[uuid]; p != nil {
+		return p.done
+	}
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
+// backlog sums up what is still to be wiped and given back.
+func (w *wiper) backlog() (sum lvm.Bytes) {
+	for _, b := range w.backlogs() {
+		sum += b.Bytes
+	}
+	return sum
+}
+
+// backlogs is the same by group and namespace. A quota does not count a deleted volume; this tells who fills the disks with them.
+func (w *wiper) backlogs() []inventory.Backlog {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := []inventory.Backlog{}
+	for _, p := range w.pending {
+		v := p.volume
+		namespace, _, _ := strings.Cut(v.Claim, "/")
+		i := slices.IndexFunc(list, func(b inventory.Backlog) bool { return b.UUID == v.ID.VG && b.Namespace == namespace })
+		if i < 0 {
+			i = len(list)
+			list = append(list, inventory.Backlog{Group: v.Group, UUID: v.ID.VG, Namespace: namespace})
+		}
+		list[i].Volumes++
+		list[i].Bytes += p.left
+		list[i].Held += v.Size
+	}
+	slices.SortFunc(list, func(a, b inventory.Backlog) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.UUID, b.UUID), strings.Compare(a.Namespace, b.Namespace))
+	})
+	return list
+}

@@ -1,0 +1,95 @@
+package host
+
+import (
+	"context"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// unzeroedRest is what of a new raw block volume is to be zeroed before it is answered. errChanged: it was planned on extents that
+// were known to be zero, and what was known does not hold any more.
+func unzeroedRest(c *alloc.Carving, g lvm.Group, lv lvm.LV) ([]lvm.Run, error) {
+	if !c.Volume.Block || c.Volume.Class.Layout == lvm.LayoutThin {
+		return nil, nil
+	}
+	steps, err := lvmcmd.CreateSteps(c)
+	if err != nil {
+		return nil, err
+	}
+	foreign := g.Seqno-c.Group.Seqno > lvmcmd.CommitsOf(steps) // somebody may have had the extents since they were looked at
+	switch {
+	case c.Volume.State == lvm.StateZeroing && foreign:
+		return []lvm.Run{{Start: 0, Count: lv.Extents}}, nil
+	case c.Volume.State == lvm.StateZeroing:
+		return alloc.StretchesOn(g, lv, alloc.UnzeroedIn(c.Group, c.Ranges)), nil
+	case foreign:
+		return nil, errChanged
+	}
+	return nil, nil
+}
+
+// zeroNew zeroes what of a new volume is not known to be zero, and marks it as ready: only then it is answered. The group's
+// lock is not held: it can take hours. One that fails, or that the driver's end cuts off, is never used.
+func (h *Host) zeroNew(ctx context.Context, m made) (lvm.Volume, error) {
+	err := h.zeroRest(ctx, m)
+	s, unlock, lockErr := h.locked(ctx, m.ID.VG, "ending the zeroing of volume "+m.ID.LV, h.readRaw)
+	if lockErr != nil {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet: ask again: %w", m.Name, lockErr)
+	}
+	defer unlock()
+	g, lv, v, findErr := s.Find(m.ID)
+	switch {
+	case findErr != nil:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q went away while it was being zeroed: ask again: %w", m.Name, findErr)
+	case v.UUID != m.UUID || v.State != lvm.StateZeroing || v.Size != m.Size:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %s/%s was changed by somebody else while it was being zeroed: ask again", g.Name, lv.Name)
+	case h.closing.Err() != nil:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet, and the driver is shutting down: ask again", m.Name)
+	case err != nil:
+		err = lvm.Errorf(lvm.KindInternal, "volume %s/%s must be zeroed before it is handed out, since its extents may hold data of others, and could not be: %w", g.Name, lv.Name, err)
+		if removal := h.remove(ctx, s, v.ID, v.UUID, v.State); removal != nil {
+			return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "%w; it is removed when it is asked for again: %w", err, removal)
+		}
+		return lvm.Volume{}, err
+	}
+	v, err = h.changeState(ctx, s, v, lvm.StateReady)
+	if err != nil {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is zeroed, and cannot be marked as ready yet: ask again: %w", m.Name, err)
+	}
+	return v, nil
+}
+
+func (h *Host) zeroRest(ctx context.Context, m made) error {
+	s, err := h.read(ctx)
+	if err != nil {
+		return err
+	}
+	g, lv, v, err := s.Find(m.ID)
+	if err != nil {
+		return err
+	}
+	left := g.Bytes(alloc.CountOf(m.rest))
+	turn, err := h.zeroing.wait(h.closing, m.ID.VG, left) //nolint:contextcheck // the volume is zeroed to the end, or to that of the driver
+	if err != nil {
+		return err
+	}
+	defer turn.end()
+	path, err := h.device(ctx, v)
+	if err != nil {
+		return err
+	}
+	h.log.Info("a new raw block volume is zeroed where its extents may hold data of others", "volume", m.ID.String(), "bytes", int64(left))
+	for _, r := range m.rest {
+		at := g.Bytes(r.Start)
+		err := h.machine.Kernel.Zero(h.closing, deviceAt(v, path), at, g.Bytes(r.End()), func(until lvm.Bytes) { //nolint:contextcheck // as above
+			left, at = left-(until-at), until
+			turn.pause(h.closing, left)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return h.everyLeg(g, lv, path)
+}

@@ -1,0 +1,83 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+)
+
+// zeroedFiles keep across restarts what is known to be zero, one file for each group. They are a cache: a file counts only if
+// it was written at the very commit that the disks hold now, so that a lost or an old one costs zeroing, and nothing else.
+type zeroedFiles struct {
+	dir string // "" for none
+	log *slog.Logger
+}
+
+// zeroedFile is the content of one.
+type zeroedFile struct {
+	Version  int            `json:"version"`
+	UUID     string         `json:"uuid"` // the group's
+	Group    string         `json:"group"`
+	Seqno    int64          `json:"seqno"`
+	Checksum uint32         `json:"checksum"` // of the metadata's text
+	Zeroed   alloc.RunsByPV `json:"zeroed"`
+}
+
+const zeroedVersion = 1
+
+// path is beside the group's backups, under a name that no group can have.
+func (f zeroedFiles) path(uuid string) string { return filepath.Join(f.dir, "zeroed:"+uuid) }
+
+// load answers what is known of a group as it was read first.
+func (f zeroedFiles) load(g lvm.Group) zeroed {
+	z := zeroed{seqno: g.Seqno, checksum: g.Checksum}
+	if f.dir == "" {
+		return z
+	}
+	text, err := os.ReadFile(f.path(g.UUID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return z
+	}
+	if err == nil {
+		z.runs, err = parseZeroed(text, g)
+	}
+	if err != nil {
+		f.log.Warn("which free extents are zero cannot be read from their file: they are zeroed before a raw block volume gets them", "vg", g.Name, "file", f.path(g.UUID), "error", err)
+	}
+	return z
+}
+
+// parseZeroed answers the runs of a file, as far as they are free; none if it was written at another commit.
+func parseZeroed(text []byte, g lvm.Group) (alloc.RunsByPV, error) {
+	var file zeroedFile
+	if err := json.Unmarshal(text, &file); err != nil {
+		return nil, err
+	}
+	if file.Version != zeroedVersion || file.UUID != g.UUID || file.Seqno != g.Seqno || file.Checksum != g.Checksum || g.Checksum == 0 {
+		return nil, nil
+	}
+	for pv, runs := range file.Zeroed {
+		file.Zeroed[pv] = alloc.Union(runs)
+	}
+	return file.Zeroed.Within(g), nil
+}
+
+// save writes a group's file, without a flush: one that a power cut damages or loses is no loss.
+func (f zeroedFiles) save(uuid, name string, z zeroed) {
+	text, err := json.Marshal(zeroedFile{zeroedVersion, uuid, name, z.seqno, z.checksum, z.runs})
+	if err == nil {
+		temporary := f.path(uuid) + ".new"
+		if err = os.WriteFile(temporary, text, 0o600); err == nil {
+			err = os.Rename(temporary, f.path(uuid))
+		}
+	}
+	if err != nil {
+		f.log.Warn("which free extents are zero cannot be noted: after a restart they are zeroed before a raw block volume gets them", "vg", name, "error", err)
+	}
+}

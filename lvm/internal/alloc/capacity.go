@@ -1,0 +1,150 @@
+package alloc
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Capacity answers what a class can still get, by the arithmetic that plan uses: a volume of Largest will be accepted,
+// one row of extents more will not. A class without a group on this node has none, which is not an error.
+func Capacity(s lvm.State, class lvm.Class) (lvm.Capacity, error) {
+	class, err := lvm.CheckClass(class)
+	if err != nil {
+		return lvm.Capacity{}, err
+	}
+	groups, err := GroupsOf(s, class)
+	if errors.Is(err, ErrNoGroup) {
+		return lvm.Capacity{}, nil
+	}
+	if err != nil {
+		return lvm.Capacity{}, err
+	}
+	var c lvm.Capacity
+	for _, g := range groups {
+		if Obstacle(s, g, class) != nil {
+			continue
+		}
+		c.Available += g.Bytes(Available(g, class))
+		c.Largest = max(c.Largest, g.Bytes(Largest(g, class)))
+	}
+	return c, nil
+}
+
+// Largest counts the extents of the largest volume of the class that can be made in the group.
+func Largest(g lvm.Group, class lvm.Class) lvm.Extents {
+	switch legs := class.Legs(); {
+	case class.Layout == lvm.LayoutThin:
+		return promisable(g, class)
+	case legs == 0:
+		return g.FreeExtents()
+	default:
+		return min(maxExtents/class.Row(), rowsIn(g, class, legRun(g, legs))) * class.Row()
+	}
+}
+
+// legRun is the longest run that can be had on each of so many disks at once.
+func legRun(g lvm.Group, legs int) lvm.Extents {
+	var runs []lvm.Extents
+	for _, pv := range g.PVs {
+		runs = append(runs, pv.Longest())
+	}
+	if len(runs) < legs {
+		return 0
+	}
+	slices.SortFunc(runs, func(a, b lvm.Extents) int { return cmp.Compare(b, a) })
+	return runs[legs-1]
+}
+
+// Available counts the extents that volumes of the class can have together, at best.
+func Available(g lvm.Group, class lvm.Class) lvm.Extents {
+	legs := class.Legs()
+	if class.Layout == lvm.LayoutThin || legs == 0 {
+		return Largest(g, class)
+	}
+	return rowsIn(g, class, legRows(g, legs)) * class.Row()
+}
+
+// legRows is how many rows of one extent on each of so many disks there are in the group: the most k for which the
+// disks' free extents, counting at most k of each, are k rows. (A volume of k needs them in one run each; many small
+// ones do not.)
+func legRows(g lvm.Group, legs int) lvm.Extents {
+	var rooms []lvm.Extents
+	for _, pv := range g.PVs {
+		rooms = append(rooms, pv.FreeExtents())
+	}
+	enough := func(k lvm.Extents) bool {
+		var n lvm.Extents
+		for _, room := range rooms {
+			n += min(k, room)
+		}
+		return n >= k*lvm.Extents(legs)
+	}
+	low, high := lvm.Extents(0), g.FreeExtents()/lvm.Extents(legs)+1 // enough(low), not enough(high)
+	for high-low > 1 {
+		if k := low + (high-low)/2; enough(k) {
+			low = k
+		} else {
+			high = k
+		}
+	}
+	return low
+}
+
+// maxExtents is LVM's limit for one volume.
+const maxExtents = lvm.Extents(1<<32 - 1)
+
+// Room that is kept in a group's metadata area. A deletion needs to write too, and a full area can only be mended by
+// hand, so creating stops early.
+const (
+	MdaReserve   = 16 * lvm.KiB
+	mdaPerVolume = 3 * lvm.KiB // the text of one volume with the longest of tags
+	mdaPerLeg    = 3 * lvm.KiB // RAID: the text of a leg's two LVs, 1.1 KiB; LVM's first commit repeats the tags on one of them
+	mdaPerRun    = 160         // the text of one more segment
+	mdaPerPool   = 4 * lvm.KiB // the text of a thin pool, of its two LVs, and of the spare
+)
+
+// MdaNeed bounds what the text of one more volume takes in the metadata area, whatever its name and size: so that
+// capacity, which knows neither, answers the same as plan.
+func MdaNeed(g lvm.Group, class lvm.Class) lvm.Bytes {
+	need := mdaPerVolume
+	switch legs := class.Legs(); {
+	case class.Layout == lvm.LayoutThin:
+		need += mdaPerPool + mdaPerRun*g.Runs()
+	case class.Raid():
+		need += mdaPerLeg * lvm.Bytes(legs)
+	case legs > 0:
+		need += mdaPerRun * lvm.Bytes(legs)
+	default:
+		need += mdaPerRun * lvm.Bytes(len(Holes(g)))
+	}
+	return need
+}
+
+// Obstacle says why nothing of the class can be made in a group whatever the size, and what to do about it; nil if
+// nothing is in the way.
+func Obstacle(s lvm.State, g lvm.Group, class lvm.Class) error {
+	if err := lvm.Unchangeable(s, g); err != nil {
+		return err
+	}
+	switch {
+	case lvm.GroupNameTooLong(g.Name):
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the name of volume group %s is too long: with a volume's name it would pass the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, lvm.DmNameMax, lvm.GroupNameMaxDM)
+	case g.MDAFree < MdaNeed(g, class)+MdaReserve:
+		return AreaFull(g)
+	case class.StripeSize > 0 && g.ExtentSize%class.StripeSize != 0:
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has extents of %s, which cannot be cut into stripes of %s: ask for a smaller stripeSize", g.Name, g.ExtentSize, class.StripeSize)
+	case class.Legs() > len(g.PVs):
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has %d disks, and the layout needs %d", g.Name, len(g.PVs), class.Legs())
+	}
+	return nil
+}
+
+// AreaFull says what to do where LVM's text of a group has no room to grow. Each disk has all of it, so the smallest area counts,
+// and a disk that is only added does not help.
+func AreaFull(g lvm.Group) error {
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "the metadata area of volume group %s is nearly full (%s of %s free): remove volumes or snapshots; no area ever grows, and the smallest of all disks counts, so else add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them (pvmove, vgreduce)",
+		g.Name, g.MDAFree, g.MDASize)
+}

@@ -1,0 +1,192 @@
+package alloc_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+)
+
+// TestCapacityIsTrue: whatever the layout and the state, the largest volume is accepted, and every smaller one, on free
+// extents only, each leg on a disk of its own; one byte more than the largest is refused, for a reason that holds.
+func TestCapacityIsTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := fixture.AnyState.Draw(t, "state")
+		class := fixture.AnyClass(rapid.SampledFrom([]string{"@fast", "one"}).Draw(t, "group")).Draw(t, "class")
+		c, err := alloc.Capacity(s, class)
+		if err != nil || c.Largest > c.Available {
+			t.Fatalf("capacity %+v, %v", c, err)
+		}
+		if c.Largest > 0 {
+			for _, size := range []lvm.Bytes{c.Largest, lvm.Bytes(rapid.Int64Range(1, int64(c.Largest)).Draw(t, "size"))} {
+				ps, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: class, Required: size}})
+				if err != nil {
+					t.Fatalf("%d of %d is refused: %v", size, c.Largest, err)
+				}
+				checkCarving(t, s, ps[0].Carve, size)
+			}
+		}
+		_, err = alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: class, Required: c.Largest + 1}})
+		if lvm.KindOf(err) != lvm.KindInsufficientCapacity {
+			t.Fatalf("more than the largest, %d: %v", c.Largest+1, err)
+		}
+		groups, _ := alloc.GroupsOf(s, class)
+		for _, g := range groups {
+			if reason := impossible(s, g, class, c.Largest+1); reason == "" {
+				t.Fatalf("%d bytes would fit into %s: %+v", c.Largest+1, g.Name, g)
+			}
+		}
+	})
+}
+
+// impossible finds by counting, not by planning, why a volume of the class cannot be made; "" if it could.
+func impossible(s lvm.State, g lvm.Group, class lvm.Class, size lvm.Bytes) string {
+	if alloc.Obstacle(s, g, class) != nil {
+		return "an obstacle"
+	}
+	rows := lvm.Extents((size + g.ExtentSize*lvm.Bytes(class.Row()) - 1) / (g.ExtentSize * lvm.Bytes(class.Row())))
+	switch legs := class.Legs(); {
+	case class.Layout == lvm.LayoutThin:
+		return impossibleThin(g, class, g.Bytes(rows))
+	case legs == 0:
+		var free lvm.Extents
+		for _, pv := range g.PVs {
+			for _, r := range pv.Free {
+				if pv.Allocatable {
+					free += r.Count
+				}
+			}
+		}
+		if free < rows {
+			return "too few extents"
+		}
+	default:
+		need, disks := rows, 0
+		if class.Raid() {
+			region := alloc.RegionSize(g, class, rows*class.Row())
+			bits := int64(rows) * int64(g.ExtentSize) / int64(region)
+			sectors := (8192 + (bits+7)/8 + 511) / 512
+			perExtent := int64(g.ExtentSize / 512)
+			need += lvm.Extents((sectors + perExtent - 1) / perExtent)
+		}
+		for _, pv := range g.PVs {
+			if pv.Allocatable && slices.ContainsFunc(pv.Free, func(r lvm.Run) bool { return r.Count >= need }) {
+				disks++
+			}
+		}
+		if disks < legs {
+			return "too few disks with such a run"
+		}
+	}
+	return ""
+}
+
+func impossibleThin(g lvm.Group, class lvm.Class, size lvm.Bytes) string {
+	p, err := alloc.PoolOf(g, class)
+	if err != nil {
+		return err.Error()
+	}
+	promised := float64((size+p.Chunk-1)/p.Chunk*p.Chunk) / float64(p.Chunk)
+	for _, lv := range g.LVs {
+		if lv.Type == "thin" && lv.Pool == class.Pool {
+			promised += float64((g.Bytes(lv.Extents)+p.Chunk-1)/p.Chunk*p.Chunk) / float64(p.Chunk)
+		}
+	}
+	most := p.Data
+	if p.Ours {
+		most += g.FreeExtents()
+		if !p.Made {
+			most -= p.Fixed()
+		}
+	}
+	if promised > float64(g.Bytes(most)/p.Chunk)*float64(class.Overprovision)/100 {
+		return "promised too much"
+	}
+	return ""
+}
+
+// TestPlanKeepsApart: however many volumes are planned together, no extent is given twice, and no promise is broken.
+func TestPlanKeepsApart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := fixture.AnyState.Draw(t, "state")
+		var specs []lvm.Spec
+		for i := range rapid.IntRange(1, 6).Draw(t, "volumes") {
+			size := lvm.Bytes(rapid.IntRange(1, 100).Draw(t, "size")) * 256 * lvm.KiB
+			specs = append(specs, lvm.Spec{Name: string(rune('a' + i)), Class: fixture.AnyClass("@fast").Draw(t, "class"), Required: size})
+		}
+		ps, err := alloc.Plan(s, fixture.TestCluster, specs)
+		if err != nil {
+			return
+		}
+		var carvings []*alloc.Carving
+		made := s.Clone()
+		for i, p := range ps {
+			checkCarving(t, made, p.Carve, specs[i].Required)
+			alloc.TakeCarving(made, p.Carve)
+			carvings = append(carvings, p.Carve)
+		}
+		if diff := cmp.Diff(made, alloc.WithCarvings(s, carvings)); diff != "" {
+			t.Fatalf("what is reserved is not what is made: %s", diff)
+		}
+	})
+}
+
+func checkCarving(t *rapid.T, s lvm.State, c *alloc.Carving, size lvm.Bytes) {
+	t.Helper()
+	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.UUID == c.Group.UUID })
+	group := s.Groups[i]
+	class := c.Volume.Class
+	if group.Bytes(c.Extents) < size || group.Bytes(c.Extents-class.Row()) >= size || c.Extents%class.Row() != 0 {
+		t.Fatalf("%d extents of %s in rows of %d for %d bytes", c.Extents, group.ExtentSize, class.Row(), size)
+	}
+	if class.Layout == lvm.LayoutThin {
+		checkPoolPlan(t, group, c)
+		return
+	}
+	total := fixture.CheckFree(t, group, c.Ranges)
+	if class.Legs() == 0 {
+		if total != c.Extents {
+			t.Fatalf("%d extents planned, %d wanted", total, c.Extents)
+		}
+		return
+	}
+	disks := map[string]bool{}
+	for _, r := range c.Ranges {
+		disks[r.Device] = true
+		if n := r.Last - r.First + 1; n != alloc.LegExtents(group, class, c.Extents) {
+			t.Fatalf("a leg of %d extents", n)
+		}
+	}
+	if len(disks) != class.Legs() || len(c.Ranges) != class.Legs() {
+		t.Fatalf("%d legs on %d disks: %+v", class.Legs(), len(disks), c.Ranges)
+	}
+}
+
+// checkPoolPlan sees that the pool, grown as planned, covers what it promises then.
+func checkPoolPlan(t *rapid.T, g lvm.Group, c *alloc.Carving) {
+	t.Helper()
+	p, err := alloc.PoolOf(g, c.Volume.Class)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := p.Data
+	if grown := c.Pool; grown != nil {
+		fixed := lvm.Extents(0)
+		if grown.Home != nil {
+			fixed = p.Fixed()
+		}
+		if n := fixture.CheckFree(t, g, append(slices.Clone(grown.Home), grown.Ranges...)); n != grown.Data-data+fixed {
+			t.Fatalf("%d extents for a pool that grows from %d to %d and needs %d beside it", n, data, grown.Data, fixed)
+		}
+		data = grown.Data
+	}
+	promised := p.Promised + p.Chunks(c.Extents)
+	if have := lvm.Extents(g.Bytes(data)/p.Chunk) * lvm.Extents(c.Volume.Class.Overprovision) / 100; promised > have {
+		t.Fatalf("%d chunks promised of %d", promised, have)
+	}
+}

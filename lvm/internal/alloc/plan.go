@@ -1,0 +1,136 @@
+package alloc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Placement is what is to be done for one Spec: exactly one of the fields is set.
+type Placement struct {
+	Ready    *lvm.Volume // it is there and as wanted: nothing is to be done
+	Finish   *lvm.Volume // it is as wanted, but for its state: to be activated, its head blanked, and marked ready
+	Leftover *lvm.Volume // an earlier attempt that was cut off, or that nobody zeroes any more: to be removed, then planned anew
+	Carve    *Carving    // to be made
+}
+
+// Plan decides what is to be done for each of the specs, as if they were made one after the other. Either all of them
+// can be had or the first reason why not is returned: KindInvalid and KindOutOfRange for specs that are wrong in
+// themselves, KindExists, KindBusy, and KindInsufficientCapacity where this node cannot help. What was planned before that one is returned
+// with it.
+func Plan(s lvm.State, cluster string, specs []lvm.Spec) ([]Placement, error) {
+	s = s.Clone()
+	placements := make([]Placement, 0, len(specs))
+	for _, spec := range specs {
+		spec, err := lvm.CheckSpec(spec)
+		if err != nil {
+			return placements, err
+		}
+		p, err := place(s, cluster, spec)
+		if err != nil {
+			return placements, err
+		}
+		if p.Carve != nil {
+			TakeCarving(s, p.Carve)
+		}
+		placements = append(placements, p)
+	}
+	return placements, nil
+}
+
+func place(s lvm.State, cluster string, spec lvm.Spec) (Placement, error) {
+	groups, err := GroupsOf(s, spec.Class)
+	if err != nil {
+		return Placement{}, err
+	}
+	found, err := find(s, cluster, groups, spec)
+	switch {
+	case err != nil:
+		return Placement{}, err
+	case found == nil:
+		c, err := carve(s, cluster, groups, spec)
+		return Placement{Carve: c}, err
+	case found.State == lvm.StateReady:
+		return Placement{Ready: found}, Compatible(*found, spec, groups)
+	}
+	g, lv, _, err := s.Find(found.ID)
+	if err == nil && Complete(g, lv, *found) {
+		return Placement{Finish: found}, Compatible(*found, spec, groups)
+	}
+	return Placement{Leftover: found}, err
+}
+
+// Complete tells whether a volume that is marked as creating lacks nothing but that mark: it may have been answered to
+// its user, who must find it again. Any other one never was. A copy is not complete before it is marked, since its
+// content belongs to one moment.
+func Complete(g lvm.Group, lv lvm.LV, v lvm.Volume) bool {
+	return v.State == lvm.StateCreating && !lv.Pending && !g.CutOff(lv) && v.Source == lvm.ID{} && strings.HasPrefix(lv.Type, string(v.Class.Layout))
+}
+
+// find looks for the volume of this spec's name in every group of the node: it may have been made in another one than
+// is asked for now. A foreign volume of the name matters only where ours would be made.
+func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.Volume, error) {
+	name := lvm.LvName(spec.Name)
+	for _, g := range s.Groups {
+		if lv := g.Renamed(spec.Name, name, cluster); lv != nil {
+			return nil, lvm.Errorf(lvm.KindExists, "volume %q cannot be made: it is there, as %s/%s, by its tags: rename that back (lvrename %s %s %s), or give it up", spec.Name, g.Name, lv.Name, g.Name, lv.Name, g.HandleOf(*lv))
+		}
+		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name })
+		if i < 0 {
+			continue
+		}
+		v, ours, err := lvm.VolumeOf(g, g.LVs[i])
+		wanted := slices.ContainsFunc(groups, func(c lvm.Group) bool { return c.UUID == g.UUID })
+		switch {
+		case err != nil:
+			return nil, lvm.Errorf(lvm.KindExists, "volume %q cannot be made: %w", spec.Name, err)
+		case ours && v.Name == spec.Name && v.Cluster == cluster:
+			if v.State == lvm.StateDeleting {
+				return nil, lvm.Errorf(lvm.KindBusy, "volume %q was deleted and %s/%s is still being wiped: ask again when that has ended", spec.Name, g.Name, name)
+			}
+			return &v, nil
+		case wanted && ours:
+			return nil, lvm.Errorf(lvm.KindExists, "volume %q cannot be made: %s/%s is the volume %q of the cluster %q", spec.Name, g.Name, name, v.Name, v.Cluster)
+		case wanted:
+			return nil, lvm.Errorf(lvm.KindExists, "volume %q cannot be made: %s/%s exists and is not a volume of this driver: rename or remove it", spec.Name, g.Name, name)
+		}
+	}
+	return nil, nil
+}
+
+// Compatible tells whether a volume that is there is what the spec asks for (CSI spec, CreateVolume: ALREADY_EXISTS).
+func Compatible(v lvm.Volume, spec lvm.Spec, groups []lvm.Group) error {
+	size, required := apart(v.Size, spec.Required)
+	taken := func(format string, args ...any) error {
+		return lvm.Errorf(lvm.KindExists, "volume %q is already there as %s/%s, but %s", spec.Name, v.Group, v.ID.LV, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !slices.ContainsFunc(groups, func(g lvm.Group) bool { return g.UUID == v.ID.VG }):
+		return taken("not in the volume group %q that is asked for now", spec.Class.Group)
+	case v.Class.Anywhere() != spec.Class.Anywhere():
+		return taken("with %s, not %s", v.Class.Words(), spec.Class.Words())
+	case spec.Block && !v.Block:
+		return taken("made for a file system, and not zeroed: its device could show what its extents held before")
+	case v.Source != spec.Source:
+		return taken("it began as %s, and %s is asked for now", v.Source.Words(), spec.Source.Words())
+	case v.Size < spec.Required:
+		return taken("with %s, less than the %s that are asked for now", size, required)
+	case spec.Limit > 0 && v.Size > spec.Limit:
+		return taken("with %s, more than the limit of %s that is asked for now", v.Size, spec.Limit)
+	}
+	return nil
+}
+
+// PlacementGroup is the UUID of the group that a placement would change.
+func PlacementGroup(p Placement) string {
+	switch {
+	case p.Leftover != nil:
+		return p.Leftover.ID.VG
+	case p.Finish != nil:
+		return p.Finish.ID.VG
+	default:
+		return p.Carve.Group.UUID
+	}
+}

@@ -1,0 +1,202 @@
+package alloc
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Carving is a volume that is to be made.
+type Carving struct {
+	Group   lvm.Group  // as it was read, less what earlier volumes of the same plan take
+	Volume  lvm.Volume // as it will be: creating, and without the UUID that LVM gives
+	Extents lvm.Extents
+	Ranges  []PeRange   // on exactly these; striped and RAID: one for each leg; thin: none
+	Pool    *PoolGrowth // thin: what is done to its pool before
+	Source  *lvm.LV     // thin: what it begins as a copy of
+}
+
+// carve chooses the group and the extents. Of several groups behind a tag it takes the one whose free extents the
+// volume leaves least of: the large holes stay for the large volumes, so what Capacity answered as Largest stays true
+// as long as it can.
+func carve(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Carving, error) {
+	if spec.Source != (lvm.ID{}) {
+		return carveCopy(s, cluster, groups, spec)
+	}
+	var best *Carving
+	var left lvm.Bytes
+	var refusals []error
+	for _, g := range groups {
+		c, err := carveIn(s, cluster, g, spec)
+		if err != nil {
+			refusals = append(refusals, err)
+			continue
+		}
+		if l := g.Bytes(Largest(g, spec.Class) - c.Extents); best == nil || l < left {
+			best, left = c, l
+		}
+	}
+	if best != nil {
+		return best, nil
+	}
+	return nil, refuse(spec, refusals)
+}
+
+// refuse joins what each group said. Only if no group could ever meet the size is the request itself out of range.
+func refuse(spec lvm.Spec, refusals []error) error {
+	kind := lvm.KindOutOfRange
+	words := make([]string, 0, len(refusals))
+	for _, err := range refusals {
+		if lvm.KindOf(err) != lvm.KindOutOfRange {
+			kind = lvm.KindInsufficientCapacity
+		}
+		words = append(words, err.Error())
+	}
+	if len(refusals) == 0 {
+		return noGroup(spec.Class)
+	}
+	if kind == lvm.KindOutOfRange {
+		return lvm.Errorf(kind, "volume %q: %s", spec.Name, strings.Join(words, "; "))
+	}
+	return lvm.Errorf(kind, "no room for volume %q with %s: %s", spec.Name, spec.Size(), strings.Join(words, "; "))
+}
+
+func carveIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Carving, error) {
+	if err := Obstacle(s, g, spec.Class); err != nil {
+		return nil, err
+	}
+	extents, err := spec.Extents(g)
+	if err != nil {
+		return nil, err
+	}
+	c := &Carving{Group: g, Extents: extents, Volume: lvm.Volume{
+		ID:      lvm.ID{VG: g.UUID, LV: lvm.LvName(spec.Name)},
+		Name:    spec.Name,
+		Claim:   spec.Claim,
+		Cluster: cluster,
+		Group:   g.Name,
+		Class:   spec.Class,
+		State:   lvm.StateCreating,
+		Size:    g.Bytes(extents),
+		Source:  spec.Source,
+		Block:   spec.Block,
+	}}
+	c.Volume.Class.Group = g.Name
+	if extents > Largest(g, spec.Class) {
+		return nil, noRoom(g, spec.Class)
+	}
+	switch legs := spec.Class.Legs(); {
+	case spec.Class.Layout == lvm.LayoutThin:
+		var p Pool
+		if p, err = PoolOf(g, spec.Class); err == nil {
+			c.Pool, err = p.Growth(extents, 0, spec.Class, cluster)
+		}
+	case legs == 0:
+		c.place(func(g lvm.Group) []PeRange { return LinearRanges(g, extents) })
+	default:
+		c.place(func(g lvm.Group) []PeRange { return legRanges(g, legs, LegExtents(g, spec.Class, extents)) })
+	}
+	return c, err
+}
+
+// place picks the extents. Those of a raw block volume are zero already, if that can be had in few pieces; else it is
+// zeroed before it is answered, as far as need be.
+func (c *Carving) place(pick func(lvm.Group) []PeRange) {
+	c.Ranges = pick(c.Group)
+	if !c.Volume.Block || len(UnzeroedIn(c.Group, c.Ranges)) == 0 {
+		return
+	}
+	if ranges := pick(onlyZeroed(c.Group)); ranges != nil && len(ranges) <= len(Holes(c.Group)) {
+		c.Ranges = ranges
+		return
+	}
+	c.Volume.State = lvm.StateZeroing
+}
+
+// noRoom says how much there is, and what it is bounded by.
+func noRoom(g lvm.Group, class lvm.Class) error {
+	most := g.Bytes(Largest(g, class))
+	switch legs := class.Legs(); {
+	case class.Layout == lvm.LayoutThin:
+		p, err := PoolOf(g, class)
+		if err != nil {
+			return err
+		}
+		return p.refusal(class, 0)
+	case legs == 0:
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s can give at most %s in one volume", g.Name, most)
+	default:
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s can give at most %s in one volume of the layout %s: its longest free run on each of %d disks is %s", g.Name, most, class.Layout, legs, g.Bytes(legRun(g, legs)))
+	}
+}
+
+// carveCopy plans a volume that begins as a copy of a snapshot or of another volume, which must be in the same pool.
+// What this node cannot have no other can, as none has the source: that is out of range, not a lack of room.
+func carveCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Carving, error) {
+	g, source, err := findSource(s, cluster, spec.Source)
+	if err != nil {
+		return nil, lvm.Errorf(lvm.KindOf(err), "volume %q cannot be made: %w", spec.Name, err)
+	}
+	size := g.Bytes(source.Extents)
+	switch {
+	case !slices.ContainsFunc(groups, func(c lvm.Group) bool { return c.UUID == g.UUID }):
+		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q cannot be made: its source %s/%s is not in the volume group %q that is asked for", spec.Name, g.Name, source.Name, spec.Class.Group)
+	case source.Type != string(lvm.LayoutThin):
+		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q cannot be made: its source %s/%s is not thin (its class has another layout than thin), and cannot be copied", spec.Name, g.Name, source.Name)
+	case source.Pool != spec.Class.Pool:
+		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q cannot be made: its source is in the thin pool %s/%s, and its class asks for the pool %s", spec.Name, g.Name, source.Pool, spec.Class.Pool)
+	case spec.Required > 0 && spec.Required < size:
+		return nil, lvm.Errorf(lvm.KindOutOfRange, "volume %q cannot be made: the %s that are asked for are less than the %s of its source %s/%s", spec.Name, spec.Required, size, g.Name, source.Name)
+	}
+	spec.Required = max(spec.Required, size)
+	c, err := carveIn(s, cluster, g, spec)
+	switch {
+	case lvm.KindOf(err) == lvm.KindInsufficientCapacity:
+		return nil, lvm.Errorf(hereOnly(err), "volume %q with %s cannot be made from its source until there is room beside it: %w", spec.Name, spec.Required, err)
+	case err != nil:
+		return nil, lvm.Errorf(lvm.KindOf(err), "volume %q with %s cannot be made from its source: %w", spec.Name, spec.Required, err)
+	}
+	c.Source = &source
+	return c, nil
+}
+
+// hereOnly is the kind of an error where no other node can help with a lack of room.
+func hereOnly(err error) lvm.Kind {
+	if kind := lvm.KindOf(err); kind != lvm.KindInsufficientCapacity {
+		return kind
+	}
+	return lvm.KindOutOfRange
+}
+
+// findSource finds the ready snapshot or volume of this cluster that a copy begins from. KindInsufficientCapacity: it is on another node.
+func findSource(s lvm.State, cluster string, id lvm.ID) (lvm.Group, lvm.LV, error) {
+	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.UUID == id.VG })
+	if i < 0 {
+		return lvm.Group{}, lvm.LV{}, lvm.Errorf(lvm.KindInsufficientCapacity, "its source %s is not on this node", id)
+	}
+	g := s.Groups[i]
+	lv, err := g.Locate(id, "source")
+	if err != nil {
+		return g, lv, err
+	}
+	state, maker := lvm.VolumeState(""), ""
+	if v, ours, err := lvm.VolumeOf(g, lv); err != nil {
+		return g, lv, err
+	} else if ours {
+		state, maker = v.State, v.Cluster
+	} else if sn, ours, err := lvm.SnapshotOf(g, lv); err != nil {
+		return g, lv, err
+	} else if ours {
+		state, maker = sn.State, sn.Cluster
+	}
+	switch {
+	case state == "" || maker != cluster:
+		return g, lv, lvm.Errorf(lvm.KindNotFound, "its source %s/%s is not a volume or snapshot of this cluster", g.Name, lv.Name)
+	case state == lvm.StateCreating:
+		return g, lv, lvm.Errorf(lvm.KindBusy, "its source %s/%s is not ready yet: ask again", g.Name, lv.Name)
+	case state == lvm.StateDeleting:
+		return g, lv, lvm.Errorf(lvm.KindNotFound, "its source %s/%s was deleted", g.Name, lv.Name)
+	}
+	return g, lv, nil
+}

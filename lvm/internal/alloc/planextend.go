@@ -1,0 +1,243 @@
+package alloc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Extension is what makes a volume larger.
+type Extension struct {
+	Volume   lvm.Volume // as it will be
+	Group    lvm.Group
+	Lv       string      // its name in the group
+	Extents  lvm.Extents // that it will have; 0: it has that size already
+	Ranges   []PeRange   // where it grows; thin: none
+	Pool     *PoolGrowth // thin: what is done to its pool before
+	Unzeroed RunsByPV    // of the extents that a raw block volume gets, those that must be zeroed before
+}
+
+// PlanExtend decides how a ready volume gets what is required and at most the limit (0: no limit). KindOutOfRange: it
+// cannot have that, and what it can have is said.
+func PlanExtend(s lvm.State, v lvm.Volume, r Extending) (Extension, error) {
+	required, limit := r.Required, r.Limit
+	g, lv, _, err := s.Find(v.ID)
+	if err != nil {
+		return Extension{}, err
+	}
+	refuse := func(err error) (Extension, error) {
+		from, to := apart(v.Size, required)
+		return Extension{}, lvm.Errorf(hereOnly(err), "volume %s/%s cannot grow from %s to %s: %w", g.Name, lv.Name, from, to, err)
+	}
+	row := v.Class.Row()
+	switch {
+	case required < 0 || limit < 0:
+		return refuse(lvm.Errorf(lvm.KindOutOfRange, "a size cannot be negative (required %d bytes, limit %d bytes)", required, limit))
+	case limit > 0 && required > limit:
+		return refuse(lvm.Errorf(lvm.KindOutOfRange, "the required %d bytes are more than the limit of %d bytes", required, limit))
+	case limit > 0 && limit < v.Size:
+		return refuse(lvm.Errorf(lvm.KindOutOfRange, "it is larger than the limit of %d bytes already, and volumes never shrink", limit))
+	case required <= v.Size:
+		return Extension{Volume: v}, nil
+	}
+	extents := lvm.RowsFor(g, required, row)
+	if limit > 0 && extents > lvm.Extents(limit/g.ExtentSize) {
+		return refuse(lvm.PastLimit(g, row, extents, required, limit))
+	}
+	x, err := extendTo(s, g, lv, v, extents, v.Block || r.Block)
+	if err != nil {
+		return refuse(err)
+	}
+	v.Size = g.Bytes(extents)
+	x.Volume = v
+	return x, nil
+}
+
+// apart words two sizes so that it shows which is larger: in bytes, where rounding could hide it.
+func apart(a, b lvm.Bytes) (string, string) {
+	x, y := a.String(), b.String()
+	if alike := max(a, b)-min(a, b) < max(a, b)/10; a != b && alike && strings.Contains(x+y, ".") {
+		return fmt.Sprintf("%d bytes", int64(a)), fmt.Sprintf("%d bytes", int64(b))
+	}
+	return x, y
+}
+
+// extendTo plans how the volume gets so many extents, which are more than it has.
+func extendTo(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents, block bool) (x Extension, err error) {
+	if err := growable(s, g, lv, v); err != nil {
+		return x, err
+	}
+	x = Extension{Group: g, Lv: lv.Name, Extents: extents}
+	switch {
+	case extents > maxVolume(g):
+		return x, lvm.Errorf(lvm.KindOutOfRange, "LVM's volumes have at most %d extents", maxExtents)
+	case v.Class.Layout == lvm.LayoutThin:
+		x.Pool, err = extendThin(g, lv, v, extents)
+	default:
+		x.Ranges, err = extendRanges(g, lv, v, extents)
+	}
+	if err != nil {
+		return x, err
+	}
+	if block && len(UnzeroedIn(g, x.Ranges)) > 0 {
+		if zeroed, err := extendRanges(onlyZeroed(g), lv, v, extents); err == nil && len(zeroed) <= len(Holes(g)) {
+			x.Ranges = zeroed
+		}
+		x.Unzeroed = UnzeroedIn(g, x.Ranges)
+	}
+	return x, nil
+}
+
+// extendRanges picks what a volume that is not thin grows by.
+func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ranges []PeRange, err error) {
+	switch {
+	case v.Class.Raid():
+		ranges, err = extendRAID(g, lv, v, extents)
+	case v.Class.Layout == lvm.LayoutStriped:
+		if ranges = legRanges(g, v.Class.Stripes, (extents-lv.Extents)/v.Class.Row()); ranges == nil {
+			run := legRun(g, v.Class.Stripes)
+			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s can give it at most %s: the longest free run on each of %d disks is %s", g.Name, g.Bytes(lv.Extents+run*v.Class.Row()), v.Class.Stripes, g.Bytes(run))
+		}
+	default:
+		if ranges = extendLinear(g, lv, extents-lv.Extents); ranges == nil {
+			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s can give it at most %s", g.Name, g.Bytes(lv.Extents+g.FreeExtents()))
+		}
+	}
+	return ranges, err
+}
+
+// growable tells whether the volume may grow at all, and still lies as its class says: an admin may have converted it.
+func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
+	if err := lvm.Unchangeable(s, g); err != nil { // the size that is asked for is none the worse
+		if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Silent || len(pv.Copies) > 0 }) {
+			return lvm.Errorf(lvm.KindBusy, "%w; it is tried again", err)
+		}
+		return lvm.Errorf(lvm.KindConflict, "%w; it is tried again", err)
+	}
+	need := MdaNeed(g, v.Class) - mdaPerVolume
+	switch {
+	case g.MDAFree < need+MdaReserve:
+		return AreaFull(g)
+	case len(lv.UsedBy) > 0:
+		return lvm.Errorf(lvm.KindInUse, "%s is built on it: remove that first", strings.Join(lv.UsedBy, ", "))
+	case lv.Pending:
+		return lvm.Errorf(lvm.KindBusy, "it is not completely made yet")
+	case IsMoving(g, lv):
+		return ErrMoving
+	}
+	for _, seg := range lv.Segments {
+		legs := v.Class.Legs()
+		if !strings.HasPrefix(seg.Type, string(v.Class.Layout)) || legs > 0 && len(seg.Areas) != legs || seg.StripeSize != v.Class.StripeSize {
+			return lvm.Errorf(lvm.KindOutOfRange, "it was made as %s, and somebody has converted it since: extend it by hand (lvextend)", v.Class.Words())
+		}
+	}
+	return nil
+}
+
+// ErrMoving: LVM changes no volume of which extents are being moved.
+var ErrMoving = lvm.Errorf(lvm.KindBusy, "extents of it are being moved (pvmove): ask again when that has ended, or end it with pvmove --abort")
+
+// IsMoving tells whether extents of a volume, or of its pool, are being moved.
+func IsMoving(g lvm.Group, lv lvm.LV) bool {
+	return slices.ContainsFunc(lvm.Below(g, lv), func(part lvm.LV) bool { return part.Hidden && strings.HasPrefix(part.Name, "pvmove") })
+}
+
+// extendLinear picks extents for a linear volume: first those that follow its last one, so that it stays in one piece.
+func extendLinear(g lvm.Group, lv lvm.LV, more lvm.Extents) []PeRange {
+	if len(lv.Segments) == 0 || more > g.FreeExtents() {
+		return LinearRanges(g, more)
+	}
+	last := lv.Segments[len(lv.Segments)-1]
+	end := last.Areas[0].Start + last.Extents
+	var ranges []PeRange
+	for _, pv := range g.PVs {
+		i := slices.IndexFunc(pv.Free, func(r lvm.Run) bool { return r.Start == end })
+		if pv.UUID == last.Areas[0].PV && i >= 0 && pv.Usable() {
+			ranges = []PeRange{Hole{pv.Device, pv.Free[i]}.Head(min(more, pv.Free[i].Count))}
+			more -= min(more, pv.Free[i].Count)
+		}
+	}
+	if more == 0 {
+		return ranges
+	}
+	rest := g.Clone()
+	UseRanges(&rest, ranges)
+	return append(ranges, LinearRanges(rest, more)...)
+}
+
+// extendThin promises more; the blocks come from the pool when they are written.
+func extendThin(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (*PoolGrowth, error) {
+	p, err := PoolOf(g, v.Class)
+	if err != nil {
+		return nil, err
+	}
+	return p.Growth(extents, lv.Extents, v.Class, v.Cluster)
+}
+
+// extendRAID picks one run on each leg's own disk: the redundancy stays what it was.
+func extendRAID(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) ([]PeRange, error) {
+	disks, err := legDisks(g, lv)
+	if err != nil {
+		return nil, err
+	}
+	row, region := v.Class.Row(), lv.Segments[0].RegionSize
+	if most := region << regionBits; g.Bytes(extents) > most {
+		return nil, lvm.Errorf(lvm.KindOutOfRange, "a RAID with regions of %s can have at most %s", region, most)
+	}
+	more := func(extents lvm.Extents) lvm.Extents {
+		return (extents-lv.Extents)/row + RaidMetadata(g, extents/row, region) - RaidMetadata(g, lv.Extents/row, region)
+	}
+	run := maxExtents
+	var ranges []PeRange
+	for _, pv := range disks {
+		free := Holes(lvm.Group{PVs: []lvm.PV{pv}})
+		if len(free) == 0 {
+			return nil, lvm.Errorf(lvm.KindInsufficientCapacity, "%s, which a leg of it lies on, has no free extents", pv.Device)
+		}
+		run = min(run, free[0].Count)
+		ranges = append(ranges, free[smallest(free, more(extents))].Head(more(extents)))
+	}
+	if more(extents) > run {
+		most := lv.Extents + run*row
+		for most > lv.Extents && more(most) > run {
+			most -= row
+		}
+		return nil, lvm.Errorf(lvm.KindInsufficientCapacity, "it can have at most %s: the longest free run on the disks that its legs lie on is %s", g.Bytes(most), g.Bytes(run))
+	}
+	return ranges, nil
+}
+
+// legDisks finds the disk of each leg of a RAID volume, in the order of the legs.
+func legDisks(g lvm.Group, lv lvm.LV) ([]lvm.PV, error) {
+	var disks []lvm.PV
+	for _, area := range lv.Segments[0].Areas {
+		i := slices.IndexFunc(g.LVs, func(image lvm.LV) bool { return image.Name == area.LV })
+		if i < 0 {
+			return nil, lvm.Errorf(lvm.KindInternal, "its leg %q is not there", area.LV)
+		}
+		uuid := ""
+		for _, seg := range g.LVs[i].Segments {
+			for _, part := range seg.Areas {
+				if uuid != "" && part.PV != uuid {
+					return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s lies on several disks: extend it by hand (lvextend)", area.LV)
+				}
+				uuid = part.PV
+			}
+		}
+		j := slices.IndexFunc(g.PVs, func(pv lvm.PV) bool { return pv.UUID == uuid })
+		if j < 0 || slices.ContainsFunc(disks, func(pv lvm.PV) bool { return pv.UUID == uuid }) {
+			return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s has no disk of its own: replace it (lvconvert --replace), or extend the volume by hand", area.LV)
+		}
+		disks = append(disks, g.PVs[j])
+	}
+	return disks, nil
+}
+
+// Extending is an Extend request, as flights compare it.
+type Extending struct {
+	Id              lvm.ID
+	Required, Limit lvm.Bytes
+	Block           bool
+}

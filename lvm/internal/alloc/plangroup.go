@@ -1,0 +1,37 @@
+package alloc
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// GroupsOf finds the groups behind a class. A name that two groups carry is no answer at all.
+func GroupsOf(s lvm.State, class lvm.Class) ([]lvm.Group, error) {
+	if err := lvm.CheckGroup(class.Group); err != nil {
+		return nil, err
+	}
+	tag, isTag := strings.CutPrefix(class.Group, "@")
+	var groups []lvm.Group
+	for _, g := range s.Groups {
+		if isTag && slices.Contains(g.Tags, tag) || !isTag && g.Name == class.Group {
+			groups = append(groups, g)
+		}
+	}
+	if len(groups) == 0 {
+		return nil, noGroup(class)
+	}
+	return groups, nil
+}
+
+// ErrNoGroup marks the refusal of a class that has no group on this node.
+var ErrNoGroup = errors.New("no such volume group")
+
+func noGroup(class lvm.Class) error {
+	if tag, isTag := strings.CutPrefix(class.Group, "@"); isTag {
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "%w: none on this node carries the tag %q (vgchange --addtag %s GROUP gives it)", ErrNoGroup, tag, tag)
+	}
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "%w: this node has none named %q", ErrNoGroup, class.Group)
+}

@@ -1,0 +1,98 @@
+package alloc
+
+import (
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// SnapshotPlacement is what is to be done for one SnapshotSpec: one of ready, leftover and snapshot is set.
+type SnapshotPlacement struct {
+	Ready    *lvm.Snapshot // it is there: nothing is to be done
+	Leftover *lvm.Snapshot // an earlier attempt that never became ready: to be removed, then planned anew
+	Snapshot lvm.Snapshot  // to be taken: creating, without UUID and Created, which LVM gives
+	Group    lvm.Group     // that it is taken in
+	Pool     *PoolGrowth   // what is done to its pool before
+}
+
+// PlanSnapshot decides what is to be done for a snapshot. KindInvalid: the volume is not thin; KindExists: the name is
+// taken by a snapshot of another volume; KindNotFound, KindNotLocal, KindNotManaged: as find; KindBusy: it
+// is being made; KindInsufficientCapacity: its pool may promise no more.
+func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotPlacement, error) {
+	if err := lvm.CheckName("snapshot", spec.Name); err != nil {
+		return SnapshotPlacement{}, err
+	}
+	if found, err := findSnapshot(s, cluster, spec); err != nil || found != nil {
+		if found != nil && found.State != lvm.StateReady {
+			return SnapshotPlacement{Leftover: found}, nil
+		}
+		return SnapshotPlacement{Ready: found}, err
+	}
+	g, lv, v, err := s.Find(spec.Source)
+	switch {
+	case err != nil:
+		return SnapshotPlacement{}, err
+	case v.Cluster != cluster:
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindNotManaged, "snapshot %q cannot be taken: %s/%s was made by the cluster %q", spec.Name, g.Name, lv.Name, v.Cluster)
+	case v.State == lvm.StateCreating:
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindBusy, "snapshot %q cannot be taken yet: %s/%s is being made", spec.Name, g.Name, lv.Name)
+	case v.State == lvm.StateDeleting:
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindNotFound, "snapshot %q cannot be taken: %s/%s was deleted", spec.Name, g.Name, lv.Name)
+	case v.Class.Layout != lvm.LayoutThin || lv.Type != string(lvm.LayoutThin):
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindInvalid, "snapshot %q cannot be taken: %s/%s has the layout %s, and only thin volumes have snapshots: use a StorageClass with the parameter layout: thin for volumes that need them", spec.Name, g.Name, lv.Name, v.Class.Layout)
+	}
+	return takeSnapshot(s, g, lv, v, spec)
+}
+
+// FindSnapshot looks for the snapshot of the name in every group of the node.
+func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snapshot, error) {
+	name := lvm.SnapshotName(spec.Name)
+	for _, g := range s.Groups {
+		if lv := g.Renamed(spec.Name, name, cluster); lv != nil && slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyKind, lvm.TagSnapshot)) {
+			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q cannot be taken: it is there, as %s/%s, by its tags: rename that back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, name)
+		}
+		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name })
+		if i < 0 {
+			continue
+		}
+		sn, ours, err := lvm.SnapshotOf(g, g.LVs[i])
+		switch {
+		case err != nil:
+			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q cannot be taken: %w", spec.Name, err)
+		case !ours || sn.Name != spec.Name || sn.Cluster != cluster:
+			if g.UUID != spec.Source.VG {
+				continue
+			}
+			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q cannot be taken: %s/%s exists and is not it: rename or remove it", spec.Name, g.Name, name)
+		case sn.Source != spec.Source && sn.State == lvm.StateReady:
+			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q is already there as %s/%s, but of the volume %s", spec.Name, g.Name, name, sn.Source)
+		case sn.State == lvm.StateDeleting:
+			return nil, lvm.Errorf(lvm.KindBusy, "snapshot %q was deleted and %s/%s is being removed: ask again", spec.Name, g.Name, name)
+		}
+		return &sn, nil
+	}
+	return nil, nil
+}
+
+// takeSnapshot plans one that is not there. It promises as much as its origin does: all of it may come to differ.
+func takeSnapshot(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, spec lvm.SnapshotSpec) (SnapshotPlacement, error) {
+	sn := lvm.Snapshot{
+		ID: lvm.ID{VG: g.UUID, LV: lvm.SnapshotName(spec.Name)}, Name: spec.Name, Cluster: v.Cluster, Group: g.Name,
+		Pool: lv.Pool, Source: spec.Source, State: lvm.StateCreating, Size: v.Size,
+	}
+	refuse := func(err error) (SnapshotPlacement, error) {
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindOf(err), "snapshot %q of %s/%s cannot be taken: %w", spec.Name, g.Name, lv.Name, err)
+	}
+	if err := Obstacle(s, g, v.Class); err != nil {
+		return refuse(err)
+	}
+	p, err := PoolOf(g, v.Class)
+	if err != nil {
+		return refuse(err)
+	}
+	growth, err := p.Growth(lv.Extents, 0, v.Class, v.Cluster)
+	if err != nil {
+		return refuse(err)
+	}
+	return SnapshotPlacement{Snapshot: sn, Group: g, Pool: growth}, nil
+}

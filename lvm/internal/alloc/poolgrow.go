@@ -1,0 +1,111 @@
+package alloc
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// A thin pool whose class promises more than it holds (overprovision above 1) is enlarged as it fills, and so is the
+// metadata of any pool, while the volume group has room; nobody else does that (no dmeventd runs). Once the group has no
+// room for what the pool would need, nothing more is promised in it.
+//
+//	due      what is to be added now
+//	crowded  why nothing may be promised any more
+//
+// Both are functions of the group and of what the kernel tells. A pool that an admin made is not enlarged.
+
+// How much is added when it is time: data a fifth, but no less than poolStep if there is as much; metadata a half.
+const (
+	growDataPart     = 5
+	growMetadataPart = 2
+)
+
+// UsualPolicy is that of a pool for which nothing is declared.
+var UsualPolicy = lvm.PoolPolicy{GrowData: lvm.PoolNearData, GrowMetadata: lvm.PoolNearMetadata}
+
+// PolicyOf finds what is declared for a pool.
+func PolicyOf(declared []lvm.Declaration, group, pool string) lvm.PoolPolicy {
+	i := slices.IndexFunc(declared, func(d lvm.Declaration) bool { return d.Name == group && d.Pool.Name == pool })
+	if i < 0 {
+		return UsualPolicy
+	}
+	return declared[i].Pool
+}
+
+// PoolNeed is what a pool is to be enlarged by.
+type PoolNeed struct {
+	Data     lvm.Extents // that it is to have; 0: enough as it is
+	Metadata lvm.Extents // to be added; 0: enough
+	Refresh  bool        // the kernel does not use yet what the group has given it: more would come on top of that
+}
+
+// Due decides what a pool needs now, as far as the group can give it.
+func (p Pool) Due(s lvm.PoolStatus, policy lvm.PoolPolicy) (need PoolNeed) {
+	if !p.Ours || !p.Made || s.Broken() {
+		return PoolNeed{}
+	}
+	if lvm.Reached(s.MetadataUsed, s.MetadataTotal, policy.GrowMetadata) {
+		need.Metadata = p.moreMetadata()
+	}
+	whole := p.dataFor(p.Promised, 100) // more is of no use
+	if lvm.Reached(s.DataUsed, s.DataTotal, policy.GrowData) && whole > p.Data {
+		step := max(p.Data/growDataPart, p.Group.Round(poolStep))
+		room := max(0, p.Room()-p.metadataCost(need.Metadata))
+		if data := min(p.Data+min(step, room), whole); data > p.Data {
+			need.Data = data
+		}
+	}
+	if need != (PoolNeed{}) && p.behind(s) {
+		return PoolNeed{Refresh: true}
+	}
+	return need
+}
+
+// behind tells whether the kernel has the pool smaller than the group: somebody enlarges it just now, or the last enlargement
+// was committed and not taken into use.
+func (p Pool) behind(s lvm.PoolStatus) bool {
+	return s.DataTotal < int64(p.Group.Bytes(p.Data)/p.Chunk) || s.MetadataTotal < int64(p.Group.Bytes(p.Metadata)/PoolMetadataBlock)
+}
+
+// moreMetadata is how much a pool's metadata can grow by now: a half, or as much as there is room for.
+func (p Pool) moreMetadata() lvm.Extents {
+	most := lvm.Extents(PoolMetadataMax/p.Group.ExtentSize) - p.Metadata
+	more := min(max(1, p.Metadata/growMetadataPart), most)
+	for more > 0 && p.metadataCost(more) > p.Group.FreeExtents() {
+		more--
+	}
+	return max(0, more)
+}
+
+// metadataCost is what so much more metadata takes from the group: LVM's spare, for repairs, has to grow with it.
+func (p Pool) metadataCost(more lvm.Extents) lvm.Extents {
+	if more == 0 {
+		return 0
+	}
+	return more + max(0, p.Metadata+more-spareOf(p.Group))
+}
+
+// Crowded says why the pool may promise nothing more; "" if it may. Room that the group still has counts as the pool's:
+// it will get it.
+func (p Pool) Crowded(s lvm.PoolStatus) string {
+	name, group := p.Group.Name+"/"+p.Name, p.Group.Name
+	theirs := fmt.Sprintf("an admin made the pool, so that only an admin enlarges it: do that (lvextend %s; for the metadata, with --poolmetadatasize), or delete volumes or snapshots in it", name)
+	switch most := p.Data + p.Room(); {
+	case s.Broken():
+		return fmt.Sprintf("the thin pool %s takes no writes (%s): nothing new is made in it until it is repaired", name, s.Words())
+	case p.Promised > p.Promise(most, 100) && lvm.Reached(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolNearData) && !p.Ours:
+		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, and %s are promised; %s",
+			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, theirs)
+	case p.Promised > p.Promise(most, 100) && lvm.Reached(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolNearData):
+		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, %s are promised, and volume group %s has %s left to enlarge it with; delete volumes or snapshots in it, or add a disk to the group",
+			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, group, p.Group.Bytes(p.Room()))
+	case lvm.Reached(s.MetadataUsed, s.MetadataTotal, lvm.PoolNearMetadata) && !p.Ours:
+		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s); %s", name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), theirs)
+	case lvm.Reached(s.MetadataUsed, s.MetadataTotal, lvm.PoolNearMetadata) && p.moreMetadata() == 0:
+		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s), and volume group %s has no room to enlarge it; delete snapshots or volumes in it, or add a disk to the group",
+			name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), group)
+	}
+	return ""
+}

@@ -1,0 +1,250 @@
+package alloc
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// RunsByPV are stretches of extents by the UUID of the physical volume; of each one ascending, disjoint and maximal.
+type RunsByPV map[string][]lvm.Run
+
+// Union puts runs together; they may come in any order and overlap.
+func Union(lists ...[]lvm.Run) []lvm.Run {
+	all := slices.Concat(lists...)
+	slices.SortFunc(all, func(a, b lvm.Run) int { return cmp.Compare(a.Start, b.Start) })
+	var joined []lvm.Run
+	for _, r := range all {
+		if last := len(joined) - 1; last >= 0 && r.Start <= joined[last].End() {
+			joined[last].Count = max(joined[last].End(), r.End()) - joined[last].Start
+		} else if r.Count > 0 {
+			joined = append(joined, r)
+		}
+	}
+	return joined
+}
+
+// Common is what lies in both lists; each must be ascending and disjoint.
+func Common(a, b []lvm.Run) []lvm.Run {
+	var both []lvm.Run
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		if start, end := max(a[i].Start, b[j].Start), min(a[i].End(), b[j].End()); start < end {
+			both = append(both, lvm.Run{Start: start, Count: end - start})
+		}
+		if a[i].End() < b[j].End() {
+			i++
+		} else {
+			j++
+		}
+	}
+	return both
+}
+
+// Lacking is what lies in the first list and not in the second.
+func Lacking(a, b []lvm.Run) []lvm.Run {
+	for _, r := range b {
+		a = without(a, r.Start, r.End()-1)
+	}
+	return a
+}
+
+// With is the union with others.
+func (r RunsByPV) With(others RunsByPV) RunsByPV {
+	all := RunsByPV{}
+	for _, runs := range []RunsByPV{r, others} {
+		for pv, list := range runs {
+			all[pv] = Union(all[pv], list)
+		}
+	}
+	return all
+}
+
+// less is what the others do not have.
+func (r RunsByPV) less(others RunsByPV) RunsByPV {
+	rest := RunsByPV{}
+	for pv, list := range r {
+		if left := Lacking(list, others[pv]); len(left) > 0 {
+			rest[pv] = left
+		}
+	}
+	return rest
+}
+
+// CountOf counts the extents of runs.
+func CountOf(runs []lvm.Run) (n lvm.Extents) {
+	for _, r := range runs {
+		n += r.Count
+	}
+	return n
+}
+
+// Extents counts them.
+func (r RunsByPV) Extents() (n lvm.Extents) {
+	for _, runs := range r {
+		n += CountOf(runs)
+	}
+	return n
+}
+
+// runsOf turns the ranges of a command line into runs.
+func runsOf(g lvm.Group, ranges []PeRange) RunsByPV {
+	all := RunsByPV{}
+	for _, r := range ranges {
+		for _, pv := range g.PVs {
+			if pv.Device == r.Device {
+				all[pv.UUID] = Union(all[pv.UUID], []lvm.Run{{Start: r.First, Count: r.Last - r.First + 1}})
+			}
+		}
+	}
+	return all
+}
+
+// RangesOf is runsOf the other way round.
+func RangesOf(g lvm.Group, runs RunsByPV) (ranges []PeRange) {
+	for _, pv := range g.PVs {
+		for _, r := range runs[pv.UUID] {
+			ranges = append(ranges, Hole{pv.Device, r}.Head(r.Count))
+		}
+	}
+	return ranges
+}
+
+// piece is a part of a volume that lies in one run.
+type piece struct {
+	pv string // UUID
+	lvm.Run
+	at  lvm.Extents // the first extent of the volume that lies there
+	row lvm.Extents // how many extents of the volume lie at one extent of the run, on this leg and the others
+}
+
+// pieces tells where a volume's content lies. whole is false for an LV whose content may also lie elsewhere (a cache, a
+// RAID in the middle of a reshape), or whose type is not known. The metadata of a RAID is no content.
+func pieces(g lvm.Group, lv lvm.LV) (all []piece, whole bool) {
+	for _, seg := range lv.Segments {
+		row := lvm.Extents(dataLegs(seg))
+		if row == 0 || seg.Extents%row != 0 {
+			return nil, false
+		}
+		for _, area := range seg.Areas {
+			run := lvm.Run{Start: area.Start, Count: seg.Extents / row}
+			if area.LV == "" {
+				all = append(all, piece{area.PV, run, seg.Start, row})
+				continue
+			}
+			image := g.Named(area.LV)
+			if image == nil || image.Extents != run.Count || len(lv.Segments) > 1 {
+				return nil, false
+			}
+			parts, whole := pieces(g, *image)
+			if !whole {
+				return nil, false
+			}
+			for _, p := range parts {
+				all = append(all, piece{p.pv, p.Run, p.at * row, p.row * row})
+			}
+		}
+	}
+	return all, len(all) > 0
+}
+
+// dataLegs counts the legs of a segment that hold different data; 0 for a type that is not known here.
+func dataLegs(seg lvm.Segment) int {
+	legs := len(seg.Areas)
+	switch layout := lvm.Layout(raidLevel(seg.Type)); {
+	case seg.Type == "linear":
+		return 1
+	case seg.Type == "striped":
+		return legs
+	case layout == lvm.LayoutRAID1:
+		return 1
+	case layout == lvm.LayoutRAID5, layout == lvm.LayoutRAID6:
+		return max(0, legs-lvm.Rules[layout].Parity)
+	case layout == lvm.LayoutRAID10:
+		return legs / 2
+	}
+	return 0
+}
+
+// raidLevel is a segment type without its variant: raid5 for raid5_ls.
+func raidLevel(segmentType string) string {
+	for i := range segmentType {
+		if segmentType[i] == '_' {
+			return segmentType[:i]
+		}
+	}
+	return segmentType
+}
+
+// ContentOf is where a volume's content lies, nil if that cannot be told for all of it.
+func ContentOf(g lvm.Group, lv lvm.LV) RunsByPV {
+	parts, whole := pieces(g, lv)
+	if !whole {
+		return nil
+	}
+	runs := RunsByPV{}
+	for _, p := range parts {
+		runs[p.pv] = Union(runs[p.pv], []lvm.Run{p.Run})
+	}
+	return runs
+}
+
+// StretchesOn are the stretches of a volume, in its own extents, that lie on these runs; all of it where that cannot be told.
+func StretchesOn(g lvm.Group, lv lvm.LV, runs RunsByPV) []lvm.Run {
+	parts, whole := pieces(g, lv)
+	if !whole {
+		return []lvm.Run{{Start: 0, Count: lv.Extents}}
+	}
+	var all []lvm.Run
+	for _, p := range parts {
+		for _, r := range Common([]lvm.Run{p.Run}, runs[p.pv]) {
+			all = append(all, lvm.Run{Start: p.at + (r.Start-p.Start)*p.row, Count: r.Count * p.row})
+		}
+	}
+	return Union(all)
+}
+
+// FreeRuns is what is free on the disks that are there. A disk that is away may come back with another content.
+func FreeRuns(g lvm.Group) RunsByPV {
+	free := RunsByPV{}
+	for _, pv := range g.PVs {
+		if !pv.Missing && !pv.Silent && len(pv.Free) > 0 {
+			free[pv.UUID] = pv.Free
+		}
+	}
+	return free
+}
+
+// onlyZeroed is the group as if nothing were free but what is known to be zero.
+func onlyZeroed(g lvm.Group) lvm.Group {
+	g.PVs = slices.Clone(g.PVs)
+	for i := range g.PVs {
+		g.PVs[i].Free = Common(g.PVs[i].Free, g.PVs[i].Zeroed)
+	}
+	return g
+}
+
+// UnzeroedIn is what of the ranges is not known to be zero.
+func UnzeroedIn(g lvm.Group, ranges []PeRange) RunsByPV {
+	known := RunsByPV{}
+	for _, pv := range g.PVs {
+		known[pv.UUID] = pv.Zeroed
+	}
+	return runsOf(g, ranges).less(known)
+}
+
+// Away tells whether a part of the runs is on a disk that is not there.
+func (r RunsByPV) Away(g lvm.Group) bool {
+	return len(r) > 0 && slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Silent) && len(r[pv.UUID]) > 0 })
+}
+
+// Within is what of the runs is free in the group.
+func (r RunsByPV) Within(g lvm.Group) RunsByPV {
+	rest := RunsByPV{}
+	for pv, free := range FreeRuns(g) {
+		if both := Common(free, r[pv]); len(both) > 0 {
+			rest[pv] = both
+		}
+	}
+	return rest
+}

@@ -1,0 +1,88 @@
+package dm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+)
+
+// DeviceDir is LVM's device directory (lvm.conf, devices/dir): our lvm makes the names of volumes there, which it needs to
+// blank one and to check a thin pool, and not in the host's /dev. There udev makes the names and removes them with their
+// devices, whoever made a volume; it would not remove what another process has made, and that would point at the next
+// device of the same number.
+type DeviceDir struct{ Path string }
+
+func DeviceDirOf(c lvm.Config) DeviceDir { return DeviceDir{filepath.Join(c.SystemDir, "dev")} }
+
+// Prepare makes the directory. undo is for the end of the Host.
+func (d DeviceDir) Prepare() (undo func(), err error) {
+	undo = func() {}
+	if err := os.MkdirAll(d.Path, 0o700); err != nil {
+		return undo, fmt.Errorf("LVM's device directory: %w", err)
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(d.Path, &stat); err != nil {
+		return undo, fmt.Errorf("LVM's device directory %s: %w", d.Path, err)
+	}
+	if stat.Flags&unix.ST_NODEV == 0 {
+		return undo, nil
+	}
+	// /run of a host is mounted like that; in a container it is not.
+	if err := unix.Mount("nodelvm", d.Path, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0700,size=4m"); err != nil {
+		return undo, fmt.Errorf("LVM cannot open devices in %s, which is mounted with nodev, and nothing else could be mounted there: %w", d.Path, err)
+	}
+	return func() { _ = unix.Unmount(d.Path, unix.MNT_DETACH) }, nil
+}
+
+// Clear removes the names that earlier commands have left for a group. An admin's lvm has removed or renamed their devices
+// meanwhile, or one of ours was killed: LVM refuses to make a thin pool or a group whose name is there. No other command of
+// ours works on the group.
+func (d DeviceDir) Clear(group string) error {
+	if d.Path == "" || group == "" {
+		return nil
+	}
+	mapper := filepath.Join(d.Path, "mapper")
+	err := removeNames(mapper, func(name string) bool { return isMapperNameOf(group, name) })
+	links := filepath.Join(d.Path, group)
+	if err == nil && filepath.Dir(links) == d.Path && links != mapper {
+		if err = removeNames(links, func(string) bool { return true }); err == nil {
+			err = os.Remove(links)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the names that earlier commands have left: %w", err)
+	}
+	return nil
+}
+
+func removeNames(dir string, is func(name string) bool) error {
+	names, err := ondisk.ReadNames(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, name := range names {
+		if err == nil && is(name) {
+			err = os.Remove(filepath.Join(dir, name))
+		}
+	}
+	return err
+}
+
+// MapperName is how device-mapper calls a logical volume.
+func MapperName(group, lv string) string {
+	return strings.ReplaceAll(group, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
+}
+
+// isMapperNameOf tells whether a name of device-mapper is that of one of the group's volumes, hidden ones included.
+func isMapperNameOf(group, name string) bool {
+	rest, is := strings.CutPrefix(name, strings.ReplaceAll(group, "-", "--")+"-")
+	return is && rest != "" && rest[0] != '-'
+}

@@ -1,0 +1,83 @@
+package dm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// RaidStatus is what the kernel tells of a RAID (Linux, Documentation/admin-guide/device-mapper/dm-raid.rst, "Status
+// Output"): `raid1 2 AA 6144/6144 idle 0 0 -`.
+type RaidStatus struct {
+	Kind   string
+	Legs   string // one letter each: A in sync, a not in sync, D failed, - not there
+	Done   int64  // of the legs' sectors, by the action under way
+	Total  int64
+	action string // idle, frozen, resync, recover, check, repair, reshape
+}
+
+func ParseRAID(params string) (RaidStatus, error) {
+	f := strings.Fields(params)
+	if len(f) < 5 {
+		return RaidStatus{}, fmt.Errorf("%q is no status of a RAID", params)
+	}
+	s := RaidStatus{Kind: f[0], Legs: f[2], action: f[4]}
+	count, err := strconv.Atoi(f[1])
+	if err != nil || count != len(s.Legs) || strings.Trim(s.Legs, "AaD-") != "" {
+		return RaidStatus{}, fmt.Errorf("%q is no status of a RAID: the legs %q of %q", params, s.Legs, f[1])
+	}
+	s.Done, s.Total, err = ratio(f[3])
+	if err != nil {
+		return RaidStatus{}, fmt.Errorf("%q is no status of a RAID: %w", params, err)
+	}
+	return s, nil
+}
+
+// Damage tells what the failed legs mean.
+func (s RaidStatus) Damage() lvm.Damage {
+	gone := make([]bool, len(s.Legs))
+	for i, leg := range s.Legs {
+		gone[i] = leg == 'D' || leg == '-'
+	}
+	return lvm.RaidDamage(s.Kind, gone)
+}
+
+// Rebuilding tells whether a leg is being filled from the others. A resync is not that: it makes legs equal where
+// nothing was written yet, or after a crash.
+func (s RaidStatus) Rebuilding() bool { return s.action == "recover" && s.Done < s.Total }
+
+func ParsePool(params string) (lvm.PoolStatus, error) {
+	f := strings.Fields(params)
+	if len(f) == 1 && (f[0] == "Fail" || f[0] == "Error") {
+		return lvm.PoolStatus{Failed: true}, nil
+	}
+	if len(f) < 8 {
+		return lvm.PoolStatus{}, fmt.Errorf("%q is no status of a thin pool", params)
+	}
+	s := lvm.PoolStatus{Mode: f[4], NeedsCheck: f[7] == "needs_check"}
+	var err, dataErr error
+	s.MetadataUsed, s.MetadataTotal, err = ratio(f[1])
+	s.DataUsed, s.DataTotal, dataErr = ratio(f[2])
+	if err != nil || dataErr != nil {
+		return lvm.PoolStatus{}, fmt.Errorf("%q is no status of a thin pool: %s and %s", params, f[1], f[2])
+	}
+	return s, nil
+}
+
+// ratio reads "done/total".
+func ratio(text string) (done, total int64, err error) {
+	before, after, ok := strings.Cut(text, "/")
+	if !ok {
+		return 0, 0, fmt.Errorf("%q is no part of a whole", text)
+	}
+	done, err = strconv.ParseInt(before, 10, 64)
+	if err == nil {
+		total, err = strconv.ParseInt(after, 10, 64)
+	}
+	if err != nil || done < 0 || total < done {
+		return 0, 0, fmt.Errorf("%q is no part of a whole", text)
+	}
+	return done, total, nil
+}

@@ -1,0 +1,107 @@
+package dm
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+)
+
+func testKernel(t *testing.T) Kernel {
+	t.Helper()
+	k := Kernel{Sys: t.TempDir(), Proc: t.TempDir(), Dev: t.TempDir()}
+	for path, content := range map[string]string{
+		"block/dm-0/dm/uuid":      "LVM-aaaa\n",
+		"block/dm-0/dm/suspended": "0\n",
+		"block/dm-7/dm/uuid":      "LVM-aaaa-real\n",
+		"block/dm-7/dm/suspended": "1\n",
+		"block/dm-1/dm/uuid":      "CRYPT-LUKS2-b\n",
+		"block/dm-2/size":         "0\n", // on its way out
+		"block/sda/size":          "9\n",
+	} {
+		path = filepath.Join(k.Sys, path)
+		fixture.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		fixture.Must(t, os.WriteFile(path, []byte(content), 0o644))
+	}
+	return k
+}
+
+func TestKernelDevices(t *testing.T) {
+	k := testKernel(t)
+	devices, err := k.Devices()
+	fixture.Must(t, err)
+	paths := map[string]string{}
+	for _, d := range devices {
+		paths[d.UUID] = d.Path
+	}
+	if diff := cmp.Diff(map[string]string{"LVM-aaaa": k.Dev + "/dm-0", "LVM-aaaa-real": k.Dev + "/dm-7"}, paths); diff != "" {
+		t.Error(diff)
+	}
+	for path, want := range map[string]bool{"/dev/dm-0": false, "/dev/dm-7": true} {
+		if is, err := k.Suspended(path); err != nil || is != want {
+			t.Errorf("%s suspended: %v, %v", path, is, err)
+		}
+	}
+	if _, err := k.Suspended("/dev/dm-9"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a device that is not there: %v", err)
+	}
+	if path, active, err := k.Device("LVM-aaaa"); err != nil || !active || path != k.Dev+"/dm-0" {
+		t.Errorf("%q, %v, %v", path, active, err)
+	}
+	if path, active, err := k.Device("LVM-aaa"); err != nil || active || path != "" {
+		t.Errorf("a prefix of its UUID: %q, %v, %v", path, active, err)
+	}
+	fixture.Must(t, os.RemoveAll(filepath.Join(k.Sys, "block")))
+	if _, _, err := k.Device("LVM-aaaa"); err == nil {
+		t.Error("without sysfs a volume is called inactive")
+	}
+}
+
+func TestKernelReady(t *testing.T) {
+	k := testKernel(t)
+	if err := k.Ready(); err == nil {
+		t.Error("ready without device-mapper")
+	}
+	fixture.Must(t, os.MkdirAll(filepath.Join(k.Sys, "class/misc/device-mapper"), 0o755))
+	fixture.Must(t, k.Ready())
+	fixture.Must(t, k.Load(t.Context()))
+}
+
+func TestKernelSync(t *testing.T) {
+	k := testKernel(t)
+	disk := filepath.Join(k.Dev, "sda")
+	fixture.Must(t, os.WriteFile(disk, nil, 0o400))
+	fixture.Must(t, k.Sync([]string{disk}))
+	if err := k.Sync([]string{disk, disk + "1"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a disk that is not there: %v", err)
+	}
+}
+
+// TestZeroReassigned: a device whose number belongs to another one by now is not written to.
+func TestZeroReassigned(t *testing.T) {
+	k := testKernel(t)
+	path := filepath.Join(k.Dev, "dm-0") // a plain file, whose number is 0:0
+	fixture.Must(t, os.WriteFile(path, []byte("somebody's data"), 0o600))
+	uuid := filepath.Join(k.Sys, "dev/block/0:0/dm/uuid")
+	fixture.Must(t, os.MkdirAll(filepath.Dir(uuid), 0o755))
+	for _, now := range []string{"LVM-bbbb", "LVM-aaaa-real", ""} {
+		fixture.Must(t, os.WriteFile(uuid, []byte(now+"\n"), 0o644))
+		if err := k.Zero(t.Context(), lvm.Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, errReassigned) {
+			t.Errorf("%q in the place of LVM-aaaa: %v", now, err)
+		}
+	}
+	fixture.Must(t, os.Remove(uuid))
+	if err := k.Zero(t.Context(), lvm.Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a device that is not device-mapper's: %v", err)
+	}
+	fixture.Must(t, os.WriteFile(uuid, []byte("LVM-aaaa\n"), 0o644)) // the right one: only the kernel refuses, as it is no device
+	if err := k.Zero(t.Context(), lvm.Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, unix.ENOTTY) {
+		t.Errorf("the device itself: %v", err)
+	}
+}

@@ -1,0 +1,189 @@
+package dm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+)
+
+// A deviceName is what stands at one name in /dev/mapper or /dev/GROUP.
+type deviceName struct {
+	node   bool   // a device node of its own, as an lvm without udev makes it; udev makes links
+	there  bool   // its device is there
+	mapper bool   // its device is one of device-mapper, or none
+	udev   bool   // it is a link as udev makes it
+	name   string // what device-mapper calls its device
+	uuid   string
+}
+
+// stale tells whether the name wanted of a volume leads elsewhere, or will do so: at no device, at one that has another
+// name, or, by a node of its own, at one of ours: neither an admin's lvm nor udev removes that with its device. Whatever it
+// does not know it leaves alone.
+func (n deviceName) stale(wanted string, ours func(uuid string) bool) bool {
+	switch {
+	case !n.mapper:
+		return false
+	case !n.there:
+		return true
+	case n.name != wanted:
+		return true
+	}
+	return n.node && ours(n.uuid)
+}
+
+// RemoveStaleNames implements Kernel.
+func (k Kernel) RemoveStaleNames(group string, ours func(uuid string) bool) (removed []string, err error) {
+	dir := filepath.Join(k.Dev, "mapper")
+	names, err := ondisk.ReadNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !isMapperNameOf(group, name) {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		if is, err := k.removeIf(path, name, func(n deviceName) bool { return n.stale(name, ours) }); err != nil {
+			return removed, err
+		} else if is {
+			removed = append(removed, path)
+		}
+	}
+	links, err := k.removeStaleLinks(group, ours)
+	return append(removed, links...), err
+}
+
+// RemoveNamesOf implements Kernel. A name that is gone already costs one system call.
+func (k Kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error) {
+	volume := MapperName(group, lv)
+	remove := func(path, wanted string) bool {
+		is, failure := k.removeIf(path, wanted, func(n deviceName) bool { return !n.udev && n.stale(wanted, NoneOurs) })
+		if is {
+			removed = append(removed, path)
+		}
+		err = errors.Join(err, failure)
+		return is
+	}
+	for _, name := range append([]string{volume}, hidden...) {
+		remove(filepath.Join(k.Dev, "mapper", name), name)
+	}
+	if dir := filepath.Join(k.Dev, group); remove(filepath.Join(dir, lv), volume) {
+		_ = unix.Rmdir(dir) // succeeds only when it is empty; vgrename to this name would be refused
+	}
+	return removed, err
+}
+
+// NoneOurs is for names of which every one that leads to its own device is right.
+func NoneOurs(string) bool { return false }
+
+// removeStaleLinks is for /dev/GROUP, where LVM and udev make links.
+func (k Kernel) removeStaleLinks(group string, ours func(uuid string) bool) (removed []string, err error) {
+	dir := filepath.Join(k.Dev, group)
+	info, err := os.Lstat(dir)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	names, err := ondisk.ReadNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, lv := range names {
+		path, wanted := filepath.Join(dir, lv), MapperName(group, lv)
+		if is, err := k.removeIf(path, wanted, func(n deviceName) bool { return n.stale(wanted, ours) }); err != nil {
+			return removed, err
+		} else if is {
+			removed = append(removed, path)
+		}
+	}
+	if len(removed) > 0 && len(removed) == len(names) {
+		_ = os.Remove(dir) // vgrename to this name would be refused
+	}
+	return removed, nil
+}
+
+func (k Kernel) removeIf(path, wanted string, stale func(deviceName) bool) (bool, error) {
+	n, err := k.nameAt(path, wanted)
+	if ondisk.Vanished(err) {
+		return false, nil
+	}
+	if err != nil || !stale(n) {
+		return false, err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return true, nil
+}
+
+// nameAt looks at what is at a path; wanted is the name of a volume in /dev/mapper, where LVM's links lead.
+func (k Kernel) nameAt(path, wanted string) (deviceName, error) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil {
+		return deviceName{}, err
+	}
+	switch stat.Mode & unix.S_IFMT {
+	case unix.S_IFBLK:
+		device, err := os.Readlink(filepath.Join(k.Sys, fmt.Sprintf("dev/block/%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev))))
+		if errors.Is(err, fs.ErrNotExist) {
+			return deviceName{node: true, mapper: true}, nil
+		}
+		if err != nil {
+			return deviceName{}, err
+		}
+		if !strings.HasPrefix(filepath.Base(device), "dm-") {
+			return deviceName{}, nil
+		}
+		return k.named(deviceName{node: true}, filepath.Base(device))
+	case unix.S_IFLNK:
+		link, err := os.Readlink(path)
+		if err != nil {
+			return deviceName{}, err
+		}
+		return k.linked(link, wanted)
+	}
+	return deviceName{}, nil
+}
+
+// linked is for a link as LVM makes it, to the name in /dev/mapper, or udev, to the device itself. Others are unknown.
+func (k Kernel) linked(link, wanted string) (deviceName, error) {
+	var n deviceName
+	if link == filepath.Join(k.Dev, "mapper", wanted) {
+		_, err := os.Lstat(link)
+		if errors.Is(err, fs.ErrNotExist) {
+			n.mapper = true
+			return n, nil
+		}
+		return n, err
+	}
+	dir, device := filepath.Split(link)
+	if dir != "../" && dir != k.Dev+"/" || !strings.HasPrefix(device, "dm-") {
+		return n, nil
+	}
+	n.udev = true
+	return k.named(n, device)
+}
+
+// named asks device-mapper what it calls a device of sysfs.
+func (k Kernel) named(n deviceName, device string) (deviceName, error) {
+	name, err := k.attribute(device, "dm/name")
+	if errors.Is(err, fs.ErrNotExist) {
+		n.mapper = true
+		return n, nil
+	}
+	if err != nil {
+		return n, err
+	}
+	n.there, n.mapper, n.name = true, true, name
+	n.uuid, err = k.attribute(device, "dm/uuid")
+	return n, err
+}

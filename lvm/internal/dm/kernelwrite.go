@@ -1,0 +1,135 @@
+package dm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+)
+
+// Sync opens the disks for reading only: closing a descriptor that could write makes udev look into the disk again.
+func (k Kernel) Sync(paths []string) error {
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// zeroChunk is how much is zeroed before others get a turn at the disk.
+const zeroChunk = 64 * lvm.MiB
+
+// Zero takes about half of the disk's time: after each chunk it rests as long as the chunk took. The kernel hands
+// BLKZEROOUT to the disk where that can do it by itself, and writes zeroes where not.
+func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done func(until lvm.Bytes)) error {
+	path := d.Path
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		return fmt.Errorf("wiping: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := k.stillIs(f, d); err != nil {
+		return fmt.Errorf("wiping: %w", err)
+	}
+	// A raw device that pods only read is read-only; whoever was to take that back may have been killed.
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 0); err != nil {
+		return fmt.Errorf("wiping: %s is read-only: %w", path, err)
+	}
+	for at := from; at < to; {
+		began := time.Now()
+		until := min(at+zeroChunk, to)
+		span := [2]uint64{uint64(at), uint64(until - at)}
+		if err := ioctl(f, blkZeroOut, unsafe.Pointer(&span)); err != nil {
+			return fmt.Errorf("wiping %s at byte %d of %d: %w", path, at, to, err)
+		}
+		if err := f.Sync(); err != nil {
+			return fmt.Errorf("wiping %s at byte %d of %d: %w", path, at, to, err)
+		}
+		at = until
+		if done != nil {
+			done(at)
+		}
+		if at == to {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wiping %s stopped at byte %d of %d: %w", path, at, to, ctx.Err())
+		case <-time.After(time.Since(began)):
+		}
+	}
+	return nil
+}
+
+// stillIs makes sure that an open file is the device that was looked up before: device-mapper gives the number of one that
+// is gone to the next, which may be anybody's. As long as the file is open, nothing changes any more.
+func (k Kernel) stillIs(f *os.File, d lvm.Device) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
+		return err
+	}
+	uuid, err := os.ReadFile(filepath.Join(k.Sys, "dev/block", ondisk.NumberOf(stat.Rdev), "dm/uuid"))
+	if is := strings.TrimSpace(string(uuid)); err != nil || is != d.UUID {
+		return fmt.Errorf("%s is not the device %s any more (but %q), and nothing was written to it: %w", d.Path, d.UUID, is, cmp.Or(err, errReassigned))
+	}
+	return nil
+}
+
+var errReassigned = errors.New("somebody else has deactivated the volume meanwhile")
+
+// blkZeroOut is BLKZEROOUT of include/uapi/linux/fs.h.
+const blkZeroOut = 0x127f
+
+// FrozenPatience is how long a file system may take to refuse a name that is too long.
+const FrozenPatience = 2 * time.Second
+
+// probes are the questions to file systems that have not been answered, by path of the mount: at most one each.
+var probes sync.Map
+
+// Frozen asks for the removal of a file whose name is longer than any file system allows: that changes nothing, and
+// fails at once; but the kernel first waits until the file system takes writes (sb_start_write in do_unlinkat of
+// fs/namei.c). No other sign of a frozen file system can be had: freezing it by ourselves to see it fail would stop its
+// users, and leave them stopped if we ended at the wrong moment. Mounts that this process cannot see are not asked.
+func (k Kernel) Frozen(path string) (bool, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return false, err
+	}
+	mounts, err := ondisk.ReadMounts("/proc/self/mountinfo")
+	places := mounts[ondisk.NumberOf(stat.Rdev)]
+	if err != nil || len(places) == 0 {
+		return false, err
+	}
+	mount := places[0]
+	if _, under := probes.LoadOrStore(mount, true); under {
+		return true, nil
+	}
+	answered := make(chan struct{})
+	go func() {
+		_ = unix.Unlinkat(unix.AT_FDCWD, mount+"/"+strings.Repeat("x", unix.NAME_MAX+1), 0) // fails, one way or the other
+		probes.Delete(mount)
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		return false, nil
+	case <-time.After(FrozenPatience):
+		return true, nil
+	}
+}

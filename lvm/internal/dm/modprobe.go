@@ -1,0 +1,38 @@
+package dm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// modprobe loads a kernel module, from the host's /lib/modules.
+func modprobe(ctx context.Context, module string) error {
+	path, err := LookPath("modprobe")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, module)
+	cmd.Env = []string{"PATH=" + CommandPath, "LC_ALL=C"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("modprobe %s: %w: %s", module, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// LookPath finds a command on CommandPath, whatever our own PATH is.
+func LookPath(name string) (string, error) {
+	for _, dir := range strings.Split(CommandPath, ":") {
+		path := dir + "/" + name
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("the command %s is not installed (looked in %s)", name, CommandPath)
+}
+
+// CommandPath is where lvm and modprobe are looked for, by us and by the commands themselves.
+const CommandPath = "/usr/sbin:/usr/bin:/sbin:/bin"

@@ -1,0 +1,160 @@
+package lvmcmd
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+)
+
+// Step is one LVM process of a plan. Every step but a plan's last may be repeated, or left standing, without harm.
+type Step struct{ Argv []string }
+
+// Commits tells whether a command writes the group's metadata: one that only makes a device, or loads its table, does not.
+func (s Step) Commits() bool {
+	return s.Argv[0] != "lvchange" || !slices.Contains(s.Argv, "-ay") && !slices.Contains(s.Argv, "--refresh")
+}
+
+// CommitsOf bounds how often the commands commit (LVM 2.03.16 to 2.03.31; TestRealKnownZeroes holds it to them): a RAID is
+// made with its metadata visible first, a thin pool with its spare, and what a thin pool is told is committed before and
+// after. lvchange commits for each volume apart.
+func CommitsOf(steps []Step) (n int64) {
+	for _, s := range steps {
+		n += commandCommits(s.Argv)
+	}
+	return n
+}
+
+func commandCommits(argv []string) int64 {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(argv, word) })
+	}
+	kind := ""
+	if i := slices.Index(argv, "--type"); i >= 0 && i+1 < len(argv) {
+		kind = argv[i+1]
+	}
+	switch {
+	case argv[0] == "lvcreate" && kind == "thin-pool":
+		return 3
+	case argv[0] == "lvcreate" && (strings.HasPrefix(kind, "raid") || kind == "thin" || has("-s")), argv[0] == "lvremove":
+		return 2
+	case argv[0] == "lvchange" && has("--addtag", "--deltag"):
+		return int64(len(argv) - 1 - slices.Index(argv, "--"))
+	case argv[0] == "lvchange":
+		return 0
+	}
+	return 1
+}
+
+// CreateSteps are the commands that make a planned volume, in order.
+func CreateSteps(c *alloc.Carving) ([]Step, error) {
+	t, err := TargetOf(c.Group.Name, c.Volume.ID.LV)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := PoolSteps(c.Pool)
+	if err != nil {
+		return nil, err
+	}
+	if c.Volume.Class.Layout != lvm.LayoutThin {
+		return append(steps, Step{createArgs(t, c)}), nil
+	}
+	if c.Source == nil {
+		return append(steps, Step{thinArgs(t, c)}), nil
+	}
+	origin, err := TargetOf(c.Group.Name, c.Source.Name)
+	if err != nil {
+		return nil, err
+	}
+	steps = append(steps, Step{copyArgs(t, origin, c)})
+	if c.Extents > c.Source.Extents {
+		steps = append(steps, Step{extendArgs(t, c.Group, c.Extents, nil)})
+	}
+	return steps, nil
+}
+
+// ExtendSteps are the commands that make a volume larger; none if it has its size already.
+func ExtendSteps(x alloc.Extension) ([]Step, error) {
+	if x.Extents == 0 {
+		return nil, nil
+	}
+	t, err := TargetOf(x.Group.Name, x.Lv)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := PoolSteps(x.Pool)
+	if err != nil {
+		return nil, err
+	}
+	return append(steps, Step{extendArgs(t, x.Group, x.Extents, x.Ranges)}), nil
+}
+
+// SnapshotSteps are the commands that take a planned snapshot.
+func SnapshotSteps(p alloc.SnapshotPlacement) ([]Step, error) {
+	origin, err := TargetOf(p.Group.Name, p.Snapshot.Source.LV)
+	if err != nil {
+		return nil, err
+	}
+	t, err := TargetOf(p.Group.Name, p.Snapshot.ID.LV)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := PoolSteps(p.Pool)
+	if err != nil {
+		return nil, err
+	}
+	return append(steps, Step{snapshotArgs(t, origin, p.Group, p.Snapshot)}), nil
+}
+
+// PoolSteps are the commands that a pool needs before it promises more: none, or making it, growing it, or both. Each may
+// be left standing: the pool is found as it is, and grows from there; one that is half made is removed first.
+func PoolSteps(p *alloc.PoolGrowth) ([]Step, error) {
+	if p == nil {
+		return nil, nil
+	}
+	t, err := TargetOf(p.Group.Name, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	var steps []Step
+	if len(p.Spares) > 0 {
+		argv, err := sparesArgs(p)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, Step{argv})
+	}
+	if p.Debris != nil {
+		steps = append(steps, Step{debrisArgs(t, p)})
+	}
+	if p.Home != nil {
+		steps = append(steps, Step{poolArgs(t, p)})
+	}
+	if p.Ranges != nil {
+		steps = append(steps, Step{extendArgs(t, p.Group, p.Data, p.Ranges)})
+	}
+	return steps, nil
+}
+
+// EnlargeSteps are the commands that give a pool what it needs.
+func EnlargeSteps(p alloc.Pool, n alloc.PoolNeed) ([]Step, error) {
+	t, err := TargetOf(p.Group.Name, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	var steps []Step
+	if n.Metadata > 0 {
+		args := append(OnDevices("lvextend", p.Group), "--alloc", "normal", "--poolmetadatasize", "+"+kib(p.Group.Bytes(n.Metadata)), "--", t.String())
+		steps = append(steps, Step{args})
+	}
+	if n.Data > p.Data {
+		// LVM chooses where the metadata goes, so nothing is said of where the data goes if both grow.
+		var ranges []alloc.PeRange
+		if n.Metadata == 0 {
+			ranges = alloc.LinearRanges(p.Group, n.Data-p.Data)
+		}
+		steps = append(steps, Step{extendArgs(t, p.Group, n.Data, ranges)})
+	}
+	return steps, nil
+}

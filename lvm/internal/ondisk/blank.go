@@ -1,0 +1,269 @@
+package ondisk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Disk is a block device of the node, with all that decides whether it may become a physical volume.
+type Disk struct {
+	BlockDevice
+	position
+	Links      []string  // its other names, below /dev/disk
+	Block      lvm.Bytes // what it reads and writes at least at once (its logical block size); 0 where the kernel does not tell
+	Model      string    // as the hardware tells it; "" where it does not
+	Rotational bool
+	readOnly   bool
+	zoned      bool // it takes writes in its zones' order alone
+	removable  bool
+	silent     bool     // it does not answer
+	remote     bool     // reached over a network of disks, on which other hosts may be
+	virtual    bool     // made by the kernel from something else: loop, md, device-mapper, zram, nbd, ...
+	holders    []string // devices that are made of it
+	parts      []string // its partitions
+	uses       []string // in words: who has it in use, as far as this process can see
+	Group      string   // of the physical volume on it
+	pv         *probe   // the physical volume on it; nil if there is none
+}
+
+// Names are all the names that a pattern may match.
+func (d Disk) Names() []string { return append([]string{d.Path}, d.Links...) }
+
+// Survey looks at the node's devices.
+type Survey struct {
+	Sys, Proc, Dev string
+	Backing        func(loop string) (number uint64, err error) // of the device that a loop device is made of; 0: of a file
+}
+
+func (v Survey) Positions() Positions { return Positions{Sys: v.Sys, Proc: v.Proc, Dev: v.Dev} }
+
+// Disks lists the node's block devices but for LVM's own volumes, those that are too small for a physical volume, and
+// hidden paths of others.
+func (v Survey) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
+	found, err := new(scanner).scan(ctx, v.Sys, v.Proc, v.Dev)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := v.uses()
+	if err != nil {
+		return nil, err
+	}
+	r := prober{positions: v.Positions(), mustBeBlock: true, texts: &groupTexts{}}
+	r.positions.volumes = found.volumes
+	links, groups := v.links(), map[string]string{}
+	for _, g := range s.Groups {
+		for _, pv := range g.PVs {
+			groups[pv.Device] = g.Name
+		}
+	}
+	var list []Disk
+	for _, b := range found.list {
+		if text, err := found.attribute(b.Name, "hidden"); err == nil && string(text) == "1" {
+			continue
+		}
+		d, err := v.look(b)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+			continue // it went away
+		}
+		if err != nil {
+			return nil, lvm.Errorf(lvm.KindInternal, "look at %s: %w", b.Path, err)
+		}
+		d.Links, d.uses, d.Group = links[b.Name], uses[b.Name], groups[b.Path]
+		if d.silent = slices.Contains(s.Silent, b.Path); d.silent {
+			list = append(list, d)
+			continue
+		}
+		p := r.probe(b, probe{})
+		if d.position = p.position; p.label != nil {
+			d.pv = &p
+		}
+		list = append(list, d)
+	}
+	slices.SortFunc(list, func(a, b Disk) int { return compareNames(a.Path, b.Path) })
+	return list, nil
+}
+
+// look asks sysfs about one device. What a partition has not, its disk has.
+func (v Survey) look(device BlockDevice) (Disk, error) {
+	d := Disk{BlockDevice: device}
+	folder, err := filepath.EvalSymlinks(filepath.Join(v.Sys, "class/block", device.Name))
+	if err != nil {
+		return d, err
+	}
+	text := func(files ...string) string {
+		for _, file := range files {
+			if text, err := os.ReadFile(filepath.Join(folder, file)); err == nil { // ".." is a partition's disk there
+				return strings.TrimSpace(string(text))
+			}
+		}
+		return ""
+	}
+	d.Model = strings.Join(strings.Fields(text("device/model", "../device/model")), " ")
+	d.Rotational = text("queue/rotational", "../queue/rotational") == "1"
+	if n, err := strconv.ParseInt(text("queue/logical_block_size", "../queue/logical_block_size"), 10, 32); err == nil {
+		d.Block = lvm.Bytes(n)
+	}
+	d.readOnly = text("ro") != "0" // not told: not to be written
+	d.zoned = text("queue/zoned", "../queue/zoned") == "host-managed"
+	d.removable = text("removable", "../removable") == "1"
+	d.virtual = strings.Contains(folder, "/devices/virtual/") || strings.HasPrefix(device.Name, "rbd")
+	d.remote = remotePath.MatchString(folder)
+	if d.holders, err = ReadNames(filepath.Join(folder, "holders")); err != nil {
+		return d, err
+	}
+	entries, err := ReadNames(folder)
+	for _, name := range entries {
+		if _, err := os.Stat(filepath.Join(folder, name, "partition")); err == nil && !device.partition {
+			d.parts = append(d.parts, name)
+		}
+	}
+	return d, err
+}
+
+// remotePath is in the sysfs path of a disk behind iSCSI or Fibre Channel (Linux, scsi_transport_iscsi.c, scsi_transport_fc.c).
+// One of NVMe over Fabrics is below /devices/virtual.
+var remotePath = regexp.MustCompile(`/(session[0-9]+|rport-[0-9:-]+)/`)
+
+// links answers the names below /dev/disk that stay the same over restarts, by the name of the device.
+func (v Survey) links() map[string][]string {
+	links := map[string][]string{}
+	for _, by := range []string{"by-id", "by-path"} {
+		dir := filepath.Join(v.Dev, "disk", by)
+		names, err := ReadNames(dir)
+		if err != nil {
+			continue // no udev
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			if to, err := os.Readlink(filepath.Join(dir, name)); err == nil {
+				device := filepath.Base(to)
+				links[device] = append(links[device], filepath.Join(dir, name))
+			}
+		}
+	}
+	return links
+}
+
+// uses tells who uses a device, by its name: file systems that are mounted on it or on something made of it, and swap. A
+// container sees the mounts of others only in part: that a device is free is proved by opening it for ourselves alone.
+func (v Survey) uses() (map[string][]string, error) {
+	mounts, err := ReadMounts(filepath.Join(v.Proc, "self/mountinfo"))
+	if err != nil {
+		return nil, lvm.Errorf(lvm.KindInternal, "what is mounted on this node: %w", err)
+	}
+	uses := map[string][]string{}
+	add := func(name, use string) {
+		if !slices.Contains(uses[name], use) {
+			uses[name] = append(uses[name], use)
+		}
+	}
+	for number, places := range mounts {
+		target, err := os.Readlink(filepath.Join(v.Sys, "dev/block", number))
+		if err != nil {
+			continue // not a block device
+		}
+		name, place := filepath.Base(target), placeOf(places)
+		add(name, "is mounted at "+place)
+		v.below(name, func(part string) { add(part, "carries what is mounted at "+place) })
+	}
+	if err := v.loops(add); err != nil {
+		return nil, err
+	}
+	swaps, err := os.ReadFile(filepath.Join(v.Proc, "swaps"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, lvm.Errorf(lvm.KindInternal, "where this node swaps to: %w", err)
+	}
+	for line := range strings.Lines(string(swaps)) {
+		path, _, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(path, "/dev/") {
+			add(filepath.Base(path), "is swap space")
+			v.below(filepath.Base(path), func(part string) { add(part, "carries swap space") })
+		}
+	}
+	return uses, nil
+}
+
+// loops tells of the devices behind loop devices. No holder and no exclusive open shows them; the kubelet makes one for each
+// raw block volume of a pod, whoever's volume that is, and it may be blank until the pod writes to it.
+func (v Survey) loops(add func(name, use string)) error {
+	attached, err := filepath.Glob(filepath.Join(v.Sys, "class/block/loop*/loop/backing_file"))
+	if err != nil {
+		return err
+	}
+	for _, file := range attached {
+		loop := filepath.Base(filepath.Dir(filepath.Dir(file)))
+		number, err := v.Backing(filepath.Join(v.Dev, loop))
+		if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
+			continue // it was detached meanwhile
+		}
+		if err != nil {
+			return lvm.Errorf(lvm.KindInternal, "what the loop device %s is made of: %w", loop, err)
+		}
+		target, err := os.Readlink(filepath.Join(v.Sys, "dev/block", NumberOf(number)))
+		if err != nil {
+			continue // a file
+		}
+		add(filepath.Base(target), fmt.Sprintf("is behind %s, as a raw block volume of a pod is", loop))
+		v.below(filepath.Base(target), func(part string) { add(part, "carries what is behind "+loop) })
+	}
+	return nil
+}
+
+// LoopBacking asks a loop device what it is made of (loop(4), LOOP_GET_STATUS64).
+func LoopBacking(loop string) (uint64, error) {
+	f, err := os.Open(loop)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
+	if err != nil {
+		return 0, err
+	}
+	return info.Rdevice, nil
+}
+
+// below calls do for each device that the named one is made of: the disk of a partition, the legs of a RAID, and so on.
+func (v Survey) below(name string, do func(string)) {
+	folder, err := filepath.EvalSymlinks(filepath.Join(v.Sys, "class/block", name))
+	if err != nil {
+		return
+	}
+	parts, _ := ReadNames(filepath.Join(folder, "slaves")) // a partition has none
+	if _, err := os.Stat(filepath.Join(folder, "partition")); err == nil {
+		parts = append(parts, filepath.Base(filepath.Dir(folder)))
+	}
+	for _, part := range parts {
+		do(part)
+		v.below(part, do)
+	}
+}
+
+// placeOf names the mount that says most: the root, else the shortest.
+func placeOf(places []string) string {
+	return slices.MinFunc(places, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(a) - len(b)
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// compareNames orders sda2 before sda10, and sdz before sdaa.
+func compareNames(a, b string) int {
+	if trimmed := func(s string) string { return strings.TrimRight(s, "0123456789") }; len(a) != len(b) && trimmed(a) == trimmed(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}

@@ -1,0 +1,172 @@
+package ondisk
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+)
+
+// TestRemoteDisk: a disk that other hosts may have as well is told from one in the machine.
+func TestRemoteDisk(t *testing.T) {
+	for folder, remote := range map[string]bool{
+		"devices/platform/host3/session1/target3:0:0/3:0:0:0/block/sdb":                                     true,
+		"devices/platform/host3/session1/target3:0:0/3:0:0:0/block/sdb/sdb1":                                true,
+		"devices/pci0000:00/0000:00:03.0/0000:05:00.0/host7/rport-7:0-2/target7:0:0/7:0:0:1/block/sdc":      true,
+		"devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda":                          false,
+		"devices/pci0000:00/0000:00:1d.0/0000:03:00.0/nvme/nvme0/nvme0n1":                                   false,
+		"devices/pci0000:00/0000:00:02.0/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0/block/sdd":       false,
+		"devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/session/host2/target2:0:0/2:0:0:0/block/sdee": false,
+	} {
+		n := fixture.NewTestNode(t)
+		fixture.PlugAt(t, n, folder, "8:16")
+		v := Survey{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}
+		d, err := v.look(BlockDevice{Name: filepath.Base(folder), Path: "/dev/x", Size: lvm.GiB})
+		fixture.Must(t, err)
+		if d.remote != remote {
+			t.Errorf("%s: remote is %v", folder, d.remote)
+		}
+		if why := d.Unfit(false); strings.Contains(why, "other hosts") != remote {
+			t.Errorf("%s: %q", folder, why)
+		}
+		if why := d.Unfit(true); why != "" {
+			t.Errorf("%s, named: %q", folder, why)
+		}
+	}
+}
+
+// TestLook: what the kernel tells of a disk goes for its partitions as well.
+func TestLook(t *testing.T) {
+	n := fixture.NewTestNode(t)
+	const folder = "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1"
+	fixture.PlugAt(t, n, folder, "259:0")
+	fixture.PlugAt(t, n, folder+"/nvme0n1p1", "259:1")
+	n.Attribute(t, "nvme0n1", "queue/logical_block_size", "4096\n")
+	n.Attribute(t, "nvme0n1", "queue/rotational", "1\n")
+	n.Attribute(t, "nvme0n1", "device/model", "FAST  DISK 9 \n")
+	n.Attribute(t, "nvme0n1", "queue/zoned", "host-managed\n")
+	for _, name := range []string{"nvme0n1", "nvme0n1p1"} {
+		d, err := Survey{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}.look(BlockDevice{Name: name, Path: "/dev/" + name, Size: lvm.GiB})
+		if fixture.Must(t, err); d.Block != 4*lvm.KiB || !d.Rotational || d.Model != "FAST DISK 9" || !d.zoned || !d.virtual || d.readOnly {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+// TestBehindLoop: a disk that the kubelet has handed to a pod as it is has no holder, but a loop device; its disk is not
+// free either if it is a partition.
+func TestBehindLoop(t *testing.T) {
+	n := fixture.NewTestNode(t)
+	fixture.PlugAt(t, n, "devices/pci0000:00/block/sdb", "8:16")
+	fixture.PlugAt(t, n, "devices/pci0000:00/block/sdc", "8:32")
+	fixture.PlugAt(t, n, "devices/pci0000:00/block/sdc/sdc1", "8:33")
+	fixture.Must(t, os.WriteFile(filepath.Join(n.Sys, "devices/pci0000:00/block/sdc/sdc1/partition"), []byte("1\n"), 0o600))
+	fixture.Must(t, os.MkdirAll(filepath.Join(n.Proc, "self"), 0o755))
+	fixture.Must(t, os.WriteFile(filepath.Join(n.Proc, "self/mountinfo"), nil, 0o600))
+	backing := map[string]uint64{"loop0": unix.Mkdev(8, 16), "loop1": unix.Mkdev(8, 33), "loop2": 0}
+	for loop := range backing {
+		n.Attribute(t, loop, "loop/backing_file", "/somewhere/that/only/the/kubelet/sees\n")
+	}
+	n.Attribute(t, "loop3", "loop/backing_file", "/detached/meanwhile\n")
+	n.Attribute(t, "loop4", "ro", "0\n") // nothing is attached
+	v := Survey{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev, Backing: func(loop string) (uint64, error) {
+		number, is := backing[filepath.Base(loop)]
+		if !is {
+			return 0, unix.ENXIO
+		}
+		return number, nil
+	}}
+	uses, err := v.uses()
+	fixture.Must(t, err)
+	for device, words := range map[string]string{"sdb": "is behind loop0", "sdc1": "is behind loop1", "sdc": "carries what is behind loop1"} {
+		if !strings.Contains(fmt.Sprint(uses[device]), words) {
+			t.Errorf("%s: %q", device, uses[device])
+		}
+	}
+	if len(uses) != 3 {
+		t.Errorf("%q", uses)
+	}
+	v.Backing = func(string) (uint64, error) { return 0, unix.EACCES }
+	if _, err := v.uses(); err == nil {
+		t.Error("a loop device that cannot be asked does not matter")
+	}
+}
+
+// TestUnfit: each thing that the kernel knows against a device, in the order in which it matters.
+func TestUnfit(t *testing.T) {
+	whole := Disk{BlockDevice: BlockDevice{Path: "/dev/sdb", Size: lvm.GiB}}
+	for words, change := range map[string]func(*Disk){
+		"belongs to volume group vg": func(d *Disk) { d.Group, d.uses = "vg", []string{"is swap space"} },
+		"it carries what":            func(d *Disk) { d.uses, d.parts = []string{"carries what is mounted at /"}, []string{"sdb1"} },
+		"a part of dm-3, md0":        func(d *Disk) { d.holders = []string{"dm-3", "md0"} },
+		"partitions (sdb1)":          func(d *Disk) { d.parts = []string{"sdb1"} },
+		"does not answer":            func(d *Disk) { d.silent = true },
+		"read-only":                  func(d *Disk) { d.readOnly = true },
+		"it is zoned":                func(d *Disk) { d.zoned = true },
+		"smaller than 16 MiB":        func(d *Disk) { d.Size = 16*lvm.MiB - 1 },
+	} {
+		d := whole
+		change(&d)
+		for _, named := range []bool{true, false} {
+			if why := d.Unfit(named); !strings.Contains(why, words) {
+				t.Errorf("%s: %q", words, why)
+			}
+		}
+	}
+	for words, change := range map[string]func(*Disk){
+		"it is a partition": func(d *Disk) { d.partition = true },
+		"it is removable":   func(d *Disk) { d.removable = true },
+		"not a disk":        func(d *Disk) { d.virtual = true },
+	} {
+		d := whole
+		change(&d)
+		if why := d.Unfit(false); !strings.Contains(why, words) {
+			t.Errorf("%s: %q", words, why)
+		}
+		if why := d.Unfit(true); why != "" {
+			t.Errorf("%s, named: %q", words, why)
+		}
+	}
+	shared := whole
+	shared.Name, shared.virtual = "nvme0n1", true
+	if why := shared.Unfit(false); !strings.Contains(why, "an NVMe disk that can be reached over several paths") {
+		t.Errorf("an NVMe disk with several ports: %q", why)
+	}
+	if why := whole.Unfit(false); why != "" {
+		t.Error(why)
+	}
+}
+
+// TestCompareNames orders devices as people do.
+func TestCompareNames(t *testing.T) {
+	order := []string{"/dev/sda", "/dev/sda2", "/dev/sda10", "/dev/sdb"}
+	for i := range order[1:] {
+		if compareNames(order[i], order[i+1]) >= 0 || compareNames(order[i+1], order[i]) <= 0 {
+			t.Errorf("%s after %s", order[i], order[i+1])
+		}
+	}
+}
+
+// TestReadMounts: mounts by device, btrfs by its source, and names with spaces.
+func TestReadMounts(t *testing.T) {
+	text := "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n" +
+		"2 1 8:1 /etc/hosts /etc/hosts rw shared:1 - ext4 /dev/sda1 rw\n" +
+		"3 1 0:30 / /mnt/with\\040space rw - btrfs /dev/none rw\n" +
+		"4 1 7:0 / /mnt/with\\040space rw - xfs /dev/loop0 rw\n5 bad\n"
+	file := filepath.Join(t.TempDir(), "mountinfo")
+	fixture.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	mounts, err := ReadMounts(file)
+	fixture.Must(t, err)
+	if got := mounts["8:1"]; len(got) != 2 || placeOf(got) != "/" {
+		t.Errorf("%q", mounts)
+	}
+	if got := mounts["7:0"]; len(got) != 1 || got[0] != "/mnt/with space" || len(mounts) != 2 {
+		t.Errorf("%q", mounts)
+	}
+}

@@ -1,0 +1,186 @@
+package ondisk
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// provenHead and provenTail are how much at the beginning and at the end of a device must be zero: whatever libblkid does not
+// know (a database's own format, a wiped partition table's leftovers) begins or ends there; so does, at the second MiB, the
+// first partition of a table that is gone.
+const (
+	provenHead = 2 * lvm.MiB
+	provenTail = 1 * lvm.MiB
+)
+
+// Unfit tells, from what the kernel knows, why a device is not touched; "" if nothing is known against it. named: the
+// configuration names exactly this device.
+func (d Disk) Unfit(named bool) string {
+	switch {
+	case d.Standing != StandsOnDisks:
+		return d.Reason
+	case d.Group != "":
+		return fmt.Sprintf("it belongs to volume group %s", d.Group)
+	case len(d.uses) > 0:
+		return "it " + d.uses[0]
+	case d.silent:
+		return "it does not answer: look at the kernel's log"
+	case len(d.holders) > 0:
+		return fmt.Sprintf("it is a part of %s", strings.Join(d.holders, ", "))
+	case len(d.parts) > 0:
+		return fmt.Sprintf("it has partitions (%s)", strings.Join(d.parts, ", "))
+	case d.readOnly:
+		return "it is read-only"
+	case d.zoned:
+		return "it is zoned, and takes writes in the order of its zones alone: no volume on it could be written"
+	case d.Size < lvm.MinPrepared:
+		return fmt.Sprintf("it is smaller than %s", lvm.MinPrepared)
+	case d.partition && !named:
+		return "it is a partition: name it without wildcards, if it is meant"
+	case d.removable && !named:
+		return "it is removable: name it without wildcards, if it is meant"
+	case d.remote && !named:
+		return "it is reached by iSCSI or Fibre Channel, where other hosts, or another driver's pods, may have it: name it without wildcards, if it is for this node alone"
+	case d.virtual && strings.HasPrefix(d.Name, "nvme") && !named:
+		return "it is an NVMe disk that can be reached over several paths (it has several ports, or comes over a network), so other hosts may have it: name it without wildcards, if it is for this node alone"
+	case d.virtual && !named:
+		return "it is not a disk but made of something else: name it without wildcards, if it is meant"
+	}
+	return ""
+}
+
+// grip is a device that is held for ourselves alone: the kernel refuses that while anybody in the node has it mounted, as
+// swap, or below another device, in whatever container that may be.
+type grip struct {
+	file *os.File
+	directFile
+}
+
+// Seize takes hold of a device. refusal says who has it, that it cannot be opened, or that it may not be taken.
+func (d Disk) Seize(where Positions) (g *grip, refusal string) {
+	fd, err := unix.Open(d.Path, unix.O_RDONLY|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, "somebody has it in use (it cannot be opened for one alone): it is mounted in another container, or a part of something"
+	}
+	if err != nil {
+		return nil, fmt.Sprintf("it cannot be opened: %v", err)
+	}
+	g = &grip{os.NewFile(uintptr(fd), d.Path), directFile{fd}}
+	r := prober{positions: where}
+	err = r.isListed(d.BlockDevice, g.directFile)
+	pos, openErr := r.opened(d.BlockDevice, g.directFile)
+	if err = cmp.Or(err, openErr); err != nil {
+		g.Release()
+		return nil, err.Error()
+	}
+	if pos.Standing != StandsOnDisks {
+		g.Release()
+		return nil, pos.Reason
+	}
+	return g, ""
+}
+
+func (g *grip) Release() { _ = g.file.Close() }
+
+// Content says what a device that is held holds; "" for nothing at all. Nothing is written.
+func (g *grip) Content(ctx context.Context, d Disk, signatures func(context.Context, string) ([]string, error)) string {
+	if d.pv != nil {
+		return d.pv.words(d.Path)
+	}
+	found, err := signatures(ctx, d.Path)
+	if err != nil {
+		return err.Error()
+	}
+	if len(found) > 0 {
+		return "it holds " + strings.Join(found, " and ")
+	}
+	for _, end := range []span{{0, int64(provenHead)}, {int64(d.Size - provenTail), int64(provenTail)}} {
+		data, err := g.read(end)
+		if err != nil {
+			return fmt.Sprintf("it cannot be read: %v", err)
+		}
+		if i := firstByte(data); i >= 0 {
+			return fmt.Sprintf("it holds data of an unknown kind (at byte %d): if that is not needed, blkdiscard -z %s, or overwrite its first two MiB and its last with zeroes", end.offset+int64(i), d.Path)
+		}
+	}
+	return ""
+}
+
+// PvMark begins the UUID of each physical volume that is made here: one that an interrupted run left without a group is
+// known by it.
+const PvMark = "NodeLV"
+
+// words say of a physical volume that no group on this node counts as its own what it is.
+func (p probe) words(path string) string {
+	for _, a := range p.areas {
+		if a.text == nil {
+			continue
+		}
+		group := "a volume group"
+		if im, err := a.text.read(); err == nil {
+			group = "volume group " + im.group.Name
+		}
+		return "it is a physical volume of " + group + " that is not in use there: a copy of another disk, or one that was missing for a while"
+	}
+	if p.err != nil {
+		return fmt.Sprintf("it is a physical volume of LVM, and what is on it cannot be read: %v", p.err)
+	}
+	return "it is a physical volume of LVM that is in no group here: if its group is not one whose other disks are missing, and it is not needed, pvremove " + path
+}
+
+// Unfinished tells whether the device is a physical volume that was made here for a group, and never became a part of
+// one: it bears our mark, and no group but this one, in the commit that was to take it in, was ever written to it; all else
+// that would be looked at is zero. ours is the group as it is; nil if it is not there.
+func (g *grip) Unfinished(d Disk, name string, ours *lvm.Group) bool {
+	if d.pv == nil || d.pv.err != nil || !strings.HasPrefix(d.pv.label.uuid, PvMark) || len(d.pv.label.areas) != 1 {
+		return false
+	}
+	at, size := d.pv.label.areas[0].offset, d.pv.label.areas[0].size
+	if len(d.pv.areas) != 1 || d.pv.areas[0].text != nil { // one that LVM ignores may belong to a group whose other disks are away
+		return false
+	}
+	if at < labelSectors*lvm.SectorSize || at+mdaHeaderSize > int64(provenHead) || at+size < int64(lvm.MiB) {
+		return false
+	}
+	head, err := g.read(span{0, int64(provenHead)})
+	tail, tailErr := g.read(span{int64(d.Size - provenTail), int64(provenTail)})
+	if err != nil || tailErr != nil {
+		return false
+	}
+	clear(head[lvm.SectorSize : 2*lvm.SectorSize]) // the label
+	text, rest, _ := bytes.Cut(head[at+mdaHeaderSize:], []byte{0})
+	if firstByte(head[:at]) >= 0 || firstByte(rest) >= 0 || firstByte(tail) >= 0 {
+		return false
+	}
+	if len(text) == 0 {
+		return true
+	}
+	first, err := importGroup(string(text))
+	if err != nil || first.group.Name != name {
+		return false
+	}
+	if ours == nil {
+		return first.group.Seqno == 1
+	}
+	return first.group.UUID == ours.UUID && first.group.Seqno == ours.Seqno+1 // a later one was committed: somebody took it out again
+}
+
+// firstByte is where the first byte stands that is not zero; -1 if all are.
+func firstByte(data []byte) int { return slices.IndexFunc(data, func(b byte) bool { return b != 0 }) }
+
+// NewPVUUID makes a UUID in LVM's notation that begins with our mark.
+func NewPVUUID() string {
+	raw := PvMark + strings.ToLower(rand.Text()) // 26 characters of base 32
+	return dashed(raw[:32])
+}

@@ -1,0 +1,155 @@
+package ondisk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+)
+
+func TestDuplicateDisk(t *testing.T) {
+	node := fixture.NewTestNode(t)
+	node.Plug(t, "testdata/groups/empty")
+	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
+	fixture.Must(t, err)
+	node.Add(t, "zcopy", 64<<20, fixture.Unzip(t, disks[0]))
+	state, err := disksOf(node).Read(context.Background())
+	fixture.Must(t, err)
+	if problem := state.Groups[0].Problem; !strings.Contains(problem, "several devices") || !strings.Contains(problem, "zcopy") {
+		t.Errorf("problem %q", problem)
+	}
+	node.Attribute(t, "zcopy", "holders/md0/x", "") // a leg of a RAID device is no second PV
+	node.Attribute(t, "md0", "size", "0\n")
+	state, err = disksOf(node).Read(context.Background())
+	fixture.Must(t, err)
+	if problem := state.Groups[0].Problem; problem != "" {
+		t.Errorf("the leg of a RAID device counts: %q", problem)
+	}
+}
+
+// TestUnreadMetadata: of a disk whose metadata cannot be read, the group is told to be unproved: the disk may know more than others.
+func TestUnreadMetadata(t *testing.T) {
+	node := fixture.NewTestNode(t)
+	node.Plug(t, "testdata/groups/linear")
+	alone := func(string) (bool, error) { return false, nil }
+	probes := probesOf(node, t)
+	whole, err := assemble(probes, alone)
+	fixture.Must(t, err)
+	probes[0].areas, probes[0].err = nil, errors.New("the checksum of the metadata is wrong")
+	torn, err := assemble(probes, alone)
+	fixture.Must(t, err)
+	probes = append(probesOf(node, t), probesOf(node, t)[0])
+	probes[len(probes)-1].device.Path += "-copy"
+	doubled, err := assemble(probes, alone)
+	fixture.Must(t, err)
+	for name, test := range map[string]struct {
+		state lvm.State
+		why   string
+	}{"whole": {whole, ""}, "torn": {torn, "cannot be read"}, "doubled": {doubled, "-copy"}} {
+		if why := test.state.Groups[0].Unproven(); (why == "") != (test.why == "") || !strings.Contains(why, test.why) {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}
+
+func TestShrunkenDisk(t *testing.T) {
+	node := fixture.NewTestNode(t)
+	node.Plug(t, "testdata/groups/empty")
+	entries, err := os.ReadDir(node.Dev)
+	fixture.Must(t, err)
+	node.Attribute(t, entries[0].Name(), "size", fmt.Sprintln(32<<20/lvm.SectorSize))
+	state, err := disksOf(node).Read(context.Background())
+	fixture.Must(t, err)
+	if problem := state.Groups[0].Problem; !strings.Contains(problem, "33554432 bytes") {
+		t.Errorf("problem %q", problem)
+	}
+}
+
+func TestDevicesThatAreNoPVs(t *testing.T) {
+	node := fixture.NewTestNode(t)
+	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
+	fixture.Must(t, err)
+	image := fixture.Unzip(t, disks[0])
+	node.Add(t, "dm-0", 64<<20, image)
+	node.Attribute(t, "dm-0", "dm/uuid", "LVM-abc\n")
+	node.Add(t, "sr0", 64<<20, image)
+	node.Attribute(t, "sr0", "uevent", "MAJOR=11\nMINOR=0\nDEVNAME=sr0\nDEVTYPE=disk\n")
+	node.Add(t, "tiny", 1<<20, image)
+	partitioned := append([]byte(nil), image...)
+	partitioned[510], partitioned[511], partitioned[446+12] = 0x55, 0xaa, 1
+	node.Add(t, "sda", 64<<20, partitioned)
+	node.Add(t, "sdb", 64<<20, nil)
+	node.Attribute(t, "loop0", "size", "0\n")
+	state, err := disksOf(node).Read(context.Background())
+	fixture.Must(t, err)
+	if len(state.Groups)+len(state.Unread) > 0 {
+		t.Errorf("%+v", state)
+	}
+}
+
+// A single flipped byte anywhere must never yield another reading: the same, none, or an error.
+func TestDamagedDisk(t *testing.T) {
+	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
+	fixture.Must(t, err)
+	image := fixture.Unzip(t, disks[0])
+	node := fixture.NewTestNode(t)
+	node.Add(t, "sda", 64<<20, image)
+	good, err := disksOf(node).Read(context.Background())
+	fixture.Must(t, err)
+	noticed := 0
+	for _, at := range []int{512, 520, 530, 545, 560, 4096, 4100, 4120, 4128, 4136, 4144, 4152, 4608, 4700, 5000, 9999} {
+		bad := append([]byte(nil), image...)
+		bad[at] ^= 0x10
+		node.Add(t, "sda", 64<<20, bad)
+		got, err := disksOf(node).Read(context.Background())
+		if err != nil || len(got.Groups) == 0 {
+			noticed++
+			continue
+		}
+		if diff := cmp.Diff(good, got); diff != "" {
+			t.Errorf("byte %d changed the reading: %s", at, diff)
+		}
+	}
+	if noticed < 10 {
+		t.Errorf("only %d damages were noticed", noticed)
+	}
+}
+
+func TestUnsupportedIsRefused(t *testing.T) {
+	text := captured(t, "linear")
+	for what, change := range map[string][2]string{
+		"status flag of the group":  {`"RESIZEABLE"`, `"RESIZEABLE", "FROM_THE_FUTURE"`},
+		"status flag of a volume":   {`"VISIBLE"`, `"INVISIBLE"`},
+		"segment type":              {`type = "striped"`, `type = "spiral"`},
+		"segment flag":              {`type = "striped"`, `type = "striped+TWISTED"`},
+		"format":                    {`format = "lvm2"`, `format = "lvm3"`},
+		"version":                   {"version = 1", "version = 2"},
+		"extents used twice":        {"start_extent = 0\nextent_count = 4", "start_extent = 0\nextent_count = 5"},
+		"segment count":             {"segment_count = 1", "segment_count = 2"},
+		"negative number":           {"seqno = ", "seqno = -"},
+		"number over all bounds":    {"pe_start = ", "pe_start = 99999999999999999999"},
+		"extent size":               {"extent_size = 8192", "extent_size = 0"},
+		"more than a disk can have": {"pe_count = ", "pe_count = 999999999999"},
+		"no uuid":                   {`id = "`, `id = "x`},
+		"unknown syntax":            {"max_lv = 0", "max_lv = @0"},
+	} {
+		changed := strings.Replace(text, change[0], change[1], 1)
+		if changed == text {
+			t.Errorf("%s: %q is not in the text", what, change[0])
+		}
+		if _, err := importGroup(changed); !errors.Is(err, errUnsupported) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := importGroup(text); err != nil {
+		t.Errorf("the text itself: %v", err)
+	}
+}

@@ -1,0 +1,248 @@
+package ondisk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Block majors that no PV can be on: floppy, optical and raw flash drives (Linux, Documentation/admin-guide/devices.txt).
+const (
+	majorFloppy  = 2
+	majorOptical = 11
+	majorFlash   = 31
+)
+
+// minPV is the smallest device that LVM takes for a PV (lvm.conf, devices/pv_min_size).
+const minPV = 2 * lvm.MiB
+
+// BlockDevice is one device of the node that may be a PV. It is comparable: equal means the same device, unchanged.
+type BlockDevice struct {
+	Name      string // in /sys/class/block
+	Path      string // under /dev
+	Size      lvm.Bytes
+	partition bool
+	number    uint64 // as in stat's st_rdev
+	Inode     uint64 // of its entry in sysfs, which no later device ever gets
+	Disk      bool   // it stands on disks for life; of any other device the position is asked at each reading
+}
+
+// blockDevices is the node's list of devices, as the kernel gives it.
+type blockDevices struct {
+	sys     string          // where sysfs is
+	list    []BlockDevice   // candidates for a PV, as far as their size and their kind go
+	volumes map[string]bool // names of the devices of LVM
+	mappers map[string]bool // names of device-mapper devices that are not LVM's, or have no UUID yet
+	stacked bool            // there are devices that are made of others, and not by LVM
+}
+
+// scanner lists the node's block devices. What never changes in a device's life it asks once: a scan that finds nothing
+// new costs one folder and one file.
+type scanner struct {
+	mu    sync.Mutex
+	known map[string]knownDevice // by name
+}
+
+// knownDevice is what is known of one device, as long as its inode and its size stay.
+type knownDevice struct {
+	inode     uint64
+	blocks    int64 // KiB, as in /proc/partitions; 0 if it is not there
+	device    BlockDevice
+	candidate bool
+	mapper    bool
+	uuid      string // of a device-mapper device
+}
+
+// scan lists the block devices that may be PVs: not those of LVM's own volumes, not empty or tiny ones.
+func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevices, error) {
+	entries, err := readEntries(filepath.Join(sys, "class/block"))
+	if err != nil {
+		return nil, fmt.Errorf("list the node's block devices: %w", err)
+	}
+	sizes, err := readPartitions(filepath.Join(proc, "partitions"))
+	if err != nil {
+		return nil, fmt.Errorf("list the sizes of the node's block devices: %w", err)
+	}
+	b := &blockDevices{sys: sys, mappers: map[string]bool{}, volumes: map[string]bool{}}
+	now := make(map[string]knownDevice, len(entries))
+	s.mu.Lock()
+	before := s.known
+	s.mu.Unlock()
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		k, known := before[e.name]
+		if !known || k.inode != e.inode || k.blocks != sizes[e.name] {
+			k, err = b.look(e, sizes[e.name], dev)
+			if Vanished(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("look at block device %s: %w", e.name, err)
+			}
+		}
+		making := k.mapper && k.uuid == ""
+		skipped := k.candidate && k.blocks == 0
+		if !making && !skipped {
+			now[e.name] = k
+		}
+		b.add(e.name, k)
+	}
+	s.mu.Lock()
+	s.known = now
+	s.mu.Unlock()
+	return b, nil
+}
+
+// Vanished tells whether sysfs answered so because a device is gone, or going: device-mapper says EINVAL of one that it is
+// just removing.
+func Vanished(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
+}
+
+func (b *blockDevices) add(name string, k knownDevice) {
+	switch {
+	case k.mapper && strings.HasPrefix(k.uuid, "LVM-"):
+		b.volumes[name] = true
+	case k.mapper:
+		b.mappers[name] = true
+		b.stacked = true
+	}
+	b.stacked = b.stacked || strings.HasPrefix(name, "md")
+	if k.candidate {
+		b.list = append(b.list, k.device)
+	}
+}
+
+// look asks sysfs for what is not known of a device: one file for an LVM volume or an empty device, else two. That a device
+// is not in /proc/partitions proves nothing: a long list is read in pieces, and when a device goes in between, another one
+// is skipped.
+func (b *blockDevices) look(e dirEntry, blocks int64, dev string) (knownDevice, error) {
+	k := knownDevice{inode: e.inode, blocks: blocks, mapper: strings.HasPrefix(e.name, "dm-")}
+	if k.mapper {
+		uuid, err := b.attribute(e.name, "dm/uuid")
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return k, err
+		}
+		if k.uuid = string(uuid); strings.HasPrefix(k.uuid, "LVM-") {
+			return k, nil
+		}
+	}
+	if blocks != 0 && lvm.Bytes(blocks)*lvm.KiB < minPV {
+		return k, nil
+	}
+	var err error
+	k.device, k.candidate, err = b.candidate(e.name, dev)
+	k.device.Inode = e.inode
+	if err != nil || !k.candidate {
+		return k, err
+	}
+	pos, constant, err := Positions{Sys: b.sys}.constant(e.name, 0)
+	k.device.Disk = constant && pos.Standing == StandsOnDisks
+	k.candidate = !constant || k.device.Disk
+	return k, err
+}
+
+func (b *blockDevices) candidate(name, dev string) (BlockDevice, bool, error) {
+	d := BlockDevice{Name: name}
+	text, err := b.attribute(name, "size")
+	if err != nil {
+		return d, false, err
+	}
+	sectors, err := strconv.ParseInt(string(text), 10, 54)
+	if err != nil {
+		return d, false, fmt.Errorf("size: %w", err)
+	}
+	if d.Size = lvm.Bytes(sectors) * lvm.SectorSize; d.Size < minPV {
+		return d, false, nil
+	}
+	text, err = b.attribute(name, "uevent")
+	if err != nil {
+		return d, false, err
+	}
+	var major, minor uint64
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch key {
+		case "MAJOR":
+			major, err = strconv.ParseUint(value, 10, 32)
+		case "MINOR":
+			minor, err = strconv.ParseUint(value, 10, 32)
+		case "DEVNAME":
+			d.Path = filepath.Join(dev, value)
+		case "DEVTYPE":
+			d.partition = value == "partition"
+		}
+		if err != nil {
+			return d, false, fmt.Errorf("uevent: %w", err)
+		}
+	}
+	d.number = unix.Mkdev(uint32(major), uint32(minor))
+	never := major == majorFloppy || major == majorOptical || major == majorFlash
+	return d, d.Path != "" && !never, nil
+}
+
+// component says whether another device is made of this one (a leg of a software RAID, a path of a multipath
+// device): then that one carries the PV, not this.
+func (b *blockDevices) component(name string) (bool, error) {
+	if !b.stacked {
+		return false, nil
+	}
+	holders, err := ReadNames(filepath.Join(b.sys, "class/block", name, "holders"))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	for _, holder := range holders {
+		if strings.HasPrefix(holder, "md") {
+			return true, nil
+		}
+		if !b.mappers[holder] {
+			continue
+		}
+		// It may have been in the making when it was listed. A holder has a table, and it had its UUID before that.
+		uuid, err := b.attribute(holder, "dm/uuid")
+		if err == nil && !strings.HasPrefix(string(uuid), "LVM-") {
+			return true, nil
+		}
+		if err != nil && !Vanished(err) {
+			return false, err
+		}
+	}
+	return false, err
+}
+
+// attribute reads a small sysfs file with the fewest calls: open, read, close.
+func (b blockDevices) attribute(name, file string) ([]byte, error) {
+	path := filepath.Join(b.sys, "class/block", name, file)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	buf := make([]byte, 1024)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return nil, &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return bytes.TrimSpace(buf[:n]), nil
+}
+
+func ReadNames(dir string) ([]string, error) {
+	entries, err := readEntries(dir)
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.name)
+	}
+	return names, err
+}

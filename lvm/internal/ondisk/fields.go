@@ -1,0 +1,90 @@
+package ondisk
+
+import (
+	"fmt"
+)
+
+// fields reads typed values from a section of metadata and keeps the first error, so that a list of fields reads as one.
+type fields struct {
+	section *section
+	err     error
+}
+
+func (f *fields) fail(key, wanted string) {
+	if f.err == nil {
+		f.err = fmt.Errorf("%q of %s is not %s", key, f.section.name, wanted)
+	}
+}
+
+func (f *fields) text(key string) string {
+	e := f.section.entry(key)
+	if e == nil || e.list || !e.values[0].isText {
+		f.fail(key, "there as a string")
+		return ""
+	}
+	return e.values[0].text
+}
+
+// optional answers "" where the key is absent.
+func (f *fields) optional(key string) string {
+	if f.section.entry(key) == nil {
+		return ""
+	}
+	return f.text(key)
+}
+
+func (f *fields) uuid(key string) string {
+	id := f.text(key)
+	if !IsUUID(id) {
+		f.fail(key, "a UUID")
+	}
+	return id
+}
+
+// number answers a whole number of 0 to limit.
+func (f *fields) number(key string, limit int64) int64 {
+	e := f.section.entry(key)
+	if e == nil || e.list || e.values[0].isText || e.values[0].number < 0 || e.values[0].number > limit {
+		f.fail(key, fmt.Sprintf("there as a number of 0 to %d", limit))
+		return 0
+	}
+	return e.values[0].number
+}
+
+// optionalNumber answers 0 where the key is absent.
+func (f *fields) optionalNumber(key string, limit int64) int64 {
+	if f.section.entry(key) == nil {
+		return 0
+	}
+	return f.number(key, limit)
+}
+
+// strings answers a list of strings; nil where the key is absent.
+func (f *fields) strings(key string) []string {
+	e := f.section.entry(key)
+	if e == nil {
+		return nil
+	}
+	var list []string
+	for _, v := range e.values {
+		if !v.isText || !e.list {
+			f.fail(key, "a list of strings")
+			return nil
+		}
+		list = append(list, v.text)
+	}
+	return list
+}
+
+func (f *fields) tags() []string { return f.strings("tags") }
+
+// flags answers a list of which every word must be known; any may be unknown where known is nil.
+func (f *fields) flags(key string, known map[string]bool) []string {
+	list := f.strings(key)
+	for _, flag := range list {
+		if known != nil && !known[flag] {
+			f.fail(key, fmt.Sprintf("known: it has the flag %q", flag))
+		}
+	}
+	return list
+}

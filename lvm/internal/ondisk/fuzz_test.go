@@ -1,0 +1,85 @@
+package ondisk
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// A handle that is taken is the one and only text of its ID.
+func FuzzParseID(f *testing.F) {
+	const vg = "cc0TVf-ATcJ-g50S-B9j8-iXvD-Vk8A-L3dKu5"
+	for _, seed := range []string{"", "/", vg, vg + "/", vg + "/pvc-1", vg + "/../x", vg + "/-n", vg + "/a b", vg + "/" + strings.Repeat("x", 90)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, handle string) {
+		id, err := lvm.ParseID(handle)
+		if err != nil {
+			return
+		}
+		if id.String() != handle || len(handle) > 128 || strings.HasPrefix(id.LV, "-") || strings.ContainsAny(id.LV, "/@ \x00") {
+			t.Errorf("%q is taken as %+v", handle, id)
+		}
+	})
+}
+
+// Whatever size is asked for, what it comes to in extents is enough, within the limit, and whole rows.
+func FuzzSize(f *testing.F) {
+	for _, seed := range [][2]int64{{0, 0}, {1, 0}, {-1, -1}, {1<<63 - 1, 0}, {1<<63 - 1, 1<<63 - 1}, {5 << 20, 6 << 20}, {0, 1}, {0, 9 << 20}} {
+		for _, stripes := range []int{0, 2, 7} {
+			f.Add(seed[0], seed[1], uint8(2), stripes)
+		}
+	}
+	f.Fuzz(func(t *testing.T, required, limit int64, shift uint8, stripes int) {
+		g := lvm.Group{Name: "vg", ExtentSize: lvm.MiB << (shift % 13)}
+		class := lvm.Class{Group: "vg"}
+		if stripes != 0 {
+			class = lvm.Class{Group: "vg", Layout: lvm.LayoutStriped, Stripes: stripes}
+		}
+		spec, err := lvm.CheckSpec(lvm.Spec{Name: "v", Class: class, Required: lvm.Bytes(required), Limit: lvm.Bytes(limit)})
+		if err != nil {
+			return
+		}
+		n, err := spec.Extents(g)
+		if err != nil {
+			return
+		}
+		switch {
+		case n <= 0 || n%spec.Class.Row() != 0:
+			t.Errorf("%+v comes to %d extents", spec, n)
+		case int64(n-spec.Class.Row()) >= (required-1)/int64(g.ExtentSize)+1 && required > 0:
+			t.Errorf("%+v comes to %d extents of %s, a row more than it takes", spec, n, g.ExtentSize)
+		case required > 0 && int64(n) < (required-1)/int64(g.ExtentSize)+1:
+			t.Errorf("%+v comes to %d extents of %s, which is less", spec, n, g.ExtentSize)
+		case limit > 0 && int64(n) > limit/int64(g.ExtentSize):
+			t.Errorf("%+v comes to %d extents of %s, past its limit", spec, n, g.ExtentSize)
+		}
+	})
+}
+
+// Any tags at all: what is taken for a volume or a snapshot has all that makes one, and is never both.
+func FuzzTags(f *testing.F) {
+	f.Add("nodelvm.v=1 nodelvm.state=ready nodelvm.cluster=c nodelvm.name=n", "v-1")
+	f.Add("nodelvm.v=1 nodelvm.kind=snapshot nodelvm.state=ready nodelvm.cluster=c", "s-1")
+	f.Add("nodelvm.v=1 nodelvm.layout=raid5 nodelvm.stripes=2 nodelvm.state=creating", "pvc-1")
+	f.Add("nodelvm. nodelvm.v fast", "")
+	f.Fuzz(func(t *testing.T, tags, name string) {
+		g, lv := lvm.Group{Name: "vg", ExtentSize: lvm.MiB}, lvm.LV{Name: name, Tags: strings.Fields(tags), Extents: 2}
+		v, isVolume, volumeErr := lvm.VolumeOf(g, lv)
+		_, isSnapshot, snapshotErr := lvm.SnapshotOf(g, lv)
+		if isVolume && volumeErr == nil && isSnapshot && snapshotErr == nil {
+			t.Errorf("tags %q make a volume and a snapshot", tags)
+		}
+		if !isVolume || volumeErr != nil {
+			return
+		}
+		if _, err := lvm.CheckClass(v.Class); err != nil {
+			t.Errorf("tags %q make a volume of a class that cannot be asked for: %v", tags, err)
+		}
+		lv.Tags = lvm.TagsOf(v)
+		if again, ours, err := lvm.VolumeOf(g, lv); !ours || err != nil || again != v {
+			t.Errorf("tags %q make %+v; written and read again: %+v, %v", tags, v, again, err)
+		}
+	})
+}

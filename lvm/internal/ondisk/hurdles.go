@@ -1,0 +1,125 @@
+package ondisk
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// hurdles are the facts of a group that forbid changes in it. Both readers collect them; one function words them.
+type hurdles struct {
+	exported   bool
+	shared     bool // needs lvmlockd or clvmd
+	readOnly   bool
+	fixed      bool // vgchange -x n
+	systemID   string
+	duplicates []string // sentences, one for each PV that stands on two devices
+	shrunken   []string // sentences, one for each PV that its device is too small for
+	silent     []string // sentences, one for each PV that does not answer
+}
+
+// closed tells whether LVM refuses all changes.
+func (h hurdles) closed() bool { return h.exported || h.systemID != "" || h.shared || h.readOnly }
+
+// problem words the first hurdle for Group.Problem; empty where there is none.
+func (h hurdles) problem(name string) string {
+	switch {
+	case len(h.silent) > 0:
+		return strings.Join(h.silent, "; ")
+	case h.exported:
+		return fmt.Sprintf("it is exported; vgimport %s takes it into use", name)
+	case h.systemID != "":
+		return fmt.Sprintf("it belongs to another host, by its system ID %q; vgchange --systemid '' %s gives it to any host", h.systemID, name)
+	case h.shared:
+		return "it is shared between hosts (lvmlockd), which a volume of one node cannot be"
+	case h.readOnly:
+		return "its permission is read-only"
+	case h.fixed:
+		return fmt.Sprintf("it is not resizeable; vgchange --resizeable y %s allows new volumes", name)
+	case len(h.duplicates) > 0:
+		return strings.Join(h.duplicates, "; ")
+	}
+	return strings.Join(h.shrunken, "; ")
+}
+
+func shrunkenSentence(device string, has, needs lvm.Bytes) string {
+	return fmt.Sprintf("%s has %d bytes, its physical volume needs %d", device, has, needs)
+}
+
+func strangerSentence(uuid string, devices []string) string {
+	return fmt.Sprintf("its physical volume %s is not there, and it may be on a disk that does not answer (%s)", uuid, strings.Join(devices, ", "))
+}
+
+// settleGroup brings a group into one order, whatever the order of its source, and derives what follows from the rest.
+func settleGroup(g *lvm.Group) {
+	slices.SortFunc(g.PVs, func(a, b lvm.PV) int { return strings.Compare(a.UUID, b.UUID) })
+	slices.SortFunc(g.LVs, func(a, b lvm.LV) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(g.Tags)
+	for i := range g.LVs {
+		lv := &g.LVs[i]
+		slices.Sort(lv.Tags)
+		slices.Sort(lv.UsedBy)
+		lv.UsedBy = slices.Compact(lv.UsedBy)
+		for j := range lv.Segments {
+			for _, a := range lv.Segments[j].Metadata {
+				if part := g.Named(a.LV); part != nil && !part.Hidden {
+					lv.Pending, part.Hidden = true, true // it bears the tags of the whole
+				}
+			}
+		}
+	}
+}
+
+// orderMissing brings legs on missing PVs into an order that both readers can tell, as Area says. It writes to copies.
+func orderMissing(g *lvm.Group) {
+	missing := map[string]bool{}
+	for _, pv := range g.PVs {
+		if pv.Missing {
+			missing[pv.UUID] = true
+		}
+	}
+	if len(missing) < 2 {
+		return
+	}
+	lost := func(a lvm.Area) bool { return missing[a.PV] }
+	for i := range g.LVs {
+		lv := &g.LVs[i]
+		if !slices.ContainsFunc(lv.Segments, func(seg lvm.Segment) bool { return countAreas(seg.Areas, lost) > 1 }) {
+			continue
+		}
+		lv.Segments = slices.Clone(lv.Segments)
+		for j := range lv.Segments {
+			areas := slices.Clone(lv.Segments[j].Areas)
+			for k, a := range areas {
+				for l := range k {
+					if b := areas[l]; lost(a) && lost(b) && a.Start == b.Start && a.PV < b.PV {
+						areas[k], areas[l], a = b, a, b
+					}
+				}
+			}
+			lv.Segments[j].Areas = areas
+		}
+	}
+}
+
+func countAreas(areas []lvm.Area, is func(lvm.Area) bool) (n int) {
+	for _, a := range areas {
+		if is(a) {
+			n++
+		}
+	}
+	return n
+}
+
+func sortState(s *lvm.State) {
+	slices.SortFunc(s.Groups, func(a, b lvm.Group) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UUID, b.UUID))
+	})
+	slices.Sort(s.Unread)
+	slices.Sort(s.Silent)
+	slices.Sort(s.Skipped)
+	slices.Sort(s.Devices)
+}

@@ -1,0 +1,52 @@
+package ondisk
+
+import (
+	"fmt"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// maxParts is over how many LVs one is made of, each counted as often as a segment lies on it: a volume in thousands of pieces,
+// all of which LVM moves at the moment.
+const maxParts = 1 << 16
+
+// checkLayers fails where volumes are made of one another in a circle, or in more layers or parts than LVM makes: whoever looks
+// down through a volume comes to an end.
+func checkLayers(g *lvm.Group) error {
+	index := make(map[string]int, len(g.LVs))
+	for i := range g.LVs {
+		index[g.LVs[i].Name] = i
+	}
+	counts := make([]int, len(g.LVs)) // parts of each LV, itself included; 0: not counted yet
+	var count func(i, depth int) error
+	count = func(i, depth int) error {
+		if depth > lvm.MaxLayers {
+			return fmt.Errorf("logical volume %s is a part of more than %d others, one inside the other", g.LVs[i].Name, lvm.MaxLayers)
+		}
+		parts := 1
+		for name := range g.LVs[i].DirectParts {
+			j, there := index[name]
+			if !there {
+				continue
+			}
+			if counts[j] == 0 {
+				if err := count(j, depth+1); err != nil {
+					return err
+				}
+			}
+			if parts += counts[j]; parts > maxParts {
+				return fmt.Errorf("logical volume %s is made of more than %d others", g.LVs[i].Name, maxParts)
+			}
+		}
+		counts[i] = parts
+		return nil
+	}
+	for i := range g.LVs {
+		if counts[i] == 0 {
+			if err := count(i, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package ondisk
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// assemble puts the groups together from what each device says. component tells the devices that only stand behind
+// another one.
+func assemble(probes []probe, component func(name string) (bool, error)) (lvm.State, error) {
+	var state lvm.State
+	var pvs []probe
+	var strangers []string // silent devices of which nothing is known
+	for _, p := range probes {
+		if p.Standing == standsUnknown || p.Standing == StandsOnNothing {
+			state.Skipped = append(state.Skipped, fmt.Sprintf("%s is not searched for volume groups: %s", p.device.Path, p.Reason))
+		}
+		if p.Standing != StandsOnDisks {
+			continue
+		}
+		if p.label != nil {
+			part, err := component(p.device.Name)
+			if part {
+				continue
+			}
+			p.err = errors.Join(p.err, err)
+			pvs = append(pvs, p)
+		} else if p.silent() {
+			strangers = append(strangers, p.device.Path)
+		}
+		if p.silent() {
+			state.Silent = append(state.Silent, p.device.Path)
+		} else {
+			state.Devices = append(state.Devices, p.device.Path)
+		}
+		if p.err != nil {
+			state.Unread = append(state.Unread, fmt.Sprintf("%s could not be read: %v", p.device.Path, p.err))
+		}
+	}
+	copies, refused := readCopies(pvs)
+	present := byUUID(pvs)
+	for _, c := range newest(copies, &refused) {
+		if err := c.checkMembers(present, copies); err != nil {
+			refused = append(refused, err)
+			continue
+		}
+		state.Groups = append(state.Groups, c.attached(present, strangers))
+	}
+	sortState(&state)
+	return state, errors.Join(refused...)
+}
+
+// metadataCopy is one distinct text and the PVs that carry it.
+type metadataCopy struct {
+	*imported
+	text    *groupText
+	holders []string // PV UUIDs
+}
+
+// readCopies finds the distinct texts: the PVs of a healthy group all hold the same one.
+func readCopies(pvs []probe) (copies []*metadataCopy, refused []error) {
+	for _, p := range pvs {
+		for _, a := range p.areas {
+			if a.text == nil {
+				continue
+			}
+			i := slices.IndexFunc(copies, func(c *metadataCopy) bool { return c.text.same(a.text) })
+			if i < 0 {
+				im, err := a.text.read()
+				if err != nil {
+					refused = append(refused, fmt.Errorf("%s: %w", p.device.Path, err))
+				}
+				i, copies = len(copies), append(copies, &metadataCopy{imported: im, text: a.text})
+			}
+			copies[i].holders = append(copies[i].holders, p.label.uuid)
+		}
+	}
+	return slices.DeleteFunc(copies, func(c *metadataCopy) bool { return c.imported == nil }), refused
+}
+
+// newest picks each group's text of the highest seqno. Two texts of one seqno are for LVM to judge.
+func newest(copies []*metadataCopy, refused *[]error) []*metadataCopy {
+	slices.SortStableFunc(copies, func(a, b *metadataCopy) int {
+		return cmp.Or(cmp.Compare(a.group.UUID, b.group.UUID), cmp.Compare(b.group.Seqno, a.group.Seqno))
+	})
+	var best []*metadataCopy
+	for i, c := range copies {
+		if i > 0 && copies[i-1].group.UUID == c.group.UUID {
+			continue
+		}
+		if i+1 < len(copies) && copies[i+1].group.UUID == c.group.UUID && copies[i+1].group.Seqno == c.group.Seqno {
+			*refused = append(*refused, unsupported("volume group %s: two different texts bear the seqno %d", c.group.Name, c.group.Seqno))
+			continue
+		}
+		best = append(best, c)
+	}
+	return best
+}
+
+func byUUID(pvs []probe) map[string][]probe {
+	index := map[string][]probe{}
+	for _, p := range pvs {
+		index[p.label.uuid] = append(index[p.label.uuid], p)
+	}
+	return index
+}
+
+// checkMembers refuses a group that claims a PV whose own metadata speaks of another group: it was moved behind the
+// first one's back.
+func (c *metadataCopy) checkMembers(present map[string][]probe, all []*metadataCopy) error {
+	for _, other := range all {
+		if other.group.UUID == c.group.UUID {
+			continue
+		}
+		for _, holder := range other.holders {
+			if _, member := c.needs[holder]; member && len(present[holder]) > 0 {
+				return unsupported("volume group %s: its physical volume %s says that it belongs to %s", c.group.Name, holder, other.group.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// attached answers the group with what only the devices tell: where each PV is, and how much room the metadata areas
+// have. The imported group itself stays as it is: later readings of the same text use it.
+func (c *metadataCopy) attached(present map[string][]probe, strangers []string) lvm.Group {
+	g, h := c.group, c.hurdles
+	g.Checksum = c.text.checksum
+	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
+	first := true
+	for i := range g.PVs {
+		pv := &g.PVs[i]
+		found := present[pv.UUID]
+		if len(found) == 0 {
+			if len(strangers) > 0 && !pv.Missing {
+				h.silent = append(h.silent, strangerSentence(pv.UUID, strangers))
+			}
+			pv.Missing = true
+			continue
+		}
+		h.look(pv, found, c.needs[pv.UUID])
+		for _, a := range found[0].areas {
+			size, free := usable(a.header.size), a.header.free()
+			if first || size < g.MDASize {
+				g.MDASize = size
+			}
+			if first || free < g.MDAFree {
+				g.MDAFree = free
+			}
+			first = false
+		}
+	}
+	g.Closed, g.Problem = h.closed(), h.problem(g.Name)
+	orderMissing(&g)
+	return g
+}
+
+// look notes what is wrong with the devices that a PV was found on. That it was away while the group was changed does not
+// matter if nothing lies on it: LVM passes over that mark, and drops it with the next commit (lvm2,
+// lib/metadata/metadata.c, "unused reappeared PV").
+func (h *hurdles) look(pv *lvm.PV, found []probe, needs lvm.Bytes) {
+	if isIdle(*pv) {
+		pv.Missing, pv.Noted = false, false
+	}
+	if len(found) > 1 {
+		pv.Copies = paths(found)
+		slices.Sort(pv.Copies)
+		h.duplicates = append(h.duplicates, lvm.DuplicateSentence(pv.UUID, pv.Copies...))
+	}
+	if path := slices.Min(paths(found)); pv.Missing {
+		pv.Back = path
+	} else {
+		pv.Device = path
+	}
+	if size := found[0].device.Size; size < needs {
+		h.shrunken = append(h.shrunken, shrunkenSentence(found[0].device.Path, size, needs))
+	}
+	for _, p := range found {
+		if p.silent() {
+			pv.Silent = true
+			h.silent = append(h.silent, lvm.SilentSentence(p.device.Path))
+		}
+		pv.Unread = pv.Unread || p.err != nil && !p.silent()
+	}
+}
+
+// isIdle tells whether no volume has an extent of the PV.
+func isIdle(pv lvm.PV) bool {
+	free := lvm.Extents(0)
+	for _, r := range pv.Free {
+		free += r.Count
+	}
+	return free == pv.Extents
+}
+
+func paths(probes []probe) []string {
+	var list []string
+	for _, p := range probes {
+		list = append(list, p.device.Path)
+	}
+	return list
+}

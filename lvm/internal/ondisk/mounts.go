@@ -1,0 +1,57 @@
+package ondisk
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ReadMounts answers where the file system on each block device is mounted, as far as this process can see (proc(5),
+// mountinfo), by the device's number, "8:17".
+func ReadMounts(mountinfo string) (map[string][]string, error) {
+	f, err := os.Open(mountinfo)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	mounts := map[string][]string{}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		fields, origin := strings.Fields(before), strings.Fields(after)
+		if len(fields) < 5 || len(origin) < 2 {
+			continue
+		}
+		number := fields[2]
+		if strings.HasPrefix(number, "0:") { // btrfs mounts have numbers of their own
+			if number = NumberAt(unescapeMount(origin[1])); number == "" {
+				continue
+			}
+		}
+		mounts[number] = append(mounts[number], unescapeMount(fields[4]))
+	}
+	return mounts, lines.Err()
+}
+
+// NumberAt is the number of the block device at a path; "" if there is none.
+func NumberAt(path string) string {
+	var stat unix.Stat_t
+	if !strings.HasPrefix(path, "/dev/") || unix.Stat(path, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return ""
+	}
+	return NumberOf(stat.Rdev)
+}
+
+// NumberOf writes a device's number as sysfs and proc do.
+func NumberOf(device uint64) string {
+	return fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
+}
+
+// unescapeMount reads the octal escapes that mountinfo writes for space, tab, newline and backslash.
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}

@@ -1,0 +1,225 @@
+package ondisk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Standing says whether a block device may carry a physical volume.
+type Standing int
+
+const (
+	StandsOnDisks   Standing = iota // a disk of the node, or made of nothing but those
+	StandsOnNothing                 // a device-mapper device with nothing below it: it has no content, as where its disk was pulled
+	StandsOnVolume                  // a volume, or made of one: what is on it is the content of a volume
+	standsUnknown                   // what it is made of cannot be told
+)
+
+// position is what a block device is made of, as the kernel tells it.
+type position struct {
+	Standing
+	Reason string // why it may carry no physical volume; "" if it may
+}
+
+// Positions decides which block devices may carry a physical volume of the node's groups. It is the only place that decides
+// this. It goes by device numbers and sysfs, never by a device's name or content: whoever has a raw block volume chooses its
+// content, and the kubelet puts a loop device on it.
+type Positions struct {
+	Sys, Proc, Dev string
+	volumes        map[string]bool                    // names of devices that are known to be LVM's; nil is none
+	backing        func(loop int) (loopStatus, error) // asks an open loop device; nil means askLoop
+}
+
+// notOpen stands for the descriptor of a device that is not open.
+const notOpen = -1
+
+// maxStack is far over how many devices are made of one another on any node.
+const maxStack = 16
+
+// majorMemory is the major number of RAM disks (Linux, Documentation/admin-guide/devices.txt).
+const majorMemory = "1:"
+
+func onVolume(name string) position {
+	return position{StandsOnVolume, fmt.Sprintf("it stands on the logical volume %s: the content of volumes is not searched for volume groups", name)}
+}
+
+func cannotTell(format string, args ...any) position {
+	return position{standsUnknown, "what it is made of cannot be told: " + fmt.Sprintf(format, args...)}
+}
+
+// of answers the position of a device that does not keep it for life. held is its descriptor, or notOpen.
+func (p Positions) of(d BlockDevice, held int) position {
+	if held != notOpen && unix.Major(d.number) == majorLoop && !d.partition {
+		return p.loop(d.Name, held, 0)
+	}
+	return p.made(d.Name, held, 0)
+}
+
+// Walk answers the position of any device.
+func (p Positions) Walk(name string, depth int) position {
+	if p.volumes[name] {
+		return onVolume(name)
+	}
+	if depth > maxStack {
+		return cannotTell("more than %d devices are made of one another", maxStack)
+	}
+	if pos, constant, err := p.constant(name, depth); err != nil {
+		return cannotTell("%v", err)
+	} else if constant {
+		return pos
+	}
+	return p.made(name, notOpen, depth)
+}
+
+// made is the position of a device that is made of others.
+func (p Positions) made(name string, held, depth int) position {
+	whole, err := p.whole(name)
+	if err != nil {
+		return cannotTell("%v", err)
+	}
+	if whole != "" {
+		return p.Walk(whole, depth+1)
+	}
+	below, err := ReadNames(p.path(name, "slaves"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return cannotTell("%v", err)
+	}
+	if len(below) > 0 {
+		return p.all(below, depth)
+	}
+	if p.There(name, "loop/backing_file") {
+		return p.loop(name, held, depth)
+	}
+	if p.There(name, "dm/uuid") {
+		return position{StandsOnNothing, fmt.Sprintf("%s is a device-mapper device with no device below it", name)}
+	}
+	return cannotTell("%s is no disk, and the kernel names no device below it", name)
+}
+
+// OfVolume answers what a logical volume is made of, below all of LVM's own devices. One of nothing has no content.
+func (p Positions) OfVolume(name string) position { return p.volume(name, 0) }
+
+func (p Positions) volume(name string, depth int) position {
+	below, err := ReadNames(p.path(name, "slaves"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) || depth > maxStack {
+		return cannotTell("the devices below %s cannot be listed (%v)", name, err)
+	}
+	var worst position
+	for _, part := range below {
+		uuid, err := blockDevices{sys: p.Sys}.attribute(part, "dm/uuid")
+		var pos position
+		if err == nil && strings.HasPrefix(string(uuid), "LVM-") {
+			pos = p.volume(part, depth+1)
+		} else {
+			pos = p.Walk(part, depth+1)
+		}
+		if pos.Standing == StandsOnVolume {
+			return pos
+		}
+		if pos.Standing > worst.Standing {
+			worst = pos
+		}
+	}
+	return worst
+}
+
+// all is the position of what is made of several devices: the worst of theirs.
+func (p Positions) all(below []string, depth int) position {
+	var worst position
+	for _, name := range below {
+		pos := p.Walk(name, depth+1)
+		if pos.Standing == StandsOnVolume {
+			return pos
+		}
+		if pos.Standing > worst.Standing {
+			worst = pos
+		}
+	}
+	return worst
+}
+
+// constant answers the position of a device that keeps it for life: a volume of LVM, a disk, memory, and their partitions.
+func (p Positions) constant(name string, depth int) (pos position, constant bool, err error) {
+	b := blockDevices{sys: p.Sys}
+	uuid, err := b.attribute(name, "dm/uuid")
+	if err == nil {
+		return onVolume(name), strings.HasPrefix(string(uuid), "LVM-"), nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return position{}, false, err
+	}
+	whole, err := p.whole(name)
+	if err != nil {
+		return position{}, false, err
+	}
+	if whole != "" && depth < maxStack {
+		return p.constant(whole, depth+1)
+	}
+	if p.There(name, "device") {
+		return p.disk(name)
+	}
+	return p.memory(name)
+}
+
+// disk is the position of what a driver of hardware made. An image of a Ceph cluster is none: its content is that of another
+// storage system's volume.
+func (p Positions) disk(name string) (position, bool, error) {
+	bus, err := os.Readlink(p.path(name, "device/subsystem"))
+	if err == nil && filepath.Base(bus) == "rbd" {
+		return position{StandsOnVolume, fmt.Sprintf("%s is an image of a Ceph cluster, a volume of another storage system", name)}, true, nil
+	}
+	return position{}, true, nil
+}
+
+// memory is the position of RAM disks, and of zram as long as it writes nothing back to another device.
+func (p Positions) memory(name string) (position, bool, error) {
+	b := blockDevices{sys: p.Sys}
+	number, err := b.attribute(name, "dev")
+	if err == nil && strings.HasPrefix(string(number), majorMemory) {
+		return position{}, true, nil
+	}
+	if !p.There(name, "mm_stat") {
+		return position{}, false, nil
+	}
+	back, err := b.attribute(name, "backing_dev")
+	return position{}, errors.Is(err, os.ErrNotExist) || err == nil && string(back) == "none", nil
+}
+
+// whole answers the device that a partition is on; "" for a device that is no partition.
+func (p Positions) whole(name string) (string, error) {
+	if !p.There(name, "partition") {
+		return "", nil
+	}
+	folder, err := os.Readlink(p.path(name))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Base(filepath.Dir(folder)), nil
+}
+
+// unchanged tells whether the entry in sysfs is still the one that was listed: while a device is open, nothing else gets its
+// number, so one that is opened and then found unchanged is the one that was listed.
+func (p Positions) unchanged(d BlockDevice) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(p.path(d.Name), &st); err != nil {
+		return &os.PathError{Op: "stat", Path: p.path(d.Name), Err: err}
+	}
+	if st.Ino != d.Inode {
+		return fmt.Errorf("%s is another device now than when it was listed: %w", d.Name, unix.ENODEV)
+	}
+	return nil
+}
+
+func (p Positions) path(name string, file ...string) string {
+	return filepath.Join(append([]string{p.Sys, "class/block", name}, file...)...)
+}
+
+func (p Positions) There(name, file string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(p.path(name, file), &st) == nil
+}

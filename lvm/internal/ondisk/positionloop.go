@@ -1,0 +1,101 @@
+package ondisk
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// majorLoop is the major number of loop devices (Linux, Documentation/admin-guide/devices.txt).
+const majorLoop = 7
+
+// loopStatus is what a loop device is attached to (loop(4), LOOP_GET_STATUS64).
+type loopStatus struct {
+	device     uint64 // the block device; 0 if it is a file
+	fileSystem uint64 // the device number of the file system that holds the file
+}
+
+// loop is the position of a loop device: that of the device behind it, or of the file system that holds the file behind it.
+func (p Positions) loop(name string, held, depth int) position {
+	ask := p.backing
+	if ask == nil {
+		ask = askLoop
+	}
+	if held == notOpen {
+		f, err := p.open(name)
+		if err != nil {
+			return cannotTell("%v", err)
+		}
+		defer func() { _ = unix.Close(f.Fd) }()
+		held = f.Fd
+	}
+	behind, err := ask(held)
+	if err != nil {
+		return cannotTell("%s: %v", name, err)
+	}
+	number := behind.device
+	if number == 0 {
+		number = behind.fileSystem
+	}
+	if unix.Major(number) == 0 {
+		return p.anonymous(name, NumberOf(number))
+	}
+	folder, err := os.Readlink(filepath.Join(p.Sys, "dev/block", NumberOf(number)))
+	if err != nil {
+		return cannotTell("%s: %v", name, err)
+	}
+	return p.Walk(filepath.Base(folder), depth+1)
+}
+
+// anonymous is the position of a loop device over a file in a file system without a device number of its own (btrfs, overlay,
+// NFS): only that of one in memory can be told.
+func (p Positions) anonymous(name, number string) position {
+	text, err := readSmall(filepath.Join(p.Proc, "self/mountinfo"))
+	if err != nil {
+		return cannotTell("%s: %v", name, err)
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		fields, origin := strings.Fields(before), strings.Fields(after)
+		if len(fields) > 2 && len(origin) > 0 && fields[2] == number && (origin[0] == "tmpfs" || origin[0] == "devtmpfs") {
+			return position{}
+		}
+	}
+	return cannotTell("%s is a file in a file system without a device number (%s)", name, number)
+}
+
+// open opens a device to ask what it is, and makes sure that it is the one that sysfs means.
+func (p Positions) open(name string) (directFile, error) {
+	b := blockDevices{sys: p.Sys}
+	text, err := b.attribute(name, "dev")
+	if err != nil {
+		return directFile{}, err
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(string(text), "%d:%d", &major, &minor); err != nil {
+		return directFile{}, fmt.Errorf("the number of %s is %q: %w", name, text, err)
+	}
+	f, err := OpenDirect(filepath.Join(p.Dev, name), false)
+	if err != nil {
+		return f, &os.PathError{Op: "open", Path: filepath.Join(p.Dev, name), Err: err}
+	}
+	if err := f.IsDevice(unix.Mkdev(major, minor)); err != nil {
+		_ = unix.Close(f.Fd)
+		return f, err
+	}
+	return f, nil
+}
+
+// askLoop asks an open loop device.
+func askLoop(loop int) (loopStatus, error) {
+	info, err := unix.IoctlLoopGetStatus64(loop)
+	if err != nil {
+		return loopStatus{}, err
+	}
+	return loopStatus{device: info.Rdevice, fileSystem: info.Device}, nil
+}

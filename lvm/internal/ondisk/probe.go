@@ -1,0 +1,256 @@
+package ondisk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+const (
+	blockAlign = 4096 // O_DIRECT wants the logical block size, at most this on disks that LVM takes
+	headSize   = 8192 // label and the header of the first metadata area, in one read
+	// maxText bounds what a header can make us read and keep. It is what LVM can write into an area of 64 MiB, the largest that
+	// is made here: a volume takes 0.4 to 3 KiB of it, so more than ten thousand volumes fit. A larger area is filled only so far.
+	maxText     = 32 * lvm.MiB
+	tornRetries = 5 // a commit between our two reads shows as a wrong checksum
+	tornDelay   = 2 * time.Millisecond
+)
+
+// probe is what one device says of itself.
+type probe struct {
+	device BlockDevice
+	position
+	label *label // nil: no PV
+	areas []area // those in use
+	err   error  // the device could not be read, wholly or in part
+}
+
+// errSilent is the error of a device that did not answer in time; the rest of its probe is what it said before.
+var errSilent = errors.New("it does not answer")
+
+func (p probe) silent() bool { return errors.Is(p.err, errSilent) }
+
+// area is one metadata area with its committed text.
+type area struct {
+	where  span
+	header areaHeader
+	text   *groupText // nil: the PV is in no group
+}
+
+// prober reads devices; before is what the device said the last time, or nothing.
+type prober struct {
+	positions   Positions
+	mustBeBlock bool
+	texts       *groupTexts
+	pause       func(time.Duration) // before what was torn is read again; nil means time.Sleep
+}
+
+// probe reads a device's label and metadata, if its position allows that: three system calls for a disk without a label;
+// five if there is one and its group is as it was, and one more for a text that is new.
+func (r prober) probe(d BlockDevice, before probe) probe {
+	p := probe{device: d}
+	if p.position = r.unopened(d); p.Standing != StandsOnDisks {
+		return p
+	}
+	f, err := OpenDirect(d.Path, r.mustBeBlock)
+	if err != nil {
+		p.err = fmt.Errorf("open: %w", err)
+		return p
+	}
+	defer func() { _ = unix.Close(f.Fd) }()
+	if p.position, p.err = r.opened(d, f); p.err != nil || p.Standing != StandsOnDisks {
+		return p
+	}
+	return r.content(p, f, before)
+}
+
+// content reads the label and the metadata of a device that is open and in a position to have them.
+func (r prober) content(p probe, f directFile, before probe) probe {
+	d := p.device
+	head, err := f.read(span{0, headSize})
+	if err != nil {
+		p.err = err
+		return p
+	}
+	if !d.partition && hasPartitions(head) {
+		return p
+	}
+	if p.label, p.err = findLabel(head); p.label == nil || p.err != nil {
+		return p
+	}
+	if d.Disk {
+		if err := r.isListed(d, f); err != nil {
+			return probe{device: d, err: err} // the label is another device's
+		}
+	}
+	for _, where := range p.label.areas {
+		a, err := r.area(f, head, where, before)
+		if err != nil {
+			p.err = errors.Join(p.err, err)
+		} else if !a.header.ignored {
+			p.areas = append(p.areas, a)
+		}
+	}
+	return p
+}
+
+// unopened answers the position of a device that changes it, before it is opened: an open device that is a volume's content
+// would be in the way of its owner. A loop device must be opened to tell.
+func (r prober) unopened(d BlockDevice) position {
+	if d.Disk || unix.Major(d.number) == majorLoop {
+		return position{}
+	}
+	return r.positions.of(d, notOpen)
+}
+
+// opened answers the position of a device that is open, so that it can be neither detached nor become another one.
+func (r prober) opened(d BlockDevice, f directFile) (position, error) {
+	if d.Disk {
+		return position{}, nil
+	}
+	if err := r.isListed(d, f); err != nil {
+		return position{}, err
+	}
+	return r.positions.of(d, f.Fd), nil
+}
+
+// isListed makes sure that an open device is the one that was listed.
+func (r prober) isListed(d BlockDevice, f directFile) error {
+	if err := f.IsDevice(d.number); err != nil {
+		return err
+	}
+	return r.positions.unchanged(d)
+}
+
+// area reads one metadata area. head is what was read already, good for the first look only.
+func (r prober) area(f directFile, head []byte, where span, before probe) (area, error) {
+	pause := r.pause
+	if pause == nil {
+		pause = time.Sleep
+	}
+	for try := 0; ; try++ {
+		a, err := r.areaOnce(f, head, where, before)
+		if err == nil || try == tornRetries {
+			return a, err
+		}
+		head = nil
+		pause(tornDelay << try)
+	}
+}
+
+func (r prober) areaOnce(f directFile, head []byte, where span, before probe) (area, error) {
+	if where.offset > int64(len(head))-mdaHeaderSize {
+		var err error
+		if head, err = f.read(span{where.offset, mdaHeaderSize}); err != nil {
+			return area{}, err
+		}
+	} else {
+		head = head[where.offset:]
+	}
+	h, err := decodeAreaHeader(head, where)
+	a := area{where: where, header: h}
+	if err != nil || h.ignored || h.text.size == 0 {
+		return a, err
+	}
+	// The header is the record of a commit: it bears the text's place and checksum. If it is as it was, so is the text.
+	for _, known := range before.areas {
+		if known.where == where && known.header == h && known.text != nil {
+			return known, nil
+		}
+	}
+	if lvm.Bytes(h.text.size) > maxText {
+		return area{}, fmt.Errorf("the metadata area at byte %d has %d bytes of text, more than are read", where.offset, h.text.size)
+	}
+	var text []byte
+	for _, piece := range h.pieces(where.offset) {
+		part, err := f.read(piece)
+		if err != nil {
+			return area{}, err
+		}
+		text = append(text, part...)
+	}
+	if lvmChecksum(text) != h.checksum {
+		return area{}, fmt.Errorf("the checksum of the metadata at byte %d is wrong", where.offset)
+	}
+	a.text = r.texts.intern(h.checksum, text)
+	return a, nil
+}
+
+// directFile reads around the page cache: LVM writes around it too, and a cached page would be old.
+type directFile struct{ Fd int }
+
+func OpenDirect(path string, mustBeBlock bool) (directFile, error) {
+	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK
+	if mustBeBlock {
+		flags |= unix.O_DIRECT
+	}
+	fd, err := unix.Open(path, flags, 0)
+	return directFile{fd}, err
+}
+
+// IsDevice makes sure that the path led to the device that sysfs speaks of.
+func (f directFile) IsDevice(number uint64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(f.Fd, &st); err != nil {
+		return fmt.Errorf("stat: %w", err)
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK && st.Rdev != number {
+		return fmt.Errorf("its node in /dev has number %d:%d, the kernel's device %d:%d",
+			unix.Major(st.Rdev), unix.Minor(st.Rdev), unix.Major(number), unix.Minor(number))
+	}
+	return nil
+}
+
+// read answers exactly the bytes of s, through an aligned buffer.
+func (f directFile) read(s span) ([]byte, error) {
+	start := s.offset / blockAlign * blockAlign
+	end := (s.offset + s.size + blockAlign - 1) / blockAlign * blockAlign
+	buf := alignedBuffer(int(end - start))
+	have := 0
+	for have < len(buf) {
+		n, err := unix.Pread(f.Fd, buf[have:], start+int64(have))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %d bytes at byte %d: %w", s.size, s.offset, err)
+		}
+		if n == 0 {
+			break
+		}
+		have += n
+	}
+	if skip := s.offset - start; int64(have) >= skip+s.size {
+		return buf[skip : skip+s.size], nil
+	}
+	return nil, fmt.Errorf("read %d bytes at byte %d: the device ends before", s.size, s.offset)
+}
+
+func alignedBuffer(size int) []byte {
+	buf := make([]byte, size+blockAlign)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(buf))) % blockAlign)
+	return buf[skip : skip+size : skip+size]
+}
+
+// hasPartitions tells a disk with an MBR partition table, which LVM does not take for a PV, whatever old label the
+// gap before its first partition still holds (lvm2, lib/device/dev-type.c, _has_partition_table).
+func hasPartitions(head []byte) bool {
+	if binary.LittleEndian.Uint16(head[510:]) != 0xaa55 {
+		return false
+	}
+	used := false
+	for n := range 4 {
+		p := head[446+16*n:]
+		if p[0]&0x7f != 0 {
+			return false // a boot sector of something else
+		}
+		used = used || binary.LittleEndian.Uint32(p[12:]) != 0
+	}
+	return used
+}

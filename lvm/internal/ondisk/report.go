@@ -1,0 +1,148 @@
+package ondisk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// ParseReport reads what ReportArgs printed. Any group that it cannot read is an error: after it nobody is left to ask.
+func ParseReport(r io.Reader) (lvm.State, error) {
+	var raw reportJSON
+	if err := json.NewDecoder(r).Decode(&raw); err != nil {
+		return lvm.State{}, fmt.Errorf("LVM's report is not the JSON that was asked for: %w", err)
+	}
+	if raw.Report == nil {
+		return lvm.State{}, errors.New("LVM's report has no \"report\" in it")
+	}
+	var state lvm.State
+	for _, item := range raw.Report {
+		if len(item.VG) == 0 || item.VG[0].Name == "" { // PVs that are in no group
+			continue
+		}
+		g, err := item.group()
+		if err != nil {
+			return lvm.State{}, fmt.Errorf("LVM's report of volume group %s: %w", item.VG[0].Name, err)
+		}
+		state.Groups = append(state.Groups, g)
+	}
+	sortState(&state)
+	return state, nil
+}
+
+// completedBy adds the groups that only LVM's report could read. What the disks themselves told stays: it knows of
+// PVs with a double and of devices that could not be read.
+func completedBy(s lvm.State, report lvm.State) lvm.State {
+	for _, g := range report.Groups {
+		if !slices.ContainsFunc(s.Groups, func(known lvm.Group) bool { return known.UUID == g.UUID }) {
+			s.Groups = append(s.Groups, g)
+		}
+	}
+	sortState(&s)
+	return s
+}
+
+func (item reportGroup) group() (lvm.Group, error) {
+	vg := item.VG[0]
+	g := lvm.Group{
+		UUID:       string(vg.UUID),
+		Name:       string(vg.Name),
+		Tags:       vg.Tags,
+		Seqno:      int64(vg.Seqno),
+		ExtentSize: lvm.Bytes(vg.ExtentSize),
+		MDASize:    usable(int64(vg.MDASize)),
+		MDAFree:    lvm.Bytes(vg.MDAFree),
+	}
+	if !IsUUID(g.UUID) || g.ExtentSize <= 0 || g.ExtentSize%lvm.SectorSize != 0 || len(item.VG) != 1 {
+		return g, fmt.Errorf("UUID %q, extent size %d, %d rows", g.UUID, g.ExtentSize, len(item.VG))
+	}
+	h := hurdles{
+		exported: vg.Exported != 0,
+		shared:   vg.Clustered != 0 || vg.Shared != 0 || vg.LockType != "",
+		readOnly: vg.Permissions != "writeable",
+		fixed:    vg.Extendable == 0,
+		systemID: string(vg.SystemID),
+	}
+	if err := item.pvs(&g, &h); err != nil {
+		return g, err
+	}
+	if err := item.lvs(&g); err != nil {
+		return g, err
+	}
+	g.Closed, g.Problem = h.closed(), h.problem(g.Name)
+	settleGroup(&g)
+	if err := checkLayers(&g); err != nil {
+		return g, err
+	}
+	orderMissing(&g)
+	return g, nil
+}
+
+func (item reportGroup) pvs(g *lvm.Group, h *hurdles) error {
+	index := map[word]int{}
+	for i, row := range item.PV {
+		pv := lvm.PV{
+			UUID:        string(row.UUID),
+			Extents:     lvm.Extents(row.Extents),
+			Missing:     row.Missing != 0,
+			Allocatable: row.Allocatable != 0,
+		}
+		if _, twice := index[row.UUID]; twice || !IsUUID(pv.UUID) || pv.Extents > math.MaxUint32 {
+			return fmt.Errorf("physical volume %q with %d extents", pv.UUID, pv.Extents)
+		}
+		if pv.Missing && strings.HasPrefix(string(row.Name), "/") { // else "[unknown]"
+			pv.Back = string(row.Name)
+		}
+		if !pv.Missing {
+			pv.Device = string(row.Name)
+			needs := lvm.Bytes(row.Start) + lvm.Bytes(pv.Extents)*g.ExtentSize
+			if has := lvm.Bytes(row.DeviceSize); has < needs {
+				h.shrunken = append(h.shrunken, shrunkenSentence(pv.Device, has, needs))
+			}
+		}
+		index[row.UUID] = i
+		g.PVs = append(g.PVs, pv)
+	}
+	for _, row := range item.PVSeg {
+		i, known := index[row.PV]
+		if !known {
+			return fmt.Errorf("extents of physical volume %q, which is not in the group", row.PV)
+		}
+		if row.Type == "free" && row.Size > 0 {
+			g.PVs[i].Free = append(g.PVs[i].Free, lvm.Run{Start: lvm.Extents(row.Start), Count: lvm.Extents(row.Size)})
+		}
+	}
+	for i := range g.PVs {
+		if err := mergeRuns(&g.PVs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mergeRuns brings free runs into order and joins neighbours.
+func mergeRuns(pv *lvm.PV) error {
+	slices.SortFunc(pv.Free, func(a, b lvm.Run) int { return int(a.Start - b.Start) })
+	var merged []lvm.Run
+	next := lvm.Extents(0)
+	for _, run := range pv.Free {
+		end := run.Start + run.Count
+		if run.Start < next || end > pv.Extents {
+			return fmt.Errorf("the free extents %d to %d of physical volume %s cannot be", run.Start, end-1, pv.UUID)
+		}
+		if last := len(merged) - 1; last >= 0 && run.Start == next {
+			merged[last].Count += run.Count
+		} else {
+			merged = append(merged, run)
+		}
+		next = end
+	}
+	pv.Free = merged
+	return nil
+}

@@ -1,0 +1,206 @@
+package ondisk
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Flags that LVM writes into `status`; one that is not here changes what the metadata means, in a way unknown to us
+// (lvm2, lib/format_text/flags.c). Flags in `flags` may be ignored by design, but for MISSING.
+var (
+	vgFlags = words("EXPORTED RESIZEABLE READ WRITE WRITE_LOCKED CLUSTERED SHARED PVMOVE")
+	pvFlags = words("ALLOCATABLE EXPORTED MISSING")
+	lvFlags = words("READ WRITE WRITE_LOCKED VISIBLE FIXED_MINOR PVMOVE LOCKED NOTSYNCED REBUILD WRITEMOSTLY " +
+		"ACTIVATION_SKIP ERROR_WHEN_FULL METADATA_FORMAT NOSCAN TEMPORARY CACHE_VOL CACHE_USES_CACHEVOL " +
+		"INTEGRITY INTEGRITY_METADATA RESHAPE RESHAPE_DATA_OFFSET RESHAPE_DELTA_DISKS_PLUS RESHAPE_DELTA_DISKS_MINUS " +
+		"CROP_METADATA NOAUTOACTIVATE LOCKD_SANLOCK_LV MIRROR_IMAGE MIRROR_LOG MIRRORED")
+)
+
+func words(list string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(list) {
+		set[w] = true
+	}
+	return set
+}
+
+// errUnsupported marks metadata that this reader does not know how to read: LVM's own report decides.
+var errUnsupported = errors.New("metadata that only LVM itself can read")
+
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errUnsupported, fmt.Sprintf(format, args...))
+}
+
+// imported is a group as its text describes it, before the node's devices are known.
+type imported struct {
+	group   lvm.Group
+	hurdles hurdles
+	needs   map[string]lvm.Bytes // by PV UUID: how large a device the text reckons with
+	names   map[string]int       // "pv0" -> index in group.PVs
+	used    [][]lvm.Run          // by index in group.PVs
+}
+
+// importGroup reads a metadata text. Every error is errUnsupported: a text with a good checksum was written by LVM,
+// so what cannot be read here is at least LVM's to judge.
+func importGroup(text string) (*imported, error) {
+	root, err := parseText(strings.TrimRight(text, "\x00"))
+	if err != nil {
+		return nil, unsupported("%v", err)
+	}
+	top := &fields{section: root}
+	if top.text("contents") != "Text Format Volume Group" || top.number("version", 1) != 1 || len(root.sections) != 1 {
+		return nil, unsupported("a text that is not one volume group in format 1 (%v)", top.err)
+	}
+	vg := &root.sections[0]
+	im := &imported{needs: map[string]lvm.Bytes{}, names: map[string]int{}}
+	for _, step := range []func(*section) error{im.head, im.pvs, im.lvs, im.runs} {
+		if err := step(vg); err != nil {
+			return nil, unsupported("volume group %s: %v", vg.name, err)
+		}
+	}
+	settleGroup(&im.group)
+	if err := checkLayers(&im.group); err != nil {
+		return nil, unsupported("volume group %s: %v", vg.name, err)
+	}
+	return im, nil
+}
+
+func (im *imported) head(vg *section) error {
+	f := &fields{section: vg}
+	status := f.flags("status", vgFlags)
+	sectors := f.number("extent_size", math.MaxUint32)
+	im.group = lvm.Group{
+		UUID:           f.uuid("id"),
+		Name:           vg.name,
+		Seqno:          f.number("seqno", math.MaxUint32),
+		ExtentSize:     lvm.Bytes(sectors) * lvm.SectorSize,
+		Tags:           f.tags(),
+		AutoActivation: !slices.Contains(f.flags("flags", nil), "NOAUTOACTIVATE"),
+	}
+	im.hurdles = hurdles{
+		exported: slices.Contains(status, "EXPORTED"),
+		fixed:    !slices.Contains(status, "RESIZEABLE"),
+		readOnly: !slices.Contains(status, "WRITE"),
+		shared:   slices.Contains(status, "CLUSTERED") || slices.Contains(status, "SHARED") || f.optional("lock_type") != "",
+		systemID: f.optional("system_id"),
+	}
+	switch {
+	case f.err != nil:
+		return f.err
+	case f.text("format") != "lvm2":
+		return fmt.Errorf("format %q", f.text("format"))
+	case sectors == 0:
+		return errors.New("an extent size of 0")
+	}
+	return nil
+}
+
+func (im *imported) pvs(vg *section) error {
+	list := vg.find("physical_volumes")
+	if list == nil {
+		return errors.New("no physical_volumes")
+	}
+	for i := range list.sections {
+		f := &fields{section: &list.sections[i]}
+		flags := append(f.flags("status", pvFlags), f.flags("flags", nil)...)
+		pv := lvm.PV{
+			UUID:        f.uuid("id"),
+			Extents:     lvm.Extents(f.number("pe_count", math.MaxUint32)),
+			Allocatable: slices.Contains(flags, "ALLOCATABLE"),
+			Missing:     slices.Contains(flags, "MISSING"),
+			Noted:       slices.Contains(flags, "MISSING"),
+		}
+		start := lvm.Bytes(f.number("pe_start", math.MaxInt64/lvm.SectorSize)) * lvm.SectorSize
+		if f.err != nil {
+			return f.err
+		}
+		if pv.Extents > (math.MaxInt64-lvm.Extents(start))/lvm.Extents(im.group.ExtentSize) {
+			return fmt.Errorf("%s is larger than any device", f.section.name)
+		}
+		if _, twice := im.needs[pv.UUID]; twice {
+			return fmt.Errorf("physical volume %s stands there twice", pv.UUID)
+		}
+		im.names[f.section.name] = i
+		im.needs[pv.UUID] = start + lvm.Bytes(pv.Extents)*im.group.ExtentSize
+		im.group.PVs = append(im.group.PVs, pv)
+	}
+	im.used = make([][]lvm.Run, len(im.group.PVs))
+	return nil
+}
+
+func (im *imported) lvs(vg *section) error {
+	list := vg.find("logical_volumes")
+	if list == nil {
+		return nil
+	}
+	im.group.LVs = make([]lvm.LV, 0, len(list.sections))
+	named := make(map[string]int, len(list.sections)) // LV name -> index in group.LVs
+	for i := range list.sections {
+		lv, err := im.lv(&list.sections[i])
+		if err != nil {
+			return fmt.Errorf("logical volume %s: %w", list.sections[i].name, err)
+		}
+		if lv.Type != "snapshot" { // the tie between an origin and its snapshot, not a volume
+			named[lv.Name] = len(im.group.LVs)
+			im.group.LVs = append(im.group.LVs, lv)
+		}
+	}
+	for i := range list.sections {
+		for j := range list.sections[i].sections {
+			im.link(named, list.sections[i].name, &list.sections[i].sections[j])
+		}
+	}
+	return im.checkNames(named)
+}
+
+func (im *imported) lv(s *section) (lvm.LV, error) {
+	f := &fields{section: s}
+	status := f.flags("status", lvFlags)
+	f.flags("flags", nil)
+	lv := lvm.LV{UUID: f.uuid("id"), Name: s.name, Tags: f.tags(), Hidden: !slices.Contains(status, "VISIBLE")}
+	if made := f.optionalNumber("creation_time", math.MaxInt64); made > 0 {
+		lv.Created = time.Unix(made, 0).UTC()
+	}
+	count := f.number("segment_count", math.MaxInt32)
+	if f.err != nil {
+		return lv, f.err
+	}
+	if count != int64(len(s.sections)) || count == 0 {
+		return lv, fmt.Errorf("%d segments are announced, %d are there", count, len(s.sections))
+	}
+	lv.Segments = make([]lvm.Segment, 0, len(s.sections))
+	for i := range s.sections {
+		if err := im.segment(&lv, &s.sections[i]); err != nil {
+			return lv, fmt.Errorf("%s: %w", s.sections[i].name, err)
+		}
+	}
+	return lv, nil
+}
+
+// runs turns what is used into what is free.
+func (im *imported) runs(*section) error {
+	for i := range im.group.PVs {
+		pv := &im.group.PVs[i]
+		slices.SortFunc(im.used[i], func(a, b lvm.Run) int { return int(a.Start - b.Start) })
+		next := lvm.Extents(0)
+		for _, used := range im.used[i] {
+			if used.Start < next {
+				return fmt.Errorf("extent %d of physical volume %s belongs to two volumes", used.Start, pv.UUID)
+			}
+			if used.Start > next {
+				pv.Free = append(pv.Free, lvm.Run{Start: next, Count: used.Start - next})
+			}
+			next = used.Start + used.Count
+		}
+		if next < pv.Extents {
+			pv.Free = append(pv.Free, lvm.Run{Start: next, Count: pv.Extents - next})
+		}
+	}
+	return nil
+}
