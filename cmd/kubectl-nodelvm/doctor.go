@@ -139,7 +139,7 @@ func examine(f *facts) *diagnosis {
 func (d *diagnosis) write(w io.Writer, s screen) error {
 	var b strings.Builder
 	for _, x := range d.Findings {
-		head := x.Where
+		head := printable(x.Where)
 		if s.colour {
 			head = string(bad) + head + toneEnd
 		}
@@ -169,6 +169,7 @@ func wrap(b *strings.Builder, prefix, text string, width int) {
 	room := max(20, cmp.Or(width, 1<<20)-len(prefix))
 	line := ""
 	for _, word := range strings.Fields(text) {
+		word = printable(word)
 		if line != "" && len([]rune(line))+1+len([]rune(word)) > room {
 			b.WriteString(prefix + line + "\n")
 			prefix, line = indent, ""

@@ -46,7 +46,7 @@ func (c *command) drainCheckCommand() *cobra.Command {
 				return err
 			}
 			if silent != nil {
-				cmd.PrintErrf("note: the node's report is incomplete; the list has what the API server and the node report: %v\n", silent)
+				cmd.PrintErrf("note: the node's report is incomplete; the list has what the API server and the node report: %s\n", printable(silent.Error()))
 			}
 			if err := c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error { return writeLeft(w, s, args[0], rows, silent) }); err != nil {
 				return err

@@ -8,7 +8,8 @@
 //	orphans, draincheck
 //	doctor, facts          the command, and what its checks are functions of
 //	check...               the checks; rights has the driver's own
-//	table, output          how it is printed
+//	table, output,         how it is printed
+//	printable
 package main
 
 import (
@@ -42,7 +43,7 @@ func main() {
 	case errors.Is(err, errFound):
 		os.Exit(exitFound)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(os.Stderr, "error:", printableLines(err.Error()))
 		os.Exit(exitFailed)
 	}
 }

@@ -33,7 +33,12 @@ type table struct {
 	none   string // what is said in place of a table without rows
 }
 
-func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
+func (t *table) add(cells ...cell) {
+	for i := range cells {
+		cells[i].text = printable(cells[i].text)
+	}
+	t.rows = append(t.rows, cells)
+}
 
 const (
 	columnGap   = 2
