@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // FuzzVolumesAndClaims: whatever others write into a PersistentVolume and a claim, no function that decides on them ends the
@@ -33,6 +35,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 	}
 	f.Add(volume, bound)
 	f.Add([]byte(`{"spec": {"csi": null, "claimRef": {}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{}]}}}}`), []byte(`{"spec": {"dataSourceRef": {"kind": "VolumeSnapshot"}}}`))
+	f.Add([]byte(`{"metadata": {"annotations": {"nodelvm.io/lost-since": "2026-01-02T03:04:05Z"}}}`), bound) // on no node
 	f.Fuzz(func(t *testing.T, volume, bound []byte) {
 		var pv corev1.PersistentVolume
 		var c corev1.PersistentVolumeClaim
@@ -60,10 +63,10 @@ func FuzzVolumesAndClaims(f *testing.F) {
 		resizeTarget(&c)
 		mayBind(&pv, &c)
 		now := time.Now()
-		marked, _ := time.Parse(time.RFC3339, pv.Annotations[annLostSince])
+		marked := notedAt(pv.Annotations[annLostSince], now, pv.CreationTimestamp.Time, now)
 		what := decide(sight{now: now, began: now, grace: time.Minute, loss: lossOf("n", nil, ""), pv: &pv, claim: &c, optIn: true, marked: marked})
-		if what == stepDeleteClaim {
-			t.Errorf("a claim is deleted as soon as the janitor starts, by %s", volume)
+		if what == stepDeleteClaim || what == stepDeletePV || what == stepUnholdPV {
+			t.Errorf("step %d as soon as the loss is seen, by %s", what, volume)
 		}
 	})
 }
@@ -97,6 +100,21 @@ func FuzzContents(f *testing.F) {
 		byHand, matters := keepHandmade(&c)
 		if again, still := keepHandmade(stripHandmade(&c)); again != byHand || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, byHand)
+		}
+		of := lvm.ID{VG: testVG, LV: "s-1"}
+		if err := restorable(claim("copy", "thin", ""), &s, &c, "node-1", of); err == nil &&
+			(c.Status.SnapshotHandle != of.String() || snapshotChain(&c, &s, "node-1") != nil) {
+			t.Errorf("%s is restored from %s and %s", of, first, second)
+		}
+		now := time.Now()
+		lost := contentSight{now: now, began: now, grace: time.Minute, loss: lossOf("n", nil, ""), c: &c, bound: &s, optIn: true,
+			marked: notedAt(c.Annotations[annLostSince], now, c.CreationTimestamp.Time, now)}
+		if what := decideContent(lost); what == stepDeleteClaim || what == stepUnholdPV {
+			t.Errorf("step %d as soon as the loss is seen, by %s", what, first)
+		}
+		held := lvm.Owned{Volume: lvm.Volume{ID: of, Name: "snapshot-uid"}, Snapshot: true}
+		if standsFor(&c, held) && c.Spec.Driver != DriverName {
+			t.Errorf("another driver's content stands for a snapshot: %s", first)
 		}
 		_ = c.DeepCopyObject()
 	})

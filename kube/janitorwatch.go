@@ -43,11 +43,11 @@ func keepVolume(o any) (place, bool) {
 	if !ok {
 		return place{}, false
 	}
-	p := place{node: nodeOf(pv), alone: len(only(pv.Annotations, volumeNotes...)) == 0}
-	if p.node != "" {
-		p.handle = pv.Spec.CSI.VolumeHandle
+	node := nodeOf(pv)
+	if node == "" {
+		return place{}, false
 	}
-	return p, p.node != ""
+	return place{node: node, handle: pv.Spec.CSI.VolumeHandle, alone: len(only(pv.Annotations, volumeNotes...)) == 0}, true
 }
 
 func stripVolume(o any) any {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -23,6 +24,10 @@ const annLosses = "nodelvm.io/losses"
 // lossesBytesMax bounds what is written to the lease: all annotations of an object may have 256 KiB. What does not fit is
 // kept in memory alone, and its grace period begins again after a restart.
 const lossesBytesMax = 128 << 10
+
+// lossKeyMax is the length of a node's name, a slash, and the UUID of a volume group. Whoever makes a PersistentVolume can write a
+// longer text for either; that must not take the place of the others.
+const lossKeyMax = 253 + 1 + 38
 
 // losses is since when the janitors of a cluster have seen each loss that lasts, by lossKey. Whoever is elected takes it from the
 // lease, and writes it back with each renewal.
@@ -81,7 +86,11 @@ func (l *losses) text() string {
 	keys := slices.SortedFunc(maps.Keys(l.since), func(a, b string) int { return l.since[a].Compare(l.since[b]) })
 	kept, size := map[string]time.Time{}, 0
 	for _, key := range keys {
-		size += len(key) + len(time.RFC3339) + len(`"":"",`)
+		encoded, err := json.Marshal(key)
+		if err != nil || len(key) > lossKeyMax || !utf8.ValidString(key) {
+			continue // it names no node
+		}
+		size += len(encoded) + len(`:"`+time.RFC3339+`",`)
 		if size > lossesBytesMax {
 			break
 		}

@@ -135,6 +135,7 @@ func TestLossesOutliveAJanitor(t *testing.T) {
 	if text := second.text(); strings.Contains(text, testVG) {
 		t.Errorf("what no longer lasts is kept: %s", text)
 	}
+	second.load(`{"` + strings.Repeat("<", lossesBytesMax) + `": "2020-01-02T03:04:05Z", "n": "2026-01-02T03:04:05Z"}`)
 	for i := range 5000 {
 		second.seen(fmt.Sprintf("%0250d", i), now.Add(2*time.Hour), all)
 	}

@@ -51,7 +51,7 @@ func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, 
 	if err != nil {
 		return Company{}, err
 	}
-	return a.gather(ctx, pods, claim)
+	return a.gather(ctx, pods, namespace, claim)
 }
 
 // Asked notes that a claim's volume is asked for, until that is answered: nobody has overlooked the claim.

@@ -18,7 +18,8 @@ const gatherMost = 32
 
 // gathering is the search for the claims that are placed together with one claim.
 type gathering struct {
-	agent *Agent
+	find  func(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) // nil: there is none
+	as    func(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error)
 	claim string       // the one that is asked for
 	pods  []waitingPod // in the order of hardestFirst
 
@@ -31,9 +32,18 @@ type gathering struct {
 }
 
 // gather finds the claims that waiting pods connect with a claim of their namespace.
-func (a *Agent) gather(ctx context.Context, pods []waitingPod, claim string) (Company, error) {
-	g := &gathering{agent: a, claim: claim, pods: hardestFirst(pods, claim), seen: map[int]bool{}, read: map[string]*corev1.PersistentVolumeClaim{claim: nil}}
-	for next := []string{claim}; len(next) > 0; next = next[1:] {
+func (a *Agent) gather(ctx context.Context, pods []waitingPod, namespace, claim string) (Company, error) {
+	find := func(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
+		return a.client.claim(ctx, namespace, name)
+	}
+	g := &gathering{find: find, as: a.sibling, claim: claim, pods: hardestFirst(pods, claim)}
+	return g.run(ctx)
+}
+
+// run gathers over one claim after the other.
+func (g *gathering) run(ctx context.Context) (Company, error) {
+	g.seen, g.read = map[int]bool{}, map[string]*corev1.PersistentVolumeClaim{g.claim: nil}
+	for next := []string{g.claim}; len(next) > 0; next = next[1:] {
 		for i := range g.pods {
 			connected, err := g.take(ctx, i, next[0])
 			if err != nil {
@@ -88,7 +98,7 @@ func (g *gathering) take(ctx context.Context, i int, over string) (connected []s
 		g.reads += len(further)
 	}
 	for _, name := range further {
-		claim, err := g.agent.client.claim(ctx, pod.namespace, name)
+		claim, err := g.find(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +106,7 @@ func (g *gathering) take(ctx context.Context, i int, over string) (connected []s
 			continue // another pod may use it all the same
 		}
 		g.read[name] = claim
-		s, ours, err := g.agent.sibling(ctx, claim)
+		s, ours, err := g.as(ctx, claim)
 		if err != nil {
 			return nil, err
 		}

@@ -126,7 +126,7 @@ func TestAnotherPodsEphemeralVolume(t *testing.T) {
 	pods = slices.Clone(pods)
 	pods = append(pods, waitingPod{namespace: "ns", name: "y", uid: "pod-y", claims: []string{"y-b", "c", "d"}, ephemeral: []string{"y-b"}})
 	for asked, want := range map[string]string{"a": "y-b", "c": "d"} {
-		if company, err := agent.gather(t.Context(), pods, asked); err != nil || listed(company.Claims) != want {
+		if company, err := agent.gather(t.Context(), pods, "ns", asked); err != nil || listed(company.Claims) != want {
 			t.Errorf("with %s come %q, %v; want %q", asked, listed(company.Claims), err, want)
 		}
 	}

@@ -136,9 +136,10 @@ fuzz() { # time for each
 	local bad=0 count=0
 	while IFS=: read -r file name; do
 		printf '%s %s\n' "$(dirname "$file")" "$name"
-		go test "./$(dirname "$file")" -run '^$' -fuzz "^$name\$" -fuzztime "$1" || bad=1
+		# An input that reaches new code is made smaller for up to a minute by default, during which nothing else is tried.
+		go test "$(dirname "$file")" -run '^$' -fuzz "^$name\$" -fuzztime "$1" -fuzzminimizetime 20x || bad=1
 		count=$((count + 1))
-	done < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' lvm controller node | sed 's/:func /:/')
+	done < <(grep -roE --include='*_test.go' --exclude-dir=test --exclude-dir=deploy '^func Fuzz[A-Za-z0-9_]+' . | sed 's/:func /:/')
 	printf '%d fuzzers\n' "$count"
 	[ "$count" -gt 0 ] && [ $bad = 0 ]
 }

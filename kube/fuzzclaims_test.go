@@ -1,0 +1,172 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// FuzzClaimStatus: whatever stands in the status of a claim, the next step of its expansion can be written, leaves the conditions of
+// others as they are, and is recognised as done.
+func FuzzClaimStatus(f *testing.F) {
+	for _, c := range []*corev1.PersistentVolumeClaim{
+		growing("2Gi", "", ""), growing("2Gi", "9Gi", corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeError),
+		growing("3Gi", "2Gi", corev1.PersistentVolumeClaimNodeResizeInfeasible, "Unused"),
+	} {
+		text, err := json.Marshal(c)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, "no room", true)
+	}
+	f.Add([]byte(`{"spec": {"resources": {"requests": {"storage": "-1"}}}, "status": {"allocatedResources": {"storage": "1e99"}}}`), "", false)
+	f.Fuzz(func(t *testing.T, text []byte, why string, infeasible bool) {
+		var c corev1.PersistentVolumeClaim
+		if json.Unmarshal(text, &c) != nil {
+			return
+		}
+		target, ok := resizeTarget(&c)
+		if !ok {
+			return
+		}
+		for _, p := range []patch{begunPatch(&c, target), failedPatch(&c, infeasible, why), grownPatch(&c, target, true), grownPatch(&c, target, false)} {
+			list := p.status["conditions"].([]corev1.PersistentVolumeClaimCondition)
+			for _, other := range c.Status.Conditions {
+				if !slices.Contains(resizeConditions, other.Type) && !slices.Contains(list, other) {
+					t.Errorf("the condition %+v is lost", other)
+				}
+			}
+			if _, err := json.Marshal(p.status); err != nil {
+				t.Errorf("%v: %s", err, text)
+			}
+		}
+		failed := c.DeepCopy()
+		failed.Status.Conditions = conditions(&c, corev1.PersistentVolumeClaimControllerResizeError, why)
+		if infeasible {
+			failed.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+				corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}
+		}
+		if state := resizeState(failed); infeasible == (state == corev1.PersistentVolumeClaimControllerResizeInfeasible) && !saysFailed(failed, infeasible, why) {
+			t.Errorf("what failed is told again and again: %s", text)
+		}
+	})
+}
+
+// FuzzLosses: whatever stands on the lease and in the note on an object, no note counts from before the object or the loss, and
+// what a janitor writes the next one believes.
+func FuzzLosses(f *testing.F) {
+	f.Add(`{"n": "2026-01-02T03:04:05Z"}`, "n", "2026-01-02T03:04:05Z", int64(1767323045), int64(1767323046))
+	f.Add(`{"n": "2026-01-02T03:04:05Z"}`, "\xff", "", int64(0), int64(0))
+	f.Add(`{"n": null, "": "x"}`, "", "9999-12-31T23:59:59+23:59", int64(-1<<40), int64(1<<40))
+	f.Fuzz(func(t *testing.T, lease, key, note string, created, now int64) {
+		const most = 1 << 37 // seconds; in RFC 3339 a year has four digits
+		born, at := time.Unix(created%most, 0), time.Unix(now%most, 0)
+		if born.UTC().Year() < 0 || born.UTC().Year() > 9999 || at.UTC().Year() < 0 || at.UTC().Year() > 9999 {
+			return
+		}
+		var l, next losses
+		l.load(lease)
+		since := l.seen(key, at, func(string) bool { return true })
+		text := l.text()
+		if next.load(text); next.text() != text || len(text) > lossesBytesMax+len(`{}`) {
+			t.Errorf("%q is read as %q", text, next.text())
+		}
+		if got := notedAt(note, at, born, since); !got.IsZero() && (got.Before(born) || got.Before(since) || got.After(at) && got.After(born) && got.After(since)) {
+			t.Errorf("%q counts from %s: created %s, lost %s, now %s", note, got, born, since, at)
+		}
+		if own := noteAt(at, born, since); own.Year() >= 0 && own.Year() <= 9999 && notedAt(own.Format(time.RFC3339), at, born, since).IsZero() != own.IsZero() {
+			t.Errorf("the note %s is not believed: created %s, lost %s, now %s", own, born, since, at)
+		}
+	})
+}
+
+// FuzzGather: the claims that are placed together are those that are connected, whatever pods share what; and each of them is
+// placed together with the same ones.
+func FuzzGather(f *testing.F) {
+	f.Add("x: a b\ny: b c\nz: c d")
+	f.Add("x: a nfs\ny: nfs b\nz: a Bound\nw: Bound c")
+	f.Add("x: a gone-1 a\ny: gone-1 b\n: \n:a")
+	f.Fuzz(func(t *testing.T, text string) {
+		var pods []waitingPod
+		all := map[string]bool{}
+		for line := range strings.Lines(text) {
+			name, uses, _ := strings.Cut(strings.TrimSpace(line), ":")
+			claims := slices.Compact(slices.Sorted(slices.Values(strings.Fields(uses))))
+			pods = append(pods, waitingPod{name: name, created: metav1.NewTime(time.Unix(int64(len(pods)), 0)), claims: claims})
+			for _, c := range claims {
+				all[c] = true
+			}
+		}
+		if len(pods) > 100 {
+			return
+		}
+		for asked := range all {
+			company := gathered(t, pods, asked)
+			together := map[string]bool{asked: true}
+			for _, s := range company.Claims {
+				if together[s.Name] || !isOurs(s.Name) {
+					t.Errorf("%s: twice, or not of this driver: %+v", asked, s)
+				}
+				together[s.Name] = true
+			}
+			if len(all) > gatherMost {
+				continue
+			}
+			want := connectedWith(pods, asked)
+			for name := range all {
+				if together[name] != want[name] {
+					t.Errorf("%q: placed with %q is %q: %t, want %t", text, asked, name, together[name], want[name])
+				}
+			}
+		}
+	})
+}
+
+// Claims are named after what they are: "nfs..." is another driver's, "gone..." is not there, "B..." is bound.
+func isOurs(name string) bool {
+	return !strings.HasPrefix(name, "nfs") && !strings.HasPrefix(name, "gone")
+}
+
+func connects(name string) bool { return isOurs(name) && !strings.HasPrefix(name, "B") }
+
+func gathered(t *testing.T, pods []waitingPod, asked string) Company {
+	g := &gathering{claim: asked, pods: hardestFirst(pods, asked),
+		find: func(_ context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
+			if strings.HasPrefix(name, "gone") {
+				return nil, nil
+			}
+			return claim(name, "late", ""), nil
+		},
+		as: func(_ context.Context, c *corev1.PersistentVolumeClaim) (Sibling, bool, error) {
+			return Sibling{Name: c.Name, Bound: strings.HasPrefix(c.Name, "B")}, isOurs(c.Name), nil
+		}}
+	company, err := g.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return company
+}
+
+// connectedWith is what gather is to find, looked for until nothing more is found.
+func connectedWith(pods []waitingPod, asked string) map[string]bool {
+	found := map[string]bool{asked: true}
+	for before := 0; before < len(found); {
+		before = len(found)
+		for _, pod := range pods {
+			if slices.ContainsFunc(pod.claims, func(c string) bool { return found[c] && (c == asked || connects(c)) }) {
+				for _, c := range pod.claims {
+					if isOurs(c) {
+						found[c] = true
+					}
+				}
+			}
+		}
+	}
+	return found
+}
