@@ -55,7 +55,7 @@ func (f figures) mean(operation string) (time.Duration, float64) {
 	return time.Duration(is.seconds / is.count * float64(time.Second)), is.count
 }
 
-var operationLine = regexp.MustCompile(`^(?:csi_plugin_operations|nodelvm_lvm_command)_seconds_(count|sum)\{(.*)\} (\S+)$`)
+var operationLine = regexp.MustCompile(`^(?:csi_plugin_operations|nodelvm_lvm_command_duration)_seconds_(count|sum)\{(.*)\} (\S+)$`)
 
 // label finds a label in what stands between a metric's braces.
 func label(labels, name string) string {
