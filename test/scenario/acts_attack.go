@@ -13,41 +13,44 @@ import (
 
 const attackedNode = "node-1"
 
-// AttackActs runs a tenant who has a raw block volume and a pod without privilege, and who writes on the volume what the node
-// could take for its own.
-func AttackActs() []Act { return []Act{attack(forgeries()), attackThenReboot()} }
+// AttackActs runs tenants who have a raw block volume and a pod without privilege, and write on the volume what the node could take
+// for its own, or would have to parse; and a thief who has one node's token.
+func AttackActs() []Act {
+	return []Act{attack(forgeries()), attackThenReboot(), attackWithImages(), attackWithToken()}
+}
 
 func attack(all []forgery) Act {
-	steps := []Step{{Says: "a pod without privilege on " + attackedNode + " has a raw block volume of the class", Prove: attackerRuns}}
+	run := &nodeRun{}
+	steps := []Step{
+		{Says: "a pod without privilege on " + attackedNode + " has a raw block volume of the class", Prove: attackerRuns},
+		{Says: "the run of the node and of its driver is noted", Prove: run.note},
+	}
 	for _, f := range all {
 		steps = append(steps, Step{Says: "the pod writes " + f.name + ": the published capacity stays that of the node's disks", Limit: 2 * time.Minute,
-			Prove: func(ctx context.Context, s *Stage) error { return s.forge(ctx, f) }})
+			Prove: func(ctx context.Context, s *Stage) error { return s.forge(ctx, "attacker", f) }})
 		if f.event != "" {
-			steps = append(steps, Step{Says: "an event on the claim says that the volume begins like " + f.event, Limit: 2 * time.Minute,
-				Prove: func(ctx context.Context, s *Stage) error {
-					_, err := s.eventSaying(ctx, "attacker", "begins like "+f.event)
-					return err
-				}})
+			steps = append(steps, Step{Says: "an event on the claim names the volume, and says that it begins like " + f.event, Limit: 2 * time.Minute,
+				Prove: func(ctx context.Context, s *Stage) error { return s.signatureReported(ctx, "attacker", f.event) }})
 		}
-		if f.lvm {
+		if f.lvm() {
 			steps = append(steps, Step{Says: "the next tenant's volume is on the node's disks, and the pod's device shows nothing of it", Limit: 3 * time.Minute, Prove: victimIsSafe})
 		}
 	}
 	return Act{Title: "A tenant attacks from a raw block volume", Steps: append(steps,
 		Step{Says: "another tenant's pod runs, and the attacker's pod and volume can be deleted at once", Limit: 2 * time.Minute, Prove: attackerLeaves},
+		Step{Says: "neither the node nor its driver has been restarted", Prove: run.goesOn},
 		Step{Says: "everything is deleted", Prove: attackIsOver},
 	)}
 }
 
 func attackThenReboot() Act {
-	forged := forgeries()
 	return Act{Title: "The node reboots with forged groups on a raw block volume", Steps: []Step{
 		{Says: "a tenant's pod writes data", Prove: func(ctx context.Context, s *Stage) error { return s.victimRuns(ctx) }},
-		{Says: "an attacker's pod writes " + forged[3].name, Prove: func(ctx context.Context, s *Stage) error {
+		{Says: "an attacker's pod writes " + emptied.name, Prove: func(ctx context.Context, s *Stage) error {
 			if err := attackerRuns(ctx, s); err != nil {
 				return err
 			}
-			return s.forge(ctx, forged[3])
+			return s.forge(ctx, "attacker", emptied)
 		}},
 		{Says: "the tenant's pod ends; the node's power is cut, and it boots with the attacker's pod alone", Prove: rebootWithAttacker},
 		{Says: "the published capacity stays that of the node's disks", Prove: func(ctx context.Context, s *Stage) error { return s.publishedIsReal(ctx, 3*time.Second) }},
@@ -57,19 +60,26 @@ func attackThenReboot() Act {
 }
 
 func attackerRuns(ctx context.Context, s *Stage) error {
-	for _, manifest := range []string{"classes.yaml", "attack.yaml"} {
-		if err := apply(manifest)(ctx, s); err != nil {
-			return err
-		}
+	if err := apply("classes.yaml")(ctx, s); err != nil {
+		return err
 	}
-	if _, err := s.podReady(ctx, "attacker"); err != nil {
+	if err := s.rawPod(ctx, "attacker", fastClass, "128Mi"); err != nil {
 		return err
 	}
 	return s.publishedIsReal(ctx, 0)
 }
 
-// forge has the attacker's pod write the content over the beginning of its volume.
-func (s *Stage) forge(ctx context.Context, f forgery) error {
+// rawPod starts a pod without privilege that has a raw block volume.
+func (s *Stage) rawPod(ctx context.Context, name, class, size string) error {
+	if err := s.applyWith(ctx, "attack.yaml", "NAME", name, "CLASS", class, "SIZE", size); err != nil {
+		return err
+	}
+	_, err := s.podReady(ctx, name)
+	return err
+}
+
+// forge has a pod write the content over the beginning of its volume.
+func (s *Stage) forge(ctx context.Context, pod string, f forgery) error {
 	encoded, err := s.run(ctx, attackedNode, "sh", "-c", `dir=$(mktemp -d) && cd $dir && { `+f.script+"\n} | base64 -w0; cd / && rm -r $dir")
 	if err != nil {
 		return err
@@ -84,8 +94,9 @@ func (s *Stage) forge(ctx context.Context, f forgery) error {
 	if len(content) < 1<<20 {
 		return fmt.Errorf("%s has %d bytes only", f.name, len(content))
 	}
-	_, err = s.kubectl(ctx, base64.StdEncoding.EncodeToString(content), "exec", "-i", "-n", Namespace, "attacker", "--",
-		"sh", "-ec", "base64 -d | dd of=/dev/raw-volume bs=1M conv=fsync 2>/dev/null; [ $(head -c "+strconv.Itoa(len(content))+" /dev/raw-volume | wc -c) = "+strconv.Itoa(len(content))+" ]")
+	size := strconv.Itoa(len(content))
+	_, err = s.kubectl(ctx, base64.StdEncoding.EncodeToString(content), "exec", "-i", "-n", Namespace, pod, "--",
+		"sh", "-ec", "base64 -d | dd of=/dev/raw-volume bs=1M conv=fsync 2>/dev/null; [ $(head -c "+size+" /dev/raw-volume | wc -c) = "+size+" ]")
 	if err != nil {
 		return err
 	}
@@ -93,6 +104,26 @@ func (s *Stage) forge(ctx context.Context, f forgery) error {
 		return err
 	}
 	return s.publishedIsReal(ctx, 3*time.Second)
+}
+
+// signatureReported waits until the event on a claim calls its volume what was written last.
+func (s *Stage) signatureReported(ctx context.Context, claim, what string) error {
+	v, err := s.volumeOf(ctx, claim)
+	if err != nil {
+		return err
+	}
+	return eventually(ctx, func() error {
+		events, err := s.Client.CoreV1().Events(Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=VolumeSignature,involvedObject.name=" + claim})
+		if err != nil {
+			return err
+		}
+		for _, e := range events.Items { // also those of earlier claims of the name
+			if strings.Contains(e.Message, v.group+"/"+v.lv+" (") && strings.Contains(e.Message, "begins like "+what+",") {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event on %s says that %s/%s begins like %s%s", claim, v.group, v.lv, what, s.lastEvents(ctx, claim))
+	})
 }
 
 // publishedIsReal waits until the node's published capacity equals the free extents of the group on its disks, and then
@@ -115,92 +146,20 @@ func (s *Stage) publishedIsReal(ctx context.Context, watch time.Duration) error 
 }
 
 func (s *Stage) publishedEqualsDisks(ctx context.Context) error {
-	groups, err := report[group](ctx, s, attackedNode, "vg", "vgs", "--devices", nodeDisks, "-o", "vg_name,vg_extent_size,vg_free_count")
+	onDisks := []string{"--devices", nodeDisks}
+	groups, err := s.groups(ctx, attackedNode, onDisks...)
 	if err != nil {
 		return err
 	}
 	if len(groups) != 1 || groups[0].Name != nodeGroup {
 		return fmt.Errorf("the node's disks hold %v, want %s alone", groups, nodeGroup)
 	}
-	count, err := strconv.ParseInt(groups[0].FreeExtents, 10, 64)
-	if err != nil {
-		return err
-	}
-	size, err := strconv.ParseInt(groups[0].ExtentSize, 10, 64)
-	if err != nil {
-		return err
-	}
-	objects, err := s.Client.StorageV1().CSIStorageCapacities("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, c := range objects.Items {
-		if c.StorageClassName != fastClass || c.NodeTopology.MatchLabels[TopologyKey] != attackedNode {
-			continue
-		}
-		if c.Capacity.Value() != count*size {
-			return fmt.Errorf("%s publishes %d bytes, its disks have %d extents of %d bytes free", attackedNode, c.Capacity.Value(), count, size)
-		}
-		return nil
-	}
-	return fmt.Errorf("%s publishes no capacity for class %s", attackedNode, fastClass)
-}
-
-const (
-	secret      = "the other tenant's data"
-	writeSecret = "for i in 1 2 3 4 5 6 7 8; do echo \"" + secret + "\" >> /data/file; done; sync; grep -c tenant /data/file"
-)
-
-func (s *Stage) victimRuns(ctx context.Context) error {
-	if err := apply("attack-victim.yaml")(ctx, s); err != nil {
-		return err
-	}
-	if _, err := s.podReady(ctx, "victim"); err != nil {
-		return err
-	}
-	_, err := s.inPod(ctx, "victim", "sh", "-ec", writeSecret)
+	_, err = s.capacityIsFree(ctx, attackedNode, onDisks...)
 	return err
 }
 
-func victimIsSafe(ctx context.Context, s *Stage) error {
-	if err := s.victimRuns(ctx); err != nil {
-		return err
-	}
-	if err := s.victimIsOnDisks(ctx); err != nil {
-		return err
-	}
-	if _, err := s.inPod(ctx, "attacker", "sh", "-ec", "! grep -q \""+secret+"\" /dev/raw-volume"); err != nil {
-		return fmt.Errorf("the attacker's device shows the other tenant's data: %w", err)
-	}
-	if _, err := s.kubectl(ctx, "", "delete", "pod/victim", "pvc/victim", "-n", Namespace, "--wait"); err != nil {
-		return err
-	}
-	return s.publishedIsReal(ctx, 0)
-}
-
-// victimIsOnDisks asks LVM, which reads the node's disks alone, whether it has the victim's volume.
-func (s *Stage) victimIsOnDisks(ctx context.Context) error {
-	pvc, err := s.Client.CoreV1().PersistentVolumeClaims(Namespace).Get(ctx, "victim", metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	pv, err := s.Client.CoreV1().PersistentVolumes().Get(ctx, pvc.Spec.VolumeName, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	vg, lv, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
-	out, err := s.run(ctx, attackedNode, "lvs", "--devices", nodeDisks, "--noheadings", "-o", "vg_uuid,lv_name,devices", "-S", "lv_name="+lv)
-	if err != nil {
-		return err
-	}
-	if fields := strings.Fields(string(out)); len(fields) != 3 || fields[0] != vg || !strings.HasPrefix(fields[2], "/dev/ubd") {
-		return fmt.Errorf("volume %s: LVM on the node's disks answers %q", pv.Spec.CSI.VolumeHandle, out)
-	}
-	return nil
-}
-
 func attackerLeaves(ctx context.Context, s *Stage) error {
-	if err := s.forge(ctx, forgeries()[0]); err != nil {
+	if err := s.forge(ctx, "attacker", tagged); err != nil {
 		return err
 	}
 	if err := s.victimRuns(ctx); err != nil {
@@ -236,20 +195,10 @@ func rebootWithAttacker(ctx context.Context, s *Stage) error {
 	})
 }
 
-func victimIsBack(ctx context.Context, s *Stage) error {
-	if err := apply("attack-victim.yaml")(ctx, s); err != nil {
-		return err
-	}
-	if _, err := s.podReady(ctx, "victim"); err != nil {
-		return err
-	}
-	if _, err := s.inPod(ctx, "victim", "grep", "-q", secret, "/data/file"); err != nil {
-		return err
-	}
-	return s.victimIsOnDisks(ctx)
-}
-
 func attackIsOver(ctx context.Context, s *Stage) error {
+	if _, err := s.kubectl(ctx, "", "delete", "volumesnapshot", "-n", Namespace, "--all", "--wait"); err != nil {
+		return err
+	}
 	if err := deleteEverything(ctx, s); err != nil {
 		return err
 	}

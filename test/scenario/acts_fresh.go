@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -178,36 +176,6 @@ func (s *Stage) standing(ctx context.Context, node string) (now standing, err er
 		}
 	}
 	return now, nil
-}
-
-// published is the one figure of a class and a node: all that is free, and the largest volume.
-func (s *Stage) published(ctx context.Context, class, node string) (int64, error) {
-	list, err := s.Client.StorageV1().CSIStorageCapacities("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return 0, err
-	}
-	var found []int64
-	for _, c := range list.Items {
-		if c.StorageClassName != class || c.NodeTopology.MatchLabels[TopologyKey] != node {
-			continue
-		}
-		if c.Capacity.Value() != c.MaximumVolumeSize.Value() {
-			return 0, fmt.Errorf("%s publishes %d bytes of class %s, and %d as the largest volume", node, c.Capacity.Value(), class, c.MaximumVolumeSize.Value())
-		}
-		found = append(found, c.Capacity.Value())
-	}
-	if len(found) != 1 {
-		return 0, fmt.Errorf("%s publishes %d figures of class %s", node, len(found), class)
-	}
-	return found[0], nil
-}
-
-func (s *Stage) publishes(ctx context.Context, class, node string, want int64) error {
-	is, err := s.published(ctx, class, node)
-	if err == nil && is != want {
-		err = fmt.Errorf("%s publishes %d bytes of class %s; %d are right", node, is, class, want)
-	}
-	return err
 }
 
 // claimOf makes a claim that names its node itself.

@@ -44,36 +44,18 @@ func everyNodeRegistered(ctx context.Context, s *Stage) error {
 // capacityAgrees also keeps each node's figures of the first time it is asked.
 func capacityAgrees(ctx context.Context, s *Stage) error {
 	for _, node := range s.Lab.NodeNames() {
-		if err := eventually(ctx, func() error { return s.nodeCapacityAgrees(ctx, node) }); err != nil {
+		err := eventually(ctx, func() error {
+			free, err := s.capacityIsFree(ctx, node)
+			if _, seen := s.freeAtFirst[node]; err == nil && !seen {
+				s.freeAtFirst[node] = free
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *Stage) nodeCapacityAgrees(ctx context.Context, node string) error {
-	count, size, err := s.freeExtents(ctx, node)
-	if err != nil {
-		return err
-	}
-	objects, err := s.Client.StorageV1().CSIStorageCapacities("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, c := range objects.Items {
-		if c.StorageClassName != fastClass || c.NodeTopology.MatchLabels[TopologyKey] != node {
-			continue
-		}
-		if c.Capacity.Value() != count*size || c.MaximumVolumeSize.Value() != count*size {
-			return fmt.Errorf("%s publishes %d bytes (largest volume %d), vgs shows %d extents of %d bytes = %d",
-				node, c.Capacity.Value(), c.MaximumVolumeSize.Value(), count, size, count*size)
-		}
-		if _, seen := s.freeAtFirst[node]; !seen {
-			s.freeAtFirst[node] = count
-		}
-		return nil
-	}
-	return fmt.Errorf("no CSIStorageCapacity for class %s and node %s", fastClass, node)
 }
 
 func delayedBinding() Act {

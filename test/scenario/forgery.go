@@ -14,9 +14,18 @@ type forgery struct {
 	name   string
 	script string                       // prints the content, in a separate folder on the node
 	change func([]byte) ([]byte, error) // nil, or what the attacker changes in it
-	lvm    bool                         // LVM would take the volume for a physical volume
-	event  string                       // what an event on the claim says of it; "": none
+	event  string                       // what an event on the claim calls it; "": it is nothing that a node acts on by itself
 }
+
+// lvm tells that LVM would take the volume for a physical volume.
+func (f forgery) lvm() bool { return f.event == asLVM }
+
+// What the events call the forgeries.
+const (
+	asLVM   = "an LVM physical volume"
+	asBtrfs = "a btrfs file system"
+	asMD    = "a part of an md array"
+)
 
 // withGroup prints the beginning of a disk with one volume group, made on a loop device that no other command reads.
 const withGroup = `truncate -s 100M disk; loop=$(losetup -f --show disk)
@@ -28,20 +37,36 @@ const (
 	nodeGroup = "vg-data"
 )
 
+// withDamage prints the beginning of a file system whose superblock is in order, with noise over so many blocks after it.
+const withDamage = `truncate -s 320M disk; %s disk >&2; dd if=/dev/urandom of=disk bs=%d seek=1 count=%d conv=notrunc 2>/dev/null; head -c 2M disk`
+
+// emptied is the forgery that would have the driver hand out extents that are in use.
+var emptied = forgery{name: "the node's group, empty and with a higher sequence number", script: copied, change: emptyGroup, event: asLVM}
+
+const copied = "head -c 2M /dev/ubdb"
+
+// tagged is the forgery that a class would choose.
+var tagged = forgery{name: "a volume group with the tag of the class", script: fmt.Sprintf(withGroup, "--addtag fast evil"), event: asLVM}
+
+// forgeries are in an order in which each is reported again: the last of LVM is followed by btrfs, and that by md.
 func forgeries() []forgery {
-	copied := "head -c 2M /dev/ubdb"
 	return []forgery{
-		{name: "a volume group with the tag of the class", script: fmt.Sprintf(withGroup, "--addtag fast evil"), lvm: true},
-		{name: "a volume group with the name of the node's own", script: fmt.Sprintf(withGroup, "--addtag fast evil"), change: namesake, lvm: true, event: "an LVM physical volume"},
-		{name: "a copy of the node's disk", script: copied, lvm: true},
-		{name: "the node's group, empty and with a higher sequence number", script: copied, change: emptyGroup, lvm: true},
 		{name: "a partition table with an LVM partition", script: `head -c 446 /dev/zero; printf '\000\000\002\000\216\000\000\000\000\010\000\000\000\000\003\000'; head -c 48 /dev/zero; printf '\125\252'; head -c 2M /dev/zero`},
 		{name: "a LUKS header", script: `truncate -s 100M disk; echo key | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk - >&2; head -c 2M disk`},
-		{name: "a btrfs file system", script: `truncate -s 120M disk; mkfs.btrfs -q -L victim disk >&2; head -c 2M disk`},
-		{name: "the beginning of an md array", script: `head -c 4096 /dev/zero; printf '\374\116\053\251\001\000\000\000'; head -c 1M /dev/urandom`},
+		tagged,
+		{name: "a volume group with the name of the node's own", script: tagged.script, change: namesake, event: asLVM},
+		{name: "a copy of the node's disk", script: copied, event: asLVM},
+		emptied,
+		{name: "a btrfs file system", script: `truncate -s 120M disk; mkfs.btrfs -q -L victim disk >&2; head -c 2M disk`, event: asBtrfs},
+		{name: "the beginning of an md array", script: `head -c 4096 /dev/zero; printf '\374\116\053\251\001\000\000\000'; head -c 1M /dev/urandom`, event: asMD},
+		{name: "a btrfs file system with damaged structures", script: fmt.Sprintf(withDamage, "mkfs.btrfs -q", 68<<10, 20), event: asBtrfs},
+		{name: "an xfs file system with damaged structures", script: fmt.Sprintf(withDamage, "mkfs.xfs -q", 512, 4000)},
+		damagedExt4,
 		{name: "random bytes", script: `head -c 2M /dev/urandom`},
 	}
 }
+
+var damagedExt4 = forgery{name: "an ext4 file system with damaged structures", script: fmt.Sprintf(withDamage, "mkfs.ext4 -q", 2048, 1000)}
 
 // Places and sums of LVM's on-disk format (LVM2, lib/format_text/layout.h): the metadata area header of a disk that pvcreate
 // labelled with its defaults.

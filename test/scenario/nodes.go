@@ -33,31 +33,13 @@ func (v logicalVolume) isPool() bool {
 	return slices.Contains(strings.Split(v.Tags, ","), "nodelvm.kind=pool")
 }
 
-func (s *Stage) groups(ctx context.Context, node string) ([]group, error) {
-	return report[group](ctx, s, node, "vg", "vgs", "-o", "vg_name,vg_extent_size,vg_free_count")
+// groups lists a node's groups; options are more of vgs's.
+func (s *Stage) groups(ctx context.Context, node string, options ...string) ([]group, error) {
+	return report[group](ctx, s, node, "vg", append([]string{"vgs", "-o", "vg_name,vg_extent_size,vg_free_count"}, options...)...)
 }
 
 func (s *Stage) logicalVolumes(ctx context.Context, node string) ([]logicalVolume, error) {
 	return report[logicalVolume](ctx, s, node, "lv", "lvs", "-o", "lv_name,vg_name,lv_size,lv_tags")
-}
-
-// freeExtents sums the free extents of a node's groups and tells their size in bytes.
-func (s *Stage) freeExtents(ctx context.Context, node string) (count, size int64, err error) {
-	groups, err := s.groups(ctx, node)
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, g := range groups {
-		free, err := strconv.ParseInt(g.FreeExtents, 10, 64)
-		if err != nil {
-			return 0, 0, err
-		}
-		if size, err = strconv.ParseInt(g.ExtentSize, 10, 64); err != nil {
-			return 0, 0, err
-		}
-		count += free
-	}
-	return count, size, nil
 }
 
 // report runs one of LVM's reporting commands on a node and decodes the rows under key.

@@ -1,0 +1,89 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// attackWithImages plays a tenant who writes a file system on a raw block volume, and has the node mount a copy of it.
+func attackWithImages() Act {
+	run := &nodeRun{}
+	return Act{Title: "A tenant writes a corrupt file system for the node to mount", Steps: []Step{
+		{Says: "a pod without privilege writes " + damagedExt4.name + " on a raw thin volume, which is snapshotted", Prove: imageIsSnapshotted},
+		{Says: "the run of the node and of its driver is noted", Prove: run.note},
+		{Says: "claims with volumeMode Filesystem for a restore and a clone of it get no volume, and events on them say why", Limit: 3 * time.Minute, Prove: conversionsRefused},
+		{Says: "an admin allows the restore: the node refuses to mount it, and an event on the pod says so", Limit: 5 * time.Minute, Prove: corruptIsNotMounted},
+		{Says: "another tenant's pod on the node gets its volume", Limit: 3 * time.Minute, Prove: victimRunsBeside},
+		{Says: "neither the node nor its driver has been restarted", Prove: run.goesOn},
+		{Says: "everything is deleted", Prove: attackIsOver},
+	}}
+}
+
+func imageIsSnapshotted(ctx context.Context, s *Stage) error {
+	for _, manifest := range []string{"classes.yaml", "life-classes.yaml"} {
+		if err := apply(manifest)(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := s.rawPod(ctx, "image", "thin", "320Mi"); err != nil {
+		return err
+	}
+	if err := s.forge(ctx, "image", damagedExt4); err != nil {
+		return err
+	}
+	if err := s.snapshotOf(ctx, "image", "image"); err != nil {
+		return err
+	}
+	return s.snapshotReady(ctx, "image")
+}
+
+// conversionsRefused: csi-provisioner refuses to make a file system's volume of a raw one.
+func conversionsRefused(ctx context.Context, s *Stage) error {
+	if err := apply("attack-copies.yaml")(ctx, s); err != nil {
+		return err
+	}
+	for claim, words := range map[string]string{
+		"image-restore": "modifies the mode of the source volume",
+		"image-clone":   "must have the same volume mode",
+	} {
+		said, err := s.eventSaying(ctx, claim, words)
+		if err != nil {
+			return err
+		}
+		s.Narrator.Note("csi-provisioner says: %s", said)
+		pvc, err := s.claim(ctx, claim)
+		if err != nil {
+			return err
+		}
+		if pvc.Status.Phase != corev1.ClaimPending {
+			return fmt.Errorf("claim %s is %s", claim, pvc.Status.Phase)
+		}
+	}
+	return nil
+}
+
+func corruptIsNotMounted(ctx context.Context, s *Stage) error {
+	content, err := s.kubectl(ctx, "", "get", "volumesnapshot", "-n", Namespace, "image", "-o", "jsonpath={.status.boundVolumeSnapshotContentName}")
+	if err != nil {
+		return err
+	}
+	const allowed = "snapshot.storage.kubernetes.io/allow-volume-mode-change=true"
+	if _, err := s.kubectl(ctx, "", "annotate", "volumesnapshotcontent", content, allowed); err != nil {
+		return err
+	}
+	said, err := s.eventSaying(ctx, "image-restore", "errors that need a person")
+	if err == nil {
+		s.Narrator.Note("the kubelet says: %s", said)
+	}
+	return err
+}
+
+func victimRunsBeside(ctx context.Context, s *Stage) error {
+	if err := s.victimRuns(ctx); err != nil {
+		return err
+	}
+	return s.victimIsOnDisks(ctx)
+}
