@@ -1,0 +1,108 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	rbac "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestAccountsGetNoFurther: neither account can read a Secret, run a pod, get another account's token, or give rights to anybody.
+func TestAccountsGetNoFurther(t *testing.T) {
+	reads := []string{"get", "list", "watch"}
+	rules := 0
+	for account, docs := range map[string][]document{"nodelvm": shipped(t), "nodelvm-janitor": splitJanitor(t)} {
+		for _, rule := range rulesOf(t, docs, account) {
+			rules++
+			for _, what := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs) {
+				if strings.Contains(what, "*") {
+					t.Errorf("%s: a rule has a wildcard: %v", account, rule)
+				}
+			}
+			for _, resource := range rule.Resources {
+				switch kind, sub, _ := strings.Cut(resource, "/"); {
+				case kind == "secrets" || kind == "serviceaccounts" || slices.Contains(rule.APIGroups, rbac.GroupName):
+					t.Errorf("%s has the verbs %q on %s", account, rule.Verbs, resource)
+				case kind == "pods" && (sub != "" || slices.ContainsFunc(rule.Verbs, func(v string) bool {
+					return !slices.Contains(reads, v) && (v != "delete" || account != "nodelvm-janitor")
+				})):
+					t.Errorf("%s has the verbs %q on %s", account, rule.Verbs, resource)
+				}
+			}
+		}
+	}
+	if rules < 20 {
+		t.Errorf("only %d rules were found", rules)
+	}
+}
+
+// TestJanitorHasNoPowerOnANode: its pod has no privilege and no path of the host, runs under its own account, and is not installed by default.
+func TestJanitorHasNoPowerOnANode(t *testing.T) {
+	var d apps.Deployment
+	only(t, splitJanitor(t), "Deployment", &d)
+	pod := d.Spec.Template.Spec
+	if pod.ServiceAccountName != "nodelvm-janitor" || pod.HostNetwork || pod.HostPID || pod.HostIPC {
+		t.Errorf("account %s, namespaces of the host: %v %v %v", pod.ServiceAccountName, pod.HostNetwork, pod.HostPID, pod.HostIPC)
+	}
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil {
+			t.Errorf("volume %s is a path of the host", v.Name)
+		}
+	}
+	for _, c := range pod.Containers {
+		if c.SecurityContext.SeccompProfile == nil {
+			c.SecurityContext.SeccompProfile = pod.SecurityContext.SeccompProfile
+		}
+		checkPrivileges(t, c.Name, *c.SecurityContext, false)
+	}
+	for _, doc := range shipped(t) {
+		if strings.Contains(doc.name, "janitor") {
+			t.Errorf("%s %s is in %s", doc.kind.Kind, doc.name, manifest)
+		}
+	}
+}
+
+func splitJanitor(t *testing.T) []document {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, janitor))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return split(t, string(text))
+}
+
+// rulesOf are the rules of the roles that are bound to an account.
+func rulesOf(t *testing.T, docs []document, account string) (rules []rbac.PolicyRule) {
+	t.Helper()
+	roles := map[string][]rbac.PolicyRule{}
+	var bound []string
+	for _, doc := range docs {
+		var role struct {
+			Rules    []rbac.PolicyRule `json:"rules"`
+			RoleRef  rbac.RoleRef      `json:"roleRef"`
+			Subjects []rbac.Subject    `json:"subjects"`
+		}
+		if doc.kind.Group != rbac.GroupName {
+			continue
+		}
+		if err := yaml.Unmarshal([]byte(doc.text), &role); err != nil {
+			t.Fatal(err)
+		}
+		roles[doc.kind.Kind+" "+doc.name] = role.Rules
+		if slices.ContainsFunc(role.Subjects, func(s rbac.Subject) bool { return s.Name == account }) {
+			bound = append(bound, role.RoleRef.Kind+" "+role.RoleRef.Name)
+		}
+	}
+	for _, name := range bound {
+		if len(roles[name]) == 0 {
+			t.Errorf("%s is bound to %s, which has no rules", account, name)
+		}
+		rules = append(rules, roles[name]...)
+	}
+	return rules
+}

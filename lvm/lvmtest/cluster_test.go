@@ -1,0 +1,40 @@
+package lvmtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestVolumesOfAnotherCluster: a driver neither lists nor deletes the volumes of another cluster, nor makes one of their name, and
+// starts no process for such a request. It does serve one that a PersistentVolume of its own cluster names: an admin restores those.
+func TestVolumesOfAnotherCluster(t *testing.T) {
+	node := newNode()
+	b := bed(node)
+	d := &Driver{}
+	d.Host = node.Start(t, lvm.Config{Cluster: "another", Observe: d.Observe})
+	theirs := d.create(t, b.spec("theirs", 8*lvm.MiB))
+	d.close(t)
+	d.Host = node.Start(t, lvm.Config{Cluster: Cluster, Observe: d.Observe})
+	tags := node.stateTags(b.Group)
+	if list, err := d.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("it lists %+v, %v", list, err)
+	}
+	before := len(node.Commands())
+	err := d.Delete(t.Context(), theirs.ID)
+	if wantKind(t, "delete", err, lvm.KindNotOurs); err != nil && !strings.Contains(err.Error(), `made by the cluster "another"`) {
+		t.Errorf("delete: %v", err)
+	}
+	_, err = d.Create(t.Context(), b.spec("theirs", 8*lvm.MiB))
+	wantKind(t, "create one of the name", err, lvm.KindExists)
+	if commands := node.Commands()[before:]; len(commands) != 0 {
+		t.Errorf("it ran %+v", commands)
+	}
+	if _, err := d.Activate(t.Context(), theirs.ID, theirs.UUID); err != nil {
+		t.Errorf("use what a PersistentVolume names: %v", err)
+	}
+	if now := node.stateTags(b.Group); len(now) != len(tags) || now["ready"] != tags["ready"] {
+		t.Errorf("the states were %v and are %v", tags, now)
+	}
+}
