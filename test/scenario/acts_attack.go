@@ -113,7 +113,7 @@ func (s *Stage) signatureReported(ctx context.Context, claim, what string) error
 		return err
 	}
 	return eventually(ctx, func() error {
-		events, err := s.Client.CoreV1().Events(Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=VolumeSignature,involvedObject.name=" + claim})
+		events, err := s.Client.CoreV1().Events(Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=SignatureFound,involvedObject.name=" + claim})
 		if err != nil {
 			return err
 		}
