@@ -18,7 +18,8 @@ type fake struct {
 	content  Content
 	lags     bool // the file system is smaller than the device
 	failed   []DeviceNumber
-	head     []byte // of the device
+	head     []byte           // of the device
+	ends     map[int64][]byte // what else is on the device, by offset
 	mounts   map[string]*Mount
 	kinds    map[string]PlaceKind
 	did      []string
@@ -101,11 +102,14 @@ func (f *fake) Grow(device, path, _ string) error {
 	f.lags = f.lags && err != nil
 	return err
 }
-func (f *fake) Head(_ string, bytes int) ([]byte, error) {
+func (f *fake) ReadAt(_ string, offset int64, bytes int) ([]byte, error) {
 	if f.during != nil {
-		f.during("head")
+		f.during("read")
 	}
-	return append(f.head, make([]byte, bytes)...)[:bytes], nil
+	if offset > 0 {
+		return append(slices.Clone(f.ends[offset]), make([]byte, bytes)...)[:bytes], nil
+	}
+	return append(slices.Clone(f.head), make([]byte, bytes)...)[:bytes], nil
 }
 func (f *fake) Failed() ([]DeviceNumber, error) { return f.failed, nil }
 func (f *fake) List(context.Context) ([]lvm.Volume, error) {

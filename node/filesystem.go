@@ -48,8 +48,8 @@ type Filesystem interface {
 	Remove(path string) error
 	// Failed lists the devices whose mounted file systems have met errors, after which the kernel makes them read-only.
 	Failed() ([]DeviceNumber, error)
-	// Head reads the beginning of a device. It is an error if the device is smaller.
-	Head(device string, bytes int) ([]byte, error)
+	// ReadAt reads so many bytes of a device from an offset. It is an error if the device is smaller.
+	ReadAt(device string, offset int64, bytes int) ([]byte, error)
 	// Usage tells how full the file system mounted at a path is.
 	Usage(path string) (Usage, error)
 }

@@ -18,15 +18,26 @@ const TroubleSignature lvm.Trouble = "SignatureFound"
 const signatureSpan = 68 << 10
 
 // hostSignatures are what LVM, mdadm and the kernel's btrfs look for on the devices of a node (LVM2, lib/label/label.h; Linux,
-// include/uapi/linux/raid/md_p.h and fs/btrfs/fs.h). An md array of the versions 0.9 and 1.0 has its mark at the end of a device.
+// include/uapi/linux/raid/md_p.h and fs/btrfs/fs.h).
 var hostSignatures = []struct {
 	what    string
 	offsets []int
 	mark    []byte
 }{
 	{"an LVM physical volume", []int{0, 512, 1024, 1536}, []byte("LABELONE")},
-	{"a part of an md array", []int{0, 4096}, []byte{0xfc, 0x4e, 0x2b, 0xa9}},
+	{aPartOfMD, []int{0, 4096}, mdMark},
 	{"a btrfs file system", []int{64<<10 + 64}, []byte("_BHRfS_M")},
+}
+
+const aPartOfMD = "a part of an md array"
+
+var mdMark = []byte{0xfc, 0x4e, 0x2b, 0xa9}
+
+// mdAtEnd are the offsets of the superblocks of md's versions 0.90 and 1.0 on a device of a size: in the last whole 64 KiB, and 8 KiB
+// before the end at a multiple of 4 KiB (md(4)).
+func mdAtEnd(size lvm.Bytes) []int64 {
+	const reserved, sector = 64 << 10, 512
+	return []int64{int64(size)&^(reserved-1) - reserved, (int64(size)/sector - 16) &^ 7 * sector}
 }
 
 // hostSignature names what the beginning of a volume looks like to the node's own system; "" for nothing of it.
@@ -77,17 +88,35 @@ func (s *Server) signatureOn(v lvm.Volume) (lvm.Finding, bool) {
 	if err != nil || !active {
 		return lvm.Finding{}, false
 	}
-	head, err := s.fs.Head(path, signatureSpan)
-	if err != nil { // it cannot be read, is too small for a signature, or has just gone
-		return lvm.Finding{}, false
-	}
-	what := hostSignature(head)
+	what := s.signatureAt(path)
 	if what == "" || !s.isPublishedRaw(path) {
 		return lvm.Finding{}, false
 	}
 	return lvm.Finding{Trouble: TroubleSignature, Group: v.Group, Volume: v, Cause: what, Text: fmt.Sprintf(
-		"the raw block volume %s/%s (%s) begins like %s, which its user wrote; this driver ignores it; make sure that the node's own system does too (docs/explanation/security.md)",
+		"the raw block volume %s/%s (%s) %s, which its user wrote; this driver ignores it; make sure that the node's own system does too (docs/explanation/security.md)",
 		v.Group, v.ID.LV, path, what)}, true
+}
+
+// signatureAt tells what a device begins or ends like; "" for nothing that the node's own system acts on, and for what cannot be
+// read, is too small, or has just gone.
+func (s *Server) signatureAt(path string) string {
+	head, err := s.fs.ReadAt(path, 0, signatureSpan)
+	if err != nil {
+		return ""
+	}
+	if what := hostSignature(head); what != "" {
+		return "begins like " + what
+	}
+	block, err := s.fs.Stat(path)
+	if err != nil {
+		return ""
+	}
+	for _, offset := range mdAtEnd(block.Size) {
+		if mark, err := s.fs.ReadAt(path, offset, len(mdMark)); err == nil && bytes.Equal(mark, mdMark) {
+			return "ends like " + aPartOfMD
+		}
+	}
+	return ""
 }
 
 // isPublishedRaw tells whether a device is bound as a device node, as NodePublishVolume does for a raw block volume.

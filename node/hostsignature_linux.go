@@ -2,20 +2,19 @@ package node
 
 import (
 	"fmt"
-	"io"
 	"os"
 )
 
-// Head implements Filesystem.
-func (m machine) Head(device string, bytes int) ([]byte, error) {
+// ReadAt implements Filesystem.
+func (m machine) ReadAt(device string, offset int64, bytes int) ([]byte, error) {
 	f, err := os.Open(device)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	head := make([]byte, bytes)
-	if _, err := io.ReadFull(f, head); err != nil {
-		return nil, fmt.Errorf("read the beginning of %s: %w", device, err)
+	data := make([]byte, bytes)
+	if _, err := f.ReadAt(data, offset); err != nil {
+		return nil, fmt.Errorf("read %d bytes of %s from %d: %w", bytes, device, offset, err)
 	}
-	return head, nil
+	return data, nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 func at(offset int, mark string) []byte { return append(make([]byte, offset), mark...) }
@@ -38,22 +40,42 @@ func TestHostSignature(t *testing.T) {
 // A signature is reported of a volume that is published as a raw block volume, and of no other: a file system is the driver's.
 func TestHealthReportsSignatures(t *testing.T) {
 	for name, c := range map[string]struct {
-		kind  PlaceKind
-		head  []byte
-		found bool
+		kind PlaceKind
+		head []byte
+		end  int64  // an offset with md's mark
+		want string // "": nothing is found
 	}{
-		"raw, with LVM":         {PlaceDevice, at(512, "LABELONE"), true},
-		"raw, without":          {PlaceDevice, at(512, "postgres"), false},
-		"a mounted file system": {PlaceDir, at(65600, "_BHRfS_M"), false},
+		"raw, with LVM":         {PlaceDevice, at(512, "LABELONE"), 0, "begins like an LVM physical volume"},
+		"raw, md 0.90":          {PlaceDevice, nil, 1<<30 - 64<<10, "ends like a part of an md array"},
+		"raw, md 1.0":           {PlaceDevice, nil, 1<<30 - 8<<10, "ends like a part of an md array"},
+		"raw, md elsewhere":     {PlaceDevice, nil, 1<<30 - 4<<10, ""},
+		"raw, without":          {PlaceDevice, at(512, "postgres"), 0, ""},
+		"a mounted file system": {PlaceDir, at(65600, "_BHRfS_M"), 1<<30 - 8<<10, ""},
 	} {
 		f := newFake()
 		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = c.head, c.kind, &Mount{}
+		f.ends = map[int64][]byte{c.end: mdMark}
 		found, err := f.server().Health(t.Context())
-		if err != nil || (len(found) == 1) != c.found {
+		if err != nil || (len(found) == 1) != (c.want != "") {
 			t.Errorf("%s: Health = %v, %v", name, found, err)
+			continue
 		}
-		if c.found && (found[0].Trouble != TroubleSignature || found[0].Cause != "an LVM physical volume" || found[0].Volume.ID != testID || !strings.Contains(found[0].Text, "begins like an LVM physical volume")) {
+		if len(found) == 1 && (found[0].Trouble != TroubleSignature || found[0].Cause != c.want || found[0].Volume.ID != testID || !strings.Contains(found[0].Text, c.want+",")) {
 			t.Errorf("%s: Health = %+v", name, found)
+		}
+	}
+}
+
+// TestMDAtEnd: sizes that are no multiples of what md reserves.
+func TestMDAtEnd(t *testing.T) {
+	for size, want := range map[lvm.Bytes][]int64{
+		128 << 10:       {64 << 10, 120 << 10},
+		128<<10 + 512:   {64 << 10, 120 << 10},
+		192<<10 - 512:   {64 << 10, 192<<10 - 12<<10},
+		lvm.GiB + 4<<10: {1<<30 - 64<<10, 1<<30 - 4<<10},
+	} {
+		if got := mdAtEnd(size); !slices.Equal(got, want) {
+			t.Errorf("mdAtEnd(%d) = %d, want %d", size, got, want)
 		}
 	}
 }
@@ -79,15 +101,15 @@ func TestSignatureOfADeviceThatHangs(t *testing.T) {
 	})
 }
 
-func TestHeadOfAFile(t *testing.T) {
+func TestReadAtOfAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "device")
 	if err := os.WriteFile(path, bytes.Repeat([]byte("ab"), 50), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if head, err := newMachine().Head(path, 3); err != nil || !slices.Equal(head, []byte("aba")) {
-		t.Errorf("Head = %q, %v", head, err)
+	if data, err := newMachine().ReadAt(path, 1, 3); err != nil || string(data) != "bab" {
+		t.Errorf("ReadAt = %q, %v", data, err)
 	}
-	if head, err := newMachine().Head(path, 101); err == nil {
-		t.Errorf("Head of a device that is too small = %q, want an error", head)
+	if data, err := newMachine().ReadAt(path, 98, 3); err == nil {
+		t.Errorf("ReadAt beyond the end of a device = %q, want an error", data)
 	}
 }
