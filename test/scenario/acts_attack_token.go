@@ -245,7 +245,7 @@ func (t *theft) forgedContentDeletesNothing(ctx context.Context, s *Stage) (err 
 	if err := s.deleteForged(ctx, "stolen"); err != nil {
 		return err
 	}
-	err = eventually(ctx, func() error { return s.saysOn(ctx, "default", "forged-stolen", "SnapshotDeleteError", t.snapped) })
+	err = eventually(ctx, func() error { return s.saysOn(ctx, "default", "forged-stolen", "SnapshotDeleteError", "Failed to delete snapshot") })
 	if err != nil {
 		return err
 	}
