@@ -135,7 +135,7 @@ func (t *theft) onVolume() []attempt {
 			pv.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: "kube-system", Name: "root"}
 		})},
 		{"move the volume", thePolicy, patch(`{"metadata":{"labels":{"` + TopologyKey + `":"` + thiefNode + `"}}}`)},
-		{"note its loss", thePolicy, patch(`{"metadata":{"annotations":{"nodelvm.io/group-lost-since":"2026-01-02T03:04:05Z"}}}`)},
+		{"note its loss", thePolicy, patch(`{"metadata":{"annotations":{"nodelvm.io/volume-group-lost-since":"2026-01-02T03:04:05Z"}}}`)},
 		{"enlarge it", thePolicy, patch(`{"spec":{"capacity":{"storage":"9Gi"}}}`)},
 		{"delete it", thePolicy, func(ctx context.Context) error { return volumes.Delete(ctx, t.volume.Name, metav1.DeleteOptions{}) }},
 	}
