@@ -2,10 +2,7 @@ package scenario
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // attackWithImages plays a tenant who writes a file system on a raw block volume, and has the node mount a copy of it.
@@ -49,17 +46,15 @@ func conversionsRefused(ctx context.Context, s *Stage) error {
 		"image-restore": "modifies the mode of the source volume",
 		"image-clone":   "must have the same volume mode",
 	} {
-		said, err := s.eventSaying(ctx, claim, words)
+		uid, err := s.uidOf(ctx, "pvc/"+claim)
 		if err != nil {
 			return err
 		}
-		s.Narrator.Note("csi-provisioner says: %s", said)
-		pvc, err := s.claim(ctx, claim)
-		if err != nil {
+		if err := eventually(ctx, func() error { return s.saysOn(ctx, Namespace, uid, "ProvisioningFailed", words) }); err != nil {
 			return err
 		}
-		if pvc.Status.Phase != corev1.ClaimPending {
-			return fmt.Errorf("claim %s is %s", claim, pvc.Status.Phase)
+		if err := s.isPending(ctx, claim); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -74,11 +69,11 @@ func corruptIsNotMounted(ctx context.Context, s *Stage) error {
 	if _, err := s.kubectl(ctx, "", "annotate", "volumesnapshotcontent", content, allowed); err != nil {
 		return err
 	}
-	said, err := s.eventSaying(ctx, "image-restore", "errors that need a person")
-	if err == nil {
-		s.Narrator.Note("the kubelet says: %s", said)
+	pod, err := s.uidOf(ctx, "pod/image-restore")
+	if err != nil {
+		return err
 	}
-	return err
+	return eventually(ctx, func() error { return s.saysOn(ctx, Namespace, pod, "FailedMount", "errors that need a person") })
 }
 
 func victimRunsBeside(ctx context.Context, s *Stage) error {

@@ -195,6 +195,10 @@ func (t *theft) forgedContentRestoresNothing(ctx context.Context, s *Stage) erro
 	if err := s.applyWith(ctx, "attack-content.yaml", "NAME", "stolen", "NODE", thiefNode, "HANDLE", t.snapped); err != nil {
 		return err
 	}
+	claim, err := s.uidOf(ctx, "pvc/stolen")
+	if err != nil {
+		return err
+	}
 	ready := fmt.Appendf(nil, `{"status":{"readyToUse":true,"snapshotHandle":%q,"restoreSize":67108864,"creationTime":1}}`, t.snapped)
 	return eventually(ctx, func() error {
 		// csi-snapshotter finds no such snapshot on the thief's node and calls the content not ready; the thief insists.
@@ -205,7 +209,7 @@ func (t *theft) forgedContentRestoresNothing(ctx context.Context, s *Stage) erro
 		if err := s.isPending(ctx, "stolen"); err != nil {
 			return err
 		}
-		return s.saysOn(ctx, Namespace, "stolen", "ProvisioningFailed", t.snapped)
+		return s.saysOn(ctx, Namespace, claim, "ProvisioningFailed", t.snapped)
 	})
 }
 
@@ -218,9 +222,13 @@ func (s *Stage) isPending(ctx context.Context, claim string) error {
 	return err
 }
 
-// saysOn looks for an event.
-func (s *Stage) saysOn(ctx context.Context, namespace, object, reason, words string) error {
-	list, err := s.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + object + ",reason=" + reason})
+func (s *Stage) uidOf(ctx context.Context, object string) (string, error) {
+	return s.kubectl(ctx, "", "get", object, "-n", Namespace, "-o", "jsonpath={.metadata.uid}")
+}
+
+// saysOn looks for an event on the object with the UID: of its name there may have been others.
+func (s *Stage) saysOn(ctx context.Context, namespace, uid, reason, words string) error {
+	list, err := s.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + uid + ",reason=" + reason})
 	if err != nil {
 		return err
 	}
@@ -232,7 +240,7 @@ func (s *Stage) saysOn(ctx context.Context, namespace, object, reason, words str
 			return nil
 		}
 	}
-	return fmt.Errorf("no event %s on %s says %q, but%s", reason, object, words, said)
+	return fmt.Errorf("no event %s says %q, but%s", reason, words, said)
 }
 
 func (t *theft) forgedContentDeletesNothing(ctx context.Context, s *Stage) (err error) {
@@ -242,10 +250,16 @@ func (t *theft) forgedContentDeletesNothing(ctx context.Context, s *Stage) (err 
 		_, patched := s.kubectl(ctx, "", "patch", "volumesnapshotcontent", "forged-stolen", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 		err = errors.Join(err, patched)
 	}()
+	content, err := s.uidOf(ctx, "volumesnapshotcontent/forged-stolen")
+	if err != nil {
+		return err
+	}
 	if err := s.deleteForged(ctx, "stolen"); err != nil {
 		return err
 	}
-	err = eventually(ctx, func() error { return s.saysOn(ctx, "default", "forged-stolen", "SnapshotDeleteError", "Failed to delete snapshot") })
+	err = eventually(ctx, func() error {
+		return s.saysOn(ctx, "default", content, "SnapshotDeleteError", "Failed to delete snapshot")
+	})
 	if err != nil {
 		return err
 	}
@@ -265,8 +279,11 @@ func (t *theft) volumeIsNoSnapshot(ctx context.Context, s *Stage) error {
 	if err := s.applyWith(ctx, "attack-content.yaml", "NAME", "renamed", "NODE", attackedNode, "HANDLE", handle); err != nil {
 		return err
 	}
-	err := eventually(ctx, func() error { return s.saysOn(ctx, Namespace, "renamed", "ProvisioningFailed", "renamed") })
+	claim, err := s.uidOf(ctx, "pvc/renamed")
 	if err != nil {
+		return err
+	}
+	if err := eventually(ctx, func() error { return s.saysOn(ctx, Namespace, claim, "ProvisioningFailed", "renamed") }); err != nil {
 		return err
 	}
 	if err := errors.Join(s.isPending(ctx, "renamed"), s.deleteForged(ctx, "renamed")); err != nil {
