@@ -1,0 +1,117 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// forgedContentRestoresNothing: an admin who is deceived, or mistaken, has written the content.
+func (t *theft) forgedContentRestoresNothing(ctx context.Context, s *Stage) error {
+	if err := s.applyWith(ctx, "attack-content.yaml", "NAME", "stolen", "NODE", thiefNode, "HANDLE", t.snapped); err != nil {
+		return err
+	}
+	claim, err := s.uidOf(ctx, "pvc/stolen")
+	if err != nil {
+		return err
+	}
+	ready := fmt.Appendf(nil, `{"status":{"readyToUse":true,"snapshotHandle":%q,"restoreSize":67108864,"creationTime":1}}`, t.snapped)
+	return eventually(ctx, func() error {
+		// csi-snapshotter finds no such snapshot on the thief's node and calls the content not ready; the thief insists.
+		err := t.client.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(contents, "forged-stolen", "status").Body(ready).Do(ctx).Error()
+		if err != nil {
+			return err
+		}
+		if err := s.isPending(ctx, "stolen"); err != nil {
+			return err
+		}
+		return s.saysOn(ctx, Namespace, claim, "ProvisioningFailed", t.snapped)
+	})
+}
+
+// isPending fails if a claim has got a volume.
+func (s *Stage) isPending(ctx context.Context, claim string) error {
+	pvc, err := s.claim(ctx, claim)
+	if err == nil && pvc.Status.Phase != corev1.ClaimPending {
+		err = fmt.Errorf("claim %s is %s", claim, pvc.Status.Phase)
+	}
+	return err
+}
+
+func (s *Stage) uidOf(ctx context.Context, object string) (string, error) {
+	return s.kubectl(ctx, "", "get", object, "-n", Namespace, "-o", "jsonpath={.metadata.uid}")
+}
+
+// saysOn looks for an event on the object with the UID: of its name there may have been others.
+func (s *Stage) saysOn(ctx context.Context, namespace, uid, reason, words string) error {
+	list, err := s.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + uid + ",reason=" + reason})
+	if err != nil {
+		return err
+	}
+	said := ""
+	for _, e := range list.Items {
+		said += "\n" + e.Message
+		if strings.Contains(e.Message, words) {
+			s.Narrator.Note("%s: %s", reason, e.Message)
+			return nil
+		}
+	}
+	return fmt.Errorf("no event %s says %q, but%s", reason, words, said)
+}
+
+func (t *theft) forgedContentDeletesNothing(ctx context.Context, s *Stage) (err error) {
+	defer func() { // the node never deletes what it does not have
+		ctx, cancel := afterwards(ctx)
+		defer cancel()
+		_, patched := s.kubectl(ctx, "", "patch", "volumesnapshotcontent", "forged-stolen", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+		err = errors.Join(err, patched)
+	}()
+	content, err := s.uidOf(ctx, "volumesnapshotcontent/forged-stolen")
+	if err != nil {
+		return err
+	}
+	if err := s.deleteForged(ctx, "stolen"); err != nil {
+		return err
+	}
+	err = eventually(ctx, func() error {
+		return s.saysOn(ctx, "default", content, "SnapshotDeleteError", "Failed to delete snapshot")
+	})
+	if err != nil {
+		return err
+	}
+	return s.isOnDisks(ctx, t.snapped)
+}
+
+func (s *Stage) deleteForged(ctx context.Context, name string) error {
+	if _, err := s.kubectl(ctx, "", "delete", "pvc/"+name, "-n", Namespace, "--wait"); err != nil {
+		return err
+	}
+	_, err := s.kubectl(ctx, "", "delete", "volumesnapshot/"+name, "-n", Namespace, "--wait=false")
+	return err
+}
+
+func (t *theft) volumeIsNoSnapshot(ctx context.Context, s *Stage) error {
+	handle := t.volume.Spec.CSI.VolumeHandle
+	if err := s.applyWith(ctx, "attack-content.yaml", "NAME", "renamed", "NODE", attackedNode, "HANDLE", handle); err != nil {
+		return err
+	}
+	claim, err := s.uidOf(ctx, "pvc/renamed")
+	if err != nil {
+		return err
+	}
+	if err := eventually(ctx, func() error { return s.saysOn(ctx, Namespace, claim, "ProvisioningFailed", "renamed") }); err != nil {
+		return err
+	}
+	if err := errors.Join(s.isPending(ctx, "renamed"), s.deleteForged(ctx, "renamed")); err != nil {
+		return err
+	}
+	if _, err := s.kubectl(ctx, "", "wait", "--for=delete", "volumesnapshotcontent/forged-renamed", "--timeout=240s"); err != nil {
+		return err
+	}
+	return s.isOnDisks(ctx, handle)
+}
