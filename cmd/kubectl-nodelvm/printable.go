@@ -9,7 +9,7 @@ import (
 )
 
 // printable shows a text as one line of a terminal: control characters, line breaks, and what turns the direction of writing are
-// escaped. Most of what is printed was written by others: by the driver of a node that a tenant may have taken over, or into
+// escaped. Most of what is printed was written by others: by the driver of a node that an attacker may have taken over, or into
 // an object of the API. It must neither command the terminal nor look like a line of this program's.
 func printable(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, isUnprintable) {
