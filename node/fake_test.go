@@ -76,6 +76,14 @@ func (f *fake) Mounts(string) (points []MountPoint, err error) {
 	}
 	return points, nil
 }
+func (f *fake) RawDevices() (numbers []DeviceNumber, err error) {
+	for path := range f.mounts {
+		if f.kinds[path] == PlaceDevice {
+			numbers = []DeviceNumber{ourDevice}
+		}
+	}
+	return numbers, nil
+}
 func (f *fake) Stat(string) (BlockDevice, error) { return BlockDevice{ourDevice, lvm.GiB}, nil }
 func (f *fake) Hold(string) (BlockDevice, func(), error) {
 	f.held++

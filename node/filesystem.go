@@ -13,6 +13,8 @@ type Filesystem interface {
 	Look(path string) (Place, error)
 	// Mounts lists where a device is mounted whole, or bound as a raw device, with all links resolved.
 	Mounts(device string) ([]MountPoint, error)
+	// RawDevices lists the devices that are bound as device nodes somewhere, as NodePublishVolume does for raw block volumes.
+	RawDevices() ([]DeviceNumber, error)
 	// Stat tells number and size of the block device at a path; anything else there is an error.
 	Stat(device string) (BlockDevice, error)
 	// Hold opens a block device until release is called: so long the kernel gives its number to no other device.

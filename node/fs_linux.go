@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -105,17 +106,38 @@ func (m machine) Mounts(device string) ([]MountPoint, error) {
 		if m.Root == "/" { // other roots are parts of it, as the kubelet binds for subPath
 			return numberOf(m) == block.Number
 		}
-		if m.FSType != "devtmpfs" && m.FSType != "tmpfs" { // where device nodes are bound from
-			return false
-		}
-		kind, number, err := kindOf(m.Mountpoint)
-		return err == nil && kind == PlaceDevice && number == block.Number
+		number, raw := boundDevice(m)
+		return raw && number == block.Number
 	})
 	points := make([]MountPoint, 0, len(mounts))
 	for _, m := range mounts {
 		points = append(points, MountPoint{Path: m.Mountpoint, ReadOnly: hasOption(m.Options, "ro")})
 	}
 	return points, err
+}
+
+func (m machine) RawDevices() ([]DeviceNumber, error) {
+	var numbers []DeviceNumber
+	_, err := mountsWhere(func(m *mountinfo.Info) bool {
+		if m.Root == "/" {
+			return false
+		}
+		if number, raw := boundDevice(m); raw {
+			numbers = append(numbers, number)
+		}
+		return false
+	})
+	slices.Sort(numbers)
+	return slices.Compact(numbers), err
+}
+
+// boundDevice returns the number of the device node that a mount shows; raw is false if it shows something else.
+func boundDevice(m *mountinfo.Info) (number DeviceNumber, raw bool) {
+	if m.FSType != "devtmpfs" && m.FSType != "tmpfs" { // where device nodes are bound from
+		return 0, false
+	}
+	kind, number, err := kindOf(m.Mountpoint)
+	return number, err == nil && kind == PlaceDevice
 }
 
 func hasOption(options, option string) bool {

@@ -64,8 +64,8 @@ func (s *Server) signatures(ctx context.Context, volumes []lvm.Volume) []lvm.Fin
 	go func() {
 		defer s.looking.Unlock()
 		var findings []lvm.Finding
-		for _, v := range volumes {
-			if f, found := s.signatureOn(v); found {
+		for _, raw := range s.rawVolumes(volumes) {
+			if f, found := s.signatureOn(raw); found {
 				findings = append(findings, f)
 			}
 		}
@@ -82,14 +82,45 @@ func (s *Server) signatures(ctx context.Context, volumes []lvm.Volume) []lvm.Fin
 	return nil
 }
 
-// signatureOn reads one volume while it is published as a raw block volume.
-func (s *Server) signatureOn(v lvm.Volume) (lvm.Finding, bool) {
-	path, active, err := s.devices.Device(v.ID, v.UUID)
-	if err != nil || !active {
-		return lvm.Finding{}, false
+// rawVolume is a volume that is published as a raw block volume.
+type rawVolume struct {
+	lvm.Volume
+	path string // of its device
+}
+
+// rawVolumes finds the volumes that are published as raw block volumes. A node without any costs one reading of the mount table:
+// each scrape of the metrics comes here, and asking for each volume's device costs many system calls.
+func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
+	numbers, err := s.fs.RawDevices()
+	if err != nil || len(numbers) == 0 {
+		return nil
 	}
+	var raw []rawVolume
+	for _, block := range []bool{true, false} { // those that were created for this first: the search ends when all are found
+		for _, v := range volumes {
+			if len(raw) == len(numbers) {
+				return raw
+			}
+			if v.Block != block {
+				continue
+			}
+			path, active, err := s.devices.Device(v.ID, v.UUID)
+			if err != nil || !active {
+				continue
+			}
+			if device, err := s.fs.Stat(path); err == nil && slices.Contains(numbers, device.Number) {
+				raw = append(raw, rawVolume{v, path})
+			}
+		}
+	}
+	return raw
+}
+
+// signatureOn reads a raw block volume.
+func (s *Server) signatureOn(raw rawVolume) (lvm.Finding, bool) {
+	v, path := raw.Volume, raw.path
 	what := s.signatureAt(path)
-	if what == "" || !s.isPublishedRaw(path) {
+	if what == "" {
 		return lvm.Finding{}, false
 	}
 	return lvm.Finding{Trouble: TroubleSignature, Group: v.Group, Volume: v, Cause: what, Text: fmt.Sprintf(
@@ -117,13 +148,4 @@ func (s *Server) signatureAt(path string) string {
 		}
 	}
 	return ""
-}
-
-// isPublishedRaw tells whether a device is bound as a device node, as NodePublishVolume does for a raw block volume.
-func (s *Server) isPublishedRaw(device string) bool {
-	mounts, err := s.fs.Mounts(device)
-	return err == nil && slices.ContainsFunc(mounts, func(m MountPoint) bool {
-		place, err := s.fs.Look(m.Path)
-		return err == nil && place.Kind == PlaceDevice
-	})
 }

@@ -80,6 +80,17 @@ func TestMDAtEnd(t *testing.T) {
 	}
 }
 
+// A node without raw block volumes asks for no volume's device and reads none: each scrape of the metrics does this.
+func TestSignaturesCostNothingWithoutRawVolumes(t *testing.T) {
+	f := newFake()
+	f.head, f.mounts["/pod/volume"] = at(0, "LABELONE"), &Mount{}
+	asked := 0
+	f.during = func(string) { asked++ }
+	if found, err := f.server().Health(t.Context()); err != nil || len(found) != 0 || asked != 0 {
+		t.Errorf("Health = %v, %v, with %d readings", found, err, asked)
+	}
+}
+
 // An unresponsive device delays one check for a few seconds, and no later one.
 func TestSignatureOfADeviceThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

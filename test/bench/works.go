@@ -107,18 +107,21 @@ func (m *meter) inTurns(ctx context.Context, tasks ...task) error {
 	return nil
 }
 
+// mountable is the capability of a volume with a file system.
+var mountable = &csi.VolumeCapability{
+	AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
+}
+
 // create asks for a volume, and remembers its handle under its name.
 func (d *driver) create(ctx context.Context, class map[string]string, name string, bytes int64) error {
 	parameters := maps.Clone(class)
 	parameters["csi.storage.k8s.io/pvc/name"], parameters["csi.storage.k8s.io/pvc/namespace"] = "data-database-0", "production"
 	reply, err := d.CreateVolume(ctx, &csi.CreateVolumeRequest{
-		Name:          name,
-		CapacityRange: &csi.CapacityRange{RequiredBytes: bytes},
-		Parameters:    parameters,
-		VolumeCapabilities: []*csi.VolumeCapability{{
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
-		}},
+		Name:               name,
+		CapacityRange:      &csi.CapacityRange{RequiredBytes: bytes},
+		Parameters:         parameters,
+		VolumeCapabilities: []*csi.VolumeCapability{mountable},
 	})
 	if err != nil {
 		return err
@@ -141,7 +144,7 @@ func (d *driver) remove(ctx context.Context, name string) error {
 
 func (d *driver) expand(ctx context.Context, name string, bytes int64) error {
 	_, err := d.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
-		VolumeId: d.handle(name), CapacityRange: &csi.CapacityRange{RequiredBytes: bytes},
+		VolumeId: d.handle(name), CapacityRange: &csi.CapacityRange{RequiredBytes: bytes}, VolumeCapability: mountable,
 	})
 	return err
 }
