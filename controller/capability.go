@@ -79,7 +79,7 @@ func (s *Server) checkMounts(capabilities []*csi.VolumeCapability, fsType string
 		}
 	}
 	if least := s.minimumSize(fsType); size < least {
-		return lvm.Errorf(lvm.KindOutOfRange, "a file system of type %s needs at least %s, and %s %s: ask for %s or more, or use ext4", fsType, least, what, size, least)
+		return lvm.Errorf(lvm.KindOutOfRange, "a file system of type %s needs at least %s, but %s %s: request %s or more, or use ext4", fsType, least, what, size, least)
 	}
 	return nil
 }

@@ -50,10 +50,9 @@ func (s *Server) refused(ctx context.Context, source lvm.ID, err error) error {
 	copied := source != lvm.ID{}
 	switch kind := lvm.KindOf(err); {
 	case (kind == lvm.KindNotLocal || kind == lvm.KindNotManaged) && copied:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "node %s does not hold what the volume is to be a copy of, and a copy can only be made where that is: %w", s.node, err)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the source is not on node %s, and a volume must be created on the node of its source: %w", s.node, err)
 	case kind == lvm.KindInsufficientCapacity && copied && s.holds(ctx, source):
-		return lvm.Errorf(lvm.KindOutOfRange, "node %s holds what the volume is to be a copy of, so it can be made nowhere else, "+
-			"and it is tried again until there is room: %w", s.node, err)
+		return lvm.Errorf(lvm.KindOutOfRange, "node %s has the source, so the volume can only be created there, and the request is retried until the capacity suffices: %w", s.node, err)
 	case kind == lvm.KindInsufficientCapacity, kind == lvm.KindOutOfRange && copied:
 		return s.here(err)
 	}

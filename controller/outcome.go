@@ -117,12 +117,11 @@ func (s *Server) kept(name string, p lvm.Presence, unread error) error {
 	case unread != nil:
 		return unread
 	case p.Volume != nil:
-		return lvm.Errorf(lvm.KindBusy, "an earlier request made %s/%s here, and its caller may not know: "+
-			"restore the StorageClass as it was then, or delete the claim, and then that volume (kubectl nodelvm orphans)", p.Volume.Group, p.Volume.ID.LV)
+		return lvm.Errorf(lvm.KindBusy, "an earlier request created %s/%s on this node, and its caller may not know: restore the StorageClass of that request, or delete the claim and then that volume (kubectl nodelvm orphans)", p.Volume.Group, p.Volume.ID.LV)
 	case p.UnderWay:
-		return lvm.Errorf(lvm.KindBusy, "an earlier request for volume %q is still under way: ask again when it has ended", name)
+		return lvm.Errorf(lvm.KindBusy, "an earlier request for volume %q is still in flight: retry when it has ended", name)
 	case p.Unsure != nil && s.outcomes.isUnknown(name):
-		return lvm.Errorf(lvm.KindBusy, "an earlier request for volume %q may have made it, and not every disk can be read: %w", name, p.Unsure)
+		return lvm.Errorf(lvm.KindBusy, "an earlier request for volume %q may have created it, and not every disk can be read: %w", name, p.Unsure)
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func (v *vanishing) CreateTogether(ctx context.Context, spec lvm.Spec, siblings 
 	}
 	v.vanish()
 	v.vanish = nil
-	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: the operation goes on", spec.Name)
+	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: the operation continues", spec.Name)
 }
 
 // unreadable are the disks of a node that cannot be read.

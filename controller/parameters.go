@@ -145,7 +145,7 @@ func parseFactor(value string) (int, error) {
 		return 0, err
 	}
 	if percent < 100 || percent > 10000 {
-		return 0, fmt.Errorf("give a factor from 1 (nothing is promised twice) to 100")
+		return 0, fmt.Errorf("give a factor from 1 (no overprovisioning) to 100")
 	}
 	return percent, nil
 }

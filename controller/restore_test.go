@@ -60,7 +60,7 @@ func TestWhichCopiesAskTheCluster(t *testing.T) {
 	expectKind(t, err, lvm.KindInvalid, "--extra-create-metadata")
 
 	_, err = s.CreateVolume(t.Context(), copyRequest("pvc-2", elsewhereSnapshot, 1<<30))
-	expectKind(t, err, lvm.KindInsufficientCapacity, "does not hold") // it goes to the node that has it
+	expectKind(t, err, lvm.KindInsufficientCapacity, "the source is not on node") // it goes to the node that has it
 	_, err = s.CreateVolume(t.Context(), copyRequest("pvc-2", snapshot+"0", 1<<30))
 	expectKind(t, err, lvm.KindNotFound)
 

@@ -241,8 +241,8 @@ func TestCopiesRefused(t *testing.T) {
 		{"a snapshot as a volume", otherWay, lvm.KindNotFound, []string{"no volume"}},
 		{"another node's snapshot", copyRequest("c", elsewhereSnapshot, 1<<30), lvm.KindInsufficientCapacity, []string{"node-1"}},
 		{"another node's volume", copyRequest("c", elsewhere, 1<<30), lvm.KindInsufficientCapacity, []string{"node-1"}},
-		{"more than this node has", copyRequest("c", snapshot, 1<<40), lvm.KindOutOfRange, []string{"node-1", "vg", "until there is room"}},
-		{"a group that is not here, unlike its source", copyRequest("c", snapshot, 1<<30, "volumeGroup", "vg-9"), lvm.KindOutOfRange, []string{"node-1", "vg-9", "tried again"}},
+		{"more than this node has", copyRequest("c", snapshot, 1<<40), lvm.KindOutOfRange, []string{"node-1", "vg", "until the thin pool has capacity"}},
+		{"a group that is not here, unlike its source", copyRequest("c", snapshot, 1<<30, "volumeGroup", "vg-9"), lvm.KindOutOfRange, []string{"node-1", "vg-9", "is retried"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := s.CreateVolume(t.Context(), test.req)

@@ -39,12 +39,11 @@ func (s *Server) keptSnapshot(name string, p lvm.SnapshotPresence, unread error)
 	case unread != nil:
 		return unread
 	case p.UnderWay:
-		return lvm.Errorf(lvm.KindBusy, "an earlier request for snapshot %q is still under way: ask again when it has ended", name)
+		return lvm.Errorf(lvm.KindBusy, "an earlier request for snapshot %q is still in flight: retry when it has ended", name)
 	case p.Snapshot != nil:
-		return lvm.Errorf(lvm.KindBusy, "an earlier request took snapshot %s/%s here, and its caller may not know: "+
-			"restore the VolumeSnapshotClass as it was then, or delete the VolumeSnapshot, and then that snapshot (kubectl nodelvm orphans)", p.Snapshot.Group, p.Snapshot.ID.LV)
+		return lvm.Errorf(lvm.KindBusy, "an earlier request created snapshot %s/%s on this node, and its caller may not know: restore the VolumeSnapshotClass of that request, or delete the VolumeSnapshot and then that snapshot (kubectl nodelvm orphans)", p.Snapshot.Group, p.Snapshot.ID.LV)
 	case p.Unsure != nil && s.snapshotOutcomes.isUnknown(name):
-		return lvm.Errorf(lvm.KindBusy, "an earlier request for snapshot %q may have taken it, and not every disk can be read: %w", name, p.Unsure)
+		return lvm.Errorf(lvm.KindBusy, "an earlier request for snapshot %q may have created it, and not every disk can be read: %w", name, p.Unsure)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (f *failingSnapshots) CreateSnapshot(ctx context.Context, spec lvm.Snapshot
 // A snapshot's request ends without an answer, or panics, while a disk goes away: nothing final is said before the disk is back.
 func TestErrorsWhileASnapshotsAbsenceIsNotProved(t *testing.T) {
 	for name, first := range map[string]func() error{
-		"no answer": func() error { return lvm.Errorf(lvm.KindBusy, "the operation goes on") },
+		"no answer": func() error { return lvm.Errorf(lvm.KindBusy, "the operation continues") },
 		"a panic":   func() error { panic("index out of range") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestErrorsWhileASnapshotIsBeingTaken(t *testing.T) {
 		wrong := snapshotRequest("snap", volume)
 		wrong.Parameters["size"] = "1Gi"
 		_, err := s.CreateSnapshot(t.Context(), wrong)
-		expectKind(t, err, lvm.KindBusy, "under way")
+		expectKind(t, err, lvm.KindBusy, "in flight")
 		release()
 	})
 }

@@ -29,8 +29,7 @@ func checkTopology(requirement *csi.TopologyRequirement, node string) error {
 	for _, list := range [][]*csi.Topology{requirement.GetRequisite(), requirement.GetPreferred()} {
 		here := func(t *csi.Topology) bool { return reaches(t, node) }
 		if len(list) > 0 && !slices.ContainsFunc(list, here) {
-			return lvm.Errorf(lvm.KindInsufficientCapacity, "node %s: the volume is wanted on %s, and this node's disks serve only %s=%s; "+
-				"use volumeBindingMode: WaitForFirstConsumer in the StorageClass, and no allowedTopologies without this node",
+			return lvm.Errorf(lvm.KindInsufficientCapacity, "node %s: the volume is requested for %s, but this node provides only %s=%s; use volumeBindingMode: WaitForFirstConsumer in the StorageClass, and no allowedTopologies that exclude this node",
 				node, describe(list), TopologyKey, node)
 		}
 	}

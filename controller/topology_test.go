@@ -24,11 +24,11 @@ func TestCheckTopology(t *testing.T) {
 		{"here", &csi.TopologyRequirement{Requisite: list(here), Preferred: list(here)}, ""},
 		{"requisite only", &csi.TopologyRequirement{Requisite: list(here)}, ""},
 		{"here among others", &csi.TopologyRequirement{Requisite: list(there, here), Preferred: list(there, here)}, ""},
-		{"elsewhere", &csi.TopologyRequirement{Requisite: list(there)}, "wanted on " + TopologyKey + "=node-2"},
+		{"elsewhere", &csi.TopologyRequirement{Requisite: list(there)}, "requested for " + TopologyKey + "=node-2"},
 		{"preferred elsewhere only", &csi.TopologyRequirement{Requisite: list(here, there), Preferred: list(there)}, "node-2"},
 		{"preferred alone, elsewhere", &csi.TopologyRequirement{Preferred: list(there)}, "node-2"},
 		{"another segment as well", &csi.TopologyRequirement{Requisite: list(more)}, TopologyKey + "=node-1,zone=a"},
-		{"no segments", &csi.TopologyRequirement{Requisite: list(&csi.Topology{})}, "wanted on a topology without segments,"},
+		{"no segments", &csi.TopologyRequirement{Requisite: list(&csi.Topology{})}, "requested for a topology without segments,"},
 		{"a thousand", &csi.TopologyRequirement{Requisite: slices.Repeat(list(there), 1000)}, "=node-2 or 995 more,"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

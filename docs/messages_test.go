@@ -165,7 +165,7 @@ func orFilled(text string, known bool) string {
 }
 
 var (
-	verbs    = regexp.MustCompile(`%[-+#0-9.]*[a-zA-Z]`)
+	verbs    = regexp.MustCompile(`%[-+#0-9.]*(?:\[\d+\])?[a-zA-Z]`)
 	adjacent = regexp.MustCompile(`…([ /]?…)+`)
 )
 

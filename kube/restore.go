@@ -56,15 +56,14 @@ func (a *Agent) notSeen(ctx context.Context, namespace, name, uid string) error 
 // is known), and a snapshot against each other.
 func restorable(claim *corev1.PersistentVolumeClaim, s *snapshot, c *content, node string, of lvm.ID) error {
 	if c == nil || c.Spec.VolumeSnapshotRef.UID == "" { // it may have become ready, or bound, a moment ago
-		return lvm.Errorf(lvm.KindBusy, "claim %s cannot become a copy of snapshot %s yet: VolumeSnapshot %s/%s names VolumeSnapshotContent %s, which is not known as "+
-			"a bound and ready one of node %s, which has that snapshot; ask again. If the content's label %s names another node, correct it",
+		return lvm.Errorf(lvm.KindBusy, "cannot restore snapshot %[2]s for claim %[1]s yet: VolumeSnapshot %[3]s/%[4]s names VolumeSnapshotContent %[5]s, which is not bound and ready on node %[6]s, where that snapshot is; retry. If the content's label %[7]s names another node, correct it",
 			keyOf(claim), of, s.Namespace, s.Name, quoted(s.Status.Content), node, labelManagedBy)
 	}
 	if err := snapshotChain(c, s, node); err != nil {
-		return lvm.Errorf(lvm.KindInvalid, "claim %s cannot become a copy of snapshot %s: %w", keyOf(claim), of, err)
+		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: %[3]w", keyOf(claim), of, err)
 	}
 	if handle, err := lvm.ParseID(c.Status.SnapshotHandle); err != nil || handle != of {
-		return lvm.Errorf(lvm.KindInvalid, "claim %s cannot become a copy of snapshot %s: VolumeSnapshotContent %s of its VolumeSnapshot %s/%s has snapshot %s",
+		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: VolumeSnapshotContent %[3]s of its VolumeSnapshot %[4]s/%[5]s has snapshot %[6]s",
 			keyOf(claim), of, c.Name, s.Namespace, s.Name, quoted(c.Status.SnapshotHandle))
 	}
 	return nil

@@ -16,7 +16,7 @@ func (s State) Group(uuid string) (Group, error) {
 	if len(s.Unread) > 0 {
 		unread = " (" + strings.Join(s.Unread, "; ") + ")"
 	}
-	return Group{}, Errorf(KindNotLocal, "the volume group %s is not on this node%s", uuid, unread)
+	return Group{}, Errorf(KindNotLocal, "volume group %s is not on this node%s", uuid, unread)
 }
 
 // Find finds the volume in the state, in whatever state its life is. KindNotLocal: its group is not here; KindNotManaged: the LV
@@ -32,7 +32,7 @@ func (s State) Find(id ID) (Group, LV, Volume, error) {
 	}
 	v, ours, err := VolumeOf(group, lv)
 	if err == nil && !ours {
-		err = Errorf(KindNotManaged, "%s/%s is not a volume of this driver: it is left alone", group.Name, lv.Name)
+		err = Errorf(KindNotManaged, "%s/%s is not a managed volume, so the driver ignores it", group.Name, lv.Name)
 	}
 	return group, lv, v, err
 }
@@ -50,7 +50,7 @@ func (s State) FindSnapshot(id ID) (Group, Snapshot, error) {
 	}
 	sn, ours, err := SnapshotOf(g, lv)
 	if err == nil && !ours {
-		err = Errorf(KindNotManaged, "%s/%s is not a snapshot of this driver: it is left alone", g.Name, id.LV)
+		err = Errorf(KindNotManaged, "%s/%s is not a managed snapshot, so the driver ignores it", g.Name, id.LV)
 	}
 	return g, sn, err
 }

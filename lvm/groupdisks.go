@@ -13,7 +13,7 @@ import (
 func Answering(g Group) error {
 	for _, pv := range g.PVs {
 		if pv.Silent {
-			return Errorf(KindBusy, "nothing is changed in volume group %s while its disk %s does not answer: look at the kernel's log", g.Name, pv.Device)
+			return Errorf(KindBusy, "volume group %s is blocked because its disk %s is unresponsive: see the kernel's log", g.Name, pv.Device)
 		}
 	}
 	return nil
@@ -24,7 +24,7 @@ func Answering(g Group) error {
 func Undisturbed(g Group) error {
 	for _, pv := range g.PVs {
 		if pv.away() {
-			return Errorf(KindBusy, "nothing is changed in volume group %s until its disk is back or given up: %s", g.Name, pv.MissingSentence(g.Name))
+			return Errorf(KindBusy, "volume group %s is blocked until its disk is back or removed from the group: %s", g.Name, pv.MissingSentence(g.Name))
 		}
 	}
 	return Distinct(g)
@@ -38,7 +38,7 @@ func (pv PV) away() bool { return pv.Missing && !pv.Noted && pv.Back == "" }
 func Distinct(g Group) error {
 	for _, pv := range g.PVs {
 		if len(pv.Copies) > 0 {
-			return Errorf(KindBusy, "in volume group %s nothing is changed, wiped or activated: %s", g.Name, DuplicateSentence(pv.UUID, pv.Copies...))
+			return Errorf(KindBusy, "the driver changes, wipes and activates nothing in volume group %s: %s", g.Name, DuplicateSentence(pv.UUID, pv.Copies...))
 		}
 	}
 	return nil
@@ -68,7 +68,7 @@ func (g Group) Unproven() string {
 func (g Group) Absent(format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if why := g.Unproven(); why != "" {
-		return Errorf(KindBusy, "%s as far as its disks can be read, which proves nothing: ask again; %s", what, why)
+		return Errorf(KindBusy, "%s according to the disks that can be read, which is no proof; retry: %s", what, why)
 	}
 	return Errorf(KindNotFound, "%s", what)
 }
@@ -86,7 +86,7 @@ func Unchangeable(s State, g Group) error {
 	}
 	switch {
 	case namesakes > 1:
-		return Errorf(KindInsufficientCapacity, "%d volume groups of this node are named %s: rename one (vgrename UUID NEWNAME; this one's UUID is %s)", namesakes, g.Name, g.UUID)
+		return Errorf(KindInsufficientCapacity, "%d volume groups on this node have the name %s: rename one (vgrename UUID NEWNAME; the UUID of this one is %s)", namesakes, g.Name, g.UUID)
 	case g.Problem != "":
 		return Errorf(KindInsufficientCapacity, "volume group %s cannot be changed: %s", g.Name, g.Problem)
 	}
@@ -98,21 +98,21 @@ func Unchangeable(s State, g Group) error {
 
 func DuplicateSentence(uuid string, devices ...string) string {
 	slices.Sort(devices)
-	return fmt.Sprintf("its physical volume %s "+Doubled+" (%s); take the copy away or give it a new identity with vgimportclone",
+	return fmt.Sprintf("its physical volume %s "+Doubled+" (%s); remove the copy, or give it new UUIDs with vgimportclone",
 		uuid, strings.Join(devices, ", "))
 }
 
 func SilentSentence(device string) string {
-	return fmt.Sprintf("its disk %s does not answer: what is shown is what stood there before", device)
+	return fmt.Sprintf("its disk %s is unresponsive: these are the figures of the last read", device)
 }
 
 // MissingSentence says that a disk is missing, and what to do. One that is there again, but was away while the group was
 // changed, stays marked until an admin takes it in: what is on it may be old.
 func (pv PV) MissingSentence(group string) string {
 	if pv.Back != "" {
-		return fmt.Sprintf("a disk is marked as missing (physical volume %s): it is back as %s; take it in again with vgextend --restoremissing %s %s", pv.UUID, pv.Back, group, pv.Back)
+		return fmt.Sprintf("physical volume %s has LVM's MISSING flag, but is back as %s: clear the flag with vgextend --restoremissing %s %s", pv.UUID, pv.Back, group, pv.Back)
 	}
-	return fmt.Sprintf("a disk is missing (physical volume %s): bring it back, or drop it with vgreduce --removemissing %s", pv.UUID, group)
+	return fmt.Sprintf("physical volume %s is missing: reconnect its disk, or remove it from the group with vgreduce --removemissing %s", pv.UUID, group)
 }
 
 // Unproven says why there may be more than the state shows; nil: it shows all.

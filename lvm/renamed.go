@@ -29,7 +29,7 @@ func (g Group) Locate(id ID, what string) (LV, error) {
 	}
 	for _, lv := range g.LVs {
 		if g.HandleOf(lv) == id.LV || g.MadeAs(lv, id.LV) {
-			return lv, Errorf(KindConflict, "%s %s was renamed to %s/%s: rename it back (lvrename %s %s %s), and what was asked for is done; to keep it from being deleted, take its tags off that begin with %s (lvchange --deltag)",
+			return lv, Errorf(KindConflict, "%s %s was renamed to %s/%s: rename it back (lvrename %s %s %s), and the request succeeds; to protect it from deletion, remove its tags that begin with %s (lvchange --deltag)",
 				what, id, g.Name, lv.Name, g.Name, lv.Name, id.LV, TagPrefix)
 		}
 	}

@@ -130,7 +130,7 @@ func checkThin(class *Class) error {
 	}
 	class.Pool = cmp.Or(class.Pool, DefaultPool)
 	if class.Wipe != "" {
-		return Errorf(KindInvalid, "a thin volume is not wiped (its pool shows new blocks as zeroes), and wipe is %q: leave it out", class.Wipe)
+		return Errorf(KindInvalid, "a thin volume is not wiped, because its pool zeroes new blocks: remove wipe (its value is %q)", class.Wipe)
 	}
 	return checkPool(class.Pool)
 }

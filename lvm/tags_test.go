@@ -119,7 +119,7 @@ func TestVolumeOfOthers(t *testing.T) {
 		{"unknown state", with("nodelvm.state=ready", "nodelvm.state=lost"), true, `state is "lost"`},
 		{"two states", with("", "nodelvm.state=deleting"), true, "two nodelvm.state tags"},
 		{"no state", with("nodelvm.state=ready", ""), true, `has no nodelvm.state tag`},
-		{"no cluster", with("nodelvm.cluster=c", ""), true, `has no nodelvm.cluster tag; it is left alone: put its tags right`},
+		{"no cluster", with("nodelvm.cluster=c", ""), true, `has no nodelvm.cluster tag; the driver ignores it: correct its tags`},
 		{"a name like its own", with("nodelvm.name=n", ""), true, ""},
 		{"everything as usual", []string{"nodelvm.v=1", "nodelvm.state=ready", "nodelvm.cluster=c"}, true, ""},
 		{"a snapshot", with("", "nodelvm.kind=snapshot"), false, "no nodelvm.source tag"},

@@ -78,7 +78,7 @@ func ourTags(g Group, lv LV) (values map[string]string, kind string, err error) 
 }
 
 func leftAlone(g Group, lv LV, err error) error {
-	return Errorf(KindInternal, "logical volume %s/%s is marked as ours, but %w; it is left alone: put its tags right (lvchange --addtag, --deltag; lvs -o lv_tags shows those of others), or take all %s* off, and it is the node's own", g.Name, lv.Name, err, TagPrefix)
+	return Errorf(KindInternal, "logical volume %s/%s has tags of this driver, but %w; the driver ignores it: correct its tags (lvchange --addtag, --deltag; compare with lvs -o lv_tags), or remove all %s* tags, and it is unmanaged", g.Name, lv.Name, err, TagPrefix)
 }
 
 // checkTags refuses what this program cannot know the meaning of.

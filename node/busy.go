@@ -24,7 +24,7 @@ func (b *busy) hold(name string, by int) (func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n := b.held[name]; n < 0 || by < 0 && n > 0 {
-		return nil, lvm.Errorf(lvm.KindBusy, "another operation on %s is under way on this node: ask again", name)
+		return nil, lvm.Errorf(lvm.KindBusy, "another operation on %s is in flight on this node; retry", name)
 	}
 	if b.held == nil {
 		b.held = map[string]int{}

@@ -18,9 +18,9 @@ var corruptions = map[string]struct {
 	from, length int64
 	says         string
 }{
-	"ext4":  {2 << 10, 60 << 20, "has errors that need a person"},
-	"xfs":   {512, 60 << 20, "could not be mounted"},
-	"btrfs": {68 << 10, 60<<20 - 4<<10, "could not be mounted"},
+	"ext4":  {2 << 10, 60 << 20, "has errors that cannot be repaired automatically"},
+	"xfs":   {512, 60 << 20, "cannot mount"},
+	"btrfs": {68 << 10, 60<<20 - 4<<10, "cannot mount"},
 }
 
 // TestCorruptFileSystems: a file system whose structures are damaged is neither mounted nor formatted, nothing is left of the

@@ -242,7 +242,7 @@ func TestBrokenFileSystem(t *testing.T) {
 	b.run("mkfs.ext4", "-q", device)
 	b.run("debugfs", "-w", "-R", "clri <2>", device)                // the root directory is gone,
 	b.run("debugfs", "-w", "-R", "set_super_value state 2", device) // and the file system knows of errors
-	b.refused("errors that need a person", func() {}, func() error { return b.stage("v", "ext4", b.path("staging")) })
+	b.refused("errors that cannot be repaired automatically", func() {}, func() error { return b.stage("v", "ext4", b.path("staging")) })
 }
 
 func TestOpenDeviceIsNotFormatted(t *testing.T) {

@@ -21,7 +21,7 @@ func (m machine) Format(ctx context.Context, f Formatting) (err error) {
 	}
 	device, err := os.OpenFile(f.Device, os.O_RDWR, 0)
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "the device cannot be opened: %w", err)
+		return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
 	if f.Clear { // mkfs itself would refuse; after it a mark counts for nothing unless it is written again
@@ -39,7 +39,7 @@ func (m machine) Format(ctx context.Context, f Formatting) (err error) {
 	}
 	args := mkfsArgs(f.Type, f.Device, f.Options, runningKernel())
 	if out, err := m.command(m.exec.Command("mkfs."+f.Type, args...)); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "the file system could not be made: mkfs.%s %s: %w: %s", f.Type, strings.Join(args, " "), err, oneLine(out))
+		return lvm.Errorf(lvm.KindInternal, "cannot create the file system: mkfs.%s %s: %w: %s", f.Type, strings.Join(args, " "), err, oneLine(out))
 	}
 	if !mark {
 		return nil
@@ -58,7 +58,7 @@ func (m machine) Unmark(path, uuid string) error {
 	}
 	device, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "the device cannot be opened: %w", err)
+		return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
 	}
 	return errors.Join(unmark(device, uuid, markOffset(block.Size)), device.Close())
 }
@@ -105,11 +105,11 @@ func waitUnused(ctx context.Context, device string) error {
 			return f.Close()
 		}
 		if !errors.Is(err, unix.EBUSY) {
-			return lvm.Errorf(lvm.KindInternal, "the device cannot be opened: %w", err)
+			return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
 		}
 		select {
 		case <-ctx.Done():
-			return lvm.Errorf(lvm.KindInUse, "device %s is in use by something else on this node (lsblk %s may tell); nothing was written to it", device, device)
+			return lvm.Errorf(lvm.KindInUse, "device %s is in use on this node (see lsblk %s); the driver wrote nothing to it", device, device)
 		case <-time.After(unusedPause):
 		}
 	}
@@ -131,7 +131,7 @@ func (m machine) Check(_ context.Context, device, fsType string) error {
 	case !exit.Exited(): // killed, perhaps for want of memory
 		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was interrupted, and will be repeated: fsck.ext4: %w", device, err)
 	case exit.ExitStatus()&fsckErrorsLeft != 0:
-		return lvm.Errorf(lvm.KindConflict, "the file system on %s has errors that need a person: run fsck.ext4 %s on this node. It says: %s", device, device, oneLine(out))
+		return lvm.Errorf(lvm.KindConflict, "the file system on %s has errors that cannot be repaired automatically: run fsck.ext4 %s on this node. Its output: %s", device, device, oneLine(out))
 	}
 	return nil // all else is for mount to judge: corrected, clean, or not a matter of the file system
 }

@@ -20,8 +20,8 @@ func TestCheck(t *testing.T) {
 		"exit 0":     {},
 		"exit 1":     {}, // errors corrected
 		"exit 8":     {}, // mount will tell
-		"exit 4":     {lvm.KindConflict, "need a person"},
-		"exit 12":    {lvm.KindConflict, "need a person"},
+		"exit 4":     {lvm.KindConflict, "cannot be repaired automatically"},
+		"exit 12":    {lvm.KindConflict, "cannot be repaired automatically"},
 		"kill -9 $$": {lvm.KindInternal, "interrupted"},
 	} {
 		script := "#!/bin/sh\n" + ending + "\n"

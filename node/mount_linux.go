@@ -65,14 +65,14 @@ var asNamed = []string{"--no-canonicalize"}
 
 func (m machine) Mount(source, target, fsType string, options []string) error {
 	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, asNamed); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "%s could not be mounted at %s: %s", source, target, oneLine([]byte(err.Error())))
+		return lvm.Errorf(lvm.KindInternal, "cannot mount %s at %s: %s", source, target, oneLine([]byte(err.Error())))
 	}
 	return nil
 }
 
 func (m machine) Unmount(path string) error {
 	if err := m.mounter.Unmount(path); err != nil {
-		return lvm.Errorf(lvm.KindInUse, "%s could not be unmounted; something may still have files open there: %s", path, oneLine([]byte(err.Error())))
+		return lvm.Errorf(lvm.KindInUse, "cannot unmount %s; a process may still have files open there: %s", path, oneLine([]byte(err.Error())))
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (machine) Bind(source, target string, readOnly bool) error {
 		err = bind(source, target)
 	}
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "%s could not be bound to %s: %w", source, target, err)
+		return lvm.Errorf(lvm.KindInternal, "cannot bind-mount %s to %s: %w", source, target, err)
 	}
 	return nil
 }

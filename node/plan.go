@@ -130,14 +130,13 @@ func planContent(device string, c Content, fsType string, size lvm.Bytes) (actio
 	empty := c.Blank() || c.Unfinished != ""
 	switch {
 	case empty && size < minimums[fsType]:
-		return 0, lvm.Errorf(lvm.KindInvalid, "the volume has %s, and a file system of type %s needs at least %s: ask for more, or use ext4", size, fsType, minimums[fsType])
+		return 0, lvm.Errorf(lvm.KindInvalid, "the volume has %s, but a file system of type %s needs at least %s: request more, or use ext4", size, fsType, minimums[fsType])
 	case empty:
 		return actFormat, nil
 	case len(c.Others) > 0:
-		return 0, lvm.Errorf(lvm.KindConflict, "device %s holds %s; it is not formatted and nothing was changed. "+
-			"If that is not needed, clear it with wipefs -a %s and zero its first 4 KiB", device, words(c.Others), device)
+		return 0, lvm.Errorf(lvm.KindConflict, "device %s contains %s, so the driver does not format it. If that is not needed, clear the device with wipefs -a %s and zero its first 4 KiB", device, words(c.Others), device)
 	case !mounts(fsType, c.Type):
-		return 0, lvm.Errorf(lvm.KindConflict, "device %s holds a file system of type %s, and %s was asked for; it is not formatted and nothing was changed", device, c.Type, fsType)
+		return 0, lvm.Errorf(lvm.KindConflict, "device %s contains a file system of type %s instead of %s, so the driver does not format it", device, c.Type, fsType)
 	case c.Mounted: // a check would be refused, and it was checked before that mount
 		return actMount, nil
 	}
@@ -179,10 +178,10 @@ func planPublish(r publishRequest, target, staged Place, mounts []MountPoint, de
 			continue
 		}
 		if r.onePod {
-			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s, and its access mode (ReadWriteOncePod) allows one pod at a time: that one must end first", r.id, other.Path)
+			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s, and its access mode (ReadWriteOncePod) allows one pod at a time: end that pod first", r.id, other.Path)
 		}
 		if r.block && other.ReadOnly != r.readOnly {
-			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s %s, and %s was asked for: a raw device is read-only for all pods of a node or for none; the other pod must end first",
+			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s %s instead of %s: a raw device is read-only for all pods of a node or for none; end the other pod first",
 				r.id, other.Path, access(other.ReadOnly), access(r.readOnly))
 		}
 	}

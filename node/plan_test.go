@@ -89,7 +89,7 @@ func TestPlanContent(t *testing.T) {
 		{"ours, never mounted", Content{Type: "ext4", Marked: true}, "ext4", lvm.GiB, do(actCheck)},
 		{"something else", Content{Others: []string{"LVM2_member (raid)"}}, "ext4", lvm.GiB, refuse(lvm.KindConflict, "LVM2_member")},
 		{"the right type and something else", Content{Type: "ext4", Others: []string{"a partition table (gpt)"}}, "ext4", lvm.GiB, refuse(lvm.KindConflict, "gpt")},
-		{"many things", Content{Others: []string{"a", "b", "c"}}, "ext4", lvm.GiB, refuse(lvm.KindConflict, "holds a, b and c;")},
+		{"many things", Content{Others: []string{"a", "b", "c"}}, "ext4", lvm.GiB, refuse(lvm.KindConflict, "contains a, b and c,")},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			act, err := planContent("/dev/dm-3", test.content, test.fsType, test.size)

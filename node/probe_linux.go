@@ -99,7 +99,7 @@ func checkReadable(device string) error {
 	}
 	defer func() { _ = f.Close() }()
 	if err := readSuperblocks(f, int64(size)); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "device %s cannot be read where a file system may have its superblock, so it is not known to be blank and was not formatted: %w", device, err)
+		return lvm.Errorf(lvm.KindInternal, "cannot read all superblock locations of device %s, so the driver does not format it: %w", device, err)
 	}
 	return nil
 }

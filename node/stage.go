@@ -72,7 +72,7 @@ func (s *Server) hold(v volume, device string) (BlockDevice, func(), error) {
 	}
 	now, active, err := s.devices.Device(v.id, v.uuid)
 	if err == nil && (!active || now != device) {
-		err = lvm.Errorf(lvm.KindBusy, "device %s is not volume %s any more: something else on this node has deactivated it meanwhile; nothing was changed, ask again", device, v.id)
+		err = lvm.Errorf(lvm.KindBusy, "device %s is no longer volume %s: another program on this node deactivated it; the driver changed nothing, retry", device, v.id)
 	}
 	if err != nil {
 		release()

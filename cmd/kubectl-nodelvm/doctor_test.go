@@ -40,9 +40,9 @@ var faults = []fault{
 		}
 	}, "groups of classes", "StorageClass archive", `none of the 2 nodes that answer has the volume group "vg-slow"`},
 	{"two groups of one name", func(f *facts) {
-		f.answers[0].page.Groups[0].Problem = "2 volume groups of this node are named vg-data: rename one (vgrename UUID NEWNAME)"
+		f.answers[0].page.Groups[0].Problem = "2 volume groups on this node have the name vg-data: rename one (vgrename UUID NEWNAME)"
 		f.answers[0].page.Classes[0].Offers[0].Obstacle = f.answers[0].page.Groups[0].Problem
-	}, "volume groups", "node-1, volume group vg-data", "2 volume groups of this node are named vg-data"},
+	}, "volume groups", "node-1, volume group vg-data", "2 volume groups on this node have the name vg-data"},
 	{"full pool", func(f *facts) {
 		f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
 		f.answers[1].page.Findings = []statuspage.Finding{{Trouble: "ThinPoolFull", Group: "vg-data", Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}}
@@ -116,7 +116,7 @@ var faults = []fault{
 		}
 	}, "storage classes", "StorageClass local", `unknown parameter "layuot"`},
 	{"too few disks", func(f *facts) {
-		f.answers[0].page.Classes[0].Offers[0].Obstacle = "volume group vg-data has 1 disks, and the layout needs 2"
+		f.answers[0].page.Classes[0].Offers[0].Obstacle = "volume group vg-data has 1 disks, but the layout needs 2"
 	},
 		"groups of classes", "node-1", "the storage class local gets nothing there: volume group vg-data has 1 disks"},
 	{"full metadata area", func(f *facts) { f.answers[0].page.Groups[0].MetadataFree = MiB }, "volume groups", "node-1, volume group vg-data", "metadata area is nearly full"},
@@ -133,8 +133,8 @@ var faults = []fault{
 		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	}, "volumes", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "VolumeDegraded: 1 of its 2 legs have failed"},
 	{"declarations that are wrong", func(f *facts) {
-		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeGroupSetupFailed", Text: "no declared volume group is made or enlarged: paths has no value"}}
-	}, "volumes", "node-1", "no declared volume group is made or enlarged"},
+		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeGroupSetupFailed", Text: "cannot create or extend the declared volume groups: paths has no value"}}
+	}, "volumes", "node-1", "cannot create or extend the declared volume groups"},
 	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "volumes", "node-1", "two nodelvm.v tags"},
 	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},
 	{"a device of unknown make", func(f *facts) { f.answers[0].page.Skipped = []string{"/dev/nbd0 is not searched for volume groups"} }, "disks", "node-1", "/dev/nbd0 is not searched"},

@@ -136,7 +136,7 @@ func (o *adoptOptions) find(ctx context.Context, a *aside, path string) (lvm.Vol
 	case i < 0:
 		return lvm.Volume{}, fmt.Errorf("%s/%s is not a volume of nodelvm; with --tag it becomes one", group, lv)
 	case holdings.Owned[i].Foreign:
-		return lvm.Volume{}, fmt.Errorf("%s/%s was made by the cluster %q: to take over all of its volumes, give the drivers that cluster's UID (the chart's value clusterID)",
+		return lvm.Volume{}, fmt.Errorf("%s/%s belongs to the cluster %q: to adopt all volumes of that cluster, give the drivers its UID (the chart's value clusterID)",
 			group, lv, holdings.Owned[i].Cluster)
 	case holdings.Owned[i].Snapshot:
 		return lvm.Volume{}, fmt.Errorf("%s/%s is a snapshot: make a VolumeSnapshotContent with the handle %s by hand", group, lv, holdings.Owned[i].ID)

@@ -91,7 +91,7 @@ func TestStatusPage(t *testing.T) {
 	if c := classes["nowhere"]; c.Error != "" || len(c.Offers) != 0 {
 		t.Errorf("nowhere %+v", c)
 	}
-	if c := classes["raid"]; len(c.Offers) != 1 || !strings.Contains(c.Offers[0].Obstacle, "has 1 disks, and the layout needs 2") {
+	if c := classes["raid"]; len(c.Offers) != 1 || !strings.Contains(c.Offers[0].Obstacle, "has 1 disks, but the layout needs 2") {
 		t.Errorf("raid %+v", c)
 	}
 }
@@ -147,7 +147,7 @@ func TestStatusPageFaults(t *testing.T) {
 	node.Change("later", func(g *lvm.Group) { g.Name = "twin" })
 	page := r.ask(t, map[string]map[string]string{"thin": {"volumeGroup": "vg", "layout": "thin"}})
 	for _, g := range page.Groups {
-		if want := g.Name == "twin"; want != strings.Contains(g.Problem, "2 volume groups of this node are named twin") {
+		if want := g.Name == "twin"; want != strings.Contains(g.Problem, "2 volume groups on this node have the name twin") {
 			t.Errorf("group %s: %q", g.Name, g.Problem)
 		}
 		if g.Name == "vg" && (len(g.Pools) != 1 || g.Pools[0].Zero) {

@@ -97,13 +97,13 @@ func (c *maintenance) prepare(ctx context.Context) {
 	}
 	var failed []lvm.Finding
 	if err != nil {
-		failed = append(failed, lvm.Finding{Trouble: lvm.TroubleUnprepared, Text: fmt.Sprintf("no declared volume group is made or enlarged: %v", err)})
+		failed = append(failed, lvm.Finding{Trouble: lvm.TroubleUnprepared, Text: fmt.Sprintf("cannot create or extend the declared volume groups: %v", err)})
 	}
 	refused := map[string]bool{}
 	for _, g := range report.Failed() {
 		refusal := c.host.Refusal(ctx, g.Name)
 		refused[g.Name] = refusal != nil && strings.Contains(g.Err.Error(), refusal.Error())
-		failed = append(failed, lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: g.Name, Text: fmt.Sprintf("volume group %s is not as it is declared: %v", g.Name, g.Err)})
+		failed = append(failed, lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: g.Name, Text: fmt.Sprintf("volume group %s differs from its declaration: %v", g.Name, g.Err)})
 	}
 	text := report.String()
 	c.mu.Lock()

@@ -38,7 +38,7 @@ func TestARepairedGroupIsNotToldAsBroken(t *testing.T) {
 	for range 2 { // it may be missing more than once
 		missing(true)
 		c.prepare(t.Context())
-		if text := told(); !strings.Contains(text, "a disk is missing") {
+		if text := told(); !strings.Contains(text, "is missing: reconnect its disk") {
 			t.Fatalf("told of a group without a disk: %q", text)
 		}
 		missing(false)

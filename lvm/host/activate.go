@@ -21,7 +21,7 @@ type activating struct {
 func (h *Host) Device(id lvm.ID, uuid string) (device string, active bool, err error) {
 	device, active, err = h.machine.Kernel.Device(lvm.DmUUID(id.VG, uuid))
 	if err != nil {
-		return "", false, lvm.Errorf(lvm.KindOf(err), "whether volume %s is active cannot be told: %w", id, err)
+		return "", false, lvm.Errorf(lvm.KindOf(err), "cannot determine whether volume %s is active: %w", id, err)
 	}
 	return device, active, nil
 }
@@ -51,7 +51,7 @@ func (h *Host) activate(ctx context.Context, id lvm.ID, uuid string) (string, er
 	case err != nil:
 		return "", err
 	case v.UUID != uuid:
-		return "", g.Absent("volume %s is gone: %s/%s was made again (its UUID is %s, and %s was asked for)", id, v.Group, id.LV, v.UUID, uuid)
+		return "", g.Absent("volume %s was removed and %s/%s created again (UUID %s instead of %s)", id, v.Group, id.LV, v.UUID, uuid)
 	case v.State != lvm.StateReady:
 		return "", notReady(g, v)
 	}
@@ -65,7 +65,7 @@ func (h *Host) activate(ctx context.Context, id lvm.ID, uuid string) (string, er
 
 // notReady is the answer to those who want a volume that is being made or deleted.
 func notReady(g lvm.Group, v lvm.Volume) error {
-	return g.Absent("volume %s is not there: %s/%s is in the state %q", v.ID, v.Group, v.ID.LV, v.State)
+	return g.Absent("volume %s is not ready: %s/%s has the state %q", v.ID, v.Group, v.ID.LV, v.State)
 }
 
 // device returns the volume's device, and activates it if need be.
@@ -87,7 +87,7 @@ func (h *Host) device(ctx context.Context, v lvm.Volume) (string, error) {
 		return "", err
 	}
 	if now.UUID != v.UUID || now.State != v.State {
-		return "", lvm.Errorf(lvm.KindBusy, "volume %s was changed meanwhile: ask again", v.ID)
+		return "", lvm.Errorf(lvm.KindBusy, "volume %s was changed meanwhile; retry", v.ID)
 	}
 	return h.activateLocked(ctx, s, now)
 }
@@ -121,9 +121,9 @@ func (h *Host) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) (s
 	}
 	if err == nil && !active {
 		if failure == nil {
-			return "", lvm.Errorf(lvm.KindInternal, "volume %s was activated, and device-mapper does not show it", t)
+			return "", lvm.Errorf(lvm.KindInternal, "LVM activated volume %s, but device-mapper has no device for it", t)
 		}
-		return "", lvm.Errorf(lvm.KindOf(failure), "volume %s could not be activated: %w", t, failure)
+		return "", lvm.Errorf(lvm.KindOf(failure), "cannot activate volume %s: %w", t, failure)
 	}
 	return path, err
 }
@@ -182,8 +182,8 @@ func (h *Host) heal(ctx context.Context, g lvm.Group, lv, path string) error {
 	}
 	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}})
 	if h.suspended(path) {
-		return lvm.Errorf(lvm.KindInternal, "volume %s is suspended, so that whatever uses it hangs, and could not be resumed: %w", t, orNothing(failure))
+		return lvm.Errorf(lvm.KindInternal, "cannot resume volume %s, which is suspended; I/O to it waits: %w", t, orNothing(failure))
 	}
-	h.log.Warn("a suspended volume was resumed", "volume", t.String())
+	h.log.Warn("resumed a suspended volume", "volume", t.String())
 	return nil
 }

@@ -19,7 +19,7 @@ func (h *Host) run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) error 
 		return err
 	}
 	if why := h.elsewhere(g); why != "" {
-		return lvm.Errorf(lvm.KindConflict, "volume group %s is left alone: %s", g.Name, why)
+		return lvm.Errorf(lvm.KindConflict, "the driver ignores volume group %s: %s", g.Name, why)
 	}
 	if err := h.commands.Take(ctx, g.Name); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (h *Host) changeState(ctx context.Context, s lvm.State, v lvm.Volume, to lv
 		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s was changed by somebody else while it was being marked as %s: it is %s now", t, to, now.State)
 	}
 	if failure != nil {
-		h.log.Warn("LVM reported a failure and did what it was asked", "volume", t.String(), "error", failure)
+		h.log.Warn("LVM exited with an error but committed the change", "volume", t.String(), "error", failure)
 	}
 	h.settler.drop(v.ID.VG, v.UUID)
 	return now, h.flush(g)
@@ -159,7 +159,7 @@ func (h *Host) isGone(ctx context.Context, group, uuid string) (lvm.Group, bool,
 }
 
 // errNothing stands for the failure of a command that reported none.
-var errNothing = errors.New("LVM reported success and changed nothing, as if somebody else had changed it meanwhile")
+var errNothing = errors.New("LVM exited with success but changed nothing; perhaps another program changed it meanwhile")
 
 func orNothing(failure error) error {
 	if failure == nil {

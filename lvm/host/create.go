@@ -54,7 +54,7 @@ func (h *Host) create(ctx context.Context, p party) (v lvm.Volume, err error) {
 			return m.Volume, err
 		}
 	}
-	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: the volume groups of this node are being changed by somebody else all the time; ask again", p.spec.Name)
+	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: another program keeps changing the volume groups of this node; retry", p.spec.Name)
 }
 
 // tryCreate plans under the lock of the group that served the class before. While others work there, or if there was
@@ -138,7 +138,7 @@ func (h *Host) carve(ctx context.Context, p party, c *alloc.Carving) (made, erro
 	h.reserved.drop(p.spec)
 	v, err := h.carved(ctx, c)
 	if err != nil && !errors.Is(err, errChanged) {
-		err = lvm.Errorf(lvm.KindBusy, "volume %q was made, and must be looked at once more before it is used: ask again: %w", p.spec.Name, err)
+		err = lvm.Errorf(lvm.KindBusy, "volume %q is created, but must be verified before it is used; retry: %w", p.spec.Name, err)
 	}
 	return v, err
 }
@@ -182,7 +182,7 @@ func (h *Host) carved(ctx context.Context, c *alloc.Carving) (made, error) {
 // committed would hold its extents for ever. What it returns is the reason that the disks show now, if there is one. As
 // long as something may be left, that is KindBusy: any other kind lets the caller forget the volume, or turn to another node.
 func (h *Host) afterFailedCreate(ctx context.Context, p party, c *alloc.Carving, tried []lvmcmd.Step, failure error) error {
-	failure = lvm.Errorf(lvm.KindInternal, "volume %q with %s could not be made in volume group %s: %w", p.spec.Name, c.Volume.Size, c.Group.Name, failure)
+	failure = lvm.Errorf(lvm.KindInternal, "cannot create volume %q with %s in volume group %s: %w", p.spec.Name, c.Volume.Size, c.Group.Name, failure)
 	s, mine, err := h.plan(ctx, p, true)
 	if err != nil {
 		kind := lvm.KindOf(err)
@@ -201,7 +201,7 @@ func (h *Host) afterFailedCreate(ctx context.Context, p party, c *alloc.Carving,
 			h.healSource(ctx, s, c.Volume.Source)
 		}
 		if err := h.remove(ctx, s, half.ID, half.UUID, half.State); err != nil {
-			return lvm.Errorf(lvm.KindBusy, "%w; what it left behind is removed when it is asked for again: %w", failure, err)
+			return lvm.Errorf(lvm.KindBusy, "%w; the next request removes what this one left: %w", failure, err)
 		}
 		return failure
 	case mine.Carve != nil && sameSteps(mine.Carve, tried):

@@ -35,7 +35,7 @@ func (h *Host) delete(ctx context.Context, id lvm.ID) error {
 	case err != nil:
 		return err
 	case v.Cluster != h.cfg.Cluster:
-		return lvm.Errorf(lvm.KindNotManaged, "volume %s/%s was made by the cluster %q, and only that one deletes it (this one is %q)", g.Name, lv.Name, v.Cluster, h.cfg.Cluster)
+		return lvm.Errorf(lvm.KindNotManaged, "volume %s/%s belongs to the cluster %q, and only that cluster deletes it (this one is %q)", g.Name, lv.Name, v.Cluster, h.cfg.Cluster)
 	case v.State == lvm.StateDeleting:
 		h.wipe(v)
 		return nil
@@ -67,7 +67,7 @@ func isWiped(v lvm.Volume) bool {
 func (h *Host) unused(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, done string) error {
 	switch {
 	case len(lv.UsedBy) > 0:
-		return lvm.Errorf(lvm.KindInUse, "volume %s/%s cannot be %s while something is built on it (%s): remove that first", v.Group, lv.Name, done, strings.Join(lv.UsedBy, ", "))
+		return lvm.Errorf(lvm.KindInUse, "volume %s/%s cannot be %s while %s depends on it: remove that first", v.Group, lv.Name, done, strings.Join(lv.UsedBy, ", "))
 	case alloc.IsMoving(g, lv):
 		return lvm.Errorf(lvm.KindBusy, "volume %s/%s cannot be %s: %w", v.Group, lv.Name, done, alloc.ErrMoving)
 	}

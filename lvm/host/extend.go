@@ -27,7 +27,7 @@ func (h *Host) extendFlight(ctx context.Context, r alloc.Extending) (lvm.Volume,
 				return v, err
 			}
 		}
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %s cannot grow yet: its volume group is changed by others whenever extents are zeroed for it; ask again", r.Id)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "cannot expand volume %s yet: another program changes its volume group whenever the driver zeroes extents for it; retry", r.Id)
 	})
 }
 
@@ -85,7 +85,7 @@ func checkPresent(g lvm.Group, lv lvm.LV, done string) error {
 		away[pv.UUID] = true
 	}
 	if len(away) > 0 && g.DamageTo(lv, away, 0).Lost {
-		return lvm.Errorf(lvm.KindBusy, "volume %s/%s cannot be %s while a part of it is away: ask again; %s", g.Name, lv.Name, done, sentence)
+		return lvm.Errorf(lvm.KindBusy, "volume %s/%s cannot be %s while a part of it is missing; retry: %s", g.Name, lv.Name, done, sentence)
 	}
 	return nil
 }
@@ -102,19 +102,19 @@ func (h *Host) extended(ctx context.Context, v lvm.Volume, size lvm.Bytes, failu
 	case err != nil:
 		return lvm.Volume{}, err
 	case now.UUID != v.UUID:
-		return lvm.Volume{}, g.Absent("volume %s was made again while it was being extended", v.ID)
+		return lvm.Volume{}, g.Absent("volume %s was created again while the driver extended it", v.ID)
 	}
 	if err := h.healVolume(ctx, g, now); err != nil {
 		return lvm.Volume{}, err
 	}
 	if now.Size < size {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s/%s could not be extended from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNothing(failure))
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot extend volume %s/%s from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNothing(failure))
 	}
 	if err := checkPresent(g, lv, "answered"); err != nil {
 		return lvm.Volume{}, err
 	}
 	if failure != nil {
-		h.log.Warn("LVM reported a failure and did what it was asked", "volume", v.ID.String(), "error", failure)
+		h.log.Warn("LVM exited with an error but committed the change", "volume", v.ID.String(), "error", failure)
 	}
 	return now, h.flush(g)
 }

@@ -76,7 +76,7 @@ func (w *hangs) hold(uuid, what string) (release func()) {
 		g.turn++
 		if g.hung != nil {
 			g.hung = nil
-			w.log.Info("a volume group that hung can be worked on again", "vg", w.name(uuid), "vg_uuid", uuid, "operation", what, "after", time.Since(g.since).Round(time.Second))
+			w.log.Info("volume group no longer blocked", "vg", w.name(uuid), "vg_uuid", uuid, "operation", what, "after", time.Since(g.since).Round(time.Second))
 		}
 	}
 }
@@ -92,9 +92,9 @@ func (w *hangs) alarm(uuid string, turn int, what string) {
 	if g.running != "" {
 		culprit = "the command lvm " + g.running
 	}
-	g.hung = fmt.Errorf("%s has been under way since %s and does not end, most likely for a disk that does not answer: look at the kernel's log",
+	g.hung = fmt.Errorf("%s has been running since %s and exceeded its time limit, probably because a disk is unresponsive: see the kernel's log",
 		culprit, g.since.Format(time.TimeOnly))
-	w.log.Error("a volume group hangs: nothing is changed in it, and it has no capacity, until its command has ended", "vg", w.name(uuid), "vg_uuid", uuid, "operation", what, "error", g.hung)
+	w.log.Error("LVM command exceeded its time limit; volume group blocked, capacity reported as 0", "vg", w.name(uuid), "vg_uuid", uuid, "operation", what, "error", g.hung)
 	for cancel := range g.waiters {
 		(*cancel)(g.hung)
 	}

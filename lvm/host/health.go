@@ -40,7 +40,7 @@ func (h *Host) Health(ctx context.Context) ([]lvm.Finding, error) {
 func (h *Host) devices() ([]lvm.Device, error) {
 	devices, err := h.machine.Kernel.Devices()
 	if err != nil {
-		return nil, lvm.Errorf(lvm.KindInternal, "the devices of this node cannot be listed: %w", err)
+		return nil, lvm.Errorf(lvm.KindInternal, "cannot list the device-mapper devices of this node: %w", err)
 	}
 	return devices, nil
 }
@@ -74,7 +74,7 @@ func (c *checkup) run(ctx context.Context) {
 	suspended := c.suspended(ctx)
 	for _, p := range c.volumes {
 		if slices.ContainsFunc(lvm.Below(c.group, p.lv), func(part lvm.LV) bool { return suspended[lvm.DmUUID(c.group.UUID, part.UUID)] }) {
-			c.find(lvm.TroubleSuspended, p.volume, "its device is suspended: whatever touches it hangs; a restart of this driver resumes it, and so does lvchange --refresh %s/%s", c.group.Name, p.lv.Name)
+			c.find(lvm.TroubleSuspended, p.volume, "its device is suspended, and I/O to it waits; resume it with lvchange --refresh %s/%s, or restart this driver", c.group.Name, p.lv.Name)
 		}
 		if len(missing) > 0 {
 			c.lost(p, missing)
@@ -113,20 +113,19 @@ func (c *checkup) wholeGroup() map[string]bool {
 	case silent:
 		c.find(lvm.TroubleSilent, lvm.Volume{}, "volume group %s: %s", g.Name, g.Problem)
 	case g.Problem != "":
-		c.find(lvm.TroubleUnusable, lvm.Volume{}, "nothing can be changed in volume group %s: %s", g.Name, g.Problem)
+		c.find(lvm.TroubleUnusable, lvm.Volume{}, "volume group %s is unusable: %s", g.Name, g.Problem)
 	}
 	var gone []string
 	for _, pv := range g.PVs {
 		switch {
 		case pv.Back != "":
-			c.find(lvm.TroubleMissing, lvm.Volume{}, "nothing new is made in volume group %s: %s", g.Name, pv.MissingSentence(g.Name))
+			c.find(lvm.TroubleMissing, lvm.Volume{}, "the driver creates nothing in volume group %s: %s", g.Name, pv.MissingSentence(g.Name))
 		case pv.Missing:
 			gone = append(gone, pv.UUID)
 		}
 	}
 	if len(gone) > 0 {
-		c.find(lvm.TroubleMissing, lvm.Volume{}, "volume group %s has lost a disk (physical volume %s): nothing new is made in it until the disk is back; "+
-			"if it will not come back, repair what has other legs (lvconvert --repair); vgreduce --removemissing --force %s then gives up what lay on it alone",
+		c.find(lvm.TroubleMissing, lvm.Volume{}, "volume group %s has a missing physical volume (%s): the driver creates nothing in it until the disk is back. If the disk is lost, repair the RAID volumes (lvconvert --repair); vgreduce --removemissing --force %s then removes the volumes that were on it alone",
 			g.Name, strings.Join(gone, ", "), g.Name)
 	}
 	return missing
@@ -157,10 +156,9 @@ const suspendedPause = time.Second
 func (c *checkup) lost(p patient, missing map[string]bool) {
 	switch d := c.group.DamageTo(p.lv, missing, 0); {
 	case d.Lost:
-		c.find(lvm.TroubleDataMissing, p.volume, "a part of its data is on a disk that is not there (physical volume %s): bring the disk back, or restore the volume from a backup", names(missing))
+		c.find(lvm.TroubleDataMissing, p.volume, "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", names(missing))
 	case d.Legs > 0:
-		c.find(lvm.TroubleDegraded, p.volume, "%d of its %d legs are on a disk that is not there (physical volume %s): its data is all there, but less safe; "+
-			"bring the disk back, or fill new legs elsewhere with lvconvert --repair", d.Legs, d.Of, names(missing))
+		c.find(lvm.TroubleDegraded, p.volume, "%d of its %d legs are on the missing physical volume %s: all its data is there, with less redundancy; reconnect the disk, or replace the legs with lvconvert --repair", d.Legs, d.Of, names(missing))
 	}
 }
 
@@ -174,14 +172,13 @@ func (c *checkup) raid(p patient) {
 	switch d := s.Damage(); {
 	case known:
 	case d.Lost:
-		c.find(lvm.TroubleDataMissing, p.volume, "%d of its %d legs have failed (%s), more than it can do without: mend the disks, then lvchange --refresh %s/%s, or restore the volume from a backup",
+		c.find(lvm.TroubleDataMissing, p.volume, "%d of its %d legs have failed (%s), more than the layout tolerates: repair the disks and run lvchange --refresh %s/%s, or restore the volume from a backup",
 			d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name)
 	case d.Legs > 0:
-		c.find(lvm.TroubleDegraded, p.volume, "%d of its %d legs have failed (%s): its data is all there, but less safe; lvchange --refresh %s/%s takes a disk "+
-			"that works again back in, lvconvert --repair %s/%s fills a new leg elsewhere", d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name, c.group.Name, p.lv.Name)
+		c.find(lvm.TroubleDegraded, p.volume, "%d of its %d legs have failed (%s): all its data is there, with less redundancy; lvchange --refresh %s/%s uses a disk that works again, lvconvert --repair %s/%s replaces the leg", d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name, c.group.Name, p.lv.Name)
 	}
 	if s.Rebuilding() {
-		c.find(lvm.TroubleRebuilding, p.volume, "a leg of it is being filled: %s done", lvm.Percent(s.Done, s.Total))
+		c.find(lvm.TroubleRebuilding, p.volume, "rebuilding a leg: %s done", lvm.Percent(s.Done, s.Total))
 	}
 }
 
@@ -201,7 +198,7 @@ func status[S any](c *checkup, uuid, target string, parse func(string) (S, error
 	}
 	s, err := parse(params)
 	if err != nil {
-		c.host.log.Warn("the kernel's words are not understood", "device", path, "error", err)
+		c.host.log.Warn("cannot parse device-mapper status", "device", path, "error", err)
 		return nil, err
 	}
 	return &s, nil

@@ -37,7 +37,7 @@ func (c *checkup) thin(p patient) {
 	case s.Broken():
 		c.findPool(lvm.TroublePoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.Words(), name)
 	case s.Full():
-		c.findPool(lvm.TroublePoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or enlarge the pool with lvextend (metadata: --poolmetadatasize)",
+		c.findPool(lvm.TroublePoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
 			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal))
 	}
 }
@@ -59,9 +59,9 @@ func (c *checkup) pool(name string) *lvm.PoolStatus {
 	near := m.Promised > m.Size && lvm.Reached(s.DataUsed, s.DataTotal, poolLateData) || lvm.Reached(s.MetadataUsed, s.MetadataTotal, poolLateMetadata)
 	switch {
 	case lv.Thin.Crowded != "":
-		c.findPool(lvm.TroublePoolNear, lvm.Volume{}, name, "no volume or snapshot is made any more: %s", lv.Thin.Crowded)
+		c.findPool(lvm.TroublePoolNear, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.Crowded)
 	case near: // it should have been enlarged before
-		c.findPool(lvm.TroublePoolNear, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, and %s are promised; delete snapshots or volumes, or enlarge it with lvextend (metadata: --poolmetadatasize)",
+		c.findPool(lvm.TroublePoolNear, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
 			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised)
 	}
 	return s

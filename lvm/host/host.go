@@ -201,7 +201,7 @@ func (h *Host) enter() (leave func(), err error) {
 	h.beginning.Lock()
 	defer h.beginning.Unlock()
 	if h.closing.Err() != nil {
-		return nil, lvm.Errorf(lvm.KindBusy, "the driver is shutting down and begins nothing new")
+		return nil, lvm.Errorf(lvm.KindBusy, "the driver is shutting down and starts no operation")
 	}
 	h.background.Add(1)
 	return h.background.Done, nil

@@ -49,7 +49,7 @@ func (h *Host) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inv
 		e.Problem = err.Error()
 	}
 	if held, err := lockHeld(h.cfg.LockDir, g.Name); err != nil {
-		h.log.Warn("whether LVM's lock is held cannot be told", "vg", g.Name, "error", err)
+		h.log.Warn("cannot determine whether LVM's lock is held", "vg", g.Name, "error", err)
 	} else {
 		e.LockHeldSeconds = int64(held.Seconds())
 	}

@@ -78,9 +78,9 @@ func TestTakeOneBlockSize(t *testing.T) {
 	}{
 		"a new group":                {[]ondisk.Disk{blocks(512, ""), blocks(512, ""), blocks(4096, "")}, 2, "its blocks have 4 KiB, those of volume group vg 512 B"},
 		"one more for a group":       {[]ondisk.Disk{blocks(4096, "vg"), blocks(4096, ""), blocks(512, "")}, 1, "its blocks have 512 B"},
-		"another group":              {[]ondisk.Disk{blocks(512, "other"), blocks(4096, "")}, 1, "would become a part"},
-		"a group with both":          {[]ondisk.Disk{blocks(4096, "vg"), blocks(512, "vg"), blocks(512, "")}, 1, "would become a part"},
-		"where that cannot be known": {[]ondisk.Disk{blocks(512, ""), blocks(0, "")}, 2, "would become a part"},
+		"another group":              {[]ondisk.Disk{blocks(512, "other"), blocks(4096, "")}, 1, "would be added to"},
+		"a group with both":          {[]ondisk.Disk{blocks(4096, "vg"), blocks(512, "vg"), blocks(512, "")}, 1, "would be added to"},
+		"where that cannot be known": {[]ondisk.Disk{blocks(512, ""), blocks(0, "")}, 2, "would be added to"},
 	} {
 		runner := &oneRunner{}
 		p := &preparing{host: NewHostOn(lvm.Config{}, lvm.Machine{Runner: runner, Kernel: runner}), where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: Preparation{Signatures: noSignatures},
@@ -110,7 +110,7 @@ func TestLabelTwice(t *testing.T) {
 			seen.Inode = fixture.ListDisk(t, seen.Name) // the same path and number, another device
 			other = seen
 		}
-		if why := look(seen); !strings.Contains(why, "looked at again") || runner.argv != nil {
+		if why := look(seen); !strings.Contains(why, "still blank at the next scan") || runner.argv != nil {
 			t.Errorf("at first sight: %q; %q was run", why, runner.argv)
 		}
 	}

@@ -147,7 +147,7 @@ type flight struct {
 func fly[A any](ctx context.Context, f *flights, volume string, request any, run func(context.Context) (A, error)) (A, error) {
 	var none A
 	if err := ctx.Err(); err != nil {
-		return none, lvm.Errorf(lvm.KindBusy, "volume %s: nothing was begun: %w", volume, err)
+		return none, lvm.Errorf(lvm.KindBusy, "volume %s: the operation did not start: %w", volume, err)
 	}
 	fl, err := f.board(volume, request, func() (any, error) { return run(context.WithoutCancel(ctx)) })
 	if err != nil {
@@ -158,7 +158,7 @@ func fly[A any](ctx context.Context, f *flights, volume string, request any, run
 		answer, _ := fl.answer.(A)
 		return answer, fl.err
 	case <-ctx.Done():
-		return none, lvm.Errorf(lvm.KindBusy, "volume %s: the operation goes on; ask again for its result: %w", volume, ctx.Err())
+		return none, lvm.Errorf(lvm.KindBusy, "volume %s: the operation continues in the background; retry for its result: %w", volume, ctx.Err())
 	}
 }
 
@@ -167,12 +167,12 @@ func (f *flights) board(volume string, request any, run func() (any, error)) (*f
 	defer f.mu.Unlock()
 	if fl := f.under[volume]; fl != nil {
 		if fl.request != request {
-			return nil, lvm.Errorf(lvm.KindBusy, "volume %s: another operation is under way; ask again when it has ended", volume)
+			return nil, lvm.Errorf(lvm.KindBusy, "volume %s: another operation is in flight; retry when it has ended", volume)
 		}
 		return fl, nil
 	}
 	if f.closed {
-		return nil, lvm.Errorf(lvm.KindBusy, "volume %s: the driver is shutting down and begins nothing new", volume)
+		return nil, lvm.Errorf(lvm.KindBusy, "volume %s: the driver is shutting down and starts no operation", volume)
 	}
 	if f.under == nil {
 		f.under = map[string]*flight{}

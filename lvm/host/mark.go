@@ -80,7 +80,7 @@ func (h *Host) markable(ctx context.Context, g lvm.Group, name string) (v lvm.Vo
 		return lvm.Volume{}, false, err
 	}
 	if ours && v.Cluster != h.cfg.Cluster {
-		return lvm.Volume{}, false, lvm.Errorf(lvm.KindNotManaged, "%s/%s was made by the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.cfg.Cluster)
+		return lvm.Volume{}, false, lvm.Errorf(lvm.KindNotManaged, "%s/%s belongs to the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.cfg.Cluster)
 	}
 	if ours && v.State != lvm.StateReady {
 		return lvm.Volume{}, false, notReady(g, v)
@@ -89,7 +89,7 @@ func (h *Host) markable(ctx context.Context, g lvm.Group, name string) (v lvm.Vo
 		return v, true, nil
 	}
 	if g.Problem != "" {
-		return lvm.Volume{}, false, lvm.Errorf(lvm.KindConflict, "nothing can be changed in volume group %s: %s", g.Name, g.Problem)
+		return lvm.Volume{}, false, lvm.Errorf(lvm.KindConflict, "volume group %s is unusable: %s", g.Name, g.Problem)
 	}
 	if err := lvm.Undisturbed(g); err != nil {
 		return lvm.Volume{}, false, err

@@ -21,7 +21,7 @@ func (h *Host) elsewhere(g lvm.Group) string {
 			if err != nil {
 				node = tag
 			}
-			return fmt.Sprintf("node %s uses it, by its tag %s, and two nodes that change one volume group destroy it; if that node does not use it any more, vgchange --deltag '%s' %s", node, tag, tag, g.Name)
+			return fmt.Sprintf("node %s uses it (tag %s), and two nodes that change one volume group destroy it; if that node no longer uses it, remove the tag: vgchange --deltag '%s' %s", node, tag, tag, g.Name)
 		}
 	}
 	return ""
@@ -61,9 +61,9 @@ func (h *Host) takeGroup(ctx context.Context, g lvm.Group) (commits int64) {
 	argv := append(lvmcmd.OnDevices("vgchange", g), "--addtag", tag, "--", g.Name)
 	h.hangs.runs(g.UUID, strings.Join(argv, " "))
 	if _, err := h.runLVM(ctx, argv); err != nil {
-		h.log.Warn("a volume group could not be marked as used by this node; the next change tries again", "vg", g.Name, "error", err)
+		h.log.Warn("cannot tag a volume group as used by this node; the next change retries", "vg", g.Name, "error", err)
 		return 0
 	}
-	h.log.Info("a volume group is marked as used by this node", "vg", g.Name, "tag", tag)
+	h.log.Info("tagged a volume group as used by this node", "vg", g.Name, "tag", tag)
 	return 1
 }

@@ -85,7 +85,7 @@ func (h *Host) removeFlush(ctx context.Context, g lvm.Group) (lvm.Group, error) 
 	}
 	sn, ours, err := lvm.SnapshotOf(g, *lv)
 	if err != nil || !ours || sn.State != lvm.StateCreating {
-		return g, lvm.Errorf(lvm.KindBusy, "%s/%s is in the way of what this driver makes under that name: rename or remove it", g.Name, lvmcmd.FlushName)
+		return g, lvm.Errorf(lvm.KindBusy, "%s/%s has a name that this driver needs: rename or remove it", g.Name, lvmcmd.FlushName)
 	}
 	if err := h.removeFrom(ctx, g, sn.ID, sn.UUID, lvm.StateCreating); err != nil {
 		return g, err

@@ -90,9 +90,9 @@ func TestPoolCrowded(t *testing.T) {
 	}{
 		{"full, and much room", 140, filled(100), ""},
 		{"room for all that is promised", 150, filled(100), ""},
-		{"room for a little", 20, filled(96), "nearly full: 384 MiB of 400 MiB are written, 1000 MiB are promised, and volume group vg has 80 MiB left"},
+		{"room for a little", 20, filled(96), "nearly full: 384 MiB of 400 MiB are written, 1000 MiB are provisioned, and volume group vg has 80 MiB free"},
 		{"less written", 20, filled(95), ""},
-		{"no room", 0, filled(80), "has 0 B left to enlarge it with"},
+		{"no room", 0, filled(80), "has 0 B free to extend it"},
 		{"metadata", 0, metadata, "the metadata of the thin pool vg/nodelvm-thin is nearly full (60.0 %)"},
 		{"metadata with room", 2, metadata, ""},
 		{"broken", 900, lvm.PoolStatus{Mode: "ro"}, "takes no writes (it is read-only)"},
@@ -112,7 +112,7 @@ func TestFullPoolOfAnAdmin(t *testing.T) {
 		p := growing(t, 900)
 		p.Ours = false
 		got := p.Crowded(status)
-		if !strings.Contains(got, "nearly full") || !strings.Contains(got, "lvextend vg/nodelvm-thin") || strings.Contains(got, "add a disk") || strings.Contains(got, "left to enlarge") {
+		if !strings.Contains(got, "nearly full") || !strings.Contains(got, "lvextend vg/nodelvm-thin") || strings.Contains(got, "add a disk") || strings.Contains(got, "free to extend") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -125,10 +125,10 @@ func TestRefusalOfAnAdminsPool(t *testing.T) {
 	class := lvm.Class{Layout: lvm.LayoutThin, Pool: p.Name, Overprovision: 100}
 	p.Promised = p.Promise(p.Data, 100) - p.Chunks(1)
 	_, err := p.Growth(95+2, 95, class, "c")
-	if err == nil || strings.Contains(err.Error(), "more at") || !strings.Contains(err.Error(), "to this volume") {
+	if err == nil || strings.Contains(err.Error(), "more, at") || !strings.Contains(err.Error(), "for this volume") {
 		t.Errorf("the refusal of an extension: %v", err)
 	}
-	if _, err = p.Growth(2, 0, class, "c"); err == nil || !strings.Contains(err.Error(), "more at") {
+	if _, err = p.Growth(2, 0, class, "c"); err == nil || !strings.Contains(err.Error(), "more, at") {
 		t.Errorf("the refusal of a new volume: %v", err)
 	}
 }

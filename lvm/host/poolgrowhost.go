@@ -151,17 +151,17 @@ func (h *Host) enlarge(ctx context.Context, p alloc.Pool, need alloc.PoolNeed) e
 		return err
 	}
 	if !now.Made {
-		return lvm.Errorf(lvm.KindInternal, "the thin pool %s/%s went away while it was being enlarged: %w", g.Name, p.Name, orNothing(failure))
+		return lvm.Errorf(lvm.KindInternal, "the thin pool %s/%s was removed while the driver extended it: %w", g.Name, p.Name, orNothing(failure))
 	}
 	pool := g.Named(p.Name)
 	if h.partSuspended(g, *pool) {
 		failure = errors.Join(failure, h.refresh(ctx, g, *pool))
 	}
 	if now.Data < need.Data || now.Metadata < p.Metadata+need.Metadata {
-		return lvm.Errorf(lvm.KindInternal, "the thin pool %s/%s could not be enlarged: %w", g.Name, p.Name, orNothing(failure))
+		return lvm.Errorf(lvm.KindInternal, "cannot extend the thin pool %s/%s: %w", g.Name, p.Name, orNothing(failure))
 	}
 	h.grown.add(pool.UUID)
-	h.log.Info("a thin pool was enlarged", "vg", g.Name, "pool", p.Name, "data", g.Bytes(now.Data), "metadata", g.Bytes(now.Metadata), "free", g.Bytes(g.FreeExtents()))
+	h.log.Info("extended a thin pool", "vg", g.Name, "pool", p.Name, "data", g.Bytes(now.Data), "metadata", g.Bytes(now.Metadata), "free", g.Bytes(g.FreeExtents()))
 	return h.flush(g)
 }
 

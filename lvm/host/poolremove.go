@@ -106,10 +106,10 @@ func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 	case err != nil:
 		return err
 	case !gone:
-		return lvm.Errorf(lvm.KindOf(failure), "the empty thin pool %s could not be removed: %w", t, orNothing(failure))
+		return lvm.Errorf(lvm.KindOf(failure), "cannot remove the empty thin pool %s: %w", t, orNothing(failure))
 	}
 	h.removeNamesOf(g, after, pool)
-	h.log.Info("a thin pool that held nothing was removed", "vg", g.Name, "vg_uuid", g.UUID, "pool", pool.Name, "size", g.Bytes(pool.Extents))
+	h.log.Info("removed an empty thin pool", "vg", g.Name, "vg_uuid", g.UUID, "pool", pool.Name, "size", g.Bytes(pool.Extents))
 	return h.flush(after)
 }
 

@@ -72,7 +72,7 @@ func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error
 		case d.Group != "":
 			text = "belongs to volume group " + d.Group
 		default:
-			text = "left alone: no volume group is declared that wants it"
+			text = "skipped: no declared volume group selects it"
 		}
 		report.Devices = append(report.Devices, DeviceReport{d.Path, d.Size, text})
 	}
@@ -115,7 +115,7 @@ func (p *preparing) group(ctx context.Context, d lvm.Declaration) GroupReport {
 		r.Err, r.Changed = err, false
 		return r
 	case here == nil && len(taken) == 0:
-		r.Text = "not made: this node has no blank device that it selects"
+		r.Text = "not created: this node has no blank device that it selects"
 		return r
 	case p.DryRun:
 		r.Text = outlook(here, taken, missing)
@@ -141,13 +141,13 @@ func (p *preparing) group(ctx context.Context, d lvm.Declaration) GroupReport {
 func outlook(here *lvm.Group, taken []ondisk.Disk, tags []string) string {
 	switch {
 	case here == nil:
-		return "would be made of " + deviceCount(len(taken))
+		return "would be created from " + deviceCount(len(taken))
 	case len(taken) > 0:
 		return "would get " + deviceCount(len(taken)) + " more"
 	case len(tags) > 0:
 		return "would get the tags " + strings.Join(tags, ", ")
 	}
-	return fmt.Sprintf("%s, nothing to be done", deviceCount(len(here.PVs)))
+	return fmt.Sprintf("%s, nothing to do", deviceCount(len(here.PVs)))
 }
 
 // standing finds the group, nil if it is to be made. An error says why it must be left as it is: it cannot be changed, or
@@ -159,14 +159,14 @@ func (p *preparing) standing(name string) (*lvm.Group, error) {
 		}
 	}
 	if len(p.state.Unread) > 0 {
-		return nil, lvm.Errorf(lvm.KindBusy, "it is not made, since it may be on a disk that cannot be read: %s", strings.Join(p.state.Unread, "; "))
+		return nil, lvm.Errorf(lvm.KindBusy, "not created, because it may be on a disk that cannot be read: %s", strings.Join(p.state.Unread, "; "))
 	}
 	if p.host.cfg.BackupDir == "" {
 		return nil, nil
 	}
 	backup := filepath.Join(p.host.cfg.BackupDir, name)
 	if _, err := os.Lstat(backup); err == nil {
-		return nil, lvm.Errorf(lvm.KindConflict, "it was on this node before, and its disks are not there: bring them back; if it is given up, remove %s, and it is made anew", backup)
+		return nil, lvm.Errorf(lvm.KindConflict, "it was on this node before, and its disks are missing: reconnect them; if its data is lost, remove %s, and the driver creates it again", backup)
 	}
 	return nil, nil
 }
@@ -188,9 +188,9 @@ func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group
 		switch {
 		case why != "":
 		case refused != nil:
-			why = fmt.Sprintf("volume group %s, which selects it, takes nothing now", d.Name)
+			why = fmt.Sprintf("volume group %s, which selects it, cannot be extended now", d.Name)
 		case d.MaxDevices > 0 && members+len(taken) >= d.MaxDevices:
-			why = fmt.Sprintf("volume group %s has the %s that it may have", d.Name, deviceCount(d.MaxDevices))
+			why = fmt.Sprintf("volume group %s already has %s (maxDevices)", d.Name, deviceCount(d.MaxDevices))
 		default:
 			if why = p.mixed(d.Name, taken, candidate); why == "" {
 				why = p.label(ctx, d, here, candidate)
@@ -200,7 +200,7 @@ func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group
 			p.told[candidate.Path] = "left alone: " + why
 			continue
 		}
-		p.told[candidate.Path] = "is blank: would become a part of volume group " + d.Name
+		p.told[candidate.Path] = "is blank: would be added to volume group " + d.Name
 		taken = append(taken, candidate)
 	}
 	return taken
@@ -249,7 +249,7 @@ func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Grou
 	if !made && why == "" {
 		p.blank[candidate.BlockDevice] = true
 		if p.Twice && !p.host.blank[candidate.BlockDevice] {
-			return "it is blank; it is taken if it still is when it is looked at again: it may have come for somebody who is about to write to it"
+			return "blank; will be added if still blank at the next scan, because another program may be about to write to it"
 		}
 	}
 	if made || why != "" || p.DryRun {
@@ -257,7 +257,7 @@ func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Grou
 	}
 	// It is no group's command: whoever works on this one at the moment takes its lock file.
 	if err := p.host.run(ctx, lvm.Group{}, []lvmcmd.Step{{Argv: lvmcmd.PvcreateArgs(candidate)}}); err != nil {
-		return fmt.Sprintf("it is blank, and LVM did not take it: %v", err)
+		return fmt.Sprintf("blank, but LVM refused it: %v", err)
 	}
 	// Before the group is committed to any disk: after a power cut it would miss one whose label was never on it.
 	if err := p.host.machine.Kernel.Sync([]string{candidate.Path}); err != nil {

@@ -63,15 +63,15 @@ func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.Name == d.Name })
 	for _, path := range paths {
 		if i < 0 || !slices.ContainsFunc(s.Groups[i].PVs, func(pv lvm.PV) bool { return pv.Device == path }) {
-			p.told[path] = fmt.Sprintf("blank, but volume group %s could not take it; the next run tries again", d.Name)
-			failure = lvm.Errorf(lvm.KindInternal, "%s could not be made a part of it: %w", path, orNothing(failure))
+			p.told[path] = fmt.Sprintf("blank, but cannot be added to volume group %s; the next run retries", d.Name)
+			failure = lvm.Errorf(lvm.KindInternal, "cannot add %s to it: %w", path, orNothing(failure))
 			continue
 		}
-		p.told[path] = "made a part of volume group " + d.Name
+		p.told[path] = "added to volume group " + d.Name
 	}
 	if failure != nil || i < 0 {
 		return orNothing(failure)
 	}
-	p.host.log.Info("a volume group was prepared", "vg", d.Name, "devices", paths, "tags", tags)
+	p.host.log.Info("prepared a volume group", "vg", d.Name, "devices", paths, "tags", tags)
 	return p.host.flush(s.Groups[i])
 }

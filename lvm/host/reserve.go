@@ -277,6 +277,6 @@ func (p party) refuse(misfit lvm.Spec, err error) error {
 			others = append(others, spec.Name)
 		}
 	}
-	return lvm.Errorf(lvm.KindInsufficientCapacity, "volume %q is only of use together with %s, and not all of them can be had here: %w",
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "volume %q must be placed on one node with %s, and this node lacks capacity for all of them: %w",
 		p.spec.Name, strings.Join(others, ", "), &lvm.Misfit{Spec: misfit, Err: err})
 }

@@ -92,7 +92,7 @@ func TestSiblingsAreRefusedTogether(t *testing.T) {
 				full.Groups = []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 60}})}
 				room := r.state
 				r.state = full
-				wantNoRoom(t, r.ask(a, b), "together with b")
+				wantNoRoom(t, r.ask(a, b), "on one node with b")
 				r.state = room
 				test.between(r, a, b)
 				err := r.ask(b, a)
@@ -114,7 +114,7 @@ func TestRefusedWhileItWaits(t *testing.T) {
 		leave := r.enter(b)
 		room := r.state
 		r.state = lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 60}})}}
-		wantNoRoom(t, r.ask(a, b), "together with b")
+		wantNoRoom(t, r.ask(a, b), "on one node with b")
 		r.state = room
 		time.Sleep(10 * refusedFor)
 		_, err := r.plan(r.state, fixture.TestCluster, newParty(b, []lvm.Spec{a}), true)
@@ -140,7 +140,7 @@ func TestDecisionsWithoutTheLock(t *testing.T) {
 		t.Errorf("the lock of the group %q is to be taken", alloc.PlacementGroup(p))
 	}
 	_, err = r.plan(r.state, fixture.TestCluster, newParty(b, []lvm.Spec{a}), true)
-	wantNoRoom(t, err, "together with a")
+	wantNoRoom(t, err, "on one node with a")
 }
 
 func wantNoRoom(t *testing.T, err error, says string) {

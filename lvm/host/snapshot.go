@@ -29,7 +29,7 @@ func (h *Host) CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 				return sn, err
 			}
 		}
-		return lvm.Snapshot{}, lvm.Errorf(lvm.KindBusy, "snapshot %q: its volume group is being changed by somebody else all the time; ask again", spec.Name)
+		return lvm.Snapshot{}, lvm.Errorf(lvm.KindBusy, "snapshot %q: another program keeps changing its volume group; retry", spec.Name)
 	})
 }
 
@@ -81,7 +81,7 @@ func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) er
 		return lvm.Errorf(lvm.KindInternal, "whether the file system on volume %s/%s is frozen: %w", g.Name, origin.ID.LV, err)
 	}
 	if frozen {
-		return lvm.Errorf(lvm.KindBusy, "no snapshot or copy of volume %s/%s can be made now: somebody froze its file system (fsfreeze), or it takes no writes; thaw it (fsfreeze --unfreeze), device-mapper freezes it by itself", g.Name, origin.ID.LV)
+		return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s/%s now: its file system is frozen (fsfreeze) or takes no writes; thaw it (fsfreeze --unfreeze), device-mapper freezes it itself", g.Name, origin.ID.LV)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (h *Host) snapped(ctx context.Context, want lvm.Snapshot, origin lvm.Volume
 		if err := h.freezable(ctx, g, origin); lvm.KindOf(err) == lvm.KindBusy {
 			return lvm.Snapshot{}, err // frozen between our look and LVM's
 		}
-		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "snapshot %q of volume %s/%s could not be taken: %w", want.Name, g.Name, origin.ID.LV, orNothing(failure))
+		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "cannot create snapshot %q of volume %s/%s: %w", want.Name, g.Name, origin.ID.LV, orNothing(failure))
 	}
 	if err := h.settleLocked(ctx, g, lvm.Volume{ID: made.ID, UUID: made.UUID, State: lvm.StateCreating}); err != nil {
 		return lvm.Snapshot{}, err
@@ -162,7 +162,7 @@ func (h *Host) unsnap(ctx context.Context, id lvm.ID) error {
 	case err != nil:
 		return err
 	case sn.Cluster != h.cfg.Cluster:
-		return lvm.Errorf(lvm.KindNotManaged, "snapshot %s/%s was made by the cluster %q, and only that one deletes it (this one is %q)", g.Name, id.LV, sn.Cluster, h.cfg.Cluster)
+		return lvm.Errorf(lvm.KindNotManaged, "snapshot %s/%s belongs to the cluster %q, and only that cluster deletes it (this one is %q)", g.Name, id.LV, sn.Cluster, h.cfg.Cluster)
 	}
 	path, active, err := h.Device(id, sn.UUID)
 	if err != nil {

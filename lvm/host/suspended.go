@@ -27,7 +27,7 @@ func (h *Host) resume(ctx context.Context, g lvm.Group) {
 		if err := h.refresh(ctx, g, lv); err != nil {
 			h.log.Error("a suspended volume could not be resumed: what uses it hangs", "vg", g.Name, "lv", lv.Name, "error", err)
 		} else {
-			h.log.Warn("a suspended volume was resumed", "vg", g.Name, "lv", lv.Name)
+			h.log.Warn("resumed a suspended volume", "vg", g.Name, "lv", lv.Name)
 		}
 	}
 }

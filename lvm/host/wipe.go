@@ -177,7 +177,7 @@ func (h *Host) removeIfStill(ctx context.Context, v lvm.Volume, content *wipedCo
 	case err != nil:
 		return err
 	case content != nil && now.Size != content.size:
-		return lvm.Errorf(lvm.KindBusy, "somebody changed its size from %s to %s while it was being wiped", content.size, now.Size)
+		return lvm.Errorf(lvm.KindBusy, "another program changed its size from %s to %s while the driver wiped it", content.size, now.Size)
 	case content != nil && maps.EqualFunc(content.runs, alloc.ContentOf(g, lv), slices.Equal):
 		h.zeroed.gains(g.UUID, content.runs)
 	}

@@ -36,19 +36,19 @@ func (h *Host) zeroNew(ctx context.Context, m made) (lvm.Volume, error) {
 	err := h.zeroRest(ctx, m)
 	s, unlock, lockErr := h.locked(ctx, m.ID.VG, "ending the zeroing of volume "+m.ID.LV, h.readRaw)
 	if lockErr != nil {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet: ask again: %w", m.Name, lockErr)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet; retry: %w", m.Name, lockErr)
 	}
 	defer unlock()
 	g, lv, v, findErr := s.Find(m.ID)
 	switch {
 	case findErr != nil:
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q went away while it was being zeroed: ask again: %w", m.Name, findErr)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q was removed while the driver zeroed it; retry: %w", m.Name, findErr)
 	case v.UUID != m.UUID || v.State != lvm.StateZeroing || v.Size != m.Size:
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %s/%s was changed by somebody else while it was being zeroed: ask again", g.Name, lv.Name)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "another program changed volume %s/%s while the driver zeroed it; retry", g.Name, lv.Name)
 	case h.closing.Err() != nil:
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet, and the driver is shutting down: ask again", m.Name)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet, and the driver is shutting down; retry", m.Name)
 	case err != nil:
-		err = lvm.Errorf(lvm.KindInternal, "volume %s/%s must be zeroed before it is handed out, since its extents may hold data of others, and could not be: %w", g.Name, lv.Name, err)
+		err = lvm.Errorf(lvm.KindInternal, "cannot zero volume %s/%s, whose extents may hold data of others; it is not used before that: %w", g.Name, lv.Name, err)
 		if removal := h.remove(ctx, s, v.ID, v.UUID, v.State); removal != nil {
 			return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "%w; it is removed when it is asked for again: %w", err, removal)
 		}

@@ -32,7 +32,7 @@ func (h *Host) zeroFirst(ctx context.Context, g lvm.Group, grown lvm.Volume, run
 		ID: id, Name: id.LV, Claim: grown.Claim, Cluster: h.cfg.Cluster, Class: lvm.Class{Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, State: lvm.StateDeleting,
 	}}
 	if g.MDAFree < alloc.MdaNeed(g, c.Volume.Class)+alloc.MdaReserve {
-		return "", lvm.Errorf(lvm.KindOutOfRange, "volume %s/%s cannot grow: %w", g.Name, grown.ID.LV, alloc.AreaFull(g))
+		return "", lvm.Errorf(lvm.KindOutOfRange, "cannot expand volume %s/%s: %w", g.Name, grown.ID.LV, alloc.AreaFull(g))
 	}
 	steps, err := lvmcmd.CreateSteps(c)
 	if err != nil {
@@ -62,7 +62,7 @@ func (h *Host) zeroes(g lvm.Group, lv lvm.LV) (uuid string, err error) {
 		return "", err
 	}
 	if !ours || v.Cluster != h.cfg.Cluster || v.State != lvm.StateDeleting {
-		return "", lvm.Errorf(lvm.KindBusy, "%s/%s is in the way of what this driver makes under that name: rename or remove it", g.Name, lv.Name)
+		return "", lvm.Errorf(lvm.KindBusy, "%s/%s has a name that this driver needs: rename or remove it", g.Name, lv.Name)
 	}
 	h.wipe(v)
 	return v.UUID, nil
@@ -78,7 +78,7 @@ func (h *Host) awaitZeroes(id lvm.ID, uuid string) error {
 	case <-time.After(zeroPatience):
 	case <-h.closing.Done():
 	}
-	return lvm.Errorf(lvm.KindBusy, "volume %s is to grow onto extents that may hold data of others: %s of them are still to be zeroed; ask again", id, h.wiper.leftOf(uuid))
+	return lvm.Errorf(lvm.KindBusy, "volume %s is to be expanded onto extents that may hold data of others: %s are still to be zeroed; retry", id, h.wiper.leftOf(uuid))
 }
 
 // zeroName is the name of the volume that holds extents which another one is to grow by: never that of a volume or a snapshot.

@@ -23,7 +23,7 @@ func TestVolumesOfAnotherCluster(t *testing.T) {
 	}
 	before := len(node.Commands())
 	err := d.Delete(t.Context(), theirs.ID)
-	if wantKind(t, "delete", err, lvm.KindNotManaged); err != nil && !strings.Contains(err.Error(), `made by the cluster "another"`) {
+	if wantKind(t, "delete", err, lvm.KindNotManaged); err != nil && !strings.Contains(err.Error(), `belongs to the cluster "another"`) {
 		t.Errorf("delete: %v", err)
 	}
 	_, err = d.Create(t.Context(), b.spec("theirs", 8*lvm.MiB))

@@ -54,7 +54,7 @@ func TestHealth(t *testing.T) {
 	node.SetStatus(device(mirror), "raid", "raid1 2 aa 8192/32768 resync 0 0 -")
 	check("a new mirror that is made equal", nil)
 	node.SetStatus(device(mirror), "raid", "raid1 2 DD 8192/32768 idle 0 0 -")
-	check("no leg left", map[lvm.Trouble]string{lvm.TroubleDataMissing: "more than it can do without"})
+	check("no leg left", map[lvm.Trouble]string{lvm.TroubleDataMissing: "more than the layout tolerates"})
 	node.SetStatus(device(mirror), "raid", "raid1 2 AA 32768/32768 idle 0 0 -")
 
 	pool := poolPath(t, node)
@@ -72,7 +72,7 @@ func TestHealth(t *testing.T) {
 	node.SetStatus(pool, "thin-pool", "1 10/1000 1/2000 - rw discard_passdown error_if_no_space - 128")
 
 	node.Suspend(device(plain))
-	check("suspended", map[lvm.Trouble]string{lvm.TroubleSuspended: "whatever touches it hangs"})
+	check("suspended", map[lvm.Trouble]string{lvm.TroubleSuspended: "I/O to it waits"})
 	d = b.Start(t) // resumes it
 	check("resumed", nil)
 

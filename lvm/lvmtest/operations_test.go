@@ -227,7 +227,7 @@ func TestSiblings(t *testing.T) {
 	d.counted(t, "a pod without room", 0, func() {
 		_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{large})
 		wantKind(t, "the smaller of two that have no room together", err, lvm.KindInsufficientCapacity)
-		if err != nil && !strings.Contains(err.Error(), `together with large`) {
+		if err != nil && !strings.Contains(err.Error(), `on one node with large`) {
 			t.Errorf("the refusal does not name the sibling: %v", err)
 		}
 	})

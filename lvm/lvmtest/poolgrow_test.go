@@ -85,7 +85,7 @@ func TestTendPoolsThatGoAway(t *testing.T) {
 			node.group("vg-test").LVs = nil
 		}
 	}
-	if err := d.TendPools(t.Context()); err == nil || !strings.Contains(err.Error(), "went away") {
+	if err := d.TendPools(t.Context()); err == nil || !strings.Contains(err.Error(), "was removed while") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -135,7 +135,7 @@ var dirt = []struct {
 		tool(t, "dmsetup", "create", "--noudevsync", "nodelvm-holder", "--table", "0 2048 linear "+disk+" 0")
 		t.Cleanup(func() { tool(t, "dmsetup", "remove", "--noudevsync", "--retry", "nodelvm-holder") })
 	}},
-	{"opened", "somebody has it in use", 24, func(t *testing.T, disk string) { // as a mount in a container that is not seen
+	{"opened", "it is in use", 24, func(t *testing.T, disk string) { // as a mount in a container that is not seen
 		f, err := os.OpenFile(disk, os.O_RDONLY|exclusive, 0)
 		must(t, err)
 		t.Cleanup(func() { must(t, f.Close()) })

@@ -96,7 +96,7 @@ func TestPrepare_RealLVM(t *testing.T) {
 	check := func(report host.PrepareReport) {
 		t.Helper()
 		for disk, told := range dirty {
-			if text := toldOf(report, disk); !strings.Contains(text, told) || strings.Contains(text, "made a part") {
+			if text := toldOf(report, disk); !strings.Contains(text, told) || strings.Contains(text, "added to volume group") {
 				t.Errorf("%s: %q, want %q", disk, text, told)
 			}
 		}
@@ -108,7 +108,7 @@ func TestPrepare_RealLVM(t *testing.T) {
 	}
 	dry := prepare(t, d, true, declared)
 	t.Logf("dry run:\n%s", dry)
-	if check(dry); len(members(t)) > 0 || !dry.Groups[0].Changed || dry.Groups[0].Text != "would be made of 2 devices" {
+	if check(dry); len(members(t)) > 0 || !dry.Groups[0].Changed || dry.Groups[0].Text != "would be created from 2 devices" {
 		t.Errorf("a dry run: %+v, group of %v", dry.Groups, members(t))
 	}
 	for _, disk := range blank {
@@ -132,7 +132,7 @@ func TestPrepare_RealLVM(t *testing.T) {
 	late := loopDisk(t, "late", 24)
 	t.Cleanup(func() { admin(t, "vgreduce", preparedGroup, late) })
 	declared.Devices[0].Paths, declared.Tags, declared.MaxDevices = append(all, late), append(declared.Tags, "more"), 2
-	if report = prepare(t, d, false, declared); !strings.Contains(toldOf(report, late), "has the 2 devices that it may have") {
+	if report = prepare(t, d, false, declared); !strings.Contains(toldOf(report, late), "already has 2 devices (maxDevices)") {
 		t.Errorf("over the limit: %s", toldOf(report, late))
 	}
 	declared.MaxDevices = 3
@@ -221,7 +221,7 @@ func TestPrepareUnsuitable_RealLVM(t *testing.T) {
 	if failed := report.Failed(); len(failed) != 1 || !strings.Contains(failed[0].Err.Error(), "exported") || digest(t, more) != before {
 		t.Errorf("an exported group: %s", report)
 	}
-	if text := toldOf(report, more); !strings.Contains(text, "takes nothing now") {
+	if text := toldOf(report, more); !strings.Contains(text, "cannot be extended now") {
 		t.Errorf("a blank disk for it: %q", text)
 	}
 	admin(t, "vgimport", preparedGroup)

@@ -69,7 +69,7 @@ func TestSilent_RealLVM(t *testing.T) {
 	}
 	findings, err := d.Health(t.Context())
 	must(t, err)
-	if len(findings) == 0 || findings[0].Trouble != lvm.TroubleSilent || !strings.Contains(findings[0].Text, "does not answer") {
+	if len(findings) == 0 || findings[0].Trouble != lvm.TroubleSilent || !strings.Contains(findings[0].Text, "is unresponsive") {
 		t.Errorf("findings %+v", findings)
 	}
 	other := d.create(t, b.spec("beside it", 8*lvm.MiB))

@@ -51,7 +51,7 @@ func TestSilentDisk(t *testing.T) {
 	d.counted(t, "asking for what would change the group", 0, func() {
 		err := d.Delete(t.Context(), v.ID)
 		wantKind(t, "delete", err, lvm.KindBusy)
-		if err != nil && !strings.Contains(err.Error(), "does not answer") {
+		if err != nil && !strings.Contains(err.Error(), "is unresponsive") {
 			t.Errorf("the refusal does not name the cause: %v", err)
 		}
 	})

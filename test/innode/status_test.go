@@ -160,7 +160,7 @@ func TestStatusPageTellsOfTwins(t *testing.T) {
 		page = ask(t, map[string]map[string]string{"twins": {"volumeGroup": "vg-twin"}})
 		return len(page.Classes[0].Offers) == 2 && len(named(page, "vg-twin")) == 2
 	})
-	if offers := page.Classes[0].Offers; !strings.Contains(offers[0].Obstacle, "2 volume groups of this node are named vg-twin") || offers[1].Obstacle == "" {
+	if offers := page.Classes[0].Offers; !strings.Contains(offers[0].Obstacle, "2 volume groups on this node have the name vg-twin") || offers[1].Obstacle == "" {
 		t.Errorf("offers %+v", offers)
 	}
 	for _, g := range page.Groups {

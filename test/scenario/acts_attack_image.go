@@ -73,7 +73,9 @@ func corruptIsNotMounted(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return err
 	}
-	return eventually(ctx, func() error { return s.saysOn(ctx, Namespace, pod, "FailedMount", "errors that need a person") })
+	return eventually(ctx, func() error {
+		return s.saysOn(ctx, Namespace, pod, "FailedMount", "errors that cannot be repaired automatically")
+	})
 }
 
 func victimRunsBeside(ctx context.Context, s *Stage) error {

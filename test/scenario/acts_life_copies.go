@@ -191,7 +191,7 @@ func restoreWaits(ctx context.Context, s *Stage) error {
 	if err := apply("life-restore-large.yaml")(ctx, s); err != nil {
 		return err
 	}
-	said, err := s.claimTold(ctx, "restore-large", "ProvisioningFailed", "until there is room")
+	said, err := s.claimTold(ctx, "restore-large", "ProvisioningFailed", "until the thin pool has capacity")
 	if err != nil {
 		return err
 	}

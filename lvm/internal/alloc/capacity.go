@@ -135,9 +135,9 @@ func Obstacle(s lvm.State, g lvm.Group, class lvm.Class) error {
 	case g.MDAFree < MdaNeed(g, class)+MdaReserve:
 		return AreaFull(g)
 	case class.StripeSize > 0 && g.ExtentSize%class.StripeSize != 0:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has extents of %s, which cannot be cut into stripes of %s: ask for a smaller stripeSize", g.Name, g.ExtentSize, class.StripeSize)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has extents of %s, which stripes of %s do not divide: use a smaller stripeSize", g.Name, g.ExtentSize, class.StripeSize)
 	case class.Legs() > len(g.PVs):
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has %d disks, and the layout needs %d", g.Name, len(g.PVs), class.Legs())
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has %d disks, but the layout needs %d", g.Name, len(g.PVs), class.Legs())
 	}
 	return nil
 }
@@ -145,6 +145,6 @@ func Obstacle(s lvm.State, g lvm.Group, class lvm.Class) error {
 // AreaFull says what to do where LVM's text of a group has no room to grow. Each disk has all of it, so the smallest area counts,
 // and a disk that is only added does not help.
 func AreaFull(g lvm.Group) error {
-	return lvm.Errorf(lvm.KindInsufficientCapacity, "the metadata area of volume group %s is nearly full (%s of %s free): remove volumes or snapshots; no area ever grows, and the smallest of all disks counts, so else add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them (pvmove, vgreduce)",
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "the metadata area of volume group %s is nearly full (%s of %s free): delete volumes or snapshots. A metadata area cannot grow, and the smallest one of all disks is the limit; otherwise add disks with larger ones (pvcreate --metadatasize 64m) and move all extents to them (pvmove, vgreduce)",
 		g.Name, g.MDAFree, g.MDASize)
 }

@@ -75,7 +75,7 @@ func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.
 	name := lvm.LvName(spec.Name)
 	for _, g := range s.Groups {
 		if lv := g.Renamed(spec.Name, name, cluster); lv != nil {
-			return nil, lvm.Errorf(lvm.KindExists, "volume %q cannot be made: it is there, as %s/%s, by its tags: rename that back (lvrename %s %s %s), or give it up", spec.Name, g.Name, lv.Name, g.Name, lv.Name, g.HandleOf(*lv))
+			return nil, lvm.Errorf(lvm.KindExists, "cannot create volume %q: it exists and was renamed to %s/%s: rename it back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, g.HandleOf(*lv))
 		}
 		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name })
 		if i < 0 {
@@ -85,16 +85,16 @@ func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.
 		wanted := slices.ContainsFunc(groups, func(c lvm.Group) bool { return c.UUID == g.UUID })
 		switch {
 		case err != nil:
-			return nil, lvm.Errorf(lvm.KindExists, "volume %q cannot be made: %w", spec.Name, err)
+			return nil, lvm.Errorf(lvm.KindExists, "cannot create volume %q: %w", spec.Name, err)
 		case ours && v.Name == spec.Name && v.Cluster == cluster:
 			if v.State == lvm.StateDeleting {
-				return nil, lvm.Errorf(lvm.KindBusy, "volume %q was deleted and %s/%s is still being wiped: ask again when that has ended", spec.Name, g.Name, name)
+				return nil, lvm.Errorf(lvm.KindBusy, "volume %q was deleted, and %s/%s is still being wiped: retry when that has ended", spec.Name, g.Name, name)
 			}
 			return &v, nil
 		case wanted && ours:
-			return nil, lvm.Errorf(lvm.KindExists, "volume %q cannot be made: %s/%s is the volume %q of the cluster %q", spec.Name, g.Name, name, v.Name, v.Cluster)
+			return nil, lvm.Errorf(lvm.KindExists, "cannot create volume %q: %s/%s is the volume %q of the cluster %q", spec.Name, g.Name, name, v.Name, v.Cluster)
 		case wanted:
-			return nil, lvm.Errorf(lvm.KindExists, "volume %q cannot be made: %s/%s exists and is not a volume of this driver: rename or remove it", spec.Name, g.Name, name)
+			return nil, lvm.Errorf(lvm.KindExists, "cannot create volume %q: %s/%s exists and is not a managed volume: rename or remove it", spec.Name, g.Name, name)
 		}
 	}
 	return nil, nil

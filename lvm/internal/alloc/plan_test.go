@@ -47,7 +47,7 @@ func TestPlanChoosesGroup(t *testing.T) {
 		}
 	}
 	_, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{fixture.TestSpec("a", "@fast", 51*4*lvm.MiB)})
-	if lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), "small can give at most 40 MiB") || !strings.Contains(err.Error(), "large can give at most 200 MiB") {
+	if lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), "small has capacity for a volume of at most 40 MiB") || !strings.Contains(err.Error(), "large has capacity for a volume of at most 200 MiB") {
 		t.Errorf("no group has the room: %v", err)
 	}
 }
@@ -145,7 +145,7 @@ func TestObstacles(t *testing.T) {
 		"a missing disk": {func(g *lvm.Group) { g.PVs[0].Missing = true; g.PVs[0].Device = "" }, "vgreduce --removemissing"},
 		"a returned disk": {func(g *lvm.Group) { g.PVs[0].Missing, g.PVs[0].Back, g.PVs[0].Device = true, "/dev/sdx", "" },
 			"vgextend --restoremissing vg /dev/sdx"},
-		"a full area": {func(g *lvm.Group) { g.MDAFree = 16 * lvm.KiB }, "add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them"},
+		"a full area": {func(g *lvm.Group) { g.MDAFree = 16 * lvm.KiB }, "add disks with larger ones (pvcreate --metadatasize 64m) and move all extents to them"},
 		"a long name": {func(g *lvm.Group) { g.Name = strings.Repeat("long", 20) }, "too long"},
 	} {
 		t.Run(what, func(t *testing.T) {

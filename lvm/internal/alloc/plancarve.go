@@ -59,7 +59,7 @@ func refuse(spec lvm.Spec, refusals []error) error {
 	if kind == lvm.KindOutOfRange {
 		return lvm.Errorf(kind, "volume %q: %s", spec.Name, strings.Join(words, "; "))
 	}
-	return lvm.Errorf(kind, "no room for volume %q with %s: %s", spec.Name, spec.Size(), strings.Join(words, "; "))
+	return lvm.Errorf(kind, "insufficient capacity for volume %q with %s: %s", spec.Name, spec.Size(), strings.Join(words, "; "))
 }
 
 func carveIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Carving, error) {
@@ -125,9 +125,9 @@ func noRoom(g lvm.Group, class lvm.Class) error {
 		}
 		return p.refusal(class, 0)
 	case legs == 0:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s can give at most %s in one volume", g.Name, most)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s", g.Name, most)
 	default:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s can give at most %s in one volume of the layout %s: its longest free run on each of %d disks is %s", g.Name, most, class.Layout, legs, g.Bytes(legRun(g, legs)))
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s with the layout %s: the largest contiguous free extent range on each of %d disks is %s", g.Name, most, class.Layout, legs, g.Bytes(legRun(g, legs)))
 	}
 }
 
@@ -136,26 +136,26 @@ func noRoom(g lvm.Group, class lvm.Class) error {
 func carveCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Carving, error) {
 	g, source, err := findSource(s, cluster, spec.Source)
 	if err != nil {
-		return nil, lvm.Errorf(lvm.KindOf(err), "volume %q cannot be made: %w", spec.Name, err)
+		return nil, lvm.Errorf(lvm.KindOf(err), "cannot create volume %q: %w", spec.Name, err)
 	}
 	size := g.Bytes(source.Extents)
 	switch {
 	case !slices.ContainsFunc(groups, func(c lvm.Group) bool { return c.UUID == g.UUID }):
-		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q cannot be made: its source %s/%s is not in the volume group %q that is asked for", spec.Name, g.Name, source.Name, spec.Class.Group)
+		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source %s/%s is not in the requested volume group %q", spec.Name, g.Name, source.Name, spec.Class.Group)
 	case source.Type != string(lvm.LayoutThin):
-		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q cannot be made: its source %s/%s is not thin (its class has another layout than thin), and cannot be copied", spec.Name, g.Name, source.Name)
+		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source %s/%s is not a thin volume; only thin volumes can be cloned", spec.Name, g.Name, source.Name)
 	case source.Pool != spec.Class.Pool:
-		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q cannot be made: its source is in the thin pool %s/%s, and its class asks for the pool %s", spec.Name, g.Name, source.Pool, spec.Class.Pool)
+		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source is in the thin pool %s/%s, but its class demands the pool %s", spec.Name, g.Name, source.Pool, spec.Class.Pool)
 	case spec.Required > 0 && spec.Required < size:
-		return nil, lvm.Errorf(lvm.KindOutOfRange, "volume %q cannot be made: the %s that are asked for are less than the %s of its source %s/%s", spec.Name, spec.Required, size, g.Name, source.Name)
+		return nil, lvm.Errorf(lvm.KindOutOfRange, "cannot create volume %q: the requested %s are less than the %s of its source %s/%s", spec.Name, spec.Required, size, g.Name, source.Name)
 	}
 	spec.Required = max(spec.Required, size)
 	c, err := carveIn(s, cluster, g, spec)
 	switch {
 	case lvm.KindOf(err) == lvm.KindInsufficientCapacity:
-		return nil, lvm.Errorf(hereOnly(err), "volume %q with %s cannot be made from its source until there is room beside it: %w", spec.Name, spec.Required, err)
+		return nil, lvm.Errorf(hereOnly(err), "cannot create volume %q with %s from its source until the thin pool has capacity: %w", spec.Name, spec.Required, err)
 	case err != nil:
-		return nil, lvm.Errorf(lvm.KindOf(err), "volume %q with %s cannot be made from its source: %w", spec.Name, spec.Required, err)
+		return nil, lvm.Errorf(lvm.KindOf(err), "cannot create volume %q with %s from its source: %w", spec.Name, spec.Required, err)
 	}
 	c.Source = &source
 	return c, nil
@@ -194,7 +194,7 @@ func findSource(s lvm.State, cluster string, id lvm.ID) (lvm.Group, lvm.LV, erro
 	case state == "" || maker != cluster:
 		return g, lv, lvm.Errorf(lvm.KindNotFound, "its source %s/%s is not a volume or snapshot of this cluster", g.Name, lv.Name)
 	case state == lvm.StateCreating:
-		return g, lv, lvm.Errorf(lvm.KindBusy, "its source %s/%s is not ready yet: ask again", g.Name, lv.Name)
+		return g, lv, lvm.Errorf(lvm.KindBusy, "its source %s/%s is not ready yet; retry", g.Name, lv.Name)
 	case state == lvm.StateDeleting:
 		return g, lv, lvm.Errorf(lvm.KindNotFound, "its source %s/%s was deleted", g.Name, lv.Name)
 	}

@@ -29,7 +29,7 @@ func PlanExtend(s lvm.State, v lvm.Volume, r Extending) (Extension, error) {
 	}
 	refuse := func(err error) (Extension, error) {
 		from, to := apart(v.Size, required)
-		return Extension{}, lvm.Errorf(hereOnly(err), "volume %s/%s cannot grow from %s to %s: %w", g.Name, lv.Name, from, to, err)
+		return Extension{}, lvm.Errorf(hereOnly(err), "cannot expand volume %s/%s from %s to %s: %w", g.Name, lv.Name, from, to, err)
 	}
 	row := v.Class.Row()
 	switch {
@@ -98,11 +98,11 @@ func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ra
 	case v.Class.Layout == lvm.LayoutStriped:
 		if ranges = legRanges(g, v.Class.Stripes, (extents-lv.Extents)/v.Class.Row()); ranges == nil {
 			run := legRun(g, v.Class.Stripes)
-			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s can give it at most %s: the longest free run on each of %d disks is %s", g.Name, g.Bytes(lv.Extents+run*v.Class.Row()), v.Class.Stripes, g.Bytes(run))
+			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s: the largest contiguous free extent range on each of %d disks is %s", g.Name, g.Bytes(lv.Extents+run*v.Class.Row()), v.Class.Stripes, g.Bytes(run))
 		}
 	default:
 		if ranges = extendLinear(g, lv, extents-lv.Extents); ranges == nil {
-			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s can give it at most %s", g.Name, g.Bytes(lv.Extents+g.FreeExtents()))
+			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s", g.Name, g.Bytes(lv.Extents+g.FreeExtents()))
 		}
 	}
 	return ranges, err
@@ -130,14 +130,14 @@ func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
 	for _, seg := range lv.Segments {
 		legs := v.Class.Legs()
 		if !strings.HasPrefix(seg.Type, string(v.Class.Layout)) || legs > 0 && len(seg.Areas) != legs || seg.StripeSize != v.Class.StripeSize {
-			return lvm.Errorf(lvm.KindOutOfRange, "it was made as %s, and somebody has converted it since: extend it by hand (lvextend)", v.Class.Words())
+			return lvm.Errorf(lvm.KindOutOfRange, "it was created as %s and converted since: extend it with lvextend", v.Class.Words())
 		}
 	}
 	return nil
 }
 
 // ErrMoving: LVM changes no volume of which extents are being moved.
-var ErrMoving = lvm.Errorf(lvm.KindBusy, "extents of it are being moved (pvmove): ask again when that has ended, or end it with pvmove --abort")
+var ErrMoving = lvm.Errorf(lvm.KindBusy, "pvmove moves extents of it: retry when that has ended, or abort it with pvmove --abort")
 
 // IsMoving tells whether extents of a volume, or of its pool, are being moved.
 func IsMoving(g lvm.Group, lv lvm.LV) bool {
@@ -204,7 +204,7 @@ func extendRAID(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) ([]Pe
 		for most > lv.Extents && more(most) > run {
 			most -= row
 		}
-		return nil, lvm.Errorf(lvm.KindInsufficientCapacity, "it can have at most %s: the longest free run on the disks that its legs lie on is %s", g.Bytes(most), g.Bytes(run))
+		return nil, lvm.Errorf(lvm.KindInsufficientCapacity, "it can have at most %s: the largest contiguous free extent range on the disks of its legs is %s", g.Bytes(most), g.Bytes(run))
 	}
 	return ranges, nil
 }
@@ -221,7 +221,7 @@ func legDisks(g lvm.Group, lv lvm.LV) ([]lvm.PV, error) {
 		for _, seg := range g.LVs[i].Segments {
 			for _, part := range seg.Areas {
 				if uuid != "" && part.PV != uuid {
-					return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s lies on several disks: extend it by hand (lvextend)", area.LV)
+					return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s is on several disks: extend it with lvextend", area.LV)
 				}
 				uuid = part.PV
 			}

@@ -31,7 +31,7 @@ var ErrNoGroup = errors.New("no such volume group")
 
 func noGroup(class lvm.Class) error {
 	if tag, isTag := strings.CutPrefix(class.Group, "@"); isTag {
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "%w: none on this node carries the tag %q (vgchange --addtag %s GROUP gives it)", ErrNoGroup, tag, tag)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "%w: no group on this node has the tag %q (add it with vgchange --addtag %s GROUP)", ErrNoGroup, tag, tag)
 	}
-	return lvm.Errorf(lvm.KindInsufficientCapacity, "%w: this node has none named %q", ErrNoGroup, class.Group)
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "%w: no group on this node has the name %q", ErrNoGroup, class.Group)
 }

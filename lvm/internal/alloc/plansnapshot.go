@@ -33,13 +33,13 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 	case err != nil:
 		return SnapshotPlacement{}, err
 	case v.Cluster != cluster:
-		return SnapshotPlacement{}, lvm.Errorf(lvm.KindNotManaged, "snapshot %q cannot be taken: %s/%s was made by the cluster %q", spec.Name, g.Name, lv.Name, v.Cluster)
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindNotManaged, "cannot create snapshot %q: %s/%s belongs to the cluster %q", spec.Name, g.Name, lv.Name, v.Cluster)
 	case v.State == lvm.StateCreating:
-		return SnapshotPlacement{}, lvm.Errorf(lvm.KindBusy, "snapshot %q cannot be taken yet: %s/%s is being made", spec.Name, g.Name, lv.Name)
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindBusy, "cannot create snapshot %q yet: %s/%s is being created", spec.Name, g.Name, lv.Name)
 	case v.State == lvm.StateDeleting:
-		return SnapshotPlacement{}, lvm.Errorf(lvm.KindNotFound, "snapshot %q cannot be taken: %s/%s was deleted", spec.Name, g.Name, lv.Name)
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindNotFound, "cannot create snapshot %q: %s/%s was deleted", spec.Name, g.Name, lv.Name)
 	case v.Class.Layout != lvm.LayoutThin || lv.Type != string(lvm.LayoutThin):
-		return SnapshotPlacement{}, lvm.Errorf(lvm.KindInvalid, "snapshot %q cannot be taken: %s/%s has the layout %s, and only thin volumes have snapshots: use a StorageClass with the parameter layout: thin for volumes that need them", spec.Name, g.Name, lv.Name, v.Class.Layout)
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindInvalid, "cannot create snapshot %q: %s/%s has the layout %s, and only thin volumes have snapshots: use a StorageClass with the parameter layout: thin for volumes that need them", spec.Name, g.Name, lv.Name, v.Class.Layout)
 	}
 	return takeSnapshot(s, g, lv, v, spec)
 }
@@ -49,7 +49,7 @@ func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snap
 	name := lvm.SnapshotName(spec.Name)
 	for _, g := range s.Groups {
 		if lv := g.Renamed(spec.Name, name, cluster); lv != nil && slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyKind, lvm.TagSnapshot)) {
-			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q cannot be taken: it is there, as %s/%s, by its tags: rename that back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, name)
+			return nil, lvm.Errorf(lvm.KindExists, "cannot create snapshot %q: it exists and was renamed to %s/%s: rename it back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, name)
 		}
 		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name })
 		if i < 0 {
@@ -58,16 +58,16 @@ func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snap
 		sn, ours, err := lvm.SnapshotOf(g, g.LVs[i])
 		switch {
 		case err != nil:
-			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q cannot be taken: %w", spec.Name, err)
+			return nil, lvm.Errorf(lvm.KindExists, "cannot create snapshot %q: %w", spec.Name, err)
 		case !ours || sn.Name != spec.Name || sn.Cluster != cluster:
 			if g.UUID != spec.Source.VG {
 				continue
 			}
-			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q cannot be taken: %s/%s exists and is not it: rename or remove it", spec.Name, g.Name, name)
+			return nil, lvm.Errorf(lvm.KindExists, "cannot create snapshot %q: %s/%s exists and is something else: rename or remove it", spec.Name, g.Name, name)
 		case sn.Source != spec.Source && sn.State == lvm.StateReady:
 			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q is already there as %s/%s, but of the volume %s", spec.Name, g.Name, name, sn.Source)
 		case sn.State == lvm.StateDeleting:
-			return nil, lvm.Errorf(lvm.KindBusy, "snapshot %q was deleted and %s/%s is being removed: ask again", spec.Name, g.Name, name)
+			return nil, lvm.Errorf(lvm.KindBusy, "snapshot %q was deleted, and %s/%s is being removed; retry", spec.Name, g.Name, name)
 		}
 		return &sn, nil
 	}
@@ -81,7 +81,7 @@ func takeSnapshot(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, spec lvm.Sn
 		Pool: lv.Pool, Source: spec.Source, State: lvm.StateCreating, Size: v.Size,
 	}
 	refuse := func(err error) (SnapshotPlacement, error) {
-		return SnapshotPlacement{}, lvm.Errorf(lvm.KindOf(err), "snapshot %q of %s/%s cannot be taken: %w", spec.Name, g.Name, lv.Name, err)
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindOf(err), "cannot create snapshot %q of %s/%s: %w", spec.Name, g.Name, lv.Name, err)
 	}
 	if err := Obstacle(s, g, v.Class); err != nil {
 		return refuse(err)

@@ -74,9 +74,9 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 		p.debris = &lv
 		return p, err
 	case lv.Thin == nil:
-		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "%s/%s is not a thin pool: name another one in the class (thinPool), or rename it", g.Name, lv.Name)
+		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "%s/%s is not a thin pool: set another name in the class (thinPool), or rename it", g.Name, lv.Name)
 	case !lv.Thin.Zero:
-		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s shows old data in new blocks: let it zero them first (lvchange -Zy %s/%s)", g.Name, lv.Name, g.Name, lv.Name)
+		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s does not zero new blocks, so that volumes could show old data: enable zeroing (lvchange -Zy %s/%s)", g.Name, lv.Name, g.Name, lv.Name)
 	}
 	if lv.Thin.Crowded != "" {
 		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "%s", lv.Thin.Crowded)
@@ -112,7 +112,7 @@ func newPool(g lvm.Group, class lvm.Class) (Pool, error) {
 		p.spare = p.Metadata - spare
 	}
 	if !slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Longest() > p.Fixed() }) {
-		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has no room for the thin pool %s: it needs a run of %s on one disk for metadata, spare and a little data", g.Name, p.Name, g.Bytes(p.Fixed()+1))
+		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has insufficient capacity for the thin pool %s: it needs %s of contiguous free extents on one disk for metadata, spare metadata and data", g.Name, p.Name, g.Bytes(p.Fixed()+1))
 	}
 	return p, nil
 }
@@ -220,12 +220,12 @@ func (p Pool) refusal(class lvm.Class, old lvm.Extents) error {
 	left := p.Group.Bytes(promisable(p.Group, class) + old)
 	switch {
 	case !p.Ours && old > 0:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can give at most %s to this volume, at %d %% of its %s: extend it (lvextend %s/%s), or remove volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume, at %d %% of its %s: extend it (lvextend %s/%s), or delete volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
 	case !p.Ours:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can promise at most %s more at %d %% of its %s: extend it (lvextend %s/%s), or remove volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s more, at %d %% of its %s: extend it (lvextend %s/%s), or delete volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
 	case old > 0:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can give at most %s to this volume, at %d %% of its data and of what is free in the volume group", p.Group.Name, p.Name, left, class.Overprovision)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume, at %d %% of its data and of the free space in the volume group", p.Group.Name, p.Name, left, class.Overprovision)
 	default:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s can give at most %s in one volume of the thin pool %s, at %d %% of its data and of what is free", p.Group.Name, left, p.Name, class.Overprovision)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s in the thin pool %s, at %d %% of the pool's data and of the free space", p.Group.Name, left, p.Name, class.Overprovision)
 	}
 }

@@ -91,20 +91,20 @@ func (p Pool) metadataCost(more lvm.Extents) lvm.Extents {
 // it will get it.
 func (p Pool) Crowded(s lvm.PoolStatus) string {
 	name, group := p.Group.Name+"/"+p.Name, p.Group.Name
-	theirs := fmt.Sprintf("an admin made the pool, so that only an admin enlarges it: do that (lvextend %s; for the metadata, with --poolmetadatasize), or delete volumes or snapshots in it", name)
+	theirs := fmt.Sprintf("an admin created the pool, so the driver does not extend it: extend it (lvextend %s; for the metadata, with --poolmetadatasize), or delete volumes or snapshots in it", name)
 	switch most := p.Data + p.Room(); {
 	case s.Broken():
-		return fmt.Sprintf("the thin pool %s takes no writes (%s): nothing new is made in it until it is repaired", name, s.Words())
+		return fmt.Sprintf("the thin pool %s takes no writes (%s): the driver creates nothing in it until it is repaired", name, s.Words())
 	case p.Promised > p.Promise(most, 100) && lvm.Reached(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolNearData) && !p.Ours:
-		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, and %s are promised; %s",
+		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, and %s are provisioned; %s",
 			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, theirs)
 	case p.Promised > p.Promise(most, 100) && lvm.Reached(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolNearData):
-		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, %s are promised, and volume group %s has %s left to enlarge it with; delete volumes or snapshots in it, or add a disk to the group",
+		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, %s are provisioned, and volume group %s has %s free to extend it; delete volumes or snapshots in it, or add a disk to the group",
 			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, group, p.Group.Bytes(p.Room()))
 	case lvm.Reached(s.MetadataUsed, s.MetadataTotal, lvm.PoolNearMetadata) && !p.Ours:
 		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s); %s", name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), theirs)
 	case lvm.Reached(s.MetadataUsed, s.MetadataTotal, lvm.PoolNearMetadata) && p.moreMetadata() == 0:
-		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s), and volume group %s has no room to enlarge it; delete snapshots or volumes in it, or add a disk to the group",
+		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s), and volume group %s has insufficient capacity to extend it; delete snapshots or volumes in it, or add a disk to the group",
 			name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), group)
 	}
 	return ""

@@ -73,7 +73,7 @@ func (k Kernel) Device(uuid string) (string, bool, error) {
 	}
 	where := ondisk.Positions{Sys: k.Sys, Proc: k.Proc, Dev: k.Dev}
 	if pos := where.OfVolume(filepath.Base(path)); pos.Standing > ondisk.StandsOnNothing {
-		return "", false, lvm.Errorf(lvm.KindConflict, "the device %s bears this volume's UUID and is not the volume: %s; find out what activated it (dmsetup ls --tree), and deactivate it (dmsetup remove)", path, pos.Reason)
+		return "", false, lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID but is not the volume: %s; find what activated it (dmsetup ls --tree), and remove it (dmsetup remove)", path, pos.Reason)
 	}
 	return path, true, nil
 }
@@ -212,7 +212,7 @@ func (k Kernel) Unused(ctx context.Context, path string) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return lvm.Errorf(lvm.KindInUse, "%s is open, by %s: end that, or unmount it; lsof %s and findmnt %s show more on the node", path, k.users(path), path, path)
+			return lvm.Errorf(lvm.KindInUse, "%s is open by %s: end that, or unmount it; lsof %s and findmnt %s on the node show more", path, k.users(path), path, path)
 		}
 		select {
 		case <-ctx.Done():

@@ -31,13 +31,13 @@ func TestExtendSteps(t *testing.T) {
 		{class: lvm.Class{Layout: lvm.LayoutStriped}, from: 10 * x, to: 11 * x, want: "lvextend --alloc normal -l 12 -- vg/NAME /dev/vgc:0-0 /dev/vgd:0-0"},
 		{class: lvm.Class{Layout: lvm.LayoutRAID1}, from: 10 * x, to: 11 * x, want: "lvextend --alloc normal -l 11 -- vg/NAME /dev/vga:11-11 /dev/vgb:11-11"},
 		{class: lvm.Class{Layout: lvm.LayoutRAID1}, from: 10 * x, to: 99 * x, want: "lvextend --alloc normal -l 99 -- vg/NAME /dev/vga:11-99 /dev/vgb:11-99"},
-		{class: lvm.Class{Layout: lvm.LayoutRAID1}, from: 10 * x, to: 100 * x, wantError: "it can have at most 396 MiB: the longest free run on the disks that its legs lie on is 356 MiB"},
+		{class: lvm.Class{Layout: lvm.LayoutRAID1}, from: 10 * x, to: 100 * x, wantError: "it can have at most 396 MiB: the largest contiguous free extent range on the disks of its legs is 356 MiB"},
 		{class: lvm.Class{Layout: lvm.LayoutRAID1}, from: 10 * x, to: 14 * x, block: "/dev/vgb", want: "lvextend --alloc normal -l 14 -- vg/NAME /dev/vga:11-14 /dev/vgb:90-93"},
 		{class: lvm.Class{Layout: lvm.LayoutRAID6}, from: 9 * x, to: 10 * x, want: "lvextend --alloc normal -l 12 -- vg/NAME /dev/vga:4-4 /dev/vgb:4-4 /dev/vgc:4-4 /dev/vgd:4-4 /dev/vge:4-4"},
 		{class: lvm.Class{Layout: lvm.LayoutThin, Overprovision: 200}, from: 10 * x, to: 400 * x, want: "lvextend --alloc normal -l 400 -- vg/NAME"},
 		{class: lvm.Class{Layout: lvm.LayoutThin}, from: 10 * x, to: 400 * x,
 			want: "lvextend --alloc normal -l 496 -- vg/nodelvm-thin /dev/vgc:0-99 /dev/vgd:0-99 /dev/vge:60-99, lvextend --alloc normal -l 400 -- vg/NAME"},
-		{class: lvm.Class{Layout: lvm.LayoutThin}, from: 10 * x, to: 497 * x, wantError: "at most 1984 MiB to this volume"},
+		{class: lvm.Class{Layout: lvm.LayoutThin}, from: 10 * x, to: 497 * x, wantError: "at most 1984 MiB for this volume"},
 	} {
 		s := fixture.FiveDisks()
 		v := fixture.NewVolume(t, s, fixture.SpecIn("a", test.class, test.from))
@@ -75,17 +75,17 @@ func TestExtendRefusals(t *testing.T) {
 		"limit inside":      {class: lvm.Class{Layout: lvm.LayoutStriped}, required: 11 * x, limit: 11 * x, kind: lvm.KindOutOfRange, words: "pass the limit"},
 		"smaller limit":     {required: 0, limit: 9 * x, kind: lvm.KindOutOfRange, words: "never shrink"},
 		"exported":          {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.Problem = "it is exported" }, kind: lvm.KindConflict, words: "exported"},
-		"a disk is missing": {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.PVs[4].Missing = true }, kind: lvm.KindBusy, words: "a disk is missing"},
-		"a silent disk":     {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.PVs[4].Silent, g.Problem = true, lvm.SilentSentence("/dev/vge") }, kind: lvm.KindBusy, words: "does not answer"},
+		"a disk is missing": {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.PVs[4].Missing = true }, kind: lvm.KindBusy, words: "is missing: reconnect its disk"},
+		"a silent disk":     {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.PVs[4].Silent, g.Problem = true, lvm.SilentSentence("/dev/vge") }, kind: lvm.KindBusy, words: "is unresponsive"},
 		"one byte more":     {required: 10*x + 1, change: func(g *lvm.Group, lv *lvm.LV) { g.Problem = "it is exported" }, kind: lvm.KindConflict, words: "from 41943040 bytes to 41943041 bytes"},
 		"snapshots of it":   {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.UsedBy = []string{"snap"} }, kind: lvm.KindInUse, words: "snap"},
-		"converted":         {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Type = "raid1" }, kind: lvm.KindOutOfRange, words: "by hand"},
+		"converted":         {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Type = "raid1" }, kind: lvm.KindOutOfRange, words: "extend it with lvextend"},
 		"more legs": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) {
 			lv.Segments[0].Areas = append(lv.Segments[0].Areas, lvm.Area{LV: "third"})
-		}, kind: lvm.KindOutOfRange, words: "by hand"},
+		}, kind: lvm.KindOutOfRange, words: "extend it with lvextend"},
 		"legs together": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Areas[1] = lv.Segments[0].Areas[0] }, kind: lvm.KindOutOfRange, words: "no disk of its own"},
 		"small regions": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].RegionSize = 4 }, kind: lvm.KindOutOfRange, words: "at most 8 MiB"},
-		"a full area":   {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.MDAFree = 8 * lvm.KiB }, kind: lvm.KindOutOfRange, words: "move everything to them (pvmove, vgreduce)"},
+		"a full area":   {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.MDAFree = 8 * lvm.KiB }, kind: lvm.KindOutOfRange, words: "move all extents to them (pvmove, vgreduce)"},
 		"renamed":       {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Name = "other" }, kind: lvm.KindConflict, words: "lvrename vg other v-"},
 		"gone":          {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Name, lv.Tags = "other", nil }, kind: lvm.KindNotFound, words: "has no volume"},
 	} {

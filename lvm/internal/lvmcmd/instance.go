@@ -24,7 +24,7 @@ func LockInstance(ctx context.Context, dir string) (*InstanceLock, error) {
 	}
 	f, err := LockFile(ctx, filepath.Join(dir, "nodelvm.lock"))
 	if err != nil {
-		return nil, lvm.Errorf(lvm.KindOf(err), "another driver works on this node: %w", err)
+		return nil, lvm.Errorf(lvm.KindOf(err), "another driver runs on this node: %w", err)
 	}
 	return &InstanceLock{f}, nil
 }
@@ -53,7 +53,7 @@ func (c *CommandFiles) Take(ctx context.Context, group string) error {
 	}
 	f, err := LockFile(ctx, filepath.Join(c.Dir, "nodelvm-"+group+".lock"))
 	if err != nil {
-		return lvm.Errorf(lvm.KindOf(err), "a command of the driver before this one still works on volume group %s: %w", group, err)
+		return lvm.Errorf(lvm.KindOf(err), "a command of the previous driver still runs on volume group %s: %w", group, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -141,11 +141,11 @@ func TestLayoutRefusals(t *testing.T) {
 		class lvm.Class
 		words string
 	}{
-		{lvm.Class{Group: "vg", Layout: lvm.LayoutRAID5}, "has 2 disks, and the layout needs 3"},
+		{lvm.Class{Group: "vg", Layout: lvm.LayoutRAID5}, "has 2 disks, but the layout needs 3"},
 		{lvm.Class{Group: "odd", Layout: lvm.LayoutStriped, StripeSize: 256 * lvm.KiB}, "smaller stripeSize"},
 		{lvm.Class{Group: "zeroless", Layout: lvm.LayoutThin}, "lvchange -Zy zeroless/nodelvm-thin"},
 		{lvm.Class{Group: "taken", Layout: lvm.LayoutThin}, "is not a thin pool"},
-		{lvm.Class{Group: "crumbs", Layout: lvm.LayoutThin}, "no room for the thin pool"},
+		{lvm.Class{Group: "crumbs", Layout: lvm.LayoutThin}, "insufficient capacity for the thin pool"},
 	} {
 		_, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: test.class, Required: lvm.MiB}})
 		if err == nil || lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), test.words) {

@@ -92,12 +92,12 @@ func TestPlanSnapshot(t *testing.T) {
 	}{
 		{"ready", fixture.TestCluster, thick.ID, lvm.KindExists, "of the volume"},
 		{"leaving", fixture.TestCluster, v.ID, lvm.KindBusy, "being removed"},
-		{"ready", "cluster-2", v.ID, lvm.KindExists, "is not it"},
+		{"ready", "cluster-2", v.ID, lvm.KindExists, "is something else"},
 		{"new", "cluster-2", v.ID, lvm.KindNotManaged, "cluster-1"},
 		{"new", fixture.TestCluster, thick.ID, lvm.KindInvalid, "layout: thin"},
 		{"new", fixture.TestCluster, gone, lvm.KindNotFound, "pvc-gone"},
 		{"new", fixture.TestCluster, lvm.ID{VG: "elsewhere", LV: "a"}, lvm.KindNotLocal, "not on this node"},
-		{"new", fixture.TestCluster, ready.ID, lvm.KindNotManaged, "not a volume"},
+		{"new", fixture.TestCluster, ready.ID, lvm.KindNotManaged, "not a managed volume"},
 		{"", fixture.TestCluster, v.ID, lvm.KindInvalid, "name"},
 	} {
 		if _, err := alloc.PlanSnapshot(s, test.cluster, lvm.SnapshotSpec{Name: test.name, Source: test.source}); err == nil || lvm.KindOf(err) != test.kind || !strings.Contains(err.Error(), test.words) {
@@ -182,10 +182,10 @@ func TestPlanCopy(t *testing.T) {
 	}{
 		{copyOf(sn.ID, 99*lvm.MiB, 0), lvm.KindOutOfRange, "less than the 100 MiB"},
 		{copyOf(sn.ID, 0, 99*lvm.MiB), lvm.KindOutOfRange, "pass the limit"},
-		{copyOf(sn.ID, 4*lvm.GiB, 0), lvm.KindOutOfRange, "until there is room"},
+		{copyOf(sn.ID, 4*lvm.GiB, 0), lvm.KindOutOfRange, "until the thin pool has capacity"},
 		{copyOf(half.ID, 0, 0), lvm.KindBusy, "not ready yet"},
 		{copyOf(other.ID, 0, 0), lvm.KindInvalid, "thin pool vg/second"},
-		{copyOf(thick.ID, 0, 0), lvm.KindInvalid, "not thin"},
+		{copyOf(thick.ID, 0, 0), lvm.KindInvalid, "not a thin volume"},
 		{copyOf(lvm.ID{VG: v.ID.VG, LV: "s-gone"}, 0, 0), lvm.KindNotFound, "has no source"},
 		{copyOf(lvm.ID{VG: "elsewhere", LV: "s"}, 0, 0), lvm.KindInsufficientCapacity, "not on this node"},
 		{copyOf(lvm.ID{VG: v.ID.VG, LV: lvm.DefaultPool}, 0, 0), lvm.KindNotFound, "not a volume or snapshot"},

@@ -47,15 +47,15 @@ func (d Disk) Unfit(named bool) string {
 	case d.Size < lvm.MinPrepared:
 		return fmt.Sprintf("it is smaller than %s", lvm.MinPrepared)
 	case d.partition && !named:
-		return "it is a partition: name it without wildcards, if it is meant"
+		return "it is a partition: select it with a path without wildcards to use it"
 	case d.removable && !named:
-		return "it is removable: name it without wildcards, if it is meant"
+		return "it is removable: select it with a path without wildcards to use it"
 	case d.remote && !named:
-		return "it is reached by iSCSI or Fibre Channel, where other hosts, or another driver's pods, may have it: name it without wildcards, if it is for this node alone"
+		return "it is reached by iSCSI or Fibre Channel, where other hosts, or another driver's pods, may have it: select it with a path without wildcards if only this node uses it"
 	case d.virtual && strings.HasPrefix(d.Name, "nvme") && !named:
-		return "it is an NVMe disk that can be reached over several paths (it has several ports, or comes over a network), so other hosts may have it: name it without wildcards, if it is for this node alone"
+		return "it is an NVMe disk that can be reached over several paths (it has several ports, or comes over a network), so other hosts may have it: select it with a path without wildcards if only this node uses it"
 	case d.virtual && !named:
-		return "it is not a disk but made of something else: name it without wildcards, if it is meant"
+		return "it is not a disk but made of something else: select it with a path without wildcards to use it"
 	}
 	return ""
 }
@@ -71,7 +71,7 @@ type grip struct {
 func (d Disk) Seize(where Positions) (g *grip, refusal string) {
 	fd, err := unix.Open(d.Path, unix.O_RDONLY|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.EBUSY) {
-		return nil, "somebody has it in use (it cannot be opened for one alone): it is mounted in another container, or a part of something"
+		return nil, "it is in use (it cannot be opened exclusively): mounted in another container, or part of another device"
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("it cannot be opened: %v", err)

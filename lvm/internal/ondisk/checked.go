@@ -54,7 +54,7 @@ func (c *CheckedReader) Read(ctx context.Context) (lvm.State, error) {
 		}
 		return s, nil
 	}
-	c.Log.Debug("the disks cannot be read directly; LVM is asked", "error", err)
+	c.Log.Debug("cannot read the disks directly; running LVM instead", "error", err)
 	reported, reportErr := c.Report(ctx, s.Devices)
 	if reportErr != nil {
 		return lvm.State{}, errors.Join(err, reportErr)
@@ -87,7 +87,7 @@ func (c *CheckedReader) Check(ctx context.Context) {
 	for range checkAttempts {
 		var err error
 		if found, err = c.compare(ctx); err != nil {
-			c.Log.Warn("the disks could not be compared with LVM's report", "error", err)
+			c.Log.Warn("cannot compare the disks with LVM's report", "error", err)
 		}
 		if found == "" {
 			break
@@ -98,8 +98,7 @@ func (c *CheckedReader) Check(ctx context.Context) {
 	c.due = time.Now().Add(checkEvery)
 	if found != "" && c.Off == "" {
 		c.Off = found
-		c.Log.Error("what the disks tell differs from LVM's report: the disks are not read directly any more, and every question "+
-			"costs an LVM process, until the driver is started anew; please report this, with the output of vgcfgbackup", "difference", found)
+		c.Log.Error("direct metadata read differs from LVM's report: direct reads disabled until the next start, each read runs LVM; please report this with the output of vgcfgbackup", "difference", found)
 	}
 }
 

@@ -89,7 +89,7 @@ func TestSilentGroup(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		g := state.Groups[0]
-		if !strings.Contains(g.Problem, mute+" does not answer") || len(state.Silent) != 1 {
+		if !strings.Contains(g.Problem, mute+" is unresponsive") || len(state.Silent) != 1 {
 			t.Errorf("problem %q, silent %v", g.Problem, state.Silent)
 		}
 		g.Problem, g.PVs = "", slices.Clone(g.PVs)

@@ -30,11 +30,11 @@ func (h hurdles) problem(name string) string {
 	case len(h.silent) > 0:
 		return strings.Join(h.silent, "; ")
 	case h.exported:
-		return fmt.Sprintf("it is exported; vgimport %s takes it into use", name)
+		return fmt.Sprintf("it is exported; import it with vgimport %s", name)
 	case h.systemID != "":
-		return fmt.Sprintf("it belongs to another host, by its system ID %q; vgchange --systemid '' %s gives it to any host", h.systemID, name)
+		return fmt.Sprintf("it belongs to the host with the system ID %q; remove the system ID with vgchange --systemid '' %s", h.systemID, name)
 	case h.shared:
-		return "it is shared between hosts (lvmlockd), which a volume of one node cannot be"
+		return "it is shared between hosts (lvmlockd), which this driver does not support"
 	case h.readOnly:
 		return "its permission is read-only"
 	case h.fixed:
