@@ -93,7 +93,7 @@ func (a *Agent) take(ctx context.Context, name string, c handmade) (tried bool, 
 	if err != nil {
 		return true, fmt.Errorf("VolumeSnapshotContent %s cannot be labelled as this node's, which has its snapshot %s: %w", name, c.handle, err)
 	}
-	a.log.InfoContext(ctx, "a content that was made by hand is labelled: its snapshot is here", "content", name, "snapshot", c.handle)
+	a.log.InfoContext(ctx, "labelled a pre-provisioned VolumeSnapshotContent whose snapshot is on this node", "content", name, "snapshot", c.handle)
 	return true, nil
 }
 

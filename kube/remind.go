@@ -16,7 +16,7 @@ import (
 // no volume for are left alone: those of a volume populator, and those with a selector, which ask for a volume that is there
 // (Velero gives one to a claim while it restores the data).
 
-// annReminded is when csi-provisioner was reminded of a claim last (RFC 3339). Nothing reads it.
+// annReminded is when made csi-provisioner retry a claim last (RFC 3339). Nothing reads it.
 const annReminded = "nodelvm.io/provisioning-retried-at"
 
 // How long a claim of this node may lie without a call before csi-provisioner is reminded: a burst of claims reaches the
@@ -43,9 +43,9 @@ func (a *Agent) remind(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil // the watch tells what has become of it
 	case err != nil:
-		return fmt.Errorf("csi-provisioner cannot be reminded of claim %s: %w", key, err)
+		return fmt.Errorf("cannot make csi-provisioner retry claim %s: %w", key, err)
 	}
 	a.reminders.Next(id, now)
-	a.log.InfoContext(ctx, "csi-provisioner was reminded of a claim", "claim", key, "waitedFor", now.Sub(since).Round(time.Second))
+	a.log.InfoContext(ctx, "made csi-provisioner retry a claim", "claim", key, "waitedFor", now.Sub(since).Round(time.Second))
 	return nil
 }

@@ -21,14 +21,14 @@ func checkDriverObject(f *facts, found func(where, what, fix string)) {
 		return
 	}
 	if f.driver == nil {
-		found(where, "it is missing: Kubernetes takes the driver for one whose volumes must be attached, and does not look at its capacity", reinstall)
+		found(where, "no CSIDriver object: Kubernetes assumes that volumes must be attached, and ignores the driver's capacity", reinstall)
 		return
 	}
 	if f.driver.Spec.AttachRequired == nil || *f.driver.Spec.AttachRequired {
-		found(where, "attachRequired is true: pods wait for ever for somebody to attach their volumes", "delete the object (volumes in use are not touched) and "+reinstall)
+		found(where, "attachRequired is true: pods wait forever for an attachment", "delete the object (volumes in use are not touched) and "+reinstall)
 	}
 	if f.driver.Spec.StorageCapacity == nil || !*f.driver.Spec.StorageCapacity {
-		found(where, "storageCapacity is not true: the scheduler puts pods on nodes without room", "set it: kubectl patch csidriver "+driverName+` --type merge -p '{"spec":{"storageCapacity":true}}'`)
+		found(where, "storageCapacity is not true: the scheduler puts pods on nodes without capacity", "set it: kubectl patch csidriver "+driverName+` --type merge -p '{"spec":{"storageCapacity":true}}'`)
 	}
 }
 
@@ -37,9 +37,9 @@ func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 	switch set := f.daemonSet; {
 	case f.blind[theDaemonSets]:
 	case set == nil:
-		found("DaemonSet nodelvm", "there is none with the labels "+driverPods, "install nodelvm (helm install, or kubectl apply -f nodelvm.yaml)")
+		found("DaemonSet nodelvm", "no DaemonSet has the labels "+driverPods, "install nodelvm (helm install, or kubectl apply -f nodelvm.yaml)")
 	case set.Status.DesiredNumberScheduled == 0:
-		found("DaemonSet "+set.Namespace+"/"+set.Name, "no node is to run the driver", "look at its nodeSelector and affinity, and at the labels of your nodes")
+		found("DaemonSet "+set.Namespace+"/"+set.Name, "the DaemonSet selects no node", "check its nodeSelector and affinity, and the labels of the nodes")
 	}
 	for _, pod := range f.pods {
 		if why := waiting(&pod); why != "" {
@@ -85,7 +85,7 @@ func checkSidecars(f *facts, found func(where, what, fix string)) {
 	}
 	where := "DaemonSet " + f.daemonSet.Namespace + "/" + f.daemonSet.Name
 	if f.container("csi-provisioner") == nil {
-		found(where, "it has no container csi-provisioner: nobody takes claims", reinstall)
+		found(where, "the container csi-provisioner is missing: no claim is provisioned", reinstall)
 	}
 	for _, name := range []string{"csi-provisioner", "csi-snapshotter"} {
 		c := f.container(name)
@@ -98,7 +98,7 @@ func checkSidecars(f *facts, found func(where, what, fix string)) {
 			}
 		}
 		if major, ok := majorOf(c.Image); ok && major < testedMajor[name] {
-			found(where, fmt.Sprintf("its container %s runs %s, which is older than what this release is tested with (v%d)", name, c.Image, testedMajor[name]), reinstall)
+			found(where, fmt.Sprintf("its container %s runs %s, which is older than the tested version (v%d)", name, c.Image, testedMajor[name]), reinstall)
 		}
 	}
 }
@@ -125,9 +125,9 @@ func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answers {
 		switch {
 		case a.err != nil:
-			found(a.node, "it does not tell of itself: "+a.err.Error(), "kubectl describe node "+a.node+"; look at the driver's log there")
+			found(a.node, "the driver does not answer: "+a.err.Error(), "kubectl describe node "+a.node+"; look at the driver's log there")
 		case a.page.NotReady != "":
-			found(a.node, "its driver cannot work: "+a.page.NotReady, "mend that; the driver goes on by itself")
+			found(a.node, "the driver is not ready: "+a.page.NotReady, "resolve that; the driver then continues")
 		}
 	}
 }
@@ -148,11 +148,11 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 			case statuspage.RegistrationRefused:
 				fix = "the kubelet refused it (" + r.Error + "): " + fix
 			case statuspage.RegistrationWaiting:
-				fix = "the kubelet has never asked: set kubeletDir to its root directory (--root-dir of the kubelet; the driver looks at " + a.page.Checks.Kubelet.Path + ")"
+				fix = "the kubelet has never contacted the driver: set kubeletDir to its root directory (--root-dir of the kubelet; the driver looks at " + a.page.Checks.Kubelet.Path + ")"
 			case statuspage.RegistrationElsewhere:
-				fix = "the driver leaves it to a node-driver-registrar (--kubelet-registration=false): look whether one runs"
+				fix = "a node-driver-registrar must register the driver (--kubelet-registration=false): check whether one runs"
 			case statuspage.RegistrationDone:
-				fix = "the kubelet has taken it: it may be restarting; " + fix
+				fix = "the kubelet accepted the driver and may be restarting; " + fix
 			}
 		}
 		found(a.node, "the driver is not registered with the kubelet (CSINode "+a.node+" does not name "+driverName+"): no pod with a volume starts there", fix)
@@ -166,11 +166,11 @@ func checkPropagation(f *facts, found func(where, what, fix string)) {
 		switch k.Propagation {
 		case statuspage.PropagationShared, statuspage.PropagationUnknown, "":
 		case statuspage.PropagationSlave, statuspage.PropagationPrivate:
-			found(a.node, fmt.Sprintf("what the driver mounts below %s stays in its container (%s is mounted %s): pods get empty directories", k.Path, k.Mount, k.Propagation),
+			found(a.node, fmt.Sprintf("mounts below %s do not leave the driver's container (%s is mounted %s): pods get empty directories", k.Path, k.Mount, k.Propagation),
 				"give the volumeMount of "+k.Path+" mountPropagation: Bidirectional, and make the mount shared on the node (mount --make-rshared "+k.Path+", or the mount that it is in)")
 		}
 		if !k.Used && k.Path != "" {
-			found(a.node, k.Path+" is not the kubelet's root directory: it has no folder pods", "set kubeletDir to what the kubelet's --root-dir says")
+			found(a.node, k.Path+" is not the kubelet's root directory: it has no directory pods", "set kubeletDir to the kubelet's --root-dir")
 		}
 	}
 }
@@ -193,10 +193,10 @@ func checkSnapshots(f *facts, found func(where, what, fix string)) {
 		switch handle := item.Spec.Source.SnapshotHandle; {
 		case item.Labels[managedBy] != "":
 		case handle != "":
-			found("VolumeSnapshotContent "+item.Name, "it was made by hand, and no node has found its snapshot "+handle+" on its disks",
+			found("VolumeSnapshotContent "+item.Name, "it is pre-provisioned, and no node has its snapshot "+handle+" on its disks",
 				"compare that with the handles that nodelvm orphans -o json prints on each node; if the snapshot is gone, delete this object")
 		default:
-			found("VolumeSnapshotContent "+item.Name, "it has no label "+managedBy+", so no node takes it: the snapshot-controller runs without "+flag,
+			found("VolumeSnapshotContent "+item.Name, "it has no label "+managedBy+", so no node creates its snapshot: the snapshot-controller runs without "+flag,
 				fix+"; then delete this snapshot and take it anew")
 		}
 	}

@@ -20,7 +20,7 @@ func checkMissingPods(f *facts, found func(where, what, fix string)) {
 		nodes[pod.Spec.NodeName] = true
 	}
 	if want := int(set.Status.DesiredNumberScheduled); len(nodes) < want {
-		found("DaemonSet "+set.Namespace+"/"+set.Name, fmt.Sprintf("%d nodes are to run the driver, and %d have a pod of it", want, len(nodes)),
+		found("DaemonSet "+set.Namespace+"/"+set.Name, fmt.Sprintf("the DaemonSet selects %d nodes, but %d have a driver pod", want, len(nodes)),
 			fmt.Sprintf("kubectl -n %s describe daemonset %s says why; where privileged pods are refused: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite",
 				set.Namespace, set.Name, set.Namespace))
 	}
@@ -38,10 +38,10 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 		where := "claim " + claimOf(&pv)
 		switch {
 		case i < 0:
-			found(where, fmt.Sprintf("no pod of the driver runs on %q, the node of its volume %s: no pod can use it", node, pv.Name),
+			found(where, fmt.Sprintf("no driver pod runs on %q, the node of its volume %s: no pod can use the volume", node, pv.Name),
 				"bring the node back, or look why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
 		case f.answers[i].gap() == "" && !slices.ContainsFunc(f.answers[i].page.Volumes, func(v inventory.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle }):
-			found(where, fmt.Sprintf("its volume %s is not on the disks of %s: its group is not there, or somebody has removed it", pv.Spec.CSI.VolumeHandle, node),
+			found(where, fmt.Sprintf("its volume %s is not on the disks of %s: the volume group is missing, or the volume was removed", pv.Spec.CSI.VolumeHandle, node),
 				"bring the disks back; if they are lost, the data is in a backup, if there is one: see docs/howto/lost-nodes.md")
 		}
 	}

@@ -45,12 +45,12 @@ func checkClasses(f *facts, found func(where, what, fix string)) {
 	for _, class := range f.classes {
 		where := "StorageClass " + class.Name
 		if bindsAtOnce(class) {
-			found(where, "volumeBindingMode is Immediate: its claims stay Pending, since no node is chosen for them",
+			found(where, "volumeBindingMode is Immediate: its claims stay Pending, because no node is selected for them",
 				"make the class anew with volumeBindingMode: WaitForFirstConsumer")
 		}
 		for _, a := range f.told() {
 			if c := classOf(a.page, class.Name); c != nil && c.Error != "" {
-				found(where, c.Error, "make the class anew with the right parameters (the parameters of a class cannot be changed)")
+				found(where, c.Error, "delete the class and create it again with valid parameters (Kubernetes does not change the parameters of a class)")
 				break // the others say the same
 			}
 		}
@@ -79,16 +79,16 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 			refused = refused || c.Error != ""
 			for _, offer := range c.Offers {
 				if offer.Obstacle != "" && !toldElsewhere(a.page, offer, class.Parameters) {
-					found(a.node, "the storage class "+class.Name+" gets nothing there: "+offer.Obstacle, "mend that, or leave it if other nodes are to serve the class")
+					found(a.node, "the storage class "+class.Name+" has no capacity there: "+offer.Obstacle, "resolve that, or ignore it if other nodes serve the class")
 				}
 			}
 		}
 		if group := class.Parameters[keyGroup]; asked > 0 && groups == 0 && !refused {
-			fix := "make a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n " + group + " DISK...), or name another one in the class"
+			fix := "make a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n " + group + " DISK...), or set another one in the class"
 			if tag, isTag := strings.CutPrefix(group, "@"); isTag {
-				fix = "give a volume group the tag (vgchange --addtag " + tag + " GROUP), or name another one in the class"
+				fix = "give a volume group the tag (vgchange --addtag " + tag + " GROUP), or set another one in the class"
 			}
-			found("StorageClass "+class.Name, fmt.Sprintf("none of the %d nodes that answer has the volume group %q: its claims stay Pending", asked, group), fix)
+			found("StorageClass "+class.Name, fmt.Sprintf("none of the %d answering nodes has the volume group %q: its claims stay Pending", asked, group), fix)
 		}
 	}
 }
@@ -148,10 +148,10 @@ func checkGroups(f *facts, found func(where, what, fix string)) {
 			}
 			where := a.node + ", volume group " + g.Name
 			if g.Problem != "" {
-				found(where, g.Problem, "do what it says; until then nothing is made there, and "+why)
+				found(where, g.Problem, "follow the message; until then the driver creates nothing in it, and "+why)
 			}
 			if g.AutoActivation {
-				found(where, "the node activates its volumes when it boots, before the driver can look at them", "vgchange --setautoactivation n "+g.Name)
+				found(where, "the host activates its volumes at boot, before the driver can check them", "vgchange --setautoactivation n "+g.Name)
 			}
 			if g.MetadataSize > 0 && g.MetadataFree*10 < g.MetadataSize {
 				found(where, fmt.Sprintf("its metadata area is nearly full: %s of %s are free", g.MetadataFree, g.MetadataSize),
@@ -169,7 +169,7 @@ func checkLocks(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.told() {
 		for _, g := range a.page.Groups {
 			if held := time.Duration(g.LockHeldSeconds) * time.Second; held >= staleLock {
-				found(a.node+", volume group "+g.Name, fmt.Sprintf("an LVM command has been holding its lock (/run/lock/lvm/V_%s) for %s: all others wait", g.Name, held),
+				found(a.node+", volume group "+g.Name, fmt.Sprintf("an LVM command has held its lock (/run/lock/lvm/V_%s) for %s: all others wait", g.Name, held),
 					"find it on the node (fuser -v /run/lock/lvm/V_"+g.Name+"): an lvm that asks a question at some terminal is to be answered; one that hangs waits for a disk, see dmesg")
 			}
 		}
@@ -180,16 +180,16 @@ func checkLocks(f *facts, found func(where, what, fix string)) {
 func checkDisks(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.told() {
 		for _, text := range a.page.Unread {
-			found(a.node, "a disk cannot be read: "+text, "look at the kernel's log (dmesg) on the node")
+			found(a.node, "a disk cannot be read: "+text, "see the kernel's log (dmesg) on the node")
 		}
 		for _, text := range a.page.Skipped {
-			found(a.node, text, "if a volume group of the driver is on it, move that to a disk (pvmove); else nothing is to be done")
+			found(a.node, text, "if a volume group of the driver is on it, move the group to a disk (pvmove); otherwise no action is needed")
 		}
 		for _, text := range a.page.OnVolumes {
-			found(a.node, text, "keep the node's own LVM, mdadm and udev off the devices of volumes (docs/howto/volume-groups.md has the lines), and take it away: dmsetup remove, mdadm --stop")
+			found(a.node, text, "exclude the devices of volumes from the host's LVM, mdadm and udev (docs/howto/volume-groups.md), and remove this device: dmsetup remove, mdadm --stop")
 		}
 		if a.page.ReaderOff != "" {
-			found(a.node, "what stands on the disks differs from LVM's report, and every question costs a process since: "+a.page.ReaderOff,
+			found(a.node, "direct metadata read is disabled, because it differs from LVM's report: "+a.page.ReaderOff,
 				"please report this, with the output of vgcfgbackup; the driver works on meanwhile")
 		}
 	}
@@ -206,14 +206,14 @@ func checkPools(f *facts, found func(where, what, fix string)) {
 					continue
 				}
 				if !p.Zero {
-					found(where, "it does not zero new blocks: a volume would show what others have written, so none is made in it", "lvchange --zero y "+name)
+					found(where, "it does not zero new blocks, so that volumes could show old data: the driver creates none in it", "lvchange --zero y "+name)
 				}
 				switch p.State {
 				case inventory.PoolFull:
 					found(where, fmt.Sprintf("it is full (data %s of %s, metadata %s of %s): writes fail", p.Used, p.Size, p.MetadataUsed, p.MetadataSize),
 						"delete snapshots or volumes, or enlarge it: lvextend -L +SIZE "+name+" (metadata: lvextend --poolmetadatasize +SIZE "+name+")")
 				case inventory.PoolFailed:
-					found(where, "it takes no writes: it has failed, or must be checked", "stop what uses it, deactivate its volumes, and repair it: lvconvert --repair "+name)
+					found(where, "it takes no writes: it has failed, or its metadata must be checked", "stop the pods that use it, deactivate its volumes, and repair it: lvconvert --repair "+name)
 				case inventory.PoolWorks, inventory.PoolInactive:
 				}
 			}
@@ -247,15 +247,15 @@ func checkVolumes(f *facts, found func(where, what, fix string)) {
 			switch {
 			case slices.Contains(elsewhere, x.Trouble):
 			case x.Volume == "" && x.Group == "":
-				found(a.node, x.Text, "do what it says; docs/howto/runbooks.md has more")
+				found(a.node, x.Text, "follow the message; see docs/howto/runbooks.md")
 			case x.Volume == "":
-				found(a.node+", volume group "+x.Group, x.Text, "do what it says; docs/howto/runbooks.md has more")
+				found(a.node+", volume group "+x.Group, x.Text, "follow the message; see docs/howto/runbooks.md")
 			default:
-				found(a.node+", volume "+claims[x.Volume], x.Trouble+": "+x.Text, "do what it says; docs/howto/runbooks.md has more")
+				found(a.node+", volume "+claims[x.Volume], x.Trouble+": "+x.Text, "follow the message; see docs/howto/runbooks.md")
 			}
 		}
 		for _, text := range a.page.Damaged {
-			found(a.node, "a volume is left alone: "+text, "mend its tags (lvchange --deltag, --addtag), or remove it if nobody needs it")
+			found(a.node, "ignoring a volume with invalid tags: "+text, "correct its tags (lvchange --deltag, --addtag), or remove it if it is not needed")
 		}
 	}
 }
@@ -267,7 +267,7 @@ func bindsAtOnce(class storagev1.StorageClass) bool {
 // checkCapacity compares the published capacity with that of the nodes. The driver publishes none for a class that binds
 // immediately.
 func checkCapacity(f *facts, found func(where, what, fix string)) {
-	const fix = "look at the log of csi-provisioner in the driver's pod on that node"
+	const fix = "see the log of csi-provisioner in the driver's pod on that node"
 	if f.blind[theCapacities] {
 		return
 	}
@@ -294,9 +294,9 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 			switch {
 			case class.Error != "", len(class.Offers) == 0 && a.gap() != "", atOnce[class.Name]:
 			case c == nil && len(class.Offers) > 0:
-				found(a.node, "no CSIStorageCapacity tells the scheduler what it has for the storage class "+class.Name+": no pod with such a claim is put there", fix)
+				found(a.node, "no CSIStorageCapacity publishes its capacity for the storage class "+class.Name+": the scheduler puts no pod with such a claim there", fix)
 			case c != nil && c.MaximumVolumeSize != nil && inventory.Bytes(c.MaximumVolumeSize.Value()) > largest:
-				found(a.node, fmt.Sprintf("the scheduler is told that a volume of %s of the storage class %s can be made there (CSIStorageCapacity %s), and at most %s can",
+				found(a.node, fmt.Sprintf("CSIStorageCapacity publishes a maximum volume size of %s for the storage class %s (object %s), but the node has %s",
 					inventory.Bytes(c.MaximumVolumeSize.Value()), class.Name, c.Name, largest), fix)
 			}
 		}

@@ -38,7 +38,7 @@ var faults = []fault{
 		for i := range f.answers {
 			f.answers[i].page.Classes = append(f.answers[i].page.Classes, statuspage.Class{Name: "archive"})
 		}
-	}, "groups of classes", "StorageClass archive", `none of the 2 nodes that answer has the volume group "vg-slow"`},
+	}, "groups of classes", "StorageClass archive", `none of the 2 answering nodes has the volume group "vg-slow"`},
 	{"two groups of one name", func(f *facts) {
 		f.answers[0].page.Groups[0].Problem = "2 volume groups on this node have the name vg-data: rename one (vgrename UUID NEWNAME)"
 		f.answers[0].page.Classes[0].Offers[0].Obstacle = f.answers[0].page.Groups[0].Problem
@@ -55,9 +55,9 @@ var faults = []fault{
 		f.capacities[1].MaximumVolumeSize = nil
 	}, "thin pools", "node-1, thin pool vg-data/nodelvm-thin", "does not zero new blocks"},
 	{"stale lock", func(f *facts) { f.answers[0].page.Groups[0].LockHeldSeconds = 300 },
-		"locks", "node-1, volume group vg-data", "holding its lock (/run/lock/lvm/V_vg-data) for 5m0s"},
+		"locks", "node-1, volume group vg-data", "held its lock (/run/lock/lvm/V_vg-data) for 5m0s"},
 	{"wrong mount propagation", func(f *facts) { f.answers[0].page.Checks.Kubelet.Propagation = statuspage.PropagationSlave },
-		"mount propagation", "node-1", "stays in its container (/var/lib/kubelet is mounted slave)"},
+		"mount propagation", "node-1", "do not leave the driver's container (/var/lib/kubelet is mounted slave)"},
 	{"kubelet elsewhere", func(f *facts) { f.answers[0].page.Checks.Kubelet.Used = false },
 		"mount propagation", "node-1", "is not the kubelet's root directory"},
 	{"missing RBAC rule", func(f *facts) { f.denied = []right{{resource: "persistentvolumeclaims", verb: "update"}} },
@@ -65,25 +65,25 @@ var faults = []fault{
 	{"snapshot-controller without the distributed flag", func(f *facts) { f.controllers[0].Spec.Template.Spec.Containers[0].Args = nil },
 		"snapshots", "Deployment kube-system/snapshot-controller", "runs without --enable-distributed-snapshotting"},
 	{"the same, with a controller that cannot be seen", func(f *facts) { f.controllers, f.contents[0].Labels = nil, nil },
-		"snapshots", "VolumeSnapshotContent snapcontent-snap-1", "so no node takes it"},
+		"snapshots", "VolumeSnapshotContent snapcontent-snap-1", "so no node creates its snapshot"},
 	{"a content made by hand for a snapshot that is nowhere", func(f *facts) { f.contents[0].Labels, f.contents[0].Spec.Source.SnapshotHandle = nil, "vg/lost" },
-		"snapshots", "VolumeSnapshotContent snapcontent-snap-1", "no node has found its snapshot vg/lost"},
+		"snapshots", "VolumeSnapshotContent snapcontent-snap-1", "no node has its snapshot vg/lost"},
 	{"driver not registered", func(f *facts) { f.csiNodes[1].Spec.Drivers = nil },
 		"registration", "node-2", "CSINode node-2 does not name nodelvm.io"},
 	{"registration refused", func(f *facts) {
 		f.csiNodes = f.csiNodes[:1]
 		f.answers[1].page.Checks.Registration = statuspage.Registration{State: statuspage.RegistrationRefused, Error: "bad socket"}
 	}, "registration", "node-2", "not registered"},
-	{"no CSIDriver", func(f *facts) { f.driver = nil }, "driver object", "CSIDriver nodelvm.io", "it is missing"},
+	{"no CSIDriver", func(f *facts) { f.driver = nil }, "driver object", "CSIDriver nodelvm.io", "no CSIDriver object"},
 	{"attachRequired", func(f *facts) { f.driver.Spec.AttachRequired = nil }, "driver object", "CSIDriver nodelvm.io", "attachRequired is true"},
 	{"no storageCapacity", func(f *facts) { f.driver.Spec.StorageCapacity = ptr.To(false) }, "driver object", "CSIDriver nodelvm.io", "storageCapacity"},
-	{"no DaemonSet", func(f *facts) { f.daemonSet, f.snapshots = nil, false }, "daemonset", "DaemonSet nodelvm", "there is none"},
-	{"DaemonSet without nodes", func(f *facts) { f.daemonSet.Status.DesiredNumberScheduled = 0 }, "daemonset", "DaemonSet nodelvm-system/nodelvm", "no node is to run"},
+	{"no DaemonSet", func(f *facts) { f.daemonSet, f.snapshots = nil, false }, "daemonset", "DaemonSet nodelvm", "no DaemonSet has the labels"},
+	{"DaemonSet without nodes", func(f *facts) { f.daemonSet.Status.DesiredNumberScheduled = 0 }, "daemonset", "DaemonSet nodelvm-system/nodelvm", "the DaemonSet selects no node"},
 	{"pods that are refused", func(f *facts) { f.pods, f.answers, f.volumes = nil, nil, nil }, "missing pods", "DaemonSet nodelvm-system/nodelvm",
-		"2 nodes are to run the driver, and 0 have a pod of it"},
+		"the DaemonSet selects 2 nodes, but 0 have a driver pod"},
 	{"node without a pod", func(f *facts) {
 		f.daemonSet.Status.DesiredNumberScheduled, f.pods, f.answers, f.classes = 1, f.pods[:1], f.answers[:1], f.classes[:1]
-	}, "lost volumes", "claim shop/data-db-1", `no pod of the driver runs on "node-2"`},
+	}, "lost volumes", "claim shop/data-db-1", `no driver pod runs on "node-2"`},
 	{"lost volume", func(f *facts) { f.answers[0].page.Volumes = nil }, "lost volumes", "claim shop/data-db-0", "its volume " + vg1 + "/pvc-1 is not on the disks of node-1"},
 	{"pod that cannot start", func(f *facts) {
 		f.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nodelvm", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
@@ -101,8 +101,8 @@ var faults = []fault{
 	{"sidecar without its flag", func(f *facts) { f.container("csi-provisioner").Args = neededArgs["csi-provisioner"][1:] },
 		"sidecars", "DaemonSet nodelvm-system/nodelvm", "csi-provisioner runs without --node-deployment"},
 	{"old sidecar", func(f *facts) { f.container("csi-snapshotter").Image = "x:5000/y/csi-snapshotter:v6.1.0" },
-		"sidecars", "DaemonSet nodelvm-system/nodelvm", "older than what this release is tested with (v8)"},
-	{"no provisioner", func(f *facts) { f.container("csi-provisioner").Name = "other" }, "sidecars", "DaemonSet nodelvm-system/nodelvm", "nobody takes claims"},
+		"sidecars", "DaemonSet nodelvm-system/nodelvm", "older than the tested version (v8)"},
+	{"no provisioner", func(f *facts) { f.container("csi-provisioner").Name = "other" }, "sidecars", "DaemonSet nodelvm-system/nodelvm", "no claim is provisioned"},
 	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
 	{"driver that is not ready", func(f *facts) { f.answers[1].page.NotReady = "device-mapper is not in this kernel" },
 		"nodes answer", "node-2", "device-mapper is not in this kernel"},
@@ -118,17 +118,17 @@ var faults = []fault{
 	{"too few disks", func(f *facts) {
 		f.answers[0].page.Classes[0].Offers[0].Obstacle = "volume group vg-data has 1 disks, but the layout needs 2"
 	},
-		"groups of classes", "node-1", "the storage class local gets nothing there: volume group vg-data has 1 disks"},
+		"groups of classes", "node-1", "the storage class local has no capacity there: volume group vg-data has 1 disks"},
 	{"full metadata area", func(f *facts) { f.answers[0].page.Groups[0].MetadataFree = MiB }, "volume groups", "node-1, volume group vg-data", "metadata area is nearly full"},
-	{"no capacity", func(f *facts) { f.capacities = f.capacities[1:] }, "capacity", "node-1", "no CSIStorageCapacity tells the scheduler what it has for the storage class local"},
+	{"no capacity", func(f *facts) { f.capacities = f.capacities[1:] }, "capacity", "node-1", "no CSIStorageCapacity publishes its capacity for the storage class local"},
 	{"capacity older than the group", func(f *facts) {
 		f.answers[1].page.Classes[0].Offers[0].Largest = 5 * GiB
-	}, "capacity", "node-2", "a volume of 80 GiB of the storage class local can be made there (CSIStorageCapacity csisc-node-2local), and at most 5 GiB can"},
+	}, "capacity", "node-2", "a maximum volume size of 80 GiB for the storage class local (object csisc-node-2local), but the node has 5 GiB"},
 	{"capacity of a group that is gone", func(f *facts) {
 		page := &f.answers[1].page
 		page.Classes[0].Offers, page.Groups[0].Name, page.Volumes[0].Group = nil, "vg-renamed", "vg-renamed"
 		page.Classes[1].Offers[0].Group = "vg-renamed"
-	}, "capacity", "node-2", "a volume of 80 GiB of the storage class local can be made there (CSIStorageCapacity csisc-node-2local), and at most 0 B can"},
+	}, "capacity", "node-2", "a maximum volume size of 80 GiB for the storage class local (object csisc-node-2local), but the node has 0 B"},
 	{"degraded volume", func(f *facts) {
 		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	}, "volumes", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "VolumeDegraded: 1 of its 2 legs have failed"},
@@ -139,7 +139,7 @@ var faults = []fault{
 	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},
 	{"a device of unknown make", func(f *facts) { f.answers[0].page.Skipped = []string{"/dev/nbd0 is not searched for volume groups"} }, "disks", "node-1", "/dev/nbd0 is not searched"},
 	{"a tenant's group that the node has activated", func(f *facts) { f.answers[0].page.OnVolumes = []string{"the node has activated dm-9"} }, "disks", "node-1", "the node has activated dm-9"},
-	{"a group that the node activates", func(f *facts) { f.answers[0].page.Groups[0].AutoActivation = true }, "volume groups", "node-1, volume group vg-data", "the node activates its volumes when it boots"},
+	{"a group that the node activates", func(f *facts) { f.answers[0].page.Groups[0].AutoActivation = true }, "volume groups", "node-1, volume group vg-data", "the host activates its volumes at boot"},
 	{"reader off", func(f *facts) { f.answers[0].page.ReaderOff = "seqno" }, "disks", "node-1", "differs from LVM's report"},
 }
 

@@ -38,7 +38,7 @@ func (a answer) gap() string {
 	case a.err != nil:
 		return a.err.Error()
 	case a.page.NotReady != "":
-		return "its driver cannot work: " + a.page.NotReady
+		return "the driver is not ready: " + a.page.NotReady
 	case unread != "":
 		return unread
 	case len(a.page.Unread) > 0:

@@ -44,7 +44,7 @@ func (c healthCollector) Collect(out chan<- prometheus.Metric) {
 	defer cancel()
 	found, err := c.read(ctx)
 	if err != nil {
-		c.log.WarnContext(ctx, "not all of this node's health can be told", "error", err)
+		c.log.WarnContext(ctx, "cannot check all volumes and groups of this node", "error", err)
 	}
 	told := map[[4]string]bool{}
 	for _, f := range found {

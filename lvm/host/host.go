@@ -63,7 +63,7 @@ func NewHost(cfg lvm.Config) (*Host, error) {
 	}
 	undo, err := dm.DeviceDirOf(cfg).Prepare()
 	if err != nil {
-		cmp.Or(cfg.Log, slog.Default()).Warn("LVM may not be able to make volumes", "error", err)
+		cmp.Or(cfg.Log, slog.Default()).Warn("LVM may not be able to create volumes", "error", err)
 	}
 	files := &lvmcmd.CommandFiles{}
 	if !cfg.Beside {
@@ -111,7 +111,7 @@ func (h *Host) Close(ctx context.Context) error {
 	var last sync.WaitGroup
 	last.Go(func() {
 		if err := h.settleRest(ctx); err != nil {
-			h.log.Warn("new volumes could not be marked as ready; the next start does it", "error", err)
+			h.log.Warn("cannot tag new volumes as ready; the next start retries", "error", err)
 		}
 	})
 	err := errors.Join(await(ctx, &last), await(ctx, &h.background))

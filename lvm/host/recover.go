@@ -43,7 +43,7 @@ func (h *Host) Start(ctx context.Context) error {
 		h.log.Warn("not every block device is searched for volume groups", "devices", s.Skipped)
 	}
 	if _, damaged := h.volumes(s); damaged != nil {
-		h.log.Warn("volumes are left alone", "error", damaged)
+		h.log.Warn("ignoring volumes with invalid tags", "error", damaged)
 	}
 	h.removeNamesOfFormerGroups(ctx, s)
 	h.met.begin()
@@ -55,7 +55,7 @@ func (h *Host) Start(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	if await(waiting, &mended) != nil {
-		h.log.Warn("mending what an earlier run left takes long; it goes on behind")
+		h.log.Warn("recovery is slow; continuing in the background")
 	}
 	return nil
 }
