@@ -120,9 +120,9 @@ type vanishing struct {
 	vanish func()
 }
 
-func (v *vanishing) CreateTogether(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error) {
+func (v *vanishing) CreateWithPeers(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error) {
 	if v.vanish == nil {
-		return v.Volumes.CreateTogether(ctx, spec, siblings)
+		return v.Volumes.CreateWithPeers(ctx, spec, siblings)
 	}
 	v.vanish()
 	v.vanish = nil

@@ -3,7 +3,7 @@
 //
 // One volume's way through it: CreateVolume -> parseCreate (request -> lvm.Spec, every bad input refused) ->
 // checkTopology (is this the node that the caller wants?) -> place (are the pod's other volumes possible here too?) ->
-// Volumes.CreateTogether -> volumeReply. parse.go, topology.go and reply.go are pure functions; the handlers only connect
+// Volumes.CreateWithPeers -> volumeReply. parse.go, topology.go and reply.go are pure functions; the handlers only connect
 // them.
 //
 // Errors leave this package as the lvm package's kinds; cmd/nodelvm holds the one table that turns them into gRPC
@@ -33,10 +33,10 @@ const (
 
 // Volumes is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
 type Volumes interface {
-	// CreateTogether makes the volume, or finds the one that an equal call made before. The siblings are of use only
+	// CreateWithPeers makes the volume, or finds the one that an equal call made before. The siblings are of use only
 	// together with it: their room is kept for a while, or nothing is made. That one has no room is lvm.KindInsufficientCapacity with an
 	// lvm.Misfit.
-	CreateTogether(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error)
+	CreateWithPeers(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error)
 	// KeepReserved keeps that room for longer for those of the siblings that are still wanted here.
 	KeepReserved(wanted func(lvm.Volume) bool)
 	// Presence tells what the node knows of the volume that requests of this name made, whatever they asked for.
@@ -45,7 +45,7 @@ type Volumes interface {
 	// Serves tells whether a class with this group, a name or an @tag, stands for the volume group of the ID.
 	Serves(ctx context.Context, group string, id lvm.ID) (bool, error)
 	// Room tells whether all of these can be had now, beside each other: nil, or lvm.KindInsufficientCapacity.
-	Room(ctx context.Context, specs []lvm.Spec) error
+	Fits(ctx context.Context, specs []lvm.Spec) error
 	// Delete removes a volume. One that its readable group lacks is gone already: nil. lvm.KindNotLocal says that the
 	// group itself is not on this node.
 	Delete(ctx context.Context, id lvm.ID) error

@@ -19,7 +19,7 @@ const (
 )
 
 // testConfig is that of a driver whose commands can be counted: it marks no new volume as ready by itself, a moment after its reply.
-var testConfig = lvm.Config{Cluster: "cluster-1", SettleAfter: time.Hour}
+var testConfig = lvm.Config{Cluster: "cluster-1", ReadyDelay: time.Hour}
 
 // newTestServer serves node-1 over a fake node with two groups: vg-nvme (40 GiB) and vg-sata (100 GiB on two disks),
 // both tagged any.

@@ -17,7 +17,7 @@ import (
 //
 //	CreateVolume -> company (which claims does the pod wait with?) -> mayMake (is the pod bound to another node already? is a
 //	snapshot that is to be copied the claim's?)
-//	-> CreateTogether (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
+//	-> CreateWithPeers (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
 //
 // An event on the claim reports what the driver cannot resolve.
 
@@ -40,13 +40,13 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 		return lvm.Volume{}, err
 	}
 	siblings := s.specsOf(spec, company)
-	volume, err := s.volumes.CreateTogether(ctx, spec, siblings)
+	volume, err := s.volumes.CreateWithPeers(ctx, spec, siblings)
 	switch {
 	case err == nil:
 		s.refusals.forget(company.PodUID)
 	case lvm.KindOf(err) == lvm.KindInsufficientCapacity && len(company.Claims) > 0:
 		err = lvm.Errorf(lvm.KindInsufficientCapacity, "%s claims %s on one node: %w", company.need(), namesOf(spec, company), err)
-		var misfit *lvm.Misfit
+		var misfit *lvm.UnplaceableError
 		if errors.As(err, &misfit) {
 			s.refusals.add(company.PodUID, spec, siblings, misfit.Spec)
 		}
@@ -169,7 +169,7 @@ func (s *Server) warn(ctx context.Context, spec lvm.Spec, reason, message string
 // longer waits.
 func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capacity) lvm.Capacity {
 	for _, r := range s.refusals.against(class) {
-		if !s.waiting(r.specs) || s.volumes.Room(ctx, r.specs) == nil {
+		if !s.waiting(r.specs) || s.volumes.Fits(ctx, r.specs) == nil {
 			s.refusals.forget(r.pod)
 			continue
 		}

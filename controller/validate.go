@@ -67,7 +67,7 @@ func (s *Server) confirmParameters(ctx context.Context, volume lvm.Volume, fsTyp
 	if _, err := s.mkfsOptions(fsType, p.mkfs); err != nil {
 		return err
 	}
-	said, err := p.class.Complete()
+	said, err := p.class.WithDefaults()
 	if err != nil {
 		return err
 	}

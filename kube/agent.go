@@ -37,8 +37,8 @@ type Config struct {
 	HealthScope func(context.Context) (lvm.HealthScope, error) // what Health can see now; nil: all that it is asked for
 	Log         *slog.Logger                                   // nil: slog.Default()
 
-	Holdings   func(context.Context) (lvm.Holdings, error) // nil: orphans are not looked for
-	AuditEvery time.Duration                               // how often they are; 0: once an hour
+	Holdings   func(context.Context) (lvm.ManagedVolumes, error) // nil: orphans are not looked for
+	AuditEvery time.Duration                                     // how often they are; 0: once an hour
 
 	Snapshots bool // csi-snapshotter runs on this node: contents that were made by hand are labelled for it
 }

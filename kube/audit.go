@@ -123,7 +123,7 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 			continue
 		}
 		id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
-		if err != nil || slices.ContainsFunc(holdings.Owned, func(o lvm.Owned) bool { return o.ID == id }) {
+		if err != nil || slices.ContainsFunc(holdings.Owned, func(o lvm.ManagedVolume) bool { return o.ID == id }) {
 			continue
 		}
 		if _, err := a.volumes.Lookup(ctx, id); !isMissing(err) {

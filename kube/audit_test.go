@@ -73,7 +73,7 @@ func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
 
 // TestBoundMeanwhileIsNoOrphan: a PersistentVolume that is made, and bound, while the others are looked through is seen.
 func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
-	owned := lvm.Owned{Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "pvc-1"}, UUID: "u", Name: "pvc-1", Claim: "shop/data"}}
+	owned := lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "pvc-1"}, UUID: "u", Name: "pvc-1", Claim: "shop/data"}}
 	pv := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume}, ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: DriverName, VolumeHandle: owned.ID.String()}
 	claim := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindClaim}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1"}}
@@ -98,7 +98,9 @@ func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.Holdings, error) { return lvm.Holdings{Owned: []lvm.Owned{owned}}, nil }}
+		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.ManagedVolumes, error) {
+			return lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{owned}}, nil
+		}}
 		if orphans, _, err := search.Find(t.Context()); err != nil || (len(orphans) == 0) != comes {
 			t.Errorf("%s: %+v, %v", name, orphans, err)
 		}
@@ -108,7 +110,7 @@ func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 // TestContentByHandIsFound: a snapshot that a content of any name stands for, on any page of the list, is no orphan; nor does
 // it need the label that csi-snapshotter looks for.
 func TestContentByHandIsFound(t *testing.T) {
-	owned := lvm.Owned{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "snap-1"}, UUID: "u", Name: "snapshot-1"}}
+	owned := lvm.ManagedVolume{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "snap-1"}, UUID: "u", Name: "snapshot-1"}}
 	for driver, want := range map[string]int{DriverName: 0, "other.io": 1} {
 		byHand := content{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
 		byHand.Spec.Driver, byHand.Spec.Source.SnapshotHandle = driver, owned.ID.String()
@@ -132,7 +134,9 @@ func TestContentByHandIsFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.Holdings, error) { return lvm.Holdings{Owned: []lvm.Owned{owned}}, nil }}
+		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.ManagedVolumes, error) {
+			return lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{owned}}, nil
+		}}
 		if orphans, _, err := search.Find(t.Context()); err != nil || len(orphans) != want {
 			t.Errorf("%s: %+v, %v", driver, orphans, err)
 		}

@@ -112,7 +112,7 @@ func FuzzContents(f *testing.F) {
 		if what := decideContent(lost); what == stepDeleteClaim || what == stepUnholdPV {
 			t.Errorf("step %d as soon as the loss is seen, by %s", what, first)
 		}
-		held := lvm.Owned{Volume: lvm.Volume{ID: of, Name: "snapshot-uid"}, Snapshot: true}
+		held := lvm.ManagedVolume{Volume: lvm.Volume{ID: of, Name: "snapshot-uid"}, Snapshot: true}
 		if standsFor(&c, held) && c.Spec.Driver != DriverName {
 			t.Errorf("another driver's content stands for a snapshot: %s", first)
 		}

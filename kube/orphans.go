@@ -28,7 +28,7 @@ var OrphanKinds = []OrphanKind{OrphanLost, OrphanAbandoned, OrphanForeign}
 
 // Orphan is a volume or a snapshot on this node that nobody in this cluster has. It is never removed by this driver.
 type Orphan struct {
-	lvm.Owned
+	lvm.ManagedVolume
 	Kind OrphanKind
 	Why  string // a few words
 }
@@ -37,7 +37,7 @@ type Orphan struct {
 // that all PersistentVolumes are listed at most once a day for the volumes that have none of their name.
 type OrphanSearch struct {
 	Client   *Client
-	Holdings func(context.Context) (lvm.Holdings, error)
+	Holdings func(context.Context) (lvm.ManagedVolumes, error)
 	Pause    time.Duration // between two requests
 
 	rounds int
@@ -61,7 +61,7 @@ func (s *OrphanSearch) Find(ctx context.Context) (orphans []Orphan, pvs []*corev
 	if err != nil {
 		return nil, nil, err
 	}
-	var suspects []lvm.Owned
+	var suspects []lvm.ManagedVolume
 	for _, o := range holdings.Owned {
 		switch abandoned, there, err := s.lookUp(ctx, o); {
 		case err != nil:
@@ -79,7 +79,7 @@ func (s *OrphanSearch) Find(ctx context.Context) (orphans []Orphan, pvs []*corev
 }
 
 // lookUp looks for the object that has the name of the volume, as csi-provisioner and csi-snapshotter name it.
-func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.Owned) (abandoned, there bool, err error) {
+func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.ManagedVolume) (abandoned, there bool, err error) {
 	if o.Foreign {
 		return false, false, nil
 	}
@@ -103,11 +103,11 @@ func isAbandoned(pv *corev1.PersistentVolume) bool {
 }
 
 // holds tells whether a PersistentVolume stands for the volume.
-func holds(pv *corev1.PersistentVolume, o lvm.Owned) bool {
+func holds(pv *corev1.PersistentVolume, o lvm.ManagedVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == DriverName && pv.Spec.CSI.VolumeHandle == o.ID.String()
 }
 
-func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.Owned) (bool, error) {
+func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.ManagedVolume) (bool, error) {
 	uid := strings.TrimPrefix(o.Name, "snapshot-")
 	var c content
 	there, err := get(ctx, s.Client.snapshots, "volumesnapshotcontents", "", "snapcontent-"+uid, &c)
@@ -116,18 +116,18 @@ func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.Owned) (bool, error
 
 // standsFor tells whether a content stands for a snapshot: it has its handle or, as long as it has none, it is the one that the
 // snapshot is being taken for.
-func standsFor(c *content, o lvm.Owned) bool {
+func standsFor(c *content, o lvm.ManagedVolume) bool {
 	handle := o.ID.String()
 	beingTaken := c.Status.SnapshotHandle == "" && c.Spec.Source.SnapshotHandle == "" && "snapshot-"+string(c.Spec.VolumeSnapshotRef.UID) == o.Name
 	return c.Spec.Driver == DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle || beingTaken)
 }
 
 // prove keeps of the suspects those that no object of any name stands for, and that are not just being made or removed.
-func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.Owned) ([]Orphan, error) {
+func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.ManagedVolume) ([]Orphan, error) {
 	for _, o := range suspects {
 		delete(s.names, o.UUID)
 	}
-	if slices.ContainsFunc(suspects, func(o lvm.Owned) bool { return !s.proved[o.UUID] }) {
+	if slices.ContainsFunc(suspects, func(o lvm.ManagedVolume) bool { return !s.proved[o.UUID] }) {
 		if err := s.searchVolumes(ctx, suspects); err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.Owned) ([]Orpha
 	}
 	var orphans []Orphan
 	for _, o := range suspects {
-		still := slices.ContainsFunc(now.Owned, func(n lvm.Owned) bool { return n.UUID == o.UUID })
+		still := slices.ContainsFunc(now.Owned, func(n lvm.ManagedVolume) bool { return n.UUID == o.UUID })
 		if !still || s.names[o.UUID] != "" {
 			continue
 		}
@@ -158,7 +158,7 @@ func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.Owned) ([]Orpha
 }
 
 // searchVolumes looks through all PersistentVolumes for those of the suspects.
-func (s *OrphanSearch) searchVolumes(ctx context.Context, suspects []lvm.Owned) error {
+func (s *OrphanSearch) searchVolumes(ctx context.Context, suspects []lvm.ManagedVolume) error {
 	return s.Client.eachVolume(ctx, func(pv *corev1.PersistentVolume) {
 		for _, o := range suspects {
 			if holds(pv, o) {
@@ -172,13 +172,13 @@ func (s *OrphanSearch) searchVolumes(ctx context.Context, suspects []lvm.Owned) 
 // Holder names the PersistentVolume that stands for a volume, whatever its name; "": there is none.
 func (s *OrphanSearch) Holder(ctx context.Context, v lvm.Volume) (string, error) {
 	s.names = map[string]string{}
-	err := s.searchVolumes(ctx, []lvm.Owned{{Volume: v}})
+	err := s.searchVolumes(ctx, []lvm.ManagedVolume{{Volume: v}})
 	return s.names[v.UUID], err
 }
 
 // searchContents does what searchVolumes does for snapshots. One that was made by hand may lack the label of its node.
-func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Owned) error {
-	if !slices.ContainsFunc(suspects, func(o lvm.Owned) bool { return o.Snapshot }) {
+func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.ManagedVolume) error {
+	if !slices.ContainsFunc(suspects, func(o lvm.ManagedVolume) bool { return o.Snapshot }) {
 		return nil
 	}
 	for next := ""; ; {
@@ -205,7 +205,7 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Owned)
 
 // classify tells what became of the claim of a volume without a PersistentVolume. One whose claim still waits for it is
 // being made: it is none.
-func (s *OrphanSearch) classify(ctx context.Context, o lvm.Owned) (kind OrphanKind, why string, err error) {
+func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind OrphanKind, why string, err error) {
 	if o.Snapshot {
 		return OrphanLost, "no VolumeSnapshotContent refers to it", nil
 	}

@@ -45,8 +45,8 @@ func ParseID(handle string) (ID, error) {
 
 func (id ID) String() string { return id.VG + "/" + id.LV }
 
-// Words names what a volume begins as, for people: the handle alone tells them little.
-func (id ID) Words() string {
+// Description names what a volume begins as, for people: the handle alone tells them little.
+func (id ID) Description() string {
 	switch {
 	case id == ID{}:
 		return "an empty volume"

@@ -14,12 +14,12 @@ type Config struct {
 	Node      string        // this node's name; goes into a tag of each group that is changed here, and other nodes leave that alone; "": no tag
 	Log       *slog.Logger  // nil: slog.Default()
 	Observe   func(Command) // nil, or called after each LVM command, from the goroutine that ran it
-	Beside    bool          // a driver runs on this node, and this Host is an admin's hand beside it: it is never started
+	AdminCLI  bool          // a driver runs on this node, and this Host is an admin's hand beside it: it is never started
 
-	SettleAfter   time.Duration // how long a new volume's second commit waits for others to share it; 0: one second
-	Patience      time.Duration // how long one operation may hold a group's lock before the group counts as hung; 0: two minutes
+	ReadyDelay    time.Duration // how long a new volume's second commit waits for others to share it; 0: one second
+	LockTimeLimit time.Duration // how long one operation may hold a group's lock before the group counts as hung; 0: two minutes
 	EmptyPoolsFor time.Duration // how long a thin pool that the driver made may hold nothing until TendPools removes it; 0: for ever
-	Freshness     time.Duration // how old the disks' answer may be for capacity, lists and figures; 0: half a second; negative: never kept
+	CacheTTL      time.Duration // how old the disks' answer may be for capacity, lists and figures; 0: half a second; negative: never kept
 }
 
 // Command is one finished LVM process.

@@ -9,8 +9,8 @@ type Damage struct {
 	Of   int
 }
 
-// DamageTo looks down through everything that an LV is made of.
-func (g Group) DamageTo(lv LV, missing map[string]bool, layers int) Damage {
+// DamageOf looks down through everything that an LV is made of.
+func (g Group) DamageOf(lv LV, missing map[string]bool, layers int) Damage {
 	var d Damage
 	if layers > MaxLayers {
 		return d
@@ -35,8 +35,8 @@ func (g Group) DamageTo(lv LV, missing map[string]bool, layers int) Damage {
 		parts = append(parts, lv.Thin.Data, lv.Thin.Metadata)
 	}
 	for _, name := range parts {
-		if part := g.Named(name); name != "" && part != nil {
-			d.worse(g.DamageTo(*part, missing, layers+1))
+		if part := g.FindLV(name); name != "" && part != nil {
+			d.worse(g.DamageOf(*part, missing, layers+1))
 		}
 	}
 	return d
@@ -47,11 +47,11 @@ func (g Group) areaLost(a Area, missing map[string]bool, layers int, d *Damage) 
 	if a.LV == "" {
 		return missing[a.PV]
 	}
-	part := g.Named(a.LV)
+	part := g.FindLV(a.LV)
 	if part == nil {
 		return true
 	}
-	below := g.DamageTo(*part, missing, layers+1)
+	below := g.DamageOf(*part, missing, layers+1)
 	if below.Legs > 0 {
 		d.worse(Damage{Legs: below.Legs, Of: below.Of})
 	}

@@ -27,10 +27,10 @@ type Selector struct {
 
 // PoolPolicy is how a thin pool is made and looked after.
 type PoolPolicy struct {
-	Name         string // DefaultPool by default
-	Size         Bytes  // of its data when it is made, ahead of the first volume; 0: it is made with the first volume
-	GrowData     int    // percent of its data that may be in use before it is enlarged; 80 by default
-	GrowMetadata int    // the same for its metadata; 60 by default
+	Name                        string // DefaultPool by default
+	Size                        Bytes  // of its data when it is made, ahead of the first volume; 0: it is made with the first volume
+	AutoextendThreshold         int    // percent of its data that may be in use before it is enlarged; 80 by default
+	MetadataAutoextendThreshold int    // the same for its metadata; 60 by default
 }
 
 // CheckDeclarations returns the declarations with their defaults, or what is wrong with them (KindInvalid).
@@ -75,8 +75,8 @@ func (s Selector) check() error {
 		return Errorf(KindInvalid, "sizes from %s to %s select nothing", s.MinSize, s.MaxSize)
 	}
 	for _, size := range []Bytes{s.MinSize, s.MaxSize} {
-		if size > 0 && size < MinPrepared {
-			return Errorf(KindInvalid, "a size of %d bytes cannot be meant, since nothing below %s is taken: give a unit, such as 100Gi", size, MinPrepared)
+		if size > 0 && size < MinDeviceSize {
+			return Errorf(KindInvalid, "a size of %d bytes cannot be meant, since nothing below %s is taken: give a unit, such as 100Gi", size, MinDeviceSize)
 		}
 	}
 	for _, pattern := range append(slices.Clone(s.Paths), s.Model) {
@@ -97,23 +97,23 @@ func (p *PoolPolicy) check() error {
 		return nil
 	}
 	p.Name = cmp.Or(p.Name, DefaultPool)
-	p.GrowData, p.GrowMetadata = cmp.Or(p.GrowData, PoolNearData), cmp.Or(p.GrowMetadata, PoolNearMetadata)
+	p.AutoextendThreshold, p.MetadataAutoextendThreshold = cmp.Or(p.AutoextendThreshold, PoolDataThreshold), cmp.Or(p.MetadataAutoextendThreshold, PoolMetadataThreshold)
 	switch {
 	case !NamePattern.MatchString(p.Name):
 		return Errorf(KindInvalid, "%q is not a name for a thin pool", p.Name)
 	case p.Size < 0 || p.Size > 0 && p.Size < PoolMetadataMin:
 		return Errorf(KindInvalid, "a thin pool of %d bytes cannot be made", p.Size)
-	case p.GrowData < 1 || p.GrowData > 95 || p.GrowMetadata < 1 || p.GrowMetadata > 95:
-		return Errorf(KindInvalid, "a thin pool can be enlarged when 1 to 95 percent of it are in use, not %d (data) and %d (metadata)", p.GrowData, p.GrowMetadata)
+	case p.AutoextendThreshold < 1 || p.AutoextendThreshold > 95 || p.MetadataAutoextendThreshold < 1 || p.MetadataAutoextendThreshold > 95:
+		return Errorf(KindInvalid, "a thin pool can be enlarged when 1 to 95 percent of it are in use, not %d (data) and %d (metadata)", p.AutoextendThreshold, p.MetadataAutoextendThreshold)
 	}
 	return nil
 }
 
-const PoolNearData = 80 // percent
+const PoolDataThreshold = 80 // percent
 
-const PoolNearMetadata = 60
+const PoolMetadataThreshold = 60
 
 const PoolMetadataMin = 2 * MiB
 
-// MinPrepared is the smallest device that is prepared: beside metadata something is to be left.
-const MinPrepared = 16 * MiB
+// MinDeviceSize is the smallest device that is prepared: beside metadata something is to be left.
+const MinDeviceSize = 16 * MiB

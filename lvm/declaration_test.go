@@ -13,7 +13,7 @@ func TestCheckDeclarations(t *testing.T) {
 	good := lvm.Declaration{Name: "vg", Tags: []string{"fast"}, Devices: []lvm.Selector{{Paths: []string{"/dev/*"}}}, Pool: lvm.PoolPolicy{Size: lvm.GiB}}
 	checked, err := lvm.CheckDeclarations([]lvm.Declaration{good})
 	fixture.Must(t, err)
-	if want := (lvm.PoolPolicy{Name: lvm.DefaultPool, Size: lvm.GiB, GrowData: 80, GrowMetadata: 60}); checked[0].Pool != want || good.Pool.Name != "" {
+	if want := (lvm.PoolPolicy{Name: lvm.DefaultPool, Size: lvm.GiB, AutoextendThreshold: 80, MetadataAutoextendThreshold: 60}); checked[0].Pool != want || good.Pool.Name != "" {
 		t.Errorf("%+v", checked)
 	}
 	for words, change := range map[string]func(*lvm.Declaration){
@@ -33,7 +33,7 @@ func TestCheckDeclarations(t *testing.T) {
 		"not a path below /dev":   func(d *lvm.Declaration) { d.Devices = []lvm.Selector{{Paths: []string{"sdb"}}} },
 		"select nothing":          func(d *lvm.Declaration) { d.Devices = []lvm.Selector{{MinSize: 2, MaxSize: 1}} },
 		"not a name for a thin":   func(d *lvm.Declaration) { d.Pool.Name = "a/b" },
-		"1 to 95 percent":         func(d *lvm.Declaration) { d.Pool.GrowData = 100 },
+		"1 to 95 percent":         func(d *lvm.Declaration) { d.Pool.AutoextendThreshold = 100 },
 		"-1 bytes cannot be made": func(d *lvm.Declaration) { d.Pool.Size = -1 },
 	} {
 		bad := good

@@ -47,7 +47,7 @@ func KindOf(err error) Kind {
 	return KindInternal
 }
 
-func InBrackets(sentences []string) string {
+func Parenthesized(sentences []string) string {
 	if len(sentences) == 0 {
 		return ""
 	}

@@ -2,42 +2,42 @@ package lvm
 
 import "slices"
 
-// FreeExtents counts the extents that can be allocated, which is also the largest linear volume: it may lie on any number of
+// AllocatableExtents counts the extents that can be allocated, which is also the largest linear volume: it may lie on any number of
 // runs.
 func (g Group) FreeExtents() (n Extents) {
 	for _, pv := range g.PVs {
-		n += pv.FreeExtents()
+		n += pv.AllocatableExtents()
 	}
 	return n
 }
 
-// FreeExtents counts the extents that can be allocated on the disk.
-func (pv PV) FreeExtents() (n Extents) {
+// AllocatableExtents counts the extents that can be allocated on the disk.
+func (pv PV) AllocatableExtents() (n Extents) {
 	for _, r := range pv.Free {
 		n += r.Count
 	}
-	if !pv.Usable() {
+	if !pv.IsAllocatable() {
 		return 0
 	}
 	return n
 }
 
-// Longest is the longest run that can be allocated on the disk.
-func (pv PV) Longest() (n Extents) {
+// LongestRun is the longest run that can be allocated on the disk.
+func (pv PV) LongestRun() (n Extents) {
 	for _, r := range pv.Free {
 		n = max(n, r.Count)
 	}
-	if !pv.Usable() {
+	if !pv.IsAllocatable() {
 		return 0
 	}
 	return n
 }
 
-// Usable tells whether extents of the disk can be allocated.
-func (pv PV) Usable() bool { return pv.Allocatable && !pv.Missing }
+// IsAllocatable tells whether extents of the disk can be allocated.
+func (pv PV) IsAllocatable() bool { return pv.Allocatable && !pv.Missing }
 
-// Runs counts the runs of free extents.
-func (g Group) Runs() (n Bytes) {
+// FreeRunCount counts the runs of free extents.
+func (g Group) FreeRunCount() (n Bytes) {
 	for _, pv := range g.PVs {
 		n += Bytes(len(pv.Free))
 	}
@@ -47,8 +47,8 @@ func (g Group) Runs() (n Bytes) {
 // Bytes is what n extents of the group hold. It does not overflow for any n that the group's disks can have.
 func (g Group) Bytes(n Extents) Bytes { return Bytes(n) * g.ExtentSize }
 
-// Round rounds a size up to whole extents.
-func (g Group) Round(size Bytes) Extents { return Extents((size-1)/g.ExtentSize) + 1 }
+// ExtentsFor rounds a size up to whole extents.
+func (g Group) ExtentsFor(size Bytes) Extents { return Extents((size-1)/g.ExtentSize) + 1 }
 
 // Clone copies what take changes.
 func (s State) Clone() State {
@@ -56,7 +56,7 @@ func (s State) Clone() State {
 	for i := range groups {
 		groups[i] = groups[i].Clone()
 	}
-	return State{Groups: groups, Unread: s.Unread}
+	return State{Groups: groups, UnreadDevices: s.UnreadDevices}
 }
 
 func (g Group) Clone() Group {

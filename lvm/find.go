@@ -5,28 +5,28 @@ import (
 	"strings"
 )
 
-// Group finds a group by its UUID. KindNotLocal: it is not on this node.
-func (s State) Group(uuid string) (Group, error) {
+// FindGroup finds a group by its UUID. KindNotLocal: it is not on this node.
+func (s State) FindGroup(uuid string) (Group, error) {
 	for _, g := range s.Groups {
 		if g.UUID == uuid {
 			return g, nil
 		}
 	}
 	unread := ""
-	if len(s.Unread) > 0 {
-		unread = " (" + strings.Join(s.Unread, "; ") + ")"
+	if len(s.UnreadDevices) > 0 {
+		unread = " (" + strings.Join(s.UnreadDevices, "; ") + ")"
 	}
 	return Group{}, Errorf(KindNotLocal, "volume group %s is not on this node%s", uuid, unread)
 }
 
-// Find finds the volume in the state, in whatever state its life is. KindNotLocal: its group is not here; KindNotManaged: the LV
+// FindVolume finds the volume in the state, in whatever state its life is. KindNotLocal: its group is not here; KindNotManaged: the LV
 // is not a volume of this driver; KindNotFound: the group is here and lacks it; KindBusy, KindConflict: as locate.
-func (s State) Find(id ID) (Group, LV, Volume, error) {
-	group, err := s.Group(id.VG)
+func (s State) FindVolume(id ID) (Group, LV, Volume, error) {
+	group, err := s.FindGroup(id.VG)
 	if err != nil {
 		return Group{}, LV{}, Volume{}, Errorf(KindNotLocal, "volume %s: %w", id, err)
 	}
-	lv, err := group.Locate(id, "volume")
+	lv, err := group.LocateLV(id, "volume")
 	if err != nil {
 		return group, LV{}, Volume{}, err
 	}
@@ -40,11 +40,11 @@ func (s State) Find(id ID) (Group, LV, Volume, error) {
 // FindSnapshot finds the snapshot in the state, in whatever state its life is. KindNotLocal: its group is not here, or
 // the LV is not a snapshot of this driver; KindNotFound: the group is here and lacks it.
 func (s State) FindSnapshot(id ID) (Group, Snapshot, error) {
-	g, err := s.Group(id.VG)
+	g, err := s.FindGroup(id.VG)
 	if err != nil {
 		return Group{}, Snapshot{}, Errorf(KindNotLocal, "snapshot %s: %w", id, err)
 	}
-	lv, err := g.Locate(id, "snapshot")
+	lv, err := g.LocateLV(id, "snapshot")
 	if err != nil {
 		return g, Snapshot{}, err
 	}
@@ -55,8 +55,8 @@ func (s State) FindSnapshot(id ID) (Group, Snapshot, error) {
 	return g, sn, err
 }
 
-// Named finds an LV by its name in a group that is in order; nil if there is none.
-func (g *Group) Named(name string) *LV {
+// FindLV finds an LV by its name in a group that is in order; nil if there is none.
+func (g *Group) FindLV(name string) *LV {
 	i, found := slices.BinarySearchFunc(g.LVs, name, func(lv LV, name string) int { return strings.Compare(lv.Name, name) })
 	if !found {
 		return nil

@@ -40,14 +40,14 @@ type Kernel interface {
 	// Mapping tells the UUID and the name of the device-mapper device with this number, both empty for another kind of block
 	// device; fs.ErrNotExist: there is no device with this number.
 	Mapping(device uint64) (uuid, name string, err error)
-	// OnVolumes tells, in sentences, of devices that the node itself has made of what volumes hold: logical volumes and software
+	// DevicesOnVolumes tells, in sentences, of devices that the node itself has made of what volumes hold: logical volumes and software
 	// RAIDs. Who writes a volume chose what they are.
-	OnVolumes() ([]string, error)
+	DevicesOnVolumes() ([]string, error)
 	// Remove takes the device-mapper device with this UUID out of the kernel, if there is one; what is on the disks stays.
 	// One that is in use is refused.
 	Remove(uuid string) (removed bool, err error)
 	// Forget drops the table that was loaded for the device with this UUID and never taken into use, if there is one.
-	Forget(uuid string) (was bool, err error)
+	ClearInactiveTable(uuid string) (was bool, err error)
 	// RemoveStaleNames removes the names of a group's volumes in /dev/mapper and /dev/GROUP that lead to no device, to one that
 	// has another name, or to one of ours by a device node of their own, which nobody removes with its device. Devices are
 	// not touched.
@@ -56,15 +56,15 @@ type Kernel interface {
 	// it made itself.
 	RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error)
 	// Suspended tells whether I/O to the device hangs until it is resumed.
-	Suspended(path string) (bool, error)
+	IsSuspended(path string) (bool, error)
 	// Status tells the type of a device-mapper device's first target, and what that says of itself: "raid", "2 AA ..."
 	// (Linux, Documentation/admin-guide/device-mapper). Both are empty for a device without a table.
 	Status(path string) (target, params string, err error)
 	// Unused tells whether nobody has the device open, mounted, or below another device: KindInUse if somebody has.
-	Unused(ctx context.Context, path string) error
+	CheckUnused(ctx context.Context, path string) error
 	// Frozen tells whether the file system on the device takes no writes, since somebody froze it (fsfreeze(8)): then the
 	// device cannot be suspended. False where none is mounted.
-	Frozen(path string) (bool, error)
+	IsFrozen(path string) (bool, error)
 	// Zero overwrites the device's bytes from one to the other with zeroes, if what is at its path now still is that device.
 	// After each chunk it flushes the device and, if done is not nil, calls it with the first byte that is not zeroed yet.
 	// It stops, with ctx's error, between two chunks.

@@ -11,9 +11,9 @@ import (
 // name as it stands, and the one that people look for.
 var csiNamePattern = regexp.MustCompile(`^pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// LvName derives the logical volume's name from the CO's name for it. It never collides with a name that LVM reserves
+// LVName derives the logical volume's name from the CO's name for it. It never collides with a name that LVM reserves
 // (lvm(8), "VALID NAMES"); any name but the usual one is hashed, since LVM allows less than CSI does.
-func LvName(name string) string {
+func LVName(name string) string {
 	if csiNamePattern.MatchString(name) {
 		return name
 	}
@@ -38,7 +38,7 @@ func (id ID) IsSnapshot() bool { return strings.HasPrefix(id.LV, snapshotPrefix)
 const (
 	DmNameMax      = 127
 	dmSuffixRoom   = 20
-	lvNameEscaped  = len("pvc-00000000-0000-0000-0000-000000000000") + 5 // the longest that LvName makes
+	lvNameEscaped  = len("pvc-00000000-0000-0000-0000-000000000000") + 5 // the longest that LVName makes
 	GroupNameMaxDM = DmNameMax - dmSuffixRoom - lvNameEscaped - 1
 )
 

@@ -2,12 +2,12 @@ package lvm
 
 import "slices"
 
-// Parts lists an LV and the LVs that it is made of.
-func Parts(g Group, lv LV) []LV {
+// Components lists an LV and the LVs that it is made of.
+func Components(g Group, lv LV) []LV {
 	all := []LV{lv}
 	add := func(name string) {
 		if i := slices.IndexFunc(g.LVs, func(other LV) bool { return name != "" && other.Name == name }); i >= 0 {
-			all = append(all, Parts(g, g.LVs[i])...)
+			all = append(all, Components(g, g.LVs[i])...)
 		}
 	}
 	for _, segment := range lv.Segments {
@@ -22,22 +22,22 @@ func Parts(g Group, lv LV) []LV {
 	return all
 }
 
-// Below lists an LV, its pool, and all that they are made of: a suspended device down there stops it as well.
-func Below(g Group, lv LV) []LV {
-	all := Parts(g, lv)
+// ComponentsAndPool lists an LV, its pool, and all that they are made of: a suspended device down there stops it as well.
+func ComponentsAndPool(g Group, lv LV) []LV {
+	all := Components(g, lv)
 	for _, pool := range g.LVs {
 		if pool.Name == lv.Pool {
-			all = append(all, Parts(g, pool)...)
+			all = append(all, Components(g, pool)...)
 		}
 	}
 	return all
 }
 
-// PartsOf is parts by name; nil if there is no such LV.
-func (g Group) PartsOf(name string) []LV {
+// ComponentsByName is parts by name; nil if there is no such LV.
+func (g Group) ComponentsByName(name string) []LV {
 	for _, lv := range g.LVs {
 		if name != "" && lv.Name == name {
-			return Parts(g, lv)
+			return Components(g, lv)
 		}
 	}
 	return nil
@@ -46,8 +46,8 @@ func (g Group) PartsOf(name string) []LV {
 // MaxLayers is far over what LVM stacks: a thin volume, its pool, a RAID, an image with integrity.
 const MaxLayers = 12
 
-// DirectParts calls yield with the names of the LVs that this one is made of.
-func (lv *LV) DirectParts(yield func(name string) bool) {
+// EachComponent calls yield with the names of the LVs that this one is made of.
+func (lv *LV) EachComponent(yield func(name string) bool) {
 	for _, seg := range lv.Segments {
 		for _, areas := range [][]Area{seg.Areas, seg.Metadata} {
 			for _, a := range areas {
@@ -68,9 +68,9 @@ func (lv *LV) DirectParts(yield func(name string) bool) {
 	}
 }
 
-// CutOff tells whether the lvcreate that made a thin volume was cut off, so that it was never answered: LVM drops its message
+// HasPendingCreate tells whether the lvcreate that made a thin volume was cut off, so that it was never answered: LVM drops its message
 // to the pool before that command ends.
-func (g Group) CutOff(lv LV) bool {
-	pool := g.Named(lv.Pool)
+func (g Group) HasPendingCreate(lv LV) bool {
+	pool := g.FindLV(lv.Pool)
 	return lv.Pool != "" && pool != nil && pool.Thin != nil && slices.Contains(pool.Thin.Messages, CreateMessage+lv.Name)
 }

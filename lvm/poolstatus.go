@@ -12,15 +12,15 @@ type PoolStatus struct {
 	DataUsed, DataTotal         int64 // chunks
 }
 
-// Full tells whether writes that need a new block fail.
-func (s PoolStatus) Full() bool {
+// IsFull tells whether writes that need a new block fail.
+func (s PoolStatus) IsFull() bool {
 	return s.Mode == "out_of_data_space" || s.DataUsed >= s.DataTotal || s.MetadataUsed >= s.MetadataTotal
 }
 
-// Broken tells whether the pool takes no writes for another reason than room.
-func (s PoolStatus) Broken() bool { return s.Failed || s.NeedsCheck || s.Mode == "ro" }
+// IsFailed tells whether the pool takes no writes for another reason than room.
+func (s PoolStatus) IsFailed() bool { return s.Failed || s.NeedsCheck || s.Mode == "ro" }
 
-func (s PoolStatus) Words() string {
+func (s PoolStatus) FailureReason() string {
 	switch {
 	case s.Failed:
 		return "it has failed"
@@ -39,7 +39,7 @@ func Percent(part, whole int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
-// Reached tells whether so many percent of something are in use.
-func Reached(used, total int64, percent int) bool {
+// IsAbove tells whether so many percent of something are in use.
+func IsAbove(used, total int64, percent int) bool {
 	return total > 0 && used >= total/100*int64(percent)+total%100*int64(percent)/100
 }

@@ -21,14 +21,14 @@ func handleName(lv LV, values map[string]string) string {
 	}
 }
 
-// Locate finds the logical volume of a handle. KindNotFound, KindBusy: as absent; KindConflict: it was renamed, or may have been.
-func (g Group) Locate(id ID, what string) (LV, error) {
+// LocateLV finds the logical volume of a handle. KindNotFound, KindBusy: as absent; KindConflict: it was renamed, or may have been.
+func (g Group) LocateLV(id ID, what string) (LV, error) {
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
-	if i >= 0 && g.HandleOf(g.LVs[i]) == id.LV {
+	if i >= 0 && g.HandleName(g.LVs[i]) == id.LV {
 		return g.LVs[i], nil
 	}
 	for _, lv := range g.LVs {
-		if g.HandleOf(lv) == id.LV || g.MadeAs(lv, id.LV) {
+		if g.HandleName(lv) == id.LV || g.MayBeCreatedAs(lv, id.LV) {
 			return lv, Errorf(KindConflict, "%s %s was renamed to %s/%s: rename it back (lvrename %s %s %s), and the request succeeds; to protect it from deletion, remove its tags that begin with %s (lvchange --deltag)",
 				what, id, g.Name, lv.Name, g.Name, lv.Name, id.LV, TagPrefix)
 		}
@@ -36,35 +36,35 @@ func (g Group) Locate(id ID, what string) (LV, error) {
 	if i >= 0 {
 		lv := g.LVs[i]
 		return lv, Errorf(KindConflict, "%s/%s is not the %s %s: by its tags it is %s and was renamed; rename it back (lvrename %s %s %s)",
-			g.Name, lv.Name, what, id, g.HandleOf(lv), g.Name, lv.Name, g.HandleOf(lv))
+			g.Name, lv.Name, what, id, g.HandleName(lv), g.Name, lv.Name, g.HandleName(lv))
 	}
-	if lv := g.unnamed(); lv != nil && csiNamePattern.MatchString(id.LV) {
+	if lv := g.findUnnamed(); lv != nil && csiNamePattern.MatchString(id.LV) {
 		return *lv, Errorf(KindConflict, "volume group %s has no %s %s, and %s/%s is a volume of this driver that was renamed and may be it: rename it back (lvrename), or, if it is another one, give it its name with lvchange --addtag %s %s/%s",
 			g.Name, what, id.LV, g.Name, lv.Name, EncodeTag(KeyName, "NAME"), g.Name, lv.Name)
 	}
-	return LV{}, g.Absent("volume group %s has no %s %s", g.Name, what, id.LV)
+	return LV{}, g.AbsentError("volume group %s has no %s %s", g.Name, what, id.LV)
 }
 
-// HandleOf is the logical volume's name in the handle of what it is; its own if it is not ours, or cannot be read.
-func (g Group) HandleOf(lv LV) string {
-	values, kind, err := ourTags(g, lv)
+// HandleName is the logical volume's name in the handle of what it is; its own if it is not ours, or cannot be read.
+func (g Group) HandleName(lv LV) string {
+	values, kind, err := managedTags(g, lv)
 	if err != nil || values == nil || kind == TagPool {
 		return lv.Name
 	}
 	return handleName(lv, values)
 }
 
-// MadeAs tells whether a volume of an earlier release, which noted its name alone, may have been made as this logical volume.
-func (g Group) MadeAs(lv LV, made string) bool {
-	values, kind, err := ourTags(g, lv)
-	return err == nil && kind == "" && values[KeyName] != "" && values[keyLV] == "" && LvName(values[KeyName]) == made
+// MayBeCreatedAs tells whether a volume of an earlier release, which noted its name alone, may have been made as this logical volume.
+func (g Group) MayBeCreatedAs(lv LV, made string) bool {
+	values, kind, err := managedTags(g, lv)
+	return err == nil && kind == "" && values[KeyName] != "" && values[keyLV] == "" && LVName(values[KeyName]) == made
 }
 
-// unnamed finds a volume that was renamed, and of which nothing tells its name: releases that left the name out did so only
+// findUnnamed finds a volume that was renamed, and of which nothing tells its name: releases that left the name out did so only
 // where the logical volume had it.
-func (g Group) unnamed() *LV {
+func (g Group) findUnnamed() *LV {
 	for i, lv := range g.LVs {
-		values, kind, err := ourTags(g, lv)
+		values, kind, err := managedTags(g, lv)
 		if err == nil && values != nil && kind == "" && values[KeyName] == "" && values[keyLV] == "" && !csiNamePattern.MatchString(lv.Name) {
 			return &g.LVs[i]
 		}
@@ -72,9 +72,9 @@ func (g Group) unnamed() *LV {
 	return nil
 }
 
-// Renamed finds what was made under a name and is not called like that any more; nil if there is none. It costs no reading of
+// FindRenamed finds what was made under a name and is not called like that any more; nil if there is none. It costs no reading of
 // tags, since every creation asks for it.
-func (g Group) Renamed(name, lv, cluster string) *LV {
+func (g Group) FindRenamed(name, lv, cluster string) *LV {
 	named, owned := EncodeTag(KeyName, name), EncodeTag(KeyCluster, cluster)
 	for i := range g.LVs {
 		tags := g.LVs[i].Tags

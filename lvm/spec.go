@@ -26,7 +26,7 @@ func CheckSpec(spec Spec) (Spec, error) {
 	case spec.Limit > 0 && spec.Required > spec.Limit:
 		return spec, Errorf(KindOutOfRange, "volume %q: the required %d bytes are more than the limit of %d bytes", spec.Name, spec.Required, spec.Limit)
 	case spec.Source != ID{} && class.Layout != LayoutThin:
-		return spec, Errorf(KindInvalid, "volume %q: only a thin volume can begin as %s, and its class has the layout %s: use a class with layout: thin", spec.Name, spec.Source.Words(), class.Layout)
+		return spec, Errorf(KindInvalid, "volume %q: only a thin volume can begin as %s, and its class has the layout %s: use a class with layout: thin", spec.Name, spec.Source.Description(), class.Layout)
 	}
 	return spec, nil
 }
@@ -135,14 +135,14 @@ func checkThin(class *Class) error {
 	return checkPool(class.Pool)
 }
 
-// Anywhere is the class without its group.
-func (class Class) Anywhere() Class {
+// WithoutGroup is the class without its group.
+func (class Class) WithoutGroup() Class {
 	class.Group = ""
 	return class
 }
 
-// Words describes how a volume of the class is made, but for its group.
-func (class Class) Words() string {
+// Description describes how a volume of the class is made, but for its group.
+func (class Class) Description() string {
 	words := string(class.Layout)
 	for _, part := range []struct {
 		text string
@@ -168,14 +168,14 @@ func (class Class) Legs() int {
 	return max(1, class.Stripes)*(1+class.Mirrors) + Rules[class.Layout].Parity
 }
 
-// Row counts the extents that a volume of the class grows by: one on each leg, but for copies and parity.
-func (class Class) Row() Extents { return Extents(max(1, class.Stripes)) }
+// StripeExtents counts the extents that a volume of the class grows by: one on each leg, but for copies and parity.
+func (class Class) StripeExtents() Extents { return Extents(max(1, class.Stripes)) }
 
-// Raid tells whether the legs have metadata of their own.
-func (class Class) Raid() bool { return strings.HasPrefix(string(class.Layout), "raid") }
+// IsRAID tells whether the legs have metadata of their own.
+func (class Class) IsRAID() bool { return strings.HasPrefix(string(class.Layout), "raid") }
 
-// Complete is the class with its defaults filled in: what volumes of it are compared by. KindInvalid: no volume can have it.
-func (class Class) Complete() (Class, error) { return CheckClass(class) }
+// WithDefaults is the class with its defaults filled in: what volumes of it are compared by. KindInvalid: no volume can have it.
+func (class Class) WithDefaults() (Class, error) { return CheckClass(class) }
 
 // Size is what the volume will at least have: the default where none is asked for, as far as the limit allows it.
 func (spec Spec) Size() Bytes {
@@ -192,23 +192,23 @@ func (spec Spec) Size() Bytes {
 // Extents rounds the size up to whole rows of extents of the group; where nothing was required and only the limit
 // stands in the way, down. KindOutOfRange: rounded up, it would pass the limit.
 func (spec Spec) Extents(g Group) (Extents, error) {
-	row := spec.Class.Row()
-	n := RowsFor(g, spec.Size(), row)
+	row := spec.Class.StripeExtents()
+	n := RoundUpToStripes(g, spec.Size(), row)
 	if spec.Limit == 0 || n <= Extents(spec.Limit/g.ExtentSize) {
 		return n, nil
 	}
 	if fit := Extents(spec.Limit/g.ExtentSize) / row * row; spec.Required == 0 && fit > 0 {
 		return fit, nil
 	}
-	return 0, PastLimit(g, row, n, spec.Size(), spec.Limit)
+	return 0, LimitError(g, row, n, spec.Size(), spec.Limit)
 }
 
-// RowsFor rounds a size up to extents in whole rows. It does not overflow for any size.
-func RowsFor(g Group, size Bytes, row Extents) Extents {
+// RoundUpToStripes rounds a size up to extents in whole rows. It does not overflow for any size.
+func RoundUpToStripes(g Group, size Bytes, row Extents) Extents {
 	n := Extents((size-1)/g.ExtentSize) + 1
 	return (n-1)/row*row + row
 }
 
-func PastLimit(g Group, row, n Extents, size, limit Bytes) error {
+func LimitError(g Group, row, n Extents, size, limit Bytes) error {
 	return Errorf(KindOutOfRange, "volume group %s gives whole extents of %s, here %d at a time: %d bytes would take %d of them, which pass the limit of %d bytes", g.Name, g.ExtentSize, row, size, n, limit)
 }

@@ -5,11 +5,11 @@ import "time"
 // State is what the node's disks hold, as one consistent reading. It is plain data: planning and capacity are
 // functions of it. The slices in it may be shared with other readings: whoever changes something changes a copy.
 type State struct {
-	Groups  []Group  // by name
-	Unread  []string // sentences: devices that could not be read, so that groups on them may be missing here
-	Silent  []string // paths of those among them that do not answer: a command that touches them hangs
-	Skipped []string // sentences: devices that are not searched for groups, since it cannot be told what they are made of
-	Devices []string // paths of all devices that may carry a PV, and answer: what LVM may look at when it searches for groups
+	Groups        []Group  // by name
+	UnreadDevices []string // sentences: devices that could not be read, so that groups on them may be missing here
+	Unresponsive  []string // paths of those among them that do not answer: a command that touches them hangs
+	Skipped       []string // sentences: devices that are not searched for groups, since it cannot be told what they are made of
+	Devices       []string // paths of all devices that may carry a PV, and answer: what LVM may look at when it searches for groups
 }
 
 // Group is one volume group.
@@ -31,18 +31,18 @@ type Group struct {
 
 // PV is one physical volume of a group.
 type PV struct {
-	UUID        string
-	Device      string // path under /dev; empty if Missing
-	Extents     Extents
-	Missing     bool
-	Back        string   // path of its device, if it is Missing in the metadata alone: the disk is there again
-	Noted       bool     // that it is Missing stands in the metadata already; LVM's report does not tell
-	Silent      bool     // its device does not answer: what is told of it is what stood there before
-	Unread      bool     // its device is there, and the metadata on it could not be read; LVM's report does not tell
-	Copies      []string // paths of all devices that bear it, if they are several; LVM's report does not tell
-	Allocatable bool
-	Free        []Run // ascending, disjoint, maximal
-	Zeroed      []Run // of those, what is known to hold nothing but zeroes, in a State that a Host shows; the disks do not tell it
+	UUID               string
+	Device             string // path under /dev; empty if Missing
+	Extents            Extents
+	Missing            bool
+	ReappearedDevice   string   // path of its device, if it is Missing in the metadata alone: the disk is there again
+	MissingFlag        bool     // that it is Missing stands in the metadata already; LVM's report does not tell
+	Unresponsive       bool     // its device does not answer: what is told of it is what stood there before
+	MetadataUnreadable bool     // its device is there, and the metadata on it could not be read; LVM's report does not tell
+	DuplicateDevices   []string // paths of all devices that bear it, if they are several; LVM's report does not tell
+	Allocatable        bool
+	Free               []Run // ascending, disjoint, maximal
+	Zeroed             []Run // of those, what is known to hold nothing but zeroes, in a State that a Host shows; the disks do not tell it
 }
 
 // Run is a stretch of neighbouring extents on one PV.
@@ -97,7 +97,7 @@ type ThinPool struct {
 	// was told cannot be seen here. LVM's report does not have them.
 	Messages []string
 	// Crowded is why it may promise nothing more, in a State that a Host shows; the disks do not tell it.
-	Crowded string
+	OvercommitReason string
 }
 
 // CreateMessage begins a message to make a volume; its name follows.

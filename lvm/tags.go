@@ -43,9 +43,9 @@ const (
 	modeBlock = "block"
 )
 
-// TagsOf encodes everything that a volume's tags must say. A claim too long for a tag is left out: it is for people
+// VolumeTags encodes everything that a volume's tags must say. A claim too long for a tag is left out: it is for people
 // only, and Kubernetes has none that long.
-func TagsOf(v Volume) []string {
+func VolumeTags(v Volume) []string {
 	tags := []string{EncodeTag(KeyVersion, TagVersion), StateTag(v.State), EncodeTag(KeyCluster, v.Cluster)}
 	add := func(key, value string, wanted bool) {
 		if wanted {
@@ -148,9 +148,9 @@ func UnescapeTag(s string) (string, error) {
 	}
 }
 
-// DmUUID is how device-mapper knows a volume's device: /sys/class/block/dm-N/dm/uuid. Layers below it carry suffixes,
+// DeviceUUID is how device-mapper knows a volume's device: /sys/class/block/dm-N/dm/uuid. Layers below it carry suffixes,
 // so only an exact match is the volume.
-func DmUUID(vgUUID, lvUUID string) string {
+func DeviceUUID(vgUUID, lvUUID string) string {
 	return "LVM-" + strings.ReplaceAll(vgUUID, "-", "") + strings.ReplaceAll(lvUUID, "-", "")
 }
 

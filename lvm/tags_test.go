@@ -12,10 +12,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// lvmTag is what LVM accepts: lvm(8), "Tags"; tried on 2.03.16 for every byte.
-var lvmTag = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
+// LvmTag is what LVM accepts: lvm(8), "Tags"; tried on 2.03.16 for every byte.
+var LvmTag = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
 
-var anyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
+var AnyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
 	class := fixture.AnyClass("vg").Draw(t, "class")
 	v := lvm.Volume{
 		ID:      lvm.ID{VG: "QyFKbl-1LKa-dXZa-eERa-YiKA-CJ4f-AZZZZZ", LV: "v-1"},
@@ -37,10 +37,10 @@ var anyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
 // Whatever a volume is called, its tags are tags that LVM takes, and tell the same volume again.
 func TestTagsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := anyVolume.Draw(t, "volume")
-		tags := lvm.TagsOf(want)
+		want := AnyVolume.Draw(t, "volume")
+		tags := lvm.VolumeTags(want)
 		for _, tag := range tags {
-			if len(tag) > lvm.MaxTag || !lvmTag.MatchString(tag) {
+			if len(tag) > lvm.MaxTag || !LvmTag.MatchString(tag) {
 				t.Fatalf("LVM refuses the tag %q", tag)
 			}
 		}
@@ -66,11 +66,11 @@ func TestLongestNames(t *testing.T) {
 		Claim: strings.Repeat("n", 63) + "/" + strings.Repeat("c", 253),
 		Class: lvm.Class{Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, State: lvm.StateReady,
 	}
-	values, err := lvm.DecodeTags(lvm.TagsOf(v))
+	values, err := lvm.DecodeTags(lvm.VolumeTags(v))
 	if err != nil || values[lvm.KeyName] != v.Name || values[lvm.KeyClaim] != v.Claim {
 		t.Errorf("%v %q", err, values)
 	}
-	if tags := lvm.TagsOf(lvm.Volume{Claim: strings.Repeat("c", 2000)}); strings.Contains(strings.Join(tags, " "), "claim") {
+	if tags := lvm.VolumeTags(lvm.Volume{Claim: strings.Repeat("c", 2000)}); strings.Contains(strings.Join(tags, " "), "claim") {
 		t.Errorf("a claim longer than a tag is written: %q", tags)
 	}
 }
@@ -105,10 +105,10 @@ func TestVolumeOfOthers(t *testing.T) {
 		return tags
 	}
 	for _, c := range []struct {
-		name  string
-		tags  []string
-		ours  bool
-		error string
+		Name  string
+		Tags  []string
+		Ours  bool
+		Error string
 	}{
 		{"none", nil, false, ""},
 		{"foreign", []string{"v=1", "state=ready", "nodelvmx.v=1"}, false, ""},
@@ -136,20 +136,20 @@ func TestVolumeOfOthers(t *testing.T) {
 		{"cut escape", with("nodelvm.name=n", "nodelvm.name=a#4"), true, "damaged"},
 		{"only a broken tag", []string{"nodelvm.v"}, true, "no value"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, ours, err := lvm.VolumeOf(lvm.Group{Name: "vg"}, lvm.LV{Name: "lv7", Tags: c.tags})
-			if ours != (c.ours || c.error != "") || (err == nil) != (c.error == "") {
+		t.Run(c.Name, func(t *testing.T) {
+			_, ours, err := lvm.VolumeOf(lvm.Group{Name: "vg"}, lvm.LV{Name: "lv7", Tags: c.Tags})
+			if ours != (c.Ours || c.Error != "") || (err == nil) != (c.Error == "") {
 				t.Fatalf("ours %v, error %v", ours, err)
 			}
-			if err != nil && (!strings.Contains(err.Error(), c.error) || !strings.Contains(err.Error(), "vg/lv7")) {
-				t.Errorf("error %q speaks not of %q", err, c.error)
+			if err != nil && (!strings.Contains(err.Error(), c.Error) || !strings.Contains(err.Error(), "vg/lv7")) {
+				t.Errorf("error %q speaks not of %q", err, c.Error)
 			}
 		})
 	}
 }
 
 func TestDMUUID(t *testing.T) {
-	got := lvm.DmUUID("inCldE-rWxk-aqFX-PnOK-3oac-wGmx-yn8M3T", "HQoAYp-RU1R-Ue5q-RgtC-5e3j-B9m2-2RmZ40")
+	got := lvm.DeviceUUID("inCldE-rWxk-aqFX-PnOK-3oac-wGmx-yn8M3T", "HQoAYp-RU1R-Ue5q-RgtC-5e3j-B9m2-2RmZ40")
 	if want := "LVM-inCldErWxkaqFXPnOK3oacwGmxyn8M3THQoAYpRU1RUe5qRgtC5e3jB9m22RmZ40"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -9,7 +9,7 @@ import (
 // VolumeOf reads a volume back from its LV. ours is false for an LV without our tags, and for our snapshots and pools.
 // An error means that it bears our mark and cannot be read: such an LV is never touched.
 func VolumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
-	values, kind, err := ourTags(g, lv)
+	values, kind, err := managedTags(g, lv)
 	if err != nil || values == nil || kind != "" {
 		return Volume{}, err != nil, err
 	}
@@ -26,7 +26,7 @@ func VolumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 		Block:   values[keyMode] == modeBlock,
 	}
 	if v.Class, err = classOf(lv, values); err != nil {
-		return Volume{}, true, leftAlone(g, lv, err)
+		return Volume{}, true, notManagedError(g, lv, err)
 	}
 	v.Class.Group = g.Name
 	return v, true, nil
@@ -35,7 +35,7 @@ func VolumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 // SnapshotOf reads a snapshot back from its LV. ours is false for any other LV, volumes of ours included; an error is as
 // with VolumeOf.
 func SnapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
-	values, kind, err := ourTags(g, lv)
+	values, kind, err := managedTags(g, lv)
 	if err != nil || kind != TagSnapshot {
 		return Snapshot{}, err != nil, err
 	}
@@ -59,8 +59,8 @@ func IsPool(lv LV) bool {
 	return err == nil && values[KeyVersion] == TagVersion && values[KeyKind] == TagPool
 }
 
-// ourTags answers the values of our tags on an LV and the kind that they tell, "" for a volume; nil if it has none.
-func ourTags(g Group, lv LV) (values map[string]string, kind string, err error) {
+// managedTags answers the values of our tags on an LV and the kind that they tell, "" for a volume; nil if it has none.
+func managedTags(g Group, lv LV) (values map[string]string, kind string, err error) {
 	if lv.Hidden {
 		return nil, "", nil // a part of a volume inherits its tags (an admin's lvconvert)
 	}
@@ -72,12 +72,12 @@ func ourTags(g Group, lv LV) (values map[string]string, kind string, err error) 
 		err = checkTags(values)
 	}
 	if err != nil {
-		return nil, "", leftAlone(g, lv, err)
+		return nil, "", notManagedError(g, lv, err)
 	}
 	return values, values[KeyKind], nil
 }
 
-func leftAlone(g Group, lv LV, err error) error {
+func notManagedError(g Group, lv LV, err error) error {
 	return Errorf(KindInternal, "logical volume %s/%s has tags of this driver, but %w; the driver ignores it: correct its tags (lvchange --addtag, --deltag; compare with lvs -o lv_tags), or remove all %s* tags, and it is unmanaged", g.Name, lv.Name, err, TagPrefix)
 }
 

@@ -125,14 +125,14 @@ func (o *adoptOptions) find(ctx context.Context, a *aside, path string) (lvm.Vol
 	if !ok {
 		return lvm.Volume{}, fmt.Errorf("%q names no volume; give GROUP/VOLUME, as lvs shows them", path)
 	}
-	holdings, err := a.host.Holdings(ctx)
+	holdings, err := a.host.ManagedVolumes(ctx)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	i := slices.IndexFunc(holdings.Owned, func(v lvm.Owned) bool { return v.Group == group && v.ID.LV == lv })
+	i := slices.IndexFunc(holdings.Owned, func(v lvm.ManagedVolume) bool { return v.Group == group && v.ID.LV == lv })
 	switch {
 	case i < 0 && o.tag:
-		return a.host.Mark(ctx, group, lv, volumeName(a.nodeName, group, lv), o.claim)
+		return a.host.Adopt(ctx, group, lv, volumeName(a.nodeName, group, lv), o.claim)
 	case i < 0:
 		return lvm.Volume{}, fmt.Errorf("%s/%s is not a volume of nodelvm; with --tag it becomes one", group, lv)
 	case holdings.Owned[i].Foreign:

@@ -50,7 +50,7 @@ func (d *driver) newAgent(client *kube.Client, host *host.Host, health findings)
 		return nil
 	}
 	return kube.NewAgent(kube.Config{
-		Client: client, Node: d.o.nodeName, Volumes: host, Health: health, HealthScope: host.HealthScope, Holdings: host.Holdings, Snapshots: d.o.snapshots, Log: d.log,
+		Client: client, Node: d.o.nodeName, Volumes: host, Health: health, HealthScope: host.HealthScope, Holdings: host.ManagedVolumes, Snapshots: d.o.snapshots, Log: d.log,
 	})
 }
 

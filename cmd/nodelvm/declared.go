@@ -72,7 +72,7 @@ func readDeclarations(path string) ([]lvm.Declaration, error) {
 			})
 		}
 		if p := g.ThinPool; p != nil {
-			d.Pool = lvm.PoolPolicy{Name: p.Name, Size: bytesOf(p.Size), GrowData: p.GrowAt, GrowMetadata: p.GrowMetadataAt}
+			d.Pool = lvm.PoolPolicy{Name: p.Name, Size: bytesOf(p.Size), AutoextendThreshold: p.GrowAt, MetadataAutoextendThreshold: p.GrowMetadataAt}
 			if d.Pool.Name == "" {
 				d.Pool.Name = lvm.DefaultPool
 			}

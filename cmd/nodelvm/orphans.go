@@ -54,12 +54,12 @@ func (o *asideOptions) open(ctx context.Context) (*aside, error) {
 			return nil, err
 		}
 	}
-	host, err := host.NewHost(lvm.Config{SystemDir: asideDir, LockDir: o.lockDir, Cluster: o.clusterID, Node: o.nodeName, Beside: true})
+	host, err := host.NewHost(lvm.Config{SystemDir: asideDir, LockDir: o.lockDir, Cluster: o.clusterID, Node: o.nodeName, AdminCLI: true})
 	return &aside{o, client, host}, err
 }
 
 func (a *aside) orphans(ctx context.Context) ([]kube.Orphan, error) {
-	search := kube.OrphanSearch{Client: a.client, Holdings: a.host.Holdings}
+	search := kube.OrphanSearch{Client: a.client, Holdings: a.host.ManagedVolumes}
 	found, _, err := search.Find(ctx)
 	return found, err
 }

@@ -13,8 +13,8 @@ import (
 
 func TestOrphansArePrinted(t *testing.T) {
 	found := []kube.Orphan{{
-		Owned: lvm.Owned{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: "pvc-1"}, Group: "vg", Size: lvm.GiB, Claim: "shop/data"}},
-		Kind:  kube.OrphanAbandoned, Why: "its claim now uses another volume",
+		ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: "pvc-1"}, Group: "vg", Size: lvm.GiB, Claim: "shop/data"}},
+		Kind:          kube.OrphanAbandoned, Why: "its claim now uses another volume",
 	}}
 	var table, rows, none bytes.Buffer
 	if err := printOrphans(&table, found); err != nil {
@@ -89,7 +89,7 @@ func TestVolumeName(t *testing.T) {
 // TestAdoptAll: who had several volumes gets none by itself.
 func TestAdoptAll(t *testing.T) {
 	orphan := func(lv, claim string, kind kube.OrphanKind) kube.Orphan {
-		return kube.Orphan{Owned: lvm.Owned{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: lv}, Group: "vg", Claim: claim}}, Kind: kind}
+		return kube.Orphan{ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: lv}, Group: "vg", Claim: claim}}, Kind: kind}
 	}
 	snapshot := orphan("snap", "", kube.OrphanLost)
 	snapshot.Snapshot = true

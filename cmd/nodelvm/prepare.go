@@ -79,7 +79,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 	if !o.dryRun {
 		waiting, cancel := context.WithTimeout(ctx, o.wait)
 		defer cancel()
-		if err := h.Alone(waiting); err != nil {
+		if err := h.AcquireInstanceLock(waiting); err != nil {
 			return fmt.Errorf("%w; that driver scans for new disks itself if it runs with --volume-groups-file", err)
 		}
 	}

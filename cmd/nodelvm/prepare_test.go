@@ -37,7 +37,7 @@ volumeGroups:
 	want := []lvm.Declaration{{
 		Name: "vg-data", Tags: []string{"fast", "nvme"}, MaxDevices: 4,
 		Devices: []lvm.Selector{{Paths: []string{"/dev/disk/by-id/nvme-*"}, MinSize: 100 * lvm.GiB, MaxSize: 8e12, Rotational: new(bool), Model: "FAST*"}},
-		Pool:    lvm.PoolPolicy{Name: lvm.DefaultPool, Size: lvm.TiB, GrowData: 70, GrowMetadata: 50},
+		Pool:    lvm.PoolPolicy{Name: lvm.DefaultPool, Size: lvm.TiB, AutoextendThreshold: 70, MetadataAutoextendThreshold: 50},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

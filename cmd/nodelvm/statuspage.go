@@ -23,7 +23,7 @@ const (
 // teller is what the page asks of lvm.Host.
 type teller interface {
 	Inventory(ctx context.Context) (inventory.Inventory, error)
-	Offers(ctx context.Context, class lvm.Class) ([]inventory.Offer, error)
+	CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventory.Offer, error)
 }
 
 // statusPage serves statuspage.Page. It answers from the start of the process on: what is wrong with a node that cannot
@@ -122,7 +122,7 @@ func offersTo(ctx context.Context, host teller, query string) (statuspage.Class,
 		class, err = controller.ParseClass(parameters, node.CheckFileSystem)
 	}
 	if err == nil {
-		if told.Offers, err = host.Offers(ctx, class); err != nil && lvm.KindOf(err) != lvm.KindInvalid {
+		if told.Offers, err = host.CapacityByGroup(ctx, class); err != nil && lvm.KindOf(err) != lvm.KindInvalid {
 			return told, err
 		}
 	}

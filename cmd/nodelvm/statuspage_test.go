@@ -105,7 +105,9 @@ func (deaf) Inventory(context.Context) (inventory.Inventory, error) {
 	return inventory.Inventory{}, errDeaf
 }
 
-func (deaf) Offers(context.Context, lvm.Class) ([]inventory.Offer, error) { return nil, errDeaf }
+func (deaf) CapacityByGroup(context.Context, lvm.Class) ([]inventory.Offer, error) {
+	return nil, errDeaf
+}
 
 // TestStatusPageOfADeafNode: the page reports what the driver cannot read, and does not blame a storage class for it.
 func TestStatusPageOfADeafNode(t *testing.T) {

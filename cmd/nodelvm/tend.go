@@ -61,7 +61,7 @@ func (c *maintenance) tendPools(ctx context.Context) {
 
 // tend checks the pools once. It logs an error that repeats, as while a disk is missing, only once: failing is the previous state.
 func (c *maintenance) tend(ctx context.Context, failing string) string {
-	err := c.host.TendPools(ctx)
+	err := c.host.ExtendThinPools(ctx)
 	if err == nil || ctx.Err() != nil {
 		return ""
 	}
@@ -90,7 +90,7 @@ func (c *maintenance) prepare(ctx context.Context) {
 	var report host.PrepareReport
 	declared, err := readDeclarations(c.file)
 	if err == nil {
-		report, err = c.host.Prepare(ctx, host.Preparation{Declared: declared, Twice: c.every > 0, Signatures: node.Signatures})
+		report, err = c.host.Prepare(ctx, host.Preparation{Declared: declared, RequireStableScan: c.every > 0, Signatures: node.Signatures})
 	}
 	if ctx.Err() != nil {
 		return

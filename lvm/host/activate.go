@@ -19,7 +19,7 @@ type activating struct {
 // Device finds the device of a volume that is active, without LVM: a volume that is not there is not an error, only
 // inactive. The names below /dev/mapper and /dev/GROUP are never trusted; they can be stale.
 func (h *Host) Device(id lvm.ID, uuid string) (device string, active bool, err error) {
-	device, active, err = h.machine.Kernel.Device(lvm.DmUUID(id.VG, uuid))
+	device, active, err = h.machine.Kernel.Device(lvm.DeviceUUID(id.VG, uuid))
 	if err != nil {
 		return "", false, lvm.Errorf(lvm.KindOf(err), "cannot determine whether volume %s is active: %w", id, err)
 	}
@@ -28,7 +28,7 @@ func (h *Host) Device(id lvm.ID, uuid string) (device string, active bool, err e
 
 // deviceAt is the volume's device at the path where it was found.
 func deviceAt(v lvm.Volume, path string) lvm.Device {
-	return lvm.Device{UUID: lvm.DmUUID(v.ID.VG, v.UUID), Path: path}
+	return lvm.Device{UUID: lvm.DeviceUUID(v.ID.VG, v.UUID), Path: path}
 }
 
 // Activate returns the device of a volume, "/dev/dm-N", after making it if it is not there: one LVM process then, else
@@ -36,27 +36,27 @@ func deviceAt(v lvm.Volume, path string) lvm.Device {
 // logical volume's own, from the volume attributes. KindNotFound: there is no such volume, or another one has its name
 // now; KindNotLocal: its group is not on this node.
 func (h *Host) Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error) {
-	return fly(ctx, &h.flights, id.LV, activating{id, uuid}, func(ctx context.Context) (string, error) {
+	return do(ctx, &h.operations, id.LV, activating{id, uuid}, func(ctx context.Context) (string, error) {
 		return h.activate(ctx, id, uuid)
 	})
 }
 
 func (h *Host) activate(ctx context.Context, id lvm.ID, uuid string) (string, error) {
-	s, err := h.read(ctx)
+	s, err := h.readState(ctx)
 	if err != nil {
 		return "", err
 	}
-	g, _, v, err := s.Find(id)
+	g, _, v, err := s.FindVolume(id)
 	switch {
 	case err != nil:
 		return "", err
 	case v.UUID != uuid:
-		return "", g.Absent("volume %s was removed and %s/%s created again (UUID %s instead of %s)", id, v.Group, id.LV, v.UUID, uuid)
+		return "", g.AbsentError("volume %s was removed and %s/%s created again (UUID %s instead of %s)", id, v.Group, id.LV, v.UUID, uuid)
 	case v.State != lvm.StateReady:
 		return "", notReady(g, v)
 	}
-	if h.settler.has(id.VG, uuid) {
-		if err := h.settleFor(ctx, id.VG, uuid); err != nil {
+	if h.ready.has(id.VG, uuid) {
+		if err := h.markReadyFor(ctx, id.VG, uuid); err != nil {
 			return "", err
 		}
 	}
@@ -65,7 +65,7 @@ func (h *Host) activate(ctx context.Context, id lvm.ID, uuid string) (string, er
 
 // notReady is the answer to those who want a volume that is being made or deleted.
 func notReady(g lvm.Group, v lvm.Volume) error {
-	return g.Absent("volume %s is not ready: %s/%s has the state %q", v.ID, v.Group, v.ID.LV, v.State)
+	return g.AbsentError("volume %s is not ready: %s/%s has the state %q", v.ID, v.Group, v.ID.LV, v.State)
 }
 
 // device returns the volume's device, and activates it if need be.
@@ -77,12 +77,12 @@ func (h *Host) device(ctx context.Context, v lvm.Volume) (string, error) {
 	if active && !h.suspended(path) {
 		return path, nil
 	}
-	s, unlock, err := h.lockedFirst(ctx, v.ID.VG, "activating volume "+v.ID.LV, owedByActivation, h.read)
+	s, unlock, err := h.lockedFirst(ctx, v.ID.VG, "activating volume "+v.ID.LV, owedByActivation, h.readState)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	_, _, now, err := s.Find(v.ID)
+	_, _, now, err := s.FindVolume(v.ID)
 	if err != nil {
 		return "", err
 	}
@@ -95,7 +95,7 @@ func (h *Host) device(ctx context.Context, v lvm.Volume) (string, error) {
 // activateLocked is device under the group's lock. LVM's exit status is not asked: the device is there or it is not. One
 // that is suspended is refreshed: a command that was killed left it so.
 func (h *Host) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) (string, error) {
-	g, lv, _, err := s.Find(v.ID)
+	g, lv, _, err := s.FindVolume(v.ID)
 	if err != nil {
 		return "", err
 	}
@@ -108,14 +108,14 @@ func (h *Host) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) (s
 		return "", err
 	}
 	if active {
-		return path, h.heal(ctx, g, v.ID.LV, path)
+		return path, h.resumeDevice(ctx, g, v.ID.LV, path)
 	}
 	if err := activatable(g, lv); err != nil {
 		return "", err
 	}
 	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
 	path, active, err = h.Device(v.ID, v.UUID)
-	if err == nil && !active && h.dropLegs(g, lvm.Below(g, lv)[1:]) {
+	if err == nil && !active && h.removeStaleLegs(g, lvm.ComponentsAndPool(g, lv)[1:]) {
 		failure = h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
 		path, active, err = h.Device(v.ID, v.UUID)
 	}
@@ -131,30 +131,30 @@ func (h *Host) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) (s
 // activatable refuses a volume that would not show what it holds: of a disk with a copy, either may be the old one, and what
 // LVM advises for a volume that lacks a disk (--activationmode partial) puts errors in the place of data.
 func activatable(g lvm.Group, lv lvm.LV) error {
-	if err := lvm.Distinct(g); err != nil {
+	if err := lvm.CheckNoDuplicatePV(g); err != nil {
 		return err
 	}
 	return checkPresent(g, lv, "activated")
 }
 
-// runOver is run for a command that has to make the devices of these legs, of a RAID or of a thin pool: if LVM refuses it,
+// runAfterCleanup is run for a command that has to make the devices of these legs, of a RAID or of a thin pool: if LVM refuses it,
 // what an earlier one left of them is taken out of its way.
-func (h *Host) runOver(ctx context.Context, g lvm.Group, legs []lvm.LV, steps []lvmcmd.Step) error {
+func (h *Host) runAfterCleanup(ctx context.Context, g lvm.Group, legs []lvm.LV, steps []lvmcmd.Step) error {
 	failure := h.run(ctx, g, steps)
 	var refusal *lvm.ExitError
-	if errors.As(failure, &refusal) && refusal.Code > 0 && h.dropLegs(g, legs) {
+	if errors.As(failure, &refusal) && refusal.Code > 0 && h.removeStaleLegs(g, legs) {
 		failure = h.run(ctx, g, steps)
 	}
 	return failure
 }
 
-// dropLegs takes the devices of legs out of the kernel, as far as nothing stands on them: an activation that was
+// removeStaleLegs takes the devices of legs out of the kernel, as far as nothing stands on them: an activation that was
 // killed leaves them behind, and LVM refuses another one while they are there. It tells whether there were any.
-func (h *Host) dropLegs(g lvm.Group, legs []lvm.LV) bool {
+func (h *Host) removeStaleLegs(g lvm.Group, legs []lvm.LV) bool {
 	dropped := false
 	for _, leg := range legs {
 		for _, layer := range []string{"", "-tmeta", "-tdata"} { // the latter as parts of a thin pool
-			removed, err := h.machine.Kernel.Remove(lvm.DmUUID(g.UUID, leg.UUID) + layer)
+			removed, err := h.machine.Kernel.Remove(lvm.DeviceUUID(g.UUID, leg.UUID) + layer)
 			if err != nil && !errors.Is(err, unix.EBUSY) {
 				h.log.Warn("a leg that an unfinished activation left cannot be taken back", "vg", g.Name, "leg", leg.Name, "error", err)
 			}
@@ -166,13 +166,13 @@ func (h *Host) dropLegs(g lvm.Group, legs []lvm.LV) bool {
 
 // suspended tells whether whoever touches the device hangs. A device that has just gone away is not.
 func (h *Host) suspended(path string) bool {
-	is, err := h.machine.Kernel.Suspended(path)
+	is, err := h.machine.Kernel.IsSuspended(path)
 	return err == nil && is
 }
 
-// heal resumes a device that is suspended. The group's lock must be held: none of our own commands is at work on it, and
+// resumeDevice resumes a device that is suspended. The group's lock must be held: none of our own commands is at work on it, and
 // an admin's is waited for by LVM's lock.
-func (h *Host) heal(ctx context.Context, g lvm.Group, lv, path string) error {
+func (h *Host) resumeDevice(ctx context.Context, g lvm.Group, lv, path string) error {
 	if !h.suspended(path) {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (h *Host) heal(ctx context.Context, g lvm.Group, lv, path string) error {
 	}
 	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}})
 	if h.suspended(path) {
-		return lvm.Errorf(lvm.KindInternal, "cannot resume volume %s, which is suspended; I/O to it waits: %w", t, orNothing(failure))
+		return lvm.Errorf(lvm.KindInternal, "cannot resume volume %s, which is suspended; I/O to it waits: %w", t, orNoEffect(failure))
 	}
 	h.log.Warn("resumed a suspended volume", "volume", t.String())
 	return nil

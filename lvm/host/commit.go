@@ -18,22 +18,22 @@ func (h *Host) run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) error 
 	if err := runnable(g, steps); err != nil {
 		return err
 	}
-	if why := h.elsewhere(g); why != "" {
+	if why := h.otherNodeReason(g); why != "" {
 		return lvm.Errorf(lvm.KindConflict, "the driver ignores volume group %s: %s", g.Name, why)
 	}
 	if err := h.commands.Take(ctx, g.Name); err != nil {
 		return err
 	}
-	defer h.glance.forget()
+	defer h.cache.invalidate()
 	commits := int64(0)
 	h.zeroed.started(g.UUID)
 	defer func() { h.zeroed.ended(g.UUID, commits) }()
 	taken := int64(0)
 	if slices.ContainsFunc(steps, lvmcmd.Step.Commits) {
-		taken = h.takeGroup(ctx, g)
+		taken = h.tagGroupWithNode(ctx, g)
 	}
 	for _, s := range steps {
-		h.hangs.runs(g.UUID, strings.Join(s.Argv, " "))
+		h.watchdog.noteCommand(g.UUID, strings.Join(s.Argv, " "))
 		if _, err := h.runLVM(ctx, s.Argv); err != nil {
 			return err
 		}
@@ -52,22 +52,22 @@ func (h *Host) runLVM(ctx context.Context, argv []string) ([]byte, error) {
 
 // runnable tells whether LVM may work on the group now.
 func runnable(g lvm.Group, steps []lvmcmd.Step) error {
-	if err := lvm.Answering(g); err != nil {
+	if err := lvm.CheckResponsive(g); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(steps, lvmcmd.Step.Commits) {
-		return lvm.Distinct(g)
+		return lvm.CheckNoDuplicatePV(g)
 	}
 	if g.Closed {
 		return lvm.Errorf(lvm.KindConflict, "volume group %s cannot be changed: %s", g.Name, g.Problem)
 	}
-	return lvm.Undisturbed(g)
+	return lvm.CheckNoNewMissingPV(g)
 }
 
 // changeState moves a volume to another state and returns it as it stands on the disks afterwards, flushed. v's state
 // must be the one on the disks, and the group's lock be held.
 func (h *Host) changeState(ctx context.Context, s lvm.State, v lvm.Volume, to lvm.VolumeState) (lvm.Volume, error) {
-	g, err := s.Group(v.ID.VG)
+	g, err := s.FindGroup(v.ID.VG)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
@@ -76,11 +76,11 @@ func (h *Host) changeState(ctx context.Context, s lvm.State, v lvm.Volume, to lv
 		return lvm.Volume{}, err
 	}
 	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.StateArgs(t, g, v.UUID, v.State, to)}})
-	s, err = h.readRaw(ctx)
+	s, err = h.readDisks(ctx)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	g, _, now, err := s.Find(v.ID)
+	g, _, now, err := s.FindVolume(v.ID)
 	switch {
 	case err == nil && now.UUID == v.UUID && now.State == to:
 		// Committed, whatever the exit status.
@@ -94,14 +94,14 @@ func (h *Host) changeState(ctx context.Context, s lvm.State, v lvm.Volume, to lv
 	if failure != nil {
 		h.log.Warn("LVM exited with an error but committed the change", "volume", t.String(), "error", failure)
 	}
-	h.settler.drop(v.ID.VG, v.UUID)
+	h.ready.drop(v.ID.VG, v.UUID)
 	return now, h.flush(g)
 }
 
 // remove removes a volume or a snapshot from its group, if it still is the one that was looked at; LVM deactivates it,
 // and refuses while its device is open. state is the one on the disks. The group's lock must be held.
 func (h *Host) remove(ctx context.Context, s lvm.State, id lvm.ID, uuid string, state lvm.VolumeState) error {
-	g, err := s.Group(id.VG)
+	g, err := s.FindGroup(id.VG)
 	if err != nil {
 		return err
 	}
@@ -123,9 +123,9 @@ func (h *Host) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid stri
 	var legs []lvm.LV
 	if i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }); i >= 0 {
 		removed = g.LVs[i]
-		legs = lvm.Below(g, removed)[1:]
+		legs = lvm.ComponentsAndPool(g, removed)[1:]
 	}
-	failure := h.runOver(ctx, g, legs, []lvmcmd.Step{{Argv: lvmcmd.RemoveArgs(t, g, uuid, state)}})
+	failure := h.runAfterCleanup(ctx, g, legs, []lvmcmd.Step{{Argv: lvmcmd.RemoveArgs(t, g, uuid, state)}})
 	now, gone, err := h.isGone(ctx, id.VG, uuid)
 	if err == nil && !gone && removed.Pool != "" && state == lvm.StateCreating {
 		failure = h.run(ctx, now, []lvmcmd.Step{{Argv: lvmcmd.DiscardArgs(t, now, uuid)}})
@@ -135,42 +135,42 @@ func (h *Host) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid stri
 	case err != nil:
 		return err // whether it is gone cannot be told
 	case !gone:
-		return lvm.Errorf(lvm.KindOf(failure), "%s could not be removed: %w", t, orNothing(failure))
+		return lvm.Errorf(lvm.KindOf(failure), "%s could not be removed: %w", t, orNoEffect(failure))
 	}
-	h.settler.drop(id.VG, uuid)
+	h.ready.drop(id.VG, uuid)
 	h.removeNamesOf(g, now, removed)
 	return h.flush(now)
 }
 
 // isGone reads the disks to tell whether a group lacks a volume.
 func (h *Host) isGone(ctx context.Context, group, uuid string) (lvm.Group, bool, error) {
-	s, err := h.readRaw(ctx)
+	s, err := h.readDisks(ctx)
 	if err != nil {
 		return lvm.Group{}, false, err
 	}
-	g, err := s.Group(group)
+	g, err := s.FindGroup(group)
 	if err != nil || slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }) {
 		return g, false, err
 	}
-	if why := g.Unproven(); why != "" {
+	if why := g.IncompleteReason(); why != "" {
 		return g, false, lvm.Errorf(lvm.KindBusy, "whether a volume of group %s is gone cannot be told: %s", g.Name, why)
 	}
 	return g, true, nil
 }
 
-// errNothing stands for the failure of a command that reported none.
-var errNothing = errors.New("LVM exited with success but changed nothing; perhaps another program changed it meanwhile")
+// errNoEffect stands for the failure of a command that reported none.
+var errNoEffect = errors.New("LVM exited with success but changed nothing; perhaps another program changed it meanwhile")
 
-func orNothing(failure error) error {
+func orNoEffect(failure error) error {
 	if failure == nil {
-		return errNothing
+		return errNoEffect
 	}
 	return failure
 }
 
 // flush makes a commit survive a power cut: LVM itself does not flush the disks' caches (its writes are O_DIRECT).
 func (h *Host) flush(g lvm.Group) error {
-	if err := lvm.Answering(g); err != nil {
+	if err := lvm.CheckResponsive(g); err != nil {
 		return err
 	}
 	var paths []string

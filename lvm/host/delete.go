@@ -16,19 +16,19 @@ type deleting struct{ id lvm.ID }
 // one process. A volume that a readable group lacks is deleted: nil. KindNotLocal: its group is not on this node; KindNotManaged: it is
 // somebody else's; KindInUse: it is open, or others are built on it; nothing was changed then.
 func (h *Host) Delete(ctx context.Context, id lvm.ID) error {
-	_, err := fly(ctx, &h.flights, id.LV, deleting{id}, func(ctx context.Context) (struct{}, error) {
+	_, err := do(ctx, &h.operations, id.LV, deleting{id}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, h.delete(ctx, id)
 	})
 	return err
 }
 
 func (h *Host) delete(ctx context.Context, id lvm.ID) error {
-	s, unlock, err := h.locked(ctx, id.VG, "deleting volume "+id.LV, h.read)
+	s, unlock, err := h.locked(ctx, id.VG, "deleting volume "+id.LV, h.readState)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	g, lv, v, err := s.Find(id)
+	g, lv, v, err := s.FindVolume(id)
 	switch {
 	case lvm.KindOf(err) == lvm.KindNotFound:
 		return nil
@@ -75,7 +75,7 @@ func (h *Host) unused(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume,
 	if err != nil || !active {
 		return err
 	}
-	if err := h.machine.Kernel.Unused(ctx, path); err != nil {
+	if err := h.machine.Kernel.CheckUnused(ctx, path); err != nil {
 		return lvm.Errorf(lvm.KindOf(err), "volume %s/%s cannot be %s: %w", v.Group, lv.Name, done, err)
 	}
 	return nil

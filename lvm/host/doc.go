@@ -11,7 +11,7 @@
 //
 // Host.Delete marks a volume as deleting and returns. In the background the driver zeroes it, then removes it.
 //
-// Each change holds its group's lock (lock.go; hang.go reports a holder that exceeds its time limit). Start recovers what
+// Each change holds its group's lock (lock.go; watchdog.go reports a holder that exceeds its time limit). Start recovers what
 // an earlier run left unfinished (recover.go, suspended.go, poolflush.go).
 //
 // Caveats:

@@ -13,11 +13,11 @@ import (
 // the group or the pool has no room for it, the limit cannot be met in whole extents, or the request is negative; nothing
 // was changed. KindNotFound, KindNotLocal: as Lookup; KindBusy: ask again, perhaps when a disk is back.
 func (h *Host) Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error) {
-	return h.extendFlight(ctx, alloc.Extending{Id: id, Required: required, Limit: limit, Block: false})
+	return h.extendFlight(ctx, alloc.ExtendRequest{Id: id, Required: required, Limit: limit, Block: false})
 }
 
-func (h *Host) extendFlight(ctx context.Context, r alloc.Extending) (lvm.Volume, error) {
-	return fly(ctx, &h.flights, r.Id.LV, r, func(ctx context.Context) (lvm.Volume, error) {
+func (h *Host) extendFlight(ctx context.Context, r alloc.ExtendRequest) (lvm.Volume, error) {
+	return do(ctx, &h.operations, r.Id.LV, r, func(ctx context.Context) (lvm.Volume, error) {
 		for range createAttempts {
 			v, zeroing, err := h.extend(ctx, r)
 			if err == nil && zeroing != "" {
@@ -33,13 +33,13 @@ func (h *Host) extendFlight(ctx context.Context, r alloc.Extending) (lvm.Volume,
 
 // extend makes the volume larger, unless some of the extents must be zeroed before: zeroing is the UUID of the volume that
 // holds those, and nothing was changed.
-func (h *Host) extend(ctx context.Context, r alloc.Extending) (v lvm.Volume, zeroing string, err error) {
-	s, unlock, err := h.locked(ctx, r.Id.VG, "extending volume "+r.Id.LV, h.read)
+func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume, zeroing string, err error) {
+	s, unlock, err := h.locked(ctx, r.Id.VG, "extending volume "+r.Id.LV, h.readState)
 	if err != nil {
 		return lvm.Volume{}, "", err
 	}
 	defer unlock()
-	g, lv, v, err := s.Find(r.Id)
+	g, lv, v, err := s.FindVolume(r.Id)
 	if err == nil && v.State != lvm.StateReady {
 		err = notReady(g, v)
 	}
@@ -51,7 +51,7 @@ func (h *Host) extend(ctx context.Context, r alloc.Extending) (v lvm.Volume, zer
 		return lvm.Volume{}, "", err
 	}
 	// A command that was cut off leaves the larger size in the metadata, and the device suspended with the old one.
-	if err := h.healVolume(ctx, g, v); err != nil {
+	if err := h.resumeVolume(ctx, g, v); err != nil {
 		return lvm.Volume{}, "", err
 	}
 	steps, err := lvmcmd.ExtendSteps(x)
@@ -65,7 +65,7 @@ func (h *Host) extend(ctx context.Context, r alloc.Extending) (v lvm.Volume, zer
 		return lvm.Volume{}, zeroing, err
 	}
 	failure := h.run(ctx, g, steps)
-	v, err = h.extended(ctx, v, x.Volume.Size, failure)
+	v, err = h.checkExtended(ctx, v, x.Volume.Size, failure)
 	return v, "", err
 }
 
@@ -76,39 +76,39 @@ func checkPresent(g lvm.Group, lv lvm.LV, done string) error {
 	for _, pv := range g.PVs {
 		switch {
 		case pv.Missing:
-			sentence = pv.MissingSentence(g.Name)
-		case pv.Silent:
-			sentence = lvm.SilentSentence(pv.Device)
+			sentence = pv.DescribeMissing(g.Name)
+		case pv.Unresponsive:
+			sentence = lvm.DescribeUnresponsive(pv.Device)
 		default:
 			continue
 		}
 		away[pv.UUID] = true
 	}
-	if len(away) > 0 && g.DamageTo(lv, away, 0).Lost {
+	if len(away) > 0 && g.DamageOf(lv, away, 0).Lost {
 		return lvm.Errorf(lvm.KindBusy, "volume %s/%s cannot be %s while a part of it is missing; retry: %s", g.Name, lv.Name, done, sentence)
 	}
 	return nil
 }
 
-// extended looks what an extension has come to. LVM (2.03.16) ends well also where a disk has vanished before its commit,
+// checkExtended looks what an extension has come to. LVM (2.03.16) ends well also where a disk has vanished before its commit,
 // and has written it to the others.
-func (h *Host) extended(ctx context.Context, v lvm.Volume, size lvm.Bytes, failure error) (lvm.Volume, error) {
-	s, err := h.read(ctx)
+func (h *Host) checkExtended(ctx context.Context, v lvm.Volume, size lvm.Bytes, failure error) (lvm.Volume, error) {
+	s, err := h.readState(ctx)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	g, lv, now, err := s.Find(v.ID)
+	g, lv, now, err := s.FindVolume(v.ID)
 	switch {
 	case err != nil:
 		return lvm.Volume{}, err
 	case now.UUID != v.UUID:
-		return lvm.Volume{}, g.Absent("volume %s was created again while the driver extended it", v.ID)
+		return lvm.Volume{}, g.AbsentError("volume %s was created again while the driver extended it", v.ID)
 	}
-	if err := h.healVolume(ctx, g, now); err != nil {
+	if err := h.resumeVolume(ctx, g, now); err != nil {
 		return lvm.Volume{}, err
 	}
 	if now.Size < size {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot extend volume %s/%s from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNothing(failure))
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot extend volume %s/%s from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNoEffect(failure))
 	}
 	if err := checkPresent(g, lv, "answered"); err != nil {
 		return lvm.Volume{}, err
@@ -119,11 +119,11 @@ func (h *Host) extended(ctx context.Context, v lvm.Volume, size lvm.Bytes, failu
 	return now, h.flush(g)
 }
 
-// healVolume resumes the volume's device, if it is active and suspended. The group's lock must be held.
-func (h *Host) healVolume(ctx context.Context, g lvm.Group, v lvm.Volume) error {
+// resumeVolume resumes the volume's device, if it is active and suspended. The group's lock must be held.
+func (h *Host) resumeVolume(ctx context.Context, g lvm.Group, v lvm.Volume) error {
 	path, active, err := h.Device(v.ID, v.UUID)
 	if err != nil || !active {
 		return err
 	}
-	return h.heal(ctx, g, v.ID.LV, path)
+	return h.resumeDevice(ctx, g, v.ID.LV, path)
 }

@@ -16,7 +16,7 @@ import (
 // concerns a whole group is told once, with the zero Volume. A device may be suspended for a moment while LVM works: one
 // that is found so is looked at again a second later.
 func (h *Host) Health(ctx context.Context) ([]lvm.Finding, error) {
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -27,9 +27,9 @@ func (h *Host) Health(ctx context.Context) ([]lvm.Finding, error) {
 	paths := pathsOf(devices)
 	var findings []lvm.Finding
 	for _, g := range s.Groups {
-		c := checkup{host: h, group: g, devices: devices, paths: paths, pools: map[string]*lvm.PoolStatus{}, volumes: h.readyIn(g)}
+		c := groupCheck{host: h, group: g, devices: devices, paths: paths, pools: map[string]*lvm.PoolStatus{}, volumes: h.readyIn(g)}
 		if len(c.volumes) > 0 {
-			c.run(ctx)
+			c.checkVolumes(ctx)
 			findings = append(findings, c.findings...)
 		}
 	}
@@ -53,79 +53,79 @@ func pathsOf(devices []lvm.Device) map[string]string {
 	return paths
 }
 
-// checkup looks at one group and the volumes of this cluster in it.
-type checkup struct {
+// groupCheck looks at one group and the volumes of this cluster in it.
+type groupCheck struct {
 	host     *Host
 	group    lvm.Group
 	devices  []lvm.Device
 	paths    map[string]string
-	volumes  []patient
+	volumes  []checkedVolume
 	pools    map[string]*lvm.PoolStatus // by name; nil: not active, or the kernel does not tell
 	findings []lvm.Finding
 }
 
-type patient struct {
+type checkedVolume struct {
 	volume lvm.Volume
 	lv     lvm.LV
 }
 
-func (c *checkup) run(ctx context.Context) {
-	missing := c.wholeGroup()
+func (c *groupCheck) checkVolumes(ctx context.Context) {
+	missing := c.checkGroup()
 	suspended := c.suspended(ctx)
 	for _, p := range c.volumes {
-		if slices.ContainsFunc(lvm.Below(c.group, p.lv), func(part lvm.LV) bool { return suspended[lvm.DmUUID(c.group.UUID, part.UUID)] }) {
-			c.find(lvm.TroubleSuspended, p.volume, "its device is suspended, and I/O to it waits; resume it with lvchange --refresh %s/%s, or restart this driver", c.group.Name, p.lv.Name)
+		if slices.ContainsFunc(lvm.ComponentsAndPool(c.group, p.lv), func(part lvm.LV) bool { return suspended[lvm.DeviceUUID(c.group.UUID, part.UUID)] }) {
+			c.add(lvm.TroubleSuspended, p.volume, "its device is suspended, and I/O to it waits; resume it with lvchange --refresh %s/%s, or restart this driver", c.group.Name, p.lv.Name)
 		}
 		if len(missing) > 0 {
-			c.lost(p, missing)
+			c.checkMissing(p, missing)
 		}
 		if strings.HasPrefix(p.lv.Type, "raid") {
-			c.raid(p)
+			c.checkRAID(p)
 		}
 		if p.lv.Pool != "" {
-			c.thin(p)
+			c.checkThin(p)
 		}
 	}
 }
 
-func (c *checkup) find(trouble lvm.Trouble, v lvm.Volume, format string, args ...any) {
+func (c *groupCheck) add(trouble lvm.Trouble, v lvm.Volume, format string, args ...any) {
 	c.findings = append(c.findings, lvm.Finding{Trouble: trouble, Group: c.group.Name, VG: c.group.UUID, Volume: v, Text: fmt.Sprintf(format, args...)})
 }
 
-// findPool is find for what a thin pool has.
-func (c *checkup) findPool(trouble lvm.Trouble, v lvm.Volume, pool, format string, args ...any) {
-	c.find(trouble, v, format, args...)
+// addPool is find for what a thin pool has.
+func (c *groupCheck) addPool(trouble lvm.Trouble, v lvm.Volume, pool, format string, args ...any) {
+	c.add(trouble, v, format, args...)
 	c.findings[len(c.findings)-1].Pool = pool
 }
 
-// wholeGroup tells what concerns all volumes, and answers the UUIDs of the PVs that are missing.
-func (c *checkup) wholeGroup() map[string]bool {
+// checkGroup tells what concerns all volumes, and answers the UUIDs of the PVs that are missing.
+func (c *groupCheck) checkGroup() map[string]bool {
 	g := c.group
 	missing := map[string]bool{}
 	silent := false
 	for _, pv := range g.PVs {
-		silent = silent || pv.Silent
+		silent = silent || pv.Unresponsive
 		if pv.Missing {
 			missing[pv.UUID] = true
 		}
 	}
 	switch {
 	case silent:
-		c.find(lvm.TroubleSilent, lvm.Volume{}, "volume group %s: %s", g.Name, g.Problem)
+		c.add(lvm.TroubleSilent, lvm.Volume{}, "volume group %s: %s", g.Name, g.Problem)
 	case g.Problem != "":
-		c.find(lvm.TroubleUnusable, lvm.Volume{}, "volume group %s is unusable: %s", g.Name, g.Problem)
+		c.add(lvm.TroubleUnusable, lvm.Volume{}, "volume group %s is unusable: %s", g.Name, g.Problem)
 	}
 	var gone []string
 	for _, pv := range g.PVs {
 		switch {
-		case pv.Back != "":
-			c.find(lvm.TroubleMissing, lvm.Volume{}, "the driver creates nothing in volume group %s: %s", g.Name, pv.MissingSentence(g.Name))
+		case pv.ReappearedDevice != "":
+			c.add(lvm.TroubleMissing, lvm.Volume{}, "the driver creates nothing in volume group %s: %s", g.Name, pv.DescribeMissing(g.Name))
 		case pv.Missing:
 			gone = append(gone, pv.UUID)
 		}
 	}
 	if len(gone) > 0 {
-		c.find(lvm.TroubleMissing, lvm.Volume{}, "volume group %s has a missing physical volume (%s): the driver creates nothing in it until the disk is back. If the disk is lost, repair the RAID volumes (lvconvert --repair); vgreduce --removemissing --force %s then removes the volumes that were on it alone",
+		c.add(lvm.TroubleMissing, lvm.Volume{}, "volume group %s has a missing physical volume (%s): the driver creates nothing in it until the disk is back. If the disk is lost, repair the RAID volumes (lvconvert --repair); vgreduce --removemissing --force %s then removes the volumes that were on it alone",
 			g.Name, strings.Join(gone, ", "), g.Name)
 	}
 	return missing
@@ -134,7 +134,7 @@ func (c *checkup) wholeGroup() map[string]bool {
 func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
 
 // suspended finds the suspended devices that stay so.
-func (c *checkup) suspended(ctx context.Context) map[string]bool {
+func (c *groupCheck) suspended(ctx context.Context) map[string]bool {
 	first := c.host.suspendedOf(c.group, c.devices)
 	if len(first) == 0 {
 		return nil
@@ -152,19 +152,19 @@ func (c *checkup) suspended(ctx context.Context) map[string]bool {
 // suspendedPause is longer than LVM leaves a device suspended.
 const suspendedPause = time.Second
 
-// lost tells what the missing PVs do to a volume.
-func (c *checkup) lost(p patient, missing map[string]bool) {
-	switch d := c.group.DamageTo(p.lv, missing, 0); {
+// checkMissing tells what the missing PVs do to a volume.
+func (c *groupCheck) checkMissing(p checkedVolume, missing map[string]bool) {
+	switch d := c.group.DamageOf(p.lv, missing, 0); {
 	case d.Lost:
-		c.find(lvm.TroubleDataMissing, p.volume, "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", names(missing))
+		c.add(lvm.TroubleDataMissing, p.volume, "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", names(missing))
 	case d.Legs > 0:
-		c.find(lvm.TroubleDegraded, p.volume, "%d of its %d legs are on the missing physical volume %s: all its data is there, with less redundancy; reconnect the disk, or replace the legs with lvconvert --repair", d.Legs, d.Of, names(missing))
+		c.add(lvm.TroubleDegraded, p.volume, "%d of its %d legs are on the missing physical volume %s: all its data is there, with less redundancy; reconnect the disk, or replace the legs with lvconvert --repair", d.Legs, d.Of, names(missing))
 	}
 }
 
-// raid tells what the kernel knows of an active RAID.
-func (c *checkup) raid(p patient) {
-	s, err := status(c, lvm.DmUUID(c.group.UUID, p.lv.UUID), "raid", dm.ParseRAID)
+// checkRAID tells what the kernel knows of an active RAID.
+func (c *groupCheck) checkRAID(p checkedVolume) {
+	s, err := status(c, lvm.DeviceUUID(c.group.UUID, p.lv.UUID), "raid", dm.ParseRAID)
 	if err != nil || s == nil {
 		return
 	}
@@ -172,22 +172,22 @@ func (c *checkup) raid(p patient) {
 	switch d := s.Damage(); {
 	case known:
 	case d.Lost:
-		c.find(lvm.TroubleDataMissing, p.volume, "%d of its %d legs have failed (%s), more than the layout tolerates: repair the disks and run lvchange --refresh %s/%s, or restore the volume from a backup",
+		c.add(lvm.TroubleDataMissing, p.volume, "%d of its %d legs have failed (%s), more than the layout tolerates: repair the disks and run lvchange --refresh %s/%s, or restore the volume from a backup",
 			d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name)
 	case d.Legs > 0:
-		c.find(lvm.TroubleDegraded, p.volume, "%d of its %d legs have failed (%s): all its data is there, with less redundancy; lvchange --refresh %s/%s uses a disk that works again, lvconvert --repair %s/%s replaces the leg", d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name, c.group.Name, p.lv.Name)
+		c.add(lvm.TroubleDegraded, p.volume, "%d of its %d legs have failed (%s): all its data is there, with less redundancy; lvchange --refresh %s/%s uses a disk that works again, lvconvert --repair %s/%s replaces the leg", d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name, c.group.Name, p.lv.Name)
 	}
 	if s.Rebuilding() {
-		c.find(lvm.TroubleRebuilding, p.volume, "rebuilding a leg: %s done", lvm.Percent(s.Done, s.Total))
+		c.add(lvm.TroubleRebuilding, p.volume, "rebuilding a leg: %s done", lvm.Percent(s.Done, s.Total))
 	}
 }
 
-func (c *checkup) has(trouble lvm.Trouble, v lvm.Volume) bool {
+func (c *groupCheck) has(trouble lvm.Trouble, v lvm.Volume) bool {
 	return slices.ContainsFunc(c.findings, func(f lvm.Finding) bool { return f.Trouble == trouble && f.Volume.UUID == v.UUID })
 }
 
 // status asks for the status of an active device with a target of this type; nil where there is none.
-func status[S any](c *checkup, uuid, target string, parse func(string) (S, error)) (*S, error) {
+func status[S any](c *groupCheck, uuid, target string, parse func(string) (S, error)) (*S, error) {
 	path, active := c.paths[uuid]
 	if !active {
 		return nil, nil

@@ -23,45 +23,45 @@ type PoolMetrics struct {
 	Grown        int       // how often it was enlarged because it filled up, since the driver started
 }
 
-// thin tells what is wrong with the pool of a volume: what makes its writes fail, of each volume; what is only near, once.
-func (c *checkup) thin(p patient) {
+// checkThin tells what is wrong with the pool of a volume: what makes its writes fail, of each volume; what is only near, once.
+func (c *groupCheck) checkThin(p checkedVolume) {
 	s, known := c.pools[p.lv.Pool]
 	if !known {
-		s = c.pool(p.lv.Pool)
+		s = c.checkPool(p.lv.Pool)
 		c.pools[p.lv.Pool] = s
 	}
 	if s == nil {
 		return
 	}
 	switch name := c.group.Name + "/" + p.lv.Pool; {
-	case s.Broken():
-		c.findPool(lvm.TroublePoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.Words(), name)
-	case s.Full():
-		c.findPool(lvm.TroublePoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
+	case s.IsFailed():
+		c.addPool(lvm.TroublePoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.FailureReason(), name)
+	case s.IsFull():
+		c.addPool(lvm.TroublePoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
 			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal))
 	}
 }
 
-// pool asks for a pool's status, and tells if it is nearly full.
-func (c *checkup) pool(name string) *lvm.PoolStatus {
-	lv := c.group.Named(name)
+// checkPool asks for a pool's status, and tells if it is nearly full.
+func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
+	lv := c.group.FindLV(name)
 	if lv == nil || lv.Thin == nil {
 		return nil
 	}
-	s, err := status(c, lvm.DmUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+	s, err := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
 	if err != nil || s == nil {
 		return nil
 	}
-	if s.Broken() || s.Full() {
+	if s.IsFailed() || s.IsFull() {
 		return s
 	}
 	m := poolMetrics(c.group, *lv, s)
-	near := m.Promised > m.Size && lvm.Reached(s.DataUsed, s.DataTotal, poolLateData) || lvm.Reached(s.MetadataUsed, s.MetadataTotal, poolLateMetadata)
+	near := m.Promised > m.Size && lvm.IsAbove(s.DataUsed, s.DataTotal, poolLateData) || lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, poolLateMetadata)
 	switch {
-	case lv.Thin.Crowded != "":
-		c.findPool(lvm.TroublePoolNear, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.Crowded)
+	case lv.Thin.OvercommitReason != "":
+		c.addPool(lvm.TroublePoolNear, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.OvercommitReason)
 	case near: // it should have been enlarged before
-		c.findPool(lvm.TroublePoolNear, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
+		c.addPool(lvm.TroublePoolNear, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
 			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised)
 	}
 	return s
@@ -70,7 +70,7 @@ func (c *checkup) pool(name string) *lvm.PoolStatus {
 // poolMetrics are the figures of a pool; s is nil while it is not active.
 func poolMetrics(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) PoolMetrics {
 	m := PoolMetrics{Name: pool.Name, Size: g.Bytes(pool.Extents)}
-	if metadata := g.Named(pool.Thin.Metadata); metadata != nil {
+	if metadata := g.FindLV(pool.Thin.Metadata); metadata != nil {
 		m.MetadataSize = g.Bytes(metadata.Extents)
 	}
 	for _, lv := range g.LVs {
@@ -88,17 +88,17 @@ func poolMetrics(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) PoolMetrics {
 // poolsOf are the figures of a group's pools.
 func (h *Host) poolsOf(g lvm.Group, paths map[string]string) []PoolMetrics {
 	var all []PoolMetrics
-	c := checkup{host: h, group: g, paths: paths}
+	c := groupCheck{host: h, group: g, paths: paths}
 	for _, lv := range g.LVs {
 		if lv.Thin == nil {
 			continue
 		}
-		s, err := status(&c, lvm.DmUUID(g.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+		s, err := status(&c, lvm.DeviceUUID(g.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
 		if err != nil {
 			h.log.Warn("no figures of a thin pool", "vg", g.Name, "pool", lv.Name, "error", err)
 		}
 		m := poolMetrics(g, lv, s)
-		m.Grown = h.grown.of(lv.UUID)
+		m.Grown = h.poolExtensions.of(lv.UUID)
 		all = append(all, m)
 	}
 	return all

@@ -9,7 +9,7 @@ import (
 
 // HealthScope tells what Health can see. It starts no process.
 func (h *Host) HealthScope(ctx context.Context) (lvm.HealthScope, error) {
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return lvm.HealthScope{}, err
 	}
@@ -23,10 +23,10 @@ func (h *Host) HealthScope(ctx context.Context) (lvm.HealthScope, error) {
 		volumes := h.readyIn(g)
 		o.Groups[g.UUID] = len(volumes) > 0
 		for _, p := range volumes {
-			_, active := paths[lvm.DmUUID(g.UUID, p.lv.UUID)]
+			_, active := paths[lvm.DeviceUUID(g.UUID, p.lv.UUID)]
 			o.Volumes[p.lv.UUID] = lvm.VolumeScope{Active: active, NeedsKernel: strings.HasPrefix(p.lv.Type, "raid")}
-			if pool := g.Named(p.lv.Pool); p.lv.Pool != "" && pool != nil {
-				_, o.Pools[g.UUID+"/"+pool.Name] = paths[lvm.DmUUID(g.UUID, pool.UUID)+"-tpool"]
+			if pool := g.FindLV(p.lv.Pool); p.lv.Pool != "" && pool != nil {
+				_, o.Pools[g.UUID+"/"+pool.Name] = paths[lvm.DeviceUUID(g.UUID, pool.UUID)+"-tpool"]
 			}
 		}
 	}
@@ -34,11 +34,11 @@ func (h *Host) HealthScope(ctx context.Context) (lvm.HealthScope, error) {
 }
 
 // readyIn lists the ready volumes of this cluster in a group.
-func (h *Host) readyIn(g lvm.Group) (ready []patient) {
+func (h *Host) readyIn(g lvm.Group) (ready []checkedVolume) {
 	for _, lv := range g.LVs {
 		v, ours, err := lvm.VolumeOf(g, lv)
 		if err == nil && ours && v.Cluster == h.cfg.Cluster && v.State == lvm.StateReady {
-			ready = append(ready, patient{v, lv})
+			ready = append(ready, checkedVolume{v, lv})
 		}
 	}
 	return ready
@@ -47,13 +47,13 @@ func (h *Host) readyIn(g lvm.Group) (ready []patient) {
 // Refusal says why nothing can be changed in the group of that name now; nil: something can, or there is no such group. It starts
 // no process.
 func (h *Host) Refusal(ctx context.Context, group string) error {
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return err
 	}
 	for _, g := range s.Groups {
 		if g.Name == group {
-			return lvm.Unchangeable(s, g)
+			return lvm.CheckWritable(s, g)
 		}
 	}
 	return nil

@@ -19,33 +19,33 @@ import (
 
 // Host is LVM on this node. All its methods are safe for concurrent use.
 type Host struct {
-	cfg         lvm.Config
-	log         *slog.Logger
-	machine     lvm.Machine
-	settleAfter time.Duration
-	freshness   time.Duration
+	cfg        lvm.Config
+	log        *slog.Logger
+	machine    lvm.Machine
+	readyDelay time.Duration
+	cacheTTL   time.Duration
 
-	disks        *ondisk.CheckedReader
-	glance       glance
-	flights      flights // by volume: one operation at a time
-	writers      locks   // by group's UUID: one writer at a time
-	hangs        hangs   // who holds a writer's lock for too long
-	settler      settler
-	settles      flights // by group's UUID: one marking of new volumes that pods wait for
-	reserved     reservations
-	wiper        wiper
-	zeroing      turns       // of new volumes
-	zeroed       zeroedWatch // which free extents hold nothing but zeroes
-	met          met         // groups that were looked through for what an earlier run left
-	groups       sync.Map    // Class.Group -> UUID of the group that served it last
-	alone        *lvmcmd.InstanceLock
-	preparing    sync.Mutex                        // held by Prepare
-	blank        map[ondisk.BlockDevice]bool       // that the last Prepare found
-	declarations atomic.Pointer[[]lvm.Declaration] // of the last Prepare
-	grown        growths
-	emptied      emptyPools
-	commands     *lvmcmd.CommandFiles
-	undo         func() // what NewHost has mounted
+	disks           *ondisk.CheckedReader
+	cache           stateCache
+	operations      inFlight     // by volume: one operation at a time
+	writers         locks        // by group's UUID: one writer at a time
+	watchdog        lockWatchdog // who holds a writer's lock for too long
+	ready           readyBatcher
+	readyOperations inFlight // by group's UUID: one marking of new volumes that pods wait for
+	reserved        reservations
+	wiper           wiper
+	zeroing         turns       // of new volumes
+	zeroed          zeroedWatch // which free extents hold nothing but zeroes
+	seen            seenGroups  // groups that were looked through for what an earlier run left
+	groups          sync.Map    // Class.Group -> UUID of the group that served it last
+	instance        *lvmcmd.InstanceLock
+	preparing       sync.Mutex                        // held by Prepare
+	blank           map[ondisk.BlockDevice]bool       // that the last Prepare found
+	declarations    atomic.Pointer[[]lvm.Declaration] // of the last Prepare
+	poolExtensions  extensionCounts
+	emptied         emptyPools
+	commands        *lvmcmd.CommandFiles
+	undo            func() // what NewHost has mounted
 
 	closing    context.Context // done when the Host closes
 	stop       context.CancelFunc
@@ -66,7 +66,7 @@ func NewHost(cfg lvm.Config) (*Host, error) {
 		cmp.Or(cfg.Log, slog.Default()).Warn("LVM may not be able to create volumes", "error", err)
 	}
 	files := &lvmcmd.CommandFiles{}
-	if !cfg.Beside {
+	if !cfg.AdminCLI {
 		files.Dir = cfg.LockDir
 	}
 	h := NewHostOn(cfg, lvm.Machine{
@@ -81,11 +81,11 @@ func NewHost(cfg lvm.Config) (*Host, error) {
 // NewHostOn makes a Host on another machine than the real one, for tests.
 func NewHostOn(cfg lvm.Config, machine lvm.Machine) *Host {
 	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine, commands: &lvmcmd.CommandFiles{}, undo: func() {}}
-	h.settleAfter, h.freshness = cmp.Or(cfg.SettleAfter, time.Second), cmp.Or(cfg.Freshness, usualFreshness)
-	h.hangs.limit, h.hangs.log, h.hangs.name = cmp.Or(cfg.Patience, 2*time.Minute), h.log, h.met.name
+	h.readyDelay, h.cacheTTL = cmp.Or(cfg.ReadyDelay, time.Second), cmp.Or(cfg.CacheTTL, defaultCacheTTL)
+	h.watchdog.limit, h.watchdog.log, h.watchdog.name = cmp.Or(cfg.LockTimeLimit, 2*time.Minute), h.log, h.seen.name
 	h.closing, h.stop = context.WithCancel(context.Background())
-	h.zeroed.begin(zeroedFiles{log: h.log}, h.afterwards) // one that is not started leaves the files to the driver
-	h.disks = &ondisk.CheckedReader{Direct: machine.Reader, Report: h.report, Later: h.behind, Log: h.log}
+	h.zeroed.begin(zeroedFiles{log: h.log}, h.runLater) // one that is not started leaves the files to the driver
+	h.disks = &ondisk.CheckedReader{Direct: machine.Reader, Report: h.report, Later: h.runInBackground, Log: h.log}
 	return h
 }
 
@@ -95,7 +95,7 @@ func (h *Host) Ready(ctx context.Context) error {
 	if err := h.machine.Kernel.Ready(); err != nil {
 		return err
 	}
-	_, err := h.look(ctx)
+	_, err := h.cachedState(ctx)
 	return err
 }
 
@@ -105,12 +105,12 @@ func (h *Host) Close(ctx context.Context) error {
 	h.beginning.Lock()
 	h.stop()
 	h.beginning.Unlock()
-	if err := h.flights.close(ctx); err != nil {
+	if err := h.operations.close(ctx); err != nil {
 		return err
 	}
 	var last sync.WaitGroup
 	last.Go(func() {
-		if err := h.settleRest(ctx); err != nil {
+		if err := h.markRestReady(ctx); err != nil {
 			h.log.Warn("cannot tag new volumes as ready; the next start retries", "error", err)
 		}
 	})
@@ -118,49 +118,49 @@ func (h *Host) Close(ctx context.Context) error {
 	if err == nil {
 		h.zeroed.saveAll()
 		h.commands.Release()
-		h.alone.Release()
+		h.instance.Release()
 		h.undo()
 	}
 	return err
 }
 
-// read reads the node's volume groups as callers are to see them.
-func (h *Host) read(ctx context.Context) (lvm.State, error) {
-	s, err := h.readRaw(ctx)
+// readState reads the node's volume groups as callers are to see them.
+func (h *Host) readState(ctx context.Context) (lvm.State, error) {
+	s, err := h.readDisks(ctx)
 	if err != nil {
 		return lvm.State{}, err
 	}
-	return h.shown(s), nil
+	return h.withKnowledge(s), nil
 }
 
-// shown is what the disks hold with what they do not tell: the volumes that were answered, the groups that hang, the
+// withKnowledge is what the disks hold with what they do not tell: the volumes that were answered, the groups that hang, the
 // pools that are crowded, and the free extents that are known to be zero.
-func (h *Host) shown(s lvm.State) lvm.State {
-	s = h.settler.overlay(s)
+func (h *Host) withKnowledge(s lvm.State) lvm.State {
+	s = h.ready.withReady(s)
 	s.Groups = slices.Clone(s.Groups) // they are shared with other readings
 	for i, g := range s.Groups {
-		s.Groups[i] = h.markCrowded(g)
+		s.Groups[i] = h.withOvercommit(g)
 		h.zeroed.show(&s.Groups[i])
-		if _, hung := h.hangs.of(g.UUID); hung != nil {
+		if _, hung := h.watchdog.blockedFor(g.UUID); hung != nil {
 			s.Groups[i].Problem = hung.Error()
 		}
 	}
 	return s
 }
 
-// readRaw reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
+// readDisks reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
 // A group that was not there before is looked through behind: its disk was plugged in, or has come up, after the start.
-func (h *Host) readRaw(ctx context.Context) (lvm.State, error) {
+func (h *Host) readDisks(ctx context.Context) (lvm.State, error) {
 	ticket := h.zeroed.reading()
 	s, err := h.disks.Read(ctx)
 	if err != nil {
 		return lvm.State{}, lvm.Errorf(lvm.KindInternal, "the volume groups of this node cannot be read: %w", err)
 	}
 	h.zeroed.read(ticket, s)
-	for _, g := range h.met.newcomers(s) {
-		h.behind(func(ctx context.Context) { h.mendWhenPossible(ctx, g, func() {}) })
+	for _, g := range h.seen.newGroups(s) {
+		h.runInBackground(func(ctx context.Context) { h.recoverWhenPossible(ctx, g, func() {}) })
 	}
-	return h.withNodes(s), nil
+	return h.withNodeProblems(s), nil
 }
 
 // report asks LVM what is on these devices. On none there is nothing, and no process is needed to tell.
@@ -175,9 +175,9 @@ func (h *Host) report(ctx context.Context, devices []string) (lvm.State, error) 
 	return ondisk.ParseReport(bytes.NewReader(report))
 }
 
-// afterwards runs work later, unless the Host closes before.
-func (h *Host) afterwards(pause time.Duration, work func()) {
-	h.behind(func(ctx context.Context) {
+// runLater runs work later, unless the Host closes before.
+func (h *Host) runLater(pause time.Duration, work func()) {
+	h.runInBackground(func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -186,8 +186,8 @@ func (h *Host) afterwards(pause time.Duration, work func()) {
 	})
 }
 
-// behind runs what nobody waits for but Close.
-func (h *Host) behind(work func(context.Context)) {
+// runInBackground runs what nobody waits for but Close.
+func (h *Host) runInBackground(work func(context.Context)) {
 	h.beginning.Lock()
 	defer h.beginning.Unlock()
 	if h.closing.Err() == nil {
@@ -195,9 +195,9 @@ func (h *Host) behind(work func(context.Context)) {
 	}
 }
 
-// enter begins what runs in its caller's goroutine, and is no request for one volume: Close waits for leave, so that the next
+// begin begins what runs in its caller's goroutine, and is no request for one volume: Close waits for leave, so that the next
 // driver finds nobody at work. KindBusy: the Host closes.
-func (h *Host) enter() (leave func(), err error) {
+func (h *Host) begin() (leave func(), err error) {
 	h.beginning.Lock()
 	defer h.beginning.Unlock()
 	if h.closing.Err() != nil {

@@ -42,7 +42,7 @@ func TestCloseAwaitsAll(t *testing.T) {
 	})
 	h.closing = asked{h.closing, closing}
 	var late atomic.Bool
-	h.behind(func(context.Context) {
+	h.runInBackground(func(context.Context) {
 		select {
 		case <-closed:
 			late.Store(true)

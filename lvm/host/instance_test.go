@@ -53,8 +53,8 @@ func TestGroupOf(t *testing.T) {
 // TestReservationsShow: room that is kept, and that is kept no longer, shows at once, however old the disks' answer may be.
 func TestReservationsShow(t *testing.T) {
 	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})
-	h := NewHostOn(lvm.Config{Freshness: time.Hour}, lvm.Machine{})
-	h.glance.keep(lvm.State{Groups: []lvm.Group{g}}, time.Now().Add(time.Hour), 0)
+	h := NewHostOn(lvm.Config{CacheTTL: time.Hour}, lvm.Machine{})
+	h.cache.put(lvm.State{Groups: []lvm.Group{g}}, time.Now().Add(time.Hour), 0)
 	spec := func(name string, extents int) lvm.Spec {
 		return lvm.Spec{Name: name, Class: lvm.Class{Group: "vg-data"}, Required: lvm.Bytes(extents) * g.ExtentSize}
 	}
@@ -65,7 +65,7 @@ func TestReservationsShow(t *testing.T) {
 		}
 	}
 	shows(100)
-	_, err := h.reserved.plan(lvm.State{Groups: []lvm.Group{g}}, fixture.TestCluster, newParty(spec("a", 40), []lvm.Spec{spec("b", 50)}), true)
+	_, err := h.reserved.plan(lvm.State{Groups: []lvm.Group{g}}, fixture.TestCluster, newPlacementRequest(spec("a", 40), []lvm.Spec{spec("b", 50)}), true)
 	fixture.Must(t, err)
 	shows(10) // a is being made
 	h.reserved.drop(spec("a", 40))
@@ -79,8 +79,8 @@ func TestReservationsShow(t *testing.T) {
 // TestCloseWaitsForTheCaretaker: the node is not left to the next driver while disks are prepared or pools enlarged.
 func TestCloseWaitsForTheCaretaker(t *testing.T) {
 	h := NewHostOn(lvm.Config{LockDir: t.TempDir()}, lvm.Machine{})
-	fixture.Must(t, h.Alone(t.Context()))
-	leave, err := h.enter()
+	fixture.Must(t, h.AcquireInstanceLock(t.Context()))
+	leave, err := h.begin()
 	fixture.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -92,7 +92,7 @@ func TestCloseWaitsForTheCaretaker(t *testing.T) {
 		t.Error("another driver may begin")
 	}
 	_, prepared := h.Prepare(t.Context(), Preparation{})
-	for _, err := range []error{prepared, h.TendPools(t.Context())} {
+	for _, err := range []error{prepared, h.ExtendThinPools(t.Context())} {
 		if lvm.KindOf(err) != lvm.KindBusy {
 			t.Errorf("begun while the Host closes: %v", err)
 		}

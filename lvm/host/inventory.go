@@ -17,16 +17,16 @@ import (
 func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 	inv := inventory.Inventory{Groups: []inventory.Group{}, Volumes: []inventory.Volume{}, Snapshots: []inventory.Snapshot{},
 		WipeBacklog: h.wiper.backlog(), Backlogs: h.wiper.backlogs(), ReaderOff: h.disks.Difference()}
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return inv, err
 	}
-	inv.Unread, inv.Skipped = s.Unread, s.Skipped
+	inv.Unread, inv.Skipped = s.UnreadDevices, s.Skipped
 	devices, err := h.devices()
 	if err != nil {
 		return inv, err
 	}
-	if inv.OnVolumes, err = h.machine.Kernel.OnVolumes(); err != nil {
+	if inv.OnVolumes, err = h.machine.Kernel.DevicesOnVolumes(); err != nil {
 		return inv, lvm.Errorf(lvm.KindInternal, "what the node has made of volumes cannot be told: %w", err)
 	}
 	paths := pathsOf(devices)
@@ -45,7 +45,7 @@ func (h *Host) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inv
 			e.Size += g.Bytes(pv.Extents)
 		}
 	}
-	if err := lvm.Unchangeable(s, g); err != nil {
+	if err := lvm.CheckWritable(s, g); err != nil {
 		e.Problem = err.Error()
 	}
 	if held, err := lockHeld(h.cfg.LockDir, g.Name); err != nil {
@@ -53,7 +53,7 @@ func (h *Host) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inv
 	} else {
 		e.LockHeldSeconds = int64(held.Seconds())
 	}
-	c := checkup{host: h, group: g, paths: paths}
+	c := groupCheck{host: h, group: g, paths: paths}
 	for _, lv := range g.LVs {
 		if lv.Thin != nil {
 			e.Pools = append(e.Pools, c.poolEntry(lv))
@@ -69,17 +69,17 @@ func oursAlone(g lvm.Group) bool {
 	})
 }
 
-func (c *checkup) poolEntry(lv lvm.LV) inventory.Pool {
-	s, _ := status(c, lvm.DmUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool) // what the kernel does not tell is inactive
+func (c *groupCheck) poolEntry(lv lvm.LV) inventory.Pool {
+	s, _ := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool) // what the kernel does not tell is inactive
 	m := poolMetrics(c.group, lv, s)
 	e := inventory.Pool{Name: m.Name, Size: m.Size, Used: m.Used, MetadataSize: m.MetadataSize, MetadataUsed: m.MetadataUsed,
 		Promised: m.Promised, Zero: lv.Thin.Zero, State: inventory.PoolWorks}
 	switch {
 	case s == nil:
 		e.State = inventory.PoolInactive
-	case s.Broken():
+	case s.IsFailed():
 		e.State = inventory.PoolFailed
-	case s.Full():
+	case s.IsFull():
 		e.State = inventory.PoolFull
 	}
 	return e
@@ -87,7 +87,7 @@ func (c *checkup) poolEntry(lv lvm.LV) inventory.Pool {
 
 // addVolumes adds the volumes and snapshots of one group.
 func (h *Host) addVolumes(inv *inventory.Inventory, g lvm.Group, paths map[string]string) {
-	c := checkup{host: h, group: g, paths: paths}
+	c := groupCheck{host: h, group: g, paths: paths}
 	for _, lv := range g.LVs {
 		v, ours, err := lvm.VolumeOf(g, lv)
 		if err != nil {
@@ -108,11 +108,11 @@ func (h *Host) addVolumes(inv *inventory.Inventory, g lvm.Group, paths map[strin
 }
 
 // mapped is how much of a thin volume holds blocks; nil where that is not known.
-func (c *checkup) mapped(lv lvm.LV) *lvm.Bytes {
+func (c *groupCheck) mapped(lv lvm.LV) *lvm.Bytes {
 	if lv.Pool == "" {
 		return nil
 	}
-	used, err := status(c, lvm.DmUUID(c.group.UUID, lv.UUID), "thin", parseThin)
+	used, err := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID), "thin", parseThin)
 	if err != nil {
 		return nil
 	}
@@ -130,26 +130,26 @@ func parseThin(params string) (lvm.Bytes, error) {
 	return lvm.Bytes(sectors) * 512, nil
 }
 
-// Offers answers what each group behind the class offers to it, as Capacity does for all together. No group is no offer.
+// CapacityByGroup answers what each group behind the class offers to it, as Capacity does for all together. No group is no offer.
 // KindInvalid: the class can never be served.
-func (h *Host) Offers(ctx context.Context, class lvm.Class) ([]inventory.Offer, error) {
+func (h *Host) CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventory.Offer, error) {
 	class, err := lvm.CheckClass(class)
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return offers(h.reserved.in(s), class), nil
+	return capacityByGroup(h.reserved.in(s), class), nil
 }
 
-func offers(s lvm.State, class lvm.Class) []inventory.Offer {
+func capacityByGroup(s lvm.State, class lvm.Class) []inventory.Offer {
 	groups, _ := alloc.GroupsOf(s, class) // the class was checked, so what is left is that there is none
 	list := make([]inventory.Offer, 0, len(groups))
 	for _, g := range groups {
 		offer := inventory.Offer{Group: g.Name}
-		err := alloc.Obstacle(s, g, class)
+		err := alloc.CheckAllocatable(s, g, class)
 		if err == nil && class.Layout == lvm.LayoutThin {
 			_, err = alloc.PoolOf(g, class)
 		}

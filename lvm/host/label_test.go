@@ -98,7 +98,7 @@ func TestLabelTwice(t *testing.T) {
 	h := NewHostOn(lvm.Config{}, lvm.Machine{Runner: runner, Kernel: runner})
 	d := blankDisk(t, 16*lvm.MiB)
 	look := func(d ondisk.Disk) string {
-		p := &preparing{host: h, where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: Preparation{Twice: true, Signatures: noSignatures}, blank: map[ondisk.BlockDevice]bool{}}
+		p := &preparing{host: h, where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: Preparation{RequireStableScan: true, Signatures: noSignatures}, blank: map[ondisk.BlockDevice]bool{}}
 		why := p.label(t.Context(), lvm.Declaration{Name: "vg"}, nil, d)
 		h.blank = p.blank
 		return why

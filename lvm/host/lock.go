@@ -126,30 +126,30 @@ func (k *keyLock) next() chan struct{} {
 	return next.granted
 }
 
-// flights are the operations under way, at most one for each volume. A request equal to the one under way joins it and
+// inFlight are the operations under way, at most one for each volume. A request equal to the one under way joins it and
 // gets its answer; another one for the same volume is refused. The zero value is ready to use.
-type flights struct {
+type inFlight struct {
 	mu     sync.Mutex
-	under  map[string]*flight
+	under  map[string]*operation
 	closed bool
 	wait   sync.WaitGroup
 }
 
-type flight struct {
+type operation struct {
 	request any // comparable
 	done    chan struct{}
 	answer  any
 	err     error
 }
 
-// fly runs the operation with a context that lives on when the caller's ends: what has begun to write is never left
+// do runs the operation with a context that lives on when the caller's ends: what has begun to write is never left
 // half-way. The caller gets KindBusy then, with ctx's error inside, and may join again.
-func fly[A any](ctx context.Context, f *flights, volume string, request any, run func(context.Context) (A, error)) (A, error) {
+func do[A any](ctx context.Context, f *inFlight, volume string, request any, run func(context.Context) (A, error)) (A, error) {
 	var none A
 	if err := ctx.Err(); err != nil {
 		return none, lvm.Errorf(lvm.KindBusy, "volume %s: the operation did not start: %w", volume, err)
 	}
-	fl, err := f.board(volume, request, func() (any, error) { return run(context.WithoutCancel(ctx)) })
+	fl, err := f.join(volume, request, func() (any, error) { return run(context.WithoutCancel(ctx)) })
 	if err != nil {
 		return none, err
 	}
@@ -162,7 +162,7 @@ func fly[A any](ctx context.Context, f *flights, volume string, request any, run
 	}
 }
 
-func (f *flights) board(volume string, request any, run func() (any, error)) (*flight, error) {
+func (f *inFlight) join(volume string, request any, run func() (any, error)) (*operation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl := f.under[volume]; fl != nil {
@@ -175,9 +175,9 @@ func (f *flights) board(volume string, request any, run func() (any, error)) (*f
 		return nil, lvm.Errorf(lvm.KindBusy, "volume %s: the driver is shutting down and starts no operation", volume)
 	}
 	if f.under == nil {
-		f.under = map[string]*flight{}
+		f.under = map[string]*operation{}
 	}
-	fl := &flight{request: request, done: make(chan struct{})}
+	fl := &operation{request: request, done: make(chan struct{})}
 	f.under[volume] = fl
 	f.wait.Go(func() {
 		fl.answer, fl.err = run()
@@ -190,21 +190,21 @@ func (f *flights) board(volume string, request any, run func() (any, error)) (*f
 }
 
 // has tells whether an operation for the volume is under way.
-func (f *flights) has(volume string) bool {
+func (f *inFlight) has(volume string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.under[volume] != nil
 }
 
 // count tells how many operations are under way.
-func (f *flights) count() int {
+func (f *inFlight) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.under)
 }
 
 // close refuses new operations and waits for those under way. The error is ctx's.
-func (f *flights) close(ctx context.Context) error {
+func (f *inFlight) close(ctx context.Context) error {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()

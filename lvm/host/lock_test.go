@@ -90,7 +90,7 @@ func TestLockOrder(t *testing.T) {
 // TestFlights: equal requests share one run and its answer, another one is refused, a caller who leaves does not stop
 // it, and closing waits for it.
 func TestFlights(t *testing.T) {
-	var f flights
+	var f inFlight
 	began, finish := make(chan struct{}), make(chan struct{})
 	runs := 0
 	run := func(ctx context.Context) (int, error) {
@@ -102,13 +102,13 @@ func TestFlights(t *testing.T) {
 	leaving, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := fly(leaving, &f, "v", "create", run)
+		_, err := do(leaving, &f, "v", "create", run)
 		left <- err
 	}()
 	<-began
-	joined, err := f.board("v", "create", nil) // never run: it joins
+	joined, err := f.join("v", "create", nil) // never run: it joins
 	fixture.Must(t, err)
-	if _, err := fly(t.Context(), &f, "v", "delete", run); lvm.KindOf(err) != lvm.KindBusy {
+	if _, err := do(t.Context(), &f, "v", "delete", run); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("another request for the volume: %v", err)
 	}
 	leave()
@@ -126,7 +126,7 @@ func TestFlights(t *testing.T) {
 		t.Errorf("one who joined got %v, %v", joined.answer, joined.err)
 	}
 	fixture.Must(t, f.close(t.Context()))
-	if _, err := fly(t.Context(), &f, "v", "create", run); lvm.KindOf(err) != lvm.KindBusy || runs != 1 {
+	if _, err := do(t.Context(), &f, "v", "create", run); lvm.KindOf(err) != lvm.KindBusy || runs != 1 {
 		t.Errorf("after closing: %v; %d runs", err, runs)
 	}
 }

@@ -19,7 +19,7 @@ type forgetful struct {
 	asked int
 }
 
-func (k *forgetful) Forget(string) (bool, error) {
+func (k *forgetful) ClearInactiveTable(string) (bool, error) {
 	k.asked++
 	return true, nil
 }
@@ -38,12 +38,12 @@ func TestForgetTablesWaits(t *testing.T) {
 	fixture.Must(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if h.forgetTables(ctx, g); kernel.asked != 0 {
+	if h.clearInactiveTables(ctx, g); kernel.asked != 0 {
 		t.Error("tables are dropped under a command that works on the group")
 	}
 	fixture.Must(t, os.Remove(path)) // as lvm does when it gives the lock back
 	fixture.Must(t, held.Close())
-	if h.forgetTables(t.Context(), g); kernel.asked == 0 {
+	if h.clearInactiveTables(t.Context(), g); kernel.asked == 0 {
 		t.Error("nothing is dropped though nobody works on the group")
 	}
 	if fixture.Exists(path) {

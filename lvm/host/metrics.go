@@ -38,12 +38,12 @@ func (h *Host) Metrics() Metrics {
 		Volumes:     map[lvm.VolumeState]int{lvm.StateCreating: 0, lvm.StateZeroing: 0, lvm.StateReady: 0, lvm.StateDeleting: 0},
 		WipeBacklog: h.wiper.backlog(),
 		Backlogs:    h.wiper.backlogs(),
-		InFlight:    h.flights.count(),
+		InFlight:    h.operations.count(),
 		ReaderOff:   h.disks.Difference() != "",
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), metricsPatience)
 	defer cancel()
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		h.log.Warn("no figures of the volume groups", "error", err)
 		return m
@@ -67,7 +67,7 @@ func (h *Host) Metrics() Metrics {
 			}
 		}
 		gm.Free = g.Bytes(g.FreeExtents())
-		gm.Hung, _ = h.hangs.of(g.UUID)
+		gm.Hung, _ = h.watchdog.blockedFor(g.UUID)
 		gm.Pools = h.poolsOf(g, paths)
 		m.Groups = append(m.Groups, gm)
 	}

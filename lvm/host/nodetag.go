@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// elsewhere says that another node uses the group; "" if none does, or this Host has no name to tell.
-func (h *Host) elsewhere(g lvm.Group) string {
+// otherNodeReason says that another node uses the group; "" if none does, or this Host has no name to tell.
+func (h *Host) otherNodeReason(g lvm.Group) string {
 	if h.cfg.Node == "" {
 		return ""
 	}
@@ -27,11 +27,11 @@ func (h *Host) elsewhere(g lvm.Group) string {
 	return ""
 }
 
-// withNodes notes as a problem of each group that another node uses it.
-func (h *Host) withNodes(s lvm.State) lvm.State {
+// withNodeProblems notes as a problem of each group that another node uses it.
+func (h *Host) withNodeProblems(s lvm.State) lvm.State {
 	copied := false
 	for i, g := range s.Groups {
-		why := h.elsewhere(g)
+		why := h.otherNodeReason(g)
 		if why == "" || g.Problem != "" {
 			continue
 		}
@@ -46,20 +46,20 @@ func (h *Host) withNodes(s lvm.State) lvm.State {
 // nodeTag is the tag that a group is to get with its next change, if any: once in its life. LVM refuses it while a disk is missing.
 func (h *Host) nodeTag(g lvm.Group) string {
 	tag := lvm.EncodeTag(lvm.KeyNode, h.cfg.Node)
-	if h.cfg.Node == "" || len(tag) > lvm.MaxTag || slices.Contains(g.Tags, tag) || g.UUID == "" || slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Silent }) {
+	if h.cfg.Node == "" || len(tag) > lvm.MaxTag || slices.Contains(g.Tags, tag) || g.UUID == "" || slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Unresponsive }) {
 		return ""
 	}
 	return tag
 }
 
-// takeGroup puts this node's tag on a group before the first change in it, and answers how often it has committed.
-func (h *Host) takeGroup(ctx context.Context, g lvm.Group) (commits int64) {
+// tagGroupWithNode puts this node's tag on a group before the first change in it, and answers how often it has committed.
+func (h *Host) tagGroupWithNode(ctx context.Context, g lvm.Group) (commits int64) {
 	tag := h.nodeTag(g)
 	if tag == "" {
 		return 0
 	}
 	argv := append(lvmcmd.OnDevices("vgchange", g), "--addtag", tag, "--", g.Name)
-	h.hangs.runs(g.UUID, strings.Join(argv, " "))
+	h.watchdog.noteCommand(g.UUID, strings.Join(argv, " "))
 	if _, err := h.runLVM(ctx, argv); err != nil {
 		h.log.Warn("cannot tag a volume group as used by this node; the next change retries", "vg", g.Name, "error", err)
 		return 0

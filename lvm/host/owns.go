@@ -26,7 +26,7 @@ func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	if err != nil {
 		return false, lvm.Errorf(lvm.KindInternal, "which volume device %s is cannot be told: %w", ondisk.NumberOf(device), err)
 	}
-	if !strings.HasPrefix(uuid, lvm.DmUUID(id.VG, "")) || len(uuid) != len(lvm.DmUUID(id.VG, ""))+lvUUIDSize {
+	if !strings.HasPrefix(uuid, lvm.DeviceUUID(id.VG, "")) || len(uuid) != len(lvm.DeviceUUID(id.VG, ""))+lvUUIDSize {
 		return false, nil
 	}
 	if mappedLV(name) == id.LV {
@@ -41,8 +41,8 @@ func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	}
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
-			if g.UUID == id.VG && lvm.DmUUID(g.UUID, lv.UUID) == uuid {
-				return g.HandleOf(lv) == id.LV || g.MadeAs(lv, id.LV), nil
+			if g.UUID == id.VG && lvm.DeviceUUID(g.UUID, lv.UUID) == uuid {
+				return g.HandleName(lv) == id.LV || g.MayBeCreatedAs(lv, id.LV), nil
 			}
 		}
 	}

@@ -24,12 +24,12 @@ func (h *Host) flushPools(ctx context.Context, g lvm.Group) {
 	if !slices.ContainsFunc(g.LVs, unflushed) {
 		return
 	}
-	s, unlock, err := h.locked(ctx, g.UUID, "telling thin pools what an unfinished command did not", h.readRaw)
+	s, unlock, err := h.locked(ctx, g.UUID, "telling thin pools what an unfinished command did not", h.readDisks)
 	if err != nil {
 		return // gone, or the driver ends
 	}
 	defer unlock()
-	if g, err = s.Group(g.UUID); err != nil || lvm.Unchangeable(s, g) != nil {
+	if g, err = s.FindGroup(g.UUID); err != nil || lvm.CheckWritable(s, g) != nil {
 		return
 	}
 	for _, pool := range g.LVs {
@@ -45,8 +45,8 @@ func (h *Host) flushPools(ctx context.Context, g lvm.Group) {
 // flushBefore flushes the pool of a thin volume that is about to be removed, and answers the group as it is then. The
 // group's lock must be held.
 func (h *Host) flushBefore(ctx context.Context, g lvm.Group, lv lvm.LV) (lvm.Group, error) {
-	pool := g.Named(lv.Pool)
-	if lv.Pool == "" || pool == nil || !unflushed(*pool) || g.CutOff(lv) {
+	pool := g.FindLV(lv.Pool)
+	if lv.Pool == "" || pool == nil || !unflushed(*pool) || g.HasPendingCreate(lv) {
 		return g, nil
 	}
 	return h.flushPool(ctx, g, *pool)
@@ -58,10 +58,10 @@ func (h *Host) flushPool(ctx context.Context, g lvm.Group, pool lvm.LV) (lvm.Gro
 	if err != nil {
 		return g, err
 	}
-	failure := h.runOver(ctx, g, lvm.Parts(g, pool), []lvmcmd.Step{{Argv: lvmcmd.FlushArgs(g, pool, h.cfg.Cluster)}})
-	s, err := h.readRaw(ctx)
+	failure := h.runAfterCleanup(ctx, g, lvm.Components(g, pool), []lvmcmd.Step{{Argv: lvmcmd.FlushArgs(g, pool, h.cfg.Cluster)}})
+	s, err := h.readDisks(ctx)
 	if err == nil {
-		g, err = s.Group(g.UUID)
+		g, err = s.FindGroup(g.UUID)
 	}
 	if err == nil {
 		g, err = h.removeFlush(ctx, g)
@@ -69,9 +69,9 @@ func (h *Host) flushPool(ctx context.Context, g lvm.Group, pool lvm.LV) (lvm.Gro
 	if err != nil {
 		return g, err
 	}
-	if now := g.Named(pool.Name); now != nil && unflushed(*now) {
+	if now := g.FindLV(pool.Name); now != nil && unflushed(*now) {
 		return g, lvm.Errorf(lvm.KindBusy, "LVM could not tell the thin pool %s/%s what a command that was cut off had for it (%s), and would lose blocks of what is removed from the pool now: %w",
-			g.Name, pool.Name, strings.Join(now.Thin.Messages, ", "), orNothing(failure))
+			g.Name, pool.Name, strings.Join(now.Thin.Messages, ", "), orNoEffect(failure))
 	}
 	h.log.Info("LVM has told a thin pool what a command that was cut off had for it", "vg", g.Name, "pool", pool.Name, "messages", pool.Thin.Messages)
 	return g, nil
@@ -79,7 +79,7 @@ func (h *Host) flushPool(ctx context.Context, g lvm.Group, pool lvm.LV) (lvm.Gro
 
 // removeFlush removes the volume of FlushArgs, if it is there.
 func (h *Host) removeFlush(ctx context.Context, g lvm.Group) (lvm.Group, error) {
-	lv := g.Named(lvmcmd.FlushName)
+	lv := g.FindLV(lvmcmd.FlushName)
 	if lv == nil {
 		return g, nil
 	}
@@ -90,9 +90,9 @@ func (h *Host) removeFlush(ctx context.Context, g lvm.Group) (lvm.Group, error) 
 	if err := h.removeFrom(ctx, g, sn.ID, sn.UUID, lvm.StateCreating); err != nil {
 		return g, err
 	}
-	s, err := h.readRaw(ctx)
+	s, err := h.readDisks(ctx)
 	if err != nil {
 		return g, err
 	}
-	return s.Group(g.UUID)
+	return s.FindGroup(g.UUID)
 }

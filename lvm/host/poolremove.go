@@ -76,14 +76,14 @@ func (h *Host) emptyFor(s lvm.State) map[string][]string {
 
 // removePool removes a pool, if it still holds nothing, under its group's lock. One in a group that cannot be changed now stays.
 func (h *Host) removePool(ctx context.Context, group, uuid string) error {
-	s, unlock, err := h.locked(ctx, group, "removing an empty thin pool", h.readRaw)
+	s, unlock, err := h.locked(ctx, group, "removing an empty thin pool", h.readDisks)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	s = h.reserved.in(s)
-	g, err := s.Group(group)
-	if err != nil || lvm.Unchangeable(s, g) != nil {
+	g, err := s.FindGroup(group)
+	if err != nil || lvm.CheckWritable(s, g) != nil {
 		return err
 	}
 	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid })
@@ -100,13 +100,13 @@ func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 	if err != nil {
 		return err
 	}
-	failure := h.runOver(ctx, g, lvm.Parts(g, pool), []lvmcmd.Step{{Argv: removePoolArgs(t, g, pool)}})
+	failure := h.runAfterCleanup(ctx, g, lvm.Components(g, pool), []lvmcmd.Step{{Argv: removePoolArgs(t, g, pool)}})
 	after, gone, err := h.isGone(ctx, group, uuid)
 	switch {
 	case err != nil:
 		return err
 	case !gone:
-		return lvm.Errorf(lvm.KindOf(failure), "cannot remove the empty thin pool %s: %w", t, orNothing(failure))
+		return lvm.Errorf(lvm.KindOf(failure), "cannot remove the empty thin pool %s: %w", t, orNoEffect(failure))
 	}
 	h.removeNamesOf(g, after, pool)
 	h.log.Info("removed an empty thin pool", "vg", g.Name, "vg_uuid", g.UUID, "pool", pool.Name, "size", g.Bytes(pool.Extents))
@@ -116,6 +116,6 @@ func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 // removePoolArgs removes a pool, if nothing at all has changed in its group since it was read: lvremove would take along what an
 // admin has made in the pool meanwhile.
 func removePoolArgs(t lvmcmd.Target, g lvm.Group, pool lvm.LV) []string {
-	guard := fmt.Sprintf("%s && vg_seqno=%d && lv_uuid=%s && lv_tags={%s}", lvmcmd.AsSeen(g), g.Seqno, pool.UUID, lvm.EncodeTag(lvm.KeyKind, lvm.TagPool))
+	guard := fmt.Sprintf("%s && vg_seqno=%d && lv_uuid=%s && lv_tags={%s}", lvmcmd.UnchangedSelection(g), g.Seqno, pool.UUID, lvm.EncodeTag(lvm.KeyKind, lvm.TagPool))
 	return append(lvmcmd.OnDevices("lvremove", g), "-S", guard, "--", t.String())
 }

@@ -88,14 +88,14 @@ func TestOnVolumes(t *testing.T) {
 	k := dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}
 	s.Virtual("md0", 9, "sda")
 	s.Attribute(t, "md0", "md/level", "raid1\n")
-	if list, err := k.OnVolumes(); err != nil || len(list) > 0 {
+	if list, err := k.DevicesOnVolumes(); err != nil || len(list) > 0 {
 		t.Errorf("on a node where nothing is wrong: %q, %v", list, err)
 	}
 	s.Mapper("dm-7", "CRYPT-LUKS2-x", "dm-0") // a tenant's own, or the driver's
 	s.Mapper("dm-8", "LVM-evil", "dm-7")
 	s.Virtual("md127", 9, "dm-0", "dm-1")
 	s.Attribute(t, "md127", "md/level", "raid1\n")
-	list, err := k.OnVolumes()
+	list, err := k.DevicesOnVolumes()
 	slices.Sort(list)
 	if err != nil || len(list) != 2 || !strings.Contains(list[0], "logical volume (dm-8)") || !strings.Contains(list[1], "RAID (md127)") {
 		t.Errorf("%q, %v", list, err)

@@ -1,42 +1,267 @@
 package host
 
 import (
-	"cmp"
-	"path"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// selectorMatches tells whether the device meets all conditions; named, whether a pattern without wildcards names it.
-func selectorMatches(s lvm.Selector, d ondisk.Disk) (selected, named bool) {
-	for _, pattern := range s.Paths {
-		for _, name := range d.Names() {
-			if ok, err := path.Match(pattern, name); err == nil && ok {
-				selected = true
-				named = named || pattern == name
-			}
-		}
-	}
-	model, err := path.Match(cmp.Or(s.Model, "*"), d.Model)
-	switch {
-	case len(s.Paths) > 0 && !selected:
-		return false, false
-	case d.Size < s.MinSize || s.MaxSize > 0 && d.Size > s.MaxSize:
-		return false, false
-	case s.Rotational != nil && *s.Rotational != d.Rotational:
-		return false, false
-	case s.Model != "" && (err != nil || !model):
-		return false, false
-	}
-	return true, named
+// Preparation is what Prepare goes by.
+type Preparation struct {
+	Declared          []lvm.Declaration
+	DryRun            bool // tell what would be done, and change nothing
+	RequireStableScan bool // take a device only if it was blank when this Host looked the last time as well: for who looks again and again
+	Signatures        func(ctx context.Context, device string) (found []string, err error)
 }
 
-// declarationMatches tells whether the group wants the device.
-func declarationMatches(d lvm.Declaration, device ondisk.Disk) (selected, named bool) {
-	for _, s := range d.Devices {
-		yes, exactly := selectorMatches(s, device)
-		selected, named = selected || yes, named || exactly
+// AcquireInstanceLock waits until no other driver works on this node, and keeps others from it until Close: for a Host that is not
+// started. KindBusy: ctx has ended first.
+func (h *Host) AcquireInstanceLock(ctx context.Context) error {
+	alone, err := lvmcmd.LockInstance(ctx, h.cfg.LockDir)
+	if err == nil {
+		h.instance = alone
 	}
-	return selected, named
+	return err
+}
+
+// Prepare makes the declared groups, or enlarges them, from devices that are proven blank, and tells of each device of
+// the node what it did with it or why it left it alone. What cannot be made is told group by group in the report; KindInvalid:
+// the declarations are wrong, and nothing was done. Where nothing is to be done no process is started but for the
+// signatures of devices that are wanted and not blank. Pools are made only by a Host that knows its cluster.
+func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error) {
+	declared, err := lvm.CheckDeclarations(p.Declared)
+	if err != nil {
+		return PrepareReport{}, err
+	}
+	h.declarations.Store(&declared)
+	leave, err := h.begin()
+	if err != nil {
+		return PrepareReport{}, err
+	}
+	defer leave()
+	h.preparing.Lock()
+	defer h.preparing.Unlock()
+	s, err := h.readDisks(ctx)
+	if err != nil {
+		return PrepareReport{}, err
+	}
+	node := ondisk.DeviceScanner{Sys: "/sys", Proc: "/proc", Dev: "/dev", Backing: ondisk.LoopBacking}
+	disks, err := node.Disks(ctx, s)
+	if err != nil {
+		return PrepareReport{}, err
+	}
+	run := preparing{host: h, Preparation: p, where: node.Positions(), state: s, disks: disks, told: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
+	var report PrepareReport
+	for _, d := range declared {
+		report.Groups = append(report.Groups, run.group(ctx, d))
+	}
+	h.blank = run.blank
+	for _, d := range disks {
+		text := run.told[d.Path]
+		switch {
+		case text != "":
+		case d.Standing != ondisk.StandsOnDisks:
+			continue // the content of a volume, or what State.Skipped tells of
+		case d.Group != "":
+			text = "belongs to volume group " + d.Group
+		default:
+			text = "skipped: no declared volume group selects it"
+		}
+		report.Devices = append(report.Devices, DeviceReport{d.Path, d.Size, text})
+	}
+	return report, nil
+}
+
+// preparing is one run of Prepare.
+type preparing struct {
+	Preparation
+	host  *Host
+	where ondisk.Positions
+	state lvm.State
+	disks []ondisk.Disk
+	told  map[string]string // by path of a device
+	blank map[ondisk.BlockDevice]bool
+	pins  []*os.File // of the devices that the group takes: as long as they are open, their numbers and names are no other device's
+}
+
+// unpin lets go of the devices of a group.
+func (p *preparing) unpin() {
+	for _, pin := range p.pins {
+		_ = pin.Close()
+	}
+	p.pins = nil
+}
+
+// group brings one group to what is declared.
+func (p *preparing) group(ctx context.Context, d lvm.Declaration) GroupReport {
+	defer p.unpin()
+	r := GroupReport{Name: d.Name}
+	here, err := p.standing(d.Name)
+	taken := p.take(ctx, d, here, err)
+	missing := d.Tags
+	if here != nil {
+		missing = slices.DeleteFunc(slices.Clone(d.Tags), func(tag string) bool { return slices.Contains(here.Tags, tag) })
+	}
+	r.Changed = len(taken) > 0 || here != nil && len(missing) > 0
+	switch {
+	case err != nil:
+		r.Err, r.Changed = err, false
+		return r
+	case here == nil && len(taken) == 0:
+		r.Text = "not created: this node has no blank device that it selects"
+		return r
+	case p.DryRun:
+		r.Text = outlook(here, taken, missing)
+		return p.pool(ctx, d, here, r)
+	case r.Changed:
+		if err := p.join(ctx, d, here, taken, missing); err != nil {
+			r.Err = err
+			return r
+		}
+		if here, err = p.standing(d.Name); err != nil || here == nil {
+			r.Err = lvm.Errorf(lvm.KindInternal, "it was made, and cannot be found any more: %w", orNoEffect(err))
+			return r
+		}
+	}
+	r.Text = fmt.Sprintf("%s, %s free", deviceCount(len(here.PVs)), here.Bytes(here.FreeExtents()))
+	if len(taken) > 0 {
+		r.Text += fmt.Sprintf("; %s added now", deviceCount(len(taken)))
+	}
+	return p.pool(ctx, d, here, r)
+}
+
+// outlook words what a dry run has found out.
+func outlook(here *lvm.Group, taken []ondisk.Disk, tags []string) string {
+	switch {
+	case here == nil:
+		return "would be created from " + deviceCount(len(taken))
+	case len(taken) > 0:
+		return "would get " + deviceCount(len(taken)) + " more"
+	case len(tags) > 0:
+		return "would get the tags " + strings.Join(tags, ", ")
+	}
+	return fmt.Sprintf("%s, nothing to do", deviceCount(len(here.PVs)))
+}
+
+// standing finds the group, nil if it is to be made. An error says why it must be left as it is: it cannot be changed, or
+// it may be there all the same.
+func (p *preparing) standing(name string) (*lvm.Group, error) {
+	for i, g := range p.state.Groups {
+		if g.Name == name {
+			return &p.state.Groups[i], lvm.CheckWritable(p.state, g)
+		}
+	}
+	if len(p.state.UnreadDevices) > 0 {
+		return nil, lvm.Errorf(lvm.KindBusy, "not created, because it may be on a disk that cannot be read: %s", strings.Join(p.state.UnreadDevices, "; "))
+	}
+	if p.host.cfg.BackupDir == "" {
+		return nil, nil
+	}
+	backup := filepath.Join(p.host.cfg.BackupDir, name)
+	if _, err := os.Lstat(backup); err == nil {
+		return nil, lvm.Errorf(lvm.KindConflict, "it was on this node before, and its disks are missing: reconnect them; if its data is lost, remove %s, and the driver creates it again", backup)
+	}
+	return nil, nil
+}
+
+// take finds the devices for a group and makes physical volumes of them. What becomes of each device that the group
+// selects is told. refused is why the group takes none.
+func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group, refused error) []ondisk.Disk {
+	var taken []ondisk.Disk
+	members := 0
+	if here != nil {
+		members = len(here.PVs)
+	}
+	for _, candidate := range p.disks {
+		selected, named := declarationMatches(d, candidate)
+		if !selected || p.told[candidate.Path] != "" || candidate.Group == d.Name {
+			continue
+		}
+		why := candidate.IneligibleReason(named)
+		switch {
+		case why != "":
+		case refused != nil:
+			why = fmt.Sprintf("volume group %s, which selects it, cannot be extended now", d.Name)
+		case d.MaxDevices > 0 && members+len(taken) >= d.MaxDevices:
+			why = fmt.Sprintf("volume group %s already has %s (maxDevices)", d.Name, deviceCount(d.MaxDevices))
+		default:
+			if why = p.mixed(d.Name, taken, candidate); why == "" {
+				why = p.label(ctx, d, here, candidate)
+			}
+		}
+		if why != "" {
+			p.told[candidate.Path] = "left alone: " + why
+			continue
+		}
+		p.told[candidate.Path] = "is blank: would be added to volume group " + d.Name
+		taken = append(taken, candidate)
+	}
+	return taken
+}
+
+// mixed says why LVM would refuse a device beside those of the group and those that are taken for it, and all of these with
+// it: it mixes no logical block sizes, but in a group where that was done before.
+func (p *preparing) mixed(group string, taken []ondisk.Disk, candidate ondisk.Disk) string {
+	sizes := map[lvm.Bytes]bool{}
+	for _, d := range p.disks {
+		sizes[d.Block] = sizes[d.Block] || d.Group == group
+	}
+	for _, d := range taken {
+		sizes[d.Block] = true
+	}
+	var have []lvm.Bytes
+	for size, is := range sizes {
+		if is && size > 0 {
+			have = append(have, size)
+		}
+	}
+	if len(have) != 1 || candidate.Block == 0 || candidate.Block == have[0] {
+		return ""
+	}
+	return fmt.Sprintf("its blocks have %s, those of volume group %s %s, and LVM does not mix them: declare another group for such disks, and select each kind by paths or model", candidate.Block, group, have[0])
+}
+
+// label makes a device a physical volume if it is blank. why says why not. The device is held until the moment before
+// LVM, which looks once more for what it knows, and takes it for itself alone too, begins.
+func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Group, candidate ondisk.Disk) (why string) {
+	held, refusal := candidate.OpenExclusive(p.where)
+	if refusal != "" {
+		return refusal
+	}
+	pin, err := os.Open(candidate.Path)
+	if err != nil {
+		held.Release()
+		return fmt.Sprintf("it cannot be opened: %v", err)
+	}
+	p.pins = append(p.pins, pin)
+	made := held.Unfinished(candidate, d.Name, here)
+	if !made {
+		why = held.Content(ctx, candidate, p.Signatures)
+	}
+	held.Release()
+	if !made && why == "" {
+		p.blank[candidate.BlockDevice] = true
+		if p.RequireStableScan && !p.host.blank[candidate.BlockDevice] {
+			return "blank; will be added if still blank at the next scan, because another program may be about to write to it"
+		}
+	}
+	if made || why != "" || p.DryRun {
+		return why
+	}
+	// It is no group's command: whoever works on this one at the moment takes its lock file.
+	if err := p.host.run(ctx, lvm.Group{}, []lvmcmd.Step{{Argv: lvmcmd.PVCreateArgs(candidate)}}); err != nil {
+		return fmt.Sprintf("blank, but LVM refused it: %v", err)
+	}
+	// Before the group is committed to any disk: after a power cut it would miss one whose label was never on it.
+	if err := p.host.machine.Kernel.Sync([]string{candidate.Path}); err != nil {
+		return fmt.Sprintf("it was blank, and is a physical volume now, but could not be flushed (%v); the next run goes on with it", err)
+	}
+	return ""
 }

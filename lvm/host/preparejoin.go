@@ -13,7 +13,7 @@ import (
 // joinSteps reads the disks again, under the group's lock, and plans the commands of join: an admin may have made or changed
 // the group since the disks were surveyed. A command whose --devices lacks a disk of the group would note that disk as missing.
 func (p *preparing) joinSteps(ctx context.Context, d lvm.Declaration, before *lvm.Group, paths, tags []string) (lvm.Group, []lvmcmd.Step, error) {
-	s, err := p.host.readRaw(ctx)
+	s, err := p.host.readDisks(ctx)
 	if err != nil {
 		return lvm.Group{}, nil, err
 	}
@@ -23,16 +23,16 @@ func (p *preparing) joinSteps(ctx context.Context, d lvm.Declaration, before *lv
 	case err != nil:
 		return lvm.Group{}, nil, err
 	case before == nil && now == nil:
-		return lvm.Group{Name: d.Name}, []lvmcmd.Step{{Argv: lvmcmd.VgcreateArgs(d, p.host.cfg.Node, paths)}}, nil
+		return lvm.Group{Name: d.Name}, []lvmcmd.Step{{Argv: lvmcmd.VGCreateArgs(d, p.host.cfg.Node, paths)}}, nil
 	case before == nil || now == nil || now.UUID != before.UUID || len(now.PVs) != len(before.PVs):
 		return lvm.Group{}, nil, lvm.Errorf(lvm.KindBusy, "volume group %s was made, renamed, or given other disks while this run looked at the devices; the next run goes on", d.Name)
 	}
 	var steps []lvmcmd.Step
 	if len(paths) > 0 {
-		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.VgextendArgs(*now, paths)})
+		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.VGExtendArgs(*now, paths)})
 	}
 	if len(tags) > 0 {
-		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.VgtagArgs(*now, paths, tags)})
+		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.VGTagArgs(*now, paths, tags)})
 	}
 	return *now, steps, nil
 }
@@ -55,7 +55,7 @@ func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group
 		return err
 	}
 	failure := p.host.run(ctx, group, steps)
-	s, err := p.host.readRaw(ctx)
+	s, err := p.host.readDisks(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,13 +64,13 @@ func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	for _, path := range paths {
 		if i < 0 || !slices.ContainsFunc(s.Groups[i].PVs, func(pv lvm.PV) bool { return pv.Device == path }) {
 			p.told[path] = fmt.Sprintf("blank, but cannot be added to volume group %s; the next run retries", d.Name)
-			failure = lvm.Errorf(lvm.KindInternal, "cannot add %s to it: %w", path, orNothing(failure))
+			failure = lvm.Errorf(lvm.KindInternal, "cannot add %s to it: %w", path, orNoEffect(failure))
 			continue
 		}
 		p.told[path] = "added to volume group " + d.Name
 	}
 	if failure != nil || i < 0 {
-		return orNothing(failure)
+		return orNoEffect(failure)
 	}
 	p.host.log.Info("prepared a volume group", "vg", d.Name, "devices", paths, "tags", tags)
 	return p.host.flush(s.Groups[i])

@@ -24,7 +24,7 @@ func (p *preparing) pool(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	}
 	class := lvm.Class{Pool: d.Pool.Name, Layout: lvm.LayoutThin, Overprovision: 100}
 	if here != nil {
-		if lv := here.Named(class.Pool); lv != nil && lv.Thin != nil && (here.Bytes(lv.Extents) >= d.Pool.Size || !lvm.IsPool(*lv)) {
+		if lv := here.FindLV(class.Pool); lv != nil && lv.Thin != nil && (here.Bytes(lv.Extents) >= d.Pool.Size || !lvm.IsPool(*lv)) {
 			return r
 		}
 	}
@@ -46,43 +46,43 @@ func (p *preparing) pool(ctx context.Context, d lvm.Declaration, here *lvm.Group
 }
 
 func (p *preparing) makePool(ctx context.Context, group string, class lvm.Class, size lvm.Bytes) error {
-	s, unlock, err := p.host.locked(ctx, group, "making the thin pool "+class.Pool, p.host.readRaw)
+	s, unlock, err := p.host.locked(ctx, group, "making the thin pool "+class.Pool, p.host.readDisks)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	g, err := s.Group(group)
+	g, err := s.FindGroup(group)
 	if err != nil {
 		return err
 	}
-	if err := alloc.Obstacle(s, g, class); err != nil {
+	if err := alloc.CheckAllocatable(s, g, class); err != nil {
 		return err
 	}
 	here, err := alloc.PoolOf(g, class)
 	if err != nil {
 		return err
 	}
-	want := g.Round(size)
-	if want > here.Data+here.Room() {
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has room for %s of it", g.Name, g.Bytes(max(0, here.Data+here.Room())))
+	want := g.ExtentsFor(size)
+	if want > here.Data+here.Growable() {
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has room for %s of it", g.Name, g.Bytes(max(0, here.Data+here.Growable())))
 	}
 	if here.Made {
-		return p.host.enlarge(ctx, here, alloc.PoolNeed{Data: want})
+		return p.host.runPoolExtension(ctx, here, alloc.PoolNeed{Data: want})
 	}
 	growth := here.To(want, p.host.cfg.Cluster)
 	steps, err := lvmcmd.PoolSteps(growth)
 	if err != nil {
 		return err
 	}
-	failure := p.host.runOver(ctx, g, nil, steps)
-	if s, err = p.host.readRaw(ctx); err != nil {
+	failure := p.host.runAfterCleanup(ctx, g, nil, steps)
+	if s, err = p.host.readDisks(ctx); err != nil {
 		return err
 	}
-	if g, err = s.Group(group); err != nil {
+	if g, err = s.FindGroup(group); err != nil {
 		return err
 	}
 	if now, err := alloc.PoolOf(g, class); err != nil || !now.Made || now.Data < want {
-		return lvm.Errorf(lvm.KindInternal, "it could not be made: %w", orNothing(failure))
+		return lvm.Errorf(lvm.KindInternal, "it could not be made: %w", orNoEffect(failure))
 	}
 	p.host.log.Info("a thin pool was made", "vg", g.Name, "pool", class.Pool, "data", size)
 	return p.host.flush(g)

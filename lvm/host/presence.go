@@ -12,7 +12,7 @@ import (
 // Presence finds the volume that a request of this name made. It starts no process as long as the disks can be read
 // directly. KindBusy: the disks cannot be read.
 func (h *Host) Presence(ctx context.Context, name string) (lvm.Presence, error) {
-	s, underWay, err := h.readFor(ctx, "volume", name, lvm.LvName(name))
+	s, underWay, err := h.readFor(ctx, "volume", name, lvm.LVName(name))
 	if err != nil {
 		return lvm.Presence{}, err
 	}
@@ -20,7 +20,7 @@ func (h *Host) Presence(ctx context.Context, name string) (lvm.Presence, error) 
 		return v.Name == name && v.Cluster == h.cfg.Cluster && v.State != lvm.StateDeleting
 	})
 	if v == nil {
-		return lvm.Presence{UnderWay: underWay, Unsure: s.Unproven()}, nil
+		return lvm.Presence{UnderWay: underWay, Unsure: s.CheckComplete()}, nil
 	}
 	return lvm.Presence{Volume: v, Made: v.State == lvm.StateReady || alloc.Complete(g, lv, *v), UnderWay: underWay}, nil
 }
@@ -35,15 +35,15 @@ func (h *Host) SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotP
 		return sn.Name == name && sn.Cluster == h.cfg.Cluster && sn.State != lvm.StateDeleting
 	})
 	if sn == nil {
-		return lvm.SnapshotPresence{UnderWay: underWay, Unsure: s.Unproven()}, nil
+		return lvm.SnapshotPresence{UnderWay: underWay, Unsure: s.CheckComplete()}, nil
 	}
 	return lvm.SnapshotPresence{Snapshot: sn, UnderWay: underWay}, nil
 }
 
 // readFor reads the disks for what a request of a name made as the LV, and tells whether an operation for it is under way.
 func (h *Host) readFor(ctx context.Context, kind, name, lv string) (s lvm.State, underWay bool, err error) {
-	underWay = h.flights.has(lv) // asked first: what ends meanwhile shows on the disks
-	if s, err = h.look(ctx); err != nil {
+	underWay = h.operations.has(lv) // asked first: what ends meanwhile shows on the disks
+	if s, err = h.cachedState(ctx); err != nil {
 		return lvm.State{}, false, lvm.Errorf(lvm.KindBusy, "whether %s %q is there cannot be told: %w", kind, name, err)
 	}
 	return s, underWay, nil
@@ -63,12 +63,12 @@ func findOwned[T any](s lvm.State, of func(lvm.Group, lvm.LV) (T, bool, error), 
 }
 
 // KeepReserved keeps room for longer for those volumes that are still wanted here: of a volume's siblings, which
-// CreateTogether kept room for, those whose request is still expected. What is not wanted loses its room seconds after the last request.
+// CreateWithPeers kept room for, those whose request is still expected. What is not wanted loses its room seconds after the last request.
 func (h *Host) KeepReserved(wanted func(lvm.Volume) bool) { h.reserved.renew(wanted) }
 
 // Serves tells whether a class with this group, a name or an @tag, stands for the volume group of the ID.
 func (h *Host) Serves(ctx context.Context, group string, id lvm.ID) (bool, error) {
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return false, err
 	}

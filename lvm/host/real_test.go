@@ -92,7 +92,7 @@ func (r *realDisks) compare(t *testing.T, after string, groups ...string) lvm.St
 	direct.Groups = slices.DeleteFunc(direct.Groups, others)
 	out, err := r.lvm(lvmcmd.ReportArgs(direct.Devices)...)
 	fixture.Must(t, err)
-	direct.Unread, direct.Skipped, direct.Devices = nil, nil, nil // the machine's own disks; the report is given its devices
+	direct.UnreadDevices, direct.Skipped, direct.Devices = nil, nil, nil // the machine's own disks; the report is given its devices
 	for i := range direct.Groups {
 		direct.Groups[i].Checksum = 0 // the report does not tell it
 	}
@@ -198,7 +198,7 @@ func TestRealReadDuringCommits(t *testing.T) {
 		fixture.Must(t, err)
 		i := slices.IndexFunc(state.Groups, func(g lvm.Group) bool { return g.Name == name })
 		if i < 0 {
-			t.Fatalf("the group is not seen; unread: %v", state.Unread)
+			t.Fatalf("the group is not seen; unread: %v", state.UnreadDevices)
 		}
 		if state.Groups[i].Seqno < seqno {
 			t.Fatalf("seqno %d after %d", state.Groups[i].Seqno, seqno)

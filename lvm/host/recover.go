@@ -12,7 +12,7 @@ import (
 )
 
 // startPatience is how long Start waits for the mending of a group before it goes on without; it continues behind. What
-// cannot be mended yet is tried again after a pause that doubles from mendFirstPause up to settleLastPause.
+// cannot be mended yet is tried again after a pause that doubles from mendFirstPause up to readyLastPause.
 const (
 	startPatience  = 30 * time.Second
 	mendFirstPause = time.Second
@@ -26,18 +26,18 @@ func (h *Host) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.alone = alone
+	h.instance = alone
 	if err := h.machine.Kernel.Load(ctx); err != nil {
 		h.log.Warn("LVM will try to load device-mapper itself when the first volume is made", "error", err)
 	}
 	h.disks.Check(ctx)
-	h.zeroed.begin(zeroedFiles{dir: h.cfg.BackupDir, log: h.log}, h.afterwards)
-	s, err := h.readRaw(ctx)
+	h.zeroed.begin(zeroedFiles{dir: h.cfg.BackupDir, log: h.log}, h.runLater)
+	s, err := h.readDisks(ctx)
 	if err != nil {
 		return err
 	}
-	if len(s.Unread) > 0 {
-		h.log.Warn("not every disk can be read; volume groups on them may be missing", "disks", s.Unread)
+	if len(s.UnreadDevices) > 0 {
+		h.log.Warn("not every disk can be read; volume groups on them may be missing", "disks", s.UnreadDevices)
 	}
 	if len(s.Skipped) > 0 {
 		h.log.Warn("not every block device is searched for volume groups", "devices", s.Skipped)
@@ -46,11 +46,11 @@ func (h *Host) Start(ctx context.Context) error {
 		h.log.Warn("ignoring volumes with invalid tags", "error", damaged)
 	}
 	h.removeNamesOfFormerGroups(ctx, s)
-	h.met.begin()
+	h.seen.begin()
 	var mended sync.WaitGroup
-	for _, g := range h.met.newcomers(s) {
+	for _, g := range h.seen.newGroups(s) {
 		mended.Add(1)
-		h.background.Go(func() { h.mendWhenPossible(h.closing, g, mended.Done) })
+		h.background.Go(func() { h.recoverWhenPossible(h.closing, g, mended.Done) })
 	}
 	waiting, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -60,29 +60,29 @@ func (h *Host) Start(ctx context.Context) error {
 	return nil
 }
 
-// met remembers the groups that are there, so that each one that comes is looked through once. The zero value knows
+// seenGroups remembers the groups that are there, so that each one that comes is looked through once. The zero value knows
 // no group, and answers none, until begin.
-type met struct {
+type seenGroups struct {
 	mu     sync.Mutex
 	groups map[string]bool   // by UUID; nil before begin
 	names  map[string]string // by UUID: what each group is called, for the log
 }
 
 // name is what a group is called, as far as it was ever read.
-func (m *met) name(uuid string) string {
+func (m *seenGroups) name(uuid string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.names[uuid]
 }
 
-func (m *met) begin() {
+func (m *seenGroups) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.groups = map[string]bool{}
 }
 
-// newcomers are the groups that were not there the last time.
-func (m *met) newcomers(s lvm.State) (list []lvm.Group) {
+// newGroups are the groups that were not there the last time.
+func (m *seenGroups) newGroups(s lvm.State) (list []lvm.Group) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.names == nil {
@@ -105,18 +105,18 @@ func (m *met) newcomers(s lvm.State) (list []lvm.Group) {
 	return list
 }
 
-// mendWhenPossible brings one group into order as soon as that can be done; tried is called when it was tried once. A group
+// recoverWhenPossible brings one group into order as soon as that can be done; tried is called when it was tried once. A group
 // that goes away meanwhile is a newcomer when it comes back.
-func (h *Host) mendWhenPossible(ctx context.Context, g lvm.Group, tried func()) {
+func (h *Host) recoverWhenPossible(ctx context.Context, g lvm.Group, tried func()) {
 	tried = sync.OnceFunc(tried)
 	defer tried()
-	for pause := mendFirstPause; ; pause = min(2*pause, settleLastPause) {
+	for pause := mendFirstPause; ; pause = min(2*pause, readyLastPause) {
 		now, err := h.afterFormerCommands(ctx, g)
 		if lvm.KindOf(err) == lvm.KindNotLocal {
 			return
 		}
 		if err == nil {
-			err = h.mend(ctx, now)
+			err = h.recoverGroup(ctx, now)
 		}
 		if err == nil || ctx.Err() != nil {
 			return
@@ -130,14 +130,14 @@ func (h *Host) mendWhenPossible(ctx context.Context, g lvm.Group, tried func()) 
 	}
 }
 
-// mend brings one group into order; the error joins those of the volumes that are still unfinished. Suspended devices come
+// recoverGroup brings one group into order; the error joins those of the volumes that are still unfinished. Suspended devices come
 // first: whatever touches them hangs.
-func (h *Host) mend(ctx context.Context, g lvm.Group) (unfinished error) {
-	if why := h.elsewhere(g); why != "" {
+func (h *Host) recoverGroup(ctx context.Context, g lvm.Group) (unfinished error) {
+	if why := h.otherNodeReason(g); why != "" {
 		h.log.Warn("a volume group is left alone", "vg", g.Name, "reason", why)
 		return nil
 	}
-	h.forgetTables(ctx, g)
+	h.clearInactiveTables(ctx, g)
 	h.resume(ctx, g)
 	h.removeStaleNames(ctx, g.Name, h.isUsed(g))
 	for _, lv := range g.LVs {
@@ -150,7 +150,7 @@ func (h *Host) mend(ctx context.Context, g lvm.Group) (unfinished error) {
 		}
 		switch v.State {
 		case lvm.StateCreating, lvm.StateZeroing:
-			unfinished = errors.Join(unfinished, h.mendVolume(ctx, v))
+			unfinished = errors.Join(unfinished, h.recoverVolume(ctx, v))
 		case lvm.StateDeleting:
 			h.wipe(v)
 		case lvm.StateReady:
@@ -171,14 +171,14 @@ func (h *Host) afterFormerCommands(ctx context.Context, g lvm.Group) (lvm.Group,
 	if err := h.commands.Take(ctx, g.Name); err != nil {
 		return lvm.Group{}, err
 	}
-	s, err := h.readRaw(ctx)
+	s, err := h.readDisks(ctx)
 	if err != nil {
 		return lvm.Group{}, err
 	}
-	if g, err = s.Group(g.UUID); err != nil {
+	if g, err = s.FindGroup(g.UUID); err != nil {
 		return lvm.Group{}, err
 	}
-	if err := lvm.Answering(g); err != nil {
+	if err := lvm.CheckResponsive(g); err != nil {
 		return lvm.Group{}, err
 	}
 	if err := h.flush(g); err != nil {
@@ -187,26 +187,26 @@ func (h *Host) afterFormerCommands(ctx context.Context, g lvm.Group) (lvm.Group,
 	return g, nil
 }
 
-// mendVolume finishes a volume that was left as creating, or removes it if it never was complete.
-func (h *Host) mendVolume(ctx context.Context, v lvm.Volume) error {
-	s, unlock, err := h.locked(ctx, v.ID.VG, "finishing volume "+v.ID.LV, h.readRaw)
+// recoverVolume finishes a volume that was left as creating, or removes it if it never was complete.
+func (h *Host) recoverVolume(ctx context.Context, v lvm.Volume) error {
+	s, unlock, err := h.locked(ctx, v.ID.VG, "finishing volume "+v.ID.LV, h.readDisks)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	g, lv, now, err := s.Find(v.ID)
+	g, lv, now, err := s.FindVolume(v.ID)
 	switch {
 	case lvm.KindOf(err) == lvm.KindNotFound:
 		return nil
 	case err != nil:
 		return err
-	case now.UUID != v.UUID || now.State != v.State || h.settler.has(v.ID.VG, v.UUID) || now.State == lvm.StateZeroing && h.flights.has(v.ID.LV):
+	case now.UUID != v.UUID || now.State != v.State || h.ready.has(v.ID.VG, v.UUID) || now.State == lvm.StateZeroing && h.operations.has(v.ID.LV):
 		return nil // a request has taken it up meanwhile
 	case alloc.Complete(g, lv, now):
-		_, err := h.finish(ctx, s, now)
+		_, err := h.completeVolume(ctx, s, now)
 		return err
 	}
-	if err := lvm.Undisturbed(g); err != nil { // the disk that is away may also know better what has become of the volume
+	if err := lvm.CheckNoNewMissingPV(g); err != nil { // the disk that is away may also know better what has become of the volume
 		return err
 	}
 	return h.remove(ctx, s, now.ID, now.UUID, now.State)
@@ -214,7 +214,7 @@ func (h *Host) mendVolume(ctx context.Context, v lvm.Volume) error {
 
 // removeUnfinished removes a snapshot that never was answered, if it still is that.
 func (h *Host) removeUnfinished(ctx context.Context, id lvm.ID, uuid string) error {
-	s, unlock, err := h.locked(ctx, id.VG, "removing the unfinished snapshot "+id.LV, h.readRaw)
+	s, unlock, err := h.locked(ctx, id.VG, "removing the unfinished snapshot "+id.LV, h.readDisks)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (h *Host) removeUnfinished(ctx context.Context, id lvm.ID, uuid string) err
 	case now.UUID != uuid || now.State != lvm.StateCreating:
 		return nil // made again by a request
 	}
-	if err := lvm.Undisturbed(g); err != nil {
+	if err := lvm.CheckNoNewMissingPV(g); err != nil {
 		return err
 	}
 	return h.remove(ctx, s, id, uuid, lvm.StateCreating)

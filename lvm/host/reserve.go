@@ -24,13 +24,13 @@ const (
 // here, and the sibling goes back.
 const refusedFor = 10 * time.Second
 
-// party is one wanted volume, and those that it is of use only together with.
-type party struct {
+// placementRequest is one wanted volume, and those that it is of use only together with.
+type placementRequest struct {
 	spec lvm.Spec
 	all  []lvm.Spec // spec and its siblings, the largest first: it is the hardest to place
 }
 
-func newParty(spec lvm.Spec, siblings []lvm.Spec) party {
+func newPlacementRequest(spec lvm.Spec, siblings []lvm.Spec) placementRequest {
 	all := []lvm.Spec{spec}
 	for _, s := range siblings {
 		if !slices.ContainsFunc(all, func(other lvm.Spec) bool { return other.Name == s.Name }) {
@@ -40,7 +40,7 @@ func newParty(spec lvm.Spec, siblings []lvm.Spec) party {
 	slices.SortFunc(all, func(a, b lvm.Spec) int {
 		return cmp.Or(cmp.Compare(b.Size(), a.Size()), strings.Compare(a.Name, b.Name))
 	})
-	return party{spec, all}
+	return placementRequest{spec, all}
 }
 
 // reservations is what was decided on the volumes of pods with several: the room that is kept for the siblings of volumes
@@ -54,7 +54,7 @@ type reservations struct {
 }
 
 type reservation struct {
-	carving *alloc.Carving
+	carving *alloc.Allocation
 	until   time.Time
 	most    time.Time // the end, however often until is set later
 }
@@ -104,7 +104,7 @@ func (r *reservations) in(s lvm.State) lvm.State {
 // without is in, but for these specs. The lock must be held.
 func (r *reservations) without(s lvm.State, specs []lvm.Spec) lvm.State {
 	r.expire()
-	var kept []*alloc.Carving
+	var kept []*alloc.Allocation
 	for name, res := range r.kept {
 		mine := slices.ContainsFunc(specs, func(spec lvm.Spec) bool { return spec.Name == name })
 		if !mine && !isMade(res.carving, s) {
@@ -114,13 +114,13 @@ func (r *reservations) without(s lvm.State, specs []lvm.Spec) lvm.State {
 	if len(kept) == 0 {
 		return s
 	}
-	slices.SortFunc(kept, func(a, b *alloc.Carving) int { return strings.Compare(a.Volume.Name, b.Volume.Name) })
-	return alloc.WithCarvings(s, kept)
+	slices.SortFunc(kept, func(a, b *alloc.Allocation) int { return strings.Compare(a.Volume.Name, b.Volume.Name) })
+	return alloc.WithAllocations(s, kept)
 }
 
 // isMade tells whether the disks show the volume: it is not counted twice.
-func isMade(c *alloc.Carving, s lvm.State) bool {
-	_, _, _, err := s.Find(c.Volume.ID)
+func isMade(c *alloc.Allocation, s lvm.State) bool {
+	_, _, _, err := s.FindVolume(c.Volume.ID)
 	return err == nil
 }
 
@@ -164,7 +164,7 @@ func (r *reservations) discard(specs []lvm.Spec) {
 // lock of a group decides: the room of all is kept then. Without it nothing is kept, and a volume that room is kept for
 // is not refused. What an earlier call made of that volume is dealt with whatever has become of its siblings' room: it
 // may have been answered.
-func (r *reservations) plan(s lvm.State, cluster string, p party, locked bool) (alloc.Placement, error) {
+func (r *reservations) plan(s lvm.State, cluster string, p placementRequest, locked bool) (alloc.Placement, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.calls[p.spec.Name]; c != nil && c.refused != nil {
@@ -182,7 +182,7 @@ func (r *reservations) plan(s lvm.State, cluster string, p party, locked bool) (
 		r.discard([]lvm.Spec{p.spec})
 		return alloc.Placement{}, err
 	case promised && !locked:
-		return alloc.Placement{Carve: kept.carving}, nil
+		return alloc.Placement{Create: kept.carving}, nil
 	}
 	r.discard(p.all)
 	made, err := r.alone(s, cluster, p, err)
@@ -193,8 +193,8 @@ func (r *reservations) plan(s lvm.State, cluster string, p party, locked bool) (
 }
 
 // alone finds what an earlier call made of the party's own volume; there is none: the error.
-func (r *reservations) alone(s lvm.State, cluster string, p party, refused error) (alloc.Placement, error) {
-	if alone, err := alloc.Plan(r.without(s, nil), cluster, []lvm.Spec{p.spec}); err == nil && alone[0].Carve == nil {
+func (r *reservations) alone(s lvm.State, cluster string, p placementRequest, refused error) (alloc.Placement, error) {
+	if alone, err := alloc.Plan(r.without(s, nil), cluster, []lvm.Spec{p.spec}); err == nil && alone[0].Create == nil {
 		return alone[0], nil
 	}
 	return alloc.Placement{}, refused
@@ -202,7 +202,7 @@ func (r *reservations) alone(s lvm.State, cluster string, p party, refused error
 
 // refuse notes that a party was refused: its other volumes are too, each once, and whatever room there is when their turn
 // comes. The lock must be held.
-func (r *reservations) refuse(p party, why error) {
+func (r *reservations) refuse(p placementRequest, why error) {
 	for _, spec := range p.all {
 		switch c := r.calls[spec.Name]; {
 		case spec.Name == p.spec.Name:
@@ -218,7 +218,7 @@ func (r *reservations) refuse(p party, why error) {
 }
 
 // room tells whether a party can be had.
-func (r *reservations) room(s lvm.State, cluster string, p party) error {
+func (r *reservations) room(s lvm.State, cluster string, p placementRequest) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, _, err := r.together(s, cluster, p)
@@ -227,7 +227,7 @@ func (r *reservations) room(s lvm.State, cluster string, p party) error {
 
 // together plans all volumes of a party, each beside those before it, or none. A sibling that is wrong in itself is left
 // out of the party: its own request gets that error. The lock must be held.
-func (r *reservations) together(s lvm.State, cluster string, p party) (party, []alloc.Placement, error) {
+func (r *reservations) together(s lvm.State, cluster string, p placementRequest) (placementRequest, []alloc.Placement, error) {
 	s = r.without(s, p.all)
 	placements, err := alloc.Plan(s, cluster, p.all)
 	if err != nil && len(p.all) > 1 && lvm.KindOf(err) != lvm.KindInsufficientCapacity {
@@ -246,7 +246,7 @@ func (r *reservations) together(s lvm.State, cluster string, p party) (party, []
 // keep keeps the room of the party's volumes that are still to be made, its own until that is made: while lvcreate runs,
 // the disks do not show it. None of them is refused any more. It answers which placement is the party's own. The lock
 // must be held.
-func (r *reservations) keep(p party, placements []alloc.Placement) (mine int) {
+func (r *reservations) keep(p placementRequest, placements []alloc.Placement) (mine int) {
 	now := time.Now()
 	for i, spec := range p.all {
 		delete(r.kept, spec.Name)
@@ -254,7 +254,7 @@ func (r *reservations) keep(p party, placements []alloc.Placement) (mine int) {
 		if c := r.calls[spec.Name]; c != nil {
 			c.refused = nil
 		}
-		if c := placements[i].Carve; c != nil {
+		if c := placements[i].Create; c != nil {
 			if r.kept == nil {
 				r.kept = map[string]reservation{}
 			}
@@ -265,12 +265,12 @@ func (r *reservations) keep(p party, placements []alloc.Placement) (mine int) {
 }
 
 // own is the index of the party's own volume.
-func (p party) own() int {
+func (p placementRequest) own() int {
 	return slices.IndexFunc(p.all, func(spec lvm.Spec) bool { return spec.Name == p.spec.Name })
 }
 
 // refuse says that the volume's siblings have no room together with it.
-func (p party) refuse(misfit lvm.Spec, err error) error {
+func (p placementRequest) refuse(misfit lvm.Spec, err error) error {
 	others := make([]string, 0, len(p.all)-1)
 	for _, spec := range p.all {
 		if spec.Name != p.spec.Name {
@@ -278,5 +278,5 @@ func (p party) refuse(misfit lvm.Spec, err error) error {
 		}
 	}
 	return lvm.Errorf(lvm.KindInsufficientCapacity, "volume %q must be placed on one node with %s, and this node lacks capacity for all of them: %w",
-		p.spec.Name, strings.Join(others, ", "), &lvm.Misfit{Spec: misfit, Err: err})
+		p.spec.Name, strings.Join(others, ", "), &lvm.UnplaceableError{Spec: misfit, Err: err})
 }

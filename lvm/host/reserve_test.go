@@ -28,7 +28,7 @@ func (r *reserving) spec(name string, extents int) lvm.Spec {
 // ask is a request of one volume from its beginning to its end.
 func (r *reserving) ask(spec lvm.Spec, siblings ...lvm.Spec) error {
 	leave := r.enter(spec)
-	_, err := r.plan(r.state, fixture.TestCluster, newParty(spec, siblings), true)
+	_, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(spec, siblings), true)
 	leave(err)
 	return err
 }
@@ -117,7 +117,7 @@ func TestRefusedWhileItWaits(t *testing.T) {
 		wantNoRoom(t, r.ask(a, b), "on one node with b")
 		r.state = room
 		time.Sleep(10 * refusedFor)
-		_, err := r.plan(r.state, fixture.TestCluster, newParty(b, []lvm.Spec{a}), true)
+		_, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(b, []lvm.Spec{a}), true)
 		leave(err)
 		wantNoRoom(t, err, "another claim of the same pod")
 	})
@@ -127,19 +127,19 @@ func TestRefusedWhileItWaits(t *testing.T) {
 func TestDecisionsWithoutTheLock(t *testing.T) {
 	r := newReserving()
 	a, b := r.spec("a", 40), r.spec("b", 50)
-	_, err := r.plan(r.state, fixture.TestCluster, newParty(a, []lvm.Spec{b}), false)
+	_, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(a, []lvm.Spec{b}), false)
 	fixture.Must(t, err)
 	if free := r.free(); free != 100 {
 		t.Errorf("%d extents are free: room is kept", free)
 	}
 	fixture.Must(t, r.ask(a, b))
 	r.state = lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 60}})}}
-	p, err := r.plan(r.state, fixture.TestCluster, newParty(b, []lvm.Spec{a}), false)
+	p, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(b, []lvm.Spec{a}), false)
 	fixture.Must(t, err)
 	if alloc.PlacementGroup(p) != r.state.Groups[0].UUID {
 		t.Errorf("the lock of the group %q is to be taken", alloc.PlacementGroup(p))
 	}
-	_, err = r.plan(r.state, fixture.TestCluster, newParty(b, []lvm.Spec{a}), true)
+	_, err = r.plan(r.state, fixture.TestCluster, newPlacementRequest(b, []lvm.Spec{a}), true)
 	wantNoRoom(t, err, "on one node with a")
 }
 

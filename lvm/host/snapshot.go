@@ -22,9 +22,9 @@ type (
 // KindExists: the name is taken by a snapshot of another volume; KindNotFound, KindNotLocal, KindNotManaged: the volume; KindInsufficientCapacity: the
 // pool; KindBusy: ask again, or somebody froze the file system.
 func (h *Host) CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
-	return fly(ctx, &h.flights, lvm.SnapshotName(spec.Name), snapping{spec}, func(ctx context.Context) (lvm.Snapshot, error) {
+	return do(ctx, &h.operations, lvm.SnapshotName(spec.Name), snapping{spec}, func(ctx context.Context) (lvm.Snapshot, error) {
 		for range createAttempts {
-			sn, err := h.snap(ctx, spec)
+			sn, err := h.createSnapshot(ctx, spec)
 			if !errors.Is(err, errChanged) {
 				return sn, err
 			}
@@ -33,8 +33,8 @@ func (h *Host) CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 	})
 }
 
-func (h *Host) snap(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
-	s, unlock, err := h.locked(ctx, spec.Source.VG, "taking snapshot "+spec.Name, h.read)
+func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
+	s, unlock, err := h.locked(ctx, spec.Source.VG, "taking snapshot "+spec.Name, h.readState)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
@@ -51,7 +51,7 @@ func (h *Host) snap(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, e
 		}
 		return lvm.Snapshot{}, errChanged
 	}
-	g, _, origin, err := s.Find(spec.Source)
+	g, _, origin, err := s.FindVolume(spec.Source)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
@@ -62,8 +62,8 @@ func (h *Host) snap(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, e
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
-	failure := h.runOver(ctx, g, g.PartsOf(origin.Class.Pool), steps)
-	return h.snapped(ctx, p.Snapshot, origin, failure)
+	failure := h.runAfterCleanup(ctx, g, g.ComponentsByName(origin.Class.Pool), steps)
+	return h.checkSnapshot(ctx, p.Snapshot, origin, failure)
 }
 
 // freezable sees to it that the origin's device can be suspended for a moment, as a snapshot or a copy needs it: it is not
@@ -73,10 +73,10 @@ func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) er
 	if err != nil || !active {
 		return err
 	}
-	if err := h.heal(ctx, g, origin.ID.LV, path); err != nil {
+	if err := h.resumeDevice(ctx, g, origin.ID.LV, path); err != nil {
 		return err
 	}
-	frozen, err := h.machine.Kernel.Frozen(path)
+	frozen, err := h.machine.Kernel.IsFrozen(path)
 	if err != nil {
 		return lvm.Errorf(lvm.KindInternal, "whether the file system on volume %s/%s is frozen: %w", g.Name, origin.ID.LV, err)
 	}
@@ -86,10 +86,10 @@ func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) er
 	return nil
 }
 
-// snapped looks what taking a snapshot has come to, and marks it as ready, together with new volumes that wait for the
+// checkSnapshot looks what taking a snapshot has come to, and marks it as ready, together with new volumes that wait for the
 // same. One that failed is removed, and the origin resumed.
-func (h *Host) snapped(ctx context.Context, want lvm.Snapshot, origin lvm.Volume, failure error) (lvm.Snapshot, error) {
-	s, err := h.readRaw(ctx)
+func (h *Host) checkSnapshot(ctx context.Context, want lvm.Snapshot, origin lvm.Volume, failure error) (lvm.Snapshot, error) {
+	s, err := h.readDisks(ctx)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
@@ -98,7 +98,7 @@ func (h *Host) snapped(ctx context.Context, want lvm.Snapshot, origin lvm.Volume
 		return lvm.Snapshot{}, err
 	}
 	if failure != nil || err != nil {
-		h.healSource(ctx, s, origin.ID)
+		h.resumeSource(ctx, s, origin.ID)
 		if err == nil {
 			if err := h.remove(ctx, s, made.ID, made.UUID, lvm.StateCreating); err != nil {
 				h.log.Warn("a half-made snapshot is still there; a retry or the next start removes it", "snapshot", made.ID.String(), "error", err)
@@ -107,19 +107,19 @@ func (h *Host) snapped(ctx context.Context, want lvm.Snapshot, origin lvm.Volume
 		if err := h.freezable(ctx, g, origin); lvm.KindOf(err) == lvm.KindBusy {
 			return lvm.Snapshot{}, err // frozen between our look and LVM's
 		}
-		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "cannot create snapshot %q of volume %s/%s: %w", want.Name, g.Name, origin.ID.LV, orNothing(failure))
+		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "cannot create snapshot %q of volume %s/%s: %w", want.Name, g.Name, origin.ID.LV, orNoEffect(failure))
 	}
-	if err := h.settleLocked(ctx, g, lvm.Volume{ID: made.ID, UUID: made.UUID, State: lvm.StateCreating}); err != nil {
+	if err := h.markReadyLocked(ctx, g, lvm.Volume{ID: made.ID, UUID: made.UUID, State: lvm.StateCreating}); err != nil {
 		return lvm.Snapshot{}, err
 	}
 	made.State = lvm.StateReady
 	return made, nil
 }
 
-// healSource resumes a volume that a snapshot or a copy was to be taken of, and its pool: a failed lvcreate can leave them
+// resumeSource resumes a volume that a snapshot or a copy was to be taken of, and its pool: a failed lvcreate can leave them
 // suspended.
-func (h *Host) healSource(ctx context.Context, s lvm.State, source lvm.ID) {
-	g, err := s.Group(source.VG)
+func (h *Host) resumeSource(ctx context.Context, s lvm.State, source lvm.ID) {
+	g, err := s.FindGroup(source.VG)
 	if err != nil {
 		return
 	}
@@ -128,11 +128,11 @@ func (h *Host) healSource(ctx context.Context, s lvm.State, source lvm.ID) {
 		return
 	}
 	for _, lv := range g.LVs {
-		if lv.Name == g.LVs[i].Pool && h.partSuspended(g, lv) {
+		if lv.Name == g.LVs[i].Pool && h.hasSuspendedComponent(g, lv) {
 			err = h.refresh(ctx, g, lv)
 		}
 	}
-	if h.partSuspended(g, g.LVs[i]) {
+	if h.hasSuspendedComponent(g, g.LVs[i]) {
 		err = errors.Join(err, h.refresh(ctx, g, g.LVs[i]))
 	}
 	if err != nil {
@@ -143,14 +143,14 @@ func (h *Host) healSource(ctx context.Context, s lvm.State, source lvm.ID) {
 // DeleteSnapshot removes a snapshot, by one LVM process. Volumes made from it stay. One that a readable group lacks is
 // gone: nil. KindNotLocal: its group is not on this node; KindNotManaged: it is not this driver's; KindInUse: an admin has it open.
 func (h *Host) DeleteSnapshot(ctx context.Context, id lvm.ID) error {
-	_, err := fly(ctx, &h.flights, id.LV, unsnapping{id}, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, h.unsnap(ctx, id)
+	_, err := do(ctx, &h.operations, id.LV, unsnapping{id}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, h.deleteSnapshot(ctx, id)
 	})
 	return err
 }
 
-func (h *Host) unsnap(ctx context.Context, id lvm.ID) error {
-	s, unlock, err := h.locked(ctx, id.VG, "deleting snapshot "+id.LV, h.read)
+func (h *Host) deleteSnapshot(ctx context.Context, id lvm.ID) error {
+	s, unlock, err := h.locked(ctx, id.VG, "deleting snapshot "+id.LV, h.readState)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (h *Host) unsnap(ctx context.Context, id lvm.ID) error {
 		return err
 	}
 	if active {
-		if err := h.machine.Kernel.Unused(ctx, path); err != nil {
+		if err := h.machine.Kernel.CheckUnused(ctx, path); err != nil {
 			return lvm.Errorf(lvm.KindOf(err), "snapshot %s/%s cannot be deleted: %w", g.Name, id.LV, err)
 		}
 	}
@@ -178,13 +178,13 @@ func (h *Host) unsnap(ctx context.Context, id lvm.ID) error {
 
 // LookupSnapshot finds a ready snapshot. KindNotFound, KindNotLocal: as Lookup.
 func (h *Host) LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error) {
-	s, err := h.read(ctx)
+	s, err := h.readState(ctx)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
 	g, sn, err := s.FindSnapshot(id)
 	if err == nil && sn.State != lvm.StateReady {
-		err = g.Absent("snapshot %s is not there: %s/%s is in the state %q", id, g.Name, id.LV, sn.State)
+		err = g.AbsentError("snapshot %s is not there: %s/%s is in the state %q", id, g.Name, id.LV, sn.State)
 	}
 	if err != nil {
 		return lvm.Snapshot{}, err
@@ -194,7 +194,7 @@ func (h *Host) LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, err
 
 // ListSnapshots lists the ready snapshots of this cluster, ordered by ID.
 func (h *Host) ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error) {
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -36,11 +36,11 @@ func (h *Host) removeStaleNames(ctx context.Context, group string, ours func(uui
 // The group's lock must be held, which keeps the driver from making a volume of that name. after is the group as it is now.
 func (h *Host) removeNamesOf(before, after lvm.Group, lv lvm.LV) {
 	var hidden []string
-	for _, part := range lvm.Parts(before, lv) {
+	for _, part := range lvm.Components(before, lv) {
 		if part.Thin != nil {
 			hidden = append(hidden, dm.MapperName(before.Name, part.Name)+"-tpool")
 		}
-		if part.UUID != lv.UUID && after.Named(part.Name) == nil {
+		if part.UUID != lv.UUID && after.FindLV(part.Name) == nil {
 			hidden = append(hidden, dm.MapperName(before.Name, part.Name))
 		}
 	}
@@ -57,8 +57,8 @@ func (h *Host) removeNamesOf(before, after lvm.Group, lv lvm.LV) {
 func (h *Host) isUsed(g lvm.Group) func(uuid string) bool {
 	used := map[string]bool{}
 	for _, lv := range h.used(g) {
-		for _, part := range lvm.Parts(g, lv) {
-			used[lvm.DmUUID(g.UUID, part.UUID)] = true
+		for _, part := range lvm.Components(g, lv) {
+			used[lvm.DeviceUUID(g.UUID, part.UUID)] = true
 		}
 	}
 	return func(uuid string) bool { return used[uuid[:min(len(uuid), dmUUIDLength)]] }

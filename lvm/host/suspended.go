@@ -21,7 +21,7 @@ func (h *Host) resume(ctx context.Context, g lvm.Group) {
 	}
 	defer unlock()
 	for _, lv := range h.used(g) {
-		if !h.partSuspended(g, lv) {
+		if !h.hasSuspendedComponent(g, lv) {
 			continue
 		}
 		if err := h.refresh(ctx, g, lv); err != nil {
@@ -32,12 +32,12 @@ func (h *Host) resume(ctx context.Context, g lvm.Group) {
 	}
 }
 
-// forgetTables drops what was loaded for thin pools and never taken into use: where the growth of one was killed before its
+// clearInactiveTables drops what was loaded for thin pools and never taken into use: where the growth of one was killed before its
 // commit, that is a larger table than what is below can hold, and LVM's next command would fail on it. A thin volume keeps
 // what was loaded for it: the kernel counts a suspended pool's halts by tables, and would never let the volume go again
 // (pool_suspend_active_thins in drivers/md/dm-thin.c). What an admin's command has loaded it is about to take into use (a
 // pvmove would copy what is written past it): LVM's lock keeps us from that.
-func (h *Host) forgetTables(ctx context.Context, g lvm.Group) {
+func (h *Host) clearInactiveTables(ctx context.Context, g lvm.Group) {
 	waiting, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	unlock, err := lockVG(waiting, h.cfg.LockDir, g.Name)
@@ -50,9 +50,9 @@ func (h *Host) forgetTables(ctx context.Context, g lvm.Group) {
 		if pool.Thin == nil {
 			continue
 		}
-		for _, part := range lvm.Parts(g, pool) {
+		for _, part := range lvm.Components(g, pool) {
 			for _, layer := range []string{"", "-tmeta", "-tdata", "-tpool", "-pool"} {
-				was, err := h.machine.Kernel.Forget(lvm.DmUUID(g.UUID, part.UUID) + layer)
+				was, err := h.machine.Kernel.ClearInactiveTable(lvm.DeviceUUID(g.UUID, part.UUID) + layer)
 				if err != nil {
 					h.log.Warn("a table that an unfinished command has loaded cannot be dropped", "vg", g.Name, "lv", part.Name, "error", err)
 				} else if was {
@@ -89,11 +89,11 @@ func (h *Host) used(g lvm.Group) []lvm.LV {
 	return append(pools, volumes...)
 }
 
-// partSuspended tells whether an LV's device, or that of a part of it, is suspended: legs, a pool's data and metadata;
+// hasSuspendedComponent tells whether an LV's device, or that of a part of it, is suspended: legs, a pool's data and metadata;
 // not the pool of a thin volume.
-func (h *Host) partSuspended(g lvm.Group, lv lvm.LV) bool {
+func (h *Host) hasSuspendedComponent(g lvm.Group, lv lvm.LV) bool {
 	suspended := h.suspendedIn(g)
-	return len(suspended) > 0 && slices.ContainsFunc(lvm.Parts(g, lv), func(part lvm.LV) bool { return suspended[lvm.DmUUID(g.UUID, part.UUID)] })
+	return len(suspended) > 0 && slices.ContainsFunc(lvm.Components(g, lv), func(part lvm.LV) bool { return suspended[lvm.DeviceUUID(g.UUID, part.UUID)] })
 }
 
 // suspendedIn finds the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.
@@ -107,7 +107,7 @@ func (h *Host) suspendedIn(g lvm.Group) map[string]bool {
 }
 
 func (h *Host) suspendedOf(g lvm.Group, devices []lvm.Device) map[string]bool {
-	group := lvm.DmUUID(g.UUID, "")
+	group := lvm.DeviceUUID(g.UUID, "")
 	var suspended map[string]bool
 	for _, d := range devices {
 		size := len(group) + 32

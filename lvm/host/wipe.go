@@ -82,7 +82,7 @@ func (h *Host) wipeOnce(ctx context.Context, v lvm.Volume) error {
 		return err
 	}
 	defer turn.end()
-	var content *wipedContent
+	var content *zeroedPrefix
 	if isWiped(v) {
 		content, err = h.zero(ctx, v, turn)
 		if lvm.KindOf(err) == lvm.KindNotFound {
@@ -95,26 +95,26 @@ func (h *Host) wipeOnce(ctx context.Context, v lvm.Volume) error {
 	return h.removeIfStill(ctx, v, content)
 }
 
-// wipedContent is what was zeroed: it counts as long as the volume lies there, and is not larger.
-type wipedContent struct {
+// zeroedPrefix is what was zeroed: it counts as long as the volume lies there, and is not larger.
+type zeroedPrefix struct {
 	size lvm.Bytes
 	runs alloc.RunsByPV
 }
 
 // zero zeroes a volume that is deleted. Nil: it is another one by now.
-func (h *Host) zero(ctx context.Context, v lvm.Volume, turn *turn) (*wipedContent, error) {
-	s, err := h.read(ctx)
+func (h *Host) zero(ctx context.Context, v lvm.Volume, turn *turn) (*zeroedPrefix, error) {
+	s, err := h.readState(ctx)
 	if err != nil {
 		return nil, err
 	}
-	g, lv, now, err := s.Find(v.ID)
+	g, lv, now, err := s.FindVolume(v.ID)
 	if err != nil {
 		return nil, err
 	}
 	if now.UUID != v.UUID || now.State != lvm.StateDeleting {
 		return nil, nil
 	}
-	return &wipedContent{now.Size, alloc.ContentOf(g, lv)}, h.zeroVolume(ctx, g, lv, now, turn)
+	return &zeroedPrefix{now.Size, alloc.ContentOf(g, lv)}, h.zeroVolume(ctx, g, lv, now, turn)
 }
 
 func (h *Host) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, turn *turn) error {
@@ -122,7 +122,7 @@ func (h *Host) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Vol
 		return lvm.Errorf(lvm.KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing or does not answer, and what it held could be read when that disk comes back; bring it back (vgextend --restoremissing takes one in that was away), or remove the volume with lvremove",
 			g.Name, lv.Name, strings.Join(lost, ", "))
 	}
-	if err := lvm.Undisturbed(g); err != nil { // its extents could not be given back, nor could it be noted how far it is wiped
+	if err := lvm.CheckNoNewMissingPV(g); err != nil { // its extents could not be given back, nor could it be noted how far it is wiped
 		return err
 	}
 	path, err := h.device(ctx, v)
@@ -160,18 +160,18 @@ func (h *Host) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Vol
 
 // removeIfStill removes a wiped volume, if what is there now is the very one, in the same state. content is nil for one that
 // needed no zeroes.
-func (h *Host) removeIfStill(ctx context.Context, v lvm.Volume, content *wipedContent) error {
-	s, unlock, err := h.locked(ctx, v.ID.VG, "removing volume "+v.ID.LV, h.readRaw)
+func (h *Host) removeIfStill(ctx context.Context, v lvm.Volume, content *zeroedPrefix) error {
+	s, unlock, err := h.locked(ctx, v.ID.VG, "removing volume "+v.ID.LV, h.readDisks)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	g, lv, now, err := s.Find(v.ID)
+	g, lv, now, err := s.FindVolume(v.ID)
 	if lvm.KindOf(err) == lvm.KindNotFound || err == nil && (now.UUID != v.UUID || now.State != v.State) {
 		return nil
 	}
 	if err == nil {
-		err = lvm.Undisturbed(g)
+		err = lvm.CheckNoNewMissingPV(g)
 	}
 	switch {
 	case err != nil:
@@ -219,13 +219,13 @@ func wipedUntil(lv lvm.LV) lvm.Bytes {
 
 // saveWiped moves the tag that says how far a wipe has come. If that fails, a crash costs more zeroing; no more.
 func (h *Host) saveWiped(ctx context.Context, v lvm.Volume, from, to lvm.Bytes) {
-	s, unlock, err := h.locked(ctx, v.ID.VG, "noting how far volume "+v.ID.LV+" is wiped", h.readRaw)
+	s, unlock, err := h.locked(ctx, v.ID.VG, "noting how far volume "+v.ID.LV+" is wiped", h.readDisks)
 	if err != nil {
 		return
 	}
 	defer unlock()
-	g, lv, now, err := s.Find(v.ID)
-	if err != nil || now.UUID != v.UUID || wipedUntil(lv) != from || lvm.Undisturbed(g) != nil {
+	g, lv, now, err := s.FindVolume(v.ID)
+	if err != nil || now.UUID != v.UUID || wipedUntil(lv) != from || lvm.CheckNoNewMissingPV(g) != nil {
 		return
 	}
 	t, err := lvmcmd.TargetOf(g.Name, v.ID.LV)
@@ -238,7 +238,7 @@ func (h *Host) saveWiped(ctx context.Context, v lvm.Volume, from, to lvm.Bytes) 
 }
 
 func wipedArgs(t lvmcmd.Target, g lvm.Group, uuid string, from, to lvm.Bytes) []string {
-	args := append(lvmcmd.OnDevices("lvchange", g), "-S", lvmcmd.Guard(g, uuid, lvm.StateDeleting))
+	args := append(lvmcmd.OnDevices("lvchange", g), "-S", lvmcmd.Selection(g, uuid, lvm.StateDeleting))
 	if from > 0 {
 		args = append(args, "--deltag", wipedTag(from))
 	}
@@ -256,7 +256,7 @@ func missingBelow(g lvm.Group, lv lvm.LV) []string {
 			if i := slices.IndexFunc(g.LVs, func(other lvm.LV) bool { return area.LV != "" && other.Name == area.LV }); i >= 0 {
 				lost = append(lost, missingBelow(g, g.LVs[i])...)
 			}
-			if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Silent) && pv.UUID == area.PV }) {
+			if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Unresponsive) && pv.UUID == area.PV }) {
 				lost = append(lost, area.PV)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 // unzeroedRest is what of a new raw block volume is to be zeroed before it is answered. errChanged: it was planned on extents that
 // were known to be zero, and what was known does not hold any more.
-func unzeroedRest(c *alloc.Carving, g lvm.Group, lv lvm.LV) ([]lvm.Run, error) {
+func unzeroedRest(c *alloc.Allocation, g lvm.Group, lv lvm.LV) ([]lvm.Run, error) {
 	if !c.Volume.Block || c.Volume.Class.Layout == lvm.LayoutThin {
 		return nil, nil
 	}
@@ -32,14 +32,14 @@ func unzeroedRest(c *alloc.Carving, g lvm.Group, lv lvm.LV) ([]lvm.Run, error) {
 
 // zeroNew zeroes what of a new volume is not known to be zero, and marks it as ready: only then it is answered. The group's
 // lock is not held: it can take hours. One that fails, or that the driver's end cuts off, is never used.
-func (h *Host) zeroNew(ctx context.Context, m made) (lvm.Volume, error) {
+func (h *Host) zeroNew(ctx context.Context, m created) (lvm.Volume, error) {
 	err := h.zeroRest(ctx, m)
-	s, unlock, lockErr := h.locked(ctx, m.ID.VG, "ending the zeroing of volume "+m.ID.LV, h.readRaw)
+	s, unlock, lockErr := h.locked(ctx, m.ID.VG, "ending the zeroing of volume "+m.ID.LV, h.readDisks)
 	if lockErr != nil {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet; retry: %w", m.Name, lockErr)
 	}
 	defer unlock()
-	g, lv, v, findErr := s.Find(m.ID)
+	g, lv, v, findErr := s.FindVolume(m.ID)
 	switch {
 	case findErr != nil:
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q was removed while the driver zeroed it; retry: %w", m.Name, findErr)
@@ -61,12 +61,12 @@ func (h *Host) zeroNew(ctx context.Context, m made) (lvm.Volume, error) {
 	return v, nil
 }
 
-func (h *Host) zeroRest(ctx context.Context, m made) error {
-	s, err := h.read(ctx)
+func (h *Host) zeroRest(ctx context.Context, m created) error {
+	s, err := h.readState(ctx)
 	if err != nil {
 		return err
 	}
-	g, lv, v, err := s.Find(m.ID)
+	g, lv, v, err := s.FindVolume(m.ID)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func TestZeroedAfter(t *testing.T) {
 		{"an older backup is restored", at(6, same), 0, nil, nil},
 		{"a disk leaves", at(8, func(g *lvm.Group) { g.PVs = g.PVs[:1] }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}}},
 		{"a disk is away", at(7, func(g *lvm.Group) { g.PVs[1].Missing = true }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}}},
-		{"a disk does not answer", at(7, func(g *lvm.Group) { g.PVs[1].Silent = true }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}}},
+		{"a disk does not answer", at(7, func(g *lvm.Group) { g.PVs[1].Unresponsive = true }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}}},
 		{"an admin vouches", at(12, func(g *lvm.Group) { g.Tags = []string{"nodelvm.zeroed=12"} }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 100}}, "vgb": {{Start: 0, Count: 100}}}},
 		{"an admin vouched for another commit", at(12, func(g *lvm.Group) { g.Tags = []string{"nodelvm.zeroed=11", "nodelvm.zeroed=13"} }), 0, nil, nil},
 	} {
@@ -288,7 +288,7 @@ func TestCarveZeroed(t *testing.T) {
 	} {
 		spec := fixture.TestSpec("a", "vg", lvm.Bytes(test.extents)*4*lvm.MiB)
 		spec.Class, spec.Block = lvm.Class{Group: "vg", Layout: test.class.Layout}, test.block
-		c := fixture.Planned(t, s, spec)[0].Carve
+		c := fixture.Planned(t, s, spec)[0].Create
 		if got := strings.Join(lvmcmd.RangeArgs(c.Ranges), " "); got != test.want || c.Volume.State != test.state {
 			t.Errorf("block %t, %s, %d extents: %s on %s, want %s on %s", test.block, test.class.Layout, test.extents, c.Volume.State, got, test.state, test.want)
 		}

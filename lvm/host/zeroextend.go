@@ -15,7 +15,7 @@ import (
 // are zeroed before they become a part of it: they are made a volume of their own that is deleted already, and the wiper does
 // the rest. As long as that lasts the answer is KindBusy. (Extend does the same where the volume's tags say that it is one.)
 func (h *Host) ExtendBlock(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error) {
-	return h.extendFlight(ctx, alloc.Extending{Id: id, Required: required, Limit: limit, Block: true})
+	return h.extendFlight(ctx, alloc.ExtendRequest{Id: id, Required: required, Limit: limit, Block: true})
 }
 
 // zeroPatience is how long one request waits for extents to be zeroed.
@@ -25,31 +25,31 @@ const zeroPatience = 20 * time.Second
 // meanwhile. The group's lock must be held.
 func (h *Host) zeroFirst(ctx context.Context, g lvm.Group, grown lvm.Volume, runs alloc.RunsByPV) (uuid string, err error) {
 	id := lvm.ID{VG: g.UUID, LV: zeroName(grown.ID.LV)}
-	if lv := g.Named(id.LV); lv != nil {
+	if lv := g.FindLV(id.LV); lv != nil {
 		return h.zeroes(g, *lv)
 	}
-	c := &alloc.Carving{Group: g, Extents: runs.Extents(), Ranges: alloc.RangesOf(g, runs), Volume: lvm.Volume{
+	c := &alloc.Allocation{Group: g, Extents: runs.Extents(), Ranges: alloc.RangesOf(g, runs), Volume: lvm.Volume{
 		ID: id, Name: id.LV, Claim: grown.Claim, Cluster: h.cfg.Cluster, Class: lvm.Class{Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, State: lvm.StateDeleting,
 	}}
-	if g.MDAFree < alloc.MdaNeed(g, c.Volume.Class)+alloc.MdaReserve {
-		return "", lvm.Errorf(lvm.KindOutOfRange, "cannot expand volume %s/%s: %w", g.Name, grown.ID.LV, alloc.AreaFull(g))
+	if g.MDAFree < alloc.MetadataNeed(g, c.Volume.Class)+alloc.MdaReserve {
+		return "", lvm.Errorf(lvm.KindOutOfRange, "cannot expand volume %s/%s: %w", g.Name, grown.ID.LV, alloc.MetadataAreaFull(g))
 	}
 	steps, err := lvmcmd.CreateSteps(c)
 	if err != nil {
 		return "", err
 	}
 	failure := h.run(ctx, g, steps)
-	s, err := h.readRaw(ctx)
+	s, err := h.readDisks(ctx)
 	if err != nil {
 		return "", err
 	}
-	now, err := s.Group(g.UUID)
+	now, err := s.FindGroup(g.UUID)
 	if err != nil {
 		return "", err
 	}
-	lv := now.Named(id.LV)
+	lv := now.FindLV(id.LV)
 	if lv == nil {
-		return "", lvm.Errorf(lvm.KindInternal, "%s of volume group %s, which may hold data of others, could not be taken for zeroing: %w", g.Bytes(c.Extents), g.Name, orNothing(failure))
+		return "", lvm.Errorf(lvm.KindInternal, "%s of volume group %s, which may hold data of others, could not be taken for zeroing: %w", g.Bytes(c.Extents), g.Name, orNoEffect(failure))
 	}
 	h.log.Info("extents are zeroed before a raw block volume grows onto them", "volume", grown.ID.String(), "bytes", int64(g.Bytes(c.Extents)))
 	return h.zeroes(now, *lv)

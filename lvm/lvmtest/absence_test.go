@@ -19,10 +19,10 @@ func TestAbsenceIsProved(t *testing.T) {
 	}{
 		"whole":                                {func(*lvm.PV) {}, true},
 		"a disk is away":                       {func(pv *lvm.PV) { pv.Missing, pv.Device = true, "" }, false},
-		"a disk is away, and LVM has noted it": {func(pv *lvm.PV) { pv.Missing, pv.Noted, pv.Device = true, true, "" }, true},
-		"a disk does not answer":               {func(pv *lvm.PV) { pv.Silent = true }, false},
-		"a disk's metadata is not read":        {func(pv *lvm.PV) { pv.Unread = true }, false},
-		"a disk has a copy":                    {func(pv *lvm.PV) { pv.Copies = []string{"/dev/fakeb", "/dev/fakex"} }, false},
+		"a disk is away, and LVM has noted it": {func(pv *lvm.PV) { pv.Missing, pv.MissingFlag, pv.Device = true, true, "" }, true},
+		"a disk does not answer":               {func(pv *lvm.PV) { pv.Unresponsive = true }, false},
+		"a disk's metadata is not read":        {func(pv *lvm.PV) { pv.MetadataUnreadable = true }, false},
+		"a disk has a copy":                    {func(pv *lvm.PV) { pv.DuplicateDevices = []string{"/dev/fakeb", "/dev/fakex"} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node, b, d := startedWith(t, unsettled)
@@ -52,7 +52,7 @@ func TestAbsenceIsProved(t *testing.T) {
 			wantKind(t, "copy", err, kind)
 			_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "more", Source: v.ID})
 			wantKind(t, "take a snapshot", err, kind)
-			_, err = d.Mark(t.Context(), "vg-test", "none", "none", "")
+			_, err = d.Adopt(t.Context(), "vg-test", "none", "none", "")
 			wantKind(t, "adopt", err, kind)
 			deleted("delete", d.Delete(t.Context(), v.ID))
 			deleted("delete snapshot", d.DeleteSnapshot(t.Context(), sn.ID))
@@ -91,7 +91,7 @@ func TestDisksAwayAreNotNoted(t *testing.T) {
 			_, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "t", Source: thin.ID})
 			return err
 		},
-		"adopt":     func() error { _, err := d.Mark(t.Context(), "vg-test", theirs.ID.LV, "mine", ""); return err },
+		"adopt":     func() error { _, err := d.Adopt(t.Context(), "vg-test", theirs.ID.LV, "mine", ""); return err },
 		"first use": func() error { _, err := d.Activate(t.Context(), fresh.ID, fresh.UUID); return err },
 	}
 	putBack := node.loseDisk("vg-test", 5)
@@ -105,8 +105,8 @@ func TestDisksAwayAreNotNoted(t *testing.T) {
 			t.Errorf("%s with a disk away: kind %d: %v", what, kind, err)
 		}
 	}
-	if after := node.group("vg-test"); after.Seqno != before || after.PVs[5].Noted {
-		t.Errorf("%d commits, the disk is noted as missing: %v", after.Seqno-before, after.PVs[5].Noted)
+	if after := node.group("vg-test"); after.Seqno != before || after.PVs[5].MissingFlag {
+		t.Errorf("%d commits, the disk is noted as missing: %v", after.Seqno-before, after.PVs[5].MissingFlag)
 	}
 	putBack()
 	for _, what := range []string{"adopt", "extend", "create", "take a snapshot", "first use", "delete", "delete what is not wiped", "delete a snapshot", "delete a thin volume"} {
@@ -126,7 +126,7 @@ func TestCopyOfADisk(t *testing.T) {
 	b.Admin(t, "lvchange", "-y", "-an", "vg-test/"+idle.ID.LV)
 	release := node.HoldWipes()
 	must(t, d.Delete(t.Context(), gone.ID))
-	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].Copies = []string{"/dev/fakeg", "/dev/fakex"} })
+	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].DuplicateDevices = []string{"/dev/fakeg", "/dev/fakex"} })
 	release()
 	before := len(node.Commands())
 	for what, request := range map[string]func() error{
@@ -150,7 +150,7 @@ func TestCopyOfADisk(t *testing.T) {
 	if ran := node.Commands()[before:]; len(ran) > 0 {
 		t.Errorf("with a disk and its copy, the driver ran %v", ran)
 	}
-	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].Copies = nil })
+	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].DuplicateDevices = nil })
 	d.waitWiped(t)
 	_, err = d.Activate(t.Context(), idle.ID, idle.UUID)
 	must(t, err)
@@ -219,7 +219,7 @@ func TestLogNamesTheGroup(t *testing.T) {
 	var text bytes.Buffer
 	node := newNode()
 	block := &blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}
-	h := node.hostOn(lvm.Config{Cluster: Cluster, Patience: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))}, lvm.Machine{Runner: block})
+	h := node.hostOn(lvm.Config{Cluster: Cluster, LockTimeLimit: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))}, lvm.Machine{Runner: block})
 	must(t, h.Start(t.Context()))
 	made := make(chan error, 2)
 	for _, name := range []string{"v", "w"} {

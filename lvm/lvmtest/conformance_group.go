@@ -117,13 +117,13 @@ func testTogether(t *testing.T, b Bed) {
 	half := d.capacity(t, b.class()).Available / 2 / ExtentSize * ExtentSize
 	first, second, large := b.light("first", half), b.light("second", half), b.light("large", half+2*ExtentSize)
 	d.counted(t, "a pod without room", 0, func() {
-		_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{large})
+		_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{large})
 		wantKind(t, "the smaller of two that have no room together", err, lvm.KindInsufficientCapacity)
 	})
-	_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second})
+	_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
 	must(t, err)
 	_, err = d.Create(t.Context(), b.light("stranger", 2*ExtentSize))
 	wantKind(t, "a stranger in the room that is kept", err, lvm.KindInsufficientCapacity)
-	_, err = d.CreateTogether(t.Context(), second, []lvm.Spec{first})
+	_, err = d.CreateWithPeers(t.Context(), second, []lvm.Spec{first})
 	must(t, err)
 }

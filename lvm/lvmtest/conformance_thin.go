@@ -236,7 +236,7 @@ func testEmptyPool(t *testing.T, b Bed) {
 	before := d.capacity(t, b.class())
 	remove := func(what string, gone bool) {
 		t.Helper()
-		d.counted(t, what, map[bool]int{true: 1}[gone], func() { must(t, d.TendPools(t.Context())) })
+		d.counted(t, what, map[bool]int{true: 1}[gone], func() { must(t, d.ExtendThinPools(t.Context())) })
 		if after := d.capacity(t, b.class()); (after == before) != gone {
 			t.Errorf("%s: the capacity is %+v, at first it was %+v", what, after, before)
 		}

@@ -46,13 +46,13 @@ func bed(node *Node) Bed {
 			return s
 		},
 		Suspended: func(t testing.TB, device string) bool {
-			is, err := kernel{node}.Suspended(device)
+			is, err := kernel{node}.IsSuspended(device)
 			must(t, err)
 			return is
 		},
 		Spoil: func(_ testing.TB, how string) func() {
 			spoil := func(problem string, missing bool, copies ...string) func(*lvm.Group) {
-				return func(g *lvm.Group) { g.Problem, g.PVs[5].Missing, g.PVs[5].Copies = problem, missing, copies }
+				return func(g *lvm.Group) { g.Problem, g.PVs[5].Missing, g.PVs[5].DuplicateDevices = problem, missing, copies }
 			}
 			switch how {
 			case "partial":
@@ -198,7 +198,7 @@ func TestResumesAtStart(t *testing.T) {
 	if len(commands) != 1 || !slices.Contains(commands[0].Args, "--refresh") || commands[0].Args[len(commands[0].Args)-1] != "vg-test/"+v.ID.LV {
 		t.Errorf("the start ran %+v", commands)
 	}
-	if suspended, err := (kernel{node}).Suspended(device); err != nil || suspended {
+	if suspended, err := (kernel{node}).IsSuspended(device); err != nil || suspended {
 		t.Errorf("suspended: %v, %v", suspended, err)
 	}
 }

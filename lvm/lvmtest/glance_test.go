@@ -16,7 +16,7 @@ func TestLooking(t *testing.T) {
 		stale     bool
 	}{{"kept", time.Hour, true}, {"too old", time.Nanosecond, false}} {
 		t.Run(c.name, func(t *testing.T) {
-			_, b, d := startedWith(t, lvm.Config{Freshness: c.freshness})
+			_, b, d := startedWith(t, lvm.Config{CacheTTL: c.freshness})
 			class := b.spec("v", 0).Class
 			first := d.capacity(t, class).Available
 			b.Admin(t, "lvcreate", "-y", "-l", "10", "-n", "theirs", b.Group)

@@ -79,7 +79,7 @@ func TestHealth(t *testing.T) {
 	problem := func(p string) { node.Change(b.Group, func(g *lvm.Group) { g.Problem = p }) }
 	problem("it is exported")
 	check("unusable", map[lvm.Trouble]string{lvm.TroubleUnusable: "it is exported"})
-	silence := func(is bool) { node.Change(b.Group, func(g *lvm.Group) { g.PVs[0].Silent = is }) }
+	silence := func(is bool) { node.Change(b.Group, func(g *lvm.Group) { g.PVs[0].Unresponsive = is }) }
 	silence(true)
 	check("silent", map[lvm.Trouble]string{lvm.TroubleSilent: "it is exported"})
 	problem("")

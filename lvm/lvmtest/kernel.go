@@ -65,7 +65,7 @@ func (k kernel) Remove(uuid string) (removed bool, err error) {
 	return true, nil
 }
 
-func (k kernel) Forget(string) (was bool, err error) { return false, nil }
+func (k kernel) ClearInactiveTable(string) (was bool, err error) { return false, nil }
 
 func (k kernel) RemoveStaleNames(string, func(string) bool) ([]string, error) { return nil, nil }
 
@@ -123,7 +123,7 @@ func mapperName(group, lv string) string {
 	return strings.ReplaceAll(group, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
 }
 
-func (k kernel) Suspended(path string) (bool, error) {
+func (k kernel) IsSuspended(path string) (bool, error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
 	d := k.node.device(path)
@@ -141,7 +141,7 @@ func (k kernel) Status(path string) (target, parameters string, err error) {
 	return target, parameters, nil
 }
 
-func (k kernel) Unused(_ context.Context, path string) error {
+func (k kernel) CheckUnused(_ context.Context, path string) error {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
 	if d := k.node.device(path); d != nil && d.opens > 0 {
@@ -150,9 +150,9 @@ func (k kernel) Unused(_ context.Context, path string) error {
 	return nil
 }
 
-func (k kernel) OnVolumes() ([]string, error) { return nil, nil }
+func (k kernel) DevicesOnVolumes() ([]string, error) { return nil, nil }
 
-func (k kernel) Frozen(path string) (bool, error) {
+func (k kernel) IsFrozen(path string) (bool, error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
 	d := k.node.device(path)

@@ -28,9 +28,9 @@ func (g *group) unseen(l line) (list []*lvm.PV) {
 func (g *group) mark(l line) {
 	for _, pv := range g.unseen(l) {
 		if !pv.Missing {
-			pv.Missing, pv.Back, pv.Device = true, pv.Device, ""
+			pv.Missing, pv.ReappearedDevice, pv.Device = true, pv.Device, ""
 		}
-		pv.Noted = true
+		pv.MissingFlag = true
 	}
 }
 

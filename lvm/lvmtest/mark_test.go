@@ -34,22 +34,22 @@ func TestMark(t *testing.T) {
 			_, err = host.Activate(t.Context(), made.ID, made.UUID) // it is marked as ready with that
 			must(t, err)
 			unmark(node, "vg", made.ID.LV)
-			if all, err := host.Holdings(t.Context()); err != nil || len(all.Owned) != 0 || !all.Groups[made.ID.VG] {
+			if all, err := host.ManagedVolumes(t.Context()); err != nil || len(all.Owned) != 0 || !all.Groups[made.ID.VG] {
 				t.Fatalf("without tags it is in the holdings: %+v, %v", all, err)
 			}
-			marked, err := host.Mark(t.Context(), "vg", made.ID.LV, "mine", "shop/data-0")
+			marked, err := host.Adopt(t.Context(), "vg", made.ID.LV, "mine", "shop/data-0")
 			must(t, err)
 			want := made
 			want.Name, want.Claim = "mine", "shop/data-0"
 			if marked != want {
 				t.Errorf("marked\n%+v\nwant\n%+v", marked, want)
 			}
-			again, err := host.Mark(t.Context(), "vg", made.ID.LV, "other", "")
+			again, err := host.Adopt(t.Context(), "vg", made.ID.LV, "other", "")
 			must(t, err)
 			if again != marked {
 				t.Errorf("marked again, it is %+v", again)
 			}
-			if all, err := host.Holdings(t.Context()); err != nil || len(all.Owned) != 1 || all.Owned[0].Volume != marked || all.Owned[0].Foreign || all.Owned[0].Snapshot {
+			if all, err := host.ManagedVolumes(t.Context()); err != nil || len(all.Owned) != 1 || all.Owned[0].Volume != marked || all.Owned[0].Foreign || all.Owned[0].Snapshot {
 				t.Errorf("the holdings is %+v, %v", all, err)
 			}
 			must(t, host.Delete(t.Context(), made.ID))
@@ -85,7 +85,7 @@ func TestMarkRefuses(t *testing.T) {
 		"cached": lvm.KindConflict, "s-mine": lvm.KindConflict, snapshot.ID.LV: lvm.KindConflict,
 		going.ID.LV: lvm.KindNotFound, // it is being wiped
 	} {
-		_, err := host.Mark(t.Context(), "vg", name, "mine", "")
+		_, err := host.Adopt(t.Context(), "vg", name, "mine", "")
 		wantKind(t, name, err, kind)
 	}
 	if after := node.group("vg").Seqno; after != before {
@@ -97,16 +97,16 @@ func TestMarkRefuses(t *testing.T) {
 	must(t, err)
 	unmark(node, "vg", open.ID.LV)
 	release := node.Hold(device)
-	_, err = host.Mark(t.Context(), "vg", open.ID.LV, "mine", "")
+	_, err = host.Adopt(t.Context(), "vg", open.ID.LV, "mine", "")
 	wantKind(t, "an open one", err, lvm.KindInUse)
 	if err != nil && (!strings.Contains(err.Error(), "cannot be adopted") || strings.Contains(err.Error(), "deleted")) {
 		t.Errorf("an open one: %v", err)
 	}
 	release()
-	_, err = host.Mark(t.Context(), "other", "a", "mine", "")
+	_, err = host.Adopt(t.Context(), "other", "a", "mine", "")
 	wantKind(t, "another group", err, lvm.KindNotFound)
 	elsewhere := node.Start(t, lvm.Config{Cluster: "another"})
-	all, err := elsewhere.Holdings(t.Context())
+	all, err := elsewhere.ManagedVolumes(t.Context())
 	if err != nil || len(all.Owned) != 1 || !all.Owned[0].Foreign || !all.Owned[0].Snapshot {
 		t.Errorf("another cluster sees %+v, %v", all, err)
 	}

@@ -107,7 +107,7 @@ func (n *Node) Start(t testing.TB, cfg lvm.Config) *host.Host {
 }
 
 func (n *Node) host(cfg lvm.Config) *host.Host {
-	cfg.Freshness = cmp.Or(cfg.Freshness, -1) // what an admin does shows at once
+	cfg.CacheTTL = cmp.Or(cfg.CacheTTL, -1) // what an admin does shows at once
 	return n.hostOn(cfg, lvm.Machine{})
 }
 

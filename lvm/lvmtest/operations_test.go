@@ -13,7 +13,7 @@ import (
 )
 
 // unsettled is a config whose second commits do not come by themselves while a test runs.
-var unsettled = lvm.Config{SettleAfter: time.Hour}
+var unsettled = lvm.Config{ReadyDelay: time.Hour}
 
 // stateTags counts the state tags of a group's volumes.
 func (n *Node) stateTags(group string) map[string]int {
@@ -60,7 +60,7 @@ func TestSettle(t *testing.T) {
 
 	soon := &Driver{}
 	cfg := soon.config(unsettled)
-	cfg.SettleAfter = 20 * time.Millisecond
+	cfg.ReadyDelay = 20 * time.Millisecond
 	soon.Host = node.Start(t, cfg)
 	soon.create(t, b.spec("alone", 8*lvm.MiB))
 	for deadline := time.Now().Add(time.Minute); node.stateTags("vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
@@ -168,7 +168,7 @@ func TestHungGroup(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	block := blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}
-	h := node.hostOn(lvm.Config{Cluster: Cluster, Patience: time.Second}, lvm.Machine{Runner: block})
+	h := node.hostOn(lvm.Config{Cluster: Cluster, LockTimeLimit: time.Second}, lvm.Machine{Runner: block})
 	must(t, h.Start(t.Context()))
 	hanging := make(chan error, 1)
 	go func() {
@@ -225,7 +225,7 @@ func TestSiblings(t *testing.T) {
 	first, second, large := b.spec("first", all/2), b.spec("second", all/2), b.spec("large", all/2+ExtentSize)
 
 	d.counted(t, "a pod without room", 0, func() {
-		_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{large})
+		_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{large})
 		wantKind(t, "the smaller of two that have no room together", err, lvm.KindInsufficientCapacity)
 		if err != nil && !strings.Contains(err.Error(), `on one node with large`) {
 			t.Errorf("the refusal does not name the sibling: %v", err)
@@ -235,17 +235,17 @@ func TestSiblings(t *testing.T) {
 		t.Errorf("after a refusal %s are free, before it %s", c, all)
 	}
 
-	_, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second, first})
+	_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second, first})
 	must(t, err)
 	if c := d.capacity(t, b.class()).Available; c != 0 {
 		t.Errorf("with room kept for the sibling, %s are free", c)
 	}
 	_, err = d.Create(t.Context(), b.spec("stranger", ExtentSize))
 	wantKind(t, "a stranger in a sibling's room", err, lvm.KindInsufficientCapacity)
-	_, err = d.CreateTogether(t.Context(), second, []lvm.Spec{first})
+	_, err = d.CreateWithPeers(t.Context(), second, []lvm.Spec{first})
 	must(t, err)
 	d.counted(t, "both again", 0, func() {
-		_, err = d.CreateTogether(t.Context(), first, []lvm.Spec{second})
+		_, err = d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
 		must(t, err)
 	})
 
@@ -255,7 +255,7 @@ func TestSiblings(t *testing.T) {
 	name := d.volumes(t)[0].Name
 	for _, spec := range []lvm.Spec{first, second} {
 		if spec.Name != name {
-			_, err = d.CreateTogether(t.Context(), spec, []lvm.Spec{wrong})
+			_, err = d.CreateWithPeers(t.Context(), spec, []lvm.Spec{wrong})
 			must(t, err) // a sibling that is wrong in itself is no hindrance
 		}
 	}
@@ -267,25 +267,25 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	all := d.capacity(t, b.class()).Available
 	first, second, stranger := b.spec("first", all/2), b.spec("second", all/2), b.spec("stranger", 2*ExtentSize)
-	must(t, d.Room(t.Context(), []lvm.Spec{first, second}))
-	made, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second})
+	must(t, d.Fits(t.Context(), []lvm.Spec{first, second}))
+	made, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
 	must(t, err)
 
 	must(t, d.Close(t.Context())) // and with it goes what is kept for the second
 	d = node.driver(t, unsettled)
 	_, err = d.Create(t.Context(), stranger)
 	must(t, err)
-	again, err := d.CreateTogether(t.Context(), first, []lvm.Spec{second})
+	again, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
 	must(t, err)
 	if again.ID != made.ID || again.UUID != made.UUID {
 		t.Errorf("made %+v, and then %+v", made, again)
 	}
 	for what, err := range map[string]error{
-		"CreateTogether": func() error { _, err := d.CreateTogether(t.Context(), second, []lvm.Spec{first}); return err }(),
-		"Room":           d.Room(t.Context(), []lvm.Spec{first, second}),
+		"CreateTogether": func() error { _, err := d.CreateWithPeers(t.Context(), second, []lvm.Spec{first}); return err }(),
+		"Room":           d.Fits(t.Context(), []lvm.Spec{first, second}),
 	} {
 		wantKind(t, what, err, lvm.KindInsufficientCapacity)
-		var misfit *lvm.Misfit
+		var misfit *lvm.UnplaceableError
 		if !errors.As(err, &misfit) || misfit.Spec.Name != "second" {
 			t.Errorf("%s does not say which one has no room: %v", what, err)
 		}
@@ -335,7 +335,7 @@ func TestUncertainCreate(t *testing.T) {
 			n.Before = func(argv []string) { n.group("vg-test").away = argv[0] == "lvcreate" }
 		},
 		"its disk falls silent": func(n *Node) {
-			n.Before = func([]string) { n.group("vg-test").PVs[0].Silent = true }
+			n.Before = func([]string) { n.group("vg-test").PVs[0].Unresponsive = true }
 		},
 		"its disk goes away": func(n *Node) {
 			n.Before = func([]string) { n.group("vg-test").PVs[0].Missing = true }
@@ -350,7 +350,7 @@ func TestUncertainCreate(t *testing.T) {
 			_, err := d.Create(t.Context(), b.spec("v", 8*lvm.MiB))
 			wantKind(t, what, err, lvm.KindBusy)
 			node.Change("vg-test", func(g *lvm.Group) {
-				node.Before, node.group("vg-test").away, g.PVs[0].Silent, g.PVs[0].Missing = nil, false, false, false
+				node.Before, node.group("vg-test").away, g.PVs[0].Unresponsive, g.PVs[0].Missing = nil, false, false, false
 			})
 			d.create(t, b.spec("v", 8*lvm.MiB))
 		})

@@ -27,7 +27,7 @@ func TestTendPools(t *testing.T) {
 	tend := func(what string, commands int, wantFailure bool) host.PoolMetrics {
 		t.Helper()
 		d.counted(t, what, commands, func() {
-			if err := d.TendPools(t.Context()); (err != nil) != wantFailure {
+			if err := d.ExtendThinPools(t.Context()); (err != nil) != wantFailure {
 				t.Errorf("%s: %v", what, err)
 			}
 		})
@@ -85,7 +85,7 @@ func TestTendPoolsThatGoAway(t *testing.T) {
 			node.group("vg-test").LVs = nil
 		}
 	}
-	if err := d.TendPools(t.Context()); err == nil || !strings.Contains(err.Error(), "was removed while") {
+	if err := d.ExtendThinPools(t.Context()); err == nil || !strings.Contains(err.Error(), "was removed while") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestTendPoolsBesideAHang(t *testing.T) {
 	groups := []string{"vg-hangs", "vg-works"}
 	node := NewNode(Group{Name: groups[0], Disks: []lvm.Bytes{4 * lvm.GiB}}, Group{Name: groups[1], Disks: []lvm.Bytes{4 * lvm.GiB}})
 	block := &blocking{runner: runner{node, nil}, group: "none", release: make(chan struct{})}
-	h := node.hostOn(lvm.Config{Cluster: Cluster, Patience: time.Second, SettleAfter: time.Hour}, lvm.Machine{Runner: block})
+	h := node.hostOn(lvm.Config{Cluster: Cluster, LockTimeLimit: time.Second, ReadyDelay: time.Hour}, lvm.Machine{Runner: block})
 	must(t, h.Start(t.Context()))
 	for _, group := range groups {
 		class := lvm.Class{Group: group, Layout: lvm.LayoutThin, Overprovision: 200}
@@ -108,7 +108,7 @@ func TestTendPoolsBesideAHang(t *testing.T) {
 	block.group = groups[0]
 	for range 2 { // when the hang is found, and when it is known
 		tended := make(chan error, 1)
-		go func() { tended <- h.TendPools(t.Context()) }()
+		go func() { tended <- h.ExtendThinPools(t.Context()) }()
 		select {
 		case err := <-tended:
 			wantKind(t, "tending pools beside a group that hangs", err, lvm.KindBusy)

@@ -12,14 +12,14 @@ import (
 
 // tending is a driver that removes a pool as soon as it sees that it holds nothing.
 func tending(t *testing.T, node *Node) *Driver {
-	d := node.driver(t, lvm.Config{EmptyPoolsFor: time.Nanosecond, SettleAfter: time.Hour})
+	d := node.driver(t, lvm.Config{EmptyPoolsFor: time.Nanosecond, ReadyDelay: time.Hour})
 	return d
 }
 
 // tend looks at the pools once.
 func (d *Driver) tend(t testing.TB) {
 	t.Helper()
-	must(t, d.TendPools(t.Context()))
+	must(t, d.ExtendThinPools(t.Context()))
 }
 
 func (n *Node) hasPool() bool {
@@ -70,7 +70,10 @@ func TestEmptyPoolStays(t *testing.T) {
 		"an admin's":        {time.Nanosecond, tag("nodelvm.kind=pool", "admins")},
 		"another cluster's": {time.Nanosecond, tag("nodelvm.cluster="+Cluster, "nodelvm.cluster=another")},
 		"a disk is away":    {time.Nanosecond, func(g *lvm.Group) { g.PVs[5].Missing, g.PVs[5].Device = true, "" }},
-		"a disk has a copy": {time.Nanosecond, func(g *lvm.Group) { g.PVs[5].Copies = []string{"/dev/fakeg", "/dev/fakex"}; g.Problem = "doubled" }},
+		"a disk has a copy": {time.Nanosecond, func(g *lvm.Group) {
+			g.PVs[5].DuplicateDevices = []string{"/dev/fakeg", "/dev/fakex"}
+			g.Problem = "doubled"
+		}},
 		"an admin's in it": {time.Nanosecond, func(g *lvm.Group) {
 			g.LVs = append(g.LVs, lvm.LV{UUID: "a", Name: "theirs", Type: "thin", Pool: lvm.DefaultPool, Extents: 1})
 		}},
@@ -108,13 +111,13 @@ func TestEmptyPoolUnderCommand(t *testing.T) {
 			g.commit()
 		}
 	}
-	if err := d.TendPools(t.Context()); err == nil || !asked {
+	if err := d.ExtendThinPools(t.Context()); err == nil || !asked {
 		t.Errorf("it was told that the pool was removed: %v", err)
 	}
 	if lvs := node.group("vg-test").read().LVs; !node.hasPool() || !slices.ContainsFunc(lvs, func(lv lvm.LV) bool { return lv.Name == "theirs" }) {
 		t.Errorf("there is %+v", lvs)
 	}
-	must(t, d.TendPools(t.Context()))
+	must(t, d.ExtendThinPools(t.Context()))
 }
 
 // TestEmptyPoolWanted: a volume that is asked for while its pool is being removed waits for that, and gets a pool of its own.
@@ -136,7 +139,7 @@ func TestEmptyPoolWanted(t *testing.T) {
 			<-wanted
 		}
 	}
-	must(t, d.TendPools(t.Context()))
+	must(t, d.ExtendThinPools(t.Context()))
 	select {
 	case <-wanted:
 		must(t, <-made)
@@ -161,7 +164,7 @@ func TestEmptyPoolCutOff(t *testing.T) {
 				v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 				must(t, d.Delete(t.Context(), v.ID))
 				node.Fail(fault)
-				err := d.TendPools(t.Context())
+				err := d.ExtendThinPools(t.Context())
 				if !node.Tripped() || (err == nil) == node.hasPool() {
 					t.Errorf("the pool is there: %v, and the answer is %v", node.hasPool(), err)
 				}

@@ -46,7 +46,7 @@ func newCapacityBench(t *testing.T) *capacityBench {
 		b.disks = append(b.disks, disk)
 	}
 	// What was answered is not marked as ready behind the test's back: that would be a process a case.
-	b.driver = startRealWith(t, b.dir, func(cfg *lvm.Config) { cfg.SettleAfter = time.Hour })
+	b.driver = startRealWith(t, b.dir, func(cfg *lvm.Config) { cfg.ReadyDelay = time.Hour })
 	t.Cleanup(func() {
 		b.clear(t)
 		b.restore(t, capacityDraw{extentKiB: 1024, disks: []capacityDisk{{extents: 16}}})

@@ -138,7 +138,7 @@ func TestNames_RealLVM(t *testing.T) {
 				t.Error("an admin's lvchange makes no names in /dev")
 			}
 			b.deleteAll(t, d)
-			must(t, d.TendPools(t.Context()))
+			must(t, d.ExtendThinPools(t.Context()))
 			checkHostNames(t, "no volume of the driver", realGroup)
 			if left := hostNames(t, realGroup); !udev && len(left) > 0 {
 				t.Errorf("with no volume of the driver left, /dev has %q", left)

@@ -20,7 +20,7 @@ func TestPoolGrows_RealLVM(t *testing.T) {
 	d := startReal(t, dir)
 	t.Cleanup(func() { d.close(t) })
 	declared := declare(loopDisk(t, "growing", 128))
-	declared.Pool = lvm.PoolPolicy{Size: 24 * lvm.MiB, GrowMetadata: 1}
+	declared.Pool = lvm.PoolPolicy{Size: 24 * lvm.MiB, MetadataAutoextendThreshold: 1}
 	report := prepare(t, d, false, declared)
 	if !strings.Contains(report.Groups[0].Text, "its thin pool nodelvm-thin has 24 MiB now") {
 		t.Fatal(report)
@@ -43,23 +43,23 @@ func TestPoolGrows_RealLVM(t *testing.T) {
 	if p := pool(); p.Size != 24*lvm.MiB || p.Promised != 40*lvm.MiB || p.MetadataSize != 4*lvm.MiB {
 		t.Errorf("at first %+v", p)
 	}
-	must(t, d.TendPools(t.Context()))
+	must(t, d.ExtendThinPools(t.Context()))
 	if p := pool(); p.MetadataSize != 8*lvm.MiB || p.Grown != 1 {
 		t.Errorf("with metadata in use over its limit: %+v", p)
 	}
-	declared.Pool.GrowMetadata = 0
+	declared.Pool.MetadataAutoextendThreshold = 0
 	d.counted(t, "a look at pools that need nothing", 0, func() {
 		prepare(t, d, false, declared)
-		must(t, d.TendPools(t.Context()))
+		must(t, d.ExtendThinPools(t.Context()))
 	})
 	writeTo(t, d, first, 20*lvm.MiB)
-	must(t, d.TendPools(t.Context()))
+	must(t, d.ExtendThinPools(t.Context()))
 	if p := pool(); p.Size != 40*lvm.MiB || p.Used != 20*lvm.MiB || p.Grown != 2 {
 		t.Errorf("with 20 of 24 MiB written: %+v", p)
 	}
 	second := d.create(t, spec("second", 120*lvm.MiB))
 	writeTo(t, d, second, 70*lvm.MiB)
-	must(t, d.TendPools(t.Context()))
+	must(t, d.ExtendThinPools(t.Context()))
 	p := pool()
 	t.Logf("the pool takes the whole group: %+v", p)
 	if c := d.capacity(t, first.Class); c != (lvm.Capacity{}) {

@@ -21,7 +21,7 @@ func TestEmptyPoolChanged_RealLVM(t *testing.T) {
 		return find(t, b.group(t), lvm.DefaultPool).UUID
 	}
 	old := empty()
-	must(t, d.TendPools(t.Context()))
+	must(t, d.ExtendThinPools(t.Context()))
 	i := slices.IndexFunc(d.commands, func(c lvm.Command) bool {
 		return c.Name == "lvremove" && strings.Contains(strings.Join(c.Args, " "), old)
 	})
@@ -39,7 +39,7 @@ func TestEmptyPoolChanged_RealLVM(t *testing.T) {
 		t.Errorf("the group was changed from %+v to %+v", before, after)
 	}
 	admin(t, "lvremove", "-y", realGroup+"/theirs")
-	must(t, d.TendPools(t.Context()))
+	must(t, d.ExtendThinPools(t.Context()))
 	if lvs := b.group(t).LVs; len(lvs) > 0 {
 		t.Errorf("there are %+v", lvs)
 	}

@@ -271,7 +271,7 @@ func newReal(t testing.TB, dir string, change func(*lvm.Config)) *Driver {
 	d := &Driver{}
 	cfg := lvm.Config{
 		SystemDir: filepath.Join(dir, "etc"), LockDir: "/run/lock/lvm", BackupDir: filepath.Join(dir, "backup"),
-		Cluster: Cluster, Observe: d.Observe, Freshness: -1, // what an admin does shows at once
+		Cluster: Cluster, Observe: d.Observe, CacheTTL: -1, // what an admin does shows at once
 		EmptyPoolsFor: time.Nanosecond, // when a test asks for it
 	}
 	change(&cfg)

@@ -47,7 +47,7 @@ func TestRawLeaks_RealLVM(t *testing.T) {
 			v := d.create(t, b.thin("secret", 64*lvm.MiB, lvm.ID{}))
 			fillVolume(t, d, v)
 			must(t, d.Delete(t.Context(), v.ID))
-			must(t, d.TendPools(t.Context()))
+			must(t, d.ExtendThinPools(t.Context()))
 			if lvs := b.group(t).LVs; len(lvs) > 0 {
 				t.Fatalf("the pool is still there: %+v", lvs)
 			}

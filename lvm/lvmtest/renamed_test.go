@@ -131,7 +131,7 @@ func TestRenamedAdopted(t *testing.T) {
 	must(t, err)
 	node.rename("vg-test", v.ID.LV, "theirs")
 	unmark(node, "vg-test", "theirs")
-	adopted, err := d.Mark(t.Context(), "vg-test", "theirs", "adopted-1", "")
+	adopted, err := d.Adopt(t.Context(), "vg-test", "theirs", "adopted-1", "")
 	must(t, err)
 	if adopted.ID.LV != "theirs" {
 		t.Errorf("adopted as %+v", adopted)

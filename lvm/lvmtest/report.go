@@ -46,7 +46,7 @@ func (g *group) pvRows() []row {
 	for _, pv := range g.PVs {
 		missing, allocatable, name := "0", "0", pv.Device
 		if pv.Missing {
-			if missing, name = "1", pv.Back; name == "" {
+			if missing, name = "1", pv.ReappearedDevice; name == "" {
 				name = "[unknown]"
 			}
 		}

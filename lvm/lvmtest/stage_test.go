@@ -38,7 +38,7 @@ func (r timed) Run(ctx context.Context, argv []string) ([]byte, error) {
 func startTimed(t testing.TB, settleAfter time.Duration) (*Node, *host.Host) {
 	t.Helper()
 	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{10 * lvm.GiB}})
-	h := node.hostOn(lvm.Config{Cluster: Cluster, SettleAfter: settleAfter, Freshness: -1}, lvm.Machine{Runner: timed{runner{node, nil}}})
+	h := node.hostOn(lvm.Config{Cluster: Cluster, ReadyDelay: settleAfter, CacheTTL: -1}, lvm.Machine{Runner: timed{runner{node, nil}}})
 	must(t, h.Start(t.Context()))
 	return node, h
 }

@@ -46,7 +46,7 @@ func TestGroupComesLater(t *testing.T) {
 func TestSilentDisk(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	v := d.create(t, b.spec("v", 8*lvm.MiB))
-	silence := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[3].Silent = is }) }
+	silence := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[3].Unresponsive = is }) }
 	silence(true)
 	d.counted(t, "asking for what would change the group", 0, func() {
 		err := d.Delete(t.Context(), v.ID)

@@ -100,7 +100,7 @@ func TestDisksChangeUnderCommand(t *testing.T) {
 				t.Errorf("%s under %s: nothing was told", what, command)
 			}
 			for _, pv := range node.group("vg-test").PVs {
-				if pv.Noted {
+				if pv.MissingFlag {
 					t.Errorf("%s under %s: the disk %s is marked as missing", what, command, pv.UUID)
 				}
 			}

@@ -37,7 +37,7 @@ func newDirtyKernel(node *Node) *dirtyKernel {
 func (k *dirtyKernel) start(t testing.TB, dir string) *Driver {
 	t.Helper()
 	d := &Driver{}
-	cfg := d.config(lvm.Config{BackupDir: dir, Freshness: -1, EmptyPoolsFor: time.Nanosecond})
+	cfg := d.config(lvm.Config{BackupDir: dir, CacheTTL: -1, EmptyPoolsFor: time.Nanosecond})
 	d.Host = k.node.hostOn(cfg, lvm.Machine{Kernel: k})
 	must(t, d.Start(context.Background()))
 	t.Cleanup(func() { must(t, d.Close(context.Background())) })
@@ -420,7 +420,7 @@ func TestKnownZeroesCostNothing(t *testing.T) {
 func TestNotStartedGrows(t *testing.T) {
 	node := newNode()
 	b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
-	d := node.hostOn(lvm.Config{Cluster: Cluster, BackupDir: dir, Freshness: -1}, lvm.Machine{Kernel: k})
+	d := node.hostOn(lvm.Config{Cluster: Cluster, BackupDir: dir, CacheTTL: -1}, lvm.Machine{Kernel: k})
 	v, err := d.Create(t.Context(), b.raw("raw", 4))
 	must(t, err)
 	if v, err = d.Extend(t.Context(), v.ID, 8*ExtentSize, 0); err != nil || k.shows(v.ID.LV, nil) > 0 {

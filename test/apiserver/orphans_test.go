@@ -28,7 +28,7 @@ func (n *node) startAudits(t *testing.T) *kube.Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := kube.NewAgent(kube.Config{Client: client, Node: n.name, Volumes: n.host, Holdings: n.host.Holdings, AuditEvery: time.Second,
+	agent := kube.NewAgent(kube.Config{Client: client, Node: n.name, Volumes: n.host, Holdings: n.host.ManagedVolumes, AuditEvery: time.Second,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -121,7 +121,7 @@ func TestOrphans(t *testing.T) {
 	want[orphan.Spec.VolumeName] = kube.OrphanAbandoned
 	untilOrphans(t, agent, want)
 	untilTold(t, "default", here.name, "AbandonedVolumes")
-	if all, err := here.host.Holdings(t.Context()); err != nil || len(all.Owned) != 6 {
+	if all, err := here.host.ManagedVolumes(t.Context()); err != nil || len(all.Owned) != 6 {
 		t.Errorf("there are %d volumes and snapshots left of 6: %v", len(all.Owned), err)
 	}
 }

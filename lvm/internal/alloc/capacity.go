@@ -24,7 +24,7 @@ func Capacity(s lvm.State, class lvm.Class) (lvm.Capacity, error) {
 	}
 	var c lvm.Capacity
 	for _, g := range groups {
-		if Obstacle(s, g, class) != nil {
+		if CheckAllocatable(s, g, class) != nil {
 			continue
 		}
 		c.Available += g.Bytes(Available(g, class))
@@ -41,7 +41,7 @@ func Largest(g lvm.Group, class lvm.Class) lvm.Extents {
 	case legs == 0:
 		return g.FreeExtents()
 	default:
-		return min(maxExtents/class.Row(), rowsIn(g, class, legRun(g, legs))) * class.Row()
+		return min(maxExtents/class.StripeExtents(), rowsIn(g, class, legRun(g, legs))) * class.StripeExtents()
 	}
 }
 
@@ -49,7 +49,7 @@ func Largest(g lvm.Group, class lvm.Class) lvm.Extents {
 func legRun(g lvm.Group, legs int) lvm.Extents {
 	var runs []lvm.Extents
 	for _, pv := range g.PVs {
-		runs = append(runs, pv.Longest())
+		runs = append(runs, pv.LongestRun())
 	}
 	if len(runs) < legs {
 		return 0
@@ -64,7 +64,7 @@ func Available(g lvm.Group, class lvm.Class) lvm.Extents {
 	if class.Layout == lvm.LayoutThin || legs == 0 {
 		return Largest(g, class)
 	}
-	return rowsIn(g, class, legRows(g, legs)) * class.Row()
+	return rowsIn(g, class, legRows(g, legs)) * class.StripeExtents()
 }
 
 // legRows is how many rows of one extent on each of so many disks there are in the group: the most k for which the
@@ -73,7 +73,7 @@ func Available(g lvm.Group, class lvm.Class) lvm.Extents {
 func legRows(g lvm.Group, legs int) lvm.Extents {
 	var rooms []lvm.Extents
 	for _, pv := range g.PVs {
-		rooms = append(rooms, pv.FreeExtents())
+		rooms = append(rooms, pv.AllocatableExtents())
 	}
 	enough := func(k lvm.Extents) bool {
 		var n lvm.Extents
@@ -106,34 +106,34 @@ const (
 	mdaPerPool   = 4 * lvm.KiB // the text of a thin pool, of its two LVs, and of the spare
 )
 
-// MdaNeed bounds what the text of one more volume takes in the metadata area, whatever its name and size: so that
+// MetadataNeed bounds what the text of one more volume takes in the metadata area, whatever its name and size: so that
 // capacity, which knows neither, answers the same as plan.
-func MdaNeed(g lvm.Group, class lvm.Class) lvm.Bytes {
+func MetadataNeed(g lvm.Group, class lvm.Class) lvm.Bytes {
 	need := mdaPerVolume
 	switch legs := class.Legs(); {
 	case class.Layout == lvm.LayoutThin:
-		need += mdaPerPool + mdaPerRun*g.Runs()
-	case class.Raid():
+		need += mdaPerPool + mdaPerRun*g.FreeRunCount()
+	case class.IsRAID():
 		need += mdaPerLeg * lvm.Bytes(legs)
 	case legs > 0:
 		need += mdaPerRun * lvm.Bytes(legs)
 	default:
-		need += mdaPerRun * lvm.Bytes(len(Holes(g)))
+		need += mdaPerRun * lvm.Bytes(len(FreeExtents(g)))
 	}
 	return need
 }
 
-// Obstacle says why nothing of the class can be made in a group whatever the size, and what to do about it; nil if
+// CheckAllocatable says why nothing of the class can be made in a group whatever the size, and what to do about it; nil if
 // nothing is in the way.
-func Obstacle(s lvm.State, g lvm.Group, class lvm.Class) error {
-	if err := lvm.Unchangeable(s, g); err != nil {
+func CheckAllocatable(s lvm.State, g lvm.Group, class lvm.Class) error {
+	if err := lvm.CheckWritable(s, g); err != nil {
 		return err
 	}
 	switch {
 	case lvm.GroupNameTooLong(g.Name):
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the name of volume group %s is too long: with a volume's name it would pass the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, lvm.DmNameMax, lvm.GroupNameMaxDM)
-	case g.MDAFree < MdaNeed(g, class)+MdaReserve:
-		return AreaFull(g)
+	case g.MDAFree < MetadataNeed(g, class)+MdaReserve:
+		return MetadataAreaFull(g)
 	case class.StripeSize > 0 && g.ExtentSize%class.StripeSize != 0:
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has extents of %s, which stripes of %s do not divide: use a smaller stripeSize", g.Name, g.ExtentSize, class.StripeSize)
 	case class.Legs() > len(g.PVs):
@@ -142,9 +142,9 @@ func Obstacle(s lvm.State, g lvm.Group, class lvm.Class) error {
 	return nil
 }
 
-// AreaFull says what to do where LVM's text of a group has no room to grow. Each disk has all of it, so the smallest area counts,
+// MetadataAreaFull says what to do where LVM's text of a group has no room to grow. Each disk has all of it, so the smallest area counts,
 // and a disk that is only added does not help.
-func AreaFull(g lvm.Group) error {
+func MetadataAreaFull(g lvm.Group) error {
 	return lvm.Errorf(lvm.KindInsufficientCapacity, "the metadata area of volume group %s is nearly full (%s of %s free): delete volumes or snapshots. A metadata area cannot grow, and the smallest one of all disks is the limit; otherwise add disks with larger ones (pvcreate --metadatasize 64m) and move all extents to them (pvmove, vgreduce)",
 		g.Name, g.MDAFree, g.MDASize)
 }

@@ -28,7 +28,7 @@ func TestCapacityIsTrue(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%d of %d is refused: %v", size, c.Largest, err)
 				}
-				checkCarving(t, s, ps[0].Carve, size)
+				CheckCarving(t, s, ps[0].Create, size)
 			}
 		}
 		_, err = alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: class, Required: c.Largest + 1}})
@@ -37,22 +37,22 @@ func TestCapacityIsTrue(t *testing.T) {
 		}
 		groups, _ := alloc.GroupsOf(s, class)
 		for _, g := range groups {
-			if reason := impossible(s, g, class, c.Largest+1); reason == "" {
+			if reason := Impossible(s, g, class, c.Largest+1); reason == "" {
 				t.Fatalf("%d bytes would fit into %s: %+v", c.Largest+1, g.Name, g)
 			}
 		}
 	})
 }
 
-// impossible finds by counting, not by planning, why a volume of the class cannot be made; "" if it could.
-func impossible(s lvm.State, g lvm.Group, class lvm.Class, size lvm.Bytes) string {
-	if alloc.Obstacle(s, g, class) != nil {
+// Impossible finds by counting, not by planning, why a volume of the class cannot be made; "" if it could.
+func Impossible(s lvm.State, g lvm.Group, class lvm.Class, size lvm.Bytes) string {
+	if alloc.CheckAllocatable(s, g, class) != nil {
 		return "an obstacle"
 	}
-	rows := lvm.Extents((size + g.ExtentSize*lvm.Bytes(class.Row()) - 1) / (g.ExtentSize * lvm.Bytes(class.Row())))
+	rows := lvm.Extents((size + g.ExtentSize*lvm.Bytes(class.StripeExtents()) - 1) / (g.ExtentSize * lvm.Bytes(class.StripeExtents())))
 	switch legs := class.Legs(); {
 	case class.Layout == lvm.LayoutThin:
-		return impossibleThin(g, class, g.Bytes(rows))
+		return ImpossibleThin(g, class, g.Bytes(rows))
 	case legs == 0:
 		var free lvm.Extents
 		for _, pv := range g.PVs {
@@ -67,8 +67,8 @@ func impossible(s lvm.State, g lvm.Group, class lvm.Class, size lvm.Bytes) strin
 		}
 	default:
 		need, disks := rows, 0
-		if class.Raid() {
-			region := alloc.RegionSize(g, class, rows*class.Row())
+		if class.IsRAID() {
+			region := alloc.RegionSize(g, class, rows*class.StripeExtents())
 			bits := int64(rows) * int64(g.ExtentSize) / int64(region)
 			sectors := (8192 + (bits+7)/8 + 511) / 512
 			perExtent := int64(g.ExtentSize / 512)
@@ -86,7 +86,7 @@ func impossible(s lvm.State, g lvm.Group, class lvm.Class, size lvm.Bytes) strin
 	return ""
 }
 
-func impossibleThin(g lvm.Group, class lvm.Class, size lvm.Bytes) string {
+func ImpossibleThin(g lvm.Group, class lvm.Class, size lvm.Bytes) string {
 	p, err := alloc.PoolOf(g, class)
 	if err != nil {
 		return err.Error()
@@ -123,29 +123,29 @@ func TestPlanKeepsApart(t *testing.T) {
 		if err != nil {
 			return
 		}
-		var carvings []*alloc.Carving
+		var carvings []*alloc.Allocation
 		made := s.Clone()
 		for i, p := range ps {
-			checkCarving(t, made, p.Carve, specs[i].Required)
-			alloc.TakeCarving(made, p.Carve)
-			carvings = append(carvings, p.Carve)
+			CheckCarving(t, made, p.Create, specs[i].Required)
+			alloc.ApplyAllocation(made, p.Create)
+			carvings = append(carvings, p.Create)
 		}
-		if diff := cmp.Diff(made, alloc.WithCarvings(s, carvings)); diff != "" {
+		if diff := cmp.Diff(made, alloc.WithAllocations(s, carvings)); diff != "" {
 			t.Fatalf("what is reserved is not what is made: %s", diff)
 		}
 	})
 }
 
-func checkCarving(t *rapid.T, s lvm.State, c *alloc.Carving, size lvm.Bytes) {
+func CheckCarving(t *rapid.T, s lvm.State, c *alloc.Allocation, size lvm.Bytes) {
 	t.Helper()
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.UUID == c.Group.UUID })
 	group := s.Groups[i]
 	class := c.Volume.Class
-	if group.Bytes(c.Extents) < size || group.Bytes(c.Extents-class.Row()) >= size || c.Extents%class.Row() != 0 {
-		t.Fatalf("%d extents of %s in rows of %d for %d bytes", c.Extents, group.ExtentSize, class.Row(), size)
+	if group.Bytes(c.Extents) < size || group.Bytes(c.Extents-class.StripeExtents()) >= size || c.Extents%class.StripeExtents() != 0 {
+		t.Fatalf("%d extents of %s in rows of %d for %d bytes", c.Extents, group.ExtentSize, class.StripeExtents(), size)
 	}
 	if class.Layout == lvm.LayoutThin {
-		checkPoolPlan(t, group, c)
+		CheckPoolPlan(t, group, c)
 		return
 	}
 	total := fixture.CheckFree(t, group, c.Ranges)
@@ -167,8 +167,8 @@ func checkCarving(t *rapid.T, s lvm.State, c *alloc.Carving, size lvm.Bytes) {
 	}
 }
 
-// checkPoolPlan sees that the pool, grown as planned, covers what it promises then.
-func checkPoolPlan(t *rapid.T, g lvm.Group, c *alloc.Carving) {
+// CheckPoolPlan sees that the pool, grown as planned, covers what it promises then.
+func CheckPoolPlan(t *rapid.T, g lvm.Group, c *alloc.Allocation) {
 	t.Helper()
 	p, err := alloc.PoolOf(g, c.Volume.Class)
 	if err != nil {

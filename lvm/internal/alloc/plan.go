@@ -13,7 +13,7 @@ type Placement struct {
 	Ready    *lvm.Volume // it is there and as wanted: nothing is to be done
 	Finish   *lvm.Volume // it is as wanted, but for its state: to be activated, its head blanked, and marked ready
 	Leftover *lvm.Volume // an earlier attempt that was cut off, or that nobody zeroes any more: to be removed, then planned anew
-	Carve    *Carving    // to be made
+	Create   *Allocation // to be made
 }
 
 // Plan decides what is to be done for each of the specs, as if they were made one after the other. Either all of them
@@ -32,8 +32,8 @@ func Plan(s lvm.State, cluster string, specs []lvm.Spec) ([]Placement, error) {
 		if err != nil {
 			return placements, err
 		}
-		if p.Carve != nil {
-			TakeCarving(s, p.Carve)
+		if p.Create != nil {
+			ApplyAllocation(s, p.Create)
 		}
 		placements = append(placements, p)
 	}
@@ -50,12 +50,12 @@ func place(s lvm.State, cluster string, spec lvm.Spec) (Placement, error) {
 	case err != nil:
 		return Placement{}, err
 	case found == nil:
-		c, err := carve(s, cluster, groups, spec)
-		return Placement{Carve: c}, err
+		c, err := allocate(s, cluster, groups, spec)
+		return Placement{Create: c}, err
 	case found.State == lvm.StateReady:
 		return Placement{Ready: found}, Compatible(*found, spec, groups)
 	}
-	g, lv, _, err := s.Find(found.ID)
+	g, lv, _, err := s.FindVolume(found.ID)
 	if err == nil && Complete(g, lv, *found) {
 		return Placement{Finish: found}, Compatible(*found, spec, groups)
 	}
@@ -66,16 +66,16 @@ func place(s lvm.State, cluster string, spec lvm.Spec) (Placement, error) {
 // its user, who must find it again. Any other one never was. A copy is not complete before it is marked, since its
 // content belongs to one moment.
 func Complete(g lvm.Group, lv lvm.LV, v lvm.Volume) bool {
-	return v.State == lvm.StateCreating && !lv.Pending && !g.CutOff(lv) && v.Source == lvm.ID{} && strings.HasPrefix(lv.Type, string(v.Class.Layout))
+	return v.State == lvm.StateCreating && !lv.Pending && !g.HasPendingCreate(lv) && v.Source == lvm.ID{} && strings.HasPrefix(lv.Type, string(v.Class.Layout))
 }
 
 // find looks for the volume of this spec's name in every group of the node: it may have been made in another one than
 // is asked for now. A foreign volume of the name matters only where ours would be made.
 func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.Volume, error) {
-	name := lvm.LvName(spec.Name)
+	name := lvm.LVName(spec.Name)
 	for _, g := range s.Groups {
-		if lv := g.Renamed(spec.Name, name, cluster); lv != nil {
-			return nil, lvm.Errorf(lvm.KindExists, "cannot create volume %q: it exists and was renamed to %s/%s: rename it back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, g.HandleOf(*lv))
+		if lv := g.FindRenamed(spec.Name, name, cluster); lv != nil {
+			return nil, lvm.Errorf(lvm.KindExists, "cannot create volume %q: it exists and was renamed to %s/%s: rename it back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, g.HandleName(*lv))
 		}
 		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name })
 		if i < 0 {
@@ -109,12 +109,12 @@ func Compatible(v lvm.Volume, spec lvm.Spec, groups []lvm.Group) error {
 	switch {
 	case !slices.ContainsFunc(groups, func(g lvm.Group) bool { return g.UUID == v.ID.VG }):
 		return taken("not in the volume group %q that is asked for now", spec.Class.Group)
-	case v.Class.Anywhere() != spec.Class.Anywhere():
-		return taken("with %s, not %s", v.Class.Words(), spec.Class.Words())
+	case v.Class.WithoutGroup() != spec.Class.WithoutGroup():
+		return taken("with %s, not %s", v.Class.Description(), spec.Class.Description())
 	case spec.Block && !v.Block:
 		return taken("made for a file system, and not zeroed: its device could show what its extents held before")
 	case v.Source != spec.Source:
-		return taken("it began as %s, and %s is asked for now", v.Source.Words(), spec.Source.Words())
+		return taken("it began as %s, and %s is asked for now", v.Source.Description(), spec.Source.Description())
 	case v.Size < spec.Required:
 		return taken("with %s, less than the %s that are asked for now", size, required)
 	case spec.Limit > 0 && v.Size > spec.Limit:
@@ -131,6 +131,6 @@ func PlacementGroup(p Placement) string {
 	case p.Finish != nil:
 		return p.Finish.ID.VG
 	default:
-		return p.Carve.Group.UUID
+		return p.Create.Group.UUID
 	}
 }

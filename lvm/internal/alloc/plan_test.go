@@ -16,8 +16,8 @@ import (
 func TestPlanChoosesExtents(t *testing.T) {
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 3}, {Start: 10, Count: 8}}, []lvm.Run{{Start: 5, Count: 4}, {Start: 50, Count: 20}})
 	for _, test := range []struct {
-		extents lvm.Extents
-		want    []string
+		Extents lvm.Extents
+		Want    []string
 	}{
 		{1, []string{"/dev/vga:0-0"}},
 		{3, []string{"/dev/vga:0-2"}},
@@ -28,12 +28,12 @@ func TestPlanChoosesExtents(t *testing.T) {
 		{24, []string{"/dev/vgb:50-69:5-8"}},
 		{35, []string{"/dev/vgb:50-69:5-8", "/dev/vga:10-17:0-2"}},
 	} {
-		p := fixture.Planned(t, lvm.State{Groups: []lvm.Group{g}}, fixture.TestSpec("a", "vg", lvm.Bytes(test.extents)*4*lvm.MiB))[0]
-		if p.Carve == nil {
-			t.Fatalf("%d extents: %+v", test.extents, p)
+		p := fixture.Planned(t, lvm.State{Groups: []lvm.Group{g}}, fixture.TestSpec("a", "vg", lvm.Bytes(test.Extents)*4*lvm.MiB))[0]
+		if p.Create == nil {
+			t.Fatalf("%d extents: %+v", test.Extents, p)
 		}
-		if got := lvmcmd.RangeArgs(p.Carve.Ranges); !slices.Equal(got, test.want) {
-			t.Errorf("%d extents: %v, want %v", test.extents, got, test.want)
+		if got := lvmcmd.RangeArgs(p.Create.Ranges); !slices.Equal(got, test.Want) {
+			t.Errorf("%d extents: %v, want %v", test.Extents, got, test.Want)
 		}
 	}
 }
@@ -42,8 +42,8 @@ func TestPlanChoosesGroup(t *testing.T) {
 	small, large := fixture.TestGroup("small", []lvm.Run{{Start: 0, Count: 10}}), fixture.TestGroup("large", []lvm.Run{{Start: 0, Count: 50}})
 	s := lvm.State{Groups: []lvm.Group{large, small}}
 	for extents, want := range map[lvm.Extents]string{1: "small", 10: "small", 11: "large", 50: "large"} {
-		if p := fixture.Planned(t, s, fixture.TestSpec("a", "@fast", lvm.Bytes(extents)*4*lvm.MiB))[0]; p.Carve.Group.Name != want {
-			t.Errorf("%d extents go to %s, want %s", extents, p.Carve.Group.Name, want)
+		if p := fixture.Planned(t, s, fixture.TestSpec("a", "@fast", lvm.Bytes(extents)*4*lvm.MiB))[0]; p.Create.Group.Name != want {
+			t.Errorf("%d extents go to %s, want %s", extents, p.Create.Group.Name, want)
 		}
 	}
 	_, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{fixture.TestSpec("a", "@fast", 51*4*lvm.MiB)})
@@ -56,8 +56,8 @@ func TestPlanSeveral(t *testing.T) {
 	s := lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 10}})}}
 	before := s.Clone()
 	ps := fixture.Planned(t, s, fixture.TestSpec("a", "vg", 16*lvm.MiB), fixture.TestSpec("b", "vg", 24*lvm.MiB), fixture.TestSpec("a", "vg", 16*lvm.MiB))
-	if ps[0].Carve.Ranges[0].Last >= ps[1].Carve.Ranges[0].First {
-		t.Errorf("two volumes on the same extents: %v, %v", ps[0].Carve.Ranges, ps[1].Carve.Ranges)
+	if ps[0].Create.Ranges[0].Last >= ps[1].Create.Ranges[0].First {
+		t.Errorf("two volumes on the same extents: %v, %v", ps[0].Create.Ranges, ps[1].Create.Ranges)
 	}
 	if ps[2].Ready == nil {
 		t.Errorf("the same volume twice is planned twice: %+v", ps[2])
@@ -74,7 +74,7 @@ func TestPlanFindsVolume(t *testing.T) {
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 10, Count: 90}})
 	other := fixture.TestGroup("other", []lvm.Run{{Start: 0, Count: 100}})
 	foreign := g
-	foreign.LVs = []lvm.LV{{UUID: "x", Name: lvm.LvName("a"), Extents: 2}}
+	foreign.LVs = []lvm.LV{{UUID: "x", Name: lvm.LVName("a"), Extents: 2}}
 	damaged := fixture.Holding(g, "a", 2, fixture.Unchanged)
 	damaged.LVs[0].Tags = append(damaged.LVs[0].Tags, "nodelvm.v=2")
 	pending := lvm.State{Groups: []lvm.Group{fixture.Holding(g, "a", 2, func(v *lvm.Volume) { v.State = lvm.StateCreating }), other}}
@@ -85,11 +85,11 @@ func TestPlanFindsVolume(t *testing.T) {
 	spec := fixture.TestSpec("a", "vg", 8*lvm.MiB)
 	elsewhere := fixture.TestSpec("a", "other", 8*lvm.MiB)
 	for _, test := range []struct {
-		what string
-		s    lvm.State
-		spec lvm.Spec
-		kind lvm.Kind
-		want string // which field of the placement is set; "" for an error
+		What string
+		S    lvm.State
+		Spec lvm.Spec
+		Kind lvm.Kind
+		Want string // which field of the placement is set; "" for an error
 	}{
 		{"absent", lvm.State{Groups: []lvm.Group{g}}, spec, 0, "carve"},
 		{"ready", with(fixture.Unchanged), spec, 0, "ready"},
@@ -106,19 +106,19 @@ func TestPlanFindsVolume(t *testing.T) {
 		{"foreign elsewhere", lvm.State{Groups: []lvm.Group{foreign, other}}, elsewhere, 0, "carve"},
 		{"damaged", lvm.State{Groups: []lvm.Group{damaged}}, spec, lvm.KindExists, ""},
 	} {
-		t.Run(test.what, func(t *testing.T) {
-			ps, err := alloc.Plan(test.s, fixture.TestCluster, []lvm.Spec{test.spec})
-			if test.want == "" {
-				if err == nil || lvm.KindOf(err) != test.kind {
-					t.Errorf("%+v, kind %d, %v; want kind %d", ps, lvm.KindOf(err), err, test.kind)
+		t.Run(test.What, func(t *testing.T) {
+			ps, err := alloc.Plan(test.S, fixture.TestCluster, []lvm.Spec{test.Spec})
+			if test.Want == "" {
+				if err == nil || lvm.KindOf(err) != test.Kind {
+					t.Errorf("%+v, kind %d, %v; want kind %d", ps, lvm.KindOf(err), err, test.Kind)
 				}
 				return
 			}
 			fixture.Must(t, err)
 			p := ps[0]
-			got := map[string]bool{"ready": p.Ready != nil, "finish": p.Finish != nil, "leftover": p.Leftover != nil, "carve": p.Carve != nil}
+			got := map[string]bool{"ready": p.Ready != nil, "finish": p.Finish != nil, "leftover": p.Leftover != nil, "carve": p.Create != nil}
 			want := map[string]bool{"ready": false, "finish": false, "leftover": false, "carve": false}
-			want[test.want] = true
+			want[test.Want] = true
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -138,23 +138,25 @@ func TestConflictNamesSizes(t *testing.T) {
 // TestObstacles: what forbids creating in a group is said, with a way out, and capacity knows it as well.
 func TestObstacles(t *testing.T) {
 	for what, test := range map[string]struct {
-		change func(*lvm.Group)
-		words  string
+		Change func(*lvm.Group)
+		Words  string
 	}{
 		"a problem":      {func(g *lvm.Group) { g.Problem = "it is exported" }, "exported"},
 		"a missing disk": {func(g *lvm.Group) { g.PVs[0].Missing = true; g.PVs[0].Device = "" }, "vgreduce --removemissing"},
-		"a returned disk": {func(g *lvm.Group) { g.PVs[0].Missing, g.PVs[0].Back, g.PVs[0].Device = true, "/dev/sdx", "" },
+		"a returned disk": {func(g *lvm.Group) {
+			g.PVs[0].Missing, g.PVs[0].ReappearedDevice, g.PVs[0].Device = true, "/dev/sdx", ""
+		},
 			"vgextend --restoremissing vg /dev/sdx"},
 		"a full area": {func(g *lvm.Group) { g.MDAFree = 16 * lvm.KiB }, "add disks with larger ones (pvcreate --metadatasize 64m) and move all extents to them"},
 		"a long name": {func(g *lvm.Group) { g.Name = strings.Repeat("long", 20) }, "too long"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 50}}, []lvm.Run{{Start: 0, Count: 50}})
-			test.change(&g)
+			test.Change(&g)
 			s := lvm.State{Groups: []lvm.Group{g}}
 			_, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{fixture.TestSpec("a", g.Name, lvm.MiB)})
-			if err == nil || lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), test.words) {
-				t.Errorf("%v; want it to say %q", err, test.words)
+			if err == nil || lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), test.Words) {
+				t.Errorf("%v; want it to say %q", err, test.Words)
 			}
 			if c, err := alloc.Capacity(s, lvm.Class{Group: g.Name}); err != nil || c != (lvm.Capacity{}) {
 				t.Errorf("capacity %+v, %v", c, err)
@@ -177,7 +179,7 @@ func TestSourcesInWords(t *testing.T) {
 	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})
 	snapshot := lvm.ID{VG: g.UUID, LV: lvm.SnapshotName("s")}
 	spec := lvm.Spec{Name: "v", Class: lvm.Class{Group: "vg-data"}, Source: snapshot}
-	v := lvm.Volume{ID: lvm.ID{VG: g.UUID, LV: lvm.LvName("v")}, Group: "vg-data"}
+	v := lvm.Volume{ID: lvm.ID{VG: g.UUID, LV: lvm.LVName("v")}, Group: "vg-data"}
 	err := alloc.Compatible(v, spec, []lvm.Group{g})
 	want := "it began as an empty volume, and a copy of the snapshot " + snapshot.LV + " is asked for now"
 	if lvm.KindOf(err) != lvm.KindExists || !strings.Contains(err.Error(), want) {

@@ -12,18 +12,18 @@ import (
 type Extension struct {
 	Volume   lvm.Volume // as it will be
 	Group    lvm.Group
-	Lv       string      // its name in the group
-	Extents  lvm.Extents // that it will have; 0: it has that size already
-	Ranges   []PeRange   // where it grows; thin: none
-	Pool     *PoolGrowth // thin: what is done to its pool before
-	Unzeroed RunsByPV    // of the extents that a raw block volume gets, those that must be zeroed before
+	Lv       string        // its name in the group
+	Extents  lvm.Extents   // that it will have; 0: it has that size already
+	Ranges   []ExtentRange // where it grows; thin: none
+	Pool     *PoolGrowth   // thin: what is done to its pool before
+	Unzeroed RunsByPV      // of the extents that a raw block volume gets, those that must be zeroed before
 }
 
 // PlanExtend decides how a ready volume gets what is required and at most the limit (0: no limit). KindOutOfRange: it
 // cannot have that, and what it can have is said.
-func PlanExtend(s lvm.State, v lvm.Volume, r Extending) (Extension, error) {
+func PlanExtend(s lvm.State, v lvm.Volume, r ExtendRequest) (Extension, error) {
 	required, limit := r.Required, r.Limit
-	g, lv, _, err := s.Find(v.ID)
+	g, lv, _, err := s.FindVolume(v.ID)
 	if err != nil {
 		return Extension{}, err
 	}
@@ -31,7 +31,7 @@ func PlanExtend(s lvm.State, v lvm.Volume, r Extending) (Extension, error) {
 		from, to := apart(v.Size, required)
 		return Extension{}, lvm.Errorf(hereOnly(err), "cannot expand volume %s/%s from %s to %s: %w", g.Name, lv.Name, from, to, err)
 	}
-	row := v.Class.Row()
+	row := v.Class.StripeExtents()
 	switch {
 	case required < 0 || limit < 0:
 		return refuse(lvm.Errorf(lvm.KindOutOfRange, "a size cannot be negative (required %d bytes, limit %d bytes)", required, limit))
@@ -42,11 +42,11 @@ func PlanExtend(s lvm.State, v lvm.Volume, r Extending) (Extension, error) {
 	case required <= v.Size:
 		return Extension{Volume: v}, nil
 	}
-	extents := lvm.RowsFor(g, required, row)
+	extents := lvm.RoundUpToStripes(g, required, row)
 	if limit > 0 && extents > lvm.Extents(limit/g.ExtentSize) {
-		return refuse(lvm.PastLimit(g, row, extents, required, limit))
+		return refuse(lvm.LimitError(g, row, extents, required, limit))
 	}
-	x, err := extendTo(s, g, lv, v, extents, v.Block || r.Block)
+	x, err := planGrowth(s, g, lv, v, extents, v.Block || r.Block)
 	if err != nil {
 		return refuse(err)
 	}
@@ -64,8 +64,8 @@ func apart(a, b lvm.Bytes) (string, string) {
 	return x, y
 }
 
-// extendTo plans how the volume gets so many extents, which are more than it has.
-func extendTo(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents, block bool) (x Extension, err error) {
+// planGrowth plans how the volume gets so many extents, which are more than it has.
+func planGrowth(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents, block bool) (x Extension, err error) {
 	if err := growable(s, g, lv, v); err != nil {
 		return x, err
 	}
@@ -82,7 +82,7 @@ func extendTo(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Ext
 		return x, err
 	}
 	if block && len(UnzeroedIn(g, x.Ranges)) > 0 {
-		if zeroed, err := extendRanges(onlyZeroed(g), lv, v, extents); err == nil && len(zeroed) <= len(Holes(g)) {
+		if zeroed, err := extendRanges(onlyZeroed(g), lv, v, extents); err == nil && len(zeroed) <= len(FreeExtents(g)) {
 			x.Ranges = zeroed
 		}
 		x.Unzeroed = UnzeroedIn(g, x.Ranges)
@@ -91,14 +91,14 @@ func extendTo(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Ext
 }
 
 // extendRanges picks what a volume that is not thin grows by.
-func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ranges []PeRange, err error) {
+func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ranges []ExtentRange, err error) {
 	switch {
-	case v.Class.Raid():
+	case v.Class.IsRAID():
 		ranges, err = extendRAID(g, lv, v, extents)
 	case v.Class.Layout == lvm.LayoutStriped:
-		if ranges = legRanges(g, v.Class.Stripes, (extents-lv.Extents)/v.Class.Row()); ranges == nil {
+		if ranges = legRanges(g, v.Class.Stripes, (extents-lv.Extents)/v.Class.StripeExtents()); ranges == nil {
 			run := legRun(g, v.Class.Stripes)
-			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s: the largest contiguous free extent range on each of %d disks is %s", g.Name, g.Bytes(lv.Extents+run*v.Class.Row()), v.Class.Stripes, g.Bytes(run))
+			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s: the largest contiguous free extent range on each of %d disks is %s", g.Name, g.Bytes(lv.Extents+run*v.Class.StripeExtents()), v.Class.Stripes, g.Bytes(run))
 		}
 	default:
 		if ranges = extendLinear(g, lv, extents-lv.Extents); ranges == nil {
@@ -110,16 +110,16 @@ func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ra
 
 // growable tells whether the volume may grow at all, and still lies as its class says: an admin may have converted it.
 func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
-	if err := lvm.Unchangeable(s, g); err != nil { // the size that is asked for is none the worse
-		if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Silent || len(pv.Copies) > 0 }) {
+	if err := lvm.CheckWritable(s, g); err != nil { // the size that is asked for is none the worse
+		if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Unresponsive || len(pv.DuplicateDevices) > 0 }) {
 			return lvm.Errorf(lvm.KindBusy, "%w; it is tried again", err)
 		}
 		return lvm.Errorf(lvm.KindConflict, "%w; it is tried again", err)
 	}
-	need := MdaNeed(g, v.Class) - mdaPerVolume
+	need := MetadataNeed(g, v.Class) - mdaPerVolume
 	switch {
 	case g.MDAFree < need+MdaReserve:
-		return AreaFull(g)
+		return MetadataAreaFull(g)
 	case len(lv.UsedBy) > 0:
 		return lvm.Errorf(lvm.KindInUse, "%s is built on it: remove that first", strings.Join(lv.UsedBy, ", "))
 	case lv.Pending:
@@ -130,7 +130,7 @@ func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
 	for _, seg := range lv.Segments {
 		legs := v.Class.Legs()
 		if !strings.HasPrefix(seg.Type, string(v.Class.Layout)) || legs > 0 && len(seg.Areas) != legs || seg.StripeSize != v.Class.StripeSize {
-			return lvm.Errorf(lvm.KindOutOfRange, "it was created as %s and converted since: extend it with lvextend", v.Class.Words())
+			return lvm.Errorf(lvm.KindOutOfRange, "it was created as %s and converted since: extend it with lvextend", v.Class.Description())
 		}
 	}
 	return nil
@@ -141,21 +141,21 @@ var ErrMoving = lvm.Errorf(lvm.KindBusy, "pvmove moves extents of it: retry when
 
 // IsMoving tells whether extents of a volume, or of its pool, are being moved.
 func IsMoving(g lvm.Group, lv lvm.LV) bool {
-	return slices.ContainsFunc(lvm.Below(g, lv), func(part lvm.LV) bool { return part.Hidden && strings.HasPrefix(part.Name, "pvmove") })
+	return slices.ContainsFunc(lvm.ComponentsAndPool(g, lv), func(part lvm.LV) bool { return part.Hidden && strings.HasPrefix(part.Name, "pvmove") })
 }
 
 // extendLinear picks extents for a linear volume: first those that follow its last one, so that it stays in one piece.
-func extendLinear(g lvm.Group, lv lvm.LV, more lvm.Extents) []PeRange {
+func extendLinear(g lvm.Group, lv lvm.LV, more lvm.Extents) []ExtentRange {
 	if len(lv.Segments) == 0 || more > g.FreeExtents() {
 		return LinearRanges(g, more)
 	}
 	last := lv.Segments[len(lv.Segments)-1]
 	end := last.Areas[0].Start + last.Extents
-	var ranges []PeRange
+	var ranges []ExtentRange
 	for _, pv := range g.PVs {
 		i := slices.IndexFunc(pv.Free, func(r lvm.Run) bool { return r.Start == end })
-		if pv.UUID == last.Areas[0].PV && i >= 0 && pv.Usable() {
-			ranges = []PeRange{Hole{pv.Device, pv.Free[i]}.Head(min(more, pv.Free[i].Count))}
+		if pv.UUID == last.Areas[0].PV && i >= 0 && pv.IsAllocatable() {
+			ranges = []ExtentRange{FreeExtent{pv.Device, pv.Free[i]}.Head(min(more, pv.Free[i].Count))}
 			more -= min(more, pv.Free[i].Count)
 		}
 	}
@@ -177,22 +177,22 @@ func extendThin(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (*Poo
 }
 
 // extendRAID picks one run on each leg's own disk: the redundancy stays what it was.
-func extendRAID(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) ([]PeRange, error) {
+func extendRAID(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) ([]ExtentRange, error) {
 	disks, err := legDisks(g, lv)
 	if err != nil {
 		return nil, err
 	}
-	row, region := v.Class.Row(), lv.Segments[0].RegionSize
+	row, region := v.Class.StripeExtents(), lv.Segments[0].RegionSize
 	if most := region << regionBits; g.Bytes(extents) > most {
 		return nil, lvm.Errorf(lvm.KindOutOfRange, "a RAID with regions of %s can have at most %s", region, most)
 	}
 	more := func(extents lvm.Extents) lvm.Extents {
-		return (extents-lv.Extents)/row + RaidMetadata(g, extents/row, region) - RaidMetadata(g, lv.Extents/row, region)
+		return (extents-lv.Extents)/row + RAIDMetadata(g, extents/row, region) - RAIDMetadata(g, lv.Extents/row, region)
 	}
 	run := maxExtents
-	var ranges []PeRange
+	var ranges []ExtentRange
 	for _, pv := range disks {
-		free := Holes(lvm.Group{PVs: []lvm.PV{pv}})
+		free := FreeExtents(lvm.Group{PVs: []lvm.PV{pv}})
 		if len(free) == 0 {
 			return nil, lvm.Errorf(lvm.KindInsufficientCapacity, "%s, which a leg of it lies on, has no free extents", pv.Device)
 		}
@@ -235,8 +235,8 @@ func legDisks(g lvm.Group, lv lvm.LV) ([]lvm.PV, error) {
 	return disks, nil
 }
 
-// Extending is an Extend request, as flights compare it.
-type Extending struct {
+// ExtendRequest is an Extend request, as flights compare it.
+type ExtendRequest struct {
 	Id              lvm.ID
 	Required, Limit lvm.Bytes
 	Block           bool

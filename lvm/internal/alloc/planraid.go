@@ -33,9 +33,9 @@ func RegionSize(g lvm.Group, class lvm.Class, extents lvm.Extents) lvm.Bytes {
 	return max(region, class.StripeSize)
 }
 
-// RaidMetadata is how many extents of a leg LVM sets aside for the metadata of a leg with so many extents of data:
+// RAIDMetadata is how many extents of a leg LVM sets aside for the metadata of a leg with so many extents of data:
 // 8 KiB of superblocks and one bit a region, in sectors (lvm2, lib/metadata/raid_manip.c, "rmeta extents").
-func RaidMetadata(g lvm.Group, legExtents lvm.Extents, region lvm.Bytes) lvm.Extents {
+func RAIDMetadata(g lvm.Group, legExtents lvm.Extents, region lvm.Bytes) lvm.Extents {
 	regions := g.Bytes(legExtents) / region
 	bytes := 8*lvm.KiB + (regions+7)/8
 	bytes = (bytes + lvm.SectorSize - 1) / lvm.SectorSize * lvm.SectorSize
@@ -44,9 +44,9 @@ func RaidMetadata(g lvm.Group, legExtents lvm.Extents, region lvm.Bytes) lvm.Ext
 
 // LegExtents is what one leg of a volume takes of a disk.
 func LegExtents(g lvm.Group, class lvm.Class, extents lvm.Extents) lvm.Extents {
-	n := extents / class.Row()
-	if class.Raid() {
-		n += RaidMetadata(g, n, RegionSize(g, class, extents))
+	n := extents / class.StripeExtents()
+	if class.IsRAID() {
+		n += RAIDMetadata(g, n, RegionSize(g, class, extents))
 	}
 	return n
 }
@@ -54,7 +54,7 @@ func LegExtents(g lvm.Group, class lvm.Class, extents lvm.Extents) lvm.Extents {
 // rowsIn is how many rows fit on legs of n extents each: LegExtents the other way round.
 func rowsIn(g lvm.Group, class lvm.Class, n lvm.Extents) lvm.Extents {
 	rows := n
-	for rows > 0 && LegExtents(g, class, rows*class.Row()) > n {
+	for rows > 0 && LegExtents(g, class, rows*class.StripeExtents()) > n {
 		rows-- // seldom more than once: the metadata takes few extents
 	}
 	return max(0, rows)

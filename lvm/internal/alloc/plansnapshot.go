@@ -28,7 +28,7 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 		}
 		return SnapshotPlacement{Ready: found}, err
 	}
-	g, lv, v, err := s.Find(spec.Source)
+	g, lv, v, err := s.FindVolume(spec.Source)
 	switch {
 	case err != nil:
 		return SnapshotPlacement{}, err
@@ -48,7 +48,7 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snapshot, error) {
 	name := lvm.SnapshotName(spec.Name)
 	for _, g := range s.Groups {
-		if lv := g.Renamed(spec.Name, name, cluster); lv != nil && slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyKind, lvm.TagSnapshot)) {
+		if lv := g.FindRenamed(spec.Name, name, cluster); lv != nil && slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyKind, lvm.TagSnapshot)) {
 			return nil, lvm.Errorf(lvm.KindExists, "cannot create snapshot %q: it exists and was renamed to %s/%s: rename it back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, name)
 		}
 		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name })
@@ -83,7 +83,7 @@ func takeSnapshot(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, spec lvm.Sn
 	refuse := func(err error) (SnapshotPlacement, error) {
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindOf(err), "cannot create snapshot %q of %s/%s: %w", spec.Name, g.Name, lv.Name, err)
 	}
-	if err := Obstacle(s, g, v.Class); err != nil {
+	if err := CheckAllocatable(s, g, v.Class); err != nil {
 		return refuse(err)
 	}
 	p, err := PoolOf(g, v.Class)

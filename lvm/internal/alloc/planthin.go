@@ -50,12 +50,12 @@ type PoolGrowth struct {
 	Name     string
 	Cluster  string
 	Group    lvm.Group
-	Data     lvm.Extents // that it has afterwards
-	Ranges   []PeRange   // where it grows: lvextend; nil if it does not
-	Debris   *lvm.LV     // removed before it is made
-	Spares   []lvm.LV    // those of them that are LVM's are removed as well
-	Home     []PeRange   // where it is made, in one run with its metadata and LVM's spare: lvcreate; nil if it is there
-	First    lvm.Extents // the data that it is made with
+	Data     lvm.Extents   // that it has afterwards
+	Ranges   []ExtentRange // where it grows: lvextend; nil if it does not
+	Debris   *lvm.LV       // removed before it is made
+	Spares   []lvm.LV      // those of them that are LVM's are removed as well
+	Home     []ExtentRange // where it is made, in one run with its metadata and LVM's spare: lvcreate; nil if it is there
+	First    lvm.Extents   // the data that it is made with
 	Metadata lvm.Extents
 	Chunk    lvm.Bytes
 }
@@ -78,8 +78,8 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 	case !lv.Thin.Zero:
 		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s does not zero new blocks, so that volumes could show old data: enable zeroing (lvchange -Zy %s/%s)", g.Name, lv.Name, g.Name, lv.Name)
 	}
-	if lv.Thin.Crowded != "" {
-		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "%s", lv.Thin.Crowded)
+	if lv.Thin.OvercommitReason != "" {
+		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "%s", lv.Thin.OvercommitReason)
 	}
 	p := Pool{Group: g, Name: lv.Name, Made: true, Ours: lvm.IsPool(lv), Data: lv.Extents, Chunk: lv.Thin.ChunkSize}
 	for _, other := range g.LVs {
@@ -107,11 +107,11 @@ func newPool(g lvm.Group, class lvm.Class) (Pool, error) {
 	for need() > PoolMetadataMax {
 		p.Chunk *= 2
 	}
-	p.Metadata = g.Round(max(need(), lvm.PoolMetadataMin))
+	p.Metadata = g.ExtentsFor(max(need(), lvm.PoolMetadataMin))
 	if spare := spareOf(g); spare < p.Metadata {
 		p.spare = p.Metadata - spare
 	}
-	if !slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Longest() > p.Fixed() }) {
+	if !slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.LongestRun() > p.Fixed() }) {
 		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has insufficient capacity for the thin pool %s: it needs %s of contiguous free extents on one disk for metadata, spare metadata and data", g.Name, p.Name, g.Bytes(p.Fixed()+1))
 	}
 	return p, nil
@@ -146,8 +146,8 @@ func (p Pool) Chunks(n lvm.Extents) lvm.Extents {
 	return lvm.Extents((p.Group.Bytes(n) + p.Chunk - 1) / p.Chunk)
 }
 
-// Room is how many extents the pool's data can still grow by, at most as far as its metadata can describe.
-func (p Pool) Room() lvm.Extents {
+// Growable is how many extents the pool's data can still grow by, at most as far as its metadata can describe.
+func (p Pool) Growable() lvm.Extents {
 	switch {
 	case !p.Ours:
 		return 0
@@ -169,7 +169,7 @@ func (p Pool) Promise(n lvm.Extents, percent int) lvm.Extents {
 // dataFor is how many extents of data allow a promise of n chunks.
 func (p Pool) dataFor(n lvm.Extents, percent int) lvm.Extents {
 	chunks := (n*100 + lvm.Extents(percent) - 1) / lvm.Extents(percent)
-	return p.Group.Round(max(1, lvm.Bytes(chunks)*p.Chunk))
+	return p.Group.ExtentsFor(max(1, lvm.Bytes(chunks)*p.Chunk))
 }
 
 // promisable is the largest thin volume of the class that can be made in the group.
@@ -178,7 +178,7 @@ func promisable(g lvm.Group, class lvm.Class) lvm.Extents {
 	if err != nil {
 		return 0
 	}
-	left := p.Promise(p.Data+p.Room(), class.Overprovision) - p.Promised
+	left := p.Promise(p.Data+p.Growable(), class.Overprovision) - p.Promised
 	return max(0, min(maxVolume(g), lvm.Extents(lvm.Bytes(left)*p.Chunk/g.ExtentSize)))
 }
 
@@ -186,7 +186,7 @@ func promisable(g lvm.Group, class lvm.Class) lvm.Extents {
 // is to replace a promise of old extents. KindInsufficientCapacity: it cannot promise as much.
 func (p Pool) Growth(n, old lvm.Extents, class lvm.Class, cluster string) (*PoolGrowth, error) {
 	promised := p.Promised + p.Chunks(n) - p.Chunks(old)
-	room := p.Room()
+	room := p.Growable()
 	if promised > p.Promise(p.Data+room, class.Overprovision) {
 		return nil, p.refusal(class, old)
 	}
@@ -194,7 +194,7 @@ func (p Pool) Growth(n, old lvm.Extents, class lvm.Class, cluster string) (*Pool
 	if p.Made && need <= p.Data {
 		return nil, nil
 	}
-	grown := min(p.Data+room, max(need, p.Data+p.Group.Round(poolStep)))
+	grown := min(p.Data+room, max(need, p.Data+p.Group.ExtentsFor(poolStep)))
 	return p.To(grown, cluster), nil
 }
 
@@ -203,11 +203,11 @@ func (p Pool) To(grown lvm.Extents, cluster string) *PoolGrowth {
 	growth := &PoolGrowth{Name: p.Name, Cluster: cluster, Group: p.Group, Data: grown, Metadata: p.Metadata, Chunk: p.Chunk}
 	rest := p.Group
 	if !p.Made {
-		free := Holes(rest)
+		free := FreeExtents(rest)
 		home := free[smallest(free, grown+p.Fixed())]
 		growth.Debris, growth.Spares = p.debris, p.spares
 		growth.First = min(grown, home.Count-p.Fixed())
-		growth.Home = []PeRange{home.Head(growth.First + p.Fixed())}
+		growth.Home = []ExtentRange{home.Head(growth.First + p.Fixed())}
 		rest = rest.Clone()
 		UseRanges(&rest, growth.Home)
 	}

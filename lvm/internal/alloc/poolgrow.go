@@ -23,7 +23,7 @@ const (
 )
 
 // UsualPolicy is that of a pool for which nothing is declared.
-var UsualPolicy = lvm.PoolPolicy{GrowData: lvm.PoolNearData, GrowMetadata: lvm.PoolNearMetadata}
+var UsualPolicy = lvm.PoolPolicy{AutoextendThreshold: lvm.PoolDataThreshold, MetadataAutoextendThreshold: lvm.PoolMetadataThreshold}
 
 // PolicyOf finds what is declared for a pool.
 func PolicyOf(declared []lvm.Declaration, group, pool string) lvm.PoolPolicy {
@@ -43,29 +43,29 @@ type PoolNeed struct {
 
 // Due decides what a pool needs now, as far as the group can give it.
 func (p Pool) Due(s lvm.PoolStatus, policy lvm.PoolPolicy) (need PoolNeed) {
-	if !p.Ours || !p.Made || s.Broken() {
+	if !p.Ours || !p.Made || s.IsFailed() {
 		return PoolNeed{}
 	}
-	if lvm.Reached(s.MetadataUsed, s.MetadataTotal, policy.GrowMetadata) {
+	if lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, policy.MetadataAutoextendThreshold) {
 		need.Metadata = p.moreMetadata()
 	}
 	whole := p.dataFor(p.Promised, 100) // more is of no use
-	if lvm.Reached(s.DataUsed, s.DataTotal, policy.GrowData) && whole > p.Data {
-		step := max(p.Data/growDataPart, p.Group.Round(poolStep))
-		room := max(0, p.Room()-p.metadataCost(need.Metadata))
+	if lvm.IsAbove(s.DataUsed, s.DataTotal, policy.AutoextendThreshold) && whole > p.Data {
+		step := max(p.Data/growDataPart, p.Group.ExtentsFor(poolStep))
+		room := max(0, p.Growable()-p.metadataCost(need.Metadata))
 		if data := min(p.Data+min(step, room), whole); data > p.Data {
 			need.Data = data
 		}
 	}
-	if need != (PoolNeed{}) && p.behind(s) {
+	if need != (PoolNeed{}) && p.isKernelSmaller(s) {
 		return PoolNeed{Refresh: true}
 	}
 	return need
 }
 
-// behind tells whether the kernel has the pool smaller than the group: somebody enlarges it just now, or the last enlargement
+// isKernelSmaller tells whether the kernel has the pool smaller than the group: somebody enlarges it just now, or the last enlargement
 // was committed and not taken into use.
-func (p Pool) behind(s lvm.PoolStatus) bool {
+func (p Pool) isKernelSmaller(s lvm.PoolStatus) bool {
 	return s.DataTotal < int64(p.Group.Bytes(p.Data)/p.Chunk) || s.MetadataTotal < int64(p.Group.Bytes(p.Metadata)/PoolMetadataBlock)
 }
 
@@ -87,23 +87,23 @@ func (p Pool) metadataCost(more lvm.Extents) lvm.Extents {
 	return more + max(0, p.Metadata+more-spareOf(p.Group))
 }
 
-// Crowded says why the pool may promise nothing more; "" if it may. Room that the group still has counts as the pool's:
+// OvercommitReason says why the pool may promise nothing more; "" if it may. Room that the group still has counts as the pool's:
 // it will get it.
-func (p Pool) Crowded(s lvm.PoolStatus) string {
+func (p Pool) OvercommitReason(s lvm.PoolStatus) string {
 	name, group := p.Group.Name+"/"+p.Name, p.Group.Name
 	theirs := fmt.Sprintf("an admin created the pool, so the driver does not extend it: extend it (lvextend %s; for the metadata, with --poolmetadatasize), or delete volumes or snapshots in it", name)
-	switch most := p.Data + p.Room(); {
-	case s.Broken():
-		return fmt.Sprintf("the thin pool %s takes no writes (%s): the driver creates nothing in it until it is repaired", name, s.Words())
-	case p.Promised > p.Promise(most, 100) && lvm.Reached(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolNearData) && !p.Ours:
+	switch most := p.Data + p.Growable(); {
+	case s.IsFailed():
+		return fmt.Sprintf("the thin pool %s takes no writes (%s): the driver creates nothing in it until it is repaired", name, s.FailureReason())
+	case p.Promised > p.Promise(most, 100) && lvm.IsAbove(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolDataThreshold) && !p.Ours:
 		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, and %s are provisioned; %s",
 			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, theirs)
-	case p.Promised > p.Promise(most, 100) && lvm.Reached(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolNearData):
+	case p.Promised > p.Promise(most, 100) && lvm.IsAbove(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolDataThreshold):
 		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, %s are provisioned, and volume group %s has %s free to extend it; delete volumes or snapshots in it, or add a disk to the group",
-			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, group, p.Group.Bytes(p.Room()))
-	case lvm.Reached(s.MetadataUsed, s.MetadataTotal, lvm.PoolNearMetadata) && !p.Ours:
+			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, group, p.Group.Bytes(p.Growable()))
+	case lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, lvm.PoolMetadataThreshold) && !p.Ours:
 		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s); %s", name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), theirs)
-	case lvm.Reached(s.MetadataUsed, s.MetadataTotal, lvm.PoolNearMetadata) && p.moreMetadata() == 0:
+	case lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, lvm.PoolMetadataThreshold) && p.moreMetadata() == 0:
 		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s), and volume group %s has insufficient capacity to extend it; delete snapshots or volumes in it, or add a disk to the group",
 			name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), group)
 	}

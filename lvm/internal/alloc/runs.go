@@ -88,7 +88,7 @@ func (r RunsByPV) Extents() (n lvm.Extents) {
 }
 
 // runsOf turns the ranges of a command line into runs.
-func runsOf(g lvm.Group, ranges []PeRange) RunsByPV {
+func runsOf(g lvm.Group, ranges []ExtentRange) RunsByPV {
 	all := RunsByPV{}
 	for _, r := range ranges {
 		for _, pv := range g.PVs {
@@ -101,10 +101,10 @@ func runsOf(g lvm.Group, ranges []PeRange) RunsByPV {
 }
 
 // RangesOf is runsOf the other way round.
-func RangesOf(g lvm.Group, runs RunsByPV) (ranges []PeRange) {
+func RangesOf(g lvm.Group, runs RunsByPV) (ranges []ExtentRange) {
 	for _, pv := range g.PVs {
 		for _, r := range runs[pv.UUID] {
-			ranges = append(ranges, Hole{pv.Device, r}.Head(r.Count))
+			ranges = append(ranges, FreeExtent{pv.Device, r}.Head(r.Count))
 		}
 	}
 	return ranges
@@ -132,7 +132,7 @@ func pieces(g lvm.Group, lv lvm.LV) (all []piece, whole bool) {
 				all = append(all, piece{area.PV, run, seg.Start, row})
 				continue
 			}
-			image := g.Named(area.LV)
+			image := g.FindLV(area.LV)
 			if image == nil || image.Extents != run.Count || len(lv.Segments) > 1 {
 				return nil, false
 			}
@@ -208,7 +208,7 @@ func StretchesOn(g lvm.Group, lv lvm.LV, runs RunsByPV) []lvm.Run {
 func FreeRuns(g lvm.Group) RunsByPV {
 	free := RunsByPV{}
 	for _, pv := range g.PVs {
-		if !pv.Missing && !pv.Silent && len(pv.Free) > 0 {
+		if !pv.Missing && !pv.Unresponsive && len(pv.Free) > 0 {
 			free[pv.UUID] = pv.Free
 		}
 	}
@@ -225,7 +225,7 @@ func onlyZeroed(g lvm.Group) lvm.Group {
 }
 
 // UnzeroedIn is what of the ranges is not known to be zero.
-func UnzeroedIn(g lvm.Group, ranges []PeRange) RunsByPV {
+func UnzeroedIn(g lvm.Group, ranges []ExtentRange) RunsByPV {
 	known := RunsByPV{}
 	for _, pv := range g.PVs {
 		known[pv.UUID] = pv.Zeroed
@@ -235,7 +235,7 @@ func UnzeroedIn(g lvm.Group, ranges []PeRange) RunsByPV {
 
 // Away tells whether a part of the runs is on a disk that is not there.
 func (r RunsByPV) Away(g lvm.Group) bool {
-	return len(r) > 0 && slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Silent) && len(r[pv.UUID]) > 0 })
+	return len(r) > 0 && slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Unresponsive) && len(r[pv.UUID]) > 0 })
 }
 
 // Within is what of the runs is free in the group.

@@ -117,7 +117,7 @@ func (k Kernel) Mapping(device uint64) (uuid, name string, err error) {
 	return uuid, name, err
 }
 
-func (k Kernel) OnVolumes() ([]string, error) {
+func (k Kernel) DevicesOnVolumes() ([]string, error) {
 	names, err := ondisk.ReadNames(filepath.Join(k.Sys, "class/block"))
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (k Kernel) OnVolumes() ([]string, error) {
 		switch {
 		case strings.HasPrefix(uuid, "LVM-") && where.OfVolume(name).Standing == ondisk.StandsOnVolume:
 			list = append(list, fmt.Sprintf("the node has activated a logical volume (%s) of a volume group that somebody wrote to a volume", name))
-		case where.There(name, "md") && where.Walk(name, 0).Standing == ondisk.StandsOnVolume:
+		case where.HasAttribute(name, "md") && where.Walk(name, 0).Standing == ondisk.StandsOnVolume:
 			list = append(list, fmt.Sprintf("the node has assembled a software RAID (%s) that somebody wrote to a volume", name))
 		}
 	}
@@ -144,7 +144,7 @@ func (k Kernel) Remove(uuid string) (removed bool, err error) {
 	return err == nil, err
 }
 
-func (k Kernel) Forget(uuid string) (was bool, err error) {
+func (k Kernel) ClearInactiveTable(uuid string) (was bool, err error) {
 	found, err := k.ask(unix.DM_DEV_STATUS, uuid)
 	if errors.Is(err, unix.ENXIO) || err == nil && found.Flags&unix.DM_INACTIVE_PRESENT_FLAG == 0 {
 		return false, nil
@@ -171,7 +171,7 @@ func (k Kernel) ask(what uintptr, uuid string) (unix.DmIoctl, error) {
 	return request, err
 }
 
-func (k Kernel) Suspended(path string) (bool, error) {
+func (k Kernel) IsSuspended(path string) (bool, error) {
 	s, err := k.attribute(filepath.Base(path), "dm/suspended")
 	return s == "1", err
 }
@@ -199,9 +199,9 @@ const (
 	unusedPause    = 50 * time.Millisecond
 )
 
-// Unused asks device-mapper for the number of openers: an exclusive open alone would not see who opened the device
+// CheckUnused asks device-mapper for the number of openers: an exclusive open alone would not see who opened the device
 // without O_EXCL, as programs do with raw block volumes.
-func (k Kernel) Unused(ctx context.Context, path string) error {
+func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 	deadline := time.Now().Add(unusedPatience)
 	for {
 		opens, err := k.opens(path)

@@ -44,11 +44,11 @@ func TestKernelDevices(t *testing.T) {
 		t.Error(diff)
 	}
 	for path, want := range map[string]bool{"/dev/dm-0": false, "/dev/dm-7": true} {
-		if is, err := k.Suspended(path); err != nil || is != want {
+		if is, err := k.IsSuspended(path); err != nil || is != want {
 			t.Errorf("%s suspended: %v, %v", path, is, err)
 		}
 	}
-	if _, err := k.Suspended("/dev/dm-9"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := k.IsSuspended("/dev/dm-9"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a device that is not there: %v", err)
 	}
 	if path, active, err := k.Device("LVM-aaaa"); err != nil || !active || path != k.Dev+"/dm-0" {

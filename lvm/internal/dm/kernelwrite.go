@@ -102,11 +102,11 @@ const FrozenPatience = 2 * time.Second
 // probes are the questions to file systems that have not been answered, by path of the mount: at most one each.
 var probes sync.Map
 
-// Frozen asks for the removal of a file whose name is longer than any file system allows: that changes nothing, and
+// IsFrozen asks for the removal of a file whose name is longer than any file system allows: that changes nothing, and
 // fails at once; but the kernel first waits until the file system takes writes (sb_start_write in do_unlinkat of
 // fs/namei.c). No other sign of a frozen file system can be had: freezing it by ourselves to see it fail would stop its
 // users, and leave them stopped if we ended at the wrong moment. Mounts that this process cannot see are not asked.
-func (k Kernel) Frozen(path string) (bool, error) {
+func (k Kernel) IsFrozen(path string) (bool, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(path, &stat); err != nil {
 		return false, err

@@ -46,17 +46,17 @@ func OnDevices(name string, g lvm.Group) []string {
 // createArgs makes, activates and clears a volume that is not thin on exactly the planned extents, with its tags in the
 // same commit. -Wy -Zy wipe signatures that LVM knows and zero the first 4 KiB: what mkfs finds is blank. The allocation
 // policy is named so that a group's own (contiguous, cling) does not refuse what was planned.
-func createArgs(t Target, c *alloc.Carving) []string {
+func createArgs(t Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "-Wy", "-Zy", "--alloc", "normal")
 	args = append(args, layoutArgs(c)...)
 	args = append(args, "-l", decimal(c.Extents), "-n", t.lv)
-	args = append(args, AddTags(lvm.TagsOf(c.Volume))...)
+	args = append(args, AddTags(lvm.VolumeTags(c.Volume))...)
 	args = append(args, "--", t.vg)
 	return append(args, RangeArgs(c.Ranges)...)
 }
 
 // layoutArgs say how the extents lie. The region size is given, since LVM's own would depend on its configuration.
-func layoutArgs(c *alloc.Carving) []string {
+func layoutArgs(c *alloc.Allocation) []string {
 	class := c.Volume.Class
 	if class.Legs() == 0 {
 		return nil
@@ -68,7 +68,7 @@ func layoutArgs(c *alloc.Carving) []string {
 	if class.Mirrors > 0 {
 		args = append(args, "-m", strconv.Itoa(class.Mirrors))
 	}
-	if class.Raid() {
+	if class.IsRAID() {
 		args = append(args, "--regionsize", kib(alloc.RegionSize(c.Group, class, c.Extents)))
 	}
 	return args
@@ -89,7 +89,7 @@ func AddTags(tags []string) []string {
 
 // RangeArgs writes ranges as lvcreate takes them, those of one disk in one argument: PV:0-9:20-29. (A disk that is
 // named twice counts once: only its first argument would be used.)
-func RangeArgs(ranges []alloc.PeRange) []string {
+func RangeArgs(ranges []alloc.ExtentRange) []string {
 	var devices []string
 	byDevice := map[string]string{}
 	for _, r := range ranges {
@@ -107,21 +107,21 @@ func RangeArgs(ranges []alloc.PeRange) []string {
 
 // extendArgs makes a volume, or a pool's data, as large as so many extents, on exactly the planned ones. LVM refuses
 // if it has that size already.
-func extendArgs(t Target, g lvm.Group, extents lvm.Extents, ranges []alloc.PeRange) []string {
+func extendArgs(t Target, g lvm.Group, extents lvm.Extents, ranges []alloc.ExtentRange) []string {
 	args := append(OnDevices("lvextend", g), "--alloc", "normal", "-l", decimal(extents), "--", t.String())
 	return append(args, RangeArgs(ranges)...)
 }
 
 // StateArgs moves a volume from one state to another in one commit, if it still is the one that was looked at.
 func StateArgs(t Target, g lvm.Group, uuid string, from, to lvm.VolumeState) []string {
-	return append(OnDevices("lvchange", g), "-S", Guard(g, uuid, from), "--deltag", lvm.StateTag(from), "--addtag", lvm.StateTag(to), "--", t.String())
+	return append(OnDevices("lvchange", g), "-S", Selection(g, uuid, from), "--deltag", lvm.StateTag(from), "--addtag", lvm.StateTag(to), "--", t.String())
 }
 
-// SettleArgs moves volumes of one group from creating to ready in one commit, those that are still what was looked at.
-// More than settleMax of them take a further command.
-func SettleArgs(g lvm.Group, volumes []lvm.Volume) ([]Step, error) {
+// ReadyArgs moves volumes of one group from creating to ready in one commit, those that are still what was looked at.
+// More than readyBatchMax of them take a further command.
+func ReadyArgs(g lvm.Group, volumes []lvm.Volume) ([]Step, error) {
 	var steps []Step
-	for batch := range slices.Chunk(volumes, settleMax) {
+	for batch := range slices.Chunk(volumes, readyBatchMax) {
 		uuids := make([]string, 0, len(batch))
 		targets := make([]string, 0, len(batch))
 		for _, v := range batch {
@@ -132,15 +132,15 @@ func SettleArgs(g lvm.Group, volumes []lvm.Volume) ([]Step, error) {
 			uuids = append(uuids, "lv_uuid="+v.UUID)
 			targets = append(targets, t.String())
 		}
-		guard := fmt.Sprintf("%s && lv_tags={%s} && (%s)", AsSeen(g), lvm.StateTag(lvm.StateCreating), strings.Join(uuids, " || "))
+		guard := fmt.Sprintf("%s && lv_tags={%s} && (%s)", UnchangedSelection(g), lvm.StateTag(lvm.StateCreating), strings.Join(uuids, " || "))
 		args := append(OnDevices("lvchange", g), "-S", guard, "--deltag", lvm.StateTag(lvm.StateCreating), "--addtag", lvm.StateTag(lvm.StateReady), "--")
 		steps = append(steps, Step{append(args, targets...)})
 	}
 	return steps, nil
 }
 
-// settleMax bounds the length of one command line: about 130 bytes a volume.
-const settleMax = 100
+// readyBatchMax bounds the length of one command line: about 130 bytes a volume.
+const readyBatchMax = 100
 
 // ActivateArgs makes the volume's device; nothing is done if it is there.
 func ActivateArgs(t Target, g lvm.Group) []string {
@@ -154,18 +154,18 @@ func RefreshArgs(t Target, g lvm.Group) []string {
 
 // RemoveArgs deactivates and removes the volume, if it still is the one that was looked at, in that state.
 func RemoveArgs(t Target, g lvm.Group, uuid string, state lvm.VolumeState) []string {
-	return append(OnDevices("lvremove", g), "-S", Guard(g, uuid, state), "--", t.String())
+	return append(OnDevices("lvremove", g), "-S", Selection(g, uuid, state), "--", t.String())
 }
 
-// Guard is a compare-and-swap: LVM evaluates it under the group's lock (lvmreport(7), "SELECTION"). A volume that does
+// Selection is a compare-and-swap: LVM evaluates it under the group's lock (lvmreport(7), "SELECTION"). A volume that does
 // not match is left alone, and the exit status is 0 nonetheless: who uses it must look afterwards.
-func Guard(g lvm.Group, uuid string, state lvm.VolumeState) string {
-	return fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", AsSeen(g), uuid, lvm.StateTag(state))
+func Selection(g lvm.Group, uuid string, state lvm.VolumeState) string {
+	return fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", UnchangedSelection(g), uuid, lvm.StateTag(state))
 }
 
-// AsSeen is the part of each guard that keeps lvchange and lvremove from committing while another disk is away than when the
+// UnchangedSelection is the part of each guard that keeps lvchange and lvremove from committing while another disk is away than when the
 // group was read, or has come to the group since, so that --devices lacks it: they would mark that disk as missing.
-func AsSeen(g lvm.Group) string {
+func UnchangedSelection(g lvm.Group) string {
 	missing := 0
 	for _, pv := range g.PVs {
 		if pv.Missing {

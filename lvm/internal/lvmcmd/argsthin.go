@@ -11,7 +11,7 @@ import (
 
 // debrisArgs removes what an earlier poolArgs left half made, if it still is what was looked at.
 func debrisArgs(t Target, p *alloc.PoolGrowth) []string {
-	guard := fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", AsSeen(p.Group), p.Debris.UUID, lvm.EncodeTag(lvm.KeyKind, lvm.TagPool))
+	guard := fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", UnchangedSelection(p.Group), p.Debris.UUID, lvm.EncodeTag(lvm.KeyKind, lvm.TagPool))
 	return append(OnDevices("lvremove", p.Group), "-S", guard, "--", t.String())
 }
 
@@ -26,7 +26,7 @@ func sparesArgs(p *alloc.PoolGrowth) ([]string, error) {
 		uuids = append(uuids, "lv_uuid="+lv.UUID)
 		targets = append(targets, t.String())
 	}
-	guard := fmt.Sprintf("%s && lv_host=%s && (%s)", AsSeen(p.Group), poolHost, strings.Join(uuids, " || "))
+	guard := fmt.Sprintf("%s && lv_host=%s && (%s)", UnchangedSelection(p.Group), poolHost, strings.Join(uuids, " || "))
 	return append(append(OnDevices("lvremove", p.Group), "-S", guard, "--"), targets...), nil
 }
 
@@ -42,18 +42,18 @@ func poolArgs(t Target, p *alloc.PoolGrowth) []string {
 }
 
 // thinArgs makes and activates an empty thin volume: its pool shows zeroes wherever nothing was written.
-func thinArgs(t Target, c *alloc.Carving) []string {
+func thinArgs(t Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "--type", "thin",
 		"-V", strconv.FormatInt(int64(c.Volume.Size), 10)+"b", "--thinpool", c.Volume.Class.Pool, "-n", t.lv)
-	args = append(args, AddTags(lvm.TagsOf(c.Volume))...)
+	args = append(args, AddTags(lvm.VolumeTags(c.Volume))...)
 	return append(args, "--", t.vg)
 }
 
 // copyArgs makes and activates a thin volume that begins with the content of another one, or of a snapshot. -kn: it may
 // be activated like any volume.
-func copyArgs(t, origin Target, c *alloc.Carving) []string {
+func copyArgs(t, origin Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "-kn", "-prw", "-s", "-n", t.lv)
-	args = append(args, AddTags(lvm.TagsOf(c.Volume))...)
+	args = append(args, AddTags(lvm.VolumeTags(c.Volume))...)
 	return append(args, "--", origin.String())
 }
 
@@ -70,7 +70,7 @@ func snapshotArgs(t, origin Target, g lvm.Group, sn lvm.Snapshot) []string {
 // it be told again ("already contain thin device"). -ff lets LVM go on without, and tell the pool with its next command to
 // delete the device of that number.
 func DiscardArgs(t Target, g lvm.Group, uuid string) []string {
-	return append(OnDevices("lvremove", g), "-ff", "-S", Guard(g, uuid, lvm.StateCreating), "--", t.String())
+	return append(OnDevices("lvremove", g), "-ff", "-S", Selection(g, uuid, lvm.StateCreating), "--", t.String())
 }
 
 // FlushName is the name of the volume that FlushArgs makes: not one that LvName or SnapshotName makes.

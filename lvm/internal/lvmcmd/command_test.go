@@ -21,7 +21,7 @@ import (
 
 func TestArgs(t *testing.T) {
 	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 4}, {Start: 8, Count: 100}}, []lvm.Run{{Start: 0, Count: 9}})
-	c := &alloc.Carving{Group: g, Extents: 6, Ranges: []alloc.PeRange{{Device: "/dev/vg-dataa", First: 8, Last: 11}, {Device: "/dev/vg-datab", First: 0, Last: 0}, {Device: "/dev/vg-dataa", First: 0, Last: 0}},
+	c := &alloc.Allocation{Group: g, Extents: 6, Ranges: []alloc.ExtentRange{{Device: "/dev/vg-dataa", First: 8, Last: 11}, {Device: "/dev/vg-datab", First: 0, Last: 0}, {Device: "/dev/vg-dataa", First: 0, Last: 0}},
 		Volume: lvm.Volume{ID: lvm.ID{VG: g.UUID, LV: "v-1"}, Name: "a b", Cluster: fixture.TestCluster, Class: lvm.Class{Layout: lvm.LayoutLinear, Wipe: lvm.WipeNone}, State: lvm.StateCreating}}
 	target, err := TargetOf("vg-data", "v-1")
 	fixture.Must(t, err)
@@ -47,16 +47,16 @@ func TestArgs(t *testing.T) {
 func TestSettleArgs(t *testing.T) {
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 9}})
 	var volumes []lvm.Volume
-	for i := range settleMax + 2 {
+	for i := range readyBatchMax + 2 {
 		volumes = append(volumes, lvm.Volume{ID: lvm.ID{VG: g.UUID, LV: fmt.Sprint("v-", i)}, UUID: fmt.Sprint("U", i)})
 	}
-	steps, err := SettleArgs(g, volumes)
+	steps, err := ReadyArgs(g, volumes)
 	fixture.Must(t, err)
 	if len(steps) != 2 || len(strings.Join(steps[0].Argv, " ")) > 16<<10 {
 		t.Fatalf("%d commands for %d volumes", len(steps), len(volumes))
 	}
 	first, second := strings.Join(steps[0].Argv, " "), strings.Join(steps[1].Argv, " ")
-	if strings.Count(first, "lv_uuid=U") != settleMax || strings.Count(first, " vg/v-") != settleMax {
+	if strings.Count(first, "lv_uuid=U") != readyBatchMax || strings.Count(first, " vg/v-") != readyBatchMax {
 		t.Error(first)
 	}
 	want := "lvchange -y --devices /dev/vga -S vg_missing_pv_count=0 && lv_tags={nodelvm.state=creating} && (lv_uuid=U100 || lv_uuid=U101)" +
@@ -64,10 +64,10 @@ func TestSettleArgs(t *testing.T) {
 	if second != want {
 		t.Errorf("got  %s\nwant %s", second, want)
 	}
-	if _, err := SettleArgs(g, []lvm.Volume{{ID: lvm.ID{LV: ""}}}); err == nil {
+	if _, err := ReadyArgs(g, []lvm.Volume{{ID: lvm.ID{LV: ""}}}); err == nil {
 		t.Error("a volume without a name would name the whole group")
 	}
-	if steps, err := SettleArgs(g, nil); err != nil || steps != nil {
+	if steps, err := ReadyArgs(g, nil); err != nil || steps != nil {
 		t.Errorf("nothing to mark: %v, %v", steps, err)
 	}
 }
@@ -83,12 +83,12 @@ func TestTargetOf(t *testing.T) {
 
 func TestLVName(t *testing.T) {
 	usual := "pvc-0f3b3c56-1c2d-4e5f-8a9b-000000000001"
-	if got := lvm.LvName(usual); got != usual {
+	if got := lvm.LVName(usual); got != usual {
 		t.Errorf("the usual name became %s", got)
 	}
 	seen := map[string]string{}
 	for _, name := range []string{"a", "A", "snapshot", "v-x", "pvc-", usual + "0", strings.ToUpper(usual), "--", "@x", "a/b", strings.Repeat("n", 128)} {
-		got := lvm.LvName(name)
+		got := lvm.LVName(name)
 		if other, taken := seen[got]; taken {
 			t.Errorf("%q and %q are both %s", name, other, got)
 		}

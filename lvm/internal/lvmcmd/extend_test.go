@@ -46,7 +46,7 @@ func TestExtendSteps(t *testing.T) {
 				s.Groups[0].PVs[i].Free = []lvm.Run{{Start: 90, Count: 10}}
 			}
 		}
-		e, err := alloc.PlanExtend(s, v, alloc.Extending{Required: test.to, Limit: 0})
+		e, err := alloc.PlanExtend(s, v, alloc.ExtendRequest{Required: test.to, Limit: 0})
 		if test.wantError != "" {
 			if lvm.KindOf(err) != lvm.KindOutOfRange || !strings.Contains(err.Error(), test.wantError) {
 				t.Errorf("%s to %s: %v; want it to say %q", test.class.Layout, test.to, err, test.wantError)
@@ -76,10 +76,12 @@ func TestExtendRefusals(t *testing.T) {
 		"smaller limit":     {required: 0, limit: 9 * x, kind: lvm.KindOutOfRange, words: "never shrink"},
 		"exported":          {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.Problem = "it is exported" }, kind: lvm.KindConflict, words: "exported"},
 		"a disk is missing": {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.PVs[4].Missing = true }, kind: lvm.KindBusy, words: "is missing: reconnect its disk"},
-		"a silent disk":     {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.PVs[4].Silent, g.Problem = true, lvm.SilentSentence("/dev/vge") }, kind: lvm.KindBusy, words: "is unresponsive"},
-		"one byte more":     {required: 10*x + 1, change: func(g *lvm.Group, lv *lvm.LV) { g.Problem = "it is exported" }, kind: lvm.KindConflict, words: "from 41943040 bytes to 41943041 bytes"},
-		"snapshots of it":   {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.UsedBy = []string{"snap"} }, kind: lvm.KindInUse, words: "snap"},
-		"converted":         {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Type = "raid1" }, kind: lvm.KindOutOfRange, words: "extend it with lvextend"},
+		"a silent disk": {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) {
+			g.PVs[4].Unresponsive, g.Problem = true, lvm.DescribeUnresponsive("/dev/vge")
+		}, kind: lvm.KindBusy, words: "is unresponsive"},
+		"one byte more":   {required: 10*x + 1, change: func(g *lvm.Group, lv *lvm.LV) { g.Problem = "it is exported" }, kind: lvm.KindConflict, words: "from 41943040 bytes to 41943041 bytes"},
+		"snapshots of it": {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.UsedBy = []string{"snap"} }, kind: lvm.KindInUse, words: "snap"},
+		"converted":       {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Type = "raid1" }, kind: lvm.KindOutOfRange, words: "extend it with lvextend"},
 		"more legs": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) {
 			lv.Segments[0].Areas = append(lv.Segments[0].Areas, lvm.Area{LV: "third"})
 		}, kind: lvm.KindOutOfRange, words: "extend it with lvextend"},
@@ -95,7 +97,7 @@ func TestExtendRefusals(t *testing.T) {
 			g := &s.Groups[0]
 			test.change(g, &g.LVs[slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == v.ID.LV })])
 		}
-		if e, err := alloc.PlanExtend(s, v, alloc.Extending{Required: test.required, Limit: test.limit}); err == nil || lvm.KindOf(err) != test.kind || !strings.Contains(err.Error(), test.words) {
+		if e, err := alloc.PlanExtend(s, v, alloc.ExtendRequest{Required: test.required, Limit: test.limit}); err == nil || lvm.KindOf(err) != test.kind || !strings.Contains(err.Error(), test.words) {
 			t.Errorf("%s: %+v, kind %d, %v", what, e, lvm.KindOf(err), err)
 		}
 	}
@@ -110,10 +112,10 @@ func TestExtendRAIDMetadata(t *testing.T) {
 		g.PVs[i].Extents, g.PVs[i].Free = 1<<22, []lvm.Run{{Start: 0, Count: 1 << 22}}
 	}
 	v := fixture.NewVolume(t, s, fixture.SpecIn("a", lvm.Class{Layout: lvm.LayoutRAID1}, 16*lvm.KiB))
-	if n := alloc.RaidMetadata(*g, 1, 16*lvm.KiB); n != 1 {
+	if n := alloc.RAIDMetadata(*g, 1, 16*lvm.KiB); n != 1 {
 		t.Fatalf("%d extents of metadata", n)
 	}
-	e, err := alloc.PlanExtend(s, v, alloc.Extending{Required: 2 * lvm.GiB, Limit: 0}) // 2^17 regions: 8 + 16 KiB, 2 extents
+	e, err := alloc.PlanExtend(s, v, alloc.ExtendRequest{Required: 2 * lvm.GiB, Limit: 0}) // 2^17 regions: 8 + 16 KiB, 2 extents
 	want := []string{"lvextend --alloc normal -l 131072 -- vg/" + v.ID.LV + " /dev/vga:2-131073 /dev/vgb:2-131073"}
 	if diff := cmp.Diff(want, argvOf(t, stepsOf(t, e), err)); diff != "" {
 		t.Error(diff)
@@ -127,14 +129,14 @@ func TestExtendIsTrue(t *testing.T) {
 		for _, g := range s.Groups {
 			for _, lv := range g.LVs {
 				v, ours, err := lvm.VolumeOf(g, lv)
-				if err != nil || !ours || lvm.Unchangeable(s, g) != nil {
+				if err != nil || !ours || lvm.CheckWritable(s, g) != nil {
 					continue
 				}
 				v.State = lvm.StateReady
 				most := lv.Extents
 				for step := lvm.Extents(1 << 20); step > 0; step /= 2 { // the largest that is accepted, found by trying
-					if e, err := alloc.PlanExtend(s, v, alloc.Extending{Required: g.Bytes(most + step*v.Class.Row()), Limit: 0}); err == nil {
-						most += step * v.Class.Row()
+					if e, err := alloc.PlanExtend(s, v, alloc.ExtendRequest{Required: g.Bytes(most + step*v.Class.StripeExtents()), Limit: 0}); err == nil {
+						most += step * v.Class.StripeExtents()
 						checkSteps(t, g, e)
 					} else if kind := lvm.KindOf(err); kind != lvm.KindOutOfRange {
 						t.Fatalf("%s: kind %d, %v", lv.Name, kind, err)
@@ -160,7 +162,7 @@ func stepsOf(t interface{ Fatal(args ...any) }, x alloc.Extension) []Step {
 // checkSteps sees that each lvextend names free extents only, each one once.
 func checkSteps(t *rapid.T, g lvm.Group, e alloc.Extension) {
 	t.Helper()
-	var all []alloc.PeRange
+	var all []alloc.ExtentRange
 	for _, s := range stepsOf(t, e) {
 		all = append(all, rangesIn(t, s.Argv)...)
 	}

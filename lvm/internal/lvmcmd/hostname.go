@@ -19,14 +19,14 @@ func makesPool(argv []string) bool {
 	return argv[0] == "lvcreate" && i >= 0 && i+1 < len(argv) && argv[i+1] == "thin-pool"
 }
 
-// asHost runs do on a thread for which, and for the processes that it starts, the machine has this name; for nobody else.
-func asHost(name string, do func() error) error {
+// withHostname runs do on a thread for which, and for the processes that it starts, the machine has this name; for nobody else.
+func withHostname(name string, do func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()              // for good: the thread ends with this
 		if unix.Gettid() == unix.Getpid() { // but for the process's first thread, which cannot end
 			defer runtime.UnlockOSThread()
-			done <- asHost(name, do) // on another one, as this one is taken
+			done <- withHostname(name, do) // on another one, as this one is taken
 			return
 		}
 		if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {

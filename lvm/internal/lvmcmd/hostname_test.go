@@ -20,7 +20,7 @@ func TestAsHost(t *testing.T) {
 	fixture.Must(t, err)
 	for range 20 { // the process's first thread may be among those that are asked
 		var name []byte
-		fixture.Must(t, asHost(poolHost, func() (err error) {
+		fixture.Must(t, withHostname(poolHost, func() (err error) {
 			name, err = exec.CommandContext(t.Context(), "uname", "-n").Output()
 			return err
 		}))

@@ -29,8 +29,8 @@ func argvOf(t testing.TB, steps []Step, err error) []string {
 func TestSteps(t *testing.T) {
 	disk := []lvm.Run{{Start: 0, Count: 100}}
 	s := lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg", disk, []lvm.Run{{Start: 0, Count: 10}, {Start: 50, Count: 30}}, disk, disk, disk)}}
-	tags := "--addtag nodelvm.v=1 --addtag nodelvm.state=creating --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=a --addtag nodelvm.lv=" + lvm.LvName("a") + " "
-	name := lvm.LvName("a")
+	tags := "--addtag nodelvm.v=1 --addtag nodelvm.state=creating --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=a --addtag nodelvm.lv=" + lvm.LVName("a") + " "
+	name := lvm.LVName("a")
 	for _, test := range []struct {
 		class lvm.Class
 		size  lvm.Bytes
@@ -64,7 +64,7 @@ func TestSteps(t *testing.T) {
 			continue
 		}
 		fixture.Must(t, err)
-		steps, err := CreateSteps(ps[0].Carve)
+		steps, err := CreateSteps(ps[0].Create)
 		if diff := cmp.Diff(test.want, argvOf(t, steps, err)); diff != "" {
 			t.Errorf("%s of %s: %s", test.class.Layout, test.size, diff)
 		}

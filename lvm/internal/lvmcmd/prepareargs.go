@@ -13,15 +13,15 @@ func metadataSize(device lvm.Bytes) lvm.Bytes {
 	return min(64*lvm.MiB, max(lvm.MiB, device/128/lvm.MiB*lvm.MiB))
 }
 
-// PvcreateArgs makes a device a physical volume that bears our mark. There is no -y in any of these: where LVM finds
+// PVCreateArgs makes a device a physical volume that bears our mark. There is no -y in any of these: where LVM finds
 // something on a device that we have not, it asks, nobody answers, and it gives up.
-func PvcreateArgs(d ondisk.Disk) []string {
+func PVCreateArgs(d ondisk.Disk) []string {
 	return []string{"pvcreate", DevicesOption, d.Path, "--norestorefile", "--uuid", ondisk.NewPVUUID(), "--metadatasize", kib(metadataSize(d.Size)), "--", d.Path}
 }
 
-// VgcreateArgs makes the group, with this node's name as a tag if it is known. The node does not activate its volumes when it boots: the driver does that when they are
+// VGCreateArgs makes the group, with this node's name as a tag if it is known. The node does not activate its volumes when it boots: the driver does that when they are
 // used.
-func VgcreateArgs(d lvm.Declaration, node string, paths []string) []string {
+func VGCreateArgs(d lvm.Declaration, node string, paths []string) []string {
 	args := []string{"vgcreate", DevicesOption, strings.Join(paths, ","), "--physicalextentsize", "4m", "--setautoactivation", "n"}
 	args = append(args, AddTags(d.Tags)...)
 	if tag := lvm.EncodeTag(lvm.KeyNode, node); node != "" && len(tag) <= lvm.MaxTag {
@@ -30,13 +30,13 @@ func VgcreateArgs(d lvm.Declaration, node string, paths []string) []string {
 	return append(append(args, "--", d.Name), paths...)
 }
 
-// VgextendArgs adds physical volumes to the group.
-func VgextendArgs(g lvm.Group, paths []string) []string {
+// VGExtendArgs adds physical volumes to the group.
+func VGExtendArgs(g lvm.Group, paths []string) []string {
 	return append([]string{"vgextend", DevicesOption, devicesOf(g, paths), "--", g.Name}, paths...)
 }
 
-// VgtagArgs adds tags to the group; paths are devices that it has just got.
-func VgtagArgs(g lvm.Group, paths, tags []string) []string {
+// VGTagArgs adds tags to the group; paths are devices that it has just got.
+func VGTagArgs(g lvm.Group, paths, tags []string) []string {
 	args := append([]string{"vgchange", DevicesOption, devicesOf(g, paths)}, AddTags(tags)...)
 	return append(args, "--", g.Name)
 }

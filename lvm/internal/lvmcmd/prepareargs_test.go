@@ -18,11 +18,11 @@ func TestPrepareArgs(t *testing.T) {
 		want string
 		argv []string
 	}{
-		{"pvcreate --devices /dev/sdb --norestorefile --uuid UUID --metadatasize 24576k -- /dev/sdb", PvcreateArgs(device)},
-		{"vgcreate --devices /dev/sdb,/dev/sdc --physicalextentsize 4m --setautoactivation n --addtag fast --addtag nodelvm.node=node-1 -- vg /dev/sdb /dev/sdc", VgcreateArgs(d, "node-1", []string{"/dev/sdb", "/dev/sdc"})},
-		{"vgcreate --devices /dev/sdb --physicalextentsize 4m --setautoactivation n --addtag fast -- vg /dev/sdb", VgcreateArgs(d, "", []string{"/dev/sdb"})},
-		{"vgextend --devices /dev/sda,/dev/sdb -- vg /dev/sdb", VgextendArgs(g, []string{"/dev/sdb"})},
-		{"vgchange --devices /dev/sda --addtag fast -- vg", VgtagArgs(g, nil, d.Tags)},
+		{"pvcreate --devices /dev/sdb --norestorefile --uuid UUID --metadatasize 24576k -- /dev/sdb", PVCreateArgs(device)},
+		{"vgcreate --devices /dev/sdb,/dev/sdc --physicalextentsize 4m --setautoactivation n --addtag fast --addtag nodelvm.node=node-1 -- vg /dev/sdb /dev/sdc", VGCreateArgs(d, "node-1", []string{"/dev/sdb", "/dev/sdc"})},
+		{"vgcreate --devices /dev/sdb --physicalextentsize 4m --setautoactivation n --addtag fast -- vg /dev/sdb", VGCreateArgs(d, "", []string{"/dev/sdb"})},
+		{"vgextend --devices /dev/sda,/dev/sdb -- vg /dev/sdb", VGExtendArgs(g, []string{"/dev/sdb"})},
+		{"vgchange --devices /dev/sda --addtag fast -- vg", VGTagArgs(g, nil, d.Tags)},
 	} {
 		for i, arg := range test.argv {
 			if arg == "--uuid" {
@@ -33,7 +33,7 @@ func TestPrepareArgs(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, test.want)
 		}
 	}
-	if !ondisk.IsUUID(uuid) || !strings.HasPrefix(uuid, ondisk.PvMark) || uuid == ondisk.NewPVUUID() {
+	if !ondisk.IsUUID(uuid) || !strings.HasPrefix(uuid, ondisk.PVUUIDPrefix) || uuid == ondisk.NewPVUUID() {
 		t.Errorf("UUID %q", uuid)
 	}
 	for size, want := range map[lvm.Bytes]lvm.Bytes{16 * lvm.MiB: lvm.MiB, 4 * lvm.GiB: 32 * lvm.MiB, 100 * lvm.GiB: 64 * lvm.MiB} {

@@ -96,7 +96,7 @@ func (c Command) run(ctx context.Context, argv []string, start func(*exec.Cmd) e
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	began := time.Now()
 	if makesPool(argv) {
-		err = asHost(poolHost, func() error { return start(cmd) })
+		err = withHostname(poolHost, func() error { return start(cmd) })
 	} else {
 		err = start(cmd)
 	}

@@ -48,7 +48,7 @@ func commandCommits(argv []string) int64 {
 }
 
 // CreateSteps are the commands that make a planned volume, in order.
-func CreateSteps(c *alloc.Carving) ([]Step, error) {
+func CreateSteps(c *alloc.Allocation) ([]Step, error) {
 	t, err := TargetOf(c.Group.Name, c.Volume.ID.LV)
 	if err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func PoolSteps(p *alloc.PoolGrowth) ([]Step, error) {
 	return steps, nil
 }
 
-// EnlargeSteps are the commands that give a pool what it needs.
-func EnlargeSteps(p alloc.Pool, n alloc.PoolNeed) ([]Step, error) {
+// PoolExtensionSteps are the commands that give a pool what it needs.
+func PoolExtensionSteps(p alloc.Pool, n alloc.PoolNeed) ([]Step, error) {
 	t, err := TargetOf(p.Group.Name, p.Name)
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func EnlargeSteps(p alloc.Pool, n alloc.PoolNeed) ([]Step, error) {
 	}
 	if n.Data > p.Data {
 		// LVM chooses where the metadata goes, so nothing is said of where the data goes if both grow.
-		var ranges []alloc.PeRange
+		var ranges []alloc.ExtentRange
 		if n.Metadata == 0 {
 			ranges = alloc.LinearRanges(p.Group, n.Data-p.Data)
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // rangesIn reads the ranges of a command line back.
-func rangesIn(t *rapid.T, argv []string) (ranges []alloc.PeRange) {
+func rangesIn(t *rapid.T, argv []string) (ranges []alloc.ExtentRange) {
 	for _, arg := range argv {
 		device, rest, found := strings.Cut(arg, ":")
 		if !found || !strings.HasPrefix(device, "/dev/") {
@@ -28,7 +28,7 @@ func rangesIn(t *rapid.T, argv []string) (ranges []alloc.PeRange) {
 			if err1 != nil || err2 != nil {
 				t.Fatalf("%q", arg)
 			}
-			ranges = append(ranges, alloc.PeRange{Device: device, First: lvm.Extents(a), Last: lvm.Extents(b)})
+			ranges = append(ranges, alloc.ExtentRange{Device: device, First: lvm.Extents(a), Last: lvm.Extents(b)})
 		}
 	}
 	return ranges
@@ -157,7 +157,7 @@ func TestPlanCopy(t *testing.T) {
 	copyOf := func(source lvm.ID, required, limit lvm.Bytes) lvm.Spec {
 		return lvm.Spec{Name: "copy", Class: lvm.Class{Group: "@fast", Layout: lvm.LayoutThin}, Required: required, Limit: limit, Source: source}
 	}
-	name := lvm.LvName("copy")
+	name := lvm.LVName("copy")
 	create := "lvcreate -ay -kn -prw -s -n " + name + " --addtag nodelvm.v=1 --addtag nodelvm.state=creating --addtag nodelvm.cluster=cluster-1" +
 		" --addtag nodelvm.name=copy --addtag nodelvm.lv=" + name + " --addtag nodelvm.layout=thin --addtag nodelvm.overprovision=100 --addtag nodelvm.source=SOURCE -- vg/SOURCE"
 	for _, test := range []struct {
@@ -169,7 +169,7 @@ func TestPlanCopy(t *testing.T) {
 		{copyOf(sn.ID, 101*lvm.MiB, 0), []string{create, "lvextend --alloc normal -l 26 -- vg/" + name}},
 	} {
 		p := fixture.Planned(t, s, test.spec)[0]
-		steps, err := CreateSteps(p.Carve)
+		steps, err := CreateSteps(p.Create)
 		got := strings.ReplaceAll(strings.Join(argvOf(t, steps, err), "\n"), test.spec.Source.LV, "SOURCE")
 		if diff := cmp.Diff(strings.Join(test.want, "\n"), got); diff != "" {
 			t.Error(diff)
@@ -216,7 +216,7 @@ func TestPoolOfAdmin(t *testing.T) {
 		t.Fatalf("%+v, %v; want %s", c, err, want)
 	}
 	p := fixture.Planned(t, s, lvm.Spec{Name: "a", Class: class, Required: c.Largest})[0]
-	if steps, err := CreateSteps(p.Carve); err != nil || len(steps) != 1 {
+	if steps, err := CreateSteps(p.Create); err != nil || len(steps) != 1 {
 		t.Errorf("%v, %v", steps, err)
 	}
 	if _, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: class, Required: c.Largest + 1}}); err == nil || !strings.Contains(err.Error(), "lvextend vg/pool") {
@@ -253,15 +253,15 @@ func TestPoolHalfMade(t *testing.T) {
 	g.LVs = append(g.LVs, half)
 	spec := fixture.SpecIn("a", fixture.ThinClass, 8*lvm.MiB)
 	p := fixture.Planned(t, s, spec)[0]
-	steps, err := CreateSteps(p.Carve)
+	steps, err := CreateSteps(p.Create)
 	lines := argvOf(t, steps, err)
 	want := "lvremove -S vg_missing_pv_count=0 && lv_uuid=half && lv_tags={nodelvm.kind=pool} -- vg/nodelvm-thin"
 	if len(lines) < 3 || lines[0] != want || !strings.HasPrefix(lines[1], "lvcreate --type thin-pool") {
 		t.Errorf("%q", lines)
 	}
-	alloc.TakeCarving(s, p.Carve)
-	if second := fixture.Planned(t, s, fixture.SpecIn("b", fixture.ThinClass, 8*lvm.MiB))[0]; second.Carve.Pool != nil {
-		t.Errorf("the pool is made twice: %+v", second.Carve.Pool)
+	alloc.ApplyAllocation(s, p.Create)
+	if second := fixture.Planned(t, s, fixture.SpecIn("b", fixture.ThinClass, 8*lvm.MiB))[0]; second.Create.Pool != nil {
+		t.Errorf("the pool is made twice: %+v", second.Create.Pool)
 	}
 	for what, change := range map[string]func(*lvm.LV){
 		"somebody else's": func(lv *lvm.LV) { lv.Tags = nil },
@@ -287,7 +287,7 @@ func TestSparesOnlyWithoutSpare(t *testing.T) {
 		if spared {
 			g.LVs = append(g.LVs, lvm.LV{UUID: "spare", Name: "lvol0" + alloc.SpareSuffix, Hidden: true, Type: "linear", Extents: 1})
 		}
-		steps, err := CreateSteps(fixture.Planned(t, s, fixture.SpecIn("a", fixture.ThinClass, 8*lvm.MiB))[0].Carve)
+		steps, err := CreateSteps(fixture.Planned(t, s, fixture.SpecIn("a", fixture.ThinClass, 8*lvm.MiB))[0].Create)
 		if removed := strings.Contains(strings.Join(argvOf(t, steps, err), "\n"), "lv_uuid=left"); removed == spared {
 			t.Errorf("with a spare: %v; removed: %v", spared, removed)
 		}

@@ -24,9 +24,9 @@ const (
 	provenTail = 1 * lvm.MiB
 )
 
-// Unfit tells, from what the kernel knows, why a device is not touched; "" if nothing is known against it. named: the
+// IneligibleReason tells, from what the kernel knows, why a device is not touched; "" if nothing is known against it. named: the
 // configuration names exactly this device.
-func (d Disk) Unfit(named bool) string {
+func (d Disk) IneligibleReason(named bool) string {
 	switch {
 	case d.Standing != StandsOnDisks:
 		return d.Reason
@@ -44,8 +44,8 @@ func (d Disk) Unfit(named bool) string {
 		return "it is read-only"
 	case d.zoned:
 		return "it is zoned, and takes writes in the order of its zones alone: no volume on it could be written"
-	case d.Size < lvm.MinPrepared:
-		return fmt.Sprintf("it is smaller than %s", lvm.MinPrepared)
+	case d.Size < lvm.MinDeviceSize:
+		return fmt.Sprintf("it is smaller than %s", lvm.MinDeviceSize)
 	case d.partition && !named:
 		return "it is a partition: select it with a path without wildcards to use it"
 	case d.removable && !named:
@@ -60,15 +60,15 @@ func (d Disk) Unfit(named bool) string {
 	return ""
 }
 
-// grip is a device that is held for ourselves alone: the kernel refuses that while anybody in the node has it mounted, as
+// exclusiveDevice is a device that is held for ourselves alone: the kernel refuses that while anybody in the node has it mounted, as
 // swap, or below another device, in whatever container that may be.
-type grip struct {
+type exclusiveDevice struct {
 	file *os.File
 	directFile
 }
 
-// Seize takes hold of a device. refusal says who has it, that it cannot be opened, or that it may not be taken.
-func (d Disk) Seize(where Positions) (g *grip, refusal string) {
+// OpenExclusive takes hold of a device. refusal says who has it, that it cannot be opened, or that it may not be taken.
+func (d Disk) OpenExclusive(where Positions) (g *exclusiveDevice, refusal string) {
 	fd, err := unix.Open(d.Path, unix.O_RDONLY|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.EBUSY) {
 		return nil, "it is in use (it cannot be opened exclusively): mounted in another container, or part of another device"
@@ -76,7 +76,7 @@ func (d Disk) Seize(where Positions) (g *grip, refusal string) {
 	if err != nil {
 		return nil, fmt.Sprintf("it cannot be opened: %v", err)
 	}
-	g = &grip{os.NewFile(uintptr(fd), d.Path), directFile{fd}}
+	g = &exclusiveDevice{os.NewFile(uintptr(fd), d.Path), directFile{fd}}
 	r := prober{positions: where}
 	err = r.isListed(d.BlockDevice, g.directFile)
 	pos, openErr := r.opened(d.BlockDevice, g.directFile)
@@ -91,10 +91,10 @@ func (d Disk) Seize(where Positions) (g *grip, refusal string) {
 	return g, ""
 }
 
-func (g *grip) Release() { _ = g.file.Close() }
+func (g *exclusiveDevice) Release() { _ = g.file.Close() }
 
 // Content says what a device that is held holds; "" for nothing at all. Nothing is written.
-func (g *grip) Content(ctx context.Context, d Disk, signatures func(context.Context, string) ([]string, error)) string {
+func (g *exclusiveDevice) Content(ctx context.Context, d Disk, signatures func(context.Context, string) ([]string, error)) string {
 	if d.pv != nil {
 		return d.pv.words(d.Path)
 	}
@@ -117,9 +117,9 @@ func (g *grip) Content(ctx context.Context, d Disk, signatures func(context.Cont
 	return ""
 }
 
-// PvMark begins the UUID of each physical volume that is made here: one that an interrupted run left without a group is
+// PVUUIDPrefix begins the UUID of each physical volume that is made here: one that an interrupted run left without a group is
 // known by it.
-const PvMark = "NodeLV"
+const PVUUIDPrefix = "NodeLV"
 
 // words say of a physical volume that no group on this node counts as its own what it is.
 func (p probe) words(path string) string {
@@ -142,8 +142,8 @@ func (p probe) words(path string) string {
 // Unfinished tells whether the device is a physical volume that was made here for a group, and never became a part of
 // one: it bears our mark, and no group but this one, in the commit that was to take it in, was ever written to it; all else
 // that would be looked at is zero. ours is the group as it is; nil if it is not there.
-func (g *grip) Unfinished(d Disk, name string, ours *lvm.Group) bool {
-	if d.pv == nil || d.pv.err != nil || !strings.HasPrefix(d.pv.label.uuid, PvMark) || len(d.pv.label.areas) != 1 {
+func (g *exclusiveDevice) Unfinished(d Disk, name string, ours *lvm.Group) bool {
+	if d.pv == nil || d.pv.err != nil || !strings.HasPrefix(d.pv.label.uuid, PVUUIDPrefix) || len(d.pv.label.areas) != 1 {
 		return false
 	}
 	at, size := d.pv.label.areas[0].offset, d.pv.label.areas[0].size
@@ -181,6 +181,6 @@ func firstByte(data []byte) int { return slices.IndexFunc(data, func(b byte) boo
 
 // NewPVUUID makes a UUID in LVM's notation that begins with our mark.
 func NewPVUUID() string {
-	raw := PvMark + strings.ToLower(rand.Text()) // 26 characters of base 32
+	raw := PVUUIDPrefix + strings.ToLower(rand.Text()) // 26 characters of base 32
 	return dashed(raw[:32])
 }

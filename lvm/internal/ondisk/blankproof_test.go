@@ -35,11 +35,11 @@ func pokeDisk(d Disk, t *testing.T, at int64, data string) {
 }
 
 // gripDisk holds a disk that is a file.
-func gripDisk(d Disk, t *testing.T) *grip {
+func gripDisk(d Disk, t *testing.T) *exclusiveDevice {
 	t.Helper()
 	f, err := OpenDirect(d.Path, false)
 	fixture.Must(t, err)
-	g := &grip{os.NewFile(uintptr(f.Fd), d.Path), f}
+	g := &exclusiveDevice{os.NewFile(uintptr(f.Fd), d.Path), f}
 	t.Cleanup(g.Release)
 	return g
 }

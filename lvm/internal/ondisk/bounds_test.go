@@ -77,8 +77,8 @@ func TestTextSizeIsBounded(t *testing.T) {
 	if took := allocated(func() { state, err = disksOf(node).Read(t.Context()) }); took > lvm.MiB {
 		t.Errorf("reading it takes %s", took)
 	}
-	if fixture.Must(t, err); len(state.Unread) != 1 || !strings.Contains(state.Unread[0], "more than are read") {
-		t.Errorf("unread: %q", state.Unread)
+	if fixture.Must(t, err); len(state.UnreadDevices) != 1 || !strings.Contains(state.UnreadDevices[0], "more than are read") {
+		t.Errorf("unread: %q", state.UnreadDevices)
 	}
 	if usable(int64(lvm.GiB)) != maxText || usable(int64(64*lvm.MiB)) > maxText {
 		t.Errorf("an area of 1 GiB is good for %s, one of 64 MiB for %s", usable(int64(lvm.GiB)), usable(int64(64*lvm.MiB)))
@@ -125,7 +125,7 @@ func layered(parts map[string][]string) lvm.Group {
 		}
 		g.LVs = append(g.LVs, lvm.LV{Name: name, Segments: []lvm.Segment{seg}})
 	}
-	settleGroup(&g)
+	normalizeGroup(&g)
 	return g
 }
 
@@ -153,7 +153,7 @@ func TestLayers(t *testing.T) {
 		}
 		if err == nil {
 			for _, lv := range g.LVs {
-				_, _ = lvm.Parts(g, lv), g.DamageTo(lv, nil, 0)
+				_, _ = lvm.Components(g, lv), g.DamageOf(lv, nil, 0)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func (c *CheckedReader) Read(ctx context.Context) (lvm.State, error) {
 	}
 	if c.Difference() != "" {
 		reported, err := c.Report(ctx, s.Devices)
-		reported.Devices, reported.Skipped, reported.Silent = s.Devices, s.Skipped, s.Silent
+		reported.Devices, reported.Skipped, reported.Unresponsive = s.Devices, s.Skipped, s.Unresponsive
 		return reported, err
 	}
 	if err == nil {
@@ -106,7 +106,7 @@ func (c *CheckedReader) Check(ctx context.Context) {
 // does not answer: it would hang.
 func (c *CheckedReader) compare(ctx context.Context) (string, error) {
 	before, err := c.Direct.Read(ctx)
-	if err != nil || len(before.Silent) > 0 {
+	if err != nil || len(before.Unresponsive) > 0 {
 		return "", err
 	}
 	report, err := c.Report(ctx, before.Devices)
@@ -124,23 +124,23 @@ func (c *CheckedReader) compare(ctx context.Context) (string, error) {
 func compareStates(before, report, after lvm.State) string {
 	for _, g := range before.Groups {
 		same := groupByUUID(after, g.UUID)
-		if same == nil || !reflect.DeepEqual(g, *same) || strings.Contains(g.Problem, lvm.Doubled) {
+		if same == nil || !reflect.DeepEqual(g, *same) || strings.Contains(g.Problem, lvm.DuplicatePhrase) {
 			continue // it changes, or LVM sees only one copy of a disk
 		}
 		told := groupByUUID(report, g.UUID)
 		if told == nil {
-			return fmt.Sprintf("volume group %s (%s) is on the disks, and not in LVM's report%s", g.Name, g.UUID, lvm.InBrackets(after.Unread))
+			return fmt.Sprintf("volume group %s (%s) is on the disks, and not in LVM's report%s", g.Name, g.UUID, lvm.Parenthesized(after.UnreadDevices))
 		}
 		if told.Seqno != g.Seqno {
 			continue // it was changed and reported before it could be read again
 		}
-		if diff := firstDifference("volume group "+g.Name, reflect.ValueOf(g), reflect.ValueOf(reworded(*told, g))); diff != "" {
-			return diff + lvm.InBrackets(after.Unread)
+		if diff := firstDifference("volume group "+g.Name, reflect.ValueOf(g), reflect.ValueOf(withComparableProblem(*told, g))); diff != "" {
+			return diff + lvm.Parenthesized(after.UnreadDevices)
 		}
 	}
 	for _, g := range report.Groups {
 		if groupByUUID(before, g.UUID) == nil && groupByUUID(after, g.UUID) == nil {
-			return fmt.Sprintf("volume group %s (%s) is in LVM's report, and not on the disks that can be read%s", g.Name, g.UUID, lvm.InBrackets(after.Unread))
+			return fmt.Sprintf("volume group %s (%s) is in LVM's report, and not on the disks that can be read%s", g.Name, g.UUID, lvm.Parenthesized(after.UnreadDevices))
 		}
 	}
 	return ""
@@ -154,10 +154,10 @@ func groupByUUID(s lvm.State, uuid string) *lvm.Group {
 	return &s.Groups[i]
 }
 
-// reworded answers a reported group in the words of the direct reading: LVM may know a disk by another name, and does
+// withComparableProblem answers a reported group in the words of the direct reading: LVM may know a disk by another name, and does
 // not say which volume's checksums an integrity volume holds, what a thin pool is still to be told, where it is written
 // that a disk is missing, nor the text's checksum.
-func reworded(g lvm.Group, direct lvm.Group) lvm.Group {
+func withComparableProblem(g lvm.Group, direct lvm.Group) lvm.Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	g.Checksum = direct.Checksum
 	g.AutoActivation = direct.AutoActivation
@@ -170,9 +170,9 @@ func reworded(g lvm.Group, direct lvm.Group) lvm.Group {
 			g.PVs[i].Device = ours
 			g.Problem = strings.ReplaceAll(g.Problem, theirs+" ", ours+" ")
 		}
-		g.PVs[i].Noted, g.PVs[i].Unread, g.PVs[i].Copies = direct.PVs[i].Noted, direct.PVs[i].Unread, direct.PVs[i].Copies
-		if sameDevice(direct.PVs[i].Back, g.PVs[i].Back) {
-			g.PVs[i].Back = direct.PVs[i].Back
+		g.PVs[i].MissingFlag, g.PVs[i].MetadataUnreadable, g.PVs[i].DuplicateDevices = direct.PVs[i].MissingFlag, direct.PVs[i].MetadataUnreadable, direct.PVs[i].DuplicateDevices
+		if sameDevice(direct.PVs[i].ReappearedDevice, g.PVs[i].ReappearedDevice) {
+			g.PVs[i].ReappearedDevice = direct.PVs[i].ReappearedDevice
 		}
 	}
 	for i := range min(len(g.LVs), len(direct.LVs)) {

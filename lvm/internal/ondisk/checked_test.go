@@ -33,10 +33,10 @@ func TestCheckedReader(t *testing.T) {
 		"changed after it, then settled": {[]lvm.State{same, fixture.Told(5, nil), fixture.Told(5, nil)}, []lvm.State{moved, fixture.Told(5, nil)}, ""},
 		"changing all the time":          {[]lvm.State{same, fixture.Told(5, nil), fixture.Told(6, nil), fixture.Told(7, nil)}, []lvm.State{moved}, ""},
 		"differs for a moment only":      {[]lvm.State{same}, []lvm.State{moved, same}, ""},
-		"a disk with a double":           {[]lvm.State{fixture.Told(4, func(g *lvm.Group) { g.Problem = lvm.DuplicateSentence("p", "/dev/a", "/dev/b") })}, []lvm.State{same}, ""},
+		"a disk with a double":           {[]lvm.State{fixture.Told(4, func(g *lvm.Group) { g.Problem = lvm.DescribeDuplicatePV("p", "/dev/a", "/dev/b") })}, []lvm.State{same}, ""},
 		"absent for LVM":                 {[]lvm.State{same}, []lvm.State{{}}, "volume group vg (u) is on the disks, and not in LVM's report"},
-		"absent on the disks":            {[]lvm.State{{Unread: []string{"sdx: no"}}}, []lvm.State{same}, "volume group vg (u) is in LVM's report, and not on the disks that can be read (sdx: no)"},
-		"a silent disk: LVM would hang":  {[]lvm.State{{Silent: []string{"/dev/sdx"}}}, []lvm.State{same}, ""},
+		"absent on the disks":            {[]lvm.State{{UnreadDevices: []string{"sdx: no"}}}, []lvm.State{same}, "volume group vg (u) is in LVM's report, and not on the disks that can be read (sdx: no)"},
+		"a silent disk: LVM would hang":  {[]lvm.State{{Unresponsive: []string{"/dev/sdx"}}}, []lvm.State{same}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var words bytes.Buffer
@@ -114,9 +114,9 @@ func TestCheckedReaderFallsBack(t *testing.T) {
 
 // LVM's report fills in the groups that the disks' reader refused, and overrules it nowhere.
 func TestCompletedBy(t *testing.T) {
-	direct := lvm.State{Groups: []lvm.Group{{UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
+	direct := lvm.State{Groups: []lvm.Group{{UUID: "1", Name: "b", Problem: "doubled"}}, UnreadDevices: []string{"sdx"}}
 	report := lvm.State{Groups: []lvm.Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b"}}}
-	want := lvm.State{Groups: []lvm.Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b", Problem: "doubled"}}, Unread: []string{"sdx"}}
+	want := lvm.State{Groups: []lvm.Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b", Problem: "doubled"}}, UnreadDevices: []string{"sdx"}}
 	if diff := cmp.Diff(want, completedBy(direct, report)); diff != "" {
 		t.Error(diff)
 	}

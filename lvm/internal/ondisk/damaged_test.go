@@ -54,7 +54,7 @@ func TestUnreadMetadata(t *testing.T) {
 		state lvm.State
 		why   string
 	}{"whole": {whole, ""}, "torn": {torn, "cannot be read"}, "doubled": {doubled, "-copy"}} {
-		if why := test.state.Groups[0].Unproven(); (why == "") != (test.why == "") || !strings.Contains(why, test.why) {
+		if why := test.state.Groups[0].IncompleteReason(); (why == "") != (test.why == "") || !strings.Contains(why, test.why) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
@@ -90,7 +90,7 @@ func TestDevicesThatAreNoPVs(t *testing.T) {
 	node.Attribute(t, "loop0", "size", "0\n")
 	state, err := disksOf(node).Read(context.Background())
 	fixture.Must(t, err)
-	if len(state.Groups)+len(state.Unread) > 0 {
+	if len(state.Groups)+len(state.UnreadDevices) > 0 {
 		t.Errorf("%+v", state)
 	}
 }

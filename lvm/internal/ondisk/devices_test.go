@@ -144,8 +144,8 @@ func TestGoneMeanwhile(t *testing.T) {
 		}
 		state, err := disks.Read(t.Context())
 		fixture.Must(t, err)
-		if len(state.Unread) != c.unread || len(state.Groups) != 1 {
-			t.Errorf("%s: unread %q, groups %+v", what, state.Unread, state.Groups)
+		if len(state.UnreadDevices) != c.unread || len(state.Groups) != 1 {
+			t.Errorf("%s: unread %q, groups %+v", what, state.UnreadDevices, state.Groups)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (d *Disks) Read(ctx context.Context) (lvm.State, error) {
 	}
 	r.positions.volumes = devices.volumes
 	d.forget(devices.list)
-	probes, err := d.sweep(ctx, devices.list, r)
+	probes, err := d.scanDevices(ctx, devices.list, r)
 	if err != nil {
 		return lvm.State{}, err
 	}

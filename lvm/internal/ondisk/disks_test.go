@@ -45,7 +45,7 @@ func TestHungDisk(t *testing.T) {
 		if took := time.Since(began); took < wanted.least || took > wanted.most {
 			t.Errorf("it took %v, not %v to %v", took, wanted.least, wanted.most)
 		}
-		if len(state.Groups) != 1 || state.Groups[0].Problem != "" || len(state.Silent) != 1 || len(state.Unread) != 1 || !strings.Contains(state.Unread[0], "nbd0 could not be read: it does not answer") {
+		if len(state.Groups) != 1 || state.Groups[0].Problem != "" || len(state.Unresponsive) != 1 || len(state.UnreadDevices) != 1 || !strings.Contains(state.UnreadDevices[0], "nbd0 could not be read: it does not answer") {
 			t.Errorf("%+v", state)
 		}
 	}
@@ -55,7 +55,7 @@ func TestHungDisk(t *testing.T) {
 	for range 6000 { // the reading that hung ends a moment after its answer
 		state, err := disks.Read(context.Background())
 		fixture.Must(t, err)
-		if len(state.Unread) == 0 {
+		if len(state.UnreadDevices) == 0 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -89,15 +89,15 @@ func TestSilentGroup(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		g := state.Groups[0]
-		if !strings.Contains(g.Problem, mute+" is unresponsive") || len(state.Silent) != 1 {
-			t.Errorf("problem %q, silent %v", g.Problem, state.Silent)
+		if !strings.Contains(g.Problem, mute+" is unresponsive") || len(state.Unresponsive) != 1 {
+			t.Errorf("problem %q, silent %v", g.Problem, state.Unresponsive)
 		}
 		g.Problem, g.PVs = "", slices.Clone(g.PVs)
 		for i := range g.PVs {
-			if silent := filepath.Base(g.PVs[i].Device) == mute; g.PVs[i].Silent != silent || g.PVs[i].Missing {
+			if silent := filepath.Base(g.PVs[i].Device) == mute; g.PVs[i].Unresponsive != silent || g.PVs[i].Missing {
 				t.Errorf("%+v", g.PVs[i])
 			}
-			g.PVs[i].Silent = false
+			g.PVs[i].Unresponsive = false
 		}
 		if diff := cmp.Diff(whole.Groups[0], g); diff != "" {
 			t.Error(diff)
@@ -218,8 +218,8 @@ func TestUnreadable(t *testing.T) {
 	fixture.Must(t, os.Truncate(filepath.Join(node.Dev, "short"), 4096))
 	state, err := disksOf(node).Read(context.Background())
 	fixture.Must(t, err)
-	if len(state.Unread) != 2 || !strings.Contains(strings.Join(state.Unread, " "), "the device ends before") {
-		t.Errorf("unread: %q", state.Unread)
+	if len(state.UnreadDevices) != 2 || !strings.Contains(strings.Join(state.UnreadDevices, " "), "the device ends before") {
+		t.Errorf("unread: %q", state.UnreadDevices)
 	}
 	missing := 0
 	for _, pv := range state.Groups[0].PVs {

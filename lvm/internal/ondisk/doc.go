@@ -1,10 +1,10 @@
 // Package ondisk reads what LVM wrote on the disks: labels, metadata areas and the metadata text, into a lvm.State. It also
-// decides which block devices may carry a volume group (position.go) and which are provably blank (blank.go,
+// decides which block devices may carry a volume group (position.go) and which are provably blank (eligible.go,
 // blankproof.go).
 //
 // The flow of Disks.Read: list block devices in sysfs (devices.go), decide from device numbers what each stands on
 // (position.go), read label and metadata area (probe.go, label.go), parse the text (vgtext.go, vgimport.go,
-// vgsegments.go), put the groups together (metadata.go) and note what forbids changes (hurdles.go).
+// vgsegments.go), put the groups together (metadata.go) and note what forbids changes (restrictions.go).
 //
 // CheckedReader compares each reading with LVM's own report (report.go) at start and every ten minutes, and uses the report
 // alone once the two differ.

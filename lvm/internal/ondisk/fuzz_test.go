@@ -46,9 +46,9 @@ func FuzzSize(f *testing.F) {
 			return
 		}
 		switch {
-		case n <= 0 || n%spec.Class.Row() != 0:
+		case n <= 0 || n%spec.Class.StripeExtents() != 0:
 			t.Errorf("%+v comes to %d extents", spec, n)
-		case int64(n-spec.Class.Row()) >= (required-1)/int64(g.ExtentSize)+1 && required > 0:
+		case int64(n-spec.Class.StripeExtents()) >= (required-1)/int64(g.ExtentSize)+1 && required > 0:
 			t.Errorf("%+v comes to %d extents of %s, a row more than it takes", spec, n, g.ExtentSize)
 		case required > 0 && int64(n) < (required-1)/int64(g.ExtentSize)+1:
 			t.Errorf("%+v comes to %d extents of %s, which is less", spec, n, g.ExtentSize)
@@ -77,7 +77,7 @@ func FuzzTags(f *testing.F) {
 		if _, err := lvm.CheckClass(v.Class); err != nil {
 			t.Errorf("tags %q make a volume of a class that cannot be asked for: %v", tags, err)
 		}
-		lv.Tags = lvm.TagsOf(v)
+		lv.Tags = lvm.VolumeTags(v)
 		if again, ours, err := lvm.VolumeOf(g, lv); !ours || err != nil || again != v {
 			t.Errorf("tags %q make %+v; written and read again: %+v, %v", tags, v, again, err)
 		}

@@ -24,7 +24,7 @@ func checkLayers(g *lvm.Group) error {
 			return fmt.Errorf("logical volume %s is a part of more than %d others, one inside the other", g.LVs[i].Name, lvm.MaxLayers)
 		}
 		parts := 1
-		for name := range g.LVs[i].DirectParts {
+		for name := range g.LVs[i].EachComponent {
 			j, there := index[name]
 			if !there {
 				continue

@@ -33,12 +33,12 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 			strangers = append(strangers, p.device.Path)
 		}
 		if p.silent() {
-			state.Silent = append(state.Silent, p.device.Path)
+			state.Unresponsive = append(state.Unresponsive, p.device.Path)
 		} else {
 			state.Devices = append(state.Devices, p.device.Path)
 		}
 		if p.err != nil {
-			state.Unread = append(state.Unread, fmt.Sprintf("%s could not be read: %v", p.device.Path, p.err))
+			state.UnreadDevices = append(state.UnreadDevices, fmt.Sprintf("%s could not be read: %v", p.device.Path, p.err))
 		}
 	}
 	copies, refused := readCopies(pvs)
@@ -137,12 +137,12 @@ func (c *metadataCopy) attached(present map[string][]probe, strangers []string) 
 		found := present[pv.UUID]
 		if len(found) == 0 {
 			if len(strangers) > 0 && !pv.Missing {
-				h.silent = append(h.silent, strangerSentence(pv.UUID, strangers))
+				h.silent = append(h.silent, describeUnknownDevice(pv.UUID, strangers))
 			}
 			pv.Missing = true
 			continue
 		}
-		h.look(pv, found, c.needs[pv.UUID])
+		h.collect(pv, found, c.needs[pv.UUID])
 		for _, a := range found[0].areas {
 			size, free := usable(a.header.size), a.header.free()
 			if first || size < g.MDASize {
@@ -159,32 +159,32 @@ func (c *metadataCopy) attached(present map[string][]probe, strangers []string) 
 	return g
 }
 
-// look notes what is wrong with the devices that a PV was found on. That it was away while the group was changed does not
+// collect notes what is wrong with the devices that a PV was found on. That it was away while the group was changed does not
 // matter if nothing lies on it: LVM passes over that mark, and drops it with the next commit (lvm2,
 // lib/metadata/metadata.c, "unused reappeared PV").
-func (h *hurdles) look(pv *lvm.PV, found []probe, needs lvm.Bytes) {
+func (h *restrictions) collect(pv *lvm.PV, found []probe, needs lvm.Bytes) {
 	if isIdle(*pv) {
-		pv.Missing, pv.Noted = false, false
+		pv.Missing, pv.MissingFlag = false, false
 	}
 	if len(found) > 1 {
-		pv.Copies = paths(found)
-		slices.Sort(pv.Copies)
-		h.duplicates = append(h.duplicates, lvm.DuplicateSentence(pv.UUID, pv.Copies...))
+		pv.DuplicateDevices = paths(found)
+		slices.Sort(pv.DuplicateDevices)
+		h.duplicates = append(h.duplicates, lvm.DescribeDuplicatePV(pv.UUID, pv.DuplicateDevices...))
 	}
 	if path := slices.Min(paths(found)); pv.Missing {
-		pv.Back = path
+		pv.ReappearedDevice = path
 	} else {
 		pv.Device = path
 	}
 	if size := found[0].device.Size; size < needs {
-		h.shrunken = append(h.shrunken, shrunkenSentence(found[0].device.Path, size, needs))
+		h.shrunken = append(h.shrunken, describeShrunken(found[0].device.Path, size, needs))
 	}
 	for _, p := range found {
 		if p.silent() {
-			pv.Silent = true
-			h.silent = append(h.silent, lvm.SilentSentence(p.device.Path))
+			pv.Unresponsive = true
+			h.silent = append(h.silent, lvm.DescribeUnresponsive(p.device.Path))
 		}
-		pv.Unread = pv.Unread || p.err != nil && !p.silent()
+		pv.MetadataUnreadable = pv.MetadataUnreadable || p.err != nil && !p.silent()
 	}
 }
 

@@ -44,11 +44,11 @@ const maxStack = 16
 // majorMemory is the major number of RAM disks (Linux, Documentation/admin-guide/devices.txt).
 const majorMemory = "1:"
 
-func onVolume(name string) position {
+func positionOnVolume(name string) position {
 	return position{StandsOnVolume, fmt.Sprintf("it stands on the logical volume %s: the content of volumes is not searched for volume groups", name)}
 }
 
-func cannotTell(format string, args ...any) position {
+func positionUnknown(format string, args ...any) position {
 	return position{standsUnknown, "what it is made of cannot be told: " + fmt.Sprintf(format, args...)}
 }
 
@@ -63,13 +63,13 @@ func (p Positions) of(d BlockDevice, held int) position {
 // Walk answers the position of any device.
 func (p Positions) Walk(name string, depth int) position {
 	if p.volumes[name] {
-		return onVolume(name)
+		return positionOnVolume(name)
 	}
 	if depth > maxStack {
-		return cannotTell("more than %d devices are made of one another", maxStack)
+		return positionUnknown("more than %d devices are made of one another", maxStack)
 	}
 	if pos, constant, err := p.constant(name, depth); err != nil {
-		return cannotTell("%v", err)
+		return positionUnknown("%v", err)
 	} else if constant {
 		return pos
 	}
@@ -80,25 +80,25 @@ func (p Positions) Walk(name string, depth int) position {
 func (p Positions) made(name string, held, depth int) position {
 	whole, err := p.whole(name)
 	if err != nil {
-		return cannotTell("%v", err)
+		return positionUnknown("%v", err)
 	}
 	if whole != "" {
 		return p.Walk(whole, depth+1)
 	}
 	below, err := ReadNames(p.path(name, "slaves"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return cannotTell("%v", err)
+		return positionUnknown("%v", err)
 	}
 	if len(below) > 0 {
 		return p.all(below, depth)
 	}
-	if p.There(name, "loop/backing_file") {
+	if p.HasAttribute(name, "loop/backing_file") {
 		return p.loop(name, held, depth)
 	}
-	if p.There(name, "dm/uuid") {
+	if p.HasAttribute(name, "dm/uuid") {
 		return position{StandsOnNothing, fmt.Sprintf("%s is a device-mapper device with no device below it", name)}
 	}
-	return cannotTell("%s is no disk, and the kernel names no device below it", name)
+	return positionUnknown("%s is no disk, and the kernel names no device below it", name)
 }
 
 // OfVolume answers what a logical volume is made of, below all of LVM's own devices. One of nothing has no content.
@@ -107,7 +107,7 @@ func (p Positions) OfVolume(name string) position { return p.volume(name, 0) }
 func (p Positions) volume(name string, depth int) position {
 	below, err := ReadNames(p.path(name, "slaves"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) || depth > maxStack {
-		return cannotTell("the devices below %s cannot be listed (%v)", name, err)
+		return positionUnknown("the devices below %s cannot be listed (%v)", name, err)
 	}
 	var worst position
 	for _, part := range below {
@@ -148,7 +148,7 @@ func (p Positions) constant(name string, depth int) (pos position, constant bool
 	b := blockDevices{sys: p.Sys}
 	uuid, err := b.attribute(name, "dm/uuid")
 	if err == nil {
-		return onVolume(name), strings.HasPrefix(string(uuid), "LVM-"), nil
+		return positionOnVolume(name), strings.HasPrefix(string(uuid), "LVM-"), nil
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return position{}, false, err
@@ -160,7 +160,7 @@ func (p Positions) constant(name string, depth int) (pos position, constant bool
 	if whole != "" && depth < maxStack {
 		return p.constant(whole, depth+1)
 	}
-	if p.There(name, "device") {
+	if p.HasAttribute(name, "device") {
 		return p.disk(name)
 	}
 	return p.memory(name)
@@ -183,7 +183,7 @@ func (p Positions) memory(name string) (position, bool, error) {
 	if err == nil && strings.HasPrefix(string(number), majorMemory) {
 		return position{}, true, nil
 	}
-	if !p.There(name, "mm_stat") {
+	if !p.HasAttribute(name, "mm_stat") {
 		return position{}, false, nil
 	}
 	back, err := b.attribute(name, "backing_dev")
@@ -192,7 +192,7 @@ func (p Positions) memory(name string) (position, bool, error) {
 
 // whole answers the device that a partition is on; "" for a device that is no partition.
 func (p Positions) whole(name string) (string, error) {
-	if !p.There(name, "partition") {
+	if !p.HasAttribute(name, "partition") {
 		return "", nil
 	}
 	folder, err := os.Readlink(p.path(name))
@@ -219,7 +219,7 @@ func (p Positions) path(name string, file ...string) string {
 	return filepath.Join(append([]string{p.Sys, "class/block", name}, file...)...)
 }
 
-func (p Positions) There(name, file string) bool {
+func (p Positions) HasAttribute(name, file string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(p.path(name, file), &st) == nil
 }

@@ -168,8 +168,8 @@ func TestPositions(t *testing.T) {
 			}
 			state, err := s.reader().Read(t.Context())
 			fixture.Must(t, err)
-			if found := len(state.Groups) > 0; found != (c.want == disks) || len(state.Unread) > 0 {
-				t.Errorf("its group is found: %v; unread %q", found, state.Unread)
+			if found := len(state.Groups) > 0; found != (c.want == disks) || len(state.UnreadDevices) > 0 {
+				t.Errorf("its group is found: %v; unread %q", found, state.UnreadDevices)
 			}
 			if told := strings.Contains(fmt.Sprint(state.Skipped), "/"+c.device+" is not searched"); told != (c.want == unknown || c.want == nothing) {
 				t.Errorf("told of what is not searched: %q", state.Skipped)

@@ -29,14 +29,14 @@ func (p Positions) loop(name string, held, depth int) position {
 	if held == notOpen {
 		f, err := p.open(name)
 		if err != nil {
-			return cannotTell("%v", err)
+			return positionUnknown("%v", err)
 		}
 		defer func() { _ = unix.Close(f.Fd) }()
 		held = f.Fd
 	}
 	behind, err := ask(held)
 	if err != nil {
-		return cannotTell("%s: %v", name, err)
+		return positionUnknown("%s: %v", name, err)
 	}
 	number := behind.device
 	if number == 0 {
@@ -47,7 +47,7 @@ func (p Positions) loop(name string, held, depth int) position {
 	}
 	folder, err := os.Readlink(filepath.Join(p.Sys, "dev/block", NumberOf(number)))
 	if err != nil {
-		return cannotTell("%s: %v", name, err)
+		return positionUnknown("%s: %v", name, err)
 	}
 	return p.Walk(filepath.Base(folder), depth+1)
 }
@@ -57,7 +57,7 @@ func (p Positions) loop(name string, held, depth int) position {
 func (p Positions) anonymous(name, number string) position {
 	text, err := readSmall(filepath.Join(p.Proc, "self/mountinfo"))
 	if err != nil {
-		return cannotTell("%s: %v", name, err)
+		return positionUnknown("%s: %v", name, err)
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		before, after, _ := strings.Cut(lines.Text(), " - ")
@@ -66,7 +66,7 @@ func (p Positions) anonymous(name, number string) position {
 			return position{}
 		}
 	}
-	return cannotTell("%s is a file in a file system without a device number (%s)", name, number)
+	return positionUnknown("%s is a file in a file system without a device number (%s)", name, number)
 }
 
 // open opens a device to ask what it is, and makes sure that it is the one that sysfs means.

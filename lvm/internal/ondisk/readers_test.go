@@ -23,8 +23,8 @@ func TestDisksAgreeWithReport(t *testing.T) {
 			node.Plug(t, scenario)
 			direct, err := disksOf(node).Read(context.Background())
 			fixture.Must(t, err)
-			if len(direct.Groups) == 0 || len(direct.Unread) > 0 {
-				t.Fatalf("%d groups, unread: %v", len(direct.Groups), direct.Unread)
+			if len(direct.Groups) == 0 || len(direct.UnreadDevices) > 0 {
+				t.Fatalf("%d groups, unread: %v", len(direct.Groups), direct.UnreadDevices)
 			}
 			reports, err := filepath.Glob(filepath.Join(scenario, "*.json"))
 			fixture.Must(t, err)
@@ -37,9 +37,9 @@ func TestDisksAgreeWithReport(t *testing.T) {
 					for j := range report.Groups[i].PVs {
 						pv := &report.Groups[i].PVs[j]
 						pv.Device = strings.Replace(pv.Device, "/dev", node.Dev, 1)
-						pv.Back = strings.Replace(pv.Back, "/dev", node.Dev, 1)
+						pv.ReappearedDevice = strings.Replace(pv.ReappearedDevice, "/dev", node.Dev, 1)
 					}
-					report.Groups[i] = reworded(report.Groups[i], direct.Groups[i])
+					report.Groups[i] = withComparableProblem(report.Groups[i], direct.Groups[i])
 				}
 				if diff := compareStates(direct, report, direct); diff != "" {
 					t.Errorf("%s: %s", path, diff)
@@ -88,14 +88,14 @@ func TestScenarios(t *testing.T) {
 	}
 	for _, name := range []string{"missing", "returned"} {
 		missing := 0
-		if err := lvm.Undisturbed(read(name).Groups[0]); (err == nil) != (name == "returned") {
+		if err := lvm.CheckNoNewMissingPV(read(name).Groups[0]); (err == nil) != (name == "returned") {
 			t.Errorf("%s: another commit does harm: %v", name, err)
 		}
 		for _, pv := range read(name).Groups[0].PVs {
 			if pv.Missing {
 				missing++
-				if pv.Device != "" || (pv.Back != "") != (name == "returned") {
-					t.Errorf("%s: a missing PV has the device %q, and is back as %q", name, pv.Device, pv.Back)
+				if pv.Device != "" || (pv.ReappearedDevice != "") != (name == "returned") {
+					t.Errorf("%s: a missing PV has the device %q, and is back as %q", name, pv.Device, pv.ReappearedDevice)
 				}
 			}
 		}
@@ -104,11 +104,11 @@ func TestScenarios(t *testing.T) {
 		}
 	}
 	for name, proved := range map[string]bool{"linear": true, "missing": false, "returned": true} {
-		if why := read(name).Groups[0].Unproven(); (why == "") != proved {
+		if why := read(name).Groups[0].IncompleteReason(); (why == "") != proved {
 			t.Errorf("%s: what is not there is proved: %v (%s)", name, proved, why)
 		}
 	}
-	if idle := read("idle").Groups[0]; lvm.Unchangeable(lvm.State{Groups: []lvm.Group{idle}}, idle) != nil || idle.FreeExtents() != 2*15-3 {
+	if idle := read("idle").Groups[0]; lvm.CheckWritable(lvm.State{Groups: []lvm.Group{idle}}, idle) != nil || idle.FreeExtents() != 2*15-3 {
 		t.Errorf("a disk that nothing lies on was away for a while: %+v", idle)
 	}
 	if groups := read("samename").Groups; len(groups) != 2 || groups[0].Name != groups[1].Name {
@@ -192,7 +192,7 @@ func TestSegments(t *testing.T) {
 		{"r5", 3, lvm.Segment{Extents: 10, Type: "raid5", RegionSize: 2 * lvm.MiB, StripeSize: 16 * lvm.KiB}},
 	} {
 		want.Areas, want.Metadata = images(want.lv, want.legs)
-		lv := layouts.Named(want.lv)
+		lv := layouts.FindLV(want.lv)
 		if diff := cmp.Diff([]lvm.Segment{want.Segment}, lv.Segments); diff != "" || lv.Pending {
 			t.Errorf("%s: pending %v, %s", want.lv, lv.Pending, diff)
 		}
@@ -205,7 +205,7 @@ func TestSegments(t *testing.T) {
 		}
 		return ""
 	}
-	s := layouts.Named("s")
+	s := layouts.FindLV("s")
 	first := []lvm.Area{{PV: pv("loop0"), Start: 11}, {PV: pv("loop1"), Start: 11}}
 	if len(s.Segments) != 2 || s.Segments[0].StripeSize != 8*lvm.KiB || s.Segments[1].Start != 4 || s.Created.IsZero() {
 		t.Errorf("s: %+v", s)
@@ -214,7 +214,7 @@ func TestSegments(t *testing.T) {
 		t.Error(diff)
 	}
 	halfMade := group("halfraid")
-	if half := halfMade.Named("r1"); !half.Pending {
+	if half := halfMade.FindLV("r1"); !half.Pending {
 		t.Errorf("a mirror that was never completed: %+v", half)
 	}
 }
@@ -231,12 +231,12 @@ func TestThinVolumes(t *testing.T) {
 		"raw":  {Data: "raw_tdata", Metadata: "raw_tmeta", ChunkSize: 64 * lvm.KiB},
 		"t":    nil,
 	} {
-		if diff := cmp.Diff(want, g.Named(name).Thin); diff != "" {
+		if diff := cmp.Diff(want, g.FindLV(name).Thin); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 	for name, want := range map[string][2]string{"t": {"pool", ""}, "s2": {"pool", ""}, "s3": {"pool", "s2"}, "pool_tdata": {}} {
-		if lv := g.Named(name); [2]string{lv.Pool, lv.Origin} != want {
+		if lv := g.FindLV(name); [2]string{lv.Pool, lv.Origin} != want {
 			t.Errorf("%s: pool %q, origin %q, not %q", name, lv.Pool, lv.Origin, want)
 		}
 	}
@@ -247,11 +247,11 @@ func TestThinMessages(t *testing.T) {
 	text := captured(t, "message")
 	im, err := importGroup(text)
 	fixture.Must(t, err)
-	if diff := cmp.Diff([]string{"create t", "delete 7"}, im.group.Named("pool").Thin.Messages); diff != "" {
+	if diff := cmp.Diff([]string{"create t", "delete 7"}, im.group.FindLV("pool").Thin.Messages); diff != "" {
 		t.Error(diff)
 	}
 	for name, want := range map[string]bool{"t": true, "s2": false, "pool": false} {
-		if got := im.group.CutOff(*im.group.Named(name)); got != want {
+		if got := im.group.HasPendingCreate(*im.group.FindLV(name)); got != want {
 			t.Errorf("%s was cut off: %t, want %t", name, got, want)
 		}
 	}
@@ -287,7 +287,7 @@ func TestDamage(t *testing.T) {
 		for _, pv := range g.PVs {
 			missing[pv.UUID] = pv.Missing
 		}
-		if got := g.DamageTo(*g.Named(c.lv), missing, 0); got != c.want {
+		if got := g.DamageOf(*g.FindLV(c.lv), missing, 0); got != c.want {
 			t.Errorf("%s/%s: %+v, want %+v", c.scenario, c.lv, got, c.want)
 		}
 	}
@@ -298,10 +298,10 @@ func TestDamageBelow(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/thinonraid")
 	g := readNode(node, t).Groups[0]
-	metadata := g.Named("pool_tmeta").Segments[0].Areas[0].PV
+	metadata := g.FindLV("pool_tmeta").Segments[0].Areas[0].PV
 	for _, pv := range g.PVs {
 		want := lvm.Damage{Of: 2, Legs: 1, Lost: pv.UUID == metadata}
-		if got := g.DamageTo(*g.Named("t"), map[string]bool{pv.UUID: true}, 0); got != want {
+		if got := g.DamageOf(*g.FindLV("t"), map[string]bool{pv.UUID: true}, 0); got != want {
 			t.Errorf("without %s: %+v, want %+v", pv.Device, got, want)
 		}
 	}

@@ -62,7 +62,7 @@ func (item reportGroup) group() (lvm.Group, error) {
 	if !IsUUID(g.UUID) || g.ExtentSize <= 0 || g.ExtentSize%lvm.SectorSize != 0 || len(item.VG) != 1 {
 		return g, fmt.Errorf("UUID %q, extent size %d, %d rows", g.UUID, g.ExtentSize, len(item.VG))
 	}
-	h := hurdles{
+	h := restrictions{
 		exported: vg.Exported != 0,
 		shared:   vg.Clustered != 0 || vg.Shared != 0 || vg.LockType != "",
 		readOnly: vg.Permissions != "writeable",
@@ -76,7 +76,7 @@ func (item reportGroup) group() (lvm.Group, error) {
 		return g, err
 	}
 	g.Closed, g.Problem = h.closed(), h.problem(g.Name)
-	settleGroup(&g)
+	normalizeGroup(&g)
 	if err := checkLayers(&g); err != nil {
 		return g, err
 	}
@@ -84,7 +84,7 @@ func (item reportGroup) group() (lvm.Group, error) {
 	return g, nil
 }
 
-func (item reportGroup) pvs(g *lvm.Group, h *hurdles) error {
+func (item reportGroup) pvs(g *lvm.Group, h *restrictions) error {
 	index := map[word]int{}
 	for i, row := range item.PV {
 		pv := lvm.PV{
@@ -97,13 +97,13 @@ func (item reportGroup) pvs(g *lvm.Group, h *hurdles) error {
 			return fmt.Errorf("physical volume %q with %d extents", pv.UUID, pv.Extents)
 		}
 		if pv.Missing && strings.HasPrefix(string(row.Name), "/") { // else "[unknown]"
-			pv.Back = string(row.Name)
+			pv.ReappearedDevice = string(row.Name)
 		}
 		if !pv.Missing {
 			pv.Device = string(row.Name)
 			needs := lvm.Bytes(row.Start) + lvm.Bytes(pv.Extents)*g.ExtentSize
 			if has := lvm.Bytes(row.DeviceSize); has < needs {
-				h.shrunken = append(h.shrunken, shrunkenSentence(pv.Device, has, needs))
+				h.shrunken = append(h.shrunken, describeShrunken(pv.Device, has, needs))
 			}
 		}
 		index[row.UUID] = i

@@ -40,7 +40,7 @@ func unsupported(format string, args ...any) error {
 // imported is a group as its text describes it, before the node's devices are known.
 type imported struct {
 	group   lvm.Group
-	hurdles hurdles
+	hurdles restrictions
 	needs   map[string]lvm.Bytes // by PV UUID: how large a device the text reckons with
 	names   map[string]int       // "pv0" -> index in group.PVs
 	used    [][]lvm.Run          // by index in group.PVs
@@ -64,7 +64,7 @@ func importGroup(text string) (*imported, error) {
 			return nil, unsupported("volume group %s: %v", vg.name, err)
 		}
 	}
-	settleGroup(&im.group)
+	normalizeGroup(&im.group)
 	if err := checkLayers(&im.group); err != nil {
 		return nil, unsupported("volume group %s: %v", vg.name, err)
 	}
@@ -83,7 +83,7 @@ func (im *imported) head(vg *section) error {
 		Tags:           f.tags(),
 		AutoActivation: !slices.Contains(f.flags("flags", nil), "NOAUTOACTIVATE"),
 	}
-	im.hurdles = hurdles{
+	im.hurdles = restrictions{
 		exported: slices.Contains(status, "EXPORTED"),
 		fixed:    !slices.Contains(status, "RESIZEABLE"),
 		readOnly: !slices.Contains(status, "WRITE"),
@@ -114,7 +114,7 @@ func (im *imported) pvs(vg *section) error {
 			Extents:     lvm.Extents(f.number("pe_count", math.MaxUint32)),
 			Allocatable: slices.Contains(flags, "ALLOCATABLE"),
 			Missing:     slices.Contains(flags, "MISSING"),
-			Noted:       slices.Contains(flags, "MISSING"),
+			MissingFlag: slices.Contains(flags, "MISSING"),
 		}
 		start := lvm.Bytes(f.number("pe_start", math.MaxInt64/lvm.SectorSize)) * lvm.SectorSize
 		if f.err != nil {

@@ -121,7 +121,7 @@ func FuzzImportGroup(f *testing.F) {
 			}
 		}
 		for _, lv := range im.group.LVs { // what looks down through volumes ends, whatever they are named and tagged
-			_, _ = lvm.Below(im.group, lv), im.group.DamageTo(lv, nil, 0)
+			_, _ = lvm.ComponentsAndPool(im.group, lv), im.group.DamageOf(lv, nil, 0)
 			_, _, _ = lvm.VolumeOf(im.group, lv)
 			_, _, _ = lvm.SnapshotOf(im.group, lv)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// hurdles are the facts of a group that forbid changes in it. Both readers collect them; one function words them.
-type hurdles struct {
+// restrictions are the facts of a group that forbid changes in it. Both readers collect them; one function words them.
+type restrictions struct {
 	exported   bool
 	shared     bool // needs lvmlockd or clvmd
 	readOnly   bool
@@ -22,10 +22,10 @@ type hurdles struct {
 }
 
 // closed tells whether LVM refuses all changes.
-func (h hurdles) closed() bool { return h.exported || h.systemID != "" || h.shared || h.readOnly }
+func (h restrictions) closed() bool { return h.exported || h.systemID != "" || h.shared || h.readOnly }
 
 // problem words the first hurdle for Group.Problem; empty where there is none.
-func (h hurdles) problem(name string) string {
+func (h restrictions) problem(name string) string {
 	switch {
 	case len(h.silent) > 0:
 		return strings.Join(h.silent, "; ")
@@ -45,16 +45,16 @@ func (h hurdles) problem(name string) string {
 	return strings.Join(h.shrunken, "; ")
 }
 
-func shrunkenSentence(device string, has, needs lvm.Bytes) string {
+func describeShrunken(device string, has, needs lvm.Bytes) string {
 	return fmt.Sprintf("%s has %d bytes, its physical volume needs %d", device, has, needs)
 }
 
-func strangerSentence(uuid string, devices []string) string {
+func describeUnknownDevice(uuid string, devices []string) string {
 	return fmt.Sprintf("its physical volume %s is not there, and it may be on a disk that does not answer (%s)", uuid, strings.Join(devices, ", "))
 }
 
-// settleGroup brings a group into one order, whatever the order of its source, and derives what follows from the rest.
-func settleGroup(g *lvm.Group) {
+// normalizeGroup brings a group into one order, whatever the order of its source, and derives what follows from the rest.
+func normalizeGroup(g *lvm.Group) {
 	slices.SortFunc(g.PVs, func(a, b lvm.PV) int { return strings.Compare(a.UUID, b.UUID) })
 	slices.SortFunc(g.LVs, func(a, b lvm.LV) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(g.Tags)
@@ -65,7 +65,7 @@ func settleGroup(g *lvm.Group) {
 		lv.UsedBy = slices.Compact(lv.UsedBy)
 		for j := range lv.Segments {
 			for _, a := range lv.Segments[j].Metadata {
-				if part := g.Named(a.LV); part != nil && !part.Hidden {
+				if part := g.FindLV(a.LV); part != nil && !part.Hidden {
 					lv.Pending, part.Hidden = true, true // it bears the tags of the whole
 				}
 			}
@@ -118,8 +118,8 @@ func sortState(s *lvm.State) {
 	slices.SortFunc(s.Groups, func(a, b lvm.Group) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UUID, b.UUID))
 	})
-	slices.Sort(s.Unread)
-	slices.Sort(s.Silent)
+	slices.Sort(s.UnreadDevices)
+	slices.Sort(s.Unresponsive)
 	slices.Sort(s.Skipped)
 	slices.Sort(s.Devices)
 }

@@ -26,16 +26,16 @@ func TestRemoteDisk(t *testing.T) {
 	} {
 		n := fixture.NewTestNode(t)
 		fixture.PlugAt(t, n, folder, "8:16")
-		v := Survey{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}
-		d, err := v.look(BlockDevice{Name: filepath.Base(folder), Path: "/dev/x", Size: lvm.GiB})
+		v := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}
+		d, err := v.inspect(BlockDevice{Name: filepath.Base(folder), Path: "/dev/x", Size: lvm.GiB})
 		fixture.Must(t, err)
 		if d.remote != remote {
 			t.Errorf("%s: remote is %v", folder, d.remote)
 		}
-		if why := d.Unfit(false); strings.Contains(why, "other hosts") != remote {
+		if why := d.IneligibleReason(false); strings.Contains(why, "other hosts") != remote {
 			t.Errorf("%s: %q", folder, why)
 		}
-		if why := d.Unfit(true); why != "" {
+		if why := d.IneligibleReason(true); why != "" {
 			t.Errorf("%s, named: %q", folder, why)
 		}
 	}
@@ -52,7 +52,7 @@ func TestLook(t *testing.T) {
 	n.Attribute(t, "nvme0n1", "device/model", "FAST  DISK 9 \n")
 	n.Attribute(t, "nvme0n1", "queue/zoned", "host-managed\n")
 	for _, name := range []string{"nvme0n1", "nvme0n1p1"} {
-		d, err := Survey{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}.look(BlockDevice{Name: name, Path: "/dev/" + name, Size: lvm.GiB})
+		d, err := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}.inspect(BlockDevice{Name: name, Path: "/dev/" + name, Size: lvm.GiB})
 		if fixture.Must(t, err); d.Block != 4*lvm.KiB || !d.Rotational || d.Model != "FAST DISK 9" || !d.zoned || !d.virtual || d.readOnly {
 			t.Errorf("%s: %+v", name, d)
 		}
@@ -75,7 +75,7 @@ func TestBehindLoop(t *testing.T) {
 	}
 	n.Attribute(t, "loop3", "loop/backing_file", "/detached/meanwhile\n")
 	n.Attribute(t, "loop4", "ro", "0\n") // nothing is attached
-	v := Survey{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev, Backing: func(loop string) (uint64, error) {
+	v := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev, Backing: func(loop string) (uint64, error) {
 		number, is := backing[filepath.Base(loop)]
 		if !is {
 			return 0, unix.ENXIO
@@ -114,7 +114,7 @@ func TestUnfit(t *testing.T) {
 		d := whole
 		change(&d)
 		for _, named := range []bool{true, false} {
-			if why := d.Unfit(named); !strings.Contains(why, words) {
+			if why := d.IneligibleReason(named); !strings.Contains(why, words) {
 				t.Errorf("%s: %q", words, why)
 			}
 		}
@@ -126,19 +126,19 @@ func TestUnfit(t *testing.T) {
 	} {
 		d := whole
 		change(&d)
-		if why := d.Unfit(false); !strings.Contains(why, words) {
+		if why := d.IneligibleReason(false); !strings.Contains(why, words) {
 			t.Errorf("%s: %q", words, why)
 		}
-		if why := d.Unfit(true); why != "" {
+		if why := d.IneligibleReason(true); why != "" {
 			t.Errorf("%s, named: %q", words, why)
 		}
 	}
 	shared := whole
 	shared.Name, shared.virtual = "nvme0n1", true
-	if why := shared.Unfit(false); !strings.Contains(why, "an NVMe disk that can be reached over several paths") {
+	if why := shared.IneligibleReason(false); !strings.Contains(why, "an NVMe disk that can be reached over several paths") {
 		t.Errorf("an NVMe disk with several ports: %q", why)
 	}
-	if why := whole.Unfit(false); why != "" {
+	if why := whole.IneligibleReason(false); why != "" {
 		t.Error(why)
 	}
 }

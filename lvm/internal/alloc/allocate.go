@@ -7,28 +7,28 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Carving is a volume that is to be made.
-type Carving struct {
+// Allocation is a volume that is to be made.
+type Allocation struct {
 	Group   lvm.Group  // as it was read, less what earlier volumes of the same plan take
 	Volume  lvm.Volume // as it will be: creating, and without the UUID that LVM gives
 	Extents lvm.Extents
-	Ranges  []PeRange   // on exactly these; striped and RAID: one for each leg; thin: none
-	Pool    *PoolGrowth // thin: what is done to its pool before
-	Source  *lvm.LV     // thin: what it begins as a copy of
+	Ranges  []ExtentRange // on exactly these; striped and RAID: one for each leg; thin: none
+	Pool    *PoolGrowth   // thin: what is done to its pool before
+	Source  *lvm.LV       // thin: what it begins as a copy of
 }
 
-// carve chooses the group and the extents. Of several groups behind a tag it takes the one whose free extents the
+// allocate chooses the group and the extents. Of several groups behind a tag it takes the one whose free extents the
 // volume leaves least of: the large holes stay for the large volumes, so what Capacity answered as Largest stays true
 // as long as it can.
-func carve(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Carving, error) {
+func allocate(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Allocation, error) {
 	if spec.Source != (lvm.ID{}) {
-		return carveCopy(s, cluster, groups, spec)
+		return allocateCopy(s, cluster, groups, spec)
 	}
-	var best *Carving
+	var best *Allocation
 	var left lvm.Bytes
 	var refusals []error
 	for _, g := range groups {
-		c, err := carveIn(s, cluster, g, spec)
+		c, err := allocateIn(s, cluster, g, spec)
 		if err != nil {
 			refusals = append(refusals, err)
 			continue
@@ -62,16 +62,16 @@ func refuse(spec lvm.Spec, refusals []error) error {
 	return lvm.Errorf(kind, "insufficient capacity for volume %q with %s: %s", spec.Name, spec.Size(), strings.Join(words, "; "))
 }
 
-func carveIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Carving, error) {
-	if err := Obstacle(s, g, spec.Class); err != nil {
+func allocateIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Allocation, error) {
+	if err := CheckAllocatable(s, g, spec.Class); err != nil {
 		return nil, err
 	}
 	extents, err := spec.Extents(g)
 	if err != nil {
 		return nil, err
 	}
-	c := &Carving{Group: g, Extents: extents, Volume: lvm.Volume{
-		ID:      lvm.ID{VG: g.UUID, LV: lvm.LvName(spec.Name)},
+	c := &Allocation{Group: g, Extents: extents, Volume: lvm.Volume{
+		ID:      lvm.ID{VG: g.UUID, LV: lvm.LVName(spec.Name)},
 		Name:    spec.Name,
 		Claim:   spec.Claim,
 		Cluster: cluster,
@@ -93,21 +93,21 @@ func carveIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Carving,
 			c.Pool, err = p.Growth(extents, 0, spec.Class, cluster)
 		}
 	case legs == 0:
-		c.place(func(g lvm.Group) []PeRange { return LinearRanges(g, extents) })
+		c.pickExtents(func(g lvm.Group) []ExtentRange { return LinearRanges(g, extents) })
 	default:
-		c.place(func(g lvm.Group) []PeRange { return legRanges(g, legs, LegExtents(g, spec.Class, extents)) })
+		c.pickExtents(func(g lvm.Group) []ExtentRange { return legRanges(g, legs, LegExtents(g, spec.Class, extents)) })
 	}
 	return c, err
 }
 
-// place picks the extents. Those of a raw block volume are zero already, if that can be had in few pieces; else it is
+// pickExtents picks the extents. Those of a raw block volume are zero already, if that can be had in few pieces; else it is
 // zeroed before it is answered, as far as need be.
-func (c *Carving) place(pick func(lvm.Group) []PeRange) {
+func (c *Allocation) pickExtents(pick func(lvm.Group) []ExtentRange) {
 	c.Ranges = pick(c.Group)
 	if !c.Volume.Block || len(UnzeroedIn(c.Group, c.Ranges)) == 0 {
 		return
 	}
-	if ranges := pick(onlyZeroed(c.Group)); ranges != nil && len(ranges) <= len(Holes(c.Group)) {
+	if ranges := pick(onlyZeroed(c.Group)); ranges != nil && len(ranges) <= len(FreeExtents(c.Group)) {
 		c.Ranges = ranges
 		return
 	}
@@ -131,9 +131,9 @@ func noRoom(g lvm.Group, class lvm.Class) error {
 	}
 }
 
-// carveCopy plans a volume that begins as a copy of a snapshot or of another volume, which must be in the same pool.
+// allocateCopy plans a volume that begins as a copy of a snapshot or of another volume, which must be in the same pool.
 // What this node cannot have no other can, as none has the source: that is out of range, not a lack of room.
-func carveCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Carving, error) {
+func allocateCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Allocation, error) {
 	g, source, err := findSource(s, cluster, spec.Source)
 	if err != nil {
 		return nil, lvm.Errorf(lvm.KindOf(err), "cannot create volume %q: %w", spec.Name, err)
@@ -150,7 +150,7 @@ func carveCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (
 		return nil, lvm.Errorf(lvm.KindOutOfRange, "cannot create volume %q: the requested %s are less than the %s of its source %s/%s", spec.Name, spec.Required, size, g.Name, source.Name)
 	}
 	spec.Required = max(spec.Required, size)
-	c, err := carveIn(s, cluster, g, spec)
+	c, err := allocateIn(s, cluster, g, spec)
 	switch {
 	case lvm.KindOf(err) == lvm.KindInsufficientCapacity:
 		return nil, lvm.Errorf(hereOnly(err), "cannot create volume %q with %s from its source until the thin pool has capacity: %w", spec.Name, spec.Required, err)
@@ -176,7 +176,7 @@ func findSource(s lvm.State, cluster string, id lvm.ID) (lvm.Group, lvm.LV, erro
 		return lvm.Group{}, lvm.LV{}, lvm.Errorf(lvm.KindInsufficientCapacity, "its source %s is not on this node", id)
 	}
 	g := s.Groups[i]
-	lv, err := g.Locate(id, "source")
+	lv, err := g.LocateLV(id, "source")
 	if err != nil {
 		return g, lv, err
 	}

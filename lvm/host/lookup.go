@@ -13,11 +13,11 @@ import (
 // Lookup finds a volume that is ready. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group
 // is not on this node.
 func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
-	s, err := h.read(ctx)
+	s, err := h.readState(ctx)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	g, _, v, err := s.Find(id)
+	g, _, v, err := s.FindVolume(id)
 	if err == nil && v.State != lvm.StateReady {
 		err = notReady(g, v)
 	}
@@ -29,7 +29,7 @@ func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
 
 // List lists the ready volumes of this cluster, ordered by ID.
 func (h *Host) List(ctx context.Context) ([]lvm.Volume, error) {
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,22 +61,22 @@ func (h *Host) Capacity(ctx context.Context, class lvm.Class) (lvm.Capacity, err
 	if _, err := lvm.CheckClass(class); err != nil {
 		return lvm.Capacity{}, err
 	}
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return lvm.Capacity{}, err
 	}
 	return alloc.Capacity(h.reserved.in(s), class)
 }
 
-// Room tells whether all of these can be had here now, each beside the others: nil, or KindInsufficientCapacity. Nothing is kept for
+// Fits tells whether all of these can be had here now, each beside the others: nil, or KindInsufficientCapacity. Nothing is kept for
 // them, and like Capacity it starts no process.
-func (h *Host) Room(ctx context.Context, specs []lvm.Spec) error {
+func (h *Host) Fits(ctx context.Context, specs []lvm.Spec) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return err
 	}
-	return h.reserved.room(s, h.cfg.Cluster, newParty(specs[0], specs[1:]))
+	return h.reserved.room(s, h.cfg.Cluster, newPlacementRequest(specs[0], specs[1:]))
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// WithCarvings returns the state as it would be if the carvings had been made already.
-func WithCarvings(s lvm.State, carvings []*Carving) lvm.State {
+// WithAllocations returns the state as it would be if the carvings had been made already.
+func WithAllocations(s lvm.State, carvings []*Allocation) lvm.State {
 	s = s.Clone()
 	for _, c := range carvings {
-		TakeCarving(s, c)
+		ApplyAllocation(s, c)
 	}
 	return s
 }
 
-// TakeCarving marks a carving's extents as used and its name as taken, for the specs that are planned after it.
-func TakeCarving(s lvm.State, c *Carving) {
+// ApplyAllocation marks a carving's extents as used and its name as taken, for the specs that are planned after it.
+func ApplyAllocation(s lvm.State, c *Allocation) {
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		if g.UUID != c.Group.UUID {
 			continue
 		}
-		g.MDAFree -= MdaNeed(*g, c.Volume.Class)
+		g.MDAFree -= MetadataNeed(*g, c.Volume.Class)
 		UseRanges(g, c.Ranges)
 		lv := lvm.LV{Name: c.Volume.ID.LV, Extents: c.Extents, Type: string(c.Volume.Class.Layout)}
 		if c.Pool != nil {
@@ -32,7 +32,7 @@ func TakeCarving(s lvm.State, c *Carving) {
 		}
 		v := c.Volume
 		v.State = lvm.StateReady
-		lv.Tags = lvm.TagsOf(v)
+		lv.Tags = lvm.VolumeTags(v)
 		g.LVs = append(g.LVs, lv)
 	}
 }
@@ -54,7 +54,7 @@ func takePool(g *lvm.Group, p *PoolGrowth) {
 }
 
 // UseRanges cuts the ranges out of what is free.
-func UseRanges(g *lvm.Group, ranges []PeRange) {
+func UseRanges(g *lvm.Group, ranges []ExtentRange) {
 	for _, r := range ranges {
 		for j := range g.PVs {
 			if r.Device == g.PVs[j].Device {
@@ -80,41 +80,41 @@ func without(runs []lvm.Run, first, last lvm.Extents) []lvm.Run {
 	return rest
 }
 
-// PeRange is a stretch of physical extents, both ends included, as lvcreate(8) takes it: PV:first-last.
-type PeRange struct {
+// ExtentRange is a stretch of physical extents, both ends included, as lvcreate(8) takes it: PV:first-last.
+type ExtentRange struct {
 	Device      string
 	First, Last lvm.Extents
 }
 
-// Hole is a free run together with the disk that it is on.
-type Hole struct {
+// FreeExtent is a free run together with the disk that it is on.
+type FreeExtent struct {
 	Device string
 	lvm.Run
 }
 
 // Head is the beginning of the hole.
-func (h Hole) Head(n lvm.Extents) PeRange {
-	return PeRange{Device: h.Device, First: h.Start, Last: h.Start + n - 1}
+func (h FreeExtent) Head(n lvm.Extents) ExtentRange {
+	return ExtentRange{Device: h.Device, First: h.Start, Last: h.Start + n - 1}
 }
 
-// Holes lists what can be allocated in the group, largest first; among equals, in the order of the disks.
-func Holes(g lvm.Group) []Hole {
-	var all []Hole
+// FreeExtents lists what can be allocated in the group, largest first; among equals, in the order of the disks.
+func FreeExtents(g lvm.Group) []FreeExtent {
+	var all []FreeExtent
 	for _, pv := range g.PVs {
-		if !pv.Usable() {
+		if !pv.IsAllocatable() {
 			continue
 		}
 		for _, r := range pv.Free {
-			all = append(all, Hole{pv.Device, r})
+			all = append(all, FreeExtent{pv.Device, r})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Hole) int { return cmp.Compare(b.Count, a.Count) })
+	slices.SortStableFunc(all, func(a, b FreeExtent) int { return cmp.Compare(b.Count, a.Count) })
 	return all
 }
 
 // smallest finds the smallest of the holes, which are sorted largest first, that holds n extents; among equals, the last.
 // If none does, that is the first, the largest.
-func smallest(free []Hole, n lvm.Extents) int {
+func smallest(free []FreeExtent, n lvm.Extents) int {
 	i := 0
 	for i+1 < len(free) && free[i+1].Count >= n {
 		i++
@@ -124,9 +124,9 @@ func smallest(free []Hole, n lvm.Extents) int {
 
 // LinearRanges picks the extents of a linear volume: the smallest hole that holds all of it; else as few holes as can
 // be, the largest ones, and for the rest again the smallest that holds it. Nil if the group has not that many.
-func LinearRanges(g lvm.Group, extents lvm.Extents) []PeRange {
-	free := Holes(g)
-	var ranges []PeRange
+func LinearRanges(g lvm.Group, extents lvm.Extents) []ExtentRange {
+	free := FreeExtents(g)
+	var ranges []ExtentRange
 	for extents > 0 {
 		if len(free) == 0 {
 			return nil
@@ -143,23 +143,23 @@ func LinearRanges(g lvm.Group, extents lvm.Extents) []PeRange {
 // legRanges picks one run of n extents on each of as many disks as there are legs: of the disks that have such a run,
 // those with most room, so that the disks fill evenly and volumes of many legs fit for longest; on each, the smallest
 // run that is large enough. Nil if there are too few such disks.
-func legRanges(g lvm.Group, legs int, n lvm.Extents) []PeRange {
+func legRanges(g lvm.Group, legs int, n lvm.Extents) []ExtentRange {
 	type leg struct {
-		Hole
+		FreeExtent
 		room lvm.Extents // free on the whole disk
 	}
 	var all []leg
 	for _, pv := range g.PVs {
-		if pv.Longest() >= n {
-			free := Holes(lvm.Group{PVs: []lvm.PV{pv}})
-			all = append(all, leg{free[smallest(free, n)], pv.FreeExtents()})
+		if pv.LongestRun() >= n {
+			free := FreeExtents(lvm.Group{PVs: []lvm.PV{pv}})
+			all = append(all, leg{free[smallest(free, n)], pv.AllocatableExtents()})
 		}
 	}
 	if len(all) < legs {
 		return nil
 	}
 	slices.SortStableFunc(all, func(a, b leg) int { return cmp.Compare(b.room, a.room) })
-	ranges := make([]PeRange, 0, legs)
+	ranges := make([]ExtentRange, 0, legs)
 	for _, l := range all[:legs] {
 		ranges = append(ranges, l.Head(n))
 	}

@@ -40,7 +40,7 @@ func TestPoolDue(t *testing.T) {
 	behind, metadataBehind := filled(90), metadata
 	behind.DataTotal, metadataBehind.MetadataTotal = 6400-64, 2047
 	late := alloc.UsualPolicy
-	late.GrowData = 90
+	late.AutoextendThreshold = 90
 	for _, test := range []struct {
 		name   string
 		free   lvm.Extents
@@ -97,7 +97,7 @@ func TestPoolCrowded(t *testing.T) {
 		{"metadata with room", 2, metadata, ""},
 		{"broken", 900, lvm.PoolStatus{Mode: "ro"}, "takes no writes (it is read-only)"},
 	} {
-		if got := growing(t, test.free).Crowded(test.status); (got == "") != (test.words == "") || !strings.Contains(got, test.words) {
+		if got := growing(t, test.free).OvercommitReason(test.status); (got == "") != (test.words == "") || !strings.Contains(got, test.words) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.words)
 		}
 	}
@@ -111,7 +111,7 @@ func TestFullPoolOfAnAdmin(t *testing.T) {
 	for name, status := range map[string]lvm.PoolStatus{"data": filled(100), "metadata": metadata} {
 		p := growing(t, 900)
 		p.Ours = false
-		got := p.Crowded(status)
+		got := p.OvercommitReason(status)
 		if !strings.Contains(got, "nearly full") || !strings.Contains(got, "lvextend vg/nodelvm-thin") || strings.Contains(got, "add a disk") || strings.Contains(got, "free to extend") {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -139,7 +139,7 @@ func TestCrowdedPoolPromisesNothing(t *testing.T) {
 	v := fixture.NewVolume(t, s, fixture.SpecIn("a", fixture.ThinClass, 100*lvm.MiB))
 	g := &s.Groups[0]
 	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Thin != nil })
-	g.LVs[i].Thin.Crowded = "the thin pool is nearly full"
+	g.LVs[i].Thin.OvercommitReason = "the thin pool is nearly full"
 	if c, err := alloc.Capacity(s, v.Class); err != nil || c != (lvm.Capacity{}) {
 		t.Errorf("capacity %+v, %v", c, err)
 	}
@@ -147,7 +147,7 @@ func TestCrowdedPoolPromisesNothing(t *testing.T) {
 	if lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), "is nearly full") {
 		t.Errorf("snapshot: %v", err)
 	}
-	if _, err = alloc.PlanExtend(s, v, alloc.Extending{Required: v.Size + lvm.MiB, Limit: 0}); lvm.KindOf(err) != lvm.KindOutOfRange || !strings.Contains(err.Error(), "is nearly full") {
+	if _, err = alloc.PlanExtend(s, v, alloc.ExtendRequest{Required: v.Size + lvm.MiB, Limit: 0}); lvm.KindOf(err) != lvm.KindOutOfRange || !strings.Contains(err.Error(), "is nearly full") {
 		t.Errorf("extension: %v", err)
 	}
 	class := v.Class

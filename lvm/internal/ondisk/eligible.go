@@ -40,17 +40,17 @@ type Disk struct {
 // Names are all the names that a pattern may match.
 func (d Disk) Names() []string { return append([]string{d.Path}, d.Links...) }
 
-// Survey looks at the node's devices.
-type Survey struct {
+// DeviceScanner looks at the node's devices.
+type DeviceScanner struct {
 	Sys, Proc, Dev string
 	Backing        func(loop string) (number uint64, err error) // of the device that a loop device is made of; 0: of a file
 }
 
-func (v Survey) Positions() Positions { return Positions{Sys: v.Sys, Proc: v.Proc, Dev: v.Dev} }
+func (v DeviceScanner) Positions() Positions { return Positions{Sys: v.Sys, Proc: v.Proc, Dev: v.Dev} }
 
 // Disks lists the node's block devices but for LVM's own volumes, those that are too small for a physical volume, and
 // hidden paths of others.
-func (v Survey) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
+func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 	found, err := new(scanner).scan(ctx, v.Sys, v.Proc, v.Dev)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (v Survey) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 		if text, err := found.attribute(b.Name, "hidden"); err == nil && string(text) == "1" {
 			continue
 		}
-		d, err := v.look(b)
+		d, err := v.inspect(b)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 			continue // it went away
 		}
@@ -80,7 +80,7 @@ func (v Survey) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 			return nil, lvm.Errorf(lvm.KindInternal, "look at %s: %w", b.Path, err)
 		}
 		d.Links, d.uses, d.Group = links[b.Name], uses[b.Name], groups[b.Path]
-		if d.silent = slices.Contains(s.Silent, b.Path); d.silent {
+		if d.silent = slices.Contains(s.Unresponsive, b.Path); d.silent {
 			list = append(list, d)
 			continue
 		}
@@ -94,8 +94,8 @@ func (v Survey) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 	return list, nil
 }
 
-// look asks sysfs about one device. What a partition has not, its disk has.
-func (v Survey) look(device BlockDevice) (Disk, error) {
+// inspect asks sysfs about one device. What a partition has not, its disk has.
+func (v DeviceScanner) inspect(device BlockDevice) (Disk, error) {
 	d := Disk{BlockDevice: device}
 	folder, err := filepath.EvalSymlinks(filepath.Join(v.Sys, "class/block", device.Name))
 	if err != nil {
@@ -136,7 +136,7 @@ func (v Survey) look(device BlockDevice) (Disk, error) {
 var remotePath = regexp.MustCompile(`/(session[0-9]+|rport-[0-9:-]+)/`)
 
 // links answers the names below /dev/disk that stay the same over restarts, by the name of the device.
-func (v Survey) links() map[string][]string {
+func (v DeviceScanner) links() map[string][]string {
 	links := map[string][]string{}
 	for _, by := range []string{"by-id", "by-path"} {
 		dir := filepath.Join(v.Dev, "disk", by)
@@ -157,7 +157,7 @@ func (v Survey) links() map[string][]string {
 
 // uses tells who uses a device, by its name: file systems that are mounted on it or on something made of it, and swap. A
 // container sees the mounts of others only in part: that a device is free is proved by opening it for ourselves alone.
-func (v Survey) uses() (map[string][]string, error) {
+func (v DeviceScanner) uses() (map[string][]string, error) {
 	mounts, err := ReadMounts(filepath.Join(v.Proc, "self/mountinfo"))
 	if err != nil {
 		return nil, lvm.Errorf(lvm.KindInternal, "what is mounted on this node: %w", err)
@@ -196,7 +196,7 @@ func (v Survey) uses() (map[string][]string, error) {
 
 // loops tells of the devices behind loop devices. No holder and no exclusive open shows them; the kubelet makes one for each
 // raw block volume of a pod, whoever's volume that is, and it may be blank until the pod writes to it.
-func (v Survey) loops(add func(name, use string)) error {
+func (v DeviceScanner) loops(add func(name, use string)) error {
 	attached, err := filepath.Glob(filepath.Join(v.Sys, "class/block/loop*/loop/backing_file"))
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func LoopBacking(loop string) (uint64, error) {
 }
 
 // below calls do for each device that the named one is made of: the disk of a partition, the legs of a RAID, and so on.
-func (v Survey) below(name string, do func(string)) {
+func (v DeviceScanner) below(name string, do func(string)) {
 	folder, err := filepath.EvalSymlinks(filepath.Join(v.Sys, "class/block", name))
 	if err != nil {
 		return

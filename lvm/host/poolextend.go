@@ -13,13 +13,13 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// growths counts how often pools were enlarged. The zero value is ready to use.
-type growths struct {
+// extensionCounts counts how often pools were enlarged. The zero value is ready to use.
+type extensionCounts struct {
 	mu    sync.Mutex
 	count map[string]int // by the pool's UUID
 }
 
-func (g *growths) add(uuid string) {
+func (g *extensionCounts) add(uuid string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.count == nil {
@@ -28,22 +28,22 @@ func (g *growths) add(uuid string) {
 	g.count[uuid]++
 }
 
-func (g *growths) of(uuid string) int {
+func (g *extensionCounts) of(uuid string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.count[uuid]
 }
 
-// TendPools enlarges the thin pools that fill up, as their policy says, and removes those that have held nothing for a while. One that
+// ExtendThinPools enlarges the thin pools that fill up, as their policy says, and removes those that have held nothing for a while. One that
 // needs nothing costs a question to the kernel; no process. The error joins those of the pools for which that failed. A group that hangs is not waited for, and keeps no
 // other one waiting.
-func (h *Host) TendPools(ctx context.Context) error {
-	leave, err := h.enter()
+func (h *Host) ExtendThinPools(ctx context.Context) error {
+	leave, err := h.begin()
 	if err != nil {
 		return err
 	}
 	defer leave()
-	s, err := h.look(ctx)
+	s, err := h.cachedState(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (h *Host) TendPools(ctx context.Context) error {
 				continue
 			}
 			if need, _, err := h.needOf(g, lv.Name); err == nil && need != (alloc.PoolNeed{}) {
-				due[g.UUID] = append(due[g.UUID], func() error { return h.growPool(ctx, g.UUID, lv.Name) })
+				due[g.UUID] = append(due[g.UUID], func() error { return h.extendPool(ctx, g.UUID, lv.Name) })
 			}
 		}
 	}
@@ -63,11 +63,11 @@ func (h *Host) TendPools(ctx context.Context) error {
 			due[group] = append(due[group], func() error { return h.removePool(ctx, group, uuid) })
 		}
 	}
-	return eachAtOnce(slices.Sorted(maps.Keys(due)), func(group string) error { return h.tendGroup(ctx, group, due[group]) })
+	return eachAtOnce(slices.Sorted(maps.Keys(due)), func(group string) error { return h.extendPoolsOf(ctx, group, due[group]) })
 }
 
-// tendGroup does what the pools of one group need, until the group is found to hang: the command goes on, and Close waits for it.
-func (h *Host) tendGroup(ctx context.Context, group string, work []func() error) error {
+// extendPoolsOf does what the pools of one group need, until the group is found to hang: the command goes on, and Close waits for it.
+func (h *Host) extendPoolsOf(ctx context.Context, group string, work []func() error) error {
 	done := make(chan error, 1)
 	h.background.Go(func() {
 		var errs []error
@@ -76,7 +76,7 @@ func (h *Host) tendGroup(ctx context.Context, group string, work []func() error)
 		}
 		done <- errors.Join(errs...)
 	})
-	waiting, stop := h.hangs.until(ctx, group)
+	waiting, stop := h.watchdog.until(ctx, group)
 	defer stop()
 	select {
 	case err := <-done:
@@ -88,7 +88,7 @@ func (h *Host) tendGroup(ctx context.Context, group string, work []func() error)
 
 // needOf asks the kernel how full a pool is, and decides what it needs.
 func (h *Host) needOf(g lvm.Group, name string) (alloc.PoolNeed, alloc.Pool, error) {
-	lv := g.Named(name)
+	lv := g.FindLV(name)
 	if lv == nil || lv.Thin == nil {
 		return alloc.PoolNeed{}, alloc.Pool{}, nil
 	}
@@ -97,9 +97,9 @@ func (h *Host) needOf(g lvm.Group, name string) (alloc.PoolNeed, alloc.Pool, err
 		return alloc.PoolNeed{}, alloc.Pool{}, err
 	}
 	own := *lv.Thin
-	own.Crowded = "" // it may promise no more; that is no reason not to enlarge it
+	own.OvercommitReason = "" // it may promise no more; that is no reason not to enlarge it
 	g.LVs = slices.Clone(g.LVs)
-	g.Named(name).Thin = &own
+	g.FindLV(name).Thin = &own
 	p, err := alloc.PoolOf(g, lvm.Class{Pool: name})
 	if err != nil {
 		return alloc.PoolNeed{}, alloc.Pool{}, err
@@ -107,18 +107,18 @@ func (h *Host) needOf(g lvm.Group, name string) (alloc.PoolNeed, alloc.Pool, err
 	return p.Due(*s, alloc.PolicyOf(h.declared(), g.Name, name)), p, nil
 }
 
-// growPool enlarges one pool under its group's lock, by what it needs then.
-func (h *Host) growPool(ctx context.Context, group, name string) error {
-	s, unlock, err := h.locked(ctx, group, "enlarging the thin pool "+name, h.readRaw)
+// extendPool enlarges one pool under its group's lock, by what it needs then.
+func (h *Host) extendPool(ctx context.Context, group, name string) error {
+	s, unlock, err := h.locked(ctx, group, "enlarging the thin pool "+name, h.readDisks)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	g, err := s.Group(group)
+	g, err := s.FindGroup(group)
 	if err != nil {
 		return err
 	}
-	if err := lvm.Unchangeable(s, g); err != nil {
+	if err := lvm.CheckWritable(s, g); err != nil {
 		return err
 	}
 	need, p, err := h.needOf(g, name)
@@ -126,23 +126,23 @@ func (h *Host) growPool(ctx context.Context, group, name string) error {
 		return err
 	}
 	if need.Refresh {
-		return h.refresh(ctx, g, *g.Named(name))
+		return h.refresh(ctx, g, *g.FindLV(name))
 	}
-	return h.enlarge(ctx, p, need)
+	return h.runPoolExtension(ctx, p, need)
 }
 
-// enlarge runs the commands and looks what has come of them. The group's lock must be held.
-func (h *Host) enlarge(ctx context.Context, p alloc.Pool, need alloc.PoolNeed) error {
-	steps, err := lvmcmd.EnlargeSteps(p, need)
+// runPoolExtension runs the commands and looks what has come of them. The group's lock must be held.
+func (h *Host) runPoolExtension(ctx context.Context, p alloc.Pool, need alloc.PoolNeed) error {
+	steps, err := lvmcmd.PoolExtensionSteps(p, need)
 	if err != nil {
 		return err
 	}
-	failure := h.runOver(ctx, p.Group, p.Group.PartsOf(p.Name), steps)
-	s, err := h.readRaw(ctx)
+	failure := h.runAfterCleanup(ctx, p.Group, p.Group.ComponentsByName(p.Name), steps)
+	s, err := h.readDisks(ctx)
 	if err != nil {
 		return err
 	}
-	g, err := s.Group(p.Group.UUID)
+	g, err := s.FindGroup(p.Group.UUID)
 	if err != nil {
 		return err
 	}
@@ -151,31 +151,31 @@ func (h *Host) enlarge(ctx context.Context, p alloc.Pool, need alloc.PoolNeed) e
 		return err
 	}
 	if !now.Made {
-		return lvm.Errorf(lvm.KindInternal, "the thin pool %s/%s was removed while the driver extended it: %w", g.Name, p.Name, orNothing(failure))
+		return lvm.Errorf(lvm.KindInternal, "the thin pool %s/%s was removed while the driver extended it: %w", g.Name, p.Name, orNoEffect(failure))
 	}
-	pool := g.Named(p.Name)
-	if h.partSuspended(g, *pool) {
+	pool := g.FindLV(p.Name)
+	if h.hasSuspendedComponent(g, *pool) {
 		failure = errors.Join(failure, h.refresh(ctx, g, *pool))
 	}
 	if now.Data < need.Data || now.Metadata < p.Metadata+need.Metadata {
-		return lvm.Errorf(lvm.KindInternal, "cannot extend the thin pool %s/%s: %w", g.Name, p.Name, orNothing(failure))
+		return lvm.Errorf(lvm.KindInternal, "cannot extend the thin pool %s/%s: %w", g.Name, p.Name, orNoEffect(failure))
 	}
-	h.grown.add(pool.UUID)
+	h.poolExtensions.add(pool.UUID)
 	h.log.Info("extended a thin pool", "vg", g.Name, "pool", p.Name, "data", g.Bytes(now.Data), "metadata", g.Bytes(now.Metadata), "free", g.Bytes(g.FreeExtents()))
 	return h.flush(g)
 }
 
 // PoolStatus asks the kernel about a pool; nil while it is not active.
 func (h *Host) poolStatus(g lvm.Group, lv lvm.LV) (*lvm.PoolStatus, error) {
-	path, active, err := h.machine.Kernel.Device(lvm.DmUUID(g.UUID, lv.UUID) + "-tpool")
+	path, active, err := h.machine.Kernel.Device(lvm.DeviceUUID(g.UUID, lv.UUID) + "-tpool")
 	if err != nil || !active {
 		return nil, err
 	}
-	return status(&checkup{host: h, paths: map[string]string{lvm.DmUUID(g.UUID, lv.UUID) + "-tpool": path}}, lvm.DmUUID(g.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+	return status(&groupCheck{host: h, paths: map[string]string{lvm.DeviceUUID(g.UUID, lv.UUID) + "-tpool": path}}, lvm.DeviceUUID(g.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
 }
 
-// markCrowded answers the group with each of its pools that may promise nothing more marked so.
-func (h *Host) markCrowded(g lvm.Group) lvm.Group {
+// withOvercommit answers the group with each of its pools that may promise nothing more marked so.
+func (h *Host) withOvercommit(g lvm.Group) lvm.Group {
 	why := map[string]string{}
 	for _, lv := range g.LVs {
 		if lv.Thin == nil {
@@ -186,7 +186,7 @@ func (h *Host) markCrowded(g lvm.Group) lvm.Group {
 			continue // nothing is written to a pool that is not active
 		}
 		if p, err := alloc.PoolOf(g, lvm.Class{Pool: lv.Name}); err == nil {
-			if text := p.Crowded(*s); text != "" {
+			if text := p.OvercommitReason(*s); text != "" {
 				why[lv.Name] = text
 			}
 		}
@@ -196,9 +196,9 @@ func (h *Host) markCrowded(g lvm.Group) lvm.Group {
 	}
 	g.LVs = slices.Clone(g.LVs)
 	for name := range maps.Keys(why) {
-		marked := *g.Named(name).Thin
-		marked.Crowded = why[name]
-		g.Named(name).Thin = &marked
+		marked := *g.FindLV(name).Thin
+		marked.OvercommitReason = why[name]
+		g.FindLV(name).Thin = &marked
 	}
 	return g
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// hangs notices groups whose lock one operation holds for too long: a command or a flush that does not end, since a
+// lockWatchdog notices groups whose lock one operation holds for too long: a command or a flush that does not end, since a
 // disk does not answer. Such a command is never killed; but nobody waits for it any more, and the other groups go on.
-type hangs struct {
+type lockWatchdog struct {
 	limit time.Duration
 	log   *slog.Logger
 	name  func(uuid string) string // of a group
 
 	mu     sync.Mutex
-	groups map[string]*watched // by group's UUID
+	groups map[string]*watchedHolder // by group's UUID
 }
 
-// watched is what is known of the one who holds a group's lock.
-type watched struct {
+// watchedHolder is what is known of the one who holds a group's lock.
+type watchedHolder struct {
 	since   time.Time
 	running string // the LVM command that runs now, or ran last; "" for none
 	hung    error  // why nothing can be done in the group; nil as long as there is hope
@@ -30,20 +30,20 @@ type watched struct {
 	waiters map[*context.CancelCauseFunc]bool
 }
 
-func (w *hangs) group(uuid string) *watched {
+func (w *lockWatchdog) group(uuid string) *watchedHolder {
 	if w.groups == nil {
-		w.groups = map[string]*watched{}
+		w.groups = map[string]*watchedHolder{}
 	}
 	g := w.groups[uuid]
 	if g == nil {
-		g = &watched{waiters: map[*context.CancelCauseFunc]bool{}}
+		g = &watchedHolder{waiters: map[*context.CancelCauseFunc]bool{}}
 		w.groups[uuid] = g
 	}
 	return g
 }
 
 // until returns a context that also ends when the group is found to hang; its cause says so.
-func (w *hangs) until(ctx context.Context, uuid string) (waiting context.Context, stop func()) {
+func (w *lockWatchdog) until(ctx context.Context, uuid string) (waiting context.Context, stop func()) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func (w *hangs) until(ctx context.Context, uuid string) (waiting context.Context
 }
 
 // hold begins to watch the one who holds the group's lock now.
-func (w *hangs) hold(uuid, what string) (release func()) {
+func (w *lockWatchdog) hold(uuid, what string) (release func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.group(uuid)
@@ -81,7 +81,7 @@ func (w *hangs) hold(uuid, what string) (release func()) {
 	}
 }
 
-func (w *hangs) alarm(uuid string, turn int, what string) {
+func (w *lockWatchdog) alarm(uuid string, turn int, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.group(uuid)
@@ -100,15 +100,15 @@ func (w *hangs) alarm(uuid string, turn int, what string) {
 	}
 }
 
-// runs notes which command the holder of the lock runs.
-func (w *hangs) runs(uuid, command string) {
+// noteCommand notes which command the holder of the lock runs.
+func (w *lockWatchdog) noteCommand(uuid, command string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.group(uuid).running = command
 }
 
-// of tells for how long, and why, a group hangs; nil if it does not.
-func (w *hangs) of(uuid string) (since time.Duration, hung error) {
+// blockedFor tells for how long, and why, a group hangs; nil if it does not.
+func (w *lockWatchdog) blockedFor(uuid string) (since time.Duration, hung error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.groups[uuid]
@@ -156,7 +156,7 @@ func (h *Host) lockedBy(
 }
 
 func (h *Host) lockBy(ctx context.Context, uuid, what string, lock func(context.Context, string) (func(), error)) (unlock func(), err error) {
-	waiting, stop := h.hangs.until(ctx, uuid)
+	waiting, stop := h.watchdog.until(ctx, uuid)
 	defer stop()
 	unlock, err = lock(waiting, uuid)
 	if err != nil {
@@ -178,7 +178,7 @@ func (h *Host) tryLockGroup(uuid, what string) (unlock func(), ok bool) {
 }
 
 func (h *Host) watchedLock(uuid, what string, unlock func()) func() {
-	release := h.hangs.hold(uuid, what)
+	release := h.watchdog.hold(uuid, what)
 	return func() {
 		release()
 		unlock()

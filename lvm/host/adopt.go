@@ -10,12 +10,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// Mark makes a volume of an admin's one of this driver's: it gets our tags in one commit, and nothing else of it changes.
+// Adopt makes a volume of an admin's one of this driver's: it gets our tags in one commit, and nothing else of it changes.
 // name is what the CO will call it, claim is "namespace/name" or empty. One that is marked already is answered as it is.
 // KindNotFound: there is no such volume, or it is being made or removed; KindConflict: it is a part of something else, has a layout that no class has, or
 // is another cluster's; KindInUse: it is open, or others are built on it. Nothing was changed then.
-func (h *Host) Mark(ctx context.Context, group, lv, name, claim string) (lvm.Volume, error) {
-	s, err := h.read(ctx)
+func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Volume, error) {
+	s, err := h.readState(ctx)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
@@ -23,15 +23,15 @@ func (h *Host) Mark(ctx context.Context, group, lv, name, claim string) (lvm.Vol
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	s, unlock, err := h.locked(ctx, g.UUID, "marking volume "+lv, h.read)
+	s, unlock, err := h.locked(ctx, g.UUID, "marking volume "+lv, h.readState)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
 	defer unlock()
-	if g, err = s.Group(g.UUID); err != nil {
+	if g, err = s.FindGroup(g.UUID); err != nil {
 		return lvm.Volume{}, err
 	}
-	v, marked, err := h.markable(ctx, g, lv)
+	v, marked, err := h.adoptableLV(ctx, g, lv)
 	if err != nil || marked {
 		return v, err
 	}
@@ -40,13 +40,13 @@ func (h *Host) Mark(ctx context.Context, group, lv, name, claim string) (lvm.Vol
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: markArgs(t, g, v)}})
-	if s, err = h.readRaw(ctx); err != nil {
+	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: adoptArgs(t, g, v)}})
+	if s, err = h.readDisks(ctx); err != nil {
 		return lvm.Volume{}, err
 	}
-	g, _, now, err := s.Find(v.ID)
+	g, _, now, err := s.FindVolume(v.ID)
 	if err != nil || now.UUID != v.UUID || now.Name != name {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "%s could not be marked: %w", t, orNothing(failure))
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "%s could not be marked: %w", t, orNoEffect(failure))
 	}
 	return now, h.flush(g)
 }
@@ -68,11 +68,11 @@ func groupNamed(s lvm.State, name string) (lvm.Group, error) {
 	return found[0], nil
 }
 
-// markable answers a logical volume as the volume that it would be. marked is true if it is one already.
-func (h *Host) markable(ctx context.Context, g lvm.Group, name string) (v lvm.Volume, marked bool, err error) {
+// adoptableLV answers a logical volume as the volume that it would be. marked is true if it is one already.
+func (h *Host) adoptableLV(ctx context.Context, g lvm.Group, name string) (v lvm.Volume, marked bool, err error) {
 	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name && !lv.Hidden })
 	if i < 0 {
-		return lvm.Volume{}, false, g.Absent("volume group %s has no volume %s", g.Name, name)
+		return lvm.Volume{}, false, g.AbsentError("volume group %s has no volume %s", g.Name, name)
 	}
 	lv := g.LVs[i]
 	v, ours, err := lvm.VolumeOf(g, lv)
@@ -91,7 +91,7 @@ func (h *Host) markable(ctx context.Context, g lvm.Group, name string) (v lvm.Vo
 	if g.Problem != "" {
 		return lvm.Volume{}, false, lvm.Errorf(lvm.KindConflict, "volume group %s is unusable: %s", g.Name, g.Problem)
 	}
-	if err := lvm.Undisturbed(g); err != nil {
+	if err := lvm.CheckNoNewMissingPV(g); err != nil {
 		return lvm.Volume{}, false, err
 	}
 	if v, err = adoptable(g, lv); err != nil {
@@ -156,8 +156,8 @@ func layoutOf(g lvm.Group, lv lvm.LV) (lvm.Class, error) {
 	return lvm.Class{}, fmt.Errorf("no storage class has its layout, %s", first.Type)
 }
 
-// markArgs add a volume's tags in one commit, if it still is the one that was looked at.
-func markArgs(t lvmcmd.Target, g lvm.Group, v lvm.Volume) []string {
-	args := append(lvmcmd.OnDevices("lvchange", g), "-S", lvmcmd.AsSeen(g)+" && lv_uuid="+v.UUID)
-	return append(append(args, lvmcmd.AddTags(lvm.TagsOf(v))...), "--", t.String())
+// adoptArgs add a volume's tags in one commit, if it still is the one that was looked at.
+func adoptArgs(t lvmcmd.Target, g lvm.Group, v lvm.Volume) []string {
+	args := append(lvmcmd.OnDevices("lvchange", g), "-S", lvmcmd.UnchangedSelection(g)+" && lv_uuid="+v.UUID)
+	return append(append(args, lvmcmd.AddTags(lvm.VolumeTags(v))...), "--", t.String())
 }

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// sweep reads all devices of a node once. A few workers take them in turn: on a busy machine each further thread that
+// deviceScan reads all devices of a node once. A few workers take them in turn: on a busy machine each further thread that
 // must be woken costs more than the reading. A device that hangs takes its worker with it, and another one goes on; it
 // delays this reading by its patience and later ones not at all, for it is not asked again until it has answered.
-type sweep struct {
+type deviceScan struct {
 	disks *Disks
 	read  func(d BlockDevice, before probe) probe
 	ended chan struct{} // closed when all devices are done
@@ -22,8 +22,8 @@ type sweep struct {
 	done    []probe
 }
 
-func (d *Disks) sweep(ctx context.Context, list []BlockDevice, r prober) ([]probe, error) {
-	s := &sweep{disks: d, ended: make(chan struct{}), waiting: map[string]BlockDevice{}}
+func (d *Disks) scanDevices(ctx context.Context, list []BlockDevice, r prober) ([]probe, error) {
+	s := &deviceScan{disks: d, ended: make(chan struct{}), waiting: map[string]BlockDevice{}}
 	s.read = r.probe
 	if d.probe != nil {
 		s.read = func(device BlockDevice, _ probe) probe { return d.probe(device) }
@@ -58,13 +58,13 @@ func (d *Disks) sweep(ctx context.Context, list []BlockDevice, r prober) ([]prob
 	}
 }
 
-func (s *sweep) patience(device BlockDevice) time.Duration {
+func (s *deviceScan) patience(device BlockDevice) time.Duration {
 	_, answered := s.disks.lastOf(device)
 	return s.disks.patience(answered)
 }
 
 // work reads devices until none is left.
-func (s *sweep) work() {
+func (s *deviceScan) work() {
 	for {
 		s.mu.Lock()
 		if len(s.queue) == 0 {
@@ -88,13 +88,13 @@ func (s *sweep) work() {
 }
 
 // silent is what is to be said of a device that does not answer.
-func (s *sweep) silent(device BlockDevice) probe {
+func (s *deviceScan) silent(device BlockDevice) probe {
 	before, _ := s.disks.lastOf(device)
 	return probe{device: device, label: before.label, areas: before.areas, err: errSilent}
 }
 
 // finish takes a device's answer, unless it was given up before. s.mu is held.
-func (s *sweep) finish(p probe) {
+func (s *deviceScan) finish(p probe) {
 	if _, wanted := s.waiting[p.device.Name]; !wanted {
 		return
 	}
@@ -107,7 +107,7 @@ func (s *sweep) finish(p probe) {
 
 // giveUp finishes the devices whose patience is over with what they said before, puts others in their workers' places,
 // and answers when to look again.
-func (s *sweep) giveUp() time.Duration {
+func (s *deviceScan) giveUp() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pause := s.disks.patience(true)
@@ -130,7 +130,7 @@ func (s *sweep) giveUp() time.Duration {
 }
 
 // stop keeps the workers from taking another device.
-func (s *sweep) stop() {
+func (s *deviceScan) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = nil
