@@ -20,7 +20,7 @@ func TestMkfsReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, fsType := range fileSystems {
-		line := fmt.Sprintf("- `%s`: `%s`; made with `%s`", fsType,
+		line := fmt.Sprintf("- `%s`: `%s`; default `%s`", fsType,
 			strings.Join(slices.Sorted(maps.Keys(mkfsAllowed[fsType])), " "), strings.Join(mkfsDefaults[fsType], " "))
 		if !strings.Contains(string(page), line) {
 			t.Errorf("the page lacks the line %s", line)
