@@ -65,11 +65,13 @@ func (s *Stage) saysOn(ctx context.Context, namespace, uid, reason, words string
 }
 
 func (t *theft) forgedContentDeletesNothing(ctx context.Context, s *Stage) (err error) {
-	defer func() { // the node never deletes what it does not have
+	defer func() { // the node never deletes what it does not have, and the snapshot controller waits for minutes until it asks again
 		ctx, cancel := afterwards(ctx)
 		defer cancel()
-		_, patched := s.kubectl(ctx, "", "patch", "volumesnapshotcontent", "forged-stolen", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
-		err = errors.Join(err, patched)
+		for _, object := range []string{"volumesnapshot/stolen", "volumesnapshotcontent/forged-stolen"} {
+			_, patched := s.kubectl(ctx, "", "patch", object, "-n", Namespace, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+			err = errors.Join(err, patched)
+		}
 	}()
 	content, err := s.uidOf(ctx, "volumesnapshotcontent/forged-stolen")
 	if err != nil {
@@ -87,11 +89,23 @@ func (t *theft) forgedContentDeletesNothing(ctx context.Context, s *Stage) (err 
 	return s.isOnDisks(ctx, t.snapped)
 }
 
+// deleteForged deletes a claim and a VolumeSnapshot, and with that its content. Before the two are bound the content would stay.
 func (s *Stage) deleteForged(ctx context.Context, name string) error {
+	const bound = "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection"
+	err := eventually(ctx, func() error {
+		finalizers, err := s.kubectl(ctx, "", "get", "volumesnapshot/"+name, "-n", Namespace, "-o", "jsonpath={.metadata.finalizers}")
+		if err == nil && !strings.Contains(finalizers, bound) {
+			err = fmt.Errorf("VolumeSnapshot %s is not bound: its finalizers are %s", name, finalizers)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	if _, err := s.kubectl(ctx, "", "delete", "pvc/"+name, "-n", Namespace, "--wait"); err != nil {
 		return err
 	}
-	_, err := s.kubectl(ctx, "", "delete", "volumesnapshot/"+name, "-n", Namespace, "--wait=false")
+	_, err = s.kubectl(ctx, "", "delete", "volumesnapshot/"+name, "-n", Namespace, "--wait=false")
 	return err
 }
 
