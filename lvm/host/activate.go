@@ -10,14 +10,13 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// activating is an Activate request, as flights compare it.
+// activating identifies an Activate request among the operations in flight.
 type activating struct {
 	id   lvm.ID
 	uuid string
 }
 
-// Device finds the device of a volume that is active, without LVM: a volume that is not there is not an error, only
-// inactive. The names below /dev/mapper and /dev/GROUP are never trusted; they can be stale.
+// Device finds the device of an active volume in sysfs, without LVM. A volume that does not exist is inactive, not an error.
 func (h *Host) Device(id lvm.ID, uuid string) (device string, active bool, err error) {
 	device, active, err = h.machine.Kernel.Device(lvm.DeviceUUID(id.VG, uuid))
 	if err != nil {
@@ -26,15 +25,15 @@ func (h *Host) Device(id lvm.ID, uuid string) (device string, active bool, err e
 	return device, active, nil
 }
 
-// deviceAt is the volume's device at the path where it was found.
+// deviceAt returns the volume's device at this path.
 func deviceAt(v lvm.Volume, path string) lvm.Device {
 	return lvm.Device{UUID: lvm.DeviceUUID(v.ID.VG, v.UUID), Path: path}
 }
 
-// Activate returns the device of a volume, "/dev/dm-N", after making it if it is not there: one LVM process then, else
-// none, and one more for a volume made a moment ago, which is marked as ready before it is handed out. uuid is the
-// logical volume's own, from the volume attributes. KindNotFound: there is no such volume, or another one has its name
-// now; KindNotLocal: its group is not on this node.
+// Activate returns the device of a volume, "/dev/dm-N", and activates the volume if it has none. That takes one LVM process,
+// and one more for a new volume, which must be tagged as ready first; an active volume takes none. uuid is the logical volume's
+// UUID from the volume attributes. KindNotFound: the volume does not exist, or another one has its name now; KindNotLocal: its
+// volume group is not on this node.
 func (h *Host) Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error) {
 	return do(ctx, &h.operations, id.LV, activating{id, uuid}, func(ctx context.Context) (string, error) {
 		return h.activate(ctx, id, uuid)
@@ -63,12 +62,12 @@ func (h *Host) activate(ctx context.Context, id lvm.ID, uuid string) (string, er
 	return h.device(ctx, v)
 }
 
-// notReady is the answer to those who want a volume that is being made or deleted.
+// notReady is the error for a volume that the driver still creates, or deletes.
 func notReady(g lvm.Group, v lvm.Volume) error {
 	return g.AbsentError("volume %s is not ready: %s/%s has the state %q", v.ID, v.Group, v.ID.LV, v.State)
 }
 
-// device returns the volume's device, and activates it if need be.
+// device returns the volume's device. It activates the volume, or resumes the device, if necessary.
 func (h *Host) device(ctx context.Context, v lvm.Volume) (string, error) {
 	path, active, err := h.Device(v.ID, v.UUID)
 	if err != nil {
@@ -92,8 +91,8 @@ func (h *Host) device(ctx context.Context, v lvm.Volume) (string, error) {
 	return h.activateLocked(ctx, s, now)
 }
 
-// activateLocked is device under the group's lock. LVM's exit status is not asked: the device is there or it is not. One
-// that is suspended is refreshed: a command that was killed left it so.
+// activateLocked does the same under the group's lock. Whether the device exists decides, not LVM's exit status. It resumes a
+// suspended device: a killed command left it so.
 func (h *Host) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) (string, error) {
 	g, lv, _, err := s.FindVolume(v.ID)
 	if err != nil {
@@ -128,8 +127,8 @@ func (h *Host) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) (s
 	return path, err
 }
 
-// activatable refuses a volume that would not show what it holds: of a disk with a copy, either may be the old one, and what
-// LVM advises for a volume that lacks a disk (--activationmode partial) puts errors in the place of data.
+// activatable refuses a volume that may not show its data. If two disks have one PV UUID, either may hold old data.
+// --activationmode partial, which LVM suggests for a volume with a missing disk, replaces data with I/O errors.
 func activatable(g lvm.Group, lv lvm.LV) error {
 	if err := lvm.CheckNoDuplicatePV(g); err != nil {
 		return err
@@ -137,8 +136,8 @@ func activatable(g lvm.Group, lv lvm.LV) error {
 	return checkPresent(g, lv, "activated")
 }
 
-// runAfterCleanup is run for a command that has to make the devices of these legs, of a RAID or of a thin pool: if LVM refuses it,
-// what an earlier one left of them is taken out of its way.
+// runAfterCleanup runs steps that create the devices of these legs, of a RAID volume or of a thin pool. If LVM refuses them, it
+// removes the stale devices of the legs and runs the steps again.
 func (h *Host) runAfterCleanup(ctx context.Context, g lvm.Group, legs []lvm.LV, steps []lvmcmd.Step) error {
 	failure := h.run(ctx, g, steps)
 	var refusal *lvm.ExitError
@@ -148,15 +147,15 @@ func (h *Host) runAfterCleanup(ctx context.Context, g lvm.Group, legs []lvm.LV, 
 	return failure
 }
 
-// removeStaleLegs takes the devices of legs out of the kernel, as far as nothing stands on them: an activation that was
-// killed leaves them behind, and LVM refuses another one while they are there. It tells whether there were any.
+// removeStaleLegs removes the device-mapper devices of legs unless they are open. A killed activation leaves such devices, and
+// LVM refuses to activate the volume while they exist. It reports whether it removed any.
 func (h *Host) removeStaleLegs(g lvm.Group, legs []lvm.LV) bool {
 	dropped := false
 	for _, leg := range legs {
-		for _, layer := range []string{"", "-tmeta", "-tdata"} { // the latter as parts of a thin pool
+		for _, layer := range []string{"", "-tmeta", "-tdata"} { // the suffixes are those of a thin pool's metadata and data
 			removed, err := h.machine.Kernel.Remove(lvm.DeviceUUID(g.UUID, leg.UUID) + layer)
 			if err != nil && !errors.Is(err, unix.EBUSY) {
-				h.log.Warn("a leg that an unfinished activation left cannot be taken back", "vg", g.Name, "leg", leg.Name, "error", err)
+				h.log.Warn("cannot remove the device of a leg that an unfinished activation left", "vg", g.Name, "leg", leg.Name, "error", err)
 			}
 			dropped = dropped || removed
 		}
@@ -164,14 +163,14 @@ func (h *Host) removeStaleLegs(g lvm.Group, legs []lvm.LV) bool {
 	return dropped
 }
 
-// suspended tells whether whoever touches the device hangs. A device that has just gone away is not.
+// suspended reports whether the device is suspended, so that I/O to it waits. A device that no longer exists is not.
 func (h *Host) suspended(path string) bool {
 	is, err := h.machine.Kernel.IsSuspended(path)
 	return err == nil && is
 }
 
-// resumeDevice resumes a device that is suspended. The group's lock must be held: none of our own commands is at work on it, and
-// an admin's is waited for by LVM's lock.
+// resumeDevice resumes a suspended device. The caller holds the group's lock, so that no other command of the driver works on
+// the device; LVM's own lock excludes an admin's command.
 func (h *Host) resumeDevice(ctx context.Context, g lvm.Group, lv, path string) error {
 	if !h.suspended(path) {
 		return nil

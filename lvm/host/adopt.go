@@ -10,10 +10,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// Adopt makes a volume of an admin's one of this driver's: it gets our tags in one commit, and nothing else of it changes.
-// name is what the CO will call it, claim is "namespace/name" or empty. One that is marked already is answered as it is.
-// KindNotFound: there is no such volume, or it is being made or removed; KindConflict: it is a part of something else, has a layout that no class has, or
-// is another cluster's; KindInUse: it is open, or others are built on it. Nothing was changed then.
+// Adopt makes a logical volume of an admin a managed volume: one commit adds the driver's tags and changes nothing else. name
+// is what the CO calls the volume, claim is "namespace/name" or empty. A managed volume is returned as it is. On an error the
+// driver has changed nothing. KindNotFound: the volume does not exist, or it is being created or removed. KindConflict: it is
+// part of another volume, no class has its layout, or it belongs to another cluster. KindInUse: it is open, or other volumes
+// depend on it.
 func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Volume, error) {
 	s, err := h.readState(ctx)
 	if err != nil {
@@ -68,7 +69,7 @@ func groupNamed(s lvm.State, name string) (lvm.Group, error) {
 	return found[0], nil
 }
 
-// adoptableLV answers a logical volume as the volume that it would be. marked is true if it is one already.
+// adoptableLV returns the volume that a logical volume would become. marked is true if it is a managed volume already.
 func (h *Host) adoptableLV(ctx context.Context, g lvm.Group, name string) (v lvm.Volume, marked bool, err error) {
 	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name && !lv.Hidden })
 	if i < 0 {
@@ -100,7 +101,7 @@ func (h *Host) adoptableLV(ctx context.Context, g lvm.Group, name string) (v lvm
 	return v, false, h.unused(ctx, g, lv, v, "adopted")
 }
 
-// adoptable answers a logical volume without our tags as the volume that it would be.
+// adoptable returns the volume that an unmanaged logical volume would become.
 func adoptable(g lvm.Group, lv lvm.LV) (lvm.Volume, error) {
 	refuse := func(why string) (lvm.Volume, error) {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindConflict, "%s/%s cannot be adopted: %s", g.Name, lv.Name, why)
@@ -156,7 +157,8 @@ func layoutOf(g lvm.Group, lv lvm.LV) (lvm.Class, error) {
 	return lvm.Class{}, fmt.Errorf("no storage class has its layout, %s", first.Type)
 }
 
-// adoptArgs add a volume's tags in one commit, if it still is the one that was looked at.
+// adoptArgs adds a volume's tags in one commit, provided that the volume and its group have not changed since the driver read
+// them.
 func adoptArgs(t lvmcmd.Target, g lvm.Group, v lvm.Volume) []string {
 	args := append(lvmcmd.OnDevices("lvchange", g), "-S", lvmcmd.UnchangedSelection(g)+" && lv_uuid="+v.UUID)
 	return append(append(args, lvmcmd.AddTags(lvm.VolumeTags(v))...), "--", t.String())

@@ -8,21 +8,21 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// defaultCacheTTL: an admin's change shows within a second, and the many who ask for capacity each second, once for every
-// storage class, cost one reading of the disks together.
+// defaultCacheTTL lets a change by an admin show within a second. The capacity requests of all storage classes, which come
+// every second, share one read of the disks.
 const defaultCacheTTL = 500 * time.Millisecond
 
-// stateCache keeps the last reading of the disks for those who only look: capacity, lists, figures. Whoever decides or
-// changes something reads anew. A reading that began before one of our own commands ended is never kept, so whoever was
-// told of a change sees it.
+// stateCache keeps the last state that the driver read, for requests that only report: capacity, lists, metrics. Whoever
+// decides or changes something reads the disks again. The cache never keeps a read that began before a command of the driver
+// ended, so the result of a command is visible as soon as it is reported.
 type stateCache struct {
 	mu     sync.Mutex
 	state  lvm.State
-	until  time.Time // when the reading is too old
-	change int       // counts our own commands
+	until  time.Time // when the state expires
+	change int       // counts the driver's commands
 }
 
-// invalidate is called after each command that may have changed something.
+// invalidate must be called after each command that may have changed something.
 func (g *stateCache) invalidate() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -30,15 +30,15 @@ func (g *stateCache) invalidate() {
 	g.until = time.Time{}
 }
 
-// get answers the last reading if it is still good, and else the count of changes before a new one.
+// get returns the cached state, whether it is still valid, and the change count to pass to put.
 func (g *stateCache) get() (s lvm.State, good bool, change int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.state, time.Now().Before(g.until), g.change
 }
 
-// put takes a reading, unless something changed since it began, or a later one is kept: of two that are under way the first
-// may end last.
+// put stores a state unless a command ended since its read began, or the cache holds a later one: of two concurrent reads, the
+// one that began first may end last.
 func (g *stateCache) put(s lvm.State, until time.Time, change int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -47,7 +47,7 @@ func (g *stateCache) put(s lvm.State, until time.Time, change int) {
 	}
 }
 
-// cachedState is read for those who only look: what it answers may be as old as Config.Freshness.
+// cachedState returns a state that may be as old as Config.CacheTTL.
 func (h *Host) cachedState(ctx context.Context) (lvm.State, error) {
 	s, good, change := h.cache.get()
 	if !good {

@@ -11,9 +11,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// run runs a plan's steps, up to the first that fails. The group's lock must be held. What really happened is for the
-// caller to read from the disks. KindBusy: a disk of the group is away, doubled, or does not answer, and nothing was run;
-// KindConflict: LVM would refuse, until a person has changed the group.
+// run runs a plan's steps, up to the first that fails. The caller holds the group's lock, and reads the disks for what really
+// happened. KindBusy: a disk of the group is missing, duplicate or unresponsive, and run started nothing; KindConflict: LVM
+// would refuse the commands until an admin changes the group.
 func (h *Host) run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) error {
 	if err := runnable(g, steps); err != nil {
 		return err
@@ -42,15 +42,15 @@ func (h *Host) run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) error 
 	return nil
 }
 
-// runLVM is the only way to an LVM command. One that names no devices would look at every device of the node.
+// runLVM is the only function that runs an LVM command. Without --devices LVM would scan every device of the node.
 func (h *Host) runLVM(ctx context.Context, argv []string) ([]byte, error) {
 	if i := slices.Index(argv, lvmcmd.DevicesOption); i < 0 || i+1 >= len(argv) || strings.Trim(argv[i+1], ",") == "" {
-		return nil, lvm.Errorf(lvm.KindInternal, "lvm %s is not run: it names no device to look at", argv[0])
+		return nil, lvm.Errorf(lvm.KindInternal, "refusing to run lvm %s: its --devices names no device", argv[0])
 	}
 	return h.machine.Runner.Run(ctx, argv)
 }
 
-// runnable tells whether LVM may work on the group now.
+// runnable refuses a group that LVM must not work on now.
 func runnable(g lvm.Group, steps []lvmcmd.Step) error {
 	if err := lvm.CheckResponsive(g); err != nil {
 		return err
@@ -64,8 +64,8 @@ func runnable(g lvm.Group, steps []lvmcmd.Step) error {
 	return lvm.CheckNoNewMissingPV(g)
 }
 
-// changeState moves a volume to another state and returns it as it stands on the disks afterwards, flushed. v's state
-// must be the one on the disks, and the group's lock be held.
+// changeState moves a volume to another state, flushes the commit, and returns the volume as the disks now describe it. v must
+// have the state that is on the disks, and the caller holds the group's lock.
 func (h *Host) changeState(ctx context.Context, s lvm.State, v lvm.Volume, to lvm.VolumeState) (lvm.Volume, error) {
 	g, err := s.FindGroup(v.ID.VG)
 	if err != nil {
@@ -85,11 +85,11 @@ func (h *Host) changeState(ctx context.Context, s lvm.State, v lvm.Volume, to lv
 	case err == nil && now.UUID == v.UUID && now.State == to:
 		// Committed, whatever the exit status.
 	case failure != nil:
-		return lvm.Volume{}, lvm.Errorf(lvm.KindOf(failure), "volume %s could not be marked as %s: %w", t, to, failure)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindOf(failure), "cannot tag volume %s as %s: %w", t, to, failure)
 	case err != nil:
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s went away while it was being marked as %s: %w", t, to, err)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s disappeared while the driver tagged it as %s: %w", t, to, err)
 	default:
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s was changed by somebody else while it was being marked as %s: it is %s now", t, to, now.State)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "another program changed volume %s while the driver tagged it as %s: it is %s now", t, to, now.State)
 	}
 	if failure != nil {
 		h.log.Warn("LVM exited with an error but committed the change", "volume", t.String(), "error", failure)
@@ -98,8 +98,8 @@ func (h *Host) changeState(ctx context.Context, s lvm.State, v lvm.Volume, to lv
 	return now, h.flush(g)
 }
 
-// remove removes a volume or a snapshot from its group, if it still is the one that was looked at; LVM deactivates it,
-// and refuses while its device is open. state is the one on the disks. The group's lock must be held.
+// remove removes a volume or snapshot from its group, provided that it has not changed since the driver read it. LVM
+// deactivates it, and refuses while its device is open. state is the one on the disks. The caller holds the group's lock.
 func (h *Host) remove(ctx context.Context, s lvm.State, id lvm.ID, uuid string, state lvm.VolumeState) error {
 	g, err := s.FindGroup(id.VG)
 	if err != nil {
@@ -113,7 +113,7 @@ func (h *Host) remove(ctx context.Context, s lvm.State, id lvm.ID, uuid string, 
 	return h.removeFrom(ctx, g, id, uuid, state)
 }
 
-// removeFrom is remove where LVM has no messages for the volume's pool that are not about this volume.
+// removeFrom is remove for a thin pool whose pending messages concern no other volume.
 func (h *Host) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid string, state lvm.VolumeState) error {
 	t, err := lvmcmd.TargetOf(g.Name, id.LV)
 	if err != nil {
@@ -133,16 +133,16 @@ func (h *Host) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid stri
 	}
 	switch {
 	case err != nil:
-		return err // whether it is gone cannot be told
+		return err // it may still exist
 	case !gone:
-		return lvm.Errorf(lvm.KindOf(failure), "%s could not be removed: %w", t, orNoEffect(failure))
+		return lvm.Errorf(lvm.KindOf(failure), "cannot remove %s: %w", t, orNoEffect(failure))
 	}
 	h.ready.drop(id.VG, uuid)
 	h.removeNamesOf(g, now, removed)
 	return h.flush(now)
 }
 
-// isGone reads the disks to tell whether a group lacks a volume.
+// isGone reads the disks and reports whether a group lacks a volume.
 func (h *Host) isGone(ctx context.Context, group, uuid string) (lvm.Group, bool, error) {
 	s, err := h.readDisks(ctx)
 	if err != nil {
@@ -153,12 +153,12 @@ func (h *Host) isGone(ctx context.Context, group, uuid string) (lvm.Group, bool,
 		return g, false, err
 	}
 	if why := g.IncompleteReason(); why != "" {
-		return g, false, lvm.Errorf(lvm.KindBusy, "whether a volume of group %s is gone cannot be told: %s", g.Name, why)
+		return g, false, lvm.Errorf(lvm.KindBusy, "cannot determine whether volume group %s still has the volume: %s", g.Name, why)
 	}
 	return g, true, nil
 }
 
-// errNoEffect stands for the failure of a command that reported none.
+// errNoEffect replaces the error of a command that exited with success.
 var errNoEffect = errors.New("LVM exited with success but changed nothing; perhaps another program changed it meanwhile")
 
 func orNoEffect(failure error) error {
@@ -168,7 +168,7 @@ func orNoEffect(failure error) error {
 	return failure
 }
 
-// flush makes a commit survive a power cut: LVM itself does not flush the disks' caches (its writes are O_DIRECT).
+// flush makes a commit survive a power cut: LVM writes with O_DIRECT, but does not flush the disks' caches.
 func (h *Host) flush(g lvm.Group) error {
 	if err := lvm.CheckResponsive(g); err != nil {
 		return err
@@ -180,12 +180,12 @@ func (h *Host) flush(g lvm.Group) error {
 		}
 	}
 	if err := h.machine.Kernel.Sync(paths); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "volume group %s was changed, but its disks could not be flushed: %w", g.Name, err)
+		return lvm.Errorf(lvm.KindInternal, "volume group %s was changed, but the driver cannot flush its disks: %w", g.Name, err)
 	}
 	return nil
 }
 
-// eachAtOnce does the same for each of the groups, side by side.
+// eachAtOnce calls do for all groups concurrently.
 func eachAtOnce(groups []string, do func(group string) error) error {
 	errs := make([]error, len(groups))
 	var wait sync.WaitGroup

@@ -10,21 +10,20 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// creating is a Create request, as flights compare it.
+// creating identifies a Create request among the operations in flight.
 type creating struct{ spec lvm.Spec }
 
-// Create makes a volume, or finds the one that an equal request made. One LVM process for a new linear, striped, RAID or
-// thin volume (one more where a thin pool must be made or grown, one more for a copy), and a share of one later; none for
-// a volume that is there. KindExists: the name is taken by something else; KindInsufficientCapacity: this node cannot have it now;
-// KindInvalid, KindOutOfRange: no node ever can; KindBusy: ask again.
+// Create creates a volume, or finds the one that an equal request created. An existing volume takes no LVM process. A new one
+// takes one, and later a share of one that tags several volumes as ready; one more if a thin pool must be created or extended,
+// and one more for a snapshot or clone. KindExists: another volume has the name; KindInsufficientCapacity: this node cannot
+// hold the volume now; KindInvalid, KindOutOfRange: no node ever can; KindBusy: retry.
 func (h *Host) Create(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 	return h.CreateWithPeers(ctx, spec, nil)
 }
 
-// CreateWithPeers is Create for a volume that is of use only together with others: those of the same pod. Either all of
-// them can be had, then the room for the siblings is kept for a while (KeepReserved), or until they are made or refused;
-// or none, which is KindInsufficientCapacity, and nothing was made: the siblings' requests that are under way, or come within
-// seconds, are refused too.
+// CreateWithPeers is Create for a volume that a pod needs together with its other volumes. If all of them fit, it creates this
+// one and reserves the capacity of the peers for KeepReserved, or until they are created or refused. If not, it creates nothing
+// and returns KindInsufficientCapacity; it then refuses the peers' requests too, whether in flight or within the next seconds.
 func (h *Host) CreateWithPeers(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error) {
 	spec, err := lvm.CheckSpec(spec)
 	if err != nil {
@@ -35,11 +34,10 @@ func (h *Host) CreateWithPeers(ctx context.Context, spec lvm.Spec, siblings []lv
 	})
 }
 
-// errChanged: what was planned does not hold any more, since somebody else changed the groups meanwhile, or since
-// a hurdle was taken.
+// errChanged: the plan no longer holds, because another program changed the groups, or because the driver removed an obstacle.
 var errChanged = errors.New("the volume groups changed meanwhile")
 
-// createAttempts bounds how often a plan is made anew: for a leftover, and for an admin's own commands in between.
+// createAttempts bounds how often create plans: again after a leftover, and after an admin's commands in between.
 const createAttempts = 5
 
 func (h *Host) create(ctx context.Context, p placementRequest) (v lvm.Volume, err error) {
@@ -57,10 +55,10 @@ func (h *Host) create(ctx context.Context, p placementRequest) (v lvm.Volume, er
 	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: another program keeps changing the volume groups of this node; retry", p.spec.Name)
 }
 
-// tryCreate plans under the lock of the group that served the class before. While others work there, or if there was
-// none before, it plans without the lock first: that is enough for a volume that is there and for a refusal.
+// tryCreate plans under the lock of the group that served the class last. If another operation holds that lock, or no group is
+// known, it first plans without a lock: that suffices for a volume that exists, and for a refusal.
 func (h *Host) tryCreate(ctx context.Context, p placementRequest) (created, error) {
-	what := "making volume " + p.spec.Name
+	what := "creating volume " + p.spec.Name
 	guess, _ := h.groups.Load(p.spec.Class.Group)
 	group, _ := guess.(string)
 	unlock, ok := h.tryLockGroup(group, what)
@@ -102,8 +100,8 @@ func (h *Host) tryCreate(ctx context.Context, p placementRequest) (created, erro
 	}
 }
 
-// plan reads the disks and plans the party's own volume; locked: under the lock of a group, the room for all of the party
-// is kept then.
+// plan reads the disks and plans the request's own volume. With locked (the caller holds a group's lock) it also reserves
+// capacity for the peers.
 func (h *Host) plan(ctx context.Context, p placementRequest, locked bool) (lvm.State, alloc.Placement, error) {
 	s, err := h.readState(ctx)
 	if err != nil {
@@ -113,15 +111,15 @@ func (h *Host) plan(ctx context.Context, p placementRequest, locked bool) (lvm.S
 	return s, mine, err
 }
 
-// created is a volume that was made or found. In the state "zeroing" it is not answered before its rest is zero.
+// created is a volume that was created or found. In the state "zeroing" Create does not return it until its rest is zero.
 type created struct {
 	lvm.Volume
-	rest []lvm.Run // of its extents, those whose content is not known
+	rest []lvm.Run // its extents with unknown content
 }
 
-// allocate makes the volume: its last step commits the extents, the tags and the state "creating", activates it and blanks
-// its beginning, and ends with status 0 only if all of that is done. Marking it as ready is left for later, but for
-// a copy: its content is that of one moment, so one that was not answered is never used.
+// allocate runs lvcreate. It commits the extents, the tags and the state "creating", activates the volume and blanks its
+// beginning, and exits with 0 only if all of that succeeded. A later commit tags the volume as ready. A snapshot or clone is
+// tagged at once: it holds the content of one moment, so the driver never uses one that it has not returned.
 func (h *Host) allocate(ctx context.Context, p placementRequest, c *alloc.Allocation) (created, error) {
 	steps, err := lvmcmd.CreateSteps(c)
 	if err != nil {
@@ -143,8 +141,8 @@ func (h *Host) allocate(ctx context.Context, p placementRequest, c *alloc.Alloca
 	return v, err
 }
 
-// checkCreated looks at a volume whose lvcreate has ended well. An error leaves the volume where it is. LVM (2.03.16) ends well
-// also where a disk has vanished before its commit, and has written it to the others.
+// checkCreated reads a volume whose lvcreate exited with 0. On an error the volume stays. LVM (2.03.16) exits with 0 even if a
+// disk disappeared before the commit and only the other disks have it.
 func (h *Host) checkCreated(ctx context.Context, c *alloc.Allocation) (created, error) {
 	s, err := h.readDisks(ctx)
 	if err != nil {
@@ -178,9 +176,9 @@ func (h *Host) checkCreated(ctx context.Context, c *alloc.Allocation) (created, 
 	return created{Volume: v}, nil
 }
 
-// afterFailedCreate finds out what a failed command left, and removes it: LVM's exit status tells nothing, and what it
-// committed would hold its extents for ever. What it returns is the reason that the disks show now, if there is one. As
-// long as something may be left, that is KindBusy: any other kind lets the caller forget the volume, or turn to another node.
+// afterFailedCreate removes what a failed command left: the command may have committed the volume, whatever its exit status,
+// and then its extents stay allocated. It returns the reason that the disks show now, if there is one. While something may be
+// left that is KindBusy: after any other kind the caller may forget the volume or turn to another node.
 func (h *Host) afterFailedCreate(ctx context.Context, p placementRequest, c *alloc.Allocation, tried []lvmcmd.Step, failure error) error {
 	failure = lvm.Errorf(lvm.KindInternal, "cannot create volume %q with %s in volume group %s: %w", p.spec.Name, c.Volume.Size, c.Group.Name, failure)
 	s, mine, err := h.plan(ctx, p, true)
@@ -189,11 +187,11 @@ func (h *Host) afterFailedCreate(ctx context.Context, p placementRequest, c *all
 		if g, unseen := s.FindGroup(c.Group.UUID); unseen != nil || g.IncompleteReason() != "" {
 			kind = lvm.KindBusy
 		}
-		return lvm.Errorf(kind, "%w (seen after: %w)", err, failure)
+		return lvm.Errorf(kind, "%w (found after: %w)", err, failure)
 	}
 	half := mine.Leftover
 	if half == nil {
-		half = mine.Finish // it was never answered, so it need not be finished
+		half = mine.Finish // no request got it, so it need not be completed
 	}
 	switch {
 	case half != nil && half.ID == c.Volume.ID:
@@ -201,11 +199,11 @@ func (h *Host) afterFailedCreate(ctx context.Context, p placementRequest, c *all
 			h.resumeSource(ctx, s, c.Volume.Source)
 		}
 		if err := h.remove(ctx, s, half.ID, half.UUID, half.State); err != nil {
-			return lvm.Errorf(lvm.KindBusy, "%w; the next request removes what this one left: %w", failure, err)
+			return lvm.Errorf(lvm.KindBusy, "%w; the next request removes the unfinished volume: %w", failure, err)
 		}
 		return failure
 	case mine.Create != nil && sameSteps(mine.Create, tried):
-		return failure // nothing changed: trying again would fail again
+		return failure // nothing changed, so a retry would fail too
 	default:
 		return errChanged
 	}
@@ -216,54 +214,54 @@ func sameSteps(c *alloc.Allocation, tried []lvmcmd.Step) bool {
 	return err == nil && slices.EqualFunc(steps, tried, func(a, b lvmcmd.Step) bool { return slices.Equal(a.Argv, b.Argv) })
 }
 
-// completeVolume completes a volume that an earlier driver left as creating, and may have answered: its device is made, its
-// beginning and its end, where signatures stand, are blanked as lvcreate does, and it is marked as ready. Nobody's data
-// can be in it, since only what is marked as ready is handed out. The group's lock must be held.
+// completeVolume completes a volume that an earlier process left as creating and may have returned: it activates the volume,
+// blanks its beginning and end, where signatures are, as lvcreate does, and tags it as ready. The volume holds no user's data,
+// because only a ready volume is handed out. The caller holds the group's lock.
 func (h *Host) completeVolume(ctx context.Context, s lvm.State, v lvm.Volume) (lvm.Volume, error) {
 	g, err := s.FindGroup(v.ID.VG)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	if err := lvm.CheckWritable(s, g); err != nil { // what is known of a group that lacks a disk may be older than what that one knows
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %s/%s was left unfinished and cannot be finished now: %w", v.Group, v.ID.LV, err)
+	if err := lvm.CheckWritable(s, g); err != nil { // the missing disk may have newer metadata
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "cannot complete the unfinished volume %s/%s now: %w", v.Group, v.ID.LV, err)
 	}
 	path, err := h.activateLocked(ctx, s, v)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	if v.Class.Layout != lvm.LayoutThin { // a thin volume's blocks are blank until they are written
+	if v.Class.Layout != lvm.LayoutThin { // the blocks of a thin volume are blank until written
 		if err := h.machine.Kernel.CheckUnused(ctx, path); err != nil {
-			return lvm.Volume{}, lvm.Errorf(lvm.KindOf(err), "volume %s/%s was left unfinished and cannot be finished: %w", v.Group, v.ID.LV, err)
+			return lvm.Volume{}, lvm.Errorf(lvm.KindOf(err), "cannot complete the unfinished volume %s/%s: %w", v.Group, v.ID.LV, err)
 		}
 		for _, stretch := range [][2]lvm.Bytes{{0, min(blankHead, v.Size)}, {max(0, v.Size-blankTail), v.Size}} {
 			if err := h.machine.Kernel.Zero(ctx, deviceAt(v, path), stretch[0], stretch[1], nil); err != nil {
-				return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s/%s was left unfinished and cannot be finished: %w", v.Group, v.ID.LV, err)
+				return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot complete the unfinished volume %s/%s: %w", v.Group, v.ID.LV, err)
 			}
 		}
 	}
 	return h.changeState(ctx, s, v, lvm.StateReady)
 }
 
-// completeOrRemove is finish for the very request that made the volume: it was not answered then, or its answer was lost. A
-// thin volume that its pool was never told to make cannot be activated, and LVM tells the pool only when it makes or
-// removes one: so it is removed, and made anew. (Where the disks are read, complete knows it before; LVM's report does
-// not tell it.)
+// completeOrRemove completes the volume of a request that was not answered, or whose answer was lost. A thin volume whose
+// create message never reached the pool cannot be activated, and LVM sends messages only when it creates or removes a thin
+// volume: completeOrRemove removes it, and create plans again. (With the disks' metadata alloc sees this earlier; LVM's report
+// does not show it.)
 func (h *Host) completeOrRemove(ctx context.Context, s lvm.State, v lvm.Volume) (lvm.Volume, error) {
 	finished, failure := h.completeVolume(ctx, s, v)
-	if failure == nil || v.Class.Layout != lvm.LayoutThin || lvm.KindOf(failure) == lvm.KindBusy { // busy: it could not even be tried
+	if failure == nil || v.Class.Layout != lvm.LayoutThin || lvm.KindOf(failure) == lvm.KindBusy { // busy: the driver could not try
 		return finished, failure
 	}
 	if _, active, err := h.Device(v.ID, v.UUID); err != nil || active {
 		return lvm.Volume{}, failure
 	}
 	if err := h.remove(ctx, s, v.ID, v.UUID, lvm.StateCreating); err != nil {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "%w; and it could not be removed: %w", failure, err)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "%w; the driver cannot remove it either: %w", failure, err)
 	}
 	return lvm.Volume{}, errChanged
 }
 
-// Where a volume can bear a signature that libblkid knows: the furthest from the beginning is the last copy of
-// a LUKS2 header, at 4 MiB, the furthest from the end the header of an old software RAID, within 128 KiB.
+// The places of the signatures that libblkid knows: the furthest from the beginning is the last copy of a LUKS2 header, at 4
+// MiB; the furthest from the end is the header of an old software RAID, within 128 KiB.
 const (
 	blankHead = 8 * lvm.MiB
 	blankTail = 1 * lvm.MiB

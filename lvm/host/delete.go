@@ -8,13 +8,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// deleting is a Delete request, as flights compare it.
+// deleting identifies a Delete request among the operations in flight.
 type deleting struct{ id lvm.ID }
 
-// Delete deletes a volume for its user. One that is to be wiped takes one LVM process before Delete returns, and at most
-// two in the background, where its extents return to the group once they are zeroed; any other is removed at once, by
-// one process. A volume that a readable group lacks is deleted: nil. KindNotLocal: its group is not on this node; KindNotManaged: it is
-// somebody else's; KindInUse: it is open, or others are built on it; nothing was changed then.
+// Delete deletes a volume. One that must be wiped takes one LVM process before Delete returns, and at most two in the
+// background, which return its extents to the group once they are zero. Any other takes one process and is removed at once. A
+// volume that its readable group lacks is deleted: nil. On an error the driver has changed nothing. KindNotLocal: the volume's
+// group is not on this node; KindNotManaged: the volume belongs to another cluster; KindInUse: it is open, or other volumes
+// depend on it.
 func (h *Host) Delete(ctx context.Context, id lvm.ID) error {
 	_, err := do(ctx, &h.operations, id.LV, deleting{id}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, h.delete(ctx, id)
@@ -44,8 +45,8 @@ func (h *Host) delete(ctx context.Context, id lvm.ID) error {
 		return err
 	}
 	if v.State == lvm.StateCreating || v.State == lvm.StateZeroing || !isWiped(v) {
-		// It never held anybody's data, or is not to be wiped: there is nothing to be done between marking and removing.
-		// lvremove that is cut off leaves it as it was, or gone: a thin volume's blocks go after its name.
+		// The volume never held data, or its class does not wipe, so it needs no tag before its removal. An interrupted
+		// lvremove leaves it as it was, or removed: a thin volume's blocks follow its name.
 		return h.remove(ctx, s, v.ID, v.UUID, h.onDisk(v).State)
 	}
 	v, err = h.changeState(ctx, s, h.onDisk(v), lvm.StateDeleting)
@@ -56,14 +57,14 @@ func (h *Host) delete(ctx context.Context, id lvm.ID) error {
 	return nil
 }
 
-// isWiped tells whether the volume is zeroed before its extents return to the group. A thin one is not: writing zeroes
-// would allocate its blocks, and the pool zeroes each block before it shows it.
+// isWiped reports whether the driver zeroes the volume before its extents return to the group. Not a thin one: the zeroes would
+// allocate its blocks, and the pool zeroes each block before it hands it out.
 func isWiped(v lvm.Volume) bool {
 	return v.Class.Wipe != lvm.WipeNone && v.Class.Layout != lvm.LayoutThin
 }
 
-// unused refuses a volume that is needed, before anything is changed: lvchange can fail and yet commit a tag, and
-// lvremove takes the snapshots of an origin along without a word. done says what the volume cannot be.
+// unused refuses a volume in use, before anything changes: lvchange can fail and yet commit a tag, and lvremove removes the
+// snapshots of an origin without a warning. done completes the message "cannot be ...".
 func (h *Host) unused(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, done string) error {
 	switch {
 	case len(lv.UsedBy) > 0:

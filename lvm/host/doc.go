@@ -4,12 +4,12 @@
 // The flow of Host.Create:
 //
 //	read    ondisk reads the groups' metadata from the disks, without a process
-//	plan    alloc decides: already there, a conflict, no room, or these extents
+//	plan    alloc decides: already there, a conflict, insufficient capacity, or these extents
 //	run     lvmcmd runs lvcreate with exactly those extents
-//	verify  the disks are read again; the Volume returned is what they hold
-//	mark    a later commit marks it as ready together with others created meanwhile; NodeStageVolume asks for it at once
+//	verify  the driver reads the disks again and returns the volume that they describe
+//	tag     a later commit tags it as ready together with other new volumes; NodeStageVolume requests that at once
 //
-// Host.Delete marks a volume as deleting and returns. In the background the driver zeroes it, then removes it.
+// Host.Delete tags a volume as deleting and returns. In the background the driver zeroes it, then removes it.
 //
 // Each change holds its group's lock (lock.go; watchdog.go reports a holder that exceeds its time limit). Start recovers what
 // an earlier run left unfinished (recover.go, suspended.go, poolflush.go).

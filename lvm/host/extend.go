@@ -8,10 +8,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// Extend makes a ready volume at least required bytes large and at most limit (0: no limit), online; one that has that
-// size already is returned as it is, without an LVM process. It never shrinks. At most three LVM processes. KindOutOfRange:
-// the group or the pool has no room for it, the limit cannot be met in whole extents, or the request is negative; nothing
-// was changed. KindNotFound, KindNotLocal: as Lookup; KindBusy: ask again, perhaps when a disk is back.
+// Extend expands a ready volume online to at least required and at most limit bytes (0: no limit). It returns a volume that has
+// that size already, without an LVM process, and never shrinks one. At most three LVM processes. KindOutOfRange: the group or
+// pool lacks free extents, no whole number of extents meets the limit, or the request is negative; the driver has changed
+// nothing. KindNotFound, KindNotLocal: as Lookup; KindBusy: retry, perhaps after a disk has returned.
 func (h *Host) Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error) {
 	return h.extendFlight(ctx, alloc.ExtendRequest{Id: id, Required: required, Limit: limit, Block: false})
 }
@@ -31,8 +31,8 @@ func (h *Host) extendFlight(ctx context.Context, r alloc.ExtendRequest) (lvm.Vol
 	})
 }
 
-// extend makes the volume larger, unless some of the extents must be zeroed before: zeroing is the UUID of the volume that
-// holds those, and nothing was changed.
+// extend expands the volume, unless the driver must zero some of the extents first: then it has changed nothing, and zeroing is
+// the UUID of the volume that holds those extents.
 func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume, zeroing string, err error) {
 	s, unlock, err := h.locked(ctx, r.Id.VG, "extending volume "+r.Id.LV, h.readState)
 	if err != nil {
@@ -50,7 +50,7 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 	if err != nil {
 		return lvm.Volume{}, "", err
 	}
-	// A command that was cut off leaves the larger size in the metadata, and the device suspended with the old one.
+	// An interrupted command leaves the larger size in the metadata, and the device suspended with the old one.
 	if err := h.resumeVolume(ctx, g, v); err != nil {
 		return lvm.Volume{}, "", err
 	}
@@ -59,7 +59,7 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 	case err != nil:
 		return lvm.Volume{}, "", err
 	case len(steps) == 0:
-		return v, "", checkPresent(g, lv, "answered") // the disk may be away since an earlier request
+		return v, "", checkPresent(g, lv, "used") // a disk may have gone missing since an earlier request
 	case len(x.Unzeroed) > 0:
 		zeroing, err = h.zeroFirst(ctx, g, v, x.Unzeroed)
 		return lvm.Volume{}, zeroing, err
@@ -69,7 +69,7 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 	return v, "", err
 }
 
-// checkPresent refuses a volume of which a part is on a disk that is not there; done says what it cannot be.
+// checkPresent refuses a volume with a part on a missing or unresponsive disk. done completes the message "cannot be ...".
 func checkPresent(g lvm.Group, lv lvm.LV, done string) error {
 	away := map[string]bool{}
 	var sentence string
@@ -90,8 +90,8 @@ func checkPresent(g lvm.Group, lv lvm.LV, done string) error {
 	return nil
 }
 
-// checkExtended looks what an extension has come to. LVM (2.03.16) ends well also where a disk has vanished before its commit,
-// and has written it to the others.
+// checkExtended reads what lvextend committed. LVM (2.03.16) exits with 0 even if a disk disappeared before the commit and only
+// the other disks have it.
 func (h *Host) checkExtended(ctx context.Context, v lvm.Volume, size lvm.Bytes, failure error) (lvm.Volume, error) {
 	s, err := h.readState(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func (h *Host) checkExtended(ctx context.Context, v lvm.Volume, size lvm.Bytes, 
 	if now.Size < size {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot extend volume %s/%s from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNoEffect(failure))
 	}
-	if err := checkPresent(g, lv, "answered"); err != nil {
+	if err := checkPresent(g, lv, "used"); err != nil {
 		return lvm.Volume{}, err
 	}
 	if failure != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 )
 
-// Health looks for trouble with the volumes of this cluster and their groups, through the kernel alone: no process. What
-// concerns a whole group is told once, with the zero Volume. A device may be suspended for a moment while LVM works: one
-// that is found so is looked at again a second later.
+// Health finds the conditions of this cluster's volumes and their groups, through the kernel alone, without a process. It
+// reports what concerns a whole group once, with the zero Volume. LVM suspends devices for a moment while it works: Health
+// reports a device that is still suspended a second later.
 func (h *Host) Health(ctx context.Context) ([]lvm.Finding, error) {
 	s, err := h.cachedState(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (h *Host) Health(ctx context.Context) ([]lvm.Finding, error) {
 	return findings, nil
 }
 
-// devices answers the node's device-mapper devices of LVM.
+// devices lists the node's device-mapper devices that belong to LVM.
 func (h *Host) devices() ([]lvm.Device, error) {
 	devices, err := h.machine.Kernel.Devices()
 	if err != nil {
@@ -53,14 +53,14 @@ func pathsOf(devices []lvm.Device) map[string]string {
 	return paths
 }
 
-// groupCheck looks at one group and the volumes of this cluster in it.
+// groupCheck checks one group and this cluster's volumes in it.
 type groupCheck struct {
 	host     *Host
 	group    lvm.Group
 	devices  []lvm.Device
 	paths    map[string]string
 	volumes  []checkedVolume
-	pools    map[string]*lvm.PoolStatus // by name; nil: not active, or the kernel does not tell
+	pools    map[string]*lvm.PoolStatus // by name; nil: not active, or no status from the kernel
 	findings []lvm.Finding
 }
 
@@ -92,13 +92,13 @@ func (c *groupCheck) add(trouble lvm.Trouble, v lvm.Volume, format string, args 
 	c.findings = append(c.findings, lvm.Finding{Trouble: trouble, Group: c.group.Name, VG: c.group.UUID, Volume: v, Text: fmt.Sprintf(format, args...)})
 }
 
-// addPool is find for what a thin pool has.
+// addPool is add for a condition of a thin pool.
 func (c *groupCheck) addPool(trouble lvm.Trouble, v lvm.Volume, pool, format string, args ...any) {
 	c.add(trouble, v, format, args...)
 	c.findings[len(c.findings)-1].Pool = pool
 }
 
-// checkGroup tells what concerns all volumes, and answers the UUIDs of the PVs that are missing.
+// checkGroup adds what concerns all volumes of the group, and returns the UUIDs of its missing physical volumes.
 func (c *groupCheck) checkGroup() map[string]bool {
 	g := c.group
 	missing := map[string]bool{}
@@ -133,7 +133,7 @@ func (c *groupCheck) checkGroup() map[string]bool {
 
 func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
 
-// suspended finds the suspended devices that stay so.
+// suspended returns the devices that stay suspended.
 func (c *groupCheck) suspended(ctx context.Context) map[string]bool {
 	first := c.host.suspendedOf(c.group, c.devices)
 	if len(first) == 0 {
@@ -149,10 +149,10 @@ func (c *groupCheck) suspended(ctx context.Context) map[string]bool {
 	return first
 }
 
-// suspendedPause is longer than LVM leaves a device suspended.
+// suspendedPause is longer than LVM keeps a device suspended.
 const suspendedPause = time.Second
 
-// checkMissing tells what the missing PVs do to a volume.
+// checkMissing adds what the missing physical volumes do to a volume.
 func (c *groupCheck) checkMissing(p checkedVolume, missing map[string]bool) {
 	switch d := c.group.DamageOf(p.lv, missing, 0); {
 	case d.Lost:
@@ -162,7 +162,7 @@ func (c *groupCheck) checkMissing(p checkedVolume, missing map[string]bool) {
 	}
 }
 
-// checkRAID tells what the kernel knows of an active RAID.
+// checkRAID adds what the kernel reports of an active RAID volume.
 func (c *groupCheck) checkRAID(p checkedVolume) {
 	s, err := status(c, lvm.DeviceUUID(c.group.UUID, p.lv.UUID), "raid", dm.ParseRAID)
 	if err != nil || s == nil {
@@ -186,7 +186,7 @@ func (c *groupCheck) has(trouble lvm.Trouble, v lvm.Volume) bool {
 	return slices.ContainsFunc(c.findings, func(f lvm.Finding) bool { return f.Trouble == trouble && f.Volume.UUID == v.UUID })
 }
 
-// status asks for the status of an active device with a target of this type; nil where there is none.
+// status returns the kernel's status of an active device with a target of this type, or nil.
 func status[S any](c *groupCheck, uuid, target string, parse func(string) (S, error)) (*S, error) {
 	path, active := c.paths[uuid]
 	if !active {
@@ -194,7 +194,7 @@ func status[S any](c *groupCheck, uuid, target string, parse func(string) (S, er
 	}
 	kind, params, err := c.host.machine.Kernel.Status(path)
 	if err != nil || kind != target {
-		return nil, err // it may have gone meanwhile
+		return nil, err // the device may have disappeared meanwhile
 	}
 	s, err := parse(params)
 	if err != nil {

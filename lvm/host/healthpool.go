@@ -6,24 +6,25 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 )
 
-// A pool is nearly full from here on. Full metadata is the worse of the two: it can only be mended with the pool offline.
+// From these percentages on, a pool is nearly full. Full metadata is worse than full data: only an offline pool can be
+// repaired.
 const (
-	poolLateData     = 90 // a pool that is enlarged as it fills does not come this far, unless that fails
+	poolLateData     = 90 // a pool with an autoextend threshold reaches this only if its extension fails
 	poolLateMetadata = 80
 )
 
-// PoolMetrics are the figures of one thin pool.
+// PoolMetrics are the metrics of one thin pool.
 type PoolMetrics struct {
 	Name         string
 	Size         lvm.Bytes // of its data
-	Used         lvm.Bytes // of that; 0 while it is not active
+	Used         lvm.Bytes // 0 while the pool is not active
 	MetadataSize lvm.Bytes
-	MetadataUsed lvm.Bytes // 0 while it is not active
-	Promised     lvm.Bytes // what its volumes and snapshots would hold if they were full
-	Grown        int       // how often it was enlarged because it filled up, since the driver started
+	MetadataUsed lvm.Bytes // 0 while the pool is not active
+	Promised     lvm.Bytes // the virtual sizes of its volumes and snapshots
+	Grown        int       // how often the driver autoextended it since it started
 }
 
-// checkThin tells what is wrong with the pool of a volume: what makes its writes fail, of each volume; what is only near, once.
+// checkThin adds the conditions of a volume's pool: what makes writes fail, for each volume; a nearly full pool once.
 func (c *groupCheck) checkThin(p checkedVolume) {
 	s, known := c.pools[p.lv.Pool]
 	if !known {
@@ -42,7 +43,7 @@ func (c *groupCheck) checkThin(p checkedVolume) {
 	}
 }
 
-// checkPool asks for a pool's status, and tells if it is nearly full.
+// checkPool returns a pool's status, and adds a condition if the pool is nearly full.
 func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
 	lv := c.group.FindLV(name)
 	if lv == nil || lv.Thin == nil {
@@ -60,14 +61,14 @@ func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
 	switch {
 	case lv.Thin.OvercommitReason != "":
 		c.addPool(lvm.TroublePoolNear, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.OvercommitReason)
-	case near: // it should have been enlarged before
+	case near: // the driver should have extended it before
 		c.addPool(lvm.TroublePoolNear, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
 			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised)
 	}
 	return s
 }
 
-// poolMetrics are the figures of a pool; s is nil while it is not active.
+// poolMetrics computes the metrics of a pool; s is nil while the pool is not active.
 func poolMetrics(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) PoolMetrics {
 	m := PoolMetrics{Name: pool.Name, Size: g.Bytes(pool.Extents)}
 	if metadata := g.FindLV(pool.Thin.Metadata); metadata != nil {
@@ -85,7 +86,7 @@ func poolMetrics(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) PoolMetrics {
 	return m
 }
 
-// poolsOf are the figures of a group's pools.
+// poolsOf returns the metrics of a group's pools.
 func (h *Host) poolsOf(g lvm.Group, paths map[string]string) []PoolMetrics {
 	var all []PoolMetrics
 	c := groupCheck{host: h, group: g, paths: paths}
@@ -95,7 +96,7 @@ func (h *Host) poolsOf(g lvm.Group, paths map[string]string) []PoolMetrics {
 		}
 		s, err := status(&c, lvm.DeviceUUID(g.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
 		if err != nil {
-			h.log.Warn("no figures of a thin pool", "vg", g.Name, "pool", lv.Name, "error", err)
+			h.log.Warn("cannot read the metrics of a thin pool", "vg", g.Name, "pool", lv.Name, "error", err)
 		}
 		m := poolMetrics(g, lv, s)
 		m.Grown = h.poolExtensions.of(lv.UUID)

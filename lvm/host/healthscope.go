@@ -7,7 +7,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// HealthScope tells what Health can see. It starts no process.
+// HealthScope reports what Health can check. It starts no process.
 func (h *Host) HealthScope(ctx context.Context) (lvm.HealthScope, error) {
 	s, err := h.cachedState(ctx)
 	if err != nil {
@@ -44,8 +44,8 @@ func (h *Host) readyIn(g lvm.Group) (ready []checkedVolume) {
 	return ready
 }
 
-// Refusal says why nothing can be changed in the group of that name now; nil: something can, or there is no such group. It starts
-// no process.
+// Refusal returns why the driver refuses changes to the group of that name now; nil: it does not, or the group does not exist.
+// It starts no process.
 func (h *Host) Refusal(ctx context.Context, group string) error {
 	s, err := h.cachedState(ctx)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// Host is LVM on this node. All its methods are safe for concurrent use.
+// Host is LVM on this node. Its methods are safe for concurrent use.
 type Host struct {
 	cfg        lvm.Config
 	log        *slog.Logger
@@ -27,36 +27,36 @@ type Host struct {
 
 	disks           *ondisk.CheckedReader
 	cache           stateCache
-	operations      inFlight     // by volume: one operation at a time
-	writers         locks        // by group's UUID: one writer at a time
-	watchdog        lockWatchdog // who holds a writer's lock for too long
+	operations      inFlight     // by volume: at most one operation
+	writers         locks        // by group's UUID: at most one writer
+	watchdog        lockWatchdog // reports a writer that holds its lock for too long
 	ready           readyBatcher
-	readyOperations inFlight // by group's UUID: one marking of new volumes that pods wait for
+	readyOperations inFlight // by group's UUID: a commit of ready tags that pods wait for
 	reserved        reservations
 	wiper           wiper
-	zeroing         turns       // of new volumes
-	zeroed          zeroedWatch // which free extents hold nothing but zeroes
-	seen            seenGroups  // groups that were looked through for what an earlier run left
+	zeroing         turns       // for new volumes
+	zeroed          zeroedWatch // which free extents are known to be zero
+	seen            seenGroups  // groups that the driver checked for what an earlier process left
 	groups          sync.Map    // Class.Group -> UUID of the group that served it last
 	instance        *lvmcmd.InstanceLock
 	preparing       sync.Mutex                        // held by Prepare
-	blank           map[ondisk.BlockDevice]bool       // that the last Prepare found
+	blank           map[ondisk.BlockDevice]bool       // found by the last Prepare
 	declarations    atomic.Pointer[[]lvm.Declaration] // of the last Prepare
 	poolExtensions  extensionCounts
 	emptied         emptyPools
 	commands        *lvmcmd.CommandFiles
-	undo            func() // what NewHost has mounted
+	undo            func() // unmounts what NewHost mounted
 
-	closing    context.Context // done when the Host closes
+	closing    context.Context // cancelled when the Host closes
 	stop       context.CancelFunc
-	background sync.WaitGroup // what works on when the call that began it has been answered
-	beginning  sync.Mutex     // held by behind and enter, and where closing begins: nothing joins background when Close waits for it
+	background sync.WaitGroup // work that outlives the call that started it
+	beginning  sync.Mutex     // held by runInBackground, begin and Close: nothing joins background once Close waits for it
 }
 
-// NewHost prepares LVM's configuration; it touches no volume.
+// NewHost prepares LVM's configuration. It changes no volume.
 func NewHost(cfg lvm.Config) (*Host, error) {
 	if cfg.SystemDir == "" {
-		return nil, lvm.Errorf(lvm.KindInvalid, "no folder is given for LVM's configuration")
+		return nil, lvm.Errorf(lvm.KindInvalid, "Config.SystemDir names no directory for LVM's configuration")
 	}
 	if err := lvmcmd.WriteConfig(cfg); err != nil {
 		return nil, lvm.Errorf(lvm.KindInternal, "%w", err)
@@ -78,18 +78,18 @@ func NewHost(cfg lvm.Config) (*Host, error) {
 	return h, nil
 }
 
-// NewHostOn makes a Host on another machine than the real one, for tests.
+// NewHostOn returns a Host on a machine other than the real one, for tests.
 func NewHostOn(cfg lvm.Config, machine lvm.Machine) *Host {
 	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine, commands: &lvmcmd.CommandFiles{}, undo: func() {}}
 	h.readyDelay, h.cacheTTL = cmp.Or(cfg.ReadyDelay, time.Second), cmp.Or(cfg.CacheTTL, defaultCacheTTL)
 	h.watchdog.limit, h.watchdog.log, h.watchdog.name = cmp.Or(cfg.LockTimeLimit, 2*time.Minute), h.log, h.seen.name
 	h.closing, h.stop = context.WithCancel(context.Background())
-	h.zeroed.begin(zeroedFiles{log: h.log}, h.runLater) // one that is not started leaves the files to the driver
+	h.zeroed.begin(zeroedFiles{log: h.log}, h.runLater) // until Start it uses no files: they belong to the node driver
 	h.disks = &ondisk.CheckedReader{Direct: machine.Reader, Report: h.report, Later: h.runInBackground, Log: h.log}
 	return h
 }
 
-// Ready tells whether LVM can be read and device-mapper is there. It starts no process as long as the disks can be read
+// Ready checks that LVM's metadata is readable and device-mapper available. It starts no process while it can read the disks
 // directly.
 func (h *Host) Ready(ctx context.Context) error {
 	if err := h.machine.Kernel.Ready(); err != nil {
@@ -99,8 +99,8 @@ func (h *Host) Ready(ctx context.Context) error {
 	return err
 }
 
-// Close takes no new operations (KindBusy), waits for those under way, marks new volumes as ready, and stops wiping at the
-// next chunk; what is not yet wiped is taken up by the next Start. The error is ctx's: then something is still running.
+// Close refuses new operations (KindBusy), waits for those under way, tags new volumes as ready, and stops wiping at the next
+// chunk; the next Start resumes it. The error is ctx's: then something is still running.
 func (h *Host) Close(ctx context.Context) error {
 	h.beginning.Lock()
 	h.stop()
@@ -124,7 +124,7 @@ func (h *Host) Close(ctx context.Context) error {
 	return err
 }
 
-// readState reads the node's volume groups as callers are to see them.
+// readState reads the node's volume groups and adds what withKnowledge knows.
 func (h *Host) readState(ctx context.Context) (lvm.State, error) {
 	s, err := h.readDisks(ctx)
 	if err != nil {
@@ -133,11 +133,11 @@ func (h *Host) readState(ctx context.Context) (lvm.State, error) {
 	return h.withKnowledge(s), nil
 }
 
-// withKnowledge is what the disks hold with what they do not tell: the volumes that were answered, the groups that hang, the
-// pools that are crowded, and the free extents that are known to be zero.
+// withKnowledge adds to a state what the disks do not hold: the volumes that requests got before their ready tag, the blocked
+// groups, the overcommitted pools, and the free extents that are known to be zero.
 func (h *Host) withKnowledge(s lvm.State) lvm.State {
 	s = h.ready.withReady(s)
-	s.Groups = slices.Clone(s.Groups) // they are shared with other readings
+	s.Groups = slices.Clone(s.Groups) // other reads share them
 	for i, g := range s.Groups {
 		s.Groups[i] = h.withOvercommit(g)
 		h.zeroed.show(&s.Groups[i])
@@ -148,13 +148,13 @@ func (h *Host) withKnowledge(s lvm.State) lvm.State {
 	return s
 }
 
-// readDisks reads the disks: directly, or, where that cannot be done, through LVM's own report, one process.
-// A group that was not there before is looked through behind: its disk was plugged in, or has come up, after the start.
+// readDisks reads the disks directly, or, if that fails, through LVM's report, which takes one process. It recovers a new group
+// in the background: its disk appeared after the start.
 func (h *Host) readDisks(ctx context.Context) (lvm.State, error) {
 	ticket := h.zeroed.reading()
 	s, err := h.disks.Read(ctx)
 	if err != nil {
-		return lvm.State{}, lvm.Errorf(lvm.KindInternal, "the volume groups of this node cannot be read: %w", err)
+		return lvm.State{}, lvm.Errorf(lvm.KindInternal, "cannot read the volume groups of this node: %w", err)
 	}
 	h.zeroed.read(ticket, s)
 	for _, g := range h.seen.newGroups(s) {
@@ -163,7 +163,7 @@ func (h *Host) readDisks(ctx context.Context) (lvm.State, error) {
 	return h.withNodeProblems(s), nil
 }
 
-// report asks LVM what is on these devices. On none there is nothing, and no process is needed to tell.
+// report runs LVM's report on these devices.
 func (h *Host) report(ctx context.Context, devices []string) (lvm.State, error) {
 	if len(devices) == 0 {
 		return lvm.State{}, nil
@@ -175,7 +175,7 @@ func (h *Host) report(ctx context.Context, devices []string) (lvm.State, error) 
 	return ondisk.ParseReport(bytes.NewReader(report))
 }
 
-// runLater runs work later, unless the Host closes before.
+// runLater runs work after a pause, unless the Host closes before.
 func (h *Host) runLater(pause time.Duration, work func()) {
 	h.runInBackground(func(ctx context.Context) {
 		select {
@@ -186,7 +186,7 @@ func (h *Host) runLater(pause time.Duration, work func()) {
 	})
 }
 
-// runInBackground runs what nobody waits for but Close.
+// runInBackground starts a goroutine that Close waits for.
 func (h *Host) runInBackground(work func(context.Context)) {
 	h.beginning.Lock()
 	defer h.beginning.Unlock()
@@ -195,8 +195,8 @@ func (h *Host) runInBackground(work func(context.Context)) {
 	}
 }
 
-// begin begins what runs in its caller's goroutine, and is no request for one volume: Close waits for leave, so that the next
-// driver finds nobody at work. KindBusy: the Host closes.
+// begin registers work in the caller's goroutine that is no request for one volume. Close waits until leave is called, so that
+// the next driver finds no operation under way. KindBusy: the Host closes.
 func (h *Host) begin() (leave func(), err error) {
 	h.beginning.Lock()
 	defer h.beginning.Unlock()

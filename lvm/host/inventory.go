@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// Inventory reads it, through the disks and the kernel alone: no process as long as the disks can be read directly.
+// Inventory reads the disks and the kernel alone: it starts no process while it can read the disks directly.
 func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 	inv := inventory.Inventory{Groups: []inventory.Group{}, Volumes: []inventory.Volume{}, Snapshots: []inventory.Snapshot{},
 		WipeBacklog: h.wiper.backlog(), Backlogs: h.wiper.backlogs(), ReaderOff: h.disks.Difference()}
@@ -27,7 +27,7 @@ func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 		return inv, err
 	}
 	if inv.OnVolumes, err = h.machine.Kernel.DevicesOnVolumes(); err != nil {
-		return inv, lvm.Errorf(lvm.KindInternal, "what the node has made of volumes cannot be told: %w", err)
+		return inv, lvm.Errorf(lvm.KindInternal, "cannot determine which block devices the node has on volumes: %w", err)
 	}
 	paths := pathsOf(devices)
 	for _, g := range s.Groups {
@@ -62,7 +62,7 @@ func (h *Host) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inv
 	return e
 }
 
-// oursAlone tells whether nothing but volumes, snapshots and pools of this driver is in the group.
+// oursAlone reports whether the group holds only volumes, snapshots and pools of this driver.
 func oursAlone(g lvm.Group) bool {
 	return !slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool {
 		return !lv.Hidden && !slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyVersion, lvm.TagVersion))
@@ -70,7 +70,7 @@ func oursAlone(g lvm.Group) bool {
 }
 
 func (c *groupCheck) poolEntry(lv lvm.LV) inventory.Pool {
-	s, _ := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool) // what the kernel does not tell is inactive
+	s, _ := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool) // without a status it counts as inactive
 	m := poolMetrics(c.group, lv, s)
 	e := inventory.Pool{Name: m.Name, Size: m.Size, Used: m.Used, MetadataSize: m.MetadataSize, MetadataUsed: m.MetadataUsed,
 		Promised: m.Promised, Zero: lv.Thin.Zero, State: inventory.PoolWorks}
@@ -107,7 +107,7 @@ func (h *Host) addVolumes(inv *inventory.Inventory, g lvm.Group, paths map[strin
 	}
 }
 
-// mapped is how much of a thin volume holds blocks; nil where that is not known.
+// mapped returns how much of a thin volume the pool has allocated; nil where that is unknown.
 func (c *groupCheck) mapped(lv lvm.LV) *lvm.Bytes {
 	if lv.Pool == "" {
 		return nil
@@ -119,19 +119,19 @@ func (c *groupCheck) mapped(lv lvm.LV) *lvm.Bytes {
 	return used
 }
 
-// parseThin reads what the kernel tells of a thin volume (Linux, Documentation/admin-guide/device-mapper/
-// thin-provisioning.rst, "Status"): the sectors that hold blocks, and the highest of them, `4096 8191`.
+// parseThin parses the kernel's status of a thin volume (Linux, Documentation/admin-guide/device-mapper/ thin-provisioning.rst,
+// "Status"): the allocated sectors, and the highest of them, `4096 8191`.
 func parseThin(params string) (lvm.Bytes, error) {
 	first, _, _ := strings.Cut(params, " ")
 	sectors, err := strconv.ParseInt(first, 10, 54)
 	if err != nil || sectors < 0 {
-		return 0, fmt.Errorf("%q is no status of a thin volume", params)
+		return 0, fmt.Errorf("%q is not a thin volume's status", params)
 	}
 	return lvm.Bytes(sectors) * 512, nil
 }
 
-// CapacityByGroup answers what each group behind the class offers to it, as Capacity does for all together. No group is no offer.
-// KindInvalid: the class can never be served.
+// CapacityByGroup returns the capacity of each volume group that the class selects; Capacity adds them up. The list may be
+// empty. KindInvalid: no node can ever serve the class.
 func (h *Host) CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventory.Offer, error) {
 	class, err := lvm.CheckClass(class)
 	if err != nil {
@@ -145,7 +145,7 @@ func (h *Host) CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventor
 }
 
 func capacityByGroup(s lvm.State, class lvm.Class) []inventory.Offer {
-	groups, _ := alloc.GroupsOf(s, class) // the class was checked, so what is left is that there is none
+	groups, _ := alloc.GroupsOf(s, class) // the class is valid: the only error left is that it selects no group
 	list := make([]inventory.Offer, 0, len(groups))
 	for _, g := range groups {
 		offer := inventory.Offer{Group: g.Name}

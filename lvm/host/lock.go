@@ -9,14 +9,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// locks is one lock for each key; waiting for one ends with the caller's context. Who waits first gets it first, but for
-// lockFirst and lockLast. The zero value is ready to use.
+// locks holds one lock for each key; waiting ends with the caller's context. Waiters get a lock in the order of their arrival,
+// except those of lockFirst and lockLast. The zero value is ready to use.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*keyLock
 }
 
-// keyLock is a lock that is held, and those who wait for it.
+// keyLock is a held lock with its waiters.
 type keyLock struct {
 	first, others, last []waiter
 
@@ -24,7 +24,7 @@ type keyLock struct {
 }
 
 type waiter struct {
-	granted chan struct{} // closed when the lock is the waiter's
+	granted chan struct{} // closed when the waiter gets the lock
 	owes    int
 }
 
@@ -33,13 +33,13 @@ func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error)
 	return l.wait(ctx, key, func(k *keyLock) *[]waiter { return &k.others }, 0)
 }
 
-// lockFirst waits for the key's lock before all that wait in lock, if the last one who did so owes them nothing any more:
-// after this one, as many of them get the lock as it owes. So neither kind keeps the other one waiting for ever.
+// lockFirst waits for the key's lock ahead of the waiters of lock, unless the last lockFirst still owes them turns: after this
+// one, as many of them get the lock as it owes. So neither kind starves the other.
 func (l *locks) lockFirst(ctx context.Context, key string, owes int) (unlock func(), err error) {
 	return l.wait(ctx, key, func(k *keyLock) *[]waiter { return &k.first }, owes)
 }
 
-// lockLast waits for the key's lock until nobody else waits for it, but no longer than patience; from then on as lock does.
+// lockLast waits until the lock has no other waiters, but no longer than patience; then it waits as lock does.
 func (l *locks) lockLast(ctx context.Context, key string, patience time.Duration) (unlock func(), err error) {
 	idle, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -50,14 +50,14 @@ func (l *locks) lockLast(ctx context.Context, key string, patience time.Duration
 	return l.lock(ctx, key)
 }
 
-// try takes the key's lock if it is free.
+// try acquires the key's lock if it is free.
 func (l *locks) try(key string) (unlock func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.take(key)
 }
 
-// take is try with mu held.
+// take does the same; the caller holds mu.
 func (l *locks) take(key string) (unlock func(), ok bool) {
 	if l.held[key] != nil {
 		return nil, false
@@ -88,13 +88,13 @@ func (l *locks) wait(ctx context.Context, key string, queue func(*keyLock) *[]wa
 	*queue(k) = slices.DeleteFunc(*queue(k), func(other waiter) bool { return other.granted == w.granted })
 	left := len(*queue(k)) < waiting
 	l.mu.Unlock()
-	if !left { // it was granted meanwhile
+	if !left { // it got the lock meanwhile
 		l.unlock(key)
 	}
 	return nil, ctx.Err()
 }
 
-// unlock hands the lock to the next one.
+// unlock grants the lock to the next waiter.
 func (l *locks) unlock(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *locks) unlock(key string) {
 	}
 }
 
-// next takes who gets the lock next out of its queue; nil if nobody waits.
+// next removes the next waiter from its queue and returns its channel; nil if there is none.
 func (k *keyLock) next() chan struct{} {
 	queue := &k.others
 	switch {
@@ -126,8 +126,8 @@ func (k *keyLock) next() chan struct{} {
 	return next.granted
 }
 
-// inFlight are the operations under way, at most one for each volume. A request equal to the one under way joins it and
-// gets its answer; another one for the same volume is refused. The zero value is ready to use.
+// inFlight holds the operations in flight, at most one for each volume. A request equal to the one in flight joins it and gets
+// its answer; any other request for the volume is refused. The zero value is ready to use.
 type inFlight struct {
 	mu     sync.Mutex
 	under  map[string]*operation
@@ -142,8 +142,8 @@ type operation struct {
 	err     error
 }
 
-// do runs the operation with a context that lives on when the caller's ends: what has begun to write is never left
-// half-way. The caller gets KindBusy then, with ctx's error inside, and may join again.
+// do runs the operation in a context that outlives the caller's: no write stops half-way. A caller whose context ends gets
+// KindBusy with ctx's error inside, and may join again.
 func do[A any](ctx context.Context, f *inFlight, volume string, request any, run func(context.Context) (A, error)) (A, error) {
 	var none A
 	if err := ctx.Err(); err != nil {
@@ -189,21 +189,21 @@ func (f *inFlight) join(volume string, request any, run func() (any, error)) (*o
 	return fl, nil
 }
 
-// has tells whether an operation for the volume is under way.
+// has reports whether an operation for the volume is in flight.
 func (f *inFlight) has(volume string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.under[volume] != nil
 }
 
-// count tells how many operations are under way.
+// count returns how many operations are in flight.
 func (f *inFlight) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.under)
 }
 
-// close refuses new operations and waits for those under way. The error is ctx's.
+// close refuses new operations and waits for those in flight. The error is ctx's.
 func (f *inFlight) close(ctx context.Context) error {
 	f.mu.Lock()
 	f.closed = true

@@ -14,9 +14,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// lockHeld tells for how long somebody, an admin's lvm or ours, has been holding LVM's lock on a group; 0 if nobody does.
-// LVM makes the file when it takes the lock and removes it when it gives it back, so the file is as old as the lock. We
-// try to share the lock for a moment: nobody who waits for it is turned away by that.
+// lockHeld returns for how long a process, an admin's lvm or the driver's, has held LVM's lock on a group; 0 if none does. LVM
+// creates the file when it acquires the lock and removes it when it releases the lock, so the file is as old as the lock. The
+// check takes a shared lock for a moment, which makes no waiting lvm fail.
 func lockHeld(dir, group string) (time.Duration, error) {
 	if dir == "" {
 		return 0, nil
@@ -31,7 +31,7 @@ func lockHeld(dir, group string) (time.Duration, error) {
 	defer func() { _ = file.Close() }()
 	switch err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
 	case err == nil:
-		return 0, nil // closing gives it back
+		return 0, nil // closing releases it
 	case !errors.Is(err, unix.EWOULDBLOCK):
 		return 0, err
 	}
@@ -42,11 +42,11 @@ func lockHeld(dir, group string) (time.Duration, error) {
 	return max(time.Second, time.Since(time.Unix(stat.Ctim.Unix()))), nil
 }
 
-// lockPatience is how long an lvm command that changes a group is waited for, where nothing depends on it.
+// lockPatience is how long the driver waits for an lvm command that changes a group, where nothing depends on it.
 const lockPatience = 10 * time.Second
 
-// lockVG takes LVM's lock on a group as an lvm does that changes it (lvm2, lib/misc/lvm-flock.c): no other one works on the
-// group until unlock. KindBusy: ctx has ended first.
+// lockVG acquires LVM's lock on a group as an lvm command that changes it does (lvm2, lib/misc/lvm-flock.c): no other lvm works
+// on the group until unlock. KindBusy: ctx has ended first.
 func lockVG(ctx context.Context, dir, group string) (unlock func(), err error) {
 	if dir == "" {
 		return func() {}, nil
@@ -55,12 +55,12 @@ func lockVG(ctx context.Context, dir, group string) (unlock func(), err error) {
 	for {
 		f, err := lvmcmd.LockFile(ctx, path)
 		if err != nil {
-			return nil, lvm.Errorf(lvm.KindOf(err), "an lvm command works on volume group %s: %w", group, err)
+			return nil, lvm.Errorf(lvm.KindOf(err), "another lvm command holds the lock of volume group %s: %w", group, err)
 		}
 		locked, err := f.Stat()
 		if now, gone := os.Stat(path); err == nil && gone == nil && os.SameFile(locked, now) {
 			return func() { _ = errors.Join(os.Remove(path), f.Close()) }, nil
 		}
-		_ = f.Close() // who had it before has removed the file
+		_ = f.Close() // the former holder removed the file
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// Lookup finds a volume that is ready. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group
-// is not on this node.
+// Lookup finds a ready volume. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group is not on this
+// node.
 func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
 	s, err := h.readState(ctx)
 	if err != nil {
@@ -33,14 +33,13 @@ func (h *Host) List(ctx context.Context) ([]lvm.Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, _ := h.volumes(s) // a damaged one is no volume; Start has told of it
+	all, _ := h.volumes(s) // Start has logged volumes with invalid tags
 	ready := slices.DeleteFunc(all, func(v lvm.Volume) bool { return v.State != lvm.StateReady })
 	slices.SortFunc(ready, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 	return ready, nil
 }
 
-// volumes lists the volumes of this cluster, in whatever state; damaged says which ones bear our mark and cannot be
-// read.
+// volumes lists the volumes of this cluster, in any state. damaged joins the errors of those with invalid tags.
 func (h *Host) volumes(s lvm.State) (all []lvm.Volume, damaged error) {
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
@@ -55,8 +54,8 @@ func (h *Host) volumes(s lvm.State) (all []lvm.Volume, damaged error) {
 	return all, damaged
 }
 
-// Capacity answers what a class can still get here. It waits for no operation under way, and starts no process. A class
-// whose group is not here has none; that is not an error. KindInvalid: the class can never be served.
+// Capacity returns the class's capacity on this node. It waits for no operation in flight, and starts no process. A class whose
+// group is not on this node has no capacity; that is not an error. KindInvalid: no node can ever serve the class.
 func (h *Host) Capacity(ctx context.Context, class lvm.Class) (lvm.Capacity, error) {
 	if _, err := lvm.CheckClass(class); err != nil {
 		return lvm.Capacity{}, err
@@ -68,8 +67,8 @@ func (h *Host) Capacity(ctx context.Context, class lvm.Class) (lvm.Capacity, err
 	return alloc.Capacity(h.reserved.in(s), class)
 }
 
-// Fits tells whether all of these can be had here now, each beside the others: nil, or KindInsufficientCapacity. Nothing is kept for
-// them, and like Capacity it starts no process.
+// Fits checks that this node can hold all of these volumes together now: nil, or KindInsufficientCapacity. It reserves nothing,
+// and starts no process.
 func (h *Host) Fits(ctx context.Context, specs []lvm.Spec) error {
 	if len(specs) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ManagedVolumes lists what bears this driver's mark. It starts no process. What bears a damaged mark is left out; Start has
-// told of it.
+// ManagedVolumes lists the managed volumes and snapshots, without those whose tags are invalid, which Start has logged. It
+// starts no process.
 func (h *Host) ManagedVolumes(ctx context.Context) (lvm.ManagedVolumes, error) {
 	s, err := h.cachedState(ctx)
 	if err != nil {

@@ -8,31 +8,31 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// Metrics is a reading of the figures that a Host is watched by.
+// Metrics are the metrics of a Host at one moment.
 type Metrics struct {
 	Groups      []GroupMetrics
 	Volumes     map[lvm.VolumeState]int // of this cluster
-	WipeBacklog lvm.Bytes               // of the volumes that are deleted, what is not yet wiped and given back
+	WipeBacklog lvm.Bytes               // what is not wiped yet of the deleted volumes
 	Backlogs    []inventory.Backlog     // the same, by group and namespace
-	InFlight    int                     // operations under way
-	ReaderOff   bool                    // the disks told something else than LVM's report: each reading is an LVM process since
+	InFlight    int                     // operations in flight
+	ReaderOff   bool                    // the direct read differed from LVM's report: each read takes an LVM process since
 }
 
-// GroupMetrics are the figures of one volume group.
+// GroupMetrics are the metrics of one volume group.
 type GroupMetrics struct {
 	Name    string
 	UUID    string
-	Size    lvm.Bytes     // of all its disks that are there
-	Free    lvm.Bytes     // of those, not in use by any volume
+	Size    lvm.Bytes     // of all its disks that are not missing
+	Free    lvm.Bytes     // of those, not allocated
 	Volumes int           // of this cluster
 	Pools   []PoolMetrics // by name
-	Hung    time.Duration // for how long an LVM command in it has not ended that should have; 0 where all is well
+	Hung    time.Duration // for how long an LVM command has blocked the group; 0 if none does
 }
 
-// metricsPatience is how long a reading of the figures may take before it is given up.
+// metricsPatience bounds how long Metrics waits for the disks.
 const metricsPatience = 5 * time.Second
 
-// Metrics reads the figures that a Host is watched by. Groups are missing from them while the disks cannot be read.
+// Metrics reads the metrics. While the disks cannot be read, it returns no groups.
 func (h *Host) Metrics() Metrics {
 	m := Metrics{
 		Volumes:     map[lvm.VolumeState]int{lvm.StateCreating: 0, lvm.StateZeroing: 0, lvm.StateReady: 0, lvm.StateDeleting: 0},
@@ -45,7 +45,7 @@ func (h *Host) Metrics() Metrics {
 	defer cancel()
 	s, err := h.cachedState(ctx)
 	if err != nil {
-		h.log.Warn("no figures of the volume groups", "error", err)
+		h.log.Warn("cannot read the metrics of the volume groups", "error", err)
 		return m
 	}
 	all, _ := h.volumes(s)
@@ -56,7 +56,7 @@ func (h *Host) Metrics() Metrics {
 	}
 	devices, err := h.devices()
 	if err != nil {
-		h.log.Warn("no figures of the thin pools", "error", err)
+		h.log.Warn("cannot read the metrics of the thin pools", "error", err)
 	}
 	paths := pathsOf(devices)
 	for _, g := range s.Groups {

@@ -10,7 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// otherNodeReason says that another node uses the group; "" if none does, or this Host has no name to tell.
+// otherNodeReason explains that another node uses the group; "" if none does, or this Host has no node name.
 func (h *Host) otherNodeReason(g lvm.Group) string {
 	if h.cfg.Node == "" {
 		return ""
@@ -27,7 +27,7 @@ func (h *Host) otherNodeReason(g lvm.Group) string {
 	return ""
 }
 
-// withNodeProblems notes as a problem of each group that another node uses it.
+// withNodeProblems sets the problem of each group that another node uses.
 func (h *Host) withNodeProblems(s lvm.State) lvm.State {
 	copied := false
 	for i, g := range s.Groups {
@@ -35,7 +35,7 @@ func (h *Host) withNodeProblems(s lvm.State) lvm.State {
 		if why == "" || g.Problem != "" {
 			continue
 		}
-		if !copied { // they are shared with other readings
+		if !copied { // other reads share them
 			s.Groups, copied = slices.Clone(s.Groups), true
 		}
 		s.Groups[i].Problem = why
@@ -43,7 +43,7 @@ func (h *Host) withNodeProblems(s lvm.State) lvm.State {
 	return s
 }
 
-// nodeTag is the tag that a group is to get with its next change, if any: once in its life. LVM refuses it while a disk is missing.
+// nodeTag returns the tag that the driver adds with its next change, "" for none. LVM refuses it while a disk is missing.
 func (h *Host) nodeTag(g lvm.Group) string {
 	tag := lvm.EncodeTag(lvm.KeyNode, h.cfg.Node)
 	if h.cfg.Node == "" || len(tag) > lvm.MaxTag || slices.Contains(g.Tags, tag) || g.UUID == "" || slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Unresponsive }) {
@@ -52,7 +52,7 @@ func (h *Host) nodeTag(g lvm.Group) string {
 	return tag
 }
 
-// tagGroupWithNode puts this node's tag on a group before the first change in it, and answers how often it has committed.
+// tagGroupWithNode adds this node's tag to a group before the driver's first change, and returns how many commits that took.
 func (h *Host) tagGroupWithNode(ctx context.Context, g lvm.Group) (commits int64) {
 	tag := h.nodeTag(g)
 	if tag == "" {

@@ -12,11 +12,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// Owns tells whether a block device, by its number, is the volume's, or is not there any more. It asks device-mapper for the
-// group's UUID and the volume's name, and not LVM: a pod must end whatever state the disks are in. Only if the name is
-// another one, as after lvrename, the disks are read, for the name that the volume's handle has.
+// Owns reports whether a block device, by its number, is the volume's, or no longer exists. It asks device-mapper for the
+// group's UUID and the volume's name, not LVM: a pod must end whatever state the disks are in. Only if the name differs, as
+// after lvrename, it reads the disks for the name in the volume's handle.
 func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error) {
-	if unix.Major(device) == 0 { // not a block device: tmpfs, a network's file system
+	if unix.Major(device) == 0 { // not a block device: tmpfs, a network file system
 		return false, nil
 	}
 	uuid, name, err := h.machine.Kernel.Mapping(device)
@@ -24,7 +24,7 @@ func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 		return true, nil
 	}
 	if err != nil {
-		return false, lvm.Errorf(lvm.KindInternal, "which volume device %s is cannot be told: %w", ondisk.NumberOf(device), err)
+		return false, lvm.Errorf(lvm.KindInternal, "cannot determine which volume device %s belongs to: %w", ondisk.NumberOf(device), err)
 	}
 	if !strings.HasPrefix(uuid, lvm.DeviceUUID(id.VG, "")) || len(uuid) != len(lvm.DeviceUUID(id.VG, ""))+lvUUIDSize {
 		return false, nil
@@ -49,11 +49,11 @@ func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	return false, nil
 }
 
-// lvUUIDSize is the length of a logical volume's UUID without its hyphens; a device of a hidden layer has a suffix behind it.
+// lvUUIDSize is the length of a logical volume's UUID without its hyphens; a hidden layer's device has a suffix after it.
 const lvUUIDSize = 32
 
-// mappedLV is the logical volume's part of a name of device-mapper, "vg--a-pvc--1": LVM writes a hyphen within either name
-// twice.
+// mappedLV returns the logical volume's part of a device-mapper name, "vg--a-pvc--1": LVM doubles each hyphen within the two
+// names.
 func mappedLV(name string) string {
 	const hyphen = "\x00"
 	_, lv, _ := strings.Cut(strings.ReplaceAll(name, "--", hyphen), "-")

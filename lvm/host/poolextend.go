@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// extensionCounts counts how often pools were enlarged. The zero value is ready to use.
+// extensionCounts counts the autoextensions of thin pools. The zero value is ready to use.
 type extensionCounts struct {
 	mu    sync.Mutex
 	count map[string]int // by the pool's UUID
@@ -34,9 +34,9 @@ func (g *extensionCounts) of(uuid string) int {
 	return g.count[uuid]
 }
 
-// ExtendThinPools enlarges the thin pools that fill up, as their policy says, and removes those that have held nothing for a while. One that
-// needs nothing costs a question to the kernel; no process. The error joins those of the pools for which that failed. A group that hangs is not waited for, and keeps no
-// other one waiting.
+// ExtendThinPools extends the thin pools that exceed their autoextend threshold, and removes those that have been empty for
+// long enough. A pool that needs nothing costs one query of the kernel and no process. The error joins those of the pools. A
+// blocked group delays no other.
 func (h *Host) ExtendThinPools(ctx context.Context) error {
 	leave, err := h.begin()
 	if err != nil {
@@ -66,7 +66,8 @@ func (h *Host) ExtendThinPools(ctx context.Context) error {
 	return eachAtOnce(slices.Sorted(maps.Keys(due)), func(group string) error { return h.extendPoolsOf(ctx, group, due[group]) })
 }
 
-// extendPoolsOf does what the pools of one group need, until the group is found to hang: the command goes on, and Close waits for it.
+// extendPoolsOf does what the pools of one group need. It returns early if the group becomes blocked: the command goes on, and
+// Close waits for it.
 func (h *Host) extendPoolsOf(ctx context.Context, group string, work []func() error) error {
 	done := make(chan error, 1)
 	h.background.Go(func() {
@@ -82,11 +83,11 @@ func (h *Host) extendPoolsOf(ctx context.Context, group string, work []func() er
 	case err := <-done:
 		return err
 	case <-waiting.Done():
-		return lvm.Errorf(lvm.KindBusy, "the work on thin pools is not waited for: %w", context.Cause(waiting))
+		return lvm.Errorf(lvm.KindBusy, "extending thin pools continues in the background: %w", context.Cause(waiting))
 	}
 }
 
-// needOf asks the kernel how full a pool is, and decides what it needs.
+// needOf asks the kernel for a pool's use, and decides what the pool needs.
 func (h *Host) needOf(g lvm.Group, name string) (alloc.PoolNeed, alloc.Pool, error) {
 	lv := g.FindLV(name)
 	if lv == nil || lv.Thin == nil {
@@ -97,7 +98,7 @@ func (h *Host) needOf(g lvm.Group, name string) (alloc.PoolNeed, alloc.Pool, err
 		return alloc.PoolNeed{}, alloc.Pool{}, err
 	}
 	own := *lv.Thin
-	own.OvercommitReason = "" // it may promise no more; that is no reason not to enlarge it
+	own.OvercommitReason = "" // an overcommitted pool may still be extended
 	g.LVs = slices.Clone(g.LVs)
 	g.FindLV(name).Thin = &own
 	p, err := alloc.PoolOf(g, lvm.Class{Pool: name})
@@ -107,9 +108,9 @@ func (h *Host) needOf(g lvm.Group, name string) (alloc.PoolNeed, alloc.Pool, err
 	return p.Due(*s, alloc.PolicyOf(h.declared(), g.Name, name)), p, nil
 }
 
-// extendPool enlarges one pool under its group's lock, by what it needs then.
+// extendPool extends one pool under its group's lock, by what it needs then.
 func (h *Host) extendPool(ctx context.Context, group, name string) error {
-	s, unlock, err := h.locked(ctx, group, "enlarging the thin pool "+name, h.readDisks)
+	s, unlock, err := h.locked(ctx, group, "extending the thin pool "+name, h.readDisks)
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (h *Host) extendPool(ctx context.Context, group, name string) error {
 	return h.runPoolExtension(ctx, p, need)
 }
 
-// runPoolExtension runs the commands and looks what has come of them. The group's lock must be held.
+// runPoolExtension runs the commands and reads what they committed. The caller holds the group's lock.
 func (h *Host) runPoolExtension(ctx context.Context, p alloc.Pool, need alloc.PoolNeed) error {
 	steps, err := lvmcmd.PoolExtensionSteps(p, need)
 	if err != nil {
@@ -165,7 +166,7 @@ func (h *Host) runPoolExtension(ctx context.Context, p alloc.Pool, need alloc.Po
 	return h.flush(g)
 }
 
-// PoolStatus asks the kernel about a pool; nil while it is not active.
+// poolStatus returns the kernel's status of a pool; nil while the pool is not active.
 func (h *Host) poolStatus(g lvm.Group, lv lvm.LV) (*lvm.PoolStatus, error) {
 	path, active, err := h.machine.Kernel.Device(lvm.DeviceUUID(g.UUID, lv.UUID) + "-tpool")
 	if err != nil || !active {
@@ -174,7 +175,7 @@ func (h *Host) poolStatus(g lvm.Group, lv lvm.LV) (*lvm.PoolStatus, error) {
 	return status(&groupCheck{host: h, paths: map[string]string{lvm.DeviceUUID(g.UUID, lv.UUID) + "-tpool": path}}, lvm.DeviceUUID(g.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
 }
 
-// withOvercommit answers the group with each of its pools that may promise nothing more marked so.
+// withOvercommit sets the OvercommitReason of each overcommitted pool in the group.
 func (h *Host) withOvercommit(g lvm.Group) lvm.Group {
 	why := map[string]string{}
 	for _, lv := range g.LVs {
@@ -183,7 +184,7 @@ func (h *Host) withOvercommit(g lvm.Group) lvm.Group {
 		}
 		s, err := h.poolStatus(g, lv)
 		if err != nil || s == nil {
-			continue // nothing is written to a pool that is not active
+			continue // an inactive pool gets no writes
 		}
 		if p, err := alloc.PoolOf(g, lvm.Class{Pool: lv.Name}); err == nil {
 			if text := p.OvercommitReason(*s); text != "" {

@@ -12,18 +12,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// A thin pool cannot shrink, so that one that was enlarged for a large volume would keep the group's extents when that is gone. A
-// pool that holds nothing is removed instead, after a while: the next thin volume makes another one. LVM commits its
-// removal at once, so that a crash leaves the pool or none; what may be left besides is LVM's spare, which the next pool uses.
-// What the pool's extents held nobody reads: they count as not zeroed.
+// A thin pool cannot shrink: one that the driver extended for a large volume would keep the extents after the volume is
+// deleted. So the driver removes a pool that has been empty for a while; the next thin volume creates another. LVM removes it
+// in one commit: a crash leaves the pool or none, and perhaps LVM's spare metadata, which the next pool uses. The driver does
+// not know what the pool's extents hold: they count as not zeroed.
 
-// emptyPools remembers since when thin pools have held nothing. The zero value is ready to use.
+// emptyPools records since when thin pools are empty. The zero value is ready to use.
 type emptyPools struct {
 	mu    sync.Mutex
 	since map[string]time.Time // by the pool's UUID
 }
 
-// note takes the pools that hold nothing now, by UUID, and answers since when each has done so.
+// note replaces the set of empty pools, by UUID, and returns since when each is empty.
 func (e *emptyPools) note(now map[string]bool) map[string]time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -38,8 +38,8 @@ func (e *emptyPools) note(now map[string]bool) map[string]time.Time {
 	return since
 }
 
-// removable tells whether a logical volume is a thin pool that this driver made for this cluster, that holds no volume or snapshot of
-// anybody, and that is not declared to be there.
+// removable reports whether a logical volume is an empty thin pool that this driver created for this cluster and that no
+// declaration names.
 func removable(g lvm.Group, lv lvm.LV, cluster string, declared []lvm.Declaration) bool {
 	if lv.Thin == nil || lv.Hidden || !lvm.IsPool(lv) || len(lv.UsedBy) > 0 || !slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyCluster, cluster)) {
 		return false
@@ -52,7 +52,7 @@ func removable(g lvm.Group, lv lvm.LV, cluster string, declared []lvm.Declaratio
 	})
 }
 
-// emptyFor lists by group the UUIDs of the pools that have held nothing for as long as they may.
+// emptyFor lists by group the UUIDs of the pools that have been empty for Config.EmptyPoolsFor.
 func (h *Host) emptyFor(s lvm.State) map[string][]string {
 	if h.cfg.EmptyPoolsFor <= 0 {
 		return nil
@@ -74,7 +74,7 @@ func (h *Host) emptyFor(s lvm.State) map[string][]string {
 	return due
 }
 
-// removePool removes a pool, if it still holds nothing, under its group's lock. One in a group that cannot be changed now stays.
+// removePool removes a pool under its group's lock if it is still empty. It ignores one whose group it cannot change now.
 func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 	s, unlock, err := h.locked(ctx, group, "removing an empty thin pool", h.readDisks)
 	if err != nil {
@@ -113,8 +113,8 @@ func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 	return h.flush(after)
 }
 
-// removePoolArgs removes a pool, if nothing at all has changed in its group since it was read: lvremove would take along what an
-// admin has made in the pool meanwhile.
+// removePoolArgs removes a pool, provided that its group has not changed at all since the driver read it: lvremove would also
+// remove what an admin has since created in the pool.
 func removePoolArgs(t lvmcmd.Target, g lvm.Group, pool lvm.LV) []string {
 	guard := fmt.Sprintf("%s && vg_seqno=%d && lv_uuid=%s && lv_tags={%s}", lvmcmd.UnchangedSelection(g), g.Seqno, pool.UUID, lvm.EncodeTag(lvm.KeyKind, lvm.TagPool))
 	return append(lvmcmd.OnDevices("lvremove", g), "-S", guard, "--", t.String())

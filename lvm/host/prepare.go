@@ -13,16 +13,16 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// Preparation is what Prepare goes by.
+// Preparation is the input of Prepare.
 type Preparation struct {
 	Declared          []lvm.Declaration
-	DryRun            bool // tell what would be done, and change nothing
-	RequireStableScan bool // take a device only if it was blank when this Host looked the last time as well: for who looks again and again
+	DryRun            bool // report what Prepare would do, and change nothing
+	RequireStableScan bool // add a device only if this Host's last scan also found it blank: for repeated scans
 	Signatures        func(ctx context.Context, device string) (found []string, err error)
 }
 
-// AcquireInstanceLock waits until no other driver works on this node, and keeps others from it until Close: for a Host that is not
-// started. KindBusy: ctx has ended first.
+// AcquireInstanceLock waits until no other driver works on this node, and excludes others until Close. It is for a Host without
+// Start. KindBusy: ctx has ended first.
 func (h *Host) AcquireInstanceLock(ctx context.Context) error {
 	alone, err := lvmcmd.LockInstance(ctx, h.cfg.LockDir)
 	if err == nil {
@@ -31,10 +31,10 @@ func (h *Host) AcquireInstanceLock(ctx context.Context) error {
 	return err
 }
 
-// Prepare makes the declared groups, or enlarges them, from devices that are proven blank, and tells of each device of
-// the node what it did with it or why it left it alone. What cannot be made is told group by group in the report; KindInvalid:
-// the declarations are wrong, and nothing was done. Where nothing is to be done no process is started but for the
-// signatures of devices that are wanted and not blank. Pools are made only by a Host that knows its cluster.
+// Prepare creates or extends the declared groups from devices that are proven blank. It reports for each device of the node
+// what it did, or why it ignored the device, and for each group why it cannot prepare the group. KindInvalid: the declarations
+// are wrong, and Prepare did nothing. Without changes it starts no process, except for the signatures of selected devices that
+// are not blank. It creates pools only on a Host that knows its cluster.
 func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error) {
 	declared, err := lvm.CheckDeclarations(p.Declared)
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error
 		switch {
 		case text != "":
 		case d.Standing != ondisk.StandsOnDisks:
-			continue // the content of a volume, or what State.Skipped tells of
+			continue // on a volume, or reported in State.Skipped
 		case d.Group != "":
 			text = "belongs to volume group " + d.Group
 		default:
@@ -86,12 +86,12 @@ type preparing struct {
 	where ondisk.Positions
 	state lvm.State
 	disks []ondisk.Disk
-	told  map[string]string // by path of a device
+	told  map[string]string // the reported text, by device path
 	blank map[ondisk.BlockDevice]bool
-	pins  []*os.File // of the devices that the group takes: as long as they are open, their numbers and names are no other device's
+	pins  []*os.File // open files of the devices that the group gets: no other device can get their numbers and names
 }
 
-// unpin lets go of the devices of a group.
+// unpin closes the devices of a group.
 func (p *preparing) unpin() {
 	for _, pin := range p.pins {
 		_ = pin.Close()
@@ -99,7 +99,7 @@ func (p *preparing) unpin() {
 	p.pins = nil
 }
 
-// group brings one group to what is declared.
+// group creates or extends one group as declared.
 func (p *preparing) group(ctx context.Context, d lvm.Declaration) GroupReport {
 	defer p.unpin()
 	r := GroupReport{Name: d.Name}
@@ -126,7 +126,7 @@ func (p *preparing) group(ctx context.Context, d lvm.Declaration) GroupReport {
 			return r
 		}
 		if here, err = p.standing(d.Name); err != nil || here == nil {
-			r.Err = lvm.Errorf(lvm.KindInternal, "it was made, and cannot be found any more: %w", orNoEffect(err))
+			r.Err = lvm.Errorf(lvm.KindInternal, "created, but the driver cannot find it: %w", orNoEffect(err))
 			return r
 		}
 	}
@@ -137,7 +137,7 @@ func (p *preparing) group(ctx context.Context, d lvm.Declaration) GroupReport {
 	return p.pool(ctx, d, here, r)
 }
 
-// outlook words what a dry run has found out.
+// outlook describes what a dry run found.
 func outlook(here *lvm.Group, taken []ondisk.Disk, tags []string) string {
 	switch {
 	case here == nil:
@@ -150,8 +150,8 @@ func outlook(here *lvm.Group, taken []ondisk.Disk, tags []string) string {
 	return fmt.Sprintf("%s, nothing to do", deviceCount(len(here.PVs)))
 }
 
-// standing finds the group, nil if it is to be made. An error says why it must be left as it is: it cannot be changed, or
-// it may be there all the same.
+// standing finds the group; nil if Prepare may create it. An error explains why Prepare must not change it: it is unusable, or
+// it may exist where the driver cannot see it.
 func (p *preparing) standing(name string) (*lvm.Group, error) {
 	for i, g := range p.state.Groups {
 		if g.Name == name {
@@ -171,8 +171,8 @@ func (p *preparing) standing(name string) (*lvm.Group, error) {
 	return nil, nil
 }
 
-// take finds the devices for a group and makes physical volumes of them. What becomes of each device that the group
-// selects is told. refused is why the group takes none.
+// take selects the devices for a group and labels them as physical volumes. It records a text for each device that the group
+// selects. refused is why the group can take none.
 func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group, refused error) []ondisk.Disk {
 	var taken []ondisk.Disk
 	members := 0
@@ -197,7 +197,7 @@ func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group
 			}
 		}
 		if why != "" {
-			p.told[candidate.Path] = "left alone: " + why
+			p.told[candidate.Path] = "ignored: " + why
 			continue
 		}
 		p.told[candidate.Path] = "is blank: would be added to volume group " + d.Name
@@ -206,8 +206,8 @@ func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	return taken
 }
 
-// mixed says why LVM would refuse a device beside those of the group and those that are taken for it, and all of these with
-// it: it mixes no logical block sizes, but in a group where that was done before.
+// mixed explains why LVM would refuse a device next to those of the group and those taken for it: LVM does not mix logical
+// block sizes, except in a group that has several already. It would refuse all of the devices then.
 func (p *preparing) mixed(group string, taken []ondisk.Disk, candidate ondisk.Disk) string {
 	sizes := map[lvm.Bytes]bool{}
 	for _, d := range p.disks {
@@ -228,8 +228,8 @@ func (p *preparing) mixed(group string, taken []ondisk.Disk, candidate ondisk.Di
 	return fmt.Sprintf("its blocks have %s, those of volume group %s %s, and LVM does not mix them: declare another group for such disks, and select each kind by paths or model", candidate.Block, group, have[0])
 }
 
-// label makes a device a physical volume if it is blank. why says why not. The device is held until the moment before
-// LVM, which looks once more for what it knows, and takes it for itself alone too, begins.
+// label makes a blank device a physical volume; otherwise why explains why not. The driver holds the device exclusively until
+// just before LVM, which checks signatures again and opens it exclusively too, starts.
 func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Group, candidate ondisk.Disk) (why string) {
 	held, refusal := candidate.OpenExclusive(p.where)
 	if refusal != "" {
@@ -238,7 +238,7 @@ func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Grou
 	pin, err := os.Open(candidate.Path)
 	if err != nil {
 		held.Release()
-		return fmt.Sprintf("it cannot be opened: %v", err)
+		return fmt.Sprintf("the driver cannot open it: %v", err)
 	}
 	p.pins = append(p.pins, pin)
 	made := held.Unfinished(candidate, d.Name, here)
@@ -255,13 +255,13 @@ func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Grou
 	if made || why != "" || p.DryRun {
 		return why
 	}
-	// It is no group's command: whoever works on this one at the moment takes its lock file.
+	// This command concerns no group: pvcreate takes its own lock file.
 	if err := p.host.run(ctx, lvm.Group{}, []lvmcmd.Step{{Argv: lvmcmd.PVCreateArgs(candidate)}}); err != nil {
 		return fmt.Sprintf("blank, but LVM refused it: %v", err)
 	}
-	// Before the group is committed to any disk: after a power cut it would miss one whose label was never on it.
+	// Before any disk gets the group's commit: after a power cut the group would lack a disk whose label never reached it.
 	if err := p.host.machine.Kernel.Sync([]string{candidate.Path}); err != nil {
-		return fmt.Sprintf("it was blank, and is a physical volume now, but could not be flushed (%v); the next run goes on with it", err)
+		return fmt.Sprintf("it was blank and is now a physical volume, but the driver cannot flush it (%v); the next scan continues with it", err)
 	}
 	return ""
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// joinSteps reads the disks again, under the group's lock, and plans the commands of join: an admin may have made or changed
-// the group since the disks were surveyed. A command whose --devices lacks a disk of the group would note that disk as missing.
+// joinSteps reads the disks again under the group's lock and plans the commands of join: an admin may have created or changed
+// the group since the scan. A command whose --devices lacks a disk of the group would set that disk's MISSING flag.
 func (p *preparing) joinSteps(ctx context.Context, d lvm.Declaration, before *lvm.Group, paths, tags []string) (lvm.Group, []lvmcmd.Step, error) {
 	s, err := p.host.readDisks(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func (p *preparing) joinSteps(ctx context.Context, d lvm.Declaration, before *lv
 	case before == nil && now == nil:
 		return lvm.Group{Name: d.Name}, []lvmcmd.Step{{Argv: lvmcmd.VGCreateArgs(d, p.host.cfg.Node, paths)}}, nil
 	case before == nil || now == nil || now.UUID != before.UUID || len(now.PVs) != len(before.PVs):
-		return lvm.Group{}, nil, lvm.Errorf(lvm.KindBusy, "volume group %s was made, renamed, or given other disks while this run looked at the devices; the next run goes on", d.Name)
+		return lvm.Group{}, nil, lvm.Errorf(lvm.KindBusy, "another program created or renamed volume group %s, or changed its disks, during the device scan; the next scan retries", d.Name)
 	}
 	var steps []lvmcmd.Step
 	if len(paths) > 0 {
@@ -37,14 +37,14 @@ func (p *preparing) joinSteps(ctx context.Context, d lvm.Declaration, before *lv
 	return *now, steps, nil
 }
 
-// join makes the group of the devices, or adds them to it, and sees that they are in it.
+// join creates the group from the devices, or extends it, and verifies that they are in it.
 func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group, taken []ondisk.Disk, tags []string) error {
 	paths := make([]string, 0, len(taken))
 	for _, device := range taken {
 		paths = append(paths, device.Path)
 	}
 	if here != nil {
-		unlock, err := p.host.lockGroup(ctx, here.UUID, "enlarging volume group "+d.Name)
+		unlock, err := p.host.lockGroup(ctx, here.UUID, "extending volume group "+d.Name)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.Name == d.Name })
 	for _, path := range paths {
 		if i < 0 || !slices.ContainsFunc(s.Groups[i].PVs, func(pv lvm.PV) bool { return pv.Device == path }) {
-			p.told[path] = fmt.Sprintf("blank, but cannot be added to volume group %s; the next run retries", d.Name)
+			p.told[path] = fmt.Sprintf("blank, but cannot be added to volume group %s; the next scan retries", d.Name)
 			failure = lvm.Errorf(lvm.KindInternal, "cannot add %s to it: %w", path, orNoEffect(failure))
 			continue
 		}

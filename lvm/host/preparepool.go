@@ -9,7 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// declared are the declarations that Prepare was given last, with their defaults.
+// declared returns the declarations of the last Prepare, with their defaults.
 func (h *Host) declared() []lvm.Declaration {
 	if list := h.declarations.Load(); list != nil {
 		return *list
@@ -17,7 +17,7 @@ func (h *Host) declared() []lvm.Declaration {
 	return nil
 }
 
-// pool makes the group's thin pool, or enlarges it, if a size is declared for it.
+// pool creates or extends the group's thin pool if its size is declared.
 func (p *preparing) pool(ctx context.Context, d lvm.Declaration, here *lvm.Group, r GroupReport) GroupReport {
 	if d.Pool.Size == 0 {
 		return r
@@ -33,7 +33,7 @@ func (p *preparing) pool(ctx context.Context, d lvm.Declaration, here *lvm.Group
 		r.Text += fmt.Sprintf("; its thin pool %s would get %s", class.Pool, d.Pool.Size)
 		r.Changed = true
 	case p.host.cfg.Cluster == "":
-		r.Text += fmt.Sprintf("; the driver makes its thin pool %s when it starts", class.Pool)
+		r.Text += fmt.Sprintf("; the driver creates its thin pool %s when it starts", class.Pool)
 	default:
 		if err := p.makePool(ctx, here.UUID, class, d.Pool.Size); err != nil {
 			r.Err = lvm.Errorf(lvm.KindOf(err), "its thin pool %s with %s: %w", class.Pool, d.Pool.Size, err)
@@ -46,7 +46,7 @@ func (p *preparing) pool(ctx context.Context, d lvm.Declaration, here *lvm.Group
 }
 
 func (p *preparing) makePool(ctx context.Context, group string, class lvm.Class, size lvm.Bytes) error {
-	s, unlock, err := p.host.locked(ctx, group, "making the thin pool "+class.Pool, p.host.readDisks)
+	s, unlock, err := p.host.locked(ctx, group, "creating the thin pool "+class.Pool, p.host.readDisks)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (p *preparing) makePool(ctx context.Context, group string, class lvm.Class,
 	}
 	want := g.ExtentsFor(size)
 	if want > here.Data+here.Growable() {
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has room for %s of it", g.Name, g.Bytes(max(0, here.Data+here.Growable())))
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has free extents for only %s of it", g.Name, g.Bytes(max(0, here.Data+here.Growable())))
 	}
 	if here.Made {
 		return p.host.runPoolExtension(ctx, here, alloc.PoolNeed{Data: want})
@@ -82,8 +82,8 @@ func (p *preparing) makePool(ctx context.Context, group string, class lvm.Class,
 		return err
 	}
 	if now, err := alloc.PoolOf(g, class); err != nil || !now.Made || now.Data < want {
-		return lvm.Errorf(lvm.KindInternal, "it could not be made: %w", orNoEffect(failure))
+		return lvm.Errorf(lvm.KindInternal, "cannot create it: %w", orNoEffect(failure))
 	}
-	p.host.log.Info("a thin pool was made", "vg", g.Name, "pool", class.Pool, "data", size)
+	p.host.log.Info("created a thin pool", "vg", g.Name, "pool", class.Pool, "data", size)
 	return p.host.flush(g)
 }

@@ -7,25 +7,25 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// PrepareReport tells what Prepare did, or would do.
+// PrepareReport reports what Prepare did, or would do.
 type PrepareReport struct {
 	Devices []DeviceReport // by path
-	Groups  []GroupReport  // as they were declared
+	Groups  []GroupReport  // in the order of the declarations
 }
 
-// DeviceReport tells about one device of the node.
+// DeviceReport reports on one device of the node.
 type DeviceReport struct {
 	Path string
 	Size lvm.Bytes
-	Text string // what was done with it, or why it was left alone
+	Text string // what Prepare did with it, or why it ignored it
 }
 
-// GroupReport tells about one declared group.
+// GroupReport reports on one declared group.
 type GroupReport struct {
 	Name    string
-	Text    string // what was done, or how it stands; empty if Err is set
-	Changed bool   // something was done, or would be
-	Err     error  // why it is not as it was declared
+	Text    string // what Prepare did, or the group's state; empty if Err is set
+	Changed bool   // Prepare changed something, or would
+	Err     error  // why it does not match its declaration
 }
 
 // String writes a line for each device and each group.
@@ -44,7 +44,7 @@ func (r PrepareReport) String() string {
 	return b.String()
 }
 
-// Failed lists the groups that are not as they were declared.
+// Failed lists the groups that do not match their declaration.
 func (r PrepareReport) Failed() (failed []GroupReport) {
 	for _, g := range r.Groups {
 		if g.Err != nil {
@@ -54,7 +54,7 @@ func (r PrepareReport) Failed() (failed []GroupReport) {
 	return failed
 }
 
-// deviceCount words a number of devices.
+// deviceCount formats a number of devices.
 func deviceCount(n int) string {
 	if n == 1 {
 		return "1 device"

@@ -9,8 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// Presence finds the volume that a request of this name made. It starts no process as long as the disks can be read
-// directly. KindBusy: the disks cannot be read.
+// Presence finds the volume that a request with this name created. It starts no process while it can read the disks directly.
+// KindBusy: the disks cannot be read.
 func (h *Host) Presence(ctx context.Context, name string) (lvm.Presence, error) {
 	s, underWay, err := h.readFor(ctx, "volume", name, lvm.LVName(name))
 	if err != nil {
@@ -25,7 +25,7 @@ func (h *Host) Presence(ctx context.Context, name string) (lvm.Presence, error) 
 	return lvm.Presence{Volume: v, Made: v.State == lvm.StateReady || alloc.Complete(g, lv, *v), UnderWay: underWay}, nil
 }
 
-// SnapshotPresence does for the snapshot of a name what Presence does for a volume.
+// SnapshotPresence does the same for a snapshot.
 func (h *Host) SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotPresence, error) {
 	s, underWay, err := h.readFor(ctx, "snapshot", name, lvm.SnapshotName(name))
 	if err != nil {
@@ -40,17 +40,16 @@ func (h *Host) SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotP
 	return lvm.SnapshotPresence{Snapshot: sn, UnderWay: underWay}, nil
 }
 
-// readFor reads the disks for what a request of a name made as the LV, and tells whether an operation for it is under way.
+// readFor reads the disks for the LV of a request, and reports whether an operation for it is in flight.
 func (h *Host) readFor(ctx context.Context, kind, name, lv string) (s lvm.State, underWay bool, err error) {
-	underWay = h.operations.has(lv) // asked first: what ends meanwhile shows on the disks
+	underWay = h.operations.has(lv) // before the read: an operation that ends meanwhile shows on the disks
 	if s, err = h.cachedState(ctx); err != nil {
-		return lvm.State{}, false, lvm.Errorf(lvm.KindBusy, "whether %s %q is there cannot be told: %w", kind, name, err)
+		return lvm.State{}, false, lvm.Errorf(lvm.KindBusy, "cannot determine whether %s %q exists: %w", kind, name, err)
 	}
 	return s, underWay, nil
 }
 
-// findOwned finds the first LV that is one of the driver's, by what of reads in its tags, and that is the wanted one; nil if there is
-// none.
+// findOwned finds the first managed LV, parsed by of, that is wanted; nil if there is none.
 func findOwned[T any](s lvm.State, of func(lvm.Group, lvm.LV) (T, bool, error), wanted func(T) bool) (lvm.Group, lvm.LV, *T) {
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
@@ -62,11 +61,11 @@ func findOwned[T any](s lvm.State, of func(lvm.Group, lvm.LV) (T, bool, error), 
 	return lvm.Group{}, lvm.LV{}, nil
 }
 
-// KeepReserved keeps room for longer for those volumes that are still wanted here: of a volume's siblings, which
-// CreateWithPeers kept room for, those whose request is still expected. What is not wanted loses its room seconds after the last request.
+// KeepReserved renews the reservations of the wanted peers, those whose request is still expected. The others expire seconds
+// after the last request.
 func (h *Host) KeepReserved(wanted func(lvm.Volume) bool) { h.reserved.renew(wanted) }
 
-// Serves tells whether a class with this group, a name or an @tag, stands for the volume group of the ID.
+// Serves reports whether a class with this group, a name or an @tag, selects the volume group of the ID.
 func (h *Host) Serves(ctx context.Context, group string, id lvm.ID) (bool, error) {
 	s, err := h.cachedState(ctx)
 	if err != nil {

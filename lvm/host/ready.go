@@ -10,24 +10,24 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// readyBatcher remembers the volumes that were made and answered, and whose state on the disks is still "creating": they are
-// marked as ready many at a time, once no other change waits for their group, or as soon as one of them is staged, so that a
-// new volume costs one LVM process before its answer and only a share of one after it. Nobody has used such a volume yet, since Activate marks it first; if the
-// driver ends before, the next one blanks its beginning once more and marks it (Host.finish).
+// readyBatcher holds the volumes that requests got while their state on the disks is still "creating". One commit tags many of
+// them as ready, once no other change waits for their group, or as soon as one of them is staged. A new volume then costs one
+// LVM process before its answer and only a share of one after it. No pod has used such a volume, because Activate tags it
+// first. If the driver stops before, the next one blanks the volume's beginning again and tags it (completeVolume).
 type readyBatcher struct {
 	mu      sync.Mutex
 	groups  map[string]map[string]lvm.Volume // by the group's UUID, then by the volume's
 	workers map[string]bool                  // groups that have a worker
 }
 
-// A failed marking is tried again after a pause that doubles up to this.
+// readyLastPause bounds the pause, which doubles, before the next attempt to tag volumes as ready.
 const readyLastPause = 5 * time.Minute
 
-// readyTimeLimit is for how many pauses volumes that nobody stages wait for the end of a burst, which one command marks then. The
-// limit is for a driver that ends: the next one blanks the beginning of each volume that is not marked.
+// readyTimeLimit is how many pauses volumes that no pod stages wait for the end of a burst, after which one command tags them.
+// It limits the work after a restart: the next driver blanks the beginning of each volume that is not tagged.
 const readyTimeLimit = 30
 
-// has tells whether the volume was answered and not marked yet.
+// has reports whether a request got the volume before its ready tag.
 func (s *readyBatcher) has(group, uuid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +35,7 @@ func (s *readyBatcher) has(group, uuid string) bool {
 	return there
 }
 
-// of lists a group's volumes that are to be marked.
+// of lists a group's volumes that need the ready tag.
 func (s *readyBatcher) of(group string) []lvm.Volume {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *readyBatcher) of(group string) []lvm.Volume {
 	return all
 }
 
-// drop forgets volumes, since the disks tell their state now.
+// drop forgets volumes whose state on the disks is now up to date.
 func (s *readyBatcher) drop(group string, uuids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *readyBatcher) drop(group string, uuids ...string) {
 	}
 }
 
-// startWorker tells whether a group needs a worker; it has one then.
+// startWorker reports whether the group needs a worker, and records that it has one.
 func (s *readyBatcher) startWorker(group string) bool {
 	if s.workers == nil {
 		s.workers = map[string]bool{}
@@ -68,7 +68,7 @@ func (s *readyBatcher) startWorker(group string) bool {
 	return hired
 }
 
-// stopWorker tells whether a group's worker may end, since nothing is left to be done.
+// stopWorker reports whether a group's worker may stop, and records that it has.
 func (s *readyBatcher) stopWorker(group string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *readyBatcher) stopWorker(group string) bool {
 	return true
 }
 
-// withReady shows volumes that were answered as ready, which they are for everybody but a driver that starts.
+// withReady sets the state ready for volumes that requests got: for all but a starting driver they are ready.
 func (s *readyBatcher) withReady(state lvm.State) lvm.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *readyBatcher) withReady(state lvm.State) lvm.State {
 	return state
 }
 
-// onDisk is the volume in the state that the disks tell, which the guards of commands must name. The group's lock must
-// be held.
+// onDisk returns the volume with its state on the disks, which the selectors of commands must name. The caller holds the
+// group's lock.
 func (h *Host) onDisk(v lvm.Volume) lvm.Volume {
 	if v.State == lvm.StateReady && h.ready.has(v.ID.VG, v.UUID) {
 		v.State = lvm.StateCreating
@@ -117,7 +117,7 @@ func (h *Host) onDisk(v lvm.Volume) lvm.Volume {
 	return v
 }
 
-// markReadyLater takes up a volume that is about to be answered. The group's lock must be held.
+// markReadyLater adds a volume that Create is about to return. The caller holds the group's lock.
 func (h *Host) markReadyLater(v lvm.Volume) {
 	s := &h.ready
 	s.mu.Lock()
@@ -135,8 +135,7 @@ func (h *Host) markReadyLater(v lvm.Volume) {
 	}
 }
 
-// markReadyUntilDone is a group's worker. It ends when nothing is left to be marked, or when the Host closes, which marks
-// what is left.
+// markReadyUntilDone is a group's worker. It ends when no volume is left, or when the Host closes: Close tags the rest.
 func (h *Host) markReadyUntilDone(group string) {
 	pause := h.readyDelay
 	for !h.ready.stopWorker(group) {
@@ -154,17 +153,17 @@ func (h *Host) markReadyUntilDone(group string) {
 		}
 		pause = min(2*pause, readyLastPause)
 		if h.closing.Err() == nil {
-			h.log.Warn("new volumes could not be marked as ready; it is tried again, and when they are used", "vg", h.seen.name(group), "vg_uuid", group, "pause", pause, "error", err)
+			h.log.Warn("cannot tag new volumes as ready; the driver retries, at the latest when a pod uses them", "vg", h.seen.name(group), "vg_uuid", group, "pause", pause, "error", err)
 		}
 	}
 }
 
-// markReadyFor marks a volume that a pod waits for, with all others of its group. All who wait for that share one command.
-// Each of their volumes was taken up under the group's lock, so the next holder of the lock marks them all.
+// markReadyFor tags a volume that a pod waits for, with all others of its group; concurrent callers share one command. Each
+// volume was added under the group's lock, so the next holder of the lock tags them all.
 func (h *Host) markReadyFor(ctx context.Context, group, uuid string) error {
 	for h.ready.has(group, uuid) {
 		_, err := do(ctx, &h.readyOperations, group, nil, func(ctx context.Context) (struct{}, error) {
-			s, unlock, err := h.lockedFirst(ctx, group, "marking new volumes as ready", owedByMarking, h.readDisks)
+			s, unlock, err := h.lockedFirst(ctx, group, "tagging new volumes as ready", owedByMarking, h.readDisks)
 			if err != nil {
 				return struct{}{}, err
 			}
@@ -182,18 +181,19 @@ func (h *Host) markReadyFor(ctx context.Context, group, uuid string) error {
 	return nil
 }
 
-// markReady marks all volumes of a group that wait for it. Nobody has asked, so it disturbs no disk that is away.
+// markReady tags all volumes of a group that wait for it. No request needs that now, so it changes no group with a missing
+// disk.
 func (h *Host) markReady(ctx context.Context, group string, lock func(context.Context, string) (func(), error)) error {
 	if len(h.ready.of(group)) == 0 {
 		return nil
 	}
-	unlock, err := h.lockBy(ctx, group, "marking new volumes as ready", lock)
+	unlock, err := h.lockBy(ctx, group, "tagging new volumes as ready", lock)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	if len(h.ready.of(group)) == 0 {
-		return nil // others have asked meanwhile
+		return nil // another caller tagged them
 	}
 	s, err := h.readDisks(ctx)
 	if err != nil {
@@ -209,8 +209,8 @@ func (h *Host) markReady(ctx context.Context, group string, lock func(context.Co
 	return h.markReadyLocked(ctx, g)
 }
 
-// markReadyLocked is settle under the group's lock; a new snapshot may come along. Those that are ready afterwards, or gone,
-// are forgotten; if any is not, the error says so.
+// markReadyLocked tags the volumes, and optionally a new snapshot, under the group's lock. It forgets those that are ready or
+// removed afterwards, and returns an error if any is not.
 func (h *Host) markReadyLocked(ctx context.Context, g lvm.Group, also ...lvm.Volume) error {
 	volumes := append(h.ready.of(g.UUID), also...)
 	if len(volumes) == 0 {
@@ -242,12 +242,12 @@ func (h *Host) markReadyLocked(ctx context.Context, g lvm.Group, also ...lvm.Vol
 	}
 	h.ready.drop(g.UUID, settled...)
 	if len(open) > 0 {
-		return lvm.Errorf(lvm.KindOf(failure), "volume group %s: %q could not be marked as ready: %w", g.Name, open, orNoEffect(failure))
+		return lvm.Errorf(lvm.KindOf(failure), "volume group %s: cannot tag %q as ready: %w", g.Name, open, orNoEffect(failure))
 	}
 	return nil
 }
 
-// markRestReady marks what waits in all groups, side by side.
+// markRestReady tags what waits in all groups, concurrently.
 func (h *Host) markRestReady(ctx context.Context) error {
 	s := &h.ready
 	s.mu.Lock()

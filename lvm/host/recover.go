@@ -11,16 +11,16 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// startPatience is how long Start waits for the mending of a group before it goes on without; it continues behind. What
-// cannot be mended yet is tried again after a pause that doubles from mendFirstPause up to readyLastPause.
+// startPatience is how long Start waits for recovery, which then continues in the background. What cannot be recovered yet is
+// retried after a pause that doubles from mendFirstPause up to readyLastPause.
 const (
 	startPatience  = 30 * time.Second
 	mendFirstPause = time.Second
 )
 
-// Start mends what an interruption left, and takes up the wiping. First it waits for a driver that still runs on this
-// node to end (the error is ctx's), and, in each group apart, for its last command. What cannot be mended is logged, and tried
-// again behind: a group may hang, or a device be open for a while. Only if the disks cannot be read at all does Start fail.
+// Start recovers what an interruption left, and resumes wiping. First it waits for a driver that still runs on this node (the
+// error is ctx's), and in each group for that driver's last command. What it cannot recover it logs and retries in the
+// background: a group may be blocked, or a device open for a while. Start fails only if it cannot read the disks at all.
 func (h *Host) Start(ctx context.Context) error {
 	alone, err := lvmcmd.LockInstance(ctx, h.cfg.LockDir)
 	if err != nil {
@@ -28,7 +28,7 @@ func (h *Host) Start(ctx context.Context) error {
 	}
 	h.instance = alone
 	if err := h.machine.Kernel.Load(ctx); err != nil {
-		h.log.Warn("LVM will try to load device-mapper itself when the first volume is made", "error", err)
+		h.log.Warn("cannot load device-mapper; LVM tries to when it creates the first volume", "error", err)
 	}
 	h.disks.Check(ctx)
 	h.zeroed.begin(zeroedFiles{dir: h.cfg.BackupDir, log: h.log}, h.runLater)
@@ -37,10 +37,10 @@ func (h *Host) Start(ctx context.Context) error {
 		return err
 	}
 	if len(s.UnreadDevices) > 0 {
-		h.log.Warn("not every disk can be read; volume groups on them may be missing", "disks", s.UnreadDevices)
+		h.log.Warn("cannot read some disks; their volume groups may be missing", "disks", s.UnreadDevices)
 	}
 	if len(s.Skipped) > 0 {
-		h.log.Warn("not every block device is searched for volume groups", "devices", s.Skipped)
+		h.log.Warn("some block devices are not scanned for volume groups", "devices", s.Skipped)
 	}
 	if _, damaged := h.volumes(s); damaged != nil {
 		h.log.Warn("ignoring volumes with invalid tags", "error", damaged)
@@ -60,15 +60,15 @@ func (h *Host) Start(ctx context.Context) error {
 	return nil
 }
 
-// seenGroups remembers the groups that are there, so that each one that comes is looked through once. The zero value knows
-// no group, and answers none, until begin.
+// seenGroups records the groups of the last read, so that each new one is recovered once. Before begin it reports no new
+// groups.
 type seenGroups struct {
 	mu     sync.Mutex
 	groups map[string]bool   // by UUID; nil before begin
-	names  map[string]string // by UUID: what each group is called, for the log
+	names  map[string]string // by UUID, for the log
 }
 
-// name is what a group is called, as far as it was ever read.
+// name returns the group's name as last read; "" if it never was.
 func (m *seenGroups) name(uuid string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,7 +81,7 @@ func (m *seenGroups) begin() {
 	m.groups = map[string]bool{}
 }
 
-// newGroups are the groups that were not there the last time.
+// newGroups returns the groups that the last read did not have.
 func (m *seenGroups) newGroups(s lvm.State) (list []lvm.Group) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,8 +105,8 @@ func (m *seenGroups) newGroups(s lvm.State) (list []lvm.Group) {
 	return list
 }
 
-// recoverWhenPossible brings one group into order as soon as that can be done; tried is called when it was tried once. A group
-// that goes away meanwhile is a newcomer when it comes back.
+// recoverWhenPossible recovers one group as soon as that is possible; it calls tried after the first attempt. A group that
+// disappears is new when it returns.
 func (h *Host) recoverWhenPossible(ctx context.Context, g lvm.Group, tried func()) {
 	tried = sync.OnceFunc(tried)
 	defer tried()
@@ -121,7 +121,7 @@ func (h *Host) recoverWhenPossible(ctx context.Context, g lvm.Group, tried func(
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		h.log.Warn("what an earlier run left in a volume group is still there; it is tried again", "vg", g.Name, "pause", pause, "error", err)
+		h.log.Warn("cannot recover a volume group yet; the driver retries", "vg", g.Name, "pause", pause, "error", err)
 		tried()
 		select {
 		case <-ctx.Done():
@@ -130,11 +130,11 @@ func (h *Host) recoverWhenPossible(ctx context.Context, g lvm.Group, tried func(
 	}
 }
 
-// recoverGroup brings one group into order; the error joins those of the volumes that are still unfinished. Suspended devices come
-// first: whatever touches them hangs.
+// recoverGroup recovers one group; the error joins those of the volumes that are still unfinished. It resumes suspended devices
+// first: I/O to them waits.
 func (h *Host) recoverGroup(ctx context.Context, g lvm.Group) (unfinished error) {
 	if why := h.otherNodeReason(g); why != "" {
-		h.log.Warn("a volume group is left alone", "vg", g.Name, "reason", why)
+		h.log.Warn("ignoring a volume group", "vg", g.Name, "reason", why)
 		return nil
 	}
 	h.clearInactiveTables(ctx, g)
@@ -160,10 +160,10 @@ func (h *Host) recoverGroup(ctx context.Context, g lvm.Group) (unfinished error)
 	return unfinished
 }
 
-// afterFormerCommands waits until no command of an earlier driver works on the group, and reads it then. What that driver
-// had committed, and was killed before it could flush, is flushed: whoever asks for it once more finds it done.
+// afterFormerCommands waits until no command of an earlier driver works on the group, then reads and flushes it: that driver
+// may have been killed between a commit and its flush, and a repeated request relies on the commit.
 func (h *Host) afterFormerCommands(ctx context.Context, g lvm.Group) (lvm.Group, error) {
-	unlock, err := h.lockGroup(ctx, g.UUID, "waiting for the commands of the driver before this one")
+	unlock, err := h.lockGroup(ctx, g.UUID, "waiting for the commands of an earlier driver process")
 	if err != nil {
 		return lvm.Group{}, err
 	}
@@ -182,14 +182,14 @@ func (h *Host) afterFormerCommands(ctx context.Context, g lvm.Group) (lvm.Group,
 		return lvm.Group{}, err
 	}
 	if err := h.flush(g); err != nil {
-		h.log.Warn("what an earlier run changed could not be flushed", "vg", g.Name, "error", err)
+		h.log.Warn("cannot flush the changes of an earlier driver process", "vg", g.Name, "error", err)
 	}
 	return g, nil
 }
 
-// recoverVolume finishes a volume that was left as creating, or removes it if it never was complete.
+// recoverVolume completes a volume in the state creating or zeroing, or removes it if it is incomplete.
 func (h *Host) recoverVolume(ctx context.Context, v lvm.Volume) error {
-	s, unlock, err := h.locked(ctx, v.ID.VG, "finishing volume "+v.ID.LV, h.readDisks)
+	s, unlock, err := h.locked(ctx, v.ID.VG, "recovering volume "+v.ID.LV, h.readDisks)
 	if err != nil {
 		return err
 	}
@@ -201,18 +201,18 @@ func (h *Host) recoverVolume(ctx context.Context, v lvm.Volume) error {
 	case err != nil:
 		return err
 	case now.UUID != v.UUID || now.State != v.State || h.ready.has(v.ID.VG, v.UUID) || now.State == lvm.StateZeroing && h.operations.has(v.ID.LV):
-		return nil // a request has taken it up meanwhile
+		return nil // a request works on it
 	case alloc.Complete(g, lv, now):
 		_, err := h.completeVolume(ctx, s, now)
 		return err
 	}
-	if err := lvm.CheckNoNewMissingPV(g); err != nil { // the disk that is away may also know better what has become of the volume
+	if err := lvm.CheckNoNewMissingPV(g); err != nil { // the missing disk may have newer metadata of the volume
 		return err
 	}
 	return h.remove(ctx, s, now.ID, now.UUID, now.State)
 }
 
-// removeUnfinished removes a snapshot that never was answered, if it still is that.
+// removeUnfinished removes a snapshot that no request got.
 func (h *Host) removeUnfinished(ctx context.Context, id lvm.ID, uuid string) error {
 	s, unlock, err := h.locked(ctx, id.VG, "removing the unfinished snapshot "+id.LV, h.readDisks)
 	if err != nil {
@@ -226,7 +226,7 @@ func (h *Host) removeUnfinished(ctx context.Context, id lvm.ID, uuid string) err
 	case err != nil:
 		return err
 	case now.UUID != uuid || now.State != lvm.StateCreating:
-		return nil // made again by a request
+		return nil // a request created it again
 	}
 	if err := lvm.CheckNoNewMissingPV(g); err != nil {
 		return err

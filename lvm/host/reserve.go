@@ -12,22 +12,22 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// Room is kept for a volume whose sibling was made for reserveFor after the last sign that the volume is still wanted here,
-// and at most for reserveMost: the scheduler names the node on a pod's claims one after the other, and csi-provisioner
-// asks for the volumes within a few seconds. It is kept as long as a request for the volume is under way.
+// The capacity of a peer stays reserved for reserveFor after the last sign that the peer is still wanted on this node, at most
+// for reserveMost, and while a request for it is in flight. The scheduler sets the selected node of a pod's claims one after
+// the other, and csi-provisioner requests the volumes within a few seconds.
 const (
 	reserveFor  = 10 * time.Second
 	reserveMost = 2 * time.Minute
 )
 
-// refusedFor is how long a request for a volume is refused because its sibling was refused: the scheduler has sent both
-// here, and the sibling goes back.
+// refusedFor is how long a peer of a refused volume is refused too: the scheduler chose this node for both, and one of them is
+// rescheduled.
 const refusedFor = 10 * time.Second
 
-// placementRequest is one wanted volume, and those that it is of use only together with.
+// placementRequest is one requested volume with its peers.
 type placementRequest struct {
 	spec lvm.Spec
-	all  []lvm.Spec // spec and its siblings, the largest first: it is the hardest to place
+	all  []lvm.Spec // spec and its peers, the largest first: it is the hardest to place
 }
 
 func newPlacementRequest(spec lvm.Spec, siblings []lvm.Spec) placementRequest {
@@ -43,35 +43,35 @@ func newPlacementRequest(spec lvm.Spec, siblings []lvm.Spec) placementRequest {
 	return placementRequest{spec, all}
 }
 
-// reservations is what was decided on the volumes of pods with several: the room that is kept for the siblings of volumes
-// that were made, for a while, and for a volume that is being made; and who is refused because a sibling was. In memory
-// only. Every decision is one critical section. The zero value is ready to use.
+// reservations holds the decisions on pods with several volumes: the capacity reserved for peers of created volumes and for
+// volumes that lvcreate is creating, and the peers of refused volumes. It is in memory only. Each decision is one critical
+// section. The zero value is ready to use.
 type reservations struct {
 	mu      sync.Mutex
 	kept    map[string]reservation // by Spec.Name
-	refused map[string]refusal     // by Spec.Name: whose request is expected
-	calls   map[string]*call       // by Spec.Name: requests under way
+	refused map[string]refusal     // by Spec.Name: requests to refuse
+	calls   map[string]*call       // by Spec.Name: requests in flight
 }
 
 type reservation struct {
 	carving *alloc.Allocation
 	until   time.Time
-	most    time.Time // the end, however often until is set later
+	most    time.Time // the end, however often renew sets until
 }
 
-// refusal is why a volume is refused whatever room there is.
+// refusal is why a volume is refused regardless of capacity.
 type refusal struct {
 	why   error
 	until time.Time
 }
 
-// call is a request under way.
+// call is a request in flight.
 type call struct {
-	refused error // its sibling was refused meanwhile
+	refused error // why its peer was refused meanwhile
 }
 
-// enter notes a request for a volume until leave is called with its outcome. The room that is kept for a volume outlives a
-// request that is to come again.
+// enter registers a request for a volume until leave is called with its outcome. The reservation of a volume outlives a request
+// that returns KindBusy, which the caller repeats.
 func (r *reservations) enter(spec lvm.Spec) (leave func(error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,14 +94,14 @@ func (r *reservations) enter(spec lvm.Spec) (leave func(error)) {
 	}
 }
 
-// in is the state as if everything that room is kept for were made already.
+// in returns the state as if all reserved volumes existed.
 func (r *reservations) in(s lvm.State) lvm.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.without(s, nil)
 }
 
-// without is in, but for these specs. The lock must be held.
+// without is in, except for these specs. The caller holds mu.
 func (r *reservations) without(s lvm.State, specs []lvm.Spec) lvm.State {
 	r.expire()
 	var kept []*alloc.Allocation
@@ -118,20 +118,20 @@ func (r *reservations) without(s lvm.State, specs []lvm.Spec) lvm.State {
 	return alloc.WithAllocations(s, kept)
 }
 
-// isMade tells whether the disks show the volume: it is not counted twice.
+// isMade reports whether the disks have the volume, so that its reservation no longer counts.
 func isMade(c *alloc.Allocation, s lvm.State) bool {
 	_, _, _, err := s.FindVolume(c.Volume.ID)
 	return err == nil
 }
 
-// expire gives up what is no longer wanted. The lock must be held.
+// expire drops what has expired. The caller holds mu.
 func (r *reservations) expire() {
 	now := time.Now()
 	maps.DeleteFunc(r.kept, func(name string, res reservation) bool { return r.calls[name] == nil && !now.Before(res.until) })
 	maps.DeleteFunc(r.refused, func(_ string, was refusal) bool { return !now.Before(was.until) })
 }
 
-// renew keeps room for longer for those volumes that are still wanted.
+// renew extends the reservations of the wanted volumes.
 func (r *reservations) renew(wanted func(lvm.Volume) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +147,7 @@ func (r *reservations) renew(wanted func(lvm.Volume) bool) {
 	}
 }
 
-// drop gives up the room that is kept for these.
+// drop drops the reservations of these volumes.
 func (r *reservations) drop(specs ...lvm.Spec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,16 +160,15 @@ func (r *reservations) discard(specs []lvm.Spec) {
 	}
 }
 
-// plan plans all volumes of a party or none, and answers what is to be done for the party's own volume. Whoever holds the
-// lock of a group decides: the room of all is kept then. Without it nothing is kept, and a volume that room is kept for
-// is not refused. What an earlier call made of that volume is dealt with whatever has become of its siblings' room: it
-// may have been answered.
+// plan plans all volumes of the request or none, and returns the placement of the request's volume. With locked (the caller
+// holds a group's lock) it reserves capacity for all. Without it, it reserves nothing, and does not refuse a volume with a
+// reservation. An earlier call's result for that volume counts even if its peers no longer fit: a request may have got it.
 func (r *reservations) plan(s lvm.State, cluster string, p placementRequest, locked bool) (alloc.Placement, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.calls[p.spec.Name]; c != nil && c.refused != nil {
 		r.discard([]lvm.Spec{p.spec})
-		return r.alone(s, cluster, p, lvm.Errorf(lvm.KindInsufficientCapacity, "another claim of the same pod was refused here: %v", c.refused))
+		return r.alone(s, cluster, p, lvm.Errorf(lvm.KindInsufficientCapacity, "this node refused another claim of the same pod: %v", c.refused))
 	}
 	all, placements, err := r.together(s, cluster, p)
 	kept, promised := r.kept[p.spec.Name]
@@ -192,7 +191,7 @@ func (r *reservations) plan(s lvm.State, cluster string, p placementRequest, loc
 	return made, err
 }
 
-// alone finds what an earlier call made of the party's own volume; there is none: the error.
+// alone finds what an earlier call created for the request's own volume; otherwise it returns the error refused.
 func (r *reservations) alone(s lvm.State, cluster string, p placementRequest, refused error) (alloc.Placement, error) {
 	if alone, err := alloc.Plan(r.without(s, nil), cluster, []lvm.Spec{p.spec}); err == nil && alone[0].Create == nil {
 		return alone[0], nil
@@ -200,8 +199,8 @@ func (r *reservations) alone(s lvm.State, cluster string, p placementRequest, re
 	return alloc.Placement{}, refused
 }
 
-// refuse notes that a party was refused: its other volumes are too, each once, and whatever room there is when their turn
-// comes. The lock must be held.
+// refuse records that a request was refused: each peer is refused once too, even if capacity is free by then. The caller holds
+// mu.
 func (r *reservations) refuse(p placementRequest, why error) {
 	for _, spec := range p.all {
 		switch c := r.calls[spec.Name]; {
@@ -217,7 +216,7 @@ func (r *reservations) refuse(p placementRequest, why error) {
 	}
 }
 
-// room tells whether a party can be had.
+// room checks whether the node can hold the request's volumes.
 func (r *reservations) room(s lvm.State, cluster string, p placementRequest) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,8 +224,8 @@ func (r *reservations) room(s lvm.State, cluster string, p placementRequest) err
 	return err
 }
 
-// together plans all volumes of a party, each beside those before it, or none. A sibling that is wrong in itself is left
-// out of the party: its own request gets that error. The lock must be held.
+// together plans all volumes of a request, each next to those before it, or none. It leaves out a peer that is invalid: that
+// peer's own request gets the error. The caller holds mu.
 func (r *reservations) together(s lvm.State, cluster string, p placementRequest) (placementRequest, []alloc.Placement, error) {
 	s = r.without(s, p.all)
 	placements, err := alloc.Plan(s, cluster, p.all)
@@ -243,9 +242,8 @@ func (r *reservations) together(s lvm.State, cluster string, p placementRequest)
 	return p, placements, err
 }
 
-// keep keeps the room of the party's volumes that are still to be made, its own until that is made: while lvcreate runs,
-// the disks do not show it. None of them is refused any more. It answers which placement is the party's own. The lock
-// must be held.
+// keep reserves the capacity of the request's volumes that must still be created, including its own: while lvcreate runs, the
+// disks do not show it. It clears their refusals, and returns which placement is the request's own. The caller holds mu.
 func (r *reservations) keep(p placementRequest, placements []alloc.Placement) (mine int) {
 	now := time.Now()
 	for i, spec := range p.all {
@@ -264,12 +262,12 @@ func (r *reservations) keep(p placementRequest, placements []alloc.Placement) (m
 	return p.own()
 }
 
-// own is the index of the party's own volume.
+// own is the index of the request's own volume.
 func (p placementRequest) own() int {
 	return slices.IndexFunc(p.all, func(spec lvm.Spec) bool { return spec.Name == p.spec.Name })
 }
 
-// refuse says that the volume's siblings have no room together with it.
+// refuse words the error for a volume whose peers do not fit together with it.
 func (p placementRequest) refuse(misfit lvm.Spec, err error) error {
 	others := make([]string, 0, len(p.all)-1)
 	for _, spec := range p.all {

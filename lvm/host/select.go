@@ -8,7 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// selectorMatches tells whether the device meets all conditions; named, whether a pattern without wildcards names it.
+// selectorMatches reports whether the device meets all conditions, and as named, whether a pattern without wildcards matches
+// it.
 func selectorMatches(s lvm.Selector, d ondisk.Disk) (selected, named bool) {
 	for _, pattern := range s.Paths {
 		for _, name := range d.Names() {
@@ -32,7 +33,7 @@ func selectorMatches(s lvm.Selector, d ondisk.Disk) (selected, named bool) {
 	return true, named
 }
 
-// declarationMatches tells whether the group wants the device.
+// declarationMatches reports whether the group selects the device.
 func declarationMatches(d lvm.Declaration, device ondisk.Disk) (selected, named bool) {
 	for _, s := range d.Devices {
 		yes, exactly := selectorMatches(s, device)

@@ -11,16 +11,16 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// snapping and unsnapping are a CreateSnapshot and a DeleteSnapshot request, as flights compare them.
+// snapping and unsnapping identify CreateSnapshot and DeleteSnapshot requests among the operations in flight.
 type (
 	snapping   struct{ spec lvm.SnapshotSpec }
 	unsnapping struct{ id lvm.ID }
 )
 
-// CreateSnapshot takes a snapshot of a ready thin volume, or finds the one that an equal request took. Two LVM processes,
-// and one more where the pool must grow for it; the origin is never left suspended. KindInvalid: the volume is not thin;
-// KindExists: the name is taken by a snapshot of another volume; KindNotFound, KindNotLocal, KindNotManaged: the volume; KindInsufficientCapacity: the
-// pool; KindBusy: ask again, or somebody froze the file system.
+// CreateSnapshot creates a snapshot of a ready thin volume, or finds the one that an equal request created. It takes two LVM
+// processes, and one more if the pool must be extended; it never leaves the origin suspended. KindInvalid: the volume is not
+// thin; KindExists: a snapshot of another volume has the name; KindNotFound, KindNotLocal, KindNotManaged: the volume;
+// KindInsufficientCapacity: the pool; KindBusy: retry, perhaps after the file system is thawed.
 func (h *Host) CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
 	return do(ctx, &h.operations, lvm.SnapshotName(spec.Name), snapping{spec}, func(ctx context.Context) (lvm.Snapshot, error) {
 		for range createAttempts {
@@ -34,7 +34,7 @@ func (h *Host) CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 }
 
 func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
-	s, unlock, err := h.locked(ctx, spec.Source.VG, "taking snapshot "+spec.Name, h.readState)
+	s, unlock, err := h.locked(ctx, spec.Source.VG, "creating snapshot "+spec.Name, h.readState)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
@@ -66,8 +66,8 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 	return h.checkSnapshot(ctx, p.Snapshot, origin, failure)
 }
 
-// freezable sees to it that the origin's device can be suspended for a moment, as a snapshot or a copy needs it: it is not
-// suspended already, and nobody has frozen its file system, on which LVM would fail half-way.
+// freezable makes sure that LVM can suspend the origin's device for a snapshot or clone: it resumes a suspended device, and
+// refuses a frozen file system, on which LVM would fail half-way.
 func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) error {
 	path, active, err := h.Device(origin.ID, origin.UUID)
 	if err != nil || !active {
@@ -78,16 +78,16 @@ func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) er
 	}
 	frozen, err := h.machine.Kernel.IsFrozen(path)
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "whether the file system on volume %s/%s is frozen: %w", g.Name, origin.ID.LV, err)
+		return lvm.Errorf(lvm.KindInternal, "cannot determine whether the file system on volume %s/%s is frozen: %w", g.Name, origin.ID.LV, err)
 	}
 	if frozen {
-		return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s/%s now: its file system is frozen (fsfreeze) or takes no writes; thaw it (fsfreeze --unfreeze), device-mapper freezes it itself", g.Name, origin.ID.LV)
+		return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s/%s now: its file system is frozen (fsfreeze) or refuses writes; thaw it (fsfreeze --unfreeze), device-mapper freezes it itself", g.Name, origin.ID.LV)
 	}
 	return nil
 }
 
-// checkSnapshot looks what taking a snapshot has come to, and marks it as ready, together with new volumes that wait for the
-// same. One that failed is removed, and the origin resumed.
+// checkSnapshot reads what lvcreate committed, and tags the snapshot as ready together with new volumes that wait for that. It
+// removes a failed snapshot and resumes the origin.
 func (h *Host) checkSnapshot(ctx context.Context, want lvm.Snapshot, origin lvm.Volume, failure error) (lvm.Snapshot, error) {
 	s, err := h.readDisks(ctx)
 	if err != nil {
@@ -101,11 +101,11 @@ func (h *Host) checkSnapshot(ctx context.Context, want lvm.Snapshot, origin lvm.
 		h.resumeSource(ctx, s, origin.ID)
 		if err == nil {
 			if err := h.remove(ctx, s, made.ID, made.UUID, lvm.StateCreating); err != nil {
-				h.log.Warn("a half-made snapshot is still there; a retry or the next start removes it", "snapshot", made.ID.String(), "error", err)
+				h.log.Warn("cannot remove an unfinished snapshot; a retry or the next start removes it", "snapshot", made.ID.String(), "error", err)
 			}
 		}
 		if err := h.freezable(ctx, g, origin); lvm.KindOf(err) == lvm.KindBusy {
-			return lvm.Snapshot{}, err // frozen between our look and LVM's
+			return lvm.Snapshot{}, err // frozen after the driver's check
 		}
 		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "cannot create snapshot %q of volume %s/%s: %w", want.Name, g.Name, origin.ID.LV, orNoEffect(failure))
 	}
@@ -116,8 +116,7 @@ func (h *Host) checkSnapshot(ctx context.Context, want lvm.Snapshot, origin lvm.
 	return made, nil
 }
 
-// resumeSource resumes a volume that a snapshot or a copy was to be taken of, and its pool: a failed lvcreate can leave them
-// suspended.
+// resumeSource resumes the source of a snapshot or clone, and its pool: a failed lvcreate can leave them suspended.
 func (h *Host) resumeSource(ctx context.Context, s lvm.State, source lvm.ID) {
 	g, err := s.FindGroup(source.VG)
 	if err != nil {
@@ -136,12 +135,13 @@ func (h *Host) resumeSource(ctx context.Context, s lvm.State, source lvm.ID) {
 		err = errors.Join(err, h.refresh(ctx, g, g.LVs[i]))
 	}
 	if err != nil {
-		h.log.Error("a volume was left suspended by a failed snapshot and could not be resumed: what uses it hangs", "volume", source.String(), "error", err)
+		h.log.Error("cannot resume a volume that a failed snapshot left suspended; I/O to it waits", "volume", source.String(), "error", err)
 	}
 }
 
-// DeleteSnapshot removes a snapshot, by one LVM process. Volumes made from it stay. One that a readable group lacks is
-// gone: nil. KindNotLocal: its group is not on this node; KindNotManaged: it is not this driver's; KindInUse: an admin has it open.
+// DeleteSnapshot removes a snapshot, by one LVM process. Volumes restored from it stay. A snapshot that its readable group
+// lacks is deleted: nil. KindNotLocal: its group is not on this node; KindNotManaged: the driver does not manage it; KindInUse:
+// its device is open.
 func (h *Host) DeleteSnapshot(ctx context.Context, id lvm.ID) error {
 	_, err := do(ctx, &h.operations, id.LV, unsnapping{id}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, h.deleteSnapshot(ctx, id)
@@ -184,7 +184,7 @@ func (h *Host) LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, err
 	}
 	g, sn, err := s.FindSnapshot(id)
 	if err == nil && sn.State != lvm.StateReady {
-		err = g.AbsentError("snapshot %s is not there: %s/%s is in the state %q", id, g.Name, id.LV, sn.State)
+		err = g.AbsentError("snapshot %s is not ready: %s/%s has the state %q", id, g.Name, id.LV, sn.State)
 	}
 	if err != nil {
 		return lvm.Snapshot{}, err
@@ -202,7 +202,7 @@ func (h *Host) ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error) {
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
 			sn, ours, err := lvm.SnapshotOf(g, lv)
-			if err == nil && ours && sn.Cluster == h.cfg.Cluster && sn.State == lvm.StateReady { // a damaged one is none
+			if err == nil && ours && sn.Cluster == h.cfg.Cluster && sn.State == lvm.StateReady { // ignore invalid tags
 				all = append(all, sn)
 			}
 		}

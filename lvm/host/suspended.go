@@ -8,15 +8,15 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// resume refreshes what is suspended of our volumes in a group, their legs and pools included: whoever touches such
-// a device hangs. An LVM command that was killed between suspending and resuming leaves it so.
+// resume resumes the suspended devices of the cluster's volumes in a group, with their legs and pools: I/O to them waits. An
+// LVM command that was killed between suspend and resume leaves a device suspended.
 func (h *Host) resume(ctx context.Context, g lvm.Group) {
 	if len(h.suspendedIn(g)) == 0 {
 		return
 	}
 	unlock, err := h.lockGroup(ctx, g.UUID, "resuming suspended volumes")
 	if err != nil {
-		h.log.Error("suspended volumes could not be resumed", "vg", g.Name, "error", err)
+		h.log.Error("cannot resume suspended volumes", "vg", g.Name, "error", err)
 		return
 	}
 	defer unlock()
@@ -25,24 +25,24 @@ func (h *Host) resume(ctx context.Context, g lvm.Group) {
 			continue
 		}
 		if err := h.refresh(ctx, g, lv); err != nil {
-			h.log.Error("a suspended volume could not be resumed: what uses it hangs", "vg", g.Name, "lv", lv.Name, "error", err)
+			h.log.Error("cannot resume a suspended volume; I/O to it waits", "vg", g.Name, "lv", lv.Name, "error", err)
 		} else {
 			h.log.Warn("resumed a suspended volume", "vg", g.Name, "lv", lv.Name)
 		}
 	}
 }
 
-// clearInactiveTables drops what was loaded for thin pools and never taken into use: where the growth of one was killed before its
-// commit, that is a larger table than what is below can hold, and LVM's next command would fail on it. A thin volume keeps
-// what was loaded for it: the kernel counts a suspended pool's halts by tables, and would never let the volume go again
-// (pool_suspend_active_thins in drivers/md/dm-thin.c). What an admin's command has loaded it is about to take into use (a
-// pvmove would copy what is written past it): LVM's lock keeps us from that.
+// clearInactiveTables clears the inactive tables of thin pools. If an extension was killed before its commit, such a table is
+// larger than the device under it, and LVM's next command would fail. A thin volume keeps its inactive table: the kernel counts
+// the suspends of a pool by tables, and would never resume the volume (pool_suspend_active_thins in drivers/md/dm-thin.c). An
+// admin's command may be about to resume the table that it loaded (without it, writes would bypass a pvmove): LVM's lock keeps the
+// driver away from it.
 func (h *Host) clearInactiveTables(ctx context.Context, g lvm.Group) {
 	waiting, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	unlock, err := lockVG(waiting, h.cfg.LockDir, g.Name)
 	if err != nil {
-		h.log.Warn("whether an unfinished command has left tables is not looked at", "vg", g.Name, "error", err)
+		h.log.Warn("not checking for inactive tables that an interrupted command left", "vg", g.Name, "error", err)
 		return
 	}
 	defer unlock()
@@ -54,9 +54,9 @@ func (h *Host) clearInactiveTables(ctx context.Context, g lvm.Group) {
 			for _, layer := range []string{"", "-tmeta", "-tdata", "-tpool", "-pool"} {
 				was, err := h.machine.Kernel.ClearInactiveTable(lvm.DeviceUUID(g.UUID, part.UUID) + layer)
 				if err != nil {
-					h.log.Warn("a table that an unfinished command has loaded cannot be dropped", "vg", g.Name, "lv", part.Name, "error", err)
+					h.log.Warn("cannot clear an inactive table that an interrupted command left", "vg", g.Name, "lv", part.Name, "error", err)
 				} else if was {
-					h.log.Warn("a table that an unfinished command has loaded was dropped", "vg", g.Name, "lv", part.Name)
+					h.log.Warn("cleared an inactive table that an interrupted command left", "vg", g.Name, "lv", part.Name)
 				}
 			}
 		}
@@ -71,8 +71,8 @@ func (h *Host) refresh(ctx context.Context, g lvm.Group, lv lvm.LV) error {
 	return h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}})
 }
 
-// used lists what this cluster uses in a group: first thin pools, an admin's too, since the refresh of a thin volume
-// hangs while its pool is suspended; then volumes and snapshots.
+// used lists what this cluster uses in a group: first thin pools, an admin's too, because lvchange --refresh of a thin volume
+// blocks while its pool is suspended; then volumes and snapshots.
 func (h *Host) used(g lvm.Group) []lvm.LV {
 	var pools, volumes []lvm.LV
 	for _, lv := range g.LVs {
@@ -89,18 +89,18 @@ func (h *Host) used(g lvm.Group) []lvm.LV {
 	return append(pools, volumes...)
 }
 
-// hasSuspendedComponent tells whether an LV's device, or that of a part of it, is suspended: legs, a pool's data and metadata;
+// hasSuspendedComponent reports whether a device of an LV is suspended, including its legs and a pool's data and metadata, but
 // not the pool of a thin volume.
 func (h *Host) hasSuspendedComponent(g lvm.Group, lv lvm.LV) bool {
 	suspended := h.suspendedIn(g)
 	return len(suspended) > 0 && slices.ContainsFunc(lvm.Components(g, lv), func(part lvm.LV) bool { return suspended[lvm.DeviceUUID(g.UUID, part.UUID)] })
 }
 
-// suspendedIn finds the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.
+// suspendedIn returns the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.
 func (h *Host) suspendedIn(g lvm.Group) map[string]bool {
 	devices, err := h.devices()
 	if err != nil {
-		h.log.Warn("whether a device is suspended cannot be told", "error", err)
+		h.log.Warn("cannot determine which devices are suspended", "error", err)
 		return nil
 	}
 	return h.suspendedOf(g, devices)

@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// lockWatchdog notices groups whose lock one operation holds for too long: a command or a flush that does not end, since a
-// disk does not answer. Such a command is never killed; but nobody waits for it any more, and the other groups go on.
+// lockWatchdog reports groups whose lock one operation holds for too long: a command or flush waits for an unresponsive disk.
+// The driver never kills the command, but later operations on the group fail at once, and other groups are not affected.
 type lockWatchdog struct {
 	limit time.Duration
 	log   *slog.Logger
@@ -21,12 +21,12 @@ type lockWatchdog struct {
 	groups map[string]*watchedHolder // by group's UUID
 }
 
-// watchedHolder is what is known of the one who holds a group's lock.
+// watchedHolder describes the holder of a group's lock.
 type watchedHolder struct {
 	since   time.Time
 	running string // the LVM command that runs now, or ran last; "" for none
-	hung    error  // why nothing can be done in the group; nil as long as there is hope
-	turn    int    // counts the holders, so that a late alarm does not meet the next one
+	hung    error  // why the group is blocked; nil if it is not
+	turn    int    // counts the holders, so that a late alarm ignores the next one
 	waiters map[*context.CancelCauseFunc]bool
 }
 
@@ -42,7 +42,7 @@ func (w *lockWatchdog) group(uuid string) *watchedHolder {
 	return g
 }
 
-// until returns a context that also ends when the group is found to hang; its cause says so.
+// until returns a context that also ends when the group becomes blocked, which is then its cause.
 func (w *lockWatchdog) until(ctx context.Context, uuid string) (waiting context.Context, stop func()) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	w.mu.Lock()
@@ -60,7 +60,7 @@ func (w *lockWatchdog) until(ctx context.Context, uuid string) (waiting context.
 	}
 }
 
-// hold begins to watch the one who holds the group's lock now.
+// hold starts to watch the operation that now holds the group's lock.
 func (w *lockWatchdog) hold(uuid, what string) (release func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,14 +100,14 @@ func (w *lockWatchdog) alarm(uuid string, turn int, what string) {
 	}
 }
 
-// noteCommand notes which command the holder of the lock runs.
+// noteCommand records the command that the holder of the lock runs.
 func (w *lockWatchdog) noteCommand(uuid, command string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.group(uuid).running = command
 }
 
-// blockedFor tells for how long, and why, a group hangs; nil if it does not.
+// blockedFor returns for how long, and why, a group is blocked; nil if it is not.
 func (w *lockWatchdog) blockedFor(uuid string) (since time.Duration, hung error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,24 +118,24 @@ func (w *lockWatchdog) blockedFor(uuid string) (since time.Duration, hung error)
 	return time.Since(g.since), g.hung
 }
 
-// lockGroup waits for the lock under which one group is changed. KindBusy: ctx has ended, or the group hangs.
+// lockGroup waits for the lock under which the driver changes one group. KindBusy: ctx has ended, or the group is blocked.
 func (h *Host) lockGroup(ctx context.Context, uuid, what string) (unlock func(), err error) {
 	return h.lockBy(ctx, uuid, what, h.writers.lock)
 }
 
-// locked takes a group's lock, and reads the disks under it.
+// locked acquires a group's lock, and reads the disks under it.
 func (h *Host) locked(ctx context.Context, uuid, what string, read func(context.Context) (lvm.State, error)) (s lvm.State, unlock func(), err error) {
 	return h.lockedBy(ctx, uuid, what, h.writers.lock, read)
 }
 
-// How many others, such as creates, get a group's lock after one that a pod waits for. Each volume is activated by a command
-// of its own; one command marks as ready all new volumes, so while creates go on, it pays to let it come for several.
+// How many other operations, such as creates, get a group's lock after one that a pod waits for. Each activation needs its own
+// command, but one command tags all new volumes as ready: during a burst of creates it pays to let several go first.
 const (
 	owedByActivation = 1
 	owedByMarking    = 4
 )
 
-// lockedFirst is locked for what a pod waits for: it goes before those who wait in locked. owes: see locks.lockFirst.
+// lockedFirst is locked for what a pod waits for: it goes ahead of the waiters of locked. owes: see locks.lockFirst.
 func (h *Host) lockedFirst(ctx context.Context, uuid, what string, owes int, read func(context.Context) (lvm.State, error)) (s lvm.State, unlock func(), err error) {
 	first := func(ctx context.Context, uuid string) (func(), error) { return h.writers.lockFirst(ctx, uuid, owes) }
 	return h.lockedBy(ctx, uuid, what, first, read)
@@ -160,12 +160,12 @@ func (h *Host) lockBy(ctx context.Context, uuid, what string, lock func(context.
 	defer stop()
 	unlock, err = lock(waiting, uuid)
 	if err != nil {
-		return nil, lvm.Errorf(lvm.KindBusy, "%s has to wait for its volume group: %w", what, context.Cause(waiting))
+		return nil, lvm.Errorf(lvm.KindBusy, "%s must wait for its volume group: %w", what, context.Cause(waiting))
 	}
 	return h.watchedLock(uuid, what, unlock), nil
 }
 
-// tryLockGroup is lockGroup where nobody holds the lock.
+// tryLockGroup is lockGroup if the lock is free.
 func (h *Host) tryLockGroup(uuid, what string) (unlock func(), ok bool) {
 	if uuid == "" {
 		return nil, false

@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// wiper is the background work on deleted volumes: zeroing what they held, then giving their extents back.
+// wiper zeroes deleted volumes in the background, then frees their extents.
 type wiper struct {
 	turns turns // one wipe at a time in each group
 
@@ -23,21 +23,21 @@ type wiper struct {
 	pending map[string]*wiping // by the volume's UUID
 }
 
-// A wipe that failed is tried again after a pause that doubles from the first to the last of these.
+// A failed wipe is retried after a pause that doubles from the first to the last of these.
 const (
 	wipeFirstPause = 100 * time.Millisecond
 	wipeLastPause  = 5 * time.Minute
 )
 
-// How far a wipe has come stands in a tag of the volume, like everything that must be remembered of it: it belongs to
-// this very volume and outlives the driver and its host's files. A commit is dear, so it is written once a minute, and
-// when the driver stops: that is the most that a crash makes us zero once more.
+// A tag of the volume records the progress of its wipe: it belongs to this very volume and outlives the driver and its host's
+// files. A commit is expensive, so the driver writes the tag once a minute and when it stops; a crash costs at most that much
+// repeated zeroing.
 const (
-	keyWiped = "wiped" // bytes from the beginning that are zeroed, and flushed
+	keyWiped = "wiped" // bytes from the beginning that are zero and flushed
 	wipeSave = time.Minute
 )
 
-// wipe takes up a volume in the state deleting, once.
+// wipe starts the wipe of a volume in the state deleting, unless it is running.
 func (h *Host) wipe(v lvm.Volume) {
 	w := &h.wiper
 	w.mu.Lock()
@@ -65,7 +65,7 @@ func (h *Host) wipeUntilDone(v lvm.Volume) {
 		if err == nil || h.closing.Err() != nil {
 			return
 		}
-		h.log.Warn("a deleted volume still holds its extents; it is tried again", "volume", v.ID.String(), "vg", v.Group, "vg_uuid", v.ID.VG, "pause", pause, "error", err)
+		h.log.Warn("cannot wipe or remove a deleted volume; the driver retries", "volume", v.ID.String(), "vg", v.Group, "vg_uuid", v.ID.VG, "pause", pause, "error", err)
 		select {
 		case <-h.closing.Done():
 			return
@@ -74,8 +74,8 @@ func (h *Host) wipeUntilDone(v lvm.Volume) {
 	}
 }
 
-// wipeOnce zeroes the volume, from where an earlier attempt has come to, and removes it. Zeroing happens outside of the
-// group's lock: it can take hours.
+// wipeOnce zeroes the volume from where an earlier attempt stopped, and removes it. It zeroes without the group's lock, because
+// that can take hours.
 func (h *Host) wipeOnce(ctx context.Context, v lvm.Volume) error {
 	turn, err := h.wiper.turns.wait(ctx, v.ID.VG, h.wiper.leftOf(v.UUID))
 	if err != nil {
@@ -95,13 +95,13 @@ func (h *Host) wipeOnce(ctx context.Context, v lvm.Volume) error {
 	return h.removeIfStill(ctx, v, content)
 }
 
-// zeroedPrefix is what was zeroed: it counts as long as the volume lies there, and is not larger.
+// zeroedPrefix is what the wiper zeroed. It counts only if the volume still has this size and these extents.
 type zeroedPrefix struct {
 	size lvm.Bytes
 	runs alloc.RunsByPV
 }
 
-// zero zeroes a volume that is deleted. Nil: it is another one by now.
+// zero zeroes a deleted volume. Nil: another volume has the name by now.
 func (h *Host) zero(ctx context.Context, v lvm.Volume, turn *turn) (*zeroedPrefix, error) {
 	s, err := h.readState(ctx)
 	if err != nil {
@@ -119,10 +119,10 @@ func (h *Host) zero(ctx context.Context, v lvm.Volume, turn *turn) (*zeroedPrefi
 
 func (h *Host) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, turn *turn) error {
 	if lost := missingBelow(g, lv); len(lost) > 0 {
-		return lvm.Errorf(lvm.KindInternal, "volume %s/%s cannot be wiped: a part of it is on the physical volume %s, which is missing or does not answer, and what it held could be read when that disk comes back; bring it back (vgextend --restoremissing takes one in that was away), or remove the volume with lvremove",
+		return lvm.Errorf(lvm.KindInternal, "cannot wipe volume %s/%s: a part of it is on the physical volume %s, which is missing or unresponsive. Its data could be read when that disk returns: reconnect the disk (vgextend --restoremissing clears its MISSING flag), or remove the volume with lvremove",
 			g.Name, lv.Name, strings.Join(lost, ", "))
 	}
-	if err := lvm.CheckNoNewMissingPV(g); err != nil { // its extents could not be given back, nor could it be noted how far it is wiped
+	if err := lvm.CheckNoNewMissingPV(g); err != nil { // neither removal nor a progress tag is possible
 		return err
 	}
 	path, err := h.device(ctx, v)
@@ -158,8 +158,8 @@ func (h *Host) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Vol
 	return h.everyLeg(g, lv, path)
 }
 
-// removeIfStill removes a wiped volume, if what is there now is the very one, in the same state. content is nil for one that
-// needed no zeroes.
+// removeIfStill removes a wiped volume if it is still the same one in the same state. content is nil for a volume that needed
+// no zeroes.
 func (h *Host) removeIfStill(ctx context.Context, v lvm.Volume, content *zeroedPrefix) error {
 	s, unlock, err := h.locked(ctx, v.ID.VG, "removing volume "+v.ID.LV, h.readDisks)
 	if err != nil {
@@ -184,27 +184,27 @@ func (h *Host) removeIfStill(ctx context.Context, v lvm.Volume, content *zeroedP
 	return h.remove(ctx, s, now.ID, now.UUID, now.State)
 }
 
-// everyLeg makes sure that what was written to a RAID reached all its legs: one that failed, or was not there when the RAID
-// was activated, still holds what it had, and would show it to the next volume there once its disk works again.
+// everyLeg makes sure that writes to a RAID volume reached all its legs: one that failed, or was missing at activation, still
+// holds its old data, and would show it to the next volume there once its disk works again.
 func (h *Host) everyLeg(g lvm.Group, lv lvm.LV, path string) error {
 	if !strings.HasPrefix(lv.Type, "raid") {
 		return nil
 	}
 	_, params, err := h.machine.Kernel.Status(path)
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "whether volume %s/%s was wiped on all its disks: %w", g.Name, lv.Name, err)
+		return lvm.Errorf(lvm.KindInternal, "cannot determine whether volume %s/%s is wiped on all its disks: %w", g.Name, lv.Name, err)
 	}
 	s, err := dm.ParseRAID(params)
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "whether volume %s/%s was wiped on all its disks: %w", g.Name, lv.Name, err)
+		return lvm.Errorf(lvm.KindInternal, "cannot determine whether volume %s/%s is wiped on all its disks: %w", g.Name, lv.Name, err)
 	}
 	if s.Damage().Legs > 0 {
-		return lvm.Errorf(lvm.KindInternal, "volume %s/%s cannot be wiped: a leg of it has failed or is not in use (%s), and still holds what it had; take it back in with lvchange --refresh, or replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.Legs)
+		return lvm.Errorf(lvm.KindInternal, "cannot wipe volume %s/%s: one of its legs has failed or is not in use (%s), and still holds its data; reactivate the leg with lvchange --refresh, or replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.Legs)
 	}
 	return nil
 }
 
-// wipedUntil reads how far an earlier wipe has come: 0 if nothing that can be believed says so.
+// wipedUntil reads the progress of an earlier wipe from its tag: 0 without a valid one.
 func wipedUntil(lv lvm.LV) lvm.Bytes {
 	values, err := lvm.DecodeTags(lv.Tags)
 	if err != nil {
@@ -217,9 +217,9 @@ func wipedUntil(lv lvm.LV) lvm.Bytes {
 	return lvm.Bytes(n)
 }
 
-// saveWiped moves the tag that says how far a wipe has come. If that fails, a crash costs more zeroing; no more.
+// saveWiped updates the progress tag. If that fails, a crash costs more zeroing, nothing else.
 func (h *Host) saveWiped(ctx context.Context, v lvm.Volume, from, to lvm.Bytes) {
-	s, unlock, err := h.locked(ctx, v.ID.VG, "noting how far volume "+v.ID.LV+" is wiped", h.readDisks)
+	s, unlock, err := h.locked(ctx, v.ID.VG, "saving how far volume "+v.ID.LV+" is wiped", h.readDisks)
 	if err != nil {
 		return
 	}
@@ -233,7 +233,7 @@ func (h *Host) saveWiped(ctx context.Context, v lvm.Volume, from, to lvm.Bytes) 
 		return
 	}
 	if err := h.run(ctx, g, []lvmcmd.Step{{Argv: wipedArgs(t, g, v.UUID, from, to)}}); err != nil {
-		h.log.Info("how far a wipe has come could not be noted", "volume", v.ID.String(), "error", err)
+		h.log.Info("cannot save the progress of a wipe", "volume", v.ID.String(), "error", err)
 	}
 }
 
@@ -247,8 +247,8 @@ func wipedArgs(t lvmcmd.Target, g lvm.Group, uuid string, from, to lvm.Bytes) []
 
 func wipedTag(n lvm.Bytes) string { return lvm.EncodeTag(keyWiped, strconv.FormatInt(int64(n), 10)) }
 
-// missingBelow lists the missing PVs that a part of the LV lies on. Zeroes would not reach them, and a disk that comes
-// back brings what was there.
+// missingBelow lists the missing and unresponsive physical volumes below the LV. Zeroes would not reach them, and a disk that
+// returns brings its old data back.
 func missingBelow(g lvm.Group, lv lvm.LV) []string {
 	var lost []string
 	for _, segment := range lv.Segments {

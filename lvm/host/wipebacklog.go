@@ -9,14 +9,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// wiping is a deleted volume that holds its extents still.
+// wiping is a deleted volume that still holds its extents.
 type wiping struct {
 	volume lvm.Volume
-	left   lvm.Bytes     // that is not zeroed yet
-	done   chan struct{} // closed when it is gone, or the Host closes
+	left   lvm.Bytes     // not zeroed yet
+	done   chan struct{} // closed when the volume is removed, or the Host closes
 }
 
-// left notes how much of a volume is still to be zeroed.
+// left records how much of a volume is not zero yet.
 func (w *wiper) left(v lvm.Volume, at lvm.Bytes) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,7 +34,7 @@ func (w *wiper) leftOf(uuid string) lvm.Bytes {
 	return 0
 }
 
-// end is closed when the volume is not pending any more.
+// end is closed when the volume is no longer pending.
 func (w *wiper) end(uuid string) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +46,7 @@ func (w *wiper) end(uuid string) <-chan struct{} {
 	return ended
 }
 
-// backlog sums up what is still to be wiped and given back.
+// backlog sums up what is not wiped yet.
 func (w *wiper) backlog() (sum lvm.Bytes) {
 	for _, b := range w.backlogs() {
 		sum += b.Bytes
@@ -54,7 +54,7 @@ func (w *wiper) backlog() (sum lvm.Bytes) {
 	return sum
 }
 
-// backlogs is the same by group and namespace. A quota does not count a deleted volume; this tells who fills the disks with them.
+// backlogs is the same by group and namespace. A quota does not count deleted volumes; this shows whose they are.
 func (w *wiper) backlogs() []inventory.Backlog {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// unzeroedRest is what of a new raw block volume is to be zeroed before it is answered. errChanged: it was planned on extents that
-// were known to be zero, and what was known does not hold any more.
+// unzeroedRest returns the extents of a new raw block volume to zero before Create returns it. errChanged: the plan relied on
+// extents that were known to be zero, and another program may have used them since.
 func unzeroedRest(c *alloc.Allocation, g lvm.Group, lv lvm.LV) ([]lvm.Run, error) {
 	if !c.Volume.Block || c.Volume.Class.Layout == lvm.LayoutThin {
 		return nil, nil
@@ -18,7 +18,7 @@ func unzeroedRest(c *alloc.Allocation, g lvm.Group, lv lvm.LV) ([]lvm.Run, error
 	if err != nil {
 		return nil, err
 	}
-	foreign := g.Seqno-c.Group.Seqno > lvmcmd.CommitsOf(steps) // somebody may have had the extents since they were looked at
+	foreign := g.Seqno-c.Group.Seqno > lvmcmd.CommitsOf(steps) // another program may have used the extents since
 	switch {
 	case c.Volume.State == lvm.StateZeroing && foreign:
 		return []lvm.Run{{Start: 0, Count: lv.Extents}}, nil
@@ -30,11 +30,11 @@ func unzeroedRest(c *alloc.Allocation, g lvm.Group, lv lvm.LV) ([]lvm.Run, error
 	return nil, nil
 }
 
-// zeroNew zeroes what of a new volume is not known to be zero, and marks it as ready: only then it is answered. The group's
-// lock is not held: it can take hours. One that fails, or that the driver's end cuts off, is never used.
+// zeroNew zeroes the extents with unknown content and then tags the volume as ready; only then Create returns it. It does not
+// hold the group's lock: zeroing can take hours. A volume whose zeroing fails or is interrupted is never used.
 func (h *Host) zeroNew(ctx context.Context, m created) (lvm.Volume, error) {
 	err := h.zeroRest(ctx, m)
-	s, unlock, lockErr := h.locked(ctx, m.ID.VG, "ending the zeroing of volume "+m.ID.LV, h.readDisks)
+	s, unlock, lockErr := h.locked(ctx, m.ID.VG, "completing the zeroing of volume "+m.ID.LV, h.readDisks)
 	if lockErr != nil {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet; retry: %w", m.Name, lockErr)
 	}
@@ -48,15 +48,15 @@ func (h *Host) zeroNew(ctx context.Context, m created) (lvm.Volume, error) {
 	case h.closing.Err() != nil:
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet, and the driver is shutting down; retry", m.Name)
 	case err != nil:
-		err = lvm.Errorf(lvm.KindInternal, "cannot zero volume %s/%s, whose extents may hold data of others; it is not used before that: %w", g.Name, lv.Name, err)
+		err = lvm.Errorf(lvm.KindInternal, "cannot zero volume %s/%s, whose extents may hold other users' data, so the driver does not hand it out: %w", g.Name, lv.Name, err)
 		if removal := h.remove(ctx, s, v.ID, v.UUID, v.State); removal != nil {
-			return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "%w; it is removed when it is asked for again: %w", err, removal)
+			return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "%w; the next request removes it: %w", err, removal)
 		}
 		return lvm.Volume{}, err
 	}
 	v, err = h.changeState(ctx, s, v, lvm.StateReady)
 	if err != nil {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is zeroed, and cannot be marked as ready yet: ask again: %w", m.Name, err)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is zeroed, but the driver cannot tag it as ready yet; retry: %w", m.Name, err)
 	}
 	return v, nil
 }
@@ -80,7 +80,7 @@ func (h *Host) zeroRest(ctx context.Context, m created) error {
 	if err != nil {
 		return err
 	}
-	h.log.Info("a new raw block volume is zeroed where its extents may hold data of others", "volume", m.ID.String(), "bytes", int64(left))
+	h.log.Info("zeroing the extents of a new raw block volume that may hold other users' data", "volume", m.ID.String(), "bytes", int64(left))
 	for _, r := range m.rest {
 		at := g.Bytes(r.Start)
 		err := h.machine.Kernel.Zero(h.closing, deviceAt(v, path), at, g.Bytes(r.End()), func(until lvm.Bytes) { //nolint:contextcheck // as above

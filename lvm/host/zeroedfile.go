@@ -12,14 +12,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// zeroedFiles keep across restarts what is known to be zero, one file for each group. They are a cache: a file counts only if
-// it was written at the very commit that the disks hold now, so that a lost or an old one costs zeroing, and nothing else.
+// zeroedFiles keeps the known zero extents across restarts, one file for each group. It is a cache: a file counts only if it
+// was written at the commit that the disks have now. A lost or old file costs zeroing, nothing else.
 type zeroedFiles struct {
 	dir string // "" for none
 	log *slog.Logger
 }
 
-// zeroedFile is the content of one.
+// zeroedFile is the content of a file.
 type zeroedFile struct {
 	Version  int            `json:"version"`
 	UUID     string         `json:"uuid"` // the group's
@@ -31,10 +31,10 @@ type zeroedFile struct {
 
 const zeroedVersion = 1
 
-// path is beside the group's backups, under a name that no group can have.
+// path is next to the group's backups, under a name that no group can have.
 func (f zeroedFiles) path(uuid string) string { return filepath.Join(f.dir, "zeroed:"+uuid) }
 
-// load answers what is known of a group as it was read first.
+// load returns what is known of a group at its first read.
 func (f zeroedFiles) load(g lvm.Group) zeroed {
 	z := zeroed{seqno: g.Seqno, checksum: g.Checksum}
 	if f.dir == "" {
@@ -48,12 +48,12 @@ func (f zeroedFiles) load(g lvm.Group) zeroed {
 		z.runs, err = parseZeroed(text, g)
 	}
 	if err != nil {
-		f.log.Warn("which free extents are zero cannot be read from their file: they are zeroed before a raw block volume gets them", "vg", g.Name, "file", f.path(g.UUID), "error", err)
+		f.log.Warn("cannot read which free extents are zero; the driver zeroes them before a raw block volume gets them", "vg", g.Name, "file", f.path(g.UUID), "error", err)
 	}
 	return z
 }
 
-// parseZeroed answers the runs of a file, as far as they are free; none if it was written at another commit.
+// parseZeroed returns the runs of a file that are still free; none if it was written at another commit.
 func parseZeroed(text []byte, g lvm.Group) (alloc.RunsByPV, error) {
 	var file zeroedFile
 	if err := json.Unmarshal(text, &file); err != nil {
@@ -68,7 +68,7 @@ func parseZeroed(text []byte, g lvm.Group) (alloc.RunsByPV, error) {
 	return file.Zeroed.Within(g), nil
 }
 
-// save writes a group's file, without a flush: one that a power cut damages or loses is no loss.
+// save writes a group's file without a flush: a power cut may damage or lose it.
 func (f zeroedFiles) save(uuid, name string, z zeroed) {
 	text, err := json.Marshal(zeroedFile{zeroedVersion, uuid, name, z.seqno, z.checksum, z.runs})
 	if err == nil {
@@ -78,6 +78,6 @@ func (f zeroedFiles) save(uuid, name string, z zeroed) {
 		}
 	}
 	if err != nil {
-		f.log.Warn("which free extents are zero cannot be noted: after a restart they are zeroed before a raw block volume gets them", "vg", name, "error", err)
+		f.log.Warn("cannot save which free extents are zero; after a restart the driver zeroes them before a raw block volume gets them", "vg", name, "error", err)
 	}
 }

@@ -10,39 +10,38 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// zeroedWatch keeps what is known to be zero in each group true, from reading to reading. Readings overlap each other and the
-// driver's own commands, so both are numbered: what is read while a command of ours runs, or began before the last one ended,
-// tells nothing.
+// zeroedWatch keeps the known zero extents of each group true from read to read. Reads overlap each other and the driver's own
+// commands, so it numbers both: a read that began before the driver's last command ended changes nothing.
 type zeroedWatch struct {
 	mu     sync.Mutex
 	files  zeroedFiles
-	after  func(time.Duration, func()) // runs it later, unless the Host closes before
+	after  func(time.Duration, func()) // runs a function later, unless the Host closes before
 	clock  int64
 	groups map[string]*zeroedGroup // by UUID
 }
 
-// zeroedGroup is what is known of one group, and what has happened in it since.
+// zeroedGroup is what is known of one group, and what happened in it since.
 type zeroedGroup struct {
 	zeroed
 	name    string
-	since   int64          // of the clock: a reading that began before says nothing new
-	running int            // own commands under way
-	own     int64          // commits of own commands since the last reading
-	gained  alloc.RunsByPV // what they gave back zeroed
+	since   int64          // clock value: an earlier read says nothing new
+	running int            // own commands that are running
+	own     int64          // commits of own commands since the last read
+	gained  alloc.RunsByPV // the zeroed extents that they freed
 	saving  bool           // a write of the file is due
 }
 
-// zeroedSave is how long a change waits for others before the file is written.
+// zeroedSave is how long a change waits for others before the driver writes the file.
 const zeroedSave = time.Second
 
-// begin makes the watch remember; files is where, none for a node without a folder.
+// begin starts recording; files is where to, without a directory nowhere.
 func (w *zeroedWatch) begin(files zeroedFiles, after func(time.Duration, func())) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.files, w.after, w.groups = files, after, map[string]*zeroedGroup{}
 }
 
-// reading begins a reading of the disks.
+// reading returns the ticket for a read of the disks.
 func (w *zeroedWatch) reading() (ticket int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +49,7 @@ func (w *zeroedWatch) reading() (ticket int64) {
 	return w.clock
 }
 
-// read takes what a reading has found.
+// read processes the result of a read.
 func (w *zeroedWatch) read(ticket int64, s lvm.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +60,7 @@ func (w *zeroedWatch) read(ticket int64, s lvm.State) {
 	}
 	for uuid, e := range w.groups {
 		if !here[uuid] && e.running == 0 && ticket > e.since {
-			delete(w.groups, uuid) // its file counts when it comes back as it was
+			delete(w.groups, uuid) // its file counts if it returns unchanged
 		}
 	}
 }
@@ -86,7 +85,7 @@ func (w *zeroedWatch) group(ticket int64, g lvm.Group) {
 	}
 }
 
-// started and ended enclose own commands; commits is how often they commit at most, 0 if they failed.
+// started and ended enclose the driver's commands; commits is their maximal number of commits, 0 if they failed.
 func (w *zeroedWatch) started(group string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +105,7 @@ func (w *zeroedWatch) ended(group string, commits int64) {
 	}
 }
 
-// gains notes what the next own command gives back zeroed, if it does so.
+// gains records the zeroed extents that the next own command frees, if it does.
 func (w *zeroedWatch) gains(group string, runs alloc.RunsByPV) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +114,7 @@ func (w *zeroedWatch) gains(group string, runs alloc.RunsByPV) {
 	}
 }
 
-// show adds what is known to the groups of a reading, which nobody else may hold; nothing to one that is not as it was known.
+// show adds what is known to a group of a read that the caller alone holds. It adds nothing if the group has changed since.
 func (w *zeroedWatch) show(g *lvm.Group) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +138,7 @@ func (w *zeroedWatch) saveLater(uuid string, e *zeroedGroup) {
 	w.after(zeroedSave, func() { w.save(uuid) })
 }
 
-// save writes a group's file as it is known now.
+// save writes what is known of a group to its file.
 func (w *zeroedWatch) save(uuid string) {
 	w.mu.Lock()
 	e := w.groups[uuid]
@@ -153,7 +152,7 @@ func (w *zeroedWatch) save(uuid string) {
 	w.files.save(uuid, name, z)
 }
 
-// saveAll writes what is still to be written.
+// saveAll writes all files that are due.
 func (w *zeroedWatch) saveAll() {
 	w.mu.Lock()
 	uuids := make([]string, 0, len(w.groups))

@@ -11,9 +11,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// ExtendBlock is Extend for a raw block volume: its user sees what it grows by at once. So extents whose content is not known
-// are zeroed before they become a part of it: they are made a volume of their own that is deleted already, and the wiper does
-// the rest. As long as that lasts the answer is KindBusy. (Extend does the same where the volume's tags say that it is one.)
+// ExtendBlock is Extend for a raw block volume, whose user can read the added extents at once. So extents with unknown content
+// are zeroed before: the driver creates a volume in the state deleting from them, and the wiper zeroes it. Meanwhile the answer
+// is KindBusy. (Extend does the same if the volume's tags mark it as a raw block volume.)
 func (h *Host) ExtendBlock(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error) {
 	return h.extendFlight(ctx, alloc.ExtendRequest{Id: id, Required: required, Limit: limit, Block: true})
 }
@@ -21,8 +21,8 @@ func (h *Host) ExtendBlock(ctx context.Context, id lvm.ID, required, limit lvm.B
 // zeroPatience is how long one request waits for extents to be zeroed.
 const zeroPatience = 20 * time.Second
 
-// zeroFirst has the wiper zero extents that a volume is to grow by, and answers the UUID of the volume that holds them
-// meanwhile. The group's lock must be held.
+// zeroFirst has the wiper zero the extents for a volume's expansion, and returns the UUID of the volume that holds them
+// meanwhile. The caller holds the group's lock.
 func (h *Host) zeroFirst(ctx context.Context, g lvm.Group, grown lvm.Volume, runs alloc.RunsByPV) (uuid string, err error) {
 	id := lvm.ID{VG: g.UUID, LV: zeroName(grown.ID.LV)}
 	if lv := g.FindLV(id.LV); lv != nil {
@@ -49,26 +49,26 @@ func (h *Host) zeroFirst(ctx context.Context, g lvm.Group, grown lvm.Volume, run
 	}
 	lv := now.FindLV(id.LV)
 	if lv == nil {
-		return "", lvm.Errorf(lvm.KindInternal, "%s of volume group %s, which may hold data of others, could not be taken for zeroing: %w", g.Bytes(c.Extents), g.Name, orNoEffect(failure))
+		return "", lvm.Errorf(lvm.KindInternal, "cannot allocate %s of volume group %s, which may hold other users' data, for zeroing: %w", g.Bytes(c.Extents), g.Name, orNoEffect(failure))
 	}
-	h.log.Info("extents are zeroed before a raw block volume grows onto them", "volume", grown.ID.String(), "bytes", int64(g.Bytes(c.Extents)))
+	h.log.Info("zeroing extents before a raw block volume is expanded onto them", "volume", grown.ID.String(), "bytes", int64(g.Bytes(c.Extents)))
 	return h.zeroes(now, *lv)
 }
 
-// zeroes has the wiper zero what zeroFirst took.
+// zeroes has the wiper zero the volume of zeroFirst.
 func (h *Host) zeroes(g lvm.Group, lv lvm.LV) (uuid string, err error) {
 	v, ours, err := lvm.VolumeOf(g, lv)
 	if err != nil {
 		return "", err
 	}
 	if !ours || v.Cluster != h.cfg.Cluster || v.State != lvm.StateDeleting {
-		return "", lvm.Errorf(lvm.KindBusy, "%s/%s has a name that this driver needs: rename or remove it", g.Name, lv.Name)
+		return "", lvm.Errorf(lvm.KindBusy, "%s/%s has a name that the driver needs: rename or remove it", g.Name, lv.Name)
 	}
 	h.wipe(v)
 	return v.UUID, nil
 }
 
-// awaitZeroes waits until the wiper has given back what zeroFirst took.
+// awaitZeroes waits until the wiper has freed what zeroFirst allocated.
 func (h *Host) awaitZeroes(id lvm.ID, uuid string) error {
 	select {
 	case <-h.wiper.end(uuid):
@@ -78,10 +78,10 @@ func (h *Host) awaitZeroes(id lvm.ID, uuid string) error {
 	case <-time.After(zeroPatience):
 	case <-h.closing.Done():
 	}
-	return lvm.Errorf(lvm.KindBusy, "volume %s is to be expanded onto extents that may hold data of others: %s are still to be zeroed; retry", id, h.wiper.leftOf(uuid))
+	return lvm.Errorf(lvm.KindBusy, "volume %s cannot be expanded yet: its new extents may hold other users' data, and %s of them are not zeroed; retry", id, h.wiper.leftOf(uuid))
 }
 
-// zeroName is the name of the volume that holds extents which another one is to grow by: never that of a volume or a snapshot.
+// zeroName is the name of the volume that holds another volume's new extents: no volume or snapshot can have it.
 func zeroName(volume string) string {
 	sum := sha256.Sum256([]byte(volume))
 	return "z-" + hex.EncodeToString(sum[:16])

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// turns lets one after the other zero in a group: the smallest first, since many volumes wait for little then. Every fourth turn
-// goes to who has waited longest, so that a large one ends too. The zero value is ready to use.
+// turns lets one volume of a group be zeroed at a time: the smallest first, so that many volumes wait only briefly. Every
+// fourth turn goes to the one that has waited longest, so that large ones end too. The zero value is ready to use.
 type turns struct {
 	mu      sync.Mutex
 	arrived int64
@@ -22,19 +22,19 @@ type turnQueue struct {
 	given   int
 }
 
-// turn is one that zeroes, or waits for it.
+// turn is a volume that is being zeroed, or waits for that.
 type turn struct {
 	turns   *turns
 	queue   *turnQueue
 	arrival int64
-	left    lvm.Bytes     // that it has still to zero
-	chunks  int           // that it has zeroed since it has the turn
+	left    lvm.Bytes     // not zeroed yet
+	chunks  int           // zeroed in this turn
 	granted chan struct{} // holds a value once it has the turn
 }
 
 const (
-	oldestTurn = 4  // each so many turns, who has waited longest is next
-	turnChunks = 16 // how many chunks are zeroed before a smaller one takes over: 1 GiB
+	oldestTurn = 4  // every fourth turn goes to the longest waiter
+	turnChunks = 16 // a turn's chunks before a smaller volume may take over: 1 GiB
 )
 
 // wait waits for a turn to zero so many bytes. The error is ctx's.
@@ -64,7 +64,7 @@ func (w *turns) wait(ctx context.Context, group string, left lvm.Bytes) (*turn, 
 	}
 }
 
-// next gives the turn to one that waits. The lock must be held.
+// next gives the turn to a waiter. The caller holds mu.
 func (q *turnQueue) next() {
 	q.holder = nil
 	if len(q.waiting) == 0 {
@@ -84,7 +84,7 @@ func (q *turnQueue) next() {
 	best.granted <- struct{}{}
 }
 
-// pause is called after each chunk; it lets a smaller one that waits go first, until ctx ends.
+// pause must be called after each chunk; it lets a smaller waiter go first, until ctx ends.
 func (t *turn) pause(ctx context.Context, left lvm.Bytes) {
 	t.turns.mu.Lock()
 	t.left = left
@@ -103,7 +103,7 @@ func (t *turn) pause(ctx context.Context, left lvm.Bytes) {
 	}
 }
 
-// end gives the turn to the next one, or gives up waiting for it.
+// end gives the turn to the next waiter, or stops waiting.
 func (t *turn) end() {
 	t.turns.mu.Lock()
 	defer t.turns.mu.Unlock()

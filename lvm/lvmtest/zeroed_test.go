@@ -481,7 +481,7 @@ func TestZeroingFails(t *testing.T) {
 	k.fail = fmt.Errorf("input/output error")
 	_, err := d.Create(t.Context(), b.raw("raw", 10))
 	wantKind(t, "a raw block volume on a bad disk", err, lvm.KindInternal)
-	if err == nil || !strings.Contains(err.Error(), "may hold data of others") {
+	if err == nil || !strings.Contains(err.Error(), "may hold other users' data") {
 		t.Errorf("it says %v", err)
 	}
 	if names := b.names(t); len(names) > 0 {
