@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// asked is a context that tells when it is asked whether it has ended.
+// asked is a context that reports when a caller reads its Err.
 type asked struct {
 	context.Context
 	tell func()
@@ -24,11 +24,11 @@ func (a asked) Err() error {
 	return err
 }
 
-// TestCloseAwaitsAll: when Close has returned, nothing works behind any more, also not what was about to begin meanwhile.
+// TestCloseAwaitsAll: after Close no work runs in the background, not even work that was about to begin meanwhile.
 func TestCloseAwaitsAll(t *testing.T) {
 	h := NewHostOn(lvm.Config{}, lvm.Machine{})
 	closed := make(chan struct{})
-	closing := sync.OnceFunc(func() { // Close begins when the work is found not to be too late, and is given time to end
+	closing := sync.OnceFunc(func() { // Close begins once the work has passed its check, and gets time to end
 		go func() {
 			defer close(closed)
 			if err := h.Close(context.Background()); err != nil {
@@ -52,7 +52,7 @@ func TestCloseAwaitsAll(t *testing.T) {
 	<-closed
 	h.background.Wait()
 	if late.Load() {
-		t.Error("something was at work after Close")
+		t.Error("work ran after Close")
 	}
 }
 
@@ -68,6 +68,6 @@ func TestNewHostWritesConfig(t *testing.T) {
 		}
 	}
 	if _, err := NewHost(lvm.Config{}); lvm.KindOf(err) != lvm.KindInvalid {
-		t.Errorf("without a folder for its configuration: %v", err)
+		t.Errorf("without a directory for its configuration: %v", err)
 	}
 }

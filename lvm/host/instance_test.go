@@ -13,11 +13,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// TestFormerCommand: a new driver waits for the command that a killed one has left behind, and only in that group.
+// TestFormerCommand: a new driver waits for the command of a killed one, and only in that group.
 func TestFormerCommand(t *testing.T) {
 	dir := t.TempDir()
 	script, end := filepath.Join(dir, "lvm"), filepath.Join(dir, "end")
-	// What goes on behind the script has its standard input, as lvm itself has it when the driver is killed.
+	// The process in the script's background has its standard input, as lvm has when the driver is killed.
 	fixture.Must(t, os.WriteFile(script, []byte("#!/bin/sh\nexec 3<&0\n(while ! test -e "+end+"; do sleep 0.01; done) >/dev/null 2>&1 &\n"), 0o700))
 	killed := &lvmcmd.CommandFiles{Dir: dir}
 	fixture.Must(t, killed.Take(t.Context(), "vg"))
@@ -29,7 +29,7 @@ func TestFormerCommand(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := next.Take(short, "vg"); !errors.Is(err, context.DeadlineExceeded) || lvm.KindOf(err) != lvm.KindBusy {
-		t.Errorf("with the command under way the group is taken: %v", err)
+		t.Errorf("the driver uses the group while the command runs: %v", err)
 	}
 	fixture.Must(t, next.Take(t.Context(), "other"))
 	fixture.Must(t, os.WriteFile(end, nil, 0o600))
@@ -50,7 +50,7 @@ func TestGroupOf(t *testing.T) {
 	}
 }
 
-// TestReservationsShow: room that is kept, and that is kept no longer, shows at once, however old the disks' answer may be.
+// TestReservationsShow: a reservation, and its end, shows at once, however old the cached state is.
 func TestReservationsShow(t *testing.T) {
 	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})
 	h := NewHostOn(lvm.Config{CacheTTL: time.Hour}, lvm.Machine{})
@@ -61,13 +61,13 @@ func TestReservationsShow(t *testing.T) {
 	shows := func(extents lvm.Extents) {
 		t.Helper()
 		if c, err := h.Capacity(t.Context(), lvm.Class{Group: "vg-data"}); err != nil || c.Largest != g.Bytes(extents) {
-			t.Errorf("%s of %s are shown, %v", c.Largest, g.Bytes(extents), err)
+			t.Errorf("capacity %s of %s, %v", c.Largest, g.Bytes(extents), err)
 		}
 	}
 	shows(100)
 	_, err := h.reserved.plan(lvm.State{Groups: []lvm.Group{g}}, fixture.TestCluster, newPlacementRequest(spec("a", 40), []lvm.Spec{spec("b", 50)}), true)
 	fixture.Must(t, err)
-	shows(10) // a is being made
+	shows(10) // a is being created
 	h.reserved.drop(spec("a", 40))
 	shows(50)
 	kept := h.reserved.kept["b"]
@@ -76,7 +76,7 @@ func TestReservationsShow(t *testing.T) {
 	shows(100)
 }
 
-// TestCloseWaitsForTheCaretaker: the node is not left to the next driver while disks are prepared or pools enlarged.
+// TestCloseWaitsForTheCaretaker: Close waits while the driver prepares disks or extends thin pools.
 func TestCloseWaitsForTheCaretaker(t *testing.T) {
 	h := NewHostOn(lvm.Config{LockDir: t.TempDir()}, lvm.Machine{})
 	fixture.Must(t, h.AcquireInstanceLock(t.Context()))
@@ -85,23 +85,23 @@ func TestCloseWaitsForTheCaretaker(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := h.Close(ctx); err == nil {
-		t.Error("the Host closes while somebody is at work")
+		t.Error("the Host closes while an operation runs")
 	}
 	if other, err := lvmcmd.LockInstance(ctx, h.cfg.LockDir); err == nil {
 		other.Release()
-		t.Error("another driver may begin")
+		t.Error("another driver can start")
 	}
 	_, prepared := h.Prepare(t.Context(), Preparation{})
 	for _, err := range []error{prepared, h.ExtendThinPools(t.Context())} {
 		if lvm.KindOf(err) != lvm.KindBusy {
-			t.Errorf("begun while the Host closes: %v", err)
+			t.Errorf("begin while the Host closes: %v", err)
 		}
 	}
 	leave()
 	fixture.Must(t, h.Close(t.Context()))
 }
 
-// TestOneDriverANode: the second one waits until the first has ended.
+// TestOneDriverANode: a second driver waits until the first has ended.
 func TestOneDriverANode(t *testing.T) {
 	dir := t.TempDir()
 	first, err := lvmcmd.LockInstance(t.Context(), dir)

@@ -25,7 +25,7 @@ func TestParseThin(t *testing.T) {
 	}
 }
 
-// lockHeld sees the lock that lvm takes, and takes none away.
+// lockHeld reports the lock that lvm takes, and never takes one from lvm.
 func TestLockHeld(t *testing.T) {
 	dir := t.TempDir()
 	expect := func(what string, held bool) {
@@ -38,14 +38,14 @@ func TestLockHeld(t *testing.T) {
 	file, err := os.OpenFile(filepath.Join(dir, "V_vg"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600) // as lvm does
 	fixture.Must(t, err)
 	defer func() { _ = file.Close() }()
-	expect("a file alone", false)
+	expect("an unlocked file", false)
 	fixture.Must(t, unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB))
 	expect("held", true)
 	fixture.Must(t, unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB))
-	expect("read by others too", false)
-	fixture.Must(t, unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)) // nothing of ours is in the way
+	expect("shared by readers", false)
+	fixture.Must(t, unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)) // the check has released its shared lock
 	if got, err := lockHeld("", "vg"); got != 0 || err != nil {
-		t.Errorf("without a folder: %s, %v", got, err)
+		t.Errorf("without a directory: %s, %v", got, err)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// TestLabelWaitsForNoGroup: the lock file of a group that another operation holds at the moment keeps no disk waiting: it
-// would be waited for until the driver ends.
+// TestLabelWaitsForNoGroup: the lock file of a group on which another operation works delays no disk: the driver would wait for
+// it until it ends.
 func TestLabelWaitsForNoGroup(t *testing.T) {
 	dir := t.TempDir()
 	held, err := lvmcmd.LockFile(t.Context(), filepath.Join(dir, "nodelvm-vg.lock"))
@@ -28,23 +28,23 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	defer cancel()
 	d := blankDisk(t, 16*lvm.MiB)
 	if why := p.label(ctx, lvm.Declaration{Name: "vg"}, nil, d); why != "" || len(runner.argv) == 0 || runner.argv[0] != "pvcreate" {
-		t.Errorf("%q; %q was run", why, runner.argv)
+		t.Errorf("why = %q; argv = %q", why, runner.argv)
 	}
 	if len(runner.flushed) != 1 || runner.flushed[0] != d.Path {
-		t.Errorf("%q is flushed: after a power cut the group could miss the disk", runner.flushed)
+		t.Errorf("flushed %q: after a power cut the group could lack the disk", runner.flushed)
 	}
 	if !runner.pinned {
-		t.Error("while LVM begins, another device could get this one's name")
+		t.Error("another device could get the disk's name before LVM opens it")
 	}
 	if h.commands.Of(lvmcmd.GroupOf(runner.argv)) == nil {
-		t.Error("a driver that comes after this one would not wait for its command")
+		t.Error("the next driver would not wait for this driver's command")
 	}
 	if p.unpin(); fixture.IsOpen(t, d.Path) {
-		t.Error("it stays open")
+		t.Error("the device stays open")
 	}
 }
 
-// oneRunner keeps the last command, whether what it names at its end is open meanwhile, and what was flushed after it.
+// oneRunner records the last command, whether the device in its last argument is open meanwhile, and what was flushed after it.
 type oneRunner struct {
 	lvm.Kernel
 	argv    []string
@@ -64,7 +64,7 @@ func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
 	return nil, err
 }
 
-// TestTakeOneBlockSize: LVM refuses all disks at once if their blocks differ; one is left alone, the others are taken.
+// TestTakeOneBlockSize: LVM refuses all disks at once if their block sizes differ; the driver ignores one and takes the others.
 func TestTakeOneBlockSize(t *testing.T) {
 	blocks := func(size lvm.Bytes, group string) ondisk.Disk {
 		d := blankDisk(t, 16*lvm.MiB)
@@ -74,25 +74,25 @@ func TestTakeOneBlockSize(t *testing.T) {
 	for name, c := range map[string]struct {
 		disks []ondisk.Disk
 		taken int
-		words string // of the last one
+		words string // of the last disk
 	}{
-		"a new group":                {[]ondisk.Disk{blocks(512, ""), blocks(512, ""), blocks(4096, "")}, 2, "its blocks have 4 KiB, those of volume group vg 512 B"},
-		"one more for a group":       {[]ondisk.Disk{blocks(4096, "vg"), blocks(4096, ""), blocks(512, "")}, 1, "its blocks have 512 B"},
-		"another group":              {[]ondisk.Disk{blocks(512, "other"), blocks(4096, "")}, 1, "would be added to"},
-		"a group with both":          {[]ondisk.Disk{blocks(4096, "vg"), blocks(512, "vg"), blocks(512, "")}, 1, "would be added to"},
-		"where that cannot be known": {[]ondisk.Disk{blocks(512, ""), blocks(0, "")}, 2, "would be added to"},
+		"a new group":          {[]ondisk.Disk{blocks(512, ""), blocks(512, ""), blocks(4096, "")}, 2, "its blocks have 4 KiB, those of volume group vg 512 B"},
+		"one more for a group": {[]ondisk.Disk{blocks(4096, "vg"), blocks(4096, ""), blocks(512, "")}, 1, "its blocks have 512 B"},
+		"another group":        {[]ondisk.Disk{blocks(512, "other"), blocks(4096, "")}, 1, "would be added to"},
+		"a group with both":    {[]ondisk.Disk{blocks(4096, "vg"), blocks(512, "vg"), blocks(512, "")}, 1, "would be added to"},
+		"unknown block size":   {[]ondisk.Disk{blocks(512, ""), blocks(0, "")}, 2, "would be added to"},
 	} {
 		runner := &oneRunner{}
 		p := &preparing{host: NewHostOn(lvm.Config{}, lvm.Machine{Runner: runner, Kernel: runner}), where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: Preparation{Signatures: noSignatures},
 			disks: c.disks, told: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
 		taken := p.take(t.Context(), lvm.Declaration{Name: "vg", Devices: []lvm.Selector{{MinSize: lvm.MiB}}}, nil, nil)
 		if told := p.told[c.disks[len(c.disks)-1].Path]; len(taken) != c.taken || !strings.Contains(told, c.words) {
-			t.Errorf("%s: %d are taken, want %d; the last one %q", name, len(taken), c.taken, told)
+			t.Errorf("%s: %d taken, want %d; the last one %q", name, len(taken), c.taken, told)
 		}
 	}
 }
 
-// TestLabelTwice: who looks again and again takes no disk at first sight, and none that has taken another's place.
+// TestLabelTwice: with RequireStableScan a disk needs two blank scans, and so does one that replaces it.
 func TestLabelTwice(t *testing.T) {
 	runner := &oneRunner{}
 	h := NewHostOn(lvm.Config{}, lvm.Machine{Runner: runner, Kernel: runner})
@@ -111,11 +111,11 @@ func TestLabelTwice(t *testing.T) {
 			other = seen
 		}
 		if why := look(seen); !strings.Contains(why, "still blank at the next scan") || runner.argv != nil {
-			t.Errorf("at first sight: %q; %q was run", why, runner.argv)
+			t.Errorf("first scan: %q; argv = %q", why, runner.argv)
 		}
 	}
 	if why := look(other); why != "" || len(runner.argv) == 0 {
-		t.Errorf("at second sight: %q; %q was run", why, runner.argv)
+		t.Errorf("second scan: %q; argv = %q", why, runner.argv)
 	}
 }
 
@@ -126,5 +126,5 @@ func blankDisk(t *testing.T, size lvm.Bytes) ondisk.Disk {
 	return ondisk.Disk{BlockDevice: ondisk.BlockDevice{Name: name, Path: path, Size: size, Disk: true, Inode: fixture.ListDisk(t, name)}}
 }
 
-// noSignatures stands for blkid and wipefs on a disk without a signature.
+// noSignatures replaces blkid and wipefs on a disk without a signature.
 func noSignatures(context.Context, string) ([]string, error) { return nil, nil }

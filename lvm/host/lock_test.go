@@ -30,12 +30,12 @@ func TestLocksEndWithContext(t *testing.T) {
 	fixture.Must(t, err)
 	unlock()
 	if len(l.held) != 0 {
-		t.Errorf("locks that nobody uses are kept: %v", l.held)
+		t.Errorf("unused locks are kept: %v", l.held)
 	}
 }
 
-// TestLockOrder: the first go before the others, which get the lock as often as the first owe them; the last gets it when nobody else
-// waits, or has to wait no longer than its patience; who has left gets nothing.
+// TestLockOrder: lockFirst goes before lock, which then gets as many turns as lockFirst owes. lockLast gets the lock when it
+// has no other waiters, or when its patience ends. A caller that has left gets nothing.
 func TestLockOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l locks
@@ -79,16 +79,16 @@ func TestLockOrder(t *testing.T) {
 		synctest.Wait()
 		want := []string{"mark 1", "create 1", "impatient", "mark 2", "create 2", "mark 3", "create 3", "mark 4", "create 4", "create 5", "patient"}
 		if !slices.Equal(order, want) {
-			t.Errorf("the lock was had in the order %q, want %q", order, want)
+			t.Errorf("order of the holders %q, want %q", order, want)
 		}
 		if len(l.held) != 0 {
-			t.Errorf("locks that nobody uses are kept: %v", l.held)
+			t.Errorf("unused locks are kept: %v", l.held)
 		}
 	})
 }
 
-// TestFlights: equal requests share one run and its answer, another one is refused, a caller who leaves does not stop
-// it, and closing waits for it.
+// TestFlights: equal requests share one run and its answer, any other request is refused, a caller that leaves does not stop
+// the run, and close waits for it.
 func TestFlights(t *testing.T) {
 	var f inFlight
 	began, finish := make(chan struct{}), make(chan struct{})
@@ -113,17 +113,17 @@ func TestFlights(t *testing.T) {
 	}
 	leave()
 	if err := <-left; lvm.KindOf(err) != lvm.KindBusy || !errors.Is(err, context.Canceled) {
-		t.Errorf("one who left got %v", err)
+		t.Errorf("the caller that left got %v", err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := f.close(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("closing with an operation under way: %v", err)
+		t.Errorf("closing with an operation in flight: %v", err)
 	}
 	close(finish)
 	<-joined.done
 	if joined.answer != 7 || joined.err != nil {
-		t.Errorf("one who joined got %v, %v", joined.answer, joined.err)
+		t.Errorf("the request that joined got %v, %v", joined.answer, joined.err)
 	}
 	fixture.Must(t, f.close(t.Context()))
 	if _, err := do(t.Context(), &f, "v", "create", run); lvm.KindOf(err) != lvm.KindBusy || runs != 1 {

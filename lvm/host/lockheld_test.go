@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// forgetful counts the devices whose tables were to be dropped.
+// forgetful counts the devices whose inactive tables the driver clears.
 type forgetful struct {
 	lvm.Kernel
 	asked int
@@ -24,7 +24,7 @@ func (k *forgetful) ClearInactiveTable(string) (bool, error) {
 	return true, nil
 }
 
-// TestForgetTablesWaits: a table that was loaded by a command that runs is not dropped: it is about to be taken into use.
+// TestForgetTablesWaits: the driver does not clear the inactive table of a running command, which is about to resume it.
 func TestForgetTablesWaits(t *testing.T) {
 	dir := t.TempDir()
 	kernel := &forgetful{}
@@ -39,19 +39,19 @@ func TestForgetTablesWaits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if h.clearInactiveTables(ctx, g); kernel.asked != 0 {
-		t.Error("tables are dropped under a command that works on the group")
+		t.Error("inactive tables are cleared while a command works on the group")
 	}
-	fixture.Must(t, os.Remove(path)) // as lvm does when it gives the lock back
+	fixture.Must(t, os.Remove(path)) // as lvm does when it releases the lock
 	fixture.Must(t, held.Close())
 	if h.clearInactiveTables(t.Context(), g); kernel.asked == 0 {
-		t.Error("nothing is dropped though nobody works on the group")
+		t.Error("no table is cleared although no command works on the group")
 	}
 	if fixture.Exists(path) {
 		t.Error("the lock is still there")
 	}
 }
 
-// TestLockVG: who waits for the lock does not take that of a file which is not there any more.
+// TestLockVG: a waiter does not accept the lock of a file that has been removed.
 func TestLockVG(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "V_vg")
@@ -74,7 +74,7 @@ func TestLockVG(t *testing.T) {
 	first()
 	second := <-got
 	if held, err := lockHeld(dir, "vg"); err != nil || held == 0 {
-		t.Errorf("lvm would not see that it is held: %s, %v", held, err)
+		t.Errorf("lvm would not see the lock: %s, %v", held, err)
 	}
 	second()
 	if fixture.Exists(path) {

@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestOwns: whose a device is, by what device-mapper says of it. The disks cannot be read here.
+// TestOwns: device-mapper tells which volume a device belongs to; the test has no readable disks.
 func TestOwns(t *testing.T) {
 	k := dm.Kernel{Sys: t.TempDir(), Dev: t.TempDir()}
 	id := lvm.ID{VG: "AAAAAA-bbbb-CCCC-dddd-EEEE-ffff-GGGGGG", LV: "pvc-1"}
@@ -44,11 +44,11 @@ func TestOwns(t *testing.T) {
 		{"the volume", 253, 1, true},
 		{"another volume of the group", 253, 2, false},
 		{"a hidden layer", 253, 3, false},
-		{"a namesake in another group", 253, 4, false},
+		{"the same name in another group", 253, 4, false},
 		{"a device of another kind", 253, 5, false},
 		{"a volume whose group's name ends like it", 253, 6, false},
 		{"a disk", 8, 0, false},
-		{"a device that is gone", 253, 99, true},
+		{"a removed device", 253, 99, true},
 		{"a file system without a device", 0, 45, false},
 	} {
 		if got, err := h.Owns(t.Context(), id, unix.Mkdev(test.major, test.minor)); err != nil || got != test.want {

@@ -10,7 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// growing is a pool of ours with 100 extents of data that promises 250, in a group with so many extents free.
+// growing is a managed pool with 100 extents of data and 250 provisioned, in a group with so many free extents.
 func growing(t testing.TB, free lvm.Extents) alloc.Pool {
 	t.Helper()
 	g := lvm.Group{Name: "vg", UUID: "u", ExtentSize: 4 * lvm.MiB, PVs: []lvm.PV{{UUID: "p", Device: "/dev/sda", Extents: 1000, Allocatable: true}}}
@@ -33,7 +33,7 @@ func filled(extents int64) lvm.PoolStatus {
 	return lvm.PoolStatus{Mode: "rw", DataUsed: extents * 64, DataTotal: 6400, MetadataUsed: 10, MetadataTotal: 2048}
 }
 
-// TestPoolDue: a pool gets what it needs, as far as there is room, and no more than it has promised.
+// TestPoolDue: a pool gets what it needs, as far as the group has free extents, and no more than is provisioned.
 func TestPoolDue(t *testing.T) {
 	metadata := filled(10)
 	metadata.MetadataUsed = 1229 // of 2048: just over 60 %
@@ -49,15 +49,15 @@ func TestPoolDue(t *testing.T) {
 		want   alloc.PoolNeed
 	}{
 		{"enough", 900, filled(79), alloc.UsualPolicy, alloc.PoolNeed{}},
-		{"at the limit", 900, filled(80), alloc.UsualPolicy, alloc.PoolNeed{Data: 250}}, // a step of 1 GiB would be 256 more
-		{"another limit", 900, filled(89), late, alloc.PoolNeed{}},
-		{"little room", 30, filled(80), alloc.UsualPolicy, alloc.PoolNeed{Data: 130}},
-		{"no room", 0, filled(100), alloc.UsualPolicy, alloc.PoolNeed{}},
+		{"at the threshold", 900, filled(80), alloc.UsualPolicy, alloc.PoolNeed{Data: 250}}, // a step of 1 GiB would be 256 more
+		{"another threshold", 900, filled(89), late, alloc.PoolNeed{}},
+		{"few free extents", 30, filled(80), alloc.UsualPolicy, alloc.PoolNeed{Data: 130}},
+		{"no free extents", 0, filled(100), alloc.UsualPolicy, alloc.PoolNeed{}},
 		{"metadata", 900, metadata, alloc.UsualPolicy, alloc.PoolNeed{Metadata: 1}},
-		{"metadata without room for the spare", 1, metadata, alloc.UsualPolicy, alloc.PoolNeed{}},
+		{"metadata without free extents for the spare", 1, metadata, alloc.UsualPolicy, alloc.PoolNeed{}},
 		{"metadata with just that", 2, metadata, alloc.UsualPolicy, alloc.PoolNeed{Metadata: 1}},
 		{"broken", 900, lvm.PoolStatus{Failed: true}, alloc.UsualPolicy, alloc.PoolNeed{}},
-		{"more is there, and not yet in use", 900, behind, alloc.UsualPolicy, alloc.PoolNeed{Refresh: true}},
+		{"extended but not reloaded", 900, behind, alloc.UsualPolicy, alloc.PoolNeed{Refresh: true}},
 		{"the same of metadata", 900, metadataBehind, alloc.UsualPolicy, alloc.PoolNeed{Refresh: true}},
 		{"the same, and it needs nothing", 900, lvm.PoolStatus{Mode: "rw", DataTotal: 6400, MetadataTotal: 1024}, alloc.UsualPolicy, alloc.PoolNeed{}},
 	} {
@@ -74,11 +74,11 @@ func TestPoolDue(t *testing.T) {
 	p = growing(t, 900)
 	p.Promised = p.Promise(100, 100)
 	if need := p.Due(filled(100), alloc.UsualPolicy); need != (alloc.PoolNeed{}) {
-		t.Errorf("a pool that promises what it has: %+v", need)
+		t.Errorf("a pool without overprovisioning: %+v", need)
 	}
 }
 
-// TestPoolCrowded: what the group still has counts as the pool's; a pool that cannot run over is never crowded.
+// TestPoolCrowded: a group's free extents count as the pool's. A pool that cannot run out of space is never overcommitted.
 func TestPoolCrowded(t *testing.T) {
 	metadata := filled(10)
 	metadata.MetadataUsed = 1229
@@ -86,15 +86,15 @@ func TestPoolCrowded(t *testing.T) {
 		name   string
 		free   lvm.Extents
 		status lvm.PoolStatus
-		words  string // "": not crowded
+		words  string // "": not overcommitted
 	}{
-		{"full, and much room", 140, filled(100), ""},
-		{"room for all that is promised", 150, filled(100), ""},
-		{"room for a little", 20, filled(96), "nearly full: 384 MiB of 400 MiB are written, 1000 MiB are provisioned, and volume group vg has 80 MiB free"},
+		{"full, many free extents", 140, filled(100), ""},
+		{"enough for all that is provisioned", 150, filled(100), ""},
+		{"few free extents", 20, filled(96), "nearly full: 384 MiB of 400 MiB are written, 1000 MiB are provisioned, and volume group vg has 80 MiB free"},
 		{"less written", 20, filled(95), ""},
-		{"no room", 0, filled(80), "has 0 B free to extend it"},
+		{"no free extents", 0, filled(80), "has 0 B free to extend it"},
 		{"metadata", 0, metadata, "the metadata of the thin pool vg/nodelvm-thin is nearly full (60.0 %)"},
-		{"metadata with room", 2, metadata, ""},
+		{"metadata with free extents", 2, metadata, ""},
 		{"broken", 900, lvm.PoolStatus{Mode: "ro"}, "takes no writes (it is read-only)"},
 	} {
 		if got := growing(t, test.free).OvercommitReason(test.status); (got == "") != (test.words == "") || !strings.Contains(got, test.words) {
@@ -103,8 +103,8 @@ func TestPoolCrowded(t *testing.T) {
 	}
 }
 
-// TestFullPoolOfAnAdmin: of a pool that the driver never enlarges, the group's room is no part of the answer, and the admin is
-// asked to enlarge it.
+// TestFullPoolOfAnAdmin: for a pool that the driver never extends, the message asks the admin to extend it and does not mention
+// the group's free extents.
 func TestFullPoolOfAnAdmin(t *testing.T) {
 	metadata := filled(10)
 	metadata.MetadataUsed = 1229
@@ -118,7 +118,7 @@ func TestFullPoolOfAnAdmin(t *testing.T) {
 	}
 }
 
-// TestRefusalOfAnAdminsPool: what a volume can grow to is told as that, and not as what the pool can promise beside it.
+// TestRefusalOfAnAdminsPool: the error says how far a volume can grow, not what the pool can provision besides.
 func TestRefusalOfAnAdminsPool(t *testing.T) {
 	p := growing(t, 900)
 	p.Ours = false
@@ -133,7 +133,7 @@ func TestRefusalOfAnAdminsPool(t *testing.T) {
 	}
 }
 
-// TestCrowdedPoolPromisesNothing: everything that would promise more is refused, in the pool's words.
+// TestCrowdedPoolPromisesNothing: everything that would provision more is refused, with the pool's reason.
 func TestCrowdedPoolPromisesNothing(t *testing.T) {
 	s := fixture.FiveDisks()
 	v := fixture.NewVolume(t, s, fixture.SpecIn("a", fixture.ThinClass, 100*lvm.MiB))

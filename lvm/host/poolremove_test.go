@@ -7,7 +7,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestRemovable: only a pool of this driver and cluster that holds nothing, and that is not declared with a size.
+// TestRemovable: only an empty pool of this driver and cluster without a declared size.
 func TestRemovable(t *testing.T) {
 	tags := lvm.PoolTags(fixture.TestCluster)
 	pool := lvm.LV{UUID: "p", Name: "pool", Tags: tags, Type: "thin-pool", Extents: 9, Thin: &lvm.ThinPool{}}

@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// TestDeviceOfAnotherVolumesContent: a device with a volume's UUID is that volume only if it is made of disks.
+// TestDeviceOfAnotherVolumesContent: a device with a volume's UUID is that volume only if it is on disks.
 func TestDeviceOfAnotherVolumesContent(t *testing.T) {
 	for what, c := range map[string]struct {
 		below string
@@ -39,7 +39,7 @@ func TestDeviceOfAnotherVolumesContent(t *testing.T) {
 		fixture.Must(t, os.Symlink(filepath.Join(s.Sys, "class/block"), filepath.Join(s.Sys, "block")))
 		h := NewHostOn(lvm.Config{}, lvm.Machine{Kernel: dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}})
 		if c.below == "loop0" {
-			fixture.Must(t, os.RemoveAll(filepath.Join(s.Dev, "loop0"))) // it cannot even be asked
+			fixture.Must(t, os.RemoveAll(filepath.Join(s.Dev, "loop0"))) // it cannot be queried
 		}
 		path, active, err := h.Device(lvm.ID{VG: "a-a", LV: "x"}, "victim")
 		if active != c.want || (path != "") != c.want || (err == nil) != c.want {
@@ -51,14 +51,14 @@ func TestDeviceOfAnotherVolumesContent(t *testing.T) {
 	}
 }
 
-// TestLVMIsGivenItsDevices: no command is run that would look at every device of the node.
+// TestLVMIsGivenItsDevices: the driver runs no command that would scan every device of the node.
 func TestLVMIsGivenItsDevices(t *testing.T) {
 	runner := &oneRunner{}
 	h := NewHostOn(lvm.Config{}, lvm.Machine{Runner: runner, Kernel: runner, Reader: &fixture.Scripted{States: []lvm.State{{}}}})
 	lost := lvm.Group{Name: "vg", PVs: []lvm.PV{{UUID: "p", Missing: true}}}
 	for _, argv := range [][]string{lvmcmd.OnDevices("lvchange", lost), {"fullreport"}, {"vgs", "--devices"}, {"vgs", "--devices", ","}} {
 		if _, err := h.runLVM(t.Context(), argv); err == nil || runner.argv != nil {
-			t.Errorf("%q is run: %v", argv, err)
+			t.Errorf("ran %q: %v", argv, err)
 		}
 	}
 	if s, err := h.report(t.Context(), nil); err != nil || len(s.Groups) > 0 || runner.argv != nil {
@@ -70,7 +70,7 @@ func TestLVMIsGivenItsDevices(t *testing.T) {
 	}
 }
 
-// TestNothingIsAskedOfLVMBlindly: without a list of devices there is no reading, and no empty one.
+// TestNothingIsAskedOfLVMBlindly: without a list of devices a read fails; it does not return an empty state.
 func TestNothingIsAskedOfLVMBlindly(t *testing.T) {
 	report := &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{{UUID: "2", Name: "evil"}}}}}
 	for _, off := range []string{"", "they differ"} {
@@ -81,7 +81,7 @@ func TestNothingIsAskedOfLVMBlindly(t *testing.T) {
 	}
 }
 
-// TestOnVolumes: what the node itself makes of the content of volumes is told, and nothing that is a volume of a disk's group.
+// TestOnVolumes: the driver reports block devices that the node has on volumes, but no volume of a disk's group.
 func TestOnVolumes(t *testing.T) {
 	s := fixture.NewSysStack(t)
 	fixture.Must(t, os.Symlink(filepath.Join(s.Sys, "class/block"), filepath.Join(s.Sys, "block")))
@@ -89,9 +89,9 @@ func TestOnVolumes(t *testing.T) {
 	s.Virtual("md0", 9, "sda")
 	s.Attribute(t, "md0", "md/level", "raid1\n")
 	if list, err := k.DevicesOnVolumes(); err != nil || len(list) > 0 {
-		t.Errorf("on a node where nothing is wrong: %q, %v", list, err)
+		t.Errorf("on a healthy node: %q, %v", list, err)
 	}
-	s.Mapper("dm-7", "CRYPT-LUKS2-x", "dm-0") // a tenant's own, or the driver's
+	s.Mapper("dm-7", "CRYPT-LUKS2-x", "dm-0") // a tenant's, or the driver's
 	s.Mapper("dm-8", "LVM-evil", "dm-7")
 	s.Virtual("md127", 9, "dm-0", "dm-1")
 	s.Attribute(t, "md127", "md/level", "raid1\n")

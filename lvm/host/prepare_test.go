@@ -25,7 +25,7 @@ func TestSelector(t *testing.T) {
 		{"by id", lvm.Selector{Paths: []string{"/dev/disk/by-id/ata-*"}}, true, false},
 		{"by the very id", lvm.Selector{Paths: []string{"/dev/disk/by-path/pci-0-ata-1"}}, true, true},
 		{"another path", lvm.Selector{Paths: []string{"/dev/sdc", "/dev/*/x"}}, false, false},
-		{"a wildcard does not reach into folders", lvm.Selector{Paths: []string{"/dev/disk/*"}}, false, false},
+		{"a wildcard does not match a slash", lvm.Selector{Paths: []string{"/dev/disk/*"}}, false, false},
 		{"sizes, both ends included", lvm.Selector{MinSize: 100 * lvm.GiB, MaxSize: 100 * lvm.GiB}, true, false},
 		{"too small", lvm.Selector{Paths: []string{"/dev/sdb"}, MinSize: 100*lvm.GiB + 1}, false, false},
 		{"too large", lvm.Selector{MaxSize: 100*lvm.GiB - 1}, false, false},
@@ -40,6 +40,6 @@ func TestSelector(t *testing.T) {
 	}
 	d.Model = ""
 	if selected, _ := selectorMatches((lvm.Selector{Model: "FAST*"}), d); selected {
-		t.Error("a device without a model has any model")
+		t.Error("a device without a model matches any model")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// changing is a reader of disks that an admin changes: each reading finds the next state, and the last one again and again.
+// changing is a reader of disks that an admin changes: each read returns the next state, and then the last one.
 type changing struct{ states []lvm.State }
 
 func (c *changing) Read(context.Context) (lvm.State, error) {
@@ -22,8 +22,8 @@ func (c *changing) Read(context.Context) (lvm.State, error) {
 	return s, nil
 }
 
-// TestJoinReadsAgain: a group is enlarged as it is under its lock, not as it was when the disks were surveyed: a command that
-// does not name a disk that an admin has added since would note that disk as missing.
+// TestJoinReadsAgain: join extends the group as it is under its lock, not as the device scan found it. A command that does not
+// name a disk that an admin has added since would set that disk's MISSING flag.
 func TestJoinReadsAgain(t *testing.T) {
 	before := fixture.TestGroup("vg", nil)
 	enlarged := fixture.TestGroup("vg", nil, nil)
@@ -37,14 +37,14 @@ func TestJoinReadsAgain(t *testing.T) {
 		now    []lvm.Group
 		ran    []string
 	}{
-		"nothing has changed":      {&before, []lvm.Group{before}, []string{"vgextend", "vgchange"}},
-		"what does not matter":     {&before, []lvm.Group{tagged}, []string{"vgextend", "vgchange"}},
-		"there is none":            {nil, nil, []string{"vgcreate"}},
-		"a disk was added":         {&before, []lvm.Group{enlarged}, nil},
-		"it was renamed":           {&before, nil, nil},
-		"another one has its name": {&before, []lvm.Group{other}, nil},
-		"it was made by hand":      {nil, []lvm.Group{other}, nil},
-		"it has a namesake since":  {&before, []lvm.Group{before, other}, nil},
+		"nothing has changed":             {&before, []lvm.Group{before}, []string{"vgextend", "vgchange"}},
+		"what does not matter":            {&before, []lvm.Group{tagged}, []string{"vgextend", "vgchange"}},
+		"there is none":                   {nil, nil, []string{"vgcreate"}},
+		"a disk was added":                {&before, []lvm.Group{enlarged}, nil},
+		"it was renamed":                  {&before, nil, nil},
+		"another one has its name":        {&before, []lvm.Group{other}, nil},
+		"an admin created it":             {nil, []lvm.Group{other}, nil},
+		"another group has the same name": {&before, []lvm.Group{before, other}, nil},
 	} {
 		var ran []string
 		runner := recording{ran: &ran}
@@ -64,7 +64,7 @@ func TestJoinReadsAgain(t *testing.T) {
 	}
 }
 
-// recording notes which commands are run.
+// recording records the commands.
 type recording struct {
 	lvm.Kernel
 	ran *[]string

@@ -23,8 +23,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// realDisks are loop devices and an lvm that sees only them. Volumes are made in the metadata only, so that no
-// device-mapper is needed.
+// realDisks are loop devices and an lvm that uses only them. The tests create volumes in the metadata only, without
+// device-mapper.
 type realDisks struct {
 	devices   []string
 	systemDir string
@@ -33,7 +33,7 @@ type realDisks struct {
 func newRealDisks(t *testing.T, mebibytes ...int) *realDisks {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Fatal("these tests make loop devices and groups on them with the real LVM: run them as root")
+		t.Fatal("these tests create loop devices and volume groups with the real LVM: run them as root")
 	}
 	for _, tool := range []string{"lvm", "losetup"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -64,7 +64,7 @@ func newRealDisks(t *testing.T, mebibytes ...int) *realDisks {
 	return r
 }
 
-// lvm runs the real command; its failure is for the caller to judge.
+// lvm runs the real command and returns its failure.
 func (r *realDisks) lvm(argv ...string) ([]byte, error) {
 	cmd := exec.CommandContext(context.Background(), "lvm", argv...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1", "LVM_SYSTEM_DIR=" + r.systemDir}
@@ -83,7 +83,7 @@ func (r *realDisks) change(t *testing.T, argv ...string) {
 	fixture.Must(t, err)
 }
 
-// compare reads the disks in both ways and answers what they tell of the named groups.
+// compare reads the named groups in both ways, and fails if the results differ.
 func (r *realDisks) compare(t *testing.T, after string, groups ...string) lvm.State {
 	t.Helper()
 	others := func(g lvm.Group) bool { return !slices.Contains(groups, g.Name) }
@@ -92,9 +92,9 @@ func (r *realDisks) compare(t *testing.T, after string, groups ...string) lvm.St
 	direct.Groups = slices.DeleteFunc(direct.Groups, others)
 	out, err := r.lvm(lvmcmd.ReportArgs(direct.Devices)...)
 	fixture.Must(t, err)
-	direct.UnreadDevices, direct.Skipped, direct.Devices = nil, nil, nil // the machine's own disks; the report is given its devices
+	direct.UnreadDevices, direct.Skipped, direct.Devices = nil, nil, nil // the direct read includes the machine's disks
 	for i := range direct.Groups {
-		direct.Groups[i].Checksum = 0 // the report does not tell it
+		direct.Groups[i].Checksum = 0 // the report lacks it
 	}
 	report, err := ondisk.ParseReport(bytes.NewReader(out))
 	fixture.Must(t, err)
@@ -104,7 +104,7 @@ func (r *realDisks) compare(t *testing.T, after string, groups ...string) lvm.St
 	return direct
 }
 
-// Both readers tell the same of many random groups, after every single change.
+// Both readers agree on many random groups, after every single change.
 func TestRealReadersAgree(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -122,7 +122,7 @@ func TestRealReadersAgree(t *testing.T) {
 			argv := randomChange(random, name, disks, &names, step)
 			if _, err := r.lvm(slices.Insert(slices.Clone(argv), 1, "--driverloaded", "n", "-y")...); err != nil {
 				if argv[0] != "lvcreate" && argv[0] != "lvextend" {
-					t.Fatal(err) // only room may be lacking
+					t.Fatal(err) // only insufficient free space is allowed
 				}
 				names = slices.DeleteFunc(names, func(n string) bool { return argv[0] == "lvcreate" && n == fmt.Sprintf("v%d", step) })
 			}
@@ -160,7 +160,7 @@ func randomChange(random *rand.Rand, group string, disks []string, names *[]stri
 	}
 }
 
-// A group is read while another process commits to it without end: every reading is one of the group's states.
+// A group is read while another process commits to it without a pause: each read returns one of the group's states.
 func TestRealReadDuringCommits(t *testing.T) {
 	const name = "nodelvm-busy"
 	r := newRealDisks(t, 64, 64)
@@ -187,9 +187,9 @@ func TestRealReadDuringCommits(t *testing.T) {
 		case err := <-done:
 			fixture.Must(t, err)
 			if readings < 100 {
-				t.Errorf("only %d readings", readings)
+				t.Errorf("only %d reads", readings)
 			}
-			t.Logf("%d readings, the last of seqno %d", readings, seqno)
+			t.Logf("%d reads, the last of seqno %d", readings, seqno)
 			r.change(t, "vgremove", "-ff", name)
 			return
 		default:
@@ -198,7 +198,7 @@ func TestRealReadDuringCommits(t *testing.T) {
 		fixture.Must(t, err)
 		i := slices.IndexFunc(state.Groups, func(g lvm.Group) bool { return g.Name == name })
 		if i < 0 {
-			t.Fatalf("the group is not seen; unread: %v", state.UnreadDevices)
+			t.Fatalf("the group is missing; unread: %v", state.UnreadDevices)
 		}
 		if state.Groups[i].Seqno < seqno {
 			t.Fatalf("seqno %d after %d", state.Groups[i].Seqno, seqno)
@@ -219,7 +219,7 @@ func TestRealWrongNode(t *testing.T) {
 	}
 }
 
-// BenchmarkRealRead reads this machine's disks as they are.
+// BenchmarkRealRead reads this machine's disks.
 func BenchmarkRealRead(b *testing.B) {
 	disks := new(ondisk.Disks)
 	for b.Loop() {

@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// reserving is a group of 100 extents, and what is kept in it.
+// reserving is a group of 100 extents with its reservations.
 type reserving struct {
 	reservations
 	state lvm.State
@@ -25,7 +25,7 @@ func (r *reserving) spec(name string, extents int) lvm.Spec {
 	return lvm.Spec{Name: name, Class: lvm.Class{Group: "vg-data"}, Required: lvm.Bytes(extents) * r.state.Groups[0].ExtentSize}
 }
 
-// ask is a request of one volume from its beginning to its end.
+// ask runs one request for a volume from its start to its end.
 func (r *reserving) ask(spec lvm.Spec, siblings ...lvm.Spec) error {
 	leave := r.enter(spec)
 	_, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(spec, siblings), true)
@@ -35,12 +35,12 @@ func (r *reserving) ask(spec lvm.Spec, siblings ...lvm.Spec) error {
 
 func (r *reserving) free() lvm.Extents { return r.in(r.state).Groups[0].FreeExtents() }
 
-// TestReservationsEnd: room is kept for a volume that does not come for seconds only, for one that is still wanted
-// as long as that is so, but for two minutes at most, and as long as it is being asked for.
+// TestReservationsEnd: capacity for a volume that is never requested stays reserved for seconds. While the volume is wanted, it
+// stays for up to two minutes, and while a request is in flight, without a limit.
 func TestReservationsEnd(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		wanted bool // its claim is still given to this node
+		wanted bool // its claim still has this selected node
 		asked  bool // its request waits for the lock
 		want   time.Duration
 	}{
@@ -71,8 +71,8 @@ func TestReservationsEnd(t *testing.T) {
 	}
 }
 
-// TestSiblingsAreRefusedTogether: after one volume of a pod was refused, so is the other, once, whenever its request began;
-// unless room for both was found meanwhile, or seconds have passed and it was not under way.
+// TestSiblingsAreRefusedTogether: after one volume of a pod is refused, so is the other, once, whenever its request began.
+// Exceptions: both fit meanwhile, or seconds have passed and the other was not in flight.
 func TestSiblingsAreRefusedTogether(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -83,7 +83,7 @@ func TestSiblingsAreRefusedTogether(t *testing.T) {
 		{"seconds later", func(*reserving, lvm.Spec, lvm.Spec) { time.Sleep(refusedFor - 1) }, true},
 		{"later", func(*reserving, lvm.Spec, lvm.Spec) { time.Sleep(refusedFor) }, false},
 		{"for the second time", func(r *reserving, a, b lvm.Spec) { _ = r.ask(b, a) }, false},
-		{"after the first was made", func(r *reserving, a, b lvm.Spec) { _ = r.ask(a, b) }, false},
+		{"after the first was created", func(r *reserving, a, b lvm.Spec) { _ = r.ask(a, b) }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestSiblingsAreRefusedTogether(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileItWaits: a request that began before its sibling was refused is refused however long it waits.
+// TestRefusedWhileItWaits: a request that began before its peer was refused is refused however long it waits.
 func TestRefusedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReserving()
@@ -123,21 +123,21 @@ func TestRefusedWhileItWaits(t *testing.T) {
 	})
 }
 
-// TestDecisionsWithoutTheLock: they keep no room, and refuse no volume that room is kept for.
+// TestDecisionsWithoutTheLock: they reserve nothing, and refuse no volume with a reservation.
 func TestDecisionsWithoutTheLock(t *testing.T) {
 	r := newReserving()
 	a, b := r.spec("a", 40), r.spec("b", 50)
 	_, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(a, []lvm.Spec{b}), false)
 	fixture.Must(t, err)
 	if free := r.free(); free != 100 {
-		t.Errorf("%d extents are free: room is kept", free)
+		t.Errorf("%d extents are free: capacity is reserved", free)
 	}
 	fixture.Must(t, r.ask(a, b))
 	r.state = lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 60}})}}
 	p, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(b, []lvm.Spec{a}), false)
 	fixture.Must(t, err)
 	if alloc.PlacementGroup(p) != r.state.Groups[0].UUID {
-		t.Errorf("the lock of the group %q is to be taken", alloc.PlacementGroup(p))
+		t.Errorf("PlacementGroup = %q", alloc.PlacementGroup(p))
 	}
 	_, err = r.plan(r.state, fixture.TestCluster, newPlacementRequest(b, []lvm.Spec{a}), true)
 	wantNoRoom(t, err, "on one node with a")

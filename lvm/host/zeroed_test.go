@@ -38,20 +38,20 @@ func TestZeroedAfter(t *testing.T) {
 	}{
 		{"nothing happened", at(7, same), 0, nil, known},
 		{"another text under the same seqno", at(7, func(g *lvm.Group) { g.Checksum = 1 }), 0, nil, nil},
-		{"an own commit takes extents", at(8, func(g *lvm.Group) { g.PVs[0].Free = []lvm.Run{{Start: 5, Count: 95}} }), 1, nil,
+		{"an own commit allocates extents", at(8, func(g *lvm.Group) { g.PVs[0].Free = []lvm.Run{{Start: 5, Count: 95}} }), 1, nil,
 			alloc.RunsByPV{"vga": {{Start: 5, Count: 5}, {Start: 20, Count: 10}}, "vgb": {{Start: 0, Count: 5}}}},
-		{"an own commit gives zeroed ones back", at(8, same), 2, alloc.RunsByPV{"vga": {{Start: 10, Count: 10}}}, alloc.RunsByPV{"vga": {{Start: 0, Count: 30}}, "vgb": {{Start: 0, Count: 5}}}},
-		{"it did not, after all", at(8, func(g *lvm.Group) { g.PVs[0].Free = []lvm.Run{{Start: 0, Count: 10}, {Start: 30, Count: 70}} }), 2, alloc.RunsByPV{"vga": {{Start: 10, Count: 10}}},
+		{"an own commit frees zeroed extents", at(8, same), 2, alloc.RunsByPV{"vga": {{Start: 10, Count: 10}}}, alloc.RunsByPV{"vga": {{Start: 0, Count: 30}}, "vgb": {{Start: 0, Count: 5}}}},
+		{"it frees none", at(8, func(g *lvm.Group) { g.PVs[0].Free = []lvm.Run{{Start: 0, Count: 10}, {Start: 30, Count: 70}} }), 2, alloc.RunsByPV{"vga": {{Start: 10, Count: 10}}},
 			alloc.RunsByPV{"vga": {{Start: 0, Count: 10}}, "vgb": {{Start: 0, Count: 5}}}},
 		{"three own commits", at(10, same), 3, nil, known},
 		{"one more than the own ones", at(10, same), 2, alloc.RunsByPV{"vga": {{Start: 10, Count: 10}}}, nil},
-		{"a foreign commit takes extents, and gives others back", at(8, func(g *lvm.Group) { g.PVs[0].Free = []lvm.Run{{Start: 8, Count: 92}} }), 0, nil,
+		{"another program's commit allocates extents and frees others", at(8, func(g *lvm.Group) { g.PVs[0].Free = []lvm.Run{{Start: 8, Count: 92}} }), 0, nil,
 			alloc.RunsByPV{"vga": {{Start: 8, Count: 2}, {Start: 20, Count: 10}}, "vgb": {{Start: 0, Count: 5}}}},
-		{"two foreign commits", at(9, same), 0, nil, nil},
+		{"two commits of another program", at(9, same), 0, nil, nil},
 		{"an older backup is restored", at(6, same), 0, nil, nil},
 		{"a disk leaves", at(8, func(g *lvm.Group) { g.PVs = g.PVs[:1] }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}}},
-		{"a disk is away", at(7, func(g *lvm.Group) { g.PVs[1].Missing = true }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}}},
-		{"a disk does not answer", at(7, func(g *lvm.Group) { g.PVs[1].Unresponsive = true }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}}},
+		{"a disk is missing", at(7, func(g *lvm.Group) { g.PVs[1].Missing = true }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}}},
+		{"a disk is unresponsive", at(7, func(g *lvm.Group) { g.PVs[1].Unresponsive = true }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}}},
 		{"an admin vouches", at(12, func(g *lvm.Group) { g.Tags = []string{"nodelvm.zeroed=12"} }), 0, nil, alloc.RunsByPV{"vga": {{Start: 0, Count: 100}}, "vgb": {{Start: 0, Count: 100}}}},
 		{"an admin vouched for another commit", at(12, func(g *lvm.Group) { g.Tags = []string{"nodelvm.zeroed=11", "nodelvm.zeroed=13"} }), 0, nil, nil},
 	} {
@@ -61,16 +61,16 @@ func TestZeroedAfter(t *testing.T) {
 				got.runs = nil
 			}
 			if diff := cmp.Diff(test.want, got.runs); diff != "" {
-				t.Errorf("known afterwards (-want +got):\n%s", diff)
+				t.Errorf("known zero extents (-want +got):\n%s", diff)
 			}
 			if got.seqno != test.now.Seqno || got.checksum != test.now.Checksum {
-				t.Errorf("it is known of seqno %d, checksum %d", got.seqno, got.checksum)
+				t.Errorf("recorded for seqno %d, checksum %d", got.seqno, got.checksum)
 			}
 		})
 	}
 }
 
-// TestZeroedFile: a file counts only for the very commit that it was written at.
+// TestZeroedFile: a file counts only for the commit at which it was written.
 func TestZeroedFile(t *testing.T) {
 	files := zeroedFiles{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 100}}, []lvm.Run{{Start: 50, Count: 50}})
@@ -81,32 +81,32 @@ func TestZeroedFile(t *testing.T) {
 		t.Errorf("at the same commit (-want +got):\n%s", diff)
 	}
 	for name, change := range map[string]func(*lvm.Group){
-		"one commit later":           func(g *lvm.Group) { g.Seqno++ },
-		"another text":               func(g *lvm.Group) { g.Checksum++ },
-		"only LVM's report was read": func(g *lvm.Group) { g.Checksum = 0 },
-		"another group":              func(g *lvm.Group) { g.UUID = "other" },
+		"one commit later":                 func(g *lvm.Group) { g.Seqno++ },
+		"another text":                     func(g *lvm.Group) { g.Checksum++ },
+		"LVM's report, without a checksum": func(g *lvm.Group) { g.Checksum = 0 },
+		"another group":                    func(g *lvm.Group) { g.UUID = "other" },
 	} {
 		other := g.Clone()
 		change(&other)
 		if got := files.load(other); len(got.runs) > 0 || got.seqno != other.Seqno {
-			t.Errorf("%s: %v is taken for zero", name, got.runs)
+			t.Errorf("%s: %v counts as zero", name, got.runs)
 		}
 	}
 	fixture.Must(t, os.WriteFile(files.path("other"), mustRead(t, files.path(g.UUID)), 0o600))
 	other := g.Clone()
 	other.UUID = "other"
 	if got := files.load(other); len(got.runs) > 0 {
-		t.Errorf("under another group's name: %v is taken for zero", got.runs)
+		t.Errorf("under another group's name: %v counts as zero", got.runs)
 	}
 	text := mustRead(t, files.path(g.UUID))
 	for _, damaged := range []string{"", "{}", string(text[:len(text)/2]), strings.Replace(string(text), `"version":1`, `"version":2`, 1), "\x00\x00"} {
 		fixture.Must(t, os.WriteFile(files.path(g.UUID), []byte(damaged), 0o600))
 		if got := files.load(g); len(got.runs) > 0 {
-			t.Errorf("from %q %v is taken for zero", damaged, got.runs)
+			t.Errorf("from %q: %v counts as zero", damaged, got.runs)
 		}
 	}
 	if got := (zeroedFiles{}).load(g); len(got.runs) > 0 || got.seqno != 7 {
-		t.Errorf("without a folder: %+v", got)
+		t.Errorf("without a directory: %+v", got)
 	}
 }
 
@@ -117,7 +117,7 @@ func mustRead(t testing.TB, path string) []byte {
 	return text
 }
 
-// TestZeroedWatch: readings overlap each other and the driver's commands.
+// TestZeroedWatch: reads overlap each other and the driver's commands.
 func TestZeroedWatch(t *testing.T) {
 	free := []lvm.Run{{Start: 0, Count: 100}}
 	at := func(seqno int64, free []lvm.Run) lvm.State {
@@ -148,7 +148,7 @@ func TestZeroedWatch(t *testing.T) {
 
 	w := begin()
 	w.started("uuid-vg")
-	w.read(w.reading(), at(6, []lvm.Run{{Start: 10, Count: 90}})) // between the two commits of our command
+	w.read(w.reading(), at(6, []lvm.Run{{Start: 10, Count: 90}})) // between the two commits of the driver's command
 	w.read(w.reading(), after)
 	want("while a command runs", w, after, nil)
 	early := w.reading()
@@ -157,8 +157,8 @@ func TestZeroedWatch(t *testing.T) {
 	w.read(w.reading(), after)
 	want("after a command with two commits", w, after, []lvm.Run{{Start: 10, Count: 90}})
 	w.read(early, at(5, free)) // ended late
-	want("after an old reading", w, after, []lvm.Run{{Start: 10, Count: 90}})
-	want("for an old reading", w, at(6, free), nil)
+	want("after an old read", w, after, []lvm.Run{{Start: 10, Count: 90}})
+	want("for an old read", w, at(6, free), nil)
 	w.read(w.reading(), at(6, free)) // a backup was restored
 	want("at a lower seqno", w, at(6, free), nil)
 
@@ -172,16 +172,16 @@ func TestZeroedWatch(t *testing.T) {
 	w.gains("uuid-vg", alloc.RunsByPV{"vga": {{Start: 0, Count: 10}}})
 	w.started("uuid-vg")
 	w.ended("uuid-vg", 2)
-	w.read(w.reading(), at(8, free)) // one is somebody else's
-	want("after a foreign commit among ours", w, at(8, free), nil)
+	w.read(w.reading(), at(8, free)) // one commit is another program's
+	want("after another program's commit among the driver's", w, at(8, free), nil)
 
 	w = begin()
 	w.read(w.reading(), lvm.State{})
 	w.read(w.reading(), at(5, free))
-	want("after its disks were away", w, at(5, free), nil)
+	want("after its disks were missing", w, at(5, free), nil)
 }
 
-// TestPieces: zeroes written to a volume's stretches reach all extents that are asked for, whatever the layout.
+// TestPieces: zeroes written to a volume's stretches reach all the requested extents, in each layout.
 func TestPieces(t *testing.T) {
 	g := fixture.TestGroup("vg", nil, nil, nil)
 	images := func(n lvm.Extents) {
@@ -266,8 +266,8 @@ func TestRuns(t *testing.T) {
 	})
 }
 
-// TestCarveZeroed: a raw block volume is placed on extents that are known to be zero, if it can be; all others where they
-// were placed before.
+// TestCarveZeroed: alloc places a raw block volume on extents that are known to be zero, if possible; all other volumes it
+// places as before.
 func TestCarveZeroed(t *testing.T) {
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 20}}, []lvm.Run{{Start: 0, Count: 30}})
 	g.PVs[1].Zeroed = []lvm.Run{{Start: 10, Count: 10}}
@@ -295,7 +295,7 @@ func TestCarveZeroed(t *testing.T) {
 	}
 }
 
-// TestBlockIsNoFileSystem: a volume that was made for a file system is not answered where a raw block volume is asked for.
+// TestBlockIsNoFileSystem: a request for a raw block volume does not get a volume that was created for a file system.
 func TestBlockIsNoFileSystem(t *testing.T) {
 	s := lvm.State{Groups: []lvm.Group{fixture.Holding(fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 100}}), "a", 4, fixture.Unchanged)}}
 	spec := fixture.TestSpec("a", "vg", 16*lvm.MiB)

@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestTurns: the smallest goes first, and every fourth turn is that of who has waited longest.
+// TestTurns: the smallest goes first, and every fourth turn goes to the longest waiter.
 func TestTurns(t *testing.T) {
 	var w turns
 	first, err := w.wait(t.Context(), "vg", 100)
@@ -47,7 +47,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestTurnsPause: a smaller one takes over after a GiB of a larger one, which goes on afterwards.
+// TestTurnsPause: a smaller volume takes over after 1 GiB of a larger one, which continues afterwards.
 func TestTurnsPause(t *testing.T) {
 	var w turns
 	large, err := w.wait(t.Context(), "vg", 1000)
@@ -63,13 +63,13 @@ func TestTurnsPause(t *testing.T) {
 	for range turnChunks - 1 {
 		large.pause(t.Context(), 900)
 		if w.waitingIn("vg") != 1 {
-			t.Fatal("it gave up its turn too early")
+			t.Fatal("it ended its turn too early")
 		}
 	}
 	ended := make(chan bool)
 	go func() {
 		turn := <-small
-		turn.pause(context.Background(), 5) // nobody smaller waits
+		turn.pause(context.Background(), 5) // no smaller one waits
 		turn.end()
 		ended <- true
 	}()
@@ -81,7 +81,7 @@ func TestTurnsPause(t *testing.T) {
 	}
 }
 
-// TestTurnsGiveUp: who does not wait any more gets no turn.
+// TestTurnsGiveUp: a waiter that stops waiting gets no turn.
 func TestTurnsGiveUp(t *testing.T) {
 	var w turns
 	first, err := w.wait(t.Context(), "vg", 1)
@@ -107,7 +107,7 @@ func waitUntil(t testing.TB, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !is(); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatal("it does not come about")
+			t.Fatal("the condition does not become true")
 		}
 	}
 }
