@@ -13,16 +13,16 @@ type device struct {
 	lvm.Device
 	volume    string // name of the volume that it belongs to
 	suspended bool
-	frozen    bool // by somebody's fsfreeze: it cannot be suspended
+	frozen    bool // by fsfreeze: it cannot be suspended
 	opens     int
-	status    string // "TARGET PARAMETERS", where a test has said so
+	status    string // "TARGET PARAMETERS", if a test has set it
 }
 
 func deviceUUID(vg, lv string) string {
 	return "LVM-" + strings.ReplaceAll(vg, "-", "") + strings.ReplaceAll(lv, "-", "")
 }
 
-// activate makes a volume's device, and first those of what it is made of.
+// activate creates a volume's device, after those of its sub-LVs and pool.
 func (n *Node) activate(g *group, name string) {
 	lv := g.find(name)
 	suffix := ""
@@ -47,7 +47,7 @@ func (n *Node) activatePool(g *group, pool string) {
 	n.raise(g, pool, "-tpool")
 }
 
-// raise makes a device if it is not there.
+// raise creates a device unless it exists.
 func (n *Node) raise(g *group, name, suffix string) {
 	if n.raised(g, name, suffix) {
 		return
@@ -56,7 +56,7 @@ func (n *Node) raise(g *group, name, suffix string) {
 	n.devices = append(n.devices, &device{volume: name, Device: lvm.Device{UUID: deviceUUID(g.UUID, g.find(name).UUID) + suffix, Path: fmt.Sprintf("/dev/dm-%d", n.serial)}})
 }
 
-// carries tells whether another device stands on this one.
+// carries reports whether another device is on this one.
 func (n *Node) carries(d *device) bool {
 	for _, g := range n.groups {
 		for _, lv := range g.LVs {
@@ -75,7 +75,7 @@ func (n *Node) raised(g *group, name, suffix string) bool {
 	return slices.ContainsFunc(n.devices, func(d *device) bool { return d.UUID == uuid })
 }
 
-// blocked tells whether a part of a thin pool is in the way of its activation: a command was killed at it.
+// blocked returns the error for a thin pool with a part that is still active: a command was killed while it used the part.
 func (n *Node) blocked(g *group, pool string) *failure {
 	part := g.find(pool).Thin.Metadata
 	if n.raised(g, part, "-tmeta") && !n.raised(g, pool, "-tpool") {
@@ -110,7 +110,7 @@ func (n *Node) deactivate(g *group, name string) *failure {
 		}
 	}
 	thin := g.find(pool).Thin
-	n.lower(g, pool, "-pool") // LVM leaves that one; nobody can tell
+	n.lower(g, pool, "-pool") // LVM leaves that one, but no test can see it
 	n.lower(g, pool, "-tpool")
 	n.lower(g, thin.Data, "-tdata")
 	n.lower(g, thin.Metadata, "-tmeta")
@@ -122,7 +122,7 @@ func (n *Node) lower(g *group, name, suffix string) {
 	n.devices = slices.DeleteFunc(n.devices, func(d *device) bool { return d.UUID == uuid })
 }
 
-// path finds the device of a volume; "" if it is not active.
+// path returns the device of a volume; "" if it is not active.
 func (n *Node) path(g *group, lv string) string {
 	for _, d := range n.devices {
 		if d.UUID == deviceUUID(g.UUID, lv) {
@@ -132,7 +132,7 @@ func (n *Node) path(g *group, lv string) string {
 	return ""
 }
 
-// status is what the kernel says of a device's first target (Linux, Documentation/admin-guide/device-mapper: dm-raid.rst,
+// status is the kernel's status of a device's first target (Linux, Documentation/admin-guide/device-mapper: dm-raid.rst,
 // thin-provisioning.rst).
 func (n *Node) status(d *device) (target, parameters string) {
 	if d.status != "" {
@@ -174,7 +174,7 @@ func (n *Node) poolStatus(g *group, pool *lvm.LV) string {
 	return fmt.Sprintf("1 %d/%d %d/%d - rw discard_passdown error_if_no_space - 128", 10+used/100, blocks, used, total)
 }
 
-// Fill makes the first bytes of a thin volume written: its pool gives it blocks for them.
+// Fill writes the first bytes of a thin volume: its pool allocates blocks for them.
 func (n *Node) Fill(path string, size lvm.Bytes) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -11,34 +11,34 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// Bed is what Conformance runs on: a node with one volume group of six disks, of at least 20 extents of 4 MiB each,
-// without any volume.
+// Bed is the fixture of Conformance: a node with one volume group of six disks, of at least 20 extents of 4 MiB each, without a
+// volume.
 type Bed struct {
-	Group string // its name
-	Tag   string // a tag that it carries, and no other group
-	// Start starts a driver on the node, as after a restart of its pod. The one before it has been closed by then, and
-	// the last one is closed before the test ends.
+	Group string // the group's name
+	Tag   string // a tag that only this group has
+	// Start starts a driver on the node, as after a restart of its pod. The previous one has been closed by then, and the last
+	// one is closed before the test ends.
 	Start func(t testing.TB) *Driver
-	// Admin runs an LVM command as somebody at the node's console would, and fails the test if that fails.
+	// Admin runs an LVM command as an admin at the node's console would, and fails the test if the command fails.
 	Admin func(t testing.TB, argv ...string)
 	// Read reads the disks.
 	Read func(t testing.TB) lvm.State
-	// Suspended tells whether a device is suspended.
+	// Suspended reports whether a device is suspended.
 	Suspended func(t testing.TB, device string) bool
-	// Spoil makes the group one that nothing may be changed in, in one of the ways of spoils, until restore.
+	// Spoil makes the group unusable in one of the ways of spoils, until restore.
 	Spoil func(t testing.TB, how string) (restore func())
-	// Leave leaves a message for the default thin pool, "create VOLUME" or "delete NUMBER", that the pool has counted: what a
-	// command leaves that is cut off before LVM drops its messages. No volume is active afterwards.
+	// Leave leaves a message for the default thin pool, "create VOLUME" or "delete NUMBER", that the pool has counted, as a
+	// command does that is interrupted before LVM drops its messages. No volume is active afterwards.
 	Leave func(t testing.TB, message string)
-	// Lost lists the devices that the default thin pool has and LVM does not know, and those that only LVM knows.
+	// Lost lists the devices that only the default thin pool has, and those that only LVM has.
 	Lost func(t testing.TB) []int
 	// Hold opens a device as a pod does.
 	Hold func(t testing.TB, device string) (release func())
 
-	last func() *Driver // the driver that was started last
+	last func() *Driver // the driver that started last
 }
 
-// Driver is a Host and the LVM commands that it has run.
+// Driver is a Host with the LVM commands that it has run.
 type Driver struct {
 	*host.Host
 	mu       sync.Mutex
@@ -52,12 +52,11 @@ func (d *Driver) Observe(c lvm.Command) {
 	d.commands = append(d.commands, c)
 }
 
-// settling begins the selection of the command that marks volumes as ready: their driver runs it on its own, a short while
-// after it has answered.
+// settling is the beginning of the selection of the command that tags volumes as ready: the driver runs that command by itself,
+// shortly after it has returned the volumes.
 const settling = "lv_tags={nodelvm.state=creating} && ("
 
-// counted runs do and fails if it took more LVM commands than at most. What earlier requests left to be done later does
-// not count.
+// counted runs do and fails if that took more than atMost LVM commands. It ignores the delayed commands of earlier requests.
 func (d *Driver) counted(t testing.TB, what string, atMost int, do func()) {
 	t.Helper()
 	d.mu.Lock()
@@ -78,10 +77,10 @@ func (d *Driver) counted(t testing.TB, what string, atMost int, do func()) {
 	}
 }
 
-// Cluster is the cluster UID that a Bed's drivers are to be configured with.
+// Cluster is the cluster UID of a Bed's drivers.
 const Cluster = "7e57c1a5-0000-4000-8000-000000000001"
 
-// oneAtATime closes each driver before the next is started, and when the test ends: a node has one.
+// oneAtATime closes each driver before the next one starts, and when the test ends: a node has one.
 func (b Bed) oneAtATime() Bed {
 	var last *Driver
 	start := b.Start
@@ -102,7 +101,7 @@ func (d *Driver) close(t testing.TB) {
 		return
 	}
 	if d.Metrics().ReaderOff {
-		t.Error("the direct reading differed from LVM's report; the log says in what")
+		t.Error("the direct read differed from LVM's report; see the log")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -113,7 +112,7 @@ func (b Bed) spec(name string, size lvm.Bytes) lvm.Spec {
 	return lvm.Spec{Name: name, Class: lvm.Class{Group: b.Group, Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, Required: size, Claim: "shop/data-0"}
 }
 
-// light is a wanted volume that takes no time to delete.
+// light is a requested volume that takes no time to delete.
 func (b Bed) light(name string, size lvm.Bytes) lvm.Spec {
 	spec := b.spec(name, size)
 	spec.Class.Wipe = lvm.WipeNone
@@ -122,7 +121,7 @@ func (b Bed) light(name string, size lvm.Bytes) lvm.Spec {
 
 func (b Bed) class() lvm.Class { return b.spec("", 0).Class }
 
-// cleanUp deletes every volume and sees that the group is whole again: nothing leaks, whatever the test did.
+// cleanUp deletes every volume and checks that all extents are free again: nothing leaks.
 func (b Bed) cleanUp(t *testing.T) {
 	d := b.last()
 	b.deleteAll(t, d)
@@ -133,7 +132,7 @@ func (b Bed) cleanUp(t *testing.T) {
 	}
 }
 
-// waitWiped waits until no deleted volume holds extents any more.
+// waitWiped waits until no deleted volume holds extents.
 func (d *Driver) waitWiped(t testing.TB) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)

@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Conformance holds a Host, and what it stands on, to its contract. newBed is called once for each test.
+// Conformance checks that a Host, and the LVM below it, keeps its contract. It calls newBed once for each test.
 func Conformance(t *testing.T, newBed func(t *testing.T) Bed) {
 	for _, test := range []struct {
 		name string
@@ -69,7 +69,7 @@ func testCreate(t *testing.T, b Bed) {
 		t.Errorf("created %+v, want %+v", v, want)
 	}
 	if id, err := lvm.ParseID(v.ID.String()); err != nil || id != v.ID {
-		t.Errorf("its handle %q reads as %v, %v", v.ID, id, err)
+		t.Errorf("its handle %q parses as %v, %v", v.ID, id, err)
 	}
 	if device, active, err := d.Device(v.ID, v.UUID); err != nil || !active || !strings.HasPrefix(device, "/dev/dm-") {
 		t.Errorf("its device is %q, active %v, %v", device, active, err)
@@ -148,7 +148,7 @@ func testNames(t *testing.T, b Bed) {
 	} {
 		v := d.create(t, b.light(name, 1))
 		if v.Name != name {
-			t.Errorf("created as %q, it reads back as %q", name, v.Name)
+			t.Errorf("created as %q, read as %q", name, v.Name)
 		}
 		if other, taken := seen[v.ID]; taken {
 			t.Errorf("%q and %q are one volume", name, other)

@@ -7,10 +7,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// spoils are the ways in which a group can become one that nothing may be changed in.
+// spoils are the ways in which a group can become unusable.
 var spoils = []string{"exported", "foreign", "read-only", "clustered", "fixed", "partial", "duplicated"}
 
-// testSpoilt: in a group that cannot be changed nothing is, and nothing is promised; what it holds is still known.
+// testSpoilt: the driver changes nothing in an unusable group and reports no capacity for it, but still finds its volumes.
 func testSpoilt(t *testing.T, b Bed) {
 	d := b.Start(t)
 	v := d.create(t, b.light("kept", 8*lvm.MiB))
@@ -18,7 +18,7 @@ func testSpoilt(t *testing.T, b Bed) {
 		t.Fatal(err)
 	}
 	idle := d.create(t, b.light("idle", 8*lvm.MiB))
-	if _, err := d.Activate(t.Context(), idle.ID, idle.UUID); err != nil { // marks it as ready: a commit that is still to come would change the group below
+	if _, err := d.Activate(t.Context(), idle.ID, idle.UUID); err != nil { // tags it as ready: a later commit would change the group below
 		t.Fatal(err)
 	}
 	b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+idle.ID.LV)
@@ -26,14 +26,14 @@ func testSpoilt(t *testing.T, b Bed) {
 	for _, how := range spoils {
 		restore := b.Spoil(t, how)
 		before := b.group(t)
-		passes := how == "partial" || how == "duplicated" // what LVM would do and must not, until the disk is back or its copy away
+		passes := how == "partial" || how == "duplicated" // LVM would do it; the driver must not until the disk is back, or its copy removed
 		d.counted(t, how, 0, func() {
 			_, err := d.Create(t.Context(), b.light("more", 8*lvm.MiB))
 			wantKind(t, how+": create", err, lvm.KindInsufficientCapacity)
 			_, err = d.Extend(t.Context(), v.ID, v.Size+1, 0)
 			wantKind(t, how+": extend", err, kindOf(passes, lvm.KindBusy, lvm.KindConflict))
 			_, err = d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"})
-			wantKind(t, how+": look for what is not there", err, kindOf(passes, lvm.KindBusy, lvm.KindNotFound))
+			wantKind(t, how+": look up a missing volume", err, kindOf(passes, lvm.KindBusy, lvm.KindNotFound))
 			if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
 				t.Errorf("%s: the active volume: %q, %v", how, device, err)
 			}
@@ -47,7 +47,7 @@ func testSpoilt(t *testing.T, b Bed) {
 			if found, err := d.Lookup(t.Context(), v.ID); err != nil || found != v {
 				t.Errorf("%s: found %+v, %v; want %+v", how, found, err, v)
 			}
-			if how != "fixed" { // of such a group, LVM removes volumes
+			if how != "fixed" { // LVM removes volumes from such a group
 				err := d.Delete(t.Context(), v.ID)
 				wantKind(t, how+": delete", err, kindOf(passes, lvm.KindBusy, lvm.KindConflict))
 			}
@@ -57,7 +57,7 @@ func testSpoilt(t *testing.T, b Bed) {
 		}
 		restore()
 		if c := d.capacity(t, b.class()); c != whole {
-			t.Errorf("no longer %s, its capacity is %+v, before it was %+v", how, c, whole)
+			t.Errorf("after %s: capacity %+v, before %+v", how, c, whole)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func kindOf(first bool, is, other lvm.Kind) lvm.Kind {
 	return other
 }
 
-// testRenamed: a volume is known by its group's UUID, whatever the group is called.
+// testRenamed: a volume is identified by its group's UUID, whatever the group's name.
 func testRenamed(t *testing.T, b Bed) {
 	d := b.Start(t)
 	v := d.create(t, b.light("kept", 8*lvm.MiB))
@@ -93,7 +93,8 @@ func testRenamed(t *testing.T, b Bed) {
 	d.waitWiped(t)
 }
 
-// testRenamedVolume: a volume is known by its tags, whatever it is called: it is not taken for gone, nor made a second time.
+// testRenamedVolume: a volume is identified by its tags, whatever its name: the driver neither takes it for deleted nor creates
+// it again.
 func testRenamedVolume(t *testing.T, b Bed) {
 	d := b.Start(t)
 	v := d.create(t, b.light("kept", 8*lvm.MiB))
@@ -108,22 +109,22 @@ func testRenamedVolume(t *testing.T, b Bed) {
 		t.Errorf("renamed back, its device is %s, %v; before, %s", now, err, device)
 	}
 	must(t, d.Delete(t.Context(), v.ID))
-	wantKind(t, "look for it", func() error { _, err := d.Lookup(t.Context(), v.ID); return err }(), lvm.KindNotFound)
+	wantKind(t, "lookup", func() error { _, err := d.Lookup(t.Context(), v.ID); return err }(), lvm.KindNotFound)
 }
 
-// testTogether: volumes of one pod have room together or not at all.
+// testTogether: the volumes of one pod fit together, or none is created.
 func testTogether(t *testing.T, b Bed) {
 	d := b.Start(t)
 	half := d.capacity(t, b.class()).Available / 2 / ExtentSize * ExtentSize
 	first, second, large := b.light("first", half), b.light("second", half), b.light("large", half+2*ExtentSize)
-	d.counted(t, "a pod without room", 0, func() {
+	d.counted(t, "a pod that does not fit", 0, func() {
 		_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{large})
-		wantKind(t, "the smaller of two that have no room together", err, lvm.KindInsufficientCapacity)
+		wantKind(t, "the smaller of two that do not fit together", err, lvm.KindInsufficientCapacity)
 	})
 	_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
 	must(t, err)
 	_, err = d.Create(t.Context(), b.light("stranger", 2*ExtentSize))
-	wantKind(t, "a stranger in the room that is kept", err, lvm.KindInsufficientCapacity)
+	wantKind(t, "another pod's volume in the reserved capacity", err, lvm.KindInsufficientCapacity)
 	_, err = d.CreateWithPeers(t.Context(), second, []lvm.Spec{first})
 	must(t, err)
 }

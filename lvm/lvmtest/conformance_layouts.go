@@ -8,11 +8,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// shape is a layout as the suite asks for it, and how it must then lie.
+// shape is a layout that the suite tests, and its expected extents.
 type shape struct {
 	class lvm.Class // without its group
-	legs  int       // disks that it lies on
-	data  int       // of those, how many hold different data: a row is one extent on each
+	legs  int       // disks that it is on
+	data  int       // disks with different data: a row is one extent on each
 }
 
 var shapes = []shape{
@@ -26,7 +26,7 @@ var shapes = []shape{
 
 func (s shape) String() string { return fmt.Sprintf("%s of %d disks", s.class.Layout, s.legs) }
 
-// row is the least that a volume of this shape can grow by.
+// row is the smallest expansion of a volume with this shape.
 func (s shape) row() lvm.Bytes { return lvm.Bytes(s.data) * ExtentSize }
 
 func (b Bed) in(class lvm.Class) lvm.Class {
@@ -37,7 +37,7 @@ func (b Bed) in(class lvm.Class) lvm.Class {
 	return class
 }
 
-// testShape lives the whole life of a volume of one layout.
+// testShape creates, extends and deletes a volume of one layout.
 func testShape(t *testing.T, b Bed, s shape) {
 	d := b.Start(t)
 	class := b.in(s.class)
@@ -78,11 +78,11 @@ func testShape(t *testing.T, b Bed, s shape) {
 	must(t, d.Delete(t.Context(), v.ID))
 	d.waitWiped(t)
 	if after := d.capacity(t, class); after != before {
-		t.Errorf("after all is deleted the capacity is %+v, before it was %+v", after, before)
+		t.Errorf("capacity after all is deleted %+v, before %+v", after, before)
 	}
 }
 
-// testGrow extends a volume by one byte, which takes a row, and asks for what it has already.
+// testGrow extends a volume by one byte, which takes a row, and then requests its present size.
 func testGrow(t *testing.T, d *Driver, v lvm.Volume, row lvm.Bytes) lvm.Volume {
 	t.Helper()
 	want := v
@@ -94,7 +94,7 @@ func testGrow(t *testing.T, d *Driver, v lvm.Volume, row lvm.Bytes) lvm.Volume {
 			t.Errorf("extended by a byte: %+v, want %+v", grown, want)
 		}
 	})
-	d.counted(t, "extension to what is there", 0, func() {
+	d.counted(t, "extension to the present size", 0, func() {
 		for _, size := range []lvm.Bytes{0, 1, v.Size, want.Size} {
 			if same, err := d.Extend(t.Context(), v.ID, size, 0); err != nil || same != want {
 				t.Errorf("extended to %d bytes: %+v, %v; want %+v", size, same, err, want)
@@ -111,10 +111,10 @@ func testGrow(t *testing.T, d *Driver, v lvm.Volume, row lvm.Bytes) lvm.Volume {
 	return want
 }
 
-// testLargest asks for a byte more than the largest volume that there can be, and for that one.
+// testLargest requests the largest possible volume, and one byte more.
 func testLargest(t *testing.T, d *Driver, spec lvm.Spec, s shape) {
 	t.Helper()
-	spec.Class.Wipe = lvm.WipeNone // there is nothing to wipe
+	spec.Class.Wipe = lvm.WipeNone // the volume holds nothing
 	c := d.capacity(t, spec.Class)
 	if c.Largest < s.row() || c.Largest%s.row() != 0 || c.Available < c.Largest {
 		t.Errorf("%s: the capacity is %+v", s, c)
@@ -127,13 +127,13 @@ func testLargest(t *testing.T, d *Driver, spec lvm.Spec, s shape) {
 	spec.Required = c.Largest
 	v := d.create(t, spec)
 	if v.Size != c.Largest {
-		t.Errorf("asked for the largest, %s, got %s", c.Largest, v.Size)
+		t.Errorf("requested the largest, %s, got %s", c.Largest, v.Size)
 	}
 	must(t, d.Delete(t.Context(), v.ID))
 	d.waitWiped(t)
 }
 
-// checkLegs sees that each leg of a volume lies on disks that no other leg lies on.
+// checkLegs checks that no two legs of a volume share a disk.
 func (b Bed) checkLegs(t *testing.T, v lvm.Volume, want int) {
 	t.Helper()
 	g := b.group(t)
@@ -143,7 +143,7 @@ func (b Bed) checkLegs(t *testing.T, v lvm.Volume, want int) {
 		for i := range s.Areas {
 			for _, pv := range disksOf(t, g, s, i) {
 				if other, taken := owner[pv]; taken && other != i {
-					t.Errorf("legs %d and %d of %s lie on one disk", other, i, v.ID.LV)
+					t.Errorf("legs %d and %d of %s are on one disk", other, i, v.ID.LV)
 				}
 				owner[pv] = i
 			}
@@ -195,14 +195,14 @@ func find(t testing.TB, g lvm.Group, name string) lvm.LV {
 	return g.LVs[i]
 }
 
-// testExtendLinear: a linear volume grows wherever there is room, to the last extent.
+// testExtendLinear: a linear volume extends onto any free extents, up to the last one.
 func testExtendLinear(t *testing.T, b Bed) {
 	d := b.Start(t)
 	v := d.create(t, b.light("grows", ExtentSize))
 	d.create(t, b.light("in the way", ExtentSize))
 	v = testGrow(t, d, v, ExtentSize)
 	_, err := d.Extend(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"}, 1, 0)
-	wantKind(t, "extension of nothing", err, lvm.KindNotFound)
+	wantKind(t, "extension of a missing volume", err, lvm.KindNotFound)
 	all := v.Size + d.capacity(t, b.class()).Largest
 	d.counted(t, "a refused extension", 0, func() {
 		_, err := d.Extend(t.Context(), v.ID, all+1, 0)
@@ -217,29 +217,29 @@ func testExtendLinear(t *testing.T, b Bed) {
 	}
 }
 
-// testLegs: what a layout cannot have here, and what it can have nowhere.
+// testLegs: classes that this node cannot serve, and classes that no node can.
 func testLegs(t *testing.T, b Bed) {
 	d := b.Start(t)
 	for what, test := range map[string]struct {
 		class lvm.Class
 		kind  lvm.Kind
 	}{
-		"negative stripes":        {lvm.Class{Layout: lvm.LayoutStriped, Stripes: -1}, lvm.KindInvalid},
-		"one stripe":              {lvm.Class{Layout: lvm.LayoutStriped, Stripes: 1}, lvm.KindInvalid},
-		"stripes of linear":       {lvm.Class{Layout: lvm.LayoutLinear, Stripes: 2}, lvm.KindInvalid},
-		"a stripe of 5000":        {lvm.Class{Layout: lvm.LayoutStriped, StripeSize: 5000}, lvm.KindInvalid},
-		"negative mirrors":        {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: -1}, lvm.KindInvalid},
-		"ten mirrors":             {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 10}, lvm.KindInvalid},
-		"two data disks":          {lvm.Class{Layout: lvm.LayoutRAID6, Stripes: 2}, lvm.KindInvalid},
-		"three copies":            {lvm.Class{Layout: lvm.LayoutRAID10, Mirrors: 2}, lvm.KindInvalid},
-		"a pool of linear":        {lvm.Class{Layout: lvm.LayoutLinear, Pool: "p"}, lvm.KindInvalid},
-		"a pool with a slash":     {lvm.Class{Layout: lvm.LayoutThin, Pool: "a/b"}, lvm.KindInvalid},
-		"half a promise":          {lvm.Class{Layout: lvm.LayoutThin, Overprovision: 50}, lvm.KindInvalid},
-		"a promise of 101 times":  {lvm.Class{Layout: lvm.LayoutThin, Overprovision: 10100}, lvm.KindInvalid},
-		"no such layout":          {lvm.Class{Layout: "mirror"}, lvm.KindInvalid},
-		"more stripes than disks": {lvm.Class{Layout: lvm.LayoutStriped, Stripes: 7}, lvm.KindInsufficientCapacity},
-		"more copies than disks":  {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 6}, lvm.KindInsufficientCapacity},
-		"more data than disks":    {lvm.Class{Layout: lvm.LayoutRAID5, Stripes: 6}, lvm.KindInsufficientCapacity},
+		"negative stripes":           {lvm.Class{Layout: lvm.LayoutStriped, Stripes: -1}, lvm.KindInvalid},
+		"one stripe":                 {lvm.Class{Layout: lvm.LayoutStriped, Stripes: 1}, lvm.KindInvalid},
+		"stripes of linear":          {lvm.Class{Layout: lvm.LayoutLinear, Stripes: 2}, lvm.KindInvalid},
+		"a stripe of 5000":           {lvm.Class{Layout: lvm.LayoutStriped, StripeSize: 5000}, lvm.KindInvalid},
+		"negative mirrors":           {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: -1}, lvm.KindInvalid},
+		"ten mirrors":                {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 10}, lvm.KindInvalid},
+		"two data disks":             {lvm.Class{Layout: lvm.LayoutRAID6, Stripes: 2}, lvm.KindInvalid},
+		"three copies":               {lvm.Class{Layout: lvm.LayoutRAID10, Mirrors: 2}, lvm.KindInvalid},
+		"a pool of linear":           {lvm.Class{Layout: lvm.LayoutLinear, Pool: "p"}, lvm.KindInvalid},
+		"a pool with a slash":        {lvm.Class{Layout: lvm.LayoutThin, Pool: "a/b"}, lvm.KindInvalid},
+		"overprovision of 50 %":      {lvm.Class{Layout: lvm.LayoutThin, Overprovision: 50}, lvm.KindInvalid},
+		"overprovision of 101 times": {lvm.Class{Layout: lvm.LayoutThin, Overprovision: 10100}, lvm.KindInvalid},
+		"no such layout":             {lvm.Class{Layout: "mirror"}, lvm.KindInvalid},
+		"more stripes than disks":    {lvm.Class{Layout: lvm.LayoutStriped, Stripes: 7}, lvm.KindInsufficientCapacity},
+		"more copies than disks":     {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 6}, lvm.KindInsufficientCapacity},
+		"more data than disks":       {lvm.Class{Layout: lvm.LayoutRAID5, Stripes: 6}, lvm.KindInsufficientCapacity},
 	} {
 		d.counted(t, what, 0, func() {
 			_, err := d.Create(t.Context(), lvm.Spec{Name: "bad", Class: b.in(test.class), Required: 1})

@@ -7,8 +7,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// testMessagesLeft: what LVM has left for a pool, since a command was cut off after the pool had counted it, costs nobody
-// anything: not when the driver goes on, not when it starts, and what was not answered is gone after that.
+// testMessagesLeft: messages that an interrupted command left after the pool counted them leak nothing, neither while the
+// driver runs nor when it starts; and a start removes what no request got.
 func testMessagesLeft(t *testing.T, b Bed) {
 	d := b.Start(t)
 	volumes := map[string]lvm.Volume{}
@@ -22,7 +22,7 @@ func testMessagesLeft(t *testing.T, b Bed) {
 		}
 	}
 	complete("at first")
-	_, err := d.Activate(t.Context(), volumes["first"].ID, volumes["first"].UUID) // it is marked as ready then, like the others
+	_, err := d.Activate(t.Context(), volumes["first"].ID, volumes["first"].UUID) // tags it as ready, like the others
 	must(t, err)
 	b.Leave(t, "delete 99")
 	must(t, d.Delete(t.Context(), volumes["first"].ID))
@@ -43,11 +43,11 @@ func testMessagesLeft(t *testing.T, b Bed) {
 	b.Leave(t, "create "+unanswered)
 	d = b.Start(t)
 	if slices.ContainsFunc(b.group(t).LVs, func(lv lvm.LV) bool { return lv.Name == unanswered }) {
-		t.Error("a volume that was never answered is there after a start")
+		t.Error("a volume that no request got exists after a start")
 	}
 	complete("after a start that has removed a volume")
 	if now := d.create(t, b.thin("stays", 4*lvm.MiB, lvm.ID{})); now != volumes["stays"] {
-		t.Errorf("what was there became %+v", now)
+		t.Errorf("the existing volume became %+v", now)
 	}
 	b.deleteAll(t, d)
 	b.removePool(t)

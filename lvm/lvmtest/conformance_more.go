@@ -26,7 +26,7 @@ func testCapacity(t *testing.T, b Bed) {
 	_, err := d.Create(t.Context(), spec)
 	wantKind(t, "one byte more than the largest", err, lvm.KindInsufficientCapacity)
 	if err != nil && !strings.Contains(err.Error(), before.Largest.String()) {
-		t.Errorf("the refusal does not name the largest that can be had: %v", err)
+		t.Errorf("the error does not name the largest possible volume: %v", err)
 	}
 	spec.Required = before.Largest
 	v := d.create(t, spec)
@@ -38,11 +38,11 @@ func testCapacity(t *testing.T, b Bed) {
 	must(t, d.Delete(t.Context(), v.ID))
 	d.waitWiped(t)
 	if after := d.capacity(t, b.class()); after != before {
-		t.Errorf("after all is deleted the capacity is %+v, before it was %+v", after, before)
+		t.Errorf("capacity after all is deleted %+v, before %+v", after, before)
 	}
 }
 
-// testFragments leaves holes of 1 to 4 extents, and then asks for the largest volume and one that no hole can hold.
+// testFragments leaves free ranges of 1 to 4 extents, and requests the largest volume, which needs several of them.
 func testFragments(t *testing.T, b Bed) {
 	d := b.Start(t)
 	var volumes []lvm.Volume
@@ -58,13 +58,13 @@ func testFragments(t *testing.T, b Bed) {
 	d.waitWiped(t)
 	rest := b.light("rest", d.capacity(t, b.class()).Largest)
 	if v := d.create(t, rest); v.Size != rest.Required {
-		t.Errorf("asked for %s in fragments, got %s", rest.Required, v.Size)
+		t.Errorf("requested %s in fragments, got %s", rest.Required, v.Size)
 	}
 	_, err := d.Create(t.Context(), b.spec("one more", 1))
 	wantKind(t, "a volume in a full group", err, lvm.KindInsufficientCapacity)
 }
 
-// testAtOnce: equal requests make one volume, different ones do not hinder each other.
+// testAtOnce: equal requests create one volume, and different ones do not block each other.
 func testAtOnce(t *testing.T, b Bed) {
 	d := b.Start(t)
 	var wait sync.WaitGroup
@@ -99,7 +99,7 @@ func testDelete(t *testing.T, b Bed) {
 		must(t, d.Delete(t.Context(), v.ID))
 		d.waitWiped(t)
 	})
-	d.counted(t, "delete of what is gone", 0, func() { must(t, d.Delete(t.Context(), v.ID)) })
+	d.counted(t, "delete of a deleted volume", 0, func() { must(t, d.Delete(t.Context(), v.ID)) })
 	if _, active, err := d.Device(v.ID, v.UUID); err != nil || active {
 		t.Errorf("a deleted volume's device: active %v, %v", active, err)
 	}
@@ -145,7 +145,7 @@ func testDeleteInUse(t *testing.T, b Bed) {
 	d.waitWiped(t)
 }
 
-// testForeign: what is not ours is neither taken nor touched.
+// testForeign: the driver neither uses nor changes what it does not manage.
 func testForeign(t *testing.T, b Bed) {
 	d := b.Start(t)
 	ours := d.create(t, b.light("taken", 8*lvm.MiB))
@@ -154,7 +154,7 @@ func testForeign(t *testing.T, b Bed) {
 	target := b.Group + "/" + ours.ID.LV
 	b.Admin(t, "lvcreate", "-y", "-an", "-Zn", "-Wn", "-l", "1", "-n", ours.ID.LV, b.Group)
 	_, err := d.Create(t.Context(), b.light("taken", 8*lvm.MiB))
-	wantKind(t, "create under a foreign volume's name", err, lvm.KindExists)
+	wantKind(t, "create with an unmanaged volume's name", err, lvm.KindExists)
 	wantKind(t, "delete of an unmanaged volume", d.Delete(t.Context(), ours.ID), lvm.KindNotManaged)
 	_, err = d.Lookup(t.Context(), ours.ID)
 	wantKind(t, "lookup of an unmanaged volume", err, lvm.KindNotManaged)
@@ -163,11 +163,11 @@ func testForeign(t *testing.T, b Bed) {
 	b.Admin(t, "lvremove", "-y", target)
 
 	elsewhere := d.create(t, b.light("taken", 8*lvm.MiB))
-	_, err = d.Activate(t.Context(), elsewhere.ID, elsewhere.UUID) // it is marked as ready with that, and not while the admin works
+	_, err = d.Activate(t.Context(), elsewhere.ID, elsewhere.UUID) // tags it as ready now, not while the admin works
 	must(t, err)
 	b.Admin(t, "lvchange", "--deltag", "nodelvm.cluster="+Cluster, "--addtag", "nodelvm.cluster=other", target)
 	_, err = d.Create(t.Context(), b.light("taken", 8*lvm.MiB))
-	wantKind(t, "create under another cluster's name", err, lvm.KindExists)
+	wantKind(t, "create with the name of another cluster's volume", err, lvm.KindExists)
 	wantKind(t, "delete of another cluster's volume", d.Delete(t.Context(), elsewhere.ID), lvm.KindNotManaged)
 	b.Admin(t, "lvchange", "--addtag", "nodelvm.cluster="+Cluster, target)
 	if err := d.Delete(t.Context(), elsewhere.ID); err == nil {
@@ -180,7 +180,7 @@ func testActivate(t *testing.T, b Bed) {
 	d := b.Start(t)
 	v := d.create(t, b.light("active", 8*lvm.MiB))
 	var device string
-	// The first one may have to mark the volume as ready.
+	// The first one may have to tag the volume as ready.
 	for atMost := 1; atMost >= 0; atMost-- {
 		d.counted(t, "activation of an active volume", atMost, func() {
 			var err error
@@ -213,7 +213,7 @@ func testLook(t *testing.T, b Bed) {
 		want = append(want, d.create(t, b.light(name, 8*lvm.MiB)))
 	}
 	slices.SortFunc(want, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
-	d.counted(t, "readiness, list, lookup and figures", 0, func() {
+	d.counted(t, "readiness, list, lookup and metrics", 0, func() {
 		must(t, d.Ready(t.Context()))
 		if got, err := d.List(t.Context()); err != nil || !slices.Equal(got, want) {
 			t.Errorf("list: %+v, %v; want %+v", got, err, want)
@@ -224,14 +224,14 @@ func testLook(t *testing.T, b Bed) {
 		m := d.Metrics()
 		i := slices.IndexFunc(m.Groups, func(g host.GroupMetrics) bool { return g.Name == b.Group })
 		if i < 0 || m.Groups[i].Size-m.Groups[i].Free != 24*lvm.MiB || m.Groups[i].Volumes != 3 || m.Volumes[lvm.StateReady] != 3 || m.InFlight != 0 {
-			t.Errorf("with three volumes of 8 MiB the figures are %+v", m)
+			t.Errorf("with three volumes of 8 MiB the metrics are %+v", m)
 		}
 	})
 	_, err := d.Lookup(t.Context(), lvm.ID{VG: want[0].ID.VG, LV: "none"})
-	wantKind(t, "lookup of nothing", err, lvm.KindNotFound)
+	wantKind(t, "lookup of a missing volume", err, lvm.KindNotFound)
 }
 
-// testRestart: what was begun, and may have been answered, is finished; what was deleted is wiped, what is ready stays.
+// testRestart: a start completes a volume that a request may have got, wipes a deleted one, and keeps a ready one.
 func testRestart(t *testing.T, b Bed) {
 	d := b.Start(t)
 	ready := d.create(t, b.spec("ready", 8*lvm.MiB))
@@ -253,6 +253,6 @@ func testRestart(t *testing.T, b Bed) {
 		t.Errorf("after the restart there is %+v, want %+v", volumes, want)
 	}
 	if m := again.Metrics(); m.Volumes[lvm.StateCreating] != 0 {
-		t.Errorf("after the restart a volume is still being made: %+v", m)
+		t.Errorf("after the restart a volume is still in creation: %+v", m)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// thin is a wanted thin volume, perhaps a copy.
+// thin is a requested thin volume, perhaps with a source.
 func (b Bed) thin(name string, size lvm.Bytes, source lvm.ID) lvm.Spec {
 	class := b.in(lvm.Class{Layout: lvm.LayoutThin, Pool: lvm.DefaultPool, Overprovision: 400})
 	return lvm.Spec{Name: name, Class: class, Required: size, Source: source}
@@ -17,7 +17,7 @@ func (b Bed) thin(name string, size lvm.Bytes, source lvm.ID) lvm.Spec {
 // removePool removes the thin pool as an admin would: the driver keeps it for the next volume.
 func (b Bed) removePool(t *testing.T) { b.Admin(t, "lvremove", "-y", b.Group+"/"+lvm.DefaultPool) }
 
-// testThin: the first volume makes its pool, the pool grows with what is promised, and nothing else is taken.
+// testThin: the first volume creates its pool, and the driver extends the pool with what is provisioned.
 func testThin(t *testing.T, b Bed) {
 	d := b.Start(t)
 	before := d.capacity(t, b.class())
@@ -40,26 +40,26 @@ func testThin(t *testing.T, b Bed) {
 	}
 	c := d.capacity(t, spec.Class)
 	if c.Largest < 4*ExtentSize || c.Largest > 4*before.Largest {
-		t.Errorf("a group of %s can promise %+v", before.Largest, c)
+		t.Errorf("a group of %s can provision %+v", before.Largest, c)
 	}
 	d.counted(t, "a refused create", 0, func() {
 		_, err := d.Create(t.Context(), b.thin("too large", c.Largest+1, lvm.ID{}))
 		wantKind(t, "one byte more than the largest", err, lvm.KindInsufficientCapacity)
 	})
 	if large := d.create(t, b.thin("large", c.Largest, lvm.ID{})); large.Size != c.Largest {
-		t.Errorf("asked for the largest, %s, got %s", c.Largest, large.Size)
+		t.Errorf("requested the largest, %s, got %s", c.Largest, large.Size)
 	}
 	_, err := d.Create(t.Context(), b.thin("one more", 1, lvm.ID{}))
-	wantKind(t, "a promise more", err, lvm.KindInsufficientCapacity)
+	wantKind(t, "one byte more than can be provisioned", err, lvm.KindInsufficientCapacity)
 	_, err = d.Extend(t.Context(), v.ID, v.Size+1, 0)
-	wantKind(t, "extension by a promise more", err, lvm.KindOutOfRange)
+	wantKind(t, "extension by more than can be provisioned", err, lvm.KindOutOfRange)
 	b.deleteAll(t, d)
 	if n := len(d.volumes(t)); n != 0 {
 		t.Errorf("%d volumes are left", n)
 	}
 	b.removePool(t)
 	if after := d.capacity(t, b.class()); after != before {
-		t.Errorf("without the pool the capacity is %+v, before it was %+v", after, before)
+		t.Errorf("capacity without the pool %+v, before %+v", after, before)
 	}
 }
 
@@ -84,7 +84,7 @@ func (d *Driver) snapshot(t testing.TB, name string, source lvm.ID) lvm.Snapshot
 	return s
 }
 
-// deleteAll deletes every volume and snapshot of this driver.
+// deleteAll deletes all volumes and snapshots of this driver.
 func (b Bed) deleteAll(t testing.TB, d *Driver) {
 	t.Helper()
 	for _, s := range d.snapshots(t) {
@@ -96,10 +96,11 @@ func (b Bed) deleteAll(t testing.TB, d *Driver) {
 	d.waitWiped(t)
 }
 
-// testSnapshots: a snapshot is found again, conflicts with another one of its name, and nothing else has any.
+// testSnapshots: a repeated request finds its snapshot, a different one with that name conflicts, and only thin volumes have
+// snapshots.
 func testSnapshots(t *testing.T, b Bed) {
 	d := b.Start(t)
-	thick := d.create(t, b.light("thick", lvm.MiB)) // before the pool, which takes what is left of a small group
+	thick := d.create(t, b.light("thick", lvm.MiB)) // before the pool, which takes the rest of a small group
 	origin := d.create(t, b.thin("origin", 8*lvm.MiB, lvm.ID{}))
 	other := d.create(t, b.thin("other", 8*lvm.MiB, lvm.ID{}))
 	var s lvm.Snapshot
@@ -107,16 +108,16 @@ func testSnapshots(t *testing.T, b Bed) {
 	want := lvm.Snapshot{ID: s.ID, UUID: s.UUID, Name: "snap-1", Cluster: Cluster, Group: b.Group, Pool: lvm.DefaultPool, Source: origin.ID,
 		State: lvm.StateReady, Size: origin.Size, Created: s.Created}
 	if s != want || s.UUID == "" || s.Created.IsZero() || s.ID.VG != origin.ID.VG {
-		t.Errorf("took %+v, want %+v", s, want)
+		t.Errorf("created %+v, want %+v", s, want)
 	}
 	d.counted(t, "the same snapshot, and refused ones", 0, func() {
 		if again := d.snapshot(t, "snap-1", origin.ID); again != s {
-			t.Errorf("taken again: %+v, want %+v", again, s)
+			t.Errorf("created again: %+v, want %+v", again, s)
 		}
 		_, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "snap-1", Source: other.ID})
 		wantKind(t, "a snapshot of that name of another volume", err, lvm.KindExists)
 		_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "snap-2", Source: lvm.ID{VG: origin.ID.VG, LV: "none"}})
-		wantKind(t, "a snapshot of nothing", err, lvm.KindNotFound)
+		wantKind(t, "a snapshot of a missing volume", err, lvm.KindNotFound)
 		_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: strings.Repeat("s", 129), Source: origin.ID})
 		wantKind(t, "a snapshot with a long name", err, lvm.KindInvalid)
 		if found, err := d.LookupSnapshot(t.Context(), s.ID); err != nil || found != s {
@@ -125,7 +126,7 @@ func testSnapshots(t *testing.T, b Bed) {
 		_, err = d.Lookup(t.Context(), s.ID)
 		wantKind(t, "a snapshot looked up as a volume", err, lvm.KindNotManaged)
 		if all := d.snapshots(t); !slices.Equal(all, []lvm.Snapshot{s}) {
-			t.Errorf("there are the snapshots %+v, want %+v", all, s)
+			t.Errorf("listed snapshots %+v, want %+v", all, s)
 		}
 	})
 	_, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "snap-3", Source: thick.ID})
@@ -137,73 +138,73 @@ func testSnapshots(t *testing.T, b Bed) {
 	}
 	d = b.Start(t)
 	if all := d.snapshots(t); !slices.Equal(all, []lvm.Snapshot{s}) {
-		t.Errorf("after a restart there are the snapshots %+v, want %+v", all, s)
+		t.Errorf("listed snapshots after a restart %+v, want %+v", all, s)
 	}
 	must(t, d.DeleteSnapshot(t.Context(), s.ID))
-	d.counted(t, "deletion of what is gone", 0, func() { must(t, d.DeleteSnapshot(t.Context(), s.ID)) })
+	d.counted(t, "deletion of a deleted snapshot", 0, func() { must(t, d.DeleteSnapshot(t.Context(), s.ID)) })
 	_, err = d.LookupSnapshot(t.Context(), s.ID)
 	wantKind(t, "a deleted snapshot", err, lvm.KindNotFound)
 	b.deleteAll(t, d)
 	b.removePool(t)
 }
 
-// testCopies: volumes that begin as copies outlive what they were made from, in whatever order that goes.
+// testCopies: restored and cloned volumes outlive their sources, in any order of deletion.
 func testCopies(t *testing.T, b Bed) {
 	d := b.Start(t)
 	origin := d.create(t, b.thin("origin", 8*lvm.MiB, lvm.ID{}))
 	s := d.snapshot(t, "snap", origin.ID)
 	var restored lvm.Volume
-	d.counted(t, "a copy of a snapshot", 3, func() { restored = d.create(t, b.thin("restored", 0, s.ID)) })
+	d.counted(t, "a volume from a snapshot", 3, func() { restored = d.create(t, b.thin("restored", 0, s.ID)) })
 	if restored.Size != s.Size || restored.Source != s.ID || restored.State != lvm.StateReady {
 		t.Errorf("restored %+v from %+v", restored, s)
 	}
-	d.counted(t, "the same, and refused copies", 0, func() {
+	d.counted(t, "the same, and refused requests", 0, func() {
 		if again := d.create(t, b.thin("restored", 0, s.ID)); again != restored {
 			t.Errorf("restored again: %+v, want %+v", again, restored)
 		}
 		_, err := d.Create(t.Context(), b.thin("restored", 0, origin.ID))
-		wantKind(t, "a copy of something else under its name", err, lvm.KindExists)
+		wantKind(t, "a volume from another source with its name", err, lvm.KindExists)
 		_, err = d.Create(t.Context(), b.thin("restored", 0, lvm.ID{}))
-		wantKind(t, "an empty volume under its name", err, lvm.KindExists)
+		wantKind(t, "an empty volume with its name", err, lvm.KindExists)
 		small := b.thin("small", 4*lvm.MiB, s.ID)
 		small.Limit = 4 * lvm.MiB
 		_, err = d.Create(t.Context(), small)
-		wantKind(t, "a copy smaller than its source", err, lvm.KindOutOfRange)
+		wantKind(t, "a volume smaller than its source", err, lvm.KindOutOfRange)
 		thick := b.spec("thick", 8*lvm.MiB)
 		thick.Source = s.ID
 		_, err = d.Create(t.Context(), thick)
-		wantKind(t, "a linear copy", err, lvm.KindInvalid)
+		wantKind(t, "a linear volume from a thin source", err, lvm.KindInvalid)
 		_, err = d.Create(t.Context(), b.thin("of nothing", 0, lvm.ID{VG: s.ID.VG, LV: "none"}))
-		wantKind(t, "a copy of nothing", err, lvm.KindNotFound)
+		wantKind(t, "a volume from a missing source", err, lvm.KindNotFound)
 	})
 	larger := d.create(t, b.thin("larger", s.Size+1, s.ID))
 	if larger.Size != s.Size+ExtentSize {
-		t.Errorf("a larger copy has %s", larger.Size)
+		t.Errorf("a larger volume from the source has %s", larger.Size)
 	}
 	clone := d.create(t, b.thin("clone", 0, origin.ID))
 	must(t, d.Delete(t.Context(), origin.ID))
 	d.waitWiped(t)
 	if _, err := d.LookupSnapshot(t.Context(), s.ID); err != nil {
-		t.Errorf("the snapshot, without its origin: %v", err)
+		t.Errorf("the snapshot after its origin's deletion: %v", err)
 	}
 	late := d.create(t, b.thin("late", 0, s.ID))
 	must(t, d.DeleteSnapshot(t.Context(), s.ID))
 	for _, v := range []lvm.Volume{restored, larger, clone, late} {
 		if found, err := d.Lookup(t.Context(), v.ID); err != nil || found != v {
-			t.Errorf("%s, without what it was made from: %+v, %v", v.Name, found, err)
+			t.Errorf("%s, after its source's deletion: %+v, %v", v.Name, found, err)
 		}
 		if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
 			t.Error(err)
 		}
 	}
 	if again := d.create(t, b.thin("restored", 0, s.ID)); again != restored {
-		t.Errorf("restored again, with the snapshot gone: %+v, want %+v", again, restored)
+		t.Errorf("restored again, with the snapshot deleted: %+v, want %+v", again, restored)
 	}
 	b.deleteAll(t, d)
 	b.removePool(t)
 }
 
-// testAdminsPool: an admin's own pool is used as it is, and never grown; one that does not zero is refused.
+// testAdminsPool: the driver uses an admin's pool as it is and never extends it; it refuses a pool that does not zero.
 func testAdminsPool(t *testing.T, b Bed) {
 	d := b.Start(t)
 	args := []string{"lvcreate", "-y", "--type", "thin-pool", "-l", "4", "--poolmetadatasize", "4m", "-c", "64k", "-n"}
@@ -213,11 +214,11 @@ func testAdminsPool(t *testing.T, b Bed) {
 	spec.Class.Pool, spec.Class.Overprovision = "theirs", 100
 	d.create(t, spec)
 	if c := d.capacity(t, spec.Class); c.Largest != 8*lvm.MiB {
-		t.Errorf("a pool of 16 MiB that promised 8 has the capacity %+v", c)
+		t.Errorf("a pool of 16 MiB with 8 provisioned has the capacity %+v", c)
 	}
 	spec.Name, spec.Required = "too large", 12*lvm.MiB
 	_, err := d.Create(t.Context(), spec)
-	wantKind(t, "more than an admin's pool can promise", err, lvm.KindInsufficientCapacity)
+	wantKind(t, "more than an admin's pool can provision", err, lvm.KindInsufficientCapacity)
 	spec.Class.Pool, spec.Required = "leaky", 1
 	_, err = d.Create(t.Context(), spec)
 	wantKind(t, "a pool that does not zero", err, lvm.KindInsufficientCapacity)
@@ -229,8 +230,8 @@ func testAdminsPool(t *testing.T, b Bed) {
 	b.Admin(t, "lvremove", "-y", b.Group+"/leaky")
 }
 
-// testEmptyPool: a pool that holds nothing is removed, with all that it was made of, and the next volume makes another one; a pool in
-// which an admin has something stays.
+// testEmptyPool: the driver removes an empty pool with its sub-LVs, and the next volume creates another; a pool that holds a
+// volume of an admin stays.
 func testEmptyPool(t *testing.T, b Bed) {
 	d := b.Start(t)
 	before := d.capacity(t, b.class())
@@ -238,7 +239,7 @@ func testEmptyPool(t *testing.T, b Bed) {
 		t.Helper()
 		d.counted(t, what, map[bool]int{true: 1}[gone], func() { must(t, d.ExtendThinPools(t.Context())) })
 		if after := d.capacity(t, b.class()); (after == before) != gone {
-			t.Errorf("%s: the capacity is %+v, at first it was %+v", what, after, before)
+			t.Errorf("%s: capacity %+v, at first %+v", what, after, before)
 		}
 	}
 	for range 2 {

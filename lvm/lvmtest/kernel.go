@@ -40,7 +40,7 @@ func (k kernel) Devices() ([]lvm.Device, error) {
 	return devices, nil
 }
 
-// Mapping counts the fake's devices as the kernel does: the minor number is that of the name.
+// Mapping numbers the fake's devices as the kernel does: the minor number is that of the name.
 func (k kernel) Mapping(device uint64) (uuid, name string, err error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
@@ -82,7 +82,7 @@ func (k kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []stri
 	return removed, nil
 }
 
-// Name makes the names of all devices in /dev/mapper, as an admin's lvm does where no udev runs: only lvm removes them.
+// Name creates the names of all devices in /dev/mapper, as an admin's lvm does without udev: only lvm removes them.
 func (n *Node) Name() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,14 +91,14 @@ func (n *Node) Name() {
 	}
 }
 
-// Names are those of Name that are still there.
+// Names lists the names that Name created and that still exist.
 func (n *Node) Names() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Sorted(maps.Keys(n.names))
 }
 
-// mapperNames lists what device-mapper calls the devices that are there.
+// mapperNames lists the device-mapper names of the existing devices.
 func (n *Node) mapperNames() (names []string) {
 	for _, d := range n.devices {
 		names = append(names, n.mapperName(d))
@@ -182,7 +182,7 @@ func (k kernel) Zero(ctx context.Context, zeroed lvm.Device, from, to lvm.Bytes,
 
 func (k kernel) Sync(paths []string) error {
 	if len(paths) == 0 {
-		return fmt.Errorf("no disk was named")
+		return fmt.Errorf("no disk named")
 	}
 	return nil
 }

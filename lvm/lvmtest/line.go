@@ -12,13 +12,13 @@ import (
 
 // line is a parsed command line.
 type line struct {
-	values     map[string]string // by option; of a short one without a value of its own, such as -y, ""
+	values     map[string]string // by option; "" for a short one without a value, such as -y
 	add, del   []string          // tags
 	positional []string
 }
 
-// options are what each command takes here: those that the driver uses, and a test's admin. An option of one letter has
-// its value attached (-ay) or behind it (-l 4), as the driver writes it.
+// options lists the options that each command accepts here: those of the driver and of the tests' admin. A one-letter option
+// has its value attached (-ay) or after it (-l 4), as the driver writes it.
 var options = map[string][]string{
 	"lvcreate": {"-A", "-y", "--devices", "-a", "-W", "-Z", "-l", "-n", "-i", "-I", "-m", "-c", "-V", "-s", "-k", "-p", "--alloc", "--type", "--addtag",
 		"--regionsize", "--poolmetadatasize", "--discards", "--thinpool", "--nosync"},
@@ -35,7 +35,7 @@ var (
 	nameWord = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
 )
 
-// parse reads what follows a command's name, as strictly as lvm itself: what it does not know is an error.
+// parse parses what follows a command's name, as strictly as lvm: an unknown option is an error.
 func parse(command string, args []string) (line, error) {
 	l := line{values: map[string]string{}}
 	for len(args) > 0 {
@@ -54,7 +54,7 @@ func parse(command string, args []string) (line, error) {
 			option, value = arg[:2], arg[2:]
 		} else if !slices.Contains(bare, arg) {
 			if len(args) == 0 {
-				return l, fmt.Errorf("%s: option requires an argument, or is not known", arg)
+				return l, fmt.Errorf("%s: option is unknown or requires an argument", arg)
 			}
 			value, args = args[0], args[1:]
 		}
@@ -92,7 +92,7 @@ func (l line) has(option string) bool {
 	return ok
 }
 
-// count reads an option that is a whole number of 1 or more; or is what it is without the option.
+// count parses an option that is a whole number of 1 or more; without the option it returns or.
 func (l line) count(option string, or int64) (int64, error) {
 	text, ok := l.values[option]
 	if !ok {
@@ -105,7 +105,7 @@ func (l line) count(option string, or int64) (int64, error) {
 	return n, nil
 }
 
-// size reads an option that is a size with LVM's unit: b, s (sectors), k, m, g, t; MiB without one.
+// size parses an option that is a size with LVM's unit: b, s (sectors), k, m, g, t; MiB without one.
 func (l line) size(option string, or lvm.Bytes) (lvm.Bytes, error) {
 	text, ok := l.values[option]
 	if !ok {
@@ -125,14 +125,14 @@ func (l line) size(option string, or lvm.Bytes) (lvm.Bytes, error) {
 	return lvm.Bytes(n) * unit, nil
 }
 
-// span is a stretch of a disk that a command may use.
+// span is an extent range that a command may use.
 type span struct {
 	pv string // UUID
 	lvm.Run
 }
 
-// spans reads the disks and ranges behind a group's name: PV:first-last:first-last. Of a disk that is named twice only
-// the first counts; without any, the whole group is meant.
+// spans parses the disks and ranges after a group's name: PV:first-last:first-last. If a disk is named twice, only the first
+// counts; without any, the command may use the whole group.
 func (g *group) spans(args []string) ([]span, *failure) {
 	var all []span
 	var seen []string

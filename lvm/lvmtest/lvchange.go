@@ -9,11 +9,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// guardWords are the forms of a selection that the driver uses, beside the number of disks that are not there: this volume,
-// this volume in a group at that commit, this volume in that state, those of these volumes that are in that state, and those that were made while a thin pool was.
+// guardWords are the forms of selections that the driver uses, apart from the number of missing disks: this volume, this volume
+// in a group at that commit, this volume in that state, those of these volumes in that state, and volumes created while a thin
+// pool was.
 var guardWords = regexp.MustCompile(`^(?:vg_missing_pv_count=([0-9]+) && )?(?:vg_seqno=([0-9]+) && )?(?:lv_uuid=([A-Za-z0-9-]{38})(?: && lv_tags=\{([^{}]+)\})?|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
 
-// unseen lists the disks of the group that are not there, or that the command may not look at.
+// unseen lists the disks of the group that are missing, or that the command's --devices lacks.
 func (g *group) unseen(l line) (list []*lvm.PV) {
 	devices := strings.Split(l.values["--devices"], ",")
 	for i := range g.PVs {
@@ -24,7 +25,7 @@ func (g *group) unseen(l line) (list []*lvm.PV) {
 	return list
 }
 
-// mark marks the disks that a command does not see as missing, as its commit does.
+// mark sets the MISSING flag of the disks that a command does not see, as its commit does.
 func (g *group) mark(l line) {
 	for _, pv := range g.unseen(l) {
 		if !pv.Missing {
@@ -34,7 +35,7 @@ func (g *group) mark(l line) {
 	}
 }
 
-// selects tells whether a selection, if there is one, takes this volume.
+// selects reports whether the selection, if any, matches this volume.
 func (n *Node) selects(g *group, l line, lv lvm.LV) (bool, *failure) {
 	selection, there := l.values["-S"]
 	if !there {
@@ -60,7 +61,7 @@ func (n *Node) selects(g *group, l line, lv lvm.LV) (bool, *failure) {
 	return slices.Contains(uuids, lv.UUID) && (tag == "" || slices.Contains(lv.Tags, tag)), nil
 }
 
-// volume finds the one volume that an argument names, in a group that is all there.
+// volume finds the volume that an argument names, in a group without missing disks.
 func (n *Node) volume(arg string, l line) (*group, *lvm.LV, *failure) {
 	g, lv, f := n.anyVolume(arg)
 	if f == nil {
@@ -69,11 +70,11 @@ func (n *Node) volume(arg string, l line) (*group, *lvm.LV, *failure) {
 	return g, lv, f
 }
 
-// anyVolume finds the one volume that an argument names; a whole group is never meant here.
+// anyVolume finds the volume that an argument names; a group alone is refused.
 func (n *Node) anyVolume(arg string) (*group, *lvm.LV, *failure) {
 	vg, name, ok := strings.Cut(arg, "/")
 	if !ok || !nameWord.MatchString(vg) || !nameWord.MatchString(name) {
-		return nil, nil, &failure{exitArguments, "this fake works on volumes that are named in full, not on " + arg}
+		return nil, nil, &failure{exitArguments, "this fake needs the full name of a volume, not " + arg}
 	}
 	g := n.group(vg)
 	if g == nil {
@@ -89,11 +90,11 @@ func (n *Node) anyVolume(arg string) (*group, *lvm.LV, *failure) {
 	return g, lv, nil
 }
 
-// onVolumes does something to each of the volumes that a command names and its selection takes; the first failure ends
-// it. None selected is not a failure.
+// onVolumes runs a function on each named volume that the selection matches, up to the first failure. If none matches, that is
+// not a failure.
 func (n *Node) onVolumes(l line, do func(*group, *lvm.LV, line) *failure) *failure {
 	if len(l.positional) == 0 {
-		return &failure{exitArguments, "no volume is named"}
+		return &failure{exitArguments, "no volume named"}
 	}
 	for _, arg := range l.positional {
 		g, lv, f := n.anyVolume(arg)
@@ -147,7 +148,7 @@ func (n *Node) lvremove(g *group, lv *lvm.LV, l line) *failure {
 		return failed("Do you really want to remove? [y/n]: [n]")
 	}
 	if users := g.users(lv.Name); len(users) > 0 {
-		return failed("this fake does not remove %s, which %v are made of", lv.Name, users)
+		return failed("this fake does not remove %s, a part of %v", lv.Name, users)
 	}
 	if f := n.deactivate(g, lv.Name); f != nil {
 		return f
@@ -161,7 +162,7 @@ func (n *Node) lvremove(g *group, lv *lvm.LV, l line) *failure {
 	}
 	g.drop(lv.Name)
 	if !slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.Thin != nil }) {
-		g.drop(spareName) // the spare goes with the last pool
+		g.drop(spareName) // the last pool's removal removes the spare
 	}
 	g.commit()
 	return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// wanted is the volume that an lvcreate is to make.
+// wanted is the volume that an lvcreate creates.
 type wanted struct {
 	name    string
 	extents lvm.Extents
@@ -80,7 +80,7 @@ func (n *Node) linear(g *group, l line, w wanted, from *room) *failure {
 	return nil
 }
 
-// stripes reads -i and -I. An -l that is not a multiple of the stripes is rounded up, as lvcreate does.
+// stripes parses -i and -I. Like lvcreate it rounds an -l up to a multiple of the stripes.
 func (l line) stripes(g *group, w *wanted, atLeast int64) (int, lvm.Bytes, *failure) {
 	stripes, err := l.count("-i", 2)
 	if err != nil || stripes < atLeast {
@@ -108,7 +108,7 @@ func (n *Node) striped(g *group, l line, w wanted, from *room) *failure {
 	return nil
 }
 
-// shape is how a RAID type lies: its legs, and how many of them hold data.
+// shape returns the number of legs of a RAID type, and how many of them hold data.
 func (l line) shape(kind string, g *group, w *wanted) (legs, data int, size lvm.Bytes, f *failure) {
 	mirrors, err := l.count("-m", 1)
 	if err != nil || kind == "raid10" && mirrors != 1 || (kind == "raid5" || kind == "raid6") && l.has("-m") || kind == "raid1" && l.has("-i") {
@@ -125,8 +125,8 @@ func (l line) shape(kind string, g *group, w *wanted) (legs, data int, size lvm.
 	return map[string]int{"raid5": data + 1, "raid6": data + 2, "raid10": 2 * data}[kind], data, size, f
 }
 
-// raid makes each leg of a metadata LV and an image, the first right before the second on the leg's disk. The metadata
-// LVs bear the volume's tags, as in the real one.
+// raid adds a metadata LV and an image for each leg, the first right before the second on the leg's disk. As in LVM the
+// metadata LVs have the volume's tags.
 func (n *Node) raid(g *group, l line, w wanted, from *room, kind string) *failure {
 	legs, data, stripe, f := l.shape(kind, g, &w)
 	if f != nil {
@@ -143,8 +143,8 @@ func (n *Node) raid(g *group, l line, w wanted, from *room, kind string) *failur
 		return f
 	}
 	top := lvm.Segment{Extents: w.extents, Type: kind, StripeSize: stripe, RegionSize: region}
-	// Killed half-way, lvcreate leaves the metadata LVs visible, since it wipes them one by one before it hides them.
-	// Who reads the disks takes the volume for pending then.
+	// A killed lvcreate leaves the metadata LVs visible, since it wipes them one by one before it hides them. A reader of the
+	// disks takes the volume for pending then.
 
 	for i, a := range areas {
 		metaName, imageName := fmt.Sprintf("%s_rmeta_%d", w.name, i), fmt.Sprintf("%s_rimage_%d", w.name, i)
@@ -168,10 +168,10 @@ func metadataExtents(image lvm.Extents, region, extent lvm.Bytes) lvm.Extents {
 	return lvm.Extents((bytes + extent - 1) / extent)
 }
 
-// lvextend makes a volume larger: -l says its new size.
+// lvextend extends a volume: -l is its new size.
 func (n *Node) lvextend(l line) *failure {
 	if len(l.positional) == 0 {
-		return &failure{exitArguments, "lvextend: no volume is named"}
+		return &failure{exitArguments, "lvextend: no volume named"}
 	}
 	g, lv, f := n.volume(l.positional[0], l)
 	if f != nil {
@@ -201,7 +201,7 @@ func (n *Node) lvextend(l line) *failure {
 	return nil
 }
 
-// grow adds extents to a volume, in its own layout.
+// grow adds extents to a volume, in its layout.
 func (n *Node) grow(g *group, lv *lvm.LV, grow lvm.Extents, from *room) *failure {
 	switch last := &lv.Segments[len(lv.Segments)-1]; lv.Type {
 	case "thin":
@@ -234,14 +234,14 @@ func (n *Node) grow(g *group, lv *lvm.LV, grow lvm.Extents, from *room) *failure
 	return nil
 }
 
-// growRAID adds to each image, on the disk that it ends on.
+// growRAID adds to each image, on the disk where the image ends.
 func (n *Node) growRAID(g *group, lv *lvm.LV, grow lvm.Extents, from *room) *failure {
 	top := &lv.Segments[0]
 	legs := lvm.Extents(len(top.Areas))
 	data := map[string]lvm.Extents{"raid1": 1, "raid5": legs - 1, "raid6": legs - 2, "raid10": legs / 2}[lv.Type]
 	image := (grow + data - 1) / data
 	if meta := g.find(top.Metadata[0].LV); metadataExtents((lv.Extents+grow)/data, top.RegionSize, g.ExtentSize) > meta.Extents {
-		return failed("this fake does not grow the metadata of RAID")
+		return failed("this fake does not extend the metadata of RAID")
 	}
 	added := make([]lvm.Segment, 0, legs)
 	for _, a := range top.Areas {
@@ -269,7 +269,7 @@ func (n *Node) growRAID(g *group, lv *lvm.LV, grow lvm.Extents, from *room) *fai
 	return nil
 }
 
-// extend adds segments to a volume, and joins those that continue its last one.
+// extend adds segments to a volume, and merges those that continue its last one.
 func extend(lv *lvm.LV, segments ...lvm.Segment) {
 	for _, s := range segments {
 		last := &lv.Segments[len(lv.Segments)-1]

@@ -7,10 +7,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// poolKernel is what the kernel keeps of a thin pool: the devices in it, by the numbers that LVM has given its volumes.
+// poolKernel is the kernel's state of a thin pool: its devices, by the numbers that LVM assigns to its volumes.
 type poolKernel struct {
 	devices map[int]bool
-	behind  bool // it has not counted the messages that LVM has for it
+	behind  bool // it has not counted LVM's pending messages
 }
 
 func (n *Node) kernelOf(pool *lvm.LV) *poolKernel {
@@ -20,7 +20,7 @@ func (n *Node) kernelOf(pool *lvm.LV) *poolKernel {
 	return n.pools[pool.UUID]
 }
 
-// number is how a thin volume is called in its pool; a new one gets the number behind the last.
+// number is a thin volume's number in its pool; a new one gets the last number plus one.
 func (n *Node) number(g *group, lv *lvm.LV) int {
 	if n.numbers[lv.UUID] == 0 {
 		last := 0
@@ -42,7 +42,7 @@ func (n *Node) queue(pool *lvm.LV, message string) {
 	pool.Thin.Messages = append(slices.Clone(pool.Thin.Messages), message)
 }
 
-// tell sends a pool its messages, but where it has counted them, and drops them, as update_pool_lv does.
+// tell sends a pool its messages, unless the pool has counted them, and drops them, as update_pool_lv does.
 func (n *Node) tell(g *group, pool *lvm.LV) *failure {
 	if len(pool.Thin.Messages) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (n *Node) tell(g *group, pool *lvm.LV) *failure {
 	return nil
 }
 
-// forget removes a thin volume and tells its pool. Where the pool does not listen, -ff goes on without.
+// forget removes a thin volume and sends its pool a message. If the pool does not accept it, -ff continues without.
 func (n *Node) forget(g *group, name string, force bool) *failure {
 	lv := g.find(name)
 	pool, number, message := g.find(lv.Pool), n.number(g, lv), "create "+name
@@ -103,7 +103,7 @@ func (n *Node) forget(g *group, name string, force bool) *failure {
 	return n.tell(g, pool)
 }
 
-// lost lists the devices that a pool has and LVM does not know, and those that LVM knows and the pool has not.
+// lost lists the devices that only the pool has, and those that only LVM has.
 func (n *Node) lost(g *group, name string) []int {
 	pool := g.find(name)
 	if pool == nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// group is one volume group. Where its volumes lie stands in their segments; what follows from that (free extents, who
-// is built on whom) is worked out when somebody reads it.
+// group is one volume group. The segments of its volumes record their extents; a read derives the rest from them (free extents,
+// users of a volume).
 type group struct {
 	lvm.Group
-	text lvm.Bytes // what the volumes take of the metadata area
-	away bool      // its disks are not plugged in
+	text lvm.Bytes // the volumes' share of the metadata area
+	away bool      // its disks are unplugged
 }
 
 func (g *group) find(name string) *lvm.LV {
@@ -26,7 +26,7 @@ func (g *group) find(name string) *lvm.LV {
 	return nil
 }
 
-// add adds a volume and returns it; what earlier calls returned is stale then.
+// add adds a volume and returns it; pointers that earlier calls returned become stale.
 func (g *group) add(lv lvm.LV) *lvm.LV {
 	if len(lv.Segments) > 0 {
 		lv.Type = lv.Segments[0].Type
@@ -40,7 +40,7 @@ func (g *group) add(lv lvm.LV) *lvm.LV {
 	return &g.LVs[len(g.LVs)-1]
 }
 
-// drop removes a volume and everything that it is made of.
+// drop removes a volume with its parts.
 func (g *group) drop(name string) {
 	for _, part := range g.parts(name) {
 		g.drop(part)
@@ -48,12 +48,12 @@ func (g *group) drop(name string) {
 	g.LVs = slices.DeleteFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name })
 	for i := range g.LVs {
 		if g.LVs[i].Origin == name {
-			g.LVs[i].Origin = "" // a thin snapshot outlives it
+			g.LVs[i].Origin = "" // a thin snapshot outlives its origin
 		}
 	}
 }
 
-// parts names the volumes that one is made of.
+// parts names the parts of a volume.
 func (g *group) parts(name string) []string {
 	lv := g.find(name)
 	if lv == nil {
@@ -73,7 +73,7 @@ func (g *group) parts(name string) []string {
 	return names
 }
 
-// leg is how many extents of each of its areas a segment takes.
+// leg is the number of extents that a segment takes of each area.
 func leg(s lvm.Segment) lvm.Extents {
 	if s.Type == "striped" {
 		return s.Extents / lvm.Extents(len(s.Areas))
@@ -81,7 +81,7 @@ func leg(s lvm.Segment) lvm.Extents {
 	return s.Extents
 }
 
-// free lists the runs of a disk that no segment lies on.
+// free lists the runs of a disk without a segment.
 func (g *group) free(pv lvm.PV) []lvm.Run {
 	runs := []lvm.Run{{Start: 0, Count: pv.Extents}}
 	for _, lv := range g.LVs {
@@ -117,7 +117,7 @@ func without(runs []lvm.Run, taken lvm.Run) []lvm.Run {
 	return rest
 }
 
-// within cuts the runs to what lies in a stretch.
+// within cuts the runs to a range.
 func within(runs []lvm.Run, stretch lvm.Run) []lvm.Run {
 	var cut []lvm.Run
 	for _, r := range runs {
@@ -129,7 +129,7 @@ func within(runs []lvm.Run, stretch lvm.Run) []lvm.Run {
 	return cut
 }
 
-// room is what a command may still allocate from: the free extents in the spans that it was given, in their order.
+// room is what a command may still allocate: the free extents in its spans, in their order.
 type room struct{ spans []span }
 
 func (g *group) room(args []string) (*room, *failure) {
@@ -151,7 +151,7 @@ func (g *group) room(args []string) (*room, *failure) {
 	return r, nil
 }
 
-// linear takes extents one span after the other.
+// linear takes extents from one span after the other.
 func (r *room) linear(extents lvm.Extents) ([]lvm.Segment, *failure) {
 	var segments []lvm.Segment
 	for extents > 0 {
@@ -188,7 +188,7 @@ func (r *room) legs(n int, length lvm.Extents) ([]lvm.Area, *failure) {
 	return areas, nil
 }
 
-// read is the group as a reader of the disks sees it.
+// read returns the group as a reader of the disks sees it.
 func (g *group) read() lvm.Group {
 	seen := g.Group
 	seen.Checksum = g.checksum()
@@ -213,12 +213,12 @@ func (g *group) read() lvm.Group {
 	return seen
 }
 
-// checksum tells one commit's text from another's.
+// checksum distinguishes the texts of commits.
 func (g *group) checksum() uint32 {
 	return crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %v %v", g.Seqno, g.Tags, g.LVs))
 }
 
-// users names the volumes that are made of this one.
+// users names the volumes that this one is a part of.
 func (g *group) users(name string) []string {
 	var users []string
 	for _, lv := range g.LVs {
@@ -230,7 +230,7 @@ func (g *group) users(name string) []string {
 	return users
 }
 
-// textOf is what one volume takes of the metadata area, about.
+// textOf is one volume's share of the metadata area, roughly.
 func textOf(tags []string) lvm.Bytes { return lvm.Bytes(320 + len(strings.Join(tags, ","))) }
 
 // commit writes the group's metadata.

@@ -1,19 +1,18 @@
-// Package lvmtest stands in for the LVM command, the disks and the kernel below a host.Host, so that whole services can
-// be tested without root and without a disk: NewHost for a Host that works, Node for one that is made to fail.
+// Package lvmtest replaces the LVM command, the disks and the kernel below a host.Host, so that tests of whole services need
+// neither root nor a disk: NewHost returns a Host that works, Node is a node whose LVM can be made to fail.
 //
-// The fake keeps the node's volume groups in memory. It takes the argument vectors that the Host gives to lvm, refuses
-// whatever it does not know exactly, allocates on exactly the extents that are named, and prints reports in the shape
-// of the real ones. What it does not model: what is in a volume, other programs' volumes on top of ours, and time.
-// Conformance is the suite that holds it to the real LVM: it runs over both.
+// The fake keeps the node's volume groups in memory. It accepts the argument vectors that the Host passes to lvm, refuses any
+// other, allocates exactly the named extents, and prints reports in LVM's format. It does not model the content of volumes,
+// other programs' use of the managed volumes, or time. The suite Conformance compares it with the real LVM: it runs on both.
 //
-//	node, model            the groups, and where each leg of a volume lies
+//	node, model            the groups, and the extents of each leg of a volume
 //	runner, line           a command line, parsed as strictly as by lvm
-//	lvcreate, thin,        what each command does; messages is what LVM tells a thin pool
+//	lvcreate, thin,        what each command does; messages is what LVM sends a thin pool
 //	lvchange, messages
 //	active, kernel         device-mapper's devices
 //	report                 LVM's report
 //	bed, conformance...    the suite
-//	real_...               the suite over the real LVM, and what only it can show: content, crashes, power cuts
+//	real_...               the suite on the real LVM, and what only that can show: content, crashes, power cuts
 package lvmtest
 
 import (
@@ -30,37 +29,37 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// ExtentSize is the extent size of every group of a fake node, as it is LVM's default.
+// ExtentSize is the extent size of every group of a fake node: LVM's default.
 const ExtentSize = 4 * lvm.MiB
 
-// Group is a volume group that a fake node begins with.
+// Group is an initial volume group of a fake node.
 type Group struct {
 	Name  string
 	Tags  []string
-	Disks []lvm.Bytes // one physical volume each, with as many extents as this holds
+	Disks []lvm.Bytes // the size of each physical volume
 }
 
 // Node is a fake node. Its methods are safe for concurrent use.
 type Node struct {
-	// Before, if set, is called before each LVM command does its work, with the node locked.
+	// Before, if set, runs before each LVM command takes effect, with the node locked.
 	Before func(argv []string)
 
 	mu       sync.Mutex
 	groups   []*group
 	devices  []*device
-	serial   int // of UUIDs and device numbers
+	serial   int // the last UUID and device number
 	calls    int
 	commands []lvm.Command
 	fault    *Fault
 	indirect bool
-	filled   map[string]lvm.Bytes // by the UUID of a thin volume: what was written to it
-	halved   bool                 // the command that runs is to be killed half-way
-	told     bool                 // the command that runs is to be killed once a pool has counted what it told it
+	filled   map[string]lvm.Bytes // by the UUID of a thin volume: the bytes written to it
+	halved   bool                 // kill the running command half-way
+	told     bool                 // kill the running command once a pool has counted its messages
 	pools    map[string]*poolKernel
-	numbers  map[string]int  // by the UUID of a thin volume: how its pool calls it
-	spares   map[string]bool // by the UUID of a volume: LVM has made it on the way to its spare for pool metadata
-	names    map[string]bool // of devices in /dev/mapper, made by an admin's lvm
-	held     chan struct{}   // closed when wipes may go on; nil if none is held up
+	numbers  map[string]int  // by the UUID of a thin volume: its number in the pool
+	spares   map[string]bool // by the UUID of a volume: an unfinished spare for pool metadata
+	names    map[string]bool // in /dev/mapper, created by an admin's lvm
+	held     chan struct{}   // closed when wipes may continue; nil if none is held
 }
 
 // NewNode returns a node with these groups.
@@ -82,14 +81,14 @@ func NewNode(groups ...Group) *Node {
 	return n
 }
 
-// NewHost returns a started Host over a fake node with these groups; it is closed when the test ends.
+// NewHost returns a started Host on a fake node with these groups, closed when the test ends.
 func NewHost(t testing.TB, groups ...Group) *host.Host {
 	t.Helper()
 	return NewNode(groups...).Start(t, lvm.Config{})
 }
 
-// Start starts a driver on the node, as after a restart of its pod; it is closed when the test ends. cfg's folders are
-// not used.
+// Start starts a driver on the node, as after a restart of its pod, and closes it when the test ends. It does not use cfg's
+// directories.
 func (n *Node) Start(t testing.TB, cfg lvm.Config) *host.Host {
 	t.Helper()
 	host := n.host(cfg)
@@ -107,11 +106,11 @@ func (n *Node) Start(t testing.TB, cfg lvm.Config) *host.Host {
 }
 
 func (n *Node) host(cfg lvm.Config) *host.Host {
-	cfg.CacheTTL = cmp.Or(cfg.CacheTTL, -1) // what an admin does shows at once
+	cfg.CacheTTL = cmp.Or(cfg.CacheTTL, -1) // an admin's change shows at once
 	return n.hostOn(cfg, lvm.Machine{})
 }
 
-// hostOn makes a Host that is not started on a machine; what that lacks is the node's.
+// hostOn returns a Host, not started, on a machine; the node provides what the machine lacks.
 func (n *Node) hostOn(cfg lvm.Config, m lvm.Machine) *host.Host {
 	if m.Runner == nil {
 		m.Runner = runner{n, cfg.Observe}
@@ -125,21 +124,21 @@ func (n *Node) hostOn(cfg lvm.Config, m lvm.Machine) *host.Host {
 	return host.NewHostOn(cfg, m)
 }
 
-// Commands are the LVM commands that were run until now.
+// Commands returns the LVM commands that have run.
 func (n *Node) Commands() []lvm.Command {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.commands)
 }
 
-// Indirect makes the disks unreadable but to LVM itself, so that each reading is a command.
+// Indirect makes the disks readable only to LVM, so that each read is a command.
 func (n *Node) Indirect() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.indirect = true
 }
 
-// HoldWipes keeps every wipe from ending until release is called.
+// HoldWipes delays the end of every wipe until release is called.
 func (n *Node) HoldWipes() (release func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,14 +152,14 @@ func (n *Node) HoldWipes() (release func()) {
 	})
 }
 
-// Change changes a group behind everybody's back, as an admin or a failing disk would.
+// Change changes a group without a command, as an admin or a failing disk would.
 func (n *Node) Change(name string, change func(*lvm.Group)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	change(&n.group(name).Group)
 }
 
-// Unplug takes a group's disks away, as if they had not come up yet, until plug is called.
+// Unplug removes a group's disks, as if they had not appeared yet, until plug is called.
 func (n *Node) Unplug(name string) (plug func()) {
 	n.Change(name, func(*lvm.Group) { n.group(name).away = true })
 	return func() { n.Change(name, func(*lvm.Group) { n.group(name).away = false }) }
@@ -173,15 +172,15 @@ func (n *Node) Suspend(path string) {
 	n.device(path).suspended = true
 }
 
-// Freeze freezes the file system on a volume, as fsfreeze does: its device cannot be suspended, nor can a snapshot be
-// taken of it.
+// Freeze freezes the file system on a volume, as fsfreeze does: LVM cannot suspend its device, and so cannot create a snapshot
+// of it.
 func (n *Node) Freeze(path string, frozen bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.device(path).frozen = frozen
 }
 
-// SetStatus sets what the kernel says of a device's first target, as DM_TABLE_STATUS does.
+// SetStatus sets the kernel's status of a device's first target, as DM_TABLE_STATUS returns it.
 func (n *Node) SetStatus(path, target, parameters string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,21 +189,21 @@ func (n *Node) SetStatus(path, target, parameters string) {
 
 // Fault makes one LVM command fail.
 type Fault struct {
-	Call   int  // which one, counted from 0 from the moment on that the fault was set
-	Late   bool // it fails after it has done its work, instead of before
+	Call   int  // which one, counted from 0 since Fail
+	Late   bool // it fails after it took effect, instead of before
 	Killed bool // it ends by a signal, instead of with exit status 5
-	Half   bool // it is killed between its commit and its end: a new device is not made, one that was to change stays suspended
-	Told   bool // it is killed when a thin pool has counted what it was told, before LVM drops that; any other one at its end
+	Half   bool // it is killed between its commit and its end: a new device is missing, a changed one stays suspended
+	Told   bool // it is killed after a thin pool counted its messages, before LVM drops them; without messages, at its end
 }
 
-// Fail sets the fault; Tripped tells whether it has happened.
+// Fail sets the fault; Tripped reports whether it has happened.
 func (n *Node) Fail(f Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fault, n.calls = &f, 0
 }
 
-// Tripped tells whether the command of the fault has been run.
+// Tripped reports whether the command of the fault has run.
 func (n *Node) Tripped() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -229,17 +228,17 @@ func (n *Node) device(path string) *device {
 	return nil
 }
 
-// now is the moment at which everything on the node is made: no time passes.
+// now is the creation time of everything on the node: no time passes.
 func (n *Node) now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// uuid makes a UUID in LVM's notation, unique on the node.
+// uuid returns a UUID in LVM's notation, unique on the node.
 func (n *Node) uuid() string {
 	n.serial++
 	s := fmt.Sprintf("%032d", n.serial)
 	return strings.Join([]string{s[:6], s[6:10], s[10:14], s[14:18], s[18:22], s[22:26], s[26:]}, "-")
 }
 
-// reader reads the node's state as lvm.Disks would.
+// reader reads the node's state as ondisk.Disks would.
 type reader struct{ node *Node }
 
 func (r reader) Read(ctx context.Context) (lvm.State, error) {
@@ -258,7 +257,7 @@ func (r reader) Read(ctx context.Context) (lvm.State, error) {
 		}
 	}
 	if n.indirect {
-		return s, fmt.Errorf("these disks can only be read by LVM")
+		return s, fmt.Errorf("only LVM can read these disks")
 	}
 	for _, g := range n.groups {
 		if !g.away {

@@ -12,7 +12,7 @@ import (
 // row is one line of a report: every value is a string, as in LVM's `json` format.
 type row map[string]string
 
-// fullreport prints every group with the columns that the driver asks for, as lvm 2.03.16 does.
+// fullreport prints every group with the columns that the driver requests, as lvm 2.03.16 does.
 func (n *Node) fullreport() []byte {
 	groups := []map[string][]row{}
 	for _, g := range n.groups {

@@ -21,7 +21,7 @@ type runner struct {
 	observe func(lvm.Command)
 }
 
-// failure is an exit status and what lvm says to it.
+// failure is an exit status with lvm's message.
 type failure struct {
 	code  int
 	words string
@@ -49,7 +49,7 @@ func (r runner) Run(ctx context.Context, argv []string) ([]byte, error) {
 	return report, nil
 }
 
-// run runs one command, with the fault if it is its turn.
+// run runs one command, with the fault if this is its call.
 func (n *Node) run(argv []string) ([]byte, *failure) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,7 +119,7 @@ func (n *Node) vgchange(l line) *failure {
 	return nil
 }
 
-// visible finds a group on the disks that the command may look at.
+// visible finds a group on the disks of the command's --devices.
 func (n *Node) visible(name string, l line) (*group, *failure) {
 	g := n.group(name)
 	if g == nil {

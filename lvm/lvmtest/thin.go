@@ -8,8 +8,8 @@ import (
 
 const spareName = "lvol0_pmspare"
 
-// pool makes a thin pool of its two parts. The spare for repairs, one a group and as large as the largest pool metadata,
-// comes first from the extents that the command was given, then the metadata, then the data.
+// pool creates a thin pool from its two parts. The spare for repairs, one for each group and as large as the largest pool
+// metadata, gets the first of the command's extents, then the metadata, then the data.
 func (n *Node) pool(g *group, l line, w wanted, from *room) *failure {
 	meta, err := l.size("--poolmetadatasize", 0)
 	chunk, chunkErr := l.size("-c", 64*lvm.KiB)
@@ -56,7 +56,7 @@ func (n *Node) pool(g *group, l line, w wanted, from *room) *failure {
 	return nil
 }
 
-// thin makes an empty thin volume: lvcreate --type thin -V SIZE --thinpool POOL.
+// thin creates an empty thin volume: lvcreate --type thin -V SIZE --thinpool POOL.
 func (n *Node) thin(g *group, l line, w wanted) *failure {
 	size, err := l.size("-V", 0)
 	if err != nil || size < 1 || l.has("-l") || len(l.positional) != 1 {
@@ -76,7 +76,7 @@ func (n *Node) thin(g *group, l line, w wanted) *failure {
 	return n.addThin(g, l, w, pool.Name, "")
 }
 
-// snapshot makes a thin snapshot of a thin volume: lvcreate -s without a size.
+// snapshot creates a thin snapshot of a thin volume: lvcreate -s without a size.
 func (n *Node) snapshot(l line, w wanted) *failure {
 	g, origin, f := n.volume(l.positional[0], l)
 	switch {
@@ -85,7 +85,7 @@ func (n *Node) snapshot(l line, w wanted) *failure {
 	case g.find(w.name) != nil:
 		return failed("Logical Volume %q already exists in volume group %q", w.name, g.Name)
 	case origin.Type != "thin" || l.has("-l") || l.has("-V"):
-		return failed("this fake makes thin snapshots of thin volumes only")
+		return failed("this fake creates thin snapshots of thin volumes only")
 	}
 	if f := n.tell(g, g.find(origin.Pool)); f != nil {
 		return f
@@ -107,8 +107,8 @@ func (n *Node) snapshot(l line, w wanted) *failure {
 	return f
 }
 
-// addThin adds a thin volume. An empty one is activated unless the command says otherwise; a snapshot without -kn
-// bears the flag that keeps it inactive. If the command is killed half-way, the pool has not been told.
+// addThin adds a thin volume. It activates an empty one unless the command says otherwise; a snapshot without -kn has the flag
+// that keeps it inactive. If the command is killed half-way, the pool does not get its message.
 func (n *Node) addThin(g *group, l line, w wanted, pool, origin string) *failure {
 	lv := lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pool: pool, Origin: origin,
 		Segments: []lvm.Segment{{Extents: w.extents, Type: "thin"}}}
