@@ -11,7 +11,7 @@ import (
 // Bytes is a size in bytes.
 type Bytes = inventory.Bytes
 
-// Sizes that messages and defaults are written in.
+// Units for messages and defaults.
 const (
 	KiB Bytes = 1 << 10
 	MiB Bytes = 1 << 20
@@ -19,11 +19,11 @@ const (
 	TiB Bytes = 1 << 40
 )
 
-// Extents counts a volume group's physical extents; their size is a property of the group.
+// Extents counts physical extents. Their size is a property of the volume group.
 type Extents int64
 
-// ID names one volume in the world: the volume group's UUID and the logical volume's name. Its text form, the CSI
-// volume handle, is `<vg uuid>/<lv name>`, at most 128 bytes (CSI spec, "Size Limits").
+// ID identifies one volume: the volume group's UUID and the logical volume's name. Its text form, the CSI volume handle, is
+// `<vg uuid>/<lv name>`, at most 128 bytes (CSI spec, "Size Limits").
 type ID struct {
 	VG string // UUID in LVM's notation: 6-4-4-4-4-4-6 characters
 	LV string
@@ -34,7 +34,7 @@ var (
 	NamePattern = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
 )
 
-// ParseID reads a volume handle. It fails (KindInvalid) on anything that this driver can never have handed out.
+// ParseID parses a volume handle. KindInvalid: this driver never returned such a handle.
 func ParseID(handle string) (ID, error) {
 	vg, lv, ok := strings.Cut(handle, "/")
 	if !ok || len(handle) > 128 || !uuidPattern.MatchString(vg) || !NamePattern.MatchString(lv) {
@@ -45,7 +45,7 @@ func ParseID(handle string) (ID, error) {
 
 func (id ID) String() string { return id.VG + "/" + id.LV }
 
-// Description names what a volume begins as, for people: the handle alone tells them little.
+// Description describes the source of a volume for messages.
 func (id ID) Description() string {
 	switch {
 	case id == ID{}:
@@ -56,106 +56,106 @@ func (id ID) Description() string {
 	return "a copy of the volume " + id.LV
 }
 
-// Layout says how a volume's extents lie on the disks.
+// Layout is how LVM maps a volume's extents to physical volumes.
 type Layout string
 
 const (
-	LayoutLinear  Layout = "linear"  // extents wherever they are free, one disk after the other
-	LayoutStriped Layout = "striped" // Stripes disks in turns
-	LayoutRAID1   Layout = "raid1"   // Mirrors further copies, each on a disk of its own (lvmraid(7))
-	LayoutRAID5   Layout = "raid5"   // Stripes disks of data and one of parity
-	LayoutRAID6   Layout = "raid6"   // Stripes disks of data and two of parity
-	LayoutRAID10  Layout = "raid10"  // Stripes pairs of disks
-	LayoutThin    Layout = "thin"    // blocks of a thin pool, taken when they are written; the one with snapshots (lvmthin(7))
+	LayoutLinear  Layout = "linear"  // any free extents, one physical volume after the other
+	LayoutStriped Layout = "striped" // over Stripes physical volumes
+	LayoutRAID1   Layout = "raid1"   // Mirrors additional copies, each on another physical volume (lvmraid(7))
+	LayoutRAID5   Layout = "raid5"   // Stripes data legs and one parity leg
+	LayoutRAID6   Layout = "raid6"   // Stripes data legs and two parity legs
+	LayoutRAID10  Layout = "raid10"  // Stripes mirrored pairs
+	LayoutThin    Layout = "thin"    // the thin pool allocates blocks on the first write; the only layout with snapshots (lvmthin(7))
 )
 
-// Wipe says what happens to a volume's extents before they return to the pool.
+// Wipe is what the driver does to a deleted volume's extents before it frees them.
 type Wipe string
 
 const (
-	WipeZero Wipe = "zero" // every byte is zeroed; the default
-	WipeNone Wipe = "none" // the next volume may show the old content to its owner
+	WipeZero Wipe = "zero" // write zeroes to all of them; the default
+	WipeNone Wipe = "none" // nothing: the next volume may contain the deleted volume's data
 )
 
-// Class is what a StorageClass asks for: where volumes are carved and how. It is comparable. The zero value of a field
-// that the layout has means the layout's default; a field that the layout does not have must be zero.
+// Class is what a StorageClass asks for: the volume group and the layout. It is comparable. The zero value of a field means the
+// layout's default; a field that the layout does not have must be zero.
 type Class struct {
-	Group         string // a volume group's name, or "@tag" for any group that carries the LVM tag
+	Group         string // a volume group's name, or "@tag" for all volume groups with the LVM tag
 	Layout        Layout
 	Wipe          Wipe
 	Stripes       int    // striped, raid5, raid10: 2 or more, 2 by default; raid6: 3 or more, 3 by default
 	StripeSize    Bytes  // striped, raid5, raid6, raid10: a power of two from 4 KiB to the extent size; 64 KiB by default
 	Mirrors       int    // raid1: 1 to 9, 1 by default; raid10: 1
 	Pool          string // thin: the pool's name, DefaultPool by default
-	Overprovision int    // thin: how much of the pool's size may be promised, in percent; 100 to 10000, 100 by default
+	Overprovision int    // thin: the limit of the provisioned size, in percent of the pool's data; 100 to 10000, 100 by default
 }
 
 // DefaultPool is the thin pool of a class that names none.
 const DefaultPool = "nodelvm-thin"
 
-// Spec is one wanted volume. It is comparable.
+// Spec is a request for one volume. It is comparable.
 type Spec struct {
-	Name     string // the CO's name for it, 1 - 128 bytes of any UTF-8: the key of idempotency
+	Name     string // CSI's name of the volume, 1 - 128 bytes of any UTF-8: the key of idempotency
 	Class    Class
-	Required Bytes  // at least this much; 0 means "the default": DefaultSize, or the source's size
-	Limit    Bytes  // at most this much; 0 means no limit
-	Claim    string // "namespace/name" of the claim, for people who read LVM's tags; may be empty
-	Source   ID     // thin: the snapshot or volume that it begins as a copy of; zero for an empty volume
-	Block    bool   // its user can see bytes that nobody wrote, as of a raw block volume: none may be what its extents held before
+	Required Bytes  // the minimum; 0: DefaultSize, or the source's size
+	Limit    Bytes  // the maximum; 0: none
+	Claim    string // "namespace/name" of the claim, for admins who read LVM's tags; may be empty
+	Source   ID     // thin: the snapshot or volume to restore or clone; zero for an empty volume
+	Block    bool   // raw block volume: its user can read unwritten extents, so they must be zero
 }
 
-// DefaultSize is given where a request names no size.
+// DefaultSize is the size of a volume whose request has none.
 const DefaultSize = 1 * GiB
 
-// VolumeState is how far a volume's life has come; it stands in the volume's state tag.
+// VolumeState is the value of a volume's state tag.
 type VolumeState string
 
 const (
-	StateCreating VolumeState = "creating" // committed, perhaps not activated or wiped: finished or removed by a retry or the next start
-	StateZeroing  VolumeState = "zeroing"  // committed, never answered: extents whose content is not known are being zeroed; removed by a retry or the next start
+	StateCreating VolumeState = "creating" // LVM has committed the volume; activation or wiping may be missing. A retry or the next start finishes or removes it
+	StateZeroing  VolumeState = "zeroing"  // LVM has committed the volume, and the driver zeroes extents with unknown content before it answers. A retry or the next start removes it
 	StateReady    VolumeState = "ready"
-	StateDeleting VolumeState = "deleting" // deleted for its user; its extents are being wiped
+	StateDeleting VolumeState = "deleting" // its user deleted it; the driver wipes its extents
 )
 
-// Volume is one logical volume of ours as it stands on the disks.
+// Volume is one managed volume, as its tags and LVM's metadata describe it.
 type Volume struct {
 	ID      ID
-	UUID    string // the logical volume's own UUID: tells it from one made later under the same name
+	UUID    string // the logical volume's UUID: differs from that of a later volume with the same name
 	Name    string // Spec.Name
 	Claim   string // Spec.Claim
-	Cluster string // UID of the cluster that made it
+	Cluster string // UID of the cluster that created it
 	Group   string // the volume group's name
 	Class   Class  // Class.Group is the group's name
 	State   VolumeState
 	Size    Bytes
-	Source  ID   // Spec.Source; it may be gone by now
+	Source  ID   // Spec.Source; may be deleted
 	Block   bool // Spec.Block
 }
 
-// SnapshotSpec is one wanted snapshot of a thin volume. It is comparable.
+// SnapshotSpec is a request for one snapshot of a thin volume. It is comparable.
 type SnapshotSpec struct {
-	Name   string // the CO's name for it, as in Spec
+	Name   string // CSI's name of the snapshot, as in Spec
 	Source ID     // the volume
 }
 
-// Snapshot is a thin volume's content at one moment, read-only and never mounted: volumes are made from it.
+// Snapshot is a read-only thin snapshot. It is never mounted; volumes are restored from it.
 type Snapshot struct {
 	ID      ID
 	UUID    string
 	Name    string // SnapshotSpec.Name
-	Cluster string // UID of the cluster that made it
+	Cluster string // UID of the cluster that created it
 	Group   string
-	Pool    string // the thin pool that it is in
-	Source  ID     // SnapshotSpec.Source; it may be gone by now
+	Pool    string // the thin pool
+	Source  ID     // SnapshotSpec.Source; may be deleted
 	State   VolumeState
-	Size    Bytes     // of the volume when it was taken
-	Created time.Time // whole seconds
+	Size    Bytes     // the volume's size when the snapshot was created
+	Created time.Time // in whole seconds
 }
 
-// Capacity answers what a Class can still get on this node.
+// Capacity is what this node can still allocate for a Class.
 type Capacity struct {
-	Available Bytes // sum over the groups behind the class
-	Largest   Bytes // the largest single volume that Create will really accept
+	Available Bytes // the sum over the class's volume groups
+	Largest   Bytes // the largest single volume that Create accepts
 }
 
 const SectorSize = 512

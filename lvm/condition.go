@@ -1,43 +1,43 @@
 package lvm
 
-// Finding is one trouble, told to the people who can mend it.
+// Finding is one condition of a volume, thin pool, disk or volume group, as Health reports it.
 type Finding struct {
 	Trouble Trouble
 	Group   string // the volume group's name
-	VG      string // its UUID; "": the group is not there
-	Volume  Volume // the volume; zero where the whole group is concerned
-	Pool    string // the thin pool that it is about; "": none
-	Cause   string // what makes it worth another report while it lasts, unlike another Text; "": nothing does
+	VG      string // its UUID; "": the volume group is not on this node
+	Volume  Volume // zero if the condition concerns the whole volume group
+	Pool    string // the thin pool's name; "": none
+	Cause   string // while the condition lasts, another Cause is reported again, another Text is not; may be ""
 	Text    string // a sentence: what is wrong, with names and numbers, and what to do
 }
 
-// Trouble is one kind of condition of a volume or a group. Its text is the name that users see: the label of the metric, the reason
-// of the event, and the alert after its prefix.
+// Trouble is the kind of a condition. Its value is the metric's label, the event's reason, and the alert's name after its
+// prefix.
 type Trouble string
 
 const (
-	TroubleDegraded    Trouble = "VolumeDegraded"         // RAID: a leg is missing or failed; the data is there
-	TroubleRebuilding  Trouble = "VolumeRebuilding"       // RAID: a leg is being filled
-	TroubleDataMissing Trouble = "VolumeDataMissing"      // a part of its data is on a physical volume or leg that is missing or failed
-	TroubleMissing     Trouble = "PhysicalVolumeMissing"  // a physical volume of the group is missing
-	TroublePoolNear    Trouble = "ThinPoolNearlyFull"     // a thin pool is nearly full, data or metadata
-	TroublePoolFull    Trouble = "ThinPoolFull"           // its thin pool is full: writes fail
-	TroublePoolFailed  Trouble = "ThinPoolFailed"         // its thin pool is read-only or needs a check
-	TroubleSuspended   Trouble = "VolumeSuspended"        // I/O to it waits
-	TroubleSilent      Trouble = "DiskUnresponsive"       // a disk of the group does not answer
+	TroubleDegraded    Trouble = "VolumeDegraded"         // RAID: a leg is missing or failed; the data is complete
+	TroubleRebuilding  Trouble = "VolumeRebuilding"       // RAID: LVM copies data to a leg
+	TroubleDataMissing Trouble = "VolumeDataMissing"      // some of the data is on a missing or failed physical volume or leg
+	TroubleMissing     Trouble = "PhysicalVolumeMissing"  // of the volume group
+	TroublePoolNear    Trouble = "ThinPoolNearlyFull"     // its data or its metadata
+	TroublePoolFull    Trouble = "ThinPoolFull"           // the volume's thin pool is full: writes fail
+	TroublePoolFailed  Trouble = "ThinPoolFailed"         // the volume's thin pool is read-only or needs a check
+	TroubleSuspended   Trouble = "VolumeSuspended"        // its I/O waits for a resume
+	TroubleSilent      Trouble = "DiskUnresponsive"       // a disk of the volume group
 	TroubleUnusable    Trouble = "VolumeGroupUnusable"    // Group.Problem
-	TroubleUnprepared  Trouble = "VolumeGroupSetupFailed" // the group is not as it is declared
+	TroubleUnprepared  Trouble = "VolumeGroupSetupFailed" // the volume group differs from its declaration
 )
 
-// HealthScope is what Health can see now: a condition that it does not find is over only if it could have been found.
+// HealthScope is what Health can observe now. A condition that it does not find is resolved only if it was observable.
 type HealthScope struct {
-	Groups  map[string]bool        // UUIDs of the groups that are here; true: they hold volumes of this cluster
-	Volumes map[string]VolumeScope // by UUID: this cluster's that are ready
-	Pools   map[string]bool        // by group UUID/pool, those that volumes of this cluster are in; true: the kernel tells how full they are
+	Groups  map[string]bool        // UUIDs of the volume groups on this node; true: with volumes of this cluster
+	Volumes map[string]VolumeScope // by UUID: the ready volumes of this cluster
+	Pools   map[string]bool        // by group UUID/pool: the pools with volumes of this cluster; true: the kernel reports their usage
 }
 
-// VolumeScope is what can be seen of a volume.
+// VolumeScope is what Health can observe of a volume.
 type VolumeScope struct {
-	Active      bool // the kernel has a device of it
-	NeedsKernel bool // whether its data is all there is told by the kernel too: it is a RAID
+	Active      bool // the kernel has its device
+	NeedsKernel bool // only the kernel knows whether its data is complete: it is a RAID
 }

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Config says where a Host works. The zero value of each field is explained at the field.
+// Config configures a Host. Each field documents its zero value.
 type Config struct {
-	SystemDir string        // private directory for our own lvm.conf (LVM_SYSTEM_DIR); NewHost writes it
-	LockDir   string        // the host's LVM lock directory, so that an admin's lvm and ours exclude each other
-	BackupDir string        // host directory for the metadata backup of each group
-	Cluster   string        // UID of the cluster; goes into the tags of each volume made here
-	Node      string        // this node's name; goes into a tag of each group that is changed here, and other nodes leave that alone; "": no tag
+	SystemDir string        // private directory for the driver's lvm.conf (LVM_SYSTEM_DIR); NewHost writes it
+	LockDir   string        // the host's LVM lock directory, so that an admin's lvm and the driver's lvm exclude each other
+	BackupDir string        // host directory for the metadata backup of each volume group
+	Cluster   string        // UID of the cluster, for the tags of created volumes
+	Node      string        // this node's name, for a tag of each changed volume group, which other nodes then refuse; "": no tag
 	Log       *slog.Logger  // nil: slog.Default()
-	Observe   func(Command) // nil, or called after each LVM command, from the goroutine that ran it
-	AdminCLI  bool          // a driver runs on this node, and this Host is an admin's hand beside it: it is never started
+	Observe   func(Command) // called after each LVM command, from the goroutine that ran it; may be nil
+	AdminCLI  bool          // this Host serves a command of an admin while the node driver runs: nothing starts it
 
-	ReadyDelay    time.Duration // how long a new volume's second commit waits for others to share it; 0: one second
-	LockTimeLimit time.Duration // how long one operation may hold a group's lock before the group counts as hung; 0: two minutes
-	EmptyPoolsFor time.Duration // how long a thin pool that the driver made may hold nothing until TendPools removes it; 0: for ever
-	CacheTTL      time.Duration // how old the disks' answer may be for capacity, lists and figures; 0: half a second; negative: never kept
+	ReadyDelay    time.Duration // how long a new volume's second commit waits for other volumes to share it; 0: one second
+	LockTimeLimit time.Duration // how long one operation may hold a volume group's lock before the group is blocked; 0: two minutes
+	EmptyPoolsFor time.Duration // how long a thin pool that the driver created may be empty before TendPools removes it; 0: for ever
+	CacheTTL      time.Duration // how old a cached State may be for capacity, lists and metrics; 0: half a second; negative: no cache
 }
 
 // Command is one finished LVM process.
 type Command struct {
 	Name     string   // "lvcreate"
-	Args     []string // what followed the name
+	Args     []string // without the name
 	Duration time.Duration
-	ExitCode int // as in lvm(8), "Diagnostics"; -1 if it did not start or died of a signal
+	ExitCode int // as in lvm(8), "Diagnostics"; -1 if it did not start or a signal ended it
 }

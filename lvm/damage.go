@@ -2,14 +2,14 @@ package lvm
 
 import "strings"
 
-// Damage is what missing physical volumes do to an LV.
+// Damage is the effect of missing physical volumes on an LV.
 type Damage struct {
-	Lost bool // a part of the data is gone, as long as they are
-	Legs int  // RAID: legs that are not there; of the worst RAID that it is made of
+	Lost bool // some of the data is on missing physical volumes
+	Legs int  // RAID: the missing legs, of the RAID below this LV that lacks most
 	Of   int
 }
 
-// DamageOf looks down through everything that an LV is made of.
+// DamageOf inspects an LV and all LVs below it.
 func (g Group) DamageOf(lv LV, missing map[string]bool, layers int) Damage {
 	var d Damage
 	if layers > MaxLayers {
@@ -42,7 +42,7 @@ func (g Group) DamageOf(lv LV, missing map[string]bool, layers int) Damage {
 	return d
 }
 
-// areaLost tells whether a leg is gone. What its LV has lost without being gone counts in d.
+// areaLost reports whether a leg is missing, and adds to d the missing legs of the RAIDs below it.
 func (g Group) areaLost(a Area, missing map[string]bool, layers int, d *Damage) bool {
 	if a.LV == "" {
 		return missing[a.PV]
@@ -65,8 +65,7 @@ func (d *Damage) worse(other Damage) {
 	}
 }
 
-// RaidDamage tells what a RAID without some of its legs has lost (lvmraid(7)): raid1 lives on one leg, raid10 on one of
-// each pair of neighbours.
+// RaidDamage returns what a RAID loses without the given legs (lvmraid(7)): raid1 needs one leg, raid10 one leg of each pair.
 func RaidDamage(kind string, gone []bool) Damage {
 	d := Damage{Of: len(gone)}
 	pair := false

@@ -7,33 +7,33 @@ import (
 	"strings"
 )
 
-// Declaration is a volume group that a node is to have, if it has disks for it.
+// Declaration declares a volume group that prepare creates and extends from a node's disks.
 type Declaration struct {
 	Name       string
 	Tags       []string
-	Devices    []Selector // a device is for the group if one of them selects it; the first group that selects it gets it
-	MaxDevices int        // how many the group is to have at most; 0: no limit
-	Pool       PoolPolicy // zero: the driver makes a pool when the first thin volume asks for it
+	Devices    []Selector // the volume group gets the devices that one of these selects; the first declaration that selects a device gets it
+	MaxDevices int        // the limit of its devices; 0: none
+	Pool       PoolPolicy // zero: the driver creates a pool for the first thin volume
 }
 
-// Selector tells which devices are meant: those that meet all of its conditions.
+// Selector selects the devices that meet all of its conditions.
 type Selector struct {
-	Paths      []string // one of these patterns (path.Match) matches the device's path or a name of it in /dev/disk; none: any
+	Paths      []string // patterns (path.Match) for the device's path or its names in /dev/disk, of which one must match; empty: any
 	MinSize    Bytes
 	MaxSize    Bytes  // 0: no limit
-	Rotational *bool  // nil: both
+	Rotational *bool  // nil: any
 	Model      string // a pattern; "": any
 }
 
-// PoolPolicy is how a thin pool is made and looked after.
+// PoolPolicy is how the driver creates and extends a thin pool.
 type PoolPolicy struct {
 	Name                        string // DefaultPool by default
-	Size                        Bytes  // of its data when it is made, ahead of the first volume; 0: it is made with the first volume
-	AutoextendThreshold         int    // percent of its data that may be in use before it is enlarged; 80 by default
-	MetadataAutoextendThreshold int    // the same for its metadata; 60 by default
+	Size                        Bytes  // of its data, created ahead of the first volume; 0: created with the first volume
+	AutoextendThreshold         int    // percentage of data use from which the driver extends it; 80 by default
+	MetadataAutoextendThreshold int    // the same for metadata; 60 by default
 }
 
-// CheckDeclarations returns the declarations with their defaults, or what is wrong with them (KindInvalid).
+// CheckDeclarations returns the declarations with defaults. KindInvalid: one is wrong.
 func CheckDeclarations(declared []Declaration) ([]Declaration, error) {
 	checked := slices.Clone(declared)
 	for i := range checked {
@@ -115,5 +115,5 @@ const PoolMetadataThreshold = 60
 
 const PoolMetadataMin = 2 * MiB
 
-// MinDeviceSize is the smallest device that is prepared: beside metadata something is to be left.
+// MinDeviceSize is the smallest device that prepare accepts: LVM's metadata takes a part of it.
 const MinDeviceSize = 16 * MiB

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Kind classes an error by what its reader can do about it. cmd/nodelvm holds the one table from kinds to gRPC codes.
+// Kind classifies an error by what its reader can do. cmd/nodelvm maps kinds to gRPC codes.
 type Kind int
 
 const (
-	KindInternal             Kind = iota // LVM or the kernel failed; the message carries their own words
-	KindInvalid                          // the request can never be right
-	KindOutOfRange                       // the size can never be met: over the limit once rounded to extents, negative, overflowing
-	KindExists                           // the name is taken by a volume of another size or content
-	KindNotFound                         // proven absent: a readable group lacks it
-	KindBusy                             // another operation is under way, a disk does not answer, or what was begun may have left something: ask again
+	KindInternal             Kind = iota // LVM or the kernel failed; the message quotes it
+	KindInvalid                          // the request is wrong in itself
+	KindOutOfRange                       // no node can provide the size: above the limit once rounded to extents, negative, overflowing
+	KindExists                           // a volume of another size or content has the name
+	KindNotFound                         // proven absent: a readable volume group lacks it
+	KindBusy                             // retry: another operation is in flight, a disk is unresponsive, or an incomplete attempt may have left a volume
 	KindInUse                            // a device is open or something depends on it
-	KindInsufficientCapacity             // no extents, no such group, or an ambiguous one: another node may have capacity
-	KindNotLocal                         // well-formed, but its group is not on this node
+	KindInsufficientCapacity             // no free extents, no such volume group, or an ambiguous name: another node may have capacity
+	KindNotLocal                         // well-formed, but its volume group is not on this node
 	KindNotManaged                       // a logical volume without this driver's tags, or of another cluster
 	KindConflict                         // a device, group or path is in a state that only an admin can change
 )
 
-// Error is what every exported function of this package returns when it fails. Its text is a full sentence for the
-// person who reads the event: what was asked, what stands in the way, what to do.
+// Error is the error of every exported function of this package. Its text is a full sentence for an event: what was asked, what
+// prevents it, what to do.
 type Error struct {
 	Kind Kind
 	Err  error
@@ -33,12 +33,12 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an Error the way fmt.Errorf does, %w included.
+// Errorf formats an Error as fmt.Errorf does, with %w.
 func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
-// KindOf tells the kind of any error: KindInternal for one that is not of this package.
+// KindOf returns the kind of any error: KindInternal for one of another package.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// FindGroup finds a group by its UUID. KindNotLocal: it is not on this node.
+// FindGroup finds a volume group by its UUID. KindNotLocal: it is not on this node.
 func (s State) FindGroup(uuid string) (Group, error) {
 	for _, g := range s.Groups {
 		if g.UUID == uuid {
@@ -19,8 +19,8 @@ func (s State) FindGroup(uuid string) (Group, error) {
 	return Group{}, Errorf(KindNotLocal, "volume group %s is not on this node%s", uuid, unread)
 }
 
-// FindVolume finds the volume in the state, in whatever state its life is. KindNotLocal: its group is not here; KindNotManaged: the LV
-// is not a volume of this driver; KindNotFound: the group is here and lacks it; KindBusy, KindConflict: as locate.
+// FindVolume finds a volume, whatever its state tag. KindNotLocal: its volume group is not on this node; KindNotManaged: the LV
+// is not a managed volume; KindNotFound: the volume group lacks it; KindBusy, KindConflict: as LocateLV.
 func (s State) FindVolume(id ID) (Group, LV, Volume, error) {
 	group, err := s.FindGroup(id.VG)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s State) FindVolume(id ID) (Group, LV, Volume, error) {
 	return group, lv, v, err
 }
 
-// FindSnapshot finds the snapshot in the state, in whatever state its life is. KindNotLocal: its group is not here, or
-// the LV is not a snapshot of this driver; KindNotFound: the group is here and lacks it.
+// FindSnapshot finds a snapshot, whatever its state tag. KindNotLocal: its volume group is not on this node, or the LV is not a
+// managed snapshot; KindNotFound: the volume group lacks it.
 func (s State) FindSnapshot(id ID) (Group, Snapshot, error) {
 	g, err := s.FindGroup(id.VG)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s State) FindSnapshot(id ID) (Group, Snapshot, error) {
 	return g, sn, err
 }
 
-// FindLV finds an LV by its name in a group that is in order; nil if there is none.
+// FindLV finds an LV by its name in a normalized group; nil if there is none.
 func (g *Group) FindLV(name string) *LV {
 	i, found := slices.BinarySearchFunc(g.LVs, name, func(lv LV, name string) int { return strings.Compare(lv.Name, name) })
 	if !found {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// What the disks of a group allow: whether LVM may be started, may commit, and whether what was read is all there is.
+// What the disks of a volume group permit: to start LVM, to commit, and to rely on the reading as complete.
 
-// CheckResponsive refuses a group with a disk that does not answer: LVM would hang on it, and the group's lock with LVM.
+// CheckResponsive refuses a volume group with an unresponsive disk: LVM would wait for the disk, and hold the group's lock.
 func CheckResponsive(g Group) error {
 	for _, pv := range g.PVs {
 		if pv.Unresponsive {
@@ -19,8 +19,9 @@ func CheckResponsive(g Group) error {
 	return nil
 }
 
-// CheckNoNewMissingPV refuses every commit while a disk is away: it may be there again in a moment, but LVM's next commit notes
-// it as missing, and only an admin can take that back. One that is noted already loses nothing by another commit.
+// CheckNoNewMissingPV refuses every commit while a disk without the MISSING flag is missing. The disk may return in a moment,
+// but LVM's next commit sets the flag, and only an admin can clear it. A disk that has the flag loses nothing by another
+// commit.
 func CheckNoNewMissingPV(g Group) error {
 	for _, pv := range g.PVs {
 		if pv.isNewlyMissing() {
@@ -30,11 +31,11 @@ func CheckNoNewMissingPV(g Group) error {
 	return CheckNoDuplicatePV(g)
 }
 
-// isNewlyMissing tells whether the disk is missing, and no commit has noted that. (One that is there again, and missing all the same, is noted.)
+// isNewlyMissing reports whether the disk is missing without the MISSING flag. (A ReappearedDevice has the flag.)
 func (pv PV) isNewlyMissing() bool { return pv.Missing && !pv.MissingFlag && pv.ReappearedDevice == "" }
 
-// CheckNoDuplicatePV refuses a group with a disk that has a copy: which of the two holds the volumes as they are now cannot be told, and
-// LVM would take either. What is active already stays on the disk that it was activated on.
+// CheckNoDuplicatePV refuses a volume group with a copied disk: nothing proves which copy is current, and LVM may use either.
+// Active volumes stay on the disk that they were activated on.
 func CheckNoDuplicatePV(g Group) error {
 	for _, pv := range g.PVs {
 		if len(pv.DuplicateDevices) > 0 {
@@ -44,10 +45,10 @@ func CheckNoDuplicatePV(g Group) error {
 	return nil
 }
 
-// IncompleteReason says why the group may hold more than was read of it; "" if what is not there is not there. LVM writes each commit to
-// all disks with a metadata area, and says in it which ones were away: those cannot know more. Which disks have an area is
-// not written in the group, so that any other disk that was not read may have the newer metadata; of two copies of a
-// disk, either may be the older.
+// IncompleteReason says why the volume group may hold more than the reading shows; "" if the reading is complete. LVM writes
+// each commit to all disks with a metadata area, and names the missing ones in it: those cannot have newer metadata. The
+// metadata does not name the disks that have an area, so any other disk that was not read may have newer metadata. Of two
+// copies of a disk, either may be the older.
 func (g Group) IncompleteReason() string {
 	for _, pv := range g.PVs {
 		switch {
@@ -64,7 +65,7 @@ func (g Group) IncompleteReason() string {
 	return ""
 }
 
-// AbsentError is the error for what a group lacks: KindNotFound, or KindBusy where that is not proved.
+// AbsentError is the error for something that the volume group lacks: KindNotFound, or KindBusy if the reading is incomplete.
 func (g Group) AbsentError(format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if why := g.IncompleteReason(); why != "" {
@@ -73,10 +74,10 @@ func (g Group) AbsentError(format string, args ...any) error {
 	return Errorf(KindNotFound, "%s", what)
 }
 
-// doubled is in the sentence of a PV that stands on several devices.
+// DuplicatePhrase is in the sentence about a PV that several devices carry.
 const DuplicatePhrase = "stands on several devices"
 
-// CheckWritable says why nothing at all can be changed in a group now; nil if nothing is in the way.
+// CheckWritable says why nothing can be changed in a volume group now; nil if it can.
 func CheckWritable(s State, g Group) error {
 	namesakes := 0
 	for _, other := range s.Groups {
@@ -106,8 +107,8 @@ func DescribeUnresponsive(device string) string {
 	return fmt.Sprintf("its disk %s is unresponsive: these are the figures of the last read", device)
 }
 
-// DescribeMissing says that a disk is missing, and what to do. One that is there again, but was away while the group was
-// changed, stays marked until an admin takes it in: what is on it may be old.
+// DescribeMissing says that a disk is missing, and what to do. A disk that missed a commit and is back keeps the MISSING flag
+// until an admin clears it: its data may be old.
 func (pv PV) DescribeMissing(group string) string {
 	if pv.ReappearedDevice != "" {
 		return fmt.Sprintf("physical volume %s has LVM's MISSING flag, but is back as %s: clear the flag with vgextend --restoremissing %s %s", pv.UUID, pv.ReappearedDevice, group, pv.ReappearedDevice)
@@ -115,7 +116,7 @@ func (pv PV) DescribeMissing(group string) string {
 	return fmt.Sprintf("physical volume %s is missing: reconnect its disk, or remove it from the group with vgreduce --removemissing %s", pv.UUID, group)
 }
 
-// CheckComplete says why there may be more than the state shows; nil: it shows all.
+// CheckComplete says why the node may hold more than the state shows; nil: the state is complete.
 func (s State) CheckComplete() error {
 	for _, g := range s.Groups {
 		if why := g.IncompleteReason(); why != "" {

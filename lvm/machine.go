@@ -6,84 +6,82 @@ import (
 	"strings"
 )
 
-// Machine is what a Host stands on: the LVM command, the kernel's view of devices, and the disks. NewHost takes the
-// real one; lvmtest has another, held to the same behaviour by one suite that runs over both.
+// Machine is what a Host uses of the node: the lvm command, the kernel, and the disks. NewHost has the real ones. lvmtest has a
+// simulation; one conformance suite runs over both.
 type Machine struct {
 	Runner Runner
 	Kernel Kernel
 	Reader Reader
 }
 
-// Runner runs LVM commands, one process each.
+// Runner runs lvm commands, one process each.
 type Runner interface {
-	// Run runs `lvm argv...` to its end and returns what it wrote as a report (lvmreport(7)). A command that writes is
-	// never interrupted; one that only reads is asked to end (SIGTERM) when ctx is done. An exit status other than 0 is
-	// an *ExitError.
+	// Run runs `lvm argv...` and returns the report that it printed (lvmreport(7)). Run never interrupts a command that writes.
+	// It ends one that only reads (SIGTERM) when ctx is done. An exit status other than 0 is an *ExitError.
 	Run(ctx context.Context, argv []string) (report []byte, err error)
 }
 
-// Reader reads what the node's disks hold, as Disks does.
+// Reader reads the node's disks, as ondisk.Disks does.
 type Reader interface {
 	Read(ctx context.Context) (State, error)
 }
 
-// Kernel is what only the kernel knows of devices, and what is done to them without LVM.
+// Kernel reads the kernel's state of devices, and changes devices without LVM.
 type Kernel interface {
-	// Load brings device-mapper into the kernel where it is not there yet.
+	// Load loads the device-mapper module unless the kernel has device-mapper.
 	Load(ctx context.Context) error
-	// Ready tells whether device-mapper is there.
+	// Ready returns an error if the kernel has no device-mapper.
 	Ready() error
-	// Device finds the device-mapper device with this UUID; active is false where there is none.
+	// Device finds the device-mapper device with this UUID; active is false if there is none.
 	Device(uuid string) (path string, active bool, err error)
-	// Devices lists the device-mapper devices of LVM that are there, hidden layers included.
+	// Devices lists LVM's device-mapper devices, hidden layers included.
 	Devices() ([]Device, error)
-	// Mapping tells the UUID and the name of the device-mapper device with this number, both empty for another kind of block
-	// device; fs.ErrNotExist: there is no device with this number.
+	// Mapping returns the UUID and the name of the device-mapper device with this number, both empty for another kind of block
+	// device; fs.ErrNotExist: no device has this number.
 	Mapping(device uint64) (uuid, name string, err error)
-	// DevicesOnVolumes tells, in sentences, of devices that the node itself has made of what volumes hold: logical volumes and software
-	// RAIDs. Who writes a volume chose what they are.
+	// DevicesOnVolumes returns a sentence for each device that the node activated from the content of a volume: logical volumes
+	// and software RAIDs. The volume's user chose that content.
 	DevicesOnVolumes() ([]string, error)
-	// Remove takes the device-mapper device with this UUID out of the kernel, if there is one; what is on the disks stays.
-	// One that is in use is refused.
+	// Remove removes the device-mapper device with this UUID, if there is one, and does not change the disks. It refuses a
+	// device in use.
 	Remove(uuid string) (removed bool, err error)
-	// Forget drops the table that was loaded for the device with this UUID and never taken into use, if there is one.
+	// ClearInactiveTable drops the device's inactive table, if it has one.
 	ClearInactiveTable(uuid string) (was bool, err error)
-	// RemoveStaleNames removes the names of a group's volumes in /dev/mapper and /dev/GROUP that lead to no device, to one that
-	// has another name, or to one of ours by a device node of their own, which nobody removes with its device. Devices are
-	// not touched.
+	// RemoveStaleNames removes stale names of a group's volumes from /dev/mapper and /dev/GROUP. A name is stale if it leads to
+	// no device or to one with another name. A device node of a managed volume is stale too, because nothing removes it with
+	// its device. Devices do not change.
 	RemoveStaleNames(group string, ours func(uuid string) bool) (removed []string, err error)
-	// RemoveNamesOf does that for one volume that is gone, and for its hidden parts, by device-mapper's names; udev removes what
-	// it made itself.
+	// RemoveNamesOf removes the names of one removed volume and its hidden sub-LVs. udev removes the names that it created.
 	RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error)
-	// Suspended tells whether I/O to the device hangs until it is resumed.
+	// IsSuspended reports whether the device queues its I/O until it is resumed.
 	IsSuspended(path string) (bool, error)
-	// Status tells the type of a device-mapper device's first target, and what that says of itself: "raid", "2 AA ..."
-	// (Linux, Documentation/admin-guide/device-mapper). Both are empty for a device without a table.
+	// Status returns the type of a device-mapper device's first target, and the target's status: "raid", "2 AA ..." (Linux,
+	// Documentation/admin-guide/device-mapper). Both are empty for a device without a table.
 	Status(path string) (target, params string, err error)
-	// Unused tells whether nobody has the device open, mounted, or below another device: KindInUse if somebody has.
+	// CheckUnused returns KindInUse if a process has the device open, it is mounted, or another device is on it.
 	CheckUnused(ctx context.Context, path string) error
-	// Frozen tells whether the file system on the device takes no writes, since somebody froze it (fsfreeze(8)): then the
-	// device cannot be suspended. False where none is mounted.
+	// IsFrozen reports whether the file system on the device is frozen (fsfreeze(8)): then the device cannot be suspended.
+	// False if none is mounted.
 	IsFrozen(path string) (bool, error)
-	// Zero overwrites the device's bytes from one to the other with zeroes, if what is at its path now still is that device.
-	// After each chunk it flushes the device and, if done is not nil, calls it with the first byte that is not zeroed yet.
-	// It stops, with ctx's error, between two chunks.
+	// Zero writes zeroes from one byte of the device to another, if its path still is that device. After each chunk it flushes
+	// the device and, unless done is nil, calls done with the first byte that is not zeroed yet. It stops between two chunks
+	// with ctx's error.
 	Zero(ctx context.Context, d Device, from, to Bytes, done func(until Bytes)) error
-	// Sync flushes what was written to these disks, by whatever process, out of their volatile caches.
+	// Sync flushes the volatile caches of these disks.
 	Sync(paths []string) error
 }
 
-// Device is one device-mapper device of LVM.
+// Device is one of LVM's device-mapper devices.
 type Device struct {
 	UUID string // "LVM-", the UUIDs of group and volume without hyphens, and a suffix for hidden layers
 	Path string // "/dev/dm-3"
 }
 
-// ExitError says how an LVM command ended that did not succeed.
+// ExitError is the failure of an lvm command.
 type ExitError struct {
 	Argv   []string
 	Code   int    // as in lvm(8): 3 for wrong arguments, 5 for everything else; -1 for a signal
-	Stderr string // LVM's own last words
+	Stderr string // the end of LVM's messages
 }
 
 func (e *ExitError) Error() string {

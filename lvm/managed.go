@@ -1,15 +1,15 @@
 package lvm
 
-// ManagedVolumes are what this driver, in whichever cluster, has on the node's disks.
+// ManagedVolumes are the node's managed volumes, of all clusters.
 type ManagedVolumes struct {
-	Owned  []ManagedVolume // what is ready, by ID
-	Groups map[string]bool // the UUIDs of the groups that are here
-	Unread []string        // as in State: groups on these devices may be missing here
+	Owned  []ManagedVolume // the ready ones, by ID
+	Groups map[string]bool // the UUIDs of the volume groups on this node
+	Unread []string        // as in State: volume groups on these devices may be missing here
 }
 
-// ManagedVolume is a volume or a snapshot.
+// ManagedVolume is a managed volume or snapshot.
 type ManagedVolume struct {
-	Volume        // of a snapshot: with its name as the volume's, and no claim
-	Snapshot bool // it is a snapshot
-	Foreign  bool // another cluster made it: Volume.Cluster is its UID
+	Volume   // a snapshot has its name here, and no claim
+	Snapshot bool
+	Foreign  bool // another cluster created it: Volume.Cluster is its UID
 }

@@ -2,7 +2,7 @@ package lvm
 
 import "slices"
 
-// Components lists an LV and the LVs that it is made of.
+// Components lists an LV and all LVs below it.
 func Components(g Group, lv LV) []LV {
 	all := []LV{lv}
 	add := func(name string) {
@@ -22,7 +22,7 @@ func Components(g Group, lv LV) []LV {
 	return all
 }
 
-// ComponentsAndPool lists an LV, its pool, and all that they are made of: a suspended device down there stops it as well.
+// ComponentsAndPool lists an LV, its pool, and all LVs below both: each of them that is suspended stops the LV's I/O.
 func ComponentsAndPool(g Group, lv LV) []LV {
 	all := Components(g, lv)
 	for _, pool := range g.LVs {
@@ -33,7 +33,7 @@ func ComponentsAndPool(g Group, lv LV) []LV {
 	return all
 }
 
-// ComponentsByName is parts by name; nil if there is no such LV.
+// ComponentsByName lists the components of the named LV; nil if there is no such LV.
 func (g Group) ComponentsByName(name string) []LV {
 	for _, lv := range g.LVs {
 		if name != "" && lv.Name == name {
@@ -43,10 +43,10 @@ func (g Group) ComponentsByName(name string) []LV {
 	return nil
 }
 
-// MaxLayers is far over what LVM stacks: a thin volume, its pool, a RAID, an image with integrity.
+// MaxLayers is far above what LVM stacks: a thin volume, its pool, a RAID, an image with integrity.
 const MaxLayers = 12
 
-// EachComponent calls yield with the names of the LVs that this one is made of.
+// EachComponent calls yield with the names of the LVs directly below this one.
 func (lv *LV) EachComponent(yield func(name string) bool) {
 	for _, seg := range lv.Segments {
 		for _, areas := range [][]Area{seg.Areas, seg.Metadata} {
@@ -68,8 +68,8 @@ func (lv *LV) EachComponent(yield func(name string) bool) {
 	}
 }
 
-// HasPendingCreate tells whether the lvcreate that made a thin volume was cut off, so that it was never answered: LVM drops its message
-// to the pool before that command ends.
+// HasPendingCreate reports whether a killed lvcreate left this thin volume, so that no request was answered with it: the pool
+// still has the message, which LVM drops before lvcreate ends.
 func (g Group) HasPendingCreate(lv LV) bool {
 	pool := g.FindLV(lv.Pool)
 	return lv.Pool != "" && pool != nil && pool.Thin != nil && slices.Contains(pool.Thin.Messages, CreateMessage+lv.Name)

@@ -2,22 +2,22 @@ package lvm
 
 import "fmt"
 
-// PoolStatus is what the kernel tells of a thin pool (Linux, Documentation/admin-guide/device-mapper/
-// thin-provisioning.rst, "Status"): `1 31/2048 170/512 - rw discard_passdown error_if_no_space - 1024`.
+// PoolStatus is the kernel's status of a thin pool (Linux, Documentation/admin-guide/device-mapper/ thin-provisioning.rst,
+// "Status"): `1 31/2048 170/512 - rw discard_passdown error_if_no_space - 1024`.
 type PoolStatus struct {
-	Failed                      bool   // it answers with errors only
+	Failed                      bool   // all of its I/O fails
 	Mode                        string // rw, ro, out_of_data_space
 	NeedsCheck                  bool
 	MetadataUsed, MetadataTotal int64 // blocks of 4 KiB
 	DataUsed, DataTotal         int64 // chunks
 }
 
-// IsFull tells whether writes that need a new block fail.
+// IsFull reports whether writes to new blocks fail.
 func (s PoolStatus) IsFull() bool {
 	return s.Mode == "out_of_data_space" || s.DataUsed >= s.DataTotal || s.MetadataUsed >= s.MetadataTotal
 }
 
-// IsFailed tells whether the pool takes no writes for another reason than room.
+// IsFailed reports whether the pool refuses writes although it has free blocks.
 func (s PoolStatus) IsFailed() bool { return s.Failed || s.NeedsCheck || s.Mode == "ro" }
 
 func (s PoolStatus) FailureReason() string {
@@ -31,7 +31,7 @@ func (s PoolStatus) FailureReason() string {
 	}
 }
 
-// Percent words a part of a whole.
+// Percent formats a part of a whole.
 func Percent(part, whole int64) string {
 	if whole <= 0 {
 		return "0 %"
@@ -39,7 +39,7 @@ func Percent(part, whole int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
-// IsAbove tells whether so many percent of something are in use.
+// IsAbove reports whether at least so many percent are in use.
 func IsAbove(used, total int64, percent int) bool {
 	return total > 0 && used >= total/100*int64(percent)+total%100*int64(percent)/100
 }

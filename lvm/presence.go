@@ -1,14 +1,14 @@
 package lvm
 
-// Presence is what a node knows of the volume of one name, whatever a request says of it.
+// Presence is what the node has under a volume's name, whatever the request's parameters.
 type Presence struct {
-	Volume   *Volume // in whatever group, creating or ready; nil: no group that was read has it, or it is deleted
-	Made     bool    // it lacks nothing: an earlier request may have been answered with it
-	UnderWay bool    // an operation for it is under way
-	Unsure   error   // why it may be there although Volume is nil: a group lacks a disk, or a device was not read
+	Volume   *Volume // in any volume group, creating or ready; nil: no readable volume group has it, or it is deleted
+	Made     bool    // it is complete: an earlier request may have been answered with it
+	UnderWay bool    // an operation on it is in flight
+	Unsure   error   // why the volume may exist although Volume is nil: a disk is missing, or a device was not read
 }
 
-// SnapshotPresence is what a node knows of the snapshot of one name, whatever a request says of it; as Presence.
+// SnapshotPresence is what the node has under a snapshot's name, as Presence.
 type SnapshotPresence struct {
 	Snapshot *Snapshot
 	UnderWay bool

@@ -2,26 +2,27 @@ package lvm
 
 import "slices"
 
-// An admin who renames a volume of this driver (lvrename) leaves its handle without a logical volume: who asks for the volume would be
-// told that it is gone, its deletion would succeed with the data in place, and another one would be made under its name. So a
-// volume is known by its tags, which tell the name that its handle has. While the two differ, every request for it is
-// refused, deletion too: whoever renames a volume may want to keep it, and what is deleted does not come back.
+// After an admin renames a managed volume (lvrename), its handle leads to no logical volume. The driver must not report it as
+// absent: its deletion would succeed with the data in place, and a retry would create a second volume. So the volume's tags
+// record the name in its handle. While the two names differ, the driver refuses every request for the volume. It refuses
+// deletion too: the admin may have renamed the volume to keep it.
 
-// handleName is the logical volume's name in the handle of a volume or a snapshot.
+// handleName is the name in the handle of a volume or snapshot.
 func handleName(lv LV, values map[string]string) string {
 	switch name := values[KeyName]; {
 	case values[keyLV] != "":
 		return values[keyLV]
-	case values[KeyKind] == TagSnapshot && name != "" && name != lv.Name: // FlushArgs makes one of that name
+	case values[KeyKind] == TagSnapshot && name != "" && name != lv.Name: // FlushArgs creates one with that name
 		return SnapshotName(name)
 	case csiNamePattern.MatchString(name):
 		return name
 	default:
-		return lv.Name // of an earlier release, which noted no more
+		return lv.Name // from an earlier release, which recorded no other name
 	}
 }
 
-// LocateLV finds the logical volume of a handle. KindNotFound, KindBusy: as absent; KindConflict: it was renamed, or may have been.
+// LocateLV finds the logical volume of a handle. KindNotFound, KindBusy: as AbsentError; KindConflict: it was renamed, or may
+// have been.
 func (g Group) LocateLV(id ID, what string) (LV, error) {
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
 	if i >= 0 && g.HandleName(g.LVs[i]) == id.LV {
@@ -45,7 +46,7 @@ func (g Group) LocateLV(id ID, what string) (LV, error) {
 	return LV{}, g.AbsentError("volume group %s has no %s %s", g.Name, what, id.LV)
 }
 
-// HandleName is the logical volume's name in the handle of what it is; its own if it is not ours, or cannot be read.
+// HandleName is the name in the handle of a managed LV, and the LV's own name for any other.
 func (g Group) HandleName(lv LV) string {
 	values, kind, err := managedTags(g, lv)
 	if err != nil || values == nil || kind == TagPool {
@@ -54,14 +55,15 @@ func (g Group) HandleName(lv LV) string {
 	return handleName(lv, values)
 }
 
-// MayBeCreatedAs tells whether a volume of an earlier release, which noted its name alone, may have been made as this logical volume.
+// MayBeCreatedAs reports whether an earlier release, which recorded only the volume's name, may have created this LV under that
+// name.
 func (g Group) MayBeCreatedAs(lv LV, made string) bool {
 	values, kind, err := managedTags(g, lv)
 	return err == nil && kind == "" && values[KeyName] != "" && values[keyLV] == "" && LVName(values[KeyName]) == made
 }
 
-// findUnnamed finds a volume that was renamed, and of which nothing tells its name: releases that left the name out did so only
-// where the logical volume had it.
+// findUnnamed finds a renamed volume whose tags do not record a name: earlier releases omitted the name where it was the
+// logical volume's.
 func (g Group) findUnnamed() *LV {
 	for i, lv := range g.LVs {
 		values, kind, err := managedTags(g, lv)
@@ -72,8 +74,8 @@ func (g Group) findUnnamed() *LV {
 	return nil
 }
 
-// FindRenamed finds what was made under a name and is not called like that any more; nil if there is none. It costs no reading of
-// tags, since every creation asks for it.
+// FindRenamed finds a volume or snapshot that was created under a name and has another one now; nil if there is none. It
+// decodes no tags, because every creation calls it.
 func (g Group) FindRenamed(name, lv, cluster string) *LV {
 	named, owned := EncodeTag(KeyName, name), EncodeTag(KeyCluster, cluster)
 	for i := range g.LVs {

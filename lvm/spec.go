@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxName is the limit of a name in CSI (spec, "Size Limits").
+// maxName is CSI's limit for a name (spec, "Size Limits").
 const maxName = 128
 
-// CheckSpec returns the spec with its defaults filled in, or why no node can ever meet it.
+// CheckSpec returns the spec with defaults, or why no node can provide it.
 func CheckSpec(spec Spec) (Spec, error) {
 	if err := CheckName("volume", spec.Name); err != nil {
 		return spec, err
@@ -38,13 +38,13 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// bounds is the range of a number in a class, and what stands for 0. The zero bounds: the layout has no such number.
+// bounds is the range of a number in a class, and its default. The zero bounds: the layout has no such number.
 type bounds struct{ least, most, usual int }
 
-// rule is what a layout allows. LVM's own bounds are 128 stripes and 64 legs of a RAID (lvcreate(8), lvmraid(7)).
+// rule is what a layout allows. LVM's own bounds are 128 stripes and 64 RAID legs (lvcreate(8), lvmraid(7)).
 type rule struct {
 	stripes, mirrors, overprovision bounds
-	Parity                          int // legs that hold no data
+	Parity                          int // parity legs
 }
 
 var Rules = map[Layout]rule{
@@ -57,14 +57,14 @@ var Rules = map[Layout]rule{
 	LayoutThin:    {overprovision: bounds{100, 10000, 100}},
 }
 
-// The stripe sizes that LVM takes (lvcreate(8), --stripesize); a group's extent size may allow less.
+// The stripe sizes that LVM accepts (lvcreate(8), --stripesize); a volume group's extent size may allow less.
 const (
 	minStripe     = 4 * KiB
 	maxStripe     = 512 * MiB
 	defaultStripe = 64 * KiB
 )
 
-// CheckClass returns the class with its defaults filled in, or why it can never be served.
+// CheckClass returns the class with defaults, or why no volume can have it.
 func CheckClass(class Class) (Class, error) {
 	class.Layout = cmp.Or(class.Layout, LayoutLinear)
 	r, known := Rules[class.Layout]
@@ -89,7 +89,7 @@ func CheckClass(class Class) (Class, error) {
 	return class, CheckGroup(class.Group)
 }
 
-// check fills in what stands for 0, and refuses what the layout does not allow.
+// check sets the default for 0, and refuses what the layout does not allow.
 func (s bounds) check(layout Layout, name string, value *int) error {
 	switch {
 	case s == bounds{} && *value != 0:
@@ -115,8 +115,8 @@ func checkStripeSize(class *Class, striped bool) error {
 	return nil
 }
 
-// checkThin checks what only thin volumes have, and what only they have not: nothing of theirs is wiped, as their pool
-// shows every new block as zeroes.
+// checkThin checks the fields that only thin volumes have. It refuses Wipe for them: their pool zeroes each new block, so the
+// driver wipes nothing.
 func checkThin(class *Class) error {
 	if class.Layout != LayoutThin {
 		class.Wipe = cmp.Or(class.Wipe, WipeZero)
@@ -135,13 +135,13 @@ func checkThin(class *Class) error {
 	return checkPool(class.Pool)
 }
 
-// WithoutGroup is the class without its group.
+// WithoutGroup returns the class without its group, to compare layouts.
 func (class Class) WithoutGroup() Class {
 	class.Group = ""
 	return class
 }
 
-// Description describes how a volume of the class is made, but for its group.
+// Description describes the class's layout for messages.
 func (class Class) Description() string {
 	words := string(class.Layout)
 	for _, part := range []struct {
@@ -160,7 +160,7 @@ func (class Class) Description() string {
 	return words
 }
 
-// Legs counts the runs on disks of their own that a volume of the class lies on; 0 if it lies anywhere.
+// Legs counts the legs of a volume, each on another disk; 0 for a layout without legs.
 func (class Class) Legs() int {
 	if class.Stripes == 0 && class.Mirrors == 0 {
 		return 0
@@ -168,16 +168,16 @@ func (class Class) Legs() int {
 	return max(1, class.Stripes)*(1+class.Mirrors) + Rules[class.Layout].Parity
 }
 
-// StripeExtents counts the extents that a volume of the class grows by: one on each leg, but for copies and parity.
+// StripeExtents is the unit of a volume's size: one extent on each data leg.
 func (class Class) StripeExtents() Extents { return Extents(max(1, class.Stripes)) }
 
-// IsRAID tells whether the legs have metadata of their own.
+// IsRAID reports whether the legs have RAID metadata.
 func (class Class) IsRAID() bool { return strings.HasPrefix(string(class.Layout), "raid") }
 
-// WithDefaults is the class with its defaults filled in: what volumes of it are compared by. KindInvalid: no volume can have it.
+// WithDefaults returns the class with defaults, so that it can be compared with a volume's. KindInvalid: no volume can have it.
 func (class Class) WithDefaults() (Class, error) { return CheckClass(class) }
 
-// Size is what the volume will at least have: the default where none is asked for, as far as the limit allows it.
+// Size is the volume's minimum size: the default if the request has none, up to the limit.
 func (spec Spec) Size() Bytes {
 	switch {
 	case spec.Required > 0:
@@ -189,8 +189,8 @@ func (spec Spec) Size() Bytes {
 	}
 }
 
-// Extents rounds the size up to whole rows of extents of the group; where nothing was required and only the limit
-// stands in the way, down. KindOutOfRange: rounded up, it would pass the limit.
+// Extents rounds the size up to whole stripes of the volume group's extents. Without a required size, it rounds down if only
+// the limit prevents rounding up. KindOutOfRange: the rounded size exceeds the limit.
 func (spec Spec) Extents(g Group) (Extents, error) {
 	row := spec.Class.StripeExtents()
 	n := RoundUpToStripes(g, spec.Size(), row)
@@ -203,7 +203,7 @@ func (spec Spec) Extents(g Group) (Extents, error) {
 	return 0, LimitError(g, row, n, spec.Size(), spec.Limit)
 }
 
-// RoundUpToStripes rounds a size up to extents in whole rows. It does not overflow for any size.
+// RoundUpToStripes rounds a size up to extents in whole stripes. It does not overflow for any size.
 func RoundUpToStripes(g Group, size Bytes, row Extents) Extents {
 	n := Extents((size-1)/g.ExtentSize) + 1
 	return (n-1)/row*row + row

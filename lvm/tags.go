@@ -9,33 +9,33 @@ import (
 	"unicode/utf8"
 )
 
-// What the driver must remember of a volume stands in LVM tags of its logical volume, `nodelvm.KEY=VALUE`. LVM takes
-// letters, digits and _+.-/=!:&# in a tag, at most 1024 characters of them (lvm(8), "Tags").
+// The driver stores what it must remember of a volume in LVM tags of the logical volume, `nodelvm.KEY=VALUE`. LVM allows
+// letters, digits and _+.-/=!:&# in a tag, at most 1024 characters (lvm(8), "Tags").
 const (
 	TagPrefix  = "nodelvm."
 	TagVersion = "1"
 	MaxTag     = 1024
 )
 
-// The keys of format version 1. A volume of the first releases carries wipe and layout always; now they are left out where
-// they say what is so anyway, since LVM reads and writes the text of all volumes with each command. The name tells a volume
-// that an admin has renamed; some releases left it out where it was the LV's own.
+// The keys of format version 1. The first releases always wrote wipe and layout. Now the driver omits default values, since
+// each LVM command reads and writes the text of all volumes. The name key identifies a volume that an admin renamed; some
+// releases omitted it where it was the LV's name.
 const (
 	KeyVersion    = "v"
-	KeyKind       = "kind" // of an LV that is no volume: snapshot, pool
+	KeyKind       = "kind" // snapshot or pool; omitted for a volume
 	keyState      = "state"
 	KeyCluster    = "cluster"
 	KeyName       = "name"
-	keyLV         = "lv" // the LV's name in the volume's handle, left out if that is the name, and a usual one
+	keyLV         = "lv" // the LV's name in the volume's handle; omitted if that is the name, and external-provisioner's
 	KeyClaim      = "claim"
-	keyWipe       = "wipe"   // left out if it is zero, or the layout has none
-	keyLayout     = "layout" // left out if it is linear
+	keyWipe       = "wipe"   // omitted if it is zero, or the layout has none
+	keyLayout     = "layout" // omitted if it is linear
 	keyStripes    = "stripes"
 	keyStripeSize = "stripesize" // in KiB
 	keyMirrors    = "mirrors"
 	keyPromise    = "overprovision"
 	keySource     = "source" // name of an LV in the same group
-	keyMode       = "mode"   // left out if it is for a file system
+	keyMode       = "mode"   // omitted if it is for a file system
 
 	TagSnapshot = "snapshot"
 	TagPool     = "pool"
@@ -43,8 +43,8 @@ const (
 	modeBlock = "block"
 )
 
-// VolumeTags encodes everything that a volume's tags must say. A claim too long for a tag is left out: it is for people
-// only, and Kubernetes has none that long.
+// VolumeTags encodes a volume's tags. It omits a claim that is too long for a tag: the tag is for admins only, and no claim in
+// Kubernetes is that long.
 func VolumeTags(v Volume) []string {
 	tags := []string{EncodeTag(KeyVersion, TagVersion), StateTag(v.State), EncodeTag(KeyCluster, v.Cluster)}
 	add := func(key, value string, wanted bool) {
@@ -67,7 +67,7 @@ func VolumeTags(v Volume) []string {
 	return tags
 }
 
-// SnapshotTags encodes everything that a snapshot's tags must say.
+// SnapshotTags encodes a snapshot's tags.
 func SnapshotTags(sn Snapshot) []string {
 	return []string{
 		EncodeTag(KeyVersion, TagVersion), EncodeTag(KeyKind, TagSnapshot), StateTag(sn.State),
@@ -75,16 +75,16 @@ func SnapshotTags(sn Snapshot) []string {
 	}
 }
 
-// PoolTags mark a thin pool that was made here.
+// PoolTags are the tags of a thin pool that the driver creates.
 func PoolTags(cluster string) []string {
 	return []string{EncodeTag(KeyVersion, TagVersion), EncodeTag(KeyKind, TagPool), EncodeTag(KeyCluster, cluster)}
 }
 
-// StateTag is the one tag that ever changes.
+// StateTag is the only tag that ever changes.
 func StateTag(s VolumeState) string { return EncodeTag(keyState, string(s)) }
 
-// DecodeTags answers the values of our tags by key; nobody else's tags. Keys that are not known are kept: a later
-// version may add some within the same format.
+// DecodeTags returns the values of the driver's tags by key. It keeps unknown keys: a later version may add keys to the same
+// format.
 func DecodeTags(tags []string) (map[string]string, error) {
 	var values map[string]string
 	for _, tag := range tags {
@@ -114,7 +114,7 @@ func DecodeTags(tags []string) (map[string]string, error) {
 	return values, nil
 }
 
-// EncodeTag writes `nodelvm.KEY=VALUE`, each byte of the value outside of letters, digits and _+.-/=!: as #xx.
+// EncodeTag returns `nodelvm.KEY=VALUE`, with each byte of the value other than letters, digits and _+.-/=!: as #xx.
 func EncodeTag(key, value string) string {
 	var b strings.Builder
 	b.WriteString(TagPrefix + key + "=")
@@ -148,14 +148,14 @@ func UnescapeTag(s string) (string, error) {
 	}
 }
 
-// DeviceUUID is how device-mapper knows a volume's device: /sys/class/block/dm-N/dm/uuid. Layers below it carry suffixes,
-// so only an exact match is the volume.
+// DeviceUUID is the device-mapper UUID of a volume's device: /sys/class/block/dm-N/dm/uuid. Hidden layers have suffixes, so
+// only an exact match is the volume.
 func DeviceUUID(vgUUID, lvUUID string) string {
 	return "LVM-" + strings.ReplaceAll(vgUUID, "-", "") + strings.ReplaceAll(lvUUID, "-", "")
 }
 
-// KeyNode is the key of the tag of a volume group that names the node which uses it. LVM's own system ID would do the same, but it
-// keeps the node's own lvm from the group as well, unless an admin gives that the same ID.
+// KeyNode is the key of a volume group's tag that names the node which uses it. LVM's own system ID would also keep the node's
+// own lvm from the volume group, unless an admin configures the same ID there.
 const KeyNode = "node"
 
 func IsAlnum(c byte) bool {

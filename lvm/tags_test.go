@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// LvmTag is what LVM accepts: lvm(8), "Tags"; tried on 2.03.16 for every byte.
+// LvmTag is what LVM accepts (lvm(8), "Tags"), verified on 2.03.16 for every byte.
 var LvmTag = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
 
 var AnyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
@@ -34,7 +34,7 @@ var AnyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
 	return v
 })
 
-// Whatever a volume is called, its tags are tags that LVM takes, and tell the same volume again.
+// TestTagsRoundTrip: LVM accepts the tags of a volume with any name, and they decode to the same volume.
 func TestTagsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := AnyVolume.Draw(t, "volume")
@@ -51,7 +51,7 @@ func TestTagsRoundTrip(t *testing.T) {
 			t.Fatalf("ours %v, error %v", ours, err)
 		}
 		if got.Claim == "" {
-			got.Claim = want.Claim // left out where it does not fit; TestLongestNames holds the real ones to fit
+			got.Claim = want.Claim // omitted if too long; TestLongestNames proves that real ones fit
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatal(diff)
@@ -59,7 +59,7 @@ func TestTagsRoundTrip(t *testing.T) {
 	})
 }
 
-// The longest names of CSI and of Kubernetes fit, also where every byte must be escaped.
+// TestLongestNames: the longest names of CSI and Kubernetes fit, even if every byte must be escaped.
 func TestLongestNames(t *testing.T) {
 	v := lvm.Volume{
 		Name:  strings.Repeat("ü", 64),
@@ -89,7 +89,7 @@ func TestEncodeTag(t *testing.T) {
 	}
 }
 
-// An LV without our mark is nobody's business; one with a mark that cannot be read is an error that names it.
+// TestVolumeOfOthers: an LV without the driver's tags is unmanaged; one with invalid tags is an error that names it.
 func TestVolumeOfOthers(t *testing.T) {
 	good := []string{"nodelvm.v=1", "nodelvm.state=ready", "nodelvm.cluster=c", "nodelvm.name=n", "nodelvm.wipe=zero", "nodelvm.layout=linear"}
 	with := func(old, tag string) []string {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// VolumeOf reads a volume back from its LV. ours is false for an LV without our tags, and for our snapshots and pools.
-// An error means that it bears our mark and cannot be read: such an LV is never touched.
+// VolumeOf decodes a volume from its LV. ours is false for an unmanaged LV, and for managed snapshots and pools. An error means
+// that the LV has the driver's tags, but invalid ones: the driver never changes such an LV.
 func VolumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 	values, kind, err := managedTags(g, lv)
 	if err != nil || values == nil || kind != "" {
@@ -32,8 +32,8 @@ func VolumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 	return v, true, nil
 }
 
-// SnapshotOf reads a snapshot back from its LV. ours is false for any other LV, volumes of ours included; an error is as
-// with VolumeOf.
+// SnapshotOf decodes a snapshot from its LV. ours is false for any other LV, managed volumes included. For an error see
+// VolumeOf.
 func SnapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
 	values, kind, err := managedTags(g, lv)
 	if err != nil || kind != TagSnapshot {
@@ -53,16 +53,16 @@ func SnapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
 	}, true, nil
 }
 
-// IsPool tells whether a thin pool was made by this driver, for whichever cluster: then it may grow it.
+// IsPool reports whether this driver, in any cluster, created the thin pool: then the driver may extend it.
 func IsPool(lv LV) bool {
 	values, err := DecodeTags(lv.Tags)
 	return err == nil && values[KeyVersion] == TagVersion && values[KeyKind] == TagPool
 }
 
-// managedTags answers the values of our tags on an LV and the kind that they tell, "" for a volume; nil if it has none.
+// managedTags returns the values of an LV's managed tags and its kind, "" for a volume; nil if it has none.
 func managedTags(g Group, lv LV) (values map[string]string, kind string, err error) {
 	if lv.Hidden {
-		return nil, "", nil // a part of a volume inherits its tags (an admin's lvconvert)
+		return nil, "", nil // a sub-LV inherits the volume's tags (an admin's lvconvert)
 	}
 	values, err = DecodeTags(lv.Tags)
 	if values == nil && err == nil {
@@ -81,7 +81,7 @@ func notManagedError(g Group, lv LV, err error) error {
 	return Errorf(KindInternal, "logical volume %s/%s has tags of this driver, but %w; the driver ignores it: correct its tags (lvchange --addtag, --deltag; compare with lvs -o lv_tags), or remove all %s* tags, and it is unmanaged", g.Name, lv.Name, err, TagPrefix)
 }
 
-// checkTags refuses what this program cannot know the meaning of.
+// checkTags refuses tags that this version cannot interpret.
 func checkTags(values map[string]string) error {
 	version, there := values[KeyVersion]
 	_, owned := values[KeyCluster]
@@ -116,8 +116,7 @@ func sourceOf(g Group, values map[string]string) ID {
 	return ID{VG: g.UUID, LV: values[keySource]}
 }
 
-// classOf reads the class, without its group. It is held to the rules of the classes that are asked for, so that
-// nothing else is ever reckoned with.
+// classOf decodes the class, without its group, and applies the rules for requested classes, so that no plan meets any other.
 func classOf(lv LV, values map[string]string) (Class, error) {
 	class := Class{Group: "any", Layout: Layout(values[keyLayout]), Wipe: Wipe(values[keyWipe])}
 	stripeKiB := 0
@@ -136,7 +135,7 @@ func classOf(lv LV, values map[string]string) (Class, error) {
 	}
 	class.StripeSize = Bytes(stripeKiB) * KiB
 	if class.Layout == LayoutThin {
-		class.Pool = cmp.Or(lv.Pool, DefaultPool) // it is in none only if it was cut off when it was made
+		class.Pool = cmp.Or(lv.Pool, DefaultPool) // only a killed lvcreate leaves it without a pool
 	}
 	class, err := CheckClass(class)
 	if err != nil {

@@ -1,8 +1,8 @@
 package lvm
 
-// UnplaceableError is in the chain of the error (KindInsufficientCapacity) that refuses volumes which are of use only together.
+// UnplaceableError is in the chain of the error (KindInsufficientCapacity) that refuses a set of peers.
 type UnplaceableError struct {
-	Spec Spec // the one of them that found no room beside the larger ones
+	Spec Spec // the peer that does not fit beside the larger ones
 	Err  error
 }
 

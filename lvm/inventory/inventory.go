@@ -1,5 +1,5 @@
-// Package inventory is the vocabulary in which a node's driver tells what it has. It is apart from package lvm, which
-// fills it in, so that programs on people's own machines can read it: lvm is for Linux alone.
+// Package inventory holds the types of the status page. It is apart from package lvm, which is for Linux alone, so that
+// programs on users' machines can import it.
 package inventory
 
 import (
@@ -10,8 +10,8 @@ import (
 // Bytes is a size in bytes.
 type Bytes int64
 
-// String renders a size as an operator reads it: exact in the largest unit in which it has at most four digits and no
-// fraction, else with one decimal, rounded down.
+// String formats a size for operators: exact, in the largest unit in which it is a whole number of at most four digits; else
+// with one decimal, rounded down.
 func (b Bytes) String() string {
 	units := []struct {
 		size Bytes
@@ -30,48 +30,48 @@ func (b Bytes) String() string {
 	return fmt.Sprintf("%d B", int64(b))
 }
 
-// Inventory is what an lvm.Host tells the people who run it: every group, and every volume and snapshot of this driver, those
-// of other clusters among them. Sizes are in bytes.
+// Inventory is all that a node's driver reports about its volume groups, with the volumes and snapshots of all clusters. Sizes
+// are in bytes.
 type Inventory struct {
 	Groups      []Group    `json:"volumeGroups"`
 	Volumes     []Volume   `json:"volumes"`
 	Snapshots   []Snapshot `json:"snapshots"`
-	Damaged     []string   `json:"invalidTags,omitempty"`        // sentences: what bears this driver's mark and cannot be read
-	Unread      []string   `json:"unreadableDevices,omitempty"`  // sentences: disks that cannot be read
-	Skipped     []string   `json:"unknownDevices,omitempty"`     // sentences: devices that are not searched for groups, since it cannot be told what they are made of
-	OnVolumes   []string   `json:"devicesOnVolumes,omitempty"`   // sentences: devices that the node itself has made of what volumes hold
-	WipeBacklog Bytes      `json:"wipeBacklog"`                  // of the deleted volumes, what is not yet wiped and given back
-	Backlogs    []Backlog  `json:"wipeBacklogs,omitempty"`       // the same, by group and namespace
-	ReaderOff   string     `json:"directReadDisabled,omitempty"` // how the disks differed from LVM's report; empty while they are read directly
+	Damaged     []string   `json:"invalidTags,omitempty"`        // sentences: logical volumes with invalid tags of this driver
+	Unread      []string   `json:"unreadableDevices,omitempty"`  // sentences: unreadable disks
+	Skipped     []string   `json:"unknownDevices,omitempty"`     // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
+	OnVolumes   []string   `json:"devicesOnVolumes,omitempty"`   // sentences: devices that the node has activated from the content of volumes
+	WipeBacklog Bytes      `json:"wipeBacklog"`                  // bytes of deleted volumes that are not wiped yet
+	Backlogs    []Backlog  `json:"wipeBacklogs,omitempty"`       // the same, by volume group and namespace
+	ReaderOff   string     `json:"directReadDisabled,omitempty"` // how direct reads differed from LVM's report; empty while the driver reads the disks directly
 }
 
-// Group tells of one volume group.
+// Group is one volume group.
 type Group struct {
 	Name            string   `json:"name"`
 	UUID            string   `json:"uuid"`
 	Tags            []string `json:"tags,omitempty"`
 	Disks           int      `json:"physicalVolumes"`
-	Size            Bytes    `json:"size"` // of the disks that are there
+	Size            Bytes    `json:"size"` // without missing disks
 	Free            Bytes    `json:"free"`
 	MetadataSize    Bytes    `json:"metadataSize"` // of the smallest metadata area
 	MetadataFree    Bytes    `json:"metadataFree"`
-	Problem         string   `json:"unusable,omitempty"`        // why nothing can be changed in it, and what to do
-	AutoActivation  bool     `json:"autoactivation,omitempty"`  // nothing but the driver's volumes is in it, and the node's own LVM activates them when it boots
-	LockHeldSeconds int64    `json:"lockHeldSeconds,omitempty"` // for how long LVM's lock on it has been held, by whomever
+	Problem         string   `json:"unusable,omitempty"`        // why it cannot be changed, and what to do
+	AutoActivation  bool     `json:"autoactivation,omitempty"`  // it has only managed volumes, and the node's own LVM activates them at boot
+	LockHeldSeconds int64    `json:"lockHeldSeconds,omitempty"` // for how long any process has held LVM's lock on it
 	Pools           []Pool   `json:"thinPools,omitempty"`
 }
 
-// Backlog tells of the deleted volumes of a namespace that hold their extents still, in one group.
+// Backlog is the wipe backlog of one namespace in one volume group.
 type Backlog struct {
 	Group     string `json:"volumeGroup"`
-	UUID      string `json:"volumeGroupUUID"`     // the group's
-	Namespace string `json:"namespace,omitempty"` // of their claims; empty where that is not known
+	UUID      string `json:"volumeGroupUUID"`
+	Namespace string `json:"namespace,omitempty"` // of their claims; empty if unknown
 	Volumes   int    `json:"volumes"`
-	Bytes     Bytes  `json:"bytes"`     // that are still to be zeroed
-	Held      Bytes  `json:"allocated"` // the volumes' size, which the group gets back when they are wiped
+	Bytes     Bytes  `json:"bytes"`     // not zeroed yet
+	Held      Bytes  `json:"allocated"` // the volumes' size, which is free after the wipe
 }
 
-// Pool tells of one thin pool.
+// Pool is one thin pool.
 type Pool struct {
 	Name         string    `json:"name"`
 	Size         Bytes     `json:"size"`
@@ -79,23 +79,23 @@ type Pool struct {
 	MetadataSize Bytes     `json:"metadataSize"`
 	MetadataUsed Bytes     `json:"metadataUsed"`
 	Promised     Bytes     `json:"provisioned"`
-	Zero         bool      `json:"zero"` // new blocks are shown as zeroes
+	Zero         bool      `json:"zero"` // new blocks read as zeroes
 	State        PoolState `json:"state"`
 }
 
-// PoolState says whether a thin pool takes writes.
+// PoolState is whether a thin pool accepts writes.
 type PoolState string
 
 const (
 	PoolWorks    PoolState = "ok"
-	PoolInactive PoolState = "inactive" // nobody uses it, or the kernel does not tell
+	PoolInactive PoolState = "inactive" // not active, or the kernel reports no status
 	PoolFull     PoolState = "full"
-	PoolFailed   PoolState = "failed" // read-only, or in need of a repair
+	PoolFailed   PoolState = "failed" // read-only, or needs a repair
 )
 
-// Volume tells of one volume.
+// Volume is one managed volume.
 type Volume struct {
-	ID      string    `json:"handle"` // the volume handle
+	ID      string    `json:"handle"`
 	UUID    string    `json:"uuid"`
 	Group   string    `json:"volumeGroup"`
 	LV      string    `json:"lv"`
@@ -106,11 +106,11 @@ type Volume struct {
 	Layout  string    `json:"layout"`
 	Pool    string    `json:"thinPool,omitempty"`
 	Size    Bytes     `json:"size"`
-	Used    *Bytes    `json:"used,omitempty"` // of a thin volume that is active: what holds blocks
+	Used    *Bytes    `json:"used,omitempty"` // allocated bytes of an active thin volume
 	Created time.Time `json:"created,omitzero"`
 }
 
-// Snapshot tells of one snapshot.
+// Snapshot is one managed snapshot.
 type Snapshot struct {
 	ID      string    `json:"handle"`
 	Group   string    `json:"volumeGroup"`
@@ -123,10 +123,10 @@ type Snapshot struct {
 	Created time.Time `json:"created,omitzero"`
 }
 
-// Offer is what one group offers to a class.
+// Offer is the capacity that one volume group has for a class.
 type Offer struct {
 	Group     string `json:"volumeGroup"`
-	Available Bytes  `json:"available"` // to all volumes together, at best
+	Available Bytes  `json:"available"` // for all volumes together, at most
 	Largest   Bytes  `json:"maximumVolumeSize"`
-	Obstacle  string `json:"reason,omitempty"` // why there is nothing, whatever the size, and what to do
+	Obstacle  string `json:"reason,omitempty"` // why there is no capacity for any size, and what to do
 }
