@@ -60,13 +60,13 @@ func (id ID) Description() string {
 type Layout string
 
 const (
-	LayoutLinear  Layout = "linear"  // any free extents, one physical volume after the other
+	LayoutLinear  Layout = "linear"  // any free extents
 	LayoutStriped Layout = "striped" // over Stripes physical volumes
-	LayoutRAID1   Layout = "raid1"   // Mirrors additional copies, each on another physical volume (lvmraid(7))
-	LayoutRAID5   Layout = "raid5"   // Stripes data legs and one parity leg
-	LayoutRAID6   Layout = "raid6"   // Stripes data legs and two parity legs
+	LayoutRAID1   Layout = "raid1"   // Mirrors additional copies (lvmraid(7))
+	LayoutRAID5   Layout = "raid5"   // Stripes data legs, one parity leg
+	LayoutRAID6   Layout = "raid6"   // Stripes data legs, two parity legs
 	LayoutRAID10  Layout = "raid10"  // Stripes mirrored pairs
-	LayoutThin    Layout = "thin"    // the thin pool allocates blocks on the first write; the only layout with snapshots (lvmthin(7))
+	LayoutThin    Layout = "thin"    // blocks of a thin pool; the only layout with snapshots (lvmthin(7))
 )
 
 // Wipe is what the driver does to a deleted volume's extents before it frees them.
@@ -80,11 +80,12 @@ const (
 // Class is what a StorageClass asks for: the volume group and the layout. It is comparable. The zero value of a field means the
 // layout's default; a field that the layout does not have must be zero.
 type Class struct {
-	Group         string // a volume group's name, or "@tag" for all volume groups with the LVM tag
-	Layout        Layout
-	Wipe          Wipe
-	Stripes       int    // striped, raid5, raid10: 2 or more, 2 by default; raid6: 3 or more, 3 by default
-	StripeSize    Bytes  // striped, raid5, raid6, raid10: a power of two from 4 KiB to the extent size; 64 KiB by default
+	Group      string // a volume group's name, or "@tag" for all volume groups with the LVM tag
+	Layout     Layout
+	Wipe       Wipe
+	Stripes    int   // striped, raid5, raid10: 2 or more, 2 by default; raid6: 3 or more, 3 by default
+	StripeSize Bytes // striped, raid5, raid6, raid10: a power of two from 4 KiB to the extent size; 64 KiB by default
+
 	Mirrors       int    // raid1: 1 to 9, 1 by default; raid10: 1
 	Pool          string // thin: the pool's name, DefaultPool by default
 	Overprovision int    // thin: the limit of the provisioned size, in percent of the pool's data; 100 to 10000, 100 by default
@@ -97,11 +98,12 @@ const DefaultPool = "nodelvm-thin"
 type Spec struct {
 	Name     string // CSI's name of the volume, 1 - 128 bytes of any UTF-8: the key of idempotency
 	Class    Class
-	Required Bytes  // the minimum; 0: DefaultSize, or the source's size
-	Limit    Bytes  // the maximum; 0: none
-	Claim    string // "namespace/name" of the claim, for admins who read LVM's tags; may be empty
-	Source   ID     // thin: the snapshot or volume to restore or clone; zero for an empty volume
-	Block    bool   // raw block volume: its user can read unwritten extents, so they must be zero
+	Required Bytes // the minimum; 0: DefaultSize, or the source's size
+	Limit    Bytes // the maximum; 0: none
+
+	Claim  string // "namespace/name" of the claim, for admins; may be empty
+	Source ID     // thin: the snapshot or volume to restore or clone; zero for an empty volume
+	Block  bool   // raw block volume: its user can read unwritten extents, so they must be zero
 }
 
 // DefaultSize is the size of a volume whose request has none.

@@ -7,26 +7,29 @@ type Finding struct {
 	VG      string // its UUID; "": the volume group is not on this node
 	Volume  Volume // zero if the condition concerns the whole volume group
 	Pool    string // the thin pool's name; "": none
-	Cause   string // while the condition lasts, another Cause is reported again, another Text is not; may be ""
-	Text    string // a sentence: what is wrong, with names and numbers, and what to do
+
+	Cause string // while the condition lasts, another Cause is reported again, another Text is not; may be ""
+	Text  string // a sentence: what is wrong, with names and numbers, and what to do
 }
 
-// Trouble is the kind of a condition. Its value is the metric's label, the event's reason, and the alert's name after its
+// `Trouble` is the kind of a condition. Its value is the metric's label, the event's reason, and the alert's name after its
 // prefix.
 type Trouble string
 
 const (
-	TroubleDegraded    Trouble = "VolumeDegraded"         // RAID: a leg is missing or failed; the data is complete
-	TroubleRebuilding  Trouble = "VolumeRebuilding"       // RAID: LVM copies data to a leg
-	TroubleDataMissing Trouble = "VolumeDataMissing"      // some of the data is on a missing or failed physical volume or leg
-	TroubleMissing     Trouble = "PhysicalVolumeMissing"  // of the volume group
-	TroublePoolNear    Trouble = "ThinPoolNearlyFull"     // its data or its metadata
-	TroublePoolFull    Trouble = "ThinPoolFull"           // the volume's thin pool is full: writes fail
-	TroublePoolFailed  Trouble = "ThinPoolFailed"         // the volume's thin pool is read-only or needs a check
-	TroubleSuspended   Trouble = "VolumeSuspended"        // its I/O waits for a resume
-	TroubleSilent      Trouble = "DiskUnresponsive"       // a disk of the volume group
-	TroubleUnusable    Trouble = "VolumeGroupUnusable"    // Group.Problem
-	TroubleUnprepared  Trouble = "VolumeGroupSetupFailed" // the volume group differs from its declaration
+	TroubleDegraded    Trouble = "VolumeDegraded"        // RAID: a leg is missing or failed; the data is complete
+	TroubleRebuilding  Trouble = "VolumeRebuilding"      // RAID: LVM copies data to a leg
+	TroubleDataMissing Trouble = "VolumeDataMissing"     // some of the data is on a missing or failed physical volume or leg
+	TroubleMissing     Trouble = "PhysicalVolumeMissing" // of the volume group
+
+	TroublePoolNear   Trouble = "ThinPoolNearlyFull" // its data or its metadata
+	TroublePoolFull   Trouble = "ThinPoolFull"       // the volume's thin pool is full: writes fail
+	TroublePoolFailed Trouble = "ThinPoolFailed"     // the volume's thin pool is read-only or needs a check
+
+	TroubleSuspended  Trouble = "VolumeSuspended"        // its I/O waits for a resume
+	TroubleSilent     Trouble = "DiskUnresponsive"       // a disk of the volume group
+	TroubleUnusable   Trouble = "VolumeGroupUnusable"    // Group.Problem
+	TroubleUnprepared Trouble = "VolumeGroupSetupFailed" // the volume group differs from its declaration
 )
 
 // HealthScope is what Health can observe now. A condition that it does not find is resolved only if it was observable.

@@ -10,17 +10,20 @@ import (
 type Kind int
 
 const (
-	KindInternal             Kind = iota // LVM or the kernel failed; the message quotes it
-	KindInvalid                          // the request is wrong in itself
-	KindOutOfRange                       // no node can provide the size: above the limit once rounded to extents, negative, overflowing
-	KindExists                           // a volume of another size or content has the name
-	KindNotFound                         // proven absent: a readable volume group lacks it
-	KindBusy                             // retry: another operation is in flight, a disk is unresponsive, or an incomplete attempt may have left a volume
-	KindInUse                            // a device is open or something depends on it
-	KindInsufficientCapacity             // no free extents, no such volume group, or an ambiguous name: another node may have capacity
-	KindNotLocal                         // well-formed, but its volume group is not on this node
-	KindNotManaged                       // a logical volume without this driver's tags, or of another cluster
-	KindConflict                         // a device, group or path is in a state that only an admin can change
+	KindInternal   Kind = iota // LVM or the kernel failed; the message quotes it
+	KindInvalid                // the request is wrong in itself
+	KindOutOfRange             // no node can provide the size: above the limit once rounded to extents, negative, overflowing
+
+	KindExists   // a volume of another size or content has the name
+	KindNotFound // proven absent: a readable volume group lacks it
+	KindBusy     // retry: another operation is in flight, a disk is unresponsive, or an incomplete attempt may have left a volume
+
+	KindInUse                // a device is open or something depends on it
+	KindInsufficientCapacity // no free extents, no such volume group, or an ambiguous name: another node may have capacity
+	KindNotLocal             // well-formed, but its volume group is not on this node
+
+	KindNotManaged // a logical volume without this driver's tags, or of another cluster
+	KindConflict   // a device, group or path is in a state that only an admin can change
 )
 
 // Error is the error of every exported function of this package. Its text is a full sentence for an event: what was asked, what

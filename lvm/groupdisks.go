@@ -75,7 +75,7 @@ func (g Group) AbsentError(format string, args ...any) error {
 }
 
 // DuplicatePhrase is in the sentence about a PV that several devices carry.
-const DuplicatePhrase = "stands on several devices"
+const DuplicatePhrase = "is on several devices"
 
 // CheckWritable says why nothing can be changed in a volume group now; nil if it can.
 func CheckWritable(s State, g Group) error {

@@ -40,7 +40,7 @@ func (g Group) LocateLV(id ID, what string) (LV, error) {
 			g.Name, lv.Name, what, id, g.HandleName(lv), g.Name, lv.Name, g.HandleName(lv))
 	}
 	if lv := g.findUnnamed(); lv != nil && csiNamePattern.MatchString(id.LV) {
-		return *lv, Errorf(KindConflict, "volume group %s has no %s %s, and %s/%s is a volume of this driver that was renamed and may be it: rename it back (lvrename), or, if it is another one, give it its name with lvchange --addtag %s %s/%s",
+		return *lv, Errorf(KindConflict, "volume group %s has no %s %s, but the managed volume %s/%s was renamed and may be it: rename it back (lvrename), or, if it is another volume, record its name with lvchange --addtag %s %s/%s",
 			g.Name, what, id.LV, g.Name, lv.Name, EncodeTag(KeyName, "NAME"), g.Name, lv.Name)
 	}
 	return LV{}, g.AbsentError("volume group %s has no %s %s", g.Name, what, id.LV)

@@ -8,8 +8,9 @@ type State struct {
 	Groups        []Group  // by name
 	UnreadDevices []string // sentences: unreadable devices; volume groups on them may be missing here
 	Unresponsive  []string // their paths, of those that are unresponsive: a command that opens one blocks
-	Skipped       []string // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
-	Devices       []string // paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups
+
+	Skipped []string // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
+	Devices []string // paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups
 }
 
 // Group is one volume group.
@@ -20,24 +21,26 @@ type Group struct {
 	Seqno          int64  // each commit raises it
 	Checksum       uint32 // of the metadata's text; 0 in LVM's report, which lacks it
 	ExtentSize     Bytes
-	MDASize        Bytes  // usable bytes of the smallest metadata area
-	MDAFree        Bytes  // free bytes of those
-	AutoActivation bool   // the node's own LVM activates its volumes at boot (vgchange --setautoactivation); LVM's report lacks it
-	Closed         bool   // LVM refuses to change it: it is exported, foreign, shared, or read-only
-	Problem        string // why it cannot be changed ("exported", "foreign system id", "read-only", ...); empty if it can
-	PVs            []PV
-	LVs            []LV
+	MDASize        Bytes // usable bytes of the smallest metadata area
+	MDAFree        Bytes // free bytes of those
+	AutoActivation bool  // the node's own LVM activates its volumes at boot (vgchange --setautoactivation); LVM's report lacks it
+
+	Closed  bool   // LVM refuses to change it: it is exported, foreign, shared, or read-only
+	Problem string // why it cannot be changed ("exported", "foreign system id", "read-only", ...); empty if it can
+	PVs     []PV
+	LVs     []LV
 }
 
 // PV is one physical volume of a group.
 type PV struct {
-	UUID               string
-	Device             string // path under /dev; empty if Missing
-	Extents            Extents
-	Missing            bool
-	ReappearedDevice   string   // path of its device, if it has the MISSING flag but is back
-	MissingFlag        bool     // the metadata has the MISSING flag for it; LVM's report lacks this
-	Unresponsive       bool     // its device is unresponsive: the other fields are from its last answer
+	UUID             string
+	Device           string // path under /dev; empty if Missing
+	Extents          Extents
+	Missing          bool
+	ReappearedDevice string // path of its device, if it has the MISSING flag but is back
+	MissingFlag      bool   // the metadata has the MISSING flag for it; LVM's report lacks this
+	Unresponsive     bool   // its device is unresponsive: the other fields are from its last answer
+
 	MetadataUnreadable bool     // its device is on this node, but its metadata cannot be read; LVM's report lacks this
 	DuplicateDevices   []string // paths of all devices that carry it, if there are several; LVM's report lacks them
 	Allocatable        bool
@@ -53,14 +56,15 @@ type Run struct {
 
 // LV is one logical volume, managed or not, hidden ones included.
 type LV struct {
-	UUID     string
-	Name     string
-	Tags     []string
-	Created  time.Time // zero if LVM does not know it
-	Extents  Extents
-	Type     string    // segment type of its first segment, as in lvs -o segtype
-	Hidden   bool      // a component of another LV (sub-LV, pool metadata, ...)
-	UsedBy   []string  // names of the volumes on top of it, which its removal would remove: snapshots, a pool, a cache, ...
+	UUID    string
+	Name    string
+	Tags    []string
+	Created time.Time // zero if LVM does not know it
+	Extents Extents
+	Type    string   // segment type of its first segment, as in lvs -o segtype
+	Hidden  bool     // a component of another LV (sub-LV, pool metadata, ...)
+	UsedBy  []string // names of the volumes on top of it, which its removal would remove: snapshots, a pool, a cache, ...
+
 	Segments []Segment // ascending by Start, without gaps
 	Pool     string    // thin: its pool
 	Origin   string    // thin: the volume that it is a snapshot of, if that exists

@@ -33,16 +33,18 @@ func (b Bytes) String() string {
 // Inventory is all that a node's driver reports about its volume groups, with the volumes and snapshots of all clusters. Sizes
 // are in bytes.
 type Inventory struct {
-	Groups      []Group    `json:"volumeGroups"`
-	Volumes     []Volume   `json:"volumes"`
-	Snapshots   []Snapshot `json:"snapshots"`
-	Damaged     []string   `json:"invalidTags,omitempty"`        // sentences: logical volumes with invalid tags of this driver
-	Unread      []string   `json:"unreadableDevices,omitempty"`  // sentences: unreadable disks
-	Skipped     []string   `json:"unknownDevices,omitempty"`     // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
-	OnVolumes   []string   `json:"devicesOnVolumes,omitempty"`   // sentences: devices that the node has activated from the content of volumes
-	WipeBacklog Bytes      `json:"wipeBacklog"`                  // bytes of deleted volumes that are not wiped yet
-	Backlogs    []Backlog  `json:"wipeBacklogs,omitempty"`       // the same, by volume group and namespace
-	ReaderOff   string     `json:"directReadDisabled,omitempty"` // how direct reads differed from LVM's report; empty while the driver reads the disks directly
+	Groups    []Group    `json:"volumeGroups"`
+	Volumes   []Volume   `json:"volumes"`
+	Snapshots []Snapshot `json:"snapshots"`
+	Damaged   []string   `json:"invalidTags,omitempty"`       // sentences: logical volumes with invalid tags of this driver
+	Unread    []string   `json:"unreadableDevices,omitempty"` // sentences: unreadable disks
+	Skipped   []string   `json:"unknownDevices,omitempty"`    // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
+
+	OnVolumes   []string  `json:"devicesOnVolumes,omitempty"` // sentences: devices that the node has activated from the content of volumes
+	WipeBacklog Bytes     `json:"wipeBacklog"`                // bytes of deleted volumes that are not wiped yet
+	Backlogs    []Backlog `json:"wipeBacklogs,omitempty"`     // the same, by volume group and namespace
+
+	ReaderOff string `json:"directReadDisabled,omitempty"` // how direct reads differed from LVM's report; empty while the driver reads the disks directly
 }
 
 // Group is one volume group.
