@@ -7,19 +7,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Allocation is a volume that is to be made.
+// Allocation is a planned volume.
 type Allocation struct {
-	Group   lvm.Group  // as it was read, less what earlier volumes of the same plan take
-	Volume  lvm.Volume // as it will be: creating, and without the UUID that LVM gives
+	Group   lvm.Group  // as read, without what earlier volumes of the plan use
+	Volume  lvm.Volume // state creating, without the UUID that LVM assigns
 	Extents lvm.Extents
-	Ranges  []ExtentRange // on exactly these; striped and RAID: one for each leg; thin: none
-	Pool    *PoolGrowth   // thin: what is done to its pool before
-	Source  *lvm.LV       // thin: what it begins as a copy of
+	Ranges  []ExtentRange // all of the volume's extents; striped and RAID: one range for each leg; thin: none
+	Pool    *PoolGrowth   // thin: the pool's change before
+	Source  *lvm.LV       // thin: the LV to restore or clone
 }
 
-// allocate chooses the group and the extents. Of several groups behind a tag it takes the one whose free extents the
-// volume leaves least of: the large holes stay for the large volumes, so what Capacity answered as Largest stays true
-// as long as it can.
+// allocate chooses the volume group and the extents. Of several volume groups with a tag it chooses the one that has the fewest
+// free extents left afterwards. Large free ranges stay for large volumes, so a published Largest stays true for longer.
 func allocate(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Allocation, error) {
 	if spec.Source != (lvm.ID{}) {
 		return allocateCopy(s, cluster, groups, spec)
@@ -43,7 +42,7 @@ func allocate(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*
 	return nil, refuse(spec, refusals)
 }
 
-// refuse joins what each group said. Only if no group could ever meet the size is the request itself out of range.
+// refuse joins the groups' refusals. The request is out of range only if no volume group could ever provide the size.
 func refuse(spec lvm.Spec, refusals []error) error {
 	kind := lvm.KindOutOfRange
 	words := make([]string, 0, len(refusals))
@@ -100,8 +99,8 @@ func allocateIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Alloc
 	return c, err
 }
 
-// pickExtents picks the extents. Those of a raw block volume are zero already, if that can be had in few pieces; else it is
-// zeroed before it is answered, as far as need be.
+// pickExtents picks the extents. A raw block volume gets zeroed extents if few ranges provide them; else the driver zeroes the
+// rest before it answers.
 func (c *Allocation) pickExtents(pick func(lvm.Group) []ExtentRange) {
 	c.Ranges = pick(c.Group)
 	if !c.Volume.Block || len(UnzeroedIn(c.Group, c.Ranges)) == 0 {
@@ -114,7 +113,7 @@ func (c *Allocation) pickExtents(pick func(lvm.Group) []ExtentRange) {
 	c.Volume.State = lvm.StateZeroing
 }
 
-// noRoom says how much there is, and what it is bounded by.
+// noRoom says how large a volume can be, and what limits it.
 func noRoom(g lvm.Group, class lvm.Class) error {
 	most := g.Bytes(Largest(g, class))
 	switch legs := class.Legs(); {
@@ -131,8 +130,8 @@ func noRoom(g lvm.Group, class lvm.Class) error {
 	}
 }
 
-// allocateCopy plans a volume that begins as a copy of a snapshot or of another volume, which must be in the same pool.
-// What this node cannot have no other can, as none has the source: that is out of range, not a lack of room.
+// allocateCopy plans a volume that is restored or cloned. Its source must be in the same pool. Another node cannot help,
+// because none has the source: a refusal is out of range, not insufficient capacity.
 func allocateCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Allocation, error) {
 	g, source, err := findSource(s, cluster, spec.Source)
 	if err != nil {
@@ -161,7 +160,7 @@ func allocateCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec
 	return c, nil
 }
 
-// hereOnly is the kind of an error where no other node can help with a lack of room.
+// hereOnly is the kind of an error where no other node can help.
 func hereOnly(err error) lvm.Kind {
 	if kind := lvm.KindOf(err); kind != lvm.KindInsufficientCapacity {
 		return kind
@@ -169,7 +168,8 @@ func hereOnly(err error) lvm.Kind {
 	return lvm.KindOutOfRange
 }
 
-// findSource finds the ready snapshot or volume of this cluster that a copy begins from. KindInsufficientCapacity: it is on another node.
+// findSource finds the ready snapshot or volume of this cluster to restore or clone. KindInsufficientCapacity: it is on another
+// node.
 func findSource(s lvm.State, cluster string, id lvm.ID) (lvm.Group, lvm.LV, error) {
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.UUID == id.VG })
 	if i < 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Capacity answers what a class can still get, by the arithmetic that plan uses: a volume of Largest will be accepted,
-// one row of extents more will not. A class without a group on this node has none, which is not an error.
+// Capacity computes what a class can still get, with the arithmetic of Plan: Plan accepts a volume of Largest, and refuses one
+// that is a stripe larger. A class without a volume group on this node has no capacity, which is no error.
 func Capacity(s lvm.State, class lvm.Class) (lvm.Capacity, error) {
 	class, err := lvm.CheckClass(class)
 	if err != nil {
@@ -33,7 +33,7 @@ func Capacity(s lvm.State, class lvm.Class) (lvm.Capacity, error) {
 	return c, nil
 }
 
-// Largest counts the extents of the largest volume of the class that can be made in the group.
+// Largest counts the extents of the largest volume of the class in the group.
 func Largest(g lvm.Group, class lvm.Class) lvm.Extents {
 	switch legs := class.Legs(); {
 	case class.Layout == lvm.LayoutThin:
@@ -45,7 +45,7 @@ func Largest(g lvm.Group, class lvm.Class) lvm.Extents {
 	}
 }
 
-// legRun is the longest run that can be had on each of so many disks at once.
+// legRun is the longest range that so many disks have free at once.
 func legRun(g lvm.Group, legs int) lvm.Extents {
 	var runs []lvm.Extents
 	for _, pv := range g.PVs {
@@ -58,7 +58,7 @@ func legRun(g lvm.Group, legs int) lvm.Extents {
 	return runs[legs-1]
 }
 
-// Available counts the extents that volumes of the class can have together, at best.
+// Available counts the extents that all further volumes of the class can have together, at most.
 func Available(g lvm.Group, class lvm.Class) lvm.Extents {
 	legs := class.Legs()
 	if class.Layout == lvm.LayoutThin || legs == 0 {
@@ -67,9 +67,8 @@ func Available(g lvm.Group, class lvm.Class) lvm.Extents {
 	return rowsIn(g, class, legRows(g, legs)) * class.StripeExtents()
 }
 
-// legRows is how many rows of one extent on each of so many disks there are in the group: the most k for which the
-// disks' free extents, counting at most k of each, are k rows. (A volume of k needs them in one run each; many small
-// ones do not.)
+// legRows counts the rows of one extent on each of so many disks: the largest k for which the disks' free extents, at most k of
+// each, are k rows. (One volume of k rows needs contiguous ranges; many small ones do not.)
 func legRows(g lvm.Group, legs int) lvm.Extents {
 	var rooms []lvm.Extents
 	for _, pv := range g.PVs {
@@ -96,18 +95,18 @@ func legRows(g lvm.Group, legs int) lvm.Extents {
 // maxExtents is LVM's limit for one volume.
 const maxExtents = lvm.Extents(1<<32 - 1)
 
-// Room that is kept in a group's metadata area. A deletion needs to write too, and a full area can only be mended by
-// hand, so creating stops early.
+// Space that stays free in a volume group's metadata area. Creation refuses early, because a deletion must write too, and only
+// an admin can repair a full area.
 const (
 	MdaReserve   = 16 * lvm.KiB
-	mdaPerVolume = 3 * lvm.KiB // the text of one volume with the longest of tags
+	mdaPerVolume = 3 * lvm.KiB // the text of one volume with the longest tags
 	mdaPerLeg    = 3 * lvm.KiB // RAID: the text of a leg's two LVs, 1.1 KiB; LVM's first commit repeats the tags on one of them
 	mdaPerRun    = 160         // the text of one more segment
-	mdaPerPool   = 4 * lvm.KiB // the text of a thin pool, of its two LVs, and of the spare
+	mdaPerPool   = 4 * lvm.KiB // the text of a thin pool, its two LVs, and the spare
 )
 
-// MetadataNeed bounds what the text of one more volume takes in the metadata area, whatever its name and size: so that
-// capacity, which knows neither, answers the same as plan.
+// MetadataNeed bounds the text of one more volume in the metadata area, whatever its name and size. Capacity knows neither, and
+// must agree with Plan.
 func MetadataNeed(g lvm.Group, class lvm.Class) lvm.Bytes {
 	need := mdaPerVolume
 	switch legs := class.Legs(); {
@@ -123,8 +122,7 @@ func MetadataNeed(g lvm.Group, class lvm.Class) lvm.Bytes {
 	return need
 }
 
-// CheckAllocatable says why nothing of the class can be made in a group whatever the size, and what to do about it; nil if
-// nothing is in the way.
+// CheckAllocatable says why the group can have no volume of the class of any size, and what to do; nil if it can.
 func CheckAllocatable(s lvm.State, g lvm.Group, class lvm.Class) error {
 	if err := lvm.CheckWritable(s, g); err != nil {
 		return err
@@ -142,8 +140,8 @@ func CheckAllocatable(s lvm.State, g lvm.Group, class lvm.Class) error {
 	return nil
 }
 
-// MetadataAreaFull says what to do where LVM's text of a group has no room to grow. Each disk has all of it, so the smallest area counts,
-// and a disk that is only added does not help.
+// MetadataAreaFull says what to do when the metadata area is full. Each disk has all of the text, so the smallest area is the
+// limit, and an additional disk does not help.
 func MetadataAreaFull(g lvm.Group) error {
 	return lvm.Errorf(lvm.KindInsufficientCapacity, "the metadata area of volume group %s is nearly full (%s of %s free): delete volumes or snapshots. A metadata area cannot grow, and the smallest one of all disks is the limit; otherwise add disks with larger ones (pvcreate --metadatasize 64m) and move all extents to them (pvmove, vgreduce)",
 		g.Name, g.MDAFree, g.MDASize)

@@ -12,8 +12,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestCapacityIsTrue: whatever the layout and the state, the largest volume is accepted, and every smaller one, on free
-// extents only, each leg on a disk of its own; one byte more than the largest is refused, for a reason that holds.
+// TestCapacityIsTrue: for any layout and state, Plan accepts the largest volume and all smaller ones, on free extents only,
+// each leg on another disk. It refuses one byte more, for a reason that holds.
 func TestCapacityIsTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := fixture.AnyState.Draw(t, "state")
@@ -44,7 +44,7 @@ func TestCapacityIsTrue(t *testing.T) {
 	})
 }
 
-// Impossible finds by counting, not by planning, why a volume of the class cannot be made; "" if it could.
+// Impossible counts, without a plan, why a volume of the class cannot exist; "" if it can.
 func Impossible(s lvm.State, g lvm.Group, class lvm.Class, size lvm.Bytes) string {
 	if alloc.CheckAllocatable(s, g, class) != nil {
 		return "an obstacle"
@@ -110,7 +110,7 @@ func ImpossibleThin(g lvm.Group, class lvm.Class, size lvm.Bytes) string {
 	return ""
 }
 
-// TestPlanKeepsApart: however many volumes are planned together, no extent is given twice, and no promise is broken.
+// TestPlanKeepsApart: volumes of one plan share no extent, and overprovision no pool beyond its limit.
 func TestPlanKeepsApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := fixture.AnyState.Draw(t, "state")
@@ -167,7 +167,7 @@ func CheckCarving(t *rapid.T, s lvm.State, c *alloc.Allocation, size lvm.Bytes) 
 	}
 }
 
-// CheckPoolPlan sees that the pool, grown as planned, covers what it promises then.
+// CheckPoolPlan checks that the pool, extended as planned, covers its provisioned size.
 func CheckPoolPlan(t *rapid.T, g lvm.Group, c *alloc.Allocation) {
 	t.Helper()
 	p, err := alloc.PoolOf(g, c.Volume.Class)

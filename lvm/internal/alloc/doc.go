@@ -1,8 +1,8 @@
-// Package alloc decides where volumes go: pure functions of a lvm.State that plan volumes (plan.go), extensions
-// (planextend.go), snapshots (plansnapshot.go) and thin pools (planthin.go, poolgrow.go), and compute capacity
-// (capacity.go). The same arithmetic serves Plan and Capacity, so a published capacity is what a plan accepts.
+// Package alloc decides where volumes go. Pure functions of a lvm.State plan volumes (plan.go), extensions (planextend.go),
+// snapshots (plansnapshot.go) and thin pools (planthin.go, poolgrow.go), and compute capacity (capacity.go). Plan and Capacity
+// share their arithmetic, so Plan accepts a published capacity.
 //
-// A plan is data. lvm/internal/lvmcmd turns it into commands.
+// A plan is data. lvm/internal/lvmcmd converts it to commands.
 //
-// Caveat: extents have a size that is a property of the group; nothing here mixes lvm.Extents with lvm.Bytes.
+// Caveat: the size of an extent is a property of the volume group; nothing here mixes lvm.Extents with lvm.Bytes.
 package alloc

@@ -7,7 +7,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// WithAllocations returns the state as it would be if the carvings had been made already.
+// WithAllocations returns the state after the allocations.
 func WithAllocations(s lvm.State, carvings []*Allocation) lvm.State {
 	s = s.Clone()
 	for _, c := range carvings {
@@ -16,7 +16,7 @@ func WithAllocations(s lvm.State, carvings []*Allocation) lvm.State {
 	return s
 }
 
-// ApplyAllocation marks a carving's extents as used and its name as taken, for the specs that are planned after it.
+// ApplyAllocation marks an allocation's extents and its name as used, for the specs that are planned next.
 func ApplyAllocation(s lvm.State, c *Allocation) {
 	for i := range s.Groups {
 		g := &s.Groups[i]
@@ -37,7 +37,7 @@ func ApplyAllocation(s lvm.State, c *Allocation) {
 	}
 }
 
-// takePool leaves the pool as the growth makes it, if it is not like that already.
+// takePool sets the pool to its state after the growth, unless it has that state.
 func takePool(g *lvm.Group, p *PoolGrowth) {
 	UseRanges(g, p.Home)
 	UseRanges(g, p.Ranges)
@@ -53,7 +53,7 @@ func takePool(g *lvm.Group, p *PoolGrowth) {
 	g.LVs[i].Extents = max(g.LVs[i].Extents, p.Data)
 }
 
-// UseRanges cuts the ranges out of what is free.
+// UseRanges removes the ranges from the free extents.
 func UseRanges(g *lvm.Group, ranges []ExtentRange) {
 	for _, r := range ranges {
 		for j := range g.PVs {
@@ -65,11 +65,11 @@ func UseRanges(g *lvm.Group, ranges []ExtentRange) {
 	}
 }
 
-// without cuts the extents first to last out of the runs.
+// without removes the extents first to last from the runs.
 func without(runs []lvm.Run, first, last lvm.Extents) []lvm.Run {
 	var rest []lvm.Run
 	for _, r := range runs {
-		end := r.Start + r.Count // the first behind it
+		end := r.Start + r.Count // the first extent after it
 		if before := min(end, first) - r.Start; before > 0 {
 			rest = append(rest, lvm.Run{Start: r.Start, Count: before})
 		}
@@ -80,24 +80,24 @@ func without(runs []lvm.Run, first, last lvm.Extents) []lvm.Run {
 	return rest
 }
 
-// ExtentRange is a stretch of physical extents, both ends included, as lvcreate(8) takes it: PV:first-last.
+// ExtentRange is a range of physical extents, both ends included, as lvcreate(8) accepts it: PV:first-last.
 type ExtentRange struct {
 	Device      string
 	First, Last lvm.Extents
 }
 
-// FreeExtent is a free run together with the disk that it is on.
+// FreeExtent is a free range and its disk.
 type FreeExtent struct {
 	Device string
 	lvm.Run
 }
 
-// Head is the beginning of the hole.
+// Head is the first n extents of the free range.
 func (h FreeExtent) Head(n lvm.Extents) ExtentRange {
 	return ExtentRange{Device: h.Device, First: h.Start, Last: h.Start + n - 1}
 }
 
-// FreeExtents lists what can be allocated in the group, largest first; among equals, in the order of the disks.
+// FreeExtents lists the allocatable ranges of the group, the largest first, equal ones in the order of the disks.
 func FreeExtents(g lvm.Group) []FreeExtent {
 	var all []FreeExtent
 	for _, pv := range g.PVs {
@@ -112,8 +112,8 @@ func FreeExtents(g lvm.Group) []FreeExtent {
 	return all
 }
 
-// smallest finds the smallest of the holes, which are sorted largest first, that holds n extents; among equals, the last.
-// If none does, that is the first, the largest.
+// smallest finds the smallest free range with n extents; among equals, the last. If none has them, it returns the first, which
+// is the largest. free is sorted, the largest first.
 func smallest(free []FreeExtent, n lvm.Extents) int {
 	i := 0
 	for i+1 < len(free) && free[i+1].Count >= n {
@@ -122,8 +122,8 @@ func smallest(free []FreeExtent, n lvm.Extents) int {
 	return i
 }
 
-// LinearRanges picks the extents of a linear volume: the smallest hole that holds all of it; else as few holes as can
-// be, the largest ones, and for the rest again the smallest that holds it. Nil if the group has not that many.
+// LinearRanges picks the extents of a linear volume: the smallest free range that holds it. If none does, it picks the largest
+// ranges, so that they are few, and the smallest that holds the rest. Nil if the group lacks extents.
 func LinearRanges(g lvm.Group, extents lvm.Extents) []ExtentRange {
 	free := FreeExtents(g)
 	var ranges []ExtentRange
@@ -140,13 +140,13 @@ func LinearRanges(g lvm.Group, extents lvm.Extents) []ExtentRange {
 	return ranges
 }
 
-// legRanges picks one run of n extents on each of as many disks as there are legs: of the disks that have such a run,
-// those with most room, so that the disks fill evenly and volumes of many legs fit for longest; on each, the smallest
-// run that is large enough. Nil if there are too few such disks.
+// legRanges picks one range of n extents on each of as many disks as there are legs. Of the disks with such a range it prefers
+// those with most free extents, so that disks fill evenly; on each, the smallest range that fits. Nil if too few disks have
+// one.
 func legRanges(g lvm.Group, legs int, n lvm.Extents) []ExtentRange {
 	type leg struct {
 		FreeExtent
-		room lvm.Extents // free on the whole disk
+		room lvm.Extents // free extents of the whole disk
 	}
 	var all []leg
 	for _, pv := range g.PVs {

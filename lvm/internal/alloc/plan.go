@@ -8,18 +8,17 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Placement is what is to be done for one Spec: exactly one of the fields is set.
+// Placement is the action for one Spec: exactly one field is set.
 type Placement struct {
-	Ready    *lvm.Volume // it is there and as wanted: nothing is to be done
-	Finish   *lvm.Volume // it is as wanted, but for its state: to be activated, its head blanked, and marked ready
-	Leftover *lvm.Volume // an earlier attempt that was cut off, or that nobody zeroes any more: to be removed, then planned anew
-	Create   *Allocation // to be made
+	Ready    *lvm.Volume // it exists as requested: no action
+	Finish   *lvm.Volume // it exists as requested, but not ready: activate it, wipe its head, mark it ready
+	Leftover *lvm.Volume // an earlier attempt that was killed, or whose zeroing stopped: remove it, then plan again
+	Create   *Allocation
 }
 
-// Plan decides what is to be done for each of the specs, as if they were made one after the other. Either all of them
-// can be had or the first reason why not is returned: KindInvalid and KindOutOfRange for specs that are wrong in
-// themselves, KindExists, KindBusy, and KindInsufficientCapacity where this node cannot help. What was planned before that one is returned
-// with it.
+// Plan decides the action for each spec, as if the volumes were created one after the other. It plans all of them or returns
+// the first refusal, with the placements before it. KindInvalid, KindOutOfRange: a spec is wrong in itself; KindExists,
+// KindBusy; KindInsufficientCapacity: this node cannot help.
 func Plan(s lvm.State, cluster string, specs []lvm.Spec) ([]Placement, error) {
 	s = s.Clone()
 	placements := make([]Placement, 0, len(specs))
@@ -62,15 +61,15 @@ func place(s lvm.State, cluster string, spec lvm.Spec) (Placement, error) {
 	return Placement{Leftover: found}, err
 }
 
-// Complete tells whether a volume that is marked as creating lacks nothing but that mark: it may have been answered to
-// its user, who must find it again. Any other one never was. A copy is not complete before it is marked, since its
+// Complete reports whether a creating volume lacks only the ready tag: a request may have been answered with it, and a retry
+// must find it. No request was answered with any other creating volume. A clone is incomplete until its tag is ready, since its
 // content belongs to one moment.
 func Complete(g lvm.Group, lv lvm.LV, v lvm.Volume) bool {
 	return v.State == lvm.StateCreating && !lv.Pending && !g.HasPendingCreate(lv) && v.Source == lvm.ID{} && strings.HasPrefix(lv.Type, string(v.Class.Layout))
 }
 
-// find looks for the volume of this spec's name in every group of the node: it may have been made in another one than
-// is asked for now. A foreign volume of the name matters only where ours would be made.
+// find finds the volume with the spec's name in any of the node's volume groups, since an earlier request may have named
+// another group. An unmanaged volume with the name matters only where the driver would create the volume.
 func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.Volume, error) {
 	name := lvm.LVName(spec.Name)
 	for _, g := range s.Groups {
@@ -100,7 +99,7 @@ func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.
 	return nil, nil
 }
 
-// Compatible tells whether a volume that is there is what the spec asks for (CSI spec, CreateVolume: ALREADY_EXISTS).
+// Compatible checks that an existing volume is what the spec requests (CSI spec, CreateVolume: ALREADY_EXISTS).
 func Compatible(v lvm.Volume, spec lvm.Spec, groups []lvm.Group) error {
 	size, required := apart(v.Size, spec.Required)
 	taken := func(format string, args ...any) error {
@@ -123,7 +122,7 @@ func Compatible(v lvm.Volume, spec lvm.Spec, groups []lvm.Group) error {
 	return nil
 }
 
-// PlacementGroup is the UUID of the group that a placement would change.
+// PlacementGroup is the UUID of the volume group that a placement changes.
 func PlacementGroup(p Placement) string {
 	switch {
 	case p.Leftover != nil:

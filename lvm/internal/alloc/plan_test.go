@@ -89,7 +89,7 @@ func TestPlanFindsVolume(t *testing.T) {
 		S    lvm.State
 		Spec lvm.Spec
 		Kind lvm.Kind
-		Want string // which field of the placement is set; "" for an error
+		Want string // the field of the placement that is set; "" for an error
 	}{
 		{"absent", lvm.State{Groups: []lvm.Group{g}}, spec, 0, "carve"},
 		{"ready", with(fixture.Unchanged), spec, 0, "ready"},
@@ -126,7 +126,7 @@ func TestPlanFindsVolume(t *testing.T) {
 	}
 }
 
-// TestConflictNamesSizes: where a volume is there with another size, both are told so that they differ.
+// TestConflictNamesSizes: if a volume exists with another size, the error shows two sizes that differ.
 func TestConflictNamesSizes(t *testing.T) {
 	s := lvm.State{Groups: []lvm.Group{fixture.Holding(fixture.TestGroup("vg", []lvm.Run{{Start: 10, Count: 90}}), "a", 2, fixture.Unchanged)}}
 	_, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{fixture.TestSpec("a", "vg", 8*lvm.MiB+1)})
@@ -135,7 +135,7 @@ func TestConflictNamesSizes(t *testing.T) {
 	}
 }
 
-// TestObstacles: what forbids creating in a group is said, with a way out, and capacity knows it as well.
+// TestObstacles: an error says why a volume group can have no new volume, and what to do; capacity is 0 then.
 func TestObstacles(t *testing.T) {
 	for what, test := range map[string]struct {
 		Change func(*lvm.Group)
@@ -174,7 +174,7 @@ func TestObstacles(t *testing.T) {
 	}
 }
 
-// TestSourcesInWords: what a volume began as is told in words, also where it began as nothing.
+// TestSourcesInWords: an error describes the source of a volume, also of an empty one.
 func TestSourcesInWords(t *testing.T) {
 	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})
 	snapshot := lvm.ID{VG: g.UUID, LV: lvm.SnapshotName("s")}

@@ -8,19 +8,19 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Extension is what makes a volume larger.
+// Extension is a planned expansion of a volume.
 type Extension struct {
-	Volume   lvm.Volume // as it will be
+	Volume   lvm.Volume // after the expansion
 	Group    lvm.Group
-	Lv       string        // its name in the group
-	Extents  lvm.Extents   // that it will have; 0: it has that size already
-	Ranges   []ExtentRange // where it grows; thin: none
-	Pool     *PoolGrowth   // thin: what is done to its pool before
-	Unzeroed RunsByPV      // of the extents that a raw block volume gets, those that must be zeroed before
+	Lv       string        // the LV's name
+	Extents  lvm.Extents   // after the expansion; 0: no change
+	Ranges   []ExtentRange // additional extents; thin: none
+	Pool     *PoolGrowth   // thin: the pool's change before
+	Unzeroed RunsByPV      // raw block volume: the additional extents that must be zeroed before
 }
 
-// PlanExtend decides how a ready volume gets what is required and at most the limit (0: no limit). KindOutOfRange: it
-// cannot have that, and what it can have is said.
+// PlanExtend decides how a ready volume gets the required size and at most the limit (0: no limit). KindOutOfRange: it cannot
+// have that; the error says what it can have.
 func PlanExtend(s lvm.State, v lvm.Volume, r ExtendRequest) (Extension, error) {
 	required, limit := r.Required, r.Limit
 	g, lv, _, err := s.FindVolume(v.ID)
@@ -55,7 +55,7 @@ func PlanExtend(s lvm.State, v lvm.Volume, r ExtendRequest) (Extension, error) {
 	return x, nil
 }
 
-// apart words two sizes so that it shows which is larger: in bytes, where rounding could hide it.
+// apart formats two sizes so that they differ: in bytes, if rounding hides the difference.
 func apart(a, b lvm.Bytes) (string, string) {
 	x, y := a.String(), b.String()
 	if alike := max(a, b)-min(a, b) < max(a, b)/10; a != b && alike && strings.Contains(x+y, ".") {
@@ -64,7 +64,7 @@ func apart(a, b lvm.Bytes) (string, string) {
 	return x, y
 }
 
-// planGrowth plans how the volume gets so many extents, which are more than it has.
+// planGrowth plans how the volume gets so many extents, more than it has.
 func planGrowth(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents, block bool) (x Extension, err error) {
 	if err := growable(s, g, lv, v); err != nil {
 		return x, err
@@ -90,7 +90,7 @@ func planGrowth(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.E
 	return x, nil
 }
 
-// extendRanges picks what a volume that is not thin grows by.
+// extendRanges picks additional extents for a volume that is not thin.
 func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ranges []ExtentRange, err error) {
 	switch {
 	case v.Class.IsRAID():
@@ -108,9 +108,9 @@ func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ra
 	return ranges, err
 }
 
-// growable tells whether the volume may grow at all, and still lies as its class says: an admin may have converted it.
+// growable checks that the volume can be extended, and that its layout still is its class's: an admin may have converted it.
 func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
-	if err := lvm.CheckWritable(s, g); err != nil { // the size that is asked for is none the worse
+	if err := lvm.CheckWritable(s, g); err != nil { // not the requested size's fault
 		if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Unresponsive || len(pv.DuplicateDevices) > 0 }) {
 			return lvm.Errorf(lvm.KindBusy, "%w; it is tried again", err)
 		}
@@ -136,15 +136,15 @@ func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
 	return nil
 }
 
-// ErrMoving: LVM changes no volume of which extents are being moved.
+// ErrMoving refuses a volume with extents that pvmove moves: LVM does not change it.
 var ErrMoving = lvm.Errorf(lvm.KindBusy, "pvmove moves extents of it: retry when that has ended, or abort it with pvmove --abort")
 
-// IsMoving tells whether extents of a volume, or of its pool, are being moved.
+// IsMoving reports whether pvmove moves extents of a volume or its pool.
 func IsMoving(g lvm.Group, lv lvm.LV) bool {
 	return slices.ContainsFunc(lvm.ComponentsAndPool(g, lv), func(part lvm.LV) bool { return part.Hidden && strings.HasPrefix(part.Name, "pvmove") })
 }
 
-// extendLinear picks extents for a linear volume: first those that follow its last one, so that it stays in one piece.
+// extendLinear picks extents for a linear volume. It prefers those after the last one, so that the volume stays contiguous.
 func extendLinear(g lvm.Group, lv lvm.LV, more lvm.Extents) []ExtentRange {
 	if len(lv.Segments) == 0 || more > g.FreeExtents() {
 		return LinearRanges(g, more)
@@ -167,7 +167,7 @@ func extendLinear(g lvm.Group, lv lvm.LV, more lvm.Extents) []ExtentRange {
 	return append(ranges, LinearRanges(rest, more)...)
 }
 
-// extendThin promises more; the blocks come from the pool when they are written.
+// extendThin provisions more; the pool allocates blocks on the first write.
 func extendThin(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (*PoolGrowth, error) {
 	p, err := PoolOf(g, v.Class)
 	if err != nil {
@@ -176,7 +176,7 @@ func extendThin(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (*Poo
 	return p.Growth(extents, lv.Extents, v.Class, v.Cluster)
 }
 
-// extendRAID picks one run on each leg's own disk: the redundancy stays what it was.
+// extendRAID picks one range on each leg's disk, so that the redundancy stays.
 func extendRAID(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) ([]ExtentRange, error) {
 	disks, err := legDisks(g, lv)
 	if err != nil {
@@ -235,7 +235,7 @@ func legDisks(g lvm.Group, lv lvm.LV) ([]lvm.PV, error) {
 	return disks, nil
 }
 
-// ExtendRequest is an Extend request, as flights compare it.
+// ExtendRequest is an Extend request; in-flight operations compare it.
 type ExtendRequest struct {
 	Id              lvm.ID
 	Required, Limit lvm.Bytes

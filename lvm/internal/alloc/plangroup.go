@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// GroupsOf finds the groups behind a class. A name that two groups carry is no answer at all.
+// GroupsOf finds the volume groups of a class. It refuses a name that two volume groups have.
 func GroupsOf(s lvm.State, class lvm.Class) ([]lvm.Group, error) {
 	if err := lvm.CheckGroup(class.Group); err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func GroupsOf(s lvm.State, class lvm.Class) ([]lvm.Group, error) {
 	return groups, nil
 }
 
-// ErrNoGroup marks the refusal of a class that has no group on this node.
+// ErrNoGroup is in the chain of the error for a class without a volume group on this node.
 var ErrNoGroup = errors.New("no such volume group")
 
 func noGroup(class lvm.Class) error {

@@ -4,20 +4,20 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A leg of a RAID volume is an LV with its extents of every row, its image, and before it an LV with the RAID's own
-// metadata: superblocks, and a bitmap of the regions that are being written. LVM takes both from one run.
+// A leg of a RAID volume is an image LV, which has one extent of every row, and before it a metadata LV with superblocks and a
+// bitmap of the regions that are being written. LVM allocates both from one range.
 
-// Regions. The bitmap has at most 2^21 bits (dm-raid), so a volume's region size bounds how far it can ever grow.
-// LVM begins with 2 MiB and doubles it with the volume; here it is doubled with the group, and so far that a volume
-// can grow with the group to sixteen times its present size.
+// Regions. The bitmap has at most 2^21 bits (dm-raid), so a volume's region size limits its future size. LVM begins with 2 MiB
+// and doubles it with the volume. The driver doubles it with the group, so that a volume can be extended with the group to
+// sixteen times its present size.
 const (
 	minRegion    = 2 * lvm.MiB
 	regionBits   = 21
 	regionGrowth = 4 // bits
 )
 
-// RegionSize is the region size for a new volume of so many extents: never more than the volume itself, which neither
-// LVM nor the kernel take, and never less than a stripe.
+// RegionSize is the region size of a new volume: at most the volume's size, because LVM and the kernel refuse more, and at
+// least a stripe.
 func RegionSize(g lvm.Group, class lvm.Class, extents lvm.Extents) lvm.Bytes {
 	var whole lvm.Extents
 	for _, pv := range g.PVs {
@@ -33,8 +33,8 @@ func RegionSize(g lvm.Group, class lvm.Class, extents lvm.Extents) lvm.Bytes {
 	return max(region, class.StripeSize)
 }
 
-// RAIDMetadata is how many extents of a leg LVM sets aside for the metadata of a leg with so many extents of data:
-// 8 KiB of superblocks and one bit a region, in sectors (lvm2, lib/metadata/raid_manip.c, "rmeta extents").
+// RAIDMetadata counts the extents that LVM allocates for the metadata of a leg: 8 KiB of superblocks and one bit a region, in
+// sectors (lvm2, lib/metadata/raid_manip.c, "rmeta extents").
 func RAIDMetadata(g lvm.Group, legExtents lvm.Extents, region lvm.Bytes) lvm.Extents {
 	regions := g.Bytes(legExtents) / region
 	bytes := 8*lvm.KiB + (regions+7)/8
@@ -42,7 +42,7 @@ func RAIDMetadata(g lvm.Group, legExtents lvm.Extents, region lvm.Bytes) lvm.Ext
 	return lvm.Extents((bytes + g.ExtentSize - 1) / g.ExtentSize)
 }
 
-// LegExtents is what one leg of a volume takes of a disk.
+// LegExtents counts the extents of one leg of a volume, metadata included.
 func LegExtents(g lvm.Group, class lvm.Class, extents lvm.Extents) lvm.Extents {
 	n := extents / class.StripeExtents()
 	if class.IsRAID() {
@@ -51,11 +51,11 @@ func LegExtents(g lvm.Group, class lvm.Class, extents lvm.Extents) lvm.Extents {
 	return n
 }
 
-// rowsIn is how many rows fit on legs of n extents each: LegExtents the other way round.
+// rowsIn counts the rows that fit on legs of n extents each: the inverse of LegExtents.
 func rowsIn(g lvm.Group, class lvm.Class, n lvm.Extents) lvm.Extents {
 	rows := n
 	for rows > 0 && LegExtents(g, class, rows*class.StripeExtents()) > n {
-		rows-- // seldom more than once: the metadata takes few extents
+		rows-- // rarely repeats: the metadata has few extents
 	}
 	return max(0, rows)
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// SnapshotPlacement is what is to be done for one SnapshotSpec: one of ready, leftover and snapshot is set.
+// SnapshotPlacement is the action for one SnapshotSpec: Ready, Leftover or Snapshot is set.
 type SnapshotPlacement struct {
-	Ready    *lvm.Snapshot // it is there: nothing is to be done
-	Leftover *lvm.Snapshot // an earlier attempt that never became ready: to be removed, then planned anew
-	Snapshot lvm.Snapshot  // to be taken: creating, without UUID and Created, which LVM gives
-	Group    lvm.Group     // that it is taken in
-	Pool     *PoolGrowth   // what is done to its pool before
+	Ready    *lvm.Snapshot // it exists: no action
+	Leftover *lvm.Snapshot // an earlier attempt that never became ready: remove it, then plan again
+	Snapshot lvm.Snapshot  // to create; without UUID and Created, which LVM assigns
+	Group    lvm.Group     // of Snapshot
+	Pool     *PoolGrowth   // the pool's change before
 }
 
-// PlanSnapshot decides what is to be done for a snapshot. KindInvalid: the volume is not thin; KindExists: the name is
-// taken by a snapshot of another volume; KindNotFound, KindNotLocal, KindNotManaged: as find; KindBusy: it
-// is being made; KindInsufficientCapacity: its pool may promise no more.
+// PlanSnapshot decides the action for a snapshot. KindInvalid: the volume is not thin; KindExists: a snapshot of another volume
+// has the name; KindBusy: another attempt creates it; KindInsufficientCapacity: its pool can provision no more; KindNotFound,
+// KindNotLocal, KindNotManaged: as FindVolume.
 func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotPlacement, error) {
 	if err := lvm.CheckName("snapshot", spec.Name); err != nil {
 		return SnapshotPlacement{}, err
@@ -44,7 +44,7 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 	return takeSnapshot(s, g, lv, v, spec)
 }
 
-// FindSnapshot looks for the snapshot of the name in every group of the node.
+// findSnapshot finds the snapshot with the name in any of the node's volume groups.
 func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snapshot, error) {
 	name := lvm.SnapshotName(spec.Name)
 	for _, g := range s.Groups {
@@ -74,7 +74,7 @@ func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snap
 	return nil, nil
 }
 
-// takeSnapshot plans one that is not there. It promises as much as its origin does: all of it may come to differ.
+// takeSnapshot plans a new snapshot. Its provisioned size is its origin's, since all of it may come to differ.
 func takeSnapshot(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, spec lvm.SnapshotSpec) (SnapshotPlacement, error) {
 	sn := lvm.Snapshot{
 		ID: lvm.ID{VG: g.UUID, LV: lvm.SnapshotName(spec.Name)}, Name: spec.Name, Cluster: v.Cluster, Group: g.Name,

@@ -7,60 +7,60 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A thin pool (lvmthin(7)) is made when the first volume of a class asks for it, and grows with what is promised: its
-// data times the class's overprovision is at least what all its volumes and snapshots would hold if they were full. A
-// pool that an admin made is used as it is, and never grown.
+// The driver creates a thin pool (lvmthin(7)) for the first volume of a class, and extends it with its provisioned size: its
+// data times the class's overprovision must be at least what all its full volumes and snapshots would hold. It uses an admin's
+// pool as it is, and never extends it.
 //
-//	pool        what there is, or what would be made
-//	promisable  how much more may be promised: the largest thin volume
-//	growth      what is to be done to the pool before a promise
+//	pool        the existing pool, or the one to create
+//	promisable  what can still be provisioned: the largest thin volume
+//	growth      the pool's change before it provisions more
 //
-// Sizes are reckoned in chunks, the pool's unit: a volume takes whole ones, and a rest of the pool's data below one is
-// of no use.
+// The unit of sizes is the pool's chunk: a volume has whole chunks, and a rest of the pool's data below one is useless.
 
-// Sizes of the pools that are made here.
+// Sizes of the driver's pools.
 const (
-	PoolChunk     = 64 * lvm.KiB // doubled for groups that it would need too much metadata for
+	PoolChunk     = 64 * lvm.KiB // doubled for groups where it would need too much metadata
 	poolPerChunk  = 64           // bytes of metadata for one mapping (lvmthin(7), "Size of pool metadata LV")
-	poolSnapshots = 4            // mappings of each chunk that there is room for: as many volumes and snapshots that differ
+	poolSnapshots = 4            // mappings of each chunk that the metadata has space for: as many volumes and snapshots that differ
 
-	PoolMetadataBlock = 4 * lvm.KiB              // in which the kernel counts it
+	PoolMetadataBlock = 4 * lvm.KiB              // the kernel's unit for metadata
 	PoolMetadataMax   = 15*lvm.GiB + 768*lvm.MiB // below the limit of dm-thin, which is about 15.8 GiB
-	poolStep          = 1 * lvm.GiB              // a pool grows by no less, if there is as much
+	poolStep          = 1 * lvm.GiB              // the smallest extension of a pool, unless the group has less
 	SpareSuffix       = "_pmspare"
 )
 
-// Pool is a thin pool as it stands, or as it would be made (made is false).
+// Pool is an existing thin pool, or the one to create (made is false).
 type Pool struct {
 	Group    lvm.Group
 	Name     string
 	Made     bool
-	Ours     bool        // it grows with what is promised
-	Data     lvm.Extents // that hold the volumes' blocks
+	Ours     bool        // extended with its provisioned size
+	Data     lvm.Extents // of the data LV
 	Chunk    lvm.Bytes
-	Promised lvm.Extents // chunks: what the volumes and snapshots in it would take
+	Promised lvm.Extents // chunks: the provisioned size
 	Metadata lvm.Extents
-	spare    lvm.Extents // what LVM's spare takes when the pool is made
-	debris   *lvm.LV     // what an lvcreate that was cut off left under the pool's name
-	spares   []lvm.LV    // what may be left of one that was cut off before: LVM can tell (sparesArgs)
+	spare    lvm.Extents // of LVM's spare, if it is created with the pool
+	debris   *lvm.LV     // an LV with the pool's name that a killed lvcreate left
+	spares   []lvm.LV    // LVs that a killed lvcreate may have left: LVM can tell (sparesArgs)
 }
 
-// PoolGrowth is what is done to a pool before it promises more. nil: nothing.
+// PoolGrowth is a pool's change before it provisions more. nil: none.
 type PoolGrowth struct {
 	Name     string
 	Cluster  string
 	Group    lvm.Group
-	Data     lvm.Extents   // that it has afterwards
-	Ranges   []ExtentRange // where it grows: lvextend; nil if it does not
-	Debris   *lvm.LV       // removed before it is made
-	Spares   []lvm.LV      // those of them that are LVM's are removed as well
-	Home     []ExtentRange // where it is made, in one run with its metadata and LVM's spare: lvcreate; nil if it is there
-	First    lvm.Extents   // the data that it is made with
+	Data     lvm.Extents   // afterwards
+	Ranges   []ExtentRange // lvextend's additional extents; nil: none
+	Debris   *lvm.LV       // removed before the pool is created
+	Spares   []lvm.LV      // removed too, if LVM created them
+	Home     []ExtentRange // lvcreate: one range for data, metadata and LVM's spare; nil: the pool exists
+	First    lvm.Extents   // the data that it is created with
 	Metadata lvm.Extents
 	Chunk    lvm.Bytes
 }
 
-// PoolOf finds the pool of a class in the group, or what it would be. KindInsufficientCapacity: no thin volume can be made in it.
+// PoolOf finds the pool of a class in the group, or plans a new one. KindInsufficientCapacity: the group can have no thin
+// volume of the class.
 func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == class.Pool })
 	if i < 0 {
@@ -69,7 +69,7 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 	lv := g.LVs[i]
 	switch {
 	case lv.Thin == nil && lvm.IsPool(lv) && len(lv.UsedBy) == 0:
-		// LVM first commits an LV of the pool's name and tags with the metadata's extents, to blank them.
+		// LVM first commits an LV with the pool's name and tags on the metadata's extents, to wipe them.
 		p, err := newPool(g, class)
 		p.debris = &lv
 		return p, err
@@ -93,14 +93,14 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 	return p, nil
 }
 
-// newPool is the pool that would be made: with metadata for the whole group, as it may grow to it.
+// newPool plans a pool whose metadata suffices for the whole group.
 func newPool(g lvm.Group, class lvm.Class) (Pool, error) {
 	var whole lvm.Extents
 	for _, pv := range g.PVs {
 		whole += pv.Extents
 	}
 	p := Pool{Group: g, Name: class.Pool, Ours: true, Chunk: PoolChunk}
-	if spareOf(g) == 0 { // where LVM has a spare it makes no other: a volume that bears its note is something else
+	if spareOf(g) == 0 { // where LVM has a spare it creates no other: a volume that has the host name has another origin
 		p.spares = nameless(g)
 	}
 	need := func() lvm.Bytes { return g.Bytes(whole) / p.Chunk * poolPerChunk * poolSnapshots }
@@ -117,7 +117,7 @@ func newPool(g lvm.Group, class lvm.Class) (Pool, error) {
 	return p, nil
 }
 
-// nameless lists the volumes that bear no tag and a name of LVM's choice: most of them are an admin's.
+// nameless lists the volumes without tags that have a name of LVM's choice: most of them are an admin's.
 func nameless(g lvm.Group) (list []lvm.LV) {
 	for _, lv := range g.LVs {
 		number, is := strings.CutPrefix(lv.Name, "lvol")
@@ -128,10 +128,10 @@ func nameless(g lvm.Group) (list []lvm.LV) {
 	return list
 }
 
-// Fixed is what making the pool takes beside its data.
+// Fixed counts the extents that creating the pool needs besides its data.
 func (p Pool) Fixed() lvm.Extents { return p.Metadata + p.spare }
 
-// spareOf is the size of the LV that LVM keeps for the repair of pool metadata, as large as the largest of the group.
+// spareOf is the size of LVM's spare for the repair of pool metadata, which is as large as the group's largest.
 func spareOf(g lvm.Group) (n lvm.Extents) {
 	for _, lv := range g.LVs {
 		if lv.Hidden && strings.HasSuffix(lv.Name, SpareSuffix) {
@@ -141,12 +141,12 @@ func spareOf(g lvm.Group) (n lvm.Extents) {
 	return n
 }
 
-// Chunks counts the chunks that a volume of n extents takes when it is full.
+// Chunks counts the chunks of a full volume of n extents.
 func (p Pool) Chunks(n lvm.Extents) lvm.Extents {
 	return lvm.Extents((p.Group.Bytes(n) + p.Chunk - 1) / p.Chunk)
 }
 
-// Growable is how many extents the pool's data can still grow by, at most as far as its metadata can describe.
+// Growable counts the extents that the pool's data can be extended by, limited by what its metadata can map.
 func (p Pool) Growable() lvm.Extents {
 	switch {
 	case !p.Ours:
@@ -158,21 +158,21 @@ func (p Pool) Growable() lvm.Extents {
 	return max(0, min(p.Group.FreeExtents(), lvm.Extents(described)-p.Data))
 }
 
-// maxVolume bounds a volume, so that its bytes, and percents of its chunks, do not overflow.
+// maxVolume limits a volume, so that its bytes and percentages of its chunks do not overflow.
 func maxVolume(g lvm.Group) lvm.Extents { return min(maxExtents, lvm.Extents((1<<62)/g.ExtentSize)) }
 
-// Promise is what the pool may promise in all if its data has n extents, in chunks.
+// Promise is how much a pool with n extents of data can provision in all, in chunks.
 func (p Pool) Promise(n lvm.Extents, percent int) lvm.Extents {
 	return min(lvm.Extents((1<<62)/p.Chunk), lvm.Extents(p.Group.Bytes(n)/p.Chunk)*lvm.Extents(percent)/100)
 }
 
-// dataFor is how many extents of data allow a promise of n chunks.
+// dataFor counts the extents of data that allow to provision n chunks.
 func (p Pool) dataFor(n lvm.Extents, percent int) lvm.Extents {
 	chunks := (n*100 + lvm.Extents(percent) - 1) / lvm.Extents(percent)
 	return p.Group.ExtentsFor(max(1, lvm.Bytes(chunks)*p.Chunk))
 }
 
-// promisable is the largest thin volume of the class that can be made in the group.
+// promisable is the largest thin volume of the class in the group.
 func promisable(g lvm.Group, class lvm.Class) lvm.Extents {
 	p, err := PoolOf(g, class)
 	if err != nil {
@@ -182,8 +182,8 @@ func promisable(g lvm.Group, class lvm.Class) lvm.Extents {
 	return max(0, min(maxVolume(g), lvm.Extents(lvm.Bytes(left)*p.Chunk/g.ExtentSize)))
 }
 
-// Growth decides what is to be done to the pool before it promises n extents more, and by how many chunks more, if that
-// is to replace a promise of old extents. KindInsufficientCapacity: it cannot promise as much.
+// Growth decides the pool's change before it provisions n extents in the place of old extents, and counts the chunks that it
+// adds. KindInsufficientCapacity: the pool cannot provision that much.
 func (p Pool) Growth(n, old lvm.Extents, class lvm.Class, cluster string) (*PoolGrowth, error) {
 	promised := p.Promised + p.Chunks(n) - p.Chunks(old)
 	room := p.Growable()
@@ -198,7 +198,7 @@ func (p Pool) Growth(n, old lvm.Extents, class lvm.Class, cluster string) (*Pool
 	return p.To(grown, cluster), nil
 }
 
-// To is what brings the pool to so many extents of data, for which there is room.
+// To is the change that brings the pool to so many extents of data, for which the caller has found space.
 func (p Pool) To(grown lvm.Extents, cluster string) *PoolGrowth {
 	growth := &PoolGrowth{Name: p.Name, Cluster: cluster, Group: p.Group, Data: grown, Metadata: p.Metadata, Chunk: p.Chunk}
 	rest := p.Group
@@ -215,7 +215,7 @@ func (p Pool) To(grown lvm.Extents, cluster string) *PoolGrowth {
 	return growth
 }
 
-// refusal says what is left of the pool.
+// refusal says how much the pool can still provision.
 func (p Pool) refusal(class lvm.Class, old lvm.Extents) error {
 	left := p.Group.Bytes(promisable(p.Group, class) + old)
 	switch {

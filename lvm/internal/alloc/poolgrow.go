@@ -7,25 +7,25 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A thin pool whose class promises more than it holds (overprovision above 1) is enlarged as it fills, and so is the
-// metadata of any pool, while the volume group has room; nobody else does that (no dmeventd runs). Once the group has no
-// room for what the pool would need, nothing more is promised in it.
+// An overprovisioned thin pool is extended as it fills, and so is the metadata of any pool, while the volume group has free
+// extents. Only the driver does that, because no dmeventd runs. Once the group lacks the extents that the pool would need, the
+// pool provisions no more.
 //
-//	due      what is to be added now
-//	crowded  why nothing may be promised any more
+//	Due              the extension that the pool needs now
+//	OvercommitReason why the pool provisions no more
 //
-// Both are functions of the group and of what the kernel tells. A pool that an admin made is not enlarged.
+// Both are functions of the group and the kernel's status. The driver does not extend an admin's pool.
 
-// How much is added when it is time: data a fifth, but no less than poolStep if there is as much; metadata a half.
+// The size of an extension: of data a fifth, and at least poolStep if the group has it; of metadata a half.
 const (
 	growDataPart     = 5
 	growMetadataPart = 2
 )
 
-// UsualPolicy is that of a pool for which nothing is declared.
+// UsualPolicy is the policy of a pool without a declaration.
 var UsualPolicy = lvm.PoolPolicy{AutoextendThreshold: lvm.PoolDataThreshold, MetadataAutoextendThreshold: lvm.PoolMetadataThreshold}
 
-// PolicyOf finds what is declared for a pool.
+// PolicyOf finds the declared policy of a pool.
 func PolicyOf(declared []lvm.Declaration, group, pool string) lvm.PoolPolicy {
 	i := slices.IndexFunc(declared, func(d lvm.Declaration) bool { return d.Name == group && d.Pool.Name == pool })
 	if i < 0 {
@@ -34,14 +34,14 @@ func PolicyOf(declared []lvm.Declaration, group, pool string) lvm.PoolPolicy {
 	return declared[i].Pool
 }
 
-// PoolNeed is what a pool is to be enlarged by.
+// PoolNeed is the extension that a pool needs.
 type PoolNeed struct {
-	Data     lvm.Extents // that it is to have; 0: enough as it is
-	Metadata lvm.Extents // to be added; 0: enough
-	Refresh  bool        // the kernel does not use yet what the group has given it: more would come on top of that
+	Data     lvm.Extents // afterwards; 0: no extension
+	Metadata lvm.Extents // to add; 0: none
+	Refresh  bool        // the kernel does not use the last extension yet: refresh before another one
 }
 
-// Due decides what a pool needs now, as far as the group can give it.
+// Due decides the extension that a pool needs now, limited by the group's free extents.
 func (p Pool) Due(s lvm.PoolStatus, policy lvm.PoolPolicy) (need PoolNeed) {
 	if !p.Ours || !p.Made || s.IsFailed() {
 		return PoolNeed{}
@@ -49,7 +49,7 @@ func (p Pool) Due(s lvm.PoolStatus, policy lvm.PoolPolicy) (need PoolNeed) {
 	if lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, policy.MetadataAutoextendThreshold) {
 		need.Metadata = p.moreMetadata()
 	}
-	whole := p.dataFor(p.Promised, 100) // more is of no use
+	whole := p.dataFor(p.Promised, 100) // more is useless
 	if lvm.IsAbove(s.DataUsed, s.DataTotal, policy.AutoextendThreshold) && whole > p.Data {
 		step := max(p.Data/growDataPart, p.Group.ExtentsFor(poolStep))
 		room := max(0, p.Growable()-p.metadataCost(need.Metadata))
@@ -63,13 +63,13 @@ func (p Pool) Due(s lvm.PoolStatus, policy lvm.PoolPolicy) (need PoolNeed) {
 	return need
 }
 
-// isKernelSmaller tells whether the kernel has the pool smaller than the group: somebody enlarges it just now, or the last enlargement
-// was committed and not taken into use.
+// isKernelSmaller reports whether the kernel's pool is smaller than LVM's: another process is extending it, or nothing loaded
+// the last extension.
 func (p Pool) isKernelSmaller(s lvm.PoolStatus) bool {
 	return s.DataTotal < int64(p.Group.Bytes(p.Data)/p.Chunk) || s.MetadataTotal < int64(p.Group.Bytes(p.Metadata)/PoolMetadataBlock)
 }
 
-// moreMetadata is how much a pool's metadata can grow by now: a half, or as much as there is room for.
+// moreMetadata is the extension of a pool's metadata: a half, or as much as the group has.
 func (p Pool) moreMetadata() lvm.Extents {
 	most := lvm.Extents(PoolMetadataMax/p.Group.ExtentSize) - p.Metadata
 	more := min(max(1, p.Metadata/growMetadataPart), most)
@@ -79,7 +79,7 @@ func (p Pool) moreMetadata() lvm.Extents {
 	return max(0, more)
 }
 
-// metadataCost is what so much more metadata takes from the group: LVM's spare, for repairs, has to grow with it.
+// metadataCost counts the extents that more metadata needs: LVM's spare has to grow with it.
 func (p Pool) metadataCost(more lvm.Extents) lvm.Extents {
 	if more == 0 {
 		return 0
@@ -87,8 +87,8 @@ func (p Pool) metadataCost(more lvm.Extents) lvm.Extents {
 	return more + max(0, p.Metadata+more-spareOf(p.Group))
 }
 
-// OvercommitReason says why the pool may promise nothing more; "" if it may. Room that the group still has counts as the pool's:
-// it will get it.
+// OvercommitReason says why the pool can provision no more; "" if it can. The group's free extents count as the pool's, because
+// the driver extends it.
 func (p Pool) OvercommitReason(s lvm.PoolStatus) string {
 	name, group := p.Group.Name+"/"+p.Name, p.Group.Name
 	theirs := fmt.Sprintf("an admin created the pool, so the driver does not extend it: extend it (lvextend %s; for the metadata, with --poolmetadatasize), or delete volumes or snapshots in it", name)

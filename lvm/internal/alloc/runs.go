@@ -7,10 +7,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// RunsByPV are stretches of extents by the UUID of the physical volume; of each one ascending, disjoint and maximal.
+// RunsByPV are extent ranges by the UUID of the physical volume; those of one are ascending, disjoint and maximal.
 type RunsByPV map[string][]lvm.Run
 
-// Union puts runs together; they may come in any order and overlap.
+// Union merges runs, which may come in any order and overlap.
 func Union(lists ...[]lvm.Run) []lvm.Run {
 	all := slices.Concat(lists...)
 	slices.SortFunc(all, func(a, b lvm.Run) int { return cmp.Compare(a.Start, b.Start) })
@@ -25,7 +25,7 @@ func Union(lists ...[]lvm.Run) []lvm.Run {
 	return joined
 }
 
-// Common is what lies in both lists; each must be ascending and disjoint.
+// Common is the intersection of two lists; each must be ascending and disjoint.
 func Common(a, b []lvm.Run) []lvm.Run {
 	var both []lvm.Run
 	for i, j := 0, 0; i < len(a) && j < len(b); {
@@ -41,7 +41,7 @@ func Common(a, b []lvm.Run) []lvm.Run {
 	return both
 }
 
-// Lacking is what lies in the first list and not in the second.
+// Lacking is the part of the first list that is not in the second.
 func Lacking(a, b []lvm.Run) []lvm.Run {
 	for _, r := range b {
 		a = without(a, r.Start, r.End()-1)
@@ -60,7 +60,7 @@ func (r RunsByPV) With(others RunsByPV) RunsByPV {
 	return all
 }
 
-// less is what the others do not have.
+// less is the part that the others lack.
 func (r RunsByPV) less(others RunsByPV) RunsByPV {
 	rest := RunsByPV{}
 	for pv, list := range r {
@@ -79,7 +79,6 @@ func CountOf(runs []lvm.Run) (n lvm.Extents) {
 	return n
 }
 
-// Extents counts them.
 func (r RunsByPV) Extents() (n lvm.Extents) {
 	for _, runs := range r {
 		n += CountOf(runs)
@@ -87,7 +86,7 @@ func (r RunsByPV) Extents() (n lvm.Extents) {
 	return n
 }
 
-// runsOf turns the ranges of a command line into runs.
+// runsOf converts the ranges of a command line to runs.
 func runsOf(g lvm.Group, ranges []ExtentRange) RunsByPV {
 	all := RunsByPV{}
 	for _, r := range ranges {
@@ -100,7 +99,7 @@ func runsOf(g lvm.Group, ranges []ExtentRange) RunsByPV {
 	return all
 }
 
-// RangesOf is runsOf the other way round.
+// RangesOf is the inverse of runsOf.
 func RangesOf(g lvm.Group, runs RunsByPV) (ranges []ExtentRange) {
 	for _, pv := range g.PVs {
 		for _, r := range runs[pv.UUID] {
@@ -110,16 +109,16 @@ func RangesOf(g lvm.Group, runs RunsByPV) (ranges []ExtentRange) {
 	return ranges
 }
 
-// piece is a part of a volume that lies in one run.
+// piece is a part of a volume in one run.
 type piece struct {
 	pv string // UUID
 	lvm.Run
-	at  lvm.Extents // the first extent of the volume that lies there
-	row lvm.Extents // how many extents of the volume lie at one extent of the run, on this leg and the others
+	at  lvm.Extents // the volume's first extent in the run
+	row lvm.Extents // the volume's extents for each extent of the run, over all legs
 }
 
-// pieces tells where a volume's content lies. whole is false for an LV whose content may also lie elsewhere (a cache, a
-// RAID in the middle of a reshape), or whose type is not known. The metadata of a RAID is no content.
+// pieces finds where a volume's content is. whole is false for an LV whose content may also be elsewhere (a cache, a RAID
+// during a reshape), or whose type is unknown. The metadata of a RAID is no content.
 func pieces(g lvm.Group, lv lvm.LV) (all []piece, whole bool) {
 	for _, seg := range lv.Segments {
 		row := lvm.Extents(dataLegs(seg))
@@ -148,7 +147,7 @@ func pieces(g lvm.Group, lv lvm.LV) (all []piece, whole bool) {
 	return all, len(all) > 0
 }
 
-// dataLegs counts the legs of a segment that hold different data; 0 for a type that is not known here.
+// dataLegs counts the legs of a segment with different data; 0 for an unknown type.
 func dataLegs(seg lvm.Segment) int {
 	legs := len(seg.Areas)
 	switch layout := lvm.Layout(raidLevel(seg.Type)); {
@@ -176,7 +175,7 @@ func raidLevel(segmentType string) string {
 	return segmentType
 }
 
-// ContentOf is where a volume's content lies, nil if that cannot be told for all of it.
+// ContentOf is where a volume's content is; nil unless all of it is known.
 func ContentOf(g lvm.Group, lv lvm.LV) RunsByPV {
 	parts, whole := pieces(g, lv)
 	if !whole {
@@ -189,7 +188,7 @@ func ContentOf(g lvm.Group, lv lvm.LV) RunsByPV {
 	return runs
 }
 
-// StretchesOn are the stretches of a volume, in its own extents, that lie on these runs; all of it where that cannot be told.
+// StretchesOn are the ranges of a volume, in its logical extents, that are on these runs; all of the volume if that is unknown.
 func StretchesOn(g lvm.Group, lv lvm.LV, runs RunsByPV) []lvm.Run {
 	parts, whole := pieces(g, lv)
 	if !whole {
@@ -204,7 +203,7 @@ func StretchesOn(g lvm.Group, lv lvm.LV, runs RunsByPV) []lvm.Run {
 	return Union(all)
 }
 
-// FreeRuns is what is free on the disks that are there. A disk that is away may come back with another content.
+// FreeRuns are the free extents on present disks. A missing disk may return with other content.
 func FreeRuns(g lvm.Group) RunsByPV {
 	free := RunsByPV{}
 	for _, pv := range g.PVs {
@@ -215,7 +214,7 @@ func FreeRuns(g lvm.Group) RunsByPV {
 	return free
 }
 
-// onlyZeroed is the group as if nothing were free but what is known to be zero.
+// onlyZeroed is the group with only the free extents that are known to be zero.
 func onlyZeroed(g lvm.Group) lvm.Group {
 	g.PVs = slices.Clone(g.PVs)
 	for i := range g.PVs {
@@ -224,7 +223,7 @@ func onlyZeroed(g lvm.Group) lvm.Group {
 	return g
 }
 
-// UnzeroedIn is what of the ranges is not known to be zero.
+// UnzeroedIn is the part of the ranges that is not known to be zero.
 func UnzeroedIn(g lvm.Group, ranges []ExtentRange) RunsByPV {
 	known := RunsByPV{}
 	for _, pv := range g.PVs {
@@ -233,12 +232,12 @@ func UnzeroedIn(g lvm.Group, ranges []ExtentRange) RunsByPV {
 	return runsOf(g, ranges).less(known)
 }
 
-// Away tells whether a part of the runs is on a disk that is not there.
+// Away reports whether a part of the runs is on a missing disk.
 func (r RunsByPV) Away(g lvm.Group) bool {
 	return len(r) > 0 && slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Unresponsive) && len(r[pv.UUID]) > 0 })
 }
 
-// Within is what of the runs is free in the group.
+// Within is the part of the runs that is free in the group.
 func (r RunsByPV) Within(g lvm.Group) RunsByPV {
 	rest := RunsByPV{}
 	for pv, free := range FreeRuns(g) {

@@ -14,15 +14,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// DeviceDir is LVM's device directory (lvm.conf, devices/dir): our lvm makes the names of volumes there, which it needs to
-// blank one and to check a thin pool, and not in the host's /dev. There udev makes the names and removes them with their
-// devices, whoever made a volume; it would not remove what another process has made, and that would point at the next
-// device of the same number.
+// DeviceDir is LVM's device directory (lvm.conf, devices/dir). The driver's lvm needs names of volumes to wipe a new one and to
+// check a thin pool. It creates them here and not in the host's /dev: there udev creates and removes the names. udev would not
+// remove a name that lvm created, and that would lead to the next device with the same number.
 type DeviceDir struct{ Path string }
 
 func DeviceDirOf(c lvm.Config) DeviceDir { return DeviceDir{filepath.Join(c.SystemDir, "dev")} }
 
-// Prepare makes the directory. undo is for the end of the Host.
+// Prepare creates the directory. The Host calls undo at its end.
 func (d DeviceDir) Prepare() (undo func(), err error) {
 	undo = func() {}
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
@@ -35,16 +34,16 @@ func (d DeviceDir) Prepare() (undo func(), err error) {
 	if stat.Flags&unix.ST_NODEV == 0 {
 		return undo, nil
 	}
-	// /run of a host is mounted like that; in a container it is not.
+	// A host mounts /run like that; a container does not.
 	if err := unix.Mount("nodelvm", d.Path, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0700,size=4m"); err != nil {
 		return undo, fmt.Errorf("LVM cannot open devices in %s, which is mounted with nodev, and nothing else could be mounted there: %w", d.Path, err)
 	}
 	return func() { _ = unix.Unmount(d.Path, unix.MNT_DETACH) }, nil
 }
 
-// Clear removes the names that earlier commands have left for a group. An admin's lvm has removed or renamed their devices
-// meanwhile, or one of ours was killed: LVM refuses to make a thin pool or a group whose name is there. No other command of
-// ours works on the group.
+// Clear removes the names that earlier commands left for a group. An admin's lvm may have removed or renamed their devices
+// since, or a command was killed: LVM refuses to create a thin pool or a group whose name exists. The caller makes sure that no
+// other command works on the group.
 func (d DeviceDir) Clear(group string) error {
 	if d.Path == "" || group == "" {
 		return nil
@@ -76,12 +75,12 @@ func removeNames(dir string, is func(name string) bool) error {
 	return err
 }
 
-// MapperName is how device-mapper calls a logical volume.
+// MapperName is device-mapper's name of a logical volume.
 func MapperName(group, lv string) string {
 	return strings.ReplaceAll(group, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
 }
 
-// isMapperNameOf tells whether a name of device-mapper is that of one of the group's volumes, hidden ones included.
+// isMapperNameOf reports whether a device-mapper name is that of a volume of the group, hidden ones included.
 func isMapperNameOf(group, name string) bool {
 	rest, is := strings.CutPrefix(name, strings.ReplaceAll(group, "-", "--")+"-")
 	return is && rest != "" && rest[0] != '-'

@@ -22,7 +22,7 @@ func namesBelow(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// makeNames makes links, "NAME" or "NAME -> LINK".
+// makeNames creates links, "NAME" or "NAME -> LINK".
 func makeNames(t *testing.T, dir string, list ...string) {
 	t.Helper()
 	for _, name := range list {
@@ -33,7 +33,7 @@ func makeNames(t *testing.T, dir string, list ...string) {
 	}
 }
 
-// TestDeviceDirClear: a group's names go, those of others stay, whatever the group is called.
+// TestDeviceDirClear: Clear removes a group's names and no other group's, whatever the group's name.
 func TestDeviceDirClear(t *testing.T) {
 	all := []string{"mapper", "mapper/control", "mapper/vg--a-lv", "mapper/vg-a", "mapper/vg-a--b-tpool", "vg", "vg/a", "vg/a-b", "vg-a", "vg-a/lv"}
 	for group, gone := range map[string][]string{
@@ -79,8 +79,8 @@ func TestStaleName(t *testing.T) {
 	}
 }
 
-// TestRemoveNamesOf: of a volume that is gone, the names that lvm has made go where they lead to no device or to another volume's.
-// What udev makes is udev's to remove.
+// TestRemoveNamesOf: of a removed volume, RemoveNamesOf removes lvm's names that lead to no device or to another volume's. It
+// leaves udev's names to udev.
 func TestRemoveNamesOf(t *testing.T) {
 	root := t.TempDir()
 	k := Kernel{Sys: filepath.Join(root, "sys"), Dev: filepath.Join(root, "dev")}
@@ -114,7 +114,7 @@ func TestRemoveNamesOf(t *testing.T) {
 	}
 }
 
-// TestRemoveStaleNames: links that lead to no device or to another one go; all others stay.
+// TestRemoveStaleNames: RemoveStaleNames removes links that lead to no device or to another one, and no other link.
 func TestRemoveStaleNames(t *testing.T) {
 	root := t.TempDir()
 	k := Kernel{Sys: filepath.Join(root, "sys"), Dev: filepath.Join(root, "dev")}

@@ -1,6 +1,6 @@
-// Package dm asks the kernel about device-mapper devices through sysfs and DM ioctls: which exist, their status, whether
-// they are open or suspended. It also zeroes and flushes devices (kernelwrite.go) and removes stale names
-// (kernelnames.go, devicedir.go).
+// Package dm reads the kernel's state of device-mapper devices from sysfs and DM ioctls: which exist, their status, whether
+// they are open or suspended. It also zeroes and flushes devices (kernelwrite.go), removes stale names (kernelnames.go,
+// devicedir.go) and loads device-mapper (modprobe.go).
 //
-// Caveat: a device number can be reused. Every write compares the device-mapper UUID with the device that is open.
+// Caveat: the kernel reuses device numbers. Every write compares the device-mapper UUID with the open device's.
 package dm

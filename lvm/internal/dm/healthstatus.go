@@ -8,12 +8,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// RaidStatus is what the kernel tells of a RAID (Linux, Documentation/admin-guide/device-mapper/dm-raid.rst, "Status
-// Output"): `raid1 2 AA 6144/6144 idle 0 0 -`.
+// RaidStatus is the kernel's status of a RAID (Linux, Documentation/admin-guide/device-mapper/dm-raid.rst, "Status Output"):
+// `raid1 2 AA 6144/6144 idle 0 0 -`.
 type RaidStatus struct {
 	Kind   string
-	Legs   string // one letter each: A in sync, a not in sync, D failed, - not there
-	Done   int64  // of the legs' sectors, by the action under way
+	Legs   string // a letter each: A in sync, a not in sync, D failed, - missing
+	Done   int64  // sectors of the legs that the action has processed
 	Total  int64
 	action string // idle, frozen, resync, recover, check, repair, reshape
 }
@@ -35,7 +35,7 @@ func ParseRAID(params string) (RaidStatus, error) {
 	return s, nil
 }
 
-// Damage tells what the failed legs mean.
+// Damage is the effect of the failed legs.
 func (s RaidStatus) Damage() lvm.Damage {
 	gone := make([]bool, len(s.Legs))
 	for i, leg := range s.Legs {
@@ -44,8 +44,8 @@ func (s RaidStatus) Damage() lvm.Damage {
 	return lvm.RaidDamage(s.Kind, gone)
 }
 
-// Rebuilding tells whether a leg is being filled from the others. A resync is not that: it makes legs equal where
-// nothing was written yet, or after a crash.
+// Rebuilding reports whether the kernel copies data to a leg. A resync is no rebuild: it makes legs equal that were never
+// written, or after a crash.
 func (s RaidStatus) Rebuilding() bool { return s.action == "recover" && s.Done < s.Total }
 
 func ParsePool(params string) (lvm.PoolStatus, error) {
@@ -66,7 +66,7 @@ func ParsePool(params string) (lvm.PoolStatus, error) {
 	return s, nil
 }
 
-// ratio reads "done/total".
+// ratio parses "done/total".
 func ratio(text string) (done, total int64, err error) {
 	before, after, ok := strings.Cut(text, "/")
 	if !ok {

@@ -16,10 +16,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// Kernel is the real Kernel: sysfs, and system calls on the devices.
+// Kernel implements lvm.Kernel with sysfs and system calls.
 type Kernel struct {
-	Sys, Proc string // where sysfs and procfs are mounted
-	Dev       string // where device nodes are
+	Sys, Proc string // mount points of sysfs and procfs
+	Dev       string // the folder of device nodes
 }
 
 func (k Kernel) Ready() error {
@@ -52,7 +52,7 @@ func (k Kernel) Devices() ([]lvm.Device, error) {
 		}
 		uuid, err := k.attribute(name, "dm/uuid")
 		if ondisk.Vanished(err) {
-			continue // or it was never given a table
+			continue // or it has no table yet
 		}
 		if err != nil {
 			return nil, err
@@ -64,8 +64,8 @@ func (k Kernel) Devices() ([]lvm.Device, error) {
 	return devices, nil
 }
 
-// Device finds the device, and refuses one that is made of another volume's content: who writes a group into a volume chooses
-// the UUIDs in it, and a node that activates what it finds gives them to the kernel.
+// Device finds the device. It refuses one on another volume's content: a tenant who writes a volume group to a volume chooses
+// its UUIDs, and a node that activates it gives those UUIDs to the kernel.
 func (k Kernel) Device(uuid string) (string, bool, error) {
 	path, active, err := k.find(uuid)
 	if err != nil || !active {
@@ -78,8 +78,8 @@ func (k Kernel) Device(uuid string) (string, bool, error) {
 	return path, true, nil
 }
 
-// find asks device-mapper by UUID, which is quick whatever the number of volumes, and believes it if sysfs says the same;
-// else it looks through all devices. One without a live table is not active: whoever made it was killed at it.
+// find asks device-mapper by UUID, at a cost that does not depend on the number of volumes. If sysfs contradicts the answer,
+// find reads all devices. A device without a live table is inactive: its creator was killed.
 func (k Kernel) find(uuid string) (string, bool, error) {
 	if found, err := k.ask(unix.DM_DEV_STATUS, uuid); err == nil {
 		name := fmt.Sprintf("dm-%d", unix.Minor(found.Dev))
@@ -125,7 +125,7 @@ func (k Kernel) DevicesOnVolumes() ([]string, error) {
 	where := ondisk.Positions{Sys: k.Sys, Proc: k.Proc, Dev: k.Dev}
 	var list []string
 	for _, name := range names {
-		uuid, _ := k.attribute(name, "dm/uuid") // what is no mapper has none
+		uuid, _ := k.attribute(name, "dm/uuid") // other devices have none
 		switch {
 		case strings.HasPrefix(uuid, "LVM-") && where.OfVolume(name).Standing == ondisk.StandsOnVolume:
 			list = append(list, fmt.Sprintf("the node has activated a logical volume (%s) of a volume group that somebody wrote to a volume", name))
@@ -155,7 +155,7 @@ func (k Kernel) ClearInactiveTable(uuid string) (was bool, err error) {
 	return err == nil, err
 }
 
-// ask makes a request about one device to device-mapper, and answers what that says of it: ENXIO if there is none.
+// ask sends device-mapper a request about one device, and returns its answer; ENXIO: there is none.
 func (k Kernel) ask(what uintptr, uuid string) (unix.DmIoctl, error) {
 	request := unix.DmIoctl{Version: [3]uint32{4, 0, 0}}
 	control, err := os.OpenFile(filepath.Join(k.Dev, "mapper/control"), os.O_RDWR, 0)
@@ -176,8 +176,8 @@ func (k Kernel) IsSuspended(path string) (bool, error) {
 	return s == "1", err
 }
 
-// attribute reads a file of sysfs: three system calls, where os.ReadFile takes six. With a thousand volumes, each of
-// which has several, that shows.
+// attribute reads a file of sysfs in three system calls, where os.ReadFile needs six: a node can have a thousand volumes with
+// several files each.
 func (k Kernel) attribute(name, file string) (string, error) {
 	path := filepath.Join(k.Sys, "block", name, file)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -185,7 +185,7 @@ func (k Kernel) attribute(name, file string) (string, error) {
 		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var b [256]byte // the longest is a UUID of device-mapper, 128 bytes
+	var b [256]byte // the longest is a device-mapper UUID, 128 bytes
 	n, err := unix.Read(fd, b[:])
 	if err != nil {
 		return "", &os.PathError{Op: "read", Path: path, Err: err}
@@ -193,13 +193,13 @@ func (k Kernel) attribute(name, file string) (string, error) {
 	return strings.TrimSpace(string(b[:n])), nil
 }
 
-// A device that nobody uses may be open for a moment all the same: udev looks into it after each writer.
+// An unused device may be open for a moment, because udev probes it after each writer.
 const (
 	unusedPatience = 2 * time.Second
 	unusedPause    = 50 * time.Millisecond
 )
 
-// CheckUnused asks device-mapper for the number of openers: an exclusive open alone would not see who opened the device
+// CheckUnused asks device-mapper for the open count. An exclusive open alone would miss a program that opened the device
 // without O_EXCL, as programs do with raw block volumes.
 func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 	deadline := time.Now().Add(unusedPatience)
@@ -222,10 +222,10 @@ func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 	}
 }
 
-// users names what has a device open, as far as that can be seen: the devices on it, and where it is mounted.
+// users names the devices on a device and its mounts, as far as this process can see them.
 func (k Kernel) users(path string) string {
 	var names []string
-	entries, _ := os.ReadDir(filepath.Join(k.Sys, "block", filepath.Base(path), "holders")) // what cannot be seen is not told
+	entries, _ := os.ReadDir(filepath.Join(k.Sys, "block", filepath.Base(path), "holders")) // best effort: an error names no users
 	for _, e := range entries {
 		names = append(names, "the device "+e.Name())
 	}

@@ -22,7 +22,7 @@ func testKernel(t *testing.T) Kernel {
 		"block/dm-7/dm/uuid":      "LVM-aaaa-real\n",
 		"block/dm-7/dm/suspended": "1\n",
 		"block/dm-1/dm/uuid":      "CRYPT-LUKS2-b\n",
-		"block/dm-2/size":         "0\n", // on its way out
+		"block/dm-2/size":         "0\n", // being removed
 		"block/sda/size":          "9\n",
 	} {
 		path = filepath.Join(k.Sys, path)
@@ -83,7 +83,7 @@ func TestKernelSync(t *testing.T) {
 	}
 }
 
-// TestZeroReassigned: a device whose number belongs to another one by now is not written to.
+// TestZeroReassigned: Zero writes nothing to a device whose number belongs to another volume now.
 func TestZeroReassigned(t *testing.T) {
 	k := testKernel(t)
 	path := filepath.Join(k.Dev, "dm-0") // a plain file, whose number is 0:0
@@ -100,7 +100,7 @@ func TestZeroReassigned(t *testing.T) {
 	if err := k.Zero(t.Context(), lvm.Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a device that is not device-mapper's: %v", err)
 	}
-	fixture.Must(t, os.WriteFile(uuid, []byte("LVM-aaaa\n"), 0o644)) // the right one: only the kernel refuses, as it is no device
+	fixture.Must(t, os.WriteFile(uuid, []byte("LVM-aaaa\n"), 0o644)) // the right UUID: now only the kernel refuses, because this is no device
 	if err := k.Zero(t.Context(), lvm.Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("the device itself: %v", err)
 	}

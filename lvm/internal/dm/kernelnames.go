@@ -13,19 +13,19 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// A deviceName is what stands at one name in /dev/mapper or /dev/GROUP.
+// A deviceName describes a name in /dev/mapper or /dev/GROUP.
 type deviceName struct {
-	node   bool   // a device node of its own, as an lvm without udev makes it; udev makes links
-	there  bool   // its device is there
-	mapper bool   // its device is one of device-mapper, or none
-	udev   bool   // it is a link as udev makes it
-	name   string // what device-mapper calls its device
+	node   bool   // a device node, as an lvm without udev creates it; udev creates links
+	there  bool   // its device exists
+	mapper bool   // its device is a device-mapper device, or missing
+	udev   bool   // a link as udev creates it
+	name   string // device-mapper's name of its device
 	uuid   string
 }
 
-// stale tells whether the name wanted of a volume leads elsewhere, or will do so: at no device, at one that has another
-// name, or, by a node of its own, at one of ours: neither an admin's lvm nor udev removes that with its device. Whatever it
-// does not know it leaves alone.
+// stale reports whether a volume's name leads to a wrong device, or soon can. It is stale if it leads to no device or to one
+// with another name. It is stale too if it is a device node of a managed volume, because neither an admin's lvm nor udev
+// removes that with its device. A name of an unknown kind is not stale.
 func (n deviceName) stale(wanted string, ours func(uuid string) bool) bool {
 	switch {
 	case !n.mapper:
@@ -60,7 +60,7 @@ func (k Kernel) RemoveStaleNames(group string, ours func(uuid string) bool) (rem
 	return append(removed, links...), err
 }
 
-// RemoveNamesOf implements Kernel. A name that is gone already costs one system call.
+// RemoveNamesOf implements Kernel. A name that does not exist costs one system call.
 func (k Kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error) {
 	volume := MapperName(group, lv)
 	remove := func(path, wanted string) bool {
@@ -75,15 +75,15 @@ func (k Kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []stri
 		remove(filepath.Join(k.Dev, "mapper", name), name)
 	}
 	if dir := filepath.Join(k.Dev, group); remove(filepath.Join(dir, lv), volume) {
-		_ = unix.Rmdir(dir) // succeeds only when it is empty; vgrename to this name would be refused
+		_ = unix.Rmdir(dir) // fails unless empty; vgrename refuses to use the name while the folder exists
 	}
 	return removed, err
 }
 
-// NoneOurs is for names of which every one that leads to its own device is right.
+// NoneOurs is for names that are right whenever they lead to their volume's device.
 func NoneOurs(string) bool { return false }
 
-// removeStaleLinks is for /dev/GROUP, where LVM and udev make links.
+// removeStaleLinks handles /dev/GROUP, where LVM and udev create links.
 func (k Kernel) removeStaleLinks(group string, ours func(uuid string) bool) (removed []string, err error) {
 	dir := filepath.Join(k.Dev, group)
 	info, err := os.Lstat(dir)
@@ -106,7 +106,7 @@ func (k Kernel) removeStaleLinks(group string, ours func(uuid string) bool) (rem
 		}
 	}
 	if len(removed) > 0 && len(removed) == len(names) {
-		_ = os.Remove(dir) // vgrename to this name would be refused
+		_ = os.Remove(dir) // vgrename refuses to use the name while the folder exists
 	}
 	return removed, nil
 }
@@ -125,7 +125,7 @@ func (k Kernel) removeIf(path, wanted string, stale func(deviceName) bool) (bool
 	return true, nil
 }
 
-// nameAt looks at what is at a path; wanted is the name of a volume in /dev/mapper, where LVM's links lead.
+// nameAt describes the name at a path; wanted is the volume's name in /dev/mapper, where LVM's links lead.
 func (k Kernel) nameAt(path, wanted string) (deviceName, error) {
 	var stat unix.Stat_t
 	if err := unix.Lstat(path, &stat); err != nil {
@@ -154,7 +154,8 @@ func (k Kernel) nameAt(path, wanted string) (deviceName, error) {
 	return deviceName{}, nil
 }
 
-// linked is for a link as LVM makes it, to the name in /dev/mapper, or udev, to the device itself. Others are unknown.
+// linked describes a link to the name in /dev/mapper, as LVM creates it, or to the device itself, as udev does. Other links are
+// unknown.
 func (k Kernel) linked(link, wanted string) (deviceName, error) {
 	var n deviceName
 	if link == filepath.Join(k.Dev, "mapper", wanted) {
@@ -173,7 +174,7 @@ func (k Kernel) linked(link, wanted string) (deviceName, error) {
 	return k.named(n, device)
 }
 
-// named asks device-mapper what it calls a device of sysfs.
+// named asks device-mapper for the name of a device of sysfs.
 func (k Kernel) named(n deviceName, device string) (deviceName, error) {
 	name, err := k.attribute(device, "dm/name")
 	if errors.Is(err, fs.ErrNotExist) {

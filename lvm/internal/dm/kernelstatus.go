@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statusRoom is far over what the longest status takes: a RAID of 64 legs says less than 200 bytes.
+// statusRoom is far above the longest status: that of a RAID of 64 legs has less than 200 bytes.
 const statusRoom = 4 << 10
 
-// Status asks DM_TABLE_STATUS (Linux, include/uapi/linux/dm-ioctl.h). DM_NOFLUSH keeps a thin pool from committing for
-// the question's sake: an answer that is up to a second old is as good, and a pool that hangs does not hang us.
+// Status asks DM_TABLE_STATUS (Linux, include/uapi/linux/dm-ioctl.h). With DM_NOFLUSH a thin pool does not commit for the
+// request: a status that is up to a second old suffices, and a blocked pool does not block the driver.
 func (k Kernel) Status(path string) (target, params string, err error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(path, &stat); err != nil {
@@ -46,7 +46,7 @@ func (k Kernel) Status(path string) (target, params string, err error) {
 	return firstTarget(unsafe.Slice((*byte)(unsafe.Pointer(&request)), request.Data_size), request.Data_start)
 }
 
-// firstTarget reads the first of the targets that the kernel put behind its answer, at start.
+// firstTarget parses the first target in the kernel's answer, at start.
 func firstTarget(answer []byte, start uint32) (target, params string, err error) {
 	head := uint32(unsafe.Sizeof(unix.DmTargetSpec{}))
 	kind := uint32(unsafe.Offsetof(unix.DmTargetSpec{}.Target_type))

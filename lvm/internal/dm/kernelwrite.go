@@ -18,7 +18,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// Sync opens the disks for reading only: closing a descriptor that could write makes udev look into the disk again.
+// Sync opens the disks read-only: after a writable descriptor closes, udev probes the disk.
 func (k Kernel) Sync(paths []string) error {
 	for _, path := range paths {
 		f, err := os.Open(path)
@@ -32,11 +32,11 @@ func (k Kernel) Sync(paths []string) error {
 	return nil
 }
 
-// zeroChunk is how much is zeroed before others get a turn at the disk.
+// zeroChunk is how much Zero writes before other I/O gets the disk.
 const zeroChunk = 64 * lvm.MiB
 
-// Zero takes about half of the disk's time: after each chunk it rests as long as the chunk took. The kernel hands
-// BLKZEROOUT to the disk where that can do it by itself, and writes zeroes where not.
+// Zero uses about half of the disk's time: after each chunk it rests as long as the chunk took. The kernel delegates BLKZEROOUT
+// to a disk that supports it, and writes zeroes to any other.
 func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done func(until lvm.Bytes)) error {
 	path := d.Path
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
@@ -47,7 +47,7 @@ func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done
 	if err := k.stillIs(f, d); err != nil {
 		return fmt.Errorf("wiping: %w", err)
 	}
-	// A raw device that pods only read is read-only; whoever was to take that back may have been killed.
+	// A raw device that pods only read is read-only; the process that was to undo that may have been killed.
 	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 0); err != nil {
 		return fmt.Errorf("wiping: %s is read-only: %w", path, err)
 	}
@@ -77,8 +77,8 @@ func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done
 	return nil
 }
 
-// stillIs makes sure that an open file is the device that was looked up before: device-mapper gives the number of one that
-// is gone to the next, which may be anybody's. As long as the file is open, nothing changes any more.
+// stillIs checks that an open file is the device that the caller found. Device-mapper gives the number of a removed device to
+// the next one, which may be any tenant's. While the file is open, that cannot happen.
 func (k Kernel) stillIs(f *os.File, d lvm.Device) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
@@ -96,16 +96,16 @@ var errReassigned = errors.New("somebody else has deactivated the volume meanwhi
 // blkZeroOut is BLKZEROOUT of include/uapi/linux/fs.h.
 const blkZeroOut = 0x127f
 
-// FrozenPatience is how long a file system may take to refuse a name that is too long.
+// FrozenPatience is the time in which a file system must refuse a name that is too long.
 const FrozenPatience = 2 * time.Second
 
-// probes are the questions to file systems that have not been answered, by path of the mount: at most one each.
+// probes are the unanswered requests to file systems, by mount point: at most one each.
 var probes sync.Map
 
-// IsFrozen asks for the removal of a file whose name is longer than any file system allows: that changes nothing, and
-// fails at once; but the kernel first waits until the file system takes writes (sb_start_write in do_unlinkat of
-// fs/namei.c). No other sign of a frozen file system can be had: freezing it by ourselves to see it fail would stop its
-// users, and leave them stopped if we ended at the wrong moment. Mounts that this process cannot see are not asked.
+// IsFrozen asks to remove a file whose name is longer than any file system allows. That changes nothing and fails at once, but
+// the kernel first waits until the file system accepts writes (sb_start_write in do_unlinkat of fs/namei.c). A frozen file
+// system has no other sign. To freeze it and see that fail would stop its users, and leave them stopped if the driver were
+// killed then. IsFrozen does not ask about mounts that this process cannot see.
 func (k Kernel) IsFrozen(path string) (bool, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(path, &stat); err != nil {
@@ -122,7 +122,7 @@ func (k Kernel) IsFrozen(path string) (bool, error) {
 	}
 	answered := make(chan struct{})
 	go func() {
-		_ = unix.Unlinkat(unix.AT_FDCWD, mount+"/"+strings.Repeat("x", unix.NAME_MAX+1), 0) // fails, one way or the other
+		_ = unix.Unlinkat(unix.AT_FDCWD, mount+"/"+strings.Repeat("x", unix.NAME_MAX+1), 0) // fails in any case
 		probes.Delete(mount)
 		close(answered)
 	}()

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// modprobe loads a kernel module, from the host's /lib/modules.
+// modprobe loads a kernel module from the host's /lib/modules.
 func modprobe(ctx context.Context, module string) error {
 	path, err := LookPath("modprobe")
 	if err != nil {
@@ -23,7 +23,7 @@ func modprobe(ctx context.Context, module string) error {
 	return nil
 }
 
-// LookPath finds a command on CommandPath, whatever our own PATH is.
+// LookPath finds a command on CommandPath, whatever the driver's PATH.
 func LookPath(name string) (string, error) {
 	for _, dir := range strings.Split(CommandPath, ":") {
 		path := dir + "/" + name
@@ -34,5 +34,5 @@ func LookPath(name string) (string, error) {
 	return "", fmt.Errorf("the command %s is not installed (looked in %s)", name, CommandPath)
 }
 
-// CommandPath is where lvm and modprobe are looked for, by us and by the commands themselves.
+// CommandPath is the PATH to find lvm and modprobe, and their own PATH.
 const CommandPath = "/usr/sbin:/usr/bin:/sbin:/bin"
