@@ -144,7 +144,7 @@ var dirt = []struct {
 	{"at-the-end", "data of an unknown kind (at byte 25165823)", 24, func(t *testing.T, disk string) { poke(t, disk, 24<<20-1, []byte{1}) }},
 	{"in-front", "data of an unknown kind (at byte 777)", 24, func(t *testing.T, disk string) { poke(t, disk, 777, []byte{1}) }},
 	{"second-mib", "data of an unknown kind (at byte 1049656)", 24, func(t *testing.T, disk string) { poke(t, disk, 1<<20+1080, []byte{0x53, 0xef}) }},
-	{"behind-loop", "is behind loop", 24, func(t *testing.T, disk string) { // as the kubelet hands it to a pod
+	{"behind-loop", "is the backing device of loop", 24, func(t *testing.T, disk string) { // as the kubelet hands it to a pod
 		loop := strings.TrimSpace(tool(t, "losetup", "--find", "--show", disk))
 		t.Cleanup(func() { detach(t, loop) })
 	}},

@@ -99,10 +99,10 @@ const maxExtents = lvm.Extents(1<<32 - 1)
 // an admin can repair a full area.
 const (
 	MdaReserve   = 16 * lvm.KiB
-	mdaPerVolume = 3 * lvm.KiB // the text of one volume with the longest tags
-	mdaPerLeg    = 3 * lvm.KiB // RAID: the text of a leg's two LVs, 1.1 KiB; LVM's first commit repeats the tags on one of them
-	mdaPerRun    = 160         // the text of one more segment
-	mdaPerPool   = 4 * lvm.KiB // the text of a thin pool, its two LVs, and the spare
+	mdaPerVolume = 3 * lvm.KiB // a volume with the longest tags
+	mdaPerLeg    = 3 * lvm.KiB // RAID: the text of a leg's two LVs; LVM's first commit repeats the tags on one
+	mdaPerRun    = 160         // one more segment
+	mdaPerPool   = 4 * lvm.KiB // a thin pool, its two LVs, and the spare
 )
 
 // MetadataNeed bounds the text of one more volume in the metadata area, whatever its name and size. Capacity knows neither, and

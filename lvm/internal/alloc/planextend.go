@@ -215,7 +215,7 @@ func legDisks(g lvm.Group, lv lvm.LV) ([]lvm.PV, error) {
 	for _, area := range lv.Segments[0].Areas {
 		i := slices.IndexFunc(g.LVs, func(image lvm.LV) bool { return image.Name == area.LV })
 		if i < 0 {
-			return nil, lvm.Errorf(lvm.KindInternal, "its leg %q is not there", area.LV)
+			return nil, lvm.Errorf(lvm.KindInternal, "its leg %q does not exist", area.LV)
 		}
 		uuid := ""
 		for _, seg := range g.LVs[i].Segments {
@@ -228,7 +228,7 @@ func legDisks(g lvm.Group, lv lvm.LV) ([]lvm.PV, error) {
 		}
 		j := slices.IndexFunc(g.PVs, func(pv lvm.PV) bool { return pv.UUID == uuid })
 		if j < 0 || slices.ContainsFunc(disks, func(pv lvm.PV) bool { return pv.UUID == uuid }) {
-			return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s has no disk of its own: replace it (lvconvert --replace), or extend the volume by hand", area.LV)
+			return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s shares its disk with another leg, or has none: replace it (lvconvert --replace), or extend the volume with lvextend", area.LV)
 		}
 		disks = append(disks, g.PVs[j])
 	}

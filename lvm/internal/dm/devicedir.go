@@ -25,18 +25,18 @@ func DeviceDirOf(c lvm.Config) DeviceDir { return DeviceDir{filepath.Join(c.Syst
 func (d DeviceDir) Prepare() (undo func(), err error) {
 	undo = func() {}
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
-		return undo, fmt.Errorf("LVM's device directory: %w", err)
+		return undo, fmt.Errorf("cannot create LVM's device directory: %w", err)
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(d.Path, &stat); err != nil {
-		return undo, fmt.Errorf("LVM's device directory %s: %w", d.Path, err)
+		return undo, fmt.Errorf("cannot inspect LVM's device directory %s: %w", d.Path, err)
 	}
 	if stat.Flags&unix.ST_NODEV == 0 {
 		return undo, nil
 	}
 	// A host mounts /run like that; a container does not.
 	if err := unix.Mount("nodelvm", d.Path, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0700,size=4m"); err != nil {
-		return undo, fmt.Errorf("LVM cannot open devices in %s, which is mounted with nodev, and nothing else could be mounted there: %w", d.Path, err)
+		return undo, fmt.Errorf("LVM cannot open devices in %s, which is mounted with nodev, and the driver cannot mount a tmpfs there: %w", d.Path, err)
 	}
 	return func() { _ = unix.Unmount(d.Path, unix.MNT_DETACH) }, nil
 }
@@ -57,7 +57,7 @@ func (d DeviceDir) Clear(group string) error {
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the names that earlier commands have left: %w", err)
+		return fmt.Errorf("cannot remove the names that earlier commands left: %w", err)
 	}
 	return nil
 }

@@ -21,16 +21,16 @@ type RaidStatus struct {
 func ParseRAID(params string) (RaidStatus, error) {
 	f := strings.Fields(params)
 	if len(f) < 5 {
-		return RaidStatus{}, fmt.Errorf("%q is no status of a RAID", params)
+		return RaidStatus{}, fmt.Errorf("%q is not the status of a RAID", params)
 	}
 	s := RaidStatus{Kind: f[0], Legs: f[2], action: f[4]}
 	count, err := strconv.Atoi(f[1])
 	if err != nil || count != len(s.Legs) || strings.Trim(s.Legs, "AaD-") != "" {
-		return RaidStatus{}, fmt.Errorf("%q is no status of a RAID: the legs %q of %q", params, s.Legs, f[1])
+		return RaidStatus{}, fmt.Errorf("%q is not the status of a RAID: the legs %q of %q", params, s.Legs, f[1])
 	}
 	s.Done, s.Total, err = ratio(f[3])
 	if err != nil {
-		return RaidStatus{}, fmt.Errorf("%q is no status of a RAID: %w", params, err)
+		return RaidStatus{}, fmt.Errorf("%q is not the status of a RAID: %w", params, err)
 	}
 	return s, nil
 }
@@ -54,14 +54,14 @@ func ParsePool(params string) (lvm.PoolStatus, error) {
 		return lvm.PoolStatus{Failed: true}, nil
 	}
 	if len(f) < 8 {
-		return lvm.PoolStatus{}, fmt.Errorf("%q is no status of a thin pool", params)
+		return lvm.PoolStatus{}, fmt.Errorf("%q is not the status of a thin pool", params)
 	}
 	s := lvm.PoolStatus{Mode: f[4], NeedsCheck: f[7] == "needs_check"}
 	var err, dataErr error
 	s.MetadataUsed, s.MetadataTotal, err = ratio(f[1])
 	s.DataUsed, s.DataTotal, dataErr = ratio(f[2])
 	if err != nil || dataErr != nil {
-		return lvm.PoolStatus{}, fmt.Errorf("%q is no status of a thin pool: %s and %s", params, f[1], f[2])
+		return lvm.PoolStatus{}, fmt.Errorf("%q is not the status of a thin pool: %s and %s", params, f[1], f[2])
 	}
 	return s, nil
 }
@@ -70,14 +70,14 @@ func ParsePool(params string) (lvm.PoolStatus, error) {
 func ratio(text string) (done, total int64, err error) {
 	before, after, ok := strings.Cut(text, "/")
 	if !ok {
-		return 0, 0, fmt.Errorf("%q is no part of a whole", text)
+		return 0, 0, fmt.Errorf("%q is not a ratio", text)
 	}
 	done, err = strconv.ParseInt(before, 10, 64)
 	if err == nil {
 		total, err = strconv.ParseInt(after, 10, 64)
 	}
 	if err != nil || done < 0 || total < done {
-		return 0, 0, fmt.Errorf("%q is no part of a whole", text)
+		return 0, 0, fmt.Errorf("%q is not a ratio", text)
 	}
 	return done, total, nil
 }

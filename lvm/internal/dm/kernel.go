@@ -34,7 +34,7 @@ func (k Kernel) Load(ctx context.Context) error {
 		return nil
 	}
 	if err := modprobe(ctx, "dm-mod"); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "device-mapper cannot be loaded: %w", err)
+		return lvm.Errorf(lvm.KindInternal, "cannot load device-mapper: %w", err)
 	}
 	return k.Ready()
 }
@@ -128,9 +128,9 @@ func (k Kernel) DevicesOnVolumes() ([]string, error) {
 		uuid, _ := k.attribute(name, "dm/uuid") // other devices have none
 		switch {
 		case strings.HasPrefix(uuid, "LVM-") && where.OfVolume(name).Standing == ondisk.StandsOnVolume:
-			list = append(list, fmt.Sprintf("the node has activated a logical volume (%s) of a volume group that somebody wrote to a volume", name))
+			list = append(list, fmt.Sprintf("the node has activated a logical volume (%s) of a volume group that a user wrote to a volume", name))
 		case where.HasAttribute(name, "md") && where.Walk(name, 0).Standing == ondisk.StandsOnVolume:
-			list = append(list, fmt.Sprintf("the node has assembled a software RAID (%s) that somebody wrote to a volume", name))
+			list = append(list, fmt.Sprintf("the node has assembled a software RAID (%s) that a user wrote to a volume", name))
 		}
 	}
 	return list, nil
@@ -165,7 +165,7 @@ func (k Kernel) ask(what uintptr, uuid string) (unix.DmIoctl, error) {
 	defer func() { _ = control.Close() }()
 	request.Data_size = uint32(unsafe.Sizeof(request))
 	if copy(request.Uuid[:len(request.Uuid)-1], uuid) < len(uuid) {
-		return request, fmt.Errorf("%q is too long for a UUID of device-mapper", uuid)
+		return request, fmt.Errorf("%q is too long for a device-mapper UUID", uuid)
 	}
 	err = ioctl(control, what, unsafe.Pointer(&request))
 	return request, err
@@ -206,7 +206,7 @@ func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 	for {
 		opens, err := k.opens(path)
 		if err != nil {
-			return lvm.Errorf(lvm.KindInternal, "whether %s is in use: %w", path, err)
+			return lvm.Errorf(lvm.KindInternal, "cannot determine whether %s is in use: %w", path, err)
 		}
 		if opens == 0 {
 			return nil

@@ -18,11 +18,11 @@ const statusRoom = 4 << 10
 func (k Kernel) Status(path string) (target, params string, err error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(path, &stat); err != nil {
-		return "", "", fmt.Errorf("the status of %s: %w", path, err)
+		return "", "", fmt.Errorf("cannot read the status of %s: %w", path, err)
 	}
 	control, err := os.OpenFile(filepath.Join(k.Dev, "mapper/control"), os.O_RDWR, 0)
 	if err != nil {
-		return "", "", fmt.Errorf("the status of %s: %w", path, err)
+		return "", "", fmt.Errorf("cannot read the status of %s: %w", path, err)
 	}
 	defer func() { _ = control.Close() }()
 	var request struct {
@@ -35,7 +35,7 @@ func (k Kernel) Status(path string) (target, params string, err error) {
 	request.Data_size = uint32(unsafe.Sizeof(request))
 	request.Data_start = uint32(unsafe.Sizeof(request.DmIoctl))
 	if err := ioctl(control, unix.DM_TABLE_STATUS, unsafe.Pointer(&request)); err != nil {
-		return "", "", fmt.Errorf("the status of %s: DM_TABLE_STATUS: %w", path, err)
+		return "", "", fmt.Errorf("cannot read the status of %s: DM_TABLE_STATUS: %w", path, err)
 	}
 	if request.Flags&unix.DM_BUFFER_FULL_FLAG != 0 {
 		return "", "", fmt.Errorf("the status of %s is longer than %d bytes", path, statusRoom)

@@ -41,25 +41,25 @@ func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done
 	path := d.Path
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
-		return fmt.Errorf("wiping: %w", err)
+		return fmt.Errorf("cannot wipe: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	if err := k.stillIs(f, d); err != nil {
-		return fmt.Errorf("wiping: %w", err)
+		return fmt.Errorf("cannot wipe: %w", err)
 	}
 	// A raw device that pods only read is read-only; the process that was to undo that may have been killed.
 	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 0); err != nil {
-		return fmt.Errorf("wiping: %s is read-only: %w", path, err)
+		return fmt.Errorf("cannot wipe %s, which is read-only: %w", path, err)
 	}
 	for at := from; at < to; {
 		began := time.Now()
 		until := min(at+zeroChunk, to)
 		span := [2]uint64{uint64(at), uint64(until - at)}
 		if err := ioctl(f, blkZeroOut, unsafe.Pointer(&span)); err != nil {
-			return fmt.Errorf("wiping %s at byte %d of %d: %w", path, at, to, err)
+			return fmt.Errorf("cannot wipe %s at byte %d of %d: %w", path, at, to, err)
 		}
 		if err := f.Sync(); err != nil {
-			return fmt.Errorf("wiping %s at byte %d of %d: %w", path, at, to, err)
+			return fmt.Errorf("cannot wipe %s at byte %d of %d: %w", path, at, to, err)
 		}
 		at = until
 		if done != nil {
@@ -70,7 +70,7 @@ func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wiping %s stopped at byte %d of %d: %w", path, at, to, ctx.Err())
+			return fmt.Errorf("the wipe of %s stopped at byte %d of %d: %w", path, at, to, ctx.Err())
 		case <-time.After(time.Since(began)):
 		}
 	}
@@ -86,12 +86,12 @@ func (k Kernel) stillIs(f *os.File, d lvm.Device) error {
 	}
 	uuid, err := os.ReadFile(filepath.Join(k.Sys, "dev/block", ondisk.NumberOf(stat.Rdev), "dm/uuid"))
 	if is := strings.TrimSpace(string(uuid)); err != nil || is != d.UUID {
-		return fmt.Errorf("%s is not the device %s any more (but %q), and nothing was written to it: %w", d.Path, d.UUID, is, cmp.Or(err, errReassigned))
+		return fmt.Errorf("%s is no longer the device %s (now: %q), and nothing was written to it: %w", d.Path, d.UUID, is, cmp.Or(err, errReassigned))
 	}
 	return nil
 }
 
-var errReassigned = errors.New("somebody else has deactivated the volume meanwhile")
+var errReassigned = errors.New("another process has deactivated the volume")
 
 // blkZeroOut is BLKZEROOUT of include/uapi/linux/fs.h.
 const blkZeroOut = 0x127f

@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// Target names exactly one logical volume on a command line. lvremove and lvchange act on everything that matches when
-// they are given a group or a tag; a target can only be made by TargetOf, so neither half is ever empty or a tag.
+// Target names exactly one logical volume on a command line. lvremove and lvchange act on every match of a group or a tag. Only
+// TargetOf creates a target, so neither half is ever empty or a tag.
 type Target struct{ vg, lv string }
 
 func TargetOf(group, lv string) (Target, error) {
@@ -23,12 +23,12 @@ func TargetOf(group, lv string) (Target, error) {
 
 func (t Target) String() string { return t.vg + "/" + t.lv }
 
-// DevicesOption names the devices that LVM may look at, with commas between them.
+// DevicesOption names the devices that LVM may open, separated by commas.
 const DevicesOption = "--devices"
 
-// OnDevices begins each command that writes: LVM looks at these disks and at no other, so that a clone, a namesake or a
-// hanging device elsewhere does not matter. -y: there is nobody to answer a question. -An: what lvcreate makes is backed
-// up with the commit that marks it as ready, a moment later; the copy costs it two flushes of the host's disk.
+// OnDevices begins each command that writes. LVM opens these disks and no other, so a clone, a second volume group with the
+// name or an unresponsive device elsewhere does not matter. -y: the command has no terminal. -An: the commit that marks a
+// volume as ready backs up the metadata too, a moment later; a copy at lvcreate would cost two more flushes of the host's disk.
 func OnDevices(name string, g lvm.Group) []string {
 	devices := make([]string, 0, len(g.PVs))
 	for _, pv := range g.PVs {
@@ -43,9 +43,9 @@ func OnDevices(name string, g lvm.Group) []string {
 	return []string{name, "-y", DevicesOption, list}
 }
 
-// createArgs makes, activates and clears a volume that is not thin on exactly the planned extents, with its tags in the
-// same commit. -Wy -Zy wipe signatures that LVM knows and zero the first 4 KiB: what mkfs finds is blank. The allocation
-// policy is named so that a group's own (contiguous, cling) does not refuse what was planned.
+// createArgs creates, activates and wipes a volume that is not thin, on exactly the planned extents and with its tags in the
+// same commit. -Wy -Zy wipe the signatures that LVM knows and zero the first 4 KiB, so that mkfs finds a blank device. It names
+// the allocation policy, because a group's own (contiguous, cling) could refuse the plan.
 func createArgs(t Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "-Wy", "-Zy", "--alloc", "normal")
 	args = append(args, layoutArgs(c)...)
@@ -55,7 +55,7 @@ func createArgs(t Target, c *alloc.Allocation) []string {
 	return append(args, RangeArgs(c.Ranges)...)
 }
 
-// layoutArgs say how the extents lie. The region size is given, since LVM's own would depend on its configuration.
+// layoutArgs select the layout. They set the region size, because LVM's default depends on its configuration.
 func layoutArgs(c *alloc.Allocation) []string {
 	class := c.Volume.Class
 	if class.Legs() == 0 {
@@ -76,7 +76,7 @@ func layoutArgs(c *alloc.Allocation) []string {
 
 func decimal(n lvm.Extents) string { return strconv.FormatInt(int64(n), 10) }
 
-// kib writes a size that is whole KiB as LVM takes it.
+// kib formats a size of whole KiB for LVM.
 func kib(size lvm.Bytes) string { return strconv.FormatInt(int64(size/lvm.KiB), 10) + "k" }
 
 func AddTags(tags []string) []string {
@@ -87,8 +87,8 @@ func AddTags(tags []string) []string {
 	return args
 }
 
-// RangeArgs writes ranges as lvcreate takes them, those of one disk in one argument: PV:0-9:20-29. (A disk that is
-// named twice counts once: only its first argument would be used.)
+// RangeArgs formats ranges for lvcreate, those of one disk in one argument: PV:0-9:20-29. (LVM uses only the first argument for
+// a disk.)
 func RangeArgs(ranges []alloc.ExtentRange) []string {
 	var devices []string
 	byDevice := map[string]string{}
@@ -105,20 +105,20 @@ func RangeArgs(ranges []alloc.ExtentRange) []string {
 	return args
 }
 
-// extendArgs makes a volume, or a pool's data, as large as so many extents, on exactly the planned ones. LVM refuses
-// if it has that size already.
+// extendArgs extends a volume, or a pool's data, to so many extents, on exactly the planned ones. LVM refuses if it has that
+// size already.
 func extendArgs(t Target, g lvm.Group, extents lvm.Extents, ranges []alloc.ExtentRange) []string {
 	args := append(OnDevices("lvextend", g), "--alloc", "normal", "-l", decimal(extents), "--", t.String())
 	return append(args, RangeArgs(ranges)...)
 }
 
-// StateArgs moves a volume from one state to another in one commit, if it still is the one that was looked at.
+// StateArgs changes a volume's state tag in one commit, if it still is the planned volume.
 func StateArgs(t Target, g lvm.Group, uuid string, from, to lvm.VolumeState) []string {
 	return append(OnDevices("lvchange", g), "-S", Selection(g, uuid, from), "--deltag", lvm.StateTag(from), "--addtag", lvm.StateTag(to), "--", t.String())
 }
 
-// ReadyArgs moves volumes of one group from creating to ready in one commit, those that are still what was looked at.
-// More than readyBatchMax of them take a further command.
+// ReadyArgs marks creating volumes of one group as ready in one commit, if they still are the planned ones. More than
+// readyBatchMax volumes need several commands.
 func ReadyArgs(g lvm.Group, volumes []lvm.Volume) ([]Step, error) {
 	var steps []Step
 	for batch := range slices.Chunk(volumes, readyBatchMax) {
@@ -139,32 +139,32 @@ func ReadyArgs(g lvm.Group, volumes []lvm.Volume) ([]Step, error) {
 	return steps, nil
 }
 
-// readyBatchMax bounds the length of one command line: about 130 bytes a volume.
+// readyBatchMax limits the length of one command line: a volume takes about 130 bytes.
 const readyBatchMax = 100
 
-// ActivateArgs makes the volume's device; nothing is done if it is there.
+// ActivateArgs activates the volume, if it is inactive.
 func ActivateArgs(t Target, g lvm.Group) []string {
 	return append(OnDevices("lvchange", g), "-ay", "--", t.String())
 }
 
-// RefreshArgs loads the volume's table anew and resumes its device.
+// RefreshArgs reloads the volume's table and resumes its device.
 func RefreshArgs(t Target, g lvm.Group) []string {
 	return append(OnDevices("lvchange", g), "--refresh", "--", t.String())
 }
 
-// RemoveArgs deactivates and removes the volume, if it still is the one that was looked at, in that state.
+// RemoveArgs deactivates and removes the volume, if it still is the planned one, in that state.
 func RemoveArgs(t Target, g lvm.Group, uuid string, state lvm.VolumeState) []string {
 	return append(OnDevices("lvremove", g), "-S", Selection(g, uuid, state), "--", t.String())
 }
 
-// Selection is a compare-and-swap: LVM evaluates it under the group's lock (lvmreport(7), "SELECTION"). A volume that does
-// not match is left alone, and the exit status is 0 nonetheless: who uses it must look afterwards.
+// Selection is a compare-and-swap: LVM evaluates it under the group's lock (lvmreport(7), "SELECTION"). LVM ignores a volume
+// that does not match, with exit status 0: the caller must read the result.
 func Selection(g lvm.Group, uuid string, state lvm.VolumeState) string {
 	return fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", UnchangedSelection(g), uuid, lvm.StateTag(state))
 }
 
-// UnchangedSelection is the part of each guard that keeps lvchange and lvremove from committing while another disk is away than when the
-// group was read, or has come to the group since, so that --devices lacks it: they would mark that disk as missing.
+// UnchangedSelection is a part of each selection. It keeps lvchange and lvremove from a commit if a disk of the group is
+// missing or was added since the reading. --devices lacks an added disk, so LVM would set the MISSING flag for it.
 func UnchangedSelection(g lvm.Group) string {
 	missing := 0
 	for _, pv := range g.PVs {
@@ -175,10 +175,10 @@ func UnchangedSelection(g lvm.Group) string {
 	return fmt.Sprintf("vg_missing_pv_count=%d", missing)
 }
 
-// ReportArgs is the one command that tells a State, lvmreport(7). It looks at these devices alone: on others may be groups that
-// the owners of volumes made up. Hidden volumes (-a) and groups that are another
-// host's or shared are in it, so that their problem can be named; no column that would cost a question to the kernel
-// for each volume. LVM does not say in it which PVs have a double: only Disks sees that.
+// ReportArgs is the one command that prints a State, lvmreport(7). LVM opens these devices only: tenants can write volume
+// groups to others. The report has hidden volumes (-a), and foreign and shared groups, so that an error can name their problem.
+// It has no column that needs a kernel request for each volume. It does not say which PVs have a duplicate: only ondisk.Disks
+// finds that.
 func ReportArgs(devices []string) []string {
 	return []string{
 		"fullreport", DevicesOption, strings.Join(devices, ","), "-a", "--foreign", "--shared", "--reportformat", "json", "--units", "b", "--nosuffix", "--binary",

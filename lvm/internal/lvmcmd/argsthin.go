@@ -9,13 +9,13 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// debrisArgs removes what an earlier poolArgs left half made, if it still is what was looked at.
+// debrisArgs removes the incomplete LV of an earlier poolArgs, if it still is the planned one.
 func debrisArgs(t Target, p *alloc.PoolGrowth) []string {
 	guard := fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", UnchangedSelection(p.Group), p.Debris.UUID, lvm.EncodeTag(lvm.KeyKind, lvm.TagPool))
 	return append(OnDevices("lvremove", p.Group), "-S", guard, "--", t.String())
 }
 
-// sparesArgs removes those of the volumes that LVM made when it was about to make its spare, and was killed.
+// sparesArgs removes those of the volumes that a killed LVM created to become its spare.
 func sparesArgs(p *alloc.PoolGrowth) ([]string, error) {
 	var uuids, targets []string
 	for _, lv := range p.Spares {
@@ -30,9 +30,8 @@ func sparesArgs(p *alloc.PoolGrowth) ([]string, error) {
 	return append(append(OnDevices("lvremove", p.Group), "-S", guard, "--"), targets...), nil
 }
 
-// poolArgs makes a thin pool whose new blocks read as zeroes; when it is full it refuses writes, instead of letting them
-// wait (config.go: there is no option for that). LVM takes its spare, the data and the metadata from one run, so that where each lies is known
-// beforehand.
+// poolArgs creates a thin pool whose new blocks read as zeroes. A full pool fails writes instead of queueing them (no class
+// option changes that). LVM allocates its spare, the data and the metadata from one range, so the plan knows where each is.
 func poolArgs(t Target, p *alloc.PoolGrowth) []string {
 	args := append(OnDevices("lvcreate", p.Group), "--type", "thin-pool", "-Zy", "--discards", "passdown", "--alloc", "normal",
 		"-l", decimal(p.First), "--poolmetadatasize", kib(p.Group.Bytes(p.Metadata)), "-c", kib(p.Chunk), "-n", t.lv)
@@ -41,7 +40,7 @@ func poolArgs(t Target, p *alloc.PoolGrowth) []string {
 	return append(args, RangeArgs(p.Home)...)
 }
 
-// thinArgs makes and activates an empty thin volume: its pool shows zeroes wherever nothing was written.
+// thinArgs creates and activates an empty thin volume: unwritten blocks read as zeroes.
 func thinArgs(t Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "--type", "thin",
 		"-V", strconv.FormatInt(int64(c.Volume.Size), 10)+"b", "--thinpool", c.Volume.Class.Pool, "-n", t.lv)
@@ -49,36 +48,36 @@ func thinArgs(t Target, c *alloc.Allocation) []string {
 	return append(args, "--", t.vg)
 }
 
-// copyArgs makes and activates a thin volume that begins with the content of another one, or of a snapshot. -kn: it may
-// be activated like any volume.
+// copyArgs creates and activates a thin volume with the content of a volume or snapshot. -kn: it can be activated like any
+// volume.
 func copyArgs(t, origin Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "-kn", "-prw", "-s", "-n", t.lv)
 	args = append(args, AddTags(lvm.VolumeTags(c.Volume))...)
 	return append(args, "--", origin.String())
 }
 
-// snapshotArgs takes a thin snapshot. -an -ky: nothing ever activates it, an admin's vgchange neither; -pr: should
-// somebody do so nonetheless, it cannot be written.
+// snapshotArgs creates a thin snapshot. -an -ky: nothing activates it, not even an admin's vgchange; -pr: read-only, should an
+// admin activate it.
 func snapshotArgs(t, origin Target, g lvm.Group, sn lvm.Snapshot) []string {
 	args := append(OnDevices("lvcreate", g), "-an", "-ky", "-pr", "-s", "-n", t.lv)
 	args = append(args, AddTags(lvm.SnapshotTags(sn))...)
 	return append(args, "--", origin.String())
 }
 
-// DiscardArgs removes a thin volume or snapshot that nobody has used, also if its pool refuses to be told of it: an lvcreate
-// that was killed after it had told the pool, and before the pool had noted the transaction, left a pool that does not let
-// it be told again ("already contain thin device"). -ff lets LVM go on without, and tell the pool with its next command to
-// delete the device of that number.
+// DiscardArgs removes a thin volume or snapshot that was never used, even if its pool refuses the message. A lvcreate that was
+// killed between the message and the commit of the pool's transaction leaves a pool that refuses the same message again
+// ("already contain thin device"). With -ff LVM continues, and its next command tells the pool to delete the device with that
+// number.
 func DiscardArgs(t Target, g lvm.Group, uuid string) []string {
 	return append(OnDevices("lvremove", g), "-ff", "-S", Selection(g, uuid, lvm.StateCreating), "--", t.String())
 }
 
-// FlushName is the name of the volume that FlushArgs makes: not one that LvName or SnapshotName makes.
+// FlushName is the name of FlushArgs' volume: never a result of LVName or SnapshotName.
 const FlushName = "nodelvm-flush"
 
-// FlushArgs makes a thin volume for the sake of what LVM does before: it sends the pool the messages that a command left, and
-// drops them (poolflush.go). -an: of the volume itself nothing is wanted. It bears the tags of a snapshot that was begun, so
-// that a start removes it, should this be cut off.
+// FlushArgs creates a thin volume only so that LVM first sends the pool the messages that a killed command left, and drops them
+// (poolflush.go). -an: nothing uses the volume. It has the tags of a creating snapshot, so that the next start removes it if
+// this command is killed.
 func FlushArgs(g lvm.Group, pool lvm.LV, cluster string) []string {
 	args := append(OnDevices("lvcreate", g), "-an", "--type", "thin", "-V", strconv.FormatInt(int64(g.ExtentSize), 10)+"b",
 		"--thinpool", pool.Name, "-n", FlushName)

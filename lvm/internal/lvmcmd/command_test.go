@@ -42,8 +42,8 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// TestSettleArgs: many volumes are marked in one command, which names each by its UUID and touches no other; a group
-// with more of them than a command line should hold takes several.
+// TestSettleArgs: one command marks many volumes, names each by its UUID and no other; a long list is split into several
+// commands.
 func TestSettleArgs(t *testing.T) {
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 9}})
 	var volumes []lvm.Volume
@@ -72,7 +72,7 @@ func TestSettleArgs(t *testing.T) {
 	}
 }
 
-// TestTargetOf: nothing that LVM would take for more than one volume can become a target.
+// TestTargetOf: a name that LVM could match with more than one volume is no target.
 func TestTargetOf(t *testing.T) {
 	for _, bad := range [][2]string{{"", ""}, {"vg", ""}, {"", "lv"}, {"@tag", "lv"}, {"vg", "@tag"}, {"-y", "lv"}, {"vg", "-y"}, {"vg/lv", "lv"}, {"vg", "a b"}} {
 		if target, err := TargetOf(bad[0], bad[1]); err == nil {
@@ -116,7 +116,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestRunError: what is told of a command that failed.
+// TestRunError: the error of a failed command.
 func TestRunError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -146,9 +146,9 @@ func TestRunError(t *testing.T) {
 	}
 }
 
-// TestRunner puts a script in lvm's place, which tells what it was given.
+// TestRunner runs a script instead of lvm; the script prints its arguments and environment.
 func TestRunner(t *testing.T) {
-	t.Setenv("LVM_SUPPRESS_LOCKING_FAILURE_MESSAGES", "1") // an example of what must not get through
+	t.Setenv("LVM_SUPPRESS_LOCKING_FAILURE_MESSAGES", "1") // an example of what must not be inherited
 	t.Setenv("HOME", "/root")
 	script := filepath.Join(t.TempDir(), "lvm")
 	fixture.Must(t, os.WriteFile(script, []byte(`#!/bin/sh
@@ -174,8 +174,8 @@ esac
 	}
 }
 
-// TestRunnerAndDeadlines: a command that writes runs to its end. One that reads is asked to end; if a disk keeps it from
-// ending, its caller is let go, and others do not start more and more of them.
+// TestRunnerAndDeadlines: a command that writes runs to its end. One that only reads is asked to end; if an unresponsive disk
+// prevents that, its caller returns, and callers cannot start more and more of them.
 func TestRunnerAndDeadlines(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "lvm")
 	fixture.Must(t, os.WriteFile(script, []byte("#!/bin/sh\ntrap '' TERM\ncase $1 in fullreport) sleep 10 ;; *) sleep 0.5 ;; esac\n"), 0o755))

@@ -11,38 +11,39 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 )
 
-// WriteConfig writes our own lvm.conf and makes the folders that it names. It says of the host's LVM only where its
-// locks are: those two must exclude each other; everything else of the host's configuration stays out.
+// WriteConfig writes the driver's lvm.conf and creates the folders that it names. It takes only the lock directory from the
+// host's LVM, so that both exclude each other, and nothing else of the host's configuration.
 func WriteConfig(cfg lvm.Config) error {
 	for _, dir := range []string{cfg.SystemDir, cfg.LockDir, cfg.BackupDir} {
 		if dir == "" {
 			continue
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("a folder for LVM: %w", err)
+			return fmt.Errorf("cannot create a folder for LVM: %w", err)
 		}
 	}
 	devices, err := os.ReadFile("/proc/devices")
 	if err != nil {
-		return fmt.Errorf("the kinds of disk that this kernel has: %w", err)
+		return fmt.Errorf("cannot read the block drivers of this kernel: %w", err)
 	}
 	path := filepath.Join(cfg.SystemDir, "lvm.conf")
 	if err := os.WriteFile(path, []byte(lvmConf(cfg, blockTypes(string(devices)))), 0o600); err != nil {
-		return fmt.Errorf("our LVM configuration: %w", err)
+		return fmt.Errorf("cannot write LVM's configuration: %w", err)
 	}
 	return nil
 }
 
 // lvmConf renders lvm.conf(5).
-//   - use_aio=0: tearing down an AIO context takes a command 30 ms and more; it cannot be turned off elsewhere.
-//   - udev: a container cannot take part in its handshake (udev_sync=0), so lvm makes the nodes it needs by itself
-//     (verify_udev_operations=1), in a directory of its own (dir); disks are in the host's (scan). On the host, udev makes the
-//     names and removes them (udev_rules=1), as for any other volume.
-//   - no devices file, no hints: each command that writes is told its disks (--devices).
-//   - reserved_memory: before it suspends a device, lvm would touch and lock 8 MiB page by page (a third of an lvextend's
-//     time), in case that swap or the root file system is on it; ours carry neither.
-//   - types: LVM takes only kinds of disk whose driver it knows by name, and a container cannot see what the host's
-//     own configuration adds; so each that the kernel has is named.
+//
+//   - use_aio=0: the end of an AIO context takes 30 ms and more a command; nothing else disables it.
+//   - udev: a container cannot take part in udev's handshake (udev_sync=0), so lvm creates the nodes that it needs
+//     (verify_udev_operations=1), in the driver's directory (dir); disks are in the host's (scan). On the host, udev
+//     creates and removes the names (udev_rules=1), as for any other volume.
+//   - no devices file, no hints: each command that writes names its disks (--devices).
+//   - reserved_memory: before it suspends a device, lvm would touch and lock 8 MiB page by page, a third of an lvextend's
+//     time, in case the device carries swap or the root file system; a managed volume carries neither.
+//   - types: LVM accepts only disks of drivers that it knows by name, and a container cannot see what the host's
+//     configuration adds; so this names each driver of the kernel.
 func lvmConf(cfg lvm.Config, types []string) string {
 	quote := func(s string) string { return strconv.Quote(s) }
 	backup := "backup = 0"
@@ -54,7 +55,7 @@ func lvmConf(cfg lvm.Config, types []string) string {
 		locking = "locking_dir = " + quote(cfg.LockDir)
 	}
 	kinds := ""
-	if len(types) > 0 { // an empty list is an error to lvm
+	if len(types) > 0 { // lvm refuses an empty list
 		list := make([]string, 0, len(types))
 		for _, t := range types {
 			list = append(list, quote(t)+", 16")
@@ -98,8 +99,7 @@ backup {
 `, quote(dm.DeviceDirOf(cfg).Path), kinds, locking, backup)
 }
 
-// notDisks are block drivers whose devices LVM should not be made to open: removable media, and device-mapper itself,
-// which it knows.
+// notDisks are block drivers whose devices LVM must not open: removable media, and device-mapper, which it knows.
 var notDisks = map[string]bool{"fd": true, "sr": true, "pktcdvd": true, "mtdblock": true, "device-mapper": true}
 
 // blockTypes reads the names of block drivers from /proc/devices.

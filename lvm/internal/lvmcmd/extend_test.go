@@ -13,14 +13,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestExtendSteps: each layout grows on its own terms. Extents are of 4 MiB.
+// TestExtendSteps: the commands that extend a volume of each layout. Extents are of 4 MiB.
 func TestExtendSteps(t *testing.T) {
 	const x = 4 * lvm.MiB
 	for _, test := range []struct {
 		class     lvm.Class
 		from, to  lvm.Bytes
 		want      string
-		block     string // a disk whose extents behind the volume are taken
+		block     string // a disk whose extents after the volume are used
 		wantError string
 	}{
 		{class: lvm.Class{}, from: 10 * x, to: 15*x - 1, want: "lvextend --alloc normal -l 15 -- vg/NAME /dev/vge:10-14"},
@@ -60,7 +60,7 @@ func TestExtendSteps(t *testing.T) {
 	}
 }
 
-// TestExtendRefusals: what cannot be extended is left as it is, with a reason.
+// TestExtendRefusals: a volume that cannot be extended does not change, and the error says why.
 func TestExtendRefusals(t *testing.T) {
 	const x = 4 * lvm.MiB
 	for what, test := range map[string]struct {
@@ -85,7 +85,7 @@ func TestExtendRefusals(t *testing.T) {
 		"more legs": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) {
 			lv.Segments[0].Areas = append(lv.Segments[0].Areas, lvm.Area{LV: "third"})
 		}, kind: lvm.KindOutOfRange, words: "extend it with lvextend"},
-		"legs together": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Areas[1] = lv.Segments[0].Areas[0] }, kind: lvm.KindOutOfRange, words: "no disk of its own"},
+		"legs together": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Areas[1] = lv.Segments[0].Areas[0] }, kind: lvm.KindOutOfRange, words: "shares its disk"},
 		"small regions": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].RegionSize = 4 }, kind: lvm.KindOutOfRange, words: "at most 8 MiB"},
 		"a full area":   {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.MDAFree = 8 * lvm.KiB }, kind: lvm.KindOutOfRange, words: "move all extents to them (pvmove, vgreduce)"},
 		"renamed":       {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Name = "other" }, kind: lvm.KindConflict, words: "lvrename vg other v-"},
@@ -103,7 +103,7 @@ func TestExtendRefusals(t *testing.T) {
 	}
 }
 
-// TestExtendRAIDMetadata: where more regions need more metadata, the extents for it are planned on each leg.
+// TestExtendRAIDMetadata: where more regions need more metadata, the plan includes those extents on each leg.
 func TestExtendRAIDMetadata(t *testing.T) {
 	s := fixture.FiveDisks()
 	g := &s.Groups[0]
@@ -122,7 +122,7 @@ func TestExtendRAIDMetadata(t *testing.T) {
 	}
 }
 
-// TestExtendIsTrue: a volume grows to whatever the refusal of too much said that it can have, on free extents.
+// TestExtendIsTrue: a refusal says how far a volume can be extended, and that size is accepted, on free extents.
 func TestExtendIsTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := fixture.AnyState.Draw(t, "state")
@@ -134,7 +134,7 @@ func TestExtendIsTrue(t *testing.T) {
 				}
 				v.State = lvm.StateReady
 				most := lv.Extents
-				for step := lvm.Extents(1 << 20); step > 0; step /= 2 { // the largest that is accepted, found by trying
+				for step := lvm.Extents(1 << 20); step > 0; step /= 2 { // the largest accepted size, by bisection
 					if e, err := alloc.PlanExtend(s, v, alloc.ExtendRequest{Required: g.Bytes(most + step*v.Class.StripeExtents()), Limit: 0}); err == nil {
 						most += step * v.Class.StripeExtents()
 						checkSteps(t, g, e)
@@ -150,7 +150,7 @@ func TestExtendIsTrue(t *testing.T) {
 	})
 }
 
-// stepsOf are the commands of a plan; none of one that failed.
+// stepsOf are the commands of a plan; the test fails if the plan did.
 func stepsOf(t interface{ Fatal(args ...any) }, x alloc.Extension) []Step {
 	steps, err := ExtendSteps(x)
 	if err != nil {
@@ -159,7 +159,7 @@ func stepsOf(t interface{ Fatal(args ...any) }, x alloc.Extension) []Step {
 	return steps
 }
 
-// checkSteps sees that each lvextend names free extents only, each one once.
+// checkSteps checks that each lvextend names free extents only, each one once.
 func checkSteps(t *rapid.T, g lvm.Group, e alloc.Extension) {
 	t.Helper()
 	var all []alloc.ExtentRange
@@ -169,8 +169,7 @@ func checkSteps(t *rapid.T, g lvm.Group, e alloc.Extension) {
 	fixture.CheckFree(t, g, all)
 }
 
-// FuzzTarget: whatever names are given, a command line that is made of them names one volume of one group, and no
-// option, tag or second volume can come in.
+// FuzzTarget: for any names, a command line names one volume of one group, and contains no additional option, tag or volume.
 func FuzzTarget(f *testing.F) {
 	for _, seed := range []string{"vg", "@tag", "-y", "vg/lv", "", "a b", "--config=x", "\x00", "vg\n"} {
 		f.Add(seed, "lv")

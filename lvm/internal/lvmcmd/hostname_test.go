@@ -11,14 +11,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestAsHost: what runs under another host name finds it, and nobody else does.
+// TestAsHost: only what runs under another host name sees it.
 func TestAsHost(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("a UTS namespace of its own needs root: run the tests as root")
 	}
 	before, err := os.Hostname()
 	fixture.Must(t, err)
-	for range 20 { // the process's first thread may be among those that are asked
+	for range 20 { // the process's first thread may be among those that run it
 		var name []byte
 		fixture.Must(t, withHostname(poolHost, func() (err error) {
 			name, err = exec.CommandContext(t.Context(), "uname", "-n").Output()

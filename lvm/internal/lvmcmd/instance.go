@@ -14,8 +14,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// InstanceLock keeps two drivers from working on one node, as when an update starts the new one before the old one has
-// ended: each would take the other's unfinished volumes for leftovers. The kernel releases it with the process.
+// InstanceLock keeps two drivers from working on one node, as when an update starts the new one before the old one has ended:
+// each would recover the other's unfinished volumes. The kernel releases it with the process.
 type InstanceLock struct{ file *os.File }
 
 func LockInstance(ctx context.Context, dir string) (*InstanceLock, error) {
@@ -29,24 +29,24 @@ func LockInstance(ctx context.Context, dir string) (*InstanceLock, error) {
 	return &InstanceLock{f}, nil
 }
 
-// Release may be called again.
+// Release is idempotent.
 func (l *InstanceLock) Release() {
 	if l != nil {
 		_ = l.file.Close()
 	}
 }
 
-// CommandFiles make a driver wait for the commands of the one before it. A driver that is killed can leave an lvm behind
-// that is about to commit. So each command that writes to a group has the group's lock file open, as its standard input,
-// which lvm never closes (and never reads, because of -y): the kernel keeps the lock until the last of them has ended.
+// CommandFiles make a driver wait for the commands of the previous one. A killed driver can leave an lvm process that is about
+// to commit. So each command that writes to a group has the group's lock file open as its standard input. lvm never closes it,
+// and never reads it, because of -y: the kernel keeps the lock until the last command ends.
 type CommandFiles struct {
-	Dir string // "" for none
+	Dir string // "": no lock files
 
 	mu   sync.Mutex
 	open map[string]*os.File // by group's name
 }
 
-// Take waits until no command of a former driver works on the group. The error is ctx's, or the file system's.
+// Take waits until no command of a previous driver works on the group. The error is ctx's, or the file system's.
 func (c *CommandFiles) Take(ctx context.Context, group string) error {
 	if c.Dir == "" || c.Of(group) != nil {
 		return nil
@@ -57,7 +57,7 @@ func (c *CommandFiles) Take(ctx context.Context, group string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open[group] != nil { // not possible while the group's lock is held; a second one would be a lock against ourselves
+	if c.open[group] != nil { // the driver has the group's lock; a second open file would conflict with it
 		return f.Close()
 	}
 	if c.open == nil {
@@ -67,14 +67,14 @@ func (c *CommandFiles) Take(ctx context.Context, group string) error {
 	return nil
 }
 
-// Of is the lock file of a group; nil if it was not taken.
+// Of is the lock file of a group; nil without Take.
 func (c *CommandFiles) Of(group string) *os.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open[group]
 }
 
-// Release gives up all groups. Commands that still run keep theirs.
+// Release releases all groups. Running commands keep their locks.
 func (c *CommandFiles) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,11 +95,11 @@ func GroupOf(argv []string) string {
 	return ""
 }
 
-// LockFile opens a file and waits for its lock. KindBusy: ctx has ended first.
+// LockFile opens a file and waits for its lock. KindBusy: ctx ended first.
 func LockFile(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, lvm.Errorf(lvm.KindInternal, "a lock of this node's driver: %w", err)
+		return nil, lvm.Errorf(lvm.KindInternal, "cannot open a lock file of this node's driver: %w", err)
 	}
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

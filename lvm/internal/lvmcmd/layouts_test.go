@@ -47,8 +47,8 @@ func TestSteps(t *testing.T) {
 			"--addtag nodelvm.wipe=none --addtag nodelvm.layout=raid6 --addtag nodelvm.stripes=3 --addtag nodelvm.stripesize=64 -- vg /dev/vga:0-29 /dev/vgc:0-29 /dev/vgd:0-29 /dev/vge:0-29 /dev/vgb:50-79"}},
 		{lvm.Class{Layout: lvm.LayoutRAID10}, 1, []string{"lvcreate -ay -Wy -Zy --alloc normal --type raid10 -i 2 -I 64k -m 1 --regionsize 2048k -l 2 -n " + name + " " + tags +
 			"--addtag nodelvm.layout=raid10 --addtag nodelvm.stripes=2 --addtag nodelvm.stripesize=64 --addtag nodelvm.mirrors=1 -- vg /dev/vga:0-1 /dev/vgc:0-1 /dev/vgd:0-1 /dev/vge:0-1"}},
-		// 500 extents of 4 MiB are 32000 chunks; with 4 mappings of 64 bytes each that is 7.8 MiB of metadata: 2 extents,
-		// and 2 for the spare. The pool begins with what the disk has beside them, and grows to 1 GiB or the promise.
+		// 500 extents of 4 MiB are 32000 chunks; with 4 mappings of 64 bytes each that is 7.8 MiB of metadata: 2 extents, and 2
+		// for the spare. The pool begins with the disk's remaining extents, and grows to 1 GiB or its provisioned size.
 		{lvm.Class{Layout: lvm.LayoutThin}, 384 * lvm.MiB, []string{
 			"lvcreate --type thin-pool -Zy --discards passdown --alloc normal -l 96 --poolmetadatasize 8192k -c 64k -n nodelvm-thin" +
 				" --addtag nodelvm.v=1 --addtag nodelvm.kind=pool --addtag nodelvm.cluster=cluster-1 -- vg /dev/vga:0-99",
@@ -71,7 +71,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestClassRules: each number is held to its layout's bounds, and the refusal tells them.
+// TestClassRules: the bounds of each layout apply to each number, and the refusal names them.
 func TestClassRules(t *testing.T) {
 	for _, test := range []struct {
 		class lvm.Class
@@ -125,7 +125,7 @@ func TestClassRules(t *testing.T) {
 	}
 }
 
-// TestLayoutRefusals: a group that cannot have the layout is no reason that another one could not.
+// TestLayoutRefusals: a group that cannot have the layout does not keep another one from having it.
 func TestLayoutRefusals(t *testing.T) {
 	disk := []lvm.Run{{Start: 0, Count: 100}}
 	g := fixture.TestGroup("vg", disk, disk)

@@ -7,20 +7,20 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// metadataSize is how much of a device is set apart for LVM's metadata, on which the number of volumes depends: it can
-// never grow. 64 MiB are room for tens of thousands of volumes; a small disk gives a hundred-and-twenty-eighth.
+// metadataSize is the size of a device's metadata area, which limits the number of volumes and can never grow. 64 MiB suffice
+// for tens of thousands of volumes; a small disk gives 1/128.
 func metadataSize(device lvm.Bytes) lvm.Bytes {
 	return min(64*lvm.MiB, max(lvm.MiB, device/128/lvm.MiB*lvm.MiB))
 }
 
-// PVCreateArgs makes a device a physical volume that bears our mark. There is no -y in any of these: where LVM finds
-// something on a device that we have not, it asks, nobody answers, and it gives up.
+// PVCreateArgs creates a physical volume with the driver's UUID prefix. None of these commands has -y: if LVM finds a signature
+// that the driver missed, it asks, gets no answer, and fails.
 func PVCreateArgs(d ondisk.Disk) []string {
 	return []string{"pvcreate", DevicesOption, d.Path, "--norestorefile", "--uuid", ondisk.NewPVUUID(), "--metadatasize", kib(metadataSize(d.Size)), "--", d.Path}
 }
 
-// VGCreateArgs makes the group, with this node's name as a tag if it is known. The node does not activate its volumes when it boots: the driver does that when they are
-// used.
+// VGCreateArgs creates the group, with this node's name as a tag if it is known. The node's own LVM does not activate its
+// volumes at boot: the driver activates them when they are used.
 func VGCreateArgs(d lvm.Declaration, node string, paths []string) []string {
 	args := []string{"vgcreate", DevicesOption, strings.Join(paths, ","), "--physicalextentsize", "4m", "--setautoactivation", "n"}
 	args = append(args, AddTags(d.Tags)...)
@@ -35,7 +35,7 @@ func VGExtendArgs(g lvm.Group, paths []string) []string {
 	return append([]string{"vgextend", DevicesOption, devicesOf(g, paths), "--", g.Name}, paths...)
 }
 
-// VGTagArgs adds tags to the group; paths are devices that it has just got.
+// VGTagArgs adds tags to the group; paths are its newly added devices.
 func VGTagArgs(g lvm.Group, paths, tags []string) []string {
 	args := append([]string{"vgchange", DevicesOption, devicesOf(g, paths)}, AddTags(tags)...)
 	return append(args, "--", g.Name)

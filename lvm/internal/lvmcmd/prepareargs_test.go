@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// TestPrepareArgs: nothing answers yes to LVM, and names cannot become options.
+// TestPrepareArgs: no command answers yes to LVM, and names cannot become options.
 func TestPrepareArgs(t *testing.T) {
 	g := lvm.Group{Name: "vg", PVs: []lvm.PV{{Device: "/dev/sda"}, {}}}
 	d := lvm.Declaration{Name: "vg", Tags: []string{"fast"}}

@@ -16,31 +16,31 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 )
 
-// mallocTunables keep lvm from giving memory back and asking for it again while it works on large metadata: with 1000
-// volumes that is 250 calls of brk and 540 page faults an lvcreate (mallopt(3), M_TRIM_THRESHOLD and M_TOP_PAD). The pad is
-// small, since lvm locks all of its memory, page by page, before it suspends a device.
+// mallocTunables keep lvm from returning memory and requesting it again while it processes large metadata: with 1000 volumes an
+// lvcreate has 250 calls of brk and 540 page faults (mallopt(3), M_TRIM_THRESHOLD and M_TOP_PAD). The pad is small, since lvm
+// locks all of its memory, page by page, before it suspends a device.
 const mallocTunables = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=268435456:glibc.malloc.top_pad=1048576"
 
-// maxReport and maxWords bound what is kept of a command's output.
+// maxReport and maxWords limit how much of a command's output the driver keeps.
 const (
 	maxReport = 256 << 20
 	maxWords  = 4 << 10
-	// MaxReports bounds the reports that run at the same time.
+	// MaxReports limits concurrent reports.
 	MaxReports = 4
 )
 
 // Command runs the real lvm.
 type Command struct {
-	Path      string // "" for the one that is installed
+	Path      string // "": the installed one
 	SystemDir string
 	Devices   dm.DeviceDir
 	Observe   func(lvm.Command)
-	Reports   chan struct{} // holds one value for each report under way; its capacity bounds them
-	Files     *CommandFiles // nil, or what commands that write have open
+	Reports   chan struct{} // one value for each running report; its capacity limits them
+	Files     *CommandFiles // open in commands that write; may be nil
 }
 
-// Run implements Runner. The end of ctx ends a report at once for its caller, even if a hanging disk keeps lvm from
-// ending; such commands cannot pile up.
+// Run implements lvm.Runner. When ctx ends, the caller of a report returns at once, even if an unresponsive disk keeps lvm from
+// ending; such processes cannot accumulate.
 func (c Command) Run(ctx context.Context, argv []string) ([]byte, error) {
 	if argv[0] != "fullreport" {
 		return nil, c.run(context.WithoutCancel(ctx), argv, (*exec.Cmd).Run)
@@ -48,7 +48,7 @@ func (c Command) Run(ctx context.Context, argv []string) ([]byte, error) {
 	select {
 	case c.Reports <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("lvm fullreport: earlier ones have not ended: %w", ctx.Err())
+		return nil, fmt.Errorf("lvm fullreport: earlier reports have not ended: %w", ctx.Err())
 	}
 	type answer struct {
 		report []byte
@@ -72,8 +72,8 @@ func (c Command) Run(ctx context.Context, argv []string) ([]byte, error) {
 	}
 }
 
-// run starts one command and waits for its end. Nothing of our own environment reaches it: LVM_* variables change what
-// lvm does.
+// run starts one command and waits for its end. The command inherits nothing of the driver's environment: LVM_* variables
+// change what lvm does.
 func (c Command) run(ctx context.Context, argv []string, start func(*exec.Cmd) error) error {
 	path, err := c.executable()
 	if err != nil {
@@ -92,7 +92,7 @@ func (c Command) run(ctx context.Context, argv []string, start func(*exec.Cmd) e
 			cmd.Stdin = f
 		}
 	}
-	// A group of its own: a signal to ours (a terminal's, a supervisor's) must not end lvm in the middle of a commit.
+	// Another process group: a signal to the driver's (a terminal's, a supervisor's) must not end lvm during a commit.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	began := time.Now()
 	if makesPool(argv) {
@@ -117,10 +117,11 @@ func (c Command) executable() (string, error) {
 	return dm.LookPath("lvm")
 }
 
-// partialAdvice is what LVM says of a volume that lacks a disk. Who follows it reads and writes errors in the place of data.
+// partialAdvice is LVM's advice for a volume with a missing disk. An admin who follows it reads and writes errors instead of
+// data.
 const partialAdvice = "Use '--activationmode partial' to override."
 
-// runError words how a command failed. A signal that ctx's end sent is ctx's error.
+// runError formats the failure of a command. If ctx's end caused the signal, the error is ctx's.
 func runError(ctx context.Context, argv []string, code int, words string, err error) error {
 	var exit *exec.ExitError
 	switch {
@@ -137,7 +138,7 @@ func runError(ctx context.Context, argv []string, code int, words string, err er
 	return &lvm.ExitError{Argv: argv, Code: code, Stderr: words}
 }
 
-// runWithReport runs a command whose report comes on descriptor 3, apart from anything else that it may print.
+// runWithReport runs a command that writes its report to descriptor 3, apart from its other output.
 func runWithReport(cmd *exec.Cmd) ([]byte, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -147,11 +148,11 @@ func runWithReport(cmd *exec.Cmd) ([]byte, error) {
 	cmd.Env = append(cmd.Env, "LVM_REPORT_FD=3")
 	cmd.ExtraFiles = []*os.File{w}
 	err = cmd.Start()
-	_ = w.Close() // lvm has its own
+	_ = w.Close() // lvm has a copy
 	if err != nil {
 		return nil, err
 	}
-	// The pipe is read to its end before Wait, and on beyond the limit, or lvm would hang on a full pipe.
+	// Read the pipe to its end before Wait, even beyond the limit: lvm would block on a full pipe.
 	var report bytes.Buffer
 	_, readErr := io.Copy(&report, io.LimitReader(r, maxReport))
 	extra, _ := io.Copy(io.Discard, r)

@@ -8,17 +8,19 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// Step is one LVM process of a plan. Every step but a plan's last may be repeated, or left standing, without harm.
+// Step is one lvm process of a plan. Every step but a plan's last can be repeated, or can stay the only one that ran, without
+// harm.
 type Step struct{ Argv []string }
 
-// Commits tells whether a command writes the group's metadata: one that only makes a device, or loads its table, does not.
+// Commits reports whether the command writes the group's metadata. A command that only creates a device or loads its table does
+// not.
 func (s Step) Commits() bool {
 	return s.Argv[0] != "lvchange" || !slices.Contains(s.Argv, "-ay") && !slices.Contains(s.Argv, "--refresh")
 }
 
-// CommitsOf bounds how often the commands commit (LVM 2.03.16 to 2.03.31; TestRealKnownZeroes holds it to them): a RAID is
-// made with its metadata visible first, a thin pool with its spare, and what a thin pool is told is committed before and
-// after. lvchange commits for each volume apart.
+// CommitsOf is the maximum number of the commands' commits (LVM 2.03.16 to 2.03.31; TestRealKnownZeroes verifies it). LVM
+// commits a RAID with visible metadata first, a thin pool with its spare first, and before and after each message to a thin
+// pool. lvchange commits once a volume.
 func CommitsOf(steps []Step) (n int64) {
 	for _, s := range steps {
 		n += commandCommits(s.Argv)
@@ -47,7 +49,7 @@ func commandCommits(argv []string) int64 {
 	return 1
 }
 
-// CreateSteps are the commands that make a planned volume, in order.
+// CreateSteps are the commands that create a planned volume, in order.
 func CreateSteps(c *alloc.Allocation) ([]Step, error) {
 	t, err := TargetOf(c.Group.Name, c.Volume.ID.LV)
 	if err != nil {
@@ -74,7 +76,7 @@ func CreateSteps(c *alloc.Allocation) ([]Step, error) {
 	return steps, nil
 }
 
-// ExtendSteps are the commands that make a volume larger; none if it has its size already.
+// ExtendSteps are the commands that extend a volume; none if it has its size.
 func ExtendSteps(x alloc.Extension) ([]Step, error) {
 	if x.Extents == 0 {
 		return nil, nil
@@ -90,7 +92,7 @@ func ExtendSteps(x alloc.Extension) ([]Step, error) {
 	return append(steps, Step{extendArgs(t, x.Group, x.Extents, x.Ranges)}), nil
 }
 
-// SnapshotSteps are the commands that take a planned snapshot.
+// SnapshotSteps are the commands that create a planned snapshot.
 func SnapshotSteps(p alloc.SnapshotPlacement) ([]Step, error) {
 	origin, err := TargetOf(p.Group.Name, p.Snapshot.Source.LV)
 	if err != nil {
@@ -107,8 +109,8 @@ func SnapshotSteps(p alloc.SnapshotPlacement) ([]Step, error) {
 	return append(steps, Step{snapshotArgs(t, origin, p.Group, p.Snapshot)}), nil
 }
 
-// PoolSteps are the commands that a pool needs before it promises more: none, or making it, growing it, or both. Each may
-// be left standing: the pool is found as it is, and grows from there; one that is half made is removed first.
+// PoolSteps are the commands that a pool needs before it provisions more: none, to create it, to extend it, or both. Each can
+// stay the only one that ran: the next plan extends the pool that it finds, and first removes an incomplete one.
 func PoolSteps(p *alloc.PoolGrowth) ([]Step, error) {
 	if p == nil {
 		return nil, nil
@@ -137,7 +139,7 @@ func PoolSteps(p *alloc.PoolGrowth) ([]Step, error) {
 	return steps, nil
 }
 
-// PoolExtensionSteps are the commands that give a pool what it needs.
+// PoolExtensionSteps are the commands that extend a pool as it needs.
 func PoolExtensionSteps(p alloc.Pool, n alloc.PoolNeed) ([]Step, error) {
 	t, err := TargetOf(p.Group.Name, p.Name)
 	if err != nil {
@@ -149,7 +151,7 @@ func PoolExtensionSteps(p alloc.Pool, n alloc.PoolNeed) ([]Step, error) {
 		steps = append(steps, Step{args})
 	}
 	if n.Data > p.Data {
-		// LVM chooses where the metadata goes, so nothing is said of where the data goes if both grow.
+		// LVM chooses the extents of the metadata, so the command names no extents for data if both grow.
 		var ranges []alloc.ExtentRange
 		if n.Metadata == 0 {
 			ranges = alloc.LinearRanges(p.Group, n.Data-p.Data)

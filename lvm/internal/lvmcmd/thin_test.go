@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// rangesIn reads the ranges of a command line back.
+// rangesIn parses the ranges of a command line.
 func rangesIn(t *rapid.T, argv []string) (ranges []alloc.ExtentRange) {
 	for _, arg := range argv {
 		device, rest, found := strings.Cut(arg, ":")
@@ -58,7 +58,7 @@ func snapshotted(t testing.TB, s lvm.State, name string, v lvm.Volume, state lvm
 	return sn
 }
 
-// TestPlanSnapshot: what is there, what is not, and what may not be.
+// TestPlanSnapshot: a snapshot that exists, one that does not, and one that cannot.
 func TestPlanSnapshot(t *testing.T) {
 	s := fixture.FiveDisks()
 	v := fixture.NewVolume(t, s, fixture.SpecIn("a", fixture.ThinClass, 100*lvm.MiB))
@@ -106,14 +106,14 @@ func TestPlanSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotsArePromised: a snapshot may come to hold as much as its volume, so it counts as much; an overprovisioned
-// class takes more of them.
+// TestSnapshotsArePromised: a snapshot can come to hold as much as its volume, so it counts as much; an overprovisioned class
+// accepts more of them.
 func TestSnapshotsArePromised(t *testing.T) {
 	for percent, want := range map[int]int{100: 3, 300: 11} {
 		s := fixture.FiveDisks()
 		class := fixture.ThinClass
 		class.Overprovision = percent
-		// 496 extents of data in all: a volume of 120 leaves room for 3 more, or 11 at 300 %.
+		// 496 extents of data in all: a volume of 120 leaves 3 more, or 11 at 300 %.
 		v := fixture.NewVolume(t, s, fixture.SpecIn("a", class, 480*lvm.MiB))
 		n := 0
 		for ; ; n++ {
@@ -125,7 +125,7 @@ func TestSnapshotsArePromised(t *testing.T) {
 				break
 			}
 			g := &s.Groups[0]
-			for _, step := range poolCommands(t, p.Pool) { // the pool grows
+			for _, step := range poolCommands(t, p.Pool) { // the pool is extended
 				for i := range g.LVs {
 					if g.LVs[i].Thin != nil {
 						g.LVs[i].Extents = 496
@@ -146,7 +146,7 @@ func TestSnapshotsArePromised(t *testing.T) {
 	}
 }
 
-// TestPlanCopy: a copy begins from a snapshot or a volume of its own pool, and is no smaller.
+// TestPlanCopy: a volume is restored or cloned from a snapshot or volume in the same pool, and is no smaller.
 func TestPlanCopy(t *testing.T) {
 	s := fixture.FiveDisks()
 	thick := fixture.NewVolume(t, s, fixture.SpecIn("thick", lvm.Class{}, 8*lvm.MiB))
@@ -203,7 +203,7 @@ func TestPlanCopy(t *testing.T) {
 	}
 }
 
-// TestPoolOfAdmin: a pool without our mark is used as it is, and not grown.
+// TestPoolOfAdmin: the driver uses a pool without its tags as it is, and does not extend it.
 func TestPoolOfAdmin(t *testing.T) {
 	s := fixture.FiveDisks()
 	g := &s.Groups[0]
@@ -224,8 +224,8 @@ func TestPoolOfAdmin(t *testing.T) {
 	}
 }
 
-// TestPoolOfLargeGroups: the metadata stays below LVM's limit, with larger chunks; and a pool stops growing where its
-// metadata could not describe more.
+// TestPoolOfLargeGroups: the metadata stays below LVM's limit, with larger chunks; a pool is not extended beyond what its
+// metadata can map.
 func TestPoolOfLargeGroups(t *testing.T) {
 	for tib, want := range map[lvm.Extents]lvm.Bytes{1: 64 * lvm.KiB, 3: 64 * lvm.KiB, 8: 256 * lvm.KiB, 100: 2 * lvm.MiB} {
 		g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: tib << 18}})
@@ -239,13 +239,13 @@ func TestPoolOfLargeGroups(t *testing.T) {
 	grown.PVs[0].Extents = 2 << 20
 	grown.LVs = []lvm.LV{{Name: lvm.DefaultPool, Tags: lvm.PoolTags("c"), Type: "thin-pool", Extents: 100, Thin: &lvm.ThinPool{Metadata: "m", ChunkSize: 64 * lvm.KiB, Zero: true}},
 		{Name: "m", Hidden: true, Extents: 1}}
-	// 4 MiB of metadata describe 65536 chunks of 64 KiB: 4 GiB.
+	// 4 MiB of metadata map 65536 chunks of 64 KiB: 4 GiB.
 	if c, err := alloc.Capacity(lvm.State{Groups: []lvm.Group{grown}}, lvm.Class{Group: "vg", Layout: lvm.LayoutThin}); err != nil || c.Largest != 4*lvm.GiB {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
 
-// TestPoolHalfMade: what lvcreate leaves when it is cut off between its commits stands in nobody's way.
+// TestPoolHalfMade: the remains of a killed lvcreate do not prevent the next one.
 func TestPoolHalfMade(t *testing.T) {
 	s := fixture.FiveDisks()
 	g := &s.Groups[0]
@@ -277,8 +277,8 @@ func TestPoolHalfMade(t *testing.T) {
 	}
 }
 
-// TestSparesOnlyWithoutSpare: where LVM has its spare already it makes no other, and a volume of a name of LVM's choice is
-// left alone whatever it bears: pool metadata that an admin has taken out for repair came from that same lvcreate.
+// TestSparesOnlyWithoutSpare: where LVM has its spare it creates no other, so the driver does not change a volume with a name
+// of LVM's choice, whatever its host name. Pool metadata that an admin extracted for repair comes from that same lvcreate.
 func TestSparesOnlyWithoutSpare(t *testing.T) {
 	for _, spared := range []bool{false, true} {
 		s := fixture.FiveDisks()

@@ -35,7 +35,7 @@ func (d Disk) IneligibleReason(named bool) string {
 	case len(d.uses) > 0:
 		return "it " + d.uses[0]
 	case d.silent:
-		return "it does not answer: look at the kernel's log"
+		return "it is unresponsive: see the kernel's log"
 	case len(d.holders) > 0:
 		return fmt.Sprintf("it is a part of %s", strings.Join(d.holders, ", "))
 	case len(d.parts) > 0:

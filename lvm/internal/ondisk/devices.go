@@ -89,7 +89,7 @@ func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevice
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("look at block device %s: %w", e.name, err)
+				return nil, fmt.Errorf("read block device %s: %w", e.name, err)
 			}
 		}
 		making := k.mapper && k.uuid == ""

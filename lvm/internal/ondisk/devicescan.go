@@ -52,7 +52,7 @@ func (d *Disks) scanDevices(ctx context.Context, list []BlockDevice, r prober) (
 			return s.done, nil
 		case <-ctx.Done():
 			s.stop()
-			return nil, fmt.Errorf("waiting for the disks of this node: %w", ctx.Err())
+			return nil, fmt.Errorf("stopped waiting for the disks of this node: %w", ctx.Err())
 		case <-time.After(pause):
 		}
 	}

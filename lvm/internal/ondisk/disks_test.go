@@ -122,7 +122,7 @@ func TestSilentStranger(t *testing.T) {
 	}
 	state, err := disks.Read(t.Context())
 	fixture.Must(t, err)
-	if problem := state.Groups[0].Problem; !strings.Contains(problem, "is not there") || !strings.Contains(problem, "sdz") {
+	if problem := state.Groups[0].Problem; !strings.Contains(problem, "is missing, or on an unresponsive disk") || !strings.Contains(problem, "sdz") {
 		t.Errorf("problem %q", problem)
 	}
 }

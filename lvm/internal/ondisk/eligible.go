@@ -160,7 +160,7 @@ func (v DeviceScanner) links() map[string][]string {
 func (v DeviceScanner) uses() (map[string][]string, error) {
 	mounts, err := ReadMounts(filepath.Join(v.Proc, "self/mountinfo"))
 	if err != nil {
-		return nil, lvm.Errorf(lvm.KindInternal, "what is mounted on this node: %w", err)
+		return nil, lvm.Errorf(lvm.KindInternal, "cannot read the mounts of this node: %w", err)
 	}
 	uses := map[string][]string{}
 	add := func(name, use string) {
@@ -182,7 +182,7 @@ func (v DeviceScanner) uses() (map[string][]string, error) {
 	}
 	swaps, err := os.ReadFile(filepath.Join(v.Proc, "swaps"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, lvm.Errorf(lvm.KindInternal, "where this node swaps to: %w", err)
+		return nil, lvm.Errorf(lvm.KindInternal, "cannot read the swap space of this node: %w", err)
 	}
 	for line := range strings.Lines(string(swaps)) {
 		path, _, _ := strings.Cut(line, " ")
@@ -208,14 +208,14 @@ func (v DeviceScanner) loops(add func(name, use string)) error {
 			continue // it was detached meanwhile
 		}
 		if err != nil {
-			return lvm.Errorf(lvm.KindInternal, "what the loop device %s is made of: %w", loop, err)
+			return lvm.Errorf(lvm.KindInternal, "cannot read what the loop device %s is attached to: %w", loop, err)
 		}
 		target, err := os.Readlink(filepath.Join(v.Sys, "dev/block", NumberOf(number)))
 		if err != nil {
 			continue // a file
 		}
-		add(filepath.Base(target), fmt.Sprintf("is behind %s, as a raw block volume of a pod is", loop))
-		v.below(filepath.Base(target), func(part string) { add(part, "carries what is behind "+loop) })
+		add(filepath.Base(target), fmt.Sprintf("is the backing device of %s, as of a raw block volume of a pod", loop))
+		v.below(filepath.Base(target), func(part string) { add(part, "carries the backing device of "+loop) })
 	}
 	return nil
 }

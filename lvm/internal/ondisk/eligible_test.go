@@ -84,7 +84,7 @@ func TestBehindLoop(t *testing.T) {
 	}}
 	uses, err := v.uses()
 	fixture.Must(t, err)
-	for device, words := range map[string]string{"sdb": "is behind loop0", "sdc1": "is behind loop1", "sdc": "carries what is behind loop1"} {
+	for device, words := range map[string]string{"sdb": "is the backing device of loop0", "sdc1": "is the backing device of loop1", "sdc": "carries the backing device of loop1"} {
 		if !strings.Contains(fmt.Sprint(uses[device]), words) {
 			t.Errorf("%s: %q", device, uses[device])
 		}
@@ -106,7 +106,7 @@ func TestUnfit(t *testing.T) {
 		"it carries what":            func(d *Disk) { d.uses, d.parts = []string{"carries what is mounted at /"}, []string{"sdb1"} },
 		"a part of dm-3, md0":        func(d *Disk) { d.holders = []string{"dm-3", "md0"} },
 		"partitions (sdb1)":          func(d *Disk) { d.parts = []string{"sdb1"} },
-		"does not answer":            func(d *Disk) { d.silent = true },
+		"it is unresponsive":         func(d *Disk) { d.silent = true },
 		"read-only":                  func(d *Disk) { d.readOnly = true },
 		"it is zoned":                func(d *Disk) { d.zoned = true },
 		"smaller than 16 MiB":        func(d *Disk) { d.Size = 16*lvm.MiB - 1 },

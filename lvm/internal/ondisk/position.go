@@ -45,7 +45,7 @@ const maxStack = 16
 const majorMemory = "1:"
 
 func positionOnVolume(name string) position {
-	return position{StandsOnVolume, fmt.Sprintf("it stands on the logical volume %s: the content of volumes is not searched for volume groups", name)}
+	return position{StandsOnVolume, fmt.Sprintf("it is on the logical volume %s: the driver does not search the content of volumes for volume groups", name)}
 }
 
 func positionUnknown(format string, args ...any) position {

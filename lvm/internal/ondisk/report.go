@@ -16,7 +16,7 @@ import (
 func ParseReport(r io.Reader) (lvm.State, error) {
 	var raw reportJSON
 	if err := json.NewDecoder(r).Decode(&raw); err != nil {
-		return lvm.State{}, fmt.Errorf("LVM's report is not the JSON that was asked for: %w", err)
+		return lvm.State{}, fmt.Errorf("LVM's report is not valid JSON: %w", err)
 	}
 	if raw.Report == nil {
 		return lvm.State{}, errors.New("LVM's report has no \"report\" in it")

@@ -50,7 +50,7 @@ func describeShrunken(device string, has, needs lvm.Bytes) string {
 }
 
 func describeUnknownDevice(uuid string, devices []string) string {
-	return fmt.Sprintf("its physical volume %s is not there, and it may be on a disk that does not answer (%s)", uuid, strings.Join(devices, ", "))
+	return fmt.Sprintf("its physical volume %s is missing, or on an unresponsive disk (%s)", uuid, strings.Join(devices, ", "))
 }
 
 // normalizeGroup brings a group into one order, whatever the order of its source, and derives what follows from the rest.

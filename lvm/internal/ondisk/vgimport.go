@@ -124,7 +124,7 @@ func (im *imported) pvs(vg *section) error {
 			return fmt.Errorf("%s is larger than any device", f.section.name)
 		}
 		if _, twice := im.needs[pv.UUID]; twice {
-			return fmt.Errorf("physical volume %s stands there twice", pv.UUID)
+			return fmt.Errorf("physical volume %s is listed twice", pv.UUID)
 		}
 		im.names[f.section.name] = i
 		im.needs[pv.UUID] = start + lvm.Bytes(pv.Extents)*im.group.ExtentSize

@@ -130,7 +130,7 @@ func (im *imported) legs(seg *lvm.Segment, s *section) (err error) {
 		names, step = f.strings("raid0_lvs"), 1
 	}
 	if f.err != nil || len(names) == 0 || len(names)%step != 0 {
-		return fmt.Errorf("a segment of type %s whose legs are not listed in a way that is known", seg.Type)
+		return fmt.Errorf("a segment of type %s lists its legs in an unknown way", seg.Type)
 	}
 	for i, name := range names {
 		if step == 2 && i%2 == 0 {
@@ -171,7 +171,7 @@ func (im *imported) take(s *section, onPVs bool, length lvm.Extents) error {
 				continue
 			}
 			if !onPVs || i+1 >= len(e.values) || e.values[i+1].isText {
-				return fmt.Errorf("%s names the physical volume %s in a way that is not known", e.key, v.text)
+				return fmt.Errorf("%s names the physical volume %s in an unknown way", e.key, v.text)
 			}
 			start := lvm.Extents(e.values[i+1].number)
 			if end := start + length; start < 0 || end > im.group.PVs[index].Extents || end < start {
@@ -222,7 +222,7 @@ func (im *imported) checkNames(named map[string]int) error {
 			bad = bad || slices.ContainsFunc(seg.Areas, lost) || slices.ContainsFunc(seg.Metadata, lost)
 		}
 		if bad {
-			return fmt.Errorf("logical volume %s is made of another one that is not there", lv.Name)
+			return fmt.Errorf("logical volume %s is made of another one that does not exist", lv.Name)
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func (s *section) unique() error {
 		seen[s.sections[i].name] = true
 	}
 	if len(seen) < len(s.sections)+len(s.entries) {
-		return fmt.Errorf("a name stands twice in section %q", s.name)
+		return fmt.Errorf("a name is repeated in section %q", s.name)
 	}
 	return nil
 }
@@ -94,12 +94,12 @@ func (s *section) uniqueOfFew() error {
 	}
 	for i := range s.entries {
 		if twice(s.entries[i].key) {
-			return fmt.Errorf("%q stands twice in section %q", s.entries[i].key, s.name)
+			return fmt.Errorf("%q is repeated in section %q", s.entries[i].key, s.name)
 		}
 	}
 	for i := range s.sections {
 		if twice(s.sections[i].name) {
-			return fmt.Errorf("%q stands twice in section %q", s.sections[i].name, s.name)
+			return fmt.Errorf("%q is repeated in section %q", s.sections[i].name, s.name)
 		}
 	}
 	return nil
@@ -141,7 +141,7 @@ func (p *vgParser) body(s *section, depth int) error {
 		if p.pos == len(p.text) || p.text[p.pos] == '}' {
 			closed := p.pos < len(p.text)
 			if closed != (depth > 0) {
-				return errors.New("a brace has no partner")
+				return errors.New("braces do not match")
 			}
 			if closed {
 				p.pos++
