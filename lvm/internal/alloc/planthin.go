@@ -29,7 +29,7 @@ const (
 	SpareSuffix       = "_pmspare"
 )
 
-// Pool is an existing thin pool, or the one to create (made is false).
+// Pool is an existing thin pool, or the one to create (Made is false).
 type Pool struct {
 	Group    lvm.Group
 	Name     string

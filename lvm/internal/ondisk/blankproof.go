@@ -16,16 +16,16 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// provenHead and provenTail are how much at the beginning and at the end of a device must be zero: whatever libblkid does not
-// know (a database's own format, a wiped partition table's leftovers) begins or ends there; so does, at the second MiB, the
-// first partition of a table that is gone.
+// provenHead and provenTail are how much at the beginning and at the end of a blank device must be zero. Formats that libblkid
+// does not know (a database's, the rest of a wiped partition table) begin or end there. So does, at the second MiB, the first
+// partition of a removed table.
 const (
 	provenHead = 2 * lvm.MiB
 	provenTail = 1 * lvm.MiB
 )
 
-// IneligibleReason tells, from what the kernel knows, why a device is not touched; "" if nothing is known against it. named: the
-// configuration names exactly this device.
+// IneligibleReason says, from the kernel's information, why the driver does not use a device; "" if nothing prevents it. named:
+// the configuration names exactly this device.
 func (d Disk) IneligibleReason(named bool) string {
 	switch {
 	case d.Standing != StandsOnDisks:
@@ -60,14 +60,14 @@ func (d Disk) IneligibleReason(named bool) string {
 	return ""
 }
 
-// exclusiveDevice is a device that is held for ourselves alone: the kernel refuses that while anybody in the node has it mounted, as
-// swap, or below another device, in whatever container that may be.
+// exclusiveDevice is a device with an exclusive open. The kernel refuses one while the device is mounted in any container, swap
+// space, or below another device.
 type exclusiveDevice struct {
 	file *os.File
 	directFile
 }
 
-// OpenExclusive takes hold of a device. refusal says who has it, that it cannot be opened, or that it may not be taken.
+// OpenExclusive opens a device exclusively. refusal says what uses it, that it cannot be opened, or that it is ineligible.
 func (d Disk) OpenExclusive(where Positions) (g *exclusiveDevice, refusal string) {
 	fd, err := unix.Open(d.Path, unix.O_RDONLY|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -93,7 +93,7 @@ func (d Disk) OpenExclusive(where Positions) (g *exclusiveDevice, refusal string
 
 func (g *exclusiveDevice) Release() { _ = g.file.Close() }
 
-// Content says what a device that is held holds; "" for nothing at all. Nothing is written.
+// Content describes what an exclusive device holds; "" if it is blank. It writes nothing.
 func (g *exclusiveDevice) Content(ctx context.Context, d Disk, signatures func(context.Context, string) ([]string, error)) string {
 	if d.pv != nil {
 		return d.pv.words(d.Path)
@@ -117,11 +117,11 @@ func (g *exclusiveDevice) Content(ctx context.Context, d Disk, signatures func(c
 	return ""
 }
 
-// PVUUIDPrefix begins the UUID of each physical volume that is made here: one that an interrupted run left without a group is
-// known by it.
+// PVUUIDPrefix begins the UUID of each physical volume that the driver creates. It identifies one that an interrupted prepare
+// left without a group.
 const PVUUIDPrefix = "NodeLV"
 
-// words say of a physical volume that no group on this node counts as its own what it is.
+// words describes a physical volume that no group on this node includes.
 func (p probe) words(path string) string {
 	for _, a := range p.areas {
 		if a.text == nil {
@@ -139,15 +139,15 @@ func (p probe) words(path string) string {
 	return "it is a physical volume of LVM that is in no group here: if its group is not one whose other disks are missing, and it is not needed, pvremove " + path
 }
 
-// Unfinished tells whether the device is a physical volume that was made here for a group, and never became a part of
-// one: it bears our mark, and no group but this one, in the commit that was to take it in, was ever written to it; all else
-// that would be looked at is zero. ours is the group as it is; nil if it is not there.
+// Unfinished reports whether the device is a physical volume that the driver created for a group, and that never became a part
+// of one. It has the driver's UUID prefix. The only metadata ever written to it is that group's, in the commit that adds it.
+// Everything else that Content reads is zero. ours is the group now; nil if it does not exist.
 func (g *exclusiveDevice) Unfinished(d Disk, name string, ours *lvm.Group) bool {
 	if d.pv == nil || d.pv.err != nil || !strings.HasPrefix(d.pv.label.uuid, PVUUIDPrefix) || len(d.pv.label.areas) != 1 {
 		return false
 	}
 	at, size := d.pv.label.areas[0].offset, d.pv.label.areas[0].size
-	if len(d.pv.areas) != 1 || d.pv.areas[0].text != nil { // one that LVM ignores may belong to a group whose other disks are away
+	if len(d.pv.areas) != 1 || d.pv.areas[0].text != nil { // with an ignored area, it may belong to a group whose other disks are missing
 		return false
 	}
 	if at < labelSectors*lvm.SectorSize || at+mdaHeaderSize > int64(provenHead) || at+size < int64(lvm.MiB) {
@@ -173,13 +173,13 @@ func (g *exclusiveDevice) Unfinished(d Disk, name string, ours *lvm.Group) bool 
 	if ours == nil {
 		return first.group.Seqno == 1
 	}
-	return first.group.UUID == ours.UUID && first.group.Seqno == ours.Seqno+1 // a later one was committed: somebody took it out again
+	return first.group.UUID == ours.UUID && first.group.Seqno == ours.Seqno+1 // after a later commit an admin has removed it
 }
 
-// firstByte is where the first byte stands that is not zero; -1 if all are.
+// firstByte is the index of the first byte that is not zero; -1 if there is none.
 func firstByte(data []byte) int { return slices.IndexFunc(data, func(b byte) bool { return b != 0 }) }
 
-// NewPVUUID makes a UUID in LVM's notation that begins with our mark.
+// NewPVUUID returns a UUID in LVM's notation with the driver's prefix.
 func NewPVUUID() string {
 	raw := PVUUIDPrefix + strings.ToLower(rand.Text()) // 26 characters of base 32
 	return dashed(raw[:32])

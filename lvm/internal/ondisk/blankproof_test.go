@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// fileDisk is a disk of so many bytes in a file, blank but for content in front.
+// fileDisk is a disk in a file of so many bytes: content, then zeroes.
 func fileDisk(t *testing.T, size lvm.Bytes, content []byte) Disk {
 	t.Helper()
 	name, path := fixture.DiskFile(t, size, content)
@@ -22,7 +22,7 @@ func fileDisk(t *testing.T, size lvm.Bytes, content []byte) Disk {
 	return d
 }
 
-// fileDisks are where the disks of a test are in sysfs.
+// fileDisks are the positions of a test's disks in sysfs.
 func fileDisks(t *testing.T) Positions { return Positions{Sys: fixture.DiskSys(t)} }
 
 func pokeDisk(d Disk, t *testing.T, at int64, data string) {
@@ -34,7 +34,7 @@ func pokeDisk(d Disk, t *testing.T, at int64, data string) {
 	fixture.Must(t, f.Close())
 }
 
-// gripDisk holds a disk that is a file.
+// gripDisk opens a disk that is a file exclusively.
 func gripDisk(d Disk, t *testing.T) *exclusiveDevice {
 	t.Helper()
 	f, err := OpenDirect(d.Path, false)
@@ -44,10 +44,10 @@ func gripDisk(d Disk, t *testing.T) *exclusiveDevice {
 	return g
 }
 
-// nothingKnown stands for blkid and wipefs on what they do not know.
+// nothingKnown returns what blkid and wipefs return for unknown content.
 func nothingKnown(context.Context, string) ([]string, error) { return nil, nil }
 
-// TestContent: what no tool knows is found at both ends, and where the first partition of a table that is gone begins.
+// TestContent: content that no tool knows is found at both ends, and where the first partition of a removed table begins.
 func TestContent(t *testing.T) {
 	const size = 16 * lvm.MiB
 	if why := gripDisk(fileDisk(t, size, nil), t).Content(t.Context(), fileDisk(t, size, nil), nothingKnown); why != "" {
@@ -67,7 +67,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// markedPV is the beginning of a physical volume as our pvcreate leaves it; flags are those of its metadata area.
+// markedPV is the head of a physical volume as the driver's pvcreate writes it; flags are those of its metadata area.
 func markedPV(flags uint32) []byte {
 	const areaAt, areaSize = 4096, 2<<20 - 4096
 	head := make([]byte, 8192)
@@ -92,7 +92,7 @@ func markedPV(flags uint32) []byte {
 	return head
 }
 
-// TestUnfinished: a physical volume that bears our mark is taken up only if nothing else can ever have been written to it.
+// TestUnfinished: the driver uses its own physical volume again only if no other write to it was possible.
 func TestUnfinished(t *testing.T) {
 	const size = 16 * lvm.MiB
 	fresh := fileDisk(t, size, markedPV(0))
@@ -112,14 +112,14 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("%s: it is taken for unused", name)
 		}
 	}
-	// pvchange --metadataignore y: its group's metadata stand on other disks, which may be away.
+	// pvchange --metadataignore y: its group's metadata is on other disks, which may be missing.
 	ignored := fileDisk(t, size, markedPV(ignoredArea))
 	if ignored.pv == nil || gripDisk(ignored, t).Unfinished(ignored, "vg", nil) {
 		t.Error("a member without metadata of its own is taken for unused")
 	}
 }
 
-// TestForeignPV: nobody is told to remove a physical volume that is some group's.
+// TestForeignPV: no error advises to remove a physical volume that is in a group.
 func TestForeignPV(t *testing.T) {
 	n := fixture.NewTestNode(t)
 	n.Plug(t, "testdata/groups/linear")

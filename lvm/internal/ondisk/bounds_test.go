@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// dense is a metadata text that is much smaller than what is kept of it.
+// dense is a metadata text that is much smaller than its parsed form.
 func dense(size int) string {
 	var b strings.Builder
 	b.Grow(size + 64)
@@ -38,7 +38,7 @@ func allocated(do func()) lvm.Bytes {
 	return lvm.Bytes(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestDenseTextIsBounded: what is kept of a text is bounded, however it is written.
+// TestDenseTextIsBounded: the parsed form of a text is bounded, whatever the text.
 func TestDenseTextIsBounded(t *testing.T) {
 	text := dense(int(maxText))
 	var err error
@@ -53,7 +53,7 @@ func TestDenseTextIsBounded(t *testing.T) {
 	}
 }
 
-// TestTextSizeIsBounded: a header cannot make the reader take more than LVM can write into an area that is made here.
+// TestTextSizeIsBounded: a header cannot make the reader allocate more than LVM can write into an area that the driver creates.
 func TestTextSizeIsBounded(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/empty")
@@ -85,7 +85,7 @@ func TestTextSizeIsBounded(t *testing.T) {
 	}
 }
 
-// TestTextsThatChange: texts that are another one at each reading do not pile up, also where no reading comes to its end.
+// TestTextsThatChange: texts that change at each reading do not accumulate, even if no reading completes.
 func TestTextsThatChange(t *testing.T) {
 	var texts groupTexts
 	for i := range 10 * maxTexts {
@@ -100,7 +100,7 @@ func TestTextsThatChange(t *testing.T) {
 	}
 }
 
-// TestAreasAreBounded: LVM makes at most two metadata areas.
+// TestAreasAreBounded: LVM creates at most two metadata areas.
 func TestAreasAreBounded(t *testing.T) {
 	spans := make([]byte, 0, 64)
 	for range 2 {
@@ -115,7 +115,7 @@ func TestAreasAreBounded(t *testing.T) {
 	}
 }
 
-// layered is a group of volumes, each of which is made of the next ones.
+// layered is a group of volumes, each made of the named ones.
 func layered(parts map[string][]string) lvm.Group {
 	g := lvm.Group{Name: "vg"}
 	for name, legs := range parts {
@@ -129,7 +129,7 @@ func layered(parts map[string][]string) lvm.Group {
 	return g
 }
 
-// TestLayers: whoever looks down through volumes comes to an end.
+// TestLayers: any walk through the components of a volume ends.
 func TestLayers(t *testing.T) {
 	wide := map[string][]string{"v8": nil}
 	for i := range 8 {
@@ -159,7 +159,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestLegsAreBounded: the legs of a segment are compared with one another.
+// TestLegsAreBounded: the number of legs is bounded, since the reader compares them with one another.
 func TestLegsAreBounded(t *testing.T) {
 	text := captured(t, "striped")
 	if _, err := importGroup(text); err != nil {
@@ -172,7 +172,7 @@ func TestLegsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzDisk: whatever stands on a disk, behind checksums that are right, reading it ends, and takes no more than a multiple of it.
+// FuzzDisk: for any bytes with valid checksums, a reading ends, and allocates at most a multiple of the disk's content.
 func FuzzDisk(f *testing.F) {
 	for _, scenario := range []string{"linear", "thin", "wrapped", "empty"} {
 		image := fixture.Unzip(f, filepath.Join("testdata/groups", scenario, "loop0.gz"))
@@ -213,7 +213,7 @@ func FuzzDisk(f *testing.F) {
 	})
 }
 
-// fixedChecksum gives a metadata area's header the right checksum.
+// fixedChecksum sets the right checksum in a metadata area's header.
 func fixedChecksum(header []byte) []byte {
 	binary.LittleEndian.PutUint32(header, lvmChecksum(header[4:]))
 	return header

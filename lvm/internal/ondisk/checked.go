@@ -18,30 +18,30 @@ import (
 
 const (
 	checkEvery    = 10 * time.Minute
-	checkPatience = 20 * time.Second // for one comparison: a start waits for it
-	checkAttempts = 3                // a difference must show each time
+	checkPatience = 20 * time.Second // for one comparison; a start waits for it
+	checkAttempts = 3                // a difference must show in each
 )
 
-// CheckedReader reads the disks directly and holds that to LVM's own report: when it is told to, and, as long as it is
-// used, every ten minutes behind its callers' backs. Where the two differ at the same seqnos, the direct reading is
-// wrong, or not about what LVM works with: from then on the report alone is used, at the price of one process a reading.
+// CheckedReader reads the disks directly, and compares the readings with LVM's report: on request, and in the background every
+// ten minutes while callers read. If the two differ at the same seqnos, the direct reading is wrong, or not of the devices that
+// LVM uses. From then on it uses only the report, which costs one process a reading.
 type CheckedReader struct {
 	Direct lvm.Reader
-	Report func(ctx context.Context, devices []string) (lvm.State, error) // looks at these devices alone
-	Later  func(func(context.Context))                                    // runs it behind, with a context that ends with the Host
+	Report func(ctx context.Context, devices []string) (lvm.State, error) // opens these devices only
+	Later  func(func(context.Context))                                    // runs it in the background, with a context that ends with the Host
 	Log    *slog.Logger
 
 	mu  sync.Mutex
-	due time.Time // of the next comparison; zero: none was made yet, and none is made by itself
-	Off string    // how the two differed; empty while they agree
+	due time.Time // when to compare next; zero: never compared, and no automatic comparison
+	Off string    // how the two differed; "": they agree
 }
 
-// Read implements Reader. What the disks cannot tell, LVM's report does, one process. Which devices LVM may look at, the direct
-// reading tells in any case.
+// Read implements Reader. LVM's report, one process, supplies what the disks cannot. The direct reading always decides which
+// devices LVM may open.
 func (c *CheckedReader) Read(ctx context.Context) (lvm.State, error) {
 	s, err := c.Direct.Read(ctx)
 	if err != nil && (ctx.Err() != nil || len(s.Devices) == 0) {
-		return lvm.State{}, err // where LVM may look is not known
+		return lvm.State{}, err // so it is unknown which devices LVM may open
 	}
 	if c.Difference() != "" {
 		reported, err := c.Report(ctx, s.Devices)
@@ -62,7 +62,7 @@ func (c *CheckedReader) Read(ctx context.Context) (lvm.State, error) {
 	return completedBy(s, reported), nil
 }
 
-// Difference tells how the two readings differed, if they ever did.
+// Difference says how the two readings differed; "" if they never did.
 func (c *CheckedReader) Difference() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *CheckedReader) isDue() bool {
 	return true
 }
 
-// Check compares the two readings now, and the next time in ten minutes.
+// Check compares the two readings now, and schedules the next comparison in ten minutes.
 func (c *CheckedReader) Check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
@@ -102,8 +102,8 @@ func (c *CheckedReader) Check(ctx context.Context) {
 	}
 }
 
-// compare answers the first difference. Groups that change meanwhile are not compared. LVM is not asked while a disk
-// does not answer: it would hang.
+// compare returns the first difference. It ignores groups that change meanwhile. It does not run LVM while a disk is
+// unresponsive, because LVM would block.
 func (c *CheckedReader) compare(ctx context.Context) (string, error) {
 	before, err := c.Direct.Read(ctx)
 	if err != nil || len(before.Unresponsive) > 0 {
@@ -120,7 +120,7 @@ func (c *CheckedReader) compare(ctx context.Context) (string, error) {
 	return compareStates(before, report, after), nil
 }
 
-// compareStates holds LVM's report to two direct readings, before and after it.
+// compareStates compares LVM's report with two direct readings, before and after it.
 func compareStates(before, report, after lvm.State) string {
 	for _, g := range before.Groups {
 		same := groupByUUID(after, g.UUID)
@@ -132,7 +132,7 @@ func compareStates(before, report, after lvm.State) string {
 			return fmt.Sprintf("volume group %s (%s) is on the disks, and not in LVM's report%s", g.Name, g.UUID, lvm.Parenthesized(after.UnreadDevices))
 		}
 		if told.Seqno != g.Seqno {
-			continue // it was changed and reported before it could be read again
+			continue // a commit and the report came before the second reading
 		}
 		if diff := firstDifference("volume group "+g.Name, reflect.ValueOf(g), reflect.ValueOf(withComparableProblem(*told, g))); diff != "" {
 			return diff + lvm.Parenthesized(after.UnreadDevices)
@@ -154,14 +154,14 @@ func groupByUUID(s lvm.State, uuid string) *lvm.Group {
 	return &s.Groups[i]
 }
 
-// withComparableProblem answers a reported group in the words of the direct reading: LVM may know a disk by another name, and does
-// not say which volume's checksums an integrity volume holds, what a thin pool is still to be told, where it is written
-// that a disk is missing, nor the text's checksum.
+// withComparableProblem returns a reported group with the direct reading's values where the report cannot have them. LVM may
+// use another name of a disk. It does not report which volume's checksums an integrity volume holds, a pool's messages, the
+// MISSING flag, or the text's checksum.
 func withComparableProblem(g lvm.Group, direct lvm.Group) lvm.Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	g.Checksum = direct.Checksum
 	g.AutoActivation = direct.AutoActivation
-	if direct.MDASize == maxText { // LVM counts what it could write beyond
+	if direct.MDASize == maxText { // LVM includes what it could write beyond
 		g.MDAFree = direct.MDAFree
 	}
 	for i := range min(len(g.PVs), len(direct.PVs)) {

@@ -62,7 +62,7 @@ func TestCheckedReader(t *testing.T) {
 
 func firstPlace(a, b lvm.State) string { return compareStates(a, b, a) }
 
-// A comparison that cannot be made is no difference; and it is made again, behind its callers' backs, when it is due.
+// TestCheckedReaderSchedule: a failed comparison is no difference, and the reader repeats it in the background when it is due.
 func TestCheckedReaderSchedule(t *testing.T) {
 	disks, report := &fixture.Scripted{States: []lvm.State{fixture.Told(4, nil)}}, &fixture.Scripted{States: []lvm.State{fixture.Told(4, nil)}, Errs: errors.New("no lvm")}
 	var later []func(context.Context)
@@ -91,7 +91,7 @@ func TestCheckedReaderSchedule(t *testing.T) {
 	}
 }
 
-// What the disks cannot tell is asked of LVM.
+// TestCheckedReaderFallsBack: LVM's report supplies what the disks cannot.
 func TestCheckedReaderFallsBack(t *testing.T) {
 	disks := &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{{UUID: "1", Name: "plain"}}, Devices: []string{"/dev/sda"}}}, Errs: errUnsupported}
 	report := &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{{UUID: "2", Name: "odd"}}}}}
@@ -112,7 +112,7 @@ func TestCheckedReaderFallsBack(t *testing.T) {
 	}
 }
 
-// LVM's report fills in the groups that the disks' reader refused, and overrules it nowhere.
+// TestCompletedBy: LVM's report supplies the groups that the direct reader refused, and overrules no other.
 func TestCompletedBy(t *testing.T) {
 	direct := lvm.State{Groups: []lvm.Group{{UUID: "1", Name: "b", Problem: "doubled"}}, UnreadDevices: []string{"sdx"}}
 	report := lvm.State{Groups: []lvm.Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b"}}}

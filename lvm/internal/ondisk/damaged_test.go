@@ -26,7 +26,7 @@ func TestDuplicateDisk(t *testing.T) {
 	if problem := state.Groups[0].Problem; !strings.Contains(problem, "several devices") || !strings.Contains(problem, "zcopy") {
 		t.Errorf("problem %q", problem)
 	}
-	node.Attribute(t, "zcopy", "holders/md0/x", "") // a leg of a RAID device is no second PV
+	node.Attribute(t, "zcopy", "holders/md0/x", "") // a leg of a software RAID is no second PV
 	node.Attribute(t, "md0", "size", "0\n")
 	state, err = disksOf(node).Read(context.Background())
 	fixture.Must(t, err)
@@ -35,7 +35,8 @@ func TestDuplicateDisk(t *testing.T) {
 	}
 }
 
-// TestUnreadMetadata: of a disk whose metadata cannot be read, the group is told to be unproved: the disk may know more than others.
+// TestUnreadMetadata: a group with a disk whose metadata cannot be read is incomplete, because the disk may have newer
+// metadata.
 func TestUnreadMetadata(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/linear")
@@ -95,7 +96,7 @@ func TestDevicesThatAreNoPVs(t *testing.T) {
 	}
 }
 
-// A single flipped byte anywhere must never yield another reading: the same, none, or an error.
+// TestDamagedDisk: a reading of a disk with one flipped byte is the same, none, or an error, but never different.
 func TestDamagedDisk(t *testing.T) {
 	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
 	fixture.Must(t, err)

@@ -16,54 +16,54 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Block majors that no PV can be on: floppy, optical and raw flash drives (Linux, Documentation/admin-guide/devices.txt).
+// Block majors that cannot have a PV: floppy, optical and raw flash drives (Linux, Documentation/admin-guide/devices.txt).
 const (
 	majorFloppy  = 2
 	majorOptical = 11
 	majorFlash   = 31
 )
 
-// minPV is the smallest device that LVM takes for a PV (lvm.conf, devices/pv_min_size).
+// minPV is the smallest device that LVM accepts as a PV (lvm.conf, devices/pv_min_size).
 const minPV = 2 * lvm.MiB
 
-// BlockDevice is one device of the node that may be a PV. It is comparable: equal means the same device, unchanged.
+// BlockDevice is one device of the node that may be a PV. Two equal values are the same, unchanged device.
 type BlockDevice struct {
 	Name      string // in /sys/class/block
 	Path      string // under /dev
 	Size      lvm.Bytes
 	partition bool
 	number    uint64 // as in stat's st_rdev
-	Inode     uint64 // of its entry in sysfs, which no later device ever gets
-	Disk      bool   // it stands on disks for life; of any other device the position is asked at each reading
+	Inode     uint64 // of its entry in sysfs; no later device ever has the same
+	Disk      bool   // its position is constant; each reading determines the position of any other device
 }
 
-// blockDevices is the node's list of devices, as the kernel gives it.
+// blockDevices is the kernel's list of the node's devices.
 type blockDevices struct {
-	sys     string          // where sysfs is
-	list    []BlockDevice   // candidates for a PV, as far as their size and their kind go
-	volumes map[string]bool // names of the devices of LVM
+	sys     string          // mount point of sysfs
+	list    []BlockDevice   // devices that may be PVs, by their size and kind
+	volumes map[string]bool // names of LVM's devices
 	mappers map[string]bool // names of device-mapper devices that are not LVM's, or have no UUID yet
-	stacked bool            // there are devices that are made of others, and not by LVM
+	stacked bool            // devices other than LVM's are made of others
 }
 
-// scanner lists the node's block devices. What never changes in a device's life it asks once: a scan that finds nothing
-// new costs one folder and one file.
+// scanner lists the node's block devices. It reads constant properties of a device once: a scan without a new device reads one
+// folder and one file.
 type scanner struct {
 	mu    sync.Mutex
 	known map[string]knownDevice // by name
 }
 
-// knownDevice is what is known of one device, as long as its inode and its size stay.
+// knownDevice is what the scanner knows of a device, valid while its inode and its size stay the same.
 type knownDevice struct {
 	inode     uint64
-	blocks    int64 // KiB, as in /proc/partitions; 0 if it is not there
+	blocks    int64 // KiB, from /proc/partitions; 0 if missing there
 	device    BlockDevice
 	candidate bool
 	mapper    bool
 	uuid      string // of a device-mapper device
 }
 
-// scan lists the block devices that may be PVs: not those of LVM's own volumes, not empty or tiny ones.
+// scan lists the block devices that may be PVs: no LVM volumes, and no empty or tiny devices.
 func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevices, error) {
 	entries, err := readEntries(filepath.Join(sys, "class/block"))
 	if err != nil {
@@ -105,8 +105,8 @@ func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevice
 	return b, nil
 }
 
-// Vanished tells whether sysfs answered so because a device is gone, or going: device-mapper says EINVAL of one that it is
-// just removing.
+// Vanished reports whether an error of sysfs means that a device is removed or being removed: device-mapper returns EINVAL
+// during the removal.
 func Vanished(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
 }
@@ -125,9 +125,9 @@ func (b *blockDevices) add(name string, k knownDevice) {
 	}
 }
 
-// look asks sysfs for what is not known of a device: one file for an LVM volume or an empty device, else two. That a device
-// is not in /proc/partitions proves nothing: a long list is read in pieces, and when a device goes in between, another one
-// is skipped.
+// look reads the properties of a new device: one file for an LVM volume or an empty device, else two. A device that
+// /proc/partitions lacks may exist: the kernel returns a long list in pieces, and skips a device if another one is removed in
+// between.
 func (b *blockDevices) look(e dirEntry, blocks int64, dev string) (knownDevice, error) {
 	k := knownDevice{inode: e.inode, blocks: blocks, mapper: strings.HasPrefix(e.name, "dm-")}
 	if k.mapper {
@@ -193,8 +193,8 @@ func (b *blockDevices) candidate(name, dev string) (BlockDevice, bool, error) {
 	return d, d.Path != "" && !never, nil
 }
 
-// component says whether another device is made of this one (a leg of a software RAID, a path of a multipath
-// device): then that one carries the PV, not this.
+// component reports whether another device is made of this one (a software RAID of its leg, a multipath device of its path):
+// then the other one has the PV.
 func (b *blockDevices) component(name string) (bool, error) {
 	if !b.stacked {
 		return false, nil
@@ -210,7 +210,7 @@ func (b *blockDevices) component(name string) (bool, error) {
 		if !b.mappers[holder] {
 			continue
 		}
-		// It may have been in the making when it was listed. A holder has a table, and it had its UUID before that.
+		// The holder may have been incomplete when it was listed. A holder has a table, and it had its UUID before that.
 		uuid, err := b.attribute(holder, "dm/uuid")
 		if err == nil && !strings.HasPrefix(string(uuid), "LVM-") {
 			return true, nil

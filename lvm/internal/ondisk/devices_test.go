@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// Devices that LVM made are not looked at again, others of the same name are.
+// TestScanner: the scanner does not read LVM's devices again, but reads another device of the same name.
 func TestScanner(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Add(t, "sda", 64<<20, nil)
@@ -38,10 +38,10 @@ func TestScanner(t *testing.T) {
 	if b := scan("sda"); b.stacked {
 		t.Error("LVM's own devices are none to be asked for")
 	}
-	fixture.Must(t, os.Remove(filepath.Join(node.Sys, "class/block/sda/uevent"))) // nobody asks again
+	fixture.Must(t, os.Remove(filepath.Join(node.Sys, "class/block/sda/uevent"))) // the scanner does not read it again
 	scan("sda")
 	again := filepath.Join(node.Sys, "class/block/dm-0")
-	fixture.Must(t, os.Rename(again, again+".gone")) // its inode stays in use
+	fixture.Must(t, os.Rename(again, again+".gone")) // keeps its inode in use
 	node.Add(t, "dm-0", 64<<20, nil)
 	node.Attribute(t, "dm-0", "dm/uuid", "CRYPT-LUKS2-x\n")
 	if b := scan("dm-0", "sda"); !b.stacked || !b.mappers["dm-0"] {
@@ -55,7 +55,7 @@ func TestScanner(t *testing.T) {
 	}
 }
 
-// Of a device that it is just removing, device-mapper says that the question is wrong, as the kernel does of lo's speed.
+// TestScannerPassesByWhatIsBeingRemoved: device-mapper returns EINVAL during a removal, as the kernel does for lo's speed.
 func TestScannerPassesByWhatIsBeingRemoved(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Add(t, "sda", 64<<20, nil)
@@ -74,7 +74,7 @@ func TestScannerPassesByWhatIsBeingRemoved(t *testing.T) {
 	}
 }
 
-// A device that is being made has its name before its UUID, and its UUID before it holds a disk.
+// TestAVolumeInTheMakingIsNoOtherDevice: a new device has its name before its UUID, and its UUID before it holds a disk.
 func TestAVolumeInTheMakingIsNoOtherDevice(t *testing.T) {
 	for uuid, part := range map[string]bool{"LVM-abc\n": false, "mpath-x\n": true, "\n": true} {
 		node := fixture.NewTestNode(t)
@@ -96,7 +96,7 @@ func TestAVolumeInTheMakingIsNoOtherDevice(t *testing.T) {
 	}
 }
 
-// The kernel's list of sizes is read in pieces, and may lack a device.
+// TestADiskThatPartitionsLacks: the kernel returns its list of sizes in pieces, and may omit a device.
 func TestADiskThatPartitionsLacks(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Add(t, "sda", 64<<20, nil)
@@ -120,7 +120,7 @@ func TestADiskThatPartitionsLacks(t *testing.T) {
 	}
 }
 
-// What goes away between the list and its reading is gone, and does not count as a disk that cannot be read.
+// TestGoneMeanwhile: a device that is removed between the list and its reading is no unreadable disk.
 func TestGoneMeanwhile(t *testing.T) {
 	for what, c := range map[string]struct {
 		leave  func(entry string) error

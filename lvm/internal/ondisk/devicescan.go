@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// deviceScan reads all devices of a node once. A few workers take them in turn: on a busy machine each further thread that
-// must be woken costs more than the reading. A device that hangs takes its worker with it, and another one goes on; it
-// delays this reading by its patience and later ones not at all, for it is not asked again until it has answered.
+// deviceScan reads all devices of a node once. A few workers read them in turn: on a busy machine, waking a further thread
+// costs more than the reading. An unresponsive device blocks its worker, and another one continues. It delays this scan by its
+// patience, and later scans not at all: they skip it until it has answered.
 type deviceScan struct {
 	disks *Disks
 	read  func(d BlockDevice, before probe) probe
-	ended chan struct{} // closed when all devices are done
+	ended chan struct{} // closed when all devices are read
 
 	mu      sync.Mutex
 	queue   []BlockDevice
-	waiting map[string]BlockDevice // not done
+	waiting map[string]BlockDevice // not read yet
 	done    []probe
 }
 
@@ -87,13 +87,13 @@ func (s *deviceScan) work() {
 	}
 }
 
-// silent is what is to be said of a device that does not answer.
+// silent is the probe of an unresponsive device.
 func (s *deviceScan) silent(device BlockDevice) probe {
 	before, _ := s.disks.lastOf(device)
 	return probe{device: device, label: before.label, areas: before.areas, err: errSilent}
 }
 
-// finish takes a device's answer, unless it was given up before. s.mu is held.
+// finish records a device's probe, unless the scan gave it up before. The caller holds s.mu.
 func (s *deviceScan) finish(p probe) {
 	if _, wanted := s.waiting[p.device.Name]; !wanted {
 		return
@@ -105,8 +105,8 @@ func (s *deviceScan) finish(p probe) {
 	}
 }
 
-// giveUp finishes the devices whose patience is over with what they said before, puts others in their workers' places,
-// and answers when to look again.
+// giveUp records the last answers of the devices whose patience has ended, replaces their workers, and returns when to check
+// again.
 func (s *deviceScan) giveUp() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *deviceScan) giveUp() time.Duration {
 	return pause
 }
 
-// stop keeps the workers from taking another device.
+// stop keeps the workers from starting another device.
 func (s *deviceScan) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

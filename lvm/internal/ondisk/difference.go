@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// firstDifference names the first place in which two values of one type differ, a from the disks and b from the report.
-// Empty slices are equal to none.
+// firstDifference names the first difference between two values of one type, a from the disks and b from the report. An empty
+// slice equals nil.
 func firstDifference(place string, a, b reflect.Value) string {
 	switch a.Kind() {
 	case reflect.Pointer:
@@ -47,7 +47,7 @@ func firstDifference(place string, a, b reflect.Value) string {
 	return fmt.Sprintf("%s: %v on the disks, %v in LVM's report", place, a.Interface(), b.Interface())
 }
 
-// elementName is how an operator finds an element: by its name, if it has one.
+// elementName is an operator's name of an element: its name field, if it has one.
 func elementName(element reflect.Value, i int) string {
 	if element.Kind() == reflect.Struct {
 		for _, field := range []string{"Name", "UUID"} {

@@ -10,34 +10,33 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Disks reads the node's volume groups straight from the metadata areas of their PVs, without a process and without
-// LVM's lock. A commit seen half-way shows as a wrong checksum and is read again; of copies that differ, the highest
-// seqno wins, as it does for LVM. What is remembered from one reading to the next is used only where the disks prove
-// that it still holds, or, marked as such, of a disk that does not answer. The zero value is ready to use and safe for
-// concurrent use.
+// Disks reads the node's volume groups from the metadata areas of their PVs, without a process and without LVM's lock. An
+// incomplete commit has a wrong checksum, and Disks reads it again. Of different copies the highest seqno wins, as it does for
+// LVM. Disks uses a cached value only if the disks prove that it is current, or, marked as such, for an unresponsive disk. The
+// zero value is ready to use and safe for concurrent use.
 type Disks struct {
-	Sys  string // where sysfs is mounted; "" means /sys
-	Proc string // where procfs is mounted; "" means /proc
-	Dev  string // where device nodes are; "" means /dev. Another folder may hold plain files in their place.
-	// Patience is how long a device may take to answer; 0 means 3 s: a disk with a long queue does answer, and its group
-	// should not give nothing for a moment. One that has never answered yet has three times as long: a resting disk needs that
-	// to spin up, and without an answer its group would be absent.
+	Sys  string // mount point of sysfs; "" means /sys
+	Proc string // mount point of procfs; "" means /proc
+	Dev  string // folder of device nodes; "" means /dev. Another folder may have plain files instead.
+	// Patience is how long a device may take to answer; 0 means 3 s. A disk with a long queue does answer, and its group must
+	// not lose its capacity for a moment. A device that has never answered has three times as long: a disk may have to spin up,
+	// and its group would be absent until it answers.
 	Patience time.Duration
 
-	probe   func(BlockDevice) probe            // tests put a disk that hangs here; nil means a prober
-	backing func(loop int) (loopStatus, error) // as in positions
+	probe   func(BlockDevice) probe            // a test's unresponsive disk; nil means a prober
+	backing func(loop int) (loopStatus, error) // as in Positions
 
 	scanner scanner
 	texts   groupTexts
 
 	mu      sync.Mutex
-	running map[string][]*time.Time // when each reading that is under way began, by device, oldest first
-	last    map[string]probe        // what each device said when it last answered
+	running map[string][]*time.Time // start times of unfinished readings, by device, oldest first
+	last    map[string]probe        // the last answer of each device
 }
 
-// Read answers what the node's disks hold. Devices that fail or do not answer are named in State.Unread; a group with a
-// PV that does not answer is shown as it was, with a Problem. Where a group's metadata is of a kind that only LVM can
-// judge, the error wraps errUnsupported and the State has the others.
+// Read returns what the node's disks hold. It names unreadable and unresponsive devices in State.UnreadDevices. A group with an
+// unresponsive PV has the values of the last reading, and a Problem. If only LVM can read a group's metadata, the error wraps
+// errUnsupported, and the State has the other groups.
 func (d *Disks) Read(ctx context.Context) (lvm.State, error) {
 	r := d.prober()
 	devices, err := d.scanner.scan(ctx, r.positions.Sys, r.positions.Proc, r.positions.Dev)
@@ -54,12 +53,12 @@ func (d *Disks) Read(ctx context.Context) (lvm.State, error) {
 	return assemble(probes, devices.component)
 }
 
-// prober reads single devices.
+// prober returns the reader of single devices.
 func (d *Disks) prober() prober {
 	return prober{positions: d.positions(), mustBeBlock: d.Dev == "", texts: &d.texts}
 }
 
-// positions are those of the node whose disks are read.
+// positions returns the positions of this node's devices.
 func (d *Disks) positions() Positions {
 	return Positions{Sys: cmp.Or(d.Sys, "/sys"), Proc: cmp.Or(d.Proc, "/proc"), Dev: cmp.Or(d.Dev, "/dev"), backing: d.backing}
 }
@@ -72,7 +71,7 @@ func (d *Disks) patience(answered bool) time.Duration {
 	return patience
 }
 
-// lastOf answers what the very same device said when it last answered.
+// lastOf returns the last answer of the same device.
 func (d *Disks) lastOf(device BlockDevice) (p probe, answered bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +82,7 @@ func (d *Disks) lastOf(device BlockDevice) (p probe, answered bool) {
 	return p, answered
 }
 
-// forget drops what devices said that are gone.
+// forget drops the answers of removed devices.
 func (d *Disks) forget(list []BlockDevice) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,8 +96,8 @@ func (d *Disks) forget(list []BlockDevice) {
 	}
 }
 
-// gone tells whether a device has left the node since it was listed, as loop devices do all the time, has become another one,
-// or has nothing in it any more: then it is not one that cannot be read.
+// gone reports whether a device was removed since it was listed, as loop devices often are, is another one now, or is empty:
+// then it is no unreadable device.
 func (d *Disks) gone(device BlockDevice) bool {
 	where := d.positions()
 	b := blockDevices{sys: where.Sys}
@@ -106,7 +105,7 @@ func (d *Disks) gone(device BlockDevice) bool {
 	return Vanished(err) || err == nil && string(size) == "0" || Vanished(where.unchanged(device))
 }
 
-// begin notes that a device is being read; finish takes what it answered.
+// begin records that a reading of a device starts; finish records its answer.
 func (d *Disks) begin(name string) (finish func(probe)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +125,7 @@ func (d *Disks) begin(name string) (finish func(probe)) {
 	}
 }
 
-// reading tells since when a device owes an answer; ok is false if it owes none.
+// reading returns since when a device has not answered; ok is false if no reading waits.
 func (d *Disks) reading(name string) (since time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

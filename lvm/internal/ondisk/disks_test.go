@@ -16,13 +16,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// A disk that hangs costs one reading its patience, later ones nothing; and it is read again once it has answered.
+// TestHungDisk: an unresponsive disk delays one reading by its patience, and later ones not at all; the next reading after its
+// answer reads it again.
 func TestHungDisk(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/empty")
 	node.Add(t, "nbd0", 64<<20, nil)
 	disks := disksOf(node)
-	disks.Patience = 500 * time.Millisecond // the other disk answers in time, also where the machine is busy
+	disks.Patience = 500 * time.Millisecond // long enough for the other disk on a busy machine
 	hang := make(chan struct{})
 	var asked sync.WaitGroup
 	asked.Add(1)
@@ -52,7 +53,7 @@ func TestHungDisk(t *testing.T) {
 	close(hang)
 	asked.Wait()
 	disks.probe = nil
-	for range 6000 { // the reading that hung ends a moment after its answer
+	for range 6000 { // that reading ends a moment after the answer
 		state, err := disks.Read(context.Background())
 		fixture.Must(t, err)
 		if len(state.UnreadDevices) == 0 {
@@ -63,7 +64,7 @@ func TestHungDisk(t *testing.T) {
 	t.Error("the disk that answers again is not read")
 }
 
-// A group whose disk falls silent is shown as it was, and as one in which nothing can be made; not as absent.
+// TestSilentGroup: a group with an unresponsive disk has the values of the last reading and no capacity; it is not absent.
 func TestSilentGroup(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/linear")
@@ -105,7 +106,7 @@ func TestSilentGroup(t *testing.T) {
 	}
 }
 
-// A PV that may be on a disk that never answered is not called missing alone.
+// TestSilentStranger: a PV that may be on a disk that never answered is not just missing.
 func TestSilentStranger(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/missing")
@@ -127,8 +128,8 @@ func TestSilentStranger(t *testing.T) {
 	}
 }
 
-// What is remembered is used only where the disk proves it: every change is seen at once, and an unchanged text is
-// neither read nor parsed again.
+// TestChangesAreSeen: a reading uses a cached value only if the disk proves it. It sees every change at once, and neither reads
+// nor parses an unchanged text again.
 func TestChangesAreSeen(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/linear")
@@ -141,7 +142,7 @@ func TestChangesAreSeen(t *testing.T) {
 	if diff := cmp.Diff(first, again); diff != "" || len(disks.texts.known) != 1 || disks.texts.known[0] != text {
 		t.Errorf("%d texts, %s", len(disks.texts.known), diff)
 	}
-	node.Plug(t, "testdata/groups/striped") // loop0 and loop1 of the same names are others now
+	node.Plug(t, "testdata/groups/striped") // loop0 and loop1 are other devices with the same names now
 	changed, err := disks.Read(t.Context())
 	fixture.Must(t, err)
 	if diff := cmp.Diff(readNode(node, t), changed); diff != "" || len(disks.texts.known) != 1 {
@@ -173,7 +174,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A commit that is half written when it is read shows as a wrong checksum, and is whole a moment later.
+// TestTornRead: half of a commit has a wrong checksum; the next attempt reads all of it.
 func TestTornRead(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/empty")
@@ -207,7 +208,7 @@ func TestTornRead(t *testing.T) {
 	}
 }
 
-// What cannot be read is said, and is not taken for absent.
+// TestUnreadable: an unreadable device is named, and is not absent.
 func TestUnreadable(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/linear")
@@ -232,7 +233,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// Equal texts are one text, also where a reading beside this one had the first of them forgotten.
+// TestEqualTexts: equal texts are one text, even if a concurrent reading made the cache forget the first of them.
 func TestEqualTexts(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/linear")
@@ -253,7 +254,7 @@ func TestEqualTexts(t *testing.T) {
 	}
 }
 
-// A PV that went on without the group, and one that two groups claim.
+// TestMovedPV: a PV that changed without its group, and one in two groups.
 func TestMovedPV(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/linear")

@@ -1,16 +1,16 @@
-// Package ondisk reads what LVM wrote on the disks: labels, metadata areas and the metadata text, into a lvm.State. It also
-// decides which block devices may carry a volume group (position.go) and which are provably blank (eligible.go,
-// blankproof.go).
+// Package ondisk reads what LVM wrote on the disks (labels, metadata areas and the metadata text) into a lvm.State. It also
+// decides which block devices may have a volume group (position.go) and which are provably blank (eligible.go, blankproof.go).
 //
-// The flow of Disks.Read: list block devices in sysfs (devices.go), decide from device numbers what each stands on
-// (position.go), read label and metadata area (probe.go, label.go), parse the text (vgtext.go, vgimport.go,
-// vgsegments.go), put the groups together (metadata.go) and note what forbids changes (restrictions.go).
+// Disks.Read lists block devices in sysfs (devices.go), and decides from device numbers what each is made of (position.go).
+// It reads label and metadata area (probe.go, label.go), and parses the text (vgtext.go, vgimport.go, vgsegments.go). Then it
+// assembles the groups (metadata.go), and finds what forbids changes (restrictions.go).
 //
 // CheckedReader compares each reading with LVM's own report (report.go) at start and every ten minutes, and uses the report
 // alone once the two differ.
 //
 // Caveats:
-//   - A tenant can write anything on a volume. A device that stands on a logical volume is never read; what any device
-//     holds is bounded before memory is allocated for it.
-//   - A reading waits for a commit in progress for a moment, and reports a device that does not answer as Silent.
+//
+//   - A tenant can write anything to a volume. The reader never reads a device that is made of a logical volume, and checks
+//     sizes before it allocates memory for any device's content.
+//   - A reading waits for a commit in progress for a moment, and reports an unresponsive device as Unresponsive.
 package ondisk

@@ -16,39 +16,40 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Disk is a block device of the node, with all that decides whether it may become a physical volume.
+// Disk is a block device of the node, with all that decides whether it can become a physical volume.
 type Disk struct {
 	BlockDevice
 	position
 	Links      []string  // its other names, below /dev/disk
-	Block      lvm.Bytes // what it reads and writes at least at once (its logical block size); 0 where the kernel does not tell
-	Model      string    // as the hardware tells it; "" where it does not
+	Block      lvm.Bytes // its logical block size; 0 if the kernel does not report it
+	Model      string    // as the hardware reports it; "" if it does not
 	Rotational bool
 	readOnly   bool
-	zoned      bool // it takes writes in its zones' order alone
+	zoned      bool // writes must be in its zones' order
 	removable  bool
-	silent     bool     // it does not answer
-	remote     bool     // reached over a network of disks, on which other hosts may be
-	virtual    bool     // made by the kernel from something else: loop, md, device-mapper, zram, nbd, ...
-	holders    []string // devices that are made of it
-	parts      []string // its partitions
-	uses       []string // in words: who has it in use, as far as this process can see
-	Group      string   // of the physical volume on it
-	pv         *probe   // the physical volume on it; nil if there is none
+	silent     bool // unresponsive
+	remote     bool // on a storage network, where other hosts may use it
+	virtual    bool // the kernel creates it from something else: loop, md, device-mapper, zram, nbd, ...
+
+	holders []string // devices that are made of it
+	parts   []string // its partitions
+	uses    []string // sentences: what uses it, as far as this process can see
+	Group   string   // of its physical volume
+	pv      *probe   // its physical volume; nil: none
 }
 
-// Names are all the names that a pattern may match.
+// Names are all names that a pattern may match.
 func (d Disk) Names() []string { return append([]string{d.Path}, d.Links...) }
 
-// DeviceScanner looks at the node's devices.
+// DeviceScanner scans the node's devices.
 type DeviceScanner struct {
 	Sys, Proc, Dev string
-	Backing        func(loop string) (number uint64, err error) // of the device that a loop device is made of; 0: of a file
+	Backing        func(loop string) (number uint64, err error) // number of a loop device's backing device; 0: a file
 }
 
 func (v DeviceScanner) Positions() Positions { return Positions{Sys: v.Sys, Proc: v.Proc, Dev: v.Dev} }
 
-// Disks lists the node's block devices but for LVM's own volumes, those that are too small for a physical volume, and
+// Disks lists the node's block devices. It omits LVM's own volumes, devices that are too small for a physical volume, and
 // hidden paths of others.
 func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 	found, err := new(scanner).scan(ctx, v.Sys, v.Proc, v.Dev)
@@ -74,7 +75,7 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 		}
 		d, err := v.inspect(b)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
-			continue // it went away
+			continue // it was removed
 		}
 		if err != nil {
 			return nil, lvm.Errorf(lvm.KindInternal, "look at %s: %w", b.Path, err)
@@ -94,7 +95,7 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 	return list, nil
 }
 
-// inspect asks sysfs about one device. What a partition has not, its disk has.
+// inspect reads one device's properties from sysfs. A partition has those of its disk.
 func (v DeviceScanner) inspect(device BlockDevice) (Disk, error) {
 	d := Disk{BlockDevice: device}
 	folder, err := filepath.EvalSymlinks(filepath.Join(v.Sys, "class/block", device.Name))
@@ -103,7 +104,7 @@ func (v DeviceScanner) inspect(device BlockDevice) (Disk, error) {
 	}
 	text := func(files ...string) string {
 		for _, file := range files {
-			if text, err := os.ReadFile(filepath.Join(folder, file)); err == nil { // ".." is a partition's disk there
+			if text, err := os.ReadFile(filepath.Join(folder, file)); err == nil { // for a partition, ".." is its disk
 				return strings.TrimSpace(string(text))
 			}
 		}
@@ -114,7 +115,7 @@ func (v DeviceScanner) inspect(device BlockDevice) (Disk, error) {
 	if n, err := strconv.ParseInt(text("queue/logical_block_size", "../queue/logical_block_size"), 10, 32); err == nil {
 		d.Block = lvm.Bytes(n)
 	}
-	d.readOnly = text("ro") != "0" // not told: not to be written
+	d.readOnly = text("ro") != "0" // an unknown value counts as read-only
 	d.zoned = text("queue/zoned", "../queue/zoned") == "host-managed"
 	d.removable = text("removable", "../removable") == "1"
 	d.virtual = strings.Contains(folder, "/devices/virtual/") || strings.HasPrefix(device.Name, "rbd")
@@ -131,11 +132,11 @@ func (v DeviceScanner) inspect(device BlockDevice) (Disk, error) {
 	return d, err
 }
 
-// remotePath is in the sysfs path of a disk behind iSCSI or Fibre Channel (Linux, scsi_transport_iscsi.c, scsi_transport_fc.c).
-// One of NVMe over Fabrics is below /devices/virtual.
+// remotePath is in the sysfs path of a disk on iSCSI or Fibre Channel (Linux, scsi_transport_iscsi.c, scsi_transport_fc.c). One
+// on NVMe over Fabrics is below /devices/virtual.
 var remotePath = regexp.MustCompile(`/(session[0-9]+|rport-[0-9:-]+)/`)
 
-// links answers the names below /dev/disk that stay the same over restarts, by the name of the device.
+// links returns the persistent names below /dev/disk, by the name of the device.
 func (v DeviceScanner) links() map[string][]string {
 	links := map[string][]string{}
 	for _, by := range []string{"by-id", "by-path"} {
@@ -155,8 +156,8 @@ func (v DeviceScanner) links() map[string][]string {
 	return links
 }
 
-// uses tells who uses a device, by its name: file systems that are mounted on it or on something made of it, and swap. A
-// container sees the mounts of others only in part: that a device is free is proved by opening it for ourselves alone.
+// uses returns what uses each device, by its name: swap, and mounts of the device or of something made of it. A container sees
+// the mounts of other containers only in part; an exclusive open proves that a device is unused.
 func (v DeviceScanner) uses() (map[string][]string, error) {
 	mounts, err := ReadMounts(filepath.Join(v.Proc, "self/mountinfo"))
 	if err != nil {
@@ -194,8 +195,9 @@ func (v DeviceScanner) uses() (map[string][]string, error) {
 	return uses, nil
 }
 
-// loops tells of the devices behind loop devices. No holder and no exclusive open shows them; the kubelet makes one for each
-// raw block volume of a pod, whoever's volume that is, and it may be blank until the pod writes to it.
+// loops adds the backing devices of loop devices. They have no holder, and do not prevent an exclusive open. The kubelet
+// creates a loop device for each raw block volume of a pod, and the volume, of any CSI driver, may be blank until the pod
+// writes to it.
 func (v DeviceScanner) loops(add func(name, use string)) error {
 	attached, err := filepath.Glob(filepath.Join(v.Sys, "class/block/loop*/loop/backing_file"))
 	if err != nil {
@@ -205,7 +207,7 @@ func (v DeviceScanner) loops(add func(name, use string)) error {
 		loop := filepath.Base(filepath.Dir(filepath.Dir(file)))
 		number, err := v.Backing(filepath.Join(v.Dev, loop))
 		if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
-			continue // it was detached meanwhile
+			continue // it was detached
 		}
 		if err != nil {
 			return lvm.Errorf(lvm.KindInternal, "cannot read what the loop device %s is attached to: %w", loop, err)
@@ -220,7 +222,7 @@ func (v DeviceScanner) loops(add func(name, use string)) error {
 	return nil
 }
 
-// LoopBacking asks a loop device what it is made of (loop(4), LOOP_GET_STATUS64).
+// LoopBacking asks a loop device for its backing device (loop(4), LOOP_GET_STATUS64).
 func LoopBacking(loop string) (uint64, error) {
 	f, err := os.Open(loop)
 	if err != nil {
@@ -250,7 +252,7 @@ func (v DeviceScanner) below(name string, do func(string)) {
 	}
 }
 
-// placeOf names the mount that says most: the root, else the shortest.
+// placeOf picks the most informative mount point: the root, else the shortest.
 func placeOf(places []string) string {
 	return slices.MinFunc(places, func(a, b string) int {
 		if len(a) != len(b) {

@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestRemoteDisk: a disk that other hosts may have as well is told from one in the machine.
+// TestRemoteDisk: a disk that other hosts may use is distinguished from a local one.
 func TestRemoteDisk(t *testing.T) {
 	for folder, remote := range map[string]bool{
 		"devices/platform/host3/session1/target3:0:0/3:0:0:0/block/sdb":                                     true,
@@ -41,7 +41,7 @@ func TestRemoteDisk(t *testing.T) {
 	}
 }
 
-// TestLook: what the kernel tells of a disk goes for its partitions as well.
+// TestLook: the kernel's properties of a disk apply to its partitions.
 func TestLook(t *testing.T) {
 	n := fixture.NewTestNode(t)
 	const folder = "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1"
@@ -59,8 +59,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestBehindLoop: a disk that the kubelet has handed to a pod as it is has no holder, but a loop device; its disk is not
-// free either if it is a partition.
+// TestBehindLoop: a disk that the kubelet gave to a pod as a raw block volume has no holder, but a loop device. If it is a
+// partition, its disk is in use too.
 func TestBehindLoop(t *testing.T) {
 	n := fixture.NewTestNode(t)
 	fixture.PlugAt(t, n, "devices/pci0000:00/block/sdb", "8:16")
@@ -74,7 +74,7 @@ func TestBehindLoop(t *testing.T) {
 		n.Attribute(t, loop, "loop/backing_file", "/somewhere/that/only/the/kubelet/sees\n")
 	}
 	n.Attribute(t, "loop3", "loop/backing_file", "/detached/meanwhile\n")
-	n.Attribute(t, "loop4", "ro", "0\n") // nothing is attached
+	n.Attribute(t, "loop4", "ro", "0\n") // detached
 	v := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev, Backing: func(loop string) (uint64, error) {
 		number, is := backing[filepath.Base(loop)]
 		if !is {
@@ -98,7 +98,7 @@ func TestBehindLoop(t *testing.T) {
 	}
 }
 
-// TestUnfit: each thing that the kernel knows against a device, in the order in which it matters.
+// TestUnfit: each reason that makes a device ineligible, in the order of their importance.
 func TestUnfit(t *testing.T) {
 	whole := Disk{BlockDevice: BlockDevice{Path: "/dev/sdb", Size: lvm.GiB}}
 	for words, change := range map[string]func(*Disk){
@@ -143,7 +143,7 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
-// TestCompareNames orders devices as people do.
+// TestCompareNames: devices are in natural order.
 func TestCompareNames(t *testing.T) {
 	order := []string{"/dev/sda", "/dev/sda2", "/dev/sda10", "/dev/sdb"}
 	for i := range order[1:] {

@@ -38,7 +38,7 @@ func readEntries(dir string) ([]dirEntry, error) {
 	}
 }
 
-// appendEntries decodes what getdents64(2) filled in: inode, offset, length of the record, type, name.
+// appendEntries decodes the result of getdents64(2): inode, offset, length of the record, type, name.
 func appendEntries(entries []dirEntry, p []byte) []dirEntry {
 	const head = 19
 	for len(p) > head {
@@ -55,8 +55,8 @@ func appendEntries(entries []dirEntry, p []byte) []dirEntry {
 	return entries
 }
 
-// readPartitions answers the size of each block device that has one, in KiB, by its name in sysfs (proc(5),
-// /proc/partitions; it is the same in every namespace).
+// readPartitions returns the size of each block device that has one, in KiB, by its name in sysfs (proc(5), /proc/partitions;
+// it is the same in every namespace).
 func readPartitions(path string) (map[string]int64, error) {
 	text, err := readSmall(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func readPartitions(path string) (map[string]int64, error) {
 	return sizes, nil
 }
 
-// readSmall reads a file of the kernel's to its end, without the calls by which os finds out what a file is.
+// readSmall reads a kernel file to its end, without the calls that package os makes to determine its type.
 func readSmall(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

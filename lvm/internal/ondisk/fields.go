@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// fields reads typed values from a section of metadata and keeps the first error, so that a list of fields reads as one.
+// fields reads typed values from a section of metadata and keeps the first error, so that a caller checks once.
 type fields struct {
 	section *section
 	err     error
@@ -25,7 +25,7 @@ func (f *fields) text(key string) string {
 	return e.values[0].text
 }
 
-// optional answers "" where the key is absent.
+// optional returns "" if the key is absent.
 func (f *fields) optional(key string) string {
 	if f.section.entry(key) == nil {
 		return ""
@@ -41,7 +41,7 @@ func (f *fields) uuid(key string) string {
 	return id
 }
 
-// number answers a whole number of 0 to limit.
+// number returns a whole number from 0 to limit.
 func (f *fields) number(key string, limit int64) int64 {
 	e := f.section.entry(key)
 	if e == nil || e.list || e.values[0].isText || e.values[0].number < 0 || e.values[0].number > limit {
@@ -51,7 +51,7 @@ func (f *fields) number(key string, limit int64) int64 {
 	return e.values[0].number
 }
 
-// optionalNumber answers 0 where the key is absent.
+// optionalNumber returns 0 if the key is absent.
 func (f *fields) optionalNumber(key string, limit int64) int64 {
 	if f.section.entry(key) == nil {
 		return 0
@@ -59,7 +59,7 @@ func (f *fields) optionalNumber(key string, limit int64) int64 {
 	return f.number(key, limit)
 }
 
-// strings answers a list of strings; nil where the key is absent.
+// strings returns a list of strings; nil if the key is absent.
 func (f *fields) strings(key string) []string {
 	e := f.section.entry(key)
 	if e == nil {
@@ -78,7 +78,7 @@ func (f *fields) strings(key string) []string {
 
 func (f *fields) tags() []string { return f.strings("tags") }
 
-// flags answers a list of which every word must be known; any may be unknown where known is nil.
+// flags returns a list of known words; if known is nil, of any words.
 func (f *fields) flags(key string, known map[string]bool) []string {
 	list := f.strings(key)
 	for _, flag := range list {

@@ -11,7 +11,7 @@ import (
 
 func disksOf(n fixture.TestNode) *Disks { return &Disks{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev} }
 
-// readNode reads the node's disks with a reader that remembers nothing.
+// readNode reads the node's disks with a new reader.
 func readNode(n fixture.TestNode, t testing.TB) lvm.State {
 	t.Helper()
 	state, err := disksOf(n).Read(context.Background())
@@ -19,7 +19,7 @@ func readNode(n fixture.TestNode, t testing.TB) lvm.State {
 	return state
 }
 
-// probesOf answers what each disk says.
+// probesOf returns each disk's probe.
 func probesOf(n fixture.TestNode, t testing.TB) []probe {
 	t.Helper()
 	found, err := new(scanner).scan(context.Background(), n.Sys, n.Proc, n.Dev)
@@ -43,7 +43,7 @@ func readReport(t testing.TB, path string) lvm.State {
 	return state
 }
 
-// captured answers the metadata text on the first disk of a scenario.
+// captured returns the metadata text on the first disk of a scenario.
 func captured(t testing.TB, scenario string) string {
 	t.Helper()
 	node := fixture.NewTestNode(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A handle that is taken is the one and only text of its ID.
+// FuzzParseID: an accepted handle is the only text of its ID.
 func FuzzParseID(f *testing.F) {
 	const vg = "cc0TVf-ATcJ-g50S-B9j8-iXvD-Vk8A-L3dKu5"
 	for _, seed := range []string{"", "/", vg, vg + "/", vg + "/pvc-1", vg + "/../x", vg + "/-n", vg + "/a b", vg + "/" + strings.Repeat("x", 90)} {
@@ -24,7 +24,7 @@ func FuzzParseID(f *testing.F) {
 	})
 }
 
-// Whatever size is asked for, what it comes to in extents is enough, within the limit, and whole rows.
+// FuzzSize: any size, in extents, is at least the required size, within the limit, and in whole stripes.
 func FuzzSize(f *testing.F) {
 	for _, seed := range [][2]int64{{0, 0}, {1, 0}, {-1, -1}, {1<<63 - 1, 0}, {1<<63 - 1, 1<<63 - 1}, {5 << 20, 6 << 20}, {0, 1}, {0, 9 << 20}} {
 		for _, stripes := range []int{0, 2, 7} {
@@ -58,7 +58,7 @@ func FuzzSize(f *testing.F) {
 	})
 }
 
-// Any tags at all: what is taken for a volume or a snapshot has all that makes one, and is never both.
+// FuzzTags: with any tags, a volume or snapshot is complete, and never both.
 func FuzzTags(f *testing.F) {
 	f.Add("nodelvm.v=1 nodelvm.state=ready nodelvm.cluster=c nodelvm.name=n", "v-1")
 	f.Add("nodelvm.v=1 nodelvm.kind=snapshot nodelvm.state=ready nodelvm.cluster=c", "s-1")

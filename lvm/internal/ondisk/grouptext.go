@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// groupText is one metadata text whose checksum holds. It is read once, however many PVs and readings it is met on.
+// groupText is one metadata text with a valid checksum. The reader parses it once, however many PVs and readings have it.
 type groupText struct {
 	checksum uint32
 	text     string
@@ -14,22 +14,22 @@ type groupText struct {
 	err      error
 }
 
-// read answers the group that the text describes; nobody may change it. The error is errUnsupported.
+// read returns the group that the text describes; callers must not change it. The error is errUnsupported.
 func (t *groupText) read() (*imported, error) {
 	t.once.Do(func() { t.imported, t.err = importGroup(t.text) })
 	return t.imported, t.err
 }
 
-// same tells whether two texts are equal. Of one text there can be two: groupTexts forgets one that a reading beside this one
-// has not met.
+// same reports whether two texts are equal. One text can have two groupTexts: groupTexts forgets one that a concurrent reading
+// did not find.
 func (t *groupText) same(other *groupText) bool {
 	return t == other || t.checksum == other.checksum && t.text == other.text
 }
 
-// maxTexts is over how many groups a node has. One that is forgotten is read again.
+// maxTexts is more than a node has groups. A forgotten text is parsed again.
 const maxTexts = 64
 
-// groupTexts makes of equal texts one, as far as they are read at the same time.
+// groupTexts returns one groupText for equal texts that it still knows.
 type groupTexts struct {
 	mu    sync.Mutex
 	known []*groupText
@@ -44,7 +44,7 @@ func (g *groupTexts) intern(checksum uint32, text []byte) *groupText {
 		}
 	}
 	t := &groupText{checksum: checksum, text: string(text)}
-	if len(g.known) >= maxTexts { // readings that are cut off forget nothing
+	if len(g.known) >= maxTexts { // a reading that is cancelled forgets nothing
 		g.known = slices.Delete(g.known, 0, 1)
 	}
 	g.known = append(g.known, t)

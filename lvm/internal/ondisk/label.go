@@ -9,34 +9,34 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// The on-disk format of LVM2's labels and metadata areas. Source: lvm2, lib/label/label.h and
-// lib/format_text/layout.h; all numbers are little endian.
+// The on-disk format of LVM2's labels and metadata areas. Source: lvm2, lib/label/label.h and lib/format_text/layout.h; all
+// numbers are little endian.
 const (
-	labelSectors  = 4 // the label stands in one of the first four sectors
+	labelSectors  = 4 // the label is in one of the first four sectors
 	mdaHeaderSize = 512
 	mdaMagic      = " LVM2 x[5A%r0N*>"
 	crcInitial    = 0xf597a6cf
-	ignoredArea   = 1 // flag of a raw location: the area is not in use (pvchange --metadataignore y)
+	ignoredArea   = 1 // flag of a raw location: the area is ignored (pvchange --metadataignore y)
 	maxAreas      = 2 // LVM writes one or two metadata areas, and one data area
 )
 
-// label is what a PV's label sector says.
+// label is the content of a PV's label sector.
 type label struct {
 	uuid  string    // with dashes
-	size  lvm.Bytes // the device's size when the PV was made
+	size  lvm.Bytes // of the device when LVM created the PV
 	areas []span    // metadata areas
 }
 
-// span is a stretch of bytes on a device.
+// span is a range of bytes on a device.
 type span struct{ offset, size int64 }
 
-// lvmChecksum is LVM's CRC-32: IEEE polynomial, reflected, its own initial value and no final inversion.
+// lvmChecksum is LVM's CRC-32: IEEE polynomial, reflected, with another initial value and no final inversion.
 func lvmChecksum(p []byte) uint32 {
 	return ^crc32.Update(^uint32(crcInitial), crc32.IEEETable, p)
 }
 
-// findLabel looks for an LVM2 label in the first sectors of a device. It answers nil, nil where there is none, and an
-// error where there is one that cannot be trusted.
+// findLabel finds an LVM2 label in the first sectors of a device. It returns nil, nil if there is none, and an error for an
+// invalid one.
 func findLabel(head []byte) (*label, error) {
 	for n := 0; n < labelSectors && (n+1)*lvm.SectorSize <= len(head); n++ {
 		sector := head[n*lvm.SectorSize : (n+1)*lvm.SectorSize]
@@ -54,7 +54,7 @@ func findLabel(head []byte) (*label, error) {
 	return nil, nil
 }
 
-// decodePVHeader reads the PV header, which stands offset bytes into the label's sector.
+// decodePVHeader decodes the PV header, offset bytes into the label's sector.
 func decodePVHeader(sector []byte, offset uint32) (*label, error) {
 	if offset < 32 || offset > lvm.SectorSize-40 {
 		return nil, fmt.Errorf("the LVM label puts its PV header at byte %d, outside of its sector", offset)
@@ -72,7 +72,7 @@ func decodePVHeader(sector []byte, offset uint32) (*label, error) {
 	return l, err
 }
 
-// takeSpans reads (offset, size) pairs up to the pair of zeroes that ends them, and answers what follows.
+// takeSpans decodes (offset, size) pairs up to the pair of zeroes that ends them, and returns what follows.
 func takeSpans(p []byte) (spans []span, rest []byte, err error) {
 	for len(p) >= 16 {
 		s := span{int64(binary.LittleEndian.Uint64(p)), int64(binary.LittleEndian.Uint64(p[8:]))}
@@ -96,7 +96,7 @@ type areaHeader struct {
 	checksum uint32
 }
 
-// decodeAreaHeader reads the 512 bytes at the start of the metadata area that the label puts at where.
+// decodeAreaHeader decodes the 512 bytes at the start of the metadata area that the label locates at where.
 func decodeAreaHeader(p []byte, where span) (areaHeader, error) {
 	switch {
 	case string(p[4:20]) != mdaMagic:
@@ -125,7 +125,7 @@ func decodeAreaHeader(p []byte, where span) (areaHeader, error) {
 	return h, nil
 }
 
-// pieces tells where the text lies on the device: in one piece, or in two where it wraps round the end of the ring.
+// pieces returns where the text is on the device: one range, or two if it wraps at the end of the ring.
 func (h areaHeader) pieces(start int64) []span {
 	room := h.size - h.text.offset
 	if h.text.size <= room {
@@ -134,19 +134,19 @@ func (h areaHeader) pieces(start int64) []span {
 	return []span{{start + h.text.offset, room}, {start + mdaHeaderSize, h.text.size - room}}
 }
 
-// usable is how many bytes of text LVM will write into an area: it keeps the old text until the new one is
-// committed, and a sector more for rounding (lvm2, lib/format_text/format-text.c, read_metadata_location_summary). More than
-// is read here is no use to anybody.
+// usable is how many bytes of text LVM writes into an area. LVM keeps the old text until it has committed the new one, and a
+// sector more for rounding (lvm2, lib/format_text/format-text.c, read_metadata_location_summary). The limit is what this reader
+// reads.
 func usable(areaSize int64) lvm.Bytes {
 	return min(maxText, max(0, lvm.Bytes((areaSize-mdaHeaderSize)/2-lvm.SectorSize)))
 }
 
-// free is how much the text may still grow, in whole sectors as vgs -o vg_mda_free has it.
+// free is how much the text can grow, in whole sectors like vgs -o vg_mda_free.
 func (h areaHeader) free() lvm.Bytes {
 	return max(0, usable(h.size)-lvm.Bytes(h.text.size)) / lvm.SectorSize * lvm.SectorSize
 }
 
-// dashed writes a UUID of 32 characters in LVM's notation, 6-4-4-4-4-4-6.
+// dashed formats a UUID of 32 characters in LVM's notation, 6-4-4-4-4-4-6.
 func dashed(raw string) string {
 	if len(raw) != 32 {
 		return raw
@@ -154,8 +154,8 @@ func dashed(raw string) string {
 	return raw[:6] + "-" + raw[6:10] + "-" + raw[10:14] + "-" + raw[14:18] + "-" + raw[18:22] + "-" + raw[22:26] + "-" + raw[26:]
 }
 
-// IsUUID says whether s is a UUID in LVM's notation. LVM's alphabet has ! and # besides letters and digits
-// (lvm2, lib/uuid/uuid.c); it never writes the two.
+// IsUUID reports whether s is a UUID in LVM's notation. LVM's alphabet has ! and # besides letters and digits (lvm2,
+// lib/uuid/uuid.c); it never writes the two.
 func IsUUID(s string) bool {
 	if len(s) != 38 {
 		return false

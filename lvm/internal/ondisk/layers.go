@@ -6,18 +6,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// maxParts is over how many LVs one is made of, each counted as often as a segment lies on it: a volume in thousands of pieces,
-// all of which LVM moves at the moment.
+// maxParts is more than an LV has components, each counted for each segment on it: a volume in thousands of segments, all of
+// which LVM moves at the moment.
 const maxParts = 1 << 16
 
-// checkLayers fails where volumes are made of one another in a circle, or in more layers or parts than LVM makes: whoever looks
-// down through a volume comes to an end.
+// checkLayers refuses volumes that are made of one another in a circle, or of more layers or components than LVM creates, so
+// that any walk through a volume's components ends.
 func checkLayers(g *lvm.Group) error {
 	index := make(map[string]int, len(g.LVs))
 	for i := range g.LVs {
 		index[g.LVs[i].Name] = i
 	}
-	counts := make([]int, len(g.LVs)) // parts of each LV, itself included; 0: not counted yet
+	counts := make([]int, len(g.LVs)) // components of each LV, itself included; 0: not counted yet
 	var count func(i, depth int) error
 	count = func(i, depth int) error {
 		if depth > lvm.MaxLayers {

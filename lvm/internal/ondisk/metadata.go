@@ -9,12 +9,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// assemble puts the groups together from what each device says. component tells the devices that only stand behind
-// another one.
+// assemble builds the groups from the probes of all devices. component reports the devices that are only parts of another one.
 func assemble(probes []probe, component func(name string) (bool, error)) (lvm.State, error) {
 	var state lvm.State
 	var pvs []probe
-	var strangers []string // silent devices of which nothing is known
+	var strangers []string // unresponsive devices that never answered
 	for _, p := range probes {
 		if p.Standing == standsUnknown || p.Standing == StandsOnNothing {
 			state.Skipped = append(state.Skipped, fmt.Sprintf("%s is not searched for volume groups: %s", p.device.Path, p.Reason))
@@ -54,14 +53,14 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 	return state, errors.Join(refused...)
 }
 
-// metadataCopy is one distinct text and the PVs that carry it.
+// metadataCopy is one distinct text and the PVs that have it.
 type metadataCopy struct {
 	*imported
 	text    *groupText
 	holders []string // PV UUIDs
 }
 
-// readCopies finds the distinct texts: the PVs of a healthy group all hold the same one.
+// readCopies finds the distinct texts: the PVs of an intact group all have the same one.
 func readCopies(pvs []probe) (copies []*metadataCopy, refused []error) {
 	for _, p := range pvs {
 		for _, a := range p.areas {
@@ -82,7 +81,7 @@ func readCopies(pvs []probe) (copies []*metadataCopy, refused []error) {
 	return slices.DeleteFunc(copies, func(c *metadataCopy) bool { return c.imported == nil }), refused
 }
 
-// newest picks each group's text of the highest seqno. Two texts of one seqno are for LVM to judge.
+// newest picks each group's text with the highest seqno. LVM must decide between two texts with one seqno.
 func newest(copies []*metadataCopy, refused *[]error) []*metadataCopy {
 	slices.SortStableFunc(copies, func(a, b *metadataCopy) int {
 		return cmp.Or(cmp.Compare(a.group.UUID, b.group.UUID), cmp.Compare(b.group.Seqno, a.group.Seqno))
@@ -109,8 +108,7 @@ func byUUID(pvs []probe) map[string][]probe {
 	return index
 }
 
-// checkMembers refuses a group that claims a PV whose own metadata speaks of another group: it was moved behind the
-// first one's back.
+// checkMembers refuses a group with a PV whose own metadata is of another group: the PV was moved without the first group.
 func (c *metadataCopy) checkMembers(present map[string][]probe, all []*metadataCopy) error {
 	for _, other := range all {
 		if other.group.UUID == c.group.UUID {
@@ -125,8 +123,8 @@ func (c *metadataCopy) checkMembers(present map[string][]probe, all []*metadataC
 	return nil
 }
 
-// attached answers the group with what only the devices tell: where each PV is, and how much room the metadata areas
-// have. The imported group itself stays as it is: later readings of the same text use it.
+// attached returns the group with the properties of its devices: the device of each PV, and the free space of the metadata
+// areas. It does not change the imported group, which later readings of the same text use.
 func (c *metadataCopy) attached(present map[string][]probe, strangers []string) lvm.Group {
 	g, h := c.group, c.hurdles
 	g.Checksum = c.text.checksum
@@ -159,9 +157,8 @@ func (c *metadataCopy) attached(present map[string][]probe, strangers []string) 
 	return g
 }
 
-// collect notes what is wrong with the devices that a PV was found on. That it was away while the group was changed does not
-// matter if nothing lies on it: LVM passes over that mark, and drops it with the next commit (lvm2,
-// lib/metadata/metadata.c, "unused reappeared PV").
+// collect records what is wrong with the devices of a PV. A PV without extents of a volume may have missed commits: LVM ignores
+// its MISSING flag, and clears it in the next commit (lvm2, lib/metadata/metadata.c, "unused reappeared PV").
 func (h *restrictions) collect(pv *lvm.PV, found []probe, needs lvm.Bytes) {
 	if isIdle(*pv) {
 		pv.Missing, pv.MissingFlag = false, false
@@ -188,7 +185,7 @@ func (h *restrictions) collect(pv *lvm.PV, found []probe, needs lvm.Bytes) {
 	}
 }
 
-// isIdle tells whether no volume has an extent of the PV.
+// isIdle reports whether no volume has an extent of the PV.
 func isIdle(pv lvm.PV) bool {
 	free := lvm.Extents(0)
 	for _, r := range pv.Free {

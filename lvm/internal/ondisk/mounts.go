@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadMounts answers where the file system on each block device is mounted, as far as this process can see (proc(5),
+// ReadMounts returns the mount points of the file system on each block device, as far as this process can see (proc(5),
 // mountinfo), by the device's number, "8:17".
 func ReadMounts(mountinfo string) (map[string][]string, error) {
 	f, err := os.Open(mountinfo)
@@ -27,7 +27,7 @@ func ReadMounts(mountinfo string) (map[string][]string, error) {
 			continue
 		}
 		number := fields[2]
-		if strings.HasPrefix(number, "0:") { // btrfs mounts have numbers of their own
+		if strings.HasPrefix(number, "0:") { // btrfs mounts have other numbers
 			if number = NumberAt(unescapeMount(origin[1])); number == "" {
 				continue
 			}
@@ -46,12 +46,12 @@ func NumberAt(path string) string {
 	return NumberOf(stat.Rdev)
 }
 
-// NumberOf writes a device's number as sysfs and proc do.
+// NumberOf formats a device's number as sysfs and proc do.
 func NumberOf(device uint64) string {
 	return fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
 }
 
-// unescapeMount reads the octal escapes that mountinfo writes for space, tab, newline and backslash.
+// unescapeMount decodes the octal escapes that mountinfo writes for space, tab, newline and backslash.
 func unescapeMount(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

@@ -10,35 +10,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Standing says whether a block device may carry a physical volume.
+// Standing is whether a block device may have a physical volume.
 type Standing int
 
 const (
-	StandsOnDisks   Standing = iota // a disk of the node, or made of nothing but those
-	StandsOnNothing                 // a device-mapper device with nothing below it: it has no content, as where its disk was pulled
-	StandsOnVolume                  // a volume, or made of one: what is on it is the content of a volume
-	standsUnknown                   // what it is made of cannot be told
+	StandsOnDisks   Standing = iota // a disk of the node, or made of disks only
+	StandsOnNothing                 // a device-mapper device without a disk below it, so without content
+	StandsOnVolume                  // a volume, or made of one
+	standsUnknown                   // what it is made of is unknown
 )
 
-// position is what a block device is made of, as the kernel tells it.
+// position is what a block device is made of, according to the kernel.
 type position struct {
 	Standing
-	Reason string // why it may carry no physical volume; "" if it may
+	Reason string // why it may not have a physical volume; "" if it may
 }
 
-// Positions decides which block devices may carry a physical volume of the node's groups. It is the only place that decides
-// this. It goes by device numbers and sysfs, never by a device's name or content: whoever has a raw block volume chooses its
-// content, and the kubelet puts a loop device on it.
+// Positions decides which block devices may have a physical volume of the node's groups. Nothing else decides this. It uses
+// device numbers and sysfs, never a device's name or content: the user of a raw block volume chooses its content, and the
+// kubelet attaches a loop device to it.
 type Positions struct {
 	Sys, Proc, Dev string
-	volumes        map[string]bool                    // names of devices that are known to be LVM's; nil is none
+	volumes        map[string]bool                    // names of devices that are known to be LVM's; may be nil
 	backing        func(loop int) (loopStatus, error) // asks an open loop device; nil means askLoop
 }
 
-// notOpen stands for the descriptor of a device that is not open.
+// notOpen is the descriptor of a device that is not open.
 const notOpen = -1
 
-// maxStack is far over how many devices are made of one another on any node.
+// maxStack is far above how many devices any node stacks.
 const maxStack = 16
 
 // majorMemory is the major number of RAM disks (Linux, Documentation/admin-guide/devices.txt).
@@ -49,10 +49,10 @@ func positionOnVolume(name string) position {
 }
 
 func positionUnknown(format string, args ...any) position {
-	return position{standsUnknown, "what it is made of cannot be told: " + fmt.Sprintf(format, args...)}
+	return position{standsUnknown, "cannot determine what it is made of: " + fmt.Sprintf(format, args...)}
 }
 
-// of answers the position of a device that does not keep it for life. held is its descriptor, or notOpen.
+// of returns the position of a device whose position is not constant. held is its descriptor, or notOpen.
 func (p Positions) of(d BlockDevice, held int) position {
 	if held != notOpen && unix.Major(d.number) == majorLoop && !d.partition {
 		return p.loop(d.Name, held, 0)
@@ -60,7 +60,7 @@ func (p Positions) of(d BlockDevice, held int) position {
 	return p.made(d.Name, held, 0)
 }
 
-// Walk answers the position of any device.
+// Walk returns the position of any device.
 func (p Positions) Walk(name string, depth int) position {
 	if p.volumes[name] {
 		return positionOnVolume(name)
@@ -101,7 +101,7 @@ func (p Positions) made(name string, held, depth int) position {
 	return positionUnknown("%s is no disk, and the kernel names no device below it", name)
 }
 
-// OfVolume answers what a logical volume is made of, below all of LVM's own devices. One of nothing has no content.
+// OfVolume returns what a logical volume is made of, below all of LVM's devices. A volume of nothing has no content.
 func (p Positions) OfVolume(name string) position { return p.volume(name, 0) }
 
 func (p Positions) volume(name string, depth int) position {
@@ -128,7 +128,7 @@ func (p Positions) volume(name string, depth int) position {
 	return worst
 }
 
-// all is the position of what is made of several devices: the worst of theirs.
+// all is the position of a device that is made of several: the worst of theirs.
 func (p Positions) all(below []string, depth int) position {
 	var worst position
 	for _, name := range below {
@@ -143,7 +143,7 @@ func (p Positions) all(below []string, depth int) position {
 	return worst
 }
 
-// constant answers the position of a device that keeps it for life: a volume of LVM, a disk, memory, and their partitions.
+// constant returns the position of a device whose position is constant: an LVM volume, a disk, memory, and their partitions.
 func (p Positions) constant(name string, depth int) (pos position, constant bool, err error) {
 	b := blockDevices{sys: p.Sys}
 	uuid, err := b.attribute(name, "dm/uuid")
@@ -166,7 +166,7 @@ func (p Positions) constant(name string, depth int) (pos position, constant bool
 	return p.memory(name)
 }
 
-// disk is the position of what a driver of hardware made. An image of a Ceph cluster is none: its content is that of another
+// disk is the position of a hardware driver's device. An image of a Ceph cluster is no disk: its content is that of another
 // storage system's volume.
 func (p Positions) disk(name string) (position, bool, error) {
 	bus, err := os.Readlink(p.path(name, "device/subsystem"))
@@ -176,7 +176,7 @@ func (p Positions) disk(name string) (position, bool, error) {
 	return position{}, true, nil
 }
 
-// memory is the position of RAM disks, and of zram as long as it writes nothing back to another device.
+// memory is the position of a RAM disk, and of zram without a backing device.
 func (p Positions) memory(name string) (position, bool, error) {
 	b := blockDevices{sys: p.Sys}
 	number, err := b.attribute(name, "dev")
@@ -190,7 +190,7 @@ func (p Positions) memory(name string) (position, bool, error) {
 	return position{}, errors.Is(err, os.ErrNotExist) || err == nil && string(back) == "none", nil
 }
 
-// whole answers the device that a partition is on; "" for a device that is no partition.
+// whole returns the device that a partition is on; "" for a device that is no partition.
 func (p Positions) whole(name string) (string, error) {
 	if !p.HasAttribute(name, "partition") {
 		return "", nil
@@ -202,8 +202,8 @@ func (p Positions) whole(name string) (string, error) {
 	return filepath.Base(filepath.Dir(folder)), nil
 }
 
-// unchanged tells whether the entry in sysfs is still the one that was listed: while a device is open, nothing else gets its
-// number, so one that is opened and then found unchanged is the one that was listed.
+// unchanged checks that the entry in sysfs still is the listed one. While a device is open, no other device gets its number:
+// one that is opened and then found unchanged is the listed one.
 func (p Positions) unchanged(d BlockDevice) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(p.path(d.Name), &st); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// stack is a SysStack whose loop devices answer what is behind them.
+// stack is a SysStack whose loop devices return their backing devices.
 type stack struct {
 	*fixture.SysStack
 	loops  map[string]loopStatus // by the name of a loop device
@@ -36,17 +36,17 @@ func (s *stack) loop(name string, behind loopStatus) {
 
 func (s *stack) attach(name string, behind loopStatus) {
 	s.T.Helper()
-	s.Attribute(s.T, name, "loop/backing_file", "/dev/sda\n") // whatever it is called
+	s.Attribute(s.T, name, "loop/backing_file", "/dev/sda\n") // misleading: names do not count
 	s.loops[name] = behind
 }
 
-// ask answers for an open loop device.
+// ask returns the status of an open loop device.
 func (s *stack) ask(fd int) (loopStatus, error) {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return loopStatus{}, err
 	}
-	s.mu.Lock() // devices are read side by side
+	s.mu.Lock() // the reader reads devices concurrently
 	s.opened = append(s.opened, filepath.Base(path))
 	s.mu.Unlock()
 	behind, attached := s.loops[filepath.Base(path)]
@@ -62,7 +62,7 @@ func (s *stack) reader() *Disks {
 	return d
 }
 
-// forge writes a physical volume of a group of the tag "fast" on a device.
+// forge writes a physical volume of a group with the tag "fast" to a device.
 func (s *stack) forge(name string) {
 	s.T.Helper()
 	content := bytes.TrimRight(fixture.Unzip(s.T, "testdata/groups/linear/loop0.gz"), "\x00")
@@ -72,7 +72,7 @@ func (s *stack) forge(name string) {
 	fixture.Must(s.T, errors.Join(err, f.Close()))
 }
 
-// TestPositions: a physical volume is found on whatever is made of disks alone, and nowhere else, whatever the chain.
+// TestPositions: the reader finds a physical volume on any stack of disks only, and on no other device.
 func TestPositions(t *testing.T) {
 	const disks, volume, unknown, nothing = StandsOnDisks, StandsOnVolume, standsUnknown, StandsOnNothing
 	onFileOf := func(s *stack, name string) loopStatus { return loopStatus{fileSystem: s.Number(name)} }
@@ -181,7 +181,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestMemoryFile: a loop device over a file in memory is no volume's content.
+// TestMemoryFile: a loop device over a file in memory is not made of a volume.
 func TestMemoryFile(t *testing.T) {
 	s := newStack(t)
 	fixture.Must(t, os.MkdirAll(filepath.Join(s.Proc, "self"), 0o755))
@@ -216,7 +216,7 @@ func TestReattachedLoop(t *testing.T) {
 	}
 }
 
-// TestReusedNumber: a device that has taken the place of one that was listed is not read under the other one's position.
+// TestReusedNumber: the reader does not apply a listed device's position to another device that replaced it.
 func TestReusedNumber(t *testing.T) {
 	s := newStack(t)
 	s.Mapper("dm-5", "CRYPT-x", "sda1")
@@ -239,7 +239,8 @@ func TestReusedNumber(t *testing.T) {
 	}
 }
 
-// TestHeldWhileAsked: the position of a loop device is asked while it is open, and before anything is read.
+// TestHeldWhileAsked: the reader determines a loop device's position while the loop device is open, before it reads any
+// content.
 func TestHeldWhileAsked(t *testing.T) {
 	s := newStack(t)
 	s.loop("loop0", loopStatus{device: s.Number("dm-0")})
@@ -255,7 +256,7 @@ func TestHeldWhileAsked(t *testing.T) {
 	}
 }
 
-// TestPositionOfVolume: a device with a volume's UUID is that volume only if disks carry it.
+// TestPositionOfVolume: a device with a volume's UUID is that volume only if it is on disks.
 func TestPositionOfVolume(t *testing.T) {
 	for below, want := range map[string]bool{"sda1": true, "dm-8": true, "loop0": false, "dm-7": false} {
 		s := newStack(t)

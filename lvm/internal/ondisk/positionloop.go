@@ -16,11 +16,11 @@ const majorLoop = 7
 
 // loopStatus is what a loop device is attached to (loop(4), LOOP_GET_STATUS64).
 type loopStatus struct {
-	device     uint64 // the block device; 0 if it is a file
-	fileSystem uint64 // the device number of the file system that holds the file
+	device     uint64 // the backing device; 0: a file
+	fileSystem uint64 // the device number of the backing file's file system
 }
 
-// loop is the position of a loop device: that of the device behind it, or of the file system that holds the file behind it.
+// loop is the position of a loop device: that of its backing device, or of the file system of its backing file.
 func (p Positions) loop(name string, held, depth int) position {
 	ask := p.backing
 	if ask == nil {
@@ -52,8 +52,8 @@ func (p Positions) loop(name string, held, depth int) position {
 	return p.Walk(filepath.Base(folder), depth+1)
 }
 
-// anonymous is the position of a loop device over a file in a file system without a device number of its own (btrfs, overlay,
-// NFS): only that of one in memory can be told.
+// anonymous is the position of a loop device over a file in a file system without a device number (btrfs, overlay, NFS). It is
+// unknown unless the file system is in memory.
 func (p Positions) anonymous(name, number string) position {
 	text, err := readSmall(filepath.Join(p.Proc, "self/mountinfo"))
 	if err != nil {
@@ -69,7 +69,7 @@ func (p Positions) anonymous(name, number string) position {
 	return positionUnknown("%s is a file in a file system without a device number (%s)", name, number)
 }
 
-// open opens a device to ask what it is, and makes sure that it is the one that sysfs means.
+// open opens a device for a request to it, and checks that it is the one in sysfs.
 func (p Positions) open(name string) (directFile, error) {
 	b := blockDevices{sys: p.Sys}
 	text, err := b.attribute(name, "dev")
@@ -91,7 +91,7 @@ func (p Positions) open(name string) (directFile, error) {
 	return f, nil
 }
 
-// askLoop asks an open loop device.
+// askLoop asks an open loop device for its status.
 func askLoop(loop int) (loopStatus, error) {
 	info, err := unix.IoctlLoopGetStatus64(loop)
 	if err != nil {

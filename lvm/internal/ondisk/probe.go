@@ -13,25 +13,26 @@ import (
 )
 
 const (
-	blockAlign = 4096 // O_DIRECT wants the logical block size, at most this on disks that LVM takes
+	blockAlign = 4096 // O_DIRECT needs the logical block size, at most this on disks that LVM accepts
 	headSize   = 8192 // label and the header of the first metadata area, in one read
-	// maxText bounds what a header can make us read and keep. It is what LVM can write into an area of 64 MiB, the largest that
-	// is made here: a volume takes 0.4 to 3 KiB of it, so more than ten thousand volumes fit. A larger area is filled only so far.
+	// maxText limits what a header can make the reader read and keep. LVM can write that much into an area of 64 MiB, the
+	// largest that the driver creates. A volume has 0.4 to 3 KiB of text, so more than ten thousand volumes fit. The driver
+	// uses only that much of a larger area.
 	maxText     = 32 * lvm.MiB
-	tornRetries = 5 // a commit between our two reads shows as a wrong checksum
+	tornRetries = 5 // a commit between two reads shows as a wrong checksum
 	tornDelay   = 2 * time.Millisecond
 )
 
-// probe is what one device says of itself.
+// probe is what one device holds.
 type probe struct {
 	device BlockDevice
 	position
 	label *label // nil: no PV
-	areas []area // those in use
-	err   error  // the device could not be read, wholly or in part
+	areas []area // without ignored ones
+	err   error  // the device could not be read, or not all of it
 }
 
-// errSilent is the error of a device that did not answer in time; the rest of its probe is what it said before.
+// errSilent is the error of an unresponsive device; the rest of its probe is its last answer.
 var errSilent = errors.New("it does not answer")
 
 func (p probe) silent() bool { return errors.Is(p.err, errSilent) }
@@ -43,16 +44,16 @@ type area struct {
 	text   *groupText // nil: the PV is in no group
 }
 
-// prober reads devices; before is what the device said the last time, or nothing.
+// prober reads devices; before is the device's last answer, or zero.
 type prober struct {
 	positions   Positions
 	mustBeBlock bool
 	texts       *groupTexts
-	pause       func(time.Duration) // before what was torn is read again; nil means time.Sleep
+	pause       func(time.Duration) // before it reads an incomplete commit again; nil means time.Sleep
 }
 
-// probe reads a device's label and metadata, if its position allows that: three system calls for a disk without a label;
-// five if there is one and its group is as it was, and one more for a text that is new.
+// probe reads a device's label and metadata, if its position permits. It needs three system calls for a disk without a label,
+// five for a disk of an unchanged group, and one more for a new text.
 func (r prober) probe(d BlockDevice, before probe) probe {
 	p := probe{device: d}
 	if p.position = r.unopened(d); p.Standing != StandsOnDisks {
@@ -70,7 +71,7 @@ func (r prober) probe(d BlockDevice, before probe) probe {
 	return r.content(p, f, before)
 }
 
-// content reads the label and the metadata of a device that is open and in a position to have them.
+// content reads the label and the metadata of an open device whose position permits.
 func (r prober) content(p probe, f directFile, before probe) probe {
 	d := p.device
 	head, err := f.read(span{0, headSize})
@@ -100,8 +101,8 @@ func (r prober) content(p probe, f directFile, before probe) probe {
 	return p
 }
 
-// unopened answers the position of a device that changes it, before it is opened: an open device that is a volume's content
-// would be in the way of its owner. A loop device must be opened to tell.
+// unopened returns the position of a device before it is opened, if its position can change: an open device that is made of a
+// volume would prevent its owner from removing it. A loop device must be open for that.
 func (r prober) unopened(d BlockDevice) position {
 	if d.Disk || unix.Major(d.number) == majorLoop {
 		return position{}
@@ -109,7 +110,7 @@ func (r prober) unopened(d BlockDevice) position {
 	return r.positions.of(d, notOpen)
 }
 
-// opened answers the position of a device that is open, so that it can be neither detached nor become another one.
+// opened returns the position of an open device, which can be neither detached nor replaced.
 func (r prober) opened(d BlockDevice, f directFile) (position, error) {
 	if d.Disk {
 		return position{}, nil
@@ -120,7 +121,7 @@ func (r prober) opened(d BlockDevice, f directFile) (position, error) {
 	return r.positions.of(d, f.Fd), nil
 }
 
-// isListed makes sure that an open device is the one that was listed.
+// isListed checks that an open device is the listed one.
 func (r prober) isListed(d BlockDevice, f directFile) error {
 	if err := f.IsDevice(d.number); err != nil {
 		return err
@@ -128,7 +129,7 @@ func (r prober) isListed(d BlockDevice, f directFile) error {
 	return r.positions.unchanged(d)
 }
 
-// area reads one metadata area. head is what was read already, good for the first look only.
+// area reads one metadata area. head is already read, and good for the first attempt only.
 func (r prober) area(f directFile, head []byte, where span, before probe) (area, error) {
 	pause := r.pause
 	if pause == nil {
@@ -158,7 +159,7 @@ func (r prober) areaOnce(f directFile, head []byte, where span, before probe) (a
 	if err != nil || h.ignored || h.text.size == 0 {
 		return a, err
 	}
-	// The header is the record of a commit: it bears the text's place and checksum. If it is as it was, so is the text.
+	// The header is the record of a commit, with the text's place and checksum. If it is unchanged, so is the text.
 	for _, known := range before.areas {
 		if known.where == where && known.header == h && known.text != nil {
 			return known, nil
@@ -182,7 +183,7 @@ func (r prober) areaOnce(f directFile, head []byte, where span, before probe) (a
 	return a, nil
 }
 
-// directFile reads around the page cache: LVM writes around it too, and a cached page would be old.
+// directFile reads past the page cache: LVM writes past it, so a cached page could be old.
 type directFile struct{ Fd int }
 
 func OpenDirect(path string, mustBeBlock bool) (directFile, error) {
@@ -194,7 +195,7 @@ func OpenDirect(path string, mustBeBlock bool) (directFile, error) {
 	return directFile{fd}, err
 }
 
-// IsDevice makes sure that the path led to the device that sysfs speaks of.
+// IsDevice checks that the path leads to the device in sysfs.
 func (f directFile) IsDevice(number uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(f.Fd, &st); err != nil {
@@ -207,7 +208,7 @@ func (f directFile) IsDevice(number uint64) error {
 	return nil
 }
 
-// read answers exactly the bytes of s, through an aligned buffer.
+// read returns exactly the bytes of s, through an aligned buffer.
 func (f directFile) read(s span) ([]byte, error) {
 	start := s.offset / blockAlign * blockAlign
 	end := (s.offset + s.size + blockAlign - 1) / blockAlign * blockAlign
@@ -238,8 +239,8 @@ func alignedBuffer(size int) []byte {
 	return buf[skip : skip+size : skip+size]
 }
 
-// hasPartitions tells a disk with an MBR partition table, which LVM does not take for a PV, whatever old label the
-// gap before its first partition still holds (lvm2, lib/device/dev-type.c, _has_partition_table).
+// hasPartitions reports whether a disk has an MBR partition table. LVM does not accept such a disk as a PV, whatever old label
+// is in the gap before its first partition (lvm2, lib/device/dev-type.c, _has_partition_table).
 func hasPartitions(head []byte) bool {
 	if binary.LittleEndian.Uint16(head[510:]) != 0xaa55 {
 		return false

@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// Both readers, on disks and reports that real LVM of two generations wrote, must tell the same.
+// TestDisksAgreeWithReport: both readers return the same for disks and reports that real LVM of two generations wrote.
 func TestDisksAgreeWithReport(t *testing.T) {
 	for _, scenario := range fixture.Scenarios(t) {
 		t.Run(filepath.Base(scenario), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestDisksAgreeWithReport(t *testing.T) {
 	}
 }
 
-// What the scenarios are about, so that the two readers cannot be wrong together.
+// TestScenarios: the expected content of each scenario, so that the two readers cannot agree on an error.
 func TestScenarios(t *testing.T) {
 	read := func(name string) lvm.State {
 		node := fixture.NewTestNode(t)
@@ -119,7 +119,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// Volumes that are made of others, and those others; every extent that any of them takes is not free.
+// TestLayeredVolumes: volumes that are made of others, and those others; every extent that any of them has is not free.
 func TestLayeredVolumes(t *testing.T) {
 	type volume struct {
 		kind   string
@@ -135,7 +135,7 @@ func TestLayeredVolumes(t *testing.T) {
 		{"raid", "r5_rmeta_2", volume{"linear", true, "r5"}},
 		{"raid", "m_mlog", volume{"linear", true, "m"}},
 		{"thin", "pool", volume{"thin-pool", false, "t text tsnap"}},
-		{"thin", "t", volume{"thin", false, ""}}, // its snapshot outlives it
+		{"thin", "t", volume{"thin", false, ""}}, // its snapshot survives it
 		{"thin", "ext", volume{"linear", false, "text"}},
 		{"thin", "lvol0_pmspare", volume{"linear", true, ""}},
 		{"snapshot", "o", volume{"linear", false, "snap"}},
@@ -146,7 +146,7 @@ func TestLayeredVolumes(t *testing.T) {
 		{"degraded", "r", volume{"raid1", false, ""}},
 		{"layouts", "r10", volume{"raid10", false, ""}},
 		{"snapshots", "s2", volume{"thin", false, ""}},
-		{"halfraid", "r1_rmeta_0", volume{"linear", true, "r1"}}, // to LVM it is visible, and it bears r1's tags
+		{"halfraid", "r1_rmeta_0", volume{"linear", true, "r1"}}, // to LVM it is visible, and it has r1's tags
 	} {
 		node := fixture.NewTestNode(t)
 		node.Plug(t, "testdata/groups/"+c.scenario)
@@ -164,7 +164,7 @@ func TestLayeredVolumes(t *testing.T) {
 	}
 }
 
-// How volumes lie, told by hand from lvs -a -o+devices.
+// TestSegments: the segments of volumes, taken from lvs -a -o+devices.
 func TestSegments(t *testing.T) {
 	group := func(scenario string) lvm.Group {
 		node := fixture.NewTestNode(t)
@@ -219,7 +219,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// Thin pools and their volumes.
+// TestThinVolumes: thin pools and their volumes.
 func TestThinVolumes(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/snapshots")
@@ -242,7 +242,7 @@ func TestThinVolumes(t *testing.T) {
 	}
 }
 
-// What LVM has for a pool: the volume that it is to make was never completed.
+// TestThinMessages: LVM has a message for a pool, so the volume that it creates is incomplete.
 func TestThinMessages(t *testing.T) {
 	text := captured(t, "message")
 	im, err := importGroup(text)
@@ -262,7 +262,7 @@ func TestThinMessages(t *testing.T) {
 	}
 }
 
-// What is left of captured groups whose disks are missing.
+// TestDamage: what captured groups with missing disks lose.
 func TestDamage(t *testing.T) {
 	for _, c := range []struct {
 		scenario, lv string
@@ -293,7 +293,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A thin volume whose pool has its data on a mirror, and its metadata on one disk alone.
+// TestDamageBelow: a thin volume whose pool has its data on a mirror, and its metadata on one disk.
 func TestDamageBelow(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/thinonraid")
@@ -307,7 +307,7 @@ func TestDamageBelow(t *testing.T) {
 	}
 }
 
-// TestAutoActivationIsRead: a group's flag is read from its metadata (vgchange --setautoactivation).
+// TestAutoActivationIsRead: the reader reads a group's flag from its metadata (vgchange --setautoactivation).
 func TestAutoActivationIsRead(t *testing.T) {
 	for scenario, want := range map[string]bool{"raid": true, "empty": false, "foreign": false} { // the latter by --setautoactivation n
 		im, err := importGroup(captured(t, scenario))

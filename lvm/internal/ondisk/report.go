@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ParseReport reads what ReportArgs printed. Any group that it cannot read is an error: after it nobody is left to ask.
+// ParseReport parses the output of ReportArgs. A group that it cannot read is an error, because there is no other reader.
 func ParseReport(r io.Reader) (lvm.State, error) {
 	var raw reportJSON
 	if err := json.NewDecoder(r).Decode(&raw); err != nil {
@@ -36,8 +36,8 @@ func ParseReport(r io.Reader) (lvm.State, error) {
 	return state, nil
 }
 
-// completedBy adds the groups that only LVM's report could read. What the disks themselves told stays: it knows of
-// PVs with a double and of devices that could not be read.
+// completedBy adds the groups that only LVM's report could read. The direct reading wins for all others: it has duplicate PVs
+// and unreadable devices.
 func completedBy(s lvm.State, report lvm.State) lvm.State {
 	for _, g := range report.Groups {
 		if !slices.ContainsFunc(s.Groups, func(known lvm.Group) bool { return known.UUID == g.UUID }) {
@@ -126,7 +126,7 @@ func (item reportGroup) pvs(g *lvm.Group, h *restrictions) error {
 	return nil
 }
 
-// mergeRuns brings free runs into order and joins neighbours.
+// mergeRuns sorts free runs and joins adjacent ones.
 func mergeRuns(pv *lvm.PV) error {
 	slices.SortFunc(pv.Free, func(a, b lvm.Run) int { return int(a.Start - b.Start) })
 	var merged []lvm.Run

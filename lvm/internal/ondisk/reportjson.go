@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// reportJSON is LVM's report in either of its JSON formats: `json` writes every value as a string, `json_std` (from
-// 2.03.17 on) some numbers as numbers and lists as arrays.
+// reportJSON is LVM's report in either of its JSON formats: `json` writes every value as a string, `json_std` (since 2.03.17)
+// some numbers as numbers and lists as arrays.
 type reportJSON struct {
 	Report []reportGroup `json:"report"`
 }
@@ -66,7 +66,7 @@ type reportPVSeg struct {
 	PV      word  `json:"pv_uuid"`
 	Start   count `json:"pvseg_start"`
 	Size    count `json:"pvseg_size"`
-	Type    word  `json:"segtype"` // "free" where nothing is
+	Type    word  `json:"segtype"` // "free" for free extents
 	LV      word  `json:"lv_uuid"`
 	LVStart count `json:"seg_start_pe"`
 }
@@ -84,19 +84,18 @@ type reportSeg struct {
 	Metadata   list  `json:"metadata_devices"`
 }
 
-// word is a string.
 type word string
 
-// count is a number of 0 or more, written as a number or as a string.
+// count is a number of 0 or more, as a number or a string.
 type count int64
 
-// truth is yes or no, written as 1, 0, or -1 where the question does not arise.
+// truth is yes or no: 1, 0, or -1 where it does not apply.
 type truth bool
 
-// stamp is a moment in LVM's default time format (lvm.conf, report/time_format), empty where it is not known.
+// stamp is a time in LVM's default format (lvm.conf, report/time_format), empty if unknown.
 type stamp struct{ time.Time }
 
-// list is a list of strings, written as an array or joined by commas.
+// list is a list of strings, as an array or joined by commas.
 type list []string
 
 func (c *count) UnmarshalJSON(p []byte) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// reportedLVs puts a group's volumes together from the three parts of the report that speak of them.
+// reportedLVs assembles a group's volumes from the three parts of the report that describe them.
 type reportedLVs struct {
 	item   reportGroup
 	group  *lvm.Group
@@ -53,12 +53,12 @@ func (item reportGroup) lvs(g *lvm.Group) error {
 	return nil
 }
 
-// links notes which volumes are made of which others, as far as the report says it of the whole volume.
+// links records which volumes are made of which others, from the report's rows about whole volumes.
 func (r *reportedLVs) links(lv *lvm.LV, row reportLV) {
 	r.use(lv.Name, string(row.Pool), string(row.Data), string(row.Metadata), string(row.MirrorLog))
 	origin, _ := unbracket(string(row.Origin))
 	if r.thinSnapshot(row, origin) {
-		lv.Origin = origin // it lives on without its origin
+		lv.Origin = origin // it survives its origin
 	} else {
 		r.use(lv.Name, origin)
 	}
@@ -71,7 +71,7 @@ func (r *reportedLVs) links(lv *lvm.LV, row reportLV) {
 	}
 }
 
-// use notes that a volume is built on those parts that are LVs.
+// use records that a volume is built on those components that are LVs.
 func (r *reportedLVs) use(user string, parts ...string) {
 	for _, part := range parts {
 		name, _ := unbracket(part)
@@ -81,7 +81,7 @@ func (r *reportedLVs) use(user string, parts ...string) {
 	}
 }
 
-// thinSnapshot says whether row is a thin snapshot of origin, in the same pool.
+// thinSnapshot reports whether row is a thin snapshot of origin, in the same pool.
 func (r *reportedLVs) thinSnapshot(row reportLV, origin string) bool {
 	i, ok := r.byName[origin]
 	return ok && row.Pool != "" && r.item.LV[i].Pool == row.Pool
@@ -119,7 +119,7 @@ func (r *reportedLVs) segment(row reportSeg) error {
 	return nil
 }
 
-// legName is one leg as the report writes it: "/dev/sda(12)", "[unknown](12)" for a missing PV, "[r_rimage_0](0)".
+// legName is one leg in the report's notation: "/dev/sda(12)", "[unknown](12)" for a missing PV, "[r_rimage_0](0)".
 type legName struct {
 	name  string
 	start lvm.Extents
@@ -135,8 +135,8 @@ func leg(text string) legName {
 	return legName{name, lvm.Extents(start)}
 }
 
-// area finds what a leg is on. A missing PV has no name: it is found among the stretches that the report says this
-// segment has on PVs, less those that are taken by its earlier legs.
+// area finds the PV or LV of a leg. A missing PV has no name: area finds it among the report's PV ranges of this segment,
+// without those of its earlier legs.
 func (r *reportedLVs) area(row reportSeg, earlier []lvm.Area, l legName) (lvm.Area, error) {
 	if _, isLV := r.byName[l.name]; isLV {
 		return lvm.Area{LV: l.name}, nil

@@ -9,22 +9,22 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// restrictions are the facts of a group that forbid changes in it. Both readers collect them; one function words them.
+// restrictions are a group's properties that forbid changes. Both readers collect them; problem formats them.
 type restrictions struct {
 	exported   bool
 	shared     bool // needs lvmlockd or clvmd
 	readOnly   bool
 	fixed      bool // vgchange -x n
 	systemID   string
-	duplicates []string // sentences, one for each PV that stands on two devices
+	duplicates []string // sentences, one for each PV that two devices have
 	shrunken   []string // sentences, one for each PV that its device is too small for
-	silent     []string // sentences, one for each PV that does not answer
+	silent     []string // sentences, one for each unresponsive PV
 }
 
-// closed tells whether LVM refuses all changes.
+// closed reports whether LVM refuses all changes.
 func (h restrictions) closed() bool { return h.exported || h.systemID != "" || h.shared || h.readOnly }
 
-// problem words the first hurdle for Group.Problem; empty where there is none.
+// problem describes the first restriction for Group.Problem; "" if there is none.
 func (h restrictions) problem(name string) string {
 	switch {
 	case len(h.silent) > 0:
@@ -53,7 +53,7 @@ func describeUnknownDevice(uuid string, devices []string) string {
 	return fmt.Sprintf("its physical volume %s is missing, or on an unresponsive disk (%s)", uuid, strings.Join(devices, ", "))
 }
 
-// normalizeGroup brings a group into one order, whatever the order of its source, and derives what follows from the rest.
+// normalizeGroup sorts a group, so that both readers return it alike, and derives redundant fields.
 func normalizeGroup(g *lvm.Group) {
 	slices.SortFunc(g.PVs, func(a, b lvm.PV) int { return strings.Compare(a.UUID, b.UUID) })
 	slices.SortFunc(g.LVs, func(a, b lvm.LV) int { return strings.Compare(a.Name, b.Name) })
@@ -66,14 +66,14 @@ func normalizeGroup(g *lvm.Group) {
 		for j := range lv.Segments {
 			for _, a := range lv.Segments[j].Metadata {
 				if part := g.FindLV(a.LV); part != nil && !part.Hidden {
-					lv.Pending, part.Hidden = true, true // it bears the tags of the whole
+					lv.Pending, part.Hidden = true, true // it has the tags of the RAID
 				}
 			}
 		}
 	}
 }
 
-// orderMissing brings legs on missing PVs into an order that both readers can tell, as Area says. It writes to copies.
+// orderMissing sorts legs on missing PVs as Area says, so that both readers return them alike. It writes to copies.
 func orderMissing(g *lvm.Group) {
 	missing := map[string]bool{}
 	for _, pv := range g.PVs {

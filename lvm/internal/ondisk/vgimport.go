@@ -11,8 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Flags that LVM writes into `status`; one that is not here changes what the metadata means, in a way unknown to us
-// (lvm2, lib/format_text/flags.c). Flags in `flags` may be ignored by design, but for MISSING.
+// Flags that LVM writes into `status`; any other changes the meaning of the metadata in an unknown way (lvm2,
+// lib/format_text/flags.c). A reader may ignore flags in `flags` by design, except MISSING.
 var (
 	vgFlags = words("EXPORTED RESIZEABLE READ WRITE WRITE_LOCKED CLUSTERED SHARED PVMOVE")
 	pvFlags = words("ALLOCATABLE EXPORTED MISSING")
@@ -30,24 +30,24 @@ func words(list string) map[string]bool {
 	return set
 }
 
-// errUnsupported marks metadata that this reader does not know how to read: LVM's own report decides.
+// errUnsupported marks metadata that this reader cannot read: LVM's report decides.
 var errUnsupported = errors.New("metadata that only LVM itself can read")
 
 func unsupported(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errUnsupported, fmt.Sprintf(format, args...))
 }
 
-// imported is a group as its text describes it, before the node's devices are known.
+// imported is a group as its text describes it, without the node's devices.
 type imported struct {
 	group   lvm.Group
 	hurdles restrictions
-	needs   map[string]lvm.Bytes // by PV UUID: how large a device the text reckons with
+	needs   map[string]lvm.Bytes // by PV UUID: the device size in the text
 	names   map[string]int       // "pv0" -> index in group.PVs
 	used    [][]lvm.Run          // by index in group.PVs
 }
 
-// importGroup reads a metadata text. Every error is errUnsupported: a text with a good checksum was written by LVM,
-// so what cannot be read here is at least LVM's to judge.
+// importGroup parses a metadata text. Every error is errUnsupported: LVM wrote a text with a valid checksum, so LVM must decide
+// what this reader cannot read.
 func importGroup(text string) (*imported, error) {
 	root, err := parseText(strings.TrimRight(text, "\x00"))
 	if err != nil {
@@ -146,7 +146,7 @@ func (im *imported) lvs(vg *section) error {
 		if err != nil {
 			return fmt.Errorf("logical volume %s: %w", list.sections[i].name, err)
 		}
-		if lv.Type != "snapshot" { // the tie between an origin and its snapshot, not a volume
+		if lv.Type != "snapshot" { // the link between an origin and its snapshot, no volume
 			named[lv.Name] = len(im.group.LVs)
 			im.group.LVs = append(im.group.LVs, lv)
 		}
@@ -183,7 +183,7 @@ func (im *imported) lv(s *section) (lvm.LV, error) {
 	return lv, nil
 }
 
-// runs turns what is used into what is free.
+// runs derives the free extents from the used ones.
 func (im *imported) runs(*section) error {
 	for i := range im.group.PVs {
 		pv := &im.group.PVs[i]

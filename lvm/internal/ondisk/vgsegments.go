@@ -9,7 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Segment types whose areas are known. The first three may lie on PVs; all others are made of other LVs.
+// Segment types with known areas. The first three can be on PVs; all others are made of other LVs.
 var (
 	pvSegments = words("striped linear mirror")
 	lvSegments = words("raid0 raid0_meta raid1 raid4 raid5 raid5_ls raid5_la raid5_rs raid5_ra raid5_n raid6 raid6_zr raid6_nr " +
@@ -17,13 +17,13 @@ var (
 		"cache-pool writecache vdo vdo-pool integrity error zero")
 )
 
-// maxLegs is over how many legs LVM gives to a volume: 128 stripes, 64 images.
+// maxLegs is more than LVM gives a volume: 128 stripes, 64 images.
 const maxLegs = 256
 
 // notReferences are a segment's string fields that name no other volume.
 var notReferences = words("type tags discards cache_mode policy")
 
-// segment adds one segment to its volume and marks the extents that it takes on PVs.
+// segment adds one segment to its volume and marks its extents on PVs.
 func (im *imported) segment(lv *lvm.LV, s *section) error {
 	f := &fields{section: s}
 	seg := lvm.Segment{
@@ -73,7 +73,7 @@ func (im *imported) segment(lv *lvm.LV, s *section) error {
 	return im.take(s, pvSegments[kind], length)
 }
 
-// thin reads what makes a volume a thin pool, or a part of one.
+// thin reads the fields of a thin pool or a thin volume.
 func thin(lv *lvm.LV, kind string, f *fields) {
 	switch kind {
 	case "thin-pool":
@@ -89,7 +89,7 @@ func thin(lv *lvm.LV, kind string, f *fields) {
 	}
 }
 
-// messages reads what LVM has for a thin pool: `message1 { create = "v" }`, `message2 { delete = 7 }`.
+// messages reads LVM's messages for a thin pool: `message1 { create = "v" }`, `message2 { delete = 7 }`.
 func messages(pool *fields) (list []string) {
 	for i := range pool.section.sections {
 		m := &fields{section: &pool.section.sections[i]}
@@ -105,11 +105,11 @@ func messages(pool *fields) (list []string) {
 	return list
 }
 
-// hasLegs tells the segment types whose legs a State shows.
+// hasLegs reports whether a State shows the legs of a segment type.
 func hasLegs(kind string) bool { return pvSegments[kind] || strings.HasPrefix(kind, "raid") }
 
-// legs reads where the legs of a segment are: `stripes = ["pv0", 12, "pv1", 0]`, `mirrors` alike,
-// `raids = ["r_rmeta_0", "r_rimage_0", ...]`, `raid0_lvs = ["r_rimage_0", ...]`.
+// legs reads the legs of a segment: `stripes = ["pv0", 12, "pv1", 0]`, `mirrors` alike, `raids = ["r_rmeta_0", "r_rimage_0",
+// ...]`, `raid0_lvs = ["r_rimage_0", ...]`.
 func (im *imported) legs(seg *lvm.Segment, s *section) (err error) {
 	if !hasLegs(seg.Type) {
 		return nil
@@ -142,8 +142,7 @@ func (im *imported) legs(seg *lvm.Segment, s *section) (err error) {
 	return nil
 }
 
-// pairs reads legs of a name and an extent each. A name is a PV's, if there is one of that name (lvm2,
-// lib/format_text/import_vsn1.c).
+// pairs reads legs of a name and an extent each. A name is a PV's, if a PV has it (lvm2, lib/format_text/import_vsn1.c).
 func (im *imported) pairs(seg *lvm.Segment, e *entry) error {
 	if !e.list || len(e.values) == 0 || len(e.values)%2 != 0 {
 		return fmt.Errorf("%s is not a list of names and extents", e.key)
@@ -162,7 +161,7 @@ func (im *imported) pairs(seg *lvm.Segment, e *entry) error {
 	return nil
 }
 
-// take marks the extents that a segment takes on PVs, wherever it names one: `stripes = ["pv0", 0, "pv1", 20]`.
+// take marks a segment's extents on PVs, wherever it names one: `stripes = ["pv0", 0, "pv1", 20]`.
 func (im *imported) take(s *section, onPVs bool, length lvm.Extents) error {
 	for _, e := range s.entries {
 		for i, v := range e.values {
@@ -183,8 +182,8 @@ func (im *imported) take(s *section, onPVs bool, length lvm.Extents) error {
 	return nil
 }
 
-// link notes on each LV which others are built on it: every LV that a segment names, but for the origin of a thin
-// snapshot, which the snapshot outlives.
+// link records on each LV which others are built on it: every LV that a segment names, except the origin of a thin snapshot,
+// which survives its origin.
 func (im *imported) link(named map[string]int, user string, s *section) {
 	kind := (&fields{section: s}).text("type")
 	if kind == "snapshot" { // origin and cow_store: the second is the snapshot's own name
@@ -208,7 +207,7 @@ func (im *imported) link(named map[string]int, user string, s *section) {
 	}
 }
 
-// checkNames makes sure that every LV that another one is said to be made of is there.
+// checkNames checks that every LV that another one is made of exists.
 func (im *imported) checkNames(named map[string]int) error {
 	for i := range im.group.LVs {
 		lv := &im.group.LVs[i]

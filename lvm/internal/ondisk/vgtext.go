@@ -9,17 +9,17 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A volume group's metadata is text in LVM's configuration syntax (lvm2, libdm/libdm-config.c). vgParser reads the part
-// of it that LVM writes: sections, `key = value`, strings, whole numbers, lists of those, comments. Anything else is
-// an error: the reader then leaves the group to LVM's own report.
+// A volume group's metadata is text in LVM's configuration syntax (lvm2, libdm/libdm-config.c). vgParser parses the part of it
+// that LVM writes: sections, `key = value`, strings, whole numbers, lists of those, comments. Anything else is an error, and
+// LVM's report supplies the group.
 
-// maxDepth is far over what LVM writes: group, logical_volumes, one volume, its segment.
+// maxDepth is far above what LVM writes: group, logical_volumes, one volume, its segment.
 const maxDepth = 8
 
-// maxNodes bounds what is kept of a text, however dense it is: with LVM's 11 bytes or more to a name or value these are 22 MiB.
+// maxNodes limits the parsed form of a text: with LVM's 11 bytes or more to a name or value these are 22 MiB.
 const maxNodes = 2_000_000
 
-// section is one `name { ... }`; the text itself is the outermost, nameless one.
+// section is one `name { ... }`; the whole text is the outermost one, without a name.
 type section struct {
 	name     string
 	entries  []entry
@@ -58,7 +58,7 @@ func (s *section) entry(key string) *entry {
 	return nil
 }
 
-// unique fails where a name stands twice: LVM would merge the two, which it never has to with a text of its own.
+// unique refuses repeated names: LVM would merge the two, but never writes them.
 func (s *section) unique() error {
 	if len(s.sections)+len(s.entries) <= fewNames {
 		return s.uniqueOfFew()
@@ -76,7 +76,7 @@ func (s *section) unique() error {
 	return nil
 }
 
-// fewNames is up to how many names looking at each pair of them is quicker than a map: volumes and segments have less.
+// fewNames is the number of names up to which a comparison of each pair is faster than a map: volumes and segments have fewer.
 const fewNames = 16
 
 func (s *section) uniqueOfFew() error {
@@ -108,11 +108,11 @@ func (s *section) uniqueOfFew() error {
 type vgParser struct {
 	text string
 	pos  int
-	left int      // how many more names and values may come
-	slab []scalar // where the values of scalar entries stand, many to an allocation
+	left int      // how many more names and values are allowed
+	slab []scalar // values of scalar entries, many to an allocation
 }
 
-// alone answers a list of one value.
+// alone returns a list of one value.
 func (p *vgParser) alone(v scalar) []scalar {
 	if len(p.slab) == cap(p.slab) {
 		p.slab = make([]scalar, 0, 256)
@@ -121,7 +121,7 @@ func (p *vgParser) alone(v scalar) []scalar {
 	return p.slab[len(p.slab)-1 : len(p.slab) : len(p.slab)]
 }
 
-// parseText reads a whole metadata text.
+// parseText parses a whole metadata text.
 func parseText(text string) (*section, error) {
 	p := &vgParser{text: text, left: maxNodes}
 	root := &section{}
@@ -131,7 +131,7 @@ func parseText(text string) (*section, error) {
 	return root, nil
 }
 
-// body reads entries and sections up to the closing brace, or up to the end of the text for the outermost section.
+// body parses entries and sections up to the closing brace, or up to the end of the text for the outermost section.
 func (p *vgParser) body(s *section, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("more than %d sections inside one another", maxDepth)
@@ -227,7 +227,7 @@ func (p *vgParser) scalar() (scalar, error) {
 	return scalar{number: n}, nil
 }
 
-// quoted reads a string whose opening quote is taken; LVM escapes the quote and the backslash with a backslash.
+// quoted parses a string after its opening quote; LVM escapes the quote and the backslash with a backslash.
 func (p *vgParser) quoted() (string, error) {
 	start := p.pos
 	escaped := false

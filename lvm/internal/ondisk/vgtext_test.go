@@ -69,7 +69,7 @@ func TestParseTextRefuses(t *testing.T) {
 	}
 }
 
-// Free runs and what segments take fill each PV exactly once, for any set of segments.
+// TestFreeRuns: free and used extents cover each PV exactly once, for any set of segments.
 func TestFreeRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		used := rapid.SliceOfN(rapid.Bool(), 1, 60).Draw(t, "extents in use")
@@ -111,7 +111,7 @@ func FuzzImportGroup(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, pv := range im.group.PVs { // what the planner builds on
+		for _, pv := range im.group.PVs { // the planner relies on this
 			next := lvm.Extents(0)
 			for _, run := range pv.Free {
 				if run.Start < next || run.Count <= 0 || run.Start+run.Count > pv.Extents {
@@ -120,7 +120,7 @@ func FuzzImportGroup(f *testing.F) {
 				next = run.Start + run.Count + 1
 			}
 		}
-		for _, lv := range im.group.LVs { // what looks down through volumes ends, whatever they are named and tagged
+		for _, lv := range im.group.LVs { // a walk through components ends, whatever their names and tags
 			_, _ = lvm.ComponentsAndPool(im.group, lv), im.group.DamageOf(lv, nil, 0)
 			_, _, _ = lvm.VolumeOf(im.group, lv)
 			_, _, _ = lvm.SnapshotOf(im.group, lv)
@@ -140,7 +140,7 @@ func FuzzLabel(f *testing.F) {
 			return
 		}
 		_, _ = findLabel(sector)
-		// The checksums would stop the fuzzer at the door: behind them nothing may panic either.
+		// Wrong checksums stop the fuzzer early, so it calls the parsers directly: they must not panic either.
 		l, err := decodePVHeader(sector[:lvm.SectorSize], 32)
 		if err != nil {
 			return
@@ -170,7 +170,7 @@ func FuzzParseReport(f *testing.F) {
 	})
 }
 
-// BenchmarkImport reads the text of a group with 1000 volumes, as after each commit.
+// BenchmarkImport parses the text of a group with 1000 volumes, as after each commit.
 func BenchmarkImport(b *testing.B) {
 	text := captured(b, "linear")
 	at := strings.Index(text, "logical_volumes {\n") + len("logical_volumes {\n")
