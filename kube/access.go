@@ -14,37 +14,37 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// The driver serves what names volumes and claims only to those whom the API server lets read it: a TokenReview tells who sent a
-// bearer token, a SubjectAccessReview whether they may get the path (nonResourceURLs of a ClusterRole). k8s.io/apiserver has the
-// same with more around it, and would nearly double the binary.
+// Only readers whom the API server authorizes may read the pages that name volumes and claims: a TokenReview identifies the
+// sender of a bearer token, a SubjectAccessReview checks access to the path (nonResourceURLs of a ClusterRole).
+// k8s.io/apiserver does the same and more, but would nearly double the binary.
 
-// How long an answer is good for. A right that was taken away ends within grantedFor; one that was given takes refusedFor.
+// Lifetimes of cached reviews. A revoked right ends within grantedFor; a new right takes effect within refusedFor.
 const (
 	grantedFor    = 5 * time.Minute
 	refusedFor    = 30 * time.Second
-	knownFor      = time.Hour // a token that was good once is reviewed again without a limit
+	knownFor      = time.Hour // a token that was granted once is reviewed again without a rate limit
 	reviewTimeout = 5 * time.Second
 	tokensKept    = 256
 )
 
-// Tokens that were never good may have this many reviews: who sends random ones costs the API server no more than that.
+// Limit on the reviews of tokens that were never granted: random tokens cost the API server no more than this.
 const (
 	reviewsPerSecond = 2
 	reviewsBurst     = 10
 )
 
-// Decision is what a reader may do.
+// Decision is the API server's decision about a reader.
 type Decision int
 
-// The decisions; without an error, one of these is always the API server's.
+// Without an error, a Decision is always the API server's.
 const (
-	Unauthenticated Decision = iota // the token is nobody's
-	Forbidden                       // the token is somebody's, who may not
+	Unauthenticated Decision = iota // no account has the token
+	Forbidden                       // the token's account may not get the path
 	Granted
 )
 
-// ErrTooManyReviews says that so many unknown tokens came that this one was not looked at.
-var ErrTooManyReviews = errors.New("too many unknown tokens are sent; try again")
+// ErrTooManyReviews says that the rate limit on unknown tokens left this token unreviewed.
+var ErrTooManyReviews = errors.New("too many unknown tokens; retry later")
 
 // Access decides who may read this driver's pages.
 type Access struct {
@@ -52,11 +52,11 @@ type Access struct {
 	now     func() time.Time
 	limit   flowcontrol.PassiveRateLimiter
 	running singleflight.Group
-	granted *cache.LRUExpireCache // by key, when it was granted
-	refused *cache.LRUExpireCache // by key, the Decision; apart, so that random tokens displace no good one
+	granted *cache.LRUExpireCache // time of the grant, by key
+	refused *cache.LRUExpireCache // Decision by key; a separate cache, so that random tokens displace no granted one
 }
 
-// NewAccess makes an Access; it sends no request.
+// NewAccess creates an Access without sending a request.
 func NewAccess(client *Client) *Access {
 	return &Access{
 		client: client, now: time.Now, limit: flowcontrol.NewTokenBucketPassiveRateLimiter(reviewsPerSecond, reviewsBurst),
@@ -64,10 +64,10 @@ func NewAccess(client *Client) *Access {
 	}
 }
 
-// Review decides whether the token's owner may get the path. An error says that the API server could not be asked.
+// Review decides whether the token's owner may get the path. An error says that the API server did not decide.
 func (a *Access) Review(ctx context.Context, token, path string) (Decision, error) {
 	sum := sha256.Sum256([]byte(path + "\x00" + token))
-	key := string(sum[:]) // no token stays in memory
+	key := string(sum[:]) // keeps the token itself out of memory
 	when, known := a.granted.Get(key)
 	if known && a.now().Sub(when.(time.Time)) < grantedFor { //nolint:forcetypeassert // nothing else is put there
 		return Granted, nil
@@ -100,11 +100,10 @@ func (a *Access) keep(key string, decision Decision) {
 	a.refused.Add(key, decision, refusedFor)
 }
 
-// review asks the API server.
 func (c *Client) review(ctx context.Context, token, path string) (Decision, error) {
 	who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := c.core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(who).Do(ctx).Into(who); err != nil {
-		return Unauthenticated, fmt.Errorf("the API server cannot be asked whose the token is: %w", err)
+		return Unauthenticated, fmt.Errorf("cannot review the token: %w", err)
 	}
 	if !who.Status.Authenticated {
 		return Unauthenticated, nil
@@ -119,7 +118,7 @@ func (c *Client) review(ctx context.Context, token, path string) (Decision, erro
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 	}}
 	if err := c.core.Post().AbsPath("/apis/authorization.k8s.io/v1/subjectaccessreviews").Body(may).Do(ctx).Into(may); err != nil {
-		return Unauthenticated, fmt.Errorf("the API server cannot be asked whether %s may get %s: %w", user.Username, path, err)
+		return Unauthenticated, fmt.Errorf("cannot check whether %s may get %s: %w", user.Username, path, err)
 	}
 	if !may.Status.Allowed {
 		return Forbidden, nil

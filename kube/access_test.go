@@ -25,7 +25,7 @@ type reviews struct {
 	asked  atomic.Int32 // TokenReviews
 	down   atomic.Bool
 	revoke atomic.Bool
-	now    atomic.Int64 // seconds
+	now    atomic.Int64 // Unix seconds
 }
 
 func newReviews(t *testing.T) *reviews {
@@ -69,7 +69,7 @@ func newReviews(t *testing.T) *reviews {
 	return r
 }
 
-// received decodes what a client has sent, in whichever encoding.
+// received decodes a client's request in either encoding.
 func received(r *http.Request, into runtime.Object) error {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *reviews) expect(t *testing.T, token, path string, want Decision, review
 	}
 }
 
-// TestReviewsAreKept: a token is reviewed once for each path, whatever the answer is, until that grows old.
+// TestReviewsAreKept: Access reviews a token once for each path until the cached decision expires, whatever it is.
 func TestReviewsAreKept(t *testing.T) {
 	r := newReviews(t)
 	for range 3 {
@@ -107,7 +107,7 @@ func TestReviewIsOfOnePath(t *testing.T) {
 	r.expect(t, "reader", "/v1/status", Forbidden, 2)
 }
 
-// TestRevokedTokenEnds: a right that is taken away ends with what was kept of it.
+// TestRevokedTokenEnds: a revoked right ends when the cached decision expires.
 func TestRevokedTokenEnds(t *testing.T) {
 	r := newReviews(t)
 	r.expect(t, "reader", "/metrics", Granted, 1)
@@ -117,7 +117,7 @@ func TestRevokedTokenEnds(t *testing.T) {
 	r.expect(t, "reader", "/metrics", Unauthenticated, 2)
 }
 
-// TestAPIServerDown: only tokens that were granted lately are good meanwhile.
+// TestAPIServerDown: while the API server is down, only recently granted tokens are accepted.
 func TestAPIServerDown(t *testing.T) {
 	r := newReviews(t)
 	r.expect(t, "reader", "/metrics", Granted, 1)
@@ -136,7 +136,7 @@ func TestAPIServerDown(t *testing.T) {
 	}
 }
 
-// TestRandomTokensCostLittle: they are refused without a review, and displace no token that is good.
+// TestRandomTokensCostLittle: Access refuses random tokens without a review, and they displace no granted token.
 func TestRandomTokensCostLittle(t *testing.T) {
 	r := newReviews(t)
 	r.expect(t, "reader", "/metrics", Granted, 1)

@@ -13,18 +13,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Adoption says how a volume is to be taken up again.
+// Adoption describes how to adopt a volume.
 type Adoption struct {
 	Volume     lvm.Volume
-	Attributes map[string]string // as CreateVolume answers them
+	Attributes map[string]string // as CreateVolume returns them
 	Node       string
-	Claim      string // "namespace/name"; "": no claim is made, and any may bind the volume
+	Claim      string // "namespace/name"; "": create no claim, any claim may bind the volume
 	Class      string // name of a storage class; "": none
 	FSType     string // "": a raw block volume
 	Policy     corev1.PersistentVolumeReclaimPolicy
 }
 
-// Manifests answers the PersistentVolume, and the claim if one is named, as kubectl apply takes them.
+// Manifests returns the PersistentVolume, and the claim if Claim names one, as input for kubectl apply.
 func Manifests(a Adoption) (string, error) {
 	namespace, name := claimKey(a.Claim)
 	if a.Claim != "" && (namespace == "" || name == "" || strings.Contains(name, "/")) {
@@ -52,7 +52,7 @@ func (a Adoption) volume() *corev1.PersistentVolume {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume},
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        a.Volume.Name,
-			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": DriverName}, // whose DeleteVolume is to be called one day
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": DriverName}, // the driver whose DeleteVolume csi-provisioner calls
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: a.size()},
@@ -89,7 +89,7 @@ func (a Adoption) size() resource.Quantity {
 	return *resource.NewQuantity(int64(a.Volume.Size), resource.BinarySI)
 }
 
-// manifest writes an object as YAML without what only the API server fills in.
+// manifest writes an object as YAML without the fields that only the API server sets.
 func manifest(o any) (string, error) {
 	text, err := json.Marshal(o)
 	if err != nil {

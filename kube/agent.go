@@ -20,7 +20,7 @@ import (
 // DriverName is the name of this driver in StorageClass, PersistentVolume and VolumeSnapshotContent objects.
 const DriverName = "nodelvm.io"
 
-// Volumes is what this package asks of lvm.Host; the outcomes are described there.
+// Volumes is the part of lvm.Host that this package uses; lvm.Host documents the outcomes.
 type Volumes interface {
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
 	LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error)
@@ -28,24 +28,24 @@ type Volumes interface {
 	ExtendBlock(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error)
 }
 
-// Config says for whom an Agent acts.
+// Config configures an Agent.
 type Config struct {
 	Client      *Client
-	Node        string                                         // this node's name, which is also its topology value
+	Node        string                                         // this node's name, and its topology value
 	Volumes     Volumes                                        // this node's
-	Health      func(context.Context) ([]lvm.Finding, error)   // nil: health is not told of; asked every 30 s
-	HealthScope func(context.Context) (lvm.HealthScope, error) // what Health can see now; nil: all that it is asked for
+	Health      func(context.Context) ([]lvm.Finding, error)   // nil: conditions are not reported; called every 30 s
+	HealthScope func(context.Context) (lvm.HealthScope, error) // what Health can observe now; nil: every scope it is called for
 	Log         *slog.Logger                                   // nil: slog.Default()
 
-	Holdings   func(context.Context) (lvm.ManagedVolumes, error) // nil: orphans are not looked for
-	AuditEvery time.Duration                                     // how often they are; 0: once an hour
+	Holdings   func(context.Context) (lvm.ManagedVolumes, error) // nil: no search for orphans
+	AuditEvery time.Duration                                     // interval of that search; 0: one hour
 
-	Snapshots bool // csi-snapshotter runs on this node: contents that were made by hand are labelled for it
+	Snapshots bool // csi-snapshotter runs on this node: label pre-provisioned contents for it
 }
 
-// Agent acts for this node in the API: it enlarges the node's volumes, keeps copies where their source is, sees to it that
-// no claim is overlooked, and tells of trouble. Idle, it costs a watch on storage classes and one on claims, and with
-// Snapshots one on contents.
+// Agent acts for this node in the API. It expands the node's volumes, selects this node for clones of its volumes and
+// snapshots, makes csi-provisioner retry claims that it missed, and reports conditions. An idle Agent costs a watch on
+// storage classes, one on claims and, with Snapshots, one on contents.
 type Agent struct {
 	client  *Client
 	node    string
@@ -57,34 +57,34 @@ type Agent struct {
 	pods    *podLister
 	handles *handleIndex
 
-	classes  *classStore
-	claims   *claimStore
-	contents *contentStore
-	handmade *shelf[handmade] // nil: they are not looked for
+	classes        *classStore
+	claims         *claimStore
+	contents       *contentStore
+	preProvisioned *filteredStore[preProvisioned] // nil: no watch on pre-provisioned contents
 
-	queue   workqueue.TypedDelayingInterface[string] // keys as of jobFor
+	queue   workqueue.TypedDelayingInterface[string] // keys as jobFor takes them
 	backoff *flowcontrol.Backoff                     // by job.id
 
-	patience  time.Duration        // before the first reminder of a claim
-	kindAgain time.Duration        // between two questions whether there are snapshots
+	patience  time.Duration        // before the first retry of a claim
+	kindAgain time.Duration        // interval of the check for the snapshot API
 	reminders *flowcontrol.Backoff // by the claim's UID
 
 	audit audit
 
-	work     sync.WaitGroup // what Run has started
-	restores sync.Once      // begins the watch on contents
+	work     sync.WaitGroup // goroutines of Run
+	restores sync.Once      // starts the watch on contents
 }
 
-// Waiting times between two attempts at one thing, as those of the sidecars beside this process: nothing wakes what waits
-// for room or for a disk, and an attempt in vain is cheap. And how many claims are worked on at a time; LVM lets one
-// writer at a time into a group anyway.
+// Back-off between two attempts, the same as the sidecars': no event announces free capacity or a returned disk, and a
+// failed attempt is cheap. workers is the number of claims in work at a time; LVM allows one writer per volume group
+// anyway.
 const (
 	backoffFirst = time.Second
 	backoffMost  = 30 * time.Second
 	workers      = 4
 )
 
-// NewAgent makes an Agent; it sends no request.
+// NewAgent creates an Agent without sending a request.
 func NewAgent(cfg Config) *Agent {
 	a := &Agent{
 		client: cfg.Client, node: cfg.Node, volumes: cfg.Volumes, health: cfg.Health, scope: cfg.HealthScope,
@@ -112,13 +112,13 @@ func NewAgent(cfg Config) *Agent {
 		})
 	})
 	if cfg.Snapshots {
-		a.handmade = newHandmadeStore(func(name string) { a.queue.Add(contentPrefix + name) })
+		a.preProvisioned = newPreProvisionedStore(func(name string) { a.queue.Add(contentPrefix + name) })
 	}
 	return a
 }
 
-// Run acts until ctx ends, and returns when everything that it started has ended. What was begun on a volume is brought
-// to its end.
+// Run acts until ctx ends and returns when everything that it started has ended. It completes a step on a volume that it
+// has started.
 func (a *Agent) Run(ctx context.Context) {
 	a.work.Go(func() {
 		reflect(ctx, a.client.storage, "storageclasses", "", &storagev1.StorageClass{}, a.classes)
@@ -126,7 +126,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.work.Go(func() {
 		reflect(ctx, a.client.core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, a.claims)
 	})
-	a.work.Go(func() { a.watchHandmade(ctx) })
+	a.work.Go(func() { a.watchPreProvisioned(ctx) })
 	a.work.Go(func() { a.watchHealth(ctx) })
 	a.work.Go(func() { a.watchOrphans(ctx) })
 	for range workers {
@@ -140,8 +140,8 @@ func (a *Agent) Run(ctx context.Context) {
 	a.work.Wait()
 }
 
-// watchContents begins, once, to watch the contents of this node's snapshots. A cluster in which nothing is restored, and
-// one without snapshots, has no such watch.
+// watchContents starts, once, the watch on the contents of this node's snapshots. A cluster without snapshots, or without a
+// restore, never has this watch.
 func (a *Agent) watchContents(ctx context.Context) {
 	a.restores.Do(func() {
 		a.work.Go(func() {
@@ -150,13 +150,13 @@ func (a *Agent) watchContents(ctx context.Context) {
 	})
 }
 
-// job is something to be done about a class, a claim, or a content.
+// job is the work for a class, a claim, or a content.
 type job struct {
-	id string // the same as long as it is the same thing that is tried: waiting times are kept by it
+	id string // identifies the attempt: the back-off is kept by it
 	do func(context.Context) (tried bool, err error)
 }
 
-// next does what there is to do about one object. It answers false when the queue has ended.
+// next does the job of one object. It returns false when the queue has been shut down.
 func (a *Agent) next(ctx context.Context) bool {
 	key, ended := a.queue.Get()
 	if ended {
@@ -178,13 +178,13 @@ func (a *Agent) next(ctx context.Context) bool {
 	}
 	if err != nil && ctx.Err() == nil {
 		a.queue.AddAfter(key, a.backoff.Get(job.id))
-		a.log.WarnContext(ctx, "will be tried again", "object", key, "in", a.backoff.Get(job.id), "error", err)
+		a.log.WarnContext(ctx, "failed; will retry", "object", key, "in", a.backoff.Get(job.id), "error", err)
 	}
 	return true
 }
 
-// jobFor finds what there is to do about a storage class (its name), a claim (namespace/name), or a content that was made
-// by hand (its name behind contentPrefix).
+// jobFor finds the job for a storage class (its name), a claim (namespace/name), or a pre-provisioned content
+// (contentPrefix and its name).
 func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 	if name, ok := strings.CutPrefix(key, contentPrefix); ok {
 		return a.jobForContent(name)
@@ -220,7 +220,7 @@ func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 	}
 	if claim.Annotations[annSelectedNode] == a.node {
 		if isPopulated(claim) || claim.Spec.Selector != nil {
-			return job{}, false // csi-provisioner makes no volume for it
+			return job{}, false // csi-provisioner creates no volume for it
 		}
 		return job{string(claim.UID) + "/reminder", func(ctx context.Context) (bool, error) { return false, a.remind(ctx, claim) }}, true
 	}

@@ -31,7 +31,7 @@ func sorted(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// decodeEvent reads what the real client sends: protobuf.
+// decodeEvent decodes the protobuf that the real client sends.
 func decodeEvent(r *http.Request) (*corev1.Event, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -51,7 +51,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// startAgent runs an Agent as one node does; it must end when it is told to.
+// startAgent runs an Agent until the test ends; Run must return then.
 func startAgent(t *testing.T, client *Client) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -126,7 +126,7 @@ func TestAClassMayComeAfterItsClaims(t *testing.T) {
 	a.set("storageclasses", "now", class("now", DriverName, immediate))
 	eventually(t, "an event on the claim", func() bool { return strings.Contains(a.told(), "ns/before") })
 	a.remove("storageclasses", "now")
-	a.set("storageclasses", "last", class("last", DriverName, immediate)) // when it is told of, the removal was seen
+	a.set("storageclasses", "last", class("last", DriverName, immediate)) // an event about it proves that the agent has seen the deletion
 	eventually(t, "an event on the last class", func() bool { return strings.Contains(a.told(), "default/last") })
 	a.set("persistentvolumeclaims", "after", claim("after", "now", ""))
 	a.set("persistentvolumeclaims", "of-last", claim("of-last", "last", ""))
@@ -149,7 +149,7 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 	if a.told() != "StorageClass default/now" {
 		t.Errorf("told of %s", a.told())
 	}
-	for range 3 { // changes, as by kubectl annotate
+	for range 3 { // unrelated changes, as by kubectl annotate
 		a.set("storageclasses", "now", now)
 	}
 	a.set("storageclasses", "second", class("second", DriverName, immediate))
@@ -159,7 +159,7 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 	}
 }
 
-// TestAWarningIsGivenAgain: the API server forgets an event after an hour, and a pod may wait for longer.
+// TestAWarningIsGivenAgain: the API server deletes an event after an hour, and a pod may wait for longer.
 func TestAWarningIsGivenAgain(t *testing.T) {
 	a, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
@@ -171,7 +171,7 @@ func TestAWarningIsGivenAgain(t *testing.T) {
 		}
 	}
 	warn()
-	clear(a.events) // the API server forgets it
+	clear(a.events) // as the API server does after an hour
 	pass(10 * time.Minute)
 	warn()
 	if n := told(); n != 0 {
@@ -184,12 +184,12 @@ func TestAWarningIsGivenAgain(t *testing.T) {
 	}
 }
 
-// trip is a client's way to an API server.
+// trip is an http.RoundTripper.
 type trip func(*http.Request) (*http.Response, error)
 
 func (t trip) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// TestTheOwnersOfImmediateClassesAreToldAgain: their claims wait for as long as they are there.
+// TestTheOwnersOfImmediateClassesAreToldAgain: the agent repeats the warning while their claims exist.
 func TestTheOwnersOfImmediateClassesAreToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		posts := 0
@@ -202,7 +202,7 @@ func TestTheOwnersOfImmediateClassesAreToldAgain(t *testing.T) {
 		}
 		agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 		defer agent.queue.ShutDown()
-		_ = agent.classes.Add(class("now", DriverName, immediate)) // it never fails
+		_ = agent.classes.Add(class("now", DriverName, immediate)) // Add never fails
 		_ = agent.claims.Add(claim("waits", "now", ""))
 		for _, want := range []int{2, 2, 4} { // at once, after 45 minutes, after 90
 			for agent.queue.Len() > 0 {
@@ -226,7 +226,7 @@ func TestAFailedEventIsTriedAgain(t *testing.T) {
 	eventually(t, "the event", func() bool { return a.told() == "StorageClass default/now" })
 }
 
-// Room may appear, and a disk come back, at any moment, and nobody tells.
+// TestWhatFailsIsTriedAgainWithinHalfAMinute: no event announces free capacity or a returned disk.
 func TestWhatFailsIsTriedAgainWithinHalfAMinute(t *testing.T) {
 	a := NewAgent(Config{Client: &Client{}, Node: "node-1"})
 	for range 50 {

@@ -20,18 +20,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// api is a small API server: it speaks the real protocol over HTTP, so the real client is tested. It knows lists and
-// watches of two resources, annotations of claims, one namespace, and events.
+// api is a small API server: the real client sends it real requests over HTTP. It serves lists and watches of two
+// resources, annotations of claims, one namespace, and events.
 type api struct {
 	*httptest.Server
 	mu       sync.Mutex
 	objects  map[string]map[string]runtime.Object // by resource, by key
 	watchers map[string][]chan metav1.WatchEvent
-	lists    map[string]int // how often a resource was listed
+	lists    map[string]int // number of lists, by resource
 	events   map[string]*corev1.Event
-	posts    int // of events, those that were there already included
+	posts    int // of events, including those of existing ones
 	patches  int // of events
-	refuse   int // so many posts and patches of events fail
+	refuse   int // number of event requests that fail
 	patched  []time.Time
 }
 
@@ -64,7 +64,7 @@ func newAPI(t *testing.T) (*api, *Client) {
 func reply(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // a client that went away is not the test's matter
+	_ = json.NewEncoder(w).Encode(body) // the client may have closed the connection
 }
 
 func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,7 @@ func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusCreated, event)
 }
 
-// patchEvent gives an event that is there what a merge patch says of it.
+// patchEvent applies a merge patch to an existing event.
 func (a *api) patchEvent(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,7 +110,7 @@ func (a *api) patchEvent(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// patchClaim changes annotations of a claim, as a merge patch with the claim's resource version does.
+// patchClaim applies a merge patch with a resource version to a claim's annotations.
 func (a *api) patchClaim(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	before, ok := a.objects["persistentvolumeclaims"][r.PathValue("name")].(*corev1.PersistentVolumeClaim)
@@ -156,7 +156,7 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		reply(w, http.StatusUnprocessableEntity, apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status()) // as an older server: list first
+		reply(w, http.StatusUnprocessableEntity, apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status()) // like an older server: the client must list first
 		return
 	}
 	changes := make(chan metav1.WatchEvent, 100)
@@ -192,7 +192,7 @@ func without(list []chan metav1.WatchEvent, gone chan metav1.WatchEvent) []chan 
 	return rest
 }
 
-// set adds or changes an object; remove takes it away. Watchers hear of it.
+// set adds or changes an object; remove deletes it. Both notify the watchers.
 func (a *api) set(resource, key string, o runtime.Object) { a.change(resource, key, "ADDED", o) }
 
 func (a *api) remove(resource, key string) { a.change(resource, key, "DELETED", nil) }
@@ -222,7 +222,7 @@ func (a *api) watching(resource string) int {
 	return len(a.watchers[resource])
 }
 
-// told lists the events' objects, "StorageClass default/fast" and the like.
+// told lists the objects of the events, such as "StorageClass default/fast".
 func (a *api) told() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,18 +25,18 @@ const (
 	reasonGroupLost        = "VolumeGroupLost"
 )
 
-// auditSoon is the time between two audits while something is missing.
+// auditSoon is the interval of audits while a volume is missing.
 const auditSoon = time.Minute
 
-// auditPause keeps an audit of many volumes from using up the requests that others wait for.
+// auditPause limits the request rate of an audit of many volumes, so that other requests need not wait.
 const auditPause = 200 * time.Millisecond
 
-// audit is what an Agent knows from comparing its disks with the cluster.
+// audit is the result of comparing the node's disks with the cluster.
 type audit struct {
 	search OrphanSearch
 	every  time.Duration
-	told   map[OrphanKind]string // what the last event of each kind was about
-	lost   bool                  // the last look found claims whose volume is not here: the next one comes soon
+	told   map[OrphanKind]string // the volumes in the last event of each kind
+	lost   bool                  // the last audit found claims whose volume is not on this node: the next one follows after auditSoon
 
 	mu      sync.Mutex
 	orphans []Orphan
@@ -50,14 +50,14 @@ func newAudit(cfg Config) audit {
 	}
 }
 
-// Orphans answers what the last audit found.
+// Orphans returns what the last audit found.
 func (a *Agent) Orphans() []Orphan {
 	a.audit.mu.Lock()
 	defer a.audit.mu.Unlock()
 	return slices.Clone(a.audit.orphans)
 }
 
-// watchOrphans audits soon after the start and then every hour, at a moment of this node's own, until ctx ends.
+// watchOrphans audits soon after the start and then every AuditEvery, with jitter, until ctx ends.
 func (a *Agent) watchOrphans(ctx context.Context) {
 	if a.audit.search.Holdings == nil {
 		return
@@ -65,11 +65,11 @@ func (a *Agent) watchOrphans(ctx context.Context) {
 	sleep(ctx, wait.Jitter(a.audit.every/120, 4))
 	for ctx.Err() == nil {
 		if err := a.auditOnce(ctx); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "what is on the disks cannot be compared with the cluster", "error", err)
+			a.log.WarnContext(ctx, "cannot compare the volumes on the disks with the cluster", "error", err)
 		}
 		next := a.audit.every
 		if a.audit.lost {
-			next = min(next, auditSoon) // what comes back must not be taken for lost
+			next = min(next, auditSoon) // a volume that returns must not count as lost
 		}
 		sleep(ctx, wait.Jitter(next, 0.2))
 	}
@@ -94,16 +94,17 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 	return a.tellOrphans(ctx, orphans)
 }
 
-// notLost takes back what was noted of a loss: this node is there, and so is the volume.
+// notLost removes the annotations of a loss: this node and the volume are present.
 func (a *Agent) notLost(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if !isOn(pv, a.node) || pv.Annotations[annLostSince] == "" && pv.Annotations[annGroupLost] == "" {
 		return nil
 	}
-	a.log.InfoContext(ctx, "a volume that was noted as lost is here", "volume", pv.Name)
+	a.log.InfoContext(ctx, "a volume recorded as lost is on this node again", "volume", pv.Name)
 	return unlessConflict(a.client.annotate(ctx, pv, map[string]any{annLostSince: nil, annGroupLost: nil}))
 }
 
-// lookForLost finds the bound claims of this node whose volume is not on its disks, as far as all disks can be read.
+// lookForLost finds the bound claims of this node whose volume is not on its disks. It does nothing unless every disk is
+// readable.
 func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolume) error {
 	holdings, err := a.audit.search.Holdings(ctx)
 	if err != nil || len(holdings.Unread) > 0 {
@@ -127,7 +128,7 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 			continue
 		}
 		if _, err := a.volumes.Lookup(ctx, id); !isMissing(err) {
-			continue // it was made a moment ago, or is there and cannot be read
+			continue // it is new, or present and unreadable
 		}
 		a.audit.lost = true
 		if err := a.tellMissing(ctx, key, own, pv, holdings.Groups[id.VG]); err != nil {
@@ -137,17 +138,17 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 	return nil
 }
 
-// AttributeGroup is the volume attribute that names the volume's group, for people.
+// AttributeGroup is the volume attribute that names the volume group, for readers of the PersistentVolume.
 const AttributeGroup = "nodelvm.io/volume-group"
 
-// isMissing tells whether a lookup has proved that a volume is not there.
+// isMissing reports whether a lookup has proved that a volume does not exist.
 func isMissing(err error) bool {
 	there, unknown := found(err)
 	return !there && unknown == nil
 }
 
-// tellMissing tells a claim that its volume is not on the disks, and notes on the PersistentVolume, for the janitor, if
-// that goes for the whole group.
+// tellMissing writes an event on a claim whose volume is not on the disks. If the whole volume group is missing, it
+// annotates the PersistentVolume for the janitor.
 func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *corev1.PersistentVolume, groupIsHere bool) error {
 	group := "its volume group" // a pre-provisioned PersistentVolume may not name it
 	if name := pv.Spec.CSI.VolumeAttributes[AttributeGroup]; name != "" {
@@ -171,7 +172,7 @@ func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *c
 	return a.events.tell(ctx, n)
 }
 
-// tellOrphans tells, on the node, what is new: each kind once, until something changes about it.
+// tellOrphans writes an event on the node for each kind of orphan whose list has changed.
 func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
 	for _, kind := range OrphanKinds {
 		var size lvm.Bytes
@@ -207,7 +208,7 @@ func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
 	return nil
 }
 
-// cut keeps an event's message below the API server's limit of 1024 bytes.
+// cut keeps an event's message below messageMax.
 func cut(list string) string {
 	const most = 500
 	if len(list) > most {

@@ -16,7 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestOnlyProvenAbsenceIsTold: an event that advises to delete a claim is not for a volume that merely cannot be read.
+// TestOnlyProvenAbsenceIsTold: the event that advises deleting a claim is not written for an unreadable volume.
 func TestOnlyProvenAbsenceIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -34,7 +34,7 @@ func TestOnlyProvenAbsenceIsTold(t *testing.T) {
 	}
 }
 
-// TestALossNamesTheGroup: whoever reads the event must know which disks to bring back.
+// TestALossNamesTheGroup: the event names the volume group whose disks the admin must reconnect.
 func TestALossNamesTheGroup(t *testing.T) {
 	a, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
@@ -55,7 +55,7 @@ func TestALossNamesTheGroup(t *testing.T) {
 	}
 }
 
-// TestAbandonedIsWhatNobodyHasAgain: what lvremove is advised for must not be in use.
+// TestAbandonedIsWhatNobodyHasAgain: the event must not advise lvremove for a volume in use.
 func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
 	for phase, want := range map[corev1.PersistentVolumePhase]bool{
 		corev1.VolumeReleased: true, corev1.VolumeFailed: true, corev1.VolumeBound: false, corev1.VolumeAvailable: false,
@@ -71,7 +71,7 @@ func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
 	}
 }
 
-// TestBoundMeanwhileIsNoOrphan: a PersistentVolume that is made, and bound, while the others are looked through is seen.
+// TestBoundMeanwhileIsNoOrphan: the search sees a PersistentVolume that is created and bound while it lists the others.
 func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 	owned := lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "pvc-1"}, UUID: "u", Name: "pvc-1", Claim: "shop/data"}}
 	pv := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume}, ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}
@@ -79,7 +79,7 @@ func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindClaim}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1"}}
 	claim.Spec.VolumeName = "pvc-1"
 	for name, comes := range map[string]bool{"bound meanwhile": true, "its PersistentVolume is lost": false} {
-		made := false // with the first look at the claim
+		made := false // at the first read of the claim
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.URL.Path == "/api/v1/persistentvolumes":
@@ -107,8 +107,8 @@ func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 	}
 }
 
-// TestContentByHandIsFound: a snapshot that a content of any name stands for, on any page of the list, is no orphan; nor does
-// it need the label that csi-snapshotter looks for.
+// TestContentByHandIsFound: a snapshot is no orphan if a content of any name refers to it, on any page of the list, with or
+// without the label of its node.
 func TestContentByHandIsFound(t *testing.T) {
 	owned := lvm.ManagedVolume{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "snap-1"}, UUID: "u", Name: "snapshot-1"}}
 	for driver, want := range map[string]int{DriverName: 0, "other.io": 1} {

@@ -8,14 +8,15 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// An object that names another one proves nothing: whoever may create a PersistentVolume or a VolumeSnapshotContent can
-// write any reference into it, and a tenant can write any volume's name into a claim. Only references that agree in both
-// directions bind two objects. Whoever changes or deletes an object because of another one asks the functions of this file.
+// A reference in one direction proves nothing: whoever may create a PersistentVolume or a VolumeSnapshotContent can write
+// any reference into it, and a tenant can write any volume's name into a claim. Only references that agree in both
+// directions bind two objects. Code that changes or deletes an object because of another one must call the functions of
+// this file.
 
-// chain tells whether a PersistentVolume, a claim, a logical volume and a node belong together: the volume names the claim
-// and its UID, the claim names the volume; the volume's handle is one of this driver's and no other PersistentVolume
-// (sameHandle) has it; the volume can be used on that node alone, and the claim was not given to another one. The error says
-// which link is broken.
+// chain checks that a PersistentVolume, a claim, a logical volume and a node belong together. The volume names the claim
+// and its UID, and the claim names the volume. The volume handle is one of this driver's, and no other PersistentVolume
+// (sameHandle) has it. The volume is usable on that node alone, and no other node is selected for the claim. The error
+// names the broken link.
 func chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, node string, sameHandle ...string) error {
 	if err := placed(pv, node, sameHandle...); err != nil {
 		return err
@@ -29,13 +30,13 @@ func chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, nod
 	return nil
 }
 
-// placed is the part of a chain that needs no claim: PersistentVolume, logical volume, node.
+// placed checks the part of a chain that needs no claim: PersistentVolume, logical volume, node.
 func placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) error {
 	if node == "" || !isOn(pv, node) {
 		return fmt.Errorf("PersistentVolume %s is not a volume of %s on node %s only", pv.Name, DriverName, quoted(node))
 	}
 	if _, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle); err != nil {
-		return fmt.Errorf("PersistentVolume %s has the volume handle %s, which is not one of this driver", pv.Name, quoted(pv.Spec.CSI.VolumeHandle))
+		return fmt.Errorf("PersistentVolume %s has the volume handle %s, which is not one of this driver's", pv.Name, quoted(pv.Spec.CSI.VolumeHandle))
 	}
 	for _, other := range sameHandle {
 		if other != pv.Name {
@@ -47,7 +48,7 @@ func placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) erro
 	return nil
 }
 
-// bound tells whether a PersistentVolume and a claim name each other.
+// bound checks that a PersistentVolume and a claim name each other.
 func bound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
 	ref := pv.Spec.ClaimRef
 	switch {
@@ -66,13 +67,14 @@ func bound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) err
 	return nil
 }
 
-// mayBind tells whether a claim that names a PersistentVolume is, or can become, bound to it: that names the claim, or none.
+// mayBind reports whether a claim that names a PersistentVolume is, or can become, bound to it: the PersistentVolume names
+// the claim, or no claim.
 func mayBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	ref := pv.Spec.ClaimRef
 	return ref == nil || ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
 
-// snapshotChain does for a VolumeSnapshotContent and a VolumeSnapshot what chain does for a volume and a claim.
+// snapshotChain checks a VolumeSnapshotContent and a VolumeSnapshot as chain checks a volume and a claim.
 func snapshotChain(c *content, s *snapshot, node string) error {
 	if err := placedContent(c, node); err != nil {
 		return err
@@ -80,7 +82,8 @@ func snapshotChain(c *content, s *snapshot, node string) error {
 	return boundSnapshot(c, s)
 }
 
-// placedContent is the part of the chain that needs no VolumeSnapshot. A snapshot that was never taken has no handle.
+// placedContent checks the part of the chain that needs no VolumeSnapshot. A content whose snapshot was never taken has no
+// handle.
 func placedContent(c *content, node string) error {
 	if c.Spec.Driver != DriverName || node == "" || c.Labels[labelManagedBy] != node {
 		return fmt.Errorf("VolumeSnapshotContent %s is not one of %s on node %s", c.Name, DriverName, quoted(node))
@@ -91,13 +94,13 @@ func placedContent(c *content, node string) error {
 	}
 	for _, handle := range []string{given, taken} {
 		if _, err := lvm.ParseID(handle); handle != "" && err != nil {
-			return fmt.Errorf("VolumeSnapshotContent %s has the snapshot handle %s, which is not one of this driver", c.Name, quoted(handle))
+			return fmt.Errorf("VolumeSnapshotContent %s has the snapshot handle %s, which is not one of this driver's", c.Name, quoted(handle))
 		}
 	}
 	return nil
 }
 
-// boundSnapshot tells whether a VolumeSnapshotContent and a VolumeSnapshot name each other.
+// boundSnapshot checks that a VolumeSnapshotContent and a VolumeSnapshot name each other.
 func boundSnapshot(c *content, s *snapshot) error {
 	ref := c.Spec.VolumeSnapshotRef
 	switch {
@@ -117,7 +120,7 @@ func boundSnapshot(c *content, s *snapshot) error {
 	return nil
 }
 
-// quoted shows what others wrote: no longer than the name of an object may be.
+// quoted quotes text that others wrote, cut to the length of an object's name.
 func quoted(text string) string {
 	const most = 253
 	if len(text) > most {

@@ -27,12 +27,12 @@ func volumeOn(node, name string) *corev1.PersistentVolume {
 	}
 }
 
-// TestEachLinkOfAChainCounts: a reference in one direction binds nothing.
+// TestEachLinkOfAChainCounts: a reference in one direction does not bind.
 func TestEachLinkOfAChainCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim)
-		same   []string // further volumes with the handle
-		says   string   // "": the chain holds
+		same   []string // other volumes with the handle
+		says   string   // "": the chain is valid
 	}{
 		"all agree":                 {func(*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {}, nil, ""},
 		"its own handle":            {func(*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {}, []string{"pvc-data"}, ""},
@@ -74,7 +74,7 @@ func TestEachLinkOfAChainCounts(t *testing.T) {
 	}
 }
 
-// TestEachLinkOfASnapshotsChainCounts does the same for contents and snapshots.
+// TestEachLinkOfASnapshotsChainCounts checks the same for contents and snapshots.
 func TestEachLinkOfASnapshotsChainCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(c *content, s *snapshot)
@@ -108,8 +108,8 @@ func TestEachLinkOfASnapshotsChainCounts(t *testing.T) {
 	}
 }
 
-// TestOnlyBoundClaimsCount: a tenant may write the name of any volume into a claim. What is told of the volume must not go
-// there, and a pod of the tenant is not placed beside it.
+// TestOnlyBoundClaimsCount: a tenant may write the name of any volume into a claim. That claim gets no event about the
+// volume, and the tenant's pod is not placed on its node.
 func TestOnlyBoundClaimsCount(t *testing.T) {
 	store := newClaimStore("node-1", func(string) {})
 	thief, owner := claim("thief", "late", "pvc-data"), claim("data", "late", "pvc-data")
@@ -132,7 +132,7 @@ func TestOnlyBoundClaimsCount(t *testing.T) {
 	}
 }
 
-// TestImpossibleNamesNameNothing: what a tenant writes into a claim is asked for once, and not again and again.
+// TestImpossibleNamesNameNothing: the driver requests an invalid name from a tenant's claim once and does not retry.
 func TestImpossibleNamesNameNothing(t *testing.T) {
 	r, requests := recordedRound(t, nil)
 	for _, name := range []string{"", ".", "..", "a/b", "a%b", "../../nodes"} {

@@ -12,42 +12,42 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// annSelectedNode is where the scheduler names the node that a claim's volume is to be made on. It stays for life.
+// annSelectedNode names the node that the scheduler selected for a claim. It remains after the claim is bound.
 const annSelectedNode = "volume.kubernetes.io/selected-node"
 
-// claimStore is what a watch on all claims leaves in memory: the few that wait for something, and the names of those
-// whose volume may be on this node. A cluster's other claims pass by.
+// claimStore keeps what a watch on all claims needs in memory: the few claims that wait for something, and the names of
+// those whose volume may be on this node.
 type claimStore struct {
 	node    string
 	changed func(key string) // called without the lock
 
 	mu   sync.Mutex
-	open map[string]*openClaim // by namespace/name: not bound yet, or asking for more than they have
-	own  map[string]ownClaim   // by namespace/name: bound, and this node was selected, or none
+	open map[string]*openClaim // by namespace/name: unbound, or requesting more than their volume has
+	own  map[string]ownClaim   // by namespace/name: bound, and the selected node is this one or none
 
-	calls map[string]calls // by namespace/name, of any claim: a call may come before the watch tells of its claim
+	calls map[string]calls // by namespace/name, of any claim: a call may arrive before the watch brings its claim
 }
 
-// openClaim is a claim that waits for something.
+// openClaim is a claim that waits for a volume or for a larger one.
 type openClaim struct {
 	*corev1.PersistentVolumeClaim
-	since time.Time // when this version of it was seen first
+	since time.Time // when the watch first brought this version
 }
 
-// calls are the requests for a claim's volume.
+// calls are the CreateVolume calls for a claim.
 type calls struct {
 	underWay int
-	last     time.Time // when the last one was answered
+	last     time.Time // end of the last one
 }
 
 // ownClaim is a bound claim.
 type ownClaim struct {
 	uid    types.UID
 	volume string // name of the PersistentVolume
-	chosen bool   // this node was selected for it
+	chosen bool   // the scheduler selected this node for it
 }
 
-// claim is the claim of that key, as far as it is kept.
+// claim rebuilds the claim of that key from the fields that the store keeps.
 func (own ownClaim) claim(key string) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{}
 	c.Namespace, c.Name = claimKey(key)
@@ -81,7 +81,7 @@ func (s *claimStore) Delete(o any) error {
 	return nil
 }
 
-// Replace takes a whole listing. Claims that are gone are forgotten; whoever works on one finds that out.
+// Replace takes a complete list and drops the claims that are not in it; a job for one of them finds that out.
 func (s *claimStore) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	before := s.open
@@ -103,7 +103,7 @@ func (s *claimStore) Replace(list []any, _ string) error {
 
 func (s *claimStore) Resync() error { return nil }
 
-// Transformer strips objects before a listing is gathered.
+// Transformer strips each object before the reflector collects a list.
 func (s *claimStore) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
@@ -113,8 +113,7 @@ func (s *claimStore) Transformer() cache.TransformFunc {
 	}
 }
 
-// put sorts a claim in, and answers the keys of the claims that should be looked at for it: itself, and those that are
-// to become copies of it.
+// put stores a claim and returns the keys of the claims to check because of it: itself and its clones.
 func (s *claimStore) put(o any) (wake []string) {
 	claim, ok := o.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -122,7 +121,7 @@ func (s *claimStore) put(o any) (wake []string) {
 	}
 	key := keyOf(claim)
 	delete(s.own, key)
-	// A tenant may write any volume's name into a claim: it is bound when Kubernetes says so.
+	// A tenant may write any volume's name into a claim: only the phase that Kubernetes sets says that it is bound.
 	selected, isBound := claim.Annotations[annSelectedNode], claim.Spec.VolumeName != "" && claim.Status.Phase == corev1.ClaimBound
 	if isBound && (selected == "" || selected == s.node) {
 		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, chosen: selected != ""}
@@ -146,7 +145,7 @@ func (s *claimStore) wake(keys []string) {
 	}
 }
 
-// waiting finds a claim that waits for something. It must not be changed.
+// waiting finds a claim that waits for something. The caller must not change it.
 func (s *claimStore) waiting(key string) (*corev1.PersistentVolumeClaim, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +156,7 @@ func (s *claimStore) waiting(key string) (*corev1.PersistentVolumeClaim, bool) {
 	return claim.PersistentVolumeClaim, true
 }
 
-// asked notes that a volume is asked for, until it is answered.
+// asked counts a CreateVolume call for a claim until answered is called.
 func (s *claimStore) asked(key string) (answered func()) {
 	note := func(underWay int) {
 		s.mu.Lock()
@@ -168,14 +167,15 @@ func (s *claimStore) asked(key string) (answered func()) {
 	return func() { note(-1) }
 }
 
-// forgetCalls drops what was answered long ago.
+// forgetCalls drops calls that ended long ago.
 func (s *claimStore) forgetCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.calls, func(_ string, c calls) bool { return c.underWay == 0 && time.Since(c.last) > 2*reminderMost })
 }
 
-// silentSince tells since when a claim has waited unchanged, if no volume is being asked for, nor was meanwhile.
+// silentSince returns since when a claim has waited unchanged; silent is false if a CreateVolume call is in flight or has
+// ended since.
 func (s *claimStore) silentSince(key string) (since time.Time, silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +186,7 @@ func (s *claimStore) silentSince(key string) (since time.Time, silent bool) {
 	return claim.since, true
 }
 
-// wakeAll has those of the waiting claims looked at that which picks.
+// wakeAll queues the waiting claims that which selects.
 func (s *claimStore) wakeAll(which func(*corev1.PersistentVolumeClaim) bool) {
 	var keys []string
 	s.mu.Lock()
@@ -207,7 +207,7 @@ func (s *claimStore) bound(key string) (ownClaim, bool) {
 	return own, ok
 }
 
-// boundTo finds the claim that is bound to a PersistentVolume of this node.
+// boundTo finds the claim of this node that is bound to a PersistentVolume.
 func (s *claimStore) boundTo(volume string) (key string, own ownClaim, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *claimStore) boundTo(volume string) (key string, own ownClaim, ok bool) 
 	return "", ownClaim{}, false
 }
 
-// chosen lists the bound claims that this node was selected for, by namespace/name.
+// chosen lists the bound claims for which the scheduler selected this node, by namespace/name.
 func (s *claimStore) chosen() map[string]ownClaim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +228,7 @@ func (s *claimStore) chosen() map[string]ownClaim {
 	return claims
 }
 
-// isOpen tells whether a claim waits for a volume, or for a larger one.
+// isOpen reports whether a claim waits for a volume, or for a larger one.
 func isOpen(claim *corev1.PersistentVolumeClaim) bool {
 	switch {
 	case claim.DeletionTimestamp != nil:
@@ -242,7 +242,7 @@ func isOpen(claim *corev1.PersistentVolumeClaim) bool {
 
 func keyOf(claim *corev1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
 
-// stripClaim keeps what this package reads: of a claim that waits for nothing, no more than its names.
+// stripClaim keeps what this package reads: for a claim that waits for nothing, only its names.
 func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	kept := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// classStore is what a watch on storage classes leaves in memory: those of this driver.
+// classStore keeps this driver's storage classes from a watch.
 type classStore struct {
 	changed func(class *storagev1.StorageClass) // called without the lock
 
@@ -63,7 +63,7 @@ func (s *classStore) Replace(list []any, _ string) error {
 
 func (s *classStore) Resync() error { return nil }
 
-// Transformer strips objects before a listing is gathered.
+// Transformer strips each object before the reflector collects a list.
 func (s *classStore) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		if class, ok := o.(*storagev1.StorageClass); ok {
@@ -73,7 +73,8 @@ func (s *classStore) Transformer() cache.TransformFunc {
 	}
 }
 
-// put sorts a class in, and tells whether it is ours. One that was made anew under its name may have changed hands.
+// put stores a class and reports whether it is this driver's. A class that was deleted and created again may name another
+// driver.
 func (s *classStore) put(class *storagev1.StorageClass) bool {
 	delete(s.ours, class.Name)
 	if class.Provisioner != DriverName {
@@ -83,7 +84,7 @@ func (s *classStore) put(class *storagev1.StorageClass) bool {
 	return true
 }
 
-// find answers this driver's class of that name.
+// find returns this driver's class of that name.
 func (s *classStore) find(name string) (*storagev1.StorageClass, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,8 @@ func (s *classStore) find(name string) (*storagev1.StorageClass, bool) {
 	return class, ok
 }
 
-// bindsImmediately tells whether no node is named before the volume is made. Immediate is the API's default.
+// bindsImmediately reports whether csi-provisioner creates volumes of a class before a node is selected. Immediate is the
+// API's default.
 func bindsImmediately(class *storagev1.StorageClass) bool {
 	mode := class.VolumeBindingMode
 	return mode == nil || *mode == storagev1.VolumeBindingImmediate

@@ -23,40 +23,40 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Requests to the API server: a few at start, a handful for each expansion, restore and event after that, and one to three
-// for each volume that is made. In a burst of claims it is the API server's own priority and fairness that shares it out:
-// creates must not queue here as well.
+// Client-side limits. The driver sends a few requests at start, a handful for each expansion, restore and event, and one to
+// three for each new volume. In a burst of claims the API server's priority and fairness shares it out; creates must not
+// queue here as well.
 const (
 	requestsPerSecond = 50
 	requestsBurst     = 100
 )
 
-// Client speaks to one API server.
+// Client is a client of one API server.
 type Client struct {
 	core      rest.Interface
 	storage   rest.Interface
 	leases    rest.Interface
-	snapshots rest.Interface // snapshot.storage.k8s.io, where that is installed
+	snapshots rest.Interface // snapshot.storage.k8s.io, where the cluster has it
 }
 
-// NewClient takes the address and the token of the API server from the pod's service account or, outside a pod, from
-// the file that the environment's KUBECONFIG names. It sends no request.
+// NewClient takes the API server's address and token from the pod's service account or, outside a pod, from the file in
+// KUBECONFIG. It sends no request.
 func NewClient() (*Client, error) {
 	config, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
 		path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 		if path == "" {
-			return nil, errors.New("there is no API server to speak to: this is not a pod, and KUBECONFIG is not set; with --standalone none is needed")
+			return nil, errors.New("no API server is configured: this process is not in a pod, and KUBECONFIG is not set. Set KUBECONFIG, or run with --standalone")
 		}
 		config, err = clientcmd.BuildConfigFromFlags("", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the API server's address cannot be found: %w", err)
+		return nil, fmt.Errorf("cannot determine the API server's address: %w", err)
 	}
 	return NewClientFor(config)
 }
 
-// NewClientFor makes a client of a given configuration; it is not changed.
+// NewClientFor creates a client from a configuration, which it does not change.
 func NewClientFor(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = requestsPerSecond, requestsBurst
@@ -86,7 +86,7 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 	return &c, nil
 }
 
-// newScheme knows the types that this package reads and writes, and no other.
+// newScheme registers only the types that this package reads and writes.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.Event{}, &corev1.PersistentVolume{},
@@ -108,8 +108,8 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// reflect lists and watches a resource until ctx ends: what is there, and every change, goes into the store. An API
-// server that cannot be reached is tried again, by client-go's backoff.
+// reflect lists and watches a resource until ctx ends and passes every object and change to the store. While the API server
+// is unreachable, it retries with client-go's back-off.
 func reflect(ctx context.Context, client rest.Interface, resource, labels string, kind runtime.Object, store cache.TransformingStore) {
 	source := cache.NewFilteredListWatchFromClient(client, resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
 		o.LabelSelector, o.FieldSelector = labels, fields.Everything().String()
@@ -117,7 +117,7 @@ func reflect(ctx context.Context, client rest.Interface, resource, labels string
 	cache.NewReflectorWithOptions(source, kind, store, cache.ReflectorOptions{Name: resource}).RunWithContext(ctx)
 }
 
-// last is a deleted object as it was seen last; a watch that was cut may have missed its end.
+// last returns the last known state of a deleted object; an interrupted watch may have missed its final state.
 func last(o any) any {
 	if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		return missed.Obj
@@ -125,8 +125,8 @@ func last(o any) any {
 	return o
 }
 
-// get reads an object; false: there is none. A name that no object can have, as a tenant may write into a claim or a pod, names
-// none: client-go would refuse to ask for it, and that would be tried again for ever.
+// get reads an object; false: it does not exist. A tenant may write a name into a claim or pod that no object can have. get
+// treats it as missing: client-go would refuse the request, and the caller would retry forever.
 func get(ctx context.Context, client rest.Interface, resource, namespace, name string, into runtime.Object) (bool, error) {
 	if name == "" || len(rest.IsValidPathSegmentName(name)) > 0 || len(rest.IsValidPathSegmentName(namespace)) > 0 {
 		return false, nil
@@ -142,7 +142,7 @@ func get(ctx context.Context, client rest.Interface, resource, namespace, name s
 	return true, nil
 }
 
-// patch sends a JSON merge patch (RFC 7386); now becomes the object as it is after it.
+// patch sends a JSON merge patch (RFC 7386) and stores the patched object in now.
 func (c *Client) patch(ctx context.Context, resource, namespace, name, subresource string, body any, now runtime.Object) error {
 	return patchBy(ctx, c.core, resource, namespace, name, subresource, body, now)
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// This file decides what is told of the conditions of volumes and groups; health.go tells it. A condition that is not found
-// any more is over only if what it was about is there, can be seen, and nothing of its kind is left.
+// This file decides which changes of conditions to report; health.go reports them. A condition that Health no longer finds
+// is resolved only if its volume or group is present and visible and has no other condition of the same kind.
 
-// condition names a finding as long as it lasts; its text may change meanwhile.
+// condition identifies a finding while it lasts; its text may change.
 type condition struct {
 	what   lvm.Trouble
 	group  string
@@ -27,15 +27,16 @@ func (c condition) compare(d condition) int {
 	return cmp.Or(strings.Compare(c.group, d.group), strings.Compare(c.volume, d.volume), strings.Compare(c.pool, d.pool), cmp.Compare(c.what, d.what))
 }
 
-// severities orders the conditions of one kind, the least first. What has none of these is a kind of its own.
+// severities lists conditions of one kind, the least severe first. A condition in none of these lists is the only one of
+// its kind.
 var severities = [][]lvm.Trouble{
 	{lvm.TroubleRebuilding, lvm.TroubleDegraded, lvm.TroubleDataMissing},
 	{lvm.TroublePoolNear, lvm.TroublePoolFull, lvm.TroublePoolFailed},
 	{lvm.TroubleUnusable, lvm.TroubleSilent},
 }
 
-// severity compares two conditions: same tells whether they are of one kind and about one thing, which is the thin pool where
-// there is one.
+// severity compares two conditions. same reports whether they are of one kind and about one object, which is the thin pool
+// where there is one.
 func severity(a, b lvm.Finding) (order int, same bool) {
 	about := a.Volume.UUID == b.Volume.UUID
 	if a.Pool != "" || b.Pool != "" {
@@ -50,27 +51,27 @@ func severity(a, b lvm.Finding) (order int, same bool) {
 	return 0, false
 }
 
-// change is what has become of a condition.
+// change is a change of a condition.
 type change struct {
 	what changeKind
-	was  lvm.Finding // zero: it is new
-	now  lvm.Finding // what is found in its place, where it has become worse or better
+	was  lvm.Finding // zero: the condition is new
+	now  lvm.Finding // the condition that replaces it, if it has become worse or better
 }
 
 type changeKind int
 
 const (
-	conditionNew       changeKind = iota // it was not found before, or had another cause
-	conditionWorsened                    // another one of its kind, a worse one, is found in its place
-	conditionImproved                    // a lesser one is
-	conditionResolved                    // what it was about is there, and well
-	conditionDestroyed                   // its volume is not in its group any more, although a claim is bound to it
-	conditionDropped                     // its volume was deleted, or nothing of this cluster is in its group or pool any more: nothing is told
-	conditionUnknown                     // what it was about cannot be seen: nothing is told, and it is not forgotten
+	conditionNew       changeKind = iota // New, or with another cause.
+	conditionWorsened                    // A more severe condition of its kind replaces it.
+	conditionImproved                    // A less severe one replaces it.
+	conditionResolved                    // Its volume or group is present and healthy.
+	conditionDestroyed                   // Its volume is no longer in its group, although a claim is bound to it.
+	conditionDropped                     // Its volume was deleted, or its group or pool has no volume of this cluster: not reported.
+	conditionUnknown                     // Its volume or group is not visible: not reported, and kept.
 )
 
-// changes compares the conditions that were told with those that are found now. seen is what could be seen of their volumes
-// and groups, before and after these were looked for; bound tells whether a claim is bound to a volume.
+// changes compares the reported conditions with those found now. seen holds what Health could observe before and after it
+// searched; bound reports whether a claim is bound to a volume.
 func changes(known map[condition]lvm.Finding, found []lvm.Finding, seen []lvm.HealthScope, bound func(lvm.Volume) bool) []change {
 	now := map[condition]bool{}
 	var list []change
@@ -92,14 +93,14 @@ func changes(known map[condition]lvm.Finding, found []lvm.Finding, seen []lvm.He
 	destroyed := map[string]bool{}
 	for i, c := range list {
 		if c.what == conditionDestroyed && destroyed[c.was.Volume.UUID] {
-			list[i].what = conditionDropped // that is told once of a volume
+			list[i].what = conditionDropped // reported once for each volume
 		}
 		destroyed[c.was.Volume.UUID] = destroyed[c.was.Volume.UUID] || c.what == conditionDestroyed
 	}
 	return list
 }
 
-// key names the condition that has changed.
+// key identifies the condition that has changed.
 func (c change) key() condition {
 	if c.what == conditionNew {
 		return conditionOf(c.now)
@@ -107,7 +108,7 @@ func (c change) key() condition {
 	return conditionOf(c.was)
 }
 
-// changeOf tells what has become of a condition that is not found any more.
+// changeOf decides what became of a condition that Health no longer finds.
 func changeOf(was lvm.Finding, found []lvm.Finding, seen []lvm.HealthScope, bound func(lvm.Volume) bool) change {
 	c := change{what: conditionImproved, was: was}
 	left := false
@@ -137,13 +138,13 @@ func severer(a, b lvm.Finding) bool {
 	return order > 0
 }
 
-// outcome is what a condition that is not found any more has come to, by what can be seen.
+// outcome derives from the visible volumes and groups what became of a condition that Health no longer finds.
 func outcome(was lvm.Finding, seen lvm.HealthScope, bound func(lvm.Volume) bool) changeKind {
 	vg := cmp.Or(was.VG, was.Volume.ID.VG)
 	watched, groupIsHere := seen.Groups[vg]
 	switch {
 	case vg == "":
-		return conditionResolved // it is about no group, or one that is not there yet
+		return conditionResolved // it concerns no group, or one that does not exist yet
 	case !groupIsHere:
 		return conditionUnknown
 	case was.Volume.UUID != "":
@@ -164,7 +165,7 @@ func volumeOutcome(was lvm.Finding, seen lvm.HealthScope, bound func(lvm.Volume)
 	case !here:
 		return conditionDropped
 	case !v.Active && isOfFileSystem(was.Trouble):
-		return conditionUnknown // it is not mounted
+		return conditionUnknown // the file system is not mounted
 	case was.Pool != "":
 		return poolOutcome(was, seen)
 	case !v.Active && v.NeedsKernel && was.Trouble != lvm.TroubleSuspended:
@@ -173,7 +174,7 @@ func volumeOutcome(was lvm.Finding, seen lvm.HealthScope, bound func(lvm.Volume)
 	return conditionResolved
 }
 
-// isOfFileSystem tells whether a condition is one of a file system, which is found only while that is mounted.
+// isOfFileSystem reports whether a condition concerns a file system: Health finds it only while the file system is mounted.
 func isOfFileSystem(t lvm.Trouble) bool {
 	others := []lvm.Trouble{lvm.TroubleSuspended, lvm.TroubleMissing, lvm.TroubleUnprepared}
 	return !slices.Contains(others, t) && !slices.ContainsFunc(severities, func(kind []lvm.Trouble) bool { return slices.Contains(kind, t) })

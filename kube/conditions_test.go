@@ -6,7 +6,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// words names a change: what it is, of which condition, and what is found in its place.
+// words describes a change: its kind, its condition, and the condition that replaces it.
 func (c change) words() string {
 	kinds := map[changeKind]string{conditionNew: "new", conditionWorsened: "worsened", conditionImproved: "improved", conditionResolved: "resolved",
 		conditionDestroyed: "destroyed", conditionDropped: "dropped", conditionUnknown: "unknown"}
@@ -20,7 +20,8 @@ func (c change) words() string {
 	return words
 }
 
-// TestWhatBecomesOfACondition: it is over only if what it was about is there, can be seen, and nothing of its kind is left.
+// TestWhatBecomesOfACondition: a condition is resolved only if its volume or group is present and visible and has no other
+// condition of its kind.
 func TestWhatBecomesOfACondition(t *testing.T) {
 	ofVolume := func(what lvm.Trouble, pool string) lvm.Finding {
 		return lvm.Finding{Trouble: what, Group: "vg", VG: testVG, Pool: pool, Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", ID: lvm.ID{VG: testVG, LV: "pvc-1"}}}
@@ -33,7 +34,7 @@ func TestWhatBecomesOfACondition(t *testing.T) {
 	otherFull := ofVolume(lvm.TroublePoolFull, "other")
 	groupMissing, silent, unusable := ofGroup(lvm.TroubleMissing, ""), ofGroup(lvm.TroubleSilent, ""), ofGroup(lvm.TroubleUnusable, "")
 	readOnly := ofVolume("FileSystemReadOnly", "")
-	readOnly.VG = "" // as package node finds it
+	readOnly.VG = "" // as package node reports it
 	asLVM, asBtrfs := ofVolume("SignatureFound", ""), ofVolume("SignatureFound", "")
 	asLVM.Cause, asBtrfs.Cause = "an LVM physical volume", "a btrfs file system"
 	unprepared := lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: "vg"}

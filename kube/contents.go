@@ -13,11 +13,11 @@ import (
 
 var snapshotVersion = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
 
-// labelManagedBy names the node that a snapshot's content is on. The snapshot controller sets it if it runs with
-// --enable-distributed-snapshotting, and csi-snapshotter on that node looks for it.
+// labelManagedBy names the node that has a content's snapshot. The snapshot controller sets it if it runs with
+// --enable-distributed-snapshotting, and csi-snapshotter on that node selects contents by it.
 const labelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
 
-// content is what is read of a VolumeSnapshotContent.
+// content holds the fields that this package reads of a VolumeSnapshotContent.
 type content struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -48,14 +48,14 @@ type contentList struct {
 	Items           []content `json:"items"`
 }
 
-// DeepCopyObject makes a content a runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (c *content) DeepCopyObject() runtime.Object {
 	other := *c
 	c.DeepCopyInto(&other.ObjectMeta)
 	return &other
 }
 
-// DeepCopyObject makes a contentList a runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (l *contentList) DeepCopyObject() runtime.Object {
 	other := *l
 	other.Items = make([]content, len(l.Items))
@@ -65,18 +65,18 @@ func (l *contentList) DeepCopyObject() runtime.Object {
 	return &other
 }
 
-// snapshotKey is the snapshot that the content belongs to.
+// snapshotKey is the namespace and name of the content's VolumeSnapshot.
 func (c *content) snapshotKey() string {
 	return c.Spec.VolumeSnapshotRef.Namespace + "/" + c.Spec.VolumeSnapshotRef.Name
 }
 
-// contentStore is what a watch on the snapshot contents of this node leaves in memory: the handles of the snapshots that
-// are ready. The API server picks them by their label; other nodes' never arrive.
+// contentStore keeps the handles of this node's ready snapshots from a watch. The API server selects the contents by label:
+// those of other nodes never arrive.
 type contentStore struct {
 	changed func(snapshot string) // called without the lock
 
 	mu    sync.Mutex
-	ready map[string]*content // by name; several may name one snapshot: one that is retained outlives its snapshot
+	ready map[string]*content // by name; several may name one snapshot, since a retained content outlives its snapshot
 }
 
 func newContentStore(changed func(snapshot string)) *contentStore {
@@ -122,7 +122,7 @@ func (s *contentStore) Replace(list []any, _ string) error {
 
 func (s *contentStore) Resync() error { return nil }
 
-// Transformer strips objects before a listing is gathered.
+// Transformer strips each object before the reflector collects a list.
 func (s *contentStore) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		if c, ok := o.(*content); ok {
@@ -141,7 +141,7 @@ func (s *contentStore) put(c *content) {
 	}
 }
 
-// find answers the ready contents on this node that name a snapshot.
+// find returns the ready contents on this node that name a snapshot.
 func (s *contentStore) find(snapshot string) (found []*content) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *contentStore) find(snapshot string) (found []*content) {
 	return found
 }
 
-// named answers the ready content of this name on this node; nil: none is known.
+// named returns the ready content of this name on this node; nil: the store has none.
 func (s *contentStore) named(name string) *content {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,28 +1,35 @@
-// Package kube is nodelvm's part in the Kubernetes API, and the only package with client-go.
+// Package kube uses the Kubernetes API. No other package imports client-go.
 //
-// Its Agent acts for one node. It enlarges this node's volumes when their claims ask for more (resizer.go), has copies of
-// this node's snapshots and volumes made on this node (pin.go), has csi-provisioner look again at a claim that it overlooked
-// (remind.go), labels the contents that somebody made by hand for this node's snapshots (handmade.go), tells the claims of
-// trouble with their volumes (health.go), warns where a storage class binds immediately (immediate.go), finds the claims that
-// a claim is of use only together with (siblings.go), and looks for volumes that nobody has, and for claims whose volume is
-// gone (audit.go, orphans.go). ClusterID names the cluster. Access decides who may read the driver's metrics and status page
-// (access.go).
+// Agent acts for one node:
 //
-// Its Janitor acts for the whole cluster, where that is wanted: what becomes of the claims of lost nodes is decided in
-// loss.go, and done in janitorsteps.go. Manifests writes what takes a volume up again (adopt.go).
+//   - It expands this node's volumes when their claims request more (resizer.go).
+//   - It selects this node for clones and restores of this node's volumes and snapshots (pin.go).
+//   - It makes csi-provisioner retry a claim that it missed (remind.go).
+//   - It labels pre-provisioned contents of this node's snapshots (preprovisioned.go).
+//   - It reports conditions of volumes as events on their claims (health.go).
+//   - It warns of storage classes that bind immediately (immediate.go).
+//   - It finds the peers of a claim (siblings.go).
+//   - It finds orphans, and claims whose volume no longer exists (audit.go, orphans.go).
 //
-// One flow: a claim's request is raised -> the watch delivers the claim, which is now kept (claims.go) -> a worker takes
-// it from the queue (agent.go) -> resizeTarget says which size comes next (resize.go) -> the PersistentVolume is read, and
-// it is this node's -> the claim says that it is being resized -> host.Host.Extend -> the PersistentVolume, then the claim
-// get the new size -> the kubelet grows the file system.
+// ClusterID identifies the cluster. Access decides who may read the driver's metrics and status page (access.go). Manifests
+// writes the objects that adopt a volume (adopt.go).
 //
-// Every node watches all claims, since neither the scheduler's choice nor a size can be selected by; what is kept of them
-// is the handful that waits for something. An object that is not this node's is never written, and hardly ever read:
-// which claims may concern a node is told from what the watch brings.
+// Janitor acts for the whole cluster and is optional: loss.go decides what happens to the claims of lost nodes,
+// janitorsteps.go does it.
 //
-// Nothing here is on the path of a volume that exists: without the API server volumes go on being mounted and removed. Only
-// a driver that starts waits for it, to learn the cluster's name, and a volume that is to be made, to learn of its siblings.
+// An expansion, for example: a user raises a claim's request. The watch delivers the claim, and the store keeps it
+// (claims.go). A worker takes it from the queue (agent.go), and resizeTarget returns the next size (resize.go). The worker
+// checks that the PersistentVolume is this node's, records the expansion in the claim's status and calls Host.Extend. Then
+// it sets the new size on the PersistentVolume and the claim, and the kubelet resizes the file system.
 //
-// The client is client-go's REST client with a scheme of the few types that are used, and the watches are client-go's
-// reflectors. The generated clientset would hold every API group's types in the memory of every node.
+// Every node watches all claims, because a watch can select neither by the selected node nor by size. The store keeps only
+// the few claims that wait for something. An Agent never writes another node's object and rarely reads one: the watch shows
+// which claims may concern a node.
+//
+// Existing volumes do not depend on this package: without the API server, nodes still mount and remove them. Only two
+// operations wait for the API server: the start of the driver, which needs the cluster's ID, and CreateVolume, which needs
+// the claim's peers.
+//
+// The client is client-go's REST client with a scheme of the few types in use, and the watches are client-go's reflectors.
+// The generated clientset would hold every API group's types in the memory of every node.
 package kube

@@ -17,12 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// news is one thing to be told of an object. There is one event for each object and reason; what is told again under the
-// same reason renews it.
+// news is an event to write. Each object and reason has one event, which a repeated report updates.
 type news struct {
 	about   corev1.ObjectReference
 	kind    string // corev1.EventTypeNormal or EventTypeWarning
-	reason  string // a word in CamelCase
+	reason  string // in CamelCase
 	message string
 }
 
@@ -40,12 +39,12 @@ func aboutClaim(namespace, name string, uid types.UID) corev1.ObjectReference {
 	}
 }
 
-// aboutNode refers to a node as the kubelet does: by its name for a UID, which is where kubectl describe looks.
+// aboutNode refers to a node as the kubelet does, with its name as UID: kubectl describe selects events by it.
 func aboutNode(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
-// teller writes events.
+// teller writes events, and counts repeated ones.
 type teller struct {
 	client *Client
 	node   string
@@ -54,24 +53,24 @@ type teller struct {
 	told map[string]telling // by the event's namespace/name
 }
 
-// telling is how often an event was written, and when the last time was.
+// telling is the count of an event and the time of the last one.
 type telling struct {
 	times int32
 	last  time.Time
 }
 
-// timesKept bounds the teller's memory; what is forgotten is counted anew.
+// timesKept bounds the teller's memory; for a dropped event, counting restarts at 1.
 const timesKept = 1000
 
-// event makes the event. Its name follows from the object and the reason, so that what several nodes tell is one event.
+// event builds the event. Its name depends only on object and reason, so that reports from several nodes share one event.
 func (t *teller) event(n news, now time.Time) *corev1.Event {
 	namespace := n.about.Namespace
 	if namespace == "" {
-		namespace = metav1.NamespaceDefault // where the API server demands events on objects without a namespace
+		namespace = metav1.NamespaceDefault // the API server requires it for events on objects without a namespace
 	}
 	name := n.about.Name
-	if len(name) > 200 { // a name may have 253 bytes, the hash included
-		name = strings.TrimRight(name[:200], "-.") // before a dot there is a letter or a digit
+	if len(name) > 200 { // a name, with the hash, may have 253 bytes
+		name = strings.TrimRight(name[:200], "-.") // the character before a dot must be a letter or a digit
 	}
 	hash := sha256.Sum256([]byte(string(n.about.UID) + n.reason))
 	when := metav1.NewTime(now)
@@ -90,10 +89,10 @@ func (t *teller) event(n news, now time.Time) *corev1.Event {
 	}
 }
 
-// messageMax is how many bytes the message of an event may have.
+// messageMax is the maximum length of an event's message in bytes.
 const messageMax = 1024
 
-// fitting is a message as an event may hold it: names and errors in it are others'.
+// fitting makes a message valid for an event: names and errors in it come from others.
 func fitting(message string) string {
 	const more = "..."
 	message = strings.ToValidUTF8(message, "?")
@@ -107,11 +106,11 @@ func fitting(message string) string {
 	return message[:end] + more
 }
 
-// eventStands is for how long an event is taken to be there. The API server forgets it after an hour; what it tells of may
-// last longer.
+// eventStands is how long once relies on an event that it has found. The API server deletes an event after an hour, while
+// its condition may last longer.
 const eventStands = 20 * time.Minute
 
-// once writes the event unless it is there: what every node sees is told by one.
+// once writes the event unless it exists: several nodes observe the same thing, and one event is enough.
 func (t *teller) once(ctx context.Context, n news) error {
 	event := t.event(n, time.Now())
 	name := event.Namespace + "/" + event.Name
@@ -128,7 +127,7 @@ func (t *teller) once(ctx context.Context, n news) error {
 	return nil
 }
 
-// tell writes the event, or renews it if it is there.
+// tell writes the event, or updates it if it exists.
 func (t *teller) tell(ctx context.Context, n news) error {
 	event := t.event(n, time.Now())
 	times := t.count(event.Namespace + "/" + event.Name)
@@ -137,7 +136,7 @@ func (t *teller) tell(ctx context.Context, n news) error {
 		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		times = t.count(event.Namespace + "/" + event.Name) // an earlier run of this driver has written it
+		times = t.count(event.Namespace + "/" + event.Name) // an earlier run of this driver wrote it
 	}
 	patch, err := json.Marshal(map[string]any{
 		"type": n.kind, "message": event.Message, "count": times, "lastTimestamp": event.LastTimestamp,
@@ -150,7 +149,7 @@ func (t *teller) tell(ctx context.Context, n news) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	// The API server forgets events after an hour.
+	// The API server has deleted the event.
 	return t.post(ctx, event)
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// FuzzVolumesAndClaims: whatever others write into a PersistentVolume and a claim, no function that decides on them ends the
-// process; a chain that holds has references that agree; and what a watch keeps says the same as the whole object.
+// FuzzVolumesAndClaims feeds arbitrary PersistentVolumes and claims to the functions that decide on them. None panics, a
+// valid chain has references that agree, and the stripped object gives the same decisions as the whole one.
 func FuzzVolumesAndClaims(f *testing.F) {
 	pv, c := volumeOn("node-1", "data"), claim("data", "late", "pvc-data")
 	pv.Annotations = map[string]string{annLostSince: "2026-01-02T03:04:05Z", annGroupLost: "2026-01-02T03:04:05Z", annPolicy: "Delete"}
@@ -35,7 +35,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 	}
 	f.Add(volume, bound)
 	f.Add([]byte(`{"spec": {"csi": null, "claimRef": {}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{}]}}}}`), []byte(`{"spec": {"dataSourceRef": {"kind": "VolumeSnapshot"}}}`))
-	f.Add([]byte(`{"metadata": {"annotations": {"nodelvm.io/lost-since": "2026-01-02T03:04:05Z"}}}`), bound) // on no node
+	f.Add([]byte(`{"metadata": {"annotations": {"nodelvm.io/lost-since": "2026-01-02T03:04:05Z"}}}`), bound) // without a node
 	f.Fuzz(func(t *testing.T, volume, bound []byte) {
 		var pv corev1.PersistentVolume
 		var c corev1.PersistentVolumeClaim
@@ -71,7 +71,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 	})
 }
 
-// FuzzContents does the same for contents and snapshots.
+// FuzzContents checks the same for contents and snapshots.
 func FuzzContents(f *testing.F) {
 	c, s := contentOf("a", "uid", testVG+"/s-1"), &snapshot{}
 	s.Namespace, s.Name, s.UID, s.Status.Content = "ns", "nightly", "uid", "a"
@@ -97,8 +97,8 @@ func FuzzContents(f *testing.F) {
 		if again, still := keepContent(stripContent(&c)); again != kept || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, kept)
 		}
-		byHand, matters := keepHandmade(&c)
-		if again, still := keepHandmade(stripHandmade(&c)); again != byHand || still != matters {
+		byHand, matters := keepPreProvisioned(&c)
+		if again, still := keepPreProvisioned(stripPreProvisioned(&c)); again != byHand || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, byHand)
 		}
 		of := lvm.ID{VG: testVG, LV: "s-1"}
@@ -120,13 +120,13 @@ func FuzzContents(f *testing.F) {
 	})
 }
 
-// FuzzEvents: whatever the names and texts of others are, an event has a name and a message that the API server takes.
+// FuzzEvents: with arbitrary names and texts, an event has a name and a message that the API server accepts.
 func FuzzEvents(f *testing.F) {
 	f.Add("ns", "data", "uid", "a message")
 	f.Add("", "web-0.example", "", "\xff\xfe")
 	f.Fuzz(func(t *testing.T, namespace, name, uid, message string) {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
-			return // no object has that name
+			return // no object can have that name
 		}
 		e := (&teller{}).event(news{aboutClaim(namespace, name, types.UID(uid)), corev1.EventTypeNormal, "Reason", message}, time.Now())
 		if wrong := validation.IsDNS1123Subdomain(e.Name); len(wrong) > 0 || len(e.Message) > 1024 || !utf8.ValidString(e.Message) {

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzClaimStatus: whatever stands in the status of a claim, the next step of its expansion can be written, leaves the conditions of
-// others as they are, and is recognised as done.
+// FuzzClaimStatus: with an arbitrary claim status, the driver can record the next step of an expansion, keeps the
+// conditions of others, and recognises the step as done.
 func FuzzClaimStatus(f *testing.F) {
 	for _, c := range []*corev1.PersistentVolumeClaim{
 		growing("2Gi", "", ""), growing("2Gi", "9Gi", corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeError),
@@ -58,14 +58,14 @@ func FuzzClaimStatus(f *testing.F) {
 	})
 }
 
-// FuzzLosses: whatever stands on the lease and in the note on an object, no note counts from before the object or the loss, and
-// what a janitor writes the next one believes.
+// FuzzLosses: with arbitrary text on the lease and on an object, no loss begins before the object was created or the loss
+// was observed, and a janitor accepts what another has written.
 func FuzzLosses(f *testing.F) {
 	f.Add(`{"n": "2026-01-02T03:04:05Z"}`, "n", "2026-01-02T03:04:05Z", int64(1767323045), int64(1767323046))
 	f.Add(`{"n": "2026-01-02T03:04:05Z"}`, "\xff", "", int64(0), int64(0))
 	f.Add(`{"n": null, "": "x"}`, "", "9999-12-31T23:59:59+23:59", int64(-1<<40), int64(1<<40))
 	f.Fuzz(func(t *testing.T, lease, key, note string, created, now int64) {
-		const most = 1 << 37 // seconds; in RFC 3339 a year has four digits
+		const most = 1 << 37 // seconds; a year has four digits in RFC 3339
 		born, at := time.Unix(created%most, 0), time.Unix(now%most, 0)
 		if born.UTC().Year() < 0 || born.UTC().Year() > 9999 || at.UTC().Year() < 0 || at.UTC().Year() > 9999 {
 			return
@@ -86,8 +86,8 @@ func FuzzLosses(f *testing.F) {
 	})
 }
 
-// FuzzGather: the claims that are placed together are those that are connected, whatever pods share what; and each of them is
-// placed together with the same ones.
+// FuzzGather: gather finds exactly the connected claims, whichever pods share claims, and each of these finds the same
+// ones.
 func FuzzGather(f *testing.F) {
 	f.Add("x: a b\ny: b c\nz: c d")
 	f.Add("x: a nfs\ny: nfs b\nz: a Bound\nw: Bound c")
@@ -128,7 +128,7 @@ func FuzzGather(f *testing.F) {
 	})
 }
 
-// Claims are named after what they are: "nfs..." is another driver's, "gone..." is not there, "B..." is bound.
+// The prefix of a claim's name says what it is: "nfs" for another driver, "gone" for missing, "B" for bound.
 func isOurs(name string) bool {
 	return !strings.HasPrefix(name, "nfs") && !strings.HasPrefix(name, "gone")
 }
@@ -153,7 +153,7 @@ func gathered(t *testing.T, pods []waitingPod, asked string) Company {
 	return company
 }
 
-// connectedWith is what gather is to find, looked for until nothing more is found.
+// connectedWith computes what gather must find, by repeating the search until it finds nothing more.
 func connectedWith(pods []waitingPod, asked string) map[string]bool {
 	found := map[string]bool{asked: true}
 	for before := 0; before < len(found); {

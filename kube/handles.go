@@ -9,26 +9,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Two PersistentVolumes with one volume handle are one logical volume with two owners: an admin or a restore tool has made the second.
-// Nothing that is done for one of them can be right for the other. The agent watches no PersistentVolumes, so it looks through all
-// of them before it extends a volume, or pins a clone to the node of one.
+// Two PersistentVolumes with one volume handle are one logical volume with two owners: an admin or a restore tool created
+// the second. No change for one of them can be right for the other. The agent watches no PersistentVolumes, so it lists all
+// of them before it extends a volume or selects the node of one for a clone.
 
-// handlesGoodFor is for how long one look is good: a burst of expansions costs a look in that time, not one each.
+// handlesGoodFor is the lifetime of one list: a burst of expansions shares it.
 const handlesGoodFor = 10 * time.Second
 
-// handleIndex knows which PersistentVolumes have a handle that another one has, too.
+// handleIndex caches which volume handles several PersistentVolumes share.
 type handleIndex struct {
 	client *Client
-	turn   chan struct{}       // held while the fields below are read or written
-	read   time.Time           // when the last look began
-	shared map[string][]string // names of PersistentVolumes, two at least, by their handle
+	turn   chan struct{}       // holds a token while the fields below are in use
+	read   time.Time           // when the last list began
+	shared map[string][]string // names of the PersistentVolumes, two or more, by handle
 }
 
 func newHandleIndex(client *Client) *handleIndex {
 	return &handleIndex{client: client, turn: make(chan struct{}, 1)}
 }
 
-// sharing names the PersistentVolumes that have the handle; none: it is no more than one.
+// sharing returns the names of the PersistentVolumes that share the handle, if there are several.
 func (h *handleIndex) sharing(ctx context.Context, handle string) ([]string, error) {
 	select {
 	case h.turn <- struct{}{}:
@@ -59,7 +59,7 @@ func (c *Client) sharedHandles(ctx context.Context) (map[string][]string, error)
 			first[handle] = pv.Name
 		case len(shared[handle]) == 0:
 			shared[handle] = []string{other, pv.Name}
-		case !slices.Contains(shared[handle], pv.Name): // it is in two pages, if others are made meanwhile
+		case !slices.Contains(shared[handle], pv.Name): // two pages may contain it, if a PersistentVolume is created in between
 			shared[handle] = append(shared[handle], pv.Name)
 		}
 	})
@@ -83,14 +83,15 @@ func (c *Client) eachVolume(ctx context.Context, visit func(*corev1.PersistentVo
 	}
 }
 
-// sharedHandleError says that another PersistentVolume has the handle, too.
+// sharedHandleError says that another PersistentVolume has the same handle.
 type sharedHandleError struct{ error }
 
-// checkHandle answers a sharedHandleError if the handle of a volume of this node is not its own. Other errors are the API server's.
+// checkHandle returns a sharedHandleError if another PersistentVolume has the volume's handle. Other errors are the API
+// server's.
 func (a *Agent) checkHandle(ctx context.Context, pv *corev1.PersistentVolume) error {
 	sharing, err := a.handles.sharing(ctx, pv.Spec.CSI.VolumeHandle)
 	if err != nil {
-		return fmt.Errorf("whether another PersistentVolume has the volume handle of %s cannot be told: %w", pv.Name, err)
+		return fmt.Errorf("cannot determine whether another PersistentVolume has the volume handle of %s: %w", pv.Name, err)
 	}
 	if shared := placed(pv, a.node, sharing...); shared != nil {
 		return sharedHandleError{shared}

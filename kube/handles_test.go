@@ -16,7 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// allThere are disks on which every volume is; it counts how often one is extended.
+// allThere is a node with every volume; it counts the calls of Extend.
 type allThere struct {
 	snapshots
 	extended int
@@ -31,8 +31,8 @@ func (d *allThere) Extend(_ context.Context, id lvm.ID, required, _ lvm.Bytes) (
 	return lvm.Volume{ID: id, Size: required}, nil
 }
 
-// withVolumes is an agent of node-1 for claim ns/data, which has the first of these PersistentVolumes and asks for 2 GiB, and for
-// ns/copy, which is to become a clone of it.
+// withVolumes starts an agent of node-1 for two claims: ns/data, which has the first of these PersistentVolumes and
+// requests 2 GiB, and ns/copy, a clone of it.
 func withVolumes(t *testing.T, pvs ...*corev1.PersistentVolume) (*Agent, *allThere, func() []string) {
 	t.Helper()
 	list := &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}}
@@ -60,7 +60,7 @@ func growingClaim() *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// another is a second PersistentVolume with the handle of the first.
+// another returns a second PersistentVolume with the handle of the first.
 func another(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	pv := volumeOn("node-1", "restored")
 	pv.Spec.CSI.VolumeHandle = volumeOn("node-1", "data").Spec.CSI.VolumeHandle
@@ -68,8 +68,8 @@ func another(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	return pv
 }
 
-// TestOneHandleOfTwoVolumes: a volume that two PersistentVolumes stand for is not extended, and no clone is pinned to its node. The
-// claim is told of both.
+// TestOneHandleOfTwoVolumes: the agent neither extends a volume with two PersistentVolumes nor selects its node for a
+// clone. The event on the claim names both.
 func TestOneHandleOfTwoVolumes(t *testing.T) {
 	for name, test := range map[string]struct {
 		other   *corev1.PersistentVolume
@@ -119,7 +119,7 @@ func expectShared(t *testing.T, err error, refused bool) {
 	}
 }
 
-// TestABurstLooksOnce: expansions at one time share a look at all PersistentVolumes, and one that comes later looks again.
+// TestABurstLooksOnce: simultaneous expansions share one list of all PersistentVolumes, and a later one lists them again.
 func TestABurstLooksOnce(t *testing.T) {
 	agent, _, sent := withVolumes(t, volumeOn("node-1", "data"))
 	looks := func() (n int) {
@@ -149,8 +149,8 @@ func TestABurstLooksOnce(t *testing.T) {
 	}
 }
 
-// TestNoAnswerExtendsNothing: as long as the API server does not say who has the handle, nothing is done, and nobody is told a reason
-// that is none.
+// TestNoAnswerExtendsNothing: while the API server does not return the PersistentVolumes, the agent does nothing and writes
+// no event.
 func TestNoAnswerExtendsNothing(t *testing.T) {
 	round, sent := recordedRound(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-data": volumeOn("node-1", "data")})
 	disks := &allThere{}

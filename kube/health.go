@@ -12,10 +12,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// healthPeriod is how often health is asked for.
+// healthPeriod is the interval of health checks.
 const healthPeriod = 30 * time.Second
 
-// watchHealth tells of conditions when they begin, when they become worse or better, and when they are over, until ctx ends.
+// watchHealth reports conditions when they begin, become worse or better, and when they are resolved, until ctx ends.
 func (a *Agent) watchHealth(ctx context.Context) {
 	known := map[condition]lvm.Finding{}
 	ticker := time.NewTicker(healthPeriod)
@@ -36,8 +36,8 @@ func (a *Agent) watchHealth(ctx context.Context) {
 	}
 }
 
-// checkHealth looks for conditions once. What can be seen of volumes and groups is asked before and after, as long as a
-// condition is known: what comes or goes in between must not pass for well.
+// checkHealth checks for conditions once. While a condition is known, it reads before and after the check which volumes and
+// groups are visible: one that appears or disappears in between must not count as healthy.
 func (a *Agent) checkHealth(ctx context.Context, known map[condition]lvm.Finding) error {
 	var seen []lvm.HealthScope
 	observe := func() error {
@@ -62,7 +62,7 @@ func (a *Agent) checkHealth(ctx context.Context, known map[condition]lvm.Finding
 	return nil
 }
 
-// tellHealth tells what has changed, and brings known up to date. What could not be told is told the next time.
+// tellHealth reports the changes and updates known. It leaves a change that it could not report for the next check.
 func (a *Agent) tellHealth(ctx context.Context, known map[condition]lvm.Finding, found []lvm.Finding, seen []lvm.HealthScope) {
 	bound := func(v lvm.Volume) bool {
 		_, _, is := a.claims.boundTo(v.Name)
@@ -88,7 +88,7 @@ func (a *Agent) tellHealth(ctx context.Context, known map[condition]lvm.Finding,
 	}
 }
 
-// newsOf is what is told of a change; false: nothing.
+// newsOf returns the event for a change; false: there is none.
 func (a *Agent) newsOf(c change) (n news, worthIt bool) {
 	warning, normal := corev1.EventTypeWarning, corev1.EventTypeNormal
 	switch c.what {
@@ -120,9 +120,9 @@ func (a *Agent) tellNews(ctx context.Context, n news) bool {
 	return true
 }
 
-// concerned is the claim that is bound to the finding's volume or, for a whole group, the node. csi-provisioner gives the
-// PersistentVolume the volume's name, and the volume the claim's UID; a claim that the volume was bound to later is found
-// by the PersistentVolume.
+// concerned returns the claim that is bound to the finding's volume or, for a whole group, the node. csi-provisioner
+// derives the names of PersistentVolume and volume from the claim's UID; the PersistentVolume leads to a claim that was
+// bound later.
 func (a *Agent) concerned(f lvm.Finding) corev1.ObjectReference {
 	if f.Volume.UUID == "" {
 		return aboutNode(a.node)

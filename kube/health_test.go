@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// reasons are the written events' reasons, types and messages, by the object's name.
+// reasons lists the written events' reasons, types and messages, by the object's name.
 func (a *api) reasons() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -32,12 +32,12 @@ func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	rebuilding := lvm.Finding{Trouble: lvm.TroubleRebuilding, Group: "vg", Text: "5 %", Volume: lvm.Volume{UUID: "u2", Name: "pvc-2", Claim: "ns/gone"}}
 	known := map[condition]lvm.Finding{}
 
-	server.refuse = 1 // what could not be told is told the next time
+	server.refuse = 1 // the agent retries an event that it could not write
 	agent.tellHealth(t.Context(), known, []lvm.Finding{near}, nil)
 	agent.tellHealth(t.Context(), known, []lvm.Finding{near}, nil)
 	agent.tellHealth(t.Context(), known, []lvm.Finding{near, rebuilding}, nil)
 	later := near
-	later.Text = "94 % full" // the same trouble
+	later.Text = "94 % full" // the same condition
 	agent.tellHealth(t.Context(), known, []lvm.Finding{later, rebuilding}, nil)
 	const begun = "data Warning ThinPoolNearlyFull: 93 % full, renamed Normal VolumeRebuilding: 5 %"
 	if got := server.reasons(); got != begun {
@@ -52,8 +52,8 @@ func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	}
 }
 
-// TestAnotherCauseIsReportedAgain: who writes another signature over a reported one is reported again, under the same event, and
-// also where the API server refuses the first attempt.
+// TestAnotherCauseIsReportedAgain: another signature on a disk is reported again, under the same event, even if the API
+// server refuses the first attempt.
 func TestAnotherCauseIsReportedAgain(t *testing.T) {
 	server, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
@@ -74,8 +74,8 @@ func TestAnotherCauseIsReportedAgain(t *testing.T) {
 	}
 }
 
-// TestNoFalseAllClear: what is told when a pool becomes full, when a volume that has lost its disk is destroyed, and when a
-// volume cannot be seen for a while.
+// TestNoFalseAllClear checks the events when a pool becomes full, when a volume that has lost its disk is destroyed, and
+// when a volume is invisible for a while.
 func TestNoFalseAllClear(t *testing.T) {
 	server, client := newAPI(t)
 	inVG := lvm.Volume{UUID: "u1", Name: "pvc-1", Group: "vg", ID: lvm.ID{VG: testVG, LV: "pvc-1"}, Claim: "ns/data"}
@@ -103,7 +103,7 @@ func TestNoFalseAllClear(t *testing.T) {
 		{[]lvm.Finding{near}, here, "node-1 Warning ThinPoolNearlyFull: 93 % full"},
 		{[]lvm.Finding{full}, here, "data Warning ThinPoolFull: writes fail, node-1 Warning ThinPoolNearlyFullWorsened: Worse: writes fail"},
 		{[]lvm.Finding{missing}, lvm.HealthScope{}, "data Warning VolumeDataMissing: its disk is not there"},
-		{nil, lvm.HealthScope{}, ""}, // the whole group is not there
+		{nil, lvm.HealthScope{}, ""}, // the whole group is missing
 		{nil, lvm.HealthScope{Groups: map[string]bool{testVG: true}},
 			"data Warning VolumeNotFound: volume " + testVG + "/pvc-1 is no longer in volume group vg on node node-1, although this claim is bound to it: " +
 				"its data is lost unless there is a backup. Previous condition: its disk is not there"},

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// reasonImmediateBinding marks the events on classes that bind immediately and on their claims.
+// reasonImmediateBinding is the reason of events on classes that bind immediately and on their claims.
 const reasonImmediateBinding = "ImmediateBindingUnsupported"
 
-// warnAgain is about when an owner is warned again: such a class, and its claims, stay as they are, and the API server
-// forgets events after an hour. Every node warns, each at a moment of its own.
+// warnAgain is the approximate interval of warnings to an owner: such a class and its claims do not change, and the API
+// server deletes events after an hour. Every node warns, with jitter.
 const warnAgain = time.Hour
 
-// warn tells of the object with that key in the queue, now and later.
+// warn writes an event about the object with that key in the queue, and queues the object for the next warning.
 func (a *Agent) warn(ctx context.Context, key string, n news) error {
 	err := a.events.once(ctx, n)
 	if err == nil {
@@ -25,7 +25,7 @@ func (a *Agent) warn(ctx context.Context, key string, n news) error {
 	return err
 }
 
-// warnOfClass tells the class's owner. The mode of a class cannot be changed, so the way out is a new class.
+// warnOfClass warns the class's owner, who must create another class: the mode of a class is immutable.
 func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) error {
 	return a.warn(ctx, class.Name, news{aboutClass(class), corev1.EventTypeWarning, reasonImmediateBinding,
 		"volumeBindingMode is Immediate: a volume would be created before the scheduler selects a node, on a disk that the pod " +
@@ -33,7 +33,7 @@ func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) 
 			"(Kubernetes does not change the mode of an existing class)."})
 }
 
-// warnOfClaim tells the claim's owner. The class of a claim cannot be changed either.
+// warnOfClaim warns the claim's owner. The class of a claim is immutable, too.
 func (a *Agent) warnOfClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class := classOf(claim)
 	return a.warn(ctx, keyOf(claim), news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeWarning, reasonImmediateBinding,

@@ -14,22 +14,23 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// JanitorConfig says how a Janitor works.
+// JanitorConfig configures a Janitor.
 type JanitorConfig struct {
 	Client    *Client
-	Namespace string        // where its lease is
-	Holder    string        // its name in the lease: the pod's
-	Grace     time.Duration // how long a node or a group must have been lost before anything is deleted
+	Namespace string        // of its lease
+	Holder    string        // its identity in the lease: the pod's name
+	Grace     time.Duration // how long a node or a group must have been lost before the janitor deletes an object
 	LeaseLife time.Duration // 0: 15 s
 	Log       *slog.Logger  // nil: slog.Default()
 }
 
-// Janitor clears up after lost nodes: it tells the claims whose volume was there, and releases those whose storage class
-// says so (OnNodeLoss), so that a StatefulSet starts afresh elsewhere. It alone may write other nodes' objects; it runs
-// once in a cluster, under an account of its own, and only where it was installed.
+// Janitor cleans up after lost nodes. It writes events on the claims of lost volumes, and releases those whose storage
+// class allows it (OnNodeLoss), so that a StatefulSet starts with an empty volume on another node. Only the janitor may
+// write other nodes' objects. One janitor of a cluster is active, under its own service account, and only where an admin
+// installed it.
 //
-// Idle, it costs a watch each on nodes, volumes, claims and snapshot contents. What is kept of them in memory are names;
-// what is decided on is read from the API server each time.
+// An idle Janitor costs one watch each on nodes, volumes, claims and snapshot contents. It keeps only names in memory, and
+// reads from the API server whatever it decides on.
 type Janitor struct {
 	client *Client
 	cfg    JanitorConfig
@@ -38,7 +39,7 @@ type Janitor struct {
 	losses losses
 }
 
-// NewJanitor makes a Janitor; it sends no request.
+// NewJanitor creates a Janitor without sending a request.
 func NewJanitor(cfg JanitorConfig) *Janitor {
 	return &Janitor{
 		client: cfg.Client, cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()),
@@ -49,7 +50,7 @@ func NewJanitor(cfg JanitorConfig) *Janitor {
 // leaseName is the name of the janitor's lease.
 const leaseName = "nodelvm-janitor"
 
-// Run works until ctx ends, whenever it is this process's turn.
+// Run works until ctx ends, whenever this process holds the lease.
 func (j *Janitor) Run(ctx context.Context) {
 	e := election{
 		client: j.client, namespace: j.cfg.Namespace, name: leaseName, holder: j.cfg.Holder,
@@ -58,26 +59,26 @@ func (j *Janitor) Run(ctx context.Context) {
 	e.run(ctx, func(ctx context.Context) { j.newRound().run(ctx) })
 }
 
-// janitorRound is a Janitor while it is elected: what the watches bring, and what there is to do.
+// janitorRound is a Janitor while it holds the lease: its watches and its queue.
 type janitorRound struct {
 	*Janitor
 	began    time.Time
-	nodes    *shelf[lossKind] // by name: those that are there, with their taint
-	volumes  *shelf[place]    // by name: this driver's
-	claims   *shelf[place]    // by namespace/name: unbound, with the node that was selected
-	contents *shelf[place]    // by name: this driver's
+	nodes    *filteredStore[lossKind] // by name: existing nodes, with their taint
+	volumes  *filteredStore[place]    // by name: this driver's
+	claims   *filteredStore[place]    // by namespace/name: unbound, with the selected node
+	contents *filteredStore[place]    // by name: this driver's
 	queue    workqueue.TypedDelayingInterface[work]
 	backoff  *flowcontrol.Backoff
 }
 
-// place is where an object's volume is, or is to be made.
+// place is the node that has, or will have, an object's volume.
 type place struct {
 	node   string
 	handle string // of a volume
-	alone  bool   // nothing is noted of a loss: as long as the node is there, nothing is to be done
+	alone  bool   // it has no annotation of a loss: while the node exists, the janitor has nothing to do
 }
 
-// work names an object to be looked at.
+// work names an object to check.
 type work struct{ kind, key string }
 
 const (
@@ -93,14 +94,14 @@ func (j *Janitor) newRound() *janitorRound {
 	add := func(kind string) func(string, []place) {
 		return func(key string, _ []place) { r.queue.Add(work{kind, key}) }
 	}
-	r.nodes = &shelf[lossKind]{key: keyOfObject, keep: keepNode, strip: stripNode, changed: r.nodeChanged}
-	r.volumes = &shelf[place]{key: keyOfObject, keep: keepVolume, strip: stripVolume, changed: add(kindVolume)}
-	r.claims = &shelf[place]{key: keyOfObject, keep: keepSelecting, strip: stripSelecting, changed: add(kindClaim)}
-	r.contents = &shelf[place]{key: keyOfObject, keep: keepContent, strip: stripContent, changed: add(kindContent)}
+	r.nodes = &filteredStore[lossKind]{key: keyOfObject, keep: keepNode, strip: stripNode, changed: r.nodeChanged}
+	r.volumes = &filteredStore[place]{key: keyOfObject, keep: keepVolume, strip: stripVolume, changed: add(kindVolume)}
+	r.claims = &filteredStore[place]{key: keyOfObject, keep: keepSelecting, strip: stripSelecting, changed: add(kindClaim)}
+	r.contents = &filteredStore[place]{key: keyOfObject, keep: keepContent, strip: stripContent, changed: add(kindContent)}
 	return r
 }
 
-// nodeChanged has everything on a node looked at when it goes, comes back, or is tainted.
+// nodeChanged queues everything on a node when the node disappears, returns, or is tainted.
 func (r *janitorRound) nodeChanged(name string, versions []lossKind) {
 	if len(versions) == 2 && versions[0] == versions[1] {
 		return
@@ -108,7 +109,7 @@ func (r *janitorRound) nodeChanged(name string, versions []lossKind) {
 	if taint, here, _ := r.nodes.find(name); here && taint == lossNone {
 		r.losses.ended(name)
 	}
-	for kind, s := range map[string]*shelf[place]{kindVolume: r.volumes, kindClaim: r.claims, kindContent: r.contents} {
+	for kind, s := range map[string]*filteredStore[place]{kindVolume: r.volumes, kindClaim: r.claims, kindContent: r.contents} {
 		for _, key := range s.keys(func(p place) bool { return p.node == name }) {
 			r.queue.Add(work{kind, key})
 		}
@@ -136,7 +137,7 @@ func (r *janitorRound) run(ctx context.Context) {
 	parts.Wait()
 }
 
-// hasSnapshots tells whether the cluster has the snapshot API. Where it comes later, the janitor sees it after a restart.
+// hasSnapshots reports whether the cluster has the snapshot API. The janitor detects a later installation after a restart.
 func (r *janitorRound) hasSnapshots(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		err := r.client.snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error()
@@ -149,7 +150,7 @@ func (r *janitorRound) hasSnapshots(ctx context.Context) bool {
 	return false
 }
 
-// next does one step about one object. It answers false when the queue has ended.
+// next does one step for one object. It returns false when the queue has been shut down.
 func (r *janitorRound) next(ctx context.Context) bool {
 	w, ended := r.queue.Get()
 	if ended {
@@ -165,7 +166,7 @@ func (r *janitorRound) next(ctx context.Context) bool {
 		again = r.backoff.Get(id)
 		r.log.WarnContext(ctx, "failed; will retry", "object", id, "in", again, "error", err)
 	case err != nil:
-		again = backoffFirst // somebody else has changed it: it is decided anew
+		again = backoffFirst // another client has changed it: decide again
 	default:
 		r.backoff.DeleteEntry(id)
 	}
@@ -175,9 +176,9 @@ func (r *janitorRound) next(ctx context.Context) bool {
 	return true
 }
 
-// look does the next step about an object, and answers when to look again; 0: when the watch brings something.
+// look does the next step for an object, and returns when to check again; 0: when the watch brings a change.
 func (r *janitorRound) look(ctx context.Context, w work) (time.Duration, error) {
-	var s *shelf[place]
+	var s *filteredStore[place]
 	var do func(context.Context, string, string) (time.Duration, error)
 	switch w.kind {
 	case kindVolume:
@@ -194,14 +195,14 @@ func (r *janitorRound) look(ctx context.Context, w work) (time.Duration, error) 
 	taint, here, known := r.nodes.find(p.node)
 	switch {
 	case !known:
-		return backoffFirst, nil // the nodes have not been listed yet: none is known to be gone
+		return backoffFirst, nil // the nodes have not been listed yet: none counts as lost
 	case here && taint == lossNone && p.alone:
 		return 0, nil
 	}
 	return do(ctx, w.key, p.node)
 }
 
-// node reads a Node object; nil: there is none.
+// node reads a Node object; nil: it does not exist.
 func (c *Client) node(ctx context.Context, name string) (*corev1.Node, error) {
 	var node corev1.Node
 	there, err := get(ctx, c.core, "nodes", "", name, &node)

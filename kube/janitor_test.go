@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// roundOn is a janitor's round whose API server answers these requests ("METHOD PATH"), and others with NotFound.
+// roundOn returns a janitorRound whose API server answers these requests ("METHOD PATH"), and all others with NotFound.
 func roundOn(t *testing.T, answers map[string]any) *janitorRound {
 	t.Helper()
 	r, _ := recordedRound(t, answers)
@@ -27,7 +27,7 @@ func roundOn(t *testing.T, answers map[string]any) *janitorRound {
 // testVG is the UUID of a volume group.
 const testVG = "AAAAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG"
 
-// recordedRound is roundOn, and tells which requests were sent.
+// recordedRound is roundOn that also returns the requests sent.
 func recordedRound(t *testing.T, answers map[string]any) (*janitorRound, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -51,7 +51,8 @@ func recordedRound(t *testing.T, answers map[string]any) (*janitorRound, func() 
 	return round, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(requests) }
 }
 
-// TestSilentNodesAreLookedAtAgain: no watch brings that a node speaks again which has said that a group of its is lost.
+// TestSilentNodesAreLookedAtAgain: if a node that reported the loss of a group does not answer, the janitor polls it,
+// because no watch announces its next answer.
 func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 	pv := &corev1.PersistentVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume},
@@ -79,7 +80,7 @@ func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestRetainedContentsAreNotPolled: the content of a snapshot that is deleted stays, if that is its policy.
+// TestRetainedContentsAreNotPolled: a retained content outlives its snapshot.
 func TestRetainedContentsAreNotPolled(t *testing.T) {
 	s := contentSight{now: time.Now(), c: &content{}, bound: &snapshot{}}
 	s.bound.Namespace, s.bound.Name = "ns", "gone"
@@ -89,8 +90,8 @@ func TestRetainedContentsAreNotPolled(t *testing.T) {
 	}
 }
 
-// TestAnotherSnapshotOfTheNameIsLeftAlone: of a snapshot that was made anew under its name, the content of the first stays
-// if that is its policy. That the new one is another is no reason to ask again and again, or to delete it.
+// TestAnotherSnapshotOfTheNameIsLeftAlone: a retained content outlives its snapshot, even if another snapshot with its name
+// exists. The janitor neither polls for nor deletes the new one.
 func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
 	s := &snapshot{}
 	s.APIVersion, s.Kind = snapshotVersion.String(), kindSnapshot

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// lookAtClaim frees an unbound claim that was given to a node which is gone or out of service: no driver there makes its
-// volume, and the scheduler keeps to its choice.
+// lookAtClaim removes the selected node from an unbound claim if that node is gone or out of service: no driver on it
+// creates the volume, and the scheduler does not change its choice.
 func (r *janitorRound) lookAtClaim(ctx context.Context, key, node string) (time.Duration, error) {
 	namespace, name := claimKey(key)
 	claim, err := r.client.claim(ctx, namespace, name)

@@ -11,12 +11,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// annotate changes annotations of a volume that is still as it was seen; if not, the error is a conflict.
+// annotate changes annotations of a volume; if the volume has changed since it was read, the error is a conflict.
 func (c *Client) annotate(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any) error {
 	return c.change(ctx, pv, annotations, "")
 }
 
-// change is annotate, and gives the volume another reclaim policy; "": it keeps its own.
+// change is annotate with another reclaim policy; "": the policy stays.
 func (c *Client) change(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any, policy corev1.PersistentVolumeReclaimPolicy) error {
 	body := map[string]any{"metadata": map[string]any{"resourceVersion": pv.ResourceVersion, "annotations": annotations}}
 	if policy != "" {
@@ -28,7 +28,7 @@ func (c *Client) change(ctx context.Context, pv *corev1.PersistentVolume, annota
 	return nil
 }
 
-// claim reads a claim; nil: there is none.
+// claim reads a claim; nil: it does not exist.
 func (c *Client) claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	var claim corev1.PersistentVolumeClaim
 	there, err := get(ctx, c.core, "persistentvolumeclaims", namespace, name, &claim)
@@ -41,7 +41,7 @@ func (c *Client) claim(ctx context.Context, namespace, name string) (*corev1.Per
 	return &claim, nil
 }
 
-// remove deletes the very object that was seen, if it has not changed since. grace is in seconds; nil: the object's own.
+// remove deletes an object if it has not changed since it was read. grace is in seconds; nil: the object's own.
 func remove(ctx context.Context, client rest.Interface, resource string, o metav1.Object, grace *int64) error {
 	options := &metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{
 		UID: ptr.To(o.GetUID()), ResourceVersion: ptr.To(o.GetResourceVersion()),

@@ -10,25 +10,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// finalizerContent is csi-snapshotter's on a content: it is removed by the node that has removed the snapshot.
+// finalizerContent is csi-snapshotter's on a content; the node that has removed the snapshot removes it.
 const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
 
-// contentSight is everything that the content of one snapshot is decided by.
+// contentSight is everything that decides the next step for a content.
 type contentSight struct {
 	now    time.Time
-	began  time.Time // since when this janitor is at work
+	began  time.Time // Start of this janitor.
 	grace  time.Duration
 	loss   loss
 	c      *content
-	lost   time.Time // since when the janitors have seen the loss
-	bound  *snapshot // the one that the content is bound to; nil if it is gone
-	broken error     // a link of the chain from the content to its snapshot and its node: nothing is done
-	optIn  bool      // its VolumeSnapshotClass says release
+	lost   time.Time // When the janitors first observed the loss.
+	bound  *snapshot // The snapshot that the content is bound to; nil if it no longer exists.
+	broken error     // Broken link of the chain from the content to its snapshot and its node: no step.
+	optIn  bool      // Its VolumeSnapshotClass says release.
 	marked time.Time
 }
 
-// decideContent says what is next: of the steps of a volume those that a content has. stepDeleteClaim stands for the
-// snapshot's own object, which goes with its content.
+// decideContent decides the next step: a content has some of the steps of a volume. stepDeleteClaim means the
+// VolumeSnapshot, which is deleted with its content.
 func decideContent(s contentSight) step {
 	switch {
 	case s.broken != nil:
@@ -51,7 +51,7 @@ func decideContent(s contentSight) step {
 	return stepNothing
 }
 
-// lookAtContent does the next step about the content of a snapshot.
+// lookAtContent does the next step for the content of a snapshot.
 func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
 	s := contentSight{now: time.Now(), began: r.began, grace: r.cfg.Grace, c: &content{}}
 	there, err := get(ctx, r.client.snapshots, "volumesnapshotcontents", "", name, s.c)
@@ -72,8 +72,8 @@ func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string)
 	return r.doContent(ctx, s, decideContent(s))
 }
 
-// seeSnapshot reads the content's snapshot, and what its class says. Where it answers neither a snapshot nor a broken chain, the
-// content was never bound to one, or that is gone, since another one, or none, has its name.
+// seeSnapshot reads the content's snapshot and its class. If it sets neither a snapshot nor a broken chain, the content was
+// never bound to a snapshot, or that snapshot no longer exists.
 func (r *janitorRound) seeSnapshot(ctx context.Context, s *contentSight) error {
 	if s.broken = placedContent(s.c, s.loss.node); s.broken != nil {
 		return nil //nolint:nilerr // a broken link is what was seen
@@ -90,7 +90,7 @@ func (r *janitorRound) seeSnapshot(ctx context.Context, s *contentSight) error {
 		}
 		s.bound = found
 		if found.Spec.ClassName != "" && found.Spec.ClassName != class {
-			return nil // what the content's class says is not said of this snapshot
+			return nil // the content's class does not apply to this snapshot
 		}
 	}
 	s.optIn, err = r.snapshotReleases(ctx, class)
@@ -109,7 +109,7 @@ func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step)
 			wait = max(time.Second, due.Sub(s.now))
 		}
 		if s.bound == nil {
-			return wait, nil // nobody is left to be told
+			return wait, nil // no owner is left to inform
 		}
 		return wait, r.tellSnapshot(ctx, s, corev1.EventTypeWarning, reasonSnapshotLost, fmt.Sprintf(
 			"%s. Snapshot %s is on it and is available again when it returns. If it does not return, delete this VolumeSnapshot. "+
@@ -118,7 +118,7 @@ func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step)
 		return tellAgain, r.tellBroken(ctx, reasonSnapshotMismatch, corev1.ObjectReference{
 			APIVersion: snapshotVersion.String(), Kind: kindContent, Name: s.c.Name, UID: s.c.UID}, s.broken)
 	case stepDeleteClaim:
-		return tellAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless that is retained
+		return tellAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless it is retained
 	case stepUnholdPV:
 		finalizers := slices.DeleteFunc(slices.Clone(s.c.Finalizers), func(f string) bool { return f == finalizerContent })
 		r.log.InfoContext(ctx, "removed the finalizer that only the lost node removes", "content", s.c.Name, "node", s.loss.node)
@@ -128,7 +128,7 @@ func (r *janitorRound) doContent(ctx context.Context, s contentSight, what step)
 	}
 }
 
-// deleteSnapshot deletes the snapshot's own object; the snapshot controller then deletes the content.
+// deleteSnapshot deletes the VolumeSnapshot; the snapshot controller then deletes the content.
 func (r *janitorRound) deleteSnapshot(ctx context.Context, s contentSight) error {
 	err := remove(ctx, r.client.snapshots, "volumesnapshots", s.bound, nil)
 	if apierrors.IsNotFound(err) {
@@ -149,7 +149,7 @@ func (r *janitorRound) tellSnapshot(ctx context.Context, s contentSight, kind, r
 	}, kind, reason, message})
 }
 
-// patchContent changes the metadata of a content that is still as it was seen.
+// patchContent changes the metadata of a content; if the content has changed since it was read, the error is a conflict.
 func (r *janitorRound) patchContent(ctx context.Context, c *content, metadata map[string]any) error {
 	metadata["resourceVersion"] = c.ResourceVersion
 	err := patchBy(ctx, r.client.snapshots, "volumesnapshotcontents", "", c.Name, "", map[string]any{"metadata": metadata}, &content{})
@@ -159,7 +159,7 @@ func (r *janitorRound) patchContent(ctx context.Context, c *content, metadata ma
 	return nil
 }
 
-// snapshotReleases tells whether a VolumeSnapshotClass says release.
+// snapshotReleases reports whether a VolumeSnapshotClass says release.
 func (r *janitorRound) snapshotReleases(ctx context.Context, name string) (bool, error) {
 	var class snapshotClass
 	if _, err := get(ctx, r.client.snapshots, "volumesnapshotclasses", "", name, &class); err != nil {

@@ -30,14 +30,14 @@ const (
 	reasonReleasedSnapshot   = "SnapshotDeleted"
 )
 
-// When something lost is looked at again that no watch may tell of: a class may get its annotation, an event fades after
-// an hour; and a pod that is to go is not watched.
+// Intervals of further checks for changes that no watch announces: a class gets its annotation, an event expires after an
+// hour, a deleted pod ends.
 const (
 	tellAgain = 10 * time.Minute
 	lookAgain = 5 * time.Second
 )
 
-// lookAtVolume does the next step about a volume. Nothing is asked of the API server for one that is not lost.
+// lookAtVolume does the next step for a volume. It sends no request for a volume that is not lost.
 func (r *janitorRound) lookAtVolume(ctx context.Context, name, node string) (time.Duration, error) {
 	pv, err := r.client.volume(ctx, name)
 	if err != nil || pv == nil || nodeOf(pv) != node {
@@ -49,12 +49,12 @@ func (r *janitorRound) lookAtVolume(ctx context.Context, name, node string) (tim
 	}
 	again, err := r.do(ctx, s, decide(s))
 	if again == 0 && s.loss.kind == lossNone && pv.Annotations[annGroupLost] != "" {
-		again = time.Minute // the node is silent; no watch tells when it speaks again
+		again = time.Minute // the node does not answer, and no watch announces that it answers again
 	}
 	return again, err
 }
 
-// see reads what is decided on. As long as it is not due, no more than the node is read.
+// see reads what decides the next step, and stops as soon as the rest cannot matter.
 func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, name string) (sight, error) {
 	s := sight{now: time.Now(), began: r.began, grace: r.cfg.Grace, pv: pv}
 	node, err := r.client.node(ctx, name)
@@ -84,8 +84,8 @@ func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, nam
 	return s, nil
 }
 
-// boundTo reads the claim that a volume is bound to; nil: it never was, or that claim is gone, since another one, or none, has
-// its name. broken: the volume names a claim that is there, but they do not belong together.
+// boundTo reads the claim that a volume is bound to; nil: the volume was never bound, or that claim no longer exists.
+// broken: the volume names an existing claim, but they do not belong together.
 func (r *janitorRound) boundTo(ctx context.Context, pv *corev1.PersistentVolume, node string) (claim *corev1.PersistentVolumeClaim, broken, err error) {
 	sameHandle := r.volumes.keys(func(p place) bool { return p.handle == pv.Spec.CSI.VolumeHandle })
 	if broken := placed(pv, node, sameHandle...); broken != nil {
@@ -105,7 +105,7 @@ func (r *janitorRound) boundTo(ctx context.Context, pv *corev1.PersistentVolume,
 	return claim, nil, nil
 }
 
-// releases tells whether the storage class of a volume says release. The claim must be of the same class.
+// releases reports whether the storage class of a volume says release. The claim must have the same class.
 func (r *janitorRound) releases(ctx context.Context, pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	name := pv.Spec.StorageClassName
 	if claim != nil && cmp.Or(claim.Annotations[corev1.BetaStorageClassAnnotation], classOf(claim)) != name {
@@ -115,7 +115,7 @@ func (r *janitorRound) releases(ctx context.Context, pv *corev1.PersistentVolume
 	return err == nil && class.Provisioner == DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, err
 }
 
-// class reads a storage class; one that is not there is nobody's.
+// class reads a storage class; a missing one has no provisioner.
 func (r *janitorRound) class(ctx context.Context, name string) (class storagev1.StorageClass, err error) {
 	if _, err = get(ctx, r.client.storage, "storageclasses", "", name, &class); err != nil {
 		return class, fmt.Errorf("read storage class %s: %w", name, err)
@@ -123,7 +123,7 @@ func (r *janitorRound) class(ctx context.Context, name string) (class storagev1.
 	return class, nil
 }
 
-// do does the step; the watch, or the time that is answered, brings the next one.
+// do does the step; the watch, or the returned time, brings the next one.
 func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duration, error) {
 	switch what {
 	case stepNothing:
@@ -135,7 +135,7 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 		if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: s.marked.Format(time.RFC3339)}); err != nil {
 			return 0, err
 		}
-		return r.tellLost(ctx, s) // at once: nobody is to lose a claim without a word before
+		return r.tellLost(ctx, s) // at once: the owner must see a warning before the claim is deleted
 	case stepTell:
 		return r.tellLost(ctx, s)
 	case stepInUse:
@@ -147,7 +147,7 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 		if err := r.deleteClaim(ctx, s); err != nil {
 			return 0, err
 		}
-		return lookAgain, r.deletePods(ctx, s) // at once: a claim that only waiting pods use is gone in a moment
+		return lookAgain, r.deletePods(ctx, s) // at once: a claim that only waiting pods use is deleted in a moment
 	case stepDeletePods:
 		return lookAgain, r.deletePods(ctx, s)
 	case stepAwait:
@@ -165,14 +165,14 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 	return 0, nil
 }
 
-// tellBroken writes an event on the object whose references do not agree, and on no other one.
+// tellBroken writes an event on the object whose references do not agree, and on no other object.
 func (r *janitorRound) tellBroken(ctx context.Context, reason string, about corev1.ObjectReference, broken error) error {
 	message := broken.Error() + ": the janitor ignores this object"
 	r.log.WarnContext(ctx, message, "reason", reason, "object", about.Name)
 	return r.events.once(ctx, news{about, corev1.EventTypeWarning, reason, message})
 }
 
-// tell writes an event on the volume's claim or, once that is gone, on the volume.
+// tell writes an event on the volume's claim or, if that no longer exists, on the volume.
 func (r *janitorRound) tell(ctx context.Context, s sight, kind, reason, message string) error {
 	r.log.InfoContext(ctx, message, "volume", s.pv.Name, "node", s.loss.node, "reason", reason)
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: kindVolume, Name: s.pv.Name, UID: s.pv.UID}
@@ -182,13 +182,13 @@ func (r *janitorRound) tell(ctx context.Context, s sight, kind, reason, message 
 	return r.events.tell(ctx, news{about, kind, reason, message})
 }
 
-// tellLost says where the data is and what can be done, and when it would be done here.
+// tellLost reports where the data is, what the owner can do, and when the janitor would act.
 func (r *janitorRound) tellLost(ctx context.Context, s sight) (time.Duration, error) {
 	what := fmt.Sprintf("%s. This claim's data is on it (logical volume %s). ", s.loss, s.pv.Spec.CSI.VolumeHandle)
 	remedy := "The data is available again when it returns. If it does not return, delete this claim and its pod; a StatefulSet then starts with an empty volume on another node."
 	switch {
 	case s.claim == nil:
-		return max(time.Second, s.marked.Add(s.grace).Sub(s.now)), nil // nobody is left to be told
+		return max(time.Second, s.marked.Add(s.grace).Sub(s.now)), nil // no owner is left to inform
 	case !s.optIn:
 		return tellAgain, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost, what+"The janitor deletes nothing. "+remedy+
 			fmt.Sprintf(" The janitor releases volumes of storage classes with the annotation %s: %s.", OnNodeLoss, onNodeLossRelease))
@@ -213,8 +213,8 @@ func (r *janitorRound) forgive(ctx context.Context, s sight) error {
 		"Resolved: the node of this claim's volume is back. The janitor deleted nothing")
 }
 
-// policyBefore is the reclaim policy that deleteClaim noted before it had the volume retained; "": it noted none. It notes
-// nothing but Delete, so any other text is not its own.
+// policyBefore is the reclaim policy that deleteClaim recorded before it set Retain; "": none. deleteClaim records only
+// Delete: any other text comes from another writer.
 func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy {
 	noted := corev1.PersistentVolumeReclaimPolicy(pv.Annotations[annPolicy])
 	if noted == corev1.PersistentVolumeReclaimDelete && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
@@ -223,17 +223,17 @@ func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPol
 	return ""
 }
 
-// forgiveLate keeps the data of a volume that is back while its claim is released: that cannot be taken back.
+// forgiveLate retains a volume that is back although its claim is being deleted: nothing can stop that deletion.
 func (r *janitorRound) forgiveLate(ctx context.Context, s sight) error {
 	if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: nil, annPolicy: nil, annAbandoned: s.now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
-	s.claim = nil // it is on its way out: the volume is told
+	s.claim = nil // the claim is being deleted: write the event on the volume
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
 		"the node of this volume is back, but its claim was deleted meanwhile. Logical volume %s is kept with its data", s.pv.Spec.CSI.VolumeHandle))
 }
 
-// deleteClaim first has the volume retained: a node that comes back while its claim goes would remove the data.
+// deleteClaim first sets the policy Retain: otherwise a node that returns while the claim is deleted would remove the data.
 func (r *janitorRound) deleteClaim(ctx context.Context, s sight) error {
 	if policy := s.pv.Spec.PersistentVolumeReclaimPolicy; policy == corev1.PersistentVolumeReclaimDelete {
 		if err := r.client.change(ctx, s.pv, map[string]any{annPolicy: policy}, corev1.PersistentVolumeReclaimRetain); err != nil {
@@ -249,8 +249,8 @@ func (r *janitorRound) deleteClaim(ctx context.Context, s sight) error {
 		s.loss, s.grace, s.pv.Spec.StorageClassName, s.pv.Spec.CSI.VolumeHandle))
 }
 
-// deletePods deletes the pods that wait for the claim. Those on a node that is gone need no time to end: that is what the
-// loss says, and what Kubernetes' own pod collector takes it for.
+// deletePods deletes the pods that wait for the claim. Pods on a lost node get no time to end, as Kubernetes' pod garbage
+// collector does it.
 func (r *janitorRound) deletePods(ctx context.Context, s sight) error {
 	for _, pod := range s.users {
 		if !s.removable(pod) {
@@ -278,7 +278,7 @@ func (r *janitorRound) deletePV(ctx context.Context, s sight) error {
 		"%s, and the claim of this volume is deleted: the janitor deletes this object; logical volume %s stays on its disks", s.loss, s.pv.Spec.CSI.VolumeHandle))
 }
 
-// unhold comes after the deletion: until then csi-provisioners would set their finalizer again.
+// unhold runs after the deletion: before it, csi-provisioners would set their finalizer again.
 func (r *janitorRound) unhold(ctx context.Context, s sight) error {
 	finalizers := slices.DeleteFunc(slices.Clone(s.pv.Finalizers), func(f string) bool { return f == finalizerProvisioner })
 	body := map[string]any{"metadata": map[string]any{"resourceVersion": s.pv.ResourceVersion, "finalizers": finalizers}}

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a janitor's watches leave in memory.
+// This file holds what a janitor's watches keep in memory.
 
 func keyOfObject(o any) (string, bool) {
 	object, ok := o.(metav1.Object)
@@ -35,7 +35,7 @@ func stripNode(o any) any {
 	return o
 }
 
-// volumeNotes are the annotations of a volume about which something is to be done although its node is there.
+// volumeNotes are the annotations that give the janitor work on a volume although its node exists.
 var volumeNotes = []string{annLostSince, annGroupLost, annPolicy}
 
 func keepVolume(o any) (place, bool) {
@@ -99,12 +99,12 @@ func stripContent(o any) any {
 	return o
 }
 
-// names is what a watch needs of an object's metadata.
+// names returns the fields of an object's metadata that a watch needs.
 func names(o metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 }
 
-// only keeps some of an object's labels or annotations.
+// only returns the wanted ones of an object's labels or annotations.
 func only(all map[string]string, wanted ...string) map[string]string {
 	kept := map[string]string{}
 	for _, name := range wanted {

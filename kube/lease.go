@@ -11,43 +11,43 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// client-go's leader election is built on the generated clientset, which would stand in the memory of every node's
-// process, since there is one binary. The lock below is the same Lease, read and written in the same way, and what is
-// done under it is safe without it: each step is bound to the version of the object that it was decided on.
+// client-go's leader election needs the generated clientset, which would be in the memory of every node's process, since
+// there is one binary. The lock below reads and writes the same Lease in the same way. The janitor's steps are safe even
+// without it: each one is bound to the version of the object that it was decided on.
 
-// election makes one process of several the one that acts.
+// election makes one of several processes the active one.
 type election struct {
 	client    *Client
 	namespace string
 	name      string
 	holder    string
-	lasts     time.Duration // how long the lock outlives its holder
-	losses    *losses       // what the holder keeps on the lease
+	lasts     time.Duration // how long the lock is valid after a renewal
+	losses    *losses       // the holder stores them on the lease
 	log       *slog.Logger
 
-	leading bool // as long as it does, losses is newer than what the lease says
+	leading bool // while true, losses is newer than the lease's annotation
 
-	seen   string    // the lease's version when it was seen last
-	seenAt time.Time // and when that was, by this process's clock: no other clock is trusted
+	seen   string    // the lease's version when this process last saw it change
+	seenAt time.Time // the time of that by this process's clock: no other clock is trusted
 }
 
-// leaseRounds is how often within its life a lease is renewed, or looked at by those who wait for it.
+// leaseRounds is how often within its life the holder renews a lease, and the others read it.
 const leaseRounds = 5
 
-// run waits until this process is elected, then runs lead; its context ends when the lock was not renewed in time. It
-// returns when ctx ends, and the lock is free for the next one then.
+// run waits until this process is elected, then runs lead, whose context ends if the lock is not renewed in time. It
+// returns when ctx ends, after it has released the lock.
 func (e *election) run(ctx context.Context, lead func(context.Context)) {
 	for ctx.Err() == nil {
 		if held, err := e.take(ctx); held {
 			e.hold(ctx, lead)
 		} else if err != nil && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "the lease cannot be taken; trying again", "lease", e.namespace+"/"+e.name, "error", err)
+			e.log.WarnContext(ctx, "cannot acquire the lease; retrying", "lease", e.namespace+"/"+e.name, "error", err)
 		}
 		sleep(ctx, e.lasts/leaseRounds)
 	}
 }
 
-// hold runs lead and renews the lock until ctx ends, or until the lock is lost.
+// hold runs lead and renews the lock until ctx ends or the lock is lost.
 func (e *election) hold(ctx context.Context, lead func(context.Context)) {
 	e.log.InfoContext(ctx, "elected", "lease", e.namespace+"/"+e.name, "holder", e.holder)
 	e.leading = true
@@ -64,7 +64,7 @@ func (e *election) hold(ctx context.Context, lead func(context.Context)) {
 		case held:
 			renewed = time.Now()
 		case err == nil, time.Since(renewed) > e.lasts/2:
-			e.log.WarnContext(ctx, "the lease is lost", "lease", e.namespace+"/"+e.name, "error", err)
+			e.log.WarnContext(ctx, "lost the lease", "lease", e.namespace+"/"+e.name, "error", err)
 			stop()
 		}
 	}
@@ -73,7 +73,7 @@ func (e *election) hold(ctx context.Context, lead func(context.Context)) {
 	e.release(context.WithoutCancel(ctx))
 }
 
-// take takes or renews the lock; held is false while somebody else holds it.
+// take acquires or renews the lock; held is false while another process holds it.
 func (e *election) take(ctx context.Context) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.lasts/leaseRounds)
 	defer cancel()
@@ -120,7 +120,7 @@ func (e *election) keepLosses(lease *coordinationv1.Lease) {
 	lease.Annotations[annLosses] = e.losses.text()
 }
 
-// release frees the lock, if it is still held, so that the next one need not wait.
+// release releases the lock, if this process holds it, so that the next one need not wait.
 func (e *election) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.lasts/leaseRounds)
 	defer cancel()
@@ -131,7 +131,7 @@ func (e *election) release(ctx context.Context) {
 		_, err = e.write(ctx, lease)
 	}
 	if err != nil {
-		e.log.WarnContext(ctx, "the lease was not given back; it ends by itself", "error", err)
+		e.log.WarnContext(ctx, "cannot release the lease; it expires by itself", "error", err)
 	}
 }
 
@@ -144,7 +144,7 @@ func (e *election) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	return &lease, err
 }
 
-// write answers false if somebody else has written meanwhile.
+// write returns false if another process has written meanwhile.
 func (e *election) write(ctx context.Context, lease *coordinationv1.Lease) (bool, error) {
 	err := e.client.leases.Put().Namespace(e.namespace).Resource("leases").Name(e.name).Body(lease).Do(ctx).Error()
 	return err == nil, unlessConflict(err)

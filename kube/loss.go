@@ -9,29 +9,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This file decides what is done about a volume whose node or group is lost; janitorsteps.go does it.
+// This file decides the next step for a volume whose node or group is lost; janitorsteps.go does it.
 
-// OnNodeLoss is the annotation of a StorageClass, or of a VolumeSnapshotClass, that says what the janitor does when the
-// node or the volume group of a volume is lost: "release", or, without it, nothing but an event. It is no parameter of
-// the class: those are for the driver, are fixed for life, and are copied nowhere.
+// OnNodeLoss is the annotation of a StorageClass or VolumeSnapshotClass that selects what the janitor does when the node or
+// volume group of a volume is lost: "release", or, without it, only an event. It is not a class parameter: parameters are
+// for the driver, immutable, and not copied to other objects.
 const (
 	OnNodeLoss        = "nodelvm.io/on-node-loss"
 	onNodeLossRelease = "release"
 )
 
-// Annotations on a PersistentVolume and a VolumeSnapshotContent; but for the last each holds a time (RFC 3339, UTC).
+// Annotations on a PersistentVolume and a VolumeSnapshotContent. Each holds a time (RFC 3339, UTC), except the last.
 const (
-	annLostSince = "nodelvm.io/lost-since"              // the janitor's: since when it has seen its node or group lost
-	annGroupLost = "nodelvm.io/volume-group-lost-since" // the node's own: since when its volume group is not on the node any more
-	annAbandoned = "nodelvm.io/abandoned-since"         // the janitor's: when it released the claim of a volume that is retained
-	annPolicy    = "nodelvm.io/original-reclaim-policy" // the janitor's: the policy of a volume whose claim it releases, Retain meanwhile
+	annLostSince = "nodelvm.io/lost-since"              // Written by the janitor: when it first observed the loss of the node or group.
+	annGroupLost = "nodelvm.io/volume-group-lost-since" // Written by the node: when its volume group disappeared.
+	annAbandoned = "nodelvm.io/abandoned-since"         // Written by the janitor: when it released the claim of a retained volume.
+	annPolicy    = "nodelvm.io/original-reclaim-policy" // Written by the janitor: the policy of a volume whose claim it releases, Retain meanwhile.
 )
 
-// finalizerProvisioner is csi-provisioner's: it is removed by the node that has removed the volume, which a lost node
-// never does.
+// finalizerProvisioner is csi-provisioner's; the node that has removed the volume removes it, which a lost node never does.
 const finalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalizer"
 
-// loss is why a volume cannot be reached, and perhaps never will be.
+// loss is the reason why a volume is unreachable, perhaps for ever.
 type loss struct {
 	kind lossKind
 	node string
@@ -41,14 +40,14 @@ type lossKind string
 
 const (
 	lossNone  lossKind = ""
-	lossGone  lossKind = "gone"           // there is no Node object of that name
-	lossTaint lossKind = "out-of-service" // an admin has tainted the node so, and it does not answer: it is shut down
-	lossGroup lossKind = "group"          // the node is there and says that the volume group is not
+	lossGone  lossKind = "gone"           // the Node object does not exist
+	lossTaint lossKind = "out-of-service" // an admin has set this taint, and the node is not Ready: it is shut down
+	lossGroup lossKind = "group"          // the node exists and reports that the volume group is missing
 )
 
-// lossOf finds out whether a volume on that node is lost. node is nil if there is no Node object; a node that is merely
-// NotReady, unreachable or cordoned is not lost. Nor is one that is Ready again, whatever taint it still bears: its driver
-// would really remove what is released.
+// lossOf determines whether a volume on that node is lost. node is nil if the Node object does not exist. A node that is
+// only NotReady, unreachable or cordoned is not lost. Neither is one that is Ready again, whatever its taints: its driver
+// would remove what the janitor releases.
 func lossOf(name string, node *corev1.Node, groupLost string) loss {
 	if node == nil {
 		return loss{kind: lossGone, node: name}
@@ -61,7 +60,7 @@ func lossOf(name string, node *corev1.Node, groupLost string) loss {
 	if !answers && slices.ContainsFunc(node.Spec.Taints, out) {
 		return loss{kind: lossTaint, node: name}
 	}
-	silent := !answers && len(node.Status.Conditions) > 0 // then what it said may not be so any more
+	silent := !answers && len(node.Status.Conditions) > 0 // its report of the group may be out of date
 	if _, err := time.Parse(time.RFC3339, groupLost); err == nil && !silent {
 		return loss{kind: lossGroup, node: name}
 	}
@@ -81,29 +80,29 @@ func (l loss) String() string {
 	return ""
 }
 
-// step is the one next thing to do about a volume.
+// step is the next step for a volume.
 type step int
 
 const (
 	stepNothing     step = iota
-	stepForgive          // it is back: remove the mark, and say so
-	stepMark             // note when it was first seen lost: the grace period begins then, whatever a taint says
-	stepTell             // tell what can be done; and look again after the grace period, or once the event fades
-	stepInUse            // tell that a running pod has the claim
-	stepDeleteClaim      // the claim, so that another one can be made
-	stepDeletePods       // those that wait for it
-	stepAwait            // Kubernetes' own controllers are at it
+	stepForgive          // The volume is back: remove the annotations and report it.
+	stepMark             // Record when the loss was first observed, where the grace period begins, whatever a taint says.
+	stepTell             // Report what the owner can do; check again after the grace period, or when the event expires.
+	stepInUse            // Report that a running pod uses the claim.
+	stepDeleteClaim      // Delete the claim, so that its owner can create another.
+	stepDeletePods       // Delete the pods that wait for it.
+	stepAwait            // Wait for Kubernetes' own controllers.
 	stepDeletePV
-	stepUnholdPV   // remove csi-provisioner's finalizer: nobody else will
-	stepAbandon    // the PersistentVolume is retained: note that its claim was released
-	stepTellBroken // tell, on the object that refers to another one without being bound to it, that nothing is done
+	stepUnholdPV   // Remove csi-provisioner's finalizer: no other process does.
+	stepAbandon    // The PersistentVolume is retained: record that its claim was released.
+	stepTellBroken // Report, on the object that refers to another without being bound to it, that the janitor ignores it.
 )
 
-// watchFirst is how much of the grace period one janitor must have seen itself: while none ran, the node may have been
-// back; and the one that noted the loss may have had another time.
+// watchFirst is how much of the grace period one janitor must have observed itself. While none ran, the node may have been
+// back, or the earlier janitor's clock may have been wrong.
 const watchFirst = 10 * time.Minute
 
-// releaseAt is when a loss that was noted then is due for a janitor that is at work since began.
+// releaseAt is when the release is due of a loss recorded at marked, by a janitor that started at began.
 func releaseAt(marked, began time.Time, grace time.Duration) time.Time {
 	at := marked.Add(grace)
 	if seen := began.Add(min(grace, watchFirst)); seen.After(at) {
@@ -112,24 +111,25 @@ func releaseAt(marked, began time.Time, grace time.Duration) time.Time {
 	return at
 }
 
-// sight is everything that one volume is decided by, as it was read just now.
+// sight is everything that decides the next step for one volume, as just read.
 type sight struct {
 	now    time.Time
-	began  time.Time // since when this janitor is at work
+	began  time.Time // Start of this janitor.
 	grace  time.Duration
 	loss   loss
 	pv     *corev1.PersistentVolume
-	claim  *corev1.PersistentVolumeClaim // the one that the volume is bound to; nil if it is gone
-	broken error                         // a link of the chain from the volume to its claim and its node: nothing is done
-	optIn  bool                          // the class says release
-	users  []corev1.Pod                  // pods that use the claim and have not ended
-	lost   time.Time                     // since when the janitors have seen the loss
-	marked time.Time                     // annLostSince; zero if it is not there, or no janitor can have written it of this loss
+	claim  *corev1.PersistentVolumeClaim // The claim that the volume is bound to; nil if it no longer exists.
+	broken error                         // Broken link of the chain from the volume to its claim and its node: no step.
+	optIn  bool                          // The class says release.
+	users  []corev1.Pod                  // Pods that use the claim and have not ended.
+	lost   time.Time                     // When the janitors first observed the loss.
+	marked time.Time                     // annLostSince; zero if it is missing, or if no janitor can have written it for this loss.
 }
 
 func (s sight) due() bool { return !s.marked.IsZero() && !s.now.Before(s.marked.Add(s.grace)) }
 
-// decide says what is next. Whatever was done before stands in the objects, so a restart goes on where the last one ended.
+// decide returns the next step. The objects record all earlier steps, so a restarted janitor continues where the last one
+// ended.
 func decide(s sight) step {
 	switch {
 	case s.broken != nil:
@@ -164,7 +164,7 @@ func decideBound(s sight) step {
 	}
 }
 
-// alive tells whether a pod may be at work: it runs on another node, or on this one where only a group is lost.
+// alive reports whether a pod may be running: on another node, or on this one if only a group is lost.
 func (s sight) alive(pod corev1.Pod) bool {
 	if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil && pod.Spec.NodeName == s.loss.node {
 		return false
@@ -172,8 +172,8 @@ func (s sight) alive(pod corev1.Pod) bool {
 	return pod.Spec.NodeName != s.loss.node || s.loss.kind == lossGroup && pod.Status.Phase != corev1.PodPending
 }
 
-// removable tells whether a pod is to be deleted: it waits for the claim, or stood on the lost node, whose kubelet no
-// longer takes it away. Where only the group is lost the kubelet does.
+// removable reports whether the janitor may delete a pod: it waits for the claim, or was on the lost node, whose kubelet no
+// longer removes it. If only the group is lost, the kubelet does.
 func (s sight) removable(pod corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil || s.ownerless(pod)
 }
@@ -182,11 +182,11 @@ func (s sight) ownerless(pod corev1.Pod) bool {
 	return pod.Spec.NodeName == s.loss.node && s.loss.kind != lossGroup
 }
 
-// decideReleased is for a volume whose claim is gone. Its data was given up with the claim if that is its policy: what is
-// left is an object that only the lost node would remove.
+// decideReleased decides for a volume whose claim no longer exists. If its policy is Delete, its owner has deleted the data
+// with the claim: only the object is left, and only the lost node would remove that.
 func decideReleased(s sight) step {
 	if s.pv.Spec.ClaimRef == nil || s.pv.Spec.ClaimRef.UID == "" || !isReleased(s.pv) {
-		return stepNothing // made by hand and never bound, or the volume controller has yet to see that the claim is gone
+		return stepNothing // pre-provisioned and never bound, or the volume controller has yet to see that the claim is gone
 	}
 	policy := cmp.Or(policyBefore(s.pv), s.pv.Spec.PersistentVolumeReclaimPolicy)
 	switch {
@@ -204,13 +204,13 @@ func decideReleased(s sight) step {
 	return stepNothing
 }
 
-// isReleased tells whether a volume's claim is gone, and nobody has put another in its place.
+// isReleased reports whether a volume's claim was deleted and no admin has bound the volume to another one.
 func isReleased(pv *corev1.PersistentVolume) bool {
 	return pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
 }
 
-// usersOf picks the pods that use a claim and have not ended. A pod whose generic ephemeral volume would have a claim of that
-// name uses it only if the claim was made for it.
+// usersOf returns the pods that use a claim and have not ended. A pod with a generic ephemeral volume of that name uses the
+// claim only if it was created for that volume.
 func usersOf(pods []corev1.Pod, claim *corev1.PersistentVolumeClaim) []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed

@@ -17,7 +17,7 @@ func tainted(key string) *corev1.Node {
 	}
 }
 
-// TestOnlyProvenLossesCount: a node that does not answer may come back with its disks any time.
+// TestOnlyProvenLossesCount: a node that does not answer may return with its disks at any time.
 func TestOnlyProvenLossesCount(t *testing.T) {
 	const since = "2026-01-02T03:04:05Z"
 	outAndReady := tainted(corev1.TaintNodeOutOfService)

@@ -13,30 +13,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A PersistentVolume may bear the annotation annLostSince although no janitor has noted its loss: a backup holds the note of an
-// earlier loss, or of another cluster, and a restore tool copies it. So the janitors keep on their lease, which no node may
-// write, since when they have seen each loss that lasts. A note that is older than its loss, or than the object that bears
-// it, is replaced, and the grace period begins then.
+// A PersistentVolume may have the annotation annLostSince although no janitor has recorded this loss: a backup contains the
+// record of an earlier loss, or of another cluster, and a restore tool copies it. So the janitors keep on their lease,
+// which no node may write, when they first observed each current loss. A janitor replaces a record that is older than its
+// loss, or than the object that has it, and the grace period begins then.
 
-// annLosses is the annotation of the janitor's lease that holds since when each loss has been seen.
+// annLosses is the annotation of the janitor's lease with the time of each loss.
 const annLosses = "nodelvm.io/losses"
 
-// lossesBytesMax bounds what is written to the lease: all annotations of an object may have 256 KiB. What does not fit is
-// kept in memory alone, and its grace period begins again after a restart.
+// lossesBytesMax bounds that annotation: all annotations of an object may have 256 KiB. Further losses are kept only in
+// memory, and their grace periods begin again after a restart.
 const lossesBytesMax = 128 << 10
 
-// lossKeyMax is the length of a node's name, a slash, and the UUID of a volume group. Whoever makes a PersistentVolume can write a
-// longer text for either; that must not take the place of the others.
+// lossKeyMax is the length of a node's name, a slash, and the UUID of a volume group. Whoever creates a PersistentVolume
+// can write a longer text for either, which must not displace other losses.
 const lossKeyMax = 253 + 1 + 38
 
-// losses is since when the janitors of a cluster have seen each loss that lasts, by lossKey. Whoever is elected takes it from the
-// lease, and writes it back with each renewal.
+// losses holds when the janitors of a cluster first observed each current loss, by lossKey. The elected janitor reads it
+// from the lease, and writes it back with each renewal.
 type losses struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// lossKey names a loss: of a node, or of a volume group on a node that is there.
+// lossKey identifies a loss: of a node, or of a volume group on an existing node.
 func lossKey(l loss, vg string) string {
 	if l.kind == lossGroup {
 		return groupLossKey(l.node, vg)
@@ -46,7 +46,7 @@ func lossKey(l loss, vg string) string {
 
 func groupLossKey(node, vg string) string { return node + "/" + vg }
 
-// seen answers since when a loss has been seen. One that is new begins now, and those that no longer last are dropped.
+// seen returns when a loss was first observed: now, if it is new. It drops those that have ended.
 func (l *losses) seen(key string, now time.Time, lasts func(key string) bool) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *losses) seen(key string, now time.Time, lasts func(key string) bool) ti
 	if l.since == nil {
 		l.since = map[string]time.Time{}
 	}
-	l.since[key] = now.UTC().Truncate(time.Second) // as a note holds it
+	l.since[key] = now.UTC().Truncate(time.Second) // the precision of the annotation
 	return l.since[key]
 }
 
@@ -68,7 +68,7 @@ func (l *losses) ended(key string) {
 	delete(l.since, key)
 }
 
-// load takes what the janitor before has written; text that cannot be read is none.
+// load reads what the janitor before wrote, and ignores text that it cannot parse.
 func (l *losses) load(text string) {
 	var since map[string]time.Time
 	if json.Unmarshal([]byte(text), &since) != nil {
@@ -79,7 +79,7 @@ func (l *losses) load(text string) {
 	l.since = since
 }
 
-// text is what load reads. The oldest losses come first: their grace periods have got the furthest.
+// text is what load reads. The oldest losses come first, since most of their grace periods has passed.
 func (l *losses) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *losses) text() string {
 	for _, key := range keys {
 		encoded, err := json.Marshal(key)
 		if err != nil || len(key) > lossKeyMax || !utf8.ValidString(key) {
-			continue // it names no node
+			continue // without a node's name
 		}
 		size += len(encoded) + len(`:"`+time.RFC3339+`",`)
 		if size > lossesBytesMax {
@@ -103,7 +103,7 @@ func (l *losses) text() string {
 	return string(text)
 }
 
-// noteAt is when a loss that is noted now counts from: never before the object was made, nor before the loss, by whatever clock.
+// noteAt is when a loss recorded now begins: never before the object was created, nor before the loss, by whichever clock.
 func noteAt(now, created, lost time.Time) time.Time {
 	at := now
 	for _, other := range []time.Time{created, lost} {
@@ -114,7 +114,8 @@ func noteAt(now, created, lost time.Time) time.Time {
 	return at.UTC().Truncate(time.Second)
 }
 
-// notedAt reads when a janitor noted the loss of an object; zero: none can have written this of a loss that was first seen then.
+// notedAt returns when a janitor recorded the loss of an object; zero: none can have written this note of a loss that was
+// first observed at lost.
 func notedAt(note string, now, created, lost time.Time) time.Time {
 	at, err := time.Parse(time.RFC3339, note)
 	if err != nil || at.Before(noteAt(created, created, lost)) || at.After(noteAt(now, created, lost)) {
@@ -123,24 +124,25 @@ func notedAt(note string, now, created, lost time.Time) time.Time {
 	return at
 }
 
-// noted answers since when the janitors have seen an object's loss, and when one of them noted it on the object; zero: none has.
+// noted returns when the janitors first observed an object's loss, and when one of them recorded it on the object; zero:
+// none did.
 func (r *janitorRound) noted(ctx context.Context, now time.Time, l loss, vg string, o metav1.Object) (lost, marked time.Time) {
 	note := o.GetAnnotations()[annLostSince]
 	if l.kind == lossNone {
-		marked, _ = time.Parse(time.RFC3339, note) // whoever wrote it, it is taken back; what is no time counts as no mark
+		marked, _ = time.Parse(time.RFC3339, note) // whoever wrote it, stepForgive removes it; text that is not a time counts as no record
 		return time.Time{}, marked
 	}
 	created := o.GetCreationTimestamp().Time
 	lost = r.losses.seen(lossKey(l, vg), now, r.lasts)
 	marked = notedAt(note, now, created, lost)
 	if marked.IsZero() && note != "" {
-		r.log.WarnContext(ctx, "the annotation "+annLostSince+" cannot be a janitor's note of this loss; it is replaced, and the grace period begins now",
+		r.log.WarnContext(ctx, "the annotation "+annLostSince+" is not a janitor's record of this loss; replacing it, and the grace period begins now",
 			"object", o.GetName(), "says", quoted(note), "created", created, "lost", lost, "loss", l.String())
 	}
 	return lost, marked
 }
 
-// lasts tells whether a loss may still last: its node is not back, and something is left that was lost with it.
+// lasts reports whether a loss may last: its node is not back, and objects that were lost with it are left.
 func (r *janitorRound) lasts(key string) bool {
 	node, vg, ofGroup := strings.Cut(key, "/")
 	if taint, here, _ := r.nodes.find(node); here && taint == lossNone && !ofGroup {

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// lostVolume is a round that has watched for a day, and in which the node of a PersistentVolume is gone whose class releases. Both
-// objects are two hours old, and bear this note. It answers what is deleted in one step.
+// lostVolume runs one step of a janitor that has run for a day, for a PersistentVolume whose node is gone and whose class
+// says release. PersistentVolume and claim are two hours old and have this note. It returns what the step did.
 func lostVolume(t *testing.T, note time.Duration, see func(*janitorRound)) (deleted bool, patched bool) {
 	t.Helper()
 	now := time.Now()
@@ -37,8 +37,8 @@ func lostVolume(t *testing.T, note time.Duration, see func(*janitorRound)) (dele
 	return slices.Contains(requests, "DELETE /api/v1/namespaces/ns/persistentvolumeclaims/data"), slices.Contains(requests, "PATCH /api/v1/persistentvolumes/pvc-data")
 }
 
-// TestANoteOfAnotherLossShortensNothing: a claim is released only if a janitor has noted this loss of its volume, as long ago as
-// the grace period. What a restore tool copies, or what is left of an earlier loss, counts for nothing.
+// TestANoteOfAnotherLossShortensNothing: the janitor releases a claim only if a janitor recorded this loss of its volume at
+// least the grace period ago. A note from a restore tool or an earlier loss does not count.
 func TestANoteOfAnotherLossShortensNothing(t *testing.T) {
 	seenBefore := func(ago time.Duration) func(*janitorRound) {
 		return func(r *janitorRound) {
@@ -75,10 +75,10 @@ func TestANoteOfAnotherLossShortensNothing(t *testing.T) {
 	}
 }
 
-// TestANoteOfAnotherLossOfASnapshot is the same for the content of a snapshot.
+// TestANoteOfAnotherLossOfASnapshot checks the same for the content of a snapshot.
 func TestANoteOfAnotherLossOfASnapshot(t *testing.T) {
 	const path = "/apis/snapshot.storage.k8s.io/v1/"
-	for ago, deletes := range map[time.Duration]bool{20 * time.Minute: true, 5 * time.Minute: false} { // since when the loss has been seen
+	for ago, deletes := range map[time.Duration]bool{20 * time.Minute: true, 5 * time.Minute: false} { // age of the observed loss
 		now := time.Now()
 		c, of := contentOf("a", "uid", testVG+"/s-1"), &snapshot{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kindSnapshot}}
 		c.TypeMeta = metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kindContent}
@@ -104,7 +104,8 @@ func TestANoteOfAnotherLossOfASnapshot(t *testing.T) {
 	}
 }
 
-// TestANoteIsWrittenOnce: whatever the clocks of the API server and of earlier janitors say, what is noted is believed.
+// TestANoteIsWrittenOnce: a janitor accepts its own note, whatever the clocks of the API server and of earlier janitors
+// show.
 func TestANoteIsWrittenOnce(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	for _, created := range []time.Duration{-time.Hour, 0, time.Hour} {
@@ -117,7 +118,8 @@ func TestANoteIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestLossesOutliveAJanitor: the next one knows since when each loss lasts; what ends, or no object is left of, is dropped.
+// TestLossesOutliveAJanitor: the next janitor knows the start of each loss; losses that have ended, or of which no object
+// is left, are dropped.
 func TestLossesOutliveAJanitor(t *testing.T) {
 	now := time.Now()
 	all := func(string) bool { return true }
@@ -144,7 +146,7 @@ func TestLossesOutliveAJanitor(t *testing.T) {
 	}
 }
 
-// TestWhichLossesLast: a loss ends with its node's return, and with the last object that was lost.
+// TestWhichLossesLast: a loss ends when its node returns, and when its last object is deleted.
 func TestWhichLossesLast(t *testing.T) {
 	r, _ := recordedRound(t, nil)
 	onGroup, onNode := volumeOn("n", "data"), volumeOn("gone", "more")

@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// OrphanKind says how it comes that nobody in this cluster has a volume.
+// OrphanKind is the reason why no object in this cluster refers to a volume.
 type OrphanKind string
 
 const (
@@ -23,34 +23,34 @@ const (
 	OrphanForeign   OrphanKind = "other-cluster" // another cluster created it
 )
 
-// OrphanKinds are all of them.
+// OrphanKinds are all kinds.
 var OrphanKinds = []OrphanKind{OrphanLost, OrphanAbandoned, OrphanForeign}
 
-// Orphan is a volume or a snapshot on this node that nobody in this cluster has. It is never removed by this driver.
+// Orphan is a managed volume or snapshot on this node without an object in this cluster. The driver never removes it.
 type Orphan struct {
 	lvm.ManagedVolume
 	Kind OrphanKind
-	Why  string // a few words
+	Why  string // short text for admins
 }
 
-// OrphanSearch compares what is on a node's disks with the objects of the cluster. It remembers what it has proved, so
-// that all PersistentVolumes are listed at most once a day for the volumes that have none of their name.
+// OrphanSearch compares a node's disks with the objects of the cluster. It caches what it has proved, so it lists all
+// PersistentVolumes at most once a day for volumes without a PersistentVolume of the same name.
 type OrphanSearch struct {
 	Client   *Client
 	Holdings func(context.Context) (lvm.ManagedVolumes, error)
 	Pause    time.Duration // between two requests
 
 	rounds int
-	names  map[string]string // UUID of a volume -> its PersistentVolume, where that has another name
-	proved map[string]bool   // UUIDs of volumes and snapshots that were looked for everywhere, in vain
+	names  map[string]string // UUID of a volume -> its PersistentVolume, if that has another name
+	proved map[string]bool   // UUIDs of volumes and snapshots that no object refers to
 	pvs    []*corev1.PersistentVolume
 }
 
-// proofLasts is for how many searches a proof is good: for about a day, once an hour.
+// proofLasts is how many searches use a proof: about a day, at one search per hour.
 const proofLasts = 24
 
-// Find answers the orphans, and every PersistentVolume of the node's volumes that it came across. The error is the disks'
-// or the API server's: then nothing is proved.
+// Find returns the orphans, and the PersistentVolumes of the node's volumes that it has read. An error comes from the disks
+// or the API server, and means that nothing is proved.
 func (s *OrphanSearch) Find(ctx context.Context) (orphans []Orphan, pvs []*corev1.PersistentVolume, err error) {
 	if s.rounds%proofLasts == 0 {
 		s.names, s.proved = map[string]string{}, map[string]bool{}
@@ -78,7 +78,7 @@ func (s *OrphanSearch) Find(ctx context.Context) (orphans []Orphan, pvs []*corev
 	return append(orphans, rest...), s.pvs, err
 }
 
-// lookUp looks for the object that has the name of the volume, as csi-provisioner and csi-snapshotter name it.
+// lookUp reads the object that csi-provisioner or csi-snapshotter would have named after the volume.
 func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.ManagedVolume) (abandoned, there bool, err error) {
 	if o.Foreign {
 		return false, false, nil
@@ -96,13 +96,13 @@ func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.ManagedVolume) (abandon
 	return isAbandoned(pv), true, nil
 }
 
-// isAbandoned tells whether a PersistentVolume is what a released claim has left. One that an admin has bound again is not,
-// although it still bears the note.
+// isAbandoned reports whether a PersistentVolume is left from a released claim. One that an admin has bound again is not,
+// although it still has the annotation.
 func isAbandoned(pv *corev1.PersistentVolume) bool {
 	return pv.Annotations[annAbandoned] != "" && isReleased(pv)
 }
 
-// holds tells whether a PersistentVolume stands for the volume.
+// holds reports whether a PersistentVolume refers to the volume.
 func holds(pv *corev1.PersistentVolume, o lvm.ManagedVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == DriverName && pv.Spec.CSI.VolumeHandle == o.ID.String()
 }
@@ -114,15 +114,15 @@ func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.ManagedVolume) (boo
 	return there && standsFor(&c, o), err
 }
 
-// standsFor tells whether a content stands for a snapshot: it has its handle or, as long as it has none, it is the one that the
-// snapshot is being taken for.
+// standsFor reports whether a content refers to a snapshot: it has the snapshot's handle or, while it has no handle, it is
+// the content that the snapshot is being taken for.
 func standsFor(c *content, o lvm.ManagedVolume) bool {
 	handle := o.ID.String()
 	beingTaken := c.Status.SnapshotHandle == "" && c.Spec.Source.SnapshotHandle == "" && "snapshot-"+string(c.Spec.VolumeSnapshotRef.UID) == o.Name
 	return c.Spec.Driver == DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle || beingTaken)
 }
 
-// prove keeps of the suspects those that no object of any name stands for, and that are not just being made or removed.
+// prove returns the suspects that no object of any name refers to and that are not being created or removed.
 func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.ManagedVolume) ([]Orphan, error) {
 	for _, o := range suspects {
 		delete(s.names, o.UUID)
@@ -135,7 +135,7 @@ func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.ManagedVolume) 
 			return nil, err
 		}
 	}
-	now, err := s.Holdings(ctx) // what was deleted meanwhile is no orphan
+	now, err := s.Holdings(ctx) // a volume that was deleted meanwhile is no orphan
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.ManagedVolume) 
 	return orphans, nil
 }
 
-// searchVolumes looks through all PersistentVolumes for those of the suspects.
+// searchVolumes searches all PersistentVolumes for those of the suspects.
 func (s *OrphanSearch) searchVolumes(ctx context.Context, suspects []lvm.ManagedVolume) error {
 	return s.Client.eachVolume(ctx, func(pv *corev1.PersistentVolume) {
 		for _, o := range suspects {
@@ -169,14 +169,15 @@ func (s *OrphanSearch) searchVolumes(ctx context.Context, suspects []lvm.Managed
 	})
 }
 
-// Holder names the PersistentVolume that stands for a volume, whatever its name; "": there is none.
+// Holder returns the name of the PersistentVolume that refers to a volume, whatever its name; "": none.
 func (s *OrphanSearch) Holder(ctx context.Context, v lvm.Volume) (string, error) {
 	s.names = map[string]string{}
 	err := s.searchVolumes(ctx, []lvm.ManagedVolume{{Volume: v}})
 	return s.names[v.UUID], err
 }
 
-// searchContents does what searchVolumes does for snapshots. One that was made by hand may lack the label of its node.
+// searchContents is searchVolumes for snapshots. It lists all contents, because a pre-provisioned one may lack the label of
+// its node.
 func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.ManagedVolume) error {
 	if !slices.ContainsFunc(suspects, func(o lvm.ManagedVolume) bool { return o.Snapshot }) {
 		return nil
@@ -185,7 +186,7 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Manage
 		var page contentList
 		err := s.Client.snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
 		if apierrors.IsNotFound(err) {
-			return nil // this cluster has no snapshots
+			return nil // this cluster has no snapshot API
 		}
 		if err != nil {
 			return fmt.Errorf("list the VolumeSnapshotContents: %w", err)
@@ -203,8 +204,8 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Manage
 	}
 }
 
-// classify tells what became of the claim of a volume without a PersistentVolume. One whose claim still waits for it is
-// being made: it is none.
+// classify determines what happened to the claim of a volume without a PersistentVolume. A volume whose claim still waits
+// for it is being created and is no orphan.
 func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind OrphanKind, why string, err error) {
 	if o.Snapshot {
 		return OrphanLost, "no VolumeSnapshotContent refers to it", nil
@@ -222,7 +223,7 @@ func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind 
 	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != o.Name:
 		return OrphanAbandoned, fmt.Sprintf("its claim now uses the volume %s", claim.Spec.VolumeName), nil
 	}
-	if _, there, err := s.lookUp(ctx, o); err != nil || there { // it has come since it was looked for
+	if _, there, err := s.lookUp(ctx, o); err != nil || there { // the object was created since the first search
 		return "", "", err
 	}
 	return OrphanLost, "no PersistentVolume refers to it", nil

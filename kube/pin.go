@@ -11,25 +11,25 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A copy of a snapshot or of a volume can only be made where that lies. Nothing in Kubernetes knows this: the scheduler
-// would choose any node with room. So the node that holds the source writes its own name into the claim, over another's;
-// csi-provisioner then makes the volume, with or without a pod, and the scheduler sends the pod after it.
+// A restore or clone is possible only on the node of its source. Kubernetes does not know this: the scheduler would choose
+// any node with enough capacity. So the node with the source sets itself as the claim's selected node, instead of another
+// one; csi-provisioner then creates the volume, with or without a pod, and the scheduler follows with the pod.
 
 const (
 	kindSnapshot = "VolumeSnapshot"
 	kindClaim    = "PersistentVolumeClaim"
 )
 
-// source is what a claim is to become a copy of. The zero value is none.
+// source is the data source of a claim. The zero value is none.
 type source struct {
 	kind string // kindSnapshot or kindClaim
 	key  string // namespace/name
 }
 
-// sourceOf reads the claim's data source, in its own namespace. Other kinds are for volume populators, which place their
+// sourceOf returns the claim's data source in its own namespace. Other kinds are for volume populators, which place their
 // claims themselves.
 func sourceOf(claim *corev1.PersistentVolumeClaim) source {
-	ref := claim.Spec.DataSourceRef // the API server keeps dataSource equal to it
+	ref := claim.Spec.DataSourceRef // the API server sets dataSource to the same
 	if ref == nil || ref.Namespace != nil && *ref.Namespace != claim.Namespace {
 		return source{}
 	}
@@ -43,21 +43,21 @@ func sourceOf(claim *corev1.PersistentVolumeClaim) source {
 	return source{}
 }
 
-// isPopulated tells whether a volume populator fills the claim: csi-provisioner leaves it alone for as long as that takes.
+// isPopulated reports whether a volume populator is filling the claim: csi-provisioner ignores it until then.
 func isPopulated(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Spec.DataSourceRef != nil && sourceOf(claim) == (source{})
 }
 
-// pin has the claim's volume made on this node if its source is here. Nothing is tried while it is not: ready snapshots
-// and bound claims wake their copies.
+// pin selects this node for the claim if its source is here. Until then it does not retry: ready snapshots and bound claims
+// wake their restores and clones.
 func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, from source) (tried bool, err error) {
 	here, binding, err := a.holds(ctx, from)
 	if binding {
-		a.queue.AddAfter(keyOf(claim), backoffFirst) // no watch tells when the snapshot names its content
+		a.queue.AddAfter(keyOf(claim), backoffFirst) // no watch announces that the snapshot names its content
 	}
 	if err != nil || !here {
 		return binding, errors.Join(err, a.tellShared(ctx, claim, "DuplicateVolumeHandle",
-			fmt.Sprintf("node %s is not selected for this copy of claim %s", a.node, from.key), err))
+			fmt.Sprintf("node %s is not selected for this clone of claim %s", a.node, from.key), err))
 	}
 	before := claim.Annotations[annSelectedNode]
 	_, err = a.client.patchClaim(ctx, claim, "", patch{annotations: map[string]any{annSelectedNode: a.node}})
@@ -75,7 +75,7 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 	return true, a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeNormal, "SourceNodeSelected", message})
 }
 
-// holds tells whether the source is ready and on this node's disks; binding: that may be so as soon as a snapshot and its
+// holds reports whether the source is ready and on this node's disks; binding: it may become ready once a snapshot and its
 // content name each other.
 func (a *Agent) holds(ctx context.Context, from source) (here, binding bool, err error) {
 	if from.kind == kindSnapshot {
@@ -90,7 +90,7 @@ func (a *Agent) holds(ctx context.Context, from source) (here, binding bool, err
 	return here, false, err
 }
 
-// holdsVolumeOf tells whether the volume of a claim is on this node's disks.
+// holdsVolumeOf reports whether the volume of a claim is on this node's disks.
 func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
 	own, ok := a.claims.bound(key)
 	if !ok {
@@ -114,9 +114,9 @@ func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// handleOf answers the handle of a snapshot that is ready on this node; "": it is not. A content that names the snapshot
-// counts only if the snapshot names it: several may, and who may write contents can name any snapshot. binding: the snapshot,
-// or one of these contents, is not bound to anything yet.
+// handleOf returns the handle of a snapshot that is ready on this node; "": it is not. A content counts only if the
+// snapshot names it, too: several contents may name one snapshot, and whoever may create contents can name any. binding:
+// the snapshot, or one of these contents, is not bound yet.
 func (a *Agent) handleOf(ctx context.Context, key string) (handle string, binding bool, err error) {
 	contents := a.contents.find(key)
 	if len(contents) == 0 {
@@ -136,7 +136,7 @@ func (a *Agent) handleOf(ctx context.Context, key string) (handle string, bindin
 	return "", binding || s.Status.Content == "", nil
 }
 
-// found turns the error of a lookup into whether the thing is there; what cannot be told stays an error.
+// found turns a lookup's error into whether the object exists; an inconclusive error remains an error.
 func found(err error) (bool, error) {
 	if err == nil {
 		return true, nil
@@ -149,7 +149,7 @@ func found(err error) (bool, error) {
 	return false, err
 }
 
-// volume reads a PersistentVolume; nil: there is none.
+// volume reads a PersistentVolume; nil: it does not exist.
 func (c *Client) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	var pv corev1.PersistentVolume
 	there, err := get(ctx, c.core, "persistentvolumes", "", name, &pv)
@@ -162,10 +162,10 @@ func (c *Client) volume(ctx context.Context, name string) (*corev1.PersistentVol
 	return &pv, nil
 }
 
-// topologyKey is the label by which a PersistentVolume's affinity names its node.
+// topologyKey is the label in a PersistentVolume's node affinity.
 const topologyKey = "topology.nodelvm.io/node"
 
-// isOn tells whether a volume is this driver's and can be used on that node alone.
+// isOn reports whether a PersistentVolume is this driver's and usable on that node alone.
 func isOn(pv *corev1.PersistentVolume, node string) bool {
 	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return false
@@ -183,14 +183,14 @@ func isOn(pv *corev1.PersistentVolume, node string) bool {
 	return len(terms) > 0
 }
 
-// patch is what is to be changed in a claim; a nil value removes an entry.
+// patch is a change of a claim; a nil value removes an entry.
 type patch struct {
 	annotations map[string]any
 	status      map[string]any
 }
 
-// patchClaim changes the claim if it is still as it was seen; if not, the error is a conflict, and the watch brings the
-// new one. The subresource is "" or "status".
+// patchClaim changes a claim; if the claim has changed since it was read, the error is a conflict, and the watch brings the
+// new version. The subresource is "" or "status".
 func (c *Client) patchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, subresource string, p patch) (*corev1.PersistentVolumeClaim, error) {
 	metadata := map[string]any{"resourceVersion": claim.ResourceVersion}
 	if len(p.annotations) > 0 {

@@ -67,7 +67,7 @@ func TestIsOn(t *testing.T) {
 	}
 }
 
-// contentOf is the ready content of a snapshot ns/nightly.
+// contentOf returns the ready content of a snapshot ns/nightly.
 func contentOf(name, snapshotUID, handle string) *content {
 	c := &content{}
 	c.Name, c.Labels = name, map[string]string{labelManagedBy: "node-1"}
@@ -76,13 +76,13 @@ func contentOf(name, snapshotUID, handle string) *content {
 	return c
 }
 
-// TestWhichSnapshotOfTheName: a content that is retained outlives its snapshot, and another may be made under its name, here
-// or on another node.
+// TestWhichSnapshotOfTheName: a retained content outlives its snapshot, and another snapshot may get its name, here or on
+// another node.
 func TestWhichSnapshotOfTheName(t *testing.T) {
 	const hNew, hOld = testVG + "/s-new", testVG + "/s-old"
 	for name, test := range map[string]struct {
-		now     string // UID of the snapshot that has the name; "": there is none
-		content string // that the snapshot names
+		now     string // UID of the snapshot with that name; "": none
+		content string // the content that the snapshot names
 		here    []*content
 		deleted string
 		want    string

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPolicyNamesAnnotations: the admission policy refuses every annotation that it does not name, so it names those that a node
-// writes.
+// TestPolicyNamesAnnotations: the admission policy refuses every annotation that it does not list, so it must list those
+// that a node writes.
 func TestPolicyNamesAnnotations(t *testing.T) {
 	text, err := os.ReadFile("../deploy/nodelvm.yaml")
 	if err != nil {

@@ -9,24 +9,24 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A claim that was given to this node, and that nobody asks a volume for, would wait until the scheduler gives up on it, ten
-// minutes later: csi-provisioner has overlooked it. When it gives a claim back, its library writes its own copy of the claim
-// into its memory (sig-storage-lib-external-provisioner, rescheduleProvisioning); if the scheduler has chosen this node again
-// in between, that is what it forgets. Any change of the claim brings it back, so one is made. Claims that csi-provisioner makes
-// no volume for are left alone: those of a volume populator, and those with a selector, which ask for a volume that is there
-// (Velero gives one to a claim while it restores the data).
+// csi-provisioner can miss a claim for which the scheduler has selected this node; the claim then waits until the scheduler
+// gives up after ten minutes. When csi-provisioner returns a claim to the scheduler, its library stores its own copy of the
+// claim in its cache (sig-storage-lib-external-provisioner, rescheduleProvisioning). If the scheduler has selected this
+// node again in between, that copy hides it. Any change of the claim makes csi-provisioner retry it, so the agent changes
+// an annotation. It ignores claims for which csi-provisioner creates no volume: those of a volume populator, and those with
+// a selector, which wait for an existing volume (Velero sets one while it restores a claim's data).
 
-// annReminded is when made csi-provisioner retry a claim last (RFC 3339). Nothing reads it.
+// annReminded is the time of the last such change (RFC 3339). No code reads it.
 const annReminded = "nodelvm.io/provisioning-retried-at"
 
-// How long a claim of this node may lie without a call before csi-provisioner is reminded: a burst of claims reaches the
-// driver within a few seconds. A reminder that did not help was no cure, so the next ones come less and less often.
+// How long a claim of this node may wait without a CreateVolume call: a burst of claims reaches the driver within a few
+// seconds. If a retry does not help, further ones come at growing intervals.
 const (
 	reminderFirst = 10 * time.Second
 	reminderMost  = 5 * time.Minute
 )
 
-// remind changes a claim that nobody has asked a volume for since it last changed, when its time has come.
+// remind changes a claim that has waited long enough without a CreateVolume call since its last change.
 func (a *Agent) remind(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	key, id := keyOf(claim), string(claim.UID)
 	since, silent := a.claims.silentSince(key)
@@ -41,7 +41,7 @@ func (a *Agent) remind(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	_, err := a.client.patchClaim(ctx, claim, "", patch{annotations: map[string]any{annReminded: now.UTC().Format(time.RFC3339)}})
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // the watch tells what has become of it
+		return nil // the watch brings the new version
 	case err != nil:
 		return fmt.Errorf("cannot make csi-provisioner retry claim %s: %w", key, err)
 	}

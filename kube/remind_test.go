@@ -12,14 +12,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// given is a claim that waits, and for which a node was selected.
+// given returns a waiting claim with a selected node.
 func given(name, class, node string) *corev1.PersistentVolumeClaim {
 	c := claim(name, class, "")
 	c.Annotations = map[string]string{annSelectedNode: node}
 	return c
 }
 
-// TestRemindersComeLessAndLess: one that did not help was no cure.
+// TestRemindersComeLessAndLess: retries that do not help come at growing intervals.
 func TestRemindersComeLessAndLess(t *testing.T) {
 	a, client := newAPI(t)
 	a.set("storageclasses", "late", class("late", DriverName, late))
@@ -30,7 +30,7 @@ func TestRemindersComeLessAndLess(t *testing.T) {
 	populated := given("populated", "late", "node-1") // csi-provisioner waits for the populator
 	populated.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "Recipe", Name: "r"}
 	a.set("persistentvolumeclaims", "populated", populated)
-	selecting := given("selecting", "late", "node-1") // it asks for a volume that is there
+	selecting := given("selecting", "late", "node-1") // it waits for an existing volume
 	selecting.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"velero.io/dynamic-pv-restore": "ns.data.x"}}
 	a.set("persistentvolumeclaims", "selecting", selecting)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
@@ -61,7 +61,7 @@ func TestRemindersComeLessAndLess(t *testing.T) {
 	}
 }
 
-// TestSilence: a claim is silent from its last change on, until a volume is asked for.
+// TestSilence: a claim counts as without a call from its last change until a CreateVolume call.
 func TestSilence(t *testing.T) {
 	store := newClaimStore("node-1", func(string) {})
 	seen := func(version string) {
@@ -81,7 +81,7 @@ func TestSilence(t *testing.T) {
 	}
 	asked := func() func() { return store.asked("ns/data") }
 	expect("before it is known", false)
-	answered := asked() // by a csi-provisioner whose watch is ahead of this one
+	answered := asked() // a csi-provisioner whose watch is ahead of the agent's
 	seen("1")
 	expect("new, and asked for already", false)
 	answered()

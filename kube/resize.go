@@ -8,30 +8,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This file decides; resizer.go acts. How an expansion is recorded in a claim's status, so that every part of Kubernetes
-// and every version of it can take up what another began, is laid down in KEP-1790, "Recovery from volume expansion
-// failure": allocatedResources is the size that is worked towards (and that the quota counts), allocatedResourceStatuses
-// how far it has come.
+// This file decides; resizer.go acts. KEP-1790, "Recovery from volume expansion failure", defines how a claim's status
+// records an expansion, so that every component and version of Kubernetes can continue it. allocatedResources is the size
+// to reach (which the quota counts), allocatedResourceStatuses the progress.
 
-// annNoNodeExpansion tells the kubelet that it has nothing to do after an expansion.
+// annNoNodeExpansion says that the kubelet has nothing to do after an expansion.
 const annNoNodeExpansion = "volume.kubernetes.io/node-expansion-not-required"
 
-// resizeTarget is the size that a bound claim's volume is to have next; ok is false while it is the kubelet's turn.
+// resizeTarget returns the next size of a bound claim's volume; ok is false during the kubelet's part.
 func resizeTarget(claim *corev1.PersistentVolumeClaim) (target resource.Quantity, ok bool) {
 	asked := *claim.Spec.Resources.Requests.Storage()
 	allocated, begun := claim.Status.AllocatedResources[corev1.ResourceStorage]
 	switch resizeState(claim) {
 	case corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress:
-		return resource.Quantity{}, false // what is asked for beyond that comes after it
+		return resource.Quantity{}, false // a still larger request waits until the kubelet is done
 	case corev1.PersistentVolumeClaimNodeResizeInfeasible:
 		if begun {
-			return allocated, true // the volume has that size: the kubelet may try again
+			return allocated, true // the volume has that size: the kubelet may retry
 		}
 	case corev1.PersistentVolumeClaimControllerResizeInProgress:
 		if begun && !hasFailed(claim) {
-			return allocated, true // an earlier run was cut off: whether it came that far is not known
+			return allocated, true // an earlier run was interrupted, perhaps before it reached that size
 		}
-	case corev1.PersistentVolumeClaimControllerResizeInfeasible: // nothing was changed, and something else may be asked for
+	case corev1.PersistentVolumeClaimControllerResizeInfeasible: // nothing has changed, and the request may have another size
 	}
 	return asked, true
 }
@@ -40,14 +39,14 @@ func resizeState(claim *corev1.PersistentVolumeClaim) corev1.ClaimResourceStatus
 	return claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
 }
 
-// hasFailed tells whether the last attempt is known to have ended, without success.
+// hasFailed reports whether the last attempt has ended without success.
 func hasFailed(claim *corev1.PersistentVolumeClaim) bool {
 	return slices.ContainsFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
 		return c.Type == corev1.PersistentVolumeClaimControllerResizeError && c.Status == corev1.ConditionTrue
 	})
 }
 
-// isMarked tells whether the status says already that this size is worked towards here.
+// isMarked reports whether the status already records an expansion to this size.
 func isMarked(claim *corev1.PersistentVolumeClaim, target resource.Quantity) bool {
 	allocated, begun := claim.Status.AllocatedResources[corev1.ResourceStorage]
 	state := resizeState(claim)
@@ -55,7 +54,7 @@ func isMarked(claim *corev1.PersistentVolumeClaim, target resource.Quantity) boo
 		(state == corev1.PersistentVolumeClaimControllerResizeInProgress || state == corev1.PersistentVolumeClaimControllerResizeInfeasible)
 }
 
-// begunPatch says that the volume is being brought to that size.
+// begunPatch records that an expansion to that size has begun.
 func begunPatch(claim *corev1.PersistentVolumeClaim, target resource.Quantity) patch {
 	p := patch{status: map[string]any{
 		"allocatedResources":        storage(target),
@@ -68,7 +67,7 @@ func begunPatch(claim *corev1.PersistentVolumeClaim, target resource.Quantity) p
 	return p
 }
 
-// failedPatch says why the size could not be had. Infeasible is the one state in which a user may ask for less again.
+// failedPatch records why the expansion failed. Infeasible is the only state in which a user may request less again.
 func failedPatch(claim *corev1.PersistentVolumeClaim, infeasible bool, why string) patch {
 	p := patch{status: map[string]any{"conditions": conditions(claim, corev1.PersistentVolumeClaimControllerResizeError, why)}}
 	if infeasible {
@@ -77,7 +76,7 @@ func failedPatch(claim *corev1.PersistentVolumeClaim, infeasible bool, why strin
 	return p
 }
 
-// saysFailed tells whether a failedPatch would change nothing.
+// saysFailed reports whether a failedPatch would change nothing.
 func saysFailed(claim *corev1.PersistentVolumeClaim, infeasible bool, why string) bool {
 	return infeasible == (resizeState(claim) == corev1.PersistentVolumeClaimControllerResizeInfeasible) &&
 		slices.ContainsFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
@@ -85,7 +84,7 @@ func saysFailed(claim *corev1.PersistentVolumeClaim, infeasible bool, why string
 		})
 }
 
-// grownPatch says that the volume has its size, and hands over to the kubelet if there is a file system to grow.
+// grownPatch records the volume's new size, and leaves the file system, if any, to the kubelet.
 func grownPatch(claim *corev1.PersistentVolumeClaim, size resource.Quantity, isBlock bool) patch {
 	if isBlock {
 		return patch{
@@ -113,9 +112,9 @@ var resizeConditions = []corev1.PersistentVolumeClaimConditionType{
 	corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError,
 }
 
-// conditions are the claim's conditions with the one given, if any, in place of all that speak of resizing.
+// conditions returns the claim's conditions with the given one, if any, in place of all that concern resizing.
 func conditions(claim *corev1.PersistentVolumeClaim, only corev1.PersistentVolumeClaimConditionType, message string) []corev1.PersistentVolumeClaimCondition {
-	list := []corev1.PersistentVolumeClaimCondition{} // not nil: a patch with null would remove others' too
+	list := []corev1.PersistentVolumeClaimCondition{} // not nil: a patch with null would also remove the conditions of others
 	for _, c := range claim.Status.Conditions {
 		if !slices.Contains(resizeConditions, c.Type) {
 			list = append(list, c)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// growing is a bound claim of 1 GiB that asks for another size, in some state of an expansion.
+// growing returns a bound claim of 1 GiB that requests another size, in some state of an expansion.
 func growing(asked, allocated string, state corev1.ClaimResourceStatus, conditions ...corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaim {
 	c := claim("data", "thin", "pv-1")
 	quantity := func(size string) corev1.ResourceList {
@@ -39,7 +39,7 @@ func TestResizeTarget(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		claim *corev1.PersistentVolumeClaim
-		want  string // "" is the kubelet's turn
+		want  string // "": the kubelet's part
 	}{
 		{"asked for the first time", growing("2Gi", "", ""), "2Gi"},
 		{"asked again after an expansion", growing("3Gi", "2Gi", ""), "3Gi"},

@@ -12,14 +12,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// external-resizer works for a whole cluster from one place, where an LV of another node cannot be reached; it has no
-// mode for one node. So this node's process does its job for this node's volumes, with the same marks in the same places.
-// The expansion happens before the PersistentVolume and the claim say so: a size that cannot be had is refused early.
+// external-resizer works for a whole cluster from one place, where it cannot reach an LV of another node; it has no mode
+// for one node. So this node's process expands this node's volumes and records it in the same fields. It expands the volume
+// before it updates the PersistentVolume and the claim, so that it refuses an impossible size early.
 
-// annProvisioner names the driver that made a claim's volume; a volume that was bound by hand has none.
+// annProvisioner names the driver that provisioned a claim; a claim of a pre-provisioned volume has none.
 const annProvisioner = "volume.kubernetes.io/storage-provisioner"
 
-// mayResize tells, from the claim alone, whether its volume may be on this node.
+// mayResize reports, from the claim alone, whether its volume may be on this node.
 func (a *Agent) mayResize(claim *corev1.PersistentVolumeClaim) bool {
 	if made, ok := claim.Annotations[annProvisioner]; ok && made != DriverName {
 		return false
@@ -28,7 +28,7 @@ func (a *Agent) mayResize(claim *corev1.PersistentVolumeClaim) bool {
 	return selected == "" || selected == a.node
 }
 
-// resize brings the claim's volume to its next size. Nothing is written unless the volume is on this node.
+// resize expands the claim's volume to its next size. It writes nothing unless the volume is on this node.
 func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim) (tried bool, err error) {
 	target, ok := resizeTarget(claim)
 	if !ok {
@@ -47,7 +47,8 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	return true, nil // deleted meanwhile
 }
 
-// tellShared tells a claim what is not done for it because two PersistentVolumes have one handle; nothing about other errors.
+// tellShared writes an event on a claim if the driver refuses an operation because two PersistentVolumes have one handle.
+// It ignores other errors.
 func (a *Agent) tellShared(ctx context.Context, claim *corev1.PersistentVolumeClaim, reason, refused string, why error) error {
 	var shared sharedHandleError
 	if !errors.As(why, &shared) {
@@ -101,8 +102,8 @@ func isBlock(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
-// tellFailed notes in the claim and tells its owner why its volume could not be extended. What is merely busy is not
-// worth a word.
+// tellFailed records in the claim's status and in an event why its volume was not extended. It does not report a busy
+// volume.
 func (a *Agent) tellFailed(ctx context.Context, claim *corev1.PersistentVolumeClaim, why error) error {
 	infeasible := false
 	switch lvm.KindOf(why) {

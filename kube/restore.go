@@ -9,14 +9,14 @@ import (
 )
 
 // A VolumeSnapshotContent can name a snapshot of any node: the API server does not know which node has a volume group. So a
-// node's token can write another node's snapshot into a content of its own node, and csi-provisioner on the other node, which
-// takes the handle from that content, would show a user of the cluster what others wrote. A node makes copies only of the
-// snapshots in the contents that are labelled with its own name, which no other node's token can write.
+// node's token can write another node's snapshot into one of that node's own contents. csi-provisioner on the other node takes
+// the handle from that content and would give a user data of others. A node restores only the snapshots in the contents
+// with its own name in their label, which no other node's token can write.
 
-// MayRestore tells whether the volume of a claim may be made as a copy of a snapshot on this node: the claim names a
-// VolumeSnapshot, that one and a content of this node name each other, and the content has exactly this snapshot. It costs one
-// request. lvm.KindBusy: that cannot be told, or not yet; lvm.KindNotFound: the claim or the VolumeSnapshot is gone;
-// lvm.KindInvalid: it may not.
+// MayRestore decides whether the driver may restore a snapshot on this node for a claim: the claim names a VolumeSnapshot,
+// that and a content of this node name each other, and the content has exactly this snapshot. It costs one request.
+// lvm.KindBusy: undecided, retry; lvm.KindNotFound: the claim or the VolumeSnapshot does not exist; lvm.KindInvalid:
+// refused.
 func (a *Agent) MayRestore(ctx context.Context, namespace, name, uid string, of lvm.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, companyPatience)
 	defer cancel()
@@ -26,36 +26,36 @@ func (a *Agent) MayRestore(ctx context.Context, namespace, name, uid string, of 
 	}
 	from := sourceOf(claim)
 	if from.kind != kindSnapshot {
-		return lvm.Errorf(lvm.KindInvalid, "the volume of claim %s cannot be a copy of snapshot %s: the claim's dataSourceRef names no VolumeSnapshot in its own namespace",
+		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: the claim's dataSourceRef names no VolumeSnapshot in its own namespace",
 			keyOf(claim), of)
 	}
 	_, snapshotName := claimKey(from.key)
 	s, err := a.client.snapshot(ctx, namespace, snapshotName)
 	switch {
 	case err != nil:
-		return lvm.Errorf(lvm.KindBusy, "whether claim %s may become a copy of snapshot %s cannot be told: %w", keyOf(claim), of, err)
+		return lvm.Errorf(lvm.KindBusy, "cannot determine whether claim %s may restore snapshot %s: %w", keyOf(claim), of, err)
 	case s == nil:
-		return lvm.Errorf(lvm.KindNotFound, "claim %s is to become a copy of VolumeSnapshot %s, which is not there", keyOf(claim), from.key)
+		return lvm.Errorf(lvm.KindNotFound, "cannot restore a snapshot for claim %s: its VolumeSnapshot %s does not exist", keyOf(claim), from.key)
 	}
 	return restorable(claim, s, a.contents.named(s.Status.Content), a.node, of)
 }
 
-// notSeen is the error for a claim that the watch has not brought, or has brought as one that waits for nothing.
+// notSeen is the error for a claim that is not in the store of waiting claims.
 func (a *Agent) notSeen(ctx context.Context, namespace, name, uid string) error {
 	claim, err := a.client.claim(ctx, namespace, name)
 	switch {
 	case err != nil:
-		return lvm.Errorf(lvm.KindBusy, "whether claim %s/%s may become a copy of a snapshot cannot be told: %w", namespace, name, err)
+		return lvm.Errorf(lvm.KindBusy, "cannot determine whether claim %s/%s may restore a snapshot: %w", namespace, name, err)
 	case claim == nil || string(claim.UID) != uid || !isOpen(claim):
-		return lvm.Errorf(lvm.KindNotFound, "claim %s/%s (UID %s) is gone, or waits for no volume: no copy of a snapshot is made for it", namespace, name, uid)
+		return lvm.Errorf(lvm.KindNotFound, "cannot restore a snapshot for claim %s/%s (UID %s): the claim does not exist, or does not wait for a volume", namespace, name, uid)
 	}
-	return lvm.Errorf(lvm.KindBusy, "claim %s/%s is too new: the watch on claims has not brought it yet; ask again", namespace, name)
+	return lvm.Errorf(lvm.KindBusy, "cannot restore a snapshot for claim %s/%s yet: the watch on claims has not delivered it; retry", namespace, name)
 }
 
-// restorable holds a claim, the VolumeSnapshot that it names, the content of this node that the VolumeSnapshot names (nil: none
-// is known), and a snapshot against each other.
+// restorable checks a claim, the VolumeSnapshot that it names, the content of this node that the VolumeSnapshot names (nil:
+// none is known), and a snapshot against each other.
 func restorable(claim *corev1.PersistentVolumeClaim, s *snapshot, c *content, node string, of lvm.ID) error {
-	if c == nil || c.Spec.VolumeSnapshotRef.UID == "" { // it may have become ready, or bound, a moment ago
+	if c == nil || c.Spec.VolumeSnapshotRef.UID == "" { // it may become ready, or bound, in a moment
 		return lvm.Errorf(lvm.KindBusy, "cannot restore snapshot %[2]s for claim %[1]s yet: VolumeSnapshot %[3]s/%[4]s names VolumeSnapshotContent %[5]s, which is not bound and ready on node %[6]s, where that snapshot is; retry. If the content's label %[7]s names another node, correct it",
 			keyOf(claim), of, s.Namespace, s.Name, quoted(s.Status.Content), node, labelManagedBy)
 	}

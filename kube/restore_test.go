@@ -21,12 +21,12 @@ const (
 	restoreClaim    = "GET /api/v1/namespaces/ns/persistentvolumeclaims/copy"
 )
 
-// restoring is a claim that is to become a copy of a snapshot, and all that gives it that.
+// restoring is a claim that restores a snapshot, and the objects that allow it.
 type restoring struct {
-	claim    *corev1.PersistentVolumeClaim // in memory; nil: the watch has not brought it
-	live     *corev1.PersistentVolumeClaim // at the API server; nil: it is gone
-	snapshot map[string]any                // at the API server; nil: it is gone
-	contents []*content                    // that the watch has brought
+	claim    *corev1.PersistentVolumeClaim // in the store; nil: the watch has not brought it
+	live     *corev1.PersistentVolumeClaim // at the API server; nil: it does not exist
+	snapshot map[string]any                // at the API server; nil: it does not exist
+	contents []*content                    // in the store
 	of       string
 }
 
@@ -73,8 +73,9 @@ func (r *restoring) ask(t *testing.T) (requests []string, err error) {
 
 const noKind = lvm.Kind(-1)
 
-// TestEachLinkOfARestoreCounts: a claim becomes a copy of a snapshot only if objects that agree in both directions lead from it
-// to a content of this node with that snapshot. What may be in order a moment later is asked again.
+// TestEachLinkOfARestoreCounts: the driver restores a snapshot for a claim only if objects that agree in both directions
+// lead from the claim to a content of this node with that snapshot. It returns a retryable error for what may be valid a
+// moment later.
 func TestEachLinkOfARestoreCounts(t *testing.T) {
 	now := metav1.Now()
 	for name, test := range map[string]struct {
@@ -95,11 +96,11 @@ func TestEachLinkOfARestoreCounts(t *testing.T) {
 		}, lvm.KindInvalid, "dataSourceRef", ""},
 		"claim: a populator's":                 {func(r *restoring) { r.claim.Spec.DataSourceRef.APIGroup = ptr.To("example.com") }, lvm.KindInvalid, "dataSourceRef", ""},
 		"claim: a source in another namespace": {func(r *restoring) { r.claim.Spec.DataSourceRef.Namespace = ptr.To("there") }, lvm.KindInvalid, "dataSourceRef", ""},
-		"claim: another one of the name":       {func(r *restoring) { r.claim.UID, r.live.UID = "new", "new" }, lvm.KindNotFound, "gone", restoreClaim},
-		"claim: deleted":                       {func(r *restoring) { r.claim, r.live = nil, nil }, lvm.KindNotFound, "gone", restoreClaim},
-		"claim: being deleted":                 {func(r *restoring) { r.claim, r.live.DeletionTimestamp = nil, &now }, lvm.KindNotFound, "waits for no volume", restoreClaim},
-		"claim: bound":                         {func(r *restoring) { r.claim, r.live.Spec.VolumeName = nil, "pvc-1" }, lvm.KindNotFound, "waits for no volume", restoreClaim},
-		"claim: not seen yet":                  {func(r *restoring) { r.claim = nil }, lvm.KindBusy, "ask again", restoreClaim},
+		"claim: another one of the name":       {func(r *restoring) { r.claim.UID, r.live.UID = "new", "new" }, lvm.KindNotFound, "does not exist", restoreClaim},
+		"claim: deleted":                       {func(r *restoring) { r.claim, r.live = nil, nil }, lvm.KindNotFound, "does not exist", restoreClaim},
+		"claim: being deleted":                 {func(r *restoring) { r.claim, r.live.DeletionTimestamp = nil, &now }, lvm.KindNotFound, "does not wait for a volume", restoreClaim},
+		"claim: bound":                         {func(r *restoring) { r.claim, r.live.Spec.VolumeName = nil, "pvc-1" }, lvm.KindNotFound, "does not wait for a volume", restoreClaim},
+		"claim: not seen yet":                  {func(r *restoring) { r.claim = nil }, lvm.KindBusy, "has not delivered it", restoreClaim},
 
 		"snapshot: gone":            {func(r *restoring) { r.snapshot = nil }, lvm.KindNotFound, "ns/nightly", restoreSnapshot},
 		"snapshot: another UID":     {func(r *restoring) { r.snapshot["metadata"].(map[string]any)["uid"] = "new" }, lvm.KindInvalid, "UID new", restoreSnapshot},
@@ -149,12 +150,12 @@ func TestEachLinkOfARestoreCounts(t *testing.T) {
 	}
 }
 
-// TestARestoreWaitsForTheAPI: what cannot be told now is asked again.
+// TestARestoreWaitsForTheAPI: while the API server does not answer, the error is retryable.
 func TestARestoreWaitsForTheAPI(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
-		http.Error(w, "etcd is away", http.StatusForbidden) // client-go would try others again by itself
+		http.Error(w, "etcd is away", http.StatusForbidden) // client-go itself would retry other codes
 	}))
 	defer server.Close()
 	client, err := NewClientFor(&rest.Config{Host: server.URL})

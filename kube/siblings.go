@@ -12,38 +12,38 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A volume cannot be moved to another node, so one that is made while the pod's next one has no room there leaves the pod
-// without a node for ever. Who makes a claim's volume asks first which others are of use only together with it.
+// A volume cannot be moved to another node. If this node creates one volume of a pod and lacks capacity for the next, the
+// pod can never be scheduled. So CreateVolume first asks for the claim's peers.
 
-// Company is what a claim is of use together with: the pods that wait for a node with it, or with claims that they share, and
-// the other claims of these pods.
+// Company lists the peers of a claim: the waiting pods that use it, further waiting pods that share a claim with those, and
+// all their other claims.
 type Company struct {
-	Pods   []string // their names, the hardest to place first; none: no pod waits with the claim
-	PodUID string   // of the first
+	Pods   []string // names, the hardest to place first; empty: no pod waits with the claim
+	PodUID string   // of the first pod
 	Claims []Sibling
 }
 
-// Sibling is another claim of these pods, of this driver.
+// Sibling is another claim of these pods, for this driver.
 type Sibling struct {
 	Name, UID string
-	Node      string // that its volume is on or, if it is not bound, that is selected for it; "": none yet
+	Node      string // of its volume or, if it is not bound, the selected node; "": none yet
 	Bound     bool
-	Indirect  bool // no pod uses both: the claims of further pods connect the two
+	Indirect  bool // no pod uses both claims: the claims of further pods connect them
 
-	// Of one that is not bound: what csi-provisioner will ask of CreateVolume.
+	// For an unbound claim: what csi-provisioner will request of CreateVolume.
 	Size        int64 // bytes
-	Block       bool  // a raw device
+	Block       bool  // raw block volume
 	AccessModes []string
-	Parameters  map[string]string // its StorageClass'
+	Parameters  map[string]string // of its StorageClass
 }
 
-// companyPatience bounds how long the API server's answers about one claim are awaited.
+// companyPatience is the time limit of the API requests for one claim.
 const companyPatience = 10 * time.Second
 
-// Company finds what a claim is of use together with. It costs one listing of pods, which calls at one time share, and for
-// each further claim one reading, two if that is bound; a claim that is its pod's only one costs nothing more.
-// Claims that can never be had from this driver are left out: those that are gone or being deleted, and those of an
-// Immediate class. The error is the API server's.
+// Company finds the peers of a claim. It costs one list of pods, which simultaneous calls share, and one read for each
+// further claim, two if that is bound; a pod's only claim costs nothing more. It leaves out claims for which this driver
+// never creates a volume: those that are missing or being deleted, and those of an Immediate class. An error is the API
+// server's.
 func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, error) {
 	ctx, cancel := context.WithTimeout(ctx, companyPatience)
 	defer cancel()
@@ -54,26 +54,26 @@ func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, 
 	return a.gather(ctx, pods, namespace, claim)
 }
 
-// Asked notes that a claim's volume is asked for, until that is answered: nobody has overlooked the claim.
+// Asked counts a CreateVolume call for a claim until answered is called, so that the agent does not retry the claim.
 func (a *Agent) Asked(namespace, claim string) (answered func()) {
 	return a.claims.asked(namespace + "/" + claim)
 }
 
-// Waiting tells from memory whether a claim has neither a volume yet nor been deleted.
+// Waiting reports from memory whether a claim exists and has no volume yet.
 func (a *Agent) Waiting(namespace, claim, uid string) bool {
 	waiting, ok := a.claims.waiting(namespace + "/" + claim)
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == ""
 }
 
-// Given tells from memory whether a claim waits for its volume, and the scheduler has chosen this node for it.
+// Given reports from memory whether a claim waits for its volume and the scheduler has selected this node for it.
 func (a *Agent) Given(namespace, claim, uid string) bool {
 	waiting, ok := a.claims.waiting(namespace + "/" + claim)
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == "" && waiting.DeletionTimestamp == nil &&
 		waiting.Annotations[annSelectedNode] == a.claims.node
 }
 
-// Warn writes a warning on a claim; one that was given under the same reason before is not repeated as long as it stands.
-// What could not be written is in the log.
+// Warn writes a warning event on a claim, and does not repeat it under the same reason while the event lasts. It logs a
+// failure to write.
 func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message string) {
 	n := news{aboutClaim(namespace, claim, types.UID(uid)), corev1.EventTypeWarning, reason, message}
 	if err := a.events.once(ctx, n); err != nil {
@@ -81,7 +81,7 @@ func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message
 	}
 }
 
-// isWaiting tells whether the scheduler may be looking for a node for the pod.
+// isWaiting reports whether the scheduler may be choosing a node for the pod.
 func isWaiting(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
@@ -89,14 +89,15 @@ func isWaiting(pod *corev1.Pod) bool {
 
 func ephemeralClaim(pod *corev1.Pod, v corev1.Volume) string { return pod.Name + "-" + v.Name }
 
-// owns tells whether the claim is one that was made for a generic ephemeral volume of the pod, if the pod has one of its name.
+// owns reports whether the pod may use the claim: one with the name of its generic ephemeral volume must have been created
+// for it.
 func (pod *waitingPod) owns(claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOf(claim)
 	return !slices.Contains(pod.ephemeral, claim.Name) || owner != nil && owner.UID == pod.uid
 }
 
-// sibling is what is kept of a claim; ours is false for one that this driver makes no volume for. The claim is read afresh, not
-// taken from what the watch left: a selected node of a moment ago would have volumes refused, or made, that should not be.
+// sibling returns what Company needs of a claim; ours is false if this driver creates no volume for it. The caller reads
+// the claim from the API server, not from the store: an outdated selected node would lead to wrong decisions.
 func (a *Agent) sibling(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error) {
 	switch {
 	case claim.DeletionTimestamp != nil:
@@ -104,7 +105,7 @@ func (a *Agent) sibling(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	case claim.Spec.VolumeName != "":
 		return a.boundSibling(ctx, claim)
 	case claim.Spec.Selector != nil:
-		return Sibling{}, false, nil // csi-provisioner makes no volume for it
+		return Sibling{}, false, nil // csi-provisioner creates no volume for it
 	}
 	class, err := a.classNamed(ctx, classOf(claim))
 	if err != nil || class == nil || bindsImmediately(class) {
@@ -130,7 +131,7 @@ func (a *Agent) boundSibling(ctx context.Context, claim *corev1.PersistentVolume
 	return Sibling{Name: claim.Name, UID: string(claim.UID), Node: nodeOf(pv), Bound: true}, true, nil
 }
 
-// nodeOf reads the node from a PersistentVolume's affinity; "": it names none, or more than one.
+// nodeOf returns the node in a PersistentVolume's affinity; "": none, or more than one.
 func nodeOf(pv *corev1.PersistentVolume) string {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return ""
@@ -145,8 +146,8 @@ func nodeOf(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// classNamed finds a class of this driver: in memory, or, as long as the watch has not brought it, by asking. Nil: there is
-// none of that name, or it is another driver's.
+// classNamed finds a class of this driver in the store or, until the watch has brought it, at the API server. Nil: no class
+// of this driver has that name.
 func (a *Agent) classNamed(ctx context.Context, name string) (*storagev1.StorageClass, error) {
 	if class, ok := a.classes.find(name); ok || name == "" {
 		return class, nil

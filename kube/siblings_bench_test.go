@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// usualPod is a pod as one of a StatefulSet stands in an API server while it waits for a node: about 4 KB.
+// usualPod returns a StatefulSet's pod as the API server stores it while it waits for a node: about 4 KB.
 func usualPod(i int) corev1.Pod {
 	pod := podWith(fmt.Sprintf("web-%d", i), 0, fmt.Sprintf("data-web-%d", i))
 	pod.Namespace, pod.UID = "ns", typesUID(fmt.Sprintf("0d6bb3a0-5f0c-4d5a-9a53-%012d", i))
@@ -41,7 +41,7 @@ func usualPod(i int) corev1.Pod {
 	return pod
 }
 
-// encodedPods is a listing of pods as the API server sends it.
+// encodedPods encodes a list of pods as the API server sends it.
 func encodedPods(t testing.TB, pods ...corev1.Pod) []byte {
 	t.Helper()
 	scheme := newScheme()
@@ -53,12 +53,12 @@ func encodedPods(t testing.TB, pods ...corev1.Pod) []byte {
 	return text
 }
 
-// listerOf lists pods from a server with that answer.
+// listerOf returns a podLister on a server with that answer.
 func listerOf(t testing.TB, contentType string, body []byte) *podLister {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
-		_, _ = w.Write(body) // a client that went away is not the test's matter
+		_, _ = w.Write(body) // the client may have closed the connection
 	}))
 	t.Cleanup(server.Close)
 	client, err := NewClientFor(&rest.Config{Host: server.URL})
@@ -68,7 +68,7 @@ func listerOf(t testing.TB, contentType string, body []byte) *podLister {
 	return newPodLister(client.core)
 }
 
-// TestAListingDecodesLittle: of a pod, no more is decoded than what is read of it.
+// TestAListingDecodesLittle: the reader decodes only the fields in use.
 func TestAListingDecodesLittle(t *testing.T) {
 	pods := make([]corev1.Pod, 500)
 	for i := range pods {

@@ -18,7 +18,7 @@ func podWith(name string, age time.Duration, claims ...string) corev1.Pod {
 	return pod
 }
 
-// TestHardestFirst: the pods that use a claim, and in which order their claims are gathered.
+// TestHardestFirst checks which pods use a claim, and in which order their claims are gathered.
 func TestHardestFirst(t *testing.T) {
 	now := metav1.Now()
 	deleted, done, gated := podWith("deleted", 9, "a", "b", "c", "d"), podWith("done", 9, "a", "b", "c", "d"), podWith("gated", 9, "a", "b", "c", "d")
@@ -60,7 +60,7 @@ func TestHardestFirst(t *testing.T) {
 	}
 }
 
-// TestGiven: a claim is expected here as long as it waits, and the scheduler has chosen this node for it.
+// TestGiven: Given is true while a claim waits and this node is its selected node.
 func TestGiven(t *testing.T) {
 	now := metav1.Now()
 	for _, test := range []struct {

@@ -8,30 +8,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Two pods may share a claim. Its volume stays on one node, and with it all volumes of both pods; and those of a third pod that
-// shares a claim with the second. So the claims that waiting pods connect with one claim, over as many pods as it takes, are
-// placed together. A claim that is bound ends the search: where its volume is, is decided, whatever else is made. A claim that
-// this driver makes no volume for connects nothing: a network file system can be used on every node.
+// Two pods may share a claim. Its volume stays on one node, and with it all volumes of both pods, and those of a third pod
+// that shares a claim with the second. So the claims that waiting pods connect with one claim, over any number of pods, are
+// placed together. A bound claim ends the search: its node is fixed. A claim for which this driver creates no volume
+// connects nothing: a network file system is usable on every node.
 
-// gatherMost bounds how many claims of further pods are read for one request. The claims of the first pod are read in any case.
+// gatherMost bounds how many claims of further pods one request reads. It always reads the claims of the first pod.
 const gatherMost = 32
 
-// gathering is the search for the claims that are placed together with one claim.
+// gathering is the search for the peers of one claim.
 type gathering struct {
-	find  func(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) // nil: there is none
+	find  func(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) // nil: it does not exist
 	as    func(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error)
-	claim string       // the one that is asked for
+	claim string       // the claim that starts the search
 	pods  []waitingPod // in the order of hardestFirst
 
-	taken []int // indexes of the pods that were found, without those that add no claim
+	taken []int // indexes of the pods found, without those that add no claim
 	seen  map[int]bool
-	read  map[string]*corev1.PersistentVolumeClaim // by name: claims that were found, of this driver or not
+	read  map[string]*corev1.PersistentVolumeClaim // by name: claims found, of this driver or not
 	reads int
 
 	claims []Sibling
 }
 
-// gather finds the claims that waiting pods connect with a claim of their namespace.
+// gather finds the peers of a claim in its namespace.
 func (a *Agent) gather(ctx context.Context, pods []waitingPod, namespace, claim string) (Company, error) {
 	find := func(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
 		return a.client.claim(ctx, namespace, name)
@@ -40,7 +40,7 @@ func (a *Agent) gather(ctx context.Context, pods []waitingPod, namespace, claim 
 	return g.run(ctx)
 }
 
-// run gathers over one claim after the other.
+// run searches the pods of one claim after the other.
 func (g *gathering) run(ctx context.Context) (Company, error) {
 	g.seen, g.read = map[int]bool{}, map[string]*corev1.PersistentVolumeClaim{g.claim: nil}
 	for next := []string{g.claim}; len(next) > 0; next = next[1:] {
@@ -63,8 +63,8 @@ func (g *gathering) run(ctx context.Context) (Company, error) {
 	return c, nil
 }
 
-// hardestFirst orders the pods that can connect something with the claim: those with the most claims come first, since they are the
-// hardest to place; of equals, the oldest. So the order is the same whichever of its claims is asked for.
+// hardestFirst orders the pods that can connect other claims with the claim. Pods with the most claims come first, because
+// they are the hardest to place, then the oldest. So the order is the same for each of these claims.
 func hardestFirst(pods []waitingPod, claim string) []waitingPod {
 	pods = slices.DeleteFunc(slices.Clone(pods), func(pod waitingPod) bool {
 		return len(pod.claims) < 2 && !slices.Contains(pod.claims, claim)
@@ -75,7 +75,7 @@ func hardestFirst(pods []waitingPod, claim string) []waitingPod {
 	return pods
 }
 
-// take adds the claims of a pod that uses the claim of this name, and answers those over which further pods may be connected.
+// take adds the claims of a pod that uses the claim named over, and returns those that may connect further pods.
 func (g *gathering) take(ctx context.Context, i int, over string) (connected []string, err error) {
 	pod := &g.pods[i]
 	shared := g.read[over]
@@ -103,7 +103,7 @@ func (g *gathering) take(ctx context.Context, i int, over string) (connected []s
 			return nil, err
 		}
 		if claim == nil || !pod.owns(claim) {
-			continue // another pod may use it all the same
+			continue // another pod may still use it
 		}
 		g.read[name] = claim
 		s, ours, err := g.as(ctx, claim)

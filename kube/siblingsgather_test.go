@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// sharing is an agent for a namespace with these pods ("name: claim claim"), whose claims are all there: late ones that are not
-// bound, if change does not say otherwise.
+// sharing returns an agent for a namespace with these pods ("name: claim claim") and all their claims, which are unbound
+// and of class late unless change says otherwise.
 func sharing(t *testing.T, change func(map[string]*corev1.PersistentVolumeClaim, map[string]any), pods ...string) (*Agent, func() []string) {
 	t.Helper()
 	list, claims, answers := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}, map[string]*corev1.PersistentVolumeClaim{}, map[string]any{}
@@ -40,14 +40,14 @@ func sharing(t *testing.T, change func(map[string]*corev1.PersistentVolumeClaim,
 	return agent, sent
 }
 
-// TestPodsThatShareAClaim: whichever claim is asked for, all that waiting pods connect with it are placed with it.
+// TestPodsThatShareAClaim: each of the connected claims has all others as peers.
 func TestPodsThatShareAClaim(t *testing.T) {
 	plain := func(map[string]*corev1.PersistentVolumeClaim, map[string]any) {}
 	now := metav1.Now()
 	for name, test := range map[string]struct {
 		pods   []string
 		change func(claims map[string]*corev1.PersistentVolumeClaim, answers map[string]any)
-		want   map[string]string // by the claim that is asked for
+		want   map[string]string // by the claim of the request
 	}{
 		"two pods, one claim": {[]string{"x: a b", "y: b c"}, plain, map[string]string{"a": "b ~c", "b": "a c", "c": "b ~a"}},
 		"the one with more claims does not decide alone": {[]string{"x: a b", "y: b c d"}, plain,
@@ -85,7 +85,7 @@ func TestPodsThatShareAClaim(t *testing.T) {
 	}
 }
 
-// listed is "name", "~name" for a claim that no pod uses with the one that is asked for, and "name=node" for one that is bound.
+// listed formats claims: "name", "~name" for an indirect one, and "name=node" for a bound one.
 func listed(claims []Sibling) string {
 	var names []string
 	for _, c := range claims {
@@ -104,7 +104,7 @@ func listed(claims []Sibling) string {
 	return strings.Join(names, " ")
 }
 
-// TestOneNameForConnectedPods: refusals are remembered by it.
+// TestOneNameForConnectedPods: the driver remembers refusals by that name.
 func TestOneNameForConnectedPods(t *testing.T) {
 	for _, asked := range []string{"a", "b", "c", "d"} {
 		agent, _ := sharing(t, func(map[string]*corev1.PersistentVolumeClaim, map[string]any) {}, "x: a b", "y: b c d")
@@ -115,8 +115,8 @@ func TestOneNameForConnectedPods(t *testing.T) {
 	}
 }
 
-// TestAnotherPodsEphemeralVolume: a claim that has the name of a pod's generic ephemeral volume, and was not made for it, connects
-// that pod with nothing.
+// TestAnotherPodsEphemeralVolume: a claim with the name of a pod's generic ephemeral volume that was not created for it
+// does not connect that pod.
 func TestAnotherPodsEphemeralVolume(t *testing.T) {
 	agent, _ := sharing(t, func(claims map[string]*corev1.PersistentVolumeClaim, answers map[string]any) {}, "x: a y-b", "z: c d")
 	pods, err := agent.pods.waiting(t.Context(), "ns")
@@ -132,7 +132,8 @@ func TestAnotherPodsEphemeralVolume(t *testing.T) {
 	}
 }
 
-// TestConnectedClaimsAreBounded: who may make pods decides how many share a claim, and each request asks for no more than so many.
+// TestConnectedClaimsAreBounded: whoever may create pods decides how many share a claim, so each request reads a bounded
+// number.
 func TestConnectedClaimsAreBounded(t *testing.T) {
 	var pods []string
 	for i := range 200 {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// podListings is how many listings of pods are under way at a time; those who ask meanwhile share the next one.
+// podListings bounds the lists of pods in flight; further callers share the next one.
 const podListings = 4
 
-// podLister lists the pods that wait for a node. Nothing is watched and nothing is kept, so an idle node costs nothing; a
-// burst of claims costs a few listings, since each may be shared by all who asked before it began.
+// podLister lists the pods that wait for a node. It watches and keeps nothing, so an idle node costs nothing. A burst of
+// claims costs a few lists: all callers that asked before a list began may share it.
 type podLister struct {
 	client  rest.Interface
 	flights singleflight.Group // by namespace
@@ -26,14 +26,14 @@ func newPodLister(client rest.Interface) *podLister {
 	return &podLister{client: client, turns: make(chan struct{}, podListings)}
 }
 
-// waiting answers the pods of a namespace that wait for a node with claims, as they are after it was called.
+// waiting returns the pods of a namespace that wait for a node with claims, as of a time after the call.
 func (l *podLister) waiting(ctx context.Context, namespace string) ([]waitingPod, error) {
 	flight := l.flights.DoChan(namespace, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), companyPatience)
 		defer cancel()
 		l.turns <- struct{}{}
 		defer func() { <-l.turns }()
-		l.flights.Forget(namespace) // who asks from now on may know of a pod that this listing lacks
+		l.flights.Forget(namespace) // later callers may know of a pod that this list lacks
 		return l.list(ctx, namespace)
 	})
 	select {
@@ -52,7 +52,7 @@ func (l *podLister) list(ctx context.Context, namespace string) (pods []waitingP
 		VersionedParams(&metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String()}, metav1.ParameterCodec).
 		Stream(ctx)
 	if err == nil {
-		defer func() { _ = body.Close() }() // it was only read from
+		defer func() { _ = body.Close() }() // closing after reading cannot lose data
 		err = readPods(body, func(pod *corev1.Pod) {
 			if p, matters := waitingPodOf(pod); matters {
 				pods = append(pods, p)

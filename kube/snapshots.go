@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// snapshot is what is read of a VolumeSnapshot.
+// snapshot holds the fields that this package reads of a VolumeSnapshot.
 type snapshot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -21,14 +21,14 @@ type snapshot struct {
 	} `json:"status"`
 }
 
-// DeepCopyObject makes a snapshot a runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (s *snapshot) DeepCopyObject() runtime.Object {
 	other := *s
 	s.DeepCopyInto(&other.ObjectMeta)
 	return &other
 }
 
-// snapshotClass is what is read of a VolumeSnapshotClass.
+// snapshotClass holds the fields that this package reads of a VolumeSnapshotClass.
 type snapshotClass struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -36,14 +36,14 @@ type snapshotClass struct {
 	Driver string `json:"driver"`
 }
 
-// DeepCopyObject makes a snapshotClass a runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (s *snapshotClass) DeepCopyObject() runtime.Object {
 	other := *s
 	s.DeepCopyInto(&other.ObjectMeta)
 	return &other
 }
 
-// snapshot reads a VolumeSnapshot; nil: there is none.
+// snapshot reads a VolumeSnapshot; nil: it does not exist.
 func (c *Client) snapshot(ctx context.Context, namespace, name string) (*snapshot, error) {
 	var s snapshot
 	there, err := get(ctx, c.snapshots, "volumesnapshots", namespace, name, &s)

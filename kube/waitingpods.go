@@ -15,16 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// waitingPod is what is kept of a pod that the scheduler may be looking for a node for, and that uses claims.
+// waitingPod holds the kept fields of a pod that uses claims and for which the scheduler may be choosing a node.
 type waitingPod struct {
 	namespace, name string
 	uid             types.UID
 	created         metav1.Time
-	claims          []string // those that it uses, those of its generic ephemeral volumes included
-	ephemeral       []string // of these, those of its generic ephemeral volumes
+	claims          []string // claims in use, including those of its generic ephemeral volumes
+	ephemeral       []string // of these, the claims of its generic ephemeral volumes
 }
 
-// waitingPodOf answers what is kept of a pod; false: it does not matter.
+// waitingPodOf returns the kept fields of a pod; false: the pod does not matter.
 func waitingPodOf(pod *corev1.Pod) (waitingPod, bool) {
 	p := waitingPod{namespace: pod.Namespace, name: pod.Name, uid: pod.UID, created: pod.CreationTimestamp}
 	for _, v := range pod.Spec.Volumes {
@@ -43,14 +43,14 @@ func waitingPodOf(pod *corev1.Pod) (waitingPod, bool) {
 	return p, isWaiting(pod) && len(p.claims) > 0
 }
 
-// fieldTree are the wanted fields of a protobuf message, by number, and of each the wanted fields within it; nil: all of it.
+// fieldTree maps the wanted fields of a protobuf message, by number, to the wanted fields within each; nil: all of it.
 type fieldTree map[protowire.Number]fieldTree
 
 // waitingPodFields are the fields of a Pod that waitingPodOf reads (k8s.io/api/core/v1/generated.proto).
 var waitingPodFields = fieldTree{
 	1: {1: nil, 3: nil, 5: nil, 8: nil, 9: nil}, // metadata: name, namespace, uid, creationTimestamp, deletionTimestamp
 	2: { // spec
-		1:  {1: nil, 2: {10: nil, 29: {}}}, // volumes: name, persistentVolumeClaim, and whether there is ephemeral
+		1:  {1: nil, 2: {10: nil, 29: {}}}, // volumes: name, persistentVolumeClaim, and the presence of ephemeral
 		38: nil,                            // schedulingGates
 	},
 	3: {1: nil}, // status: phase
@@ -87,8 +87,9 @@ func (wanted fieldTree) pick(out, message []byte) ([]byte, error) {
 	return out, nil
 }
 
-// readPods reads a listing of pods as the API server sends it, and hands each on, until the next one, as far as waitingPodOf reads it. A namespace
-// may hold thousands of pods of many kilobytes each: no more than one is in memory at a time.
+// readPods reads a list of pods as the API server sends it, and passes on each pod with the fields that waitingPodOf reads.
+// The pod is valid until the next one. A namespace may contain thousands of pods of many kilobytes each: readPods holds
+// only one in memory.
 func readPods(body io.Reader, each func(*corev1.Pod)) error {
 	r := &wireReader{r: bufio.NewReaderSize(body, 64<<10)}
 	if magic, err := r.r.Peek(len(protobufMagic)); err == nil && string(magic) == protobufMagic {
@@ -98,7 +99,7 @@ func readPods(body io.Reader, each func(*corev1.Pod)) error {
 		Items []corev1.Pod `json:"items"`
 	}
 	if err := json.NewDecoder(r.r).Decode(&list); err != nil {
-		return fmt.Errorf("a listing of pods that is neither protobuf nor JSON: %w", err)
+		return fmt.Errorf("the list of pods is neither protobuf nor JSON: %w", err)
 	}
 	for i := range list.Items {
 		each(&list.Items[i])
@@ -106,16 +107,17 @@ func readPods(body io.Reader, each func(*corev1.Pod)) error {
 	return nil
 }
 
-// protobufMagic begins an object in Kubernetes' protobuf encoding: a message runtime.Unknown with the object's message in it.
+// protobufMagic begins an object in Kubernetes' protobuf encoding: a runtime.Unknown message that contains the object's
+// message.
 const protobufMagic = "k8s\x00"
 
-// Numbers of fields: the object in a runtime.Unknown, and the items of a PodList.
+// Field numbers: the object in a runtime.Unknown, and the items of a PodList.
 const (
 	fieldRaw   protowire.Number = 2
 	fieldItems protowire.Number = 2
 )
 
-// podBytesMax and listBytesMax are far over what etcd stores of one object, and over what an API server can list.
+// podBytesMax and listBytesMax far exceed what etcd stores of one object, and what an API server can list.
 const (
 	podBytesMax  = 32 << 20
 	listBytesMax = 1 << 40
@@ -124,10 +126,10 @@ const (
 // wireReader reads protobuf messages from a stream.
 type wireReader struct {
 	r    *bufio.Reader
-	read uint64       // bytes so far
-	text bytes.Buffer // of the pod that is read
-	kept []byte       // of that, what is wanted
-	pod  corev1.Pod   // that
+	read uint64       // bytes read so far
+	text bytes.Buffer // the current pod's message
+	kept []byte       // the wanted fields of it
+	pod  corev1.Pod   // those fields, decoded
 }
 
 func (r *wireReader) list(each func(*corev1.Pod)) error {
@@ -145,12 +147,12 @@ func (r *wireReader) list(each func(*corev1.Pod)) error {
 			err = r.skip(size)
 		}
 		if err != nil {
-			return fmt.Errorf("a listing of pods that was cut off or is damaged: %w", noEOF(err))
+			return fmt.Errorf("the list of pods is truncated or damaged: %w", noEOF(err))
 		}
 	}
 }
 
-// items reads the items of a PodList that ends there.
+// items reads the items of a PodList that ends at end.
 func (r *wireReader) items(end uint64, each func(*corev1.Pod)) error {
 	for r.read < end {
 		number, size, err := r.field()
@@ -176,7 +178,7 @@ func (r *wireReader) item(size uint64, each func(*corev1.Pod)) (err error) {
 		return fmt.Errorf("a pod of %d bytes", size)
 	}
 	r.text.Reset()
-	if _, err := io.CopyN(&r.text, r.r, int64(size)); err != nil { // it grows with what arrives, whatever the size says
+	if _, err := io.CopyN(&r.text, r.r, int64(size)); err != nil { // the buffer grows with the received bytes, whatever the size says
 		return err
 	}
 	r.read += size
@@ -191,8 +193,8 @@ func (r *wireReader) item(size uint64, each func(*corev1.Pod)) (err error) {
 	return nil
 }
 
-// field reads the tag of a field and, of one that is a message or a text, its size; io.EOF: there is no further one. The
-// messages that are read here have no other kinds of fields but numbers, which are skipped.
+// field reads the tag of a field and the size of a message or text; io.EOF: there is no further field. All other fields of
+// these messages are numbers, which it skips.
 func (r *wireReader) field() (number protowire.Number, size uint64, err error) {
 	if _, err := r.r.Peek(1); err != nil {
 		return 0, 0, err
@@ -238,7 +240,7 @@ func (r *wireReader) skip(size uint64) error {
 	return noEOF(err)
 }
 
-// noEOF is for an end where something must follow.
+// noEOF turns io.EOF into io.ErrUnexpectedEOF, where more must follow.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

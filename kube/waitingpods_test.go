@@ -23,8 +23,8 @@ func waitingPods(t *testing.T, body []byte) (pods []waitingPod, err error) {
 	return pods, err
 }
 
-// TestPodsAreReadAsTheyAre: what is kept of a listing is the same as if all of it had been decoded, in both encodings; and a
-// listing that was cut off anywhere is an error, not a shorter one.
+// TestPodsAreReadAsTheyAre: the reader returns the same fields as a complete decoder, in both encodings; a truncated list
+// is an error, not a shorter list.
 func TestPodsAreReadAsTheyAre(t *testing.T) {
 	now := metav1.NewTime(time.Unix(1.7e9, 0))
 	pods := []corev1.Pod{usualPod(0), usualPod(1), usualPod(2), usualPod(3), usualPod(4), podWith("claimless", 0)}
@@ -49,14 +49,14 @@ func TestPodsAreReadAsTheyAre(t *testing.T) {
 	}
 	for encoding, body := range map[string][]byte{runtime.ContentTypeProtobuf: protobuf, runtime.ContentTypeJSON: text} {
 		got, err := listerOf(t, encoding, body).list(t.Context(), "ns")
-		for i := range got { // a time is decoded in the zone of the machine
+		for i := range got { // a decoded time has the machine's zone
 			got[i].created = want[i].created
 		}
 		if err != nil || !stdreflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, %v", encoding, got, err)
 		}
 	}
-	fieldsEnd := bytes.LastIndex(protobuf, []byte("claimless")) // what follows the list may be missing
+	fieldsEnd := bytes.LastIndex(protobuf, []byte("claimless")) // fields after the items may be missing
 	for n := range fieldsEnd {
 		if got, err := waitingPods(t, protobuf[:n]); err == nil {
 			t.Fatalf("the first %d of %d bytes are read as %d pods", n, len(protobuf), len(got))
@@ -67,7 +67,7 @@ func TestPodsAreReadAsTheyAre(t *testing.T) {
 	}
 }
 
-// FuzzReadPods: what an API server, or whoever poses as one, answers is read as client-go reads it, or refused.
+// FuzzReadPods: the reader returns the same as client-go for any input, or refuses it.
 func FuzzReadPods(f *testing.F) {
 	f.Add(encodedPods(f, usualPod(1), podWith("claimless", 0)))
 	f.Add(encodedPods(f))
@@ -80,7 +80,7 @@ func FuzzReadPods(f *testing.F) {
 		var read []corev1.Pod
 		err := readPods(bytes.NewReader(body), func(pod *corev1.Pod) { read = append(read, *pod) })
 		if err != nil || !bytes.HasPrefix(body, []byte(protobufMagic)) || !known || len(read) != len(whole.Items) {
-			return // damaged, or fields twice, of which client-go joins some
+			return // invalid, or with repeated fields, some of which client-go merges
 		}
 		for i := range read {
 			got, _ := waitingPodOf(&read[i])
@@ -92,7 +92,7 @@ func FuzzReadPods(f *testing.F) {
 	})
 }
 
-// slowReader gives one byte at a time, as a network may.
+// slowReader returns one byte at a time, as a network may.
 type slowReader struct{ r io.Reader }
 
 func (s slowReader) Read(p []byte) (int, error) { return s.r.Read(p[:min(1, len(p))]) }

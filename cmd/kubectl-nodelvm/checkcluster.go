@@ -125,7 +125,7 @@ func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answers {
 		switch {
 		case a.err != nil:
-			found(a.node, "the driver does not answer: "+a.err.Error(), "kubectl describe node "+a.node+"; look at the driver's log there")
+			found(a.node, "the driver does not answer: "+a.err.Error(), "kubectl describe node "+a.node+"; read the driver's log there")
 		case a.page.NotReady != "":
 			found(a.node, "the driver is not ready: "+a.page.NotReady, "resolve that; the driver then continues")
 		}
@@ -142,13 +142,13 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 		if registered[a.node] || f.blind[theCSINodes] {
 			continue
 		}
-		fix := "look at the log of the driver there, and of its kubelet"
+		fix := "read the log of the driver there, and of its kubelet"
 		if a.err == nil {
 			switch r := a.page.Checks.Registration; r.State {
 			case statuspage.RegistrationRefused:
 				fix = "the kubelet refused it (" + r.Error + "): " + fix
 			case statuspage.RegistrationWaiting:
-				fix = "the kubelet has never contacted the driver: set kubeletDir to its root directory (--root-dir of the kubelet; the driver looks at " + a.page.Checks.Kubelet.Path + ")"
+				fix = "the kubelet has never contacted the driver: set kubeletDir to its root directory (--root-dir of the kubelet; the driver uses " + a.page.Checks.Kubelet.Path + ")"
 			case statuspage.RegistrationElsewhere:
 				fix = "a node-driver-registrar must register the driver (--kubelet-registration=false): check whether one runs"
 			case statuspage.RegistrationDone:
@@ -197,7 +197,7 @@ func checkSnapshots(f *facts, found func(where, what, fix string)) {
 				"compare that with the handles that nodelvm orphans -o json prints on each node; if the snapshot is gone, delete this object")
 		default:
 			found("VolumeSnapshotContent "+item.Name, "it has no label "+managedBy+", so no node creates its snapshot: the snapshot-controller runs without "+flag,
-				fix+"; then delete this snapshot and take it anew")
+				fix+"; then delete this snapshot and create it again")
 		}
 	}
 }

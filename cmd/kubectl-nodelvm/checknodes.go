@@ -46,7 +46,7 @@ func checkClasses(f *facts, found func(where, what, fix string)) {
 		where := "StorageClass " + class.Name
 		if bindsAtOnce(class) {
 			found(where, "volumeBindingMode is Immediate: its claims stay Pending, because no node is selected for them",
-				"make the class anew with volumeBindingMode: WaitForFirstConsumer")
+				"delete the class and create it again with volumeBindingMode: WaitForFirstConsumer")
 		}
 		for _, a := range f.told() {
 			if c := classOf(a.page, class.Name); c != nil && c.Error != "" {
@@ -170,7 +170,7 @@ func checkLocks(f *facts, found func(where, what, fix string)) {
 		for _, g := range a.page.Groups {
 			if held := time.Duration(g.LockHeldSeconds) * time.Second; held >= staleLock {
 				found(a.node+", volume group "+g.Name, fmt.Sprintf("an LVM command has held its lock (/run/lock/lvm/V_%s) for %s: all others wait", g.Name, held),
-					"find it on the node (fuser -v /run/lock/lvm/V_"+g.Name+"): an lvm that asks a question at some terminal is to be answered; one that hangs waits for a disk, see dmesg")
+					"find it on the node (fuser -v /run/lock/lvm/V_"+g.Name+"): answer an lvm that asks a question at a terminal; one that does not end waits for a disk, see dmesg")
 			}
 		}
 	}

@@ -68,7 +68,7 @@ const briefPause = 5 * time.Second
 func (c *command) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the set-up of the cluster and its nodes, and say what to mend; exit status 1 if anything is found",
+		Short: "Check the set-up of the cluster and its nodes, and say what to fix; exit status 1 if anything is found",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := c.connect()
@@ -148,13 +148,13 @@ func (d *diagnosis) write(w io.Writer, s screen) error {
 		wrap(&b, "    -> ", x.Fix, s.width)
 	}
 	for _, text := range d.Unread {
-		wrap(&b, "not looked at: ", text, s.width)
+		wrap(&b, "not checked: ", text, s.width)
 	}
 	verdict := "nothing is wrong"
 	if n := len(d.Findings); n > 0 {
 		verdict = fmt.Sprintf("%d found", n)
 	} else if len(d.Unread) > 0 {
-		verdict = "nothing is wrong with what could be looked at"
+		verdict = "nothing is wrong in what could be checked"
 	} else if s.colour {
 		verdict = string(good) + verdict + toneEnd
 	}

@@ -180,7 +180,7 @@ func TestDoctorBlind(t *testing.T) {
 		t.Fatalf("without any of these objects only %+v is found", found)
 	}
 	var told bytes.Buffer
-	if err := (&diagnosis{Unread: []string{"CSINodes: forbidden"}}).write(&told, screen{}); err != nil || !strings.Contains(told.String(), "nothing is wrong with what could be looked at") {
+	if err := (&diagnosis{Unread: []string{"CSINodes: forbidden"}}).write(&told, screen{}); err != nil || !strings.Contains(told.String(), "nothing is wrong in what could be checked") {
 		t.Errorf("%v: %s", err, &told)
 	}
 	f.blind = map[string]bool{theDriver: true, theDaemonSets: true, theCSINodes: true, theCapacities: true}
@@ -267,6 +267,6 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s:\n%s\nwant:\n%s\n(UPDATE=1 writes it anew)", name, got, want)
+		t.Errorf("%s:\n%s\nwant:\n%s\n(UPDATE=1 rewrites it)", name, got, want)
 	}
 }

@@ -33,7 +33,7 @@ const (
 )
 
 // errFound ends a command that has told what it found.
-var errFound = errors.New("something was found")
+var errFound = errors.New("the check has findings")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -60,7 +60,7 @@ func newRoot() *cobra.Command {
 	c := &command{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
 	root := &cobra.Command{
 		Use:           "kubectl-nodelvm",
-		Short:         "Look into nodelvm: its nodes and volumes, and what is wrong with them",
+		Short:         "Show nodelvm's nodes and volumes, and find what is wrong with them",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nodelvm"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -79,7 +79,7 @@ func newRoot() *cobra.Command {
 func (c *command) connect() (*cluster, error) {
 	config, err := c.config.ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("which cluster is meant: %w", err)
+		return nil, fmt.Errorf("cannot determine the cluster: %w", err)
 	}
 	return newCluster(config, c.settings.nodeTimeout)
 }

@@ -108,7 +108,7 @@ func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]
 		return page, fmt.Errorf("the driver in pod %s answers %s: %w", pod.Name, reply.Status, cmp.Or(err, errors.New(strings.TrimSpace(string(text)))))
 	}
 	if err := json.Unmarshal(text, &page); err != nil {
-		return page, fmt.Errorf("what the driver in pod %s answers is not understood: %w", pod.Name, err)
+		return page, fmt.Errorf("cannot parse the answer of the driver in pod %s: %w", pod.Name, err)
 	}
 	return page, nil
 }

@@ -34,7 +34,7 @@ func (d *driver) joinCluster(ctx context.Context) (*kube.Client, string, error) 
 			return client, id, nil
 		}
 		d.ready.set(nil, "the driver waits for the Kubernetes API: "+err.Error())
-		d.log.WarnContext(ctx, "the cluster's UID cannot be read yet; asking again", "error", err)
+		d.log.WarnContext(ctx, "cannot read the cluster's UID yet; retrying", "error", err)
 		select {
 		case <-time.After(clusterRetry):
 		case <-ctx.Done():

@@ -60,7 +60,7 @@ func (r *readiness) Ready(ctx context.Context) error {
 	case <-run.done:
 		return run.err
 	case <-timer.C:
-		return fmt.Errorf("LVM has not answered within %s; a disk may hang", r.timeout)
+		return fmt.Errorf("LVM has not answered within %s; a disk may be unresponsive", r.timeout)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -48,7 +48,7 @@ func TestHungCheck(t *testing.T) {
 	defer server.Close()
 
 	for range 3 {
-		if code, body := get(t, server.URL+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "may hang") {
+		if code, body := get(t, server.URL+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "may be unresponsive") {
 			t.Errorf("hung: %d %q", code, body)
 		}
 		if code, _ := get(t, server.URL+"/healthz"); code != http.StatusOK {

@@ -60,7 +60,7 @@ func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p.turns <- struct{}{}:
 		defer func() { <-p.turns }()
 	case <-ctx.Done():
-		http.Error(w, "others are reading this page, and it takes long; ask again", http.StatusServiceUnavailable)
+		http.Error(w, "too many readers of this page; retry later", http.StatusServiceUnavailable)
 		return
 	}
 	page := p.page(ctx, r.URL.Query()["class"])

@@ -66,7 +66,7 @@ func (c *maintenance) tend(ctx context.Context, failing string) string {
 		return ""
 	}
 	if err.Error() != failing {
-		c.log.WarnContext(ctx, "a thin pool could not be enlarged, or removed where it holds nothing; it is tried again every "+tendPeriod.String(), "error", err)
+		c.log.WarnContext(ctx, "cannot extend a thin pool, or remove an empty one; retrying every "+tendPeriod.String(), "error", err)
 	}
 	return err.Error()
 }
@@ -112,7 +112,7 @@ func (c *maintenance) prepare(ctx context.Context) {
 	if text != c.told {
 		c.told = text
 		for line := range strings.Lines(text) {
-			c.log.InfoContext(ctx, "looked for disks: "+strings.TrimSpace(line))
+			c.log.InfoContext(ctx, "device scan: "+strings.TrimSpace(line))
 		}
 	}
 }

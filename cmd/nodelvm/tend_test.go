@@ -73,7 +73,7 @@ func TestTendTellsOnce(t *testing.T) {
 	}{{"it is exported", 1}, {"it is exported", 1}, {"its permission is read-only", 2}, {"", 2}, {"", 2}} {
 		broken(step.problem)
 		failing = c.tend(t.Context(), failing)
-		if n := strings.Count(log.String(), "could not be enlarged"); n != step.lines || (failing != "") != (step.problem != "") {
+		if n := strings.Count(log.String(), "cannot extend a thin pool"); n != step.lines || (failing != "") != (step.problem != "") {
 			t.Errorf("%q: %d lines, want %d; %q fails:\n%s", step.problem, n, step.lines, failing, &log)
 		}
 	}

@@ -203,7 +203,7 @@ func TestPlugin(t *testing.T) {
 	expect("a user who may forward no port", 0, "you need the right to create pods/portforward in the namespace nodelvm-system", "nodes")
 	expect("who may not drain-check", 2, "forbidden", "drain-check", pluginNode)
 	expect("who may see little", 1, "plugin-node (nodes answer)", "doctor")
-	if out, _ := p.run(t, "doctor"); strings.Contains(out, "(driver object)") || !strings.Contains(out, "not looked at: the rights of the driver's account") || !strings.HasSuffix(out, " 1 found.\n") {
+	if out, _ := p.run(t, "doctor"); strings.Contains(out, "(driver object)") || !strings.Contains(out, "not checked: the rights of the driver's account") || !strings.HasSuffix(out, " 1 found.\n") {
 		t.Errorf("what a user may not see is taken for absent:\n%s", out)
 	}
 }

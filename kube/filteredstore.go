@@ -8,19 +8,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// shelf is what a watch leaves in memory: of each object that matters, what keep makes of it, by the object's key.
-type shelf[T any] struct {
+// filteredStore keeps the objects of a watch that matter, in the form that keep returns, by the object's key.
+type filteredStore[T any] struct {
 	key     func(o any) (key string, ok bool)
-	keep    func(o any) (T, bool)       // false: it does not matter
-	strip   func(o any) any             // before a listing is gathered: the same kind with less in it
-	changed func(key string, items []T) // called without the lock: what it was, and what it is now
+	keep    func(o any) (T, bool)       // false: the object does not matter
+	strip   func(o any) any             // drops fields of each object before the reflector collects a list; the kind stays
+	changed func(key string, items []T) // called without the lock, with the former and the present item
 
 	mu     sync.Mutex
 	items  map[string]T
-	synced bool // a whole listing has been seen
+	synced bool // a complete list has arrived
 }
 
-func (s *shelf[T]) Add(o any) error {
+func (s *filteredStore[T]) Add(o any) error {
 	key, ok := s.key(o)
 	if !ok {
 		return nil
@@ -32,9 +32,9 @@ func (s *shelf[T]) Add(o any) error {
 	return nil
 }
 
-func (s *shelf[T]) Update(o any) error { return s.Add(o) }
+func (s *filteredStore[T]) Update(o any) error { return s.Add(o) }
 
-func (s *shelf[T]) Delete(o any) error {
+func (s *filteredStore[T]) Delete(o any) error {
 	key, ok := s.key(last(o))
 	if !ok {
 		return nil
@@ -49,8 +49,8 @@ func (s *shelf[T]) Delete(o any) error {
 	return nil
 }
 
-// Replace takes a whole listing: what is not in it is gone.
-func (s *shelf[T]) Replace(list []any, _ string) error {
+// Replace takes a complete list and drops the objects that are not in it.
+func (s *filteredStore[T]) Replace(list []any, _ string) error {
 	changes := map[string][]T{}
 	s.mu.Lock()
 	gone := s.items
@@ -70,15 +70,15 @@ func (s *shelf[T]) Replace(list []any, _ string) error {
 	return nil
 }
 
-func (s *shelf[T]) Resync() error { return nil }
+func (s *filteredStore[T]) Resync() error { return nil }
 
-// Transformer strips objects before a listing is gathered.
-func (s *shelf[T]) Transformer() cache.TransformFunc {
+// Transformer strips each object before the reflector collects a list.
+func (s *filteredStore[T]) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) { return s.strip(o), nil }
 }
 
-// put sorts an object in, and answers what it was and what it is now.
-func (s *shelf[T]) put(key string, o any) (versions []T) {
+// put stores an object and returns its former and present items.
+func (s *filteredStore[T]) put(key string, o any) (versions []T) {
 	if was, there := s.items[key]; there {
 		versions = append(versions, was)
 	}
@@ -93,29 +93,29 @@ func (s *shelf[T]) put(key string, o any) (versions []T) {
 	return versions
 }
 
-func (s *shelf[T]) tell(key string, versions []T) {
+func (s *filteredStore[T]) tell(key string, versions []T) {
 	if len(versions) > 0 {
 		s.changed(key, versions)
 	}
 }
 
-// find answers what is kept of an object; known is false until a whole listing has been seen.
-func (s *shelf[T]) find(key string) (item T, there, known bool) {
+// find returns the item of an object; known is false until a complete list has arrived.
+func (s *filteredStore[T]) find(key string) (item T, there, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	item, there = s.items[key]
 	return item, there, s.synced
 }
 
-// isSynced tells whether a whole listing has been seen.
-func (s *shelf[T]) isSynced() bool {
+// isSynced reports whether a complete list has arrived.
+func (s *filteredStore[T]) isSynced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.synced
 }
 
-// keys lists the objects that which picks.
-func (s *shelf[T]) keys(which func(T) bool) []string {
+// keys lists the keys of the objects that which selects.
+func (s *filteredStore[T]) keys(which func(T) bool) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var keys []string

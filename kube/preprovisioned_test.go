@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// snapshots are the disks of a node: an error for each handle that is not simply missing.
+// snapshots is a node's disks: an error for each handle; all other snapshots are missing.
 type snapshots map[string]error
 
 func (s snapshots) LookupSnapshot(_ context.Context, id lvm.ID) (lvm.Snapshot, error) {
@@ -42,7 +42,7 @@ const (
 	handleUnread  = "cccccc-cccc-cccc-cccc-cccc-cccc-cccccc/snap"
 )
 
-// TestTakeContent: what becomes of a content follows from where its snapshot is, and from the API server's answer.
+// TestTakeContent: where the snapshot is and what the API server answers decide what happens to a content.
 func TestTakeContent(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle       string
@@ -71,7 +71,7 @@ func TestTakeContent(t *testing.T) {
 			}
 			disks := snapshots{handleHere: nil, handleUnread: lvm.Errorf(lvm.KindInternal, "a disk does not answer")}
 			agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks, Snapshots: true})
-			tried, err := agent.take(t.Context(), "old", handmade{uid: "u", version: "1", handle: test.handle})
+			tried, err := agent.take(t.Context(), "old", preProvisioned{uid: "u", version: "1", handle: test.handle})
 			if tried != test.tried || (err != nil) != test.failed || asked.Load() != test.asked {
 				t.Errorf("tried %v, asked %v, %v", tried, asked.Load(), err)
 			}
@@ -79,8 +79,8 @@ func TestTakeContent(t *testing.T) {
 	}
 }
 
-// TestContentsAreWatchedWhereTheyExist: a driver without csi-snapshotter never asks for them, and a cluster without the
-// kind is asked whether it has got it, no more.
+// TestContentsAreWatchedWhereTheyExist: a driver without csi-snapshotter never requests contents, and one in a cluster
+// without the snapshot API only polls for that.
 func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 	var known atomic.Bool
 	var probes, watches atomic.Int32
@@ -101,7 +101,7 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	NewAgent(Config{Client: client, Node: "node-1"}).watchHandmade(t.Context()) // returns
+	NewAgent(Config{Client: client, Node: "node-1"}).watchPreProvisioned(t.Context()) // it returns at once
 	if probes.Load()+watches.Load() != 0 {
 		t.Error("asked for contents without Snapshots")
 	}
@@ -112,7 +112,7 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		agent.watchHandmade(ctx)
+		agent.watchPreProvisioned(ctx)
 	}()
 	eventually(t, "asked again", func() bool { return probes.Load() > 2 })
 	if watches.Load() != 0 {
@@ -124,8 +124,8 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 	<-ended
 }
 
-// TestADiskMayComeLater: a content whose snapshot is not here is looked at again, without a word to the API server. Others'
-// and the controller's own are never looked at.
+// TestADiskMayComeLater: the agent checks a content without its snapshot again, and sends no request for that. It never
+// checks the contents of other drivers and of the snapshot controller.
 func TestADiskMayComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := NewAgent(Config{Client: &Client{}, Node: "node-1", Volumes: snapshots{}, Snapshots: true})
@@ -133,9 +133,9 @@ func TestADiskMayComeLater(t *testing.T) {
 		made := func(name, driver, handle string) *content {
 			c := &content{ObjectMeta: metav1.ObjectMeta{Name: name, UID: typesUID(name)}}
 			c.Spec.Driver, c.Spec.Source.SnapshotHandle = driver, handle
-			return stripHandmade(c).(*content)
+			return stripPreProvisioned(c).(*content)
 		}
-		err := agent.handmade.Replace([]any{
+		err := agent.preProvisioned.Replace([]any{
 			made("old", DriverName, handleNotHere), made("foreign", "other.io", handleNotHere), made("dynamic", DriverName, ""),
 		}, "1")
 		if err != nil || agent.queue.Len() != 1 {
@@ -146,7 +146,7 @@ func TestADiskMayComeLater(t *testing.T) {
 		if agent.queue.Len() != 0 {
 			t.Error("looked at again at once")
 		}
-		time.Sleep(handmadeAgain)
+		time.Sleep(preProvisionedInterval)
 		synctest.Wait()
 		if agent.queue.Len() != 1 {
 			t.Error("not looked at again")

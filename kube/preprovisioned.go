@@ -1,0 +1,107 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// The snapshot controller labels the contents that it creates with their node. A pre-provisioned content, which an admin
+// creates for an existing snapshot, has no label, and every csi-snapshotter ignores it: so the node that has the snapshot
+// sets the label.
+
+const (
+	contentPrefix          = "VolumeSnapshotContent/" // Prefix of a key in the queue; no namespace has capital letters.
+	preProvisionedInterval = time.Minute              // No event announces a disk that appears later; a check sends no request to the API server.
+	kindAgain              = 5 * time.Minute          // Interval of the check whether a cluster has gained the snapshot API.
+)
+
+// preProvisioned holds the kept fields of a pre-provisioned content that has no node label yet.
+type preProvisioned struct {
+	uid     types.UID
+	version string
+	handle  string
+}
+
+func newPreProvisionedStore(changed func(name string)) *filteredStore[preProvisioned] {
+	return &filteredStore[preProvisioned]{
+		key: keyOfObject, keep: keepPreProvisioned, strip: stripPreProvisioned,
+		changed: func(name string, _ []preProvisioned) { changed(name) },
+	}
+}
+
+func keepPreProvisioned(o any) (preProvisioned, bool) {
+	c, ok := o.(*content)
+	if !ok || c.Spec.Driver != DriverName {
+		return preProvisioned{}, false
+	}
+	return preProvisioned{c.UID, c.ResourceVersion, c.Spec.Source.SnapshotHandle}, c.Spec.Source.SnapshotHandle != ""
+}
+
+func stripPreProvisioned(o any) any {
+	if c, ok := o.(*content); ok {
+		kept := &content{ObjectMeta: names(c)}
+		kept.Spec.Driver, kept.Spec.Source = c.Spec.Driver, c.Spec.Source
+		return kept
+	}
+	return o
+}
+
+// watchPreProvisioned watches the contents without a node label; nearly all clusters have none. Without the snapshot API it
+// polls for it: a reflector would ask, and log an error, twice a minute.
+func (a *Agent) watchPreProvisioned(ctx context.Context) {
+	if a.preProvisioned == nil {
+		return
+	}
+	for ctx.Err() == nil && a.client.knowsNoContents(ctx) {
+		sleep(ctx, wait.Jitter(a.kindAgain, 0.2))
+	}
+	reflect(ctx, a.client.snapshots, "volumesnapshotcontents", "!"+labelManagedBy, &content{}, a.preProvisioned)
+}
+
+// knowsNoContents reports whether the API server lacks the snapshot API. The reflector reports other errors.
+func (c *Client) knowsNoContents(ctx context.Context) bool {
+	return apierrors.IsNotFound(c.snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error())
+}
+
+// jobForContent finds the job for a pre-provisioned content.
+func (a *Agent) jobForContent(name string) (job, bool) {
+	c, there, _ := a.preProvisioned.find(name)
+	return job{string(c.uid), func(ctx context.Context) (bool, error) { return a.take(ctx, name, c) }}, there
+}
+
+// take labels the content with this node's name if its snapshot is here.
+func (a *Agent) take(ctx context.Context, name string, c preProvisioned) (tried bool, err error) {
+	here, err := a.hasSnapshot(ctx, c.handle)
+	if err == nil && !here {
+		a.queue.AddAfter(contentPrefix+name, preProvisionedInterval)
+	}
+	if err != nil || !here {
+		return false, err
+	}
+	body := map[string]any{"metadata": map[string]any{"resourceVersion": c.version, "labels": map[string]any{labelManagedBy: a.node}}}
+	err = patchBy(ctx, a.client.snapshots, "volumesnapshotcontents", "", name, "", body, &content{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return true, nil // the watch brings the new version
+	}
+	if err != nil {
+		return true, fmt.Errorf("cannot label VolumeSnapshotContent %s, whose snapshot %s is on this node: %w", name, c.handle, err)
+	}
+	a.log.InfoContext(ctx, "labelled a pre-provisioned VolumeSnapshotContent whose snapshot is on this node", "content", name, "snapshot", c.handle)
+	return true, nil
+}
+
+// hasSnapshot reports whether the snapshot is on this node's disks.
+func (a *Agent) hasSnapshot(ctx context.Context, handle string) (bool, error) {
+	id, err := lvm.ParseID(handle)
+	if err == nil {
+		_, err = a.volumes.LookupSnapshot(ctx, id)
+	}
+	return found(err)
+}
