@@ -11,7 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestAbsenceIsProved: what the metadata lacks that can be read is not there only if no other disk can know more.
+// TestAbsenceIsProved: a volume that the readable metadata lacks counts as absent only if no other disk can have newer
+// metadata.
 func TestAbsenceIsProved(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil  func(*lvm.PV)
@@ -27,7 +28,7 @@ func TestAbsenceIsProved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node, b, d := startedWith(t, unsettled)
 			v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
-			waiting := d.create(t, b.light("waiting", 8*lvm.MiB)) // to be marked as ready
+			waiting := d.create(t, b.light("waiting", 8*lvm.MiB)) // waits for its ready tag
 			sn := d.snapshot(t, "s", v.ID)
 			lvs := []lvm.LV{}
 			node.Change("vg-test", func(g *lvm.Group) { lvs, g.LVs = g.LVs, nil; test.spoil(&g.PVs[5]) })
@@ -66,8 +67,8 @@ func TestAbsenceIsProved(t *testing.T) {
 	}
 }
 
-// TestDisksAwayAreNotNoted: no request commits anything while a disk is away: LVM would note it as missing, and an admin would have
-// to take it in again. With the disk back each one does what it was asked for.
+// TestDisksAwayAreNotNoted: no request commits anything while a disk is missing: LVM would set its MISSING flag, and an admin
+// would have to clear the flag. With the disk back each request succeeds.
 func TestDisksAwayAreNotNoted(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	zeroed, light := d.create(t, b.spec("zeroed", 8*lvm.MiB)), d.create(t, b.light("light", 8*lvm.MiB))
@@ -79,7 +80,7 @@ func TestDisksAwayAreNotNoted(t *testing.T) {
 		must(t, err)
 	}
 	unmark(node, "vg-test", theirs.ID.LV)
-	fresh := d.create(t, b.light("fresh", 8*lvm.MiB)) // to be marked as ready
+	fresh := d.create(t, b.light("fresh", 8*lvm.MiB)) // waits for its ready tag
 	requests := map[string]func() error{
 		"delete":                   func() error { return d.Delete(t.Context(), zeroed.ID) },
 		"delete what is not wiped": func() error { return d.Delete(t.Context(), light.ID) },
@@ -99,14 +100,14 @@ func TestDisksAwayAreNotNoted(t *testing.T) {
 	for what, request := range requests {
 		err := request()
 		if err == nil || !strings.Contains(err.Error(), "is missing: reconnect its disk") {
-			t.Errorf("%s with a disk away: %v", what, err)
+			t.Errorf("%s with a missing disk: %v", what, err)
 		}
 		if kind := lvm.KindOf(err); kind != lvm.KindBusy && kind != lvm.KindInsufficientCapacity {
-			t.Errorf("%s with a disk away: kind %d: %v", what, kind, err)
+			t.Errorf("%s with a missing disk: kind %d: %v", what, kind, err)
 		}
 	}
 	if after := node.group("vg-test"); after.Seqno != before || after.PVs[5].MissingFlag {
-		t.Errorf("%d commits, the disk is noted as missing: %v", after.Seqno-before, after.PVs[5].MissingFlag)
+		t.Errorf("%d commits, the disk has the MISSING flag: %v", after.Seqno-before, after.PVs[5].MissingFlag)
 	}
 	putBack()
 	for _, what := range []string{"adopt", "extend", "create", "take a snapshot", "first use", "delete", "delete what is not wiped", "delete a snapshot", "delete a thin volume"} {
@@ -116,8 +117,8 @@ func TestDisksAwayAreNotNoted(t *testing.T) {
 	}
 }
 
-// TestCopyOfADisk: while a disk has a copy, nothing is activated, wiped or changed, and what is active is served. The refusal names
-// both devices.
+// TestCopyOfADisk: while two disks have one PV UUID, the driver activates, wipes and changes nothing, and active volumes stay
+// usable. The error names both devices.
 func TestCopyOfADisk(t *testing.T) {
 	node, b, d := startedWith(t, lvm.Config{})
 	active, idle, gone := d.create(t, b.spec("active", 8*lvm.MiB)), d.create(t, b.spec("idle", 8*lvm.MiB)), d.create(t, b.spec("gone", 8*lvm.MiB))
@@ -136,12 +137,12 @@ func TestCopyOfADisk(t *testing.T) {
 		err := request()
 		wantKind(t, what, err, lvm.KindBusy)
 		if err == nil || !strings.Contains(err.Error(), "/dev/fakeg, /dev/fakex") || !strings.Contains(err.Error(), "vgimportclone") {
-			t.Errorf("%s: the refusal does not say which disks, or what to do: %v", what, err)
+			t.Errorf("%s: the error lacks the disks, or what to do: %v", what, err)
 		}
 	}
 	node.Suspend(device)
 	if _, err := d.Activate(t.Context(), active.ID, active.UUID); err == nil {
-		t.Error("the table of a suspended volume was loaded again, perhaps from the copy")
+		t.Error("the driver loaded the table of a suspended volume again, perhaps from the copy")
 	}
 	must(t, kernel{node}.resume(device))
 	if now, err := d.Activate(t.Context(), active.ID, active.UUID); err != nil || now != device {
@@ -156,8 +157,8 @@ func TestCopyOfADisk(t *testing.T) {
 	must(t, err)
 }
 
-// TestPartlyAway: a volume of which a part is away is not activated, and the answer tells of the disk, not of what LVM would do
-// about it; one that is all there is.
+// TestPartlyAway: the driver does not activate a volume with a part on a missing disk. The error names the disk, and does not
+// quote LVM's advice. It activates a volume that is complete.
 func TestPartlyAway(t *testing.T) {
 	node, b, d := startedWith(t, lvm.Config{})
 	v := d.create(t, b.spec("v", 8*lvm.MiB))
@@ -171,13 +172,13 @@ func TestPartlyAway(t *testing.T) {
 		if pv.UUID != on {
 			must(t, err)
 		} else if wantKind(t, "activation", err, lvm.KindBusy); !strings.Contains(err.Error(), "is missing: reconnect its disk") || strings.Contains(err.Error(), "partial") {
-			t.Errorf("the answer is %v", err)
+			t.Errorf("the error is %v", err)
 		}
 		putBack()
 	}
 }
 
-// TestMoving: while an admin moves extents of a volume, its growth and its deletion wait for that.
+// TestMoving: while pvmove moves extents of a volume, the driver neither extends nor deletes it.
 func TestMoving(t *testing.T) {
 	node, b, d := startedWith(t, lvm.Config{})
 	v := d.create(t, b.light("v", 8*lvm.MiB))
@@ -214,7 +215,7 @@ func (k kernel) resume(path string) error {
 	return nil
 }
 
-// TestLogNamesTheGroup: what is logged of a group that hangs has its name, and its UUID under another key.
+// TestLogNamesTheGroup: log lines about a blocked group have its name, and its UUID under another key.
 func TestLogNamesTheGroup(t *testing.T) {
 	var text bytes.Buffer
 	node := newNode()
@@ -225,7 +226,7 @@ func TestLogNamesTheGroup(t *testing.T) {
 	for _, name := range []string{"v", "w"} {
 		go func() { _, err := h.Create(t.Context(), bed(node).spec(name, 8*lvm.MiB)); made <- err }()
 	}
-	wantKind(t, "the one that waits until the hang is found", <-made, lvm.KindBusy)
+	wantKind(t, "a request that waits while the group becomes blocked", <-made, lvm.KindBusy)
 	close(block.release)
 	must(t, <-made)
 	must(t, h.Close(t.Context()))
@@ -233,11 +234,11 @@ func TestLogNamesTheGroup(t *testing.T) {
 		return !strings.Contains(line, "volume group blocked") && !strings.Contains(line, "no longer blocked")
 	})
 	if len(lines) != 2 {
-		t.Errorf("the log has %d lines of the hang: %q", len(lines), lines)
+		t.Errorf("the log has %d lines about the blocked group: %q", len(lines), lines)
 	}
 	for _, line := range lines {
 		if !strings.Contains(line, " vg=vg-test ") || !strings.Contains(line, " vg_uuid="+node.group("vg-test").UUID) {
-			t.Errorf("the group is not named: %s", line)
+			t.Errorf("the line lacks the group: %s", line)
 		}
 	}
 }

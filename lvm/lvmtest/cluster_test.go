@@ -7,8 +7,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestVolumesOfAnotherCluster: a driver neither lists nor deletes the volumes of another cluster, nor makes one of their name, and
-// starts no process for such a request. It does serve one that a PersistentVolume of its own cluster names: an admin restores those.
+// TestVolumesOfAnotherCluster: a driver neither lists nor deletes the volumes of another cluster, nor creates one with the name
+// of such a volume, and starts no process for such requests. It does activate one that a PersistentVolume of its cluster names:
+// an admin restored that object.
 func TestVolumesOfAnotherCluster(t *testing.T) {
 	node := newNode()
 	b := bed(node)
@@ -27,14 +28,14 @@ func TestVolumesOfAnotherCluster(t *testing.T) {
 		t.Errorf("delete: %v", err)
 	}
 	_, err = d.Create(t.Context(), b.spec("theirs", 8*lvm.MiB))
-	wantKind(t, "create one of the name", err, lvm.KindExists)
+	wantKind(t, "create one with the name", err, lvm.KindExists)
 	if commands := node.Commands()[before:]; len(commands) != 0 {
 		t.Errorf("it ran %+v", commands)
 	}
 	if _, err := d.Activate(t.Context(), theirs.ID, theirs.UUID); err != nil {
-		t.Errorf("use what a PersistentVolume names: %v", err)
+		t.Errorf("activate a volume that a PersistentVolume names: %v", err)
 	}
 	if now := node.stateTags(b.Group); len(now) != len(tags) || now["ready"] != tags["ready"] {
-		t.Errorf("the states were %v and are %v", tags, now)
+		t.Errorf("the states changed from %v to %v", tags, now)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// bed runs the suite over the fake.
+// bed is the fixture of the suite on the fake.
 func bed(node *Node) Bed {
 	return Bed{
 		Group: "vg-test",
@@ -104,7 +104,7 @@ func (n *Node) driver(t testing.TB, cfg lvm.Config) *Driver {
 	return d
 }
 
-// config is a driver's config in the test's cluster, with each command observed.
+// config is a driver's config in the test's cluster; it records each command.
 func (d *Driver) config(cfg lvm.Config) lvm.Config {
 	cfg.Cluster = Cluster
 	also := cfg.Observe
@@ -117,7 +117,7 @@ func (d *Driver) config(cfg lvm.Config) lvm.Config {
 	return cfg
 }
 
-// started is a driver on a new node. The Bed starts the next one after closing it.
+// started returns a driver on a new node. The Bed closes it before it starts the next one.
 func started(t testing.TB) (*Node, Bed, *Driver) {
 	t.Helper()
 	node := newNode()
@@ -125,7 +125,7 @@ func started(t testing.TB) (*Node, Bed, *Driver) {
 	return node, b, b.Start(t)
 }
 
-// startedWith is a driver with a config on a new node.
+// startedWith returns a driver with this config on a new node.
 func startedWith(t testing.TB, cfg lvm.Config) (*Node, Bed, *Driver) {
 	t.Helper()
 	node := newNode()
@@ -136,7 +136,7 @@ func TestConformance(t *testing.T) {
 	Conformance(t, func(*testing.T) Bed { return bed(newNode()) })
 }
 
-// TestIndirect: when only LVM itself can read the disks everything works as well, one report for each reading.
+// TestIndirect: if only LVM can read the disks, everything works too, with one report for each read.
 func TestIndirect(t *testing.T) {
 	node := newNode()
 	node.Indirect()
@@ -156,7 +156,7 @@ func TestIndirect(t *testing.T) {
 	d.waitWiped(t)
 }
 
-// TestWhileWiping: a deleted volume's name is not free before its extents are, and neither are they.
+// TestWhileWiping: neither the name nor the extents of a deleted volume are free until it is wiped.
 func TestWhileWiping(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.spec("a", 8*lvm.MiB))
@@ -170,7 +170,7 @@ func TestWhileWiping(t *testing.T) {
 	_, err = d.Activate(t.Context(), v.ID, v.UUID)
 	wantKind(t, "activation while it is wiped", err, lvm.KindNotFound)
 	if m := d.Metrics(); m.WipeBacklog != v.Size || m.Volumes[lvm.StateDeleting] != 1 {
-		t.Errorf("the figures are %+v", m)
+		t.Errorf("the metrics are %+v", m)
 	}
 	if c := d.capacity(t, b.class()); c != before {
 		t.Errorf("capacity %+v while wiping, %+v before", c, before)
@@ -183,7 +183,7 @@ func TestWhileWiping(t *testing.T) {
 	d.create(t, b.spec("a", 8*lvm.MiB))
 }
 
-// TestResumesAtStart: only what is ours and suspended is touched.
+// TestResumesAtStart: a start changes only suspended managed volumes.
 func TestResumesAtStart(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.spec("a", 8*lvm.MiB))
@@ -203,7 +203,7 @@ func TestResumesAtStart(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile: an admin takes the planned extents between our reading and our command.
+// TestChangedMeanwhile: an admin allocates the planned extents between the driver's read and its command.
 func TestChangedMeanwhile(t *testing.T) {
 	node, b, d := startedWith(t, lvm.Config{})
 	var once sync.Once
@@ -222,8 +222,8 @@ func TestChangedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestFaults fails each LVM command of a life in turn, in each way, and does what was refused once more: in the end
-// everything is as if nothing had failed.
+// TestFaults fails each LVM command of a volume's life in turn, in each way, and repeats the failed request: in the end
+// everything is as without the fault.
 func TestFaults(t *testing.T) {
 	for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}} {
 		for call := 0; ; call++ {
@@ -238,7 +238,7 @@ func TestFaults(t *testing.T) {
 					t.Errorf("created %+v", v)
 				}
 				if n := len(node.group("vg-test").LVs); n != 1 {
-					t.Errorf("there are %d volumes", n)
+					t.Errorf("%d volumes exist", n)
 				}
 				node.group("vg-test").commit()
 				again(t, func() error { return d.Delete(t.Context(), v.ID) })
@@ -248,7 +248,7 @@ func TestFaults(t *testing.T) {
 			})
 			if !tripped {
 				if call < 3 {
-					t.Errorf("the whole life took %d commands; faults were hardly tried", call)
+					t.Errorf("the whole life took %d commands, so too few faults were tried", call)
 				}
 				break
 			}
@@ -256,11 +256,11 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// again does what the fault may have refused once more.
+// again repeats a request that the fault made fail.
 func again(t *testing.T, do func() error) {
 	t.Helper()
 	if err := do(); err != nil {
-		t.Logf("refused with: %v", err)
+		t.Logf("failed with: %v", err)
 		must(t, do())
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestFaultsOfLife fails each LVM command in turn, in each way, in a life with every operation; what was refused is done
-// once more, after a restart every other time. In the end nothing is left, and nothing is suspended.
+// TestFaultsOfLife fails each LVM command in turn, in each way, in a life with every operation. It repeats what failed, every
+// other time after a restart. In the end no volume is left, and no device is suspended.
 func TestFaultsOfLife(t *testing.T) {
 	for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutStriped, lvm.LayoutRAID1, lvm.LayoutThin} {
 		for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}, {Told: true}} {
@@ -34,7 +34,7 @@ func faultyLife(t *testing.T, layout lvm.Layout, fault Fault) (tripped bool) {
 			d = b.Start(t)
 		}
 		if second := do(); second != nil {
-			t.Fatalf("%s was refused twice: %v; then %v", what, err, second)
+			t.Fatalf("%s failed twice: %v; then %v", what, err, second)
 		}
 	}
 	spec := lvm.Spec{Name: "v", Class: lvm.Class{Group: b.Group, Layout: layout}, Required: 8 * lvm.MiB}
@@ -81,8 +81,8 @@ func faultyLife(t *testing.T, layout lvm.Layout, fault Fault) (tripped bool) {
 	return tripped
 }
 
-// cutOff leaves of a thin volume or snapshot what a driver and its lvm leave that are killed before its pool has counted it:
-// made, if the pool has made it already.
+// cutOff leaves a thin volume or snapshot as a driver and its lvm do that are killed before the pool counts its messages; with
+// made, after the pool has created the device.
 func (n *Node) cutOff(group, name string, made bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -97,9 +97,9 @@ func (n *Node) cutOff(group, name string, made bool) {
 	}
 }
 
-// TestUnmadeThin: a driver and its lvm died before the pool was told of a thin volume, so that nothing can activate it. It was
-// never answered: the next start removes it. Where only LVM's report can be read, which does not show it, the same request
-// makes it anew, and its deletion is possible.
+// TestUnmadeThin: a driver and its lvm died before the pool got the message about a new thin volume, so that it cannot be
+// activated. No request got it: the next start removes it. If the driver can read only LVM's report, which does not show that,
+// the same request creates it again, and its deletion is possible.
 func TestUnmadeThin(t *testing.T) {
 	for _, indirect := range []bool{false, true} {
 		node := newNode()
@@ -114,17 +114,17 @@ func TestUnmadeThin(t *testing.T) {
 			node.cutOff(b.Group, v.ID.LV, false)
 			d = b.Start(t)
 			if there := node.group(b.Group).find(v.ID.LV) != nil; there != indirect {
-				t.Errorf("indirect %t: after the start it is there: %t", indirect, there)
+				t.Errorf("indirect %t: after the start it exists: %t", indirect, there)
 			}
 			if again {
 				now := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 				if _, err := d.Activate(t.Context(), now.ID, now.UUID); err != nil || now.UUID == v.UUID {
-					t.Errorf("made anew: %+v, %v", now, err)
+					t.Errorf("created again: %+v, %v", now, err)
 				}
 			}
 			must(t, d.Delete(t.Context(), v.ID))
 			if len(d.volumes(t)) > 0 {
-				t.Error("it is there still")
+				t.Error("it still exists")
 			}
 		}
 		if lost := b.Lost(t); len(lost) > 0 {
@@ -133,8 +133,8 @@ func TestUnmadeThin(t *testing.T) {
 	}
 }
 
-// TestUncountedThin: a driver and its lvm died between the two messages that tell a pool of a thin volume, or of a snapshot:
-// after that the pool refuses every change. The next start, or the same request, brings it back into order.
+// TestUncountedThin: a driver and its lvm died between two messages to a pool about a thin volume or a snapshot: the pool then
+// refuses every change. The next start, or the same request, recovers the pool.
 func TestUncountedThin(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		node, b, d := started(t)
@@ -159,7 +159,7 @@ func TestUncountedThin(t *testing.T) {
 	}
 }
 
-// TestForeignMessages: what LVM has for an admin's pool is left to LVM and the admin.
+// TestForeignMessages: the driver ignores the pending messages of an admin's pool.
 func TestForeignMessages(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
@@ -181,8 +181,8 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// TestUnfinishedSpare: an lvm that was killed while it made its spare for pool metadata left a volume without a tag. It is
-// removed when the pool is made; an admin's that looks the same stays.
+// TestUnfinishedSpare: an lvm that was killed while it created its spare for pool metadata left a volume without a tag. The
+// driver removes it when it creates the pool; an admin's volume that looks the same stays.
 func TestUnfinishedSpare(t *testing.T) {
 	node, b, d := started(t)
 	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "lvol0", b.Group)
@@ -191,7 +191,7 @@ func TestUnfinishedSpare(t *testing.T) {
 	d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 	find(t, b.group(t), "lvol0")
 	if slices.ContainsFunc(b.group(t).LVs, func(lv lvm.LV) bool { return lv.Name == "lvol1" }) {
-		t.Error("what LVM left is there still")
+		t.Error("the volume that LVM left still exists")
 	}
 	b.deleteAll(t, d)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestLooking: who only looks may be answered from the last reading, but never with one from before a change that this
-// driver itself has made, and never for longer than was said.
+// TestLooking: a read-only request may get the cached state, but never one from before a change by this driver, and never one
+// older than CacheTTL.
 func TestLooking(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -22,15 +22,15 @@ func TestLooking(t *testing.T) {
 			b.Admin(t, "lvcreate", "-y", "-l", "10", "-n", "theirs", b.Group)
 			now := d.capacity(t, class).Available
 			if want := first - 10*ExtentSize; (now == first) != c.stale || (now == want) == c.stale {
-				t.Errorf("%s were there; an admin took 10 extents, and %s are there", first, now)
+				t.Errorf("%s were available; an admin allocated 10 extents, and %s are available", first, now)
 			}
 			v := d.create(t, b.spec("v", 64*lvm.MiB))
 			want := first - 10*ExtentSize - v.Size
 			if now = d.capacity(t, class).Available; now != want {
-				t.Errorf("after a volume of our own %s are there, want %s", now, want)
+				t.Errorf("after a volume of the driver %s are available, want %s", now, want)
 			}
 			if all := d.volumes(t); len(all) != 1 {
-				t.Errorf("%d volumes are listed, want the one that was just made", len(all))
+				t.Errorf("%d volumes are listed, want the one that was just created", len(all))
 			}
 			must(t, d.Delete(t.Context(), v.ID))
 			if all := d.volumes(t); len(all) != 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// TestHealth: each trouble is found, of the right volume, in words that name what is wrong; without an LVM command.
+// TestHealth: Health finds each condition, of the right volume, with a text that names the cause, and without an LVM command.
 func TestHealth(t *testing.T) {
 	node, b, d := started(t)
 	spec := func(name string, layout lvm.Layout) lvm.Spec {
@@ -21,7 +21,7 @@ func TestHealth(t *testing.T) {
 	large := spec("thin", lvm.LayoutThin)
 	large.Required, large.Class.Overprovision = 4*lvm.GiB, 1000
 	thin := d.create(t, large)
-	d = b.Start(t) // no volume waits to be marked as ready any more
+	d = b.Start(t) // no volume waits for its ready tag
 	check := func(what string, want map[lvm.Trouble]string) {
 		t.Helper()
 		var findings []lvm.Finding
@@ -45,14 +45,14 @@ func TestHealth(t *testing.T) {
 		must(t, err)
 		return path
 	}
-	check("all is well", nil)
+	check("healthy", nil)
 
 	node.SetStatus(device(mirror), "raid", "raid1 2 AD 8192/32768 idle 0 0 -")
 	check("a failed leg", map[lvm.Trouble]string{lvm.TroubleDegraded: "1 of its 2 legs have failed (AD)"})
 	node.SetStatus(device(mirror), "raid", "raid1 2 Aa 8192/32768 recover 0 0 -")
-	check("a leg that is filled", map[lvm.Trouble]string{lvm.TroubleRebuilding: "25.0 % done"})
+	check("a leg that is rebuilt", map[lvm.Trouble]string{lvm.TroubleRebuilding: "25.0 % done"})
 	node.SetStatus(device(mirror), "raid", "raid1 2 aa 8192/32768 resync 0 0 -")
-	check("a new mirror that is made equal", nil)
+	check("a new mirror in its first synchronization", nil)
 	node.SetStatus(device(mirror), "raid", "raid1 2 DD 8192/32768 idle 0 0 -")
 	check("no leg left", map[lvm.Trouble]string{lvm.TroubleDataMissing: "more than the layout tolerates"})
 	node.SetStatus(device(mirror), "raid", "raid1 2 AA 32768/32768 idle 0 0 -")
@@ -107,8 +107,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestHealthScope: what can be seen of volumes, pools and groups changes with their devices, and findings name the group and pool
-// that they are about.
+// TestHealthScope: what Health can check of volumes, pools and groups changes with their devices; findings name their group and
+// pool.
 func TestHealthScope(t *testing.T) {
 	node, b, d := started(t)
 	spec := b.spec("mirror", 16*lvm.MiB)
@@ -117,7 +117,7 @@ func TestHealthScope(t *testing.T) {
 	spec = b.spec("thin", 16*lvm.MiB)
 	spec.Class = lvm.Class{Group: b.Group, Layout: lvm.LayoutThin}
 	thin := d.create(t, spec)
-	d = b.Start(t) // no volume waits to be marked as ready any more
+	d = b.Start(t) // no volume waits for its ready tag
 	scope := func() (o lvm.HealthScope) {
 		t.Helper()
 		d.counted(t, "HealthScope", 0, func() {
@@ -157,7 +157,7 @@ func has(findings []lvm.Finding, trouble lvm.Trouble, uuid string) bool {
 	return slices.ContainsFunc(findings, func(f lvm.Finding) bool { return f.Trouble == trouble && f.Volume.UUID == uuid })
 }
 
-// poolPath finds the device of the node's one thin pool.
+// poolPath returns the device of the node's one thin pool.
 func poolPath(t testing.TB, node *Node) string {
 	t.Helper()
 	devices, err := kernel{node}.Devices()
@@ -171,7 +171,7 @@ func poolPath(t testing.TB, node *Node) string {
 	return ""
 }
 
-// legOf answers the PV that a volume begins on.
+// legOf returns the PV of a volume's first extent.
 func legOf(t testing.TB, node *Node, group, lv string) string {
 	t.Helper()
 	s, err := reader{node}.Read(t.Context())

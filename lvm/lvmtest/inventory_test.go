@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// TestInventory: what only the kernel, the locks and the tags know is told, and no LVM command is run for it.
+// TestInventory: the inventory has what only the kernel, the locks and the tags show, and takes no LVM command.
 func TestInventory(t *testing.T) {
 	node, b, d := started(t)
 	want := b.spec("thin", 16*lvm.MiB)
@@ -22,7 +22,7 @@ func TestInventory(t *testing.T) {
 	thin := d.create(t, want)
 	sn, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "backup", Source: thin.ID})
 	must(t, err)
-	d = b.Start(t) // no volume waits to be marked as ready any more
+	d = b.Start(t) // no volume waits for its ready tag
 	read := func() (inv inventory.Inventory) {
 		t.Helper()
 		d.counted(t, "Inventory", 0, func() {
@@ -67,7 +67,7 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// A lock that somebody else's lvm holds shows, as long as it is held.
+// The inventory shows a lock that another lvm holds, as long as it is held.
 func TestInventoryLock(t *testing.T) {
 	dir := t.TempDir()
 	host := NewNode(Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB}}).Start(t, lvm.Config{LockDir: dir})
@@ -85,6 +85,6 @@ func TestInventoryLock(t *testing.T) {
 	}
 	must(t, unix.Flock(int(file.Fd()), unix.LOCK_UN))
 	if got := held(); got != 0 {
-		t.Errorf("given back, and held for %d s", got)
+		t.Errorf("released, but held for %d s", got)
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// guardWords are the forms of selections that the driver uses, apart from the number of missing disks: this volume, this volume
-// in a group at that commit, this volume in that state, those of these volumes in that state, and volumes created while a thin
-// pool was.
+// guardWords are the forms of selections that the driver uses, apart from the number of missing disks. They select one volume,
+// at a commit of its group or in a state; several volumes in a state; or volumes created together with a thin pool.
 var guardWords = regexp.MustCompile(`^(?:vg_missing_pv_count=([0-9]+) && )?(?:vg_seqno=([0-9]+) && )?(?:lv_uuid=([A-Za-z0-9-]{38})(?: && lv_tags=\{([^{}]+)\})?|lv_tags=\{([^{}]+)\} && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\)|lv_host=pool\.nodelvm\.io && \((lv_uuid=[A-Za-z0-9-]{38}(?: \|\| lv_uuid=[A-Za-z0-9-]{38})*)\))$`)
 
 // unseen lists the disks of the group that are missing, or that the command's --devices lacks.

@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// unmark takes the driver's tags off a volume, so that it is an admin's.
+// unmark removes the driver's tags from a volume, as if an admin had created it.
 func unmark(node *Node, group, name string) {
 	node.Change(group, func(g *lvm.Group) {
 		for i := range g.LVs {
@@ -19,7 +19,8 @@ func unmark(node *Node, group, name string) {
 	})
 }
 
-// TestMark: a volume of each layout that has lost its tags is taken up as what it was, with its data; and again.
+// TestMark: a volume of each layout that has lost its tags is adopted with its layout and data; adopting it again changes
+// nothing.
 func TestMark(t *testing.T) {
 	for _, class := range []lvm.Class{
 		{Layout: lvm.LayoutLinear}, {Layout: lvm.LayoutStriped}, {Layout: lvm.LayoutRAID1}, {Layout: lvm.LayoutRAID5},
@@ -31,11 +32,11 @@ func TestMark(t *testing.T) {
 			class.Group = "vg"
 			made, err := host.Create(t.Context(), lvm.Spec{Name: "a", Class: class, Required: 60 * lvm.MiB})
 			must(t, err)
-			_, err = host.Activate(t.Context(), made.ID, made.UUID) // it is marked as ready with that
+			_, err = host.Activate(t.Context(), made.ID, made.UUID) // tags it as ready
 			must(t, err)
 			unmark(node, "vg", made.ID.LV)
 			if all, err := host.ManagedVolumes(t.Context()); err != nil || len(all.Owned) != 0 || !all.Groups[made.ID.VG] {
-				t.Fatalf("without tags it is in the holdings: %+v, %v", all, err)
+				t.Fatalf("without tags it is a managed volume: %+v, %v", all, err)
 			}
 			marked, err := host.Adopt(t.Context(), "vg", made.ID.LV, "mine", "shop/data-0")
 			must(t, err)
@@ -47,17 +48,17 @@ func TestMark(t *testing.T) {
 			again, err := host.Adopt(t.Context(), "vg", made.ID.LV, "other", "")
 			must(t, err)
 			if again != marked {
-				t.Errorf("marked again, it is %+v", again)
+				t.Errorf("adopted again, it is %+v", again)
 			}
 			if all, err := host.ManagedVolumes(t.Context()); err != nil || len(all.Owned) != 1 || all.Owned[0].Volume != marked || all.Owned[0].Foreign || all.Owned[0].Snapshot {
-				t.Errorf("the holdings is %+v, %v", all, err)
+				t.Errorf("managed volumes: %+v, %v", all, err)
 			}
 			must(t, host.Delete(t.Context(), made.ID))
 		})
 	}
 }
 
-// TestMarkRefuses what is a part of something else, and changes nothing.
+// TestMarkRefuses: Adopt refuses what is part of something else, and changes nothing.
 func TestMarkRefuses(t *testing.T) {
 	node := NewNode(Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB, lvm.GiB}})
 	host := node.Start(t, lvm.Config{Cluster: Cluster})
@@ -73,7 +74,7 @@ func TestMarkRefuses(t *testing.T) {
 	})
 	going, err := host.Create(t.Context(), lvm.Spec{Name: "going", Class: lvm.Class{Group: "vg", Layout: lvm.LayoutLinear}, Required: 60 * lvm.MiB})
 	must(t, err)
-	_, err = host.Activate(t.Context(), going.ID, going.UUID) // it is marked as ready with that
+	_, err = host.Activate(t.Context(), going.ID, going.UUID) // tags it as ready
 	must(t, err)
 	node.Change("vg", func(g *lvm.Group) {
 		lv := &g.LVs[slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == going.ID.LV })]
@@ -83,13 +84,13 @@ func TestMarkRefuses(t *testing.T) {
 	for name, kind := range map[string]lvm.Kind{
 		"nothing": lvm.KindNotFound, lvm.DefaultPool: lvm.KindConflict, lvm.DefaultPool + "_tdata": lvm.KindNotFound,
 		"cached": lvm.KindConflict, "s-mine": lvm.KindConflict, snapshot.ID.LV: lvm.KindConflict,
-		going.ID.LV: lvm.KindNotFound, // it is being wiped
+		going.ID.LV: lvm.KindNotFound, // the driver wipes it
 	} {
 		_, err := host.Adopt(t.Context(), "vg", name, "mine", "")
 		wantKind(t, name, err, kind)
 	}
 	if after := node.group("vg").Seqno; after != before {
-		t.Errorf("the group was changed %d times", after-before)
+		t.Errorf("the group changed %d times", after-before)
 	}
 	open, err := host.Create(t.Context(), lvm.Spec{Name: "open", Class: lvm.Class{Group: "vg", Layout: lvm.LayoutLinear}, Required: 60 * lvm.MiB})
 	must(t, err)

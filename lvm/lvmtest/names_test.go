@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestNamesOfRemovedVolumes: where no udev runs, an admin's lvm leaves names of the driver's volumes in /dev/mapper. Each goes with
-// its volume, without a process more; those of what stays, stay.
+// TestNamesOfRemovedVolumes: without udev an admin's lvm leaves names of managed volumes in /dev/mapper. The driver removes
+// each with its volume, without another process, and keeps the names of other volumes.
 func TestNamesOfRemovedVolumes(t *testing.T) {
 	node := newNode()
 	b := bed(node)

@@ -1,5 +1,5 @@
-// Package lvmtest replaces the LVM command, the disks and the kernel below a host.Host, so that tests of whole services need
-// neither root nor a disk: NewHost returns a Host that works, Node is a node whose LVM can be made to fail.
+// Package lvmtest replaces the LVM command, the disks and the kernel below a host.Host. Tests of whole services then need
+// neither root nor a disk. NewHost returns a Host that works; Node is a node whose LVM can be made to fail.
 //
 // The fake keeps the node's volume groups in memory. It accepts the argument vectors that the Host passes to lvm, refuses any
 // other, allocates exactly the named extents, and prints reports in LVM's format. It does not model the content of volumes,
@@ -53,11 +53,11 @@ type Node struct {
 	fault    *Fault
 	indirect bool
 	filled   map[string]lvm.Bytes // by the UUID of a thin volume: the bytes written to it
-	halved   bool                 // kill the running command half-way
-	told     bool                 // kill the running command once a pool has counted its messages
+	halved   bool                 // kill the running command half-way.
+	told     bool                 // kill the running command once a pool has counted its messages.
 	pools    map[string]*poolKernel
 	numbers  map[string]int  // by the UUID of a thin volume: its number in the pool
-	spares   map[string]bool // by the UUID of a volume: an unfinished spare for pool metadata
+	spares   map[string]bool // by the UUID of a volume: an unfinished spare for pool metadata.
 	names    map[string]bool // in /dev/mapper, created by an admin's lvm
 	held     chan struct{}   // closed when wipes may continue; nil if none is held
 }
@@ -192,8 +192,8 @@ type Fault struct {
 	Call   int  // which one, counted from 0 since Fail
 	Late   bool // it fails after it took effect, instead of before
 	Killed bool // it ends by a signal, instead of with exit status 5
-	Half   bool // it is killed between its commit and its end: a new device is missing, a changed one stays suspended
-	Told   bool // it is killed after a thin pool counted its messages, before LVM drops them; without messages, at its end
+	Half   bool // it is killed between its commit and its end. A new device is missing then, a changed one stays suspended.
+	Told   bool // it is killed after a thin pool counted its messages, before LVM drops them. Without messages, at its end
 }
 
 // Fail sets the fault; Tripped reports whether it has happened.

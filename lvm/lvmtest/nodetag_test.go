@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestNodeTag: the first change in a group marks it as this node's, once; another node that sees it leaves it alone and says
-// whose it is, until the tag is taken away.
+// TestNodeTag: a node's first change tags a group as used by this node, once; another node ignores the group and reports which
+// node uses it, until an admin removes the tag.
 func TestNodeTag(t *testing.T) {
 	node := newNode()
 	b := bed(node)
@@ -24,7 +24,7 @@ func TestNodeTag(t *testing.T) {
 	}
 	a := start("node-a")
 	if len(node.Commands()) > 1 {
-		t.Errorf("a start changes something: %+v", node.Commands())
+		t.Errorf("a start runs %+v", node.Commands())
 	}
 	var v lvm.Volume
 	a.counted(t, "the first volume", 2, func() { v = a.create(t, b.light("one", 8*lvm.MiB)) })
@@ -35,7 +35,7 @@ func TestNodeTag(t *testing.T) {
 	a.close(t)
 	node.Change(b.Group, func(g *lvm.Group) {
 		for i := range g.LVs {
-			if g.LVs[i].Name == v.ID.LV { // what node-a is about to delete is node-a's to wipe and remove
+			if g.LVs[i].Name == v.ID.LV { // only node-a may wipe and remove what it deletes
 				g.LVs[i].Tags = slices.Clone(g.LVs[i].Tags)
 				for j, tag := range g.LVs[i].Tags {
 					g.LVs[i].Tags[j] = strings.Replace(tag, "nodelvm.state=ready", "nodelvm.state=deleting", 1)
@@ -58,10 +58,10 @@ func TestNodeTag(t *testing.T) {
 	must(t, err)
 	for _, each := range list {
 		if err := other.Delete(t.Context(), each.ID); err == nil {
-			t.Errorf("%s is deleted", each.ID)
+			t.Errorf("another node deletes %s", each.ID)
 		}
 		if _, err := other.Extend(t.Context(), each.ID, 64*lvm.MiB, 0); err == nil {
-			t.Errorf("%s is extended", each.ID)
+			t.Errorf("another node extends %s", each.ID)
 		}
 	}
 	inv, err := other.Inventory(t.Context())

@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// unsettled is a config whose second commits do not come by themselves while a test runs.
+// unsettled is a config with which the delayed commits of ready tags do not happen during a test.
 var unsettled = lvm.Config{ReadyDelay: time.Hour}
 
 // stateTags counts the state tags of a group's volumes.
@@ -30,7 +30,7 @@ func (n *Node) stateTags(group string) map[string]int {
 	return count
 }
 
-// TestSettle: many new volumes share one second commit; using one, and closing, does it at once.
+// TestSettle: many new volumes share one commit of their ready tags; the use of one, and Close, commit at once.
 func TestSettle(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	var volumes []lvm.Volume
@@ -40,7 +40,7 @@ func TestSettle(t *testing.T) {
 		}
 	})
 	if tags := node.stateTags("vg-test"); tags["creating"] != 5 {
-		t.Errorf("the disks show %v, want 5 creating", tags)
+		t.Errorf("tags on the disks: %v, want 5 creating", tags)
 	}
 	if listed, err := d.List(t.Context()); err != nil || len(listed) != 5 {
 		t.Errorf("of five new volumes %d are listed, %v", len(listed), err)
@@ -50,12 +50,12 @@ func TestSettle(t *testing.T) {
 		must(t, err)
 	})
 	if tags := node.stateTags("vg-test"); tags["ready"] != 5 {
-		t.Errorf("the disks show %v, want 5 ready", tags)
+		t.Errorf("tags on the disks: %v, want 5 ready", tags)
 	}
 	d.create(t, b.spec("last", 8*lvm.MiB))
 	d.counted(t, "closing", 1, func() { d.close(t) })
 	if tags := node.stateTags("vg-test"); tags["ready"] != 6 {
-		t.Errorf("after closing the disks show %v, want 6 ready", tags)
+		t.Errorf("tags on the disks after Close: %v, want 6 ready", tags)
 	}
 
 	soon := &Driver{}
@@ -65,12 +65,12 @@ func TestSettle(t *testing.T) {
 	soon.create(t, b.spec("alone", 8*lvm.MiB))
 	for deadline := time.Now().Add(time.Minute); node.stateTags("vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("a new volume is not marked as ready by itself")
+			t.Fatal("the driver does not tag a new volume as ready by itself")
 		}
 	}
 }
 
-// TestSettleFails: a volume whose second commit fails is not handed out, and one whose commit took place all the same is.
+// TestSettleFails: a volume whose ready tag is not committed is not handed out; one whose tag is committed despite an error is.
 func TestSettleFails(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		node, b, d := startedWith(t, unsettled)
@@ -78,17 +78,17 @@ func TestSettleFails(t *testing.T) {
 		node.Fail(Fault{Late: late})
 		_, err := d.Activate(t.Context(), v.ID, v.UUID)
 		if late != (err == nil) {
-			t.Errorf("activation with a failing second commit (late: %v): %v", late, err)
+			t.Errorf("activation with a failing ready commit (late: %v): %v", late, err)
 		}
 		_, err = d.Activate(t.Context(), v.ID, v.UUID)
 		must(t, err)
 		if tags := node.stateTags("vg-test"); tags["ready"] != 1 {
-			t.Errorf("the disks show %v, want 1 ready", tags)
+			t.Errorf("tags on the disks: %v, want 1 ready", tags)
 		}
 	}
 }
 
-// TestSettleWaitsForADisk: the second commit is not made while a disk is away, since LVM would note the disk as missing.
+// TestSettleWaitsForADisk: the driver does not commit ready tags while a disk is missing, since LVM would set its MISSING flag.
 func TestSettleWaitsForADisk(t *testing.T) {
 	node := newNode()
 	d := node.driver(t, unsettled)
@@ -97,18 +97,18 @@ func TestSettleWaitsForADisk(t *testing.T) {
 	before := len(d.commands)
 	d.close(t)
 	if ran := d.commands[before:]; len(ran) > 0 {
-		t.Errorf("with a disk away, closing ran %v", ran)
+		t.Errorf("with a missing disk, Close ran %v", ran)
 	}
 	putBack()
 	next := node.driver(t, unsettled)
 	_, err := next.Activate(t.Context(), v.ID, v.UUID)
 	must(t, err)
 	if tags := node.stateTags("vg-test"); tags["ready"] != 1 {
-		t.Errorf("with the disk back, the disks show %v, want 1 ready", tags)
+		t.Errorf("tags with the disk back: %v, want 1 ready", tags)
 	}
 }
 
-// loseDisk takes the n-th disk of a group away, until it is put back.
+// loseDisk removes the n-th disk of a group until it is put back.
 func (n *Node) loseDisk(group string, i int) (putBack func()) {
 	var device string
 	n.Change(group, func(g *lvm.Group) {
@@ -120,8 +120,8 @@ func (n *Node) loseDisk(group string, i int) (putBack func()) {
 	}
 }
 
-// successor is a driver, not yet started, on the node of one that was killed after it had answered for a volume, and before
-// it could mark it as ready. What it zeroes is noted.
+// successor returns a driver, not yet started, on the node of one that was killed after it returned a volume, and before it
+// could tag the volume as ready. It records what it zeroes.
 func successor(t *testing.T) (*Node, *Driver, lvm.Volume, *zeroing) {
 	node := newNode()
 	next := &Driver{}
@@ -135,21 +135,21 @@ func successor(t *testing.T) (*Node, *Driver, lvm.Volume, *zeroing) {
 	return node, next, v, zeroes
 }
 
-// TestKilledBeforeSettling: a driver that dies between its answer and the second commit loses nothing: the next one
-// blanks the volume's beginning and end, and keeps it.
+// TestKilledBeforeSettling: a driver that dies between its answer and the ready commit loses nothing: the next one blanks the
+// volume's beginning and end, and keeps it.
 func TestKilledBeforeSettling(t *testing.T) {
 	_, next, v, zeroes := successor(t)
-	next.counted(t, "the next start, with the report that the direct reading is held to", 2, func() { must(t, next.Start(t.Context())) })
+	next.counted(t, "the next start, with the report that checks the direct read", 2, func() { must(t, next.Start(t.Context())) })
 	if want := []string{"0-8 MiB", "63 MiB-64 MiB"}; !slices.Equal(zeroes.spans, want) {
 		t.Errorf("it zeroed %q, want %q", zeroes.spans, want)
 	}
 	if now, err := next.Lookup(t.Context(), v.ID); err != nil || now != v {
-		t.Errorf("the answered volume %+v became %+v, %v", v, now, err)
+		t.Errorf("the created volume %+v became %+v, %v", v, now, err)
 	}
 	must(t, next.Close(t.Context()))
 }
 
-// blocking is a runner whose commands in one group hang until they are released.
+// blocking is a runner whose commands in one group do not end until they are released.
 type blocking struct {
 	runner
 	group   string
@@ -163,7 +163,8 @@ func (b blocking) Run(ctx context.Context, argv []string) ([]byte, error) {
 	return b.runner.Run(ctx, argv)
 }
 
-// TestHungGroup: a command that does not end makes its group refuse everything, and no other; when it ends, all is well.
+// TestHungGroup: while a command does not end, the driver refuses all requests for its group, and only for that one. When it
+// ends, the group works again.
 func TestHungGroup(t *testing.T) {
 	node := newNode()
 	b := bed(node)
@@ -185,21 +186,21 @@ func TestHungGroup(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); hung() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("a hanging command is not noticed")
+			t.Fatal("the driver does not notice a command that exceeds its time limit")
 		}
 	}
 	if c, err := h.Capacity(t.Context(), b.class()); err != nil || c != (lvm.Capacity{}) {
-		t.Errorf("the hung group has the capacity %+v, %v", c, err)
+		t.Errorf("the blocked group has the capacity %+v, %v", c, err)
 	}
 	_, err := h.Create(t.Context(), b.spec("other", 8*lvm.MiB))
-	wantKind(t, "create in the hung group", err, lvm.KindInsufficientCapacity)
+	wantKind(t, "create in the blocked group", err, lvm.KindInsufficientCapacity)
 	if err != nil && !strings.Contains(err.Error(), "lvcreate") {
-		t.Errorf("the refusal does not name the command: %v", err)
+		t.Errorf("the error does not name the command: %v", err)
 	}
 	id := lvm.ID{VG: b.group(t).UUID, LV: "any"}
-	wantKind(t, "delete in the hung group", h.Delete(t.Context(), id), lvm.KindBusy)
+	wantKind(t, "delete in the blocked group", h.Delete(t.Context(), id), lvm.KindBusy)
 	_, err = h.Extend(t.Context(), id, lvm.GiB, 0)
-	wantKind(t, "extension in the hung group", err, lvm.KindBusy)
+	wantKind(t, "extension in the blocked group", err, lvm.KindBusy)
 	elsewhere := b.spec("elsewhere", 8*lvm.MiB)
 	elsewhere.Class.Group = "vg-other"
 	if _, err := h.Create(t.Context(), elsewhere); err != nil {
@@ -208,40 +209,40 @@ func TestHungGroup(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := h.Close(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("closing while a command hangs: %v", err)
+		t.Errorf("Close while a command does not end: %v", err)
 	}
 	close(block.release)
 	must(t, <-hanging)
 	must(t, h.Close(t.Context()))
 	if hung() != 0 {
-		t.Error("the group still counts as hung")
+		t.Error("the group still counts as blocked")
 	}
 }
 
-// TestSiblings: volumes of one pod have room together or not at all.
+// TestSiblings: the volumes of one pod fit together, or none is created.
 func TestSiblings(t *testing.T) {
 	_, b, d := startedWith(t, unsettled)
 	all := d.capacity(t, b.class()).Available
 	first, second, large := b.spec("first", all/2), b.spec("second", all/2), b.spec("large", all/2+ExtentSize)
 
-	d.counted(t, "a pod without room", 0, func() {
+	d.counted(t, "a pod that does not fit", 0, func() {
 		_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{large})
-		wantKind(t, "the smaller of two that have no room together", err, lvm.KindInsufficientCapacity)
+		wantKind(t, "the smaller of two that do not fit together", err, lvm.KindInsufficientCapacity)
 		if err != nil && !strings.Contains(err.Error(), `on one node with large`) {
-			t.Errorf("the refusal does not name the sibling: %v", err)
+			t.Errorf("the error does not name the peer: %v", err)
 		}
 	})
 	if c := d.capacity(t, b.class()).Available; c != all {
-		t.Errorf("after a refusal %s are free, before it %s", c, all)
+		t.Errorf("%s are free after a refusal, %s before", c, all)
 	}
 
 	_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second, first})
 	must(t, err)
 	if c := d.capacity(t, b.class()).Available; c != 0 {
-		t.Errorf("with room kept for the sibling, %s are free", c)
+		t.Errorf("with capacity reserved for the peer, %s are free", c)
 	}
 	_, err = d.Create(t.Context(), b.spec("stranger", ExtentSize))
-	wantKind(t, "a stranger in a sibling's room", err, lvm.KindInsufficientCapacity)
+	wantKind(t, "another pod's volume in the reserved capacity", err, lvm.KindInsufficientCapacity)
 	_, err = d.CreateWithPeers(t.Context(), second, []lvm.Spec{first})
 	must(t, err)
 	d.counted(t, "both again", 0, func() {
@@ -256,13 +257,13 @@ func TestSiblings(t *testing.T) {
 	for _, spec := range []lvm.Spec{first, second} {
 		if spec.Name != name {
 			_, err = d.CreateWithPeers(t.Context(), spec, []lvm.Spec{wrong})
-			must(t, err) // a sibling that is wrong in itself is no hindrance
+			must(t, err) // an invalid peer does not matter
 		}
 	}
 }
 
-// TestSiblingsRoomIsLost: a volume that was made is answered again whatever has become of its sibling's room, and Room says
-// what CreateTogether would.
+// TestSiblingsRoomIsLost: a created volume is returned again even if its peer no longer fits, and Fits agrees with
+// CreateWithPeers.
 func TestSiblingsRoomIsLost(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	all := d.capacity(t, b.class()).Available
@@ -271,14 +272,14 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 	made, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
 	must(t, err)
 
-	must(t, d.Close(t.Context())) // and with it goes what is kept for the second
+	must(t, d.Close(t.Context())) // and its reservation for the second is lost
 	d = node.driver(t, unsettled)
 	_, err = d.Create(t.Context(), stranger)
 	must(t, err)
 	again, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
 	must(t, err)
 	if again.ID != made.ID || again.UUID != made.UUID {
-		t.Errorf("made %+v, and then %+v", made, again)
+		t.Errorf("created %+v, and then %+v", made, again)
 	}
 	for what, err := range map[string]error{
 		"CreateTogether": func() error { _, err := d.CreateWithPeers(t.Context(), second, []lvm.Spec{first}); return err }(),
@@ -287,7 +288,7 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 		wantKind(t, what, err, lvm.KindInsufficientCapacity)
 		var misfit *lvm.UnplaceableError
 		if !errors.As(err, &misfit) || misfit.Spec.Name != "second" {
-			t.Errorf("%s does not say which one has no room: %v", what, err)
+			t.Errorf("%s does not name the volume that does not fit: %v", what, err)
 		}
 	}
 	if c := d.capacity(t, b.class()).Available; c != all/2-2*ExtentSize {
@@ -295,7 +296,7 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 	}
 }
 
-// TestFrozen: a file system that somebody froze keeps its snapshot, and a copy of it, from being made before anything is done.
+// TestFrozen: the driver refuses a snapshot or clone of a volume with a frozen file system before it changes anything.
 func TestFrozen(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
@@ -303,13 +304,13 @@ func TestFrozen(t *testing.T) {
 	must(t, err)
 	node.Freeze(device, true)
 	spec := lvm.SnapshotSpec{Name: "s", Source: v.ID}
-	d.counted(t, "a snapshot of what is frozen", 0, func() {
+	d.counted(t, "a snapshot of a frozen file system", 0, func() {
 		_, err := d.CreateSnapshot(t.Context(), spec)
-		wantKind(t, "a snapshot of what is frozen", err, lvm.KindBusy)
+		wantKind(t, "a snapshot of a frozen file system", err, lvm.KindBusy)
 	})
-	d.counted(t, "a copy of what is frozen", 0, func() {
+	d.counted(t, "a clone of a frozen file system", 0, func() {
 		_, err := d.Create(t.Context(), b.thin("c", 8*lvm.MiB, v.ID))
-		wantKind(t, "a copy of what is frozen", err, lvm.KindBusy)
+		wantKind(t, "a clone of a frozen file system", err, lvm.KindBusy)
 	})
 	node.Freeze(device, false)
 	d.counted(t, "the snapshot", 3, func() { _, err = d.CreateSnapshot(t.Context(), spec) })
@@ -320,8 +321,8 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestUncertainCreate: as long as a failed create may have left something, its caller is told to ask again: by any other
-// answer the provisioner would forget the volume.
+// TestUncertainCreate: while a failed create may have left something, its error asks the caller to retry: after any other error
+// csi-provisioner would forget the volume.
 func TestUncertainCreate(t *testing.T) {
 	for what, fail := range map[string]func(n *Node){
 		"the leftover cannot be removed": func(n *Node) {

@@ -9,7 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestOwnsRenamedVolume: a pod can end after lvrename, and what it has mounted is still taken for no other volume.
+// TestOwnsRenamedVolume: a pod can end after lvrename, and its mounted device still belongs to that volume only.
 func TestOwnsRenamedVolume(t *testing.T) {
 	node := newNode()
 	d := bed(node).oneAtATime().Start(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// TestTendPools: a pool that fills up is enlarged, once for each time that it needs it; a failure is told and the next look
-// tries again; a pool that can get no more promises nothing more, until it has room again.
+// TestTendPools: the driver extends a pool that fills up, once each time that is needed; it reports a failure and retries at
+// the next check. A pool that cannot be extended provisions no more until the group has free extents again.
 func TestTendPools(t *testing.T) {
 	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
 	b := bed(node).oneAtATime()
@@ -43,20 +43,20 @@ func TestTendPools(t *testing.T) {
 	if p := tend("a command that fails", 1, true); p.Size != lvm.GiB || p.Grown != 0 {
 		t.Errorf("%+v", p)
 	}
-	if p := tend("the next look", 1, false); p.Size != 2*lvm.GiB || p.Grown != 1 {
+	if p := tend("the next check", 1, false); p.Size != 2*lvm.GiB || p.Grown != 1 {
 		t.Errorf("%+v", p)
 	}
-	tend("one look more", 0, false)
+	tend("another check", 0, false)
 
 	second, err := create("second", 5*lvm.GiB)
 	must(t, err)
 	write(second, 2500*lvm.MiB)
 	tend("the rest of the group", 1, false)
 	if c := d.capacity(t, class); c != (lvm.Capacity{}) {
-		t.Errorf("capacity of a crowded pool: %+v", c)
+		t.Errorf("capacity of an overcommitted pool: %+v", c)
 	}
 	_, err = create("third", lvm.MiB)
-	wantKind(t, "a volume in a crowded pool", err, lvm.KindInsufficientCapacity)
+	wantKind(t, "a volume in an overcommitted pool", err, lvm.KindInsufficientCapacity)
 	findings, err := d.Health(t.Context())
 	if must(t, err); !has(findings, lvm.TroublePoolNear, "") {
 		t.Errorf("findings %+v", findings)
@@ -64,14 +64,14 @@ func TestTendPools(t *testing.T) {
 	must(t, d.Delete(t.Context(), second.ID))
 	d.waitWiped(t)
 	if _, err = create("third", lvm.MiB); err != nil {
-		t.Errorf("with room again: %v", err)
+		t.Errorf("with free extents again: %v", err)
 	}
 	if findings, err = d.Health(t.Context()); err != nil || len(findings) > 0 {
 		t.Errorf("findings %+v, %v", findings, err)
 	}
 }
 
-// TestTendPoolsThatGoAway: a pool that an admin removes in the moment when it is to be enlarged is told of, no more.
+// TestTendPoolsThatGoAway: if an admin removes a pool just before the driver extends it, the driver only reports that.
 func TestTendPoolsThatGoAway(t *testing.T) {
 	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
 	b := bed(node).oneAtATime()
@@ -90,7 +90,7 @@ func TestTendPoolsThatGoAway(t *testing.T) {
 	}
 }
 
-// TestTendPoolsBesideAHang: while a command in one group does not end, the pools of others are enlarged.
+// TestTendPoolsBesideAHang: while a command in one group does not end, the driver extends the pools of others.
 func TestTendPoolsBesideAHang(t *testing.T) {
 	groups := []string{"vg-hangs", "vg-works"}
 	node := NewNode(Group{Name: groups[0], Disks: []lvm.Bytes{4 * lvm.GiB}}, Group{Name: groups[1], Disks: []lvm.Bytes{4 * lvm.GiB}})
@@ -106,14 +106,14 @@ func TestTendPoolsBesideAHang(t *testing.T) {
 		node.Fill(path, 900*lvm.MiB)
 	}
 	block.group = groups[0]
-	for range 2 { // when the hang is found, and when it is known
+	for range 2 { // when the group becomes blocked, and afterwards
 		tended := make(chan error, 1)
 		go func() { tended <- h.ExtendThinPools(t.Context()) }()
 		select {
 		case err := <-tended:
-			wantKind(t, "tending pools beside a group that hangs", err, lvm.KindBusy)
+			wantKind(t, "extending pools next to a blocked group", err, lvm.KindBusy)
 		case <-time.After(time.Minute):
-			t.Fatal("a command that does not end keeps all pools waiting")
+			t.Fatal("a command that does not end delays all pools")
 		}
 	}
 	sizes := func() map[string]lvm.Bytes {
@@ -129,6 +129,6 @@ func TestTendPoolsBesideAHang(t *testing.T) {
 	close(block.release)
 	must(t, h.Close(t.Context()))
 	if now := sizes(); now[groups[0]] != 2*lvm.GiB {
-		t.Errorf("after the hang the pools have %v", now)
+		t.Errorf("after the command ended the pools have %v", now)
 	}
 }

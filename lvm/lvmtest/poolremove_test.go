@@ -10,13 +10,13 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// tending is a driver that removes a pool as soon as it sees that it holds nothing.
+// tending is a driver that removes a pool as soon as it finds the pool empty.
 func tending(t *testing.T, node *Node) *Driver {
 	d := node.driver(t, lvm.Config{EmptyPoolsFor: time.Nanosecond, ReadyDelay: time.Hour})
 	return d
 }
 
-// tend looks at the pools once.
+// tend checks the pools once.
 func (d *Driver) tend(t testing.TB) {
 	t.Helper()
 	must(t, d.ExtendThinPools(t.Context()))
@@ -26,8 +26,8 @@ func (n *Node) hasPool() bool {
 	return slices.ContainsFunc(n.group("vg-test").read().LVs, func(lv lvm.LV) bool { return lv.Name == lvm.DefaultPool })
 }
 
-// TestEmptyPool: a pool that was enlarged for a large volume is removed with its last content, and the group has its room back; the
-// next thin volume makes another one.
+// TestEmptyPool: the driver removes a pool that it extended for a large volume when it is empty, which frees the group's
+// extents; the next thin volume creates another one.
 func TestEmptyPool(t *testing.T) {
 	node := newNode()
 	b := bed(node)
@@ -39,18 +39,18 @@ func TestEmptyPool(t *testing.T) {
 	must(t, d.Delete(t.Context(), v.ID))
 	d.tend(t)
 	if _, err := d.LookupSnapshot(t.Context(), sn.ID); err != nil || !node.hasPool() {
-		t.Fatalf("a pool with a snapshot was touched: %v", err)
+		t.Fatalf("the driver changed a pool with a snapshot: %v", err)
 	}
 	must(t, d.DeleteSnapshot(t.Context(), sn.ID))
 	d.counted(t, "removal of the pool", 1, func() { d.tend(t) })
 	if c := d.capacity(t, b.class()); c != whole || node.hasPool() {
-		t.Errorf("the capacity is %+v, at first it was %+v", c, whole)
+		t.Errorf("capacity %+v, at first %+v", c, whole)
 	}
-	d.counted(t, "looking at nothing", 0, func() { d.tend(t) })
+	d.counted(t, "a check without a pool", 0, func() { d.tend(t) })
 	d.create(t, b.thin("next", 8*lvm.MiB, lvm.ID{}))
 }
 
-// TestEmptyPoolStays: for as long as it may be empty, and where it is not the driver's to remove.
+// TestEmptyPoolStays: an empty pool stays for the configured time, and for ever if the driver must not remove it.
 func TestEmptyPoolStays(t *testing.T) {
 	tag := func(from, to string) func(*lvm.Group) {
 		return func(g *lvm.Group) {
@@ -87,16 +87,16 @@ func TestEmptyPoolStays(t *testing.T) {
 			v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
 			must(t, d.Delete(t.Context(), v.ID))
 			node.Change("vg-test", test.change)
-			d.counted(t, "looking at the pool", 0, func() { d.tend(t) })
+			d.counted(t, "a check of the pool", 0, func() { d.tend(t) })
 			if !node.hasPool() {
-				t.Error("the pool is gone")
+				t.Error("the driver removed the pool")
 			}
 		})
 	}
 }
 
-// TestEmptyPoolUnderCommand: what an admin makes in a pool when the command that removes it waits for LVM's lock stays, and so does the
-// pool.
+// TestEmptyPoolUnderCommand: a volume that an admin creates in a pool while the command that removes the pool waits for LVM's
+// lock stays, and so does the pool.
 func TestEmptyPoolUnderCommand(t *testing.T) {
 	node := newNode()
 	d := tending(t, node)
@@ -112,15 +112,15 @@ func TestEmptyPoolUnderCommand(t *testing.T) {
 		}
 	}
 	if err := d.ExtendThinPools(t.Context()); err == nil || !asked {
-		t.Errorf("it was told that the pool was removed: %v", err)
+		t.Errorf("the driver reports that it removed the pool: %v", err)
 	}
 	if lvs := node.group("vg-test").read().LVs; !node.hasPool() || !slices.ContainsFunc(lvs, func(lv lvm.LV) bool { return lv.Name == "theirs" }) {
-		t.Errorf("there is %+v", lvs)
+		t.Errorf("the group has %+v", lvs)
 	}
 	must(t, d.ExtendThinPools(t.Context()))
 }
 
-// TestEmptyPoolWanted: a volume that is asked for while its pool is being removed waits for that, and gets a pool of its own.
+// TestEmptyPoolWanted: a volume that is requested while the driver removes its pool waits for that, and gets its own pool.
 func TestEmptyPoolWanted(t *testing.T) {
 	node := newNode()
 	b := bed(node)
@@ -144,15 +144,15 @@ func TestEmptyPoolWanted(t *testing.T) {
 	case <-wanted:
 		must(t, <-made)
 	default:
-		t.Fatal("the pool was not removed")
+		t.Fatal("the driver did not remove the pool")
 	}
 	d.tend(t)
 	if all := d.volumes(t); len(all) != 1 || !node.hasPool() {
-		t.Errorf("there are %+v", all)
+		t.Errorf("the volumes are %+v", all)
 	}
 }
 
-// TestEmptyPoolCutOff: whatever way the removal fails, the pool is there and of use, or gone, and the next look removes it.
+// TestEmptyPoolCutOff: however the removal fails, the pool is usable or removed, and the next check removes it.
 func TestEmptyPoolCutOff(t *testing.T) {
 	for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}} {
 		for _, next := range []string{"look", "create"} {
@@ -166,7 +166,7 @@ func TestEmptyPoolCutOff(t *testing.T) {
 				node.Fail(fault)
 				err := d.ExtendThinPools(t.Context())
 				if !node.Tripped() || (err == nil) == node.hasPool() {
-					t.Errorf("the pool is there: %v, and the answer is %v", node.hasPool(), err)
+					t.Errorf("the pool exists: %v, and the error is %v", node.hasPool(), err)
 				}
 				must(t, d.Close(t.Context()))
 				d = tending(t, node)
@@ -178,14 +178,14 @@ func TestEmptyPoolCutOff(t *testing.T) {
 				}
 				d.tend(t)
 				if c := d.capacity(t, b.class()); c != whole || node.hasPool() {
-					t.Errorf("the capacity is %+v, at first it was %+v", c, whole)
+					t.Errorf("capacity %+v, at first %+v", c, whole)
 				}
 			})
 		}
 	}
 }
 
-// TestRemovePoolNamesTheCommit: the command that removes a pool names the commit that was read, and nothing but that pool.
+// TestRemovePoolNamesTheCommit: the command that removes a pool names the commit that the driver read, and only that pool.
 func TestRemovePoolNamesTheCommit(t *testing.T) {
 	node := newNode()
 	d := tending(t, node)
@@ -200,14 +200,14 @@ func TestRemovePoolNamesTheCommit(t *testing.T) {
 	}
 }
 
-// TestEmptyPoolLeavesNothing: what the extents of a removed pool held does not count as zeroed: a raw block volume shows none of it.
+// TestEmptyPoolLeavesNothing: the extents of a removed pool do not count as zeroed: a raw block volume shows no old data.
 func TestEmptyPoolLeavesNothing(t *testing.T) {
 	node := newNode()
 	b, k := bed(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())
 	all := d.create(t, b.raw("all", lvm.Extents(d.capacity(t, b.class()).Largest/ExtentSize)))
 	must(t, d.Delete(t.Context(), all.ID))
-	d.waitWiped(t) // all free extents are known to be zero
+	d.waitWiped(t) // the driver knows that all free extents are zero
 	v := d.create(t, b.thin("v", 40*lvm.MiB, lvm.ID{}))
 	k.write(lvm.DefaultPool + "_tdata")
 	must(t, d.Delete(t.Context(), v.ID))

@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// TestReadingAmidVolumes_RealLVM: whatever comes and goes while the disks are read, the group has its disks.
+// TestReadingAmidVolumes_RealLVM: whatever volumes appear and disappear during a read, the group has its disks.
 func TestReadingAmidVolumes_RealLVM(t *testing.T) {
 	realBed(t)
 	var ended atomic.Bool
@@ -29,7 +29,7 @@ func TestReadingAmidVolumes_RealLVM(t *testing.T) {
 				}
 				readings.Add(1)
 				if g, there := groupNamed(state, realGroup); !there || !isWhole(g) || g.Problem != "" {
-					t.Errorf("the group is there: %v, and looks like this: %+v", there, g)
+					t.Errorf("the group exists: %v, as %+v", there, g)
 					return
 				}
 			}
@@ -42,5 +42,5 @@ func TestReadingAmidVolumes_RealLVM(t *testing.T) {
 	}
 	ended.Store(true)
 	readers.Wait()
-	t.Logf("%d readings", readings.Load())
+	t.Logf("%d reads", readings.Load())
 }

@@ -20,16 +20,16 @@ import (
 
 const capacityGroup = "nodelvm-capacity"
 
-// capacitySizes are the sizes of the disks in MiB, of which LVM's own metadata takes one. A case takes some of them.
+// capacitySizes are the sizes of the disks in MiB, of which LVM's metadata takes one. Each case uses some of them.
 var capacitySizes = []int{24, 17, 40, 21, 33, 28}
 
-// capacityBench makes one group after the other on the same disks. A case costs what it cannot do without: one LVM process
-// for the group, one or two for the volume, one that looks, and one that takes the devices out of the kernel.
+// capacityBench creates one group after the other on the same disks. A case takes as few processes as possible: one LVM process
+// for the group, one or two for the volume, one to read it, and one that removes the devices.
 type capacityBench struct {
 	driver *Driver
 	dir    string
 	disks  []string
-	blank  [][]byte // what each disk begins with while it is in no group
+	blank  [][]byte // the beginning of each disk while it is in no group
 }
 
 func newCapacityBench(t *testing.T) *capacityBench {
@@ -45,7 +45,7 @@ func newCapacityBench(t *testing.T) *capacityBench {
 		})
 		b.disks = append(b.disks, disk)
 	}
-	// What was answered is not marked as ready behind the test's back: that would be a process a case.
+	// No delayed commit tags new volumes as ready: that would be one more process for each case.
 	b.driver = startRealWith(t, b.dir, func(cfg *lvm.Config) { cfg.ReadyDelay = time.Hour })
 	t.Cleanup(func() {
 		b.clear(t)
@@ -80,8 +80,8 @@ func capacityUUID(kind string, n int) string {
 	return strings.Join([]string{s[:6], s[6:10], s[10:14], s[14:18], s[18:22], s[22:26], s[26:]}, "-")
 }
 
-// capacityDraw is what a group is to be: the first of the disks, of so many extents each, with the runs on them that
-// volumes of somebody else take.
+// capacityDraw describes a group: the first of the disks, with so many extents each, and the runs on them that other volumes
+// have.
 type capacityDraw struct {
 	extentKiB int
 	disks     []capacityDisk
@@ -90,10 +90,10 @@ type capacityDraw struct {
 type capacityDisk struct {
 	extents int
 	used    []lvm.Run
-	closed  bool // nothing may be allocated on it (pvchange -xn)
+	closed  bool // not allocatable (pvchange -xn)
 }
 
-// restore makes the group as drawn, on disks that are in none.
+// restore creates the group as drawn, on disks that are in no group.
 func (b *capacityBench) restore(t testing.TB, draw capacityDraw) {
 	t.Helper()
 	var pvs, volumes strings.Builder
@@ -124,19 +124,19 @@ func (b *capacityBench) restore(t testing.TB, draw capacityDraw) {
 	b.lvm(t, "vgcfgrestore", "-f", path, capacityGroup)
 }
 
-// clear takes the group's devices out of the kernel and its metadata off the disks, whatever state it is in.
+// clear removes the group's devices and its metadata, in any state.
 func (b *capacityBench) clear(t testing.TB) {
 	t.Helper()
 	if names := b.devices(t); len(names) > 0 {
 		tool(t, "dmsetup", append([]string{"remove", "--noudevsync", "--retry"}, names...)...)
 	}
-	must(t, os.RemoveAll(filepath.Join("/dev", capacityGroup))) // links that LVM has made
+	must(t, os.RemoveAll(filepath.Join("/dev", capacityGroup))) // links that LVM created
 	for i, head := range b.blank {
 		overwrite(t, b.disks[i], head)
 	}
 }
 
-// devices names the group's device-mapper devices, each before those that it stands on.
+// devices names the group's device-mapper devices, each before those below it.
 func (b *capacityBench) devices(t testing.TB) []string {
 	t.Helper()
 	folders, err := filepath.Glob("/sys/block/dm-*")

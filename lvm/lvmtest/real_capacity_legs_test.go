@@ -11,8 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// checkLegs looks at the volume with LVM's own eyes: each leg on one disk, and no disk under two. It returns how many
-// extents of metadata a leg has; for a thin volume, how many its pool and the spare have.
+// checkLegs checks with LVM's report that each leg is on one disk, and no two legs share one. It returns how many extents of
+// metadata a leg has; for a thin volume, how many its pool and the spare have.
 func (c *capacityCase) checkLegs(v lvm.Volume) (metadata lvm.Extents) {
 	t := c.t
 	t.Helper()
@@ -53,7 +53,7 @@ func (c *capacityCase) checkLegs(v lvm.Volume) (metadata lvm.Extents) {
 	return metadata
 }
 
-// disksIn reads "/dev/loop0(12),/dev/loop1(0)".
+// disksIn parses "/dev/loop0(12),/dev/loop1(0)".
 func disksIn(devices string) (disks []string) {
 	for part := range strings.SplitSeq(devices, ",") {
 		disk, _, _ := strings.Cut(part, "(")
@@ -96,8 +96,8 @@ func legsOf(class lvm.Class) int {
 	return 0
 }
 
-// checkRefusal counts, to see that a row more than the largest cannot be had: with as much metadata a leg as LVM set
-// aside for the largest, too few disks have a run that is long enough.
+// checkRefusal counts free runs to check that a row more than the largest volume does not fit: with the metadata per leg that
+// LVM allocated for the largest, too few disks have a run that is long enough.
 func (c *capacityCase) checkRefusal(g lvm.Group, class lvm.Class, largest lvm.Bytes, metadata lvm.Extents) {
 	t := c.t
 	t.Helper()
@@ -112,15 +112,15 @@ func (c *capacityCase) checkRefusal(g lvm.Group, class lvm.Class, largest lvm.By
 	case class.Layout == lvm.LayoutThin && largest == 0:
 		// Metadata and spare are 2 MiB each in groups as small as these.
 		if run := slices.Max(longest); run > lvm.Extents(4*lvm.MiB/g.ExtentSize) {
-			t.Errorf("no thin pool, though a run of %d extents of %s is free", run, g.ExtentSize)
+			t.Errorf("no thin pool, although a run of %d extents of %s is free", run, g.ExtentSize)
 		}
 	case class.Layout == lvm.LayoutThin:
 		if want := (free - metadata) * lvm.Extents(class.Overprovision) / 100; extents != want {
-			t.Errorf("%d extents are free and %d of them metadata: at %d %% that promises %d, and Capacity says %d", free, metadata, class.Overprovision, want, extents)
+			t.Errorf("%d extents are free and %d of them metadata: at %d %% that provisions %d, and Capacity returns %d", free, metadata, class.Overprovision, want, extents)
 		}
 	case legs == 0:
 		if extents != free {
-			t.Errorf("%d extents are free, and Capacity says %d", free, extents)
+			t.Errorf("%d extents are free, and Capacity returns %d", free, extents)
 		}
 	default:
 		if strings.HasPrefix(string(class.Layout), "raid") {
@@ -133,7 +133,7 @@ func (c *capacityCase) checkRefusal(g lvm.Group, class lvm.Class, largest lvm.By
 	}
 }
 
-// total counts what may be allocated on the disk, longestRun the longest run of it.
+// total counts the allocatable extents of the disk, longestRun returns the longest run of them.
 func total(pv lvm.PV) (n lvm.Extents) {
 	for _, r := range pv.Free {
 		n += r.Count
@@ -163,7 +163,7 @@ func countAtLeast(lengths []lvm.Extents, need lvm.Extents) (n int) {
 	return n
 }
 
-// room is the longest run that every leg of a RAID volume has on its own disk.
+// room is the longest run that each leg of a RAID volume has on its disk.
 func (c *capacityCase) room(g lvm.Group, v lvm.Volume) lvm.Extents {
 	c.t.Helper()
 	least := lvm.Extents(1 << 30)

@@ -15,18 +15,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestCapacity_RealLVM: on random groups of one to six disks of different size, fragmented at random, the largest volume
-// of a random class is what Capacity says: real LVM makes it, each leg on a disk of its own; a row more is refused, and
-// counting free runs shows why. Half of the cases begin with a smaller volume and let it grow to the largest that counting
+// TestCapacity_RealLVM: on random groups of one to six disks of different size, fragmented at random, the largest volume of a
+// random class is what Capacity returns: real LVM creates it, with each leg on a separate disk. LVM refuses a row more, and
+// counting free runs shows why. Half of the cases begin with a smaller volume and extend it to the largest size that counting
 // allows.
 //
-// NODELVM_TEST_CASES is how many at least (100); NODELVM_TEST_SEED repeats one: the seed is in each failure's name.
+// NODELVM_TEST_CASES is the minimal number of cases (100); NODELVM_TEST_SEED repeats one: the name of a failure has its seed.
 func TestCapacity_RealLVM(t *testing.T) {
 	cases, seed := setting(t, "NODELVM_TEST_CASES", 100), setting(t, "NODELVM_TEST_SEED", int(time.Now().UnixNano()>>20))
 	bench := newCapacityBench(t)
 	t.Logf("%d cases from seed %d on", cases, seed)
 	made := map[lvm.Layout]int{}
-	enough := func(i int) bool { // chance may leave out a layout that few groups have room for: then it gets more of them
+	enough := func(i int) bool { // few groups suit some layouts: such a layout gets more cases
 		return i >= cases && (cases < 100 || len(made) == 7 || i == 4*cases)
 	}
 	for i := 0; !enough(i); i++ {
@@ -37,9 +37,9 @@ func TestCapacity_RealLVM(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("volumes made: %v", made)
+	t.Logf("volumes created: %v", made)
 	if cases >= 100 && len(made) < 7 {
-		t.Errorf("of some layouts not a single volume was made: %v", made)
+		t.Errorf("no volume was created with some layouts: %v", made)
 	}
 }
 
@@ -86,7 +86,7 @@ func (c *capacityCase) run() (class lvm.Class, some bool) {
 	}
 	v := c.driver.create(t, spec)
 	if v.Size != spec.Required {
-		t.Errorf("%+v: asked for %s of at most %s, got %s", class, spec.Required, capacity.Largest, v.Size)
+		t.Errorf("%+v: requested %s of at most %s, got %s", class, spec.Required, capacity.Largest, v.Size)
 	}
 	if grow {
 		v = c.grow(v, row, capacity.Largest)
@@ -98,7 +98,7 @@ func (c *capacityCase) run() (class lvm.Class, some bool) {
 	return class, true
 }
 
-// draw draws a group with disks for so many legs; now and then they are one too few.
+// draw draws a group with disks for so many legs, sometimes with one disk too few.
 func (c *capacityCase) draw(legs int) capacityDraw {
 	least := max(1, legs)
 	if c.random.IntN(8) == 0 {
@@ -120,7 +120,7 @@ func (c *capacityCase) draw(legs int) capacityDraw {
 	return draw
 }
 
-// fragments draws runs of a disk that are taken.
+// fragments draws allocated runs of a disk.
 func (c *capacityCase) fragments(extents int) (used []lvm.Run) {
 	longest := 1 + c.random.IntN(extents)
 	for at := c.random.IntN(longest); at < extents && len(used) < 8; {
@@ -161,8 +161,8 @@ func (c *capacityCase) group() lvm.Group {
 	return g
 }
 
-// grow lets the volume grow to the largest that counting allows, after a row more was refused. (A pool has taken all that
-// it can when its first volume was made, so there the largest is what it was.)
+// grow extends the volume to the largest size that counting allows, after LVM refused a row more. (A pool gets all that it can
+// with its first volume, so its largest size does not change.)
 func (c *capacityCase) grow(v lvm.Volume, row, largest lvm.Bytes) lvm.Volume {
 	t := c.t
 	t.Helper()

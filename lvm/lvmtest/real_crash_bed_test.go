@@ -16,25 +16,25 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// crash is the work on one operation.
+// crash is the test of one operation.
 type crash struct {
 	t      *testing.T
 	b      Bed
 	op     crashOp
-	dir    string // the drivers' own files
+	dir    string // the drivers' files
 	disks  []string
 	victim *victim
-	n      int       // the case; goes into names
-	size   lvm.Bytes // what an extension is to reach; the size of a volume that is to be wiped, if not the usual one
+	n      int       // the number of the case, part of names
+	size   lvm.Bytes // the size to extend to, or of a volume to wipe; 0: the usual one
 }
 
-// crashGroup stands on two disks: on more, each commit is the same writes more often.
+// crashGroup has two disks: more would repeat the same writes in each commit.
 const crashGroup = "nodelvm-crash"
 
-// crashDisks makes disks for a group of its own, and keeps udev from answering to each change of a device with processes.
+// crashDisks creates disks for a separate group, and keeps udev from starting processes for each change of a device.
 func crashDisks(t testing.TB) []string {
 	t.Helper()
-	clearCrash(t) // of a run that was killed
+	clearCrash(t) // left by a run that was killed
 	forgetDisks()
 	calmUdev(t, true)
 	t.Cleanup(func() {
@@ -45,7 +45,7 @@ func crashDisks(t testing.TB) []string {
 	return []string{makeDisk(t, "crash0", 256), makeDisk(t, "crash1", 256)}
 }
 
-// clearCrash removes the group and its devices, in whatever state they are.
+// clearCrash removes the group and its devices, in any state.
 func clearCrash(t testing.TB) {
 	t.Helper()
 	defer func() { must(t, os.RemoveAll("/dev/"+crashGroup)) }()
@@ -57,12 +57,12 @@ func clearCrash(t testing.TB) {
 	admin(t, "vgremove", "-ff", "-y", crashGroup)
 }
 
-// lowerAll takes all devices of a group out of the kernel, whatever state they are in. udev may look into one for a moment.
+// lowerAll removes all devices of a group, in any state. udev may open one for a moment.
 func lowerAll(t testing.TB, g lvm.Group) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		var words []byte
-		for range 4 { // what stands on another goes first
+		for range 4 { // upper devices first
 			for _, device := range devicesOf(t, g) {
 				uuid, _ := os.ReadFile("/sys/class/block/" + filepath.Base(device) + "/dm/uuid") // a name below /dev may be stale
 				words, _ = exec.CommandContext(context.Background(), "dmsetup", "remove", "--noudevsync", "-u", strings.TrimSpace(string(uuid))).CombinedOutput()
@@ -73,7 +73,7 @@ func lowerAll(t testing.TB, g lvm.Group) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%v cannot be taken out of the kernel: %s", left, words)
+			t.Fatalf("cannot remove the devices %v: %s", left, words)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func newCrash(t *testing.T, op crashOp, disks []string) *crash {
 	return c
 }
 
-// makeBed makes the group anew. Its admin uses the driver's configuration, which makes a command cheaper.
+// makeBed creates the group again. Its admin uses the driver's configuration, which makes commands faster.
 func (c *crash) makeBed() {
 	clearCrash(c.t)
 	admin(c.t, append([]string{"vgcreate", "-y", "-s", "4m", crashGroup}, c.disks...)...)
@@ -103,7 +103,7 @@ func (c *crash) makeBed() {
 
 func (c *crash) name() string { return fmt.Sprintf("crash-%d", c.n) }
 
-// driver is one that has not been started.
+// driver returns a driver that has not been started.
 func (c *crash) driver() *Driver {
 	t := c.t
 	d := newReal(t, c.dir, func(*lvm.Config) {})
@@ -119,13 +119,13 @@ func (c *crash) setUp() {
 	}
 }
 
-// cutPower leaves of a group what a power cut leaves: what is on the disks.
+// cutPower leaves what a power cut leaves of a group: what is on the disks.
 func (c *crash) cutPower() {
 	c.victim.end()
 	lowerAll(c.t, c.b.group(c.t))
 }
 
-// tearDown deletes everything and sees that nothing is left.
+// tearDown deletes everything and checks that nothing is left.
 func (c *crash) tearDown() {
 	d := c.b.Start(c.t)
 	c.b.deleteAll(c.t, d)
@@ -139,14 +139,14 @@ func (c *crash) tearDown() {
 		g = c.b.group(c.t)
 	}
 	for _, lv := range g.LVs {
-		c.t.Errorf("left behind: %s %v", lv.Name, lv.Tags)
+		c.t.Errorf("left: %s %v", lv.Name, lv.Tags)
 	}
 	if left := devicesOf(c.t, g); len(left) > 0 {
 		c.t.Errorf("left in the kernel: %v", left)
 	}
 }
 
-// beginAnew keeps a failure from spoiling the cases after it.
+// beginAnew keeps a failure from affecting later cases.
 func (c *crash) beginAnew() {
 	c.victim.end()
 	c.victim = nil
@@ -154,7 +154,7 @@ func (c *crash) beginAnew() {
 	c.setUp()
 }
 
-// left says what the disks and the kernel show right after the kill.
+// left describes the disks and the kernel right after the kill.
 func (c *crash) left() string {
 	g := c.b.group(c.t)
 	var words []string
@@ -174,12 +174,12 @@ func (c *crash) left() string {
 	return strings.Join(words, ", ")
 }
 
-// suspended lists the devices of the group that are.
+// suspended lists the suspended devices of the group.
 func (c *crash) suspended() []string {
 	return slices.DeleteFunc(devicesOf(c.t, c.b.group(c.t)), func(device string) bool { return !c.b.Suspended(c.t, device) })
 }
 
-// devicesOf lists a group's devices, hidden layers too.
+// devicesOf lists a group's devices, with hidden layers.
 func devicesOf(t testing.TB, g lvm.Group) []string {
 	t.Helper()
 	uuids, err := filepath.Glob("/sys/block/dm-*/dm/uuid")

@@ -13,13 +13,13 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// crashOp is an operation that is cut off.
+// crashOp is an operation that the test interrupts.
 type crashOp struct {
 	name    string
 	setUp   func(*crash, *Driver)       // once
 	prepare func(*crash, *Driver)       // before each case
-	do      func(*crash, *Driver) error // the request; the same again after the crash
-	check   func(*crash, *Driver)       // the outcome; and what the next case needs gone
+	do      func(*crash, *Driver) error // the request, repeated after the crash
+	check   func(*crash, *Driver)       // checks the outcome, and cleans up for the next case
 }
 
 var crashOps = []crashOp{
@@ -38,7 +38,7 @@ var crashOps = []crashOp{
 	{name: "wipe", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
 }
 
-// spec is the volume that a case is about.
+// spec is the volume of the case.
 func (c *crash) spec() lvm.Spec {
 	spec := c.b.spec(c.name(), 8*lvm.MiB)
 	switch c.op.name {
@@ -52,7 +52,7 @@ func (c *crash) spec() lvm.Spec {
 		spec.Class = c.b.thin("", 0, lvm.ID{}).Class
 	}
 	if c.op.name != "wipe" && spec.Class.Layout != lvm.LayoutThin {
-		spec.Class.Wipe = lvm.WipeNone // what comes after the case is not to take long
+		spec.Class.Wipe = lvm.WipeNone // the clean-up must be fast
 	}
 	return spec
 }
@@ -79,7 +79,7 @@ func (c *crash) find(d *Driver, name string) (lvm.Volume, error) {
 	return volumes[i], nil
 }
 
-// volume is one that must be there, active and in order.
+// volume returns a volume that must exist, be active and work.
 func (c *crash) volume(d *Driver, name string) (lvm.Volume, string) {
 	c.t.Helper()
 	v, err := c.find(d, name)
@@ -122,13 +122,13 @@ func (c *crash) checkPool(d *Driver) {
 	c.nothingBut(1)
 }
 
-// makeForeign makes a volume of an admin's that looks like what LVM leaves when it is killed while it makes its spare for
-// pool metadata: as large, without tags, with a name of LVM's choice.
+// makeForeign creates a volume of an admin that looks like what LVM leaves when it is killed while it creates its spare for
+// pool metadata: of the same size, without tags, with a name that LVM chooses.
 func (c *crash) makeForeign(*Driver) {
 	c.b.Admin(c.t, "lvcreate", "-y", "-l", "1", c.b.Group)
 }
 
-// nothingBut sees that no volume is left in the group but so many of the set-up (with a pool that is one more).
+// nothingBut checks that the group has only so many volumes, those of setUp (a pool is one more).
 func (c *crash) nothingBut(most int) {
 	var left []string
 	for _, lv := range c.b.group(c.t).LVs {
@@ -140,13 +140,13 @@ func (c *crash) nothingBut(most int) {
 		most = 0
 	}
 	if len(left) > most {
-		c.t.Errorf("there is %v", left)
+		c.t.Errorf("the group has %v", left)
 	}
 }
 
 const pattern = "what was written before stays. "
 
-// makeOrigin makes a volume with a pattern in it.
+// makeOrigin creates a volume with a pattern in it.
 func (c *crash) makeOrigin(d *Driver) {
 	spec := c.b.spec("origin", 8*lvm.MiB)
 	spec.Class.Wipe = lvm.WipeNone
@@ -169,11 +169,11 @@ func (c *crash) makeOrigin(d *Driver) {
 	c.size = v.Size
 }
 
-// checkStarted sees that a start leaves nothing unfinished, whether or not it is asked for again, and nothing untold.
+// checkStarted checks that a start leaves nothing unfinished and no pending messages, before the request is repeated.
 func (c *crash) checkStarted() {
 	g := c.b.group(c.t)
 	for _, lv := range g.LVs {
-		if !lv.Hidden && (slices.Contains(lv.Tags, "nodelvm.state=creating") || slices.Contains(lv.Tags, "nodelvm.state=zeroing")) { // the parts keep the tags that they were made with
+		if !lv.Hidden && (slices.Contains(lv.Tags, "nodelvm.state=creating") || slices.Contains(lv.Tags, "nodelvm.state=zeroing")) { // the parts keep their first tags
 			c.t.Errorf("after a start %s is unfinished", lv.Name)
 		}
 		if lv.Thin == nil {
@@ -188,7 +188,8 @@ func (c *crash) checkStarted() {
 	}
 }
 
-// checkOthers sees that others need not wait for the same request: what is there can be used, and the pool can be changed.
+// checkOthers checks that other requests need not wait for the repeated one: the volumes are usable, and the pool can be
+// changed.
 func (c *crash) checkOthers(d *Driver) {
 	if c.op.setUp == nil || c.op.name == "pool create" {
 		return
@@ -205,13 +206,13 @@ func (c *crash) checkPattern(device string) {
 	c.t.Helper()
 	want := strings.Repeat(pattern, 1<<15)
 	if got := read(c.t, device, 0, len(want)); string(got) != want {
-		c.t.Error("what was written before is not there")
+		c.t.Error("the data written before is missing")
 	}
 }
 
 func (c *crash) aimHigher(*Driver) { c.size += ExtentSize }
 
-// leaveDirt sees to it that what is made or extended next gets extents with a history.
+// leaveDirt makes sure that the next volume or extension gets extents with old data.
 func (c *crash) leaveDirt(d *Driver) {
 	c.aimHigher(d)
 	v := d.create(c.t, c.b.light("dirt", 32*lvm.MiB))
@@ -234,7 +235,7 @@ func (c *crash) checkExtended(d *Driver) {
 		c.t.Errorf("extended to %s, want %s", v.Size, c.size)
 	}
 	c.checkPattern(device)
-	read(c.t, device, int64(v.Size)-4096, 4096) // the kernel knows its new size
+	read(c.t, device, int64(v.Size)-4096, 4096) // the kernel has the new size
 	if c.op.name == "raw extend" {
 		if n := leaks(c.t, device); n != 1 { // the pattern
 			c.t.Errorf("%d MiB of it are not zero, want 1", n)
@@ -256,7 +257,7 @@ func (c *crash) snapshot(d *Driver) error {
 func (c *crash) checkSnapshot(d *Driver) {
 	snapshots := d.snapshots(c.t)
 	if len(snapshots) != 1 || snapshots[0].Name != c.name() || snapshots[0].State != lvm.StateReady {
-		c.t.Fatalf("there are the snapshots %+v", snapshots)
+		c.t.Fatalf("listed snapshots %+v", snapshots)
 	}
 	_, device := c.volume(d, "origin")
 	c.checkPattern(device)
@@ -269,7 +270,7 @@ func (c *crash) checkSnapshot(d *Driver) {
 	c.nothingBut(1)
 }
 
-// makeVictim makes the volume that is to be deleted.
+// makeVictim creates the volume to delete.
 func (c *crash) makeVictim(d *Driver) {
 	v := d.create(c.t, c.spec())
 	device, err := d.Activate(context.Background(), v.ID, v.UUID)

@@ -16,12 +16,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestCrash_RealLVM kills a driver, its lvm, or both, at the points of every operation at which something changes for
-// good. If the driver died, another one starts. The request is repeated, and the outcome is the same as without the kill:
-// no device is suspended, what was written is there, and after the deletion nothing is left.
+// TestCrash_RealLVM kills a driver, its lvm, or both, at the points of every operation at which something changes permanently.
+// If the driver died, another one starts. The request is repeated, and the outcome is the same as without the kill: no device
+// is suspended, the written data is there, and after the deletion nothing is left.
 //
-// NODELVM_TEST_CRASH is how many points of each operation are tried, spread over all of them: 2 by default, "all" for
-// each point and each way to die. NODELVM_TEST_SEED repeats a choice.
+// NODELVM_TEST_CRASH is how many points of each operation the test tries, spread over all of them: 2 by default, "all" for each
+// point and each way to die. NODELVM_TEST_SEED repeats a choice.
 func TestCrash_RealLVM(t *testing.T) {
 	seed := crashSeed(t)
 	t.Logf("NODELVM_TEST_SEED=%d", seed)
@@ -50,8 +50,8 @@ func crashSeed(t testing.TB) uint64 {
 	return rand.Uint64()
 }
 
-// choosePoints takes all ways to die at all points, or one of each of as many equal stretches as asked for. First lvm
-// alone dies: the driver can be asked for more.
+// choosePoints takes all ways to die at all points, or one of each of so many equal ranges. lvm alone dies first: then the
+// driver gets more requests.
 func choosePoints(t testing.TB, random *rand.Rand, points []point) []kill {
 	want := 2
 	if s := os.Getenv("NODELVM_TEST_CRASH"); s != "" && s != "all" {
@@ -81,21 +81,21 @@ func killAt(points []point, i int, who string) kill {
 	return kill{who: who, point: i + 1, name: points[i].name, nth: countPoints(points[:i+1], points[i].name)}
 }
 
-// waysToDie tells who is killed at a point.
+// waysToDie returns which processes may die at a point.
 func waysToDie(name string) []string {
 	switch {
 	case strings.HasPrefix(name, ofDriver):
 		return []string{killDriver}
 	case strings.HasSuffix(name, ": start") || strings.HasSuffix(name, ": end"):
-		return []string{killLVM, killBoth, killDriver} // lvm ends alike, wherever in it the driver dies
+		return []string{killLVM, killBoth, killDriver} // lvm ends the same way, wherever the driver dies
 	case strings.HasSuffix(name, ": DM_TARGET_MSG"):
-		return []string{killLVM, killBoth, killPower} // the pool remembers what it was told without a device in the kernel, too
+		return []string{killLVM, killBoth, killPower} // the pool keeps messages without a device in the kernel, too
 	default:
 		return []string{killLVM, killBoth}
 	}
 }
 
-// points lets the operation run to its end and lists the points that it passes.
+// points runs the operation to its end and lists the points that it passes.
 func (c *crash) points() []point {
 	c.run(kill{})
 	points, _ := c.victim.outcome()
@@ -105,7 +105,7 @@ func (c *crash) points() []point {
 	return points
 }
 
-// attempts is how often a point is aimed at: a command may take one step less where udev has been quicker.
+// attempts is how often the test tries to reach a point: a command may take one step less if udev was faster.
 const attempts = 3
 
 func (c *crash) cut(k kill) {
@@ -121,9 +121,9 @@ func (c *crash) cut(k kill) {
 			if c.run(k) {
 				return
 			}
-			k.after /= 8 // the machine has become quicker, perhaps many times
+			k.after /= 8 // the machine is faster now, perhaps many times
 		}
-		t.Error("the point was not reached any more")
+		t.Error("the point was not reached")
 	})
 	if !passed {
 		c.t = outer
@@ -131,8 +131,8 @@ func (c *crash) cut(k kill) {
 	}
 }
 
-// run prepares a case, lets the victim do it, and then does it again with a driver that nobody kills. It tells whether
-// the kill happened as planned.
+// run prepares a case, lets the victim run it, and then repeats it with a driver that stays alive. It reports whether the kill
+// happened as planned.
 func (c *crash) run(k kill) (killed bool) {
 	c.n++
 	if c.op.prepare != nil {
@@ -151,13 +151,13 @@ func (c *crash) run(k kill) (killed bool) {
 		<-c.victim.dead
 		alive = false
 	} else if !alive || answer != victimDone {
-		c.t.Errorf("the victim, which was not killed, lives: %t; it says %q:\n%s", alive, answer, c.victim.everythingSaid())
+		c.t.Errorf("the victim, which was not killed, lives: %t; its answer %q:\n%s", alive, answer, c.victim.everythingSaid())
 	}
 	c.verify(alive, k.who == killPower)
 	return killed || k.point == 0
 }
 
-// verify repeats the request and looks at the outcome; if the victim has died, with a driver that starts.
+// verify repeats the request and checks the outcome; if the victim has died, with a driver that starts.
 func (c *crash) verify(alive, power bool) {
 	var d *Driver
 	if alive {
@@ -168,7 +168,7 @@ func (c *crash) verify(alive, power bool) {
 			c.cutPower()
 		}
 		d = c.b.Start(c.t)
-		c.victim.end() // an lvm that it left has ended: the new driver has waited for it
+		c.victim.end() // its lvm has ended: the new driver waited for it
 		c.victim = nil
 	}
 	for _, device := range c.suspended() {
@@ -179,14 +179,14 @@ func (c *crash) verify(alive, power bool) {
 		c.checkOthers(d)
 	}
 	if err := c.op.do(c, d); err != nil {
-		c.t.Errorf("the request again: %v", err)
+		c.t.Errorf("the repeated request: %v", err)
 		return
 	}
 	c.op.check(c, d)
 	d.close(c.t)
 }
 
-// TestWipeKilled_RealLVM kills a driver while it zeroes, at any moment: the next one goes on, and nothing can be read
+// TestWipeKilled_RealLVM kills a driver while it zeroes, at any moment: the next one continues, and no old data is readable
 // afterwards. NODELVM_TEST_KILLS is how often: 5 times by default.
 func TestWipeKilled_RealLVM(t *testing.T) {
 	c := newCrash(t, crashOps[len(crashOps)-1], crashDisks(t))
@@ -195,7 +195,7 @@ func TestWipeKilled_RealLVM(t *testing.T) {
 	first := slices.IndexFunc(points, func(p point) bool { return p.name == ofDriver+"BLKZEROOUT" })
 	end := slices.IndexFunc(points, func(p point) bool { return p.name == "lvremove: start" })
 	whole := points[end].at.Sub(points[first].at)
-	t.Logf("to zero %s takes %s", c.size, whole.Round(time.Millisecond))
+	t.Logf("zeroing %s takes %s", c.size, whole.Round(time.Millisecond))
 	for range killRounds(t) {
 		k := killAt(points, first, killDriver)
 		k.after = time.Duration(rand.Int64N(int64(whole))) + 1

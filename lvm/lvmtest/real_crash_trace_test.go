@@ -16,41 +16,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The crash tests follow a driver, the victim, and all that it starts with ptrace(2), and count the points at which
-// something changes for good: the start of each of its lvm commands, each write to a disk, each ioctl that changes a
-// device-mapper device or zeroes a stretch of one, the command's end. At the one that is planned, before it is done, they
-// kill. A filter of seccomp(2) stops the processes at those system calls and at no other, so that they run almost as
-// fast as unwatched.
+// The crash tests trace a driver, the victim, and its child processes with ptrace(2), and count the points at which something
+// changes permanently. The points are the start of each of its lvm commands, each write to a disk, each ioctl that changes a
+// device-mapper device or zeroes a range of one, and the command's end. They kill just before the planned point takes effect. A seccomp(2) filter
+// stops the processes only at those system calls, so that they run almost as fast as without a tracer.
 
-// Who dies at a point.
+// Which processes die at a point.
 const (
 	killLVM    = "lvm"    // lvm alone, as by the OOM killer
 	killBoth   = "both"   // the driver and its lvm: a pod's end
-	killDriver = "driver" // the driver alone; lvm goes on
-	killPower  = "power"  // the node: the driver, its lvm, and all that the kernel had of the group; all writes are on the disks
+	killDriver = "driver" // the driver alone; lvm continues
+	killPower  = "power"  // the node: the driver, its lvm, and the group's state in the kernel; all writes are on the disks
 )
 
 // kill is one way to die at one point.
 type kill struct {
 	who   string
-	point int           // from 1, as the operation was counted; 0: nobody dies
-	name  string        // of the point
-	nth   int           // it is the nth of this name: a command may take one step more or less than when it was counted
-	after time.Duration // so long after the point, if the driver dies alone
+	point int           // from 1, in the first count of the operation; 0: no kill.
+	name  string        // the point's name.
+	nth   int           // the nth point of this name: a command may take one step more or less than in the first count.
+	after time.Duration // delay after the point, if the driver dies alone
 }
 
-// ofDriver begins the names of points that the driver passes by itself.
+// ofDriver begins the names of the points of the driver itself.
 const ofDriver = "nodelvm: "
 
-// tracer follows one victim, on a thread of its own: all of ptrace is one thread's affair.
+// tracer traces one victim, on its own thread: ptrace belongs to one thread.
 type tracer struct {
 	victim   int
-	commands map[int]string // of processes that are an lvm that writes: its command
+	commands map[int]string // the commands of lvm processes that write
 	known    map[int]bool   // processes and threads that have stopped for the first time
 
 	mu     sync.Mutex
 	plan   kill
-	passed []point // since the plan was made
+	passed []point // since aim
 	later  *time.Timer
 	killed bool
 }
@@ -61,14 +60,14 @@ type point struct {
 	at   time.Time
 }
 
-// aim plans a kill, and begins to count anew.
+// aim plans a kill, and restarts the count.
 func (t *tracer) aim(k kill) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.plan, t.passed, t.killed = k, nil, false
 }
 
-// outcome tells which points were passed since then, and whether the kill happened; it does not happen any more.
+// outcome returns the points passed since aim, and whether the kill happened; it cancels a kill that did not.
 func (t *tracer) outcome() (passed []point, killed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +78,7 @@ func (t *tracer) outcome() (passed []point, killed bool) {
 	return t.passed, t.killed
 }
 
-// begin takes a process that has stopped at its first instruction.
+// begin starts tracing a process that has stopped at its first instruction.
 func (t *tracer) begin(pid int) error {
 	t.victim, t.commands, t.known = pid, map[int]string{}, map[int]bool{pid: true}
 	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
@@ -93,7 +92,7 @@ func (t *tracer) begin(pid int) error {
 	return unix.PtraceCont(pid, 0)
 }
 
-// follow goes on until nobody is left to be followed.
+// follow traces until no process is left.
 func (t *tracer) follow(ended func(pid int)) error {
 	for {
 		var status unix.WaitStatus
@@ -104,7 +103,7 @@ func (t *tracer) follow(ended func(pid int)) error {
 		case errors.Is(err, unix.ECHILD):
 			return nil
 		case err != nil:
-			return fmt.Errorf("wait for what is followed: %w", err)
+			return fmt.Errorf("wait for a traced process: %w", err)
 		case status.Exited() || status.Signaled():
 			delete(t.commands, pid)
 			delete(t.known, pid)
@@ -113,12 +112,12 @@ func (t *tracer) follow(ended func(pid int)) error {
 		}
 		signal := t.stopped(pid, status)
 		if err := unix.PtraceCont(pid, signal); err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: it was killed
-			return fmt.Errorf("let %d go on: %w", pid, err)
+			return fmt.Errorf("continue process %d: %w", pid, err)
 		}
 	}
 }
 
-// stopped looks why a process or thread has stopped, and tells the signal that it is to go on with.
+// stopped handles the stop of a process or thread, and returns the signal with which it continues.
 func (t *tracer) stopped(pid int, status unix.WaitStatus) (signal int) {
 	switch cause := status.TrapCause(); {
 	case cause == unix.PTRACE_EVENT_EXEC:
@@ -128,7 +127,7 @@ func (t *tracer) stopped(pid int, status unix.WaitStatus) (signal int) {
 		}
 	case cause == unix.PTRACE_EVENT_SECCOMP:
 		t.syscall(pid)
-	case cause > 0: // a child or a thread was made; it stops by itself
+	case cause > 0: // a new child or thread, which stops by itself
 	case status.StopSignal() == unix.SIGSTOP && !t.known[pid]:
 		t.known[pid] = true
 	default:
@@ -137,7 +136,7 @@ func (t *tracer) stopped(pid int, status unix.WaitStatus) (signal int) {
 	return 0
 }
 
-// commandOf is the command of an lvm that writes; "" for any other process.
+// commandOf returns the command of an lvm that writes; "" for any other process.
 func commandOf(pid int) string {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	words := strings.Split(string(line), "\x00")
@@ -151,7 +150,7 @@ func commandOf(pid int) string {
 var dmChanges = map[uint64]string{3: "DM_DEV_CREATE", 4: "DM_DEV_REMOVE", 5: "DM_DEV_RENAME", 6: "DM_DEV_SUSPEND",
 	9: "DM_TABLE_LOAD", 10: "DM_TABLE_CLEAR", 14: "DM_TARGET_MSG"}
 
-// syscall looks at a system call that a process is about to make.
+// syscall handles a system call that a process is about to make.
 func (t *tracer) syscall(pid int) {
 	command, isLVM := t.commands[pid]
 	switch number := register(pid, registerNumber); {
@@ -172,13 +171,13 @@ func (t *tracer) syscall(pid int) {
 		info, err := os.Stat(file)
 		name, gone := os.Readlink(file)
 		if err == nil && gone == nil && info.Mode().Type() == os.ModeDevice {
-			// A volume's is in the device directory of the driver, which has another path in each run.
+			// A volume's path is in the driver's device directory, which differs in each run.
 			t.point(pid, command+": write to "+name[max(0, strings.LastIndex(name, "/dev/")):])
 		}
 	}
 }
 
-// ofVictim tells whether this is a thread of the driver's.
+// ofVictim reports whether this is a thread of the driver.
 func (t *tracer) ofVictim(pid int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", t.victim, pid))
 	return err == nil
@@ -197,7 +196,7 @@ func changeOf(pid int) string {
 	return name
 }
 
-// point notes that a point is reached, and kills if it is the one.
+// point records a point, and kills if it is the planned one.
 func (t *tracer) point(pid int, what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -209,7 +208,7 @@ func (t *tracer) point(pid int, what string) {
 		t.later = time.AfterFunc(t.plan.after, func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			if t.later != nil { // else it came too late
+			if t.later != nil { // else it was too late
 				t.kill(pid)
 			}
 		})
@@ -227,7 +226,7 @@ func countPoints(points []point, name string) (n int) {
 	return n
 }
 
-// kill kills as planned. t.mu is held.
+// kill kills as planned. The caller holds t.mu.
 func (t *tracer) kill(lvm int) {
 	t.killed = true
 	if t.plan.who != killDriver {
@@ -238,8 +237,8 @@ func (t *tracer) kill(lvm int) {
 	}
 }
 
-// Where a stopped process's registers are in struct user (Linux, arch/x86/include/asm/user_64.h). User-mode Linux knows
-// PTRACE_PEEKUSER, and not every way to get them all at once.
+// Offsets of a stopped process's registers in struct user (Linux, arch/x86/include/asm/user_64.h). User-mode Linux has
+// PTRACE_PEEKUSER, but not every request that reads all registers at once.
 const (
 	registerNumber = 15 * 8 // orig_rax
 	registerFirst  = 14 * 8 // rdi
@@ -247,7 +246,7 @@ const (
 	registerThird  = 12 * 8 // rdx
 )
 
-// register is 0 of a process that was killed meanwhile.
+// register returns 0 for a process that was killed meanwhile.
 func register(pid int, offset uintptr) uint64 {
 	word := make([]byte, 8)
 	if _, err := unix.PtracePeekUser(pid, offset, word); err != nil {
@@ -256,16 +255,16 @@ func register(pid int, offset uintptr) uint64 {
 	return binary.NativeEndian.Uint64(word)
 }
 
-// suspends reads the flags of a struct dm_ioctl, which tell suspending and resuming apart: DM_SUSPEND_FLAG is bit 1.
+// suspends reads the flags of a struct dm_ioctl, which distinguish suspend from resume: DM_SUSPEND_FLAG is bit 1.
 func suspends(pid int) bool {
 	flags := make([]byte, 4)
 	_, err := unix.PtracePeekData(pid, uintptr(register(pid, registerThird))+28, flags)
 	return err == nil && flags[0]&2 != 0
 }
 
-// stopAtPoints makes this process, and all that it starts, stop at the system calls that may be points: writes to
-// anything but the standard streams, ioctls that zero or are device-mapper's, and the end (seccomp(2); the offsets are
-// those of struct seccomp_data).
+// stopAtPoints makes this process and its children stop at the system calls that may be points: writes to anything but the
+// standard streams, ioctls that zero or are device-mapper's, and the end (seccomp(2); the offsets are those of struct
+// seccomp_data).
 func stopAtPoints() error {
 	const load, and, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, unix.BPF_RET | unix.BPF_K
 	const equal, atLeast = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
@@ -282,7 +281,7 @@ func stopAtPoints() error {
 		{Code: equal, K: unix.BLKZEROOUT, Jt: 5},
 		{Code: and, K: 0xff00},
 		{Code: equal, K: 0xfd00, Jt: 3, Jf: 2},
-		{Code: load, K: first}, // of a write
+		{Code: load, K: first}, // a write's
 		{Code: atLeast, K: 3, Jt: 1},
 		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
 		{Code: answer, K: unix.SECCOMP_RET_TRACE},
@@ -290,7 +289,7 @@ func stopAtPoints() error {
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
 	if errno != 0 {
-		return fmt.Errorf("a filter of system calls: %w", errno)
+		return fmt.Errorf("install the filter of system calls: %w", errno)
 	}
 	return nil
 }

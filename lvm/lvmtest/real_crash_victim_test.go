@@ -18,20 +18,19 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// victim is a driver in a process of its own, followed by a tracer: it does requests, one after the other, until it is
-// killed.
+// victim is a driver in a separate process, with a tracer: it runs requests, one after the other, until it is killed.
 type victim struct {
 	tracer
 	requests *os.File
 	answers  chan string   // one for each request; closed when it has ended
 	dead     chan struct{} // closed when the driver has ended
-	gone     chan struct{} // closed when all that it started have ended too
+	gone     chan struct{} // closed when its child processes have ended too
 
 	words sync.Mutex
 	said  strings.Builder
 }
 
-// What stands in the victim's environment, and at the beginning of its answers.
+// The victim's environment variable, and the prefix of its answers.
 const (
 	victimFolder = "NODELVM_TEST_VICTIM"
 	victimSays   = "victim: "
@@ -47,7 +46,7 @@ func startVictim(t testing.TB, dir string) *victim {
 	v := &victim{requests: requests, answers: make(chan string, 1), dead: make(chan struct{}), gone: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this
+		runtime.LockOSThread() // permanently: the thread ends with this goroutine
 		defer close(v.gone)
 		process, err := os.StartProcess(os.Args[0], []string{os.Args[0], "-test.run=^TestCrashVictim$"}, &os.ProcAttr{
 			Env: append(os.Environ(), victimFolder+"="+dir), Files: []*os.File{in, says, says}, Sys: &syscall.SysProcAttr{Ptrace: true},
@@ -55,7 +54,7 @@ func startVictim(t testing.TB, dir string) *victim {
 		if err == nil {
 			err = v.begin(process.Pid)
 		}
-		_, _ = in.Close(), says.Close() // it has its own
+		_, _ = in.Close(), says.Close() // the child has its own
 		started <- err
 		if err != nil {
 			return
@@ -74,7 +73,7 @@ func startVictim(t testing.TB, dir string) *victim {
 	return v
 }
 
-// listen takes what the victim says, to its end.
+// listen reads the victim's output to its end.
 func (v *victim) listen(out *os.File) {
 	defer func() { _ = out.Close() }()
 	defer close(v.answers)
@@ -99,7 +98,7 @@ func (v *victim) everythingSaid() string {
 	return v.said.String()
 }
 
-// ask makes the victim do the request of a case, and waits until it has answered or died.
+// ask makes the victim run the request of a case, and waits until it has answered or died.
 func (v *victim) ask(t testing.TB, request string) (answer string, alive bool) {
 	t.Helper()
 	_, err := fmt.Fprintln(v.requests, request)
@@ -107,7 +106,7 @@ func (v *victim) ask(t testing.TB, request string) (answer string, alive bool) {
 	select {
 	case answer, alive = <-v.answers:
 	case <-time.After(2 * time.Minute):
-		t.Fatalf("the victim hangs at %q:\n%s", request, v.everythingSaid())
+		t.Fatalf("the victim does not answer %q:\n%s", request, v.everythingSaid())
 	}
 	if !alive {
 		<-v.dead
@@ -115,7 +114,7 @@ func (v *victim) ask(t testing.TB, request string) (answer string, alive bool) {
 	return answer, alive
 }
 
-// end ends the victim, if it is there, and waits for what it has left running.
+// end ends the victim, if it runs, and waits for its child processes.
 func (v *victim) end() {
 	if v == nil {
 		return
@@ -129,11 +128,11 @@ func (v *victim) end() {
 	<-v.gone
 }
 
-// TestCrashVictim is the driver that TestCrash_RealLVM kills. If its lvm dies, it is asked once more, as any caller does.
+// TestCrashVictim is the driver that TestCrash_RealLVM kills. If its lvm dies, it repeats the request, as any caller does.
 func TestCrashVictim(t *testing.T) {
 	dir := os.Getenv(victimFolder)
 	if dir == "" {
-		return // it is only a part of the other test
+		return // it runs only as part of the other test
 	}
 	must(t, stopAtPoints())
 	for requests := bufio.NewScanner(os.Stdin); requests.Scan(); {

@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// fill writes a pattern over the whole device, and through to the disk.
+// fill writes a pattern over the whole device, and flushes it to the disk.
 func fill(t testing.TB, device string, size lvm.Bytes) {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
@@ -28,7 +28,7 @@ func fill(t testing.TB, device string, size lvm.Bytes) {
 	must(t, f.Sync())
 }
 
-// leaks tells how many MiB of a device are not zero.
+// leaks counts the MiB of a device that are not zero.
 func leaks(t testing.TB, device string) int {
 	t.Helper()
 	f, err := os.Open(device)
@@ -47,7 +47,7 @@ func leaks(t testing.TB, device string) int {
 	}
 }
 
-// TestWipe_RealLVM: whoever gets a deleted volume's extents finds zeroes, but where the class opted out.
+// TestWipe_RealLVM: the extents of a deleted volume are zero for the next one, unless the class opted out.
 func TestWipe_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	for wipe, want := range map[lvm.Wipe]bool{lvm.WipeZero: false, lvm.WipeNone: true} {
@@ -60,7 +60,7 @@ func TestWipe_RealLVM(t *testing.T) {
 		fill(t, device, v.Size)
 		before := admin(t, "lvs", "--noheadings", "-o", "seg_pe_ranges", realGroup)
 		must(t, d.Delete(t.Context(), v.ID))
-		// A restart in between: the wipe is taken up again.
+		// A restart in between: the next driver resumes the wipe.
 		d = b.Start(t)
 		d.waitWiped(t)
 		v = d.create(t, b.spec("curious", 100*lvm.MiB))
@@ -77,7 +77,7 @@ func TestWipe_RealLVM(t *testing.T) {
 	}
 }
 
-// secrets tells how many MiB of a device hold what fill wrote. What RAID leaves of its own bookkeeping does not count.
+// secrets counts the MiB of a device that hold what fill wrote. It ignores RAID's metadata.
 func secrets(t testing.TB, device string) int {
 	t.Helper()
 	f, err := os.Open(device)
@@ -96,8 +96,8 @@ func secrets(t testing.TB, device string) int {
 	}
 }
 
-// TestLeaks_RealLVM: nothing of a deleted volume can be read through a later one that takes all extents there are,
-// whatever its layout was, also where it had been extended, and also when the wipe was interrupted.
+// TestLeaks_RealLVM: no later volume that gets all free extents shows data of a deleted volume, whatever the layout of that
+// volume, even if it had been extended, and even if its wipe was interrupted.
 func TestLeaks_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	for _, s := range append(shapes, shape{class: lvm.Class{Layout: lvm.LayoutLinear}, legs: 1, data: 1}) {
@@ -110,7 +110,7 @@ func TestLeaks_RealLVM(t *testing.T) {
 			must(t, err)
 			fillVolume(t, d, v)
 			must(t, d.Delete(t.Context(), v.ID))
-			d = b.Start(t) // the wipe is taken up again
+			d = b.Start(t) // it resumes the wipe
 			d.waitWiped(t)
 			curious := d.create(t, b.light("curious", d.capacity(t, b.class()).Largest))
 			device, err := d.Activate(t.Context(), curious.ID, curious.UUID)
@@ -124,7 +124,7 @@ func TestLeaks_RealLVM(t *testing.T) {
 	}
 }
 
-// TestThinLeaks_RealLVM: nor through a later volume of the same pool.
+// TestThinLeaks_RealLVM: nor does a later volume of the same pool.
 func TestThinLeaks_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
@@ -139,7 +139,7 @@ func TestThinLeaks_RealLVM(t *testing.T) {
 	must(t, err)
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
 	must(t, err)
-	for at := int64(0); at < int64(curious.Size); at += 64 << 10 { // makes the pool give it a block each
+	for at := int64(0); at < int64(curious.Size); at += 64 << 10 { // the pool allocates a block for each
 		_, err := f.WriteAt(make([]byte, 4096), at)
 		must(t, err)
 	}
@@ -159,18 +159,18 @@ func fillVolume(t testing.TB, d *Driver, v lvm.Volume) {
 	fill(t, device, v.Size)
 }
 
-// TestBlank_RealLVM: signatures that lay on the extents before are gone from a new volume.
+// TestBlank_RealLVM: a new volume shows no signature that was on its extents before.
 func TestBlank_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	spec := b.spec("signed", 128*lvm.MiB)
 	spec.Class.Wipe = lvm.WipeNone
-	for _, mkfs := range []string{"mkfs.ext4", "mkfs.btrfs", "mkswap", "true"} { // true: only look at what mkswap left
+	for _, mkfs := range []string{"mkfs.ext4", "mkfs.btrfs", "mkswap", "true"} { // true: only check what mkswap left
 		v := d.create(t, spec)
 		device, _, err := d.Device(v.ID, v.UUID)
 		must(t, err)
 		if out, err := exec.CommandContext(t.Context(), "wipefs", "--noheadings", device).CombinedOutput(); err != nil || len(out) > 0 {
-			t.Errorf("a new volume bears a signature (%v): %s", err, out)
+			t.Errorf("a new volume has a signature (%v): %s", err, out)
 		}
 		if out, err := exec.CommandContext(t.Context(), mkfs, device).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", mkfs, err, out)
@@ -180,7 +180,7 @@ func TestBlank_RealLVM(t *testing.T) {
 	}
 }
 
-// TestSuspended_RealLVM: a start resumes our suspended devices, and nobody else's.
+// TestSuspended_RealLVM: a start resumes suspended devices of managed volumes, and no others.
 func TestSuspended_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
@@ -195,10 +195,10 @@ func TestSuspended_RealLVM(t *testing.T) {
 	}
 	b.Start(t)
 	if state := dmsetup(t, "info", "-c", "--noheadings", "-o", "suspended", "-u", deviceUUID(v.ID.VG, v.UUID)); state != "Active" {
-		t.Errorf("our device is %s", state)
+		t.Errorf("the managed volume's device is %s", state)
 	}
 	if state := dmsetup(t, "info", "-c", "--noheadings", "-o", "suspended", "-u", foreign); state != "Suspended" {
-		t.Errorf("somebody else's device is %s", state)
+		t.Errorf("the unmanaged volume's device is %s", state)
 	}
 	dmsetup(t, "resume", "-u", foreign)
 	leaks(t, device) // it can be read
@@ -213,7 +213,7 @@ func dmsetup(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestOrigin_RealLVM: a volume with a snapshot is not deleted; lvremove would take the snapshot along.
+// TestOrigin_RealLVM: the driver does not delete a volume with a snapshot: lvremove would remove the snapshot too.
 func TestOrigin_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
@@ -222,7 +222,7 @@ func TestOrigin_RealLVM(t *testing.T) {
 	err := d.Delete(t.Context(), v.ID)
 	wantKind(t, "delete of an origin", err, lvm.KindInUse)
 	if err != nil && !strings.Contains(err.Error(), "admins-snapshot") {
-		t.Errorf("the refusal does not name the snapshot: %v", err)
+		t.Errorf("the error does not name the snapshot: %v", err)
 	}
 	if _, err := d.Lookup(t.Context(), v.ID); err != nil {
 		t.Error(err)
@@ -232,13 +232,13 @@ func TestOrigin_RealLVM(t *testing.T) {
 	d.waitWiped(t)
 }
 
-// TestMissingDisk_RealLVM: a group that lost a disk gives nothing new, says so, what is whole still works, and nothing of what the
-// driver does makes LVM note the disk as missing.
+// TestMissingDisk_RealLVM: in a group that lost a disk the driver creates nothing and reports why. Complete volumes still work,
+// and no command of the driver makes LVM set the disk's MISSING flag.
 func TestMissingDisk_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.spec("whole", 8*lvm.MiB))
-	_, err := d.Activate(t.Context(), v.ID, v.UUID) // marks it as ready
+	_, err := d.Activate(t.Context(), v.ID, v.UUID) // tags it as ready
 	must(t, err)
 	pv := admin(t, "lvs", "--noheadings", "-o", "devices", realGroup)
 	lost := ""
@@ -267,11 +267,11 @@ func TestMissingDisk_RealLVM(t *testing.T) {
 	}
 	b.Admin(t, "lvchange", "-an", realGroup+"/"+v.ID.LV)
 	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
-		t.Errorf("a volume on the disk that is left: %v", err)
+		t.Errorf("a volume on the remaining disk: %v", err)
 	}
-	wantKind(t, "delete", d.Delete(t.Context(), v.ID), lvm.KindBusy) // LVM's commit would note the disk as missing
+	wantKind(t, "delete", d.Delete(t.Context(), v.ID), lvm.KindBusy) // LVM's commit would set the MISSING flag
 	_, err = d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"})
-	wantKind(t, "look for what is not there", err, lvm.KindBusy)
+	wantKind(t, "look up a missing volume", err, lvm.KindBusy)
 	putBack()
 	if g := b.group(t); !isWhole(g) {
 		t.Errorf("with the disk back the group is %+v", g)

@@ -16,9 +16,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestKilled_RealLVM kills a driver in the middle of making and deleting volumes, many times over, and its LVM commands
-// with it: it runs in a PID namespace of its own, as in a container. After the next start nothing half-made is left, no
-// device is suspended, and what is there works.
+// TestKilled_RealLVM kills a driver while it creates and deletes volumes, many times, and its LVM commands with it: it runs in
+// a separate PID namespace, as in a container. After the next start no unfinished volume is left, no device is suspended, and
+// the existing volumes work.
 func TestKilled_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func TestKilled_RealLVM(t *testing.T) {
 		d.waitWiped(t)
 		m := d.Metrics()
 		if m.Volumes[lvm.StateCreating] != 0 {
-			t.Errorf("round %d: something half-made is left: %+v", round, m)
+			t.Errorf("round %d: unfinished volumes are left: %+v", round, m)
 		}
 		volumes, err := d.List(t.Context())
 		must(t, err)
@@ -41,7 +41,7 @@ func TestKilled_RealLVM(t *testing.T) {
 		d.waitWiped(t)
 		t.Logf("round %d: %d volumes were ready; %s", round, len(volumes), killed)
 		if left := admin(t, "lvs", "--noheadings", "-o", "lv_name,lv_tags", realGroup); left != "" {
-			t.Errorf("round %d: left behind: %s\n%s", round, left, killed)
+			t.Errorf("round %d: left: %s\n%s", round, left, killed)
 		}
 		if suspended := dmsetup(t, "info", "-c", "--noheadings", "-S", "suspended=1", "-o", "name"); suspended != "" && suspended != "No devices found" {
 			t.Errorf("round %d: suspended: %s", round, suspended)
@@ -50,7 +50,7 @@ func TestKilled_RealLVM(t *testing.T) {
 	}
 }
 
-// killVictim runs TestVictim, kills it some time after it has begun to work, and returns the last that it said.
+// killVictim runs TestVictim, kills it some time after it has started to work, and returns its last output.
 func killVictim(t testing.TB, dir string, after time.Duration) string {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVictim$")
@@ -83,7 +83,7 @@ func killRounds(t testing.TB) int {
 func TestVictim(t *testing.T) {
 	dir := os.Getenv("NODELVM_TEST_VICTIM")
 	if dir == "" {
-		return // it is only a part of the other test
+		return // it runs only as part of the other test
 	}
 	d := startReal(t, filepath.Join(dir, "victim"))
 	b := Bed{Group: realGroup}

@@ -15,8 +15,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// leaveMessage writes a message into a group's metadata, behind the default thin pool's other ones: its count stays, so that
-// the pool takes it for one that it has counted.
+// leaveMessage writes a message into a group's metadata, after the default thin pool's other ones. The message count stays, so
+// that the pool takes the message for one that it has counted.
 func leaveMessage(t testing.TB, group, message string) {
 	t.Helper()
 	what, which, _ := strings.Cut(message, " ")
@@ -39,20 +39,20 @@ func leaveMessage(t testing.TB, group, message string) {
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// lostDevices asks the default thin pool of a group for its devices, and LVM for its volumes, and lists the numbers of those
-// that only one of them knows.
+// lostDevices compares the devices of a group's default thin pool with LVM's volumes, and lists the numbers that only one of
+// the two has.
 func lostDevices(t testing.TB, group string) []int {
 	t.Helper()
 	pool := group + "/" + lvm.DefaultPool
 	switch admin(t, "lvs", "--noheadings", "-o", "transaction_id", "-S", "lv_name="+lvm.DefaultPool, group) {
-	case "", "0": // there is none, or it was never told anything
+	case "", "0": // no pool, or one that never got a message
 		return nil
 	}
 	admin(t, "lvchange", "-ay", pool)
-	defer admin(t, "lvchange", "-an", pool) // what stands on the pool keeps it active
+	defer admin(t, "lvchange", "-an", pool) // its volumes keep the pool active
 	name := strings.ReplaceAll(group, "-", "--") + "-" + strings.ReplaceAll(lvm.DefaultPool, "-", "--")
 	release := []string{"message", name + "-tpool", "0", "release_metadata_snap"}
-	_ = exec.CommandContext(t.Context(), "dmsetup", release...).Run() // of a look that a power cut has ended
+	_ = exec.CommandContext(t.Context(), "dmsetup", release...).Run() // left by a check that a power cut interrupted
 	tool(t, "dmsetup", "message", name+"-tpool", "0", "reserve_metadata_snap")
 	defer tool(t, "dmsetup", release...)
 	differ := map[string]bool{}

@@ -18,8 +18,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// hostLVM runs the node's own lvm with the node's own configuration, udev included where it runs: else a host makes lvm do
-// without.
+// hostLVM runs the node's lvm with the node's configuration, including udev if it runs; without udev on the host, lvm works
+// without it.
 func hostLVM(t testing.TB, argv ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "lvm", argv...)
@@ -29,7 +29,7 @@ func hostLVM(t testing.TB, argv ...string) {
 	outputOf(t, cmd)
 }
 
-// stopUdev ends udev's daemon, and lets lvm see that there is none, until the test ends.
+// stopUdev stops udev's daemon, and lets lvm see that, until the test ends.
 func stopUdev(t testing.TB) {
 	t.Helper()
 	settleUdev(t)
@@ -49,8 +49,8 @@ func settleUdev(t testing.TB) {
 	}
 }
 
-// hostNames lists what leads to devices of the group's volumes: in /dev/mapper by device-mapper's name, in /dev/GROUP by the
-// volume's.
+// hostNames lists the names of devices of the group's volumes: in /dev/mapper by device-mapper's name, in /dev/GROUP by the
+// volume's name.
 func hostNames(t testing.TB, group string) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"/dev/mapper/" + strings.ReplaceAll(group, "-", "--") + "-*", "/dev/" + group + "/*"} {
@@ -61,7 +61,7 @@ func hostNames(t testing.TB, group string) (names []string) {
 	return names
 }
 
-// checkHostNames fails for each name that does not lead to the device of its volume, or to none.
+// checkHostNames fails for each name that does not lead to the device of its volume.
 func checkHostNames(t testing.TB, when, group string) {
 	t.Helper()
 	settleUdev(t)
@@ -82,8 +82,8 @@ func checkHostNames(t testing.TB, when, group string) {
 	}
 }
 
-// TestNames_RealLVM: the driver and an admin's lvm side by side. No name in the host's /dev ever leads to another volume than
-// its own, with udev and without, and a name that was used before can be used again by both.
+// TestNames_RealLVM: with the driver and an admin's lvm at work, no name in the host's /dev ever leads to another volume than
+// its own, with udev and without, and both can reuse a former name.
 func TestNames_RealLVM(t *testing.T) {
 	for _, udev := range []bool{true, false} {
 		t.Run(fmt.Sprintf("udev %v", udev), func(t *testing.T) {
@@ -100,13 +100,13 @@ func TestNames_RealLVM(t *testing.T) {
 			device, _, err := d.Device(first.ID, first.UUID)
 			must(t, err)
 			if info, err := os.Stat(device); err != nil || info.Mode()&os.ModeDevice == 0 {
-				t.Errorf("what a pod's volume is mounted from, %s: %v", device, err)
+				t.Errorf("the device of a pod's mounted volume, %s: %v", device, err)
 			}
 			hostLVM(t, "lvremove", "-y", realGroup+"/"+first.ID.LV)
 			checkHostNames(t, "an admin's lvremove", realGroup)
 			second := d.create(t, b.spec("b", 8*lvm.MiB))
 			if again, _, err := d.Device(second.ID, second.UUID); err != nil || again != device {
-				t.Logf("the next volume has %s, the one before had %s: %v", again, device, err)
+				t.Logf("the next volume has %s, the previous one had %s: %v", again, device, err)
 			}
 			checkHostNames(t, "the driver's next volume", realGroup)
 			hostLVM(t, "lvcreate", "-y", "-an", "-Zn", "-L", "8m", "-n", first.ID.LV, realGroup)
@@ -135,7 +135,7 @@ func TestNames_RealLVM(t *testing.T) {
 			}
 			hostLVM(t, "lvchange", "--refresh", realGroup+"/names")
 			if len(hostNames(t, realGroup)) == 0 {
-				t.Error("an admin's lvchange makes no names in /dev")
+				t.Error("an admin's lvchange creates no names in /dev")
 			}
 			b.deleteAll(t, d)
 			must(t, d.ExtendThinPools(t.Context()))
@@ -153,7 +153,7 @@ func TestNames_RealLVM(t *testing.T) {
 	}
 }
 
-// TestStaleNames_RealLVM: a start removes what an earlier version made in the host's /dev, and nothing else.
+// TestStaleNames_RealLVM: a start removes the names that an earlier version created in the host's /dev, and no others.
 func TestStaleNames_RealLVM(t *testing.T) {
 	dir := t.TempDir()
 	b := realBed(t)
@@ -174,7 +174,7 @@ func TestStaleNames_RealLVM(t *testing.T) {
 	old := filepath.Join(dir, "backup", "nodelvm-former")
 	must(t, os.WriteFile(old, nil, 0o600))
 	nodes := map[string]int{ // a name, and the device at it
-		mapper + mangled(kept.ID.LV):      ours, // nobody would remove it with the volume
+		mapper + mangled(kept.ID.LV):      ours, // no lvm would remove it with the volume
 		mapper + "removed":                ours,
 		mapper + "gone":                   int(unix.Mkdev(unix.Major(uint64(ours)), 250)),
 		"/dev/mapper/nodelvm--former-lv":  theirs,
@@ -195,13 +195,13 @@ func TestStaleNames_RealLVM(t *testing.T) {
 		t.Errorf("/dev has %q, want %q", left, want)
 	}
 	if left := hostNames(t, "nodelvm-former"); len(left) > 0 {
-		t.Errorf("of a group that was renamed, /dev has %q", left)
+		t.Errorf("for a renamed group, /dev has %q", left)
 	}
 	if len(hostNames(t, "nodelvm-unknown")) != 1 {
-		t.Error("the name of a group that the driver never had was removed")
+		t.Error("a start removed the name of a group that the driver never had")
 	}
 	if after := tool(t, "dmsetup", "table"); after != before {
-		t.Errorf("devices were changed:\n%s\n%s", before, after)
+		t.Errorf("devices changed:\n%s\n%s", before, after)
 	}
 	if device, active, err := next.Device(kept.ID, kept.UUID); err != nil || !active || number(device) != ours {
 		t.Errorf("the volume's device is %s, active %v: %v", device, active, err)
@@ -209,7 +209,7 @@ func TestStaleNames_RealLVM(t *testing.T) {
 	hostLVM(t, "lvchange", "--refresh", realGroup+"/"+kept.ID.LV)
 	checkHostNames(t, "after an admin's refresh", realGroup)
 	if !slices.Contains(hostNames(t, realGroup), "/dev/"+realGroup+"/"+kept.ID.LV) {
-		t.Errorf("an admin's lvchange --refresh does not make the volume's name: /dev has %q", hostNames(t, realGroup))
+		t.Errorf("an admin's lvchange --refresh does not create the volume's name: /dev has %q", hostNames(t, realGroup))
 	}
 	must(t, next.Delete(t.Context(), kept.ID))
 	next.waitWiped(t)
@@ -219,8 +219,8 @@ func TestStaleNames_RealLVM(t *testing.T) {
 
 func mangled(lv string) string { return strings.ReplaceAll(lv, "-", "--") }
 
-// TestDeviceDirWithoutDevices_RealLVM: volumes are made where /run is mounted with nodev, as on a host; what was mounted for
-// that is gone in the end.
+// TestDeviceDirWithoutDevices_RealLVM: the driver creates volumes if /run is mounted with nodev, as on a host, and in the end
+// unmounts what it mounted for that.
 func TestDeviceDirWithoutDevices_RealLVM(t *testing.T) {
 	b := realBed(t)
 	dir := t.TempDir()
@@ -240,8 +240,8 @@ func TestDeviceDirWithoutDevices_RealLVM(t *testing.T) {
 	}
 }
 
-// TestKilledLVMLeavesNoName_RealLVM: an lvm of ours that is killed at any moment of an lvcreate leaves no name in the host's
-// /dev that leads elsewhere, and what it leaves in its own directory is in nobody's way.
+// TestKilledLVMLeavesNoName_RealLVM: an lvm of the driver that is killed at any moment of an lvcreate leaves no wrong name in
+// the host's /dev, and what it leaves in the driver's device directory blocks nothing.
 func TestKilledLVMLeavesNoName_RealLVM(t *testing.T) {
 	b := realBed(t)
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestNodeTag_RealLVM: the group gets the node's tag once, which is nothing to the node's own LVM; and it is told of a group that
-// this activates by itself when the node boots.
+// TestNodeTag_RealLVM: the group gets the node's tag once, which the node's own LVM ignores; the driver reports a group that
+// this LVM activates automatically at boot.
 func TestNodeTag_RealLVM(t *testing.T) {
 	b := realBed(t)
 	dir := t.TempDir()
@@ -20,7 +20,7 @@ func TestNodeTag_RealLVM(t *testing.T) {
 		return startRealWith(t, dir, func(c *lvm.Config) { c.Node = name })
 	}
 	d := driver("node-a")
-	t.Cleanup(func() { // the next test finds the group as it was, whatever became of this one
+	t.Cleanup(func() { // the next test needs the unchanged group
 		d.close(t)
 		admin(t, "vgchange", "--deltag", "nodelvm.node=node-a", "--setautoactivation", "y", realGroup)
 	})
@@ -30,7 +30,7 @@ func TestNodeTag_RealLVM(t *testing.T) {
 		must(t, err)
 		for _, g := range inv.Groups {
 			if g.Name == realGroup && g.AutoActivation != want {
-				t.Errorf("the node activates the group by itself: %v is told", g.AutoActivation)
+				t.Errorf("the node activates the group automatically: reported %v", g.AutoActivation)
 			}
 		}
 	}
@@ -53,9 +53,9 @@ func TestNodeTag_RealLVM(t *testing.T) {
 		t.Errorf("tags %q", tags)
 	}
 	admin(t, "vgchange", "-an", realGroup)
-	admin(t, "vgchange", "-aay", realGroup) // what a node does when it boots
+	admin(t, "vgchange", "-aay", realGroup) // as a node does when it boots
 	if active := admin(t, "lvs", "--noheadings", "-o", "lv_name", "-S", "lv_active=active", realGroup); active != "" {
-		t.Errorf("the node activates by itself: %s", active)
+		t.Errorf("the node activates automatically: %s", active)
 	}
 
 	d = driver("node-b")

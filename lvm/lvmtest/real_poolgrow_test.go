@@ -13,8 +13,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// TestPoolGrows_RealLVM: a pool that promises more than it holds is enlarged as it is written to; when its group is full
-// nothing more is made in it, and it is told why; when there is room again it goes on.
+// TestPoolGrows_RealLVM: the driver extends an overprovisioned pool as it fills. When the group is full, it creates nothing
+// more in the pool and says why; with free extents again it continues.
 func TestPoolGrows_RealLVM(t *testing.T) {
 	dir := t.TempDir()
 	d := startReal(t, dir)
@@ -45,10 +45,10 @@ func TestPoolGrows_RealLVM(t *testing.T) {
 	}
 	must(t, d.ExtendThinPools(t.Context()))
 	if p := pool(); p.MetadataSize != 8*lvm.MiB || p.Grown != 1 {
-		t.Errorf("with metadata in use over its limit: %+v", p)
+		t.Errorf("with metadata above its threshold: %+v", p)
 	}
 	declared.Pool.MetadataAutoextendThreshold = 0
-	d.counted(t, "a look at pools that need nothing", 0, func() {
+	d.counted(t, "a check of pools that need nothing", 0, func() {
 		prepare(t, d, false, declared)
 		must(t, d.ExtendThinPools(t.Context()))
 	})
@@ -61,9 +61,9 @@ func TestPoolGrows_RealLVM(t *testing.T) {
 	writeTo(t, d, second, 70*lvm.MiB)
 	must(t, d.ExtendThinPools(t.Context()))
 	p := pool()
-	t.Logf("the pool takes the whole group: %+v", p)
+	t.Logf("the pool has the whole group: %+v", p)
 	if c := d.capacity(t, first.Class); c != (lvm.Capacity{}) {
-		t.Errorf("the pool is nearly full, its group is, and its capacity is %+v", c)
+		t.Errorf("the pool and its group are nearly full, and its capacity is %+v", c)
 	}
 	refused := func(what string, err error, kind lvm.Kind) {
 		t.Helper()

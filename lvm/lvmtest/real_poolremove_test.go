@@ -11,8 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestEmptyPoolChanged_RealLVM: the command that removes an empty pool leaves a group alone that has changed since it was read, and so does
-// not take along what an admin has made in the pool.
+// TestEmptyPoolChanged_RealLVM: the command that removes an empty pool does nothing if the group has changed since the driver
+// read it, and so does not remove what an admin has created in the pool.
 func TestEmptyPoolChanged_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
@@ -36,11 +36,11 @@ func TestEmptyPoolChanged_RealLVM(t *testing.T) {
 	before := b.group(t)
 	admin(t, append([]string{"lvremove"}, removal...)...)
 	if after := b.group(t); after.Seqno != before.Seqno || len(after.LVs) != len(before.LVs) {
-		t.Errorf("the group was changed from %+v to %+v", before, after)
+		t.Errorf("the group changed from %+v to %+v", before, after)
 	}
 	admin(t, "lvremove", "-y", realGroup+"/theirs")
 	must(t, d.ExtendThinPools(t.Context()))
 	if lvs := b.group(t).LVs; len(lvs) > 0 {
-		t.Errorf("there are %+v", lvs)
+		t.Errorf("the group has %+v", lvs)
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// promised is what the journal says of one volume or snapshot.
+// promised is the journal's record of one volume or snapshot.
 type promised struct {
 	made, deleting, deleted bool
 	size, asked             lvm.Bytes
 	content                 string // "": unknown
 }
 
-// promises are by name.
+// promises holds the records by name.
 type promises map[string]*promised
 
-// readPromises reads a journal, but for a line that was cut off.
+// readPromises reads a journal, except for an incomplete last line.
 func readPromises(journal string) promises {
 	all := promises{}
 	all.add(journal[:strings.LastIndexByte(journal, '\n')+1])
@@ -58,8 +58,8 @@ func (all promises) add(lines string) {
 	}
 }
 
-// checkNothingElse sees that there are so many volumes in the group, besides the pool, that the pool has their devices and no
-// other, and that nothing is suspended.
+// checkNothingElse checks that the group has so many volumes besides the pool, that the pool has exactly their devices, and
+// that none is suspended.
 func checkNothingElse(t testing.TB, b Bed, want int) {
 	t.Helper()
 	var names []string
@@ -69,7 +69,7 @@ func checkNothingElse(t testing.TB, b Bed, want int) {
 		}
 	}
 	if len(names) != want {
-		t.Errorf("%d volumes are known to the driver, and in the group are %v", want, names)
+		t.Errorf("the driver has %d volumes, and the group has %v", want, names)
 	}
 	if lost := lostDevices(t, b.Group); len(lost) > 0 {
 		t.Errorf("the thin pool and LVM differ in the devices %v", lost)
@@ -78,7 +78,7 @@ func checkNothingElse(t testing.TB, b Bed, want int) {
 	must(t, err)
 	for _, path := range suspended {
 		if state, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(state)) == "1" {
-			t.Errorf("%s says 1", path)
+			t.Errorf("%s is 1", path)
 		}
 	}
 }

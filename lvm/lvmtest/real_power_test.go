@@ -17,23 +17,23 @@ import (
 )
 
 // powerGroup is the group of the power-cut tests, on disks that outlive the node: test/e2e cuts the node's power while
-// TestPowerVictim works on it, and runs it again after the next boot.
+// TestPowerVictim works on it, and runs the test again after the next boot.
 const powerGroup = "nodelvm-power"
 
-// What the environment tells: where the victim is to note what it was promised, where it has done so before the last cut,
-// and whether this is the end of it all.
+// The environment variables: the journal for the victim to write, the journal from before the last cut, and whether this is the
+// last run.
 const (
 	powerJournal  = "NODELVM_TEST_JOURNAL"
 	powerPromises = "NODELVM_TEST_PROMISES"
 	powerLast     = "NODELVM_TEST_LAST"
 )
 
-// TestPowerVictim starts a driver, holds it to what was promised before the power was cut, and then makes, writes,
-// extends, copies and deletes volumes until the power is cut again.
+// TestPowerVictim starts a driver, compares its volumes with the journal from before the power cut, and then creates, writes,
+// extends, copies and deletes volumes until the next power cut.
 func TestPowerVictim(t *testing.T) {
 	path := os.Getenv(powerJournal)
 	if path == "" {
-		return // it is only a part of another test
+		return // it runs only as part of another test
 	}
 	calmUdev(t, true)
 	w := &powerWork{t: t, b: powerBed(t), promises: promises{}, prefix: filepath.Base(path)}
@@ -63,7 +63,7 @@ func powerBed(t testing.TB) Bed {
 	t.Helper()
 	disks := strings.Split(os.Getenv("NODELVM_TEST_DISKS"), ",")
 	if len(disks) < 2 {
-		t.Fatal("set NODELVM_TEST_DISKS to two blank disks that the test may use up, such as /dev/ubdb,/dev/ubdc in a lab node")
+		t.Fatal("set NODELVM_TEST_DISKS to two blank disks that the test may overwrite, such as /dev/ubdb,/dev/ubdc in a lab node")
 	}
 	if _, there := groupNamed(readDisks(t), powerGroup); !there {
 		admin(t, append([]string{"vgcreate", "-y", "-s", "4m", powerGroup}, disks...)...)
@@ -71,13 +71,13 @@ func powerBed(t testing.TB) Bed {
 	return Bed{Group: powerGroup, Admin: func(t testing.TB, argv ...string) { t.Helper(); admin(t, argv...) }, Read: readDisks}
 }
 
-// powerWork is what the victim does between two cuts.
+// powerWork is the victim's work between two cuts.
 type powerWork struct {
 	t         *testing.T
 	b         Bed
 	d         *Driver
 	journal   *os.File
-	prefix    string // of the names of what is made between these cuts
+	prefix    string // of the names of volumes created between these cuts
 	n         int
 	promises  promises
 	volumes   []lvm.Volume
@@ -94,7 +94,7 @@ func (w *powerWork) note(format string, args ...any) {
 	w.promises.add(line)
 }
 
-// check holds the driver to what was promised. What was asked for and not answered may be there or not.
+// check compares the driver's volumes with the journal. A request without an answer may have taken effect or not.
 func (w *powerWork) check() {
 	t := w.t
 	w.d.waitWiped(t)
@@ -105,35 +105,35 @@ func (w *powerWork) check() {
 		p := w.promises[v.Name]
 		switch {
 		case p == nil:
-			t.Errorf("nobody asked for %s", v.Name)
+			t.Errorf("no request for %s", v.Name)
 			continue
 		case p.deleted:
-			t.Errorf("%s was deleted, and is there", v.Name)
+			t.Errorf("%s was deleted, but exists", v.Name)
 		case v.Size < p.size || v.Size > p.asked:
-			t.Errorf("%s has %s; %s were promised, %s asked for", v.Name, v.Size, p.size, p.asked)
+			t.Errorf("%s has %s; %s recorded, %s requested", v.Name, v.Size, p.size, p.asked)
 		}
 		device, err := w.d.Activate(t.Context(), v.ID, v.UUID)
 		must(t, err)
 		if got := read(t, device, 0, 1<<20); p.content != "" && !bytes.Equal(got, scrawled(p.content)) {
-			t.Errorf("%s does not hold %s, which was written and flushed", v.Name, p.content)
+			t.Errorf("%s lacks %s, which was written and flushed", v.Name, p.content)
 		}
 	}
 	for _, s := range w.snapshots {
 		there[s.Name] = true
 		if p := w.promises[s.Name]; p == nil || p.deleted {
-			t.Errorf("nobody asked for the snapshot %s, or it was deleted", s.Name)
+			t.Errorf("the snapshot %s was not requested, or was deleted", s.Name)
 		}
 	}
 	for name, p := range w.promises {
 		if p.made && !p.deleting && !there[name] {
-			t.Errorf("%s was promised, and is gone", name)
+			t.Errorf("%s was created, but is missing", name)
 		}
 	}
 	checkNothingElse(t, w.b, len(there))
-	t.Logf("%d volumes and snapshots in the journal, %d there", len(w.promises), len(there))
+	t.Logf("%d volumes and snapshots in the journal, %d on the node", len(w.promises), len(there))
 }
 
-// begin begins the journal with what is there, so that it stands by itself, and writes to what was not written yet.
+// begin begins the journal with the existing volumes, so that it is complete, and writes to those without content.
 func (w *powerWork) begin() {
 	before := w.promises
 	w.promises = promises{}
@@ -164,13 +164,13 @@ func (w *powerWork) leave() {
 	checkNothingElse(w.t, w.b, 0)
 }
 
-// What the victim holds at most before it deletes: checking it takes time after each boot.
+// The most volumes and snapshots that the victim keeps: checking them takes time after each boot.
 const (
 	powerVolumes   = 5
 	powerSnapshots = 2
 )
 
-// step does one thing, any thing that can be done.
+// step does one random possible thing.
 func (w *powerWork) step() {
 	thick, thin := lvm.LayoutLinear, -1
 	if rand.IntN(2) == 0 {
@@ -270,7 +270,7 @@ func (w *powerWork) deleteSnapshot() {
 	w.snapshots = w.snapshots[1:]
 }
 
-// read reads the beginning of a device, or another stretch of it.
+// read reads a range of a device.
 func read(t testing.TB, device string, at int64, n int) []byte {
 	t.Helper()
 	f, err := os.Open(device)

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// poke writes to a disk's file, past all tools.
+// poke writes to a disk's file directly.
 func poke(t testing.TB, disk string, at int64, data []byte) {
 	t.Helper()
 	f, err := os.OpenFile(disk, os.O_WRONLY|os.O_SYNC, 0)
@@ -27,7 +27,7 @@ func poke(t testing.TB, disk string, at int64, data []byte) {
 	must(t, f.Close())
 }
 
-// digest is a checksum of what is on a loop device: of its file, whose holes need not be read.
+// digest is a checksum of a loop device's content; it skips the holes of its file.
 func digest(t testing.TB, disk string) string {
 	t.Helper()
 	device, err := os.Open(disk)
@@ -81,13 +81,13 @@ func vfat() []byte {
 	return b
 }
 
-// raidMember is the superblock of a Linux software RAID, version 1.2, which stands at byte 4096.
+// raidMember is the superblock of a Linux software RAID, version 1.2, which is at byte 4096.
 func raidMember() []byte {
 	b := make([]byte, 256)
 	binary.LittleEndian.PutUint32(b, 0xa92b4efc)
 	binary.LittleEndian.PutUint32(b[4:], 1)
 	copy(b[16:], "0123456789abcdef")
-	binary.LittleEndian.PutUint64(b[144:], 8) // where it stands, in sectors
+	binary.LittleEndian.PutUint64(b[144:], 8) // its position, in sectors
 	sum := uint64(0)
 	for i := 0; i < 256; i += 4 {
 		sum += uint64(binary.LittleEndian.Uint32(b[i:]))
@@ -96,7 +96,7 @@ func raidMember() []byte {
 	return b
 }
 
-// dirt are the ways in which a disk is not to be taken: how it is made so, and the word that must be told of it.
+// dirt lists the reasons to ignore a disk: how to create each, and a word of the report.
 var dirt = []struct {
 	name, told string
 	size       int // MiB
@@ -135,7 +135,7 @@ var dirt = []struct {
 		tool(t, "dmsetup", "create", "--noudevsync", "nodelvm-holder", "--table", "0 2048 linear "+disk+" 0")
 		t.Cleanup(func() { tool(t, "dmsetup", "remove", "--noudevsync", "--retry", "nodelvm-holder") })
 	}},
-	{"opened", "it is in use", 24, func(t *testing.T, disk string) { // as a mount in a container that is not seen
+	{"opened", "it is in use", 24, func(t *testing.T, disk string) { // like an invisible mount in a container
 		f, err := os.OpenFile(disk, os.O_RDONLY|exclusive, 0)
 		must(t, err)
 		t.Cleanup(func() { must(t, f.Close()) })
@@ -144,7 +144,7 @@ var dirt = []struct {
 	{"at-the-end", "data of an unknown kind (at byte 25165823)", 24, func(t *testing.T, disk string) { poke(t, disk, 24<<20-1, []byte{1}) }},
 	{"in-front", "data of an unknown kind (at byte 777)", 24, func(t *testing.T, disk string) { poke(t, disk, 777, []byte{1}) }},
 	{"second-mib", "data of an unknown kind (at byte 1049656)", 24, func(t *testing.T, disk string) { poke(t, disk, 1<<20+1080, []byte{0x53, 0xef}) }},
-	{"behind-loop", "is the backing device of loop", 24, func(t *testing.T, disk string) { // as the kubelet hands it to a pod
+	{"behind-loop", "is the backing device of loop", 24, func(t *testing.T, disk string) { // as the kubelet gives it to a pod
 		loop := strings.TrimSpace(tool(t, "losetup", "--find", "--show", disk))
 		t.Cleanup(func() { detach(t, loop) })
 	}},
@@ -171,5 +171,5 @@ func gpt(mebibytes int) []byte {
 	return b
 }
 
-// exclusive is O_EXCL on a block device: for one alone.
+// exclusive is O_EXCL on a block device: only one process can open it.
 const exclusive = syscall.O_EXCL

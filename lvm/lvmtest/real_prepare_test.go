@@ -16,7 +16,7 @@ import (
 
 const preparedGroup = "nodelvm-prepared"
 
-// loopDisk makes a disk of its own for a test.
+// loopDisk creates a separate disk for a test.
 func loopDisk(t testing.TB, name string, mebibytes int) string {
 	t.Helper()
 	disk := makeDisk(t, name, mebibytes)
@@ -34,7 +34,7 @@ func prepare(t testing.TB, d *Driver, dryRun bool, declared ...lvm.Declaration) 
 	return report
 }
 
-// declare names devices one by one: loop devices are not taken otherwise.
+// declare names devices one by one: Prepare ignores loop devices otherwise.
 func declare(disks ...string) lvm.Declaration {
 	return lvm.Declaration{Name: preparedGroup, Tags: []string{"prepared"}, Devices: []lvm.Selector{{Paths: disks}}}
 }
@@ -70,8 +70,8 @@ func sameDisks(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// TestPrepare_RealLVM: a disk that is not proven blank is left alone byte for byte, and it is told why; blank ones become
-// the group, once; one that comes later is added.
+// TestPrepare_RealLVM: Prepare changes no byte of a disk that is not proven blank, and reports why; it creates the group from
+// the blank ones, once, and adds a blank one that appears later.
 func TestPrepare_RealLVM(t *testing.T) {
 	dir := t.TempDir()
 	d := newReal(t, dir, func(c *lvm.Config) { c.Cluster = "" })
@@ -79,7 +79,7 @@ func TestPrepare_RealLVM(t *testing.T) {
 	blank := []string{loopDisk(t, "blank0", 24), loopDisk(t, "blank1", 32)}
 	zeroes := map[string]string{blank[0]: digest(t, blank[0]), blank[1]: digest(t, blank[1])}
 	all := slices.Concat(blank, []string{"/dev/ubda"})
-	dirty := map[string]string{} // device -> what is to be told of it
+	dirty := map[string]string{} // device -> a part of its report
 	before := map[string]string{}
 	for _, way := range dirt {
 		disk := loopDisk(t, way.name, way.size)
@@ -126,7 +126,7 @@ func TestPrepare_RealLVM(t *testing.T) {
 	}
 	d.counted(t, "a second run", 0, func() {
 		if again := prepare(t, d, false, declared); again.Groups[0].Changed || !sameDisks(members(t), blank) {
-			t.Errorf("again: %+v", again.Groups)
+			t.Errorf("second run: %+v", again.Groups)
 		}
 	})
 	late := loopDisk(t, "late", 24)
@@ -140,12 +140,12 @@ func TestPrepare_RealLVM(t *testing.T) {
 	check(report)
 	g, _ = groupNamed(readDisks(t), preparedGroup)
 	if !sameDisks(members(t), append(slices.Clone(blank), late)) || !slices.Contains(g.Tags, "more") || len(report.Failed()) > 0 {
-		t.Errorf("a disk that came later: group of %v: %+v", members(t), report)
+		t.Errorf("a disk that appeared later: group of %v: %+v", members(t), report)
 	}
 }
 
-// TestPrepareUnfinished_RealLVM: what an earlier run that was killed has left is finished, and nothing that somebody may
-// have used is taken for that.
+// TestPrepareUnfinished_RealLVM: Prepare completes what an earlier run that was killed left, and does not mistake a disk that
+// may have been used for that.
 func TestPrepareUnfinished_RealLVM(t *testing.T) {
 	dir := t.TempDir()
 	d := newReal(t, dir, func(c *lvm.Config) { c.Cluster = "" })
@@ -158,7 +158,7 @@ func TestPrepareUnfinished_RealLVM(t *testing.T) {
 		t.Helper()
 		report := prepare(t, d, false, declare(disk))
 		if got := sameDisks(members(t), []string{disk}); got != want || !want && !strings.Contains(toldOf(report, disk), "physical volume of LVM that is in no group") {
-			t.Errorf("%s: group of %v, want it made: %v\n%s", what, members(t), want, report)
+			t.Errorf("%s: group of %v, want it created: %v\n%s", what, members(t), want, report)
 		}
 		if want {
 			removePrepared(t, dir)
@@ -166,7 +166,7 @@ func TestPrepareUnfinished_RealLVM(t *testing.T) {
 	}
 	mark(disk, "1")
 	finished("killed between pvcreate and vgcreate", true)
-	finished("killed before vgcreate's commit", true) // its text stands there, and no header tells of it
+	finished("killed before vgcreate's commit", true) // its text is on the disk, but no header refers to it
 	admin(t, "vgcreate", preparedGroup, disk)
 	admin(t, "lvcreate", "-y", "-Wn", "-Zn", "-an", "-l1", "-n", "precious", preparedGroup)
 	admin(t, "lvremove", "-y", preparedGroup)
@@ -189,14 +189,14 @@ func TestPrepareUnfinished_RealLVM(t *testing.T) {
 	}
 	admin(t, "vgreduce", preparedGroup, second)
 	if report = prepare(t, d, false, declare(disk, second)); !sameDisks(members(t), []string{disk}) {
-		t.Errorf("taken out by an admin: group of %v\n%s", members(t), report)
+		t.Errorf("removed by an admin: group of %v\n%s", members(t), report)
 	}
 	admin(t, "vgremove", "-ff", "-y", preparedGroup)
 	clear(t, disk)
 	clear(t, second)
 	report = prepare(t, d, false, declare(disk))
 	if failed := report.Failed(); len(failed) != 1 || lvm.KindOf(failed[0].Err) != lvm.KindConflict || len(members(t)) > 0 {
-		t.Errorf("a group that was there before is made anew: %s", report)
+		t.Errorf("a group that existed before is created again: %s", report)
 	}
 	must(t, os.RemoveAll(filepath.Join(dir, "backup", preparedGroup)))
 }
@@ -208,7 +208,7 @@ func clear(t testing.TB, disk string) {
 	poke(t, disk, 22<<20, make([]byte, 2<<20))
 }
 
-// TestPrepareUnsuitable_RealLVM: a group that is not as LVM needs it is not touched.
+// TestPrepareUnsuitable_RealLVM: Prepare does not change a group that LVM cannot use.
 func TestPrepareUnsuitable_RealLVM(t *testing.T) {
 	dir := t.TempDir()
 	d := newReal(t, dir, func(c *lvm.Config) { c.Cluster = "" })

@@ -19,7 +19,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ledger is what was run on the real LVM, by the driver and by the admin, in this order.
+// ledger records the commands of the driver and the admin on the real LVM, in order.
 type ledger struct {
 	mu       sync.Mutex
 	commands []lvm.Command
@@ -31,8 +31,8 @@ func (l *ledger) note(c lvm.Command) {
 	l.commands = append(l.commands, c)
 }
 
-// replayed holds the fake to the real LVM in one more way than the suite does: when the test has ended, every command that
-// was run on the bed is run again on a fake node with such disks, and must end with the same exit status.
+// replayed compares the fake with the real LVM beyond the suite: when the test has ended, it runs every command of the bed
+// again on a fake node with such disks, and each must end with the same exit status.
 func replayed(t *testing.T, b Bed) Bed {
 	ran := &ledger{}
 	t.Cleanup(func() {
@@ -56,11 +56,11 @@ func replayed(t *testing.T, b Bed) Bed {
 	return b
 }
 
-// replay runs on a fake node what was written for the real one: disks and volumes have other names and UUIDs there.
+// replay runs on a fake node the commands written for the real one, whose disks and volumes have other names and UUIDs.
 type replay struct {
 	node  *Node
 	disks *strings.Replacer
-	uuids map[string]string // of volumes: the real one's, to the fake one's
+	uuids map[string]string // of volumes: from the real one's to the fake one's
 }
 
 func newReplay() *replay {
@@ -86,7 +86,7 @@ func (r *replay) check(t *testing.T, c lvm.Command) {
 	t.Helper()
 	switch c.Name {
 	case "fullreport":
-		return // the two readers are compared elsewhere
+		return // other tests compare the two readers
 	case "vgrename":
 		r.node.Change(c.Args[0], func(g *lvm.Group) { g.Name = c.Args[1] })
 		return
@@ -99,7 +99,7 @@ func (r *replay) check(t *testing.T, c lvm.Command) {
 	}
 }
 
-// run runs the command on the fake, and answers its exit status.
+// run runs the command on the fake, and returns its exit status.
 func (r *replay) run(argv []string) int {
 	if _, f := r.node.run(r.translate(argv)); f != nil {
 		return f.code
@@ -111,8 +111,8 @@ var seqno = regexp.MustCompile(`vg_seqno=[0-9]+`)
 
 var lvUUID = regexp.MustCompile(`lv_uuid=([A-Za-z0-9-]{38})`)
 
-// translate writes an argument vector for the fake. A volume's UUID becomes known when a command first names it beside
-// the volume, as the driver's selections do, one for each target.
+// translate writes an argument vector for the fake. It learns a volume's UUID when a command first has it together with the
+// volume's name, as the driver's selections do, one for each target.
 func (r *replay) translate(argv []string) []string {
 	var out, targets []string
 	if i := slices.Index(argv, "--"); i >= 0 {
@@ -129,7 +129,7 @@ func (r *replay) translate(argv []string) []string {
 				r.uuids[m[1]] = group.LVs[j].UUID
 			}
 		}
-		arg = seqno.ReplaceAllString(arg, fmt.Sprintf("vg_seqno=%d", group.Seqno)) // the two count their commits apart
+		arg = seqno.ReplaceAllString(arg, fmt.Sprintf("vg_seqno=%d", group.Seqno)) // each counts its commits
 		arg = lvUUID.ReplaceAllStringFunc(arg, func(s string) string {
 			if uuid, known := r.uuids[s[len("lv_uuid="):]]; known {
 				return "lv_uuid=" + uuid
@@ -138,7 +138,7 @@ func (r *replay) translate(argv []string) []string {
 		})
 		out = append(out, r.disks.Replace(arg))
 	}
-	if !slices.Contains(out, "--devices") { // an admin's command looks at all disks
+	if !slices.Contains(out, "--devices") { // an admin's command scans all disks
 		var devices []string
 		for _, pv := range group.PVs {
 			devices = append(devices, pv.Device)
@@ -148,8 +148,8 @@ func (r *replay) translate(argv []string) []string {
 	return out
 }
 
-// TestRefusals_RealLVM: what LVM refuses, the fake refuses with the same exit status, and neither changes anything; what
-// LVM takes without doing anything, so does the fake.
+// TestRefusals_RealLVM: the fake refuses what LVM refuses, with the same exit status and without a change, and accepts what LVM
+// accepts without doing anything.
 func TestRefusals_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	dir := t.TempDir()
@@ -235,11 +235,11 @@ func TestRefusals_RealLVM(t *testing.T) {
 			t.Errorf("exit status %d of the real LVM, %d of the fake: lvm %s", want, got, what)
 		}
 		if now := b.group(t); !reflect.DeepEqual(now, group) {
-			t.Errorf("the real group has changed from %+v to %+v: lvm %s", group, now, what)
+			t.Errorf("the real group changed from %+v to %+v: lvm %s", group, now, what)
 			group = now
 		}
 		if now := fake.node.groups[0].read(); !reflect.DeepEqual(now, faked) {
-			t.Errorf("the fake group has changed from %+v to %+v: lvm %s", faked, now, what)
+			t.Errorf("the fake group changed from %+v to %+v: lvm %s", faked, now, what)
 			faked = now
 		}
 	}

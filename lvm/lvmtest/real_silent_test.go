@@ -12,8 +12,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestSilent_RealLVM: a group whose disk hangs costs a moment once, is shown as it was, gives nothing and is reported;
-// the other groups go on; and all is well when the disk answers again.
+// TestSilent_RealLVM: a group with an unresponsive disk delays one read briefly, keeps its last state, has no capacity and is
+// reported; other groups are not affected, and the group works again when the disk answers.
 func TestSilent_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	const group, disk = "nodelvm-silent", "nodelvm-silent-disk"
@@ -51,16 +51,16 @@ func TestSilent_RealLVM(t *testing.T) {
 	}
 	timed("the first capacity", 8*time.Second, func() {
 		if c := d.capacity(t, spec.Class); c != (lvm.Capacity{}) {
-			t.Errorf("capacity of the silent group: %+v", c)
+			t.Errorf("capacity of the group with the unresponsive disk: %+v", c)
 		}
 	})
-	timed("ten capacities more", 12*time.Second, func() { // each reading that waited for the disk would take three
+	timed("ten capacities more", 12*time.Second, func() { // each read that waited for the disk would take three
 		for range 5 {
 			if c := d.capacity(t, spec.Class); c != (lvm.Capacity{}) {
-				t.Errorf("capacity of the silent group: %+v", c)
+				t.Errorf("capacity of the group with the unresponsive disk: %+v", c)
 			}
 			if c := d.capacity(t, b.class()); c.Available == 0 {
-				t.Error("another group gives nothing")
+				t.Error("another group has no capacity")
 			}
 		}
 	})
@@ -87,7 +87,7 @@ func TestSilent_RealLVM(t *testing.T) {
 	d.waitWiped(t)
 }
 
-// TestStatus_RealLVM: the kernel's own words of RAIDs and pools are understood.
+// TestStatus_RealLVM: the driver parses the kernel's status of RAID volumes and pools.
 func TestStatus_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)

@@ -17,11 +17,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// forgedGroup is the name of a volume group that a tenant makes up.
+// forgedGroup is the name of a volume group that a tenant forges.
 const forgedGroup = "evil"
 
-// forge makes the first 2 MiB of a disk of a volume group of a tenant's, as they make it in a file of their own: the group has
-// the tag of the real one, and is changed by edit, which gets its metadata, before it is written.
+// forge returns the first 2 MiB of a disk of a tenant's volume group, made in a file: the group has the tag of the real one,
+// and edit changes its metadata before it is written.
 func forge(t testing.TB, edit func(text string) string) []byte {
 	t.Helper()
 	disk := makeDisk(t, "forged", 32)
@@ -42,7 +42,7 @@ func forge(t testing.TB, edit func(text string) string) []byte {
 	must(t, err)
 	must(t, f.Close())
 	if !strings.Contains(string(head), "LABELONE") || !strings.Contains(string(head), "stolen") {
-		t.Fatal("no group was forged")
+		t.Fatal("forge found no group")
 	}
 	rewrite(head[4096:], edit)
 	return head
@@ -59,7 +59,7 @@ func rewrite(area []byte, edit func(text string) string) {
 	binary.LittleEndian.PutUint32(area, sum(area[4:512]))
 }
 
-// stacking puts devices on a tenant's volume; it answers the one that the forged group is written to, and what takes them away.
+// stacking puts devices on a tenant's volume; it returns the one for the forged group, and a function that removes them.
 type stacking func(t testing.TB, volume string) (device string, remove func())
 
 func onLoop(t testing.TB, below string, args ...string) (string, func()) {
@@ -84,7 +84,7 @@ func sectors(t testing.TB, device string) string {
 	return strings.TrimSpace(tool(t, "blockdev", "--getsz", device))
 }
 
-// stackings are what can stand on a volume. The kubelet makes the first one for each raw block volume.
+// stackings are devices on a volume. The kubelet creates the first one for each raw block volume.
 var stackings = map[string]stacking{
 	"a raw block volume": func(t testing.TB, volume string) (string, func()) { return onLoop(t, volume) },
 	"loop on loop": func(t testing.TB, volume string) (string, func()) {
@@ -110,7 +110,7 @@ var stackings = map[string]stacking{
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			if number, err := os.ReadFile("/sys/class/block/" + filepath.Base(part) + "/dev"); err == nil {
 				major, minor, _ := strings.Cut(strings.TrimSpace(string(number)), ":")
-				_ = exec.CommandContext(t.Context(), "mknod", part, "b", major, minor).Run() // where devtmpfs has not
+				_ = exec.CommandContext(t.Context(), "mknod", part, "b", major, minor).Run() // if devtmpfs has not
 				return part, remove
 			}
 			if time.Now().After(deadline) {
@@ -134,17 +134,17 @@ var stackings = map[string]stacking{
 	},
 }
 
-// TestTenantGroup_RealLVM: a volume group that a tenant writes to their own volume is nothing to the driver and to its LVM,
-// whatever stands between the two and whatever the group claims to be.
+// TestTenantGroup_RealLVM: the driver and its LVM ignore a volume group that a tenant writes to their own volume, whatever
+// device is between the two and whatever the group claims to be.
 func TestTenantGroup_RealLVM(t *testing.T) {
-	calmUdev(t, true) // the node's own LVM, as it comes, activates whatever group it finds
+	calmUdev(t, true) // the node's own LVM by default activates every group
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	victim := d.create(t, b.light("victim", 8*lvm.MiB))
 	attacker := d.create(t, b.light("attacker", 48*lvm.MiB))
 	volume, _, err := d.Device(attacker.ID, attacker.UUID)
 	must(t, err)
-	d = b.Start(t) // both are marked as ready: nothing is committed behind what is compared here
+	d = b.Start(t) // both are tagged as ready: no later commit changes what the test compares
 	real, _ := groupNamed(readDisks(t), realGroup)
 	claims := map[string]func(string) string{
 		"another group of the tag": func(text string) string { return text },
@@ -171,7 +171,7 @@ func TestTenantGroup_RealLVM(t *testing.T) {
 	for what, stack := range stackings {
 		t.Run(what, func(t *testing.T) {
 			if what == "md" && exec.CommandContext(t.Context(), "sh", "-c", "command -v mdadm").Run() != nil {
-				t.Log("there is no mdadm here; TestPositions has md")
+				t.Log("mdadm is missing; TestPositions has md")
 				return
 			}
 			d.ignores(t, b, victim, head, volume, stack)
@@ -179,12 +179,12 @@ func TestTenantGroup_RealLVM(t *testing.T) {
 	}
 	again, err := d.Create(t.Context(), b.light("victim", 8*lvm.MiB))
 	if must(t, err); again.UUID != victim.UUID {
-		t.Errorf("the volume was made again: %+v", again)
+		t.Errorf("the volume was created again: %+v", again)
 	}
 	b.cleanUp(t)
 }
 
-// ignores checks a driver, and one that is started anew, while a forged group stands on a tenant's volume.
+// ignores checks a running driver, and a new one, while a forged group is on a tenant's volume.
 func (d *Driver) ignores(t *testing.T, b Bed, victim lvm.Volume, head []byte, volume string, stack stacking) {
 	t.Helper()
 	class := lvm.Class{Group: "@" + b.Tag, Layout: lvm.LayoutLinear, Wipe: lvm.WipeNone}
@@ -194,14 +194,14 @@ func (d *Driver) ignores(t *testing.T, b Bed, victim lvm.Volume, head []byte, vo
 	defer remove()
 	overwrite(t, device, head)
 	if shown := outputOf(t, exec.CommandContext(t.Context(), "lvm", "pvs", "--noheadings", "-o", "pv_name", "--config", "devices { scan_lvs=1 }", "--devices", device)); !strings.Contains(shown, device) {
-		t.Fatalf("to LVM itself there is no physical volume on %s: %s", device, shown)
+		t.Fatalf("LVM itself finds no physical volume on %s: %s", device, shown)
 	}
 	if after := d.capacity(t, class); after != before {
-		t.Errorf("the capacity was %+v, and is %+v", before, after)
+		t.Errorf("the capacity changed from %+v to %+v", before, after)
 	}
 	now := readDisks(t).Groups
 	if len(now) != len(groups) || now[0].UUID != groups[0].UUID || now[0].Seqno != groups[0].Seqno || now[0].Problem != "" {
-		t.Errorf("the groups were %+v, and are %+v", groups, now)
+		t.Errorf("the groups changed from %+v to %+v", groups, now)
 	}
 	if found, err := d.Lookup(t.Context(), victim.ID); err != nil || found.UUID != victim.UUID {
 		t.Errorf("a volume is %+v, %v", found, err)
@@ -209,7 +209,7 @@ func (d *Driver) ignores(t *testing.T, b Bed, victim lvm.Volume, head []byte, vo
 	spec := b.light("next", 4*lvm.MiB)
 	spec.Class.Group = class.Group
 	if v := d.create(t, spec); v.Group != b.Group || v.ID.VG != victim.ID.VG {
-		t.Errorf("the next volume is made in %s: %+v", v.Group, v)
+		t.Errorf("the next volume is in %s: %+v", v.Group, v)
 	} else {
 		must(t, d.Delete(t.Context(), v.ID))
 		d.waitWiped(t)
@@ -217,7 +217,7 @@ func (d *Driver) ignores(t *testing.T, b Bed, victim lvm.Volume, head []byte, vo
 	d.reportLacks(t, device)
 }
 
-// reportLacks looks at LVM's own report as another driver asks for it when it starts.
+// reportLacks checks LVM's report as a starting driver requests it.
 func (d *Driver) reportLacks(t *testing.T, device string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -226,11 +226,11 @@ func (d *Driver) reportLacks(t *testing.T, device string) {
 	defer other.close(t)
 	i := slices.IndexFunc(other.commands, func(c lvm.Command) bool { return c.Name == "fullreport" })
 	if i < 0 {
-		t.Fatal("LVM was not asked for a report")
+		t.Fatal("no command requested LVM's report")
 	}
 	args := other.commands[i].Args
 	if at := slices.Index(args, "--devices"); at < 0 || slices.Contains(strings.Split(args[at+1], ","), device) {
-		t.Errorf("LVM is made to look at %s: %q", device, args)
+		t.Errorf("LVM may scan %s: %q", device, args)
 	}
 	cmd := exec.CommandContext(t.Context(), "lvm", append([]string{"fullreport"}, args...)...)
 	cmd.Env = append(os.Environ(), "LVM_SYSTEM_DIR="+filepath.Join(dir, "etc"))

@@ -22,8 +22,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// realGroup stands on six loop devices over files in memory, and is shared by all tests: making it takes longer than
-// most of them.
+// realGroup is on six loop devices over files in memory, and all tests share it: creating it takes longer than most tests.
 const realGroup = "nodelvm-test"
 
 // realSizes are the sizes of its disks in MiB.
@@ -32,11 +31,11 @@ var realSizes = []int{128, 128, 160, 96, 192, 96}
 // realDisks are the loop devices; empty until the first test needs them.
 var realDisks []string
 
-// makeDisks makes them, or fails the test.
+// makeDisks creates them, or fails the test.
 func makeDisks(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Fatal("these tests make groups of loop devices with the real LVM: run them as root, inside a lab node")
+		t.Fatal("these tests create groups on loop devices with the real LVM: run them as root, inside a lab node")
 	}
 	if _, err := os.Stat("/dev/mapper/control"); err != nil {
 		if out, err := exec.CommandContext(t.Context(), "modprobe", "dm-mod").CombinedOutput(); err != nil {
@@ -59,7 +58,7 @@ func makeDisk(t testing.TB, name string, mebibytes int) string {
 	return strings.TrimSpace(tool(t, "losetup", "--find", "--show", file))
 }
 
-// forgetDisks removes the group and the disks of a run, also of an earlier one that was killed.
+// forgetDisks removes the group and the disks of this run, or of an earlier one that was killed.
 func forgetDisks() {
 	_ = exec.Command("vgremove", "-ff", "-y", realGroup).Run() //nolint:noctx // it also runs after the last test
 	disks, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -94,8 +93,8 @@ func tool(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// admin runs the node's own lvm with the node's own configuration, but for udev: these tests also run where it is not.
-// (LVM locks 8 MiB of memory page by page before it suspends a device; a node's root is on none of them.)
+// admin runs the node's lvm with the node's configuration, but without udev: these tests also run where udev does not. (LVM
+// locks 8 MiB of memory page by page before it suspends a device; a node's root is on none of them.)
 func admin(t testing.TB, argv ...string) string {
 	t.Helper()
 	config := "activation { udev_sync=0 udev_rules=0 monitoring=0 reserved_memory=0 reserved_stack=0 }"
@@ -144,8 +143,8 @@ func realBed(t testing.TB) Bed {
 	return b
 }
 
-// mapped is the device of a name of device-mapper's. udev makes and removes the names below /dev/mapper when it comes to it, one
-// of an earlier device that had the same name too.
+// mapped is the device of a device-mapper name. udev creates and removes the names in /dev/mapper with a delay, and may leave
+// that of an earlier device with the same name.
 func mapped(t testing.TB, name string) string {
 	t.Helper()
 	return "/dev/" + dmsetup(t, "info", "-c", "--noheadings", "-o", "blkdevname", name)
@@ -154,18 +153,18 @@ func mapped(t testing.TB, name string) string {
 func isSuspended(t testing.TB, device string) bool {
 	state, err := os.ReadFile("/sys/class/block/" + filepath.Base(device) + "/dm/suspended")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
-		return false // it has gone meanwhile: an lvm is at work that a killed driver has left
+		return false // removed meanwhile: an lvm of a killed driver still works
 	}
 	must(t, err)
 	return strings.TrimSpace(string(state)) == "1"
 }
 
-// isWhole tells whether no disk of the group is missing, or was and is still marked so.
+// isWhole reports whether no disk of the group is missing or has the MISSING flag.
 func isWhole(g lvm.Group) bool {
 	return !slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing })
 }
 
-// edits are what makes a group's metadata that of a group that is spoilt.
+// edits change a group's metadata to make the group unusable.
 var edits = map[string][2]string{
 	"exported":  {`status = ["RESIZEABLE"`, `status = ["EXPORTED", "RESIZEABLE"`},
 	"foreign":   {`	format = "lvm2"`, `	system_id = "elsewhere"` + "\n" + `	format = "lvm2"`},
@@ -174,7 +173,7 @@ var edits = map[string][2]string{
 	"fixed":     {`status = ["RESIZEABLE", `, `status = [`},
 }
 
-// spoil puts the first MiB of each disk back in the end.
+// spoil restores the first MiB of each disk in the end.
 func spoil(t testing.TB, how string) (restore func()) {
 	t.Helper()
 	heads := make([][]byte, len(realDisks))
@@ -213,7 +212,7 @@ func spoil(t testing.TB, how string) (restore func()) {
 	}
 }
 
-// detach waits until the loop device is really gone: that waits for whoever has it open, as udev for a moment.
+// detach waits until the loop device is removed, which takes until no process, such as udev, has it open.
 func detach(t testing.TB, disk string) {
 	t.Helper()
 	tool(t, "losetup", "--detach", disk)
@@ -265,14 +264,14 @@ func startRealWith(t testing.TB, dir string, change func(*lvm.Config)) *Driver {
 	return d
 }
 
-// newReal is a driver that has not been started: it mends nothing and waits for nobody.
+// newReal returns a driver that has not been started: it recovers nothing and waits for no other driver.
 func newReal(t testing.TB, dir string, change func(*lvm.Config)) *Driver {
 	t.Helper()
 	d := &Driver{}
 	cfg := lvm.Config{
 		SystemDir: filepath.Join(dir, "etc"), LockDir: "/run/lock/lvm", BackupDir: filepath.Join(dir, "backup"),
-		Cluster: Cluster, Observe: d.Observe, CacheTTL: -1, // what an admin does shows at once
-		EmptyPoolsFor: time.Nanosecond, // when a test asks for it
+		Cluster: Cluster, Observe: d.Observe, CacheTTL: -1, // an admin's change shows at once
+		EmptyPoolsFor: time.Nanosecond, // when a test calls ExtendThinPools
 	}
 	change(&cfg)
 	host, err := host.NewHost(cfg)

@@ -12,13 +12,12 @@ import (
 	"testing"
 )
 
-// udevRules stand behind the rules that tell device-mapper's devices by name (55-dm), and before all that look into them.
+// udevRules come after the rules that find device-mapper devices by name (55-dm), and before those that open them.
 const udevRules = "/run/udev/rules.d/55-nodelvm-test.rules"
 
-// calmUdev spares a node, where a process start is slow, what udev would do besides the tests: for loop devices its rules
-// run `lvm pvscan` whenever somebody has written to one, and several programs for each device of a volume. That is more than
-// the tests do themselves. The volumes of the random groups are hidden from it; all others it sees, unless it is to be deaf:
-// then it has no rule for any of them, until the test ends. Neither the driver's lvm nor these tests' wait for it.
+// calmUdev saves a slow node the work of udev: for loop devices its rules run `lvm pvscan` after each write to one, and several
+// programs for each device of a volume, which is more than the tests do. It hides the volumes of the random groups from udev.
+// With deaf it hides all volumes until the test ends. Neither the driver's lvm nor the lvm of these tests waits for udev.
 func calmUdev(t testing.TB, deaf bool) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(udevRules), 0o755))
@@ -40,5 +39,5 @@ func calmUdev(t testing.TB, deaf bool) {
 			}
 		}
 	}
-	_ = exec.CommandContext(context.Background(), "udevadm", "control", "--reload").Run() // fails where no udev runs, which is calm enough
+	_ = exec.CommandContext(context.Background(), "udevadm", "control", "--reload").Run() // fails without udev, which is fine
 }

@@ -19,8 +19,8 @@ import (
 
 const vanishGroup = "nodelvm-vanish"
 
-// vanishBed is a group of two disks, the second of which can be pulled. The first is larger: what fits on the second alone
-// goes there.
+// vanishBed is a group of two disks, the second of which a test can pull. The first is larger: the driver places a volume on
+// the second if it fits there.
 type vanishBed struct {
 	Bed
 	disks  []string // device-mapper's names
@@ -33,7 +33,7 @@ func newVanishBed(t *testing.T) vanishBed {
 	argv := []string{"vgcreate", "-y", "-s", "4m", vanishGroup}
 	for i, size := range []int{96, 64} {
 		name := fmt.Sprint("vanish", i)
-		loop := makeDisk(t, name, size+1) // the disk begins behind its first MiB, so that LVM cannot find it there
+		loop := makeDisk(t, name, size+1) // the disk begins after its first MiB, so that LVM cannot find it there
 		disk, table := "nodelvm-"+name, fmt.Sprintf("0 %d linear %s 2048", size*2048, loop)
 		tool(t, "dmsetup", "create", "--noudevsync", disk, "--table", table)
 		t.Cleanup(func() {
@@ -50,7 +50,7 @@ func newVanishBed(t *testing.T) vanishBed {
 	return b
 }
 
-// fail lets every request to the second disk fail from now on, until it is put back.
+// fail makes every request to the second disk fail until it is put back.
 func (b vanishBed) fail(t testing.TB) (putBack func()) {
 	t.Helper()
 	load := func(table string) {
@@ -62,7 +62,7 @@ func (b vanishBed) fail(t testing.TB) (putBack func()) {
 	return sync.OnceFunc(func() { load(b.tables[1]) })
 }
 
-// pull takes the second disk away, device and all, until it is put back.
+// pull removes the second disk with its device until it is put back.
 func (b vanishBed) pull(t testing.TB) (putBack func()) {
 	t.Helper()
 	tool(t, "dmsetup", "remove", "--noudevsync", "--retry", b.disks[1])
@@ -81,24 +81,24 @@ func (b vanishBed) startWith(t *testing.T, after func(lvm.Command)) *Driver {
 	return d
 }
 
-// refused sees that an answer is an error of this kind, in a sentence that names the group and what is wrong with it.
+// refused checks that an error has one of these kinds and names the group.
 func refused(t *testing.T, what string, err error, kinds ...lvm.Kind) {
 	t.Helper()
 	if err == nil {
-		t.Errorf("%s: no error, though a disk is gone", what)
+		t.Errorf("%s: no error, although a disk is missing", what)
 		return
 	}
 	for _, kind := range kinds {
 		if lvm.KindOf(err) == kind && strings.Contains(err.Error(), vanishGroup) {
-			t.Logf("%s: it says: %v", what, err)
+			t.Logf("%s: %v", what, err)
 			return
 		}
 	}
 	t.Errorf("%s: kind %d, want one of %v and the name of the group: %v", what, lvm.KindOf(err), kinds, err)
 }
 
-// TestVanishBetweenRequests_RealLVM: a disk vanishes while the driver does nothing. What needs the whole group is refused
-// and changes nothing, what is on the other disk is still served; and all is as before when the disk is back.
+// TestVanishBetweenRequests_RealLVM: a disk disappears while the driver is idle. The driver refuses what needs the whole group
+// and changes nothing, and the other disk's volumes still work. When the disk is back, all is as before.
 func TestVanishBetweenRequests_RealLVM(t *testing.T) {
 	b := newVanishBed(t)
 	d := b.Start(t)
@@ -134,15 +134,15 @@ func TestVanishBetweenRequests_RealLVM(t *testing.T) {
 func (b vanishBed) wantSame(t *testing.T, d *Driver, before lvm.Group, whole lvm.Capacity) {
 	t.Helper()
 	if after := b.group(t); !reflect.DeepEqual(before, after) {
-		t.Errorf("the group was changed from %+v to %+v", before, after)
+		t.Errorf("the group changed from %+v to %+v", before, after)
 	}
 	if c := d.capacity(t, b.class()); c != whole {
-		t.Errorf("with the disk back the capacity is %+v, before it was %+v", c, whole)
+		t.Errorf("capacity with the disk back %+v, before %+v", c, whole)
 	}
 }
 
-// TestVanishBetweenCommands_RealLVM: a disk vanishes between the two commands of one request, after the pool of the first
-// thin volume was made. The volume is refused; the same request once more, with the disk back, makes it.
+// TestVanishBetweenCommands_RealLVM: a disk disappears between the two commands of one request, after the first one created the
+// pool of the first thin volume. The driver refuses the volume; with the disk back, the repeated request creates it.
 func TestVanishBetweenCommands_RealLVM(t *testing.T) {
 	b := newVanishBed(t)
 	var putBack func()
@@ -154,23 +154,23 @@ func TestVanishBetweenCommands_RealLVM(t *testing.T) {
 	spec := b.thin("a", 8*lvm.MiB, lvm.ID{})
 	_, err := d.Create(t.Context(), spec)
 	if putBack == nil {
-		t.Fatalf("no lvcreate was run: %v", err)
+		t.Fatalf("no lvcreate ran: %v", err)
 	}
 	defer putBack()
 	refused(t, "create", err, lvm.KindInsufficientCapacity, lvm.KindInternal, lvm.KindBusy)
 	if n := len(b.volumes(t)); n != 0 {
-		t.Errorf("%d volumes were made", n)
+		t.Errorf("%d volumes exist", n)
 	}
 	putBack()
 	v := d.create(t, spec)
 	if got := b.volumes(t); len(got) != 1 || v.State != lvm.StateReady || v.Size != 8*lvm.MiB {
-		t.Errorf("created %+v; there is %v", v, got)
+		t.Errorf("created %+v; the group has %v", v, got)
 	}
 	must(t, d.Delete(t.Context(), v.ID))
 	b.removePool(t)
 }
 
-// volumes names the thin or plain volumes of the group that bear a name of the driver's.
+// volumes names the group's volumes that have a name of the driver.
 func (b vanishBed) volumes(t testing.TB) (names []string) {
 	t.Helper()
 	for _, lv := range b.group(t).LVs {
@@ -181,8 +181,8 @@ func (b vanishBed) volumes(t testing.TB) (names []string) {
 	return names
 }
 
-// failUnder does a request of which the command finds a disk gone that was there when the driver planned: LVM waits for the
-// group's lock, which somebody holds, and commits after it.
+// failUnder runs a request whose command finds a disk missing that the driver still planned with: LVM waits for the group's
+// lock, which the test holds, and commits after it.
 func (b vanishBed) failUnder(t *testing.T, do func() error) (putBack func(), err error) {
 	t.Helper()
 	lock, err := os.OpenFile("/run/lock/lvm/V_"+vanishGroup, os.O_CREATE|os.O_RDWR, 0o600)
@@ -197,8 +197,9 @@ func (b vanishBed) failUnder(t *testing.T, do func() error) (putBack func(), err
 	return putBack, <-done
 }
 
-// TestVanishUnderCommand_RealLVM: a disk vanishes after the driver has planned and before LVM commits. LVM may still end
-// well, and have written to the other disk alone; the driver answers only when the disk is back, to the same request.
+// TestVanishUnderCommand_RealLVM: a disk disappears after the driver has planned and before LVM commits. LVM may still exit
+// with 0 after it wrote to the other disk alone; the driver returns the volume only to a repeated request, when the disk is
+// back.
 func TestVanishUnderCommand_RealLVM(t *testing.T) {
 	b := newVanishBed(t)
 	d := b.Start(t)
@@ -207,7 +208,7 @@ func TestVanishUnderCommand_RealLVM(t *testing.T) {
 	create := func() error { _, err := d.Create(t.Context(), spec); return err }
 	putBack, err := b.failUnder(t, create)
 	refused(t, "create", err, lvm.KindInsufficientCapacity, lvm.KindInternal, lvm.KindBusy)
-	refused(t, "once more", create(), lvm.KindInsufficientCapacity, lvm.KindBusy)
+	refused(t, "repeated", create(), lvm.KindInsufficientCapacity, lvm.KindBusy)
 	putBack()
 	v := d.create(t, spec)
 	if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil || v.Size != whole.Largest || leaks(t, device) > 0 {
@@ -216,11 +217,11 @@ func TestVanishUnderCommand_RealLVM(t *testing.T) {
 	must(t, d.Delete(t.Context(), v.ID))
 	d.waitWiped(t)
 	if c := d.capacity(t, b.class()); c != whole {
-		t.Errorf("in the end the capacity is %+v, at first it was %+v", c, whole)
+		t.Errorf("capacity in the end %+v, at first %+v", c, whole)
 	}
 }
 
-// TestVanishUnderExtend_RealLVM: the same of a volume that grows on to the disk.
+// TestVanishUnderExtend_RealLVM: the same for a volume that is expanded onto the disk.
 func TestVanishUnderExtend_RealLVM(t *testing.T) {
 	b := newVanishBed(t)
 	d := b.Start(t)
@@ -229,7 +230,7 @@ func TestVanishUnderExtend_RealLVM(t *testing.T) {
 	extend := func() error { _, err := d.Extend(t.Context(), v.ID, whole.Largest, 0); return err }
 	putBack, err := b.failUnder(t, extend)
 	refused(t, "extend", err, lvm.KindInternal, lvm.KindBusy)
-	refused(t, "once more", extend(), lvm.KindBusy)
+	refused(t, "repeated", extend(), lvm.KindBusy)
 	putBack()
 	must(t, extend())
 	device, err := d.Activate(t.Context(), v.ID, v.UUID)
@@ -238,11 +239,11 @@ func TestVanishUnderExtend_RealLVM(t *testing.T) {
 	must(t, d.Delete(t.Context(), v.ID))
 	d.waitWiped(t)
 	if c := d.capacity(t, b.class()); c != whole {
-		t.Errorf("in the end the capacity is %+v, at first it was %+v", c, whole)
+		t.Errorf("capacity in the end %+v, at first %+v", c, whole)
 	}
 }
 
-// waitForLock waits until somebody waits for the lock on this file (proc_locks(5): "->").
+// waitForLock waits until a process waits for the lock on this file (proc_locks(5): "->").
 func waitForLock(t *testing.T, f *os.File) {
 	t.Helper()
 	var stat unix.Stat_t

@@ -11,8 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestRawLeaks_RealLVM: a raw block volume, and what one grows by, shows nothing of what its extents held before, whoever left
-// it there.
+// TestRawLeaks_RealLVM: neither a new raw block volume nor its expansion shows what its extents held before, whatever wrote
+// that.
 func TestRawLeaks_RealLVM(t *testing.T) {
 	for name, leave := range map[string]func(testing.TB, Bed, *Driver){
 		"an admin's pvmove": func(t testing.TB, b Bed, d *Driver) {
@@ -22,7 +22,7 @@ func TestRawLeaks_RealLVM(t *testing.T) {
 			from, _, _ = strings.Cut(from, "(")
 			admin(t, "pvmove", "-i", "0", "-n", v.ID.LV, from)
 			if now := admin(t, "lvs", "--noheadings", "-o", "devices", realGroup); strings.Contains(now, from+"(") {
-				t.Fatalf("%s was to be moved away from %s and is on %s", v.ID.LV, from, now)
+				t.Fatalf("%s should have moved from %s and is on %s", v.ID.LV, from, now)
 			}
 		},
 		"an admin's lvremove": func(t testing.TB, b Bed, d *Driver) {
@@ -49,7 +49,7 @@ func TestRawLeaks_RealLVM(t *testing.T) {
 			must(t, d.Delete(t.Context(), v.ID))
 			must(t, d.ExtendThinPools(t.Context()))
 			if lvs := b.group(t).LVs; len(lvs) > 0 {
-				t.Fatalf("the pool is still there: %+v", lvs)
+				t.Fatalf("the pool still exists: %+v", lvs)
 			}
 		},
 		"a class that is not wiped": func(t testing.TB, b Bed, d *Driver) {
@@ -76,7 +76,7 @@ func TestRawLeaks_RealLVM(t *testing.T) {
 			grown, err := d.ExtendBlock(t.Context(), raw.ID, raw.Size+d.capacity(t, b.class()).Largest, 0)
 			must(t, err)
 			if left := d.capacity(t, b.class()).Largest; left > 0 {
-				t.Fatalf("the test needs all extents, and %s are left", left)
+				t.Fatalf("the test needs all extents, but %s are free", left)
 			}
 			for _, v := range []lvm.Volume{curious, grown} {
 				device, err := d.Activate(t.Context(), v.ID, v.UUID)
@@ -89,7 +89,7 @@ func TestRawLeaks_RealLVM(t *testing.T) {
 	}
 }
 
-// legDisk is the index of a disk that a RAID volume has a leg on.
+// legDisk is the index of a disk with a leg of a RAID volume.
 func legDisk(t testing.TB, d *Driver, v lvm.Volume) int {
 	t.Helper()
 	for i, disk := range realDisks {
@@ -109,8 +109,8 @@ func waitInSync(t testing.TB, _ *Driver, v lvm.Volume) {
 	})
 }
 
-// TestRawShapes_RealLVM: so it is with each layout: zeroes that go through the volume reach all its legs, on which a later
-// linear volume lies.
+// TestRawShapes_RealLVM: the same for each layout: zeroes written through the volume reach all its legs, whose extents a later
+// linear volume gets.
 func TestRawShapes_RealLVM(t *testing.T) {
 	for _, s := range append(shapes, shape{class: lvm.Class{Layout: lvm.LayoutLinear}, legs: 1, data: 1}) {
 		t.Run(s.String(), func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestRawShapes_RealLVM(t *testing.T) {
 	}
 }
 
-// zeroings counts the new volumes that were not on extents that are known to be zero.
+// zeroings counts the new volumes that were not on known zero extents.
 func (d *Driver) zeroings() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,7 +144,7 @@ func (d *Driver) zeroings() (n int) {
 	return n
 }
 
-// TestKnownZeroes_RealLVM: none of the driver's own commands, for whatever layout, costs what is known of other extents.
+// TestKnownZeroes_RealLVM: no command of the driver, for any layout, loses the knowledge about other extents.
 func TestKnownZeroes_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
@@ -158,7 +158,7 @@ func TestKnownZeroes_RealLVM(t *testing.T) {
 		must(t, d.Delete(t.Context(), d.create(t, b.raw(fmt.Sprint("probe", made), 1)).ID))
 		d.waitWiped(t)
 		if d.zeroings() > before {
-			t.Errorf("after %s a raw block volume had to be zeroed", what)
+			t.Errorf("after %s the driver zeroed a raw block volume", what)
 		}
 	}
 	probe("an admin vouched")
@@ -176,8 +176,8 @@ func TestKnownZeroes_RealLVM(t *testing.T) {
 		d.create(t, b.light(fmt.Sprint("v", i), 4*lvm.MiB))
 	}
 	d = b.Start(t)
-	probe("three creates that were marked at once, and a restart")
-	held := d.create(t, b.spec("held", 32*lvm.MiB)) // from the pool, which may take all there is
+	probe("three creates with one ready commit, and a restart")
+	held := d.create(t, b.spec("held", 32*lvm.MiB)) // from the pool, which may take all free extents
 	thin := d.create(t, b.thin("thin", 8*lvm.MiB, lvm.ID{}))
 	must(t, d.Delete(t.Context(), held.ID))
 	d.waitWiped(t)
@@ -200,6 +200,6 @@ func TestKnownZeroes_RealLVM(t *testing.T) {
 	admin(t, "vgchange", "--addtag", "x", realGroup)
 	d.create(t, b.raw("unknown", 4))
 	if n := d.zeroings() - before; n != 1 {
-		t.Errorf("after two foreign commits that nobody saw %d raw block volumes were zeroed, want 1", n)
+		t.Errorf("after two commits of another program the driver zeroed %d raw block volumes, want 1", n)
 	}
 }

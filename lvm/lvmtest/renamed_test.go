@@ -32,8 +32,8 @@ func (n *Node) rename(group, from, to string) {
 	}
 }
 
-// TestRenamedVolume: what an admin has renamed is found by its tags, so that it is neither taken for gone nor made a second time. Every
-// request is refused with what to do, and when that is done, it is there with all that it holds.
+// TestRenamedVolume: the driver finds a volume that an admin has renamed by its tags, and neither takes it for deleted nor
+// creates it again. It refuses every request and says what to do; after that the volume works and has its data.
 func TestRenamedVolume(t *testing.T) {
 	for _, name := range []string{usualName, "named by hand"} {
 		for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutThin} {
@@ -49,7 +49,7 @@ func TestRenamedVolume(t *testing.T) {
 				refused := func(what string, err error, kind lvm.Kind) {
 					t.Helper()
 					if wantKind(t, what, err, kind); err != nil && !strings.Contains(err.Error(), "lvrename vg-test kept "+v.ID.LV) {
-						t.Errorf("%s: it is not said what to do: %v", what, err)
+						t.Errorf("%s: the error does not say what to do: %v", what, err)
 					}
 				}
 				refused("delete", d.Delete(t.Context(), v.ID), lvm.KindConflict)
@@ -69,10 +69,10 @@ func TestRenamedVolume(t *testing.T) {
 				}
 				wantKind(t, "look for a volume called kept", func() error { _, err := d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "kept"}); return err }(), lvm.KindConflict)
 				if all := d.volumes(t); !slices.Equal(all, []lvm.Volume{v}) {
-					t.Errorf("there are %+v, want %+v", all, v)
+					t.Errorf("listed %+v, want %+v", all, v)
 				}
 				if after := node.group("vg-test").read(); !reflect.DeepEqual(before, after) {
-					t.Errorf("the group was changed from %+v to %+v", before, after)
+					t.Errorf("the group changed from %+v to %+v", before, after)
 				}
 				node.rename("vg-test", "kept", v.ID.LV)
 				if again := d.create(t, spec); again != v {
@@ -86,7 +86,7 @@ func TestRenamedVolume(t *testing.T) {
 	}
 }
 
-// TestSwappedVolumes: two volumes that bear each other's name are not taken for each other.
+// TestSwappedVolumes: the driver distinguishes two volumes whose names an admin swapped.
 func TestSwappedVolumes(t *testing.T) {
 	node, b, d := started(t)
 	one, two := d.create(t, b.light(usualName, 8*lvm.MiB)), d.create(t, b.light(otherName, 16*lvm.MiB))
@@ -106,7 +106,7 @@ func TestSwappedVolumes(t *testing.T) {
 	must(t, d.Delete(t.Context(), two.ID))
 }
 
-// TestRenamedSnapshot: nor is a snapshot taken for gone, or taken once more.
+// TestRenamedSnapshot: nor does the driver take a renamed snapshot for deleted, or create it again.
 func TestRenamedSnapshot(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.thin(usualName, 8*lvm.MiB, lvm.ID{}))
@@ -123,7 +123,7 @@ func TestRenamedSnapshot(t *testing.T) {
 	must(t, d.DeleteSnapshot(t.Context(), sn.ID))
 }
 
-// TestRenamedAdopted: an adopted volume's handle has the name that it had when it was adopted.
+// TestRenamedAdopted: the handle of an adopted volume has its name at the time of the adoption.
 func TestRenamedAdopted(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.light(usualName, 8*lvm.MiB))
@@ -142,8 +142,8 @@ func TestRenamedAdopted(t *testing.T) {
 	must(t, d.Delete(t.Context(), adopted.ID))
 }
 
-// TestRenamedOfAnEarlierRelease: where the name was not written down, no volume is taken for gone as long as it may be one that was
-// renamed, until that one is given its name.
+// TestRenamedOfAnEarlierRelease: without a name tag, no volume counts as deleted while it may be a renamed one, until an admin
+// tags that one with its name.
 func TestRenamedOfAnEarlierRelease(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.light(usualName, 8*lvm.MiB))
@@ -162,7 +162,7 @@ func TestRenamedOfAnEarlierRelease(t *testing.T) {
 	for _, lv := range []string{v.ID.LV, otherName} {
 		err := d.Delete(t.Context(), lvm.ID{VG: v.ID.VG, LV: lv})
 		if wantKind(t, "delete", err, lvm.KindConflict); err != nil && !strings.Contains(err.Error(), "--addtag nodelvm.name=NAME vg-test/kept") {
-			t.Errorf("it is not said what to do: %v", err)
+			t.Errorf("the error does not say what to do: %v", err)
 		}
 	}
 	tags(func(tags []string) []string { return append(tags, "nodelvm.name="+v.ID.LV) })

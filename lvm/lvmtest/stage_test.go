@@ -14,13 +14,13 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// How long a command takes in these tests, in the time of the test's bubble: as on a slow node.
+// How long a command takes in these tests, in the test bubble's time: as on a slow node.
 const (
 	createTime = 200 * time.Millisecond
 	changeTime = 140 * time.Millisecond
 )
 
-// timed is a runner whose commands take their time.
+// timed is a runner whose commands take time.
 type timed struct{ runner }
 
 func (r timed) Run(ctx context.Context, argv []string) ([]byte, error) {
@@ -34,7 +34,7 @@ func (r timed) Run(ctx context.Context, argv []string) ([]byte, error) {
 	return r.runner.Run(ctx, argv)
 }
 
-// startTimed starts a driver on a node with room for many volumes.
+// startTimed starts a driver on a node with capacity for many volumes.
 func startTimed(t testing.TB, settleAfter time.Duration) (*Node, *host.Host) {
 	t.Helper()
 	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{10 * lvm.GiB}})
@@ -43,8 +43,8 @@ func startTimed(t testing.TB, settleAfter time.Duration) (*Node, *host.Host) {
 	return node, h
 }
 
-// TestStageGoesFirst: whoever stages a new volume waits for the command in flight, not for the creates that wait for the
-// group; one that stages a volume that is not active neither. The creates go on nonetheless.
+// TestStageGoesFirst: staging a new volume waits for the command in flight, not for the creates that wait for the group;
+// neither does staging an inactive volume. The creates continue nonetheless.
 func TestStageGoesFirst(t *testing.T) {
 	for _, active := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestStageGoesFirst(t *testing.T) {
 	}
 }
 
-// TestStagesStarveNobody: creates go on while volumes that are not active are staged without end.
+// TestStagesStarveNobody: creates continue while inactive volumes are staged all the time.
 func TestStagesStarveNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, h := startTimed(t, time.Hour)
@@ -119,15 +119,15 @@ func TestStagesStarveNobody(t *testing.T) {
 	})
 }
 
-// burst is how 60 pods with a new volume each come.
+// burst describes 60 pods with a new volume each.
 type burst struct {
-	atOnce int           // creates under way
-	delay  time.Duration // from a volume's answer to its stage, as the scheduler and the kubelet need it
+	atOnce int           // creates in flight
+	delay  time.Duration // from a volume's creation to its stage, which the scheduler and the kubelet need
 }
 
 const pods = 60
 
-// run plays a burst. It answers when each volume was answered for, and how long its stage waited, in order.
+// run runs a burst. It returns when each volume was created, and how long its stage waited, in order.
 func (c burst) run(t *testing.T, b Bed, h *host.Host) (answered, waits []time.Duration) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -164,8 +164,8 @@ func (c burst) run(t *testing.T, b Bed, h *host.Host) (answered, waits []time.Du
 	return answered, waits
 }
 
-// fewest is how many commits it takes at least to mark each volume as ready after its answer, and before its stage has waited
-// for longer than a command takes: each as late as may be, for all that are answered by then.
+// fewest is the minimal number of commits that tag each volume as ready after its creation, before its stage has waited longer
+// than a command takes: each commit as late as possible, for all volumes created by then.
 func (c burst) fewest(answered []time.Duration) int {
 	commits, last := 0, time.Duration(-1)
 	for _, at := range answered {
@@ -176,8 +176,8 @@ func (c burst) fewest(answered []time.Duration) int {
 	return commits
 }
 
-// TestStageWaitsInABurst: in a burst nobody who stages a volume waits for the queue of creates, and no commit marks volumes as
-// ready that no stage has asked for, until the queue is empty.
+// TestStageWaitsInABurst: in a burst no stage waits for the queue of creates, and no commit tags volumes as ready without a
+// stage, until the queue is empty.
 func TestStageWaitsInABurst(t *testing.T) {
 	for _, c := range []burst{{pods, time.Second}, {pods, 3 * time.Second}, {8, time.Second}, {8, 3 * time.Second}, {8, time.Minute}, {pods, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// TestGroupComesLater: what an earlier run left in a group is taken up also if its disks come after the start.
+// TestGroupComesLater: the driver also recovers a group whose disks appear after the start.
 func TestGroupComesLater(t *testing.T) {
 	node := newNode()
 	b := bed(node)
-	killed := &Driver{} // in the middle of a wipe, and before it could mark a volume that it has answered
+	killed := &Driver{} // during a wipe, and before it could tag a volume that it had returned
 	killed.Host = node.hostOn(killed.config(unsettled), lvm.Machine{Kernel: &zeroing{kernel: kernel{node}, stopAt: 4 * lvm.MiB}})
 	must(t, killed.Start(t.Context()))
 	deleted := killed.create(t, b.spec("deleted", 8*lvm.MiB))
@@ -26,7 +26,7 @@ func TestGroupComesLater(t *testing.T) {
 	plug := node.Unplug("vg-test")
 	next := node.driver(t, unsettled)
 	if groups := next.Metrics().Groups; slices.ContainsFunc(groups, func(g host.GroupMetrics) bool { return g.Name == "vg-test" }) {
-		t.Fatal("the group is there")
+		t.Fatal("the group exists")
 	}
 	plug()
 	next.waitWiped(t)
@@ -34,40 +34,41 @@ func TestGroupComesLater(t *testing.T) {
 		if m := next.Metrics(); m.Volumes[lvm.StateReady] == 1 && m.Volumes[lvm.StateCreating] == 0 {
 			break
 		} else if time.Now().After(deadline) {
-			t.Fatalf("after the disks have come there are %v", m.Volumes)
+			t.Fatalf("after the disks appeared: %v", m.Volumes)
 		}
 	}
 	if now, err := next.Lookup(t.Context(), kept.ID); err != nil || now != kept {
-		t.Errorf("the answered volume %+v became %+v, %v", kept, now, err)
+		t.Errorf("the created volume %+v became %+v, %v", kept, now, err)
 	}
 }
 
-// TestSilentDisk: no command is started in a group with a disk that does not answer; when it answers, all is well.
+// TestSilentDisk: the driver starts no command in a group with an unresponsive disk; when the disk answers, the group works
+// again.
 func TestSilentDisk(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	v := d.create(t, b.spec("v", 8*lvm.MiB))
 	silence := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[3].Unresponsive = is }) }
 	silence(true)
-	d.counted(t, "asking for what would change the group", 0, func() {
+	d.counted(t, "requests that would change the group", 0, func() {
 		err := d.Delete(t.Context(), v.ID)
 		wantKind(t, "delete", err, lvm.KindBusy)
 		if err != nil && !strings.Contains(err.Error(), "is unresponsive") {
-			t.Errorf("the refusal does not name the cause: %v", err)
+			t.Errorf("the error does not name the cause: %v", err)
 		}
 	})
 	commands := len(node.Commands())
 	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err == nil {
-		t.Error("a volume that cannot be marked as ready was handed out")
+		t.Error("the driver handed out a volume that it cannot tag as ready")
 	}
 	if n := len(node.Commands()); n != commands {
-		t.Errorf("%d commands were started for the first use", n-commands)
+		t.Errorf("the first use started %d commands", n-commands)
 	}
 	silence(false)
 	must(t, d.Delete(t.Context(), v.ID))
 	d.waitWiped(t)
 }
 
-// TestUnfinishedInUse: a volume that somebody looks into while it is to be finished is finished when he has done with it.
+// TestUnfinishedInUse: the driver completes an unfinished volume that a program has open once that program closes it.
 func TestUnfinishedInUse(t *testing.T) {
 	node, d, v, zeroes := successor(t)
 	device, _, err := kernel{node}.Device(deviceUUID(v.ID.VG, v.UUID))
@@ -75,12 +76,12 @@ func TestUnfinishedInUse(t *testing.T) {
 	release := node.Hold(device)
 	must(t, d.Start(t.Context()))
 	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err == nil || len(zeroes.spans) > 0 {
-		t.Errorf("while it is open, its activation ends with %v, and %q are zeroed", err, zeroes.spans)
+		t.Errorf("while it is open, its activation returns %v, and %q are zeroed", err, zeroes.spans)
 	}
 	release()
 	for deadline := time.Now().Add(time.Minute); node.stateTags("vg-test")["ready"] != 1; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it is not finished when nobody has it open any more")
+			t.Fatal("the driver does not complete it after it is closed")
 		}
 	}
 	_, err = d.Activate(t.Context(), v.ID, v.UUID)
@@ -88,7 +89,7 @@ func TestUnfinishedInUse(t *testing.T) {
 	must(t, d.Close(t.Context()))
 }
 
-// flushing is a kernel that notes which disks it flushes.
+// flushing is a kernel that records which disks it flushes.
 type flushing struct {
 	kernel
 	mu    sync.Mutex
@@ -102,8 +103,7 @@ func (f *flushing) Sync(paths []string) error {
 	return f.kernel.Sync(paths)
 }
 
-// TestStartFlushes: what a driver had committed, and was killed before it flushed it, is on the disks before the next one
-// finds it done.
+// TestStartFlushes: what a killed driver committed without a flush is flushed before the next driver relies on it.
 func TestStartFlushes(t *testing.T) {
 	node := newNode()
 	f := &flushing{kernel: kernel{node}}
@@ -123,8 +123,8 @@ func TestStartFlushes(t *testing.T) {
 	}
 }
 
-// TestStartDisturbsNoDisk: as long as a disk of the group is away, a start gives nothing back there that an earlier driver left: the
-// commit would mark the disk as missing for good.
+// TestStartDisturbsNoDisk: while a disk of the group is missing, a start removes nothing that an earlier driver left there: the
+// commit would set the disk's MISSING flag permanently.
 func TestStartDisturbsNoDisk(t *testing.T) {
 	node, b, d := started(t)
 	source := d.create(t, b.thin("source", 8*lvm.MiB, lvm.ID{}))
@@ -151,20 +151,20 @@ func TestStartDisturbsNoDisk(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	for _, c := range node.Commands()[before:] {
 		if c.Name != "fullreport" {
-			t.Errorf("with a disk away, a start runs %s %q", c.Name, c.Args)
+			t.Errorf("with a missing disk, a start runs %s %q", c.Name, c.Args)
 		}
 	}
 	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5] = lost })
 	d.waitWiped(t)
 	for deadline := time.Now().Add(time.Minute); node.stateTags("vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("with the disk back, what was left is still there")
+			t.Fatal("with the disk back, the leftovers still exist")
 		}
 	}
 }
 
-// TestUnfinishedWithLostDisk: a volume that is marked as unfinished is not blanked while a disk of its group is missing:
-// the missing one may know better.
+// TestUnfinishedWithLostDisk: the driver does not blank an unfinished volume while a disk of its group is missing: that disk
+// may have newer metadata.
 func TestUnfinishedWithLostDisk(t *testing.T) {
 	node, d, v, zeroes := successor(t)
 	b := bed(node)
@@ -182,13 +182,13 @@ func TestUnfinishedWithLostDisk(t *testing.T) {
 	lose(true)
 	must(t, d.Start(t.Context()))
 	if len(zeroes.spans) > 0 {
-		t.Errorf("with a disk lost, %q were zeroed", zeroes.spans)
+		t.Errorf("with a missing disk, %q were zeroed", zeroes.spans)
 	}
 	_, err := d.Create(t.Context(), b.spec("v", 64*lvm.MiB))
 	wantKind(t, "the same request", err, lvm.KindBusy)
 	lose(false)
 	if now := d.create(t, b.spec("v", 64*lvm.MiB)); now != v {
-		t.Errorf("the answered volume %+v became %+v", v, now)
+		t.Errorf("the created volume %+v became %+v", v, now)
 	}
 	must(t, d.Close(t.Context()))
 }

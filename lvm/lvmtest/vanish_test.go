@@ -6,8 +6,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestVanishedDisk: a disk vanishes while lvcreate runs, which ends well all the same. The volume is not answered before
-// the disk is back.
+// TestVanishedDisk: a disk disappears while lvcreate runs, which still exits with 0. The driver does not return the volume
+// until the disk is back.
 func TestVanishedDisk(t *testing.T) {
 	node := newNode()
 	b := bed(node)
@@ -29,12 +29,12 @@ func TestVanishedDisk(t *testing.T) {
 		t.Errorf("created %+v", v)
 	}
 	if n := len(node.group("vg-test").LVs); n != 1 {
-		t.Errorf("there are %d volumes", n)
+		t.Errorf("%d volumes exist", n)
 	}
 }
 
-// TestVanishedUnderExtend: a disk vanishes while lvextend runs, which ends well all the same. The size is not answered before
-// the disk is back, to the same request neither; a volume that has no part on that disk is.
+// TestVanishedUnderExtend: a disk disappears while lvextend runs, which still exits with 0. The driver does not report the new
+// size until the disk is back, not even to a repeated request; it does for a volume without a part on that disk.
 func TestVanishedUnderExtend(t *testing.T) {
 	node := newNode()
 	b := bed(node)
@@ -66,13 +66,13 @@ func TestVanishedUnderExtend(t *testing.T) {
 		}
 	})
 	if _, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); err != nil {
-		t.Errorf("a volume that is all there: %v", err)
+		t.Errorf("a complete volume: %v", err)
 	}
 	away(false)
 }
 
-// TestDisksChangeUnderCommand: a disk comes to the group, or goes away, when the driver has read it and its command waits for
-// LVM's lock. The command commits nothing: it would mark the disk as missing. The same request once more does what was asked for.
+// TestDisksChangeUnderCommand: a disk joins or leaves the group after the driver has read it, while the command waits for LVM's
+// lock. The command commits nothing: it would set the disk's MISSING flag. The repeated request succeeds.
 func TestDisksChangeUnderCommand(t *testing.T) {
 	away := lvm.PV{}
 	for what, disks := range map[string]struct{ change, after func(*lvm.Group) }{
@@ -88,7 +88,7 @@ func TestDisksChangeUnderCommand(t *testing.T) {
 				spec = b.light("v", 8*lvm.MiB)
 			}
 			v := d.create(t, spec)
-			_, err := d.Activate(t.Context(), v.ID, v.UUID) // marked as ready
+			_, err := d.Activate(t.Context(), v.ID, v.UUID) // tagged as ready
 			must(t, err)
 			node.Before = func(argv []string) {
 				if argv[0] == command {
@@ -97,11 +97,11 @@ func TestDisksChangeUnderCommand(t *testing.T) {
 				}
 			}
 			if err := d.Delete(t.Context(), v.ID); err == nil {
-				t.Errorf("%s under %s: nothing was told", what, command)
+				t.Errorf("%s under %s: no error", what, command)
 			}
 			for _, pv := range node.group("vg-test").PVs {
 				if pv.MissingFlag {
-					t.Errorf("%s under %s: the disk %s is marked as missing", what, command, pv.UUID)
+					t.Errorf("%s under %s: the disk %s has the MISSING flag", what, command, pv.UUID)
 				}
 			}
 			node.Change("vg-test", disks.after)

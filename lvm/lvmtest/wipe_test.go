@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// zeroing is a kernel that notes what it zeroes, and can be told to stop after a chunk.
+// zeroing is a kernel that records what it zeroes, and can stop after a chunk.
 type zeroing struct {
 	kernel
 	stopAt lvm.Bytes
@@ -34,7 +34,7 @@ func (z *zeroing) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, do
 	return ctx.Err()
 }
 
-// TestWipeGoesOn: a wipe that is cut off by the driver's end goes on where it was.
+// TestWipeGoesOn: a wipe that the driver's end interrupts continues where it stopped.
 func TestWipeGoesOn(t *testing.T) {
 	node := newNode()
 	b := bed(node)
@@ -63,8 +63,8 @@ func TestWipeGoesOn(t *testing.T) {
 	must(t, d.Close(t.Context()))
 }
 
-// TestWipeKeepsLostParts: the extents of a volume whose disk is missing are not given back: what it held would be read
-// when the disk comes back.
+// TestWipeKeepsLostParts: the extents of a volume with a missing disk are not freed: its data would be readable when the disk
+// returns.
 func TestWipeKeepsLostParts(t *testing.T) {
 	node := newNode()
 	b := bed(node)
@@ -91,14 +91,14 @@ func TestWipeKeepsLostParts(t *testing.T) {
 	d = b.Start(t)
 	time.Sleep(50 * time.Millisecond)
 	if m := d.Metrics(); m.Volumes[lvm.StateDeleting] != 1 || m.WipeBacklog != v.Size {
-		t.Errorf("with its disk lost, a deleted volume is %v, %s to be wiped", m.Volumes, m.WipeBacklog)
+		t.Errorf("with a missing disk: deleted volumes %v, wipe backlog %s", m.Volumes, m.WipeBacklog)
 	}
 	missing(false)
 	d.waitWiped(t)
 }
 
-// TestWipeKeepsLostLegs: nor are those of a RAID with a leg that failed, or was not there when it was activated, and whose
-// disk is there again: the zeroes did not reach it.
+// TestWipeKeepsLostLegs: nor are those of a RAID volume with a leg that failed, or was missing at activation, and whose disk is
+// back: the zeroes did not reach that leg.
 func TestWipeKeepsLostLegs(t *testing.T) {
 	for _, legs := range []string{"AD", "A-"} {
 		node := newNode()
@@ -113,7 +113,7 @@ func TestWipeKeepsLostLegs(t *testing.T) {
 		must(t, d.Delete(t.Context(), v.ID))
 		time.Sleep(50 * time.Millisecond)
 		if m := d.Metrics(); m.Volumes[lvm.StateDeleting] != 1 {
-			t.Fatalf("with the legs %s, a deleted volume is %v", legs, m.Volumes)
+			t.Fatalf("with the legs %s: deleted volumes %v", legs, m.Volumes)
 		}
 		node.SetStatus(device, "raid", "raid1 2 AA 16384/16384 idle 0 0 -")
 		d.waitWiped(t)

@@ -19,21 +19,21 @@ type place struct {
 	extent lvm.Extents
 }
 
-// dirtyKernel is a kernel that knows which extents hold zeroes: all others hold what somebody wrote, or a disk's history.
+// dirtyKernel is a kernel that knows which extents are zero: all others hold written data, or a disk's old data.
 type dirtyKernel struct {
 	kernel
 	fail error // of the next Zero
 
 	// Under the node's lock:
 	zero   map[place]bool
-	zeroed lvm.Extents // how many Zero has zeroed
+	zeroed lvm.Extents // how many Zero zeroed
 }
 
 func newDirtyKernel(node *Node) *dirtyKernel {
 	return &dirtyKernel{kernel: kernel{node}, zero: map[place]bool{}}
 }
 
-// start starts a driver that keeps what it knows in a folder.
+// start starts a driver that saves what it knows in a directory.
 func (k *dirtyKernel) start(t testing.TB, dir string) *Driver {
 	t.Helper()
 	d := &Driver{}
@@ -44,7 +44,7 @@ func (k *dirtyKernel) start(t testing.TB, dir string) *Driver {
 	return d
 }
 
-// lie tells which extents of a volume lie at each place. It is written apart from the driver's own answer to that.
+// lie returns which extents of a volume are at each place, independently of the driver's code for that.
 func (g *group) lie(lv *lvm.LV) map[place][]lvm.Extents {
 	all := map[place][]lvm.Extents{}
 	for _, s := range lv.Segments {
@@ -65,7 +65,7 @@ func (g *group) lie(lv *lvm.LV) map[place][]lvm.Extents {
 	return all
 }
 
-// at is where an extent of a linear volume lies.
+// at returns the place of an extent of a linear volume.
 func (g *group) at(name string, extent lvm.Extents) place {
 	for _, s := range g.find(name).Segments {
 		if extent >= s.Start && extent < s.Start+s.Extents {
@@ -105,7 +105,7 @@ func (k *dirtyKernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes
 	return nil
 }
 
-// content is where a volume lies.
+// content returns the places of a volume.
 func (k *dirtyKernel) content(name string) map[place][]lvm.Extents {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
@@ -117,7 +117,7 @@ func (k *dirtyKernel) content(name string) map[place][]lvm.Extents {
 	return g.lie(lv)
 }
 
-// write is what a volume's user does to all of it, and RAID to its metadata.
+// write writes to all extents of a volume, and to RAID's metadata.
 func (k *dirtyKernel) write(name string) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
@@ -135,7 +135,7 @@ func (k *dirtyKernel) write(name string) {
 	}
 }
 
-// shows counts the places of a volume, but for those that it had before, that hold anything.
+// shows counts the places of a volume that are not zero, without those that it had before.
 func (k *dirtyKernel) shows(name string, before map[place][]lvm.Extents) (n int) {
 	content := k.content(name)
 	k.node.mu.Lock()
@@ -160,7 +160,7 @@ func (b Bed) raw(name string, extents lvm.Extents) lvm.Spec {
 	return spec
 }
 
-// TestRawVolumesShowNothing: whatever happens to a group, a raw block volume that is answered, or larger, shows only zeroes.
+// TestRawVolumesShowNothing: whatever happens in a group, a new raw block volume, or the expansion of one, shows only zeroes.
 func TestRawVolumesShowNothing(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestRawVolumesShowNothing(t *testing.T) {
 				l.step(t)
 			}
 			if l.raw == 0 {
-				t.Error("no raw block volume was made")
+				t.Error("no raw block volume was created")
 			}
 		})
 	}
@@ -247,7 +247,7 @@ func (l *dirtyLife) create(t *testing.T) {
 	l.volumes = append(l.volumes, v)
 }
 
-// take takes one of the volumes out of the list.
+// take removes one of the volumes from the list.
 func (l *dirtyLife) take() (lvm.Volume, bool) {
 	if len(l.volumes) == 0 {
 		return lvm.Volume{}, false
@@ -272,10 +272,10 @@ func (l *dirtyLife) extend(t *testing.T) {
 		return
 	}
 	before := l.k.content(v.ID.LV)
-	extend := l.d.Extend // the tag tells a raw block volume
+	extend := l.d.Extend // a tag marks a raw block volume
 	untagged := !v.Block && l.IntN(3) == 0
 	if untagged {
-		extend = l.d.ExtendBlock // one of an earlier release
+		extend = l.d.ExtendBlock // without the tag, from an earlier release
 	}
 	now, err := extend(t.Context(), v.ID, v.Size+lvm.Bytes(1+l.IntN(5))*ExtentSize, 0)
 	if lvm.KindOf(err) == lvm.KindOutOfRange {
@@ -285,14 +285,14 @@ func (l *dirtyLife) extend(t *testing.T) {
 	must(t, err)
 	if v.Block || untagged {
 		if n := l.k.shows(v.ID.LV, before); n > 0 {
-			t.Fatalf("%s grew by %d extents that are not zero", v.Name, n)
+			t.Fatalf("%s was extended by %d extents that are not zero", v.Name, n)
 		}
 	}
 	l.k.write(v.ID.LV)
 	l.volumes = append(l.volumes, now)
 }
 
-// admin makes or removes a volume by hand, removes one of the driver's, or makes and removes a large one at once.
+// admin creates or removes an unmanaged volume, removes a managed one, or creates and removes a large one at once.
 func (l *dirtyLife) admin(t *testing.T) {
 	t.Helper()
 	switch n := l.IntN(4); {
@@ -322,7 +322,7 @@ func (l *dirtyLife) admin(t *testing.T) {
 	}
 }
 
-// pvmove moves what lies on one run to another one, which takes three commits.
+// pvmove moves the extents of one run to another, which takes three commits.
 func (l *dirtyLife) pvmove(t *testing.T) {
 	t.Helper()
 	l.d.waitWiped(t)
@@ -360,7 +360,7 @@ func freeRun(g *group, extents lvm.Extents) *lvm.Area {
 	return nil
 }
 
-// addDisk adds a disk with a history.
+// addDisk adds a disk with old data.
 func (l *dirtyLife) addDisk() {
 	l.k.node.Change(l.b.Group, func(*lvm.Group) {
 		g := l.k.node.group(l.b.Group)
@@ -371,7 +371,7 @@ func (l *dirtyLife) addDisk() {
 	})
 }
 
-// known brings extents of a group into what is known to be zero: as many as a deleted volume had.
+// known makes the driver know that as many extents as a deleted volume had are zero.
 func known(t *testing.T, b Bed, d *Driver, extents lvm.Extents) {
 	t.Helper()
 	v := d.create(t, b.spec("known", lvm.Bytes(extents)*ExtentSize))
@@ -379,8 +379,8 @@ func known(t *testing.T, b Bed, d *Driver, extents lvm.Extents) {
 	d.waitWiped(t)
 }
 
-// TestKnownZeroesCostNothing: a raw block volume on extents that the driver has zeroed is made and grown like any other one,
-// also after a restart; and a file system's volume never costs more, whatever its extents hold.
+// TestKnownZeroesCostNothing: a raw block volume on extents that the driver has zeroed costs no more than another volume to
+// create and extend, also after a restart; and a file system's volume never costs more, whatever its extents hold.
 func TestKnownZeroesCostNothing(t *testing.T) {
 	node := newNode()
 	b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
@@ -392,18 +392,18 @@ func TestKnownZeroesCostNothing(t *testing.T) {
 	before := k.count()
 	var v lvm.Volume
 	d.counted(t, "a raw block volume", 1, func() { v = d.create(t, b.raw("raw", 10)) })
-	d.counted(t, "its growth", 1, func() {
+	d.counted(t, "its expansion", 1, func() {
 		var err error
 		v, err = d.Extend(t.Context(), v.ID, 20*ExtentSize, 0)
 		must(t, err)
 	})
 	if n := k.count() - before; n > 0 {
-		t.Errorf("%d extents were zeroed that were zero", n)
+		t.Errorf("the driver zeroed %d extents that were zero", n)
 	}
 	if n := k.shows(v.ID.LV, nil); n > 0 {
 		t.Errorf("%d extents are not zero", n)
 	}
-	d.counted(t, "what an admin vouches for", 1, func() {
+	d.counted(t, "a volume on extents that an admin vouches for", 1, func() {
 		node.Change(b.Group, func(*lvm.Group) {
 			g := node.group(b.Group)
 			g.Tags = append(g.Tags, fmt.Sprintf("nodelvm.zeroed=%d", g.Seqno+1))
@@ -412,11 +412,11 @@ func TestKnownZeroesCostNothing(t *testing.T) {
 		d.create(t, b.raw("vouched", 60))
 	})
 	if n := k.count() - before; n > 0 {
-		t.Errorf("%d extents were zeroed that an admin vouched for", n)
+		t.Errorf("the driver zeroed %d extents that an admin vouched for", n)
 	}
 }
 
-// TestNotStartedGrows: a Host that is not started knows what it has zeroed itself, and leaves the files alone.
+// TestNotStartedGrows: a Host that is not started knows what it has zeroed itself, and does not change the files.
 func TestNotStartedGrows(t *testing.T) {
 	node := newNode()
 	b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
@@ -432,8 +432,8 @@ func TestNotStartedGrows(t *testing.T) {
 	}
 }
 
-// TestUnknownIsZeroedOnce: of a raw block volume only what is not known is zeroed, before it is answered, at the price of one
-// more process.
+// TestUnknownIsZeroedOnce: the driver zeroes only the unknown extents of a raw block volume, before it returns the volume, with
+// one more process.
 func TestUnknownIsZeroedOnce(t *testing.T) {
 	node := newNode()
 	b, k := bed(node), newDirtyKernel(node)
@@ -441,10 +441,10 @@ func TestUnknownIsZeroedOnce(t *testing.T) {
 	var v lvm.Volume
 	d.counted(t, "a raw block volume on unknown extents", 2, func() { v = d.create(t, b.raw("raw", 10)) })
 	if n := k.count(); n != 10 || v.State != lvm.StateReady || !v.Block {
-		t.Errorf("%d extents were zeroed, and it is %+v", n, v)
+		t.Errorf("the driver zeroed %d extents of %+v", n, v)
 	}
 	if tags := node.stateTags(b.Group); tags["ready"] != 1 {
-		t.Errorf("the disks show %v when it is answered", tags)
+		t.Errorf("tags on the disks when Create returns: %v", tags)
 	}
 	d.counted(t, "the same again", 0, func() {
 		if again := d.create(t, b.raw("raw", 10)); again != v {
@@ -452,16 +452,16 @@ func TestUnknownIsZeroedOnce(t *testing.T) {
 		}
 	})
 	before := k.count()
-	d.counted(t, "its growth: the extents taken, given back, and the growth itself", 3, func() {
+	d.counted(t, "its expansion: allocate the extents, free them, and extend the volume", 3, func() {
 		_, err := d.Extend(t.Context(), v.ID, 15*ExtentSize, 0)
 		must(t, err)
 	})
 	if n := k.count() - before; n != 5 {
-		t.Errorf("%d extents were zeroed for a growth by 5", n)
+		t.Errorf("the driver zeroed %d extents for an expansion by 5", n)
 	}
 	d.waitWiped(t)
 	if names := b.names(t); !slices.Equal(names, []string{v.ID.LV}) {
-		t.Errorf("the group holds %q", names)
+		t.Errorf("the group has %q", names)
 	}
 }
 
@@ -473,7 +473,7 @@ func (b Bed) names(t testing.TB) (names []string) {
 	return names
 }
 
-// TestZeroingFails: a raw block volume that cannot be zeroed is never answered, and nothing is left of it.
+// TestZeroingFails: the driver never returns a raw block volume that it cannot zero, and removes it.
 func TestZeroingFails(t *testing.T) {
 	node := newNode()
 	b, k := bed(node), newDirtyKernel(node)
@@ -482,15 +482,15 @@ func TestZeroingFails(t *testing.T) {
 	_, err := d.Create(t.Context(), b.raw("raw", 10))
 	wantKind(t, "a raw block volume on a bad disk", err, lvm.KindInternal)
 	if err == nil || !strings.Contains(err.Error(), "may hold other users' data") {
-		t.Errorf("it says %v", err)
+		t.Errorf("the error is %v", err)
 	}
 	if names := b.names(t); len(names) > 0 {
 		t.Errorf("%q is left", names)
 	}
 }
 
-// TestZeroingIsCutOff: the driver ends while it zeroes a new volume. It was never answered: the next start removes it, and the
-// same request makes it anew; until then nobody can use it, and deleting it is possible.
+// TestZeroingIsCutOff: the driver ends while it zeroes a new volume. No request got the volume: the next start removes it, and
+// the same request creates it again; until then no pod can use it, and deleting it is possible.
 func TestZeroingIsCutOff(t *testing.T) {
 	for _, again := range []string{"start", "delete"} {
 		node := newNode()
@@ -505,11 +505,11 @@ func TestZeroingIsCutOff(t *testing.T) {
 		}()
 		eventually(t, func() bool { return node.stateTags(b.Group)["zeroing"] == 1 })
 		cancel()
-		wantKind(t, "who stops waiting", <-asked, lvm.KindBusy)
+		wantKind(t, "a caller that stops waiting", <-asked, lvm.KindBusy)
 		name := b.names(t)[0]
 		id := lvm.ID{VG: b.group(t).UUID, LV: name}
 		_, err := d.Lookup(t.Context(), id)
-		wantKind(t, "using it", err, lvm.KindNotFound)
+		wantKind(t, "its activation", err, lvm.KindNotFound)
 		if again == "delete" {
 			release()
 			eventually(t, func() bool { return node.stateTags(b.Group)["ready"] == 1 })
@@ -523,18 +523,19 @@ func TestZeroingIsCutOff(t *testing.T) {
 		must(t, d.Close(t.Context()))
 		release()
 		if tags := node.stateTags(b.Group); tags["zeroing"] != 1 {
-			t.Fatalf("the driver has ended, and the disks show %v", tags)
+			t.Fatalf("tags on the disks after the driver's end: %v", tags)
 		}
 		d = k.start(t, dir)
 		eventually(t, func() bool { return len(b.names(t)) == 0 })
 		v := d.create(t, b.raw("raw", 10))
 		if n := k.shows(v.ID.LV, nil); n > 0 {
-			t.Errorf("made anew, it shows %d extents that are not zero", n)
+			t.Errorf("created again, it shows %d extents that are not zero", n)
 		}
 	}
 }
 
-// TestGrowthWaitsForZeroes: as long as extents are zeroed, a growth is KindBusy for who does not wait, and the volume is as it was.
+// TestGrowthWaitsForZeroes: while the driver zeroes extents, an expansion returns KindBusy to a caller that stops waiting, and
+// the volume is unchanged.
 func TestGrowthWaitsForZeroes(t *testing.T) {
 	node := newNode()
 	b, k := bed(node), newDirtyKernel(node)
@@ -549,7 +550,7 @@ func TestGrowthWaitsForZeroes(t *testing.T) {
 	}()
 	eventually(t, func() bool { return node.stateTags(b.Group)["deleting"] == 1 })
 	cancel()
-	wantKind(t, "who stops waiting", <-asked, lvm.KindBusy)
+	wantKind(t, "a caller that stops waiting", <-asked, lvm.KindBusy)
 	if now, err := d.Lookup(t.Context(), v.ID); err != nil || now.Size != v.Size {
 		t.Errorf("meanwhile it is %+v, %v", now, err)
 	}
@@ -564,7 +565,8 @@ func TestGrowthWaitsForZeroes(t *testing.T) {
 	}
 }
 
-// TestResizedWhileWiped: an admin extends a deleted volume while it is wiped: its new end is zeroed too before it is given back.
+// TestResizedWhileWiped: an admin extends a deleted volume during its wipe: the driver zeroes its new end too before it frees
+// the extents.
 func TestResizedWhileWiped(t *testing.T) {
 	node := newNode()
 	b, k := bed(node), newDirtyKernel(node)
@@ -580,7 +582,7 @@ func TestResizedWhileWiped(t *testing.T) {
 	d.waitWiped(t)
 	for at := range content {
 		if !k.zero[at] {
-			t.Errorf("%v was given back as it was", at)
+			t.Errorf("%v was freed without zeroes", at)
 		}
 	}
 }
@@ -589,7 +591,7 @@ func eventually(t testing.TB, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it does not come about")
+			t.Fatal("the condition does not become true")
 		}
 	}
 }
