@@ -86,7 +86,7 @@ func (h *Host) device(ctx context.Context, v lvm.Volume) (string, error) {
 		return "", err
 	}
 	if now.UUID != v.UUID || now.State != v.State {
-		return "", lvm.Errorf(lvm.KindBusy, "volume %s was changed meanwhile; retry", v.ID)
+		return "", lvm.Errorf(lvm.KindBusy, "another program changed volume %s meanwhile; retry", v.ID)
 	}
 	return h.activateLocked(ctx, s, now)
 }

@@ -24,7 +24,7 @@ func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Vo
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	s, unlock, err := h.locked(ctx, g.UUID, "marking volume "+lv, h.readState)
+	s, unlock, err := h.locked(ctx, g.UUID, "adopting volume "+lv, h.readState)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
@@ -47,7 +47,7 @@ func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Vo
 	}
 	g, _, now, err := s.FindVolume(v.ID)
 	if err != nil || now.UUID != v.UUID || now.Name != name {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "%s could not be marked: %w", t, orNoEffect(failure))
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot tag %s as managed: %w", t, orNoEffect(failure))
 	}
 	return now, h.flush(g)
 }
@@ -62,9 +62,9 @@ func groupNamed(s lvm.State, name string) (lvm.Group, error) {
 	}
 	switch {
 	case len(found) == 0:
-		return lvm.Group{}, lvm.Errorf(lvm.KindNotFound, "there is no volume group %s on this node", name)
+		return lvm.Group{}, lvm.Errorf(lvm.KindNotFound, "this node has no volume group %s", name)
 	case len(found) > 1:
-		return lvm.Group{}, lvm.Errorf(lvm.KindConflict, "there are %d volume groups %s on this node: rename one (vgrename UUID NAME)", len(found), name)
+		return lvm.Group{}, lvm.Errorf(lvm.KindConflict, "this node has %d volume groups %s: rename one (vgrename UUID NAME)", len(found), name)
 	}
 	return found[0], nil
 }
@@ -108,10 +108,10 @@ func adoptable(g lvm.Group, lv lvm.LV) (lvm.Volume, error) {
 	}
 	id := lvm.ID{VG: g.UUID, LV: lv.Name}
 	if _, err := lvm.ParseID(id.String()); err != nil || id.IsSnapshot() || lvm.ReservedNames.MatchString(lv.Name) {
-		return refuse("its name could be taken for something else; rename it (lvrename)")
+		return refuse("the driver or LVM uses such names for something else; rename it (lvrename)")
 	}
 	if lv.Thin != nil || lv.Pending {
-		return refuse("it is a thin pool, or was never finished")
+		return refuse("it is a thin pool, or its creation is incomplete")
 	}
 	class, err := layoutOf(g, lv)
 	if err != nil {

@@ -18,12 +18,12 @@ func TestAbsenceIsProved(t *testing.T) {
 		spoil  func(*lvm.PV)
 		proved bool
 	}{
-		"whole":                                {func(*lvm.PV) {}, true},
-		"a disk is away":                       {func(pv *lvm.PV) { pv.Missing, pv.Device = true, "" }, false},
-		"a disk is away, and LVM has noted it": {func(pv *lvm.PV) { pv.Missing, pv.MissingFlag, pv.Device = true, true, "" }, true},
-		"a disk does not answer":               {func(pv *lvm.PV) { pv.Unresponsive = true }, false},
-		"a disk's metadata is not read":        {func(pv *lvm.PV) { pv.MetadataUnreadable = true }, false},
-		"a disk has a copy":                    {func(pv *lvm.PV) { pv.DuplicateDevices = []string{"/dev/fakeb", "/dev/fakex"} }, false},
+		"whole":             {func(*lvm.PV) {}, true},
+		"a disk is missing": {func(pv *lvm.PV) { pv.Missing, pv.Device = true, "" }, false},
+		"a disk is missing, with the MISSING flag": {func(pv *lvm.PV) { pv.Missing, pv.MissingFlag, pv.Device = true, true, "" }, true},
+		"a disk is unresponsive":                   {func(pv *lvm.PV) { pv.Unresponsive = true }, false},
+		"a disk's metadata is not read":            {func(pv *lvm.PV) { pv.MetadataUnreadable = true }, false},
+		"a disk has a copy":                        {func(pv *lvm.PV) { pv.DuplicateDevices = []string{"/dev/fakeb", "/dev/fakex"} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node, b, d := startedWith(t, unsettled)

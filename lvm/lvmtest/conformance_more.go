@@ -87,7 +87,7 @@ func testAtOnce(t *testing.T, b Bed) {
 	volumes, err := d.List(t.Context())
 	must(t, err)
 	if len(volumes) != 4 {
-		t.Errorf("4 names made %d volumes: %+v", len(volumes), volumes)
+		t.Errorf("4 names created %d volumes: %+v", len(volumes), volumes)
 	}
 }
 

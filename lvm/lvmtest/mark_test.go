@@ -43,7 +43,7 @@ func TestMark(t *testing.T) {
 			want := made
 			want.Name, want.Claim = "mine", "shop/data-0"
 			if marked != want {
-				t.Errorf("marked\n%+v\nwant\n%+v", marked, want)
+				t.Errorf("adopted\n%+v\nwant\n%+v", marked, want)
 			}
 			again, err := host.Adopt(t.Context(), "vg", made.ID.LV, "other", "")
 			must(t, err)

@@ -282,8 +282,8 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 		t.Errorf("created %+v, and then %+v", made, again)
 	}
 	for what, err := range map[string]error{
-		"CreateTogether": func() error { _, err := d.CreateWithPeers(t.Context(), second, []lvm.Spec{first}); return err }(),
-		"Room":           d.Fits(t.Context(), []lvm.Spec{first, second}),
+		"CreateWithPeers": func() error { _, err := d.CreateWithPeers(t.Context(), second, []lvm.Spec{first}); return err }(),
+		"Fits":            d.Fits(t.Context(), []lvm.Spec{first, second}),
 	} {
 		wantKind(t, what, err, lvm.KindInsufficientCapacity)
 		var misfit *lvm.UnplaceableError

@@ -69,7 +69,7 @@ func TestEmptyPoolStays(t *testing.T) {
 		"not for long":      {time.Hour, func(*lvm.Group) {}},
 		"an admin's":        {time.Nanosecond, tag("nodelvm.kind=pool", "admins")},
 		"another cluster's": {time.Nanosecond, tag("nodelvm.cluster="+Cluster, "nodelvm.cluster=another")},
-		"a disk is away":    {time.Nanosecond, func(g *lvm.Group) { g.PVs[5].Missing, g.PVs[5].Device = true, "" }},
+		"a disk is missing": {time.Nanosecond, func(g *lvm.Group) { g.PVs[5].Missing, g.PVs[5].Device = true, "" }},
 		"a disk has a copy": {time.Nanosecond, func(g *lvm.Group) {
 			g.PVs[5].DuplicateDevices = []string{"/dev/fakeg", "/dev/fakex"}
 			g.Problem = "doubled"

@@ -100,7 +100,7 @@ func TestSwappedVolumes(t *testing.T) {
 	node.Change("vg-test", func(g *lvm.Group) {
 		g.LVs = slices.DeleteFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == one.UUID })
 	})
-	wantKind(t, "delete what is gone, with the other one under its name", d.Delete(t.Context(), one.ID), lvm.KindConflict)
+	wantKind(t, "delete a removed one, with the other one under its name", d.Delete(t.Context(), one.ID), lvm.KindConflict)
 	node.rename("vg-test", one.ID.LV, two.ID.LV)
 	must(t, d.Delete(t.Context(), one.ID))
 	must(t, d.Delete(t.Context(), two.ID))
