@@ -11,10 +11,10 @@ import (
 
 // LVM sends a thin pool messages: it commits them with its metadata, sends them, lets the pool count them, and commits their
 // removal. If a command is interrupted before its last commit, the next lvcreate sends what the pool did not count, and drops
-// the rest. lvremove drops a message about the volume that it removes. But it appends its message about another volume to the
-// pending ones (2.03.16, 2.03.31: attach_pool_message). If the pool has counted those, LVM takes the new one for counted too,
-// and the pool keeps the removed volume's blocks for ever. So before it removes a volume, and at start, the driver makes LVM
-// drop the messages of its pools: it creates a volume and removes it again.
+// all of them. lvremove drops a message about the volume that it removes. But it appends its message about another volume to
+// the pending ones (2.03.16, 2.03.31: attach_pool_message). If the pool has counted those, LVM takes the new one for counted
+// too, and the pool keeps the removed volume's blocks for ever. So before it removes a volume, and at start, the driver makes
+// LVM drop the messages of its pools: it creates a volume and removes it again.
 
 // unflushed reports whether a logical volume is a thin pool of the driver with pending messages.
 func unflushed(lv lvm.LV) bool { return lv.Thin != nil && len(lv.Thin.Messages) > 0 && lvm.IsPool(lv) }

@@ -161,7 +161,7 @@ func (r *reservations) discard(specs []lvm.Spec) {
 }
 
 // plan plans all volumes of the request or none, and returns the placement of the request's volume. With locked (the caller
-// holds a group's lock) it reserves capacity for all. Without it, it reserves nothing, and does not refuse a volume with a
+// holds a group's lock) it reserves capacity for all. Without locked it reserves nothing, and does not refuse a volume with a
 // reservation. An earlier call's result for that volume counts even if its peers no longer fit: a request may have got it.
 func (r *reservations) plan(s lvm.State, cluster string, p placementRequest, locked bool) (alloc.Placement, error) {
 	r.mu.Lock()

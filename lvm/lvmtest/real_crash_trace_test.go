@@ -18,8 +18,8 @@ import (
 
 // The crash tests trace a driver, the victim, and its child processes with ptrace(2), and count the points at which something
 // changes permanently. The points are the start of each of its lvm commands, each write to a disk, each ioctl that changes a
-// device-mapper device or zeroes a range of one, and the command's end. They kill just before the planned point takes effect. A seccomp(2) filter
-// stops the processes only at those system calls, so that they run almost as fast as without a tracer.
+// device-mapper device or zeroes a range of one, and the command's end. They kill just before the planned point takes effect. A
+// seccomp(2) filter stops the processes only at those system calls, so that they run almost as fast as without a tracer.
 
 // Which processes die at a point.
 const (
