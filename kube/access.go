@@ -81,7 +81,7 @@ func (a *Access) Review(ctx context.Context, token, path string) (Decision, erro
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
-		decision, err := a.client.review(ctx, token, path)
+		decision, err := reviewToken(a.client, ctx, token, path)
 		if err != nil {
 			return Unauthenticated, err
 		}
@@ -100,7 +100,7 @@ func (a *Access) keep(key string, decision Decision) {
 	a.refused.Add(key, decision, refusedFor)
 }
 
-func (c *Client) review(ctx context.Context, token, path string) (Decision, error) {
+func reviewToken(c *Client, ctx context.Context, token, path string) (Decision, error) {
 	who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := c.core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(who).Do(ctx).Into(who); err != nil {
 		return Unauthenticated, fmt.Errorf("cannot review the token: %w", err)

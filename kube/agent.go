@@ -12,13 +12,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
-
-// DriverName is the name of this driver in StorageClass, PersistentVolume and VolumeSnapshotContent objects.
-const DriverName = "nodelvm.io"
 
 // Volumes is the part of lvm.Host that this package uses; lvm.Host documents the outcomes.
 type Volumes interface {
@@ -79,9 +75,7 @@ type Agent struct {
 // failed attempt is cheap. workers is the number of claims in work at a time; LVM allows one writer per volume group
 // anyway.
 const (
-	backoffFirst = time.Second
-	backoffMost  = 30 * time.Second
-	workers      = 4
+	workers = 4
 )
 
 // NewAgent creates an Agent without sending a request.
@@ -228,8 +222,4 @@ func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 		return job{}, false
 	}
 	return job{string(claim.UID), func(ctx context.Context) (bool, error) { return a.pin(ctx, claim, from) }}, true
-}
-
-func classOf(claim *corev1.PersistentVolumeClaim) string {
-	return ptr.Deref(claim.Spec.StorageClassName, "")
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 )
@@ -23,8 +22,6 @@ const (
 	immediate = storagev1.VolumeBindingImmediate
 	late      = storagev1.VolumeBindingWaitForFirstConsumer
 )
-
-func typesUID(s string) types.UID { return types.UID(s) }
 
 func sorted(list []string) string {
 	slices.Sort(list)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,12 +58,6 @@ func newAPI(t *testing.T) (*api, *Client) {
 		t.Fatal(err)
 	}
 	return a, client
-}
-
-func reply(w http.ResponseWriter, code int, body any) {
-	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client may have closed the connection
 }
 
 func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
@@ -232,29 +225,4 @@ func (a *api) told() string {
 		list = append(list, e.InvolvedObject.Kind+" "+namespace+"/"+e.InvolvedObject.Name)
 	}
 	return sorted(list)
-}
-
-func class(name, provisioner string, mode storagev1.VolumeBindingMode) *storagev1.StorageClass {
-	c := &storagev1.StorageClass{
-		TypeMeta:    metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
-		ObjectMeta:  metav1.ObjectMeta{Name: name, UID: "class-" + typesUID(name), ResourceVersion: "1", Labels: map[string]string{"a": "label"}},
-		Provisioner: provisioner,
-	}
-	if mode != "" {
-		c.VolumeBindingMode = &mode
-	}
-	return c
-}
-
-func claim(name, class, volume string) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "claim-" + typesUID(name), ResourceVersion: "1"},
-		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: volume},
-		Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
-	}
-	if volume != "" {
-		c.Status.Phase = corev1.ClaimBound
-	}
-	return c
 }

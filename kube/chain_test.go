@@ -5,27 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// volumeOn is a PersistentVolume of this driver on a node, bound to a claim ns/NAME as claim(NAME, ..., "pvc-NAME") makes it.
-func volumeOn(node, name string) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume},
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + name, UID: "volume-" + typesUID(name), ResourceVersion: "1"},
-		Spec: corev1.PersistentVolumeSpec{
-			StorageClassName: "late",
-			ClaimRef:         &corev1.ObjectReference{Kind: kindClaim, Namespace: "ns", Name: name, UID: "claim-" + typesUID(name)},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: DriverName, VolumeHandle: testVG + "/pvc-" + name,
-			}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
-			}}}},
-		},
-		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
-	}
-}
 
 // TestEachLinkOfAChainCounts: a reference in one direction does not bind.
 func TestEachLinkOfAChainCounts(t *testing.T) {
@@ -105,46 +85,5 @@ func TestEachLinkOfASnapshotsChainCounts(t *testing.T) {
 		case test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)):
 			t.Errorf("%s: got %v, want %q", name, err, test.says)
 		}
-	}
-}
-
-// TestOnlyBoundClaimsCount: a tenant may write the name of any volume into a claim. That claim gets no event about the
-// volume, and the tenant's pod is not placed on its node.
-func TestOnlyBoundClaimsCount(t *testing.T) {
-	store := newClaimStore("node-1", func(string) {})
-	thief, owner := claim("thief", "late", "pvc-data"), claim("data", "late", "pvc-data")
-	thief.Status.Phase = corev1.ClaimPending
-	for _, c := range []*corev1.PersistentVolumeClaim{thief, owner} {
-		if err := store.Replace([]any{stripClaim(thief), stripClaim(c)}, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if key, _, ok := store.boundTo("pvc-data"); key != "ns/data" || !ok || len(store.own) != 1 {
-		t.Errorf("the volume is bound to %q, of %v", key, store.own)
-	}
-	pv := volumeOn("node-1", "data")
-	if mayBind(pv, thief) || !mayBind(pv, owner) {
-		t.Error("a claim that another claim's volume does not name may be bound to it")
-	}
-	pv.Spec.ClaimRef.UID = ""
-	if !mayBind(pv, owner) {
-		t.Error("a volume that was reserved for the claim cannot be bound to it")
-	}
-}
-
-// TestImpossibleNamesNameNothing: the driver requests an invalid name from a tenant's claim once and does not retry.
-func TestImpossibleNamesNameNothing(t *testing.T) {
-	r, requests := recordedRound(t, nil)
-	for _, name := range []string{"", ".", "..", "a/b", "a%b", "../../nodes"} {
-		pv, err := r.client.volume(t.Context(), name)
-		claim, claimErr := r.client.claim(t.Context(), "ns", name)
-		node, nodeErr := r.client.node(t.Context(), name)
-		s, snapshotErr := r.client.snapshot(t.Context(), "ns", name)
-		if pv != nil || err != nil || claim != nil || claimErr != nil || node != nil || nodeErr != nil || s != nil || snapshotErr != nil {
-			t.Errorf("%q: %v, %v, %v, %v", name, err, claimErr, nodeErr, snapshotErr)
-		}
-	}
-	if sent := requests(); len(sent) > 0 {
-		t.Errorf("it was asked for: %v", sent)
 	}
 }

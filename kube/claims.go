@@ -12,9 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// annSelectedNode names the node that the scheduler selected for a claim. It remains after the claim is bound.
-const annSelectedNode = "volume.kubernetes.io/selected-node"
-
 // claimStore keeps what a watch on all claims needs in memory: the few claims that wait for something, and the names of
 // those whose volume may be on this node.
 type claimStore struct {
@@ -239,8 +236,6 @@ func isOpen(claim *corev1.PersistentVolumeClaim) bool {
 		return claim.Status.Phase == corev1.ClaimBound && claim.Spec.Resources.Requests.Storage().Cmp(*claim.Status.Capacity.Storage()) > 0
 	}
 }
-
-func keyOf(claim *corev1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
 
 // stripClaim keeps what this package reads: for a claim that waits for nothing, only its names.
 func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {

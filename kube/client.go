@@ -6,12 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	storagev1 "k8s.io/api/storage/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -160,4 +166,11 @@ func patchBy(ctx context.Context, client rest.Interface, resource, namespace, na
 		request = request.SubResource(subresource)
 	}
 	return request.Do(ctx).Into(now)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

@@ -1,8 +1,17 @@
 package kube
 
 import (
+	"slices"
+
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"maps"
 	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -158,4 +167,62 @@ func (s *contentStore) named(name string) *content {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready[name]
+}
+
+// knowsNoContents reports whether the API server lacks the snapshot API. The reflector reports other errors.
+func (c *Client) knowsNoContents(ctx context.Context) bool {
+	return apierrors.IsNotFound(c.snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error())
+}
+
+// names returns the fields of an object's metadata that a watch needs.
+func names(o metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
+}
+
+// only returns the wanted ones of an object's labels or annotations.
+func only(all map[string]string, wanted ...string) map[string]string {
+	kept := map[string]string{}
+	for _, name := range wanted {
+		if value, ok := all[name]; ok {
+			kept[name] = value
+		}
+	}
+	return kept
+}
+
+// sharedHandles finds the handles of this driver that several PersistentVolumes have.
+func (c *Client) sharedHandles(ctx context.Context) (map[string][]string, error) {
+	first, shared := map[string]string{}, map[string][]string{}
+	err := c.eachVolume(ctx, func(pv *corev1.PersistentVolume) {
+		if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName {
+			return
+		}
+		handle := pv.Spec.CSI.VolumeHandle
+		switch other, there := first[handle]; {
+		case !there:
+			first[handle] = pv.Name
+		case len(shared[handle]) == 0:
+			shared[handle] = []string{other, pv.Name}
+		case !slices.Contains(shared[handle], pv.Name): // two pages may contain it, if a PersistentVolume is created in between
+			shared[handle] = append(shared[handle], pv.Name)
+		}
+	})
+	return shared, err
+}
+
+// eachVolume visits all PersistentVolumes, a page at a time.
+func (c *Client) eachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
+	for next := ""; ; {
+		var page corev1.PersistentVolumeList
+		err := c.core.Get().Resource("persistentvolumes").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
+		if err != nil {
+			return fmt.Errorf("list the PersistentVolumes: %w", err)
+		}
+		for i := range page.Items {
+			visit(&page.Items[i])
+		}
+		if next = page.Continue; next == "" {
+			return nil
+		}
+	}
 }

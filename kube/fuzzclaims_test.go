@@ -58,34 +58,6 @@ func FuzzClaimStatus(f *testing.F) {
 	})
 }
 
-// FuzzLosses: with arbitrary text on the lease and on an object, no loss begins before the object was created or the loss
-// was observed, and a janitor accepts what another has written.
-func FuzzLosses(f *testing.F) {
-	f.Add(`{"n": "2026-01-02T03:04:05Z"}`, "n", "2026-01-02T03:04:05Z", int64(1767323045), int64(1767323046))
-	f.Add(`{"n": "2026-01-02T03:04:05Z"}`, "\xff", "", int64(0), int64(0))
-	f.Add(`{"n": null, "": "x"}`, "", "9999-12-31T23:59:59+23:59", int64(-1<<40), int64(1<<40))
-	f.Fuzz(func(t *testing.T, lease, key, note string, created, now int64) {
-		const most = 1 << 37 // seconds; a year has four digits in RFC 3339
-		born, at := time.Unix(created%most, 0), time.Unix(now%most, 0)
-		if born.UTC().Year() < 0 || born.UTC().Year() > 9999 || at.UTC().Year() < 0 || at.UTC().Year() > 9999 {
-			return
-		}
-		var l, next losses
-		l.load(lease)
-		since := l.seen(key, at, func(string) bool { return true })
-		text := l.text()
-		if next.load(text); next.text() != text || len(text) > lossesBytesMax+len(`{}`) {
-			t.Errorf("%q is read as %q", text, next.text())
-		}
-		if got := notedAt(note, at, born, since); !got.IsZero() && (got.Before(born) || got.Before(since) || got.After(at) && got.After(born) && got.After(since)) {
-			t.Errorf("%q counts from %s: created %s, lost %s, now %s", note, got, born, since, at)
-		}
-		if own := noteAt(at, born, since); own.Year() >= 0 && own.Year() <= 9999 && notedAt(own.Format(time.RFC3339), at, born, since).IsZero() != own.IsZero() {
-			t.Errorf("the note %s is not believed: created %s, lost %s, now %s", own, born, since, at)
-		}
-	})
-}
-
 // FuzzGather: gather finds exactly the connected claims, whichever pods share claims, and each of these finds the same
 // ones.
 func FuzzGather(f *testing.F) {

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,43 +43,6 @@ func (h *handleIndex) sharing(ctx context.Context, handle string) ([]string, err
 		h.read, h.shared = began, shared
 	}
 	return h.shared[handle], nil
-}
-
-// sharedHandles finds the handles of this driver that several PersistentVolumes have.
-func (c *Client) sharedHandles(ctx context.Context) (map[string][]string, error) {
-	first, shared := map[string]string{}, map[string][]string{}
-	err := c.eachVolume(ctx, func(pv *corev1.PersistentVolume) {
-		if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName {
-			return
-		}
-		handle := pv.Spec.CSI.VolumeHandle
-		switch other, there := first[handle]; {
-		case !there:
-			first[handle] = pv.Name
-		case len(shared[handle]) == 0:
-			shared[handle] = []string{other, pv.Name}
-		case !slices.Contains(shared[handle], pv.Name): // two pages may contain it, if a PersistentVolume is created in between
-			shared[handle] = append(shared[handle], pv.Name)
-		}
-	})
-	return shared, err
-}
-
-// eachVolume visits all PersistentVolumes, a page at a time.
-func (c *Client) eachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
-	for next := ""; ; {
-		var page corev1.PersistentVolumeList
-		err := c.core.Get().Resource("persistentvolumes").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
-		if err != nil {
-			return fmt.Errorf("list the PersistentVolumes: %w", err)
-		}
-		for i := range page.Items {
-			visit(&page.Items[i])
-		}
-		if next = page.Continue; next == "" {
-			return nil
-		}
-	}
 }
 
 // sharedHandleError says that another PersistentVolume has the same handle.

@@ -40,13 +40,13 @@ func withVolumes(t *testing.T, pvs ...*corev1.PersistentVolume) (*Agent, *allThe
 		list.Items = append(list.Items, *pv)
 	}
 	data, copied := growingClaim(), claim("copy", "late", "")
-	round, sent := recordedRound(t, map[string]any{
+	client, sent := recordedClient(t, map[string]any{
 		"GET /api/v1/persistentvolumes": list, "GET /api/v1/persistentvolumes/pvc-data": pvs[0], "PATCH /api/v1/persistentvolumes/pvc-data": pvs[0],
 		"PATCH /api/v1/namespaces/ns/persistentvolumeclaims/data/status": data, "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/copy": copied,
 		"POST /api/v1/namespaces/ns/events": &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
 	})
 	disks := &allThere{}
-	agent := NewAgent(Config{Client: round.client, Node: "node-1", Volumes: disks})
+	agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks})
 	if err := agent.claims.Add(data); err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +152,9 @@ func TestABurstLooksOnce(t *testing.T) {
 // TestNoAnswerExtendsNothing: while the API server does not return the PersistentVolumes, the agent does nothing and writes
 // no event.
 func TestNoAnswerExtendsNothing(t *testing.T) {
-	round, sent := recordedRound(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-data": volumeOn("node-1", "data")})
+	client, sent := recordedClient(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-data": volumeOn("node-1", "data")})
 	disks := &allThere{}
-	agent := NewAgent(Config{Client: round.client, Node: "node-1", Volumes: disks})
+	agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks})
 	if _, err := agent.resize(t.Context(), growingClaim()); err == nil || disks.extended > 0 || len(sent()) != 2 {
 		t.Errorf("extended %d times, %v, %q", disks.extended, err, sent())
 	}

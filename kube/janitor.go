@@ -3,7 +3,6 @@ package kube
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -82,7 +81,6 @@ type place struct {
 type work struct{ kind, key string }
 
 const (
-	kindVolume  = "PersistentVolume"
 	kindContent = "VolumeSnapshotContent"
 )
 
@@ -200,17 +198,4 @@ func (r *janitorRound) look(ctx context.Context, w work) (time.Duration, error) 
 		return 0, nil
 	}
 	return do(ctx, w.key, p.node)
-}
-
-// node reads a Node object; nil: it does not exist.
-func (c *Client) node(ctx context.Context, name string) (*corev1.Node, error) {
-	var node corev1.Node
-	there, err := get(ctx, c.core, "nodes", "", name, &node)
-	if err != nil {
-		return nil, fmt.Errorf("read node %s: %w", name, err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &node, nil
 }

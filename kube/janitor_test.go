@@ -2,19 +2,12 @@ package kube
 
 import (
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 )
 
 // roundOn returns a janitorRound whose API server answers these requests ("METHOD PATH"), and all others with NotFound.
@@ -24,31 +17,11 @@ func roundOn(t *testing.T, answers map[string]any) *janitorRound {
 	return r
 }
 
-// testVG is the UUID of a volume group.
-const testVG = "AAAAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG"
-
-// recordedRound is roundOn that also returns the requests sent.
+// recordedRound is a janitor's round over a recordedClient.
 func recordedRound(t *testing.T, answers map[string]any) (*janitorRound, func() []string) {
 	t.Helper()
-	var mu sync.Mutex
-	var requests []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		requests = append(requests, r.Method+" "+r.URL.Path)
-		mu.Unlock()
-		if body, ok := answers[r.Method+" "+r.URL.Path]; ok {
-			reply(w, http.StatusOK, body)
-			return
-		}
-		reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
-	}))
-	t.Cleanup(server.Close)
-	client, err := NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	round := NewJanitor(JanitorConfig{Client: client, Grace: 10 * time.Minute, Log: slog.New(slog.DiscardHandler)}).newRound()
-	return round, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(requests) }
+	client, sent := recordedClient(t, answers)
+	return NewJanitor(JanitorConfig{Client: client, Grace: 10 * time.Minute, Log: slog.New(slog.DiscardHandler)}).newRound(), sent
 }
 
 // TestSilentNodesAreLookedAtAgain: if a node that reported the loss of a group does not answer, the janitor polls it,
@@ -112,5 +85,22 @@ func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
 		if !strings.HasPrefix(request, "GET ") {
 			t.Errorf("the janitor writes: %s", request)
 		}
+	}
+}
+
+// TestImpossibleNamesNameNothing: the driver requests an invalid name from a tenant's claim once and does not retry.
+func TestImpossibleNamesNameNothing(t *testing.T) {
+	r, requests := recordedRound(t, nil)
+	for _, name := range []string{"", ".", "..", "a/b", "a%b", "../../nodes"} {
+		pv, err := r.client.volume(t.Context(), name)
+		claim, claimErr := r.client.claim(t.Context(), "ns", name)
+		node, nodeErr := r.client.node(t.Context(), name)
+		s, snapshotErr := r.client.snapshot(t.Context(), "ns", name)
+		if pv != nil || err != nil || claim != nil || claimErr != nil || node != nil || nodeErr != nil || s != nil || snapshotErr != nil {
+			t.Errorf("%q: %v, %v, %v, %v", name, err, claimErr, nodeErr, snapshotErr)
+		}
+	}
+	if sent := requests(); len(sent) > 0 {
+		t.Errorf("it was asked for: %v", sent)
 	}
 }

@@ -1,24 +1,10 @@
 package kube
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // This file holds what a janitor's watches keep in memory.
-
-func keyOfObject(o any) (string, bool) {
-	object, ok := o.(metav1.Object)
-	if !ok {
-		return "", false
-	}
-	if object.GetNamespace() != "" {
-		return object.GetNamespace() + "/" + object.GetName(), true
-	}
-	return object.GetName(), true
-}
 
 func keepNode(o any) (lossKind, bool) {
 	node, ok := o.(*corev1.Node)
@@ -97,26 +83,4 @@ func stripContent(o any) any {
 		return kept
 	}
 	return o
-}
-
-// names returns the fields of an object's metadata that a watch needs.
-func names(o metav1.Object) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
-}
-
-// only returns the wanted ones of an object's labels or annotations.
-func only(all map[string]string, wanted ...string) map[string]string {
-	kept := map[string]string{}
-	for _, name := range wanted {
-		if value, ok := all[name]; ok {
-			kept[name] = value
-		}
-	}
-	return kept
-}
-
-// claimKey splits namespace/name.
-func claimKey(key string) (namespace, name string) {
-	namespace, name, _ = strings.Cut(key, "/")
-	return namespace, name
 }

@@ -149,17 +149,3 @@ func (e *election) write(ctx context.Context, lease *coordinationv1.Lease) (bool
 	err := e.client.leases.Put().Namespace(e.namespace).Resource("leases").Name(e.name).Body(lease).Do(ctx).Error()
 	return err == nil, unlessConflict(err)
 }
-
-func unlessConflict(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}

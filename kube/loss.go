@@ -19,14 +19,6 @@ const (
 	onNodeLossRelease = "release"
 )
 
-// Annotations on a PersistentVolume and a VolumeSnapshotContent. Each holds a time (RFC 3339, UTC), except the last.
-const (
-	annLostSince = "nodelvm.io/lost-since"              // Written by the janitor: when it first observed the loss of the node or group.
-	annGroupLost = "nodelvm.io/volume-group-lost-since" // Written by the node: when its volume group disappeared.
-	annAbandoned = "nodelvm.io/abandoned-since"         // Written by the janitor: when it released the claim of a retained volume.
-	annPolicy    = "nodelvm.io/original-reclaim-policy" // Written by the janitor: the policy of a volume whose claim it releases, Retain meanwhile.
-)
-
 // finalizerProvisioner is csi-provisioner's; the node that has removed the volume removes it, which a lost node never does.
 const finalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalizer"
 
@@ -202,11 +194,6 @@ func decideReleased(s sight) step {
 		return stepAbandon
 	}
 	return stepNothing
-}
-
-// isReleased reports whether a volume's claim was deleted and no admin has bound the volume to another one.
-func isReleased(pv *corev1.PersistentVolume) bool {
-	return pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
 }
 
 // usersOf returns the pods that use a claim and have not ended. A pod with a generic ephemeral volume of that name uses the

@@ -15,11 +15,6 @@ import (
 // any node with enough capacity. So the node with the source sets itself as the claim's selected node, instead of another
 // one; csi-provisioner then creates the volume, with or without a pod, and the scheduler follows with the pod.
 
-const (
-	kindSnapshot = "VolumeSnapshot"
-	kindClaim    = "PersistentVolumeClaim"
-)
-
 // source is the data source of a claim. The zero value is none.
 type source struct {
 	kind string // kindSnapshot or kindClaim
@@ -147,59 +142,4 @@ func found(err error) (bool, error) {
 	case lvm.KindInternal, lvm.KindOutOfRange, lvm.KindExists, lvm.KindBusy, lvm.KindInUse, lvm.KindInsufficientCapacity, lvm.KindConflict:
 	}
 	return false, err
-}
-
-// volume reads a PersistentVolume; nil: it does not exist.
-func (c *Client) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
-	var pv corev1.PersistentVolume
-	there, err := get(ctx, c.core, "persistentvolumes", "", name, &pv)
-	if err != nil {
-		return nil, fmt.Errorf("read PersistentVolume %s: %w", name, err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &pv, nil
-}
-
-// topologyKey is the label in a PersistentVolume's node affinity.
-const topologyKey = "topology.nodelvm.io/node"
-
-// isOn reports whether a PersistentVolume is this driver's and usable on that node alone.
-func isOn(pv *corev1.PersistentVolume, node string) bool {
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return false
-	}
-	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
-	for _, term := range terms {
-		ours := false
-		for _, e := range term.MatchExpressions {
-			ours = ours || e.Key == topologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 && e.Values[0] == node
-		}
-		if !ours {
-			return false
-		}
-	}
-	return len(terms) > 0
-}
-
-// patch is a change of a claim; a nil value removes an entry.
-type patch struct {
-	annotations map[string]any
-	status      map[string]any
-}
-
-// patchClaim changes a claim; if the claim has changed since it was read, the error is a conflict, and the watch brings the
-// new version. The subresource is "" or "status".
-func (c *Client) patchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, subresource string, p patch) (*corev1.PersistentVolumeClaim, error) {
-	metadata := map[string]any{"resourceVersion": claim.ResourceVersion}
-	if len(p.annotations) > 0 {
-		metadata["annotations"] = p.annotations
-	}
-	body := map[string]any{"metadata": metadata}
-	if len(p.status) > 0 {
-		body["status"] = p.status
-	}
-	var now corev1.PersistentVolumeClaim
-	return &now, c.patch(ctx, "persistentvolumeclaims", claim.Namespace, claim.Name, subresource, body, &now)
 }

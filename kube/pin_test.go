@@ -67,15 +67,6 @@ func TestIsOn(t *testing.T) {
 	}
 }
 
-// contentOf returns the ready content of a snapshot ns/nightly.
-func contentOf(name, snapshotUID, handle string) *content {
-	c := &content{}
-	c.Name, c.Labels = name, map[string]string{labelManagedBy: "node-1"}
-	c.Spec.Driver, c.Status.ReadyToUse, c.Status.SnapshotHandle = DriverName, true, handle
-	c.Spec.VolumeSnapshotRef.Namespace, c.Spec.VolumeSnapshotRef.Name, c.Spec.VolumeSnapshotRef.UID = "ns", "nightly", typesUID(snapshotUID)
-	return c
-}
-
 // TestWhichSnapshotOfTheName: a retained content outlives its snapshot, and another snapshot may get its name, here or on
 // another node.
 func TestWhichSnapshotOfTheName(t *testing.T) {

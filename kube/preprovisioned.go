@@ -65,11 +65,6 @@ func (a *Agent) watchPreProvisioned(ctx context.Context) {
 	reflect(ctx, a.client.snapshots, "volumesnapshotcontents", "!"+labelManagedBy, &content{}, a.preProvisioned)
 }
 
-// knowsNoContents reports whether the API server lacks the snapshot API. The reflector reports other errors.
-func (c *Client) knowsNoContents(ctx context.Context) bool {
-	return apierrors.IsNotFound(c.snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error())
-}
-
 // jobForContent finds the job for a pre-provisioned content.
 func (a *Agent) jobForContent(name string) (job, bool) {
 	c, there, _ := a.preProvisioned.find(name)

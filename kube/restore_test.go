@@ -51,8 +51,8 @@ func (r *restoring) ask(t *testing.T) (requests []string, err error) {
 	if r.live != nil {
 		answers[restoreClaim] = r.live
 	}
-	round, sent := recordedRound(t, answers)
-	agent := NewAgent(Config{Client: round.client, Node: "node-1"})
+	client, sent := recordedClient(t, answers)
+	agent := NewAgent(Config{Client: client, Node: "node-1"})
 	for _, c := range r.contents {
 		if err := agent.contents.Add(c); err != nil {
 			t.Fatal(err)

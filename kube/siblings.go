@@ -87,8 +87,6 @@ func isWaiting(pod *corev1.Pod) bool {
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-func ephemeralClaim(pod *corev1.Pod, v corev1.Volume) string { return pod.Name + "-" + v.Name }
-
 // owns reports whether the pod may use the claim: one with the name of its generic ephemeral volume must have been created
 // for it.
 func (pod *waitingPod) owns(claim *corev1.PersistentVolumeClaim) bool {
@@ -129,21 +127,6 @@ func (a *Agent) boundSibling(ctx context.Context, claim *corev1.PersistentVolume
 		return Sibling{}, false, err
 	}
 	return Sibling{Name: claim.Name, UID: string(claim.UID), Node: nodeOf(pv), Bound: true}, true, nil
-}
-
-// nodeOf returns the node in a PersistentVolume's affinity; "": none, or more than one.
-func nodeOf(pv *corev1.PersistentVolume) string {
-	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return ""
-	}
-	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		for _, e := range term.MatchExpressions {
-			if e.Key == topologyKey && len(e.Values) == 1 && isOn(pv, e.Values[0]) {
-				return e.Values[0]
-			}
-		}
-	}
-	return ""
 }
 
 // classNamed finds a class of this driver in the store or, until the watch has brought it, at the API server. Nil: no class

@@ -30,8 +30,8 @@ func sharing(t *testing.T, change func(map[string]*corev1.PersistentVolumeClaim,
 	for name, c := range claims {
 		answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/"+name] = c
 	}
-	round, sent := recordedRound(t, answers)
-	agent := NewAgent(Config{Client: round.client, Node: "node-1"})
+	client, sent := recordedClient(t, answers)
+	agent := NewAgent(Config{Client: client, Node: "node-1"})
 	for name, provisioner := range map[string]string{"late": DriverName, "network": "nfs.example.com"} {
 		if err := agent.classes.Add(class(name, provisioner, storagev1.VolumeBindingWaitForFirstConsumer)); err != nil {
 			t.Fatal(err)
