@@ -12,6 +12,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // Only readers whom the API server authorizes may read the pages that name volumes and claims: a TokenReview identifies the
@@ -48,7 +50,7 @@ var ErrTooManyReviews = errors.New("too many unknown tokens; retry later")
 
 // Access decides who may read this driver's pages.
 type Access struct {
-	client  *Client
+	client  *kubeclient.Client
 	now     func() time.Time
 	limit   flowcontrol.PassiveRateLimiter
 	running singleflight.Group
@@ -57,7 +59,7 @@ type Access struct {
 }
 
 // NewAccess creates an Access without sending a request.
-func NewAccess(client *Client) *Access {
+func NewAccess(client *kubeclient.Client) *Access {
 	return &Access{
 		client: client, now: time.Now, limit: flowcontrol.NewTokenBucketPassiveRateLimiter(reviewsPerSecond, reviewsBurst),
 		granted: cache.NewLRUExpireCache(tokensKept), refused: cache.NewLRUExpireCache(tokensKept),
@@ -100,9 +102,9 @@ func (a *Access) keep(key string, decision Decision) {
 	a.refused.Add(key, decision, refusedFor)
 }
 
-func reviewToken(c *Client, ctx context.Context, token, path string) (Decision, error) {
+func reviewToken(c *kubeclient.Client, ctx context.Context, token, path string) (Decision, error) {
 	who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	if err := c.core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(who).Do(ctx).Into(who); err != nil {
+	if err := c.Core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(who).Do(ctx).Into(who); err != nil {
 		return Unauthenticated, fmt.Errorf("cannot review the token: %w", err)
 	}
 	if !who.Status.Authenticated {
@@ -117,7 +119,7 @@ func reviewToken(c *Client, ctx context.Context, token, path string) (Decision, 
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 	}}
-	if err := c.core.Post().AbsPath("/apis/authorization.k8s.io/v1/subjectaccessreviews").Body(may).Do(ctx).Into(may); err != nil {
+	if err := c.Core.Post().AbsPath("/apis/authorization.k8s.io/v1/subjectaccessreviews").Body(may).Do(ctx).Into(may); err != nil {
 		return Unauthenticated, fmt.Errorf("cannot check whether %s may get %s: %w", user.Username, path, err)
 	}
 	if !may.Status.Allowed {

@@ -17,6 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // reviews is an API server that knows two tokens: "reader", whose account may get /metrics, and "other".
@@ -43,7 +46,7 @@ func newReviews(t *testing.T) *reviews {
 		review.TypeMeta = metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
 		review.Status.Authenticated = token == "reader" && !r.revoke.Load() || token == "other"
 		review.Status.User = authenticationv1.UserInfo{Username: token, Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"e": {"v"}}}
-		reply(w, http.StatusCreated, &review)
+		kubetest.Reply(w, http.StatusCreated, &review)
 	})
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", func(w http.ResponseWriter, req *http.Request) {
 		var review authorizationv1.SubjectAccessReview
@@ -55,11 +58,11 @@ func newReviews(t *testing.T) *reviews {
 		review.TypeMeta = metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}
 		review.Status.Allowed = s.User == "reader" && s.Groups[0] == "g" && s.Extra["e"][0] == "v" && s.ResourceAttributes == nil &&
 			s.NonResourceAttributes.Path == "/metrics" && s.NonResourceAttributes.Verb == "get"
-		reply(w, http.StatusCreated, &review)
+		kubetest.Reply(w, http.StatusCreated, &review)
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	client, err := NewClientFor(&rest.Config{Host: server.URL})
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +78,7 @@ func received(r *http.Request, into runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = serializer.NewCodecFactory(newScheme()).UniversalDeserializer().Decode(text, nil, into)
+	_, _, err = serializer.NewCodecFactory(kubeclient.NewScheme()).UniversalDeserializer().Decode(text, nil, into)
 	return err
 }
 

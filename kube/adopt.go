@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -26,7 +27,7 @@ type Adoption struct {
 
 // Manifests returns the PersistentVolume, and the claim if Claim names one, as input for kubectl apply.
 func Manifests(a Adoption) (string, error) {
-	namespace, name := claimKey(a.Claim)
+	namespace, name := kubeclient.ClaimKey(a.Claim)
 	if a.Claim != "" && (namespace == "" || name == "" || strings.Contains(name, "/")) {
 		return "", errors.New("give the claim as NAMESPACE/NAME, not " + a.Claim)
 	}
@@ -34,7 +35,7 @@ func Manifests(a Adoption) (string, error) {
 	if a.Claim == "" {
 		return manifest(pv)
 	}
-	pv.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindClaim, Namespace: namespace, Name: name}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kubeclient.KindClaim, Namespace: namespace, Name: name}
 	first, err := manifest(pv)
 	if err != nil {
 		return "", err
@@ -49,10 +50,10 @@ func (a Adoption) volume() *corev1.PersistentVolume {
 		mode = corev1.PersistentVolumeBlock
 	}
 	return &corev1.PersistentVolume{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume},
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        a.Volume.Name,
-			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": DriverName}, // the driver whose DeleteVolume csi-provisioner calls
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": kubeclient.DriverName}, // the driver whose DeleteVolume csi-provisioner calls
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: a.size()},
@@ -61,10 +62,10 @@ func (a Adoption) volume() *corev1.PersistentVolume {
 			StorageClassName:              a.Class,
 			VolumeMode:                    &mode,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: DriverName, VolumeHandle: a.Volume.ID.String(), FSType: a.FSType, VolumeAttributes: a.Attributes,
+				Driver: kubeclient.DriverName, VolumeHandle: a.Volume.ID.String(), FSType: a.FSType, VolumeAttributes: a.Attributes,
 			}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{a.Node}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: kubeclient.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{a.Node}}},
 			}}}},
 		},
 	}
@@ -73,8 +74,8 @@ func (a Adoption) volume() *corev1.PersistentVolume {
 func (a Adoption) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	pv := a.volume()
 	return &corev1.PersistentVolumeClaim{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kindClaim},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{annSelectedNode: a.Node}},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindClaim},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{kubeclient.AnnSelectedNode: a.Node}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      pv.Spec.AccessModes,
 			VolumeMode:       pv.Spec.VolumeMode,

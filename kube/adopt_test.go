@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -34,13 +35,13 @@ func TestManifests(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(docs[1]), &claim); err != nil {
 		t.Fatal(err)
 	}
-	if nodeOf(&pv) != "node-1" || pv.Name != "vg-data" || pv.Spec.CSI.VolumeHandle != a.Volume.ID.String() || pv.Spec.CSI.FSType != "xfs" ||
+	if kubeclient.NodeOf(&pv) != "node-1" || pv.Name != "vg-data" || pv.Spec.CSI.VolumeHandle != a.Volume.ID.String() || pv.Spec.CSI.FSType != "xfs" ||
 		pv.Spec.ClaimRef.Name != "data" || pv.Spec.ClaimRef.UID != "" || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
 		pv.Spec.Capacity.Storage().String() != "1Gi" {
 		t.Errorf("the volume is\n%s", docs[0])
 	}
 	if claim.Namespace != "shop" || claim.Spec.VolumeName != "vg-data" || *claim.Spec.StorageClassName != "local" ||
-		claim.Spec.Resources.Requests.Storage().String() != "1Gi" || claim.Annotations[annSelectedNode] != "node-1" {
+		claim.Spec.Resources.Requests.Storage().String() != "1Gi" || claim.Annotations[kubeclient.AnnSelectedNode] != "node-1" {
 		t.Errorf("the claim is\n%s", docs[1])
 	}
 	for _, bad := range []string{"data", "/data", "shop/", "a/b/c"} {

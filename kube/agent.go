@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -26,7 +27,7 @@ type Volumes interface {
 
 // Config configures an Agent.
 type Config struct {
-	Client      *Client
+	Client      *kubeclient.Client
 	Node        string                                         // this node's name, and its topology value
 	Volumes     Volumes                                        // this node's
 	Health      func(context.Context) ([]lvm.Finding, error)   // nil: conditions are not reported; called every 30 s
@@ -43,20 +44,20 @@ type Config struct {
 // snapshots, makes csi-provisioner retry claims that it missed, and reports conditions. An idle Agent costs a watch on
 // storage classes, one on claims and, with Snapshots, one on contents.
 type Agent struct {
-	client  *Client
+	client  *kubeclient.Client
 	node    string
 	volumes Volumes
 	health  func(context.Context) ([]lvm.Finding, error)
 	scope   func(context.Context) (lvm.HealthScope, error)
 	log     *slog.Logger
-	events  *teller
+	events  *kubeclient.Teller
 	pods    *podLister
 	handles *handleIndex
 
 	classes        *classStore
 	claims         *claimStore
-	contents       *contentStore
-	preProvisioned *filteredStore[preProvisioned] // nil: no watch on pre-provisioned contents
+	contents       *kubeclient.ContentStore
+	preProvisioned *kubeclient.FilteredStore[preProvisioned] // nil: no watch on pre-provisioned contents
 
 	queue   workqueue.TypedDelayingInterface[string] // keys as jobFor takes them
 	backoff *flowcontrol.Backoff                     // by job.id
@@ -83,11 +84,11 @@ func NewAgent(cfg Config) *Agent {
 	a := &Agent{
 		client: cfg.Client, node: cfg.Node, volumes: cfg.Volumes, health: cfg.Health, scope: cfg.HealthScope,
 		log:     cmp.Or(cfg.Log, slog.Default()),
-		events:  &teller{client: cfg.Client, node: cfg.Node, told: map[string]telling{}},
-		pods:    newPodLister(cfg.Client.core),
+		events:  &kubeclient.Teller{Client: cfg.Client, Node: cfg.Node, Told: map[string]kubeclient.Telling{}},
+		pods:    newPodLister(cfg.Client.Core),
 		handles: newHandleIndex(cfg.Client),
 		queue:   workqueue.NewTypedDelayingQueue[string](),
-		backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost),
+		backoff: flowcontrol.NewBackOff(kubeclient.BackoffFirst, kubeclient.BackoffMost),
 
 		patience:  reminderFirst,
 		kindAgain: kindAgain,
@@ -98,11 +99,11 @@ func NewAgent(cfg Config) *Agent {
 	a.claims = newClaimStore(a.node, a.queue.Add)
 	a.classes = newClassStore(func(class *storagev1.StorageClass) {
 		a.queue.Add(class.Name)
-		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool { return classOf(claim) == class.Name })
+		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool { return kubeclient.ClassOf(claim) == class.Name })
 	})
-	a.contents = newContentStore(func(snapshot string) {
+	a.contents = kubeclient.NewContentStore(func(snapshot string) {
 		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool {
-			return sourceOf(claim) == source{kindSnapshot, snapshot}
+			return sourceOf(claim) == source{kubeclient.KindSnapshot, snapshot}
 		})
 	})
 	if cfg.Snapshots {
@@ -115,10 +116,10 @@ func NewAgent(cfg Config) *Agent {
 // has started.
 func (a *Agent) Run(ctx context.Context) {
 	a.work.Go(func() {
-		reflect(ctx, a.client.storage, "storageclasses", "", &storagev1.StorageClass{}, a.classes)
+		kubeclient.Reflect(ctx, a.client.Storage, "storageclasses", "", &storagev1.StorageClass{}, a.classes)
 	})
 	a.work.Go(func() {
-		reflect(ctx, a.client.core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, a.claims)
+		kubeclient.Reflect(ctx, a.client.Core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, a.claims)
 	})
 	a.work.Go(func() { a.watchPreProvisioned(ctx) })
 	a.work.Go(func() { a.watchHealth(ctx) })
@@ -139,7 +140,7 @@ func (a *Agent) Run(ctx context.Context) {
 func (a *Agent) watchContents(ctx context.Context) {
 	a.restores.Do(func() {
 		a.work.Go(func() {
-			reflect(ctx, a.client.snapshots, "volumesnapshotcontents", labelManagedBy+"="+a.node, &content{}, a.contents)
+			kubeclient.Reflect(ctx, a.client.Snapshots, "volumesnapshotcontents", kubeclient.LabelManagedBy+"="+a.node, &kubeclient.Content{}, a.contents)
 		})
 	})
 }
@@ -201,7 +202,7 @@ func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 		id := string(claim.UID) + "/" + claim.Spec.Resources.Requests.Storage().String()
 		return job{id, func(ctx context.Context) (bool, error) { return a.resize(ctx, claim) }}, true
 	}
-	class, ok := a.classes.find(classOf(claim))
+	class, ok := a.classes.find(kubeclient.ClassOf(claim))
 	if !ok {
 		return job{}, false
 	}
@@ -209,10 +210,10 @@ func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 		return job{string(claim.UID), func(ctx context.Context) (bool, error) { return false, a.warnOfClaim(ctx, claim) }}, true
 	}
 	from := sourceOf(claim)
-	if from.kind == kindSnapshot {
+	if from.kind == kubeclient.KindSnapshot {
 		a.watchContents(ctx)
 	}
-	if claim.Annotations[annSelectedNode] == a.node {
+	if claim.Annotations[kubeclient.AnnSelectedNode] == a.node {
 		if isPopulated(claim) || claim.Spec.Selector != nil {
 			return job{}, false // csi-provisioner creates no volume for it
 		}

@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 const (
@@ -35,7 +38,7 @@ func decodeEvent(r *http.Request) (*corev1.Event, error) {
 		return nil, err
 	}
 	event := &corev1.Event{}
-	_, _, err = serializer.NewCodecFactory(newScheme()).UniversalDeserializer().Decode(body, nil, event)
+	_, _, err = serializer.NewCodecFactory(kubeclient.NewScheme()).UniversalDeserializer().Decode(body, nil, event)
 	return event, err
 }
 
@@ -49,7 +52,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // startAgent runs an Agent until the test ends; Run must return then.
-func startAgent(t *testing.T, client *Client) {
+func startAgent(t *testing.T, client *kubeclient.Client) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -69,12 +72,12 @@ func startAgent(t *testing.T, client *Client) {
 
 func TestClusterID(t *testing.T) {
 	_, client := newAPI(t)
-	if id, err := ClusterID(t.Context(), client); err != nil || id != "cluster-uid" {
+	if id, err := kubeclient.ClusterID(t.Context(), client); err != nil || id != "cluster-uid" {
 		t.Errorf("got %q, %v", id, err)
 	}
 	a, client := newAPI(t)
 	a.Close()
-	if id, err := ClusterID(t.Context(), client); err == nil || !strings.Contains(err.Error(), "kube-system") {
+	if id, err := kubeclient.ClusterID(t.Context(), client); err == nil || !strings.Contains(err.Error(), "kube-system") {
 		t.Errorf("without an API server: %q, %v", id, err)
 	}
 }
@@ -82,26 +85,26 @@ func TestClusterID(t *testing.T) {
 func TestNewClientOutsideACluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", "")
-	if _, err := NewClient(); err == nil || !strings.Contains(err.Error(), "KUBECONFIG") {
+	if _, err := kubeclient.NewClient(); err == nil || !strings.Contains(err.Error(), "KUBECONFIG") {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("KUBECONFIG", t.TempDir()+"/absent")
-	if _, err := NewClient(); err == nil || !strings.Contains(err.Error(), "absent") {
+	if _, err := kubeclient.NewClient(); err == nil || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestOnlyOurImmediateClassesAreToldOf(t *testing.T) {
 	a, client := newAPI(t)
-	a.set("storageclasses", "late", class("late", DriverName, late))
-	a.set("storageclasses", "theirs", class("theirs", "example.com", immediate))
-	a.set("persistentvolumeclaims", "waits", claim("waits", "now", ""))
+	a.set("storageclasses", "late", kubetest.Class("late", kubeclient.DriverName, late))
+	a.set("storageclasses", "theirs", kubetest.Class("theirs", "example.com", immediate))
+	a.set("persistentvolumeclaims", "waits", kubetest.Claim("waits", "now", ""))
 	startAgent(t, client)
 	eventually(t, "a watch on classes", func() bool { return a.watching("storageclasses") == 1 })
-	a.set("storageclasses", "now", class("now", DriverName, immediate))
-	a.set("storageclasses", "unsaid", class("unsaid", DriverName, ""))
-	a.set("persistentvolumeclaims", "of-late", claim("of-late", "late", ""))
-	a.set("persistentvolumeclaims", "bound", claim("bound", "now", "pv-1"))
+	a.set("storageclasses", "now", kubetest.Class("now", kubeclient.DriverName, immediate))
+	a.set("storageclasses", "unsaid", kubetest.Class("unsaid", kubeclient.DriverName, ""))
+	a.set("persistentvolumeclaims", "of-late", kubetest.Claim("of-late", "late", ""))
+	a.set("persistentvolumeclaims", "bound", kubetest.Claim("bound", "now", "pv-1"))
 	const want = "PersistentVolumeClaim ns/waits, StorageClass default/now, StorageClass default/unsaid"
 	eventually(t, want, func() bool { return a.told() == want })
 	a.mu.Lock()
@@ -115,18 +118,18 @@ func TestOnlyOurImmediateClassesAreToldOf(t *testing.T) {
 
 func TestAClassMayComeAfterItsClaims(t *testing.T) {
 	a, client := newAPI(t)
-	a.set("persistentvolumeclaims", "before", claim("before", "now", ""))
+	a.set("persistentvolumeclaims", "before", kubetest.Claim("before", "now", ""))
 	startAgent(t, client)
 	eventually(t, "both watches", func() bool {
 		return a.watching("storageclasses") == 1 && a.watching("persistentvolumeclaims") == 1
 	})
-	a.set("storageclasses", "now", class("now", DriverName, immediate))
+	a.set("storageclasses", "now", kubetest.Class("now", kubeclient.DriverName, immediate))
 	eventually(t, "an event on the claim", func() bool { return strings.Contains(a.told(), "ns/before") })
 	a.remove("storageclasses", "now")
-	a.set("storageclasses", "last", class("last", DriverName, immediate)) // an event about it proves that the agent has seen the deletion
+	a.set("storageclasses", "last", kubetest.Class("last", kubeclient.DriverName, immediate)) // an event about it proves that the agent has seen the deletion
 	eventually(t, "an event on the last class", func() bool { return strings.Contains(a.told(), "default/last") })
-	a.set("persistentvolumeclaims", "after", claim("after", "now", ""))
-	a.set("persistentvolumeclaims", "of-last", claim("of-last", "last", ""))
+	a.set("persistentvolumeclaims", "after", kubetest.Claim("after", "now", ""))
+	a.set("persistentvolumeclaims", "of-last", kubetest.Claim("of-last", "last", ""))
 	eventually(t, "an event on the last claim", func() bool { return strings.Contains(a.told(), "ns/of-last") })
 	if strings.Contains(a.told(), "ns/after") {
 		t.Error("a claim is told of a class that is gone")
@@ -139,7 +142,7 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 		startAgent(t, client)
 	}
 	eventually(t, "five watches", func() bool { return a.watching("storageclasses") == 5 })
-	now := class("now", DriverName, immediate)
+	now := kubetest.Class("now", kubeclient.DriverName, immediate)
 	a.set("storageclasses", "now", now)
 	posts := func() int { a.mu.Lock(); defer a.mu.Unlock(); return a.posts }
 	eventually(t, "a post from each node", func() bool { return posts() == 5 })
@@ -149,7 +152,7 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 	for range 3 { // unrelated changes, as by kubectl annotate
 		a.set("storageclasses", "now", now)
 	}
-	a.set("storageclasses", "second", class("second", DriverName, immediate))
+	a.set("storageclasses", "second", kubetest.Class("second", kubeclient.DriverName, immediate))
 	eventually(t, "the second class is told of by all", func() bool { return posts() >= 10 })
 	if posts() != 10 {
 		t.Errorf("%d posts, want 10: one a node and class", posts())
@@ -163,8 +166,8 @@ func TestAWarningIsGivenAgain(t *testing.T) {
 	warn := func() { agent.Warn(t.Context(), "ns", "data", "uid", "PodVolumesOnDifferentNodes", "text") }
 	told := func() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.events) }
 	pass := func(d time.Duration) {
-		for name, was := range agent.events.told {
-			agent.events.told[name] = telling{was.times, was.last.Add(-d)}
+		for name, was := range agent.events.Told {
+			agent.events.Told[name] = kubeclient.Telling{Times: was.Times, Last: was.Last.Add(-d)}
 		}
 	}
 	warn()
@@ -190,7 +193,7 @@ func (t trip) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 func TestTheOwnersOfImmediateClassesAreToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		posts := 0
-		client, err := NewClientFor(&rest.Config{Host: "http://api", Transport: trip(func(*http.Request) (*http.Response, error) {
+		client, err := kubeclient.NewClientFor(&rest.Config{Host: "http://api", Transport: trip(func(*http.Request) (*http.Response, error) {
 			posts++
 			return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
 		})})
@@ -199,8 +202,8 @@ func TestTheOwnersOfImmediateClassesAreToldAgain(t *testing.T) {
 		}
 		agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 		defer agent.queue.ShutDown()
-		_ = agent.classes.Add(class("now", DriverName, immediate)) // Add never fails
-		_ = agent.claims.Add(claim("waits", "now", ""))
+		_ = agent.classes.Add(kubetest.Class("now", kubeclient.DriverName, immediate)) // Add never fails
+		_ = agent.claims.Add(kubetest.Claim("waits", "now", ""))
 		for _, want := range []int{2, 2, 4} { // at once, after 45 minutes, after 90
 			for agent.queue.Len() > 0 {
 				agent.next(t.Context())
@@ -219,13 +222,13 @@ func TestAFailedEventIsTriedAgain(t *testing.T) {
 	a.refuse = 1
 	startAgent(t, client)
 	eventually(t, "a watch", func() bool { return a.watching("storageclasses") == 1 })
-	a.set("storageclasses", "now", class("now", DriverName, immediate))
+	a.set("storageclasses", "now", kubetest.Class("now", kubeclient.DriverName, immediate))
 	eventually(t, "the event", func() bool { return a.told() == "StorageClass default/now" })
 }
 
 // TestWhatFailsIsTriedAgainWithinHalfAMinute: no event announces free capacity or a returned disk.
 func TestWhatFailsIsTriedAgainWithinHalfAMinute(t *testing.T) {
-	a := NewAgent(Config{Client: &Client{}, Node: "node-1"})
+	a := NewAgent(Config{Client: &kubeclient.Client{}, Node: "node-1"})
 	for range 50 {
 		a.backoff.Next("job", time.Now())
 	}
@@ -236,16 +239,16 @@ func TestWhatFailsIsTriedAgainWithinHalfAMinute(t *testing.T) {
 
 func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 	long := strings.Repeat("c", 253)
-	teller := &teller{node: "node-1"}
+	teller := &kubeclient.Teller{Node: "node-1"}
 	name := func(c *storagev1.StorageClass, reason string) string {
-		event := teller.event(news{about: aboutClass(c), reason: reason}, time.Now())
+		event := teller.Event(kubeclient.News{About: kubeclient.AboutClass(c), Reason: reason}, time.Now())
 		if wrong := validation.IsDNS1123Subdomain(event.Name); len(wrong) > 0 || event.Namespace != "default" {
 			t.Errorf("%s in namespace %q: %v", event.Name, event.Namespace, wrong)
 		}
 		return event.Name
 	}
-	name(class(strings.Repeat("c", 199)+"-"+strings.Repeat("c", 53), DriverName, immediate), "A")
-	one, anew := class(long, DriverName, immediate), class(long, DriverName, immediate)
+	name(kubetest.Class(strings.Repeat("c", 199)+"-"+strings.Repeat("c", 53), kubeclient.DriverName, immediate), "A")
+	one, anew := kubetest.Class(long, kubeclient.DriverName, immediate), kubetest.Class(long, kubeclient.DriverName, immediate)
 	anew.UID = "another"
 	first := name(one, "A")
 	if again := name(one, "A"); again != first || name(one, "B") == first || name(anew, "A") == first {
@@ -254,14 +257,14 @@ func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 }
 
 func TestWhatIsKeptInMemory(t *testing.T) {
-	c := stripClass(class("now", DriverName, immediate))
+	c := stripClass(kubetest.Class("now", kubeclient.DriverName, immediate))
 	if c.Labels != nil || !bindsImmediately(c) {
 		t.Errorf("of a class: %+v", c)
 	}
 	store := newClaimStore("node-1", func(string) {})
 	add := func(name, volume, selected string) {
-		full := claim(name, "thin", volume)
-		full.Annotations = map[string]string{"long": "text", annSelectedNode: selected}
+		full := kubetest.Claim(name, "thin", volume)
+		full.Annotations = map[string]string{"long": "text", kubeclient.AnnSelectedNode: selected}
 		if err := store.Add(full); err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +277,7 @@ func TestWhatIsKeptInMemory(t *testing.T) {
 		t.Errorf("kept: %+v, %+v", store.open, store.own)
 	}
 	add("waits", "pv-3", "node-2") // bound elsewhere
-	if err := store.Delete(claim("own", "thin", "pv-1")); err != nil || len(store.open)+len(store.own) != 0 {
+	if err := store.Delete(kubetest.Claim("own", "thin", "pv-1")); err != nil || len(store.open)+len(store.own) != 0 {
 		t.Errorf("left: %+v, %+v, %v", store.open, store.own, err)
 	}
 	add("own", "pv-1", "node-1")

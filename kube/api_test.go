@@ -17,6 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // api is a small API server: the real client sends it real requests over HTTP. It serves lists and watches of two
@@ -34,7 +37,7 @@ type api struct {
 	patched  []time.Time
 }
 
-func newAPI(t *testing.T) (*api, *Client) {
+func newAPI(t *testing.T) (*api, *kubeclient.Client) {
 	t.Helper()
 	a := &api{
 		objects:  map[string]map[string]runtime.Object{"storageclasses": {}, "persistentvolumeclaims": {}},
@@ -44,7 +47,7 @@ func newAPI(t *testing.T) (*api, *Client) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, http.StatusOK, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-uid"}})
+		kubetest.Reply(w, http.StatusOK, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-uid"}})
 	})
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", a.postEvent)
 	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/events/{name}", a.patchEvent)
@@ -53,7 +56,7 @@ func newAPI(t *testing.T) (*api, *Client) {
 	mux.HandleFunc("GET /apis/storage.k8s.io/v1/storageclasses", a.listOrWatch)
 	a.Server = httptest.NewServer(mux)
 	t.Cleanup(a.Close)
-	client, err := NewClientFor(&rest.Config{Host: a.URL})
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: a.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,7 @@ func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
 	a.posts++
 	if a.refuse > 0 {
 		a.refuse--
-		reply(w, http.StatusForbidden, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil).Status())
+		kubetest.Reply(w, http.StatusForbidden, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil).Status())
 		return
 	}
 	event, err := decodeEvent(r)
@@ -76,12 +79,12 @@ func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
 	}
 	key := r.PathValue("namespace") + "/" + event.Name
 	if a.events[key] != nil {
-		reply(w, http.StatusConflict, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, event.Name).Status())
+		kubetest.Reply(w, http.StatusConflict, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, event.Name).Status())
 		return
 	}
 	a.events[key] = event
 	event.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
-	reply(w, http.StatusCreated, event)
+	kubetest.Reply(w, http.StatusCreated, event)
 }
 
 // patchEvent applies a merge patch to an existing event.
@@ -93,17 +96,17 @@ func (a *api) patchEvent(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.refuse > 0:
 		a.refuse--
-		reply(w, http.StatusForbidden, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil).Status())
+		kubetest.Reply(w, http.StatusForbidden, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil).Status())
 	case event == nil:
-		reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{Resource: "events"}, r.PathValue("name")).Status())
+		kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{Resource: "events"}, r.PathValue("name")).Status())
 	case json.NewDecoder(r.Body).Decode(event) != nil:
 		http.Error(w, "unreadable patch", http.StatusBadRequest)
 	default:
-		reply(w, http.StatusOK, event)
+		kubetest.Reply(w, http.StatusOK, event)
 	}
 }
 
-// patchClaim applies a merge patch with a resource version to a claim's annotations.
+// PatchClaim applies a merge patch with a resource version to a claim's annotations.
 func (a *api) patchClaim(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	before, ok := a.objects["persistentvolumeclaims"][r.PathValue("name")].(*corev1.PersistentVolumeClaim)
@@ -114,7 +117,7 @@ func (a *api) patchClaim(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !ok || change.ResourceVersion != before.ResourceVersion {
-		reply(w, http.StatusConflict, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, r.PathValue("name"), nil).Status())
+		kubetest.Reply(w, http.StatusConflict, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, r.PathValue("name"), nil).Status())
 		return
 	}
 	now := before.DeepCopy()
@@ -124,7 +127,7 @@ func (a *api) patchClaim(w http.ResponseWriter, r *http.Request) {
 	a.patched = append(a.patched, time.Now())
 	a.mu.Unlock()
 	a.set("persistentvolumeclaims", now.Name, now)
-	reply(w, http.StatusOK, now)
+	kubetest.Reply(w, http.StatusOK, now)
 }
 
 func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
@@ -144,12 +147,12 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	if resource == "storageclasses" {
 		version, kind = "storage.k8s.io/v1", "StorageClassList"
 	}
-	reply(w, http.StatusOK, map[string]any{"apiVersion": version, "kind": kind, "metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": items})
+	kubetest.Reply(w, http.StatusOK, map[string]any{"apiVersion": version, "kind": kind, "metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": items})
 }
 
 func (a *api) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		reply(w, http.StatusUnprocessableEntity, apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status()) // like an older server: the client must list first
+		kubetest.Reply(w, http.StatusUnprocessableEntity, apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status()) // like an older server: the client must list first
 		return
 	}
 	changes := make(chan metav1.WatchEvent, 100)

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -62,7 +63,7 @@ func (a *Agent) watchOrphans(ctx context.Context) {
 	if a.audit.search.Holdings == nil {
 		return
 	}
-	sleep(ctx, wait.Jitter(a.audit.every/120, 4))
+	kubeclient.Sleep(ctx, wait.Jitter(a.audit.every/120, 4))
 	for ctx.Err() == nil {
 		if err := a.auditOnce(ctx); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "cannot compare the volumes on the disks with the cluster", "error", err)
@@ -71,7 +72,7 @@ func (a *Agent) watchOrphans(ctx context.Context) {
 		if a.audit.lost {
 			next = min(next, auditSoon) // a volume that returns must not count as lost
 		}
-		sleep(ctx, wait.Jitter(next, 0.2))
+		kubeclient.Sleep(ctx, wait.Jitter(next, 0.2))
 	}
 }
 
@@ -96,11 +97,11 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 
 // notLost removes the annotations of a loss: this node and the volume are present.
 func (a *Agent) notLost(ctx context.Context, pv *corev1.PersistentVolume) error {
-	if !isOn(pv, a.node) || pv.Annotations[annLostSince] == "" && pv.Annotations[annGroupLost] == "" {
+	if !kubeclient.IsOn(pv, a.node) || pv.Annotations[kubeclient.AnnLostSince] == "" && pv.Annotations[kubeclient.AnnGroupLost] == "" {
 		return nil
 	}
 	a.log.InfoContext(ctx, "a volume recorded as lost is on this node again", "volume", pv.Name)
-	return unlessConflict(a.client.annotate(ctx, pv, map[string]any{annLostSince: nil, annGroupLost: nil}))
+	return kubeclient.UnlessConflict(a.client.Annotate(ctx, pv, map[string]any{kubeclient.AnnLostSince: nil, kubeclient.AnnGroupLost: nil}))
 }
 
 // lookForLost finds the bound claims of this node whose volume is not on its disks. It does nothing unless every disk is
@@ -115,12 +116,12 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 		if slices.ContainsFunc(found, func(pv *corev1.PersistentVolume) bool { return pv.Name == own.volume }) {
 			continue
 		}
-		sleep(ctx, a.audit.search.Pause)
-		pv, err := a.client.volume(ctx, own.volume)
+		kubeclient.Sleep(ctx, a.audit.search.Pause)
+		pv, err := a.client.Volume(ctx, own.volume)
 		if err != nil {
 			return err
 		}
-		if pv == nil || chain(pv, own.claim(key), a.node) != nil {
+		if pv == nil || kubeclient.Chain(pv, own.claim(key), a.node) != nil {
 			continue
 		}
 		id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
@@ -154,22 +155,22 @@ func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *c
 	if name := pv.Spec.CSI.VolumeAttributes[AttributeGroup]; name != "" {
 		group = "volume group " + name
 	}
-	n := news{reason: reasonVolumeGone, message: fmt.Sprintf(
+	n := kubeclient.News{Reason: reasonVolumeGone, Message: fmt.Sprintf(
 		"volume %s is no longer in %s on node %s: an admin or a program removed it. Its data is lost unless there is a backup. "+
 			"To start with an empty volume, delete this claim", pv.Spec.CSI.VolumeHandle, group, a.node)}
 	if !groupIsHere {
-		n = news{reason: reasonGroupLost, message: fmt.Sprintf(
+		n = kubeclient.News{Reason: reasonGroupLost, Message: fmt.Sprintf(
 			"%s (%s) is no longer on node %s, and this claim's data was on it: reconnect its disks. If they are lost, delete this claim and its pod; a StatefulSet then starts with an empty volume",
 			group, pv.Spec.CSI.VolumeHandle, a.node)}
-		if pv.Annotations[annGroupLost] == "" {
-			if err := a.client.annotate(ctx, pv, map[string]any{annGroupLost: time.Now().UTC().Format(time.RFC3339)}); unlessConflict(err) != nil {
+		if pv.Annotations[kubeclient.AnnGroupLost] == "" {
+			if err := a.client.Annotate(ctx, pv, map[string]any{kubeclient.AnnGroupLost: time.Now().UTC().Format(time.RFC3339)}); kubeclient.UnlessConflict(err) != nil {
 				return err
 			}
 		}
 	}
-	namespace, name := claimKey(key)
-	n.about, n.kind = aboutClaim(namespace, name, own.uid), corev1.EventTypeWarning
-	return a.events.tell(ctx, n)
+	namespace, name := kubeclient.ClaimKey(key)
+	n.About, n.Kind = kubeclient.AboutClaim(namespace, name, own.uid), corev1.EventTypeWarning
+	return a.events.Tell(ctx, n)
 }
 
 // tellOrphans writes an event on the node for each kind of orphan whose list has changed.
@@ -188,19 +189,19 @@ func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
 			a.audit.told[kind] = list
 			continue
 		}
-		n := news{about: aboutNode(a.node), kind: corev1.EventTypeWarning}
+		n := kubeclient.News{About: kubeclient.AboutNode(a.node), Kind: corev1.EventTypeWarning}
 		what := fmt.Sprintf("%s (%d, %s in total). The driver does not remove them: nodelvm orphans lists them, nodelvm adopt "+
 			"prints the objects to use one again, lvremove frees its space and zeroes nothing", cut(list), len(names), size)
 		switch kind {
 		case OrphanLost:
-			n.reason, n.message = reasonOrphanedVolumes, "no object of this cluster refers to "+what
+			n.Reason, n.Message = reasonOrphanedVolumes, "no object of this cluster refers to "+what
 		case OrphanAbandoned:
-			n.reason, n.message = reasonAbandonedVolumes, "retained: their claims now use other volumes: "+what
+			n.Reason, n.Message = reasonAbandonedVolumes, "retained: their claims now use other volumes: "+what
 		case OrphanForeign:
-			n.reason, n.message = reasonForeignVolumes, "another cluster created "+what
+			n.Reason, n.Message = reasonForeignVolumes, "another cluster created "+what
 		}
-		a.log.WarnContext(ctx, n.message, "reason", n.reason)
-		if err := a.events.tell(ctx, n); err != nil {
+		a.log.WarnContext(ctx, n.Message, "reason", n.Reason)
+		if err := a.events.Tell(ctx, n); err != nil {
 			return err
 		}
 		a.audit.told[kind] = list

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -38,7 +40,7 @@ func TestOnlyProvenAbsenceIsTold(t *testing.T) {
 func TestALossNamesTheGroup(t *testing.T) {
 	a, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
-	lost := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annGroupLost: "2026-01-02T03:04:05Z"}}}
+	lost := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubeclient.AnnGroupLost: "2026-01-02T03:04:05Z"}}}
 	lost.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeHandle: "uuid/pvc-1", VolumeAttributes: map[string]string{"nodelvm.io/volume-group": "vg-nvme"}}
 	for _, groupIsHere := range []bool{true, false} {
 		if err := agent.tellMissing(t.Context(), "shop/data", ownClaim{uid: "1"}, lost, groupIsHere); err != nil {
@@ -64,7 +66,7 @@ func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
 		if isAbandoned(pv) {
 			t.Errorf("%s, and never noted: it is abandoned", phase)
 		}
-		pv.Annotations = map[string]string{annAbandoned: "2026-01-02T03:04:05Z"}
+		pv.Annotations = map[string]string{kubeclient.AnnAbandoned: "2026-01-02T03:04:05Z"}
 		if got := isAbandoned(pv); got != want {
 			t.Errorf("%s: abandoned is %v", phase, got)
 		}
@@ -74,27 +76,27 @@ func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
 // TestBoundMeanwhileIsNoOrphan: the search sees a PersistentVolume that is created and bound while it lists the others.
 func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 	owned := lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "pvc-1"}, UUID: "u", Name: "pvc-1", Claim: "shop/data"}}
-	pv := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume}, ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}
-	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: DriverName, VolumeHandle: owned.ID.String()}
-	claim := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kindClaim}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1"}}
+	pv := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume}, ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: kubeclient.DriverName, VolumeHandle: owned.ID.String()}
+	claim := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindClaim}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1"}}
 	claim.Spec.VolumeName = "pvc-1"
 	for name, comes := range map[string]bool{"bound meanwhile": true, "its PersistentVolume is lost": false} {
 		made := false // at the first read of the claim
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.URL.Path == "/api/v1/persistentvolumes":
-				reply(w, http.StatusOK, &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}})
+				kubetest.Reply(w, http.StatusOK, &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}})
 			case r.URL.Path == "/api/v1/namespaces/shop/persistentvolumeclaims/data":
 				made = comes
-				reply(w, http.StatusOK, claim)
+				kubetest.Reply(w, http.StatusOK, claim)
 			case made:
-				reply(w, http.StatusOK, pv)
+				kubetest.Reply(w, http.StatusOK, pv)
 			default:
-				reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+				kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 			}
 		}))
 		t.Cleanup(server.Close)
-		client, err := NewClientFor(&rest.Config{Host: server.URL})
+		client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,26 +113,26 @@ func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 // without the label of its node.
 func TestContentByHandIsFound(t *testing.T) {
 	owned := lvm.ManagedVolume{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "snap-1"}, UUID: "u", Name: "snapshot-1"}}
-	for driver, want := range map[string]int{DriverName: 0, "other.io": 1} {
-		byHand := content{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
+	for driver, want := range map[string]int{kubeclient.DriverName: 0, "other.io": 1} {
+		byHand := kubeclient.Content{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
 		byHand.Spec.Driver, byHand.Spec.Source.SnapshotHandle = driver, owned.ID.String()
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			list := &contentList{TypeMeta: metav1.TypeMeta{APIVersion: snapshotVersion.String(), Kind: "VolumeSnapshotContentList"}}
+			list := &kubeclient.ContentList{TypeMeta: metav1.TypeMeta{APIVersion: kubeclient.SnapshotVersion.String(), Kind: "VolumeSnapshotContentList"}}
 			switch {
 			case r.URL.Path == "/api/v1/persistentvolumes":
-				reply(w, http.StatusOK, &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}})
+				kubetest.Reply(w, http.StatusOK, &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}})
 			case r.URL.Path != "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents":
-				reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+				kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 			case r.URL.Query().Get("continue") == "":
 				list.Continue = "more"
-				reply(w, http.StatusOK, list)
+				kubetest.Reply(w, http.StatusOK, list)
 			case r.URL.Query().Get("labelSelector") == "":
-				list.Items = []content{byHand}
-				reply(w, http.StatusOK, list)
+				list.Items = []kubeclient.Content{byHand}
+				kubetest.Reply(w, http.StatusOK, list)
 			}
 		}))
 		t.Cleanup(server.Close)
-		client, err := NewClientFor(&rest.Config{Host: server.URL})
+		client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // claimStore keeps what a watch on all claims needs in memory: the few claims that wait for something, and the names of
@@ -47,7 +49,7 @@ type ownClaim struct {
 // claim rebuilds the claim of that key from the fields that the store keeps.
 func (own ownClaim) claim(key string) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{}
-	c.Namespace, c.Name = claimKey(key)
+	c.Namespace, c.Name = kubeclient.ClaimKey(key)
 	c.UID, c.Spec.VolumeName = own.uid, own.volume
 	return c
 }
@@ -67,9 +69,9 @@ func (s *claimStore) Add(o any) error {
 func (s *claimStore) Update(o any) error { return s.Add(o) }
 
 func (s *claimStore) Delete(o any) error {
-	if claim, ok := last(o).(*corev1.PersistentVolumeClaim); ok {
+	if claim, ok := kubeclient.Last(o).(*corev1.PersistentVolumeClaim); ok {
 		s.mu.Lock()
-		key := keyOf(claim)
+		key := kubeclient.KeyOf(claim)
 		delete(s.open, key)
 		delete(s.own, key)
 		s.mu.Unlock()
@@ -116,14 +118,14 @@ func (s *claimStore) put(o any) (wake []string) {
 	if !ok {
 		return nil
 	}
-	key := keyOf(claim)
+	key := kubeclient.KeyOf(claim)
 	delete(s.own, key)
 	// A tenant may write any volume's name into a claim: only the phase that Kubernetes sets says that it is bound.
-	selected, isBound := claim.Annotations[annSelectedNode], claim.Spec.VolumeName != "" && claim.Status.Phase == corev1.ClaimBound
+	selected, isBound := claim.Annotations[kubeclient.AnnSelectedNode], claim.Spec.VolumeName != "" && claim.Status.Phase == corev1.ClaimBound
 	if isBound && (selected == "" || selected == s.node) {
 		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, chosen: selected != ""}
 		for other, waiting := range s.open {
-			if sourceOf(waiting.PersistentVolumeClaim) == (source{kindClaim, key}) {
+			if sourceOf(waiting.PersistentVolumeClaim) == (source{kubeclient.KindClaim, key}) {
 				wake = append(wake, other)
 			}
 		}
@@ -244,7 +246,7 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 		DeletionTimestamp: claim.DeletionTimestamp, Annotations: maps.Clone(claim.Annotations),
 	}}
 	maps.DeleteFunc(kept.Annotations, func(name, _ string) bool {
-		return !slices.Contains([]string{annSelectedNode, annProvisioner, annNoNodeExpansion}, name)
+		return !slices.Contains([]string{kubeclient.AnnSelectedNode, annProvisioner, annNoNodeExpansion}, name)
 	})
 	kept.Spec.VolumeName, kept.Status.Phase = claim.Spec.VolumeName, claim.Status.Phase
 	if isOpen(claim) {

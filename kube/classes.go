@@ -6,6 +6,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // classStore keeps this driver's storage classes from a watch.
@@ -37,7 +39,7 @@ func (s *classStore) Add(o any) error {
 func (s *classStore) Update(o any) error { return s.Add(o) }
 
 func (s *classStore) Delete(o any) error {
-	if class, ok := last(o).(*storagev1.StorageClass); ok {
+	if class, ok := kubeclient.Last(o).(*storagev1.StorageClass); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.ours, class.Name)
@@ -77,7 +79,7 @@ func (s *classStore) Transformer() cache.TransformFunc {
 // driver.
 func (s *classStore) put(class *storagev1.StorageClass) bool {
 	delete(s.ours, class.Name)
-	if class.Provisioner != DriverName {
+	if class.Provisioner != kubeclient.DriverName {
 		return false
 	}
 	s.ours[class.Name] = stripClass(class)

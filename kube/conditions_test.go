@@ -3,6 +3,7 @@ package kube
 import (
 	"testing"
 
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -24,10 +25,10 @@ func (c change) words() string {
 // condition of its kind.
 func TestWhatBecomesOfACondition(t *testing.T) {
 	ofVolume := func(what lvm.Trouble, pool string) lvm.Finding {
-		return lvm.Finding{Trouble: what, Group: "vg", VG: testVG, Pool: pool, Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", ID: lvm.ID{VG: testVG, LV: "pvc-1"}}}
+		return lvm.Finding{Trouble: what, Group: "vg", VG: kubetest.TestVG, Pool: pool, Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", ID: lvm.ID{VG: kubetest.TestVG, LV: "pvc-1"}}}
 	}
 	ofGroup := func(what lvm.Trouble, pool string) lvm.Finding {
-		return lvm.Finding{Trouble: what, Group: "vg", VG: testVG, Pool: pool}
+		return lvm.Finding{Trouble: what, Group: "vg", VG: kubetest.TestVG, Pool: pool}
 	}
 	missing, degraded, rebuilding := ofVolume(lvm.TroubleDataMissing, ""), ofVolume(lvm.TroubleDegraded, ""), ofVolume(lvm.TroubleRebuilding, "")
 	near, full, failed := ofGroup(lvm.TroublePoolNear, "pool"), ofVolume(lvm.TroublePoolFull, "pool"), ofVolume(lvm.TroublePoolFailed, "pool")
@@ -39,12 +40,12 @@ func TestWhatBecomesOfACondition(t *testing.T) {
 	asLVM.Cause, asBtrfs.Cause = "an LVM physical volume", "a btrfs file system"
 	unprepared := lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: "vg"}
 	see := func(v lvm.VolumeScope, poolIsActive bool) lvm.HealthScope {
-		return lvm.HealthScope{Groups: map[string]bool{testVG: true}, Volumes: map[string]lvm.VolumeScope{"u1": v}, Pools: map[string]bool{testVG + "/pool": poolIsActive}}
+		return lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}, Volumes: map[string]lvm.VolumeScope{"u1": v}, Pools: map[string]bool{kubetest.TestVG + "/pool": poolIsActive}}
 	}
 	well := see(lvm.VolumeScope{Active: true}, true)
 	inactive, raid, raidInactive := see(lvm.VolumeScope{}, false), see(lvm.VolumeScope{Active: true, NeedsKernel: true}, true), see(lvm.VolumeScope{NeedsKernel: true}, true)
-	noVolume := lvm.HealthScope{Groups: map[string]bool{testVG: true}}
-	emptied := lvm.HealthScope{Groups: map[string]bool{testVG: false}}
+	noVolume := lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}}
+	emptied := lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: false}}
 	nothing := lvm.HealthScope{}
 	one := func(f ...lvm.Finding) []lvm.Finding { return f }
 	for name, test := range map[string]struct {

@@ -10,14 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/nodelvm/nodelvm/kube/janitor"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // FuzzVolumesAndClaims feeds arbitrary PersistentVolumes and claims to the functions that decide on them. None panics, a
 // valid chain has references that agree, and the stripped object gives the same decisions as the whole one.
 func FuzzVolumesAndClaims(f *testing.F) {
-	pv, c := volumeOn("node-1", "data"), claim("data", "late", "pvc-data")
-	pv.Annotations = map[string]string{annLostSince: "2026-01-02T03:04:05Z", annGroupLost: "2026-01-02T03:04:05Z", annPolicy: "Delete"}
+	pv, c := kubetest.VolumeOn("node-1", "data"), kubetest.Claim("data", "late", "pvc-data")
+	pv.Annotations = map[string]string{kubeclient.AnnLostSince: "2026-01-02T03:04:05Z", kubeclient.AnnGroupLost: "2026-01-02T03:04:05Z", kubeclient.AnnPolicy: "Delete"}
 	for _, o := range []any{pv, c} {
 		text, err := json.Marshal(o)
 		if err != nil {
@@ -42,30 +45,30 @@ func FuzzVolumesAndClaims(f *testing.F) {
 		if json.Unmarshal(volume, &pv) != nil || json.Unmarshal(bound, &c) != nil {
 			return
 		}
-		node := nodeOf(&pv)
-		if err := chain(&pv, &c, node); err == nil &&
+		node := kubeclient.NodeOf(&pv)
+		if err := kubeclient.Chain(&pv, &c, node); err == nil &&
 			(node == "" || pv.Spec.ClaimRef.UID != c.UID || pv.Spec.ClaimRef.Name != c.Name || pv.Spec.ClaimRef.Namespace != c.Namespace || c.Spec.VolumeName != pv.Name) {
 			t.Errorf("a chain holds from %s to %s", volume, bound)
 		} else if err != nil && len(err.Error()) > 4096+len(pv.Name)+len(c.Name)+len(c.Namespace)+len(volume) {
 			t.Errorf("an error of %d bytes", len(err.Error()))
 		}
-		kept, matters := keepVolume(&pv)
-		if again, still := keepVolume(stripVolume(&pv)); again != kept || still != matters {
+		kept, matters := janitor.KeepVolume(&pv)
+		if again, still := janitor.KeepVolume(janitor.StripVolume(&pv)); again != kept || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, kept)
 		}
-		selecting, matters := keepSelecting(&c)
-		if again, still := keepSelecting(stripSelecting(&c)); again != selecting || still != matters {
+		selecting, matters := janitor.KeepSelecting(&c)
+		if again, still := janitor.KeepSelecting(janitor.StripSelecting(&c)); again != selecting || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, selecting)
 		}
 		if open := isOpen(&c); open != isOpen(stripClaim(&c)) || sourceOf(&c) != sourceOf(stripClaim(&c)) && open {
 			t.Errorf("the watch keeps another claim of %s", bound)
 		}
 		resizeTarget(&c)
-		mayBind(&pv, &c)
+		kubeclient.MayBind(&pv, &c)
 		now := time.Now()
-		marked := notedAt(pv.Annotations[annLostSince], now, pv.CreationTimestamp.Time, now)
-		what := decide(sight{now: now, began: now, grace: time.Minute, loss: lossOf("n", nil, ""), pv: &pv, claim: &c, optIn: true, marked: marked})
-		if what == stepDeleteClaim || what == stepDeletePV || what == stepUnholdPV {
+		marked := janitor.NotedAt(pv.Annotations[kubeclient.AnnLostSince], now, pv.CreationTimestamp.Time, now)
+		what := janitor.Decide(janitor.Sight{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true, Marked: marked})
+		if what == janitor.StepDeleteClaim || what == janitor.StepDeletePV || what == janitor.StepUnholdPV {
 			t.Errorf("step %d as soon as the loss is seen, by %s", what, volume)
 		}
 	})
@@ -73,7 +76,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 
 // FuzzContents checks the same for contents and snapshots.
 func FuzzContents(f *testing.F) {
-	c, s := contentOf("a", "uid", testVG+"/s-1"), &snapshot{}
+	c, s := kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1"), &kubeclient.Snapshot{}
 	s.Namespace, s.Name, s.UID, s.Status.Content = "ns", "nightly", "uid", "a"
 	first, err := json.Marshal(c)
 	if err != nil {
@@ -85,35 +88,35 @@ func FuzzContents(f *testing.F) {
 	}
 	f.Add(first, second)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		var c content
-		var s snapshot
+		var c kubeclient.Content
+		var s kubeclient.Snapshot
 		if json.Unmarshal(first, &c) != nil || json.Unmarshal(second, &s) != nil {
 			return
 		}
-		if err := snapshotChain(&c, &s, "node-1"); err == nil && (c.Spec.VolumeSnapshotRef.UID != s.UID || s.Status.Content != c.Name || s.UID == "") {
+		if err := kubeclient.SnapshotChain(&c, &s, "node-1"); err == nil && (c.Spec.VolumeSnapshotRef.UID != s.UID || s.Status.Content != c.Name || s.UID == "") {
 			t.Errorf("a chain holds from %s to %s", first, second)
 		}
-		kept, matters := keepContent(&c)
-		if again, still := keepContent(stripContent(&c)); again != kept || still != matters {
+		kept, matters := janitor.KeepContent(&c)
+		if again, still := janitor.KeepContent(janitor.StripContent(&c)); again != kept || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, kept)
 		}
 		byHand, matters := keepPreProvisioned(&c)
 		if again, still := keepPreProvisioned(stripPreProvisioned(&c)); again != byHand || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, byHand)
 		}
-		of := lvm.ID{VG: testVG, LV: "s-1"}
-		if err := restorable(claim("copy", "thin", ""), &s, &c, "node-1", of); err == nil &&
-			(c.Status.SnapshotHandle != of.String() || snapshotChain(&c, &s, "node-1") != nil) {
+		of := lvm.ID{VG: kubetest.TestVG, LV: "s-1"}
+		if err := restorable(kubetest.Claim("copy", "thin", ""), &s, &c, "node-1", of); err == nil &&
+			(c.Status.SnapshotHandle != of.String() || kubeclient.SnapshotChain(&c, &s, "node-1") != nil) {
 			t.Errorf("%s is restored from %s and %s", of, first, second)
 		}
 		now := time.Now()
-		lost := contentSight{now: now, began: now, grace: time.Minute, loss: lossOf("n", nil, ""), c: &c, bound: &s, optIn: true,
-			marked: notedAt(c.Annotations[annLostSince], now, c.CreationTimestamp.Time, now)}
-		if what := decideContent(lost); what == stepDeleteClaim || what == stepUnholdPV {
+		lost := janitor.ContentSight{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), C: &c, Bound: &s, OptIn: true,
+			Marked: janitor.NotedAt(c.Annotations[kubeclient.AnnLostSince], now, c.CreationTimestamp.Time, now)}
+		if what := janitor.DecideContent(lost); what == janitor.StepDeleteClaim || what == janitor.StepUnholdPV {
 			t.Errorf("step %d as soon as the loss is seen, by %s", what, first)
 		}
 		held := lvm.ManagedVolume{Volume: lvm.Volume{ID: of, Name: "snapshot-uid"}, Snapshot: true}
-		if standsFor(&c, held) && c.Spec.Driver != DriverName {
+		if standsFor(&c, held) && c.Spec.Driver != kubeclient.DriverName {
 			t.Errorf("another driver's content stands for a snapshot: %s", first)
 		}
 		_ = c.DeepCopyObject()
@@ -128,7 +131,7 @@ func FuzzEvents(f *testing.F) {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			return // no object can have that name
 		}
-		e := (&teller{}).event(news{aboutClaim(namespace, name, types.UID(uid)), corev1.EventTypeNormal, "Reason", message}, time.Now())
+		e := (&kubeclient.Teller{}).Event(kubeclient.News{About: kubeclient.AboutClaim(namespace, name, types.UID(uid)), Kind: corev1.EventTypeNormal, Reason: "Reason", Message: message}, time.Now())
 		if wrong := validation.IsDNS1123Subdomain(e.Name); len(wrong) > 0 || len(e.Message) > 1024 || !utf8.ValidString(e.Message) {
 			t.Errorf("%s: %v, %d bytes: %q", e.Name, wrong, len(e.Message), e.Message)
 		}

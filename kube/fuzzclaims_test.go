@@ -10,6 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // FuzzClaimStatus: with an arbitrary claim status, the driver can record the next step of an expansion, keeps the
@@ -35,14 +38,14 @@ func FuzzClaimStatus(f *testing.F) {
 		if !ok {
 			return
 		}
-		for _, p := range []patch{begunPatch(&c, target), failedPatch(&c, infeasible, why), grownPatch(&c, target, true), grownPatch(&c, target, false)} {
-			list := p.status["conditions"].([]corev1.PersistentVolumeClaimCondition)
+		for _, p := range []kubeclient.Patch{begunPatch(&c, target), failedPatch(&c, infeasible, why), grownPatch(&c, target, true), grownPatch(&c, target, false)} {
+			list := p.Status["conditions"].([]corev1.PersistentVolumeClaimCondition)
 			for _, other := range c.Status.Conditions {
 				if !slices.Contains(resizeConditions, other.Type) && !slices.Contains(list, other) {
 					t.Errorf("the condition %+v is lost", other)
 				}
 			}
-			if _, err := json.Marshal(p.status); err != nil {
+			if _, err := json.Marshal(p.Status); err != nil {
 				t.Errorf("%v: %s", err, text)
 			}
 		}
@@ -113,7 +116,7 @@ func gathered(t *testing.T, pods []waitingPod, asked string) Company {
 			if strings.HasPrefix(name, "gone") {
 				return nil, nil
 			}
-			return claim(name, "late", ""), nil
+			return kubetest.Claim(name, "late", ""), nil
 		},
 		as: func(_ context.Context, c *corev1.PersistentVolumeClaim) (Sibling, bool, error) {
 			return Sibling{Name: c.Name, Bound: strings.HasPrefix(c.Name, "B")}, isOurs(c.Name), nil

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // Two PersistentVolumes with one volume handle are one logical volume with two owners: an admin or a restore tool created
@@ -17,13 +19,13 @@ const handlesGoodFor = 10 * time.Second
 
 // handleIndex caches which volume handles several PersistentVolumes share.
 type handleIndex struct {
-	client *Client
+	client *kubeclient.Client
 	turn   chan struct{}       // holds a token while the fields below are in use
 	read   time.Time           // when the last list began
 	shared map[string][]string // names of the PersistentVolumes, two or more, by handle
 }
 
-func newHandleIndex(client *Client) *handleIndex {
+func newHandleIndex(client *kubeclient.Client) *handleIndex {
 	return &handleIndex{client: client, turn: make(chan struct{}, 1)}
 }
 
@@ -36,7 +38,7 @@ func (h *handleIndex) sharing(ctx context.Context, handle string) ([]string, err
 		return nil, ctx.Err()
 	}
 	if began := time.Now(); h.read.IsZero() || began.Sub(h.read) >= handlesGoodFor {
-		shared, err := h.client.sharedHandles(ctx)
+		shared, err := h.client.SharedHandles(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +57,7 @@ func (a *Agent) checkHandle(ctx context.Context, pv *corev1.PersistentVolume) er
 	if err != nil {
 		return fmt.Errorf("cannot determine whether another PersistentVolume has the volume handle of %s: %w", pv.Name, err)
 	}
-	if shared := placed(pv, a.node, sharing...); shared != nil {
+	if shared := kubeclient.Placed(pv, a.node, sharing...); shared != nil {
 		return sharedHandleError{shared}
 	}
 	return nil

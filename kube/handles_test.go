@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -39,8 +41,8 @@ func withVolumes(t *testing.T, pvs ...*corev1.PersistentVolume) (*Agent, *allThe
 	for _, pv := range pvs {
 		list.Items = append(list.Items, *pv)
 	}
-	data, copied := growingClaim(), claim("copy", "late", "")
-	client, sent := recordedClient(t, map[string]any{
+	data, copied := growingClaim(), kubetest.Claim("copy", "late", "")
+	client, sent := kubetest.RecordedClient(t, map[string]any{
 		"GET /api/v1/persistentvolumes": list, "GET /api/v1/persistentvolumes/pvc-data": pvs[0], "PATCH /api/v1/persistentvolumes/pvc-data": pvs[0],
 		"PATCH /api/v1/namespaces/ns/persistentvolumeclaims/data/status": data, "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/copy": copied,
 		"POST /api/v1/namespaces/ns/events": &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
@@ -54,7 +56,7 @@ func withVolumes(t *testing.T, pvs ...*corev1.PersistentVolume) (*Agent, *allThe
 }
 
 func growingClaim() *corev1.PersistentVolumeClaim {
-	c := claim("data", "late", "pvc-data")
+	c := kubetest.Claim("data", "late", "pvc-data")
 	c.Status.Phase = corev1.ClaimBound
 	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
 	return c
@@ -62,8 +64,8 @@ func growingClaim() *corev1.PersistentVolumeClaim {
 
 // another returns a second PersistentVolume with the handle of the first.
 func another(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
-	pv := volumeOn("node-1", "restored")
-	pv.Spec.CSI.VolumeHandle = volumeOn("node-1", "data").Spec.CSI.VolumeHandle
+	pv := kubetest.VolumeOn("node-1", "restored")
+	pv.Spec.CSI.VolumeHandle = kubetest.VolumeOn("node-1", "data").Spec.CSI.VolumeHandle
 	change(pv)
 	return pv
 }
@@ -81,12 +83,12 @@ func TestOneHandleOfTwoVolumes(t *testing.T) {
 		}), true},
 		"bound to nothing":          {another(func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil }), true},
 		"released":                  {another(func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeReleased }), true},
-		"another handle":            {volumeOn("node-1", "other"), false},
+		"another handle":            {kubetest.VolumeOn("node-1", "other"), false},
 		"another driver's":          {another(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "ebs.example.com" }), false},
 		"the volume is not a CSI's": {another(func(pv *corev1.PersistentVolume) { pv.Spec.CSI = nil }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			agent, disks, sent := withVolumes(t, volumeOn("node-1", "data"), test.other)
+			agent, disks, sent := withVolumes(t, kubetest.VolumeOn("node-1", "data"), test.other)
 			_, err := agent.resize(t.Context(), growingClaim())
 			expectShared(t, err, test.refused)
 			if (disks.extended == 0) != test.refused || slices.Contains(sent(), "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/data/status") == test.refused {
@@ -96,9 +98,9 @@ func TestOneHandleOfTwoVolumes(t *testing.T) {
 				t.Error("the claim is told nothing")
 			}
 
-			agent, _, sent = withVolumes(t, volumeOn("node-1", "data"), test.other)
-			copied := claim("copy", "late", "")
-			copied.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To(""), Kind: kindClaim, Name: "data"}
+			agent, _, sent = withVolumes(t, kubetest.VolumeOn("node-1", "data"), test.other)
+			copied := kubetest.Claim("copy", "late", "")
+			copied.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To(""), Kind: kubeclient.KindClaim, Name: "data"}
 			_, err = agent.pin(t.Context(), copied, sourceOf(copied))
 			expectShared(t, err, test.refused)
 			if slices.Contains(sent(), "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/copy") == test.refused || !slices.Contains(sent(), "POST /api/v1/namespaces/ns/events") {
@@ -121,10 +123,10 @@ func expectShared(t *testing.T, err error, refused bool) {
 
 // TestABurstLooksOnce: simultaneous expansions share one list of all PersistentVolumes, and a later one lists them again.
 func TestABurstLooksOnce(t *testing.T) {
-	agent, _, sent := withVolumes(t, volumeOn("node-1", "data"))
+	agent, _, sent := withVolumes(t, kubetest.VolumeOn("node-1", "data"))
 	looks := func() (n int) {
 		for range 20 {
-			if err := agent.checkHandle(t.Context(), volumeOn("node-1", "data")); err != nil {
+			if err := agent.checkHandle(t.Context(), kubetest.VolumeOn("node-1", "data")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -152,7 +154,7 @@ func TestABurstLooksOnce(t *testing.T) {
 // TestNoAnswerExtendsNothing: while the API server does not return the PersistentVolumes, the agent does nothing and writes
 // no event.
 func TestNoAnswerExtendsNothing(t *testing.T) {
-	client, sent := recordedClient(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-data": volumeOn("node-1", "data")})
+	client, sent := kubetest.RecordedClient(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-data": kubetest.VolumeOn("node-1", "data")})
 	disks := &allThere{}
 	agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks})
 	if _, err := agent.resize(t.Context(), growingClaim()); err == nil || disks.extended > 0 || len(sent()) != 2 {

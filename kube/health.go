@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -89,32 +90,32 @@ func (a *Agent) tellHealth(ctx context.Context, known map[condition]lvm.Finding,
 }
 
 // newsOf returns the event for a change; false: there is none.
-func (a *Agent) newsOf(c change) (n news, worthIt bool) {
+func (a *Agent) newsOf(c change) (n kubeclient.News, worthIt bool) {
 	warning, normal := corev1.EventTypeWarning, corev1.EventTypeNormal
 	switch c.what {
 	case conditionNew:
 		if c.now.Trouble == lvm.TroubleRebuilding {
-			return news{a.concerned(c.now), normal, string(c.now.Trouble), c.now.Text}, true
+			return kubeclient.News{About: a.concerned(c.now), Kind: normal, Reason: string(c.now.Trouble), Message: c.now.Text}, true
 		}
-		return news{a.concerned(c.now), warning, string(c.now.Trouble), c.now.Text}, true
+		return kubeclient.News{About: a.concerned(c.now), Kind: warning, Reason: string(c.now.Trouble), Message: c.now.Text}, true
 	case conditionWorsened:
-		return news{a.concerned(c.was), warning, string(c.was.Trouble) + "Worsened", "Worse: " + c.now.Text}, true
+		return kubeclient.News{About: a.concerned(c.was), Kind: warning, Reason: string(c.was.Trouble) + "Worsened", Message: "Worse: " + c.now.Text}, true
 	case conditionImproved:
-		return news{a.concerned(c.was), normal, string(c.was.Trouble) + "Improved", "Better, but not resolved: " + c.now.Text}, true
+		return kubeclient.News{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Trouble) + "Improved", Message: "Better, but not resolved: " + c.now.Text}, true
 	case conditionResolved:
-		return news{a.concerned(c.was), normal, string(c.was.Trouble) + "Resolved", "Resolved: " + c.was.Text}, true
+		return kubeclient.News{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Trouble) + "Resolved", Message: "Resolved: " + c.was.Text}, true
 	case conditionDestroyed:
-		return news{a.concerned(c.was), warning, reasonVolumeGone, fmt.Sprintf(
+		return kubeclient.News{About: a.concerned(c.was), Kind: warning, Reason: reasonVolumeGone, Message: fmt.Sprintf(
 			"volume %s is no longer in volume group %s on node %s, although this claim is bound to it: its data is lost unless there is a backup. Previous condition: %s",
 			c.was.Volume.ID, c.was.Group, a.node, c.was.Text)}, true
 	case conditionDropped, conditionUnknown:
 	}
-	return news{}, false
+	return kubeclient.News{}, false
 }
 
-func (a *Agent) tellNews(ctx context.Context, n news) bool {
-	if err := a.events.tell(ctx, n); err != nil {
-		a.log.WarnContext(ctx, "cannot write an event", "reason", n.reason, "about", n.about.Name, "error", err)
+func (a *Agent) tellNews(ctx context.Context, n kubeclient.News) bool {
+	if err := a.events.Tell(ctx, n); err != nil {
+		a.log.WarnContext(ctx, "cannot write an event", "reason", n.Reason, "about", n.About.Name, "error", err)
 		return false
 	}
 	return true
@@ -125,7 +126,7 @@ func (a *Agent) tellNews(ctx context.Context, n news) bool {
 // bound later.
 func (a *Agent) concerned(f lvm.Finding) corev1.ObjectReference {
 	if f.Volume.UUID == "" {
-		return aboutNode(a.node)
+		return kubeclient.AboutNode(a.node)
 	}
 	key, own, ok := a.claims.boundTo(f.Volume.Name)
 	if !ok {
@@ -133,7 +134,7 @@ func (a *Agent) concerned(f lvm.Finding) corev1.ObjectReference {
 	}
 	namespace, name, ok := strings.Cut(key, "/")
 	if !ok {
-		return aboutNode(a.node) // a volume without a claim
+		return kubeclient.AboutNode(a.node) // a volume without a claim
 	}
-	return aboutClaim(namespace, name, own.uid)
+	return kubeclient.AboutClaim(namespace, name, own.uid)
 }

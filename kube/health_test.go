@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -25,7 +27,7 @@ func (a *api) reasons() string {
 func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	server, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
-	if err := agent.claims.Add(claim("renamed", "thin", "pvc-2")); err != nil {
+	if err := agent.claims.Add(kubetest.Claim("renamed", "thin", "pvc-2")); err != nil {
 		t.Fatal(err)
 	}
 	near := lvm.Finding{Trouble: lvm.TroublePoolNear, Group: "vg", Text: "93 % full", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
@@ -78,11 +80,11 @@ func TestAnotherCauseIsReportedAgain(t *testing.T) {
 // when a volume is invisible for a while.
 func TestNoFalseAllClear(t *testing.T) {
 	server, client := newAPI(t)
-	inVG := lvm.Volume{UUID: "u1", Name: "pvc-1", Group: "vg", ID: lvm.ID{VG: testVG, LV: "pvc-1"}, Claim: "ns/data"}
-	near := lvm.Finding{Trouble: lvm.TroublePoolNear, Group: "vg", VG: testVG, Pool: "pool", Text: "93 % full"}
-	full := lvm.Finding{Trouble: lvm.TroublePoolFull, Group: "vg", VG: testVG, Pool: "pool", Volume: inVG, Text: "writes fail"}
-	missing := lvm.Finding{Trouble: lvm.TroubleDataMissing, Group: "vg", VG: testVG, Volume: inVG, Text: "its disk is not there"}
-	here := lvm.HealthScope{Groups: map[string]bool{testVG: true}, Pools: map[string]bool{testVG + "/pool": true},
+	inVG := lvm.Volume{UUID: "u1", Name: "pvc-1", Group: "vg", ID: lvm.ID{VG: kubetest.TestVG, LV: "pvc-1"}, Claim: "ns/data"}
+	near := lvm.Finding{Trouble: lvm.TroublePoolNear, Group: "vg", VG: kubetest.TestVG, Pool: "pool", Text: "93 % full"}
+	full := lvm.Finding{Trouble: lvm.TroublePoolFull, Group: "vg", VG: kubetest.TestVG, Pool: "pool", Volume: inVG, Text: "writes fail"}
+	missing := lvm.Finding{Trouble: lvm.TroubleDataMissing, Group: "vg", VG: kubetest.TestVG, Volume: inVG, Text: "its disk is not there"}
+	here := lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}, Pools: map[string]bool{kubetest.TestVG + "/pool": true},
 		Volumes: map[string]lvm.VolumeScope{"u1": {Active: true}}}
 	var found []lvm.Finding
 	var seen lvm.HealthScope
@@ -91,7 +93,7 @@ func TestNoFalseAllClear(t *testing.T) {
 		Health:      func(context.Context) ([]lvm.Finding, error) { return found, nil },
 		HealthScope: func(context.Context) (lvm.HealthScope, error) { return seen, nil },
 	})
-	if err := agent.claims.Add(claim("data", "thin", "pvc-1")); err != nil {
+	if err := agent.claims.Add(kubetest.Claim("data", "thin", "pvc-1")); err != nil {
 		t.Fatal(err)
 	}
 	known := map[condition]lvm.Finding{}
@@ -104,15 +106,15 @@ func TestNoFalseAllClear(t *testing.T) {
 		{[]lvm.Finding{full}, here, "data Warning ThinPoolFull: writes fail, node-1 Warning ThinPoolNearlyFullWorsened: Worse: writes fail"},
 		{[]lvm.Finding{missing}, lvm.HealthScope{}, "data Warning VolumeDataMissing: its disk is not there"},
 		{nil, lvm.HealthScope{}, ""}, // the whole group is missing
-		{nil, lvm.HealthScope{Groups: map[string]bool{testVG: true}},
-			"data Warning VolumeNotFound: volume " + testVG + "/pvc-1 is no longer in volume group vg on node node-1, although this claim is bound to it: " +
+		{nil, lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}},
+			"data Warning VolumeNotFound: volume " + kubetest.TestVG + "/pvc-1 is no longer in volume group vg on node node-1, although this claim is bound to it: " +
 				"its data is lost unless there is a backup. Previous condition: its disk is not there"},
 		{nil, here, ""},
 	} {
 		server.mu.Lock()
 		clear(server.events)
 		server.mu.Unlock()
-		agent.events.told = map[string]telling{}
+		agent.events.Told = map[string]kubeclient.Telling{}
 		found, seen = step.found, step.seen
 		if err := agent.checkHealth(t.Context(), known); err != nil {
 			t.Fatal(err)
@@ -124,7 +126,7 @@ func TestNoFalseAllClear(t *testing.T) {
 }
 
 func TestWhomTroubleConcerns(t *testing.T) {
-	agent := NewAgent(Config{Client: &Client{}, Node: "node-1"})
+	agent := NewAgent(Config{Client: &kubeclient.Client{}, Node: "node-1"})
 	whole := agent.concerned(lvm.Finding{Trouble: lvm.TroubleMissing, Group: "vg"})
 	if whole.Kind != "Node" || whole.Name != "node-1" {
 		t.Errorf("a whole group concerns %+v", whole)

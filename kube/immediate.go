@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // reasonImmediateBinding is the reason of events on classes that bind immediately and on their claims.
@@ -17,8 +19,8 @@ const reasonImmediateBinding = "ImmediateBindingUnsupported"
 const warnAgain = time.Hour
 
 // warn writes an event about the object with that key in the queue, and queues the object for the next warning.
-func (a *Agent) warn(ctx context.Context, key string, n news) error {
-	err := a.events.once(ctx, n)
+func (a *Agent) warn(ctx context.Context, key string, n kubeclient.News) error {
+	err := a.events.Once(ctx, n)
 	if err == nil {
 		a.queue.AddAfter(key, wait.Jitter(warnAgain, 0.5))
 	}
@@ -27,16 +29,16 @@ func (a *Agent) warn(ctx context.Context, key string, n news) error {
 
 // warnOfClass warns the class's owner, who must create another class: the mode of a class is immutable.
 func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) error {
-	return a.warn(ctx, class.Name, news{aboutClass(class), corev1.EventTypeWarning, reasonImmediateBinding,
-		"volumeBindingMode is Immediate: a volume would be created before the scheduler selects a node, on a disk that the pod " +
+	return a.warn(ctx, class.Name, kubeclient.News{About: kubeclient.AboutClass(class), Kind: corev1.EventTypeWarning, Reason: reasonImmediateBinding,
+		Message: "volumeBindingMode is Immediate: a volume would be created before the scheduler selects a node, on a disk that the pod " +
 			"may not reach. Claims of this class stay Pending. Delete the class and create it again with volumeBindingMode: WaitForFirstConsumer " +
 			"(Kubernetes does not change the mode of an existing class)."})
 }
 
 // warnOfClaim warns the claim's owner. The class of a claim is immutable, too.
 func (a *Agent) warnOfClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	class := classOf(claim)
-	return a.warn(ctx, keyOf(claim), news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeWarning, reasonImmediateBinding,
-		"storage class " + class + " has volumeBindingMode Immediate: no node is selected for this claim, and it stays Pending. " +
+	class := kubeclient.ClassOf(claim)
+	return a.warn(ctx, kubeclient.KeyOf(claim), kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: reasonImmediateBinding,
+		Message: "storage class " + class + " has volumeBindingMode Immediate: no node is selected for this claim, and it stays Pending. " +
 			"Delete the claim and create it again with a class that has WaitForFirstConsumer, or ask the administrator to create " + class + " again with that mode."})
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -36,7 +37,7 @@ type Orphan struct {
 // OrphanSearch compares a node's disks with the objects of the cluster. It caches what it has proved, so it lists all
 // PersistentVolumes at most once a day for volumes without a PersistentVolume of the same name.
 type OrphanSearch struct {
-	Client   *Client
+	Client   *kubeclient.Client
 	Holdings func(context.Context) (lvm.ManagedVolumes, error)
 	Pause    time.Duration // between two requests
 
@@ -83,12 +84,12 @@ func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.ManagedVolume) (abandon
 	if o.Foreign {
 		return false, false, nil
 	}
-	sleep(ctx, s.Pause)
+	kubeclient.Sleep(ctx, s.Pause)
 	if o.Snapshot {
 		there, err = s.hasContent(ctx, o)
 		return false, there, err
 	}
-	pv, err := s.Client.volume(ctx, cmp.Or(s.names[o.UUID], o.Name))
+	pv, err := s.Client.Volume(ctx, cmp.Or(s.names[o.UUID], o.Name))
 	if err != nil || pv == nil || !holds(pv, o) {
 		return false, false, err
 	}
@@ -99,27 +100,27 @@ func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.ManagedVolume) (abandon
 // isAbandoned reports whether a PersistentVolume is left from a released claim. One that an admin has bound again is not,
 // although it still has the annotation.
 func isAbandoned(pv *corev1.PersistentVolume) bool {
-	return pv.Annotations[annAbandoned] != "" && isReleased(pv)
+	return pv.Annotations[kubeclient.AnnAbandoned] != "" && kubeclient.IsReleased(pv)
 }
 
 // holds reports whether a PersistentVolume refers to the volume.
 func holds(pv *corev1.PersistentVolume, o lvm.ManagedVolume) bool {
-	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == DriverName && pv.Spec.CSI.VolumeHandle == o.ID.String()
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == kubeclient.DriverName && pv.Spec.CSI.VolumeHandle == o.ID.String()
 }
 
 func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.ManagedVolume) (bool, error) {
 	uid := strings.TrimPrefix(o.Name, "snapshot-")
-	var c content
-	there, err := get(ctx, s.Client.snapshots, "volumesnapshotcontents", "", "snapcontent-"+uid, &c)
+	var c kubeclient.Content
+	there, err := kubeclient.Get(ctx, s.Client.Snapshots, "volumesnapshotcontents", "", "snapcontent-"+uid, &c)
 	return there && standsFor(&c, o), err
 }
 
 // standsFor reports whether a content refers to a snapshot: it has the snapshot's handle or, while it has no handle, it is
 // the content that the snapshot is being taken for.
-func standsFor(c *content, o lvm.ManagedVolume) bool {
+func standsFor(c *kubeclient.Content, o lvm.ManagedVolume) bool {
 	handle := o.ID.String()
 	beingTaken := c.Status.SnapshotHandle == "" && c.Spec.Source.SnapshotHandle == "" && "snapshot-"+string(c.Spec.VolumeSnapshotRef.UID) == o.Name
-	return c.Spec.Driver == DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle || beingTaken)
+	return c.Spec.Driver == kubeclient.DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle || beingTaken)
 }
 
 // prove returns the suspects that no object of any name refers to and that are not being created or removed.
@@ -159,7 +160,7 @@ func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.ManagedVolume) 
 
 // searchVolumes searches all PersistentVolumes for those of the suspects.
 func (s *OrphanSearch) searchVolumes(ctx context.Context, suspects []lvm.ManagedVolume) error {
-	return s.Client.eachVolume(ctx, func(pv *corev1.PersistentVolume) {
+	return s.Client.EachVolume(ctx, func(pv *corev1.PersistentVolume) {
 		for _, o := range suspects {
 			if holds(pv, o) {
 				s.names[o.UUID] = pv.Name
@@ -183,8 +184,8 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Manage
 		return nil
 	}
 	for next := ""; ; {
-		var page contentList
-		err := s.Client.snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
+		var page kubeclient.ContentList
+		err := s.Client.Snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
 		if apierrors.IsNotFound(err) {
 			return nil // this cluster has no snapshot API
 		}
@@ -210,11 +211,11 @@ func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind 
 	if o.Snapshot {
 		return OrphanLost, "no VolumeSnapshotContent refers to it", nil
 	}
-	namespace, name := claimKey(o.Claim)
+	namespace, name := kubeclient.ClaimKey(o.Claim)
 	if name == "" {
 		return OrphanLost, "no PersistentVolume refers to it", nil
 	}
-	claim, err := s.Client.claim(ctx, namespace, name)
+	claim, err := s.Client.Claim(ctx, namespace, name)
 	switch {
 	case err != nil:
 		return "", "", err

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -17,7 +18,7 @@ import (
 
 // source is the data source of a claim. The zero value is none.
 type source struct {
-	kind string // kindSnapshot or kindClaim
+	kind string // KindSnapshot or KindClaim
 	key  string // namespace/name
 }
 
@@ -32,7 +33,7 @@ func sourceOf(claim *corev1.PersistentVolumeClaim) source {
 	if ref.APIGroup != nil {
 		group = *ref.APIGroup
 	}
-	if group == snapshotVersion.Group && ref.Kind == kindSnapshot || group == "" && ref.Kind == kindClaim {
+	if group == kubeclient.SnapshotVersion.Group && ref.Kind == kubeclient.KindSnapshot || group == "" && ref.Kind == kubeclient.KindClaim {
 		return source{ref.Kind, claim.Namespace + "/" + ref.Name}
 	}
 	return source{}
@@ -48,32 +49,32 @@ func isPopulated(claim *corev1.PersistentVolumeClaim) bool {
 func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, from source) (tried bool, err error) {
 	here, binding, err := a.holds(ctx, from)
 	if binding {
-		a.queue.AddAfter(keyOf(claim), backoffFirst) // no watch announces that the snapshot names its content
+		a.queue.AddAfter(kubeclient.KeyOf(claim), kubeclient.BackoffFirst) // no watch announces that the snapshot names its content
 	}
 	if err != nil || !here {
 		return binding, errors.Join(err, a.tellShared(ctx, claim, "DuplicateVolumeHandle",
 			fmt.Sprintf("node %s is not selected for this clone of claim %s", a.node, from.key), err))
 	}
-	before := claim.Annotations[annSelectedNode]
-	_, err = a.client.patchClaim(ctx, claim, "", patch{annotations: map[string]any{annSelectedNode: a.node}})
+	before := claim.Annotations[kubeclient.AnnSelectedNode]
+	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{kubeclient.AnnSelectedNode: a.node}})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
 	if err != nil {
-		return true, fmt.Errorf("cannot select the node of the source, %[2]s %[3]s, for claim %[1]s: %[4]w", keyOf(claim), from.kind, from.key, err)
+		return true, fmt.Errorf("cannot select the node of the source, %[2]s %[3]s, for claim %[1]s: %[4]w", kubeclient.KeyOf(claim), from.kind, from.key, err)
 	}
-	a.log.InfoContext(ctx, "selected this node for a claim because it has the claim's source", "claim", keyOf(claim), "kind", from.kind, "source", from.key, "selectedBefore", before)
+	a.log.InfoContext(ctx, "selected this node for a claim because it has the claim's source", "claim", kubeclient.KeyOf(claim), "kind", from.kind, "source", from.key, "selectedBefore", before)
 	message := fmt.Sprintf("the source of this claim, %s %s, is on node %s: node %s is selected", from.kind, from.key, a.node, a.node)
 	if before != "" {
 		message += " instead of " + before
 	}
-	return true, a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeNormal, "SourceNodeSelected", message})
+	return true, a.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: "SourceNodeSelected", Message: message})
 }
 
 // holds reports whether the source is ready and on this node's disks; binding: it may become ready once a snapshot and its
 // content name each other.
 func (a *Agent) holds(ctx context.Context, from source) (here, binding bool, err error) {
-	if from.kind == kindSnapshot {
+	if from.kind == kubeclient.KindSnapshot {
 		handle, binding, err := a.handleOf(ctx, from.key)
 		if err != nil || handle == "" {
 			return false, binding, err
@@ -91,8 +92,8 @@ func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	pv, err := a.client.volume(ctx, own.volume)
-	if err != nil || pv == nil || chain(pv, own.claim(key), a.node) != nil {
+	pv, err := a.client.Volume(ctx, own.volume)
+	if err != nil || pv == nil || kubeclient.Chain(pv, own.claim(key), a.node) != nil {
 		return false, err
 	}
 	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
@@ -113,17 +114,17 @@ func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
 // snapshot names it, too: several contents may name one snapshot, and whoever may create contents can name any. binding:
 // the snapshot, or one of these contents, is not bound yet.
 func (a *Agent) handleOf(ctx context.Context, key string) (handle string, binding bool, err error) {
-	contents := a.contents.find(key)
+	contents := a.contents.Find(key)
 	if len(contents) == 0 {
 		return "", false, nil
 	}
-	namespace, name := claimKey(key)
-	s, err := a.client.snapshot(ctx, namespace, name)
+	namespace, name := kubeclient.ClaimKey(key)
+	s, err := a.client.Snapshot(ctx, namespace, name)
 	if err != nil || s == nil {
 		return "", err == nil, err
 	}
 	for _, c := range contents {
-		if snapshotChain(c, s, a.node) == nil {
+		if kubeclient.SnapshotChain(c, s, a.node) == nil {
 			return c.Status.SnapshotHandle, false, nil
 		}
 		binding = binding || c.Spec.VolumeSnapshotRef.UID == ""

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 func TestSourceOf(t *testing.T) {
@@ -20,15 +23,15 @@ func TestSourceOf(t *testing.T) {
 		want source
 	}{
 		{"none", nil, source{}},
-		{"a snapshot", &corev1.TypedObjectReference{APIGroup: ptr.To(group), Kind: "VolumeSnapshot", Name: "s"}, source{kindSnapshot, "ns/s"}},
-		{"a claim", &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "c"}, source{kindClaim, "ns/c"}},
-		{"a claim, its group said", &corev1.TypedObjectReference{APIGroup: ptr.To(""), Kind: "PersistentVolumeClaim", Name: "c"}, source{kindClaim, "ns/c"}},
+		{"a snapshot", &corev1.TypedObjectReference{APIGroup: ptr.To(group), Kind: "VolumeSnapshot", Name: "s"}, source{kubeclient.KindSnapshot, "ns/s"}},
+		{"a claim", &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "c"}, source{kubeclient.KindClaim, "ns/c"}},
+		{"a claim, its group said", &corev1.TypedObjectReference{APIGroup: ptr.To(""), Kind: "PersistentVolumeClaim", Name: "c"}, source{kubeclient.KindClaim, "ns/c"}},
 		{"another group's snapshot", &corev1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "VolumeSnapshot", Name: "s"}, source{}},
 		{"another group's claim", &corev1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "PersistentVolumeClaim", Name: "c"}, source{}},
 		{"a populator", &corev1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "Recipe", Name: "r"}, source{}},
 		{"another namespace", &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "c", Namespace: ptr.To("there")}, source{}},
 	} {
-		c := claim("copy", "thin", "")
+		c := kubetest.Claim("copy", "thin", "")
 		c.Spec.DataSourceRef = test.ref
 		if got := sourceOf(c); got != test.want {
 			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
@@ -44,24 +47,24 @@ func TestIsOn(t *testing.T) {
 		return v
 	}
 	on := func(op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topologyKey, Operator: op, Values: values}}}
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: kubeclient.TopologyKey, Operator: op, Values: values}}}
 	}
 	in := corev1.NodeSelectorOpIn
 	for name, test := range map[string]struct {
 		pv   *corev1.PersistentVolume
 		want bool
 	}{
-		"this node":      {pv(DriverName, on(in, "node-1")), true},
-		"another node":   {pv(DriverName, on(in, "node-2")), false},
+		"this node":      {pv(kubeclient.DriverName, on(in, "node-1")), true},
+		"another node":   {pv(kubeclient.DriverName, on(in, "node-2")), false},
 		"another driver": {pv("other.io", on(in, "node-1")), false},
-		"two nodes":      {pv(DriverName, on(in, "node-1", "node-2")), false},
-		"either":         {pv(DriverName, on(in, "node-1"), on(in, "node-2")), false},
-		"all but this":   {pv(DriverName, on(corev1.NodeSelectorOpNotIn, "node-1")), false},
-		"anywhere":       {pv(DriverName), false},
-		"no affinity":    {&corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: pv(DriverName).Spec.PersistentVolumeSource}}, false},
+		"two nodes":      {pv(kubeclient.DriverName, on(in, "node-1", "node-2")), false},
+		"either":         {pv(kubeclient.DriverName, on(in, "node-1"), on(in, "node-2")), false},
+		"all but this":   {pv(kubeclient.DriverName, on(corev1.NodeSelectorOpNotIn, "node-1")), false},
+		"anywhere":       {pv(kubeclient.DriverName), false},
+		"no affinity":    {&corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: pv(kubeclient.DriverName).Spec.PersistentVolumeSource}}, false},
 		"no CSI volume":  {&corev1.PersistentVolume{}, false},
 	} {
-		if got := isOn(test.pv, "node-1"); got != test.want {
+		if got := kubeclient.IsOn(test.pv, "node-1"); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -70,38 +73,38 @@ func TestIsOn(t *testing.T) {
 // TestWhichSnapshotOfTheName: a retained content outlives its snapshot, and another snapshot may get its name, here or on
 // another node.
 func TestWhichSnapshotOfTheName(t *testing.T) {
-	const hNew, hOld = testVG + "/s-new", testVG + "/s-old"
+	const hNew, hOld = kubetest.TestVG + "/s-new", kubetest.TestVG + "/s-old"
 	for name, test := range map[string]struct {
 		now     string // UID of the snapshot with that name; "": none
 		content string // the content that the snapshot names
-		here    []*content
+		here    []*kubeclient.Content
 		deleted string
 		want    string
 		binding bool
 	}{
-		"one":                                {"new", "b", []*content{contentOf("b", "new", hNew)}, "", hNew, false},
+		"one":                                {"new", "b", []*kubeclient.Content{kubetest.ContentOf("b", "new", hNew)}, "", hNew, false},
 		"none here":                          {"new", "b", nil, "", "", false},
-		"the new one is elsewhere":           {"new", "b", []*content{contentOf("a", "old", hOld)}, "", "", false},
-		"both here":                          {"new", "b", []*content{contentOf("b", "new", hNew), contentOf("a", "old", hOld)}, "", hNew, false},
-		"the old one's content goes at last": {"new", "b", []*content{contentOf("a", "old", hOld), contentOf("b", "new", hNew)}, "a", hNew, false},
-		"it names no snapshot's UID yet":     {"new", "", []*content{contentOf("b", "", hNew)}, "", "", true},
-		"its snapshot names none yet":        {"new", "", []*content{contentOf("b", "new", hNew)}, "", "", true},
-		"its snapshot is not there":          {"", "", []*content{contentOf("b", "new", hNew)}, "", "", true},
-		"its snapshot names another one":     {"new", "c", []*content{contentOf("b", "new", hNew)}, "", "", false},
-		"another one names its snapshot too": {"new", "b", []*content{contentOf("forged", "new", hOld), contentOf("b", "new", hNew)}, "", hNew, false},
+		"the new one is elsewhere":           {"new", "b", []*kubeclient.Content{kubetest.ContentOf("a", "old", hOld)}, "", "", false},
+		"both here":                          {"new", "b", []*kubeclient.Content{kubetest.ContentOf("b", "new", hNew), kubetest.ContentOf("a", "old", hOld)}, "", hNew, false},
+		"the old one's content goes at last": {"new", "b", []*kubeclient.Content{kubetest.ContentOf("a", "old", hOld), kubetest.ContentOf("b", "new", hNew)}, "a", hNew, false},
+		"it names no snapshot's UID yet":     {"new", "", []*kubeclient.Content{kubetest.ContentOf("b", "", hNew)}, "", "", true},
+		"its snapshot names none yet":        {"new", "", []*kubeclient.Content{kubetest.ContentOf("b", "new", hNew)}, "", "", true},
+		"its snapshot is not there":          {"", "", []*kubeclient.Content{kubetest.ContentOf("b", "new", hNew)}, "", "", true},
+		"its snapshot names another one":     {"new", "c", []*kubeclient.Content{kubetest.ContentOf("b", "new", hNew)}, "", "", false},
+		"another one names its snapshot too": {"new", "b", []*kubeclient.Content{kubetest.ContentOf("forged", "new", hOld), kubetest.ContentOf("b", "new", hNew)}, "", hNew, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if test.now == "" || r.URL.Path != "/apis/snapshot.storage.k8s.io/v1/namespaces/ns/volumesnapshots/nightly" {
-					reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+					kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 					return
 				}
-				reply(w, http.StatusOK, map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kindSnapshot,
+				kubetest.Reply(w, http.StatusOK, map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kubeclient.KindSnapshot,
 					"metadata": map[string]any{"namespace": "ns", "name": "nightly", "uid": test.now},
 					"status":   map[string]any{"boundVolumeSnapshotContentName": test.content}})
 			}))
 			defer server.Close()
-			client, err := NewClientFor(&rest.Config{Host: server.URL})
+			client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -29,24 +30,24 @@ type preProvisioned struct {
 	handle  string
 }
 
-func newPreProvisionedStore(changed func(name string)) *filteredStore[preProvisioned] {
-	return &filteredStore[preProvisioned]{
-		key: keyOfObject, keep: keepPreProvisioned, strip: stripPreProvisioned,
-		changed: func(name string, _ []preProvisioned) { changed(name) },
+func newPreProvisionedStore(changed func(name string)) *kubeclient.FilteredStore[preProvisioned] {
+	return &kubeclient.FilteredStore[preProvisioned]{
+		Key: kubeclient.KeyOfObject, Keep: keepPreProvisioned, Strip: stripPreProvisioned,
+		Changed: func(name string, _ []preProvisioned) { changed(name) },
 	}
 }
 
 func keepPreProvisioned(o any) (preProvisioned, bool) {
-	c, ok := o.(*content)
-	if !ok || c.Spec.Driver != DriverName {
+	c, ok := o.(*kubeclient.Content)
+	if !ok || c.Spec.Driver != kubeclient.DriverName {
 		return preProvisioned{}, false
 	}
 	return preProvisioned{c.UID, c.ResourceVersion, c.Spec.Source.SnapshotHandle}, c.Spec.Source.SnapshotHandle != ""
 }
 
 func stripPreProvisioned(o any) any {
-	if c, ok := o.(*content); ok {
-		kept := &content{ObjectMeta: names(c)}
+	if c, ok := o.(*kubeclient.Content); ok {
+		kept := &kubeclient.Content{ObjectMeta: kubeclient.Names(c)}
 		kept.Spec.Driver, kept.Spec.Source = c.Spec.Driver, c.Spec.Source
 		return kept
 	}
@@ -59,15 +60,15 @@ func (a *Agent) watchPreProvisioned(ctx context.Context) {
 	if a.preProvisioned == nil {
 		return
 	}
-	for ctx.Err() == nil && a.client.knowsNoContents(ctx) {
-		sleep(ctx, wait.Jitter(a.kindAgain, 0.2))
+	for ctx.Err() == nil && a.client.KnowsNoContents(ctx) {
+		kubeclient.Sleep(ctx, wait.Jitter(a.kindAgain, 0.2))
 	}
-	reflect(ctx, a.client.snapshots, "volumesnapshotcontents", "!"+labelManagedBy, &content{}, a.preProvisioned)
+	kubeclient.Reflect(ctx, a.client.Snapshots, "volumesnapshotcontents", "!"+kubeclient.LabelManagedBy, &kubeclient.Content{}, a.preProvisioned)
 }
 
 // jobForContent finds the job for a pre-provisioned content.
 func (a *Agent) jobForContent(name string) (job, bool) {
-	c, there, _ := a.preProvisioned.find(name)
+	c, there, _ := a.preProvisioned.Find(name)
 	return job{string(c.uid), func(ctx context.Context) (bool, error) { return a.take(ctx, name, c) }}, there
 }
 
@@ -80,8 +81,8 @@ func (a *Agent) take(ctx context.Context, name string, c preProvisioned) (tried 
 	if err != nil || !here {
 		return false, err
 	}
-	body := map[string]any{"metadata": map[string]any{"resourceVersion": c.version, "labels": map[string]any{labelManagedBy: a.node}}}
-	err = patchBy(ctx, a.client.snapshots, "volumesnapshotcontents", "", name, "", body, &content{})
+	body := map[string]any{"metadata": map[string]any{"resourceVersion": c.version, "labels": map[string]any{kubeclient.LabelManagedBy: a.node}}}
+	err = kubeclient.PatchBy(ctx, a.client.Snapshots, "volumesnapshotcontents", "", name, "", body, &kubeclient.Content{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return true, nil // the watch brings the new version
 	}

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -62,10 +64,10 @@ func TestTakeContent(t *testing.T) {
 			var asked atomic.Bool
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				asked.Store(true)
-				reply(w, test.answer, map[string]any{"apiVersion": snapshotVersion.String(), "kind": "VolumeSnapshotContent"})
+				kubetest.Reply(w, test.answer, map[string]any{"apiVersion": kubeclient.SnapshotVersion.String(), "kind": "VolumeSnapshotContent"})
 			}))
 			defer server.Close()
-			client, err := NewClientFor(&rest.Config{Host: server.URL})
+			client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +87,7 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 	var known atomic.Bool
 	var probes, watches atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("labelSelector") == "!"+labelManagedBy {
+		if r.URL.Query().Get("labelSelector") == "!"+kubeclient.LabelManagedBy {
 			watches.Add(1)
 		} else {
 			probes.Add(1)
@@ -94,10 +96,10 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 			http.NotFound(w, r)
 			return
 		}
-		reply(w, http.StatusOK, map[string]any{"apiVersion": snapshotVersion.String(), "kind": "VolumeSnapshotContentList", "metadata": map[string]any{"resourceVersion": "1"}})
+		kubetest.Reply(w, http.StatusOK, map[string]any{"apiVersion": kubeclient.SnapshotVersion.String(), "kind": "VolumeSnapshotContentList", "metadata": map[string]any{"resourceVersion": "1"}})
 	}))
 	defer server.Close()
-	client, err := NewClientFor(&rest.Config{Host: server.URL})
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,15 +130,15 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 // checks the contents of other drivers and of the snapshot controller.
 func TestADiskMayComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		agent := NewAgent(Config{Client: &Client{}, Node: "node-1", Volumes: snapshots{}, Snapshots: true})
+		agent := NewAgent(Config{Client: &kubeclient.Client{}, Node: "node-1", Volumes: snapshots{}, Snapshots: true})
 		defer agent.queue.ShutDown()
-		made := func(name, driver, handle string) *content {
-			c := &content{ObjectMeta: metav1.ObjectMeta{Name: name, UID: typesUID(name)}}
+		made := func(name, driver, handle string) *kubeclient.Content {
+			c := &kubeclient.Content{ObjectMeta: metav1.ObjectMeta{Name: name, UID: kubetest.TypesUID(name)}}
 			c.Spec.Driver, c.Spec.Source.SnapshotHandle = driver, handle
-			return stripPreProvisioned(c).(*content)
+			return stripPreProvisioned(c).(*kubeclient.Content)
 		}
 		err := agent.preProvisioned.Replace([]any{
-			made("old", DriverName, handleNotHere), made("foreign", "other.io", handleNotHere), made("dynamic", DriverName, ""),
+			made("old", kubeclient.DriverName, handleNotHere), made("foreign", "other.io", handleNotHere), made("dynamic", kubeclient.DriverName, ""),
 		}, "1")
 		if err != nil || agent.queue.Len() != 1 {
 			t.Fatalf("%d contents are looked at, %v", agent.queue.Len(), err)

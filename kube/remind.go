@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // csi-provisioner can miss a claim for which the scheduler has selected this node; the claim then waits until the scheduler
@@ -28,7 +30,7 @@ const (
 
 // remind changes a claim that has waited long enough without a CreateVolume call since its last change.
 func (a *Agent) remind(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	key, id := keyOf(claim), string(claim.UID)
+	key, id := kubeclient.KeyOf(claim), string(claim.UID)
 	since, silent := a.claims.silentSince(key)
 	if !silent {
 		return nil
@@ -38,7 +40,7 @@ func (a *Agent) remind(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 		return nil
 	}
 	now := time.Now()
-	_, err := a.client.patchClaim(ctx, claim, "", patch{annotations: map[string]any{annReminded: now.UTC().Format(time.RFC3339)}})
+	_, err := a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{annReminded: now.UTC().Format(time.RFC3339)}})
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil // the watch brings the new version

@@ -10,23 +10,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // given returns a waiting claim with a selected node.
 func given(name, class, node string) *corev1.PersistentVolumeClaim {
-	c := claim(name, class, "")
-	c.Annotations = map[string]string{annSelectedNode: node}
+	c := kubetest.Claim(name, class, "")
+	c.Annotations = map[string]string{kubeclient.AnnSelectedNode: node}
 	return c
 }
 
 // TestRemindersComeLessAndLess: retries that do not help come at growing intervals.
 func TestRemindersComeLessAndLess(t *testing.T) {
 	a, client := newAPI(t)
-	a.set("storageclasses", "late", class("late", DriverName, late))
+	a.set("storageclasses", "late", kubetest.Class("late", kubeclient.DriverName, late))
 	a.set("persistentvolumeclaims", "overlooked", given("overlooked", "late", "node-1"))
 	a.set("persistentvolumeclaims", "elsewhere", given("elsewhere", "late", "node-2"))
 	a.set("persistentvolumeclaims", "theirs", given("theirs", "ebs", "node-1"))
-	a.set("persistentvolumeclaims", "unplaced", claim("unplaced", "late", ""))
+	a.set("persistentvolumeclaims", "unplaced", kubetest.Claim("unplaced", "late", ""))
 	populated := given("populated", "late", "node-1") // csi-provisioner waits for the populator
 	populated.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "Recipe", Name: "r"}
 	a.set("persistentvolumeclaims", "populated", populated)

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // This file decides; resizer.go acts. KEP-1790, "Recovery from volume expansion failure", defines how a claim's status
@@ -55,23 +57,23 @@ func isMarked(claim *corev1.PersistentVolumeClaim, target resource.Quantity) boo
 }
 
 // begunPatch records that an expansion to that size has begun.
-func begunPatch(claim *corev1.PersistentVolumeClaim, target resource.Quantity) patch {
-	p := patch{status: map[string]any{
+func begunPatch(claim *corev1.PersistentVolumeClaim, target resource.Quantity) kubeclient.Patch {
+	p := kubeclient.Patch{Status: map[string]any{
 		"allocatedResources":        storage(target),
 		"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimControllerResizeInProgress),
 		"conditions":                conditions(claim, corev1.PersistentVolumeClaimResizing, ""),
 	}}
 	if _, set := claim.Annotations[annNoNodeExpansion]; set {
-		p.annotations = map[string]any{annNoNodeExpansion: nil}
+		p.Annotations = map[string]any{annNoNodeExpansion: nil}
 	}
 	return p
 }
 
 // failedPatch records why the expansion failed. Infeasible is the only state in which a user may request less again.
-func failedPatch(claim *corev1.PersistentVolumeClaim, infeasible bool, why string) patch {
-	p := patch{status: map[string]any{"conditions": conditions(claim, corev1.PersistentVolumeClaimControllerResizeError, why)}}
+func failedPatch(claim *corev1.PersistentVolumeClaim, infeasible bool, why string) kubeclient.Patch {
+	p := kubeclient.Patch{Status: map[string]any{"conditions": conditions(claim, corev1.PersistentVolumeClaimControllerResizeError, why)}}
 	if infeasible {
-		p.status["allocatedResourceStatuses"] = storage(corev1.PersistentVolumeClaimControllerResizeInfeasible)
+		p.Status["allocatedResourceStatuses"] = storage(corev1.PersistentVolumeClaimControllerResizeInfeasible)
 	}
 	return p
 }
@@ -85,18 +87,18 @@ func saysFailed(claim *corev1.PersistentVolumeClaim, infeasible bool, why string
 }
 
 // grownPatch records the volume's new size, and leaves the file system, if any, to the kubelet.
-func grownPatch(claim *corev1.PersistentVolumeClaim, size resource.Quantity, isBlock bool) patch {
+func grownPatch(claim *corev1.PersistentVolumeClaim, size resource.Quantity, isBlock bool) kubeclient.Patch {
 	if isBlock {
-		return patch{
-			annotations: map[string]any{annNoNodeExpansion: "true"},
-			status: map[string]any{
+		return kubeclient.Patch{
+			Annotations: map[string]any{annNoNodeExpansion: "true"},
+			Status: map[string]any{
 				"capacity":                  storage(size),
 				"allocatedResourceStatuses": storage(nil),
 				"conditions":                conditions(claim, "", ""),
 			},
 		}
 	}
-	return patch{status: map[string]any{
+	return kubeclient.Patch{Status: map[string]any{
 		"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimNodeResizePending),
 		"conditions": conditions(claim, corev1.PersistentVolumeClaimFileSystemResizePending,
 			"The volume has its new size. The file system is resized now if a pod has it mounted, otherwise when the next pod starts."),

@@ -5,11 +5,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // growing returns a bound claim of 1 GiB that requests another size, in some state of an expansion.
 func growing(asked, allocated string, state corev1.ClaimResourceStatus, conditions ...corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaim {
-	c := claim("data", "thin", "pv-1")
+	c := kubetest.Claim("data", "thin", "pv-1")
 	quantity := func(size string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 	}
@@ -61,13 +64,13 @@ func TestResizeTarget(t *testing.T) {
 
 func TestAnExpansionLeavesOtherConditionsAlone(t *testing.T) {
 	c := growing("2Gi", "", "", "Unused", corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimNodeResizeError)
-	for name, p := range map[string]patch{
+	for name, p := range map[string]kubeclient.Patch{
 		"begun":  begunPatch(c, resource.MustParse("2Gi")),
 		"failed": failedPatch(c, true, "why"),
 		"grown":  grownPatch(c, resource.MustParse("2Gi"), false),
 		"block":  grownPatch(c, resource.MustParse("2Gi"), true),
 	} {
-		list := p.status["conditions"].([]corev1.PersistentVolumeClaimCondition)
+		list := p.Status["conditions"].([]corev1.PersistentVolumeClaimCondition)
 		if want := map[bool]int{true: 1, false: 2}[name == "block"]; len(list) != want || list[0].Type != "Unused" {
 			t.Errorf("%s: the conditions are %+v", name, list)
 		}

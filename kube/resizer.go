@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -21,10 +22,10 @@ const annProvisioner = "volume.kubernetes.io/storage-provisioner"
 
 // mayResize reports, from the claim alone, whether its volume may be on this node.
 func (a *Agent) mayResize(claim *corev1.PersistentVolumeClaim) bool {
-	if made, ok := claim.Annotations[annProvisioner]; ok && made != DriverName {
+	if made, ok := claim.Annotations[annProvisioner]; ok && made != kubeclient.DriverName {
 		return false
 	}
-	selected := claim.Annotations[annSelectedNode]
+	selected := claim.Annotations[kubeclient.AnnSelectedNode]
 	return selected == "" || selected == a.node
 }
 
@@ -34,8 +35,8 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	if !ok {
 		return false, nil
 	}
-	pv, err := a.client.volume(ctx, claim.Spec.VolumeName)
-	if err != nil || pv == nil || chain(pv, claim, a.node) != nil {
+	pv, err := a.client.Volume(ctx, claim.Spec.VolumeName)
+	if err != nil || pv == nil || kubeclient.Chain(pv, claim, a.node) != nil {
 		return false, err
 	}
 	if err := a.checkHandle(ctx, pv); err != nil {
@@ -54,13 +55,13 @@ func (a *Agent) tellShared(ctx context.Context, claim *corev1.PersistentVolumeCl
 	if !errors.As(why, &shared) {
 		return nil
 	}
-	return a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeWarning, reason, refused + ": " + shared.Error()})
+	return a.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: reason, Message: refused + ": " + shared.Error()})
 }
 
 func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, target resource.Quantity) (err error) {
 	if !isMarked(claim, target) {
-		if claim, err = a.client.patchClaim(ctx, claim, "status", begunPatch(claim, target)); err != nil {
-			return fmt.Errorf("cannot record the expansion of claim %s: %w", keyOf(claim), err)
+		if claim, err = a.client.PatchClaim(ctx, claim, "status", begunPatch(claim, target)); err != nil {
+			return fmt.Errorf("cannot record the expansion of claim %s: %w", kubeclient.KeyOf(claim), err)
 		}
 	}
 	volume, err := a.extendVolume(ctx, pv, target)
@@ -70,21 +71,21 @@ func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 	size := *resource.NewQuantity(int64(volume.Size), resource.BinarySI)
 	if pv.Spec.Capacity.Storage().Cmp(size) < 0 {
 		body := map[string]any{"spec": map[string]any{"capacity": storage(size)}}
-		if err := a.client.patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); err != nil {
+		if err := a.client.Patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); err != nil {
 			return fmt.Errorf("cannot set the new size of PersistentVolume %s: %w", pv.Name, err)
 		}
 	}
 	isBlock := isBlock(pv)
-	if _, err := a.client.patchClaim(ctx, claim, "status", grownPatch(claim, size, isBlock)); err != nil {
-		return fmt.Errorf("cannot record the new size of claim %s: %w", keyOf(claim), err)
+	if _, err := a.client.PatchClaim(ctx, claim, "status", grownPatch(claim, size, isBlock)); err != nil {
+		return fmt.Errorf("cannot record the new size of claim %s: %w", kubeclient.KeyOf(claim), err)
 	}
-	a.log.InfoContext(ctx, "volume extended", "claim", keyOf(claim), "volume", volume.ID.String(), "size", volume.Size)
-	n := news{aboutClaim(claim.Namespace, claim.Name, claim.UID), corev1.EventTypeNormal, "FileSystemResizeRequired",
-		fmt.Sprintf("the volume on node %s now has %s; file system resize pending", a.node, volume.Size)}
+	a.log.InfoContext(ctx, "volume extended", "claim", kubeclient.KeyOf(claim), "volume", volume.ID.String(), "size", volume.Size)
+	n := kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: "FileSystemResizeRequired",
+		Message: fmt.Sprintf("the volume on node %s now has %s; file system resize pending", a.node, volume.Size)}
 	if isBlock {
-		n.reason, n.message = "VolumeResizeSuccessful", fmt.Sprintf("the volume on node %s now has %s", a.node, volume.Size)
+		n.Reason, n.Message = "VolumeResizeSuccessful", fmt.Sprintf("the volume on node %s now has %s", a.node, volume.Size)
 	}
-	return a.events.tell(ctx, n)
+	return a.events.Tell(ctx, n)
 }
 
 func (a *Agent) extendVolume(ctx context.Context, pv *corev1.PersistentVolume, target resource.Quantity) (lvm.Volume, error) {
@@ -115,8 +116,8 @@ func (a *Agent) tellFailed(ctx context.Context, claim *corev1.PersistentVolumeCl
 	}
 	var noted error
 	if !saysFailed(claim, infeasible, why.Error()) {
-		_, noted = a.client.patchClaim(ctx, claim, "status", failedPatch(claim, infeasible, why.Error()))
+		_, noted = a.client.PatchClaim(ctx, claim, "status", failedPatch(claim, infeasible, why.Error()))
 	}
-	return errors.Join(noted, a.events.tell(ctx, news{aboutClaim(claim.Namespace, claim.Name, claim.UID),
-		corev1.EventTypeWarning, "VolumeResizeFailed", why.Error()}))
+	return errors.Join(noted, a.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID),
+		Kind: corev1.EventTypeWarning, Reason: "VolumeResizeFailed", Message: why.Error()}))
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -25,24 +26,24 @@ func (a *Agent) MayRestore(ctx context.Context, namespace, name, uid string, of 
 		return a.notSeen(ctx, namespace, name, uid)
 	}
 	from := sourceOf(claim)
-	if from.kind != kindSnapshot {
+	if from.kind != kubeclient.KindSnapshot {
 		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: the claim's dataSourceRef names no VolumeSnapshot in its own namespace",
-			keyOf(claim), of)
+			kubeclient.KeyOf(claim), of)
 	}
-	_, snapshotName := claimKey(from.key)
-	s, err := a.client.snapshot(ctx, namespace, snapshotName)
+	_, snapshotName := kubeclient.ClaimKey(from.key)
+	s, err := a.client.Snapshot(ctx, namespace, snapshotName)
 	switch {
 	case err != nil:
-		return lvm.Errorf(lvm.KindBusy, "cannot determine whether claim %s may restore snapshot %s: %w", keyOf(claim), of, err)
+		return lvm.Errorf(lvm.KindBusy, "cannot determine whether claim %s may restore snapshot %s: %w", kubeclient.KeyOf(claim), of, err)
 	case s == nil:
-		return lvm.Errorf(lvm.KindNotFound, "cannot restore a snapshot for claim %s: its VolumeSnapshot %s does not exist", keyOf(claim), from.key)
+		return lvm.Errorf(lvm.KindNotFound, "cannot restore a snapshot for claim %s: its VolumeSnapshot %s does not exist", kubeclient.KeyOf(claim), from.key)
 	}
-	return restorable(claim, s, a.contents.named(s.Status.Content), a.node, of)
+	return restorable(claim, s, a.contents.Named(s.Status.Content), a.node, of)
 }
 
 // notSeen is the error for a claim that is not in the store of waiting claims.
 func (a *Agent) notSeen(ctx context.Context, namespace, name, uid string) error {
-	claim, err := a.client.claim(ctx, namespace, name)
+	claim, err := a.client.Claim(ctx, namespace, name)
 	switch {
 	case err != nil:
 		return lvm.Errorf(lvm.KindBusy, "cannot determine whether claim %s/%s may restore a snapshot: %w", namespace, name, err)
@@ -54,17 +55,17 @@ func (a *Agent) notSeen(ctx context.Context, namespace, name, uid string) error 
 
 // restorable checks a claim, the VolumeSnapshot that it names, the content of this node that the VolumeSnapshot names (nil:
 // none is known), and a snapshot against each other.
-func restorable(claim *corev1.PersistentVolumeClaim, s *snapshot, c *content, node string, of lvm.ID) error {
+func restorable(claim *corev1.PersistentVolumeClaim, s *kubeclient.Snapshot, c *kubeclient.Content, node string, of lvm.ID) error {
 	if c == nil || c.Spec.VolumeSnapshotRef.UID == "" { // it may become ready, or bound, in a moment
 		return lvm.Errorf(lvm.KindBusy, "cannot restore snapshot %[2]s for claim %[1]s yet: VolumeSnapshot %[3]s/%[4]s names VolumeSnapshotContent %[5]s, which is not bound and ready on node %[6]s, where that snapshot is; retry. If the content's label %[7]s names another node, correct it",
-			keyOf(claim), of, s.Namespace, s.Name, quoted(s.Status.Content), node, labelManagedBy)
+			kubeclient.KeyOf(claim), of, s.Namespace, s.Name, kubeclient.Quoted(s.Status.Content), node, kubeclient.LabelManagedBy)
 	}
-	if err := snapshotChain(c, s, node); err != nil {
-		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: %[3]w", keyOf(claim), of, err)
+	if err := kubeclient.SnapshotChain(c, s, node); err != nil {
+		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: %[3]w", kubeclient.KeyOf(claim), of, err)
 	}
 	if handle, err := lvm.ParseID(c.Status.SnapshotHandle); err != nil || handle != of {
 		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: VolumeSnapshotContent %[3]s of its VolumeSnapshot %[4]s/%[5]s has snapshot %[6]s",
-			keyOf(claim), of, c.Name, s.Namespace, s.Name, quoted(c.Status.SnapshotHandle))
+			kubeclient.KeyOf(claim), of, c.Name, s.Namespace, s.Name, kubeclient.Quoted(c.Status.SnapshotHandle))
 	}
 	return nil
 }

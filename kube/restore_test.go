@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -26,17 +28,17 @@ type restoring struct {
 	claim    *corev1.PersistentVolumeClaim // in the store; nil: the watch has not brought it
 	live     *corev1.PersistentVolumeClaim // at the API server; nil: it does not exist
 	snapshot map[string]any                // at the API server; nil: it does not exist
-	contents []*content                    // in the store
+	contents []*kubeclient.Content         // in the store
 	of       string
 }
 
 func newRestoring() *restoring {
-	c := claim("copy", "thin", "")
-	c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To(snapshotVersion.Group), Kind: kindSnapshot, Name: "nightly"}
+	c := kubetest.Claim("copy", "thin", "")
+	c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To(kubeclient.SnapshotVersion.Group), Kind: kubeclient.KindSnapshot, Name: "nightly"}
 	live := *c
 	return &restoring{
-		claim: c, live: &live, contents: []*content{contentOf("a", "uid", testVG+"/s-1")}, of: testVG + "/s-1",
-		snapshot: map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kindSnapshot,
+		claim: c, live: &live, contents: []*kubeclient.Content{kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1")}, of: kubetest.TestVG + "/s-1",
+		snapshot: map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kubeclient.KindSnapshot,
 			"metadata": map[string]any{"namespace": "ns", "name": "nightly", "uid": "uid"},
 			"status":   map[string]any{"boundVolumeSnapshotContentName": "a"}},
 	}
@@ -51,7 +53,7 @@ func (r *restoring) ask(t *testing.T) (requests []string, err error) {
 	if r.live != nil {
 		answers[restoreClaim] = r.live
 	}
-	client, sent := recordedClient(t, answers)
+	client, sent := kubetest.RecordedClient(t, answers)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
 	for _, c := range r.contents {
 		if err := agent.contents.Add(c); err != nil {
@@ -87,12 +89,12 @@ func TestEachLinkOfARestoreCounts(t *testing.T) {
 		"all agree":    {func(*restoring) {}, noKind, "", restoreSnapshot},
 		"made by hand": {func(r *restoring) { r.contents[0].Spec.Source.SnapshotHandle = r.of }, noKind, "", restoreSnapshot},
 		"another content has the snapshot too": {func(r *restoring) {
-			r.contents = append(r.contents, contentOf("b", "other", r.of))
+			r.contents = append(r.contents, kubetest.ContentOf("b", "other", r.of))
 		}, noKind, "", restoreSnapshot},
 
 		"claim: no source": {func(r *restoring) { r.claim.Spec.DataSourceRef = nil }, lvm.KindInvalid, "dataSourceRef", ""},
 		"claim: a clone": {func(r *restoring) {
-			*r.claim.Spec.DataSourceRef = corev1.TypedObjectReference{Kind: kindClaim, Name: "nightly"}
+			*r.claim.Spec.DataSourceRef = corev1.TypedObjectReference{Kind: kubeclient.KindClaim, Name: "nightly"}
 		}, lvm.KindInvalid, "dataSourceRef", ""},
 		"claim: a populator's":                 {func(r *restoring) { r.claim.Spec.DataSourceRef.APIGroup = ptr.To("example.com") }, lvm.KindInvalid, "dataSourceRef", ""},
 		"claim: a source in another namespace": {func(r *restoring) { r.claim.Spec.DataSourceRef.Namespace = ptr.To("there") }, lvm.KindInvalid, "dataSourceRef", ""},
@@ -110,24 +112,24 @@ func TestEachLinkOfARestoreCounts(t *testing.T) {
 		"content: not seen yet":       {func(r *restoring) { r.contents = nil }, lvm.KindBusy, "retry", restoreSnapshot},
 		"content: not ready":          {func(r *restoring) { r.contents[0].Status.ReadyToUse = false }, lvm.KindBusy, "retry", restoreSnapshot},
 		"content: another driver's":   {func(r *restoring) { r.contents[0].Spec.Driver = "ebs" }, lvm.KindBusy, "retry", restoreSnapshot},
-		"content: another node's":     {func(r *restoring) { r.contents[0].Labels[labelManagedBy] = "node-2" }, lvm.KindInvalid, "node-1", restoreSnapshot},
+		"content: another node's":     {func(r *restoring) { r.contents[0].Labels[kubeclient.LabelManagedBy] = "node-2" }, lvm.KindInvalid, "node-1", restoreSnapshot},
 		"content: not bound yet":      {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.UID = "" }, lvm.KindBusy, "retry", restoreSnapshot},
 		"content: retained":           {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.UID = "old" }, lvm.KindInvalid, "UID old", restoreSnapshot},
 		"content: another namespace":  {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.Namespace = "x" }, lvm.KindInvalid, "x/nightly", restoreSnapshot},
 		"content: another snapshot":   {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.Name = "x" }, lvm.KindInvalid, "ns/x", restoreSnapshot},
-		"content: another handle":     {func(r *restoring) { r.contents[0].Status.SnapshotHandle = testVG + "/s-2" }, lvm.KindInvalid, testVG + "/s-2", restoreSnapshot},
-		"content: two handles":        {func(r *restoring) { r.contents[0].Spec.Source.SnapshotHandle = testVG + "/s-2" }, lvm.KindInvalid, "two snapshot handles", restoreSnapshot},
-		"content: what it had before": {func(r *restoring) { r.of = testVG + "/s-2" }, lvm.KindInvalid, testVG + "/s-1", restoreSnapshot},
+		"content: another handle":     {func(r *restoring) { r.contents[0].Status.SnapshotHandle = kubetest.TestVG + "/s-2" }, lvm.KindInvalid, kubetest.TestVG + "/s-2", restoreSnapshot},
+		"content: two handles":        {func(r *restoring) { r.contents[0].Spec.Source.SnapshotHandle = kubetest.TestVG + "/s-2" }, lvm.KindInvalid, "two snapshot handles", restoreSnapshot},
+		"content: what it had before": {func(r *restoring) { r.of = kubetest.TestVG + "/s-2" }, lvm.KindInvalid, kubetest.TestVG + "/s-1", restoreSnapshot},
 		"the snapshot is in another's content": {func(r *restoring) {
-			r.of = testVG + "/s-2"
-			victim := contentOf("victim", "other", r.of)
+			r.of = kubetest.TestVG + "/s-2"
+			victim := kubetest.ContentOf("victim", "other", r.of)
 			victim.Spec.VolumeSnapshotRef.Namespace = "bank"
 			r.contents = append(r.contents, victim)
-		}, lvm.KindInvalid, testVG + "/s-1", restoreSnapshot},
+		}, lvm.KindInvalid, kubetest.TestVG + "/s-1", restoreSnapshot},
 		"the content is another node's, and the snapshot this one's": {func(r *restoring) { // its watch brings no such content
-			r.contents = []*content{contentOf("victim", "other", r.of)}
+			r.contents = []*kubeclient.Content{kubetest.ContentOf("victim", "other", r.of)}
 			r.contents[0].Spec.VolumeSnapshotRef.Namespace = "bank"
-		}, lvm.KindBusy, labelManagedBy, restoreSnapshot},
+		}, lvm.KindBusy, kubeclient.LabelManagedBy, restoreSnapshot},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRestoring()
@@ -158,11 +160,11 @@ func TestARestoreWaitsForTheAPI(t *testing.T) {
 		http.Error(w, "etcd is away", http.StatusForbidden) // client-go itself would retry other codes
 	}))
 	defer server.Close()
-	client, err := NewClientFor(&rest.Config{Host: server.URL})
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	of, err := lvm.ParseID(testVG + "/s-1")
+	of, err := lvm.ParseID(kubetest.TestVG + "/s-1")
 	if err != nil {
 		t.Fatal(err)
 	}

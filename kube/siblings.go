@@ -10,6 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // A volume cannot be moved to another node. If this node creates one volume of a pod and lacks capacity for the next, the
@@ -69,14 +71,14 @@ func (a *Agent) Waiting(namespace, claim, uid string) bool {
 func (a *Agent) Given(namespace, claim, uid string) bool {
 	waiting, ok := a.claims.waiting(namespace + "/" + claim)
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == "" && waiting.DeletionTimestamp == nil &&
-		waiting.Annotations[annSelectedNode] == a.claims.node
+		waiting.Annotations[kubeclient.AnnSelectedNode] == a.claims.node
 }
 
 // Warn writes a warning event on a claim, and does not repeat it under the same reason while the event lasts. It logs a
 // failure to write.
 func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message string) {
-	n := news{aboutClaim(namespace, claim, types.UID(uid)), corev1.EventTypeWarning, reason, message}
-	if err := a.events.once(ctx, n); err != nil {
+	n := kubeclient.News{About: kubeclient.AboutClaim(namespace, claim, types.UID(uid)), Kind: corev1.EventTypeWarning, Reason: reason, Message: message}
+	if err := a.events.Once(ctx, n); err != nil {
 		a.log.WarnContext(ctx, "cannot write an event", "reason", reason, "about", namespace+"/"+claim, "message", message, "error", err)
 	}
 }
@@ -105,12 +107,12 @@ func (a *Agent) sibling(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	case claim.Spec.Selector != nil:
 		return Sibling{}, false, nil // csi-provisioner creates no volume for it
 	}
-	class, err := a.classNamed(ctx, classOf(claim))
+	class, err := a.classNamed(ctx, kubeclient.ClassOf(claim))
 	if err != nil || class == nil || bindsImmediately(class) {
 		return Sibling{}, false, err
 	}
 	s = Sibling{
-		Name: claim.Name, UID: string(claim.UID), Node: claim.Annotations[annSelectedNode],
+		Name: claim.Name, UID: string(claim.UID), Node: claim.Annotations[kubeclient.AnnSelectedNode],
 		Size:       claim.Spec.Resources.Requests.Storage().Value(),
 		Block:      claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
 		Parameters: class.Parameters,
@@ -122,11 +124,11 @@ func (a *Agent) sibling(ctx context.Context, claim *corev1.PersistentVolumeClaim
 }
 
 func (a *Agent) boundSibling(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error) {
-	pv, err := a.client.volume(ctx, claim.Spec.VolumeName)
-	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName || !mayBind(pv, claim) {
+	pv, err := a.client.Volume(ctx, claim.Spec.VolumeName)
+	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != kubeclient.DriverName || !kubeclient.MayBind(pv, claim) {
 		return Sibling{}, false, err
 	}
-	return Sibling{Name: claim.Name, UID: string(claim.UID), Node: nodeOf(pv), Bound: true}, true, nil
+	return Sibling{Name: claim.Name, UID: string(claim.UID), Node: kubeclient.NodeOf(pv), Bound: true}, true, nil
 }
 
 // classNamed finds a class of this driver in the store or, until the watch has brought it, at the API server. Nil: no class
@@ -136,11 +138,11 @@ func (a *Agent) classNamed(ctx context.Context, name string) (*storagev1.Storage
 		return class, nil
 	}
 	var class storagev1.StorageClass
-	there, err := get(ctx, a.client.storage, "storageclasses", "", name, &class)
+	there, err := kubeclient.Get(ctx, a.client.Storage, "storageclasses", "", name, &class)
 	if err != nil {
 		return nil, fmt.Errorf("read StorageClass %s: %w", name, err)
 	}
-	if !there || class.Provisioner != DriverName {
+	if !there || class.Provisioner != kubeclient.DriverName {
 		return nil, nil
 	}
 	return &class, nil

@@ -13,12 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // usualPod returns a StatefulSet's pod as the API server stores it while it waits for a node: about 4 KB.
 func usualPod(i int) corev1.Pod {
 	pod := podWith(fmt.Sprintf("web-%d", i), 0, fmt.Sprintf("data-web-%d", i))
-	pod.Namespace, pod.UID = "ns", typesUID(fmt.Sprintf("0d6bb3a0-5f0c-4d5a-9a53-%012d", i))
+	pod.Namespace, pod.UID = "ns", kubetest.TypesUID(fmt.Sprintf("0d6bb3a0-5f0c-4d5a-9a53-%012d", i))
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "web", "controller-revision-hash": "web-7d9f8c6b5"}
 	pod.Status.Phase = corev1.PodPending
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
@@ -44,7 +47,7 @@ func usualPod(i int) corev1.Pod {
 // encodedPods encodes a list of pods as the API server sends it.
 func encodedPods(t testing.TB, pods ...corev1.Pod) []byte {
 	t.Helper()
-	scheme := newScheme()
+	scheme := kubeclient.NewScheme()
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods}
 	text, err := runtime.Encode(protobuf.NewSerializer(scheme, scheme), list)
 	if err != nil {
@@ -61,11 +64,11 @@ func listerOf(t testing.TB, contentType string, body []byte) *podLister {
 		_, _ = w.Write(body) // the client may have closed the connection
 	}))
 	t.Cleanup(server.Close)
-	client, err := NewClientFor(&rest.Config{Host: server.URL})
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newPodLister(client.core)
+	return newPodLister(client.Core)
 }
 
 // TestAListingDecodesLittle: the reader decodes only the fields in use.

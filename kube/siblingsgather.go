@@ -34,7 +34,7 @@ type gathering struct {
 // gather finds the peers of a claim in its namespace.
 func (a *Agent) gather(ctx context.Context, pods []waitingPod, namespace, claim string) (Company, error) {
 	find := func(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
-		return a.client.claim(ctx, namespace, name)
+		return a.client.Claim(ctx, namespace, name)
 	}
 	g := &gathering{find: find, as: a.sibling, claim: claim, pods: hardestFirst(pods, claim)}
 	return g.run(ctx)

@@ -9,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // sharing returns an agent for a namespace with these pods ("name: claim claim") and all their claims, which are unbound
@@ -19,10 +22,10 @@ func sharing(t *testing.T, change func(map[string]*corev1.PersistentVolumeClaim,
 	for _, line := range pods {
 		name, uses, _ := strings.Cut(line, ": ")
 		pod := podWith(name, 0, strings.Fields(uses)...)
-		pod.Namespace, pod.UID = "ns", "pod-"+typesUID(name)
+		pod.Namespace, pod.UID = "ns", "pod-"+kubetest.TypesUID(name)
 		list.Items = append(list.Items, pod)
 		for _, c := range strings.Fields(uses) {
-			claims[c] = claim(c, "late", "")
+			claims[c] = kubetest.Claim(c, "late", "")
 		}
 	}
 	change(claims, answers)
@@ -30,10 +33,10 @@ func sharing(t *testing.T, change func(map[string]*corev1.PersistentVolumeClaim,
 	for name, c := range claims {
 		answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/"+name] = c
 	}
-	client, sent := recordedClient(t, answers)
+	client, sent := kubetest.RecordedClient(t, answers)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
-	for name, provisioner := range map[string]string{"late": DriverName, "network": "nfs.example.com"} {
-		if err := agent.classes.Add(class(name, provisioner, storagev1.VolumeBindingWaitForFirstConsumer)); err != nil {
+	for name, provisioner := range map[string]string{"late": kubeclient.DriverName, "network": "nfs.example.com"} {
+		if err := agent.classes.Add(kubetest.Class(name, provisioner, storagev1.VolumeBindingWaitForFirstConsumer)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,13 +60,13 @@ func TestPodsThatShareAClaim(t *testing.T) {
 		"in a circle": {[]string{"x: a b", "y: b c", "z: c a"}, plain, map[string]string{"a": "b c", "b": "a c"}},
 		"a network file system connects nothing": {[]string{"x: a nfs", "y: nfs b"},
 			func(claims map[string]*corev1.PersistentVolumeClaim, _ map[string]any) {
-				claims["nfs"] = claim("nfs", "network", "")
+				claims["nfs"] = kubetest.Claim("nfs", "network", "")
 			},
 			map[string]string{"a": "", "b": ""}},
 		"a bound claim is the end": {[]string{"x: a b", "y: b c"},
 			func(claims map[string]*corev1.PersistentVolumeClaim, answers map[string]any) {
-				claims["b"] = claim("b", "late", "pvc-b")
-				pv := volumeOn("node-2", "b")
+				claims["b"] = kubetest.Claim("b", "late", "pvc-b")
+				pv := kubetest.VolumeOn("node-2", "b")
 				answers["GET /api/v1/persistentvolumes/pvc-b"] = pv
 			}, map[string]string{"a": "b=node-2", "c": "b=node-2"}},
 		"a claim that is being deleted connects nothing": {[]string{"x: a b", "y: b c"},

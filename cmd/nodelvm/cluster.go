@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
@@ -18,12 +19,12 @@ const (
 
 // joinCluster finds the API server, nil with --standalone, and the cluster's UID. It waits for the API server as long as
 // it takes: a volume whose tags do not say whose it is must not be made.
-func (d *driver) joinCluster(ctx context.Context) (*kube.Client, string, error) {
+func (d *driver) joinCluster(ctx context.Context) (*kubeclient.Client, string, error) {
 	if d.o.standalone {
 		d.access.set(nil, "without a Kubernetes API (--standalone) this is served on loopback addresses alone")
 		return nil, d.o.clusterID, nil
 	}
-	client, err := kube.NewClient()
+	client, err := kubeclient.NewClient()
 	if err != nil {
 		return nil, "", err
 	}
@@ -45,7 +46,7 @@ func (d *driver) joinCluster(ctx context.Context) (*kube.Client, string, error) 
 }
 
 // newAgent makes this node's part in the API; nil: there is none.
-func (d *driver) newAgent(client *kube.Client, host *host.Host, health findings) *kube.Agent {
+func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, health findings) *kube.Agent {
 	if client == nil {
 		return nil
 	}
@@ -65,8 +66,8 @@ func (d *driver) act(ctx context.Context, parts *errgroup.Group, agent *kube.Age
 	})
 }
 
-func askCluster(ctx context.Context, client *kube.Client) (string, error) {
+func askCluster(ctx context.Context, client *kubeclient.Client) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	return kube.ClusterID(ctx, client)
+	return kubeclient.ClusterID(ctx, client)
 }

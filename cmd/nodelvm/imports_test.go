@@ -64,6 +64,15 @@ var layers = map[string][]string{
 	"lvm/host":            {"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"},
 }
 
+// kubeLayers are the packages that each package of the API part may use, beside lvm. What acts for one node does not know what
+// acts for the cluster.
+var kubeLayers = map[string][]string{
+	"kube/kubeclient": {},
+	"kube/janitor":    {"kube/kubeclient"},
+	"kube":            {"kube/kubeclient"},
+	"kube/kubetest":   {"kube/kubeclient"},
+}
+
 // processes names the one file of a package that may start processes.
 var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "lvm/internal/dm": "modprobe.go"}
 
@@ -85,12 +94,15 @@ func forbidden(name, dep string, standard bool) string {
 		if ours && dep != module+"statuspage" && dep != module+"lvm/inventory" {
 			return "the plugin runs on people's own machines, and lvm on Linux alone"
 		}
-	case "controller", "node", "kube":
+	case "controller", "node":
 		if ours && !isOrUnder(dep, module+name) && dep != module+"lvm" && dep != module+"lvm/inventory" {
-			return "controller, node and kube use the types of lvm, and neither lvm/host nor each other"
+			return "controller and node use the types of lvm, and neither lvm/host nor each other"
 		}
 	}
-	if name != "kube" && !strings.HasPrefix(name, "cmd/") && isOrUnder(dep, "k8s.io/client-go") {
+	if allowed, listed := kubeLayers[name]; listed && ours && dep != module+"lvm" && dep != module+"lvm/inventory" && !slices.Contains(allowed, strings.TrimPrefix(dep, module)) {
+		return "it may use lvm" + strings.Join(append([]string{""}, allowed...), ", ") + " alone"
+	}
+	if !isOrUnder(name, "kube") && !strings.HasPrefix(name, "cmd/") && isOrUnder(dep, "k8s.io/client-go") {
 		return withClientGo
 	}
 	return ""
@@ -103,11 +115,12 @@ func forbiddenDirectly(name, dep string) string {
 		return "lvm/internal/lvmcmd and lvm/internal/dm start processes, and mount-utils for node"
 	case (isOrUnder(dep, "k8s.io/mount-utils") || dep == "k8s.io/utils/exec") && name != "node":
 		return "mounting is node's job"
-	case isOrUnder(dep, "k8s.io/client-go") && name != "kube" && name != "cmd/kubectl-nodelvm":
+	case isOrUnder(dep, "k8s.io/client-go") && !isOrUnder(name, "kube") && name != "cmd/kubectl-nodelvm":
 		return withClientGo
-	case name == "kube" && (isOrUnder(dep, "google.golang.org/grpc") || isOrUnder(dep, "github.com/container-storage-interface")):
+	case isOrUnder(name, "kube") && (isOrUnder(dep, "google.golang.org/grpc") || isOrUnder(dep, "github.com/container-storage-interface")):
 		return "kube has nothing to do with CSI"
 	case strings.HasPrefix(dep, module+"cmd/") || dep == module+"lvm/lvmtest" && name != "lvm/lvmtest",
+		dep == module+"kube/kubetest",
 		dep == module+"lvm/internal/fixture" && name != "lvm/lvmtest":
 		return "only tests may import it"
 	}
@@ -184,6 +197,9 @@ func TestRules(t *testing.T) {
 		{"controller", module + "node", false},
 		{"node", module + "controller", false},
 		{"node", module + "kube", false},
+		{"kube", module + "kube/janitor", false},
+		{"kube/kubeclient", module + "kube", false},
+		{"kube", module + "controller", false},
 		{"controller", "k8s.io/client-go/rest", false},
 		{"statuspage", "k8s.io/client-go/rest", false},
 		{"statuspage", module + "lvm", false},

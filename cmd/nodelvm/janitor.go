@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/janitor"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // janitorOptions are the flags of `nodelvm janitor`.
@@ -73,7 +74,7 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 	if err != nil {
 		return err
 	}
-	client, err := kube.NewClient()
+	client, err := kubeclient.NewClient()
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 	if err != nil {
 		return err
 	}
-	janitor := kube.NewJanitor(kube.JanitorConfig{
+	janitor := janitor.NewJanitor(janitor.JanitorConfig{
 		Client: client, Namespace: o.namespace, Holder: cmp.Or(name, "janitor"), Grace: o.grace, Log: log,
 	})
 	parts.Go(func() error {

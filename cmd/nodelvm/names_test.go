@@ -5,6 +5,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/node"
 )
 
@@ -16,7 +17,7 @@ func TestNamesAgree(t *testing.T) {
 		"attribute of copies": {controller.AttributeSource, node.AttributeSource},
 		"attribute for mkfs":  {controller.AttributeMkfs, node.AttributeMkfs},
 		"attribute of groups": {controller.AttributeGroup, kube.AttributeGroup},
-		"driver":              {driverName, kube.DriverName},
+		"driver":              {driverName, kubeclient.DriverName},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s: %q and %q", name, pair[0], pair[1])

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
@@ -37,7 +38,7 @@ func (o *asideOptions) bind(flags *pflag.FlagSet) {
 // aside is an admin's hand beside the driver of this node.
 type aside struct {
 	*asideOptions
-	client *kube.Client
+	client *kubeclient.Client
 	host   *host.Host
 }
 
@@ -45,7 +46,7 @@ func (o *asideOptions) open(ctx context.Context) (*aside, error) {
 	if o.nodeName == "" {
 		return nil, errors.New("--node-name is empty; set it, or the environment variable NODE_NAME")
 	}
-	client, err := kube.NewClient()
+	client, err := kubeclient.NewClient()
 	if err != nil {
 		return nil, err
 	}

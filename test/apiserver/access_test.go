@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // TestMetricsReaders: the driver's account may ask who a reader is and what they may, and the ClusterRole of the chart is what lets
 // one read.
 func TestMetricsReaders(t *testing.T) {
 	here := newNode(t, "a")
-	client, err := kube.NewClientFor(here.restConfig())
+	client, err := kubeclient.NewClientFor(here.restConfig())
 	must(t, err)
 	reader, other := accountToken(t, "metrics-reader"), accountToken(t, "metrics-other")
 	binding, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "metrics-reader"},

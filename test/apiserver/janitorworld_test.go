@@ -22,7 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/janitor"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 const (
@@ -31,21 +32,21 @@ const (
 	grace            = 5 * time.Second // what the tests check within it must happen on a slow machine too
 )
 
-// janitor is one running janitor, under its own account and the shipped rights.
-type janitor struct {
+// runningJanitor is one running janitor, under its own account and the shipped rights.
+type runningJanitor struct {
 	stop   func()
 	writes atomic.Int64 // those that were not refused, events aside
 }
 
 // startJanitor runs a janitor to the end of the test, or until it has written so often: then it is cut off, as a kill
 // would cut it off.
-func startJanitor(t *testing.T, name string, most int64) *janitor {
+func startJanitor(t *testing.T, name string, most int64) *runningJanitor {
 	t.Helper()
 	token, err := admin.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), "nodelvm-janitor", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &janitor{}
+	j := &runningJanitor{}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := config(token.Status.Token)
 	c.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
@@ -63,12 +64,12 @@ func startJanitor(t *testing.T, name string, most int64) *janitor {
 			return response, err
 		})
 	}
-	client, err := kube.NewClientFor(c)
+	client, err := kubeclient.NewClientFor(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	worker := kube.NewJanitor(kube.JanitorConfig{Client: client, Namespace: system, Holder: name, Grace: grace, LeaseLife: 5 * time.Second, Log: log})
+	worker := janitor.NewJanitor(janitor.JanitorConfig{Client: client, Namespace: system, Holder: name, Grace: grace, LeaseLife: 5 * time.Second, Log: log})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -83,7 +84,7 @@ func startJanitor(t *testing.T, name string, most int64) *janitor {
 var releaseClass = sync.OnceValue(func() error {
 	late := storagev1.VolumeBindingWaitForFirstConsumer
 	_, err := admin.StorageV1().StorageClasses().Create(context.Background(), &storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: optedIn, Annotations: map[string]string{kube.OnNodeLoss: "release"}},
+		ObjectMeta:  metav1.ObjectMeta{Name: optedIn, Annotations: map[string]string{janitor.OnNodeLoss: "release"}},
 		Provisioner: driver, VolumeBindingMode: &late, Parameters: map[string]string{"volumeGroup": "vg", "layout": "thin"},
 	}, metav1.CreateOptions{})
 	return err

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
@@ -24,7 +25,7 @@ import (
 // startAudits runs an agent that compares disks and cluster all the time.
 func (n *node) startAudits(t *testing.T) *kube.Agent {
 	t.Helper()
-	client, err := kube.NewClientFor(n.restConfig())
+	client, err := kubeclient.NewClientFor(n.restConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestAdoptedVolumesBind(t *testing.T) {
 		}
 	}
 	untilOrphans(t, agent, map[string]kube.OrphanKind{})
-	client, err := kube.NewClientFor(here.restConfig())
+	client, err := kubeclient.NewClientFor(here.restConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // reads notes what an agent that does not run, and so watches nothing, asks of the API server.
@@ -50,7 +51,7 @@ func (n *node) asking(t *testing.T) (*kube.Agent, *reads) {
 	r := &reads{}
 	c := n.restConfig()
 	c.WrapTransport = r.roundTrip
-	client, err := kube.NewClientFor(c)
+	client, err := kubeclient.NewClientFor(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
@@ -79,7 +80,7 @@ func (n *node) restConfig() *rest.Config {
 // start runs the node's agent to the end of the test.
 func (n *node) start(t *testing.T, health func(context.Context) ([]lvm.Finding, error)) *kube.Agent {
 	t.Helper()
-	client, err := kube.NewClientFor(n.restConfig())
+	client, err := kubeclient.NewClientFor(n.restConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

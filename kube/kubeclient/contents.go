@@ -1,4 +1,4 @@
-package kube
+package kubeclient
 
 import (
 	"slices"
@@ -20,14 +20,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-var snapshotVersion = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
+var SnapshotVersion = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
 
-// labelManagedBy names the node that has a content's snapshot. The snapshot controller sets it if it runs with
+// LabelManagedBy names the node that has a content's snapshot. The snapshot controller sets it if it runs with
 // --enable-distributed-snapshotting, and csi-snapshotter on that node selects contents by it.
-const labelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
+const LabelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
 
-// content holds the fields that this package reads of a VolumeSnapshotContent.
-type content struct {
+// Content holds the fields that this package reads of a VolumeSnapshotContent.
+type Content struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -50,62 +50,62 @@ type content struct {
 	} `json:"status"`
 }
 
-// contentList is a VolumeSnapshotContentList.
-type contentList struct {
+// ContentList is a VolumeSnapshotContentList.
+type ContentList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
-	Items           []content `json:"items"`
+	Items           []Content `json:"items"`
 }
 
 // DeepCopyObject implements runtime.Object.
-func (c *content) DeepCopyObject() runtime.Object {
+func (c *Content) DeepCopyObject() runtime.Object {
 	other := *c
 	c.DeepCopyInto(&other.ObjectMeta)
 	return &other
 }
 
 // DeepCopyObject implements runtime.Object.
-func (l *contentList) DeepCopyObject() runtime.Object {
+func (l *ContentList) DeepCopyObject() runtime.Object {
 	other := *l
-	other.Items = make([]content, len(l.Items))
+	other.Items = make([]Content, len(l.Items))
 	for i := range l.Items {
-		other.Items[i] = *l.Items[i].DeepCopyObject().(*content)
+		other.Items[i] = *l.Items[i].DeepCopyObject().(*Content)
 	}
 	return &other
 }
 
-// snapshotKey is the namespace and name of the content's VolumeSnapshot.
-func (c *content) snapshotKey() string {
+// SnapshotKey is the namespace and name of the content's VolumeSnapshot.
+func (c *Content) SnapshotKey() string {
 	return c.Spec.VolumeSnapshotRef.Namespace + "/" + c.Spec.VolumeSnapshotRef.Name
 }
 
-// contentStore keeps the handles of this node's ready snapshots from a watch. The API server selects the contents by label:
+// ContentStore keeps the handles of this node's ready snapshots from a watch. The API server selects the contents by label:
 // those of other nodes never arrive.
-type contentStore struct {
+type ContentStore struct {
 	changed func(snapshot string) // called without the lock
 
 	mu    sync.Mutex
-	ready map[string]*content // by name; several may name one snapshot, since a retained content outlives its snapshot
+	ready map[string]*Content // by name; several may name one snapshot, since a retained content outlives its snapshot
 }
 
-func newContentStore(changed func(snapshot string)) *contentStore {
-	return &contentStore{changed: changed, ready: map[string]*content{}}
+func NewContentStore(changed func(snapshot string)) *ContentStore {
+	return &ContentStore{changed: changed, ready: map[string]*Content{}}
 }
 
-func (s *contentStore) Add(o any) error {
-	if c, ok := o.(*content); ok {
+func (s *ContentStore) Add(o any) error {
+	if c, ok := o.(*Content); ok {
 		s.mu.Lock()
 		s.put(c)
 		s.mu.Unlock()
-		s.changed(c.snapshotKey())
+		s.changed(c.SnapshotKey())
 	}
 	return nil
 }
 
-func (s *contentStore) Update(o any) error { return s.Add(o) }
+func (s *ContentStore) Update(o any) error { return s.Add(o) }
 
-func (s *contentStore) Delete(o any) error {
-	if c, ok := last(o).(*content); ok {
+func (s *ContentStore) Delete(o any) error {
+	if c, ok := Last(o).(*Content); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.ready, c.Name)
@@ -113,74 +113,74 @@ func (s *contentStore) Delete(o any) error {
 	return nil
 }
 
-func (s *contentStore) Replace(list []any, _ string) error {
+func (s *ContentStore) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	clear(s.ready)
 	for _, o := range list {
-		if c, ok := o.(*content); ok {
+		if c, ok := o.(*Content); ok {
 			s.put(c)
 		}
 	}
 	ready := maps.Clone(s.ready)
 	s.mu.Unlock()
 	for _, c := range ready {
-		s.changed(c.snapshotKey())
+		s.changed(c.SnapshotKey())
 	}
 	return nil
 }
 
-func (s *contentStore) Resync() error { return nil }
+func (s *ContentStore) Resync() error { return nil }
 
 // Transformer strips each object before the reflector collects a list.
-func (s *contentStore) Transformer() cache.TransformFunc {
+func (s *ContentStore) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
-		if c, ok := o.(*content); ok {
-			labels := only(c.Labels, labelManagedBy)
-			c.ObjectMeta = names(c)
+		if c, ok := o.(*Content); ok {
+			labels := Only(c.Labels, LabelManagedBy)
+			c.ObjectMeta = Names(c)
 			c.Labels = labels
 		}
 		return o, nil
 	}
 }
 
-func (s *contentStore) put(c *content) {
+func (s *ContentStore) put(c *Content) {
 	delete(s.ready, c.Name)
 	if c.Spec.Driver == DriverName && c.Status.ReadyToUse && c.Status.SnapshotHandle != "" {
 		s.ready[c.Name] = c
 	}
 }
 
-// find returns the ready contents on this node that name a snapshot.
-func (s *contentStore) find(snapshot string) (found []*content) {
+// Find returns the ready contents on this node that name a snapshot.
+func (s *ContentStore) Find(snapshot string) (found []*Content) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.ready {
-		if c.snapshotKey() == snapshot {
+		if c.SnapshotKey() == snapshot {
 			found = append(found, c)
 		}
 	}
 	return found
 }
 
-// named returns the ready content of this name on this node; nil: the store has none.
-func (s *contentStore) named(name string) *content {
+// Named returns the ready content of this name on this node; nil: the store has none.
+func (s *ContentStore) Named(name string) *Content {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready[name]
 }
 
-// knowsNoContents reports whether the API server lacks the snapshot API. The reflector reports other errors.
-func (c *Client) knowsNoContents(ctx context.Context) bool {
-	return apierrors.IsNotFound(c.snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error())
+// KnowsNoContents reports whether the API server lacks the snapshot API. The reflector reports other errors.
+func (c *Client) KnowsNoContents(ctx context.Context) bool {
+	return apierrors.IsNotFound(c.Snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error())
 }
 
-// names returns the fields of an object's metadata that a watch needs.
-func names(o metav1.Object) metav1.ObjectMeta {
+// Names returns the fields of an object's metadata that a watch needs.
+func Names(o metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 }
 
-// only returns the wanted ones of an object's labels or annotations.
-func only(all map[string]string, wanted ...string) map[string]string {
+// Only returns the wanted ones of an object's labels or annotations.
+func Only(all map[string]string, wanted ...string) map[string]string {
 	kept := map[string]string{}
 	for _, name := range wanted {
 		if value, ok := all[name]; ok {
@@ -190,10 +190,10 @@ func only(all map[string]string, wanted ...string) map[string]string {
 	return kept
 }
 
-// sharedHandles finds the handles of this driver that several PersistentVolumes have.
-func (c *Client) sharedHandles(ctx context.Context) (map[string][]string, error) {
+// SharedHandles finds the handles of this driver that several PersistentVolumes have.
+func (c *Client) SharedHandles(ctx context.Context) (map[string][]string, error) {
 	first, shared := map[string]string{}, map[string][]string{}
-	err := c.eachVolume(ctx, func(pv *corev1.PersistentVolume) {
+	err := c.EachVolume(ctx, func(pv *corev1.PersistentVolume) {
 		if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName {
 			return
 		}
@@ -210,11 +210,11 @@ func (c *Client) sharedHandles(ctx context.Context) (map[string][]string, error)
 	return shared, err
 }
 
-// eachVolume visits all PersistentVolumes, a page at a time.
-func (c *Client) eachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
+// EachVolume visits all PersistentVolumes, a page at a time.
+func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
 	for next := ""; ; {
 		var page corev1.PersistentVolumeList
-		err := c.core.Get().Resource("persistentvolumes").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
+		err := c.Core.Get().Resource("persistentvolumes").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
 		if err != nil {
 			return fmt.Errorf("list the PersistentVolumes: %w", err)
 		}

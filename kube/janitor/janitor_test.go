@@ -1,4 +1,4 @@
-package kube
+package janitor
 
 import (
 	"log/slog"
@@ -8,6 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // roundOn returns a janitorRound whose API server answers these requests ("METHOD PATH"), and all others with NotFound.
@@ -17,10 +20,10 @@ func roundOn(t *testing.T, answers map[string]any) *janitorRound {
 	return r
 }
 
-// recordedRound is a janitor's round over a recordedClient.
+// recordedRound is a janitor's round over a RecordedClient.
 func recordedRound(t *testing.T, answers map[string]any) (*janitorRound, func() []string) {
 	t.Helper()
-	client, sent := recordedClient(t, answers)
+	client, sent := kubetest.RecordedClient(t, answers)
 	return NewJanitor(JanitorConfig{Client: client, Grace: 10 * time.Minute, Log: slog.New(slog.DiscardHandler)}).newRound(), sent
 }
 
@@ -28,12 +31,12 @@ func recordedRound(t *testing.T, answers map[string]any) (*janitorRound, func() 
 // because no watch announces its next answer.
 func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 	pv := &corev1.PersistentVolume{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kindVolume},
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{annGroupLost: "2026-01-02T03:04:05Z"}},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume},
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{kubeclient.AnnGroupLost: "2026-01-02T03:04:05Z"}},
 		Spec: corev1.PersistentVolumeSpec{
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: DriverName, VolumeHandle: testVG + "/pvc-1"}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: kubeclient.DriverName, VolumeHandle: kubetest.TestVG + "/pvc-1"}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: kubeclient.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}},
 			}}}},
 		},
 	}
@@ -46,7 +49,7 @@ func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 	if err != nil || again == 0 {
 		t.Errorf("it is looked at again in %s, %v", again, err)
 	}
-	delete(pv.Annotations, annGroupLost)
+	delete(pv.Annotations, kubeclient.AnnGroupLost)
 	again, err = r.lookAtVolume(t.Context(), "pvc-1", "n")
 	if err != nil || again != 0 {
 		t.Errorf("one that nothing is noted of is looked at again in %s, %v", again, err)
@@ -55,9 +58,9 @@ func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 
 // TestRetainedContentsAreNotPolled: a retained content outlives its snapshot.
 func TestRetainedContentsAreNotPolled(t *testing.T) {
-	s := contentSight{now: time.Now(), c: &content{}, bound: &snapshot{}}
-	s.bound.Namespace, s.bound.Name = "ns", "gone"
-	again, err := roundOn(t, nil).doContent(t.Context(), s, stepDeleteClaim)
+	s := ContentSight{Now: time.Now(), C: &kubeclient.Content{}, Bound: &kubeclient.Snapshot{}}
+	s.Bound.Namespace, s.Bound.Name = "ns", "gone"
+	again, err := roundOn(t, nil).doContent(t.Context(), s, StepDeleteClaim)
 	if err != nil || again < time.Minute {
 		t.Errorf("it is looked at again in %s, %v", again, err)
 	}
@@ -66,12 +69,12 @@ func TestRetainedContentsAreNotPolled(t *testing.T) {
 // TestAnotherSnapshotOfTheNameIsLeftAlone: a retained content outlives its snapshot, even if another snapshot with its name
 // exists. The janitor neither polls for nor deletes the new one.
 func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
-	s := &snapshot{}
-	s.APIVersion, s.Kind = snapshotVersion.String(), kindSnapshot
+	s := &kubeclient.Snapshot{}
+	s.APIVersion, s.Kind = kubeclient.SnapshotVersion.String(), kubeclient.KindSnapshot
 	s.Namespace, s.Name, s.UID, s.Status.Content = "ns", "nightly", "second", "b"
-	c := contentOf("a", "first", testVG+"/s-1")
-	c.APIVersion, c.Kind = snapshotVersion.String(), kindContent
-	c.Annotations = map[string]string{annLostSince: "2020-01-02T03:04:05Z"}
+	c := kubetest.ContentOf("a", "first", kubetest.TestVG+"/s-1")
+	c.APIVersion, c.Kind = kubeclient.SnapshotVersion.String(), kindContent
+	c.Annotations = map[string]string{kubeclient.AnnLostSince: "2020-01-02T03:04:05Z"}
 	const group = "/apis/snapshot.storage.k8s.io/v1"
 	r, requests := recordedRound(t, map[string]any{
 		"GET " + group + "/namespaces/ns/volumesnapshots/nightly": s, "GET " + group + "/volumesnapshotcontents/a": c,
@@ -92,10 +95,10 @@ func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
 func TestImpossibleNamesNameNothing(t *testing.T) {
 	r, requests := recordedRound(t, nil)
 	for _, name := range []string{"", ".", "..", "a/b", "a%b", "../../nodes"} {
-		pv, err := r.client.volume(t.Context(), name)
-		claim, claimErr := r.client.claim(t.Context(), "ns", name)
-		node, nodeErr := r.client.node(t.Context(), name)
-		s, snapshotErr := r.client.snapshot(t.Context(), "ns", name)
+		pv, err := r.client.Volume(t.Context(), name)
+		claim, claimErr := r.client.Claim(t.Context(), "ns", name)
+		node, nodeErr := r.client.Node(t.Context(), name)
+		s, snapshotErr := r.client.Snapshot(t.Context(), "ns", name)
 		if pv != nil || err != nil || claim != nil || claimErr != nil || node != nil || nodeErr != nil || s != nil || snapshotErr != nil {
 			t.Errorf("%q: %v, %v, %v, %v", name, err, claimErr, nodeErr, snapshotErr)
 		}

@@ -1,4 +1,4 @@
-package kube
+package janitor
 
 import (
 	"cmp"
@@ -11,11 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // JanitorConfig configures a Janitor.
 type JanitorConfig struct {
-	Client    *Client
+	Client    *kubeclient.Client
 	Namespace string        // of its lease
 	Holder    string        // its identity in the lease: the pod's name
 	Grace     time.Duration // how long a node or a group must have been lost before the janitor deletes an object
@@ -31,10 +33,10 @@ type JanitorConfig struct {
 // An idle Janitor costs one watch each on nodes, volumes, claims and snapshot contents. It keeps only names in memory, and
 // reads from the API server whatever it decides on.
 type Janitor struct {
-	client *Client
+	client *kubeclient.Client
 	cfg    JanitorConfig
 	log    *slog.Logger
-	events *teller
+	events *kubeclient.Teller
 	losses losses
 }
 
@@ -42,7 +44,7 @@ type Janitor struct {
 func NewJanitor(cfg JanitorConfig) *Janitor {
 	return &Janitor{
 		client: cfg.Client, cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()),
-		events: &teller{client: cfg.Client, told: map[string]telling{}},
+		events: &kubeclient.Teller{Client: cfg.Client, Told: map[string]kubeclient.Telling{}},
 	}
 }
 
@@ -62,10 +64,10 @@ func (j *Janitor) Run(ctx context.Context) {
 type janitorRound struct {
 	*Janitor
 	began    time.Time
-	nodes    *filteredStore[lossKind] // by name: existing nodes, with their taint
-	volumes  *filteredStore[place]    // by name: this driver's
-	claims   *filteredStore[place]    // by namespace/name: unbound, with the selected node
-	contents *filteredStore[place]    // by name: this driver's
+	nodes    *kubeclient.FilteredStore[lossKind] // by name: existing nodes, with their taint
+	volumes  *kubeclient.FilteredStore[place]    // by name: this driver's
+	claims   *kubeclient.FilteredStore[place]    // by namespace/name: unbound, with the selected node
+	contents *kubeclient.FilteredStore[place]    // by name: this driver's
 	queue    workqueue.TypedDelayingInterface[work]
 	backoff  *flowcontrol.Backoff
 }
@@ -87,15 +89,15 @@ const (
 func (j *Janitor) newRound() *janitorRound {
 	r := &janitorRound{
 		Janitor: j, began: time.Now(), queue: workqueue.NewTypedDelayingQueue[work](),
-		backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost),
+		backoff: flowcontrol.NewBackOff(kubeclient.BackoffFirst, kubeclient.BackoffMost),
 	}
 	add := func(kind string) func(string, []place) {
 		return func(key string, _ []place) { r.queue.Add(work{kind, key}) }
 	}
-	r.nodes = &filteredStore[lossKind]{key: keyOfObject, keep: keepNode, strip: stripNode, changed: r.nodeChanged}
-	r.volumes = &filteredStore[place]{key: keyOfObject, keep: keepVolume, strip: stripVolume, changed: add(kindVolume)}
-	r.claims = &filteredStore[place]{key: keyOfObject, keep: keepSelecting, strip: stripSelecting, changed: add(kindClaim)}
-	r.contents = &filteredStore[place]{key: keyOfObject, keep: keepContent, strip: stripContent, changed: add(kindContent)}
+	r.nodes = &kubeclient.FilteredStore[lossKind]{Key: kubeclient.KeyOfObject, Keep: keepNode, Strip: stripNode, Changed: r.nodeChanged}
+	r.volumes = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepVolume, Strip: StripVolume, Changed: add(kubeclient.KindVolume)}
+	r.claims = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepSelecting, Strip: StripSelecting, Changed: add(kubeclient.KindClaim)}
+	r.contents = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepContent, Strip: StripContent, Changed: add(kindContent)}
 	return r
 }
 
@@ -104,11 +106,11 @@ func (r *janitorRound) nodeChanged(name string, versions []lossKind) {
 	if len(versions) == 2 && versions[0] == versions[1] {
 		return
 	}
-	if taint, here, _ := r.nodes.find(name); here && taint == lossNone {
+	if taint, here, _ := r.nodes.Find(name); here && taint == lossNone {
 		r.losses.ended(name)
 	}
-	for kind, s := range map[string]*filteredStore[place]{kindVolume: r.volumes, kindClaim: r.claims, kindContent: r.contents} {
-		for _, key := range s.keys(func(p place) bool { return p.node == name }) {
+	for kind, s := range map[string]*kubeclient.FilteredStore[place]{kubeclient.KindVolume: r.volumes, kubeclient.KindClaim: r.claims, kindContent: r.contents} {
+		for _, key := range s.Keys(func(p place) bool { return p.node == name }) {
 			r.queue.Add(work{kind, key})
 		}
 	}
@@ -116,14 +118,16 @@ func (r *janitorRound) nodeChanged(name string, versions []lossKind) {
 
 func (r *janitorRound) run(ctx context.Context) {
 	var parts sync.WaitGroup
-	parts.Go(func() { reflect(ctx, r.client.core, "nodes", "", &corev1.Node{}, r.nodes) })
-	parts.Go(func() { reflect(ctx, r.client.core, "persistentvolumes", "", &corev1.PersistentVolume{}, r.volumes) })
+	parts.Go(func() { kubeclient.Reflect(ctx, r.client.Core, "nodes", "", &corev1.Node{}, r.nodes) })
 	parts.Go(func() {
-		reflect(ctx, r.client.core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, r.claims)
+		kubeclient.Reflect(ctx, r.client.Core, "persistentvolumes", "", &corev1.PersistentVolume{}, r.volumes)
+	})
+	parts.Go(func() {
+		kubeclient.Reflect(ctx, r.client.Core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, r.claims)
 	})
 	if r.hasSnapshots(ctx) {
 		parts.Go(func() {
-			reflect(ctx, r.client.snapshots, "volumesnapshotcontents", labelManagedBy, &content{}, r.contents)
+			kubeclient.Reflect(ctx, r.client.Snapshots, "volumesnapshotcontents", kubeclient.LabelManagedBy, &kubeclient.Content{}, r.contents)
 		})
 	}
 	parts.Go(func() {
@@ -138,12 +142,12 @@ func (r *janitorRound) run(ctx context.Context) {
 // hasSnapshots reports whether the cluster has the snapshot API. The janitor detects a later installation after a restart.
 func (r *janitorRound) hasSnapshots(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		err := r.client.snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error()
+		err := r.client.Snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error()
 		if err == nil || apierrors.IsNotFound(err) {
 			return err == nil
 		}
 		r.log.WarnContext(ctx, "cannot determine whether this cluster has snapshots; retrying", "error", err)
-		sleep(ctx, backoffMost)
+		kubeclient.Sleep(ctx, kubeclient.BackoffMost)
 	}
 	return false
 }
@@ -159,12 +163,12 @@ func (r *janitorRound) next(ctx context.Context) bool {
 	id := w.kind + " " + w.key
 	switch {
 	case ctx.Err() != nil:
-	case unlessConflict(err) != nil:
+	case kubeclient.UnlessConflict(err) != nil:
 		r.backoff.Next(id, time.Now())
 		again = r.backoff.Get(id)
 		r.log.WarnContext(ctx, "failed; will retry", "object", id, "in", again, "error", err)
 	case err != nil:
-		again = backoffFirst // another client has changed it: decide again
+		again = kubeclient.BackoffFirst // another client has changed it: decide again
 	default:
 		r.backoff.DeleteEntry(id)
 	}
@@ -176,24 +180,24 @@ func (r *janitorRound) next(ctx context.Context) bool {
 
 // look does the next step for an object, and returns when to check again; 0: when the watch brings a change.
 func (r *janitorRound) look(ctx context.Context, w work) (time.Duration, error) {
-	var s *filteredStore[place]
+	var s *kubeclient.FilteredStore[place]
 	var do func(context.Context, string, string) (time.Duration, error)
 	switch w.kind {
-	case kindVolume:
+	case kubeclient.KindVolume:
 		s, do = r.volumes, r.lookAtVolume
-	case kindClaim:
+	case kubeclient.KindClaim:
 		s, do = r.claims, r.lookAtClaim
 	default:
 		s, do = r.contents, r.lookAtContent
 	}
-	p, there, _ := s.find(w.key)
+	p, there, _ := s.Find(w.key)
 	if !there {
 		return 0, nil
 	}
-	taint, here, known := r.nodes.find(p.node)
+	taint, here, known := r.nodes.Find(p.node)
 	switch {
 	case !known:
-		return backoffFirst, nil // the nodes have not been listed yet: none counts as lost
+		return kubeclient.BackoffFirst, nil // the nodes have not been listed yet: none counts as lost
 	case here && taint == lossNone && p.alone:
 		return 0, nil
 	}

@@ -1,4 +1,4 @@
-package kube
+package janitor
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // Reasons of the janitor's events.
@@ -39,67 +41,67 @@ const (
 
 // lookAtVolume does the next step for a volume. It sends no request for a volume that is not lost.
 func (r *janitorRound) lookAtVolume(ctx context.Context, name, node string) (time.Duration, error) {
-	pv, err := r.client.volume(ctx, name)
-	if err != nil || pv == nil || nodeOf(pv) != node {
+	pv, err := r.client.Volume(ctx, name)
+	if err != nil || pv == nil || kubeclient.NodeOf(pv) != node {
 		return 0, err
 	}
 	s, err := r.see(ctx, pv, node)
 	if err != nil {
 		return 0, err
 	}
-	again, err := r.do(ctx, s, decide(s))
-	if again == 0 && s.loss.kind == lossNone && pv.Annotations[annGroupLost] != "" {
+	again, err := r.do(ctx, s, Decide(s))
+	if again == 0 && s.Loss.kind == lossNone && pv.Annotations[kubeclient.AnnGroupLost] != "" {
 		again = time.Minute // the node does not answer, and no watch announces that it answers again
 	}
 	return again, err
 }
 
 // see reads what decides the next step, and stops as soon as the rest cannot matter.
-func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, name string) (sight, error) {
-	s := sight{now: time.Now(), began: r.began, grace: r.cfg.Grace, pv: pv}
-	node, err := r.client.node(ctx, name)
+func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, name string) (Sight, error) {
+	s := Sight{Now: time.Now(), Began: r.began, Grace: r.cfg.Grace, Pv: pv}
+	node, err := r.client.Node(ctx, name)
 	if err != nil {
 		return s, err
 	}
-	s.loss = lossOf(name, node, pv.Annotations[annGroupLost])
+	s.Loss = LossOf(name, node, pv.Annotations[kubeclient.AnnGroupLost])
 	vg, _, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
-	if s.loss.kind == lossNone {
+	if s.Loss.kind == lossNone {
 		r.losses.ended(groupLossKey(name, vg))
 	}
-	s.lost, s.marked = r.noted(ctx, s.now, s.loss, vg, pv)
-	if s.loss.kind == lossNone && s.marked.IsZero() && pv.Annotations[annPolicy] == "" {
+	s.lost, s.Marked = r.noted(ctx, s.Now, s.Loss, vg, pv)
+	if s.Loss.kind == lossNone && s.Marked.IsZero() && pv.Annotations[kubeclient.AnnPolicy] == "" {
 		return s, nil
 	}
-	if s.claim, s.broken, err = r.boundTo(ctx, pv, name); err != nil || s.broken != nil || s.loss.kind == lossNone {
+	if s.Claim, s.broken, err = r.boundTo(ctx, pv, name); err != nil || s.broken != nil || s.Loss.kind == lossNone {
 		return s, err
 	}
-	if s.optIn, err = r.releases(ctx, pv, s.claim); err != nil || s.claim == nil || !s.due() || !s.optIn {
+	if s.OptIn, err = r.releases(ctx, pv, s.Claim); err != nil || s.Claim == nil || !s.due() || !s.OptIn {
 		return s, err
 	}
 	var pods corev1.PodList
-	if err := r.client.core.Get().Namespace(s.claim.Namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
-		return s, fmt.Errorf("list the pods of namespace %s: %w", s.claim.Namespace, err)
+	if err := r.client.Core.Get().Namespace(s.Claim.Namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
+		return s, fmt.Errorf("list the pods of namespace %s: %w", s.Claim.Namespace, err)
 	}
-	s.users = usersOf(pods.Items, s.claim)
+	s.users = usersOf(pods.Items, s.Claim)
 	return s, nil
 }
 
 // boundTo reads the claim that a volume is bound to; nil: the volume was never bound, or that claim no longer exists.
 // broken: the volume names an existing claim, but they do not belong together.
 func (r *janitorRound) boundTo(ctx context.Context, pv *corev1.PersistentVolume, node string) (claim *corev1.PersistentVolumeClaim, broken, err error) {
-	sameHandle := r.volumes.keys(func(p place) bool { return p.handle == pv.Spec.CSI.VolumeHandle })
-	if broken := placed(pv, node, sameHandle...); broken != nil {
+	sameHandle := r.volumes.Keys(func(p place) bool { return p.handle == pv.Spec.CSI.VolumeHandle })
+	if broken := kubeclient.Placed(pv, node, sameHandle...); broken != nil {
 		return nil, broken, nil
 	}
 	ref := pv.Spec.ClaimRef
 	if ref == nil || ref.UID == "" {
 		return nil, nil, nil
 	}
-	claim, err = r.client.claim(ctx, ref.Namespace, ref.Name)
+	claim, err = r.client.Claim(ctx, ref.Namespace, ref.Name)
 	if err != nil || claim == nil || claim.UID != ref.UID {
 		return nil, nil, err
 	}
-	if broken := chain(pv, claim, node, sameHandle...); broken != nil {
+	if broken := kubeclient.Chain(pv, claim, node, sameHandle...); broken != nil {
 		return nil, broken, nil
 	}
 	return claim, nil, nil
@@ -108,31 +110,31 @@ func (r *janitorRound) boundTo(ctx context.Context, pv *corev1.PersistentVolume,
 // releases reports whether the storage class of a volume says release. The claim must have the same class.
 func (r *janitorRound) releases(ctx context.Context, pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	name := pv.Spec.StorageClassName
-	if claim != nil && cmp.Or(claim.Annotations[corev1.BetaStorageClassAnnotation], classOf(claim)) != name {
+	if claim != nil && cmp.Or(claim.Annotations[corev1.BetaStorageClassAnnotation], kubeclient.ClassOf(claim)) != name {
 		return false, nil
 	}
 	class, err := r.class(ctx, name)
-	return err == nil && class.Provisioner == DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, err
+	return err == nil && class.Provisioner == kubeclient.DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, err
 }
 
 // class reads a storage class; a missing one has no provisioner.
 func (r *janitorRound) class(ctx context.Context, name string) (class storagev1.StorageClass, err error) {
-	if _, err = get(ctx, r.client.storage, "storageclasses", "", name, &class); err != nil {
+	if _, err = kubeclient.Get(ctx, r.client.Storage, "storageclasses", "", name, &class); err != nil {
 		return class, fmt.Errorf("read storage class %s: %w", name, err)
 	}
 	return class, nil
 }
 
 // do does the step; the watch, or the returned time, brings the next one.
-func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duration, error) {
+func (r *janitorRound) do(ctx context.Context, s Sight, what step) (time.Duration, error) {
 	switch what {
 	case stepNothing:
 		return 0, nil
 	case stepForgive:
 		return 0, r.forgive(ctx, s)
 	case stepMark:
-		s.marked = noteAt(s.now, s.pv.CreationTimestamp.Time, s.lost)
-		if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: s.marked.Format(time.RFC3339)}); err != nil {
+		s.Marked = noteAt(s.Now, s.Pv.CreationTimestamp.Time, s.lost)
+		if err := r.client.Annotate(ctx, s.Pv, map[string]any{kubeclient.AnnLostSince: s.Marked.Format(time.RFC3339)}); err != nil {
 			return 0, err
 		}
 		return r.tellLost(ctx, s) // at once: the owner must see a warning before the claim is deleted
@@ -142,8 +144,8 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 		user := s.users[slices.IndexFunc(s.users, s.alive)]
 		return time.Minute, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeInUse, fmt.Sprintf(
 			"%s, and the storage class demands that this claim is deleted; but pod %s on node %s still uses it: delete the pod first",
-			s.loss, user.Name, user.Spec.NodeName))
-	case stepDeleteClaim:
+			s.Loss, user.Name, user.Spec.NodeName))
+	case StepDeleteClaim:
 		if err := r.deleteClaim(ctx, s); err != nil {
 			return 0, err
 		}
@@ -152,15 +154,15 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 		return lookAgain, r.deletePods(ctx, s)
 	case stepAwait:
 		return lookAgain, nil
-	case stepDeletePV:
+	case StepDeletePV:
 		return 0, r.deletePV(ctx, s)
-	case stepUnholdPV:
+	case StepUnholdPV:
 		return 0, r.unhold(ctx, s)
 	case stepAbandon:
 		return 0, r.abandon(ctx, s)
 	case stepTellBroken:
 		return tellAgain, r.tellBroken(ctx, reasonClaimMismatch, corev1.ObjectReference{
-			APIVersion: "v1", Kind: kindVolume, Name: s.pv.Name, UID: s.pv.UID}, s.broken)
+			APIVersion: "v1", Kind: kubeclient.KindVolume, Name: s.Pv.Name, UID: s.Pv.UID}, s.broken)
 	}
 	return 0, nil
 }
@@ -169,44 +171,44 @@ func (r *janitorRound) do(ctx context.Context, s sight, what step) (time.Duratio
 func (r *janitorRound) tellBroken(ctx context.Context, reason string, about corev1.ObjectReference, broken error) error {
 	message := broken.Error() + ": the janitor ignores this object"
 	r.log.WarnContext(ctx, message, "reason", reason, "object", about.Name)
-	return r.events.once(ctx, news{about, corev1.EventTypeWarning, reason, message})
+	return r.events.Once(ctx, kubeclient.News{About: about, Kind: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
 // tell writes an event on the volume's claim or, if that no longer exists, on the volume.
-func (r *janitorRound) tell(ctx context.Context, s sight, kind, reason, message string) error {
-	r.log.InfoContext(ctx, message, "volume", s.pv.Name, "node", s.loss.node, "reason", reason)
-	about := corev1.ObjectReference{APIVersion: "v1", Kind: kindVolume, Name: s.pv.Name, UID: s.pv.UID}
-	if s.claim != nil {
-		about = aboutClaim(s.claim.Namespace, s.claim.Name, s.claim.UID)
+func (r *janitorRound) tell(ctx context.Context, s Sight, kind, reason, message string) error {
+	r.log.InfoContext(ctx, message, "volume", s.Pv.Name, "node", s.Loss.node, "reason", reason)
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: kubeclient.KindVolume, Name: s.Pv.Name, UID: s.Pv.UID}
+	if s.Claim != nil {
+		about = kubeclient.AboutClaim(s.Claim.Namespace, s.Claim.Name, s.Claim.UID)
 	}
-	return r.events.tell(ctx, news{about, kind, reason, message})
+	return r.events.Tell(ctx, kubeclient.News{About: about, Kind: kind, Reason: reason, Message: message})
 }
 
 // tellLost reports where the data is, what the owner can do, and when the janitor would act.
-func (r *janitorRound) tellLost(ctx context.Context, s sight) (time.Duration, error) {
-	what := fmt.Sprintf("%s. This claim's data is on it (logical volume %s). ", s.loss, s.pv.Spec.CSI.VolumeHandle)
+func (r *janitorRound) tellLost(ctx context.Context, s Sight) (time.Duration, error) {
+	what := fmt.Sprintf("%s. This claim's data is on it (logical volume %s). ", s.Loss, s.Pv.Spec.CSI.VolumeHandle)
 	remedy := "The data is available again when it returns. If it does not return, delete this claim and its pod; a StatefulSet then starts with an empty volume on another node."
 	switch {
-	case s.claim == nil:
-		return max(time.Second, s.marked.Add(s.grace).Sub(s.now)), nil // no owner is left to inform
-	case !s.optIn:
+	case s.Claim == nil:
+		return max(time.Second, s.Marked.Add(s.Grace).Sub(s.Now)), nil // no owner is left to inform
+	case !s.OptIn:
 		return tellAgain, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost, what+"The janitor deletes nothing. "+remedy+
 			fmt.Sprintf(" The janitor releases volumes of storage classes with the annotation %s: %s.", OnNodeLoss, onNodeLossRelease))
 	}
-	at := releaseAt(s.marked, s.began, s.grace)
-	return max(time.Second, at.Sub(s.now)), r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost,
+	at := releaseAt(s.Marked, s.Began, s.Grace)
+	return max(time.Second, at.Sub(s.Now)), r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost,
 		what+fmt.Sprintf("If it does not return by %s, the janitor deletes this claim, as its storage class demands (annotation %s: %s). A StatefulSet then starts with an empty volume on another node.",
 			at.UTC().Format(time.RFC3339), OnNodeLoss, onNodeLossRelease))
 }
 
-func (r *janitorRound) forgive(ctx context.Context, s sight) error {
-	if s.pv.Annotations[annPolicy] != "" && s.pv.Spec.ClaimRef != nil && (s.claim == nil || s.claim.DeletionTimestamp != nil) {
+func (r *janitorRound) forgive(ctx context.Context, s Sight) error {
+	if s.Pv.Annotations[kubeclient.AnnPolicy] != "" && s.Pv.Spec.ClaimRef != nil && (s.Claim == nil || s.Claim.DeletionTimestamp != nil) {
 		return r.forgiveLate(ctx, s)
 	}
-	if err := r.client.change(ctx, s.pv, map[string]any{annLostSince: nil, annPolicy: nil}, policyBefore(s.pv)); err != nil {
+	if err := r.client.Change(ctx, s.Pv, map[string]any{kubeclient.AnnLostSince: nil, kubeclient.AnnPolicy: nil}, policyBefore(s.Pv)); err != nil {
 		return err
 	}
-	if s.claim == nil || s.pv.Status.Phase != corev1.VolumeBound || s.pv.Annotations[annGroupLost] != "" {
+	if s.Claim == nil || s.Pv.Status.Phase != corev1.VolumeBound || s.Pv.Annotations[kubeclient.AnnGroupLost] != "" {
 		return nil
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonVolumeLostResolved,
@@ -216,7 +218,7 @@ func (r *janitorRound) forgive(ctx context.Context, s sight) error {
 // policyBefore is the reclaim policy that deleteClaim recorded before it set Retain; "": none. deleteClaim records only
 // Delete: any other text comes from another writer.
 func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy {
-	noted := corev1.PersistentVolumeReclaimPolicy(pv.Annotations[annPolicy])
+	noted := corev1.PersistentVolumeReclaimPolicy(pv.Annotations[kubeclient.AnnPolicy])
 	if noted == corev1.PersistentVolumeReclaimDelete && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
 		return noted
 	}
@@ -224,34 +226,34 @@ func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPol
 }
 
 // forgiveLate retains a volume that is back although its claim is being deleted: nothing can stop that deletion.
-func (r *janitorRound) forgiveLate(ctx context.Context, s sight) error {
-	if err := r.client.annotate(ctx, s.pv, map[string]any{annLostSince: nil, annPolicy: nil, annAbandoned: s.now.UTC().Format(time.RFC3339)}); err != nil {
+func (r *janitorRound) forgiveLate(ctx context.Context, s Sight) error {
+	if err := r.client.Annotate(ctx, s.Pv, map[string]any{kubeclient.AnnLostSince: nil, kubeclient.AnnPolicy: nil, kubeclient.AnnAbandoned: s.Now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
-	s.claim = nil // the claim is being deleted: write the event on the volume
+	s.Claim = nil // the claim is being deleted: write the event on the volume
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
-		"the node of this volume is back, but its claim was deleted meanwhile. Logical volume %s is kept with its data", s.pv.Spec.CSI.VolumeHandle))
+		"the node of this volume is back, but its claim was deleted meanwhile. Logical volume %s is kept with its data", s.Pv.Spec.CSI.VolumeHandle))
 }
 
 // deleteClaim first sets the policy Retain: otherwise a node that returns while the claim is deleted would remove the data.
-func (r *janitorRound) deleteClaim(ctx context.Context, s sight) error {
-	if policy := s.pv.Spec.PersistentVolumeReclaimPolicy; policy == corev1.PersistentVolumeReclaimDelete {
-		if err := r.client.change(ctx, s.pv, map[string]any{annPolicy: policy}, corev1.PersistentVolumeReclaimRetain); err != nil {
+func (r *janitorRound) deleteClaim(ctx context.Context, s Sight) error {
+	if policy := s.Pv.Spec.PersistentVolumeReclaimPolicy; policy == corev1.PersistentVolumeReclaimDelete {
+		if err := r.client.Change(ctx, s.Pv, map[string]any{kubeclient.AnnPolicy: policy}, corev1.PersistentVolumeReclaimRetain); err != nil {
 			return err
 		}
 	}
-	err := remove(ctx, r.client.core, "persistentvolumeclaims", s.claim, nil)
+	err := remove(ctx, r.client.Core, "persistentvolumeclaims", s.Claim, nil)
 	if err != nil {
-		return fmt.Errorf("delete claim %s: %w", keyOf(s.claim), err)
+		return fmt.Errorf("delete claim %s: %w", kubeclient.KeyOf(s.Claim), err)
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedClaim, fmt.Sprintf(
 		"%s for more than %s: the janitor deletes this claim, as storage class %s demands, so that its owner can create it again; volume %s stays on its disks",
-		s.loss, s.grace, s.pv.Spec.StorageClassName, s.pv.Spec.CSI.VolumeHandle))
+		s.Loss, s.Grace, s.Pv.Spec.StorageClassName, s.Pv.Spec.CSI.VolumeHandle))
 }
 
 // deletePods deletes the pods that wait for the claim. Pods on a lost node get no time to end, as Kubernetes' pod garbage
 // collector does it.
-func (r *janitorRound) deletePods(ctx context.Context, s sight) error {
+func (r *janitorRound) deletePods(ctx context.Context, s Sight) error {
 	for _, pod := range s.users {
 		if !s.removable(pod) {
 			continue
@@ -260,7 +262,7 @@ func (r *janitorRound) deletePods(ctx context.Context, s sight) error {
 		if s.ownerless(pod) {
 			grace = ptr.To(int64(0))
 		}
-		if err := remove(ctx, r.client.core, "pods", &pod, grace); err != nil && !apierrors.IsNotFound(err) {
+		if err := remove(ctx, r.client.Core, "pods", &pod, grace); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		if err := r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedPod, fmt.Sprintf("deleted pod %s, which waited for this claim", pod.Name)); err != nil {
@@ -270,29 +272,29 @@ func (r *janitorRound) deletePods(ctx context.Context, s sight) error {
 	return nil
 }
 
-func (r *janitorRound) deletePV(ctx context.Context, s sight) error {
-	if err := remove(ctx, r.client.core, "persistentvolumes", s.pv, nil); err != nil {
-		return fmt.Errorf("delete PersistentVolume %s: %w", s.pv.Name, err)
+func (r *janitorRound) deletePV(ctx context.Context, s Sight) error {
+	if err := remove(ctx, r.client.Core, "persistentvolumes", s.Pv, nil); err != nil {
+		return fmt.Errorf("delete PersistentVolume %s: %w", s.Pv.Name, err)
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedVolume, fmt.Sprintf(
-		"%s, and the claim of this volume is deleted: the janitor deletes this object; logical volume %s stays on its disks", s.loss, s.pv.Spec.CSI.VolumeHandle))
+		"%s, and the claim of this volume is deleted: the janitor deletes this object; logical volume %s stays on its disks", s.Loss, s.Pv.Spec.CSI.VolumeHandle))
 }
 
 // unhold runs after the deletion: before it, csi-provisioners would set their finalizer again.
-func (r *janitorRound) unhold(ctx context.Context, s sight) error {
-	finalizers := slices.DeleteFunc(slices.Clone(s.pv.Finalizers), func(f string) bool { return f == finalizerProvisioner })
-	body := map[string]any{"metadata": map[string]any{"resourceVersion": s.pv.ResourceVersion, "finalizers": finalizers}}
-	if err := r.client.patch(ctx, "persistentvolumes", "", s.pv.Name, "", body, &corev1.PersistentVolume{}); unlessNotFound(err) != nil {
-		return fmt.Errorf("remove the finalizer of PersistentVolume %s: %w", s.pv.Name, err)
+func (r *janitorRound) unhold(ctx context.Context, s Sight) error {
+	finalizers := slices.DeleteFunc(slices.Clone(s.Pv.Finalizers), func(f string) bool { return f == finalizerProvisioner })
+	body := map[string]any{"metadata": map[string]any{"resourceVersion": s.Pv.ResourceVersion, "finalizers": finalizers}}
+	if err := r.client.Patch(ctx, "persistentvolumes", "", s.Pv.Name, "", body, &corev1.PersistentVolume{}); kubeclient.UnlessNotFound(err) != nil {
+		return fmt.Errorf("remove the finalizer of PersistentVolume %s: %w", s.Pv.Name, err)
 	}
-	r.log.InfoContext(ctx, "removed the finalizer that only the lost node removes", "volume", s.pv.Name, "node", s.loss.node)
+	r.log.InfoContext(ctx, "removed the finalizer that only the lost node removes", "volume", s.Pv.Name, "node", s.Loss.node)
 	return nil
 }
 
-func (r *janitorRound) abandon(ctx context.Context, s sight) error {
-	if err := r.client.annotate(ctx, s.pv, map[string]any{annAbandoned: s.now.UTC().Format(time.RFC3339)}); err != nil {
+func (r *janitorRound) abandon(ctx context.Context, s Sight) error {
+	if err := r.client.Annotate(ctx, s.Pv, map[string]any{kubeclient.AnnAbandoned: s.Now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
-		"%s, and the janitor has deleted the claim of this volume. The reclaim policy is Retain: this object and its data (logical volume %s) are kept", s.loss, s.pv.Spec.CSI.VolumeHandle))
+		"%s, and the janitor has deleted the claim of this volume. The reclaim policy is Retain: this object and its data (logical volume %s) are kept", s.Loss, s.Pv.Spec.CSI.VolumeHandle))
 }

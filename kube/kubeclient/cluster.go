@@ -1,4 +1,4 @@
-package kube
+package kubeclient
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // the API server was unreachable or that the token may not read the namespace.
 func ClusterID(ctx context.Context, client *Client) (string, error) {
 	var ns corev1.Namespace
-	if err := client.core.Get().Resource("namespaces").Name(metav1.NamespaceSystem).Do(ctx).Into(&ns); err != nil {
+	if err := client.Core.Get().Resource("namespaces").Name(metav1.NamespaceSystem).Do(ctx).Into(&ns); err != nil {
 		return "", fmt.Errorf("cannot read the UID of namespace %s, which identifies this cluster: %w", metav1.NamespaceSystem, err)
 	}
 	return string(ns.UID), nil

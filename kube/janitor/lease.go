@@ -1,4 +1,4 @@
-package kube
+package janitor
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // client-go's leader election needs the generated clientset, which would be in the memory of every node's process, since
@@ -17,7 +19,7 @@ import (
 
 // election makes one of several processes the active one.
 type election struct {
-	client    *Client
+	client    *kubeclient.Client
 	namespace string
 	name      string
 	holder    string
@@ -43,7 +45,7 @@ func (e *election) run(ctx context.Context, lead func(context.Context)) {
 		} else if err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "cannot acquire the lease; retrying", "lease", e.namespace+"/"+e.name, "error", err)
 		}
-		sleep(ctx, e.lasts/leaseRounds)
+		kubeclient.Sleep(ctx, e.lasts/leaseRounds)
 	}
 }
 
@@ -58,7 +60,7 @@ func (e *election) hold(ctx context.Context, lead func(context.Context)) {
 		defer close(ended)
 		lead(leading)
 	}()
-	for renewed := time.Now(); leading.Err() == nil; sleep(leading, e.lasts/leaseRounds) {
+	for renewed := time.Now(); leading.Err() == nil; kubeclient.Sleep(leading, e.lasts/leaseRounds) {
 		held, err := e.take(leading)
 		switch {
 		case held:
@@ -85,8 +87,8 @@ func (e *election) take(ctx context.Context) (held bool, err error) {
 	if lease == nil {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.name}}
 		e.claim(lease, now)
-		err := e.client.leases.Post().Namespace(e.namespace).Resource("leases").Body(lease).Do(ctx).Error()
-		return err == nil, unlessConflict(err)
+		err := e.client.Leases.Post().Namespace(e.namespace).Resource("leases").Body(lease).Do(ctx).Error()
+		return err == nil, kubeclient.UnlessConflict(err)
 	}
 	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != "" && holder != e.holder {
 		if lease.ResourceVersion != e.seen {
@@ -137,7 +139,7 @@ func (e *election) release(ctx context.Context) {
 
 func (e *election) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	var lease coordinationv1.Lease
-	err := e.client.leases.Get().Namespace(e.namespace).Resource("leases").Name(e.name).Do(ctx).Into(&lease)
+	err := e.client.Leases.Get().Namespace(e.namespace).Resource("leases").Name(e.name).Do(ctx).Into(&lease)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -146,6 +148,6 @@ func (e *election) read(ctx context.Context) (*coordinationv1.Lease, error) {
 
 // write returns false if another process has written meanwhile.
 func (e *election) write(ctx context.Context, lease *coordinationv1.Lease) (bool, error) {
-	err := e.client.leases.Put().Namespace(e.namespace).Resource("leases").Name(e.name).Body(lease).Do(ctx).Error()
-	return err == nil, unlessConflict(err)
+	err := e.client.Leases.Put().Namespace(e.namespace).Resource("leases").Name(e.name).Body(lease).Do(ctx).Error()
+	return err == nil, kubeclient.UnlessConflict(err)
 }

@@ -1,4 +1,4 @@
-package kube
+package janitor
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // This file decides the next step for a volume whose node or group is lost; janitorsteps.go does it.
@@ -37,10 +39,10 @@ const (
 	lossGroup lossKind = "group"          // the node exists and reports that the volume group is missing
 )
 
-// lossOf determines whether a volume on that node is lost. node is nil if the Node object does not exist. A node that is
+// LossOf determines whether a volume on that node is lost. node is nil if the Node object does not exist. A node that is
 // only NotReady, unreachable or cordoned is not lost. Neither is one that is Ready again, whatever its taints: its driver
 // would remove what the janitor releases.
-func lossOf(name string, node *corev1.Node, groupLost string) loss {
+func LossOf(name string, node *corev1.Node, groupLost string) loss {
 	if node == nil {
 		return loss{kind: lossGone, node: name}
 	}
@@ -81,11 +83,11 @@ const (
 	stepMark             // Record when the loss was first observed, where the grace period begins, whatever a taint says.
 	stepTell             // Report what the owner can do; check again after the grace period, or when the event expires.
 	stepInUse            // Report that a running pod uses the claim.
-	stepDeleteClaim      // Delete the claim, so that its owner can create another.
+	StepDeleteClaim      // Delete the claim, so that its owner can create another.
 	stepDeletePods       // Delete the pods that wait for it.
 	stepAwait            // Wait for Kubernetes' own controllers.
-	stepDeletePV
-	stepUnholdPV   // Remove csi-provisioner's finalizer: no other process does.
+	StepDeletePV
+	StepUnholdPV   // Remove csi-provisioner's finalizer: no other process does.
 	stepAbandon    // The PersistentVolume is retained: record that its claim was released.
 	stepTellBroken // Report, on the object that refers to another without being bound to it, that the janitor ignores it.
 )
@@ -103,52 +105,52 @@ func releaseAt(marked, began time.Time, grace time.Duration) time.Time {
 	return at
 }
 
-// sight is everything that decides the next step for one volume, as just read.
-type sight struct {
-	now    time.Time
-	began  time.Time // Start of this janitor.
-	grace  time.Duration
-	loss   loss
-	pv     *corev1.PersistentVolume
-	claim  *corev1.PersistentVolumeClaim // The claim that the volume is bound to; nil if it no longer exists.
+// Sight is everything that decides the next step for one volume, as just read.
+type Sight struct {
+	Now    time.Time
+	Began  time.Time // Start of this janitor.
+	Grace  time.Duration
+	Loss   loss
+	Pv     *corev1.PersistentVolume
+	Claim  *corev1.PersistentVolumeClaim // The claim that the volume is bound to; nil if it no longer exists.
 	broken error                         // Broken link of the chain from the volume to its claim and its node: no step.
-	optIn  bool                          // The class says release.
+	OptIn  bool                          // The class says release.
 	users  []corev1.Pod                  // Pods that use the claim and have not ended.
 	lost   time.Time                     // When the janitors first observed the loss.
-	marked time.Time                     // annLostSince; zero if it is missing, or if no janitor can have written it for this loss.
+	Marked time.Time                     // AnnLostSince; zero if it is missing, or if no janitor can have written it for this loss.
 }
 
-func (s sight) due() bool { return !s.marked.IsZero() && !s.now.Before(s.marked.Add(s.grace)) }
+func (s Sight) due() bool { return !s.Marked.IsZero() && !s.Now.Before(s.Marked.Add(s.Grace)) }
 
-// decide returns the next step. The objects record all earlier steps, so a restarted janitor continues where the last one
+// Decide returns the next step. The objects record all earlier steps, so a restarted janitor continues where the last one
 // ended.
-func decide(s sight) step {
+func Decide(s Sight) step {
 	switch {
 	case s.broken != nil:
 		return stepTellBroken
-	case s.loss.kind == lossNone && s.marked.IsZero() && s.pv.Annotations[annPolicy] == "":
+	case s.Loss.kind == lossNone && s.Marked.IsZero() && s.Pv.Annotations[kubeclient.AnnPolicy] == "":
 		return stepNothing
-	case s.loss.kind == lossNone:
+	case s.Loss.kind == lossNone:
 		return stepForgive
-	case s.marked.IsZero():
+	case s.Marked.IsZero():
 		return stepMark
 	case !s.due():
 		return stepTell
-	case s.claim != nil:
+	case s.Claim != nil:
 		return decideBound(s)
 	default:
 		return decideReleased(s)
 	}
 }
 
-func decideBound(s sight) step {
+func decideBound(s Sight) step {
 	switch {
-	case !s.optIn, s.claim.DeletionTimestamp == nil && s.now.Before(releaseAt(s.marked, s.began, s.grace)):
+	case !s.OptIn, s.Claim.DeletionTimestamp == nil && s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
 		return stepTell
 	case slices.ContainsFunc(s.users, s.alive):
 		return stepInUse
-	case s.claim.DeletionTimestamp == nil:
-		return stepDeleteClaim
+	case s.Claim.DeletionTimestamp == nil:
+		return StepDeleteClaim
 	case slices.ContainsFunc(s.users, s.removable):
 		return stepDeletePods
 	default:
@@ -157,40 +159,40 @@ func decideBound(s sight) step {
 }
 
 // alive reports whether a pod may be running: on another node, or on this one if only a group is lost.
-func (s sight) alive(pod corev1.Pod) bool {
-	if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil && pod.Spec.NodeName == s.loss.node {
+func (s Sight) alive(pod corev1.Pod) bool {
+	if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil && pod.Spec.NodeName == s.Loss.node {
 		return false
 	}
-	return pod.Spec.NodeName != s.loss.node || s.loss.kind == lossGroup && pod.Status.Phase != corev1.PodPending
+	return pod.Spec.NodeName != s.Loss.node || s.Loss.kind == lossGroup && pod.Status.Phase != corev1.PodPending
 }
 
 // removable reports whether the janitor may delete a pod: it waits for the claim, or was on the lost node, whose kubelet no
 // longer removes it. If only the group is lost, the kubelet does.
-func (s sight) removable(pod corev1.Pod) bool {
+func (s Sight) removable(pod corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil || s.ownerless(pod)
 }
 
-func (s sight) ownerless(pod corev1.Pod) bool {
-	return pod.Spec.NodeName == s.loss.node && s.loss.kind != lossGroup
+func (s Sight) ownerless(pod corev1.Pod) bool {
+	return pod.Spec.NodeName == s.Loss.node && s.Loss.kind != lossGroup
 }
 
 // decideReleased decides for a volume whose claim no longer exists. If its policy is Delete, its owner has deleted the data
 // with the claim: only the object is left, and only the lost node would remove that.
-func decideReleased(s sight) step {
-	if s.pv.Spec.ClaimRef == nil || s.pv.Spec.ClaimRef.UID == "" || !isReleased(s.pv) {
+func decideReleased(s Sight) step {
+	if s.Pv.Spec.ClaimRef == nil || s.Pv.Spec.ClaimRef.UID == "" || !kubeclient.IsReleased(s.Pv) {
 		return stepNothing // pre-provisioned and never bound, or the volume controller has yet to see that the claim is gone
 	}
-	policy := cmp.Or(policyBefore(s.pv), s.pv.Spec.PersistentVolumeReclaimPolicy)
+	policy := cmp.Or(policyBefore(s.Pv), s.Pv.Spec.PersistentVolumeReclaimPolicy)
 	switch {
-	case policy == corev1.PersistentVolumeReclaimDelete && (s.loss.kind == lossGone || s.optIn):
-		if s.pv.DeletionTimestamp == nil {
-			return stepDeletePV
+	case policy == corev1.PersistentVolumeReclaimDelete && (s.Loss.kind == lossGone || s.OptIn):
+		if s.Pv.DeletionTimestamp == nil {
+			return StepDeletePV
 		}
-		if slices.Contains(s.pv.Finalizers, finalizerProvisioner) {
-			return stepUnholdPV
+		if slices.Contains(s.Pv.Finalizers, finalizerProvisioner) {
+			return StepUnholdPV
 		}
 		return stepNothing
-	case s.optIn && s.pv.Annotations[annAbandoned] == "":
+	case s.OptIn && s.Pv.Annotations[kubeclient.AnnAbandoned] == "":
 		return stepAbandon
 	}
 	return stepNothing
@@ -205,7 +207,7 @@ func usersOf(pods []corev1.Pod, claim *corev1.PersistentVolumeClaim) []corev1.Po
 			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
 		})
 		made := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.Ephemeral != nil && ephemeralClaim(&pod, v) == claim.Name
+			return v.Ephemeral != nil && kubeclient.EphemeralClaim(&pod, v) == claim.Name
 		})
 		return ended || !named && (!made || !metav1.IsControlledBy(claim, &pod))
 	})

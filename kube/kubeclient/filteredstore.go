@@ -1,4 +1,4 @@
-package kube
+package kubeclient
 
 import (
 	"maps"
@@ -8,20 +8,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// filteredStore keeps the objects of a watch that matter, in the form that keep returns, by the object's key.
-type filteredStore[T any] struct {
-	key     func(o any) (key string, ok bool)
-	keep    func(o any) (T, bool)       // false: the object does not matter
-	strip   func(o any) any             // drops fields of each object before the reflector collects a list; the kind stays
-	changed func(key string, items []T) // called without the lock, with the former and the present item
+// FilteredStore keeps the objects of a watch that matter, in the form that keep returns, by the object's key.
+type FilteredStore[T any] struct {
+	Key     func(o any) (Key string, ok bool)
+	Keep    func(o any) (T, bool)       // false: the object does not matter
+	Strip   func(o any) any             // drops fields of each object before the reflector collects a list; the kind stays
+	Changed func(key string, items []T) // called without the lock, with the former and the present item
 
 	mu     sync.Mutex
 	items  map[string]T
 	synced bool // a complete list has arrived
 }
 
-func (s *filteredStore[T]) Add(o any) error {
-	key, ok := s.key(o)
+func (s *FilteredStore[T]) Add(o any) error {
+	key, ok := s.Key(o)
 	if !ok {
 		return nil
 	}
@@ -32,10 +32,10 @@ func (s *filteredStore[T]) Add(o any) error {
 	return nil
 }
 
-func (s *filteredStore[T]) Update(o any) error { return s.Add(o) }
+func (s *FilteredStore[T]) Update(o any) error { return s.Add(o) }
 
-func (s *filteredStore[T]) Delete(o any) error {
-	key, ok := s.key(last(o))
+func (s *FilteredStore[T]) Delete(o any) error {
+	key, ok := s.Key(Last(o))
 	if !ok {
 		return nil
 	}
@@ -50,13 +50,13 @@ func (s *filteredStore[T]) Delete(o any) error {
 }
 
 // Replace takes a complete list and drops the objects that are not in it.
-func (s *filteredStore[T]) Replace(list []any, _ string) error {
+func (s *FilteredStore[T]) Replace(list []any, _ string) error {
 	changes := map[string][]T{}
 	s.mu.Lock()
 	gone := s.items
 	s.items, s.synced = map[string]T{}, true
 	for _, o := range list {
-		if key, ok := s.key(o); ok {
+		if key, ok := s.Key(o); ok {
 			changes[key] = s.put(key, o)
 		}
 	}
@@ -70,20 +70,20 @@ func (s *filteredStore[T]) Replace(list []any, _ string) error {
 	return nil
 }
 
-func (s *filteredStore[T]) Resync() error { return nil }
+func (s *FilteredStore[T]) Resync() error { return nil }
 
 // Transformer strips each object before the reflector collects a list.
-func (s *filteredStore[T]) Transformer() cache.TransformFunc {
-	return func(o any) (any, error) { return s.strip(o), nil }
+func (s *FilteredStore[T]) Transformer() cache.TransformFunc {
+	return func(o any) (any, error) { return s.Strip(o), nil }
 }
 
 // put stores an object and returns its former and present items.
-func (s *filteredStore[T]) put(key string, o any) (versions []T) {
+func (s *FilteredStore[T]) put(key string, o any) (versions []T) {
 	if was, there := s.items[key]; there {
 		versions = append(versions, was)
 	}
 	delete(s.items, key)
-	if now, matters := s.keep(o); matters {
+	if now, matters := s.Keep(o); matters {
 		if s.items == nil {
 			s.items = map[string]T{}
 		}
@@ -93,29 +93,29 @@ func (s *filteredStore[T]) put(key string, o any) (versions []T) {
 	return versions
 }
 
-func (s *filteredStore[T]) tell(key string, versions []T) {
+func (s *FilteredStore[T]) tell(key string, versions []T) {
 	if len(versions) > 0 {
-		s.changed(key, versions)
+		s.Changed(key, versions)
 	}
 }
 
-// find returns the item of an object; known is false until a complete list has arrived.
-func (s *filteredStore[T]) find(key string) (item T, there, known bool) {
+// Find returns the item of an object; known is false until a complete list has arrived.
+func (s *FilteredStore[T]) Find(key string) (item T, there, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	item, there = s.items[key]
 	return item, there, s.synced
 }
 
-// isSynced reports whether a complete list has arrived.
-func (s *filteredStore[T]) isSynced() bool {
+// IsSynced reports whether a complete list has arrived.
+func (s *FilteredStore[T]) IsSynced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.synced
 }
 
-// keys lists the keys of the objects that which selects.
-func (s *filteredStore[T]) keys(which func(T) bool) []string {
+// Keys lists the keys of the objects that which selects.
+func (s *FilteredStore[T]) Keys(which func(T) bool) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var keys []string

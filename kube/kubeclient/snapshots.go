@@ -1,4 +1,4 @@
-package kube
+package kubeclient
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// snapshot holds the fields that this package reads of a VolumeSnapshot.
-type snapshot struct {
+// Snapshot holds the fields that this package reads of a VolumeSnapshot.
+type Snapshot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -22,14 +22,14 @@ type snapshot struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (s *snapshot) DeepCopyObject() runtime.Object {
+func (s *Snapshot) DeepCopyObject() runtime.Object {
 	other := *s
 	s.DeepCopyInto(&other.ObjectMeta)
 	return &other
 }
 
-// snapshotClass holds the fields that this package reads of a VolumeSnapshotClass.
-type snapshotClass struct {
+// SnapshotClass holds the fields that this package reads of a VolumeSnapshotClass.
+type SnapshotClass struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -37,16 +37,16 @@ type snapshotClass struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (s *snapshotClass) DeepCopyObject() runtime.Object {
+func (s *SnapshotClass) DeepCopyObject() runtime.Object {
 	other := *s
 	s.DeepCopyInto(&other.ObjectMeta)
 	return &other
 }
 
-// snapshot reads a VolumeSnapshot; nil: it does not exist.
-func (c *Client) snapshot(ctx context.Context, namespace, name string) (*snapshot, error) {
-	var s snapshot
-	there, err := get(ctx, c.snapshots, "volumesnapshots", namespace, name, &s)
+// Snapshot reads a VolumeSnapshot; nil: it does not exist.
+func (c *Client) Snapshot(ctx context.Context, namespace, name string) (*Snapshot, error) {
+	var s Snapshot
+	there, err := Get(ctx, c.Snapshots, "volumesnapshots", namespace, name, &s)
 	if err != nil {
 		return nil, fmt.Errorf("read snapshot %s/%s: %w", namespace, name, err)
 	}

@@ -1,4 +1,4 @@
-package kube
+package janitor
 
 import (
 	"fmt"
@@ -10,6 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // lostVolume runs one step of a janitor that has run for a day, for a PersistentVolume whose node is gone and whose class
@@ -17,9 +20,9 @@ import (
 func lostVolume(t *testing.T, note time.Duration, see func(*janitorRound)) (deleted bool, patched bool) {
 	t.Helper()
 	now := time.Now()
-	pv, c, late := volumeOn("gone", "data"), claim("data", "late", "pvc-data"), class("late", DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
+	pv, c, late := kubetest.VolumeOn("gone", "data"), kubetest.Claim("data", "late", "pvc-data"), kubetest.Class("late", kubeclient.DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
 	pv.CreationTimestamp = metav1.NewTime(now.Add(-2 * time.Hour))
-	pv.Annotations = map[string]string{annLostSince: now.Add(note).UTC().Format(time.RFC3339)}
+	pv.Annotations = map[string]string{kubeclient.AnnLostSince: now.Add(note).UTC().Format(time.RFC3339)}
 	late.Annotations = map[string]string{OnNodeLoss: onNodeLossRelease}
 	r, sent := recordedRound(t, map[string]any{
 		"GET /api/v1/persistentvolumes/pvc-data": pv, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data": c,
@@ -80,12 +83,12 @@ func TestANoteOfAnotherLossOfASnapshot(t *testing.T) {
 	const path = "/apis/snapshot.storage.k8s.io/v1/"
 	for ago, deletes := range map[time.Duration]bool{20 * time.Minute: true, 5 * time.Minute: false} { // age of the observed loss
 		now := time.Now()
-		c, of := contentOf("a", "uid", testVG+"/s-1"), &snapshot{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kindSnapshot}}
+		c, of := kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1"), &kubeclient.Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kubeclient.KindSnapshot}}
 		c.TypeMeta = metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kindContent}
 		c.CreationTimestamp, c.Spec.VolumeSnapshotClassName = metav1.NewTime(now.Add(-2*time.Hour)), "late"
-		c.Annotations = map[string]string{annLostSince: now.Add(-20 * time.Minute).UTC().Format(time.RFC3339)}
+		c.Annotations = map[string]string{kubeclient.AnnLostSince: now.Add(-20 * time.Minute).UTC().Format(time.RFC3339)}
 		of.Namespace, of.Name, of.UID, of.Status.Content = "ns", "nightly", "uid", "a"
-		late := &snapshotClass{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: "VolumeSnapshotClass"}, Driver: DriverName}
+		late := &kubeclient.SnapshotClass{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: "VolumeSnapshotClass"}, Driver: kubeclient.DriverName}
 		late.Annotations = map[string]string{OnNodeLoss: onNodeLossRelease}
 		r, sent := recordedRound(t, map[string]any{
 			"GET " + path + "volumesnapshotcontents/a": c, "PATCH " + path + "volumesnapshotcontents/a": c,
@@ -111,7 +114,7 @@ func TestANoteIsWrittenOnce(t *testing.T) {
 	for _, created := range []time.Duration{-time.Hour, 0, time.Hour} {
 		for _, lost := range []time.Duration{-time.Hour, 0, time.Hour} {
 			note := noteAt(now, now.Add(created), now.Add(lost)).Format(time.RFC3339)
-			if at := notedAt(note, now, now.Add(created), now.Add(lost)); at.IsZero() || at.Before(now.Truncate(time.Second)) {
+			if at := NotedAt(note, now, now.Add(created), now.Add(lost)); at.IsZero() || at.Before(now.Truncate(time.Second)) {
 				t.Errorf("created %s, lost %s: %s is read as %s", created, lost, note, at)
 			}
 		}
@@ -125,7 +128,7 @@ func TestLossesOutliveAJanitor(t *testing.T) {
 	all := func(string) bool { return true }
 	var first, second losses
 	since := first.seen("n", now, all)
-	first.seen("m/"+testVG, now, all)
+	first.seen("m/"+kubetest.TestVG, now, all)
 	second.load(first.text())
 	if again := second.seen("n", now.Add(time.Hour), all); !again.Equal(since) || since.After(now) || now.Sub(since) > time.Second {
 		t.Errorf("seen at %s, then at %s", since, again)
@@ -134,7 +137,7 @@ func TestLossesOutliveAJanitor(t *testing.T) {
 	if again := second.seen("n", now.Add(time.Hour), func(key string) bool { return key == "n" }); again.Equal(since) {
 		t.Error("a loss that has ended goes on")
 	}
-	if text := second.text(); strings.Contains(text, testVG) {
+	if text := second.text(); strings.Contains(text, kubetest.TestVG) {
 		t.Errorf("what no longer lasts is kept: %s", text)
 	}
 	second.load(`{"` + strings.Repeat("<", lossesBytesMax) + `": "2020-01-02T03:04:05Z", "n": "2026-01-02T03:04:05Z"}`)
@@ -149,8 +152,8 @@ func TestLossesOutliveAJanitor(t *testing.T) {
 // TestWhichLossesLast: a loss ends when its node returns, and when its last object is deleted.
 func TestWhichLossesLast(t *testing.T) {
 	r, _ := recordedRound(t, nil)
-	onGroup, onNode := volumeOn("n", "data"), volumeOn("gone", "more")
-	onGroup.Annotations = map[string]string{annGroupLost: "2026-01-02T03:04:05Z"}
+	onGroup, onNode := kubetest.VolumeOn("n", "data"), kubetest.VolumeOn("gone", "more")
+	onGroup.Annotations = map[string]string{kubeclient.AnnGroupLost: "2026-01-02T03:04:05Z"}
 	if !r.lasts("anything") {
 		t.Error("before the volumes are listed, nothing is known to have ended")
 	}
@@ -159,7 +162,7 @@ func TestWhichLossesLast(t *testing.T) {
 		t.Fatal("no watch")
 	}
 	for key, want := range map[string]bool{
-		"n": false, "gone": true, "never": false, "n/" + testVG: true, "n/other": false, "gone/" + testVG: false,
+		"n": false, "gone": true, "never": false, "n/" + kubetest.TestVG: true, "n/other": false, "gone/" + kubetest.TestVG: false,
 	} {
 		if got := r.lasts(key); got != want {
 			t.Errorf("%s lasts: %t, want %t", key, got, want)
@@ -186,10 +189,10 @@ func FuzzLosses(f *testing.F) {
 		if next.load(text); next.text() != text || len(text) > lossesBytesMax+len(`{}`) {
 			t.Errorf("%q is read as %q", text, next.text())
 		}
-		if got := notedAt(note, at, born, since); !got.IsZero() && (got.Before(born) || got.Before(since) || got.After(at) && got.After(born) && got.After(since)) {
+		if got := NotedAt(note, at, born, since); !got.IsZero() && (got.Before(born) || got.Before(since) || got.After(at) && got.After(born) && got.After(since)) {
 			t.Errorf("%q counts from %s: created %s, lost %s, now %s", note, got, born, since, at)
 		}
-		if own := noteAt(at, born, since); own.Year() >= 0 && own.Year() <= 9999 && notedAt(own.Format(time.RFC3339), at, born, since).IsZero() != own.IsZero() {
+		if own := noteAt(at, born, since); own.Year() >= 0 && own.Year() <= 9999 && NotedAt(own.Format(time.RFC3339), at, born, since).IsZero() != own.IsZero() {
 			t.Errorf("the note %s is not believed: created %s, lost %s, now %s", own, born, since, at)
 		}
 	})

@@ -1,4 +1,4 @@
-package kube
+package kubeclient
 
 import (
 	"context"
@@ -39,10 +39,10 @@ const (
 
 // Client is a client of one API server.
 type Client struct {
-	core      rest.Interface
-	storage   rest.Interface
-	leases    rest.Interface
-	snapshots rest.Interface // snapshot.storage.k8s.io, where the cluster has it
+	Core      rest.Interface
+	Storage   rest.Interface
+	Leases    rest.Interface
+	Snapshots rest.Interface // snapshot.storage.k8s.io, where the cluster has it
 }
 
 // NewClient takes the API server's address and token from the pod's service account or, outside a pod, from the file in
@@ -67,7 +67,7 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = requestsPerSecond, requestsBurst
 	config.UserAgent = "nodelvm"
-	config.NegotiatedSerializer = serializer.NewCodecFactory(newScheme()).WithoutConversion()
+	config.NegotiatedSerializer = serializer.NewCodecFactory(NewScheme()).WithoutConversion()
 	var c Client
 	for _, group := range []struct {
 		client  *rest.Interface
@@ -75,10 +75,10 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 		version schema.GroupVersion
 		accept  string
 	}{
-		{&c.core, "/api", corev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
-		{&c.storage, "/apis", storagev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
-		{&c.leases, "/apis", coordinationv1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
-		{&c.snapshots, "/apis", snapshotVersion, runtime.ContentTypeJSON}, // custom resources have no other encoding
+		{&c.Core, "/api", corev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
+		{&c.Storage, "/apis", storagev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
+		{&c.Leases, "/apis", coordinationv1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
+		{&c.Snapshots, "/apis", SnapshotVersion, runtime.ContentTypeJSON}, // custom resources have no other encoding
 	} {
 		config.APIPath, config.GroupVersion = group.path, &group.version
 		config.ContentType = group.accept
@@ -92,48 +92,48 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 	return &c, nil
 }
 
-// newScheme registers only the types that this package reads and writes.
-func newScheme() *runtime.Scheme {
+// NewScheme registers only the types that this package reads and writes.
+func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.Event{}, &corev1.PersistentVolume{},
 		&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{},
 		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
 	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{})
 	scheme.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{})
-	scheme.AddKnownTypeWithName(snapshotVersion.WithKind(kindSnapshot), &snapshot{})
-	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotClass"), &snapshotClass{})
+	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind(KindSnapshot), &Snapshot{})
+	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotClass"), &SnapshotClass{})
 	scheme.AddKnownTypes(authenticationv1.SchemeGroupVersion, &authenticationv1.TokenReview{})
 	scheme.AddKnownTypes(authorizationv1.SchemeGroupVersion, &authorizationv1.SubjectAccessReview{})
-	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContent"), &content{})
-	scheme.AddKnownTypeWithName(snapshotVersion.WithKind("VolumeSnapshotContentList"), &contentList{})
+	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotContent"), &Content{})
+	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotContentList"), &ContentList{})
 	for _, version := range []schema.GroupVersion{
-		corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion, snapshotVersion,
+		corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion, SnapshotVersion,
 	} {
 		metav1.AddToGroupVersion(scheme, version)
 	}
 	return scheme
 }
 
-// reflect lists and watches a resource until ctx ends and passes every object and change to the store. While the API server
+// Reflect lists and watches a resource until ctx ends and passes every object and change to the store. While the API server
 // is unreachable, it retries with client-go's back-off.
-func reflect(ctx context.Context, client rest.Interface, resource, labels string, kind runtime.Object, store cache.TransformingStore) {
+func Reflect(ctx context.Context, client rest.Interface, resource, labels string, kind runtime.Object, store cache.TransformingStore) {
 	source := cache.NewFilteredListWatchFromClient(client, resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
 		o.LabelSelector, o.FieldSelector = labels, fields.Everything().String()
 	})
 	cache.NewReflectorWithOptions(source, kind, store, cache.ReflectorOptions{Name: resource}).RunWithContext(ctx)
 }
 
-// last returns the last known state of a deleted object; an interrupted watch may have missed its final state.
-func last(o any) any {
+// Last returns the last known state of a deleted object; an interrupted watch may have missed its final state.
+func Last(o any) any {
 	if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		return missed.Obj
 	}
 	return o
 }
 
-// get reads an object; false: it does not exist. A tenant may write a name into a claim or pod that no object can have. get
+// Get reads an object; false: it does not exist. A tenant may write a name into a claim or pod that no object can have. get
 // treats it as missing: client-go would refuse the request, and the caller would retry forever.
-func get(ctx context.Context, client rest.Interface, resource, namespace, name string, into runtime.Object) (bool, error) {
+func Get(ctx context.Context, client rest.Interface, resource, namespace, name string, into runtime.Object) (bool, error) {
 	if name == "" || len(rest.IsValidPathSegmentName(name)) > 0 || len(rest.IsValidPathSegmentName(namespace)) > 0 {
 		return false, nil
 	}
@@ -143,17 +143,17 @@ func get(ctx context.Context, client rest.Interface, resource, namespace, name s
 	}
 	err := request.Do(ctx).Into(into)
 	if err != nil {
-		return false, unlessNotFound(err)
+		return false, UnlessNotFound(err)
 	}
 	return true, nil
 }
 
-// patch sends a JSON merge patch (RFC 7386) and stores the patched object in now.
-func (c *Client) patch(ctx context.Context, resource, namespace, name, subresource string, body any, now runtime.Object) error {
-	return patchBy(ctx, c.core, resource, namespace, name, subresource, body, now)
+// Patch sends a JSON merge patch (RFC 7386) and stores the patched object in now.
+func (c *Client) Patch(ctx context.Context, resource, namespace, name, subresource string, body any, now runtime.Object) error {
+	return PatchBy(ctx, c.Core, resource, namespace, name, subresource, body, now)
 }
 
-func patchBy(ctx context.Context, client rest.Interface, resource, namespace, name, subresource string, body any, now runtime.Object) error {
+func PatchBy(ctx context.Context, client rest.Interface, resource, namespace, name, subresource string, body any, now runtime.Object) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func patchBy(ctx context.Context, client rest.Interface, resource, namespace, na
 	return request.Do(ctx).Into(now)
 }
 
-func sleep(ctx context.Context, d time.Duration) {
+func Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

@@ -1,4 +1,4 @@
-package kube
+package kubeclient
 
 import (
 	"context"
@@ -17,72 +17,72 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// news is an event to write. Each object and reason has one event, which a repeated report updates.
-type news struct {
-	about   corev1.ObjectReference
-	kind    string // corev1.EventTypeNormal or EventTypeWarning
-	reason  string // in CamelCase
-	message string
+// News is an event to write. Each object and reason has one event, which a repeated report updates.
+type News struct {
+	About   corev1.ObjectReference
+	Kind    string // corev1.EventTypeNormal or EventTypeWarning
+	Reason  string // in CamelCase
+	Message string
 }
 
-func aboutClass(class *storagev1.StorageClass) corev1.ObjectReference {
+func AboutClass(class *storagev1.StorageClass) corev1.ObjectReference {
 	return corev1.ObjectReference{
 		APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "StorageClass",
 		Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion,
 	}
 }
 
-func aboutClaim(namespace, name string, uid types.UID) corev1.ObjectReference {
+func AboutClaim(namespace, name string, uid types.UID) corev1.ObjectReference {
 	return corev1.ObjectReference{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "PersistentVolumeClaim",
 		Namespace: namespace, Name: name, UID: uid,
 	}
 }
 
-// aboutNode refers to a node as the kubelet does, with its name as UID: kubectl describe selects events by it.
-func aboutNode(name string) corev1.ObjectReference {
+// AboutNode refers to a node as the kubelet does, with its name as UID: kubectl describe selects events by it.
+func AboutNode(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
-// teller writes events, and counts repeated ones.
-type teller struct {
-	client *Client
-	node   string
+// Teller writes events, and counts repeated ones.
+type Teller struct {
+	Client *Client
+	Node   string
 
 	mu   sync.Mutex
-	told map[string]telling // by the event's namespace/name
+	Told map[string]Telling // by the event's namespace/name
 }
 
-// telling is the count of an event and the time of the last one.
-type telling struct {
-	times int32
-	last  time.Time
+// Telling is the count of an event and the time of the last one.
+type Telling struct {
+	Times int32
+	Last  time.Time
 }
 
 // timesKept bounds the teller's memory; for a dropped event, counting restarts at 1.
 const timesKept = 1000
 
-// event builds the event. Its name depends only on object and reason, so that reports from several nodes share one event.
-func (t *teller) event(n news, now time.Time) *corev1.Event {
-	namespace := n.about.Namespace
+// Event builds the event. Its name depends only on object and reason, so that reports from several nodes share one event.
+func (t *Teller) Event(n News, now time.Time) *corev1.Event {
+	namespace := n.About.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault // the API server requires it for events on objects without a namespace
 	}
-	name := n.about.Name
+	name := n.About.Name
 	if len(name) > 200 { // a name, with the hash, may have 253 bytes
 		name = strings.TrimRight(name[:200], "-.") // the character before a dot must be a letter or a digit
 	}
-	hash := sha256.Sum256([]byte(string(n.about.UID) + n.reason))
+	hash := sha256.Sum256([]byte(string(n.About.UID) + n.Reason))
 	when := metav1.NewTime(now)
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: name + "." + hex.EncodeToString(hash[:8])},
-		InvolvedObject:      n.about,
-		Type:                n.kind,
-		Reason:              n.reason,
-		Message:             fitting(n.message),
-		Source:              corev1.EventSource{Component: DriverName, Host: t.node},
+		InvolvedObject:      n.About,
+		Type:                n.Kind,
+		Reason:              n.Reason,
+		Message:             fitting(n.Message),
+		Source:              corev1.EventSource{Component: DriverName, Host: t.Node},
 		ReportingController: DriverName,
-		ReportingInstance:   t.node,
+		ReportingInstance:   t.Node,
 		FirstTimestamp:      when,
 		LastTimestamp:       when,
 		Count:               1,
@@ -110,12 +110,12 @@ func fitting(message string) string {
 // its condition may last longer.
 const eventStands = 20 * time.Minute
 
-// once writes the event unless it exists: several nodes observe the same thing, and one event is enough.
-func (t *teller) once(ctx context.Context, n news) error {
-	event := t.event(n, time.Now())
+// Once writes the event unless it exists: several nodes observe the same thing, and one event is enough.
+func (t *Teller) Once(ctx context.Context, n News) error {
+	event := t.Event(n, time.Now())
 	name := event.Namespace + "/" + event.Name
 	t.mu.Lock()
-	stands := time.Since(t.told[name].last) < eventStands
+	stands := time.Since(t.Told[name].Last) < eventStands
 	t.mu.Unlock()
 	if stands {
 		return nil
@@ -127,9 +127,9 @@ func (t *teller) once(ctx context.Context, n news) error {
 	return nil
 }
 
-// tell writes the event, or updates it if it exists.
-func (t *teller) tell(ctx context.Context, n news) error {
-	event := t.event(n, time.Now())
+// Tell writes the event, or updates it if it exists.
+func (t *Teller) Tell(ctx context.Context, n News) error {
+	event := t.Event(n, time.Now())
 	times := t.count(event.Namespace + "/" + event.Name)
 	if times == 1 {
 		err := t.post(ctx, event)
@@ -139,13 +139,13 @@ func (t *teller) tell(ctx context.Context, n news) error {
 		times = t.count(event.Namespace + "/" + event.Name) // an earlier run of this driver wrote it
 	}
 	patch, err := json.Marshal(map[string]any{
-		"type": n.kind, "message": event.Message, "count": times, "lastTimestamp": event.LastTimestamp,
+		"type": n.Kind, "message": event.Message, "count": times, "lastTimestamp": event.LastTimestamp,
 		"source": event.Source, "reportingInstance": event.ReportingInstance,
 	})
 	if err != nil {
 		return err
 	}
-	err = t.client.core.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(patch).Do(ctx).Error()
+	err = t.Client.Core.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(patch).Do(ctx).Error()
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
@@ -153,16 +153,16 @@ func (t *teller) tell(ctx context.Context, n news) error {
 	return t.post(ctx, event)
 }
 
-func (t *teller) post(ctx context.Context, event *corev1.Event) error {
-	return t.client.core.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
+func (t *Teller) post(ctx context.Context, event *corev1.Event) error {
+	return t.Client.Core.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
 }
 
-func (t *teller) count(name string) int32 {
+func (t *Teller) count(name string) int32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.told) > timesKept {
-		clear(t.told)
+	if len(t.Told) > timesKept {
+		clear(t.Told)
 	}
-	t.told[name] = telling{t.told[name].times + 1, time.Now()}
-	return t.told[name].times
+	t.Told[name] = Telling{t.Told[name].Times + 1, time.Now()}
+	return t.Told[name].Times
 }

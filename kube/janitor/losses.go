@@ -1,4 +1,4 @@
-package kube
+package janitor
 
 import (
 	"context"
@@ -11,9 +11,11 @@ import (
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// A PersistentVolume may have the annotation annLostSince although no janitor has recorded this loss: a backup contains the
+// A PersistentVolume may have the annotation AnnLostSince although no janitor has recorded this loss: a backup contains the
 // record of an earlier loss, or of another cluster, and a restore tool copies it. So the janitors keep on their lease,
 // which no node may write, when they first observed each current loss. A janitor replaces a record that is older than its
 // loss, or than the object that has it, and the grace period begins then.
@@ -114,9 +116,9 @@ func noteAt(now, created, lost time.Time) time.Time {
 	return at.UTC().Truncate(time.Second)
 }
 
-// notedAt returns when a janitor recorded the loss of an object; zero: none can have written this note of a loss that was
+// NotedAt returns when a janitor recorded the loss of an object; zero: none can have written this note of a loss that was
 // first observed at lost.
-func notedAt(note string, now, created, lost time.Time) time.Time {
+func NotedAt(note string, now, created, lost time.Time) time.Time {
 	at, err := time.Parse(time.RFC3339, note)
 	if err != nil || at.Before(noteAt(created, created, lost)) || at.After(noteAt(now, created, lost)) {
 		return time.Time{}
@@ -127,17 +129,17 @@ func notedAt(note string, now, created, lost time.Time) time.Time {
 // noted returns when the janitors first observed an object's loss, and when one of them recorded it on the object; zero:
 // none did.
 func (r *janitorRound) noted(ctx context.Context, now time.Time, l loss, vg string, o metav1.Object) (lost, marked time.Time) {
-	note := o.GetAnnotations()[annLostSince]
+	note := o.GetAnnotations()[kubeclient.AnnLostSince]
 	if l.kind == lossNone {
 		marked, _ = time.Parse(time.RFC3339, note) // whoever wrote it, stepForgive removes it; text that is not a time counts as no record
 		return time.Time{}, marked
 	}
 	created := o.GetCreationTimestamp().Time
 	lost = r.losses.seen(lossKey(l, vg), now, r.lasts)
-	marked = notedAt(note, now, created, lost)
+	marked = NotedAt(note, now, created, lost)
 	if marked.IsZero() && note != "" {
-		r.log.WarnContext(ctx, "the annotation "+annLostSince+" is not a janitor's record of this loss; replacing it, and the grace period begins now",
-			"object", o.GetName(), "says", quoted(note), "created", created, "lost", lost, "loss", l.String())
+		r.log.WarnContext(ctx, "the annotation "+kubeclient.AnnLostSince+" is not a janitor's record of this loss; replacing it, and the grace period begins now",
+			"object", o.GetName(), "says", kubeclient.Quoted(note), "created", created, "lost", lost, "loss", l.String())
 	}
 	return lost, marked
 }
@@ -145,11 +147,11 @@ func (r *janitorRound) noted(ctx context.Context, now time.Time, l loss, vg stri
 // lasts reports whether a loss may last: its node is not back, and objects that were lost with it are left.
 func (r *janitorRound) lasts(key string) bool {
 	node, vg, ofGroup := strings.Cut(key, "/")
-	if taint, here, _ := r.nodes.find(node); here && taint == lossNone && !ofGroup {
+	if taint, here, _ := r.nodes.Find(node); here && taint == lossNone && !ofGroup {
 		return false
 	}
 	lost := func(p place) bool {
 		return p.node == node && (!ofGroup || !p.alone && strings.HasPrefix(p.handle, vg+"/"))
 	}
-	return !r.volumes.isSynced() || len(r.volumes.keys(lost)) > 0 || len(r.contents.keys(lost)) > 0
+	return !r.volumes.IsSynced() || len(r.volumes.Keys(lost)) > 0 || len(r.contents.Keys(lost)) > 0
 }

@@ -1,10 +1,13 @@
-package kube
+package kubeclient_test
 
 import (
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // TestEachLinkOfAChainCounts: a reference in one direction does not bind.
@@ -27,10 +30,10 @@ func TestEachLinkOfAChainCounts(t *testing.T) {
 		"claim: another volume":     {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-2" }, nil, `"pvc-2"`},
 		"claim: no volume":          {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "" }, nil, "is not bound"},
 		"claim: another node": {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) {
-			c.Annotations = map[string]string{annSelectedNode: "node-2"}
+			c.Annotations = map[string]string{kubeclient.AnnSelectedNode: "node-2"}
 		}, nil, `"node-2" is selected`},
 		"claim: endless node": {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) {
-			c.Annotations = map[string]string{annSelectedNode: strings.Repeat("n", 1e6)}
+			c.Annotations = map[string]string{kubeclient.AnnSelectedNode: strings.Repeat("n", 1e6)}
 		}, nil, "is selected"},
 		"handle: none": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.CSI.VolumeHandle = "" }, nil, "volume handle"},
 		"handle: another kind's": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) {
@@ -39,13 +42,15 @@ func TestEachLinkOfAChainCounts(t *testing.T) {
 		"handle: another one's": {func(*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {}, []string{"pvc-data", "pvc-2"}, "PersistentVolume pvc-2"},
 		"driver: another":       {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.CSI.Driver = "ebs" }, nil, "not a volume of"},
 		"driver: none":          {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.CSI = nil }, nil, "not a volume of"},
-		"node: another":         {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { *pv = *volumeOn("node-2", "data") }, nil, "not a volume of"},
-		"node: any":             {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.NodeAffinity = nil }, nil, "not a volume of"},
+		"node: another": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) {
+			*pv = *kubetest.VolumeOn("node-2", "data")
+		}, nil, "not a volume of"},
+		"node: any": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.NodeAffinity = nil }, nil, "not a volume of"},
 	} {
-		pv, c := volumeOn("node-1", "data"), claim("data", "late", "pvc-data")
-		c.Annotations = map[string]string{annSelectedNode: "node-1"}
+		pv, c := kubetest.VolumeOn("node-1", "data"), kubetest.Claim("data", "late", "pvc-data")
+		c.Annotations = map[string]string{kubeclient.AnnSelectedNode: "node-1"}
 		test.change(pv, c)
-		switch err := chain(pv, c, "node-1", test.same...); {
+		switch err := kubeclient.Chain(pv, c, "node-1", test.same...); {
 		case test.says == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
 		case test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || len(err.Error()) > 700):
@@ -57,29 +62,33 @@ func TestEachLinkOfAChainCounts(t *testing.T) {
 // TestEachLinkOfASnapshotsChainCounts checks the same for contents and snapshots.
 func TestEachLinkOfASnapshotsChainCounts(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(c *content, s *snapshot)
+		change func(c *kubeclient.Content, s *kubeclient.Snapshot)
 		says   string
 	}{
-		"all agree":                   {func(*content, *snapshot) {}, ""},
-		"never taken":                 {func(c *content, _ *snapshot) { c.Status.SnapshotHandle = "" }, ""},
-		"pre-provisioned":             {func(c *content, _ *snapshot) { c.Spec.Source.SnapshotHandle = testVG + "/s-1" }, ""},
-		"content: no UID":             {func(c *content, _ *snapshot) { c.Spec.VolumeSnapshotRef.UID = "" }, "not bound"},
-		"content: another UID":        {func(c *content, _ *snapshot) { c.Spec.VolumeSnapshotRef.UID = "old" }, "UID old"},
-		"content: another namespace":  {func(c *content, _ *snapshot) { c.Spec.VolumeSnapshotRef.Namespace = "x" }, "x/nightly"},
-		"content: another name":       {func(c *content, _ *snapshot) { c.Spec.VolumeSnapshotRef.Name = "x" }, "ns/x"},
-		"content: no snapshot's kind": {func(c *content, _ *snapshot) { c.Spec.VolumeSnapshotRef.Kind = "Pod" }, `"Pod"`},
-		"snapshot: another content":   {func(_ *content, s *snapshot) { s.Status.Content = "b" }, `"b"`},
-		"snapshot: no content":        {func(_ *content, s *snapshot) { s.Status.Content = "" }, "is not bound"},
-		"handle: another kind's":      {func(c *content, _ *snapshot) { c.Status.SnapshotHandle = "snap-1" }, "snapshot handle"},
-		"handle: two":                 {func(c *content, _ *snapshot) { c.Spec.Source.SnapshotHandle = testVG + "/s-2" }, "two snapshot handles"},
-		"driver: another":             {func(c *content, _ *snapshot) { c.Spec.Driver = "ebs" }, "not one of"},
-		"node: another":               {func(c *content, _ *snapshot) { c.Labels[labelManagedBy] = "node-2" }, "not one of"},
-		"node: none":                  {func(c *content, _ *snapshot) { c.Labels = nil }, "not one of"},
+		"all agree":   {func(*kubeclient.Content, *kubeclient.Snapshot) {}, ""},
+		"never taken": {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Status.SnapshotHandle = "" }, ""},
+		"pre-provisioned": {func(c *kubeclient.Content, _ *kubeclient.Snapshot) {
+			c.Spec.Source.SnapshotHandle = kubetest.TestVG + "/s-1"
+		}, ""},
+		"content: no UID":             {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.VolumeSnapshotRef.UID = "" }, "not bound"},
+		"content: another UID":        {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.VolumeSnapshotRef.UID = "old" }, "UID old"},
+		"content: another namespace":  {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.VolumeSnapshotRef.Namespace = "x" }, "x/nightly"},
+		"content: another name":       {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.VolumeSnapshotRef.Name = "x" }, "ns/x"},
+		"content: no snapshot's kind": {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.VolumeSnapshotRef.Kind = "Pod" }, `"Pod"`},
+		"snapshot: another content":   {func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.Status.Content = "b" }, `"b"`},
+		"snapshot: no content":        {func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.Status.Content = "" }, "is not bound"},
+		"handle: another kind's":      {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Status.SnapshotHandle = "snap-1" }, "snapshot handle"},
+		"handle: two": {func(c *kubeclient.Content, _ *kubeclient.Snapshot) {
+			c.Spec.Source.SnapshotHandle = kubetest.TestVG + "/s-2"
+		}, "two snapshot handles"},
+		"driver: another": {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.Driver = "ebs" }, "not one of"},
+		"node: another":   {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Labels[kubeclient.LabelManagedBy] = "node-2" }, "not one of"},
+		"node: none":      {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Labels = nil }, "not one of"},
 	} {
-		c, s := contentOf("a", "uid", testVG+"/s-1"), &snapshot{}
+		c, s := kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1"), &kubeclient.Snapshot{}
 		s.Namespace, s.Name, s.UID, s.Status.Content = "ns", "nightly", "uid", "a"
 		test.change(c, s)
-		switch err := snapshotChain(c, s, "node-1"); {
+		switch err := kubeclient.SnapshotChain(c, s, "node-1"); {
 		case test.says == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
 		case test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)):

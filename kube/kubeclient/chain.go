@@ -1,4 +1,4 @@
-package kube
+package kubeclient
 
 import (
 	"fmt"
@@ -13,30 +13,30 @@ import (
 // directions bind two objects. Code that changes or deletes an object because of another one must call the functions of
 // this file.
 
-// chain checks that a PersistentVolume, a claim, a logical volume and a node belong together. The volume names the claim
+// Chain checks that a PersistentVolume, a claim, a logical volume and a node belong together. The volume names the claim
 // and its UID, and the claim names the volume. The volume handle is one of this driver's, and no other PersistentVolume
 // (sameHandle) has it. The volume is usable on that node alone, and no other node is selected for the claim. The error
 // names the broken link.
-func chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, node string, sameHandle ...string) error {
-	if err := placed(pv, node, sameHandle...); err != nil {
+func Chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, node string, sameHandle ...string) error {
+	if err := Placed(pv, node, sameHandle...); err != nil {
 		return err
 	}
 	if err := bound(pv, claim); err != nil {
 		return err
 	}
-	if selected := claim.Annotations[annSelectedNode]; selected != "" && selected != node {
-		return fmt.Errorf("node %s is selected for claim %s, but PersistentVolume %s is on node %s", quoted(selected), keyOf(claim), pv.Name, node)
+	if selected := claim.Annotations[AnnSelectedNode]; selected != "" && selected != node {
+		return fmt.Errorf("node %s is selected for claim %s, but PersistentVolume %s is on node %s", Quoted(selected), KeyOf(claim), pv.Name, node)
 	}
 	return nil
 }
 
-// placed checks the part of a chain that needs no claim: PersistentVolume, logical volume, node.
-func placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) error {
-	if node == "" || !isOn(pv, node) {
-		return fmt.Errorf("PersistentVolume %s is not a volume of %s on node %s only", pv.Name, DriverName, quoted(node))
+// Placed checks the part of a chain that needs no claim: PersistentVolume, logical volume, node.
+func Placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) error {
+	if node == "" || !IsOn(pv, node) {
+		return fmt.Errorf("PersistentVolume %s is not a volume of %s on node %s only", pv.Name, DriverName, Quoted(node))
 	}
 	if _, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle); err != nil {
-		return fmt.Errorf("PersistentVolume %s has the volume handle %s, which is not one of this driver's", pv.Name, quoted(pv.Spec.CSI.VolumeHandle))
+		return fmt.Errorf("PersistentVolume %s has the volume handle %s, which is not one of this driver's", pv.Name, Quoted(pv.Spec.CSI.VolumeHandle))
 	}
 	for _, other := range sameHandle {
 		if other != pv.Name {
@@ -54,74 +54,74 @@ func bound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) err
 	switch {
 	case ref == nil || ref.UID == "":
 		return fmt.Errorf("PersistentVolume %s is not bound to a claim", pv.Name)
-	case ref.Kind != "" && ref.Kind != kindClaim:
-		return fmt.Errorf("PersistentVolume %s refers to a %s, not to a claim", pv.Name, quoted(ref.Kind))
+	case ref.Kind != "" && ref.Kind != KindClaim:
+		return fmt.Errorf("PersistentVolume %s refers to a %s, not to a claim", pv.Name, Quoted(ref.Kind))
 	case ref.Namespace != claim.Namespace || ref.Name != claim.Name || ref.UID != claim.UID:
 		return fmt.Errorf("PersistentVolume %s names claim %s/%s (UID %s), not claim %s (UID %s)",
-			pv.Name, ref.Namespace, ref.Name, ref.UID, keyOf(claim), claim.UID)
+			pv.Name, ref.Namespace, ref.Name, ref.UID, KeyOf(claim), claim.UID)
 	case claim.Spec.VolumeName == "":
-		return fmt.Errorf("PersistentVolume %s names claim %s, but that claim is not bound", pv.Name, keyOf(claim))
+		return fmt.Errorf("PersistentVolume %s names claim %s, but that claim is not bound", pv.Name, KeyOf(claim))
 	case claim.Spec.VolumeName != pv.Name:
-		return fmt.Errorf("PersistentVolume %s names claim %s, but that claim names PersistentVolume %s", pv.Name, keyOf(claim), quoted(claim.Spec.VolumeName))
+		return fmt.Errorf("PersistentVolume %s names claim %s, but that claim names PersistentVolume %s", pv.Name, KeyOf(claim), Quoted(claim.Spec.VolumeName))
 	}
 	return nil
 }
 
-// mayBind reports whether a claim that names a PersistentVolume is, or can become, bound to it: the PersistentVolume names
+// MayBind reports whether a claim that names a PersistentVolume is, or can become, bound to it: the PersistentVolume names
 // the claim, or no claim.
-func mayBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+func MayBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	ref := pv.Spec.ClaimRef
 	return ref == nil || ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
 
-// snapshotChain checks a VolumeSnapshotContent and a VolumeSnapshot as chain checks a volume and a claim.
-func snapshotChain(c *content, s *snapshot, node string) error {
-	if err := placedContent(c, node); err != nil {
+// SnapshotChain checks a VolumeSnapshotContent and a VolumeSnapshot as chain checks a volume and a claim.
+func SnapshotChain(c *Content, s *Snapshot, node string) error {
+	if err := PlacedContent(c, node); err != nil {
 		return err
 	}
 	return boundSnapshot(c, s)
 }
 
-// placedContent checks the part of the chain that needs no VolumeSnapshot. A content whose snapshot was never taken has no
+// PlacedContent checks the part of the chain that needs no VolumeSnapshot. A content whose snapshot was never taken has no
 // handle.
-func placedContent(c *content, node string) error {
-	if c.Spec.Driver != DriverName || node == "" || c.Labels[labelManagedBy] != node {
-		return fmt.Errorf("VolumeSnapshotContent %s is not one of %s on node %s", c.Name, DriverName, quoted(node))
+func PlacedContent(c *Content, node string) error {
+	if c.Spec.Driver != DriverName || node == "" || c.Labels[LabelManagedBy] != node {
+		return fmt.Errorf("VolumeSnapshotContent %s is not one of %s on node %s", c.Name, DriverName, Quoted(node))
 	}
 	given, taken := c.Spec.Source.SnapshotHandle, c.Status.SnapshotHandle
 	if given != "" && taken != "" && given != taken {
-		return fmt.Errorf("VolumeSnapshotContent %s has two snapshot handles, %s and %s", c.Name, quoted(given), quoted(taken))
+		return fmt.Errorf("VolumeSnapshotContent %s has two snapshot handles, %s and %s", c.Name, Quoted(given), Quoted(taken))
 	}
 	for _, handle := range []string{given, taken} {
 		if _, err := lvm.ParseID(handle); handle != "" && err != nil {
-			return fmt.Errorf("VolumeSnapshotContent %s has the snapshot handle %s, which is not one of this driver's", c.Name, quoted(handle))
+			return fmt.Errorf("VolumeSnapshotContent %s has the snapshot handle %s, which is not one of this driver's", c.Name, Quoted(handle))
 		}
 	}
 	return nil
 }
 
 // boundSnapshot checks that a VolumeSnapshotContent and a VolumeSnapshot name each other.
-func boundSnapshot(c *content, s *snapshot) error {
+func boundSnapshot(c *Content, s *Snapshot) error {
 	ref := c.Spec.VolumeSnapshotRef
 	switch {
 	case ref.UID == "":
 		return fmt.Errorf("VolumeSnapshotContent %s is not bound to a snapshot", c.Name)
-	case ref.Kind != "" && ref.Kind != kindSnapshot:
-		return fmt.Errorf("VolumeSnapshotContent %s refers to a %s, not to a snapshot", c.Name, quoted(ref.Kind))
+	case ref.Kind != "" && ref.Kind != KindSnapshot:
+		return fmt.Errorf("VolumeSnapshotContent %s refers to a %s, not to a snapshot", c.Name, Quoted(ref.Kind))
 	case ref.Namespace != s.Namespace || ref.Name != s.Name || ref.UID != s.UID:
 		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s/%s (UID %s), not snapshot %s/%s (UID %s)",
 			c.Name, ref.Namespace, ref.Name, ref.UID, s.Namespace, s.Name, s.UID)
 	case s.Status.Content == "":
-		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s, but that snapshot is not bound", c.Name, c.snapshotKey())
+		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s, but that snapshot is not bound", c.Name, c.SnapshotKey())
 	case s.Status.Content != c.Name:
 		return fmt.Errorf("VolumeSnapshotContent %s names snapshot %s, but that snapshot names VolumeSnapshotContent %s",
-			c.Name, c.snapshotKey(), quoted(s.Status.Content))
+			c.Name, c.SnapshotKey(), Quoted(s.Status.Content))
 	}
 	return nil
 }
 
-// quoted quotes text that others wrote, cut to the length of an object's name.
-func quoted(text string) string {
+// Quoted quotes text that others wrote, cut to the length of an object's name.
+func Quoted(text string) string {
 	const most = 253
 	if len(text) > most {
 		return fmt.Sprintf("%.*q...", most, text)

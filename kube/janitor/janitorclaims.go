@@ -1,0 +1,39 @@
+package janitor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+// lookAtClaim removes the selected node from an unbound claim if that node is gone or out of service: no driver on it
+// creates the volume, and the scheduler does not change its choice.
+func (r *janitorRound) lookAtClaim(ctx context.Context, key, node string) (time.Duration, error) {
+	namespace, name := kubeclient.ClaimKey(key)
+	claim, err := r.client.Claim(ctx, namespace, name)
+	if err != nil || claim == nil || claim.Spec.VolumeName != "" || claim.Annotations[kubeclient.AnnSelectedNode] != node {
+		return 0, err
+	}
+	class, err := r.class(ctx, kubeclient.ClassOf(claim))
+	if err != nil || class.Provisioner != kubeclient.DriverName {
+		return 0, err
+	}
+	there, err := r.client.Node(ctx, node)
+	if err != nil {
+		return 0, err
+	}
+	lost := LossOf(node, there, "")
+	if lost.kind == lossNone {
+		return 0, nil
+	}
+	if _, err := r.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{kubeclient.AnnSelectedNode: nil}}); err != nil {
+		return 0, fmt.Errorf("return claim %s to the scheduler: %w", key, err)
+	}
+	message := lost.String() + "; this claim returns to the scheduler, which selects another node"
+	r.log.InfoContext(ctx, message, "claim", key)
+	return 0, r.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(namespace, name, claim.UID), Kind: corev1.EventTypeNormal, Reason: reasonFreedClaim, Message: message})
+}

@@ -1,0 +1,171 @@
+package janitor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+// finalizerContent is csi-snapshotter's on a content; the node that has removed the snapshot removes it.
+const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
+
+// ContentSight is everything that decides the next step for a content.
+type ContentSight struct {
+	Now    time.Time
+	Began  time.Time // Start of this janitor.
+	Grace  time.Duration
+	Loss   loss
+	C      *kubeclient.Content
+	lost   time.Time            // When the janitors first observed the loss.
+	Bound  *kubeclient.Snapshot // The snapshot that the content is bound to; nil if it no longer exists.
+	broken error                // Broken link of the chain from the content to its snapshot and its node: no step.
+	OptIn  bool                 // Its VolumeSnapshotClass says release.
+	Marked time.Time
+}
+
+// DecideContent decides the next step: a content has some of the steps of a volume. StepDeleteClaim means the
+// VolumeSnapshot, which is deleted with its content.
+func DecideContent(s ContentSight) step {
+	switch {
+	case s.broken != nil:
+		return stepTellBroken
+	case s.Loss.kind == lossNone && s.Marked.IsZero():
+		return stepNothing
+	case s.Loss.kind == lossNone:
+		return stepForgive
+	case s.Marked.IsZero():
+		return stepMark
+	case s.Now.Before(s.Marked.Add(s.Grace)):
+		return stepTell
+	case s.C.DeletionTimestamp != nil && (s.Loss.kind == lossGone || s.OptIn) && slices.Contains(s.C.Finalizers, finalizerContent):
+		return StepUnholdPV
+	case s.C.DeletionTimestamp == nil && s.Bound != nil && s.OptIn && !s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
+		return StepDeleteClaim
+	case s.C.DeletionTimestamp == nil:
+		return stepTell
+	}
+	return stepNothing
+}
+
+// lookAtContent does the next step for the content of a snapshot.
+func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
+	s := ContentSight{Now: time.Now(), Began: r.began, Grace: r.cfg.Grace, C: &kubeclient.Content{}}
+	there, err := kubeclient.Get(ctx, r.client.Snapshots, "volumesnapshotcontents", "", name, s.C)
+	if err != nil || !there || s.C.Spec.Driver != kubeclient.DriverName || s.C.Labels[kubeclient.LabelManagedBy] != nodeName {
+		return 0, err
+	}
+	node, err := r.client.Node(ctx, nodeName)
+	if err != nil {
+		return 0, err
+	}
+	s.Loss = LossOf(nodeName, node, "")
+	s.lost, s.Marked = r.noted(ctx, s.Now, s.Loss, "", s.C)
+	if s.Loss.kind != lossNone {
+		if err := r.seeSnapshot(ctx, &s); err != nil {
+			return 0, err
+		}
+	}
+	return r.doContent(ctx, s, DecideContent(s))
+}
+
+// seeSnapshot reads the content's snapshot and its class. If it sets neither a snapshot nor a broken chain, the content was
+// never bound to a snapshot, or that snapshot no longer exists.
+func (r *janitorRound) seeSnapshot(ctx context.Context, s *ContentSight) error {
+	if s.broken = kubeclient.PlacedContent(s.C, s.Loss.node); s.broken != nil {
+		return nil //nolint:nilerr // a broken link is what was seen
+	}
+	ref := s.C.Spec.VolumeSnapshotRef
+	found, err := r.client.Snapshot(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return err
+	}
+	class := s.C.Spec.VolumeSnapshotClassName
+	if found != nil && ref.UID != "" && found.UID == ref.UID {
+		if s.broken = kubeclient.SnapshotChain(s.C, found, s.Loss.node); s.broken != nil {
+			return nil //nolint:nilerr // as above
+		}
+		s.Bound = found
+		if found.Spec.ClassName != "" && found.Spec.ClassName != class {
+			return nil // the content's class does not apply to this snapshot
+		}
+	}
+	s.OptIn, err = r.snapshotReleases(ctx, class)
+	return err
+}
+
+func (r *janitorRound) doContent(ctx context.Context, s ContentSight, what step) (time.Duration, error) {
+	switch what {
+	case stepForgive:
+		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{kubeclient.AnnLostSince: nil}})
+	case stepMark:
+		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{kubeclient.AnnLostSince: noteAt(s.Now, s.C.CreationTimestamp.Time, s.lost).Format(time.RFC3339)}})
+	case stepTell:
+		wait := tellAgain
+		if due := releaseAt(s.Marked, s.Began, s.Grace); due.After(s.Now) {
+			wait = max(time.Second, due.Sub(s.Now))
+		}
+		if s.Bound == nil {
+			return wait, nil // no owner is left to inform
+		}
+		return wait, r.tellSnapshot(ctx, s, corev1.EventTypeWarning, reasonSnapshotLost, fmt.Sprintf(
+			"%s. Snapshot %s is on it and is available again when it returns. If it does not return, delete this VolumeSnapshot. "+
+				"The janitor deletes those of VolumeSnapshotClasses with the annotation %s: %s, %s after the loss.", s.Loss, s.C.Status.SnapshotHandle, OnNodeLoss, onNodeLossRelease, s.Grace))
+	case stepTellBroken:
+		return tellAgain, r.tellBroken(ctx, reasonSnapshotMismatch, corev1.ObjectReference{
+			APIVersion: kubeclient.SnapshotVersion.String(), Kind: kindContent, Name: s.C.Name, UID: s.C.UID}, s.broken)
+	case StepDeleteClaim:
+		return tellAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless it is retained
+	case StepUnholdPV:
+		finalizers := slices.DeleteFunc(slices.Clone(s.C.Finalizers), func(f string) bool { return f == finalizerContent })
+		r.log.InfoContext(ctx, "removed the finalizer that only the lost node removes", "content", s.C.Name, "node", s.Loss.node)
+		return 0, r.patchContent(ctx, s.C, map[string]any{"finalizers": finalizers})
+	default:
+		return 0, nil
+	}
+}
+
+// deleteSnapshot deletes the VolumeSnapshot; the snapshot controller then deletes the content.
+func (r *janitorRound) deleteSnapshot(ctx context.Context, s ContentSight) error {
+	err := remove(ctx, r.client.Snapshots, "volumesnapshots", s.Bound, nil)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", s.C.SnapshotKey(), err)
+	}
+	return r.tellSnapshot(ctx, s, corev1.EventTypeNormal, reasonReleasedSnapshot, fmt.Sprintf(
+		"%s for more than %s: the janitor deletes this snapshot, as its class demands; %s stays on its disks", s.Loss, s.Grace, s.C.Status.SnapshotHandle))
+}
+
+func (r *janitorRound) tellSnapshot(ctx context.Context, s ContentSight, kind, reason, message string) error {
+	ref := s.C.Spec.VolumeSnapshotRef
+	r.log.InfoContext(ctx, message, "snapshot", s.C.SnapshotKey(), "node", s.Loss.node, "reason", reason)
+	return r.events.Tell(ctx, kubeclient.News{About: corev1.ObjectReference{
+		APIVersion: kubeclient.SnapshotVersion.String(), Kind: kubeclient.KindSnapshot, Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,
+	}, Kind: kind, Reason: reason, Message: message})
+}
+
+// patchContent changes the metadata of a content; if the content has changed since it was read, the error is a conflict.
+func (r *janitorRound) patchContent(ctx context.Context, c *kubeclient.Content, metadata map[string]any) error {
+	metadata["resourceVersion"] = c.ResourceVersion
+	err := kubeclient.PatchBy(ctx, r.client.Snapshots, "volumesnapshotcontents", "", c.Name, "", map[string]any{"metadata": metadata}, &kubeclient.Content{})
+	if kubeclient.UnlessNotFound(err) != nil {
+		return fmt.Errorf("change VolumeSnapshotContent %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// snapshotReleases reports whether a VolumeSnapshotClass says release.
+func (r *janitorRound) snapshotReleases(ctx context.Context, name string) (bool, error) {
+	var class kubeclient.SnapshotClass
+	if _, err := kubeclient.Get(ctx, r.client.Snapshots, "volumesnapshotclasses", "", name, &class); err != nil {
+		return false, fmt.Errorf("read VolumeSnapshotClass %s: %w", name, err)
+	}
+	return class.Driver == kubeclient.DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, nil
+}

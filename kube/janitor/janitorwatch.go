@@ -1,0 +1,88 @@
+package janitor
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+// This file holds what a janitor's watches keep in memory.
+
+func keepNode(o any) (lossKind, bool) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return lossNone, false
+	}
+	return LossOf(node.Name, node, "").kind, true
+}
+
+func stripNode(o any) any {
+	if node, ok := o.(*corev1.Node); ok {
+		return &corev1.Node{ObjectMeta: kubeclient.Names(node), Spec: corev1.NodeSpec{Taints: node.Spec.Taints}, Status: corev1.NodeStatus{Conditions: node.Status.Conditions}}
+	}
+	return o
+}
+
+// volumeNotes are the annotations that give the janitor work on a volume although its node exists.
+var volumeNotes = []string{kubeclient.AnnLostSince, kubeclient.AnnGroupLost, kubeclient.AnnPolicy}
+
+func KeepVolume(o any) (place, bool) {
+	pv, ok := o.(*corev1.PersistentVolume)
+	if !ok {
+		return place{}, false
+	}
+	node := kubeclient.NodeOf(pv)
+	if node == "" {
+		return place{}, false
+	}
+	return place{node: node, handle: pv.Spec.CSI.VolumeHandle, alone: len(kubeclient.Only(pv.Annotations, volumeNotes...)) == 0}, true
+}
+
+func StripVolume(o any) any {
+	if pv, ok := o.(*corev1.PersistentVolume); ok {
+		kept := &corev1.PersistentVolume{ObjectMeta: kubeclient.Names(pv)}
+		if kubeclient.NodeOf(pv) != "" {
+			kept.Spec.CSI, kept.Spec.NodeAffinity = pv.Spec.CSI, pv.Spec.NodeAffinity
+			kept.Annotations = kubeclient.Only(pv.Annotations, volumeNotes...)
+		}
+		return kept
+	}
+	return o
+}
+
+func KeepSelecting(o any) (place, bool) {
+	claim, ok := o.(*corev1.PersistentVolumeClaim)
+	if !ok || claim.Spec.VolumeName != "" {
+		return place{}, false
+	}
+	p := place{node: claim.Annotations[kubeclient.AnnSelectedNode], alone: true}
+	return p, p.node != ""
+}
+
+func StripSelecting(o any) any {
+	if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
+		kept := &corev1.PersistentVolumeClaim{ObjectMeta: kubeclient.Names(claim)}
+		kept.Annotations, kept.Spec.VolumeName = kubeclient.Only(claim.Annotations, kubeclient.AnnSelectedNode), claim.Spec.VolumeName
+		return kept
+	}
+	return o
+}
+
+func KeepContent(o any) (place, bool) {
+	c, ok := o.(*kubeclient.Content)
+	if !ok || c.Spec.Driver != kubeclient.DriverName {
+		return place{}, false
+	}
+	p := place{node: c.Labels[kubeclient.LabelManagedBy], alone: c.Annotations[kubeclient.AnnLostSince] == ""}
+	return p, p.node != ""
+}
+
+func StripContent(o any) any {
+	if c, ok := o.(*kubeclient.Content); ok {
+		kept := &kubeclient.Content{ObjectMeta: kubeclient.Names(c)}
+		kept.Spec.Driver = c.Spec.Driver
+		kept.Labels, kept.Annotations = kubeclient.Only(c.Labels, kubeclient.LabelManagedBy), kubeclient.Only(c.Annotations, kubeclient.AnnLostSince)
+		return kept
+	}
+	return o
+}

@@ -1,0 +1,196 @@
+package janitor
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+func tainted(key string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n"},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoExecute}}},
+	}
+}
+
+// TestOnlyProvenLossesCount: a node that does not answer may return with its disks at any time.
+func TestOnlyProvenLossesCount(t *testing.T) {
+	const since = "2026-01-02T03:04:05Z"
+	outAndReady := tainted(corev1.TaintNodeOutOfService)
+	outAndReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	outAndSilent := tainted(corev1.TaintNodeOutOfService)
+	outAndSilent.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	unknown := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}}}
+	for name, c := range map[string]struct {
+		node  *corev1.Node
+		group string
+		want  lossKind
+	}{
+		"gone":                       {nil, "", lossGone},
+		"gone, and its group before": {nil, since, lossGone},
+		"there":                      {&corev1.Node{}, "", lossNone},
+		"not ready":                  {tainted(corev1.TaintNodeNotReady), "", lossNone},
+		"unreachable":                {tainted(corev1.TaintNodeUnreachable), "", lossNone},
+		"cordoned":                   {tainted(corev1.TaintNodeUnschedulable), "", lossNone},
+		"out of service":             {tainted(corev1.TaintNodeOutOfService), "", lossTaint},
+		"out of service, silent":     {outAndSilent, "", lossTaint},
+		"out of service, and back":   {outAndReady, "", lossNone},
+		"group lost":                 {&corev1.Node{}, since, lossGroup},
+		"group lost, silent since":   {unknown, since, lossNone},
+		"group lost, no time":        {&corev1.Node{}, "yes", lossNone},
+	} {
+		if got := LossOf("n", c.node, c.group); got.kind != c.want {
+			t.Errorf("%s: %+v, want %q", name, got, c.want)
+		}
+		if c.node == nil || c.group != "" {
+			continue
+		}
+		if got, _ := keepNode(stripNode(c.node)); got != c.want {
+			t.Errorf("%s: the watch keeps %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func podOn(node string, phase corev1.PodPhase, deleted bool) corev1.Pod {
+	pod := corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase}}
+	if deleted {
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	return pod
+}
+
+func TestDecide(t *testing.T) {
+	now := time.Now()
+	gone, taint, group := loss{kind: lossGone, node: "n"}, loss{kind: lossTaint, node: "n"}, loss{kind: lossGroup, node: "n"}
+	deleted := &metav1.Time{Time: now}
+	claim := &corev1.PersistentVolumeClaim{}
+	going := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: deleted}}
+	volume := func(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy, ClaimRef: &corev1.ObjectReference{Name: "c", UID: "u"}},
+			Status: corev1.PersistentVolumeStatus{Phase: phase},
+		}
+	}
+	bound := volume(corev1.VolumeBound, corev1.PersistentVolumeReclaimDelete)
+	released := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete)
+	retained := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
+	abandoned := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
+	abandoned.Annotations = map[string]string{kubeclient.AnnAbandoned: "2026-01-02T03:04:05Z"}
+	held, free := released.DeepCopy(), released.DeepCopy()
+	held.DeletionTimestamp, held.Finalizers = deleted, []string{"kubernetes.io/pv-protection", finalizerProvisioner}
+	free.DeletionTimestamp = deleted
+	never := volume(corev1.VolumeAvailable, corev1.PersistentVolumeReclaimDelete)
+	never.Spec.ClaimRef = nil
+	kept := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
+	kept.Annotations = map[string]string{kubeclient.AnnPolicy: "Delete"}
+	old := now.Add(-time.Hour)
+	waits, runsThere, runsElsewhere := podOn("", corev1.PodPending, false), podOn("n", corev1.PodRunning, false), podOn("m", corev1.PodRunning, false)
+	for name, c := range map[string]struct {
+		Sight
+		want step
+	}{
+		"nothing is lost":                  {Sight{Pv: bound, Claim: claim, OptIn: true}, stepNothing},
+		"back in time":                     {Sight{Pv: bound, Claim: claim, OptIn: true, Marked: now}, stepForgive},
+		"back late":                        {Sight{Pv: bound, Claim: claim, OptIn: true, Marked: old}, stepForgive},
+		"first seen":                       {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true}, stepMark},
+		"within the grace period":          {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: now}, stepTell},
+		"released, within it":              {Sight{Loss: gone, Pv: released, OptIn: true, Marked: now}, stepTell},
+		"not opted in":                     {Sight{Loss: gone, Pv: bound, Claim: claim, Marked: old}, stepTell},
+		"due":                              {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old}, StepDeleteClaim},
+		"due, but not seen for long":       {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-9 * time.Minute)}, stepTell},
+		"due, and seen for long":           {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-10 * time.Minute)}, StepDeleteClaim},
+		"begun by another one":             {Sight{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, Began: now}, stepAwait},
+		"kept while its claim was deleted": {Sight{Loss: gone, Pv: kept, OptIn: true, Marked: old}, StepDeletePV},
+		"kept so, and back":                {Sight{Pv: kept}, stepForgive},
+		"due by its taint":                 {Sight{Loss: taint, Pv: bound, Claim: claim, OptIn: true, Marked: old}, StepDeleteClaim},
+		"due, its pod on the node":         {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, StepDeleteClaim},
+		"a pod runs elsewhere":             {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{waits, runsElsewhere}}, stepInUse},
+		"a pod runs where a group is lost": {Sight{Loss: group, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, stepInUse},
+		"a pod cannot start there":         {Sight{Loss: group, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodPending, false)}}, StepDeleteClaim},
+		"the claim goes, a pod waits":      {Sight{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{waits}}, stepDeletePods},
+		"a pod ends where nobody ends it":  {Sight{Loss: taint, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodRunning, true)}}, stepDeletePods},
+		"the kubelet ends a pod":           {Sight{Loss: group, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodRunning, true)}}, stepAwait},
+		"the claim goes":                   {Sight{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old}, stepAwait},
+		"a user deleted the claim":         {Sight{Loss: gone, Pv: released, Marked: old}, StepDeletePV},
+		"the same, the node may be back":   {Sight{Loss: taint, Pv: released, Marked: old}, stepNothing},
+		"the claim is gone":                {Sight{Loss: taint, Pv: released, OptIn: true, Marked: old}, StepDeletePV},
+		"the claim is gone, not yet seen":  {Sight{Loss: gone, Pv: bound, OptIn: true, Marked: old}, stepNothing},
+		"the volume goes":                  {Sight{Loss: gone, Pv: held, OptIn: true, Marked: old}, StepUnholdPV},
+		"nothing holds it":                 {Sight{Loss: gone, Pv: free, OptIn: true, Marked: old}, stepNothing},
+		"retained":                         {Sight{Loss: gone, Pv: retained, OptIn: true, Marked: old}, stepAbandon},
+		"retained, known":                  {Sight{Loss: gone, Pv: abandoned, OptIn: true, Marked: old}, stepNothing},
+		"retained, not opted in":           {Sight{Loss: gone, Pv: retained, Marked: old}, stepNothing},
+		"a broken chain, due":              {Sight{Loss: gone, Pv: bound, Claim: claim, broken: errors.New("forged"), OptIn: true, Marked: old}, stepTellBroken},
+		"a broken chain, released":         {Sight{Loss: gone, Pv: released, broken: errors.New("forged"), OptIn: true, Marked: old}, stepTellBroken},
+		"a broken chain, its finalizer":    {Sight{Loss: gone, Pv: held, broken: errors.New("forged"), OptIn: true, Marked: old}, stepTellBroken},
+		"a broken chain, retained":         {Sight{Loss: gone, Pv: retained, broken: errors.New("forged"), OptIn: true, Marked: old}, stepTellBroken},
+		"a broken chain, back":             {Sight{Pv: kept, broken: errors.New("forged"), Marked: old}, stepTellBroken},
+		"never bound":                      {Sight{Loss: gone, Pv: never, OptIn: true, Marked: old}, stepNothing},
+	} {
+		c.Now, c.Grace = now, 10*time.Minute
+		if got := Decide(c.Sight); got != c.want {
+			t.Errorf("%s: step %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestDecideContent(t *testing.T) {
+	now, gone, taint := time.Now(), loss{kind: lossGone}, loss{kind: lossTaint}
+	old, there, going := now.Add(-time.Hour), &kubeclient.Content{}, &kubeclient.Content{}
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: now}, []string{finalizerContent}
+	for name, c := range map[string]struct {
+		ContentSight
+		want step
+	}{
+		"not lost":                       {ContentSight{C: there}, stepNothing},
+		"back":                           {ContentSight{C: there, Marked: old}, stepForgive},
+		"first seen":                     {ContentSight{C: there, Loss: gone, OptIn: true}, stepMark},
+		"within the grace period":        {ContentSight{C: going, Loss: gone, OptIn: true, Marked: now}, stepTell},
+		"not opted in":                   {ContentSight{C: there, Loss: gone, Marked: old}, stepTell},
+		"due":                            {ContentSight{C: there, Bound: &kubeclient.Snapshot{}, Loss: gone, OptIn: true, Marked: old}, StepDeleteClaim},
+		"due, its snapshot is gone":      {ContentSight{C: there, Loss: gone, OptIn: true, Marked: old}, stepTell},
+		"a broken chain":                 {ContentSight{C: going, Bound: &kubeclient.Snapshot{}, broken: errors.New("forged"), Loss: gone, OptIn: true, Marked: old}, stepTellBroken},
+		"due, but not seen for long":     {ContentSight{C: there, Loss: gone, OptIn: true, Marked: old, Began: now}, stepTell},
+		"a user deleted it":              {ContentSight{C: going, Loss: gone, Marked: old}, StepUnholdPV},
+		"the same, the node may be back": {ContentSight{C: going, Loss: taint, Marked: old}, stepNothing},
+	} {
+		c.Now, c.Grace = now, 10*time.Minute
+		if got := DecideContent(c.ContentSight); got != c.want {
+			t.Errorf("%s: step %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestUsersOf(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-data"}}
+	named := func(name string, phase corev1.PodPhase, v corev1.VolumeSource) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{Phase: phase},
+			Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "data", VolumeSource: v}}}}
+	}
+	by := func(claim string) corev1.VolumeSource {
+		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}
+	}
+	ephemeral := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+	pods := []corev1.Pod{
+		named("a", corev1.PodRunning, by("web-data")), named("b", corev1.PodSucceeded, by("web-data")),
+		named("c", corev1.PodPending, by("other")), named("web", corev1.PodPending, ephemeral), named("d", corev1.PodPending, ephemeral),
+	}
+	got := ""
+	for _, pod := range usersOf(pods, claim) {
+		got += pod.Name + " "
+	}
+	if got != "a " || len(pods) != 5 || pods[1].Name != "b" {
+		t.Errorf("users %q of %d pods: web would have a claim of that name, but this one was not made for it", got, len(pods))
+	}
+	pods[3].UID = "web-uid"
+	claim.OwnerReferences = []metav1.OwnerReference{{UID: "web-uid", Controller: ptr.To(true)}}
+	if users := usersOf(pods, claim); len(users) != 2 || users[1].Name != "web" {
+		t.Errorf("users of a claim that was made for web: %+v", users)
+	}
+}

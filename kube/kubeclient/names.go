@@ -1,0 +1,84 @@
+package kubeclient
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// DriverName is the name of this driver in StorageClass, PersistentVolume and VolumeSnapshotContent objects.
+const DriverName = "nodelvm.io"
+
+// AnnSelectedNode names the node that the scheduler selected for a claim. It remains after the claim is bound.
+const AnnSelectedNode = "volume.kubernetes.io/selected-node"
+
+const (
+	KindSnapshot = "VolumeSnapshot"
+	KindClaim    = "PersistentVolumeClaim"
+)
+
+func KeyOf(claim *corev1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
+
+// IsOn reports whether a PersistentVolume is this driver's and usable on that node alone.
+func IsOn(pv *corev1.PersistentVolume, node string) bool {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return false
+	}
+	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
+	for _, term := range terms {
+		ours := false
+		for _, e := range term.MatchExpressions {
+			ours = ours || e.Key == TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 && e.Values[0] == node
+		}
+		if !ours {
+			return false
+		}
+	}
+	return len(terms) > 0
+}
+
+func ClassOf(claim *corev1.PersistentVolumeClaim) string {
+	return ptr.Deref(claim.Spec.StorageClassName, "")
+}
+
+// NodeOf returns the node in a PersistentVolume's affinity; "": none, or more than one.
+func NodeOf(pv *corev1.PersistentVolume) string {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return ""
+	}
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			if e.Key == TopologyKey && len(e.Values) == 1 && IsOn(pv, e.Values[0]) {
+				return e.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+func EphemeralClaim(pod *corev1.Pod, v corev1.Volume) string { return pod.Name + "-" + v.Name }
+
+const BackoffFirst = time.Second
+
+const BackoffMost = 30 * time.Second
+
+// TopologyKey is the label in a PersistentVolume's node affinity.
+const TopologyKey = "topology.nodelvm.io/node"
+
+const KindVolume = "PersistentVolume"
+
+// Annotations on a PersistentVolume and a VolumeSnapshotContent. Each holds a time (RFC 3339, UTC), except the last.
+const (
+	AnnLostSince = "nodelvm.io/lost-since"              // Written by the janitor: when it first observed the loss of the node or group.
+	AnnGroupLost = "nodelvm.io/volume-group-lost-since" // Written by the node: when its volume group disappeared.
+	AnnAbandoned = "nodelvm.io/abandoned-since"         // Written by the janitor: when it released the claim of a retained volume.
+	AnnPolicy    = "nodelvm.io/original-reclaim-policy" // Written by the janitor: the policy of a volume whose claim it releases, Retain meanwhile.
+)
+
+// ClaimKey splits namespace/name.
+func ClaimKey(key string) (namespace, name string) {
+	namespace, name, _ = strings.Cut(key, "/")
+	return namespace, name
+}

@@ -1,0 +1,119 @@
+package kubeclient
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Node reads a Node object; nil: it does not exist.
+func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	var node corev1.Node
+	there, err := Get(ctx, c.Core, "nodes", "", name, &node)
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	if !there {
+		return nil, nil
+	}
+	return &node, nil
+}
+
+// Annotate changes annotations of a volume; if the volume has changed since it was read, the error is a conflict.
+func (c *Client) Annotate(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any) error {
+	return c.Change(ctx, pv, annotations, "")
+}
+
+// Change is annotate with another reclaim policy; "": the policy stays.
+func (c *Client) Change(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any, policy corev1.PersistentVolumeReclaimPolicy) error {
+	body := map[string]any{"metadata": map[string]any{"resourceVersion": pv.ResourceVersion, "annotations": annotations}}
+	if policy != "" {
+		body["spec"] = map[string]any{"persistentVolumeReclaimPolicy": policy}
+	}
+	if err := c.Patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); UnlessNotFound(err) != nil {
+		return fmt.Errorf("change PersistentVolume %s: %w", pv.Name, err)
+	}
+	return nil
+}
+
+// Claim reads a claim; nil: it does not exist.
+func (c *Client) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	var claim corev1.PersistentVolumeClaim
+	there, err := Get(ctx, c.Core, "persistentvolumeclaims", namespace, name, &claim)
+	if err != nil {
+		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
+	}
+	if !there {
+		return nil, nil
+	}
+	return &claim, nil
+}
+
+// Volume reads a PersistentVolume; nil: it does not exist.
+func (c *Client) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	var pv corev1.PersistentVolume
+	there, err := Get(ctx, c.Core, "persistentvolumes", "", name, &pv)
+	if err != nil {
+		return nil, fmt.Errorf("read PersistentVolume %s: %w", name, err)
+	}
+	if !there {
+		return nil, nil
+	}
+	return &pv, nil
+}
+
+// PatchClaim changes a claim; if the claim has changed since it was read, the error is a conflict, and the watch brings the
+// new version. The subresource is "" or "status".
+func (c *Client) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, subresource string, p Patch) (*corev1.PersistentVolumeClaim, error) {
+	metadata := map[string]any{"resourceVersion": claim.ResourceVersion}
+	if len(p.Annotations) > 0 {
+		metadata["annotations"] = p.Annotations
+	}
+	body := map[string]any{"metadata": metadata}
+	if len(p.Status) > 0 {
+		body["status"] = p.Status
+	}
+	var now corev1.PersistentVolumeClaim
+	return &now, c.Patch(ctx, "persistentvolumeclaims", claim.Namespace, claim.Name, subresource, body, &now)
+}
+
+func UnlessNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Patch is a change of a claim; a nil value removes an entry.
+type Patch struct {
+	Annotations map[string]any
+	Status      map[string]any
+}
+
+func UnlessConflict(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// IsReleased reports whether a volume's claim was deleted and no admin has bound the volume to another one.
+func IsReleased(pv *corev1.PersistentVolume) bool {
+	return pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
+}
+
+func KeyOfObject(o any) (string, bool) {
+	object, ok := o.(metav1.Object)
+	if !ok {
+		return "", false
+	}
+	if object.GetNamespace() != "" {
+		return object.GetNamespace() + "/" + object.GetName(), true
+	}
+	return object.GetName(), true
+}

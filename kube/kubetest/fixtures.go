@@ -1,0 +1,112 @@
+package kubetest
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1 "k8s.io/api/core/v1"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+func Claim(name, class, volume string) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "claim-" + TypesUID(name), ResourceVersion: "1"},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: volume},
+		Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
+	}
+	if volume != "" {
+		c.Status.Phase = corev1.ClaimBound
+	}
+	return c
+}
+
+func Class(name, provisioner string, mode storagev1.VolumeBindingMode) *storagev1.StorageClass {
+	c := &storagev1.StorageClass{
+		TypeMeta:    metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
+		ObjectMeta:  metav1.ObjectMeta{Name: name, UID: "class-" + TypesUID(name), ResourceVersion: "1", Labels: map[string]string{"a": "label"}},
+		Provisioner: provisioner,
+	}
+	if mode != "" {
+		c.VolumeBindingMode = &mode
+	}
+	return c
+}
+
+func Reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client may have closed the connection
+}
+
+// ContentOf returns the ready content of a snapshot ns/nightly.
+func ContentOf(name, snapshotUID, handle string) *kubeclient.Content {
+	c := &kubeclient.Content{}
+	c.Name, c.Labels = name, map[string]string{kubeclient.LabelManagedBy: "node-1"}
+	c.Spec.Driver, c.Status.ReadyToUse, c.Status.SnapshotHandle = kubeclient.DriverName, true, handle
+	c.Spec.VolumeSnapshotRef.Namespace, c.Spec.VolumeSnapshotRef.Name, c.Spec.VolumeSnapshotRef.UID = "ns", "nightly", TypesUID(snapshotUID)
+	return c
+}
+
+// VolumeOn is a PersistentVolume of this driver on a node, bound to a claim ns/NAME as claim(NAME, ..., "pvc-NAME") makes it.
+func VolumeOn(node, name string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume},
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + name, UID: "volume-" + TypesUID(name), ResourceVersion: "1"},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: "late",
+			ClaimRef:         &corev1.ObjectReference{Kind: kubeclient.KindClaim, Namespace: "ns", Name: name, UID: "claim-" + TypesUID(name)},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: kubeclient.DriverName, VolumeHandle: TestVG + "/pvc-" + name,
+			}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: kubeclient.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+			}}}},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+	}
+}
+
+// TestVG is the UUID of a volume group.
+const TestVG = "AAAAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG"
+
+func TypesUID(s string) types.UID { return types.UID(s) }
+
+// RecordedClient is a client of an API server that answers these requests alone. sent lists the requests that it got.
+func RecordedClient(t *testing.T, answers map[string]any) (client *kubeclient.Client, sent func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var requests []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		requests = append(requests, r.Method+" "+r.URL.Path)
+		mu.Unlock()
+		if body, ok := answers[r.Method+" "+r.URL.Path]; ok {
+			Reply(w, http.StatusOK, body)
+			return
+		}
+		Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(requests) }
+}
