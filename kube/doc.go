@@ -1,4 +1,5 @@
-// Package kube uses the Kubernetes API. No other package imports client-go.
+// Package kube uses the Kubernetes API for the driver of one node. In the driver, only kube and its subpackages import
+// client-go.
 //
 // Agent acts for one node:
 //
