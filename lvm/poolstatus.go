@@ -2,7 +2,7 @@ package lvm
 
 import "fmt"
 
-// PoolStatus is the kernel's status of a thin pool (Linux, Documentation/admin-guide/device-mapper/ thin-provisioning.rst,
+// PoolStatus is the kernel's status of a thin pool (Linux, Documentation/admin-guide/device-mapper/thin-provisioning.rst,
 // "Status"): `1 31/2048 170/512 - rw discard_passdown error_if_no_space - 1024`.
 type PoolStatus struct {
 	Failed                      bool   // all of its I/O fails

@@ -69,7 +69,7 @@ func Complete(g lvm.Group, lv lvm.LV, v lvm.Volume) bool {
 }
 
 // find finds the volume with the spec's name in any of the node's volume groups, since an earlier request may have named
-// another group. An unmanaged volume with the name matters only where the driver would create the volume.
+// another group. A volume of another cluster, or an unmanaged one, matters only where the driver would create the volume.
 func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.Volume, error) {
 	name := lvm.LVName(spec.Name)
 	for _, g := range s.Groups {

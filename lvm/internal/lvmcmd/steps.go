@@ -8,8 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// Step is one lvm process of a plan. Every step but a plan's last can be repeated, or can stay the only one that ran, without
-// harm.
+// Step is one lvm process of a plan. Every step but a plan's last can be repeated, and does no harm if the later steps never run.
 type Step struct{ Argv []string }
 
 // Commits reports whether the command writes the group's metadata. A command that only creates a device or loads its table does
@@ -109,8 +108,8 @@ func SnapshotSteps(p alloc.SnapshotPlacement) ([]Step, error) {
 	return append(steps, Step{snapshotArgs(t, origin, p.Group, p.Snapshot)}), nil
 }
 
-// PoolSteps are the commands that a pool needs before it provisions more: none, to create it, to extend it, or both. Each can
-// stay the only one that ran: the next plan extends the pool that it finds, and first removes an incomplete one.
+// PoolSteps are the commands that a pool needs before it provisions more: none, to create it, to extend it, or both. Either does no
+// harm if the next steps never run: the next plan extends the pool that it finds, and first removes an incomplete one.
 func PoolSteps(p *alloc.PoolGrowth) ([]Step, error) {
 	if p == nil {
 		return nil, nil

@@ -173,7 +173,7 @@ func (g *exclusiveDevice) Unfinished(d Disk, name string, ours *lvm.Group) bool 
 	if ours == nil {
 		return first.group.Seqno == 1
 	}
-	return first.group.UUID == ours.UUID && first.group.Seqno == ours.Seqno+1 // after a later commit an admin has removed it
+	return first.group.UUID == ours.UUID && first.group.Seqno == ours.Seqno+1 // a later commit: an admin removed the device from the group
 }
 
 // firstByte is the index of the first byte that is not zero; -1 if there is none.
