@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAccountsGetNoFurther: neither account can read a Secret, run a pod, get another account's token, or give rights to anybody.
+// TestAccountsGetNoFurther: neither account can read a Secret, run a pod, get another account's token, or give rights to any account.
 func TestAccountsGetNoFurther(t *testing.T) {
 	reads := []string{"get", "list", "watch"}
 	rules := 0

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// attackWithImages plays a tenant who writes a file system on a raw block volume, and has the node mount a copy of it.
+// attackWithImages is a tenant who writes a file system on a raw block volume, and has the node mount a copy of it.
 func attackWithImages() Act {
 	run := &nodeRun{}
 	return Act{Title: "A tenant writes a corrupt file system for the node to mount", Steps: []Step{

@@ -31,7 +31,7 @@ type theft struct {
 	content, snapped string // the snapshot's VolumeSnapshotContent and its handle
 }
 
-// attackWithToken plays a thief who has the token of one node's driver, and forged contents of snapshots.
+// attackWithToken is a thief who has the token of one node's driver, and forged contents of snapshots.
 func attackWithToken() Act {
 	t, run := &theft{}, &nodeRun{}
 	return Act{Title: "A node's token is stolen, and snapshots are forged", Steps: []Step{

@@ -49,7 +49,7 @@ func (s *Stage) victimIsOnDisks(ctx context.Context) error {
 	return s.isOnDisks(ctx, bound.volume.Spec.CSI.VolumeHandle)
 }
 
-// isOnDisks asks LVM, which looks at the node's disks alone, whether it has a volume or a snapshot.
+// isOnDisks asks LVM, which reads the node's disks alone, whether it has a volume or a snapshot.
 func (s *Stage) isOnDisks(ctx context.Context, handle string) error {
 	vg, lv, _ := strings.Cut(handle, "/")
 	out, err := s.run(ctx, attackedNode, "lvs", "--devices", nodeDisks, "--noheadings", "-o", "vg_uuid,lv_name", "-S", "lv_name="+lv)
