@@ -185,7 +185,7 @@ func TestPlugin(t *testing.T) {
 		}
 	}
 	expect("a sound cluster", 0, "nothing is wrong", "doctor")
-	expect("its nodes", 0, "plugin-node  vg     10 GiB  9 GiB  ", "nodes")
+	expect("its nodes", 0, "plugin-node  vg  10 GiB  9 GiB  ", "nodes")
 	expect("what a class can get", 0, `"thin": 9663676416`, "nodes", "-o", "json")
 	expect("an idle node", 0, "No data of nodelvm stays", "drain-check", pluginNode)
 	expect("no node", 2, `"nowhere" not found`, "drain-check", "nowhere")
@@ -283,7 +283,7 @@ var pluginFaults = []struct {
 		must(t, err)
 		return func() { must(t, classes.Delete(t.Context(), "slow", metav1.DeleteOptions{})) }
 	}},
-	{"capacity older than the group", "a volume of 90 GiB of the storage class thin can be made there", func(t *testing.T) func() {
+	{"capacity older than the group", "a maximum volume size of 90 GiB for the storage class thin", func(t *testing.T) func() {
 		capacities := admin.StorageV1().CSIStorageCapacities(system)
 		set := func(size string) {
 			c, err := capacities.Get(t.Context(), "csisc-plugin-thin", metav1.GetOptions{})
