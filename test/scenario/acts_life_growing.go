@@ -176,7 +176,7 @@ func tooLarge(ctx context.Context, s *Stage) error {
 	if err := s.request(ctx, wishful, "100Gi"); err != nil {
 		return err
 	}
-	said, err := s.claimTold(ctx, wishful, "VolumeResizeFailed", "cannot grow from 1 GiB to 100 GiB")
+	said, err := s.claimTold(ctx, wishful, "VolumeResizeFailed", "from 1 GiB to 100 GiB")
 	if err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func startsAfresh(ctx context.Context, s *Stage) error {
 	if word, err := s.inPod(ctx, lostMember, "ls", "/data"); err != nil || strings.Contains(word, "word") {
 		return fmt.Errorf("its volume is not empty: %q, %w", word, err)
 	}
-	if _, err := s.eventSaying(ctx, lostClaim, "this claim is deleted, as storage class replicated says"); err != nil {
+	if _, err := s.eventSaying(ctx, lostClaim, "deletes this claim, as storage class replicated demands"); err != nil {
 		return err
 	}
 	return eventually(ctx, func() error {
