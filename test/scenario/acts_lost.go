@@ -206,20 +206,20 @@ func reportedAsAbandoned(ctx context.Context, s *Stage) error {
 		if err != nil {
 			return err
 		}
-		var rows []struct{ Reason, VolumeGroup, LV, FormerClaim, Message string }
+		var rows []struct{ Reason, VolumeGroup, LV, Claim, Message string }
 		if err := json.Unmarshal([]byte(out), &rows); err != nil {
 			return err
 		}
 		if len(rows) != 1 || rows[0].Reason != "abandoned" || rows[0].LV != s.lost.lv || rows[0].VolumeGroup != s.lost.group {
 			return fmt.Errorf("it prints %s", out)
 		}
-		s.Narrator.Note("%s/%s, once of %s: %s", rows[0].VolumeGroup, rows[0].LV, rows[0].FormerClaim, rows[0].Message)
+		s.Narrator.Note("%s/%s, once of %s: %s", rows[0].VolumeGroup, rows[0].LV, rows[0].Claim, rows[0].Message)
 		return nil
 	})
 }
 
 func adoptedWithData(ctx context.Context, s *Stage) error {
-	text, err := s.onLost(ctx, "nodelvm", "adopt", s.lost.group+"/"+s.lost.lv, "--claim", Namespace+"/"+adopted, "--class", "replicated", "--reclaim-policy", "Delete")
+	text, err := s.onLost(ctx, "nodelvm", "adopt", s.lost.group+"/"+s.lost.lv, "--claim", Namespace+"/"+adopted, "--storage-class", "replicated", "--reclaim-policy", "Delete")
 	if err != nil {
 		return err
 	}
