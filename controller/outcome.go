@@ -131,7 +131,7 @@ func exists(v lvm.Volume, err error) error {
 	if lvm.KindOf(err) != lvm.KindInsufficientCapacity {
 		return err
 	}
-	return lvm.Errorf(lvm.KindExists, "volume %q is already there as %s/%s, but %w", v.Name, v.Group, v.ID.LV, err)
+	return lvm.Errorf(lvm.KindExists, "volume %q already exists as %s/%s, but %w", v.Name, v.Group, v.ID.LV, err)
 }
 
 // isFinal tells whether csi-provisioner takes an error for the proof that nothing was made: cmd/nodelvm gives a code of that

@@ -76,12 +76,12 @@ func (s Selector) check() error {
 	}
 	for _, size := range []Bytes{s.MinSize, s.MaxSize} {
 		if size > 0 && size < MinDeviceSize {
-			return Errorf(KindInvalid, "a size of %d bytes cannot be meant, since nothing below %s is taken: give a unit, such as 100Gi", size, MinDeviceSize)
+			return Errorf(KindInvalid, "a size of %d bytes cannot be right, because the smallest usable device has %s: give a unit, such as 100Gi", size, MinDeviceSize)
 		}
 	}
 	for _, pattern := range append(slices.Clone(s.Paths), s.Model) {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return Errorf(KindInvalid, "the pattern %q is not right: %w", pattern, err)
+			return Errorf(KindInvalid, "the pattern %q is invalid: %w", pattern, err)
 		}
 	}
 	for _, pattern := range s.Paths {
@@ -102,9 +102,9 @@ func (p *PoolPolicy) check() error {
 	case !NamePattern.MatchString(p.Name):
 		return Errorf(KindInvalid, "%q is not a name for a thin pool", p.Name)
 	case p.Size < 0 || p.Size > 0 && p.Size < PoolMetadataMin:
-		return Errorf(KindInvalid, "a thin pool of %d bytes cannot be made", p.Size)
+		return Errorf(KindInvalid, "cannot create a thin pool of %d bytes", p.Size)
 	case p.AutoextendThreshold < 1 || p.AutoextendThreshold > 95 || p.MetadataAutoextendThreshold < 1 || p.MetadataAutoextendThreshold > 95:
-		return Errorf(KindInvalid, "a thin pool can be enlarged when 1 to 95 percent of it are in use, not %d (data) and %d (metadata)", p.AutoextendThreshold, p.MetadataAutoextendThreshold)
+		return Errorf(KindInvalid, "the autoextend thresholds of a thin pool must be 1 to 95 percent, not %d (data) and %d (metadata)", p.AutoextendThreshold, p.MetadataAutoextendThreshold)
 	}
 	return nil
 }

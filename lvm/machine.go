@@ -87,7 +87,7 @@ type ExitError struct {
 func (e *ExitError) Error() string {
 	words := strings.Join(strings.Fields(e.Stderr), " ")
 	if words == "" {
-		words = "it said nothing"
+		words = "lvm printed no message"
 	}
 	return fmt.Sprintf("%s (exit status %d of: lvm %s)", words, e.Code, strings.Join(e.Argv, " "))
 }

@@ -210,5 +210,5 @@ func RoundUpToStripes(g Group, size Bytes, row Extents) Extents {
 }
 
 func LimitError(g Group, row, n Extents, size, limit Bytes) error {
-	return Errorf(KindOutOfRange, "volume group %s gives whole extents of %s, here %d at a time: %d bytes would take %d of them, which pass the limit of %d bytes", g.Name, g.ExtentSize, row, size, n, limit)
+	return Errorf(KindOutOfRange, "volume group %s allocates whole extents of %s, here %d at a time: %d bytes need %d of them, which exceeds the limit of %d bytes", g.Name, g.ExtentSize, row, size, n, limit)
 }

@@ -139,7 +139,7 @@ func classOf(lv LV, values map[string]string) (Class, error) {
 	}
 	class, err := CheckClass(class)
 	if err != nil {
-		return Class{}, fmt.Errorf("its tags are not right: %w", err)
+		return Class{}, fmt.Errorf("its tags are invalid: %w", err)
 	}
 	return class, nil
 }

@@ -129,7 +129,7 @@ func CheckAllocatable(s lvm.State, g lvm.Group, class lvm.Class) error {
 	}
 	switch {
 	case lvm.GroupNameTooLong(g.Name):
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "the name of volume group %s is too long: with a volume's name it would pass the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, lvm.DmNameMax, lvm.GroupNameMaxDM)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the name of volume group %s is too long: with a volume's name it would exceed the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, lvm.DmNameMax, lvm.GroupNameMaxDM)
 	case g.MDAFree < MetadataNeed(g, class)+MdaReserve:
 		return MetadataAreaFull(g)
 	case class.StripeSize > 0 && g.ExtentSize%class.StripeSize != 0:

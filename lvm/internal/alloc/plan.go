@@ -103,7 +103,7 @@ func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.
 func Compatible(v lvm.Volume, spec lvm.Spec, groups []lvm.Group) error {
 	size, required := apart(v.Size, spec.Required)
 	taken := func(format string, args ...any) error {
-		return lvm.Errorf(lvm.KindExists, "volume %q is already there as %s/%s, but %s", spec.Name, v.Group, v.ID.LV, fmt.Sprintf(format, args...))
+		return lvm.Errorf(lvm.KindExists, "volume %q already exists as %s/%s, but %s", spec.Name, v.Group, v.ID.LV, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case !slices.ContainsFunc(groups, func(g lvm.Group) bool { return g.UUID == v.ID.VG }):

@@ -123,7 +123,7 @@ func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
 	case len(lv.UsedBy) > 0:
 		return lvm.Errorf(lvm.KindInUse, "%s is built on it: remove that first", strings.Join(lv.UsedBy, ", "))
 	case lv.Pending:
-		return lvm.Errorf(lvm.KindBusy, "it is not completely made yet")
+		return lvm.Errorf(lvm.KindBusy, "its creation is not complete yet")
 	case IsMoving(g, lv):
 		return ErrMoving
 	}

@@ -65,7 +65,7 @@ func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snap
 			}
 			return nil, lvm.Errorf(lvm.KindExists, "cannot create snapshot %q: %s/%s exists and is something else: rename or remove it", spec.Name, g.Name, name)
 		case sn.Source != spec.Source && sn.State == lvm.StateReady:
-			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q is already there as %s/%s, but of the volume %s", spec.Name, g.Name, name, sn.Source)
+			return nil, lvm.Errorf(lvm.KindExists, "snapshot %q already exists as %s/%s, but of the volume %s", spec.Name, g.Name, name, sn.Source)
 		case sn.State == lvm.StateDeleting:
 			return nil, lvm.Errorf(lvm.KindBusy, "snapshot %q was deleted, and %s/%s is being removed; retry", spec.Name, g.Name, name)
 		}

@@ -72,7 +72,7 @@ func TestExtendRefusals(t *testing.T) {
 	}{
 		"negative":          {required: -1, kind: lvm.KindOutOfRange, words: "negative"},
 		"limit below":       {required: 12 * x, limit: 11 * x, kind: lvm.KindOutOfRange, words: "more than the limit"},
-		"limit inside":      {class: lvm.Class{Layout: lvm.LayoutStriped}, required: 11 * x, limit: 11 * x, kind: lvm.KindOutOfRange, words: "pass the limit"},
+		"limit inside":      {class: lvm.Class{Layout: lvm.LayoutStriped}, required: 11 * x, limit: 11 * x, kind: lvm.KindOutOfRange, words: "exceeds the limit"},
 		"smaller limit":     {required: 0, limit: 9 * x, kind: lvm.KindOutOfRange, words: "never shrink"},
 		"exported":          {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.Problem = "it is exported" }, kind: lvm.KindConflict, words: "exported"},
 		"a disk is missing": {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.PVs[4].Missing = true }, kind: lvm.KindBusy, words: "is missing: reconnect its disk"},

@@ -181,7 +181,7 @@ func TestPlanCopy(t *testing.T) {
 		words string
 	}{
 		{copyOf(sn.ID, 99*lvm.MiB, 0), lvm.KindOutOfRange, "less than the 100 MiB"},
-		{copyOf(sn.ID, 0, 99*lvm.MiB), lvm.KindOutOfRange, "pass the limit"},
+		{copyOf(sn.ID, 0, 99*lvm.MiB), lvm.KindOutOfRange, "exceeds the limit"},
 		{copyOf(sn.ID, 4*lvm.GiB, 0), lvm.KindOutOfRange, "until the thin pool has capacity"},
 		{copyOf(half.ID, 0, 0), lvm.KindBusy, "not ready yet"},
 		{copyOf(other.ID, 0, 0), lvm.KindInvalid, "thin pool vg/second"},

@@ -106,7 +106,7 @@ func decodeAreaHeader(p []byte, where span) (areaHeader, error) {
 	case binary.LittleEndian.Uint32(p[20:]) != 1:
 		return areaHeader{}, fmt.Errorf("the metadata area at byte %d is of unknown version %d", where.offset, binary.LittleEndian.Uint32(p[20:]))
 	case int64(binary.LittleEndian.Uint64(p[24:])) != where.offset:
-		return areaHeader{}, fmt.Errorf("the metadata area at byte %d says that it starts elsewhere", where.offset)
+		return areaHeader{}, fmt.Errorf("the header of the metadata area at byte %d has another start", where.offset)
 	}
 	h := areaHeader{
 		size:     int64(binary.LittleEndian.Uint64(p[32:])),
