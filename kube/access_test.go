@@ -127,7 +127,7 @@ func TestAPIServerDown(t *testing.T) {
 	r.down.Store(true)
 	r.expect(t, "reader", "/metrics", Granted, 1)
 	if _, err := r.access.Review(t.Context(), "other", "/metrics"); err == nil {
-		t.Error("an unknown token is decided on without the API server")
+		t.Error("an unknown token gets a decision without the API server")
 	}
 	r.now.Store(int64(grantedFor / time.Second))
 	if decision, err := r.access.Review(t.Context(), "reader", "/metrics"); err == nil {
@@ -135,7 +135,7 @@ func TestAPIServerDown(t *testing.T) {
 	}
 	r.down.Store(false)
 	if decision, err := r.access.Review(t.Context(), "reader", "/metrics"); err != nil || decision != Granted {
-		t.Errorf("when it is back: %v, %v", decision, err)
+		t.Errorf("after the API server is back: %v, %v", decision, err)
 	}
 }
 

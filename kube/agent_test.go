@@ -65,7 +65,7 @@ func startAgent(t *testing.T, client *kubeclient.Client) {
 		select {
 		case <-ended:
 		case <-time.After(time.Minute):
-			t.Error("it does not end")
+			t.Error("Run does not return")
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestAClassMayComeAfterItsClaims(t *testing.T) {
 	a.set("persistentvolumeclaims", "of-last", kubetest.Claim("of-last", "last", ""))
 	eventually(t, "an event on the last claim", func() bool { return strings.Contains(a.told(), "ns/of-last") })
 	if strings.Contains(a.told(), "ns/after") {
-		t.Error("a claim is told of a class that is gone")
+		t.Error("a claim gets an event about a deleted class")
 	}
 }
 
@@ -147,7 +147,7 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 	posts := func() int { a.mu.Lock(); defer a.mu.Unlock(); return a.posts }
 	eventually(t, "a post from each node", func() bool { return posts() == 5 })
 	if a.told() != "StorageClass default/now" {
-		t.Errorf("told of %s", a.told())
+		t.Errorf("events on %s", a.told())
 	}
 	for range 3 { // unrelated changes, as by kubectl annotate
 		a.set("storageclasses", "now", now)
@@ -175,7 +175,7 @@ func TestAWarningIsGivenAgain(t *testing.T) {
 	pass(10 * time.Minute)
 	warn()
 	if n := told(); n != 0 {
-		t.Errorf("%d events: one is given at every attempt", n)
+		t.Errorf("%d events: every attempt writes one", n)
 	}
 	pass(50 * time.Minute)
 	warn()
@@ -252,7 +252,7 @@ func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 	anew.UID = "another"
 	first := name(one, "A")
 	if again := name(one, "A"); again != first || name(one, "B") == first || name(anew, "A") == first {
-		t.Error("an event's name does not follow from the object and the reason")
+		t.Error("an event's name does not depend only on object and reason")
 	}
 }
 

@@ -29,6 +29,6 @@ func TestOnlyBoundClaimsCount(t *testing.T) {
 	}
 	pv.Spec.ClaimRef.UID = ""
 	if !kubeclient.MayBind(pv, owner) {
-		t.Error("a volume that was reserved for the claim cannot be bound to it")
+		t.Error("a volume reserved for the claim cannot be bound to it")
 	}
 }

@@ -69,7 +69,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 		marked := janitor.NotedAt(pv.Annotations[kubeclient.AnnLostSince], now, pv.CreationTimestamp.Time, now)
 		what := janitor.Decide(janitor.Sight{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true, Marked: marked})
 		if what == janitor.StepDeleteClaim || what == janitor.StepDeletePV || what == janitor.StepUnholdPV {
-			t.Errorf("step %d as soon as the loss is seen, by %s", what, volume)
+			t.Errorf("step %d as soon as the loss is observed, by %s", what, volume)
 		}
 	})
 }
@@ -113,11 +113,11 @@ func FuzzContents(f *testing.F) {
 		lost := janitor.ContentSight{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), C: &c, Bound: &s, OptIn: true,
 			Marked: janitor.NotedAt(c.Annotations[kubeclient.AnnLostSince], now, c.CreationTimestamp.Time, now)}
 		if what := janitor.DecideContent(lost); what == janitor.StepDeleteClaim || what == janitor.StepUnholdPV {
-			t.Errorf("step %d as soon as the loss is seen, by %s", what, first)
+			t.Errorf("step %d as soon as the loss is observed, by %s", what, first)
 		}
 		held := lvm.ManagedVolume{Volume: lvm.Volume{ID: of, Name: "snapshot-uid"}, Snapshot: true}
 		if standsFor(&c, held) && c.Spec.Driver != kubeclient.DriverName {
-			t.Errorf("another driver's content stands for a snapshot: %s", first)
+			t.Errorf("another driver's content refers to a snapshot: %s", first)
 		}
 		_ = c.DeepCopyObject()
 	})

@@ -56,7 +56,7 @@ func FuzzClaimStatus(f *testing.F) {
 				corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}
 		}
 		if state := resizeState(failed); infeasible == (state == corev1.PersistentVolumeClaimControllerResizeInfeasible) && !saysFailed(failed, infeasible, why) {
-			t.Errorf("what failed is told again and again: %s", text)
+			t.Errorf("the same failure is reported again: %s", text)
 		}
 	})
 }

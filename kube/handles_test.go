@@ -92,10 +92,10 @@ func TestOneHandleOfTwoVolumes(t *testing.T) {
 			_, err := agent.resize(t.Context(), growingClaim())
 			expectShared(t, err, test.refused)
 			if (disks.extended == 0) != test.refused || slices.Contains(sent(), "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/data/status") == test.refused {
-				t.Errorf("it is extended %d times; requests %q", disks.extended, sent())
+				t.Errorf("%d extensions; requests %q", disks.extended, sent())
 			}
 			if !slices.Contains(sent(), "POST /api/v1/namespaces/ns/events") {
-				t.Error("the claim is told nothing")
+				t.Error("the claim gets no event")
 			}
 
 			agent, _, sent = withVolumes(t, kubetest.VolumeOn("node-1", "data"), test.other)
@@ -104,7 +104,7 @@ func TestOneHandleOfTwoVolumes(t *testing.T) {
 			_, err = agent.pin(t.Context(), copied, sourceOf(copied))
 			expectShared(t, err, test.refused)
 			if slices.Contains(sent(), "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/copy") == test.refused || !slices.Contains(sent(), "POST /api/v1/namespaces/ns/events") {
-				t.Errorf("requests for the copy: %q", sent())
+				t.Errorf("requests for the clone: %q", sent())
 			}
 		})
 	}
@@ -143,11 +143,11 @@ func TestABurstLooksOnce(t *testing.T) {
 	}
 	all.Wait()
 	if n := looks(); n != 1 {
-		t.Errorf("%d looks", n)
+		t.Errorf("%d lists", n)
 	}
 	agent.handles.read = time.Now().Add(-handlesGoodFor)
 	if n := looks(); n != 2 {
-		t.Errorf("%d looks after a while", n)
+		t.Errorf("%d lists after a while", n)
 	}
 }
 

@@ -43,11 +43,11 @@ func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	agent.tellHealth(t.Context(), known, []lvm.Finding{later, rebuilding}, nil)
 	const begun = "data Warning ThinPoolNearlyFull: 93 % full, renamed Normal VolumeRebuilding: 5 %"
 	if got := server.reasons(); got != begun {
-		t.Errorf("told: %s", got)
+		t.Errorf("events: %s", got)
 	}
 	agent.tellHealth(t.Context(), known, []lvm.Finding{later}, nil)
 	if got, want := server.reasons(), begun+", renamed Normal VolumeRebuildingResolved: Resolved: 5 %"; got != want {
-		t.Errorf("told: %s\nwant: %s", got, want)
+		t.Errorf("events: %s\nwant: %s", got, want)
 	}
 	if server.posts != 4 {
 		t.Errorf("%d posts, want 4: one was refused", server.posts)
@@ -68,7 +68,7 @@ func TestAnotherCauseIsReportedAgain(t *testing.T) {
 		agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
 	}
 	if got, want := server.reasons(), "data Warning SignatureFound: like btrfs"; got != want {
-		t.Errorf("told: %s\nwant: %s", got, want)
+		t.Errorf("events: %s\nwant: %s", got, want)
 	}
 	agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
 	if server.posts != 1 || server.patches != 2 {
@@ -120,7 +120,7 @@ func TestNoFalseAllClear(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := server.reasons(); got != step.told {
-			t.Errorf("told: %s\nwant: %s", got, step.told)
+			t.Errorf("events: %s\nwant: %s", got, step.told)
 		}
 	}
 }

@@ -52,13 +52,13 @@ func TestTakeContent(t *testing.T) {
 		asked, tried bool
 		failed       bool
 	}{
-		"here":              {handle: handleHere, answer: http.StatusOK, asked: true, tried: true},
-		"here, it changed":  {handle: handleHere, answer: http.StatusConflict, asked: true, tried: true},
-		"here, it is gone":  {handle: handleHere, answer: http.StatusNotFound, asked: true, tried: true},
-		"here, refused":     {handle: handleHere, answer: http.StatusForbidden, asked: true, tried: true, failed: true},
-		"not here":          {handle: handleNotHere},
-		"no handle of ours": {handle: "snap-0123"},
-		"cannot be told":    {handle: handleUnread, failed: true},
+		"here":                    {handle: handleHere, answer: http.StatusOK, asked: true, tried: true},
+		"here, it changed":        {handle: handleHere, answer: http.StatusConflict, asked: true, tried: true},
+		"here, it is gone":        {handle: handleHere, answer: http.StatusNotFound, asked: true, tried: true},
+		"here, refused":           {handle: handleHere, answer: http.StatusForbidden, asked: true, tried: true, failed: true},
+		"not here":                {handle: handleNotHere},
+		"another driver's handle": {handle: "snap-0123"},
+		"unreadable":              {handle: handleUnread, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Bool
@@ -105,7 +105,7 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 	}
 	NewAgent(Config{Client: client, Node: "node-1"}).watchPreProvisioned(t.Context()) // it returns at once
 	if probes.Load()+watches.Load() != 0 {
-		t.Error("asked for contents without Snapshots")
+		t.Error("requested contents without Snapshots")
 	}
 
 	agent := NewAgent(Config{Client: client, Node: "node-1", Snapshots: true})
@@ -118,7 +118,7 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 	}()
 	eventually(t, "asked again", func() bool { return probes.Load() > 2 })
 	if watches.Load() != 0 {
-		t.Error("watched what does not exist")
+		t.Error("watched contents without the snapshot API")
 	}
 	known.Store(true)
 	eventually(t, "watched", func() bool { return watches.Load() > 0 })
@@ -141,17 +141,17 @@ func TestADiskMayComeLater(t *testing.T) {
 			made("old", kubeclient.DriverName, handleNotHere), made("foreign", "other.io", handleNotHere), made("dynamic", kubeclient.DriverName, ""),
 		}, "1")
 		if err != nil || agent.queue.Len() != 1 {
-			t.Fatalf("%d contents are looked at, %v", agent.queue.Len(), err)
+			t.Fatalf("%d contents are checked, %v", agent.queue.Len(), err)
 		}
 		agent.next(t.Context())
 		synctest.Wait()
 		if agent.queue.Len() != 0 {
-			t.Error("looked at again at once")
+			t.Error("checked again at once")
 		}
 		time.Sleep(preProvisionedInterval)
 		synctest.Wait()
 		if agent.queue.Len() != 1 {
-			t.Error("not looked at again")
+			t.Error("not checked again")
 		}
 	})
 }

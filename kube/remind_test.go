@@ -50,7 +50,7 @@ func TestRemindersComeLessAndLess(t *testing.T) {
 	before := begun
 	for i, least := range []time.Duration{first, 2 * first, 4 * first, 4 * first} {
 		if pause := patched()[i].Sub(before); pause < least {
-			t.Errorf("reminder %d came after %s, want %s at least", i+1, pause, least)
+			t.Errorf("retry %d came after %s, want %s at least", i+1, pause, least)
 		}
 		before = patched()[i]
 	}
@@ -59,7 +59,7 @@ func TestRemindersComeLessAndLess(t *testing.T) {
 	for name, o := range a.objects["persistentvolumeclaims"] {
 		_, reminded := o.(*corev1.PersistentVolumeClaim).Annotations[annReminded]
 		if reminded != (name == "overlooked") {
-			t.Errorf("claim %s: reminded %v", name, reminded)
+			t.Errorf("claim %s: retried %v", name, reminded)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestSilence(t *testing.T) {
 		}
 	}
 	if list(); expect("listed again", true) != first {
-		t.Error("another listing made it new")
+		t.Error("another list made it new")
 	}
 	one, other := asked(), asked()
 	one()

@@ -80,13 +80,13 @@ func TestAnExpansionLeavesOtherConditionsAlone(t *testing.T) {
 func TestWhatFailedAlreadyIsNotWrittenAgain(t *testing.T) {
 	c := growing("9Gi", "9Gi", corev1.PersistentVolumeClaimControllerResizeInfeasible)
 	if saysFailed(c, true, "no room") {
-		t.Error("nothing was said")
+		t.Error("no failure is recorded")
 	}
 	c.Status.Conditions = conditions(c, corev1.PersistentVolumeClaimControllerResizeError, "no room")
 	if !saysFailed(c, true, "no room") || saysFailed(c, true, "less room") || saysFailed(c, false, "no room") {
-		t.Error("what was said is not recognised")
+		t.Error("the recorded failure is not recognised")
 	}
 	if !isMarked(c, resource.MustParse("9Gi")) || isMarked(c, resource.MustParse("2Gi")) || isMarked(growing("9Gi", "9Gi", ""), resource.MustParse("9Gi")) {
-		t.Error("a size that is worked towards is not recognised")
+		t.Error("a recorded expansion is not recognised")
 	}
 }

@@ -146,7 +146,7 @@ func TestEachLinkOfARestoreCounts(t *testing.T) {
 				want = nil
 			}
 			if !slices.Equal(asked, want) {
-				t.Errorf("it was asked for %v, want %v", asked, want)
+				t.Errorf("requests %v, want %v", asked, want)
 			}
 		})
 	}

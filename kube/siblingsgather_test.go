@@ -82,7 +82,7 @@ func TestPodsThatShareAClaim(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := listed(company.Claims); got != want {
-				t.Errorf("%s: with %s come %q, want %q", name, asked, got, want)
+				t.Errorf("%s: the peers of %s are %q, want %q", name, asked, got, want)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func TestAnotherPodsEphemeralVolume(t *testing.T) {
 	pods = append(pods, waitingPod{namespace: "ns", name: "y", uid: "pod-y", claims: []string{"y-b", "c", "d"}, ephemeral: []string{"y-b"}})
 	for asked, want := range map[string]string{"a": "y-b", "c": "d"} {
 		if company, err := agent.gather(t.Context(), pods, "ns", asked); err != nil || listed(company.Claims) != want {
-			t.Errorf("with %s come %q, %v; want %q", asked, listed(company.Claims), err, want)
+			t.Errorf("the peers of %s are %q, %v; want %q", asked, listed(company.Claims), err, want)
 		}
 	}
 }

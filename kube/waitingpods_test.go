@@ -63,7 +63,7 @@ func TestPodsAreReadAsTheyAre(t *testing.T) {
 		}
 	}
 	if got, err := waitingPods(t, encodedPods(t)); err != nil || len(got) != 0 {
-		t.Errorf("an empty listing: %v, %v", got, err)
+		t.Errorf("an empty list: %v, %v", got, err)
 	}
 }
 

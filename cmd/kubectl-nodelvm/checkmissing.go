@@ -39,7 +39,7 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 		switch {
 		case i < 0:
 			found(where, fmt.Sprintf("no driver pod runs on %q, the node of its volume %s: no pod can use the volume", node, pv.Name),
-				"bring the node back, or look why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
+				"bring the node back, or find out why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
 		case f.answers[i].gap() == "" && !slices.ContainsFunc(f.answers[i].page.Volumes, func(v inventory.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle }):
 			found(where, fmt.Sprintf("its volume %s is not on the disks of %s: the volume group is missing, or the volume was removed", pv.Spec.CSI.VolumeHandle, node),
 				"bring the disks back; if they are lost, the data is in a backup, if there is one: see docs/howto/lost-nodes.md")

@@ -84,7 +84,7 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 			}
 		}
 		if group := class.Parameters[keyGroup]; asked > 0 && groups == 0 && !refused {
-			fix := "make a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n " + group + " DISK...), or set another one in the class"
+			fix := "create a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n " + group + " DISK...), or set another one in the class"
 			if tag, isTag := strings.CutPrefix(group, "@"); isTag {
 				fix = "give a volume group the tag (vgchange --addtag " + tag + " GROUP), or set another one in the class"
 			}
@@ -180,7 +180,7 @@ func checkLocks(f *facts, found func(where, what, fix string)) {
 func checkDisks(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.told() {
 		for _, text := range a.page.Unread {
-			found(a.node, "a disk cannot be read: "+text, "see the kernel's log (dmesg) on the node")
+			found(a.node, "cannot read a disk: "+text, "see the kernel's log (dmesg) on the node")
 		}
 		for _, text := range a.page.Skipped {
 			found(a.node, text, "if a volume group of the driver is on it, move the group to a disk (pvmove); otherwise no action is needed")
@@ -190,7 +190,7 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 		}
 		if a.page.ReaderOff != "" {
 			found(a.node, "direct metadata read is disabled, because it differs from LVM's report: "+a.page.ReaderOff,
-				"please report this, with the output of vgcfgbackup; the driver works on meanwhile")
+				"please report this, with the output of vgcfgbackup; the driver continues without it")
 		}
 	}
 }
@@ -211,7 +211,7 @@ func checkPools(f *facts, found func(where, what, fix string)) {
 				switch p.State {
 				case inventory.PoolFull:
 					found(where, fmt.Sprintf("it is full (data %s of %s, metadata %s of %s): writes fail", p.Used, p.Size, p.MetadataUsed, p.MetadataSize),
-						"delete snapshots or volumes, or enlarge it: lvextend -L +SIZE "+name+" (metadata: lvextend --poolmetadatasize +SIZE "+name+")")
+						"delete snapshots or volumes, or extend it: lvextend -L +SIZE "+name+" (metadata: lvextend --poolmetadatasize +SIZE "+name+")")
 				case inventory.PoolFailed:
 					found(where, "it takes no writes: it has failed, or its metadata must be checked", "stop the pods that use it, deactivate its volumes, and repair it: lvconvert --repair "+name)
 				case inventory.PoolWorks, inventory.PoolInactive:

@@ -24,7 +24,7 @@ type settings struct {
 
 func (s *settings) bind(root *cobra.Command) {
 	root.PersistentFlags().StringVarP(&s.format, "output", "o", "", "json, yaml, or wide for more columns (default: a table)")
-	root.PersistentFlags().DurationVar(&s.nodeTimeout, "node-timeout", 10*time.Second, "how long a node's answer is awaited")
+	root.PersistentFlags().DurationVar(&s.nodeTimeout, "node-timeout", 10*time.Second, "time to wait for a node's answer")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag only
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if s.format != "" && !slices.Contains(formats, s.format) {

@@ -42,7 +42,7 @@ func (a answer) gap() string {
 	case unread != "":
 		return unread
 	case len(a.page.Unread) > 0:
-		return "a disk cannot be read: " + strings.Join(a.page.Unread, "; ")
+		return "cannot read a disk: " + strings.Join(a.page.Unread, "; ")
 	}
 	return ""
 }

@@ -61,7 +61,7 @@ func (c *cluster) deniedRights(ctx context.Context, f *facts) ([]right, error) {
 	namespace, account, ok := f.account()
 	switch {
 	case f.blind[theDaemonSets]:
-		return nil, errors.New("the DaemonSet that names it could not be read")
+		return nil, errors.New("cannot read the DaemonSet that names it")
 	case !ok:
 		return nil, nil // checkDaemonSet tells
 	}

@@ -159,7 +159,7 @@ func (r *volumeRow) fill(a answer) {
 		return
 	}
 	if i < 0 {
-		r.sick("lost", "the volume is not on its node: its volume group is not there (a lost disk, a reinstalled node), or lvremove removed it")
+		r.sick("lost", "the volume is not on its node: its volume group is missing (a lost disk, a reinstalled node), or lvremove removed it")
 		return
 	}
 	v := a.page.Volumes[i]

@@ -75,7 +75,7 @@ func (a *access) decide(r *http.Request) (code int, text string) {
 	case errors.Is(err, kube.ErrTooManyReviews):
 		return http.StatusServiceUnavailable, err.Error()
 	case err != nil:
-		return http.StatusServiceUnavailable, "the Kubernetes API does not answer, so the token cannot be reviewed"
+		return http.StatusServiceUnavailable, "cannot review the token: the Kubernetes API does not answer"
 	case decision == kube.Granted:
 		return http.StatusOK, ""
 	case decision == kube.Forbidden:

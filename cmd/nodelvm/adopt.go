@@ -108,7 +108,7 @@ func adoptAll(found []kube.Orphan, manifests func(kube.Orphan) (string, error)) 
 	var failed []error
 	for _, orphan := range found {
 		if rivals := of[orphan.Claim]; orphan.Claim != "" && len(rivals) > 1 {
-			failed = append(failed, fmt.Errorf("%s/%s is left out: the claim %s had several volumes (%s); see which is the latest (lvs -o+lv_time), and adopt it by its name with --claim %s",
+			failed = append(failed, fmt.Errorf("%s/%s is left out: the claim %s had several volumes (%s); find the latest (lvs -o+lv_time), and adopt it by its name with --claim %s",
 				orphan.Group, orphan.ID.LV, orphan.Claim, strings.Join(rivals, ", "), orphan.Claim))
 			continue
 		}
@@ -139,7 +139,7 @@ func (o *adoptOptions) find(ctx context.Context, a *aside, path string) (lvm.Vol
 		return lvm.Volume{}, fmt.Errorf("%s/%s belongs to the cluster %q: to adopt all volumes of that cluster, give the drivers its UID (the chart's value clusterID)",
 			group, lv, holdings.Owned[i].Cluster)
 	case holdings.Owned[i].Snapshot:
-		return lvm.Volume{}, fmt.Errorf("%s/%s is a snapshot: make a VolumeSnapshotContent with the handle %s by hand", group, lv, holdings.Owned[i].ID)
+		return lvm.Volume{}, fmt.Errorf("%s/%s is a snapshot: create a VolumeSnapshotContent with the handle %s", group, lv, holdings.Owned[i].ID)
 	}
 	return holdings.Owned[i].Volume, nil
 }
@@ -180,7 +180,7 @@ func (o *adoptOptions) manifests(ctx context.Context, a *aside, v lvm.Volume, cl
 			return "", err
 		}
 		if found == "" {
-			return "", fmt.Errorf("no file system is found on %s/%s: say --block if it is a raw block volume, or --fstype if it is blank and is to get one", v.Group, v.ID.LV)
+			return "", fmt.Errorf("found no file system on %s/%s: give --block for a raw block volume, or --fstype for a blank volume to format", v.Group, v.ID.LV)
 		}
 		fsType = found
 	}

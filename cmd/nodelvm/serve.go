@@ -85,7 +85,7 @@ func (d *driver) serve(ctx context.Context) error {
 	})
 	err = parts.Wait()
 	if err == nil {
-		d.log.Info("nodelvm ends, nothing is under way")
+		d.log.Info("nodelvm ends; no operation is running")
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func startHost(ctx context.Context, cfg lvm.Config) (*host.Host, error) {
 		return nil, fmt.Errorf("prepare LVM: %w", err)
 	}
 	if err := host.Start(ctx); err != nil {
-		return nil, fmt.Errorf("recover what an earlier run left: %w", err)
+		return nil, fmt.Errorf("recover after an earlier run: %w", err)
 	}
 	return host, nil
 }
@@ -196,7 +196,7 @@ func serveUntilStopped(server *grpc.Server, listener net.Listener) error {
 // shutdown takes the parts down in order: the kubelet forgets the driver, no new call is taken, and what LVM is
 // writing is awaited, for a commit must never be cut in two.
 func (d *driver) shutdown(ctx context.Context, host *host.Host, server, registrar *grpc.Server) error {
-	d.log.InfoContext(ctx, "nodelvm stops: waiting for what is under way", "atMost", d.o.shutdownGrace)
+	d.log.InfoContext(ctx, "nodelvm stops; waiting for running operations", "atMost", d.o.shutdownGrace)
 	ctx, cancel := context.WithTimeout(ctx, d.o.shutdownGrace)
 	defer cancel()
 	registrar.Stop()
@@ -204,7 +204,7 @@ func (d *driver) shutdown(ctx context.Context, host *host.Host, server, registra
 	go func() { closed <- host.Close(ctx) }()
 	stopServer(ctx, server)
 	if err := <-closed; err != nil {
-		return fmt.Errorf("LVM was still at work after %s: %w", d.o.shutdownGrace, err)
+		return fmt.Errorf("LVM was still running after %s: %w", d.o.shutdownGrace, err)
 	}
 	return nil
 }

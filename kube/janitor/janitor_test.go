@@ -47,12 +47,12 @@ func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 	r := roundOn(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-1": pv, "GET /api/v1/nodes/n": node})
 	again, err := r.lookAtVolume(t.Context(), "pvc-1", "n")
 	if err != nil || again == 0 {
-		t.Errorf("it is looked at again in %s, %v", again, err)
+		t.Errorf("next check in %s, %v", again, err)
 	}
 	delete(pv.Annotations, kubeclient.AnnGroupLost)
 	again, err = r.lookAtVolume(t.Context(), "pvc-1", "n")
 	if err != nil || again != 0 {
-		t.Errorf("one that nothing is noted of is looked at again in %s, %v", again, err)
+		t.Errorf("without a note: next check in %s, %v", again, err)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestRetainedContentsAreNotPolled(t *testing.T) {
 	s.Bound.Namespace, s.Bound.Name = "ns", "gone"
 	again, err := roundOn(t, nil).doContent(t.Context(), s, StepDeleteClaim)
 	if err != nil || again < time.Minute {
-		t.Errorf("it is looked at again in %s, %v", again, err)
+		t.Errorf("next check in %s, %v", again, err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
 	r.losses.load(`{"node-1": "2020-01-02T03:04:05Z"}`)
 	again, err := r.lookAtContent(t.Context(), "a", "node-1")
 	if err != nil || again < time.Minute {
-		t.Errorf("it is looked at again in %s, %v", again, err)
+		t.Errorf("next check in %s, %v", again, err)
 	}
 	for _, request := range requests() {
 		if !strings.HasPrefix(request, "GET ") {
@@ -104,6 +104,6 @@ func TestImpossibleNamesNameNothing(t *testing.T) {
 		}
 	}
 	if sent := requests(); len(sent) > 0 {
-		t.Errorf("it was asked for: %v", sent)
+		t.Errorf("requests for it: %v", sent)
 	}
 }

@@ -72,7 +72,7 @@ func TestANoteOfAnotherLossShortensNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			deleted, patched := lostVolume(t, test.note, test.see)
 			if deleted != test.deleted || !deleted && !patched {
-				t.Errorf("the claim is deleted: %t; a note is written: %t", deleted, patched)
+				t.Errorf("the claim is deleted: %t; the note is written: %t", deleted, patched)
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func TestANoteOfAnotherLossOfASnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		if deleted := slices.Contains(sent(), "DELETE "+path+"namespaces/ns/volumesnapshots/nightly"); deleted != deletes {
-			t.Errorf("the loss was seen %s ago, and the snapshot is deleted: %t", ago, deleted)
+			t.Errorf("the loss was observed %s ago, and the snapshot is deleted: %t", ago, deleted)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestLossesOutliveAJanitor(t *testing.T) {
 	}
 	second.ended("n")
 	if again := second.seen("n", now.Add(time.Hour), func(key string) bool { return key == "n" }); again.Equal(since) {
-		t.Error("a loss that has ended goes on")
+		t.Error("a loss that has ended is kept")
 	}
 	if text := second.text(); strings.Contains(text, kubetest.TestVG) {
 		t.Errorf("what no longer lasts is kept: %s", text)
@@ -155,7 +155,7 @@ func TestWhichLossesLast(t *testing.T) {
 	onGroup, onNode := kubetest.VolumeOn("n", "data"), kubetest.VolumeOn("gone", "more")
 	onGroup.Annotations = map[string]string{kubeclient.AnnGroupLost: "2026-01-02T03:04:05Z"}
 	if !r.lasts("anything") {
-		t.Error("before the volumes are listed, nothing is known to have ended")
+		t.Error("a loss ends before the volumes are listed")
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	if r.volumes.Replace([]any{onGroup, onNode}, "") != nil || r.nodes.Replace([]any{node}, "") != nil {
@@ -193,7 +193,7 @@ func FuzzLosses(f *testing.F) {
 			t.Errorf("%q counts from %s: created %s, lost %s, now %s", note, got, born, since, at)
 		}
 		if own := noteAt(at, born, since); own.Year() >= 0 && own.Year() <= 9999 && NotedAt(own.Format(time.RFC3339), at, born, since).IsZero() != own.IsZero() {
-			t.Errorf("the note %s is not believed: created %s, lost %s, now %s", own, born, since, at)
+			t.Errorf("the note %s is not accepted: created %s, lost %s, now %s", own, born, since, at)
 		}
 	})
 }
