@@ -53,15 +53,21 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// commands are the packages under those that work on volume groups: they read, plan, and run single commands.
+var commands = []string{"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
+
 // layers are the packages of this module that each package of the engine may use.
 var layers = map[string][]string{
-	"lvm":                 {"lvm/inventory"},
-	"lvm/inventory":       {},
-	"lvm/internal/ondisk": {"lvm", "lvm/inventory"},
-	"lvm/internal/alloc":  {"lvm", "lvm/inventory"},
-	"lvm/internal/dm":     {"lvm", "lvm/inventory", "lvm/internal/ondisk"},
-	"lvm/internal/lvmcmd": {"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
-	"lvm/host":            {"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"},
+	"lvm":                  {"lvm/inventory"},
+	"lvm/inventory":        {},
+	"lvm/internal/ondisk":  {"lvm", "lvm/inventory"},
+	"lvm/internal/alloc":   {"lvm", "lvm/inventory"},
+	"lvm/internal/dm":      {"lvm", "lvm/inventory", "lvm/internal/ondisk"},
+	"lvm/internal/lvmcmd":  {"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
+	"lvm/internal/oplock":  commands,
+	"lvm/internal/zeroed":  {"lvm", "lvm/inventory", "lvm/internal/alloc"},
+	"lvm/internal/reserve": {"lvm", "lvm/inventory", "lvm/internal/alloc"},
+	"lvm/host":             slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/reserve"}),
 }
 
 // kubeLayers are the packages that each package of the API part may use, beside lvm. What acts for one node does not know what

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // activating identifies an Activate request among the operations in flight.
@@ -35,7 +36,7 @@ func deviceAt(v lvm.Volume, path string) lvm.Device {
 // UUID from the volume attributes. KindNotFound: the volume does not exist, or another one has its name now; KindNotLocal: its
 // volume group is not on this node.
 func (h *Host) Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error) {
-	return do(ctx, &h.operations, id.LV, activating{id, uuid}, func(ctx context.Context) (string, error) {
+	return oplock.Do(ctx, &h.operations, id.LV, activating{id, uuid}, func(ctx context.Context) (string, error) {
 		return h.activate(ctx, id, uuid)
 	})
 }

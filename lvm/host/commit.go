@@ -26,14 +26,14 @@ func (h *Host) run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) error 
 	}
 	defer h.cache.invalidate()
 	commits := int64(0)
-	h.zeroed.started(g.UUID)
-	defer func() { h.zeroed.ended(g.UUID, commits) }()
+	h.zeroed.Started(g.UUID)
+	defer func() { h.zeroed.Ended(g.UUID, commits) }()
 	taken := int64(0)
 	if slices.ContainsFunc(steps, lvmcmd.Step.Commits) {
 		taken = h.tagGroupWithNode(ctx, g)
 	}
 	for _, s := range steps {
-		h.watchdog.noteCommand(g.UUID, strings.Join(s.Argv, " "))
+		h.locks.NoteCommand(g.UUID, strings.Join(s.Argv, " "))
 		if _, err := h.runLVM(ctx, s.Argv); err != nil {
 			return err
 		}

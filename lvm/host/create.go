@@ -8,6 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
+	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
 )
 
 // creating identifies a Create request among the operations in flight.
@@ -29,8 +31,8 @@ func (h *Host) CreateWithPeers(ctx context.Context, spec lvm.Spec, siblings []lv
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	return do(ctx, &h.operations, lvm.LVName(spec.Name), creating{spec}, func(ctx context.Context) (lvm.Volume, error) {
-		return h.create(ctx, newPlacementRequest(spec, siblings))
+	return oplock.Do(ctx, &h.operations, lvm.LVName(spec.Name), creating{spec}, func(ctx context.Context) (lvm.Volume, error) {
+		return h.create(ctx, reserve.NewRequest(spec, siblings))
 	})
 }
 
@@ -40,8 +42,8 @@ var errChanged = errors.New("the volume groups changed meanwhile")
 // createAttempts bounds how often create plans: again after a leftover, and after an admin's commands in between.
 const createAttempts = 5
 
-func (h *Host) create(ctx context.Context, p placementRequest) (v lvm.Volume, err error) {
-	leave := h.reserved.enter(p.spec)
+func (h *Host) create(ctx context.Context, p reserve.Request) (v lvm.Volume, err error) {
+	leave := h.reserved.Enter(p.Spec)
 	defer func() { leave(err) }()
 	for range createAttempts {
 		m, err := h.tryCreate(ctx, p)
@@ -52,16 +54,16 @@ func (h *Host) create(ctx context.Context, p placementRequest) (v lvm.Volume, er
 			return m.Volume, err
 		}
 	}
-	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: another program keeps changing the volume groups of this node; retry", p.spec.Name)
+	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: another program keeps changing the volume groups of this node; retry", p.Spec.Name)
 }
 
 // tryCreate plans under the lock of the group that served the class last. If another operation holds that lock, or no group is
 // known, it first plans without a lock: that suffices for a volume that exists, and for a refusal.
-func (h *Host) tryCreate(ctx context.Context, p placementRequest) (created, error) {
-	what := "creating volume " + p.spec.Name
-	guess, _ := h.groups.Load(p.spec.Class.Group)
+func (h *Host) tryCreate(ctx context.Context, p reserve.Request) (created, error) {
+	what := "creating volume " + p.Spec.Name
+	guess, _ := h.groups.Load(p.Spec.Class.Group)
 	group, _ := guess.(string)
-	unlock, ok := h.tryLockGroup(group, what)
+	unlock, ok := h.locks.TryAcquire(group, what)
 	if !ok {
 		_, mine, err := h.plan(ctx, p, false)
 		if err != nil {
@@ -71,7 +73,7 @@ func (h *Host) tryCreate(ctx context.Context, p placementRequest) (created, erro
 			return created{Volume: *mine.Ready}, nil
 		}
 		group = alloc.PlacementGroup(mine)
-		if unlock, err = h.lockGroup(ctx, group, what); err != nil {
+		if unlock, err = h.locks.Acquire(ctx, group, what); err != nil {
 			return created{}, err
 		}
 	}
@@ -83,7 +85,7 @@ func (h *Host) tryCreate(ctx context.Context, p placementRequest) (created, erro
 	case mine.Ready != nil:
 		return created{Volume: *mine.Ready}, nil
 	}
-	h.groups.Store(p.spec.Class.Group, alloc.PlacementGroup(mine))
+	h.groups.Store(p.Spec.Class.Group, alloc.PlacementGroup(mine))
 	switch {
 	case alloc.PlacementGroup(mine) != group:
 		return created{}, errChanged
@@ -102,12 +104,12 @@ func (h *Host) tryCreate(ctx context.Context, p placementRequest) (created, erro
 
 // plan reads the disks and plans the request's own volume. With locked (the caller holds a group's lock) it also reserves
 // capacity for the peers.
-func (h *Host) plan(ctx context.Context, p placementRequest, locked bool) (lvm.State, alloc.Placement, error) {
+func (h *Host) plan(ctx context.Context, p reserve.Request, locked bool) (lvm.State, alloc.Placement, error) {
 	s, err := h.readState(ctx)
 	if err != nil {
 		return lvm.State{}, alloc.Placement{}, err
 	}
-	mine, err := h.reserved.plan(s, h.cfg.Cluster, p, locked)
+	mine, err := h.reserved.Plan(s, h.cfg.Cluster, p, locked)
 	return s, mine, err
 }
 
@@ -120,7 +122,7 @@ type created struct {
 // allocate runs lvcreate. It commits the extents, the tags and the state "creating", activates the volume and blanks its
 // beginning, and exits with 0 only if all of that succeeded. A later commit tags the volume as ready. A snapshot or clone is
 // tagged at once: it holds the content of one moment, so the driver never uses one that it has not returned.
-func (h *Host) allocate(ctx context.Context, p placementRequest, c *alloc.Allocation) (created, error) {
+func (h *Host) allocate(ctx context.Context, p reserve.Request, c *alloc.Allocation) (created, error) {
 	steps, err := lvmcmd.CreateSteps(c)
 	if err != nil {
 		return created{}, err
@@ -133,10 +135,10 @@ func (h *Host) allocate(ctx context.Context, p placementRequest, c *alloc.Alloca
 	if err := h.runAfterCleanup(ctx, c.Group, c.Group.ComponentsByName(c.Volume.Class.Pool), steps); err != nil {
 		return created{}, h.afterFailedCreate(ctx, p, c, steps, err)
 	}
-	h.reserved.drop(p.spec)
+	h.reserved.Drop(p.Spec)
 	v, err := h.checkCreated(ctx, c)
 	if err != nil && !errors.Is(err, errChanged) {
-		err = lvm.Errorf(lvm.KindBusy, "volume %q is created, but must be verified before it is used; retry: %w", p.spec.Name, err)
+		err = lvm.Errorf(lvm.KindBusy, "volume %q is created, but must be verified before it is used; retry: %w", p.Spec.Name, err)
 	}
 	return v, err
 }
@@ -179,8 +181,8 @@ func (h *Host) checkCreated(ctx context.Context, c *alloc.Allocation) (created, 
 // afterFailedCreate removes what a failed command left: the command may have committed the volume, whatever its exit status,
 // and then its extents stay allocated. It returns the reason that the disks show now, if there is one. While something may be
 // left that is KindBusy: after any other kind the caller may forget the volume or turn to another node.
-func (h *Host) afterFailedCreate(ctx context.Context, p placementRequest, c *alloc.Allocation, tried []lvmcmd.Step, failure error) error {
-	failure = lvm.Errorf(lvm.KindInternal, "cannot create volume %q with %s in volume group %s: %w", p.spec.Name, c.Volume.Size, c.Group.Name, failure)
+func (h *Host) afterFailedCreate(ctx context.Context, p reserve.Request, c *alloc.Allocation, tried []lvmcmd.Step, failure error) error {
+	failure = lvm.Errorf(lvm.KindInternal, "cannot create volume %q with %s in volume group %s: %w", p.Spec.Name, c.Volume.Size, c.Group.Name, failure)
 	s, mine, err := h.plan(ctx, p, true)
 	if err != nil {
 		kind := lvm.KindOf(err)

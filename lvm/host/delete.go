@@ -6,6 +6,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // deleting identifies a Delete request among the operations in flight.
@@ -17,7 +18,7 @@ type deleting struct{ id lvm.ID }
 // group is not on this node; KindNotManaged: the volume belongs to another cluster; KindInUse: it is open, or other volumes
 // depend on it.
 func (h *Host) Delete(ctx context.Context, id lvm.ID) error {
-	_, err := do(ctx, &h.operations, id.LV, deleting{id}, func(ctx context.Context) (struct{}, error) {
+	_, err := oplock.Do(ctx, &h.operations, id.LV, deleting{id}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, h.delete(ctx, id)
 	})
 	return err

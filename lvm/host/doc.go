@@ -11,8 +11,8 @@
 //
 // Host.Delete tags a volume as deleting and returns. In the background the driver zeroes it, then removes it.
 //
-// Each change holds its group's lock (lock.go; watchdog.go reports a holder that exceeds its time limit). Start recovers what
-// an earlier run left unfinished (recover.go, suspended.go, poolflush.go).
+// Each change holds its group's lock (package oplock, which also reports a holder that exceeds its time limit). Start recovers
+// what an earlier run left unfinished (recover.go, suspended.go, poolflush.go).
 //
 // Caveats:
 //   - A command that writes is never killed. A caller that leaves early finds the command, or its result, on the next call.

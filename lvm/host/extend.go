@@ -6,6 +6,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // Extend expands a ready volume online to at least required and at most limit bytes (0: no limit). It returns a volume that has
@@ -17,7 +18,7 @@ func (h *Host) Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes)
 }
 
 func (h *Host) extendFlight(ctx context.Context, r alloc.ExtendRequest) (lvm.Volume, error) {
-	return do(ctx, &h.operations, r.Id.LV, r, func(ctx context.Context) (lvm.Volume, error) {
+	return oplock.Do(ctx, &h.operations, r.Id.LV, r, func(ctx context.Context) (lvm.Volume, error) {
 		for range createAttempts {
 			v, zeroing, err := h.extend(ctx, r)
 			if err == nil && zeroing != "" {
@@ -46,7 +47,7 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 	if err != nil {
 		return lvm.Volume{}, "", err
 	}
-	x, err := alloc.PlanExtend(h.reserved.in(s), v, r)
+	x, err := alloc.PlanExtend(h.reserved.Apply(s), v, r)
 	if err != nil {
 		return lvm.Volume{}, "", err
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
+	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
+	"github.com/nodelvm/nodelvm/lvm/internal/zeroed"
 )
 
 // Host is LVM on this node. Its methods are safe for concurrent use.
@@ -27,17 +30,16 @@ type Host struct {
 
 	disks           *ondisk.CheckedReader
 	cache           stateCache
-	operations      inFlight     // by volume: at most one operation
-	writers         locks        // by group's UUID: at most one writer
-	watchdog        lockWatchdog // reports a writer that holds its lock for too long
+	operations      oplock.InFlight    // by volume: at most one operation
+	locks           *oplock.GroupLocks // by group's UUID: at most one writer
 	ready           readyBatcher
-	readyOperations inFlight // by group's UUID: a commit of ready tags that pods wait for
-	reserved        reservations
+	readyOperations oplock.InFlight // by group's UUID: a commit of ready tags that pods wait for
+	reserved        reserve.Table
 	wiper           wiper
-	zeroing         turns       // for new volumes
-	zeroed          zeroedWatch // which free extents are known to be zero
-	seen            seenGroups  // groups that the driver checked for what an earlier process left
-	groups          sync.Map    // Class.Group -> UUID of the group that served it last
+	zeroing         oplock.Turns // for new volumes
+	zeroed          zeroed.Watch // which free extents are known to be zero
+	seen            seenGroups   // groups that the driver checked for what an earlier process left
+	groups          sync.Map     // Class.Group -> UUID of the group that served it last
 	instance        *lvmcmd.InstanceLock
 	preparing       sync.Mutex                        // held by Prepare
 	blank           map[ondisk.BlockDevice]bool       // found by the last Prepare
@@ -47,10 +49,7 @@ type Host struct {
 	commands        *lvmcmd.CommandFiles
 	undo            func() // unmounts what NewHost mounted
 
-	closing    context.Context // cancelled when the Host closes
-	stop       context.CancelFunc
-	background sync.WaitGroup // work that outlives the call that started it
-	beginning  sync.Mutex     // held by runInBackground, begin and Close: nothing joins background once Close waits for it
+	tasks *oplock.Tasks // work that outlives the call that started it
 }
 
 // NewHost prepares LVM's configuration. It changes no volume.
@@ -82,10 +81,10 @@ func NewHost(cfg lvm.Config) (*Host, error) {
 func NewHostOn(cfg lvm.Config, machine lvm.Machine) *Host {
 	h := &Host{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), machine: machine, commands: &lvmcmd.CommandFiles{}, undo: func() {}}
 	h.readyDelay, h.cacheTTL = cmp.Or(cfg.ReadyDelay, time.Second), cmp.Or(cfg.CacheTTL, defaultCacheTTL)
-	h.watchdog.limit, h.watchdog.log, h.watchdog.name = cmp.Or(cfg.LockTimeLimit, 2*time.Minute), h.log, h.seen.name
-	h.closing, h.stop = context.WithCancel(context.Background())
-	h.zeroed.begin(zeroedFiles{log: h.log}, h.runLater) // until Start it uses no files: they belong to the node driver
-	h.disks = &ondisk.CheckedReader{Direct: machine.Reader, Report: h.report, Later: h.runInBackground, Log: h.log}
+	h.locks = oplock.NewGroupLocks(cmp.Or(cfg.LockTimeLimit, 2*time.Minute), h.log, h.seen.name)
+	h.tasks = oplock.NewTasks()
+	h.zeroed.Begin(zeroed.Files{Log: h.log}, h.tasks.StartLater) // until Start it uses no files: they belong to the node driver
+	h.disks = &ondisk.CheckedReader{Direct: machine.Reader, Report: h.report, Later: h.tasks.Start, Log: h.log}
 	return h
 }
 
@@ -102,10 +101,8 @@ func (h *Host) Ready(ctx context.Context) error {
 // Close refuses new operations (KindBusy), waits for those under way, tags new volumes as ready, and stops wiping at the next
 // chunk; the next Start resumes it. The error is ctx's: then something is still running.
 func (h *Host) Close(ctx context.Context) error {
-	h.beginning.Lock()
-	h.stop()
-	h.beginning.Unlock()
-	if err := h.operations.close(ctx); err != nil {
+	h.tasks.Stop()
+	if err := h.operations.Close(ctx); err != nil {
 		return err
 	}
 	var last sync.WaitGroup
@@ -114,9 +111,9 @@ func (h *Host) Close(ctx context.Context) error {
 			h.log.Warn("cannot tag new volumes as ready; the next start retries", "error", err)
 		}
 	})
-	err := errors.Join(await(ctx, &last), await(ctx, &h.background))
+	err := errors.Join(oplock.Await(ctx, &last), h.tasks.Drain(ctx))
 	if err == nil {
-		h.zeroed.saveAll()
+		h.zeroed.SaveAll()
 		h.commands.Release()
 		h.instance.Release()
 		h.undo()
@@ -140,8 +137,8 @@ func (h *Host) withKnowledge(s lvm.State) lvm.State {
 	s.Groups = slices.Clone(s.Groups) // other reads share them
 	for i, g := range s.Groups {
 		s.Groups[i] = h.withOvercommit(g)
-		h.zeroed.show(&s.Groups[i])
-		if _, hung := h.watchdog.blockedFor(g.UUID); hung != nil {
+		h.zeroed.Show(&s.Groups[i])
+		if _, hung := h.locks.BlockedFor(g.UUID); hung != nil {
 			s.Groups[i].Problem = hung.Error()
 		}
 	}
@@ -151,14 +148,14 @@ func (h *Host) withKnowledge(s lvm.State) lvm.State {
 // readDisks reads the disks directly, or, if that fails, through LVM's report, which takes one process. It recovers a new group
 // in the background: its disk appeared after the start.
 func (h *Host) readDisks(ctx context.Context) (lvm.State, error) {
-	ticket := h.zeroed.reading()
+	ticket := h.zeroed.Reading()
 	s, err := h.disks.Read(ctx)
 	if err != nil {
 		return lvm.State{}, lvm.Errorf(lvm.KindInternal, "cannot read the volume groups of this node: %w", err)
 	}
-	h.zeroed.read(ticket, s)
+	h.zeroed.Read(ticket, s)
 	for _, g := range h.seen.newGroups(s) {
-		h.runInBackground(func(ctx context.Context) { h.recoverWhenPossible(ctx, g, func() {}) })
+		h.tasks.Start(func(ctx context.Context) { h.recoverWhenPossible(ctx, g, func() {}) })
 	}
 	return h.withNodeProblems(s), nil
 }
@@ -173,36 +170,4 @@ func (h *Host) report(ctx context.Context, devices []string) (lvm.State, error) 
 		return lvm.State{}, err
 	}
 	return ondisk.ParseReport(bytes.NewReader(report))
-}
-
-// runLater runs work after a pause, unless the Host closes before.
-func (h *Host) runLater(pause time.Duration, work func()) {
-	h.runInBackground(func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-			work()
-		}
-	})
-}
-
-// runInBackground starts a goroutine that Close waits for.
-func (h *Host) runInBackground(work func(context.Context)) {
-	h.beginning.Lock()
-	defer h.beginning.Unlock()
-	if h.closing.Err() == nil {
-		h.background.Go(func() { work(h.closing) })
-	}
-}
-
-// begin registers work in the caller's goroutine that is no request for one volume. Close waits until leave is called, so that
-// the next driver finds no operation under way. KindBusy: the Host closes.
-func (h *Host) begin() (leave func(), err error) {
-	h.beginning.Lock()
-	defer h.beginning.Unlock()
-	if h.closing.Err() != nil {
-		return nil, lvm.Errorf(lvm.KindBusy, "the driver is shutting down and starts no operation")
-	}
-	h.background.Add(1)
-	return h.background.Done, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
 )
 
 // TestFormerCommand: a new driver waits for the command of a killed one, and only in that group.
@@ -65,14 +66,14 @@ func TestReservationsShow(t *testing.T) {
 		}
 	}
 	shows(100)
-	_, err := h.reserved.plan(lvm.State{Groups: []lvm.Group{g}}, fixture.TestCluster, newPlacementRequest(spec("a", 40), []lvm.Spec{spec("b", 50)}), true)
+	_, err := h.reserved.Plan(lvm.State{Groups: []lvm.Group{g}}, fixture.TestCluster, reserve.NewRequest(spec("a", 40), []lvm.Spec{spec("b", 50)}), true)
 	fixture.Must(t, err)
 	shows(10) // a is being created
-	h.reserved.drop(spec("a", 40))
+	h.reserved.Drop(spec("a", 40))
 	shows(50)
-	kept := h.reserved.kept["b"]
-	kept.until = time.Now().Add(-time.Nanosecond)
-	h.reserved.kept["b"] = kept
+	kept := h.reserved.Kept["b"]
+	kept.Until = time.Now().Add(-time.Nanosecond)
+	h.reserved.Kept["b"] = kept
 	shows(100)
 }
 
@@ -80,7 +81,7 @@ func TestReservationsShow(t *testing.T) {
 func TestCloseWaitsForTheCaretaker(t *testing.T) {
 	h := NewHostOn(lvm.Config{LockDir: t.TempDir()}, lvm.Machine{})
 	fixture.Must(t, h.AcquireInstanceLock(t.Context()))
-	leave, err := h.begin()
+	leave, err := h.tasks.Join()
 	fixture.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
@@ -48,7 +49,7 @@ func (h *Host) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inv
 	if err := lvm.CheckWritable(s, g); err != nil {
 		e.Problem = err.Error()
 	}
-	if held, err := lockHeld(h.cfg.LockDir, g.Name); err != nil {
+	if held, err := oplock.LockHeld(h.cfg.LockDir, g.Name); err != nil {
 		h.log.Warn("cannot determine whether LVM's lock is held", "vg", g.Name, "error", err)
 	} else {
 		e.LockHeldSeconds = int64(held.Seconds())
@@ -141,7 +142,7 @@ func (h *Host) CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventor
 	if err != nil {
 		return nil, err
 	}
-	return capacityByGroup(h.reserved.in(s), class), nil
+	return capacityByGroup(h.reserved.Apply(s), class), nil
 }
 
 func capacityByGroup(s lvm.State, class lvm.Class) []inventory.Offer {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 func TestParseThin(t *testing.T) {
@@ -25,12 +26,12 @@ func TestParseThin(t *testing.T) {
 	}
 }
 
-// lockHeld reports the lock that lvm takes, and never takes one from lvm.
+// LockHeld reports the lock that lvm takes, and never takes one from lvm.
 func TestLockHeld(t *testing.T) {
 	dir := t.TempDir()
 	expect := func(what string, held bool) {
 		t.Helper()
-		if got, err := lockHeld(dir, "vg"); err != nil || (got > 0) != held || got > time.Minute {
+		if got, err := oplock.LockHeld(dir, "vg"); err != nil || (got > 0) != held || got > time.Minute {
 			t.Errorf("%s: %s, %v", what, got, err)
 		}
 	}
@@ -44,7 +45,7 @@ func TestLockHeld(t *testing.T) {
 	fixture.Must(t, unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB))
 	expect("shared by readers", false)
 	fixture.Must(t, unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)) // the check has released its shared lock
-	if got, err := lockHeld("", "vg"); got != 0 || err != nil {
+	if got, err := oplock.LockHeld("", "vg"); got != 0 || err != nil {
 		t.Errorf("without a directory: %s, %v", got, err)
 	}
 }

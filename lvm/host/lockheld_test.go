@@ -11,6 +11,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // forgetful counts the devices whose inactive tables the driver clears.
@@ -55,11 +56,11 @@ func TestForgetTablesWaits(t *testing.T) {
 func TestLockVG(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "V_vg")
-	first, err := lockVG(t.Context(), dir, "vg")
+	first, err := oplock.LockVG(t.Context(), dir, "vg")
 	fixture.Must(t, err)
 	got := make(chan func(), 1)
 	go func() {
-		second, err := lockVG(t.Context(), dir, "vg")
+		second, err := oplock.LockVG(t.Context(), dir, "vg")
 		if err != nil {
 			t.Error(err)
 		}
@@ -73,14 +74,14 @@ func TestLockVG(t *testing.T) {
 	}
 	first()
 	second := <-got
-	if held, err := lockHeld(dir, "vg"); err != nil || held == 0 {
+	if held, err := oplock.LockHeld(dir, "vg"); err != nil || held == 0 {
 		t.Errorf("lvm would not see the lock: %s, %v", held, err)
 	}
 	second()
 	if fixture.Exists(path) {
 		t.Error("the file is still there")
 	}
-	if unlock, err := lockVG(t.Context(), "", "vg"); err != nil {
+	if unlock, err := oplock.LockVG(t.Context(), "", "vg"); err != nil {
 		t.Error(err)
 	} else {
 		unlock()

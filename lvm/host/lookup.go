@@ -8,6 +8,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
 )
 
 // Lookup finds a ready volume. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group is not on this
@@ -64,7 +65,7 @@ func (h *Host) Capacity(ctx context.Context, class lvm.Class) (lvm.Capacity, err
 	if err != nil {
 		return lvm.Capacity{}, err
 	}
-	return alloc.Capacity(h.reserved.in(s), class)
+	return alloc.Capacity(h.reserved.Apply(s), class)
 }
 
 // Fits checks that this node can hold all of these volumes together now: nil, or KindInsufficientCapacity. It reserves nothing,
@@ -77,5 +78,5 @@ func (h *Host) Fits(ctx context.Context, specs []lvm.Spec) error {
 	if err != nil {
 		return err
 	}
-	return h.reserved.room(s, h.cfg.Cluster, newPlacementRequest(specs[0], specs[1:]))
+	return h.reserved.Fits(s, h.cfg.Cluster, reserve.NewRequest(specs[0], specs[1:]))
 }

@@ -38,7 +38,7 @@ func (h *Host) Metrics() Metrics {
 		Volumes:     map[lvm.VolumeState]int{lvm.StateCreating: 0, lvm.StateZeroing: 0, lvm.StateReady: 0, lvm.StateDeleting: 0},
 		WipeBacklog: h.wiper.backlog(),
 		Backlogs:    h.wiper.backlogs(),
-		InFlight:    h.operations.count(),
+		InFlight:    h.operations.Count(),
 		ReaderOff:   h.disks.Difference() != "",
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), metricsPatience)
@@ -67,7 +67,7 @@ func (h *Host) Metrics() Metrics {
 			}
 		}
 		gm.Free = g.Bytes(g.FreeExtents())
-		gm.Hung, _ = h.watchdog.blockedFor(g.UUID)
+		gm.Hung, _ = h.locks.BlockedFor(g.UUID)
 		gm.Pools = h.poolsOf(g, paths)
 		m.Groups = append(m.Groups, gm)
 	}

@@ -59,7 +59,7 @@ func (h *Host) tagGroupWithNode(ctx context.Context, g lvm.Group) (commits int64
 		return 0
 	}
 	argv := append(lvmcmd.OnDevices("vgchange", g), "--addtag", tag, "--", g.Name)
-	h.watchdog.noteCommand(g.UUID, strings.Join(argv, " "))
+	h.locks.NoteCommand(g.UUID, strings.Join(argv, " "))
 	if _, err := h.runLVM(ctx, argv); err != nil {
 		h.log.Warn("cannot tag a volume group as used by this node; the next change retries", "vg", g.Name, "error", err)
 		return 0

@@ -38,7 +38,7 @@ func (g *extensionCounts) of(uuid string) int {
 // long enough. A pool that needs nothing costs one query of the kernel and no process. The error joins those of the pools. A
 // blocked group delays no other.
 func (h *Host) ExtendThinPools(ctx context.Context) error {
-	leave, err := h.begin()
+	leave, err := h.tasks.Join()
 	if err != nil {
 		return err
 	}
@@ -70,14 +70,14 @@ func (h *Host) ExtendThinPools(ctx context.Context) error {
 // Close waits for it.
 func (h *Host) extendPoolsOf(ctx context.Context, group string, work []func() error) error {
 	done := make(chan error, 1)
-	h.background.Go(func() {
+	h.tasks.Fork(func() {
 		var errs []error
 		for _, do := range work {
 			errs = append(errs, do())
 		}
 		done <- errors.Join(errs...)
 	})
-	waiting, stop := h.watchdog.until(ctx, group)
+	waiting, stop := h.locks.UntilBlocked(ctx, group)
 	defer stop()
 	select {
 	case err := <-done:

@@ -58,7 +58,7 @@ func (h *Host) emptyFor(s lvm.State) map[string][]string {
 		return nil
 	}
 	now, group := map[string]bool{}, map[string]string{}
-	for _, g := range h.reserved.in(s).Groups {
+	for _, g := range h.reserved.Apply(s).Groups {
 		for _, lv := range g.LVs {
 			if lv.UUID != "" && removable(g, lv, h.cfg.Cluster, h.declared()) {
 				now[lv.UUID], group[lv.UUID] = true, g.UUID
@@ -81,7 +81,7 @@ func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 		return err
 	}
 	defer unlock()
-	s = h.reserved.in(s)
+	s = h.reserved.Apply(s)
 	g, err := s.FindGroup(group)
 	if err != nil || lvm.CheckWritable(s, g) != nil {
 		return err

@@ -41,7 +41,7 @@ func (h *Host) Prepare(ctx context.Context, p Preparation) (PrepareReport, error
 		return PrepareReport{}, err
 	}
 	h.declarations.Store(&declared)
-	leave, err := h.begin()
+	leave, err := h.tasks.Join()
 	if err != nil {
 		return PrepareReport{}, err
 	}

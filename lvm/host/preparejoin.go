@@ -44,7 +44,7 @@ func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group
 		paths = append(paths, device.Path)
 	}
 	if here != nil {
-		unlock, err := p.host.lockGroup(ctx, here.UUID, "extending volume group "+d.Name)
+		unlock, err := p.host.locks.Acquire(ctx, here.UUID, "extending volume group "+d.Name)
 		if err != nil {
 			return err
 		}

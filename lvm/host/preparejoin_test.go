@@ -58,7 +58,7 @@ func TestJoinReadsAgain(t *testing.T) {
 		if c.ran == nil && (err == nil || !strings.Contains(err.Error(), "vg")) {
 			t.Errorf("%s: the error does not name the group: %v", name, err)
 		}
-		unlock, err := h.lockGroup(t.Context(), before.UUID, "the next one")
+		unlock, err := h.locks.Acquire(t.Context(), before.UUID, "the next one")
 		fixture.Must(t, err)
 		unlock()
 	}

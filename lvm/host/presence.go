@@ -42,7 +42,7 @@ func (h *Host) SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotP
 
 // readFor reads the disks for the LV of a request, and reports whether an operation for it is in flight.
 func (h *Host) readFor(ctx context.Context, kind, name, lv string) (s lvm.State, underWay bool, err error) {
-	underWay = h.operations.has(lv) // before the read: an operation that ends meanwhile shows on the disks
+	underWay = h.operations.Has(lv) // before the read: an operation that ends meanwhile shows on the disks
 	if s, err = h.cachedState(ctx); err != nil {
 		return lvm.State{}, false, lvm.Errorf(lvm.KindBusy, "cannot determine whether %s %q exists: %w", kind, name, err)
 	}
@@ -63,7 +63,7 @@ func findOwned[T any](s lvm.State, of func(lvm.Group, lvm.LV) (T, bool, error), 
 
 // KeepReserved renews the reservations of the wanted peers, those whose request is still expected. The others expire seconds
 // after the last request.
-func (h *Host) KeepReserved(wanted func(lvm.Volume) bool) { h.reserved.renew(wanted) }
+func (h *Host) KeepReserved(wanted func(lvm.Volume) bool) { h.reserved.Renew(wanted) }
 
 // Serves reports whether a class with this group, a name or an @tag, selects the volume group of the ID.
 func (h *Host) Serves(ctx context.Context, group string, id lvm.ID) (bool, error) {

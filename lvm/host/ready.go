@@ -8,6 +8,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // readyBatcher holds the volumes that requests got while their state on the disks is still "creating". One commit tags many of
@@ -131,7 +132,7 @@ func (h *Host) markReadyLater(v lvm.Volume) {
 	}
 	s.groups[group][v.UUID] = v
 	if s.startWorker(group) {
-		h.background.Go(func() { h.markReadyUntilDone(group) })
+		h.tasks.Fork(func() { h.markReadyUntilDone(group) })
 	}
 }
 
@@ -140,19 +141,19 @@ func (h *Host) markReadyUntilDone(group string) {
 	pause := h.readyDelay
 	for !h.ready.stopWorker(group) {
 		select {
-		case <-h.closing.Done():
+		case <-h.tasks.Context().Done():
 			return
 		case <-time.After(pause):
 		}
-		err := h.markReady(h.closing, group, func(ctx context.Context, uuid string) (func(), error) {
-			return h.writers.lockLast(ctx, uuid, readyTimeLimit*h.readyDelay)
+		err := h.markReady(h.tasks.Context(), group, func(ctx context.Context, uuid, what string) (func(), error) {
+			return h.locks.AcquireLast(ctx, uuid, what, readyTimeLimit*h.readyDelay)
 		})
 		if err == nil {
 			pause = h.readyDelay
 			continue
 		}
 		pause = min(2*pause, readyLastPause)
-		if h.closing.Err() == nil {
+		if !h.tasks.IsStopped() {
 			h.log.Warn("cannot tag new volumes as ready; the driver retries, at the latest when a pod uses them", "vg", h.seen.name(group), "vg_uuid", group, "pause", pause, "error", err)
 		}
 	}
@@ -162,7 +163,7 @@ func (h *Host) markReadyUntilDone(group string) {
 // volume was added under the group's lock, so the next holder of the lock tags them all.
 func (h *Host) markReadyFor(ctx context.Context, group, uuid string) error {
 	for h.ready.has(group, uuid) {
-		_, err := do(ctx, &h.readyOperations, group, nil, func(ctx context.Context) (struct{}, error) {
+		_, err := oplock.Do(ctx, &h.readyOperations, group, nil, func(ctx context.Context) (struct{}, error) {
 			s, unlock, err := h.lockedFirst(ctx, group, "tagging new volumes as ready", owedByMarking, h.readDisks)
 			if err != nil {
 				return struct{}{}, err
@@ -183,11 +184,11 @@ func (h *Host) markReadyFor(ctx context.Context, group, uuid string) error {
 
 // markReady tags all volumes of a group that wait for it. No request needs that now, so it changes no group with a missing
 // disk.
-func (h *Host) markReady(ctx context.Context, group string, lock func(context.Context, string) (func(), error)) error {
+func (h *Host) markReady(ctx context.Context, group string, lock func(ctx context.Context, uuid, what string) (func(), error)) error {
 	if len(h.ready.of(group)) == 0 {
 		return nil
 	}
-	unlock, err := h.lockBy(ctx, group, "tagging new volumes as ready", lock)
+	unlock, err := lock(ctx, group, "tagging new volumes as ready")
 	if err != nil {
 		return err
 	}
@@ -256,5 +257,5 @@ func (h *Host) markRestReady(ctx context.Context) error {
 		groups = append(groups, group)
 	}
 	s.mu.Unlock()
-	return eachAtOnce(groups, func(group string) error { return h.markReady(ctx, group, h.writers.lock) })
+	return eachAtOnce(groups, func(group string) error { return h.markReady(ctx, group, h.locks.Acquire) })
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
+	"github.com/nodelvm/nodelvm/lvm/internal/zeroed"
 )
 
 // startPatience is how long Start waits for recovery, which then continues in the background. What cannot be recovered yet is
@@ -31,7 +33,7 @@ func (h *Host) Start(ctx context.Context) error {
 		h.log.Warn("cannot load device-mapper; LVM tries to when it creates the first volume", "error", err)
 	}
 	h.disks.Check(ctx)
-	h.zeroed.begin(zeroedFiles{dir: h.cfg.BackupDir, log: h.log}, h.runLater)
+	h.zeroed.Begin(zeroed.Files{Dir: h.cfg.BackupDir, Log: h.log}, h.tasks.StartLater)
 	s, err := h.readDisks(ctx)
 	if err != nil {
 		return err
@@ -50,11 +52,11 @@ func (h *Host) Start(ctx context.Context) error {
 	var mended sync.WaitGroup
 	for _, g := range h.seen.newGroups(s) {
 		mended.Add(1)
-		h.background.Go(func() { h.recoverWhenPossible(h.closing, g, mended.Done) })
+		h.tasks.Fork(func() { h.recoverWhenPossible(h.tasks.Context(), g, mended.Done) })
 	}
 	waiting, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	if await(waiting, &mended) != nil {
+	if oplock.Await(waiting, &mended) != nil {
 		h.log.Warn("recovery is slow; continuing in the background")
 	}
 	return nil
@@ -163,7 +165,7 @@ func (h *Host) recoverGroup(ctx context.Context, g lvm.Group) (unfinished error)
 // afterFormerCommands waits until no command of an earlier driver works on the group, then reads and flushes it: that driver
 // may have been killed between a commit and its flush, and a repeated request relies on the commit.
 func (h *Host) afterFormerCommands(ctx context.Context, g lvm.Group) (lvm.Group, error) {
-	unlock, err := h.lockGroup(ctx, g.UUID, "waiting for the commands of an earlier driver process")
+	unlock, err := h.locks.Acquire(ctx, g.UUID, "waiting for the commands of an earlier driver process")
 	if err != nil {
 		return lvm.Group{}, err
 	}
@@ -200,7 +202,7 @@ func (h *Host) recoverVolume(ctx context.Context, v lvm.Volume) error {
 		return nil
 	case err != nil:
 		return err
-	case now.UUID != v.UUID || now.State != v.State || h.ready.has(v.ID.VG, v.UUID) || now.State == lvm.StateZeroing && h.operations.has(v.ID.LV):
+	case now.UUID != v.UUID || now.State != v.State || h.ready.has(v.ID.VG, v.UUID) || now.State == lvm.StateZeroing && h.operations.Has(v.ID.LV):
 		return nil // a request works on it
 	case alloc.Complete(g, lv, now):
 		_, err := h.completeVolume(ctx, s, now)

@@ -9,6 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // snapping and unsnapping identify CreateSnapshot and DeleteSnapshot requests among the operations in flight.
@@ -22,7 +23,7 @@ type (
 // thin; KindExists: a snapshot of another volume has the name; KindNotFound, KindNotLocal, KindNotManaged: the volume;
 // KindInsufficientCapacity: the pool; KindBusy: retry, perhaps after the file system is thawed.
 func (h *Host) CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
-	return do(ctx, &h.operations, lvm.SnapshotName(spec.Name), snapping{spec}, func(ctx context.Context) (lvm.Snapshot, error) {
+	return oplock.Do(ctx, &h.operations, lvm.SnapshotName(spec.Name), snapping{spec}, func(ctx context.Context) (lvm.Snapshot, error) {
 		for range createAttempts {
 			sn, err := h.createSnapshot(ctx, spec)
 			if !errors.Is(err, errChanged) {
@@ -39,7 +40,7 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 		return lvm.Snapshot{}, err
 	}
 	defer unlock()
-	p, err := alloc.PlanSnapshot(h.reserved.in(s), h.cfg.Cluster, spec)
+	p, err := alloc.PlanSnapshot(h.reserved.Apply(s), h.cfg.Cluster, spec)
 	switch {
 	case err != nil:
 		return lvm.Snapshot{}, err
@@ -143,7 +144,7 @@ func (h *Host) resumeSource(ctx context.Context, s lvm.State, source lvm.ID) {
 // lacks is deleted: nil. KindNotLocal: its group is not on this node; KindNotManaged: the driver does not manage it; KindInUse:
 // its device is open.
 func (h *Host) DeleteSnapshot(ctx context.Context, id lvm.ID) error {
-	_, err := do(ctx, &h.operations, id.LV, unsnapping{id}, func(ctx context.Context) (struct{}, error) {
+	_, err := oplock.Do(ctx, &h.operations, id.LV, unsnapping{id}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, h.deleteSnapshot(ctx, id)
 	})
 	return err

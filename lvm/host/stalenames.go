@@ -9,14 +9,15 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // removeStaleNames removes the names of a group in the host's /dev that earlier versions of the driver created: after an
 // admin's lvremove such a name leads to the volume that gets the device's number next.
 func (h *Host) removeStaleNames(ctx context.Context, group string, ours func(uuid string) bool) {
-	waiting, cancel := context.WithTimeout(ctx, lockPatience)
+	waiting, cancel := context.WithTimeout(ctx, oplock.LockPatience)
 	defer cancel()
-	unlock, err := lockVG(waiting, h.cfg.LockDir, group) // an admin's lvm may be creating a device
+	unlock, err := oplock.LockVG(waiting, h.cfg.LockDir, group) // an admin's lvm may be creating a device
 	if err != nil {
 		h.log.Warn("not checking for names in /dev that an earlier version left", "vg", group, "error", err)
 		return

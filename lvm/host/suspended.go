@@ -6,6 +6,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // resume resumes the suspended devices of the cluster's volumes in a group, with their legs and pools: I/O to them waits. An
@@ -14,7 +15,7 @@ func (h *Host) resume(ctx context.Context, g lvm.Group) {
 	if len(h.suspendedIn(g)) == 0 {
 		return
 	}
-	unlock, err := h.lockGroup(ctx, g.UUID, "resuming suspended volumes")
+	unlock, err := h.locks.Acquire(ctx, g.UUID, "resuming suspended volumes")
 	if err != nil {
 		h.log.Error("cannot resume suspended volumes", "vg", g.Name, "error", err)
 		return
@@ -38,9 +39,9 @@ func (h *Host) resume(ctx context.Context, g lvm.Group) {
 // admin's command may be about to resume the table that it loaded (without it, writes would bypass a pvmove): LVM's lock keeps the
 // driver away from it.
 func (h *Host) clearInactiveTables(ctx context.Context, g lvm.Group) {
-	waiting, cancel := context.WithTimeout(ctx, lockPatience)
+	waiting, cancel := context.WithTimeout(ctx, oplock.LockPatience)
 	defer cancel()
-	unlock, err := lockVG(waiting, h.cfg.LockDir, g.Name)
+	unlock, err := oplock.LockVG(waiting, h.cfg.LockDir, g.Name)
 	if err != nil {
 		h.log.Warn("not checking for inactive tables that an interrupted command left", "vg", g.Name, "error", err)
 		return

@@ -13,11 +13,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // wiper zeroes deleted volumes in the background, then frees their extents.
 type wiper struct {
-	turns turns // one wipe at a time in each group
+	turns oplock.Turns // one wipe at a time in each group
 
 	mu      sync.Mutex
 	pending map[string]*wiping // by the volume's UUID
@@ -42,14 +43,14 @@ func (h *Host) wipe(v lvm.Volume) {
 	w := &h.wiper
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, under := w.pending[v.UUID]; under || h.closing.Err() != nil {
+	if _, under := w.pending[v.UUID]; under || h.tasks.IsStopped() {
 		return
 	}
 	if w.pending == nil {
 		w.pending = map[string]*wiping{}
 	}
 	w.pending[v.UUID] = &wiping{volume: v, left: v.Size, done: make(chan struct{})}
-	h.background.Go(func() { h.wipeUntilDone(v) })
+	h.tasks.Fork(func() { h.wipeUntilDone(v) })
 }
 
 func (h *Host) wipeUntilDone(v lvm.Volume) {
@@ -61,13 +62,13 @@ func (h *Host) wipeUntilDone(v lvm.Volume) {
 		delete(w.pending, v.UUID)
 	}()
 	for pause := wipeFirstPause; ; pause = min(2*pause, wipeLastPause) {
-		err := h.wipeOnce(h.closing, v)
-		if err == nil || h.closing.Err() != nil {
+		err := h.wipeOnce(h.tasks.Context(), v)
+		if err == nil || h.tasks.IsStopped() {
 			return
 		}
 		h.log.Warn("cannot wipe or remove a deleted volume; the driver retries", "volume", v.ID.String(), "vg", v.Group, "vg_uuid", v.ID.VG, "pause", pause, "error", err)
 		select {
-		case <-h.closing.Done():
+		case <-h.tasks.Context().Done():
 			return
 		case <-time.After(pause):
 		}
@@ -77,11 +78,11 @@ func (h *Host) wipeUntilDone(v lvm.Volume) {
 // wipeOnce zeroes the volume from where an earlier attempt stopped, and removes it. It zeroes without the group's lock, because
 // that can take hours.
 func (h *Host) wipeOnce(ctx context.Context, v lvm.Volume) error {
-	turn, err := h.wiper.turns.wait(ctx, v.ID.VG, h.wiper.leftOf(v.UUID))
+	turn, err := h.wiper.turns.Wait(ctx, v.ID.VG, h.wiper.leftOf(v.UUID))
 	if err != nil {
 		return err
 	}
-	defer turn.end()
+	defer turn.End()
 	var content *zeroedPrefix
 	if isWiped(v) {
 		content, err = h.zero(ctx, v, turn)
@@ -102,7 +103,7 @@ type zeroedPrefix struct {
 }
 
 // zero zeroes a deleted volume. Nil: another volume has the name by now.
-func (h *Host) zero(ctx context.Context, v lvm.Volume, turn *turn) (*zeroedPrefix, error) {
+func (h *Host) zero(ctx context.Context, v lvm.Volume, turn *oplock.Turn) (*zeroedPrefix, error) {
 	s, err := h.readState(ctx)
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (h *Host) zero(ctx context.Context, v lvm.Volume, turn *turn) (*zeroedPrefi
 	return &zeroedPrefix{now.Size, alloc.ContentOf(g, lv)}, h.zeroVolume(ctx, g, lv, now, turn)
 }
 
-func (h *Host) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, turn *turn) error {
+func (h *Host) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, turn *oplock.Turn) error {
 	if lost := missingBelow(g, lv); len(lost) > 0 {
 		return lvm.Errorf(lvm.KindInternal, "cannot wipe volume %s/%s: a part of it is on the physical volume %s, which is missing or unresponsive. Its data could be read when that disk returns: reconnect the disk (vgextend --restoremissing clears its MISSING flag), or remove the volume with lvremove",
 			g.Name, lv.Name, strings.Join(lost, ", "))
@@ -144,7 +145,7 @@ func (h *Host) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Vol
 	err = h.machine.Kernel.Zero(ctx, deviceAt(v, path), at, v.Size, func(until lvm.Bytes) {
 		at = until
 		h.wiper.left(v, at)
-		turn.pause(ctx, v.Size-at)
+		turn.Pause(ctx, v.Size-at)
 		if time.Since(last) > wipeSave && at < v.Size {
 			save(ctx)
 		}
@@ -179,7 +180,7 @@ func (h *Host) removeIfStill(ctx context.Context, v lvm.Volume, content *zeroedP
 	case content != nil && now.Size != content.size:
 		return lvm.Errorf(lvm.KindBusy, "another program changed its size from %s to %s while the driver wiped it", content.size, now.Size)
 	case content != nil && maps.EqualFunc(content.runs, alloc.ContentOf(g, lv), slices.Equal):
-		h.zeroed.gains(g.UUID, content.runs)
+		h.zeroed.Gains(g.UUID, content.runs)
 	}
 	return h.remove(ctx, s, now.ID, now.UUID, now.State)
 }

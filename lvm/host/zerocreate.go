@@ -45,7 +45,7 @@ func (h *Host) zeroNew(ctx context.Context, m created) (lvm.Volume, error) {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q was removed while the driver zeroed it; retry: %w", m.Name, findErr)
 	case v.UUID != m.UUID || v.State != lvm.StateZeroing || v.Size != m.Size:
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "another program changed volume %s/%s while the driver zeroed it; retry", g.Name, lv.Name)
-	case h.closing.Err() != nil:
+	case h.tasks.IsStopped():
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet, and the driver is shutting down; retry", m.Name)
 	case err != nil:
 		err = lvm.Errorf(lvm.KindInternal, "cannot zero volume %s/%s, whose extents may hold other users' data, so the driver does not hand it out: %w", g.Name, lv.Name, err)
@@ -71,11 +71,11 @@ func (h *Host) zeroRest(ctx context.Context, m created) error {
 		return err
 	}
 	left := g.Bytes(alloc.CountOf(m.rest))
-	turn, err := h.zeroing.wait(h.closing, m.ID.VG, left) //nolint:contextcheck // the volume is zeroed to the end, or to that of the driver
+	turn, err := h.zeroing.Wait(h.tasks.Context(), m.ID.VG, left) //nolint:contextcheck // the volume is zeroed to the end, or to that of the driver
 	if err != nil {
 		return err
 	}
-	defer turn.end()
+	defer turn.End()
 	path, err := h.device(ctx, v)
 	if err != nil {
 		return err
@@ -83,9 +83,9 @@ func (h *Host) zeroRest(ctx context.Context, m created) error {
 	h.log.Info("zeroing the extents of a new raw block volume that may hold other users' data", "volume", m.ID.String(), "bytes", int64(left))
 	for _, r := range m.rest {
 		at := g.Bytes(r.Start)
-		err := h.machine.Kernel.Zero(h.closing, deviceAt(v, path), at, g.Bytes(r.End()), func(until lvm.Bytes) { //nolint:contextcheck // as above
+		err := h.machine.Kernel.Zero(h.tasks.Context(), deviceAt(v, path), at, g.Bytes(r.End()), func(until lvm.Bytes) { //nolint:contextcheck // as above
 			left, at = left-(until-at), until
-			turn.pause(h.closing, left)
+			turn.Pause(h.tasks.Context(), left)
 		})
 		if err != nil {
 			return err

@@ -72,11 +72,11 @@ func (h *Host) zeroes(g lvm.Group, lv lvm.LV) (uuid string, err error) {
 func (h *Host) awaitZeroes(id lvm.ID, uuid string) error {
 	select {
 	case <-h.wiper.end(uuid):
-		if h.closing.Err() == nil {
+		if !h.tasks.IsStopped() {
 			return nil
 		}
 	case <-time.After(zeroPatience):
-	case <-h.closing.Done():
+	case <-h.tasks.Context().Done():
 	}
 	return lvm.Errorf(lvm.KindBusy, "volume %s cannot be expanded yet: its new extents may hold other users' data, and %s of them are not zeroed; retry", id, h.wiper.leftOf(uuid))
 }

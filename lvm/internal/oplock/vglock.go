@@ -1,4 +1,4 @@
-package host
+package oplock
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// lockHeld returns for how long a process, an admin's lvm or the driver's, has held LVM's lock on a group; 0 if none does. LVM
+// LockHeld returns for how long a process, an admin's lvm or the driver's, has held LVM's lock on a group; 0 if none does. LVM
 // creates the file when it acquires the lock and removes it when it releases the lock, so the file is as old as the lock. The
 // check takes a shared lock for a moment, which makes no waiting lvm fail.
-func lockHeld(dir, group string) (time.Duration, error) {
+func LockHeld(dir, group string) (time.Duration, error) {
 	if dir == "" {
 		return 0, nil
 	}
@@ -42,12 +42,12 @@ func lockHeld(dir, group string) (time.Duration, error) {
 	return max(time.Second, time.Since(time.Unix(stat.Ctim.Unix()))), nil
 }
 
-// lockPatience is how long the driver waits for an lvm command that changes a group, where nothing depends on it.
-const lockPatience = 10 * time.Second
+// LockPatience is how long the driver waits for an lvm command that changes a group, where nothing depends on it.
+const LockPatience = 10 * time.Second
 
-// lockVG acquires LVM's lock on a group as an lvm command that changes it does (lvm2, lib/misc/lvm-flock.c): no other lvm works
+// LockVG acquires LVM's lock on a group as an lvm command that changes it does (lvm2, lib/misc/lvm-flock.c): no other lvm works
 // on the group until unlock. KindBusy: ctx has ended first.
-func lockVG(ctx context.Context, dir, group string) (unlock func(), err error) {
+func LockVG(ctx context.Context, dir, group string) (unlock func(), err error) {
 	if dir == "" {
 		return func() {}, nil
 	}

@@ -1,4 +1,4 @@
-package host
+package zeroed
 
 import (
 	"log/slog"
@@ -20,7 +20,7 @@ import (
 // TestZeroedAfter: what stays known from one commit of a group to a later one.
 func TestZeroedAfter(t *testing.T) {
 	known := alloc.RunsByPV{"vga": {{Start: 0, Count: 10}, {Start: 20, Count: 10}}, "vgb": {{Start: 0, Count: 5}}}
-	z := zeroed{seqno: 7, checksum: 77, runs: known}
+	z := knowledge{seqno: 7, checksum: 77, runs: known}
 	whole := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 100}}, []lvm.Run{{Start: 0, Count: 100}})
 	at := func(seqno int64, change func(*lvm.Group)) lvm.Group {
 		g := whole.Clone()
@@ -72,11 +72,11 @@ func TestZeroedAfter(t *testing.T) {
 
 // TestZeroedFile: a file counts only for the commit at which it was written.
 func TestZeroedFile(t *testing.T) {
-	files := zeroedFiles{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
+	files := Files{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 100}}, []lvm.Run{{Start: 50, Count: 50}})
 	g.Seqno, g.Checksum = 7, 77
 	known := alloc.RunsByPV{"vga": {{Start: 0, Count: 10}}, "vgb": {{Start: 40, Count: 20}}, "gone": {{Start: 0, Count: 5}}}
-	files.save(g.UUID, g.Name, zeroed{7, 77, known})
+	files.save(g.UUID, g.Name, knowledge{7, 77, known})
 	if diff := cmp.Diff(alloc.RunsByPV{"vga": {{Start: 0, Count: 10}}, "vgb": {{Start: 50, Count: 10}}}, files.load(g).runs); diff != "" {
 		t.Errorf("at the same commit (-want +got):\n%s", diff)
 	}
@@ -105,7 +105,7 @@ func TestZeroedFile(t *testing.T) {
 			t.Errorf("from %q: %v counts as zero", damaged, got.runs)
 		}
 	}
-	if got := (zeroedFiles{}).load(g); len(got.runs) > 0 || got.seqno != 7 {
+	if got := (Files{}).load(g); len(got.runs) > 0 || got.seqno != 7 {
 		t.Errorf("without a directory: %+v", got)
 	}
 }
@@ -127,18 +127,18 @@ func TestZeroedWatch(t *testing.T) {
 	}
 	vouch := at(5, free)
 	vouch.Groups[0].Tags = []string{"nodelvm.zeroed=5"}
-	begin := func() *zeroedWatch {
-		w := &zeroedWatch{}
-		w.begin(zeroedFiles{}, func(time.Duration, func()) {})
-		w.read(w.reading(), vouch)
+	begin := func() *Watch {
+		w := &Watch{}
+		w.Begin(Files{}, func(time.Duration, func()) {})
+		w.Read(w.Reading(), vouch)
 		return w
 	}
-	known := func(w *zeroedWatch, s lvm.State) []lvm.Run {
+	known := func(w *Watch, s lvm.State) []lvm.Run {
 		g := s.Groups[0]
-		w.show(&g)
+		w.Show(&g)
 		return g.PVs[0].Zeroed
 	}
-	want := func(what string, w *zeroedWatch, s lvm.State, want []lvm.Run) {
+	want := func(what string, w *Watch, s lvm.State, want []lvm.Run) {
 		t.Helper()
 		if got := known(w, s); !slices.Equal(got, want) {
 			t.Errorf("%s: %v is known to be zero, want %v", what, got, want)
@@ -147,37 +147,37 @@ func TestZeroedWatch(t *testing.T) {
 	after := at(7, []lvm.Run{{Start: 10, Count: 90}})
 
 	w := begin()
-	w.started("uuid-vg")
-	w.read(w.reading(), at(6, []lvm.Run{{Start: 10, Count: 90}})) // between the two commits of the driver's command
-	w.read(w.reading(), after)
+	w.Started("uuid-vg")
+	w.Read(w.Reading(), at(6, []lvm.Run{{Start: 10, Count: 90}})) // between the two commits of the driver's command
+	w.Read(w.Reading(), after)
 	want("while a command runs", w, after, nil)
-	early := w.reading()
-	w.ended("uuid-vg", 2)
-	w.read(early, at(6, free)) // was read before the command ended
-	w.read(w.reading(), after)
+	early := w.Reading()
+	w.Ended("uuid-vg", 2)
+	w.Read(early, at(6, free)) // was read before the command ended
+	w.Read(w.Reading(), after)
 	want("after a command with two commits", w, after, []lvm.Run{{Start: 10, Count: 90}})
-	w.read(early, at(5, free)) // ended late
+	w.Read(early, at(5, free)) // ended late
 	want("after an old read", w, after, []lvm.Run{{Start: 10, Count: 90}})
 	want("for an old read", w, at(6, free), nil)
-	w.read(w.reading(), at(6, free)) // a backup was restored
+	w.Read(w.Reading(), at(6, free)) // a backup was restored
 	want("at a lower seqno", w, at(6, free), nil)
 
 	w = begin()
-	w.started("uuid-vg")
-	w.ended("uuid-vg", 0) // it failed
-	w.read(w.reading(), after)
+	w.Started("uuid-vg")
+	w.Ended("uuid-vg", 0) // it failed
+	w.Read(w.Reading(), after)
 	want("after a failed command and two commits", w, after, nil)
 
 	w = begin()
-	w.gains("uuid-vg", alloc.RunsByPV{"vga": {{Start: 0, Count: 10}}})
-	w.started("uuid-vg")
-	w.ended("uuid-vg", 2)
-	w.read(w.reading(), at(8, free)) // one commit is another program's
+	w.Gains("uuid-vg", alloc.RunsByPV{"vga": {{Start: 0, Count: 10}}})
+	w.Started("uuid-vg")
+	w.Ended("uuid-vg", 2)
+	w.Read(w.Reading(), at(8, free)) // one commit is another program's
 	want("after another program's commit among the driver's", w, at(8, free), nil)
 
 	w = begin()
-	w.read(w.reading(), lvm.State{})
-	w.read(w.reading(), at(5, free))
+	w.Read(w.Reading(), lvm.State{})
+	w.Read(w.Reading(), at(5, free))
 	want("after its disks were missing", w, at(5, free), nil)
 }
 

@@ -1,4 +1,4 @@
-package host
+package reserve
 
 import (
 	"cmp"
@@ -24,13 +24,13 @@ const (
 // rescheduled.
 const refusedFor = 10 * time.Second
 
-// placementRequest is one requested volume with its peers.
-type placementRequest struct {
-	spec lvm.Spec
+// Request is one requested volume with its peers.
+type Request struct {
+	Spec lvm.Spec
 	all  []lvm.Spec // spec and its peers, the largest first: it is the hardest to place
 }
 
-func newPlacementRequest(spec lvm.Spec, siblings []lvm.Spec) placementRequest {
+func NewRequest(spec lvm.Spec, siblings []lvm.Spec) Request {
 	all := []lvm.Spec{spec}
 	for _, s := range siblings {
 		if !slices.ContainsFunc(all, func(other lvm.Spec) bool { return other.Name == s.Name }) {
@@ -40,23 +40,23 @@ func newPlacementRequest(spec lvm.Spec, siblings []lvm.Spec) placementRequest {
 	slices.SortFunc(all, func(a, b lvm.Spec) int {
 		return cmp.Or(cmp.Compare(b.Size(), a.Size()), strings.Compare(a.Name, b.Name))
 	})
-	return placementRequest{spec, all}
+	return Request{spec, all}
 }
 
-// reservations holds the decisions on pods with several volumes: the capacity reserved for peers of created volumes and for
+// Table holds the decisions on pods with several volumes: the capacity reserved for peers of created volumes and for
 // volumes that lvcreate is creating, and the peers of refused volumes. It is in memory only. Each decision is one critical
 // section. The zero value is ready to use.
-type reservations struct {
+type Table struct {
 	mu      sync.Mutex
-	kept    map[string]reservation // by Spec.Name
+	Kept    map[string]reservation // by Spec.Name
 	refused map[string]refusal     // by Spec.Name: requests to refuse
 	calls   map[string]*call       // by Spec.Name: requests in flight
 }
 
 type reservation struct {
-	carving *alloc.Allocation
-	until   time.Time
-	most    time.Time // the end, however often renew sets until
+	allocation *alloc.Allocation
+	Until      time.Time
+	most       time.Time // the end, however often renew sets until
 }
 
 // refusal is why a volume is refused regardless of capacity.
@@ -70,9 +70,9 @@ type call struct {
 	refused error // why its peer was refused meanwhile
 }
 
-// enter registers a request for a volume until leave is called with its outcome. The reservation of a volume outlives a request
+// Enter registers a request for a volume until leave is called with its outcome. The reservation of a volume outlives a request
 // that returns KindBusy, which the caller repeats.
-func (r *reservations) enter(spec lvm.Spec) (leave func(error)) {
+func (r *Table) Enter(spec lvm.Spec) (leave func(error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &call{}
@@ -89,26 +89,26 @@ func (r *reservations) enter(spec lvm.Spec) (leave func(error)) {
 		defer r.mu.Unlock()
 		delete(r.calls, spec.Name)
 		if err == nil || lvm.KindOf(err) != lvm.KindBusy {
-			delete(r.kept, spec.Name)
+			delete(r.Kept, spec.Name)
 		}
 	}
 }
 
-// in returns the state as if all reserved volumes existed.
-func (r *reservations) in(s lvm.State) lvm.State {
+// Apply returns the state as if all reserved volumes existed.
+func (r *Table) Apply(s lvm.State) lvm.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.without(s, nil)
 }
 
 // without is in, except for these specs. The caller holds mu.
-func (r *reservations) without(s lvm.State, specs []lvm.Spec) lvm.State {
+func (r *Table) without(s lvm.State, specs []lvm.Spec) lvm.State {
 	r.expire()
 	var kept []*alloc.Allocation
-	for name, res := range r.kept {
+	for name, res := range r.Kept {
 		mine := slices.ContainsFunc(specs, func(spec lvm.Spec) bool { return spec.Name == name })
-		if !mine && !isMade(res.carving, s) {
-			kept = append(kept, res.carving)
+		if !mine && !isMade(res.allocation, s) {
+			kept = append(kept, res.allocation)
 		}
 	}
 	if len(kept) == 0 {
@@ -125,63 +125,63 @@ func isMade(c *alloc.Allocation, s lvm.State) bool {
 }
 
 // expire drops what has expired. The caller holds mu.
-func (r *reservations) expire() {
+func (r *Table) expire() {
 	now := time.Now()
-	maps.DeleteFunc(r.kept, func(name string, res reservation) bool { return r.calls[name] == nil && !now.Before(res.until) })
+	maps.DeleteFunc(r.Kept, func(name string, res reservation) bool { return r.calls[name] == nil && !now.Before(res.Until) })
 	maps.DeleteFunc(r.refused, func(_ string, was refusal) bool { return !now.Before(was.until) })
 }
 
-// renew extends the reservations of the wanted volumes.
-func (r *reservations) renew(wanted func(lvm.Volume) bool) {
+// Renew extends the reservations of the wanted volumes.
+func (r *Table) Renew(wanted func(lvm.Volume) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire()
-	for name, res := range r.kept {
-		if wanted(res.carving.Volume) {
-			res.until = time.Now().Add(reserveFor)
-			if res.most.Before(res.until) {
-				res.until = res.most
+	for name, res := range r.Kept {
+		if wanted(res.allocation.Volume) {
+			res.Until = time.Now().Add(reserveFor)
+			if res.most.Before(res.Until) {
+				res.Until = res.most
 			}
-			r.kept[name] = res
+			r.Kept[name] = res
 		}
 	}
 }
 
-// drop drops the reservations of these volumes.
-func (r *reservations) drop(specs ...lvm.Spec) {
+// Drop drops the reservations of these volumes.
+func (r *Table) Drop(specs ...lvm.Spec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.discard(specs)
 }
 
-func (r *reservations) discard(specs []lvm.Spec) {
+func (r *Table) discard(specs []lvm.Spec) {
 	for _, spec := range specs {
-		delete(r.kept, spec.Name)
+		delete(r.Kept, spec.Name)
 	}
 }
 
-// plan plans all volumes of the request or none, and returns the placement of the request's volume. With locked (the caller
+// Plan plans all volumes of the request or none, and returns the placement of the request's volume. With locked (the caller
 // holds a group's lock) it reserves capacity for all. Without locked it reserves nothing, and does not refuse a volume with a
 // reservation. An earlier call's result for that volume counts even if its peers no longer fit: a request may have got it.
-func (r *reservations) plan(s lvm.State, cluster string, p placementRequest, locked bool) (alloc.Placement, error) {
+func (r *Table) Plan(s lvm.State, cluster string, p Request, locked bool) (alloc.Placement, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.calls[p.spec.Name]; c != nil && c.refused != nil {
-		r.discard([]lvm.Spec{p.spec})
+	if c := r.calls[p.Spec.Name]; c != nil && c.refused != nil {
+		r.discard([]lvm.Spec{p.Spec})
 		return r.alone(s, cluster, p, lvm.Errorf(lvm.KindInsufficientCapacity, "this node refused another claim of the same pod: %v", c.refused))
 	}
 	all, placements, err := r.together(s, cluster, p)
-	kept, promised := r.kept[p.spec.Name]
+	kept, promised := r.Kept[p.Spec.Name]
 	switch {
 	case err == nil && locked:
 		return placements[r.keep(all, placements)], nil
 	case err == nil:
 		return placements[all.own()], nil
 	case lvm.KindOf(err) != lvm.KindInsufficientCapacity:
-		r.discard([]lvm.Spec{p.spec})
+		r.discard([]lvm.Spec{p.Spec})
 		return alloc.Placement{}, err
 	case promised && !locked:
-		return alloc.Placement{Create: kept.carving}, nil
+		return alloc.Placement{Create: kept.allocation}, nil
 	}
 	r.discard(p.all)
 	made, err := r.alone(s, cluster, p, err)
@@ -192,8 +192,8 @@ func (r *reservations) plan(s lvm.State, cluster string, p placementRequest, loc
 }
 
 // alone finds what an earlier call created for the request's own volume; otherwise it returns the error refused.
-func (r *reservations) alone(s lvm.State, cluster string, p placementRequest, refused error) (alloc.Placement, error) {
-	if alone, err := alloc.Plan(r.without(s, nil), cluster, []lvm.Spec{p.spec}); err == nil && alone[0].Create == nil {
+func (r *Table) alone(s lvm.State, cluster string, p Request, refused error) (alloc.Placement, error) {
+	if alone, err := alloc.Plan(r.without(s, nil), cluster, []lvm.Spec{p.Spec}); err == nil && alone[0].Create == nil {
 		return alone[0], nil
 	}
 	return alloc.Placement{}, refused
@@ -201,10 +201,10 @@ func (r *reservations) alone(s lvm.State, cluster string, p placementRequest, re
 
 // refuse records that a request was refused: each peer is refused once too, even if capacity is free by then. The caller holds
 // mu.
-func (r *reservations) refuse(p placementRequest, why error) {
+func (r *Table) refuse(p Request, why error) {
 	for _, spec := range p.all {
 		switch c := r.calls[spec.Name]; {
-		case spec.Name == p.spec.Name:
+		case spec.Name == p.Spec.Name:
 		case c != nil:
 			c.refused = why
 		default:
@@ -216,8 +216,8 @@ func (r *reservations) refuse(p placementRequest, why error) {
 	}
 }
 
-// room checks whether the node can hold the request's volumes.
-func (r *reservations) room(s lvm.State, cluster string, p placementRequest) error {
+// Fits checks whether the node can hold the request's volumes.
+func (r *Table) Fits(s lvm.State, cluster string, p Request) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, _, err := r.together(s, cluster, p)
@@ -226,13 +226,13 @@ func (r *reservations) room(s lvm.State, cluster string, p placementRequest) err
 
 // together plans all volumes of a request, each next to those before it, or none. It leaves out a peer that is invalid: that
 // peer's own request gets the error. The caller holds mu.
-func (r *reservations) together(s lvm.State, cluster string, p placementRequest) (placementRequest, []alloc.Placement, error) {
+func (r *Table) together(s lvm.State, cluster string, p Request) (Request, []alloc.Placement, error) {
 	s = r.without(s, p.all)
 	placements, err := alloc.Plan(s, cluster, p.all)
 	if err != nil && len(p.all) > 1 && lvm.KindOf(err) != lvm.KindInsufficientCapacity {
 		p.all = slices.DeleteFunc(slices.Clone(p.all), func(spec lvm.Spec) bool {
 			_, err := alloc.Plan(s, cluster, []lvm.Spec{spec})
-			return spec.Name != p.spec.Name && err != nil && lvm.KindOf(err) != lvm.KindInsufficientCapacity
+			return spec.Name != p.Spec.Name && err != nil && lvm.KindOf(err) != lvm.KindInsufficientCapacity
 		})
 		placements, err = alloc.Plan(s, cluster, p.all)
 	}
@@ -244,37 +244,37 @@ func (r *reservations) together(s lvm.State, cluster string, p placementRequest)
 
 // keep reserves the capacity of the request's volumes that must still be created, including its own: while lvcreate runs, the
 // disks do not show it. It clears their refusals, and returns which placement is the request's own. The caller holds mu.
-func (r *reservations) keep(p placementRequest, placements []alloc.Placement) (mine int) {
+func (r *Table) keep(p Request, placements []alloc.Placement) (mine int) {
 	now := time.Now()
 	for i, spec := range p.all {
-		delete(r.kept, spec.Name)
+		delete(r.Kept, spec.Name)
 		delete(r.refused, spec.Name)
 		if c := r.calls[spec.Name]; c != nil {
 			c.refused = nil
 		}
 		if c := placements[i].Create; c != nil {
-			if r.kept == nil {
-				r.kept = map[string]reservation{}
+			if r.Kept == nil {
+				r.Kept = map[string]reservation{}
 			}
-			r.kept[spec.Name] = reservation{c, now.Add(reserveFor), now.Add(reserveMost)}
+			r.Kept[spec.Name] = reservation{c, now.Add(reserveFor), now.Add(reserveMost)}
 		}
 	}
 	return p.own()
 }
 
 // own is the index of the request's own volume.
-func (p placementRequest) own() int {
-	return slices.IndexFunc(p.all, func(spec lvm.Spec) bool { return spec.Name == p.spec.Name })
+func (p Request) own() int {
+	return slices.IndexFunc(p.all, func(spec lvm.Spec) bool { return spec.Name == p.Spec.Name })
 }
 
 // refuse words the error for a volume whose peers do not fit together with it.
-func (p placementRequest) refuse(misfit lvm.Spec, err error) error {
+func (p Request) refuse(misfit lvm.Spec, err error) error {
 	others := make([]string, 0, len(p.all)-1)
 	for _, spec := range p.all {
-		if spec.Name != p.spec.Name {
+		if spec.Name != p.Spec.Name {
 			others = append(others, spec.Name)
 		}
 	}
 	return lvm.Errorf(lvm.KindInsufficientCapacity, "volume %q must be placed on one node with %s, and this node lacks capacity for all of them: %w",
-		p.spec.Name, strings.Join(others, ", "), &lvm.UnplaceableError{Spec: misfit, Err: err})
+		p.Spec.Name, strings.Join(others, ", "), &lvm.UnplaceableError{Spec: misfit, Err: err})
 }

@@ -1,4 +1,4 @@
-package host
+package zeroed
 
 import (
 	"slices"
@@ -14,8 +14,8 @@ import (
 // volume (zerocreate.go, zeroextend.go). File systems and thin pools never show a block that was not written. The group's seqno
 // keeps the knowledge true: to allocate an extent and free it again takes two commits.
 
-// zeroed is what a Host knows of one group at one commit.
-type zeroed struct {
+// knowledge is what a Host knows of one group at one commit.
+type knowledge struct {
 	seqno    int64
 	checksum uint32 // of the metadata's text; 0 from LVM's report
 	runs     alloc.RunsByPV
@@ -28,8 +28,8 @@ const vouched = lvm.TagPrefix + "zeroed="
 // after returns what is known of the group's current state. own bounds how many commits since z are this driver's; gained are
 // the zeroed extents that they freed. One commit of another program can allocate an extent or free one, not both; after two or
 // more nothing is known.
-func (z zeroed) after(g lvm.Group, own int64, gained alloc.RunsByPV) zeroed {
-	now := zeroed{seqno: g.Seqno, checksum: g.Checksum}
+func (z knowledge) after(g lvm.Group, own int64, gained alloc.RunsByPV) knowledge {
+	now := knowledge{seqno: g.Seqno, checksum: g.Checksum}
 	commits := g.Seqno - z.seqno
 	switch {
 	case vouchedFor(g):
@@ -48,6 +48,6 @@ func vouchedFor(g lvm.Group) bool {
 }
 
 // same reports whether g is the group at the very commit of z.
-func (z zeroed) same(g lvm.Group) bool {
+func (z knowledge) same(g lvm.Group) bool {
 	return z.seqno == g.Seqno && (z.checksum == g.Checksum || z.checksum == 0 || g.Checksum == 0)
 }

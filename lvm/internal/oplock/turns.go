@@ -1,4 +1,4 @@
-package host
+package oplock
 
 import (
 	"context"
@@ -8,23 +8,23 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// turns lets one volume of a group be zeroed at a time: the smallest first, so that many volumes wait only briefly. Every
+// Turns lets one volume of a group be zeroed at a time: the smallest first, so that many volumes wait only briefly. Every
 // fourth turn goes to the one that has waited longest, so that large ones end too. The zero value is ready to use.
-type turns struct {
+type Turns struct {
 	mu      sync.Mutex
 	arrived int64
 	groups  map[string]*turnQueue // by group's UUID
 }
 
 type turnQueue struct {
-	holder  *turn
-	waiting []*turn
+	holder  *Turn
+	waiting []*Turn
 	given   int
 }
 
-// turn is a volume that is being zeroed, or waits for that.
-type turn struct {
-	turns   *turns
+// Turn is a volume that is being zeroed, or waits for that.
+type Turn struct {
+	turns   *Turns
 	queue   *turnQueue
 	arrival int64
 	left    lvm.Bytes     // not zeroed yet
@@ -37,8 +37,8 @@ const (
 	turnChunks = 16 // a turn's chunks before a smaller volume may take over: 1 GiB
 )
 
-// wait waits for a turn to zero so many bytes. The error is ctx's.
-func (w *turns) wait(ctx context.Context, group string, left lvm.Bytes) (*turn, error) {
+// Wait waits for a turn to zero so many bytes. The error is ctx's.
+func (w *Turns) Wait(ctx context.Context, group string, left lvm.Bytes) (*Turn, error) {
 	w.mu.Lock()
 	if w.groups == nil {
 		w.groups = map[string]*turnQueue{}
@@ -49,7 +49,7 @@ func (w *turns) wait(ctx context.Context, group string, left lvm.Bytes) (*turn, 
 		w.groups[group] = q
 	}
 	w.arrived++
-	t := &turn{turns: w, queue: q, arrival: w.arrived, left: left, granted: make(chan struct{}, 1)}
+	t := &Turn{turns: w, queue: q, arrival: w.arrived, left: left, granted: make(chan struct{}, 1)}
 	q.waiting = append(q.waiting, t)
 	if q.holder == nil {
 		q.next()
@@ -59,7 +59,7 @@ func (w *turns) wait(ctx context.Context, group string, left lvm.Bytes) (*turn, 
 	case <-t.granted:
 		return t, nil
 	case <-ctx.Done():
-		t.end()
+		t.End()
 		return nil, ctx.Err()
 	}
 }
@@ -72,24 +72,24 @@ func (q *turnQueue) next() {
 	}
 	q.given++
 	oldest := q.given%oldestTurn == 0
-	best := slices.MinFunc(q.waiting, func(a, b *turn) int {
+	best := slices.MinFunc(q.waiting, func(a, b *Turn) int {
 		if !oldest && a.left != b.left {
 			return int(max(-1, min(1, a.left-b.left)))
 		}
 		return int(a.arrival - b.arrival)
 	})
-	q.waiting = slices.DeleteFunc(q.waiting, func(t *turn) bool { return t == best })
+	q.waiting = slices.DeleteFunc(q.waiting, func(t *Turn) bool { return t == best })
 	best.chunks = 0
 	q.holder = best
 	best.granted <- struct{}{}
 }
 
-// pause must be called after each chunk; it lets a smaller waiter go first, until ctx ends.
-func (t *turn) pause(ctx context.Context, left lvm.Bytes) {
+// Pause must be called after each chunk; it lets a smaller waiter go first, until ctx ends.
+func (t *Turn) Pause(ctx context.Context, left lvm.Bytes) {
 	t.turns.mu.Lock()
 	t.left = left
 	t.chunks++
-	smaller := slices.ContainsFunc(t.queue.waiting, func(other *turn) bool { return other.left < left })
+	smaller := slices.ContainsFunc(t.queue.waiting, func(other *Turn) bool { return other.left < left })
 	if !smaller || t.chunks < turnChunks {
 		t.turns.mu.Unlock()
 		return
@@ -103,11 +103,11 @@ func (t *turn) pause(ctx context.Context, left lvm.Bytes) {
 	}
 }
 
-// end gives the turn to the next waiter, or stops waiting.
-func (t *turn) end() {
+// End gives the turn to the next waiter, or stops waiting.
+func (t *Turn) End() {
 	t.turns.mu.Lock()
 	defer t.turns.mu.Unlock()
-	t.queue.waiting = slices.DeleteFunc(t.queue.waiting, func(other *turn) bool { return other == t })
+	t.queue.waiting = slices.DeleteFunc(t.queue.waiting, func(other *Turn) bool { return other == t })
 	if t.queue.holder == t {
 		t.queue.next()
 	}

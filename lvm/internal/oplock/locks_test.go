@@ -1,4 +1,4 @@
-package host
+package oplock
 
 import (
 	"context"
@@ -90,7 +90,7 @@ func TestLockOrder(t *testing.T) {
 // TestFlights: equal requests share one run and its answer, any other request is refused, a caller that leaves does not stop
 // the run, and close waits for it.
 func TestFlights(t *testing.T) {
-	var f inFlight
+	var f InFlight
 	began, finish := make(chan struct{}), make(chan struct{})
 	runs := 0
 	run := func(ctx context.Context) (int, error) {
@@ -102,13 +102,13 @@ func TestFlights(t *testing.T) {
 	leaving, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := do(leaving, &f, "v", "create", run)
+		_, err := Do(leaving, &f, "v", "create", run)
 		left <- err
 	}()
 	<-began
 	joined, err := f.join("v", "create", nil) // never run: it joins
 	fixture.Must(t, err)
-	if _, err := do(t.Context(), &f, "v", "delete", run); lvm.KindOf(err) != lvm.KindBusy {
+	if _, err := Do(t.Context(), &f, "v", "delete", run); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("another request for the volume: %v", err)
 	}
 	leave()
@@ -117,7 +117,7 @@ func TestFlights(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := f.close(short); !errors.Is(err, context.DeadlineExceeded) {
+	if err := f.Close(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("closing with an operation in flight: %v", err)
 	}
 	close(finish)
@@ -125,8 +125,8 @@ func TestFlights(t *testing.T) {
 	if joined.answer != 7 || joined.err != nil {
 		t.Errorf("the request that joined got %v, %v", joined.answer, joined.err)
 	}
-	fixture.Must(t, f.close(t.Context()))
-	if _, err := do(t.Context(), &f, "v", "create", run); lvm.KindOf(err) != lvm.KindBusy || runs != 1 {
+	fixture.Must(t, f.Close(t.Context()))
+	if _, err := Do(t.Context(), &f, "v", "create", run); lvm.KindOf(err) != lvm.KindBusy || runs != 1 {
 		t.Errorf("after closing: %v; %d runs", err, runs)
 	}
 }

@@ -1,4 +1,4 @@
-package host
+package reserve
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ import (
 
 // reserving is a group of 100 extents with its reservations.
 type reserving struct {
-	reservations
+	Table
 	state lvm.State
 }
 
@@ -27,13 +27,13 @@ func (r *reserving) spec(name string, extents int) lvm.Spec {
 
 // ask runs one request for a volume from its start to its end.
 func (r *reserving) ask(spec lvm.Spec, siblings ...lvm.Spec) error {
-	leave := r.enter(spec)
-	_, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(spec, siblings), true)
+	leave := r.Enter(spec)
+	_, err := r.Plan(r.state, fixture.TestCluster, NewRequest(spec, siblings), true)
 	leave(err)
 	return err
 }
 
-func (r *reserving) free() lvm.Extents { return r.in(r.state).Groups[0].FreeExtents() }
+func (r *reserving) free() lvm.Extents { return r.Apply(r.state).Groups[0].FreeExtents() }
 
 // TestReservationsEnd: capacity for a volume that is never requested stays reserved for seconds. While the volume is wanted, it
 // stays for up to two minutes, and while a request is in flight, without a limit.
@@ -53,7 +53,7 @@ func TestReservationsEnd(t *testing.T) {
 				r := newReserving()
 				fixture.Must(t, r.ask(r.spec("a", 40), r.spec("b", 50)))
 				if test.asked {
-					r.enter(r.spec("b", 50))
+					r.Enter(r.spec("b", 50))
 				}
 				began := time.Now()
 				for time.Since(began) < test.want {
@@ -61,7 +61,7 @@ func TestReservationsEnd(t *testing.T) {
 						t.Fatalf("after %s %d extents are free, want 50", time.Since(began), free)
 					}
 					time.Sleep(time.Second)
-					r.renew(func(v lvm.Volume) bool { return test.wanted && v.Name == "b" })
+					r.Renew(func(v lvm.Volume) bool { return test.wanted && v.Name == "b" })
 				}
 				if free := r.free(); (free == 50) != test.asked {
 					t.Errorf("after %s %d extents are free", test.want, free)
@@ -111,13 +111,13 @@ func TestRefusedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReserving()
 		a, b := r.spec("a", 40), r.spec("b", 50)
-		leave := r.enter(b)
+		leave := r.Enter(b)
 		room := r.state
 		r.state = lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 60}})}}
 		wantNoRoom(t, r.ask(a, b), "on one node with b")
 		r.state = room
 		time.Sleep(10 * refusedFor)
-		_, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(b, []lvm.Spec{a}), true)
+		_, err := r.Plan(r.state, fixture.TestCluster, NewRequest(b, []lvm.Spec{a}), true)
 		leave(err)
 		wantNoRoom(t, err, "another claim of the same pod")
 	})
@@ -127,19 +127,19 @@ func TestRefusedWhileItWaits(t *testing.T) {
 func TestDecisionsWithoutTheLock(t *testing.T) {
 	r := newReserving()
 	a, b := r.spec("a", 40), r.spec("b", 50)
-	_, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(a, []lvm.Spec{b}), false)
+	_, err := r.Plan(r.state, fixture.TestCluster, NewRequest(a, []lvm.Spec{b}), false)
 	fixture.Must(t, err)
 	if free := r.free(); free != 100 {
 		t.Errorf("%d extents are free: capacity is reserved", free)
 	}
 	fixture.Must(t, r.ask(a, b))
 	r.state = lvm.State{Groups: []lvm.Group{fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 60}})}}
-	p, err := r.plan(r.state, fixture.TestCluster, newPlacementRequest(b, []lvm.Spec{a}), false)
+	p, err := r.Plan(r.state, fixture.TestCluster, NewRequest(b, []lvm.Spec{a}), false)
 	fixture.Must(t, err)
 	if alloc.PlacementGroup(p) != r.state.Groups[0].UUID {
 		t.Errorf("PlacementGroup = %q", alloc.PlacementGroup(p))
 	}
-	_, err = r.plan(r.state, fixture.TestCluster, newPlacementRequest(b, []lvm.Spec{a}), true)
+	_, err = r.Plan(r.state, fixture.TestCluster, NewRequest(b, []lvm.Spec{a}), true)
 	wantNoRoom(t, err, "on one node with a")
 }
 

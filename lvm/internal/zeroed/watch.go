@@ -1,4 +1,4 @@
-package host
+package zeroed
 
 import (
 	"maps"
@@ -10,19 +10,19 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// zeroedWatch keeps the known zero extents of each group true from read to read. Reads overlap each other and the driver's own
+// Watch keeps the known zero extents of each group true from read to read. Reads overlap each other and the driver's own
 // commands, so it numbers both: a read that began before the driver's last command ended changes nothing.
-type zeroedWatch struct {
+type Watch struct {
 	mu     sync.Mutex
-	files  zeroedFiles
+	files  Files
 	after  func(time.Duration, func()) // runs a function later, unless the Host closes before
 	clock  int64
-	groups map[string]*zeroedGroup // by UUID
+	groups map[string]*watchedGroup // by UUID
 }
 
-// zeroedGroup is what is known of one group, and what happened in it since.
-type zeroedGroup struct {
-	zeroed
+// watchedGroup is what is known of one group, and what happened in it since.
+type watchedGroup struct {
+	knowledge
 	name    string
 	since   int64          // clock value: an earlier read says nothing new
 	running int            // own commands that are running
@@ -31,26 +31,26 @@ type zeroedGroup struct {
 	saving  bool           // a write of the file is due
 }
 
-// zeroedSave is how long a change waits for others before the driver writes the file.
-const zeroedSave = time.Second
+// savePause is how long a change waits for others before the driver writes the file.
+const savePause = time.Second
 
-// begin starts recording; files is where to, without a directory nowhere.
-func (w *zeroedWatch) begin(files zeroedFiles, after func(time.Duration, func())) {
+// Begin starts recording; files is where to, without a directory nowhere.
+func (w *Watch) Begin(files Files, after func(time.Duration, func())) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.files, w.after, w.groups = files, after, map[string]*zeroedGroup{}
+	w.files, w.after, w.groups = files, after, map[string]*watchedGroup{}
 }
 
-// reading returns the ticket for a read of the disks.
-func (w *zeroedWatch) reading() (ticket int64) {
+// Reading returns the ticket for a read of the disks.
+func (w *Watch) Reading() (ticket int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.clock++
 	return w.clock
 }
 
-// read processes the result of a read.
-func (w *zeroedWatch) read(ticket int64, s lvm.State) {
+// Read processes the result of a read.
+func (w *Watch) Read(ticket int64, s lvm.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	here := make(map[string]bool, len(s.Groups))
@@ -65,10 +65,10 @@ func (w *zeroedWatch) read(ticket int64, s lvm.State) {
 	}
 }
 
-func (w *zeroedWatch) group(ticket int64, g lvm.Group) {
+func (w *Watch) group(ticket int64, g lvm.Group) {
 	e := w.groups[g.UUID]
 	if e == nil {
-		e = &zeroedGroup{zeroed: w.files.load(g), name: g.Name}
+		e = &watchedGroup{knowledge: w.files.load(g), name: g.Name}
 		w.groups[g.UUID] = e
 	}
 	if e.running > 0 || ticket < e.since {
@@ -79,14 +79,14 @@ func (w *zeroedWatch) group(ticket int64, g lvm.Group) {
 	}
 	now := e.after(g, e.own, e.gained)
 	changed := now.seqno != e.seqno || !maps.EqualFunc(now.runs, e.runs, slices.Equal)
-	e.zeroed, e.name, e.own, e.gained, e.since = now, g.Name, 0, nil, w.clock
+	e.knowledge, e.name, e.own, e.gained, e.since = now, g.Name, 0, nil, w.clock
 	if changed {
 		w.saveLater(g.UUID, e)
 	}
 }
 
-// started and ended enclose the driver's commands; commits is their maximal number of commits, 0 if they failed.
-func (w *zeroedWatch) started(group string) {
+// Started and ended enclose the driver's commands; commits is their maximal number of commits, 0 if they failed.
+func (w *Watch) Started(group string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.groups[group]; e != nil {
@@ -94,7 +94,7 @@ func (w *zeroedWatch) started(group string) {
 	}
 }
 
-func (w *zeroedWatch) ended(group string, commits int64) {
+func (w *Watch) Ended(group string, commits int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.clock++
@@ -105,8 +105,8 @@ func (w *zeroedWatch) ended(group string, commits int64) {
 	}
 }
 
-// gains records the zeroed extents that the next own command frees, if it does.
-func (w *zeroedWatch) gains(group string, runs alloc.RunsByPV) {
+// Gains records the zeroed extents that the next own command frees, if it does.
+func (w *Watch) Gains(group string, runs alloc.RunsByPV) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.groups[group]; e != nil {
@@ -114,8 +114,8 @@ func (w *zeroedWatch) gains(group string, runs alloc.RunsByPV) {
 	}
 }
 
-// show adds what is known to a group of a read that the caller alone holds. It adds nothing if the group has changed since.
-func (w *zeroedWatch) show(g *lvm.Group) {
+// Show adds what is known to a group of a read that the caller alone holds. It adds nothing if the group has changed since.
+func (w *Watch) Show(g *lvm.Group) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.groups[g.UUID]
@@ -130,16 +130,16 @@ func (w *zeroedWatch) show(g *lvm.Group) {
 	g.PVs = pvs
 }
 
-func (w *zeroedWatch) saveLater(uuid string, e *zeroedGroup) {
-	if e.saving || w.files.dir == "" {
+func (w *Watch) saveLater(uuid string, e *watchedGroup) {
+	if e.saving || w.files.Dir == "" {
 		return
 	}
 	e.saving = true
-	w.after(zeroedSave, func() { w.save(uuid) })
+	w.after(savePause, func() { w.save(uuid) })
 }
 
 // save writes what is known of a group to its file.
-func (w *zeroedWatch) save(uuid string) {
+func (w *Watch) save(uuid string) {
 	w.mu.Lock()
 	e := w.groups[uuid]
 	if e == nil || !e.saving {
@@ -147,13 +147,13 @@ func (w *zeroedWatch) save(uuid string) {
 		return
 	}
 	e.saving = false
-	name, z := e.name, e.zeroed
+	name, z := e.name, e.knowledge
 	w.mu.Unlock()
 	w.files.save(uuid, name, z)
 }
 
-// saveAll writes all files that are due.
-func (w *zeroedWatch) saveAll() {
+// SaveAll writes all files that are due.
+func (w *Watch) SaveAll() {
 	w.mu.Lock()
 	uuids := make([]string, 0, len(w.groups))
 	for uuid := range w.groups {

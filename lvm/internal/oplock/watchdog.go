@@ -1,4 +1,4 @@
-package host
+package oplock
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // lockWatchdog reports groups whose lock one operation holds for too long: a command or flush waits for an unresponsive disk.
@@ -116,71 +114,4 @@ func (w *lockWatchdog) blockedFor(uuid string) (since time.Duration, hung error)
 		return 0, nil
 	}
 	return time.Since(g.since), g.hung
-}
-
-// lockGroup waits for the lock under which the driver changes one group. KindBusy: ctx has ended, or the group is blocked.
-func (h *Host) lockGroup(ctx context.Context, uuid, what string) (unlock func(), err error) {
-	return h.lockBy(ctx, uuid, what, h.writers.lock)
-}
-
-// locked acquires a group's lock, and reads the disks under it.
-func (h *Host) locked(ctx context.Context, uuid, what string, read func(context.Context) (lvm.State, error)) (s lvm.State, unlock func(), err error) {
-	return h.lockedBy(ctx, uuid, what, h.writers.lock, read)
-}
-
-// How many other operations, such as creates, get a group's lock after one that a pod waits for. Each activation needs its own
-// command, but one command tags all new volumes as ready: during a burst of creates it pays to let several go first.
-const (
-	owedByActivation = 1
-	owedByMarking    = 4
-)
-
-// lockedFirst is locked for what a pod waits for: it goes ahead of the waiters of locked. owes: see locks.lockFirst.
-func (h *Host) lockedFirst(ctx context.Context, uuid, what string, owes int, read func(context.Context) (lvm.State, error)) (s lvm.State, unlock func(), err error) {
-	first := func(ctx context.Context, uuid string) (func(), error) { return h.writers.lockFirst(ctx, uuid, owes) }
-	return h.lockedBy(ctx, uuid, what, first, read)
-}
-
-func (h *Host) lockedBy(
-	ctx context.Context, uuid, what string, lock func(context.Context, string) (func(), error), read func(context.Context) (lvm.State, error),
-) (s lvm.State, unlock func(), err error) {
-	unlock, err = h.lockBy(ctx, uuid, what, lock)
-	if err != nil {
-		return lvm.State{}, nil, err
-	}
-	if s, err = read(ctx); err != nil {
-		unlock()
-		return lvm.State{}, nil, err
-	}
-	return s, unlock, nil
-}
-
-func (h *Host) lockBy(ctx context.Context, uuid, what string, lock func(context.Context, string) (func(), error)) (unlock func(), err error) {
-	waiting, stop := h.watchdog.until(ctx, uuid)
-	defer stop()
-	unlock, err = lock(waiting, uuid)
-	if err != nil {
-		return nil, lvm.Errorf(lvm.KindBusy, "%s must wait for its volume group: %w", what, context.Cause(waiting))
-	}
-	return h.watchedLock(uuid, what, unlock), nil
-}
-
-// tryLockGroup is lockGroup if the lock is free.
-func (h *Host) tryLockGroup(uuid, what string) (unlock func(), ok bool) {
-	if uuid == "" {
-		return nil, false
-	}
-	unlock, ok = h.writers.try(uuid)
-	if !ok {
-		return nil, false
-	}
-	return h.watchedLock(uuid, what, unlock), true
-}
-
-func (h *Host) watchedLock(uuid, what string, unlock func()) func() {
-	release := h.watchdog.hold(uuid, what)
-	return func() {
-		release()
-		unlock()
-	}
 }

@@ -1,4 +1,4 @@
-package host
+package zeroed
 
 import (
 	"encoding/json"
@@ -12,15 +12,15 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 )
 
-// zeroedFiles keeps the known zero extents across restarts, one file for each group. It is a cache: a file counts only if it
+// Files keeps the known zero extents across restarts, one file for each group. It is a cache: a file counts only if it
 // was written at the commit that the disks have now. A lost or old file costs zeroing, nothing else.
-type zeroedFiles struct {
-	dir string // "" for none
-	log *slog.Logger
+type Files struct {
+	Dir string // "" for none
+	Log *slog.Logger
 }
 
-// zeroedFile is the content of a file.
-type zeroedFile struct {
+// content is the content of a file.
+type content struct {
 	Version  int            `json:"version"`
 	UUID     string         `json:"uuid"` // the group's
 	Group    string         `json:"group"`
@@ -29,15 +29,15 @@ type zeroedFile struct {
 	Zeroed   alloc.RunsByPV `json:"zeroed"`
 }
 
-const zeroedVersion = 1
+const fileVersion = 1
 
 // path is next to the group's backups, under a name that no group can have.
-func (f zeroedFiles) path(uuid string) string { return filepath.Join(f.dir, "zeroed:"+uuid) }
+func (f Files) path(uuid string) string { return filepath.Join(f.Dir, "zeroed:"+uuid) }
 
 // load returns what is known of a group at its first read.
-func (f zeroedFiles) load(g lvm.Group) zeroed {
-	z := zeroed{seqno: g.Seqno, checksum: g.Checksum}
-	if f.dir == "" {
+func (f Files) load(g lvm.Group) knowledge {
+	z := knowledge{seqno: g.Seqno, checksum: g.Checksum}
+	if f.Dir == "" {
 		return z
 	}
 	text, err := os.ReadFile(f.path(g.UUID))
@@ -48,18 +48,18 @@ func (f zeroedFiles) load(g lvm.Group) zeroed {
 		z.runs, err = parseZeroed(text, g)
 	}
 	if err != nil {
-		f.log.Warn("cannot read which free extents are zero; the driver zeroes them before a raw block volume gets them", "vg", g.Name, "file", f.path(g.UUID), "error", err)
+		f.Log.Warn("cannot read which free extents are zero; the driver zeroes them before a raw block volume gets them", "vg", g.Name, "file", f.path(g.UUID), "error", err)
 	}
 	return z
 }
 
 // parseZeroed returns the runs of a file that are still free; none if it was written at another commit.
 func parseZeroed(text []byte, g lvm.Group) (alloc.RunsByPV, error) {
-	var file zeroedFile
+	var file content
 	if err := json.Unmarshal(text, &file); err != nil {
 		return nil, err
 	}
-	if file.Version != zeroedVersion || file.UUID != g.UUID || file.Seqno != g.Seqno || file.Checksum != g.Checksum || g.Checksum == 0 {
+	if file.Version != fileVersion || file.UUID != g.UUID || file.Seqno != g.Seqno || file.Checksum != g.Checksum || g.Checksum == 0 {
 		return nil, nil
 	}
 	for pv, runs := range file.Zeroed {
@@ -69,8 +69,8 @@ func parseZeroed(text []byte, g lvm.Group) (alloc.RunsByPV, error) {
 }
 
 // save writes a group's file without a flush: a power cut may damage or lose it.
-func (f zeroedFiles) save(uuid, name string, z zeroed) {
-	text, err := json.Marshal(zeroedFile{zeroedVersion, uuid, name, z.seqno, z.checksum, z.runs})
+func (f Files) save(uuid, name string, z knowledge) {
+	text, err := json.Marshal(content{fileVersion, uuid, name, z.seqno, z.checksum, z.runs})
 	if err == nil {
 		temporary := f.path(uuid) + ".new"
 		if err = os.WriteFile(temporary, text, 0o600); err == nil {
@@ -78,6 +78,6 @@ func (f zeroedFiles) save(uuid, name string, z zeroed) {
 		}
 	}
 	if err != nil {
-		f.log.Warn("cannot save which free extents are zero; after a restart the driver zeroes them before a raw block volume gets them", "vg", name, "error", err)
+		f.Log.Warn("cannot save which free extents are zero; after a restart the driver zeroes them before a raw block volume gets them", "vg", name, "error", err)
 	}
 }

@@ -1,4 +1,4 @@
-package host
+package oplock
 
 import (
 	"context"
@@ -14,33 +14,33 @@ import (
 
 // TestTurns: the smallest goes first, and every fourth turn goes to the longest waiter.
 func TestTurns(t *testing.T) {
-	var w turns
-	first, err := w.wait(t.Context(), "vg", 100)
+	var w Turns
+	first, err := w.Wait(t.Context(), "vg", 100)
 	fixture.Must(t, err)
 	type granted struct {
 		left lvm.Bytes
-		turn *turn
+		turn *Turn
 	}
 	order := make(chan granted)
 	sizes := []lvm.Bytes{90, 50, 10, 40, 30, 20, 60}
 	for i, left := range sizes {
 		go func() {
-			turn, err := w.wait(context.Background(), "vg", left)
+			turn, err := w.Wait(context.Background(), "vg", left)
 			if err == nil {
 				order <- granted{left, turn}
 			}
 		}()
 		waitUntil(t, func() bool { return w.waitingIn("vg") == i+1 })
 	}
-	other, err := w.wait(t.Context(), "other", 1)
+	other, err := w.Wait(t.Context(), "other", 1)
 	fixture.Must(t, err)
-	other.end()
-	first.end()
+	other.End()
+	first.End()
 	var got []lvm.Bytes
 	for range sizes {
 		next := <-order
 		got = append(got, next.left)
-		next.turn.end()
+		next.turn.End()
 	}
 	if want := []lvm.Bytes{10, 20, 90, 30, 40, 50, 60}; !slices.Equal(got, want) {
 		t.Errorf("in the order %v, want %v", got, want)
@@ -49,19 +49,19 @@ func TestTurns(t *testing.T) {
 
 // TestTurnsPause: a smaller volume takes over after 1 GiB of a larger one, which continues afterwards.
 func TestTurnsPause(t *testing.T) {
-	var w turns
-	large, err := w.wait(t.Context(), "vg", 1000)
+	var w Turns
+	large, err := w.Wait(t.Context(), "vg", 1000)
 	fixture.Must(t, err)
-	small := make(chan *turn)
+	small := make(chan *Turn)
 	go func() {
-		turn, err := w.wait(context.Background(), "vg", 10)
+		turn, err := w.Wait(context.Background(), "vg", 10)
 		if err == nil {
 			small <- turn
 		}
 	}()
 	waitUntil(t, func() bool { return w.waitingIn("vg") == 1 })
 	for range turnChunks - 1 {
-		large.pause(t.Context(), 900)
+		large.Pause(t.Context(), 900)
 		if w.waitingIn("vg") != 1 {
 			t.Fatal("it ended its turn too early")
 		}
@@ -69,13 +69,13 @@ func TestTurnsPause(t *testing.T) {
 	ended := make(chan bool)
 	go func() {
 		turn := <-small
-		turn.pause(context.Background(), 5) // no smaller one waits
-		turn.end()
+		turn.Pause(context.Background(), 5) // no smaller one waits
+		turn.End()
 		ended <- true
 	}()
-	large.pause(t.Context(), 900)
+	large.Pause(t.Context(), 900)
 	<-ended
-	large.end()
+	large.End()
 	if w.waitingIn("vg") != 0 || w.groups["vg"].holder != nil {
 		t.Error("a turn is left")
 	}
@@ -83,21 +83,21 @@ func TestTurnsPause(t *testing.T) {
 
 // TestTurnsGiveUp: a waiter that stops waiting gets no turn.
 func TestTurnsGiveUp(t *testing.T) {
-	var w turns
-	first, err := w.wait(t.Context(), "vg", 1)
+	var w Turns
+	first, err := w.Wait(t.Context(), "vg", 1)
 	fixture.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.wait(ctx, "vg", 1); !errors.Is(err, context.Canceled) {
+	if _, err := w.Wait(ctx, "vg", 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting: %v", err)
 	}
-	first.end()
-	second, err := w.wait(t.Context(), "vg", 1)
+	first.End()
+	second, err := w.Wait(t.Context(), "vg", 1)
 	fixture.Must(t, err)
-	second.end()
+	second.End()
 }
 
-func (w *turns) waitingIn(group string) int {
+func (w *Turns) waitingIn(group string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.groups[group].waiting)
