@@ -22,7 +22,7 @@ func (s *Server) checkCapabilities(capabilities []*csi.VolumeCapability) (fsType
 		switch {
 		case capability.GetBlock() != nil:
 		case capability.GetMount() == nil:
-			return "", lvm.Errorf(lvm.KindInvalid, "a volume capability has no access type; say mount or block")
+			return "", lvm.Errorf(lvm.KindInvalid, "a volume capability has no access type; use mount or block")
 		default:
 			wanted := cmp.Or(capability.GetMount().GetFsType(), defaultFileSystem)
 			if err := s.checkFileSystem(wanted, ""); err != nil {

@@ -28,14 +28,14 @@ const (
 	uuidSize          = 16
 
 	btrfsHasMetadataUUID = 1 << 10
-	btrfsChangingUUID    = 1<<35 | 1<<36 // btrfstune was cut short
+	btrfsChangingUUID    = 1<<35 | 1<<36 // btrfstune was interrupted
 )
 
 func isBtrfs(super []byte) bool { return string(super[btrfsMagic:][:8]) == "_BHRfS_M" }
 
-// canGrowBtrfs is canGrow for a file system on one device. The kernel resizes to no less than 256 MiB (Linux,
+// canResizeBtrfs is canResize for a file system on one device. The kernel resizes to no less than 256 MiB (Linux,
 // fs/btrfs/ioctl.c): a smaller one stays as it was made until its volume is as large as that.
-func canGrowBtrfs(super []byte, size uint64) bool {
+func canResizeBtrfs(super []byte, size uint64) bool {
 	const least = 256 << 20
 	le := binary.LittleEndian
 	sector := uint64(le.Uint32(super[btrfsSector:]))
@@ -61,19 +61,19 @@ func btrfsUUID(lvUUID string) (uuid [uuidSize]byte) {
 	return uuid
 }
 
-// withUUID returns the superblock with the UUID, or nil if it has it. lvm.KindConflict: it is none that this can be done
-// to, and a person must.
+// withUUID returns the superblock with the UUID, or nil if it has it. lvm.KindConflict: the superblock does not allow it, and
+// only an admin can set the UUID.
 func withUUID(super []byte, uuid [uuidSize]byte) ([]byte, error) {
 	le := binary.LittleEndian
 	refuse := func(why string) ([]byte, error) {
-		return nil, lvm.Errorf(lvm.KindConflict, "the clone needs a new file system UUID before it can be mounted, and its btrfs superblock %s; "+
-			"nothing was changed. btrfstune -u gives it one, on this node, while it is not mounted", why)
+		return nil, lvm.Errorf(lvm.KindConflict, "cannot give the clone the new file system UUID that it needs before it is mounted: its btrfs superblock %s. "+
+			"The driver changed nothing. Run btrfstune -u on this node while the volume is not mounted", why)
 	}
 	switch {
 	case !isBtrfs(super):
-		return refuse("is none")
+		return refuse("is missing")
 	case le.Uint16(super[btrfsChecksumType:]) != 0:
-		return refuse("has checksums of another kind than crc32c")
+		return refuse("does not use crc32c checksums")
 	case le.Uint32(super) != btrfsChecksum(super):
 		return refuse("is damaged: its checksum is wrong")
 	case le.Uint64(super[btrfsFlags:])&btrfsChangingUUID != 0:

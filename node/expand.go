@@ -25,7 +25,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.busy.alone(r.id.String())
+	release, err := s.locks.lock(r.id.String())
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 		return nil, err
 	}
 	if block.Size < r.required {
-		return nil, lvm.Errorf(lvm.KindOutOfRange, "volume %s has %s, and %s are asked for: it must be expanded in the Controller service first", r.id, block.Size, r.required)
+		return nil, lvm.Errorf(lvm.KindOutOfRange, "volume %s has %s, and %s is requested: ControllerExpandVolume must expand it first", r.id, block.Size, r.required)
 	}
 	if err := s.expand(ctx, r, device, block.Number); err != nil {
 		return nil, err
@@ -47,18 +47,18 @@ func (s *Server) expand(ctx context.Context, r expandRequest, device string, num
 	if r.block {
 		return nil
 	}
-	place, err := s.fs.Look(r.path)
+	info, err := s.fs.Inspect(r.path)
 	switch {
 	case err != nil:
 		return err
-	case place.Kind == PlaceDevice && place.Device == number:
+	case info.Kind == PathDevice && info.Device == number:
 		return nil
-	case place.Mount == nil || place.Mount.Device != number:
+	case info.Mount == nil || info.Mount.Device != number:
 		return lvm.Errorf(lvm.KindNotFound, "volume %s is not mounted at %s", r.id, r.path)
 	case r.readOnly:
 		return nil // it grows when it is staged for writing
-	case !place.Mount.ReadOnly:
-		return s.grow(ctx, r.id, device, r.path, place.Mount.FSType)
+	case !info.Mount.ReadOnly:
+		return s.resize(ctx, r.id, device, r.path, info.Mount.FSType)
 	}
 	// A pod may read what is mounted for writing elsewhere on this node.
 	mounts, err := s.fs.Mounts(device)
@@ -67,20 +67,20 @@ func (s *Server) expand(ctx context.Context, r expandRequest, device string, num
 	}
 	for _, other := range mounts {
 		if !other.ReadOnly {
-			return s.grow(ctx, r.id, device, other.Path, place.Mount.FSType)
+			return s.resize(ctx, r.id, device, other.Path, info.Mount.FSType)
 		}
 	}
 	return nil
 }
 
-// grow lets a mounted file system grow if its device is larger; without a process if it is not.
-func (s *Server) grow(ctx context.Context, id lvm.ID, device, path, fsType string) error {
-	more, err := s.fs.CanGrow(device, fsType)
+// resize lets a mounted file system grow if its device is larger; without a process if it is not.
+func (s *Server) resize(ctx context.Context, id lvm.ID, device, path, fsType string) error {
+	more, err := s.fs.CanResize(device, fsType)
 	if err != nil || !more {
 		return err
 	}
-	s.log.InfoContext(ctx, "the file system grows with its volume", "volume", id.String(), "device", device, "type", fsType)
-	return s.fs.Grow(device, path, fsType)
+	s.log.InfoContext(ctx, "resizing the file system to its volume", "volume", id.String(), "device", device, "type", fsType)
+	return s.fs.Resize(device, path, fsType)
 }
 
 func parseExpand(req *csi.NodeExpandVolumeRequest) (r expandRequest, err error) {

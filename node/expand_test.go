@@ -32,26 +32,26 @@ func TestExpand(t *testing.T) {
 		lags   bool
 		want   []string
 	}{
-		{"a file system", func(*csi.NodeExpandVolumeRequest) {}, true, []string{"grow /dev/dm-3 /staging"}},
+		{"a file system", func(*csi.NodeExpandVolumeRequest) {}, true, []string{"resize /dev/dm-3 /staging"}},
 		{"one that has grown", func(*csi.NodeExpandVolumeRequest) {}, false, nil},
-		{"no staging path", func(r *csi.NodeExpandVolumeRequest) { r.StagingTargetPath = "" }, true, []string{"grow /dev/dm-3 /target"}},
+		{"no staging path", func(r *csi.NodeExpandVolumeRequest) { r.StagingTargetPath = "" }, true, []string{"resize /dev/dm-3 /target"}},
 		{"no more than paths", func(r *csi.NodeExpandVolumeRequest) {
 			r.StagingTargetPath, r.CapacityRange, r.VolumeCapability = "", nil, nil
-		}, true, []string{"grow /dev/dm-3 /target"}},
+		}, true, []string{"resize /dev/dm-3 /target"}},
 		{"a raw device", block, true, nil},
 		{"a raw device, told by its path alone", func(r *csi.NodeExpandVolumeRequest) {
 			r.StagingTargetPath, r.VolumePath, r.VolumeCapability = "", "/device", nil
 		}, true, nil},
 		{"published read-only, and staged for writing", func(r *csi.NodeExpandVolumeRequest) {
 			r.StagingTargetPath, r.VolumePath, r.VolumeCapability = "", "/reader", nil
-		}, true, []string{"grow /dev/dm-3 /staging"}},
+		}, true, []string{"resize /dev/dm-3 /staging"}},
 		{"mounted read-only", func(r *csi.NodeExpandVolumeRequest) {
 			r.VolumeCapability = request(fsType("", "ro")).GetVolumeCapability()
 		}, true, nil},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			f := newFake()
-			f.mounts["/staging"], f.mounts["/target"], f.kinds["/device"] = fsMount(ourDevice, false), fsMount(ourDevice, false), PlaceDevice
+			f.mounts["/staging"], f.mounts["/target"], f.kinds["/device"] = fsMount(ourDevice, false), fsMount(ourDevice, false), PathDevice
 			f.mounts["/reader"] = fsMount(ourDevice, true)
 			f.lags = test.lags
 			s := f.server()
@@ -116,14 +116,14 @@ func TestExpandReadOnlyMounts(t *testing.T) {
 // first attempt has mounted it and failed then.
 func TestGrowthAtStage(t *testing.T) {
 	f := newFake()
-	f.content, f.lags, f.fail = Content{Type: "xfs"}, true, "grow"
+	f.content, f.lags, f.fail = Content{Type: "xfs"}, true, "resize"
 	if err := f.stage(t, fsType("xfs")); err == nil {
 		t.Error("the growth failed, and staging did not")
 	}
-	f.expect(t, "activate", "check xfs /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging xfs ", "grow /dev/dm-3 /staging")
+	f.expect(t, "activate", "check xfs /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging xfs ", "resize /dev/dm-3 /staging")
 	f.fail = ""
 	succeed(t, f.stage(t, fsType("xfs")))
-	f.expect(t, "activate", "grow /dev/dm-3 /staging")
+	f.expect(t, "activate", "resize /dev/dm-3 /staging")
 	succeed(t, f.stage(t, fsType("xfs")))
 	f.expect(t, "activate")
 	succeed(t, f.unstage(t))
@@ -137,9 +137,9 @@ func TestGrowthAtStage(t *testing.T) {
 func TestCopies(t *testing.T) {
 	copied := attribute(AttributeSource, testVG+"/s-1")
 	for name, want := range map[string][]string{
-		"ext4":  {"activate", "check ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro,noatime"},
-		"xfs":   {"activate", "check xfs /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging xfs noatime,nouuid"},
-		"btrfs": {"activate", "renew /dev/dm-3", "check btrfs /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging btrfs noatime"},
+		"ext4":  {"activate", "check ext4 /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro,noatime"},
+		"xfs":   {"activate", "check xfs /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging xfs noatime,nouuid"},
+		"btrfs": {"activate", "set UUID /dev/dm-3", "check btrfs /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging btrfs noatime"},
 	} {
 		f := newFake()
 		f.content = Content{Type: name}

@@ -21,7 +21,7 @@ type fake struct {
 	head     []byte           // of the device
 	ends     map[int64][]byte // what else is on the device, by offset
 	mounts   map[string]*Mount
-	kinds    map[string]PlaceKind
+	kinds    map[string]PathKind
 	did      []string
 	fail     string            // the call that fails
 	held     int               // how often the device is held
@@ -31,7 +31,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{active: true, mounts: map[string]*Mount{}, kinds: map[string]PlaceKind{}}
+	return &fake{active: true, mounts: map[string]*Mount{}, kinds: map[string]PathKind{}}
 }
 
 func (f *fake) do(format string, args ...any) error {
@@ -63,9 +63,9 @@ func (f *fake) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
 	return lvm.Volume{ID: id, UUID: "uuid"}, nil
 }
 
-func (f *fake) Look(path string) (Place, error) {
-	p := Place{Path: path, Mount: f.mounts[path], Kind: f.kinds[path]}
-	if p.Kind == PlaceDevice {
+func (f *fake) Inspect(path string) (PathInfo, error) {
+	p := PathInfo{Path: path, Mount: f.mounts[path], Kind: f.kinds[path]}
+	if p.Kind == PathDevice {
 		p.Device = ourDevice
 	}
 	return p, nil
@@ -78,14 +78,14 @@ func (f *fake) Mounts(string) (points []MountPoint, err error) {
 }
 func (f *fake) RawDevices() (numbers []DeviceNumber, err error) {
 	for path := range f.mounts {
-		if f.kinds[path] == PlaceDevice {
+		if f.kinds[path] == PathDevice {
 			numbers = []DeviceNumber{ourDevice}
 		}
 	}
 	return numbers, nil
 }
 func (f *fake) Stat(string) (BlockDevice, error) { return BlockDevice{ourDevice, lvm.GiB}, nil }
-func (f *fake) Hold(string) (BlockDevice, func(), error) {
+func (f *fake) OpenDevice(string) (BlockDevice, func(), error) {
 	f.held++
 	return BlockDevice{ourDevice, lvm.GiB}, func() { f.held-- }, nil
 }
@@ -100,13 +100,13 @@ func (f *fake) Format(_ context.Context, w Formatting) error {
 	}
 	return f.do("format %s", strings.Join(words, " "))
 }
-func (f *fake) Unmark(device, uuid string) error { return f.do("unmark %s %s", device, uuid) }
-func (f *fake) Renew(_ context.Context, device string, _ [16]byte) error {
-	return f.do("renew %s", device)
+func (f *fake) RemoveMark(device, uuid string) error { return f.do("remove mark %s %s", device, uuid) }
+func (f *fake) SetUUID(_ context.Context, device string, _ [16]byte) error {
+	return f.do("set UUID %s", device)
 }
-func (f *fake) CanGrow(string, string) (bool, error) { return f.lags, nil }
-func (f *fake) Grow(device, path, _ string) error {
-	err := f.do("grow %s %s", device, path)
+func (f *fake) CanResize(string, string) (bool, error) { return f.lags, nil }
+func (f *fake) Resize(device, path, _ string) error {
+	err := f.do("resize %s %s", device, path)
 	f.lags = f.lags && err != nil
 	return err
 }
@@ -119,19 +119,19 @@ func (f *fake) ReadAt(_ string, offset int64, bytes int) ([]byte, error) {
 	}
 	return append(slices.Clone(f.head), make([]byte, bytes)...)[:bytes], nil
 }
-func (f *fake) Failed() ([]DeviceNumber, error) { return f.failed, nil }
+func (f *fake) FailedFileSystems() ([]DeviceNumber, error) { return f.failed, nil }
 func (f *fake) List(context.Context) ([]lvm.Volume, error) {
 	return []lvm.Volume{{ID: testID, UUID: "uuid", Group: "vg-a", Claim: "shop/data"}}, nil
 }
-func (f *fake) Check(_ context.Context, device, fsType string) error {
+func (f *fake) Fsck(_ context.Context, device, fsType string) error {
 	return f.do("check %s %s", fsType, device)
 }
-func (f *fake) Make(path string, file bool) ([]string, error) {
-	f.kinds[path] = PlaceDir
+func (f *fake) CreateMountPoint(path string, file bool) ([]string, error) {
+	f.kinds[path] = PathEmptyDir
 	if file {
-		f.kinds[path] = PlaceFile
+		f.kinds[path] = PathEmptyFile
 	}
-	return []string{path}, f.do("make %s", path)
+	return []string{path}, f.do("create %s", path)
 }
 func (f *fake) Mount(device, target, fsType string, options []string) error {
 	err := f.do("mount %s %s %s %s", device, target, fsType, strings.Join(options, ","))
@@ -145,8 +145,8 @@ func (f *fake) Bind(source, target string, readOnly bool) error {
 	err := f.do("bind %s %s %s", source, target, access(readOnly))
 	if err == nil {
 		f.mounts[target] = fsMount(ourDevice, readOnly)
-		if f.kinds[target] == PlaceFile {
-			f.kinds[target] = PlaceDevice
+		if f.kinds[target] == PathEmptyFile {
+			f.kinds[target] = PathDevice
 		}
 	}
 	return err
@@ -160,13 +160,13 @@ func (f *fake) Unmount(path string) error {
 	err := f.do("unmount %s", path)
 	if err == nil {
 		delete(f.mounts, path)
-		if f.kinds[path] == PlaceDevice {
-			f.kinds[path] = PlaceFile
+		if f.kinds[path] == PathDevice {
+			f.kinds[path] = PathEmptyFile
 		}
 	}
 	return err
 }
-func (f *fake) Remove(path string) error {
+func (f *fake) RemoveMountPoint(path string) error {
 	if _, there := f.kinds[path]; !there {
 		return nil
 	}

@@ -42,7 +42,7 @@ func TestXFSFeaturesOnDisk(t *testing.T) {
 		options, err := parseMkfs("xfs", test.options)
 		b.must(err)
 		b.run("mkfs.xfs", mkfsArgs("xfs", device, options, test.kernel)...)
-		super, err := readAt(device, 0)
+		super, err := readSuperblock(device, 0)
 		b.must(err)
 		compatRO, incompat := binary.BigEndian.Uint32(super[xfsCompatRO:]), binary.BigEndian.Uint32(super[xfsIncompat:])
 		if compatRO != test.compatRO || incompat != test.incompat {
@@ -56,7 +56,7 @@ func TestBtrfsFeaturesOnDisk(t *testing.T) {
 	b := newBench(t)
 	device := b.volume("v", 112)
 	b.run("mkfs.btrfs", mkfsArgs("btrfs", device, nil, kernelVersion{5, 4})...)
-	super, err := readAt(device, superblocks["btrfs"])
+	super, err := readSuperblock(device, superblocks["btrfs"])
 	b.must(err)
 	if bits := binary.LittleEndian.Uint64(super[btrfsCompatRO:]); bits&^(btrfsFreeSpaceTree|btrfsFreeSpaceValid) != 0 {
 		t.Errorf("compat_ro is %#x", bits)
@@ -76,13 +76,13 @@ func TestDirtyExt4IsCheckedBeforeTheMount(t *testing.T) {
 	b.must(f.Sync())
 	b.copyOf("copy", "v") // as a power cut leaves it
 	b.must(f.Close())
-	super, err := readAt(b.devices["copy"], superblocks["ext4"])
+	super, err := readSuperblock(b.devices["copy"], superblocks["ext4"])
 	b.must(err)
 	if binary.LittleEndian.Uint32(super[roCompat:])&orphanPresent == 0 {
 		t.Fatalf("the copy of %s is not dirty", device)
 	}
-	b.must(newMachine().Check(t.Context(), b.devices["copy"], "ext4"))
-	super, err = readAt(b.devices["copy"], superblocks["ext4"])
+	b.must(newMachine().Fsck(t.Context(), b.devices["copy"], "ext4"))
+	super, err = readSuperblock(b.devices["copy"], superblocks["ext4"])
 	b.must(err)
 	if bits := binary.LittleEndian.Uint32(super[roCompat:]); bits&orphanPresent != 0 {
 		t.Errorf("ro_compat is still %#x", bits)

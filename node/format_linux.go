@@ -34,24 +34,24 @@ func (m machine) Format(ctx context.Context, f Formatting) (err error) {
 		if err := writeDurably(device, mkfsMark(f.UUID), at); err != nil {
 			return err
 		}
-	} else if err := unmark(device, f.UUID, at); err != nil {
+	} else if err := removeMark(device, f.UUID, at); err != nil {
 		return err
 	}
 	args := mkfsArgs(f.Type, f.Device, f.Options, runningKernel())
-	if out, err := m.command(m.exec.Command("mkfs."+f.Type, args...)); err != nil {
+	if out, err := m.combinedOutput(m.exec.Command("mkfs."+f.Type, args...)); err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot create the file system: mkfs.%s %s: %w: %s", f.Type, strings.Join(args, " "), err, oneLine(out))
 	}
 	if !mark {
 		return nil
 	}
 	if err := device.Sync(); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "the new file system could not be flushed to %s: %w", f.Device, err)
+		return lvm.Errorf(lvm.KindInternal, "cannot flush the new file system to %s: %w", f.Device, err)
 	}
-	return unmark(device, f.UUID, at)
+	return removeMark(device, f.UUID, at)
 }
 
-// Unmark writes to a device that is not mounted.
-func (m machine) Unmark(path, uuid string) error {
+// RemoveMark writes to a device that is not mounted.
+func (m machine) RemoveMark(path, uuid string) error {
 	block, err := m.Stat(path)
 	if err != nil {
 		return err
@@ -60,17 +60,17 @@ func (m machine) Unmark(path, uuid string) error {
 	if err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
 	}
-	return errors.Join(unmark(device, uuid, markOffset(block.Size)), device.Close())
+	return errors.Join(removeMark(device, uuid, markOffset(block.Size)), device.Close())
 }
 
-// unmark zeroes the mark if it is there, and nothing else.
-func unmark(device *os.File, uuid string, at int64) error {
+// removeMark zeroes the mark if it is there, and nothing else.
+func removeMark(device *os.File, uuid string, at int64) error {
 	if at < headSize {
 		return nil
 	}
 	found := make([]byte, markSize)
 	if _, err := device.ReadAt(found, at); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "device %s cannot be read at byte %d: %w", device.Name(), at, err)
+		return lvm.Errorf(lvm.KindInternal, "cannot read device %s at byte %d: %w", device.Name(), at, err)
 	}
 	if !bytes.Equal(found, mkfsMark(uuid)) {
 		return nil
@@ -84,20 +84,20 @@ func writeDurably(device *os.File, data []byte, at int64) error {
 		err = device.Sync()
 	}
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "device %s cannot be written at byte %d: %w", device.Name(), at, err)
+		return lvm.Errorf(lvm.KindInternal, "cannot write to device %s at byte %d: %w", device.Name(), at, err)
 	}
 	return nil
 }
 
 // An unused device may be open for a moment: udev probes it after each writer.
 const (
-	unusedPatience = 2 * time.Second
-	unusedPause    = 50 * time.Millisecond
+	unusedTimeout  = 2 * time.Second
+	unusedInterval = 50 * time.Millisecond
 )
 
 // waitUnused waits until no mount and no other device holds the device: O_EXCL (open(2), "block device").
 func waitUnused(ctx context.Context, device string) error {
-	ctx, cancel := context.WithTimeout(ctx, unusedPatience)
+	ctx, cancel := context.WithTimeout(ctx, unusedTimeout)
 	defer cancel()
 	for {
 		f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
@@ -110,7 +110,7 @@ func waitUnused(ctx context.Context, device string) error {
 		select {
 		case <-ctx.Done():
 			return lvm.Errorf(lvm.KindInUse, "device %s is in use on this node (see lsblk %s); the driver wrote nothing to it", device, device)
-		case <-time.After(unusedPause):
+		case <-time.After(unusedInterval):
 		}
 	}
 }
@@ -118,26 +118,26 @@ func waitUnused(ctx context.Context, device string) error {
 // e2fsck(8), "EXIT CODE": a sum of these and others.
 const fsckErrorsLeft = 4
 
-// Check: ext4 by e2fsck in its careful mode, as at boot; xfs and btrfs replay their logs when they are mounted, and want
+// Fsck checks ext4 by e2fsck in its careful mode, as at boot; xfs and btrfs replay their logs when they are mounted, and want
 // no check.
-func (m machine) Check(_ context.Context, device, fsType string) error {
+func (m machine) Fsck(_ context.Context, device, fsType string) error {
 	if fsType != "ext4" {
 		return nil
 	}
-	out, err := m.command(m.exec.Command("fsck.ext4", "-p", device))
+	out, err := m.combinedOutput(m.exec.Command("fsck.ext4", "-p", device))
 	var exit exec.ExitError
 	switch {
 	case !errors.As(err, &exit):
 	case !exit.Exited(): // killed, perhaps for want of memory
-		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was interrupted, and will be repeated: fsck.ext4: %w", device, err)
+		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was interrupted, and the next NodeStageVolume repeats it: fsck.ext4: %w", device, err)
 	case exit.ExitStatus()&fsckErrorsLeft != 0:
 		return lvm.Errorf(lvm.KindConflict, "the file system on %s has errors that cannot be repaired automatically: run fsck.ext4 %s on this node. Its output: %s", device, device, oneLine(out))
 	}
 	return nil // all else is for mount to judge: corrected, clean, or not a matter of the file system
 }
 
-// command runs a tool in the C locale, and returns what it wrote to either stream.
-func (machine) command(cmd exec.Cmd) ([]byte, error) {
+// combinedOutput runs a tool in the C locale, and returns what it wrote to either stream.
+func (machine) combinedOutput(cmd exec.Cmd) ([]byte, error) {
 	cmd.SetEnv(append(os.Environ(), "LC_ALL=C"))
 	return cmd.CombinedOutput()
 }

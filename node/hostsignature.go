@@ -25,23 +25,23 @@ var hostSignatures = []struct {
 	mark    []byte
 }{
 	{"an LVM physical volume", []int{0, 512, 1024, 1536}, []byte("LABELONE")},
-	{aPartOfMD, []int{0, 4096}, mdMark},
+	{mdMember, []int{0, 4096}, mdMagic},
 	{"a btrfs file system", []int{64<<10 + 64}, []byte("_BHRfS_M")},
 }
 
-const aPartOfMD = "a part of an md array"
+const mdMember = "a member of an md array"
 
-var mdMark = []byte{0xfc, 0x4e, 0x2b, 0xa9}
+var mdMagic = []byte{0xfc, 0x4e, 0x2b, 0xa9}
 
-// mdAtEnd are the offsets of the superblocks of md's versions 0.90 and 1.0 on a device of a size: in the last whole 64 KiB, and 8 KiB
+// mdEndOffsets are the offsets of the superblocks of md's versions 0.90 and 1.0 on a device of a size: in the last whole 64 KiB, and 8 KiB
 // before the end at a multiple of 4 KiB (md(4)).
-func mdAtEnd(size lvm.Bytes) []int64 {
+func mdEndOffsets(size lvm.Bytes) []int64 {
 	const reserved, sector = 64 << 10, 512
 	return []int64{int64(size)&^(reserved-1) - reserved, (int64(size)/sector - 16) &^ 7 * sector}
 }
 
-// hostSignature names what the beginning of a volume looks like to the node's own system; "" for nothing of it.
-func hostSignature(head []byte) string {
+// matchHostSignature names what the beginning of a volume looks like to the node's own system; "" for nothing of it.
+func matchHostSignature(head []byte) string {
 	for _, s := range hostSignatures {
 		for _, at := range s.offsets {
 			if len(head) >= at && bytes.HasPrefix(head[at:], s.mark) {
@@ -55,17 +55,17 @@ func hostSignature(head []byte) string {
 // signatureTimeout bounds the check of a node's volumes: an unresponsive device must not delay the other findings.
 const signatureTimeout = 5 * time.Second
 
-// signatures looks for raw block volumes with a signature that the node's own system might act on.
-func (s *Server) signatures(ctx context.Context, volumes []lvm.Volume) []lvm.Finding {
-	if !s.looking.TryLock() {
+// findHostSignatures looks for raw block volumes with a signature that the node's own system might act on.
+func (s *Server) findHostSignatures(ctx context.Context, volumes []lvm.Volume) []lvm.Finding {
+	if !s.signatureScan.TryLock() {
 		return nil // an earlier check waits for an unresponsive device
 	}
 	done := make(chan []lvm.Finding, 1)
 	go func() {
-		defer s.looking.Unlock()
+		defer s.signatureScan.Unlock()
 		var findings []lvm.Finding
 		for _, raw := range s.rawVolumes(volumes) {
-			if f, found := s.signatureOn(raw); found {
+			if f, found := s.hostSignatureFinding(raw); found {
 				findings = append(findings, f)
 			}
 		}
@@ -116,35 +116,35 @@ func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
 	return raw
 }
 
-// signatureOn reads a raw block volume.
-func (s *Server) signatureOn(raw rawVolume) (lvm.Finding, bool) {
+// hostSignatureFinding reads a raw block volume.
+func (s *Server) hostSignatureFinding(raw rawVolume) (lvm.Finding, bool) {
 	v, path := raw.Volume, raw.path
-	what := s.signatureAt(path)
+	what := s.readHostSignature(path)
 	if what == "" {
 		return lvm.Finding{}, false
 	}
 	return lvm.Finding{Trouble: TroubleSignature, Group: v.Group, Volume: v, Cause: what, Text: fmt.Sprintf(
-		"the raw block volume %s/%s (%s) %s, which its user wrote; this driver ignores it; make sure that the node's own system does too (docs/explanation/security.md)",
+		"the raw block volume %s/%s (%s) %s, which its user wrote. The driver ignores it; configure the node to ignore it too (docs/explanation/security.md)",
 		v.Group, v.ID.LV, path, what)}, true
 }
 
-// signatureAt tells what a device begins or ends like; "" for nothing that the node's own system acts on, and for what cannot be
+// readHostSignature tells what a device begins or ends like; "" for nothing that the node's own system acts on, and for what cannot be
 // read, is too small, or has just gone.
-func (s *Server) signatureAt(path string) string {
+func (s *Server) readHostSignature(path string) string {
 	head, err := s.fs.ReadAt(path, 0, signatureSpan)
 	if err != nil {
 		return ""
 	}
-	if what := hostSignature(head); what != "" {
+	if what := matchHostSignature(head); what != "" {
 		return "begins like " + what
 	}
 	block, err := s.fs.Stat(path)
 	if err != nil {
 		return ""
 	}
-	for _, offset := range mdAtEnd(block.Size) {
-		if mark, err := s.fs.ReadAt(path, offset, len(mdMark)); err == nil && bytes.Equal(mark, mdMark) {
-			return "ends like " + aPartOfMD
+	for _, offset := range mdEndOffsets(block.Size) {
+		if mark, err := s.fs.ReadAt(path, offset, len(mdMagic)); err == nil && bytes.Equal(mark, mdMagic) {
+			return "ends like " + mdMember
 		}
 	}
 	return ""

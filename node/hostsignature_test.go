@@ -25,13 +25,13 @@ func TestHostSignature(t *testing.T) {
 		"LVM in the last sector of a label":   {at(1536, "LABELONE"), "an LVM physical volume"},
 		"LVM beyond the label":                {at(2048, "LABELONE"), ""},
 		"LVM not at a sector":                 {at(8, "LABELONE"), ""},
-		"md 1.1":                              {at(0, "\xfc\x4e\x2b\xa9"), "a part of an md array"},
-		"md 1.2":                              {at(4096, "\xfc\x4e\x2b\xa9"), "a part of an md array"},
+		"md 1.1":                              {at(0, "\xfc\x4e\x2b\xa9"), "a member of an md array"},
+		"md 1.2":                              {at(4096, "\xfc\x4e\x2b\xa9"), "a member of an md array"},
 		"btrfs":                               {at(65600, "_BHRfS_M"), "a btrfs file system"},
 		"cut short":                           {at(65600, "_BHRfS"), ""},
 		"LUKS, which nothing opens by itself": {at(0, "LUKS\xba\xbe"), ""},
 	} {
-		if got := hostSignature(c.head); got != c.want {
+		if got := matchHostSignature(c.head); got != c.want {
 			t.Errorf("%s: hostSignature = %q, want %q", name, got, c.want)
 		}
 	}
@@ -40,21 +40,21 @@ func TestHostSignature(t *testing.T) {
 // A signature is reported of a volume that is published as a raw block volume, and of no other: a file system is the driver's.
 func TestHealthReportsSignatures(t *testing.T) {
 	for name, c := range map[string]struct {
-		kind PlaceKind
+		kind PathKind
 		head []byte
 		end  int64  // an offset with md's mark
 		want string // "": nothing is found
 	}{
-		"raw, with LVM":         {PlaceDevice, at(512, "LABELONE"), 0, "begins like an LVM physical volume"},
-		"raw, md 0.90":          {PlaceDevice, nil, 1<<30 - 64<<10, "ends like a part of an md array"},
-		"raw, md 1.0":           {PlaceDevice, nil, 1<<30 - 8<<10, "ends like a part of an md array"},
-		"raw, md elsewhere":     {PlaceDevice, nil, 1<<30 - 4<<10, ""},
-		"raw, without":          {PlaceDevice, at(512, "postgres"), 0, ""},
-		"a mounted file system": {PlaceDir, at(65600, "_BHRfS_M"), 1<<30 - 8<<10, ""},
+		"raw, with LVM":         {PathDevice, at(512, "LABELONE"), 0, "begins like an LVM physical volume"},
+		"raw, md 0.90":          {PathDevice, nil, 1<<30 - 64<<10, "ends like a member of an md array"},
+		"raw, md 1.0":           {PathDevice, nil, 1<<30 - 8<<10, "ends like a member of an md array"},
+		"raw, md elsewhere":     {PathDevice, nil, 1<<30 - 4<<10, ""},
+		"raw, without":          {PathDevice, at(512, "postgres"), 0, ""},
+		"a mounted file system": {PathEmptyDir, at(65600, "_BHRfS_M"), 1<<30 - 8<<10, ""},
 	} {
 		f := newFake()
 		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = c.head, c.kind, &Mount{}
-		f.ends = map[int64][]byte{c.end: mdMark}
+		f.ends = map[int64][]byte{c.end: mdMagic}
 		found, err := f.server().Health(t.Context())
 		if err != nil || (len(found) == 1) != (c.want != "") {
 			t.Errorf("%s: Health = %v, %v", name, found, err)
@@ -74,8 +74,8 @@ func TestMDAtEnd(t *testing.T) {
 		192<<10 - 512:   {64 << 10, 192<<10 - 12<<10},
 		lvm.GiB + 4<<10: {1<<30 - 64<<10, 1<<30 - 4<<10},
 	} {
-		if got := mdAtEnd(size); !slices.Equal(got, want) {
-			t.Errorf("mdAtEnd(%d) = %d, want %d", size, got, want)
+		if got := mdEndOffsets(size); !slices.Equal(got, want) {
+			t.Errorf("mdEndOffsets(%d) = %d, want %d", size, got, want)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestSignaturesCostNothingWithoutRawVolumes(t *testing.T) {
 func TestSignatureOfADeviceThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = at(0, "LABELONE"), PlaceDevice, &Mount{}
+		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = at(0, "LABELONE"), PathDevice, &Mount{}
 		answer := make(chan struct{})
 		f.during = func(string) { <-answer }
 		s := f.server()

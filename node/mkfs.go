@@ -21,47 +21,53 @@ var mkfsDefaults = map[string][]string{
 	"btrfs": {"-q", "-K"},
 }
 
+// minimumSizes are what mkfs.xfs (xfsprogs since 5.19) and mkfs.btrfs accept.
+var minimumSizes = map[string]lvm.Bytes{"xfs": 300 * lvm.MiB, "btrfs": 109 * lvm.MiB}
+
+// MinimumSize is the size of the smallest device that a file system of the type can be made on; 0: any.
+func MinimumSize(fsType string) lvm.Bytes { return minimumSizes[fsType] }
+
 // mkfsAllowed are the options that a StorageClass may add, with the pattern of their values. They only shape the file system. None
 // names a file or a device, forces, or moves the file system away from the beginning of the device. The features of -O need no
 // mount option, and allow online resizing: sparse_super2 does not (Linux, fs/ext4/resize.c).
 var mkfsAllowed = map[string]map[string]*regexp.Regexp{
 	"ext4": {
-		"-b": form(`1024|2048|4096`),
-		"-C": form(`[0-9]{4,9}`),
-		"-i": form(`[0-9]{4,9}`),
-		"-I": form(`128|256|512|1024`),
-		"-m": form(`[0-9]|[1-4][0-9]`),
-		"-N": form(`[0-9]{1,10}`),
-		"-T": form(`[a-z0-9]{1,16}`),
-		"-L": form(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,15}`),
-		"-E": list(`(stride|stripe_width|lazy_itable_init|lazy_journal_init|packed_meta_blocks)=[0-9]{1,9}|(no)?discard`),
-		"-J": list(`(size|fast_commit_size)=[0-9]{1,6}`),
-		"-O": list(`\^?(64bit|bigalloc|dir_index|dir_nlink|ext_attr|extent|extra_isize|fast_commit|flex_bg|has_journal|huge_file|inline_data|large_dir|large_file|metadata_csum|metadata_csum_seed|orphan_file|project|quota|resize_inode|sparse_super)`),
+		"-b": fullMatch(`1024|2048|4096`),
+		"-C": fullMatch(`[0-9]{4,9}`),
+		"-i": fullMatch(`[0-9]{4,9}`),
+		"-I": fullMatch(`128|256|512|1024`),
+		"-m": fullMatch(`[0-9]|[1-4][0-9]`),
+		"-N": fullMatch(`[0-9]{1,10}`),
+		"-T": fullMatch(`[a-z0-9]{1,16}`),
+		"-L": fullMatch(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,15}`),
+		"-E": commaList(`(stride|stripe_width|lazy_itable_init|lazy_journal_init|packed_meta_blocks)=[0-9]{1,9}|(no)?discard`),
+		"-J": commaList(`(size|fast_commit_size)=[0-9]{1,6}`),
+		"-O": commaList(`\^?(64bit|bigalloc|dir_index|dir_nlink|ext_attr|extent|extra_isize|fast_commit|flex_bg|has_journal|huge_file|inline_data|large_dir|large_file|metadata_csum|metadata_csum_seed|orphan_file|project|quota|resize_inode|sparse_super)`),
 	},
 	"xfs": {
-		"-b": list(`size=(1024|2048|4096|1k|2k|4k)`),
-		"-d": list(`(agcount|agsize|su|sw|sunit|swidth)=[0-9]{1,9}[kmg]?`),
-		"-i": list(`(size|maxpct|align|attr|sparse|nrext64|perblock)=[0-9]{1,4}`),
-		"-l": list(`(size|su|sunit|lazy-count|version)=[0-9]{1,9}[kmg]?`),
-		"-m": list(`(crc|finobt|inobtcount|reflink|rmapbt|bigtime)=[01]`),
-		"-n": list(`(size|ftype)=[0-9]{1,5}k?`),
-		"-s": list(`size=(512|1024|2048|4096|1k|2k|4k)`),
-		"-L": form(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,11}`),
+		"-b": commaList(`size=(1024|2048|4096|1k|2k|4k)`),
+		"-d": commaList(`(agcount|agsize|su|sw|sunit|swidth)=[0-9]{1,9}[kmg]?`),
+		"-i": commaList(`(size|maxpct|align|attr|sparse|nrext64|perblock)=[0-9]{1,4}`),
+		"-l": commaList(`(size|su|sunit|lazy-count|version)=[0-9]{1,9}[kmg]?`),
+		"-m": commaList(`(crc|finobt|inobtcount|reflink|rmapbt|bigtime)=[01]`),
+		"-n": commaList(`(size|ftype)=[0-9]{1,5}k?`),
+		"-s": commaList(`size=(512|1024|2048|4096|1k|2k|4k)`),
+		"-L": fullMatch(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,11}`),
 	},
 	"btrfs": {
-		"-d": form(`single|dup`),
-		"-m": form(`single|dup`),
-		"-n": form(`4096|8192|16384|32768|65536|4k|8k|16k|32k|64k`),
-		"-s": form(`4096|4k`),
-		"-O": list(`\^?(extref|skinny-metadata|no-holes|free-space-tree|block-group-tree|quota)`),
-		"-L": form(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}`),
+		"-d": fullMatch(`single|dup`),
+		"-m": fullMatch(`single|dup`),
+		"-n": fullMatch(`4096|8192|16384|32768|65536|4k|8k|16k|32k|64k`),
+		"-s": fullMatch(`4096|4k`),
+		"-O": commaList(`\^?(extref|skinny-metadata|no-holes|free-space-tree|block-group-tree|quota)`),
+		"-L": fullMatch(`[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}`),
 	},
 }
 
-func form(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
+func fullMatch(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
 
-// list is the form of several values with commas between them.
-func list(pattern string) *regexp.Regexp {
+// commaList is the pattern of several values with commas between them.
+func commaList(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`^(?:` + pattern + `)(?:,(?:` + pattern + `))*$`)
 }
 
@@ -89,13 +95,13 @@ func parseMkfs(fsType, options string) ([]string, error) {
 			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %q is not allowed for %s; allowed are %s, each with its value after a space",
 				options, args[i], fsType, strings.Join(slices.Sorted(maps.Keys(mkfsAllowed[fsType])), " "))
 		case slices.Contains(args[:i], args[i]):
-			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s stands there twice", options, args[i])
+			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s occurs twice", options, args[i])
 		case i+1 == len(args):
 			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s has no value", options, args[i])
 		case !values.MatchString(args[i+1]):
 			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s cannot be %q for %s", options, args[i], args[i+1], fsType)
 		case fsType == "xfs" && repeated(args[i+1]) != "": // mkfs.xfs refuses it
-			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: in %s %s stands there twice", options, args[i], repeated(args[i+1]))
+			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s has %s twice", options, args[i], repeated(args[i+1]))
 		}
 	}
 	return args, nil

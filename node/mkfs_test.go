@@ -55,7 +55,7 @@ func TestMkfsRefuses(t *testing.T) {
 		{"xfs", "-c options=/etc/passwd", `"-c"`},
 		{"xfs", "-p /etc", `"-p"`},
 		{"xfs", "-N", `"-N"`},
-		{"xfs", "-m reflink=0,crc=1,reflink=1", "reflink stands there twice"},
+		{"xfs", "-m reflink=0,crc=1,reflink=1", "-m has reflink twice"},
 		{"ext4", "-O sparse_super2", "sparse_super2"},
 		{"ext4", "-E num_backup_sb=1", "num_backup_sb"},
 		{"btrfs", "-r /etc", `"-r"`},

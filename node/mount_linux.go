@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-func (m machine) Make(path string, file bool) (made []string, err error) {
+func (m machine) CreateMountPoint(path string, file bool) (made []string, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.removeAll(made))
@@ -53,18 +53,18 @@ func (m machine) Make(path string, file bool) (made []string, err error) {
 // removeAll removes what was made, the last first.
 func (m machine) removeAll(made []string) error {
 	for _, path := range slices.Backward(made) {
-		if err := m.Remove(path); err != nil {
+		if err := m.RemoveMountPoint(path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// asNamed keeps mount(8) from turning /dev/dm-3 into a name below /dev/mapper, which can be stale and be another device.
-var asNamed = []string{"--no-canonicalize"}
+// noCanonicalize keeps mount(8) from turning /dev/dm-3 into a name below /dev/mapper, which can be stale and be another device.
+var noCanonicalize = []string{"--no-canonicalize"}
 
 func (m machine) Mount(source, target, fsType string, options []string) error {
-	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, asNamed); err != nil {
+	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, noCanonicalize); err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot mount %s at %s: %s", source, target, oneLine([]byte(err.Error())))
 	}
 	return nil
@@ -77,7 +77,7 @@ func (m machine) Unmount(path string) error {
 	return nil
 }
 
-func (machine) Remove(path string) error {
+func (machine) RemoveMountPoint(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -124,27 +124,27 @@ func bindReadOnlyBeforeLinux512(source, target string, bind func(from, to string
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	place := filepath.Join(dir, "source")
+	private := filepath.Join(dir, "source")
 	var stat unix.Stat_t
 	if err := unix.Stat(source, &stat); err != nil {
 		return err
 	}
 	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
-		err = os.Mkdir(place, 0o700)
+		err = os.Mkdir(private, 0o700)
 	} else {
-		err = os.WriteFile(place, nil, 0o600)
+		err = os.WriteFile(private, nil, 0o600)
 	}
 	if err != nil {
 		return err
 	}
-	if err := bind(source, place); err != nil {
+	if err := bind(source, private); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, unix.Unmount(place, unix.MNT_DETACH)) }()
-	if err := remountReadOnly(place); err != nil {
+	defer func() { err = errors.Join(err, unix.Unmount(private, unix.MNT_DETACH)) }()
+	if err := remountReadOnly(private); err != nil {
 		return err
 	}
-	return bind(place, target)
+	return bind(private, target)
 }
 
 // remountReadOnly keeps the mount's other flags, which a remount would take away (mount(2), "Remounting an existing mount").
@@ -182,7 +182,7 @@ func (machine) ReadOnly(device string) (bool, error) {
 func (machine) SetReadOnly(device string, readOnly bool) error {
 	f, err := os.Open(device)
 	if err != nil {
-		return fmt.Errorf("device %s cannot be opened: %w", device, err)
+		return fmt.Errorf("cannot open device %s: %w", device, err)
 	}
 	defer func() { _ = f.Close() }()
 	value := 0
@@ -190,7 +190,7 @@ func (machine) SetReadOnly(device string, readOnly bool) error {
 		value = 1
 	}
 	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, value); err != nil {
-		return fmt.Errorf("whether %s is read-only cannot be changed: %w", device, err)
+		return fmt.Errorf("cannot set the read-only flag of %s to %t: %w", device, readOnly, err)
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (machine) SetReadOnly(device string, readOnly bool) error {
 func (machine) Usage(path string) (Usage, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
-		return Usage{}, fmt.Errorf("how full %s is cannot be read: %w", path, err)
+		return Usage{}, fmt.Errorf("cannot read the usage of the file system at %s: %w", path, err)
 	}
 	block := lvm.Bytes(s.Frsize)
 	return Usage{

@@ -23,7 +23,7 @@ const (
 // norecovery), or let an error of one file system stop the node (errors=panic, fatal_errors=panic).
 var mountAllowed = map[string]map[string]*regexp.Regexp{
 	"ext4": union(anyMountAllowed,
-		plain(`acl noacl user_xattr nouser_xattr barrier nobarrier discard nodiscard delalloc nodelalloc auto_da_alloc noauto_da_alloc
+		flags(`acl noacl user_xattr nouser_xattr barrier nobarrier discard nodiscard delalloc nodelalloc auto_da_alloc noauto_da_alloc
 			journal_checksum nojournal_checksum journal_async_commit dioread_lock dioread_nolock block_validity noblock_validity
 			grpid nogrpid bsdgroups sysvgroups bsddf minixdf init_itable noinit_itable nombcache dax
 			quota noquota usrquota grpquota prjquota`),
@@ -36,14 +36,14 @@ var mountAllowed = map[string]map[string]*regexp.Regexp{
 		valued(`[a-z]{1,32}\.(user|group)`, `usrjquota grpjquota`),
 		valued(`vfsold|vfsv0|vfsv1`, `jqfmt`)),
 	"xfs": union(anyMountAllowed,
-		plain(`attr2 noattr2 discard nodiscard filestreams grpid nogrpid bsdgroups sysvgroups ikeep noikeep inode32 inode64
+		flags(`attr2 noattr2 discard nodiscard filestreams grpid nogrpid bsdgroups sysvgroups ikeep noikeep inode32 inode64
 			largeio nolargeio noalign nouuid swalloc wsync dax
 			noquota quota uquota usrquota qnoenforce uqnoenforce gquota grpquota gqnoenforce pquota prjquota pqnoenforce`),
 		valued(size, `allocsize logbsize`),
 		valued(number, `logbufs sunit swidth`),
 		valued(`always|never|inode`, `dax`)),
 	"btrfs": union(anyMountAllowed,
-		plain(`acl noacl autodefrag noautodefrag barrier nobarrier clear_cache compress compress-force datacow nodatacow
+		flags(`acl noacl autodefrag noautodefrag barrier nobarrier clear_cache compress compress-force datacow nodatacow
 			datasum nodatasum discard nodiscard flushoncommit noflushoncommit skip_balance space_cache nospace_cache
 			ssd nossd ssd_spread nossd_spread treelog notreelog user_subvol_rm_allowed`),
 		valued(number, `commit metadata_ratio thread_pool`),
@@ -55,12 +55,12 @@ var mountAllowed = map[string]map[string]*regexp.Regexp{
 
 // anyMountAllowed are those of every file system.
 var anyMountAllowed = union(
-	plain(`defaults ro rw atime noatime diratime nodiratime relatime norelatime strictatime nostrictatime lazytime nolazytime
+	flags(`defaults ro rw atime noatime diratime nodiratime relatime norelatime strictatime nostrictatime lazytime nolazytime
 		sync async dirsync suid nosuid dev nodev exec noexec nosymfollow iversion noiversion`),
 	valued(selinuxContext, `context fscontext defcontext rootcontext`))
 
-// plain are options without a value.
-func plain(names string) map[string]*regexp.Regexp {
+// flags are options without a value.
+func flags(names string) map[string]*regexp.Regexp {
 	forms := map[string]*regexp.Regexp{}
 	for name := range strings.FieldsSeq(names) {
 		forms[name] = nil
@@ -72,7 +72,7 @@ func plain(names string) map[string]*regexp.Regexp {
 func valued(pattern, names string) map[string]*regexp.Regexp {
 	forms := map[string]*regexp.Regexp{}
 	for name := range strings.FieldsSeq(names) {
-		forms[name+"="] = form(pattern)
+		forms[name+"="] = fullMatch(pattern)
 	}
 	return forms
 }
@@ -101,7 +101,7 @@ func CheckMountOptions(fsType string, flags []string) error {
 	return nil
 }
 
-// splitMountOptions lists the single options as mount(8) does: it takes what is behind a comma for one more, but within
+// splitMountOptions lists the single options as mount(8) does: a comma separates options, except within
 // quotation marks.
 func splitMountOptions(flags []string) (options []string) {
 	for _, flag := range flags {

@@ -3,8 +3,13 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 	"k8s.io/utils/io"
 )
 
@@ -17,7 +22,7 @@ var wholeMountTable = kernelVersion{5, 8}
 func mountsWhere(wanted func(*mountinfo.Info) bool) ([]*mountinfo.Info, error) {
 	mounts, err := readMountTable(mountTable, runningKernel(), func(m *mountinfo.Info) (skip, stop bool) { return !wanted(m), false })
 	if err != nil {
-		return nil, fmt.Errorf("the mounts of this node cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the mount table of this node: %w", err)
 	}
 	return mounts, nil
 }
@@ -33,4 +38,92 @@ func readMountTable(path string, kernel kernelVersion, filter mountinfo.FilterFu
 		return nil, err
 	}
 	return mountinfo.GetMountsFromReader(bytes.NewReader(table), filter)
+}
+
+// numberOf is the number of the device below a mount. A btrfs has an anonymous number there, and names its device.
+func numberOf(m *mountinfo.Info) DeviceNumber {
+	var stat unix.Stat_t
+	if m.FSType == "btrfs" && unix.Stat(m.Source, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return DeviceNumber(stat.Rdev)
+	}
+	return DeviceNumber(unix.Mkdev(uint32(m.Major), uint32(m.Minor))) //nolint:gosec // the kernel's own numbers
+}
+
+func (m machine) Mounts(device string) ([]MountPoint, error) {
+	block, err := m.Stat(device)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := mountsWhere(func(m *mountinfo.Info) bool {
+		if m.Root == "/" { // other roots are parts of it, as the kubelet binds for subPath
+			return numberOf(m) == block.Number
+		}
+		number, raw := boundDevice(m)
+		return raw && number == block.Number
+	})
+	points := make([]MountPoint, 0, len(mounts))
+	for _, m := range mounts {
+		points = append(points, MountPoint{Path: m.Mountpoint, ReadOnly: hasOption(m.Options, "ro")})
+	}
+	return points, err
+}
+
+func (m machine) RawDevices() ([]DeviceNumber, error) {
+	var numbers []DeviceNumber
+	_, err := mountsWhere(func(m *mountinfo.Info) bool {
+		if m.Root == "/" {
+			return false
+		}
+		if number, raw := boundDevice(m); raw {
+			numbers = append(numbers, number)
+		}
+		return false
+	})
+	slices.Sort(numbers)
+	return slices.Compact(numbers), err
+}
+
+// boundDevice returns the number of the device node that a mount shows; raw is false if it shows something else.
+func boundDevice(m *mountinfo.Info) (number DeviceNumber, raw bool) {
+	if m.FSType != "devtmpfs" && m.FSType != "tmpfs" { // where device nodes are bound from
+		return 0, false
+	}
+	kind, number, err := kindOf(m.Mountpoint)
+	return number, err == nil && kind == PathDevice
+}
+
+func hasOption(options, option string) bool {
+	for o := range strings.SplitSeq(options, ",") {
+		if o == option {
+			return true
+		}
+	}
+	return false
+}
+
+// FailedFileSystems finds the mounts that are for writing on a file system that is not any more; a mount that was asked for read-only
+// is so itself (proc_pid_mountinfo(5), fields 6 and 11). Of ext4 not every kernel shows it there, but each counts the
+// errors (Linux, Documentation/ABI/testing/sysfs-fs-ext4), from zero after the check that comes before a mount.
+func (machine) FailedFileSystems() ([]DeviceNumber, error) {
+	failed, err := mountsWhere(func(m *mountinfo.Info) bool {
+		if !strings.HasPrefix(m.Source, "/dev/") || !hasOption(m.Options, "rw") {
+			return false
+		}
+		return hasOption(m.VFSOptions, "ro") || hasOption(m.VFSOptions, "emergency_ro") || hasOption(m.VFSOptions, "shutdown") ||
+			m.FSType == "ext4" && countsErrors(m)
+	})
+	numbers := make([]DeviceNumber, 0, len(failed))
+	for _, m := range failed {
+		numbers = append(numbers, numberOf(m))
+	}
+	return numbers, err
+}
+
+func countsErrors(m *mountinfo.Info) bool {
+	device, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", m.Major, m.Minor))
+	if err != nil {
+		return false // it is being unmounted
+	}
+	count, err := os.ReadFile(filepath.Join("/sys/fs/ext4", filepath.Base(device), "errors_count"))
+	return err == nil && strings.TrimSpace(string(count)) != "0"
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// volume is what every request to use a volume says.
+// volume is the part of a request that describes the volume.
 type volume struct {
 	id       lvm.ID
 	uuid     string // the logical volume's own
-	block    bool   // wanted as a raw device; else as a file system
+	block    bool   // requested as a raw device; otherwise as a file system
 	fsType   string
 	flags    []string // mount options
 	readOnly bool
 	// mountReadOnly: its file system is mounted read-only for all pods, by the mount option.
 	mountReadOnly bool
 	onePod        bool   // for one pod at a time
-	copied        bool   // it began as a copy of a snapshot or of another volume
-	mkfs          string // further options of mkfs; they are read when a file system is made, and not for one that is there
+	hasSource     bool   // it was restored from a snapshot or cloned
+	mkfs          string // further options of mkfs, for a new file system only
 }
 
 // stageRequest is a parsed NodeStageVolumeRequest.
@@ -86,7 +86,7 @@ func parseVolume(handle string, attributes map[string]string, capability *csi.Vo
 	if v.uuid = attributes[AttributeUUID]; v.uuid == "" {
 		return volume{}, lvm.Errorf(lvm.KindInvalid, "volume %s: the volume attribute %s is missing; it must hold the logical volume's UUID (lvs -o lv_uuid)", v.id, AttributeUUID)
 	}
-	v.copied = attributes[AttributeSource] != ""
+	v.hasSource = attributes[AttributeSource] != ""
 	v.mkfs = attributes[AttributeMkfs]
 	return v, nil
 }
@@ -122,7 +122,7 @@ func parseCapability(c *csi.VolumeCapability) (volume, error) {
 		return v, nil
 	}
 	if c.GetMount() == nil {
-		return v, lvm.Errorf(lvm.KindInvalid, "the volume_capability has no access type; say mount or block")
+		return v, lvm.Errorf(lvm.KindInvalid, "the volume_capability has no access type; use mount or block")
 	}
 	v.fsType, v.flags = c.GetMount().GetFsType(), c.GetMount().GetMountFlags()
 	if v.fsType == "" {
@@ -141,8 +141,8 @@ func parseCapability(c *csi.VolumeCapability) (volume, error) {
 	return v, nil
 }
 
-// parsePath wants an absolute path as the kubelet writes it, that the kernel can take: what is mounted and removed there
-// must be what was meant.
+// parsePath refuses a path that is not absolute, or that the kernel would not accept: the driver must mount and remove at
+// exactly this path.
 func parsePath(field, path string) (string, error) {
 	const shown = 64
 	tooLong := func(name string) bool { return len(name) > unix.NAME_MAX }

@@ -65,7 +65,7 @@ func TestGoodRequests(t *testing.T) {
 		{"the default file system", func(*csi.NodePublishVolumeRequest) {}, volume{fsType: "ext4"}},
 		{"xfs with options", fsType("xfs", "noatime", "nodiscard"), volume{fsType: "xfs", flags: []string{"noatime", "nodiscard"}}},
 		{"btrfs", fsType("btrfs"), volume{fsType: "btrfs"}},
-		{"a copy", attribute(AttributeSource, "x/y"), volume{fsType: "ext4", copied: true}},
+		{"a copy", attribute(AttributeSource, "x/y"), volume{fsType: "ext4", hasSource: true}},
 		{"options of mkfs", attribute(AttributeMkfs, " -i  65536 -L data"), volume{fsType: "ext4", mkfs: " -i  65536 -L data"}},
 		{"a label with a comma", fsType("", `context="a:b:c:s0:c1,c2"`), volume{fsType: "ext4", flags: []string{`context="a:b:c:s0:c1,c2"`}}},
 		{"the option ro", fsType("", "ro"), volume{fsType: "ext4", flags: []string{"ro"}, readOnly: true, mountReadOnly: true}},

@@ -10,45 +10,45 @@ import (
 // DeviceNumber is a block device's number (dev_t): what a mount and a device are compared by, never by name.
 type DeviceNumber uint64
 
-// Place is what stands at a path.
-type Place struct {
+// PathInfo describes what is at a path.
+type PathInfo struct {
 	Path   string       // links above it resolved, as the kernel lists mounts
 	Mount  *Mount       // the topmost mount there; nil: it is not a mount point
-	Kind   PlaceKind    // what is there; not checked under a mount of a whole file system, which may be unresponsive
-	Device DeviceNumber // of a PlaceDevice
+	Kind   PathKind     // what is there; not checked under a mount of a whole file system, which may be unresponsive
+	Device DeviceNumber // of a PathDevice
 }
 
-// PlaceKind is the kind of file at a path.
-type PlaceKind int
+// PathKind is the kind of file at a path.
+type PathKind int
 
 const (
-	PlaceAbsent   PlaceKind = iota
-	PlaceDir                // an empty directory
-	PlaceFullDir            // a directory with something in it
-	PlaceFile               // an empty regular file, as block volumes are bound over
-	PlaceFullFile           // a regular file with content
-	PlaceDevice             // a block device
-	PlaceOther              // a symbolic link, a socket, ...
+	PathAbsent       PathKind = iota
+	PathEmptyDir              // an empty directory
+	PathNonEmptyDir           // a directory with something in it
+	PathEmptyFile             // an empty regular file, as block volumes are bound over
+	PathNonEmptyFile          // a regular file with content
+	PathDevice                // a block device
+	PathOther                 // a symbolic link, a socket, ...
 )
 
-func (k PlaceKind) String() string {
+func (k PathKind) String() string {
 	switch k {
-	case PlaceAbsent:
+	case PathAbsent:
 		return "nothing"
-	case PlaceDir:
+	case PathEmptyDir:
 		return "an empty directory"
-	case PlaceFullDir:
+	case PathNonEmptyDir:
 		return "a directory that is not empty"
-	case PlaceFile:
+	case PathEmptyFile:
 		return "an empty file"
-	case PlaceFullFile:
+	case PathNonEmptyFile:
 		return "a file with content"
-	case PlaceDevice:
+	case PathDevice:
 		return "a block device"
-	case PlaceOther:
+	case PathOther:
 		return "neither a directory nor a plain file"
 	}
-	return fmt.Sprintf("PlaceKind(%d)", int(k))
+	return fmt.Sprintf("PathKind(%d)", int(k))
 }
 
 // Mount is one mount (proc_pid_mountinfo(5)).
@@ -73,69 +73,69 @@ type Content struct {
 // Blank tells that nothing at all was found.
 func (c Content) Blank() bool { return c.Type == "" && len(c.Others) == 0 && c.Unfinished == "" }
 
-// action is what a plan wants done.
+// action is the result of a plan.
 type action int
 
 const (
-	actNothing action = iota // it is as it was asked for
+	actNothing action = iota // the requested state is there
 	actMount                 // mount, or bind
-	actRemount               // the mount is there, and must be replaced
+	actRemount               // the mount must be replaced
 	actFormat                // make the file system, then mount
 	actCheck                 // check the file system, then mount
 )
 
-// device is the number of the device that is mounted or bound at the place.
-func (p Place) device() DeviceNumber {
-	if p.Kind == PlaceDevice {
+// device is the number of the device that is mounted or bound at the path.
+func (p PathInfo) device() DeviceNumber {
+	if p.Kind == PathDevice {
 		return p.Device
 	}
 	return p.Mount.Device
 }
 
-// planStage decides what to do at a staging path. Another mount or files there are an error, and so is the volume itself,
-// staged in another way than it is asked for (CSI spec, "NodeStageVolume Errors").
-func planStage(p Place, device DeviceNumber, r stageRequest) (action, error) {
+// planStage decides what to do at a staging path. It refuses another mount, files, and the volume itself if it is
+// staged with another type or access than requested (CSI spec, "NodeStageVolume Errors").
+func planStage(p PathInfo, device DeviceNumber, r stageRequest) (action, error) {
 	if p.Mount != nil {
 		switch {
 		case p.Mount.Device != device:
 		case p.Mount.FSType != r.fsType:
-			return 0, lvm.Errorf(lvm.KindExists, "volume %s is staged at %s already, with a file system of type %s, and %s was asked for; unstage it there first",
+			return 0, lvm.Errorf(lvm.KindExists, "volume %s is already staged at %s with a file system of type %s, but %s was requested; unstage it there first",
 				r.id, p.Path, p.Mount.FSType, r.fsType)
 		case p.Mount.ReadOnly != r.mountReadOnly:
-			return 0, lvm.Errorf(lvm.KindExists, "volume %s is staged at %s already, %s, and %s was asked for; unstage it there first",
+			return 0, lvm.Errorf(lvm.KindExists, "volume %s is already staged at %s %s, but %s was requested; unstage it there first",
 				r.id, p.Path, access(p.Mount.ReadOnly), access(r.mountReadOnly))
 		default:
 			return actNothing, nil
 		}
-		return 0, lvm.Errorf(lvm.KindConflict, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be staged", p.Path, p.Mount.Source, p.Mount.FSType)
+		return 0, lvm.Errorf(lvm.KindConflict, "cannot stage the volume at %s: %s (%s) is mounted there; unmount it and retry", p.Path, p.Mount.Source, p.Mount.FSType)
 	}
 	switch p.Kind {
-	case PlaceAbsent, PlaceDir:
+	case PathAbsent, PathEmptyDir:
 		return actMount, nil
-	case PlaceFullDir, PlaceFile, PlaceFullFile, PlaceDevice, PlaceOther:
+	case PathNonEmptyDir, PathEmptyFile, PathNonEmptyFile, PathDevice, PathOther:
 	}
-	return 0, lvm.Errorf(lvm.KindConflict, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be staged", p.Path, p.Kind)
+	return 0, lvm.Errorf(lvm.KindConflict, "cannot stage the volume at %s: it is %s, which a mount would hide; move it away and retry", p.Path, p.Kind)
 }
 
 func access(readOnly bool) string {
 	if readOnly {
 		return "read-only"
 	}
-	return "for writing"
+	return "writable"
 }
 
-// planContent decides how a device becomes a file system of the wanted type. Whatever is not proven blank is never
-// formatted.
+// planContent decides how a device becomes a file system of the requested type. It never formats a device that is not proven
+// blank.
 func planContent(device string, c Content, fsType string, size lvm.Bytes) (action, error) {
 	empty := c.Blank() || c.Unfinished != ""
 	switch {
-	case empty && size < minimums[fsType]:
-		return 0, lvm.Errorf(lvm.KindInvalid, "the volume has %s, but a file system of type %s needs at least %s: request more, or use ext4", size, fsType, minimums[fsType])
+	case empty && size < minimumSizes[fsType]:
+		return 0, lvm.Errorf(lvm.KindInvalid, "the volume has %s, but a file system of type %s needs at least %s: request more, or use ext4", size, fsType, minimumSizes[fsType])
 	case empty:
 		return actFormat, nil
 	case len(c.Others) > 0:
-		return 0, lvm.Errorf(lvm.KindConflict, "device %s contains %s, so the driver does not format it. If that is not needed, clear the device with wipefs -a %s and zero its first 4 KiB", device, words(c.Others), device)
-	case !mounts(fsType, c.Type):
+		return 0, lvm.Errorf(lvm.KindConflict, "device %s contains %s, so the driver does not format it. If that is not needed, clear the device with wipefs -a %s and zero its first 4 KiB", device, joinAnd(c.Others), device)
+	case !mountableAs(fsType, c.Type):
 		return 0, lvm.Errorf(lvm.KindConflict, "device %s contains a file system of type %s instead of %s, so the driver does not format it", device, c.Type, fsType)
 	case c.Mounted: // a check would be refused, and it was checked before that mount
 		return actMount, nil
@@ -143,16 +143,13 @@ func planContent(device string, c Content, fsType string, size lvm.Bytes) (actio
 	return actCheck, nil
 }
 
-// mounts tells whether what blkid has found can be mounted as fsType. It calls an ext4 by an older name that lacks all that
+// mountableAs reports whether what blkid found can be mounted as fsType. It calls an ext4 by an older name that lacks all that
 // ext4 has added: one of an adopted volume, or one that was made with these features switched off (mkfsOptions).
-func mounts(fsType, found string) bool {
+func mountableAs(fsType, found string) bool {
 	return found == fsType || fsType == "ext4" && slices.Contains([]string{"ext3", "ext2"}, found)
 }
 
-// minimums are what mkfs.xfs (xfsprogs since 5.19) and mkfs.btrfs accept.
-var minimums = map[string]lvm.Bytes{"xfs": 300 * lvm.MiB, "btrfs": 109 * lvm.MiB}
-
-func words(list []string) string {
+func joinAnd(list []string) string {
 	text := list[0]
 	for i, w := range list[1:] {
 		if i == len(list)-2 {
@@ -164,9 +161,9 @@ func words(list []string) string {
 	return text
 }
 
-// planPublish decides what to do at a pod's path. staged is the staging path's place; a block volume does not
+// planPublish decides what to do at a pod's path. staged describes the staging path; a block volume does not
 // need it. mounts are all the paths where the volume is (CSI spec, "NodePublishVolume", second table).
-func planPublish(r publishRequest, target, staged Place, mounts []MountPoint, device DeviceNumber) (action, error) {
+func planPublish(r publishRequest, target, staged PathInfo, mounts []MountPoint, device DeviceNumber) (action, error) {
 	if target.Mount != nil {
 		return planRepublish(r, target, device)
 	}
@@ -185,41 +182,41 @@ func planPublish(r publishRequest, target, staged Place, mounts []MountPoint, de
 				r.id, other.Path, access(other.ReadOnly), access(r.readOnly))
 		}
 	}
-	fresh := PlaceDir
+	expected := PathEmptyDir
 	if r.block {
-		fresh = PlaceFile
+		expected = PathEmptyFile
 	}
-	if target.Kind == PlaceAbsent || target.Kind == fresh {
+	if target.Kind == PathAbsent || target.Kind == expected {
 		return actMount, nil
 	}
-	return 0, lvm.Errorf(lvm.KindConflict, "%s is taken: it is %s, and a mount would hide it; move it away, then the volume can be published", target.Path, target.Kind)
+	return 0, lvm.Errorf(lvm.KindConflict, "cannot publish the volume at %s: it is %s, which a mount would hide; move it away and retry", target.Path, target.Kind)
 }
 
 // planRepublish decides for a target that is mounted already. A writable mount for a read-only request comes from an earlier
 // version, which bound and then remounted; the driver replaces it, unless a process uses it. The opposite belongs to another
 // request.
-func planRepublish(r publishRequest, target Place, device DeviceNumber) (action, error) {
-	ours := target.Mount.Device == device
+func planRepublish(r publishRequest, target PathInfo, device DeviceNumber) (action, error) {
+	isVolume := target.Mount.Device == device
 	if r.block {
-		ours = target.Kind == PlaceDevice && target.Device == device
+		isVolume = target.Kind == PathDevice && target.Device == device
 	}
 	switch {
-	case !ours:
-		return 0, lvm.Errorf(lvm.KindConflict, "%s is taken: %s (%s) is mounted there; unmount it, then the volume can be published", target.Path, target.Mount.Source, target.Mount.FSType)
+	case !isVolume:
+		return 0, lvm.Errorf(lvm.KindConflict, "cannot publish the volume at %s: %s (%s) is mounted there; unmount it and retry", target.Path, target.Mount.Source, target.Mount.FSType)
 	case r.readOnly && !target.Mount.ReadOnly:
 		return actRemount, nil
 	case !r.readOnly && target.Mount.ReadOnly:
-		return 0, lvm.Errorf(lvm.KindExists, "volume %s is published at %s already, read-only; unpublish it there first", r.id, target.Path)
+		return 0, lvm.Errorf(lvm.KindExists, "volume %s is already published at %s read-only, but writable was requested; unpublish it there first", r.id, target.Path)
 	}
 	return actNothing, nil
 }
 
-// removable tells whether what stands at an unmounted target may be removed: only what publishing makes.
-func removable(p Place) error {
+// checkRemovable refuses (lvm.KindConflict) to remove from an unmounted target what publishing does not create.
+func checkRemovable(p PathInfo) error {
 	switch p.Kind {
-	case PlaceAbsent, PlaceDir, PlaceFile:
+	case PathAbsent, PathEmptyDir, PathEmptyFile:
 		return nil
-	case PlaceFullDir, PlaceFullFile, PlaceDevice, PlaceOther:
+	case PathNonEmptyDir, PathNonEmptyFile, PathDevice, PathOther:
 	}
 	return lvm.Errorf(lvm.KindConflict, "%s is not mounted and holds data (it is %s), so the driver does not remove it; check it, and move it away", p.Path, p.Kind)
 }

@@ -39,23 +39,23 @@ func fsMount(device DeviceNumber, readOnly bool) *Mount {
 func TestPlanStage(t *testing.T) {
 	for _, test := range []struct {
 		what     string
-		place    Place
+		place    PathInfo
 		want     verdict
 		readOnly bool
 	}{
-		{"nothing there", Place{}, do(actMount), false},
-		{"an empty directory", Place{Kind: PlaceDir}, do(actMount), false},
-		{"our mount", Place{Mount: fsMount(ourDevice, false)}, do(actNothing), false},
-		{"our mount, read-only", Place{Mount: fsMount(ourDevice, true)}, do(actNothing), true},
-		{"our mount, for writing before", Place{Mount: fsMount(ourDevice, false)}, refuse(lvm.KindExists, "for writing, and read-only was asked for"), true},
-		{"our mount, read-only before", Place{Mount: fsMount(ourDevice, true)}, refuse(lvm.KindExists, "read-only, and for writing was asked for"), false},
-		{"our mount, of another type", Place{Mount: &Mount{Device: ourDevice, FSType: "xfs"}}, refuse(lvm.KindExists, "of type xfs, and ext4 was asked for"), false},
-		{"another volume's mount", Place{Mount: fsMount(otherDevice, false)}, refuse(lvm.KindConflict, "/dev/dm-4"), false},
-		{"somebody's files", Place{Kind: PlaceFullDir}, refuse(lvm.KindConflict, "not empty"), false},
-		{"an empty file", Place{Kind: PlaceFile}, refuse(lvm.KindConflict, "an empty file"), false},
-		{"a file", Place{Kind: PlaceFullFile}, refuse(lvm.KindConflict, "with content"), false},
-		{"a device", Place{Kind: PlaceDevice, Device: ourDevice}, refuse(lvm.KindConflict, "a block device"), false},
-		{"a link", Place{Kind: PlaceOther}, refuse(lvm.KindConflict, "neither"), false},
+		{"nothing there", PathInfo{}, do(actMount), false},
+		{"an empty directory", PathInfo{Kind: PathEmptyDir}, do(actMount), false},
+		{"our mount", PathInfo{Mount: fsMount(ourDevice, false)}, do(actNothing), false},
+		{"our mount, read-only", PathInfo{Mount: fsMount(ourDevice, true)}, do(actNothing), true},
+		{"our mount, for writing before", PathInfo{Mount: fsMount(ourDevice, false)}, refuse(lvm.KindExists, "writable, but read-only was requested"), true},
+		{"our mount, read-only before", PathInfo{Mount: fsMount(ourDevice, true)}, refuse(lvm.KindExists, "read-only, but writable was requested"), false},
+		{"our mount, of another type", PathInfo{Mount: &Mount{Device: ourDevice, FSType: "xfs"}}, refuse(lvm.KindExists, "of type xfs, but ext4 was requested"), false},
+		{"another volume's mount", PathInfo{Mount: fsMount(otherDevice, false)}, refuse(lvm.KindConflict, "/dev/dm-4"), false},
+		{"somebody's files", PathInfo{Kind: PathNonEmptyDir}, refuse(lvm.KindConflict, "not empty"), false},
+		{"an empty file", PathInfo{Kind: PathEmptyFile}, refuse(lvm.KindConflict, "an empty file"), false},
+		{"a file", PathInfo{Kind: PathNonEmptyFile}, refuse(lvm.KindConflict, "with content"), false},
+		{"a device", PathInfo{Kind: PathDevice, Device: ourDevice}, refuse(lvm.KindConflict, "a block device"), false},
+		{"a link", PathInfo{Kind: PathOther}, refuse(lvm.KindConflict, "neither"), false},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			act, err := planStage(test.place, ourDevice, stageRequest{volume: volume{fsType: "ext4", mountReadOnly: test.readOnly}})
@@ -99,10 +99,10 @@ func TestPlanContent(t *testing.T) {
 }
 
 func TestPlanPublish(t *testing.T) {
-	staged := Place{Mount: fsMount(ourDevice, false)}
-	mounted := func(readOnly bool) Place { return Place{Mount: fsMount(ourDevice, readOnly)} }
-	bound := func(device DeviceNumber, readOnly bool) Place {
-		return Place{Kind: PlaceDevice, Device: device, Mount: &Mount{FSType: "devtmpfs", Source: "dev", ReadOnly: readOnly}}
+	staged := PathInfo{Mount: fsMount(ourDevice, false)}
+	mounted := func(readOnly bool) PathInfo { return PathInfo{Mount: fsMount(ourDevice, readOnly)} }
+	bound := func(device DeviceNumber, readOnly bool) PathInfo {
+		return PathInfo{Kind: PathDevice, Device: device, Mount: &Mount{FSType: "devtmpfs", Source: "dev", ReadOnly: readOnly}}
 	}
 	file, block := volume{id: testID}, volume{id: testID, block: true}
 	single, singleBlock := volume{id: testID, onePod: true}, volume{id: testID, block: true, onePod: true}
@@ -112,31 +112,31 @@ func TestPlanPublish(t *testing.T) {
 		what           string
 		volume         volume
 		readOnly       bool
-		target, staged Place
+		target, staged PathInfo
 		want           verdict
 	}{
-		{"first", file, false, Place{}, staged, do(actMount)},
-		{"onto an empty directory", file, false, Place{Kind: PlaceDir}, staged, do(actMount)},
+		{"first", file, false, PathInfo{}, staged, do(actMount)},
+		{"onto an empty directory", file, false, PathInfo{Kind: PathEmptyDir}, staged, do(actMount)},
 		{"again", file, false, mounted(false), staged, do(actNothing)},
 		{"again, read-only", file, true, mounted(true), staged, do(actNothing)},
 		{"read-only half done", file, true, mounted(false), staged, do(actRemount)},
 		{"read-only before, now for writing", file, false, mounted(true), staged, refuse(lvm.KindExists, "read-only")},
-		{"not staged", file, false, Place{}, Place{Kind: PlaceDir}, refuse(lvm.KindConflict, "staged there first")},
-		{"another volume is staged", file, false, Place{}, Place{Mount: fsMount(otherDevice, false)}, refuse(lvm.KindConflict, "staged there first")},
-		{"another volume at the target", file, false, Place{Mount: fsMount(otherDevice, false)}, staged, refuse(lvm.KindConflict, "/dev/dm-4")},
-		{"somebody's files", file, false, Place{Kind: PlaceFullDir}, staged, refuse(lvm.KindConflict, "not empty")},
-		{"a file where a directory belongs", file, false, Place{Kind: PlaceFile}, staged, refuse(lvm.KindConflict, "an empty file")},
-		{"one pod at a time", single, false, Place{}, staged, refuse(lvm.KindInUse, "/another")},
+		{"not staged", file, false, PathInfo{}, PathInfo{Kind: PathEmptyDir}, refuse(lvm.KindConflict, "staged there first")},
+		{"another volume is staged", file, false, PathInfo{}, PathInfo{Mount: fsMount(otherDevice, false)}, refuse(lvm.KindConflict, "staged there first")},
+		{"another volume at the target", file, false, PathInfo{Mount: fsMount(otherDevice, false)}, staged, refuse(lvm.KindConflict, "/dev/dm-4")},
+		{"somebody's files", file, false, PathInfo{Kind: PathNonEmptyDir}, staged, refuse(lvm.KindConflict, "not empty")},
+		{"a file where a directory belongs", file, false, PathInfo{Kind: PathEmptyFile}, staged, refuse(lvm.KindConflict, "an empty file")},
+		{"one pod at a time", single, false, PathInfo{}, staged, refuse(lvm.KindInUse, "/another")},
 		{"one pod at a time, again", single, false, mounted(false), staged, do(actNothing)},
-		{"one pod at a time, block", singleBlock, false, Place{}, Place{}, refuse(lvm.KindInUse, "/")},
-		{"block, first", block, false, Place{}, Place{}, do(actMount)},
-		{"block, onto an empty file", block, false, Place{Kind: PlaceFile}, Place{}, do(actMount)},
-		{"block, again", block, false, bound(ourDevice, false), Place{}, do(actNothing)},
-		{"block, read-only half done", block, true, bound(ourDevice, false), Place{}, do(actRemount)},
-		{"block, another device", block, false, bound(otherDevice, false), Place{}, refuse(lvm.KindConflict, "devtmpfs")},
-		{"block, a file system at the target", block, false, mounted(false), Place{}, refuse(lvm.KindConflict, "/dev/dm-4")},
-		{"block, a directory", block, false, Place{Kind: PlaceDir}, Place{}, refuse(lvm.KindConflict, "an empty directory")},
-		{"block, a bare device node", block, false, Place{Kind: PlaceDevice, Device: ourDevice}, Place{}, refuse(lvm.KindConflict, "a block device")},
+		{"one pod at a time, block", singleBlock, false, PathInfo{}, PathInfo{}, refuse(lvm.KindInUse, "/")},
+		{"block, first", block, false, PathInfo{}, PathInfo{}, do(actMount)},
+		{"block, onto an empty file", block, false, PathInfo{Kind: PathEmptyFile}, PathInfo{}, do(actMount)},
+		{"block, again", block, false, bound(ourDevice, false), PathInfo{}, do(actNothing)},
+		{"block, read-only half done", block, true, bound(ourDevice, false), PathInfo{}, do(actRemount)},
+		{"block, another device", block, false, bound(otherDevice, false), PathInfo{}, refuse(lvm.KindConflict, "devtmpfs")},
+		{"block, a file system at the target", block, false, mounted(false), PathInfo{}, refuse(lvm.KindConflict, "/dev/dm-4")},
+		{"block, a directory", block, false, PathInfo{Kind: PathEmptyDir}, PathInfo{}, refuse(lvm.KindConflict, "an empty directory")},
+		{"block, a bare device node", block, false, PathInfo{Kind: PathDevice, Device: ourDevice}, PathInfo{}, refuse(lvm.KindConflict, "a block device")},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			test.volume.readOnly = test.readOnly
@@ -148,11 +148,11 @@ func TestPlanPublish(t *testing.T) {
 }
 
 func TestRemovable(t *testing.T) {
-	for kind, want := range map[PlaceKind]bool{
-		PlaceAbsent: true, PlaceDir: true, PlaceFile: true,
-		PlaceFullDir: false, PlaceFullFile: false, PlaceDevice: false, PlaceOther: false,
+	for kind, want := range map[PathKind]bool{
+		PathAbsent: true, PathEmptyDir: true, PathEmptyFile: true,
+		PathNonEmptyDir: false, PathNonEmptyFile: false, PathDevice: false, PathOther: false,
 	} {
-		if err := removable(Place{Kind: kind}); (err == nil) != want {
+		if err := checkRemovable(PathInfo{Kind: kind}); (err == nil) != want {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

@@ -45,7 +45,7 @@ func (m machine) Probe(ctx context.Context, device, uuid string) (Content, error
 	case content.Type == "xfs" && len(content.Others) == 0 && isUnfinishedXFS(head):
 		return Content{Unfinished: "xfs", Mounted: content.Mounted}, nil
 	case content.Type == "xfs" && head[xfsInProgress] != 0:
-		return Content{Others: []string{"an xfs file system that says that it is not finished, without a checksum that proves it"}}, nil
+		return Content{Others: []string{"an unfinished xfs file system without a checksum that proves that its mkfs was interrupted"}}, nil
 	case content.Type != "":
 		content.Marked = marked && content.Type != "xfs" && content.Type != "btrfs" && !wasMounted(head[superblocks["ext4"]:])
 		return content, nil
@@ -69,9 +69,9 @@ func (m machine) Probe(ctx context.Context, device, uuid string) (Content, error
 // Data Structures, "Superblocks"). The kernel does not mount such a file system.
 const xfsInProgress = 126
 
-// readEnds reads the head of a device, and tells whether it has the mark of mkfs of the logical volume.
+// readEnds reads the head of a device, and reports whether the device has the logical volume's mkfs mark.
 func readEnds(device, uuid string) (head []byte, marked bool, err error) {
-	f, size, err := openSized(device)
+	f, size, err := openWithSize(device)
 	if err != nil {
 		return nil, false, err
 	}
@@ -93,7 +93,7 @@ func readEnds(device, uuid string) (head []byte, marked bool, err error) {
 
 // checkReadable fails where a superblock may lie that cannot be read: blkid and wipefs take that for nothing.
 func checkReadable(device string) error {
-	f, size, err := openSized(device)
+	f, size, err := openWithSize(device)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func checkReadable(device string) error {
 	return nil
 }
 
-func openSized(device string) (*os.File, lvm.Bytes, error) {
+func openWithSize(device string) (*os.File, lvm.Bytes, error) {
 	f, err := os.Open(device)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot read the content of %s: %w", device, err)
@@ -118,7 +118,7 @@ func openSized(device string) (*os.File, lvm.Bytes, error) {
 }
 
 func (m machine) blkid(ctx context.Context, device string) (Content, error) {
-	out, err := m.output(ctx, "blkid", "-p", "-o", "export", device)
+	out, err := m.stdout(ctx, "blkid", "-p", "-o", "export", device)
 	var exit exec.ExitError
 	switch {
 	case err == nil:
@@ -150,14 +150,14 @@ func parseBlkid(out []byte) (Content, error) {
 	if table := found["PTTYPE"]; table != "" {
 		c.Others = append(c.Others, "a partition table ("+table+")")
 	}
-	if c.Blank() && !onlyPartition(found) {
-		return c, fmt.Errorf("blkid found something and did not say what: %q", out)
+	if c.Blank() && !isOnlyPartitionEntry(found) {
+		return c, fmt.Errorf("cannot interpret the output of blkid: %q", out)
 	}
 	return c, nil
 }
 
-// onlyPartition tells whether nothing was found but that the device is a partition, and which: that is not on it.
-func onlyPartition(found map[string]string) bool {
+// isOnlyPartitionEntry tells whether nothing was found but that the device is a partition, and which: that is not on it.
+func isOnlyPartitionEntry(found map[string]string) bool {
 	for key := range found {
 		if key != "DEVNAME" && !strings.HasPrefix(key, "PART_ENTRY_") {
 			return false
@@ -167,7 +167,7 @@ func onlyPartition(found map[string]string) bool {
 }
 
 func (m machine) wipefs(ctx context.Context, device string) ([]string, error) {
-	out, err := m.output(ctx, "wipefs", "--json", device) // without --all it only lists
+	out, err := m.stdout(ctx, "wipefs", "--json", device) // without --all it only lists
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the content of %s: wipefs: %w", device, err)
 	}
@@ -196,8 +196,8 @@ func parseWipefs(out []byte) ([]string, error) {
 	return found, nil
 }
 
-// readAt reads headSize bytes of the device past any tool.
-func readAt(device string, offset int64) ([]byte, error) {
+// readSuperblock reads headSize bytes of the device without a tool.
+func readSuperblock(device string, offset int64) ([]byte, error) {
 	f, err := os.Open(device)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the content of %s: %w", device, err)
@@ -210,8 +210,8 @@ func readAt(device string, offset int64) ([]byte, error) {
 	return data, nil
 }
 
-// output runs a tool that only reads; its complaints become part of the error.
-func (m machine) output(ctx context.Context, name string, args ...string) ([]byte, error) {
+// stdout runs a tool that only reads; its complaints become part of the error.
+func (m machine) stdout(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := m.exec.CommandContext(ctx, name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.SetStdout(&stdout)

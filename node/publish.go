@@ -15,7 +15,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.holdTarget(r.id.String(), r.target, r.onePod)
+	release, err := s.lockTarget(r.id.String(), r.target, r.onePod)
 	if err != nil {
 		return nil, err
 	}
@@ -33,17 +33,17 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// holdTarget keeps others from the target path, and from unstaging the volume; alone, from all work on it.
-func (s *Server) holdTarget(volume, target string, alone bool) (release func(), err error) {
-	hold := s.busy.shared
+// lockTarget locks the target path exclusively and the volume shared, against unstaging; with alone, both exclusively.
+func (s *Server) lockTarget(volume, target string, alone bool) (release func(), err error) {
+	hold := s.locks.lockShared
 	if alone {
-		hold = s.busy.alone
+		hold = s.locks.lock
 	}
 	releaseVolume, err := hold(volume)
 	if err != nil {
 		return nil, err
 	}
-	releaseTarget, err := s.busy.alone(target)
+	releaseTarget, err := s.locks.lock(target)
 	if err != nil {
 		releaseVolume()
 		return nil, err
@@ -52,19 +52,19 @@ func (s *Server) holdTarget(volume, target string, alone bool) (release func(), 
 }
 
 func (s *Server) publish(ctx context.Context, r publishRequest, device string) error {
-	block, release, err := s.hold(r.volume, device)
+	block, release, err := s.openVolume(r.volume, device)
 	if err != nil {
 		return err
 	}
 	defer release()
-	target, err := s.fs.Look(r.target)
+	target, err := s.fs.Inspect(r.target)
 	if err != nil {
 		return err
 	}
-	source, staged := device, Place{}
+	source, staged := device, PathInfo{}
 	if !r.block {
 		source = r.staging
-		if staged, err = s.fs.Look(r.staging); err != nil {
+		if staged, err = s.fs.Inspect(r.staging); err != nil {
 			return err
 		}
 	}
@@ -86,16 +86,16 @@ func (s *Server) publish(ctx context.Context, r publishRequest, device string) e
 		return nil
 	}
 	if r.block {
-		if err := s.setWritable(device, !r.readOnly); err != nil {
+		if err := s.setDeviceWritable(device, !r.readOnly); err != nil {
 			return err
 		}
 	}
 	return s.mountAt(target, r.block, func() error { return s.fs.Bind(source, r.target, r.readOnly) })
 }
 
-// setWritable makes a raw device read-only or writable. A read-only mount does not protect a device that is bound there from
+// setDeviceWritable makes a raw device read-only or writable. A read-only mount does not protect a device that is bound there from
 // writes: it protects the file system with the device node.
-func (s *Server) setWritable(device string, writable bool) error {
+func (s *Server) setDeviceWritable(device string, writable bool) error {
 	readOnly, err := s.fs.ReadOnly(device)
 	if err != nil || readOnly == !writable {
 		return err

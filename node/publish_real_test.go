@@ -168,7 +168,7 @@ func TestRefusedMountsLeaveNoDirectories(t *testing.T) {
 		t.Error("the mount did not fail")
 	}
 	b.Server = honest
-	if _, err := m.Make(filepath.Join(b.dir, "pods/a/b", strings.Repeat("n", 256)), false); err == nil {
+	if _, err := m.CreateMountPoint(filepath.Join(b.dir, "pods/a/b", strings.Repeat("n", 256)), false); err == nil {
 		t.Error("a name that is too long was made")
 	}
 	if left, err := os.ReadDir(filepath.Join(b.dir, "pods")); !errors.Is(err, fs.ErrNotExist) {

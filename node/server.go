@@ -1,13 +1,13 @@
 // Package node is the CSI Node service of one node: it turns a volume's device into a path that a pod can use.
 //
-// One volume's way through it: NodeStageVolume -> parseStage -> Devices.Activate ("/dev/dm-3") -> planStage (what is at
+// The lifecycle of a volume here: NodeStageVolume -> parseStage -> Devices.Activate ("/dev/dm-3") -> planStage (what is at
 // the staging path?) -> Filesystem.Probe -> planContent (what is on the device?) -> make or check the file system, mount
-// it, and let it grow if its device did; then NodePublishVolume -> planPublish -> a bind mount at the pod's path.
-// parse.go, mkfs.go, plan.go, superblock.go and btrfs.go are pure functions from what was asked and what is there to what
-// to do; the files *_linux.go do it.
+// it, and resize it if its device is larger; then NodePublishVolume -> planPublish -> a bind mount at the pod's path.
+// parse.go, mkfs.go, plan.go, superblock.go and btrfs.go are pure functions: from the request and what is there they derive
+// the action. The files *_linux.go carry it out.
 //
-// Caveats. A device is formatted only if three witnesses find nothing on it (see Content), or if what is there proves that a
-// mkfs never ended (unfinished.go). mkfs runs to its end even if the caller gives up. Unpublishing and unstaging never ask
+// Caveats. The driver formats a device only if three checks find nothing on it (see Content), or if its content proves that a
+// mkfs was interrupted (unfinishedmkfs.go). mkfs runs to its end even if the caller gives up. Unpublishing and unstaging never ask
 // LVM, so pods can end whatever state the disks are in.
 //
 // Errors leave this package as the lvm package's kinds; cmd/nodelvm holds the one table that turns them into gRPC codes.
@@ -29,13 +29,13 @@ const TopologyKey = "topology.nodelvm.io/node"
 // Keys of the volume context, as the Controller service writes it.
 const (
 	AttributeUUID   = "nodelvm.io/lv-uuid"      // the logical volume's own UUID
-	AttributeSource = "nodelvm.io/source"       // of a copy: what it began as
+	AttributeSource = "nodelvm.io/source"       // the snapshot or volume that it was created from
 	AttributeMkfs   = "nodelvm.io/mkfs-options" // further options of mkfs
 )
 
-// Devices is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
+// Devices is what this service needs of the node's LVM; *host.Host implements it. Every error carries an lvm.Kind.
 type Devices interface {
-	// Activate returns the device ("/dev/dm-3") of the volume, after making it if need be. lvm.KindNotFound: the volume
+	// Activate returns the device ("/dev/dm-3") of the volume, and creates it if necessary. lvm.KindNotFound: the volume
 	// is gone, or another one has its name now; lvm.KindNotLocal: its group is not on this node.
 	Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error)
 	// Device returns the device if the volume is active, without asking LVM.
@@ -50,28 +50,28 @@ type Devices interface {
 	List(ctx context.Context) ([]lvm.Volume, error)
 }
 
-// Config says whom the service serves, and through what.
+// Config has the node that the service serves, and its dependencies.
 type Config struct {
 	NodeName    string // the node's name: CSI node id and topology value
 	VolumeLimit int64  // max_volumes_per_node; 0: not limited
 	Devices     Devices
-	Filesystem  Filesystem   // nil: this machine's
+	Filesystem  Filesystem   // nil: this node's
 	Log         *slog.Logger // nil: slog.Default()
 }
 
-// Server implements csi.NodeServer for one node. Its only state is which volumes are being worked on.
+// Server implements csi.NodeServer for one node. Its only state is the locks of operations in flight.
 type Server struct {
 	csi.UnimplementedNodeServer
-	name    string
-	limit   int64
-	devices Devices
-	fs      Filesystem
-	log     *slog.Logger
-	busy    busy
-	looking sync.Mutex // held while the volumes are read for signatures
+	name          string
+	limit         int64
+	devices       Devices
+	fs            Filesystem
+	log           *slog.Logger
+	locks         operationLocks
+	signatureScan sync.Mutex // held while the volumes are scanned for signatures
 }
 
-// New makes the service.
+// New returns the service.
 func New(c Config) *Server {
 	s := &Server{name: c.NodeName, limit: c.VolumeLimit, devices: c.Devices, fs: c.Filesystem, log: c.Log}
 	if s.fs == nil {
@@ -83,7 +83,7 @@ func New(c Config) *Server {
 	return s
 }
 
-// NodeGetInfo tells who this node is (CSI spec, "NodeGetInfo").
+// NodeGetInfo returns the node's name and topology (CSI spec, "NodeGetInfo").
 func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return &csi.NodeGetInfoResponse{
 		NodeId:             s.name,
@@ -92,7 +92,7 @@ func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 	}, nil
 }
 
-// NodeGetCapabilities tells what this service can do (CSI spec, "NodeGetCapabilities").
+// NodeGetCapabilities returns what this service supports (CSI spec, "NodeGetCapabilities").
 func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	reply := &csi.NodeGetCapabilitiesResponse{}
 	for _, rpc := range []csi.NodeServiceCapability_RPC_Type{

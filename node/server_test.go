@@ -55,11 +55,11 @@ func succeed(t *testing.T, err error) {
 func TestLifeOfAFileSystem(t *testing.T) {
 	f := newFake()
 	succeed(t, f.stage(t, fsType("xfs", "noatime")))
-	f.expect(t, "activate", "format xfs /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging xfs noatime")
+	f.expect(t, "activate", "format xfs /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging xfs noatime")
 	succeed(t, f.stage(t, fsType("xfs", "noatime")))
 	f.expect(t, "activate")
 	succeed(t, f.publish(t, fsType("xfs")))
-	f.expect(t, "make /target", "bind /staging /target for writing")
+	f.expect(t, "create /target", "bind /staging /target writable")
 	succeed(t, f.publish(t, fsType("xfs")))
 	f.expect(t)
 	succeed(t, f.unpublish(t))
@@ -82,11 +82,11 @@ func TestLifeOfARawDevice(t *testing.T) {
 	f.active = false // the node has been rebooted meanwhile
 	readOnly := func(r *csi.NodePublishVolumeRequest) { rawBlock(r); r.Readonly = true }
 	succeed(t, f.publish(t, readOnly))
-	f.expect(t, "activate", "set /dev/dm-3 read-only", "make /target", "bind /dev/dm-3 /target read-only")
+	f.expect(t, "activate", "set /dev/dm-3 read-only", "create /target", "bind /dev/dm-3 /target read-only")
 	succeed(t, f.publish(t, readOnly))
 	f.expect(t)
 	succeed(t, f.unpublish(t))
-	f.expect(t, "set /target for writing", "unmount /target", "remove /target")
+	f.expect(t, "set /target writable", "unmount /target", "remove /target")
 	succeed(t, f.unstage(t))
 	f.expect(t)
 }
@@ -99,8 +99,8 @@ func TestFailures(t *testing.T) {
 	}{
 		{"activate", []string{"activate"}},
 		{"format", []string{"activate", "format ext4 /dev/dm-3"}},
-		{"make", []string{"activate", "format ext4 /dev/dm-3", "make /staging"}},
-		{"mount", []string{"activate", "format ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro", "remove /staging"}},
+		{"create", []string{"activate", "format ext4 /dev/dm-3", "create /staging"}},
+		{"mount", []string{"activate", "format ext4 /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro", "remove /staging"}},
 	} {
 		f := newFake()
 		f.fail = test.fail
@@ -120,7 +120,7 @@ func TestRefusalsChangeNothing(t *testing.T) {
 		t.Errorf("foreign content: %v", err)
 	}
 	f.expect(t, "activate")
-	f.kinds["/target"] = PlaceFullDir
+	f.kinds["/target"] = PathNonEmptyDir
 	if err := f.unpublish(t); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("unpublish of somebody's files: %v", err)
 	}
@@ -149,19 +149,19 @@ func TestOneOperationAtATime(t *testing.T) {
 }
 
 func TestSeveralPodsAtOnce(t *testing.T) {
-	var b busy
-	one, err := b.shared("v")
+	var b operationLocks
+	one, err := b.lockShared("v")
 	succeed(t, err)
-	two, err := b.shared("v")
+	two, err := b.lockShared("v")
 	succeed(t, err)
 	one()
-	if _, err := b.alone("v"); lvm.KindOf(err) != lvm.KindBusy {
+	if _, err := b.lock("v"); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("alone beside one that shares: %v", err)
 	}
 	two()
-	alone, err := b.alone("v")
+	alone, err := b.lock("v")
 	succeed(t, err)
-	if _, err := b.shared("v"); lvm.KindOf(err) != lvm.KindBusy {
+	if _, err := b.lockShared("v"); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("sharing beside one alone: %v", err)
 	}
 	alone()
@@ -174,7 +174,7 @@ func TestStatistics(t *testing.T) {
 	f := newFake()
 	f.mounts["/target"] = fsMount(ourDevice, false)
 	f.mounts["/other"] = fsMount(otherDevice, false)
-	f.kinds["/device"] = PlaceDevice
+	f.kinds["/device"] = PathDevice
 	for _, test := range []struct {
 		what, handle, path string
 		active             bool

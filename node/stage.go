@@ -17,7 +17,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.busy.alone(r.id.String())
+	release, err := s.locks.lock(r.id.String())
 	if err != nil {
 		return nil, err
 	}
@@ -36,37 +36,37 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 func (s *Server) stage(ctx context.Context, r stageRequest, device string) error {
-	block, release, err := s.hold(r.volume, device)
+	block, release, err := s.openVolume(r.volume, device)
 	if err != nil {
 		return err
 	}
 	defer release()
-	place, err := s.fs.Look(r.staging)
+	info, err := s.fs.Inspect(r.staging)
 	if err != nil {
 		return err
 	}
-	act, err := planStage(place, block.Number, r)
+	act, err := planStage(info, block.Number, r)
 	if err != nil {
 		return err
 	}
 	if act != actNothing {
-		if act, err = s.prepare(ctx, r, device, block.Size); err != nil {
+		if act, err = s.ensureFileSystem(ctx, r, device, block.Size); err != nil {
 			return err
 		}
-		if err := s.mountAt(place, false, func() error { return s.fs.Mount(device, r.staging, r.fsType, mountOptions(r.volume)) }); err != nil {
+		if err := s.mountAt(info, false, func() error { return s.fs.Mount(device, r.staging, r.fsType, mountOptions(r.volume)) }); err != nil {
 			return err
 		}
 	}
 	if act == actFormat || r.readOnly {
 		return nil
 	}
-	return s.grow(ctx, r.id, device, r.staging, r.fsType)
+	return s.resize(ctx, r.id, device, r.staging, r.fsType)
 }
 
-// hold opens a volume's device, and sees that it is still the volume's: device-mapper gives the number of a device that
+// openVolume opens a volume's device, and checks that it is still the volume's: device-mapper gives the number of a device that
 // an admin has deactivated to the next one, which can be another volume's. While it is open, nothing changes any more.
-func (s *Server) hold(v volume, device string) (BlockDevice, func(), error) {
-	block, release, err := s.fs.Hold(device)
+func (s *Server) openVolume(v volume, device string) (BlockDevice, func(), error) {
+	block, release, err := s.fs.OpenDevice(device)
 	if err != nil {
 		return block, nil, err
 	}
@@ -88,14 +88,14 @@ func mountOptions(v volume) []string {
 	switch {
 	case v.fsType == "ext4":
 		return append([]string{"errors=remount-ro"}, v.flags...)
-	case v.copied && v.fsType == "xfs":
+	case v.hasSource && v.fsType == "xfs":
 		return append(slices.Clone(v.flags), "nouuid")
 	}
 	return v.flags
 }
 
-// prepare makes sure that the device holds a sound file system of the wanted type, and tells what it did.
-func (s *Server) prepare(ctx context.Context, r stageRequest, device string, size lvm.Bytes) (action, error) {
+// ensureFileSystem makes sure that the device holds a sound file system of the requested type, and returns what it did.
+func (s *Server) ensureFileSystem(ctx context.Context, r stageRequest, device string, size lvm.Bytes) (action, error) {
 	content, err := s.fs.Probe(ctx, device, r.uuid)
 	if err != nil {
 		return 0, err
@@ -106,42 +106,42 @@ func (s *Server) prepare(ctx context.Context, r stageRequest, device string, siz
 	}
 	switch act {
 	case actFormat:
-		return act, s.format(ctx, r, Formatting{Device: device, Size: size, UUID: r.uuid, Type: r.fsType, Clear: content.Unfinished != ""})
+		return act, s.makeFileSystem(ctx, r, Formatting{Device: device, Size: size, UUID: r.uuid, Type: r.fsType, Clear: content.Unfinished != ""})
 	case actCheck:
 		if content.Marked {
-			if err := s.fs.Unmark(device, r.uuid); err != nil {
+			if err := s.fs.RemoveMark(device, r.uuid); err != nil {
 				return 0, err
 			}
 		}
-		if r.copied && r.fsType == "btrfs" {
-			if err := s.fs.Renew(ctx, device, btrfsUUID(r.uuid)); err != nil {
+		if r.hasSource && r.fsType == "btrfs" {
+			if err := s.fs.SetUUID(ctx, device, btrfsUUID(r.uuid)); err != nil {
 				return 0, err
 			}
 		}
-		return act, s.fs.Check(ctx, device, r.fsType)
+		return act, s.fs.Fsck(ctx, device, r.fsType)
 	case actNothing, actMount, actRemount:
 	}
 	return act, nil
 }
 
-func (s *Server) format(ctx context.Context, r stageRequest, f Formatting) (err error) {
+func (s *Server) makeFileSystem(ctx context.Context, r stageRequest, f Formatting) (err error) {
 	if f.Options, err = parseMkfs(r.fsType, r.mkfs); err != nil {
 		return err
 	}
 	if err := checkKernel(r.fsType, f.Options, runningKernel()); err != nil {
 		return err
 	}
-	s.log.InfoContext(ctx, "making a file system", "volume", r.id.String(), "device", f.Device, "type", f.Type, "options", r.mkfs, "afterInterruption", f.Clear)
+	s.log.InfoContext(ctx, "creating a file system", "volume", r.id.String(), "device", f.Device, "type", f.Type, "options", r.mkfs, "afterInterruption", f.Clear)
 	return s.fs.Format(ctx, f)
 }
 
-// mountAt makes what is missing at the place, and mounts; if that fails, what it made goes again.
-func (s *Server) mountAt(place Place, file bool, mount func() error) error {
+// mountAt creates the mount point if it is missing, and mounts; if that fails, it removes what it created.
+func (s *Server) mountAt(info PathInfo, file bool, mount func() error) error {
 	var made []string
-	if place.Kind == PlaceAbsent {
+	if info.Kind == PathAbsent {
 		var err error
-		if made, err = s.fs.Make(place.Path, file); err != nil {
-			return lvm.Errorf(lvm.KindInternal, "there is no place to mount at: %w", err)
+		if made, err = s.fs.CreateMountPoint(info.Path, file); err != nil {
+			return lvm.Errorf(lvm.KindInternal, "cannot create the mount point: %w", err)
 		}
 	}
 	err := mount()
@@ -149,8 +149,8 @@ func (s *Server) mountAt(place Place, file bool, mount func() error) error {
 		return nil
 	}
 	for _, path := range slices.Backward(made) {
-		if left := s.fs.Remove(path); left != nil {
-			s.log.Warn("an empty mount point stays behind", "path", path, "error", left)
+		if left := s.fs.RemoveMountPoint(path); left != nil {
+			s.log.Warn("cannot remove an empty mount point", "path", path, "error", left)
 			break
 		}
 	}

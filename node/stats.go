@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodeGetVolumeStats tells how full a volume is, or how large a raw device (CSI spec, "NodeGetVolumeStats"). It starts no
+// NodeGetVolumeStats returns the usage of a file system, or the size of a raw device (CSI spec, "NodeGetVolumeStats"). It starts no
 // process. lvm.KindNotFound: there is no such volume, or something else is at that path.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	if req.GetVolumeId() == "" {
@@ -29,14 +29,14 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err != nil { // a path where no volume can be
 		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not there: %w", id, err)
 	}
-	place, err := s.fs.Look(path)
+	info, err := s.fs.Inspect(path)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case place.Kind == PlaceDevice && place.Device == device.Number:
+	case info.Kind == PathDevice && info.Device == device.Number:
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: int64(device.Size)}}}, nil
-	case place.Mount == nil || place.Mount.Device != device.Number:
+	case info.Mount == nil || info.Mount.Device != device.Number:
 		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not mounted at %s", id, path)
 	}
 	usage, err := s.fs.Usage(path)

@@ -9,7 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// superblocks tells where each file system has its superblock; headSize bytes from there hold all that is needed.
+// superblocks has the offset of each file system's superblock; headSize bytes from there hold all that is needed.
 var superblocks = map[string]int64{"ext4": 1024, "xfs": 0, "btrfs": 64 << 10}
 
 // readSuperblocks reads all places of a device where libblkid looks for a superblock, and the copy of one that btrfs has at
@@ -33,23 +33,23 @@ func readSuperblocks(device io.ReaderAt, size int64) error {
 	return nil
 }
 
-// canGrow tells whether a file system is smaller than its device allows, as a step lost between lvextend and its own
-// growth leaves it, or a copy that is larger than its source. What the superblock does not show is not grown: false.
-func canGrow(fsType string, super []byte, size lvm.Bytes) bool {
+// canResize reports whether a file system is smaller than its device allows: after an expansion that was interrupted before
+// the resize, or on a clone that is larger than its source. It is false for a superblock that cannot be read.
+func canResize(fsType string, super []byte, size lvm.Bytes) bool {
 	switch fsType {
 	case "ext4":
-		return canGrowExt4(super, uint64(size))
+		return canResizeExt4(super, uint64(size))
 	case "xfs":
-		return canGrowXFS(super, uint64(size))
+		return canResizeXFS(super, uint64(size))
 	case "btrfs":
-		return canGrowBtrfs(super, uint64(size))
+		return canResizeBtrfs(super, uint64(size))
 	}
 	return false
 }
 
-// canGrowExt4 knows that resize2fs leaves out a last block group that could hold little more than its own tables.
+// canResizeExt4 knows that resize2fs leaves out a last block group that could hold little more than its own tables.
 // (Linux, Documentation/filesystems/ext4, "Super Block", has the offsets.)
-func canGrowExt4(super []byte, size uint64) bool {
+func canResizeExt4(super []byte, size uint64) bool {
 	const (
 		magic       = 0xef53
 		has64bit    = 0x80
@@ -79,9 +79,9 @@ func canGrowExt4(super []byte, size uint64) bool {
 	return most > has
 }
 
-// canGrowXFS knows that xfs_growfs leaves out a last allocation group of less than 64 blocks (XFS Algorithms & Data
+// canResizeXFS knows that xfs_growfs leaves out a last allocation group of less than 64 blocks (XFS Algorithms & Data
 // Structures, "Superblocks"; XFS_MIN_AG_BLOCKS).
-func canGrowXFS(super []byte, size uint64) bool {
+func canResizeXFS(super []byte, size uint64) bool {
 	be := binary.BigEndian
 	const leastGroup = 64
 	block, group := uint64(be.Uint32(super[4:])), uint64(be.Uint32(super[84:]))

@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ext4Super is the superblock that mkfs.ext4 writes for blocks of 4 KiB, as far as canGrow looks.
+// ext4Super is the superblock that mkfs.ext4 writes for blocks of 4 KiB, as far as canResize looks.
 func ext4Super(blocks uint32, change ...func([]byte)) []byte {
 	le := binary.LittleEndian
 	s := make([]byte, headSize)
@@ -80,7 +80,7 @@ func TestCanGrow(t *testing.T) {
 		{"no btrfs", "btrfs", make([]byte, headSize), group, false},
 		{"another file system", "vfat", make([]byte, headSize), group, false},
 	} {
-		if got := canGrow(test.fsType, test.super, test.size); got != test.want {
+		if got := canResize(test.fsType, test.super, test.size); got != test.want {
 			t.Errorf("%s: got %v", test.what, got)
 		}
 	}
@@ -103,7 +103,7 @@ func TestUUIDOfACopy(t *testing.T) {
 		t.Errorf("the copy's copy: %x, %v", third, err)
 	}
 	for what, spoil := range map[string]func([]byte){
-		"is none":               func(s []byte) { s[btrfsMagic] = 0 },
+		"is missing":            func(s []byte) { s[btrfsMagic] = 0 },
 		"crc32c":                func(s []byte) { s[btrfsChecksumType] = 2 },
 		"checksum is wrong":     func(s []byte) { s[btrfsTotal]++ },
 		"UUID is being changed": func(s []byte) { s[btrfsFlags+4] = 1 << 4; le.PutUint32(s, btrfsChecksum(s)) },
@@ -126,7 +126,7 @@ func FuzzSuperblocks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, super []byte, size int64) {
 		super = append(super, make([]byte, headSize)...)[:headSize]
 		for fsType := range superblocks {
-			if canGrow(fsType, super, lvm.Bytes(size&(1<<62-1))) && size == 0 {
+			if canResize(fsType, super, lvm.Bytes(size&(1<<62-1))) && size == 0 {
 				t.Errorf("%s grows into nothing", fsType)
 			}
 		}

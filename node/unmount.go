@@ -19,7 +19,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.busy.alone(req.GetVolumeId())
+	release, err := s.locks.lock(req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -40,20 +40,20 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.holdTarget(req.GetVolumeId(), target, false)
+	release, err := s.lockTarget(req.GetVolumeId(), target, false)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	place, err := s.unmountAll(ctx, req.GetVolumeId(), target)
+	info, err := s.unmountAll(ctx, req.GetVolumeId(), target)
 	if err != nil {
 		return nil, err
 	}
-	if err := removable(place); err != nil {
+	if err := checkRemovable(info); err != nil {
 		return nil, err
 	}
-	if err := s.fs.Remove(target); err != nil {
-		return nil, lvm.Errorf(lvm.KindInternal, "the empty mount point could not be removed: %w", err)
+	if err := s.fs.RemoveMountPoint(target); err != nil {
+		return nil, lvm.Errorf(lvm.KindInternal, "cannot remove the empty mount point: %w", err)
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
@@ -62,62 +62,62 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 const mountsAtOnePath = 16
 
 // unmountAll unmounts what is mounted of a volume at a path, stacked mounts included, and returns what it then finds.
-func (s *Server) unmountAll(ctx context.Context, handle, path string) (Place, error) {
+func (s *Server) unmountAll(ctx context.Context, handle, path string) (PathInfo, error) {
 	for range mountsAtOnePath {
-		place, err := s.fs.Look(path)
-		if err != nil || place.Mount == nil {
-			return place, err
+		info, err := s.fs.Inspect(path)
+		if err != nil || info.Mount == nil {
+			return info, err
 		}
-		if err := s.checkOwner(ctx, handle, place); err != nil {
-			return place, err
+		if err := s.checkOwner(ctx, handle, info); err != nil {
+			return info, err
 		}
-		if err := s.unmount(place); err != nil {
-			return place, err
+		if err := s.unmount(info); err != nil {
+			return info, err
 		}
 	}
-	return Place{}, lvm.Errorf(lvm.KindInternal, "%s is still mounted after %d unmounts", path, mountsAtOnePath)
+	return PathInfo{}, lvm.Errorf(lvm.KindInternal, "%s is still mounted after %d unmounts", path, mountsAtOnePath)
 }
 
 // checkOwner refuses (lvm.KindConflict) a mount that is not the volume's, and (lvm.KindNotFound) a handle that no volume of
 // ours can have.
-func (s *Server) checkOwner(ctx context.Context, handle string, place Place) error {
+func (s *Server) checkOwner(ctx context.Context, handle string, info PathInfo) error {
 	id, err := parseHandle(handle)
 	if err != nil {
 		return err
 	}
-	ours, err := s.devices.Owns(ctx, id, uint64(place.device()))
+	isVolume, err := s.devices.Owns(ctx, id, uint64(info.device()))
 	if err != nil {
 		return err
 	}
-	if !ours {
+	if !isVolume {
 		return lvm.Errorf(lvm.KindConflict, "what is mounted at %s (%s, %s) is not volume %s, so the driver did not unmount it: unmount it, if it is not needed",
-			place.Path, place.Mount.Source, place.Mount.FSType, id)
+			info.Path, info.Mount.Source, info.Mount.FSType, id)
 	}
 	return nil
 }
 
 // unmount removes the topmost mount at a place. A raw device that was published read-only takes writes again with its last
 // publication; if the unmount fails, it is still published, and stays read-only.
-func (s *Server) unmount(place Place) error {
-	if place.Kind != PlaceDevice || !place.Mount.ReadOnly {
-		return s.fs.Unmount(place.Path)
+func (s *Server) unmount(info PathInfo) error {
+	if info.Kind != PathDevice || !info.Mount.ReadOnly {
+		return s.fs.Unmount(info.Path)
 	}
-	mounts, err := s.fs.Mounts(place.Path)
+	mounts, err := s.fs.Mounts(info.Path)
 	last := err == nil && len(mounts) == 1
 	if last {
-		s.setReadOnly(place, false)
+		s.setReadOnly(info, false)
 	}
-	err = s.fs.Unmount(place.Path)
+	err = s.fs.Unmount(info.Path)
 	if err != nil && last {
-		s.setReadOnly(place, true)
+		s.setReadOnly(info, true)
 	}
 	return err
 }
 
 // setReadOnly goes on after a failure: a pod must end whatever state its device is in, and publishing for writing tries
 // again.
-func (s *Server) setReadOnly(place Place, readOnly bool) {
-	if err := s.fs.SetReadOnly(place.Path, readOnly); err != nil {
-		s.log.Warn("cannot change whether a raw device is read-only", "path", place.Path, "readOnly", readOnly, "error", err)
+func (s *Server) setReadOnly(info PathInfo, readOnly bool) {
+	if err := s.fs.SetReadOnly(info.Path, readOnly); err != nil {
+		s.log.Warn("cannot change whether a raw device is read-only", "path", info.Path, "readOnly", readOnly, "error", err)
 	}
 }

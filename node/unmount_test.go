@@ -22,7 +22,7 @@ func TestUnmountLeavesOthersAlone(t *testing.T) {
 		{"our mount, under no volume's handle", "garbage", fsMount(ourDevice, false), lvm.KindNotFound},
 	} {
 		f := newFake()
-		f.mounts["/target"], f.kinds["/target"] = test.mount, PlaceDir
+		f.mounts["/target"], f.kinds["/target"] = test.mount, PathEmptyDir
 		s := f.server()
 		_, unpublish := s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: test.handle, TargetPath: "/target"})
 		_, unstage := s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: test.handle, StagingTargetPath: "/target"})
@@ -46,7 +46,7 @@ func TestUnmountLeavesOthersAlone(t *testing.T) {
 // A mount of another volume on top of ours hides it: nothing of either is unmounted, nor is the volume below.
 func TestUnmountStopsAtAnother(t *testing.T) {
 	f := newFake()
-	f.mounts["/target"], f.kinds["/target"] = fsMount(ourDevice, false), PlaceDir
+	f.mounts["/target"], f.kinds["/target"] = fsMount(ourDevice, false), PathEmptyDir
 	f.during = func(call string) {
 		if call == "unmount /target" {
 			f.mounts["/target"] = fsMount(otherDevice, false)
@@ -71,13 +71,13 @@ func TestReadOnlyDevices(t *testing.T) {
 	second := func(r *csi.NodePublishVolumeRequest) { r.TargetPath = "/second" }
 	f := newFake()
 	succeed(t, f.publish(t, readOnly))
-	f.expect(t, "set /dev/dm-3 read-only", "make /target", "bind /dev/dm-3 /target read-only")
+	f.expect(t, "set /dev/dm-3 read-only", "create /target", "bind /dev/dm-3 /target read-only")
 	if err := f.publish(t, rawBlock, second); lvm.KindOf(err) != lvm.KindInUse || !strings.Contains(err.Error(), "/target") {
 		t.Errorf("a pod that writes beside one that reads: %v", err)
 	}
 	f.expect(t)
 	succeed(t, f.publish(t, readOnly, second))
-	f.expect(t, "make /second", "bind /dev/dm-3 /second read-only")
+	f.expect(t, "create /second", "bind /dev/dm-3 /second read-only")
 	succeed(t, f.unpublish(t))
 	f.expect(t, "unmount /target", "remove /target")
 	unpublish := func() error {
@@ -88,12 +88,12 @@ func TestReadOnlyDevices(t *testing.T) {
 	if err := unpublish(); err == nil || !f.readOnly {
 		t.Errorf("read-only %v, %v", f.readOnly, err)
 	}
-	f.expect(t, "set /second for writing", "unmount /second", "set /second read-only")
+	f.expect(t, "set /second writable", "unmount /second", "set /second read-only")
 	f.fail = "set" // its disk is gone: the pod ends all the same
 	succeed(t, unpublish())
 	f.fail, f.did, f.readOnly = "", nil, true
 	succeed(t, f.publish(t, rawBlock)) // what was not taken back then is taken back now
-	f.expect(t, "set /dev/dm-3 for writing", "make /target", "bind /dev/dm-3 /target for writing")
+	f.expect(t, "set /dev/dm-3 writable", "create /target", "bind /dev/dm-3 /target writable")
 	if err := f.publish(t, readOnly, second); lvm.KindOf(err) != lvm.KindInUse {
 		t.Errorf("a pod that reads beside one that writes: %v", err)
 	}
@@ -133,17 +133,17 @@ func TestUnfinishedFileSystems(t *testing.T) {
 	f := newFake()
 	f.content = Content{Unfinished: "xfs"}
 	succeed(t, f.stage(t, fsType("xfs")))
-	f.expect(t, "activate", "format xfs /dev/dm-3 (clear)", "make /staging", "mount /dev/dm-3 /staging xfs ")
+	f.expect(t, "activate", "format xfs /dev/dm-3 (clear)", "create /staging", "mount /dev/dm-3 /staging xfs ")
 	f = newFake()
 	f.content = Content{Type: "ext4", Marked: true}
 	succeed(t, f.stage(t))
-	f.expect(t, "activate", "unmark /dev/dm-3 uuid", "check ext4 /dev/dm-3", "make /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro")
+	f.expect(t, "activate", "remove mark /dev/dm-3 uuid", "check ext4 /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro")
 	f = newFake()
-	f.content, f.fail = Content{Type: "ext4", Marked: true}, "unmark"
+	f.content, f.fail = Content{Type: "ext4", Marked: true}, "remove mark"
 	if err := f.stage(t); err == nil {
 		t.Error("mounted with the mark")
 	}
-	f.expect(t, "activate", "unmark /dev/dm-3 uuid")
+	f.expect(t, "activate", "remove mark /dev/dm-3 uuid")
 }
 
 // TestMkfsOptionsAreReadForAFormat: options that are not allowed any more do not prevent the use of an existing file system.

@@ -175,7 +175,7 @@ func (o *adoptOptions) manifests(ctx context.Context, a *aside, v lvm.Volume, cl
 		if err != nil {
 			return "", err
 		}
-		found, err := node.FileSystemOn(device)
+		found, err := node.DetectFileSystem(device)
 		if err != nil {
 			return "", err
 		}

@@ -83,7 +83,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 			return fmt.Errorf("%w; that driver scans for new disks itself if it runs with --volume-groups-file", err)
 		}
 	}
-	report, err := h.Prepare(ctx, host.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.Signatures})
+	report, err := h.Prepare(ctx, host.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.ListSignatures})
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (c *maintenance) prepare(ctx context.Context) {
 	var report host.PrepareReport
 	declared, err := readDeclarations(c.file)
 	if err == nil {
-		report, err = c.host.Prepare(ctx, host.Preparation{Declared: declared, RequireStableScan: c.every > 0, Signatures: node.Signatures})
+		report, err = c.host.Prepare(ctx, host.Preparation{Declared: declared, RequireStableScan: c.every > 0, Signatures: node.ListSignatures})
 	}
 	if ctx.Err() != nil {
 		return

@@ -29,7 +29,7 @@ func loopDisk(t testing.TB, name string, mebibytes int) string {
 
 func prepare(t testing.TB, d *Driver, dryRun bool, declared ...lvm.Declaration) host.PrepareReport {
 	t.Helper()
-	report, err := d.Prepare(t.Context(), host.Preparation{Declared: declared, DryRun: dryRun, Signatures: node.Signatures})
+	report, err := d.Prepare(t.Context(), host.Preparation{Declared: declared, DryRun: dryRun, Signatures: node.ListSignatures})
 	must(t, err)
 	return report
 }

@@ -164,7 +164,7 @@ func readStages(log io.Reader) (all []stage, err error) {
 		if json.Unmarshal(lines.Bytes(), &line) != nil {
 			continue // not a line of the log's own
 		}
-		if line.Msg == "making a file system" {
+		if line.Msg == "creating a file system" {
 			made[line.Volume] = line.Time
 		}
 		if begun := made[line.Volume]; line.Call == "NodeStageVolume" && !begun.IsZero() {

@@ -48,7 +48,7 @@ func TestFigures(t *testing.T) {
 
 func TestReadStages(t *testing.T) {
 	const log = `not a line of its own
-{"level":"info","time":"2026-11-21T19:00:01.5Z","msg":"making a file system","volume":"g/a","type":"ext4"}
+{"level":"info","time":"2026-11-21T19:00:01.5Z","msg":"creating a file system","volume":"g/a","type":"ext4"}
 {"level":"info","time":"2026-11-21T19:00:02Z","msg":"csi","call":"NodeStageVolume","took":0.75,"volume":"g/a"}
 {"level":"info","time":"2026-11-21T19:00:03Z","msg":"csi","call":"NodeStageVolume","took":0.75,"volume":"g/old"}
 `

@@ -24,7 +24,7 @@ func (f forgery) lvm() bool { return f.event == asLVM }
 const (
 	asLVM   = "an LVM physical volume"
 	asBtrfs = "a btrfs file system"
-	asMD    = "a part of an md array"
+	asMD    = "a member of an md array"
 )
 
 // withGroup prints the beginning of a disk with one volume group, made on a loop device that no other command reads.

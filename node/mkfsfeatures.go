@@ -41,7 +41,7 @@ func xfsFeatures(options []string, kernel kernelVersion) []suboption {
 	return slices.DeleteFunc(features, func(f suboption) bool { return suboptionOf(options, f.option, f.name) != "" })
 }
 
-// suboptionOf is the value of a suboption among the arguments of mkfs; "" if it is not there.
+// suboptionOf returns the value of a suboption among the arguments of mkfs; "" if it is not there.
 func suboptionOf(options []string, option, name string) string {
 	at := slices.Index(options, option)
 	if at < 0 {
@@ -82,14 +82,14 @@ func checkKernel(fsType string, options []string, kernel kernelVersion) error {
 		{"btrfs", hasSuboption(options, "-O", "block-group-tree"), "-O block-group-tree", blockGroupTree},
 	} {
 		if wanted.fsType == fsType && wanted.asked && kernel.before(wanted.since) {
-			return lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: a file system of type %s made with %s is mounted by Linux %s and newer, and this node runs %s: leave it out",
+			return lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: a file system of type %s made with %s is mounted by Linux %s and newer, but this node runs %s: omit it",
 				strings.Join(options, " "), fsType, wanted.name, wanted.since, kernel)
 		}
 	}
 	return nil
 }
 
-// hasSuboption tells whether a suboption without a value is among the arguments of mkfs.
+// hasSuboption reports whether a suboption without a value is among the arguments of mkfs.
 func hasSuboption(options []string, option, name string) bool {
 	at := slices.Index(options, option)
 	return at >= 0 && slices.Contains(strings.Split(options[at+1], ","), name)

@@ -9,7 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A mkfs that was cut short, by the driver's end or a power cut, leaves one of these:
+// An interrupted mkfs (the driver was killed, or the power failed) leaves one of these:
 //
 //   - xfs: a superblock with sb_inprogress set and a valid checksum, from the first write of metadata to the last, which
 //     clears it. No kernel mounts it.
@@ -42,7 +42,7 @@ func markOffset(size lvm.Bytes) int64 {
 	return int64(size-markSpare)/markSize*markSize - markSize
 }
 
-// needsMark tells whether the first 4 KiB of the file system to be made hold more than the superblock.
+// needsMark reports whether the first 4 KiB of the file system to be made hold more than the superblock.
 func needsMark(fsType string, options []string, size lvm.Bytes) bool {
 	const smallest = 512 * lvm.MiB // mke2fs.conf(5), "small": below it the blocks have 1 KiB
 	if fsType != "ext4" || markOffset(size) < headSize {
@@ -54,7 +54,7 @@ func needsMark(fsType string, options []string, size lvm.Bytes) bool {
 	return size < smallest || slices.Contains(options, "-T")
 }
 
-// isUnfinishedXFS tells whether a superblock proves that its mkfs.xfs never ended (XFS Algorithms & Data Structures,
+// isUnfinishedXFS reports whether a superblock proves that its mkfs.xfs was interrupted (XFS Algorithms & Data Structures,
 // "Superblocks"). One without a checksum, of the format before version 5, proves nothing.
 func isUnfinishedXFS(super []byte) bool {
 	const (
@@ -71,14 +71,14 @@ func isUnfinishedXFS(super []byte) bool {
 	return binary.LittleEndian.Uint32(super[checksumAt:]) == crc32.Checksum(checked, castagnoli)
 }
 
-// isUnfinishedExt4 tells whether the head of a marked device is what an unfinished mkfs.ext4 leaves: descriptors, and where
+// isUnfinishedExt4 reports whether the head of a marked device is what an unfinished mkfs.ext4 leaves: descriptors, and where
 // the superblock belongs, and before it, nothing.
 func isUnfinishedExt4(head []byte) bool {
 	const descriptors = 2048
 	return isZero(head[:descriptors]) && !isZero(head[descriptors:])
 }
 
-// wasMounted tells whether an ext4 was ever mounted: its time of that, or the count (Linux,
+// wasMounted reports whether an ext4 was ever mounted: it has a mount time or a mount count (Linux,
 // Documentation/filesystems/ext4, "Super Block": s_mtime, s_mnt_count).
 func wasMounted(super []byte) bool {
 	return !isZero(super[0x2c:0x30]) || !isZero(super[0x34:0x36])

@@ -31,7 +31,7 @@ func (b *bench) expand(name, path string, size int64) error {
 // wants tells whether the driver would let the file system grow now.
 func (b *bench) wants(name, fsType string) bool {
 	b.t.Helper()
-	more, err := newMachine().CanGrow(b.devices[name], fsType)
+	more, err := newMachine().CanResize(b.devices[name], fsType)
 	b.must(err)
 	return more
 }

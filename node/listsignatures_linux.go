@@ -2,9 +2,9 @@ package node
 
 import "context"
 
-// Signatures tells in words what blkid, with unrestricted probing, and wipefs find on a device: file systems, partition
+// ListSignatures names what blkid, with unrestricted probing, and wipefs find on a device: file systems, partition
 // tables, and all else that they know. Nothing is written. An empty list alone does not prove that nothing is there.
-func Signatures(ctx context.Context, device string) ([]string, error) {
+func ListSignatures(ctx context.Context, device string) ([]string, error) {
 	m := newMachine()
 	content, err := m.blkid(ctx, device)
 	if err != nil {

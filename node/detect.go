@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// magics tell a file system by what stands at a place of its device: the numbers of the kernel's own headers.
+// magics identify each file system by bytes at an offset of its device, as in the kernel's headers.
 var magics = []struct {
 	fsType string
 	offset int64
@@ -18,9 +18,9 @@ var magics = []struct {
 	{"btrfs", 64<<10 + 0x40, []byte("_BHRfS_M")},
 }
 
-// FileSystemOn tells which of the file systems that this driver knows is on a device; "" if none is. It is a guess for a
-// person, not a proof that the device is blank.
-func FileSystemOn(device string) (fsType string, err error) {
+// DetectFileSystem returns the type of the file system on a device, if it is one that this driver supports, and "" otherwise.
+// "" is no proof that the device is blank.
+func DetectFileSystem(device string) (fsType string, err error) {
 	f, err := os.Open(device)
 	if err != nil {
 		return "", err

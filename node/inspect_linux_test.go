@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "fsck.ext4"), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		err := newMachine().Check(t.Context(), "/dev/dm-3", "ext4")
+		err := newMachine().Fsck(t.Context(), "/dev/dm-3", "ext4")
 		if (err == nil) != (want.says == "") || err != nil && (lvm.KindOf(err) != want.kind || !strings.Contains(err.Error(), want.says)) {
 			t.Errorf("%s: %v; want kind %d and the words %q", ending, err, want.kind, want.says)
 		}

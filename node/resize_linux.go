@@ -1,0 +1,42 @@
+package node
+
+import (
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// CanResize reads the superblock past the mount. Of a mounted xfs it may be older than the last growth, and Resize then has
+// nothing to do; it is never newer.
+func (m machine) CanResize(device, fsType string) (bool, error) {
+	at, known := superblocks[fsType]
+	if !known {
+		return false, nil
+	}
+	block, err := m.Stat(device)
+	if err != nil {
+		return false, err
+	}
+	super, err := readSuperblock(device, at)
+	if err != nil {
+		return false, err
+	}
+	return canResize(fsType, super, block.Size), nil
+}
+
+// Resize runs the tool of the file system that is mounted, without asking what is on the device first.
+func (m machine) Resize(device, path, fsType string) error {
+	argv := map[string][]string{
+		"ext4":  {"resize2fs", device},
+		"xfs":   {"xfs_growfs", "-d", path},
+		"btrfs": {"btrfs", "filesystem", "resize", "max", path},
+	}[fsType]
+	if argv == nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot resize a file system of type %q", fsType)
+	}
+	if out, err := m.combinedOutput(m.exec.Command(argv[0], argv[1:]...)); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "the volume is expanded but its file system is not resized yet; the driver retries when the volume is staged or expanded: %s: %w: %s",
+			strings.Join(argv, " "), err, oneLine(out))
+	}
+	return nil
+}
