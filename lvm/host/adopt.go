@@ -41,13 +41,13 @@ func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Vo
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: adoptArgs(t, g, v)}})
-	if s, err = h.readDisks(ctx); err != nil {
+	done, err := h.commit(ctx, change{group: g, steps: []lvmcmd.Step{{Argv: adoptArgs(t, g, v)}}})
+	if err != nil {
 		return lvm.Volume{}, err
 	}
-	g, _, now, err := s.FindVolume(v.ID)
+	g, _, now, err := done.state.FindVolume(v.ID)
 	if err != nil || now.UUID != v.UUID || now.Name != name {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot tag %s as managed: %w", t, orNoEffect(failure))
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot tag %s as managed: %w", t, done.cause())
 	}
 	return now, h.flush(g)
 }

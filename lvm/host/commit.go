@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,41 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
+
+// change is commands that change one group.
+type change struct {
+	group lvm.Group // as read under its lock
+	steps []lvmcmd.Step
+	legs  []lvm.LV // whose devices the steps create; see runAfterCleanup
+}
+
+// committed is what the disks hold after a change.
+type committed struct {
+	state   lvm.State
+	uuid    string // the group's
+	failure error  // of the commands. It decides nothing: LVM may commit and exit with an error, or exit with 0 and commit nothing.
+}
+
+// commit runs the commands of a change and reads the disks for what they committed; failure is set even if that fails. The
+// caller holds the group's lock, verifies the result, and then flushes it: the change counts once it survives a power cut.
+func (h *Host) commit(ctx context.Context, c change) (done committed, err error) {
+	done.uuid, done.failure = c.group.UUID, h.runAfterCleanup(ctx, c.group, c.legs, c.steps)
+	done.state, err = h.readDisks(ctx)
+	return done, err
+}
+
+// group returns the group after the change.
+func (c committed) group() (lvm.Group, error) { return c.state.FindGroup(c.uuid) }
+
+// cause explains why the disks lack the change.
+func (c committed) cause() error { return orNoEffect(c.failure) }
+
+// warn logs that the disks have the change although LVM reported an error.
+func (c committed) warn(log *slog.Logger, volume string) {
+	if c.failure != nil {
+		log.Warn("LVM exited with an error but committed the change", "volume", volume, "error", c.failure)
+	}
+}
 
 // run runs a plan's steps, up to the first that fails. The caller holds the group's lock, and reads the disks for what really
 // happened. KindBusy: a disk of the group is missing, duplicate or unresponsive, and run started nothing; KindConflict: LVM
@@ -75,25 +111,22 @@ func (h *Host) changeState(ctx context.Context, s lvm.State, v lvm.Volume, to lv
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	failure := h.run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.StateArgs(t, g, v.UUID, v.State, to)}})
-	s, err = h.readDisks(ctx)
+	done, err := h.commit(ctx, change{group: g, steps: []lvmcmd.Step{{Argv: lvmcmd.StateArgs(t, g, v.UUID, v.State, to)}}})
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	g, _, now, err := s.FindVolume(v.ID)
+	g, _, now, err := done.state.FindVolume(v.ID)
 	switch {
 	case err == nil && now.UUID == v.UUID && now.State == to:
 		// Committed, whatever the exit status.
-	case failure != nil:
-		return lvm.Volume{}, lvm.Errorf(lvm.KindOf(failure), "cannot tag volume %s as %s: %w", t, to, failure)
+	case done.failure != nil:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindOf(done.failure), "cannot tag volume %s as %s: %w", t, to, done.failure)
 	case err != nil:
 		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s disappeared while the driver tagged it as %s: %w", t, to, err)
 	default:
 		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "another program changed volume %s while the driver tagged it as %s: it is %s now", t, to, now.State)
 	}
-	if failure != nil {
-		h.log.Warn("LVM exited with an error but committed the change", "volume", t.String(), "error", failure)
-	}
+	done.warn(h.log, t.String())
 	h.ready.drop(v.ID.VG, v.UUID)
 	return now, h.flush(g)
 }
@@ -125,11 +158,9 @@ func (h *Host) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid stri
 		removed = g.LVs[i]
 		legs = lvm.ComponentsAndPool(g, removed)[1:]
 	}
-	failure := h.runAfterCleanup(ctx, g, legs, []lvmcmd.Step{{Argv: lvmcmd.RemoveArgs(t, g, uuid, state)}})
-	now, gone, err := h.isGone(ctx, id.VG, uuid)
+	now, gone, failure, err := h.commitRemoval(ctx, uuid, change{group: g, legs: legs, steps: []lvmcmd.Step{{Argv: lvmcmd.RemoveArgs(t, g, uuid, state)}}})
 	if err == nil && !gone && removed.Pool != "" && state == lvm.StateCreating {
-		failure = h.run(ctx, now, []lvmcmd.Step{{Argv: lvmcmd.DiscardArgs(t, now, uuid)}})
-		now, gone, err = h.isGone(ctx, id.VG, uuid)
+		now, gone, failure, err = h.commitRemoval(ctx, uuid, change{group: now, steps: []lvmcmd.Step{{Argv: lvmcmd.DiscardArgs(t, now, uuid)}}})
 	}
 	switch {
 	case err != nil:
@@ -142,20 +173,21 @@ func (h *Host) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid stri
 	return h.flush(now)
 }
 
-// isGone reads the disks and reports whether a group lacks a volume.
-func (h *Host) isGone(ctx context.Context, group, uuid string) (lvm.Group, bool, error) {
-	s, err := h.readDisks(ctx)
+// commitRemoval is commit for commands that remove a volume. gone reports whether the group lacks it now. On an error it may
+// still exist.
+func (h *Host) commitRemoval(ctx context.Context, uuid string, c change) (after lvm.Group, gone bool, failure, err error) {
+	done, err := h.commit(ctx, c)
 	if err != nil {
-		return lvm.Group{}, false, err
+		return lvm.Group{}, false, done.failure, err
 	}
-	g, err := s.FindGroup(group)
+	g, err := done.group()
 	if err != nil || slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }) {
-		return g, false, err
+		return g, false, done.failure, err
 	}
 	if why := g.IncompleteReason(); why != "" {
-		return g, false, lvm.Errorf(lvm.KindBusy, "cannot determine whether volume group %s still has the volume: %s", g.Name, why)
+		return g, false, done.failure, lvm.Errorf(lvm.KindBusy, "cannot determine whether volume group %s still has the volume: %s", g.Name, why)
 	}
-	return g, true, nil
+	return g, true, done.failure, nil
 }
 
 // errNoEffect replaces the error of a command that exited with success.

@@ -132,24 +132,24 @@ func (h *Host) allocate(ctx context.Context, p reserve.Request, c *alloc.Allocat
 			return created{}, err
 		}
 	}
-	if err := h.runAfterCleanup(ctx, c.Group, c.Group.ComponentsByName(c.Volume.Class.Pool), steps); err != nil {
-		return created{}, h.afterFailedCreate(ctx, p, c, steps, err)
+	done, err := h.commit(ctx, change{group: c.Group, steps: steps, legs: c.Group.ComponentsByName(c.Volume.Class.Pool)})
+	if done.failure != nil {
+		return created{}, h.afterFailedCreate(ctx, p, c, steps, done, err)
 	}
 	h.reserved.Drop(p.Spec)
-	v, err := h.checkCreated(ctx, c)
+	var v created
+	if err == nil {
+		v, err = h.checkCreated(ctx, c, done.state)
+	}
 	if err != nil && !errors.Is(err, errChanged) {
 		err = lvm.Errorf(lvm.KindBusy, "volume %q is created, but must be verified before it is used; retry: %w", p.Spec.Name, err)
 	}
 	return v, err
 }
 
-// checkCreated reads a volume whose lvcreate exited with 0. On an error the volume stays. LVM (2.03.16) exits with 0 even if a
+// checkCreated verifies a volume whose lvcreate exited with 0. On an error the volume stays. LVM (2.03.16) exits with 0 even if a
 // disk disappeared before the commit and only the other disks have it.
-func (h *Host) checkCreated(ctx context.Context, c *alloc.Allocation) (created, error) {
-	s, err := h.readDisks(ctx)
-	if err != nil {
-		return created{}, err
-	}
+func (h *Host) checkCreated(ctx context.Context, c *alloc.Allocation, s lvm.State) (created, error) {
 	g, lv, v, err := s.FindVolume(c.Volume.ID)
 	if err != nil {
 		return created{}, err
@@ -181,9 +181,14 @@ func (h *Host) checkCreated(ctx context.Context, c *alloc.Allocation) (created, 
 // afterFailedCreate removes what a failed command left: the command may have committed the volume, whatever its exit status,
 // and then its extents stay allocated. It returns the reason that the disks show now, if there is one. While something may be
 // left that is KindBusy: after any other kind the caller may forget the volume or turn to another node.
-func (h *Host) afterFailedCreate(ctx context.Context, p reserve.Request, c *alloc.Allocation, tried []lvmcmd.Step, failure error) error {
-	failure = lvm.Errorf(lvm.KindInternal, "cannot create volume %q with %s in volume group %s: %w", p.Spec.Name, c.Volume.Size, c.Group.Name, failure)
-	s, mine, err := h.plan(ctx, p, true)
+func (h *Host) afterFailedCreate(ctx context.Context, p reserve.Request, c *alloc.Allocation, tried []lvmcmd.Step, done committed, err error) error {
+	failure := lvm.Errorf(lvm.KindInternal, "cannot create volume %q with %s in volume group %s: %w", p.Spec.Name, c.Volume.Size, c.Group.Name, done.failure)
+	var s lvm.State
+	var mine alloc.Placement
+	if err == nil {
+		s = h.withKnowledge(done.state)
+		mine, err = h.reserved.Plan(s, h.cfg.Cluster, p, true)
+	}
 	if err != nil {
 		kind := lvm.KindOf(err)
 		if g, unseen := s.FindGroup(c.Group.UUID); unseen != nil || g.IncompleteReason() != "" {

@@ -65,8 +65,11 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 		zeroing, err = h.zeroFirst(ctx, g, v, x.Unzeroed)
 		return lvm.Volume{}, zeroing, err
 	}
-	failure := h.run(ctx, g, steps)
-	v, err = h.checkExtended(ctx, v, x.Volume.Size, failure)
+	done, err := h.commit(ctx, change{group: g, steps: steps})
+	if err != nil {
+		return lvm.Volume{}, "", err
+	}
+	v, err = h.checkExtended(ctx, v, x.Volume.Size, done)
 	return v, "", err
 }
 
@@ -91,14 +94,10 @@ func checkPresent(g lvm.Group, lv lvm.LV, done string) error {
 	return nil
 }
 
-// checkExtended reads what lvextend committed. LVM (2.03.16) exits with 0 even if a disk disappeared before the commit and only
+// checkExtended verifies what lvextend committed. LVM (2.03.16) exits with 0 even if a disk disappeared before the commit and only
 // the other disks have it.
-func (h *Host) checkExtended(ctx context.Context, v lvm.Volume, size lvm.Bytes, failure error) (lvm.Volume, error) {
-	s, err := h.readState(ctx)
-	if err != nil {
-		return lvm.Volume{}, err
-	}
-	g, lv, now, err := s.FindVolume(v.ID)
+func (h *Host) checkExtended(ctx context.Context, v lvm.Volume, size lvm.Bytes, done committed) (lvm.Volume, error) {
+	g, lv, now, err := h.withKnowledge(done.state).FindVolume(v.ID)
 	switch {
 	case err != nil:
 		return lvm.Volume{}, err
@@ -109,14 +108,12 @@ func (h *Host) checkExtended(ctx context.Context, v lvm.Volume, size lvm.Bytes, 
 		return lvm.Volume{}, err
 	}
 	if now.Size < size {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot extend volume %s/%s from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, orNoEffect(failure))
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot extend volume %s/%s from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, done.cause())
 	}
 	if err := checkPresent(g, lv, "used"); err != nil {
 		return lvm.Volume{}, err
 	}
-	if failure != nil {
-		h.log.Warn("LVM exited with an error but committed the change", "volume", v.ID.String(), "error", failure)
-	}
+	done.warn(h.log, v.ID.String())
 	return now, h.flush(g)
 }
 

@@ -138,12 +138,11 @@ func (h *Host) runPoolExtension(ctx context.Context, p alloc.Pool, need alloc.Po
 	if err != nil {
 		return err
 	}
-	failure := h.runAfterCleanup(ctx, p.Group, p.Group.ComponentsByName(p.Name), steps)
-	s, err := h.readDisks(ctx)
+	done, err := h.commit(ctx, change{group: p.Group, steps: steps, legs: p.Group.ComponentsByName(p.Name)})
 	if err != nil {
 		return err
 	}
-	g, err := s.FindGroup(p.Group.UUID)
+	g, err := done.group()
 	if err != nil {
 		return err
 	}
@@ -152,14 +151,14 @@ func (h *Host) runPoolExtension(ctx context.Context, p alloc.Pool, need alloc.Po
 		return err
 	}
 	if !now.Made {
-		return lvm.Errorf(lvm.KindInternal, "the thin pool %s/%s was removed while the driver extended it: %w", g.Name, p.Name, orNoEffect(failure))
+		return lvm.Errorf(lvm.KindInternal, "the thin pool %s/%s was removed while the driver extended it: %w", g.Name, p.Name, done.cause())
 	}
 	pool := g.FindLV(p.Name)
 	if h.hasSuspendedComponent(g, *pool) {
-		failure = errors.Join(failure, h.refresh(ctx, g, *pool))
+		done.failure = errors.Join(done.failure, h.refresh(ctx, g, *pool))
 	}
 	if now.Data < need.Data || now.Metadata < p.Metadata+need.Metadata {
-		return lvm.Errorf(lvm.KindInternal, "cannot extend the thin pool %s/%s: %w", g.Name, p.Name, orNoEffect(failure))
+		return lvm.Errorf(lvm.KindInternal, "cannot extend the thin pool %s/%s: %w", g.Name, p.Name, done.cause())
 	}
 	h.poolExtensions.add(pool.UUID)
 	h.log.Info("extended a thin pool", "vg", g.Name, "pool", p.Name, "data", g.Bytes(now.Data), "metadata", g.Bytes(now.Metadata), "free", g.Bytes(g.FreeExtents()))

@@ -58,10 +58,9 @@ func (h *Host) flushPool(ctx context.Context, g lvm.Group, pool lvm.LV) (lvm.Gro
 	if err != nil {
 		return g, err
 	}
-	failure := h.runAfterCleanup(ctx, g, lvm.Components(g, pool), []lvmcmd.Step{{Argv: lvmcmd.FlushArgs(g, pool, h.cfg.Cluster)}})
-	s, err := h.readDisks(ctx)
+	done, err := h.commit(ctx, change{group: g, legs: lvm.Components(g, pool), steps: []lvmcmd.Step{{Argv: lvmcmd.FlushArgs(g, pool, h.cfg.Cluster)}}})
 	if err == nil {
-		g, err = s.FindGroup(g.UUID)
+		g, err = done.group()
 	}
 	if err == nil {
 		g, err = h.removeFlush(ctx, g)
@@ -71,7 +70,7 @@ func (h *Host) flushPool(ctx context.Context, g lvm.Group, pool lvm.LV) (lvm.Gro
 	}
 	if now := g.FindLV(pool.Name); now != nil && unflushed(*now) {
 		return g, lvm.Errorf(lvm.KindBusy, "LVM cannot flush the messages that an interrupted command left for the thin pool %s/%s (%s); to remove a volume now would leak its blocks: %w",
-			g.Name, pool.Name, strings.Join(now.Thin.Messages, ", "), orNoEffect(failure))
+			g.Name, pool.Name, strings.Join(now.Thin.Messages, ", "), done.cause())
 	}
 	h.log.Info("flushed the messages that an interrupted command left for a thin pool", "vg", g.Name, "pool", pool.Name, "messages", pool.Thin.Messages)
 	return g, nil

@@ -100,8 +100,7 @@ func (h *Host) removePool(ctx context.Context, group, uuid string) error {
 	if err != nil {
 		return err
 	}
-	failure := h.runAfterCleanup(ctx, g, lvm.Components(g, pool), []lvmcmd.Step{{Argv: removePoolArgs(t, g, pool)}})
-	after, gone, err := h.isGone(ctx, group, uuid)
+	after, gone, failure, err := h.commitRemoval(ctx, uuid, change{group: g, legs: lvm.Components(g, pool), steps: []lvmcmd.Step{{Argv: removePoolArgs(t, g, pool)}}})
 	switch {
 	case err != nil:
 		return err

@@ -54,11 +54,11 @@ func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	if err != nil {
 		return err
 	}
-	failure := p.host.run(ctx, group, steps)
-	s, err := p.host.readDisks(ctx)
+	done, err := p.host.commit(ctx, change{group: group, steps: steps})
 	if err != nil {
 		return err
 	}
+	s, failure := done.state, done.failure
 	p.state = s
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.Name == d.Name })
 	for _, path := range paths {

@@ -74,15 +74,15 @@ func (p *preparing) makePool(ctx context.Context, group string, class lvm.Class,
 	if err != nil {
 		return err
 	}
-	failure := p.host.runAfterCleanup(ctx, g, nil, steps)
-	if s, err = p.host.readDisks(ctx); err != nil {
+	done, err := p.host.commit(ctx, change{group: g, steps: steps})
+	if err != nil {
 		return err
 	}
-	if g, err = s.FindGroup(group); err != nil {
+	if g, err = done.group(); err != nil {
 		return err
 	}
 	if now, err := alloc.PoolOf(g, class); err != nil || !now.Made || now.Data < want {
-		return lvm.Errorf(lvm.KindInternal, "cannot create it: %w", orNoEffect(failure))
+		return lvm.Errorf(lvm.KindInternal, "cannot create it: %w", done.cause())
 	}
 	p.host.log.Info("created a thin pool", "vg", g.Name, "pool", class.Pool, "data", size)
 	return p.host.flush(g)

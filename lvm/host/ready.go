@@ -221,12 +221,11 @@ func (h *Host) markReadyLocked(ctx context.Context, g lvm.Group, also ...lvm.Vol
 	if err != nil {
 		return err
 	}
-	failure := h.run(ctx, g, steps)
-	s, err := h.readDisks(ctx)
+	done, err := h.commit(ctx, change{group: g, steps: steps})
 	if err != nil {
 		return err
 	}
-	if g, err = s.FindGroup(g.UUID); err != nil {
+	if g, err = done.group(); err != nil {
 		return err
 	}
 	if err := h.flush(g); err != nil {
@@ -243,7 +242,7 @@ func (h *Host) markReadyLocked(ctx context.Context, g lvm.Group, also ...lvm.Vol
 	}
 	h.ready.drop(g.UUID, settled...)
 	if len(open) > 0 {
-		return lvm.Errorf(lvm.KindOf(failure), "volume group %s: cannot tag %q as ready: %w", g.Name, open, orNoEffect(failure))
+		return lvm.Errorf(lvm.KindOf(done.failure), "volume group %s: cannot tag %q as ready: %w", g.Name, open, done.cause())
 	}
 	return nil
 }

@@ -63,8 +63,11 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
-	failure := h.runAfterCleanup(ctx, g, g.ComponentsByName(origin.Class.Pool), steps)
-	return h.checkSnapshot(ctx, p.Snapshot, origin, failure)
+	done, err := h.commit(ctx, change{group: g, steps: steps, legs: g.ComponentsByName(origin.Class.Pool)})
+	if err != nil {
+		return lvm.Snapshot{}, err
+	}
+	return h.checkSnapshot(ctx, p.Snapshot, origin, done)
 }
 
 // freezable makes sure that LVM can suspend the origin's device for a snapshot or clone: it resumes a suspended device, and
@@ -87,18 +90,15 @@ func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) er
 	return nil
 }
 
-// checkSnapshot reads what lvcreate committed, and tags the snapshot as ready together with new volumes that wait for that. It
+// checkSnapshot verifies what lvcreate committed, and tags the snapshot as ready together with new volumes that wait for that. It
 // removes a failed snapshot and resumes the origin.
-func (h *Host) checkSnapshot(ctx context.Context, want lvm.Snapshot, origin lvm.Volume, failure error) (lvm.Snapshot, error) {
-	s, err := h.readDisks(ctx)
-	if err != nil {
-		return lvm.Snapshot{}, err
-	}
+func (h *Host) checkSnapshot(ctx context.Context, want lvm.Snapshot, origin lvm.Volume, done committed) (lvm.Snapshot, error) {
+	s := done.state
 	g, made, err := s.FindSnapshot(want.ID)
 	if lvm.KindOf(err) == lvm.KindNotLocal {
 		return lvm.Snapshot{}, err
 	}
-	if failure != nil || err != nil {
+	if done.failure != nil || err != nil {
 		h.resumeSource(ctx, s, origin.ID)
 		if err == nil {
 			if err := h.remove(ctx, s, made.ID, made.UUID, lvm.StateCreating); err != nil {
@@ -108,7 +108,7 @@ func (h *Host) checkSnapshot(ctx context.Context, want lvm.Snapshot, origin lvm.
 		if err := h.freezable(ctx, g, origin); lvm.KindOf(err) == lvm.KindBusy {
 			return lvm.Snapshot{}, err // frozen after the driver's check
 		}
-		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "cannot create snapshot %q of volume %s/%s: %w", want.Name, g.Name, origin.ID.LV, orNoEffect(failure))
+		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "cannot create snapshot %q of volume %s/%s: %w", want.Name, g.Name, origin.ID.LV, done.cause())
 	}
 	if err := h.markReadyLocked(ctx, g, lvm.Volume{ID: made.ID, UUID: made.UUID, State: lvm.StateCreating}); err != nil {
 		return lvm.Snapshot{}, err

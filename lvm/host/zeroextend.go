@@ -38,18 +38,17 @@ func (h *Host) zeroFirst(ctx context.Context, g lvm.Group, grown lvm.Volume, run
 	if err != nil {
 		return "", err
 	}
-	failure := h.run(ctx, g, steps)
-	s, err := h.readDisks(ctx)
+	done, err := h.commit(ctx, change{group: g, steps: steps})
 	if err != nil {
 		return "", err
 	}
-	now, err := s.FindGroup(g.UUID)
+	now, err := done.group()
 	if err != nil {
 		return "", err
 	}
 	lv := now.FindLV(id.LV)
 	if lv == nil {
-		return "", lvm.Errorf(lvm.KindInternal, "cannot allocate %s of volume group %s, which may hold other users' data, for zeroing: %w", g.Bytes(c.Extents), g.Name, orNoEffect(failure))
+		return "", lvm.Errorf(lvm.KindInternal, "cannot allocate %s of volume group %s, which may hold other users' data, for zeroing: %w", g.Bytes(c.Extents), g.Name, done.cause())
 	}
 	h.log.Info("zeroing extents before a raw block volume is expanded onto them", "volume", grown.ID.String(), "bytes", int64(g.Bytes(c.Extents)))
 	return h.zeroes(now, *lv)
