@@ -6,11 +6,9 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
-
-// defaultFileSystem is made where a capability names none.
-const defaultFileSystem = "ext4"
 
 // checkCapabilities refuses (lvm.KindInvalid) every use that a disk of one node cannot serve, and tells the file system
 // that the others want, empty for a raw device.
@@ -24,7 +22,7 @@ func (s *Server) checkCapabilities(capabilities []*csi.VolumeCapability) (fsType
 		case capability.GetMount() == nil:
 			return "", lvm.Errorf(lvm.KindInvalid, "a volume capability has no access type; use mount or block")
 		default:
-			wanted := cmp.Or(capability.GetMount().GetFsType(), defaultFileSystem)
+			wanted := cmp.Or(capability.GetMount().GetFsType(), api.DefaultFSType)
 			if err := s.checkFileSystem(wanted, ""); err != nil {
 				return "", err
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -26,7 +27,7 @@ func (s *Server) createVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 	s.outcomes.made(ctx, volume.Name, volume.UUID)
 	reply := volumeReply(volume, s.node)
 	if mkfs != "" {
-		reply.VolumeContext[AttributeMkfs] = mkfs
+		reply.VolumeContext[api.AttributeMkfsOptions] = mkfs
 	}
 	return &csi.CreateVolumeResponse{Volume: reply}, nil
 }

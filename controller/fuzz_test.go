@@ -7,6 +7,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -21,16 +22,16 @@ func checkAnswer(t *testing.T, err error, kinds ...lvm.Kind) {
 // FuzzCreateVolume: whatever a request says, it is refused with a reason, or makes the volume that it asks for; the same request
 // again is answered with the same volume.
 func FuzzCreateVolume(f *testing.F) {
-	f.Add("pvc-1", int64(5<<20), int64(0), "layout", "thin", "xfs", "bind", TopologyKey, "node-1", "", "shop", "data")
+	f.Add("pvc-1", int64(5<<20), int64(0), "layout", "thin", "xfs", "bind", api.TopologyKey, "node-1", "", "shop", "data")
 	f.Add("a/b", int64(-1), int64(1), "volumeGroup", "@any", "", "noatime", "zone", "a", elsewhereSnapshot, "", "")
 	f.Add("\n", int64(0), int64(1<<62), "stripes", "2", "btrfs", "", "", "", elsewhere, "a/b", "\x00")
-	f.Add("..", int64(1), int64(1), "mkfsOptions", "-m 1", "ext4", "ro,", TopologyKey, "node-2", "/", "..", "-")
+	f.Add("..", int64(1), int64(1), "mkfsOptions", "-m 1", "ext4", "ro,", api.TopologyKey, "node-2", "/", "..", "-")
 	f.Fuzz(func(t *testing.T, name string, required, limit int64, key, value, fsType, option, segment, place, source, namespace, claim string) {
 		s, node := newTestServer(t)
 		req := &csi.CreateVolumeRequest{
 			Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: required, LimitBytes: limit},
 			VolumeCapabilities: []*csi.VolumeCapability{mountCapability(fsType, writer)},
-			Parameters:         map[string]string{"volumeGroup": "vg-sata", claimNamespaceKey: namespace, claimNameKey: claim, key: value},
+			Parameters:         map[string]string{"volumeGroup": "vg-sata", api.ParameterClaimNamespace: namespace, api.ParameterClaimName: claim, key: value},
 		}
 		if option != "" {
 			req.VolumeCapabilities[0].GetMount().MountFlags = []string{option}
@@ -52,7 +53,7 @@ func FuzzCreateVolume(f *testing.F) {
 			return
 		}
 		v := reply.GetVolume()
-		if v.GetCapacityBytes() < required || limit > 0 && v.GetCapacityBytes() > limit || segment != "" && (segment != TopologyKey || place != "node-1") {
+		if v.GetCapacityBytes() < required || limit > 0 && v.GetCapacityBytes() > limit || segment != "" && (segment != api.TopologyKey || place != "node-1") {
 			t.Fatalf("%v was answered with %v", req, v)
 		}
 		if again := mustCreate(t, s, req); again.GetVolumeId() != v.GetVolumeId() || len(v.GetVolumeId()) > 128 {
@@ -115,14 +116,14 @@ func FuzzSiblings(f *testing.F) {
 
 // FuzzTopology: a volume is made here only for a topology that is this node's alone, whatever the node is called.
 func FuzzTopology(f *testing.F) {
-	f.Add("node-1", TopologyKey, "node-1", "", "")
-	f.Add("node-1", TopologyKey, "node-1", "zone", "a")
-	f.Add("", TopologyKey, "", "", "")
-	f.Add("a\nb", "", "", TopologyKey, "a\nb")
+	f.Add("node-1", api.TopologyKey, "node-1", "", "")
+	f.Add("node-1", api.TopologyKey, "node-1", "zone", "a")
+	f.Add("", api.TopologyKey, "", "", "")
+	f.Add("a\nb", "", "", api.TopologyKey, "a\nb")
 	f.Fuzz(func(t *testing.T, node, key1, value1, key2, value2 string) {
 		topology := &csi.Topology{Segments: map[string]string{key1: value1, key2: value2}}
 		err := checkTopology(&csi.TopologyRequirement{Requisite: []*csi.Topology{topology}}, node)
-		mine := len(topology.GetSegments()) == 1 && topology.GetSegments()[TopologyKey] == node && (key1 == TopologyKey || key2 == TopologyKey)
+		mine := len(topology.GetSegments()) == 1 && topology.GetSegments()[api.TopologyKey] == node && (key1 == api.TopologyKey || key2 == api.TopologyKey)
 		if (err == nil) != mine {
 			t.Errorf("node %q, %v: %v", node, topology.GetSegments(), err)
 		}

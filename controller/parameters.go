@@ -8,29 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
-)
-
-// Keys of a StorageClass' parameters.
-const (
-	parameterGroup         = "volumeGroup"
-	parameterLayout        = "layout"
-	parameterWipe          = "wipe"
-	parameterStripes       = "stripes"
-	parameterStripeSize    = "stripeSize"
-	parameterMirrors       = "mirrors"
-	parameterPool          = "thinPool"
-	parameterOverprovision = "overprovisionRatio"
-	parameterMkfs          = "mkfsOptions"
-)
-
-// reserved is the prefix of the keys that belong to Kubernetes. The provisioner adds the claim's and the PV's names
-// under it (--extra-create-metadata) and consumes what it knows itself, the file system type for one.
-const reserved = "csi.storage.k8s.io/"
-
-const (
-	claimNamespaceKey = reserved + "pvc/namespace"
-	claimNameKey      = reserved + "pvc/name"
 )
 
 // parameters are a StorageClass' parameters, read.
@@ -42,15 +21,15 @@ type parameters struct {
 
 // known tells how each parameter is read.
 var known = map[string]func(p *parameters, value string) error{
-	parameterGroup:         func(p *parameters, v string) error { p.class.Group = v; return nil },
-	parameterLayout:        readLayout,
-	parameterWipe:          readWipe,
-	parameterStripes:       func(p *parameters, v string) (err error) { p.class.Stripes, err = parseCount(v); return err },
-	parameterStripeSize:    func(p *parameters, v string) (err error) { p.class.StripeSize, err = parseUnits(v); return err },
-	parameterMirrors:       func(p *parameters, v string) (err error) { p.class.Mirrors, err = parseCount(v); return err },
-	parameterPool:          readPool,
-	parameterOverprovision: func(p *parameters, v string) (err error) { p.class.Overprovision, err = parseFactor(v); return err },
-	parameterMkfs:          func(p *parameters, v string) error { p.mkfs = v; return nil },
+	api.ParameterVolumeGroup:        func(p *parameters, v string) error { p.class.Group = v; return nil },
+	api.ParameterLayout:             readLayout,
+	api.ParameterWipe:               readWipe,
+	api.ParameterStripes:            func(p *parameters, v string) (err error) { p.class.Stripes, err = parseCount(v); return err },
+	api.ParameterStripeSize:         func(p *parameters, v string) (err error) { p.class.StripeSize, err = parseUnits(v); return err },
+	api.ParameterMirrors:            func(p *parameters, v string) (err error) { p.class.Mirrors, err = parseCount(v); return err },
+	api.ParameterThinPool:           readPool,
+	api.ParameterOverprovisionRatio: func(p *parameters, v string) (err error) { p.class.Overprovision, err = parseFactor(v); return err },
+	api.ParameterMkfsOptions:        func(p *parameters, v string) error { p.mkfs = v; return nil },
 }
 
 // parseParameters reads a StorageClass' parameters. A key or a value that is not known is lvm.KindInvalid: a typo must
@@ -64,14 +43,14 @@ func parseParameters(values map[string]string) (parameters, error) {
 			if err := read(&p, values[key]); err != nil {
 				return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass' parameter %s is %q; %w", key, values[key], err)
 			}
-		case !strings.HasPrefix(key, reserved):
+		case !strings.HasPrefix(key, api.ParameterPrefix):
 			return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass has the unknown parameter %q; known are %s",
 				key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 	}
 	if p.class.Group == "" {
 		return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass does not name a volume group; "+
-			"set the parameter %s to a volume group's name, or to \"@tag\" for any group with that LVM tag", parameterGroup)
+			"set the parameter %s to a volume group's name, or to \"@tag\" for any group with that LVM tag", api.ParameterVolumeGroup)
 	}
 	return p, nil
 }
@@ -152,7 +131,7 @@ func parseFactor(value string) (int, error) {
 
 // claimOf names the claim that the volume is for, where the provisioner tells (--extra-create-metadata).
 func claimOf(values map[string]string) string {
-	namespace, name := values[claimNamespaceKey], values[claimNameKey]
+	namespace, name := values[api.ParameterClaimNamespace], values[api.ParameterClaimName]
 	if namespace == "" || name == "" {
 		return ""
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -22,11 +23,11 @@ func volumeReply(volume lvm.Volume, node string) *csi.Volume {
 // Attributes are a volume's attributes in its PersistentVolume, but for those that come from its class.
 func Attributes(volume lvm.Volume) map[string]string {
 	attributes := map[string]string{
-		AttributeUUID:  volume.UUID,
-		AttributeGroup: volume.Group,
+		api.AttributeUUID:        volume.UUID,
+		api.AttributeVolumeGroup: volume.Group,
 	}
 	if (volume.Source != lvm.ID{}) {
-		attributes[AttributeSource] = volume.Source.String()
+		attributes[api.AttributeSource] = volume.Source.String()
 	}
 	return attributes
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
@@ -54,8 +55,8 @@ func TestSnapshotsThatAreNotTheClaimsAreNotCopied(t *testing.T) {
 func TestWhichCopiesAskTheCluster(t *testing.T) {
 	s, pod, node, snapshot := newRestores(t)
 	unnamed := copyRequest("pvc-1", snapshot, 1<<30)
-	delete(unnamed.Parameters, claimNameKey)
-	delete(unnamed.Parameters, claimNamespaceKey)
+	delete(unnamed.Parameters, api.ParameterClaimName)
+	delete(unnamed.Parameters, api.ParameterClaimNamespace)
 	_, err := s.CreateVolume(t.Context(), unnamed)
 	expectKind(t, err, lvm.KindInvalid, "--extra-create-metadata")
 

@@ -20,17 +20,6 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TopologyKey is the one topology segment of this driver; its value is the node's name (CSI spec, "Topology").
-const TopologyKey = "topology.nodelvm.io/node"
-
-// Keys of a volume's context, which Kubernetes keeps in the PV's volume attributes.
-const (
-	AttributeUUID   = "nodelvm.io/lv-uuid"      // the logical volume's own UUID: checked before its device is used
-	AttributeGroup  = "nodelvm.io/volume-group" // the volume group's name, for people
-	AttributeSource = "nodelvm.io/source"       // of a copy: the handle of the snapshot or volume that it began as
-	AttributeMkfs   = "nodelvm.io/mkfs-options" // the StorageClass' mkfsOptions, as they stand there
-)
-
 // Volumes is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
 type Volumes interface {
 	// CreateWithPeers makes the volume, or finds the one that an equal call made before. The siblings are of use only

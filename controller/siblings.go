@@ -8,6 +8,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -69,14 +70,14 @@ func (c Company) stuck() string {
 // volume.
 func (c Sibling) request(namespace string) *csi.CreateVolumeRequest {
 	req := &csi.CreateVolumeRequest{
-		Name:          volumePrefix + c.UID,
+		Name:          api.PrefixVolume + c.UID,
 		CapacityRange: &csi.CapacityRange{RequiredBytes: c.Size},
-		Parameters:    map[string]string{claimNamespaceKey: namespace, claimNameKey: c.Name},
+		Parameters:    map[string]string{api.ParameterClaimNamespace: namespace, api.ParameterClaimName: c.Name},
 	}
 	maps.Copy(req.Parameters, c.Parameters)
 	for _, mode := range c.AccessModes {
 		capability := &csi.VolumeCapability{
-			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: c.Parameters[reserved+"fstype"]}},
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: c.Parameters[api.ParameterFSType]}},
 			AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessModes[mode]},
 		}
 		if c.Block {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -46,7 +47,7 @@ func parseCreateSnapshot(req *csi.CreateSnapshotRequest) (lvm.SnapshotSpec, erro
 		return lvm.SnapshotSpec{}, lvm.Errorf(lvm.KindNotFound, "there is no volume %q to take a snapshot of; no volume of this driver has such a handle", req.GetSourceVolumeId())
 	}
 	for _, key := range slices.Sorted(maps.Keys(req.GetParameters())) {
-		if !strings.HasPrefix(key, reserved) {
+		if !strings.HasPrefix(key, api.ParameterPrefix) {
 			return lvm.SnapshotSpec{}, lvm.Errorf(lvm.KindInvalid, "the VolumeSnapshotClass has the parameter %q; snapshots of this driver have none", key)
 		}
 	}

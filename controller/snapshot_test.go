@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -179,7 +180,7 @@ func TestCopies(t *testing.T) {
 	for name, source := range map[string]string{"restore": snapshot.GetSnapshotId(), "clone": volume.GetVolumeId()} {
 		req := copyRequest(name, source, 2<<30)
 		v := mustCreate(t, s, req)
-		if v.GetCapacityBytes() != 2<<30 || v.GetVolumeContext()[AttributeSource] != source || !proto.Equal(v.GetContentSource(), req.GetVolumeContentSource()) {
+		if v.GetCapacityBytes() != 2<<30 || v.GetVolumeContext()[api.AttributeSource] != source || !proto.Equal(v.GetContentSource(), req.GetVolumeContentSource()) {
 			t.Errorf("%s: %v", name, v)
 		}
 		if again := mustCreate(t, s, req); !proto.Equal(v, again) {

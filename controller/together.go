@@ -9,6 +9,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -20,15 +21,6 @@ import (
 //	-> CreateWithPeers (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
 //
 // An event on the claim reports what the driver cannot resolve.
-
-// Reasons of the warnings on a claim whose pod can run nowhere.
-const (
-	reasonApart  = "PodVolumesOnDifferentNodes" // its claims are on several nodes
-	reasonNoRoom = "InsufficientCapacityForPod" // some are on this node, and it has no room for the rest
-)
-
-// volumePrefix and the claim's UID are csi-provisioner's name for a volume.
-const volumePrefix = "pvc-"
 
 // place makes the volume here, if there is room for its siblings too.
 func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
@@ -120,11 +112,11 @@ func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) err
 	here := slices.IndexFunc(company.Claims, func(c Sibling) bool { return c.Bound && c.Node == s.node })
 	switch {
 	case other.Bound && here >= 0:
-		s.warn(ctx, spec, reasonApart, fmt.Sprintf("%s: the volume of claim %s is on node %s, the volume of claim %s on node %s. "+
+		s.warn(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the volume of claim %s is on node %s, the volume of claim %s on node %s. "+
 			"Delete the claim whose data you can lose, and its pods: the new volume is created on the node of the other.",
 			company.stuck(), company.Claims[here].Name, s.node, other.Name, other.Node))
 	case other.Bound && copied && s.holds(ctx, spec.Source):
-		s.warn(ctx, spec, reasonApart, fmt.Sprintf("%s: the data source of this claim is on node %s, and the volume of claim %s on node %s. "+
+		s.warn(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the data source of this claim is on node %s, and the volume of claim %s on node %s. "+
 			"If you can lose the data of claim %s, delete it and its pods: the new volume is created on node %s.",
 			company.stuck(), s.node, other.Name, other.Node, other.Name, s.node))
 	}
@@ -134,7 +126,7 @@ func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) err
 // yields tells whether a claim must come here that has another selected node, and that no pod uses together with this one. Of two such
 // claims the one whose UID sorts first stays, so that they do not move to each other's node.
 func yields(c Sibling, spec lvm.Spec) bool {
-	return c.Indirect && strings.TrimPrefix(spec.Name, volumePrefix) < c.UID
+	return c.Indirect && strings.TrimPrefix(spec.Name, api.PrefixVolume) < c.UID
 }
 
 // tellOfMade warns where the pod cannot go elsewhere: some of its volumes are here, and the rest has no room beside them.
@@ -145,7 +137,7 @@ func (s *Server) tellOfMade(ctx context.Context, spec lvm.Spec, company Company,
 	}
 	var made []string
 	for _, c := range company.Claims {
-		there := func(v lvm.Volume) bool { return v.Name == volumePrefix+c.UID }
+		there := func(v lvm.Volume) bool { return v.Name == api.PrefixVolume+c.UID }
 		if c.Bound && c.Node == s.node || slices.ContainsFunc(volumes, there) {
 			made = append(made, c.Name)
 		}
@@ -154,14 +146,14 @@ func (s *Server) tellOfMade(ctx context.Context, spec lvm.Spec, company Company,
 		return
 	}
 	names := strings.Join(made, " and ")
-	s.warn(ctx, spec, reasonNoRoom, fmt.Sprintf("%s: the volume of claim %s is on node %s, which has insufficient capacity for this claim. "+
+	s.warn(ctx, spec, api.ReasonInsufficientCapacityForPod, fmt.Sprintf("%s: the volume of claim %s is on node %s, which has insufficient capacity for this claim. "+
 		"Free space on node %s. Or, if you can lose the data of claim %s, delete it and its pods: all volumes are then created on one node. (%v)",
 		company.stuck(), names, s.node, s.node, names, refusal))
 }
 
 func (s *Server) warn(ctx context.Context, spec lvm.Spec, reason, message string) {
 	namespace, claim, _ := strings.Cut(spec.Claim, "/")
-	s.siblings.Warn(ctx, namespace, claim, strings.TrimPrefix(spec.Name, volumePrefix), reason, message)
+	s.siblings.Warn(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), reason, message)
 }
 
 // limited is the capacity that is published for a class: less than there is where a pod was refused that would only come
@@ -186,7 +178,7 @@ func (s *Server) keepReserved() {
 	}
 	s.volumes.KeepReserved(func(v lvm.Volume) bool {
 		namespace, claim, _ := strings.Cut(v.Claim, "/")
-		return s.siblings.Given(namespace, claim, strings.TrimPrefix(v.Name, volumePrefix))
+		return s.siblings.Given(namespace, claim, strings.TrimPrefix(v.Name, api.PrefixVolume))
 	})
 }
 
@@ -194,7 +186,7 @@ func (s *Server) keepReserved() {
 func (s *Server) waiting(specs []lvm.Spec) bool {
 	for _, spec := range specs {
 		namespace, claim, _ := strings.Cut(spec.Claim, "/")
-		if !s.siblings.Waiting(namespace, claim, strings.TrimPrefix(spec.Name, volumePrefix)) {
+		if !s.siblings.Waiting(namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume)) {
 			return false
 		}
 	}

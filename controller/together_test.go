@@ -12,6 +12,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -241,7 +242,7 @@ func TestSiblingIsReadAsItsRequest(t *testing.T) {
 		}
 		// As csi-provisioner makes it: the class' own keys of Kubernetes are taken out, the claim's names put in.
 		parameters := maps.Clone(c.Parameters)
-		maps.DeleteFunc(parameters, func(key, _ string) bool { return strings.HasPrefix(key, reserved) })
+		maps.DeleteFunc(parameters, func(key, _ string) bool { return strings.HasPrefix(key, api.ParameterPrefix) })
 		maps.Copy(parameters, map[string]string{
 			"csi.storage.k8s.io/pvc/name": "a", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pvc-a-uid",
 		})

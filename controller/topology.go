@@ -7,19 +7,20 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // topologyOf is the place of every volume of a node.
 func topologyOf(node string) *csi.Topology {
-	return &csi.Topology{Segments: map[string]string{TopologyKey: node}}
+	return &csi.Topology{Segments: map[string]string{api.TopologyKey: node}}
 }
 
 // reaches tells whether a volume of the node is accessible from the topology. A segment that this driver does not
 // know cannot be promised.
 func reaches(topology *csi.Topology, node string) bool {
 	segments := topology.GetSegments()
-	return len(segments) == 1 && segments[TopologyKey] == node
+	return len(segments) == 1 && segments[api.TopologyKey] == node
 }
 
 // checkTopology refuses (lvm.KindInsufficientCapacity) a volume that is wanted on other nodes only: the requisite and the preferred
@@ -30,7 +31,7 @@ func checkTopology(requirement *csi.TopologyRequirement, node string) error {
 		here := func(t *csi.Topology) bool { return reaches(t, node) }
 		if len(list) > 0 && !slices.ContainsFunc(list, here) {
 			return lvm.Errorf(lvm.KindInsufficientCapacity, "node %s: the volume is requested for %s, but this node provides only %s=%s; use volumeBindingMode: WaitForFirstConsumer in the StorageClass, and no allowedTopologies that exclude this node",
-				node, describe(list), TopologyKey, node)
+				node, describe(list), api.TopologyKey, node)
 		}
 	}
 	return nil

@@ -7,12 +7,13 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
 func TestCheckTopology(t *testing.T) {
 	here, there := topologyOf("node-1"), topologyOf("node-2")
-	more := &csi.Topology{Segments: map[string]string{TopologyKey: "node-1", "zone": "a"}}
+	more := &csi.Topology{Segments: map[string]string{api.TopologyKey: "node-1", "zone": "a"}}
 	list := func(t ...*csi.Topology) []*csi.Topology { return t }
 	for _, test := range []struct {
 		name        string
@@ -24,10 +25,10 @@ func TestCheckTopology(t *testing.T) {
 		{"here", &csi.TopologyRequirement{Requisite: list(here), Preferred: list(here)}, ""},
 		{"requisite only", &csi.TopologyRequirement{Requisite: list(here)}, ""},
 		{"here among others", &csi.TopologyRequirement{Requisite: list(there, here), Preferred: list(there, here)}, ""},
-		{"elsewhere", &csi.TopologyRequirement{Requisite: list(there)}, "requested for " + TopologyKey + "=node-2"},
+		{"elsewhere", &csi.TopologyRequirement{Requisite: list(there)}, "requested for " + api.TopologyKey + "=node-2"},
 		{"preferred elsewhere only", &csi.TopologyRequirement{Requisite: list(here, there), Preferred: list(there)}, "node-2"},
 		{"preferred alone, elsewhere", &csi.TopologyRequirement{Preferred: list(there)}, "node-2"},
-		{"another segment as well", &csi.TopologyRequirement{Requisite: list(more)}, TopologyKey + "=node-1,zone=a"},
+		{"another segment as well", &csi.TopologyRequirement{Requisite: list(more)}, api.TopologyKey + "=node-1,zone=a"},
 		{"no segments", &csi.TopologyRequirement{Requisite: list(&csi.Topology{})}, "requested for a topology without segments,"},
 		{"a thousand", &csi.TopologyRequirement{Requisite: slices.Repeat(list(there), 1000)}, "=node-2 or 995 more,"},
 	} {

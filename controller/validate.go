@@ -5,6 +5,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -52,7 +53,7 @@ func (s *Server) confirm(ctx context.Context, volume lvm.Volume, req *csi.Valida
 			return err
 		}
 	}
-	if uuid, ok := req.GetVolumeContext()[AttributeUUID]; ok && uuid != volume.UUID {
+	if uuid, ok := req.GetVolumeContext()[api.AttributeUUID]; ok && uuid != volume.UUID {
 		return lvm.Errorf(lvm.KindInvalid, "the volume now has UUID %s, not %s: it was created again with the same name", volume.UUID, uuid)
 	}
 	return nil
@@ -87,13 +88,13 @@ func sameClass(has, said lvm.Class) error {
 		name      string
 		has, said any
 	}{
-		{parameterLayout, has.Layout, said.Layout},
-		{parameterWipe, has.Wipe, said.Wipe},
-		{parameterStripes, has.Stripes, said.Stripes},
-		{parameterStripeSize, has.StripeSize, said.StripeSize},
-		{parameterMirrors, has.Mirrors, said.Mirrors},
-		{parameterPool, has.Pool, said.Pool},
-		{parameterOverprovision, has.Overprovision, said.Overprovision},
+		{api.ParameterLayout, has.Layout, said.Layout},
+		{api.ParameterWipe, has.Wipe, said.Wipe},
+		{api.ParameterStripes, has.Stripes, said.Stripes},
+		{api.ParameterStripeSize, has.StripeSize, said.StripeSize},
+		{api.ParameterMirrors, has.Mirrors, said.Mirrors},
+		{api.ParameterThinPool, has.Pool, said.Pool},
+		{api.ParameterOverprovisionRatio, has.Overprovision, said.Overprovision},
 	} {
 		if field.has != field.said {
 			return lvm.Errorf(lvm.KindInvalid, "the volume has %s %v, not %v", field.name, field.has, field.said)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -51,7 +52,7 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 		{"unknown parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) { r.Parameters = map[string]string{"x": "y"} }, `"x"`},
 		{"mutable parameters", func(r *csi.ValidateVolumeCapabilitiesRequest) { r.MutableParameters = map[string]string{"x": "y"} }, "mutable"},
 		{"created again", func(r *csi.ValidateVolumeCapabilitiesRequest) {
-			r.VolumeContext = map[string]string{AttributeUUID: "another"}
+			r.VolumeContext = map[string]string{api.AttributeUUID: "another"}
 		}, "created again"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // TestMessages: each message in the reference is one that the code prints, word for word, with … for what it fills in.
@@ -46,7 +48,7 @@ func TestEventsReference(t *testing.T) {
 	page := prose(t, "reference/events.md")
 	var reasons, conditions []string
 	for _, file := range sources(t) {
-		reasons = append(reasons, reasonsIn(file)...)
+		reasons = append(reasons, constants(file, "Reason")...)
 		conditions = append(conditions, constants(file, "Trouble")...)
 	}
 	if len(reasons) < 5 || len(conditions) < 9 {
@@ -68,9 +70,10 @@ func TestEventsReference(t *testing.T) {
 func TestParametersReference(t *testing.T) {
 	var known []string
 	for _, file := range sources(t) {
-		known = append(known, constants(file, "parameter")...)
+		known = append(known, constants(file, "Parameter")...)
 	}
-	known = append(known, "csi.storage.k8s.io/fstype")
+	known = slices.DeleteFunc(known, func(name string) bool { return name == api.ParameterPrefix })
+	known = append(known, api.ParameterFSType)
 	slices.Sort(known)
 	documented := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllStringSubmatch(prose(t, "reference/parameters.md"), -1) {
@@ -89,7 +92,7 @@ func TestParametersReference(t *testing.T) {
 	if names == nil {
 		t.Fatal("the chart's schema does not say which parameters a class may have")
 	}
-	accepted := append(strings.Split(string(names[1]), "|"), "csi.storage.k8s.io/fstype")
+	accepted := append(strings.Split(string(names[1]), "|"), api.ParameterFSType)
 	slices.Sort(accepted)
 	if !slices.Equal(accepted, known) {
 		t.Errorf("the chart's schema accepts %q, known are %q", accepted, known)
@@ -118,7 +121,7 @@ func TestKindsReference(t *testing.T) {
 // sources are the driver's files without their tests.
 func sources(t *testing.T) (files []*ast.File) {
 	t.Helper()
-	for _, folder := range []string{"cmd", "controller", "kube", "lvm", "node"} {
+	for _, folder := range []string{"api", "cmd", "controller", "kube", "lvm", "node"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "lvmtest") {
 				return err
@@ -173,36 +176,6 @@ var (
 func filled(format string) string {
 	text := verbs.ReplaceAllString(strings.ReplaceAll(format, "%%", "\x00"), "…")
 	return adjacent.ReplaceAllString(strings.ReplaceAll(text, "\x00", "%"), "…")
-}
-
-// reasonsIn finds the reasons of events: the third value of a news literal, what is assigned to a field named reason, and
-// constants whose names begin with that.
-func reasonsIn(file *ast.File) []string {
-	if file.Name.Name == "lvm" || file.Name.Name == "node" {
-		return nil
-	}
-	all := constants(file, "reason")
-	add := func(e ast.Expr) {
-		if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-			all = append(all, strings.Trim(lit.Value, `"`))
-		}
-	}
-	ast.Inspect(file, func(node ast.Node) bool {
-		switch n := node.(type) {
-		case *ast.CompositeLit:
-			if name, ok := n.Type.(*ast.Ident); ok && name.Name == "news" && len(n.Elts) > 2 {
-				add(n.Elts[2])
-			}
-		case *ast.AssignStmt:
-			for i, left := range n.Lhs {
-				if field, ok := left.(*ast.SelectorExpr); ok && field.Sel.Name == "reason" && i < len(n.Rhs) {
-					add(n.Rhs[i])
-				}
-			}
-		}
-		return true
-	})
-	return all
 }
 
 // constants are the values of a file's constants with this prefix whose values are written out.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -53,7 +54,7 @@ func (a Adoption) volume() *corev1.PersistentVolume {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume},
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        a.Volume.Name,
-			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": kubeclient.DriverName}, // the driver whose DeleteVolume csi-provisioner calls
+			Annotations: map[string]string{api.AnnotationProvisionedBy: api.DriverName},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: a.size()},
@@ -62,10 +63,10 @@ func (a Adoption) volume() *corev1.PersistentVolume {
 			StorageClassName:              a.Class,
 			VolumeMode:                    &mode,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: kubeclient.DriverName, VolumeHandle: a.Volume.ID.String(), FSType: a.FSType, VolumeAttributes: a.Attributes,
+				Driver: api.DriverName, VolumeHandle: a.Volume.ID.String(), FSType: a.FSType, VolumeAttributes: a.Attributes,
 			}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: kubeclient.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{a.Node}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{a.Node}}},
 			}}}},
 		},
 	}
@@ -75,7 +76,7 @@ func (a Adoption) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	pv := a.volume()
 	return &corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindClaim},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{kubeclient.AnnSelectedNode: a.Node}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{api.AnnotationSelectedNode: a.Node}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      pv.Spec.AccessModes,
 			VolumeMode:       pv.Spec.VolumeMode,

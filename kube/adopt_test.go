@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -41,7 +42,7 @@ func TestManifests(t *testing.T) {
 		t.Errorf("the volume is\n%s", docs[0])
 	}
 	if claim.Namespace != "shop" || claim.Spec.VolumeName != "vg-data" || *claim.Spec.StorageClassName != "local" ||
-		claim.Spec.Resources.Requests.Storage().String() != "1Gi" || claim.Annotations[kubeclient.AnnSelectedNode] != "node-1" {
+		claim.Spec.Resources.Requests.Storage().String() != "1Gi" || claim.Annotations[api.AnnotationSelectedNode] != "node-1" {
 		t.Errorf("the claim is\n%s", docs[1])
 	}
 	for _, bad := range []string{"data", "/data", "shop/", "a/b/c"} {

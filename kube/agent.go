@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -140,7 +141,7 @@ func (a *Agent) Run(ctx context.Context) {
 func (a *Agent) watchContents(ctx context.Context) {
 	a.restores.Do(func() {
 		a.work.Go(func() {
-			kubeclient.Reflect(ctx, a.client.Snapshots, "volumesnapshotcontents", kubeclient.LabelManagedBy+"="+a.node, &kubeclient.Content{}, a.contents)
+			kubeclient.Reflect(ctx, a.client.Snapshots, "volumesnapshotcontents", api.LabelManagedBy+"="+a.node, &kubeclient.Content{}, a.contents)
 		})
 	})
 }
@@ -213,7 +214,7 @@ func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 	if from.kind == kubeclient.KindSnapshot {
 		a.watchContents(ctx)
 	}
-	if claim.Annotations[kubeclient.AnnSelectedNode] == a.node {
+	if claim.Annotations[api.AnnotationSelectedNode] == a.node {
 		if isPopulated(claim) || claim.Spec.Selector != nil {
 			return job{}, false // csi-provisioner creates no volume for it
 		}

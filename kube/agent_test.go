@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
@@ -96,13 +97,13 @@ func TestNewClientOutsideACluster(t *testing.T) {
 
 func TestOnlyOurImmediateClassesAreToldOf(t *testing.T) {
 	a, client := newAPI(t)
-	a.set("storageclasses", "late", kubetest.Class("late", kubeclient.DriverName, late))
+	a.set("storageclasses", "late", kubetest.Class("late", api.DriverName, late))
 	a.set("storageclasses", "theirs", kubetest.Class("theirs", "example.com", immediate))
 	a.set("persistentvolumeclaims", "waits", kubetest.Claim("waits", "now", ""))
 	startAgent(t, client)
 	eventually(t, "a watch on classes", func() bool { return a.watching("storageclasses") == 1 })
-	a.set("storageclasses", "now", kubetest.Class("now", kubeclient.DriverName, immediate))
-	a.set("storageclasses", "unsaid", kubetest.Class("unsaid", kubeclient.DriverName, ""))
+	a.set("storageclasses", "now", kubetest.Class("now", api.DriverName, immediate))
+	a.set("storageclasses", "unsaid", kubetest.Class("unsaid", api.DriverName, ""))
 	a.set("persistentvolumeclaims", "of-late", kubetest.Claim("of-late", "late", ""))
 	a.set("persistentvolumeclaims", "bound", kubetest.Claim("bound", "now", "pv-1"))
 	const want = "PersistentVolumeClaim ns/waits, StorageClass default/now, StorageClass default/unsaid"
@@ -123,10 +124,10 @@ func TestAClassMayComeAfterItsClaims(t *testing.T) {
 	eventually(t, "both watches", func() bool {
 		return a.watching("storageclasses") == 1 && a.watching("persistentvolumeclaims") == 1
 	})
-	a.set("storageclasses", "now", kubetest.Class("now", kubeclient.DriverName, immediate))
+	a.set("storageclasses", "now", kubetest.Class("now", api.DriverName, immediate))
 	eventually(t, "an event on the claim", func() bool { return strings.Contains(a.told(), "ns/before") })
 	a.remove("storageclasses", "now")
-	a.set("storageclasses", "last", kubetest.Class("last", kubeclient.DriverName, immediate)) // an event about it proves that the agent has seen the deletion
+	a.set("storageclasses", "last", kubetest.Class("last", api.DriverName, immediate)) // an event about it proves that the agent has seen the deletion
 	eventually(t, "an event on the last class", func() bool { return strings.Contains(a.told(), "default/last") })
 	a.set("persistentvolumeclaims", "after", kubetest.Claim("after", "now", ""))
 	a.set("persistentvolumeclaims", "of-last", kubetest.Claim("of-last", "last", ""))
@@ -142,7 +143,7 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 		startAgent(t, client)
 	}
 	eventually(t, "five watches", func() bool { return a.watching("storageclasses") == 5 })
-	now := kubetest.Class("now", kubeclient.DriverName, immediate)
+	now := kubetest.Class("now", api.DriverName, immediate)
 	a.set("storageclasses", "now", now)
 	posts := func() int { a.mu.Lock(); defer a.mu.Unlock(); return a.posts }
 	eventually(t, "a post from each node", func() bool { return posts() == 5 })
@@ -152,7 +153,7 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 	for range 3 { // unrelated changes, as by kubectl annotate
 		a.set("storageclasses", "now", now)
 	}
-	a.set("storageclasses", "second", kubetest.Class("second", kubeclient.DriverName, immediate))
+	a.set("storageclasses", "second", kubetest.Class("second", api.DriverName, immediate))
 	eventually(t, "the second class is told of by all", func() bool { return posts() >= 10 })
 	if posts() != 10 {
 		t.Errorf("%d posts, want 10: one a node and class", posts())
@@ -202,7 +203,7 @@ func TestTheOwnersOfImmediateClassesAreToldAgain(t *testing.T) {
 		}
 		agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 		defer agent.queue.ShutDown()
-		_ = agent.classes.Add(kubetest.Class("now", kubeclient.DriverName, immediate)) // Add never fails
+		_ = agent.classes.Add(kubetest.Class("now", api.DriverName, immediate)) // Add never fails
 		_ = agent.claims.Add(kubetest.Claim("waits", "now", ""))
 		for _, want := range []int{2, 2, 4} { // at once, after 45 minutes, after 90
 			for agent.queue.Len() > 0 {
@@ -222,7 +223,7 @@ func TestAFailedEventIsTriedAgain(t *testing.T) {
 	a.refuse = 1
 	startAgent(t, client)
 	eventually(t, "a watch", func() bool { return a.watching("storageclasses") == 1 })
-	a.set("storageclasses", "now", kubetest.Class("now", kubeclient.DriverName, immediate))
+	a.set("storageclasses", "now", kubetest.Class("now", api.DriverName, immediate))
 	eventually(t, "the event", func() bool { return a.told() == "StorageClass default/now" })
 }
 
@@ -247,8 +248,8 @@ func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 		}
 		return event.Name
 	}
-	name(kubetest.Class(strings.Repeat("c", 199)+"-"+strings.Repeat("c", 53), kubeclient.DriverName, immediate), "A")
-	one, anew := kubetest.Class(long, kubeclient.DriverName, immediate), kubetest.Class(long, kubeclient.DriverName, immediate)
+	name(kubetest.Class(strings.Repeat("c", 199)+"-"+strings.Repeat("c", 53), api.DriverName, immediate), "A")
+	one, anew := kubetest.Class(long, api.DriverName, immediate), kubetest.Class(long, api.DriverName, immediate)
 	anew.UID = "another"
 	first := name(one, "A")
 	if again := name(one, "A"); again != first || name(one, "B") == first || name(anew, "A") == first {
@@ -257,14 +258,14 @@ func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 }
 
 func TestWhatIsKeptInMemory(t *testing.T) {
-	c := stripClass(kubetest.Class("now", kubeclient.DriverName, immediate))
+	c := stripClass(kubetest.Class("now", api.DriverName, immediate))
 	if c.Labels != nil || !bindsImmediately(c) {
 		t.Errorf("of a class: %+v", c)
 	}
 	store := newClaimStore("node-1", func(string) {})
 	add := func(name, volume, selected string) {
 		full := kubetest.Claim(name, "thin", volume)
-		full.Annotations = map[string]string{"long": "text", kubeclient.AnnSelectedNode: selected}
+		full.Annotations = map[string]string{"long": "text", api.AnnotationSelectedNode: selected}
 		if err := store.Add(full); err != nil {
 			t.Fatal(err)
 		}

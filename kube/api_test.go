@@ -24,7 +24,7 @@ import (
 
 // api is a small API server: the real client sends it real requests over HTTP. It serves lists and watches of two
 // resources, annotations of claims, one namespace, and events.
-type api struct {
+type fakeAPI struct {
 	*httptest.Server
 	mu       sync.Mutex
 	objects  map[string]map[string]runtime.Object // by resource, by key
@@ -37,9 +37,9 @@ type api struct {
 	patched  []time.Time
 }
 
-func newAPI(t *testing.T) (*api, *kubeclient.Client) {
+func newAPI(t *testing.T) (*fakeAPI, *kubeclient.Client) {
 	t.Helper()
-	a := &api{
+	a := &fakeAPI{
 		objects:  map[string]map[string]runtime.Object{"storageclasses": {}, "persistentvolumeclaims": {}},
 		watchers: map[string][]chan metav1.WatchEvent{},
 		lists:    map[string]int{},
@@ -63,7 +63,7 @@ func newAPI(t *testing.T) (*api, *kubeclient.Client) {
 	return a, client
 }
 
-func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
+func (a *fakeAPI) postEvent(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.posts++
@@ -88,7 +88,7 @@ func (a *api) postEvent(w http.ResponseWriter, r *http.Request) {
 }
 
 // patchEvent applies a merge patch to an existing event.
-func (a *api) patchEvent(w http.ResponseWriter, r *http.Request) {
+func (a *fakeAPI) patchEvent(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.patches++
@@ -107,7 +107,7 @@ func (a *api) patchEvent(w http.ResponseWriter, r *http.Request) {
 }
 
 // PatchClaim applies a merge patch with a resource version to a claim's annotations.
-func (a *api) patchClaim(w http.ResponseWriter, r *http.Request) {
+func (a *fakeAPI) patchClaim(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	before, ok := a.objects["persistentvolumeclaims"][r.PathValue("name")].(*corev1.PersistentVolumeClaim)
 	a.mu.Unlock()
@@ -130,7 +130,7 @@ func (a *api) patchClaim(w http.ResponseWriter, r *http.Request) {
 	kubetest.Reply(w, http.StatusOK, now)
 }
 
-func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
+func (a *fakeAPI) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	resource := path.Base(r.URL.Path)
 	if r.URL.Query().Get("watch") != "" {
 		a.watch(w, r, resource)
@@ -150,7 +150,7 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	kubetest.Reply(w, http.StatusOK, map[string]any{"apiVersion": version, "kind": kind, "metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": items})
 }
 
-func (a *api) watch(w http.ResponseWriter, r *http.Request, resource string) {
+func (a *fakeAPI) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		kubetest.Reply(w, http.StatusUnprocessableEntity, apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status()) // like an older server: the client must list first
 		return
@@ -189,11 +189,11 @@ func without(list []chan metav1.WatchEvent, gone chan metav1.WatchEvent) []chan 
 }
 
 // set adds or changes an object; remove deletes it. Both notify the watchers.
-func (a *api) set(resource, key string, o runtime.Object) { a.change(resource, key, "ADDED", o) }
+func (a *fakeAPI) set(resource, key string, o runtime.Object) { a.change(resource, key, "ADDED", o) }
 
-func (a *api) remove(resource, key string) { a.change(resource, key, "DELETED", nil) }
+func (a *fakeAPI) remove(resource, key string) { a.change(resource, key, "DELETED", nil) }
 
-func (a *api) change(resource, key, what string, o runtime.Object) {
+func (a *fakeAPI) change(resource, key, what string, o runtime.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, there := a.objects[resource][key]
@@ -212,14 +212,14 @@ func (a *api) change(resource, key, what string, o runtime.Object) {
 	}
 }
 
-func (a *api) watching(resource string) int {
+func (a *fakeAPI) watching(resource string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.watchers[resource])
 }
 
 // told lists the objects of the events, such as "StorageClass default/fast".
-func (a *api) told() string {
+func (a *fakeAPI) told() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var list []string

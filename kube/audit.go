@@ -13,17 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
-)
-
-// Reasons of the events that an audit writes.
-const (
-	reasonOrphanedVolumes  = "UnreferencedVolumes"
-	reasonAbandonedVolumes = "AbandonedVolumes"
-	reasonForeignVolumes   = "OtherClusterVolumes"
-	reasonVolumeGone       = "VolumeNotFound"
-	reasonGroupLost        = "VolumeGroupLost"
 )
 
 // auditSoon is the interval of audits while a volume is missing.
@@ -97,11 +89,11 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 
 // notLost removes the annotations of a loss: this node and the volume are present.
 func (a *Agent) notLost(ctx context.Context, pv *corev1.PersistentVolume) error {
-	if !kubeclient.IsOn(pv, a.node) || pv.Annotations[kubeclient.AnnLostSince] == "" && pv.Annotations[kubeclient.AnnGroupLost] == "" {
+	if !kubeclient.IsOn(pv, a.node) || pv.Annotations[api.AnnotationLostSince] == "" && pv.Annotations[api.AnnotationVolumeGroupLostSince] == "" {
 		return nil
 	}
 	a.log.InfoContext(ctx, "a volume recorded as lost is on this node again", "volume", pv.Name)
-	return kubeclient.UnlessConflict(a.client.Annotate(ctx, pv, map[string]any{kubeclient.AnnLostSince: nil, kubeclient.AnnGroupLost: nil}))
+	return kubeclient.UnlessConflict(a.client.Annotate(ctx, pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationVolumeGroupLostSince: nil}))
 }
 
 // lookForLost finds the bound claims of this node whose volume is not on its disks. It does nothing unless every disk is
@@ -139,9 +131,6 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 	return nil
 }
 
-// AttributeGroup is the volume attribute that names the volume group, for readers of the PersistentVolume.
-const AttributeGroup = "nodelvm.io/volume-group"
-
 // isMissing reports whether a lookup has proved that a volume does not exist.
 func isMissing(err error) bool {
 	there, unknown := found(err)
@@ -152,18 +141,18 @@ func isMissing(err error) bool {
 // annotates the PersistentVolume for the janitor.
 func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *corev1.PersistentVolume, groupIsHere bool) error {
 	group := "its volume group" // a pre-provisioned PersistentVolume may not name it
-	if name := pv.Spec.CSI.VolumeAttributes[AttributeGroup]; name != "" {
+	if name := pv.Spec.CSI.VolumeAttributes[api.AttributeVolumeGroup]; name != "" {
 		group = "volume group " + name
 	}
-	n := kubeclient.News{Reason: reasonVolumeGone, Message: fmt.Sprintf(
+	n := kubeclient.News{Reason: api.ReasonVolumeNotFound, Message: fmt.Sprintf(
 		"volume %s is no longer in %s on node %s: an admin or a program removed it. Its data is lost unless there is a backup. "+
 			"To start with an empty volume, delete this claim", pv.Spec.CSI.VolumeHandle, group, a.node)}
 	if !groupIsHere {
-		n = kubeclient.News{Reason: reasonGroupLost, Message: fmt.Sprintf(
+		n = kubeclient.News{Reason: api.ReasonVolumeGroupLost, Message: fmt.Sprintf(
 			"%s (%s) is no longer on node %s, and this claim's data was on it: reconnect its disks. If they are lost, delete this claim and its pod; a StatefulSet then starts with an empty volume",
 			group, pv.Spec.CSI.VolumeHandle, a.node)}
-		if pv.Annotations[kubeclient.AnnGroupLost] == "" {
-			if err := a.client.Annotate(ctx, pv, map[string]any{kubeclient.AnnGroupLost: time.Now().UTC().Format(time.RFC3339)}); kubeclient.UnlessConflict(err) != nil {
+		if pv.Annotations[api.AnnotationVolumeGroupLostSince] == "" {
+			if err := a.client.Annotate(ctx, pv, map[string]any{api.AnnotationVolumeGroupLostSince: time.Now().UTC().Format(time.RFC3339)}); kubeclient.UnlessConflict(err) != nil {
 				return err
 			}
 		}
@@ -194,11 +183,11 @@ func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
 			"prints the objects to use one again, lvremove frees its space and zeroes nothing", cut(list), len(names), size)
 		switch kind {
 		case OrphanLost:
-			n.Reason, n.Message = reasonOrphanedVolumes, "no object of this cluster refers to "+what
+			n.Reason, n.Message = api.ReasonUnreferencedVolumes, "no object of this cluster refers to "+what
 		case OrphanAbandoned:
-			n.Reason, n.Message = reasonAbandonedVolumes, "retained: their claims now use other volumes: "+what
+			n.Reason, n.Message = api.ReasonAbandonedVolumes, "retained: their claims now use other volumes: "+what
 		case OrphanForeign:
-			n.Reason, n.Message = reasonForeignVolumes, "another cluster created "+what
+			n.Reason, n.Message = api.ReasonOtherClusterVolumes, "another cluster created "+what
 		}
 		a.log.WarnContext(ctx, n.Message, "reason", n.Reason)
 		if err := a.events.Tell(ctx, n); err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -40,7 +41,7 @@ func TestOnlyProvenAbsenceIsTold(t *testing.T) {
 func TestALossNamesTheGroup(t *testing.T) {
 	a, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
-	lost := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubeclient.AnnGroupLost: "2026-01-02T03:04:05Z"}}}
+	lost := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}}}
 	lost.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeHandle: "uuid/pvc-1", VolumeAttributes: map[string]string{"nodelvm.io/volume-group": "vg-nvme"}}
 	for _, groupIsHere := range []bool{true, false} {
 		if err := agent.tellMissing(t.Context(), "shop/data", ownClaim{uid: "1"}, lost, groupIsHere); err != nil {
@@ -66,7 +67,7 @@ func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
 		if isAbandoned(pv) {
 			t.Errorf("%s, and never noted: it is abandoned", phase)
 		}
-		pv.Annotations = map[string]string{kubeclient.AnnAbandoned: "2026-01-02T03:04:05Z"}
+		pv.Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-01-02T03:04:05Z"}
 		if got := isAbandoned(pv); got != want {
 			t.Errorf("%s: abandoned is %v", phase, got)
 		}
@@ -77,7 +78,7 @@ func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
 func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 	owned := lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "pvc-1"}, UUID: "u", Name: "pvc-1", Claim: "shop/data"}}
 	pv := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume}, ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}
-	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: kubeclient.DriverName, VolumeHandle: owned.ID.String()}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: api.DriverName, VolumeHandle: owned.ID.String()}
 	claim := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindClaim}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1"}}
 	claim.Spec.VolumeName = "pvc-1"
 	for name, comes := range map[string]bool{"bound meanwhile": true, "its PersistentVolume is lost": false} {
@@ -113,7 +114,7 @@ func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 // without the label of its node.
 func TestContentByHandIsFound(t *testing.T) {
 	owned := lvm.ManagedVolume{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "snap-1"}, UUID: "u", Name: "snapshot-1"}}
-	for driver, want := range map[string]int{kubeclient.DriverName: 0, "other.io": 1} {
+	for driver, want := range map[string]int{api.DriverName: 0, "other.io": 1} {
 		byHand := kubeclient.Content{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
 		byHand.Spec.Driver, byHand.Spec.Source.SnapshotHandle = driver, owned.ID.String()
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -121,7 +122,7 @@ func (s *claimStore) put(o any) (wake []string) {
 	key := kubeclient.KeyOf(claim)
 	delete(s.own, key)
 	// A tenant may write any volume's name into a claim: only the phase that Kubernetes sets says that it is bound.
-	selected, isBound := claim.Annotations[kubeclient.AnnSelectedNode], claim.Spec.VolumeName != "" && claim.Status.Phase == corev1.ClaimBound
+	selected, isBound := claim.Annotations[api.AnnotationSelectedNode], claim.Spec.VolumeName != "" && claim.Status.Phase == corev1.ClaimBound
 	if isBound && (selected == "" || selected == s.node) {
 		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, chosen: selected != ""}
 		for other, waiting := range s.open {
@@ -246,7 +247,7 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 		DeletionTimestamp: claim.DeletionTimestamp, Annotations: maps.Clone(claim.Annotations),
 	}}
 	maps.DeleteFunc(kept.Annotations, func(name, _ string) bool {
-		return !slices.Contains([]string{kubeclient.AnnSelectedNode, annProvisioner, annNoNodeExpansion}, name)
+		return !slices.Contains([]string{api.AnnotationSelectedNode, annProvisioner, api.AnnotationNoNodeExpansion}, name)
 	})
 	kept.Spec.VolumeName, kept.Status.Phase = claim.Spec.VolumeName, claim.Status.Phase
 	if isOpen(claim) {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -79,7 +80,7 @@ func (s *classStore) Transformer() cache.TransformFunc {
 // driver.
 func (s *classStore) put(class *storagev1.StorageClass) bool {
 	delete(s.ours, class.Name)
-	if class.Provisioner != kubeclient.DriverName {
+	if class.Provisioner != api.DriverName {
 		return false
 	}
 	s.ours[class.Name] = stripClass(class)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/janitor"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
@@ -20,7 +21,7 @@ import (
 // valid chain has references that agree, and the stripped object gives the same decisions as the whole one.
 func FuzzVolumesAndClaims(f *testing.F) {
 	pv, c := kubetest.VolumeOn("node-1", "data"), kubetest.Claim("data", "late", "pvc-data")
-	pv.Annotations = map[string]string{kubeclient.AnnLostSince: "2026-01-02T03:04:05Z", kubeclient.AnnGroupLost: "2026-01-02T03:04:05Z", kubeclient.AnnPolicy: "Delete"}
+	pv.Annotations = map[string]string{api.AnnotationLostSince: "2026-01-02T03:04:05Z", api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z", api.AnnotationReclaimPolicy: "Delete"}
 	for _, o := range []any{pv, c} {
 		text, err := json.Marshal(o)
 		if err != nil {
@@ -66,7 +67,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 		resizeTarget(&c)
 		kubeclient.MayBind(&pv, &c)
 		now := time.Now()
-		marked := janitor.NotedAt(pv.Annotations[kubeclient.AnnLostSince], now, pv.CreationTimestamp.Time, now)
+		marked := janitor.NotedAt(pv.Annotations[api.AnnotationLostSince], now, pv.CreationTimestamp.Time, now)
 		what := janitor.Decide(janitor.Sight{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true, Marked: marked})
 		if what == janitor.StepDeleteClaim || what == janitor.StepDeletePV || what == janitor.StepUnholdPV {
 			t.Errorf("step %d as soon as the loss is observed, by %s", what, volume)
@@ -111,12 +112,12 @@ func FuzzContents(f *testing.F) {
 		}
 		now := time.Now()
 		lost := janitor.ContentSight{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), C: &c, Bound: &s, OptIn: true,
-			Marked: janitor.NotedAt(c.Annotations[kubeclient.AnnLostSince], now, c.CreationTimestamp.Time, now)}
+			Marked: janitor.NotedAt(c.Annotations[api.AnnotationLostSince], now, c.CreationTimestamp.Time, now)}
 		if what := janitor.DecideContent(lost); what == janitor.StepDeleteClaim || what == janitor.StepUnholdPV {
 			t.Errorf("step %d as soon as the loss is observed, by %s", what, first)
 		}
 		held := lvm.ManagedVolume{Volume: lvm.Volume{ID: of, Name: "snapshot-uid"}, Snapshot: true}
-		if standsFor(&c, held) && c.Spec.Driver != kubeclient.DriverName {
+		if standsFor(&c, held) && c.Spec.Driver != api.DriverName {
 			t.Errorf("another driver's content refers to a snapshot: %s", first)
 		}
 		_ = c.DeepCopyObject()

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -105,7 +106,7 @@ func (a *Agent) newsOf(c change) (n kubeclient.News, worthIt bool) {
 	case conditionResolved:
 		return kubeclient.News{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Trouble) + "Resolved", Message: "Resolved: " + c.was.Text}, true
 	case conditionDestroyed:
-		return kubeclient.News{About: a.concerned(c.was), Kind: warning, Reason: reasonVolumeGone, Message: fmt.Sprintf(
+		return kubeclient.News{About: a.concerned(c.was), Kind: warning, Reason: api.ReasonVolumeNotFound, Message: fmt.Sprintf(
 			"volume %s is no longer in volume group %s on node %s, although this claim is bound to it: its data is lost unless there is a backup. Previous condition: %s",
 			c.was.Volume.ID, c.was.Group, a.node, c.was.Text)}, true
 	case conditionDropped, conditionUnknown:
@@ -130,7 +131,7 @@ func (a *Agent) concerned(f lvm.Finding) corev1.ObjectReference {
 	}
 	key, own, ok := a.claims.boundTo(f.Volume.Name)
 	if !ok {
-		key, own.uid = f.Volume.Claim, types.UID(strings.TrimPrefix(f.Volume.Name, "pvc-"))
+		key, own.uid = f.Volume.Claim, types.UID(strings.TrimPrefix(f.Volume.Name, api.PrefixVolume))
 	}
 	namespace, name, ok := strings.Cut(key, "/")
 	if !ok {

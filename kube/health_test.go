@@ -14,7 +14,7 @@ import (
 )
 
 // reasons lists the written events' reasons, types and messages, by the object's name.
-func (a *api) reasons() string {
+func (a *fakeAPI) reasons() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var list []string

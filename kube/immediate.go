@@ -8,11 +8,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
-
-// reasonImmediateBinding is the reason of events on classes that bind immediately and on their claims.
-const reasonImmediateBinding = "ImmediateBindingUnsupported"
 
 // warnAgain is the approximate interval of warnings to an owner: such a class and its claims do not change, and the API
 // server deletes events after an hour. Every node warns, with jitter.
@@ -29,7 +27,7 @@ func (a *Agent) warn(ctx context.Context, key string, n kubeclient.News) error {
 
 // warnOfClass warns the class's owner, who must create another class: the mode of a class is immutable.
 func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) error {
-	return a.warn(ctx, class.Name, kubeclient.News{About: kubeclient.AboutClass(class), Kind: corev1.EventTypeWarning, Reason: reasonImmediateBinding,
+	return a.warn(ctx, class.Name, kubeclient.News{About: kubeclient.AboutClass(class), Kind: corev1.EventTypeWarning, Reason: api.ReasonImmediateBindingUnsupported,
 		Message: "volumeBindingMode is Immediate: a volume would be created before the scheduler selects a node, on a disk that the pod " +
 			"may not reach. Claims of this class stay Pending. Delete the class and create it again with volumeBindingMode: WaitForFirstConsumer " +
 			"(Kubernetes does not change the mode of an existing class)."})
@@ -38,7 +36,7 @@ func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) 
 // warnOfClaim warns the claim's owner. The class of a claim is immutable, too.
 func (a *Agent) warnOfClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class := kubeclient.ClassOf(claim)
-	return a.warn(ctx, kubeclient.KeyOf(claim), kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: reasonImmediateBinding,
+	return a.warn(ctx, kubeclient.KeyOf(claim), kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: api.ReasonImmediateBindingUnsupported,
 		Message: "storage class " + class + " has volumeBindingMode Immediate: no node is selected for this claim, and it stays Pending. " +
 			"Delete the claim and create it again with a class that has WaitForFirstConsumer, or ask the administrator to create " + class + " again with that mode."})
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -100,18 +101,18 @@ func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.ManagedVolume) (abandon
 // isAbandoned reports whether a PersistentVolume is left from a released claim. One that an admin has bound again is not,
 // although it still has the annotation.
 func isAbandoned(pv *corev1.PersistentVolume) bool {
-	return pv.Annotations[kubeclient.AnnAbandoned] != "" && kubeclient.IsReleased(pv)
+	return pv.Annotations[api.AnnotationAbandonedSince] != "" && kubeclient.IsReleased(pv)
 }
 
 // holds reports whether a PersistentVolume refers to the volume.
 func holds(pv *corev1.PersistentVolume, o lvm.ManagedVolume) bool {
-	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == kubeclient.DriverName && pv.Spec.CSI.VolumeHandle == o.ID.String()
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == api.DriverName && pv.Spec.CSI.VolumeHandle == o.ID.String()
 }
 
 func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.ManagedVolume) (bool, error) {
-	uid := strings.TrimPrefix(o.Name, "snapshot-")
+	uid := strings.TrimPrefix(o.Name, api.PrefixSnapshot)
 	var c kubeclient.Content
-	there, err := kubeclient.Get(ctx, s.Client.Snapshots, "volumesnapshotcontents", "", "snapcontent-"+uid, &c)
+	there, err := kubeclient.Get(ctx, s.Client.Snapshots, "volumesnapshotcontents", "", api.PrefixContent+uid, &c)
 	return there && standsFor(&c, o), err
 }
 
@@ -119,8 +120,8 @@ func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.ManagedVolume) (boo
 // the content that the snapshot is being taken for.
 func standsFor(c *kubeclient.Content, o lvm.ManagedVolume) bool {
 	handle := o.ID.String()
-	beingTaken := c.Status.SnapshotHandle == "" && c.Spec.Source.SnapshotHandle == "" && "snapshot-"+string(c.Spec.VolumeSnapshotRef.UID) == o.Name
-	return c.Spec.Driver == kubeclient.DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle || beingTaken)
+	beingTaken := c.Status.SnapshotHandle == "" && c.Spec.Source.SnapshotHandle == "" && api.PrefixSnapshot+string(c.Spec.VolumeSnapshotRef.UID) == o.Name
+	return c.Spec.Driver == api.DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle || beingTaken)
 }
 
 // prove returns the suspects that no object of any name refers to and that are not being created or removed.
@@ -219,7 +220,7 @@ func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind 
 	switch {
 	case err != nil:
 		return "", "", err
-	case claim != nil && claim.Spec.VolumeName == "" && "pvc-"+string(claim.UID) == o.Name:
+	case claim != nil && claim.Spec.VolumeName == "" && api.PrefixVolume+string(claim.UID) == o.Name:
 		return "", "", nil
 	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != o.Name:
 		return OrphanAbandoned, fmt.Sprintf("its claim now uses the volume %s", claim.Spec.VolumeName), nil

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -52,11 +53,11 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 		a.queue.AddAfter(kubeclient.KeyOf(claim), kubeclient.BackoffFirst) // no watch announces that the snapshot names its content
 	}
 	if err != nil || !here {
-		return binding, errors.Join(err, a.tellShared(ctx, claim, "DuplicateVolumeHandle",
+		return binding, errors.Join(err, a.tellShared(ctx, claim, api.ReasonDuplicateVolumeHandle,
 			fmt.Sprintf("node %s is not selected for this clone of claim %s", a.node, from.key), err))
 	}
-	before := claim.Annotations[kubeclient.AnnSelectedNode]
-	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{kubeclient.AnnSelectedNode: a.node}})
+	before := claim.Annotations[api.AnnotationSelectedNode]
+	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: a.node}})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
@@ -68,7 +69,7 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 	if before != "" {
 		message += " instead of " + before
 	}
-	return true, a.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: "SourceNodeSelected", Message: message})
+	return true, a.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSourceNodeSelected, Message: message})
 }
 
 // holds reports whether the source is ready and on this node's disks; binding: it may become ready once a snapshot and its

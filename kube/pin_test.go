@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
@@ -47,21 +48,21 @@ func TestIsOn(t *testing.T) {
 		return v
 	}
 	on := func(op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: kubeclient.TopologyKey, Operator: op, Values: values}}}
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.TopologyKey, Operator: op, Values: values}}}
 	}
 	in := corev1.NodeSelectorOpIn
 	for name, test := range map[string]struct {
 		pv   *corev1.PersistentVolume
 		want bool
 	}{
-		"this node":      {pv(kubeclient.DriverName, on(in, "node-1")), true},
-		"another node":   {pv(kubeclient.DriverName, on(in, "node-2")), false},
+		"this node":      {pv(api.DriverName, on(in, "node-1")), true},
+		"another node":   {pv(api.DriverName, on(in, "node-2")), false},
 		"another driver": {pv("other.io", on(in, "node-1")), false},
-		"two nodes":      {pv(kubeclient.DriverName, on(in, "node-1", "node-2")), false},
-		"either":         {pv(kubeclient.DriverName, on(in, "node-1"), on(in, "node-2")), false},
-		"all but this":   {pv(kubeclient.DriverName, on(corev1.NodeSelectorOpNotIn, "node-1")), false},
-		"anywhere":       {pv(kubeclient.DriverName), false},
-		"no affinity":    {&corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: pv(kubeclient.DriverName).Spec.PersistentVolumeSource}}, false},
+		"two nodes":      {pv(api.DriverName, on(in, "node-1", "node-2")), false},
+		"either":         {pv(api.DriverName, on(in, "node-1"), on(in, "node-2")), false},
+		"all but this":   {pv(api.DriverName, on(corev1.NodeSelectorOpNotIn, "node-1")), false},
+		"anywhere":       {pv(api.DriverName), false},
+		"no affinity":    {&corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: pv(api.DriverName).Spec.PersistentVolumeSource}}, false},
 		"no CSI volume":  {&corev1.PersistentVolume{}, false},
 	} {
 		if got := kubeclient.IsOn(test.pv, "node-1"); got != test.want {

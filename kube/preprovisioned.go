@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -39,7 +40,7 @@ func newPreProvisionedStore(changed func(name string)) *kubeclient.FilteredStore
 
 func keepPreProvisioned(o any) (preProvisioned, bool) {
 	c, ok := o.(*kubeclient.Content)
-	if !ok || c.Spec.Driver != kubeclient.DriverName {
+	if !ok || c.Spec.Driver != api.DriverName {
 		return preProvisioned{}, false
 	}
 	return preProvisioned{c.UID, c.ResourceVersion, c.Spec.Source.SnapshotHandle}, c.Spec.Source.SnapshotHandle != ""
@@ -63,7 +64,7 @@ func (a *Agent) watchPreProvisioned(ctx context.Context) {
 	for ctx.Err() == nil && a.client.KnowsNoContents(ctx) {
 		kubeclient.Sleep(ctx, wait.Jitter(a.kindAgain, 0.2))
 	}
-	kubeclient.Reflect(ctx, a.client.Snapshots, "volumesnapshotcontents", "!"+kubeclient.LabelManagedBy, &kubeclient.Content{}, a.preProvisioned)
+	kubeclient.Reflect(ctx, a.client.Snapshots, "volumesnapshotcontents", "!"+api.LabelManagedBy, &kubeclient.Content{}, a.preProvisioned)
 }
 
 // jobForContent finds the job for a pre-provisioned content.
@@ -81,7 +82,7 @@ func (a *Agent) take(ctx context.Context, name string, c preProvisioned) (tried 
 	if err != nil || !here {
 		return false, err
 	}
-	body := map[string]any{"metadata": map[string]any{"resourceVersion": c.version, "labels": map[string]any{kubeclient.LabelManagedBy: a.node}}}
+	body := map[string]any{"metadata": map[string]any{"resourceVersion": c.version, "labels": map[string]any{api.LabelManagedBy: a.node}}}
 	err = kubeclient.PatchBy(ctx, a.client.Snapshots, "volumesnapshotcontents", "", name, "", body, &kubeclient.Content{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return true, nil // the watch brings the new version

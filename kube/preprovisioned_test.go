@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -87,7 +88,7 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 	var known atomic.Bool
 	var probes, watches atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("labelSelector") == "!"+kubeclient.LabelManagedBy {
+		if r.URL.Query().Get("labelSelector") == "!"+api.LabelManagedBy {
 			watches.Add(1)
 		} else {
 			probes.Add(1)
@@ -138,7 +139,7 @@ func TestADiskMayComeLater(t *testing.T) {
 			return stripPreProvisioned(c).(*kubeclient.Content)
 		}
 		err := agent.preProvisioned.Replace([]any{
-			made("old", kubeclient.DriverName, handleNotHere), made("foreign", "other.io", handleNotHere), made("dynamic", kubeclient.DriverName, ""),
+			made("old", api.DriverName, handleNotHere), made("foreign", "other.io", handleNotHere), made("dynamic", api.DriverName, ""),
 		}, "1")
 		if err != nil || agent.queue.Len() != 1 {
 			t.Fatalf("%d contents are checked, %v", agent.queue.Len(), err)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -17,9 +18,6 @@ import (
 // node again in between, that copy hides it. Any change of the claim makes csi-provisioner retry it, so the agent changes
 // an annotation. It ignores claims for which csi-provisioner creates no volume: those of a volume populator, and those with
 // a selector, which wait for an existing volume (Velero sets one while it restores a claim's data).
-
-// annReminded is the time of the last such change (RFC 3339). No code reads it.
-const annReminded = "nodelvm.io/provisioning-retried-at"
 
 // How long a claim of this node may wait without a CreateVolume call: a burst of claims reaches the driver within a few
 // seconds. If a retry does not help, further ones come at growing intervals.
@@ -40,7 +38,7 @@ func (a *Agent) remind(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 		return nil
 	}
 	now := time.Now()
-	_, err := a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{annReminded: now.UTC().Format(time.RFC3339)}})
+	_, err := a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationRetriedAt: now.UTC().Format(time.RFC3339)}})
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil // the watch brings the new version

@@ -11,21 +11,21 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/ptr"
 
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 // given returns a waiting claim with a selected node.
 func given(name, class, node string) *corev1.PersistentVolumeClaim {
 	c := kubetest.Claim(name, class, "")
-	c.Annotations = map[string]string{kubeclient.AnnSelectedNode: node}
+	c.Annotations = map[string]string{api.AnnotationSelectedNode: node}
 	return c
 }
 
 // TestRemindersComeLessAndLess: retries that do not help come at growing intervals.
 func TestRemindersComeLessAndLess(t *testing.T) {
 	a, client := newAPI(t)
-	a.set("storageclasses", "late", kubetest.Class("late", kubeclient.DriverName, late))
+	a.set("storageclasses", "late", kubetest.Class("late", api.DriverName, late))
 	a.set("persistentvolumeclaims", "overlooked", given("overlooked", "late", "node-1"))
 	a.set("persistentvolumeclaims", "elsewhere", given("elsewhere", "late", "node-2"))
 	a.set("persistentvolumeclaims", "theirs", given("theirs", "ebs", "node-1"))
@@ -57,7 +57,7 @@ func TestRemindersComeLessAndLess(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, o := range a.objects["persistentvolumeclaims"] {
-		_, reminded := o.(*corev1.PersistentVolumeClaim).Annotations[annReminded]
+		_, reminded := o.(*corev1.PersistentVolumeClaim).Annotations[api.AnnotationRetriedAt]
 		if reminded != (name == "overlooked") {
 			t.Errorf("claim %s: retried %v", name, reminded)
 		}

@@ -7,15 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // This file decides; resizer.go acts. KEP-1790, "Recovery from volume expansion failure", defines how a claim's status
 // records an expansion, so that every component and version of Kubernetes can continue it. allocatedResources is the size
 // to reach (which the quota counts), allocatedResourceStatuses the progress.
-
-// annNoNodeExpansion says that the kubelet has nothing to do after an expansion.
-const annNoNodeExpansion = "volume.kubernetes.io/node-expansion-not-required"
 
 // resizeTarget returns the next size of a bound claim's volume; ok is false during the kubelet's part.
 func resizeTarget(claim *corev1.PersistentVolumeClaim) (target resource.Quantity, ok bool) {
@@ -63,8 +61,8 @@ func begunPatch(claim *corev1.PersistentVolumeClaim, target resource.Quantity) k
 		"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimControllerResizeInProgress),
 		"conditions":                conditions(claim, corev1.PersistentVolumeClaimResizing, ""),
 	}}
-	if _, set := claim.Annotations[annNoNodeExpansion]; set {
-		p.Annotations = map[string]any{annNoNodeExpansion: nil}
+	if _, set := claim.Annotations[api.AnnotationNoNodeExpansion]; set {
+		p.Annotations = map[string]any{api.AnnotationNoNodeExpansion: nil}
 	}
 	return p
 }
@@ -90,7 +88,7 @@ func saysFailed(claim *corev1.PersistentVolumeClaim, infeasible bool, why string
 func grownPatch(claim *corev1.PersistentVolumeClaim, size resource.Quantity, isBlock bool) kubeclient.Patch {
 	if isBlock {
 		return kubeclient.Patch{
-			Annotations: map[string]any{annNoNodeExpansion: "true"},
+			Annotations: map[string]any{api.AnnotationNoNodeExpansion: "true"},
 			Status: map[string]any{
 				"capacity":                  storage(size),
 				"allocatedResourceStatuses": storage(nil),

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -22,10 +23,10 @@ const annProvisioner = "volume.kubernetes.io/storage-provisioner"
 
 // mayResize reports, from the claim alone, whether its volume may be on this node.
 func (a *Agent) mayResize(claim *corev1.PersistentVolumeClaim) bool {
-	if made, ok := claim.Annotations[annProvisioner]; ok && made != kubeclient.DriverName {
+	if made, ok := claim.Annotations[annProvisioner]; ok && made != api.DriverName {
 		return false
 	}
-	selected := claim.Annotations[kubeclient.AnnSelectedNode]
+	selected := claim.Annotations[api.AnnotationSelectedNode]
 	return selected == "" || selected == a.node
 }
 
@@ -40,7 +41,7 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 		return false, err
 	}
 	if err := a.checkHandle(ctx, pv); err != nil {
-		return true, errors.Join(err, a.tellShared(ctx, claim, "VolumeResizeFailed", "the volume is not extended", err))
+		return true, errors.Join(err, a.tellShared(ctx, claim, api.ReasonVolumeResizeFailed, "the volume is not extended", err))
 	}
 	if err := a.extend(ctx, claim, pv, target); !apierrors.IsNotFound(err) {
 		return true, err
@@ -80,10 +81,10 @@ func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 		return fmt.Errorf("cannot record the new size of claim %s: %w", kubeclient.KeyOf(claim), err)
 	}
 	a.log.InfoContext(ctx, "volume extended", "claim", kubeclient.KeyOf(claim), "volume", volume.ID.String(), "size", volume.Size)
-	n := kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: "FileSystemResizeRequired",
+	n := kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonFileSystemResizeRequired,
 		Message: fmt.Sprintf("the volume on node %s now has %s; file system resize pending", a.node, volume.Size)}
 	if isBlock {
-		n.Reason, n.Message = "VolumeResizeSuccessful", fmt.Sprintf("the volume on node %s now has %s", a.node, volume.Size)
+		n.Reason, n.Message = api.ReasonVolumeResizeSuccessful, fmt.Sprintf("the volume on node %s now has %s", a.node, volume.Size)
 	}
 	return a.events.Tell(ctx, n)
 }
@@ -119,5 +120,5 @@ func (a *Agent) tellFailed(ctx context.Context, claim *corev1.PersistentVolumeCl
 		_, noted = a.client.PatchClaim(ctx, claim, "status", failedPatch(claim, infeasible, why.Error()))
 	}
 	return errors.Join(noted, a.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID),
-		Kind: corev1.EventTypeWarning, Reason: "VolumeResizeFailed", Message: why.Error()}))
+		Kind: corev1.EventTypeWarning, Reason: api.ReasonVolumeResizeFailed, Message: why.Error()}))
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -58,7 +59,7 @@ func (a *Agent) notSeen(ctx context.Context, namespace, name, uid string) error 
 func restorable(claim *corev1.PersistentVolumeClaim, s *kubeclient.Snapshot, c *kubeclient.Content, node string, of lvm.ID) error {
 	if c == nil || c.Spec.VolumeSnapshotRef.UID == "" { // it may become ready, or bound, in a moment
 		return lvm.Errorf(lvm.KindBusy, "cannot restore snapshot %[2]s for claim %[1]s yet: VolumeSnapshot %[3]s/%[4]s names VolumeSnapshotContent %[5]s, which is not bound and ready on node %[6]s, where that snapshot is; retry. If the content's label %[7]s names another node, correct it",
-			kubeclient.KeyOf(claim), of, s.Namespace, s.Name, kubeclient.Quoted(s.Status.Content), node, kubeclient.LabelManagedBy)
+			kubeclient.KeyOf(claim), of, s.Namespace, s.Name, kubeclient.Quoted(s.Status.Content), node, api.LabelManagedBy)
 	}
 	if err := kubeclient.SnapshotChain(c, s, node); err != nil {
 		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: %[3]w", kubeclient.KeyOf(claim), of, err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -112,7 +113,7 @@ func TestEachLinkOfARestoreCounts(t *testing.T) {
 		"content: not seen yet":       {func(r *restoring) { r.contents = nil }, lvm.KindBusy, "retry", restoreSnapshot},
 		"content: not ready":          {func(r *restoring) { r.contents[0].Status.ReadyToUse = false }, lvm.KindBusy, "retry", restoreSnapshot},
 		"content: another driver's":   {func(r *restoring) { r.contents[0].Spec.Driver = "ebs" }, lvm.KindBusy, "retry", restoreSnapshot},
-		"content: another node's":     {func(r *restoring) { r.contents[0].Labels[kubeclient.LabelManagedBy] = "node-2" }, lvm.KindInvalid, "node-1", restoreSnapshot},
+		"content: another node's":     {func(r *restoring) { r.contents[0].Labels[api.LabelManagedBy] = "node-2" }, lvm.KindInvalid, "node-1", restoreSnapshot},
 		"content: not bound yet":      {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.UID = "" }, lvm.KindBusy, "retry", restoreSnapshot},
 		"content: retained":           {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.UID = "old" }, lvm.KindInvalid, "UID old", restoreSnapshot},
 		"content: another namespace":  {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.Namespace = "x" }, lvm.KindInvalid, "x/nightly", restoreSnapshot},
@@ -129,7 +130,7 @@ func TestEachLinkOfARestoreCounts(t *testing.T) {
 		"the content is another node's, and the snapshot this one's": {func(r *restoring) { // its watch brings no such content
 			r.contents = []*kubeclient.Content{kubetest.ContentOf("victim", "other", r.of)}
 			r.contents[0].Spec.VolumeSnapshotRef.Namespace = "bank"
-		}, lvm.KindBusy, kubeclient.LabelManagedBy, restoreSnapshot},
+		}, lvm.KindBusy, api.LabelManagedBy, restoreSnapshot},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRestoring()

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -71,7 +72,7 @@ func (a *Agent) Waiting(namespace, claim, uid string) bool {
 func (a *Agent) Given(namespace, claim, uid string) bool {
 	waiting, ok := a.claims.waiting(namespace + "/" + claim)
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == "" && waiting.DeletionTimestamp == nil &&
-		waiting.Annotations[kubeclient.AnnSelectedNode] == a.claims.node
+		waiting.Annotations[api.AnnotationSelectedNode] == a.claims.node
 }
 
 // Warn writes a warning event on a claim, and does not repeat it under the same reason while the event lasts. It logs a
@@ -112,7 +113,7 @@ func (a *Agent) sibling(ctx context.Context, claim *corev1.PersistentVolumeClaim
 		return Sibling{}, false, err
 	}
 	s = Sibling{
-		Name: claim.Name, UID: string(claim.UID), Node: claim.Annotations[kubeclient.AnnSelectedNode],
+		Name: claim.Name, UID: string(claim.UID), Node: claim.Annotations[api.AnnotationSelectedNode],
 		Size:       claim.Spec.Resources.Requests.Storage().Value(),
 		Block:      claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
 		Parameters: class.Parameters,
@@ -125,7 +126,7 @@ func (a *Agent) sibling(ctx context.Context, claim *corev1.PersistentVolumeClaim
 
 func (a *Agent) boundSibling(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error) {
 	pv, err := a.client.Volume(ctx, claim.Spec.VolumeName)
-	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != kubeclient.DriverName || !kubeclient.MayBind(pv, claim) {
+	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName || !kubeclient.MayBind(pv, claim) {
 		return Sibling{}, false, err
 	}
 	return Sibling{Name: claim.Name, UID: string(claim.UID), Node: kubeclient.NodeOf(pv), Bound: true}, true, nil
@@ -142,7 +143,7 @@ func (a *Agent) classNamed(ctx context.Context, name string) (*storagev1.Storage
 	if err != nil {
 		return nil, fmt.Errorf("read StorageClass %s: %w", name, err)
 	}
-	if !there || class.Provisioner != kubeclient.DriverName {
+	if !there || class.Provisioner != api.DriverName {
 		return nil, nil
 	}
 	return &class, nil

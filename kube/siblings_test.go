@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/api"
 )
 
 func podWith(name string, age time.Duration, claims ...string) corev1.Pod {
@@ -71,14 +71,14 @@ func TestGiven(t *testing.T) {
 		want   bool
 	}{
 		{"given to this node", func(*corev1.PersistentVolumeClaim) {}, true},
-		{"given back", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, kubeclient.AnnSelectedNode) }, false},
-		{"given to another node", func(c *corev1.PersistentVolumeClaim) { c.Annotations[kubeclient.AnnSelectedNode] = "node-2" }, false},
+		{"given back", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, api.AnnotationSelectedNode) }, false},
+		{"given to another node", func(c *corev1.PersistentVolumeClaim) { c.Annotations[api.AnnotationSelectedNode] = "node-2" }, false},
 		{"bound", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-1" }, false},
 		{"being deleted", func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &now }, false},
 		{"another of its name", func(c *corev1.PersistentVolumeClaim) { c.UID = "uid-2" }, false},
 	} {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "data", UID: "uid-1", Annotations: map[string]string{kubeclient.AnnSelectedNode: "node-1"},
+			Namespace: "shop", Name: "data", UID: "uid-1", Annotations: map[string]string{api.AnnotationSelectedNode: "node-1"},
 		}}
 		test.change(claim)
 		a := &Agent{claims: newClaimStore("node-1", func(string) {})}

@@ -10,7 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
@@ -35,7 +35,7 @@ func sharing(t *testing.T, change func(map[string]*corev1.PersistentVolumeClaim,
 	}
 	client, sent := kubetest.RecordedClient(t, answers)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
-	for name, provisioner := range map[string]string{"late": kubeclient.DriverName, "network": "nfs.example.com"} {
+	for name, provisioner := range map[string]string{"late": api.DriverName, "network": "nfs.example.com"} {
 		if err := agent.classes.Add(kubetest.Class(name, provisioner, storagev1.VolumeBindingWaitForFirstConsumer)); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -135,7 +136,7 @@ func TestGrowthAtStage(t *testing.T) {
 
 // Copies are mounted beside their origins: xfs by an option, btrfs by a new UUID, and neither is formatted.
 func TestCopies(t *testing.T) {
-	copied := attribute(AttributeSource, testVG+"/s-1")
+	copied := attribute(api.AttributeSource, testVG+"/s-1")
 	for name, want := range map[string][]string{
 		"ext4":  {"activate", "check ext4 /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro,noatime"},
 		"xfs":   {"activate", "check xfs /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging xfs noatime,nouuid"},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -69,7 +70,7 @@ func TestDirtyExt4IsCheckedBeforeTheMount(t *testing.T) {
 	const roCompat, orphanPresent = 0x64, 0x10000 // Linux, Documentation/filesystems/ext4, "Super Block"
 	b := newBench(t)
 	device, staging := b.volume("v", 64), b.path("staging")
-	b.must(b.stage("v", "ext4", staging, AttributeMkfs, "-O orphan_file"))
+	b.must(b.stage("v", "ext4", staging, api.AttributeMkfsOptions, "-O orphan_file"))
 	f, err := os.Create(filepath.Join(staging, "unlinked and open"))
 	b.must(err)
 	b.must(os.Remove(f.Name()))

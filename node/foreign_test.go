@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -214,7 +215,7 @@ func TestTakenTargets(t *testing.T) {
 	if err := b.publish("v", "ext4", staging, target, false); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("publishing a volume that is not staged: %v", err)
 	}
-	b.must(b.stage("v", "ext4", staging, AttributeMkfs, "-E lazy_itable_init=0")) // the kernel has nothing to write by itself
+	b.must(b.stage("v", "ext4", staging, api.AttributeMkfsOptions, "-E lazy_itable_init=0")) // the kernel has nothing to write by itself
 	b.must(os.Mkdir(target, 0o750))
 	b.must(os.WriteFile(filepath.Join(target, "theirs"), []byte("x"), 0o600))
 	b.refused("not empty", b.digestBefore(), func() error { return b.publish("v", "ext4", staging, target, false) })

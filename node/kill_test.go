@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/exec"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // killing runs mkfs under ptrace(2), counts its writes to the device, and kills it at the start of one.
@@ -166,7 +168,7 @@ func (b *bench) killed(fsType, options string, size int64, at, total int) int {
 	k := &killing{Interface: exec.New(), at: at}
 	honest := b.fs
 	b.fs = machine{mounter: newMachine().mounter, exec: k}
-	err := b.stage("v", fsType, b.path("staging"), AttributeMkfs, options)
+	err := b.stage("v", fsType, b.path("staging"), api.AttributeMkfsOptions, options)
 	if (err == nil) != (at == 0) {
 		b.t.Fatalf("killed at write %d of %d: %v", at, total, err)
 	}
@@ -196,7 +198,7 @@ func step(at, total int) int {
 func (b *bench) startsByItself(fsType, options string) {
 	b.t.Helper()
 	staging := b.path("staging")
-	if err := b.stage("v", fsType, staging, AttributeMkfs, options); err != nil {
+	if err := b.stage("v", fsType, staging, api.AttributeMkfsOptions, options); err != nil {
 		b.t.Errorf("the next attempt: %v", err)
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -83,11 +84,11 @@ func parseVolume(handle string, attributes map[string]string, capability *csi.Vo
 	if v.id, err = parseHandle(handle); err != nil {
 		return volume{}, err
 	}
-	if v.uuid = attributes[AttributeUUID]; v.uuid == "" {
-		return volume{}, lvm.Errorf(lvm.KindInvalid, "volume %s: the volume attribute %s is missing; it must hold the logical volume's UUID (lvs -o lv_uuid)", v.id, AttributeUUID)
+	if v.uuid = attributes[api.AttributeUUID]; v.uuid == "" {
+		return volume{}, lvm.Errorf(lvm.KindInvalid, "volume %s: the volume attribute %s is missing; it must hold the logical volume's UUID (lvs -o lv_uuid)", v.id, api.AttributeUUID)
 	}
-	v.hasSource = attributes[AttributeSource] != ""
-	v.mkfs = attributes[AttributeMkfs]
+	v.hasSource = attributes[api.AttributeSource] != ""
+	v.mkfs = attributes[api.AttributeMkfsOptions]
 	return v, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -19,7 +20,7 @@ var testID = lvm.ID{VG: testVG, LV: "pvc-1"}
 func request(change ...func(*csi.NodePublishVolumeRequest)) *csi.NodePublishVolumeRequest {
 	r := &csi.NodePublishVolumeRequest{
 		VolumeId:          testID.String(),
-		VolumeContext:     map[string]string{AttributeUUID: "uuid"},
+		VolumeContext:     map[string]string{api.AttributeUUID: "uuid"},
 		StagingTargetPath: "/staging",
 		TargetPath:        "/target",
 		VolumeCapability: &csi.VolumeCapability{
@@ -65,8 +66,8 @@ func TestGoodRequests(t *testing.T) {
 		{"the default file system", func(*csi.NodePublishVolumeRequest) {}, volume{fsType: "ext4"}},
 		{"xfs with options", fsType("xfs", "noatime", "nodiscard"), volume{fsType: "xfs", flags: []string{"noatime", "nodiscard"}}},
 		{"btrfs", fsType("btrfs"), volume{fsType: "btrfs"}},
-		{"a copy", attribute(AttributeSource, "x/y"), volume{fsType: "ext4", hasSource: true}},
-		{"options of mkfs", attribute(AttributeMkfs, " -i  65536 -L data"), volume{fsType: "ext4", mkfs: " -i  65536 -L data"}},
+		{"a copy", attribute(api.AttributeSource, "x/y"), volume{fsType: "ext4", hasSource: true}},
+		{"options of mkfs", attribute(api.AttributeMkfsOptions, " -i  65536 -L data"), volume{fsType: "ext4", mkfs: " -i  65536 -L data"}},
 		{"a label with a comma", fsType("", `context="a:b:c:s0:c1,c2"`), volume{fsType: "ext4", flags: []string{`context="a:b:c:s0:c1,c2"`}}},
 		{"the option ro", fsType("", "ro"), volume{fsType: "ext4", flags: []string{"ro"}, readOnly: true, mountReadOnly: true}},
 		{"the option ro behind a comma", fsType("", "noatime,ro"), volume{fsType: "ext4", flags: []string{"noatime,ro"}, readOnly: true, mountReadOnly: true}},
@@ -124,7 +125,7 @@ func TestBadRequests(t *testing.T) {
 		{"a bind mount behind a comma", fsType("", "noatime,bind"), lvm.KindInvalid, `"bind" is not allowed for ext4`},
 		{"a remount before a comma", fsType("", "remount,dev"), lvm.KindInvalid, `"remount" is not allowed`},
 		{"an empty option", fsType("", ""), lvm.KindInvalid, "option"},
-		{"no UUID", func(r *csi.NodePublishVolumeRequest) { r.VolumeContext = nil }, lvm.KindInvalid, AttributeUUID},
+		{"no UUID", func(r *csi.NodePublishVolumeRequest) { r.VolumeContext = nil }, lvm.KindInvalid, api.AttributeUUID},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			_, stageErr := parseStage(stageOf(request(test.change)))

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // What the environment tells, as to TestPowerVictim of lvm/lvmtest: where the victim notes what it does, where it did so
@@ -134,5 +136,5 @@ func (w *powerWork) renew(i int, uuid string) {
 
 func (w *powerWork) stageRound(i int, uuid string) error {
 	v := powerVolumes[i]
-	return w.stage(v.name, v.fsType, w.path(v.name), AttributeUUID, uuid, AttributeMkfs, v.options)
+	return w.stage(v.name, v.fsType, w.path(v.name), api.AttributeUUID, uuid, api.AttributeMkfsOptions, v.options)
 }

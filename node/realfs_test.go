@@ -14,6 +14,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -103,7 +104,7 @@ func capability(fsType string, mode csi.VolumeCapability_AccessMode_Mode) *csi.V
 
 // stage stages a volume; attributes are pairs of key and value.
 func (b *bench) stage(name, fsType, path string, attributes ...string) error {
-	all := map[string]string{AttributeUUID: "uuid-of-" + name}
+	all := map[string]string{api.AttributeUUID: "uuid-of-" + name}
 	for i := 0; i+1 < len(attributes); i += 2 {
 		all[attributes[i]] = attributes[i+1]
 	}
@@ -121,7 +122,7 @@ func (b *bench) unstage(name, path string) error {
 
 func (b *bench) publish(name, fsType, staging, target string, readOnly bool) error {
 	_, err := b.NodePublishVolume(b.t.Context(), &csi.NodePublishVolumeRequest{
-		VolumeId: vgUUID + "/" + name, VolumeContext: map[string]string{AttributeUUID: "uuid-of-" + name},
+		VolumeId: vgUUID + "/" + name, VolumeContext: map[string]string{api.AttributeUUID: "uuid-of-" + name},
 		StagingTargetPath: staging, TargetPath: target, VolumeCapability: capability(fsType, rw), Readonly: readOnly,
 	})
 	return err
@@ -238,7 +239,7 @@ func TestOnePodAtATime(t *testing.T) {
 		staging := b.path("staging")
 		publish := func(target string) error {
 			_, err := b.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
-				VolumeId: vgUUID + "/v", VolumeContext: map[string]string{AttributeUUID: "uuid"}, StagingTargetPath: staging, TargetPath: b.path(target),
+				VolumeId: vgUUID + "/v", VolumeContext: map[string]string{api.AttributeUUID: "uuid"}, StagingTargetPath: staging, TargetPath: b.path(target),
 				VolumeCapability: capability(kind, csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER),
 			})
 			return err

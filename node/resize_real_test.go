@@ -11,6 +11,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -164,7 +165,7 @@ func TestCopiesBesideTheirOrigin(t *testing.T) {
 // copied stages a clone and reads its content.
 func (b *bench) copied(name, fsType string, size int64) {
 	b.t.Helper()
-	b.must(b.stage(name, fsType, b.path(name), AttributeSource, "source"))
+	b.must(b.stage(name, fsType, b.path(name), api.AttributeSource, "source"))
 	if text, err := os.ReadFile(filepath.Join(b.path(name), "kept")); err != nil || string(text) != "data" {
 		b.t.Errorf("in %s the file reads %q, %v", name, text, err)
 	}
@@ -197,7 +198,7 @@ func TestMkfsOptionsOfTheClass(t *testing.T) {
 	} {
 		b := newBench(t)
 		device := b.volume("v", 320)
-		b.must(b.stage("v", fsType, b.path("staging"), AttributeMkfs, test.options))
+		b.must(b.stage("v", fsType, b.path("staging"), api.AttributeMkfsOptions, test.options))
 		tool := append(strings.Fields(test.tool), device)
 		if fsType == "xfs" {
 			tool[len(tool)-1] = b.path("staging")

@@ -20,17 +20,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
-)
-
-// TopologyKey is the one topology segment of this driver, the same as the Controller service's.
-const TopologyKey = "topology.nodelvm.io/node"
-
-// Keys of the volume context, as the Controller service writes it.
-const (
-	AttributeUUID   = "nodelvm.io/lv-uuid"      // the logical volume's own UUID
-	AttributeSource = "nodelvm.io/source"       // the snapshot or volume that it was created from
-	AttributeMkfs   = "nodelvm.io/mkfs-options" // further options of mkfs
 )
 
 // Devices is what this service needs of the node's LVM; *host.Host implements it. Every error carries an lvm.Kind.
@@ -88,7 +79,7 @@ func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 	return &csi.NodeGetInfoResponse{
 		NodeId:             s.name,
 		MaxVolumesPerNode:  s.limit,
-		AccessibleTopology: &csi.Topology{Segments: map[string]string{TopologyKey: s.name}},
+		AccessibleTopology: &csi.Topology{Segments: map[string]string{api.TopologyKey: s.name}},
 	}, nil
 }
 

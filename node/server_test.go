@@ -7,6 +7,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -209,7 +210,7 @@ func TestStatistics(t *testing.T) {
 func TestInfo(t *testing.T) {
 	s := New(Config{NodeName: "node-1", VolumeLimit: 7, Devices: newFake(), Filesystem: newFake()})
 	info, err := s.NodeGetInfo(t.Context(), nil)
-	if err != nil || info.GetNodeId() != "node-1" || info.GetMaxVolumesPerNode() != 7 || info.GetAccessibleTopology().GetSegments()[TopologyKey] != "node-1" {
+	if err != nil || info.GetNodeId() != "node-1" || info.GetMaxVolumesPerNode() != 7 || info.GetAccessibleTopology().GetSegments()[api.TopologyKey] != "node-1" {
 		t.Errorf("got %v, %v", info, err)
 	}
 	can, err := s.NodeGetCapabilities(t.Context(), nil)

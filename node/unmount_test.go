@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -148,7 +149,7 @@ func TestUnfinishedFileSystems(t *testing.T) {
 
 // TestMkfsOptionsAreReadForAFormat: options that are not allowed any more do not prevent the use of an existing file system.
 func TestMkfsOptionsAreReadForAFormat(t *testing.T) {
-	old := attribute(AttributeMkfs, "-O sparse_super2")
+	old := attribute(api.AttributeMkfsOptions, "-O sparse_super2")
 	f := newFake()
 	if err := f.stage(t, old); lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), "sparse_super2") {
 		t.Errorf("got %v", err)

@@ -62,6 +62,13 @@ type Module struct {
 	State ModuleState `json:"state"`
 }
 
+// Names of modules.
+const (
+	ModuleDM       = "dm-mod"       // for all layouts
+	ModuleThinPool = "dm-thin-pool" // for thin
+	ModuleRAID     = "dm-raid"      // for the RAID layouts
+)
+
 // ModuleState says how a module can be had.
 type ModuleState string
 

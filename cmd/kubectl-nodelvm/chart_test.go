@@ -11,6 +11,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // shipped reads the objects of one kind and name from the manifest that is shipped.
@@ -78,7 +80,7 @@ func TestShippedIsSound(t *testing.T) {
 	f := sound()
 	daemonSet := shipped[appsv1.DaemonSet](t, "DaemonSet", "nodelvm")
 	daemonSet.Namespace, daemonSet.Status.DesiredNumberScheduled = "nodelvm-system", 2
-	driver := shipped[storagev1.CSIDriver](t, "CSIDriver", driverName)
+	driver := shipped[storagev1.CSIDriver](t, "CSIDriver", api.DriverName)
 	f.daemonSet, f.driver = &daemonSet, &driver
 	if found := examine(f).Findings; len(found) > 0 {
 		t.Errorf("found %+v", found)

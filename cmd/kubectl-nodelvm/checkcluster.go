@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -16,7 +17,7 @@ const reinstall = "install the release once more (helm upgrade, or kubectl apply
 
 // checkDriverObject checks the CSIDriver, which describes the driver to Kubernetes.
 func checkDriverObject(f *facts, found func(where, what, fix string)) {
-	const where = "CSIDriver " + driverName
+	const where = "CSIDriver " + api.DriverName
 	if f.blind[theDriver] {
 		return
 	}
@@ -28,7 +29,7 @@ func checkDriverObject(f *facts, found func(where, what, fix string)) {
 		found(where, "attachRequired is true: pods wait forever for an attachment", "delete the object (volumes in use are not touched) and "+reinstall)
 	}
 	if f.driver.Spec.StorageCapacity == nil || !*f.driver.Spec.StorageCapacity {
-		found(where, "storageCapacity is not true: the scheduler puts pods on nodes without capacity", "set it: kubectl patch csidriver "+driverName+` --type merge -p '{"spec":{"storageCapacity":true}}'`)
+		found(where, "storageCapacity is not true: the scheduler puts pods on nodes without capacity", "set it: kubectl patch csidriver "+api.DriverName+` --type merge -p '{"spec":{"storageCapacity":true}}'`)
 	}
 }
 
@@ -136,7 +137,7 @@ func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
 func checkRegistration(f *facts, found func(where, what, fix string)) {
 	registered := map[string]bool{}
 	for _, n := range f.csiNodes {
-		registered[n.Name] = slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driverName })
+		registered[n.Name] = slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == api.DriverName })
 	}
 	for _, a := range f.answers {
 		if registered[a.node] || f.blind[theCSINodes] {
@@ -155,7 +156,7 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 				fix = "the kubelet accepted the driver and may be restarting; " + fix
 			}
 		}
-		found(a.node, "the driver is not registered with the kubelet (CSINode "+a.node+" does not name "+driverName+"): no pod with a volume starts there", fix)
+		found(a.node, "the driver is not registered with the kubelet (CSINode "+a.node+" does not name "+api.DriverName+"): no pod with a volume starts there", fix)
 	}
 }
 
@@ -191,12 +192,12 @@ func checkSnapshots(f *facts, found func(where, what, fix string)) {
 	}
 	for _, item := range f.contents {
 		switch handle := item.Spec.Source.SnapshotHandle; {
-		case item.Labels[managedBy] != "":
+		case item.Labels[api.LabelManagedBy] != "":
 		case handle != "":
 			found("VolumeSnapshotContent "+item.Name, "it is pre-provisioned, and no node has its snapshot "+handle+" on its disks",
 				"compare that with the handles that nodelvm orphans -o json prints on each node; if the snapshot is gone, delete this object")
 		default:
-			found("VolumeSnapshotContent "+item.Name, "it has no label "+managedBy+", so no node creates its snapshot: the snapshot-controller runs without "+flag,
+			found("VolumeSnapshotContent "+item.Name, "it has no label "+api.LabelManagedBy+", so no node creates its snapshot: the snapshot-controller runs without "+flag,
 				fix+"; then delete this snapshot and create it again")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -45,7 +46,7 @@ func TestUnlistedIsNotLost(t *testing.T) {
 // not remove it.
 func TestBoundAgainIsNotAbandoned(t *testing.T) {
 	f := sound()
-	f.volumes[0].Annotations = map[string]string{annAbandoned: "2026-02-01T00:00:00Z"}
+	f.volumes[0].Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-02-01T00:00:00Z"}
 	for phase, want := range map[corev1.PersistentVolumePhase]int{corev1.VolumeBound: 0, corev1.VolumeAvailable: 0, corev1.VolumeReleased: 1, corev1.VolumeFailed: 1} {
 		f.volumes[0].Status.Phase = phase
 		if rows := newOrphanClassifier(f.volumes, f.contents, nil).rows(f.answers); len(rows) != want {

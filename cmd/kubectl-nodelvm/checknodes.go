@@ -8,26 +8,21 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// Parameters of a storage class that the checks read.
-const (
-	keyGroup  = "volumeGroup"
-	keyLayout = "layout"
-	keyPool   = "thinPool"
-)
-
 // checkModules looks for the modules that the classes' layouts need.
 func checkModules(f *facts, found func(where, what, fix string)) {
-	needs := map[string]string{"dm-mod": "every volume"}
+	needs := map[string]string{statuspage.ModuleDM: "every volume"}
 	for _, class := range f.classes {
-		switch layout := class.Parameters[keyLayout]; {
-		case layout == layoutThin:
-			needs["dm-thin-pool"] = "the storage class " + class.Name
-		case strings.HasPrefix(layout, "raid"):
-			needs["dm-raid"] = "the storage class " + class.Name
+		switch has := (lvm.Class{Layout: lvm.Layout(class.Parameters[api.ParameterLayout])}); {
+		case has.Layout == lvm.LayoutThin:
+			needs[statuspage.ModuleThinPool] = "the storage class " + class.Name
+		case has.IsRAID():
+			needs[statuspage.ModuleRAID] = "the storage class " + class.Name
 		}
 	}
 	for _, a := range f.told() {
@@ -83,7 +78,7 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 				}
 			}
 		}
-		if group := class.Parameters[keyGroup]; asked > 0 && groups == 0 && !refused {
+		if group := class.Parameters[api.ParameterVolumeGroup]; asked > 0 && groups == 0 && !refused {
 			fix := "create a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n " + group + " DISK...), or set another one in the class"
 			if tag, isTag := strings.CutPrefix(group, "@"); isTag {
 				fix = "give a volume group the tag (vgchange --addtag " + tag + " GROUP), or set another one in the class"
@@ -114,12 +109,12 @@ func toldElsewhere(page statuspage.Page, offer inventory.Offer, parameters map[s
 // poolOf is the thin pool of a class; "" if its layout has none.
 func poolOf(parameters map[string]string) string {
 	switch {
-	case parameters[keyLayout] != layoutThin:
+	case parameters[api.ParameterLayout] != string(lvm.LayoutThin):
 		return ""
-	case parameters[keyPool] != "":
-		return parameters[keyPool]
+	case parameters[api.ParameterThinPool] != "":
+		return parameters[api.ParameterThinPool]
 	default:
-		return defaultPool
+		return lvm.DefaultPool
 	}
 }
 
@@ -234,7 +229,7 @@ func poolConcerns(f *facts, page statuspage.Page, g inventory.Group, p inventory
 
 // checkVolumes reports the conditions of the volumes, with the texts of the events, except those that checkPools and checkGroups report.
 func checkVolumes(f *facts, found func(where, what, fix string)) {
-	elsewhere := []string{troublePoolFull, troublePoolFailed, troubleUnusable, troubleSilent}
+	elsewhere := []string{string(lvm.TroublePoolFull), string(lvm.TroublePoolFailed), string(lvm.TroubleUnusable), string(lvm.TroubleSilent)}
 	for _, a := range f.told() {
 		claims := map[string]string{}
 		for _, v := range a.page.Volumes {
@@ -275,7 +270,7 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 	published := map[key]*storagev1.CSIStorageCapacity{}
 	for i, c := range f.capacities {
 		if c.NodeTopology != nil {
-			if node := c.NodeTopology.MatchLabels[topologyKey]; node != "" {
+			if node := c.NodeTopology.MatchLabels[api.TopologyKey]; node != "" {
 				published[key{node, c.StorageClassName}] = &f.capacities[i]
 			}
 		}

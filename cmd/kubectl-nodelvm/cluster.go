@@ -16,14 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // Names that the chart and the driver fix.
 const (
-	driverName  = "nodelvm.io"
-	topologyKey = "topology.nodelvm.io/node"
-	driverPods  = "app.kubernetes.io/name=nodelvm,app.kubernetes.io/component=node"
-	managedBy   = "snapshot.storage.kubernetes.io/managed-by"
+	driverPods = "app.kubernetes.io/name=nodelvm,app.kubernetes.io/component=node"
 )
 
 // cluster reads from one API server. The generated clientset would bring every API group's types along.
@@ -79,7 +78,7 @@ func (c *cluster) volumes(ctx context.Context) ([]corev1.PersistentVolume, error
 	}
 	var ours []corev1.PersistentVolume
 	for _, pv := range list.Items {
-		if pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driverName {
+		if pv.Spec.CSI != nil && pv.Spec.CSI.Driver == api.DriverName {
 			ours = append(ours, pv)
 		}
 	}
@@ -94,7 +93,7 @@ func (c *cluster) classes(ctx context.Context) ([]storagev1.StorageClass, error)
 	}
 	var ours []storagev1.StorageClass
 	for _, class := range list.Items {
-		if class.Provisioner == driverName {
+		if class.Provisioner == api.DriverName {
 			ours = append(ours, class)
 		}
 	}
@@ -132,7 +131,7 @@ func (c *cluster) contents(ctx context.Context) (ours []content, installed bool,
 		return nil, true, fmt.Errorf("the list of VolumeSnapshotContents: %w", err)
 	}
 	for _, item := range list.Items {
-		if item.Spec.Driver == driverName {
+		if item.Spec.Driver == api.DriverName {
 			ours = append(ours, item)
 		}
 	}
@@ -146,7 +145,7 @@ func nodeOf(pv *corev1.PersistentVolume) string {
 	}
 	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
 		for _, e := range term.MatchExpressions {
-			if e.Key == topologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
+			if e.Key == api.TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
 				return e.Values[0]
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
@@ -156,7 +158,7 @@ func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][
 	}
 	for _, item := range contents {
 		handle := item.Status.SnapshotHandle
-		if item.Labels[managedBy] == node || onDisk[handle] != "" {
+		if item.Labels[api.LabelManagedBy] == node || onDisk[handle] != "" {
 			listed[handle] = true
 			of := item.Spec.VolumeSnapshotRef
 			rows = append(rows, leftRow{Kind: "snapshot", Name: of.Namespace + "/" + of.Name, Volume: cmp.Or(onDisk[handle], handle, item.Name),
@@ -193,7 +195,7 @@ func leftVolume(pv *corev1.PersistentVolume, users map[string][]user) leftRow {
 func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 	const note = "only on the disks: see kubectl nodelvm orphans"
 	for _, v := range a.page.Volumes {
-		if !listed[v.ID] && v.State != stateDeleting {
+		if !listed[v.ID] && v.State != string(lvm.StateDeleting) {
 			rows = append(rows, leftRow{Kind: "orphan", Name: cmp.Or(v.Claim, v.Name), Volume: v.Group + "/" + v.LV, Size: &v.Size, Note: note})
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // facts are all that doctor's checks are functions of.
@@ -73,7 +75,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 
 func (c *cluster) readDriver(ctx context.Context, f *facts) error {
 	var driver storagev1.CSIDriver
-	err := c.get(ctx, "/apis/storage.k8s.io/v1/csidrivers/"+driverName, &driver)
+	err := c.get(ctx, "/apis/storage.k8s.io/v1/csidrivers/"+api.DriverName, &driver)
 	if err == nil {
 		f.driver = &driver
 	}

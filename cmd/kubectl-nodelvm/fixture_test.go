@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
@@ -45,18 +47,18 @@ func sound() *facts {
 			Spec: corev1.PodSpec{NodeName: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
 				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}})
 		f.csiNodes = append(f.csiNodes, storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName}}}})
+			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: api.DriverName}}}})
 		f.capacities = append(f.capacities, capacityOf(name, "local", "80Gi"), capacityOf(name, "thin", "70Gi"))
 	}
 	f.answers = []answer{
 		{node: "node-1", page: soundPage("node-1", vg1, inventory.Volume{ID: vg1 + "/pvc-1", UUID: "u1", Group: "vg-data", LV: "pvc-1", Name: "pvc-1",
-			Claim: "shop/data-db-0", Cluster: ours, State: stateReady, Layout: "linear", Size: 10 * GiB, Created: now.Add(-time.Hour)})},
+			Claim: "shop/data-db-0", Cluster: ours, State: string(lvm.StateReady), Layout: "linear", Size: 10 * GiB, Created: now.Add(-time.Hour)})},
 		{node: "node-2", page: soundPage("node-2", vg2, inventory.Volume{ID: vg2 + "/pvc-2", UUID: "u2", Group: "vg-data", LV: "pvc-2", Name: "pvc-2",
-			Claim: "shop/data-db-1", Cluster: ours, State: stateReady, Layout: layoutThin, Pool: defaultPool, Size: 4 * GiB,
+			Claim: "shop/data-db-1", Cluster: ours, State: string(lvm.StateReady), Layout: string(lvm.LayoutThin), Pool: lvm.DefaultPool, Size: 4 * GiB,
 			Used: ptr.To(GiB), Created: now.Add(-time.Hour)})},
 	}
 	f.answers[1].page.Snapshots = []inventory.Snapshot{{ID: vg2 + "/snap-1", Group: "vg-data", LV: "snap-1", Name: "snapshot-1", Cluster: ours,
-		State: stateReady, Source: vg2 + "/pvc-2", Size: 4 * GiB, Created: now.Add(-time.Hour)}}
+		State: string(lvm.StateReady), Source: vg2 + "/pvc-2", Size: 4 * GiB, Created: now.Add(-time.Hour)}}
 	return f
 }
 
@@ -77,31 +79,31 @@ func template(containers ...corev1.Container) corev1.PodTemplateSpec {
 }
 
 func class(name string, parameters map[string]string) storagev1.StorageClass {
-	return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driverName, Parameters: parameters,
+	return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: api.DriverName, Parameters: parameters,
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)}
 }
 
 func capacityOf(node, class, largest string) storagev1.CSIStorageCapacity {
 	return storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: "csisc-" + node + class}, StorageClassName: class,
-		NodeTopology:      &metav1.LabelSelector{MatchLabels: map[string]string{topologyKey: node}},
+		NodeTopology:      &metav1.LabelSelector{MatchLabels: map[string]string{api.TopologyKey: node}},
 		MaximumVolumeSize: ptr.To(resource.MustParse(largest))}
 }
 
 func volume(name, node, vg, claim, size string) corev1.PersistentVolume {
 	pv := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
 		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: vg + "/" + name}},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: api.DriverName, VolumeHandle: vg + "/" + name}},
 		ClaimRef:               &corev1.ObjectReference{Namespace: "shop", Name: claim[len("shop/"):]},
 		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}},
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}},
 	}}
 	pv.Status.Phase = corev1.VolumeBound
 	return pv
 }
 
 func snapshot(name, node, vg string) content {
-	c := content{ObjectMeta: metav1.ObjectMeta{Name: "snapcontent-" + name, Labels: map[string]string{managedBy: node}}}
-	c.Spec.Driver, c.Status.SnapshotHandle = driverName, vg+"/"+name
+	c := content{ObjectMeta: metav1.ObjectMeta{Name: "snapcontent-" + name, Labels: map[string]string{api.LabelManagedBy: node}}}
+	c.Spec.Driver, c.Status.SnapshotHandle = api.DriverName, vg+"/"+name
 	c.Spec.VolumeSnapshotRef = corev1.ObjectReference{Namespace: "shop", Name: name}
 	return c
 }
@@ -111,7 +113,7 @@ func soundPage(node, vg string, v inventory.Volume) statuspage.Page {
 		Node: node, Version: "v0.1.0", Cluster: ours, Time: now,
 		Inventory: inventory.Inventory{
 			Groups: []inventory.Group{{Name: "vg-data", UUID: vg, Tags: []string{"fast"}, Disks: 2, Size: 100 * GiB, Free: 80 * GiB,
-				MetadataSize: 64 * MiB, MetadataFree: 63 * MiB, Pools: []inventory.Pool{{Name: defaultPool, Size: 8 * GiB, Used: 2 * GiB,
+				MetadataSize: 64 * MiB, MetadataFree: 63 * MiB, Pools: []inventory.Pool{{Name: lvm.DefaultPool, Size: 8 * GiB, Used: 2 * GiB,
 					MetadataSize: 64 * MiB, MetadataUsed: MiB, Promised: 8 * GiB, Zero: true, State: inventory.PoolWorks}}}},
 			Volumes: []inventory.Volume{v},
 		},
@@ -133,3 +135,9 @@ func soundPage(node, vg string, v inventory.Volume) statuspage.Page {
 func silence(f *facts) {
 	f.answers[1] = answer{node: "node-2", err: errors.New("the driver in pod nodelvm-node-2 has not answered within 10s")}
 }
+
+// Sizes of the fixtures.
+const (
+	MiB = lvm.MiB
+	GiB = lvm.GiB
+)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
@@ -91,7 +92,7 @@ func reportOf(a answer) nodeReport {
 func wipingIn(volumes []inventory.Volume, group string) map[string]inventory.Bytes {
 	sum := map[string]inventory.Bytes{}
 	for _, v := range volumes {
-		if v.State == stateDeleting && strings.HasPrefix(v.ID, group+"/") {
+		if v.State == string(lvm.StateDeleting) && strings.HasPrefix(v.ID, group+"/") {
 			namespace, _, _ := strings.Cut(v.Claim, "/")
 			sum[cmp.Or(namespace, unknown)] += v.Size
 		}
@@ -167,14 +168,14 @@ func groupHealth(r nodeReport, g groupReport) cell {
 	for _, p := range g.Pools {
 		switch p.State {
 		case inventory.PoolFull:
-			found[troublePoolFull] = true
+			found[string(lvm.TroublePoolFull)] = true
 		case inventory.PoolFailed:
-			found[troublePoolFailed] = true
+			found[string(lvm.TroublePoolFailed)] = true
 		case inventory.PoolWorks, inventory.PoolInactive:
 		}
 	}
 	if g.Problem != "" && len(found) == 0 {
-		found[troubleUnusable] = true
+		found[string(lvm.TroubleUnusable)] = true
 	}
 	if r.NotReady != "" {
 		found["not ready"] = true

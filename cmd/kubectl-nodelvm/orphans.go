@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
@@ -36,9 +38,6 @@ const (
 	kindForeign   = "other-cluster" // another cluster created it
 	kindUnknown   = "unknown"       // the node reports nothing, or not everything
 )
-
-// annAbandoned is on a PersistentVolume that was kept when its claim was released from a lost node.
-const annAbandoned = "nodelvm.io/abandoned-since"
 
 func (c *command) orphansCommand() *cobra.Command {
 	return &cobra.Command{
@@ -98,10 +97,10 @@ func stillThere(rows []orphanRow, later []answer) []orphanRow {
 	for _, a := range later {
 		answered[a.node] = answered[a.node] || a.err == nil && a.gap() == ""
 		for _, v := range a.page.Volumes {
-			there[a.node+" "+v.ID] = v.State == stateReady
+			there[a.node+" "+v.ID] = v.State == string(lvm.StateReady)
 		}
 		for _, sn := range a.page.Snapshots {
-			there[a.node+" "+sn.ID] = sn.State == stateReady
+			there[a.node+" "+sn.ID] = sn.State == string(lvm.StateReady)
 		}
 	}
 	return slices.DeleteFunc(rows, func(r orphanRow) bool { return r.Handle != "" && answered[r.Node] && !there[r.Node+" "+r.Handle] })
@@ -121,16 +120,16 @@ func newOrphanClassifier(volumes []corev1.PersistentVolume, contents []content, 
 	for _, pv := range volumes {
 		o.known[pv.Spec.CSI.VolumeHandle] = true
 		released := pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
-		o.abandoned[pv.Spec.CSI.VolumeHandle] = pv.Annotations[annAbandoned] != "" && released // one that was bound again keeps the note
+		o.abandoned[pv.Spec.CSI.VolumeHandle] = pv.Annotations[api.AnnotationAbandonedSince] != "" && released // one that was bound again keeps the note
 	}
 	for _, item := range contents {
 		o.known[item.Status.SnapshotHandle], o.known[item.Spec.Source.SnapshotHandle] = true, true
-		o.snapshots["snapshot-"+string(item.Spec.VolumeSnapshotRef.UID)] = true
+		o.snapshots[api.PrefixSnapshot+string(item.Spec.VolumeSnapshotRef.UID)] = true
 	}
 	for i, claim := range claims {
 		o.claims[claim.Namespace+"/"+claim.Name] = &claims[i]
 		if claim.Spec.VolumeName == "" {
-			o.making["pvc-"+string(claim.UID)] = true
+			o.making[api.PrefixVolume+string(claim.UID)] = true
 		}
 	}
 	return o
@@ -168,7 +167,7 @@ func (o *orphanClassifier) rows(answers []answer) []orphanRow {
 // volume returns the kind of a volume and the reason; "" for one that is not an orphan.
 func (o *orphanClassifier) volume(a answer, v inventory.Volume) (kind, why string) {
 	switch claim := o.claims[v.Claim]; {
-	case v.State != stateReady:
+	case v.State != string(lvm.StateReady):
 		return "", ""
 	case o.abandoned[v.ID]:
 		return kindAbandoned, "its claim was released, and its PersistentVolume is retained"
@@ -185,7 +184,7 @@ func (o *orphanClassifier) volume(a answer, v inventory.Volume) (kind, why strin
 // snapshot does the same for a snapshot.
 func (o *orphanClassifier) snapshot(a answer, sn inventory.Snapshot) (kind, why string) {
 	switch {
-	case sn.State != stateReady:
+	case sn.State != string(lvm.StateReady):
 		return "", ""
 	case sn.Cluster != a.page.Cluster:
 		return kindForeign, fmt.Sprintf("created by the cluster %q", sn.Cluster)

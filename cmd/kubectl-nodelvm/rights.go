@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // right is one thing that the driver's account must be able to do, as the chart's ClusterRole and Role say it.
@@ -35,7 +37,7 @@ func rights() (list []right) {
 			list = append(list, r)
 		}
 	}
-	const storage, snapshot = "storage.k8s.io", "snapshot.storage.k8s.io"
+	const storage, snapshot = "storage.k8s.io", api.SnapshotGroup
 	add(right{resource: "persistentvolumes"}, "get", "list", "watch", "create", "patch", "delete")
 	add(right{resource: "persistentvolumeclaims"}, "get", "list", "watch", "update", "patch")
 	add(right{resource: "persistentvolumeclaims/status"}, "patch")

@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
@@ -27,18 +29,18 @@ func troubled() *facts {
 	f.volumes = append(f.volumes, volume("pvc-3", "node-3", vg1, "shop/data-db-2", "10Gi"), volume("pvc-9", "node-1", vg1, "shop/lost", "1Gi"),
 		volume("pvc-8", "node-5", vg1, "shop/gone", "1Gi"))
 	f.volumes[1].Status.Phase = corev1.VolumeReleased
-	f.volumes[1].Annotations = map[string]string{annAbandoned: "2026-02-01T00:00:00Z"}
+	f.volumes[1].Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-02-01T00:00:00Z"}
 	f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
 	old := f.answers[0].page.Volumes[0].Created
 	f.answers[0].page.Volumes = append(f.answers[0].page.Volumes,
-		inventory.Volume{ID: vg1 + "/pvc-5", Group: "vg-data", LV: "pvc-5", Name: "pvc-5", Claim: "shop/old", Cluster: ours, State: stateReady, Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-4", Group: "vg-data", LV: "pvc-4", Name: "pvc-4", Claim: "shop/moved", Cluster: ours, State: stateReady, Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-c", Group: "vg-data", LV: "pvc-c", Name: "pvc-c", Claim: "shop/making", Cluster: ours, State: stateReady, Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-6", Group: "vg-data", LV: "pvc-6", Name: "pvc-6", Claim: "shop/theirs", Cluster: another, State: stateReady, Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-7", Group: "vg-data", LV: "pvc-7", Name: "pvc-7", Cluster: ours, State: stateReady, Size: GiB, Created: now},
-		inventory.Volume{ID: vg1 + "/pvc-a", Group: "vg-data", LV: "pvc-a", Name: "pvc-a", Cluster: ours, State: stateDeleting, Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-d", Group: "vg-data", LV: "pvc-d", Name: "pvc-d", Claim: "shop/past", Cluster: ours, State: stateDeleting, Layout: "linear", Size: 3 * GiB, Created: old})
+		inventory.Volume{ID: vg1 + "/pvc-5", Group: "vg-data", LV: "pvc-5", Name: "pvc-5", Claim: "shop/old", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-4", Group: "vg-data", LV: "pvc-4", Name: "pvc-4", Claim: "shop/moved", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-c", Group: "vg-data", LV: "pvc-c", Name: "pvc-c", Claim: "shop/making", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-6", Group: "vg-data", LV: "pvc-6", Name: "pvc-6", Claim: "shop/theirs", Cluster: another, State: string(lvm.StateReady), Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-7", Group: "vg-data", LV: "pvc-7", Name: "pvc-7", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: now},
+		inventory.Volume{ID: vg1 + "/pvc-a", Group: "vg-data", LV: "pvc-a", Name: "pvc-a", Cluster: ours, State: string(lvm.StateDeleting), Size: GiB, Created: old},
+		inventory.Volume{ID: vg1 + "/pvc-d", Group: "vg-data", LV: "pvc-d", Name: "pvc-d", Claim: "shop/past", Cluster: ours, State: string(lvm.StateDeleting), Layout: "linear", Size: 3 * GiB, Created: old})
 	return f
 }
 
@@ -98,10 +100,10 @@ func TestYoungOrphansAreNamed(t *testing.T) {
 		page.Volumes = append(page.Volumes, inventory.Volume{ID: vg1 + "/" + name, Group: "vg-data", LV: name, Name: name, Claim: claim, Cluster: ours,
 			State: state, Size: GiB, Created: page.Time})
 	}
-	young("pvc-young", "", stateReady)
-	young("pvc-c", "", stateReady) // its claim is known by the UID in its name
+	young("pvc-young", "", string(lvm.StateReady))
+	young("pvc-c", "", string(lvm.StateReady)) // its claim is known by the UID in its name
 	page.Snapshots = append(page.Snapshots, inventory.Snapshot{ID: vg1 + "/s-young", Group: "vg-data", LV: "s-young", Name: "snapshot-x", Cluster: ours,
-		State: stateReady, Created: page.Time})
+		State: string(lvm.StateReady), Created: page.Time})
 	rows := newOrphanClassifier(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
 	if len(rows) != 2 || rows[0].Volume != "vg-data/pvc-young" || rows[1].Volume != "vg-data/s-young" {
 		t.Errorf("orphans: %+v", rows)
@@ -109,7 +111,7 @@ func TestYoungOrphansAreNamed(t *testing.T) {
 	rows = append(rows, orphanRow{Kind: kindUnknown, Node: "node-9", Why: "silent"})
 	later := answer{node: f.answers[0].node, page: statuspage.Page{Node: f.answers[0].node}}
 	later.page.Inventory = page.Inventory
-	later.page.Volumes = []inventory.Volume{{ID: vg1 + "/pvc-young", State: stateDeleting}}
+	later.page.Volumes = []inventory.Volume{{ID: vg1 + "/pvc-young", State: string(lvm.StateDeleting)}}
 	if left := stillThere(slices.Clone(rows), []answer{later}); len(left) != 2 || left[0].Volume != "vg-data/s-young" || left[1].Kind != kindUnknown {
 		t.Errorf("what is removed meanwhile: %+v", left)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
@@ -127,7 +128,7 @@ func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
 	for _, a := range answers {
 		for _, v := range a.page.Volumes {
 			known := slices.ContainsFunc(rows, func(r volumeRow) bool { return r.Handle == v.ID })
-			if a.err != nil || known || v.State != stateDeleting || v.Cluster != a.page.Cluster {
+			if a.err != nil || known || v.State != string(lvm.StateDeleting) || v.Cluster != a.page.Cluster {
 				continue
 			}
 			wiping = append(wiping, volumeRow{Claim: v.Claim, Node: a.node, Volume: v.Group + "/" + v.LV, Layout: v.Layout, Pool: v.Pool, Size: v.Size,
@@ -164,7 +165,7 @@ func (r *volumeRow) fill(a answer) {
 	}
 	v := a.page.Volumes[i]
 	r.Volume, r.Layout, r.Pool, r.Size, r.Used = v.Group+"/"+v.LV, v.Layout, v.Pool, v.Size, v.Used
-	if v.State != stateReady {
+	if v.State != string(lvm.StateReady) {
 		r.sick(v.State, "the volume has the state "+v.State)
 	}
 	for _, f := range a.page.Findings {

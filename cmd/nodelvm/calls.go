@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // changing are the calls whose success is worth a line in the log of a quiet day; the others are asked all the time.
@@ -97,7 +99,7 @@ func newCallMetrics(registry prometheus.Registerer) *callMetrics {
 	m := &callMetrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:        "csi_plugin_operations_seconds",
 		Help:        "Duration of CSI calls by method and gRPC status code.",
-		ConstLabels: prometheus.Labels{"driver_name": driverName},
+		ConstLabels: prometheus.Labels{"driver_name": api.DriverName},
 		Buckets:     []float64{.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600},
 	}, []string{"method_name", "grpc_status_code"})}
 	registry.MustRegister(m.seconds)

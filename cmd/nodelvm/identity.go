@@ -5,6 +5,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // identity is the CSI Identity service.
@@ -15,7 +17,7 @@ type identity struct {
 
 // GetPluginInfo names the driver (CSI spec, "GetPluginInfo").
 func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: driverName, VendorVersion: version}, nil
+	return &csi.GetPluginInfoResponse{Name: api.DriverName, VendorVersion: version}, nil
 }
 
 // GetPluginCapabilities says that there is a Controller service, that volumes live on one node each, and that they grow

@@ -56,8 +56,9 @@ func TestImports(t *testing.T) {
 // commands are the packages under those that work on volume groups: they read, plan, and run single commands.
 var commands = []string{"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
 
-// layers are the packages of this module that each package of the engine may use.
+// layers are the packages of this module that the vocabulary and each package of the engine may use.
 var layers = map[string][]string{
+	"api":                  {},
 	"lvm":                  {"lvm/inventory"},
 	"lvm/inventory":        {},
 	"lvm/internal/ondisk":  {"lvm", "lvm/inventory"},
@@ -70,7 +71,10 @@ var layers = map[string][]string{
 	"lvm/host":             slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/reserve"}),
 }
 
-// kubeLayers are the packages that each package of the API part may use, beside lvm. What acts for one node does not know what
+// shared is the vocabulary: the packages that controller, node, kube, the commands and kubectl's plugin have in common.
+var shared = map[string]bool{module + "api": true, module + "lvm": true, module + "lvm/inventory": true, module + "statuspage": true}
+
+// kubeLayers are the packages that each package of the API part may use, beside the vocabulary. What acts for one node does not know what
 // acts for the cluster.
 var kubeLayers = map[string][]string{
 	"kube/kubeclient": {},
@@ -88,8 +92,8 @@ const withClientGo = "of the driver, kube is the only package with client-go"
 func forbidden(name, dep string, standard bool) string {
 	ours := strings.HasPrefix(dep, module)
 	if below, listed := layers[name]; listed {
-		if !standard && !ours && (name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
-			return "lvm needs the standard library alone, and the packages under it golang.org/x/sys as well"
+		if !standard && !ours && (!isOrUnder(name, "lvm") || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
+			return "api and lvm need the standard library alone, and the packages under it golang.org/x/sys as well"
 		}
 		if ours && !slices.Contains(below, strings.TrimPrefix(dep, module)) {
 			return "it may use only " + strings.Join(below, ", ")
@@ -97,16 +101,16 @@ func forbidden(name, dep string, standard bool) string {
 	}
 	switch name {
 	case "statuspage", "cmd/kubectl-nodelvm":
-		if ours && dep != module+"statuspage" && dep != module+"lvm/inventory" {
-			return "the plugin runs on people's own machines, and lvm on Linux alone"
+		if ours && !shared[dep] {
+			return "the plugin runs on users' machines, with the vocabulary alone"
 		}
 	case "controller", "node":
-		if ours && !isOrUnder(dep, module+name) && dep != module+"lvm" && dep != module+"lvm/inventory" {
-			return "controller and node use the types of lvm, and neither lvm/host nor each other"
+		if ours && !isOrUnder(dep, module+name) && !shared[dep] {
+			return "controller and node use the vocabulary, and neither lvm/host nor each other"
 		}
 	}
-	if allowed, listed := kubeLayers[name]; listed && ours && dep != module+"lvm" && dep != module+"lvm/inventory" && !slices.Contains(allowed, strings.TrimPrefix(dep, module)) {
-		return "it may use lvm" + strings.Join(append([]string{""}, allowed...), ", ") + " alone"
+	if allowed, listed := kubeLayers[name]; listed && ours && !shared[dep] && !slices.Contains(allowed, strings.TrimPrefix(dep, module)) {
+		return "it may use the vocabulary" + strings.Join(append([]string{""}, allowed...), ", ") + " alone"
 	}
 	if !isOrUnder(name, "kube") && !strings.HasPrefix(name, "cmd/") && isOrUnder(dep, "k8s.io/client-go") {
 		return withClientGo
@@ -208,7 +212,10 @@ func TestRules(t *testing.T) {
 		{"kube", module + "controller", false},
 		{"controller", "k8s.io/client-go/rest", false},
 		{"statuspage", "k8s.io/client-go/rest", false},
-		{"statuspage", module + "lvm", false},
+		{"statuspage", module + "kube", false},
+		{"api", module + "lvm", false},
+		{"api", "k8s.io/api/core/v1", false},
+		{"cmd/kubectl-nodelvm", module + "lvm/host", false},
 		{"cmd/kubectl-nodelvm", module + "controller", false},
 	} {
 		if forbidden(test.name, test.dep, test.standard) == "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// modules are those of device-mapper that layouts need: dm-mod all of them, dm-thin-pool thin, dm-raid the RAID layouts.
-var modules = []string{"dm-mod", "dm-thin-pool", "dm-raid"}
+// modules are those of device-mapper that layouts need.
+var modules = []string{statuspage.ModuleDM, statuspage.ModuleThinPool, statuspage.ModuleRAID}
 
 // nodeChecks reads what only a process in the driver's container can see of the node.
 type nodeChecks struct {

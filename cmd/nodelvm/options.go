@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-)
 
-// driverName is the driver's name in CSIDriver, StorageClass and PV objects.
-const driverName = "nodelvm.io"
+	"github.com/nodelvm/nodelvm/api"
+)
 
 // options are the flags of `nodelvm serve`.
 type options struct {
@@ -37,7 +36,7 @@ type options struct {
 }
 
 func (o *options) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&o.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+driverName+"/csi.sock", "CSI socket")
+	flags.StringVar(&o.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+api.DriverName+"/csi.sock", "CSI socket")
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node: topology value and CSI node ID (default: environment variable NODE_NAME)")
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "root directory of the kubelet, mounted at the same path as on the host")
 	flags.BoolVar(&o.register, "kubelet-registration", true, "register with the kubelet (false: a node-driver-registrar sidecar registers the driver)")

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -45,7 +46,7 @@ func (r *registered) get() statuspage.Registration {
 func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
 		Type:              registration.CSIPlugin,
-		Name:              driverName,
+		Name:              api.DriverName,
 		Endpoint:          r.endpoint,
 		SupportedVersions: csiVersions,
 	}, nil
@@ -54,7 +55,7 @@ func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 func (r *registrar) NotifyRegistrationStatus(ctx context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	if s.GetPluginRegistered() {
 		r.heard.set(statuspage.Registration{State: statuspage.RegistrationDone})
-		r.log.InfoContext(ctx, "registered with the kubelet", "driver", driverName)
+		r.log.InfoContext(ctx, "registered with the kubelet", "driver", api.DriverName)
 	} else {
 		r.heard.set(statuspage.Registration{State: statuspage.RegistrationRefused, Error: s.GetError()})
 		r.log.ErrorContext(ctx, "the kubelet refused the registration and will ask again", "error", s.GetError())
@@ -64,7 +65,7 @@ func (r *registrar) NotifyRegistrationStatus(ctx context.Context, s *registratio
 
 // registrySocket is where the kubelet looks for the driver's registration.
 func registrySocket(kubeletDir string) string {
-	return filepath.Join(kubeletDir, "plugins_registry", driverName+"-reg.sock")
+	return filepath.Join(kubeletDir, "plugins_registry", api.DriverName+"-reg.sock")
 }
 
 // registerRegistrar lets the server answer the kubelet. The removal of its socket, when it stops, tells the kubelet to

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
@@ -119,7 +119,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := reply.GetVolume().GetAccessibleTopology()[0].GetSegments()[controller.TopologyKey]; got != "node-1" {
+	if got := reply.GetVolume().GetAccessibleTopology()[0].GetSegments()[api.TopologyKey]; got != "node-1" {
 		t.Errorf("the volume is on %q", got)
 	}
 	large := createRequest("v2")

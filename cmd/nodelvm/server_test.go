@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 func TestListen(t *testing.T) {
@@ -114,7 +116,7 @@ func TestPanicBecomesAnError(t *testing.T) {
 		t.Errorf("no stack in the log: %s", out.String())
 	}
 	expectMetric(t, registry, "csi_plugin_operations_seconds", map[string]string{
-		"driver_name": driverName, "method_name": "/csi.v1.Controller/CreateVolume", "grpc_status_code": "Aborted",
+		"driver_name": api.DriverName, "method_name": "/csi.v1.Controller/CreateVolume", "grpc_status_code": "Aborted",
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -26,7 +27,7 @@ type JanitorConfig struct {
 }
 
 // Janitor cleans up after lost nodes. It writes events on the claims of lost volumes, and releases those whose storage
-// class allows it (OnNodeLoss), so that a StatefulSet starts with an empty volume on another node. Only the janitor may
+// class allows it (api.AnnotationOnNodeLoss), so that a StatefulSet starts with an empty volume on another node. Only the janitor may
 // write other nodes' objects. One janitor of a cluster is active, under its own service account, and only where an admin
 // installed it.
 //
@@ -82,10 +83,6 @@ type place struct {
 // work names an object to check.
 type work struct{ kind, key string }
 
-const (
-	kindContent = "VolumeSnapshotContent"
-)
-
 func (j *Janitor) newRound() *janitorRound {
 	r := &janitorRound{
 		Janitor: j, began: time.Now(), queue: workqueue.NewTypedDelayingQueue[work](),
@@ -97,7 +94,7 @@ func (j *Janitor) newRound() *janitorRound {
 	r.nodes = &kubeclient.FilteredStore[lossKind]{Key: kubeclient.KeyOfObject, Keep: keepNode, Strip: stripNode, Changed: r.nodeChanged}
 	r.volumes = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepVolume, Strip: StripVolume, Changed: add(kubeclient.KindVolume)}
 	r.claims = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepSelecting, Strip: StripSelecting, Changed: add(kubeclient.KindClaim)}
-	r.contents = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepContent, Strip: StripContent, Changed: add(kindContent)}
+	r.contents = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepContent, Strip: StripContent, Changed: add(kubeclient.KindContent)}
 	return r
 }
 
@@ -109,7 +106,7 @@ func (r *janitorRound) nodeChanged(name string, versions []lossKind) {
 	if taint, here, _ := r.nodes.Find(name); here && taint == lossNone {
 		r.losses.ended(name)
 	}
-	for kind, s := range map[string]*kubeclient.FilteredStore[place]{kubeclient.KindVolume: r.volumes, kubeclient.KindClaim: r.claims, kindContent: r.contents} {
+	for kind, s := range map[string]*kubeclient.FilteredStore[place]{kubeclient.KindVolume: r.volumes, kubeclient.KindClaim: r.claims, kubeclient.KindContent: r.contents} {
 		for _, key := range s.Keys(func(p place) bool { return p.node == name }) {
 			r.queue.Add(work{kind, key})
 		}
@@ -127,7 +124,7 @@ func (r *janitorRound) run(ctx context.Context) {
 	})
 	if r.hasSnapshots(ctx) {
 		parts.Go(func() {
-			kubeclient.Reflect(ctx, r.client.Snapshots, "volumesnapshotcontents", kubeclient.LabelManagedBy, &kubeclient.Content{}, r.contents)
+			kubeclient.Reflect(ctx, r.client.Snapshots, "volumesnapshotcontents", api.LabelManagedBy, &kubeclient.Content{}, r.contents)
 		})
 	}
 	parts.Go(func() {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
@@ -32,11 +33,11 @@ func recordedRound(t *testing.T, answers map[string]any) (*janitorRound, func() 
 func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 	pv := &corev1.PersistentVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume},
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{kubeclient.AnnGroupLost: "2026-01-02T03:04:05Z"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}},
 		Spec: corev1.PersistentVolumeSpec{
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: kubeclient.DriverName, VolumeHandle: kubetest.TestVG + "/pvc-1"}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: api.DriverName, VolumeHandle: kubetest.TestVG + "/pvc-1"}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: kubeclient.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}},
 			}}}},
 		},
 	}
@@ -49,7 +50,7 @@ func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 	if err != nil || again == 0 {
 		t.Errorf("next check in %s, %v", again, err)
 	}
-	delete(pv.Annotations, kubeclient.AnnGroupLost)
+	delete(pv.Annotations, api.AnnotationVolumeGroupLostSince)
 	again, err = r.lookAtVolume(t.Context(), "pvc-1", "n")
 	if err != nil || again != 0 {
 		t.Errorf("without a note: next check in %s, %v", again, err)
@@ -73,8 +74,8 @@ func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
 	s.APIVersion, s.Kind = kubeclient.SnapshotVersion.String(), kubeclient.KindSnapshot
 	s.Namespace, s.Name, s.UID, s.Status.Content = "ns", "nightly", "second", "b"
 	c := kubetest.ContentOf("a", "first", kubetest.TestVG+"/s-1")
-	c.APIVersion, c.Kind = kubeclient.SnapshotVersion.String(), kindContent
-	c.Annotations = map[string]string{kubeclient.AnnLostSince: "2020-01-02T03:04:05Z"}
+	c.APIVersion, c.Kind = kubeclient.SnapshotVersion.String(), kubeclient.KindContent
+	c.Annotations = map[string]string{api.AnnotationLostSince: "2020-01-02T03:04:05Z"}
 	const group = "/apis/snapshot.storage.k8s.io/v1"
 	r, requests := recordedRound(t, map[string]any{
 		"GET " + group + "/namespaces/ns/volumesnapshots/nightly": s, "GET " + group + "/volumesnapshotcontents/a": c,

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -15,11 +16,11 @@ import (
 func (r *janitorRound) lookAtClaim(ctx context.Context, key, node string) (time.Duration, error) {
 	namespace, name := kubeclient.ClaimKey(key)
 	claim, err := r.client.Claim(ctx, namespace, name)
-	if err != nil || claim == nil || claim.Spec.VolumeName != "" || claim.Annotations[kubeclient.AnnSelectedNode] != node {
+	if err != nil || claim == nil || claim.Spec.VolumeName != "" || claim.Annotations[api.AnnotationSelectedNode] != node {
 		return 0, err
 	}
 	class, err := r.class(ctx, kubeclient.ClassOf(claim))
-	if err != nil || class.Provisioner != kubeclient.DriverName {
+	if err != nil || class.Provisioner != api.DriverName {
 		return 0, err
 	}
 	there, err := r.client.Node(ctx, node)
@@ -30,10 +31,10 @@ func (r *janitorRound) lookAtClaim(ctx context.Context, key, node string) (time.
 	if lost.kind == lossNone {
 		return 0, nil
 	}
-	if _, err := r.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{kubeclient.AnnSelectedNode: nil}}); err != nil {
+	if _, err := r.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: nil}}); err != nil {
 		return 0, fmt.Errorf("return claim %s to the scheduler: %w", key, err)
 	}
 	message := lost.String() + "; this claim returns to the scheduler, which selects another node"
 	r.log.InfoContext(ctx, message, "claim", key)
-	return 0, r.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(namespace, name, claim.UID), Kind: corev1.EventTypeNormal, Reason: reasonFreedClaim, Message: message})
+	return 0, r.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(namespace, name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSelectedNodeRemoved, Message: message})
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -57,7 +58,7 @@ func DecideContent(s ContentSight) step {
 func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
 	s := ContentSight{Now: time.Now(), Began: r.began, Grace: r.cfg.Grace, C: &kubeclient.Content{}}
 	there, err := kubeclient.Get(ctx, r.client.Snapshots, "volumesnapshotcontents", "", name, s.C)
-	if err != nil || !there || s.C.Spec.Driver != kubeclient.DriverName || s.C.Labels[kubeclient.LabelManagedBy] != nodeName {
+	if err != nil || !there || s.C.Spec.Driver != api.DriverName || s.C.Labels[api.LabelManagedBy] != nodeName {
 		return 0, err
 	}
 	node, err := r.client.Node(ctx, nodeName)
@@ -102,9 +103,9 @@ func (r *janitorRound) seeSnapshot(ctx context.Context, s *ContentSight) error {
 func (r *janitorRound) doContent(ctx context.Context, s ContentSight, what step) (time.Duration, error) {
 	switch what {
 	case stepForgive:
-		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{kubeclient.AnnLostSince: nil}})
+		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: nil}})
 	case stepMark:
-		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{kubeclient.AnnLostSince: noteAt(s.Now, s.C.CreationTimestamp.Time, s.lost).Format(time.RFC3339)}})
+		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: noteAt(s.Now, s.C.CreationTimestamp.Time, s.lost).Format(time.RFC3339)}})
 	case stepTell:
 		wait := tellAgain
 		if due := releaseAt(s.Marked, s.Began, s.Grace); due.After(s.Now) {
@@ -113,12 +114,12 @@ func (r *janitorRound) doContent(ctx context.Context, s ContentSight, what step)
 		if s.Bound == nil {
 			return wait, nil // no owner is left to inform
 		}
-		return wait, r.tellSnapshot(ctx, s, corev1.EventTypeWarning, reasonSnapshotLost, fmt.Sprintf(
+		return wait, r.tellSnapshot(ctx, s, corev1.EventTypeWarning, api.ReasonSnapshotLost, fmt.Sprintf(
 			"%s. Snapshot %s is on it and is available again when it returns. If it does not return, delete this VolumeSnapshot. "+
-				"The janitor deletes those of VolumeSnapshotClasses with the annotation %s: %s, %s after the loss.", s.Loss, s.C.Status.SnapshotHandle, OnNodeLoss, onNodeLossRelease, s.Grace))
+				"The janitor deletes those of VolumeSnapshotClasses with the annotation %s: %s, %s after the loss.", s.Loss, s.C.Status.SnapshotHandle, api.AnnotationOnNodeLoss, api.OnNodeLossRelease, s.Grace))
 	case stepTellBroken:
-		return tellAgain, r.tellBroken(ctx, reasonSnapshotMismatch, corev1.ObjectReference{
-			APIVersion: kubeclient.SnapshotVersion.String(), Kind: kindContent, Name: s.C.Name, UID: s.C.UID}, s.broken)
+		return tellAgain, r.tellBroken(ctx, api.ReasonSnapshotMismatch, corev1.ObjectReference{
+			APIVersion: kubeclient.SnapshotVersion.String(), Kind: kubeclient.KindContent, Name: s.C.Name, UID: s.C.UID}, s.broken)
 	case StepDeleteClaim:
 		return tellAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless it is retained
 	case StepUnholdPV:
@@ -139,7 +140,7 @@ func (r *janitorRound) deleteSnapshot(ctx context.Context, s ContentSight) error
 	if err != nil {
 		return fmt.Errorf("delete snapshot %s: %w", s.C.SnapshotKey(), err)
 	}
-	return r.tellSnapshot(ctx, s, corev1.EventTypeNormal, reasonReleasedSnapshot, fmt.Sprintf(
+	return r.tellSnapshot(ctx, s, corev1.EventTypeNormal, api.ReasonSnapshotDeleted, fmt.Sprintf(
 		"%s for more than %s: the janitor deletes this snapshot, as its class demands; %s stays on its disks", s.Loss, s.Grace, s.C.Status.SnapshotHandle))
 }
 
@@ -167,5 +168,5 @@ func (r *janitorRound) snapshotReleases(ctx context.Context, name string) (bool,
 	if _, err := kubeclient.Get(ctx, r.client.Snapshots, "volumesnapshotclasses", "", name, &class); err != nil {
 		return false, fmt.Errorf("read VolumeSnapshotClass %s: %w", name, err)
 	}
-	return class.Driver == kubeclient.DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, nil
+	return class.Driver == api.DriverName && class.Annotations[api.AnnotationOnNodeLoss] == api.OnNodeLossRelease, nil
 }

@@ -13,23 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
-)
-
-// Reasons of the janitor's events.
-const (
-	reasonVolumeLost         = "VolumeLost"
-	reasonVolumeLostResolved = "VolumeLostResolved"
-	reasonVolumeInUse        = "VolumeInUse"
-	reasonReleasedClaim      = "ClaimDeleted"
-	reasonReleasedPod        = "PodDeleted"
-	reasonReleasedVolume     = "PersistentVolumeDeleted"
-	reasonAbandonedVolume    = "VolumeAbandoned"
-	reasonFreedClaim         = "SelectedNodeRemoved"
-	reasonClaimMismatch      = "ClaimMismatch"
-	reasonSnapshotMismatch   = "SnapshotMismatch"
-	reasonSnapshotLost       = "SnapshotLost"
-	reasonReleasedSnapshot   = "SnapshotDeleted"
 )
 
 // Intervals of further checks for changes that no watch announces: a class gets its annotation, an event expires after an
@@ -50,7 +35,7 @@ func (r *janitorRound) lookAtVolume(ctx context.Context, name, node string) (tim
 		return 0, err
 	}
 	again, err := r.do(ctx, s, Decide(s))
-	if again == 0 && s.Loss.kind == lossNone && pv.Annotations[kubeclient.AnnGroupLost] != "" {
+	if again == 0 && s.Loss.kind == lossNone && pv.Annotations[api.AnnotationVolumeGroupLostSince] != "" {
 		again = time.Minute // the node does not answer, and no watch announces that it answers again
 	}
 	return again, err
@@ -63,13 +48,13 @@ func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, nam
 	if err != nil {
 		return s, err
 	}
-	s.Loss = LossOf(name, node, pv.Annotations[kubeclient.AnnGroupLost])
+	s.Loss = LossOf(name, node, pv.Annotations[api.AnnotationVolumeGroupLostSince])
 	vg, _, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
 	if s.Loss.kind == lossNone {
 		r.losses.ended(groupLossKey(name, vg))
 	}
 	s.lost, s.Marked = r.noted(ctx, s.Now, s.Loss, vg, pv)
-	if s.Loss.kind == lossNone && s.Marked.IsZero() && pv.Annotations[kubeclient.AnnPolicy] == "" {
+	if s.Loss.kind == lossNone && s.Marked.IsZero() && pv.Annotations[api.AnnotationReclaimPolicy] == "" {
 		return s, nil
 	}
 	if s.Claim, s.broken, err = r.boundTo(ctx, pv, name); err != nil || s.broken != nil || s.Loss.kind == lossNone {
@@ -114,7 +99,7 @@ func (r *janitorRound) releases(ctx context.Context, pv *corev1.PersistentVolume
 		return false, nil
 	}
 	class, err := r.class(ctx, name)
-	return err == nil && class.Provisioner == kubeclient.DriverName && class.Annotations[OnNodeLoss] == onNodeLossRelease, err
+	return err == nil && class.Provisioner == api.DriverName && class.Annotations[api.AnnotationOnNodeLoss] == api.OnNodeLossRelease, err
 }
 
 // class reads a storage class; a missing one has no provisioner.
@@ -134,7 +119,7 @@ func (r *janitorRound) do(ctx context.Context, s Sight, what step) (time.Duratio
 		return 0, r.forgive(ctx, s)
 	case stepMark:
 		s.Marked = noteAt(s.Now, s.Pv.CreationTimestamp.Time, s.lost)
-		if err := r.client.Annotate(ctx, s.Pv, map[string]any{kubeclient.AnnLostSince: s.Marked.Format(time.RFC3339)}); err != nil {
+		if err := r.client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationLostSince: s.Marked.Format(time.RFC3339)}); err != nil {
 			return 0, err
 		}
 		return r.tellLost(ctx, s) // at once: the owner must see a warning before the claim is deleted
@@ -142,7 +127,7 @@ func (r *janitorRound) do(ctx context.Context, s Sight, what step) (time.Duratio
 		return r.tellLost(ctx, s)
 	case stepInUse:
 		user := s.users[slices.IndexFunc(s.users, s.alive)]
-		return time.Minute, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeInUse, fmt.Sprintf(
+		return time.Minute, r.tell(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeInUse, fmt.Sprintf(
 			"%s, and the storage class demands that this claim is deleted; but pod %s on node %s still uses it: delete the pod first",
 			s.Loss, user.Name, user.Spec.NodeName))
 	case StepDeleteClaim:
@@ -161,7 +146,7 @@ func (r *janitorRound) do(ctx context.Context, s Sight, what step) (time.Duratio
 	case stepAbandon:
 		return 0, r.abandon(ctx, s)
 	case stepTellBroken:
-		return tellAgain, r.tellBroken(ctx, reasonClaimMismatch, corev1.ObjectReference{
+		return tellAgain, r.tellBroken(ctx, api.ReasonClaimMismatch, corev1.ObjectReference{
 			APIVersion: "v1", Kind: kubeclient.KindVolume, Name: s.Pv.Name, UID: s.Pv.UID}, s.broken)
 	}
 	return 0, nil
@@ -192,33 +177,33 @@ func (r *janitorRound) tellLost(ctx context.Context, s Sight) (time.Duration, er
 	case s.Claim == nil:
 		return max(time.Second, s.Marked.Add(s.Grace).Sub(s.Now)), nil // no owner is left to inform
 	case !s.OptIn:
-		return tellAgain, r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost, what+"The janitor deletes nothing. "+remedy+
-			fmt.Sprintf(" The janitor releases volumes of storage classes with the annotation %s: %s.", OnNodeLoss, onNodeLossRelease))
+		return tellAgain, r.tell(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, what+"The janitor deletes nothing. "+remedy+
+			fmt.Sprintf(" The janitor releases volumes of storage classes with the annotation %s: %s.", api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
 	}
 	at := releaseAt(s.Marked, s.Began, s.Grace)
-	return max(time.Second, at.Sub(s.Now)), r.tell(ctx, s, corev1.EventTypeWarning, reasonVolumeLost,
+	return max(time.Second, at.Sub(s.Now)), r.tell(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost,
 		what+fmt.Sprintf("If it does not return by %s, the janitor deletes this claim, as its storage class demands (annotation %s: %s). A StatefulSet then starts with an empty volume on another node.",
-			at.UTC().Format(time.RFC3339), OnNodeLoss, onNodeLossRelease))
+			at.UTC().Format(time.RFC3339), api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
 }
 
 func (r *janitorRound) forgive(ctx context.Context, s Sight) error {
-	if s.Pv.Annotations[kubeclient.AnnPolicy] != "" && s.Pv.Spec.ClaimRef != nil && (s.Claim == nil || s.Claim.DeletionTimestamp != nil) {
+	if s.Pv.Annotations[api.AnnotationReclaimPolicy] != "" && s.Pv.Spec.ClaimRef != nil && (s.Claim == nil || s.Claim.DeletionTimestamp != nil) {
 		return r.forgiveLate(ctx, s)
 	}
-	if err := r.client.Change(ctx, s.Pv, map[string]any{kubeclient.AnnLostSince: nil, kubeclient.AnnPolicy: nil}, policyBefore(s.Pv)); err != nil {
+	if err := r.client.Change(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil}, policyBefore(s.Pv)); err != nil {
 		return err
 	}
-	if s.Claim == nil || s.Pv.Status.Phase != corev1.VolumeBound || s.Pv.Annotations[kubeclient.AnnGroupLost] != "" {
+	if s.Claim == nil || s.Pv.Status.Phase != corev1.VolumeBound || s.Pv.Annotations[api.AnnotationVolumeGroupLostSince] != "" {
 		return nil
 	}
-	return r.tell(ctx, s, corev1.EventTypeNormal, reasonVolumeLostResolved,
+	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeLostResolved,
 		"Resolved: the node of this claim's volume is back. The janitor deleted nothing")
 }
 
 // policyBefore is the reclaim policy that deleteClaim recorded before it set Retain; "": none. deleteClaim records only
 // Delete: any other text comes from another writer.
 func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy {
-	noted := corev1.PersistentVolumeReclaimPolicy(pv.Annotations[kubeclient.AnnPolicy])
+	noted := corev1.PersistentVolumeReclaimPolicy(pv.Annotations[api.AnnotationReclaimPolicy])
 	if noted == corev1.PersistentVolumeReclaimDelete && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
 		return noted
 	}
@@ -227,18 +212,18 @@ func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPol
 
 // forgiveLate retains a volume that is back although its claim is being deleted: nothing can stop that deletion.
 func (r *janitorRound) forgiveLate(ctx context.Context, s Sight) error {
-	if err := r.client.Annotate(ctx, s.Pv, map[string]any{kubeclient.AnnLostSince: nil, kubeclient.AnnPolicy: nil, kubeclient.AnnAbandoned: s.Now.UTC().Format(time.RFC3339)}); err != nil {
+	if err := r.client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil, api.AnnotationAbandonedSince: s.Now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
 	s.Claim = nil // the claim is being deleted: write the event on the volume
-	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
+	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeAbandoned, fmt.Sprintf(
 		"the node of this volume is back, but its claim was deleted meanwhile. Logical volume %s is kept with its data", s.Pv.Spec.CSI.VolumeHandle))
 }
 
 // deleteClaim first sets the policy Retain: otherwise a node that returns while the claim is deleted would remove the data.
 func (r *janitorRound) deleteClaim(ctx context.Context, s Sight) error {
 	if policy := s.Pv.Spec.PersistentVolumeReclaimPolicy; policy == corev1.PersistentVolumeReclaimDelete {
-		if err := r.client.Change(ctx, s.Pv, map[string]any{kubeclient.AnnPolicy: policy}, corev1.PersistentVolumeReclaimRetain); err != nil {
+		if err := r.client.Change(ctx, s.Pv, map[string]any{api.AnnotationReclaimPolicy: policy}, corev1.PersistentVolumeReclaimRetain); err != nil {
 			return err
 		}
 	}
@@ -246,7 +231,7 @@ func (r *janitorRound) deleteClaim(ctx context.Context, s Sight) error {
 	if err != nil {
 		return fmt.Errorf("delete claim %s: %w", kubeclient.KeyOf(s.Claim), err)
 	}
-	return r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedClaim, fmt.Sprintf(
+	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonClaimDeleted, fmt.Sprintf(
 		"%s for more than %s: the janitor deletes this claim, as storage class %s demands, so that its owner can create it again; volume %s stays on its disks",
 		s.Loss, s.Grace, s.Pv.Spec.StorageClassName, s.Pv.Spec.CSI.VolumeHandle))
 }
@@ -265,7 +250,7 @@ func (r *janitorRound) deletePods(ctx context.Context, s Sight) error {
 		if err := remove(ctx, r.client.Core, "pods", &pod, grace); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
-		if err := r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedPod, fmt.Sprintf("deleted pod %s, which waited for this claim", pod.Name)); err != nil {
+		if err := r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonPodDeleted, fmt.Sprintf("deleted pod %s, which waited for this claim", pod.Name)); err != nil {
 			return err
 		}
 	}
@@ -276,13 +261,13 @@ func (r *janitorRound) deletePV(ctx context.Context, s Sight) error {
 	if err := remove(ctx, r.client.Core, "persistentvolumes", s.Pv, nil); err != nil {
 		return fmt.Errorf("delete PersistentVolume %s: %w", s.Pv.Name, err)
 	}
-	return r.tell(ctx, s, corev1.EventTypeNormal, reasonReleasedVolume, fmt.Sprintf(
+	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonPersistentVolumeDeleted, fmt.Sprintf(
 		"%s, and the claim of this volume is deleted: the janitor deletes this object; logical volume %s stays on its disks", s.Loss, s.Pv.Spec.CSI.VolumeHandle))
 }
 
 // unhold runs after the deletion: before it, csi-provisioners would set their finalizer again.
 func (r *janitorRound) unhold(ctx context.Context, s Sight) error {
-	finalizers := slices.DeleteFunc(slices.Clone(s.Pv.Finalizers), func(f string) bool { return f == finalizerProvisioner })
+	finalizers := slices.DeleteFunc(slices.Clone(s.Pv.Finalizers), func(f string) bool { return f == api.FinalizerProvisioner })
 	body := map[string]any{"metadata": map[string]any{"resourceVersion": s.Pv.ResourceVersion, "finalizers": finalizers}}
 	if err := r.client.Patch(ctx, "persistentvolumes", "", s.Pv.Name, "", body, &corev1.PersistentVolume{}); kubeclient.UnlessNotFound(err) != nil {
 		return fmt.Errorf("remove the finalizer of PersistentVolume %s: %w", s.Pv.Name, err)
@@ -292,9 +277,9 @@ func (r *janitorRound) unhold(ctx context.Context, s Sight) error {
 }
 
 func (r *janitorRound) abandon(ctx context.Context, s Sight) error {
-	if err := r.client.Annotate(ctx, s.Pv, map[string]any{kubeclient.AnnAbandoned: s.Now.UTC().Format(time.RFC3339)}); err != nil {
+	if err := r.client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationAbandonedSince: s.Now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
-	return r.tell(ctx, s, corev1.EventTypeNormal, reasonAbandonedVolume, fmt.Sprintf(
+	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeAbandoned, fmt.Sprintf(
 		"%s, and the janitor has deleted the claim of this volume. The reclaim policy is Retain: this object and its data (logical volume %s) are kept", s.Loss, s.Pv.Spec.CSI.VolumeHandle))
 }

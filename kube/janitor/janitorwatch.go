@@ -3,6 +3,7 @@ package janitor
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -24,7 +25,7 @@ func stripNode(o any) any {
 }
 
 // volumeNotes are the annotations that give the janitor work on a volume although its node exists.
-var volumeNotes = []string{kubeclient.AnnLostSince, kubeclient.AnnGroupLost, kubeclient.AnnPolicy}
+var volumeNotes = []string{api.AnnotationLostSince, api.AnnotationVolumeGroupLostSince, api.AnnotationReclaimPolicy}
 
 func KeepVolume(o any) (place, bool) {
 	pv, ok := o.(*corev1.PersistentVolume)
@@ -55,14 +56,14 @@ func KeepSelecting(o any) (place, bool) {
 	if !ok || claim.Spec.VolumeName != "" {
 		return place{}, false
 	}
-	p := place{node: claim.Annotations[kubeclient.AnnSelectedNode], alone: true}
+	p := place{node: claim.Annotations[api.AnnotationSelectedNode], alone: true}
 	return p, p.node != ""
 }
 
 func StripSelecting(o any) any {
 	if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
 		kept := &corev1.PersistentVolumeClaim{ObjectMeta: kubeclient.Names(claim)}
-		kept.Annotations, kept.Spec.VolumeName = kubeclient.Only(claim.Annotations, kubeclient.AnnSelectedNode), claim.Spec.VolumeName
+		kept.Annotations, kept.Spec.VolumeName = kubeclient.Only(claim.Annotations, api.AnnotationSelectedNode), claim.Spec.VolumeName
 		return kept
 	}
 	return o
@@ -70,10 +71,10 @@ func StripSelecting(o any) any {
 
 func KeepContent(o any) (place, bool) {
 	c, ok := o.(*kubeclient.Content)
-	if !ok || c.Spec.Driver != kubeclient.DriverName {
+	if !ok || c.Spec.Driver != api.DriverName {
 		return place{}, false
 	}
-	p := place{node: c.Labels[kubeclient.LabelManagedBy], alone: c.Annotations[kubeclient.AnnLostSince] == ""}
+	p := place{node: c.Labels[api.LabelManagedBy], alone: c.Annotations[api.AnnotationLostSince] == ""}
 	return p, p.node != ""
 }
 
@@ -81,7 +82,7 @@ func StripContent(o any) any {
 	if c, ok := o.(*kubeclient.Content); ok {
 		kept := &kubeclient.Content{ObjectMeta: kubeclient.Names(c)}
 		kept.Spec.Driver = c.Spec.Driver
-		kept.Labels, kept.Annotations = kubeclient.Only(c.Labels, kubeclient.LabelManagedBy), kubeclient.Only(c.Annotations, kubeclient.AnnLostSince)
+		kept.Labels, kept.Annotations = kubeclient.Only(c.Labels, api.LabelManagedBy), kubeclient.Only(c.Annotations, api.AnnotationLostSince)
 		return kept
 	}
 	return o

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -110,7 +111,7 @@ func (e *election) claim(lease *coordinationv1.Lease, now metav1.MicroTime) {
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &e.holder, &now
 	lease.Spec.LeaseDurationSeconds = ptr.To(max(1, int32(e.lasts/time.Second)))
 	if !e.leading {
-		e.losses.load(lease.Annotations[annLosses])
+		e.losses.load(lease.Annotations[api.AnnotationLosses])
 	}
 	e.keepLosses(lease)
 }
@@ -119,7 +120,7 @@ func (e *election) keepLosses(lease *coordinationv1.Lease) {
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
-	lease.Annotations[annLosses] = e.losses.text()
+	lease.Annotations[api.AnnotationLosses] = e.losses.text()
 }
 
 // release releases the lock, if this process holds it, so that the next one need not wait.

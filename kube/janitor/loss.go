@@ -8,21 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // This file decides the next step for a volume whose node or group is lost; janitorsteps.go does it.
-
-// OnNodeLoss is the annotation of a StorageClass or VolumeSnapshotClass that selects what the janitor does when the node or
-// volume group of a volume is lost: "release", or, without it, only an event. It is not a class parameter: parameters are
-// for the driver, immutable, and not copied to other objects.
-const (
-	OnNodeLoss        = "nodelvm.io/on-node-loss"
-	onNodeLossRelease = "release"
-)
-
-// finalizerProvisioner is csi-provisioner's; the node that has removed the volume removes it, which a lost node never does.
-const finalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalizer"
 
 // loss is the reason why a volume is unreachable, perhaps for ever.
 type loss struct {
@@ -128,7 +118,7 @@ func Decide(s Sight) step {
 	switch {
 	case s.broken != nil:
 		return stepTellBroken
-	case s.Loss.kind == lossNone && s.Marked.IsZero() && s.Pv.Annotations[kubeclient.AnnPolicy] == "":
+	case s.Loss.kind == lossNone && s.Marked.IsZero() && s.Pv.Annotations[api.AnnotationReclaimPolicy] == "":
 		return stepNothing
 	case s.Loss.kind == lossNone:
 		return stepForgive
@@ -188,11 +178,11 @@ func decideReleased(s Sight) step {
 		if s.Pv.DeletionTimestamp == nil {
 			return StepDeletePV
 		}
-		if slices.Contains(s.Pv.Finalizers, finalizerProvisioner) {
+		if slices.Contains(s.Pv.Finalizers, api.FinalizerProvisioner) {
 			return StepUnholdPV
 		}
 		return stepNothing
-	case s.OptIn && s.Pv.Annotations[kubeclient.AnnAbandoned] == "":
+	case s.OptIn && s.Pv.Annotations[api.AnnotationAbandonedSince] == "":
 		return stepAbandon
 	}
 	return stepNothing

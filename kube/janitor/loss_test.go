@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -81,14 +82,14 @@ func TestDecide(t *testing.T) {
 	released := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete)
 	retained := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
 	abandoned := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
-	abandoned.Annotations = map[string]string{kubeclient.AnnAbandoned: "2026-01-02T03:04:05Z"}
+	abandoned.Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-01-02T03:04:05Z"}
 	held, free := released.DeepCopy(), released.DeepCopy()
-	held.DeletionTimestamp, held.Finalizers = deleted, []string{"kubernetes.io/pv-protection", finalizerProvisioner}
+	held.DeletionTimestamp, held.Finalizers = deleted, []string{"kubernetes.io/pv-protection", api.FinalizerProvisioner}
 	free.DeletionTimestamp = deleted
 	never := volume(corev1.VolumeAvailable, corev1.PersistentVolumeReclaimDelete)
 	never.Spec.ClaimRef = nil
 	kept := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
-	kept.Annotations = map[string]string{kubeclient.AnnPolicy: "Delete"}
+	kept.Annotations = map[string]string{api.AnnotationReclaimPolicy: "Delete"}
 	old := now.Add(-time.Hour)
 	waits, runsThere, runsElsewhere := podOn("", corev1.PodPending, false), podOn("n", corev1.PodRunning, false), podOn("m", corev1.PodRunning, false)
 	for name, c := range map[string]struct {

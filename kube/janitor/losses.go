@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -19,9 +20,6 @@ import (
 // record of an earlier loss, or of another cluster, and a restore tool copies it. So the janitors keep on their lease,
 // which no node may write, when they first observed each current loss. A janitor replaces a record that is older than its
 // loss, or than the object that has it, and the grace period begins then.
-
-// annLosses is the annotation of the janitor's lease with the time of each loss.
-const annLosses = "nodelvm.io/losses"
 
 // lossesBytesMax bounds that annotation: all annotations of an object may have 256 KiB. Further losses are kept only in
 // memory, and their grace periods begin again after a restart.
@@ -129,7 +127,7 @@ func NotedAt(note string, now, created, lost time.Time) time.Time {
 // noted returns when the janitors first observed an object's loss, and when one of them recorded it on the object; zero:
 // none did.
 func (r *janitorRound) noted(ctx context.Context, now time.Time, l loss, vg string, o metav1.Object) (lost, marked time.Time) {
-	note := o.GetAnnotations()[kubeclient.AnnLostSince]
+	note := o.GetAnnotations()[api.AnnotationLostSince]
 	if l.kind == lossNone {
 		marked, _ = time.Parse(time.RFC3339, note) // whoever wrote it, stepForgive removes it; text that is not a time counts as no record
 		return time.Time{}, marked
@@ -138,7 +136,7 @@ func (r *janitorRound) noted(ctx context.Context, now time.Time, l loss, vg stri
 	lost = r.losses.seen(lossKey(l, vg), now, r.lasts)
 	marked = NotedAt(note, now, created, lost)
 	if marked.IsZero() && note != "" {
-		r.log.WarnContext(ctx, "the annotation "+kubeclient.AnnLostSince+" is not a janitor's record of this loss; replacing it, and the grace period begins now",
+		r.log.WarnContext(ctx, "the annotation "+api.AnnotationLostSince+" is not a janitor's record of this loss; replacing it, and the grace period begins now",
 			"object", o.GetName(), "says", kubeclient.Quoted(note), "created", created, "lost", lost, "loss", l.String())
 	}
 	return lost, marked

@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
@@ -20,10 +21,10 @@ import (
 func lostVolume(t *testing.T, note time.Duration, see func(*janitorRound)) (deleted bool, patched bool) {
 	t.Helper()
 	now := time.Now()
-	pv, c, late := kubetest.VolumeOn("gone", "data"), kubetest.Claim("data", "late", "pvc-data"), kubetest.Class("late", kubeclient.DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
+	pv, c, late := kubetest.VolumeOn("gone", "data"), kubetest.Claim("data", "late", "pvc-data"), kubetest.Class("late", api.DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
 	pv.CreationTimestamp = metav1.NewTime(now.Add(-2 * time.Hour))
-	pv.Annotations = map[string]string{kubeclient.AnnLostSince: now.Add(note).UTC().Format(time.RFC3339)}
-	late.Annotations = map[string]string{OnNodeLoss: onNodeLossRelease}
+	pv.Annotations = map[string]string{api.AnnotationLostSince: now.Add(note).UTC().Format(time.RFC3339)}
+	late.Annotations = map[string]string{api.AnnotationOnNodeLoss: api.OnNodeLossRelease}
 	r, sent := recordedRound(t, map[string]any{
 		"GET /api/v1/persistentvolumes/pvc-data": pv, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data": c,
 		"GET /apis/storage.k8s.io/v1/storageclasses/late": late, "PATCH /api/v1/persistentvolumes/pvc-data": pv,
@@ -84,12 +85,12 @@ func TestANoteOfAnotherLossOfASnapshot(t *testing.T) {
 	for ago, deletes := range map[time.Duration]bool{20 * time.Minute: true, 5 * time.Minute: false} { // age of the observed loss
 		now := time.Now()
 		c, of := kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1"), &kubeclient.Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kubeclient.KindSnapshot}}
-		c.TypeMeta = metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kindContent}
+		c.TypeMeta = metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: kubeclient.KindContent}
 		c.CreationTimestamp, c.Spec.VolumeSnapshotClassName = metav1.NewTime(now.Add(-2*time.Hour)), "late"
-		c.Annotations = map[string]string{kubeclient.AnnLostSince: now.Add(-20 * time.Minute).UTC().Format(time.RFC3339)}
+		c.Annotations = map[string]string{api.AnnotationLostSince: now.Add(-20 * time.Minute).UTC().Format(time.RFC3339)}
 		of.Namespace, of.Name, of.UID, of.Status.Content = "ns", "nightly", "uid", "a"
-		late := &kubeclient.SnapshotClass{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: "VolumeSnapshotClass"}, Driver: kubeclient.DriverName}
-		late.Annotations = map[string]string{OnNodeLoss: onNodeLossRelease}
+		late := &kubeclient.SnapshotClass{TypeMeta: metav1.TypeMeta{APIVersion: "snapshot.storage.k8s.io/v1", Kind: "VolumeSnapshotClass"}, Driver: api.DriverName}
+		late.Annotations = map[string]string{api.AnnotationOnNodeLoss: api.OnNodeLossRelease}
 		r, sent := recordedRound(t, map[string]any{
 			"GET " + path + "volumesnapshotcontents/a": c, "PATCH " + path + "volumesnapshotcontents/a": c,
 			"GET " + path + "namespaces/ns/volumesnapshots/nightly": of, "DELETE " + path + "namespaces/ns/volumesnapshots/nightly": of,
@@ -153,7 +154,7 @@ func TestLossesOutliveAJanitor(t *testing.T) {
 func TestWhichLossesLast(t *testing.T) {
 	r, _ := recordedRound(t, nil)
 	onGroup, onNode := kubetest.VolumeOn("n", "data"), kubetest.VolumeOn("gone", "more")
-	onGroup.Annotations = map[string]string{kubeclient.AnnGroupLost: "2026-01-02T03:04:05Z"}
+	onGroup.Annotations = map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}
 	if !r.lasts("anything") {
 		t.Error("a loss ends before the volumes are listed")
 	}

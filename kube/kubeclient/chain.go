@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -24,7 +25,7 @@ func Chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, nod
 	if err := bound(pv, claim); err != nil {
 		return err
 	}
-	if selected := claim.Annotations[AnnSelectedNode]; selected != "" && selected != node {
+	if selected := claim.Annotations[api.AnnotationSelectedNode]; selected != "" && selected != node {
 		return fmt.Errorf("node %s is selected for claim %s, but PersistentVolume %s is on node %s", Quoted(selected), KeyOf(claim), pv.Name, node)
 	}
 	return nil
@@ -33,7 +34,7 @@ func Chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, nod
 // Placed checks the part of a chain that needs no claim: PersistentVolume, logical volume, node.
 func Placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) error {
 	if node == "" || !IsOn(pv, node) {
-		return fmt.Errorf("PersistentVolume %s is not a volume of %s on node %s only", pv.Name, DriverName, Quoted(node))
+		return fmt.Errorf("PersistentVolume %s is not a volume of %s on node %s only", pv.Name, api.DriverName, Quoted(node))
 	}
 	if _, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle); err != nil {
 		return fmt.Errorf("PersistentVolume %s has the volume handle %s, which is not one of this driver's", pv.Name, Quoted(pv.Spec.CSI.VolumeHandle))
@@ -85,8 +86,8 @@ func SnapshotChain(c *Content, s *Snapshot, node string) error {
 // PlacedContent checks the part of the chain that needs no VolumeSnapshot. A content whose snapshot was never taken has no
 // handle.
 func PlacedContent(c *Content, node string) error {
-	if c.Spec.Driver != DriverName || node == "" || c.Labels[LabelManagedBy] != node {
-		return fmt.Errorf("VolumeSnapshotContent %s is not one of %s on node %s", c.Name, DriverName, Quoted(node))
+	if c.Spec.Driver != api.DriverName || node == "" || c.Labels[api.LabelManagedBy] != node {
+		return fmt.Errorf("VolumeSnapshotContent %s is not one of %s on node %s", c.Name, api.DriverName, Quoted(node))
 	}
 	given, taken := c.Spec.Source.SnapshotHandle, c.Status.SnapshotHandle
 	if given != "" && taken != "" && given != taken {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
@@ -30,10 +31,10 @@ func TestEachLinkOfAChainCounts(t *testing.T) {
 		"claim: another volume":     {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-2" }, nil, `"pvc-2"`},
 		"claim: no volume":          {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "" }, nil, "is not bound"},
 		"claim: another node": {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) {
-			c.Annotations = map[string]string{kubeclient.AnnSelectedNode: "node-2"}
+			c.Annotations = map[string]string{api.AnnotationSelectedNode: "node-2"}
 		}, nil, `"node-2" is selected`},
 		"claim: endless node": {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) {
-			c.Annotations = map[string]string{kubeclient.AnnSelectedNode: strings.Repeat("n", 1e6)}
+			c.Annotations = map[string]string{api.AnnotationSelectedNode: strings.Repeat("n", 1e6)}
 		}, nil, "is selected"},
 		"handle: none": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.CSI.VolumeHandle = "" }, nil, "volume handle"},
 		"handle: another kind's": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) {
@@ -48,7 +49,7 @@ func TestEachLinkOfAChainCounts(t *testing.T) {
 		"node: any": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.NodeAffinity = nil }, nil, "not a volume of"},
 	} {
 		pv, c := kubetest.VolumeOn("node-1", "data"), kubetest.Claim("data", "late", "pvc-data")
-		c.Annotations = map[string]string{kubeclient.AnnSelectedNode: "node-1"}
+		c.Annotations = map[string]string{api.AnnotationSelectedNode: "node-1"}
 		test.change(pv, c)
 		switch err := kubeclient.Chain(pv, c, "node-1", test.same...); {
 		case test.says == "" && err != nil:
@@ -82,7 +83,7 @@ func TestEachLinkOfASnapshotsChainCounts(t *testing.T) {
 			c.Spec.Source.SnapshotHandle = kubetest.TestVG + "/s-2"
 		}, "two snapshot handles"},
 		"driver: another": {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.Driver = "ebs" }, "not one of"},
-		"node: another":   {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Labels[kubeclient.LabelManagedBy] = "node-2" }, "not one of"},
+		"node: another":   {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Labels[api.LabelManagedBy] = "node-2" }, "not one of"},
 		"node: none":      {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Labels = nil }, "not one of"},
 	} {
 		c, s := kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1"), &kubeclient.Snapshot{}

@@ -104,7 +104,7 @@ func NewScheme() *runtime.Scheme {
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotClass"), &SnapshotClass{})
 	scheme.AddKnownTypes(authenticationv1.SchemeGroupVersion, &authenticationv1.TokenReview{})
 	scheme.AddKnownTypes(authorizationv1.SchemeGroupVersion, &authorizationv1.SubjectAccessReview{})
-	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotContent"), &Content{})
+	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind(KindContent), &Content{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotContentList"), &ContentList{})
 	for _, version := range []schema.GroupVersion{
 		corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion, SnapshotVersion,

@@ -18,13 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
-var SnapshotVersion = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
-
-// LabelManagedBy names the node that has a content's snapshot. The snapshot controller sets it if it runs with
-// --enable-distributed-snapshotting, and csi-snapshotter on that node selects contents by it.
-const LabelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
+var SnapshotVersion = schema.GroupVersion{Group: api.SnapshotGroup, Version: "v1"}
 
 // Content holds the fields that this package reads of a VolumeSnapshotContent.
 type Content struct {
@@ -135,7 +133,7 @@ func (s *ContentStore) Resync() error { return nil }
 func (s *ContentStore) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		if c, ok := o.(*Content); ok {
-			labels := Only(c.Labels, LabelManagedBy)
+			labels := Only(c.Labels, api.LabelManagedBy)
 			c.ObjectMeta = Names(c)
 			c.Labels = labels
 		}
@@ -145,7 +143,7 @@ func (s *ContentStore) Transformer() cache.TransformFunc {
 
 func (s *ContentStore) put(c *Content) {
 	delete(s.ready, c.Name)
-	if c.Spec.Driver == DriverName && c.Status.ReadyToUse && c.Status.SnapshotHandle != "" {
+	if c.Spec.Driver == api.DriverName && c.Status.ReadyToUse && c.Status.SnapshotHandle != "" {
 		s.ready[c.Name] = c
 	}
 }
@@ -194,7 +192,7 @@ func Only(all map[string]string, wanted ...string) map[string]string {
 func (c *Client) SharedHandles(ctx context.Context) (map[string][]string, error) {
 	first, shared := map[string]string{}, map[string][]string{}
 	err := c.EachVolume(ctx, func(pv *corev1.PersistentVolume) {
-		if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName {
+		if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName {
 			return
 		}
 		handle := pv.Spec.CSI.VolumeHandle

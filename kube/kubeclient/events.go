@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // News is an event to write. Each object and reason has one event, which a repeated report updates.
@@ -34,7 +36,7 @@ func AboutClass(class *storagev1.StorageClass) corev1.ObjectReference {
 
 func AboutClaim(namespace, name string, uid types.UID) corev1.ObjectReference {
 	return corev1.ObjectReference{
-		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "PersistentVolumeClaim",
+		APIVersion: corev1.SchemeGroupVersion.String(), Kind: KindClaim,
 		Namespace: namespace, Name: name, UID: uid,
 	}
 }
@@ -80,8 +82,8 @@ func (t *Teller) Event(n News, now time.Time) *corev1.Event {
 		Type:                n.Kind,
 		Reason:              n.Reason,
 		Message:             fitting(n.Message),
-		Source:              corev1.EventSource{Component: DriverName, Host: t.Node},
-		ReportingController: DriverName,
+		Source:              corev1.EventSource{Component: api.DriverName, Host: t.Node},
+		ReportingController: api.DriverName,
 		ReportingInstance:   t.Node,
 		FirstTimestamp:      when,
 		LastTimestamp:       when,

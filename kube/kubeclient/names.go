@@ -6,31 +6,30 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
-// DriverName is the name of this driver in StorageClass, PersistentVolume and VolumeSnapshotContent objects.
-const DriverName = "nodelvm.io"
-
-// AnnSelectedNode names the node that the scheduler selected for a claim. It remains after the claim is bound.
-const AnnSelectedNode = "volume.kubernetes.io/selected-node"
-
+// Kinds of objects.
 const (
-	KindSnapshot = "VolumeSnapshot"
+	KindVolume   = "PersistentVolume"
 	KindClaim    = "PersistentVolumeClaim"
+	KindSnapshot = "VolumeSnapshot"
+	KindContent  = "VolumeSnapshotContent"
 )
 
 func KeyOf(claim *corev1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
 
 // IsOn reports whether a PersistentVolume is this driver's and usable on that node alone.
 func IsOn(pv *corev1.PersistentVolume, node string) bool {
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != DriverName || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return false
 	}
 	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
 	for _, term := range terms {
 		ours := false
 		for _, e := range term.MatchExpressions {
-			ours = ours || e.Key == TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 && e.Values[0] == node
+			ours = ours || e.Key == api.TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 && e.Values[0] == node
 		}
 		if !ours {
 			return false
@@ -50,7 +49,7 @@ func NodeOf(pv *corev1.PersistentVolume) string {
 	}
 	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
 		for _, e := range term.MatchExpressions {
-			if e.Key == TopologyKey && len(e.Values) == 1 && IsOn(pv, e.Values[0]) {
+			if e.Key == api.TopologyKey && len(e.Values) == 1 && IsOn(pv, e.Values[0]) {
 				return e.Values[0]
 			}
 		}
@@ -63,19 +62,6 @@ func EphemeralClaim(pod *corev1.Pod, v corev1.Volume) string { return pod.Name +
 const BackoffFirst = time.Second
 
 const BackoffMost = 30 * time.Second
-
-// TopologyKey is the label in a PersistentVolume's node affinity.
-const TopologyKey = "topology.nodelvm.io/node"
-
-const KindVolume = "PersistentVolume"
-
-// Annotations on a PersistentVolume and a VolumeSnapshotContent. Each holds a time (RFC 3339, UTC), except the last.
-const (
-	AnnLostSince = "nodelvm.io/lost-since"              // Written by the janitor: when it first observed the loss of the node or group.
-	AnnGroupLost = "nodelvm.io/volume-group-lost-since" // Written by the node: when its volume group disappeared.
-	AnnAbandoned = "nodelvm.io/abandoned-since"         // Written by the janitor: when it released the claim of a retained volume.
-	AnnPolicy    = "nodelvm.io/original-reclaim-policy" // Written by the janitor: the policy of a volume whose claim it releases, Retain meanwhile.
-)
 
 // ClaimKey splits namespace/name.
 func ClaimKey(key string) (namespace, name string) {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -58,8 +59,8 @@ func Reply(w http.ResponseWriter, code int, body any) {
 // ContentOf returns the ready content of a snapshot ns/nightly.
 func ContentOf(name, snapshotUID, handle string) *kubeclient.Content {
 	c := &kubeclient.Content{}
-	c.Name, c.Labels = name, map[string]string{kubeclient.LabelManagedBy: "node-1"}
-	c.Spec.Driver, c.Status.ReadyToUse, c.Status.SnapshotHandle = kubeclient.DriverName, true, handle
+	c.Name, c.Labels = name, map[string]string{api.LabelManagedBy: "node-1"}
+	c.Spec.Driver, c.Status.ReadyToUse, c.Status.SnapshotHandle = api.DriverName, true, handle
 	c.Spec.VolumeSnapshotRef.Namespace, c.Spec.VolumeSnapshotRef.Name, c.Spec.VolumeSnapshotRef.UID = "ns", "nightly", TypesUID(snapshotUID)
 	return c
 }
@@ -73,10 +74,10 @@ func VolumeOn(node, name string) *corev1.PersistentVolume {
 			StorageClassName: "late",
 			ClaimRef:         &corev1.ObjectReference{Kind: kubeclient.KindClaim, Namespace: "ns", Name: name, UID: "claim-" + TypesUID(name)},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: kubeclient.DriverName, VolumeHandle: TestVG + "/pvc-" + name,
+				Driver: api.DriverName, VolumeHandle: TestVG + "/pvc-" + name,
 			}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: kubeclient.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
 			}}}},
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},

@@ -1,5 +1,4 @@
-// Package inventory holds the types of the status page. It is apart from package lvm, which is for Linux alone, so that
-// programs on users' machines can import it.
+// Package inventory holds the part of the status document that lvm/host fills, and the sizes that all packages print.
 package inventory
 
 import (

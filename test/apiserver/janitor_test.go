@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nodelvm/nodelvm/kube/janitor"
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // TestJanitorReleasesTheClaimsOfALostNode, and of no other one, after the grace period, and tells each step.
@@ -33,7 +33,7 @@ func TestJanitorReleasesTheClaimsOfALostNode(t *testing.T) {
 	from := time.Now()
 	for _, claim := range []*corev1.PersistentVolumeClaim{gone, retained, tainted, plain} {
 		why := untilTold(t, claim.Namespace, claim.Name, "VolumeLost")
-		if !strings.Contains(why, janitor.OnNodeLoss) || !strings.Contains(why, claim.Spec.VolumeName) {
+		if !strings.Contains(why, api.AnnotationOnNodeLoss) || !strings.Contains(why, claim.Spec.VolumeName) {
 			t.Errorf("claim %s is told %q", claim.Name, why)
 		}
 		expectKept(t, claim)

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nodelvm/nodelvm/kube/janitor"
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // forge makes a PersistentVolume on a node that names a claim which is bound to another volume. Its notes say that its node
@@ -164,7 +164,7 @@ func makeContent(t *testing.T, namespace, name, class, node, contentName string)
 func makeReleaseSnapshotClass(t *testing.T, name string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
-		"metadata": {"name": %q, "annotations": {%q: "release"}}, "driver": %q, "deletionPolicy": "Delete"}`, name, janitor.OnNodeLoss, driver)
+		"metadata": {"name": %q, "annotations": {%q: "release"}}, "driver": %q, "deletionPolicy": "Delete"}`, name, api.AnnotationOnNodeLoss, driver)
 	if err := admin.RESTClient().Post().AbsPath(snapshots, "volumesnapshotclasses").Body([]byte(body)).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/janitor"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
@@ -84,7 +85,7 @@ func startJanitor(t *testing.T, name string, most int64) *runningJanitor {
 var releaseClass = sync.OnceValue(func() error {
 	late := storagev1.VolumeBindingWaitForFirstConsumer
 	_, err := admin.StorageV1().StorageClasses().Create(context.Background(), &storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: optedIn, Annotations: map[string]string{janitor.OnNodeLoss: "release"}},
+		ObjectMeta:  metav1.ObjectMeta{Name: optedIn, Annotations: map[string]string{api.AnnotationOnNodeLoss: "release"}},
 		Provisioner: driver, VolumeBindingMode: &late, Parameters: map[string]string{"volumeGroup": "vg", "layout": "thin"},
 	}, metav1.CreateOptions{})
 	return err

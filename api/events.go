@@ -1,0 +1,34 @@
+package api
+
+// Reasons of the node's events. Conditions have their own: see lvm.Condition.
+const (
+	ReasonUnreferencedVolumes         = "UnreferencedVolumes"
+	ReasonAbandonedVolumes            = "AbandonedVolumes"
+	ReasonOtherClusterVolumes         = "OtherClusterVolumes"
+	ReasonVolumeNotFound              = "VolumeNotFound"
+	ReasonVolumeGroupLost             = "VolumeGroupLost"
+	ReasonImmediateBindingUnsupported = "ImmediateBindingUnsupported"
+	ReasonSourceNodeSelected          = "SourceNodeSelected"
+	ReasonDuplicateVolumeHandle       = "DuplicateVolumeHandle"
+	ReasonPodVolumesOnDifferentNodes  = "PodVolumesOnDifferentNodes" // the pod's claims are on several nodes
+	ReasonInsufficientCapacityForPod  = "InsufficientCapacityForPod" // some of the pod's claims are on this node, which has no capacity for the others
+	ReasonFileSystemResizeRequired    = "FileSystemResizeRequired"   // as the kubelet's, and the two below
+	ReasonVolumeResizeSuccessful      = "VolumeResizeSuccessful"
+	ReasonVolumeResizeFailed          = "VolumeResizeFailed"
+)
+
+// Reasons of the janitor's events.
+const (
+	ReasonVolumeLost              = "VolumeLost"
+	ReasonVolumeLostResolved      = "VolumeLostResolved"
+	ReasonVolumeInUse             = "VolumeInUse"
+	ReasonClaimDeleted            = "ClaimDeleted"
+	ReasonPodDeleted              = "PodDeleted"
+	ReasonPersistentVolumeDeleted = "PersistentVolumeDeleted"
+	ReasonVolumeAbandoned         = "VolumeAbandoned"
+	ReasonSelectedNodeRemoved     = "SelectedNodeRemoved"
+	ReasonClaimMismatch           = "ClaimMismatch"
+	ReasonSnapshotMismatch        = "SnapshotMismatch"
+	ReasonSnapshotLost            = "SnapshotLost"
+	ReasonSnapshotDeleted         = "SnapshotDeleted"
+)

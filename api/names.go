@@ -1,0 +1,83 @@
+package api
+
+// DriverName is the driver's name in CSIDriver, StorageClass, PersistentVolume and VolumeSnapshotContent objects.
+const DriverName = "nodelvm.io"
+
+// TopologyKey is the one topology segment of the driver, and the label in a PersistentVolume's node affinity; its value is the
+// node's name.
+const TopologyKey = "topology.nodelvm.io/node"
+
+// SnapshotGroup is the API group of the snapshot objects.
+const SnapshotGroup = "snapshot.storage.k8s.io"
+
+// csi-provisioner and csi-snapshotter name a volume and its PersistentVolume PrefixVolume and the claim's UID, a snapshot
+// PrefixSnapshot and the VolumeSnapshot's UID, and its content PrefixContent and that UID.
+const (
+	PrefixVolume   = "pvc-"
+	PrefixSnapshot = "snapshot-"
+	PrefixContent  = "snapcontent-"
+)
+
+// Annotations and labels that Kubernetes defines.
+const (
+	AnnotationSelectedNode    = "volume.kubernetes.io/selected-node"               // of a claim: the node that the scheduler selected; it remains after the claim is bound
+	AnnotationNoNodeExpansion = "volume.kubernetes.io/node-expansion-not-required" // of a claim: the kubelet has nothing to do after an expansion
+	AnnotationProvisionedBy   = "pv.kubernetes.io/provisioned-by"                  // of a PersistentVolume: the driver whose DeleteVolume csi-provisioner calls
+
+	// LabelManagedBy names the node that has a VolumeSnapshotContent's snapshot. The snapshot controller sets it if it runs with
+	// --enable-distributed-snapshotting, and csi-snapshotter on that node selects contents by it.
+	LabelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
+)
+
+// FinalizerProvisioner is csi-provisioner's finalizer of a PersistentVolume. The node that has removed the volume removes it, which
+// a lost node never does.
+const FinalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalizer"
+
+// Annotations of this driver. All but the reclaim policy, OnNodeLoss and Losses hold a time (RFC 3339, UTC).
+const (
+	AnnotationLostSince            = "nodelvm.io/lost-since"              // of a PersistentVolume or content, by the janitor: when it first observed the loss of the node or group
+	AnnotationVolumeGroupLostSince = "nodelvm.io/volume-group-lost-since" // of a PersistentVolume, by the node: when its volume group disappeared
+	AnnotationAbandonedSince       = "nodelvm.io/abandoned-since"         // of a PersistentVolume, by the janitor: when it released the claim of a retained volume
+	AnnotationReclaimPolicy        = "nodelvm.io/original-reclaim-policy" // of a PersistentVolume, by the janitor: the policy of a volume whose claim it releases, Retain meanwhile
+	AnnotationRetriedAt            = "nodelvm.io/provisioning-retried-at" // of a claim, by the node: when it last made csi-provisioner retry; no code reads it
+	AnnotationLosses               = "nodelvm.io/losses"                  // of the janitor's lease: the time of each loss
+
+	// AnnotationOnNodeLoss of a StorageClass or VolumeSnapshotClass selects what the janitor does when the node or volume group of a
+	// volume is lost: OnNodeLossRelease, or, without it, only an event. It is not a class parameter: parameters are for the driver,
+	// immutable, and not copied to other objects.
+	AnnotationOnNodeLoss = "nodelvm.io/on-node-loss"
+	OnNodeLossRelease    = "release"
+)
+
+// Keys of a volume's context, which Kubernetes keeps in the PersistentVolume's volume attributes.
+const (
+	AttributeUUID        = "nodelvm.io/lv-uuid"      // the logical volume's UUID: the driver checks it before it uses the device
+	AttributeVolumeGroup = "nodelvm.io/volume-group" // the volume group's name, for admins and messages
+	AttributeSource      = "nodelvm.io/source"       // of a copy: the handle of the snapshot or volume that it was created from
+	AttributeMkfsOptions = "nodelvm.io/mkfs-options" // the StorageClass's mkfsOptions, unchanged
+)
+
+// Keys of a StorageClass's parameters.
+const (
+	ParameterVolumeGroup        = "volumeGroup"
+	ParameterLayout             = "layout"
+	ParameterWipe               = "wipe"
+	ParameterStripes            = "stripes"
+	ParameterStripeSize         = "stripeSize"
+	ParameterMirrors            = "mirrors"
+	ParameterThinPool           = "thinPool"
+	ParameterOverprovisionRatio = "overprovisionRatio"
+	ParameterMkfsOptions        = "mkfsOptions"
+)
+
+// ParameterPrefix begins the keys that belong to Kubernetes. csi-provisioner takes the file system's type out of the class's
+// parameters, and adds the claim's names to those of a request (--extra-create-metadata).
+const (
+	ParameterPrefix         = "csi.storage.k8s.io/"
+	ParameterFSType         = ParameterPrefix + "fstype"
+	ParameterClaimName      = ParameterPrefix + "pvc/name"
+	ParameterClaimNamespace = ParameterPrefix + "pvc/namespace"
+)
+
+// DefaultFSType is the file system of a class that names none.
+const DefaultFSType = "ext4"
