@@ -63,7 +63,7 @@ conformance: ## Run upstream's storage suite in the lab, for hours; a run that w
 	cd test && $(GO_RUN) ./cmd/conformance --dir $(CURDIR)/dist/conformance $(ARGS)
 
 .PHONY: bench
-bench: image ## Measure the driver beside bare LVM commands in a lab node; writes the tables of docs/explanation/performance.md
+bench: image ## Measure the driver beside bare LVM commands in a lab node; writes the tables of test/bench/results.md
 	cd test && $(GO_RUN) ./cmd/bench --image $(CURDIR)/dist/nodelvm-amd64.tar $(ARGS)
 
 .PHONY: manifest

@@ -8,7 +8,7 @@
 //	nodelvm   the driver in its image's root file system, over gRPC
 //
 // Measure writes Go's benchmark format, a line for each sample, for benchstat. Table makes the tables of
-// docs/explanation/performance.md from the same text.
+// test/bench/results.md from the same text.
 //
 // Caveats: a node is user-mode Linux, where a process costs ten times what it costs elsewhere, so ratios count, not
 // milliseconds. Work that the driver does after its reply ends before the next sample is taken, and has its own metrics

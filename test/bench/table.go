@@ -23,7 +23,7 @@ var works = []struct{ work, says, command string }{
 	{"DeleteThinVolume", "DeleteVolume, thin", "lvremove"},
 }
 
-// Table renders the run for docs/explanation/performance.md. It fails if the run lacks a figure: a table with holes would hide
+// Table renders the run for test/bench/results.md. It fails if the run lacks a figure: a table with holes would hide
 // something.
 func Table(run Run) (string, error) {
 	var b strings.Builder

@@ -1,5 +1,5 @@
 // Command bench measures the driver beside bare LVM commands in a separate lab node (package bench says how). It
-// writes dist/bench.txt, which benchstat reads, and the tables of docs/explanation/performance.md.
+// writes dist/bench.txt, which benchstat reads, and the tables of test/bench/results.md.
 //
 //	cd test && go run ./cmd/bench --image ../dist/nodelvm-amd64.tar
 //
@@ -41,7 +41,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "nodelvm-bench-lab"), "folder of the lab, which is raised and taken down")
 	flag.StringVar(&o.image, "image", "../dist/nodelvm-amd64.tar", "the driver's image, as `make image` writes it")
 	flag.StringVar(&o.out, "out", "../dist/bench.txt", "file for the samples")
-	flag.StringVar(&o.doc, "doc", "../docs/explanation/performance.md", "document that gets the tables; empty: none")
+	flag.StringVar(&o.doc, "doc", "bench/results.md", "document that gets the tables; empty: none")
 	flag.IntVar(&o.rounds, "rounds", 7, "samples of each figure")
 	flag.StringVar(&o.parts, "parts", "", "thick, thin, burst, separated by commas; empty: all")
 	flag.BoolVar(&o.inNode, "in-node", false, "measure here; what the command does to itself in the lab's node")
