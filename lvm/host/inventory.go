@@ -40,7 +40,8 @@ func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 
 func (h *Host) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inventory.Group {
 	e := inventory.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.Bytes(g.FreeExtents()),
-		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.AutoActivation && oursAlone(g)}
+		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.AutoActivation && oursAlone(g),
+		ExtentSize: g.ExtentSize, PVs: pvEntries(g)}
 	for _, pv := range g.PVs {
 		if !pv.Missing {
 			e.Size += g.Bytes(pv.Extents)

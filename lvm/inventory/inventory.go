@@ -60,6 +60,28 @@ type Group struct {
 	AutoActivation  bool     `json:"autoactivation,omitempty"`  // it has only managed volumes, and the node's own LVM activates them at boot
 	LockHeldSeconds int64    `json:"lockHeldSeconds,omitempty"` // for how long any process has held LVM's lock on it
 	Pools           []Pool   `json:"thinPools,omitempty"`
+	ExtentSize      Bytes    `json:"extentSize,omitempty"`
+	PVs             []PV     `json:"pvs,omitempty"`
+}
+
+// PV is one physical volume, with what occupies its extents. An extent in neither Allocated nor Free belongs to a volume of a
+// type that the driver does not create.
+type PV struct {
+	UUID         string        `json:"uuid"`
+	Device       string        `json:"device,omitempty"` // path; empty if it is missing
+	Extents      int64         `json:"extents"`
+	Missing      bool          `json:"missing,omitempty"`
+	Unresponsive bool          `json:"unresponsive,omitempty"`
+	Allocated    []ExtentRange `json:"allocated,omitempty"`
+	Free         []ExtentRange `json:"free,omitempty"`
+}
+
+// ExtentRange is a contiguous range of a physical volume's extents.
+type ExtentRange struct {
+	Start int64  `json:"start"`
+	Count int64  `json:"count"`
+	LV    string `json:"lv,omitempty"`     // the logical volume, hidden ones included; empty if the range is free
+	Owner string `json:"usedBy,omitempty"` // the visible logical volume that a hidden one is a component of
 }
 
 // Backlog is the wipe backlog of one namespace in one volume group.
