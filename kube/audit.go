@@ -16,6 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // auditSoon is the interval of audits while a volume is missing.
@@ -28,18 +29,20 @@ const auditPause = 200 * time.Millisecond
 type audit struct {
 	search OrphanSearch
 	every  time.Duration
-	told   map[OrphanKind]string // the volumes in the last event of each kind
-	lost   bool                  // the last audit found claims whose volume is not on this node: the next one follows after auditSoon
+	told   map[statuspage.Reason]string // the volumes in the last event of each kind
+	lost   bool                         // the last audit found claims whose volume is not on this node: the next one follows after auditSoon
 
 	mu      sync.Mutex
 	orphans []Orphan
+	ended   time.Time // when the comparison ended that found them; zero: there was none
+	failed  error     // of a later one
 }
 
 func newAudit(cfg Config) audit {
 	every := cmp.Or(cfg.AuditEvery, time.Hour)
 	return audit{
 		search: OrphanSearch{Client: cfg.Client, Holdings: cfg.Holdings, Pause: min(auditPause, every/100)},
-		every:  every, told: map[OrphanKind]string{},
+		every:  every, told: map[statuspage.Reason]string{},
 	}
 }
 
@@ -48,6 +51,26 @@ func (a *Agent) Orphans() []Orphan {
 	a.audit.mu.Lock()
 	defer a.audit.mu.Unlock()
 	return slices.Clone(a.audit.orphans)
+}
+
+// Comparison returns the result of the last audit for the status document.
+func (a *Agent) Comparison() *statuspage.Comparison {
+	a.audit.mu.Lock()
+	defer a.audit.mu.Unlock()
+	c := &statuspage.Comparison{Time: a.audit.ended, Unreferenced: Published(a.audit.orphans)}
+	if a.audit.failed != nil {
+		c.Error = a.audit.failed.Error()
+	}
+	return c
+}
+
+// keep records the result of a search.
+func (a *audit) keep(orphans []Orphan, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failed = err; err == nil {
+		a.orphans, a.ended = orphans, time.Now().UTC()
+	}
 }
 
 // watchOrphans audits soon after the start and then every AuditEvery, with jitter, until ctx ends.
@@ -70,12 +93,10 @@ func (a *Agent) watchOrphans(ctx context.Context) {
 
 func (a *Agent) auditOnce(ctx context.Context) error {
 	orphans, pvs, err := a.audit.search.Find(ctx)
+	a.audit.keep(orphans, err)
 	if err != nil {
 		return err
 	}
-	a.audit.mu.Lock()
-	a.audit.orphans = orphans
-	a.audit.mu.Unlock()
 	for _, pv := range pvs {
 		if err := a.notLost(ctx, pv); err != nil {
 			return err
@@ -164,11 +185,11 @@ func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *c
 
 // tellOrphans writes an event on the node for each kind of orphan whose list has changed.
 func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
-	for _, kind := range OrphanKinds {
+	for _, kind := range statuspage.Reasons {
 		var size lvm.Bytes
 		names := map[string]bool{}
 		for _, o := range orphans {
-			if o.Kind == kind {
+			if o.Reason == kind {
 				size += o.Size
 				names[o.Group+"/"+o.ID.LV] = true
 			}
@@ -182,11 +203,11 @@ func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
 		what := fmt.Sprintf("%s (%d, %s in total). The driver does not remove them: nodelvm orphans lists them, nodelvm adopt "+
 			"prints the objects to use one again, lvremove frees its space and zeroes nothing", cut(list), len(names), size)
 		switch kind {
-		case OrphanLost:
+		case statuspage.ReasonUnreferenced:
 			n.Reason, n.Message = api.ReasonUnreferencedVolumes, "no object of this cluster refers to "+what
-		case OrphanAbandoned:
+		case statuspage.ReasonAbandoned:
 			n.Reason, n.Message = api.ReasonAbandonedVolumes, "retained: their claims now use other volumes: "+what
-		case OrphanForeign:
+		case statuspage.ReasonOtherCluster:
 			n.Reason, n.Message = api.ReasonOtherClusterVolumes, "another cluster created "+what
 		}
 		a.log.WarnContext(ctx, n.Message, "reason", n.Reason)

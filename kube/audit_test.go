@@ -17,6 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // TestOnlyProvenAbsenceIsTold: the event that advises deleting a claim is not written for an unreadable volume.
@@ -143,5 +144,22 @@ func TestContentByHandIsFound(t *testing.T) {
 		if orphans, _, err := search.Find(t.Context()); err != nil || len(orphans) != want {
 			t.Errorf("%s: %+v, %v", driver, orphans, err)
 		}
+	}
+}
+
+// TestComparisonOfTheLastAudit: the status document has the result of the last complete audit, its time, and why a later one failed.
+func TestComparisonOfTheLastAudit(t *testing.T) {
+	a := &Agent{}
+	if c := a.Comparison(); !c.Time.IsZero() || c.Error != "" || c.Unreferenced == nil || len(c.Unreferenced) != 0 {
+		t.Errorf("before the first audit: %+v", c)
+	}
+	id := lvm.ID{VG: "u", LV: "pvc-1"}
+	a.audit.keep([]Orphan{{ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: id, Group: "vg", Claim: "shop/data"}}, Reason: statuspage.ReasonAbandoned, Why: "released"}}, nil)
+	first := a.Comparison()
+	a.audit.keep(nil, context.DeadlineExceeded)
+	second := a.Comparison()
+	if u := second.Unreferenced; first.Error != "" || first.Time.IsZero() || !second.Time.Equal(first.Time) || !strings.Contains(second.Error, "deadline") ||
+		len(u) != 1 || u[0].Handle != "u/pvc-1" || u[0].FormerClaim != "shop/data" || u[0].Reason != statuspage.ReasonAbandoned {
+		t.Errorf("first %+v, then %+v", first, second)
 	}
 }

@@ -29,15 +29,19 @@ type Page struct {
 	inventory.Inventory
 	Classes  []Class   `json:"storageClasses,omitempty"` // the answers to ClassQuery
 	Findings []Finding `json:"conditions"`
-	Checks   Checks    `json:"checks"`
-	Unknown  []string  `json:"unknown,omitempty"` // sentences: what is unknown, and why
+
+	Comparison *Comparison `json:"comparison,omitempty"` // nil: the driver has no API server
+
+	Checks  Checks   `json:"checks"`
+	Unknown []string `json:"unknown,omitempty"` // sentences: what is unknown, and why
 }
 
 // Finding is one condition, with the text of its event.
 type Finding struct {
 	Trouble string `json:"condition"` // as the metric nodelvm_volume_condition says it
 	Group   string `json:"volumeGroup"`
-	Volume  string `json:"volume,omitempty"` // the volume's handle; empty where the whole group is concerned
+	Volume  string `json:"volume,omitempty"`   // the volume's handle; empty where the whole group is concerned
+	Pool    string `json:"thinPool,omitempty"` // the thin pool's name
 	Text    string `json:"message"`
 }
 

@@ -168,7 +168,7 @@ func checkPropagation(f *facts, found func(where, what, fix string)) {
 		case statuspage.PropagationShared, statuspage.PropagationUnknown, "":
 		case statuspage.PropagationSlave, statuspage.PropagationPrivate:
 			found(a.node, fmt.Sprintf("mounts below %s do not leave the driver's container (%s is mounted %s): pods get empty directories", k.Path, k.Mount, k.Propagation),
-				"give the volumeMount of "+k.Path+" mountPropagation: Bidirectional, and make the mount shared on the node (mount --make-rshared "+k.Path+", or the mount that it is in)")
+				"give the volumeMount of "+k.Path+" mountPropagation: Bidirectional, and make the mount shared on the node (mount --make-rshared "+shellWord(k.Path)+", or the mount that it is in)")
 		}
 		if !k.Used && k.Path != "" {
 			found(a.node, k.Path+" is not the kubelet's root directory: it has no directory pods", "set kubeletDir to the kubelet's --root-dir")

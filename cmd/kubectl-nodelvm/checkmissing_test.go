@@ -4,9 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -30,7 +27,7 @@ func TestUnlistedIsNotLost(t *testing.T) {
 		if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Health[0] != "unknown" {
 			t.Errorf("%s: %+v", name, rows[0])
 		}
-		if rows := newOrphanClassifier(f.volumes, f.contents, nil).rows(f.answers); len(rows) != 2 || rows[0].Kind != kindUnknown {
+		if rows := orphanRows(f.answers); len(rows) != 2 || rows[0].Reason != reasonUnknown {
 			t.Errorf("%s: orphans %+v", name, rows)
 		}
 		if err := drainable(nil, errors.New(f.answers[0].gap())); err == nil || errors.Is(err, errFound) {
@@ -39,18 +36,5 @@ func TestUnlistedIsNotLost(t *testing.T) {
 	}
 	if drainable(nil, nil) != nil || drainable(nil, errNoDriverThere) != nil || !errors.Is(drainable(make([]leftRow, 1), nil), errFound) {
 		t.Error("what is known is not told")
-	}
-}
-
-// A volume that an admin has bound again is in use, although it still has the annotation that it was abandoned: the admin must
-// not remove it.
-func TestBoundAgainIsNotAbandoned(t *testing.T) {
-	f := sound()
-	f.volumes[0].Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-02-01T00:00:00Z"}
-	for phase, want := range map[corev1.PersistentVolumePhase]int{corev1.VolumeBound: 0, corev1.VolumeAvailable: 0, corev1.VolumeReleased: 1, corev1.VolumeFailed: 1} {
-		f.volumes[0].Status.Phase = phase
-		if rows := newOrphanClassifier(f.volumes, f.contents, nil).rows(f.answers); len(rows) != want {
-			t.Errorf("%s: %+v", phase, rows)
-		}
 	}
 }

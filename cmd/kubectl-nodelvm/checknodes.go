@@ -79,9 +79,9 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 			}
 		}
 		if group := class.Parameters[api.ParameterVolumeGroup]; asked > 0 && groups == 0 && !refused {
-			fix := "create a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n " + group + " DISK...), or set another one in the class"
+			fix := "create a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n " + shellWord(group) + " DISK...), or set another one in the class"
 			if tag, isTag := strings.CutPrefix(group, "@"); isTag {
-				fix = "give a volume group the tag (vgchange --addtag " + tag + " GROUP), or set another one in the class"
+				fix = "give a volume group the tag (vgchange --addtag " + shellWord(tag) + " GROUP), or set another one in the class"
 			}
 			found("StorageClass "+class.Name, fmt.Sprintf("none of the %d answering nodes has the volume group %q: its claims stay Pending", asked, group), fix)
 		}
@@ -146,7 +146,7 @@ func checkGroups(f *facts, found func(where, what, fix string)) {
 				found(where, g.Problem, "follow the message; until then the driver creates nothing in it, and "+why)
 			}
 			if g.AutoActivation {
-				found(where, "the host activates its volumes at boot, before the driver can check them", "vgchange --setautoactivation n "+g.Name)
+				found(where, "the host activates its volumes at boot, before the driver can check them", "vgchange --setautoactivation n "+shellWord(g.Name))
 			}
 			if g.MetadataSize > 0 && g.MetadataFree*10 < g.MetadataSize {
 				found(where, fmt.Sprintf("its metadata area is nearly full: %s of %s are free", g.MetadataFree, g.MetadataSize),
@@ -165,7 +165,7 @@ func checkLocks(f *facts, found func(where, what, fix string)) {
 		for _, g := range a.page.Groups {
 			if held := time.Duration(g.LockHeldSeconds) * time.Second; held >= staleLock {
 				found(a.node+", volume group "+g.Name, fmt.Sprintf("an LVM command has held its lock (/run/lock/lvm/V_%s) for %s: all others wait", g.Name, held),
-					"find it on the node (fuser -v /run/lock/lvm/V_"+g.Name+"): answer an lvm that asks a question at a terminal; one that does not end waits for a disk, see dmesg")
+					"find it on the node (fuser -v "+shellWord("/run/lock/lvm/V_"+g.Name)+"): answer an lvm that asks a question at a terminal; one that does not end waits for a disk, see dmesg")
 			}
 		}
 	}
@@ -190,27 +190,17 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkPools checks the thin pools of classes and volumes.
+// checkPools checks the thin pools of classes and volumes. Full and failed pools are conditions: see checkVolumes.
 func checkPools(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.told() {
 		for _, g := range a.page.Groups {
 			for _, p := range g.Pools {
 				name := g.Name + "/" + p.Name
 				where := a.node + ", thin pool " + name
-				if !poolConcerns(f, a.page, g, p) {
+				if p.Zero || !poolConcerns(f, a.page, g, p) {
 					continue
 				}
-				if !p.Zero {
-					found(where, "it does not zero new blocks, so that volumes could show old data: the driver creates none in it", "lvchange --zero y "+name)
-				}
-				switch p.State {
-				case inventory.PoolFull:
-					found(where, fmt.Sprintf("it is full (data %s of %s, metadata %s of %s): writes fail", p.Used, p.Size, p.MetadataUsed, p.MetadataSize),
-						"delete snapshots or volumes, or extend it: lvextend -L +SIZE "+name+" (metadata: lvextend --poolmetadatasize +SIZE "+name+")")
-				case inventory.PoolFailed:
-					found(where, "it takes no writes: it has failed, or its metadata must be checked", "stop the pods that use it, deactivate its volumes, and repair it: lvconvert --repair "+name)
-				case inventory.PoolWorks, inventory.PoolInactive:
-				}
+				found(where, "it does not zero new blocks, so that volumes could show old data: the driver creates none in it", "lvchange --zero y "+shellWord(name))
 			}
 		}
 	}
@@ -227,26 +217,32 @@ func poolConcerns(f *facts, page statuspage.Page, g inventory.Group, p inventory
 	return slices.ContainsFunc(page.Volumes, func(v inventory.Volume) bool { return v.Group == g.Name && v.Pool == p.Name })
 }
 
-// checkVolumes reports the conditions of the volumes, with the texts of the events, except those that checkPools and checkGroups report.
+// checkVolumes reports the conditions that the drivers found, with the texts of their events, those of a thin pool once.
 func checkVolumes(f *facts, found func(where, what, fix string)) {
-	elsewhere := []string{string(lvm.TroublePoolFull), string(lvm.TroublePoolFailed), string(lvm.TroubleUnusable), string(lvm.TroubleSilent)}
+	const fix = "follow the message; see docs/howto/runbooks.md"
 	for _, a := range f.told() {
-		claims := map[string]string{}
+		names := map[string]string{}
 		for _, v := range a.page.Volumes {
-			claims[v.ID] = v.Group + "/" + v.LV
+			names[v.ID] = v.Group + "/" + v.LV
 			if v.Claim != "" {
-				claims[v.ID] += " (claim " + v.Claim + ")"
+				names[v.ID] += " (claim " + v.Claim + ")"
 			}
 		}
+		pools := map[string]bool{}
 		for _, x := range a.page.Findings {
+			pool := x.Trouble + " " + x.Group + "/" + x.Pool
 			switch {
-			case slices.Contains(elsewhere, x.Trouble):
+			case x.Trouble == string(lvm.TroubleUnusable) || x.Trouble == string(lvm.TroubleSilent): // checkGroups
+			case x.Pool != "" && pools[pool]:
+			case x.Pool != "":
+				pools[pool] = true
+				found(a.node+", thin pool "+x.Group+"/"+x.Pool, x.Trouble+": "+x.Text, fix)
 			case x.Volume == "" && x.Group == "":
-				found(a.node, x.Text, "follow the message; see docs/howto/runbooks.md")
+				found(a.node, x.Text, fix)
 			case x.Volume == "":
-				found(a.node+", volume group "+x.Group, x.Text, "follow the message; see docs/howto/runbooks.md")
+				found(a.node+", volume group "+x.Group, x.Text, fix)
 			default:
-				found(a.node+", volume "+claims[x.Volume], x.Trouble+": "+x.Text, "follow the message; see docs/howto/runbooks.md")
+				found(a.node+", volume "+names[x.Volume], x.Trouble+": "+x.Text, fix)
 			}
 		}
 		for _, text := range a.page.Damaged {

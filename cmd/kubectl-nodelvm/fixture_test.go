@@ -110,7 +110,7 @@ func snapshot(name, node, vg string) content {
 
 func soundPage(node, vg string, v inventory.Volume) statuspage.Page {
 	return statuspage.Page{
-		Node: node, Version: "v0.1.0", Cluster: ours, Time: now,
+		Node: node, Version: "v0.1.0", Cluster: ours, Time: now, Comparison: &statuspage.Comparison{Time: now.Add(-time.Minute)},
 		Inventory: inventory.Inventory{
 			Groups: []inventory.Group{{Name: "vg-data", UUID: vg, Tags: []string{"fast"}, Disks: 2, Size: 100 * GiB, Free: 80 * GiB,
 				MetadataSize: 64 * MiB, MetadataFree: 63 * MiB, Pools: []inventory.Pool{{Name: lvm.DefaultPool, Size: 8 * GiB, Used: 2 * GiB,

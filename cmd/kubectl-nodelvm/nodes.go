@@ -165,15 +165,6 @@ func groupHealth(r nodeReport, g groupReport) cell {
 			found[f.Trouble] = true
 		}
 	}
-	for _, p := range g.Pools {
-		switch p.State {
-		case inventory.PoolFull:
-			found[string(lvm.TroublePoolFull)] = true
-		case inventory.PoolFailed:
-			found[string(lvm.TroublePoolFailed)] = true
-		case inventory.PoolWorks, inventory.PoolInactive:
-		}
-	}
 	if g.Problem != "" && len(found) == 0 {
 		found[string(lvm.TroubleUnusable)] = true
 	}

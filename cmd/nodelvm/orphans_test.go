@@ -9,12 +9,13 @@ import (
 
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 func TestOrphansArePrinted(t *testing.T) {
 	found := []kube.Orphan{{
 		ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: "pvc-1"}, Group: "vg", Size: lvm.GiB, Claim: "shop/data"}},
-		Kind:          kube.OrphanAbandoned, Why: "its claim now uses another volume",
+		Reason:        statuspage.ReasonAbandoned, Why: "its claim now uses another volume",
 	}}
 	var table, rows, none bytes.Buffer
 	if err := printOrphans(&table, found); err != nil {
@@ -25,7 +26,8 @@ func TestOrphansArePrinted(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
 		}
 	}
-	if err := printOrphansJSON(&rows, found); err != nil || !strings.Contains(rows.String(), `"size": 1073741824`) || !strings.Contains(rows.String(), `"handle": "u/pvc-1"`) {
+	if err := printOrphansJSON(&rows, found); err != nil || !strings.Contains(rows.String(), `"size": 1073741824`) || !strings.Contains(rows.String(), `"handle": "u/pvc-1"`) ||
+		!strings.Contains(rows.String(), `"formerClaim": "shop/data"`) {
 		t.Errorf("%v: %s", err, rows.String())
 	}
 	if err := printOrphansJSON(&none, nil); err != nil || none.String() != "[]\n" {
@@ -88,14 +90,14 @@ func TestVolumeName(t *testing.T) {
 
 // TestAdoptAll: who had several volumes gets none by itself.
 func TestAdoptAll(t *testing.T) {
-	orphan := func(lv, claim string, kind kube.OrphanKind) kube.Orphan {
-		return kube.Orphan{ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: lv}, Group: "vg", Claim: claim}}, Kind: kind}
+	orphan := func(lv, claim string, kind statuspage.Reason) kube.Orphan {
+		return kube.Orphan{ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: lv}, Group: "vg", Claim: claim}}, Reason: kind}
 	}
-	snapshot := orphan("snap", "", kube.OrphanLost)
+	snapshot := orphan("snap", "", statuspage.ReasonUnreferenced)
 	snapshot.Snapshot = true
-	found := []kube.Orphan{orphan("old", "shop/a", kube.OrphanLost), orphan("one", "shop/b", kube.OrphanLost), orphan("new", "shop/a", kube.OrphanLost),
-		orphan("x", "", kube.OrphanLost), orphan("y", "", kube.OrphanLost), orphan("gone", "shop/b", kube.OrphanAbandoned),
-		orphan("theirs", "shop/c", kube.OrphanForeign), snapshot}
+	found := []kube.Orphan{orphan("old", "shop/a", statuspage.ReasonUnreferenced), orphan("one", "shop/b", statuspage.ReasonUnreferenced), orphan("new", "shop/a", statuspage.ReasonUnreferenced),
+		orphan("x", "", statuspage.ReasonUnreferenced), orphan("y", "", statuspage.ReasonUnreferenced), orphan("gone", "shop/b", statuspage.ReasonAbandoned),
+		orphan("theirs", "shop/c", statuspage.ReasonOtherCluster), snapshot}
 	text, err := adoptAll(found, func(o kube.Orphan) (string, error) { return o.ID.LV + " ", nil })
 	if text != "one x y " {
 		t.Errorf("it prints %q", text)

@@ -119,8 +119,8 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Log: d.log})
 	care := &maintenance{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
 	health := healthOf(host, mounts, care)
-	d.status.serve(cluster, host, health)
 	agent := d.newAgent(client, host, health)
+	d.status.serve(cluster, host, health, comparisonOf(agent))
 	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log}, orphanCollector{agent})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
 		newController(d.o.nodeName, host, siblingsOf(agent)), mounts)

@@ -38,6 +38,7 @@ type statusPage struct {
 	cluster string
 	host    teller // nil until serving
 	health  findings
+	compare func() *statuspage.Comparison // nil: there is no API server
 }
 
 func newStatusPage(o *options, ready func(context.Context) error, registered func() statuspage.Registration) *statusPage {
@@ -46,10 +47,10 @@ func newStatusPage(o *options, ready func(context.Context) error, registered fun
 }
 
 // serve publishes this host from now on.
-func (p *statusPage) serve(cluster string, host teller, health findings) {
+func (p *statusPage) serve(cluster string, host teller, health findings, compare func() *statuspage.Comparison) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cluster, p.host, p.health = cluster, host, health
+	p.cluster, p.host, p.health, p.compare = cluster, host, health, compare
 }
 
 // ServeHTTP implements http.Handler. It starts no LVM process, as long as the disks can be read directly.
@@ -70,7 +71,7 @@ func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page {
 	p.mu.Lock()
-	host, health := p.host, p.health
+	host, health, compare := p.host, p.health, p.compare
 	page := statuspage.Page{Node: p.node, Version: version, Cluster: p.cluster, Time: time.Now().UTC(), Findings: []statuspage.Finding{}}
 	p.mu.Unlock()
 	unknown := func(what string, err error) {
@@ -86,7 +87,12 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 		return page
 	}
 	var err error
-	page.Inventory, err = host.Inventory(ctx)
+	if compare != nil {
+		page.Comparison = compare()
+	}
+	if page.Inventory, err = host.Inventory(ctx); err == nil && compare != nil {
+		page.Comparison = stillThere(page.Comparison, page.Inventory)
+	}
 	unknown(statuspage.UnknownGroups, err)
 	found, err := health(ctx)
 	unknown("the volumes' health: ", err)
@@ -102,8 +108,32 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 	return page
 }
 
+// stillThere leaves out the volumes that were removed since the comparison, and adds the times at which the others were created.
+func stillThere(c *statuspage.Comparison, now inventory.Inventory) *statuspage.Comparison {
+	created := map[string]time.Time{}
+	for _, v := range now.Volumes {
+		if v.State == string(lvm.StateReady) {
+			created[v.ID] = v.Created
+		}
+	}
+	for _, sn := range now.Snapshots {
+		if sn.State == string(lvm.StateReady) {
+			created[sn.ID] = sn.Created
+		}
+	}
+	left := []statuspage.Unreferenced{}
+	for _, u := range c.Unreferenced {
+		when, there := created[u.Handle]
+		if u.Created = when; there || len(now.Unread) > 0 {
+			left = append(left, u)
+		}
+	}
+	c.Unreferenced = left
+	return c
+}
+
 func pageFinding(f lvm.Finding) statuspage.Finding {
-	told := statuspage.Finding{Trouble: string(f.Trouble), Group: f.Group, Text: f.Text}
+	told := statuspage.Finding{Trouble: string(f.Trouble), Group: f.Group, Pool: f.Pool, Text: f.Text}
 	if f.Volume.UUID != "" {
 		told.Volume = f.Volume.ID.String()
 	}

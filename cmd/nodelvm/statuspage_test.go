@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -112,7 +113,7 @@ func (deaf) CapacityByGroup(context.Context, lvm.Class) ([]inventory.Offer, erro
 // TestStatusPageOfADeafNode: the page reports what the driver cannot read, and does not blame a storage class for it.
 func TestStatusPageOfADeafNode(t *testing.T) {
 	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
-	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Finding, error) { return nil, nil })
+	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Finding, error) { return nil, nil }, nil)
 	query := statuspage.Query(map[string]map[string]string{"local": {"volumeGroup": "vg"}, "typo": {"volumeGroup": "vg", "layuot": "thin"}})["class"]
 	page := p.page(t.Context(), query)
 	told := strings.Join(page.Unknown, "\n")
@@ -185,5 +186,31 @@ func TestStatusPageEarly(t *testing.T) {
 	}
 	if got := newDriver(&options{nodeName: "n"}, log).ask(t, nil).Checks.Registration.State; got != statuspage.RegistrationElsewhere {
 		t.Errorf("without --kubelet-registration: %s", got)
+	}
+}
+
+// TestStatusPageComparison: the page shows what the agent's last comparison found, without volumes that were removed since. While a
+// disk is unreadable, absence proves nothing.
+func TestStatusPageComparison(t *testing.T) {
+	entry := func(handle string) statuspage.Unreferenced { return statuspage.Unreferenced{Handle: handle} }
+	now := inventory.Inventory{
+		Volumes:   []inventory.Volume{{ID: "vg/pvc-1", State: string(lvm.StateReady), Created: time.Unix(1, 0)}, {ID: "vg/pvc-2", State: string(lvm.StateDeleting)}},
+		Snapshots: []inventory.Snapshot{{ID: "vg/s-1", State: string(lvm.StateReady), Created: time.Unix(2, 0)}},
+	}
+	found := func() *statuspage.Comparison {
+		return &statuspage.Comparison{Unreferenced: []statuspage.Unreferenced{entry("vg/pvc-1"), entry("vg/pvc-2"), entry("vg/pvc-3"), entry("vg/s-1")}}
+	}
+	got := stillThere(found(), now).Unreferenced
+	if len(got) != 2 || got[0].Handle != "vg/pvc-1" || got[0].Created.Unix() != 1 || got[1].Handle != "vg/s-1" || got[1].Created.Unix() != 2 {
+		t.Errorf("left are %+v", got)
+	}
+	now.Unread = []string{"/dev/sdc does not answer"}
+	if got := stillThere(found(), now).Unreferenced; len(got) != 4 {
+		t.Errorf("with an unreadable disk, left are %+v", got)
+	}
+	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
+	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Finding, error) { return nil, nil }, found)
+	if page := p.page(t.Context(), nil); page.Comparison == nil || len(page.Comparison.Unreferenced) != 4 {
+		t.Errorf("of disks that cannot be read: %+v", page.Comparison)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // startAudits runs an agent that compares disks and cluster all the time.
@@ -42,13 +43,13 @@ func (n *node) startAudits(t *testing.T) *kube.Agent {
 }
 
 // untilOrphans waits until an audit has found exactly these: kind and name of the LV, in the order of their handles.
-func untilOrphans(t *testing.T, agent *kube.Agent, want map[string]kube.OrphanKind) {
+func untilOrphans(t *testing.T, agent *kube.Agent, want map[string]statuspage.Reason) {
 	t.Helper()
-	got := map[string]kube.OrphanKind{}
+	got := map[string]statuspage.Reason{}
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		got = map[string]kube.OrphanKind{}
+		got = map[string]statuspage.Reason{}
 		for _, o := range agent.Orphans() {
-			got[o.ID.LV] = o.Kind
+			got[o.ID.LV] = o.Reason
 		}
 		if fmt.Sprint(got) == fmt.Sprint(want) {
 			return
@@ -80,7 +81,7 @@ func TestOrphans(t *testing.T) {
 	orphan := here.bound(t, "orphan", corev1.PersistentVolumeFilesystem)
 	renamed := here.bound(t, "renamed", corev1.PersistentVolumeFilesystem)
 	agent := here.startAudits(t)
-	untilOrphans(t, agent, map[string]kube.OrphanKind{foreign.ID.LV: kube.OrphanForeign})
+	untilOrphans(t, agent, map[string]statuspage.Reason{foreign.ID.LV: statuspage.ReasonOtherCluster})
 
 	pv := expectVolumeKept(t, renamed)
 	dropVolume(t, pv.Name)
@@ -103,8 +104,8 @@ func TestOrphans(t *testing.T) {
 	if _, err := here.host.Activate(t.Context(), unbound.ID, unbound.UUID); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]kube.OrphanKind{
-		foreign.ID.LV: kube.OrphanForeign, orphan.Spec.VolumeName: kube.OrphanLost, snapshot.ID.LV: kube.OrphanLost,
+	want := map[string]statuspage.Reason{
+		foreign.ID.LV: statuspage.ReasonOtherCluster, orphan.Spec.VolumeName: statuspage.ReasonUnreferenced, snapshot.ID.LV: statuspage.ReasonUnreferenced,
 	}
 	untilOrphans(t, agent, want)
 	if text := untilTold(t, "default", here.name, "UnreferencedVolumes"); !strings.Contains(text, "nodelvm adopt") {
@@ -119,7 +120,7 @@ func TestOrphans(t *testing.T) {
 	}
 	patchClaim(t, orphan, "", `{"metadata": {"finalizers": null}}`)
 	newClaim(t, "orphan", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-afresh" })
-	want[orphan.Spec.VolumeName] = kube.OrphanAbandoned
+	want[orphan.Spec.VolumeName] = statuspage.ReasonAbandoned
 	untilOrphans(t, agent, want)
 	untilTold(t, "default", here.name, "AbandonedVolumes")
 	if all, err := here.host.ManagedVolumes(t.Context()); err != nil || len(all.Owned) != 6 {
@@ -175,7 +176,7 @@ func TestAdoptedVolumesBind(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := here.startAudits(t)
-	untilOrphans(t, agent, map[string]kube.OrphanKind{volume.ID.LV: kube.OrphanLost})
+	untilOrphans(t, agent, map[string]statuspage.Reason{volume.ID.LV: statuspage.ReasonUnreferenced})
 	text, err := kube.Manifests(kube.Adoption{Volume: volume, Attributes: map[string]string{"nodelvm.io/lv-uuid": volume.UUID}, Node: here.name,
 		Claim: namespace(t) + "/data", Class: "thin", FSType: "ext4", Policy: corev1.PersistentVolumeReclaimRetain})
 	if err != nil {
@@ -188,7 +189,7 @@ func TestAdoptedVolumesBind(t *testing.T) {
 			t.Fatalf("%v: %s\n%s", err, bytes.TrimSpace(out), text)
 		}
 	}
-	untilOrphans(t, agent, map[string]kube.OrphanKind{})
+	untilOrphans(t, agent, map[string]statuspage.Reason{})
 	client, err := kubeclient.NewClientFor(here.restConfig())
 	if err != nil {
 		t.Fatal(err)

@@ -206,14 +206,14 @@ func reportedAsAbandoned(ctx context.Context, s *Stage) error {
 		if err != nil {
 			return err
 		}
-		var rows []struct{ Reason, VolumeGroup, LV, Claim, Message string }
+		var rows []struct{ Reason, VolumeGroup, LV, FormerClaim, Message string }
 		if err := json.Unmarshal([]byte(out), &rows); err != nil {
 			return err
 		}
 		if len(rows) != 1 || rows[0].Reason != "abandoned" || rows[0].LV != s.lost.lv || rows[0].VolumeGroup != s.lost.group {
 			return fmt.Errorf("it prints %s", out)
 		}
-		s.Narrator.Note("%s/%s, once of %s: %s", rows[0].VolumeGroup, rows[0].LV, rows[0].Claim, rows[0].Message)
+		s.Narrator.Note("%s/%s, once of %s: %s", rows[0].VolumeGroup, rows[0].LV, rows[0].FormerClaim, rows[0].Message)
 		return nil
 	})
 }

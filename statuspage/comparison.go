@@ -1,0 +1,41 @@
+package statuspage
+
+import (
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// Comparison is what the driver's last comparison of the node's disks with the objects of the cluster found.
+type Comparison struct {
+	Time         time.Time      `json:"time,omitzero"`   // when it ended; zero: there was none yet
+	Error        string         `json:"error,omitempty"` // why a later one failed
+	Unreferenced []Unreferenced `json:"unreferencedVolumes"`
+}
+
+// Unreferenced is a managed volume or snapshot that no object in this cluster refers to. The driver never removes it.
+type Unreferenced struct {
+	Reason      Reason          `json:"reason"`
+	Group       string          `json:"volumeGroup"`
+	LV          string          `json:"lv"`
+	Handle      string          `json:"handle"`
+	Name        string          `json:"name"` // of the PersistentVolume that it had, or the snapshot's
+	Size        inventory.Bytes `json:"size"`
+	Snapshot    bool            `json:"snapshot"`
+	FormerClaim string          `json:"formerClaim,omitempty"`
+	Cluster     string          `json:"clusterID"` // that created it
+	Created     time.Time       `json:"created,omitzero"`
+	Text        string          `json:"message"`
+}
+
+// Reason says why no object in this cluster refers to a volume.
+type Reason string
+
+const (
+	ReasonUnreferenced Reason = "unreferenced"  // no PersistentVolume or VolumeSnapshotContent refers to it
+	ReasonAbandoned    Reason = "abandoned"     // its claim uses another volume, or was released
+	ReasonOtherCluster Reason = "other-cluster" // another cluster created it
+)
+
+// Reasons are all of them.
+var Reasons = []Reason{ReasonUnreferenced, ReasonAbandoned, ReasonOtherCluster}
