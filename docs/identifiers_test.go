@@ -33,7 +33,15 @@ func TestIdentifiers(t *testing.T) {
 			}
 		}
 	}
-	for _, page := range []string{"CONTRIBUTING.md", "README.md", "docs/explanation/design.md"} {
+	guides := []string{"CONTRIBUTING.md", "README.md", "docs/explanation/design.md"}
+	development, err := filepath.Glob(filepath.Join(root, "docs/development/*.md"))
+	if err != nil || len(development) == 0 {
+		t.Fatalf("the guides for developers: %q, %v", development, err)
+	}
+	for _, page := range development {
+		guides = append(guides, strings.TrimPrefix(page, root+"/"))
+	}
+	for _, page := range guides {
 		check(page, "", prose(t, filepath.Join(root, page)))
 	}
 	for path, comment := range comments {
@@ -46,7 +54,7 @@ func TestIdentifiers(t *testing.T) {
 
 var (
 	// paths finds what is below a folder of the checkout, and names of Go files.
-	paths = regexp.MustCompile(`(?:^|[\s(\x60"])((?:(?:cmd|controller|deploy|docs|kube|lvm|node|statuspage|test)/[\w./-]*\w|[\w/]+\.go))\b`)
+	paths = regexp.MustCompile(`(?:^|[\s(\x60"])((?:(?:api|cmd|controller|deploy|docs|kube|lvm|node|statuspage|test)/[\w./-]*\w|[\w/]+\.go))\b`)
 	// qualified finds package.Name, Type.Method and package.Type.Method.
 	qualified = regexp.MustCompile(`\b([A-Za-z]\w*)(?:\.[A-Z]\w*)+\b`)
 )

@@ -56,12 +56,12 @@ func TestEventsReference(t *testing.T) {
 	}
 	for _, reason := range reasons {
 		if !strings.Contains(page, "`"+reason+"`") {
-			t.Errorf("the reason %s is missing", reason)
+			t.Errorf("docs/reference/events.md lacks the reason %s: add a row", reason)
 		}
 	}
 	for _, condition := range conditions {
 		if !strings.Contains(page, "\n| `"+condition+"` |") {
-			t.Errorf("the condition %s is missing", condition)
+			t.Errorf("docs/reference/events.md lacks the condition %s: add a row to the last table", condition)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func TestKindsReference(t *testing.T) {
 			if kind, ok := strings.CutPrefix(object, "Kind"); ok && kind != "" && file.Name.Name == "lvm" {
 				count++
 				if !strings.Contains(page, "\n| `"+kind+"` |") {
-					t.Errorf("the kind %s is missing", kind)
+					t.Errorf("docs/reference/errors.md lacks the kind %s: add a row to the first table", kind)
 				}
 			}
 		}

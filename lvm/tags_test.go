@@ -1,6 +1,7 @@
 package lvm_test
 
 import (
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -169,4 +170,22 @@ func FuzzUnescapeTag(f *testing.F) {
 			t.Errorf("%q is %q, encoded and decoded %q (%v)", s, value, again, err)
 		}
 	})
+}
+
+// TestAnyClassSetsAllFields: a field that AnyClass never draws would escape TestTagsRoundTrip, and a repeated request would not
+// find the volume of the first one.
+func TestAnyClassSetsAllFields(t *testing.T) {
+	drawn := map[string]bool{}
+	rapid.Check(t, func(t *rapid.T) {
+		class := reflect.ValueOf(fixture.AnyClass("vg").Draw(t, "class"))
+		for i := range class.NumField() {
+			name := class.Type().Field(i).Name
+			drawn[name] = drawn[name] || !class.Field(i).IsZero()
+		}
+	})
+	for name, set := range drawn {
+		if !set {
+			t.Errorf("fixture.AnyClass never sets Class.%s: draw it there, and store it in VolumeTags and classOf", name)
+		}
+	}
 }
