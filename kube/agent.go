@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -55,13 +54,13 @@ type Agent struct {
 	pods    *podLister
 	handles *handleIndex
 
-	classes        *classStore
+	classes        *kubeclient.FilteredStore[*storagev1.StorageClass] // by name: this driver's
 	claims         *claimStore
-	contents       *kubeclient.ContentStore
-	preProvisioned *kubeclient.FilteredStore[preProvisioned] // nil: no watch on pre-provisioned contents
+	contents       *kubeclient.FilteredStore[*kubeclient.Content] // by name: the ready ones on this node
+	preProvisioned *kubeclient.FilteredStore[preProvisioned]      // nil: no watch on pre-provisioned contents
 
-	queue   workqueue.TypedDelayingInterface[string] // keys as jobFor takes them
-	backoff *flowcontrol.Backoff                     // by job.id
+	queue   workqueue.TypedDelayingInterface[kubeclient.ObjectKey]
+	backoff *flowcontrol.Backoff // by job.id
 
 	patience  time.Duration        // before the first retry of a claim
 	kindAgain time.Duration        // interval of the check for the snapshot API
@@ -88,7 +87,7 @@ func NewAgent(cfg Config) *Agent {
 		events:  &kubeclient.Teller{Client: cfg.Client, Node: cfg.Node, Told: map[string]kubeclient.Telling{}},
 		pods:    newPodLister(cfg.Client.Core),
 		handles: newHandleIndex(cfg.Client),
-		queue:   workqueue.NewTypedDelayingQueue[string](),
+		queue:   workqueue.NewTypedDelayingQueue[kubeclient.ObjectKey](),
 		backoff: flowcontrol.NewBackOff(kubeclient.BackoffFirst, kubeclient.BackoffMost),
 
 		patience:  reminderFirst,
@@ -97,18 +96,18 @@ func NewAgent(cfg Config) *Agent {
 
 		audit: newAudit(cfg),
 	}
-	a.claims = newClaimStore(a.node, a.queue.Add)
-	a.classes = newClassStore(func(class *storagev1.StorageClass) {
-		a.queue.Add(class.Name)
-		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool { return kubeclient.ClassOf(claim) == class.Name })
+	a.claims = newClaimStore(a.node, func(key string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}) })
+	a.classes = newClassStore(func(name string) {
+		a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClass, Key: name})
+		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool { return kubeclient.ClassOf(claim) == name })
 	})
-	a.contents = kubeclient.NewContentStore(func(snapshot string) {
+	a.contents = newContentStore(func(snapshot string) {
 		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool {
 			return sourceOf(claim) == source{kubeclient.KindSnapshot, snapshot}
 		})
 	})
 	if cfg.Snapshots {
-		a.preProvisioned = newPreProvisionedStore(func(name string) { a.queue.Add(contentPrefix + name) })
+		a.preProvisioned = newPreProvisionedStore(func(name string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindContent, Key: name}) })
 	}
 	return a
 }
@@ -154,18 +153,18 @@ type job struct {
 
 // next does the job of one object. It returns false when the queue has been shut down.
 func (a *Agent) next(ctx context.Context) bool {
-	key, ended := a.queue.Get()
+	object, ended := a.queue.Get()
 	if ended {
 		return false
 	}
-	defer a.queue.Done(key)
-	job, ok := a.jobFor(ctx, key)
+	defer a.queue.Done(object)
+	job, ok := a.jobFor(ctx, object)
 	if !ok {
 		return true
 	}
 	now := time.Now()
 	if a.backoff.IsInBackOffSinceUpdate(job.id, now) {
-		a.queue.AddAfter(key, a.backoff.Get(job.id))
+		a.queue.AddAfter(object, a.backoff.Get(job.id))
 		return true
 	}
 	tried, err := job.do(ctx)
@@ -173,25 +172,34 @@ func (a *Agent) next(ctx context.Context) bool {
 		a.backoff.Next(job.id, now)
 	}
 	if err != nil && ctx.Err() == nil {
-		a.queue.AddAfter(key, a.backoff.Get(job.id))
-		a.log.WarnContext(ctx, "failed; will retry", "object", key, "in", a.backoff.Get(job.id), "error", err)
+		a.queue.AddAfter(object, a.backoff.Get(job.id))
+		a.log.WarnContext(ctx, "failed; will retry", "object", object.String(), "in", a.backoff.Get(job.id), "error", err)
 	}
 	return true
 }
 
-// jobFor finds the job for a storage class (its name), a claim (namespace/name), or a pre-provisioned content
-// (contentPrefix and its name).
-func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
-	if name, ok := strings.CutPrefix(key, contentPrefix); ok {
-		return a.jobForContent(name)
+// jobFor finds the job for an object.
+func (a *Agent) jobFor(ctx context.Context, object kubeclient.ObjectKey) (job, bool) {
+	switch object.Kind {
+	case kubeclient.KindContent:
+		return a.jobForContent(object.Key)
+	case kubeclient.KindClass:
+		return a.jobForClass(object.Key)
 	}
-	if !strings.Contains(key, "/") {
-		class, ok := a.classes.find(key)
-		if !ok || !bindsImmediately(class) {
-			return job{}, false
-		}
-		return job{string(class.UID), func(ctx context.Context) (bool, error) { return false, a.warnOfClass(ctx, class) }}, true
+	return a.jobForClaim(ctx, object.Key)
+}
+
+// jobForClass finds the job for a storage class: a warning, if it binds immediately.
+func (a *Agent) jobForClass(name string) (job, bool) {
+	class, ok, _ := a.classes.Find(name)
+	if !ok || !bindsImmediately(class) {
+		return job{}, false
 	}
+	return job{string(class.UID), func(ctx context.Context) (bool, error) { return false, a.warnOfClass(ctx, class) }}, true
+}
+
+// jobForClaim finds the job for a claim that waits for something.
+func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 	claim, ok := a.claims.waiting(key)
 	if !ok {
 		return job{}, false
@@ -203,7 +211,7 @@ func (a *Agent) jobFor(ctx context.Context, key string) (job, bool) {
 		id := string(claim.UID) + "/" + claim.Spec.Resources.Requests.Storage().String()
 		return job{id, func(ctx context.Context) (bool, error) { return a.resize(ctx, claim) }}, true
 	}
-	class, ok := a.classes.find(kubeclient.ClassOf(claim))
+	class, ok, _ := a.classes.Find(kubeclient.ClassOf(claim))
 	if !ok {
 		return job{}, false
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 // claimStore keeps what a watch on all claims needs in memory: the few claims that wait for something, and the names of
-// those whose volume may be on this node.
+// those whose volume may be on this node. It is not a FilteredStore: a claim may be in both maps, a bound claim wakes its clones,
+// and a list keeps since when an unchanged claim waits.
 type claimStore struct {
 	node    string
 	changed func(key string) // called without the lock

@@ -50,7 +50,7 @@ func isPopulated(claim *corev1.PersistentVolumeClaim) bool {
 func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, from source) (tried bool, err error) {
 	here, binding, err := a.holds(ctx, from)
 	if binding {
-		a.queue.AddAfter(kubeclient.KeyOf(claim), kubeclient.BackoffFirst) // no watch announces that the snapshot names its content
+		a.queue.AddAfter(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: kubeclient.KeyOf(claim)}, kubeclient.BackoffFirst) // no watch announces that the snapshot names its content
 	}
 	if err != nil || !here {
 		return binding, errors.Join(err, a.tellShared(ctx, claim, api.ReasonDuplicateVolumeHandle,
@@ -115,7 +115,7 @@ func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
 // snapshot names it, too: several contents may name one snapshot, and whoever may create contents can name any. binding:
 // the snapshot, or one of these contents, is not bound yet.
 func (a *Agent) handleOf(ctx context.Context, key string) (handle string, binding bool, err error) {
-	contents := a.contents.Find(key)
+	contents := a.contents.Items(func(c *kubeclient.Content) bool { return c.SnapshotKey() == key })
 	if len(contents) == 0 {
 		return "", false, nil
 	}

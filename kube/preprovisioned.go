@@ -19,9 +19,8 @@ import (
 // sets the label.
 
 const (
-	contentPrefix          = "VolumeSnapshotContent/" // Prefix of a key in the queue; no namespace has capital letters.
-	preProvisionedInterval = time.Minute              // No event announces a disk that appears later; a check sends no request to the API server.
-	kindAgain              = 5 * time.Minute          // Interval of the check whether a cluster has gained the snapshot API.
+	preProvisionedInterval = time.Minute     // No event announces a disk that appears later; a check sends no request to the API server.
+	kindAgain              = 5 * time.Minute // Interval of the check whether a cluster has gained the snapshot API.
 )
 
 // preProvisioned holds the kept fields of a pre-provisioned content that has no node label yet.
@@ -77,7 +76,7 @@ func (a *Agent) jobForContent(name string) (job, bool) {
 func (a *Agent) take(ctx context.Context, name string, c preProvisioned) (tried bool, err error) {
 	here, err := a.hasSnapshot(ctx, c.handle)
 	if err == nil && !here {
-		a.queue.AddAfter(contentPrefix+name, preProvisionedInterval)
+		a.queue.AddAfter(kubeclient.ObjectKey{Kind: kubeclient.KindContent, Key: name}, preProvisionedInterval)
 	}
 	if err != nil || !here {
 		return false, err

@@ -34,7 +34,7 @@ func (a *Agent) remind(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 		return nil
 	}
 	if left := time.Until(since.Add(max(a.patience, a.reminders.Get(id)))); left > 0 {
-		a.queue.AddAfter(key, left)
+		a.queue.AddAfter(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}, left)
 		return nil
 	}
 	now := time.Now()

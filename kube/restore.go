@@ -39,7 +39,8 @@ func (a *Agent) MayRestore(ctx context.Context, namespace, name, uid string, of 
 	case s == nil:
 		return lvm.Errorf(lvm.KindNotFound, "cannot restore a snapshot for claim %s: its VolumeSnapshot %s does not exist", kubeclient.KeyOf(claim), from.key)
 	}
-	return restorable(claim, s, a.contents.Named(s.Status.Content), a.node, of)
+	content, _, _ := a.contents.Find(s.Status.Content)
+	return restorable(claim, s, content, a.node, of)
 }
 
 // notSeen is the error for a claim that is not in the store of waiting claims.

@@ -135,7 +135,7 @@ func (a *Agent) boundSibling(ctx context.Context, claim *corev1.PersistentVolume
 // classNamed finds a class of this driver in the store or, until the watch has brought it, at the API server. Nil: no class
 // of this driver has that name.
 func (a *Agent) classNamed(ctx context.Context, name string) (*storagev1.StorageClass, error) {
-	if class, ok := a.classes.find(name); ok || name == "" {
+	if class, ok, _ := a.classes.Find(name); ok || name == "" {
 		return class, nil
 	}
 	var class storagev1.StorageClass

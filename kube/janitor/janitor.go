@@ -69,7 +69,7 @@ type janitorRound struct {
 	volumes  *kubeclient.FilteredStore[place]    // by name: this driver's
 	claims   *kubeclient.FilteredStore[place]    // by namespace/name: unbound, with the selected node
 	contents *kubeclient.FilteredStore[place]    // by name: this driver's
-	queue    workqueue.TypedDelayingInterface[work]
+	queue    workqueue.TypedDelayingInterface[kubeclient.ObjectKey]
 	backoff  *flowcontrol.Backoff
 }
 
@@ -80,16 +80,13 @@ type place struct {
 	alone  bool   // it has no annotation of a loss: while the node exists, the janitor has nothing to do
 }
 
-// work names an object to check.
-type work struct{ kind, key string }
-
 func (j *Janitor) newRound() *janitorRound {
 	r := &janitorRound{
-		Janitor: j, began: time.Now(), queue: workqueue.NewTypedDelayingQueue[work](),
+		Janitor: j, began: time.Now(), queue: workqueue.NewTypedDelayingQueue[kubeclient.ObjectKey](),
 		backoff: flowcontrol.NewBackOff(kubeclient.BackoffFirst, kubeclient.BackoffMost),
 	}
 	add := func(kind string) func(string, []place) {
-		return func(key string, _ []place) { r.queue.Add(work{kind, key}) }
+		return func(key string, _ []place) { r.queue.Add(kubeclient.ObjectKey{Kind: kind, Key: key}) }
 	}
 	r.nodes = &kubeclient.FilteredStore[lossKind]{Key: kubeclient.KeyOfObject, Keep: keepNode, Strip: stripNode, Changed: r.nodeChanged}
 	r.volumes = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepVolume, Strip: StripVolume, Changed: add(kubeclient.KindVolume)}
@@ -108,7 +105,7 @@ func (r *janitorRound) nodeChanged(name string, versions []lossKind) {
 	}
 	for kind, s := range map[string]*kubeclient.FilteredStore[place]{kubeclient.KindVolume: r.volumes, kubeclient.KindClaim: r.claims, kubeclient.KindContent: r.contents} {
 		for _, key := range s.Keys(func(p place) bool { return p.node == name }) {
-			r.queue.Add(work{kind, key})
+			r.queue.Add(kubeclient.ObjectKey{Kind: kind, Key: key})
 		}
 	}
 }
@@ -151,13 +148,13 @@ func (r *janitorRound) hasSnapshots(ctx context.Context) bool {
 
 // next does one step for one object. It returns false when the queue has been shut down.
 func (r *janitorRound) next(ctx context.Context) bool {
-	w, ended := r.queue.Get()
+	object, ended := r.queue.Get()
 	if ended {
 		return false
 	}
-	defer r.queue.Done(w)
-	again, err := r.look(ctx, w)
-	id := w.kind + " " + w.key
+	defer r.queue.Done(object)
+	again, err := r.look(ctx, object)
+	id := object.String()
 	switch {
 	case ctx.Err() != nil:
 	case kubeclient.UnlessConflict(err) != nil:
@@ -170,16 +167,16 @@ func (r *janitorRound) next(ctx context.Context) bool {
 		r.backoff.DeleteEntry(id)
 	}
 	if again > 0 {
-		r.queue.AddAfter(w, again)
+		r.queue.AddAfter(object, again)
 	}
 	return true
 }
 
 // look does the next step for an object, and returns when to check again; 0: when the watch brings a change.
-func (r *janitorRound) look(ctx context.Context, w work) (time.Duration, error) {
+func (r *janitorRound) look(ctx context.Context, object kubeclient.ObjectKey) (time.Duration, error) {
 	var s *kubeclient.FilteredStore[place]
 	var do func(context.Context, string, string) (time.Duration, error)
-	switch w.kind {
+	switch object.Kind {
 	case kubeclient.KindVolume:
 		s, do = r.volumes, r.lookAtVolume
 	case kubeclient.KindClaim:
@@ -187,7 +184,7 @@ func (r *janitorRound) look(ctx context.Context, w work) (time.Duration, error) 
 	default:
 		s, do = r.contents, r.lookAtContent
 	}
-	p, there, _ := s.Find(w.key)
+	p, there, _ := s.Find(object.Key)
 	if !there {
 		return 0, nil
 	}
@@ -198,5 +195,5 @@ func (r *janitorRound) look(ctx context.Context, w work) (time.Duration, error) 
 	case here && taint == lossNone && p.alone:
 		return 0, nil
 	}
-	return do(ctx, w.key, p.node)
+	return do(ctx, object.Key, p.node)
 }

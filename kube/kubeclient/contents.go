@@ -1,23 +1,16 @@
 package kubeclient
 
 import (
-	"slices"
-
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"maps"
-	"sync"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -75,96 +68,6 @@ func (l *ContentList) DeepCopyObject() runtime.Object {
 // SnapshotKey is the namespace and name of the content's VolumeSnapshot.
 func (c *Content) SnapshotKey() string {
 	return c.Spec.VolumeSnapshotRef.Namespace + "/" + c.Spec.VolumeSnapshotRef.Name
-}
-
-// ContentStore keeps the handles of this node's ready snapshots from a watch. The API server selects the contents by label:
-// those of other nodes never arrive.
-type ContentStore struct {
-	changed func(snapshot string) // called without the lock
-
-	mu    sync.Mutex
-	ready map[string]*Content // by name; several may name one snapshot, since a retained content outlives its snapshot
-}
-
-func NewContentStore(changed func(snapshot string)) *ContentStore {
-	return &ContentStore{changed: changed, ready: map[string]*Content{}}
-}
-
-func (s *ContentStore) Add(o any) error {
-	if c, ok := o.(*Content); ok {
-		s.mu.Lock()
-		s.put(c)
-		s.mu.Unlock()
-		s.changed(c.SnapshotKey())
-	}
-	return nil
-}
-
-func (s *ContentStore) Update(o any) error { return s.Add(o) }
-
-func (s *ContentStore) Delete(o any) error {
-	if c, ok := Last(o).(*Content); ok {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.ready, c.Name)
-	}
-	return nil
-}
-
-func (s *ContentStore) Replace(list []any, _ string) error {
-	s.mu.Lock()
-	clear(s.ready)
-	for _, o := range list {
-		if c, ok := o.(*Content); ok {
-			s.put(c)
-		}
-	}
-	ready := maps.Clone(s.ready)
-	s.mu.Unlock()
-	for _, c := range ready {
-		s.changed(c.SnapshotKey())
-	}
-	return nil
-}
-
-func (s *ContentStore) Resync() error { return nil }
-
-// Transformer strips each object before the reflector collects a list.
-func (s *ContentStore) Transformer() cache.TransformFunc {
-	return func(o any) (any, error) {
-		if c, ok := o.(*Content); ok {
-			labels := Only(c.Labels, api.LabelManagedBy)
-			c.ObjectMeta = Names(c)
-			c.Labels = labels
-		}
-		return o, nil
-	}
-}
-
-func (s *ContentStore) put(c *Content) {
-	delete(s.ready, c.Name)
-	if c.Spec.Driver == api.DriverName && c.Status.ReadyToUse && c.Status.SnapshotHandle != "" {
-		s.ready[c.Name] = c
-	}
-}
-
-// Find returns the ready contents on this node that name a snapshot.
-func (s *ContentStore) Find(snapshot string) (found []*Content) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.ready {
-		if c.SnapshotKey() == snapshot {
-			found = append(found, c)
-		}
-	}
-	return found
-}
-
-// Named returns the ready content of this name on this node; nil: the store has none.
-func (s *ContentStore) Named(name string) *Content {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ready[name]
 }
 
 // KnowsNoContents reports whether the API server lacks the snapshot API. The reflector reports other errors.

@@ -29,7 +29,7 @@ type News struct {
 
 func AboutClass(class *storagev1.StorageClass) corev1.ObjectReference {
 	return corev1.ObjectReference{
-		APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "StorageClass",
+		APIVersion: storagev1.SchemeGroupVersion.String(), Kind: KindClass,
 		Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion,
 	}
 }

@@ -114,6 +114,19 @@ func (s *FilteredStore[T]) IsSynced() bool {
 	return s.synced
 }
 
+// Items returns the items that which selects, in the order of their keys.
+func (s *FilteredStore[T]) Items(which func(T) bool) []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var items []T
+	for _, key := range slices.Sorted(maps.Keys(s.items)) {
+		if which(s.items[key]) {
+			items = append(items, s.items[key])
+		}
+	}
+	return items
+}
+
 // Keys lists the keys of the objects that which selects.
 func (s *FilteredStore[T]) Keys(which func(T) bool) []string {
 	s.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 // Kinds of objects.
 const (
+	KindClass    = "StorageClass"
 	KindVolume   = "PersistentVolume"
 	KindClaim    = "PersistentVolumeClaim"
 	KindSnapshot = "VolumeSnapshot"
