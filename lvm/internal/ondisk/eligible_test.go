@@ -153,12 +153,14 @@ func TestCompareNames(t *testing.T) {
 	}
 }
 
-// TestReadMounts: mounts by device, btrfs by its source, and names with spaces.
+// TestReadMounts: mounts by device, btrfs by its source, names with escapes, and lines that are damaged or long.
 func TestReadMounts(t *testing.T) {
 	text := "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n" +
 		"2 1 8:1 /etc/hosts /etc/hosts rw shared:1 - ext4 /dev/sda1 rw\n" +
 		"3 1 0:30 / /mnt/with\\040space rw - btrfs /dev/none rw\n" +
-		"4 1 7:0 / /mnt/with\\040space rw - xfs /dev/loop0 rw\n5 bad\n"
+		"4 1 7:0 / /mnt/with\\040space rw - xfs /dev/loop0 rw\n5 bad\n" +
+		"6 1 0:31 / /mnt/layers rw - overlay overlay lowerdir=" + strings.Repeat("/layer:", 20_000) + "\n" +
+		"7 1 8:2 / /mnt/\\043 rw - xfs /dev/sda2 rw\n"
 	file := filepath.Join(t.TempDir(), "mountinfo")
 	fixture.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	mounts, err := ReadMounts(file)
@@ -166,7 +168,7 @@ func TestReadMounts(t *testing.T) {
 	if got := mounts["8:1"]; len(got) != 2 || placeOf(got) != "/" {
 		t.Errorf("%q", mounts)
 	}
-	if got := mounts["7:0"]; len(got) != 1 || got[0] != "/mnt/with space" || len(mounts) != 2 {
+	if got := mounts["7:0"]; len(got) != 1 || got[0] != "/mnt/with space" || len(mounts) != 3 || mounts["8:2"][0] != "/mnt/#" {
 		t.Errorf("%q", mounts)
 	}
 }

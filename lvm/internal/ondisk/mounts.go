@@ -10,7 +10,9 @@ import (
 )
 
 // ReadMounts returns the mount points of the file system on each block device, as far as this process can see (proc(5),
-// mountinfo), by the device's number, "8:17".
+// mountinfo), by the device's number, "8:17". Package node reads the table with github.com/moby/sys/mountinfo, this package does not:
+// that library refuses the whole table for one line that it cannot parse, or that is longer than 64 KiB, as an overlay of many
+// directories can have, and the device scan would fail.
 func ReadMounts(mountinfo string) (map[string][]string, error) {
 	f, err := os.Open(mountinfo)
 	if err != nil {
@@ -51,7 +53,7 @@ func NumberOf(device uint64) string {
 	return fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
 }
 
-// unescapeMount decodes the octal escapes that mountinfo writes for space, tab, newline and backslash.
-func unescapeMount(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
-}
+// mountEscapes are the octal escapes of mountinfo: space, tab, newline, backslash, hash.
+var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")
+
+func unescapeMount(s string) string { return mountEscapes.Replace(s) }
