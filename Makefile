@@ -5,6 +5,7 @@ CACHE ?= $(or $(NODELVM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nodelvm)
 TOOLS := $(CACHE)/tools
 # The same flags as the parts that are built for the lab: what both need is compiled once.
 GO_RUN := CGO_ENABLED=0 go run -trimpath
+SUITE := cd test && $(GO_RUN) ./cmd/suite
 
 .PHONY: help
 help: ## Print this list
@@ -18,7 +19,7 @@ demo: ## Raise a three-node Kubernetes, install nodelvm, give a PostgreSQL State
 
 .PHONY: test
 test: ## Run linters and tests: unit, deploy, real LVM in nodes, the demo's scenario and more on a real cluster
-	test/all.sh lint unit lvm e2e
+	$(SUITE) e2e lint unit lvm apiserver lab power
 
 .PHONY: build
 build: ## Compile the driver to bin/nodelvm
@@ -36,27 +37,27 @@ release: ## Write everything that a release consists of to dist/release: images,
 
 .PHONY: lint
 lint: ## Check formatting, run the linters of .golangci.yml, hold prose to the vocabulary, render the diagrams
-	test/all.sh lint
+	test/part.sh lint
 
 .PHONY: prose
 prose: ## Count what the prose linter finds, by rule and folder; PROSE=PATH lists each place below a path
-	test/all.sh prose
+	test/part.sh prose
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go, with the race detector
-	test/all.sh unit
+	test/part.sh unit
 
 .PHONY: test-lvm
 test-lvm: ## Run the conformance suite, csi-sanity and the driver's tests over real LVM in a lab node
-	test/all.sh lvm
+	$(SUITE) lvm lab power
 
 .PHONY: test-e2e
 test-e2e: ## Hold the driver's part in the API to a real API server; play the demo's scenario and a volume's life on a real cluster
-	test/all.sh e2e
+	$(SUITE) e2e apiserver
 
 .PHONY: test-long
 test-long: ## Run the tests that take hours: every crash point, 1000 random groups, fuzzers, 200 power cuts, bursts, and 50 power cuts in a cluster
-	test/all.sh long
+	test/part.sh long
 
 .PHONY: conformance
 conformance: ## Run upstream's storage suite in the lab, for hours; a run that was cut off goes on (FRESH=1 begins anew, KEEP=1 leaves the lab up)

@@ -4,14 +4,13 @@ package e2e
 
 import (
 	"context"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nodelvm/nodelvm/test/lab"
 )
@@ -25,24 +24,19 @@ type job struct {
 	tools    bool // it runs the tools of the driver's image instead of the node's
 }
 
-// nodeJobs are the binaries by node: each node is pinned to a separate core, so the lists run in parallel. They
-// take about the same time: csi-sanity alone five minutes.
-var nodeJobs = map[string][]job{
-	"node-1": {
-		{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real"}},
-		{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
-		{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
-			args: []string{"-test.run", "OnDisk|MkfsThatIsKilled|NoMounted|StageToUnstageTwice|ForeignContent|MkfsOptionsOfTheClass"}},
-	},
-	"node-2": {
-		{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
-	},
+// jobs are the binaries, the longest first. Each node takes the next one when it has ended the one before: a node has one
+// processor.
+var jobs = []job{
+	{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real"}},
+	{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
+	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
+	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
+		args: []string{"-test.run", "OnDisk|MkfsThatIsKilled|NoMounted|StageToUnstageTwice|ForeignContent|MkfsOptionsOfTheClass"}},
 }
 
-// TestLVM compiles the tests that need real LVM on real device-mapper, runs each binary in a node without Kubernetes,
-// and reports each test in it as a subtest.
+// TestLVM compiles the tests that need real LVM on real device-mapper, and runs each binary in a node without Kubernetes.
 func TestLVM(t *testing.T) {
-	l, err := lab.Open(filepath.Join(os.TempDir(), "nodelvm-lvm-lab"))
+	l, err := lab.Open(lvmLab())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,30 +45,37 @@ func TestLVM(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := l.Up(t.Context(), lab.UpOptions{Nodes: len(nodeJobs), Progress: os.Stdout}); err != nil {
+	if err := l.Up(t.Context(), lab.UpOptions{Nodes: 2, Progress: os.Stdout}); err != nil {
 		t.Fatal(err)
 	}
 	share := l.Share()
 	compile(t, "../..", "build", "-o", share+"/nodelvm", "./cmd/nodelvm")
+	compile(t, "..", "build", "-o", labCommand(l), "./cmd/lab")
 	unpackTools(t, l)
-	for _, jobs := range nodeJobs {
-		for _, j := range jobs {
-			compile(t, j.dir, "test", "-c", "-tags", j.tag, "-o", filepath.Join(share, j.name+".test"), j.pkg)
-		}
+	queue := make(chan job, len(jobs))
+	for _, j := range jobs {
+		compile(t, j.dir, "test", "-c", "-tags", j.tag, "-o", filepath.Join(share, j.name+".test"), j.pkg)
+		queue <- j
 	}
-	for node, jobs := range nodeJobs {
+	close(queue)
+	for _, node := range l.NodeNames() {
 		t.Run(node, func(t *testing.T) {
 			t.Parallel()
-			for _, j := range jobs {
-				j.run(t, l, node)
+			for j := range queue {
+				t.Run(j.name, func(t *testing.T) { j.run(t, l, node) })
 			}
 		})
 	}
 }
 
+func lvmLab() string { return filepath.Join(os.TempDir(), "nodelvm-lvm-lab") }
+
+func labCommand(l *lab.Lab) string { return filepath.Join(l.Share(), "lab") }
+
 func compile(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", args...)
+	// The lab's programs are compiled with -trimpath too: what both need is compiled once.
+	cmd := exec.CommandContext(t.Context(), "go", slices.Insert(args, 1, "-trimpath")...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -93,55 +94,46 @@ func environment() []string {
 	return env
 }
 
-// run runs the binary in the node. Each of its tests stands as a subtest here, and each subtest that did not pass; the exit
-// code counts too. All that it printed is in dist/test.
+// run runs the binary in the node. gotestsum prints the result of each test, and the output of those that fail; the events of
+// test2json, with all output, are in dist/test. Everything in a node can be tested there: a skipped test is a failure.
 func (j job) run(t *testing.T, l *lab.Lab, node string) {
-	t.Helper()
-	t.Run(j.name, func(t *testing.T) {
-		argv := append([]string{"env"}, environment()...)
-		if j.tools {
-			argv = append(argv, "PATH="+toolsInNode+":/usr/sbin:/usr/bin:/sbin:/bin", "MKE2FS_CONFIG="+imageInNode+"/etc/mke2fs.conf")
-		}
-		argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v", "-test.timeout="+patience())
-		whole := j.log(t)
-		defer func() { _ = whole.Close() }()
-		brief := &condensed{prefix: node + "  ", to: os.Stdout, shown: time.Now(), now: time.Now}
-		both := io.MultiWriter(whole, brief)
-		code, err := l.Exec(t.Context(), node, nil, both, both, append(argv, j.args...)...)
-		if err := errors.Join(err, brief.rest()); err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range brief.outcomes {
-			if o.subtest && o.word == "PASS" {
-				continue
-			}
-			t.Run(o.name, func(t *testing.T) {
-				if o.word != "PASS" {
-					t.Errorf("%s in the node; its output is in %s", o.word, whole.Name())
-				}
-			})
-		}
-		if code != 0 || len(brief.outcomes) == 0 {
-			t.Errorf("%s exited with %d after %d tests; all that it printed is in %s", j.name, code, len(brief.outcomes), whole.Name())
-		}
-	})
+	events, err := filepath.Abs("../../dist/test/lvm-" + j.name + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(events), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	argv := []string{"tool", "gotestsum", "--format", "testname", "--jsonfile", events, "--raw-command", "--",
+		"go", "tool", "test2json", "-t", "-p", node + "/" + j.name, labCommand(l), "--dir", lvmLab(), "exec", node, "env"}
+	argv = append(argv, environment()...)
+	if j.tools {
+		argv = append(argv, "PATH="+toolsInNode+":/usr/sbin:/usr/bin:/sbin:/bin", "MKE2FS_CONFIG="+imageInNode+"/etc/mke2fs.conf")
+	}
+	argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v=test2json", "-test.timeout="+patience())
+	cmd := exec.CommandContext(t.Context(), "go", append(argv, j.args...)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%s: %v; all that it printed is in %s", j.name, err, events)
+	}
+	text, err := os.ReadFile(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !testPassed.Match(text) {
+		t.Errorf("no test of %s passed", j.name)
+	}
+	for _, skipped := range testSkipped.FindAllSubmatch(text, -1) {
+		t.Errorf("%s was skipped", skipped[1])
+	}
 }
 
-func (j job) log(t *testing.T) *os.File {
-	t.Helper()
-	dir, err := filepath.Abs("../../dist/test")
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Create(filepath.Join(dir, j.name+".log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+// Events of test2json; those of a whole package name no test.
+var (
+	testPassed  = regexp.MustCompile(`"Action":"pass",[^\n]*"Test":`)
+	testSkipped = regexp.MustCompile(`"Action":"skip",[^\n]*"Test":"([^"]*)"`)
+)
 
 // patience is how long a binary may take: `make test-long` gives more.
 func patience() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -20,8 +21,17 @@ var hostPackages = map[string]string{
 	"gcc":            "/usr/bin/gcc",
 }
 
-// installHostPackages installs those of hostPackages that are missing.
+// installHostPackages installs those of hostPackages that are missing. Another lab and test/part.sh take the same lock: apt-get
+// fails while another one runs.
 func (l *Lab) installHostPackages(ctx context.Context) error {
+	if err := os.MkdirAll(l.cache, 0o755); err != nil {
+		return err
+	}
+	unlock, err := lockFile(ctx, filepath.Join(l.cache, "install.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	var missing []string
 	for pkg, file := range hostPackages {
 		if _, err := os.Stat(file); err != nil {
@@ -36,7 +46,7 @@ func (l *Lab) installHostPackages(ctx context.Context) error {
 	if err := l.toolIn(ctx, "apt", "", env, "apt-get", "update"); err != nil {
 		return err
 	}
-	err := l.toolIn(ctx, "apt", "", env, append([]string{"apt-get", "install", "-y", "--no-install-recommends"}, missing...)...)
+	err = l.toolIn(ctx, "apt", "", env, append([]string{"apt-get", "install", "-y", "--no-install-recommends"}, missing...)...)
 	if err != nil {
 		return fmt.Errorf("install %s: %w", strings.Join(missing, ", "), err)
 	}

@@ -44,7 +44,7 @@ func HelmPath() (string, error) {
 	}
 	path := filepath.Join(cache, "tools", "helm-"+version)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("the helm command is not in %s: run \"test/all.sh tools\", which compiles it", path)
+		return "", fmt.Errorf("the helm command is not in %s: run \"test/part.sh helm\", which compiles it", path)
 	}
 	return path, nil
 }

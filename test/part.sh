@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the named parts of the test suite one after the other, all of them even if one fails, and closes with the counts.
-# usage: test/all.sh [lint] [unit] [lvm] [e2e] [long] [tools] [prose]
+# Runs one part of the test suite, the whole of it even if a test fails; test/cmd/suite runs several at the same time.
+# usage: test/part.sh lint|unit|lab|lvm|power|apiserver|e2e|long|prose|helm
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -8,10 +8,8 @@ source versions.env
 
 cache=${NODELVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nodelvm}
 tools=$cache/tools
-results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
+results=$root/dist/test # for each run of go test a file of its events, PART-NAME.json
 modules=(. deploy/image deploy/render deploy/alerts test)
-failed=()
 
 # need_space fails early with a sentence: a compiler or etcd on a full disk fails late, and with a message about something else.
 need_space() { # GiB, folder
@@ -21,24 +19,29 @@ need_space() { # GiB, folder
 	[ "$free" -ge "$1" ] || { echo "the file system of $2 has $free GiB free; the tests need $1 GiB: free some space, or name other folders with NODELVM_CACHE and GOCACHE"; return 1; }
 }
 
-# Missing tools are installed once: Debian's packages by apt, Go tools compiled into the cache.
-need_packages() {
+# Missing tools are installed once: Debian's packages by apt, Go tools compiled into the cache. Parts that run at the same time
+# do it one after the other; the lab takes the same lock.
+lock_installation() { exec 9>"$cache/install.lock" && flock 9; }
+
+need_packages() (
+	lock_installation || exit
 	local missing=()
 	for package in "$@"; do
 		dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
 	done
-	[ ${#missing[@]} = 0 ] && return
+	[ ${#missing[@]} = 0 ] && exit
 	echo "installing ${missing[*]}"
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-}
+)
 
-need_tool() { # name, package, version, cgo
-	local path=$tools/$1-$3
+need_tool() ( # name, package, version, cgo
+	lock_installation || exit
+	path=$tools/$1-$3
 	if [ ! -x "$path" ]; then
 		echo "compiling $1 $3 (once)"
 		GOBIN=$tools/build CGO_ENABLED=${4:-0} go install "$2@$3" && mv "$tools/build/$1" "$path"
 	fi
-}
+)
 
 # Vale's parsers are C code.
 need_vale() {
@@ -62,11 +65,11 @@ check_integrity() { # file, SHA-512 in hexadecimal
 	echo "$2  $1" | sha512sum --check --status || { echo "$1 has another checksum than versions.env says"; return 1; }
 }
 
-go_test() { # part, module folder, format, flags...
-	local part=$1 folder=$2 format=$3
+go_test() { # module folder, name, format, flags...
+	local folder=$1 name=$2 format=$3 gotestsum
 	shift 3
-	need_tool gotestsum gotest.tools/gotestsum "$GOTESTSUM_VERSION" || return
-	(cd "$folder" && "$tools/gotestsum-$GOTESTSUM_VERSION" --format "$format" --jsonfile "$results/$part-${folder//\//-}.json" -- "$@")
+	gotestsum=$(cd test && CGO_ENABLED=0 go tool -n gotestsum) || return # its version is in test/go.mod
+	(cd "$folder" && "$gotestsum" --format "$format" --jsonfile "$results/$part-$name.json" -- "$@")
 }
 
 lint() {
@@ -85,7 +88,7 @@ pages() {
 	local bad=0
 	run_prose || bad=1
 	NODELVM_TEST_VALE=$tools/vale-$VALE_VERSION NODELVM_TEST_MERMAID=$tools/mermaid-$MERMAID_VERSION.js \
-		go_test pages test pkgname -tags e2e -count=1 ./prose ./diagrams || bad=1
+		go_test test pages pkgname -tags e2e -count=1 ./prose ./diagrams || bad=1
 	return $bad
 }
 
@@ -105,21 +108,25 @@ unit() {
 		[ "$folder" = deploy/render ] && race= # one goroutine, and half of the API server to compile
 		# These read the chart and the docs, and a change outside of its module does not make Go run a test again.
 		[[ $folder = deploy/render || $folder = deploy/alerts ]] && fresh=-count=1
-		go_test unit "$folder" pkgname $race $fresh ./... || bad=1
+		local name=${folder/#./driver}
+		go_test "$folder" "${name//\//-}" pkgname $race $fresh ./... || bad=1
 	done
 	return $bad
 }
 
-lvm() {
+lab() {
 	need_packages lvm2 || return
 	local bad=0
-	go_test readers . testname -tags reallvm -count=1 -run '^TestReal' ./lvm/host ./lvm/internal/ondisk || bad=1 # metadata alone: loop devices of this machine do
-	go_test lab test testname -tags e2e -count=1 -timeout 45m ./lab || bad=1
-	in_nodes 120m || bad=1
+	go_test . readers testname -tags reallvm -count=1 -run '^TestReal' ./lvm/host ./lvm/internal/ondisk || bad=1 # metadata alone: loop devices of this machine do
+	go_test test lab testname -tags e2e -count=1 -timeout 45m ./lab || bad=1
 	return $bad
 }
 
-in_nodes() { go_test lvm test standard-verbose -tags e2e -count=1 -timeout "$1" -run '^TestCondensed$|^TestLVM$|^TestPowerCut' ./e2e; }
+lvm() { in_nodes '^TestLVM$' 120m; }
+
+power() { in_nodes '^TestPowerCut' 120m; }
+
+in_nodes() { go_test test nodes standard-verbose -tags e2e -count=1 -timeout "$2" -run "$1" ./e2e; } # tests, time
 
 # long is for a night: what `lvm` samples, whole, and each fuzzer for a minute.
 long() {
@@ -127,8 +134,8 @@ long() {
 	local bad=0
 	fuzz "${NODELVM_TEST_FUZZTIME:-60s}" || bad=1
 	export NODELVM_TEST_CRASH=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_PATIENCE=12h
-	in_nodes 24h || bad=1
-	go_test long test standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestBurst$|^TestPairs$|^TestClusterCuts$' ./e2e || bad=1
+	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
+	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestBurst$|^TestPairs$|^TestClusterCuts$' ./e2e || bad=1
 	return $bad
 }
 
@@ -144,28 +151,23 @@ fuzz() { # time for each
 	[ "$count" -gt 0 ] && [ $bad = 0 ]
 }
 
-# tools compiles what TestChartIsAccepted and TestHelm run.
-tools() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
+# helm compiles what TestChartIsAccepted and TestHelm run.
+helm() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
+
+apiserver() { helm && go_test test apiserver testname -tags e2e -count=1 -timeout 120m ./apiserver; }
 
 e2e() {
-	tools || return
-	local bad=0
-	go_test apiserver test testname -tags e2e -count=1 -timeout 120m ./apiserver || bad=1
-	go_test e2e test standard-verbose -tags e2e -count=1 -timeout 180m \
-		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestAttack$|^TestLost$|^TestPlacement$|^TestReboot$|^TestTogether$|^TestConformance$' ./e2e || bad=1
-	return $bad
+	helm && go_test test scenarios standard-verbose -tags e2e -count=1 -timeout 180m \
+		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestAttack$|^TestLost$|^TestPlacement$|^TestReboot$|^TestTogether$|^TestConformance$' ./e2e
 }
 
-need_space 10 "$cache" && need_space 10 "$(go env GOCACHE)" || exit
-
-for part in "$@"; do
-	printf '\n== %s\n' "$part"
-	start=$SECONDS
-	"$part" || failed+=("$part")
-	printf '== %s took %d s\n' "$part" $((SECONDS - start))
-done
-
-count() { cat "$results"/*.json 2>/dev/null | grep '"Test":' | grep -c "\"Action\":\"$1\""; }
-[ ${#failed[@]} = 0 ] || printf '\nThese parts failed: %s\n' "${failed[*]}"
-printf '\n%d passed, %d failed, %d skipped\n' "$(count pass)" "$(count fail)" "$(count skip)"
-[ ${#failed[@]} = 0 ]
+part=${1:-}
+case $part in
+lint | unit | lab | lvm | power | apiserver | e2e | long | prose | helm) ;;
+*)
+	sed -n 's/^# usage: /usage: /p' "$0"
+	exit 2
+	;;
+esac
+mkdir -p "$cache" "$results" && rm -f "$results/$part"-*.json
+need_space 10 "$cache" && need_space 10 "$(go env GOCACHE)" && "$part"
