@@ -14,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nodelvm/nodelvm/test/scenario"
+	"github.com/nodelvm/nodelvm/test/cluster"
 )
 
 // TestChartIsAccepted has a real API server judge, in a dry run, every object of the chart with all of its parts in use: those
 // that the plain manifest has not. The Prometheus Operator's objects need CRDs that are not here, and are left out.
 func TestChartIsAccepted(t *testing.T) {
-	helm, err := scenario.HelmPath()
+	helm, err := cluster.HelmPath()
 	if err != nil {
 		t.Fatal(err)
 	}

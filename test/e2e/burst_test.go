@@ -9,4 +9,4 @@ import (
 )
 
 // TestBurst starts 60 pods at once, without volumes, with them, and where there is room for no more.
-func TestBurst(t *testing.T) { play(t, scenario.BurstActs()) }
+func TestBurst(t *testing.T) { play(t, scenario.Burst()) }

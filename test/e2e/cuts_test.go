@@ -11,5 +11,5 @@ import (
 // TestClusterCuts cuts the power of a cluster's node many times (NODELVM_TEST_CLUSTER_CUTS: 50), under a database's load and
 // while volumes come and go. TestPlacement does the same 3 times.
 func TestClusterCuts(t *testing.T) {
-	play(t, scenario.CutActs(number(t, "NODELVM_TEST_CLUSTER_CUTS", 50), seed(t)))
+	play(t, scenario.PowerCuts(number(t, "NODELVM_TEST_CLUSTER_CUTS", 50), seed(t)))
 }

@@ -13,7 +13,7 @@ import (
 // (NODELVM_TEST_SCALE_NODES, NODELVM_TEST_SCALE_VOLUMES, NODELVM_TEST_SCALE_MINUTES). It is for a machine that does nothing
 // else.
 func TestScale(t *testing.T) {
-	play(t, scenario.ScaleActs(scenario.Scale{
+	play(t, scenario.Scaling(scenario.Scale{
 		Nodes:   number(t, "NODELVM_TEST_SCALE_NODES", 1000),
 		Volumes: number(t, "NODELVM_TEST_SCALE_VOLUMES", 20000),
 		Idle:    time.Duration(number(t, "NODELVM_TEST_SCALE_MINUTES", 5)) * time.Minute,

@@ -17,7 +17,7 @@ import (
 )
 
 // raised is the one cluster that all scenarios are run in: raising it costs a minute.
-var raised = sync.OnceValues(func() (*scenario.Stage, error) {
+var raised = sync.OnceValues(func() (*scenario.Environment, error) {
 	l, err := lab.Open("")
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ var raised = sync.OnceValues(func() (*scenario.Stage, error) {
 
 var lower = func() error { return nil }
 
-// With KEEP=1 the cluster stays up: the next run finds it, and -run 'TestLife/words_of_a_title' runs one act again.
+// With KEEP=1 the cluster stays up: the next run finds it, and -run 'TestLife/words_of_a_title' runs one scenario again.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if os.Getenv("KEEP") != "" {
@@ -43,55 +43,55 @@ func TestMain(m *testing.M) {
 
 // The scenarios are in the order of one run: each must work with what the previous one leaves.
 
-// TestScenario runs the acts of `make demo`, a subtest each. It wants a fresh cluster.
-func TestScenario(t *testing.T) { play(t, scenario.Acts()) }
+// TestScenario runs the scenarios of `make demo`, a subtest each. It wants a fresh cluster.
+func TestScenario(t *testing.T) { play(t, scenario.Demo()) }
 
 // TestHelm runs an installation from blank disks, an update and a removal. It wants groups without volumes.
-func TestHelm(t *testing.T) { play(t, scenario.HelmActs()) }
+func TestHelm(t *testing.T) { play(t, scenario.Helm()) }
 
 // TestLife runs how volumes grow, are snapshotted and are copied. It leaves thin pools, as all that follow.
-func TestLife(t *testing.T) { play(t, scenario.LifeActs()) }
+func TestLife(t *testing.T) { play(t, scenario.VolumeLifecycle()) }
 
 // TestAttack runs a tenant who attacks other tenants and the node from a raw block volume.
-func TestAttack(t *testing.T) { play(t, scenario.AttackActs()) }
+func TestAttack(t *testing.T) { play(t, scenario.TenantAttacks()) }
 
 // TestLost runs how a node is lost with its volumes, and comes back with them.
-func TestLost(t *testing.T) { play(t, scenario.LostActs()) }
+func TestLost(t *testing.T) { play(t, scenario.NodeLoss()) }
 
 // TestPlacement runs where volumes go: fresh capacity, power cuts.
-func TestPlacement(t *testing.T) { play(t, scenario.PlacementActs(seed(t))) }
+func TestPlacement(t *testing.T) { play(t, scenario.Placement(seed(t))) }
 
 // TestReboot shuts a node down, with volumes of every layout, and boots it.
-func TestReboot(t *testing.T) { play(t, scenario.RebootActs()) }
+func TestReboot(t *testing.T) { play(t, scenario.NodeReboot()) }
 
 // failed names the scenarios that did not hold.
 var failed []string
 
-func play(t *testing.T, acts []scenario.Act) {
-	stage, err := raised()
+func play(t *testing.T, scenarios []scenario.Scenario) {
+	env, err := raised()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(failed) > 0 {
-		t.Logf("this cluster is as these stories left it, which failed: %v. What fails here may come of that", failed)
+		t.Logf("this cluster is as these tests left it, which failed: %v. What fails here may come of that", failed)
 	}
 	defer func() {
 		if t.Failed() {
 			failed = append(failed, t.Name())
 		}
 	}()
-	for _, act := range acts {
-		held := t.Run(act.Title, func(t *testing.T) {
-			err := stage.Run(t.Context(), act)
+	for _, sc := range scenarios {
+		held := t.Run(sc.Title, func(t *testing.T) {
+			err := env.Run(t.Context(), sc)
 			var failure *scenario.Failure
 			if errors.As(err, &failure) { // its name is in each list of failures
-				t.Run(failure.Step, func(t *testing.T) { t.Fatal(failure.Err, stage.Diagnosis(t.Context())) })
+				t.Run(failure.Step, func(t *testing.T) { t.Fatal(failure.Err, env.Diagnosis(t.Context())) })
 			} else if err != nil {
 				t.Fatal(err)
 			}
 		})
 		if !held {
-			t.Fatal("the later acts build on this one")
+			t.Fatal("the later scenarios build on this one")
 		}
 	}
 }

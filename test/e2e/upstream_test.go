@@ -24,17 +24,17 @@ var sample = []string{
 // TestConformance runs a sample of upstream's suite, and holds docs/development/conformance.md to what the suite has and is left out of it.
 // By its file's name it is run after the scenarios.
 func TestConformance(t *testing.T) {
-	stage, err := raised()
+	env, err := raised()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(stage.Lab.Logs(), "conformance")
+	dir := filepath.Join(env.Lab.Logs(), "conformance")
 	if err := os.RemoveAll(dir); err != nil { // results of another build of the driver
 		t.Fatal(err)
 	}
 	only := regexp.MustCompile(strings.Join(sample, "|"))
 	summary, err := conformance.Run(t.Context(), conformance.Options{
-		Lab: stage.Lab, Dir: dir, Only: only, Jobs: 2, Limit: 15 * time.Minute, Out: os.Stdout,
+		Lab: env.Lab, Dir: dir, Only: only, Jobs: 2, Limit: 15 * time.Minute, Out: os.Stdout,
 	})
 	if err != nil {
 		t.Fatal(err)

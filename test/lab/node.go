@@ -172,23 +172,23 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 	if err := l.waitBooted(ctx, m.name()); err != nil {
 		return err
 	}
-	return l.tendClock(m.name())
+	return l.startTimerWorkaround(m.name())
 }
 
-// clockScript nudges process $1, which began at clock tick $2, each second for as long as it lives.
-const clockScript = `while read -ra stat <"/proc/$1/stat" && [ "${stat[21]}" = "$2" ]; do kill -ALRM "$1"; sleep 1; done 2>/dev/null`
+// timerScript nudges process $1, which began at clock tick $2, each second for as long as it lives.
+const timerScript = `while read -ra stat <"/proc/$1/stat" && [ "${stat[21]}" = "$2" ]; do kill -ALRM "$1"; sleep 1; done 2>/dev/null`
 
-// tendClock works around a lost timer signal in a node. Its kernel has one timer of this machine, and sets it again after each
+// startTimerWorkaround works around a lost timer signal in a node. Its kernel has one timer of this machine, and sets it again after each
 // signal. In rare cases (seen with Linux 6.1, once in some dozens of clusters) it loses the signal and never sets the timer
 // again. Then nothing in the node that waits for a time continues. An additional signal is harmless.
-func (l *Lab) tendClock(name string) error {
+func (l *Lab) startTimerWorkaround(name string) error {
 	leader, found := l.recorded(name)
 	if !found {
 		return fmt.Errorf("%s has no record", name)
 	}
 	return l.startDaemon(daemon{
 		name: name + ".clock", core: -1,
-		argv: []string{"/bin/bash", "-c", clockScript, "clock", strconv.Itoa(leader.pid), strconv.FormatUint(leader.start, 10)},
+		argv: []string{"/bin/bash", "-c", timerScript, "clock", strconv.Itoa(leader.pid), strconv.FormatUint(leader.start, 10)},
 	})
 }
 

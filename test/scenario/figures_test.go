@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -55,24 +54,6 @@ func TestReadStages(t *testing.T) {
 	all, err := readStages(strings.NewReader(log))
 	if want := (stage{before: 250 * time.Millisecond, after: 500 * time.Millisecond}); err != nil || len(all) != 1 || all[0] != want {
 		t.Errorf("%v, %v, want %v alone", all, err, want)
-	}
-}
-
-func TestCountAsked(t *testing.T) {
-	const user = `"user":{"extra":{"authentication.kubernetes.io/node-name":["node-1"]}}`
-	const log = `{"stage":"ResponseComplete","verb":"update","userAgent":"csi-provisioner/v6","requestReceivedTimestamp":"2026-11-21T19:00:01.5Z","objectRef":{"resource":"csistoragecapacities"},` + user + `}
-{"stage":"ResponseStarted","verb":"watch","userAgent":"nodelvm","requestReceivedTimestamp":"2026-11-21T19:00:02Z","objectRef":{"resource":"persistentvolumeclaims"},` + user + `}
-{"stage":"ResponseComplete","verb":"watch","userAgent":"nodelvm","requestReceivedTimestamp":"2026-11-21T19:00:02Z","objectRef":{"resource":"persistentvolumeclaims"},` + user + `}
-{"stage":"ResponseComplete","verb":"patch","userAgent":"nodelvm","requestReceivedTimestamp":"2026-11-21T19:00:03Z","objectRef":{"resource":"persistentvolumeclaims","subresource":"status"},` + user + `}
-`
-	from := time.Date(2026, 11, 21, 19, 0, 1, 0, time.UTC)
-	counts, err := countAsked(strings.NewReader(log), from, from.Add(2*time.Second))
-	want := map[asked]int{
-		{"node-1", "csi-provisioner", "update", "csistoragecapacities"}: 1,
-		{"node-1", "nodelvm", "watch", "persistentvolumeclaims"}:        1, // that it ended is not another one; the patch came later
-	}
-	if err != nil || !maps.Equal(counts, want) {
-		t.Errorf("%v, %v, want %v", counts, err, want)
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package scenario is what `make demo` tells and `make test` checks: a PostgreSQL StatefulSet gets LVM
 // volumes on the nodes that the scheduler chose.
 //
-// It is one list of acts. Each act is a list of steps; each step proves one sentence against the running cluster and
-// against LVM itself, read on the node with an admin's own tools, and fails with what it saw instead. The acts build
+// It is a list of scenarios. Each scenario is a list of steps; each step proves one sentence against the running cluster and
+// against LVM itself, read on the node with an admin's own tools, and fails with what it saw instead. The scenarios build
 // on each other and are run in order; the last one deletes everything and finds the figures of the first again.
 package scenario
 
@@ -11,46 +11,24 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
-	"github.com/nodelvm/nodelvm/test/lab"
+	"github.com/nodelvm/nodelvm/test/cluster"
 )
 
-// Namespace is where the scenario's pods and claims live.
-const Namespace = "demo"
+// Environment is what scenarios run on: a cluster, and what a step leaves for a later one to know.
+type Environment struct {
+	*cluster.Cluster
 
-// Names that the driver promises; the scenario holds it to them.
-const (
-	Driver      = "nodelvm.io"
-	TopologyKey = "topology.nodelvm.io/node"
-)
-
-// Stage is what an act runs on: a running lab, its API server, and a reporter.
-type Stage struct {
-	Lab      *lab.Lab
-	Client   kubernetes.Interface
-	Narrator *Narrator
-
-	freeAtFirst map[string]int64  // node -> free extents when the curtain rose
+	freeAtFirst map[string]int64  // node -> free extents before the first volume
 	rows        map[string]string // pod -> fingerprint of its database
-	lost        volume            // what was on the node that was lost
+	lost        cluster.Volume    // what was on the node that was lost
 }
 
-// NewStage connects to a lab that is up.
-func NewStage(l *lab.Lab, n *Narrator) (*Stage, error) {
-	config, err := l.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return &Stage{Lab: l, Client: client, Narrator: n, freeAtFirst: map[string]int64{}, rows: map[string]string{}}, nil
+func newEnvironment(c *cluster.Cluster) *Environment {
+	return &Environment{Cluster: c, freeAtFirst: map[string]int64{}, rows: map[string]string{}}
 }
 
-// Act is one part of the scenario.
-type Act struct {
+// Scenario is one part of the scenario.
+type Scenario struct {
 	Title string
 	Steps []Step
 }
@@ -59,7 +37,7 @@ type Act struct {
 type Step struct {
 	Says  string
 	Limit time.Duration // how long it may take; 0 means ten minutes: nodes share the processors of a machine that may be slow and busy
-	Prove func(context.Context, *Stage) error
+	Prove func(context.Context, *Environment) error
 }
 
 // Failure is a step that did not hold.
@@ -73,9 +51,9 @@ func (f *Failure) Error() string { return f.Step + ": " + f.Err.Error() }
 // Unwrap implements the convention of package errors.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Acts returns the whole scenario in order.
-func Acts() []Act {
-	return []Act{
+// Demo returns the whole scenario in order.
+func Demo() []Scenario {
+	return []Scenario{
 		topologyAndCapacity(),
 		delayedBinding(),
 		dataStays(),
@@ -86,29 +64,29 @@ func Acts() []Act {
 	}
 }
 
-// Run performs one act: it stops at the first step that does not hold, with a Failure, and closes with a table of what is where.
+// Run runs one scenario: it stops at the first step that does not hold, with a Failure, and closes with a table of what is where.
 // It ends at once, with the cause, when a process of the control plane ends.
-func (s *Stage) Run(ctx context.Context, act Act) error {
-	ctx, stop := s.Lab.WithControlPlane(ctx)
+func (env *Environment) Run(ctx context.Context, sc Scenario) error {
+	ctx, stop := env.Lab.WithControlPlane(ctx)
 	defer stop()
-	s.Narrator.Act(act.Title)
-	for _, step := range act.Steps {
-		if err := s.prove(ctx, step); err != nil {
+	env.Reporter.BeginScenario(sc.Title)
+	for _, step := range sc.Steps {
+		if err := env.prove(ctx, step); err != nil {
 			return &Failure{Step: step.Says, Err: err}
 		}
 	}
-	return s.showVolumes(ctx)
+	return env.ShowVolumes(ctx)
 }
 
-func (s *Stage) prove(ctx context.Context, step Step) error {
+func (env *Environment) prove(ctx context.Context, step Step) error {
 	limit := step.Limit
 	if limit == 0 {
 		limit = 10 * time.Minute
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	done := s.Narrator.Step(step.Says)
-	err := step.Prove(ctx, s)
+	done := env.Reporter.Step(step.Says)
+	err := step.Prove(ctx, env)
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}

@@ -29,9 +29,9 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	keep := os.Getenv("KEEP") != ""
-	var stage *scenario.Stage
+	var env *scenario.Environment
 	defer func() {
-		if keep && stage != nil {
+		if keep && env != nil {
 			lookAround()
 			return
 		}
@@ -39,16 +39,16 @@ func run(ctx context.Context) (err error) {
 			err = down
 		}
 	}()
-	if stage, err = scenario.Raise(ctx, l, os.Stdout); err != nil {
+	if env, err = scenario.Raise(ctx, l, os.Stdout); err != nil {
 		return err
 	}
-	for _, act := range scenario.Acts() {
-		if err := stage.Run(ctx, act); err != nil {
-			fmt.Fprintln(os.Stderr, stage.Diagnosis(ctx))
+	for _, sc := range scenario.Demo() {
+		if err := env.Run(ctx, sc); err != nil {
+			fmt.Fprintln(os.Stderr, env.Diagnosis(ctx))
 			return err
 		}
 	}
-	fmt.Printf("\n%d steps held, in %s.\n", stage.Narrator.Steps(), time.Since(start).Round(time.Second))
+	fmt.Printf("\n%d steps held, in %s.\n", env.Reporter.Steps(), time.Since(start).Round(time.Second))
 	return nil
 }
 

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Checkout is the checkout: the scenario runs from a folder of it.
+func Checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "versions.env")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("this is not run from within a checkout: no versions.env above the current folder")
+}
+
+// Version reads a value of versions.env.
+func Version(file, key string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, key+"="); ok {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", fmt.Errorf("%s has no %s", file, key)
+}
+
+// BuildImage does what `make image` does, and tells where the archive is.
+func BuildImage(ctx context.Context, out io.Writer) (archive string, err error) {
+	top, err := Checkout()
+	if err != nil {
+		return "", err
+	}
+	archive = filepath.Join(top, "dist", "nodelvm-amd64.tar")
+	cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", "./cmd/image", "--out", archive)
+	cmd.Dir = filepath.Join(top, "deploy", "image")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile does: nothing is compiled twice
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building the image: %w", err)
+	}
+	return archive, nil
+}

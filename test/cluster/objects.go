@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1 "k8s.io/api/core/v1"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// WaitPodReady waits until a pod is Ready and returns it.
+func (c *Cluster) WaitPodReady(ctx context.Context, name string) (*corev1.Pod, error) {
+	var pod *corev1.Pod
+	err := Eventually(ctx, func() (err error) {
+		pod, err = c.Client.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ready := slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		})
+		if !ready || pod.DeletionTimestamp != nil {
+			return fmt.Errorf("pod %s is %s, not yet Ready%s", name, pod.Status.Phase, c.LastEvents(ctx, name))
+		}
+		return nil
+	})
+	return pod, err
+}
+
+func (c *Cluster) PodReplaced(ctx context.Context, name string, old types.UID) error {
+	pod, err := c.Client.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if pod.UID == old {
+		return fmt.Errorf("pod %s is still the old one", name)
+	}
+	return nil
+}
+
+func (c *Cluster) Claim(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
+	return c.Client.CoreV1().PersistentVolumeClaims(Namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// WaitClaimBound waits until a claim has its volume and tells where that is.
+func (c *Cluster) WaitClaimBound(ctx context.Context, name string) (v Volume, err error) {
+	err = Eventually(ctx, func() error {
+		if v, err = c.VolumeOf(ctx, name); err != nil {
+			return fmt.Errorf("%w%s", err, c.LastEvents(ctx, name))
+		}
+		return nil
+	})
+	return v, err
+}
+
+// WaitClaimEvent waits until an event on a claim gives that reason and says those words.
+func (c *Cluster) WaitClaimEvent(ctx context.Context, name, reason, words string) (said string, err error) {
+	list := metav1.ListOptions{FieldSelector: "involvedObject.kind=PersistentVolumeClaim,involvedObject.name=" + name + ",reason=" + reason}
+	err = Eventually(ctx, func() error {
+		events, err := c.Client.CoreV1().Events(Namespace).List(ctx, list)
+		if err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if said = e.Message; strings.Contains(said, words) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event %s on claim %s says %q%s", reason, name, words, c.LastEvents(ctx, name))
+	})
+	return said, err
+}
+
+// RequestSize asks for a new size of a claim.
+func (c *Cluster) RequestSize(ctx context.Context, claim, size string) error {
+	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
+	_, err := c.Client.CoreV1().PersistentVolumeClaims(Namespace).Patch(ctx, claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// Delete deletes objects (kind/name) and waits until they are gone.
+func (c *Cluster) Delete(ctx context.Context, objects ...string) error {
+	_, err := c.Kubectl(ctx, "", append([]string{"delete", "-n", Namespace, "--wait"}, objects...)...)
+	return err
+}
+
+// Deletion waits until an object that was deleted is gone.
+func (c *Cluster) Deletion(ctx context.Context, object string) func() error {
+	return func() error { return c.Delete(ctx, object, "--ignore-not-found") }
+}
+
+// WaitEvent waits for an event on an object whose message contains the words.
+func (c *Cluster) WaitEvent(ctx context.Context, object, words string) (string, error) {
+	var said string
+	err := Eventually(ctx, func() error {
+		list, err := c.Client.CoreV1().Events(Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + object})
+		if err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if strings.Contains(e.Message, words) {
+				said = e.Message
+				return nil
+			}
+		}
+		return fmt.Errorf("no event on %s says %q%s", object, words, c.LastEvents(ctx, object))
+	})
+	return said, err
+}
+
+// LastEvents renders the newest events of an object, for a failure's message.
+func (c *Cluster) LastEvents(ctx context.Context, name string) string {
+	list, err := c.Client.CoreV1().Events(Namespace).List(context.WithoutCancel(ctx), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	if err != nil {
+		return ""
+	}
+	var text strings.Builder
+	for _, e := range list.Items[max(0, len(list.Items)-4):] {
+		fmt.Fprintf(&text, "\n%s: %s", e.Reason, e.Message)
+	}
+	return text.String()
+}

@@ -1,0 +1,210 @@
+package scenario
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/test/cluster"
+)
+
+const attackedNode = "node-1"
+
+// TenantAttacks runs tenants who have a raw block volume and a pod without privilege, and write on the volume what the node could take
+// for its own, or would have to parse; and a thief who has one node's token.
+func TenantAttacks() []Scenario {
+	return []Scenario{attack(forgeries()), attackThenReboot(), attackWithImages(), attackWithToken()}
+}
+
+func attack(all []forgery) Scenario {
+	run := &nodeRun{}
+	steps := []Step{
+		{Says: "a pod without privilege on " + attackedNode + " has a raw block volume of the class", Prove: attackerRuns},
+		{Says: "the run of the node and of its driver is noted", Prove: run.note},
+	}
+	for _, f := range all {
+		steps = append(steps, Step{Says: "the pod writes " + f.name + ": the published capacity stays that of the node's disks", Limit: 2 * time.Minute,
+			Prove: func(ctx context.Context, env *Environment) error { return env.forge(ctx, "attacker", f) }})
+		if f.event != "" {
+			steps = append(steps, Step{Says: "an event on the claim names the volume, and says that it begins like " + f.event, Limit: 2 * time.Minute,
+				Prove: func(ctx context.Context, env *Environment) error {
+					return env.signatureReported(ctx, "attacker", f.event)
+				}})
+		}
+		if f.lvm() {
+			steps = append(steps, Step{Says: "the next tenant's volume is on the node's disks, and the pod's device shows nothing of it", Limit: 3 * time.Minute, Prove: victimIsSafe})
+		}
+	}
+	return Scenario{Title: "A tenant attacks from a raw block volume", Steps: append(steps,
+		Step{Says: "another tenant's pod runs, and the attacker's pod and volume can be deleted at once", Limit: 2 * time.Minute, Prove: attackerLeaves},
+		Step{Says: "neither the node nor its driver has been restarted", Prove: run.goesOn},
+		Step{Says: "everything is deleted", Prove: attackIsOver},
+	)}
+}
+
+func attackThenReboot() Scenario {
+	return Scenario{Title: "The node reboots with forged groups on a raw block volume", Steps: []Step{
+		{Says: "a tenant's pod writes data", Prove: func(ctx context.Context, env *Environment) error { return env.victimRuns(ctx) }},
+		{Says: "an attacker's pod writes " + emptied.name, Prove: func(ctx context.Context, env *Environment) error {
+			if err := attackerRuns(ctx, env); err != nil {
+				return err
+			}
+			return env.forge(ctx, "attacker", emptied)
+		}},
+		{Says: "the tenant's pod ends; the node's power is cut, and it boots with the attacker's pod alone", Prove: rebootWithAttacker},
+		{Says: "the published capacity stays that of the node's disks", Prove: func(ctx context.Context, env *Environment) error { return env.publishedIsReal(ctx, 3*time.Second) }},
+		{Says: "the tenant's pod comes back and finds its data", Prove: victimIsBack},
+		{Says: "everything is deleted", Prove: attackIsOver},
+	}}
+}
+
+func attackerRuns(ctx context.Context, env *Environment) error {
+	if err := apply("classes.yaml")(ctx, env); err != nil {
+		return err
+	}
+	if err := env.rawPod(ctx, "attacker", fastClass, "128Mi"); err != nil {
+		return err
+	}
+	return env.publishedIsReal(ctx, 0)
+}
+
+// rawPod starts a pod without privilege that has a raw block volume.
+func (env *Environment) rawPod(ctx context.Context, name, class, size string) error {
+	if err := env.applyWith(ctx, "attack.yaml", "NAME", name, "CLASS", class, "SIZE", size); err != nil {
+		return err
+	}
+	_, err := env.WaitPodReady(ctx, name)
+	return err
+}
+
+// forge has a pod write the content over the beginning of its volume.
+func (env *Environment) forge(ctx context.Context, pod string, f forgery) error {
+	encoded, err := env.RunOnNode(ctx, attackedNode, "sh", "-c", `dir=$(mktemp -d) && cd $dir && { `+f.script+"\n} | base64 -w0; cd / && rm -r $dir")
+	if err != nil {
+		return err
+	}
+	content, err := base64.StdEncoding.DecodeString(string(encoded))
+	if err == nil && f.change != nil {
+		content, err = f.change(content)
+	}
+	if err != nil {
+		return fmt.Errorf("make %s: %w", f.name, err)
+	}
+	if len(content) < 1<<20 {
+		return fmt.Errorf("%s has %d bytes only", f.name, len(content))
+	}
+	size := strconv.Itoa(len(content))
+	_, err = env.Kubectl(ctx, base64.StdEncoding.EncodeToString(content), "exec", "-i", "-n", cluster.Namespace, pod, "--",
+		"sh", "-ec", "base64 -d | dd of=/dev/raw-volume bs=1M conv=fsync 2>/dev/null; [ $(head -c "+size+" /dev/raw-volume | wc -c) = "+size+" ]")
+	if err != nil {
+		return err
+	}
+	if _, err := env.RunOnNode(ctx, attackedNode, "udevadm", "settle"); err != nil {
+		return err
+	}
+	return env.publishedIsReal(ctx, 3*time.Second)
+}
+
+// signatureReported waits until the event on a claim calls its volume what was written last.
+func (env *Environment) signatureReported(ctx context.Context, claim, what string) error {
+	v, err := env.VolumeOf(ctx, claim)
+	if err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, func() error {
+		events, err := env.Client.CoreV1().Events(cluster.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=SignatureFound,involvedObject.name=" + claim})
+		if err != nil {
+			return err
+		}
+		for _, e := range events.Items { // also those of earlier claims of the name
+			if strings.Contains(e.Message, v.Group+"/"+v.Lv+" (") && strings.Contains(e.Message, "begins like "+what+",") {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event on %s says that %s/%s begins like %s%s", claim, v.Group, v.Lv, what, env.LastEvents(ctx, claim))
+	})
+}
+
+// publishedIsReal waits until the node's published capacity equals the free extents of the group on its disks, and then
+// watches that for a while: csi-provisioner asks for the capacity each second.
+func (env *Environment) publishedIsReal(ctx context.Context, watch time.Duration) error {
+	if err := cluster.Eventually(ctx, func() error { return env.publishedEqualsDisks(ctx) }); err != nil {
+		return err
+	}
+	for began := time.Now(); time.Since(began) < watch; {
+		if err := env.publishedEqualsDisks(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (env *Environment) publishedEqualsDisks(ctx context.Context) error {
+	onDisks := []string{"--devices", nodeDisks}
+	groups, err := env.VolumeGroups(ctx, attackedNode, onDisks...)
+	if err != nil {
+		return err
+	}
+	if len(groups) != 1 || groups[0].Name != nodeGroup {
+		return fmt.Errorf("the node's disks hold %v, want %s alone", groups, nodeGroup)
+	}
+	_, err = env.CheckCapacityIsFree(ctx, fastClass, attackedNode, onDisks...)
+	return err
+}
+
+func attackerLeaves(ctx context.Context, env *Environment) error {
+	if err := env.forge(ctx, "attacker", tagged); err != nil {
+		return err
+	}
+	if err := env.victimRuns(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	if _, err := env.Kubectl(ctx, "", "delete", "pod/attacker", "pvc/attacker", "-n", cluster.Namespace, "--wait", "--timeout=60s"); err != nil {
+		return err
+	}
+	env.Reporter.Note("the attacker's pod and claim were gone after %.0f s", time.Since(began).Seconds())
+	return nil
+}
+
+func rebootWithAttacker(ctx context.Context, env *Environment) error {
+	if _, err := env.Kubectl(ctx, "", "delete", "pod/victim", "-n", cluster.Namespace, "--wait"); err != nil {
+		return err
+	}
+	if _, err := env.RunOnNode(ctx, attackedNode, "sync"); err != nil {
+		return err
+	}
+	if err := env.Lab.PowerCut(attackedNode); err != nil {
+		return err
+	}
+	if err := env.Lab.Boot(ctx, attackedNode); err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, func() error {
+		if err := env.restarted(ctx, "attacker"); err != nil {
+			return err
+		}
+		_, err := env.ExecInPod(ctx, "attacker", "head", "-c", "1", "/dev/raw-volume")
+		return err
+	})
+}
+
+func attackIsOver(ctx context.Context, env *Environment) error {
+	if _, err := env.Kubectl(ctx, "", "delete", "volumesnapshot", "-n", cluster.Namespace, "--all", "--wait"); err != nil {
+		return err
+	}
+	if err := deleteEverything(ctx, env); err != nil {
+		return err
+	}
+	return env.publishedIsReal(ctx, 0)
+}

@@ -1,0 +1,96 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/test/cluster"
+)
+
+// PodsWithSeveralClaims returns a scenario: a pod's volumes are made on one node, or none of them is made. It needs nothing of the
+// others, and leaves nothing.
+func PodsWithSeveralClaims() []Scenario {
+	return []Scenario{twoClaims(), nowhereRoom(), claimAndEphemeral()}
+}
+
+func twoClaims() Scenario {
+	pod := podWanted{name: "pair", prefers: "node-1", volumes: []volumeWanted{{name: "a", mib: 200}, {name: "b", mib: 200}}}
+	return Scenario{Title: "Two claims of a pod go where both have room", Steps: []Step{
+		{Says: "an admin leaves 300 MiB on node-1, 600 MiB on node-2, nothing on node-3", Prove: leave(300, 600, 0)},
+		{Says: "a pod with two claims of 200 MiB that prefers node-1 runs on node-2 within a minute", Limit: time.Minute,
+			Prove: func(ctx context.Context, env *Environment) error {
+				if err := pod.create(ctx, env); err != nil {
+					return err
+				}
+				return pod.runsWhole(ctx, env, "node-2")
+			}},
+		{Says: "node-1 was tried first, refused both, and holds nothing of it", Prove: func(ctx context.Context, env *Environment) error {
+			for _, v := range pod.volumes {
+				if err := env.triedOn(ctx, pod.claim(v), "node-1"); err != nil {
+					return err
+				}
+			}
+			return env.bare(ctx, "node-1", "node-3")
+		}},
+		{Says: "when it is deleted, so are its volumes, and node-1 offers its 300 MiB again", Prove: func(ctx context.Context, env *Environment) error {
+			if err := endTogether(ctx, env); err != nil {
+				return err
+			}
+			return cluster.Eventually(ctx, func() error { return errors.Join(env.offers(ctx, "node-1", 300), env.offers(ctx, "node-2", 600)) })
+		}},
+	}}
+}
+
+func nowhereRoom() Scenario {
+	pod := podWanted{name: "couple", prefers: "node-1", volumes: []volumeWanted{{name: "a", mib: 200}, {name: "b", mib: 200}}}
+	return Scenario{Title: "Two claims that have room together nowhere wait, and hold nothing", Steps: []Step{
+		{Says: "an admin leaves 300 MiB on node-1 and node-2, nothing on node-3", Prove: leave(300, 300, 0)},
+		{Says: "a pod with two claims of 200 MiB is tried on both nodes, and is Pending with no volume anywhere", Prove: func(ctx context.Context, env *Environment) error {
+			if err := pod.create(ctx, env); err != nil {
+				return err
+			}
+			for _, node := range []string{"node-1", "node-2"} {
+				if err := env.triedOn(ctx, "couple-a", node); err != nil {
+					return err
+				}
+			}
+			return errors.Join(env.staysBare(ctx, 5*time.Second), env.pending(ctx, pod.name))
+		}},
+		{Says: "an admin makes room on node-2: the pod runs there by itself", Prove: func(ctx context.Context, env *Environment) error {
+			if err := env.dropFiller(ctx, "node-2"); err != nil {
+				return err
+			}
+			return errors.Join(pod.runsWhole(ctx, env, "node-2"), env.bare(ctx, "node-1", "node-3"))
+		}},
+		{Says: "it is deleted", Prove: endTogether},
+	}}
+}
+
+func claimAndEphemeral() Scenario {
+	pod := podWanted{name: "mixed", prefers: "node-1", volumes: []volumeWanted{{name: "data", mib: 200}, {name: "cache", mib: 200, ephemeral: true}}}
+	return Scenario{Title: "A claim and a generic ephemeral volume of a pod go together too", Steps: []Step{
+		{Says: "an admin leaves 300 MiB on node-1, 600 MiB on node-2, nothing on node-3", Prove: leave(300, 600, 0)},
+		{Says: "a pod with 200 MiB of each that prefers node-1 runs on node-2", Prove: func(ctx context.Context, env *Environment) error {
+			if err := pod.create(ctx, env); err != nil {
+				return err
+			}
+			return errors.Join(pod.runsWhole(ctx, env, "node-2"), env.bare(ctx, "node-1", "node-3"))
+		}},
+		{Says: "it is deleted, and the admin gives all room back", Prove: func(ctx context.Context, env *Environment) error {
+			return errors.Join(endTogether(ctx, env), dropFillers(ctx, env))
+		}},
+	}}
+}
+
+func (env *Environment) pending(ctx context.Context, name string) error {
+	pod, err := env.Client.CoreV1().Pods(cluster.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil && (pod.Status.Phase != corev1.PodPending || pod.Spec.NodeName != "") {
+		err = fmt.Errorf("pod %s is %s on %q", name, pod.Status.Phase, pod.Spec.NodeName)
+	}
+	return err
+}

@@ -1,0 +1,165 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/test/cluster"
+)
+
+func power() Scenario {
+	return Scenario{Title: "A node has power over its own volumes alone, and asks for little", Steps: []Step{
+		{Says: "with one node's token the PVs and claims of another cannot be touched, its own can", Prove: tokenIsHeld},
+		{Says: "nodelvm's resident memory is at most 40 MiB on each node", Prove: memoryIsSmall},
+	}}
+}
+
+// tokenIsHeld tries, as a dry run, what an attacker with the token of pg-0's node could do to the volumes of pg-0 and pg-1.
+func tokenIsHeld(ctx context.Context, env *Environment) error {
+	own, err := env.boundTo(ctx, "data-pg-0")
+	if err != nil {
+		return err
+	}
+	other, err := env.boundTo(ctx, "data-pg-1")
+	if err != nil {
+		return err
+	}
+	thief, err := env.asNode(ctx, own.node)
+	if err != nil {
+		return err
+	}
+	if err := noteLoss(ctx, thief, own.pv); err != nil {
+		return fmt.Errorf("%s may not note the loss of its own volume: %w", own.node, err)
+	}
+	if err := refused(noteLoss(ctx, thief, other.pv)); err != nil {
+		return fmt.Errorf("%s notes the loss of a volume of %s: %w", own.node, other.node, err)
+	}
+	for _, pv := range []string{own.pv, other.pv} {
+		if err := refused(deletePV(ctx, thief, pv)); err != nil {
+			return fmt.Errorf("%s deletes PV %s, which is bound: %w", own.node, pv, err)
+		}
+	}
+	if err := refused(patchClaim(ctx, thief, "data-pg-1")); err != nil {
+		return fmt.Errorf("%s changes a claim of %s: %w", own.node, other.node, err)
+	}
+	forged := other.volume.DeepCopy()
+	forged.ObjectMeta = metav1.ObjectMeta{Name: "forged"}
+	_, err = thief.CoreV1().PersistentVolumes().Create(ctx, forged, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err := refused(err); err != nil {
+		return fmt.Errorf("%s makes a PV on %s: %w", own.node, other.node, err)
+	}
+	return nil
+}
+
+// noteLoss writes what a node notes on a volume whose group it lacks.
+func noteLoss(ctx context.Context, client kubernetes.Interface, name string) error {
+	patch := []byte(`{"metadata":{"annotations":{"nodelvm.io/volume-group-lost-since":"2026-01-02T03:04:05Z"}}}`)
+	_, err := client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+func deletePV(ctx context.Context, client kubernetes.Interface, name string) error {
+	return client.CoreV1().PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+func patchClaim(ctx context.Context, client kubernetes.Interface, name string) error {
+	claim, err := client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	claim.Annotations["stolen"] = "yes"
+	_, err = client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Update(ctx, claim, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+// refused is content only with the API server's refusal.
+func refused(err error) error {
+	if err == nil {
+		return fmt.Errorf("it was allowed")
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return nil
+	}
+	return err
+}
+
+type bound struct {
+	pv, node string
+	volume   *corev1.PersistentVolume
+}
+
+func (env *Environment) boundTo(ctx context.Context, claim string) (bound, error) {
+	pvc, err := env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Get(ctx, claim, metav1.GetOptions{})
+	if err != nil {
+		return bound{}, err
+	}
+	pv, err := env.Client.CoreV1().PersistentVolumes().Get(ctx, pvc.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		return bound{}, err
+	}
+	node, err := cluster.AffinityNode(pv)
+	return bound{pv: pv.Name, node: node, volume: pv}, err
+}
+
+// asNode returns a client with the very token that the driver's pod on a node holds: bound to that pod.
+func (env *Environment) asNode(ctx context.Context, node string) (kubernetes.Interface, error) {
+	pods, err := env.Client.CoreV1().Pods(cluster.DriverNamespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return nil, err
+	}
+	if len(pods.Items) != 1 {
+		return nil, fmt.Errorf("%d driver pods on %s", len(pods.Items), node)
+	}
+	pod := pods.Items[0]
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: types.UID(pod.UID)},
+	}}
+	granted, err := env.Client.CoreV1().ServiceAccounts(cluster.DriverNamespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	config, err := env.Lab.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config = rest.AnonymousClientConfig(config)
+	config.BearerToken = granted.Status.Token
+	return kubernetes.NewForConfig(config)
+}
+
+func memoryIsSmall(ctx context.Context, env *Environment) error {
+	for _, node := range env.Lab.NodeNames() {
+		pid, err := env.RunOnNode(ctx, node, "pgrep", "-ox", "nodelvm") // the oldest: what it starts bears its name for a moment
+		if err != nil {
+			return err
+		}
+		status, err := env.RunOnNode(ctx, node, "grep", "VmRSS", "/proc/"+string(bytes.TrimSpace(pid))+"/status")
+		if err != nil {
+			return err
+		}
+		fields := strings.Fields(string(status))
+		if len(fields) != 3 {
+			return fmt.Errorf("unreadable: %q", status)
+		}
+		kib, err := strconv.Atoi(fields[1])
+		if err != nil {
+			return err
+		}
+		env.Reporter.Note("%s: %.1f MiB", node, float64(kib)/1024)
+		if kib > 40<<10 {
+			return fmt.Errorf("%s: %d KiB", node, kib)
+		}
+	}
+	return nil
+}
