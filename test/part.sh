@@ -135,7 +135,7 @@ long() {
 	fuzz "${NODELVM_TEST_FUZZTIME:-60s}" || bad=1
 	export NODELVM_TEST_CRASH=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_PATIENCE=12h
 	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
-	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestBurst$|^TestPairs$|^TestClusterCuts$' ./e2e || bad=1
+	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
 	return $bad
 }
 
@@ -158,7 +158,7 @@ apiserver() { helm && go_test test apiserver testname -tags e2e -count=1 -timeou
 
 e2e() {
 	helm && go_test test scenarios standard-verbose -tags e2e -count=1 -timeout 180m \
-		-run '^TestScenario$|^TestHelm$|^TestLife$|^TestAttack$|^TestLost$|^TestPlacement$|^TestReboot$|^TestTogether$|^TestConformance$' ./e2e
+		-run '^TestDemo$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestPlacement$|^TestNodeReboot$|^TestPodsWithSeveralClaims$|^TestConformance$' ./e2e
 }
 
 part=${1:-}

@@ -67,9 +67,9 @@ func TestAbsenceIsProved(t *testing.T) {
 	}
 }
 
-// TestDisksAwayAreNotNoted: no request commits anything while a disk is missing: LVM would set its MISSING flag, and an admin
+// TestNoCommitWhilePVMissing: no request commits anything while a disk is missing: LVM would set its MISSING flag, and an admin
 // would have to clear the flag. With the disk back each request succeeds.
-func TestDisksAwayAreNotNoted(t *testing.T) {
+func TestNoCommitWhilePVMissing(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	zeroed, light := d.create(t, b.spec("zeroed", 8*lvm.MiB)), d.create(t, b.light("light", 8*lvm.MiB))
 	thin := d.create(t, b.thin("thin", 8*lvm.MiB, lvm.ID{}))
@@ -117,9 +117,9 @@ func TestDisksAwayAreNotNoted(t *testing.T) {
 	}
 }
 
-// TestCopyOfADisk: while two disks have one PV UUID, the driver activates, wipes and changes nothing, and active volumes stay
+// TestDuplicatePVs: while two disks have one PV UUID, the driver activates, wipes and changes nothing, and active volumes stay
 // usable. The error names both devices.
-func TestCopyOfADisk(t *testing.T) {
+func TestDuplicatePVs(t *testing.T) {
 	node, b, d := startedWith(t, lvm.Config{})
 	active, idle, gone := d.create(t, b.spec("active", 8*lvm.MiB)), d.create(t, b.spec("idle", 8*lvm.MiB)), d.create(t, b.spec("gone", 8*lvm.MiB))
 	device, err := d.Activate(t.Context(), active.ID, active.UUID)
@@ -157,9 +157,9 @@ func TestCopyOfADisk(t *testing.T) {
 	must(t, err)
 }
 
-// TestPartlyAway: the driver does not activate a volume with a part on a missing disk. The error names the disk, and does not
+// TestVolumeWithMissingPVIsNotActivated: the driver does not activate a volume with a part on a missing disk. The error names the disk, and does not
 // quote LVM's advice. It activates a volume that is complete.
-func TestPartlyAway(t *testing.T) {
+func TestVolumeWithMissingPVIsNotActivated(t *testing.T) {
 	node, b, d := startedWith(t, lvm.Config{})
 	v := d.create(t, b.spec("v", 8*lvm.MiB))
 	_, err := d.Activate(t.Context(), v.ID, v.UUID)
@@ -178,8 +178,8 @@ func TestPartlyAway(t *testing.T) {
 	}
 }
 
-// TestMoving: while pvmove moves extents of a volume, the driver neither extends nor deletes it.
-func TestMoving(t *testing.T) {
+// TestPvmoveBlocksExtendAndDelete: while pvmove moves extents of a volume, the driver neither extends nor deletes it.
+func TestPvmoveBlocksExtendAndDelete(t *testing.T) {
 	node, b, d := startedWith(t, lvm.Config{})
 	v := d.create(t, b.light("v", 8*lvm.MiB))
 	_, err := d.Activate(t.Context(), v.ID, v.UUID)
@@ -215,8 +215,8 @@ func (k kernel) resume(path string) error {
 	return nil
 }
 
-// TestLogNamesTheGroup: log lines about a blocked group have its name, and its UUID under another key.
-func TestLogNamesTheGroup(t *testing.T) {
+// TestLogNamesVG: log lines about a blocked group have its name, and its UUID under another key.
+func TestLogNamesVG(t *testing.T) {
 	var text bytes.Buffer
 	node := newNode()
 	block := &blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}

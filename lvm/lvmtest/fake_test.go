@@ -136,8 +136,8 @@ func TestConformance(t *testing.T) {
 	Conformance(t, func(*testing.T) Bed { return bed(newNode()) })
 }
 
-// TestIndirect: if only LVM can read the disks, everything works too, with one report for each read.
-func TestIndirect(t *testing.T) {
+// TestReadThroughLVMReport: if only LVM can read the disks, everything works too, with one report for each read.
+func TestReadThroughLVMReport(t *testing.T) {
 	node := newNode()
 	node.Indirect()
 	b := bed(node).oneAtATime()
@@ -156,8 +156,8 @@ func TestIndirect(t *testing.T) {
 	d.waitWiped(t)
 }
 
-// TestWhileWiping: neither the name nor the extents of a deleted volume are free until it is wiped.
-func TestWhileWiping(t *testing.T) {
+// TestExtentsAreReservedWhileWiping: neither the name nor the extents of a deleted volume are free until it is wiped.
+func TestExtentsAreReservedWhileWiping(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.spec("a", 8*lvm.MiB))
 	before := d.capacity(t, b.class())
@@ -183,8 +183,8 @@ func TestWhileWiping(t *testing.T) {
 	d.create(t, b.spec("a", 8*lvm.MiB))
 }
 
-// TestResumesAtStart: a start changes only suspended managed volumes.
-func TestResumesAtStart(t *testing.T) {
+// TestStartResumesManagedDevices: a start changes only suspended managed volumes.
+func TestStartResumesManagedDevices(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.spec("a", 8*lvm.MiB))
 	d.create(t, b.spec("b", 8*lvm.MiB))
@@ -203,8 +203,8 @@ func TestResumesAtStart(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile: an admin allocates the planned extents between the driver's read and its command.
-func TestChangedMeanwhile(t *testing.T) {
+// TestExtentsTakenBeforeCommand: an admin allocates the planned extents between the driver's read and its command.
+func TestExtentsTakenBeforeCommand(t *testing.T) {
 	node, b, d := startedWith(t, lvm.Config{})
 	var once sync.Once
 	node.Before = func(argv []string) {
@@ -222,9 +222,9 @@ func TestChangedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestFaults fails each LVM command of a volume's life in turn, in each way, and repeats the failed request: in the end
+// TestFaultAtEachCommand fails each LVM command of a volume's life in turn, in each way, and repeats the failed request: in the end
 // everything is as without the fault.
-func TestFaults(t *testing.T) {
+func TestFaultAtEachCommand(t *testing.T) {
 	for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}} {
 		for call := 0; ; call++ {
 			fault.Call = call

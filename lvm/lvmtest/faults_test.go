@@ -8,9 +8,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestFaultsOfLife fails each LVM command in turn, in each way, in a life with every operation. It repeats what failed, every
+// TestFaultAtEachCommandOfLifecycle fails each LVM command in turn, in each way, in a life with every operation. It repeats what failed, every
 // other time after a restart. In the end no volume is left, and no device is suspended.
-func TestFaultsOfLife(t *testing.T) {
+func TestFaultAtEachCommandOfLifecycle(t *testing.T) {
 	for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutStriped, lvm.LayoutRAID1, lvm.LayoutThin} {
 		for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}, {Told: true}} {
 			for call, tripped := 0, true; tripped; call++ {
@@ -97,10 +97,10 @@ func (n *Node) cutOff(group, name string, made bool) {
 	}
 }
 
-// TestUnmadeThin: a driver and its lvm died before the pool got the message about a new thin volume, so that it cannot be
+// TestUncreatedThinVolumeIsRemoved: a driver and its lvm died before the pool got the message about a new thin volume, so that it cannot be
 // activated. No request got it: the next start removes it. If the driver can read only LVM's report, which does not show that,
 // the same request creates it again, and its deletion is possible.
-func TestUnmadeThin(t *testing.T) {
+func TestUncreatedThinVolumeIsRemoved(t *testing.T) {
 	for _, indirect := range []bool{false, true} {
 		node := newNode()
 		b := bed(node).oneAtATime()
@@ -133,9 +133,9 @@ func TestUnmadeThin(t *testing.T) {
 	}
 }
 
-// TestUncountedThin: a driver and its lvm died between two messages to a pool about a thin volume or a snapshot: the pool then
+// TestPoolTransactionIsRecovered: a driver and its lvm died between two messages to a pool about a thin volume or a snapshot: the pool then
 // refuses every change. The next start, or the same request, recovers the pool.
-func TestUncountedThin(t *testing.T) {
+func TestPoolTransactionIsRecovered(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		node, b, d := started(t)
 		origin := d.create(t, b.thin("origin", 8*lvm.MiB, lvm.ID{}))
@@ -159,8 +159,8 @@ func TestUncountedThin(t *testing.T) {
 	}
 }
 
-// TestForeignMessages: the driver ignores the pending messages of an admin's pool.
-func TestForeignMessages(t *testing.T) {
+// TestMessagesOfOtherPoolsAreIgnored: the driver ignores the pending messages of an admin's pool.
+func TestMessagesOfOtherPoolsAreIgnored(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 	d.close(t)
@@ -181,9 +181,9 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// TestUnfinishedSpare: an lvm that was killed while it created its spare for pool metadata left a volume without a tag. The
+// TestUntaggedPoolSpareIsRemoved: an lvm that was killed while it created its spare for pool metadata left a volume without a tag. The
 // driver removes it when it creates the pool; an admin's volume that looks the same stays.
-func TestUnfinishedSpare(t *testing.T) {
+func TestUntaggedPoolSpareIsRemoved(t *testing.T) {
 	node, b, d := started(t)
 	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "lvol0", b.Group)
 	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "lvol1", b.Group)

@@ -30,8 +30,8 @@ func (n *Node) stateTags(group string) map[string]int {
 	return count
 }
 
-// TestSettle: many new volumes share one commit of their ready tags; the use of one, and Close, commit at once.
-func TestSettle(t *testing.T) {
+// TestReadyBatch: many new volumes share one commit of their ready tags; the use of one, and Close, commit at once.
+func TestReadyBatch(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	var volumes []lvm.Volume
 	d.counted(t, "five creates", 5, func() {
@@ -70,8 +70,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestSettleFails: a volume whose ready tag is not committed is not handed out; one whose tag is committed despite an error is.
-func TestSettleFails(t *testing.T) {
+// TestReadyCommitFails: a volume whose ready tag is not committed is not handed out; one whose tag is committed despite an error is.
+func TestReadyCommitFails(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		node, b, d := startedWith(t, unsettled)
 		v := d.create(t, b.spec("v", 8*lvm.MiB))
@@ -88,8 +88,8 @@ func TestSettleFails(t *testing.T) {
 	}
 }
 
-// TestSettleWaitsForADisk: the driver does not commit ready tags while a disk is missing, since LVM would set its MISSING flag.
-func TestSettleWaitsForADisk(t *testing.T) {
+// TestReadyCommitWaitsForMissingPV: the driver does not commit ready tags while a disk is missing, since LVM would set its MISSING flag.
+func TestReadyCommitWaitsForMissingPV(t *testing.T) {
 	node := newNode()
 	d := node.driver(t, unsettled)
 	v := d.create(t, bed(node).spec("v", 8*lvm.MiB))
@@ -135,9 +135,9 @@ func successor(t *testing.T) (*Node, *Driver, lvm.Volume, *zeroing) {
 	return node, next, v, zeroes
 }
 
-// TestKilledBeforeSettling: a driver that dies between its answer and the ready commit loses nothing: the next one blanks the
+// TestKillBeforeReadyCommit: a driver that dies between its answer and the ready commit loses nothing: the next one blanks the
 // volume's beginning and end, and keeps it.
-func TestKilledBeforeSettling(t *testing.T) {
+func TestKillBeforeReadyCommit(t *testing.T) {
 	_, next, v, zeroes := successor(t)
 	next.counted(t, "the next start, with the report that checks the direct read", 2, func() { must(t, next.Start(t.Context())) })
 	if want := []string{"0-8 MiB", "63 MiB-64 MiB"}; !slices.Equal(zeroes.spans, want) {
@@ -163,9 +163,9 @@ func (b blocking) Run(ctx context.Context, argv []string) ([]byte, error) {
 	return b.runner.Run(ctx, argv)
 }
 
-// TestHungGroup: while a command does not end, the driver refuses all requests for its group, and only for that one. When it
+// TestHungCommandBlocksOneVG: while a command does not end, the driver refuses all requests for its group, and only for that one. When it
 // ends, the group works again.
-func TestHungGroup(t *testing.T) {
+func TestHungCommandBlocksOneVG(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	block := blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}
@@ -219,8 +219,8 @@ func TestHungGroup(t *testing.T) {
 	}
 }
 
-// TestSiblings: the volumes of one pod fit together, or none is created.
-func TestSiblings(t *testing.T) {
+// TestPeersFitTogetherOrNotAtAll: the volumes of one pod fit together, or none is created.
+func TestPeersFitTogetherOrNotAtAll(t *testing.T) {
 	_, b, d := startedWith(t, unsettled)
 	all := d.capacity(t, b.class()).Available
 	first, second, large := b.spec("first", all/2), b.spec("second", all/2), b.spec("large", all/2+ExtentSize)
@@ -262,9 +262,9 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
-// TestSiblingsRoomIsLost: a created volume is returned again even if its peer no longer fits, and Fits agrees with
+// TestCreatedPeerIsReturnedAgain: a created volume is returned again even if its peer no longer fits, and Fits agrees with
 // CreateWithPeers.
-func TestSiblingsRoomIsLost(t *testing.T) {
+func TestCreatedPeerIsReturnedAgain(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	all := d.capacity(t, b.class()).Available
 	first, second, stranger := b.spec("first", all/2), b.spec("second", all/2), b.spec("stranger", 2*ExtentSize)
@@ -296,8 +296,8 @@ func TestSiblingsRoomIsLost(t *testing.T) {
 	}
 }
 
-// TestFrozen: the driver refuses a snapshot or clone of a volume with a frozen file system before it changes anything.
-func TestFrozen(t *testing.T) {
+// TestFrozenFileSystemIsNotCopied: the driver refuses a snapshot or clone of a volume with a frozen file system before it changes anything.
+func TestFrozenFileSystemIsNotCopied(t *testing.T) {
 	node, b, d := started(t)
 	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 	device, err := d.Activate(t.Context(), v.ID, v.UUID)
@@ -321,9 +321,9 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestUncertainCreate: while a failed create may have left something, its error asks the caller to retry: after any other error
+// TestUncertainCreateAsksForRetry: while a failed create may have left something, its error asks the caller to retry: after any other error
 // csi-provisioner would forget the volume.
-func TestUncertainCreate(t *testing.T) {
+func TestUncertainCreateAsksForRetry(t *testing.T) {
 	for what, fail := range map[string]func(n *Node){
 		"the leftover cannot be removed": func(n *Node) {
 			n.Before = func(argv []string) {

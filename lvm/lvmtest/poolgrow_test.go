@@ -9,9 +9,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// TestTendPools: the driver extends a pool that fills up, once each time that is needed; it reports a failure and retries at
+// TestExtendThinPools: the driver extends a pool that fills up, once each time that is needed; it reports a failure and retries at
 // the next check. A pool that cannot be extended provisions no more until the group has free extents again.
-func TestTendPools(t *testing.T) {
+func TestExtendThinPools(t *testing.T) {
 	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
 	b := bed(node).oneAtATime()
 	d := b.Start(t)
@@ -71,8 +71,8 @@ func TestTendPools(t *testing.T) {
 	}
 }
 
-// TestTendPoolsThatGoAway: if an admin removes a pool just before the driver extends it, the driver only reports that.
-func TestTendPoolsThatGoAway(t *testing.T) {
+// TestExtendThinPoolThatAnAdminRemoved: if an admin removes a pool just before the driver extends it, the driver only reports that.
+func TestExtendThinPoolThatAnAdminRemoved(t *testing.T) {
 	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
 	b := bed(node).oneAtATime()
 	d := b.Start(t)
@@ -90,8 +90,8 @@ func TestTendPoolsThatGoAway(t *testing.T) {
 	}
 }
 
-// TestTendPoolsBesideAHang: while a command in one group does not end, the driver extends the pools of others.
-func TestTendPoolsBesideAHang(t *testing.T) {
+// TestExtendThinPoolsWhileAnotherVGHangs: while a command in one group does not end, the driver extends the pools of others.
+func TestExtendThinPoolsWhileAnotherVGHangs(t *testing.T) {
 	groups := []string{"vg-hangs", "vg-works"}
 	node := NewNode(Group{Name: groups[0], Disks: []lvm.Bytes{4 * lvm.GiB}}, Group{Name: groups[1], Disks: []lvm.Bytes{4 * lvm.GiB}})
 	block := &blocking{runner: runner{node, nil}, group: "none", release: make(chan struct{})}

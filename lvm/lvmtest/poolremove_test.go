@@ -26,9 +26,9 @@ func (n *Node) hasPool() bool {
 	return slices.ContainsFunc(n.group("vg-test").read().LVs, func(lv lvm.LV) bool { return lv.Name == lvm.DefaultPool })
 }
 
-// TestEmptyPool: the driver removes a pool that it extended for a large volume when it is empty, which frees the group's
+// TestEmptyPoolIsRemoved: the driver removes a pool that it extended for a large volume when it is empty, which frees the group's
 // extents; the next thin volume creates another one.
-func TestEmptyPool(t *testing.T) {
+func TestEmptyPoolIsRemoved(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	d := tending(t, node)
@@ -50,8 +50,8 @@ func TestEmptyPool(t *testing.T) {
 	d.create(t, b.thin("next", 8*lvm.MiB, lvm.ID{}))
 }
 
-// TestEmptyPoolStays: an empty pool stays for the configured time, and for ever if the driver must not remove it.
-func TestEmptyPoolStays(t *testing.T) {
+// TestEmptyPoolIsKept: an empty pool stays for the configured time, and for ever if the driver must not remove it.
+func TestEmptyPoolIsKept(t *testing.T) {
 	tag := func(from, to string) func(*lvm.Group) {
 		return func(g *lvm.Group) {
 			for i := range g.LVs {
@@ -95,9 +95,9 @@ func TestEmptyPoolStays(t *testing.T) {
 	}
 }
 
-// TestEmptyPoolUnderCommand: a volume that an admin creates in a pool while the command that removes the pool waits for LVM's
+// TestAdminCreatesDuringPoolRemoval: a volume that an admin creates in a pool while the command that removes the pool waits for LVM's
 // lock stays, and so does the pool.
-func TestEmptyPoolUnderCommand(t *testing.T) {
+func TestAdminCreatesDuringPoolRemoval(t *testing.T) {
 	node := newNode()
 	d := tending(t, node)
 	v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
@@ -120,8 +120,8 @@ func TestEmptyPoolUnderCommand(t *testing.T) {
 	must(t, d.ExtendThinPools(t.Context()))
 }
 
-// TestEmptyPoolWanted: a volume that is requested while the driver removes its pool waits for that, and gets its own pool.
-func TestEmptyPoolWanted(t *testing.T) {
+// TestCreateDuringPoolRemoval: a volume that is requested while the driver removes its pool waits for that, and gets its own pool.
+func TestCreateDuringPoolRemoval(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	d := tending(t, node)
@@ -152,8 +152,8 @@ func TestEmptyPoolWanted(t *testing.T) {
 	}
 }
 
-// TestEmptyPoolCutOff: however the removal fails, the pool is usable or removed, and the next check removes it.
-func TestEmptyPoolCutOff(t *testing.T) {
+// TestEmptyPoolRemovalFails: however the removal fails, the pool is usable or removed, and the next check removes it.
+func TestEmptyPoolRemovalFails(t *testing.T) {
 	for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}} {
 		for _, next := range []string{"look", "create"} {
 			t.Run(fmt.Sprintf("%+v %s", fault, next), func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestEmptyPoolCutOff(t *testing.T) {
 	}
 }
 
-// TestRemovePoolNamesTheCommit: the command that removes a pool names the commit that the driver read, and only that pool.
-func TestRemovePoolNamesTheCommit(t *testing.T) {
+// TestPoolRemovalNamesCommit: the command that removes a pool names the commit that the driver read, and only that pool.
+func TestPoolRemovalNamesCommit(t *testing.T) {
 	node := newNode()
 	d := tending(t, node)
 	v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
@@ -200,8 +200,8 @@ func TestRemovePoolNamesTheCommit(t *testing.T) {
 	}
 }
 
-// TestEmptyPoolLeavesNothing: the extents of a removed pool do not count as zeroed: a raw block volume shows no old data.
-func TestEmptyPoolLeavesNothing(t *testing.T) {
+// TestExtentsOfRemovedPoolAreNotKnownZero: the extents of a removed pool do not count as zeroed: a raw block volume shows no old data.
+func TestExtentsOfRemovedPoolAreNotKnownZero(t *testing.T) {
 	node := newNode()
 	b, k := bed(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())

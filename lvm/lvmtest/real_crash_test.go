@@ -186,9 +186,9 @@ func (c *crash) verify(alive, power bool) {
 	d.close(c.t)
 }
 
-// TestWipeKilled_RealLVM kills a driver while it zeroes, at any moment: the next one continues, and no old data is readable
+// TestKillWhileWiping_RealLVM kills a driver while it zeroes, at any moment: the next one continues, and no old data is readable
 // afterwards. NODELVM_TEST_KILLS is how often: 5 times by default.
-func TestWipeKilled_RealLVM(t *testing.T) {
+func TestKillWhileWiping_RealLVM(t *testing.T) {
 	c := newCrash(t, crashOps[len(crashOps)-1], crashDisks(t))
 	c.size = 160 * lvm.MiB
 	points := c.points()

@@ -16,10 +16,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestKilled_RealLVM kills a driver while it creates and deletes volumes, many times, and its LVM commands with it: it runs in
+// TestKill_RealLVM kills a driver while it creates and deletes volumes, many times, and its LVM commands with it: it runs in
 // a separate PID namespace, as in a container. After the next start no unfinished volume is left, no device is suspended, and
 // the existing volumes work.
-func TestKilled_RealLVM(t *testing.T) {
+func TestKill_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	dir := t.TempDir()
 	for round := range killRounds(t) {
@@ -50,10 +50,10 @@ func TestKilled_RealLVM(t *testing.T) {
 	}
 }
 
-// killVictim runs TestVictim, kills it some time after it has started to work, and returns its last output.
+// killVictim runs TestKillVictim, kills it some time after it has started to work, and returns its last output.
 func killVictim(t testing.TB, dir string, after time.Duration) string {
 	t.Helper()
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVictim$")
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKillVictim$")
 	child.Env = append(os.Environ(), "NODELVM_TEST_VICTIM="+dir)
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	out, err := child.StdoutPipe()
@@ -79,8 +79,8 @@ func killRounds(t testing.TB) int {
 	return n
 }
 
-// TestVictim is the driver that TestKilled_RealLVM kills.
-func TestVictim(t *testing.T) {
+// TestKillVictim is the driver that TestKill_RealLVM kills.
+func TestKillVictim(t *testing.T) {
 	dir := os.Getenv("NODELVM_TEST_VICTIM")
 	if dir == "" {
 		return // it runs only as part of the other test

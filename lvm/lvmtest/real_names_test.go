@@ -82,9 +82,9 @@ func checkHostNames(t testing.TB, when, group string) {
 	}
 }
 
-// TestNames_RealLVM: with the driver and an admin's lvm at work, no name in the host's /dev ever leads to another volume than
+// TestDeviceNames_RealLVM: with the driver and an admin's lvm at work, no name in the host's /dev ever leads to another volume than
 // its own, with udev and without, and both can reuse a former name.
-func TestNames_RealLVM(t *testing.T) {
+func TestDeviceNames_RealLVM(t *testing.T) {
 	for _, udev := range []bool{true, false} {
 		t.Run(fmt.Sprintf("udev %v", udev), func(t *testing.T) {
 			b := realBed(t).oneAtATime()
@@ -153,8 +153,8 @@ func TestNames_RealLVM(t *testing.T) {
 	}
 }
 
-// TestStaleNames_RealLVM: a start removes the names that an earlier version created in the host's /dev, and no others.
-func TestStaleNames_RealLVM(t *testing.T) {
+// TestStaleDeviceNames_RealLVM: a start removes the names that an earlier version created in the host's /dev, and no others.
+func TestStaleDeviceNames_RealLVM(t *testing.T) {
 	dir := t.TempDir()
 	b := realBed(t)
 	d := startReal(t, dir)
@@ -240,9 +240,9 @@ func TestDeviceDirWithoutDevices_RealLVM(t *testing.T) {
 	}
 }
 
-// TestKilledLVMLeavesNoName_RealLVM: an lvm of the driver that is killed at any moment of an lvcreate leaves no wrong name in
+// TestKilledLVMLeavesNoDeviceName_RealLVM: an lvm of the driver that is killed at any moment of an lvcreate leaves no wrong name in
 // the host's /dev, and what it leaves in the driver's device directory blocks nothing.
-func TestKilledLVMLeavesNoName_RealLVM(t *testing.T) {
+func TestKilledLVMLeavesNoDeviceName_RealLVM(t *testing.T) {
 	b := realBed(t)
 	dir := t.TempDir()
 	d := startReal(t, dir)

@@ -13,9 +13,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// TestPoolGrows_RealLVM: the driver extends an overprovisioned pool as it fills. When the group is full, it creates nothing
+// TestExtendThinPools_RealLVM: the driver extends an overprovisioned pool as it fills. When the group is full, it creates nothing
 // more in the pool and says why; with free extents again it continues.
-func TestPoolGrows_RealLVM(t *testing.T) {
+func TestExtendThinPools_RealLVM(t *testing.T) {
 	dir := t.TempDir()
 	d := startReal(t, dir)
 	t.Cleanup(func() { d.close(t) })

@@ -11,9 +11,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestEmptyPoolChanged_RealLVM: the command that removes an empty pool does nothing if the group has changed since the driver
+// TestPoolRemovalAfterChange_RealLVM: the command that removes an empty pool does nothing if the group has changed since the driver
 // read it, and so does not remove what an admin has created in the pool.
-func TestEmptyPoolChanged_RealLVM(t *testing.T) {
+func TestPoolRemovalAfterChange_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	empty := func() string {

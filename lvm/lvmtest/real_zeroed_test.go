@@ -11,9 +11,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestRawLeaks_RealLVM: neither a new raw block volume nor its expansion shows what its extents held before, whatever wrote
+// TestRawDataLeak_RealLVM: neither a new raw block volume nor its expansion shows what its extents held before, whatever wrote
 // that.
-func TestRawLeaks_RealLVM(t *testing.T) {
+func TestRawDataLeak_RealLVM(t *testing.T) {
 	for name, leave := range map[string]func(testing.TB, Bed, *Driver){
 		"an admin's pvmove": func(t testing.TB, b Bed, d *Driver) {
 			v := d.create(t, b.spec("secret", 64*lvm.MiB))
@@ -109,9 +109,9 @@ func waitInSync(t testing.TB, _ *Driver, v lvm.Volume) {
 	})
 }
 
-// TestRawShapes_RealLVM: the same for each layout: zeroes written through the volume reach all its legs, whose extents a later
+// TestRawDataLeakOfEachLayout_RealLVM: the same for each layout: zeroes written through the volume reach all its legs, whose extents a later
 // linear volume gets.
-func TestRawShapes_RealLVM(t *testing.T) {
+func TestRawDataLeakOfEachLayout_RealLVM(t *testing.T) {
 	for _, s := range append(shapes, shape{class: lvm.Class{Layout: lvm.LayoutLinear}, legs: 1, data: 1}) {
 		t.Run(s.String(), func(t *testing.T) {
 			b := realBed(t).oneAtATime()

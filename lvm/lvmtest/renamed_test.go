@@ -86,8 +86,8 @@ func TestRenamedVolume(t *testing.T) {
 	}
 }
 
-// TestSwappedVolumes: the driver distinguishes two volumes whose names an admin swapped.
-func TestSwappedVolumes(t *testing.T) {
+// TestSwappedNames: the driver distinguishes two volumes whose names an admin swapped.
+func TestSwappedNames(t *testing.T) {
 	node, b, d := started(t)
 	one, two := d.create(t, b.light(usualName, 8*lvm.MiB)), d.create(t, b.light(otherName, 16*lvm.MiB))
 	node.rename("vg-test", one.ID.LV, "aside")

@@ -43,9 +43,9 @@ func startTimed(t testing.TB, settleAfter time.Duration) (*Node, *host.Host) {
 	return node, h
 }
 
-// TestStageGoesFirst: staging a new volume waits for the command in flight, not for the creates that wait for the group;
+// TestStagePrecedesQueuedCreates: staging a new volume waits for the command in flight, not for the creates that wait for the group;
 // neither does staging an inactive volume. The creates continue nonetheless.
-func TestStageGoesFirst(t *testing.T) {
+func TestStagePrecedesQueuedCreates(t *testing.T) {
 	for _, active := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			node, h := startTimed(t, time.Hour)
@@ -80,8 +80,8 @@ func TestStageGoesFirst(t *testing.T) {
 	}
 }
 
-// TestStagesStarveNobody: creates continue while inactive volumes are staged all the time.
-func TestStagesStarveNobody(t *testing.T) {
+// TestStagesDoNotStarveCreates: creates continue while inactive volumes are staged all the time.
+func TestStagesDoNotStarveCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, h := startTimed(t, time.Hour)
 		b := bed(node)
@@ -176,9 +176,9 @@ func (c burst) fewest(answered []time.Duration) int {
 	return commits
 }
 
-// TestStageWaitsInABurst: in a burst no stage waits for the queue of creates, and no commit tags volumes as ready without a
+// TestStageDoesNotWaitInBurst: in a burst no stage waits for the queue of creates, and no commit tags volumes as ready without a
 // stage, until the queue is empty.
-func TestStageWaitsInABurst(t *testing.T) {
+func TestStageDoesNotWaitInBurst(t *testing.T) {
 	for _, c := range []burst{{pods, time.Second}, {pods, 3 * time.Second}, {8, time.Second}, {8, 3 * time.Second}, {8, time.Minute}, {pods, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
 			node, h := startTimed(t, time.Second)

@@ -12,8 +12,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// TestGroupComesLater: the driver also recovers a group whose disks appear after the start.
-func TestGroupComesLater(t *testing.T) {
+// TestVGAppearsAfterStart: the driver also recovers a group whose disks appear after the start.
+func TestVGAppearsAfterStart(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	killed := &Driver{} // during a wipe, and before it could tag a volume that it had returned
@@ -42,9 +42,9 @@ func TestGroupComesLater(t *testing.T) {
 	}
 }
 
-// TestSilentDisk: the driver starts no command in a group with an unresponsive disk; when the disk answers, the group works
+// TestUnresponsiveDisk: the driver starts no command in a group with an unresponsive disk; when the disk answers, the group works
 // again.
-func TestSilentDisk(t *testing.T) {
+func TestUnresponsiveDisk(t *testing.T) {
 	node, b, d := startedWith(t, unsettled)
 	v := d.create(t, b.spec("v", 8*lvm.MiB))
 	silence := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[3].Unresponsive = is }) }
@@ -68,8 +68,8 @@ func TestSilentDisk(t *testing.T) {
 	d.waitWiped(t)
 }
 
-// TestUnfinishedInUse: the driver completes an unfinished volume that a program has open once that program closes it.
-func TestUnfinishedInUse(t *testing.T) {
+// TestUnfinishedVolumeInUse: the driver completes an unfinished volume that a program has open once that program closes it.
+func TestUnfinishedVolumeInUse(t *testing.T) {
 	node, d, v, zeroes := successor(t)
 	device, _, err := kernel{node}.Device(deviceUUID(v.ID.VG, v.UUID))
 	must(t, err)
@@ -123,9 +123,9 @@ func TestStartFlushes(t *testing.T) {
 	}
 }
 
-// TestStartDisturbsNoDisk: while a disk of the group is missing, a start removes nothing that an earlier driver left there: the
+// TestStartRemovesNothingWhilePVMissing: while a disk of the group is missing, a start removes nothing that an earlier driver left there: the
 // commit would set the disk's MISSING flag permanently.
-func TestStartDisturbsNoDisk(t *testing.T) {
+func TestStartRemovesNothingWhilePVMissing(t *testing.T) {
 	node, b, d := started(t)
 	source := d.create(t, b.thin("source", 8*lvm.MiB, lvm.ID{}))
 	half := d.create(t, b.thin("half", 8*lvm.MiB, source.ID))

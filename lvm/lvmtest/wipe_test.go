@@ -34,8 +34,8 @@ func (z *zeroing) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, do
 	return ctx.Err()
 }
 
-// TestWipeGoesOn: a wipe that the driver's end interrupts continues where it stopped.
-func TestWipeGoesOn(t *testing.T) {
+// TestWipeResumes: a wipe that the driver's end interrupts continues where it stopped.
+func TestWipeResumes(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	cfg := lvm.Config{Cluster: Cluster}
@@ -63,9 +63,9 @@ func TestWipeGoesOn(t *testing.T) {
 	must(t, d.Close(t.Context()))
 }
 
-// TestWipeKeepsLostParts: the extents of a volume with a missing disk are not freed: its data would be readable when the disk
+// TestWipeKeepsExtentsOfMissingPV: the extents of a volume with a missing disk are not freed: its data would be readable when the disk
 // returns.
-func TestWipeKeepsLostParts(t *testing.T) {
+func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	release := node.HoldWipes()
@@ -97,9 +97,9 @@ func TestWipeKeepsLostParts(t *testing.T) {
 	d.waitWiped(t)
 }
 
-// TestWipeKeepsLostLegs: nor are those of a RAID volume with a leg that failed, or was missing at activation, and whose disk is
+// TestWipeKeepsUnreachedRAIDLegs: nor are those of a RAID volume with a leg that failed, or was missing at activation, and whose disk is
 // back: the zeroes did not reach that leg.
-func TestWipeKeepsLostLegs(t *testing.T) {
+func TestWipeKeepsUnreachedRAIDLegs(t *testing.T) {
 	for _, legs := range []string{"AD", "A-"} {
 		node := newNode()
 		b := bed(node)

@@ -160,8 +160,8 @@ func (b Bed) raw(name string, extents lvm.Extents) lvm.Spec {
 	return spec
 }
 
-// TestRawVolumesShowNothing: whatever happens in a group, a new raw block volume, or the expansion of one, shows only zeroes.
-func TestRawVolumesShowNothing(t *testing.T) {
+// TestRawVolumesReadZeroes: whatever happens in a group, a new raw block volume, or the expansion of one, shows only zeroes.
+func TestRawVolumesReadZeroes(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			l := newDirtyLife(t, seed)
@@ -416,8 +416,8 @@ func TestKnownZeroesCostNothing(t *testing.T) {
 	}
 }
 
-// TestNotStartedGrows: a Host that is not started knows what it has zeroed itself, and does not change the files.
-func TestNotStartedGrows(t *testing.T) {
+// TestKnownZeroesOfUnstartedHost: a Host that is not started knows what it has zeroed itself, and does not change the files.
+func TestKnownZeroesOfUnstartedHost(t *testing.T) {
 	node := newNode()
 	b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
 	d := node.hostOn(lvm.Config{Cluster: Cluster, BackupDir: dir, CacheTTL: -1}, lvm.Machine{Kernel: k})
@@ -432,9 +432,9 @@ func TestNotStartedGrows(t *testing.T) {
 	}
 }
 
-// TestUnknownIsZeroedOnce: the driver zeroes only the unknown extents of a raw block volume, before it returns the volume, with
+// TestUnknownExtentsAreZeroedOnce: the driver zeroes only the unknown extents of a raw block volume, before it returns the volume, with
 // one more process.
-func TestUnknownIsZeroedOnce(t *testing.T) {
+func TestUnknownExtentsAreZeroedOnce(t *testing.T) {
 	node := newNode()
 	b, k := bed(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())
@@ -489,9 +489,9 @@ func TestZeroingFails(t *testing.T) {
 	}
 }
 
-// TestZeroingIsCutOff: the driver ends while it zeroes a new volume. No request got the volume: the next start removes it, and
+// TestZeroingInterrupted: the driver ends while it zeroes a new volume. No request got the volume: the next start removes it, and
 // the same request creates it again; until then no pod can use it, and deleting it is possible.
-func TestZeroingIsCutOff(t *testing.T) {
+func TestZeroingInterrupted(t *testing.T) {
 	for _, again := range []string{"start", "delete"} {
 		node := newNode()
 		b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
@@ -534,9 +534,9 @@ func TestZeroingIsCutOff(t *testing.T) {
 	}
 }
 
-// TestGrowthWaitsForZeroes: while the driver zeroes extents, an expansion returns KindBusy to a caller that stops waiting, and
+// TestExpansionWhileZeroing: while the driver zeroes extents, an expansion returns KindBusy to a caller that stops waiting, and
 // the volume is unchanged.
-func TestGrowthWaitsForZeroes(t *testing.T) {
+func TestExpansionWhileZeroing(t *testing.T) {
 	node := newNode()
 	b, k := bed(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())
@@ -565,9 +565,9 @@ func TestGrowthWaitsForZeroes(t *testing.T) {
 	}
 }
 
-// TestResizedWhileWiped: an admin extends a deleted volume during its wipe: the driver zeroes its new end too before it frees
+// TestExtendedWhileWiped: an admin extends a deleted volume during its wipe: the driver zeroes its new end too before it frees
 // the extents.
-func TestResizedWhileWiped(t *testing.T) {
+func TestExtendedWhileWiped(t *testing.T) {
 	node := newNode()
 	b, k := bed(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())

@@ -15,8 +15,8 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// TestJanitorReleasesTheClaimsOfALostNode, and of no other one, after the grace period, and tells each step.
-func TestJanitorReleasesTheClaimsOfALostNode(t *testing.T) {
+// TestJanitorReleasesClaimsOfLostNode, and of no other one, after the grace period, and tells each step.
+func TestJanitorReleasesClaimsOfLostNode(t *testing.T) {
 	lost, out, stays := newNode(t, "lost"), newNode(t, "out"), newNode(t, "stays")
 	gone := lost.inUse(t, "gone", optedIn, corev1.PersistentVolumeReclaimDelete)
 	retained := lost.inUse(t, "retained", optedIn, corev1.PersistentVolumeReclaimRetain)
@@ -65,9 +65,9 @@ func TestJanitorReleasesTheClaimsOfALostNode(t *testing.T) {
 	expectKept(t, plain)
 }
 
-// TestJanitorBelievesNoNoteOfAnotherLoss: a PersistentVolume that bears a note of years ago when its node is already gone, as a
+// TestJanitorIgnoresStaleLossAnnotation: a PersistentVolume that bears a note of years ago when its node is already gone, as a
 // restore tool makes it, has its whole grace period.
-func TestJanitorBelievesNoNoteOfAnotherLoss(t *testing.T) {
+func TestJanitorIgnoresStaleLossAnnotation(t *testing.T) {
 	lost := newNode(t, "lost")
 	claim := lost.inUse(t, "data", optedIn, corev1.PersistentVolumeReclaimDelete)
 	patchVolume(t, claim.Spec.VolumeName, "", `{"metadata": {"annotations": {"nodelvm.io/lost-since": "2020-01-02T03:04:05Z"}}}`)
@@ -88,8 +88,8 @@ func TestJanitorBelievesNoNoteOfAnotherLoss(t *testing.T) {
 	}
 }
 
-// TestJanitorKeeps what may come back, what belongs to another driver, and what is in use.
-func TestJanitorKeeps(t *testing.T) {
+// TestJanitorKeepsClaimsInDoubt what may come back, what belongs to another driver, and what is in use.
+func TestJanitorKeepsClaimsInDoubt(t *testing.T) {
 	silent, back, lost, runs := newNode(t, "silent"), newNode(t, "back"), newNode(t, "lost"), newNode(t, "runs")
 	unreachable := silent.inUse(t, "unreachable", optedIn, corev1.PersistentVolumeReclaimDelete)
 	returning := back.inUse(t, "returning", optedIn, corev1.PersistentVolumeReclaimDelete)
@@ -123,9 +123,9 @@ func TestJanitorKeeps(t *testing.T) {
 	}
 }
 
-// TestJanitorKeepsTheDataOfANodeThatComesBack while its claim is being deleted, whatever the reclaim policy: the node's
+// TestJanitorKeepsDataOfReturningNode while its claim is being deleted, whatever the reclaim policy: the node's
 // csi-provisioner would remove the volume.
-func TestJanitorKeepsTheDataOfANodeThatComesBack(t *testing.T) {
+func TestJanitorKeepsDataOfReturningNode(t *testing.T) {
 	back, stays := newNode(t, "back"), newNode(t, "stays")
 	claim := back.inUse(t, "data", optedIn, corev1.PersistentVolumeReclaimDelete)
 	begun := stays.inUse(t, "begun", optedIn, corev1.PersistentVolumeReclaimDelete)
@@ -151,9 +151,9 @@ func TestJanitorKeepsTheDataOfANodeThatComesBack(t *testing.T) {
 	}
 }
 
-// TestJanitorClearsWhatUsersDeleted: without any annotation, what only a removed node would remove; but not while the
+// TestJanitorRemovesVolumesOfDeletedClaims: without any annotation, what only a removed node would remove; but not while the
 // node is merely out of service.
-func TestJanitorClearsWhatUsersDeleted(t *testing.T) {
+func TestJanitorRemovesVolumesOfDeletedClaims(t *testing.T) {
 	lost, out, stays := newNode(t, "lost"), newNode(t, "out"), newNode(t, "stays")
 	deleted := lost.inUse(t, "deleted", "thin", corev1.PersistentVolumeReclaimDelete)
 	kept := out.inUse(t, "kept", "thin", corev1.PersistentVolumeReclaimDelete)
@@ -189,8 +189,8 @@ func TestJanitorClearsWhatUsersDeleted(t *testing.T) {
 	until(t, fine, "left alone", selectedIs(stays.name))
 }
 
-// TestJanitorCanBeCutOffAnywhere kills it after each of its writes; the next one goes on, and when the loss was noted stays.
-func TestJanitorCanBeCutOffAnywhere(t *testing.T) {
+// TestJanitorResumesAfterKill kills it after each of its writes; the next one goes on, and when the loss was noted stays.
+func TestJanitorResumesAfterKill(t *testing.T) {
 	lost := newNode(t, "lost")
 	claim := lost.inUse(t, "data", optedIn, corev1.PersistentVolumeReclaimDelete)
 	waitingPod(t, claim, "")
@@ -226,8 +226,8 @@ func TestJanitorCanBeCutOffAnywhere(t *testing.T) {
 	untilGone(t, "the claim", claimOf(t, claim))
 }
 
-// TestOneJanitorActsAtATime: the second one waits for the lease, and takes it over when the first ends.
-func TestOneJanitorActsAtATime(t *testing.T) {
+// TestJanitorHoldsLease: the second one waits for the lease, and takes it over when the first ends.
+func TestJanitorHoldsLease(t *testing.T) {
 	first, second := newNode(t, "first"), newNode(t, "second")
 	one := first.inUse(t, "one", "thin", corev1.PersistentVolumeReclaimDelete)
 	two := second.inUse(t, "two", "thin", corev1.PersistentVolumeReclaimDelete)
@@ -247,9 +247,9 @@ func TestOneJanitorActsAtATime(t *testing.T) {
 	}
 }
 
-// TestJanitorAndSnapshots: the janitor reports a lost snapshot, deletes one that its user deleted, and deletes one whose class says
+// TestJanitorReleasesSnapshots: the janitor reports a lost snapshot, deletes one that its user deleted, and deletes one whose class says
 // release.
-func TestJanitorAndSnapshots(t *testing.T) {
+func TestJanitorReleasesSnapshots(t *testing.T) {
 	lost := newNode(t, "lost")
 	claim := lost.inUse(t, "data", "thin", corev1.PersistentVolumeReclaimDelete)
 	makeReleaseSnapshotClass(t, "snap-release")

@@ -35,9 +35,9 @@ func (n *node) forge(t *testing.T, name string, of *corev1.PersistentVolumeClaim
 	return pv
 }
 
-// TestJanitorLeavesForgedReferencesAlone: a PersistentVolume on a lost node that names a claim which is bound to another
+// TestJanitorIgnoresForgedClaimReferences: a PersistentVolume on a lost node that names a claim which is bound to another
 // volume has neither that claim nor its pod deleted, told, or changed; whatever driver made the claim's volume.
-func TestJanitorLeavesForgedReferencesAlone(t *testing.T) {
+func TestJanitorIgnoresForgedClaimReferences(t *testing.T) {
 	lost, stays := newNode(t, "lost"), newNode(t, "stays")
 	real := lost.inUse(t, "real", optedIn, corev1.PersistentVolumeReclaimDelete)
 	victims := []*corev1.PersistentVolumeClaim{
@@ -170,9 +170,9 @@ func makeReleaseSnapshotClass(t *testing.T, name string) {
 	}
 }
 
-// TestJanitorLeavesForgedContentsAlone: a content on a lost node that names a snapshot which is bound to another content
+// TestJanitorIgnoresForgedContents: a content on a lost node that names a snapshot which is bound to another content
 // does not have that snapshot deleted or told.
-func TestJanitorLeavesForgedContentsAlone(t *testing.T) {
+func TestJanitorIgnoresForgedContents(t *testing.T) {
 	lost, stays := newNode(t, "lost"), newNode(t, "stays")
 	ns, class := namespace(t), "snap-release-forged"
 	makeReleaseSnapshotClass(t, class)

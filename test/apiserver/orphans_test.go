@@ -66,9 +66,9 @@ func dropVolume(t *testing.T, name string) {
 	}
 }
 
-// TestOrphans: what no object stands for is found, told and never removed; what an object of another name stands for, or
+// TestOrphansAreReportedNotRemoved: what no object stands for is found, told and never removed; what an object of another name stands for, or
 // what is being made, is none.
-func TestOrphans(t *testing.T) {
+func TestOrphansAreReportedNotRemoved(t *testing.T) {
 	here := newNode(t, "a")
 	fake := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}})
 	foreign, err := fake.Start(t, lvm.Config{Cluster: "another"}).Create(t.Context(), lvm.Spec{
@@ -128,8 +128,8 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestAReturningNodeTakesItsLossBack: the node itself says that it is there, and that its groups are or are not.
-func TestAReturningNodeTakesItsLossBack(t *testing.T) {
+// TestReturningNodeClearsLoss: the node itself says that it is there, and that its groups are or are not.
+func TestReturningNodeClearsLoss(t *testing.T) {
 	here := newNode(t, "a")
 	fake := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}})
 	here.host = fake.Start(t, lvm.Config{})

@@ -170,8 +170,8 @@ func ownAddress(t *testing.T) string {
 	return ""
 }
 
-// TestPlugin: the plugin as a user runs it. Each fault of the cluster's objects is planted, found and named, and repaired.
-func TestPlugin(t *testing.T) {
+// TestPluginFindsPlantedFaults: the plugin as a user runs it. Each fault of the cluster's objects is planted, found and named, and repaired.
+func TestPluginFindsPlantedFaults(t *testing.T) {
 	p := newPlugin(t)
 	expect := func(what string, wantCode int, says string, args ...string) {
 		t.Helper()

@@ -63,9 +63,9 @@ func provisioned(node string, claim *corev1.PersistentVolumeClaim) *corev1.Persi
 	return pv
 }
 
-// TestNodeWritesVolumes has a node's token create, change and delete a volume as csi-provisioner and the agent do; what the policy
+// TestPolicyForPersistentVolumes has a node's token create, change and delete a volume as csi-provisioner and the agent do; what the policy
 // refuses, a real API server refuses.
-func TestNodeWritesVolumes(t *testing.T) {
+func TestPolicyForPersistentVolumes(t *testing.T) {
 	here := newNode(t, "a")
 	client, err := kubernetes.NewForConfig(here.restConfig())
 	must(t, err)
@@ -130,8 +130,8 @@ func TestNodeWritesVolumes(t *testing.T) {
 	patchVolume(t, made.Name, "", `{"metadata": {"finalizers": null}}`)
 }
 
-// TestNodeWritesClaims: a node gives its unbound claims back, and changes nothing else of them.
-func TestNodeWritesClaims(t *testing.T) {
+// TestPolicyForClaims: a node gives its unbound claims back, and changes nothing else of them.
+func TestPolicyForClaims(t *testing.T) {
 	here := newNode(t, "a")
 	client, err := kubernetes.NewForConfig(here.restConfig())
 	must(t, err)
@@ -161,8 +161,8 @@ func TestNodeWritesClaims(t *testing.T) {
 	)
 }
 
-// TestNodeWritesOtherObjects: capacity, snapshot contents and events.
-func TestNodeWritesOtherObjects(t *testing.T) {
+// TestPolicyForOtherObjects: capacity, snapshot contents and events.
+func TestPolicyForOtherObjects(t *testing.T) {
 	here := newNode(t, "a")
 	client, err := kubernetes.NewForConfig(here.restConfig())
 	must(t, err)

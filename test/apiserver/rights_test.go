@@ -16,8 +16,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestAStolenTokenHarmsNoOtherNode tries with one node's token what only another's may do: the API server itself refuses.
-func TestAStolenTokenHarmsNoOtherNode(t *testing.T) {
+// TestNodeTokenCannotWriteForOtherNodes tries with one node's token what only another's may do: the API server itself refuses.
+func TestNodeTokenCannotWriteForOtherNodes(t *testing.T) {
 	here, thief := newNode(t, "a"), newNode(t, "b")
 	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
 	plain := newClaim(t, "plain", func(*corev1.PersistentVolumeClaim) {})
@@ -47,8 +47,8 @@ func TestAStolenTokenHarmsNoOtherNode(t *testing.T) {
 	}
 }
 
-// TestTroubleIsTold: on the claim of the volume that is concerned, or on the node.
-func TestTroubleIsTold(t *testing.T) {
+// TestConditionsBecomeEvents: on the claim of the volume that is concerned, or on the node.
+func TestConditionsBecomeEvents(t *testing.T) {
 	here := newNode(t, "a")
 	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
 	finding := lvm.Finding{Trouble: lvm.TroublePoolFull, Group: "vg", Text: "the pool is full",

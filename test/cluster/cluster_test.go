@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestEventuallyTellsWhatItSaw(t *testing.T) {
+func TestEventuallyReturnsLastError(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
 	seen := false
@@ -25,7 +25,7 @@ func TestEventuallyTellsWhatItSaw(t *testing.T) {
 	}
 }
 
-func TestIsUnasked(t *testing.T) {
+func TestIsNotSent(t *testing.T) {
 	for said, want := range map[string]bool{
 		"Unable to connect to the server: net/http: TLS handshake timeout":                                                    true,
 		"Error from server: error dialing backend: dial tcp 10.88.0.11:10250: connect: connection refused":                    true,

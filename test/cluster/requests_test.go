@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestCountAsked(t *testing.T) {
+func TestCountRequests(t *testing.T) {
 	const user = `"user":{"extra":{"authentication.kubernetes.io/node-name":["node-1"]}}`
 	const log = `{"stage":"ResponseComplete","verb":"update","userAgent":"csi-provisioner/v6","requestReceivedTimestamp":"2026-11-21T19:00:01.5Z","objectRef":{"resource":"csistoragecapacities"},` + user + `}
 {"stage":"ResponseStarted","verb":"watch","userAgent":"nodelvm","requestReceivedTimestamp":"2026-11-21T19:00:02Z","objectRef":{"resource":"persistentvolumeclaims"},` + user + `}

@@ -28,7 +28,7 @@ var raised = sync.OnceValues(func() (*scenario.Environment, error) {
 
 var lower = func() error { return nil }
 
-// With KEEP=1 the cluster stays up: the next run finds it, and -run 'TestLife/words_of_a_title' runs one scenario again.
+// With KEEP=1 the cluster stays up: the next run finds it, and -run 'TestVolumeLifecycle/words_of_a_title' runs one scenario again.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if os.Getenv("KEEP") != "" {
@@ -43,26 +43,34 @@ func TestMain(m *testing.M) {
 
 // The scenarios are in the order of one run: each must work with what the previous one leaves.
 
-// TestScenario runs the scenarios of `make demo`, a subtest each. It wants a fresh cluster.
-func TestScenario(t *testing.T) { play(t, scenario.Demo()) }
+// TestDemo runs the scenarios of `make demo`, a subtest each. It wants a fresh cluster.
+func TestDemo(t *testing.T) { play(t, scenario.Demo()) }
 
 // TestHelm runs an installation from blank disks, an update and a removal. It wants groups without volumes.
 func TestHelm(t *testing.T) { play(t, scenario.Helm()) }
 
-// TestLife runs how volumes grow, are snapshotted and are copied. It leaves thin pools, as all that follow.
-func TestLife(t *testing.T) { play(t, scenario.VolumeLifecycle()) }
+// TestVolumeLifecycle runs how volumes grow, are snapshotted and are copied. It leaves thin pools, as all that follow.
+func TestVolumeLifecycle(t *testing.T) { play(t, scenario.VolumeLifecycle()) }
 
-// TestAttack runs a tenant who attacks other tenants and the node from a raw block volume.
-func TestAttack(t *testing.T) { play(t, scenario.TenantAttacks()) }
+// TestTenantAttacks runs a tenant who attacks other tenants and the node from a raw block volume.
+func TestTenantAttacks(t *testing.T) { play(t, scenario.TenantAttacks()) }
 
-// TestLost runs how a node is lost with its volumes, and comes back with them.
-func TestLost(t *testing.T) { play(t, scenario.NodeLoss()) }
+// TestNodeLoss runs how a node is lost with its volumes, and comes back with them.
+func TestNodeLoss(t *testing.T) { play(t, scenario.NodeLoss()) }
 
 // TestPlacement runs where volumes go: fresh capacity, power cuts.
 func TestPlacement(t *testing.T) { play(t, scenario.Placement(seed(t))) }
 
-// TestReboot shuts a node down, with volumes of every layout, and boots it.
-func TestReboot(t *testing.T) { play(t, scenario.NodeReboot()) }
+// TestNodeReboot shuts a node down, with volumes of every layout, and boots it.
+func TestNodeReboot(t *testing.T) { play(t, scenario.NodeReboot()) }
+
+// TestPairs starts 30 pods with two claims each on nodes that only some pairs fit on, NODELVM_TEST_PAIRS_RUNS times.
+func TestPairs(t *testing.T) {
+	play(t, scenario.PodPairs(number(t, "NODELVM_TEST_PAIRS_RUNS", 1), seed(t)))
+}
+
+// TestPodsWithSeveralClaims runs how the volumes of one pod are placed.
+func TestPodsWithSeveralClaims(t *testing.T) { play(t, scenario.PodsWithSeveralClaims()) }
 
 // failed names the scenarios that did not hold.
 var failed []string

@@ -78,7 +78,7 @@ func TestBadInput(t *testing.T) {
 }
 
 // Odd names are not bad input: a name is a key and may be anything that the spec allows.
-func TestOddNamesAreOnlyKeys(t *testing.T) {
+func TestUnusualNamesAreAccepted(t *testing.T) {
 	c := connect(t)
 	before := len(volumes(t))
 	names := []string{"-n", "../up", "a/b", "with space", "$(reboot)", "`x`;y|z", "ünïcödé 名前", strings.Repeat("x", 128), "@fast", "pvmove0", "snapshot1", "a_tmeta"}
@@ -97,7 +97,7 @@ func TestOddNamesAreOnlyKeys(t *testing.T) {
 	}
 }
 
-func TestHandles(t *testing.T) {
+func TestInvalidVolumeHandles(t *testing.T) {
 	c := connect(t)
 	before := seqnos(t)
 	const elsewhere = "AAAAAA-bbbb-CCCC-dddd-EEEE-ffff-GGGGGG/pvc-1"

@@ -15,7 +15,7 @@ import (
 
 // Only device-mapper freezes the file system for a snapshot: what was written and never synced is in it, and
 // its journal has nothing to replay, as after an unmount.
-func TestASnapshotOfAMountedFileSystemIsClean(t *testing.T) {
+func TestSnapshotOfMountedFileSystemIsClean(t *testing.T) {
 	c := connect(t)
 	origin := c.create(t, thinRequest("unfrozen", 64*mebibyte))
 	_, pod := c.mounted(t, origin, mountCapability("ext4"))
@@ -42,7 +42,7 @@ func TestASnapshotOfAMountedFileSystemIsClean(t *testing.T) {
 }
 
 // LVM would fail half-way on a file system that another process froze: the driver does not start it.
-func TestAFrozenFileSystemIsNotSnapshotted(t *testing.T) {
+func TestFrozenFileSystemIsNotSnapshotted(t *testing.T) {
 	c := connect(t)
 	origin := c.create(t, thinRequest("frozen", 64*mebibyte))
 	_, pod := c.mounted(t, origin, mountCapability("ext4"))

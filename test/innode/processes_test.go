@@ -205,7 +205,7 @@ func TestLVMProcessesOfThinVolumes(t *testing.T) {
 }
 
 // The counter itself is checked: a call that is known to run LVM must be seen, and what others run is not the driver's.
-func TestTheCounterCounts(t *testing.T) {
+func TestProcessCounter(t *testing.T) {
 	c := connect(t)
 	started := lvmProcesses(t, func() error {
 		c.create(t, createRequest("seen", 8*mebibyte, with("wipe", "none")))

@@ -78,7 +78,7 @@ func TestReadOnlyRawDevice(t *testing.T) {
 }
 
 // What is mounted at a path is unmounted only for the volume that it is.
-func TestUnmountOfAnotherVolume(t *testing.T) {
+func TestUnmountKeepsAnotherVolume(t *testing.T) {
 	c := connect(t)
 	one := c.create(t, createRequest("one", 64*mebibyte))
 	two := c.create(t, createRequest("two", 64*mebibyte))

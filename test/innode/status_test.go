@@ -103,7 +103,7 @@ func TestStatusPage(t *testing.T) {
 }
 
 // A full pool, and one that does not zero, made by an admin.
-func TestStatusPageTellsOfPools(t *testing.T) {
+func TestStatusThinPools(t *testing.T) {
 	during(t, []string{realLVM, "lvcreate", "-qq", "-y", "--type", "thin-pool", "-L", "32M", "-n", "full", "vg-b"}, []string{realLVM, "lvremove", "-qq", "-f", "vg-b/full"})
 	during(t, []string{realLVM, "lvcreate", "-qq", "-y", "-V", "48M", "--thinpool", "full", "-n", "filler", "vg-b"}, nil)
 	during(t, []string{realLVM, "lvcreate", "-qq", "-y", "--type", "thin-pool", "-L", "32M", "-Zn", "-n", "nozero", "vg-b"}, []string{realLVM, "lvremove", "-qq", "-f", "vg-b/nozero"})
@@ -124,7 +124,7 @@ func TestStatusPageTellsOfPools(t *testing.T) {
 }
 
 // An lvm that asks a question, and waits for the answer with the group's lock in its hand.
-func TestStatusPageTellsOfTheLock(t *testing.T) {
+func TestStatusHeldVGLock(t *testing.T) {
 	during(t, []string{realLVM, "lvcreate", "-qq", "-y", "-L", "8M", "-n", "asked", "vg-b"}, []string{realLVM, "lvremove", "-qq", "-f", "vg-b/asked"})
 	waits := exec.CommandContext(t.Context(), realLVM, "lvremove", "vg-b/asked")
 	answer, err := waits.StdinPipe()
@@ -148,7 +148,7 @@ func TestStatusPageTellsOfTheLock(t *testing.T) {
 }
 
 // Two groups of one name: the driver uses neither.
-func TestStatusPageTellsOfTwins(t *testing.T) {
+func TestStatusDuplicateVGNames(t *testing.T) {
 	for i := range 2 {
 		image, device := filepath.Join(images, fmt.Sprintf("twin%d", i)), fmt.Sprintf("/dev/loop%d", 40+i)
 		during(t, []string{"truncate", "--size=64M", image}, []string{"rm", image})
@@ -171,7 +171,7 @@ func TestStatusPageTellsOfTwins(t *testing.T) {
 }
 
 // A kernel without a module, and a kubelet's directory that is mounted in one way or another.
-func TestStatusPageTellsOfTheNode(t *testing.T) {
+func TestStatusNodeSetup(t *testing.T) {
 	module := func(name string) statuspage.ModuleState {
 		modules := ask(t, nil).Checks.Modules
 		return modules[slices.IndexFunc(modules, func(m statuspage.Module) bool { return m.Name == name })].State

@@ -34,7 +34,7 @@ func lvNames(t *testing.T) []string {
 	return strings.Fields(string(out))
 }
 
-func TestSameCreateTwiceGivesOneVolumeAndTheSameReply(t *testing.T) {
+func TestRepeatedCreateGivesSameReply(t *testing.T) {
 	c := connect(t)
 	request := createRequest("pvc-11111111-2222-3333-4444-555555555555", 64*mebibyte)
 	first := c.create(t, request)
@@ -61,7 +61,7 @@ func TestSameCreateTwiceGivesOneVolumeAndTheSameReply(t *testing.T) {
 	}
 }
 
-func TestCreatesAtOnceGiveOneVolume(t *testing.T) {
+func TestConcurrentCreatesGiveOneVolume(t *testing.T) {
 	c := connect(t)
 	request := createRequest("at-once", 64*mebibyte)
 	var mu sync.Mutex
@@ -232,7 +232,7 @@ func (c client) activeDevice(t *testing.T, v *csi.Volume) string {
 	return device
 }
 
-func TestStagingPathThatIsTaken(t *testing.T) {
+func TestStagingPathInUse(t *testing.T) {
 	c := connect(t)
 	v := c.create(t, createRequest("taken", 64*mebibyte))
 	staging := t.TempDir()

@@ -44,7 +44,7 @@ func TestArtifactIsBuiltOncePerKey(t *testing.T) {
 	}
 }
 
-func TestFailedBuildIsNotTakenForDone(t *testing.T) {
+func TestFailedBuildIsRepeated(t *testing.T) {
 	l := testLab(t)
 	broken := errors.New("broken")
 	_, err := l.artifact(t.Context(), "kind", "a", func(dir string) error {
@@ -102,7 +102,7 @@ func TestLockExcludes(t *testing.T) {
 	unlock()
 }
 
-func TestRecordsTellProcessesApart(t *testing.T) {
+func TestRecordsDistinguishProcesses(t *testing.T) {
 	l := testLab(t)
 	if err := l.record("self", os.Getpid()); err != nil {
 		t.Fatal(err)

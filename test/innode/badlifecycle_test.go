@@ -36,7 +36,7 @@ func (r refusal) check(t *testing.T, before string) {
 	}
 }
 
-func TestBadInputOfAVolumesLife(t *testing.T) {
+func TestBadInputInVolumeLifecycle(t *testing.T) {
 	c := connect(t)
 	thin, other := c.create(t, thinRequest("bad-thin", 64*mebibyte)), c.create(t, thinRequest("bad-other", 64*mebibyte))
 	thick := c.create(t, createRequest("bad-thick", 64*mebibyte))
@@ -109,7 +109,7 @@ func TestBadInputOfAVolumesLife(t *testing.T) {
 }
 
 // What is in use is not deleted; calls that come twice, early or late, do what is left to do.
-func TestOddOrders(t *testing.T) {
+func TestRepeatedAndOutOfOrderCalls(t *testing.T) {
 	c := connect(t)
 	for name, r := range map[string]*csi.CreateVolumeRequest{"thick": createRequest("odd", 64*mebibyte), "thin": thinRequest("odd-thin", 64*mebibyte)} {
 		v := c.create(t, r)

@@ -77,7 +77,7 @@ func leftovers(t *testing.T, l *Lab) []string {
 	return found
 }
 
-func TestNodeTakesCommandsAndLeavesNothing(t *testing.T) {
+func TestNodeLifecycleLeavesNothing(t *testing.T) {
 	l := openSmall(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
@@ -211,7 +211,7 @@ func sleepers(t *testing.T) (files []string) {
 }
 
 // An Up that is killed at any moment leaves nothing that the next Down or Up does not clear.
-func TestKilledUpIsCleared(t *testing.T) {
+func TestInterruptedUpIsCleanedUp(t *testing.T) {
 	l := openSmall(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()

@@ -71,7 +71,7 @@ func selectedIs(node string) func(*corev1.PersistentVolumeClaim) bool {
 	return func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selected] == node }
 }
 
-func TestCopiesAreMadeWhereTheirSourceIs(t *testing.T) {
+func TestCloneIsPlacedOnNodeOfSource(t *testing.T) {
 	here, other := newNode(t, "a"), newNode(t, "b")
 	here.start(t, nil)
 	other.start(t, nil)
@@ -109,7 +109,7 @@ func TestCopiesAreMadeWhereTheirSourceIs(t *testing.T) {
 	expectNoWrites(t, other)
 }
 
-func TestACopyMayComeBeforeItsSourceIsBound(t *testing.T) {
+func TestCloneCreatedBeforeSourceIsBound(t *testing.T) {
 	here := newNode(t, "a")
 	here.start(t, nil)
 	claim := copyOf(t, "clone", "", "PersistentVolumeClaim", "data", "")
@@ -119,7 +119,7 @@ func TestACopyMayComeBeforeItsSourceIsBound(t *testing.T) {
 	expectAllowed(t, here)
 }
 
-func TestOtherSourcesAreLeftAlone(t *testing.T) {
+func TestForeignSourcesAreIgnored(t *testing.T) {
 	here := newNode(t, "a")
 	here.start(t, nil)
 	here.bound(t, "data", corev1.PersistentVolumeFilesystem)
@@ -138,9 +138,9 @@ func TestOtherSourcesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestASnapshotIsRestoredByItsOwnNode: another node's token can write this node's snapshot into a content that is labelled with
+// TestSnapshotIsRestoredOnItsNode: another node's token can write this node's snapshot into a content that is labelled with
 // that node. A claim with it as its source becomes no copy here, though this node was selected for it.
-func TestASnapshotIsRestoredByItsOwnNode(t *testing.T) {
+func TestSnapshotIsRestoredOnItsNode(t *testing.T) {
 	here, thief := newNode(t, "a"), newNode(t, "b")
 	agent := here.start(t, nil)
 	const group = "snapshot.storage.k8s.io"

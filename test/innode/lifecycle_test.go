@@ -47,7 +47,7 @@ func holds(t *testing.T, path string, size int64) {
 
 // One lifecycle with all features of a thin class, for each file system: a snapshot of a mounted volume, clones of the same size
 // and larger, and an expansion while it is in use. The test deletes the origin before its snapshot and its clones.
-func TestThinLife(t *testing.T) {
+func TestThinVolumeLifecycle(t *testing.T) {
 	for fsType, size := range map[string]int64{"ext4": 64 * mebibyte, "btrfs": 256 * mebibyte, "xfs": 320 * mebibyte} {
 		t.Run(fsType, func(t *testing.T) {
 			c := connect(t)
@@ -84,7 +84,7 @@ func TestThinLife(t *testing.T) {
 }
 
 // The origin may go first: its snapshot stays, and a volume is made of it.
-func TestOriginGoesFirst(t *testing.T) {
+func TestOriginDeletedBeforeSnapshot(t *testing.T) {
 	c := connect(t)
 	origin := c.create(t, thinRequest("first-to-go", 64*mebibyte))
 	staging, target := c.mountedOnce(t, origin, mountCapability("ext4"))
@@ -100,7 +100,7 @@ func TestOriginGoesFirst(t *testing.T) {
 }
 
 // An expansion of an unused volume, without the step of the file system: the next stage resizes it.
-func TestLostGrowth(t *testing.T) {
+func TestStageResizesFileSystemAfterExpansion(t *testing.T) {
 	c := connect(t)
 	for _, layout := range []string{"linear", "raid1"} {
 		v := c.create(t, createRequest("lost-"+layout, 64*mebibyte, with("volumeGroup", "vg-r"), with("layout", layout), with("wipe", "none")))

@@ -97,9 +97,9 @@ func refused(t *testing.T, what string, err error, kinds ...lvm.Kind) {
 	t.Errorf("%s: kind %d, want one of %v and the name of the group: %v", what, lvm.KindOf(err), kinds, err)
 }
 
-// TestVanishBetweenRequests_RealLVM: a disk disappears while the driver is idle. The driver refuses what needs the whole group
+// TestDiskLostBetweenRequests_RealLVM: a disk disappears while the driver is idle. The driver refuses what needs the whole group
 // and changes nothing, and the other disk's volumes still work. When the disk is back, all is as before.
-func TestVanishBetweenRequests_RealLVM(t *testing.T) {
+func TestDiskLostBetweenRequests_RealLVM(t *testing.T) {
 	b := newVanishBed(t)
 	d := b.Start(t)
 	v := d.create(t, b.light("kept", 64*lvm.MiB))
@@ -141,9 +141,9 @@ func (b vanishBed) wantSame(t *testing.T, d *Driver, before lvm.Group, whole lvm
 	}
 }
 
-// TestVanishBetweenCommands_RealLVM: a disk disappears between the two commands of one request, after the first one created the
+// TestDiskLostBetweenCommands_RealLVM: a disk disappears between the two commands of one request, after the first one created the
 // pool of the first thin volume. The driver refuses the volume; with the disk back, the repeated request creates it.
-func TestVanishBetweenCommands_RealLVM(t *testing.T) {
+func TestDiskLostBetweenCommands_RealLVM(t *testing.T) {
 	b := newVanishBed(t)
 	var putBack func()
 	d := b.startWith(t, func(c lvm.Command) {
@@ -197,10 +197,10 @@ func (b vanishBed) failUnder(t *testing.T, do func() error) (putBack func(), err
 	return putBack, <-done
 }
 
-// TestVanishUnderCommand_RealLVM: a disk disappears after the driver has planned and before LVM commits. LVM may still exit
+// TestDiskLostDuringCreate_RealLVM: a disk disappears after the driver has planned and before LVM commits. LVM may still exit
 // with 0 after it wrote to the other disk alone; the driver returns the volume only to a repeated request, when the disk is
 // back.
-func TestVanishUnderCommand_RealLVM(t *testing.T) {
+func TestDiskLostDuringCreate_RealLVM(t *testing.T) {
 	b := newVanishBed(t)
 	d := b.Start(t)
 	whole := d.capacity(t, b.class())
@@ -221,8 +221,8 @@ func TestVanishUnderCommand_RealLVM(t *testing.T) {
 	}
 }
 
-// TestVanishUnderExtend_RealLVM: the same for a volume that is expanded onto the disk.
-func TestVanishUnderExtend_RealLVM(t *testing.T) {
+// TestDiskLostDuringExtend_RealLVM: the same for a volume that is expanded onto the disk.
+func TestDiskLostDuringExtend_RealLVM(t *testing.T) {
 	b := newVanishBed(t)
 	d := b.Start(t)
 	whole := d.capacity(t, b.class())

@@ -7,9 +7,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestLooking: a read-only request may get the cached state, but never one from before a change by this driver, and never one
+// TestCachedState: a read-only request may get the cached state, but never one from before a change by this driver, and never one
 // older than CacheTTL.
-func TestLooking(t *testing.T) {
+func TestCachedState(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		freshness time.Duration

@@ -6,9 +6,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestVanishedDisk: a disk disappears while lvcreate runs, which still exits with 0. The driver does not return the volume
+// TestDiskLostDuringCreate: a disk disappears while lvcreate runs, which still exits with 0. The driver does not return the volume
 // until the disk is back.
-func TestVanishedDisk(t *testing.T) {
+func TestDiskLostDuringCreate(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	away := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].Missing = is }) }
@@ -33,9 +33,9 @@ func TestVanishedDisk(t *testing.T) {
 	}
 }
 
-// TestVanishedUnderExtend: a disk disappears while lvextend runs, which still exits with 0. The driver does not report the new
+// TestDiskLostDuringExtend: a disk disappears while lvextend runs, which still exits with 0. The driver does not report the new
 // size until the disk is back, not even to a repeated request; it does for a volume without a part on that disk.
-func TestVanishedUnderExtend(t *testing.T) {
+func TestDiskLostDuringExtend(t *testing.T) {
 	node := newNode()
 	b := bed(node)
 	away := func(is bool) {
@@ -71,9 +71,9 @@ func TestVanishedUnderExtend(t *testing.T) {
 	away(false)
 }
 
-// TestDisksChangeUnderCommand: a disk joins or leaves the group after the driver has read it, while the command waits for LVM's
+// TestDisksChangeDuringCommand: a disk joins or leaves the group after the driver has read it, while the command waits for LVM's
 // lock. The command commits nothing: it would set the disk's MISSING flag. The repeated request succeeds.
-func TestDisksChangeUnderCommand(t *testing.T) {
+func TestDisksChangeDuringCommand(t *testing.T) {
 	away := lvm.PV{}
 	for what, disks := range map[string]struct{ change, after func(*lvm.Group) }{
 		"an admin's vgextend": {func(g *lvm.Group) {

@@ -12,8 +12,8 @@ import (
 
 const reminded = "nodelvm.io/provisioning-retried-at"
 
-// TestAnOverlookedClaimIsBroughtBack: csi-provisioner processes a claim again when it changes.
-func TestAnOverlookedClaimIsBroughtBack(t *testing.T) {
+// TestProvisioningIsRetriggered: csi-provisioner processes a claim again when it changes.
+func TestProvisioningIsRetriggered(t *testing.T) {
 	here, other := newNode(t, "a"), newNode(t, "b")
 	agent := here.start(t, nil)
 	other.start(t, nil)

@@ -41,7 +41,7 @@ func expectSize(t *testing.T, n *node, claim *corev1.PersistentVolumeClaim, size
 
 const kubeletDone = `{"status": {"capacity": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": null}, "conditions": []}}`
 
-func TestAVolumeGrows(t *testing.T) {
+func TestVolumeExpands(t *testing.T) {
 	here, other := newNode(t, "a"), newNode(t, "b")
 	here.start(t, nil)
 	other.start(t, nil)
@@ -78,7 +78,7 @@ func TestAVolumeGrows(t *testing.T) {
 	}
 }
 
-func TestABlockVolumeGrowsWithoutTheKubelet(t *testing.T) {
+func TestBlockVolumeExpandsWithoutKubelet(t *testing.T) {
 	here := newNode(t, "a")
 	here.start(t, nil)
 	claim := here.bound(t, "disk", corev1.PersistentVolumeBlock)
@@ -92,9 +92,9 @@ func TestABlockVolumeGrowsWithoutTheKubelet(t *testing.T) {
 	expectAllowed(t, here)
 }
 
-// TestAnExpansionThatWasCutOffIsFinished: an earlier run wrote its intention into the claim and came no further, and the
+// TestInterruptedExpansionIsFinished: an earlier run wrote its intention into the claim and came no further, and the
 // request was lowered meanwhile: what may have been made already is made.
-func TestAnExpansionThatWasCutOffIsFinished(t *testing.T) {
+func TestInterruptedExpansionIsFinished(t *testing.T) {
 	here := newNode(t, "a")
 	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
 	request(t, claim, "4Gi")
@@ -109,8 +109,8 @@ func TestAnExpansionThatWasCutOffIsFinished(t *testing.T) {
 	expectAllowed(t, here)
 }
 
-// TestAVolumeThatWasBoundByHandGrows: such a claim does not say by which node it was taken.
-func TestAVolumeThatWasBoundByHandGrows(t *testing.T) {
+// TestManuallyBoundVolumeExpands: such a claim does not say by which node it was taken.
+func TestManuallyBoundVolumeExpands(t *testing.T) {
 	here, other := newNode(t, "a"), newNode(t, "b")
 	here.start(t, nil)
 	other.start(t, nil)

@@ -19,9 +19,9 @@ func unmark(node *Node, group, name string) {
 	})
 }
 
-// TestMark: a volume of each layout that has lost its tags is adopted with its layout and data; adopting it again changes
+// TestAdopt: a volume of each layout that has lost its tags is adopted with its layout and data; adopting it again changes
 // nothing.
-func TestMark(t *testing.T) {
+func TestAdopt(t *testing.T) {
 	for _, class := range []lvm.Class{
 		{Layout: lvm.LayoutLinear}, {Layout: lvm.LayoutStriped}, {Layout: lvm.LayoutRAID1}, {Layout: lvm.LayoutRAID5},
 		{Layout: lvm.LayoutRAID6}, {Layout: lvm.LayoutRAID10}, {Layout: lvm.LayoutThin},
@@ -58,8 +58,8 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestMarkRefuses: Adopt refuses what is part of something else, and changes nothing.
-func TestMarkRefuses(t *testing.T) {
+// TestAdoptRefuses: Adopt refuses what is part of something else, and changes nothing.
+func TestAdoptRefuses(t *testing.T) {
 	node := NewNode(Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB, lvm.GiB}})
 	host := node.Start(t, lvm.Config{Cluster: Cluster})
 	class := lvm.Class{Group: "vg", Layout: lvm.LayoutThin}

@@ -12,9 +12,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestSilent_RealLVM: a group with an unresponsive disk delays one read briefly, keeps its last state, has no capacity and is
+// TestUnresponsiveDisk_RealLVM: a group with an unresponsive disk delays one read briefly, keeps its last state, has no capacity and is
 // reported; other groups are not affected, and the group works again when the disk answers.
-func TestSilent_RealLVM(t *testing.T) {
+func TestUnresponsiveDisk_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	const group, disk = "nodelvm-silent", "nodelvm-silent-disk"
 	loop := makeDisk(t, "silent", 64)
@@ -87,8 +87,8 @@ func TestSilent_RealLVM(t *testing.T) {
 	d.waitWiped(t)
 }
 
-// TestStatus_RealLVM: the driver parses the kernel's status of RAID volumes and pools.
-func TestStatus_RealLVM(t *testing.T) {
+// TestKernelStatus_RealLVM: the driver parses the kernel's status of RAID volumes and pools.
+func TestKernelStatus_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	for _, layout := range []lvm.Layout{lvm.LayoutRAID1, lvm.LayoutRAID5, lvm.LayoutThin} {

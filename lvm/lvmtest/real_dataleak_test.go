@@ -96,9 +96,9 @@ func secrets(t testing.TB, device string) int {
 	}
 }
 
-// TestLeaks_RealLVM: no later volume that gets all free extents shows data of a deleted volume, whatever the layout of that
+// TestDataLeak_RealLVM: no later volume that gets all free extents shows data of a deleted volume, whatever the layout of that
 // volume, even if it had been extended, and even if its wipe was interrupted.
-func TestLeaks_RealLVM(t *testing.T) {
+func TestDataLeak_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	for _, s := range append(shapes, shape{class: lvm.Class{Layout: lvm.LayoutLinear}, legs: 1, data: 1}) {
 		t.Run(s.String(), func(t *testing.T) {
@@ -124,8 +124,8 @@ func TestLeaks_RealLVM(t *testing.T) {
 	}
 }
 
-// TestThinLeaks_RealLVM: nor does a later volume of the same pool.
-func TestThinLeaks_RealLVM(t *testing.T) {
+// TestThinDataLeak_RealLVM: nor does a later volume of the same pool.
+func TestThinDataLeak_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.thin("secret", 32*lvm.MiB, lvm.ID{}))
@@ -159,8 +159,8 @@ func fillVolume(t testing.TB, d *Driver, v lvm.Volume) {
 	fill(t, device, v.Size)
 }
 
-// TestBlank_RealLVM: a new volume shows no signature that was on its extents before.
-func TestBlank_RealLVM(t *testing.T) {
+// TestNewVolumeHasNoSignature_RealLVM: a new volume shows no signature that was on its extents before.
+func TestNewVolumeHasNoSignature_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	spec := b.spec("signed", 128*lvm.MiB)
@@ -180,8 +180,8 @@ func TestBlank_RealLVM(t *testing.T) {
 	}
 }
 
-// TestSuspended_RealLVM: a start resumes suspended devices of managed volumes, and no others.
-func TestSuspended_RealLVM(t *testing.T) {
+// TestStartResumesManagedDevices_RealLVM: a start resumes suspended devices of managed volumes, and no others.
+func TestStartResumesManagedDevices_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.spec("suspended", 8*lvm.MiB))
@@ -213,8 +213,8 @@ func dmsetup(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestOrigin_RealLVM: the driver does not delete a volume with a snapshot: lvremove would remove the snapshot too.
-func TestOrigin_RealLVM(t *testing.T) {
+// TestOriginWithSnapshotIsNotDeleted_RealLVM: the driver does not delete a volume with a snapshot: lvremove would remove the snapshot too.
+func TestOriginWithSnapshotIsNotDeleted_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.spec("origin", 16*lvm.MiB))
@@ -232,9 +232,9 @@ func TestOrigin_RealLVM(t *testing.T) {
 	d.waitWiped(t)
 }
 
-// TestMissingDisk_RealLVM: in a group that lost a disk the driver creates nothing and reports why. Complete volumes still work,
+// TestMissingPV_RealLVM: in a group that lost a disk the driver creates nothing and reports why. Complete volumes still work,
 // and no command of the driver makes LVM set the disk's MISSING flag.
-func TestMissingDisk_RealLVM(t *testing.T) {
+func TestMissingPV_RealLVM(t *testing.T) {
 	b := realBed(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.spec("whole", 8*lvm.MiB))

@@ -46,9 +46,9 @@ func managerOf(t *testing.T, content string) string {
 	return o.Labels[managedBy]
 }
 
-// TestContentsMadeByHandAreLabelled by the node that has the snapshot, and by no other; with a label they are its
+// TestPreProvisionedContentsAreLabelled by the node that has the snapshot, and by no other; with a label they are its
 // csi-snapshotter's, and a claim can be restored from them.
-func TestContentsMadeByHandAreLabelled(t *testing.T) {
+func TestPreProvisionedContentsAreLabelled(t *testing.T) {
 	here, other := newNode(t, "a"), newNode(t, "b")
 	source := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
 	handle := here.take(t, source, "old")

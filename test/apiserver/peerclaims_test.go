@@ -88,8 +88,8 @@ func podUsing(t *testing.T, name string, claims ...string) *corev1.Pod {
 
 func plain(*corev1.PersistentVolumeClaim) {}
 
-// TestASingleClaimCostsOneListing: most pods have one claim, and a burst of them costs less than a listing each.
-func TestASingleClaimCostsOneListing(t *testing.T) {
+// TestSingleClaimCostsOneList: most pods have one claim, and a burst of them costs less than a listing each.
+func TestSingleClaimCostsOneList(t *testing.T) {
 	agent, sent := newNode(t, "a").asking(t)
 	newClaim(t, "data", plain)
 	podUsing(t, "web", "data")
@@ -118,8 +118,8 @@ func TestASingleClaimCostsOneListing(t *testing.T) {
 	}
 }
 
-// TestCompany: what belongs to the pod and to this driver is found, and nothing else.
-func TestCompany(t *testing.T) {
+// TestPeerClaims: what belongs to the pod and to this driver is found, and nothing else.
+func TestPeerClaims(t *testing.T) {
 	here := newNode(t, "a")
 	agent, sent := here.asking(t)
 	immediate, foreign := "immediate", "foreign"
@@ -173,8 +173,8 @@ func TestCompany(t *testing.T) {
 	}
 }
 
-// TestSiblingsWhileTheAgentRuns: the watches answer what they know, and the claim gets one event.
-func TestSiblingsWhileTheAgentRuns(t *testing.T) {
+// TestPeerClaimsFromAgentCache: the watches answer what they know, and the claim gets one event.
+func TestPeerClaimsFromAgentCache(t *testing.T) {
 	here := newNode(t, "a")
 	agent := here.start(t, nil)
 	data, more := newClaim(t, "data", plain), newClaim(t, "more", plain)

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
-// TestClusterCuts cuts the power of a cluster's node many times (NODELVM_TEST_CLUSTER_CUTS: 50), under a database's load and
+// TestClusterPowerCuts cuts the power of a cluster's node many times (NODELVM_TEST_CLUSTER_CUTS: 50), under a database's load and
 // while volumes come and go. TestPlacement does the same 3 times.
-func TestClusterCuts(t *testing.T) {
+func TestClusterPowerCuts(t *testing.T) {
 	play(t, scenario.PowerCuts(number(t, "NODELVM_TEST_CLUSTER_CUTS", 50), seed(t)))
 }

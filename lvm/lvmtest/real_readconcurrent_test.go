@@ -12,8 +12,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
-// TestReadingAmidVolumes_RealLVM: whatever volumes appear and disappear during a read, the group has its disks.
-func TestReadingAmidVolumes_RealLVM(t *testing.T) {
+// TestReadWhileVolumesChange_RealLVM: whatever volumes appear and disappear during a read, the group has its disks.
+func TestReadWhileVolumesChange_RealLVM(t *testing.T) {
 	realBed(t)
 	var ended atomic.Bool
 	var readers sync.WaitGroup
