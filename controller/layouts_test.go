@@ -98,7 +98,7 @@ func TestParametersOfAnotherLayout(t *testing.T) {
 		{[]string{"stripes", "2"}, "stripes"},
 		{[]string{"stripeSize", "64Ki"}, "stripeSize"},
 		{[]string{"mirrors", "1"}, "mirrors"},
-		{[]string{"thinPool", "fast"}, "pool"},
+		{[]string{"thinPool", "fast"}, "thinPool"},
 		{[]string{"overprovisionRatio", "2"}, "overprovisionRatio"},
 		{[]string{"layout", "raid1", "stripes", "2"}, "stripes"},
 		{[]string{"layout", "striped", "mirrors", "1"}, "mirrors"},

@@ -77,7 +77,7 @@ func readWipe(p *parameters, value string) error {
 
 func readPool(p *parameters, value string) error {
 	if value == "" {
-		return fmt.Errorf("give a thin pool's name, or leave it out for %s", lvm.DefaultPool)
+		return fmt.Errorf("use a thin pool's name, or omit it for %s", lvm.DefaultPool)
 	}
 	p.class.Pool = value
 	return nil

@@ -90,7 +90,7 @@ func TestValidateComparesWholeClasses(t *testing.T) {
 	for want, parameters := range map[string]map[string]string{
 		"":                      {"volumeGroup": "vg-nvme", "wipe": "none"},
 		"wipe none, not zero":   {"volumeGroup": "vg-nvme"},
-		"has no stripes, and 2": {"volumeGroup": "vg-nvme", "wipe": "none", "stripes": "2"},
+		"does not use stripes (given: 2)": {"volumeGroup": "vg-nvme", "wipe": "none", "stripes": "2"},
 	} {
 		reply, err := s.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{
 			VolumeId: volume.GetVolumeId(), VolumeCapabilities: wanted().GetVolumeCapabilities(), Parameters: parameters,

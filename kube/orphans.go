@@ -192,7 +192,7 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Manage
 			return nil // this cluster has no snapshot API
 		}
 		if err != nil {
-			return fmt.Errorf("list the VolumeSnapshotContents: %w", err)
+			return fmt.Errorf("cannot list the VolumeSnapshotContents: %w", err)
 		}
 		for i := range page.Items {
 			for _, o := range suspects {

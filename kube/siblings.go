@@ -141,7 +141,7 @@ func (a *Agent) classNamed(ctx context.Context, name string) (*storagev1.Storage
 	var class storagev1.StorageClass
 	there, err := kubeclient.Get(ctx, a.client.Storage, "storageclasses", "", name, &class)
 	if err != nil {
-		return nil, fmt.Errorf("read StorageClass %s: %w", name, err)
+		return nil, fmt.Errorf("cannot read StorageClass %s: %w", name, err)
 	}
 	if !there || class.Provisioner != api.DriverName {
 		return nil, nil

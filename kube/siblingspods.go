@@ -43,7 +43,7 @@ func (l *podLister) waiting(ctx context.Context, namespace string) ([]waitingPod
 		}
 		return result.Val.([]waitingPod), nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("list the pods of namespace %s that wait for a node: %w", namespace, ctx.Err())
+		return nil, fmt.Errorf("cannot list the pods of namespace %s that wait for a node: %w", namespace, ctx.Err())
 	}
 }
 
@@ -60,7 +60,7 @@ func (l *podLister) list(ctx context.Context, namespace string) (pods []waitingP
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list the pods of namespace %s that wait for a node: %w", namespace, err)
+		return nil, fmt.Errorf("cannot list the pods of namespace %s that wait for a node: %w", namespace, err)
 	}
 	return pods, nil
 }

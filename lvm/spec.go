@@ -93,7 +93,7 @@ func CheckClass(class Class) (Class, error) {
 func (s bounds) check(layout Layout, name string, value *int) error {
 	switch {
 	case s == bounds{} && *value != 0:
-		return Errorf(KindInvalid, "the layout %s has no %s, and %d is given: leave it out", layout, name, *value)
+		return Errorf(KindInvalid, "the layout %s does not use %s (given: %d): omit it", layout, name, *value)
 	case *value == 0:
 		*value = s.usual
 	case *value < s.least || *value > s.most:
@@ -106,7 +106,7 @@ func checkStripeSize(class *Class, striped bool) error {
 	size := class.StripeSize
 	switch {
 	case !striped && size != 0:
-		return Errorf(KindInvalid, "the layout %s has no stripeSize, and %s is given: leave it out", class.Layout, size)
+		return Errorf(KindInvalid, "the layout %s does not use stripeSize (given: %s): omit it", class.Layout, size)
 	case striped && size == 0:
 		class.StripeSize = defaultStripe
 	case striped && (size < minStripe || size > maxStripe || size&(size-1) != 0):
@@ -122,7 +122,7 @@ func checkThin(class *Class) error {
 		class.Wipe = cmp.Or(class.Wipe, WipeZero)
 		switch {
 		case class.Pool != "":
-			return Errorf(KindInvalid, "the layout %s has no thin pool, and %q is given: leave it out", class.Layout, class.Pool)
+			return Errorf(KindInvalid, "the layout %s does not use thinPool (given: %q): omit it", class.Layout, class.Pool)
 		case class.Wipe != WipeZero && class.Wipe != WipeNone:
 			return Errorf(KindInvalid, "wipe is %q; use %q or %q", class.Wipe, WipeZero, WipeNone)
 		}

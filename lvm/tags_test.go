@@ -127,7 +127,7 @@ func TestVolumeOfOthers(t *testing.T) {
 		{"a pool", []string{"nodelvm.v=1", "nodelvm.kind=pool", "nodelvm.cluster=c"}, false, ""},
 		{"a later kind", with("", "nodelvm.kind=clone"), true, `kind is "clone"`},
 		{"too many stripes", append(with("nodelvm.layout=linear", "nodelvm.layout=striped"), "nodelvm.stripes=1000"), true, "2 to 128"},
-		{"stripes of a linear one", with("", "nodelvm.stripes=2"), true, "has no stripes"},
+		{"stripes of a linear one", with("", "nodelvm.stripes=2"), true, "does not use stripes"},
 		{"stripes that are none", with("", "nodelvm.stripes=two"), true, `says "two"`},
 		{"a name that no LV has", with("", "nodelvm.lv=../x"), true, `nodelvm.lv tag says "../x"`},
 		{"unknown wipe", with("nodelvm.wipe=zero", "nodelvm.wipe=maybe"), true, `"maybe"`},
@@ -143,7 +143,7 @@ func TestVolumeOfOthers(t *testing.T) {
 				t.Fatalf("ours %v, error %v", ours, err)
 			}
 			if err != nil && (!strings.Contains(err.Error(), c.Error) || !strings.Contains(err.Error(), "vg/lv7")) {
-				t.Errorf("error %q speaks not of %q", err, c.Error)
+				t.Errorf("error %q does not contain %q", err, c.Error)
 			}
 		})
 	}

@@ -94,7 +94,7 @@ func parseExpand(req *csi.NodeExpandVolumeRequest) (r expandRequest, err error) 
 		return r, err
 	}
 	if r.path, err = parsePath("volume_path", cmp.Or(req.GetStagingTargetPath(), req.GetVolumePath())); err != nil {
-		return r, lvm.Errorf(lvm.KindNotFound, "volume %s is not there: %w", r.id, err)
+		return r, lvm.Errorf(lvm.KindNotFound, "volume %s is not at this path: %w", r.id, err)
 	}
 	size := req.GetCapacityRange()
 	if size.GetRequiredBytes() < 0 || size.GetLimitBytes() < 0 {

@@ -82,7 +82,7 @@ func checkKernel(fsType string, options []string, kernel kernelVersion) error {
 		{"btrfs", hasSuboption(options, "-O", "block-group-tree"), "-O block-group-tree", blockGroupTree},
 	} {
 		if wanted.fsType == fsType && wanted.asked && kernel.before(wanted.since) {
-			return lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: a file system of type %s made with %s is mounted by Linux %s and newer, but this node runs %s: omit it",
+			return lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: to mount a file system of type %s with %s, the node needs Linux %s or newer, but it runs %s: omit it",
 				strings.Join(options, " "), fsType, wanted.name, wanted.since, kernel)
 		}
 	}

@@ -68,11 +68,11 @@ func TestOptionsThatTheKernelDoesNotMount(t *testing.T) {
 		kernel          kernelVersion
 		says            string // "": allowed
 	}{
-		{"btrfs", "-O block-group-tree", kernelVersion{6, 0}, "-O block-group-tree is mounted by Linux 6.1"},
-		{"btrfs", "-O no-holes,block-group-tree", kernelVersion{5, 15}, "this node runs 5.15"},
+		{"btrfs", "-O block-group-tree", kernelVersion{6, 0}, "with -O block-group-tree, the node needs Linux 6.1"},
+		{"btrfs", "-O no-holes,block-group-tree", kernelVersion{5, 15}, "it runs 5.15"},
 		{"btrfs", "-O block-group-tree", kernelVersion{6, 1}, ""},
 		{"btrfs", "-O ^block-group-tree", kernelVersion{5, 4}, ""},
-		{"xfs", "-i nrext64=1", kernelVersion{5, 18}, "-i nrext64=1 is mounted by Linux 5.19"},
+		{"xfs", "-i nrext64=1", kernelVersion{5, 18}, "with -i nrext64=1, the node needs Linux 5.19"},
 		{"xfs", "-i size=512,nrext64=1", kernelVersion{}, "nrext64"},
 		{"xfs", "-i nrext64=1", kernelVersion{5, 19}, ""},
 		{"xfs", "-i nrext64=0", kernelVersion{5, 4}, ""},

@@ -27,7 +27,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	}
 	path, err := parsePath("volume_path", req.GetVolumePath())
 	if err != nil { // a path where no volume can be
-		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not there: %w", id, err)
+		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not at this path: %w", id, err)
 	}
 	info, err := s.fs.Inspect(path)
 	if err != nil {

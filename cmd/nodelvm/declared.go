@@ -56,14 +56,14 @@ func readDeclarations(path string) ([]lvm.Declaration, error) {
 		return nil, fmt.Errorf("the volume groups that are declared in %s: %w", path, err)
 	}
 	if empty := emptyField(all); empty != "" {
-		return nil, fmt.Errorf("the volume groups that are declared in %s: %s has no value: give one, or leave it out", path, empty)
+		return nil, fmt.Errorf("the volume groups that are declared in %s: %s has no value: set one, or omit it", path, empty)
 	}
 	declared := make([]lvm.Declaration, 0, len(file.VolumeGroups))
 	for _, g := range file.VolumeGroups {
 		d := lvm.Declaration{Name: g.Name, Tags: g.Tags}
 		if g.MaxDevices != nil {
 			if d.MaxDevices = *g.MaxDevices; d.MaxDevices < 1 {
-				return nil, fmt.Errorf("volume group %s: maxDevices is %d: give 1 or more, or leave it out for no limit", g.Name, d.MaxDevices)
+				return nil, fmt.Errorf("volume group %s: maxDevices is %d: use 1 or more, or omit it for no limit", g.Name, d.MaxDevices)
 			}
 		}
 		for _, s := range g.Devices {

@@ -43,7 +43,7 @@ func newServer(log *slog.Logger, calls *callMetrics, id csi.IdentityServer, ctrl
 // a process still serves, or a file of another kind.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, fmt.Errorf("create the socket's directory: %w", err)
+		return nil, fmt.Errorf("cannot create the socket's directory: %w", err)
 	}
 	if err := removeStale(ctx, path); err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 	}
 	unknown(statuspage.UnknownGroups, err)
 	found, err := health(ctx)
-	unknown("the volumes' health: ", err)
+	unknown("the conditions of the volumes: ", err)
 	for _, f := range found {
 		page.Findings = append(page.Findings, pageFinding(f))
 	}

@@ -138,7 +138,7 @@ func (r *janitorRound) deleteSnapshot(ctx context.Context, s ContentSight) error
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("delete snapshot %s: %w", s.C.SnapshotKey(), err)
+		return fmt.Errorf("cannot delete snapshot %s: %w", s.C.SnapshotKey(), err)
 	}
 	return r.tellSnapshot(ctx, s, corev1.EventTypeNormal, api.ReasonSnapshotDeleted, fmt.Sprintf(
 		"%s for more than %s: the janitor deletes this snapshot, as its class demands; %s stays on its disks", s.Loss, s.Grace, s.C.Status.SnapshotHandle))
@@ -166,7 +166,7 @@ func (r *janitorRound) patchContent(ctx context.Context, c *kubeclient.Content, 
 func (r *janitorRound) snapshotReleases(ctx context.Context, name string) (bool, error) {
 	var class kubeclient.SnapshotClass
 	if _, err := kubeclient.Get(ctx, r.client.Snapshots, "volumesnapshotclasses", "", name, &class); err != nil {
-		return false, fmt.Errorf("read VolumeSnapshotClass %s: %w", name, err)
+		return false, fmt.Errorf("cannot read VolumeSnapshotClass %s: %w", name, err)
 	}
 	return class.Driver == api.DriverName && class.Annotations[api.AnnotationOnNodeLoss] == api.OnNodeLossRelease, nil
 }

@@ -65,7 +65,7 @@ func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, nam
 	}
 	var pods corev1.PodList
 	if err := r.client.Core.Get().Namespace(s.Claim.Namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
-		return s, fmt.Errorf("list the pods of namespace %s: %w", s.Claim.Namespace, err)
+		return s, fmt.Errorf("cannot list the pods of namespace %s: %w", s.Claim.Namespace, err)
 	}
 	s.users = usersOf(pods.Items, s.Claim)
 	return s, nil
@@ -105,7 +105,7 @@ func (r *janitorRound) releases(ctx context.Context, pv *corev1.PersistentVolume
 // class reads a storage class; a missing one has no provisioner.
 func (r *janitorRound) class(ctx context.Context, name string) (class storagev1.StorageClass, err error) {
 	if _, err = kubeclient.Get(ctx, r.client.Storage, "storageclasses", "", name, &class); err != nil {
-		return class, fmt.Errorf("read storage class %s: %w", name, err)
+		return class, fmt.Errorf("cannot read storage class %s: %w", name, err)
 	}
 	return class, nil
 }
@@ -229,7 +229,7 @@ func (r *janitorRound) deleteClaim(ctx context.Context, s Sight) error {
 	}
 	err := remove(ctx, r.client.Core, "persistentvolumeclaims", s.Claim, nil)
 	if err != nil {
-		return fmt.Errorf("delete claim %s: %w", kubeclient.KeyOf(s.Claim), err)
+		return fmt.Errorf("cannot delete claim %s: %w", kubeclient.KeyOf(s.Claim), err)
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonClaimDeleted, fmt.Sprintf(
 		"%s for more than %s: the janitor deletes this claim, as storage class %s demands, so that its owner can create it again; volume %s stays on its disks",
@@ -248,7 +248,7 @@ func (r *janitorRound) deletePods(ctx context.Context, s Sight) error {
 			grace = ptr.To(int64(0))
 		}
 		if err := remove(ctx, r.client.Core, "pods", &pod, grace); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return fmt.Errorf("cannot delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		if err := r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonPodDeleted, fmt.Sprintf("deleted pod %s, which waited for this claim", pod.Name)); err != nil {
 			return err
@@ -259,7 +259,7 @@ func (r *janitorRound) deletePods(ctx context.Context, s Sight) error {
 
 func (r *janitorRound) deletePV(ctx context.Context, s Sight) error {
 	if err := remove(ctx, r.client.Core, "persistentvolumes", s.Pv, nil); err != nil {
-		return fmt.Errorf("delete PersistentVolume %s: %w", s.Pv.Name, err)
+		return fmt.Errorf("cannot delete PersistentVolume %s: %w", s.Pv.Name, err)
 	}
 	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonPersistentVolumeDeleted, fmt.Sprintf(
 		"%s, and the claim of this volume is deleted: the janitor deletes this object; logical volume %s stays on its disks", s.Loss, s.Pv.Spec.CSI.VolumeHandle))

@@ -117,7 +117,7 @@ func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVo
 		var page corev1.PersistentVolumeList
 		err := c.Core.Get().Resource("persistentvolumes").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
 		if err != nil {
-			return fmt.Errorf("list the PersistentVolumes: %w", err)
+			return fmt.Errorf("cannot list the PersistentVolumes: %w", err)
 		}
 		for i := range page.Items {
 			visit(&page.Items[i])

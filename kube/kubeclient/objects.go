@@ -16,7 +16,7 @@ func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	var node corev1.Node
 	there, err := Get(ctx, c.Core, "nodes", "", name, &node)
 	if err != nil {
-		return nil, fmt.Errorf("read node %s: %w", name, err)
+		return nil, fmt.Errorf("cannot read node %s: %w", name, err)
 	}
 	if !there {
 		return nil, nil
@@ -46,7 +46,7 @@ func (c *Client) Claim(ctx context.Context, namespace, name string) (*corev1.Per
 	var claim corev1.PersistentVolumeClaim
 	there, err := Get(ctx, c.Core, "persistentvolumeclaims", namespace, name, &claim)
 	if err != nil {
-		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("cannot read claim %s/%s: %w", namespace, name, err)
 	}
 	if !there {
 		return nil, nil
@@ -59,7 +59,7 @@ func (c *Client) Volume(ctx context.Context, name string) (*corev1.PersistentVol
 	var pv corev1.PersistentVolume
 	there, err := Get(ctx, c.Core, "persistentvolumes", "", name, &pv)
 	if err != nil {
-		return nil, fmt.Errorf("read PersistentVolume %s: %w", name, err)
+		return nil, fmt.Errorf("cannot read PersistentVolume %s: %w", name, err)
 	}
 	if !there {
 		return nil, nil

@@ -48,7 +48,7 @@ func (c *Client) Snapshot(ctx context.Context, namespace, name string) (*Snapsho
 	var s Snapshot
 	there, err := Get(ctx, c.Snapshots, "volumesnapshots", namespace, name, &s)
 	if err != nil {
-		return nil, fmt.Errorf("read snapshot %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("cannot read snapshot %s/%s: %w", namespace, name, err)
 	}
 	if !there {
 		return nil, nil

@@ -129,7 +129,7 @@ func layoutOf(g lvm.Group, lv lvm.LV) (lvm.Class, error) {
 	first := lv.Segments[0]
 	for _, s := range lv.Segments {
 		if s.Type != first.Type || len(s.Areas) != len(first.Areas) || s.StripeSize != first.StripeSize {
-			return lvm.Class{}, fmt.Errorf("its parts have different layouts")
+			return lvm.Class{}, fmt.Errorf("its segments have different layouts")
 		}
 	}
 	legs := len(first.Areas)

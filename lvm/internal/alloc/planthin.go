@@ -224,8 +224,8 @@ func (p Pool) refusal(class lvm.Class, old lvm.Extents) error {
 	case !p.Ours:
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s more, at %d %% of its %s: extend it (lvextend %s/%s), or delete volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
 	case old > 0:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume, at %d %% of its data and of the free space in the volume group", p.Group.Name, p.Name, left, class.Overprovision)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume: provisioned sizes are limited to %d %% of its data and of the free space in the volume group", p.Group.Name, p.Name, left, class.Overprovision)
 	default:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s in the thin pool %s, at %d %% of the pool's data and of the free space", p.Group.Name, left, p.Name, class.Overprovision)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s in the thin pool %s: provisioned sizes are limited to %d %% of the pool's data and of the free space in the volume group", p.Group.Name, left, p.Name, class.Overprovision)
 	}
 }

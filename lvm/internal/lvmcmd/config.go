@@ -19,12 +19,12 @@ func WriteConfig(cfg lvm.Config) error {
 			continue
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("cannot create a folder for LVM: %w", err)
+			return fmt.Errorf("cannot create a directory for LVM: %w", err)
 		}
 	}
 	devices, err := os.ReadFile("/proc/devices")
 	if err != nil {
-		return fmt.Errorf("cannot read the block drivers of this kernel: %w", err)
+		return fmt.Errorf("cannot read the kernel's list of block device drivers: %w", err)
 	}
 	path := filepath.Join(cfg.SystemDir, "lvm.conf")
 	if err := os.WriteFile(path, []byte(lvmConf(cfg, blockTypes(string(devices)))), 0o600); err != nil {

@@ -43,7 +43,7 @@ func (d Disk) IneligibleReason(named bool) string {
 	case d.readOnly:
 		return "it is read-only"
 	case d.zoned:
-		return "it is zoned, and takes writes in the order of its zones alone: no volume on it could be written"
+		return "it is zoned and accepts only sequential writes, so no volume can use it"
 	case d.Size < lvm.MinDeviceSize:
 		return fmt.Sprintf("it is smaller than %s", lvm.MinDeviceSize)
 	case d.partition && !named:
@@ -134,9 +134,9 @@ func (p probe) words(path string) string {
 		return "it is a physical volume of " + group + " that is not in use there: a copy of another disk, or one that was missing for a while"
 	}
 	if p.err != nil {
-		return fmt.Sprintf("it is a physical volume of LVM, and what is on it cannot be read: %v", p.err)
+		return fmt.Sprintf("it is a physical volume of LVM whose content the driver cannot read: %v", p.err)
 	}
-	return "it is a physical volume of LVM that is in no group here: if its group is not one whose other disks are missing, and it is not needed, pvremove " + path
+	return "it is a physical volume of LVM that is in no group here. If you do not need it, and no other disk of its volume group is missing, run pvremove " + path
 }
 
 // Unfinished reports whether the device is a physical volume that the driver created for a group, and that never became a part

@@ -67,11 +67,11 @@ type knownDevice struct {
 func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevices, error) {
 	entries, err := readEntries(filepath.Join(sys, "class/block"))
 	if err != nil {
-		return nil, fmt.Errorf("list the node's block devices: %w", err)
+		return nil, fmt.Errorf("cannot list the node's block devices: %w", err)
 	}
 	sizes, err := readPartitions(filepath.Join(proc, "partitions"))
 	if err != nil {
-		return nil, fmt.Errorf("list the sizes of the node's block devices: %w", err)
+		return nil, fmt.Errorf("cannot list the sizes of the node's block devices: %w", err)
 	}
 	b := &blockDevices{sys: sys, mappers: map[string]bool{}, volumes: map[string]bool{}}
 	now := make(map[string]knownDevice, len(entries))
@@ -89,7 +89,7 @@ func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevice
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("read block device %s: %w", e.name, err)
+				return nil, fmt.Errorf("cannot read block device %s: %w", e.name, err)
 			}
 		}
 		making := k.mapper && k.uuid == ""

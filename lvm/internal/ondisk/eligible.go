@@ -78,7 +78,7 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 			continue // it was removed
 		}
 		if err != nil {
-			return nil, lvm.Errorf(lvm.KindInternal, "read block device %s: %w", b.Path, err)
+			return nil, lvm.Errorf(lvm.KindInternal, "cannot read block device %s: %w", b.Path, err)
 		}
 		d.Links, d.uses, d.Group = links[b.Name], uses[b.Name], groups[b.Path]
 		if d.silent = slices.Contains(s.Unresponsive, b.Path); d.silent {

@@ -220,7 +220,7 @@ func (f directFile) read(s span) ([]byte, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %d bytes at byte %d: %w", s.size, s.offset, err)
+			return nil, fmt.Errorf("cannot read %d bytes at byte %d: %w", s.size, s.offset, err)
 		}
 		if n == 0 {
 			break

@@ -172,7 +172,7 @@ func (p *vgParser) body(s *section, depth int) error {
 			}
 			s.entries = append(s.entries, e)
 		default:
-			return fmt.Errorf("neither = nor { follows %q", name)
+			return fmt.Errorf("expected = or { after %q", name)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func (p *vgParser) scalar() (scalar, error) {
 	}
 	n, err := strconv.ParseInt(p.text[start:p.pos], 10, 64)
 	if err != nil {
-		return scalar{}, errors.New("a string or a whole number was expected")
+		return scalar{}, errors.New("expected a string or a whole number")
 	}
 	return scalar{number: n}, nil
 }
