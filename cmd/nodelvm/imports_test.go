@@ -69,6 +69,7 @@ var layers = map[string][]string{
 	"lvm/internal/zeroed":  {"lvm", "lvm/inventory", "lvm/internal/alloc"},
 	"lvm/internal/reserve": {"lvm", "lvm/inventory", "lvm/internal/alloc"},
 	"lvm/host":             slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/reserve"}),
+	"node/luks":            {"lvm", "lvm/inventory"},
 }
 
 // shared is the vocabulary: the packages that controller, node, kube, the commands and kubectl's plugin have in common.
@@ -84,7 +85,7 @@ var kubeLayers = map[string][]string{
 }
 
 // processes names the one file of a package that may start processes.
-var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "lvm/internal/dm": "modprobe.go"}
+var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "lvm/internal/dm": "modprobe.go", "node/luks": "cryptsetup.go"}
 
 const withClientGo = "of the driver, kube is the only package with client-go"
 
@@ -92,8 +93,8 @@ const withClientGo = "of the driver, kube is the only package with client-go"
 func forbidden(name, dep string, standard bool) string {
 	ours := strings.HasPrefix(dep, module)
 	if below, listed := layers[name]; listed {
-		if !standard && !ours && (!isOrUnder(name, "lvm") || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
-			return "api and lvm need the standard library alone, and the packages under it golang.org/x/sys as well"
+		if !standard && !ours && (!isOrUnder(name, "lvm") && name != "node/luks" || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
+			return "api and lvm need the standard library alone, and the packages under it and node/luks golang.org/x/sys as well"
 		}
 		if ours && !slices.Contains(below, strings.TrimPrefix(dep, module)) {
 			return "it may use only " + strings.Join(below, ", ")
@@ -122,7 +123,7 @@ func forbidden(name, dep string, standard bool) string {
 func forbiddenDirectly(name, dep string) string {
 	switch {
 	case dep == "os/exec" && processes[name] == "":
-		return "lvm/internal/lvmcmd and lvm/internal/dm start processes, and mount-utils for node"
+		return "lvm/internal/lvmcmd, lvm/internal/dm and node/luks start processes, and mount-utils for node"
 	case (isOrUnder(dep, "k8s.io/mount-utils") || dep == "k8s.io/utils/exec") && name != "node":
 		return "mounting is node's job"
 	case isOrUnder(dep, "k8s.io/client-go") && !isOrUnder(name, "kube") && name != "cmd/kubectl-nodelvm":

@@ -30,6 +30,7 @@ var jobs = []job{
 	{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real"}},
 	{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
 	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
+	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks"},
 	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
 		args: []string{"-test.run", "OnDisk|MkfsThatIsKilled|NoMounted|StageToUnstageTwice|ForeignContent|MkfsOptionsOfTheClass"}},
 }

@@ -1,0 +1,225 @@
+//go:build realfs
+
+package luks
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// These tests use cryptsetup and dm-crypt on logical volumes of a disk of a lab node.
+
+const group = "luks"
+
+func TestMain(m *testing.M) {
+	disks := os.Getenv("NODELVM_TEST_DISKS")
+	if os.Geteuid() != 0 || disks == "" {
+		fmt.Fprintln(os.Stderr, "tests with the tag realfs overwrite the disks in NODELVM_TEST_DISKS: run them as root in a lab node")
+		os.Exit(1)
+	}
+	for _, tool := range []string{"cryptsetup", "vgcreate", "mkfs.ext4", "resize2fs", "blkid", "wipefs", "unshare", "fstrim"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			fmt.Fprintf(os.Stderr, "tests with the tag realfs need %s: apt-get install cryptsetup-bin lvm2 e2fsprogs util-linux mount\n", tool)
+			os.Exit(1)
+		}
+	}
+	os.Exit(run(m, strings.Split(disks, ",")[0]))
+}
+
+func run(m *testing.M, disk string) int {
+	if os.Getenv("NODELVM_TEST_INSIDE") != "" { // TestRealContainer has prepared the group
+		return m.Run()
+	}
+	for _, command := range []string{
+		"vgremove -ffy " + group, "wipefs -aq " + disk, "vgcreate -qq -s 4m " + group + " " + disk,
+		"lvcreate -qq -y -L 300m -T " + group + "/pool",
+	} {
+		out, err := exec.CommandContext(context.Background(), "sh", "-c", command).CombinedOutput()
+		if err != nil && !strings.HasPrefix(command, "vgremove") {
+			fmt.Fprintf(os.Stderr, "%s: %v: %s\n", command, err, out)
+			return 1
+		}
+	}
+	defer func() {
+		_ = exec.CommandContext(context.Background(), "vgremove", "-ffy", group).Run()
+		_ = exec.CommandContext(context.Background(), "wipefs", "-aq", disk).Run()
+	}()
+	return m.Run()
+}
+
+// bench is a Manager on this machine, with a count of its processes.
+type bench struct {
+	*Manager
+	t        *testing.T
+	commands []Command
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t}
+	b.Manager = New(Config{Observe: func(c Command) { b.commands = append(b.commands, c) }})
+	return b
+}
+
+func (b *bench) run(name string, args ...string) string {
+	b.t.Helper()
+	out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput()
+	if err != nil {
+		b.t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// names are the commands since the last call.
+func (b *bench) names() string {
+	var names []string
+	for _, c := range b.commands {
+		names = append(names, c.Name)
+	}
+	b.commands = nil
+	return strings.Join(names, " ")
+}
+
+// volume creates a logical volume for a claim of 40 MiB; extra are options of lvcreate that replace its size.
+func (b *bench) volume(name string, extra ...string) Volume {
+	b.t.Helper()
+	if extra == nil {
+		size, err := DeviceSize(40*lvm.MiB, 4*lvm.MiB)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		extra = []string{"-L", fmt.Sprintf("%db", int64(size)), group}
+	}
+	b.run("lvcreate", append([]string{"-qq", "-y", "-Wy", "-n", name}, extra...)...)
+	return b.existing(name)
+}
+
+func (b *bench) existing(name string) Volume {
+	b.t.Helper()
+	uuid := b.run("lvs", "--noheadings", "-o", "lv_uuid", group+"/"+name)
+	device, err := filepath.EvalSymlinks("/dev/" + group + "/" + name)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	v := Volume{Handle: "group-uuid/" + name, UUID: uuid, Device: device}
+	b.t.Cleanup(func() {
+		_ = exec.CommandContext(context.Background(), "umount", "-A", b.path(v)).Run() // most tests have done so
+		if err := (linux{}).removeMapping(context.Background(), MappingName(v.Handle)); err != nil {
+			b.t.Error(err)
+		}
+		b.run("lvremove", "-qq", "-y", group+"/"+name)
+	})
+	return v
+}
+
+func (b *bench) path(v Volume) string {
+	m, err := (linux{}).mapping(MappingName(v.Handle))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return m.Path()
+}
+
+// blank is the proof that the node service gives.
+func blank(device string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		out, err := exec.CommandContext(ctx, "blkid", "-p", device).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+			return lvm.Errorf(lvm.KindConflict, "not blank: %s", out)
+		}
+		if out, err := exec.CommandContext(ctx, "wipefs", device).Output(); err != nil || len(out) > 0 {
+			return lvm.Errorf(lvm.KindConflict, "not blank: %s", out)
+		}
+		file, err := os.Open(device)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		head := make([]byte, 4096)
+		if _, err := file.ReadAt(head, 0); err != nil || !bytes.Equal(head, make([]byte, 4096)) {
+			return lvm.Errorf(lvm.KindConflict, "not blank: its first 4 KiB hold data (%v): %q", err, head)
+		}
+		return nil
+	}
+}
+
+func randomKey(t *testing.T) *Key {
+	t.Helper()
+	secret := make([]byte, MinKey)
+	_, _ = rand.Read(secret) // never fails
+	keys, err := ParseSecret(map[string]string{FieldKey: string(secret)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys.Current
+}
+
+func request(v Volume, keys Keys) Request {
+	return Request{Volume: v, Keys: keys, Blank: blank(v.Device)}
+}
+
+func (b *bench) stage(r Request) string {
+	b.t.Helper()
+	began := time.Now()
+	device, err := b.Stage(b.t.Context(), r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Logf("stage %s in %s", r.Handle, time.Since(began).Round(time.Millisecond))
+	return device
+}
+
+// opens tells whether a key opens the volume, by cryptsetup alone.
+func (b *bench) opens(v Volume, k *Key) bool {
+	b.t.Helper()
+	cmd := exec.CommandContext(b.t.Context(), "cryptsetup", "open", "--disable-locks", "--test-passphrase", "--key-file=-", v.Device)
+	cmd.Stdin = bytes.NewReader(k.secret)
+	return cmd.Run() == nil
+}
+
+// write makes a file system on a new volume, and puts a file there.
+func (b *bench) write(device, content string) {
+	b.t.Helper()
+	b.run("mkfs.ext4", "-q", device)
+	dir := b.mount(device)
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	b.run("umount", dir)
+}
+
+func (b *bench) mount(device string) string {
+	b.t.Helper()
+	dir := b.t.TempDir()
+	b.run("mount", device, dir)
+	return dir
+}
+
+func (b *bench) expectContent(device, want string) {
+	b.t.Helper()
+	dir := b.mount(device)
+	got, err := os.ReadFile(filepath.Join(dir, "file"))
+	if err != nil || string(got) != want {
+		b.t.Errorf("the file has %q, %v; want %q", got, err, want)
+	}
+	b.run("umount", dir)
+}
+
+func expectKind(t *testing.T, err error, kind lvm.Kind, says string) {
+	t.Helper()
+	if lvm.KindOf(err) != kind || err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("error %v (kind %d), want kind %d and one that says %q", err, lvm.KindOf(err), kind, says)
+	}
+}

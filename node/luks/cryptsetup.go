@@ -1,0 +1,144 @@
+package luks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// linux is the machine of this node.
+type linux struct {
+	observeCommand func(Command)
+	runCommand     func(*exec.Cmd) error // of tests; nil: (*exec.Cmd).Run
+}
+
+// Command is one cryptsetup that ended.
+type Command struct {
+	Name      string // "open"
+	Duration  time.Duration
+	ExitCode  int       // -1: it was killed
+	MaxMemory lvm.Bytes // resident
+}
+
+// Exit codes of cryptsetup (cryptsetup(8), "RETURN CODES").
+const (
+	exitWrongKey = 2
+	exitMemory   = 3
+	exitBusy     = 5
+)
+
+// exitError is the failure of a cryptsetup.
+type exitError struct {
+	name  string
+	code  int // -1: it was killed
+	words string
+}
+
+func (e *exitError) Error() string {
+	if e.code < 0 {
+		return fmt.Sprintf("cryptsetup %s was killed: %s", e.name, e.words)
+	}
+	return fmt.Sprintf("cryptsetup %s: exit status %d: %s", e.name, e.code, e.words)
+}
+
+// maxWords limits how much of cryptsetup's messages the driver keeps.
+const maxWords = 4 << 10
+
+// cryptsetup starts a command, which ends even if the caller gives up. It inherits the lock. Its environment has nothing of the driver's
+// but what is named here.
+func (m linux) cryptsetup(ctx context.Context, lock *os.File, args []string, keys ...*Key) error {
+	path, err := exec.LookPath("cryptsetup")
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "encrypted volumes need cryptsetup, which is not in the driver's image: %w", err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, append(args[:1:1], append(common, args[1:]...)...)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "DM_DISABLE_UDEV=1"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to the driver's process group does not end it
+	cmd.ExtraFiles = []*os.File{lock}
+	var words bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &words, &words
+	for i, key := range keys {
+		pipe, err := keyPipe(key)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = pipe.Close() }()
+		if i == 0 {
+			cmd.Stdin = pipe
+		} else {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, pipe)
+		}
+	}
+	began := time.Now()
+	err = m.start(cmd)
+	if m.observeCommand != nil && cmd.ProcessState != nil {
+		usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		m.observeCommand(Command{args[0], time.Since(began), cmd.ProcessState.ExitCode(), lvm.Bytes(usage.Maxrss) * lvm.KiB})
+	}
+	if err := commandError(cmd, args, words.Bytes(), err); err != nil {
+		return err
+	}
+	if strings.HasPrefix(args[0], "luks") { // it wrote a header, on which the next step builds
+		if err := lock.Sync(); err != nil {
+			return lvm.Errorf(lvm.KindInternal, "cannot flush the LUKS header: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m linux) start(cmd *exec.Cmd) error {
+	if m.runCommand != nil {
+		return m.runCommand(cmd)
+	}
+	return cmd.Run()
+}
+
+// keyPipe holds a key in the kernel's memory until it is read. maxKey is less than a pipe's buffer.
+func keyPipe(k *Key) (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, lvm.Errorf(lvm.KindInternal, "cannot pass the key to cryptsetup: %w", err)
+	}
+	_, err = w.Write(k.secret)
+	if err = errors.Join(err, w.Close()); err != nil {
+		_ = r.Close()
+		return nil, lvm.Errorf(lvm.KindInternal, "cannot pass the key to cryptsetup: %w", err)
+	}
+	return r, nil
+}
+
+// commandError gives a failure its kind.
+func commandError(cmd *exec.Cmd, args []string, words []byte, err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &exit):
+		return lvm.Errorf(lvm.KindInternal, "cryptsetup %s: %w", args[0], err)
+	}
+	e := &exitError{args[0], exit.ExitCode(), oneLine(words)}
+	target := args[len(args)-1]
+	switch {
+	case e.code < 0:
+		e.words = strings.TrimSpace(exit.String() + " " + e.words)
+		return lvm.Errorf(lvm.KindInternal, "%w; if the container ran out of memory, raise its limit: a passphrase needs %d MiB", e, argonMemory>>10)
+	case e.code == exitMemory:
+		return lvm.Errorf(lvm.KindInternal, "%w; raise the container's memory limit: a passphrase needs %d MiB", e, argonMemory>>10)
+	case e.code == exitBusy:
+		return lvm.Errorf(lvm.KindInUse, "%w; another program uses %s: see lsblk and dmsetup ls --tree", e, target)
+	}
+	return lvm.Errorf(lvm.KindInternal, "%w", e)
+}
+
+func oneLine(words []byte) string {
+	line := strings.Join(strings.Fields(string(words)), " ")
+	return line[:min(len(line), maxWords)]
+}

@@ -1,0 +1,160 @@
+package luks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// tableRoom is far above the longest dm-crypt table, with a key of 64 bytes and all options.
+const tableRoom = 4 << 10
+
+// dmRequest is what an ioctl of device-mapper reads and answers (Linux, include/uapi/linux/dm-ioctl.h).
+type dmRequest struct {
+	unix.DmIoctl
+	room [tableRoom]byte
+}
+
+// control sends device-mapper a request about the device of a name; ENXIO: there is none.
+func control(what uintptr, name string, flags uint32) (*dmRequest, error) {
+	file, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	request := &dmRequest{}
+	request.Version, request.Flags = [3]uint32{4, 0, 0}, flags
+	request.Data_size, request.Data_start = uint32(unsafe.Sizeof(*request)), uint32(unsafe.Sizeof(request.DmIoctl))
+	if copy(request.Name[:len(request.Name)-1], name) < len(name) {
+		return nil, fmt.Errorf("%q is too long for a device-mapper name", name)
+	}
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, file.Fd(), what, uintptr(unsafe.Pointer(request)))
+		switch {
+		case errno == unix.EINTR:
+		case errno != 0:
+			return nil, errno
+		default:
+			return request, nil
+		}
+	}
+}
+
+// mapping reads the state of a mapping. With DM_NOFLUSH the request does not wait for I/O.
+func (linux) mapping(name string) (m Mapping, err error) {
+	answer, err := control(unix.DM_TABLE_STATUS, name, unix.DM_STATUS_TABLE_FLAG|unix.DM_NOFLUSH_FLAG|unix.DM_SECURE_DATA_FLAG)
+	if errors.Is(err, unix.ENXIO) {
+		return m, nil
+	}
+	if err != nil {
+		return m, lvm.Errorf(lvm.KindInternal, "cannot ask device-mapper for %s: %w", name, err)
+	}
+	defer clear(answer.room[:])
+	m = Mapping{Exists: true, Number: answer.Dev, UUID: cString(answer.Uuid[:]), Suspended: answer.Flags&unix.DM_SUSPEND_FLAG != 0}
+	if answer.Target_count == 0 || answer.Flags&unix.DM_ACTIVE_PRESENT_FLAG == 0 {
+		return m, nil
+	}
+	m.Live = true
+	spec := (*unix.DmTargetSpec)(unsafe.Pointer(&answer.room))
+	head := int(unsafe.Sizeof(*spec))
+	target := answer.room[unsafe.Offsetof(spec.Target_type):head]
+	m.Size = lvm.Bytes(spec.Length) * 512
+	m.Table, err = parseTable(cString(target), cString(answer.room[head:]))
+	if err == nil && (answer.Target_count > 1 || answer.Flags&unix.DM_BUFFER_FULL_FLAG != 0) {
+		m.Table = Table{Target: fmt.Sprintf("%d targets", answer.Target_count)}
+	}
+	return m, err
+}
+
+func cString(field []byte) string {
+	before, _, _ := bytes.Cut(field, []byte{0})
+	return string(before)
+}
+
+// mappings lists the names of this driver's mappings.
+func (linux) mappings() (names []string, err error) {
+	files, err := filepath.Glob("/sys/block/dm-*/dm/name")
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if name := strings.TrimSpace(string(content)); strings.HasPrefix(name, namePrefix) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// An unused device may be open for a moment: udev probes it after each writer.
+const (
+	unusedPatience = 2 * time.Second
+	unusedPause    = 50 * time.Millisecond
+)
+
+// removeMapping also removes the name in /dev/mapper, which cryptsetup has created itself, without udev; it would lead to the next device of the same number.
+func (m linux) removeMapping(ctx context.Context, name string) error {
+	deadline := time.Now().Add(unusedPatience)
+	for {
+		_, err := control(unix.DM_DEV_REMOVE, name, 0)
+		switch {
+		case err == nil, errors.Is(err, unix.ENXIO):
+			if err := os.Remove(filepath.Join("/dev/mapper", name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return lvm.Errorf(lvm.KindInternal, "cannot remove the name of a closed mapping: %w", err)
+			}
+			return nil
+		case !errors.Is(err, unix.EBUSY):
+			return lvm.Errorf(lvm.KindInternal, "cannot close the encrypted mapping %s: %w", name, err)
+		case time.Now().After(deadline):
+			return lvm.Errorf(lvm.KindInUse, "the encrypted mapping %s is open by %s: end that; lsblk /dev/mapper/%s and lsof /dev/mapper/%s on the node show more", name, m.users(name), name, name)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(unusedPause):
+		}
+	}
+}
+
+// users names the devices on a mapping.
+func (m linux) users(name string) string {
+	found, err := m.mapping(name)
+	if err != nil {
+		return "a pod or a program of this node"
+	}
+	if names, err := holders(found.Number); err == nil && len(names) > 0 {
+		return "the device " + strings.Join(names, ", ")
+	}
+	return "a pod or a program of this node"
+}
+
+// holders lists the devices on a device by device-mapper's names, or the kernel's.
+func holders(device uint64) (names []string, err error) {
+	dir := filepath.Join("/sys/dev/block", number(device), "holders")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if content, err := os.ReadFile(filepath.Join(dir, name, "dm/name")); err == nil {
+			name = strings.TrimSpace(string(content))
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}

@@ -1,0 +1,288 @@
+//go:build realfs
+
+package luks
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+var errStopped = errors.New("the driver was killed here")
+
+// stopping is the machine of a driver that is killed before or after its n-th change.
+type stopping struct {
+	linux
+	left  *int
+	after bool
+}
+
+func (s stopping) change(do func() error) error {
+	*s.left--
+	switch {
+	case *s.left > 0:
+		return do()
+	case *s.left == 0 && s.after:
+		return errors.Join(do(), errStopped)
+	}
+	return errStopped
+}
+
+func (s stopping) writeMark(v Volume, m Mark) error {
+	return s.change(func() error { return s.linux.writeMark(v, m) })
+}
+
+func (s stopping) clearMapping(m Mapping) error {
+	return s.change(func() error { return s.linux.clearMapping(m) })
+}
+
+func (s stopping) removeMapping(ctx context.Context, name string) error {
+	return s.change(func() error { return s.linux.removeMapping(ctx, name) })
+}
+
+func (s stopping) destroySlots(v Volume) error {
+	return s.change(func() error { return s.linux.destroySlots(v) })
+}
+
+func (s stopping) cryptsetup(ctx context.Context, lock *os.File, args []string, keys ...*Key) error {
+	return s.change(func() error { return s.linux.cryptsetup(ctx, lock, args, keys...) })
+}
+
+// atEachStep calls work with a driver that is killed at each of its changes in turn, and then is. It ends when the work is done without a kill.
+func atEachStep(b *bench, work func(m *Manager) error, is func()) {
+	b.t.Helper()
+	for n := 1; ; n++ {
+		for _, after := range []bool{false, true} {
+			left := n
+			m := New(Config{})
+			m.machine = stopping{left: &left, after: after}
+			err := work(m)
+			if err == nil {
+				if n == 1 {
+					b.t.Fatal("no change was stopped")
+				}
+				b.t.Logf("stopped at each of %d changes", n-1)
+				return
+			}
+			if !errors.Is(err, errStopped) {
+				b.t.Fatalf("stopped at change %d: %v", n, err)
+			}
+			is()
+		}
+	}
+}
+
+func TestRealFormatStoppedAtEachStep(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("stop")
+	r := request(v, Keys{Current: randomKey(t)})
+	atEachStep(b, func(m *Manager) error {
+		_, err := m.Stage(t.Context(), r)
+		return err
+	}, func() {
+		device := b.stage(r)
+		if err := blank(device)(t.Context()); err != nil {
+			t.Errorf("the new mapping: %v", err)
+		}
+		b.write(device, content)
+		if err := b.Unstage(t.Context(), v.Handle); err != nil {
+			t.Fatal(err)
+		}
+		b.expectContent(b.stage(r), content) // not formatted a second time
+		if err := b.Unstage(t.Context(), v.Handle); err != nil {
+			t.Fatal(err)
+		}
+		b.run("dd", "if=/dev/zero", "of="+v.Device, "bs=1M", "conv=fsync", "status=none", "count=56")
+	})
+}
+
+func TestRealRotationStoppedAtEachStep(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("rotate")
+	old := randomKey(t)
+	b.write(b.stage(request(v, Keys{Current: old})), content)
+	rescue := randomKey(t) // an admin's own
+	if err := b.machine.cryptsetup(t.Context(), b.lockOf(v), addKeyArgs(v, rescue), old, rescue); err != nil {
+		t.Fatal(err)
+	}
+	next := randomKey(t)
+	r := request(v, Keys{Current: next, Previous: old})
+	atEachStep(b, func(m *Manager) error {
+		_, err := m.Stage(t.Context(), r)
+		return err
+	}, func() {
+		if !b.opens(v, old) && !b.opens(v, next) {
+			t.Error("neither the old nor the new key opens the volume")
+		}
+		b.stage(r)
+		if b.opens(v, old) || !b.opens(v, next) || !b.opens(v, rescue) {
+			t.Error("after a rotation, the old key opens the volume, or the new or the admin's does not")
+		}
+		if h, err := b.Check(v); err != nil || h.KeySlots != 2 || !h.Open {
+			t.Errorf("%+v, %v", h, err)
+		}
+		if err := b.Unstage(t.Context(), v.Handle); err != nil {
+			t.Fatal(err)
+		}
+		b.expectContent(b.stage(r), content)
+		if err := b.Unstage(t.Context(), v.Handle); err != nil {
+			t.Fatal(err)
+		}
+		old, next = next, randomKey(t)
+		r.Keys = Keys{Current: next, Previous: old}
+	})
+}
+
+func (b *bench) lockOf(v Volume) *os.File {
+	b.t.Helper()
+	file, err := os.Open(v.Device)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
+func TestRealEraseStoppedAtEachStep(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("erase")
+	r := request(v, Keys{Current: randomKey(t)})
+	b.stage(r)
+	began := time.Now()
+	atEachStep(b, func(m *Manager) error { return m.Erase(t.Context(), v) }, func() {
+		if err := b.Erase(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		if b.opens(v, r.Keys.Current) {
+			t.Error("the key opens an erased volume")
+		}
+		_, err := b.Stage(t.Context(), r)
+		expectKind(t, err, lvm.KindConflict, "were destroyed")
+		b.run("dd", "if=/dev/zero", "of="+v.Device, "bs=1M", "conv=fsync", "status=none", "count=56")
+		b.stage(r)
+	})
+	t.Logf("%s", time.Since(began))
+	for range 2 {
+		if err := b.Erase(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// killing ends a command by SIGKILL some time after its start.
+func killing(wait func() time.Duration) (m linux, killed *int) {
+	killed = new(int)
+	m.runCommand = func(cmd *exec.Cmd) error {
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		timer := time.AfterFunc(wait(), func() { _ = cmd.Process.Kill() })
+		err := cmd.Wait()
+		timer.Stop()
+		if err != nil && cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+			*killed++
+		}
+		return err
+	}
+	return m, killed
+}
+
+// TestRealKilledCryptsetup kills cryptsetup at random moments of a format, an open, a rotation and a resize.
+func TestRealKilledCryptsetup(t *testing.T) {
+	count := 10
+	if text := os.Getenv("NODELVM_TEST_KILLS"); text != "" {
+		var err error
+		if count, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newBench(t)
+	longest := map[string]time.Duration{} // measured on an undisturbed volume
+	calm := b.volume("calm")
+	first, second := randomKey(t), randomKey(t)
+	b.stage(request(calm, Keys{Current: first}))
+	b.stage(request(calm, Keys{Current: second, Previous: first}))
+	b.run("lvextend", "-qq", "-L", "+4m", group+"/calm")
+	b.stage(request(calm, Keys{Current: second}))
+	for _, c := range b.commands {
+		t.Logf("%s: %s, %s", c.Name, c.Duration, c.MaxMemory)
+		longest[c.Name] = max(longest[c.Name], c.Duration)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range count {
+		b.killRound(round, longest, rng)
+	}
+}
+
+func (b *bench) killRound(round int, longest map[string]time.Duration, rng *rand.Rand) {
+	t := b.t
+	name := "kill" + strconv.Itoa(round)
+	v := b.volume(name)
+	keys := Keys{Current: randomKey(t)}
+	victim := New(Config{})
+	var running string
+	m, killed := killing(func() time.Duration { return time.Duration(rng.Int64N(int64(longest[running]) + 1)) })
+	inner := m.runCommand
+	m.runCommand = func(cmd *exec.Cmd) error {
+		running = cmd.Args[1]
+		return inner(cmd)
+	}
+	victim.machine = m
+	attempt := func(what string, r Request) {
+		t.Helper()
+		before := *killed
+		_, err := victim.Stage(t.Context(), r)
+		if err != nil && *killed == before {
+			t.Fatalf("round %d, %s: nothing was killed: %v", round, what, err)
+		}
+	}
+	for range 3 { // a format that follows a killed one is killed too
+		attempt("format", request(v, keys))
+	}
+	device := b.stage(request(v, keys))
+	if err := blank(device)(t.Context()); err != nil {
+		t.Errorf("the new mapping: %v", err)
+	}
+	b.write(device, content)
+	old := keys.Current
+	keys = Keys{Current: randomKey(t), Previous: old}
+	for range 3 {
+		attempt("rotation", request(v, keys))
+		if !b.opens(v, keys.Current) && !b.opens(v, keys.Previous) {
+			t.Fatalf("round %d: no key opens the volume", round)
+		}
+	}
+	b.stage(request(v, keys))
+	if b.opens(v, old) {
+		t.Errorf("round %d: the old key opens the volume after its rotation", round)
+	}
+	b.run("lvextend", "-qq", "-L", "+4m", group+"/"+name)
+	attempt("resize", request(v, keys))
+	b.expectContent(b.stage(request(v, keys)), content)
+	if err := b.Unstage(t.Context(), v.Handle); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		attempt("open", request(v, keys))
+		if err := b.Unstage(t.Context(), v.Handle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.expectContent(b.stage(request(v, keys)), content)
+	if err := b.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if table := b.run("dmsetup", "info", "-c", "--noheadings", "-o", "name,tables_loaded"); strings.Contains(table, "None") {
+		t.Errorf("round %d: mappings without a table: %s", round, table)
+	}
+	t.Logf("round %d: killed %d commands", round, *killed)
+}

@@ -1,0 +1,436 @@
+package luks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+var errKilled = errors.New("killed")
+
+// fake is a node with one logical volume. Its header is a model: which key opens which slot.
+type fake struct {
+	Observation
+	slots    map[int]string
+	log      []string
+	killAt   int // the change at which the driver is killed; 0: none
+	after    bool
+	keepSlot bool // luksKillSlot succeeds without effect
+}
+
+func newFake() *fake {
+	return &fake{Observation: Observation{Number: subjectNumber, Size: lvm.GiB, Logical: 512}}
+}
+
+// change does something, unless the driver is killed before.
+func (f *fake) change(what string, do func()) error {
+	f.log = append(f.log, what)
+	if f.killAt--; f.killAt == 0 && !f.after {
+		return errKilled
+	}
+	do()
+	if f.killAt == 0 {
+		return errKilled
+	}
+	return nil
+}
+
+func (f *fake) lock(context.Context, string) (*os.File, error) { return nil, nil }
+
+func (f *fake) observe(Volume) (Observation, error) {
+	o := f.Observation
+	o.Header.Slots = nil
+	for _, number := range slices.Sorted(maps.Keys(f.slots)) {
+		o.Header.Slots = append(o.Header.Slots, Slot{Number: number, Bound: true, Function: "pbkdf2"})
+	}
+	return o, nil
+}
+
+func (f *fake) writeMark(_ Volume, m Mark) error {
+	return f.change("mark "+strconv.Itoa(int(m)), func() { f.Mark = m })
+}
+
+func (f *fake) clearMapping(Mapping) error { return f.change("clear", func() {}) }
+
+func (f *fake) removeMapping(context.Context, string) error {
+	if !f.Mapping.Exists {
+		return nil
+	}
+	return f.change("close", func() { f.Mapping = Mapping{} })
+}
+
+func (f *fake) destroySlots(Volume) error {
+	return f.change("destroy", func() { f.Header, f.slots = Header{}, nil })
+}
+
+func (f *fake) mapping(string) (Mapping, error) { return f.Mapping, nil }
+
+func (f *fake) mappings() ([]string, error) { return []string{MappingName(subject.Handle)}, nil }
+
+func (f *fake) cryptsetup(_ context.Context, _ *os.File, args []string, keys ...*Key) error {
+	key := ""
+	if len(keys) > 0 {
+		key = string(keys[0].secret)
+	}
+	name := args[0]
+	if slices.Contains(args, "--test-passphrase") {
+		name = "test"
+	}
+	if name != "luksFormat" && name != "luksUUID" && !f.accepts(args, key) {
+		f.log = append(f.log, name+" wrong key")
+		return lvm.Errorf(lvm.KindInternal, "%w", &exitError{name: name, code: exitWrongKey})
+	}
+	if name == "test" {
+		f.log = append(f.log, name)
+		return nil
+	}
+	return f.change(name, func() { f.act(name, args, keys) })
+}
+
+// accepts tells whether the key opens the wanted slot, or for luksKillSlot another one.
+func (f *fake) accepts(args []string, key string) bool {
+	for number, secret := range f.slots {
+		wanted := true
+		for _, arg := range args {
+			if slot, is := strings.CutPrefix(arg, "--key-slot="); is {
+				wanted = slot == strconv.Itoa(number)
+			}
+		}
+		if secret == key && wanted && (args[0] != "luksKillSlot" || args[len(args)-1] != strconv.Itoa(number)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *fake) act(name string, args []string, keys []*Key) {
+	switch name {
+	case "luksFormat":
+		f.Header, f.slots = valid(), map[int]string{0: string(keys[0].secret)}
+	case "luksUUID":
+		f.Header.UUID = HeaderUUID(subject.UUID)
+	case "open", "resize":
+		f.Mapping = open(DataSize(f.Size))
+	case "luksAddKey":
+		for n := 0; ; n++ {
+			if _, used := f.slots[n]; !used {
+				f.slots[n] = string(keys[1].secret)
+				return
+			}
+		}
+	case "luksKillSlot":
+		number, _ := strconv.Atoi(args[len(args)-1])
+		if !f.keepSlot {
+			delete(f.slots, number)
+		}
+	}
+}
+
+func (f *fake) manager() *Manager {
+	m := New(Config{})
+	m.machine = f
+	return m
+}
+
+func (f *fake) request(secret map[string]string) Request {
+	keys, err := ParseSecret(secret)
+	if err != nil {
+		panic(err)
+	}
+	return Request{Volume: subject, Keys: keys, Blank: func(context.Context) error { f.log = append(f.log, "prove"); return nil }}
+}
+
+func (f *fake) expect(t *testing.T, want string) {
+	t.Helper()
+	if got := strings.Join(f.log, ", "); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	f.log = nil
+}
+
+func TestStage(t *testing.T) {
+	f := newFake()
+	r := f.request(map[string]string{"key": random1})
+	device, err := f.manager().Stage(t.Context(), r)
+	if err != nil || device != "/dev/dm-4" {
+		t.Fatalf("%s, %v", device, err)
+	}
+	f.expect(t, "prove, mark 1, prove, luksFormat, open, clear, mark 2")
+	if _, err := f.manager().Stage(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(t, "")
+	if err := f.manager().Unstage(t.Context(), subject.Handle); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.manager().Stage(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(t, "close, open")
+}
+
+func TestStageOfADeviceThatIsNotBlank(t *testing.T) {
+	f := newFake()
+	r := f.request(map[string]string{"key": random1})
+	r.Blank = func(context.Context) error { return lvm.Errorf(lvm.KindConflict, "ext4") }
+	if _, err := f.manager().Stage(t.Context(), r); lvm.KindOf(err) != lvm.KindConflict {
+		t.Errorf("%v", err)
+	}
+	r.Blank = nil
+	if _, err := f.manager().Stage(t.Context(), r); lvm.KindOf(err) != lvm.KindConflict {
+		t.Errorf("%v", err)
+	}
+	f.expect(t, "")
+}
+
+// TestStageAfterAKilledFormat: what luksFormat itself left is formatted again, and nothing else is.
+func TestStageAfterAKilledFormat(t *testing.T) {
+	for _, remains := range []bool{false, true} {
+		f := newFake()
+		f.Mark, f.Header.Remains = MarkFormatting, remains
+		r := f.request(map[string]string{"key": random1})
+		r.Blank = func(context.Context) error { return lvm.Errorf(lvm.KindConflict, "data of an unknown kind") }
+		if _, err := f.manager().Stage(t.Context(), r); (err == nil) != remains {
+			t.Errorf("remains of a header %t: %v", remains, err)
+		}
+	}
+}
+
+// TestStageKilledAtEachChange: a second call completes what the first one began, whatever that was.
+func TestStageKilledAtEachChange(t *testing.T) {
+	first, both := map[string]string{"key": random1}, map[string]string{"key": random2, "previousKey": random1}
+	for name, test := range map[string]struct {
+		begin  func(f *fake)
+		secret map[string]string
+	}{
+		"format": {func(*fake) {}, first},
+		"copy":   {func(f *fake) { f.Header, f.slots = valid(), map[int]string{0: random1}; f.Header.UUID = "origin" }, first},
+		"rotation": {func(f *fake) {
+			f.Header, f.slots, f.Mark = valid(), map[int]string{0: random1, 5: "an admin's"}, MarkFormatted
+		}, both},
+		"open, small": {func(f *fake) {
+			f.Header, f.slots, f.Mapping = valid(), map[int]string{0: random1}, open(lvm.MiB)
+		}, first},
+		"unfinished open": {func(f *fake) {
+			f.Header, f.slots, f.Mapping = valid(), map[int]string{0: random1}, Mapping{Exists: true}
+		}, first},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n := 1; ; n++ {
+				ended := false
+				for _, after := range []bool{false, true} {
+					f := newFake()
+					test.begin(f)
+					f.killAt, f.after = n, after
+					r := f.request(test.secret)
+					r.Copied = name == "copy"
+					_, err := f.manager().Stage(t.Context(), r)
+					if ended = err == nil; ended {
+						break
+					}
+					f.expectRecovery(t, fmt.Sprintf("killed at change %d, %t", n, after), r, err)
+				}
+				if ended {
+					if n == 1 {
+						t.Error("nothing was changed")
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+func (f *fake) expectRecovery(t *testing.T, when string, r Request, killed error) {
+	t.Helper()
+	opened := len(f.slots) == 0 && f.Mark != MarkFormatted
+	for _, secret := range f.slots {
+		opened = opened || secret == random1 || secret == random2
+	}
+	if !errors.Is(killed, errKilled) || !opened {
+		t.Fatalf("%s: %v, slots %v", when, killed, f.slots)
+	}
+	f.killAt = 0
+	if _, err := f.manager().Stage(t.Context(), r); err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	current := 0
+	for _, secret := range f.slots {
+		if secret == string(r.Keys.Current.secret) {
+			current++
+		}
+		if r.Keys.Previous != nil && secret == string(r.Keys.Previous.secret) {
+			t.Errorf("%s: the previous key still opens the volume", when)
+		}
+	}
+	if current != 1 || !f.Mapping.Live || f.Header.UUID != HeaderUUID(subject.UUID) || f.Mark == MarkFormatting {
+		t.Errorf("%s: %+v, slots %v", when, f.Observation, f.slots)
+	}
+}
+
+func TestRotation(t *testing.T) {
+	f := newFake()
+	f.Header, f.slots, f.Mark = valid(), map[int]string{0: random1}, MarkFormatted
+	both := f.request(map[string]string{"key": random2, "previousKey": random1})
+	m := f.manager()
+	if _, err := m.Stage(t.Context(), both); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(t, "open wrong key, open, test wrong key, test, luksAddKey, test, luksKillSlot")
+	if err := m.Unstage(t.Context(), subject.Handle); err != nil {
+		t.Fatal(err)
+	}
+	f.log = nil
+	if _, err := m.Stage(t.Context(), both); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(t, "open") // a Secret that keeps the previous key costs nothing
+	f.slots[3], f.keepSlot = random1, true
+	if _, err := m.Stage(t.Context(), both); lvm.KindOf(err) != lvm.KindInternal || !strings.Contains(fmt.Sprint(err), "still has key slot 3") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWrongKey(t *testing.T) {
+	f := newFake()
+	f.Header, f.slots = valid(), map[int]string{0: "another"}
+	for _, secret := range []map[string]string{{"key": random1}, {"key": random1, "previousKey": random2}} {
+		_, err := f.manager().Stage(t.Context(), f.request(secret))
+		if lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(fmt.Sprint(err), "key slots") || strings.Contains(fmt.Sprint(err), random1) {
+			t.Errorf("%v", err)
+		}
+	}
+	f.Mapping = open(DataSize(f.Size)) // opened by an earlier Secret
+	if _, err := f.manager().Stage(t.Context(), f.request(map[string]string{"key": random1, "previousKey": random2})); lvm.KindOf(err) != lvm.KindConflict {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestExpand(t *testing.T) {
+	f := newFake()
+	m := f.manager()
+	r := f.request(map[string]string{"key": random1})
+	if _, _, err := m.Expand(t.Context(), r); lvm.KindOf(err) != lvm.KindNotFound {
+		t.Errorf("a volume that is not open: %v", err)
+	}
+	if _, err := m.Stage(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	f.Size, f.log = 2*lvm.GiB, nil
+	keyless := r
+	keyless.Keys = Keys{}
+	if _, _, err := m.Expand(t.Context(), keyless); lvm.KindOf(err) != lvm.KindInvalid {
+		t.Errorf("without a key: %v", err)
+	}
+	if device, size, err := m.Expand(t.Context(), r); err != nil || size != 2*lvm.GiB-HeaderSize || device != "/dev/dm-4" {
+		t.Errorf("%s of %s, %v", device, size, err)
+	}
+	if _, _, err := m.Expand(t.Context(), keyless); err != nil {
+		t.Errorf("a repetition needs no key: %v", err)
+	}
+	f.expect(t, "resize")
+	f.Mark = MarkFormatting
+	if _, _, err := m.Expand(t.Context(), r); lvm.KindOf(err) != lvm.KindBusy {
+		t.Errorf("during a format: %v", err)
+	}
+}
+
+func TestEraseKilledAtEachChange(t *testing.T) {
+	for n := 1; ; n++ {
+		for _, after := range []bool{false, true} {
+			f := newFake()
+			f.Header, f.slots, f.Mark, f.Mapping = valid(), map[int]string{0: random1}, MarkFormatted, open(DataSize(f.Size))
+			f.killAt, f.after = n, after
+			err := f.manager().Erase(t.Context(), subject)
+			if err == nil {
+				if n != 4 {
+					t.Errorf("%d changes", n-1)
+				}
+				return
+			}
+			f.killAt = 0
+			if err := f.manager().Erase(t.Context(), subject); err != nil {
+				t.Fatalf("killed at change %d: %v", n, err)
+			}
+			_, err = f.manager().Stage(t.Context(), f.request(map[string]string{"key": random1}))
+			if f.slots != nil || lvm.KindOf(err) != lvm.KindConflict {
+				t.Errorf("killed at change %d: slots %v, staging answers %v", n, f.slots, err)
+			}
+		}
+	}
+}
+
+func TestEraseRefuses(t *testing.T) {
+	f := newFake()
+	f.Holders = []string{"admins"}
+	if err := f.manager().Erase(t.Context(), subject); lvm.KindOf(err) != lvm.KindInUse {
+		t.Errorf("%v", err)
+	}
+	f.Holders, f.Size = nil, HeaderSize
+	if err := f.manager().Erase(t.Context(), subject); lvm.KindOf(err) != lvm.KindInvalid {
+		t.Errorf("%v", err)
+	}
+	f.expect(t, "")
+}
+
+func TestCheck(t *testing.T) {
+	f := newFake()
+	f.Header, f.slots, f.Mark = valid(), map[int]string{0: random1, 1: random2}, MarkFormatted
+	for name, test := range map[string]struct {
+		change func()
+		want   Health
+		says   string
+	}{
+		"closed":  {func() {}, Health{KeySlots: 2}, ""},
+		"open":    {func() { f.Mapping = open(DataSize(f.Size)) }, Health{Open: true, KeySlots: 2}, ""},
+		"one bad": {func() { f.Header.Copies = 1 }, Health{KeySlots: 2}, "one of the two copies"},
+		"bad":     {func() { f.Header = Header{State: HeaderDamaged, Reason: "x"} }, Health{KeySlots: 2}, "damaged"},
+	} {
+		before := f.Observation
+		test.change()
+		got, err := f.manager().Check(subject)
+		if err != nil || got.Open != test.want.Open || got.KeySlots != test.want.KeySlots || !strings.Contains(got.Problem, test.says) || (got.Problem == "") != (test.says == "") {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		f.Observation = before
+	}
+}
+
+func TestRecover(t *testing.T) {
+	f := newFake()
+	f.Mapping = open(0)
+	m := f.manager()
+	if err := m.Recover(t.Context()); err != nil || !f.Mapping.Live {
+		t.Errorf("an open volume: %v", err)
+	}
+	f.Mapping.Live = false
+	if err := m.Recover(t.Context()); err != nil || f.Mapping.Exists {
+		t.Errorf("a mapping without a table: %v", err)
+	}
+	if _, _, is, err := m.Mapping(subject.Handle); is || err != nil {
+		t.Errorf("%t, %v", is, err)
+	}
+}
+
+// TestOneCostlyDerivation: a passphrase waits for its turn, and gives up with its caller.
+func TestOneCostlyDerivation(t *testing.T) {
+	f := newFake()
+	m := f.manager()
+	m.costly <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := m.Stage(ctx, f.request(map[string]string{"passphrase": "12345678"})); lvm.KindOf(err) != lvm.KindBusy {
+		t.Errorf("%v", err)
+	}
+	if _, err := m.Stage(ctx, f.request(map[string]string{"key": random1})); err != nil {
+		t.Errorf("a random key needs no turn: %v", err)
+	}
+}

@@ -1,0 +1,88 @@
+package luks
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Mark is a note of the driver on the logical volume itself. It outlives every crash, and no LVM command is needed for it.
+type Mark int
+
+const (
+	MarkNone       Mark = iota
+	MarkFormatting      // the volume was never in use: it can be formatted
+	MarkFormatted       // it was formatted: a missing header is a lost one
+	MarkErased          // the key slots are destroyed, or are being destroyed
+)
+
+// A mark fits into one sector of any disk, so it is written whole or not at all. luksFormat zeroes all before the data, so
+// MarkFormatting lies in the data area, where no superblock lies. The others lie between the key slots and the data.
+const (
+	formatMarkOffset = HeaderSize + 768*lvm.KiB
+	stateMarkOffset  = HeaderSize - lvm.MiB
+	markBlock        = 4096 // zero after the mark
+	markSize         = 512
+)
+
+var markWords = map[Mark]string{
+	MarkFormatting: "nodelvm: luksFormat of this logical volume has not ended\n",
+	MarkFormatted:  "nodelvm: this logical volume is formatted with LUKS2\n",
+	MarkErased:     "nodelvm: the key slots of this logical volume are destroyed\n",
+}
+
+func (m Mark) offset() lvm.Bytes {
+	if m == MarkFormatting {
+		return formatMarkOffset
+	}
+	return stateMarkOffset
+}
+
+// encodeMark is the block of a mark for a logical volume; that of MarkNone is zero.
+func encodeMark(m Mark, uuid string) []byte {
+	block := make([]byte, markBlock)
+	if words, is := markWords[m]; is {
+		copy(block, words+uuid)
+		binary.LittleEndian.PutUint32(block[markSize-4:], crc32.Checksum(block[:markSize-4], crc32.MakeTable(crc32.Castagnoli)))
+	}
+	return block
+}
+
+// decodeMarks reads the blocks at both places. An erasure counts most; a format that has not ended makes an earlier one void.
+func decodeMarks(format, state []byte, uuid string) Mark {
+	last := decodeMark(state, uuid)
+	if first := decodeMark(format, uuid); first == MarkFormatting && last != MarkErased {
+		return first
+	}
+	return last
+}
+
+// decodeMark ignores the mark of another logical volume, as a copy has it or an earlier use of the disk.
+func decodeMark(block []byte, uuid string) Mark {
+	for m := range markWords {
+		if len(block) >= markSize && bytes.Equal(block[:markSize], encodeMark(m, uuid)[:markSize]) {
+			return m
+		}
+	}
+	return MarkNone
+}
+
+// span is a part of a device.
+type span struct{ at, length lvm.Bytes }
+
+// superblockSpans are where libblkid looks for superblocks on a device, the copies that file systems have there too. None
+// of them touches the mark.
+func superblockSpans(size lvm.Bytes) []span {
+	var spans []span
+	for _, s := range []span{
+		{0, 516 * lvm.KiB}, {lvm.MiB, 4 * lvm.KiB}, {2 * lvm.MiB, 4 * lvm.KiB}, {4 * lvm.MiB, 4 * lvm.KiB}, {64 * lvm.MiB, 4 * lvm.KiB},
+		{size - 1544*lvm.KiB, 4 * lvm.KiB}, {size - lvm.MiB, 4 * lvm.KiB}, {size - 512*lvm.KiB, 512 * lvm.KiB},
+	} {
+		if s.at+s.length <= size {
+			spans = append(spans, s)
+		}
+	}
+	return spans
+}

@@ -1,0 +1,179 @@
+package luks
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Volume is an encrypted volume.
+type Volume struct {
+	Handle string // names the mapping
+	UUID   string // of the logical volume: names the header
+	Device string // of the logical volume, "/dev/dm-3"
+	Copied bool   // its content began as that of another volume: a clone or a restored snapshot
+	Block  bool   // raw
+}
+
+// Observation is a volume's state, read in one go and without a process.
+type Observation struct {
+	Number  uint64    // the logical volume's dev_t
+	Size    lvm.Bytes // of the logical volume
+	Logical int       // its logical sector, in bytes
+	Header  Header
+	Mark    Mark
+	Mapping Mapping
+	Holders []string // other devices on the logical volume, by their names
+}
+
+// Step is one change. After a crash before, during or after it, the next plan continues from the state on the disk.
+type Step int
+
+const (
+	StepNothing       Step = iota // The volume is open, and its mapping covers the device.
+	StepWriteMark                 // Prove that the device is blank, and write the format mark.
+	StepFormat                    // luksFormat, under the mark.
+	StepSetUUID                   // Of a copy.
+	StepOpen                      // Create the mapping.
+	StepClearMapping              // Zero the places of superblocks.
+	StepRemoveMark                // The format has ended: MarkFormatted replaces the format mark.
+	StepResize                    // Of the mapping.
+	StepRemoveMapping             // One without a table, or of an interrupted format.
+)
+
+var stepNames = map[Step]string{
+	StepNothing: "nothing", StepWriteMark: "write mark", StepFormat: "format", StepSetUUID: "set UUID", StepOpen: "open",
+	StepClearMapping: "clear mapping", StepRemoveMark: "remove mark", StepResize: "resize", StepRemoveMapping: "remove mapping",
+}
+
+func (s Step) String() string { return stepNames[s] }
+
+// progress is what this call has done already of a format: only the process that formatted knows that cryptsetup ended.
+type progress struct{ formatted, cleared bool }
+
+// plan decides the next step of Stage. It asks for StepWriteMark or StepFormat only where the device was proven blank, or has the
+// mark: no other state of a header leads to a format.
+func plan(v Volume, o Observation, p progress) (Step, error) {
+	if o.Mark == MarkErased {
+		return 0, lvm.Errorf(lvm.KindConflict, "the keys of volume %s were destroyed with its deletion, so its data cannot be decrypted: delete its claim", v.Handle)
+	}
+	if o.Size < HeaderSize+MinDataSize {
+		return 0, lvm.Errorf(lvm.KindInvalid, "logical volume %s has %s, and an encrypted one needs at least %s: it was not created for encryption", v.Device, o.Size, HeaderSize+MinDataSize)
+	}
+	if o.Mapping.Exists && !o.Mapping.Live {
+		return StepRemoveMapping, nil
+	}
+	if err := checkMapping(v, o); err != nil {
+		return 0, err
+	}
+	if o.Mark == MarkFormatting {
+		return planFormat(v, o, p)
+	}
+	return planFormatted(v, o)
+}
+
+// checkMapping refuses a mapping of the volume's name that is something else, and other devices on the logical volume.
+func checkMapping(v Volume, o Observation) error {
+	m, name := o.Mapping, MappingName(v.Handle)
+	if len(o.Holders) > 0 {
+		return lvm.Errorf(lvm.KindInUse, "volume %s (%s) is held open by another device, %s: close it with cryptsetup close or dmsetup remove", v.Handle, v.Device, strings.Join(o.Holders, ", "))
+	}
+	if !m.Exists {
+		return nil
+	}
+	var is string
+	switch {
+	case m.Table.Target != "crypt" || !strings.HasPrefix(m.UUID, "CRYPT-LUKS2-"):
+		is = "is no LUKS2 mapping"
+	case m.Table.Device != number(o.Number):
+		is = fmt.Sprintf("is on device %s instead of %s", m.Table.Device, number(o.Number))
+	case m.Table.Offset != HeaderSize:
+		is = fmt.Sprintf("begins at byte %d instead of %d", int64(m.Table.Offset), int64(HeaderSize))
+	case m.UUID != mappingUUID(HeaderUUID(v.UUID), name):
+		is = "belongs to another header (" + m.UUID + ")"
+	case m.Suspended:
+		return lvm.Errorf(lvm.KindInUse, "the mapping %s of volume %s is suspended: continue it with dmsetup resume, or, if its key was wiped, with cryptsetup luksResume", name, v.Handle)
+	default:
+		return nil
+	}
+	return lvm.Errorf(lvm.KindConflict, "device-mapper device %s is in the place of volume %s, but %s: find what uses it (dmsetup ls --tree), and remove it (dmsetup remove %s)", name, v.Handle, is, name)
+}
+
+// planFormat continues a format. What a process before this one formatted is formatted again.
+func planFormat(v Volume, o Observation, p progress) (Step, error) {
+	switch {
+	case !p.formatted && o.Mapping.Live:
+		return StepRemoveMapping, nil
+	case !p.formatted:
+		return StepFormat, nil
+	case o.Header.State != HeaderValid || o.Header.UUID != HeaderUUID(v.UUID):
+		return 0, lvm.Errorf(lvm.KindInternal, "cryptsetup luksFormat succeeded on %s, and its header is not as expected: %s; the driver formats it again", v.Device, o.Header.describe())
+	case !o.Mapping.Live:
+		return StepOpen, nil
+	case !p.cleared:
+		return StepClearMapping, nil
+	}
+	return StepRemoveMark, nil
+}
+
+// planFormatted decides for a volume that is not being formatted.
+func planFormatted(v Volume, o Observation) (Step, error) {
+	header := o.Header
+	switch {
+	case header.State == HeaderNone && o.Mark == MarkNone && !o.Mapping.Live:
+		return StepWriteMark, nil
+	case header.State != HeaderValid:
+		return 0, refuseHeader(v, o)
+	case header.UUID != HeaderUUID(v.UUID) && !v.Copied:
+		return 0, lvm.Errorf(lvm.KindConflict, "the LUKS header on %s has the UUID %s, and that of volume %s is %s: it is another volume's, so the driver does not open it", v.Device, header.UUID, v.Handle, HeaderUUID(v.UUID))
+	case header.UUID != HeaderUUID(v.UUID):
+		return StepSetUUID, nil
+	case !o.Mapping.Live:
+		return StepOpen, nil
+	}
+	return planSize(v, o)
+}
+
+// planSize compares whole units of encryption.
+func planSize(v Volume, o Observation) (Step, error) {
+	most := DataSize(o.Size)
+	most -= most % lvm.Bytes(o.Header.Sector)
+	switch {
+	case o.Mapping.Size < most:
+		return StepResize, nil
+	case o.Mapping.Size > most:
+		return 0, lvm.Errorf(lvm.KindConflict, "the mapping of volume %s has %s, more than the %s that its logical volume %s has room for", v.Handle, o.Mapping.Size, most, v.Device)
+	}
+	return StepNothing, nil
+}
+
+// refuseHeader says what is wrong with a header that the driver does not open, and what its reader can do.
+func refuseHeader(v Volume, o Observation) error {
+	what := fmt.Sprintf("volume %s cannot be opened: the LUKS header on %s %s", v.Handle, v.Device, o.Header.describe())
+	switch {
+	case o.Mapping.Live:
+		return lvm.Errorf(lvm.KindConflict, "%s, while the volume is open: save its data now, they are readable only until it is closed", what)
+	case o.Header.State == HeaderNoKeys:
+		return lvm.Errorf(lvm.KindConflict, "%s: without a backup of the header (cryptsetup luksHeaderRestore) its data are lost; the driver does not format it again", what)
+	case o.Header.State == HeaderForeign:
+		return lvm.Errorf(lvm.KindConflict, "%s; the driver changed nothing", what)
+	}
+	return lvm.Errorf(lvm.KindConflict, "%s: restore it from a backup (cryptsetup luksHeaderRestore), or try cryptsetup repair; the driver does not format it again", what)
+}
+
+func (h Header) describe() string {
+	switch h.State {
+	case HeaderNone:
+		return "is missing"
+	case HeaderNoKeys:
+		return "has no key slot: they were erased"
+	case HeaderDamaged:
+		return "is damaged (" + h.Reason + ")"
+	case HeaderForeign:
+		return "is not one that this driver writes (" + h.Reason + ")"
+	case HeaderValid:
+		return "is valid (UUID " + h.UUID + ")"
+	}
+	return fmt.Sprintf("HeaderState(%d)", int(h.State))
+}

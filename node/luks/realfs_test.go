@@ -1,0 +1,267 @@
+//go:build realfs
+
+package luks
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+const content = "nodelvm plaintext 0123456789"
+
+func TestRealLife(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("life")
+	r := request(v, Keys{Current: randomKey(t)})
+	device := b.stage(r)
+	if names := b.names(); names != "luksFormat open" {
+		t.Errorf("a first stage ran %q", names)
+	}
+	if err := blank(device)(t.Context()); err != nil {
+		t.Errorf("the new mapping: %v", err)
+	}
+	b.write(device, content)
+	if again := b.stage(r); again != device || b.names() != "" {
+		t.Errorf("a repeated stage returned %s and started processes", again)
+	}
+	dir := b.mount(device)
+	expectKind(t, b.Unstage(t.Context(), v.Handle), lvm.KindInUse, MappingName(v.Handle))
+	expectKind(t, b.Erase(t.Context(), v), lvm.KindInUse, MappingName(v.Handle))
+	b.grow(r, device, dir)
+	b.run("umount", dir)
+	if err := b.Unstage(t.Context(), v.Handle); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Unstage(t.Context(), v.Handle); err != nil {
+		t.Errorf("a repeated unstage: %v", err)
+	}
+	if found := b.run("sh", "-c", "grep -c -a '"+content+"' "+v.Device+" || true"); found != "0" {
+		t.Errorf("the logical volume shows the plaintext in %s lines", found)
+	}
+	if left, _ := filepath.Glob("/dev/mapper/" + namePrefix + "*"); len(left) > 0 {
+		t.Errorf("names of closed mappings are left: %q", left)
+	}
+	b.names()
+	b.expectContent(b.stage(r), content)
+	if names := b.names(); names != "open" {
+		t.Errorf("a second stage ran %q", names)
+	}
+}
+
+// grow extends the volume under a mounted file system.
+func (b *bench) grow(r Request, device, dir string) {
+	b.t.Helper()
+	b.run("lvextend", "-qq", "-L", "+20m", group+"/"+strings.TrimPrefix(r.Handle, "group-uuid/"))
+	b.names()
+	keyless := r
+	keyless.Keys = Keys{}
+	_, _, err := b.Expand(b.t.Context(), keyless)
+	expectKind(b.t, err, lvm.KindInvalid, "node-expand-secret-name")
+	grown, size, err := b.Expand(b.t.Context(), r)
+	if err != nil || grown != device || size != 60*lvm.MiB || b.names() != "resize" {
+		b.t.Fatalf("expansion to %s of %s, %v", size, grown, err)
+	}
+	b.run("resize2fs", device)
+	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 45<<20), 0o600); err != nil {
+		b.t.Errorf("after the expansion: %v", err)
+	}
+	if _, size, err = b.Expand(b.t.Context(), keyless); err != nil || size != 60*lvm.MiB || b.names() != "" {
+		b.t.Errorf("a repeated expansion: %v", err)
+	}
+}
+
+func TestRealBlock(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("raw")
+	v.Block = true
+	r := request(v, Keys{Current: randomKey(t)})
+	device := b.stage(r)
+	if size := b.run("blockdev", "--getss", device); size != "512" {
+		t.Errorf("a raw volume's logical sector is %s", size)
+	}
+	pod, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A pod overwrites all that it reaches.
+	if _, err := io.Copy(pod, io.LimitReader(zeroes{}, int64(40*lvm.MiB))); err != nil {
+		t.Fatal(err)
+	}
+	b.run("lvextend", "-qq", "-L", "+8m", group+"/raw")
+	if _, size, err := b.Expand(t.Context(), r); err != nil || size != 48*lvm.MiB {
+		t.Errorf("expansion of an open raw volume to %s: %v", size, err)
+	}
+	if err := pod.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Unstage(t.Context(), v.Handle); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := b.Check(v); err != nil || h != (Health{KeySlots: 1}) {
+		t.Errorf("the header after a pod overwrote the device: %+v, %v", h, err)
+	}
+	b.stage(r)
+}
+
+type zeroes struct{}
+
+func (zeroes) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+func TestRealPassphrase(t *testing.T) {
+	b := newBench(t)
+	keys, err := ParseSecret(map[string]string{FieldPassphrase: "correct horse battery staple"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request(b.volume("pass"), keys)
+	b.stage(r)
+	if err := b.Unstage(t.Context(), r.Handle); err != nil {
+		t.Fatal(err)
+	}
+	b.stage(r)
+	for _, c := range b.commands {
+		t.Logf("%s: %s, %s", c.Name, c.Duration, c.MaxMemory)
+		if c.MaxMemory > 96*lvm.MiB {
+			t.Errorf("%s used %s of memory", c.Name, c.MaxMemory)
+		}
+	}
+	if err := b.Unstage(t.Context(), r.Handle); err != nil {
+		t.Fatal(err)
+	}
+	r.Keys.Current = randomKey(t)
+	_, err = b.Stage(t.Context(), r)
+	expectKind(t, err, lvm.KindConflict, "the key in the Secret opens none of its 1 key slots")
+	if h, err := b.Check(r.Volume); err != nil || h.Problem != "" || h.Open {
+		t.Errorf("after a wrong key: %+v, %v", h, err)
+	}
+}
+
+func TestRealRefusals(t *testing.T) {
+	b := newBench(t)
+	ext4 := b.volume("ext4")
+	b.run("mkfs.ext4", "-q", ext4.Device)
+	foreign := b.volume("foreign")
+	b.run("sh", "-c", "echo 12345678 | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file=- "+foreign.Device)
+	first := b.volume("first")
+	b.run("sh", "-c", "echo 12345678 | cryptsetup luksFormat -q --type luks1 --pbkdf-force-iterations 1000 --key-file=- "+first.Device)
+	zeroed, erased, other := b.volume("zeroed"), b.volume("erased"), b.volume("other")
+	key := Keys{Current: randomKey(t)}
+	for _, v := range []Volume{zeroed, erased, other} {
+		b.stage(request(v, key))
+		if err := b.Unstage(t.Context(), v.Handle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.run("dd", "if=/dev/zero", "of="+zeroed.Device, "bs=1M", "count=8", "conv=fsync", "status=none")
+	b.run("cryptsetup", "luksErase", "-q", erased.Device)
+	b.run("dd", "if="+foreign.Device, "of="+other.Device, "bs=1M", "count=16", "conv=fsync", "status=none")
+	b.run("cryptsetup", "config", "--subsystem", "nodelvm", other.Device)
+	b.names()
+	for _, test := range []struct {
+		v    Volume
+		says string
+	}{
+		{ext4, "ext4"}, {foreign, "subsystem"}, {first, "version 1"}, {zeroed, "is missing"}, {erased, "no key slot"}, {other, "is another volume's"},
+	} {
+		before := b.run("sha256sum", test.v.Device)
+		_, err := b.Stage(t.Context(), request(test.v, key))
+		expectKind(t, err, lvm.KindConflict, test.says)
+		if names := b.names(); names != "" || b.run("sha256sum", test.v.Device) != before {
+			t.Errorf("%s: refused, but changed, or after %q", test.v.Handle, names)
+		}
+	}
+}
+
+func TestRealHeldByAnother(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("held")
+	r := request(v, Keys{Current: randomKey(t)})
+	b.stage(r)
+	if err := b.Unstage(t.Context(), v.Handle); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "cryptsetup", "open", "--key-file=-", v.Device, "admins")
+	cmd.Stdin = bytes.NewReader(r.Keys.Current.secret)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, err := b.Stage(t.Context(), r)
+	expectKind(t, err, lvm.KindInUse, "admins")
+	expectKind(t, b.Erase(t.Context(), v), lvm.KindInUse, "admins")
+	b.run("cryptsetup", "close", "admins")
+	b.stage(r)
+}
+
+func TestRealCopy(t *testing.T) {
+	b := newBench(t)
+	origin := b.volume("origin", "-V", "56m", "-T", group+"/pool")
+	r := request(origin, Keys{Current: randomKey(t)})
+	r.Options.Discards = true
+	device := b.stage(r)
+	b.write(device, content)
+	dir := b.mount(device)
+	b.run("fstrim", dir)
+	b.run("umount", dir)
+	b.run("sync")
+	b.run("lvcreate", "-qq", "-s", "-kn", "-n", "copy", group+"/origin")
+	v := b.existing("copy")
+	_, err := b.Stage(t.Context(), request(v, r.Keys))
+	expectKind(t, err, lvm.KindConflict, "is another volume's")
+	v.Copied = true
+	b.names()
+	copied := b.stage(request(v, r.Keys))
+	if names := b.names(); names != "luksUUID open" {
+		t.Errorf("the first stage of a copy ran %q", names)
+	}
+	b.expectContent(copied, content)
+	if err := b.Unstage(t.Context(), v.Handle); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Erase(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	b.expectContent(device, content) // the origin has its own header
+	dir = b.mount(b.stage(r))
+	b.run("fstrim", dir)
+	b.run("umount", dir)
+}
+
+// TestRealContainer runs a volume's life where /run is read-only and udev, which the kernel's other IPC namespace has, never answers.
+func TestRealContainer(t *testing.T) {
+	if os.Getenv("NODELVM_TEST_INSIDE") != "" {
+		t.Fatal("it contains itself")
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", "--ipc", "--mount", "sh", "-c",
+		"mount --bind /run /run && mount -o remount,bind,ro /run && exec /proc/"+"self/fd/3 -test.v -test.run '^TestRealBlock$|^TestRealPassphrase$'")
+	cmd.Env = append(os.Environ(), "NODELVM_TEST_INSIDE=1", "LVM_SYSTEM_DIR="+lvmConfig(t))
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = self.Close() }()
+	cmd.ExtraFiles = []*os.File{self}
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: TestRealBlock")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// lvmConfig is that of an lvm without /run and udev.
+func lvmConfig(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	text := `global { locking_dir = "` + dir + `/lock" } activation { udev_sync = 0 udev_rules = 0 } devices { obtain_device_list_from_udev = 0 external_device_info_source = "none" hints = "none" }`
+	if err := os.WriteFile(filepath.Join(dir, "lvm.conf"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,40 @@
+package luks
+
+import "github.com/nodelvm/nodelvm/lvm"
+
+// opener tells which key opens a key slot.
+type opener int
+
+const (
+	opensOther opener = iota // neither: a slot that an admin added
+	opensCurrent
+	opensPrevious
+)
+
+// planRotation decides from the key slots of a volume and what opens them. add: the current key has no slot yet. remove: the slots of the
+// previous key, to be removed once a slot with the current key has been tested.
+func planRotation(v Volume, slots map[int]opener) (add bool, remove []int, err error) {
+	current := 0
+	for number, by := range slots {
+		switch by {
+		case opensCurrent:
+			current++
+		case opensPrevious:
+			remove = append(remove, number)
+		case opensOther:
+		}
+	}
+	if current == 0 && len(remove) == 0 {
+		return false, nil, wrongKey(v, len(slots), true)
+	}
+	return current == 0, remove, nil
+}
+
+// wrongKey says that no key of the Secret opens a volume; both: the previous one was tried too.
+func wrongKey(v Volume, slots int, both bool) error {
+	keys, advice := "the key in the Secret opens none", "put the key that it was formatted with into the Secret, as the previous key if it was replaced"
+	if both {
+		keys, advice = "neither the key nor the previous key in the Secret opens one", "put the key that it was formatted with into the Secret"
+	}
+	return lvm.Errorf(lvm.KindConflict, "volume %s (%s) stays closed: %s of its %d key slots; %s", v.Handle, v.Device, keys, slots, advice)
+}

@@ -1,0 +1,130 @@
+package luks
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// run starts cryptsetup. One that may need argonMemory waits for its turn.
+func (s *stage) run(ctx context.Context, h Header, args []string, keys ...*Key) error {
+	needsMemory := slices.ContainsFunc(h.Slots, func(slot Slot) bool { return slot.Function != "pbkdf2" }) ||
+		slices.ContainsFunc(keys, func(k *Key) bool { return !k.random })
+	if needsMemory {
+		select {
+		case s.costly <- struct{}{}:
+			defer func() { <-s.costly }()
+		case <-ctx.Done():
+			return lvm.Errorf(lvm.KindBusy, "volume %s waits for other volumes with a passphrase to be opened: %w", s.Handle, ctx.Err())
+		}
+	}
+	return s.machine.cryptsetup(ctx, s.lock, args, keys...)
+}
+
+// withKey runs a command with the current key, and if that opens no slot with the previous one; it returns the key that did.
+func (s *stage) withKey(ctx context.Context, h Header, args []string) (*Key, error) {
+	if s.Keys.Current == nil {
+		return nil, lvm.Errorf(lvm.KindInvalid, "volume %s is encrypted, and the request has no key", s.Handle)
+	}
+	err := s.run(ctx, h, args, s.Keys.Current)
+	if !isWrongKey(err) {
+		return s.Keys.Current, err
+	}
+	if s.Keys.Previous == nil {
+		return nil, wrongKey(s.Volume, len(usable(h.Slots)), false)
+	}
+	if err = s.run(ctx, h, args, s.Keys.Previous); isWrongKey(err) {
+		return nil, wrongKey(s.Volume, len(usable(h.Slots)), true)
+	}
+	return s.Keys.Previous, err
+}
+
+// rotateIfNeeded spares the tests of keys where the current one has just opened the only slot.
+func (s *stage) rotateIfNeeded(ctx context.Context, o Observation) error {
+	if s.Keys.Previous == nil || s.unlocked == s.Keys.Current && len(usable(o.Header.Slots)) == 1 {
+		return nil
+	}
+	return s.rotate(ctx, o)
+}
+
+// rotate replaces the previous key by the current one. The volume stays as it is, open or not.
+func (s *stage) rotate(ctx context.Context, o Observation) error {
+	opened, err := s.openers(ctx, o.Header)
+	if err != nil {
+		return err
+	}
+	add, remove, err := planRotation(s.Volume, opened)
+	if err != nil {
+		return err
+	}
+	if add {
+		if err := s.addKey(ctx, o.Header, opened); err != nil {
+			return err
+		}
+	}
+	for _, slot := range remove {
+		s.log.InfoContext(ctx, "removing the key slot of the previous key", "volume", s.Handle, "device", s.Device, "slot", slot)
+		if err := s.run(ctx, o.Header, removeSlotArgs(s.Volume, slot), s.Keys.Current); err != nil {
+			return err
+		}
+	}
+	after, err := s.machine.observe(s.Volume)
+	if err != nil {
+		return err
+	}
+	for _, slot := range after.Header.Slots {
+		if slices.Contains(remove, slot.Number) {
+			return lvm.Errorf(lvm.KindInternal, "the previous key of volume %s still has key slot %d; the driver retries at the next stage", s.Handle, slot.Number)
+		}
+	}
+	return nil
+}
+
+// openers tests the keys on each slot.
+func (s *stage) openers(ctx context.Context, h Header) (map[int]opener, error) {
+	found := map[int]opener{}
+	for _, slot := range usable(h.Slots) {
+		found[slot.Number] = opensOther
+		for _, candidate := range []struct {
+			by  opener
+			key *Key
+		}{{opensCurrent, s.Keys.Current}, {opensPrevious, s.Keys.Previous}} {
+			err := s.run(ctx, h, testArgs(s.Volume, slot.Number), candidate.key)
+			if err == nil {
+				found[slot.Number] = candidate.by
+				break
+			}
+			if !isWrongKey(err) {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// addKey adds the current key, and proves that it opens the new slot.
+func (s *stage) addKey(ctx context.Context, h Header, before map[int]opener) error {
+	s.log.InfoContext(ctx, "adding a key slot for the new key", "volume", s.Handle, "device", s.Device)
+	if err := s.run(ctx, h, addKeyArgs(s.Volume, s.Keys.Current), s.Keys.Previous, s.Keys.Current); err != nil {
+		return err
+	}
+	o, err := s.machine.observe(s.Volume)
+	if err != nil {
+		return err
+	}
+	for _, slot := range usable(o.Header.Slots) {
+		if _, old := before[slot.Number]; !old {
+			return s.run(ctx, o.Header, testArgs(s.Volume, slot.Number), s.Keys.Current)
+		}
+	}
+	return lvm.Errorf(lvm.KindInternal, "the new key of volume %s has no key slot after cryptsetup luksAddKey (slots before: %d); the previous key still opens it",
+		s.Handle, slices.Sorted(maps.Keys(before)))
+}
+
+func isWrongKey(err error) bool {
+	var exit *exitError
+	return errors.As(err, &exit) && exit.code == exitWrongKey
+}
