@@ -18,6 +18,7 @@ var driverPackages = []string{
 	"base-files", "dash",
 	"lvm2", "thin-provisioning-tools", "kmod",
 	"e2fsprogs", "xfsprogs", "btrfs-progs",
+	"cryptsetup-bin", // encrypted volumes
 	"util-linux", "mount",
 }
 
@@ -32,6 +33,8 @@ var driverUnused = []string{
 	// D-Bus services and tools of GLib
 	"/usr/lib/*/libglib-*", "/usr/lib/*/libgio-*", "/usr/lib/*/libgobject-*", "/usr/lib/*/libgmodule-*",
 	"/usr/lib/*/libgthread-*", "/usr/lib/*/glib-2.0/*",
+	// parts of cryptsetup for other formats than LUKS
+	"/usr/sbin/integritysetup", "/usr/sbin/veritysetup",
 	// logins
 	"/usr/lib/*/security/*", "/etc/security/*", "/etc/pam.d/*", "/usr/sbin/pam*", "/usr/sbin/unix_*",
 	"/usr/sbin/faillock", "/usr/sbin/mkhomedir_helper", "/usr/sbin/pwhistory_helper", "/usr/lib/*/libdb-5*",
