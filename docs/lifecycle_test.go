@@ -55,7 +55,7 @@ func TestConditionsHaveAlerts(t *testing.T) {
 	quiet := []string{"VolumeRebuilding", "SignatureFound"}
 	alerts, count := prose(t, filepath.Join(root, rules)), 0
 	for _, file := range sources(t) {
-		for _, condition := range constants(file, "Trouble") {
+		for _, condition := range constants(file, "Condition") {
 			count++
 			if !slices.Contains(quiet, condition) && !strings.Contains(alerts, "- alert: Nodelvm"+condition+"\n") {
 				t.Errorf("%s has no alert Nodelvm%s: add one with a runbook, or name the condition in this test", rules, condition)

@@ -49,7 +49,7 @@ func TestEventsReference(t *testing.T) {
 	var reasons, conditions []string
 	for _, file := range sources(t) {
 		reasons = append(reasons, constants(file, "Reason")...)
-		conditions = append(conditions, constants(file, "Trouble")...)
+		conditions = append(conditions, constants(file, "Condition")...)
 	}
 	if len(reasons) < 5 || len(conditions) < 9 {
 		t.Fatalf("found only the reasons %q and the conditions %q", reasons, conditions)

@@ -30,7 +30,7 @@ type Config struct {
 	Client      *kubeclient.Client
 	Node        string                                         // this node's name, and its topology value
 	Volumes     Volumes                                        // this node's
-	Health      func(context.Context) ([]lvm.Finding, error)   // nil: conditions are not reported; called every 30 s
+	Health      func(context.Context) ([]lvm.Condition, error) // nil: conditions are not reported; called every 30 s
 	HealthScope func(context.Context) (lvm.HealthScope, error) // what Health can observe now; nil: every scope it is called for
 	Log         *slog.Logger                                   // nil: slog.Default()
 
@@ -47,7 +47,7 @@ type Agent struct {
 	client  *kubeclient.Client
 	node    string
 	volumes Volumes
-	health  func(context.Context) ([]lvm.Finding, error)
+	health  func(context.Context) ([]lvm.Condition, error)
 	scope   func(context.Context) (lvm.HealthScope, error)
 	log     *slog.Logger
 	events  *kubeclient.Teller

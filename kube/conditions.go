@@ -13,14 +13,14 @@ import (
 
 // condition identifies a finding while it lasts; its text may change.
 type condition struct {
-	what   lvm.Trouble
+	what   lvm.ConditionType
 	group  string
 	volume string // UUID of the LV; "" for a whole group
 	pool   string // the thin pool; "": none
 }
 
-func conditionOf(f lvm.Finding) condition {
-	return condition{f.Trouble, f.Group, f.Volume.UUID, f.Pool}
+func conditionOf(f lvm.Condition) condition {
+	return condition{f.Type, f.Group, f.Volume.UUID, f.Pool}
 }
 
 func (c condition) compare(d condition) int {
@@ -29,21 +29,21 @@ func (c condition) compare(d condition) int {
 
 // severities lists conditions of one kind, the least severe first. A condition in none of these lists is the only one of
 // its kind.
-var severities = [][]lvm.Trouble{
-	{lvm.TroubleRebuilding, lvm.TroubleDegraded, lvm.TroubleDataMissing},
-	{lvm.TroublePoolNear, lvm.TroublePoolFull, lvm.TroublePoolFailed},
-	{lvm.TroubleUnusable, lvm.TroubleSilent},
+var severities = [][]lvm.ConditionType{
+	{lvm.ConditionVolumeRebuilding, lvm.ConditionVolumeDegraded, lvm.ConditionVolumeDataMissing},
+	{lvm.ConditionThinPoolNearlyFull, lvm.ConditionThinPoolFull, lvm.ConditionThinPoolFailed},
+	{lvm.ConditionVolumeGroupUnusable, lvm.ConditionDiskUnresponsive},
 }
 
 // severity compares two conditions. same reports whether they are of one kind and about one object, which is the thin pool
 // where there is one.
-func severity(a, b lvm.Finding) (order int, same bool) {
+func severity(a, b lvm.Condition) (order int, same bool) {
 	about := a.Volume.UUID == b.Volume.UUID
 	if a.Pool != "" || b.Pool != "" {
 		about = a.Pool == b.Pool
 	}
 	for _, kind := range severities {
-		i, j := slices.Index(kind, a.Trouble), slices.Index(kind, b.Trouble)
+		i, j := slices.Index(kind, a.Type), slices.Index(kind, b.Type)
 		if i >= 0 && j >= 0 && a.Group == b.Group && about {
 			return cmp.Compare(i, j), true
 		}
@@ -54,8 +54,8 @@ func severity(a, b lvm.Finding) (order int, same bool) {
 // change is a change of a condition.
 type change struct {
 	what changeKind
-	was  lvm.Finding // zero: the condition is new
-	now  lvm.Finding // the condition that replaces it, if it has become worse or better
+	was  lvm.Condition // zero: the condition is new
+	now  lvm.Condition // the condition that replaces it, if it has become worse or better
 }
 
 type changeKind int
@@ -72,7 +72,7 @@ const (
 
 // changes compares the reported conditions with those found now. seen holds what Health could observe before and after it
 // searched; bound reports whether a claim is bound to a volume.
-func changes(known map[condition]lvm.Finding, found []lvm.Finding, seen []lvm.HealthScope, bound func(lvm.Volume) bool) []change {
+func changes(known map[condition]lvm.Condition, found []lvm.Condition, seen []lvm.HealthScope, bound func(lvm.Volume) bool) []change {
 	now := map[condition]bool{}
 	var list []change
 	for _, f := range found {
@@ -109,7 +109,7 @@ func (c change) key() condition {
 }
 
 // changeOf decides what became of a condition that Health no longer finds.
-func changeOf(was lvm.Finding, found []lvm.Finding, seen []lvm.HealthScope, bound func(lvm.Volume) bool) change {
+func changeOf(was lvm.Condition, found []lvm.Condition, seen []lvm.HealthScope, bound func(lvm.Volume) bool) change {
 	c := change{what: conditionImproved, was: was}
 	left := false
 	for _, f := range found {
@@ -133,13 +133,13 @@ func changeOf(was lvm.Finding, found []lvm.Finding, seen []lvm.HealthScope, boun
 	return c
 }
 
-func severer(a, b lvm.Finding) bool {
+func severer(a, b lvm.Condition) bool {
 	order, _ := severity(a, b)
 	return order > 0
 }
 
 // outcome derives from the visible volumes and groups what became of a condition that Health no longer finds.
-func outcome(was lvm.Finding, seen lvm.HealthScope, bound func(lvm.Volume) bool) changeKind {
+func outcome(was lvm.Condition, seen lvm.HealthScope, bound func(lvm.Volume) bool) changeKind {
 	vg := cmp.Or(was.VG, was.Volume.ID.VG)
 	watched, groupIsHere := seen.Groups[vg]
 	switch {
@@ -157,30 +157,30 @@ func outcome(was lvm.Finding, seen lvm.HealthScope, bound func(lvm.Volume) bool)
 	return conditionResolved
 }
 
-func volumeOutcome(was lvm.Finding, seen lvm.HealthScope, bound func(lvm.Volume) bool) changeKind {
+func volumeOutcome(was lvm.Condition, seen lvm.HealthScope, bound func(lvm.Volume) bool) changeKind {
 	v, here := seen.Volumes[was.Volume.UUID]
 	switch {
 	case !here && bound(was.Volume):
 		return conditionDestroyed
 	case !here:
 		return conditionDropped
-	case !v.Active && isOfFileSystem(was.Trouble):
+	case !v.Active && isOfFileSystem(was.Type):
 		return conditionUnknown // the file system is not mounted
 	case was.Pool != "":
 		return poolOutcome(was, seen)
-	case !v.Active && v.NeedsKernel && was.Trouble != lvm.TroubleSuspended:
+	case !v.Active && v.NeedsKernel && was.Type != lvm.ConditionVolumeSuspended:
 		return conditionUnknown
 	}
 	return conditionResolved
 }
 
 // isOfFileSystem reports whether a condition concerns a file system: Health finds it only while the file system is mounted.
-func isOfFileSystem(t lvm.Trouble) bool {
-	others := []lvm.Trouble{lvm.TroubleSuspended, lvm.TroubleMissing, lvm.TroubleUnprepared}
-	return !slices.Contains(others, t) && !slices.ContainsFunc(severities, func(kind []lvm.Trouble) bool { return slices.Contains(kind, t) })
+func isOfFileSystem(t lvm.ConditionType) bool {
+	others := []lvm.ConditionType{lvm.ConditionVolumeSuspended, lvm.ConditionPhysicalVolumeMissing, lvm.ConditionVolumeGroupSetupFailed}
+	return !slices.Contains(others, t) && !slices.ContainsFunc(severities, func(kind []lvm.ConditionType) bool { return slices.Contains(kind, t) })
 }
 
-func poolOutcome(was lvm.Finding, seen lvm.HealthScope) changeKind {
+func poolOutcome(was lvm.Condition, seen lvm.HealthScope) changeKind {
 	switch active, used := seen.Pools[cmp.Or(was.VG, was.Volume.ID.VG)+"/"+was.Pool]; {
 	case !used:
 		return conditionDropped

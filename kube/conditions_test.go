@@ -13,10 +13,10 @@ func (c change) words() string {
 		conditionDestroyed: "destroyed", conditionDropped: "dropped", conditionUnknown: "unknown"}
 	words := kinds[c.what]
 	if c.what != conditionNew {
-		words += " " + string(c.was.Trouble)
+		words += " " + string(c.was.Type)
 	}
-	if c.now.Trouble != "" {
-		words += " " + string(c.now.Trouble)
+	if c.now.Type != "" {
+		words += " " + string(c.now.Type)
 	}
 	return words
 }
@@ -24,21 +24,21 @@ func (c change) words() string {
 // TestWhatBecomesOfACondition: a condition is resolved only if its volume or group is present and visible and has no other
 // condition of its kind.
 func TestWhatBecomesOfACondition(t *testing.T) {
-	ofVolume := func(what lvm.Trouble, pool string) lvm.Finding {
-		return lvm.Finding{Trouble: what, Group: "vg", VG: kubetest.TestVG, Pool: pool, Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", ID: lvm.ID{VG: kubetest.TestVG, LV: "pvc-1"}}}
+	ofVolume := func(what lvm.ConditionType, pool string) lvm.Condition {
+		return lvm.Condition{Type: what, Group: "vg", VG: kubetest.TestVG, Pool: pool, Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", ID: lvm.ID{VG: kubetest.TestVG, LV: "pvc-1"}}}
 	}
-	ofGroup := func(what lvm.Trouble, pool string) lvm.Finding {
-		return lvm.Finding{Trouble: what, Group: "vg", VG: kubetest.TestVG, Pool: pool}
+	ofGroup := func(what lvm.ConditionType, pool string) lvm.Condition {
+		return lvm.Condition{Type: what, Group: "vg", VG: kubetest.TestVG, Pool: pool}
 	}
-	missing, degraded, rebuilding := ofVolume(lvm.TroubleDataMissing, ""), ofVolume(lvm.TroubleDegraded, ""), ofVolume(lvm.TroubleRebuilding, "")
-	near, full, failed := ofGroup(lvm.TroublePoolNear, "pool"), ofVolume(lvm.TroublePoolFull, "pool"), ofVolume(lvm.TroublePoolFailed, "pool")
-	otherFull := ofVolume(lvm.TroublePoolFull, "other")
-	groupMissing, silent, unusable := ofGroup(lvm.TroubleMissing, ""), ofGroup(lvm.TroubleSilent, ""), ofGroup(lvm.TroubleUnusable, "")
+	missing, degraded, rebuilding := ofVolume(lvm.ConditionVolumeDataMissing, ""), ofVolume(lvm.ConditionVolumeDegraded, ""), ofVolume(lvm.ConditionVolumeRebuilding, "")
+	near, full, failed := ofGroup(lvm.ConditionThinPoolNearlyFull, "pool"), ofVolume(lvm.ConditionThinPoolFull, "pool"), ofVolume(lvm.ConditionThinPoolFailed, "pool")
+	otherFull := ofVolume(lvm.ConditionThinPoolFull, "other")
+	groupMissing, silent, unusable := ofGroup(lvm.ConditionPhysicalVolumeMissing, ""), ofGroup(lvm.ConditionDiskUnresponsive, ""), ofGroup(lvm.ConditionVolumeGroupUnusable, "")
 	readOnly := ofVolume("FileSystemReadOnly", "")
 	readOnly.VG = "" // as package node reports it
 	asLVM, asBtrfs := ofVolume("SignatureFound", ""), ofVolume("SignatureFound", "")
 	asLVM.Cause, asBtrfs.Cause = "an LVM physical volume", "a btrfs file system"
-	unprepared := lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: "vg"}
+	unprepared := lvm.Condition{Type: lvm.ConditionVolumeGroupSetupFailed, Group: "vg"}
 	see := func(v lvm.VolumeScope, poolIsActive bool) lvm.HealthScope {
 		return lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}, Volumes: map[string]lvm.VolumeScope{"u1": v}, Pools: map[string]bool{kubetest.TestVG + "/pool": poolIsActive}}
 	}
@@ -47,9 +47,9 @@ func TestWhatBecomesOfACondition(t *testing.T) {
 	noVolume := lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}}
 	emptied := lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: false}}
 	nothing := lvm.HealthScope{}
-	one := func(f ...lvm.Finding) []lvm.Finding { return f }
+	one := func(f ...lvm.Condition) []lvm.Condition { return f }
 	for name, test := range map[string]struct {
-		known, found []lvm.Finding
+		known, found []lvm.Condition
 		seen         []lvm.HealthScope
 		bound        bool
 		want         string
@@ -83,11 +83,11 @@ func TestWhatBecomesOfACondition(t *testing.T) {
 		"a file system is not mounted any more":        {one(readOnly), nil, twice(inactive), false, "unknown FileSystemReadOnly"},
 		"a signature stays":                            {one(asLVM), one(asLVM), twice(well), false, ""},
 		"another signature is written over it":         {one(asLVM), one(asBtrfs), twice(well), false, "new SignatureFound"},
-		"its device is resumed, or not active":         {one(ofVolume(lvm.TroubleSuspended, "")), nil, twice(raidInactive), false, "resolved VolumeSuspended"},
+		"its device is resumed, or not active":         {one(ofVolume(lvm.ConditionVolumeSuspended, "")), nil, twice(raidInactive), false, "resolved VolumeSuspended"},
 		"a group is as it is declared":                 {one(unprepared), nil, twice(nothing), false, "resolved VolumeGroupSetupFailed"},
 		"a volume is degraded in a group without disk": {one(degraded), one(groupMissing), twice(raid), false, "new PhysicalVolumeMissing; resolved VolumeDegraded"},
 	} {
-		known := map[condition]lvm.Finding{}
+		known := map[condition]lvm.Condition{}
 		for _, f := range test.known {
 			known[conditionOf(f)] = f
 		}

@@ -19,7 +19,7 @@ const healthPeriod = 30 * time.Second
 
 // watchHealth reports conditions when they begin, become worse or better, and when they are resolved, until ctx ends.
 func (a *Agent) watchHealth(ctx context.Context) {
-	known := map[condition]lvm.Finding{}
+	known := map[condition]lvm.Condition{}
 	ticker := time.NewTicker(healthPeriod)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -40,7 +40,7 @@ func (a *Agent) watchHealth(ctx context.Context) {
 
 // checkHealth checks for conditions once. While a condition is known, it reads before and after the check which volumes and
 // groups are visible: one that appears or disappears in between must not count as healthy.
-func (a *Agent) checkHealth(ctx context.Context, known map[condition]lvm.Finding) error {
+func (a *Agent) checkHealth(ctx context.Context, known map[condition]lvm.Condition) error {
 	var seen []lvm.HealthScope
 	observe := func() error {
 		if len(known) == 0 || a.scope == nil {
@@ -65,7 +65,7 @@ func (a *Agent) checkHealth(ctx context.Context, known map[condition]lvm.Finding
 }
 
 // tellHealth reports the changes and updates known. It leaves a change that it could not report for the next check.
-func (a *Agent) tellHealth(ctx context.Context, known map[condition]lvm.Finding, found []lvm.Finding, seen []lvm.HealthScope) {
+func (a *Agent) tellHealth(ctx context.Context, known map[condition]lvm.Condition, found []lvm.Condition, seen []lvm.HealthScope) {
 	bound := func(v lvm.Volume) bool {
 		_, _, is := a.claims.boundTo(v.Name)
 		return is
@@ -95,16 +95,16 @@ func (a *Agent) newsOf(c change) (n kubeclient.News, worthIt bool) {
 	warning, normal := corev1.EventTypeWarning, corev1.EventTypeNormal
 	switch c.what {
 	case conditionNew:
-		if c.now.Trouble == lvm.TroubleRebuilding {
-			return kubeclient.News{About: a.concerned(c.now), Kind: normal, Reason: string(c.now.Trouble), Message: c.now.Text}, true
+		if c.now.Type == lvm.ConditionVolumeRebuilding {
+			return kubeclient.News{About: a.concerned(c.now), Kind: normal, Reason: string(c.now.Type), Message: c.now.Text}, true
 		}
-		return kubeclient.News{About: a.concerned(c.now), Kind: warning, Reason: string(c.now.Trouble), Message: c.now.Text}, true
+		return kubeclient.News{About: a.concerned(c.now), Kind: warning, Reason: string(c.now.Type), Message: c.now.Text}, true
 	case conditionWorsened:
-		return kubeclient.News{About: a.concerned(c.was), Kind: warning, Reason: string(c.was.Trouble) + "Worsened", Message: "Worse: " + c.now.Text}, true
+		return kubeclient.News{About: a.concerned(c.was), Kind: warning, Reason: string(c.was.Type) + "Worsened", Message: "Worse: " + c.now.Text}, true
 	case conditionImproved:
-		return kubeclient.News{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Trouble) + "Improved", Message: "Better, but not resolved: " + c.now.Text}, true
+		return kubeclient.News{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Type) + "Improved", Message: "Better, but not resolved: " + c.now.Text}, true
 	case conditionResolved:
-		return kubeclient.News{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Trouble) + "Resolved", Message: "Resolved: " + c.was.Text}, true
+		return kubeclient.News{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Type) + "Resolved", Message: "Resolved: " + c.was.Text}, true
 	case conditionDestroyed:
 		return kubeclient.News{About: a.concerned(c.was), Kind: warning, Reason: api.ReasonVolumeNotFound, Message: fmt.Sprintf(
 			"volume %s is no longer in volume group %s on node %s, although this claim is bound to it: its data is lost unless there is a backup. Previous condition: %s",
@@ -125,7 +125,7 @@ func (a *Agent) tellNews(ctx context.Context, n kubeclient.News) bool {
 // concerned returns the claim that is bound to the finding's volume or, for a whole group, the node. csi-provisioner
 // derives the names of PersistentVolume and volume from the claim's UID; the PersistentVolume leads to a claim that was
 // bound later.
-func (a *Agent) concerned(f lvm.Finding) corev1.ObjectReference {
+func (a *Agent) concerned(f lvm.Condition) corev1.ObjectReference {
 	if f.Volume.UUID == "" {
 		return kubeclient.AboutNode(a.node)
 	}

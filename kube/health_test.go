@@ -24,28 +24,28 @@ func (a *fakeAPI) reasons() string {
 	return sorted(list)
 }
 
-func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
+func TestConditionEvents(t *testing.T) {
 	server, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 	if err := agent.claims.Add(kubetest.Claim("renamed", "thin", "pvc-2")); err != nil {
 		t.Fatal(err)
 	}
-	near := lvm.Finding{Trouble: lvm.TroublePoolNear, Group: "vg", Text: "93 % full", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
-	rebuilding := lvm.Finding{Trouble: lvm.TroubleRebuilding, Group: "vg", Text: "5 %", Volume: lvm.Volume{UUID: "u2", Name: "pvc-2", Claim: "ns/gone"}}
-	known := map[condition]lvm.Finding{}
+	near := lvm.Condition{Type: lvm.ConditionThinPoolNearlyFull, Group: "vg", Text: "93 % full", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
+	rebuilding := lvm.Condition{Type: lvm.ConditionVolumeRebuilding, Group: "vg", Text: "5 %", Volume: lvm.Volume{UUID: "u2", Name: "pvc-2", Claim: "ns/gone"}}
+	known := map[condition]lvm.Condition{}
 
 	server.refuse = 1 // the agent retries an event that it could not write
-	agent.tellHealth(t.Context(), known, []lvm.Finding{near}, nil)
-	agent.tellHealth(t.Context(), known, []lvm.Finding{near}, nil)
-	agent.tellHealth(t.Context(), known, []lvm.Finding{near, rebuilding}, nil)
+	agent.tellHealth(t.Context(), known, []lvm.Condition{near}, nil)
+	agent.tellHealth(t.Context(), known, []lvm.Condition{near}, nil)
+	agent.tellHealth(t.Context(), known, []lvm.Condition{near, rebuilding}, nil)
 	later := near
 	later.Text = "94 % full" // the same condition
-	agent.tellHealth(t.Context(), known, []lvm.Finding{later, rebuilding}, nil)
+	agent.tellHealth(t.Context(), known, []lvm.Condition{later, rebuilding}, nil)
 	const begun = "data Warning ThinPoolNearlyFull: 93 % full, renamed Normal VolumeRebuilding: 5 %"
 	if got := server.reasons(); got != begun {
 		t.Errorf("events: %s", got)
 	}
-	agent.tellHealth(t.Context(), known, []lvm.Finding{later}, nil)
+	agent.tellHealth(t.Context(), known, []lvm.Condition{later}, nil)
 	if got, want := server.reasons(), begun+", renamed Normal VolumeRebuildingResolved: Resolved: 5 %"; got != want {
 		t.Errorf("events: %s\nwant: %s", got, want)
 	}
@@ -59,18 +59,18 @@ func TestTroubleIsToldWhenItBeginsAndWhenItIsOver(t *testing.T) {
 func TestAnotherCauseIsReportedAgain(t *testing.T) {
 	server, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
-	found := lvm.Finding{Trouble: "SignatureFound", Group: "vg", Cause: "an LVM physical volume", Text: "like LVM", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
-	known := map[condition]lvm.Finding{}
-	agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
+	found := lvm.Condition{Type: "SignatureFound", Group: "vg", Cause: "an LVM physical volume", Text: "like LVM", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
+	known := map[condition]lvm.Condition{}
+	agent.tellHealth(t.Context(), known, []lvm.Condition{found}, nil)
 	found.Cause, found.Text = "a btrfs file system", "like btrfs"
 	server.refuse = 1
 	for range 2 {
-		agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
+		agent.tellHealth(t.Context(), known, []lvm.Condition{found}, nil)
 	}
 	if got, want := server.reasons(), "data Warning SignatureFound: like btrfs"; got != want {
 		t.Errorf("events: %s\nwant: %s", got, want)
 	}
-	agent.tellHealth(t.Context(), known, []lvm.Finding{found}, nil)
+	agent.tellHealth(t.Context(), known, []lvm.Condition{found}, nil)
 	if server.posts != 1 || server.patches != 2 {
 		t.Errorf("%d posts and %d patches, want one post, and two patches of which one is refused: an unchanged signature is not reported again", server.posts, server.patches)
 	}
@@ -81,30 +81,30 @@ func TestAnotherCauseIsReportedAgain(t *testing.T) {
 func TestNoFalseAllClear(t *testing.T) {
 	server, client := newAPI(t)
 	inVG := lvm.Volume{UUID: "u1", Name: "pvc-1", Group: "vg", ID: lvm.ID{VG: kubetest.TestVG, LV: "pvc-1"}, Claim: "ns/data"}
-	near := lvm.Finding{Trouble: lvm.TroublePoolNear, Group: "vg", VG: kubetest.TestVG, Pool: "pool", Text: "93 % full"}
-	full := lvm.Finding{Trouble: lvm.TroublePoolFull, Group: "vg", VG: kubetest.TestVG, Pool: "pool", Volume: inVG, Text: "writes fail"}
-	missing := lvm.Finding{Trouble: lvm.TroubleDataMissing, Group: "vg", VG: kubetest.TestVG, Volume: inVG, Text: "its disk is not there"}
+	near := lvm.Condition{Type: lvm.ConditionThinPoolNearlyFull, Group: "vg", VG: kubetest.TestVG, Pool: "pool", Text: "93 % full"}
+	full := lvm.Condition{Type: lvm.ConditionThinPoolFull, Group: "vg", VG: kubetest.TestVG, Pool: "pool", Volume: inVG, Text: "writes fail"}
+	missing := lvm.Condition{Type: lvm.ConditionVolumeDataMissing, Group: "vg", VG: kubetest.TestVG, Volume: inVG, Text: "its disk is not there"}
 	here := lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}, Pools: map[string]bool{kubetest.TestVG + "/pool": true},
 		Volumes: map[string]lvm.VolumeScope{"u1": {Active: true}}}
-	var found []lvm.Finding
+	var found []lvm.Condition
 	var seen lvm.HealthScope
 	agent := NewAgent(Config{
 		Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler),
-		Health:      func(context.Context) ([]lvm.Finding, error) { return found, nil },
+		Health:      func(context.Context) ([]lvm.Condition, error) { return found, nil },
 		HealthScope: func(context.Context) (lvm.HealthScope, error) { return seen, nil },
 	})
 	if err := agent.claims.Add(kubetest.Claim("data", "thin", "pvc-1")); err != nil {
 		t.Fatal(err)
 	}
-	known := map[condition]lvm.Finding{}
+	known := map[condition]lvm.Condition{}
 	for _, step := range []struct {
-		found []lvm.Finding
+		found []lvm.Condition
 		seen  lvm.HealthScope
 		told  string
 	}{
-		{[]lvm.Finding{near}, here, "node-1 Warning ThinPoolNearlyFull: 93 % full"},
-		{[]lvm.Finding{full}, here, "data Warning ThinPoolFull: writes fail, node-1 Warning ThinPoolNearlyFullWorsened: Worse: writes fail"},
-		{[]lvm.Finding{missing}, lvm.HealthScope{}, "data Warning VolumeDataMissing: its disk is not there"},
+		{[]lvm.Condition{near}, here, "node-1 Warning ThinPoolNearlyFull: 93 % full"},
+		{[]lvm.Condition{full}, here, "data Warning ThinPoolFull: writes fail, node-1 Warning ThinPoolNearlyFullWorsened: Worse: writes fail"},
+		{[]lvm.Condition{missing}, lvm.HealthScope{}, "data Warning VolumeDataMissing: its disk is not there"},
 		{nil, lvm.HealthScope{}, ""}, // the whole group is missing
 		{nil, lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}},
 			"data Warning VolumeNotFound: volume " + kubetest.TestVG + "/pvc-1 is no longer in volume group vg on node node-1, although this claim is bound to it: " +
@@ -125,17 +125,17 @@ func TestNoFalseAllClear(t *testing.T) {
 	}
 }
 
-func TestWhomTroubleConcerns(t *testing.T) {
+func TestObjectOfConditionEvents(t *testing.T) {
 	agent := NewAgent(Config{Client: &kubeclient.Client{}, Node: "node-1"})
-	whole := agent.concerned(lvm.Finding{Trouble: lvm.TroubleMissing, Group: "vg"})
+	whole := agent.concerned(lvm.Condition{Type: lvm.ConditionPhysicalVolumeMissing, Group: "vg"})
 	if whole.Kind != "Node" || whole.Name != "node-1" {
 		t.Errorf("a whole group concerns %+v", whole)
 	}
-	volume := agent.concerned(lvm.Finding{Volume: lvm.Volume{UUID: "u", Name: "pvc-1234", Claim: "ns/data"}})
+	volume := agent.concerned(lvm.Condition{Volume: lvm.Volume{UUID: "u", Name: "pvc-1234", Claim: "ns/data"}})
 	if volume != (corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "data", UID: "1234"}) {
 		t.Errorf("a volume concerns %+v", volume)
 	}
-	if orphan := agent.concerned(lvm.Finding{Volume: lvm.Volume{UUID: "u", Name: "x"}}); orphan.Kind != "Node" {
+	if orphan := agent.concerned(lvm.Condition{Volume: lvm.Volume{UUID: "u", Name: "x"}}); orphan.Kind != "Node" {
 		t.Errorf("a volume without a claim concerns %+v", orphan)
 	}
 }

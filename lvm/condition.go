@@ -1,35 +1,38 @@
 package lvm
 
-// Finding is one condition of a volume, thin pool, disk or volume group, as Health reports it.
-type Finding struct {
-	Trouble Trouble
-	Group   string // the volume group's name
-	VG      string // its UUID; "": the volume group is not on this node
-	Volume  Volume // zero if the condition concerns the whole volume group
-	Pool    string // the thin pool's name; "": none
+// Condition is one condition of a volume, thin pool, disk or volume group, as Health reports it.
+type Condition struct {
+	Type   ConditionType
+	Group  string // the volume group's name
+	VG     string // its UUID; "": the volume group is not on this node
+	Volume Volume // zero if the condition concerns the whole volume group
+	Pool   string // the thin pool's name; "": none
 
 	Cause string // while the condition lasts, another Cause is reported again, another Text is not; may be ""
 	Text  string // a sentence: what is wrong, with names and numbers, and what to do
 }
 
-// `Trouble` is the kind of a condition. Its value is the metric's label, the event's reason, and the alert's name after its
+// ConditionType is the kind of a condition. Its value is the metric's label, the event's reason, and the alert's name after its
 // prefix.
-type Trouble string
+type ConditionType string
 
 const (
-	TroubleDegraded    Trouble = "VolumeDegraded"        // RAID: a leg is missing or failed; the data is complete
-	TroubleRebuilding  Trouble = "VolumeRebuilding"      // RAID: LVM copies data to a leg
-	TroubleDataMissing Trouble = "VolumeDataMissing"     // some of the data is on a missing or failed physical volume or leg
-	TroubleMissing     Trouble = "PhysicalVolumeMissing" // of the volume group
+	ConditionVolumeDegraded        ConditionType = "VolumeDegraded"        // RAID: a leg is missing or failed; the data is complete
+	ConditionVolumeRebuilding      ConditionType = "VolumeRebuilding"      // RAID: LVM copies data to a leg
+	ConditionVolumeDataMissing     ConditionType = "VolumeDataMissing"     // some of the data is on a missing or failed physical volume or leg
+	ConditionPhysicalVolumeMissing ConditionType = "PhysicalVolumeMissing" // of the volume group
 
-	TroublePoolNear   Trouble = "ThinPoolNearlyFull" // its data or its metadata
-	TroublePoolFull   Trouble = "ThinPoolFull"       // the volume's thin pool is full: writes fail
-	TroublePoolFailed Trouble = "ThinPoolFailed"     // the volume's thin pool is read-only or needs a check
+	ConditionThinPoolNearlyFull ConditionType = "ThinPoolNearlyFull" // its data or its metadata
+	ConditionThinPoolFull       ConditionType = "ThinPoolFull"       // the volume's thin pool is full: writes fail
+	ConditionThinPoolFailed     ConditionType = "ThinPoolFailed"     // the volume's thin pool is read-only or needs a check
 
-	TroubleSuspended  Trouble = "VolumeSuspended"        // its I/O waits for a resume
-	TroubleSilent     Trouble = "DiskUnresponsive"       // a disk of the volume group
-	TroubleUnusable   Trouble = "VolumeGroupUnusable"    // Group.Problem
-	TroubleUnprepared Trouble = "VolumeGroupSetupFailed" // the volume group differs from its declaration
+	ConditionVolumeSuspended        ConditionType = "VolumeSuspended"        // its I/O waits for a resume
+	ConditionDiskUnresponsive       ConditionType = "DiskUnresponsive"       // a disk of the volume group
+	ConditionVolumeGroupUnusable    ConditionType = "VolumeGroupUnusable"    // Group.Problem
+	ConditionVolumeGroupSetupFailed ConditionType = "VolumeGroupSetupFailed" // the volume group differs from its declaration
+
+	ConditionFileSystemReadOnly ConditionType = "FileSystemReadOnly" // Linux has made the volume's file system read-only
+	ConditionSignatureFound     ConditionType = "SignatureFound"     // a raw block volume begins with a signature on which the node itself might act: LVM, md or btrfs; whoever has the volume can write one
 )
 
 // HealthScope is what Health can observe now. A condition that it does not find is resolved only if it was observable.

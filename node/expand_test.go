@@ -172,7 +172,7 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%+v: %v, %v", test, findings, err)
 		}
 		for _, finding := range findings {
-			if finding.Trouble != TroubleReadOnly || finding.Volume.Claim != "shop/data" || !strings.Contains(finding.Text, "vg-a/pvc-1") {
+			if finding.Type != lvm.ConditionFileSystemReadOnly || finding.Volume.Claim != "shop/data" || !strings.Contains(finding.Text, "vg-a/pvc-1") {
 				t.Errorf("%+v", finding)
 			}
 		}

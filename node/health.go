@@ -7,13 +7,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TroubleReadOnly is a file system with errors, to which the kernel refuses writes.
-const TroubleReadOnly lvm.Trouble = "FileSystemReadOnly"
-
 // Health looks for volumes of this cluster whose mounted file systems have errors, so that the kernel has made them
 // read-only, and for raw block volumes with a signature that the node's own system might act on. It reads the table of mounts,
 // ext4's count of errors, and the beginning of the raw block volumes that are active.
-func (s *Server) Health(ctx context.Context) ([]lvm.Finding, error) {
+func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
 	failed, err := s.fs.FailedFileSystems()
 	if err != nil {
 		return nil, err
@@ -35,7 +32,7 @@ func (s *Server) Health(ctx context.Context) ([]lvm.Finding, error) {
 		if err != nil || !slices.Contains(failed, block.Number) {
 			continue
 		}
-		findings = append(findings, lvm.Finding{Trouble: TroubleReadOnly, Group: v.Group, Volume: v,
+		findings = append(findings, lvm.Condition{Type: lvm.ConditionFileSystemReadOnly, Group: v.Group, Volume: v,
 			Text: "the file system on " + v.Group + "/" + v.ID.LV + " (" + path + ") has errors, and the kernel refuses writes to it: " +
 				"read the node's kernel log. If the disk works, delete the pod: the driver checks the file system before it mounts it again"})
 	}

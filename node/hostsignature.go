@@ -10,10 +10,6 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TroubleSignature is a volume with a signature on which the node's own system might act: its LVM, md or btrfs. Whoever has a raw
-// block volume can write one. The driver compares a few bytes and interprets none.
-const TroubleSignature lvm.Trouble = "SignatureFound"
-
 // signatureSpan is how much of a volume's beginning is read: as far as the last of hostSignatures.
 const signatureSpan = 68 << 10
 
@@ -56,14 +52,14 @@ func matchHostSignature(head []byte) string {
 const signatureTimeout = 5 * time.Second
 
 // findHostSignatures looks for raw block volumes with a signature that the node's own system might act on.
-func (s *Server) findHostSignatures(ctx context.Context, volumes []lvm.Volume) []lvm.Finding {
+func (s *Server) findHostSignatures(ctx context.Context, volumes []lvm.Volume) []lvm.Condition {
 	if !s.signatureScan.TryLock() {
 		return nil // an earlier check waits for an unresponsive device
 	}
-	done := make(chan []lvm.Finding, 1)
+	done := make(chan []lvm.Condition, 1)
 	go func() {
 		defer s.signatureScan.Unlock()
-		var findings []lvm.Finding
+		var findings []lvm.Condition
 		for _, raw := range s.rawVolumes(volumes) {
 			if f, found := s.hostSignatureFinding(raw); found {
 				findings = append(findings, f)
@@ -117,13 +113,13 @@ func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
 }
 
 // hostSignatureFinding reads a raw block volume.
-func (s *Server) hostSignatureFinding(raw rawVolume) (lvm.Finding, bool) {
+func (s *Server) hostSignatureFinding(raw rawVolume) (lvm.Condition, bool) {
 	v, path := raw.Volume, raw.path
 	what := s.readHostSignature(path)
 	if what == "" {
-		return lvm.Finding{}, false
+		return lvm.Condition{}, false
 	}
-	return lvm.Finding{Trouble: TroubleSignature, Group: v.Group, Volume: v, Cause: what, Text: fmt.Sprintf(
+	return lvm.Condition{Type: lvm.ConditionSignatureFound, Group: v.Group, Volume: v, Cause: what, Text: fmt.Sprintf(
 		"the raw block volume %s/%s (%s) %s, which its user wrote. The driver ignores it; configure the node to ignore it too (docs/explanation/security.md)",
 		v.Group, v.ID.LV, path, what)}, true
 }

@@ -60,7 +60,7 @@ func TestHealthReportsSignatures(t *testing.T) {
 			t.Errorf("%s: Health = %v, %v", name, found, err)
 			continue
 		}
-		if len(found) == 1 && (found[0].Trouble != TroubleSignature || found[0].Cause != c.want || found[0].Volume.ID != testID || !strings.Contains(found[0].Text, c.want+",")) {
+		if len(found) == 1 && (found[0].Type != lvm.ConditionSignatureFound || found[0].Cause != c.want || found[0].Volume.ID != testID || !strings.Contains(found[0].Text, c.want+",")) {
 			t.Errorf("%s: Health = %+v", name, found)
 		}
 	}

@@ -223,7 +223,7 @@ func TestHealthOfRealFileSystems(t *testing.T) {
 	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(b.devices["v"]), "trigger_fs_error")
 	b.must(os.WriteFile(trigger, []byte("a test"), 0))
 	findings, err := b.Health(t.Context())
-	if err != nil || len(findings) != 1 || findings[0].Volume.ID.LV != "v" || findings[0].Trouble != TroubleReadOnly {
+	if err != nil || len(findings) != 1 || findings[0].Volume.ID.LV != "v" || findings[0].Type != lvm.ConditionFileSystemReadOnly {
 		t.Errorf("after an error: %v, %v", findings, err)
 	}
 	b.must(b.unpublish("v", b.path("pod")))

@@ -27,8 +27,8 @@ type Page struct {
 	Time     time.Time `json:"time"`
 	NotReady string    `json:"notReady,omitempty"` // why the driver cannot work now
 	inventory.Inventory
-	Classes  []Class   `json:"storageClasses,omitempty"` // the answers to ClassQuery
-	Findings []Finding `json:"conditions"`
+	Classes    []Class     `json:"storageClasses,omitempty"` // the answers to ClassQuery
+	Conditions []Condition `json:"conditions"`
 
 	Comparison *Comparison `json:"comparison,omitempty"` // nil: the driver has no API server
 
@@ -36,13 +36,13 @@ type Page struct {
 	Unknown []string `json:"unknown,omitempty"` // sentences: what is unknown, and why
 }
 
-// Finding is one condition, with the text of its event.
-type Finding struct {
-	Trouble string `json:"condition"` // as the metric nodelvm_volume_condition says it
-	Group   string `json:"volumeGroup"`
-	Volume  string `json:"volume,omitempty"`   // the volume's handle; empty where the whole group is concerned
-	Pool    string `json:"thinPool,omitempty"` // the thin pool's name
-	Text    string `json:"message"`
+// Condition is one condition, with the text of its event.
+type Condition struct {
+	Type   string `json:"condition"` // as the metric nodelvm_volume_condition says it
+	Group  string `json:"volumeGroup"`
+	Volume string `json:"volume,omitempty"`   // the volume's handle; empty where the whole group is concerned
+	Pool   string `json:"thinPool,omitempty"` // the thin pool's name
+	Text   string `json:"message"`
 }
 
 // Class is what the node offers to a storage class.

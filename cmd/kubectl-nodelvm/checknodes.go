@@ -229,20 +229,20 @@ func checkVolumes(f *facts, found func(where, what, fix string)) {
 			}
 		}
 		pools := map[string]bool{}
-		for _, x := range a.page.Findings {
-			pool := x.Trouble + " " + x.Group + "/" + x.Pool
+		for _, x := range a.page.Conditions {
+			pool := x.Type + " " + x.Group + "/" + x.Pool
 			switch {
-			case x.Trouble == string(lvm.TroubleUnusable) || x.Trouble == string(lvm.TroubleSilent): // checkGroups
+			case x.Type == string(lvm.ConditionVolumeGroupUnusable) || x.Type == string(lvm.ConditionDiskUnresponsive): // checkGroups
 			case x.Pool != "" && pools[pool]:
 			case x.Pool != "":
 				pools[pool] = true
-				found(a.node+", thin pool "+x.Group+"/"+x.Pool, x.Trouble+": "+x.Text, fix)
+				found(a.node+", thin pool "+x.Group+"/"+x.Pool, x.Type+": "+x.Text, fix)
 			case x.Volume == "" && x.Group == "":
 				found(a.node, x.Text, fix)
 			case x.Volume == "":
 				found(a.node+", volume group "+x.Group, x.Text, fix)
 			default:
-				found(a.node+", volume "+names[x.Volume], x.Trouble+": "+x.Text, fix)
+				found(a.node+", volume "+names[x.Volume], x.Type+": "+x.Text, fix)
 			}
 		}
 		for _, text := range a.page.Damaged {

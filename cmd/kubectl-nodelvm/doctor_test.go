@@ -45,8 +45,8 @@ var faults = []fault{
 	}, "volume groups", "node-1, volume group vg-data", "2 volume groups on this node have the name vg-data"},
 	{"full pool", func(f *facts) {
 		f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
-		full := statuspage.Finding{Trouble: "ThinPoolFull", Group: "vg-data", Pool: "nodelvm-thin", Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}
-		f.answers[1].page.Findings = []statuspage.Finding{full, full}
+		full := statuspage.Condition{Type: "ThinPoolFull", Group: "vg-data", Pool: "nodelvm-thin", Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}
+		f.answers[1].page.Conditions = []statuspage.Condition{full, full}
 	}, "volumes", "node-2, thin pool vg-data/nodelvm-thin", "ThinPoolFull: its thin pool is full"},
 	{"pool without zeroing", func(f *facts) {
 		f.answers[0].page.Groups[0].Pools[0].Zero = false
@@ -129,10 +129,10 @@ var faults = []fault{
 		page.Classes[1].Offers[0].Group = "vg-renamed"
 	}, "capacity", "node-2", "a maximum volume size of 80 GiB for the storage class local (object csisc-node-2local), but the node has 0 B"},
 	{"degraded volume", func(f *facts) {
-		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
+		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	}, "volumes", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "VolumeDegraded: 1 of its 2 legs have failed"},
 	{"declarations that are wrong", func(f *facts) {
-		f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeGroupSetupFailed", Text: "cannot create or extend the declared volume groups: paths has no value"}}
+		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeGroupSetupFailed", Text: "cannot create or extend the declared volume groups: paths has no value"}}
 	}, "volumes", "node-1", "cannot create or extend the declared volume groups"},
 	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "volumes", "node-1", "two nodelvm.v tags"},
 	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},

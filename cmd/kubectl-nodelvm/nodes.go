@@ -18,12 +18,12 @@ import (
 
 // nodeReport is what `nodes` shows of one node.
 type nodeReport struct {
-	Node     string               `json:"node"`
-	Version  string               `json:"version,omitempty"`
-	Error    string               `json:"error,omitempty"`    // why nothing else is known
-	NotReady string               `json:"notReady,omitempty"` // why the driver cannot work
-	Groups   []groupReport        `json:"volumeGroups,omitempty"`
-	Findings []statuspage.Finding `json:"conditions,omitempty"`
+	Node       string                 `json:"node"`
+	Version    string                 `json:"version,omitempty"`
+	Error      string                 `json:"error,omitempty"`    // why nothing else is known
+	NotReady   string                 `json:"notReady,omitempty"` // why the driver cannot work
+	Groups     []groupReport          `json:"volumeGroups,omitempty"`
+	Conditions []statuspage.Condition `json:"conditions,omitempty"`
 }
 
 type groupReport struct {
@@ -73,7 +73,7 @@ func reportOf(a answer) nodeReport {
 	if a.err != nil {
 		return nodeReport{Node: a.node, Error: a.err.Error()}
 	}
-	r := nodeReport{Node: a.node, Version: a.page.Version, Error: a.groupsUnread(), NotReady: a.page.NotReady, Findings: a.page.Findings}
+	r := nodeReport{Node: a.node, Version: a.page.Version, Error: a.groupsUnread(), NotReady: a.page.NotReady, Conditions: a.page.Conditions}
 	for _, g := range a.page.Groups {
 		group := groupReport{Group: g, Largest: map[string]inventory.Bytes{}, Wiping: wipingIn(a.page.Volumes, g.UUID)}
 		for _, class := range a.page.Classes {
@@ -110,8 +110,8 @@ func nodeTable(reports []nodeReport, wide bool) *table {
 	for _, r := range reports {
 		if len(r.Groups) == 0 {
 			health := cell{"no volume group", bad}
-			if trouble := r.Error + r.NotReady; trouble != "" {
-				health.text = trouble
+			if problem := r.Error + r.NotReady; problem != "" {
+				health.text = problem
 			}
 			t.add(append([]cell{{text: r.Node}, {text: "-"}, {text: "-"}, {text: "-"}, {text: "-"}, {text: "-"}, health, {text: orDash(r.Version)}}, empty...)...)
 		}
@@ -160,13 +160,13 @@ func poolWords(pools []inventory.Pool) string {
 // groupHealth names the conditions of a group and of its volumes; the doctor explains them.
 func groupHealth(r nodeReport, g groupReport) cell {
 	found := map[string]bool{}
-	for _, f := range r.Findings {
+	for _, f := range r.Conditions {
 		if f.Group == g.Name {
-			found[f.Trouble] = true
+			found[f.Type] = true
 		}
 	}
 	if g.Problem != "" && len(found) == 0 {
-		found[string(lvm.TroubleUnusable)] = true
+		found[string(lvm.ConditionVolumeGroupUnusable)] = true
 	}
 	if r.NotReady != "" {
 		found["not ready"] = true

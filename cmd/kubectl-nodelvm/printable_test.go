@@ -107,7 +107,7 @@ func TestHostilePage(t *testing.T) {
 	g.Name, g.Tags, g.Problem, g.AutoActivation, g.LockHeldSeconds, g.Pools[0].Name, g.Pools[0].Zero = hostile, []string{hostile}, hostile, true, 600, hostile, false
 	page.Volumes[0].Pool, page.Checks.Kubelet.Path, page.Checks.Kubelet.Propagation = hostile, hostile, statuspage.PropagationSlave
 	page.Classes[0].Offers[0].Group = hostile
-	page.Findings = []statuspage.Finding{{Trouble: hostile, Group: hostile, Text: hostile}}
+	page.Conditions = []statuspage.Condition{{Type: hostile, Group: hostile, Text: hostile}}
 	page.Comparison.Unreferenced = []statuspage.Unreferenced{{Reason: hostile, Group: hostile, LV: hostile, FormerClaim: hostile, Text: hostile}}
 	text, err := json.Marshal(page)
 	if err != nil {

@@ -30,9 +30,9 @@ func troubled() *facts {
 		volume("pvc-8", "node-5", vg1, "shop/gone", "1Gi"))
 	f.volumes[1].Status.Phase = corev1.VolumeReleased
 	f.volumes[1].Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-02-01T00:00:00Z"}
-	f.answers[0].page.Findings = []statuspage.Finding{{Trouble: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
+	f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
-	f.answers[1].page.Findings = []statuspage.Finding{{Trouble: "ThinPoolFull", Group: "vg-data", Pool: lvm.DefaultPool, Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}}
+	f.answers[1].page.Conditions = []statuspage.Condition{{Type: "ThinPoolFull", Group: "vg-data", Pool: lvm.DefaultPool, Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}}
 	old := f.answers[0].page.Volumes[0].Created
 	f.answers[0].page.Volumes = append(f.answers[0].page.Volumes,
 		inventory.Volume{ID: vg1 + "/pvc-5", Group: "vg-data", LV: "pvc-5", Name: "pvc-5", Claim: "shop/old", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},

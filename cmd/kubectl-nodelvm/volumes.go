@@ -168,9 +168,9 @@ func (r *volumeRow) fill(a answer) {
 	if v.State != string(lvm.StateReady) {
 		r.sick(v.State, "the volume has the state "+v.State)
 	}
-	for _, f := range a.page.Findings {
+	for _, f := range a.page.Conditions {
 		if f.Volume == v.ID || f.Volume == "" && f.Group == v.Group {
-			r.sick(f.Trouble, f.Text)
+			r.sick(f.Type, f.Text)
 		}
 	}
 }

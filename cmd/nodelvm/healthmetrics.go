@@ -11,14 +11,14 @@ import (
 )
 
 // findings returns the conditions of this node's volumes and groups.
-type findings func(context.Context) ([]lvm.Finding, error)
+type findings func(context.Context) ([]lvm.Condition, error)
 
 // healthOf asks several parts. It returns the findings of each, even if another one fails.
 func healthOf(parts ...interface {
-	Health(context.Context) ([]lvm.Finding, error)
+	Health(context.Context) ([]lvm.Condition, error)
 }) findings {
-	return func(ctx context.Context) ([]lvm.Finding, error) {
-		var all []lvm.Finding
+	return func(ctx context.Context) ([]lvm.Condition, error) {
+		var all []lvm.Condition
 		var errs []error
 		for _, part := range parts {
 			found, err := part.Health(ctx)
@@ -28,7 +28,7 @@ func healthOf(parts ...interface {
 	}
 }
 
-var trouble = prometheus.NewDesc("nodelvm_volume_condition", "1 for each condition of a volume, or of a volume group if lv is empty.",
+var volumeCondition = prometheus.NewDesc("nodelvm_volume_condition", "1 for each condition of a volume, or of a volume group if lv is empty.",
 	[]string{"condition", "vg", "lv", "claim"}, nil)
 
 // healthCollector checks the health only during a scrape.
@@ -37,7 +37,7 @@ type healthCollector struct {
 	log  *slog.Logger
 }
 
-func (c healthCollector) Describe(descs chan<- *prometheus.Desc) { descs <- trouble }
+func (c healthCollector) Describe(descs chan<- *prometheus.Desc) { descs <- volumeCondition }
 
 func (c healthCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
@@ -48,10 +48,10 @@ func (c healthCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	told := map[[4]string]bool{}
 	for _, f := range found {
-		labels := [4]string{string(f.Trouble), f.Group, f.Volume.ID.LV, f.Volume.Claim}
+		labels := [4]string{string(f.Type), f.Group, f.Volume.ID.LV, f.Volume.Claim}
 		if !told[labels] { // a series may stand there once
 			told[labels] = true
-			out <- prometheus.MustNewConstMetric(trouble, prometheus.GaugeValue, 1, labels[:]...)
+			out <- prometheus.MustNewConstMetric(volumeCondition, prometheus.GaugeValue, 1, labels[:]...)
 		}
 	}
 }

@@ -12,22 +12,22 @@ import (
 
 // sick is a part with conditions, or one that fails.
 type sick struct {
-	found []lvm.Finding
+	found []lvm.Condition
 	err   error
 }
 
-func (s sick) Health(context.Context) ([]lvm.Finding, error) { return s.found, s.err }
+func (s sick) Health(context.Context) ([]lvm.Condition, error) { return s.found, s.err }
 
 func TestHealthMetrics(t *testing.T) {
-	degraded := lvm.Finding{Trouble: lvm.TroubleDegraded, Group: "vg-a", Volume: lvm.Volume{ID: lvm.ID{LV: "pvc-1"}, Claim: "shop/data"}}
+	degraded := lvm.Condition{Type: lvm.ConditionVolumeDegraded, Group: "vg-a", Volume: lvm.Volume{ID: lvm.ID{LV: "pvc-1"}, Claim: "shop/data"}}
 	log, err := newLogger(&buffer{}, "error", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := healthOf(
-		sick{found: []lvm.Finding{degraded, degraded}},
+		sick{found: []lvm.Condition{degraded, degraded}},
 		sick{err: errors.New("the kernel does not answer")},
-		sick{found: []lvm.Finding{{Trouble: lvm.TroubleSilent, Group: "vg-b"}}},
+		sick{found: []lvm.Condition{{Type: lvm.ConditionDiskUnresponsive, Group: "vg-b"}}},
 	)
 	if found, err := read(t.Context()); len(found) != 3 || err == nil {
 		t.Errorf("found %v, %v", found, err)

@@ -72,7 +72,7 @@ func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page {
 	p.mu.Lock()
 	host, health, compare := p.host, p.health, p.compare
-	page := statuspage.Page{Node: p.node, Version: version, Cluster: p.cluster, Time: time.Now().UTC(), Findings: []statuspage.Finding{}}
+	page := statuspage.Page{Node: p.node, Version: version, Cluster: p.cluster, Time: time.Now().UTC(), Conditions: []statuspage.Condition{}}
 	p.mu.Unlock()
 	unknown := func(what string, err error) {
 		if err != nil {
@@ -97,7 +97,7 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 	found, err := health(ctx)
 	unknown("the conditions of the volumes: ", err)
 	for _, f := range found {
-		page.Findings = append(page.Findings, pageFinding(f))
+		page.Conditions = append(page.Conditions, pageCondition(f))
 	}
 	for _, class := range classes {
 		told, err := offersTo(ctx, host, class)
@@ -132,8 +132,8 @@ func stillThere(c *statuspage.Comparison, now inventory.Inventory) *statuspage.C
 	return c
 }
 
-func pageFinding(f lvm.Finding) statuspage.Finding {
-	told := statuspage.Finding{Trouble: string(f.Trouble), Group: f.Group, Pool: f.Pool, Text: f.Text}
+func pageCondition(f lvm.Condition) statuspage.Condition {
+	told := statuspage.Condition{Type: string(f.Type), Group: f.Group, Pool: f.Pool, Text: f.Text}
 	if f.Volume.UUID != "" {
 		told.Volume = f.Volume.ID.String()
 	}

@@ -57,7 +57,7 @@ func TestStatusPage(t *testing.T) {
 			t.Errorf("the page cost a command: %s %q", c.Name, c.Args)
 		}
 	}
-	if page.Node != "node-1" || page.Cluster != "cluster-1" || page.NotReady != "" || page.Version != version || len(page.Findings) > 0 {
+	if page.Node != "node-1" || page.Cluster != "cluster-1" || page.NotReady != "" || page.Version != version || len(page.Conditions) > 0 {
 		t.Errorf("page %+v", page)
 	}
 	vg := page.Groups[slices.IndexFunc(page.Groups, func(g inventory.Group) bool { return g.Name == "vg" })]
@@ -113,7 +113,7 @@ func (deaf) CapacityByGroup(context.Context, lvm.Class) ([]inventory.Offer, erro
 // TestStatusPageOfADeafNode: the page reports what the driver cannot read, and does not blame a storage class for it.
 func TestStatusPageOfADeafNode(t *testing.T) {
 	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
-	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Finding, error) { return nil, nil }, nil)
+	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, nil)
 	query := statuspage.Query(map[string]map[string]string{"local": {"volumeGroup": "vg"}, "typo": {"volumeGroup": "vg", "layuot": "thin"}})["class"]
 	page := p.page(t.Context(), query)
 	told := strings.Join(page.Unknown, "\n")
@@ -209,7 +209,7 @@ func TestStatusPageComparison(t *testing.T) {
 		t.Errorf("with an unreadable disk, left are %+v", got)
 	}
 	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
-	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Finding, error) { return nil, nil }, found)
+	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, found)
 	if page := p.page(t.Context(), nil); page.Comparison == nil || len(page.Comparison.Unreferenced) != 4 {
 		t.Errorf("of disks that cannot be read: %+v", page.Comparison)
 	}

@@ -27,7 +27,7 @@ type maintenance struct {
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	failed  []lvm.Finding
+	failed  []lvm.Condition
 	refused map[string]bool // names of groups that are not as declared because nothing could be changed in them
 	told    string
 }
@@ -95,15 +95,15 @@ func (c *maintenance) prepare(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	var failed []lvm.Finding
+	var failed []lvm.Condition
 	if err != nil {
-		failed = append(failed, lvm.Finding{Trouble: lvm.TroubleUnprepared, Text: fmt.Sprintf("cannot create or extend the declared volume groups: %v", err)})
+		failed = append(failed, lvm.Condition{Type: lvm.ConditionVolumeGroupSetupFailed, Text: fmt.Sprintf("cannot create or extend the declared volume groups: %v", err)})
 	}
 	refused := map[string]bool{}
 	for _, g := range report.Failed() {
 		refusal := c.host.Refusal(ctx, g.Name)
 		refused[g.Name] = refusal != nil && strings.Contains(g.Err.Error(), refusal.Error())
-		failed = append(failed, lvm.Finding{Trouble: lvm.TroubleUnprepared, Group: g.Name, Text: fmt.Sprintf("volume group %s differs from its declaration: %v", g.Name, g.Err)})
+		failed = append(failed, lvm.Condition{Type: lvm.ConditionVolumeGroupSetupFailed, Group: g.Name, Text: fmt.Sprintf("volume group %s differs from its declaration: %v", g.Name, g.Err)})
 	}
 	text := report.String()
 	c.mu.Lock()
@@ -119,11 +119,11 @@ func (c *maintenance) prepare(ctx context.Context) {
 
 // Health tells which groups were not as they are declared when disks were looked for last. That a disk of a group was missing is
 // not told any more once the group can be changed again: disks are looked for minutes later.
-func (c *maintenance) Health(ctx context.Context) ([]lvm.Finding, error) {
+func (c *maintenance) Health(ctx context.Context) ([]lvm.Condition, error) {
 	c.mu.Lock()
 	failed, refused := c.failed, c.refused
 	c.mu.Unlock()
-	var still []lvm.Finding
+	var still []lvm.Condition
 	for _, f := range failed {
 		if !refused[f.Group] || c.host.Refusal(ctx, f.Group) != nil {
 			still = append(still, f)

@@ -15,7 +15,7 @@ import (
 // Health finds the conditions of this cluster's volumes and their groups, through the kernel alone, without a process. It
 // reports what concerns a whole group once, with the zero Volume. LVM suspends devices for a moment while it works: Health
 // reports a device that is still suspended a second later.
-func (h *Host) Health(ctx context.Context) ([]lvm.Finding, error) {
+func (h *Host) Health(ctx context.Context) ([]lvm.Condition, error) {
 	s, err := h.cachedState(ctx)
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (h *Host) Health(ctx context.Context) ([]lvm.Finding, error) {
 		return nil, err
 	}
 	paths := pathsOf(devices)
-	var findings []lvm.Finding
+	var findings []lvm.Condition
 	for _, g := range s.Groups {
 		c := groupCheck{host: h, group: g, devices: devices, paths: paths, pools: map[string]*lvm.PoolStatus{}, volumes: h.readyIn(g)}
 		if len(c.volumes) > 0 {
@@ -61,7 +61,7 @@ type groupCheck struct {
 	paths    map[string]string
 	volumes  []checkedVolume
 	pools    map[string]*lvm.PoolStatus // by name; nil: not active, or no status from the kernel
-	findings []lvm.Finding
+	findings []lvm.Condition
 }
 
 type checkedVolume struct {
@@ -74,7 +74,7 @@ func (c *groupCheck) checkVolumes(ctx context.Context) {
 	suspended := c.suspended(ctx)
 	for _, p := range c.volumes {
 		if slices.ContainsFunc(lvm.ComponentsAndPool(c.group, p.lv), func(part lvm.LV) bool { return suspended[lvm.DeviceUUID(c.group.UUID, part.UUID)] }) {
-			c.add(lvm.TroubleSuspended, p.volume, "its device is suspended, and I/O to it waits; resume it with lvchange --refresh %s/%s, or restart this driver", c.group.Name, p.lv.Name)
+			c.add(lvm.ConditionVolumeSuspended, p.volume, "its device is suspended, and I/O to it waits; resume it with lvchange --refresh %s/%s, or restart this driver", c.group.Name, p.lv.Name)
 		}
 		if len(missing) > 0 {
 			c.checkMissing(p, missing)
@@ -88,13 +88,13 @@ func (c *groupCheck) checkVolumes(ctx context.Context) {
 	}
 }
 
-func (c *groupCheck) add(trouble lvm.Trouble, v lvm.Volume, format string, args ...any) {
-	c.findings = append(c.findings, lvm.Finding{Trouble: trouble, Group: c.group.Name, VG: c.group.UUID, Volume: v, Text: fmt.Sprintf(format, args...)})
+func (c *groupCheck) add(kind lvm.ConditionType, v lvm.Volume, format string, args ...any) {
+	c.findings = append(c.findings, lvm.Condition{Type: kind, Group: c.group.Name, VG: c.group.UUID, Volume: v, Text: fmt.Sprintf(format, args...)})
 }
 
 // addPool is add for a condition of a thin pool.
-func (c *groupCheck) addPool(trouble lvm.Trouble, v lvm.Volume, pool, format string, args ...any) {
-	c.add(trouble, v, format, args...)
+func (c *groupCheck) addPool(kind lvm.ConditionType, v lvm.Volume, pool, format string, args ...any) {
+	c.add(kind, v, format, args...)
 	c.findings[len(c.findings)-1].Pool = pool
 }
 
@@ -111,21 +111,21 @@ func (c *groupCheck) checkGroup() map[string]bool {
 	}
 	switch {
 	case silent:
-		c.add(lvm.TroubleSilent, lvm.Volume{}, "volume group %s: %s", g.Name, g.Problem)
+		c.add(lvm.ConditionDiskUnresponsive, lvm.Volume{}, "volume group %s: %s", g.Name, g.Problem)
 	case g.Problem != "":
-		c.add(lvm.TroubleUnusable, lvm.Volume{}, "volume group %s is unusable: %s", g.Name, g.Problem)
+		c.add(lvm.ConditionVolumeGroupUnusable, lvm.Volume{}, "volume group %s is unusable: %s", g.Name, g.Problem)
 	}
 	var gone []string
 	for _, pv := range g.PVs {
 		switch {
 		case pv.ReappearedDevice != "":
-			c.add(lvm.TroubleMissing, lvm.Volume{}, "the driver creates nothing in volume group %s: %s", g.Name, pv.DescribeMissing(g.Name))
+			c.add(lvm.ConditionPhysicalVolumeMissing, lvm.Volume{}, "the driver creates nothing in volume group %s: %s", g.Name, pv.DescribeMissing(g.Name))
 		case pv.Missing:
 			gone = append(gone, pv.UUID)
 		}
 	}
 	if len(gone) > 0 {
-		c.add(lvm.TroubleMissing, lvm.Volume{}, "volume group %s has a missing physical volume (%s): the driver creates nothing in it until the disk is back. If the disk is lost, repair the RAID volumes (lvconvert --repair); vgreduce --removemissing --force %s then removes the volumes that were on it alone",
+		c.add(lvm.ConditionPhysicalVolumeMissing, lvm.Volume{}, "volume group %s has a missing physical volume (%s): the driver creates nothing in it until the disk is back. If the disk is lost, repair the RAID volumes (lvconvert --repair); vgreduce --removemissing --force %s then removes the volumes that were on it alone",
 			g.Name, strings.Join(gone, ", "), g.Name)
 	}
 	return missing
@@ -156,9 +156,9 @@ const suspendedPause = time.Second
 func (c *groupCheck) checkMissing(p checkedVolume, missing map[string]bool) {
 	switch d := c.group.DamageOf(p.lv, missing, 0); {
 	case d.Lost:
-		c.add(lvm.TroubleDataMissing, p.volume, "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", names(missing))
+		c.add(lvm.ConditionVolumeDataMissing, p.volume, "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", names(missing))
 	case d.Legs > 0:
-		c.add(lvm.TroubleDegraded, p.volume, "%d of its %d legs are on the missing physical volume %s: all its data is there, with less redundancy; reconnect the disk, or replace the legs with lvconvert --repair", d.Legs, d.Of, names(missing))
+		c.add(lvm.ConditionVolumeDegraded, p.volume, "%d of its %d legs are on the missing physical volume %s: all its data is there, with less redundancy; reconnect the disk, or replace the legs with lvconvert --repair", d.Legs, d.Of, names(missing))
 	}
 }
 
@@ -168,22 +168,22 @@ func (c *groupCheck) checkRAID(p checkedVolume) {
 	if err != nil || s == nil {
 		return
 	}
-	known := c.has(lvm.TroubleDegraded, p.volume) || c.has(lvm.TroubleDataMissing, p.volume)
+	known := c.has(lvm.ConditionVolumeDegraded, p.volume) || c.has(lvm.ConditionVolumeDataMissing, p.volume)
 	switch d := s.Damage(); {
 	case known:
 	case d.Lost:
-		c.add(lvm.TroubleDataMissing, p.volume, "%d of its %d legs have failed (%s), more than the layout tolerates: repair the disks and run lvchange --refresh %s/%s, or restore the volume from a backup",
+		c.add(lvm.ConditionVolumeDataMissing, p.volume, "%d of its %d legs have failed (%s), more than the layout tolerates: repair the disks and run lvchange --refresh %s/%s, or restore the volume from a backup",
 			d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name)
 	case d.Legs > 0:
-		c.add(lvm.TroubleDegraded, p.volume, "%d of its %d legs have failed (%s): all its data is there, with less redundancy; lvchange --refresh %s/%s uses a disk that works again, lvconvert --repair %s/%s replaces the leg", d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name, c.group.Name, p.lv.Name)
+		c.add(lvm.ConditionVolumeDegraded, p.volume, "%d of its %d legs have failed (%s): all its data is there, with less redundancy; lvchange --refresh %s/%s uses a disk that works again, lvconvert --repair %s/%s replaces the leg", d.Legs, d.Of, s.Legs, c.group.Name, p.lv.Name, c.group.Name, p.lv.Name)
 	}
 	if s.Rebuilding() {
-		c.add(lvm.TroubleRebuilding, p.volume, "rebuilding a leg: %s done", lvm.Percent(s.Done, s.Total))
+		c.add(lvm.ConditionVolumeRebuilding, p.volume, "rebuilding a leg: %s done", lvm.Percent(s.Done, s.Total))
 	}
 }
 
-func (c *groupCheck) has(trouble lvm.Trouble, v lvm.Volume) bool {
-	return slices.ContainsFunc(c.findings, func(f lvm.Finding) bool { return f.Trouble == trouble && f.Volume.UUID == v.UUID })
+func (c *groupCheck) has(kind lvm.ConditionType, v lvm.Volume) bool {
+	return slices.ContainsFunc(c.findings, func(f lvm.Condition) bool { return f.Type == kind && f.Volume.UUID == v.UUID })
 }
 
 // status returns the kernel's status of an active device with a target of this type, or nil.

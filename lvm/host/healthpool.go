@@ -36,9 +36,9 @@ func (c *groupCheck) checkThin(p checkedVolume) {
 	}
 	switch name := c.group.Name + "/" + p.lv.Pool; {
 	case s.IsFailed():
-		c.addPool(lvm.TroublePoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.FailureReason(), name)
+		c.addPool(lvm.ConditionThinPoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.FailureReason(), name)
 	case s.IsFull():
-		c.addPool(lvm.TroublePoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
+		c.addPool(lvm.ConditionThinPoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
 			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal))
 	}
 }
@@ -60,9 +60,9 @@ func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
 	near := m.Promised > m.Size && lvm.IsAbove(s.DataUsed, s.DataTotal, poolLateData) || lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, poolLateMetadata)
 	switch {
 	case lv.Thin.OvercommitReason != "":
-		c.addPool(lvm.TroublePoolNear, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.OvercommitReason)
+		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.OvercommitReason)
 	case near: // the driver should have extended it before
-		c.addPool(lvm.TroublePoolNear, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
+		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
 			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised)
 	}
 	return s

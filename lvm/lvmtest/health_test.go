@@ -22,19 +22,19 @@ func TestHealth(t *testing.T) {
 	large.Required, large.Class.Overprovision = 4*lvm.GiB, 1000
 	thin := d.create(t, large)
 	d = b.Start(t) // no volume waits for its ready tag
-	check := func(what string, want map[lvm.Trouble]string) {
+	check := func(what string, want map[lvm.ConditionType]string) {
 		t.Helper()
-		var findings []lvm.Finding
+		var findings []lvm.Condition
 		d.counted(t, "Health", 0, func() {
 			var err error
 			findings, err = d.Health(t.Context())
 			must(t, err)
 		})
 		for _, f := range findings {
-			if words, expected := want[f.Trouble]; !expected || !strings.Contains(f.Text, words) || f.Group != b.Group {
-				t.Errorf("%s: %s: %+v", what, f.Trouble, f)
+			if words, expected := want[f.Type]; !expected || !strings.Contains(f.Text, words) || f.Group != b.Group {
+				t.Errorf("%s: %s: %+v", what, f.Type, f)
 			}
-			delete(want, f.Trouble)
+			delete(want, f.Type)
 		}
 		if len(want) > 0 {
 			t.Errorf("%s: not found: %v", what, want)
@@ -48,23 +48,23 @@ func TestHealth(t *testing.T) {
 	check("healthy", nil)
 
 	node.SetStatus(device(mirror), "raid", "raid1 2 AD 8192/32768 idle 0 0 -")
-	check("a failed leg", map[lvm.Trouble]string{lvm.TroubleDegraded: "1 of its 2 legs have failed (AD)"})
+	check("a failed leg", map[lvm.ConditionType]string{lvm.ConditionVolumeDegraded: "1 of its 2 legs have failed (AD)"})
 	node.SetStatus(device(mirror), "raid", "raid1 2 Aa 8192/32768 recover 0 0 -")
-	check("a leg that is rebuilt", map[lvm.Trouble]string{lvm.TroubleRebuilding: "25.0 % done"})
+	check("a leg that is rebuilt", map[lvm.ConditionType]string{lvm.ConditionVolumeRebuilding: "25.0 % done"})
 	node.SetStatus(device(mirror), "raid", "raid1 2 aa 8192/32768 resync 0 0 -")
 	check("a new mirror in its first synchronization", nil)
 	node.SetStatus(device(mirror), "raid", "raid1 2 DD 8192/32768 idle 0 0 -")
-	check("no leg left", map[lvm.Trouble]string{lvm.TroubleDataMissing: "more than the layout tolerates"})
+	check("no leg left", map[lvm.ConditionType]string{lvm.ConditionVolumeDataMissing: "more than the layout tolerates"})
 	node.SetStatus(device(mirror), "raid", "raid1 2 AA 32768/32768 idle 0 0 -")
 
 	pool := poolPath(t, node)
-	for status, want := range map[string]map[lvm.Trouble]string{
-		"1 10/1000 1800/2000 - rw discard_passdown error_if_no_space - 128":                {lvm.TroublePoolNear: "data 90.0 %"},
+	for status, want := range map[string]map[lvm.ConditionType]string{
+		"1 10/1000 1800/2000 - rw discard_passdown error_if_no_space - 128":                {lvm.ConditionThinPoolNearlyFull: "data 90.0 %"},
 		"1 10/1000 1799/2000 - rw discard_passdown error_if_no_space - 128":                {},
-		"1 800/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                  {lvm.TroublePoolNear: "metadata 80.0 %"},
-		"1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128": {lvm.TroublePoolFull: "is full (data 100.0 %"},
-		"1 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128":         {lvm.TroublePoolFailed: "its metadata must be checked"},
-		"Fail": {lvm.TroublePoolFailed: "it has failed"},
+		"1 800/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                  {lvm.ConditionThinPoolNearlyFull: "metadata 80.0 %"},
+		"1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128": {lvm.ConditionThinPoolFull: "is full (data 100.0 %"},
+		"1 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128":         {lvm.ConditionThinPoolFailed: "its metadata must be checked"},
+		"Fail": {lvm.ConditionThinPoolFailed: "it has failed"},
 	} {
 		node.SetStatus(pool, "thin-pool", status)
 		check(status, want)
@@ -72,16 +72,16 @@ func TestHealth(t *testing.T) {
 	node.SetStatus(pool, "thin-pool", "1 10/1000 1/2000 - rw discard_passdown error_if_no_space - 128")
 
 	node.Suspend(device(plain))
-	check("suspended", map[lvm.Trouble]string{lvm.TroubleSuspended: "I/O to it waits"})
+	check("suspended", map[lvm.ConditionType]string{lvm.ConditionVolumeSuspended: "I/O to it waits"})
 	d = b.Start(t) // resumes it
 	check("resumed", nil)
 
 	problem := func(p string) { node.Change(b.Group, func(g *lvm.Group) { g.Problem = p }) }
 	problem("it is exported")
-	check("unusable", map[lvm.Trouble]string{lvm.TroubleUnusable: "it is exported"})
+	check("unusable", map[lvm.ConditionType]string{lvm.ConditionVolumeGroupUnusable: "it is exported"})
 	silence := func(is bool) { node.Change(b.Group, func(g *lvm.Group) { g.PVs[0].Unresponsive = is }) }
 	silence(true)
-	check("silent", map[lvm.Trouble]string{lvm.TroubleSilent: "it is exported"})
+	check("silent", map[lvm.ConditionType]string{lvm.ConditionDiskUnresponsive: "it is exported"})
 	problem("")
 	silence(false)
 
@@ -96,7 +96,7 @@ func TestHealth(t *testing.T) {
 	lose(true)
 	findings, err := d.Health(t.Context())
 	must(t, err)
-	if !has(findings, lvm.TroubleMissing, "") || !has(findings, lvm.TroubleDataMissing, plain.UUID) || has(findings, lvm.TroubleDataMissing, mirror.UUID) {
+	if !has(findings, lvm.ConditionPhysicalVolumeMissing, "") || !has(findings, lvm.ConditionVolumeDataMissing, plain.UUID) || has(findings, lvm.ConditionVolumeDataMissing, mirror.UUID) {
 		t.Errorf("a disk is missing: %+v", findings)
 	}
 	lose(false)
@@ -153,8 +153,8 @@ func TestHealthScope(t *testing.T) {
 	}
 }
 
-func has(findings []lvm.Finding, trouble lvm.Trouble, uuid string) bool {
-	return slices.ContainsFunc(findings, func(f lvm.Finding) bool { return f.Trouble == trouble && f.Volume.UUID == uuid })
+func has(findings []lvm.Condition, kind lvm.ConditionType, uuid string) bool {
+	return slices.ContainsFunc(findings, func(f lvm.Condition) bool { return f.Type == kind && f.Volume.UUID == uuid })
 }
 
 // poolPath returns the device of the node's one thin pool.

@@ -58,7 +58,7 @@ func TestExtendThinPools(t *testing.T) {
 	_, err = create("third", lvm.MiB)
 	wantKind(t, "a volume in an overcommitted pool", err, lvm.KindInsufficientCapacity)
 	findings, err := d.Health(t.Context())
-	if must(t, err); !has(findings, lvm.TroublePoolNear, "") {
+	if must(t, err); !has(findings, lvm.ConditionThinPoolNearlyFull, "") {
 		t.Errorf("findings %+v", findings)
 	}
 	must(t, d.Delete(t.Context(), second.ID))

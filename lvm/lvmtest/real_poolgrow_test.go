@@ -82,7 +82,7 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 		refused("an extension", err, lvm.KindOutOfRange)
 	})
 	findings, err := d.Health(t.Context())
-	if must(t, err); len(findings) != 1 || findings[0].Trouble != lvm.TroublePoolNear || !strings.Contains(findings[0].Text, "the driver creates no volume or snapshot") {
+	if must(t, err); len(findings) != 1 || findings[0].Type != lvm.ConditionThinPoolNearlyFull || !strings.Contains(findings[0].Text, "the driver creates no volume or snapshot") {
 		t.Errorf("findings %+v", findings)
 	}
 	must(t, d.Delete(t.Context(), second.ID))

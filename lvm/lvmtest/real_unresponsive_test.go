@@ -69,7 +69,7 @@ func TestUnresponsiveDisk_RealLVM(t *testing.T) {
 	}
 	findings, err := d.Health(t.Context())
 	must(t, err)
-	if len(findings) == 0 || findings[0].Trouble != lvm.TroubleSilent || !strings.Contains(findings[0].Text, "is unresponsive") {
+	if len(findings) == 0 || findings[0].Type != lvm.ConditionDiskUnresponsive || !strings.Contains(findings[0].Text, "is unresponsive") {
 		t.Errorf("findings %+v", findings)
 	}
 	other := d.create(t, b.spec("beside it", 8*lvm.MiB))
@@ -116,7 +116,7 @@ func TestKernelStatus_RealLVM(t *testing.T) {
 		}
 		failLeg(t, v)
 		findings, err := d.Health(t.Context())
-		if must(t, err); !has(findings, lvm.TroubleDegraded, v.UUID) {
+		if must(t, err); !has(findings, lvm.ConditionVolumeDegraded, v.UUID) {
 			t.Errorf("a leg has failed: %+v", findings)
 		}
 	}

@@ -78,7 +78,7 @@ func (n *node) restConfig() *rest.Config {
 }
 
 // start runs the node's agent to the end of the test.
-func (n *node) start(t *testing.T, health func(context.Context) ([]lvm.Finding, error)) *kube.Agent {
+func (n *node) start(t *testing.T, health func(context.Context) ([]lvm.Condition, error)) *kube.Agent {
 	t.Helper()
 	client, err := kubeclient.NewClientFor(n.restConfig())
 	if err != nil {

@@ -51,10 +51,10 @@ func TestNodeTokenCannotWriteForOtherNodes(t *testing.T) {
 func TestConditionsBecomeEvents(t *testing.T) {
 	here := newNode(t, "a")
 	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
-	finding := lvm.Finding{Trouble: lvm.TroublePoolFull, Group: "vg", Text: "the pool is full",
+	finding := lvm.Condition{Type: lvm.ConditionThinPoolFull, Group: "vg", Text: "the pool is full",
 		Volume: lvm.Volume{UUID: "u", Name: claim.Spec.VolumeName, Claim: claim.Namespace + "/" + claim.Name}}
-	group := lvm.Finding{Trouble: lvm.TroubleSilent, Group: "vg", Text: "a disk does not answer"}
-	here.start(t, func(context.Context) ([]lvm.Finding, error) { return []lvm.Finding{finding, group}, nil })
+	group := lvm.Condition{Type: lvm.ConditionDiskUnresponsive, Group: "vg", Text: "a disk does not answer"}
+	here.start(t, func(context.Context) ([]lvm.Condition, error) { return []lvm.Condition{finding, group}, nil })
 	if text := untilTold(t, claim.Namespace, claim.Name, "ThinPoolFull"); text != finding.Text {
 		t.Errorf("the claim is told %q", text)
 	}
