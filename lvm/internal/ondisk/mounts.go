@@ -10,9 +10,9 @@ import (
 )
 
 // ReadMounts returns the mount points of the file system on each block device, as far as this process can see (proc(5),
-// mountinfo), by the device's number, "8:17". Package node reads the table with github.com/moby/sys/mountinfo, this package does not:
-// that library refuses the whole table for one line that it cannot parse, or that is longer than 64 KiB, as an overlay of many
-// directories can have, and the device scan would fail.
+// mountinfo), by the device's number, "8:17". It does not use github.com/moby/sys/mountinfo, as package node does:
+// that library refuses the whole table for one line that it cannot parse, or that is longer than 64 KiB. An overlay of many
+// directories can have such a line, and the device scan would fail.
 func ReadMounts(mountinfo string) (map[string][]string, error) {
 	f, err := os.Open(mountinfo)
 	if err != nil {
