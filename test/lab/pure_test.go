@@ -250,7 +250,7 @@ func TestControlPlaneErrorNamesTheDeadProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, stop := l.WithControlPlane(t.Context())
+	ctx, stop := l.WhileHealthy(t.Context())
 	defer stop()
 	if err := errors.Join(l.ControlPlaneError(), ctx.Err()); err != nil {
 		t.Fatalf("while all processes run: %v", err)
@@ -263,5 +263,38 @@ func TestControlPlaneErrorNamesTheDeadProcess(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "etcd has ended") || !strings.Contains(err.Error(), "no space left on device") {
 			t.Errorf("error = %v, want the process and the end of its log", err)
 		}
+	}
+}
+
+func TestNodeErrorNamesThePanickedNode(t *testing.T) {
+	l := &Lab{dir: t.TempDir()}
+	if err := errors.Join(l.prepareDirs(), l.saveState(state{Nodes: 2})); err != nil {
+		t.Fatal(err)
+	}
+	const cut = "EXT4-fs (ubda): mounted filesystem\n"
+	for _, name := range l.NodeNames() { // neither runs: a test cut their power
+		if err := os.WriteFile(l.logFile(name), []byte(cut), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := l.WhileHealthy(t.Context())
+	defer stop()
+	if err := errors.Join(l.NodeError(), ctx.Err()); err != nil {
+		t.Fatalf("after a power cut: %v", err)
+	}
+	if err := os.WriteFile(l.logFile("node-2"), []byte(cut+"Kernel panic - not syncing: Segfault without recovery target\nCall Trace:\n copy_chunk_to_user\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	for _, err := range []error{l.NodeError(), context.Cause(ctx)} {
+		if err == nil || !strings.Contains(err.Error(), "kernel of node-2 panicked") || !strings.Contains(err.Error(), "copy_chunk_to_user") {
+			t.Errorf("error = %v, want the node and the end of its console", err)
+		}
+	}
+	if err := l.record("node-2", os.Getpid()); err != nil { // it boots again
+		t.Fatal(err)
+	}
+	if err := l.NodeError(); err != nil {
+		t.Errorf("after the next boot: %v", err)
 	}
 }

@@ -67,7 +67,7 @@ func Demo() []Scenario {
 // Run runs one scenario: it stops at the first step that does not hold, with a Failure, and closes with a table of what is where.
 // It ends at once, with the cause, when a process of the control plane ends.
 func (env *Environment) Run(ctx context.Context, sc Scenario) error {
-	ctx, stop := env.Lab.WithControlPlane(ctx)
+	ctx, stop := env.Lab.WhileHealthy(ctx)
 	defer stop()
 	env.Reporter.BeginScenario(sc.Title)
 	for _, step := range sc.Steps {
