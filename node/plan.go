@@ -178,7 +178,7 @@ func planPublish(r publishRequest, target, staged PathInfo, mounts []MountPoint,
 			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s, and its access mode (ReadWriteOncePod) allows one pod at a time: end that pod first", r.id, other.Path)
 		}
 		if r.block && other.ReadOnly != r.readOnly {
-			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s %s instead of %s: a raw device is read-only for all pods of a node or for none; end the other pod first",
+			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s %s, but %s is requested: a raw device is read-only for all pods of a node or for none; end the other pod first",
 				r.id, other.Path, access(other.ReadOnly), access(r.readOnly))
 		}
 	}
