@@ -50,7 +50,7 @@ type Agent struct {
 	health  func(context.Context) ([]lvm.Condition, error)
 	scope   func(context.Context) (lvm.HealthScope, error)
 	log     *slog.Logger
-	events  *kubeclient.Teller
+	events  *kubeclient.EventRecorder
 	pods    *podLister
 	handles *handleIndex
 
@@ -62,9 +62,9 @@ type Agent struct {
 	queue   workqueue.TypedDelayingInterface[kubeclient.ObjectKey]
 	backoff *flowcontrol.Backoff // by job.id
 
-	patience  time.Duration        // before the first retry of a claim
-	kindAgain time.Duration        // interval of the check for the snapshot API
-	reminders *flowcontrol.Backoff // by the claim's UID
+	retryDelay time.Duration        // before the first retry of a claim
+	kindAgain  time.Duration        // interval of the check for the snapshot API
+	retries    *flowcontrol.Backoff // by the claim's UID
 
 	audit audit
 
@@ -84,15 +84,15 @@ func NewAgent(cfg Config) *Agent {
 	a := &Agent{
 		client: cfg.Client, node: cfg.Node, volumes: cfg.Volumes, health: cfg.Health, scope: cfg.HealthScope,
 		log:     cmp.Or(cfg.Log, slog.Default()),
-		events:  &kubeclient.Teller{Client: cfg.Client, Node: cfg.Node, Told: map[string]kubeclient.Telling{}},
+		events:  &kubeclient.EventRecorder{Client: cfg.Client, Node: cfg.Node, Counts: map[string]kubeclient.EventCount{}},
 		pods:    newPodLister(cfg.Client.Core),
 		handles: newHandleIndex(cfg.Client),
 		queue:   workqueue.NewTypedDelayingQueue[kubeclient.ObjectKey](),
 		backoff: flowcontrol.NewBackOff(kubeclient.BackoffFirst, kubeclient.BackoffMost),
 
-		patience:  reminderFirst,
-		kindAgain: kindAgain,
-		reminders: flowcontrol.NewBackOff(2*reminderFirst, reminderMost),
+		retryDelay: retryFirst,
+		kindAgain:  kindAgain,
+		retries:    flowcontrol.NewBackOff(2*retryFirst, retryMost),
 
 		audit: newAudit(cfg),
 	}
@@ -226,7 +226,7 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 		if isPopulated(claim) || claim.Spec.Selector != nil {
 			return job{}, false // csi-provisioner creates no volume for it
 		}
-		return job{string(claim.UID) + "/reminder", func(ctx context.Context) (bool, error) { return false, a.remind(ctx, claim) }}, true
+		return job{string(claim.UID) + "/retrigger", func(ctx context.Context) (bool, error) { return false, a.retrigger(ctx, claim) }}, true
 	}
 	if from == (source{}) || claim.Spec.Selector != nil {
 		return job{}, false

@@ -167,8 +167,8 @@ func TestAWarningIsGivenAgain(t *testing.T) {
 	warn := func() { agent.Warn(t.Context(), "ns", "data", "uid", "PodVolumesOnDifferentNodes", "text") }
 	told := func() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.events) }
 	pass := func(d time.Duration) {
-		for name, was := range agent.events.Told {
-			agent.events.Told[name] = kubeclient.Telling{Times: was.Times, Last: was.Last.Add(-d)}
+		for name, was := range agent.events.Counts {
+			agent.events.Counts[name] = kubeclient.EventCount{Times: was.Times, Last: was.Last.Add(-d)}
 		}
 	}
 	warn()
@@ -240,9 +240,9 @@ func TestWhatFailsIsTriedAgainWithinHalfAMinute(t *testing.T) {
 
 func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 	long := strings.Repeat("c", 253)
-	teller := &kubeclient.Teller{Node: "node-1"}
+	recorder := &kubeclient.EventRecorder{Node: "node-1"}
 	name := func(c *storagev1.StorageClass, reason string) string {
-		event := teller.Event(kubeclient.News{About: kubeclient.AboutClass(c), Reason: reason}, time.Now())
+		event := recorder.Object(kubeclient.Event{About: kubeclient.AboutClass(c), Reason: reason}, time.Now())
 		if wrong := validation.IsDNS1123Subdomain(event.Name); len(wrong) > 0 || event.Namespace != "default" {
 			t.Errorf("%s in namespace %q: %v", event.Name, event.Namespace, wrong)
 		}

@@ -105,7 +105,7 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 	if err := a.lookForLost(ctx, pvs); err != nil {
 		return err
 	}
-	return a.tellOrphans(ctx, orphans)
+	return a.reportOrphans(ctx, orphans)
 }
 
 // notLost removes the annotations of a loss: this node and the volume are present.
@@ -145,7 +145,7 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 			continue // it is new, or present and unreadable
 		}
 		a.audit.lost = true
-		if err := a.tellMissing(ctx, key, own, pv, holdings.Groups[id.VG]); err != nil {
+		if err := a.reportMissing(ctx, key, own, pv, holdings.Groups[id.VG]); err != nil {
 			return err
 		}
 	}
@@ -158,18 +158,18 @@ func isMissing(err error) bool {
 	return !there && unknown == nil
 }
 
-// tellMissing writes an event on a claim whose volume is not on the disks. If the whole volume group is missing, it
+// reportMissing writes an event on a claim whose volume is not on the disks. If the whole volume group is missing, it
 // annotates the PersistentVolume for the janitor.
-func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *corev1.PersistentVolume, groupIsHere bool) error {
+func (a *Agent) reportMissing(ctx context.Context, key string, own ownClaim, pv *corev1.PersistentVolume, groupIsHere bool) error {
 	group := "its volume group" // a pre-provisioned PersistentVolume may not name it
 	if name := pv.Spec.CSI.VolumeAttributes[api.AttributeVolumeGroup]; name != "" {
 		group = "volume group " + name
 	}
-	n := kubeclient.News{Reason: api.ReasonVolumeNotFound, Message: fmt.Sprintf(
+	n := kubeclient.Event{Reason: api.ReasonVolumeNotFound, Message: fmt.Sprintf(
 		"volume %s is no longer in %s on node %s: an admin or a program removed it. Its data is lost unless there is a backup. "+
 			"To start with an empty volume, delete this claim", pv.Spec.CSI.VolumeHandle, group, a.node)}
 	if !groupIsHere {
-		n = kubeclient.News{Reason: api.ReasonVolumeGroupLost, Message: fmt.Sprintf(
+		n = kubeclient.Event{Reason: api.ReasonVolumeGroupLost, Message: fmt.Sprintf(
 			"%s (%s) is no longer on node %s, and this claim's data was on it: reconnect its disks. If they are lost, delete this claim and its pod; a StatefulSet then starts with an empty volume",
 			group, pv.Spec.CSI.VolumeHandle, a.node)}
 		if pv.Annotations[api.AnnotationVolumeGroupLostSince] == "" {
@@ -180,11 +180,11 @@ func (a *Agent) tellMissing(ctx context.Context, key string, own ownClaim, pv *c
 	}
 	namespace, name := kubeclient.ClaimKey(key)
 	n.About, n.Kind = kubeclient.AboutClaim(namespace, name, own.uid), corev1.EventTypeWarning
-	return a.events.Tell(ctx, n)
+	return a.events.Record(ctx, n)
 }
 
-// tellOrphans writes an event on the node for each kind of orphan whose list has changed.
-func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
+// reportOrphans writes an event on the node for each kind of orphan whose list has changed.
+func (a *Agent) reportOrphans(ctx context.Context, orphans []Orphan) error {
 	for _, kind := range statuspage.Reasons {
 		var size lvm.Bytes
 		names := map[string]bool{}
@@ -199,7 +199,7 @@ func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
 			a.audit.told[kind] = list
 			continue
 		}
-		n := kubeclient.News{About: kubeclient.AboutNode(a.node), Kind: corev1.EventTypeWarning}
+		n := kubeclient.Event{About: kubeclient.AboutNode(a.node), Kind: corev1.EventTypeWarning}
 		what := fmt.Sprintf("%s (%d, %s in total). The driver does not remove them: nodelvm orphans lists them, nodelvm adopt "+
 			"prints the objects to use one again, lvremove frees its space and zeroes nothing", cut(list), len(names), size)
 		switch kind {
@@ -211,7 +211,7 @@ func (a *Agent) tellOrphans(ctx context.Context, orphans []Orphan) error {
 			n.Reason, n.Message = api.ReasonOtherClusterVolumes, "another cluster created "+what
 		}
 		a.log.WarnContext(ctx, n.Message, "reason", n.Reason)
-		if err := a.events.Tell(ctx, n); err != nil {
+		if err := a.events.Record(ctx, n); err != nil {
 			return err
 		}
 		a.audit.told[kind] = list

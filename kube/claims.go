@@ -172,12 +172,12 @@ func (s *claimStore) asked(key string) (answered func()) {
 func (s *claimStore) forgetCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.calls, func(_ string, c calls) bool { return c.underWay == 0 && time.Since(c.last) > 2*reminderMost })
+	maps.DeleteFunc(s.calls, func(_ string, c calls) bool { return c.underWay == 0 && time.Since(c.last) > 2*retryMost })
 }
 
-// silentSince returns since when a claim has waited unchanged; silent is false if a CreateVolume call is in flight or has
+// waitsSince returns since when a claim has waited unchanged; waits is false if a CreateVolume call is in flight or has
 // ended since.
-func (s *claimStore) silentSince(key string) (since time.Time, silent bool) {
+func (s *claimStore) waitsSince(key string) (since time.Time, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	claim, ok := s.open[key]

@@ -5,7 +5,7 @@
 //
 //   - It expands this node's volumes when their claims request more (resizer.go).
 //   - It selects this node for clones and restores of this node's volumes and snapshots (pin.go).
-//   - It makes csi-provisioner retry a claim that it missed (remind.go).
+//   - It makes csi-provisioner retry a claim that it missed (retrigger.go).
 //   - It labels pre-provisioned contents of this node's snapshots (preprovisioned.go).
 //   - It reports conditions of volumes as events on their claims (health.go).
 //   - It warns of storage classes that bind immediately (immediate.go).

@@ -68,8 +68,8 @@ func FuzzVolumesAndClaims(f *testing.F) {
 		kubeclient.MayBind(&pv, &c)
 		now := time.Now()
 		marked := janitor.NotedAt(pv.Annotations[api.AnnotationLostSince], now, pv.CreationTimestamp.Time, now)
-		what := janitor.Decide(janitor.Sight{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true, Marked: marked})
-		if what == janitor.StepDeleteClaim || what == janitor.StepDeletePV || what == janitor.StepUnholdPV {
+		what := janitor.Decide(janitor.Observation{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true, Marked: marked})
+		if what == janitor.StepDeleteClaim || what == janitor.StepDeletePV || what == janitor.StepRemoveFinalizer {
 			t.Errorf("step %d as soon as the loss is observed, by %s", what, volume)
 		}
 	})
@@ -111,9 +111,9 @@ func FuzzContents(f *testing.F) {
 			t.Errorf("%s is restored from %s and %s", of, first, second)
 		}
 		now := time.Now()
-		lost := janitor.ContentSight{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), C: &c, Bound: &s, OptIn: true,
+		lost := janitor.ContentObservation{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), C: &c, Bound: &s, OptIn: true,
 			Marked: janitor.NotedAt(c.Annotations[api.AnnotationLostSince], now, c.CreationTimestamp.Time, now)}
-		if what := janitor.DecideContent(lost); what == janitor.StepDeleteClaim || what == janitor.StepUnholdPV {
+		if what := janitor.DecideContent(lost); what == janitor.StepDeleteClaim || what == janitor.StepRemoveFinalizer {
 			t.Errorf("step %d as soon as the loss is observed, by %s", what, first)
 		}
 		held := lvm.ManagedVolume{Volume: lvm.Volume{ID: of, Name: "snapshot-uid"}, Snapshot: true}
@@ -132,7 +132,7 @@ func FuzzEvents(f *testing.F) {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			return // no object can have that name
 		}
-		e := (&kubeclient.Teller{}).Event(kubeclient.News{About: kubeclient.AboutClaim(namespace, name, types.UID(uid)), Kind: corev1.EventTypeNormal, Reason: "Reason", Message: message}, time.Now())
+		e := (&kubeclient.EventRecorder{}).Object(kubeclient.Event{About: kubeclient.AboutClaim(namespace, name, types.UID(uid)), Kind: corev1.EventTypeNormal, Reason: "Reason", Message: message}, time.Now())
 		if wrong := validation.IsDNS1123Subdomain(e.Name); len(wrong) > 0 || len(e.Message) > 1024 || !utf8.ValidString(e.Message) {
 			t.Errorf("%s: %v, %d bytes: %q", e.Name, wrong, len(e.Message), e.Message)
 		}

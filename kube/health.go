@@ -24,7 +24,7 @@ func (a *Agent) watchHealth(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		a.backoff.GC()
-		a.reminders.GC()
+		a.retries.GC()
 		a.claims.forgetCalls()
 		if a.health != nil {
 			if err := a.checkHealth(ctx, known); err != nil && ctx.Err() == nil {
@@ -60,19 +60,19 @@ func (a *Agent) checkHealth(ctx context.Context, known map[condition]lvm.Conditi
 	if err := observe(); err != nil {
 		return err
 	}
-	a.tellHealth(ctx, known, found, seen)
+	a.reportConditions(ctx, known, found, seen)
 	return nil
 }
 
-// tellHealth reports the changes and updates known. It leaves a change that it could not report for the next check.
-func (a *Agent) tellHealth(ctx context.Context, known map[condition]lvm.Condition, found []lvm.Condition, seen []lvm.HealthScope) {
+// reportConditions reports the changes and updates known. It leaves a change that it could not report for the next check.
+func (a *Agent) reportConditions(ctx context.Context, known map[condition]lvm.Condition, found []lvm.Condition, seen []lvm.HealthScope) {
 	bound := func(v lvm.Volume) bool {
 		_, _, is := a.claims.boundTo(v.Name)
 		return is
 	}
 	for _, c := range changes(known, found, seen, bound) {
-		n, worthIt := a.newsOf(c)
-		if worthIt && !a.tellNews(ctx, n) {
+		n, reported := a.eventOf(c)
+		if reported && !a.recordEvent(ctx, n) {
 			continue
 		}
 		switch c.what {
@@ -90,32 +90,32 @@ func (a *Agent) tellHealth(ctx context.Context, known map[condition]lvm.Conditio
 	}
 }
 
-// newsOf returns the event for a change; false: there is none.
-func (a *Agent) newsOf(c change) (n kubeclient.News, worthIt bool) {
+// eventOf returns the event for a change; false: there is none.
+func (a *Agent) eventOf(c change) (n kubeclient.Event, reported bool) {
 	warning, normal := corev1.EventTypeWarning, corev1.EventTypeNormal
 	switch c.what {
 	case conditionNew:
 		if c.now.Type == lvm.ConditionVolumeRebuilding {
-			return kubeclient.News{About: a.concerned(c.now), Kind: normal, Reason: string(c.now.Type), Message: c.now.Text}, true
+			return kubeclient.Event{About: a.concerned(c.now), Kind: normal, Reason: string(c.now.Type), Message: c.now.Text}, true
 		}
-		return kubeclient.News{About: a.concerned(c.now), Kind: warning, Reason: string(c.now.Type), Message: c.now.Text}, true
+		return kubeclient.Event{About: a.concerned(c.now), Kind: warning, Reason: string(c.now.Type), Message: c.now.Text}, true
 	case conditionWorsened:
-		return kubeclient.News{About: a.concerned(c.was), Kind: warning, Reason: string(c.was.Type) + "Worsened", Message: "Worse: " + c.now.Text}, true
+		return kubeclient.Event{About: a.concerned(c.was), Kind: warning, Reason: string(c.was.Type) + "Worsened", Message: "Worse: " + c.now.Text}, true
 	case conditionImproved:
-		return kubeclient.News{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Type) + "Improved", Message: "Better, but not resolved: " + c.now.Text}, true
+		return kubeclient.Event{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Type) + "Improved", Message: "Better, but not resolved: " + c.now.Text}, true
 	case conditionResolved:
-		return kubeclient.News{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Type) + "Resolved", Message: "Resolved: " + c.was.Text}, true
+		return kubeclient.Event{About: a.concerned(c.was), Kind: normal, Reason: string(c.was.Type) + "Resolved", Message: "Resolved: " + c.was.Text}, true
 	case conditionDestroyed:
-		return kubeclient.News{About: a.concerned(c.was), Kind: warning, Reason: api.ReasonVolumeNotFound, Message: fmt.Sprintf(
+		return kubeclient.Event{About: a.concerned(c.was), Kind: warning, Reason: api.ReasonVolumeNotFound, Message: fmt.Sprintf(
 			"volume %s is no longer in volume group %s on node %s, although this claim is bound to it: its data is lost unless there is a backup. Previous condition: %s",
 			c.was.Volume.ID, c.was.Group, a.node, c.was.Text)}, true
 	case conditionDropped, conditionUnknown:
 	}
-	return kubeclient.News{}, false
+	return kubeclient.Event{}, false
 }
 
-func (a *Agent) tellNews(ctx context.Context, n kubeclient.News) bool {
-	if err := a.events.Tell(ctx, n); err != nil {
+func (a *Agent) recordEvent(ctx context.Context, n kubeclient.Event) bool {
+	if err := a.events.Record(ctx, n); err != nil {
 		a.log.WarnContext(ctx, "cannot write an event", "reason", n.Reason, "about", n.About.Name, "error", err)
 		return false
 	}

@@ -35,17 +35,17 @@ func TestConditionEvents(t *testing.T) {
 	known := map[condition]lvm.Condition{}
 
 	server.refuse = 1 // the agent retries an event that it could not write
-	agent.tellHealth(t.Context(), known, []lvm.Condition{near}, nil)
-	agent.tellHealth(t.Context(), known, []lvm.Condition{near}, nil)
-	agent.tellHealth(t.Context(), known, []lvm.Condition{near, rebuilding}, nil)
+	agent.reportConditions(t.Context(), known, []lvm.Condition{near}, nil)
+	agent.reportConditions(t.Context(), known, []lvm.Condition{near}, nil)
+	agent.reportConditions(t.Context(), known, []lvm.Condition{near, rebuilding}, nil)
 	later := near
 	later.Text = "94 % full" // the same condition
-	agent.tellHealth(t.Context(), known, []lvm.Condition{later, rebuilding}, nil)
+	agent.reportConditions(t.Context(), known, []lvm.Condition{later, rebuilding}, nil)
 	const begun = "data Warning ThinPoolNearlyFull: 93 % full, renamed Normal VolumeRebuilding: 5 %"
 	if got := server.reasons(); got != begun {
 		t.Errorf("events: %s", got)
 	}
-	agent.tellHealth(t.Context(), known, []lvm.Condition{later}, nil)
+	agent.reportConditions(t.Context(), known, []lvm.Condition{later}, nil)
 	if got, want := server.reasons(), begun+", renamed Normal VolumeRebuildingResolved: Resolved: 5 %"; got != want {
 		t.Errorf("events: %s\nwant: %s", got, want)
 	}
@@ -61,16 +61,16 @@ func TestAnotherCauseIsReportedAgain(t *testing.T) {
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 	found := lvm.Condition{Type: "SignatureFound", Group: "vg", Cause: "an LVM physical volume", Text: "like LVM", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
 	known := map[condition]lvm.Condition{}
-	agent.tellHealth(t.Context(), known, []lvm.Condition{found}, nil)
+	agent.reportConditions(t.Context(), known, []lvm.Condition{found}, nil)
 	found.Cause, found.Text = "a btrfs file system", "like btrfs"
 	server.refuse = 1
 	for range 2 {
-		agent.tellHealth(t.Context(), known, []lvm.Condition{found}, nil)
+		agent.reportConditions(t.Context(), known, []lvm.Condition{found}, nil)
 	}
 	if got, want := server.reasons(), "data Warning SignatureFound: like btrfs"; got != want {
 		t.Errorf("events: %s\nwant: %s", got, want)
 	}
-	agent.tellHealth(t.Context(), known, []lvm.Condition{found}, nil)
+	agent.reportConditions(t.Context(), known, []lvm.Condition{found}, nil)
 	if server.posts != 1 || server.patches != 2 {
 		t.Errorf("%d posts and %d patches, want one post, and two patches of which one is refused: an unchanged signature is not reported again", server.posts, server.patches)
 	}
@@ -114,7 +114,7 @@ func TestNoFalseAllClear(t *testing.T) {
 		server.mu.Lock()
 		clear(server.events)
 		server.mu.Unlock()
-		agent.events.Told = map[string]kubeclient.Telling{}
+		agent.events.Counts = map[string]kubeclient.EventCount{}
 		found, seen = step.found, step.seen
 		if err := agent.checkHealth(t.Context(), known); err != nil {
 			t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 const warnAgain = time.Hour
 
 // warn writes an event about an object, and queues the object for the next warning.
-func (a *Agent) warn(ctx context.Context, object kubeclient.ObjectKey, n kubeclient.News) error {
-	err := a.events.Once(ctx, n)
+func (a *Agent) warn(ctx context.Context, object kubeclient.ObjectKey, n kubeclient.Event) error {
+	err := a.events.RecordOnce(ctx, n)
 	if err == nil {
 		a.queue.AddAfter(object, wait.Jitter(warnAgain, 0.5))
 	}
@@ -27,7 +27,7 @@ func (a *Agent) warn(ctx context.Context, object kubeclient.ObjectKey, n kubecli
 
 // warnOfClass warns the class's owner, who must create another class: the mode of a class is immutable.
 func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) error {
-	return a.warn(ctx, kubeclient.ObjectKey{Kind: kubeclient.KindClass, Key: class.Name}, kubeclient.News{About: kubeclient.AboutClass(class), Kind: corev1.EventTypeWarning, Reason: api.ReasonImmediateBindingUnsupported,
+	return a.warn(ctx, kubeclient.ObjectKey{Kind: kubeclient.KindClass, Key: class.Name}, kubeclient.Event{About: kubeclient.AboutClass(class), Kind: corev1.EventTypeWarning, Reason: api.ReasonImmediateBindingUnsupported,
 		Message: "volumeBindingMode is Immediate: a volume would be created before the scheduler selects a node, on a disk that the pod " +
 			"may not reach. Claims of this class stay Pending. Delete the class and create it again with volumeBindingMode: WaitForFirstConsumer " +
 			"(Kubernetes does not change the mode of an existing class)."})
@@ -36,7 +36,7 @@ func (a *Agent) warnOfClass(ctx context.Context, class *storagev1.StorageClass) 
 // warnOfClaim warns the claim's owner. The class of a claim is immutable, too.
 func (a *Agent) warnOfClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class := kubeclient.ClassOf(claim)
-	return a.warn(ctx, kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: kubeclient.KeyOf(claim)}, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: api.ReasonImmediateBindingUnsupported,
+	return a.warn(ctx, kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: kubeclient.KeyOf(claim)}, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: api.ReasonImmediateBindingUnsupported,
 		Message: "storage class " + class + " has volumeBindingMode Immediate: no node is selected for this claim, and it stays Pending. " +
 			"Delete the claim and create it again with a class that has WaitForFirstConsumer, or ask the administrator to create " + class + " again with that mode."})
 }

@@ -53,7 +53,7 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 		a.queue.AddAfter(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: kubeclient.KeyOf(claim)}, kubeclient.BackoffFirst) // no watch announces that the snapshot names its content
 	}
 	if err != nil || !here {
-		return binding, errors.Join(err, a.tellShared(ctx, claim, api.ReasonDuplicateVolumeHandle,
+		return binding, errors.Join(err, a.reportShared(ctx, claim, api.ReasonDuplicateVolumeHandle,
 			fmt.Sprintf("node %s is not selected for this clone of claim %s", a.node, from.key), err))
 	}
 	before := claim.Annotations[api.AnnotationSelectedNode]
@@ -69,7 +69,7 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 	if before != "" {
 		message += " instead of " + before
 	}
-	return true, a.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSourceNodeSelected, Message: message})
+	return true, a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSourceNodeSelected, Message: message})
 }
 
 // holds reports whether the source is ready and on this node's disks; binding: it may become ready once a snapshot and its

@@ -41,7 +41,7 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 		return false, err
 	}
 	if err := a.checkHandle(ctx, pv); err != nil {
-		return true, errors.Join(err, a.tellShared(ctx, claim, api.ReasonVolumeResizeFailed, "the volume is not extended", err))
+		return true, errors.Join(err, a.reportShared(ctx, claim, api.ReasonVolumeResizeFailed, "the volume is not extended", err))
 	}
 	if err := a.extend(ctx, claim, pv, target); !apierrors.IsNotFound(err) {
 		return true, err
@@ -49,14 +49,14 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	return true, nil // deleted meanwhile
 }
 
-// tellShared writes an event on a claim if the driver refuses an operation because two PersistentVolumes have one handle.
+// reportShared writes an event on a claim if the driver refuses an operation because two PersistentVolumes have one handle.
 // It ignores other errors.
-func (a *Agent) tellShared(ctx context.Context, claim *corev1.PersistentVolumeClaim, reason, refused string, why error) error {
+func (a *Agent) reportShared(ctx context.Context, claim *corev1.PersistentVolumeClaim, reason, refused string, why error) error {
 	var shared sharedHandleError
 	if !errors.As(why, &shared) {
 		return nil
 	}
-	return a.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: reason, Message: refused + ": " + shared.Error()})
+	return a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: reason, Message: refused + ": " + shared.Error()})
 }
 
 func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, target resource.Quantity) (err error) {
@@ -67,7 +67,7 @@ func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 	}
 	volume, err := a.extendVolume(ctx, pv, target)
 	if err != nil {
-		return errors.Join(err, a.tellFailed(ctx, claim, err))
+		return errors.Join(err, a.reportFailed(ctx, claim, err))
 	}
 	size := *resource.NewQuantity(int64(volume.Size), resource.BinarySI)
 	if pv.Spec.Capacity.Storage().Cmp(size) < 0 {
@@ -81,12 +81,12 @@ func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 		return fmt.Errorf("cannot record the new size of claim %s: %w", kubeclient.KeyOf(claim), err)
 	}
 	a.log.InfoContext(ctx, "volume extended", "claim", kubeclient.KeyOf(claim), "volume", volume.ID.String(), "size", volume.Size)
-	n := kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonFileSystemResizeRequired,
+	n := kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonFileSystemResizeRequired,
 		Message: fmt.Sprintf("the volume on node %s now has %s; file system resize pending", a.node, volume.Size)}
 	if isBlock {
 		n.Reason, n.Message = api.ReasonVolumeResizeSuccessful, fmt.Sprintf("the volume on node %s now has %s", a.node, volume.Size)
 	}
-	return a.events.Tell(ctx, n)
+	return a.events.Record(ctx, n)
 }
 
 func (a *Agent) extendVolume(ctx context.Context, pv *corev1.PersistentVolume, target resource.Quantity) (lvm.Volume, error) {
@@ -104,9 +104,9 @@ func isBlock(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
-// tellFailed records in the claim's status and in an event why its volume was not extended. It does not report a busy
+// reportFailed records in the claim's status and in an event why its volume was not extended. It does not report a busy
 // volume.
-func (a *Agent) tellFailed(ctx context.Context, claim *corev1.PersistentVolumeClaim, why error) error {
+func (a *Agent) reportFailed(ctx context.Context, claim *corev1.PersistentVolumeClaim, why error) error {
 	infeasible := false
 	switch lvm.KindOf(why) {
 	case lvm.KindBusy:
@@ -119,6 +119,6 @@ func (a *Agent) tellFailed(ctx context.Context, claim *corev1.PersistentVolumeCl
 	if !saysFailed(claim, infeasible, why.Error()) {
 		_, noted = a.client.PatchClaim(ctx, claim, "status", failedPatch(claim, infeasible, why.Error()))
 	}
-	return errors.Join(noted, a.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID),
+	return errors.Join(noted, a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID),
 		Kind: corev1.EventTypeWarning, Reason: api.ReasonVolumeResizeFailed, Message: why.Error()}))
 }

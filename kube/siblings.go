@@ -78,8 +78,8 @@ func (a *Agent) Given(namespace, claim, uid string) bool {
 // Warn writes a warning event on a claim, and does not repeat it under the same reason while the event lasts. It logs a
 // failure to write.
 func (a *Agent) Warn(ctx context.Context, namespace, claim, uid, reason, message string) {
-	n := kubeclient.News{About: kubeclient.AboutClaim(namespace, claim, types.UID(uid)), Kind: corev1.EventTypeWarning, Reason: reason, Message: message}
-	if err := a.events.Once(ctx, n); err != nil {
+	n := kubeclient.Event{About: kubeclient.AboutClaim(namespace, claim, types.UID(uid)), Kind: corev1.EventTypeWarning, Reason: reason, Message: message}
+	if err := a.events.RecordOnce(ctx, n); err != nil {
 		a.log.WarnContext(ctx, "cannot write an event", "reason", reason, "about", namespace+"/"+claim, "message", message, "error", err)
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 // adoptOptions are the flags of `nodelvm adopt`.
 type adoptOptions struct {
-	asideOptions
+	adminOptions
 	all    bool
 	tag    bool
 	claim  string
@@ -34,7 +34,7 @@ type adoptOptions struct {
 }
 
 func (o *adoptOptions) bind(flags *pflag.FlagSet) {
-	o.asideOptions.bind(flags)
+	o.adminOptions.bind(flags)
 	flags.BoolVar(&o.all, "all", false, "adopt every unreferenced volume with its former claim, for example after the loss of the cluster's objects")
 	flags.BoolVar(&o.tag, "tag", false, "tag an unmanaged logical volume as managed before adopting it: from then on the driver manages it")
 	flags.StringVar(&o.claim, "claim", "", "also print a claim that is bound to the volume, as NAMESPACE/NAME")
@@ -80,7 +80,7 @@ func adoptCommand() *cobra.Command {
 	return cmd
 }
 
-func (o *adoptOptions) adopt(ctx context.Context, a *aside, args []string) (string, error) {
+func (o *adoptOptions) adopt(ctx context.Context, a *adminSession, args []string) (string, error) {
 	if !o.all {
 		v, err := o.find(ctx, a, args[0])
 		if err != nil {
@@ -121,7 +121,7 @@ func adoptAll(found []kube.Orphan, manifests func(kube.Orphan) (string, error)) 
 }
 
 // find finds the volume that the admin names, and marks it as the driver's if that is wanted.
-func (o *adoptOptions) find(ctx context.Context, a *aside, path string) (lvm.Volume, error) {
+func (o *adoptOptions) find(ctx context.Context, a *adminSession, path string) (lvm.Volume, error) {
 	group, lv, ok := strings.Cut(strings.TrimPrefix(path, "/dev/"), "/")
 	if !ok {
 		return lvm.Volume{}, fmt.Errorf("%q names no volume; give GROUP/VOLUME, as lvs shows them", path)
@@ -147,7 +147,7 @@ func (o *adoptOptions) find(ctx context.Context, a *aside, path string) (lvm.Vol
 
 // unheld refuses a volume that has a PersistentVolume: a second one, or another claim in the first, would have it removed
 // under who uses it.
-func (a *aside) unheld(ctx context.Context, v lvm.Volume) error {
+func (a *adminSession) unheld(ctx context.Context, v lvm.Volume) error {
 	search := kube.OrphanSearch{Client: a.client}
 	holder, err := search.Holder(ctx, v)
 	if err != nil || holder == "" {
@@ -169,7 +169,7 @@ func volumeName(node, group, lv string) string {
 	return "adopted-" + hex.EncodeToString(sum[:8])
 }
 
-func (o *adoptOptions) manifests(ctx context.Context, a *aside, v lvm.Volume, claim string) (string, error) {
+func (o *adoptOptions) manifests(ctx context.Context, a *adminSession, v lvm.Volume, claim string) (string, error) {
 	fsType := o.fsType
 	if !o.block && fsType == "" {
 		device, err := a.host.Activate(ctx, v.ID, v.UUID)

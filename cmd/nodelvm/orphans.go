@@ -20,30 +20,30 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// asideDir is where the commands of an admin's, beside the driver, have their lvm.conf.
-const asideDir = "/run/nodelvm/aside"
+// adminDir is where these commands have their lvm.conf, apart from the driver's.
+const adminDir = "/run/nodelvm/admin"
 
-// asideOptions are the flags of the commands that an admin runs in the driver's container.
-type asideOptions struct {
+// adminOptions are the flags of the commands that an admin runs in the driver's container.
+type adminOptions struct {
 	nodeName  string
 	clusterID string
 	lockDir   string
 }
 
-func (o *asideOptions) bind(flags *pflag.FlagSet) {
+func (o *adminOptions) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node (default: environment variable NODE_NAME)")
 	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "cluster ID of the driver (default: environment variable CLUSTER_ID, or else the UID of the namespace kube-system)")
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "directory of the host's LVM locks (lvm.conf: locking_dir)")
 }
 
-// aside is an admin's hand beside the driver of this node.
-type aside struct {
-	*asideOptions
+// adminSession is what such a command works with, while the driver of this node runs.
+type adminSession struct {
+	*adminOptions
 	client *kubeclient.Client
 	host   *host.Host
 }
 
-func (o *asideOptions) open(ctx context.Context) (*aside, error) {
+func (o *adminOptions) open(ctx context.Context) (*adminSession, error) {
 	if o.nodeName == "" {
 		return nil, errors.New("--node-name is empty; set it, or the environment variable NODE_NAME")
 	}
@@ -56,18 +56,18 @@ func (o *asideOptions) open(ctx context.Context) (*aside, error) {
 			return nil, err
 		}
 	}
-	host, err := host.NewHost(lvm.Config{SystemDir: asideDir, LockDir: o.lockDir, Cluster: o.clusterID, Node: o.nodeName, AdminCLI: true})
-	return &aside{o, client, host}, err
+	host, err := host.NewHost(lvm.Config{SystemDir: adminDir, LockDir: o.lockDir, Cluster: o.clusterID, Node: o.nodeName, AdminCLI: true})
+	return &adminSession{o, client, host}, err
 }
 
-func (a *aside) orphans(ctx context.Context) ([]kube.Orphan, error) {
+func (a *adminSession) orphans(ctx context.Context) ([]kube.Orphan, error) {
 	search := kube.OrphanSearch{Client: a.client, Holdings: a.host.ManagedVolumes}
 	found, _, err := search.Find(ctx)
 	return found, err
 }
 
 func orphansCommand() *cobra.Command {
-	var o asideOptions
+	var o adminOptions
 	var output string
 	cmd := &cobra.Command{
 		Use:   "orphans",

@@ -20,8 +20,8 @@ const (
 	statusTimeout = 8 * time.Second
 )
 
-// teller is what the page asks of lvm.Host.
-type teller interface {
+// statusHost is what the page asks of lvm.Host.
+type statusHost interface {
 	Inventory(ctx context.Context) (inventory.Inventory, error)
 	CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventory.Offer, error)
 }
@@ -36,7 +36,7 @@ type statusPage struct {
 
 	mu      sync.Mutex
 	cluster string
-	host    teller // nil until serving
+	host    statusHost // nil until serving
 	health  findings
 	compare func() *statuspage.Comparison // nil: there is no API server
 }
@@ -47,7 +47,7 @@ func newStatusPage(o *options, ready func(context.Context) error, registered fun
 }
 
 // serve publishes this host from now on.
-func (p *statusPage) serve(cluster string, host teller, health findings, compare func() *statuspage.Comparison) {
+func (p *statusPage) serve(cluster string, host statusHost, health findings, compare func() *statuspage.Comparison) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cluster, p.host, p.health, p.compare = cluster, host, health, compare
@@ -141,7 +141,7 @@ func pageCondition(f lvm.Condition) statuspage.Condition {
 }
 
 // offersTo answers one class of the query. An error is not the class's fault: the answer is unknown.
-func offersTo(ctx context.Context, host teller, query string) (statuspage.Class, error) {
+func offersTo(ctx context.Context, host statusHost, query string) (statuspage.Class, error) {
 	name, parameters, err := statuspage.ParseClass(query)
 	told := statuspage.Class{Name: name}
 	if ctx.Err() != nil {

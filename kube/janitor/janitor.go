@@ -37,7 +37,7 @@ type Janitor struct {
 	client *kubeclient.Client
 	cfg    JanitorConfig
 	log    *slog.Logger
-	events *kubeclient.Teller
+	events *kubeclient.EventRecorder
 	losses losses
 }
 
@@ -45,7 +45,7 @@ type Janitor struct {
 func NewJanitor(cfg JanitorConfig) *Janitor {
 	return &Janitor{
 		client: cfg.Client, cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()),
-		events: &kubeclient.Teller{Client: cfg.Client, Told: map[string]kubeclient.Telling{}},
+		events: &kubeclient.EventRecorder{Client: cfg.Client, Counts: map[string]kubeclient.EventCount{}},
 	}
 }
 
@@ -153,7 +153,7 @@ func (r *janitorRound) next(ctx context.Context) bool {
 		return false
 	}
 	defer r.queue.Done(object)
-	again, err := r.look(ctx, object)
+	again, err := r.check(ctx, object)
 	id := object.String()
 	switch {
 	case ctx.Err() != nil:
@@ -173,16 +173,16 @@ func (r *janitorRound) next(ctx context.Context) bool {
 }
 
 // look does the next step for an object, and returns when to check again; 0: when the watch brings a change.
-func (r *janitorRound) look(ctx context.Context, object kubeclient.ObjectKey) (time.Duration, error) {
+func (r *janitorRound) check(ctx context.Context, object kubeclient.ObjectKey) (time.Duration, error) {
 	var s *kubeclient.FilteredStore[place]
 	var do func(context.Context, string, string) (time.Duration, error)
 	switch object.Kind {
 	case kubeclient.KindVolume:
-		s, do = r.volumes, r.lookAtVolume
+		s, do = r.volumes, r.checkVolume
 	case kubeclient.KindClaim:
-		s, do = r.claims, r.lookAtClaim
+		s, do = r.claims, r.checkClaim
 	default:
-		s, do = r.contents, r.lookAtContent
+		s, do = r.contents, r.checkContent
 	}
 	p, there, _ := s.Find(object.Key)
 	if !there {

@@ -46,12 +46,12 @@ func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}},
 	}
 	r := roundOn(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-1": pv, "GET /api/v1/nodes/n": node})
-	again, err := r.lookAtVolume(t.Context(), "pvc-1", "n")
+	again, err := r.checkVolume(t.Context(), "pvc-1", "n")
 	if err != nil || again == 0 {
 		t.Errorf("next check in %s, %v", again, err)
 	}
 	delete(pv.Annotations, api.AnnotationVolumeGroupLostSince)
-	again, err = r.lookAtVolume(t.Context(), "pvc-1", "n")
+	again, err = r.checkVolume(t.Context(), "pvc-1", "n")
 	if err != nil || again != 0 {
 		t.Errorf("without a note: next check in %s, %v", again, err)
 	}
@@ -59,7 +59,7 @@ func TestSilentNodesAreLookedAtAgain(t *testing.T) {
 
 // TestRetainedContentsAreNotPolled: a retained content outlives its snapshot.
 func TestRetainedContentsAreNotPolled(t *testing.T) {
-	s := ContentSight{Now: time.Now(), C: &kubeclient.Content{}, Bound: &kubeclient.Snapshot{}}
+	s := ContentObservation{Now: time.Now(), C: &kubeclient.Content{}, Bound: &kubeclient.Snapshot{}}
 	s.Bound.Namespace, s.Bound.Name = "ns", "gone"
 	again, err := roundOn(t, nil).doContent(t.Context(), s, StepDeleteClaim)
 	if err != nil || again < time.Minute {
@@ -81,7 +81,7 @@ func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
 		"GET " + group + "/namespaces/ns/volumesnapshots/nightly": s, "GET " + group + "/volumesnapshotcontents/a": c,
 	})
 	r.losses.load(`{"node-1": "2020-01-02T03:04:05Z"}`)
-	again, err := r.lookAtContent(t.Context(), "a", "node-1")
+	again, err := r.checkContent(t.Context(), "a", "node-1")
 	if err != nil || again < time.Minute {
 		t.Errorf("next check in %s, %v", again, err)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// lookAtClaim removes the selected node from an unbound claim if that node is gone or out of service: no driver on it
+// checkClaim removes the selected node from an unbound claim if that node is gone or out of service: no driver on it
 // creates the volume, and the scheduler does not change its choice.
-func (r *janitorRound) lookAtClaim(ctx context.Context, key, node string) (time.Duration, error) {
+func (r *janitorRound) checkClaim(ctx context.Context, key, node string) (time.Duration, error) {
 	namespace, name := kubeclient.ClaimKey(key)
 	claim, err := r.client.Claim(ctx, namespace, name)
 	if err != nil || claim == nil || claim.Spec.VolumeName != "" || claim.Annotations[api.AnnotationSelectedNode] != node {
@@ -36,5 +36,5 @@ func (r *janitorRound) lookAtClaim(ctx context.Context, key, node string) (time.
 	}
 	message := lost.String() + "; this claim returns to the scheduler, which selects another node"
 	r.log.InfoContext(ctx, message, "claim", key)
-	return 0, r.events.Tell(ctx, kubeclient.News{About: kubeclient.AboutClaim(namespace, name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSelectedNodeRemoved, Message: message})
+	return 0, r.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(namespace, name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSelectedNodeRemoved, Message: message})
 }

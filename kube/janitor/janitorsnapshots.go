@@ -16,8 +16,8 @@ import (
 // finalizerContent is csi-snapshotter's on a content; the node that has removed the snapshot removes it.
 const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
 
-// ContentSight is everything that decides the next step for a content.
-type ContentSight struct {
+// ContentObservation is everything that decides the next step for a content.
+type ContentObservation struct {
 	Now    time.Time
 	Began  time.Time // Start of this janitor.
 	Grace  time.Duration
@@ -32,31 +32,31 @@ type ContentSight struct {
 
 // DecideContent decides the next step: a content has some of the steps of a volume. StepDeleteClaim means the
 // VolumeSnapshot, which is deleted with its content.
-func DecideContent(s ContentSight) step {
+func DecideContent(s ContentObservation) step {
 	switch {
 	case s.broken != nil:
-		return stepTellBroken
+		return stepReportBroken
 	case s.Loss.kind == lossNone && s.Marked.IsZero():
 		return stepNothing
 	case s.Loss.kind == lossNone:
-		return stepForgive
+		return stepClearLoss
 	case s.Marked.IsZero():
 		return stepMark
 	case s.Now.Before(s.Marked.Add(s.Grace)):
-		return stepTell
+		return stepReport
 	case s.C.DeletionTimestamp != nil && (s.Loss.kind == lossGone || s.OptIn) && slices.Contains(s.C.Finalizers, finalizerContent):
-		return StepUnholdPV
+		return StepRemoveFinalizer
 	case s.C.DeletionTimestamp == nil && s.Bound != nil && s.OptIn && !s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
 		return StepDeleteClaim
 	case s.C.DeletionTimestamp == nil:
-		return stepTell
+		return stepReport
 	}
 	return stepNothing
 }
 
-// lookAtContent does the next step for the content of a snapshot.
-func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
-	s := ContentSight{Now: time.Now(), Began: r.began, Grace: r.cfg.Grace, C: &kubeclient.Content{}}
+// checkContent does the next step for the content of a snapshot.
+func (r *janitorRound) checkContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
+	s := ContentObservation{Now: time.Now(), Began: r.began, Grace: r.cfg.Grace, C: &kubeclient.Content{}}
 	there, err := kubeclient.Get(ctx, r.client.Snapshots, "volumesnapshotcontents", "", name, s.C)
 	if err != nil || !there || s.C.Spec.Driver != api.DriverName || s.C.Labels[api.LabelManagedBy] != nodeName {
 		return 0, err
@@ -68,16 +68,16 @@ func (r *janitorRound) lookAtContent(ctx context.Context, name, nodeName string)
 	s.Loss = LossOf(nodeName, node, "")
 	s.lost, s.Marked = r.noted(ctx, s.Now, s.Loss, "", s.C)
 	if s.Loss.kind != lossNone {
-		if err := r.seeSnapshot(ctx, &s); err != nil {
+		if err := r.observeSnapshot(ctx, &s); err != nil {
 			return 0, err
 		}
 	}
 	return r.doContent(ctx, s, DecideContent(s))
 }
 
-// seeSnapshot reads the content's snapshot and its class. If it sets neither a snapshot nor a broken chain, the content was
+// observeSnapshot reads the content's snapshot and its class. If it sets neither a snapshot nor a broken chain, the content was
 // never bound to a snapshot, or that snapshot no longer exists.
-func (r *janitorRound) seeSnapshot(ctx context.Context, s *ContentSight) error {
+func (r *janitorRound) observeSnapshot(ctx context.Context, s *ContentObservation) error {
 	if s.broken = kubeclient.PlacedContent(s.C, s.Loss.node); s.broken != nil {
 		return nil //nolint:nilerr // a broken link is what was seen
 	}
@@ -100,29 +100,29 @@ func (r *janitorRound) seeSnapshot(ctx context.Context, s *ContentSight) error {
 	return err
 }
 
-func (r *janitorRound) doContent(ctx context.Context, s ContentSight, what step) (time.Duration, error) {
+func (r *janitorRound) doContent(ctx context.Context, s ContentObservation, what step) (time.Duration, error) {
 	switch what {
-	case stepForgive:
+	case stepClearLoss:
 		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: nil}})
 	case stepMark:
 		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: noteAt(s.Now, s.C.CreationTimestamp.Time, s.lost).Format(time.RFC3339)}})
-	case stepTell:
-		wait := tellAgain
+	case stepReport:
+		wait := reportAgain
 		if due := releaseAt(s.Marked, s.Began, s.Grace); due.After(s.Now) {
 			wait = max(time.Second, due.Sub(s.Now))
 		}
 		if s.Bound == nil {
 			return wait, nil // no owner is left to inform
 		}
-		return wait, r.tellSnapshot(ctx, s, corev1.EventTypeWarning, api.ReasonSnapshotLost, fmt.Sprintf(
+		return wait, r.reportSnapshot(ctx, s, corev1.EventTypeWarning, api.ReasonSnapshotLost, fmt.Sprintf(
 			"%s. Snapshot %s is on it and is available again when it returns. If it does not return, delete this VolumeSnapshot. "+
 				"The janitor deletes those of VolumeSnapshotClasses with the annotation %s: %s, %s after the loss.", s.Loss, s.C.Status.SnapshotHandle, api.AnnotationOnNodeLoss, api.OnNodeLossRelease, s.Grace))
-	case stepTellBroken:
-		return tellAgain, r.tellBroken(ctx, api.ReasonSnapshotMismatch, corev1.ObjectReference{
+	case stepReportBroken:
+		return reportAgain, r.reportBroken(ctx, api.ReasonSnapshotMismatch, corev1.ObjectReference{
 			APIVersion: kubeclient.SnapshotVersion.String(), Kind: kubeclient.KindContent, Name: s.C.Name, UID: s.C.UID}, s.broken)
 	case StepDeleteClaim:
-		return tellAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless it is retained
-	case StepUnholdPV:
+		return reportAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless it is retained
+	case StepRemoveFinalizer:
 		finalizers := slices.DeleteFunc(slices.Clone(s.C.Finalizers), func(f string) bool { return f == finalizerContent })
 		r.log.InfoContext(ctx, "removed the finalizer that only the lost node removes", "content", s.C.Name, "node", s.Loss.node)
 		return 0, r.patchContent(ctx, s.C, map[string]any{"finalizers": finalizers})
@@ -132,7 +132,7 @@ func (r *janitorRound) doContent(ctx context.Context, s ContentSight, what step)
 }
 
 // deleteSnapshot deletes the VolumeSnapshot; the snapshot controller then deletes the content.
-func (r *janitorRound) deleteSnapshot(ctx context.Context, s ContentSight) error {
+func (r *janitorRound) deleteSnapshot(ctx context.Context, s ContentObservation) error {
 	err := remove(ctx, r.client.Snapshots, "volumesnapshots", s.Bound, nil)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -140,14 +140,14 @@ func (r *janitorRound) deleteSnapshot(ctx context.Context, s ContentSight) error
 	if err != nil {
 		return fmt.Errorf("cannot delete snapshot %s: %w", s.C.SnapshotKey(), err)
 	}
-	return r.tellSnapshot(ctx, s, corev1.EventTypeNormal, api.ReasonSnapshotDeleted, fmt.Sprintf(
+	return r.reportSnapshot(ctx, s, corev1.EventTypeNormal, api.ReasonSnapshotDeleted, fmt.Sprintf(
 		"%s for more than %s: the janitor deletes this snapshot, as its class demands; %s stays on its disks", s.Loss, s.Grace, s.C.Status.SnapshotHandle))
 }
 
-func (r *janitorRound) tellSnapshot(ctx context.Context, s ContentSight, kind, reason, message string) error {
+func (r *janitorRound) reportSnapshot(ctx context.Context, s ContentObservation, kind, reason, message string) error {
 	ref := s.C.Spec.VolumeSnapshotRef
 	r.log.InfoContext(ctx, message, "snapshot", s.C.SnapshotKey(), "node", s.Loss.node, "reason", reason)
-	return r.events.Tell(ctx, kubeclient.News{About: corev1.ObjectReference{
+	return r.events.Record(ctx, kubeclient.Event{About: corev1.ObjectReference{
 		APIVersion: kubeclient.SnapshotVersion.String(), Kind: kubeclient.KindSnapshot, Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,
 	}, Kind: kind, Reason: reason, Message: message})
 }

@@ -20,17 +20,17 @@ import (
 // Intervals of further checks for changes that no watch announces: a class gets its annotation, an event expires after an
 // hour, a deleted pod ends.
 const (
-	tellAgain = 10 * time.Minute
-	lookAgain = 5 * time.Second
+	reportAgain = 10 * time.Minute
+	checkAgain  = 5 * time.Second
 )
 
-// lookAtVolume does the next step for a volume. It sends no request for a volume that is not lost.
-func (r *janitorRound) lookAtVolume(ctx context.Context, name, node string) (time.Duration, error) {
+// checkVolume does the next step for a volume. It sends no request for a volume that is not lost.
+func (r *janitorRound) checkVolume(ctx context.Context, name, node string) (time.Duration, error) {
 	pv, err := r.client.Volume(ctx, name)
 	if err != nil || pv == nil || kubeclient.NodeOf(pv) != node {
 		return 0, err
 	}
-	s, err := r.see(ctx, pv, node)
+	s, err := r.observe(ctx, pv, node)
 	if err != nil {
 		return 0, err
 	}
@@ -42,8 +42,8 @@ func (r *janitorRound) lookAtVolume(ctx context.Context, name, node string) (tim
 }
 
 // see reads what decides the next step, and stops as soon as the rest cannot matter.
-func (r *janitorRound) see(ctx context.Context, pv *corev1.PersistentVolume, name string) (Sight, error) {
-	s := Sight{Now: time.Now(), Began: r.began, Grace: r.cfg.Grace, Pv: pv}
+func (r *janitorRound) observe(ctx context.Context, pv *corev1.PersistentVolume, name string) (Observation, error) {
+	s := Observation{Now: time.Now(), Began: r.began, Grace: r.cfg.Grace, Pv: pv}
 	node, err := r.client.Node(ctx, name)
 	if err != nil {
 		return s, err
@@ -111,84 +111,84 @@ func (r *janitorRound) class(ctx context.Context, name string) (class storagev1.
 }
 
 // do does the step; the watch, or the returned time, brings the next one.
-func (r *janitorRound) do(ctx context.Context, s Sight, what step) (time.Duration, error) {
+func (r *janitorRound) do(ctx context.Context, s Observation, what step) (time.Duration, error) {
 	switch what {
 	case stepNothing:
 		return 0, nil
-	case stepForgive:
-		return 0, r.forgive(ctx, s)
+	case stepClearLoss:
+		return 0, r.clearLoss(ctx, s)
 	case stepMark:
 		s.Marked = noteAt(s.Now, s.Pv.CreationTimestamp.Time, s.lost)
 		if err := r.client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationLostSince: s.Marked.Format(time.RFC3339)}); err != nil {
 			return 0, err
 		}
-		return r.tellLost(ctx, s) // at once: the owner must see a warning before the claim is deleted
-	case stepTell:
-		return r.tellLost(ctx, s)
+		return r.reportLost(ctx, s) // at once: the owner must see a warning before the claim is deleted
+	case stepReport:
+		return r.reportLost(ctx, s)
 	case stepInUse:
 		user := s.users[slices.IndexFunc(s.users, s.alive)]
-		return time.Minute, r.tell(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeInUse, fmt.Sprintf(
+		return time.Minute, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeInUse, fmt.Sprintf(
 			"%s, and the storage class demands that this claim is deleted; but pod %s on node %s still uses it: delete the pod first",
 			s.Loss, user.Name, user.Spec.NodeName))
 	case StepDeleteClaim:
 		if err := r.deleteClaim(ctx, s); err != nil {
 			return 0, err
 		}
-		return lookAgain, r.deletePods(ctx, s) // at once: a claim that only waiting pods use is deleted in a moment
+		return checkAgain, r.deletePods(ctx, s) // at once: a claim that only waiting pods use is deleted in a moment
 	case stepDeletePods:
-		return lookAgain, r.deletePods(ctx, s)
+		return checkAgain, r.deletePods(ctx, s)
 	case stepAwait:
-		return lookAgain, nil
+		return checkAgain, nil
 	case StepDeletePV:
 		return 0, r.deletePV(ctx, s)
-	case StepUnholdPV:
-		return 0, r.unhold(ctx, s)
+	case StepRemoveFinalizer:
+		return 0, r.removeFinalizer(ctx, s)
 	case stepAbandon:
 		return 0, r.abandon(ctx, s)
-	case stepTellBroken:
-		return tellAgain, r.tellBroken(ctx, api.ReasonClaimMismatch, corev1.ObjectReference{
+	case stepReportBroken:
+		return reportAgain, r.reportBroken(ctx, api.ReasonClaimMismatch, corev1.ObjectReference{
 			APIVersion: "v1", Kind: kubeclient.KindVolume, Name: s.Pv.Name, UID: s.Pv.UID}, s.broken)
 	}
 	return 0, nil
 }
 
-// tellBroken writes an event on the object whose references do not agree, and on no other object.
-func (r *janitorRound) tellBroken(ctx context.Context, reason string, about corev1.ObjectReference, broken error) error {
+// reportBroken writes an event on the object whose references do not agree, and on no other object.
+func (r *janitorRound) reportBroken(ctx context.Context, reason string, about corev1.ObjectReference, broken error) error {
 	message := broken.Error() + ": the janitor ignores this object"
 	r.log.WarnContext(ctx, message, "reason", reason, "object", about.Name)
-	return r.events.Once(ctx, kubeclient.News{About: about, Kind: corev1.EventTypeWarning, Reason: reason, Message: message})
+	return r.events.RecordOnce(ctx, kubeclient.Event{About: about, Kind: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
 // tell writes an event on the volume's claim or, if that no longer exists, on the volume.
-func (r *janitorRound) tell(ctx context.Context, s Sight, kind, reason, message string) error {
+func (r *janitorRound) report(ctx context.Context, s Observation, kind, reason, message string) error {
 	r.log.InfoContext(ctx, message, "volume", s.Pv.Name, "node", s.Loss.node, "reason", reason)
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: kubeclient.KindVolume, Name: s.Pv.Name, UID: s.Pv.UID}
 	if s.Claim != nil {
 		about = kubeclient.AboutClaim(s.Claim.Namespace, s.Claim.Name, s.Claim.UID)
 	}
-	return r.events.Tell(ctx, kubeclient.News{About: about, Kind: kind, Reason: reason, Message: message})
+	return r.events.Record(ctx, kubeclient.Event{About: about, Kind: kind, Reason: reason, Message: message})
 }
 
-// tellLost reports where the data is, what the owner can do, and when the janitor would act.
-func (r *janitorRound) tellLost(ctx context.Context, s Sight) (time.Duration, error) {
+// reportLost reports where the data is, what the owner can do, and when the janitor would act.
+func (r *janitorRound) reportLost(ctx context.Context, s Observation) (time.Duration, error) {
 	what := fmt.Sprintf("%s. This claim's data is on it (logical volume %s). ", s.Loss, s.Pv.Spec.CSI.VolumeHandle)
 	remedy := "The data is available again when it returns. If it does not return, delete this claim and its pod; a StatefulSet then starts with an empty volume on another node."
 	switch {
 	case s.Claim == nil:
 		return max(time.Second, s.Marked.Add(s.Grace).Sub(s.Now)), nil // no owner is left to inform
 	case !s.OptIn:
-		return tellAgain, r.tell(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, what+"The janitor deletes nothing. "+remedy+
+		return reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, what+"The janitor deletes nothing. "+remedy+
 			fmt.Sprintf(" The janitor releases volumes of storage classes with the annotation %s: %s.", api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
 	}
 	at := releaseAt(s.Marked, s.Began, s.Grace)
-	return max(time.Second, at.Sub(s.Now)), r.tell(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost,
+	return max(time.Second, at.Sub(s.Now)), r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost,
 		what+fmt.Sprintf("If it does not return by %s, the janitor deletes this claim, as its storage class demands (annotation %s: %s). A StatefulSet then starts with an empty volume on another node.",
 			at.UTC().Format(time.RFC3339), api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
 }
 
-func (r *janitorRound) forgive(ctx context.Context, s Sight) error {
+func (r *janitorRound) clearLoss(ctx context.Context, s Observation) error {
 	if s.Pv.Annotations[api.AnnotationReclaimPolicy] != "" && s.Pv.Spec.ClaimRef != nil && (s.Claim == nil || s.Claim.DeletionTimestamp != nil) {
-		return r.forgiveLate(ctx, s)
+		return r.clearLateLoss(ctx, s)
 	}
 	if err := r.client.Change(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil}, policyBefore(s.Pv)); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (r *janitorRound) forgive(ctx context.Context, s Sight) error {
 	if s.Claim == nil || s.Pv.Status.Phase != corev1.VolumeBound || s.Pv.Annotations[api.AnnotationVolumeGroupLostSince] != "" {
 		return nil
 	}
-	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeLostResolved,
+	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeLostResolved,
 		"Resolved: the node of this claim's volume is back. The janitor deleted nothing")
 }
 
@@ -210,18 +210,18 @@ func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPol
 	return ""
 }
 
-// forgiveLate retains a volume that is back although its claim is being deleted: nothing can stop that deletion.
-func (r *janitorRound) forgiveLate(ctx context.Context, s Sight) error {
+// clearLateLoss retains a volume that is back although its claim is being deleted: nothing can stop that deletion.
+func (r *janitorRound) clearLateLoss(ctx context.Context, s Observation) error {
 	if err := r.client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil, api.AnnotationAbandonedSince: s.Now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
 	s.Claim = nil // the claim is being deleted: write the event on the volume
-	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeAbandoned, fmt.Sprintf(
+	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeAbandoned, fmt.Sprintf(
 		"the node of this volume is back, but its claim was deleted meanwhile. Logical volume %s is kept with its data", s.Pv.Spec.CSI.VolumeHandle))
 }
 
 // deleteClaim first sets the policy Retain: otherwise a node that returns while the claim is deleted would remove the data.
-func (r *janitorRound) deleteClaim(ctx context.Context, s Sight) error {
+func (r *janitorRound) deleteClaim(ctx context.Context, s Observation) error {
 	if policy := s.Pv.Spec.PersistentVolumeReclaimPolicy; policy == corev1.PersistentVolumeReclaimDelete {
 		if err := r.client.Change(ctx, s.Pv, map[string]any{api.AnnotationReclaimPolicy: policy}, corev1.PersistentVolumeReclaimRetain); err != nil {
 			return err
@@ -231,14 +231,14 @@ func (r *janitorRound) deleteClaim(ctx context.Context, s Sight) error {
 	if err != nil {
 		return fmt.Errorf("cannot delete claim %s: %w", kubeclient.KeyOf(s.Claim), err)
 	}
-	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonClaimDeleted, fmt.Sprintf(
+	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonClaimDeleted, fmt.Sprintf(
 		"%s for more than %s: the janitor deletes this claim, as storage class %s demands, so that its owner can create it again; volume %s stays on its disks",
 		s.Loss, s.Grace, s.Pv.Spec.StorageClassName, s.Pv.Spec.CSI.VolumeHandle))
 }
 
 // deletePods deletes the pods that wait for the claim. Pods on a lost node get no time to end, as Kubernetes' pod garbage
 // collector does it.
-func (r *janitorRound) deletePods(ctx context.Context, s Sight) error {
+func (r *janitorRound) deletePods(ctx context.Context, s Observation) error {
 	for _, pod := range s.users {
 		if !s.removable(pod) {
 			continue
@@ -250,23 +250,23 @@ func (r *janitorRound) deletePods(ctx context.Context, s Sight) error {
 		if err := remove(ctx, r.client.Core, "pods", &pod, grace); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("cannot delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
-		if err := r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonPodDeleted, fmt.Sprintf("deleted pod %s, which waited for this claim", pod.Name)); err != nil {
+		if err := r.report(ctx, s, corev1.EventTypeNormal, api.ReasonPodDeleted, fmt.Sprintf("deleted pod %s, which waited for this claim", pod.Name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *janitorRound) deletePV(ctx context.Context, s Sight) error {
+func (r *janitorRound) deletePV(ctx context.Context, s Observation) error {
 	if err := remove(ctx, r.client.Core, "persistentvolumes", s.Pv, nil); err != nil {
 		return fmt.Errorf("cannot delete PersistentVolume %s: %w", s.Pv.Name, err)
 	}
-	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonPersistentVolumeDeleted, fmt.Sprintf(
+	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonPersistentVolumeDeleted, fmt.Sprintf(
 		"%s, and the claim of this volume is deleted: the janitor deletes this object; logical volume %s stays on its disks", s.Loss, s.Pv.Spec.CSI.VolumeHandle))
 }
 
-// unhold runs after the deletion: before it, csi-provisioners would set their finalizer again.
-func (r *janitorRound) unhold(ctx context.Context, s Sight) error {
+// removeFinalizer runs after the deletion: before it, csi-provisioners would set their finalizer again.
+func (r *janitorRound) removeFinalizer(ctx context.Context, s Observation) error {
 	finalizers := slices.DeleteFunc(slices.Clone(s.Pv.Finalizers), func(f string) bool { return f == api.FinalizerProvisioner })
 	body := map[string]any{"metadata": map[string]any{"resourceVersion": s.Pv.ResourceVersion, "finalizers": finalizers}}
 	if err := r.client.Patch(ctx, "persistentvolumes", "", s.Pv.Name, "", body, &corev1.PersistentVolume{}); kubeclient.UnlessNotFound(err) != nil {
@@ -276,10 +276,10 @@ func (r *janitorRound) unhold(ctx context.Context, s Sight) error {
 	return nil
 }
 
-func (r *janitorRound) abandon(ctx context.Context, s Sight) error {
+func (r *janitorRound) abandon(ctx context.Context, s Observation) error {
 	if err := r.client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationAbandonedSince: s.Now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
-	return r.tell(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeAbandoned, fmt.Sprintf(
+	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeAbandoned, fmt.Sprintf(
 		"%s, and the janitor has deleted the claim of this volume. The reclaim policy is Retain: this object and its data (logical volume %s) are kept", s.Loss, s.Pv.Spec.CSI.VolumeHandle))
 }

@@ -69,17 +69,17 @@ type step int
 
 const (
 	stepNothing     step = iota
-	stepForgive          // The volume is back: remove the annotations and report it.
+	stepClearLoss        // The volume is back: remove the annotations and report it.
 	stepMark             // Record when the loss was first observed, where the grace period begins, whatever a taint says.
-	stepTell             // Report what the owner can do; check again after the grace period, or when the event expires.
+	stepReport           // Report what the owner can do; check again after the grace period, or when the event expires.
 	stepInUse            // Report that a running pod uses the claim.
 	StepDeleteClaim      // Delete the claim, so that its owner can create another.
 	stepDeletePods       // Delete the pods that wait for it.
 	stepAwait            // Wait for Kubernetes' own controllers.
 	StepDeletePV
-	StepUnholdPV   // Remove csi-provisioner's finalizer: no other process does.
-	stepAbandon    // The PersistentVolume is retained: record that its claim was released.
-	stepTellBroken // Report, on the object that refers to another without being bound to it, that the janitor ignores it.
+	StepRemoveFinalizer // Remove csi-provisioner's finalizer: no other process does.
+	stepAbandon         // The PersistentVolume is retained: record that its claim was released.
+	stepReportBroken    // Report, on the object that refers to another without being bound to it, that the janitor ignores it.
 )
 
 // watchFirst is how much of the grace period one janitor must have observed itself. While none ran, the node may have been
@@ -95,8 +95,8 @@ func releaseAt(marked, began time.Time, grace time.Duration) time.Time {
 	return at
 }
 
-// Sight is everything that decides the next step for one volume, as just read.
-type Sight struct {
+// Observation is everything that decides the next step for one volume, as just read.
+type Observation struct {
 	Now    time.Time
 	Began  time.Time // Start of this janitor.
 	Grace  time.Duration
@@ -110,22 +110,22 @@ type Sight struct {
 	Marked time.Time                     // AnnLostSince; zero if it is missing, or if no janitor can have written it for this loss.
 }
 
-func (s Sight) due() bool { return !s.Marked.IsZero() && !s.Now.Before(s.Marked.Add(s.Grace)) }
+func (s Observation) due() bool { return !s.Marked.IsZero() && !s.Now.Before(s.Marked.Add(s.Grace)) }
 
 // Decide returns the next step. The objects record all earlier steps, so a restarted janitor continues where the last one
 // ended.
-func Decide(s Sight) step {
+func Decide(s Observation) step {
 	switch {
 	case s.broken != nil:
-		return stepTellBroken
+		return stepReportBroken
 	case s.Loss.kind == lossNone && s.Marked.IsZero() && s.Pv.Annotations[api.AnnotationReclaimPolicy] == "":
 		return stepNothing
 	case s.Loss.kind == lossNone:
-		return stepForgive
+		return stepClearLoss
 	case s.Marked.IsZero():
 		return stepMark
 	case !s.due():
-		return stepTell
+		return stepReport
 	case s.Claim != nil:
 		return decideBound(s)
 	default:
@@ -133,10 +133,10 @@ func Decide(s Sight) step {
 	}
 }
 
-func decideBound(s Sight) step {
+func decideBound(s Observation) step {
 	switch {
 	case !s.OptIn, s.Claim.DeletionTimestamp == nil && s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
-		return stepTell
+		return stepReport
 	case slices.ContainsFunc(s.users, s.alive):
 		return stepInUse
 	case s.Claim.DeletionTimestamp == nil:
@@ -149,7 +149,7 @@ func decideBound(s Sight) step {
 }
 
 // alive reports whether a pod may be running: on another node, or on this one if only a group is lost.
-func (s Sight) alive(pod corev1.Pod) bool {
+func (s Observation) alive(pod corev1.Pod) bool {
 	if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil && pod.Spec.NodeName == s.Loss.node {
 		return false
 	}
@@ -158,17 +158,17 @@ func (s Sight) alive(pod corev1.Pod) bool {
 
 // removable reports whether the janitor may delete a pod: it waits for the claim, or was on the lost node, whose kubelet no
 // longer removes it. If only the group is lost, the kubelet does.
-func (s Sight) removable(pod corev1.Pod) bool {
+func (s Observation) removable(pod corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil || s.ownerless(pod)
 }
 
-func (s Sight) ownerless(pod corev1.Pod) bool {
+func (s Observation) ownerless(pod corev1.Pod) bool {
 	return pod.Spec.NodeName == s.Loss.node && s.Loss.kind != lossGroup
 }
 
 // decideReleased decides for a volume whose claim no longer exists. If its policy is Delete, its owner has deleted the data
 // with the claim: only the object is left, and only the lost node would remove that.
-func decideReleased(s Sight) step {
+func decideReleased(s Observation) step {
 	if s.Pv.Spec.ClaimRef == nil || s.Pv.Spec.ClaimRef.UID == "" || !kubeclient.IsReleased(s.Pv) {
 		return stepNothing // pre-provisioned and never bound, or the volume controller has yet to see that the claim is gone
 	}
@@ -179,7 +179,7 @@ func decideReleased(s Sight) step {
 			return StepDeletePV
 		}
 		if slices.Contains(s.Pv.Finalizers, api.FinalizerProvisioner) {
-			return StepUnholdPV
+			return StepRemoveFinalizer
 		}
 		return stepNothing
 	case s.OptIn && s.Pv.Annotations[api.AnnotationAbandonedSince] == "":

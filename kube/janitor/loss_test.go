@@ -93,49 +93,49 @@ func TestDecide(t *testing.T) {
 	old := now.Add(-time.Hour)
 	waits, runsThere, runsElsewhere := podOn("", corev1.PodPending, false), podOn("n", corev1.PodRunning, false), podOn("m", corev1.PodRunning, false)
 	for name, c := range map[string]struct {
-		Sight
+		Observation
 		want step
 	}{
-		"nothing is lost":                  {Sight{Pv: bound, Claim: claim, OptIn: true}, stepNothing},
-		"back in time":                     {Sight{Pv: bound, Claim: claim, OptIn: true, Marked: now}, stepForgive},
-		"back late":                        {Sight{Pv: bound, Claim: claim, OptIn: true, Marked: old}, stepForgive},
-		"first seen":                       {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true}, stepMark},
-		"within the grace period":          {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: now}, stepTell},
-		"released, within it":              {Sight{Loss: gone, Pv: released, OptIn: true, Marked: now}, stepTell},
-		"not opted in":                     {Sight{Loss: gone, Pv: bound, Claim: claim, Marked: old}, stepTell},
-		"due":                              {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old}, StepDeleteClaim},
-		"due, but not seen for long":       {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-9 * time.Minute)}, stepTell},
-		"due, and seen for long":           {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-10 * time.Minute)}, StepDeleteClaim},
-		"begun by another one":             {Sight{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, Began: now}, stepAwait},
-		"kept while its claim was deleted": {Sight{Loss: gone, Pv: kept, OptIn: true, Marked: old}, StepDeletePV},
-		"kept so, and back":                {Sight{Pv: kept}, stepForgive},
-		"due by its taint":                 {Sight{Loss: taint, Pv: bound, Claim: claim, OptIn: true, Marked: old}, StepDeleteClaim},
-		"due, its pod on the node":         {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, StepDeleteClaim},
-		"a pod runs elsewhere":             {Sight{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{waits, runsElsewhere}}, stepInUse},
-		"a pod runs where a group is lost": {Sight{Loss: group, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, stepInUse},
-		"a pod cannot start there":         {Sight{Loss: group, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodPending, false)}}, StepDeleteClaim},
-		"the claim goes, a pod waits":      {Sight{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{waits}}, stepDeletePods},
-		"a pod ends where nobody ends it":  {Sight{Loss: taint, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodRunning, true)}}, stepDeletePods},
-		"the kubelet ends a pod":           {Sight{Loss: group, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodRunning, true)}}, stepAwait},
-		"the claim goes":                   {Sight{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old}, stepAwait},
-		"a user deleted the claim":         {Sight{Loss: gone, Pv: released, Marked: old}, StepDeletePV},
-		"the same, the node may be back":   {Sight{Loss: taint, Pv: released, Marked: old}, stepNothing},
-		"the claim is gone":                {Sight{Loss: taint, Pv: released, OptIn: true, Marked: old}, StepDeletePV},
-		"the claim is gone, not yet seen":  {Sight{Loss: gone, Pv: bound, OptIn: true, Marked: old}, stepNothing},
-		"the volume goes":                  {Sight{Loss: gone, Pv: held, OptIn: true, Marked: old}, StepUnholdPV},
-		"nothing holds it":                 {Sight{Loss: gone, Pv: free, OptIn: true, Marked: old}, stepNothing},
-		"retained":                         {Sight{Loss: gone, Pv: retained, OptIn: true, Marked: old}, stepAbandon},
-		"retained, known":                  {Sight{Loss: gone, Pv: abandoned, OptIn: true, Marked: old}, stepNothing},
-		"retained, not opted in":           {Sight{Loss: gone, Pv: retained, Marked: old}, stepNothing},
-		"a broken chain, due":              {Sight{Loss: gone, Pv: bound, Claim: claim, broken: errors.New("forged"), OptIn: true, Marked: old}, stepTellBroken},
-		"a broken chain, released":         {Sight{Loss: gone, Pv: released, broken: errors.New("forged"), OptIn: true, Marked: old}, stepTellBroken},
-		"a broken chain, its finalizer":    {Sight{Loss: gone, Pv: held, broken: errors.New("forged"), OptIn: true, Marked: old}, stepTellBroken},
-		"a broken chain, retained":         {Sight{Loss: gone, Pv: retained, broken: errors.New("forged"), OptIn: true, Marked: old}, stepTellBroken},
-		"a broken chain, back":             {Sight{Pv: kept, broken: errors.New("forged"), Marked: old}, stepTellBroken},
-		"never bound":                      {Sight{Loss: gone, Pv: never, OptIn: true, Marked: old}, stepNothing},
+		"nothing is lost":                  {Observation{Pv: bound, Claim: claim, OptIn: true}, stepNothing},
+		"back in time":                     {Observation{Pv: bound, Claim: claim, OptIn: true, Marked: now}, stepClearLoss},
+		"back late":                        {Observation{Pv: bound, Claim: claim, OptIn: true, Marked: old}, stepClearLoss},
+		"first seen":                       {Observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true}, stepMark},
+		"within the grace period":          {Observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: now}, stepReport},
+		"released, within it":              {Observation{Loss: gone, Pv: released, OptIn: true, Marked: now}, stepReport},
+		"not opted in":                     {Observation{Loss: gone, Pv: bound, Claim: claim, Marked: old}, stepReport},
+		"due":                              {Observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old}, StepDeleteClaim},
+		"due, but not seen for long":       {Observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-9 * time.Minute)}, stepReport},
+		"due, and seen for long":           {Observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-10 * time.Minute)}, StepDeleteClaim},
+		"begun by another one":             {Observation{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, Began: now}, stepAwait},
+		"kept while its claim was deleted": {Observation{Loss: gone, Pv: kept, OptIn: true, Marked: old}, StepDeletePV},
+		"kept so, and back":                {Observation{Pv: kept}, stepClearLoss},
+		"due by its taint":                 {Observation{Loss: taint, Pv: bound, Claim: claim, OptIn: true, Marked: old}, StepDeleteClaim},
+		"due, its pod on the node":         {Observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, StepDeleteClaim},
+		"a pod runs elsewhere":             {Observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{waits, runsElsewhere}}, stepInUse},
+		"a pod runs where a group is lost": {Observation{Loss: group, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, stepInUse},
+		"a pod cannot start there":         {Observation{Loss: group, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodPending, false)}}, StepDeleteClaim},
+		"the claim goes, a pod waits":      {Observation{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{waits}}, stepDeletePods},
+		"a pod ends where nobody ends it":  {Observation{Loss: taint, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodRunning, true)}}, stepDeletePods},
+		"the kubelet ends a pod":           {Observation{Loss: group, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodRunning, true)}}, stepAwait},
+		"the claim goes":                   {Observation{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old}, stepAwait},
+		"a user deleted the claim":         {Observation{Loss: gone, Pv: released, Marked: old}, StepDeletePV},
+		"the same, the node may be back":   {Observation{Loss: taint, Pv: released, Marked: old}, stepNothing},
+		"the claim is gone":                {Observation{Loss: taint, Pv: released, OptIn: true, Marked: old}, StepDeletePV},
+		"the claim is gone, not yet seen":  {Observation{Loss: gone, Pv: bound, OptIn: true, Marked: old}, stepNothing},
+		"the volume goes":                  {Observation{Loss: gone, Pv: held, OptIn: true, Marked: old}, StepRemoveFinalizer},
+		"nothing holds it":                 {Observation{Loss: gone, Pv: free, OptIn: true, Marked: old}, stepNothing},
+		"retained":                         {Observation{Loss: gone, Pv: retained, OptIn: true, Marked: old}, stepAbandon},
+		"retained, known":                  {Observation{Loss: gone, Pv: abandoned, OptIn: true, Marked: old}, stepNothing},
+		"retained, not opted in":           {Observation{Loss: gone, Pv: retained, Marked: old}, stepNothing},
+		"a broken chain, due":              {Observation{Loss: gone, Pv: bound, Claim: claim, broken: errors.New("forged"), OptIn: true, Marked: old}, stepReportBroken},
+		"a broken chain, released":         {Observation{Loss: gone, Pv: released, broken: errors.New("forged"), OptIn: true, Marked: old}, stepReportBroken},
+		"a broken chain, its finalizer":    {Observation{Loss: gone, Pv: held, broken: errors.New("forged"), OptIn: true, Marked: old}, stepReportBroken},
+		"a broken chain, retained":         {Observation{Loss: gone, Pv: retained, broken: errors.New("forged"), OptIn: true, Marked: old}, stepReportBroken},
+		"a broken chain, back":             {Observation{Pv: kept, broken: errors.New("forged"), Marked: old}, stepReportBroken},
+		"never bound":                      {Observation{Loss: gone, Pv: never, OptIn: true, Marked: old}, stepNothing},
 	} {
 		c.Now, c.Grace = now, 10*time.Minute
-		if got := Decide(c.Sight); got != c.want {
+		if got := Decide(c.Observation); got != c.want {
 			t.Errorf("%s: step %d, want %d", name, got, c.want)
 		}
 	}
@@ -146,23 +146,23 @@ func TestDecideContent(t *testing.T) {
 	old, there, going := now.Add(-time.Hour), &kubeclient.Content{}, &kubeclient.Content{}
 	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: now}, []string{finalizerContent}
 	for name, c := range map[string]struct {
-		ContentSight
+		ContentObservation
 		want step
 	}{
-		"not lost":                       {ContentSight{C: there}, stepNothing},
-		"back":                           {ContentSight{C: there, Marked: old}, stepForgive},
-		"first seen":                     {ContentSight{C: there, Loss: gone, OptIn: true}, stepMark},
-		"within the grace period":        {ContentSight{C: going, Loss: gone, OptIn: true, Marked: now}, stepTell},
-		"not opted in":                   {ContentSight{C: there, Loss: gone, Marked: old}, stepTell},
-		"due":                            {ContentSight{C: there, Bound: &kubeclient.Snapshot{}, Loss: gone, OptIn: true, Marked: old}, StepDeleteClaim},
-		"due, its snapshot is gone":      {ContentSight{C: there, Loss: gone, OptIn: true, Marked: old}, stepTell},
-		"a broken chain":                 {ContentSight{C: going, Bound: &kubeclient.Snapshot{}, broken: errors.New("forged"), Loss: gone, OptIn: true, Marked: old}, stepTellBroken},
-		"due, but not seen for long":     {ContentSight{C: there, Loss: gone, OptIn: true, Marked: old, Began: now}, stepTell},
-		"a user deleted it":              {ContentSight{C: going, Loss: gone, Marked: old}, StepUnholdPV},
-		"the same, the node may be back": {ContentSight{C: going, Loss: taint, Marked: old}, stepNothing},
+		"not lost":                       {ContentObservation{C: there}, stepNothing},
+		"back":                           {ContentObservation{C: there, Marked: old}, stepClearLoss},
+		"first seen":                     {ContentObservation{C: there, Loss: gone, OptIn: true}, stepMark},
+		"within the grace period":        {ContentObservation{C: going, Loss: gone, OptIn: true, Marked: now}, stepReport},
+		"not opted in":                   {ContentObservation{C: there, Loss: gone, Marked: old}, stepReport},
+		"due":                            {ContentObservation{C: there, Bound: &kubeclient.Snapshot{}, Loss: gone, OptIn: true, Marked: old}, StepDeleteClaim},
+		"due, its snapshot is gone":      {ContentObservation{C: there, Loss: gone, OptIn: true, Marked: old}, stepReport},
+		"a broken chain":                 {ContentObservation{C: going, Bound: &kubeclient.Snapshot{}, broken: errors.New("forged"), Loss: gone, OptIn: true, Marked: old}, stepReportBroken},
+		"due, but not seen for long":     {ContentObservation{C: there, Loss: gone, OptIn: true, Marked: old, Began: now}, stepReport},
+		"a user deleted it":              {ContentObservation{C: going, Loss: gone, Marked: old}, StepRemoveFinalizer},
+		"the same, the node may be back": {ContentObservation{C: going, Loss: taint, Marked: old}, stepNothing},
 	} {
 		c.Now, c.Grace = now, 10*time.Minute
-		if got := DecideContent(c.ContentSight); got != c.want {
+		if got := DecideContent(c.ContentObservation); got != c.want {
 			t.Errorf("%s: step %d, want %d", name, got, c.want)
 		}
 	}

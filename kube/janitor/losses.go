@@ -129,7 +129,7 @@ func NotedAt(note string, now, created, lost time.Time) time.Time {
 func (r *janitorRound) noted(ctx context.Context, now time.Time, l loss, vg string, o metav1.Object) (lost, marked time.Time) {
 	note := o.GetAnnotations()[api.AnnotationLostSince]
 	if l.kind == lossNone {
-		marked, _ = time.Parse(time.RFC3339, note) // whoever wrote it, stepForgive removes it; text that is not a time counts as no record
+		marked, _ = time.Parse(time.RFC3339, note) // whoever wrote it, stepClearLoss removes it; text that is not a time counts as no record
 		return time.Time{}, marked
 	}
 	created := o.GetCreationTimestamp().Time

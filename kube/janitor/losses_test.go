@@ -34,7 +34,7 @@ func lostVolume(t *testing.T, note time.Duration, see func(*janitorRound)) (dele
 	})
 	r.began = now.Add(-24 * time.Hour)
 	see(r)
-	if _, err := r.lookAtVolume(t.Context(), "pvc-data", "gone"); err != nil {
+	if _, err := r.checkVolume(t.Context(), "pvc-data", "gone"); err != nil {
 		t.Fatal(err)
 	}
 	requests := sent()
@@ -99,7 +99,7 @@ func TestANoteOfAnotherLossOfASnapshot(t *testing.T) {
 		})
 		r.began = now.Add(-24 * time.Hour)
 		r.losses.load(fmt.Sprintf(`{"node-1": %q}`, now.Add(-ago).UTC().Format(time.RFC3339)))
-		if _, err := r.lookAtContent(t.Context(), "a", "node-1"); err != nil {
+		if _, err := r.checkContent(t.Context(), "a", "node-1"); err != nil {
 			t.Fatal(err)
 		}
 		if deleted := slices.Contains(sent(), "DELETE "+path+"namespaces/ns/volumesnapshots/nightly"); deleted != deletes {

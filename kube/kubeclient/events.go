@@ -19,8 +19,8 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// News is an event to write. Each object and reason has one event, which a repeated report updates.
-type News struct {
+// Event is an event to write. Each object and reason has one event, which a repeated report updates.
+type Event struct {
 	About   corev1.ObjectReference
 	Kind    string // corev1.EventTypeNormal or EventTypeWarning
 	Reason  string // in CamelCase
@@ -46,26 +46,26 @@ func AboutNode(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: name, UID: types.UID(name)}
 }
 
-// Teller writes events, and counts repeated ones.
-type Teller struct {
+// EventRecorder writes events, and counts repeated ones.
+type EventRecorder struct {
 	Client *Client
 	Node   string
 
-	mu   sync.Mutex
-	Told map[string]Telling // by the event's namespace/name
+	mu     sync.Mutex
+	Counts map[string]EventCount // by the event's namespace/name
 }
 
-// Telling is the count of an event and the time of the last one.
-type Telling struct {
+// EventCount is the count of an event and the time of the last one.
+type EventCount struct {
 	Times int32
 	Last  time.Time
 }
 
-// timesKept bounds the teller's memory; for a dropped event, counting restarts at 1.
+// timesKept bounds the recorder's memory; for a dropped event, counting restarts at 1.
 const timesKept = 1000
 
-// Event builds the event. Its name depends only on object and reason, so that reports from several nodes share one event.
-func (t *Teller) Event(n News, now time.Time) *corev1.Event {
+// Object builds the event's object. Its name depends only on object and reason, so that reports from several nodes share one event.
+func (r *EventRecorder) Object(n Event, now time.Time) *corev1.Event {
 	namespace := n.About.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault // the API server requires it for events on objects without a namespace
@@ -82,9 +82,9 @@ func (t *Teller) Event(n News, now time.Time) *corev1.Event {
 		Type:                n.Kind,
 		Reason:              n.Reason,
 		Message:             fitting(n.Message),
-		Source:              corev1.EventSource{Component: api.DriverName, Host: t.Node},
+		Source:              corev1.EventSource{Component: api.DriverName, Host: r.Node},
 		ReportingController: api.DriverName,
-		ReportingInstance:   t.Node,
+		ReportingInstance:   r.Node,
 		FirstTimestamp:      when,
 		LastTimestamp:       when,
 		Count:               1,
@@ -112,33 +112,33 @@ func fitting(message string) string {
 // its condition may last longer.
 const eventStands = 20 * time.Minute
 
-// Once writes the event unless it exists: several nodes observe the same thing, and one event is enough.
-func (t *Teller) Once(ctx context.Context, n News) error {
-	event := t.Event(n, time.Now())
+// RecordOnce writes the event unless it exists: several nodes observe the same thing, and one event is enough.
+func (r *EventRecorder) RecordOnce(ctx context.Context, n Event) error {
+	event := r.Object(n, time.Now())
 	name := event.Namespace + "/" + event.Name
-	t.mu.Lock()
-	stands := time.Since(t.Told[name].Last) < eventStands
-	t.mu.Unlock()
+	r.mu.Lock()
+	stands := time.Since(r.Counts[name].Last) < eventStands
+	r.mu.Unlock()
 	if stands {
 		return nil
 	}
-	if err := t.post(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.post(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	t.count(name)
+	r.count(name)
 	return nil
 }
 
-// Tell writes the event, or updates it if it exists.
-func (t *Teller) Tell(ctx context.Context, n News) error {
-	event := t.Event(n, time.Now())
-	times := t.count(event.Namespace + "/" + event.Name)
+// Record writes the event, or updates it if it exists.
+func (r *EventRecorder) Record(ctx context.Context, n Event) error {
+	event := r.Object(n, time.Now())
+	times := r.count(event.Namespace + "/" + event.Name)
 	if times == 1 {
-		err := t.post(ctx, event)
+		err := r.post(ctx, event)
 		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		times = t.count(event.Namespace + "/" + event.Name) // an earlier run of this driver wrote it
+		times = r.count(event.Namespace + "/" + event.Name) // an earlier run of this driver wrote it
 	}
 	patch, err := json.Marshal(map[string]any{
 		"type": n.Kind, "message": event.Message, "count": times, "lastTimestamp": event.LastTimestamp,
@@ -147,24 +147,24 @@ func (t *Teller) Tell(ctx context.Context, n News) error {
 	if err != nil {
 		return err
 	}
-	err = t.Client.Core.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(patch).Do(ctx).Error()
+	err = r.Client.Core.Patch(types.MergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(patch).Do(ctx).Error()
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
 	// The API server has deleted the event.
-	return t.post(ctx, event)
+	return r.post(ctx, event)
 }
 
-func (t *Teller) post(ctx context.Context, event *corev1.Event) error {
-	return t.Client.Core.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
+func (r *EventRecorder) post(ctx context.Context, event *corev1.Event) error {
+	return r.Client.Core.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
 }
 
-func (t *Teller) count(name string) int32 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.Told) > timesKept {
-		clear(t.Told)
+func (r *EventRecorder) count(name string) int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.Counts) > timesKept {
+		clear(r.Counts)
 	}
-	t.Told[name] = Telling{t.Told[name].Times + 1, time.Now()}
-	return t.Told[name].Times
+	r.Counts[name] = EventCount{r.Counts[name].Times + 1, time.Now()}
+	return r.Counts[name].Times
 }

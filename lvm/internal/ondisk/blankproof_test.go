@@ -132,7 +132,7 @@ func TestForeignPV(t *testing.T) {
 		if words := p.words(p.device.Path); strings.Contains(words, "pvremove") || !strings.Contains(words, "volume group ") {
 			t.Errorf("%s: %s", p.device.Name, words)
 		}
-		p.areas, p.err = nil, errSilent
+		p.areas, p.err = nil, errUnresponsive
 		if words := p.words(p.device.Path); strings.Contains(words, "pvremove") {
 			t.Errorf("%s, damaged: %s", p.device.Name, words)
 		}

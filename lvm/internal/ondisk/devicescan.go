@@ -90,7 +90,7 @@ func (s *deviceScan) work() {
 // silent is the probe of an unresponsive device.
 func (s *deviceScan) silent(device BlockDevice) probe {
 	before, _ := s.disks.lastOf(device)
-	return probe{device: device, label: before.label, areas: before.areas, err: errSilent}
+	return probe{device: device, label: before.label, areas: before.areas, err: errUnresponsive}
 }
 
 // finish records a device's probe, unless the scan gave it up before. The caller holds s.mu.

@@ -32,10 +32,10 @@ type probe struct {
 	err   error  // the device could not be read, or not all of it
 }
 
-// errSilent is the error of an unresponsive device; the rest of its probe is its last answer.
-var errSilent = errors.New("it does not answer")
+// errUnresponsive is the error of an unresponsive device; the rest of its probe is its last answer.
+var errUnresponsive = errors.New("it does not answer")
 
-func (p probe) silent() bool { return errors.Is(p.err, errSilent) }
+func (p probe) silent() bool { return errors.Is(p.err, errUnresponsive) }
 
 // area is one metadata area with its committed text.
 type area struct {

@@ -38,13 +38,13 @@ func TestRemindersComeLessAndLess(t *testing.T) {
 	a.set("persistentvolumeclaims", "selecting", selecting)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 	const first = 100 * time.Millisecond
-	agent.patience, agent.reminders = first, flowcontrol.NewBackOff(2*first, 4*first)
+	agent.retryDelay, agent.retries = first, flowcontrol.NewBackOff(2*first, 4*first)
 	begun := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); agent.Run(ctx) }()
 	patched := func() []time.Time { a.mu.Lock(); defer a.mu.Unlock(); return a.patched }
-	eventually(t, "four reminders", func() bool { return len(patched()) >= 4 })
+	eventually(t, "four retries", func() bool { return len(patched()) >= 4 })
 	cancel()
 	<-ended
 	before := begun
@@ -76,7 +76,7 @@ func TestSilence(t *testing.T) {
 	}
 	expect := func(when string, want bool) time.Time {
 		t.Helper()
-		since, silent := store.silentSince("ns/data")
+		since, silent := store.waitsSince("ns/data")
 		if silent != want {
 			t.Errorf("%s: silent %v", when, silent)
 		}

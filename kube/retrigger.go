@@ -22,18 +22,18 @@ import (
 // How long a claim of this node may wait without a CreateVolume call: a burst of claims reaches the driver within a few
 // seconds. If a retry does not help, further ones come at growing intervals.
 const (
-	reminderFirst = 10 * time.Second
-	reminderMost  = 5 * time.Minute
+	retryFirst = 10 * time.Second
+	retryMost  = 5 * time.Minute
 )
 
-// remind changes a claim that has waited long enough without a CreateVolume call since its last change.
-func (a *Agent) remind(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+// retrigger changes a claim that has waited long enough without a CreateVolume call since its last change.
+func (a *Agent) retrigger(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	key, id := kubeclient.KeyOf(claim), string(claim.UID)
-	since, silent := a.claims.silentSince(key)
-	if !silent {
+	since, waits := a.claims.waitsSince(key)
+	if !waits {
 		return nil
 	}
-	if left := time.Until(since.Add(max(a.patience, a.reminders.Get(id)))); left > 0 {
+	if left := time.Until(since.Add(max(a.retryDelay, a.retries.Get(id)))); left > 0 {
 		a.queue.AddAfter(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}, left)
 		return nil
 	}
@@ -45,7 +45,7 @@ func (a *Agent) remind(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	case err != nil:
 		return fmt.Errorf("cannot make csi-provisioner retry claim %s: %w", key, err)
 	}
-	a.reminders.Next(id, now)
+	a.retries.Next(id, now)
 	a.log.InfoContext(ctx, "made csi-provisioner retry a claim", "claim", key, "waitedFor", now.Sub(since).Round(time.Second))
 	return nil
 }
