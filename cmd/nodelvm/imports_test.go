@@ -56,20 +56,31 @@ func TestImports(t *testing.T) {
 // commands are the packages under those that work on volume groups: they read, plan, and run single commands.
 var commands = []string{"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
 
+// changes are the packages under those that change volume groups by several commands.
+var changes = slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/engine"})
+
 // layers are the packages of this module that the vocabulary and each package of the engine may use.
 var layers = map[string][]string{
-	"api":                  {},
-	"lvm":                  {"lvm/inventory"},
-	"lvm/inventory":        {},
-	"lvm/internal/ondisk":  {"lvm", "lvm/inventory"},
-	"lvm/internal/alloc":   {"lvm", "lvm/inventory"},
-	"lvm/internal/dm":      {"lvm", "lvm/inventory", "lvm/internal/ondisk"},
-	"lvm/internal/lvmcmd":  {"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
-	"lvm/internal/oplock":  commands,
-	"lvm/internal/zeroed":  {"lvm", "lvm/inventory", "lvm/internal/alloc"},
-	"lvm/internal/reserve": {"lvm", "lvm/inventory", "lvm/internal/alloc"},
-	"lvm/host":             slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/reserve"}),
-	"node/luks":            {"lvm", "lvm/inventory"},
+	"api":                   {},
+	"lvm":                   {"lvm/inventory"},
+	"lvm/inventory":         {},
+	"lvm/internal/ondisk":   {"lvm", "lvm/inventory"},
+	"lvm/internal/alloc":    {"lvm", "lvm/inventory"},
+	"lvm/internal/dm":       {"lvm", "lvm/inventory", "lvm/internal/ondisk"},
+	"lvm/internal/lvmcmd":   {"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
+	"lvm/internal/oplock":   commands,
+	"lvm/internal/zeroed":   {"lvm", "lvm/inventory", "lvm/internal/alloc"},
+	"lvm/internal/reserve":  {"lvm", "lvm/inventory", "lvm/internal/alloc"},
+	"lvm/internal/engine":   slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed"}),
+	"lvm/internal/ready":    changes,
+	"lvm/internal/wipe":     changes,
+	"lvm/internal/health":   changes,
+	"lvm/internal/thinpool": slices.Concat(changes, []string{"lvm/internal/reserve"}),
+	"lvm/internal/prepare":  slices.Concat(changes, []string{"lvm/internal/reserve", "lvm/internal/thinpool"}),
+	"lvm/internal/recovery": slices.Concat(changes, []string{"lvm/internal/wipe"}),
+	"lvm/host": slices.Concat(changes, []string{"lvm/internal/reserve", "lvm/internal/ready", "lvm/internal/wipe", "lvm/internal/health",
+		"lvm/internal/thinpool", "lvm/internal/prepare", "lvm/internal/recovery"}),
+	"node/luks": {"lvm", "lvm/inventory"},
 }
 
 // shared is the vocabulary: the packages that controller, node, kube, the commands and kubectl's plugin have in common.

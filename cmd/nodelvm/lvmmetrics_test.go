@@ -18,7 +18,7 @@ func TestLVMMetrics(t *testing.T) {
 	read := func() host.Metrics {
 		return host.Metrics{
 			Groups: []host.GroupMetrics{{Name: "vg", UUID: "u", Size: 100, Free: 40, Volumes: 2, Hung: 3 * time.Second,
-				Pools: []host.PoolMetrics{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Promised: 70, Grown: 3}}}},
+				Pools: []lvm.PoolMetrics{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Promised: 70, Grown: 3}}}},
 			Volumes:     map[lvm.VolumeState]int{lvm.StateReady: 2},
 			Backlogs:    []inventory.Backlog{{Group: "vg", UUID: "u", Namespace: "shop", Volumes: 2, Bytes: 5, Held: 9}},
 			WipeBacklog: 5, InFlight: 1, ReaderOff: true,

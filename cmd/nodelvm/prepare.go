@@ -83,7 +83,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 			return fmt.Errorf("%w; that driver scans for new disks itself if it runs with --volume-groups-file", err)
 		}
 	}
-	report, err := h.Prepare(ctx, host.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.ListSignatures})
+	report, err := h.Prepare(ctx, lvm.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.ListSignatures})
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 	return errors.Join(failures(report)...)
 }
 
-func failures(report host.PrepareReport) (errs []error) {
+func failures(report lvm.PrepareReport) (errs []error) {
 	for _, g := range report.Failed() {
 		errs = append(errs, fmt.Errorf("volume group %s: %w", g.Name, g.Err))
 	}

@@ -87,10 +87,10 @@ func repeat(ctx context.Context, every time.Duration, do func(context.Context)) 
 // prepare looks for new disks. One that comes while the driver runs may be another driver's volume, which is blank until its
 // pod has it: where there is a next time, it is taken only then. What was found is logged when it changes.
 func (c *maintenance) prepare(ctx context.Context) {
-	var report host.PrepareReport
+	var report lvm.PrepareReport
 	declared, err := readDeclarations(c.file)
 	if err == nil {
-		report, err = c.host.Prepare(ctx, host.Preparation{Declared: declared, RequireStableScan: c.every > 0, Signatures: node.ListSignatures})
+		report, err = c.host.Prepare(ctx, lvm.Preparation{Declared: declared, RequireStableScan: c.every > 0, Signatures: node.ListSignatures})
 	}
 	if ctx.Err() != nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
@@ -16,7 +17,7 @@ import (
 // part of another volume, no class has its layout, or it belongs to another cluster. KindInUse: it is open, or other volumes
 // depend on it.
 func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Volume, error) {
-	s, err := h.readState(ctx)
+	s, err := h.engine.ReadState(ctx)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
@@ -24,7 +25,7 @@ func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Vo
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	s, unlock, err := h.locked(ctx, g.UUID, "adopting volume "+lv, h.readState)
+	s, unlock, err := h.engine.Locked(ctx, g.UUID, "adopting volume "+lv, h.engine.ReadState)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
@@ -36,20 +37,20 @@ func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Vo
 	if err != nil || marked {
 		return v, err
 	}
-	v.Name, v.Claim, v.Cluster, v.State = name, claim, h.cfg.Cluster, lvm.StateReady
+	v.Name, v.Claim, v.Cluster, v.State = name, claim, h.engine.Config.Cluster, lvm.StateReady
 	t, err := lvmcmd.TargetOf(g.Name, lv)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	done, err := h.commit(ctx, change{group: g, steps: []lvmcmd.Step{{Argv: adoptArgs(t, g, v)}}})
+	done, err := h.engine.Commit(ctx, engine.Change{Group: g, Steps: []lvmcmd.Step{{Argv: adoptArgs(t, g, v)}}})
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	g, _, now, err := done.state.FindVolume(v.ID)
+	g, _, now, err := done.State.FindVolume(v.ID)
 	if err != nil || now.UUID != v.UUID || now.Name != name {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot tag %s as managed: %w", t, done.cause())
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot tag %s as managed: %w", t, done.Cause())
 	}
-	return now, h.flush(g)
+	return now, h.engine.Flush(g)
 }
 
 // groupNamed finds a group by its name.
@@ -80,11 +81,11 @@ func (h *Host) adoptableLV(ctx context.Context, g lvm.Group, name string) (v lvm
 	if err != nil {
 		return lvm.Volume{}, false, err
 	}
-	if ours && v.Cluster != h.cfg.Cluster {
-		return lvm.Volume{}, false, lvm.Errorf(lvm.KindNotManaged, "%s/%s belongs to the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.cfg.Cluster)
+	if ours && v.Cluster != h.engine.Config.Cluster {
+		return lvm.Volume{}, false, lvm.Errorf(lvm.KindNotManaged, "%s/%s belongs to the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.engine.Config.Cluster)
 	}
 	if ours && v.State != lvm.StateReady {
-		return lvm.Volume{}, false, notReady(g, v)
+		return lvm.Volume{}, false, engine.NotReady(g, v)
 	}
 	if ours {
 		return v, true, nil
@@ -98,7 +99,7 @@ func (h *Host) adoptableLV(ctx context.Context, g lvm.Group, name string) (v lvm
 	if v, err = adoptable(g, lv); err != nil {
 		return lvm.Volume{}, false, err
 	}
-	return v, false, h.unused(ctx, g, lv, v, "adopted")
+	return v, false, h.engine.CheckUnused(ctx, g, lv, v, "adopted")
 }
 
 // adoptable returns the volume that an unmanaged logical volume would become.

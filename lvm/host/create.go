@@ -7,6 +7,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
@@ -63,7 +64,7 @@ func (h *Host) tryCreate(ctx context.Context, p reserve.Request) (created, error
 	what := "creating volume " + p.Spec.Name
 	guess, _ := h.groups.Load(p.Spec.Class.Group)
 	group, _ := guess.(string)
-	unlock, ok := h.locks.TryAcquire(group, what)
+	unlock, ok := h.engine.Locks.TryAcquire(group, what)
 	if !ok {
 		_, mine, err := h.plan(ctx, p, false)
 		if err != nil {
@@ -73,7 +74,7 @@ func (h *Host) tryCreate(ctx context.Context, p reserve.Request) (created, error
 			return created{Volume: *mine.Ready}, nil
 		}
 		group = alloc.PlacementGroup(mine)
-		if unlock, err = h.locks.Acquire(ctx, group, what); err != nil {
+		if unlock, err = h.engine.Locks.Acquire(ctx, group, what); err != nil {
 			return created{}, err
 		}
 	}
@@ -93,7 +94,7 @@ func (h *Host) tryCreate(ctx context.Context, p reserve.Request) (created, error
 		v, err := h.completeOrRemove(ctx, s, *mine.Finish)
 		return created{Volume: v}, err
 	case mine.Leftover != nil:
-		if err := h.remove(ctx, s, mine.Leftover.ID, mine.Leftover.UUID, mine.Leftover.State); err != nil {
+		if err := h.engine.Remove(ctx, s, mine.Leftover.ID, mine.Leftover.UUID, mine.Leftover.State); err != nil {
 			return created{}, err
 		}
 		return created{}, errChanged
@@ -105,11 +106,11 @@ func (h *Host) tryCreate(ctx context.Context, p reserve.Request) (created, error
 // plan reads the disks and plans the request's own volume. With locked (the caller holds a group's lock) it also reserves
 // capacity for the peers.
 func (h *Host) plan(ctx context.Context, p reserve.Request, locked bool) (lvm.State, alloc.Placement, error) {
-	s, err := h.readState(ctx)
+	s, err := h.engine.ReadState(ctx)
 	if err != nil {
 		return lvm.State{}, alloc.Placement{}, err
 	}
-	mine, err := h.reserved.Plan(s, h.cfg.Cluster, p, locked)
+	mine, err := h.reserved.Plan(s, h.engine.Config.Cluster, p, locked)
 	return s, mine, err
 }
 
@@ -132,14 +133,14 @@ func (h *Host) allocate(ctx context.Context, p reserve.Request, c *alloc.Allocat
 			return created{}, err
 		}
 	}
-	done, err := h.commit(ctx, change{group: c.Group, steps: steps, legs: c.Group.ComponentsByName(c.Volume.Class.Pool)})
-	if done.failure != nil {
+	done, err := h.engine.Commit(ctx, engine.Change{Group: c.Group, Steps: steps, Legs: c.Group.ComponentsByName(c.Volume.Class.Pool)})
+	if done.Failure != nil {
 		return created{}, h.afterFailedCreate(ctx, p, c, steps, done, err)
 	}
 	h.reserved.Drop(p.Spec)
 	var v created
 	if err == nil {
-		v, err = h.checkCreated(ctx, c, done.state)
+		v, err = h.checkCreated(ctx, c, done.State)
 	}
 	if err != nil && !errors.Is(err, errChanged) {
 		err = lvm.Errorf(lvm.KindBusy, "volume %q is created, but must be verified before it is used; retry: %w", p.Spec.Name, err)
@@ -160,34 +161,34 @@ func (h *Host) checkCreated(ctx context.Context, c *alloc.Allocation, s lvm.Stat
 	rest, err := unzeroedRest(c, g, lv)
 	switch {
 	case err != nil:
-		if err := h.remove(ctx, s, v.ID, v.UUID, v.State); err != nil {
+		if err := h.engine.Remove(ctx, s, v.ID, v.UUID, v.State); err != nil {
 			return created{}, err
 		}
 		return created{}, err
 	case v.State == lvm.StateZeroing:
 		return created{v, rest}, nil
 	case v.Source != (lvm.ID{}):
-		v, err := h.changeState(ctx, s, v, lvm.StateReady)
+		v, err := h.engine.ChangeState(ctx, s, v, lvm.StateReady)
 		return created{Volume: v}, err
 	}
-	if err := h.flush(g); err != nil {
+	if err := h.engine.Flush(g); err != nil {
 		return created{}, err
 	}
 	v.State = lvm.StateReady
-	h.markReadyLater(v)
+	h.ready.TagLater(v)
 	return created{Volume: v}, nil
 }
 
 // afterFailedCreate removes what a failed command left: the command may have committed the volume, whatever its exit status,
 // and then its extents stay allocated. It returns the reason that the disks show now, if there is one. While something may be
 // left that is KindBusy: after any other kind the caller may forget the volume or turn to another node.
-func (h *Host) afterFailedCreate(ctx context.Context, p reserve.Request, c *alloc.Allocation, tried []lvmcmd.Step, done committed, err error) error {
-	failure := lvm.Errorf(lvm.KindInternal, "cannot create volume %q with %s in volume group %s: %w", p.Spec.Name, c.Volume.Size, c.Group.Name, done.failure)
+func (h *Host) afterFailedCreate(ctx context.Context, p reserve.Request, c *alloc.Allocation, tried []lvmcmd.Step, done engine.Committed, err error) error {
+	failure := lvm.Errorf(lvm.KindInternal, "cannot create volume %q with %s in volume group %s: %w", p.Spec.Name, c.Volume.Size, c.Group.Name, done.Failure)
 	var s lvm.State
 	var mine alloc.Placement
 	if err == nil {
-		s = h.withKnowledge(done.state)
-		mine, err = h.reserved.Plan(s, h.cfg.Cluster, p, true)
+		s = h.engine.WithKnowledge(done.State)
+		mine, err = h.reserved.Plan(s, h.engine.Config.Cluster, p, true)
 	}
 	if err != nil {
 		kind := lvm.KindOf(err)
@@ -205,7 +206,7 @@ func (h *Host) afterFailedCreate(ctx context.Context, p reserve.Request, c *allo
 		if c.Volume.Source != (lvm.ID{}) {
 			h.resumeSource(ctx, s, c.Volume.Source)
 		}
-		if err := h.remove(ctx, s, half.ID, half.UUID, half.State); err != nil {
+		if err := h.engine.Remove(ctx, s, half.ID, half.UUID, half.State); err != nil {
 			return lvm.Errorf(lvm.KindBusy, "%w; the next request removes the unfinished volume: %w", failure, err)
 		}
 		return failure
@@ -221,55 +222,20 @@ func sameSteps(c *alloc.Allocation, tried []lvmcmd.Step) bool {
 	return err == nil && slices.EqualFunc(steps, tried, func(a, b lvmcmd.Step) bool { return slices.Equal(a.Argv, b.Argv) })
 }
 
-// completeVolume completes a volume that an earlier process left as creating and may have returned: it activates the volume,
-// blanks its beginning and end, where signatures are, as lvcreate does, and tags it as ready. The volume holds no user's data,
-// because only a ready volume is handed out. The caller holds the group's lock.
-func (h *Host) completeVolume(ctx context.Context, s lvm.State, v lvm.Volume) (lvm.Volume, error) {
-	g, err := s.FindGroup(v.ID.VG)
-	if err != nil {
-		return lvm.Volume{}, err
-	}
-	if err := lvm.CheckWritable(s, g); err != nil { // the missing disk may have newer metadata
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "cannot complete the unfinished volume %s/%s now: %w", v.Group, v.ID.LV, err)
-	}
-	path, err := h.activateLocked(ctx, s, v)
-	if err != nil {
-		return lvm.Volume{}, err
-	}
-	if v.Class.Layout != lvm.LayoutThin { // the blocks of a thin volume are blank until written
-		if err := h.machine.Kernel.CheckUnused(ctx, path); err != nil {
-			return lvm.Volume{}, lvm.Errorf(lvm.KindOf(err), "cannot complete the unfinished volume %s/%s: %w", v.Group, v.ID.LV, err)
-		}
-		for _, stretch := range [][2]lvm.Bytes{{0, min(blankHead, v.Size)}, {max(0, v.Size-blankTail), v.Size}} {
-			if err := h.machine.Kernel.Zero(ctx, deviceAt(v, path), stretch[0], stretch[1], nil); err != nil {
-				return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot complete the unfinished volume %s/%s: %w", v.Group, v.ID.LV, err)
-			}
-		}
-	}
-	return h.changeState(ctx, s, v, lvm.StateReady)
-}
-
 // completeOrRemove completes the volume of a request that was not answered, or whose answer was lost. A thin volume whose
 // create message never reached the pool cannot be activated, and LVM sends messages only when it creates or removes a thin
 // volume: completeOrRemove removes it, and create plans again. (With the disks' metadata alloc sees this earlier; LVM's report
 // does not show it.)
 func (h *Host) completeOrRemove(ctx context.Context, s lvm.State, v lvm.Volume) (lvm.Volume, error) {
-	finished, failure := h.completeVolume(ctx, s, v)
+	finished, failure := h.engine.CompleteVolume(ctx, s, v)
 	if failure == nil || v.Class.Layout != lvm.LayoutThin || lvm.KindOf(failure) == lvm.KindBusy { // busy: the driver could not try
 		return finished, failure
 	}
-	if _, active, err := h.Device(v.ID, v.UUID); err != nil || active {
+	if _, active, err := h.engine.FindDevice(v.ID, v.UUID); err != nil || active {
 		return lvm.Volume{}, failure
 	}
-	if err := h.remove(ctx, s, v.ID, v.UUID, lvm.StateCreating); err != nil {
+	if err := h.engine.Remove(ctx, s, v.ID, v.UUID, lvm.StateCreating); err != nil {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "%w; the driver cannot remove it either: %w", failure, err)
 	}
 	return lvm.Volume{}, errChanged
 }
-
-// The places of the signatures that libblkid knows: the furthest from the beginning is the last copy of a LUKS2 header, at 4
-// MiB; the furthest from the end is the header of an old software RAID, within 128 KiB.
-const (
-	blankHead = 8 * lvm.MiB
-	blankTail = 1 * lvm.MiB
-)

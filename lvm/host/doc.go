@@ -11,8 +11,9 @@
 //
 // Host.Delete tags a volume as deleting and returns. In the background the driver zeroes it, then removes it.
 //
-// Each change holds its group's lock (package oplock, which also reports a holder that exceeds its time limit). Start recovers
-// what an earlier run left unfinished (recover.go, suspended.go, poolflush.go).
+// Each change holds its group's lock, and runs its commands through package engine. Start has package recovery recover what an
+// earlier run left unfinished. A Host holds the engine and the parts that work in the background (ready, wipe, thinpool, prepare,
+// recovery); its own methods are the operations.
 //
 // Caveats:
 //   - A command that writes is never killed. A caller that leaves early finds the command, or its result, on the next call.

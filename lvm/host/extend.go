@@ -5,6 +5,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
@@ -35,14 +36,14 @@ func (h *Host) extendFlight(ctx context.Context, r alloc.ExtendRequest) (lvm.Vol
 // extend expands the volume, unless the driver must zero some of the extents first: then it has changed nothing, and zeroing is
 // the UUID of the volume that holds those extents.
 func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume, zeroing string, err error) {
-	s, unlock, err := h.locked(ctx, r.Id.VG, "extending volume "+r.Id.LV, h.readState)
+	s, unlock, err := h.engine.Locked(ctx, r.Id.VG, "extending volume "+r.Id.LV, h.engine.ReadState)
 	if err != nil {
 		return lvm.Volume{}, "", err
 	}
 	defer unlock()
 	g, lv, v, err := s.FindVolume(r.Id)
 	if err == nil && v.State != lvm.StateReady {
-		err = notReady(g, v)
+		err = engine.NotReady(g, v)
 	}
 	if err != nil {
 		return lvm.Volume{}, "", err
@@ -52,7 +53,7 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 		return lvm.Volume{}, "", err
 	}
 	// An interrupted command leaves the larger size in the metadata, and the device suspended with the old one.
-	if err := h.resumeVolume(ctx, g, v); err != nil {
+	if err := h.engine.ResumeVolume(ctx, g, v); err != nil {
 		return lvm.Volume{}, "", err
 	}
 	steps, err := lvmcmd.ExtendSteps(x)
@@ -60,12 +61,12 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 	case err != nil:
 		return lvm.Volume{}, "", err
 	case len(steps) == 0:
-		return v, "", checkPresent(g, lv, "used") // a disk may have gone missing since an earlier request
+		return v, "", engine.CheckPresent(g, lv, "used") // a disk may have gone missing since an earlier request
 	case len(x.Unzeroed) > 0:
 		zeroing, err = h.zeroFirst(ctx, g, v, x.Unzeroed)
 		return lvm.Volume{}, zeroing, err
 	}
-	done, err := h.commit(ctx, change{group: g, steps: steps})
+	done, err := h.engine.Commit(ctx, engine.Change{Group: g, Steps: steps})
 	if err != nil {
 		return lvm.Volume{}, "", err
 	}
@@ -73,55 +74,25 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 	return v, "", err
 }
 
-// checkPresent refuses a volume with a part on a missing or unresponsive disk. done completes the message "cannot be ...".
-func checkPresent(g lvm.Group, lv lvm.LV, done string) error {
-	away := map[string]bool{}
-	var sentence string
-	for _, pv := range g.PVs {
-		switch {
-		case pv.Missing:
-			sentence = pv.DescribeMissing(g.Name)
-		case pv.Unresponsive:
-			sentence = lvm.DescribeUnresponsive(pv.Device)
-		default:
-			continue
-		}
-		away[pv.UUID] = true
-	}
-	if len(away) > 0 && g.DamageOf(lv, away, 0).Lost {
-		return lvm.Errorf(lvm.KindBusy, "volume %s/%s cannot be %s while a part of it is missing; retry: %s", g.Name, lv.Name, done, sentence)
-	}
-	return nil
-}
-
 // checkExtended verifies what lvextend committed. LVM (2.03.16) exits with 0 even if a disk disappeared before the commit and only
 // the other disks have it.
-func (h *Host) checkExtended(ctx context.Context, v lvm.Volume, size lvm.Bytes, done committed) (lvm.Volume, error) {
-	g, lv, now, err := h.withKnowledge(done.state).FindVolume(v.ID)
+func (h *Host) checkExtended(ctx context.Context, v lvm.Volume, size lvm.Bytes, done engine.Committed) (lvm.Volume, error) {
+	g, lv, now, err := h.engine.WithKnowledge(done.State).FindVolume(v.ID)
 	switch {
 	case err != nil:
 		return lvm.Volume{}, err
 	case now.UUID != v.UUID:
 		return lvm.Volume{}, g.AbsentError("volume %s was created again while the driver extended it", v.ID)
 	}
-	if err := h.resumeVolume(ctx, g, now); err != nil {
+	if err := h.engine.ResumeVolume(ctx, g, now); err != nil {
 		return lvm.Volume{}, err
 	}
 	if now.Size < size {
-		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot extend volume %s/%s from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, done.cause())
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot extend volume %s/%s from %s to %s: %w", v.Group, v.ID.LV, v.Size, size, done.Cause())
 	}
-	if err := checkPresent(g, lv, "used"); err != nil {
+	if err := engine.CheckPresent(g, lv, "used"); err != nil {
 		return lvm.Volume{}, err
 	}
-	done.warn(h.log, v.ID.String())
-	return now, h.flush(g)
-}
-
-// resumeVolume resumes the volume's device, if it is active and suspended. The group's lock must be held.
-func (h *Host) resumeVolume(ctx context.Context, g lvm.Group, v lvm.Volume) error {
-	path, active, err := h.Device(v.ID, v.UUID)
-	if err != nil || !active {
-		return err
-	}
-	return h.resumeDevice(ctx, g, v.ID.LV, path)
+	done.Warn(h.engine.Log, v.ID.String())
+	return now, h.engine.Flush(g)
 }

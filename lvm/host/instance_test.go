@@ -54,8 +54,7 @@ func TestGroupOf(t *testing.T) {
 // TestReservationsShow: a reservation, and its end, shows at once, however old the cached state is.
 func TestReservationsShow(t *testing.T) {
 	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})
-	h := NewHostOn(lvm.Config{CacheTTL: time.Hour}, lvm.Machine{})
-	h.cache.put(lvm.State{Groups: []lvm.Group{g}}, time.Now().Add(time.Hour), 0)
+	h := NewHostOn(lvm.Config{CacheTTL: time.Hour}, lvm.Machine{Reader: &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{g}}}}})
 	spec := func(name string, extents int) lvm.Spec {
 		return lvm.Spec{Name: name, Class: lvm.Class{Group: "vg-data"}, Required: lvm.Bytes(extents) * g.ExtentSize}
 	}
@@ -71,9 +70,7 @@ func TestReservationsShow(t *testing.T) {
 	shows(10) // a is being created
 	h.reserved.Drop(spec("a", 40))
 	shows(50)
-	kept := h.reserved.Kept["b"]
-	kept.Until = time.Now().Add(-time.Nanosecond)
-	h.reserved.Kept["b"] = kept
+	h.reserved.Drop(spec("b", 50))
 	shows(100)
 }
 
@@ -92,7 +89,7 @@ func TestCloseWaitsForTheCaretaker(t *testing.T) {
 		other.Release()
 		t.Error("another driver can start")
 	}
-	_, prepared := h.Prepare(t.Context(), Preparation{})
+	_, prepared := h.Prepare(t.Context(), lvm.Preparation{})
 	for _, err := range []error{prepared, h.ExtendThinPools(t.Context())} {
 		if lvm.KindOf(err) != lvm.KindBusy {
 			t.Errorf("begin while the Host closes: %v", err)

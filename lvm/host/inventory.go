@@ -2,166 +2,19 @@ package host
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
-	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
-	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
 // Inventory reads the disks and the kernel alone: it starts no process while it can read the disks directly.
 func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 	inv := inventory.Inventory{Groups: []inventory.Group{}, Volumes: []inventory.Volume{}, Snapshots: []inventory.Snapshot{},
-		WipeBacklog: h.wiper.backlog(), Backlogs: h.wiper.backlogs(), ReaderOff: h.disks.Difference()}
-	s, err := h.cachedState(ctx)
+		WipeBacklog: h.wiper.Backlog(), Backlogs: h.wiper.Backlogs(), ReaderOff: h.engine.Disks.Difference()}
+	s, err := h.engine.CachedState(ctx)
 	if err != nil {
 		return inv, err
 	}
 	inv.Unread, inv.Skipped = s.UnreadDevices, s.Skipped
-	devices, err := h.devices()
-	if err != nil {
-		return inv, err
-	}
-	if inv.OnVolumes, err = h.machine.Kernel.DevicesOnVolumes(); err != nil {
-		return inv, lvm.Errorf(lvm.KindInternal, "cannot determine which block devices the node has on volumes: %w", err)
-	}
-	paths := pathsOf(devices)
-	for _, g := range s.Groups {
-		inv.Groups = append(inv.Groups, h.groupEntry(s, g, paths))
-		h.addVolumes(&inv, g, paths)
-	}
-	return inv, nil
-}
-
-func (h *Host) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inventory.Group {
-	e := inventory.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.Bytes(g.FreeExtents()),
-		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.AutoActivation && oursAlone(g),
-		ExtentSize: g.ExtentSize, PVs: pvEntries(g)}
-	for _, pv := range g.PVs {
-		if !pv.Missing {
-			e.Size += g.Bytes(pv.Extents)
-		}
-	}
-	if err := lvm.CheckWritable(s, g); err != nil {
-		e.Problem = err.Error()
-	}
-	if held, err := oplock.LockHeld(h.cfg.LockDir, g.Name); err != nil {
-		h.log.Warn("cannot determine whether LVM's lock is held", "vg", g.Name, "error", err)
-	} else {
-		e.LockHeldSeconds = int64(held.Seconds())
-	}
-	c := groupCheck{host: h, group: g, paths: paths}
-	for _, lv := range g.LVs {
-		if lv.Thin != nil {
-			e.Pools = append(e.Pools, c.poolEntry(lv))
-		}
-	}
-	return e
-}
-
-// oursAlone reports whether the group holds only volumes, snapshots and pools of this driver.
-func oursAlone(g lvm.Group) bool {
-	return !slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool {
-		return !lv.Hidden && !slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyVersion, lvm.TagVersion))
-	})
-}
-
-func (c *groupCheck) poolEntry(lv lvm.LV) inventory.Pool {
-	s, _ := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool) // without a status it counts as inactive
-	m := poolMetrics(c.group, lv, s)
-	e := inventory.Pool{Name: m.Name, Size: m.Size, Used: m.Used, MetadataSize: m.MetadataSize, MetadataUsed: m.MetadataUsed,
-		Promised: m.Promised, Zero: lv.Thin.Zero, State: inventory.PoolWorks}
-	switch {
-	case s == nil:
-		e.State = inventory.PoolInactive
-	case s.IsFailed():
-		e.State = inventory.PoolFailed
-	case s.IsFull():
-		e.State = inventory.PoolFull
-	}
-	return e
-}
-
-// addVolumes adds the volumes and snapshots of one group.
-func (h *Host) addVolumes(inv *inventory.Inventory, g lvm.Group, paths map[string]string) {
-	c := groupCheck{host: h, group: g, paths: paths}
-	for _, lv := range g.LVs {
-		v, ours, err := lvm.VolumeOf(g, lv)
-		if err != nil {
-			inv.Damaged = append(inv.Damaged, err.Error())
-			continue
-		}
-		if ours {
-			inv.Volumes = append(inv.Volumes, inventory.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: lv.Name, Name: v.Name,
-				Claim: v.Claim, Cluster: v.Cluster, State: string(v.State), Layout: string(v.Class.Layout), Pool: lv.Pool, Size: v.Size,
-				Used: c.mapped(lv), Created: lv.Created})
-			continue
-		}
-		if sn, ours, err := lvm.SnapshotOf(g, lv); err == nil && ours {
-			inv.Snapshots = append(inv.Snapshots, inventory.Snapshot{ID: sn.ID.String(), Group: sn.Group, LV: lv.Name, Name: sn.Name,
-				Cluster: sn.Cluster, State: string(sn.State), Source: sn.Source.String(), Size: sn.Size, Created: sn.Created})
-		}
-	}
-}
-
-// mapped returns how much of a thin volume the pool has allocated; nil where that is unknown.
-func (c *groupCheck) mapped(lv lvm.LV) *lvm.Bytes {
-	if lv.Pool == "" {
-		return nil
-	}
-	used, err := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID), "thin", parseThin)
-	if err != nil {
-		return nil
-	}
-	return used
-}
-
-// parseThin parses the kernel's status of a thin volume (Linux, Documentation/admin-guide/device-mapper/ thin-provisioning.rst,
-// "Status"): the allocated sectors, and the highest of them, `4096 8191`.
-func parseThin(params string) (lvm.Bytes, error) {
-	first, _, _ := strings.Cut(params, " ")
-	sectors, err := strconv.ParseInt(first, 10, 54)
-	if err != nil || sectors < 0 {
-		return 0, fmt.Errorf("%q is not a thin volume's status", params)
-	}
-	return lvm.Bytes(sectors) * 512, nil
-}
-
-// CapacityByGroup returns the capacity of each volume group that the class selects; Capacity adds them up. The list may be
-// empty. KindInvalid: no node can ever serve the class.
-func (h *Host) CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventory.Offer, error) {
-	class, err := lvm.CheckClass(class)
-	if err != nil {
-		return nil, err
-	}
-	s, err := h.cachedState(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return capacityByGroup(h.reserved.Apply(s), class), nil
-}
-
-func capacityByGroup(s lvm.State, class lvm.Class) []inventory.Offer {
-	groups, _ := alloc.GroupsOf(s, class) // the class is valid: the only error left is that it selects no group
-	list := make([]inventory.Offer, 0, len(groups))
-	for _, g := range groups {
-		offer := inventory.Offer{Group: g.Name}
-		err := alloc.CheckAllocatable(s, g, class)
-		if err == nil && class.Layout == lvm.LayoutThin {
-			_, err = alloc.PoolOf(g, class)
-		}
-		if err != nil {
-			offer.Obstacle = err.Error()
-		} else {
-			offer.Available, offer.Largest = g.Bytes(alloc.Available(g, class)), g.Bytes(alloc.Largest(g, class))
-		}
-		list = append(list, offer)
-	}
-	slices.SortFunc(list, func(a, b inventory.Offer) int { return strings.Compare(a.Group, b.Group) })
-	return list
+	err = h.health.AddTo(&inv, s)
+	return inv, err
 }

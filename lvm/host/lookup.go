@@ -7,20 +7,19 @@ import (
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
-	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
+	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 )
 
 // Lookup finds a ready volume. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group is not on this
 // node.
 func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
-	s, err := h.readState(ctx)
+	s, err := h.engine.ReadState(ctx)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
 	g, _, v, err := s.FindVolume(id)
 	if err == nil && v.State != lvm.StateReady {
-		err = notReady(g, v)
+		err = engine.NotReady(g, v)
 	}
 	if err != nil {
 		return lvm.Volume{}, err
@@ -30,7 +29,7 @@ func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
 
 // List lists the ready volumes of this cluster, ordered by ID.
 func (h *Host) List(ctx context.Context) ([]lvm.Volume, error) {
-	s, err := h.cachedState(ctx)
+	s, err := h.engine.CachedState(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -47,36 +46,10 @@ func (h *Host) volumes(s lvm.State) (all []lvm.Volume, damaged error) {
 			v, ours, err := lvm.VolumeOf(g, lv)
 			if err != nil {
 				damaged = errors.Join(damaged, err)
-			} else if ours && v.Cluster == h.cfg.Cluster {
+			} else if ours && v.Cluster == h.engine.Config.Cluster {
 				all = append(all, v)
 			}
 		}
 	}
 	return all, damaged
-}
-
-// Capacity returns the class's capacity on this node. It waits for no operation in flight, and starts no process. A class whose
-// group is not on this node has no capacity; that is not an error. KindInvalid: no node can ever serve the class.
-func (h *Host) Capacity(ctx context.Context, class lvm.Class) (lvm.Capacity, error) {
-	if _, err := lvm.CheckClass(class); err != nil {
-		return lvm.Capacity{}, err
-	}
-	s, err := h.cachedState(ctx)
-	if err != nil {
-		return lvm.Capacity{}, err
-	}
-	return alloc.Capacity(h.reserved.Apply(s), class)
-}
-
-// Fits checks that this node can hold all of these volumes together now: nil, or KindInsufficientCapacity. It reserves nothing,
-// and starts no process.
-func (h *Host) Fits(ctx context.Context, specs []lvm.Spec) error {
-	if len(specs) == 0 {
-		return nil
-	}
-	s, err := h.cachedState(ctx)
-	if err != nil {
-		return err
-	}
-	return h.reserved.Fits(s, h.cfg.Cluster, reserve.NewRequest(specs[0], specs[1:]))
 }

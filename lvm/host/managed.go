@@ -11,7 +11,7 @@ import (
 // ManagedVolumes lists the managed volumes and snapshots, without those whose tags are invalid, which Start has logged. It
 // starts no process.
 func (h *Host) ManagedVolumes(ctx context.Context) (lvm.ManagedVolumes, error) {
-	s, err := h.cachedState(ctx)
+	s, err := h.engine.CachedState(ctx)
 	if err != nil {
 		return lvm.ManagedVolumes{}, err
 	}
@@ -21,7 +21,7 @@ func (h *Host) ManagedVolumes(ctx context.Context) (lvm.ManagedVolumes, error) {
 		for _, lv := range g.LVs {
 			o, ours := managedVolume(g, lv)
 			if ours && o.State == lvm.StateReady {
-				o.Foreign = o.Cluster != h.cfg.Cluster
+				o.Foreign = o.Cluster != h.engine.Config.Cluster
 				all.Owned = append(all.Owned, o)
 			}
 		}

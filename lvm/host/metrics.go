@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/health"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
@@ -22,11 +23,11 @@ type Metrics struct {
 type GroupMetrics struct {
 	Name    string
 	UUID    string
-	Size    lvm.Bytes     // of all its disks that are not missing
-	Free    lvm.Bytes     // of those, not allocated
-	Volumes int           // of this cluster
-	Pools   []PoolMetrics // by name
-	Hung    time.Duration // for how long an LVM command has blocked the group; 0 if none does
+	Size    lvm.Bytes         // of all its disks that are not missing
+	Free    lvm.Bytes         // of those, not allocated
+	Volumes int               // of this cluster
+	Pools   []lvm.PoolMetrics // by name
+	Hung    time.Duration     // for how long an LVM command has blocked the group; 0 if none does
 }
 
 // metricsPatience bounds how long Metrics waits for the disks.
@@ -36,14 +37,14 @@ const metricsPatience = 5 * time.Second
 func (h *Host) Metrics() Metrics {
 	m := Metrics{
 		Volumes:     map[lvm.VolumeState]int{lvm.StateCreating: 0, lvm.StateZeroing: 0, lvm.StateReady: 0, lvm.StateDeleting: 0},
-		WipeBacklog: h.wiper.backlog(),
-		Backlogs:    h.wiper.backlogs(),
+		WipeBacklog: h.wiper.Backlog(),
+		Backlogs:    h.wiper.Backlogs(),
 		InFlight:    h.operations.Count(),
-		ReaderOff:   h.disks.Difference() != "",
+		ReaderOff:   h.engine.Disks.Difference() != "",
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), metricsPatience)
 	defer cancel()
-	s, err := h.cachedState(ctx)
+	s, err := h.engine.CachedState(ctx)
 	if err != nil {
 		h.log.Warn("cannot read the metrics of the volume groups", "error", err)
 		return m
@@ -54,11 +55,11 @@ func (h *Host) Metrics() Metrics {
 		m.Volumes[v.State]++
 		in[v.ID.VG]++
 	}
-	devices, err := h.devices()
+	devices, err := h.engine.Devices()
 	if err != nil {
 		h.log.Warn("cannot read the metrics of the thin pools", "error", err)
 	}
-	paths := pathsOf(devices)
+	paths := health.PathsOf(devices)
 	for _, g := range s.Groups {
 		gm := GroupMetrics{Name: g.Name, UUID: g.UUID, Volumes: in[g.UUID]}
 		for _, pv := range g.PVs {
@@ -67,8 +68,8 @@ func (h *Host) Metrics() Metrics {
 			}
 		}
 		gm.Free = g.Bytes(g.FreeExtents())
-		gm.Hung, _ = h.locks.BlockedFor(g.UUID)
-		gm.Pools = h.poolsOf(g, paths)
+		gm.Hung, _ = h.engine.Locks.BlockedFor(g.UUID)
+		gm.Pools = h.health.PoolsOf(g, paths, h.pools.ExtensionsOf)
 		m.Groups = append(m.Groups, gm)
 	}
 	return m

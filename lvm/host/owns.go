@@ -19,7 +19,7 @@ func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	if unix.Major(device) == 0 { // not a block device: tmpfs, a network file system
 		return false, nil
 	}
-	uuid, name, err := h.machine.Kernel.Mapping(device)
+	uuid, name, err := h.engine.Machine.Kernel.Mapping(device)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
@@ -32,10 +32,10 @@ func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	if mappedLV(name) == id.LV {
 		return true, nil
 	}
-	if h.machine.Reader == nil {
+	if h.engine.Machine.Reader == nil {
 		return false, nil
 	}
-	s, err := h.machine.Reader.Read(ctx)
+	s, err := h.engine.Machine.Reader.Read(ctx)
 	if err != nil {
 		return false, nil //nolint:nilerr // it has another name, and nothing tells that it had this one
 	}

@@ -17,7 +17,7 @@ func (h *Host) Presence(ctx context.Context, name string) (lvm.Presence, error) 
 		return lvm.Presence{}, err
 	}
 	g, lv, v := findOwned(s, lvm.VolumeOf, func(v lvm.Volume) bool {
-		return v.Name == name && v.Cluster == h.cfg.Cluster && v.State != lvm.StateDeleting
+		return v.Name == name && v.Cluster == h.engine.Config.Cluster && v.State != lvm.StateDeleting
 	})
 	if v == nil {
 		return lvm.Presence{UnderWay: underWay, Unsure: s.CheckComplete()}, nil
@@ -32,7 +32,7 @@ func (h *Host) SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotP
 		return lvm.SnapshotPresence{}, err
 	}
 	_, _, sn := findOwned(s, lvm.SnapshotOf, func(sn lvm.Snapshot) bool {
-		return sn.Name == name && sn.Cluster == h.cfg.Cluster && sn.State != lvm.StateDeleting
+		return sn.Name == name && sn.Cluster == h.engine.Config.Cluster && sn.State != lvm.StateDeleting
 	})
 	if sn == nil {
 		return lvm.SnapshotPresence{UnderWay: underWay, Unsure: s.CheckComplete()}, nil
@@ -43,7 +43,7 @@ func (h *Host) SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotP
 // readFor reads the disks for the LV of a request, and reports whether an operation for it is in flight.
 func (h *Host) readFor(ctx context.Context, kind, name, lv string) (s lvm.State, underWay bool, err error) {
 	underWay = h.operations.Has(lv) // before the read: an operation that ends meanwhile shows on the disks
-	if s, err = h.cachedState(ctx); err != nil {
+	if s, err = h.engine.CachedState(ctx); err != nil {
 		return lvm.State{}, false, lvm.Errorf(lvm.KindBusy, "cannot determine whether %s %q exists: %w", kind, name, err)
 	}
 	return s, underWay, nil
@@ -67,7 +67,7 @@ func (h *Host) KeepReserved(wanted func(lvm.Volume) bool) { h.reserved.Renew(wan
 
 // Serves reports whether a class with this group, a name or an @tag, selects the volume group of the ID.
 func (h *Host) Serves(ctx context.Context, group string, id lvm.ID) (bool, error) {
-	s, err := h.cachedState(ctx)
+	s, err := h.engine.CachedState(ctx)
 	if err != nil {
 		return false, err
 	}

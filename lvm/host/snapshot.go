@@ -8,6 +8,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
@@ -35,19 +36,19 @@ func (h *Host) CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 }
 
 func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
-	s, unlock, err := h.locked(ctx, spec.Source.VG, "creating snapshot "+spec.Name, h.readState)
+	s, unlock, err := h.engine.Locked(ctx, spec.Source.VG, "creating snapshot "+spec.Name, h.engine.ReadState)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
 	defer unlock()
-	p, err := alloc.PlanSnapshot(h.reserved.Apply(s), h.cfg.Cluster, spec)
+	p, err := alloc.PlanSnapshot(h.reserved.Apply(s), h.engine.Config.Cluster, spec)
 	switch {
 	case err != nil:
 		return lvm.Snapshot{}, err
 	case p.Ready != nil:
 		return *p.Ready, nil
 	case p.Leftover != nil:
-		if err := h.remove(ctx, s, p.Leftover.ID, p.Leftover.UUID, lvm.StateCreating); err != nil {
+		if err := h.engine.Remove(ctx, s, p.Leftover.ID, p.Leftover.UUID, lvm.StateCreating); err != nil {
 			return lvm.Snapshot{}, err
 		}
 		return lvm.Snapshot{}, errChanged
@@ -63,7 +64,7 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
-	done, err := h.commit(ctx, change{group: g, steps: steps, legs: g.ComponentsByName(origin.Class.Pool)})
+	done, err := h.engine.Commit(ctx, engine.Change{Group: g, Steps: steps, Legs: g.ComponentsByName(origin.Class.Pool)})
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
@@ -73,14 +74,14 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 // freezable makes sure that LVM can suspend the origin's device for a snapshot or clone: it resumes a suspended device, and
 // refuses a frozen file system, on which LVM would fail half-way.
 func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) error {
-	path, active, err := h.Device(origin.ID, origin.UUID)
+	path, active, err := h.engine.FindDevice(origin.ID, origin.UUID)
 	if err != nil || !active {
 		return err
 	}
-	if err := h.resumeDevice(ctx, g, origin.ID.LV, path); err != nil {
+	if err := h.engine.ResumeDevice(ctx, g, origin.ID.LV, path); err != nil {
 		return err
 	}
-	frozen, err := h.machine.Kernel.IsFrozen(path)
+	frozen, err := h.engine.Machine.Kernel.IsFrozen(path)
 	if err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot determine whether the file system on volume %s/%s is frozen: %w", g.Name, origin.ID.LV, err)
 	}
@@ -92,25 +93,25 @@ func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) er
 
 // checkSnapshot verifies what lvcreate committed, and tags the snapshot as ready together with new volumes that wait for that. It
 // removes a failed snapshot and resumes the origin.
-func (h *Host) checkSnapshot(ctx context.Context, want lvm.Snapshot, origin lvm.Volume, done committed) (lvm.Snapshot, error) {
-	s := done.state
+func (h *Host) checkSnapshot(ctx context.Context, want lvm.Snapshot, origin lvm.Volume, done engine.Committed) (lvm.Snapshot, error) {
+	s := done.State
 	g, made, err := s.FindSnapshot(want.ID)
 	if lvm.KindOf(err) == lvm.KindNotLocal {
 		return lvm.Snapshot{}, err
 	}
-	if done.failure != nil || err != nil {
+	if done.Failure != nil || err != nil {
 		h.resumeSource(ctx, s, origin.ID)
 		if err == nil {
-			if err := h.remove(ctx, s, made.ID, made.UUID, lvm.StateCreating); err != nil {
+			if err := h.engine.Remove(ctx, s, made.ID, made.UUID, lvm.StateCreating); err != nil {
 				h.log.Warn("cannot remove an unfinished snapshot; a retry or the next start removes it", "snapshot", made.ID.String(), "error", err)
 			}
 		}
 		if err := h.freezable(ctx, g, origin); lvm.KindOf(err) == lvm.KindBusy {
 			return lvm.Snapshot{}, err // frozen after the driver's check
 		}
-		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "cannot create snapshot %q of volume %s/%s: %w", want.Name, g.Name, origin.ID.LV, done.cause())
+		return lvm.Snapshot{}, lvm.Errorf(lvm.KindInternal, "cannot create snapshot %q of volume %s/%s: %w", want.Name, g.Name, origin.ID.LV, done.Cause())
 	}
-	if err := h.markReadyLocked(ctx, g, lvm.Volume{ID: made.ID, UUID: made.UUID, State: lvm.StateCreating}); err != nil {
+	if err := h.ready.TagLocked(ctx, g, lvm.Volume{ID: made.ID, UUID: made.UUID, State: lvm.StateCreating}); err != nil {
 		return lvm.Snapshot{}, err
 	}
 	made.State = lvm.StateReady
@@ -128,12 +129,12 @@ func (h *Host) resumeSource(ctx context.Context, s lvm.State, source lvm.ID) {
 		return
 	}
 	for _, lv := range g.LVs {
-		if lv.Name == g.LVs[i].Pool && h.hasSuspendedComponent(g, lv) {
-			err = h.refresh(ctx, g, lv)
+		if lv.Name == g.LVs[i].Pool && h.engine.HasSuspendedComponent(g, lv) {
+			err = h.engine.Refresh(ctx, g, lv)
 		}
 	}
-	if h.hasSuspendedComponent(g, g.LVs[i]) {
-		err = errors.Join(err, h.refresh(ctx, g, g.LVs[i]))
+	if h.engine.HasSuspendedComponent(g, g.LVs[i]) {
+		err = errors.Join(err, h.engine.Refresh(ctx, g, g.LVs[i]))
 	}
 	if err != nil {
 		h.log.Error("cannot resume a volume that a failed snapshot left suspended; I/O to it waits", "volume", source.String(), "error", err)
@@ -151,7 +152,7 @@ func (h *Host) DeleteSnapshot(ctx context.Context, id lvm.ID) error {
 }
 
 func (h *Host) deleteSnapshot(ctx context.Context, id lvm.ID) error {
-	s, unlock, err := h.locked(ctx, id.VG, "deleting snapshot "+id.LV, h.readState)
+	s, unlock, err := h.engine.Locked(ctx, id.VG, "deleting snapshot "+id.LV, h.engine.ReadState)
 	if err != nil {
 		return err
 	}
@@ -162,24 +163,24 @@ func (h *Host) deleteSnapshot(ctx context.Context, id lvm.ID) error {
 		return nil
 	case err != nil:
 		return err
-	case sn.Cluster != h.cfg.Cluster:
-		return lvm.Errorf(lvm.KindNotManaged, "snapshot %s/%s belongs to the cluster %q, and only that cluster deletes it (this one is %q)", g.Name, id.LV, sn.Cluster, h.cfg.Cluster)
+	case sn.Cluster != h.engine.Config.Cluster:
+		return lvm.Errorf(lvm.KindNotManaged, "snapshot %s/%s belongs to the cluster %q, and only that cluster deletes it (this one is %q)", g.Name, id.LV, sn.Cluster, h.engine.Config.Cluster)
 	}
-	path, active, err := h.Device(id, sn.UUID)
+	path, active, err := h.engine.FindDevice(id, sn.UUID)
 	if err != nil {
 		return err
 	}
 	if active {
-		if err := h.machine.Kernel.CheckUnused(ctx, path); err != nil {
+		if err := h.engine.Machine.Kernel.CheckUnused(ctx, path); err != nil {
 			return lvm.Errorf(lvm.KindOf(err), "snapshot %s/%s cannot be deleted: %w", g.Name, id.LV, err)
 		}
 	}
-	return h.remove(ctx, s, id, sn.UUID, sn.State)
+	return h.engine.Remove(ctx, s, id, sn.UUID, sn.State)
 }
 
 // LookupSnapshot finds a ready snapshot. KindNotFound, KindNotLocal: as Lookup.
 func (h *Host) LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error) {
-	s, err := h.readState(ctx)
+	s, err := h.engine.ReadState(ctx)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
@@ -195,7 +196,7 @@ func (h *Host) LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, err
 
 // ListSnapshots lists the ready snapshots of this cluster, ordered by ID.
 func (h *Host) ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error) {
-	s, err := h.cachedState(ctx)
+	s, err := h.engine.CachedState(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +204,7 @@ func (h *Host) ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error) {
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
 			sn, ours, err := lvm.SnapshotOf(g, lv)
-			if err == nil && ours && sn.Cluster == h.cfg.Cluster && sn.State == lvm.StateReady { // ignore invalid tags
+			if err == nil && ours && sn.Cluster == h.engine.Config.Cluster && sn.State == lvm.StateReady { // ignore invalid tags
 				all = append(all, sn)
 			}
 		}

@@ -33,8 +33,8 @@ func unzeroedRest(c *alloc.Allocation, g lvm.Group, lv lvm.LV) ([]lvm.Run, error
 // zeroNew zeroes the extents with unknown content and then tags the volume as ready; only then Create returns it. It does not
 // hold the group's lock: zeroing can take hours. A volume whose zeroing fails or is interrupted is never used.
 func (h *Host) zeroNew(ctx context.Context, m created) (lvm.Volume, error) {
-	err := h.zeroRest(ctx, m)
-	s, unlock, lockErr := h.locked(ctx, m.ID.VG, "completing the zeroing of volume "+m.ID.LV, h.readDisks)
+	err := h.wiper.ZeroExtents(ctx, m.ID, m.rest)
+	s, unlock, lockErr := h.engine.Locked(ctx, m.ID.VG, "completing the zeroing of volume "+m.ID.LV, h.engine.ReadDisks)
 	if lockErr != nil {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet; retry: %w", m.Name, lockErr)
 	}
@@ -49,47 +49,14 @@ func (h *Host) zeroNew(ctx context.Context, m created) (lvm.Volume, error) {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet, and the driver is shutting down; retry", m.Name)
 	case err != nil:
 		err = lvm.Errorf(lvm.KindInternal, "cannot zero volume %s/%s, whose extents may hold other users' data, so the driver does not hand it out: %w", g.Name, lv.Name, err)
-		if removal := h.remove(ctx, s, v.ID, v.UUID, v.State); removal != nil {
+		if removal := h.engine.Remove(ctx, s, v.ID, v.UUID, v.State); removal != nil {
 			return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "%w; the next request removes it: %w", err, removal)
 		}
 		return lvm.Volume{}, err
 	}
-	v, err = h.changeState(ctx, s, v, lvm.StateReady)
+	v, err = h.engine.ChangeState(ctx, s, v, lvm.StateReady)
 	if err != nil {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is zeroed, but the driver cannot tag it as ready yet; retry: %w", m.Name, err)
 	}
 	return v, nil
-}
-
-func (h *Host) zeroRest(ctx context.Context, m created) error {
-	s, err := h.readState(ctx)
-	if err != nil {
-		return err
-	}
-	g, lv, v, err := s.FindVolume(m.ID)
-	if err != nil {
-		return err
-	}
-	left := g.Bytes(alloc.CountOf(m.rest))
-	turn, err := h.zeroing.Wait(h.tasks.Context(), m.ID.VG, left) //nolint:contextcheck // the volume is zeroed to the end, or to that of the driver
-	if err != nil {
-		return err
-	}
-	defer turn.End()
-	path, err := h.device(ctx, v)
-	if err != nil {
-		return err
-	}
-	h.log.Info("zeroing the extents of a new raw block volume that may hold other users' data", "volume", m.ID.String(), "bytes", int64(left))
-	for _, r := range m.rest {
-		at := g.Bytes(r.Start)
-		err := h.machine.Kernel.Zero(h.tasks.Context(), deviceAt(v, path), at, g.Bytes(r.End()), func(until lvm.Bytes) { //nolint:contextcheck // as above
-			left, at = left-(until-at), until
-			turn.Pause(h.tasks.Context(), left)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return h.everyLeg(g, lv, path)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
@@ -29,7 +30,7 @@ func (h *Host) zeroFirst(ctx context.Context, g lvm.Group, grown lvm.Volume, run
 		return h.zeroes(g, *lv)
 	}
 	c := &alloc.Allocation{Group: g, Extents: runs.Extents(), Ranges: alloc.RangesOf(g, runs), Volume: lvm.Volume{
-		ID: id, Name: id.LV, Claim: grown.Claim, Cluster: h.cfg.Cluster, Class: lvm.Class{Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, State: lvm.StateDeleting,
+		ID: id, Name: id.LV, Claim: grown.Claim, Cluster: h.engine.Config.Cluster, Class: lvm.Class{Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, State: lvm.StateDeleting,
 	}}
 	if g.MDAFree < alloc.MetadataNeed(g, c.Volume.Class)+alloc.MdaReserve {
 		return "", lvm.Errorf(lvm.KindOutOfRange, "cannot expand volume %s/%s: %w", g.Name, grown.ID.LV, alloc.MetadataAreaFull(g))
@@ -38,17 +39,17 @@ func (h *Host) zeroFirst(ctx context.Context, g lvm.Group, grown lvm.Volume, run
 	if err != nil {
 		return "", err
 	}
-	done, err := h.commit(ctx, change{group: g, steps: steps})
+	done, err := h.engine.Commit(ctx, engine.Change{Group: g, Steps: steps})
 	if err != nil {
 		return "", err
 	}
-	now, err := done.group()
+	now, err := done.Group()
 	if err != nil {
 		return "", err
 	}
 	lv := now.FindLV(id.LV)
 	if lv == nil {
-		return "", lvm.Errorf(lvm.KindInternal, "cannot allocate %s of volume group %s, which may hold other users' data, for zeroing: %w", g.Bytes(c.Extents), g.Name, done.cause())
+		return "", lvm.Errorf(lvm.KindInternal, "cannot allocate %s of volume group %s, which may hold other users' data, for zeroing: %w", g.Bytes(c.Extents), g.Name, done.Cause())
 	}
 	h.log.Info("zeroing extents before a raw block volume is expanded onto them", "volume", grown.ID.String(), "bytes", int64(g.Bytes(c.Extents)))
 	return h.zeroes(now, *lv)
@@ -60,24 +61,24 @@ func (h *Host) zeroes(g lvm.Group, lv lvm.LV) (uuid string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if !ours || v.Cluster != h.cfg.Cluster || v.State != lvm.StateDeleting {
+	if !ours || v.Cluster != h.engine.Config.Cluster || v.State != lvm.StateDeleting {
 		return "", lvm.Errorf(lvm.KindBusy, "%s/%s has a name that the driver needs: rename or remove it", g.Name, lv.Name)
 	}
-	h.wipe(v)
+	h.wiper.Wipe(v)
 	return v.UUID, nil
 }
 
 // awaitZeroes waits until the wiper has freed what zeroFirst allocated.
 func (h *Host) awaitZeroes(id lvm.ID, uuid string) error {
 	select {
-	case <-h.wiper.end(uuid):
+	case <-h.wiper.Done(uuid):
 		if !h.tasks.IsStopped() {
 			return nil
 		}
 	case <-time.After(zeroPatience):
 	case <-h.tasks.Context().Done():
 	}
-	return lvm.Errorf(lvm.KindBusy, "volume %s cannot be expanded yet: its new extents may hold other users' data, and %s of them are not zeroed; retry", id, h.wiper.leftOf(uuid))
+	return lvm.Errorf(lvm.KindBusy, "volume %s cannot be expanded yet: its new extents may hold other users' data, and %s of them are not zeroed; retry", id, h.wiper.LeftOf(uuid))
 }
 
 // zeroName is the name of the volume that holds another volume's new extents: no volume or snapshot can have it.

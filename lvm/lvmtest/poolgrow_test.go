@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // TestExtendThinPools: the driver extends a pool that fills up, once each time that is needed; it reports a failure and retries at
@@ -24,7 +23,7 @@ func TestExtendThinPools(t *testing.T) {
 		must(t, err)
 		node.Fill(path, size)
 	}
-	tend := func(what string, commands int, wantFailure bool) host.PoolMetrics {
+	tend := func(what string, commands int, wantFailure bool) lvm.PoolMetrics {
 		t.Helper()
 		d.counted(t, what, commands, func() {
 			if err := d.ExtendThinPools(t.Context()); (err != nil) != wantFailure {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
 // TestExtendThinPools_RealLVM: the driver extends an overprovisioned pool as it fills. When the group is full, it creates nothing
@@ -26,14 +25,14 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 		t.Fatal(report)
 	}
 	t.Cleanup(func() { removePrepared(t, dir) })
-	pool := func() host.PoolMetrics {
+	pool := func() lvm.PoolMetrics {
 		for _, g := range d.Metrics().Groups {
 			if g.Name == preparedGroup {
 				return g.Pools[0]
 			}
 		}
 		t.Fatal("no pool")
-		return host.PoolMetrics{}
+		return lvm.PoolMetrics{}
 	}
 	spec := func(name string, size lvm.Bytes) lvm.Spec {
 		class := lvm.Class{Group: preparedGroup, Layout: lvm.LayoutThin, Overprovision: 200}

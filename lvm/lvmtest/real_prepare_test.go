@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node"
 )
 
@@ -27,9 +26,9 @@ func loopDisk(t testing.TB, name string, mebibytes int) string {
 	return disk
 }
 
-func prepare(t testing.TB, d *Driver, dryRun bool, declared ...lvm.Declaration) host.PrepareReport {
+func prepare(t testing.TB, d *Driver, dryRun bool, declared ...lvm.Declaration) lvm.PrepareReport {
 	t.Helper()
-	report, err := d.Prepare(t.Context(), host.Preparation{Declared: declared, DryRun: dryRun, Signatures: node.ListSignatures})
+	report, err := d.Prepare(t.Context(), lvm.Preparation{Declared: declared, DryRun: dryRun, Signatures: node.ListSignatures})
 	must(t, err)
 	return report
 }
@@ -39,7 +38,7 @@ func declare(disks ...string) lvm.Declaration {
 	return lvm.Declaration{Name: preparedGroup, Tags: []string{"prepared"}, Devices: []lvm.Selector{{Paths: disks}}}
 }
 
-func toldOf(report host.PrepareReport, disk string) string {
+func toldOf(report lvm.PrepareReport, disk string) string {
 	for _, d := range report.Devices {
 		if d.Path == disk {
 			return d.Text
@@ -93,7 +92,7 @@ func TestPrepare_RealLVM(t *testing.T) {
 		}
 	}
 	declared := declare(all...)
-	check := func(report host.PrepareReport) {
+	check := func(report lvm.PrepareReport) {
 		t.Helper()
 		for disk, told := range dirty {
 			if text := toldOf(report, disk); !strings.Contains(text, told) || strings.Contains(text, "added to volume group") {

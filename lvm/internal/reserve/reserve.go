@@ -48,14 +48,14 @@ func NewRequest(spec lvm.Spec, siblings []lvm.Spec) Request {
 // section. The zero value is ready to use.
 type Table struct {
 	mu      sync.Mutex
-	Kept    map[string]reservation // by Spec.Name
+	kept    map[string]reservation // by Spec.Name
 	refused map[string]refusal     // by Spec.Name: requests to refuse
 	calls   map[string]*call       // by Spec.Name: requests in flight
 }
 
 type reservation struct {
 	allocation *alloc.Allocation
-	Until      time.Time
+	until      time.Time
 	most       time.Time // the end, however often renew sets until
 }
 
@@ -89,7 +89,7 @@ func (r *Table) Enter(spec lvm.Spec) (leave func(error)) {
 		defer r.mu.Unlock()
 		delete(r.calls, spec.Name)
 		if err == nil || lvm.KindOf(err) != lvm.KindBusy {
-			delete(r.Kept, spec.Name)
+			delete(r.kept, spec.Name)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (r *Table) Apply(s lvm.State) lvm.State {
 func (r *Table) without(s lvm.State, specs []lvm.Spec) lvm.State {
 	r.expire()
 	var kept []*alloc.Allocation
-	for name, res := range r.Kept {
+	for name, res := range r.kept {
 		mine := slices.ContainsFunc(specs, func(spec lvm.Spec) bool { return spec.Name == name })
 		if !mine && !isMade(res.allocation, s) {
 			kept = append(kept, res.allocation)
@@ -127,7 +127,7 @@ func isMade(c *alloc.Allocation, s lvm.State) bool {
 // expire drops what has expired. The caller holds mu.
 func (r *Table) expire() {
 	now := time.Now()
-	maps.DeleteFunc(r.Kept, func(name string, res reservation) bool { return r.calls[name] == nil && !now.Before(res.Until) })
+	maps.DeleteFunc(r.kept, func(name string, res reservation) bool { return r.calls[name] == nil && !now.Before(res.until) })
 	maps.DeleteFunc(r.refused, func(_ string, was refusal) bool { return !now.Before(was.until) })
 }
 
@@ -136,13 +136,13 @@ func (r *Table) Renew(wanted func(lvm.Volume) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire()
-	for name, res := range r.Kept {
+	for name, res := range r.kept {
 		if wanted(res.allocation.Volume) {
-			res.Until = time.Now().Add(reserveFor)
-			if res.most.Before(res.Until) {
-				res.Until = res.most
+			res.until = time.Now().Add(reserveFor)
+			if res.most.Before(res.until) {
+				res.until = res.most
 			}
-			r.Kept[name] = res
+			r.kept[name] = res
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (r *Table) Drop(specs ...lvm.Spec) {
 
 func (r *Table) discard(specs []lvm.Spec) {
 	for _, spec := range specs {
-		delete(r.Kept, spec.Name)
+		delete(r.kept, spec.Name)
 	}
 }
 
@@ -171,7 +171,7 @@ func (r *Table) Plan(s lvm.State, cluster string, p Request, locked bool) (alloc
 		return r.alone(s, cluster, p, lvm.Errorf(lvm.KindInsufficientCapacity, "this node refused another claim of the same pod: %v", c.refused))
 	}
 	all, placements, err := r.together(s, cluster, p)
-	kept, promised := r.Kept[p.Spec.Name]
+	kept, promised := r.kept[p.Spec.Name]
 	switch {
 	case err == nil && locked:
 		return placements[r.keep(all, placements)], nil
@@ -247,16 +247,16 @@ func (r *Table) together(s lvm.State, cluster string, p Request) (Request, []all
 func (r *Table) keep(p Request, placements []alloc.Placement) (mine int) {
 	now := time.Now()
 	for i, spec := range p.all {
-		delete(r.Kept, spec.Name)
+		delete(r.kept, spec.Name)
 		delete(r.refused, spec.Name)
 		if c := r.calls[spec.Name]; c != nil {
 			c.refused = nil
 		}
 		if c := placements[i].Create; c != nil {
-			if r.Kept == nil {
-				r.Kept = map[string]reservation{}
+			if r.kept == nil {
+				r.kept = map[string]reservation{}
 			}
-			r.Kept[spec.Name] = reservation{c, now.Add(reserveFor), now.Add(reserveMost)}
+			r.kept[spec.Name] = reservation{c, now.Add(reserveFor), now.Add(reserveMost)}
 		}
 	}
 	return p.own()

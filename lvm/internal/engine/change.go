@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// ChangeState moves a volume to another state, flushes the commit, and returns the volume as the disks now describe it. v must
+// have the state that is on the disks, and the caller holds the group's lock.
+func (e *Engine) ChangeState(ctx context.Context, s lvm.State, v lvm.Volume, to lvm.VolumeState) (lvm.Volume, error) {
+	g, err := s.FindGroup(v.ID.VG)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	t, err := lvmcmd.TargetOf(g.Name, v.ID.LV)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	done, err := e.Commit(ctx, Change{Group: g, Steps: []lvmcmd.Step{{Argv: lvmcmd.StateArgs(t, g, v.UUID, v.State, to)}}})
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	g, _, now, err := done.State.FindVolume(v.ID)
+	switch {
+	case err == nil && now.UUID == v.UUID && now.State == to:
+		// Committed, whatever the exit status.
+	case done.Failure != nil:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindOf(done.Failure), "cannot tag volume %s as %s: %w", t, to, done.Failure)
+	case err != nil:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s disappeared while the driver tagged it as %s: %w", t, to, err)
+	default:
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "another program changed volume %s while the driver tagged it as %s: it is %s now", t, to, now.State)
+	}
+	done.Warn(e.Log, t.String())
+	e.Untagged.Drop(v.ID.VG, v.UUID)
+	return now, e.Flush(g)
+}
+
+// Remove removes a volume or snapshot from its group, provided that it has not changed since the driver read it. LVM
+// deactivates it, and refuses while its device is open. state is the one on the disks. The caller holds the group's lock.
+func (e *Engine) Remove(ctx context.Context, s lvm.State, id lvm.ID, uuid string, state lvm.VolumeState) error {
+	g, err := s.FindGroup(id.VG)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }); i >= 0 {
+		if g, err = e.flushBefore(ctx, g, g.LVs[i]); err != nil {
+			return err
+		}
+	}
+	return e.removeFrom(ctx, g, id, uuid, state)
+}
+
+// removeFrom is remove for a thin pool whose pending messages concern no other volume.
+func (e *Engine) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid string, state lvm.VolumeState) error {
+	t, err := lvmcmd.TargetOf(g.Name, id.LV)
+	if err != nil {
+		return err
+	}
+	removed := lvm.LV{Name: id.LV, UUID: uuid}
+	var legs []lvm.LV
+	if i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }); i >= 0 {
+		removed = g.LVs[i]
+		legs = lvm.ComponentsAndPool(g, removed)[1:]
+	}
+	now, gone, failure, err := e.CommitRemoval(ctx, uuid, Change{Group: g, Legs: legs, Steps: []lvmcmd.Step{{Argv: lvmcmd.RemoveArgs(t, g, uuid, state)}}})
+	if err == nil && !gone && removed.Pool != "" && state == lvm.StateCreating {
+		now, gone, failure, err = e.CommitRemoval(ctx, uuid, Change{Group: now, Steps: []lvmcmd.Step{{Argv: lvmcmd.DiscardArgs(t, now, uuid)}}})
+	}
+	switch {
+	case err != nil:
+		return err // it may still exist
+	case !gone:
+		return lvm.Errorf(lvm.KindOf(failure), "cannot remove %s: %w", t, OrNoEffect(failure))
+	}
+	e.Untagged.Drop(id.VG, uuid)
+	e.RemoveNamesOf(g, now, removed)
+	return e.Flush(now)
+}
+
+// CommitRemoval is commit for commands that remove a volume. gone reports whether the group lacks it now. On an error it may
+// still exist.
+func (e *Engine) CommitRemoval(ctx context.Context, uuid string, c Change) (after lvm.Group, gone bool, failure, err error) {
+	done, err := e.Commit(ctx, c)
+	if err != nil {
+		return lvm.Group{}, false, done.Failure, err
+	}
+	g, err := done.Group()
+	if err != nil || slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }) {
+		return g, false, done.Failure, err
+	}
+	if why := g.IncompleteReason(); why != "" {
+		return g, false, done.Failure, lvm.Errorf(lvm.KindBusy, "cannot determine whether volume group %s still has the volume: %s", g.Name, why)
+	}
+	return g, true, done.Failure, nil
+}

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// LVM sends a thin pool messages: it commits them with its metadata, sends them, lets the pool count them, and commits their
+// removal. If a command is interrupted before its last commit, the next lvcreate sends what the pool did not count, and drops
+// all of them. lvremove drops a message about the volume that it removes. But it appends its message about another volume to
+// the pending ones (2.03.16, 2.03.31: attach_pool_message). If the pool has counted those, LVM takes the new one for counted
+// too, and the pool keeps the removed volume's blocks for ever. So before it removes a volume, and at start, the driver makes
+// LVM drop the messages of its pools: it creates a volume and removes it again.
+
+// Unflushed reports whether a logical volume is a thin pool of the driver with pending messages.
+func Unflushed(lv lvm.LV) bool { return lv.Thin != nil && len(lv.Thin.Messages) > 0 && lvm.IsPool(lv) }
+
+// flushBefore flushes the pool of a thin volume before its removal, and returns the group as it then is. The caller holds the
+// group's lock.
+func (e *Engine) flushBefore(ctx context.Context, g lvm.Group, lv lvm.LV) (lvm.Group, error) {
+	pool := g.FindLV(lv.Pool)
+	if lv.Pool == "" || pool == nil || !Unflushed(*pool) || g.HasPendingCreate(lv) {
+		return g, nil
+	}
+	return e.FlushPool(ctx, g, *pool)
+}
+
+// FlushPool makes LVM drop its messages for a pool. The caller holds the group's lock.
+func (e *Engine) FlushPool(ctx context.Context, g lvm.Group, pool lvm.LV) (lvm.Group, error) {
+	g, err := e.removeFlush(ctx, g)
+	if err != nil {
+		return g, err
+	}
+	done, err := e.Commit(ctx, Change{Group: g, Legs: lvm.Components(g, pool), Steps: []lvmcmd.Step{{Argv: lvmcmd.FlushArgs(g, pool, e.Config.Cluster)}}})
+	if err == nil {
+		g, err = done.Group()
+	}
+	if err == nil {
+		g, err = e.removeFlush(ctx, g)
+	}
+	if err != nil {
+		return g, err
+	}
+	if now := g.FindLV(pool.Name); now != nil && Unflushed(*now) {
+		return g, lvm.Errorf(lvm.KindBusy, "LVM cannot flush the messages that an interrupted command left for the thin pool %s/%s (%s); to remove a volume now would leak its blocks: %w",
+			g.Name, pool.Name, strings.Join(now.Thin.Messages, ", "), done.Cause())
+	}
+	e.Log.Info("flushed the messages that an interrupted command left for a thin pool", "vg", g.Name, "pool", pool.Name, "messages", pool.Thin.Messages)
+	return g, nil
+}
+
+// removeFlush removes the volume of FlushArgs, if it exists.
+func (e *Engine) removeFlush(ctx context.Context, g lvm.Group) (lvm.Group, error) {
+	lv := g.FindLV(lvmcmd.FlushName)
+	if lv == nil {
+		return g, nil
+	}
+	sn, ours, err := lvm.SnapshotOf(g, *lv)
+	if err != nil || !ours || sn.State != lvm.StateCreating {
+		return g, lvm.Errorf(lvm.KindBusy, "%s/%s has a name that the driver needs: rename or remove it", g.Name, lvmcmd.FlushName)
+	}
+	if err := e.removeFrom(ctx, g, sn.ID, sn.UUID, lvm.StateCreating); err != nil {
+		return g, err
+	}
+	s, err := e.ReadDisks(ctx)
+	if err != nil {
+		return g, err
+	}
+	return s.FindGroup(g.UUID)
+}

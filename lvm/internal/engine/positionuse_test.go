@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
+)
+
+// TestDeviceOfAnotherVolumesContent: a device with a volume's UUID is that volume only if it is on disks.
+func TestDeviceOfAnotherVolumesContent(t *testing.T) {
+	for what, c := range map[string]struct {
+		below string
+		make  func(s *fixture.SysStack)
+		want  bool
+	}{
+		"a disk":                 {"sda1", func(*fixture.SysStack) {}, true},
+		"a RAID's legs":          {"dm-7", func(s *fixture.SysStack) { s.Mapper("dm-7", "LVM-abcleg", "sda1") }, true},
+		"dm-crypt on a disk":     {"dm-7", func(s *fixture.SysStack) { s.Mapper("dm-7", "CRYPT-x", "sda1") }, true},
+		"a disk that was pulled": {"dm-7", func(s *fixture.SysStack) { s.Mapper("dm-7", "x") }, true},
+		"a raw block volume":     {"loop0", func(s *fixture.SysStack) { s.Virtual("loop0", 7) }, false},
+		"legs on a raw block volume": {"dm-7", func(s *fixture.SysStack) {
+			s.Virtual("loop0", 7)
+			s.Mapper("dm-7", "LVM-evilleg", "loop0")
+		}, false},
+		"dm-crypt on a volume": {"dm-7", func(s *fixture.SysStack) { s.Mapper("dm-7", "CRYPT-x", "dm-0") }, false},
+	} {
+		s := fixture.NewSysStack(t)
+		c.make(s)
+		s.Mapper("dm-9", "LVM-aavictim", c.below)
+		fixture.Must(t, os.Symlink(filepath.Join(s.Sys, "class/block"), filepath.Join(s.Sys, "block")))
+		e := New(lvm.Config{}, lvm.Machine{Kernel: dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}, oplock.NewTasks())
+		if c.below == "loop0" {
+			fixture.Must(t, os.RemoveAll(filepath.Join(s.Dev, "loop0"))) // it cannot be queried
+		}
+		path, active, err := e.FindDevice(lvm.ID{VG: "a-a", LV: "x"}, "victim")
+		if active != c.want || (path != "") != c.want || (err == nil) != c.want {
+			t.Errorf("on %s: %q, %v, %v", what, path, active, err)
+		}
+		if !c.want && lvm.KindOf(err) != lvm.KindConflict {
+			t.Errorf("on %s: %v", what, err)
+		}
+	}
+}
+
+// lastCommand records the last command.
+type lastCommand struct{ argv []string }
+
+func (r *lastCommand) Run(_ context.Context, argv []string) ([]byte, error) {
+	r.argv = argv
+	return nil, nil
+}
+
+// TestLVMIsGivenItsDevices: the driver runs no command that would scan every device of the node.
+func TestLVMIsGivenItsDevices(t *testing.T) {
+	runner := &lastCommand{}
+	e := New(lvm.Config{}, lvm.Machine{Runner: runner, Reader: &fixture.Scripted{States: []lvm.State{{}}}}, oplock.NewTasks())
+	lost := lvm.Group{Name: "vg", PVs: []lvm.PV{{UUID: "p", Missing: true}}}
+	for _, argv := range [][]string{lvmcmd.OnDevices("lvchange", lost), {"fullreport"}, {"vgs", "--devices"}, {"vgs", "--devices", ","}} {
+		if _, err := e.runLVM(t.Context(), argv); err == nil || runner.argv != nil {
+			t.Errorf("ran %q: %v", argv, err)
+		}
+	}
+	if s, err := e.report(t.Context(), nil); err != nil || len(s.Groups) > 0 || runner.argv != nil {
+		t.Errorf("a report on no devices: %+v, %v, %q", s, err, runner.argv)
+	}
+	_, _ = e.report(t.Context(), []string{"/dev/sda", "/dev/sdb"})
+	if len(runner.argv) < 3 || runner.argv[1] != "--devices" || runner.argv[2] != "/dev/sda,/dev/sdb" {
+		t.Errorf("a report on two: %q", runner.argv)
+	}
+}
+
+// TestNothingIsAskedOfLVMBlindly: without a list of devices a read fails; it does not return an empty state.
+func TestNothingIsAskedOfLVMBlindly(t *testing.T) {
+	report := &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{{UUID: "2", Name: "evil"}}}}}
+	for _, off := range []string{"", "they differ"} {
+		r := &ondisk.CheckedReader{Direct: &fixture.Scripted{States: []lvm.State{{}}, Errs: errors.New("no sysfs")}, Report: report.OnDevices, Off: off}
+		if s, err := r.Read(t.Context()); err == nil || len(s.Groups) > 0 || report.Reads > 0 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+}
+
+// TestOnVolumes: the driver reports block devices that the node has on volumes, but no volume of a disk's group.
+func TestOnVolumes(t *testing.T) {
+	s := fixture.NewSysStack(t)
+	fixture.Must(t, os.Symlink(filepath.Join(s.Sys, "class/block"), filepath.Join(s.Sys, "block")))
+	k := dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}
+	s.Virtual("md0", 9, "sda")
+	s.Attribute(t, "md0", "md/level", "raid1\n")
+	if list, err := k.DevicesOnVolumes(); err != nil || len(list) > 0 {
+		t.Errorf("on a healthy node: %q, %v", list, err)
+	}
+	s.Mapper("dm-7", "CRYPT-LUKS2-x", "dm-0") // a tenant's, or the driver's
+	s.Mapper("dm-8", "LVM-evil", "dm-7")
+	s.Virtual("md127", 9, "dm-0", "dm-1")
+	s.Attribute(t, "md127", "md/level", "raid1\n")
+	list, err := k.DevicesOnVolumes()
+	slices.Sort(list)
+	if err != nil || len(list) != 2 || !strings.Contains(list[0], "logical volume (dm-8)") || !strings.Contains(list[1], "RAID (md127)") {
+		t.Errorf("%q, %v", list, err)
+	}
+}

@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"golang.org/x/sys/unix"
+)
+
+// Run runs a plan's steps, up to the first that fails. The caller holds the group's lock, and reads the disks for what really
+// happened. KindBusy: a disk of the group is missing, duplicate or unresponsive, and run started nothing; KindConflict: LVM
+// would refuse the commands until an admin changes the group.
+func (e *Engine) Run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) error {
+	if err := runnable(g, steps); err != nil {
+		return err
+	}
+	if why := e.OtherNodeReason(g); why != "" {
+		return lvm.Errorf(lvm.KindConflict, "the driver ignores volume group %s: %s", g.Name, why)
+	}
+	if err := e.Commands.Take(ctx, g.Name); err != nil {
+		return err
+	}
+	defer e.cache.invalidate()
+	commits := int64(0)
+	e.Zeroed.Started(g.UUID)
+	defer func() { e.Zeroed.Ended(g.UUID, commits) }()
+	taken := int64(0)
+	if slices.ContainsFunc(steps, lvmcmd.Step.Commits) {
+		taken = e.tagGroupWithNode(ctx, g)
+	}
+	for _, s := range steps {
+		e.Locks.NoteCommand(g.UUID, strings.Join(s.Argv, " "))
+		if _, err := e.runLVM(ctx, s.Argv); err != nil {
+			return err
+		}
+	}
+	commits = taken + lvmcmd.CommitsOf(steps)
+	return nil
+}
+
+// runLVM is the only function that runs an LVM command. Without --devices LVM would scan every device of the node.
+func (e *Engine) runLVM(ctx context.Context, argv []string) ([]byte, error) {
+	if i := slices.Index(argv, lvmcmd.DevicesOption); i < 0 || i+1 >= len(argv) || strings.Trim(argv[i+1], ",") == "" {
+		return nil, lvm.Errorf(lvm.KindInternal, "refusing to run lvm %s: its --devices names no device", argv[0])
+	}
+	return e.Machine.Runner.Run(ctx, argv)
+}
+
+// runnable refuses a group that LVM must not work on now.
+func runnable(g lvm.Group, steps []lvmcmd.Step) error {
+	if err := lvm.CheckResponsive(g); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(steps, lvmcmd.Step.Commits) {
+		return lvm.CheckNoDuplicatePV(g)
+	}
+	if g.Closed {
+		return lvm.Errorf(lvm.KindConflict, "volume group %s cannot be changed: %s", g.Name, g.Problem)
+	}
+	return lvm.CheckNoNewMissingPV(g)
+}
+
+// runAfterCleanup runs steps that create the devices of these legs, of a RAID volume or of a thin pool. If LVM refuses them, it
+// removes the stale devices of the legs and runs the steps again.
+func (e *Engine) runAfterCleanup(ctx context.Context, g lvm.Group, legs []lvm.LV, steps []lvmcmd.Step) error {
+	failure := e.Run(ctx, g, steps)
+	var refusal *lvm.ExitError
+	if errors.As(failure, &refusal) && refusal.Code > 0 && e.removeStaleLegs(g, legs) {
+		failure = e.Run(ctx, g, steps)
+	}
+	return failure
+}
+
+// removeStaleLegs removes the device-mapper devices of legs unless they are open. A killed activation leaves such devices, and
+// LVM refuses to activate the volume while they exist. It reports whether it removed any.
+func (e *Engine) removeStaleLegs(g lvm.Group, legs []lvm.LV) bool {
+	dropped := false
+	for _, leg := range legs {
+		for _, layer := range []string{"", "-tmeta", "-tdata"} { // the suffixes are those of a thin pool's metadata and data
+			removed, err := e.Machine.Kernel.Remove(lvm.DeviceUUID(g.UUID, leg.UUID) + layer)
+			if err != nil && !errors.Is(err, unix.EBUSY) {
+				e.Log.Warn("cannot remove the device of a leg that an unfinished activation left", "vg", g.Name, "leg", leg.Name, "error", err)
+			}
+			dropped = dropped || removed
+		}
+	}
+	return dropped
+}

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// untaggedVolumes are the volumes that requests got while their state on the disks is still "creating"; package ready tags them.
+type untaggedVolumes struct {
+	mu      sync.Mutex
+	groups  map[string]map[string]lvm.Volume // by the group's UUID, then by the volume's
+	workers map[string]bool                  // groups that have a worker
+}
+
+// Has reports whether a request got the volume before its ready tag.
+func (s *untaggedVolumes) Has(group, uuid string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, there := s.groups[group][uuid]
+	return there
+}
+
+// Of lists a group's volumes that need the ready tag.
+func (s *untaggedVolumes) Of(group string) []lvm.Volume {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []lvm.Volume
+	for _, v := range s.groups[group] {
+		all = append(all, v)
+	}
+	return all
+}
+
+// Drop forgets volumes whose state on the disks is now up to date.
+func (s *untaggedVolumes) Drop(group string, uuids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, uuid := range uuids {
+		delete(s.groups[group], uuid)
+	}
+	if len(s.groups[group]) == 0 {
+		delete(s.groups, group)
+	}
+}
+
+// Add adds a volume. It reports whether the group needs a worker, and records that it has one.
+func (s *untaggedVolumes) Add(v lvm.Volume) (startWorker bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	group := v.ID.VG
+	if s.groups == nil {
+		s.groups = map[string]map[string]lvm.Volume{}
+	}
+	if s.groups[group] == nil {
+		s.groups[group] = map[string]lvm.Volume{}
+	}
+	s.groups[group][v.UUID] = v
+	if s.workers == nil {
+		s.workers = map[string]bool{}
+	}
+	needed := !s.workers[group]
+	s.workers[group] = true
+	return needed
+}
+
+// StopWorker reports whether a group's worker may stop, and records that it has.
+func (s *untaggedVolumes) StopWorker(group string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.groups[group]) > 0 {
+		return false
+	}
+	delete(s.workers, group)
+	return true
+}
+
+// withReady sets the state ready for volumes that requests got: for all but a starting driver they are ready.
+func (s *untaggedVolumes) withReady(state lvm.State) lvm.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.groups) == 0 {
+		return state
+	}
+	state.Groups = slices.Clone(state.Groups)
+	for i := range state.Groups {
+		g := &state.Groups[i]
+		untagged := s.groups[g.UUID]
+		if len(untagged) == 0 {
+			continue
+		}
+		g.LVs = slices.Clone(g.LVs)
+		for j := range g.LVs {
+			lv := &g.LVs[j]
+			if _, is := untagged[lv.UUID]; !is {
+				continue
+			}
+			if k := slices.Index(lv.Tags, lvm.StateTag(lvm.StateCreating)); k >= 0 {
+				lv.Tags = slices.Clone(lv.Tags)
+				lv.Tags[k] = lvm.StateTag(lvm.StateReady)
+			}
+		}
+	}
+	return state
+}
+
+// GroupsWaiting lists the UUIDs of the groups with such volumes.
+func (s *untaggedVolumes) GroupsWaiting() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.groups))
+}
+
+// OnDisk returns the volume with its state on the disks, which the selectors of commands must name. The caller holds the
+// group's lock.
+func (e *Engine) OnDisk(v lvm.Volume) lvm.Volume {
+	if v.State == lvm.StateReady && e.Untagged.Has(v.ID.VG, v.UUID) {
+		v.State = lvm.StateCreating
+	}
+	return v
+}

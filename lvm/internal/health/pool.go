@@ -1,0 +1,95 @@
+package health
+
+import (
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+)
+
+// From these percentages on, a pool is nearly full. Full metadata is worse than full data: only an offline pool can be
+// repaired.
+const (
+	poolLateData     = 90 // a pool with an autoextend threshold reaches this only if its extension fails
+	poolLateMetadata = 80
+)
+
+// checkThin adds the conditions of a volume's pool: what makes writes fail, for each volume; a nearly full pool once.
+func (c *groupCheck) checkThin(p checkedVolume) {
+	s, known := c.pools[p.lv.Pool]
+	if !known {
+		s = c.checkPool(p.lv.Pool)
+		c.pools[p.lv.Pool] = s
+	}
+	if s == nil {
+		return
+	}
+	switch name := c.group.Name + "/" + p.lv.Pool; {
+	case s.IsFailed():
+		c.addPool(lvm.ConditionThinPoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.FailureReason(), name)
+	case s.IsFull():
+		c.addPool(lvm.ConditionThinPoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
+			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal))
+	}
+}
+
+// checkPool returns a pool's status, and adds a condition if the pool is nearly full.
+func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
+	lv := c.group.FindLV(name)
+	if lv == nil || lv.Thin == nil {
+		return nil
+	}
+	s, err := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+	if err != nil || s == nil {
+		return nil
+	}
+	if s.IsFailed() || s.IsFull() {
+		return s
+	}
+	m := poolMetrics(c.group, *lv, s)
+	near := m.Promised > m.Size && lvm.IsAbove(s.DataUsed, s.DataTotal, poolLateData) || lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, poolLateMetadata)
+	switch {
+	case lv.Thin.OvercommitReason != "":
+		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.OvercommitReason)
+	case near: // the driver should have extended it before
+		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
+			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised)
+	}
+	return s
+}
+
+// poolMetrics computes the metrics of a pool; s is nil while the pool is not active.
+func poolMetrics(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) lvm.PoolMetrics {
+	m := lvm.PoolMetrics{Name: pool.Name, Size: g.Bytes(pool.Extents)}
+	if metadata := g.FindLV(pool.Thin.Metadata); metadata != nil {
+		m.MetadataSize = g.Bytes(metadata.Extents)
+	}
+	for _, lv := range g.LVs {
+		if lv.Pool == pool.Name {
+			m.Promised += g.Bytes(lv.Extents)
+		}
+	}
+	if s != nil {
+		m.Used = lvm.Bytes(s.DataUsed) * pool.Thin.ChunkSize
+		m.MetadataUsed = lvm.Bytes(s.MetadataUsed) * alloc.PoolMetadataBlock
+	}
+	return m
+}
+
+// PoolsOf returns the metrics of a group's pools.
+func (k Checker) PoolsOf(g lvm.Group, paths map[string]string, extensions func(uuid string) int) []lvm.PoolMetrics {
+	var all []lvm.PoolMetrics
+	c := groupCheck{engine: k.Engine, group: g, paths: paths}
+	for _, lv := range g.LVs {
+		if lv.Thin == nil {
+			continue
+		}
+		s, err := status(&c, lvm.DeviceUUID(g.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+		if err != nil {
+			k.Engine.Log.Warn("cannot read the metrics of a thin pool", "vg", g.Name, "pool", lv.Name, "error", err)
+		}
+		m := poolMetrics(g, lv, s)
+		m.Grown = extensions(lv.UUID)
+		all = append(all, m)
+	}
+	return all
+}

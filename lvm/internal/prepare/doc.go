@@ -1,0 +1,2 @@
+// Package prepare creates and extends the declared volume groups from devices that are proven blank.
+package prepare

@@ -1,0 +1,271 @@
+package prepare
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/engine"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
+	"github.com/nodelvm/nodelvm/lvm/internal/thinpool"
+)
+
+// Preparer creates and extends the declared volume groups.
+type Preparer struct {
+	engine  *engine.Engine
+	tasks   *oplock.Tasks
+	pools   *thinpool.Manager
+	running sync.Mutex                  // held by prepare
+	blank   map[ondisk.BlockDevice]bool // found by the last scan
+}
+
+func New(e *engine.Engine, tasks *oplock.Tasks, pools *thinpool.Manager) *Preparer {
+	return &Preparer{engine: e, tasks: tasks, pools: pools}
+}
+
+// Prepare implements Host.Prepare.
+func (r *Preparer) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareReport, error) {
+	declared, err := lvm.CheckDeclarations(p.Declared)
+	if err != nil {
+		return lvm.PrepareReport{}, err
+	}
+	r.pools.Declare(declared)
+	leave, err := r.tasks.Join()
+	if err != nil {
+		return lvm.PrepareReport{}, err
+	}
+	defer leave()
+	r.running.Lock()
+	defer r.running.Unlock()
+	s, err := r.engine.ReadDisks(ctx)
+	if err != nil {
+		return lvm.PrepareReport{}, err
+	}
+	node := ondisk.DeviceScanner{Sys: "/sys", Proc: "/proc", Dev: "/dev", Backing: ondisk.LoopBacking}
+	disks, err := node.Disks(ctx, s)
+	if err != nil {
+		return lvm.PrepareReport{}, err
+	}
+	run := preparing{Preparer: r, Preparation: p, where: node.Positions(), state: s, disks: disks, told: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
+	var report lvm.PrepareReport
+	for _, d := range declared {
+		report.Groups = append(report.Groups, run.group(ctx, d))
+	}
+	r.blank = run.blank
+	for _, d := range disks {
+		text := run.told[d.Path]
+		switch {
+		case text != "":
+		case d.Standing != ondisk.StandsOnDisks:
+			continue // on a volume, or reported in State.Skipped
+		case d.Group != "":
+			text = "belongs to volume group " + d.Group
+		default:
+			text = "skipped: no declared volume group selects it"
+		}
+		report.Devices = append(report.Devices, lvm.DeviceReport{Path: d.Path, Size: d.Size, Text: text})
+	}
+	return report, nil
+}
+
+// preparing is one run of prepare.
+type preparing struct {
+	lvm.Preparation
+	*Preparer
+	where ondisk.Positions
+	state lvm.State
+	disks []ondisk.Disk
+	told  map[string]string // the reported text, by device path
+	blank map[ondisk.BlockDevice]bool
+	pins  []*os.File // open files of the devices that the group gets: no other device can get their numbers and names
+}
+
+// unpin closes the devices of a group.
+func (p *preparing) unpin() {
+	for _, pin := range p.pins {
+		_ = pin.Close()
+	}
+	p.pins = nil
+}
+
+// group creates or extends one group as declared.
+func (p *preparing) group(ctx context.Context, d lvm.Declaration) lvm.GroupReport {
+	defer p.unpin()
+	r := lvm.GroupReport{Name: d.Name}
+	here, err := p.standing(d.Name)
+	taken := p.take(ctx, d, here, err)
+	missing := d.Tags
+	if here != nil {
+		missing = slices.DeleteFunc(slices.Clone(d.Tags), func(tag string) bool { return slices.Contains(here.Tags, tag) })
+	}
+	r.Changed = len(taken) > 0 || here != nil && len(missing) > 0
+	switch {
+	case err != nil:
+		r.Err, r.Changed = err, false
+		return r
+	case here == nil && len(taken) == 0:
+		r.Text = "not created: this node has no blank device that it selects"
+		return r
+	case p.DryRun:
+		r.Text = outlook(here, taken, missing)
+		return p.pool(ctx, d, here, r)
+	case r.Changed:
+		if err := p.join(ctx, d, here, taken, missing); err != nil {
+			r.Err = err
+			return r
+		}
+		if here, err = p.standing(d.Name); err != nil || here == nil {
+			r.Err = lvm.Errorf(lvm.KindInternal, "created, but the driver cannot find it: %w", engine.OrNoEffect(err))
+			return r
+		}
+	}
+	r.Text = fmt.Sprintf("%s, %s free", deviceCount(len(here.PVs)), here.Bytes(here.FreeExtents()))
+	if len(taken) > 0 {
+		r.Text += fmt.Sprintf("; %s added now", deviceCount(len(taken)))
+	}
+	return p.pool(ctx, d, here, r)
+}
+
+// outlook describes what a dry run found.
+func outlook(here *lvm.Group, taken []ondisk.Disk, tags []string) string {
+	switch {
+	case here == nil:
+		return "would be created from " + deviceCount(len(taken))
+	case len(taken) > 0:
+		return "would get " + deviceCount(len(taken)) + " more"
+	case len(tags) > 0:
+		return "would get the tags " + strings.Join(tags, ", ")
+	}
+	return fmt.Sprintf("%s, nothing to do", deviceCount(len(here.PVs)))
+}
+
+// standing finds the group; nil if Prepare may create it. An error explains why Prepare must not change it: it is unusable, or
+// it may exist where the driver cannot see it.
+func (p *preparing) standing(name string) (*lvm.Group, error) {
+	for i, g := range p.state.Groups {
+		if g.Name == name {
+			return &p.state.Groups[i], lvm.CheckWritable(p.state, g)
+		}
+	}
+	if len(p.state.UnreadDevices) > 0 {
+		return nil, lvm.Errorf(lvm.KindBusy, "not created, because it may be on a disk that cannot be read: %s", strings.Join(p.state.UnreadDevices, "; "))
+	}
+	if p.engine.Config.BackupDir == "" {
+		return nil, nil
+	}
+	backup := filepath.Join(p.engine.Config.BackupDir, name)
+	if _, err := os.Lstat(backup); err == nil {
+		return nil, lvm.Errorf(lvm.KindConflict, "it was on this node before, and its disks are missing: reconnect them; if its data is lost, remove %s, and the driver creates it again", backup)
+	}
+	return nil, nil
+}
+
+// take selects the devices for a group and labels them as physical volumes. It records a text for each device that the group
+// selects. refused is why the group can take none.
+func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group, refused error) []ondisk.Disk {
+	var taken []ondisk.Disk
+	members := 0
+	if here != nil {
+		members = len(here.PVs)
+	}
+	for _, candidate := range p.disks {
+		selected, named := declarationMatches(d, candidate)
+		if !selected || p.told[candidate.Path] != "" || candidate.Group == d.Name {
+			continue
+		}
+		why := candidate.IneligibleReason(named)
+		switch {
+		case why != "":
+		case refused != nil:
+			why = fmt.Sprintf("volume group %s, which selects it, cannot be extended now", d.Name)
+		case d.MaxDevices > 0 && members+len(taken) >= d.MaxDevices:
+			why = fmt.Sprintf("volume group %s already has %s (maxDevices)", d.Name, deviceCount(d.MaxDevices))
+		default:
+			if why = p.mixed(d.Name, taken, candidate); why == "" {
+				why = p.label(ctx, d, here, candidate)
+			}
+		}
+		if why != "" {
+			p.told[candidate.Path] = "ignored: " + why
+			continue
+		}
+		p.told[candidate.Path] = "is blank: would be added to volume group " + d.Name
+		taken = append(taken, candidate)
+	}
+	return taken
+}
+
+// mixed explains why LVM would refuse a device next to those of the group and those taken for it: LVM does not mix logical
+// block sizes, except in a group that has several already. It would refuse all of the devices then.
+func (p *preparing) mixed(group string, taken []ondisk.Disk, candidate ondisk.Disk) string {
+	sizes := map[lvm.Bytes]bool{}
+	for _, d := range p.disks {
+		sizes[d.Block] = sizes[d.Block] || d.Group == group
+	}
+	for _, d := range taken {
+		sizes[d.Block] = true
+	}
+	var have []lvm.Bytes
+	for size, is := range sizes {
+		if is && size > 0 {
+			have = append(have, size)
+		}
+	}
+	if len(have) != 1 || candidate.Block == 0 || candidate.Block == have[0] {
+		return ""
+	}
+	return fmt.Sprintf("its blocks have %s, those of volume group %s %s, and LVM does not mix them: declare another group for such disks, and select each kind by paths or model", candidate.Block, group, have[0])
+}
+
+// label makes a blank device a physical volume; otherwise why explains why not. The driver holds the device exclusively until
+// just before LVM, which checks signatures again and opens it exclusively too, starts.
+func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Group, candidate ondisk.Disk) (why string) {
+	held, refusal := candidate.OpenExclusive(p.where)
+	if refusal != "" {
+		return refusal
+	}
+	pin, err := os.Open(candidate.Path)
+	if err != nil {
+		held.Release()
+		return fmt.Sprintf("the driver cannot open it: %v", err)
+	}
+	p.pins = append(p.pins, pin)
+	made := held.Unfinished(candidate, d.Name, here)
+	if !made {
+		why = held.Content(ctx, candidate, p.Signatures)
+	}
+	held.Release()
+	if !made && why == "" {
+		p.blank[candidate.BlockDevice] = true
+		if p.RequireStableScan && !p.Preparer.blank[candidate.BlockDevice] {
+			return "blank; will be added if still blank at the next scan, because another program may be about to write to it"
+		}
+	}
+	if made || why != "" || p.DryRun {
+		return why
+	}
+	// This command concerns no group: pvcreate takes its own lock file.
+	if err := p.engine.Run(ctx, lvm.Group{}, []lvmcmd.Step{{Argv: lvmcmd.PVCreateArgs(candidate)}}); err != nil {
+		return fmt.Sprintf("blank, but LVM refused it: %v", err)
+	}
+	// Before any disk gets the group's commit: after a power cut the group would lack a disk whose label never reached it.
+	if err := p.engine.Machine.Kernel.Sync([]string{candidate.Path}); err != nil {
+		return fmt.Sprintf("it was blank and is now a physical volume, but the driver cannot flush it (%v); the next scan continues with it", err)
+	}
+	return ""
+}
+
+// deviceCount formats a number of devices.
+func deviceCount(n int) string {
+	if n == 1 {
+		return "1 device"
+	}
+	return fmt.Sprintf("%d devices", n)
+}

@@ -1,0 +1,45 @@
+package prepare
+
+import (
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+)
+
+func yes() *bool { b := true; return &b }
+
+// TestSelector: all conditions must hold; only a pattern without wildcards names a device.
+func TestSelector(t *testing.T) {
+	d := ondisk.Disk{
+		BlockDevice: ondisk.BlockDevice{Path: "/dev/sdb", Size: 100 * lvm.GiB}, Model: "FAST DISK 9", Rotational: true,
+		Links: []string{"/dev/disk/by-id/ata-FAST_9", "/dev/disk/by-path/pci-0-ata-1"},
+	}
+	for _, test := range []struct {
+		name            string
+		s               lvm.Selector
+		selected, named bool
+	}{
+		{"by path", lvm.Selector{Paths: []string{"/dev/sd?"}}, true, false},
+		{"by name", lvm.Selector{Paths: []string{"/dev/sda", "/dev/sdb"}}, true, true},
+		{"by id", lvm.Selector{Paths: []string{"/dev/disk/by-id/ata-*"}}, true, false},
+		{"by the very id", lvm.Selector{Paths: []string{"/dev/disk/by-path/pci-0-ata-1"}}, true, true},
+		{"another path", lvm.Selector{Paths: []string{"/dev/sdc", "/dev/*/x"}}, false, false},
+		{"a wildcard does not match a slash", lvm.Selector{Paths: []string{"/dev/disk/*"}}, false, false},
+		{"sizes, both ends included", lvm.Selector{MinSize: 100 * lvm.GiB, MaxSize: 100 * lvm.GiB}, true, false},
+		{"too small", lvm.Selector{Paths: []string{"/dev/sdb"}, MinSize: 100*lvm.GiB + 1}, false, false},
+		{"too large", lvm.Selector{MaxSize: 100*lvm.GiB - 1}, false, false},
+		{"rotational", lvm.Selector{Rotational: yes()}, true, false},
+		{"not rotational", lvm.Selector{Rotational: new(bool)}, false, false},
+		{"model", lvm.Selector{Model: "FAST*"}, true, false},
+		{"another model", lvm.Selector{Model: "SLOW*"}, false, false},
+	} {
+		if selected, named := selectorMatches(test.s, d); selected != test.selected || named != test.named {
+			t.Errorf("%s: selected %v, named %v", test.name, selected, named)
+		}
+	}
+	d.Model = ""
+	if selected, _ := selectorMatches((lvm.Selector{Model: "FAST*"}), d); selected {
+		t.Error("a device without a model matches any model")
+	}
+}

@@ -1,0 +1,2 @@
+// Package ready tags new volumes as ready: many with one commit.
+package ready

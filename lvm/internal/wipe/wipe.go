@@ -1,0 +1,224 @@
+package wipe
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm/internal/engine"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
+)
+
+// Wiper zeroes deleted volumes in the background, then frees their extents.
+type Wiper struct {
+	engine     *engine.Engine
+	tasks      *oplock.Tasks
+	turns      oplock.Turns // one wipe at a time in each group
+	newVolumes oplock.Turns // the same for extents of new volumes, for which requests wait
+
+	mu      sync.Mutex
+	pending map[string]*wiping // by the volume's UUID
+}
+
+func New(e *engine.Engine, tasks *oplock.Tasks) *Wiper { return &Wiper{engine: e, tasks: tasks} }
+
+// A failed wipe is retried after a pause that doubles from the first to the last of these.
+const (
+	wipeFirstPause = 100 * time.Millisecond
+	wipeLastPause  = 5 * time.Minute
+)
+
+// Wipe starts the wipe of a volume in the state deleting, unless it is running.
+func (w *Wiper) Wipe(v lvm.Volume) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, under := w.pending[v.UUID]; under || w.tasks.IsStopped() {
+		return
+	}
+	if w.pending == nil {
+		w.pending = map[string]*wiping{}
+	}
+	w.pending[v.UUID] = &wiping{volume: v, left: v.Size, done: make(chan struct{})}
+	w.tasks.Fork(func() { w.wipeUntilDone(v) })
+}
+
+func (w *Wiper) wipeUntilDone(v lvm.Volume) {
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		close(w.pending[v.UUID].done)
+		delete(w.pending, v.UUID)
+	}()
+	for pause := wipeFirstPause; ; pause = min(2*pause, wipeLastPause) {
+		err := w.wipeOnce(w.tasks.Context(), v)
+		if err == nil || w.tasks.IsStopped() {
+			return
+		}
+		w.engine.Log.Warn("cannot wipe or remove a deleted volume; the driver retries", "volume", v.ID.String(), "vg", v.Group, "vg_uuid", v.ID.VG, "pause", pause, "error", err)
+		select {
+		case <-w.tasks.Context().Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// wipeOnce zeroes the volume from where an earlier attempt stopped, and removes it. It zeroes without the group's lock, because
+// that can take hours.
+func (w *Wiper) wipeOnce(ctx context.Context, v lvm.Volume) error {
+	turn, err := w.turns.Wait(ctx, v.ID.VG, w.LeftOf(v.UUID))
+	if err != nil {
+		return err
+	}
+	defer turn.End()
+	var content *zeroedPrefix
+	if IsWiped(v) {
+		content, err = w.zero(ctx, v, turn)
+		if lvm.KindOf(err) == lvm.KindNotFound {
+			return nil // an admin removed it
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.removeIfStill(ctx, v, content)
+}
+
+// zeroedPrefix is what the wiper zeroed. It counts only if the volume still has this size and these extents.
+type zeroedPrefix struct {
+	size lvm.Bytes
+	runs alloc.RunsByPV
+}
+
+// zero zeroes a deleted volume. Nil: another volume has the name by now.
+func (w *Wiper) zero(ctx context.Context, v lvm.Volume, turn *oplock.Turn) (*zeroedPrefix, error) {
+	s, err := w.engine.ReadState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, lv, now, err := s.FindVolume(v.ID)
+	if err != nil {
+		return nil, err
+	}
+	if now.UUID != v.UUID || now.State != lvm.StateDeleting {
+		return nil, nil
+	}
+	return &zeroedPrefix{now.Size, alloc.ContentOf(g, lv)}, w.zeroVolume(ctx, g, lv, now, turn)
+}
+
+func (w *Wiper) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, turn *oplock.Turn) error {
+	if lost := missingBelow(g, lv); len(lost) > 0 {
+		return lvm.Errorf(lvm.KindInternal, "cannot wipe volume %s/%s: a part of it is on the physical volume %s, which is missing or unresponsive. Its data could be read when that disk returns: reconnect the disk (vgextend --restoremissing clears its MISSING flag), or remove the volume with lvremove",
+			g.Name, lv.Name, strings.Join(lost, ", "))
+	}
+	if err := lvm.CheckNoNewMissingPV(g); err != nil { // neither removal nor a progress tag is possible
+		return err
+	}
+	path, err := w.engine.EnsureActive(ctx, v)
+	if err != nil {
+		return err
+	}
+	if err := w.everyLeg(g, lv, path); err != nil {
+		return err
+	}
+	saved := wipedUntil(lv)
+	at, last := saved, time.Now()
+	save := func(ctx context.Context) {
+		if w.everyLeg(g, lv, path) == nil {
+			w.saveWiped(ctx, v, saved, at)
+			saved, last = at, time.Now()
+		}
+	}
+	w.left(v, at)
+	err = w.engine.Machine.Kernel.Zero(ctx, engine.DeviceAt(v, path), at, v.Size, func(until lvm.Bytes) {
+		at = until
+		w.left(v, at)
+		turn.Pause(ctx, v.Size-at)
+		if time.Since(last) > wipeSave && at < v.Size {
+			save(ctx)
+		}
+	})
+	if err != nil {
+		if at > saved {
+			save(context.WithoutCancel(ctx))
+		}
+		return err
+	}
+	return w.everyLeg(g, lv, path)
+}
+
+// removeIfStill removes a wiped volume if it is still the same one in the same state. content is nil for a volume that needed
+// no zeroes.
+func (w *Wiper) removeIfStill(ctx context.Context, v lvm.Volume, content *zeroedPrefix) error {
+	s, unlock, err := w.engine.Locked(ctx, v.ID.VG, "removing volume "+v.ID.LV, w.engine.ReadDisks)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	g, lv, now, err := s.FindVolume(v.ID)
+	if lvm.KindOf(err) == lvm.KindNotFound || err == nil && (now.UUID != v.UUID || now.State != v.State) {
+		return nil
+	}
+	if err == nil {
+		err = lvm.CheckNoNewMissingPV(g)
+	}
+	switch {
+	case err != nil:
+		return err
+	case content != nil && now.Size != content.size:
+		return lvm.Errorf(lvm.KindBusy, "another program changed its size from %s to %s while the driver wiped it", content.size, now.Size)
+	case content != nil && maps.EqualFunc(content.runs, alloc.ContentOf(g, lv), slices.Equal):
+		w.engine.Zeroed.Gains(g.UUID, content.runs)
+	}
+	return w.engine.Remove(ctx, s, now.ID, now.UUID, now.State)
+}
+
+// everyLeg makes sure that writes to a RAID volume reached all its legs: one that failed, or was missing at activation, still
+// holds its old data, and would show it to the next volume there once its disk works again.
+func (w *Wiper) everyLeg(g lvm.Group, lv lvm.LV, path string) error {
+	if !strings.HasPrefix(lv.Type, "raid") {
+		return nil
+	}
+	_, params, err := w.engine.Machine.Kernel.Status(path)
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot determine whether volume %s/%s is wiped on all its disks: %w", g.Name, lv.Name, err)
+	}
+	s, err := dm.ParseRAID(params)
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot determine whether volume %s/%s is wiped on all its disks: %w", g.Name, lv.Name, err)
+	}
+	if s.Damage().Legs > 0 {
+		return lvm.Errorf(lvm.KindInternal, "cannot wipe volume %s/%s: one of its legs has failed or is not in use (%s), and still holds its data; reactivate the leg with lvchange --refresh, or replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.Legs)
+	}
+	return nil
+}
+
+// missingBelow lists the missing and unresponsive physical volumes below the LV. Zeroes would not reach them, and a disk that
+// returns brings its old data back.
+func missingBelow(g lvm.Group, lv lvm.LV) []string {
+	var lost []string
+	for _, segment := range lv.Segments {
+		for _, area := range slices.Concat(segment.Areas, segment.Metadata) {
+			if i := slices.IndexFunc(g.LVs, func(other lvm.LV) bool { return area.LV != "" && other.Name == area.LV }); i >= 0 {
+				lost = append(lost, missingBelow(g, g.LVs[i])...)
+			}
+			if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Unresponsive) && pv.UUID == area.PV }) {
+				lost = append(lost, area.PV)
+			}
+		}
+	}
+	slices.Sort(lost)
+	return slices.Compact(lost)
+}
+
+// IsWiped reports whether the driver zeroes the volume before its extents return to the group. Not a thin one: the zeroes would
+// allocate its blocks, and the pool zeroes each block before it hands it out.
+func IsWiped(v lvm.Volume) bool {
+	return v.Class.Wipe != lvm.WipeNone && v.Class.Layout != lvm.LayoutThin
+}
