@@ -27,13 +27,17 @@ type job struct {
 // jobs are the binaries, the longest first. Each node takes the next one when it has ended the one before: a node has one
 // processor.
 var jobs = []job{
-	{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real"}},
+	{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real", "-test.skip", capacityTest}},
 	{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
+	{name: "capacity", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", capacityTest}},
 	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
 	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks"},
 	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
 		args: []string{"-test.run", "OnDisk|MkfsThatIsKilled|NoMounted|StageToUnstageTwice|ForeignContent|MkfsOptionsOfTheClass"}},
 }
+
+// capacityTest takes a third of the time of its package, and so runs apart.
+const capacityTest = "^TestCapacity_RealLVM$"
 
 // TestLVM compiles the tests that need real LVM on real device-mapper, and runs each binary in a node without Kubernetes.
 func TestLVM(t *testing.T) {
