@@ -260,7 +260,12 @@ func expectAllowed(t *testing.T, n *node) {
 	if len(writes) == 0 {
 		t.Errorf("%s wrote nothing", n.name)
 	}
-	for _, w := range writes {
+	expectNoneRefused(t, n)
+}
+
+func expectNoneRefused(t *testing.T, n *node) {
+	t.Helper()
+	for _, w := range n.written() {
 		if !strings.HasSuffix(w, " 200") && !strings.HasSuffix(w, " 409") {
 			t.Errorf("%s was refused: %s", n.name, w)
 		}
