@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -131,6 +132,9 @@ func TestPeerClaims(t *testing.T) {
 		if _, err := admin.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { // the plugin would report such a class in its test
+			must(t, admin.StorageV1().StorageClasses().Delete(context.Background(), name, metav1.DeleteOptions{}))
+		})
 	}
 	newClaim(t, "data", plain)
 	other := newClaim(t, "other", func(c *corev1.PersistentVolumeClaim) {
