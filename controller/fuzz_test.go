@@ -96,16 +96,16 @@ func FuzzHandles(f *testing.F) {
 	})
 }
 
-// FuzzSiblings: whatever the pod's other claim says, this one is made here or goes elsewhere, and its room is not promised twice.
-func FuzzSiblings(f *testing.F) {
+// FuzzPodClaims: whatever the pod's other claim says, this one is made here or goes elsewhere, and its room is not promised twice.
+func FuzzPodClaims(f *testing.F) {
 	f.Add("b", "b-uid", "node-1", int64(20<<30), false, "ReadWriteOnce", "volumeGroup", "vg-nvme")
 	f.Add("b", "", "node-2", int64(-1), true, "ReadWriteMany", "layout", "thin")
 	f.Add("a", "a-uid", "node-1\n", int64(math.MaxInt64), false, "", "csi.storage.k8s.io/fstype", "xfs")
 	f.Fuzz(func(t *testing.T, name, uid, node string, size int64, block bool, mode, key, value string) {
 		a := claim("a", 25*lvm.GiB, "vg-nvme")
-		sibling := Sibling{Name: name, UID: uid, Node: node, Size: size, Block: block, AccessModes: []string{mode},
+		peer := api.PodClaim{Name: name, UID: uid, Node: node, Size: size, Block: block, AccessModes: []string{mode},
 			Parameters: map[string]string{"volumeGroup": "vg-nvme", key: value}}
-		s, pod, _ := newPod(t, a, sibling)
+		s, pod, _ := newPod(t, a, peer)
 		_, err := pod.create(t, s, a)
 		checkAnswer(t, err, lvm.KindInsufficientCapacity)
 		if room := published(t, s, "vg-nvme"); err == nil && room > 15*lvm.GiB || room < 0 {

@@ -62,7 +62,7 @@ func restarted(t *testing.T, s *Server, node *lvmtest.Node) *Server {
 		t.Fatal(err)
 	}
 	host := node.Start(t, testConfig)
-	return New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, Siblings: s.siblings, CheckFileSystem: checkFileSystem})
+	return New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, Cluster: s.cluster, CheckFileSystem: checkFileSystem})
 }
 
 // The first request's caller has gone, and lvcreate is still running: nothing that is asked for under the name is refused.
@@ -71,7 +71,7 @@ func TestErrorsWhileAVolumeIsBeingMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, _, hold, release := heldServer(t, nil)
-				s.siblings = nil
+				s.cluster = nil
 				hold()
 				ctx, cancel := context.WithCancel(t.Context())
 				first := make(chan error, 1)
@@ -120,9 +120,9 @@ type vanishing struct {
 	vanish func()
 }
 
-func (v *vanishing) CreateWithPeers(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error) {
+func (v *vanishing) CreateWithPeers(ctx context.Context, spec lvm.Spec, peers []lvm.Spec) (lvm.Volume, error) {
 	if v.vanish == nil {
-		return v.Volumes.CreateWithPeers(ctx, spec, siblings)
+		return v.Volumes.CreateWithPeers(ctx, spec, peers)
 	}
 	v.vanish()
 	v.vanish = nil

@@ -21,5 +21,5 @@ func (s *Server) mayRestore(ctx context.Context, spec lvm.Spec) error {
 		return lvm.Errorf(lvm.KindInvalid, "a copy of snapshot %s is asked for, and the request does not name the claim that it is for: "+
 			"run csi-provisioner with --extra-create-metadata", spec.Source)
 	}
-	return s.here(s.siblings.MayRestore(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), spec.Source))
+	return s.here(s.cluster.MayRestore(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), spec.Source))
 }

@@ -19,7 +19,7 @@ func newRestores(t *testing.T) (s *Server, pod *cluster, node *lvmtest.Node, sna
 	volume := mustCreate(t, s, in("v", "layout", "thin")).GetVolumeId()
 	snapshot = mustSnapshot(t, s, "snap", volume).GetSnapshotId()
 	pod = &cluster{restores: map[string]error{}}
-	s.siblings = pod
+	s.cluster = pod
 	return s, pod, node, snapshot
 }
 
@@ -74,11 +74,11 @@ func TestWhichCopiesAskTheCluster(t *testing.T) {
 	mustCreate(t, s, copyRequest("pvc-3", volume, 1<<30))
 
 	pod.restores[restoreClaim+"4 "+snapshot] = lvm.Errorf(lvm.KindInvalid, "there is no cluster")
-	s.siblings = nil
+	s.cluster = nil
 	before := len(node.Commands())
 	mustCreate(t, s, copyRequest("pvc-4", snapshot, 1<<30))
 	alone := len(node.Commands()) - before
-	s.siblings, before = pod, len(node.Commands())
+	s.cluster, before = pod, len(node.Commands())
 	mustCreate(t, s, copyRequest("pvc-5", snapshot, 1<<30))
 	if n := len(node.Commands()) - before; n != alone {
 		t.Errorf("the question costs %d LVM commands", n-alone)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
@@ -23,7 +24,7 @@ func heldServer(t *testing.T, pod *cluster) (s *Server, node *lvmtest.Node, hold
 		}
 	}
 	host := node.Start(t, config)
-	s = New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, Siblings: pod, CheckFileSystem: checkFileSystem})
+	s = New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, Cluster: pod, CheckFileSystem: checkFileSystem})
 	return s, node, func() { gate = make(chan struct{}) }, func() { close(gate) }
 }
 
@@ -39,24 +40,24 @@ func begin(t *testing.T, s *Server, req *csi.CreateVolumeRequest) (answer func()
 	return func() error { return <-done }
 }
 
-// A claim waits for the lock of its volume group, and its sibling is refused meanwhile: when its turn comes there is room
-// again, and it is refused all the same, for the sibling has gone back to the scheduler.
-func TestSiblingRefusedWhileWaitingForTheLock(t *testing.T) {
+// A claim waits for the lock of its volume group, and its peer is refused meanwhile: when its turn comes there is room
+// again, and it is refused all the same, for the peer has gone back to the scheduler.
+func TestPeerRefusedWhileWaitingForTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, other := claim("a", 15*lvm.GiB, "vg-nvme"), claim("b", 15*lvm.GiB, "vg-nvme"), claim("other", lvm.GiB, "vg-nvme")
 		pod := &cluster{}
 		s, node, hold, release := heldServer(t, pod)
-		mustCreate(t, s, claim("first", lvm.GiB, "vg-nvme").request("elsewhere")) // from now on the group of the class is known
+		mustCreate(t, s, requestOf(claim("first", lvm.GiB, "vg-nvme"), "elsewhere")) // from now on the group of the class is known
 		hold()
-		lvcreate := begin(t, s, other.request("elsewhere"))
-		pod.claims = []Sibling{a, b}
-		waits := begin(t, s, a.request("shop"))
+		lvcreate := begin(t, s, requestOf(other, "elsewhere"))
+		pod.claims = []api.PodClaim{a, b}
+		waits := begin(t, s, requestOf(a, "shop"))
 
 		room := func(there bool) {
 			node.Change("vg-nvme", func(g *lvm.Group) { g.PVs[0].Allocatable = there })
 		}
 		room(false)
-		_, err := s.CreateVolume(t.Context(), b.request("shop"))
+		_, err := s.CreateVolume(t.Context(), requestOf(b, "shop"))
 		expectKind(t, err, lvm.KindInsufficientCapacity, "pod web")
 		room(true)
 		release()
@@ -67,7 +68,7 @@ func TestSiblingRefusedWhileWaitingForTheLock(t *testing.T) {
 		if n := volumesOf(t, s); n != 2 {
 			t.Errorf("%d volumes are there: the pod is half made", n)
 		}
-		for _, c := range []Sibling{a, b} { // the scheduler sends both once more
+		for _, c := range []api.PodClaim{a, b} { // the scheduler sends both once more
 			if _, err := pod.create(t, s, c); err != nil {
 				t.Errorf("claim %s: %v", c.Name, err)
 			}

@@ -22,11 +22,11 @@ import (
 
 // Volumes is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
 type Volumes interface {
-	// CreateWithPeers makes the volume, or finds the one that an equal call made before. The siblings are of use only
+	// CreateWithPeers makes the volume, or finds the one that an equal call made before. The peers are of use only
 	// together with it: their room is kept for a while, or nothing is made. That one has no room is lvm.KindInsufficientCapacity with an
 	// lvm.Misfit.
-	CreateWithPeers(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) (lvm.Volume, error)
-	// KeepReserved keeps that room for longer for those of the siblings that are still wanted here.
+	CreateWithPeers(ctx context.Context, spec lvm.Spec, peers []lvm.Spec) (lvm.Volume, error)
+	// KeepReserved keeps that room for longer for those of the peers that are still wanted here.
 	KeepReserved(wanted func(lvm.Volume) bool)
 	// Presence tells what the node knows of the volume that requests of this name made, whatever they asked for.
 	// lvm.KindBusy: it cannot tell.
@@ -73,7 +73,7 @@ type Config struct {
 	NodeName  string
 	Volumes   Volumes
 	Snapshots Snapshots
-	Siblings  Siblings // nil: there is no cluster to ask, and each volume is placed alone
+	Cluster   Cluster // nil: there is no cluster to ask, and each volume is placed alone
 	// CheckFileSystem refuses (lvm.KindInvalid) a type of file system that this node does not make, and mkfs options that
 	// the type does not allow.
 	CheckFileSystem func(fsType, mkfsOptions string) error
@@ -90,7 +90,7 @@ type Server struct {
 	node            string
 	volumes         Volumes
 	snapshots       Snapshots
-	siblings        Siblings
+	cluster         Cluster
 	refusals        *refusals
 	outcomes        *outcomes // of requests for volumes
 	checkFileSystem func(fsType, mkfsOptions string) error
@@ -110,7 +110,7 @@ func New(c Config) *Server {
 		c.MinimumSize = func(string) lvm.Bytes { return 0 }
 	}
 	return &Server{
-		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, siblings: c.Siblings,
+		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, cluster: c.Cluster,
 		refusals: newRefusals(time.Now), outcomes: newOutcomes(), snapshotOutcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
 		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize,
 	}

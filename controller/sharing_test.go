@@ -3,6 +3,7 @@ package controller
 import (
 	"testing"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -14,18 +15,18 @@ func TestPodsThatShareAClaimAreRefusedTogether(t *testing.T) {
 	a, b, c := claim("a", 15*lvm.GiB, "vg-nvme"), claim("b", 14*lvm.GiB, "vg-nvme"), claim("c", 13*lvm.GiB, "vg-nvme")
 	s, pod, _ := newPod(t, a, b, c)
 	pod.shared()
-	for _, claim := range []Sibling{a, b, c} {
+	for _, claim := range []api.PodClaim{a, b, c} {
 		_, err := pod.create(t, s, claim)
 		expectKind(t, err, lvm.KindInsufficientCapacity, "pods web and api, which share claims, need claims a and b and c on one node")
 	}
 	if n := volumesOf(t, s); n != 0 {
 		t.Errorf("%d volumes were left behind", n)
 	}
-	pod.claims = []Sibling{a, b}
+	pod.claims = []api.PodClaim{a, b}
 	if _, err := pod.create(t, s, a); err != nil {
 		t.Fatal(err)
 	}
-	pod.claims = []Sibling{a, b, c}
+	pod.claims = []api.PodClaim{a, b, c}
 	_, err := pod.create(t, s, c)
 	expectKind(t, err, lvm.KindInsufficientCapacity, "web and api")
 	expectWarning(t, pod, "shop/c c-uid InsufficientCapacityForPod: pods web and api, which share claims, cannot all be scheduled", "claim a", "node-1")
@@ -40,12 +41,12 @@ func TestPodsThatShareAClaimMeet(t *testing.T) {
 	pod.shared()
 	_, err := pod.create(t, s, claim("d", lvm.GiB, "vg-nvme"))
 	expectKind(t, err, lvm.KindInsufficientCapacity, "claim a is about to be created on node node-2", "pods web and api, which share claims, need both on one node")
-	pod.claims = []Sibling{d}
+	pod.claims = []api.PodClaim{d}
 	if _, err := pod.create(t, s, claim("a", lvm.GiB, "vg-nvme")); err != nil {
 		t.Errorf("the first of the two has to go, too: %v", err)
 	}
 	d.Bound = true
-	pod.claims = []Sibling{d}
+	pod.claims = []api.PodClaim{d}
 	_, err = pod.create(t, s, claim("b", lvm.GiB, "vg-nvme"))
 	expectKind(t, err, lvm.KindInsufficientCapacity, "claim d is bound to a volume on node node-2")
 }

@@ -144,7 +144,7 @@ func TestUnreadableDisksProveNoSnapshotAbsent(t *testing.T) {
 func TestErrorsWhileASnapshotIsBeingTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, hold, release := heldServer(t, nil)
-		s.siblings = nil
+		s.cluster = nil
 		thin := wanted()
 		thin.Parameters["layout"] = "thin"
 		volume := mustCreate(t, s, thin).GetVolumeId()

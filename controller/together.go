@@ -16,33 +16,33 @@ import (
 // A pod's volumes are made together or not at all. A volume never leaves its node, so one that is made while the next has
 // no room beside it strands the pod. The volumes of pods that share a claim are one request for the same reason.
 //
-//	CreateVolume -> company (which claims does the pod wait with?) -> mayMake (is the pod bound to another node already? is a
+//	CreateVolume -> podClaims (which claims does the pod wait with?) -> mayMake (is the pod bound to another node already? is a
 //	snapshot that is to be copied the claim's?)
 //	-> CreateWithPeers (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
 //
 // An event on the claim reports what the driver cannot resolve.
 
-// place makes the volume here, if there is room for its siblings too.
+// place makes the volume here, if there is room for its peers too.
 func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
-	company, err := s.company(ctx, spec)
+	claims, err := s.podClaims(ctx, spec)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	if err := s.mayMake(ctx, spec, company); err != nil {
+	if err := s.mayMake(ctx, spec, claims); err != nil {
 		return lvm.Volume{}, err
 	}
-	siblings := s.specsOf(spec, company)
-	volume, err := s.volumes.CreateWithPeers(ctx, spec, siblings)
+	peers := s.specsOf(spec, claims)
+	volume, err := s.volumes.CreateWithPeers(ctx, spec, peers)
 	switch {
 	case err == nil:
-		s.refusals.forget(company.PodUID)
-	case lvm.KindOf(err) == lvm.KindInsufficientCapacity && len(company.Claims) > 0:
-		err = lvm.Errorf(lvm.KindInsufficientCapacity, "%s claims %s on one node: %w", company.need(), namesOf(spec, company), err)
+		s.refusals.forget(claims.PodUID)
+	case lvm.KindOf(err) == lvm.KindInsufficientCapacity && len(claims.Claims) > 0:
+		err = lvm.Errorf(lvm.KindInsufficientCapacity, "%s claims %s on one node: %w", needOf(claims), namesOf(spec, claims), err)
 		var misfit *lvm.UnplaceableError
 		if errors.As(err, &misfit) {
-			s.refusals.add(company.PodUID, spec, siblings, misfit.Spec)
+			s.refusals.add(claims.PodUID, spec, peers, misfit.Spec)
 		}
-		s.tellOfMade(ctx, spec, company, err)
+		s.warnOfCreated(ctx, spec, claims, err)
 	}
 	return volume, err
 }
@@ -50,25 +50,25 @@ func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 // asked tells the cluster of a request, as soon as it is there and until its end, whatever becomes of it.
 func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
 	namespace, claim, ok := strings.Cut(claimOf(req.GetParameters()), "/")
-	if !ok || s.siblings == nil {
+	if !ok || s.cluster == nil {
 		return func() {}
 	}
-	return s.siblings.Asked(namespace, claim)
+	return s.cluster.Asked(namespace, claim)
 }
 
 // mayMake refuses a volume that must not be made here: the pod's other claims are on another node, or the snapshot that it is
 // to be a copy of is not the claim's. An earlier call passed the same check: if this one refuses the volume
 // that it created and reported, the volume leaks. lvm.KindBusy: the answer is unknown.
-func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, company Company) error {
-	copied := s.siblings != nil && spec.Source.IsSnapshot()
-	if len(company.Claims) == 0 && !copied {
+func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaims) error {
+	copied := s.cluster != nil && spec.Source.IsSnapshot()
+	if len(claims.Claims) == 0 && !copied {
 		return nil
 	}
 	p, err := s.volumes.Presence(ctx, spec.Name)
 	if err != nil || p.Made {
 		return err
 	}
-	if err := s.follow(ctx, spec, company); err != nil {
+	if err := s.checkPeers(ctx, spec, claims); err != nil {
 		return err
 	}
 	if begun := p.Volume != nil && p.Volume.Source == spec.Source; begun || !copied {
@@ -77,66 +77,66 @@ func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, company Company) er
 	return s.mayRestore(ctx, spec)
 }
 
-// company asks the cluster. An API server that does not answer is lvm.KindBusy, ask again: a volume that is made alone may
+// podClaims asks the cluster. An API server that does not answer is lvm.KindBusy, ask again: a volume that is made alone may
 // strand its pod, and as long as that server is away nothing could be bound to it either.
-func (s *Server) company(ctx context.Context, spec lvm.Spec) (Company, error) {
+func (s *Server) podClaims(ctx context.Context, spec lvm.Spec) (api.PodClaims, error) {
 	namespace, claim, ok := strings.Cut(spec.Claim, "/")
-	if !ok || s.siblings == nil {
-		return Company{}, nil
+	if !ok || s.cluster == nil {
+		return api.PodClaims{}, nil
 	}
-	company, err := s.siblings.Company(ctx, namespace, claim)
+	claims, err := s.cluster.PodClaims(ctx, namespace, claim)
 	if err != nil {
-		return Company{}, lvm.Errorf(lvm.KindBusy, "cannot determine whether the pod of claim %s has other claims, which must be on the same node; "+
+		return api.PodClaims{}, lvm.Errorf(lvm.KindBusy, "cannot determine whether the pod of claim %s has other claims, which must be on the same node; "+
 			"no volume is created before that is known: %w", spec.Claim, err)
 	}
-	return company, nil
+	return claims, nil
 }
 
-// follow refuses a volume here whose sibling is, or is about to be, on another node: the scheduler then sends the pod after
-// that one. A copy cannot follow, for it can be made only beside its source; siblings that are not bound follow it.
-func (s *Server) follow(ctx context.Context, spec lvm.Spec, company Company) error {
+// checkPeers refuses a volume here whose peer is, or is about to be, on another node: the scheduler then sends the pod after
+// that one. A copy cannot follow, for it can be made only beside its source; peers that are not bound follow it.
+func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodClaims) error {
 	copied := spec.Source != lvm.ID{}
-	elsewhere := func(c Sibling) bool {
+	elsewhere := func(c api.PodClaim) bool {
 		return c.Node != "" && c.Node != s.node && (c.Bound || !copied && !yields(c, spec))
 	}
-	i := slices.IndexFunc(company.Claims, elsewhere)
+	i := slices.IndexFunc(claims.Claims, elsewhere)
 	if i < 0 {
 		return nil
 	}
-	other := company.Claims[i]
+	other := claims.Claims[i]
 	what := "is about to be created"
 	if other.Bound {
 		what = "is bound to a volume"
 	}
-	err := lvm.Errorf(lvm.KindInsufficientCapacity, "claim %s %s on node %s, and %s both on one node", other.Name, what, other.Node, company.need())
-	here := slices.IndexFunc(company.Claims, func(c Sibling) bool { return c.Bound && c.Node == s.node })
+	err := lvm.Errorf(lvm.KindInsufficientCapacity, "claim %s %s on node %s, and %s both on one node", other.Name, what, other.Node, needOf(claims))
+	here := slices.IndexFunc(claims.Claims, func(c api.PodClaim) bool { return c.Bound && c.Node == s.node })
 	switch {
 	case other.Bound && here >= 0:
 		s.warn(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the volume of claim %s is on node %s, the volume of claim %s on node %s. "+
 			"Delete the claim whose data you can lose, and its pods: the new volume is created on the node of the other.",
-			company.stuck(), company.Claims[here].Name, s.node, other.Name, other.Node))
+			unschedulable(claims), claims.Claims[here].Name, s.node, other.Name, other.Node))
 	case other.Bound && copied && s.holds(ctx, spec.Source):
 		s.warn(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the data source of this claim is on node %s, and the volume of claim %s on node %s. "+
 			"If you can lose the data of claim %s, delete it and its pods: the new volume is created on node %s.",
-			company.stuck(), s.node, other.Name, other.Node, other.Name, s.node))
+			unschedulable(claims), s.node, other.Name, other.Node, other.Name, s.node))
 	}
 	return err
 }
 
 // yields tells whether a claim must come here that has another selected node, and that no pod uses together with this one. Of two such
 // claims the one whose UID sorts first stays, so that they do not move to each other's node.
-func yields(c Sibling, spec lvm.Spec) bool {
+func yields(c api.PodClaim, spec lvm.Spec) bool {
 	return c.Indirect && strings.TrimPrefix(spec.Name, api.PrefixVolume) < c.UID
 }
 
-// tellOfMade warns where the pod cannot go elsewhere: some of its volumes are here, and the rest has no room beside them.
-func (s *Server) tellOfMade(ctx context.Context, spec lvm.Spec, company Company, refusal error) {
+// warnOfCreated warns where the pod cannot go elsewhere: some of its volumes are here, and the rest has no room beside them.
+func (s *Server) warnOfCreated(ctx context.Context, spec lvm.Spec, claims api.PodClaims, refusal error) {
 	volumes, err := s.volumes.List(ctx)
 	if err != nil {
 		volumes = nil // the event names bound claims all the same
 	}
 	var made []string
-	for _, c := range company.Claims {
+	for _, c := range claims.Claims {
 		there := func(v lvm.Volume) bool { return v.Name == api.PrefixVolume+c.UID }
 		if c.Bound && c.Node == s.node || slices.ContainsFunc(volumes, there) {
 			made = append(made, c.Name)
@@ -148,12 +148,12 @@ func (s *Server) tellOfMade(ctx context.Context, spec lvm.Spec, company Company,
 	names := strings.Join(made, " and ")
 	s.warn(ctx, spec, api.ReasonInsufficientCapacityForPod, fmt.Sprintf("%s: the volume of claim %s is on node %s, which has insufficient capacity for this claim. "+
 		"Free space on node %s. Or, if you can lose the data of claim %s, delete it and its pods: all volumes are then created on one node. (%v)",
-		company.stuck(), names, s.node, s.node, names, refusal))
+		unschedulable(claims), names, s.node, s.node, names, refusal))
 }
 
 func (s *Server) warn(ctx context.Context, spec lvm.Spec, reason, message string) {
 	namespace, claim, _ := strings.Cut(spec.Claim, "/")
-	s.siblings.Warn(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), reason, message)
+	s.cluster.Warn(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), reason, message)
 }
 
 // limited is the capacity that is published for a class: less than there is where a pod was refused that would only come
@@ -173,12 +173,12 @@ func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capa
 // keepReserved keeps room for the volumes of claims that are given to this node and still wait for them: csi-provisioner will
 // ask for those.
 func (s *Server) keepReserved() {
-	if s.siblings == nil {
+	if s.cluster == nil {
 		return
 	}
 	s.volumes.KeepReserved(func(v lvm.Volume) bool {
 		namespace, claim, _ := strings.Cut(v.Claim, "/")
-		return s.siblings.Given(namespace, claim, strings.TrimPrefix(v.Name, api.PrefixVolume))
+		return s.cluster.Given(namespace, claim, strings.TrimPrefix(v.Name, api.PrefixVolume))
 	})
 }
 
@@ -186,24 +186,24 @@ func (s *Server) keepReserved() {
 func (s *Server) waiting(specs []lvm.Spec) bool {
 	for _, spec := range specs {
 		namespace, claim, _ := strings.Cut(spec.Claim, "/")
-		if !s.siblings.Waiting(namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume)) {
+		if !s.cluster.Waiting(namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume)) {
 			return false
 		}
 	}
 	return true
 }
 
-// specsOf reads the siblings that are not bound as their own requests will be read. What is wrong with one is left to that
+// specsOf reads the peers that are not bound as their own requests will be read. What is wrong with one is left to that
 // request.
-func (s *Server) specsOf(spec lvm.Spec, company Company) (siblings []lvm.Spec) {
+func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec) {
 	namespace, _, _ := strings.Cut(spec.Claim, "/")
-	for _, c := range company.Claims {
+	for _, c := range claims.Claims {
 		if c.Bound {
 			continue
 		}
-		if sibling, _, err := s.parseCreate(c.request(namespace)); err == nil {
-			siblings = append(siblings, sibling)
+		if peer, _, err := s.parseCreate(requestOf(c, namespace)); err == nil {
+			peers = append(peers, peer)
 		}
 	}
-	return siblings
+	return peers
 }

@@ -18,13 +18,13 @@ import (
 
 // cluster is one pod, web in the namespace shop, and its claims.
 type cluster struct {
-	claims   []Sibling  // of the pod
-	pods     []string   // several that share claims; none: web alone
-	down     error      // the API server's
-	warnings []string   // "claim reason: message"
-	gone     bool       // the claims are no longer waiting
-	asked    []string   // "asked claim", "answered claim"
-	mu       sync.Mutex // held while one of the two lists above grows: requests run side by side
+	claims   []api.PodClaim // of the pod
+	pods     []string       // several that share claims; none: web alone
+	down     error          // the API server's
+	warnings []string       // "claim reason: message"
+	gone     bool           // the claims are no longer waiting
+	asked    []string       // "asked claim", "answered claim"
+	mu       sync.Mutex     // held while one of the two lists above grows: requests run side by side
 
 	restores map[string]error // of claims that are to become copies of a snapshot: why they may not, by "claim uid snapshot"
 }
@@ -34,17 +34,17 @@ func (c *cluster) Asked(namespace, claim string) (answered func()) {
 	return func() { c.say(&c.asked, "answered "+namespace+"/"+claim) }
 }
 
-func (c *cluster) Company(_ context.Context, namespace, claim string) (Company, error) {
-	company := Company{Pods: c.pods, PodUID: "web-uid"}
+func (c *cluster) PodClaims(_ context.Context, namespace, claim string) (api.PodClaims, error) {
+	claims := api.PodClaims{Pods: c.pods, PodUID: "web-uid"}
 	if len(c.pods) == 0 {
-		company.Pods = []string{"web"}
+		claims.Pods = []string{"web"}
 	}
 	for _, s := range c.claims {
 		if namespace == "shop" && s.Name != claim {
-			company.Claims = append(company.Claims, s)
+			claims.Claims = append(claims.Claims, s)
 		}
 	}
-	return company, c.down
+	return claims, c.down
 }
 
 func (c *cluster) Waiting(string, string, string) bool { return !c.gone }
@@ -65,23 +65,23 @@ func (c *cluster) say(to *[]string, line string) {
 }
 
 // claim is one of the pod's that node-1 is selected for.
-func claim(name string, size lvm.Bytes, group string) Sibling {
-	return Sibling{Name: name, UID: name + "-uid", Node: "node-1", Size: int64(size), AccessModes: []string{"ReadWriteOnce"},
+func claim(name string, size lvm.Bytes, group string) api.PodClaim {
+	return api.PodClaim{Name: name, UID: name + "-uid", Node: "node-1", Size: int64(size), AccessModes: []string{"ReadWriteOnce"},
 		Parameters: map[string]string{"volumeGroup": group}}
 }
 
 // create makes the claim's volume as csi-provisioner asks for it.
-func (c *cluster) create(t *testing.T, s *Server, claim Sibling) (*csi.Volume, error) {
+func (c *cluster) create(t *testing.T, s *Server, claim api.PodClaim) (*csi.Volume, error) {
 	t.Helper()
-	reply, err := s.CreateVolume(t.Context(), claim.request("shop"))
+	reply, err := s.CreateVolume(t.Context(), requestOf(claim, "shop"))
 	return reply.GetVolume(), err
 }
 
-func newPod(t *testing.T, claims ...Sibling) (*Server, *cluster, *clock) {
+func newPod(t *testing.T, claims ...api.PodClaim) (*Server, *cluster, *clock) {
 	t.Helper()
 	s, _ := newTestServer(t)
 	pod, c := &cluster{claims: claims}, newClock()
-	s.siblings, s.refusals = pod, newRefusals(c.now)
+	s.cluster, s.refusals = pod, newRefusals(c.now)
 	return s, pod, c
 }
 
@@ -108,7 +108,7 @@ func volumesOf(t *testing.T, s *Server) int {
 func TestTwoClaimsWithoutRoom(t *testing.T) {
 	a, b := claim("a", 25*lvm.GiB, "vg-nvme"), claim("b", 20*lvm.GiB, "vg-nvme")
 	s, pod, c := newPod(t, a, b)
-	for _, claim := range []Sibling{b, a, b, a} {
+	for _, claim := range []api.PodClaim{b, a, b, a} {
 		_, err := pod.create(t, s, claim)
 		expectKind(t, err, lvm.KindInsufficientCapacity, "pod web", "a and b", "node-1")
 	}
@@ -118,19 +118,19 @@ func TestTwoClaimsWithoutRoom(t *testing.T) {
 	if len(pod.warnings) != 0 {
 		t.Errorf("another node can help, and yet: %v", pod.warnings)
 	}
-	if room := published(t, s, "vg-nvme"); room != a.size()-1 {
+	if room := published(t, s, "vg-nvme"); room != sizeOf(a)-1 {
 		t.Errorf("the scheduler is told of %d bytes, want one less than claim a's", room)
 	}
 	if room := published(t, s, "vg-sata"); room < 99*lvm.GiB {
 		t.Errorf("the other group is said to have %s", room)
 	}
 	c.pass(withheldFor)
-	if room := published(t, s, "vg-nvme"); room <= a.size() {
+	if room := published(t, s, "vg-nvme"); room <= sizeOf(a) {
 		t.Errorf("after a while the scheduler is still told of %s", room)
 	}
 }
 
-func (s Sibling) size() lvm.Bytes { return lvm.Bytes(s.Size) }
+func sizeOf(c api.PodClaim) lvm.Bytes { return lvm.Bytes(c.Size) }
 
 // Whoever is refused was not overlooked, whatever is wrong with what it asks for.
 func TestARefusedRequestWasMade(t *testing.T) {
@@ -141,7 +141,7 @@ func TestARefusedRequestWasMade(t *testing.T) {
 		"made":      func(*csi.CreateVolumeRequest) {},
 	} {
 		pod.asked = nil
-		req := claim(name, lvm.GiB, "vg-nvme").request("shop")
+		req := requestOf(claim(name, lvm.GiB, "vg-nvme"), "shop")
 		change(req)
 		if _, err := s.CreateVolume(t.Context(), req); (err == nil) != (name == "made") {
 			t.Errorf("%s: %v", name, err)
@@ -168,11 +168,11 @@ func TestThePauseEndsEarly(t *testing.T) {
 		},
 		"the claims are bound elsewhere": func(_ *testing.T, _ *Server, pod *cluster, _ *csi.Volume) { pod.gone = true },
 		"one claim is given up, and the other fits": func(t *testing.T, s *Server, pod *cluster, _ *csi.Volume) {
-			pod.claims = []Sibling{a}
+			pod.claims = []api.PodClaim{a}
 			if _, err := pod.create(t, s, a); err != nil {
 				t.Fatal(err)
 			}
-			pod.claims = []Sibling{a, b}
+			pod.claims = []api.PodClaim{a, b}
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -182,10 +182,10 @@ func TestThePauseEndsEarly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pod.claims = []Sibling{a, b}
+			pod.claims = []api.PodClaim{a, b}
 			_, err = pod.create(t, s, a)
 			expectKind(t, err, lvm.KindInsufficientCapacity)
-			if room := published(t, s, "vg-nvme"); room != a.size()-1 {
+			if room := published(t, s, "vg-nvme"); room != sizeOf(a)-1 {
 				t.Fatalf("%s are published", room)
 			}
 			end(t, s, pod, v)
@@ -209,7 +209,7 @@ func TestTwoClaimsWithRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if room := published(t, s, "vg-nvme"); room >= 2*lvm.GiB {
-		t.Errorf("%s are published: the sibling's room is not kept", room)
+		t.Errorf("%s are published: the peer's room is not kept", room)
 	}
 	if _, err := pod.create(t, s, b); err != nil {
 		t.Fatal(err)
@@ -219,17 +219,17 @@ func TestTwoClaimsWithRoom(t *testing.T) {
 	}
 }
 
-// A sibling is read as its own request will be: what the reservation is for is what is made.
-func TestSiblingIsReadAsItsRequest(t *testing.T) {
+// A peer is read as its own request will be: what the reservation is for is what is made.
+func TestPodClaimIsReadAsItsRequest(t *testing.T) {
 	s, _ := newTestServer(t)
-	for name, change := range map[string]func(*Sibling){
-		"plain":     func(*Sibling) {},
-		"block":     func(c *Sibling) { c.Block = true },
-		"single":    func(c *Sibling) { c.AccessModes = []string{"ReadWriteOncePod"} },
-		"striped":   func(c *Sibling) { c.Parameters["layout"] = "striped"; c.Parameters["stripes"] = "2" },
-		"xfs":       func(c *Sibling) { c.Parameters["csi.storage.k8s.io/fstype"] = "xfs" },
-		"thin":      func(c *Sibling) { c.Parameters["layout"] = "thin" },
-		"no wiping": func(c *Sibling) { c.Parameters["wipe"] = "none" },
+	for name, change := range map[string]func(*api.PodClaim){
+		"plain":     func(*api.PodClaim) {},
+		"block":     func(c *api.PodClaim) { c.Block = true },
+		"single":    func(c *api.PodClaim) { c.AccessModes = []string{"ReadWriteOncePod"} },
+		"striped":   func(c *api.PodClaim) { c.Parameters["layout"] = "striped"; c.Parameters["stripes"] = "2" },
+		"xfs":       func(c *api.PodClaim) { c.Parameters["csi.storage.k8s.io/fstype"] = "xfs" },
+		"thin":      func(c *api.PodClaim) { c.Parameters["layout"] = "thin" },
+		"no wiping": func(c *api.PodClaim) { c.Parameters["wipe"] = "none" },
 	} {
 		c := claim("a", lvm.GiB, "vg-sata")
 		change(&c)
@@ -253,15 +253,15 @@ func TestSiblingIsReadAsItsRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		read := s.specsOf(lvm.Spec{Claim: "shop/b"}, Company{Claims: []Sibling{c}})
+		read := s.specsOf(lvm.Spec{Claim: "shop/b"}, api.PodClaims{Claims: []api.PodClaim{c}})
 		if diff := cmp.Diff([]lvm.Spec{own}, read); diff != "" {
-			t.Errorf("%s (-its own request +as a sibling):\n%s", name, diff)
+			t.Errorf("%s (-its own request +as a peer):\n%s", name, diff)
 		}
 	}
 }
 
-// A sibling that is bound, or that this driver can never provide, does not prevent this volume. The sibling's request gets the error.
-func TestSiblingsThatDoNotCount(t *testing.T) {
+// A peer that is bound, or that this driver can never provide, does not prevent this volume. The peer's request gets the error.
+func TestPeersThatDoNotCount(t *testing.T) {
 	typo, many, bound := claim("typo", lvm.GiB, "vg-nvme"), claim("many", lvm.GiB, "vg-nvme"), claim("bound", 30*lvm.GiB, "vg-nvme")
 	typo.Parameters["layuot"] = "thin"
 	many.AccessModes = []string{"ReadWriteMany"}
@@ -275,7 +275,7 @@ func TestSiblingsThatDoNotCount(t *testing.T) {
 	expectKind(t, err, lvm.KindInvalid, "layuot")
 }
 
-// Who is asked for on this node while a sibling is on another one is sent after it.
+// Who is asked for on this node while a peer is on another one is sent after it.
 func TestFollowing(t *testing.T) {
 	a, b, c := claim("a", lvm.GiB, "vg-nvme"), claim("b", lvm.GiB, "vg-nvme"), claim("c", lvm.GiB, "vg-nvme")
 	b.Node = "node-2"
@@ -283,7 +283,7 @@ func TestFollowing(t *testing.T) {
 	_, err := pod.create(t, s, a)
 	expectKind(t, err, lvm.KindInsufficientCapacity, "claim b", "is about to be created on node node-2")
 	b.Bound = true
-	pod.claims = []Sibling{a, b}
+	pod.claims = []api.PodClaim{a, b}
 	_, err = pod.create(t, s, a)
 	expectKind(t, err, lvm.KindInsufficientCapacity, "claim b", "is bound", "node-2")
 	if len(pod.warnings) != 0 {
@@ -294,7 +294,7 @@ func TestFollowing(t *testing.T) {
 	}
 
 	c.Bound = true
-	pod.claims = []Sibling{a, b, c}
+	pod.claims = []api.PodClaim{a, b, c}
 	_, err = pod.create(t, s, a)
 	expectKind(t, err, lvm.KindInsufficientCapacity, "node-2")
 	expectWarning(t, pod, "shop/a a-uid PodVolumesOnDifferentNodes: ", "claim c is on node node-1", "claim b on node node-2", "Delete")
@@ -319,7 +319,7 @@ func expectWarning(t *testing.T, pod *cluster, begins string, says ...string) {
 	}
 }
 
-// A copy cannot follow: it is made beside its source, and siblings that are not bound come to it.
+// A copy cannot follow: it is made beside its source, and peers that are not bound come to it.
 func TestCopiesDoNotFollow(t *testing.T) {
 	s, pod, _ := newPod(t)
 	origin := claim("origin", lvm.GiB, "vg-nvme")
@@ -335,16 +335,16 @@ func TestCopiesDoNotFollow(t *testing.T) {
 	copied, plain := claim("copy", lvm.GiB, "vg-nvme"), claim("plain", lvm.GiB, "vg-nvme")
 	copied.Parameters["layout"] = "thin"
 	plain.Node = "node-2"
-	request := copied.request("shop")
+	request := requestOf(copied, "shop")
 	request.VolumeContentSource = contentSource(id)
 	plain.Bound = true
-	pod.claims = []Sibling{copied, plain}
+	pod.claims = []api.PodClaim{copied, plain}
 	_, err = s.CreateVolume(t.Context(), request)
 	expectKind(t, err, lvm.KindOutOfRange, "plain", "node-2")
 	expectWarning(t, pod, "shop/copy copy-uid PodVolumesOnDifferentNodes: ", "plain", "node-2", "copy", "node-1")
 
 	plain.Bound = false
-	pod.claims = []Sibling{copied, plain}
+	pod.claims = []api.PodClaim{copied, plain}
 	if _, err = s.CreateVolume(t.Context(), request); err != nil {
 		t.Error(err)
 	}
@@ -363,7 +363,7 @@ func TestStranded(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Bound = bound
-		pod.claims = []Sibling{a, b}
+		pod.claims = []api.PodClaim{a, b}
 		_, err := pod.create(t, s, b)
 		expectKind(t, err, lvm.KindInsufficientCapacity, "pod web")
 		expectWarning(t, pod, "shop/b b-uid InsufficientCapacityForPod: ", "claim a", "node-1", "delete it")
@@ -383,16 +383,16 @@ func TestWhatWasMadeIsAnsweredAgain(t *testing.T) {
 	if _, err := pod.create(t, s, claim("stranger", 10*lvm.GiB, "vg-nvme")); err != nil {
 		t.Fatal(err)
 	}
-	pod.claims = []Sibling{a, b}
+	pod.claims = []api.PodClaim{a, b}
 	_, err = pod.create(t, s, b)
 	expectKind(t, err, lvm.KindInsufficientCapacity)
 	elsewhere := b
 	elsewhere.Node = "node-2"
-	for what, sibling := range map[string]Sibling{"refused here": b, "elsewhere by now": elsewhere} {
-		pod.claims = []Sibling{a, sibling}
+	for what, peer := range map[string]api.PodClaim{"refused here": b, "elsewhere by now": elsewhere} {
+		pod.claims = []api.PodClaim{a, peer}
 		again, err := pod.create(t, s, a)
 		if err != nil || again.GetVolumeId() != made.GetVolumeId() {
-			t.Errorf("its sibling is %s: %v, %v", what, again, err)
+			t.Errorf("its peer is %s: %v, %v", what, again, err)
 		}
 	}
 }
@@ -407,7 +407,7 @@ func TestNobodyToAsk(t *testing.T) {
 	if n := volumesOf(t, s); n != 0 {
 		t.Errorf("%d volumes were made", n)
 	}
-	nameless := a.request("shop")
+	nameless := requestOf(a, "shop")
 	delete(nameless.Parameters, "csi.storage.k8s.io/pvc/name")
 	mustCreate(t, s, nameless)
 }

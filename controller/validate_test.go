@@ -88,8 +88,8 @@ func TestValidateComparesWholeClasses(t *testing.T) {
 	set("wipe", "none")(req)
 	volume := mustCreate(t, s, req)
 	for want, parameters := range map[string]map[string]string{
-		"":                      {"volumeGroup": "vg-nvme", "wipe": "none"},
-		"wipe none, not zero":   {"volumeGroup": "vg-nvme"},
+		"":                                {"volumeGroup": "vg-nvme", "wipe": "none"},
+		"wipe none, not zero":             {"volumeGroup": "vg-nvme"},
 		"does not use stripes (given: 2)": {"volumeGroup": "vg-nvme", "wipe": "none", "stripes": "2"},
 	} {
 		reply, err := s.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
@@ -20,7 +21,7 @@ const waitAtMost = 15 * time.Second
 // podWithoutNode is a pod as the scheduler sees it.
 type podWithoutNode struct {
 	name    string
-	claims  []Sibling // Bound: its volume is made
+	claims  []api.PodClaim // Bound: its volume is made
 	handles []string
 	tries   int
 	next    time.Time // of its next try
@@ -43,29 +44,29 @@ func newOneNode(t *testing.T, size lvm.Bytes) *oneNode {
 	t.Helper()
 	n := &oneNode{t: t}
 	host := lvmtest.NewNode(lvmtest.Group{Name: "vg-nvme", Disks: []lvm.Bytes{size}}).Start(t, testConfig)
-	n.s = New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, Siblings: n, CheckFileSystem: checkFileSystem})
+	n.s = New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, Cluster: n, CheckFileSystem: checkFileSystem})
 	return n
 }
 
 func (n *oneNode) Asked(string, string) func()                                  { return func() {} }
 func (n *oneNode) Warn(context.Context, string, string, string, string, string) {}
 
-// Company: the namespace is the pod's name.
-func (n *oneNode) Company(_ context.Context, namespace, name string) (Company, error) {
-	company := Company{Pods: []string{namespace}, PodUID: namespace}
+// PodClaims: the namespace is the pod's name.
+func (n *oneNode) PodClaims(_ context.Context, namespace, name string) (api.PodClaims, error) {
+	claims := api.PodClaims{Pods: []string{namespace}, PodUID: namespace}
 	for _, pod := range n.pods {
 		for _, c := range pod.claims {
 			if pod.name == namespace && c.Name != name {
-				company.Claims = append(company.Claims, c)
+				claims.Claims = append(claims.Claims, c)
 			}
 		}
 	}
-	return company, nil
+	return claims, nil
 }
 
 func (n *oneNode) Waiting(namespace, name, _ string) bool {
 	return slices.ContainsFunc(n.pods, func(pod *podWithoutNode) bool {
-		return pod.name == namespace && slices.ContainsFunc(pod.claims, func(c Sibling) bool { return c.Name == name && !c.Bound })
+		return pod.name == namespace && slices.ContainsFunc(pod.claims, func(c api.PodClaim) bool { return c.Name == name && !c.Bound })
 	})
 }
 
@@ -131,14 +132,14 @@ func (n *oneNode) schedule(pod *podWithoutNode) {
 	pod.tries++
 	left := 0
 	for _, c := range pod.claims {
-		pod.asleep = pod.asleep || !c.Bound && c.size() > n.published
+		pod.asleep = pod.asleep || !c.Bound && sizeOf(c) > n.published
 	}
 	for i := range pod.claims {
 		c := &pod.claims[i]
 		if pod.asleep || c.Bound {
 			continue
 		}
-		reply, err := n.s.CreateVolume(n.t.Context(), c.request(pod.name))
+		reply, err := n.s.CreateVolume(n.t.Context(), requestOf(*c, pod.name))
 		if err != nil {
 			left++
 			expectKind(n.t, err, lvm.KindInsufficientCapacity)
@@ -191,7 +192,7 @@ func TestRoomOfAClaimThatNeverComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newOneNode(t, 40*lvm.GiB)
 		pair := n.add("pair", 15*lvm.GiB, 15*lvm.GiB)
-		if _, err := n.s.CreateVolume(t.Context(), pair.claims[0].request("pair")); err != nil {
+		if _, err := n.s.CreateVolume(t.Context(), requestOf(pair.claims[0], "pair")); err != nil {
 			t.Fatal(err)
 		}
 		pair.waited = 1 // the scheduler has lost sight of it

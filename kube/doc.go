@@ -9,7 +9,7 @@
 //   - It labels pre-provisioned contents of this node's snapshots (preprovisioned.go).
 //   - It reports conditions of volumes as events on their claims (health.go).
 //   - It warns of storage classes that bind immediately (immediate.go).
-//   - It finds the peers of a claim (siblings.go).
+//   - It finds the peers of a claim (podclaims.go).
 //   - It finds orphans, and claims whose volume no longer exists (audit.go, orphans.go).
 //
 // ClusterID identifies the cluster. Access decides who may read the driver's metrics and status page (access.go). Manifests

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
@@ -110,7 +111,7 @@ func isOurs(name string) bool {
 
 func connects(name string) bool { return isOurs(name) && !strings.HasPrefix(name, "B") }
 
-func gathered(t *testing.T, pods []waitingPod, asked string) Company {
+func gathered(t *testing.T, pods []waitingPod, asked string) api.PodClaims {
 	g := &gathering{claim: asked, pods: hardestFirst(pods, asked),
 		find: func(_ context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
 			if strings.HasPrefix(name, "gone") {
@@ -118,8 +119,8 @@ func gathered(t *testing.T, pods []waitingPod, asked string) Company {
 			}
 			return kubetest.Claim(name, "late", ""), nil
 		},
-		as: func(_ context.Context, c *corev1.PersistentVolumeClaim) (Sibling, bool, error) {
-			return Sibling{Name: c.Name, Bound: strings.HasPrefix(c.Name, "B")}, isOurs(c.Name), nil
+		as: func(_ context.Context, c *corev1.PersistentVolumeClaim) (api.PodClaim, bool, error) {
+			return api.PodClaim{Name: c.Name, Bound: strings.HasPrefix(c.Name, "B")}, isOurs(c.Name), nil
 		}}
 	company, err := g.run(t.Context())
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // lvm.KindBusy: undecided, retry; lvm.KindNotFound: the claim or the VolumeSnapshot does not exist; lvm.KindInvalid:
 // refused.
 func (a *Agent) MayRestore(ctx context.Context, namespace, name, uid string, of lvm.ID) error {
-	ctx, cancel := context.WithTimeout(ctx, companyPatience)
+	ctx, cancel := context.WithTimeout(ctx, podClaimsTimeout)
 	defer cancel()
 	claim, ok := a.claims.waiting(namespace + "/" + name)
 	if !ok || string(claim.UID) != uid {

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm/host"
@@ -54,6 +55,14 @@ func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, health fin
 	return kube.NewAgent(kube.Config{
 		Client: client, Node: d.o.nodeName, Volumes: host, Health: health, HealthScope: host.HealthScope, Holdings: host.ManagedVolumes, Snapshots: d.o.snapshots, Log: d.log,
 	})
+}
+
+// clusterOf is the Controller service's view of the cluster; nil without an agent: volumes are placed alone.
+func clusterOf(agent *kube.Agent) controller.Cluster {
+	if agent == nil {
+		return nil
+	}
+	return agent
 }
 
 // comparisonOf is the agent's part of the status document; nil: there is no agent.

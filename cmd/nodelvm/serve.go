@@ -123,7 +123,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	d.status.serve(cluster, host, health, comparisonOf(agent))
 	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log}, orphanCollector{agent})
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
-		newController(d.o.nodeName, host, siblingsOf(agent)), mounts)
+		newController(d.o.nodeName, host, clusterOf(agent)), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
 		d.ready.set(host.Ready, "")
@@ -137,9 +137,9 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 }
 
 // newController makes the Controller service. What the Node service would refuse to mount, it refuses to make.
-func newController(nodeName string, host *host.Host, siblings controller.Siblings) *controller.Server {
+func newController(nodeName string, host *host.Host, cluster controller.Cluster) *controller.Server {
 	return controller.New(controller.Config{
-		NodeName: nodeName, Volumes: host, Snapshots: host, Siblings: siblings,
+		NodeName: nodeName, Volumes: host, Snapshots: host, Cluster: cluster,
 		CheckFileSystem: node.CheckFileSystem, CheckMountOptions: node.CheckMountOptions, MinimumSize: node.MinimumSize,
 	})
 }

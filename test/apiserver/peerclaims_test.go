@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
@@ -94,7 +95,7 @@ func TestSingleClaimCostsOneList(t *testing.T) {
 	agent, sent := newNode(t, "a").asking(t)
 	newClaim(t, "data", plain)
 	podUsing(t, "web", "data")
-	company, err := agent.Company(t.Context(), namespace(t), "data")
+	company, err := agent.PodClaims(t.Context(), namespace(t), "data")
 	if err != nil || !slices.Equal(company.Pods, []string{"web"}) || len(company.Claims) != 0 {
 		t.Errorf("found %+v, %v", company, err)
 	}
@@ -106,7 +107,7 @@ func TestSingleClaimCostsOneList(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 60 {
 		calls.Go(func() {
-			if company, err := agent.Company(t.Context(), namespace(t), "data"); err != nil || !slices.Equal(company.Pods, []string{"web"}) {
+			if company, err := agent.PodClaims(t.Context(), namespace(t), "data"); err != nil || !slices.Equal(company.Pods, []string{"web"}) {
 				t.Errorf("in a burst: %+v, %v", company, err)
 			}
 		})
@@ -152,13 +153,13 @@ func TestPeerClaims(t *testing.T) {
 		c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))}
 	})
 	parameters := map[string]string{"volumeGroup": "vg", "layout": "thin"}
-	want := kube.Company{Pods: []string{"web"}, PodUID: string(pod.UID), Claims: []kube.Sibling{
+	want := api.PodClaims{Pods: []string{"web"}, PodUID: string(pod.UID), Claims: []api.PodClaim{
 		{Name: "other", UID: string(other.UID), Node: "node-x", Size: 1 << 30, Block: true, AccessModes: []string{"ReadWriteOncePod"}, Parameters: parameters},
 		{Name: "bound", UID: string(bound.UID), Node: here.name, Bound: true},
 		{Name: "web-cache", UID: string(cache.UID), Size: 1 << 30, AccessModes: []string{"ReadWriteOnce"}, Parameters: parameters},
 	}}
 	sent.take()
-	got, err := agent.Company(t.Context(), namespace(t), "data")
+	got, err := agent.PodClaims(t.Context(), namespace(t), "data")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +169,11 @@ func TestPeerClaims(t *testing.T) {
 	if n := len(sent.take()); n > 1+7+1+4 { // pods, claims, one PersistentVolume, and the classes, since no watch has brought them
 		t.Errorf("%d requests", n)
 	}
-	ofCache, err := agent.Company(t.Context(), namespace(t), "web-cache")
-	if err != nil || !slices.ContainsFunc(ofCache.Claims, func(s kube.Sibling) bool { return s.Name == "data" }) {
+	ofCache, err := agent.PodClaims(t.Context(), namespace(t), "web-cache")
+	if err != nil || !slices.ContainsFunc(ofCache.Claims, func(s api.PodClaim) bool { return s.Name == "data" }) {
 		t.Errorf("asked for the ephemeral volume: %+v, %v", ofCache, err)
 	}
-	if stranger, err := agent.Company(t.Context(), namespace(t), "unused"); err != nil || len(stranger.Pods) > 0 {
+	if stranger, err := agent.PodClaims(t.Context(), namespace(t), "unused"); err != nil || len(stranger.Pods) > 0 {
 		t.Errorf("a claim that no pod uses: %+v, %v", stranger, err)
 	}
 }
@@ -183,7 +184,7 @@ func TestPeerClaimsFromAgentCache(t *testing.T) {
 	agent := here.start(t, nil)
 	data, more := newClaim(t, "data", plain), newClaim(t, "more", plain)
 	podUsing(t, "web", "data", "more")
-	company, err := agent.Company(t.Context(), namespace(t), "data")
+	company, err := agent.PodClaims(t.Context(), namespace(t), "data")
 	if err != nil || len(company.Claims) != 1 || company.Claims[0].UID != string(more.UID) {
 		t.Errorf("found %+v, %v", company, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // Two pods may share a claim. Its volume stays on one node, and with it all volumes of both pods, and those of a third pod
@@ -19,7 +21,7 @@ const gatherMost = 32
 // gathering is the search for the peers of one claim.
 type gathering struct {
 	find  func(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) // nil: it does not exist
-	as    func(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error)
+	as    func(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s api.PodClaim, ours bool, err error)
 	claim string       // the claim that starts the search
 	pods  []waitingPod // in the order of hardestFirst
 
@@ -28,31 +30,31 @@ type gathering struct {
 	read  map[string]*corev1.PersistentVolumeClaim // by name: claims found, of this driver or not
 	reads int
 
-	claims []Sibling
+	claims []api.PodClaim
 }
 
 // gather finds the peers of a claim in its namespace.
-func (a *Agent) gather(ctx context.Context, pods []waitingPod, namespace, claim string) (Company, error) {
+func (a *Agent) gather(ctx context.Context, pods []waitingPod, namespace, claim string) (api.PodClaims, error) {
 	find := func(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
 		return a.client.Claim(ctx, namespace, name)
 	}
-	g := &gathering{find: find, as: a.sibling, claim: claim, pods: hardestFirst(pods, claim)}
+	g := &gathering{find: find, as: a.podClaim, claim: claim, pods: hardestFirst(pods, claim)}
 	return g.run(ctx)
 }
 
 // run searches the pods of one claim after the other.
-func (g *gathering) run(ctx context.Context) (Company, error) {
+func (g *gathering) run(ctx context.Context) (api.PodClaims, error) {
 	g.seen, g.read = map[int]bool{}, map[string]*corev1.PersistentVolumeClaim{g.claim: nil}
 	for next := []string{g.claim}; len(next) > 0; next = next[1:] {
 		for i := range g.pods {
 			connected, err := g.take(ctx, i, next[0])
 			if err != nil {
-				return Company{}, err
+				return api.PodClaims{}, err
 			}
 			next = append(next, connected...)
 		}
 	}
-	c := Company{Claims: g.claims}
+	c := api.PodClaims{Claims: g.claims}
 	slices.Sort(g.taken)
 	for _, i := range g.taken {
 		c.Pods = append(c.Pods, g.pods[i].name)

@@ -18,41 +18,19 @@ import (
 // A volume cannot be moved to another node. If this node creates one volume of a pod and lacks capacity for the next, the
 // pod can never be scheduled. So CreateVolume first asks for the claim's peers.
 
-// Company lists the peers of a claim: the waiting pods that use it, further waiting pods that share a claim with those, and
-// all their other claims.
-type Company struct {
-	Pods   []string // names, the hardest to place first; empty: no pod waits with the claim
-	PodUID string   // of the first pod
-	Claims []Sibling
-}
+// podClaimsTimeout is the time limit of the API requests for one claim.
+const podClaimsTimeout = 10 * time.Second
 
-// Sibling is another claim of these pods, for this driver.
-type Sibling struct {
-	Name, UID string
-	Node      string // of its volume or, if it is not bound, the selected node; "": none yet
-	Bound     bool
-	Indirect  bool // no pod uses both claims: the claims of further pods connect them
-
-	// For an unbound claim: what csi-provisioner will request of CreateVolume.
-	Size        int64 // bytes
-	Block       bool  // raw block volume
-	AccessModes []string
-	Parameters  map[string]string // of its StorageClass
-}
-
-// companyPatience is the time limit of the API requests for one claim.
-const companyPatience = 10 * time.Second
-
-// Company finds the peers of a claim. It costs one list of pods, which simultaneous calls share, and one read for each
+// PodClaims finds the peers of a claim. It costs one list of pods, which simultaneous calls share, and one read for each
 // further claim, two if that is bound; a pod's only claim costs nothing more. It leaves out claims for which this driver
 // never creates a volume: those that are missing or being deleted, and those of an Immediate class. An error is the API
 // server's.
-func (a *Agent) Company(ctx context.Context, namespace, claim string) (Company, error) {
-	ctx, cancel := context.WithTimeout(ctx, companyPatience)
+func (a *Agent) PodClaims(ctx context.Context, namespace, claim string) (api.PodClaims, error) {
+	ctx, cancel := context.WithTimeout(ctx, podClaimsTimeout)
 	defer cancel()
 	pods, err := a.pods.waiting(ctx, namespace)
 	if err != nil {
-		return Company{}, err
+		return api.PodClaims{}, err
 	}
 	return a.gather(ctx, pods, namespace, claim)
 }
@@ -97,22 +75,22 @@ func (pod *waitingPod) owns(claim *corev1.PersistentVolumeClaim) bool {
 	return !slices.Contains(pod.ephemeral, claim.Name) || owner != nil && owner.UID == pod.uid
 }
 
-// sibling returns what Company needs of a claim; ours is false if this driver creates no volume for it. The caller reads
+// podClaim returns what api.PodClaims needs of a claim; ours is false if this driver creates no volume for it. The caller reads
 // the claim from the API server, not from the store: an outdated selected node would lead to wrong decisions.
-func (a *Agent) sibling(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error) {
+func (a *Agent) podClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s api.PodClaim, ours bool, err error) {
 	switch {
 	case claim.DeletionTimestamp != nil:
-		return Sibling{}, false, nil
+		return api.PodClaim{}, false, nil
 	case claim.Spec.VolumeName != "":
-		return a.boundSibling(ctx, claim)
+		return a.boundPodClaim(ctx, claim)
 	case claim.Spec.Selector != nil:
-		return Sibling{}, false, nil // csi-provisioner creates no volume for it
+		return api.PodClaim{}, false, nil // csi-provisioner creates no volume for it
 	}
 	class, err := a.classNamed(ctx, kubeclient.ClassOf(claim))
 	if err != nil || class == nil || bindsImmediately(class) {
-		return Sibling{}, false, err
+		return api.PodClaim{}, false, err
 	}
-	s = Sibling{
+	s = api.PodClaim{
 		Name: claim.Name, UID: string(claim.UID), Node: claim.Annotations[api.AnnotationSelectedNode],
 		Size:       claim.Spec.Resources.Requests.Storage().Value(),
 		Block:      claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
@@ -124,12 +102,12 @@ func (a *Agent) sibling(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return s, true, nil
 }
 
-func (a *Agent) boundSibling(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s Sibling, ours bool, err error) {
+func (a *Agent) boundPodClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s api.PodClaim, ours bool, err error) {
 	pv, err := a.client.Volume(ctx, claim.Spec.VolumeName)
 	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName || !kubeclient.MayBind(pv, claim) {
-		return Sibling{}, false, err
+		return api.PodClaim{}, false, err
 	}
-	return Sibling{Name: claim.Name, UID: string(claim.UID), Node: kubeclient.NodeOf(pv), Bound: true}, true, nil
+	return api.PodClaim{Name: claim.Name, UID: string(claim.UID), Node: kubeclient.NodeOf(pv), Bound: true}, true, nil
 }
 
 // classNamed finds a class of this driver in the store or, until the watch has brought it, at the API server. Nil: no class

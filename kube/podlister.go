@@ -29,7 +29,7 @@ func newPodLister(client rest.Interface) *podLister {
 // waiting returns the pods of a namespace that wait for a node with claims, as of a time after the call.
 func (l *podLister) waiting(ctx context.Context, namespace string) ([]waitingPod, error) {
 	flight := l.flights.DoChan(namespace, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), companyPatience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), podClaimsTimeout)
 		defer cancel()
 		l.turns <- struct{}{}
 		defer func() { <-l.turns }()

@@ -77,7 +77,7 @@ func TestPodsThatShareAClaim(t *testing.T) {
 	} {
 		for asked, want := range test.want {
 			agent, _ := sharing(t, test.change, test.pods...)
-			company, err := agent.Company(t.Context(), "ns", asked)
+			company, err := agent.PodClaims(t.Context(), "ns", asked)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestPodsThatShareAClaim(t *testing.T) {
 }
 
 // listed formats claims: "name", "~name" for an indirect one, and "name=node" for a bound one.
-func listed(claims []Sibling) string {
+func listed(claims []api.PodClaim) string {
 	var names []string
 	for _, c := range claims {
 		name := c.Name
@@ -111,7 +111,7 @@ func listed(claims []Sibling) string {
 func TestOneNameForConnectedPods(t *testing.T) {
 	for _, asked := range []string{"a", "b", "c", "d"} {
 		agent, _ := sharing(t, func(map[string]*corev1.PersistentVolumeClaim, map[string]any) {}, "x: a b", "y: b c d")
-		company, err := agent.Company(t.Context(), "ns", asked)
+		company, err := agent.PodClaims(t.Context(), "ns", asked)
 		if err != nil || !slices.Equal(company.Pods, []string{"y", "x"}) || company.PodUID != "pod-y" {
 			t.Errorf("%s: %+v, %v", asked, company, err)
 		}
@@ -150,7 +150,7 @@ func TestConnectedClaimsAreBounded(t *testing.T) {
 	agent, sent := sharing(t, func(map[string]*corev1.PersistentVolumeClaim, map[string]any) {}, pods...)
 	for asked, most := range map[string]int{"shared": gatherMost + 1, "own-199": gatherMost + 1, "of-one-00": len(first) - 1} {
 		before := len(sent())
-		company, err := agent.Company(t.Context(), "ns", asked)
+		company, err := agent.PodClaims(t.Context(), "ns", asked)
 		if requests := len(sent()) - before; err != nil || len(company.Claims) != most || requests != 1+most {
 			t.Errorf("%s: %d claims, %d requests, %v; want %d", asked, len(company.Claims), requests, err, most)
 		}

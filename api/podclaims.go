@@ -1,0 +1,23 @@
+package api
+
+// PodClaims are the pods that wait for a node with a claim, or with claims that they share, and their other claims of this driver.
+// Kube finds them, and controller places the volumes of all of them on one node.
+type PodClaims struct {
+	Pods   []string // names, the hardest to place first; empty: no pod waits with the claim
+	PodUID string   // of the first pod: controller remembers refusals by it
+	Claims []PodClaim
+}
+
+// PodClaim is one of these other claims.
+type PodClaim struct {
+	Name, UID string
+	Node      string // of its volume or, if it is not bound, the selected node; "": none yet
+	Bound     bool
+	Indirect  bool // no pod uses both claims: the claims of further pods connect them
+
+	// For an unbound claim: what csi-provisioner will request of CreateVolume.
+	Size        int64 // bytes
+	Block       bool  // raw block volume
+	AccessModes []string
+	Parameters  map[string]string // of its StorageClass
+}
