@@ -82,6 +82,16 @@ func cString(field []byte) string {
 	return string(before)
 }
 
+// suspend freezes a mounted file system by itself (Linux, Documentation/admin-guide/device-mapper).
+func (linux) suspend(name string, stop bool) error {
+	flags := uint32(0)
+	if stop {
+		flags = unix.DM_SUSPEND_FLAG
+	}
+	_, err := control(unix.DM_DEV_SUSPEND, name, flags)
+	return err
+}
+
 // mappings lists the names of this driver's mappings.
 func (linux) mappings() (names []string, err error) {
 	files, err := filepath.Glob("/sys/block/dm-*/dm/name")
@@ -105,6 +115,23 @@ const (
 	unusedPatience = 2 * time.Second
 	unusedPause    = 50 * time.Millisecond
 )
+
+// ensureName completes what a killed cryptsetup left out: mount(8) looks up the name of /dev/dm-N, and fails without it.
+func (linux) ensureName(name string, m Mapping) error {
+	path := filepath.Join("/dev/mapper", name)
+	var stat unix.Stat_t
+	err := unix.Stat(path, &stat)
+	if err == nil && stat.Rdev == m.Number && stat.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return nil
+	}
+	if err = os.Remove(path); err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = unix.Mknod(path, unix.S_IFBLK|0o600, int(m.Number))
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) { // udev was faster
+		return lvm.Errorf(lvm.KindInternal, "cannot create the name of an encrypted mapping: %s: %w", path, err)
+	}
+	return nil
+}
 
 // removeMapping also removes the name in /dev/mapper, which cryptsetup has created itself, without udev; it would lead to the next device of the same number.
 func (m linux) removeMapping(ctx context.Context, name string) error {

@@ -48,6 +48,8 @@
 // mapping has a name that follows from the volume handle alone, as NodeUnstageVolume knows nothing else. A device node is
 // always /dev/dm-N, by the number that device-mapper has for the name.
 //
+// A snapshot needs Suspend before lvcreate and resume after it: LVM freezes only the layer that it knows.
+//
 // # Erasure
 //
 // Erase writes the erase mark, then overwrites both headers and all key slots, and reads them back. After that no key decrypts

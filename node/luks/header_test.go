@@ -158,7 +158,7 @@ func TestHostileMetadata(t *testing.T) {
 		"slots over the data":      {`"keyslots_size":"4161536"`, `"keyslots_size":"16777216"`, "overlap"},
 		"stripes":                  {`"stripes":4000`, `"stripes":400000000`, "type"},
 		"requirements":             {`"config":{`, `"config":{"requirements":{"mandatory":["online-reencrypt"]},`, "features"},
-		"slot number":              {`"keyslots":{"0"`, `"keyslots":{"32"`, `"32"`},
+		"slot number":              {`"keyslots":{"0"`, `"keyslots":{"16"`, `"16"`},
 		"slot number again":        {`"keyslots":{"0"`, `"keyslots":{"00"`, `"00"`},
 		"nothing":                  {`{"keyslots"`, `{}`, "follows"},
 		"not JSON":                 {`{"keyslots"`, `{keyslots`, "JSON"},

@@ -53,6 +53,10 @@ func (s stopping) destroySlots(v Volume) error {
 	return s.change(func() error { return s.linux.destroySlots(v) })
 }
 
+func (s stopping) suspend(name string, stop bool) error {
+	return s.change(func() error { return s.linux.suspend(name, stop) })
+}
+
 func (s stopping) cryptsetup(ctx context.Context, lock *os.File, args []string, keys ...*Key) error {
 	return s.change(func() error { return s.linux.cryptsetup(ctx, lock, args, keys...) })
 }

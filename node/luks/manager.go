@@ -16,12 +16,16 @@ type machine interface {
 	// writeMark writes a mark durably. MarkFormatted removes the format mark after that.
 	writeMark(v Volume, m Mark) error
 	clearMapping(m Mapping) error
+	// ensureName makes the mapping's name in /dev/mapper lead to it.
+	ensureName(name string, m Mapping) error
 	// removeMapping waits a little for a device that udev has open (lvm.KindInUse).
 	removeMapping(ctx context.Context, name string) error
 	// destroySlots overwrites the header and all key slots, and reads them back.
 	destroySlots(v Volume) error
 	mapping(name string) (Mapping, error)
 	mappings() ([]string, error)
+	// suspend stops all I/O of a mapping, with its file system frozen, or lets it continue.
+	suspend(name string, stop bool) error
 	cryptsetup(ctx context.Context, lock *os.File, args []string, keys ...*Key) error
 }
 
@@ -31,7 +35,8 @@ type Config struct {
 	Observe func(Command) // is called after each cryptsetup; may be nil
 }
 
-// Manager encrypts volumes. The caller works on one volume in one call at a time.
+// Manager encrypts volumes. The caller works on one volume in one call at a time, and has the logical volume's device open during the
+// call: device-mapper gives the number of a removed device to the next one.
 type Manager struct {
 	machine machine
 	log     *slog.Logger
@@ -45,114 +50,6 @@ func New(c Config) *Manager {
 		m.log = slog.Default()
 	}
 	return m
-}
-
-// Request asks for an open volume.
-type Request struct {
-	Volume
-	Keys    Keys
-	Options Options
-	// Blank proves that nothing is on the logical volume, or returns an error. It is called only before a format.
-	Blank func(context.Context) error
-}
-
-// maxSteps is more than any state needs: a format that follows an interrupted one has seven.
-const maxSteps = 12
-
-// Stage formats a blank volume, opens it, and resizes its mapping; it returns the mapping's device. It is idempotent. lvm.KindInvalid:
-// the Secret; lvm.KindConflict: a wrong key, or a header that is damaged, erased or not the volume's; lvm.KindInUse: another
-// program has the volume open; lvm.KindBusy: an earlier command has not ended.
-func (m *Manager) Stage(ctx context.Context, r Request) (device string, err error) {
-	lock, err := m.machine.lock(ctx, r.Device)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = lock.Close() }()
-	s := stage{Manager: m, Request: r, lock: lock}
-	for range maxSteps {
-		o, err := m.machine.observe(r.Volume)
-		if err != nil {
-			return "", err
-		}
-		step, err := plan(r.Volume, o, s.progress)
-		if err != nil {
-			return "", err
-		}
-		if step == StepNothing {
-			return o.Mapping.Path(), s.rotateIfNeeded(ctx, o)
-		}
-		if err := s.do(ctx, step, o); err != nil {
-			return "", err
-		}
-	}
-	return "", lvm.Errorf(lvm.KindInternal, "volume %s is not open after %d steps; see the driver's log", r.Handle, maxSteps)
-}
-
-// stage is one call of Stage.
-type stage struct {
-	*Manager
-	Request
-	progress
-	lock     *os.File
-	unlocked *Key // the key that opened the volume in this call
-}
-
-func (s *stage) do(ctx context.Context, step Step, o Observation) error {
-	s.log.InfoContext(ctx, "encrypted volume", "step", step.String(), "volume", s.Handle, "device", s.Device)
-	switch step {
-	case StepNothing:
-	case StepWriteMark:
-		if err := s.proveBlank(ctx); err != nil {
-			return err
-		}
-		return s.machine.writeMark(s.Volume, MarkFormatting)
-	case StepFormat:
-		return s.format(ctx, o)
-	case StepSetUUID: // the mark first: with the volume's own UUID, nothing but the header would tell that it is formatted
-		if err := s.machine.writeMark(s.Volume, MarkFormatted); err != nil {
-			return err
-		}
-		return s.machine.cryptsetup(ctx, s.lock, setUUIDArgs(s.Volume))
-	case StepOpen:
-		return s.open(ctx, o)
-	case StepClearMapping:
-		s.cleared = true
-		return s.machine.clearMapping(o.Mapping)
-	case StepRemoveMark:
-		return s.machine.writeMark(s.Volume, MarkFormatted)
-	case StepResize:
-		_, err := s.withKey(ctx, o.Header, resizeArgs(s.Volume))
-		return err
-	case StepRemoveMapping:
-		return s.machine.removeMapping(ctx, MappingName(s.Handle))
-	}
-	return nil
-}
-
-func (s *stage) proveBlank(ctx context.Context) error {
-	if s.Blank == nil {
-		return lvm.Errorf(lvm.KindConflict, "volume %s (%s) has no LUKS header, and is not to be formatted here", s.Handle, s.Device)
-	}
-	return s.Blank(ctx)
-}
-
-// format proves again that nothing else is on the device, unless a header is that a luksFormat began, or what it left of one.
-func (s *stage) format(ctx context.Context, o Observation) error {
-	if o.Header.State == HeaderNone && !o.Header.Remains {
-		if err := s.proveBlank(ctx); err != nil {
-			return err
-		}
-	}
-	if err := s.run(ctx, o.Header, formatArgs(s.Volume, s.Keys.Current, sectorSize(s.Block, o.Logical)), s.Keys.Current); err != nil {
-		return err
-	}
-	s.formatted = true
-	return nil
-}
-
-func (s *stage) open(ctx context.Context, o Observation) (err error) {
-	s.unlocked, err = s.withKey(ctx, o.Header, openArgs(s.Volume, s.Options))
-	return err
 }
 
 // Expand resizes the mapping of an open volume to its logical volume, and returns its device and size. lvm.KindNotFound: it is not
@@ -257,8 +154,28 @@ func (m *Manager) Check(v Volume) (Health, error) {
 	return h, nil
 }
 
-// Recover removes mappings that a killed cryptsetup has left without a table. Everything else that a crash or a reboot leaves, the next
-// Stage continues.
+// Suspend freezes the file system on an open volume and stops its I/O, until resume: LVM does that for a snapshot only where the file
+// system is directly on the logical volume. A volume that is not open has no I/O. Between both calls the caller must not wait for
+// anything on the volume.
+func (m *Manager) Suspend(handle string) (resume func() error, err error) {
+	name := MappingName(handle)
+	found, err := m.machine.mapping(name)
+	if err != nil || !found.Live || found.Suspended {
+		return func() error { return nil }, err
+	}
+	if err := m.machine.suspend(name, true); err != nil {
+		return nil, lvm.Errorf(lvm.KindInternal, "cannot suspend the mapping of volume %s: %w", handle, err)
+	}
+	return func() error {
+		if err := m.machine.suspend(name, false); err != nil {
+			return lvm.Errorf(lvm.KindInternal, "volume %s is suspended, which blocks its pods; continue it with dmsetup resume %s: %w", handle, name, err)
+		}
+		return nil
+	}, nil
+}
+
+// Recover, at the driver's start, resumes mappings that a killed driver left suspended, and removes those that a killed cryptsetup left
+// without a table. Everything else that a crash or a reboot leaves, the next Stage continues.
 func (m *Manager) Recover(ctx context.Context) error {
 	names, err := m.machine.mappings()
 	if err != nil {
@@ -269,11 +186,15 @@ func (m *Manager) Recover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !found.Exists || found.Live {
-			continue
+		switch {
+		case found.Exists && !found.Live:
+			m.log.InfoContext(ctx, "removing an encrypted mapping that has no table", "mapping", name)
+			err = m.machine.removeMapping(ctx, name)
+		case found.Suspended && !found.Table.KeyGone: // an admin's luksSuspend wipes the key
+			m.log.InfoContext(ctx, "resuming an encrypted mapping", "mapping", name)
+			err = m.machine.suspend(name, false)
 		}
-		m.log.InfoContext(ctx, "removing an encrypted mapping that has no table", "mapping", name)
-		if err := m.machine.removeMapping(ctx, name); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -58,6 +58,8 @@ func (f *fake) writeMark(_ Volume, m Mark) error {
 	return f.change("mark "+strconv.Itoa(int(m)), func() { f.Mark = m })
 }
 
+func (f *fake) ensureName(string, Mapping) error { return nil }
+
 func (f *fake) clearMapping(Mapping) error { return f.change("clear", func() {}) }
 
 func (f *fake) removeMapping(context.Context, string) error {
@@ -74,6 +76,10 @@ func (f *fake) destroySlots(Volume) error {
 func (f *fake) mapping(string) (Mapping, error) { return f.Mapping, nil }
 
 func (f *fake) mappings() ([]string, error) { return []string{MappingName(subject.Handle)}, nil }
+
+func (f *fake) suspend(_ string, stop bool) error {
+	return f.change(fmt.Sprintf("suspend %t", stop), func() { f.Mapping.Suspended = stop })
+}
 
 func (f *fake) cryptsetup(_ context.Context, _ *os.File, args []string, keys ...*Key) error {
 	key := ""
@@ -411,6 +417,14 @@ func TestRecover(t *testing.T) {
 	if err := m.Recover(t.Context()); err != nil || !f.Mapping.Live {
 		t.Errorf("an open volume: %v", err)
 	}
+	f.Mapping.Suspended, f.Mapping.Table.KeyGone = true, true
+	if err := m.Recover(t.Context()); err != nil || !f.Mapping.Suspended {
+		t.Errorf("an admin's luksSuspend: %v", err)
+	}
+	f.Mapping.Table.KeyGone = false
+	if err := m.Recover(t.Context()); err != nil || f.Mapping.Suspended {
+		t.Errorf("a suspended mapping: %v", err)
+	}
 	f.Mapping.Live = false
 	if err := m.Recover(t.Context()); err != nil || f.Mapping.Exists {
 		t.Errorf("a mapping without a table: %v", err)
@@ -418,6 +432,28 @@ func TestRecover(t *testing.T) {
 	if _, _, is, err := m.Mapping(subject.Handle); is || err != nil {
 		t.Errorf("%t, %v", is, err)
 	}
+}
+
+func TestSuspend(t *testing.T) {
+	f := newFake()
+	m := f.manager()
+	if resume, err := m.Suspend(subject.Handle); err != nil || resume() != nil {
+		t.Errorf("a closed volume: %v", err)
+	}
+	f.expect(t, "")
+	f.Mapping = open(0)
+	resume, err := m.Suspend(subject.Handle)
+	if err != nil || !f.Mapping.Suspended {
+		t.Fatal(err)
+	}
+	if err := resume(); err != nil || f.Mapping.Suspended {
+		t.Errorf("%v", err)
+	}
+	f.killAt = 1
+	if _, err := m.Suspend(subject.Handle); lvm.KindOf(err) != lvm.KindInternal {
+		t.Errorf("%v", err)
+	}
+	f.expect(t, "suspend true, suspend false, suspend true")
 }
 
 // TestOneCostlyDerivation: a passphrase waits for its turn, and gives up with its caller.

@@ -16,11 +16,11 @@ type Slot struct {
 	Function string // derivation: pbkdf2, argon2i or argon2id
 }
 
-// The costs of a derivation that the driver formats with, and the most that it accepts in a header. argon2 needs the memory
-// in the driver's own container.
+// The costs of a derivation that the driver formats with, and the most that it accepts in a header: with a wrong
+// key, cryptsetup pays them for every slot. argon2 needs the memory in the driver's own container.
 const (
 	leastPBKDF2 = 1000 // cryptsetup's minimum
-	maxPBKDF2   = 10_000_000
+	maxPBKDF2   = 4_000_000
 
 	argonMemory = 64 << 10 // KiB
 	argonTime   = 4        // passes; cryptsetup's minimum
@@ -32,8 +32,8 @@ const (
 	cipher    = "aes-xts-plain64"
 	keyBits   = 512 // two AES-256 keys
 	stripes   = 4000
-	maxSlots  = 32
-	slotsSize = 4<<20 - headerBytes // 16 key slots
+	maxSlots  = 16
+	slotsSize = 4<<20 - headerBytes // room for maxSlots
 )
 
 // metadata is what the driver needs of the JSON area.

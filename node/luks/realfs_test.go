@@ -31,6 +31,10 @@ func TestRealLife(t *testing.T) {
 	if again := b.stage(r); again != device || b.names() != "" {
 		t.Errorf("a repeated stage returned %s and started processes", again)
 	}
+	if err := os.Remove("/dev/mapper/" + MappingName(v.Handle)); err != nil { // as a killed cryptsetup leaves it
+		t.Fatal(err)
+	}
+	b.stage(r)
 	dir := b.mount(device)
 	expectKind(t, b.Unstage(t.Context(), v.Handle), lvm.KindInUse, MappingName(v.Handle))
 	expectKind(t, b.Erase(t.Context(), v), lvm.KindInUse, MappingName(v.Handle))

@@ -22,6 +22,7 @@ const (
 // imageTools are what the Node service runs. The node's own are of another suite of Debian, and so of other versions.
 var imageTools = []string{
 	"blkid", "wipefs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "fsck.ext4", "resize2fs", "xfs_growfs", "btrfs",
+	"cryptsetup",
 }
 
 // unpackTools unpacks the root of the driver's image on the nodes' share. The tools run in the node, with the libraries

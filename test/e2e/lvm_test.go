@@ -34,6 +34,7 @@ var jobs = []job{
 	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks"},
 	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
 		args: []string{"-test.run", "OnDisk|MkfsThatIsKilled|NoMounted|StageToUnstageTwice|ForeignContent|MkfsOptionsOfTheClass"}},
+	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true},
 }
 
 // capacityTest takes a third of the time of its package, and so runs apart.

@@ -1,0 +1,119 @@
+//go:build realfs
+
+package luks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestRealProcessShowsNoKey reads what each cryptsetup shows to every process of the node: its arguments, environment and files.
+func TestRealProcessShowsNoKey(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("shown")
+	keys, err := ParseSecret(map[string]string{FieldKey: "0123456789abcdefGHIJKLMNOPqrstuv"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	b.machine = linux{runCommand: func(cmd *exec.Cmd) error {
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		looks++
+		for _, file := range []string{"cmdline", "environ", "comm"} {
+			data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", cmd.Process.Pid, file))
+			if err != nil || strings.Contains(string(data), string(keys.Current.secret)) {
+				t.Errorf("%s of %s shows the key, or cannot be read: %v", file, cmd.Args[1], err)
+			}
+		}
+		links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", cmd.Process.Pid))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, link := range links {
+			if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, "/tmp") {
+				t.Errorf("%s has the file %s open", cmd.Args[1], target)
+			}
+		}
+		return cmd.Wait()
+	}}
+	b.stage(request(v, keys))
+	next := randomKey(t)
+	if err := b.Unstage(t.Context(), v.Handle); err != nil {
+		t.Fatal(err)
+	}
+	b.stage(request(v, Keys{Current: next, Previous: keys.Current}))
+	if looks < 6 {
+		t.Errorf("%d processes", looks)
+	}
+	if table := b.run("dmsetup", "table", "--showkeys", MappingName(v.Handle)); !strings.Contains(table, ":64:logon:cryptsetup:") {
+		t.Errorf("the table shows the volume key")
+	}
+}
+
+// TestRealLock: a cryptsetup that outlives the driver keeps the next driver from the volume.
+func TestRealLock(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("locked")
+	r := request(v, Keys{Current: randomKey(t)})
+	var orphan *exec.Cmd
+	killed := New(Config{})
+	killed.machine = linux{runCommand: func(cmd *exec.Cmd) error {
+		orphan = exec.CommandContext(context.Background(), "sleep", "60") // in the place of a slow cryptsetup
+		orphan.ExtraFiles = cmd.ExtraFiles
+		if err := orphan.Start(); err != nil {
+			return err
+		}
+		return errStopped
+	}}
+	if _, err := killed.Stage(t.Context(), r); err == nil {
+		t.Fatal("the stage was not stopped")
+	}
+	_, err := b.Stage(t.Context(), r)
+	expectKind(t, err, lvm.KindBusy, "an earlier cryptsetup")
+	_ = orphan.Process.Kill()
+	_ = orphan.Wait() // it was killed
+	b.stage(r)
+}
+
+// TestRealSnapshot: what a file system has not written yet is in a snapshot that is taken between Suspend and resume.
+func TestRealSnapshot(t *testing.T) {
+	b := newBench(t)
+	origin := b.volume("source", "-V", "56m", "-T", group+"/pool")
+	r := request(origin, Keys{Current: randomKey(t)})
+	device := b.stage(r)
+	b.run("mkfs.ext4", "-q", device)
+	dir := b.mount(device)
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o600); err != nil { // and no sync
+		t.Fatal(err)
+	}
+	resume, err := b.Suspend(origin.Handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "lvcreate", "-qq", "-s", "-kn", "-n", "frozen", "--devices", strings.Split(os.Getenv("NODELVM_TEST_DISKS"), ",")[0], group+"/source").CombinedOutput()
+	if again := resume(); err != nil || again != nil {
+		t.Fatalf("lvcreate: %v: %s; resume: %v", err, out, again)
+	}
+	v := b.existing("frozen")
+	v.Copied = true
+	b.expectContent(b.stage(request(v, r.Keys)), content)
+	if _, err := b.Suspend(origin.Handle); err != nil { // and the driver is killed
+		t.Fatal(err)
+	}
+	_, err = b.Stage(t.Context(), r)
+	expectKind(t, err, lvm.KindInUse, "suspended")
+	if err := b.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.stage(r)
+	b.run("umount", dir)
+}
