@@ -20,7 +20,7 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 }
 
 func (s *Server) createVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	volume, mkfs, err := s.create(ctx, req)
+	volume, mkfs, err := s.provision(ctx, req)
 	if err != nil {
 		return nil, s.unlessMade(ctx, req.GetName(), err)
 	}
@@ -32,7 +32,7 @@ func (s *Server) createVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 	return &csi.CreateVolumeResponse{Volume: reply}, nil
 }
 
-func (s *Server) create(ctx context.Context, req *csi.CreateVolumeRequest) (volume lvm.Volume, mkfs string, err error) {
+func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (volume lvm.Volume, mkfs string, err error) {
 	spec, mkfs, err := s.parseCreate(req)
 	if err != nil {
 		return lvm.Volume{}, "", err
@@ -40,7 +40,7 @@ func (s *Server) create(ctx context.Context, req *csi.CreateVolumeRequest) (volu
 	if err := checkTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
 		return lvm.Volume{}, "", err
 	}
-	if volume, err = s.place(ctx, spec); err != nil {
+	if volume, err = s.createWithPeers(ctx, spec); err != nil {
 		return lvm.Volume{}, "", s.refused(ctx, spec.Source, err)
 	}
 	return volume, mkfs, nil

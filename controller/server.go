@@ -1,8 +1,8 @@
 // Package controller is the CSI Controller service of one node: it turns requests into plain lvm values, asks the
 // node's LVM, and builds the replies.
 //
-// One volume's way through it: CreateVolume -> parseCreate (request -> lvm.Spec, every bad input refused) ->
-// checkTopology (is this the node that the caller wants?) -> place (are the pod's other volumes possible here too?) ->
+// The lifecycle of a volume here: CreateVolume -> parseCreate (request -> lvm.Spec, every bad input refused) ->
+// checkTopology (is this the node that the caller wants?) -> createWithPeers (are the pod's other volumes possible here too?) ->
 // Volumes.CreateWithPeers -> volumeReply. parse.go, topology.go and reply.go are pure functions; the handlers only connect
 // them.
 //

@@ -22,8 +22,8 @@ import (
 //
 // An event on the claim reports what the driver cannot resolve.
 
-// place makes the volume here, if there is room for its peers too.
-func (s *Server) place(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
+// createWithPeers creates the volume here, if this node has capacity for its peers too.
+func (s *Server) createWithPeers(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
 	claims, err := s.podClaims(ctx, spec)
 	if err != nil {
 		return lvm.Volume{}, err
@@ -112,11 +112,11 @@ func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodCl
 	here := slices.IndexFunc(claims.Claims, func(c api.PodClaim) bool { return c.Bound && c.Node == s.node })
 	switch {
 	case other.Bound && here >= 0:
-		s.warn(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the volume of claim %s is on node %s, the volume of claim %s on node %s. "+
+		s.warnClaim(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the volume of claim %s is on node %s, the volume of claim %s on node %s. "+
 			"Delete the claim whose data you can lose, and its pods: the new volume is created on the node of the other.",
 			unschedulable(claims), claims.Claims[here].Name, s.node, other.Name, other.Node))
 	case other.Bound && copied && s.holds(ctx, spec.Source):
-		s.warn(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the data source of this claim is on node %s, and the volume of claim %s on node %s. "+
+		s.warnClaim(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the data source of this claim is on node %s, and the volume of claim %s on node %s. "+
 			"If you can lose the data of claim %s, delete it and its pods: the new volume is created on node %s.",
 			unschedulable(claims), s.node, other.Name, other.Node, other.Name, s.node))
 	}
@@ -146,12 +146,12 @@ func (s *Server) warnOfCreated(ctx context.Context, spec lvm.Spec, claims api.Po
 		return
 	}
 	names := strings.Join(made, " and ")
-	s.warn(ctx, spec, api.ReasonInsufficientCapacityForPod, fmt.Sprintf("%s: the volume of claim %s is on node %s, which has insufficient capacity for this claim. "+
+	s.warnClaim(ctx, spec, api.ReasonInsufficientCapacityForPod, fmt.Sprintf("%s: the volume of claim %s is on node %s, which has insufficient capacity for this claim. "+
 		"Free space on node %s. Or, if you can lose the data of claim %s, delete it and its pods: all volumes are then created on one node. (%v)",
 		unschedulable(claims), names, s.node, s.node, names, refusal))
 }
 
-func (s *Server) warn(ctx context.Context, spec lvm.Spec, reason, message string) {
+func (s *Server) warnClaim(ctx context.Context, spec lvm.Spec, reason, message string) {
 	namespace, claim, _ := strings.Cut(spec.Claim, "/")
 	s.cluster.Warn(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), reason, message)
 }

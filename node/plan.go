@@ -84,8 +84,8 @@ const (
 	actCheck                 // check the file system, then mount
 )
 
-// device is the number of the device that is mounted or bound at the path.
-func (p PathInfo) device() DeviceNumber {
+// mountedDevice is the number of the device that is mounted or bound at the path.
+func (p PathInfo) mountedDevice() DeviceNumber {
 	if p.Kind == PathDevice {
 		return p.Device
 	}

@@ -85,7 +85,7 @@ func (s *Server) checkOwner(ctx context.Context, handle string, info PathInfo) e
 	if err != nil {
 		return err
 	}
-	isVolume, err := s.devices.Owns(ctx, id, uint64(info.device()))
+	isVolume, err := s.devices.Owns(ctx, id, uint64(info.mountedDevice()))
 	if err != nil {
 		return err
 	}
