@@ -26,7 +26,7 @@ type cell struct {
 }
 
 // table is rows of cells under a header. Where it is wider than the screen, the widest columns are cut, each text in its
-// middle: names differ at their ends.
+// middle: names differ at their ends. text/tabwriter fits no width, and counts the colours' control sequences as columns.
 type table struct {
 	header []string
 	rows   [][]cell
