@@ -1,17 +1,21 @@
 package engine
 
 import (
+	"context"
+	"slices"
 	"sync"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// arrivals records the groups of the last read, so that each new one is recovered once. Before begin it reports no new
-// groups.
+// arrivals records which groups the last read had, and keeps the new ones for the one place that recovers them. A read starts
+// nothing: it only notes.
 type arrivals struct {
 	mu     sync.Mutex
-	groups map[string]bool   // by UUID; nil before begin
+	groups map[string]bool   // by UUID; nil before Begin
 	names  map[string]string // by UUID, for the log
+	fresh  []lvm.Group       // not taken yet
+	noted  chan struct{}     // holds a value if fresh may have groups
 }
 
 // Name returns the group's name as last read; "" if it never was.
@@ -21,14 +25,16 @@ func (a *arrivals) Name(uuid string) string {
 	return a.names[uuid]
 }
 
-func (a *arrivals) Begin() {
+// Begin counts all groups of a state as new, and from now on each that a read has and the read before had not.
+func (a *arrivals) Begin(s lvm.State) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.groups = map[string]bool{}
+	a.groups, a.fresh = map[string]bool{}, nil
+	a.mu.Unlock()
+	a.note(s)
 }
 
-// NewGroups returns the groups that the last read did not have.
-func (a *arrivals) NewGroups(s lvm.State) (list []lvm.Group) {
+// note records the groups of a read.
+func (a *arrivals) note(s lvm.State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.names == nil {
@@ -38,15 +44,39 @@ func (a *arrivals) NewGroups(s lvm.State) (list []lvm.Group) {
 		a.names[g.UUID] = g.Name
 	}
 	if a.groups == nil {
-		return nil
+		return
 	}
 	now := make(map[string]bool, len(s.Groups))
 	for _, g := range s.Groups {
 		now[g.UUID] = true
-		if !a.groups[g.UUID] {
-			list = append(list, g)
+		if !a.groups[g.UUID] && !slices.ContainsFunc(a.fresh, func(other lvm.Group) bool { return other.UUID == g.UUID }) {
+			a.fresh = append(a.fresh, g)
 		}
 	}
 	a.groups = now
-	return list
+	if len(a.fresh) > 0 {
+		select {
+		case a.noted <- struct{}{}:
+		default: // a value is there
+		}
+	}
+}
+
+// Take returns the new groups; each one once.
+func (a *arrivals) Take() []lvm.Group {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	fresh := a.fresh
+	a.fresh = nil
+	return fresh
+}
+
+// Next waits for new groups, and takes them. The error is ctx's.
+func (a *arrivals) Next(ctx context.Context) ([]lvm.Group, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-a.noted:
+		return a.Take(), nil
+	}
 }

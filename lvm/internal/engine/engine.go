@@ -22,8 +22,7 @@ type Engine struct {
 	Locks    *oplock.GroupLocks // by group's UUID: at most one writer
 	Zeroed   zeroed.Watch       // which free extents are known to be zero
 	Untagged untaggedVolumes
-	Arrivals arrivals        // which groups the last read had
-	Appeared func(lvm.Group) // called for each group that the read before did not have
+	Arrivals arrivals // new groups, for recovery
 	Commands *lvmcmd.CommandFiles
 	Disks    *ondisk.CheckedReader
 	cache    stateCache
@@ -32,7 +31,7 @@ type Engine struct {
 
 // New returns the engine of a machine. Its background work belongs to tasks.
 func New(cfg lvm.Config, machine lvm.Machine, tasks *oplock.Tasks) *Engine {
-	e := &Engine{Config: cfg, Log: cmp.Or(cfg.Log, slog.Default()), Machine: machine, Commands: &lvmcmd.CommandFiles{}, cacheTTL: cmp.Or(cfg.CacheTTL, defaultCacheTTL), Appeared: func(lvm.Group) {}}
+	e := &Engine{Config: cfg, Log: cmp.Or(cfg.Log, slog.Default()), Machine: machine, Commands: &lvmcmd.CommandFiles{}, Arrivals: arrivals{noted: make(chan struct{}, 1)}, cacheTTL: cmp.Or(cfg.CacheTTL, defaultCacheTTL)}
 	e.Locks = oplock.NewGroupLocks(cmp.Or(cfg.LockTimeLimit, 2*time.Minute), e.Log, e.Arrivals.Name)
 	e.Zeroed.Begin(zeroed.Files{Log: e.Log}, tasks.StartLater) // until Check it uses no files: they belong to the node driver
 	e.Disks = &ondisk.CheckedReader{Direct: machine.Reader, Report: e.report, Later: tasks.Start, Log: e.Log}

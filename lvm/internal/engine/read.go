@@ -34,8 +34,8 @@ func (e *Engine) WithKnowledge(s lvm.State) lvm.State {
 	return s
 }
 
-// ReadDisks reads the disks directly, or, if that fails, through LVM's report, which takes one process. It reports new
-// groups: their disks appeared after the start.
+// ReadDisks reads the disks directly, or, if that fails, through LVM's report, which takes one process. It notes new
+// groups in Arrivals, and starts nothing for them.
 func (e *Engine) ReadDisks(ctx context.Context) (lvm.State, error) {
 	ticket := e.Zeroed.Reading()
 	s, err := e.Disks.Read(ctx)
@@ -43,9 +43,7 @@ func (e *Engine) ReadDisks(ctx context.Context) (lvm.State, error) {
 		return lvm.State{}, lvm.Errorf(lvm.KindInternal, "cannot read the volume groups of this node: %w", err)
 	}
 	e.Zeroed.Read(ticket, s)
-	for _, g := range e.Arrivals.NewGroups(s) {
-		e.Appeared(g)
-	}
+	e.Arrivals.note(s)
 	return e.withNodeProblems(s), nil
 }
 

@@ -30,28 +30,39 @@ type Recovery struct {
 	inFlight func(lv string) bool // reports whether a request works on a volume
 }
 
+// New returns the recovery of an engine's groups; inFlight reports whether a request works on a volume.
 func New(e *engine.Engine, tasks *oplock.Tasks, w *wipe.Wiper, inFlight func(lv string) bool) *Recovery {
-	r := &Recovery{e, tasks, w, inFlight}
-	e.Appeared = func(g lvm.Group) {
-		tasks.Start(func(ctx context.Context) { r.recoverWhenPossible(ctx, g, func() {}) })
-	}
-	return r
+	return &Recovery{e, tasks, w, inFlight}
 }
 
 // Start recovers the groups of the first read, and from now on each group that appears. It returns when each has been tried once,
 // or recovery takes too long.
 func (r *Recovery) Start(ctx context.Context, s lvm.State) {
 	r.removeNamesOfFormerGroups(ctx, s)
-	r.engine.Arrivals.Begin()
+	r.engine.Arrivals.Begin(s)
 	var tried sync.WaitGroup
-	for _, g := range r.engine.Arrivals.NewGroups(s) {
+	for _, g := range r.engine.Arrivals.Take() {
 		tried.Add(1)
 		r.tasks.Fork(func() { r.recoverWhenPossible(r.tasks.Context(), g, tried.Done) })
 	}
+	r.tasks.Start(r.recoverArrivals)
 	waiting, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	if oplock.Await(waiting, &tried) != nil {
 		r.engine.Log.Warn("recovery is slow; continuing in the background")
+	}
+}
+
+// recoverArrivals recovers each group that appears after the start, until ctx ends. Reads only note such a group.
+func (r *Recovery) recoverArrivals(ctx context.Context) {
+	for {
+		groups, err := r.engine.Arrivals.Next(ctx)
+		if err != nil {
+			return
+		}
+		for _, g := range groups {
+			r.tasks.Start(func(ctx context.Context) { r.recoverWhenPossible(ctx, g, func() {}) })
+		}
 	}
 }
 

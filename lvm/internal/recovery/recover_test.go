@@ -1,0 +1,95 @@
+package recovery
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/engine"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
+)
+
+// plugged is a machine whose group appears when its disk is plugged in, with the snapshot that an interrupted command left.
+type plugged struct {
+	lvm.Kernel
+	mu    sync.Mutex
+	state lvm.State
+	ran   []string
+	began chan struct{} // closed when the first command runs
+}
+
+func (m *plugged) plug(s lvm.State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state = s
+}
+
+func (m *plugged) Read(context.Context) (lvm.State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state, nil
+}
+
+func (m *plugged) Run(_ context.Context, argv []string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.ran) == 0 {
+		close(m.began)
+	}
+	m.ran = append(m.ran, argv[0])
+	return nil, nil
+}
+
+func (m *plugged) commands() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.ran)
+}
+
+func (*plugged) Sync([]string) error                                          { return nil }
+func (*plugged) Devices() ([]lvm.Device, error)                               { return nil, nil }
+func (*plugged) Device(string) (string, bool, error)                          { return "", false, nil }
+func (*plugged) RemoveStaleNames(string, func(string) bool) ([]string, error) { return nil, nil }
+func (*plugged) ClearInactiveTable(string) (bool, error)                      { return false, nil }
+func (*plugged) Remove(string) (bool, error)                                  { return false, nil }
+
+// TestReadsStartNothing: a read that first shows a group starts no work in it; recovery, which Start began, does.
+func TestReadsStartNothing(t *testing.T) {
+	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 90}})
+	g.LVs = append(g.LVs, lvm.LV{Name: lvm.SnapshotName("left"), UUID: "left", Type: "linear", Extents: 1,
+		Tags: lvm.SnapshotTags(lvm.Snapshot{ID: lvm.ID{VG: g.UUID, LV: lvm.SnapshotName("left")}, Name: "left", Source: lvm.ID{VG: g.UUID, LV: "v"}, Cluster: fixture.TestCluster, State: lvm.StateCreating})})
+	m := &plugged{began: make(chan struct{})}
+	tasks := oplock.NewTasks()
+	e := engine.New(lvm.Config{Cluster: fixture.TestCluster, CacheTTL: time.Nanosecond}, lvm.Machine{Runner: m, Kernel: m, Reader: m}, tasks)
+	e.Arrivals.Begin(lvm.State{})
+	m.plug(lvm.State{Groups: []lvm.Group{g}})
+	for _, read := range []func(context.Context) (lvm.State, error){e.CachedState, e.ReadState, e.ReadDisks} {
+		if s, err := read(t.Context()); err != nil || len(s.Groups) != 1 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+	}
+	idle, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := tasks.Drain(idle); err != nil || len(m.commands()) > 0 {
+		t.Errorf("the reads started work: %v, %q", err, m.commands())
+	}
+
+	r := New(e, tasks, nil, func(string) bool { return false })
+	tasks.Start(r.recoverArrivals)
+	select {
+	case <-m.began:
+	case <-time.After(time.Minute):
+		t.Error("the group that appeared is not recovered")
+	}
+	tasks.Stop()
+	if err := tasks.Drain(idle); err != nil {
+		t.Error(err)
+	}
+	if ran := m.commands(); !slices.Contains(ran, "lvremove") {
+		t.Errorf("recovery ran %q", ran)
+	}
+}
