@@ -224,7 +224,7 @@ func TestLogNamesVG(t *testing.T) {
 	must(t, h.Start(t.Context()))
 	made := make(chan error, 2)
 	for _, name := range []string{"v", "w"} {
-		go func() { _, err := h.Create(t.Context(), bed(node).spec(name, 8*lvm.MiB)); made <- err }()
+		go func() { _, err := h.Create(t.Context(), fakeFixture(node).spec(name, 8*lvm.MiB)); made <- err }()
 	}
 	wantKind(t, "a request that waits while the group becomes blocked", <-made, lvm.KindBusy)
 	close(block.release)

@@ -12,7 +12,7 @@ import (
 // an admin restored that object.
 func TestVolumesOfAnotherCluster(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	d := &Driver{}
 	d.Host = node.Start(t, lvm.Config{Cluster: "another", Observe: d.Observe})
 	theirs := d.create(t, b.spec("theirs", 8*lvm.MiB))

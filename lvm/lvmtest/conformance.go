@@ -8,11 +8,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Conformance checks that a Host, and the LVM below it, keeps its contract. It calls newBed once for each test.
-func Conformance(t *testing.T, newBed func(t *testing.T) Bed) {
+// Conformance checks that a Host, and the LVM below it, keeps its contract. It calls newFixture once for each test.
+func Conformance(t *testing.T, newFixture func(t *testing.T) Fixture) {
 	for _, test := range []struct {
 		name string
-		run  func(t *testing.T, b Bed)
+		run  func(t *testing.T, b Fixture)
 	}{
 		{"create", testCreate},
 		{"create again", testCreateAgain},
@@ -42,21 +42,21 @@ func Conformance(t *testing.T, newBed func(t *testing.T) Bed) {
 		{"together", testTogether},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := newBed(t).oneAtATime()
+			b := newFixture(t).oneAtATime()
 			test.run(t, b)
 			b.cleanUp(t)
 		})
 	}
 	for _, s := range shapes {
 		t.Run(s.String(), func(t *testing.T) {
-			b := newBed(t).oneAtATime()
+			b := newFixture(t).oneAtATime()
 			testShape(t, b, s)
 			b.cleanUp(t)
 		})
 	}
 }
 
-func testCreate(t *testing.T, b Bed) {
+func testCreate(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	spec := b.spec("pvc-0f3b3c56-1c2d-4e5f-8a9b-000000000001", 10*lvm.MiB)
 	var v lvm.Volume
@@ -76,7 +76,7 @@ func testCreate(t *testing.T, b Bed) {
 	}
 }
 
-func testCreateAgain(t *testing.T, b Bed) {
+func testCreateAgain(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	spec := b.spec("again", 16*lvm.MiB)
 	first := d.create(t, spec)
@@ -103,7 +103,7 @@ func testCreateAgain(t *testing.T, b Bed) {
 	}
 }
 
-func testSizes(t *testing.T, b Bed) {
+func testSizes(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	for i, test := range []struct{ required, limit, want lvm.Bytes }{
 		{1, 0, 4 * lvm.MiB},
@@ -139,7 +139,7 @@ func testSizes(t *testing.T, b Bed) {
 	}
 }
 
-func testNames(t *testing.T, b Bed) {
+func testNames(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	seen := map[lvm.ID]string{}
 	for _, name := range []string{
@@ -157,7 +157,7 @@ func testNames(t *testing.T, b Bed) {
 	}
 }
 
-func testBadRequests(t *testing.T, b Bed) {
+func testBadRequests(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	before := d.capacity(t, b.class())
 	for what, change := range map[string]func(*lvm.Spec){

@@ -11,7 +11,7 @@ import (
 var spoils = []string{"exported", "foreign", "read-only", "clustered", "fixed", "partial", "duplicated"}
 
 // testSpoilt: the driver changes nothing in an unusable group and reports no capacity for it, but still finds its volumes.
-func testSpoilt(t *testing.T, b Bed) {
+func testSpoilt(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	v := d.create(t, b.light("kept", 8*lvm.MiB))
 	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
@@ -70,7 +70,7 @@ func kindOf(first bool, is, other lvm.Kind) lvm.Kind {
 }
 
 // testRenamed: a volume is identified by its group's UUID, whatever the group's name.
-func testRenamed(t *testing.T, b Bed) {
+func testRenamed(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	v := d.create(t, b.light("kept", 8*lvm.MiB))
 	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
@@ -95,7 +95,7 @@ func testRenamed(t *testing.T, b Bed) {
 
 // testRenamedVolume: a volume is identified by its tags, whatever its name: the driver neither takes it for deleted nor creates
 // it again.
-func testRenamedVolume(t *testing.T, b Bed) {
+func testRenamedVolume(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	v := d.create(t, b.light("kept", 8*lvm.MiB))
 	device, err := d.Activate(t.Context(), v.ID, v.UUID)
@@ -113,7 +113,7 @@ func testRenamedVolume(t *testing.T, b Bed) {
 }
 
 // testTogether: the volumes of one pod fit together, or none is created.
-func testTogether(t *testing.T, b Bed) {
+func testTogether(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	half := d.capacity(t, b.class()).Available / 2 / ExtentSize * ExtentSize
 	first, second, large := b.light("first", half), b.light("second", half), b.light("large", half+2*ExtentSize)

@@ -29,7 +29,7 @@ func (s shape) String() string { return fmt.Sprintf("%s of %d disks", s.class.La
 // row is the smallest expansion of a volume with this shape.
 func (s shape) row() lvm.Bytes { return lvm.Bytes(s.data) * ExtentSize }
 
-func (b Bed) in(class lvm.Class) lvm.Class {
+func (b Fixture) in(class lvm.Class) lvm.Class {
 	class.Group = b.Group
 	if class.Wipe == "" && class.Layout != lvm.LayoutThin {
 		class.Wipe = lvm.WipeZero
@@ -38,7 +38,7 @@ func (b Bed) in(class lvm.Class) lvm.Class {
 }
 
 // testShape creates, extends and deletes a volume of one layout.
-func testShape(t *testing.T, b Bed, s shape) {
+func testShape(t *testing.T, b Fixture, s shape) {
 	d := b.Start(t)
 	class := b.in(s.class)
 	class.Wipe = lvm.WipeNone
@@ -134,7 +134,7 @@ func testLargest(t *testing.T, d *Driver, spec lvm.Spec, s shape) {
 }
 
 // checkLegs checks that no two legs of a volume share a disk.
-func (b Bed) checkLegs(t *testing.T, v lvm.Volume, want int) {
+func (b Fixture) checkLegs(t *testing.T, v lvm.Volume, want int) {
 	t.Helper()
 	g := b.group(t)
 	owner, legs := map[string]int{}, 0
@@ -176,7 +176,7 @@ func disksOf(t *testing.T, g lvm.Group, s lvm.Segment, leg int) []string {
 	return pvs
 }
 
-func (b Bed) group(t testing.TB) lvm.Group {
+func (b Fixture) group(t testing.TB) lvm.Group {
 	t.Helper()
 	s := b.Read(t)
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.Name == b.Group })
@@ -196,7 +196,7 @@ func find(t testing.TB, g lvm.Group, name string) lvm.LV {
 }
 
 // testExtendLinear: a linear volume extends onto any free extents, up to the last one.
-func testExtendLinear(t *testing.T, b Bed) {
+func testExtendLinear(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	v := d.create(t, b.light("grows", ExtentSize))
 	d.create(t, b.light("in the way", ExtentSize))
@@ -218,7 +218,7 @@ func testExtendLinear(t *testing.T, b Bed) {
 }
 
 // testLegs: classes that this node cannot serve, and classes that no node can.
-func testLegs(t *testing.T, b Bed) {
+func testLegs(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	for what, test := range map[string]struct {
 		class lvm.Class

@@ -9,7 +9,7 @@ import (
 
 // testMessagesLeft: messages that an interrupted command left after the pool counted them leak nothing, neither while the
 // driver runs nor when it starts; and a start removes what no request got.
-func testMessagesLeft(t *testing.T, b Bed) {
+func testMessagesLeft(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	volumes := map[string]lvm.Volume{}
 	for _, name := range []string{"stays", "first", "second", "unanswered"} {

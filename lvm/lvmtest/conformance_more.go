@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-func testCapacity(t *testing.T, b Bed) {
+func testCapacity(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	before := d.capacity(t, b.class())
 	byTag := b.class()
@@ -43,7 +43,7 @@ func testCapacity(t *testing.T, b Bed) {
 }
 
 // testFragments leaves free ranges of 1 to 4 extents, and requests the largest volume, which needs several of them.
-func testFragments(t *testing.T, b Bed) {
+func testFragments(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	var volumes []lvm.Volume
 	for i := range 8 {
@@ -65,7 +65,7 @@ func testFragments(t *testing.T, b Bed) {
 }
 
 // testAtOnce: equal requests create one volume, and different ones do not block each other.
-func testAtOnce(t *testing.T, b Bed) {
+func testAtOnce(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	var wait sync.WaitGroup
 	ids := make([]lvm.Volume, 12)
@@ -91,7 +91,7 @@ func testAtOnce(t *testing.T, b Bed) {
 	}
 }
 
-func testDelete(t *testing.T, b Bed) {
+func testDelete(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	var v lvm.Volume
 	d.counted(t, "create, delete and wipe", 4, func() {
@@ -128,7 +128,7 @@ func testDelete(t *testing.T, b Bed) {
 	})
 }
 
-func testDeleteInUse(t *testing.T, b Bed) {
+func testDeleteInUse(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	v := d.create(t, b.light("in use", 8*lvm.MiB))
 	device, _, err := d.Device(v.ID, v.UUID)
@@ -146,7 +146,7 @@ func testDeleteInUse(t *testing.T, b Bed) {
 }
 
 // testForeign: the driver neither uses nor changes what it does not manage.
-func testForeign(t *testing.T, b Bed) {
+func testForeign(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	ours := d.create(t, b.light("taken", 8*lvm.MiB))
 	must(t, d.Delete(t.Context(), ours.ID))
@@ -176,7 +176,7 @@ func testForeign(t *testing.T, b Bed) {
 	b.Admin(t, "lvremove", "-y", target)
 }
 
-func testActivate(t *testing.T, b Bed) {
+func testActivate(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	v := d.create(t, b.light("active", 8*lvm.MiB))
 	var device string
@@ -206,7 +206,7 @@ func testActivate(t *testing.T, b Bed) {
 	wantKind(t, "activation by the UUID of an older volume", err, lvm.KindNotFound)
 }
 
-func testLook(t *testing.T, b Bed) {
+func testLook(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	var want []lvm.Volume
 	for _, name := range []string{"one", "two", "three"} {
@@ -232,7 +232,7 @@ func testLook(t *testing.T, b Bed) {
 }
 
 // testRestart: a start completes a volume that a request may have got, wipes a deleted one, and keeps a ready one.
-func testRestart(t *testing.T, b Bed) {
+func testRestart(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	ready := d.create(t, b.spec("ready", 8*lvm.MiB))
 	begun := d.create(t, b.spec("begun", 8*lvm.MiB))

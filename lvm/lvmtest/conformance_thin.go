@@ -9,16 +9,16 @@ import (
 )
 
 // thin is a requested thin volume, perhaps with a source.
-func (b Bed) thin(name string, size lvm.Bytes, source lvm.ID) lvm.Spec {
+func (b Fixture) thin(name string, size lvm.Bytes, source lvm.ID) lvm.Spec {
 	class := b.in(lvm.Class{Layout: lvm.LayoutThin, Pool: lvm.DefaultPool, Overprovision: 400})
 	return lvm.Spec{Name: name, Class: class, Required: size, Source: source}
 }
 
 // removePool removes the thin pool as an admin would: the driver keeps it for the next volume.
-func (b Bed) removePool(t *testing.T) { b.Admin(t, "lvremove", "-y", b.Group+"/"+lvm.DefaultPool) }
+func (b Fixture) removePool(t *testing.T) { b.Admin(t, "lvremove", "-y", b.Group+"/"+lvm.DefaultPool) }
 
 // testThin: the first volume creates its pool, and the driver extends the pool with what is provisioned.
-func testThin(t *testing.T, b Bed) {
+func testThin(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	before := d.capacity(t, b.class())
 	spec := b.thin("first", 5*lvm.MiB, lvm.ID{})
@@ -85,7 +85,7 @@ func (d *Driver) snapshot(t testing.TB, name string, source lvm.ID) lvm.Snapshot
 }
 
 // deleteAll deletes all volumes and snapshots of this driver.
-func (b Bed) deleteAll(t testing.TB, d *Driver) {
+func (b Fixture) deleteAll(t testing.TB, d *Driver) {
 	t.Helper()
 	for _, s := range d.snapshots(t) {
 		must(t, d.DeleteSnapshot(t.Context(), s.ID))
@@ -98,7 +98,7 @@ func (b Bed) deleteAll(t testing.TB, d *Driver) {
 
 // testSnapshots: a repeated request finds its snapshot, a different one with that name conflicts, and only thin volumes have
 // snapshots.
-func testSnapshots(t *testing.T, b Bed) {
+func testSnapshots(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	thick := d.create(t, b.light("thick", lvm.MiB)) // before the pool, which takes the rest of a small group
 	origin := d.create(t, b.thin("origin", 8*lvm.MiB, lvm.ID{}))
@@ -149,7 +149,7 @@ func testSnapshots(t *testing.T, b Bed) {
 }
 
 // testCopies: restored and cloned volumes outlive their sources, in any order of deletion.
-func testCopies(t *testing.T, b Bed) {
+func testCopies(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	origin := d.create(t, b.thin("origin", 8*lvm.MiB, lvm.ID{}))
 	s := d.snapshot(t, "snap", origin.ID)
@@ -205,7 +205,7 @@ func testCopies(t *testing.T, b Bed) {
 }
 
 // testAdminsPool: the driver uses an admin's pool as it is and never extends it; it refuses a pool that does not zero.
-func testAdminsPool(t *testing.T, b Bed) {
+func testAdminsPool(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	args := []string{"lvcreate", "-y", "--type", "thin-pool", "-l", "4", "--poolmetadatasize", "4m", "-c", "64k", "-n"}
 	b.Admin(t, append(args, "theirs", "-Zy", b.Group)...)
@@ -232,7 +232,7 @@ func testAdminsPool(t *testing.T, b Bed) {
 
 // testEmptyPool: the driver removes an empty pool with its sub-LVs, and the next volume creates another; a pool that holds a
 // volume of an admin stays.
-func testEmptyPool(t *testing.T, b Bed) {
+func testEmptyPool(t *testing.T, b Fixture) {
 	d := b.Start(t)
 	before := d.capacity(t, b.class())
 	remove := func(what string, gone bool) {

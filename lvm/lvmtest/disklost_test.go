@@ -10,7 +10,7 @@ import (
 // until the disk is back.
 func TestDiskLostDuringCreate(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	away := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].Missing = is }) }
 	pulled := false
 	d := node.driver(t, lvm.Config{Observe: func(c lvm.Command) {
@@ -37,7 +37,7 @@ func TestDiskLostDuringCreate(t *testing.T) {
 // size until the disk is back, not even to a repeated request; it does for a volume without a part on that disk.
 func TestDiskLostDuringExtend(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	away := func(is bool) {
 		node.Change("vg-test", func(g *lvm.Group) {
 			for i := range g.PVs {

@@ -10,9 +10,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// bed is the fixture of the suite on the fake.
-func bed(node *Node) Bed {
-	return Bed{
+// fakeFixture is the fixture of the suite on the fake.
+func fakeFixture(node *Node) Fixture {
+	return Fixture{
 		Group: "vg-test",
 		Tag:   "fast",
 		Start: func(t testing.TB) *Driver {
@@ -117,30 +117,30 @@ func (d *Driver) config(cfg lvm.Config) lvm.Config {
 	return cfg
 }
 
-// started returns a driver on a new node. The Bed closes it before it starts the next one.
-func started(t testing.TB) (*Node, Bed, *Driver) {
+// started returns a driver on a new node. The Fixture closes it before it starts the next one.
+func started(t testing.TB) (*Node, Fixture, *Driver) {
 	t.Helper()
 	node := newNode()
-	b := bed(node).oneAtATime()
+	b := fakeFixture(node).oneAtATime()
 	return node, b, b.Start(t)
 }
 
 // startedWith returns a driver with this config on a new node.
-func startedWith(t testing.TB, cfg lvm.Config) (*Node, Bed, *Driver) {
+func startedWith(t testing.TB, cfg lvm.Config) (*Node, Fixture, *Driver) {
 	t.Helper()
 	node := newNode()
-	return node, bed(node), node.driver(t, cfg)
+	return node, fakeFixture(node), node.driver(t, cfg)
 }
 
 func TestConformance(t *testing.T) {
-	Conformance(t, func(*testing.T) Bed { return bed(newNode()) })
+	Conformance(t, func(*testing.T) Fixture { return fakeFixture(newNode()) })
 }
 
 // TestReadThroughLVMReport: if only LVM can read the disks, everything works too, with one report for each read.
 func TestReadThroughLVMReport(t *testing.T) {
 	node := newNode()
 	node.Indirect()
-	b := bed(node).oneAtATime()
+	b := fakeFixture(node).oneAtATime()
 	d := b.Start(t)
 	d.counted(t, "capacity", 1, func() { d.capacity(t, b.class()) })
 	var v lvm.Volume

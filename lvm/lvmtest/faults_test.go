@@ -103,7 +103,7 @@ func (n *Node) cutOff(group, name string, made bool) {
 func TestUncreatedThinVolumeIsRemoved(t *testing.T) {
 	for _, indirect := range []bool{false, true} {
 		node := newNode()
-		b := bed(node).oneAtATime()
+		b := fakeFixture(node).oneAtATime()
 		if indirect {
 			node.Indirect()
 		}

@@ -12,7 +12,7 @@ import (
 // each with its volume, without another process, and keeps the names of other volumes.
 func TestNamesOfRemovedVolumes(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	d := tending(t, node)
 	mirror := b.light("mirror", 8*lvm.MiB)
 	mirror.Class.Layout, mirror.Class.Mirrors = lvm.LayoutRAID1, 1

@@ -11,7 +11,7 @@
 //	lvchange, messages
 //	active, kernel         device-mapper's devices
 //	report                 LVM's report
-//	bed, conformance...    the suite
+//	fixture, conformance...    the suite
 //	real_...               the suite on the real LVM, and what only that can show: content, crashes, power cuts
 package lvmtest
 

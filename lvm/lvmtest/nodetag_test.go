@@ -14,7 +14,7 @@ import (
 // node uses it, until an admin removes the tag.
 func TestNodeTag(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	start := func(name string) *Driver {
 		t.Helper()
 		d := &Driver{}

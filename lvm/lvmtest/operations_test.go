@@ -92,7 +92,7 @@ func TestReadyCommitFails(t *testing.T) {
 func TestReadyCommitWaitsForMissingPV(t *testing.T) {
 	node := newNode()
 	d := node.driver(t, unsettled)
-	v := d.create(t, bed(node).spec("v", 8*lvm.MiB))
+	v := d.create(t, fakeFixture(node).spec("v", 8*lvm.MiB))
 	putBack := node.loseDisk("vg-test", 5)
 	before := len(d.commands)
 	d.close(t)
@@ -128,7 +128,7 @@ func successor(t *testing.T) (*Node, *Driver, lvm.Volume, *zeroing) {
 	cfg := next.config(unsettled)
 	killed := node.host(cfg)
 	must(t, killed.Start(t.Context()))
-	v, err := killed.Create(t.Context(), bed(node).spec("v", 64*lvm.MiB))
+	v, err := killed.Create(t.Context(), fakeFixture(node).spec("v", 64*lvm.MiB))
 	must(t, err)
 	zeroes := &zeroing{kernel: kernel{node}}
 	next.Host = node.hostOn(cfg, lvm.Machine{Kernel: zeroes})
@@ -167,7 +167,7 @@ func (b blocking) Run(ctx context.Context, argv []string) ([]byte, error) {
 // ends, the group works again.
 func TestHungCommandBlocksOneVG(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	block := blocking{runner: runner{node, nil}, group: "vg-test", release: make(chan struct{})}
 	h := node.hostOn(lvm.Config{Cluster: Cluster, LockTimeLimit: time.Second}, lvm.Machine{Runner: block})
 	must(t, h.Start(t.Context()))
@@ -344,7 +344,7 @@ func TestUncertainCreateAsksForRetry(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			node := newNode()
-			b := bed(node)
+			b := fakeFixture(node)
 			d := b.Start(t)
 			node.Fail(Fault{Late: true})
 			fail(node)

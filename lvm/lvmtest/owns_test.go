@@ -12,7 +12,7 @@ import (
 // TestOwnsRenamedVolume: a pod can end after lvrename, and its mounted device still belongs to that volume only.
 func TestOwnsRenamedVolume(t *testing.T) {
 	node := newNode()
-	d := bed(node).oneAtATime().Start(t)
+	d := fakeFixture(node).oneAtATime().Start(t)
 	v := d.create(t, lvm.Spec{Name: usualName, Class: lvm.Class{Group: "vg-test", Layout: lvm.LayoutLinear}, Required: 8 * lvm.MiB})
 	other := d.create(t, lvm.Spec{Name: otherName, Class: lvm.Class{Group: "vg-test", Layout: lvm.LayoutLinear}, Required: 8 * lvm.MiB})
 	path, err := d.Activate(t.Context(), v.ID, v.UUID)

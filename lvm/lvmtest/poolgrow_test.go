@@ -12,7 +12,7 @@ import (
 // the next check. A pool that cannot be extended provisions no more until the group has free extents again.
 func TestExtendThinPools(t *testing.T) {
 	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
-	b := bed(node).oneAtATime()
+	b := fakeFixture(node).oneAtATime()
 	d := b.Start(t)
 	class := lvm.Class{Group: b.Group, Layout: lvm.LayoutThin, Overprovision: 200}
 	create := func(name string, size lvm.Bytes) (lvm.Volume, error) {
@@ -73,7 +73,7 @@ func TestExtendThinPools(t *testing.T) {
 // TestExtendThinPoolThatAnAdminRemoved: if an admin removes a pool just before the driver extends it, the driver only reports that.
 func TestExtendThinPoolThatAnAdminRemoved(t *testing.T) {
 	node := NewNode(Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
-	b := bed(node).oneAtATime()
+	b := fakeFixture(node).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, lvm.Spec{Name: "v", Class: lvm.Class{Group: b.Group, Layout: lvm.LayoutThin, Overprovision: 200}, Required: 2 * lvm.GiB})
 	path, err := d.Activate(t.Context(), v.ID, v.UUID)

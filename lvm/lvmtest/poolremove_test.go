@@ -30,7 +30,7 @@ func (n *Node) hasPool() bool {
 // extents; the next thin volume creates another one.
 func TestEmptyPoolIsRemoved(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	d := tending(t, node)
 	whole := d.capacity(t, b.class())
 	v := d.create(t, b.thin("large", 800*lvm.MiB, lvm.ID{}))
@@ -84,7 +84,7 @@ func TestEmptyPoolIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := newNode()
 			d := node.driver(t, lvm.Config{EmptyPoolsFor: test.after})
-			v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
+			v := d.create(t, fakeFixture(node).thin("v", 8*lvm.MiB, lvm.ID{}))
 			must(t, d.Delete(t.Context(), v.ID))
 			node.Change("vg-test", test.change)
 			d.counted(t, "a check of the pool", 0, func() { d.tend(t) })
@@ -100,7 +100,7 @@ func TestEmptyPoolIsKept(t *testing.T) {
 func TestAdminCreatesDuringPoolRemoval(t *testing.T) {
 	node := newNode()
 	d := tending(t, node)
-	v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
+	v := d.create(t, fakeFixture(node).thin("v", 8*lvm.MiB, lvm.ID{}))
 	must(t, d.Delete(t.Context(), v.ID))
 	asked := false
 	node.Before = func(argv []string) {
@@ -123,7 +123,7 @@ func TestAdminCreatesDuringPoolRemoval(t *testing.T) {
 // TestCreateDuringPoolRemoval: a volume that is requested while the driver removes its pool waits for that, and gets its own pool.
 func TestCreateDuringPoolRemoval(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	d := tending(t, node)
 	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 	must(t, d.Delete(t.Context(), v.ID))
@@ -158,7 +158,7 @@ func TestEmptyPoolRemovalFails(t *testing.T) {
 		for _, next := range []string{"look", "create"} {
 			t.Run(fmt.Sprintf("%+v %s", fault, next), func(t *testing.T) {
 				node := newNode()
-				b := bed(node)
+				b := fakeFixture(node)
 				d := tending(t, node)
 				whole := d.capacity(t, b.class())
 				v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
@@ -189,7 +189,7 @@ func TestEmptyPoolRemovalFails(t *testing.T) {
 func TestPoolRemovalNamesCommit(t *testing.T) {
 	node := newNode()
 	d := tending(t, node)
-	v := d.create(t, bed(node).thin("v", 8*lvm.MiB, lvm.ID{}))
+	v := d.create(t, fakeFixture(node).thin("v", 8*lvm.MiB, lvm.ID{}))
 	must(t, d.Delete(t.Context(), v.ID))
 	seqno := node.group("vg-test").Seqno
 	d.tend(t)
@@ -203,7 +203,7 @@ func TestPoolRemovalNamesCommit(t *testing.T) {
 // TestExtentsOfRemovedPoolAreNotKnownZero: the extents of a removed pool do not count as zeroed: a raw block volume shows no old data.
 func TestExtentsOfRemovedPoolAreNotKnownZero(t *testing.T) {
 	node := newNode()
-	b, k := bed(node), newDirtyKernel(node)
+	b, k := fakeFixture(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())
 	all := d.create(t, b.raw("all", lvm.Extents(d.capacity(t, b.class()).Largest/ExtentSize)))
 	must(t, d.Delete(t.Context(), all.ID))

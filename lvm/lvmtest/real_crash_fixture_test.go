@@ -19,7 +19,7 @@ import (
 // crash is the test of one operation.
 type crash struct {
 	t      *testing.T
-	b      Bed
+	b      Fixture
 	op     crashOp
 	dir    string // the drivers' files
 	disks  []string
@@ -80,17 +80,17 @@ func lowerAll(t testing.TB, g lvm.Group) {
 
 func newCrash(t *testing.T, op crashOp, disks []string) *crash {
 	c := &crash{t: t, op: op, dir: t.TempDir(), disks: disks}
-	c.makeBed()
+	c.makeFixture()
 	t.Cleanup(func() { c.victim.end() })
 	c.setUp()
 	return c
 }
 
-// makeBed creates the group again. Its admin uses the driver's configuration, which makes commands faster.
-func (c *crash) makeBed() {
+// makeFixture creates the group again. Its admin uses the driver's configuration, which makes commands faster.
+func (c *crash) makeFixture() {
 	clearCrash(c.t)
 	admin(c.t, append([]string{"vgcreate", "-y", "-s", "4m", crashGroup}, c.disks...)...)
-	c.b = Bed{Group: crashGroup, Read: readDisks, Suspended: isSuspended}
+	c.b = Fixture{Group: crashGroup, Read: readDisks, Suspended: isSuspended}
 	c.b.Start = func(t testing.TB) *Driver { return startReal(t, c.dir) }
 	c.b.Admin = func(t testing.TB, argv ...string) {
 		t.Helper()
@@ -150,7 +150,7 @@ func (c *crash) tearDown() {
 func (c *crash) beginAnew() {
 	c.victim.end()
 	c.victim = nil
-	c.makeBed()
+	c.makeFixture()
 	c.setUp()
 }
 

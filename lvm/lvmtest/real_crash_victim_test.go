@@ -137,7 +137,7 @@ func TestCrashVictim(t *testing.T) {
 	must(t, stopAtPoints())
 	for requests := bufio.NewScanner(os.Stdin); requests.Scan(); {
 		var op int
-		c := &crash{t: t, b: Bed{Group: crashGroup, Read: readDisks}}
+		c := &crash{t: t, b: Fixture{Group: crashGroup, Read: readDisks}}
 		_, err := fmt.Sscan(requests.Text(), &op, &c.n, &c.size)
 		must(t, err)
 		c.op = crashOps[op]

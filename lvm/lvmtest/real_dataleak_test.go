@@ -49,7 +49,7 @@ func leaks(t testing.TB, device string) int {
 
 // TestWipe_RealLVM: the extents of a deleted volume are zero for the next one, unless the class opted out.
 func TestWipe_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	for wipe, want := range map[lvm.Wipe]bool{lvm.WipeZero: false, lvm.WipeNone: true} {
 		d := b.Start(t)
 		spec := b.spec("secret", 100*lvm.MiB)
@@ -99,7 +99,7 @@ func secrets(t testing.TB, device string) int {
 // TestDataLeak_RealLVM: no later volume that gets all free extents shows data of a deleted volume, whatever the layout of that
 // volume, even if it had been extended, and even if its wipe was interrupted.
 func TestDataLeak_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	for _, s := range append(shapes, shape{class: lvm.Class{Layout: lvm.LayoutLinear}, legs: 1, data: 1}) {
 		t.Run(s.String(), func(t *testing.T) {
 			d := b.Start(t)
@@ -126,7 +126,7 @@ func TestDataLeak_RealLVM(t *testing.T) {
 
 // TestThinDataLeak_RealLVM: nor does a later volume of the same pool.
 func TestThinDataLeak_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.thin("secret", 32*lvm.MiB, lvm.ID{}))
 	fillVolume(t, d, v)
@@ -161,7 +161,7 @@ func fillVolume(t testing.TB, d *Driver, v lvm.Volume) {
 
 // TestNewVolumeHasNoSignature_RealLVM: a new volume shows no signature that was on its extents before.
 func TestNewVolumeHasNoSignature_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	spec := b.spec("signed", 128*lvm.MiB)
 	spec.Class.Wipe = lvm.WipeNone
@@ -182,7 +182,7 @@ func TestNewVolumeHasNoSignature_RealLVM(t *testing.T) {
 
 // TestStartResumesManagedDevices_RealLVM: a start resumes suspended devices of managed volumes, and no others.
 func TestStartResumesManagedDevices_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.spec("suspended", 8*lvm.MiB))
 	device, _, err := d.Device(v.ID, v.UUID)
@@ -215,7 +215,7 @@ func dmsetup(t testing.TB, args ...string) string {
 
 // TestOriginWithSnapshotIsNotDeleted_RealLVM: the driver does not delete a volume with a snapshot: lvremove would remove the snapshot too.
 func TestOriginWithSnapshotIsNotDeleted_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.spec("origin", 16*lvm.MiB))
 	b.Admin(t, "lvcreate", "-y", "-s", "-l", "2", "-n", "admins-snapshot", realGroup+"/"+v.ID.LV)
@@ -235,7 +235,7 @@ func TestOriginWithSnapshotIsNotDeleted_RealLVM(t *testing.T) {
 // TestMissingPV_RealLVM: in a group that lost a disk the driver creates nothing and reports why. Complete volumes still work,
 // and no command of the driver makes LVM set the disk's MISSING flag.
 func TestMissingPV_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	v := d.create(t, b.spec("whole", 8*lvm.MiB))
 	_, err := d.Activate(t.Context(), v.ID, v.UUID) // tags it as ready

@@ -19,16 +19,16 @@ import (
 
 const vanishGroup = "nodelvm-vanish"
 
-// vanishBed is a group of two disks, the second of which a test can pull. The first is larger: the driver places a volume on
+// diskLossFixture is a group of two disks, the second of which a test can pull. The first is larger: the driver places a volume on
 // the second if it fits there.
-type vanishBed struct {
-	Bed
+type diskLossFixture struct {
+	Fixture
 	disks  []string // device-mapper's names
 	tables []string
 }
 
-func newVanishBed(t *testing.T) vanishBed {
-	b := vanishBed{Bed: realBed(t)}
+func newDiskLossFixture(t *testing.T) diskLossFixture {
+	b := diskLossFixture{Fixture: realFixture(t)}
 	b.Group = vanishGroup
 	argv := []string{"vgcreate", "-y", "-s", "4m", vanishGroup}
 	for i, size := range []int{96, 64} {
@@ -46,12 +46,12 @@ func newVanishBed(t *testing.T) vanishBed {
 	}
 	admin(t, argv...)
 	t.Cleanup(func() { admin(t, "vgremove", "-ff", "-y", vanishGroup) })
-	b.Bed = b.oneAtATime()
+	b.Fixture = b.oneAtATime()
 	return b
 }
 
 // fail makes every request to the second disk fail until it is put back.
-func (b vanishBed) fail(t testing.TB) (putBack func()) {
+func (b diskLossFixture) fail(t testing.TB) (putBack func()) {
 	t.Helper()
 	load := func(table string) {
 		tool(t, "dmsetup", "suspend", "--noflush", "--nolockfs", b.disks[1])
@@ -63,14 +63,14 @@ func (b vanishBed) fail(t testing.TB) (putBack func()) {
 }
 
 // pull removes the second disk with its device until it is put back.
-func (b vanishBed) pull(t testing.TB) (putBack func()) {
+func (b diskLossFixture) pull(t testing.TB) (putBack func()) {
 	t.Helper()
 	tool(t, "dmsetup", "remove", "--noudevsync", "--retry", b.disks[1])
 	return sync.OnceFunc(func() { tool(t, "dmsetup", "create", "--noudevsync", b.disks[1], "--table", b.tables[1]) })
 }
 
 // startWith starts a driver that calls after whenever one of its LVM commands has ended.
-func (b vanishBed) startWith(t *testing.T, after func(lvm.Command)) *Driver {
+func (b diskLossFixture) startWith(t *testing.T, after func(lvm.Command)) *Driver {
 	dir := t.TempDir()
 	b.last().close(t)
 	d := startRealWith(t, dir, func(cfg *lvm.Config) {
@@ -100,7 +100,7 @@ func refused(t *testing.T, what string, err error, kinds ...lvm.Kind) {
 // TestDiskLostBetweenRequests_RealLVM: a disk disappears while the driver is idle. The driver refuses what needs the whole group
 // and changes nothing, and the other disk's volumes still work. When the disk is back, all is as before.
 func TestDiskLostBetweenRequests_RealLVM(t *testing.T) {
-	b := newVanishBed(t)
+	b := newDiskLossFixture(t)
 	d := b.Start(t)
 	v := d.create(t, b.light("kept", 64*lvm.MiB))
 	_, err := d.Activate(t.Context(), v.ID, v.UUID)
@@ -131,7 +131,7 @@ func TestDiskLostBetweenRequests_RealLVM(t *testing.T) {
 }
 
 // wantSame sees that the group is what it was, and gives what it gave.
-func (b vanishBed) wantSame(t *testing.T, d *Driver, before lvm.Group, whole lvm.Capacity) {
+func (b diskLossFixture) wantSame(t *testing.T, d *Driver, before lvm.Group, whole lvm.Capacity) {
 	t.Helper()
 	if after := b.group(t); !reflect.DeepEqual(before, after) {
 		t.Errorf("the group changed from %+v to %+v", before, after)
@@ -144,7 +144,7 @@ func (b vanishBed) wantSame(t *testing.T, d *Driver, before lvm.Group, whole lvm
 // TestDiskLostBetweenCommands_RealLVM: a disk disappears between the two commands of one request, after the first one created the
 // pool of the first thin volume. The driver refuses the volume; with the disk back, the repeated request creates it.
 func TestDiskLostBetweenCommands_RealLVM(t *testing.T) {
-	b := newVanishBed(t)
+	b := newDiskLossFixture(t)
 	var putBack func()
 	d := b.startWith(t, func(c lvm.Command) {
 		if c.Name == "lvcreate" && putBack == nil {
@@ -171,7 +171,7 @@ func TestDiskLostBetweenCommands_RealLVM(t *testing.T) {
 }
 
 // volumes names the group's volumes that have a name of the driver.
-func (b vanishBed) volumes(t testing.TB) (names []string) {
+func (b diskLossFixture) volumes(t testing.TB) (names []string) {
 	t.Helper()
 	for _, lv := range b.group(t).LVs {
 		if !lv.Hidden && lv.Thin == nil {
@@ -183,7 +183,7 @@ func (b vanishBed) volumes(t testing.TB) (names []string) {
 
 // failUnder runs a request whose command finds a disk missing that the driver still planned with: LVM waits for the group's
 // lock, which the test holds, and commits after it.
-func (b vanishBed) failUnder(t *testing.T, do func() error) (putBack func(), err error) {
+func (b diskLossFixture) failUnder(t *testing.T, do func() error) (putBack func(), err error) {
 	t.Helper()
 	lock, err := os.OpenFile("/run/lock/lvm/V_"+vanishGroup, os.O_CREATE|os.O_RDWR, 0o600)
 	must(t, err)
@@ -201,7 +201,7 @@ func (b vanishBed) failUnder(t *testing.T, do func() error) (putBack func(), err
 // with 0 after it wrote to the other disk alone; the driver returns the volume only to a repeated request, when the disk is
 // back.
 func TestDiskLostDuringCreate_RealLVM(t *testing.T) {
-	b := newVanishBed(t)
+	b := newDiskLossFixture(t)
 	d := b.Start(t)
 	whole := d.capacity(t, b.class())
 	spec := b.light("a", whole.Largest) // needs the disk
@@ -223,7 +223,7 @@ func TestDiskLostDuringCreate_RealLVM(t *testing.T) {
 
 // TestDiskLostDuringExtend_RealLVM: the same for a volume that is expanded onto the disk.
 func TestDiskLostDuringExtend_RealLVM(t *testing.T) {
-	b := newVanishBed(t)
+	b := newDiskLossFixture(t)
 	d := b.Start(t)
 	whole := d.capacity(t, b.class())
 	v := d.create(t, b.light("a", 8*lvm.MiB))

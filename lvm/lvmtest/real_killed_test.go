@@ -20,7 +20,7 @@ import (
 // a separate PID namespace, as in a container. After the next start no unfinished volume is left, no device is suspended, and
 // the existing volumes work.
 func TestKill_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	dir := t.TempDir()
 	for round := range killRounds(t) {
 		killed := killVictim(t, dir, time.Duration(930*round%5000)*time.Millisecond)
@@ -86,7 +86,7 @@ func TestKillVictim(t *testing.T) {
 		return // it runs only as part of the other test
 	}
 	d := startReal(t, filepath.Join(dir, "victim"))
-	b := Bed{Group: realGroup}
+	b := Fixture{Group: realGroup}
 	for i := 0; ; i++ {
 		fmt.Println("begins volume", i)
 		v := d.create(t, b.spec(fmt.Sprintf("victim-%d", i), 8*lvm.MiB))

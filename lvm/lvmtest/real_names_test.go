@@ -87,7 +87,7 @@ func checkHostNames(t testing.TB, when, group string) {
 func TestDeviceNames_RealLVM(t *testing.T) {
 	for _, udev := range []bool{true, false} {
 		t.Run(fmt.Sprintf("udev %v", udev), func(t *testing.T) {
-			b := realBed(t).oneAtATime()
+			b := realFixture(t).oneAtATime()
 			if !udev {
 				stopUdev(t)
 			}
@@ -156,7 +156,7 @@ func TestDeviceNames_RealLVM(t *testing.T) {
 // TestStaleDeviceNames_RealLVM: a start removes the names that an earlier version created in the host's /dev, and no others.
 func TestStaleDeviceNames_RealLVM(t *testing.T) {
 	dir := t.TempDir()
-	b := realBed(t)
+	b := realFixture(t)
 	d := startReal(t, dir)
 	kept := d.create(t, b.spec("kept", 8*lvm.MiB))
 	hostLVM(t, "lvcreate", "-y", "-L", "8m", "-n", "by-hand", realGroup)
@@ -222,7 +222,7 @@ func mangled(lv string) string { return strings.ReplaceAll(lv, "-", "--") }
 // TestDeviceDirWithoutDevices_RealLVM: the driver creates volumes if /run is mounted with nodev, as on a host, and in the end
 // unmounts what it mounted for that.
 func TestDeviceDirWithoutDevices_RealLVM(t *testing.T) {
-	b := realBed(t)
+	b := realFixture(t)
 	dir := t.TempDir()
 	etc := filepath.Join(dir, "etc")
 	must(t, os.Mkdir(etc, 0o700))
@@ -243,7 +243,7 @@ func TestDeviceDirWithoutDevices_RealLVM(t *testing.T) {
 // TestKilledLVMLeavesNoDeviceName_RealLVM: an lvm of the driver that is killed at any moment of an lvcreate leaves no wrong name in
 // the host's /dev, and what it leaves in the driver's device directory blocks nothing.
 func TestKilledLVMLeavesNoDeviceName_RealLVM(t *testing.T) {
-	b := realBed(t)
+	b := realFixture(t)
 	dir := t.TempDir()
 	d := startReal(t, dir)
 	t.Cleanup(func() { d.close(t) })

@@ -13,7 +13,7 @@ import (
 // TestNodeTag_RealLVM: the group gets the node's tag once, which the node's own LVM ignores; the driver reports a group that
 // this LVM activates automatically at boot.
 func TestNodeTag_RealLVM(t *testing.T) {
-	b := realBed(t)
+	b := realFixture(t)
 	dir := t.TempDir()
 	driver := func(name string) *Driver {
 		t.Helper()

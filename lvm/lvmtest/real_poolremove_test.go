@@ -14,7 +14,7 @@ import (
 // TestPoolRemovalAfterChange_RealLVM: the command that removes an empty pool does nothing if the group has changed since the driver
 // read it, and so does not remove what an admin has created in the pool.
 func TestPoolRemovalAfterChange_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	empty := func() string {
 		must(t, d.Delete(t.Context(), d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{})).ID))

@@ -60,7 +60,7 @@ func (all promises) add(lines string) {
 
 // checkNothingElse checks that the group has so many volumes besides the pool, that the pool has exactly their devices, and
 // that none is suspended.
-func checkNothingElse(t testing.TB, b Bed, want int) {
+func checkNothingElse(t testing.TB, b Fixture, want int) {
 	t.Helper()
 	var names []string
 	for _, lv := range b.group(t).LVs {

@@ -36,7 +36,7 @@ func TestPowerVictim(t *testing.T) {
 		return // it runs only as part of another test
 	}
 	calmUdev(t, true)
-	w := &powerWork{t: t, b: powerBed(t), promises: promises{}, prefix: filepath.Base(path)}
+	w := &powerWork{t: t, b: powerCutFixture(t), promises: promises{}, prefix: filepath.Base(path)}
 	if before := os.Getenv(powerPromises); before != "" {
 		text, err := os.ReadFile(before)
 		must(t, err)
@@ -59,7 +59,7 @@ func TestPowerVictim(t *testing.T) {
 	}
 }
 
-func powerBed(t testing.TB) Bed {
+func powerCutFixture(t testing.TB) Fixture {
 	t.Helper()
 	disks := strings.Split(os.Getenv("NODELVM_TEST_DISKS"), ",")
 	if len(disks) < 2 {
@@ -68,13 +68,13 @@ func powerBed(t testing.TB) Bed {
 	if _, there := groupNamed(readDisks(t), powerGroup); !there {
 		admin(t, append([]string{"vgcreate", "-y", "-s", "4m", powerGroup}, disks...)...)
 	}
-	return Bed{Group: powerGroup, Admin: func(t testing.TB, argv ...string) { t.Helper(); admin(t, argv...) }, Read: readDisks}
+	return Fixture{Group: powerGroup, Admin: func(t testing.TB, argv ...string) { t.Helper(); admin(t, argv...) }, Read: readDisks}
 }
 
 // powerWork is the victim's work between two cuts.
 type powerWork struct {
 	t         *testing.T
-	b         Bed
+	b         Fixture
 	d         *Driver
 	journal   *os.File
 	prefix    string // of the names of volumes created between these cuts

@@ -14,7 +14,7 @@ import (
 
 // TestReadWhileVolumesChange_RealLVM: whatever volumes appear and disappear during a read, the group has its disks.
 func TestReadWhileVolumesChange_RealLVM(t *testing.T) {
-	realBed(t)
+	realFixture(t)
 	var ended atomic.Bool
 	var readers sync.WaitGroup
 	var readings atomic.Int64

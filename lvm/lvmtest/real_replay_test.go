@@ -31,9 +31,9 @@ func (l *ledger) note(c lvm.Command) {
 	l.commands = append(l.commands, c)
 }
 
-// replayed compares the fake with the real LVM beyond the suite: when the test has ended, it runs every command of the bed
+// replayed compares the fake with the real LVM beyond the suite: when the test has ended, it runs every command of the fixture
 // again on a fake node with such disks, and each must end with the same exit status.
-func replayed(t *testing.T, b Bed) Bed {
+func replayed(t *testing.T, b Fixture) Fixture {
 	ran := &ledger{}
 	t.Cleanup(func() {
 		replay := newReplay()
@@ -151,7 +151,7 @@ func (r *replay) translate(argv []string) []string {
 // TestRefusals_RealLVM: the fake refuses what LVM refuses, with the same exit status and without a change, and accepts what LVM
 // accepts without doing anything.
 func TestRefusals_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	dir := t.TempDir()
 	startReal(t, dir).close(t) // it writes the configuration
 	devices := strings.Join(realDisks, ",")

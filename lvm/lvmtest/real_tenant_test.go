@@ -138,7 +138,7 @@ var stackings = map[string]stacking{
 // device is between the two and whatever the group claims to be.
 func TestTenantGroup_RealLVM(t *testing.T) {
 	calmUdev(t, true) // the node's own LVM by default activates every group
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	victim := d.create(t, b.light("victim", 8*lvm.MiB))
 	attacker := d.create(t, b.light("attacker", 48*lvm.MiB))
@@ -185,7 +185,7 @@ func TestTenantGroup_RealLVM(t *testing.T) {
 }
 
 // ignores checks a running driver, and a new one, while a forged group is on a tenant's volume.
-func (d *Driver) ignores(t *testing.T, b Bed, victim lvm.Volume, head []byte, volume string, stack stacking) {
+func (d *Driver) ignores(t *testing.T, b Fixture, victim lvm.Volume, head []byte, volume string, stack stacking) {
 	t.Helper()
 	class := lvm.Class{Group: "@" + b.Tag, Layout: lvm.LayoutLinear, Wipe: lvm.WipeNone}
 	before, groups := d.capacity(t, class), readDisks(t).Groups

@@ -113,9 +113,9 @@ func outputOf(t testing.TB, cmd *exec.Cmd) string {
 	return strings.TrimSpace(string(out))
 }
 
-// realBed is the group without a volume, whatever an earlier test left in it.
-func realBed(t testing.TB) Bed {
-	b := Bed{
+// realFixture is the group without a volume, whatever an earlier test left in it.
+func realFixture(t testing.TB) Fixture {
+	b := Fixture{
 		Group:     realGroup,
 		Tag:       "fast",
 		Admin:     func(t testing.TB, argv ...string) { t.Helper(); admin(t, argv...) },
@@ -281,5 +281,5 @@ func newReal(t testing.TB, dir string, change func(*lvm.Config)) *Driver {
 }
 
 func TestConformance_RealLVM(t *testing.T) {
-	Conformance(t, func(t *testing.T) Bed { return replayed(t, realBed(t)) })
+	Conformance(t, func(t *testing.T) Fixture { return replayed(t, realFixture(t)) })
 }

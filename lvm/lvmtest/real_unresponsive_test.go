@@ -15,7 +15,7 @@ import (
 // TestUnresponsiveDisk_RealLVM: a group with an unresponsive disk delays one read briefly, keeps its last state, has no capacity and is
 // reported; other groups are not affected, and the group works again when the disk answers.
 func TestUnresponsiveDisk_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	const group, disk = "nodelvm-silent", "nodelvm-silent-disk"
 	loop := makeDisk(t, "silent", 64)
 	t.Cleanup(func() {
@@ -89,7 +89,7 @@ func TestUnresponsiveDisk_RealLVM(t *testing.T) {
 
 // TestKernelStatus_RealLVM: the driver parses the kernel's status of RAID volumes and pools.
 func TestKernelStatus_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	for _, layout := range []lvm.Layout{lvm.LayoutRAID1, lvm.LayoutRAID5, lvm.LayoutThin} {
 		spec := b.spec(string(layout), 8*lvm.MiB)

@@ -14,8 +14,8 @@ import (
 // TestRawDataLeak_RealLVM: neither a new raw block volume nor its expansion shows what its extents held before, whatever wrote
 // that.
 func TestRawDataLeak_RealLVM(t *testing.T) {
-	for name, leave := range map[string]func(testing.TB, Bed, *Driver){
-		"an admin's pvmove": func(t testing.TB, b Bed, d *Driver) {
+	for name, leave := range map[string]func(testing.TB, Fixture, *Driver){
+		"an admin's pvmove": func(t testing.TB, b Fixture, d *Driver) {
 			v := d.create(t, b.spec("secret", 64*lvm.MiB))
 			fillVolume(t, d, v)
 			from := strings.TrimSpace(admin(t, "lvs", "--noheadings", "-o", "devices", realGroup))
@@ -25,25 +25,25 @@ func TestRawDataLeak_RealLVM(t *testing.T) {
 				t.Fatalf("%s should have moved from %s and is on %s", v.ID.LV, from, now)
 			}
 		},
-		"an admin's lvremove": func(t testing.TB, b Bed, d *Driver) {
+		"an admin's lvremove": func(t testing.TB, b Fixture, d *Driver) {
 			v := d.create(t, b.spec("secret", 64*lvm.MiB))
 			fillVolume(t, d, v)
 			admin(t, "lvremove", "-y", realGroup+"/"+v.ID.LV)
 		},
-		"an admin's lvconvert --replace": func(t testing.TB, b Bed, d *Driver) {
+		"an admin's lvconvert --replace": func(t testing.TB, b Fixture, d *Driver) {
 			spec := b.spec("secret", 32*lvm.MiB)
 			spec.Class = b.in(lvm.Class{Layout: lvm.LayoutRAID1})
 			v := d.create(t, spec)
 			fillVolume(t, d, v)
 			admin(t, "lvconvert", "-y", "--replace", realDisks[legDisk(t, d, v)], realGroup+"/"+v.ID.LV)
 		},
-		"a thin pool that was removed": func(t testing.TB, b Bed, d *Driver) {
+		"a thin pool that was removed": func(t testing.TB, b Fixture, d *Driver) {
 			v := d.create(t, b.thin("secret", 64*lvm.MiB, lvm.ID{}))
 			fillVolume(t, d, v)
 			must(t, d.Delete(t.Context(), v.ID))
 			admin(t, "lvremove", "-y", realGroup+"/"+lvm.DefaultPool)
 		},
-		"an empty thin pool that the driver removed": func(t testing.TB, b Bed, d *Driver) {
+		"an empty thin pool that the driver removed": func(t testing.TB, b Fixture, d *Driver) {
 			v := d.create(t, b.thin("secret", 64*lvm.MiB, lvm.ID{}))
 			fillVolume(t, d, v)
 			must(t, d.Delete(t.Context(), v.ID))
@@ -52,12 +52,12 @@ func TestRawDataLeak_RealLVM(t *testing.T) {
 				t.Fatalf("the pool still exists: %+v", lvs)
 			}
 		},
-		"a class that is not wiped": func(t testing.TB, b Bed, d *Driver) {
+		"a class that is not wiped": func(t testing.TB, b Fixture, d *Driver) {
 			v := d.create(t, b.light("secret", 64*lvm.MiB))
 			fillVolume(t, d, v)
 			must(t, d.Delete(t.Context(), v.ID))
 		},
-		"a disk with a history": func(t testing.TB, b Bed, d *Driver) {
+		"a disk with a history": func(t testing.TB, b Fixture, d *Driver) {
 			last := realDisks[len(realDisks)-1]
 			admin(t, "vgreduce", realGroup, last)
 			admin(t, "pvremove", "-y", last)
@@ -67,7 +67,7 @@ func TestRawDataLeak_RealLVM(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := realBed(t).oneAtATime()
+			b := realFixture(t).oneAtATime()
 			d := b.Start(t)
 			leave(t, b, d)
 			raw := d.create(t, b.raw("raw", 2))
@@ -114,7 +114,7 @@ func waitInSync(t testing.TB, _ *Driver, v lvm.Volume) {
 func TestRawDataLeakOfEachLayout_RealLVM(t *testing.T) {
 	for _, s := range append(shapes, shape{class: lvm.Class{Layout: lvm.LayoutLinear}, legs: 1, data: 1}) {
 		t.Run(s.String(), func(t *testing.T) {
-			b := realBed(t).oneAtATime()
+			b := realFixture(t).oneAtATime()
 			d := b.Start(t)
 			dirt := d.create(t, b.light("dirt", d.capacity(t, b.class()).Largest))
 			fillVolume(t, d, dirt)
@@ -146,7 +146,7 @@ func (d *Driver) zeroings() (n int) {
 
 // TestKnownZeroes_RealLVM: no command of the driver, for any layout, loses the knowledge about other extents.
 func TestKnownZeroes_RealLVM(t *testing.T) {
-	b := realBed(t).oneAtATime()
+	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	admin(t, "vgchange", "--addtag", fmt.Sprintf("nodelvm.zeroed=%d", b.group(t).Seqno+1), realGroup)
 	must(t, d.Ready(t.Context()))

@@ -39,7 +39,7 @@ func TestRenamedVolume(t *testing.T) {
 		for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutThin} {
 			t.Run(name+" "+string(layout), func(t *testing.T) {
 				node := newNode()
-				d := bed(node).oneAtATime().Start(t)
+				d := fakeFixture(node).oneAtATime().Start(t)
 				spec := lvm.Spec{Name: name, Class: lvm.Class{Group: "vg-test", Layout: layout}, Required: 8 * lvm.MiB}
 				v := d.create(t, spec)
 				_, err := d.Activate(t.Context(), v.ID, v.UUID)
@@ -64,7 +64,7 @@ func TestRenamedVolume(t *testing.T) {
 				_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: v.ID})
 				refused("snapshot", err, lvm.KindConflict)
 				if layout == lvm.LayoutThin {
-					_, err = d.Create(t.Context(), bed(node).thin("copy", 0, v.ID))
+					_, err = d.Create(t.Context(), fakeFixture(node).thin("copy", 0, v.ID))
 					refused("copy", err, lvm.KindConflict)
 				}
 				wantKind(t, "look for a volume called kept", func() error { _, err := d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "kept"}); return err }(), lvm.KindConflict)

@@ -49,7 +49,7 @@ func TestStagePrecedesQueuedCreates(t *testing.T) {
 	for _, active := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			node, h := startTimed(t, time.Hour)
-			b := bed(node)
+			b := fakeFixture(node)
 			v, err := h.Create(t.Context(), b.spec("staged", 8*lvm.MiB))
 			must(t, err)
 			most := createTime + changeTime
@@ -84,7 +84,7 @@ func TestStagePrecedesQueuedCreates(t *testing.T) {
 func TestStagesDoNotStarveCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, h := startTimed(t, time.Hour)
-		b := bed(node)
+		b := fakeFixture(node)
 		ended := make(chan struct{})
 		var stages sync.WaitGroup
 		for i := range 4 {
@@ -128,7 +128,7 @@ type burst struct {
 const pods = 60
 
 // run runs a burst. It returns when each volume was created, and how long its stage waited, in order.
-func (c burst) run(t *testing.T, b Bed, h *host.Host) (answered, waits []time.Duration) {
+func (c burst) run(t *testing.T, b Fixture, h *host.Host) (answered, waits []time.Duration) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	began := time.Now()
@@ -182,7 +182,7 @@ func TestStageDoesNotWaitInBurst(t *testing.T) {
 	for _, c := range []burst{{pods, time.Second}, {pods, 3 * time.Second}, {8, time.Second}, {8, 3 * time.Second}, {8, time.Minute}, {pods, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
 			node, h := startTimed(t, time.Second)
-			answered, waits := c.run(t, bed(node), h)
+			answered, waits := c.run(t, fakeFixture(node), h)
 			must(t, h.Close(t.Context()))
 			commits := 0
 			for _, command := range node.Commands() {

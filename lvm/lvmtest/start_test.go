@@ -15,7 +15,7 @@ import (
 // TestVGAppearsAfterStart: the driver also recovers a group whose disks appear after the start.
 func TestVGAppearsAfterStart(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	killed := &Driver{} // during a wipe, and before it could tag a volume that it had returned
 	killed.Host = node.hostOn(killed.config(unsettled), lvm.Machine{Kernel: &zeroing{kernel: kernel{node}, stopAt: 4 * lvm.MiB}})
 	must(t, killed.Start(t.Context()))
@@ -167,7 +167,7 @@ func TestStartRemovesNothingWhilePVMissing(t *testing.T) {
 // may have newer metadata.
 func TestUnfinishedWithLostDisk(t *testing.T) {
 	node, d, v, zeroes := successor(t)
-	b := bed(node)
+	b := fakeFixture(node)
 	lost := ""
 	lose := func(is bool) {
 		node.Change("vg-test", func(g *lvm.Group) {

@@ -37,7 +37,7 @@ func (z *zeroing) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, do
 // TestWipeResumes: a wipe that the driver's end interrupts continues where it stopped.
 func TestWipeResumes(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	cfg := lvm.Config{Cluster: Cluster}
 	start := func(z *zeroing) *host.Host {
 		h := node.hostOn(cfg, lvm.Machine{Kernel: z})
@@ -67,7 +67,7 @@ func TestWipeResumes(t *testing.T) {
 // returns.
 func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
 	node := newNode()
-	b := bed(node)
+	b := fakeFixture(node)
 	release := node.HoldWipes()
 	d := b.Start(t)
 	v := d.create(t, b.spec("v", 8*lvm.MiB))
@@ -102,7 +102,7 @@ func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
 func TestWipeKeepsUnreachedRAIDLegs(t *testing.T) {
 	for _, legs := range []string{"AD", "A-"} {
 		node := newNode()
-		b := bed(node)
+		b := fakeFixture(node)
 		d := b.Start(t)
 		spec := b.spec("v", 8*lvm.MiB)
 		spec.Class.Layout = lvm.LayoutRAID1

@@ -154,7 +154,7 @@ func (k *dirtyKernel) count() lvm.Extents {
 	return k.zeroed
 }
 
-func (b Bed) raw(name string, extents lvm.Extents) lvm.Spec {
+func (b Fixture) raw(name string, extents lvm.Extents) lvm.Spec {
 	spec := b.spec(name, lvm.Bytes(extents)*ExtentSize)
 	spec.Block = true
 	return spec
@@ -178,7 +178,7 @@ func TestRawVolumesReadZeroes(t *testing.T) {
 // dirtyLife is a group with tenants and admins at work.
 type dirtyLife struct {
 	*rand.Rand
-	b       Bed
+	b       Fixture
 	k       *dirtyKernel
 	d       *Driver
 	dir     string
@@ -190,7 +190,7 @@ type dirtyLife struct {
 
 func newDirtyLife(t *testing.T, seed uint64) *dirtyLife {
 	node := newNode()
-	l := &dirtyLife{Rand: rand.New(rand.NewPCG(seed, 1)), b: bed(node), k: newDirtyKernel(node), dir: t.TempDir()}
+	l := &dirtyLife{Rand: rand.New(rand.NewPCG(seed, 1)), b: fakeFixture(node), k: newDirtyKernel(node), dir: t.TempDir()}
 	l.d = l.k.start(t, l.dir)
 	return l
 }
@@ -372,7 +372,7 @@ func (l *dirtyLife) addDisk() {
 }
 
 // known makes the driver know that as many extents as a deleted volume had are zero.
-func known(t *testing.T, b Bed, d *Driver, extents lvm.Extents) {
+func known(t *testing.T, b Fixture, d *Driver, extents lvm.Extents) {
 	t.Helper()
 	v := d.create(t, b.spec("known", lvm.Bytes(extents)*ExtentSize))
 	must(t, d.Delete(t.Context(), v.ID))
@@ -383,7 +383,7 @@ func known(t *testing.T, b Bed, d *Driver, extents lvm.Extents) {
 // create and extend, also after a restart; and a file system's volume never costs more, whatever its extents hold.
 func TestKnownZeroesCostNothing(t *testing.T) {
 	node := newNode()
-	b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
+	b, k, dir := fakeFixture(node), newDirtyKernel(node), t.TempDir()
 	d := k.start(t, dir)
 	d.counted(t, "a file system's volume on unknown extents", 1, func() { d.create(t, b.spec("fs", 4*ExtentSize)) })
 	known(t, b, d, 40)
@@ -419,7 +419,7 @@ func TestKnownZeroesCostNothing(t *testing.T) {
 // TestKnownZeroesOfUnstartedHost: a Host that is not started knows what it has zeroed itself, and does not change the files.
 func TestKnownZeroesOfUnstartedHost(t *testing.T) {
 	node := newNode()
-	b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
+	b, k, dir := fakeFixture(node), newDirtyKernel(node), t.TempDir()
 	d := node.hostOn(lvm.Config{Cluster: Cluster, BackupDir: dir, CacheTTL: -1}, lvm.Machine{Kernel: k})
 	v, err := d.Create(t.Context(), b.raw("raw", 4))
 	must(t, err)
@@ -436,7 +436,7 @@ func TestKnownZeroesOfUnstartedHost(t *testing.T) {
 // one more process.
 func TestUnknownExtentsAreZeroedOnce(t *testing.T) {
 	node := newNode()
-	b, k := bed(node), newDirtyKernel(node)
+	b, k := fakeFixture(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())
 	var v lvm.Volume
 	d.counted(t, "a raw block volume on unknown extents", 2, func() { v = d.create(t, b.raw("raw", 10)) })
@@ -465,7 +465,7 @@ func TestUnknownExtentsAreZeroedOnce(t *testing.T) {
 	}
 }
 
-func (b Bed) names(t testing.TB) (names []string) {
+func (b Fixture) names(t testing.TB) (names []string) {
 	t.Helper()
 	for _, lv := range b.group(t).LVs {
 		names = append(names, lv.Name)
@@ -476,7 +476,7 @@ func (b Bed) names(t testing.TB) (names []string) {
 // TestZeroingFails: the driver never returns a raw block volume that it cannot zero, and removes it.
 func TestZeroingFails(t *testing.T) {
 	node := newNode()
-	b, k := bed(node), newDirtyKernel(node)
+	b, k := fakeFixture(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())
 	k.fail = fmt.Errorf("input/output error")
 	_, err := d.Create(t.Context(), b.raw("raw", 10))
@@ -494,7 +494,7 @@ func TestZeroingFails(t *testing.T) {
 func TestZeroingInterrupted(t *testing.T) {
 	for _, again := range []string{"start", "delete"} {
 		node := newNode()
-		b, k, dir := bed(node), newDirtyKernel(node), t.TempDir()
+		b, k, dir := fakeFixture(node), newDirtyKernel(node), t.TempDir()
 		d := k.start(t, dir)
 		release := node.HoldWipes()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -538,7 +538,7 @@ func TestZeroingInterrupted(t *testing.T) {
 // the volume is unchanged.
 func TestExpansionWhileZeroing(t *testing.T) {
 	node := newNode()
-	b, k := bed(node), newDirtyKernel(node)
+	b, k := fakeFixture(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())
 	v := d.create(t, b.raw("raw", 10))
 	release := node.HoldWipes()
@@ -569,7 +569,7 @@ func TestExpansionWhileZeroing(t *testing.T) {
 // the extents.
 func TestExtendedWhileWiped(t *testing.T) {
 	node := newNode()
-	b, k := bed(node), newDirtyKernel(node)
+	b, k := fakeFixture(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())
 	v := d.create(t, b.spec("v", 4*ExtentSize))
 	k.write(v.ID.LV)

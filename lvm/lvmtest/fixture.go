@@ -11,9 +11,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 )
 
-// Bed is the fixture of Conformance: a node with one volume group of six disks, of at least 20 extents of 4 MiB each, without a
+// Fixture is what Conformance runs on: a node with one volume group of six disks, of at least 20 extents of 4 MiB each, without a
 // volume.
-type Bed struct {
+type Fixture struct {
 	Group string // the group's name
 	Tag   string // a tag that only this group has
 	// Start starts a driver on the node, as after a restart of its pod. The previous one has been closed by then, and the last
@@ -77,11 +77,11 @@ func (d *Driver) counted(t testing.TB, what string, atMost int, do func()) {
 	}
 }
 
-// Cluster is the cluster UID of a Bed's drivers.
+// Cluster is the cluster UID of a fixture's drivers.
 const Cluster = "7e57c1a5-0000-4000-8000-000000000001"
 
 // oneAtATime closes each driver before the next one starts, and when the test ends: a node has one.
-func (b Bed) oneAtATime() Bed {
+func (b Fixture) oneAtATime() Fixture {
 	var last *Driver
 	start := b.Start
 	b.last = func() *Driver { return last }
@@ -108,21 +108,21 @@ func (d *Driver) close(t testing.TB) {
 	must(t, d.Close(ctx))
 }
 
-func (b Bed) spec(name string, size lvm.Bytes) lvm.Spec {
+func (b Fixture) spec(name string, size lvm.Bytes) lvm.Spec {
 	return lvm.Spec{Name: name, Class: lvm.Class{Group: b.Group, Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, Required: size, Claim: "shop/data-0"}
 }
 
 // light is a requested volume that takes no time to delete.
-func (b Bed) light(name string, size lvm.Bytes) lvm.Spec {
+func (b Fixture) light(name string, size lvm.Bytes) lvm.Spec {
 	spec := b.spec(name, size)
 	spec.Class.Wipe = lvm.WipeNone
 	return spec
 }
 
-func (b Bed) class() lvm.Class { return b.spec("", 0).Class }
+func (b Fixture) class() lvm.Class { return b.spec("", 0).Class }
 
 // cleanUp deletes every volume and checks that all extents are free again: nothing leaks.
-func (b Bed) cleanUp(t *testing.T) {
+func (b Fixture) cleanUp(t *testing.T) {
 	d := b.last()
 	b.deleteAll(t, d)
 	for _, g := range d.Metrics().Groups {
