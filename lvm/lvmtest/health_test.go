@@ -148,6 +148,7 @@ func TestHealthScope(t *testing.T) {
 	}
 	must(t, d.Delete(t.Context(), mirror.ID))
 	must(t, d.Delete(t.Context(), thin.ID))
+	d.waitWiped(t)
 	if o = scope(); o.Groups[thin.ID.VG] || len(o.Volumes) != 0 || len(o.Pools) != 0 || len(o.Groups) == 0 {
 		t.Errorf("no volume is left: %+v", o)
 	}

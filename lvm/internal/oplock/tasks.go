@@ -60,7 +60,9 @@ func (t *Tasks) StartLater(pause time.Duration, work func()) {
 }
 
 // Fork starts a task from an operation that Close waits for in any case.
-func (t *Tasks) Fork(work func()) { t.running.Go(work) }
+func (t *Tasks) Fork(work func(context.Context)) {
+	t.running.Go(func() { work(t.closing) })
+}
 
 // Join registers work in the caller's goroutine that is no request for one volume. Drain waits until leave is called, so that
 // the next driver finds no operation under way. KindBusy: the tasks are stopped.

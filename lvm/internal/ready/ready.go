@@ -37,20 +37,20 @@ const readyTimeLimit = 30
 // TagLater adds a volume that Create is about to return. The caller holds the group's lock.
 func (b *Batcher) TagLater(v lvm.Volume) {
 	if b.engine.Untagged.Add(v) {
-		b.tasks.Fork(func() { b.work(v.ID.VG) })
+		b.tasks.Fork(func(ctx context.Context) { b.work(ctx, v.ID.VG) })
 	}
 }
 
 // work is a group's worker. It ends when no volume is left, or when the driver stops: Host.Close tags the rest.
-func (b *Batcher) work(group string) {
+func (b *Batcher) work(ctx context.Context, group string) {
 	pause := b.delay
 	for !b.engine.Untagged.StopWorker(group) {
 		select {
-		case <-b.tasks.Context().Done():
+		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
-		err := b.tagGroup(b.tasks.Context(), group, func(ctx context.Context, uuid, what string) (func(), error) {
+		err := b.tagGroup(ctx, group, func(ctx context.Context, uuid, what string) (func(), error) {
 			return b.engine.Locks.AcquireLast(ctx, uuid, what, readyTimeLimit*b.delay)
 		})
 		if err == nil {
@@ -58,7 +58,7 @@ func (b *Batcher) work(group string) {
 			continue
 		}
 		pause = min(2*pause, lastPause)
-		if !b.tasks.IsStopped() {
+		if ctx.Err() == nil {
 			b.engine.Log.Warn("cannot tag new volumes as ready; the driver retries, at the latest when a pod uses them", "vg", b.engine.Arrivals.Name(group), "vg_uuid", group, "pause", pause, "error", err)
 		}
 	}

@@ -43,7 +43,7 @@ func (r *Recovery) Start(ctx context.Context, s lvm.State) {
 	var tried sync.WaitGroup
 	for _, g := range r.engine.Arrivals.Take() {
 		tried.Add(1)
-		r.tasks.Fork(func() { r.recoverWhenPossible(r.tasks.Context(), g, tried.Done) })
+		r.tasks.Fork(func(ctx context.Context) { r.recoverWhenPossible(ctx, g, tried.Done) })
 	}
 	r.tasks.Start(r.recoverArrivals)
 	waiting, cancel := context.WithTimeout(ctx, startPatience)

@@ -101,7 +101,7 @@ func (m *Manager) ExtendDue(ctx context.Context) error {
 // Close waits for it.
 func (m *Manager) extendPoolsOf(ctx context.Context, group string, work []func() error) error {
 	done := make(chan error, 1)
-	m.tasks.Fork(func() {
+	m.tasks.Fork(func(context.Context) {
 		var errs []error
 		for _, do := range work {
 			errs = append(errs, do())

@@ -45,10 +45,10 @@ func (w *Wiper) Wipe(v lvm.Volume) {
 		w.pending = map[string]*wiping{}
 	}
 	w.pending[v.UUID] = &wiping{volume: v, left: v.Size, done: make(chan struct{})}
-	w.tasks.Fork(func() { w.wipeUntilDone(v) })
+	w.tasks.Fork(func(ctx context.Context) { w.wipeUntilDone(ctx, v) })
 }
 
-func (w *Wiper) wipeUntilDone(v lvm.Volume) {
+func (w *Wiper) wipeUntilDone(ctx context.Context, v lvm.Volume) {
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -56,13 +56,13 @@ func (w *Wiper) wipeUntilDone(v lvm.Volume) {
 		delete(w.pending, v.UUID)
 	}()
 	for pause := wipeFirstPause; ; pause = min(2*pause, wipeLastPause) {
-		err := w.wipeOnce(w.tasks.Context(), v)
-		if err == nil || w.tasks.IsStopped() {
+		err := w.wipeOnce(ctx, v)
+		if err == nil || ctx.Err() != nil {
 			return
 		}
 		w.engine.Log.Warn("cannot wipe or remove a deleted volume; the driver retries", "volume", v.ID.String(), "vg", v.Group, "vg_uuid", v.ID.VG, "pause", pause, "error", err)
 		select {
-		case <-w.tasks.Context().Done():
+		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
