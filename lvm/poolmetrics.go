@@ -8,5 +8,5 @@ type PoolMetrics struct {
 	MetadataSize Bytes
 	MetadataUsed Bytes // 0 while the pool is not active
 	Promised     Bytes // the virtual sizes of its volumes and snapshots
-	Grown        int       // how often the driver autoextended it since it started
+	Grown        int   // how often the driver autoextended it since it started
 }
