@@ -31,11 +31,14 @@ var jobs = []job{
 	{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
 	{name: "capacity", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", capacityTest}},
 	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
-	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks"},
+	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks", args: []string{"-test.run", encryptionTests}},
 	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
 		args: []string{"-test.run", "OnDisk|MkfsThatIsKilled|NoMounted|StageToUnstageTwice|ForeignContent|MkfsOptionsOfTheClass"}},
-	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true},
+	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true, args: []string{"-test.run", encryptionTests}},
 }
+
+// encryptionTests are those that need cryptsetup and dm-crypt; the others need files of their package, and run without a node.
+const encryptionTests = "^TestReal"
 
 // capacityTest takes a third of the time of its package, and so runs apart.
 const capacityTest = "^TestCapacity_RealLVM$"
