@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -225,10 +226,12 @@ func noise(t *testing.T, device string) {
 func (c client) activeDevice(t *testing.T, v *csi.Volume) string {
 	t.Helper()
 	path := output(t, realLVM, "lvs", "--noheadings", "-o", "lv_dm_path", "--select", "lv_name="+filepath.Base(v.GetVolumeId()))
-	device, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var device string
+	eventually(t, time.Minute, path+" exists", func() (ok bool) { // udev creates it, some time after the volume is active
+		var err error
+		device, err = filepath.EvalSymlinks(path)
+		return err == nil
+	})
 	return device
 }
 
