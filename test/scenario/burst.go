@@ -121,6 +121,9 @@ func (b *burst) exact(ctx context.Context, env *Environment) (err error) {
 // leaveRoom has a node's admin take all of its room but so many bytes, and answers how that is taken back. It returns when
 // the node publishes that.
 func (env *Environment) leaveRoom(ctx context.Context, node string, bytes int64) (takeBack func(context.Context) error, err error) {
+	if _, err := env.RunOnNode(ctx, node, "sh", "-ec", dropPool); err != nil { // the driver would, some time later
+		return nil, err
+	}
 	now, err := env.standing(ctx, node)
 	if err != nil {
 		return nil, err
