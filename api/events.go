@@ -15,6 +15,7 @@ const (
 	ReasonFileSystemResizeRequired    = "FileSystemResizeRequired"   // as the kubelet's, and the two below
 	ReasonVolumeResizeSuccessful      = "VolumeResizeSuccessful"
 	ReasonVolumeResizeFailed          = "VolumeResizeFailed"
+	ReasonTrimFailed                  = "TrimFailed"
 )
 
 // Reasons of the janitor's events.
@@ -31,4 +32,5 @@ const (
 	ReasonSnapshotMismatch        = "SnapshotMismatch"
 	ReasonSnapshotLost            = "SnapshotLost"
 	ReasonSnapshotDeleted         = "SnapshotDeleted"
+	ReasonWaitingForCapacity      = "WaitingForCapacity" // no node can have the claim's volume, or no claim of the class can get one
 )

@@ -27,13 +27,16 @@ const (
 	// LabelManagedBy names the node that has a VolumeSnapshotContent's snapshot. The snapshot controller sets it if it runs with
 	// --enable-distributed-snapshotting, and csi-snapshotter on that node selects contents by it.
 	LabelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
+
+	// LabelTemplateNode is what cluster-autoscaler adds to the labels of a node that does not exist yet.
+	LabelTemplateNode = "cluster-autoscaler.kubernetes.io/template-node"
 )
 
 // FinalizerProvisioner is csi-provisioner's finalizer of a PersistentVolume. The node that has removed the volume removes it, which
 // a lost node never does.
 const FinalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalizer"
 
-// Annotations of this driver. All but the reclaim policy, OnNodeLoss and Losses hold a time (RFC 3339, UTC).
+// Annotations of this driver. All but the reclaim policy, OnNodeLoss, TrimInterval and Losses hold a time (RFC 3339, UTC).
 const (
 	AnnotationLostSince            = "nodelvm.io/lost-since"              // of a PersistentVolume or content, by the janitor: when it first observed the loss of the node or group
 	AnnotationVolumeGroupLostSince = "nodelvm.io/volume-group-lost-since" // of a PersistentVolume, by the node: when its volume group disappeared
@@ -47,7 +50,14 @@ const (
 	// immutable, and not copied to other objects.
 	AnnotationOnNodeLoss = "nodelvm.io/on-node-loss"
 	OnNodeLossRelease    = "release"
+
+	// AnnotationTrimInterval of a StorageClass or a claim makes the driver trim the file system so often: a duration of 1h or more. A claim's
+	// overrides its class's; "never" opts out.
+	AnnotationTrimInterval = "nodelvm.io/trim-interval"
 )
+
+// LabelNodeGroup is the janitor's, on the CSIStorageCapacity of a node that does not exist yet: the name of the node group.
+const LabelNodeGroup = "nodelvm.io/node-group"
 
 // Keys of a volume's context, which Kubernetes keeps in the PersistentVolume's volume attributes.
 const (
@@ -55,6 +65,7 @@ const (
 	AttributeVolumeGroup = "nodelvm.io/volume-group" // the volume group's name, for admins and messages
 	AttributeSource      = "nodelvm.io/source"       // of a copy: the handle of the snapshot or volume that it was created from
 	AttributeMkfsOptions = "nodelvm.io/mkfs-options" // the StorageClass's mkfsOptions, unchanged
+	AttributeEncryption  = "nodelvm.io/encryption"   // of an encrypted volume: "luks2"
 )
 
 // Keys of a StorageClass's parameters.
@@ -68,6 +79,7 @@ const (
 	ParameterThinPool           = "thinPool"
 	ParameterOverprovisionRatio = "overprovisionRatio"
 	ParameterMkfsOptions        = "mkfsOptions"
+	ParameterEncryption         = "encryption"
 )
 
 // ParameterPrefix begins the keys that belong to Kubernetes. csi-provisioner takes the file system's type out of the class's
@@ -77,6 +89,13 @@ const (
 	ParameterFSType         = ParameterPrefix + "fstype"
 	ParameterClaimName      = ParameterPrefix + "pvc/name"
 	ParameterClaimNamespace = ParameterPrefix + "pvc/namespace"
+
+	// csi-provisioner copies these into a PersistentVolume as csi.nodeStageSecretRef and csi.nodeExpandSecretRef; it replaces ${pv.name},
+	// ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['...']} in them. The kubelet passes these Secrets to the driver.
+	ParameterStageSecretName       = ParameterPrefix + "node-stage-secret-name"
+	ParameterStageSecretNamespace  = ParameterPrefix + "node-stage-secret-namespace"
+	ParameterExpandSecretName      = ParameterPrefix + "node-expand-secret-name"
+	ParameterExpandSecretNamespace = ParameterPrefix + "node-expand-secret-namespace"
 )
 
 // DefaultFSType is the file system of a class that names none.

@@ -27,7 +27,7 @@ func TestPolicyAdmitsNames(t *testing.T) {
 	written := []string{
 		api.TopologyKey, api.AnnotationSelectedNode, api.AnnotationNoNodeExpansion, api.LabelManagedBy,
 		api.AnnotationRetriedAt, api.AnnotationLostSince, api.AnnotationVolumeGroupLostSince,
-		api.AttributeUUID, api.AttributeVolumeGroup, api.AttributeSource, api.AttributeMkfsOptions,
+		api.AttributeUUID, api.AttributeVolumeGroup, api.AttributeSource, api.AttributeMkfsOptions, api.AttributeEncryption,
 	}
 	for _, name := range written {
 		if !strings.Contains(policy, "'"+name+"'") {
@@ -47,6 +47,7 @@ func TestNamesOfTheDriver(t *testing.T) {
 	declared := constants(t)
 	declared = append(declared,
 		"nodelvm.io/volume-groups-checksum", // of the DaemonSet's pods, by the chart
+		"nodelvm.io/node-groups-checksum",   // of the janitor's pod, by the chart
 		"nodelvm.io/storage",                // of nodes, in an example of a node selector
 		"nodelvm.io/csi.sock",               // in the path of the driver's socket
 	)

@@ -57,7 +57,7 @@ func TestGetCapacity(t *testing.T) {
 }
 
 // The largest volume that is promised is exactly the largest that is made.
-func TestCapacityIsKept(t *testing.T) {
+func TestCreateVolumeOfMaximumSize(t *testing.T) {
 	s, _ := newTestServer(t)
 	mustCreate(t, s, wanted())
 	reply, err := s.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"volumeGroup": "vg-nvme"}})

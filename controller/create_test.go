@@ -10,7 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-func TestCreateSaysWhatWasMade(t *testing.T) {
+func TestCreateVolumeReply(t *testing.T) {
 	s, _ := newTestServer(t)
 	req := wanted()
 	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{topologyOf("node-1")}}
@@ -59,7 +59,7 @@ func TestCreateTwice(t *testing.T) {
 	expectKind(t, err, lvm.KindExists)
 }
 
-func TestCreateAtOnce(t *testing.T) {
+func TestConcurrentIdenticalCreates(t *testing.T) {
 	s, _ := newTestServer(t)
 	var calls sync.WaitGroup
 	replies := make([]*csi.CreateVolumeResponse, 8)

@@ -6,8 +6,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestNotHereIsNotFound: a call that uses a volume answers NotFound for one of another node and for one that is not managed.
-func TestNotHereIsNotFound(t *testing.T) {
+// TestVolumeOfAnotherNodeIsNotFound: a call that uses a volume answers NotFound for one of another node and for one that is not managed.
+func TestVolumeOfAnotherNodeIsNotFound(t *testing.T) {
 	s := &Server{node: "node-1"}
 	for kind, want := range map[lvm.Kind]lvm.Kind{
 		lvm.KindNotLocal: lvm.KindNotFound, lvm.KindNotManaged: lvm.KindNotFound, lvm.KindBusy: lvm.KindBusy, lvm.KindConflict: lvm.KindConflict,

@@ -10,7 +10,8 @@ import (
 
 // ControllerExpandVolume makes a volume larger while it is in use (CSI spec, "ControllerExpandVolume"). One that is large
 // enough stays as it is, and the reply says how large. lvm.KindOutOfRange: this node has no room for it; a lower request
-// may do. The file system on it grows in NodeExpandVolume; a raw device needs nothing more.
+// may do. The file system on it grows in NodeExpandVolume, as does the
+// mapping of an encrypted volume; a raw device needs nothing more.
 func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	id, required, limit, err := s.parseExpand(req)
 	if err != nil {
@@ -26,7 +27,7 @@ func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.Controller
 	}
 	return &csi.ControllerExpandVolumeResponse{
 		CapacityBytes:         int64(volume.Size),
-		NodeExpansionRequired: req.GetVolumeCapability().GetBlock() == nil,
+		NodeExpansionRequired: req.GetVolumeCapability().GetBlock() == nil || volume.Class.Encryption != lvm.EncryptionNone,
 	}, nil
 }
 

@@ -53,7 +53,7 @@ func TestExpand(t *testing.T) {
 }
 
 // An expansion cannot leave the size out, and is not told to.
-func TestExpandToNothing(t *testing.T) {
+func TestExpandWithoutSize(t *testing.T) {
 	s, _ := newTestServer(t)
 	_, err := s.ControllerExpandVolume(t.Context(), expandRequest(mustCreate(t, s, wanted()).GetVolumeId(), 0, 0))
 	expectKind(t, err, lvm.KindInvalid, "ask for a positive size")
@@ -94,5 +94,17 @@ func TestExpandRefuses(t *testing.T) {
 	}
 	if n := len(node.Commands()) - before; n > 0 {
 		t.Errorf("refusals ran %d LVM commands: %v", n, node.Commands()[before:])
+	}
+}
+
+// TestExpandEncryptedBlock: the mapping of a raw block volume grows on the node.
+func TestExpandEncryptedBlock(t *testing.T) {
+	s, _ := newTestServer(t)
+	req := wanted()
+	set("encryption", "luks2")(req)
+	larger := expandRequest(mustCreate(t, s, req).GetVolumeId(), 7<<30, 0)
+	larger.VolumeCapability = blockCapability(writer)
+	if reply, err := s.ControllerExpandVolume(t.Context(), larger); err != nil || reply.GetCapacityBytes() != 7<<30 || !reply.GetNodeExpansionRequired() {
+		t.Errorf("%v, %v", reply, err)
 	}
 }

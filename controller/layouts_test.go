@@ -6,6 +6,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
@@ -46,6 +47,10 @@ func TestLayouts(t *testing.T) {
 		{[]string{"layout", "raid6", "stripes", "4"}, 1 << 30},
 		{[]string{"layout", "raid10", "stripes", "2"}, 1 << 30},
 		{[]string{"layout", "thin", "thinPool", "fast", "overprovisionRatio", "2.5"}, 1 << 30},
+		{[]string{"layout", "linear", "encryption", "luks2"}, 1 << 30},
+		{[]string{"layout", "striped", "stripes", "3", "encryption", "luks2"}, 1<<30 + 4<<20},
+		{[]string{"layout", "raid1", "encryption", "luks2"}, 1 << 30},
+		{[]string{"layout", "thin", "encryption", "luks2"}, 1 << 30},
 	} {
 		t.Run(test.pairs[1], func(t *testing.T) {
 			s, _ := newWideServer(t)
@@ -54,6 +59,9 @@ func TestLayouts(t *testing.T) {
 			v := mustCreate(t, s, req)
 			if v.GetCapacityBytes() != test.size {
 				t.Errorf("the volume has %d bytes, want %d", v.GetCapacityBytes(), test.size)
+			}
+			if encryption := v.GetVolumeContext()[api.AttributeEncryption]; encryption != req.GetParameters()["encryption"] {
+				t.Errorf("its attribute says that its encryption is %q", encryption)
 			}
 			if again := mustCreate(t, s, req); !proto.Equal(v, again) {
 				t.Errorf("the retry answers %v, the first %v", again, v)
@@ -110,6 +118,8 @@ func TestParametersOfAnotherLayout(t *testing.T) {
 		{[]string{"layout", "thin", "wipe", "zero"}, "wipe"},
 		{[]string{"layout", "thin", "thinPool", "-rf"}, "-rf"},
 		{[]string{"layout", "thin", "thinPool", "a/b"}, "a/b"},
+		{[]string{"encryption", "luks1"}, "it can be luks2"},
+		{[]string{"encryption", ""}, "it can be luks2"},
 	} {
 		req := in("v", test.pairs...)
 		_, err := s.CreateVolume(t.Context(), req)

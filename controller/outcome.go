@@ -91,24 +91,42 @@ func note(set map[string]bool, key string) {
 // unlessMade is what CreateVolume answers where it was about to fail with err: err itself, or, if there may be a volume of that
 // name, an error that does not let the caller forget it.
 func (s *Server) unlessMade(ctx context.Context, name string, err error) error {
+	return s.outcomes.errorFor(name, err, func() found {
+		p, unread := s.volumes.Presence(context.WithoutCancel(ctx), name)
+		f := found{kept: s.kept(name, p, unread)}
+		if p.Volume != nil {
+			f.uuid, f.answered = p.Volume.UUID, exists(*p.Volume, err)
+		}
+		return f
+	})
+}
+
+// found is what the node has under the name of a request that fails.
+type found struct {
+	kept     error  // why a volume or snapshot may exist; nil: none does
+	uuid     string // of the one that exists; "": none, or unknown
+	answered error  // the error for a caller that was answered with it
+}
+
+// errorFor is the error of a request that was about to fail with err.
+func (o *outcomes) errorFor(name string, err error, find func() found) error {
 	if checkName(name) != nil {
-		return err // it never had a volume
+		return err // nothing can have this name
 	}
 	if !isFinal(err) {
-		s.outcomes.lost(name)
+		o.lost(name)
 		return err
 	}
-	p, unread := s.volumes.Presence(context.WithoutCancel(ctx), name)
-	kept := s.kept(name, p, unread)
+	f := find()
 	switch {
-	case kept == nil:
-		s.outcomes.absent(name)
+	case f.kept == nil:
+		o.absent(name)
 		return err
-	case p.Volume != nil && s.outcomes.isAnswered(p.Volume.UUID):
-		return exists(*p.Volume, err)
+	case f.uuid != "" && o.isAnswered(f.uuid):
+		return f.answered
 	}
-	s.outcomes.lost(name)
-	return lvm.Errorf(lvm.KindBusy, "%w; the request is still not final: %w", err, kept)
+	o.lost(name)
+	return lvm.Errorf(lvm.KindBusy, "%w; the request is still not final: %w", err, f.kept)
 }
 
 // kept says why there may be a volume of the name; nil: there is none.

@@ -29,7 +29,7 @@ var laterRequests = map[string]func(*csi.CreateVolumeRequest){
 
 // Whatever is asked for later, an error does not let the provisioner forget a volume that it does not know of: its caller had
 // gone, or the driver was restarted.
-func TestErrorsWhileAVolumeMayExist(t *testing.T) {
+func TestCreateErrorWhileVolumeMayExist(t *testing.T) {
 	for name, change := range laterRequests {
 		t.Run(name, func(t *testing.T) {
 			s, node := newTestServer(t)
@@ -66,7 +66,7 @@ func restarted(t *testing.T, s *Server, node *lvmtest.Node) *Server {
 }
 
 // The first request's caller has gone, and lvcreate is still running: nothing that is asked for under the name is refused.
-func TestErrorsWhileAVolumeIsBeingMade(t *testing.T) {
+func TestCreateErrorWhileLvcreateRuns(t *testing.T) {
 	for name, change := range laterRequests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestErrorsWhileAVolumeIsBeingMade(t *testing.T) {
 
 // A disk goes away while a volume is being made: whether it was made shows when the disk is back, and until then no other
 // node may make it. What was never asked for here goes there at once.
-func TestErrorsWhileAbsenceIsNotProved(t *testing.T) {
+func TestCreateErrorWhileAbsenceIsUnproven(t *testing.T) {
 	s, node := newTestServer(t)
 	missing := func(is bool) {
 		node.Change("vg-nvme", func(g *lvm.Group) { g.PVs[0].Missing = is })
@@ -137,7 +137,7 @@ func (unreadable) Presence(context.Context, string) (lvm.Presence, error) {
 }
 
 // Where the disks cannot be read, nothing is taken for absent: neither by an error, nor where the pod's other claims are elsewhere.
-func TestUnreadableDisksProveNothing(t *testing.T) {
+func TestCreateErrorWithUnreadableDisks(t *testing.T) {
 	a, b := claim("a", lvm.GiB, "vg-nvme"), claim("b", lvm.GiB, "vg-nvme")
 	b.Node, b.Bound = "node-2", true
 	s, pod, _ := newPod(t, a, b)

@@ -30,6 +30,7 @@ var known = map[string]func(p *parameters, value string) error{
 	api.ParameterThinPool:           readPool,
 	api.ParameterOverprovisionRatio: func(p *parameters, v string) (err error) { p.class.Overprovision, err = parseFactor(v); return err },
 	api.ParameterMkfsOptions:        func(p *parameters, v string) error { p.mkfs = v; return nil },
+	api.ParameterEncryption:         readEncryption,
 }
 
 // parseParameters reads a StorageClass' parameters. A key or a value that is not known is lvm.KindInvalid: a typo must
@@ -44,8 +45,8 @@ func parseParameters(values map[string]string) (parameters, error) {
 				return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass' parameter %s is %q; %w", key, values[key], err)
 			}
 		case !strings.HasPrefix(key, api.ParameterPrefix):
-			return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass has the unknown parameter %q; known are %s",
-				key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass has the unknown parameter %q%s; known are %s",
+				key, api.DidYouMean(key), strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 	}
 	if p.class.Group == "" {
@@ -71,6 +72,14 @@ func readWipe(p *parameters, value string) error {
 	p.class.Wipe = lvm.Wipe(value)
 	if p.class.Wipe != lvm.WipeZero && p.class.Wipe != lvm.WipeNone {
 		return fmt.Errorf("it can be %s (every byte is zeroed before its space is used again) or %s", lvm.WipeZero, lvm.WipeNone)
+	}
+	return nil
+}
+
+func readEncryption(p *parameters, value string) error {
+	p.class.Encryption = lvm.Encryption(value)
+	if p.class.Encryption != lvm.EncryptionLUKS2 {
+		return fmt.Errorf("it can be %s; omit it for volumes without encryption", lvm.EncryptionLUKS2)
 	}
 	return nil
 }

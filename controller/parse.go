@@ -51,7 +51,8 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs 
 		return lvm.Spec{}, "", err
 	}
 	spec.Class, spec.Claim = p.class, p.claim
-	spec.Block = showsUnwritten(req.GetVolumeCapabilities(), p.mkfs)
+	// What an encrypted volume shows of its extents is decrypted with its own key: noise.
+	spec.Block = p.class.Encryption == lvm.EncryptionNone && showsUnwritten(req.GetVolumeCapabilities(), p.mkfs)
 	spec.Source, err = parseSource(req.GetVolumeContentSource())
 	return spec, p.mkfs, err
 }

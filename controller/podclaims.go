@@ -20,8 +20,8 @@ type Cluster interface {
 	PodClaims(ctx context.Context, namespace, claim string) (api.PodClaims, error)
 	// Waiting tells whether a claim is still there and still without a volume. It is asked often, and answers from memory.
 	Waiting(namespace, claim, uid string) bool
-	// Given tells whether it waits for a volume on this very node. From memory too.
-	Given(namespace, claim, uid string) bool
+	// WaitingHere tells whether it waits for a volume on this very node. From memory too.
+	WaitingHere(namespace, claim, uid string) bool
 	// MayRestore tells whether the claim's volume may be made as a copy of this snapshot of the node: nil, lvm.KindBusy for
 	// "ask again", or lvm.KindInvalid or lvm.KindNotFound.
 	MayRestore(ctx context.Context, namespace, claim, uid string, of lvm.ID) error

@@ -43,14 +43,14 @@ func newRefusals(now func() time.Time) *refusals {
 	return &refusals{now: now, pods: map[string]refusal{}, cycles: map[lvm.Class]time.Time{}}
 }
 
-// add notes that a pod's volumes, this one and its peers, were refused; misfit is the one that had no room.
-func (r *refusals) add(pod string, spec lvm.Spec, peers []lvm.Spec, misfit lvm.Spec) {
+// add notes that a pod's volumes, this one and its peers, were refused; unplaceable is the one that had no room.
+func (r *refusals) add(pod string, spec lvm.Spec, peers []lvm.Spec, unplaceable lvm.Spec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire()
 	p := refusal{pod: pod, specs: append(slices.Clone(peers), spec)}
 	for _, s := range p.specs {
-		if s.Class.Group == misfit.Class.Group && s.Required > p.below {
+		if s.Class.Group == unplaceable.Class.Group && s.Required > p.below {
 			p.class, p.below = s.Class, s.Required
 		}
 	}

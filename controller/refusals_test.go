@@ -17,9 +17,9 @@ func volumeIn(group, name string, size lvm.Bytes) lvm.Spec {
 	return lvm.Spec{Name: name, Class: lvm.Class{Group: group}, Required: size}
 }
 
-// TestLessIsPublishedForAWhile: a pod that was refused is kept away for longer than the scheduler's longest backoff; and
+// TestCapacityIsWithheldAfterRefusal: a pod that was refused is kept away for longer than the scheduler's longest backoff; and
 // however many pods are refused, and however often, in each cycle there is a time in which nothing is withheld.
-func TestLessIsPublishedForAWhile(t *testing.T) {
+func TestCapacityIsWithheldAfterRefusal(t *testing.T) {
 	c := newClock()
 	r := newRefusals(c.now)
 	vg := lvm.Class{Group: "vg"}
@@ -51,9 +51,9 @@ func TestLessIsPublishedForAWhile(t *testing.T) {
 	}
 }
 
-// TestLimitIsThatOfTheLargestInTheGroup: no other limit sends the pod away. Another group, and other classes of the same group,
+// TestWithheldCapacityIsPerGroup: no other limit sends the pod away. Another group, and other classes of the same group,
 // have no limit.
-func TestLimitIsThatOfTheLargestInTheGroup(t *testing.T) {
+func TestWithheldCapacityIsPerGroup(t *testing.T) {
 	r := newRefusals(newClock().now)
 	small, large, other := volumeIn("vg", "small", 3), volumeIn("vg", "large", 5), volumeIn("vg2", "other", 7)
 	small.Class.Layout = lvm.LayoutThin

@@ -24,10 +24,13 @@ func volumeReply(volume lvm.Volume, node string) *csi.Volume {
 func Attributes(volume lvm.Volume) map[string]string {
 	attributes := map[string]string{
 		api.AttributeUUID:        volume.UUID,
-		api.AttributeVolumeGroup: volume.Group,
+		api.AttributeVolumeGroup: string(volume.Group),
 	}
 	if (volume.Source != lvm.ID{}) {
 		attributes[api.AttributeSource] = volume.Source.String()
+	}
+	if volume.Class.Encryption != lvm.EncryptionNone {
+		attributes[api.AttributeEncryption] = string(volume.Class.Encryption)
 	}
 	return attributes
 }

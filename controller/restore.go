@@ -18,7 +18,7 @@ func (s *Server) mayRestore(ctx context.Context, spec lvm.Spec) error {
 	}
 	namespace, claim, ok := strings.Cut(spec.Claim, "/")
 	if !ok {
-		return lvm.Errorf(lvm.KindInvalid, "a copy of snapshot %s is asked for, and the request does not name the claim that it is for: "+
+		return lvm.Errorf(lvm.KindInvalid, "the request for a copy of snapshot %s does not name the claim that it is for: "+
 			"run csi-provisioner with --extra-create-metadata", spec.Source)
 	}
 	return s.here(s.cluster.MayRestore(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), spec.Source))

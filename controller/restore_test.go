@@ -25,7 +25,7 @@ func newRestores(t *testing.T) (s *Server, pod *cluster, node *lvmtest.Node, sna
 
 // Another node's token can write the handle of this node's snapshot into an object, and a tenant has it restored: what the
 // cluster's objects do not give to the claim is not copied.
-func TestSnapshotsThatAreNotTheClaimsAreNotCopied(t *testing.T) {
+func TestRestoreRefusesSnapshotOfAnotherClaim(t *testing.T) {
 	for name, why := range map[string]error{
 		"it is another's":       lvm.Errorf(lvm.KindInvalid, "no snapshot of this node's"),
 		"it is not known yet":   lvm.Errorf(lvm.KindBusy, "no snapshot of this node's"),
@@ -52,7 +52,7 @@ func TestSnapshotsThatAreNotTheClaimsAreNotCopied(t *testing.T) {
 }
 
 // Without the claim's name nothing can be held against it. A clone, and a node without a cluster, ask nothing.
-func TestWhichCopiesAskTheCluster(t *testing.T) {
+func TestWhichCopiesReadTheCluster(t *testing.T) {
 	s, pod, node, snapshot := newRestores(t)
 	unnamed := copyRequest("pvc-1", snapshot, 1<<30)
 	delete(unnamed.Parameters, api.ParameterClaimName)

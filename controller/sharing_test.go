@@ -32,8 +32,8 @@ func TestPodsThatShareAClaimAreRefusedTogether(t *testing.T) {
 	expectWarning(t, pod, "shop/c c-uid InsufficientCapacityForPod: pods web and api, which share claims, cannot all be scheduled", "claim a", "node-1")
 }
 
-// TestPodsThatShareAClaimMeet: two claims that no pod uses together, given to two nodes, are not both sent away.
-func TestPodsThatShareAClaimMeet(t *testing.T) {
+// TestClaimsOnTwoNodesAreNotBothRefused: two claims that no pod uses together, given to two nodes, are not both sent away.
+func TestClaimsOnTwoNodesAreNotBothRefused(t *testing.T) {
 	a, d := claim("a", lvm.GiB, "vg-nvme"), claim("d", lvm.GiB, "vg-nvme")
 	a.Indirect, a.Node = true, "node-2"
 	d.Indirect, d.Node = true, "node-2"

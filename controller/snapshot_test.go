@@ -209,7 +209,7 @@ func TestCopies(t *testing.T) {
 	mustCreate(t, s, again)
 }
 
-func TestCopiesRefused(t *testing.T) {
+func TestRestoreAndCloneRefuse(t *testing.T) {
 	s, _ := newWideServer(t)
 	volume := mustCreate(t, s, in("v", "layout", "thin")).GetVolumeId()
 	thick := mustCreate(t, s, in("thick")).GetVolumeId()

@@ -13,24 +13,14 @@ import (
 // unlessTaken is what CreateSnapshot answers where it was about to fail with err: err itself, or, if there may be a snapshot of
 // that name, an error that does not let the caller forget it.
 func (s *Server) unlessTaken(ctx context.Context, name string, err error) error {
-	if checkName(name) != nil {
-		return err // it was never taken
-	}
-	if !isFinal(err) {
-		s.snapshotOutcomes.lost(name)
-		return err
-	}
-	p, unread := s.snapshots.SnapshotPresence(context.WithoutCancel(ctx), name)
-	kept := s.keptSnapshot(name, p, unread)
-	switch {
-	case kept == nil:
-		s.snapshotOutcomes.absent(name)
-		return err
-	case p.Snapshot != nil && s.snapshotOutcomes.isAnswered(p.Snapshot.UUID):
-		return err
-	}
-	s.snapshotOutcomes.lost(name)
-	return lvm.Errorf(lvm.KindBusy, "%w; the request is still not final: %w", err, kept)
+	return s.snapshotOutcomes.errorFor(name, err, func() found {
+		p, unread := s.snapshots.SnapshotPresence(context.WithoutCancel(ctx), name)
+		f := found{kept: s.keptSnapshot(name, p, unread), answered: err}
+		if p.Snapshot != nil {
+			f.uuid = p.Snapshot.UUID
+		}
+		return f
+	})
 }
 
 // keptSnapshot says why there may be a snapshot of the name; nil: there is none.

@@ -28,7 +28,7 @@ func laterSnapshots(other, thick string) map[string]func(*csi.CreateSnapshotRequ
 }
 
 // Whatever is asked for later, an error does not let csi-snapshotter forget a snapshot that it does not know of.
-func TestErrorsWhileASnapshotMayExist(t *testing.T) {
+func TestSnapshotErrorWhileItMayExist(t *testing.T) {
 	for name := range laterSnapshots("", "") {
 		t.Run(name, func(t *testing.T) {
 			s, node := newWideServer(t)
@@ -73,7 +73,7 @@ func (f *failingSnapshots) CreateSnapshot(ctx context.Context, spec lvm.Snapshot
 }
 
 // A snapshot's request ends without an answer, or panics, while a disk goes away: nothing final is said before the disk is back.
-func TestErrorsWhileASnapshotsAbsenceIsNotProved(t *testing.T) {
+func TestSnapshotErrorWhileAbsenceIsUnproven(t *testing.T) {
 	for name, first := range map[string]func() error{
 		"no answer": func() error { return lvm.Errorf(lvm.KindBusy, "the operation continues") },
 		"a panic":   func() error { panic("index out of range") },
@@ -112,7 +112,7 @@ func survive(run func()) {
 }
 
 // A volume's request that panics may have made it.
-func TestAPanicProvesNothing(t *testing.T) {
+func TestCreateErrorAfterPanic(t *testing.T) {
 	s, node := newTestServer(t)
 	missing := func(is bool) {
 		node.Change("vg-nvme", func(g *lvm.Group) { g.PVs[0].Missing = is })
@@ -133,7 +133,7 @@ func (unreadableSnapshots) SnapshotPresence(context.Context, string) (lvm.Snapsh
 	return lvm.SnapshotPresence{}, lvm.Errorf(lvm.KindBusy, "whether it is there cannot be told: %w", errors.New("input/output error"))
 }
 
-func TestUnreadableDisksProveNoSnapshotAbsent(t *testing.T) {
+func TestSnapshotErrorWithUnreadableDisks(t *testing.T) {
 	s, _ := newWideServer(t)
 	s.snapshots = unreadableSnapshots{s.snapshots}
 	_, err := s.CreateSnapshot(t.Context(), snapshotRequest("snap", "garbage"))
@@ -141,7 +141,7 @@ func TestUnreadableDisksProveNoSnapshotAbsent(t *testing.T) {
 }
 
 // The first request's caller has gone, and lvcreate still runs.
-func TestErrorsWhileASnapshotIsBeingTaken(t *testing.T) {
+func TestSnapshotErrorWhileLvcreateRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, hold, release := heldServer(t, nil)
 		s.cluster = nil

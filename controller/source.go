@@ -21,7 +21,7 @@ func parseSource(source *csi.VolumeContentSource) (lvm.ID, error) {
 		}
 		return id, nil
 	}
-	return lvm.ID{}, lvm.Errorf(lvm.KindInvalid, "a volume with content of an unknown kind was asked for; it can be a snapshot's or another volume's")
+	return lvm.ID{}, lvm.Errorf(lvm.KindInvalid, "the request has a volume_content_source of an unknown kind; it can be a snapshot or a volume")
 }
 
 // parseSnapshot reads a snapshot's handle; lvm.KindNotFound for what cannot be one.

@@ -95,6 +95,7 @@ func sameClass(has, said lvm.Class) error {
 		{api.ParameterMirrors, has.Mirrors, said.Mirrors},
 		{api.ParameterThinPool, has.Pool, said.Pool},
 		{api.ParameterOverprovisionRatio, has.Overprovision, said.Overprovision},
+		{api.ParameterEncryption, has.Encryption, said.Encryption},
 	} {
 		if field.has != field.said {
 			return lvm.Errorf(lvm.KindInvalid, "the volume has %s %v, not %v", field.name, field.has, field.said)

@@ -70,7 +70,7 @@ func (n *oneNode) Waiting(namespace, name, _ string) bool {
 	})
 }
 
-func (n *oneNode) Given(string, string, string) bool { return false }
+func (n *oneNode) WaitingHere(string, string, string) bool { return false }
 
 func (n *oneNode) MayRestore(context.Context, string, string, string, lvm.ID) error { return nil }
 
@@ -188,7 +188,7 @@ func TestWaitingPodsDoNotStarveOthers(t *testing.T) {
 }
 
 // A claim that never comes does not keep its room for long.
-func TestRoomOfAClaimThatNeverComes(t *testing.T) {
+func TestReservationOfUnrequestedClaimExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newOneNode(t, 40*lvm.GiB)
 		pair := n.add("pair", 15*lvm.GiB, 15*lvm.GiB)

@@ -90,8 +90,8 @@ func (r *reviews) expect(t *testing.T, token, path string, want Decision, review
 	}
 }
 
-// TestReviewsAreKept: Access reviews a token once for each path until the cached decision expires, whatever it is.
-func TestReviewsAreKept(t *testing.T) {
+// TestReviewsAreCached: Access reviews a token once for each path until the cached decision expires, whatever it is.
+func TestReviewsAreCached(t *testing.T) {
 	r := newReviews(t)
 	for range 3 {
 		r.expect(t, "reader", "/metrics", Granted, 1)
@@ -104,14 +104,14 @@ func TestReviewsAreKept(t *testing.T) {
 	}
 }
 
-func TestReviewIsOfOnePath(t *testing.T) {
+func TestReviewCoversOnePath(t *testing.T) {
 	r := newReviews(t)
 	r.expect(t, "reader", "/metrics", Granted, 1)
 	r.expect(t, "reader", "/v1/status", Forbidden, 2)
 }
 
-// TestRevokedTokenEnds: a revoked right ends when the cached decision expires.
-func TestRevokedTokenEnds(t *testing.T) {
+// TestRevokedTokenIsRefused: a revoked right ends when the cached decision expires.
+func TestRevokedTokenIsRefused(t *testing.T) {
 	r := newReviews(t)
 	r.expect(t, "reader", "/metrics", Granted, 1)
 	r.revoke.Store(true)
@@ -139,8 +139,8 @@ func TestAPIServerDown(t *testing.T) {
 	}
 }
 
-// TestRandomTokensCostLittle: Access refuses random tokens without a review, and they displace no granted token.
-func TestRandomTokensCostLittle(t *testing.T) {
+// TestRandomTokensGetNoReview: Access refuses random tokens without a review, and they displace no granted token.
+func TestRandomTokensGetNoReview(t *testing.T) {
 	r := newReviews(t)
 	r.expect(t, "reader", "/metrics", Granted, 1)
 	limited := 0

@@ -24,6 +24,7 @@ type Adoption struct {
 	Class      string // name of a storage class; "": none
 	FSType     string // "": a raw block volume
 	Policy     corev1.PersistentVolumeReclaimPolicy
+	Key        *corev1.SecretReference // of an encrypted volume
 }
 
 // Manifests returns the PersistentVolume, and the claim if Claim names one, as input for kubectl apply.
@@ -64,6 +65,7 @@ func (a Adoption) volume() *corev1.PersistentVolume {
 			VolumeMode:                    &mode,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: api.DriverName, VolumeHandle: a.Volume.ID.String(), FSType: a.FSType, VolumeAttributes: a.Attributes,
+				NodeStageSecretRef: a.Key, NodeExpandSecretRef: a.Key,
 			}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{a.Node}}},

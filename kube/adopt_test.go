@@ -38,8 +38,14 @@ func TestManifests(t *testing.T) {
 	}
 	if kubeclient.NodeOf(&pv) != "node-1" || pv.Name != "vg-data" || pv.Spec.CSI.VolumeHandle != a.Volume.ID.String() || pv.Spec.CSI.FSType != "xfs" ||
 		pv.Spec.ClaimRef.Name != "data" || pv.Spec.ClaimRef.UID != "" || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
-		pv.Spec.Capacity.Storage().String() != "1Gi" {
+		pv.Spec.Capacity.Storage().String() != "1Gi" || pv.Spec.CSI.NodeStageSecretRef != nil {
 		t.Errorf("the volume is\n%s", docs[0])
+	}
+	encrypted := a
+	encrypted.Claim, encrypted.Key = "", &corev1.SecretReference{Namespace: "shop", Name: "data-key"}
+	if text, err := Manifests(encrypted); err != nil || yaml.UnmarshalStrict([]byte(strings.TrimPrefix(text, "---\n")), &pv) != nil ||
+		*pv.Spec.CSI.NodeStageSecretRef != *encrypted.Key || *pv.Spec.CSI.NodeExpandSecretRef != *encrypted.Key {
+		t.Errorf("an encrypted volume is\n%s%v", text, err)
 	}
 	if claim.Namespace != "shop" || claim.Spec.VolumeName != "vg-data" || *claim.Spec.StorageClassName != "local" ||
 		claim.Spec.Resources.Requests.Storage().String() != "1Gi" || claim.Annotations[api.AnnotationSelectedNode] != "node-1" {

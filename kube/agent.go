@@ -135,6 +135,10 @@ func (a *Agent) Run(ctx context.Context) {
 	a.work.Wait()
 }
 
+// ClassOf returns the name of the storage class of a claim ("namespace/name") that is bound to this PersistentVolume; "" if the
+// agent does not know the claim.
+func (a *Agent) ClassOf(claim, volume string) string { return a.claims.classOf(claim, volume) }
+
 // watchContents starts, once, the watch on the contents of this node's snapshots. A cluster without snapshots, or without a
 // restore, never has this watch.
 func (a *Agent) watchContents(ctx context.Context) {

@@ -95,7 +95,7 @@ func TestNewClientOutsideACluster(t *testing.T) {
 	}
 }
 
-func TestOnlyOurImmediateClassesAreToldOf(t *testing.T) {
+func TestWarningOfImmediateClassesOfThisDriver(t *testing.T) {
 	a, client := newAPI(t)
 	a.set("storageclasses", "late", kubetest.Class("late", api.DriverName, late))
 	a.set("storageclasses", "theirs", kubetest.Class("theirs", "example.com", immediate))
@@ -107,7 +107,7 @@ func TestOnlyOurImmediateClassesAreToldOf(t *testing.T) {
 	a.set("persistentvolumeclaims", "of-late", kubetest.Claim("of-late", "late", ""))
 	a.set("persistentvolumeclaims", "bound", kubetest.Claim("bound", "now", "pv-1"))
 	const want = "PersistentVolumeClaim ns/waits, StorageClass default/now, StorageClass default/unsaid"
-	eventually(t, want, func() bool { return a.told() == want })
+	eventually(t, want, func() bool { return a.eventObjects() == want })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.events {
@@ -117,7 +117,7 @@ func TestOnlyOurImmediateClassesAreToldOf(t *testing.T) {
 	}
 }
 
-func TestAClassMayComeAfterItsClaims(t *testing.T) {
+func TestClassCreatedAfterItsClaims(t *testing.T) {
 	a, client := newAPI(t)
 	a.set("persistentvolumeclaims", "before", kubetest.Claim("before", "now", ""))
 	startAgent(t, client)
@@ -125,19 +125,19 @@ func TestAClassMayComeAfterItsClaims(t *testing.T) {
 		return a.watching("storageclasses") == 1 && a.watching("persistentvolumeclaims") == 1
 	})
 	a.set("storageclasses", "now", kubetest.Class("now", api.DriverName, immediate))
-	eventually(t, "an event on the claim", func() bool { return strings.Contains(a.told(), "ns/before") })
+	eventually(t, "an event on the claim", func() bool { return strings.Contains(a.eventObjects(), "ns/before") })
 	a.remove("storageclasses", "now")
 	a.set("storageclasses", "last", kubetest.Class("last", api.DriverName, immediate)) // an event about it proves that the agent has seen the deletion
-	eventually(t, "an event on the last class", func() bool { return strings.Contains(a.told(), "default/last") })
+	eventually(t, "an event on the last class", func() bool { return strings.Contains(a.eventObjects(), "default/last") })
 	a.set("persistentvolumeclaims", "after", kubetest.Claim("after", "now", ""))
 	a.set("persistentvolumeclaims", "of-last", kubetest.Claim("of-last", "last", ""))
-	eventually(t, "an event on the last claim", func() bool { return strings.Contains(a.told(), "ns/of-last") })
-	if strings.Contains(a.told(), "ns/after") {
+	eventually(t, "an event on the last claim", func() bool { return strings.Contains(a.eventObjects(), "ns/of-last") })
+	if strings.Contains(a.eventObjects(), "ns/after") {
 		t.Error("a claim gets an event about a deleted class")
 	}
 }
 
-func TestManyNodesGiveOneEvent(t *testing.T) {
+func TestNodesShareOneEvent(t *testing.T) {
 	a, client := newAPI(t)
 	for range 5 {
 		startAgent(t, client)
@@ -147,8 +147,8 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 	a.set("storageclasses", "now", now)
 	posts := func() int { a.mu.Lock(); defer a.mu.Unlock(); return a.posts }
 	eventually(t, "a post from each node", func() bool { return posts() == 5 })
-	if a.told() != "StorageClass default/now" {
-		t.Errorf("events on %s", a.told())
+	if a.eventObjects() != "StorageClass default/now" {
+		t.Errorf("events on %s", a.eventObjects())
 	}
 	for range 3 { // unrelated changes, as by kubectl annotate
 		a.set("storageclasses", "now", now)
@@ -160,8 +160,8 @@ func TestManyNodesGiveOneEvent(t *testing.T) {
 	}
 }
 
-// TestAWarningIsGivenAgain: the API server deletes an event after an hour, and a pod may wait for longer.
-func TestAWarningIsGivenAgain(t *testing.T) {
+// TestWarningIsRepeated: the API server deletes an event after an hour, and a pod may wait for longer.
+func TestWarningIsRepeated(t *testing.T) {
 	a, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
 	warn := func() { agent.Warn(t.Context(), "ns", "data", "uid", "PodVolumesOnDifferentNodes", "text") }
@@ -190,8 +190,8 @@ type trip func(*http.Request) (*http.Response, error)
 
 func (t trip) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// TestTheOwnersOfImmediateClassesAreToldAgain: the agent repeats the warning while their claims exist.
-func TestTheOwnersOfImmediateClassesAreToldAgain(t *testing.T) {
+// TestImmediateBindingWarningIsRepeated: the agent repeats the warning while their claims exist.
+func TestImmediateBindingWarningIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		posts := 0
 		client, err := kubeclient.NewClientFor(&rest.Config{Host: "http://api", Transport: trip(func(*http.Request) (*http.Response, error) {
@@ -218,17 +218,17 @@ func TestTheOwnersOfImmediateClassesAreToldAgain(t *testing.T) {
 	})
 }
 
-func TestAFailedEventIsTriedAgain(t *testing.T) {
+func TestFailedEventIsRetried(t *testing.T) {
 	a, client := newAPI(t)
 	a.refuse = 1
 	startAgent(t, client)
 	eventually(t, "a watch", func() bool { return a.watching("storageclasses") == 1 })
 	a.set("storageclasses", "now", kubetest.Class("now", api.DriverName, immediate))
-	eventually(t, "the event", func() bool { return a.told() == "StorageClass default/now" })
+	eventually(t, "the event", func() bool { return a.eventObjects() == "StorageClass default/now" })
 }
 
-// TestWhatFailsIsTriedAgainWithinHalfAMinute: no event announces free capacity or a returned disk.
-func TestWhatFailsIsTriedAgainWithinHalfAMinute(t *testing.T) {
+// TestFailuresAreRetriedWithinHalfAMinute: no event announces free capacity or a returned disk.
+func TestFailuresAreRetriedWithinHalfAMinute(t *testing.T) {
 	a := NewAgent(Config{Client: &kubeclient.Client{}, Node: "node-1"})
 	for range 50 {
 		a.backoff.Next("job", time.Now())
@@ -238,7 +238,7 @@ func TestWhatFailsIsTriedAgainWithinHalfAMinute(t *testing.T) {
 	}
 }
 
-func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
+func TestEventNames(t *testing.T) {
 	long := strings.Repeat("c", 253)
 	recorder := &kubeclient.EventRecorder{Node: "node-1"}
 	name := func(c *storagev1.StorageClass, reason string) string {
@@ -257,7 +257,7 @@ func TestEventNamesAreValidAndTheObjectsOwn(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptInMemory(t *testing.T) {
+func TestStoresKeepOnlyUsedFields(t *testing.T) {
 	c := stripClass(kubetest.Class("now", api.DriverName, immediate))
 	if c.Labels != nil || !bindsImmediately(c) {
 		t.Errorf("of a class: %+v", c)

@@ -218,8 +218,8 @@ func (a *fakeAPI) watching(resource string) int {
 	return len(a.watchers[resource])
 }
 
-// told lists the objects of the events, such as "StorageClass default/fast".
-func (a *fakeAPI) told() string {
+// eventObjects lists the objects of the events, such as "StorageClass default/fast".
+func (a *fakeAPI) eventObjects() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var list []string

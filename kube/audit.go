@@ -27,10 +27,10 @@ const auditPause = 200 * time.Millisecond
 
 // audit is the result of comparing the node's disks with the cluster.
 type audit struct {
-	search OrphanSearch
-	every  time.Duration
-	told   map[statuspage.Reason]string // the volumes in the last event of each kind
-	lost   bool                         // the last audit found claims whose volume is not on this node: the next one follows after auditSoon
+	search   OrphanSearch
+	every    time.Duration
+	reported map[statuspage.Reason]string // the volumes in the last event of each kind
+	lost     bool                         // the last audit found claims whose volume is not on this node: the next one follows after auditSoon
 
 	mu      sync.Mutex
 	orphans []Orphan
@@ -42,7 +42,7 @@ func newAudit(cfg Config) audit {
 	every := cmp.Or(cfg.AuditEvery, time.Hour)
 	return audit{
 		search: OrphanSearch{Client: cfg.Client, Holdings: cfg.Holdings, Pause: min(auditPause, every/100)},
-		every:  every, told: map[statuspage.Reason]string{},
+		every:  every, reported: map[statuspage.Reason]string{},
 	}
 }
 
@@ -191,12 +191,12 @@ func (a *Agent) reportOrphans(ctx context.Context, orphans []Orphan) error {
 		for _, o := range orphans {
 			if o.Reason == kind {
 				size += o.Size
-				names[o.Group+"/"+o.ID.LV] = true
+				names[string(o.Group)+"/"+o.ID.LV] = true
 			}
 		}
 		list := strings.Join(slices.Sorted(maps.Keys(names)), ", ")
-		if list == "" || a.audit.told[kind] == list {
-			a.audit.told[kind] = list
+		if list == "" || a.audit.reported[kind] == list {
+			a.audit.reported[kind] = list
 			continue
 		}
 		n := kubeclient.Event{About: kubeclient.AboutNode(a.node), Kind: corev1.EventTypeWarning}
@@ -214,7 +214,7 @@ func (a *Agent) reportOrphans(ctx context.Context, orphans []Orphan) error {
 		if err := a.events.Record(ctx, n); err != nil {
 			return err
 		}
-		a.audit.told[kind] = list
+		a.audit.reported[kind] = list
 	}
 	return nil
 }

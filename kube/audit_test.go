@@ -20,8 +20,8 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// TestOnlyProvenAbsenceIsTold: the event that advises deleting a claim is not written for an unreadable volume.
-func TestOnlyProvenAbsenceIsTold(t *testing.T) {
+// TestUnreadableVolumeIsNotReportedMissing: the event that advises deleting a claim is not written for an unreadable volume.
+func TestUnreadableVolumeIsNotReportedMissing(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want bool
@@ -38,8 +38,8 @@ func TestOnlyProvenAbsenceIsTold(t *testing.T) {
 	}
 }
 
-// TestALossNamesTheGroup: the event names the volume group whose disks the admin must reconnect.
-func TestALossNamesTheGroup(t *testing.T) {
+// TestLossEventNamesGroup: the event names the volume group whose disks the admin must reconnect.
+func TestLossEventNamesGroup(t *testing.T) {
 	a, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
 	lost := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}}}
@@ -59,8 +59,8 @@ func TestALossNamesTheGroup(t *testing.T) {
 	}
 }
 
-// TestAbandonedIsWhatNobodyHasAgain: the event must not advise lvremove for a volume in use.
-func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
+// TestVolumeInUseIsNotAbandoned: the event must not advise lvremove for a volume in use.
+func TestVolumeInUseIsNotAbandoned(t *testing.T) {
 	for phase, want := range map[corev1.PersistentVolumePhase]bool{
 		corev1.VolumeReleased: true, corev1.VolumeFailed: true, corev1.VolumeBound: false, corev1.VolumeAvailable: false,
 	} {
@@ -75,8 +75,8 @@ func TestAbandonedIsWhatNobodyHasAgain(t *testing.T) {
 	}
 }
 
-// TestBoundMeanwhileIsNoOrphan: the search sees a PersistentVolume that is created and bound while it lists the others.
-func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
+// TestVolumeBoundDuringSearchIsNoOrphan: the search sees a PersistentVolume that is created and bound while it lists the others.
+func TestVolumeBoundDuringSearchIsNoOrphan(t *testing.T) {
 	owned := lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "pvc-1"}, UUID: "u", Name: "pvc-1", Claim: "shop/data"}}
 	pv := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume}, ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: api.DriverName, VolumeHandle: owned.ID.String()}
@@ -111,9 +111,9 @@ func TestBoundMeanwhileIsNoOrphan(t *testing.T) {
 	}
 }
 
-// TestContentByHandIsFound: a snapshot is no orphan if a content of any name refers to it, on any page of the list, with or
+// TestPreProvisionedContentIsNoOrphan: a snapshot is no orphan if a content of any name refers to it, on any page of the list, with or
 // without the label of its node.
-func TestContentByHandIsFound(t *testing.T) {
+func TestPreProvisionedContentIsNoOrphan(t *testing.T) {
 	owned := lvm.ManagedVolume{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "snap-1"}, UUID: "u", Name: "snapshot-1"}}
 	for driver, want := range map[string]int{api.DriverName: 0, "other.io": 1} {
 		byHand := kubeclient.Content{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}

@@ -45,6 +45,8 @@ type calls struct {
 type ownClaim struct {
 	uid    types.UID
 	volume string // name of the PersistentVolume
+	class  string // name of its storage class
+	trim   string // its trim interval
 	chosen bool   // the scheduler selected this node for it
 }
 
@@ -125,7 +127,7 @@ func (s *claimStore) put(o any) (wake []string) {
 	// A tenant may write any volume's name into a claim: only the phase that Kubernetes sets says that it is bound.
 	selected, isBound := claim.Annotations[api.AnnotationSelectedNode], claim.Spec.VolumeName != "" && claim.Status.Phase == corev1.ClaimBound
 	if isBound && (selected == "" || selected == s.node) {
-		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, chosen: selected != ""}
+		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, class: kubeclient.ClassOf(claim), trim: claim.Annotations[api.AnnotationTrimInterval], chosen: selected != ""}
 		for other, waiting := range s.open {
 			if sourceOf(waiting.PersistentVolumeClaim) == (source{kubeclient.KindClaim, key}) {
 				wake = append(wake, other)
@@ -208,6 +210,16 @@ func (s *claimStore) bound(key string) (ownClaim, bool) {
 	return own, ok
 }
 
+// classOf returns the storage class of a claim that is bound to this PersistentVolume and may have its volume on this node; "" if
+// there is no such claim.
+func (s *claimStore) classOf(key, volume string) string {
+	own, found := s.bound(key)
+	if !found || own.volume != volume {
+		return ""
+	}
+	return own.class
+}
+
 // boundTo finds the claim of this node that is bound to a PersistentVolume.
 func (s *claimStore) boundTo(volume string) (key string, own ownClaim, ok bool) {
 	s.mu.Lock()
@@ -248,9 +260,9 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 		DeletionTimestamp: claim.DeletionTimestamp, Annotations: maps.Clone(claim.Annotations),
 	}}
 	maps.DeleteFunc(kept.Annotations, func(name, _ string) bool {
-		return !slices.Contains([]string{api.AnnotationSelectedNode, annProvisioner, api.AnnotationNoNodeExpansion}, name)
+		return !slices.Contains([]string{api.AnnotationSelectedNode, api.AnnotationStorageProvisioner, api.AnnotationStorageProvisionerBeta, api.AnnotationNoNodeExpansion, api.AnnotationTrimInterval}, name)
 	})
-	kept.Spec.VolumeName, kept.Status.Phase = claim.Spec.VolumeName, claim.Status.Phase
+	kept.Spec.VolumeName, kept.Spec.StorageClassName, kept.Status.Phase = claim.Spec.VolumeName, claim.Spec.StorageClassName, claim.Status.Phase
 	if isOpen(claim) {
 		kept.Spec, kept.Status = claim.Spec, claim.Status
 	}

@@ -4,14 +4,17 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
-// TestOnlyBoundClaimsCount: a tenant may write the name of any volume into a claim. That claim gets no event about the
+// TestClaimWithoutMatchingPVIsIgnored: a tenant may write the name of any volume into a claim. That claim gets no event about the
 // volume, and the tenant's pod is not placed on its node.
-func TestOnlyBoundClaimsCount(t *testing.T) {
+func TestClaimWithoutMatchingPVIsIgnored(t *testing.T) {
 	store := newClaimStore("node-1", func(string) {})
 	thief, owner := kubetest.Claim("thief", "late", "pvc-data"), kubetest.Claim("data", "late", "pvc-data")
 	thief.Status.Phase = corev1.ClaimPending
@@ -30,5 +33,47 @@ func TestOnlyBoundClaimsCount(t *testing.T) {
 	pv.Spec.ClaimRef.UID = ""
 	if !kubeclient.MayBind(pv, owner) {
 		t.Error("a volume reserved for the claim cannot be bound to it")
+	}
+}
+
+// TestClassOfVolume: only the claim that is bound to a volume tells its class.
+func TestClassOfVolume(t *testing.T) {
+	store := newClaimStore("node-1", func(string) {})
+	elsewhere := kubetest.Claim("elsewhere", "late", "pvc-else")
+	elsewhere.Annotations = map[string]string{api.AnnotationSelectedNode: "node-2"}
+	for _, c := range []*corev1.PersistentVolumeClaim{kubetest.Claim("data", "late", "pvc-data"), elsewhere} {
+		if err := store.Add(stripClaim(c)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ claim, volume, want string }{
+		{"ns/data", "pvc-data", "late"}, {"ns/data", "pvc-other", ""}, {"ns/none", "pvc-data", ""}, {"ns/elsewhere", "pvc-else", ""},
+	} {
+		if got := store.classOf(test.claim, test.volume); got != test.want {
+			t.Errorf("%s with %s: %q, want %q", test.claim, test.volume, got, test.want)
+		}
+	}
+}
+
+// TestTrimInterval: a claim's interval overrides that of its class, and counts only for the volume that it is bound to.
+func TestTrimInterval(t *testing.T) {
+	a := &Agent{claims: newClaimStore("node-1", func(string) {}), classes: newClassStore(func(string) {})}
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "late", Annotations: map[string]string{api.AnnotationTrimInterval: "24h", "other": "x"}}, Provisioner: api.DriverName}
+	own, never := kubetest.Claim("own", "late", "pvc-own"), kubetest.Claim("never", "late", "pvc-never")
+	own.Annotations, never.Annotations = map[string]string{api.AnnotationTrimInterval: "2h"}, map[string]string{api.AnnotationTrimInterval: "never"}
+	for _, c := range []*corev1.PersistentVolumeClaim{own, never, kubetest.Claim("plain", "late", "pvc-plain"), kubetest.Claim("none", "early", "pvc-none")} {
+		if err := a.claims.Add(stripClaim(c)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.classes.Add(class); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ claim, volume, want string }{
+		{"ns/own", "pvc-own", "2h"}, {"ns/never", "pvc-never", "never"}, {"ns/plain", "pvc-plain", "24h"}, {"ns/none", "pvc-none", ""}, {"ns/own", "pvc-plain", ""}, {"ns/gone", "pvc-own", ""},
+	} {
+		if got := a.TrimInterval(test.claim, test.volume); got != test.want {
+			t.Errorf("%s with %s: %q, want %q", test.claim, test.volume, got, test.want)
+		}
 	}
 }

@@ -38,8 +38,12 @@ func bindsImmediately(class *storagev1.StorageClass) bool {
 
 // stripClass keeps what this package reads.
 func stripClass(class *storagev1.StorageClass) *storagev1.StorageClass {
+	kept := metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion}
+	if interval, annotated := class.Annotations[api.AnnotationTrimInterval]; annotated {
+		kept.Annotations = map[string]string{api.AnnotationTrimInterval: interval}
+	}
 	return &storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion},
+		ObjectMeta:  kept,
 		Provisioner: class.Provisioner, VolumeBindingMode: class.VolumeBindingMode, Parameters: class.Parameters,
 	}
 }

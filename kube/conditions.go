@@ -14,7 +14,7 @@ import (
 // condition identifies a finding while it lasts; its text may change.
 type condition struct {
 	what   lvm.ConditionType
-	group  string
+	group  lvm.VGName
 	volume string // UUID of the LV; "" for a whole group
 	pool   string // the thin pool; "": none
 }
@@ -24,7 +24,7 @@ func conditionOf(f lvm.Condition) condition {
 }
 
 func (c condition) compare(d condition) int {
-	return cmp.Or(strings.Compare(c.group, d.group), strings.Compare(c.volume, d.volume), strings.Compare(c.pool, d.pool), cmp.Compare(c.what, d.what))
+	return cmp.Or(cmp.Compare(c.group, d.group), strings.Compare(c.volume, d.volume), strings.Compare(c.pool, d.pool), cmp.Compare(c.what, d.what))
 }
 
 // severities lists conditions of one kind, the least severe first. A condition in none of these lists is the only one of
@@ -33,6 +33,7 @@ var severities = [][]lvm.ConditionType{
 	{lvm.ConditionVolumeRebuilding, lvm.ConditionVolumeDegraded, lvm.ConditionVolumeDataMissing},
 	{lvm.ConditionThinPoolNearlyFull, lvm.ConditionThinPoolFull, lvm.ConditionThinPoolFailed},
 	{lvm.ConditionVolumeGroupUnusable, lvm.ConditionDiskUnresponsive},
+	{lvm.ConditionFileSystemNearlyFull, lvm.ConditionFileSystemFull},
 }
 
 // severity compares two conditions. same reports whether they are of one kind and about one object, which is the thin pool
@@ -164,8 +165,8 @@ func volumeOutcome(was lvm.Condition, seen lvm.HealthScope, bound func(lvm.Volum
 		return conditionDestroyed
 	case !here:
 		return conditionDropped
-	case !v.Active && isOfFileSystem(was.Type):
-		return conditionUnknown // the file system is not mounted
+	case !v.Active && slices.Contains(nodeConditions, was.Type):
+		return conditionUnknown // the volume is not in use
 	case was.Pool != "":
 		return poolOutcome(was, seen)
 	case !v.Active && v.NeedsKernel && was.Type != lvm.ConditionVolumeSuspended:
@@ -174,14 +175,12 @@ func volumeOutcome(was lvm.Condition, seen lvm.HealthScope, bound func(lvm.Volum
 	return conditionResolved
 }
 
-// isOfFileSystem reports whether a condition concerns a file system: Health finds it only while the file system is mounted.
-func isOfFileSystem(t lvm.ConditionType) bool {
-	others := []lvm.ConditionType{lvm.ConditionVolumeSuspended, lvm.ConditionPhysicalVolumeMissing, lvm.ConditionVolumeGroupSetupFailed}
-	return !slices.Contains(others, t) && !slices.ContainsFunc(severities, func(kind []lvm.ConditionType) bool { return slices.Contains(kind, t) })
-}
+// nodeConditions are the conditions that package node finds: only while the volume is active.
+var nodeConditions = []lvm.ConditionType{lvm.ConditionFileSystemReadOnly, lvm.ConditionSignatureFound, lvm.ConditionEncryptionHeaderDamaged,
+	lvm.ConditionFileSystemNearlyFull, lvm.ConditionFileSystemFull, lvm.ConditionFileSystemInodesNearlyUsed}
 
 func poolOutcome(was lvm.Condition, seen lvm.HealthScope) changeKind {
-	switch active, used := seen.Pools[cmp.Or(was.VG, was.Volume.ID.VG)+"/"+was.Pool]; {
+	switch active, used := seen.Pools[string(cmp.Or(was.VG, was.Volume.ID.VG))+"/"+was.Pool]; {
 	case !used:
 		return conditionDropped
 	case !active:

@@ -21,9 +21,9 @@ func (c change) words() string {
 	return words
 }
 
-// TestWhatBecomesOfACondition: a condition is resolved only if its volume or group is present and visible and has no other
+// TestConditionOutcome: a condition is resolved only if its volume or group is present and visible and has no other
 // condition of its kind.
-func TestWhatBecomesOfACondition(t *testing.T) {
+func TestConditionOutcome(t *testing.T) {
 	ofVolume := func(what lvm.ConditionType, pool string) lvm.Condition {
 		return lvm.Condition{Type: what, Group: "vg", VG: kubetest.TestVG, Pool: pool, Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", ID: lvm.ID{VG: kubetest.TestVG, LV: "pvc-1"}}}
 	}
@@ -40,12 +40,12 @@ func TestWhatBecomesOfACondition(t *testing.T) {
 	asLVM.Cause, asBtrfs.Cause = "an LVM physical volume", "a btrfs file system"
 	unprepared := lvm.Condition{Type: lvm.ConditionVolumeGroupSetupFailed, Group: "vg"}
 	see := func(v lvm.VolumeScope, poolIsActive bool) lvm.HealthScope {
-		return lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}, Volumes: map[string]lvm.VolumeScope{"u1": v}, Pools: map[string]bool{kubetest.TestVG + "/pool": poolIsActive}}
+		return lvm.HealthScope{Groups: map[lvm.VGUUID]bool{kubetest.TestVG: true}, Volumes: map[string]lvm.VolumeScope{"u1": v}, Pools: map[string]bool{kubetest.TestVG + "/pool": poolIsActive}}
 	}
 	well := see(lvm.VolumeScope{Active: true}, true)
 	inactive, raid, raidInactive := see(lvm.VolumeScope{}, false), see(lvm.VolumeScope{Active: true, NeedsKernel: true}, true), see(lvm.VolumeScope{NeedsKernel: true}, true)
-	noVolume := lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}}
-	emptied := lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: false}}
+	noVolume := lvm.HealthScope{Groups: map[lvm.VGUUID]bool{kubetest.TestVG: true}}
+	emptied := lvm.HealthScope{Groups: map[lvm.VGUUID]bool{kubetest.TestVG: false}}
 	nothing := lvm.HealthScope{}
 	one := func(f ...lvm.Condition) []lvm.Condition { return f }
 	for name, test := range map[string]struct {

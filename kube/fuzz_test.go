@@ -67,7 +67,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 		resizeTarget(&c)
 		kubeclient.MayBind(&pv, &c)
 		now := time.Now()
-		marked := janitor.NotedAt(pv.Annotations[api.AnnotationLostSince], now, pv.CreationTimestamp.Time, now)
+		marked := janitor.RecordedAt(pv.Annotations[api.AnnotationLostSince], now, pv.CreationTimestamp.Time, now)
 		what := janitor.Decide(janitor.Observation{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true, Marked: marked})
 		if what == janitor.StepDeleteClaim || what == janitor.StepDeletePV || what == janitor.StepRemoveFinalizer {
 			t.Errorf("step %d as soon as the loss is observed, by %s", what, volume)
@@ -112,7 +112,7 @@ func FuzzContents(f *testing.F) {
 		}
 		now := time.Now()
 		lost := janitor.ContentObservation{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), C: &c, Bound: &s, OptIn: true,
-			Marked: janitor.NotedAt(c.Annotations[api.AnnotationLostSince], now, c.CreationTimestamp.Time, now)}
+			Marked: janitor.RecordedAt(c.Annotations[api.AnnotationLostSince], now, c.CreationTimestamp.Time, now)}
 		if what := janitor.DecideContent(lost); what == janitor.StepDeleteClaim || what == janitor.StepRemoveFinalizer {
 			t.Errorf("step %d as soon as the loss is observed, by %s", what, first)
 		}

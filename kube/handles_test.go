@@ -70,9 +70,9 @@ func another(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	return pv
 }
 
-// TestOneHandleOfTwoVolumes: the agent neither extends a volume with two PersistentVolumes nor selects its node for a
+// TestDuplicateVolumeHandle: the agent neither extends a volume with two PersistentVolumes nor selects its node for a
 // clone. The event on the claim names both.
-func TestOneHandleOfTwoVolumes(t *testing.T) {
+func TestDuplicateVolumeHandle(t *testing.T) {
 	for name, test := range map[string]struct {
 		other   *corev1.PersistentVolume
 		refused bool
@@ -121,8 +121,8 @@ func expectShared(t *testing.T, err error, refused bool) {
 	}
 }
 
-// TestABurstLooksOnce: simultaneous expansions share one list of all PersistentVolumes, and a later one lists them again.
-func TestABurstLooksOnce(t *testing.T) {
+// TestConcurrentExpansionsShareOneList: simultaneous expansions share one list of all PersistentVolumes, and a later one lists them again.
+func TestConcurrentExpansionsShareOneList(t *testing.T) {
 	agent, _, sent := withVolumes(t, kubetest.VolumeOn("node-1", "data"))
 	looks := func() (n int) {
 		for range 20 {
@@ -151,9 +151,9 @@ func TestABurstLooksOnce(t *testing.T) {
 	}
 }
 
-// TestNoAnswerExtendsNothing: while the API server does not return the PersistentVolumes, the agent does nothing and writes
+// TestNoExpansionWithoutAPIServer: while the API server does not return the PersistentVolumes, the agent does nothing and writes
 // no event.
-func TestNoAnswerExtendsNothing(t *testing.T) {
+func TestNoExpansionWithoutAPIServer(t *testing.T) {
 	client, sent := kubetest.RecordedClient(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-data": kubetest.VolumeOn("node-1", "data")})
 	disks := &allThere{}
 	agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks})

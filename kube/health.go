@@ -95,7 +95,7 @@ func (a *Agent) eventOf(c change) (n kubeclient.Event, reported bool) {
 	warning, normal := corev1.EventTypeWarning, corev1.EventTypeNormal
 	switch c.what {
 	case conditionNew:
-		if c.now.Type == lvm.ConditionVolumeRebuilding {
+		if c.now.Type.Severity() == lvm.SeverityInfo {
 			return kubeclient.Event{About: a.concerned(c.now), Kind: normal, Reason: string(c.now.Type), Message: c.now.Text}, true
 		}
 		return kubeclient.Event{About: a.concerned(c.now), Kind: warning, Reason: string(c.now.Type), Message: c.now.Text}, true

@@ -76,15 +76,15 @@ func TestAnotherCauseIsReportedAgain(t *testing.T) {
 	}
 }
 
-// TestNoFalseAllClear checks the events when a pool becomes full, when a volume that has lost its disk is destroyed, and
+// TestConditionIsNotResolvedWhileUnknown checks the events when a pool becomes full, when a volume that has lost its disk is destroyed, and
 // when a volume is invisible for a while.
-func TestNoFalseAllClear(t *testing.T) {
+func TestConditionIsNotResolvedWhileUnknown(t *testing.T) {
 	server, client := newAPI(t)
 	inVG := lvm.Volume{UUID: "u1", Name: "pvc-1", Group: "vg", ID: lvm.ID{VG: kubetest.TestVG, LV: "pvc-1"}, Claim: "ns/data"}
 	near := lvm.Condition{Type: lvm.ConditionThinPoolNearlyFull, Group: "vg", VG: kubetest.TestVG, Pool: "pool", Text: "93 % full"}
 	full := lvm.Condition{Type: lvm.ConditionThinPoolFull, Group: "vg", VG: kubetest.TestVG, Pool: "pool", Volume: inVG, Text: "writes fail"}
 	missing := lvm.Condition{Type: lvm.ConditionVolumeDataMissing, Group: "vg", VG: kubetest.TestVG, Volume: inVG, Text: "its disk is not there"}
-	here := lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}, Pools: map[string]bool{kubetest.TestVG + "/pool": true},
+	here := lvm.HealthScope{Groups: map[lvm.VGUUID]bool{kubetest.TestVG: true}, Pools: map[string]bool{kubetest.TestVG + "/pool": true},
 		Volumes: map[string]lvm.VolumeScope{"u1": {Active: true}}}
 	var found []lvm.Condition
 	var seen lvm.HealthScope
@@ -98,15 +98,15 @@ func TestNoFalseAllClear(t *testing.T) {
 	}
 	known := map[condition]lvm.Condition{}
 	for _, step := range []struct {
-		found []lvm.Condition
-		seen  lvm.HealthScope
-		told  string
+		found  []lvm.Condition
+		seen   lvm.HealthScope
+		events string
 	}{
 		{[]lvm.Condition{near}, here, "node-1 Warning ThinPoolNearlyFull: 93 % full"},
 		{[]lvm.Condition{full}, here, "data Warning ThinPoolFull: writes fail, node-1 Warning ThinPoolNearlyFullWorsened: Worse: writes fail"},
 		{[]lvm.Condition{missing}, lvm.HealthScope{}, "data Warning VolumeDataMissing: its disk is not there"},
 		{nil, lvm.HealthScope{}, ""}, // the whole group is missing
-		{nil, lvm.HealthScope{Groups: map[string]bool{kubetest.TestVG: true}},
+		{nil, lvm.HealthScope{Groups: map[lvm.VGUUID]bool{kubetest.TestVG: true}},
 			"data Warning VolumeNotFound: volume " + kubetest.TestVG + "/pvc-1 is no longer in volume group vg on node node-1, although this claim is bound to it: " +
 				"its data is lost unless there is a backup. Previous condition: its disk is not there"},
 		{nil, here, ""},
@@ -119,8 +119,8 @@ func TestNoFalseAllClear(t *testing.T) {
 		if err := agent.checkHealth(t.Context(), known); err != nil {
 			t.Fatal(err)
 		}
-		if got := server.reasons(); got != step.told {
-			t.Errorf("events: %s\nwant: %s", got, step.told)
+		if got := server.reasons(); got != step.events {
+			t.Errorf("events: %s\nwant: %s", got, step.events)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestObjectOfConditionEvents(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeLookedUpIsNotAbsent(t *testing.T) {
+func TestFailedLookupIsNotAbsence(t *testing.T) {
 	for kind, absent := range map[lvm.Kind]bool{lvm.KindNotFound: true, lvm.KindNotLocal: true, lvm.KindInternal: false, lvm.KindBusy: false} {
 		here, err := found(lvm.Errorf(kind, "%w", errors.ErrUnsupported))
 		if here || absent != (err == nil) {

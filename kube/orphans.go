@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -185,26 +184,13 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Manage
 	if !slices.ContainsFunc(suspects, func(o lvm.ManagedVolume) bool { return o.Snapshot }) {
 		return nil
 	}
-	for next := ""; ; {
-		var page kubeclient.ContentList
-		err := s.Client.Snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
-		if apierrors.IsNotFound(err) {
-			return nil // this cluster has no snapshot API
-		}
-		if err != nil {
-			return fmt.Errorf("cannot list the VolumeSnapshotContents: %w", err)
-		}
-		for i := range page.Items {
-			for _, o := range suspects {
-				if o.Snapshot && standsFor(&page.Items[i], o) {
-					s.names[o.UUID] = page.Items[i].Name
-				}
+	return s.Client.EachContent(ctx, func(c *kubeclient.Content) {
+		for _, o := range suspects {
+			if o.Snapshot && standsFor(c, o) {
+				s.names[o.UUID] = c.Name
 			}
 		}
-		if next = page.Continue; next == "" {
-			return nil
-		}
-	}
+	})
 }
 
 // classify determines what happened to the claim of a volume without a PersistentVolume. A volume whose claim still waits

@@ -40,7 +40,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-func TestIsOn(t *testing.T) {
+func TestVolumeIsOnNode(t *testing.T) {
 	pv := func(driver string, terms ...corev1.NodeSelectorTerm) *corev1.PersistentVolume {
 		v := &corev1.PersistentVolume{}
 		v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver}
@@ -71,9 +71,9 @@ func TestIsOn(t *testing.T) {
 	}
 }
 
-// TestWhichSnapshotOfTheName: a retained content outlives its snapshot, and another snapshot may get its name, here or on
+// TestContentOfSnapshotWithFormerName: a retained content outlives its snapshot, and another snapshot may get its name, here or on
 // another node.
-func TestWhichSnapshotOfTheName(t *testing.T) {
+func TestContentOfSnapshotWithFormerName(t *testing.T) {
 	const hNew, hOld = kubetest.TestVG + "/s-new", kubetest.TestVG + "/s-old"
 	for name, test := range map[string]struct {
 		now     string // UID of the snapshot with that name; "": none

@@ -46,8 +46,8 @@ func (a *Agent) Waiting(namespace, claim, uid string) bool {
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == ""
 }
 
-// Given reports from memory whether a claim waits for its volume and the scheduler has selected this node for it.
-func (a *Agent) Given(namespace, claim, uid string) bool {
+// WaitingHere reports from memory whether a claim waits for its volume and the scheduler has selected this node for it.
+func (a *Agent) WaitingHere(namespace, claim, uid string) bool {
 	waiting, ok := a.claims.waiting(namespace + "/" + claim)
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == "" && waiting.DeletionTimestamp == nil &&
 		waiting.Annotations[api.AnnotationSelectedNode] == a.claims.node

@@ -71,8 +71,8 @@ func listerOf(t testing.TB, contentType string, body []byte) *podLister {
 	return newPodLister(client.Core)
 }
 
-// TestAListingDecodesLittle: the reader decodes only the fields in use.
-func TestAListingDecodesLittle(t *testing.T) {
+// TestPodListDecodesOnlyUsedFields: the reader decodes only the fields in use.
+func TestPodListDecodesOnlyUsedFields(t *testing.T) {
 	pods := make([]corev1.Pod, 500)
 	for i := range pods {
 		pods[i] = usualPod(i)

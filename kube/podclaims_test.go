@@ -20,8 +20,8 @@ func podWith(name string, age time.Duration, claims ...string) corev1.Pod {
 	return pod
 }
 
-// TestHardestFirst checks which pods use a claim, and in which order their claims are gathered.
-func TestHardestFirst(t *testing.T) {
+// TestOrderOfPodsThatUseAClaim checks which pods use a claim, and in which order their claims are gathered.
+func TestOrderOfPodsThatUseAClaim(t *testing.T) {
 	now := metav1.Now()
 	deleted, done, gated := podWith("deleted", 9, "a", "b", "c", "d"), podWith("done", 9, "a", "b", "c", "d"), podWith("gated", 9, "a", "b", "c", "d")
 	deleted.DeletionTimestamp = &now
@@ -62,8 +62,8 @@ func TestHardestFirst(t *testing.T) {
 	}
 }
 
-// TestGiven: Given is true while a claim waits and this node is its selected node.
-func TestGiven(t *testing.T) {
+// TestWaitingHere: WaitingHere is true while a claim waits and this node is its selected node.
+func TestWaitingHere(t *testing.T) {
 	now := metav1.Now()
 	for _, test := range []struct {
 		name   string
@@ -85,7 +85,7 @@ func TestGiven(t *testing.T) {
 		if err := a.claims.Add(claim); err != nil {
 			t.Fatal(err)
 		}
-		if got := a.Given("shop", "data", "uid-1"); got != test.want {
+		if got := a.WaitingHere("shop", "data", "uid-1"); got != test.want {
 			t.Errorf("%s: %t, want %t", test.name, got, test.want)
 		}
 	}

@@ -47,7 +47,7 @@ func (g *gathering) run(ctx context.Context) (api.PodClaims, error) {
 	g.seen, g.read = map[int]bool{}, map[string]*corev1.PersistentVolumeClaim{g.claim: nil}
 	for next := []string{g.claim}; len(next) > 0; next = next[1:] {
 		for i := range g.pods {
-			connected, err := g.take(ctx, i, next[0])
+			connected, err := g.addPod(ctx, i, next[0])
 			if err != nil {
 				return api.PodClaims{}, err
 			}
@@ -77,8 +77,8 @@ func hardestFirst(pods []waitingPod, claim string) []waitingPod {
 	return pods
 }
 
-// take adds the claims of a pod that uses the claim named over, and returns those that may connect further pods.
-func (g *gathering) take(ctx context.Context, i int, over string) (connected []string, err error) {
+// addPod adds the claims of a pod that uses the claim named over, and returns those that may connect further pods.
+func (g *gathering) addPod(ctx context.Context, i int, over string) (connected []string, err error) {
 	pod := &g.pods[i]
 	shared := g.read[over]
 	if g.seen[i] || !slices.Contains(pod.claims, over) || shared != nil && !pod.owns(shared) {

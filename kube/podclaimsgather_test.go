@@ -107,8 +107,8 @@ func listed(claims []api.PodClaim) string {
 	return strings.Join(names, " ")
 }
 
-// TestOneNameForConnectedPods: the driver remembers refusals by that name.
-func TestOneNameForConnectedPods(t *testing.T) {
+// TestConnectedPodsShareOneName: the driver remembers refusals by that name.
+func TestConnectedPodsShareOneName(t *testing.T) {
 	for _, asked := range []string{"a", "b", "c", "d"} {
 		agent, _ := sharing(t, func(map[string]*corev1.PersistentVolumeClaim, map[string]any) {}, "x: a b", "y: b c d")
 		company, err := agent.PodClaims(t.Context(), "ns", asked)

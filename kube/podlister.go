@@ -17,23 +17,23 @@ const podListings = 4
 // podLister lists the pods that wait for a node. It watches and keeps nothing, so an idle node costs nothing. A burst of
 // claims costs a few lists: all callers that asked before a list began may share it.
 type podLister struct {
-	client  rest.Interface
-	flights singleflight.Group // by namespace
-	turns   chan struct{}
+	client   rest.Interface
+	requests singleflight.Group // by namespace
+	slots    chan struct{}
 }
 
 func newPodLister(client rest.Interface) *podLister {
-	return &podLister{client: client, turns: make(chan struct{}, podListings)}
+	return &podLister{client: client, slots: make(chan struct{}, podListings)}
 }
 
 // waiting returns the pods of a namespace that wait for a node with claims, as of a time after the call.
 func (l *podLister) waiting(ctx context.Context, namespace string) ([]waitingPod, error) {
-	flight := l.flights.DoChan(namespace, func() (any, error) {
+	flight := l.requests.DoChan(namespace, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), podClaimsTimeout)
 		defer cancel()
-		l.turns <- struct{}{}
-		defer func() { <-l.turns }()
-		l.flights.Forget(namespace) // later callers may know of a pod that this list lacks
+		l.slots <- struct{}{}
+		defer func() { <-l.slots }()
+		l.requests.Forget(namespace) // later callers may know of a pod that this list lacks
 		return l.list(ctx, namespace)
 	})
 	select {

@@ -69,11 +69,11 @@ func (a *Agent) watchPreProvisioned(ctx context.Context) {
 // jobForContent finds the job for a pre-provisioned content.
 func (a *Agent) jobForContent(name string) (job, bool) {
 	c, there, _ := a.preProvisioned.Find(name)
-	return job{string(c.uid), func(ctx context.Context) (bool, error) { return a.take(ctx, name, c) }}, there
+	return job{string(c.uid), func(ctx context.Context) (bool, error) { return a.labelContent(ctx, name, c) }}, there
 }
 
-// take labels the content with this node's name if its snapshot is here.
-func (a *Agent) take(ctx context.Context, name string, c preProvisioned) (tried bool, err error) {
+// labelContent labels the content with this node's name if its snapshot is here.
+func (a *Agent) labelContent(ctx context.Context, name string, c preProvisioned) (tried bool, err error) {
 	here, err := a.hasSnapshot(ctx, c.handle)
 	if err == nil && !here {
 		a.queue.AddAfter(kubeclient.ObjectKey{Kind: kubeclient.KindContent, Key: name}, preProvisionedInterval)

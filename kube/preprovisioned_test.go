@@ -45,8 +45,8 @@ const (
 	handleUnread  = "cccccc-cccc-cccc-cccc-cccc-cccc-cccccc/snap"
 )
 
-// TestTakeContent: where the snapshot is and what the API server answers decide what happens to a content.
-func TestTakeContent(t *testing.T) {
+// TestPreProvisionedContent: where the snapshot is and what the API server answers decide what happens to a content.
+func TestPreProvisionedContent(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle       string
 		answer       int
@@ -74,7 +74,7 @@ func TestTakeContent(t *testing.T) {
 			}
 			disks := snapshots{handleHere: nil, handleUnread: lvm.Errorf(lvm.KindInternal, "a disk does not answer")}
 			agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks, Snapshots: true})
-			tried, err := agent.take(t.Context(), "old", preProvisioned{uid: "u", version: "1", handle: test.handle})
+			tried, err := agent.labelContent(t.Context(), "old", preProvisioned{uid: "u", version: "1", handle: test.handle})
 			if tried != test.tried || (err != nil) != test.failed || asked.Load() != test.asked {
 				t.Errorf("tried %v, asked %v, %v", tried, asked.Load(), err)
 			}
@@ -82,9 +82,9 @@ func TestTakeContent(t *testing.T) {
 	}
 }
 
-// TestContentsAreWatchedWhereTheyExist: a driver without csi-snapshotter never requests contents, and one in a cluster
+// TestContentWatchNeedsSnapshotAPI: a driver without csi-snapshotter never requests contents, and one in a cluster
 // without the snapshot API only polls for that.
-func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
+func TestContentWatchNeedsSnapshotAPI(t *testing.T) {
 	var known atomic.Bool
 	var probes, watches atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,9 +127,9 @@ func TestContentsAreWatchedWhereTheyExist(t *testing.T) {
 	<-ended
 }
 
-// TestADiskMayComeLater: the agent checks a content without its snapshot again, and sends no request for that. It never
+// TestPreProvisionedContentIsCheckedAgain: the agent checks a content without its snapshot again, and sends no request for that. It never
 // checks the contents of other drivers and of the snapshot controller.
-func TestADiskMayComeLater(t *testing.T) {
+func TestPreProvisionedContentIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := NewAgent(Config{Client: &kubeclient.Client{}, Node: "node-1", Volumes: snapshots{}, Snapshots: true})
 		defer agent.queue.ShutDown()

@@ -84,9 +84,9 @@ func saysFailed(claim *corev1.PersistentVolumeClaim, infeasible bool, why string
 		})
 }
 
-// grownPatch records the volume's new size, and leaves the file system, if any, to the kubelet.
-func grownPatch(claim *corev1.PersistentVolumeClaim, size resource.Quantity, isBlock bool) kubeclient.Patch {
-	if isBlock {
+// grownPatch records the volume's new size, and leaves the file system or the mapping, if any (isDone is false), to the kubelet.
+func grownPatch(claim *corev1.PersistentVolumeClaim, size resource.Quantity, isDone bool) kubeclient.Patch {
+	if isDone {
 		return kubeclient.Patch{
 			Annotations: map[string]any{api.AnnotationNoNodeExpansion: "true"},
 			Status: map[string]any{

@@ -62,7 +62,7 @@ func TestResizeTarget(t *testing.T) {
 	}
 }
 
-func TestAnExpansionLeavesOtherConditionsAlone(t *testing.T) {
+func TestExpansionKeepsOtherClaimConditions(t *testing.T) {
 	c := growing("2Gi", "", "", "Unused", corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimNodeResizeError)
 	for name, p := range map[string]kubeclient.Patch{
 		"begun":  begunPatch(c, resource.MustParse("2Gi")),
@@ -77,7 +77,7 @@ func TestAnExpansionLeavesOtherConditionsAlone(t *testing.T) {
 	}
 }
 
-func TestWhatFailedAlreadyIsNotWrittenAgain(t *testing.T) {
+func TestRecordedExpansionIsNotWrittenAgain(t *testing.T) {
 	c := growing("9Gi", "9Gi", corev1.PersistentVolumeClaimControllerResizeInfeasible)
 	if saysFailed(c, true, "no room") {
 		t.Error("no failure is recorded")

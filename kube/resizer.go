@@ -18,12 +18,9 @@ import (
 // for one node. So this node's process expands this node's volumes and records it in the same fields. It expands the volume
 // before it updates the PersistentVolume and the claim, so that it refuses an impossible size early.
 
-// annProvisioner names the driver that provisioned a claim; a claim of a pre-provisioned volume has none.
-const annProvisioner = "volume.kubernetes.io/storage-provisioner"
-
 // mayResize reports, from the claim alone, whether its volume may be on this node.
 func (a *Agent) mayResize(claim *corev1.PersistentVolumeClaim) bool {
-	if made, ok := claim.Annotations[annProvisioner]; ok && made != api.DriverName {
+	if by := api.ProvisionerOf(claim.Annotations); by != "" && by != api.DriverName {
 		return false
 	}
 	selected := claim.Annotations[api.AnnotationSelectedNode]
@@ -76,14 +73,14 @@ func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 			return fmt.Errorf("cannot set the new size of PersistentVolume %s: %w", pv.Name, err)
 		}
 	}
-	isBlock := isBlock(pv)
-	if _, err := a.client.PatchClaim(ctx, claim, "status", grownPatch(claim, size, isBlock)); err != nil {
+	isDone := isBlock(pv) && volume.Class.Encryption == lvm.EncryptionNone // the kubelet has the mapping of an encrypted one resized
+	if _, err := a.client.PatchClaim(ctx, claim, "status", grownPatch(claim, size, isDone)); err != nil {
 		return fmt.Errorf("cannot record the new size of claim %s: %w", kubeclient.KeyOf(claim), err)
 	}
 	a.log.InfoContext(ctx, "volume extended", "claim", kubeclient.KeyOf(claim), "volume", volume.ID.String(), "size", volume.Size)
 	n := kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonFileSystemResizeRequired,
 		Message: fmt.Sprintf("the volume on node %s now has %s; file system resize pending", a.node, volume.Size)}
-	if isBlock {
+	if isDone {
 		n.Reason, n.Message = api.ReasonVolumeResizeSuccessful, fmt.Sprintf("the volume on node %s now has %s", a.node, volume.Size)
 	}
 	return a.events.Record(ctx, n)

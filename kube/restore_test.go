@@ -76,10 +76,10 @@ func (r *restoring) ask(t *testing.T) (requests []string, err error) {
 
 const noKind = lvm.Kind(-1)
 
-// TestEachLinkOfARestoreCounts: the driver restores a snapshot for a claim only if objects that agree in both directions
+// TestRestoreNeedsReferencesInBothDirections: the driver restores a snapshot for a claim only if objects that agree in both directions
 // lead from the claim to a content of this node with that snapshot. It returns a retryable error for what may be valid a
 // moment later.
-func TestEachLinkOfARestoreCounts(t *testing.T) {
+func TestRestoreNeedsReferencesInBothDirections(t *testing.T) {
 	now := metav1.Now()
 	for name, test := range map[string]struct {
 		change func(r *restoring)
@@ -153,8 +153,8 @@ func TestEachLinkOfARestoreCounts(t *testing.T) {
 	}
 }
 
-// TestARestoreWaitsForTheAPI: while the API server does not answer, the error is retryable.
-func TestARestoreWaitsForTheAPI(t *testing.T) {
+// TestRestoreErrorWithoutAPIServerIsRetryable: while the API server does not answer, the error is retryable.
+func TestRestoreErrorWithoutAPIServerIsRetryable(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)

@@ -22,8 +22,8 @@ func given(name, class, node string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// TestRemindersComeLessAndLess: retries that do not help come at growing intervals.
-func TestRemindersComeLessAndLess(t *testing.T) {
+// TestRetriggerIntervalsGrow: retries that do not help come at growing intervals.
+func TestRetriggerIntervalsGrow(t *testing.T) {
 	a, client := newAPI(t)
 	a.set("storageclasses", "late", kubetest.Class("late", api.DriverName, late))
 	a.set("persistentvolumeclaims", "overlooked", given("overlooked", "late", "node-1"))
@@ -64,8 +64,8 @@ func TestRemindersComeLessAndLess(t *testing.T) {
 	}
 }
 
-// TestSilence: a claim counts as without a call from its last change until a CreateVolume call.
-func TestSilence(t *testing.T) {
+// TestClaimWithoutCreateCall: a claim counts as without a call from its last change until a CreateVolume call.
+func TestClaimWithoutCreateCall(t *testing.T) {
 	store := newClaimStore("node-1", func(string) {})
 	seen := func(version string) {
 		c := given("data", "late", "node-1")

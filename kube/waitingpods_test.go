@@ -23,9 +23,9 @@ func waitingPods(t *testing.T, body []byte) (pods []waitingPod, err error) {
 	return pods, err
 }
 
-// TestPodsAreReadAsTheyAre: the reader returns the same fields as a complete decoder, in both encodings; a truncated list
+// TestPodReaderMatchesClientGo: the reader returns the same fields as a complete decoder, in both encodings; a truncated list
 // is an error, not a shorter list.
-func TestPodsAreReadAsTheyAre(t *testing.T) {
+func TestPodReaderMatchesClientGo(t *testing.T) {
 	now := metav1.NewTime(time.Unix(1.7e9, 0))
 	pods := []corev1.Pod{usualPod(0), usualPod(1), usualPod(2), usualPod(3), usualPod(4), podWith("claimless", 0)}
 	pods[1].DeletionTimestamp = &now
@@ -97,7 +97,7 @@ type slowReader struct{ r io.Reader }
 
 func (s slowReader) Read(p []byte) (int, error) { return s.r.Read(p[:min(1, len(p))]) }
 
-func TestPodsMayArriveSlowly(t *testing.T) {
+func TestPodListOverSlowConnection(t *testing.T) {
 	n := 0
 	err := readPods(slowReader{bytes.NewReader(encodedPods(t, usualPod(1), usualPod(2)))}, func(*corev1.Pod) { n++ })
 	if err != nil || n != 2 {

@@ -11,6 +11,12 @@ import (
 // Bytes is a size in bytes.
 type Bytes = inventory.Bytes
 
+// VGName is the name of a volume group, VGUUID its UUID.
+type (
+	VGName = inventory.VGName
+	VGUUID = inventory.VGUUID
+)
+
 // Units for messages and defaults.
 const (
 	KiB Bytes = 1 << 10
@@ -25,7 +31,7 @@ type Extents int64
 // ID identifies one volume: the volume group's UUID and the logical volume's name. Its text form, the CSI volume handle, is
 // `<vg uuid>/<lv name>`, at most 128 bytes (CSI spec, "Size Limits").
 type ID struct {
-	VG string // UUID in LVM's notation: 6-4-4-4-4-4-6 characters
+	VG VGUUID
 	LV string
 }
 
@@ -40,10 +46,10 @@ func ParseID(handle string) (ID, error) {
 	if !ok || len(handle) > 128 || !uuidPattern.MatchString(vg) || !NamePattern.MatchString(lv) {
 		return ID{}, Errorf(KindInvalid, "%q is not a volume handle of this driver (<volume group UUID>/<logical volume>)", handle)
 	}
-	return ID{VG: vg, LV: lv}, nil
+	return ID{VG: VGUUID(vg), LV: lv}, nil
 }
 
-func (id ID) String() string { return id.VG + "/" + id.LV }
+func (id ID) String() string { return string(id.VG) + "/" + id.LV }
 
 // Description describes the source of a volume for messages.
 func (id ID) Description() string {
@@ -89,6 +95,8 @@ type Class struct {
 	Mirrors       int    // raid1: 1 to 9, 1 by default; raid10: 1
 	Pool          string // thin: the pool's name, DefaultPool by default
 	Overprovision int    // thin: the limit of the provisioned size, in percent of the pool's data; 100 to 10000, 100 by default
+
+	Encryption Encryption
 }
 
 // DefaultPool is the thin pool of a class that names none.
@@ -126,12 +134,12 @@ type Volume struct {
 	Name    string // Spec.Name
 	Claim   string // Spec.Claim
 	Cluster string // UID of the cluster that created it
-	Group   string // the volume group's name
+	Group   VGName // the volume group's name
 	Class   Class  // Class.Group is the group's name
 	State   VolumeState
-	Size    Bytes
-	Source  ID   // Spec.Source; may be deleted
-	Block   bool // Spec.Block
+	Size    Bytes // that its user gets: an encrypted one's logical volume has the header as well (DeviceSize)
+	Source  ID    // Spec.Source; may be deleted
+	Block   bool  // Spec.Block
 }
 
 // SnapshotSpec is a request for one snapshot of a thin volume. It is comparable.
@@ -146,12 +154,14 @@ type Snapshot struct {
 	UUID    string
 	Name    string // SnapshotSpec.Name
 	Cluster string // UID of the cluster that created it
-	Group   string
+	Group   VGName
 	Pool    string // the thin pool
 	Source  ID     // SnapshotSpec.Source; may be deleted
 	State   VolumeState
 	Size    Bytes     // the volume's size when the snapshot was created
 	Created time.Time // in whole seconds
+
+	Encryption Encryption // the volume's
 }
 
 // Capacity is what this node can still allocate for a Class.

@@ -3,8 +3,8 @@ package lvm
 // Condition is one condition of a volume, thin pool, disk or volume group, as Health reports it.
 type Condition struct {
 	Type   ConditionType
-	Group  string // the volume group's name
-	VG     string // its UUID; "": the volume group is not on this node
+	Group  VGName // the volume group's name
+	VG     VGUUID // its UUID; "": the volume group is not on this node
 	Volume Volume // zero if the condition concerns the whole volume group
 	Pool   string // the thin pool's name; "": none
 
@@ -31,13 +31,40 @@ const (
 	ConditionVolumeGroupUnusable    ConditionType = "VolumeGroupUnusable"    // Group.Problem
 	ConditionVolumeGroupSetupFailed ConditionType = "VolumeGroupSetupFailed" // the volume group differs from its declaration
 
-	ConditionFileSystemReadOnly ConditionType = "FileSystemReadOnly" // Linux has made the volume's file system read-only
-	ConditionSignatureFound     ConditionType = "SignatureFound"     // a raw block volume begins with a signature on which the node itself might act: LVM, md or btrfs; whoever has the volume can write one
+	ConditionFileSystemNearlyFull       ConditionType = "FileSystemNearlyFull"       // less than a tenth of a mounted file system is available
+	ConditionFileSystemFull             ConditionType = "FileSystemFull"             // less than 2 % of a mounted file system is available
+	ConditionFileSystemInodesNearlyUsed ConditionType = "FileSystemInodesNearlyUsed" // a tenth or less of a mounted file system's inodes is free
+
+	ConditionFileSystemReadOnly      ConditionType = "FileSystemReadOnly"      // Linux has made the volume's file system read-only.
+	ConditionEncryptionHeaderDamaged ConditionType = "EncryptionHeaderDamaged" // An encrypted volume's LUKS header is damaged or lost, or one of its two copies.
+	ConditionSignatureFound          ConditionType = "SignatureFound"          // A raw block volume begins with a signature on which the node itself might act: LVM, md or btrfs; whoever has the volume can write one
 )
+
+// Severity says how urgent a condition is. An alert has the severity of its condition.
+type Severity string
+
+const (
+	SeverityInfo     Severity = "info"     // work in progress, which ends by itself
+	SeverityWarning  Severity = "warning"  // pods can read and write all data; an admin or a user has to act soon
+	SeverityCritical Severity = "critical" // data is missing, or writes fail or wait
+)
+
+// Severity returns the severity of a type; that of an unknown type is critical.
+func (t ConditionType) Severity() Severity {
+	switch t {
+	case ConditionVolumeRebuilding:
+		return SeverityInfo
+	case ConditionVolumeDegraded, ConditionThinPoolNearlyFull, ConditionVolumeGroupUnusable, ConditionVolumeGroupSetupFailed,
+		ConditionFileSystemNearlyFull, ConditionFileSystemInodesNearlyUsed, ConditionSignatureFound:
+		return SeverityWarning
+	default:
+		return SeverityCritical
+	}
+}
 
 // HealthScope is what Health can observe now. A condition that it does not find is resolved only if it was observable.
 type HealthScope struct {
-	Groups  map[string]bool        // UUIDs of the volume groups on this node; true: with volumes of this cluster
+	Groups  map[VGUUID]bool        // UUIDs of the volume groups on this node; true: with volumes of this cluster
 	Volumes map[string]VolumeScope // by UUID: the ready volumes of this cluster
 	Pools   map[string]bool        // by group UUID/pool: the pools with volumes of this cluster; true: the kernel reports their usage
 }

@@ -14,6 +14,8 @@ type Config struct {
 	Cluster string // UID of the cluster, for the tags of created volumes
 	Node    string // this node's name, for a tag of each changed volume group, which other nodes then refuse; "": no tag
 
+	Encryption Encryptor // nil: encrypted volumes are never open, and deleted ones are zeroed
+
 	Log      *slog.Logger  // nil: slog.Default()
 	Observe  func(Command) // called after each LVM command, from the goroutine that ran it; may be nil
 	AdminCLI bool          // this Host serves a command of an admin while the node driver runs: nothing starts it
@@ -21,7 +23,7 @@ type Config struct {
 	ReadyDelay    time.Duration // how long a new volume's second commit waits for other volumes to share it; 0: one second
 	LockTimeLimit time.Duration // how long one operation may hold a volume group's lock before the group is blocked; 0: two minutes
 
-	EmptyPoolsFor time.Duration // how long a thin pool that the driver created may be empty before TendPools removes it; 0: for ever
+	EmptyPoolsFor time.Duration // how long a thin pool that the driver created may be empty before ExtendThinPools removes it; 0: for ever
 	CacheTTL      time.Duration // how old a cached State may be for capacity, lists and metrics; 0: half a second; negative: no cache
 }
 

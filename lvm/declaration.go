@@ -9,7 +9,7 @@ import (
 
 // Declaration declares a volume group that prepare creates and extends from a node's disks.
 type Declaration struct {
-	Name       string
+	Name       VGName
 	Tags       []string
 	Devices    []Selector // the volume group gets the devices that one of these selects; the first declaration that selects a device gets it
 	MaxDevices int        // the limit of its devices; 0: none
@@ -38,7 +38,7 @@ func CheckDeclarations(declared []Declaration) ([]Declaration, error) {
 	checked := slices.Clone(declared)
 	for i := range checked {
 		d := &checked[i]
-		if err := CheckGroup(d.Name); err != nil || d.Name == "" || d.Name[0] == '@' {
+		if err := CheckGroup(string(d.Name)); err != nil || d.Name == "" || d.Name[0] == '@' {
 			return nil, Errorf(KindInvalid, "volume group %q: give a name of letters, digits and _ + . -, not - in front", d.Name)
 		}
 		if slices.ContainsFunc(checked[:i], func(other Declaration) bool { return other.Name == d.Name }) {

@@ -6,7 +6,7 @@ import (
 )
 
 // FindGroup finds a volume group by its UUID. KindNotLocal: it is not on this node.
-func (s State) FindGroup(uuid string) (Group, error) {
+func (s State) FindGroup(uuid VGUUID) (Group, error) {
 	for _, g := range s.Groups {
 		if g.UUID == uuid {
 			return g, nil

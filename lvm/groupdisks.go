@@ -109,7 +109,7 @@ func DescribeUnresponsive(device string) string {
 
 // DescribeMissing says that a disk is missing, and what to do. A disk that missed a commit and is back keeps the MISSING flag
 // until an admin clears it: its data may be old.
-func (pv PV) DescribeMissing(group string) string {
+func (pv PV) DescribeMissing(group VGName) string {
 	if pv.ReappearedDevice != "" {
 		return fmt.Sprintf("physical volume %s has LVM's MISSING flag, but is back as %s: clear the flag with vgextend --restoremissing %s %s", pv.UUID, pv.ReappearedDevice, group, pv.ReappearedDevice)
 	}

@@ -50,9 +50,9 @@ type Kernel interface {
 	// RemoveStaleNames removes stale names of a group's volumes from /dev/mapper and /dev/GROUP. A name is stale if it leads to
 	// no device or to one with another name. A device node of a managed volume is stale too, because nothing removes it with
 	// its device. Devices do not change.
-	RemoveStaleNames(group string, ours func(uuid string) bool) (removed []string, err error)
+	RemoveStaleNames(group VGName, ours func(uuid string) bool) (removed []string, err error)
 	// RemoveNamesOf removes the names of one removed volume and its hidden sub-LVs. udev removes the names that it created.
-	RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error)
+	RemoveNamesOf(group VGName, lv string, hidden []string) (removed []string, err error)
 	// IsSuspended reports whether the device queues its I/O until it is resumed.
 	IsSuspended(path string) (bool, error)
 	// Status returns the type of a device-mapper device's first target, and the target's status: "raid", "2 AA ..." (Linux,

@@ -3,7 +3,7 @@ package lvm
 // ManagedVolumes are the node's managed volumes, of all clusters.
 type ManagedVolumes struct {
 	Owned  []ManagedVolume // the ready ones, by ID
-	Groups map[string]bool // the UUIDs of the volume groups on this node
+	Groups map[VGUUID]bool // the UUIDs of the volume groups on this node
 	Unread []string        // as in State: volume groups on these devices may be missing here
 }
 

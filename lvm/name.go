@@ -43,8 +43,8 @@ const (
 )
 
 // GroupNameTooLong reports whether the device name of a volume in the group could exceed device-mapper's limit.
-func GroupNameTooLong(group string) bool {
-	return len(group)+strings.Count(group, "-") > GroupNameMaxDM
+func GroupNameTooLong(group VGName) bool {
+	return len(group)+strings.Count(string(group), "-") > GroupNameMaxDM
 }
 
 // ReservedNames matches the names of logical volumes that LVM reserves (lvm(8), "VALID NAMES").

@@ -29,7 +29,7 @@ type DeviceReport struct {
 
 // GroupReport reports on one declared group.
 type GroupReport struct {
-	Name    string
+	Name    VGName
 	Text    string // what Prepare did, or the group's state; empty if Err is set
 	Changed bool   // Prepare changed something, or would
 	Err     error  // why it does not match its declaration

@@ -86,6 +86,9 @@ func CheckClass(class Class) (Class, error) {
 	if err := checkThin(&class); err != nil {
 		return class, err
 	}
+	if err := checkEncryption(class); err != nil {
+		return class, err
+	}
 	return class, CheckGroup(class.Group)
 }
 
@@ -152,6 +155,7 @@ func (class Class) Description() string {
 		{fmt.Sprintf(", mirrors: %d", class.Mirrors), class.Mirrors > 0},
 		{fmt.Sprintf(", thinPool: %s, overprovisionRatio: %d %%", class.Pool, class.Overprovision), class.Pool != ""},
 		{fmt.Sprintf(", wipe: %s", class.Wipe), class.Wipe != ""},
+		{fmt.Sprintf(", encryption: %s", class.Encryption), class.Encryption != EncryptionNone},
 	} {
 		if part.said {
 			words += part.text
@@ -193,11 +197,12 @@ func (spec Spec) Size() Bytes {
 // the limit prevents rounding up. KindOutOfRange: the rounded size exceeds the limit.
 func (spec Spec) Extents(g Group) (Extents, error) {
 	row := spec.Class.StripeExtents()
-	n := RoundUpToStripes(g, spec.Size(), row)
-	if spec.Limit == 0 || n <= Extents(spec.Limit/g.ExtentSize) {
+	n := RoundUpToStripes(g, spec.Class.DeviceSize(spec.Size()), row)
+	most := Extents(spec.Class.MaxDeviceSize(spec.Limit) / g.ExtentSize)
+	if spec.Limit == 0 || n <= most {
 		return n, nil
 	}
-	if fit := Extents(spec.Limit/g.ExtentSize) / row * row; spec.Required == 0 && fit > 0 {
+	if fit := most / row * row; spec.Required == 0 && spec.Class.DataSize(g.Bytes(fit)) > 0 {
 		return fit, nil
 	}
 	return 0, LimitError(g, row, n, spec.Size(), spec.Limit)

@@ -15,8 +15,8 @@ type State struct {
 
 // Group is one volume group.
 type Group struct {
-	UUID           string
-	Name           string
+	UUID           VGUUID
+	Name           VGName
 	Tags           []string
 	Seqno          int64  // each commit raises it
 	Checksum       uint32 // of the metadata's text; 0 in LVM's report, which lacks it

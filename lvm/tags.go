@@ -36,6 +36,7 @@ const (
 	keyPromise    = "overprovision"
 	keySource     = "source" // name of an LV in the same group
 	keyMode       = "mode"   // omitted if it is for a file system
+	keyEncryption = "encryption"
 
 	TagSnapshot = "snapshot"
 	TagPool     = "pool"
@@ -63,16 +64,21 @@ func VolumeTags(v Volume) []string {
 	add(keyPromise, strconv.Itoa(class.Overprovision), class.Overprovision != 0)
 	add(keySource, v.Source.LV, v.Source != ID{})
 	add(keyMode, modeBlock, v.Block)
+	add(keyEncryption, string(class.Encryption), class.Encryption != EncryptionNone)
 	add(KeyClaim, v.Claim, v.Claim != "" && len(EncodeTag(KeyClaim, v.Claim)) <= MaxTag)
 	return tags
 }
 
 // SnapshotTags encodes a snapshot's tags.
 func SnapshotTags(sn Snapshot) []string {
-	return []string{
+	tags := []string{
 		EncodeTag(KeyVersion, TagVersion), EncodeTag(KeyKind, TagSnapshot), StateTag(sn.State),
 		EncodeTag(KeyCluster, sn.Cluster), EncodeTag(KeyName, sn.Name), EncodeTag(keySource, sn.Source.LV),
 	}
+	if sn.Encryption != EncryptionNone {
+		tags = append(tags, EncodeTag(keyEncryption, string(sn.Encryption)))
+	}
+	return tags
 }
 
 // PoolTags are the tags of a thin pool that the driver creates.
@@ -150,8 +156,8 @@ func UnescapeTag(s string) (string, error) {
 
 // DeviceUUID is the device-mapper UUID of a volume's device: /sys/class/block/dm-N/dm/uuid. Hidden layers have suffixes, so
 // only an exact match is the volume.
-func DeviceUUID(vgUUID, lvUUID string) string {
-	return "LVM-" + strings.ReplaceAll(vgUUID, "-", "") + strings.ReplaceAll(lvUUID, "-", "")
+func DeviceUUID(vgUUID VGUUID, lvUUID string) string {
+	return "LVM-" + strings.ReplaceAll(string(vgUUID), "-", "") + strings.ReplaceAll(lvUUID, "-", "")
 }
 
 // KeyNode is the key of a volume group's tag that names the node which uses it. LVM's own system ID would also keep the node's

@@ -27,7 +27,7 @@ var AnyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
 		Group:   "vg",
 		Class:   class,
 		State:   rapid.SampledFrom([]lvm.VolumeState{lvm.StateCreating, lvm.StateReady, lvm.StateDeleting}).Draw(t, "state"),
-		Size:    3 * 4 * lvm.MiB,
+		Size:    class.DataSize(8 * 4 * lvm.MiB),
 	}
 	if class.Layout == lvm.LayoutThin && rapid.Bool().Draw(t, "copy") {
 		v.Source = lvm.ID{VG: v.ID.VG, LV: rapid.StringMatching(`[vs]-[0-9a-f]{8}`).Draw(t, "source")}
@@ -46,7 +46,7 @@ func TestTagsRoundTrip(t *testing.T) {
 			}
 		}
 		foreign := rapid.SliceOf(rapid.StringMatching(`[a-z.=]{1,9}`)).Draw(t, "foreign")
-		lv := lvm.LV{UUID: want.UUID, Name: want.ID.LV, Extents: 3, Pool: want.Class.Pool, Tags: rapid.Permutation(append(tags, foreign...)).Draw(t, "order")}
+		lv := lvm.LV{UUID: want.UUID, Name: want.ID.LV, Extents: 8, Pool: want.Class.Pool, Tags: rapid.Permutation(append(tags, foreign...)).Draw(t, "order")}
 		got, ours, err := lvm.VolumeOf(lvm.Group{UUID: want.ID.VG, Name: "vg", ExtentSize: 4 * lvm.MiB}, lv)
 		if err != nil || !ours {
 			t.Fatalf("ours %v, error %v", ours, err)
@@ -90,8 +90,8 @@ func TestEncodeTag(t *testing.T) {
 	}
 }
 
-// TestVolumeOfOthers: an LV without the driver's tags is unmanaged; one with invalid tags is an error that names it.
-func TestVolumeOfOthers(t *testing.T) {
+// TestVolumeOfUnmanagedLV: an LV without the driver's tags is unmanaged; one with invalid tags is an error that names it.
+func TestVolumeOfUnmanagedLV(t *testing.T) {
 	good := []string{"nodelvm.v=1", "nodelvm.state=ready", "nodelvm.cluster=c", "nodelvm.name=n", "nodelvm.wipe=zero", "nodelvm.layout=linear"}
 	with := func(old, tag string) []string {
 		var tags []string

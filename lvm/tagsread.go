@@ -21,14 +21,16 @@ func VolumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 		Cluster: values[KeyCluster],
 		Group:   g.Name,
 		State:   VolumeState(values[keyState]),
-		Size:    Bytes(lv.Extents) * g.ExtentSize,
 		Source:  sourceOf(g, values),
 		Block:   values[keyMode] == modeBlock,
 	}
 	if v.Class, err = classOf(lv, values); err != nil {
 		return Volume{}, true, notManagedError(g, lv, err)
 	}
-	v.Class.Group = g.Name
+	v.Class.Group = string(g.Name)
+	if v.Size = v.Class.DataSize(g.Bytes(lv.Extents)); v.Size == 0 && v.Class.Encryption != EncryptionNone {
+		return Volume{}, true, notManagedError(g, lv, fmt.Errorf("is tagged as encrypted and has only %s, of which the LUKS header needs %s", g.Bytes(lv.Extents), LUKSHeaderSize))
+	}
 	return v, true, nil
 }
 
@@ -39,6 +41,7 @@ func SnapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
 	if err != nil || kind != TagSnapshot {
 		return Snapshot{}, err != nil, err
 	}
+	encryption := Encryption(values[keyEncryption])
 	return Snapshot{
 		ID:      ID{VG: g.UUID, LV: handleName(lv, values)},
 		UUID:    lv.UUID,
@@ -48,8 +51,10 @@ func SnapshotOf(g Group, lv LV) (sn Snapshot, ours bool, err error) {
 		Pool:    lv.Pool,
 		Source:  sourceOf(g, values),
 		State:   VolumeState(values[keyState]),
-		Size:    Bytes(lv.Extents) * g.ExtentSize,
+		Size:    Class{Encryption: encryption}.DataSize(g.Bytes(lv.Extents)),
 		Created: lv.Created,
+
+		Encryption: encryption,
 	}, true, nil
 }
 
@@ -103,6 +108,8 @@ func checkTags(values map[string]string) error {
 		return fmt.Errorf("has no %s tag", TagPrefix+KeyCluster)
 	case values[keyLV] != "" && !NamePattern.MatchString(values[keyLV]):
 		return fmt.Errorf("its %s tag says %q", TagPrefix+keyLV, values[keyLV])
+	case values[keyEncryption] != "" && values[keyEncryption] != string(EncryptionLUKS2):
+		return fmt.Errorf("its %s tag says %q, which this version does not know", TagPrefix+keyEncryption, values[keyEncryption])
 	case kind == TagSnapshot && values[keySource] == "":
 		return fmt.Errorf("has no %s tag", TagPrefix+keySource)
 	}
@@ -118,7 +125,7 @@ func sourceOf(g Group, values map[string]string) ID {
 
 // classOf decodes the class, without its group, and applies the rules for requested classes, so that no plan meets any other.
 func classOf(lv LV, values map[string]string) (Class, error) {
-	class := Class{Group: "any", Layout: Layout(values[keyLayout]), Wipe: Wipe(values[keyWipe])}
+	class := Class{Group: "any", Layout: Layout(values[keyLayout]), Wipe: Wipe(values[keyWipe]), Encryption: Encryption(values[keyEncryption])}
 	stripeKiB := 0
 	for key, value := range map[string]*int{
 		keyStripes: &class.Stripes, keyMirrors: &class.Mirrors, keyPromise: &class.Overprovision, keyStripeSize: &stripeKiB,

@@ -15,9 +15,10 @@ type expandRequest struct {
 	path            string // where the volume is mounted: its staging path, or a pod's where the caller names no other
 	required        lvm.Bytes
 	block, readOnly bool // as far as the caller says
+	secret          map[string]string
 }
 
-// NodeExpandVolume lets a mounted file system grow into its volume, which ControllerExpandVolume has made larger before
+// NodeExpandVolume lets the mapping of an encrypted volume and a mounted file system grow into its volume, which ControllerExpandVolume has made larger before
 // (CSI spec, "NodeExpandVolume"). A raw device needs nothing, and what has grown is left as it is. lvm.KindNotFound: the
 // volume is not there; lvm.KindOutOfRange: it is smaller than what is asked for.
 func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
@@ -30,7 +31,10 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 		return nil, err
 	}
 	defer release()
-	device, block, err := s.deviceOf(ctx, r.id)
+	v, device, block, err := s.deviceOf(ctx, r.id)
+	if err == nil && v.Class.Encryption != lvm.EncryptionNone {
+		block.Size, err = s.expandMapping(ctx, r, v)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +104,7 @@ func parseExpand(req *csi.NodeExpandVolumeRequest) (r expandRequest, err error) 
 	if size.GetRequiredBytes() < 0 || size.GetLimitBytes() < 0 {
 		return r, lvm.Errorf(lvm.KindInvalid, "capacity_range has %d required bytes and a limit of %d; they cannot be negative", size.GetRequiredBytes(), size.GetLimitBytes())
 	}
-	r.required = lvm.Bytes(size.GetRequiredBytes())
+	r.required, r.secret = lvm.Bytes(size.GetRequiredBytes()), req.GetSecrets()
 	if req.GetVolumeCapability() == nil { // it is optional
 		return r, nil
 	}

@@ -28,10 +28,14 @@ type fake struct {
 	moved    bool              // the volume's device becomes another one while it is being opened
 	readOnly bool              // the device takes no writes
 	during   func(call string) // runs in the middle of a call
+	usage    func(MountedFileSystem) (Usage, error)
+	luks     fakeLUKS
 }
 
 func newFake() *fake {
-	return &fake{active: true, mounts: map[string]*Mount{}, kinds: map[string]PathKind{}}
+	f := &fake{active: true, mounts: map[string]*Mount{}, kinds: map[string]PathKind{}}
+	f.luks.fake = f
+	return f
 }
 
 func (f *fake) do(format string, args ...any) error {
@@ -46,7 +50,7 @@ func (f *fake) do(format string, args ...any) error {
 	return nil
 }
 
-func (f *fake) Activate(context.Context, lvm.ID, string) (string, error) {
+func (f *fake) ActivateAs(context.Context, lvm.ID, string, lvm.Encryption) (string, error) {
 	f.active = true
 	return "/dev/dm-3", f.do("activate")
 }
@@ -60,18 +64,21 @@ func (f *fake) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
 	if id != testID {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindNotLocal, "volume %s: its volume group is not on this node", id)
 	}
-	return lvm.Volume{ID: id, UUID: "uuid"}, nil
+	return lvm.Volume{ID: id, UUID: "uuid", Class: f.luks.class}, nil
 }
 
 func (f *fake) Inspect(path string) (PathInfo, error) {
 	p := PathInfo{Path: path, Mount: f.mounts[path], Kind: f.kinds[path]}
 	if p.Kind == PathDevice {
-		p.Device = ourDevice
+		p.Device = f.boundAt(path)
 	}
 	return p, nil
 }
-func (f *fake) Mounts(string) (points []MountPoint, err error) {
+func (f *fake) Mounts(device string) (points []MountPoint, err error) {
 	for _, path := range slices.Sorted(maps.Keys(f.mounts)) {
+		if device == mappingPath && f.mounts[path].Device != mappingDevice {
+			continue
+		}
 		points = append(points, MountPoint{Path: path, ReadOnly: f.mounts[path].ReadOnly})
 	}
 	return points, nil
@@ -79,15 +86,17 @@ func (f *fake) Mounts(string) (points []MountPoint, err error) {
 func (f *fake) RawDevices() (numbers []DeviceNumber, err error) {
 	for path := range f.mounts {
 		if f.kinds[path] == PathDevice {
-			numbers = []DeviceNumber{ourDevice}
+			numbers = []DeviceNumber{f.boundAt(path)}
 		}
 	}
 	return numbers, nil
 }
-func (f *fake) Stat(string) (BlockDevice, error) { return BlockDevice{ourDevice, lvm.GiB}, nil }
-func (f *fake) OpenDevice(string) (BlockDevice, func(), error) {
+func (f *fake) Stat(device string) (BlockDevice, error) {
+	return BlockDevice{numberAt(device), lvm.GiB}, nil
+}
+func (f *fake) OpenDevice(device string) (BlockDevice, func(), error) {
 	f.held++
-	return BlockDevice{ourDevice, lvm.GiB}, func() { f.held-- }, nil
+	return BlockDevice{numberAt(device), lvm.GiB}, func() { f.held-- }, nil
 }
 func (f *fake) Owns(_ context.Context, id lvm.ID, device uint64) (bool, error) {
 	return id == testID && DeviceNumber(device) == ourDevice, nil
@@ -121,7 +130,7 @@ func (f *fake) ReadAt(_ string, offset int64, bytes int) ([]byte, error) {
 }
 func (f *fake) FailedFileSystems() ([]DeviceNumber, error) { return f.failed, nil }
 func (f *fake) List(context.Context) ([]lvm.Volume, error) {
-	return []lvm.Volume{{ID: testID, UUID: "uuid", Group: "vg-a", Claim: "shop/data"}}, nil
+	return []lvm.Volume{{ID: testID, UUID: "uuid", Group: "vg-a", Claim: "shop/data", Class: f.luks.class}}, nil
 }
 func (f *fake) Fsck(_ context.Context, device, fsType string) error {
 	return f.do("check %s %s", fsType, device)
@@ -136,7 +145,7 @@ func (f *fake) CreateMountPoint(path string, file bool) ([]string, error) {
 func (f *fake) Mount(device, target, fsType string, options []string) error {
 	err := f.do("mount %s %s %s %s", device, target, fsType, strings.Join(options, ","))
 	if err == nil {
-		f.mounts[target] = fsMount(ourDevice, slices.Contains(options, "ro"))
+		f.mounts[target] = fsMount(numberAt(device), slices.Contains(options, "ro"))
 		f.mounts[target].FSType = fsType
 	}
 	return err
@@ -144,7 +153,10 @@ func (f *fake) Mount(device, target, fsType string, options []string) error {
 func (f *fake) Bind(source, target string, readOnly bool) error {
 	err := f.do("bind %s %s %s", source, target, access(readOnly))
 	if err == nil {
-		f.mounts[target] = fsMount(ourDevice, readOnly)
+		f.mounts[target] = fsMount(numberAt(source), readOnly)
+		if m := f.mounts[source]; m != nil {
+			f.mounts[target].Device = m.Device
+		}
 		if f.kinds[target] == PathEmptyFile {
 			f.kinds[target] = PathDevice
 		}
@@ -172,6 +184,23 @@ func (f *fake) RemoveMountPoint(path string) error {
 	}
 	delete(f.kinds, path)
 	return f.do("remove %s", path)
+}
+func (f *fake) MountedFileSystems() (map[DeviceNumber][]MountedFileSystem, error) {
+	all := map[DeviceNumber][]MountedFileSystem{}
+	for _, path := range slices.Sorted(maps.Keys(f.mounts)) {
+		m := f.mounts[path]
+		all[m.Device] = append(all[m.Device], MountedFileSystem{Path: path, Type: m.FSType, ReadOnly: m.ReadOnly})
+	}
+	return all, nil
+}
+func (f *fake) Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error) {
+	return 5, device, f.do("trim %s %d of %s", m.Path, from, device)
+}
+func (f *fake) UsageOf(m MountedFileSystem) (Usage, error) {
+	if f.usage != nil {
+		return f.usage(m)
+	}
+	return f.Usage(m.Path)
 }
 func (f *fake) Usage(string) (Usage, error) {
 	return Usage{Total: 100, Used: 60, Available: 30, Inodes: 10, InodesUsed: 4, InodesFree: 6}, nil

@@ -54,6 +54,13 @@ type Filesystem interface {
 	ReadAt(device string, offset int64, bytes int) ([]byte, error)
 	// Usage returns the usage of the file system that is mounted at a path.
 	Usage(path string) (Usage, error)
+	// MountedFileSystems lists where file systems on block devices are mounted whole, by device; the oldest mount comes first.
+	MountedFileSystems() (map[DeviceNumber][]MountedFileSystem, error)
+	// UsageOf returns the usage of a mounted file system; fs.ErrNotExist: it is no longer the one at its path.
+	UsageOf(m MountedFileSystem) (Usage, error)
+	// Trim discards the unused blocks of one range of a mounted file system (FITRIM): the one that begins at an offset, on a device of this
+	// size. It returns the number of bytes, and where the next range begins. io.EOF: the file system ends before the offset.
+	Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error)
 }
 
 // BlockDevice is a block device's number and size.
@@ -66,6 +73,15 @@ type BlockDevice struct {
 type MountPoint struct {
 	Path     string
 	ReadOnly bool // the mount itself
+}
+
+// MountedFileSystem is one mount of a file system.
+type MountedFileSystem struct {
+	ID   int // the mount's (name_to_handle_at(2))
+	Path string
+	Type string
+
+	ReadOnly bool // the mount itself, or the file system
 }
 
 // Formatting describes a file system to create.

@@ -105,7 +105,7 @@ func gpt(sectors uint64) []byte {
 	return append(header, table...)
 }
 
-func TestForeignContentIsLeftAlone(t *testing.T) {
+func TestForeignContentIsKept(t *testing.T) {
 	for what, put := range foreign {
 		t.Run(what, func(t *testing.T) {
 			wanted := "ext4"
@@ -180,7 +180,7 @@ func (b *bench) refused(what string, unchanged func(), call func() error) {
 	unchanged()
 }
 
-func TestTakenStagingPaths(t *testing.T) {
+func TestStagingPathWithForeignContent(t *testing.T) {
 	for what, take := range map[string]func(b *bench, path string){
 		"a directory that is not empty": func(b *bench, path string) {
 			b.must(os.Mkdir(path, 0o750))
@@ -208,7 +208,7 @@ func TestTakenStagingPaths(t *testing.T) {
 	}
 }
 
-func TestTakenTargets(t *testing.T) {
+func TestTargetPathWithForeignContent(t *testing.T) {
 	b := newBench(t)
 	b.volume("v", 16)
 	staging, target := b.path("staging"), b.path("pod")
@@ -259,7 +259,7 @@ func TestOpenDeviceIsNotFormatted(t *testing.T) {
 	b.must(b.unstage("v", b.path("staging")))
 }
 
-func TestRemainsBehindTheHeadAreNoContent(t *testing.T) {
+func TestDataBeyondZeroedHeadIsNoContent(t *testing.T) {
 	b := newBench(t)
 	device := b.volume("v", 16)
 	b.noise(device, headSize, megabytes) // what wipe "none" may leave

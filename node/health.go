@@ -2,14 +2,17 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// Health looks for volumes of this cluster whose mounted file systems have errors, so that the kernel has made them
-// read-only, and for raw block volumes with a signature that the node's own system might act on. It reads the table of mounts,
-// ext4's count of errors, and the beginning of the raw block volumes that are active.
+// Health looks for volumes of this cluster whose mounted file systems are nearly full, or have errors, so that the kernel has made them
+// read-only. It also looks for raw block volumes with a signature that the node's own system might act on. It reads the table of
+// mounts, the usage of the mounted file systems, ext4's count of errors, and the beginning of the raw block volumes that are active.
 func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
 	failed, err := s.fs.FailedFileSystems()
 	if err != nil {
@@ -19,12 +22,16 @@ func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
 	if err != nil {
 		return nil, err
 	}
-	findings := s.findHostSignatures(ctx, volumes)
+	usage, err := s.fileSystemsOf(ctx, volumes)
+	if err != nil {
+		return nil, err
+	}
+	findings := append(s.findHostSignatures(ctx, volumes), fullFileSystems(volumes, usage)...)
 	if len(failed) == 0 {
 		return findings, nil
 	}
 	for _, v := range volumes {
-		path, active, err := s.devices.Device(v.ID, v.UUID)
+		path, active, err := s.currentDevice(volumeOf(v))
 		if err != nil || !active {
 			continue // it is not mounted, or is being unmounted
 		}
@@ -33,8 +40,56 @@ func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
 			continue
 		}
 		findings = append(findings, lvm.Condition{Type: lvm.ConditionFileSystemReadOnly, Group: v.Group, Volume: v,
-			Text: "the file system on " + v.Group + "/" + v.ID.LV + " (" + path + ") has errors, and the kernel refuses writes to it: " +
+			Text: "the file system on " + string(v.Group) + "/" + v.ID.LV + " (" + path + ") has errors, and the kernel refuses writes to it: " +
 				"read the node's kernel log. If the disk works, delete the pod: the driver checks the file system before it mounts it again"})
 	}
 	return findings, nil
+}
+
+// Limits of file systems, in percent: of the space that users other than root can write, and of the inodes.
+const (
+	nearlyFullPercent = 10
+	fullPercent       = 2
+)
+
+// fullFileSystems finds the file systems with little space or few inodes left. One that does not answer has no condition.
+func fullFileSystems(volumes []lvm.Volume, usage map[lvm.ID]inventory.FileSystem) []lvm.Condition {
+	var found []lvm.Condition
+	for _, v := range volumes {
+		f, mounted := usage[v.ID]
+		if !mounted || f.Error != "" {
+			continue
+		}
+		if kind := spaceCondition(f); kind != "" {
+			found = append(found, lvm.Condition{Type: kind, Group: v.Group, Volume: v,
+				Text: fmt.Sprintf("%s of %s in the file system are available: expand the claim%s, or delete files", f.Available, f.Size, expansionCommand(v))})
+		}
+		if isBelow(f.InodesFree, f.Inodes, nearlyFullPercent) {
+			found = append(found, lvm.Condition{Type: lvm.ConditionFileSystemInodesNearlyUsed, Group: v.Group, Volume: v,
+				Text: fmt.Sprintf("%d of %d inodes in the file system are free, and each new file needs one: expand the claim%s, or delete files", f.InodesFree, f.Inodes, expansionCommand(v))})
+		}
+	}
+	return found
+}
+
+// spaceCondition is the condition of a file system's space; "": none.
+func spaceCondition(f inventory.FileSystem) lvm.ConditionType {
+	switch {
+	case isBelow(int64(f.Available), int64(f.Size), fullPercent):
+		return lvm.ConditionFileSystemFull
+	case isBelow(int64(f.Available), int64(f.Size), nearlyFullPercent):
+		return lvm.ConditionFileSystemNearlyFull
+	}
+	return ""
+}
+
+// isBelow reports whether left is less than percent of all. Both come from the kernel: all*percent may overflow.
+func isBelow(left, all int64, percent float64) bool { return float64(left)*100 < float64(all)*percent }
+
+func expansionCommand(v lvm.Volume) string {
+	namespace, name, ok := strings.Cut(v.Claim, "/")
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf(" (kubectl patch pvc %s -n %s, spec.resources.requests.storage)", name, namespace)
 }

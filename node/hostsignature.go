@@ -51,7 +51,8 @@ func matchHostSignature(head []byte) string {
 // signatureTimeout bounds the check of a node's volumes: an unresponsive device must not delay the other findings.
 const signatureTimeout = 5 * time.Second
 
-// findHostSignatures looks for raw block volumes with a signature that the node's own system might act on.
+// findHostSignatures looks for raw block volumes with a signature that the node's own system might act on, and for encrypted volumes
+// whose header is damaged.
 func (s *Server) findHostSignatures(ctx context.Context, volumes []lvm.Volume) []lvm.Condition {
 	if !s.signatureScan.TryLock() {
 		return nil // an earlier check waits for an unresponsive device
@@ -59,7 +60,7 @@ func (s *Server) findHostSignatures(ctx context.Context, volumes []lvm.Volume) [
 	done := make(chan []lvm.Condition, 1)
 	go func() {
 		defer s.signatureScan.Unlock()
-		var findings []lvm.Condition
+		findings := s.checkHeaders(volumes)
 		for _, raw := range s.rawVolumes(volumes) {
 			if f, found := s.hostSignatureFinding(raw); found {
 				findings = append(findings, f)
@@ -100,7 +101,7 @@ func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
 			if v.Block != block {
 				continue
 			}
-			path, active, err := s.devices.Device(v.ID, v.UUID)
+			path, active, err := s.currentDevice(volumeOf(v))
 			if err != nil || !active {
 				continue
 			}

@@ -82,7 +82,7 @@ func namedByKernel(device string, number DeviceNumber) error {
 		return fmt.Errorf("device %s is gone: %w", device, err)
 	}
 	if filepath.Base(name) != filepath.Base(device) {
-		return lvm.Errorf(lvm.KindInternal, "%s is the device that the kernel names %s: the node in /dev is stale; nothing was changed. Remove it (rm %s), and udev or the driver creates it again", device, filepath.Base(name), device)
+		return lvm.Errorf(lvm.KindInternal, "the device node %s is stale, because it leads to the device that the kernel names %s. Remove it (rm %s), and udev or the driver creates it again. The driver has changed nothing", device, filepath.Base(name), device)
 	}
 	return nil
 }

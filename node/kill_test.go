@@ -134,9 +134,9 @@ func isWrite(pid int) bool {
 	return false
 }
 
-// TestMkfsThatIsKilled kills mkfs at its writes, one after the other: the next attempt to stage the volume succeeds by
+// TestKilledMkfsIsRepeated kills mkfs at its writes, one after the other: the next attempt to stage the volume succeeds by
 // itself, whatever was left.
-func TestMkfsThatIsKilled(t *testing.T) {
+func TestKilledMkfsIsRepeated(t *testing.T) {
 	for _, test := range []struct {
 		fsType, options string
 		size            int64
@@ -214,8 +214,8 @@ func (b *bench) startsByItself(fsType, options string) {
 	b.must(b.unstage("v", staging))
 }
 
-// TestMkfsWhoseEndWasNotSeen: mkfs ended, and the driver did before it took the mark away.
-func TestMkfsWhoseEndWasNotSeen(t *testing.T) {
+// TestMarkAfterFinishedMkfs: mkfs ended, and the driver did before it took the mark away.
+func TestMarkAfterFinishedMkfs(t *testing.T) {
 	b := newBench(t)
 	device := b.volume("v", 16)
 	b.must(newMachine().Format(t.Context(), Formatting{Device: device, Size: 16 * megabytes, UUID: "uuid-of-v", Type: "ext4"}))
@@ -253,8 +253,8 @@ func TestNoMountedFileSystemIsFormatted(t *testing.T) {
 	b.refused("xfs", b.digestBefore(), func() error { return b.stage("v", "xfs", b.path("staging")) })
 }
 
-// TestAFileWithTheMark: a mark in a file of a file system that is in use is the user's data.
-func TestAFileWithTheMark(t *testing.T) {
+// TestMarkInAFileIsUserData: a mark in a file of a file system that is in use is the user's data.
+func TestMarkInAFileIsUserData(t *testing.T) {
 	b := newBench(t)
 	device := b.volume("v", 16)
 	b.startsByItself("ext4", "")

@@ -18,7 +18,7 @@ func (l loops) Device(id lvm.ID, _ string) (string, bool, error) {
 	return device, ok, nil
 }
 
-func (l loops) Activate(_ context.Context, id lvm.ID, uuid string) (string, error) {
+func (l loops) ActivateAs(_ context.Context, id lvm.ID, uuid string, _ lvm.Encryption) (string, error) {
 	if device, ok, _ := l.Device(id, uuid); ok {
 		return device, nil
 	}

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -200,6 +202,27 @@ func (machine) Usage(path string) (Usage, error) {
 	if err := unix.Statfs(path, &s); err != nil {
 		return Usage{}, fmt.Errorf("cannot read the usage of the file system at %s: %w", path, err)
 	}
+	return usageOf(s), nil
+}
+
+// UsageOf compares the mount's ID: where the file system was unmounted meanwhile, the path shows the file system above.
+func (machine) UsageOf(m MountedFileSystem) (Usage, error) {
+	fd, err := unix.Open(m.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Usage{}, fmt.Errorf("cannot open %s: %w", m.Path, err)
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written
+	if _, id, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH); err != nil || id != m.ID {
+		return Usage{}, fmt.Errorf("another file system is mounted at %s: %w", m.Path, cmp.Or(err, fs.ErrNotExist))
+	}
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(fd, &s); err != nil {
+		return Usage{}, fmt.Errorf("cannot read the usage of the file system at %s: %w", m.Path, err)
+	}
+	return usageOf(s), nil
+}
+
+func usageOf(s unix.Statfs_t) Usage {
 	block := lvm.Bytes(s.Frsize)
 	return Usage{
 		Total:      lvm.Bytes(s.Blocks) * block, //nolint:gosec // statfs counts what fits a disk
@@ -208,5 +231,5 @@ func (machine) Usage(path string) (Usage, error) {
 		Inodes:     int64(s.Files),
 		InodesUsed: int64(s.Files - s.Ffree),
 		InodesFree: int64(s.Ffree),
-	}, nil
+	}
 }

@@ -68,6 +68,17 @@ func (m machine) Mounts(device string) ([]MountPoint, error) {
 	return points, err
 }
 
+func (machine) MountedFileSystems() (map[DeviceNumber][]MountedFileSystem, error) {
+	mounts, err := mountsWhere(func(m *mountinfo.Info) bool { return m.Root == "/" && strings.HasPrefix(m.Source, "/dev/") })
+	all := map[DeviceNumber][]MountedFileSystem{}
+	for _, m := range mounts {
+		number := numberOf(m)
+		all[number] = append(all[number], MountedFileSystem{ID: m.ID, Path: m.Mountpoint, Type: m.FSType,
+			ReadOnly: hasOption(m.Options, "ro") || hasOption(m.VFSOptions, "ro")})
+	}
+	return all, err
+}
+
 func (m machine) RawDevices() ([]DeviceNumber, error) {
 	var numbers []DeviceNumber
 	_, err := mountsWhere(func(m *mountinfo.Info) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/luks"
 )
 
 // volume is the part of a request that describes the volume.
@@ -25,12 +26,14 @@ type volume struct {
 	onePod        bool   // for one pod at a time
 	hasSource     bool   // it was restored from a snapshot or cloned
 	mkfs          string // further options of mkfs, for a new file system only
+	encryption    lvm.Encryption
 }
 
 // stageRequest is a parsed NodeStageVolumeRequest.
 type stageRequest struct {
 	volume
 	staging string
+	keys    luks.Keys // of an encrypted volume
 }
 
 // publishRequest is a parsed NodePublishVolumeRequest.
@@ -50,7 +53,11 @@ func parseStage(req *csi.NodeStageVolumeRequest) (stageRequest, error) {
 		return stageRequest{}, err
 	}
 	v, err := parseVolume(req.GetVolumeId(), req.GetVolumeContext(), req.GetVolumeCapability())
-	return stageRequest{v, staging}, err
+	r := stageRequest{volume: v, staging: staging}
+	if err == nil && v.encryption != lvm.EncryptionNone {
+		r.keys, err = parseKeys(v.id, req.GetSecrets(), stageSecret)
+	}
+	return r, err
 }
 
 // parsePublish is parseStage for NodePublishVolume.
@@ -89,6 +96,9 @@ func parseVolume(handle string, attributes map[string]string, capability *csi.Vo
 	}
 	v.hasSource = attributes[api.AttributeSource] != ""
 	v.mkfs = attributes[api.AttributeMkfsOptions]
+	if v.encryption = lvm.Encryption(attributes[api.AttributeEncryption]); v.encryption != lvm.EncryptionNone && v.encryption != lvm.EncryptionLUKS2 {
+		return volume{}, lvm.Errorf(lvm.KindInvalid, "volume %s: the volume attribute %s is %q; this version knows only %q", v.id, api.AttributeEncryption, v.encryption, lvm.EncryptionLUKS2)
+	}
 	return v, nil
 }
 

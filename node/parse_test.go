@@ -57,7 +57,7 @@ func rawBlock(r *csi.NodePublishVolumeRequest) {
 	r.VolumeCapability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 }
 
-func TestGoodRequests(t *testing.T) {
+func TestParseRequests(t *testing.T) {
 	for _, test := range []struct {
 		what   string
 		change func(*csi.NodePublishVolumeRequest)
@@ -79,7 +79,7 @@ func TestGoodRequests(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			test.want.id, test.want.uuid = testID, "uuid"
 			staged, err := parseStage(stageOf(request(test.change)))
-			if diff := cmp.Diff(stageRequest{test.want, "/staging"}, staged, unexported); err != nil || diff != "" {
+			if diff := cmp.Diff(stageRequest{volume: test.want, staging: "/staging"}, staged, unexported); err != nil || diff != "" {
 				t.Errorf("stage: %v\n%s", err, diff)
 			}
 			published, err := parsePublish(request(test.change))
@@ -99,7 +99,7 @@ func TestReadOnlyOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestBadRequests(t *testing.T) {
+func TestParseRequestsRefuse(t *testing.T) {
 	type change = func(*csi.NodePublishVolumeRequest)
 	for _, test := range []struct {
 		what   string

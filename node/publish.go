@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // NodePublishVolume binds a staged volume to a pod's path: the file system's directory, or the device over a file (CSI
@@ -20,9 +22,12 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 		return nil, err
 	}
 	defer release()
-	device, active, err := s.devices.Device(r.id, r.uuid)
-	if err == nil && !active {
-		device, err = s.devices.Activate(ctx, r.id, r.uuid)
+	device, active, err := s.currentDevice(r.volume)
+	switch {
+	case err == nil && !active && r.encryption != lvm.EncryptionNone:
+		err = lvm.Errorf(lvm.KindConflict, "volume %s is encrypted and not open on this node: it must be staged first, with the Secret that %s of its PersistentVolume names", r.id, stageSecret)
+	case err == nil && !active:
+		device, err = s.devices.ActivateAs(ctx, r.id, r.uuid, r.encryption)
 	}
 	if err != nil {
 		return nil, err
@@ -52,7 +57,7 @@ func (s *Server) lockTarget(volume, target string, alone bool) (release func(), 
 }
 
 func (s *Server) publish(ctx context.Context, r publishRequest, device string) error {
-	block, release, err := s.openVolume(r.volume, device)
+	block, release, err := s.openDevice(r.volume, device)
 	if err != nil {
 		return err
 	}

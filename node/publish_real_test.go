@@ -182,7 +182,7 @@ type failingMount struct{ machine }
 func (failingMount) Bind(string, string, bool) error { return errors.New("no mount today") }
 
 // What is mounted at a path is unmounted only if it is the volume.
-func TestUnmountOfOthers(t *testing.T) {
+func TestUnmountRefusesOtherMounts(t *testing.T) {
 	b := newBench(t)
 	b.volume("v", 16)
 	b.volume("w", 16)

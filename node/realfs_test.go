@@ -196,6 +196,12 @@ func (b *bench) stats(name, path string) {
 	if size.GetTotal() < 250*megabytes || size.GetTotal() > 320*megabytes || size.GetAvailable() <= 0 || size.GetUsed() <= 0 {
 		b.t.Errorf("a volume of 320 MiB reports %v", size)
 	}
+	found, err := b.FileSystems(b.t.Context())
+	b.must(err)
+	entry := found[lvm.ID{VG: vgUUID, LV: name}]
+	if entry.Error != "" || int64(entry.Size) != size.GetTotal() || int64(entry.Used) != size.GetUsed() || len(reply.GetUsage()) > 1 && entry.Inodes != reply.GetUsage()[1].GetTotal() {
+		b.t.Errorf("the status document has %+v, NodeGetVolumeStats %v", entry, reply)
+	}
 	for _, inodes := range reply.GetUsage()[1:] { // btrfs does not count them
 		if inodes.GetUsed() < 1 || inodes.GetTotal() != inodes.GetUsed()+inodes.GetAvailable() {
 			b.t.Errorf("inodes do not add up: %v", inodes)

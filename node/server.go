@@ -1,6 +1,6 @@
 // Package node is the CSI Node service of one node: it turns a volume's device into a path that a pod can use.
 //
-// The lifecycle of a volume here: NodeStageVolume -> parseStage -> Devices.Activate ("/dev/dm-3") -> planStage (what is at
+// The lifecycle of a volume here: NodeStageVolume -> parseStage -> Devices.ActivateAs ("/dev/dm-3") -> planStage (what is at
 // the staging path?) -> Filesystem.Probe -> planContent (what is on the device?) -> make or check the file system, mount
 // it, and resize it if its device is larger; then NodePublishVolume -> planPublish -> a bind mount at the pod's path.
 // parse.go, mkfs.go, plan.go, superblock.go and btrfs.go are pure functions: from the request and what is there they derive
@@ -22,13 +22,15 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/luks"
 )
 
 // Devices is what this service needs of the node's LVM; *host.Host implements it. Every error carries an lvm.Kind.
 type Devices interface {
-	// Activate returns the device ("/dev/dm-3") of the volume, and creates it if necessary. lvm.KindNotFound: the volume
+	// ActivateAs returns the device ("/dev/dm-3") of the volume, and creates it if necessary. lvm.KindNotFound: the volume
 	// is gone, or another one has its name now; lvm.KindNotLocal: its group is not on this node.
-	Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error)
+	// lvm.KindConflict: it has another encryption.
+	ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (device string, err error)
 	// Device returns the device if the volume is active, without asking LVM.
 	Device(id lvm.ID, uuid string) (device string, active bool, err error)
 	// Owns tells whether the block device of this number is the volume's, or is gone, as far as the kernel knows: it does
@@ -47,29 +49,35 @@ type Config struct {
 	VolumeLimit int64  // max_volumes_per_node; 0: not limited
 	Devices     Devices
 	Filesystem  Filesystem   // nil: this node's
+	Encryption  Encryption   // nil: this node's
 	Log         *slog.Logger // nil: slog.Default()
 }
 
-// Server implements csi.NodeServer for one node. Its only state is the locks of operations in flight.
+// Server implements csi.NodeServer for one node. Its only state is the operations in flight.
 type Server struct {
 	csi.UnimplementedNodeServer
 	name          string
 	limit         int64
 	devices       Devices
 	fs            Filesystem
+	encryption    Encryption
 	log           *slog.Logger
 	locks         operationLocks
+	usage         usageReader
 	signatureScan sync.Mutex // held while the volumes are scanned for signatures
 }
 
 // New returns the service.
 func New(c Config) *Server {
-	s := &Server{name: c.NodeName, limit: c.VolumeLimit, devices: c.Devices, fs: c.Filesystem, log: c.Log}
+	s := &Server{name: c.NodeName, limit: c.VolumeLimit, devices: c.Devices, fs: c.Filesystem, encryption: c.Encryption, log: c.Log}
 	if s.fs == nil {
 		s.fs = newMachine()
 	}
 	if s.log == nil {
 		s.log = slog.Default()
+	}
+	if s.encryption == nil {
+		s.encryption = luks.New(luks.Config{Log: s.log})
 	}
 	return s
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-func (f *fake) server() *Server { return New(Config{NodeName: "n", Devices: f, Filesystem: f}) }
+func (f *fake) server() *Server {
+	return New(Config{NodeName: "n", Devices: f, Filesystem: f, Encryption: &f.luks})
+}
 
 // expect compares what was done since the last time.
 func (f *fake) expect(t *testing.T, want ...string) {
@@ -53,7 +55,7 @@ func succeed(t *testing.T, err error) {
 	}
 }
 
-func TestLifeOfAFileSystem(t *testing.T) {
+func TestFileSystemLifecycle(t *testing.T) {
 	f := newFake()
 	succeed(t, f.stage(t, fsType("xfs", "noatime")))
 	f.expect(t, "activate", "format xfs /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging xfs noatime")
@@ -76,7 +78,7 @@ func TestLifeOfAFileSystem(t *testing.T) {
 	f.expect(t, "activate", "check xfs /dev/dm-3", "mount /dev/dm-3 /staging xfs ")
 }
 
-func TestLifeOfARawDevice(t *testing.T) {
+func TestBlockVolumeLifecycle(t *testing.T) {
 	f := newFake()
 	succeed(t, f.stage(t, rawBlock))
 	f.expect(t, "activate")
@@ -93,7 +95,7 @@ func TestLifeOfARawDevice(t *testing.T) {
 }
 
 // What a call made goes again when it fails, and the next call succeeds.
-func TestFailures(t *testing.T) {
+func TestFailedStageCanBeRepeated(t *testing.T) {
 	for _, test := range []struct {
 		fail string
 		left []string // what the failing stage does
@@ -171,7 +173,7 @@ func TestSeveralPodsAtOnce(t *testing.T) {
 	}
 }
 
-func TestStatistics(t *testing.T) {
+func TestNodeGetVolumeStats(t *testing.T) {
 	f := newFake()
 	f.mounts["/target"] = fsMount(ourDevice, false)
 	f.mounts["/other"] = fsMount(otherDevice, false)
@@ -207,7 +209,7 @@ func TestStatistics(t *testing.T) {
 	f.expect(t)
 }
 
-func TestInfo(t *testing.T) {
+func TestNodeGetInfo(t *testing.T) {
 	s := New(Config{NodeName: "node-1", VolumeLimit: 7, Devices: newFake(), Filesystem: newFake()})
 	info, err := s.NodeGetInfo(t.Context(), nil)
 	if err != nil || info.GetNodeId() != "node-1" || info.GetMaxVolumesPerNode() != 7 || info.GetAccessibleTopology().GetSegments()[api.TopologyKey] != "node-1" {

@@ -9,8 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodeStageVolume makes a volume usable on this node: it activates the device, formats a blank one, mounts the file system at the
-// staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindConflict: the path is in use, or the
+// NodeStageVolume makes a volume usable on this node: it activates the device, opens an encrypted one, formats a blank one, mounts the
+// file system at the staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindConflict: the path is in use, or the
 // device holds other data, and the driver has changed nothing.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	r, err := parseStage(req)
@@ -22,11 +22,11 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 		return nil, err
 	}
 	defer release()
-	device, err := s.devices.Activate(ctx, r.id, r.uuid)
+	device, err := s.devices.ActivateAs(ctx, r.id, r.uuid, r.encryption)
 	if err != nil {
 		return nil, err
 	}
-	if r.block {
+	if r.block && r.encryption == lvm.EncryptionNone {
 		return &csi.NodeStageVolumeResponse{}, nil // publishing binds the device itself
 	}
 	if err := s.stage(ctx, r, device); err != nil {
@@ -36,11 +36,25 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 func (s *Server) stage(ctx context.Context, r stageRequest, device string) error {
-	block, release, err := s.openVolume(r.volume, device)
+	block, release, err := s.openDevice(volume{id: r.id, uuid: r.uuid}, device)
 	if err != nil {
 		return err
 	}
 	defer release()
+	if r.encryption != lvm.EncryptionNone {
+		var releaseMapping func()
+		if device, block, releaseMapping, err = s.stageEncrypted(ctx, r, device); err != nil {
+			return err
+		}
+		defer releaseMapping()
+	}
+	if r.block {
+		return nil
+	}
+	return s.stageFileSystem(ctx, r, device, block)
+}
+
+func (s *Server) stageFileSystem(ctx context.Context, r stageRequest, device string, block BlockDevice) error {
 	info, err := s.fs.Inspect(r.staging)
 	if err != nil {
 		return err
@@ -63,14 +77,14 @@ func (s *Server) stage(ctx context.Context, r stageRequest, device string) error
 	return s.resize(ctx, r.id, device, r.staging, r.fsType)
 }
 
-// openVolume opens a volume's device, and checks that it is still the volume's: device-mapper gives the number of a device that
+// openDevice opens a volume's device, and checks that it is still the volume's: device-mapper gives the number of a device that
 // an admin has deactivated to the next one, which can be another volume's. While it is open, nothing changes any more.
-func (s *Server) openVolume(v volume, device string) (BlockDevice, func(), error) {
+func (s *Server) openDevice(v volume, device string) (BlockDevice, func(), error) {
 	block, release, err := s.fs.OpenDevice(device)
 	if err != nil {
 		return block, nil, err
 	}
-	now, active, err := s.devices.Device(v.id, v.uuid)
+	now, active, err := s.currentDevice(v)
 	if err == nil && (!active || now != device) {
 		err = lvm.Errorf(lvm.KindBusy, "device %s is no longer volume %s: another program on this node deactivated it; the driver changed nothing, retry", device, v.id)
 	}

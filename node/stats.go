@@ -21,7 +21,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err != nil {
 		return nil, err
 	}
-	_, device, err := s.deviceOf(ctx, id)
+	_, _, device, err := s.deviceOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -52,22 +52,27 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	return reply, nil
 }
 
-// deviceOf finds the active device of a volume, and its path.
-func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (string, BlockDevice, error) {
-	v, err := s.devices.Lookup(ctx, id)
+// deviceOf finds a volume and the device that its pods use, and the path of that.
+func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (v lvm.Volume, path string, block BlockDevice, err error) {
+	v, err = s.devices.Lookup(ctx, id)
 	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
-		return "", BlockDevice{}, lvm.Errorf(lvm.KindNotFound, "%w", err)
+		return v, "", block, lvm.Errorf(lvm.KindNotFound, "%w", err)
 	}
 	if err != nil {
-		return "", BlockDevice{}, err
+		return v, "", block, err
 	}
-	path, active, err := s.devices.Device(id, v.UUID)
+	path, active, err := s.currentDevice(volumeOf(v))
 	if err != nil {
-		return "", BlockDevice{}, err
+		return v, "", block, err
 	}
 	if !active {
-		return "", BlockDevice{}, lvm.Errorf(lvm.KindNotFound, "volume %s is not in use on this node: it has no device", id)
+		return v, "", block, lvm.Errorf(lvm.KindNotFound, "volume %s is not in use on this node: it has no device", id)
 	}
-	block, err := s.fs.Stat(path)
-	return path, block, err
+	block, err = s.fs.Stat(path)
+	return v, path, block, err
+}
+
+// volumeOf is what this service needs to find the device of a volume.
+func volumeOf(v lvm.Volume) volume {
+	return volume{id: v.ID, uuid: v.UUID, encryption: v.Class.Encryption}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodeUnstageVolume unmounts the staging path, which itself is the CO's and stays (CSI spec, "NodeUnstageVolume"). It runs
-// no LVM command, and the device stays active. lvm.KindInUse: files are open there; lvm.KindConflict: something else is mounted there,
+// NodeUnstageVolume unmounts the staging path, which itself is the CO's and stays (CSI spec, "NodeUnstageVolume"), and closes an
+// encrypted volume. It runs no LVM command, and the device of the logical volume stays active. lvm.KindInUse: files are open there; lvm.KindConflict: something else is mounted there,
 // which the driver does not unmount.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
@@ -25,6 +25,9 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	}
 	defer release()
 	if _, err := s.unmountAll(ctx, req.GetVolumeId(), staging); err != nil {
+		return nil, err
+	}
+	if err := s.closeMapping(ctx, req.GetVolumeId()); err != nil {
 		return nil, err
 	}
 	return &csi.NodeUnstageVolumeResponse{}, nil
@@ -86,6 +89,9 @@ func (s *Server) checkOwner(ctx context.Context, handle string, info PathInfo) e
 		return err
 	}
 	isVolume, err := s.devices.Owns(ctx, id, uint64(info.mountedDevice()))
+	if err == nil && !isVolume {
+		isVolume, err = s.isMapping(handle, info.mountedDevice())
+	}
 	if err != nil {
 		return err
 	}

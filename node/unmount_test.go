@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestUnmountLeavesOthersAlone: what is mounted at the path is unmounted only if it is the volume.
-func TestUnmountLeavesOthersAlone(t *testing.T) {
+// TestUnmountIgnoresOtherMounts: what is mounted at the path is unmounted only if it is the volume.
+func TestUnmountIgnoresOtherMounts(t *testing.T) {
 	for _, test := range []struct {
 		what, handle string
 		mount        *Mount
@@ -45,7 +45,7 @@ func TestUnmountLeavesOthersAlone(t *testing.T) {
 }
 
 // A mount of another volume on top of ours hides it: nothing of either is unmounted, nor is the volume below.
-func TestUnmountStopsAtAnother(t *testing.T) {
+func TestUnmountStopsAtOtherVolume(t *testing.T) {
 	f := newFake()
 	f.mounts["/target"], f.kinds["/target"] = fsMount(ourDevice, false), PathEmptyDir
 	f.during = func(call string) {
@@ -100,9 +100,9 @@ func TestReadOnlyDevices(t *testing.T) {
 	}
 }
 
-// TestTheDeviceIsHeld: from its check to the mount, the volume's device is open; one that became another volume's between
+// TestDeviceIsOpenUntilMount: from its check to the mount, the volume's device is open; one that became another volume's between
 // is not touched.
-func TestTheDeviceIsHeld(t *testing.T) {
+func TestDeviceIsOpenUntilMount(t *testing.T) {
 	for what, call := range map[string]func(f *fake) error{
 		"stage":            func(f *fake) error { return f.stage(t) },
 		"publish a device": func(f *fake) error { return f.publish(t, rawBlock) },

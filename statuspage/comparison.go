@@ -15,17 +15,17 @@ type Comparison struct {
 
 // Unreferenced is a managed volume or snapshot that no object in this cluster refers to. The driver never removes it.
 type Unreferenced struct {
-	Reason      Reason          `json:"reason"`
-	Group       string          `json:"volumeGroup"`
-	LV          string          `json:"lv"`
-	Handle      string          `json:"handle"`
-	Name        string          `json:"name"` // of the PersistentVolume that it had, or the snapshot's
-	Size        inventory.Bytes `json:"size"`
-	Snapshot    bool            `json:"snapshot"`
-	FormerClaim string          `json:"formerClaim,omitempty"`
-	Cluster     string          `json:"clusterID"` // that created it
-	Created     time.Time       `json:"created,omitzero"`
-	Text        string          `json:"message"`
+	Reason      Reason           `json:"reason"`
+	Group       inventory.VGName `json:"volumeGroup"`
+	LV          string           `json:"lv"`
+	Handle      string           `json:"handle"`
+	Name        string           `json:"name"` // of the PersistentVolume that it had, or the snapshot's
+	Size        inventory.Bytes  `json:"size"`
+	Snapshot    bool             `json:"snapshot"`
+	FormerClaim string           `json:"formerClaim,omitempty"`
+	Cluster     string           `json:"clusterID"` // that created it
+	Created     time.Time        `json:"created,omitzero"`
+	Text        string           `json:"message"`
 }
 
 // Reason says why no object in this cluster refers to a volume.

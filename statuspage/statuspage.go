@@ -7,6 +7,7 @@ package statuspage
 import (
 	"time"
 
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
@@ -38,11 +39,13 @@ type Page struct {
 
 // Condition is one condition, with the text of its event.
 type Condition struct {
-	Type   string `json:"condition"` // as the metric nodelvm_volume_condition says it
-	Group  string `json:"volumeGroup"`
-	Volume string `json:"volume,omitempty"`   // the volume's handle; empty where the whole group is concerned
-	Pool   string `json:"thinPool,omitempty"` // the thin pool's name
-	Text   string `json:"message"`
+	Type   string           `json:"condition"` // as the metric nodelvm_volume_condition says it
+	Group  inventory.VGName `json:"volumeGroup"`
+	Volume string           `json:"volume,omitempty"`   // the volume's handle; empty where the whole group is concerned
+	Pool   string           `json:"thinPool,omitempty"` // the thin pool's name
+	Text   string           `json:"message"`
+
+	Severity lvm.Severity `json:"severity"`
 }
 
 // Class is what the node offers to a storage class.

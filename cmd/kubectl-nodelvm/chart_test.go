@@ -40,7 +40,7 @@ func shipped[T any](t *testing.T, kind, name string) T {
 }
 
 // The rights that doctor asks about are those that the chart gives.
-func TestRightsAreTheCharts(t *testing.T) {
+func TestDoctorRightsMatchChart(t *testing.T) {
 	var want []right
 	add := func(rules []rbacv1.PolicyRule, own bool) {
 		for _, rule := range rules {
@@ -76,7 +76,7 @@ func TestRightsAreTheCharts(t *testing.T) {
 }
 
 // The set-up that is shipped is sound in doctor's eyes, and its sidecars are those that the release is tested with.
-func TestShippedIsSound(t *testing.T) {
+func TestDoctorAcceptsShippedManifests(t *testing.T) {
 	f := sound()
 	daemonSet := shipped[appsv1.DaemonSet](t, "DaemonSet", "nodelvm")
 	daemonSet.Namespace, daemonSet.Status.DesiredNumberScheduled = "nodelvm-system", 2

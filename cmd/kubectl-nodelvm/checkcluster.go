@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -18,7 +19,7 @@ const reinstall = "install the release once more (helm upgrade, or kubectl apply
 // checkDriverObject checks the CSIDriver, which describes the driver to Kubernetes.
 func checkDriverObject(f *facts, found func(where, what, fix string)) {
 	const where = "CSIDriver " + api.DriverName
-	if f.blind[theDriver] {
+	if f.unreadable[theDriver] {
 		return
 	}
 	if f.driver == nil {
@@ -36,7 +37,7 @@ func checkDriverObject(f *facts, found func(where, what, fix string)) {
 // checkDaemonSet looks whether the driver runs where it should.
 func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 	switch set := f.daemonSet; {
-	case f.blind[theDaemonSets]:
+	case f.unreadable[theDaemonSets]:
 	case set == nil:
 		found("DaemonSet nodelvm", "no DaemonSet has the labels "+driverPods, "install nodelvm (helm install, or kubectl apply -f nodelvm.yaml)")
 	case set.Status.DesiredNumberScheduled == 0:
@@ -140,7 +141,7 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 		registered[n.Name] = slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == api.DriverName })
 	}
 	for _, a := range f.answers {
-		if registered[a.node] || f.blind[theCSINodes] {
+		if registered[a.node] || f.unreadable[theCSINodes] {
 			continue
 		}
 		fix := "read the log of the driver there, and of its kubelet"
@@ -162,13 +163,13 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 
 // checkPropagation looks whether what the driver mounts reaches the host, and is where the kubelet looks for it.
 func checkPropagation(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.told() {
+	for _, a := range f.answering() {
 		k := a.page.Checks.Kubelet
 		switch k.Propagation {
 		case statuspage.PropagationShared, statuspage.PropagationUnknown, "":
 		case statuspage.PropagationSlave, statuspage.PropagationPrivate:
 			found(a.node, fmt.Sprintf("mounts below %s do not leave the driver's container (%s is mounted %s): pods get empty directories", k.Path, k.Mount, k.Propagation),
-				"give the volumeMount of "+k.Path+" mountPropagation: Bidirectional, and make the mount shared on the node (mount --make-rshared "+shellWord(k.Path)+", or the mount that it is in)")
+				"give the volumeMount of "+k.Path+" mountPropagation: Bidirectional, and make the mount shared on the node (mount --make-rshared "+printable.ShellWord(k.Path)+", or the mount that it is in)")
 		}
 		if !k.Used && k.Path != "" {
 			found(a.node, k.Path+" is not the kubelet's root directory: it has no directory pods", "set kubeletDir to the kubelet's --root-dir")

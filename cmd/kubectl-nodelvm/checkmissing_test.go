@@ -8,7 +8,7 @@ import (
 )
 
 // A node that does not list all proves nothing by what it does not list.
-func TestUnlistedIsNotLost(t *testing.T) {
+func TestPartialListProvesNoLoss(t *testing.T) {
 	for name, gap := range map[string]func(page *statuspage.Page){
 		"a driver that starts":    func(page *statuspage.Page) { page.NotReady = "the driver starts" },
 		"disks that are not read": func(page *statuspage.Page) { page.Unknown = []string{statuspage.UnknownGroups + "a disk hangs"} },

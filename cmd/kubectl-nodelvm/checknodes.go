@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
@@ -25,7 +26,7 @@ func checkModules(f *facts, found func(where, what, fix string)) {
 			needs[statuspage.ModuleRAID] = "the storage class " + class.Name
 		}
 	}
-	for _, a := range f.told() {
+	for _, a := range f.answering() {
 		for _, m := range a.page.Checks.Modules {
 			if needs[m.Name] != "" && m.State == statuspage.ModuleMissing {
 				found(a.node, fmt.Sprintf("the kernel %s has no module %s, which %s needs", a.page.Checks.Kernel, m.Name, needs[m.Name]),
@@ -43,7 +44,8 @@ func checkClasses(f *facts, found func(where, what, fix string)) {
 			found(where, "volumeBindingMode is Immediate: its claims stay Pending, because no node is selected for them",
 				"delete the class and create it again with volumeBindingMode: WaitForFirstConsumer")
 		}
-		for _, a := range f.told() {
+		f.keyPolicy.checkKeys(class, found)
+		for _, a := range f.answering() {
 			if c := classOf(a.page, class.Name); c != nil && c.Error != "" {
 				found(where, c.Error, "delete the class and create it again with valid parameters (Kubernetes does not change the parameters of a class)")
 				break // the others say the same
@@ -58,52 +60,6 @@ func classOf(page statuspage.Page, name string) *statuspage.Class {
 		return nil
 	}
 	return &page.Classes[i]
-}
-
-// checkClassGroups looks whether each class has a volume group that can serve it.
-func checkClassGroups(f *facts, found func(where, what, fix string)) {
-	for _, class := range f.classes {
-		groups, refused, asked := 0, false, 0
-		for _, a := range f.told() {
-			c := classOf(a.page, class.Name)
-			if c == nil || len(c.Offers) == 0 && c.Error == "" && a.gap() != "" {
-				continue
-			}
-			asked++
-			groups += len(c.Offers)
-			refused = refused || c.Error != ""
-			for _, offer := range c.Offers {
-				if offer.Obstacle != "" && !toldElsewhere(a.page, offer, class.Parameters) {
-					found(a.node, "the storage class "+class.Name+" has no capacity there: "+offer.Obstacle, "resolve that, or ignore it if other nodes serve the class")
-				}
-			}
-		}
-		if group := class.Parameters[api.ParameterVolumeGroup]; asked > 0 && groups == 0 && !refused {
-			fix := "create a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n " + shellWord(group) + " DISK...), or set another one in the class"
-			if tag, isTag := strings.CutPrefix(group, "@"); isTag {
-				fix = "give a volume group the tag (vgchange --addtag " + shellWord(tag) + " GROUP), or set another one in the class"
-			}
-			found("StorageClass "+class.Name, fmt.Sprintf("none of the %d answering nodes has the volume group %q: its claims stay Pending", asked, group), fix)
-		}
-	}
-}
-
-// toldElsewhere tells whether checkGroups or checkPools report an obstacle.
-func toldElsewhere(page statuspage.Page, offer inventory.Offer, parameters map[string]string) bool {
-	for _, g := range page.Groups {
-		if g.Name != offer.Group {
-			continue
-		}
-		if g.Problem != "" {
-			return true
-		}
-		for _, p := range g.Pools {
-			if !p.Zero && p.Name == poolOf(parameters) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // poolOf is the thin pool of a class; "" if its layout has none.
@@ -126,7 +82,7 @@ func concerns(page statuspage.Page, group inventory.Group) string {
 		}
 	}
 	for _, v := range page.Volumes {
-		if strings.HasPrefix(v.ID, group.UUID+"/") {
+		if strings.HasPrefix(v.ID, string(group.UUID)+"/") {
 			return "volumes of the driver are in it"
 		}
 	}
@@ -135,18 +91,18 @@ func concerns(page statuspage.Page, group inventory.Group) string {
 
 // checkGroups checks the volume groups that serve classes or hold volumes.
 func checkGroups(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.told() {
+	for _, a := range f.answering() {
 		for _, g := range a.page.Groups {
 			why := concerns(a.page, g)
 			if why == "" {
 				continue
 			}
-			where := a.node + ", volume group " + g.Name
-			if g.Problem != "" {
+			where := a.node + ", volume group " + string(g.Name)
+			if g.Problem != "" && !hasCondition(a.page, lvm.ConditionPhysicalVolumeMissing, g.Name) { // checkConditions
 				found(where, g.Problem, "follow the message; until then the driver creates nothing in it, and "+why)
 			}
 			if g.AutoActivation {
-				found(where, "the host activates its volumes at boot, before the driver can check them", "vgchange --setautoactivation n "+shellWord(g.Name))
+				found(where, "the host activates its volumes at boot, before the driver can check them", "vgchange --setautoactivation n "+printable.ShellWord(string(g.Name)))
 			}
 			if g.MetadataSize > 0 && g.MetadataFree*10 < g.MetadataSize {
 				found(where, fmt.Sprintf("its metadata area is nearly full: %s of %s are free", g.MetadataFree, g.MetadataSize),
@@ -161,11 +117,11 @@ const staleLock = 2 * time.Minute
 
 // checkLocks finds LVM's locks that a process holds for too long.
 func checkLocks(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.told() {
+	for _, a := range f.answering() {
 		for _, g := range a.page.Groups {
 			if held := time.Duration(g.LockHeldSeconds) * time.Second; held >= staleLock {
-				found(a.node+", volume group "+g.Name, fmt.Sprintf("an LVM command has held its lock (/run/lock/lvm/V_%s) for %s: all others wait", g.Name, held),
-					"find it on the node (fuser -v "+shellWord("/run/lock/lvm/V_"+g.Name)+"): answer an lvm that asks a question at a terminal; one that does not end waits for a disk, see dmesg")
+				found(a.node+", volume group "+string(g.Name), fmt.Sprintf("an LVM command has held its lock (/run/lock/lvm/V_%s) for %s: all others wait", g.Name, held),
+					"find it on the node (fuser -v "+printable.ShellWord("/run/lock/lvm/V_"+string(g.Name))+"): answer an lvm that asks a question at a terminal; one that does not end waits for a disk, see dmesg")
 			}
 		}
 	}
@@ -173,7 +129,7 @@ func checkLocks(f *facts, found func(where, what, fix string)) {
 
 // checkDisks tells what a node says of its disks.
 func checkDisks(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.told() {
+	for _, a := range f.answering() {
 		for _, text := range a.page.Unread {
 			found(a.node, "cannot read a disk: "+text, "see the kernel's log (dmesg) on the node")
 		}
@@ -190,17 +146,17 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkPools checks the thin pools of classes and volumes. Full and failed pools are conditions: see checkVolumes.
+// checkPools checks the thin pools of classes and volumes. Full and failed pools are conditions: see checkConditions.
 func checkPools(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.told() {
+	for _, a := range f.answering() {
 		for _, g := range a.page.Groups {
 			for _, p := range g.Pools {
-				name := g.Name + "/" + p.Name
+				name := string(g.Name) + "/" + p.Name
 				where := a.node + ", thin pool " + name
 				if p.Zero || !poolConcerns(f, a.page, g, p) {
 					continue
 				}
-				found(where, "it does not zero new blocks, so that volumes could show old data: the driver creates none in it", "lvchange --zero y "+shellWord(name))
+				found(where, "it does not zero new blocks, so that volumes could show old data: the driver creates none in it", "lvchange --zero y "+printable.ShellWord(name))
 			}
 		}
 	}
@@ -217,40 +173,6 @@ func poolConcerns(f *facts, page statuspage.Page, g inventory.Group, p inventory
 	return slices.ContainsFunc(page.Volumes, func(v inventory.Volume) bool { return v.Group == g.Name && v.Pool == p.Name })
 }
 
-// checkVolumes reports the conditions that the drivers found, with the texts of their events, those of a thin pool once.
-func checkVolumes(f *facts, found func(where, what, fix string)) {
-	const fix = "follow the message; see docs/howto/runbooks.md"
-	for _, a := range f.told() {
-		names := map[string]string{}
-		for _, v := range a.page.Volumes {
-			names[v.ID] = v.Group + "/" + v.LV
-			if v.Claim != "" {
-				names[v.ID] += " (claim " + v.Claim + ")"
-			}
-		}
-		pools := map[string]bool{}
-		for _, x := range a.page.Conditions {
-			pool := x.Type + " " + x.Group + "/" + x.Pool
-			switch {
-			case x.Type == string(lvm.ConditionVolumeGroupUnusable) || x.Type == string(lvm.ConditionDiskUnresponsive): // checkGroups
-			case x.Pool != "" && pools[pool]:
-			case x.Pool != "":
-				pools[pool] = true
-				found(a.node+", thin pool "+x.Group+"/"+x.Pool, x.Type+": "+x.Text, fix)
-			case x.Volume == "" && x.Group == "":
-				found(a.node, x.Text, fix)
-			case x.Volume == "":
-				found(a.node+", volume group "+x.Group, x.Text, fix)
-			default:
-				found(a.node+", volume "+names[x.Volume], x.Type+": "+x.Text, fix)
-			}
-		}
-		for _, text := range a.page.Damaged {
-			found(a.node, "ignoring a volume with invalid tags: "+text, "correct its tags (lvchange --deltag, --addtag), or remove it if it is not needed")
-		}
-	}
-}
-
 func bindsAtOnce(class storagev1.StorageClass) bool {
 	return class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate
 }
@@ -259,7 +181,7 @@ func bindsAtOnce(class storagev1.StorageClass) bool {
 // immediately.
 func checkCapacity(f *facts, found func(where, what, fix string)) {
 	const fix = "see the log of csi-provisioner in the driver's pod on that node"
-	if f.blind[theCapacities] {
+	if f.unreadable[theCapacities] {
 		return
 	}
 	type key struct{ node, class string }
@@ -275,7 +197,7 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 	for _, class := range f.classes {
 		atOnce[class.Name] = bindsAtOnce(class)
 	}
-	for _, a := range f.told() {
+	for _, a := range f.answering() {
 		for _, class := range a.page.Classes {
 			var largest inventory.Bytes
 			for _, offer := range class.Offers {

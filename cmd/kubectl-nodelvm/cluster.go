@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,7 @@ type cluster struct {
 
 func newCluster(config *rest.Config, nodeTimeout time.Duration) (*cluster, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, appsv1.AddToScheme, authorizationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, authorizationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -159,6 +160,15 @@ func claimOf(pv *corev1.PersistentVolume) string {
 		return ""
 	}
 	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
+}
+
+// keySecretOf is the namespace/name of the Secret that the kubelet passes when it stages an encrypted volume; "" if the volume refers to none.
+func keySecretOf(pv *corev1.PersistentVolume) string {
+	ref := pv.Spec.CSI.NodeStageSecretRef
+	if ref == nil {
+		return ""
+	}
+	return ref.Namespace + "/" + ref.Name
 }
 
 // user is a pod that uses a claim.

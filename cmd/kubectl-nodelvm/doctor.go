@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 )
 
 // finding is one fault: what, where, and what to do.
@@ -42,6 +45,7 @@ var checks = []check{
 	{"missing pods", checkMissingPods},
 	{"sidecars", checkSidecars},
 	{"rights", checkRights},
+	{"nodes ready", checkNodesReady},
 	{"nodes answer", checkNodesAnswer},
 	{"registration", checkRegistration},
 	{"mount propagation", checkPropagation},
@@ -52,15 +56,20 @@ var checks = []check{
 	{"locks", checkLocks},
 	{"disks", checkDisks},
 	{"thin pools", checkPools},
-	{"volumes", checkVolumes},
+	{"conditions", checkConditions},
+	{"invalid tags", checkTags},
 	{"lost volumes", checkLostVolumes},
 	{"snapshots", checkSnapshots},
 	{"capacity", checkCapacity},
+	{"claims", checkClaims},
+	{"waiting snapshots", checkWaitingSnapshots},
+	{"disruption budgets", checkBudgets},
+	{"raw block volumes", checkBlockDevices},
 }
 
-// brief names the checks whose findings may be true for a moment: a lock is held, or capacity is published, a little longer; a
-// pod or a volume is just being replaced or removed.
-var brief = []string{"locks", "capacity", "registration", "missing pods", "lost volumes"}
+// brief names the checks whose findings may be true for a moment. A process holds a lock, or capacity is published, a little longer. A
+// pod or a volume is just being replaced or removed. A claim gets its volume, or a snapshot becomes ready.
+var brief = []string{"locks", "capacity", "registration", "missing pods", "lost volumes", "claims", "waiting snapshots"}
 
 // briefPause is how long such a finding must last.
 const briefPause = 5 * time.Second
@@ -70,11 +79,7 @@ func (c *command) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the set-up of the cluster and its nodes, and say what to fix; exit status 1 if anything is found",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
 			told, err := cluster.diagnose(cmd.Context(), briefPause)
 			if err != nil {
 				return err
@@ -86,7 +91,7 @@ func (c *command) doctorCommand() *cobra.Command {
 				return errFound
 			}
 			return nil
-		},
+		}),
 	}
 }
 
@@ -122,7 +127,7 @@ func lasting(first, second *diagnosis) *diagnosis {
 // examine makes all checks.
 func examine(f *facts) *diagnosis {
 	d := &diagnosis{Nodes: len(f.pods), Checks: len(checks), Findings: []finding{}, Unread: slices.Clone(f.unread)}
-	for _, a := range f.told() {
+	for _, a := range f.answering() {
 		for _, text := range a.page.Unknown {
 			d.Unread = append(d.Unread, a.node+": "+text)
 		}
@@ -139,9 +144,9 @@ func examine(f *facts) *diagnosis {
 func (d *diagnosis) write(w io.Writer, s screen) error {
 	var b strings.Builder
 	for _, x := range d.Findings {
-		head := printable(x.Where)
+		head := printable.Text(x.Where)
 		if s.colour {
-			head = string(bad) + head + toneEnd
+			head = string(terminal.Bad) + head + terminal.ToneEnd
 		}
 		fmt.Fprintf(&b, "%s (%s)\n", head, x.Check)
 		wrap(&b, "    ", x.What, s.width)
@@ -156,7 +161,7 @@ func (d *diagnosis) write(w io.Writer, s screen) error {
 	} else if len(d.Unread) > 0 {
 		verdict = "nothing is wrong in what could be checked"
 	} else if s.colour {
-		verdict = string(good) + verdict + toneEnd
+		verdict = string(terminal.Good) + verdict + terminal.ToneEnd
 	}
 	fmt.Fprintf(&b, "%d checks over %d nodes with the driver: %s.\n", d.Checks, d.Nodes, verdict)
 	_, err := io.WriteString(w, b.String())
@@ -169,7 +174,7 @@ func wrap(b *strings.Builder, prefix, text string, width int) {
 	room := max(20, cmp.Or(width, 1<<20)-len(prefix))
 	line := ""
 	for _, word := range strings.Fields(text) {
-		word = printable(word)
+		word = printable.Text(word)
 		if line != "" && len([]rune(line))+1+len([]rune(word)) > room {
 			b.WriteString(prefix + line + "\n")
 			prefix, line = indent, ""

@@ -9,9 +9,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
@@ -47,7 +51,7 @@ var faults = []fault{
 		f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
 		full := statuspage.Condition{Type: "ThinPoolFull", Group: "vg-data", Pool: "nodelvm-thin", Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}
 		f.answers[1].page.Conditions = []statuspage.Condition{full, full}
-	}, "volumes", "node-2, thin pool vg-data/nodelvm-thin", "ThinPoolFull: its thin pool is full"},
+	}, "conditions", "node-2, thin pool vg-data/nodelvm-thin", "ThinPoolFull: its thin pool is full"},
 	{"pool without zeroing", func(f *facts) {
 		f.answers[0].page.Groups[0].Pools[0].Zero = false
 		f.answers[0].page.Classes[1].Offers[0] = inventory.Offer{Group: "vg-data", Obstacle: "the thin pool shows old data in new blocks"}
@@ -102,6 +106,27 @@ var faults = []fault{
 	{"old sidecar", func(f *facts) { f.container("csi-snapshotter").Image = "x:5000/y/csi-snapshotter:v6.1.0" },
 		"sidecars", "DaemonSet nodelvm-system/nodelvm", "older than the tested version (v8)"},
 	{"no provisioner", func(f *facts) { f.container("csi-provisioner").Name = "other" }, "sidecars", "DaemonSet nodelvm-system/nodelvm", "no claim is provisioned"},
+	{"node that is not Ready", func(f *facts) {
+		f.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "Kubelet stopped posting node status."}}}}}
+	}, "nodes ready", "node-2", "the node is not Ready, so pods with its volumes cannot run: Kubelet stopped"},
+	{"budget that blocks a drain", func(f *facts) {
+		f.users = []corev1.Pod{userOf("data-db-0", "db-0")}
+		f.budgets = []policyv1.PodDisruptionBudget{budget("always", 1, 1)}
+	}, "disruption budgets", "PodDisruptionBudget shop/always", "requires 1 of 1 pods, so no pod can be evicted: kubectl drain of node node-1 waits for pod db-0"},
+	{"raw block volume for a user other than root", func(f *facts) {
+		f.users = []corev1.Pod{failingBlockPod()}
+	}, "raw block volumes", "pod shop/db-0", "its container c fails, and does not run as root: it cannot open the raw block volume of claim data-db-0"},
+	{"snapshot with an error", func(f *facts) {
+		f.taken = []namespaceSnapshot{waitingSnapshot("snap-1")}
+	}, "waiting snapshots", "VolumeSnapshot shop/snap-1", "csi-snapshotter on the node of its claim data-db-1 has not finished it"},
+	{"snapshot that no controller sees", func(f *facts) {
+		f.taken = []namespaceSnapshot{waitingSnapshot("snap-2")}
+	}, "waiting snapshots", "VolumeSnapshot shop/snap-2", "has no VolumeSnapshotContent: no snapshot-controller works on it"},
+	{"claim that fits nowhere", func(f *facts) {
+		w := waitingShop()
+		f.nodes, f.claims, f.users = w.nodes, w.claims, w.pods
+	}, "claims", "claim shop/data", "no node can have the volume; node-2: volume group vg-data has 80 GiB of 200 GiB; node-1: the pod also uses claim log"},
 	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
 	{"driver that is not ready", func(f *facts) { f.answers[1].page.NotReady = "device-mapper is not in this kernel" },
 		"nodes answer", "node-2", "device-mapper is not in this kernel"},
@@ -114,10 +139,17 @@ var faults = []fault{
 			f.answers[i].page.Classes[0] = statuspage.Class{Name: "local", Error: `the StorageClass has the unknown parameter "layuot"`}
 		}
 	}, "storage classes", "StorageClass local", `unknown parameter "layuot"`},
+	{"encrypted class that the policy does not name", func(f *facts) {
+		f.classes[0].Parameters[api.ParameterEncryption], f.keyPolicy = "luks2", policyOf("[ 'other', \"more\" ]")
+	}, "storage classes", "StorageClass local", "does not name the class: the API server refuses their PersistentVolumes"},
+	{"keys that an annotation names", func(f *facts) {
+		f.classes[0].Parameters[api.ParameterEncryption], f.keyPolicy = "luks2", policyOf("['other', 'local']")
+		f.classes[0].Parameters[api.ParameterExpandSecretName] = "${pvc.annotations['key']}"
+	}, "storage classes", "StorageClass local", "node-expand-secret-name contains ${pvc.annotations[...]}, which the admission policy does not allow"},
 	{"too few disks", func(f *facts) {
 		f.answers[0].page.Classes[0].Offers[0].Obstacle = "volume group vg-data has 1 disks, but the layout needs 2"
 	},
-		"groups of classes", "node-1", "the storage class local has no capacity there: volume group vg-data has 1 disks"},
+		"groups of classes", "node-1", "no capacity for StorageClass local: volume group vg-data has 1 disks"},
 	{"full metadata area", func(f *facts) { f.answers[0].page.Groups[0].MetadataFree = MiB }, "volume groups", "node-1, volume group vg-data", "metadata area is nearly full"},
 	{"no capacity", func(f *facts) { f.capacities = f.capacities[1:] }, "capacity", "node-1", "no CSIStorageCapacity publishes its capacity for the storage class local"},
 	{"capacity older than the group", func(f *facts) {
@@ -130,11 +162,58 @@ var faults = []fault{
 	}, "capacity", "node-2", "a maximum volume size of 80 GiB for the storage class local (object csisc-node-2local), but the node has 0 B"},
 	{"degraded volume", func(f *facts) {
 		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
-	}, "volumes", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "VolumeDegraded: 1 of its 2 legs have failed"},
+	}, "conditions", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "VolumeDegraded: 1 of its 2 legs have failed"},
+	{"disk with two volumes and a snapshot is missing", func(f *facts) {
+		page := &f.answers[0].page
+		second := page.Volumes[0]
+		second.ID, second.LV, second.Claim = vg1+"/pvc-9", "pvc-9", "shop/data-db-9"
+		page.Volumes = append(page.Volumes, second)
+		page.Groups[0].Problem = "a physical volume is missing"
+		page.Groups[0].PVs = []inventory.PV{{UUID: "ok", Device: "/dev/sda"}, {UUID: "gone", Missing: true, Disk: &inventory.Disk{Path: "/dev/sdb", Model: "X9", Serial: "S1", Slot: "4"}}}
+		page.Classes[0].Offers[0].Obstacle, page.Classes[1].Offers[0].Obstacle = page.Groups[0].Problem, page.Groups[0].Problem
+		page.Conditions = []statuspage.Condition{
+			{Type: "PhysicalVolumeMissing", Group: "vg-data", Text: "volume group vg-data has a missing physical volume"},
+			{Type: "VolumeDataMissing", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "a part of its data is missing"},
+			{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-9", Text: "1 of 2 legs is missing"},
+		}
+	}, "conditions", "node-1, volume group vg-data", "has a missing physical volume. Missing: X9, serial S1, last /dev/sdb, slot 4. Affected volumes: VolumeDataMissing: vg-data/pvc-1 (claim shop/data-db-0); VolumeDegraded: vg-data/pvc-9 (claim shop/data-db-9)"},
+	{"thin pool that serves two classes is nearly full", func(f *facts) {
+		f.classes = append(f.classes, class("thin-xfs", map[string]string{"volumeGroup": "vg-data", "layout": "thin"}))
+		f.capacities = append(f.capacities, capacityOf("node-1", "thin-xfs", "70Gi"), capacityOf("node-2", "thin-xfs", "70Gi"))
+		f.capacities[1].MaximumVolumeSize, f.capacities[4].MaximumVolumeSize = nil, nil
+		page := &f.answers[0].page
+		page.Classes[1].Offers = []inventory.Offer{{Group: "vg-data", Obstacle: "the thin pool vg-data/nodelvm-thin is nearly full"}}
+		page.Classes = append(page.Classes, statuspage.Class{Name: "thin-xfs", Offers: page.Classes[1].Offers})
+		f.answers[1].page.Classes = append(f.answers[1].page.Classes, statuspage.Class{Name: "thin-xfs", Offers: f.answers[1].page.Classes[1].Offers})
+		page.Conditions = []statuspage.Condition{{Type: "ThinPoolNearlyFull", Group: "vg-data", Pool: "nodelvm-thin", Text: "nearly full"}}
+	}, "conditions", "node-1, thin pool vg-data/nodelvm-thin", "ThinPoolNearlyFull: nearly full"},
+	{"obstacle of two classes", func(f *facts) {
+		f.capacities[0].MaximumVolumeSize, f.capacities[1].MaximumVolumeSize = nil, nil
+		classes := f.answers[0].page.Classes
+		classes[0].Offers[0], classes[1].Offers[0] = inventory.Offer{Group: "vg-data", Obstacle: "no disk is free"}, inventory.Offer{Group: "vg-data", Obstacle: "no disk is free"}
+	}, "groups of classes", "node-1", "no capacity for StorageClasses local, thin: no disk is free"},
+	{"tag of two classes that no group has", func(f *facts) {
+		for _, name := range []string{"archive", "cold"} {
+			f.classes = append(f.classes, class(name, map[string]string{"volumeGroup": "@slow"}))
+			for i := range f.answers {
+				f.answers[i].page.Classes = append(f.answers[i].page.Classes, statuspage.Class{Name: name})
+			}
+		}
+	}, "groups of classes", "StorageClasses archive, cold", `none of the 2 answering nodes has a volume group with the LVM tag "slow"`},
+	{"declared group that cannot be created", func(f *facts) {
+		f.classes = append(f.classes, class("archive", map[string]string{"volumeGroup": "vg-slow"}))
+		for i := range f.answers {
+			f.answers[i].page.Classes = append(f.answers[i].page.Classes, statuspage.Class{Name: "archive"})
+		}
+		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeGroupSetupFailed", Group: "vg-slow", Text: "/dev/sdb is not blank"}}
+	}, "conditions", "node-1, volume group vg-slow", "/dev/sdb is not blank"},
+	{"full file system", func(f *facts) {
+		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "FileSystemFull", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "0 B of 10 GiB are available"}}
+	}, "conditions", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "FileSystemFull: 0 B of 10 GiB"},
 	{"declarations that are wrong", func(f *facts) {
 		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeGroupSetupFailed", Text: "cannot create or extend the declared volume groups: paths has no value"}}
-	}, "volumes", "node-1", "cannot create or extend the declared volume groups"},
-	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "volumes", "node-1", "two nodelvm.v tags"},
+	}, "conditions", "node-1", "cannot create or extend the declared volume groups"},
+	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "invalid tags", "node-1", "two nodelvm.v tags"},
 	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},
 	{"a device of unknown make", func(f *facts) { f.answers[0].page.Skipped = []string{"/dev/nbd0 is not searched for volume groups"} }, "disks", "node-1", "/dev/nbd0 is not searched"},
 	{"a tenant's group that the node has activated", func(f *facts) { f.answers[0].page.OnVolumes = []string{"the node has activated dm-9"} }, "disks", "node-1", "the node has activated dm-9"},
@@ -142,7 +221,7 @@ var faults = []fault{
 	{"reader off", func(f *facts) { f.answers[0].page.ReaderOff = "seqno" }, "disks", "node-1", "differs from LVM's report"},
 }
 
-func TestDoctorSound(t *testing.T) {
+func TestDoctorHealthyCluster(t *testing.T) {
 	if d := examine(sound()); len(d.Findings) > 0 || len(d.Unread) > 0 || d.Nodes != 2 {
 		t.Errorf("in a sound cluster: %+v", d)
 	}
@@ -172,7 +251,7 @@ func TestDoctorFaults(t *testing.T) {
 }
 
 // What could not be read is not taken for absent.
-func TestDoctorBlind(t *testing.T) {
+func TestDoctorUnreadableObjects(t *testing.T) {
 	f := sound()
 	f.driver, f.daemonSet, f.csiNodes, f.capacities = nil, nil, nil, nil
 	if found := examine(f).Findings; len(found) < 4 {
@@ -182,14 +261,14 @@ func TestDoctorBlind(t *testing.T) {
 	if err := (&diagnosis{Unread: []string{"CSINodes: forbidden"}}).write(&told, screen{}); err != nil || !strings.Contains(told.String(), "nothing is wrong in what could be checked") {
 		t.Errorf("%v: %s", err, &told)
 	}
-	f.blind = map[string]bool{theDriver: true, theDaemonSets: true, theCSINodes: true, theCapacities: true}
+	f.unreadable = map[string]bool{theDriver: true, theDaemonSets: true, theCSINodes: true, theCapacities: true}
 	if found := examine(f).Findings; len(found) > 0 {
 		t.Errorf("of what could not be read: %+v", found)
 	}
 }
 
 // Every check has a fault that shows that it can fail.
-func TestDoctorChecksAll(t *testing.T) {
+func TestDoctorEachCheckCanFail(t *testing.T) {
 	for _, c := range checks {
 		if !slices.ContainsFunc(faults, func(f fault) bool { return f.check == c.name }) {
 			t.Errorf("no fault is planted for the check %q", c.name)
@@ -198,7 +277,7 @@ func TestDoctorChecksAll(t *testing.T) {
 }
 
 // What may pass by itself counts only if it is there twice.
-func TestDoctorLasting(t *testing.T) {
+func TestDoctorIgnoresTransientFaults(t *testing.T) {
 	lock := func(group string) finding { return finding{Check: "locks", Where: group, brief: true} }
 	lasts := finding{Check: "rights", Where: "x"}
 	first := &diagnosis{Findings: []finding{lock("a"), lock("b")}}
@@ -234,7 +313,7 @@ func TestDoctorWrites(t *testing.T) {
 		t.Errorf("without a terminal:\n%s", &wide)
 	}
 	var coloured bytes.Buffer
-	if err := examine(sound()).write(&coloured, screen{colour: true}); err != nil || !strings.Contains(coloured.String(), string(good)+"nothing is wrong"+toneEnd) {
+	if err := examine(sound()).write(&coloured, screen{colour: true}); err != nil || !strings.Contains(coloured.String(), string(terminal.Good)+"nothing is wrong"+terminal.ToneEnd) {
 		t.Errorf("%v %q", err, &coloured)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
@@ -38,23 +40,19 @@ func (c *command) drainCheckCommand() *cobra.Command {
 			}
 			return c.completeNodes(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, args []string) error {
 			rows, silent, err := cluster.leftOn(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if silent != nil {
-				cmd.PrintErrf("note: the node's report is incomplete; the list has what the API server and the node report: %s\n", printable(silent.Error()))
+				cmd.PrintErrf("note: the node's report is incomplete; the list has what the API server and the node report: %s\n", printable.Text(silent.Error()))
 			}
 			if err := c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error { return writeLeft(w, s, args[0], rows, silent) }); err != nil {
 				return err
 			}
 			return drainable(rows, silent)
-		},
+		}),
 	}
 }
 
@@ -81,7 +79,7 @@ func writeLeft(w io.Writer, s screen, node string, rows []leftRow, silent error)
 		_, err := fmt.Fprintf(w, "No data of nodelvm stays on %s.\n", node)
 		return err
 	}
-	return leftTable(rows).write(w, s.width, s.colour)
+	return leftTable(rows).Write(w, s.width, s.colour)
 }
 
 // completeNodes are the nodes with the driver; none where they cannot be listed.
@@ -141,10 +139,10 @@ func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][
 	onDisk := map[string]string{} // group/volume by handle
 	if a.err == nil {
 		for _, v := range a.page.Volumes {
-			onDisk[v.ID] = v.Group + "/" + v.LV
+			onDisk[v.ID] = string(v.Group) + "/" + v.LV
 		}
 		for _, sn := range a.page.Snapshots {
-			onDisk[sn.ID] = sn.Group + "/" + sn.LV
+			onDisk[sn.ID] = string(sn.Group) + "/" + sn.LV
 		}
 	}
 	for _, pv := range volumes {
@@ -196,25 +194,25 @@ func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 	const note = "only on the disks: see kubectl nodelvm orphans"
 	for _, v := range a.page.Volumes {
 		if !listed[v.ID] && v.State != string(lvm.StateDeleting) {
-			rows = append(rows, leftRow{Kind: "orphan", Name: cmp.Or(v.Claim, v.Name), Volume: v.Group + "/" + v.LV, Size: &v.Size, Note: note})
+			rows = append(rows, leftRow{Kind: "orphan", Name: cmp.Or(v.Claim, v.Name), Volume: string(v.Group) + "/" + v.LV, Size: &v.Size, Note: note})
 		}
 	}
 	for _, sn := range a.page.Snapshots {
 		if !listed[sn.ID] {
-			rows = append(rows, leftRow{Kind: "orphan", Name: sn.Name, Volume: sn.Group + "/" + sn.LV, Size: &sn.Size, Note: note})
+			rows = append(rows, leftRow{Kind: "orphan", Name: sn.Name, Volume: string(sn.Group) + "/" + sn.LV, Size: &sn.Size, Note: note})
 		}
 	}
 	return rows
 }
 
-func leftTable(rows []leftRow) *table {
-	t := &table{header: []string{"KIND", "NAME", "POD", "VOLUME", "SIZE", "NOTE"}}
+func leftTable(rows []leftRow) *terminal.Table {
+	t := &terminal.Table{Header: []string{"KIND", "NAME", "POD", "VOLUME", "SIZE", "NOTE"}}
 	for _, r := range rows {
 		size := "-"
 		if r.Size != nil {
 			size = r.Size.String()
 		}
-		t.add(cell{text: r.Kind}, cell{text: r.Name}, cell{text: orDash(strings.Join(r.Pods, ","))}, cell{text: r.Volume}, cell{text: size}, cell{text: r.Note})
+		t.Add(terminal.Cell{Text: r.Kind}, terminal.Cell{Text: r.Name}, terminal.Cell{Text: orDash(strings.Join(r.Pods, ","))}, terminal.Cell{Text: r.Volume}, terminal.Cell{Text: size}, terminal.Cell{Text: r.Note})
 	}
 	return t
 }

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -25,10 +26,16 @@ type facts struct {
 	snapshots   bool                      // the cluster knows snapshots
 	contents    []content                 // the driver's
 	controllers []appsv1.Deployment       // that run a snapshot-controller
-	denied      []right                   // of the driver's account
+	nodes       []corev1.Node
+	claims      []corev1.PersistentVolumeClaim // of all namespaces
+	users       []corev1.Pod                   // of all namespaces
+	taken       []namespaceSnapshot            // VolumeSnapshots of all namespaces
+	budgets     []policyv1.PodDisruptionBudget // of all namespaces
+	denied      []right                        // of the driver's account
 	answers     []answer
+	keyPolicy   *keyPolicy      // nil: no class has encryption, or no policy restricts its volumes
 	unread      []string        // sentences: what could not be read, and why
-	blind       map[string]bool // what could not be read: its absence is no finding
+	unreadable  map[string]bool // what could not be read: its absence is no finding
 }
 
 // What the checks must not take for absent because it could not be read.
@@ -41,7 +48,7 @@ const (
 
 // gather reads the facts, and records what it may not read.
 func (c *cluster) gather(ctx context.Context) (*facts, error) {
-	f := &facts{blind: map[string]bool{}}
+	f := &facts{unreadable: map[string]bool{}}
 	pods, err := c.drivers(ctx)
 	if err != nil {
 		return nil, err // neither the rights to see anything, nor, perhaps, an API server
@@ -49,7 +56,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	f.pods = pods
 	read := func(what string, err error) {
 		if err != nil {
-			f.unread, f.blind[what] = append(f.unread, what+": "+err.Error()), true
+			f.unread, f.unreadable[what] = append(f.unread, what+": "+err.Error()), true
 		}
 	}
 	f.classes, err = c.classes(ctx)
@@ -58,6 +65,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	read("PersistentVolumes", err)
 	f.contents, f.snapshots, err = c.contents(ctx)
 	read("VolumeSnapshotContents", err)
+	read("the admission policy "+restrictionPolicy, c.readKeyPolicy(ctx, f))
 	read(theDriver, c.readDriver(ctx, f))
 	read(theDaemonSets, c.readDaemonSet(ctx, f))
 	read("Deployments", c.readControllers(ctx, f))
@@ -67,10 +75,23 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	var capacities storagev1.CSIStorageCapacityList
 	read(theCapacities, c.get(ctx, "/apis/storage.k8s.io/v1/csistoragecapacities", &capacities))
 	f.capacities = capacities.Items
+	read("nodes, claims, pods and VolumeSnapshots", c.readClaims(ctx, f))
+	var budgets policyv1.PodDisruptionBudgetList
+	read("PodDisruptionBudgets", c.get(ctx, "/apis/policy/v1/poddisruptionbudgets", &budgets))
+	f.budgets = budgets.Items
 	f.denied, err = c.deniedRights(ctx, f)
 	read("the rights of the driver's account", err)
 	f.answers = c.answers(ctx, f.pods, f.classes)
 	return f, nil
+}
+
+// readClaims reads what tells why claims wait. It leaves out all of it if it may not read a part.
+func (c *cluster) readClaims(ctx context.Context, f *facts) error {
+	w, err := c.claimFacts(ctx, "")
+	if err == nil {
+		f.nodes, f.claims, f.users, f.taken = w.nodes, w.claims, w.pods, w.snapshots
+	}
+	return err
 }
 
 func (c *cluster) readDriver(ctx context.Context, f *facts) error {
@@ -148,8 +169,8 @@ func (f *facts) account() (namespace, name string, ok bool) {
 	return f.daemonSet.Namespace, name, true
 }
 
-// told are the answers of the nodes that answer.
-func (f *facts) told() []answer {
+// answering are the answers of the nodes that answer.
+func (f *facts) answering() []answer {
 	var list []answer
 	for _, a := range f.answers {
 		if a.err == nil {

@@ -54,7 +54,7 @@ func sound() *facts {
 		{node: "node-1", page: soundPage("node-1", vg1, inventory.Volume{ID: vg1 + "/pvc-1", UUID: "u1", Group: "vg-data", LV: "pvc-1", Name: "pvc-1",
 			Claim: "shop/data-db-0", Cluster: ours, State: string(lvm.StateReady), Layout: "linear", Size: 10 * GiB, Created: now.Add(-time.Hour)})},
 		{node: "node-2", page: soundPage("node-2", vg2, inventory.Volume{ID: vg2 + "/pvc-2", UUID: "u2", Group: "vg-data", LV: "pvc-2", Name: "pvc-2",
-			Claim: "shop/data-db-1", Cluster: ours, State: string(lvm.StateReady), Layout: string(lvm.LayoutThin), Pool: lvm.DefaultPool, Size: 4 * GiB,
+			Claim: "shop/data-db-1", Cluster: ours, State: string(lvm.StateReady), Layout: string(lvm.LayoutThin), Pool: lvm.DefaultPool, Size: 4 * GiB, Encryption: "luks2",
 			Used: ptr.To(GiB), Created: now.Add(-time.Hour)})},
 	}
 	f.answers[1].page.Snapshots = []inventory.Snapshot{{ID: vg2 + "/snap-1", Group: "vg-data", LV: "snap-1", Name: "snapshot-1", Cluster: ours,
@@ -108,7 +108,7 @@ func snapshot(name, node, vg string) content {
 	return c
 }
 
-func soundPage(node, vg string, v inventory.Volume) statuspage.Page {
+func soundPage(node string, vg lvm.VGUUID, v inventory.Volume) statuspage.Page {
 	return statuspage.Page{
 		Node: node, Version: "v0.1.0", Cluster: ours, Time: now, Comparison: &statuspage.Comparison{Time: now.Add(-time.Minute)},
 		Inventory: inventory.Inventory{

@@ -4,10 +4,15 @@
 //
 //	cluster, pages,        what is read, and how a pod is reached
 //	forward
-//	nodes, volumes,        one file each: what the command tells, as a pure function of what was read, and how it is shown
-//	orphans, draincheck
+//	nodes, volumes, disks, one file each: what the command tells, as a pure function of what was read, and how it is shown
+//	snapshots, orphans,
+//	draincheck
+//	namespaced             the same for users who may read one namespace only
+//	why                    what package pending decides from, and how it is shown
 //	doctor, facts          the command, and what its checks are functions of
 //	check...               the checks; rights has the driver's own
+//	dashboard,             the page that package dashboard serves, and what it reads
+//	dashboardsource
 //	table, output,         how it is printed
 //	printable
 package main
@@ -16,11 +21,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 )
 
 // version is set by the linker: -X main.version=v0.1.0.
@@ -43,7 +52,7 @@ func main() {
 	case errors.Is(err, errFound):
 		os.Exit(exitFound)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "error:", printableLines(err.Error()))
+		fmt.Fprintln(os.Stderr, "error:", printable.Lines(err.Error()))
 		os.Exit(exitFailed)
 	}
 }
@@ -70,9 +79,29 @@ func newRoot() *cobra.Command {
 	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "path of the kubeconfig file (default: KUBECONFIG, or ~/.kube/config)")
 	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	c.settings.bind(root)
-	root.AddCommand(c.nodesCommand(), c.volumesCommand(), c.orphansCommand(), c.drainCheckCommand(), c.doctorCommand())
+	root.AddCommand(c.nodesCommand(), c.volumesCommand(), c.disksCommand(), c.snapshotsCommand(), c.orphansCommand(), c.drainCheckCommand(), c.whyCommand(), c.doctorCommand(),
+		c.dashboardCommand())
 	root.SetOut(os.Stdout)
 	return root
+}
+
+// onCluster is a subcommand's work on the cluster that the flags name.
+func (c *command) onCluster(run func(*cobra.Command, *cluster, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		cluster, err := c.connect()
+		if err != nil {
+			return err
+		}
+		return run(cmd, cluster, args)
+	}
+}
+
+// printTable prints a subcommand's rows, as a table unless the flags say otherwise.
+func (c *command) printTable(cmd *cobra.Command, rows any, t *terminal.Table) error {
+	return c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error {
+		t.Bars = s.bars
+		return t.Write(w, s.width, s.colour)
+	})
 }
 
 // connect makes the client of the cluster that the flags name; it sends no request.

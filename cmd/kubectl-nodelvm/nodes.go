@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
@@ -35,21 +35,15 @@ type groupReport struct {
 func (c *command) nodesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "nodes",
-		Short: "List the volume groups of each node: size, free space, maximum volume size of each storage class, conditions",
+		Short: "List the volume groups of each node: size, free space, maximum volume size (-o wide: by storage class), conditions",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
 			reports, err := cluster.nodeReports(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return c.settings.print(cmd.OutOrStdout(), reports, func(w io.Writer, s screen) error {
-				return nodeTable(reports, c.settings.wide()).write(w, s.width, s.colour)
-			})
-		},
+			return c.printTable(cmd, reports, nodeTable(reports, c.settings.wide()))
+		}),
 	}
 }
 
@@ -89,10 +83,10 @@ func reportOf(a answer) nodeReport {
 }
 
 // wipingIn sums up the deleted volumes of a group by the namespace of their claims.
-func wipingIn(volumes []inventory.Volume, group string) map[string]inventory.Bytes {
+func wipingIn(volumes []inventory.Volume, group lvm.VGUUID) map[string]inventory.Bytes {
 	sum := map[string]inventory.Bytes{}
 	for _, v := range volumes {
-		if v.State == string(lvm.StateDeleting) && strings.HasPrefix(v.ID, group+"/") {
+		if v.State == string(lvm.StateDeleting) && strings.HasPrefix(v.ID, string(group)+"/") {
 			namespace, _, _ := strings.Cut(v.Claim, "/")
 			sum[cmp.Or(namespace, unknown)] += v.Size
 		}
@@ -100,32 +94,39 @@ func wipingIn(volumes []inventory.Volume, group string) map[string]inventory.Byt
 	return sum
 }
 
-// nodeTable has a row for each group, and one for a node without any.
-func nodeTable(reports []nodeReport, wide bool) *table {
-	t := &table{header: []string{"NODE", "VG", "SIZE", "FREE", "WIPING", "MAX VOLUME", "STATUS", "VERSION"}}
+// nodeTable has a row for each group, and one for a node without any. It fits 80 columns whatever the number of classes.
+func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
+	t := &terminal.Table{Header: []string{"NODE", "VG", "SIZE", "FREE", "USED", "WIPING", "MAX VOLUME", "STATUS"}}
 	if wide {
-		t.header = append(t.header, "WIPING BY NAMESPACE", "TAGS", "PVS", "THIN POOLS", "METADATA", "VG UUID")
+		t.Header = append(t.Header, "VERSION", "MAX VOLUME BY CLASS", "WIPING BY NAMESPACE", "TAGS", "PVS", "THIN POOLS", "METADATA", "VG UUID")
 	}
-	empty := slices.Repeat([]cell{{text: "-"}}, len(t.header)-8)
 	for _, r := range reports {
 		if len(r.Groups) == 0 {
-			health := cell{"no volume group", bad}
-			if problem := r.Error + r.NotReady; problem != "" {
-				health.text = problem
-			}
-			t.add(append([]cell{{text: r.Node}, {text: "-"}, {text: "-"}, {text: "-"}, {text: "-"}, {text: "-"}, health, {text: orDash(r.Version)}}, empty...)...)
+			health := terminal.Cell{Text: cmp.Or(r.Error+r.NotReady, "no volume group"), Tone: terminal.Bad}
+			row := append([]terminal.Cell{{Text: r.Node}}, slices.Repeat([]terminal.Cell{{Text: "-"}}, 6)...)
+			row = append(row, health, terminal.Cell{Text: orDash(r.Version)})
+			t.Add(append(row, slices.Repeat([]terminal.Cell{{Text: "-"}}, 7)...)[:len(t.Header)]...)
 		}
 		for _, g := range r.Groups {
-			row := []cell{{text: r.Node}, {text: g.Name}, {text: g.Size.String()}, {text: g.Free.String()}, {text: wipingWords(g.Wiping)}, {text: sizeWords(g.Largest)},
-				groupHealth(r, g), {text: r.Version}}
+			row := []terminal.Cell{{Text: r.Node}, {Text: string(g.Name)}, {Text: g.Size.String()}, {Text: g.Free.String()}, terminal.LevelCell(float64(g.Size-g.Free), float64(g.Size)),
+				{Text: wipingWords(g.Wiping)}, {Text: largestWords(g.Largest)}, groupHealth(r, g)}
 			if wide {
-				row = append(row, cell{text: sizeWords(g.Wiping)}, cell{text: orDash(strings.Join(g.Tags, ","))}, cell{text: strconv.Itoa(g.Disks)}, cell{text: poolWords(g.Pools)},
-					cell{text: share(g.MetadataSize-g.MetadataFree, g.MetadataSize) + " of " + g.MetadataSize.String()}, cell{text: g.UUID})
+				row = append(row, terminal.Cell{Text: r.Version}, terminal.Cell{Text: sizeWords(g.Largest)}, terminal.Cell{Text: sizeWords(g.Wiping)}, terminal.Cell{Text: orDash(strings.Join(g.Tags, ","))},
+					terminal.Cell{Text: strconv.Itoa(g.Disks)}, terminal.Cell{Text: poolWords(g.Pools)},
+					terminal.Cell{Text: share(g.MetadataSize-g.MetadataFree, g.MetadataSize) + " of " + g.MetadataSize.String()}, terminal.Cell{Text: string(g.UUID)})
 			}
-			t.add(row...)
+			t.Add(row...)
 		}
 	}
 	return t
+}
+
+// largestWords is the largest volume that any class can get; "-" if no class is served by the group.
+func largestWords(sizes map[string]inventory.Bytes) string {
+	if len(sizes) == 0 {
+		return "-"
+	}
+	return slices.Max(slices.Collect(maps.Values(sizes))).String()
 }
 
 // sizeWords lists sizes, each with what it is the size of.
@@ -158,7 +159,7 @@ func poolWords(pools []inventory.Pool) string {
 }
 
 // groupHealth names the conditions of a group and of its volumes; the doctor explains them.
-func groupHealth(r nodeReport, g groupReport) cell {
+func groupHealth(r nodeReport, g groupReport) terminal.Cell {
 	found := map[string]bool{}
 	for _, f := range r.Conditions {
 		if f.Group == g.Name {
@@ -172,9 +173,9 @@ func groupHealth(r nodeReport, g groupReport) cell {
 		found["not ready"] = true
 	}
 	if len(found) == 0 {
-		return cell{"ok", good}
+		return terminal.Cell{Text: "ok", Tone: terminal.Good}
 	}
-	return cell{strings.Join(slices.Sorted(maps.Keys(found)), ","), bad}
+	return terminal.Cell{Text: strings.Join(slices.Sorted(maps.Keys(found)), ","), Tone: terminal.Bad}
 }
 
 func orDash(text string) string {

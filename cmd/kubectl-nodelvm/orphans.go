@@ -2,13 +2,13 @@ package main
 
 import (
 	"cmp"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -30,21 +30,15 @@ func (c *command) orphansCommand() *cobra.Command {
 		Use:   "orphans",
 		Short: "List the volumes and snapshots on the nodes that no object in the cluster refers to; removes nothing",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
 			drivers, err := cluster.driversOrNone(cmd.Context())
 			if err != nil {
 				return err
 			}
 			answers := cluster.answers(cmd.Context(), drivers, nil)
 			rows := orphanRows(answers)
-			return c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error {
-				return orphanTable(rows, firstComparison(answers), c.settings.wide()).write(w, s.width, s.colour)
-			})
-		},
+			return c.printTable(cmd, rows, orphanTable(rows, firstComparison(answers), c.settings.wide()))
+		}),
 	}
 }
 
@@ -63,7 +57,7 @@ func orphanRows(answers []answer) []orphanRow {
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b orphanRow) int {
-		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Group, b.Group), strings.Compare(a.LV, b.LV))
+		return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.Group, b.Group), strings.Compare(a.LV, b.LV))
 	})
 	return rows
 }
@@ -93,23 +87,23 @@ func firstComparison(answers []answer) (first time.Time) {
 	return first
 }
 
-func orphanTable(rows []orphanRow, first time.Time, wide bool) *table {
-	t := &table{header: []string{"NODE", "REASON", "VOLUME", "SIZE", "FORMER CLAIM", "DETAILS"},
-		none: "No orphans: each volume and snapshot on the nodes had its object in the cluster at " + first.UTC().Format(time.RFC3339) + "."}
+func orphanTable(rows []orphanRow, first time.Time, wide bool) *terminal.Table {
+	t := &terminal.Table{Header: []string{"NODE", "REASON", "VOLUME", "SIZE", "FORMER CLAIM", "DETAILS"},
+		None: "No orphans: each volume and snapshot on the nodes had its object in the cluster at " + first.UTC().Format(time.RFC3339) + "."}
 	if wide {
-		t.header = append(t.header, "CREATED", "COMPARED", "CLUSTER", "HANDLE")
+		t.Header = append(t.Header, "CREATED", "COMPARED", "CLUSTER", "HANDLE")
 	}
 	for _, r := range rows {
-		size, volume := r.Size.String(), r.Group+"/"+r.LV
+		size, volume := r.Size.String(), string(r.Group)+"/"+r.LV
 		if r.Reason == reasonUnknown {
 			size, volume = "-", "-"
 		}
-		row := []cell{{text: r.Node}, {text: string(r.Reason)}, {text: volume}, {text: size}, {text: orDash(r.FormerClaim)}, {text: r.Text}}
+		row := []terminal.Cell{{Text: r.Node}, {Text: string(r.Reason)}, {Text: volume}, {Text: size}, {Text: orDash(r.FormerClaim)}, {Text: r.Text}}
 		if wide {
-			row = append(row, cell{text: dateOrDash(r.Created, time.DateOnly)}, cell{text: dateOrDash(r.Compared, time.RFC3339)},
-				cell{text: orDash(r.Cluster)}, cell{text: orDash(r.Handle)})
+			row = append(row, terminal.Cell{Text: dateOrDash(r.Created, time.DateOnly)}, terminal.Cell{Text: dateOrDash(r.Compared, time.RFC3339)},
+				terminal.Cell{Text: orDash(r.Cluster)}, terminal.Cell{Text: orDash(r.Handle)})
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	return t
 }

@@ -59,6 +59,7 @@ func (s *settings) print(w io.Writer, data any, text func(w io.Writer, screen sc
 type screen struct {
 	width  int // columns; 0 where nothing is to be cut: a file, a pipe
 	colour bool
+	bars   bool // fill levels are drawn
 }
 
 // screenOf looks whether w is a terminal. NO_COLOR, if it says anything, switches colour off (no-color.org).
@@ -71,5 +72,6 @@ func screenOf(w io.Writer) screen {
 	if err != nil {
 		width = 0
 	}
-	return screen{width: width, colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	dumb := os.Getenv("TERM") == "dumb"
+	return screen{width: width, colour: os.Getenv("NO_COLOR") == "" && !dumb, bars: !dumb}
 }

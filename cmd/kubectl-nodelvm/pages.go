@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -109,20 +111,25 @@ func readPage(pod string, reply *http.Response) (page statuspage.Page, err error
 	if reply.StatusCode == http.StatusNotFound {
 		return page, fmt.Errorf("the driver in pod %s has no status page: it is older than this plugin", pod)
 	}
-	text, err := io.ReadAll(io.LimitReader(reply.Body, pageBytes))
+	text, err := io.ReadAll(io.LimitReader(reply.Body, pageBytes+1))
 	if err != nil || reply.StatusCode != http.StatusOK {
-		return page, fmt.Errorf("the driver in pod %s answers %s: %w", pod, reply.Status, cmp.Or(err, errors.New(printable(strings.TrimSpace(string(text[:min(len(text), refusalBytes)]))))))
+		return page, fmt.Errorf("the driver in pod %s answers %s: %w", pod, reply.Status, cmp.Or(err, errors.New(printable.Text(strings.TrimSpace(string(text[:min(len(text), refusalBytes)]))))))
+	}
+	if values := bytes.Count(text, []byte(",")); len(text) > pageBytes || values > pageValues {
+		return page, fmt.Errorf("the answer of the driver in pod %s is larger than the status page of any node: more than %d bytes or %d values", pod, pageBytes, pageValues)
 	}
 	if err := json.Unmarshal(text, &page); err != nil {
 		return statuspage.Page{}, fmt.Errorf("cannot parse the answer of the driver in pod %s: %w", pod, err)
 	}
-	printableStrings(reflect.ValueOf(&page).Elem())
+	printable.Strings(reflect.ValueOf(&page).Elem())
 	return page, nil
 }
 
-// Limits of what a node may send: more than the page of any node has, and more than a refusal says.
+// Limits of what a node may send: more than the page of any node has, and more than a refusal says. An element of a list that has
+// two bytes in JSON has 200 or more in memory, so the number of values is limited as well.
 const (
-	pageBytes    = 64 << 20
+	pageBytes    = 16 << 20
+	pageValues   = 400_000
 	refusalBytes = 1 << 10
 )
 

@@ -11,26 +11,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
-
-func TestPrintable(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "", "Dünnwald 磁盘 💾 … ok": "Dünnwald 磁盘 💾 … ok", "a\x1b[2Jb": `a\x1b[2Jb`, "one\ntwo\ttab": `one\ntwo\ttab`,
-		"a\xffb": `a\xffb`, "\u202eevil": `\u202eevil`, "\u009b31m": `\u009b31m`, "it's": "it's",
-	} {
-		if got := printable(text); got != want {
-			t.Errorf("%q is shown as %q, want %q", text, got, want)
-		}
-	}
-}
-
-func TestPrintableLines(t *testing.T) {
-	if got := printableLines("unknown command\n\x1b[2J\nnodes"); got != "unknown command\n  \\x1b[2J\n  nodes" {
-		t.Errorf("%q", got)
-	}
-}
 
 // everythingOf prints all that the plugin says of a node whose driver answers this page.
 func everythingOf(page statuspage.Page) (text string, lines int, err error) {
@@ -44,9 +29,10 @@ func everythingOf(page statuspage.Page) (text string, lines int, err error) {
 		reports = append(reports, reportOf(a))
 	}
 	var out bytes.Buffer
-	for _, t := range []*table{nodeTable(reports, true), volumeTable(rows, true), leftTable(left), orphanTable(orphans, now, true)} {
-		err = errors.Join(err, t.write(&out, 0, false), t.write(&out, 80, false))
-		lines += 2 * (1 + len(t.rows))
+	for _, t := range []*terminal.Table{nodeTable(reports, true), volumeTable(rows, now, true), leftTable(left), orphanTable(orphans, now, true),
+		diskTable(diskRows(f.answers), now, true), snapshotTable(snapshotRowsOf(f.contents, f.answers), now, true)} {
+		err = errors.Join(err, t.Write(&out, 0, false), t.Write(&out, 80, false))
+		lines += 2 * (1 + len(t.Rows))
 	}
 	d := examine(f)
 	err = errors.Join(err, d.write(&out, screen{}))
@@ -89,7 +75,7 @@ func FuzzBytes(f *testing.F) {
 	f.Add(int64(1<<40), int64(1<<41))
 	f.Add(int64(-1), int64(0))
 	f.Fuzz(func(t *testing.T, used, size int64) {
-		if text := share(inventory.Bytes(used), inventory.Bytes(size)) + inventory.Bytes(size).String(); text == "" || printable(text) != text {
+		if text := share(inventory.Bytes(used), inventory.Bytes(size)) + inventory.Bytes(size).String(); text == "" || printable.Text(text) != text {
 			t.Errorf("%d of %d is %q", used, size, text)
 		}
 	})

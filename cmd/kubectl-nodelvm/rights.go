@@ -62,7 +62,7 @@ func rights() (list []right) {
 func (c *cluster) deniedRights(ctx context.Context, f *facts) ([]right, error) {
 	namespace, account, ok := f.account()
 	switch {
-	case f.blind[theDaemonSets]:
+	case f.unreadable[theDaemonSets]:
 		return nil, errors.New("cannot read the DaemonSet that names it")
 	case !ok:
 		return nil, nil // checkDaemonSet tells

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
@@ -29,6 +30,10 @@ func troubled() *facts {
 	f.volumes = append(f.volumes, volume("pvc-3", "node-3", vg1, "shop/data-db-2", "10Gi"), volume("pvc-9", "node-1", vg1, "shop/lost", "1Gi"),
 		volume("pvc-8", "node-5", vg1, "shop/gone", "1Gi"))
 	f.volumes[1].Status.Phase = corev1.VolumeReleased
+	for _, i := range []int{1, 2} { // the node of the second one does not answer
+		f.volumes[i].Spec.CSI.VolumeAttributes = map[string]string{api.AttributeEncryption: "luks2"}
+		f.volumes[i].Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: "shop", Name: f.volumes[i].Spec.ClaimRef.Name + "-key"}
+	}
 	f.volumes[1].Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-02-01T00:00:00Z"}
 	f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
@@ -51,6 +56,20 @@ func troubled() *facts {
 	unreferenced(0, "pvc-5", "shop/old", ours, statuspage.ReasonUnreferenced, "no PersistentVolume refers to it")
 	unreferenced(0, "pvc-6", "shop/theirs", another, statuspage.ReasonOtherCluster, `created by the cluster "`+another+`"`)
 	unreferenced(0, "pvc-7", "", ours, statuspage.ReasonUnreferenced, "no PersistentVolume refers to it")
+	sda, sdb := inventory.Disk{Path: "/dev/sda", Model: "DISK 9000", Serial: "S1", Slot: "Slot 07", WWN: "naa.5", Seen: now},
+		inventory.Disk{Path: "/dev/sdb", Model: "DISK 9000", Serial: "S2", Slot: "Slot 08", Seen: now.Add(-2 * time.Hour)}
+	f.answers[0].page.Groups[0].PVs = []inventory.PV{
+		{UUID: "pv-a", Device: "/dev/sda", Extents: 100, Disk: &sda, Allocated: []inventory.ExtentRange{{Count: 60, LV: "pvc-1_rimage_0", Owner: "pvc-1"}, {Start: 60, Count: 20, LV: "pvc-4"}},
+			Free: []inventory.ExtentRange{{Start: 80, Count: 20}}},
+		{UUID: "pv-b", Extents: 100, Missing: true, Disk: &sdb, Free: []inventory.ExtentRange{{Start: 50, Count: 50}}},
+	}
+	f.answers[0].page.Groups[0].ExtentSize = GiB
+	f.answers[1].page.Groups[0].PVs, f.answers[1].page.Groups[0].ExtentSize = []inventory.PV{{UUID: "pv-c", Device: "/dev/vdb", Extents: 10, Unresponsive: true}}, GiB
+	f.answers[1].page.LostDisks = []inventory.LostDisk{{PV: "pv-d", Group: "vg-old", Disk: inventory.Disk{Path: "/dev/nvme0n1", Model: "FAST 1T", Serial: "S9", Size: 1000 * GiB, Seen: now.Add(-50 * time.Hour)}}}
+	f.answers[0].page.Volumes[0].FileSystem = &inventory.FileSystem{Type: "ext4", Size: 10 * GiB, Used: 9 * GiB, Available: GiB / 4, Inodes: 1000, InodesUsed: 10, InodesFree: 990}
+	f.answers[1].page.Volumes[0].LastSnapshot = now.Add(-time.Hour)
+	f.volumes[0].Spec.StorageClassName = "local"
+	f.contents = append(f.contents, snapshot("snap-gone", "node-3", vg1))
 	unreferenced(1, "pvc-a", "shop/data-db-1", ours, statuspage.ReasonAbandoned, "its claim was released, and its PersistentVolume is retained")
 	return f
 }
@@ -68,7 +87,7 @@ func podsOfShop() []corev1.Pod {
 		pod("job", corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})}
 }
 
-// The tables as people see them: on a terminal of 100 columns, and whole.
+// The tables as people see them: on a terminal of 100 columns (120 with -o wide), and whole.
 func TestTables(t *testing.T) {
 	f := troubled()
 	var reports []nodeReport
@@ -76,18 +95,25 @@ func TestTables(t *testing.T) {
 		reports = append(reports, reportOf(a))
 	}
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
+	disks, snapshots := diskRows(f.answers), snapshotRowsOf(f.contents, f.answers)
 	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[0])
 	orphans := orphanRows(f.answers)
-	for name, table := range map[string]*table{
-		"nodes": nodeTable(reports, false), "nodes-wide": nodeTable(reports, true), "volumes": volumeTable(rows, false), "volumes-wide": volumeTable(rows, true),
-		"drain-check": leftTable(left), "orphans": orphanTable(orphans, now, false), "orphans-wide": orphanTable(orphans, now, true),
+	for name, table := range map[string]*terminal.Table{
+		"nodes": nodeTable(reports, false), "nodes-wide": nodeTable(reports, true), "volumes": volumeTable(rows, now, false), "volumes-wide": volumeTable(rows, now, true),
+		"disks": diskTable(disks, now, false), "disks-wide": diskTable(disks, now, true), "snapshots": snapshotTable(snapshots, now, false),
+		"snapshots-wide": snapshotTable(snapshots, now, true),
+		"drain-check":    leftTable(left), "orphans": orphanTable(orphans, now, false), "orphans-wide": orphanTable(orphans, now, true),
 	} {
 		var whole, narrow bytes.Buffer
-		if err := errors.Join(table.write(&whole, 0, false), table.write(&narrow, 100, false)); err != nil {
+		width := 100
+		if strings.HasSuffix(name, "-wide") {
+			width = 120
+		}
+		if err := errors.Join(table.Write(&whole, 0, false), table.Write(&narrow, width, false)); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(narrow.String()) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("%s is %d columns wide: %q", name, n, line)
 			}
 		}
@@ -95,8 +121,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestOrphansOfABlindDriver: a driver that may not know all orphans on its node has a row that says why.
-func TestOrphansOfABlindDriver(t *testing.T) {
+// TestOrphansOfIncompleteComparison: a driver that may not know all orphans on its node has a row that says why.
+func TestOrphansOfIncompleteComparison(t *testing.T) {
 	for name, test := range map[string]struct {
 		comparison *statuspage.Comparison
 		says       string
@@ -142,38 +168,39 @@ func TestDrainCheck(t *testing.T) {
 	}
 }
 
-func TestNothingToShow(t *testing.T) {
-	for want, table := range map[string]*table{"No orphans: each ": orphanTable(nil, now, true), "No volumes of nodelvm.\n": volumeTable(nil, false)} {
+func TestEmptyTables(t *testing.T) {
+	for want, table := range map[string]*terminal.Table{"No orphans: each ": orphanTable(nil, now, true), "No volumes of nodelvm.\n": volumeTable(nil, now, false)} {
 		var out strings.Builder
-		if err := table.write(&out, 10, true); err != nil || !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
+		if err := table.Write(&out, 10, true); err != nil || !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
 			t.Errorf("%v, it says %q, want %q", err, out.String(), want)
 		}
 	}
 }
 
-func TestColourAndWidth(t *testing.T) {
-	table := &table{header: []string{"A", "STATUS"}}
-	table.add(cell{text: "pvc-0123456789-0123456789"}, cell{"ok", good})
-	table.add(cell{text: "x"}, cell{"suspended", bad})
+// TestNodesFitATerminal: 80 columns are enough for nine classes, and no name and no size is cut.
+func TestNodesFitATerminal(t *testing.T) {
+	f := sound()
+	for _, name := range []string{"archive", "database", "kafka", "logs", "raid1", "raid10", "scratch"} {
+		f.answers[0].page.Classes = append(f.answers[0].page.Classes, statuspage.Class{Name: name, Offers: []inventory.Offer{{Group: "vg-data", Largest: 60 * GiB}}})
+	}
+	table := nodeTable([]nodeReport{reportOf(f.answers[0])}, false)
 	var out bytes.Buffer
-	if err := table.write(&out, 20, true); err != nil {
+	table.Bars = true
+	if err := table.Write(&out, 80, false); err != nil {
 		t.Fatal(err)
 	}
-	want := "A          STATUS\npvc-…6789  " + string(good) + "ok" + toneEnd + "\nx          " + string(bad) + "suspended" + toneEnd + "\n"
+	want := "NODE    VG       SIZE     FREE    USED           WIPING  MAX VOLUME  STATUS\nnode-1  vg-data  100 GiB  80 GiB  █░░░░░░░  20%  -       80 GiB      ok\n"
 	if out.String() != want {
-		t.Errorf("got\n%q, want\n%q", out.String(), want)
+		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}
-	for _, test := range []struct {
-		text  string
-		width int
-		want  string
-	}{{"abc", 3, "abc"}, {"abcdef", 5, "ab…ef"}, {"abcdef", 4, "ab…f"}, {"äöüßäöü", 5, "äö…öü"}, {"abc", 2, "ab"}} {
-		if got := shorten(test.text, test.width); got != test.want {
-			t.Errorf("%q in %d: %q, want %q", test.text, test.width, got, test.want)
-		}
-	}
-	if s := screenOf(&out); s.colour || s.width != 0 {
-		t.Errorf("a buffer is no terminal: %+v", s)
+}
+
+// TestUnknownFileSystem: a volume whose file system does not answer is not healthy.
+func TestUnknownFileSystem(t *testing.T) {
+	f := sound()
+	f.answers[0].page.Volumes[0].FileSystem = &inventory.FileSystem{Error: "the file system has not answered"}
+	if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Health[0] != "file system unknown" {
+		t.Errorf("%v", rows[0].Health)
 	}
 }
 
@@ -219,5 +246,12 @@ func TestFlags(t *testing.T) {
 	root.SetArgs([]string{"__complete", "nodes", "-o", ""})
 	if err := root.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), "json\nyaml\nwide\n") {
 		t.Errorf("completion: %v, %q", err, &out)
+	}
+}
+
+// TestScreen: a buffer is no terminal.
+func TestScreen(t *testing.T) {
+	if s := screenOf(new(bytes.Buffer)); s.colour || s.width != 0 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -4,13 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
@@ -29,19 +33,22 @@ type volumeRow struct {
 	Text   []string         `json:"messages,omitempty"`         // the same in sentences
 	PV     string           `json:"persistentVolume,omitempty"` // none, if it is deleted
 	Handle string           `json:"handle"`
+
+	Class        string                `json:"storageClass,omitempty"`
+	Created      time.Time             `json:"created,omitzero"`
+	FileSystem   *inventory.FileSystem `json:"fileSystem,omitempty"` // of a mounted volume
+	LastSnapshot time.Time             `json:"lastSnapshot,omitzero"`
+	Encryption   string                `json:"encryption,omitempty"` // "luks2"; empty: none
+	KeySecret    string                `json:"keySecret,omitempty"`  // namespace/name of the Secret that opens an encrypted volume
 }
 
 func (c *command) volumesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "volumes",
 		Aliases: []string{"volume", "vol"},
-		Short:   "List the volumes with claim, pods, node, size, use and status (--namespace: only those of one namespace)",
+		Short:   "List the volumes with claim, pods, node, class, size, use, age and status (--namespace: only those of one namespace)",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
 			namespace, err := c.namespace(cmd)
 			if err != nil {
 				return err
@@ -50,10 +57,8 @@ func (c *command) volumesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error {
-				return volumeTable(rows, c.settings.wide()).write(w, s.width, s.colour)
-			})
-		},
+			return c.printTable(cmd, rows, volumeTable(rows, time.Now(), c.settings.wide()))
+		}),
 	}
 }
 
@@ -70,8 +75,11 @@ func (c *cluster) driversOrNone(ctx context.Context) ([]corev1.Pod, error) {
 
 func (c *cluster) volumeRows(ctx context.Context, namespace string) ([]volumeRow, error) {
 	volumes, err := c.volumes(ctx)
+	if apierrors.IsForbidden(err) && namespace != "" {
+		return c.claimRows(ctx, namespace)
+	}
 	if err != nil {
-		return nil, err
+		return nil, inOneNamespace(err)
 	}
 	users, err := c.pods(ctx, namespace)
 	if err != nil {
@@ -93,7 +101,8 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 	rows := []volumeRow{}
 	for _, pv := range volumes {
 		size := pv.Spec.Capacity[corev1.ResourceStorage]
-		row := volumeRow{Claim: claimOf(&pv), Node: nodeOf(&pv), PV: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Size: inventory.Bytes(size.Value())}
+		row := volumeRow{Claim: claimOf(&pv), Node: nodeOf(&pv), PV: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Size: inventory.Bytes(size.Value()),
+			Class: pv.Spec.StorageClassName, Created: pv.CreationTimestamp.Time, Encryption: pv.Spec.CSI.VolumeAttributes[api.AttributeEncryption], KeySecret: keySecretOf(&pv)}
 		if pv.Status.Phase == corev1.VolumeBound {
 			for _, u := range users[row.Claim] {
 				row.Pods = append(row.Pods, u.name)
@@ -131,8 +140,8 @@ func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
 			if a.err != nil || known || v.State != string(lvm.StateDeleting) || v.Cluster != a.page.Cluster {
 				continue
 			}
-			wiping = append(wiping, volumeRow{Claim: v.Claim, Node: a.node, Volume: v.Group + "/" + v.LV, Layout: v.Layout, Pool: v.Pool, Size: v.Size,
-				Handle: v.ID, Health: []string{beingWiped}, Text: []string{"deleted; its space is free when it is wiped"}})
+			wiping = append(wiping, volumeRow{Claim: v.Claim, Node: a.node, Volume: string(v.Group) + "/" + v.LV, Layout: v.Layout, Pool: v.Pool, Size: v.Size,
+				Handle: v.ID, Class: v.Class, Created: v.Created, Encryption: v.Encryption, Health: []string{beingWiped}, Text: []string{"deleted; its space is free when it is wiped"}})
 		}
 	}
 	return wiping
@@ -164,7 +173,14 @@ func (r *volumeRow) fill(a answer) {
 		return
 	}
 	v := a.page.Volumes[i]
-	r.Volume, r.Layout, r.Pool, r.Size, r.Used = v.Group+"/"+v.LV, v.Layout, v.Pool, v.Size, v.Used
+	r.Volume, r.Layout, r.Pool, r.Size, r.Used = string(v.Group)+"/"+v.LV, v.Layout, v.Pool, v.Size, v.Used
+	r.FileSystem, r.LastSnapshot, r.Encryption = v.FileSystem, v.LastSnapshot, cmp.Or(r.Encryption, v.Encryption)
+	if r.Created.IsZero() {
+		r.Created = v.Created
+	}
+	if f := r.FileSystem; f != nil && f.Error != "" {
+		r.sick("file system unknown", f.Error)
+	}
 	if v.State != string(lvm.StateReady) {
 		r.sick(v.State, "the volume has the state "+v.State)
 	}
@@ -175,25 +191,57 @@ func (r *volumeRow) fill(a answer) {
 	}
 }
 
-func volumeTable(rows []volumeRow, wide bool) *table {
-	t := &table{header: []string{"CLAIM", "POD", "NODE", "VOLUME", "LAYOUT", "SIZE", "USED", "STATUS"}, none: "No volumes of nodelvm."}
+// fillCells are the use of a file system's space and inodes. Space that only root can use counts as used.
+func (r *volumeRow) fillCells() (space, inodes terminal.Cell) {
+	f := r.FileSystem
+	if f == nil || f.Error != "" {
+		return terminal.Cell{Text: "-"}, terminal.Cell{Text: "-"}
+	}
+	return terminal.LevelCell(float64(f.Size-f.Available), float64(f.Size)), terminal.LevelCell(float64(f.InodesUsed), float64(f.Inodes))
+}
+
+// encryptionCell is how a volume is encrypted, and the Secret with its key.
+func (r *volumeRow) encryptionCell() string {
+	if r.Encryption == "" || r.KeySecret == "" {
+		return orDash(r.Encryption)
+	}
+	return r.Encryption + " (" + r.KeySecret + ")"
+}
+
+func volumeTable(rows []volumeRow, now time.Time, wide bool) *terminal.Table {
+	t := &terminal.Table{Header: []string{"CLAIM", "POD", "NODE", "CLASS", "SIZE", "FS USED", "INODES", "THIN", "AGE", "SNAPSHOT", "STATUS"}, None: "No volumes of nodelvm."}
 	if wide {
-		t.header = append(t.header, "THIN POOL", "PERSISTENTVOLUME", "HANDLE")
+		t.Header = append(t.Header, "FS TYPE", "ENCRYPTION", "VOLUME", "LAYOUT", "THIN POOL", "PERSISTENTVOLUME", "HANDLE")
 	}
 	for _, r := range rows {
-		used, health := "-", cell{strings.Join(r.Health, ","), good}
+		health, thin := terminal.Cell{Text: strings.Join(r.Health, ","), Tone: terminal.Good}, terminal.Cell{Text: "-"}
 		if r.Used != nil {
-			used = share(*r.Used, r.Size)
+			thin = terminal.LevelCell(float64(*r.Used), float64(r.Size))
+			thin.Tone = terminal.Plain // a thin volume may be full: its pool must not
 		}
 		if !slices.Equal(r.Health, []string{healthy}) && !slices.Equal(r.Health, []string{beingWiped}) {
-			health.tone = bad
+			health.Tone = terminal.Bad
 		}
-		row := []cell{{text: orDash(r.Claim)}, {text: orDash(strings.Join(r.Pods, ","))}, {text: orDash(r.Node)}, {text: orDash(r.Volume)},
-			{text: orDash(r.Layout)}, {text: r.Size.String()}, {text: used}, health}
+		space, inodes := r.fillCells()
+		row := []terminal.Cell{{Text: orDash(r.Claim)}, {Text: orDash(strings.Join(r.Pods, ","))}, {Text: orDash(r.Node)}, {Text: orDash(r.Class)},
+			{Text: r.Size.String()}, space, inodes, thin, {Text: age(r.Created, now)}, {Text: age(r.LastSnapshot, now)}, health}
 		if wide {
-			row = append(row, cell{text: orDash(r.Pool)}, cell{text: orDash(r.PV)}, cell{text: r.Handle})
+			fsType := ""
+			if r.FileSystem != nil {
+				fsType = r.FileSystem.Type
+			}
+			row = append(row, terminal.Cell{Text: orDash(fsType)}, terminal.Cell{Text: r.encryptionCell()}, terminal.Cell{Text: orDash(r.Volume)}, terminal.Cell{Text: orDash(r.Layout)}, terminal.Cell{Text: orDash(r.Pool)},
+				terminal.Cell{Text: orDash(r.PV)}, terminal.Cell{Text: orDash(r.Handle)})
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	return t
+}
+
+// age is the time since an event as kubectl prints it; "-" if there was none.
+func age(at, now time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(now.Sub(at))
 }

@@ -127,8 +127,8 @@ func TestLoopbackNeedsNoToken(t *testing.T) {
 	}
 }
 
-// TestSidecarGetsNoToken: the reader's token stays with the driver, which asks for the sidecar's metrics and nothing else.
-func TestSidecarGetsNoToken(t *testing.T) {
+// TestTokenIsNotForwardedToSidecar: the reader's token stays with the driver, which asks for the sidecar's metrics and nothing else.
+func TestTokenIsNotForwardedToSidecar(t *testing.T) {
 	p := newPod(t)
 	p.access.set(func(context.Context, string, string) (kube.Decision, error) { return kube.Granted, nil }, "")
 	if got := p.get(t, podAddress, elsewhere, "/metrics/csi-provisioner?a=b", "Bearer reader").Body.String(); got != "sidecar /metrics " {

@@ -31,6 +31,7 @@ type adoptOptions struct {
 	fsType string
 	block  bool
 	policy string
+	key    string
 }
 
 func (o *adoptOptions) bind(flags *pflag.FlagSet) {
@@ -41,6 +42,7 @@ func (o *adoptOptions) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.class, "storage-class", "", "storage class of the PersistentVolume and the claim")
 	flags.StringVar(&o.fsType, "fstype", "", "file system type (default: the one on the volume)")
 	flags.BoolVar(&o.block, "block", false, "adopt a raw block volume")
+	flags.StringVar(&o.key, "key-secret", "", "Secret with the key of an encrypted volume, as NAMESPACE/NAME; it may contain ${pvc.namespace} and ${pvc.name}, of the claim")
 	flags.StringVar(&o.policy, "reclaim-policy", string(corev1.PersistentVolumeReclaimRetain), "reclaim policy of the PersistentVolume: Retain or Delete")
 }
 
@@ -104,12 +106,12 @@ func adoptAll(found []kube.Orphan, manifests func(kube.Orphan) (string, error)) 
 	found = slices.DeleteFunc(found, func(o kube.Orphan) bool { return o.Reason != statuspage.ReasonUnreferenced || o.Snapshot })
 	of := map[string][]string{} // volumes by claim
 	for _, orphan := range found {
-		of[orphan.Claim] = append(of[orphan.Claim], orphan.Group+"/"+orphan.ID.LV)
+		of[orphan.Claim] = append(of[orphan.Claim], string(orphan.Group)+"/"+orphan.ID.LV)
 	}
 	var failed []error
 	for _, orphan := range found {
 		if rivals := of[orphan.Claim]; orphan.Claim != "" && len(rivals) > 1 {
-			failed = append(failed, fmt.Errorf("%s/%s is left out: the claim %s had several volumes (%s); find the latest (lvs -o+lv_time), and adopt it by its name with --claim %s",
+			failed = append(failed, fmt.Errorf("%s/%s is not adopted: the claim %s had several volumes (%s); find the latest (lvs -o+lv_time), and adopt it by its name with --claim %s",
 				orphan.Group, orphan.ID.LV, orphan.Claim, strings.Join(rivals, ", "), orphan.Claim))
 			continue
 		}
@@ -122,7 +124,8 @@ func adoptAll(found []kube.Orphan, manifests func(kube.Orphan) (string, error)) 
 
 // find finds the volume that the admin names, and marks it as the driver's if that is wanted.
 func (o *adoptOptions) find(ctx context.Context, a *adminSession, path string) (lvm.Volume, error) {
-	group, lv, ok := strings.Cut(strings.TrimPrefix(path, "/dev/"), "/")
+	vg, lv, ok := strings.Cut(strings.TrimPrefix(path, "/dev/"), "/")
+	group := lvm.VGName(vg)
 	if !ok {
 		return lvm.Volume{}, fmt.Errorf("%q names no volume; give GROUP/VOLUME, as lvs shows them", path)
 	}
@@ -160,9 +163,9 @@ func (a *adminSession) unheld(ctx context.Context, v lvm.Volume) error {
 // volumeName is the name of the PersistentVolume of an admin's volume: the names of its group and of the volume, if Kubernetes
 // allows them, and a suffix. The suffix distinguishes it from volumes of the same name on other nodes, because a
 // PersistentVolume's name is unique in the cluster.
-func volumeName(node, group, lv string) string {
-	sum := sha256.Sum256([]byte(node + "/" + group + "/" + lv))
-	name := group + "-" + lv + "-" + hex.EncodeToString(sum[:4])
+func volumeName(node string, group lvm.VGName, lv string) string {
+	sum := sha256.Sum256([]byte(node + "/" + string(group) + "/" + lv))
+	name := string(group) + "-" + lv + "-" + hex.EncodeToString(sum[:4])
 	if len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
@@ -171,7 +174,14 @@ func volumeName(node, group, lv string) string {
 
 func (o *adoptOptions) manifests(ctx context.Context, a *adminSession, v lvm.Volume, claim string) (string, error) {
 	fsType := o.fsType
+	key, err := o.keySecret(v, claim)
+	if err != nil {
+		return "", err
+	}
 	if !o.block && fsType == "" {
+		if v.Class.Encryption != lvm.EncryptionNone {
+			return "", fmt.Errorf("%s/%s is encrypted, so its file system cannot be found: give --fstype, or --block for a raw block volume", v.Group, v.ID.LV)
+		}
 		device, err := a.host.Activate(ctx, v.ID, v.UUID)
 		if err != nil {
 			return "", err
@@ -192,6 +202,19 @@ func (o *adoptOptions) manifests(ctx context.Context, a *adminSession, v lvm.Vol
 	}
 	return kube.Manifests(kube.Adoption{
 		Volume: v, Attributes: controller.Attributes(v), Node: a.nodeName, Claim: claim, Class: o.class, FSType: fsType,
-		Policy: corev1.PersistentVolumeReclaimPolicy(o.policy),
+		Policy: corev1.PersistentVolumeReclaimPolicy(o.policy), Key: key,
 	})
+}
+
+// keySecret is the Secret of an encrypted volume; nil for a volume without encryption.
+func (o *adoptOptions) keySecret(v lvm.Volume, claim string) (*corev1.SecretReference, error) {
+	if v.Class.Encryption == lvm.EncryptionNone {
+		return nil, nil
+	}
+	claimNamespace, claimName, _ := strings.Cut(claim, "/")
+	namespace, name, _ := strings.Cut(strings.NewReplacer("${pvc.namespace}", claimNamespace, "${pvc.name}", claimName).Replace(o.key), "/")
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return nil, fmt.Errorf("%s/%s is encrypted: name the Secret with its key by --key-secret NAMESPACE/NAME (given: %q)", v.Group, v.ID.LV, o.key)
+	}
+	return &corev1.SecretReference{Namespace: namespace, Name: name}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode"
@@ -145,6 +146,10 @@ func cutAttr(a slog.Attr) slog.Attr {
 		case []string:
 			if list := fmt.Sprintf("%q", v); len(list) > textMost {
 				return slog.String(a.Key, cut(list))
+			}
+		default:
+			if text := reflect.ValueOf(v); text.Kind() == reflect.String {
+				return slog.String(a.Key, cut(text.String()))
 			}
 		}
 	case slog.KindGroup:

@@ -170,7 +170,7 @@ func TestLoggerCuts(t *testing.T) {
 	}
 	huge := strings.Repeat("x\n", 100_000)
 	log.With("with", huge).WithGroup("group").Info("message\nof two lines "+huge, "error", errors.New(huge), "list", []string{huge, huge},
-		slog.Group("inner", "text", huge), "volume", lvm.ID{VG: huge, LV: "lv"})
+		slog.Group("inner", "text", huge), "vg", lvm.VGName(huge), "volume", lvm.ID{VG: lvm.VGUUID(huge), LV: "lv"})
 	if lines := strings.Count(out.String(), "\n"); lines != 1 || out.Len() > 8*textMost {
 		t.Errorf("%d lines, %d bytes: %.500s", lines, out.Len(), out.String())
 	}

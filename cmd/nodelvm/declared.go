@@ -18,7 +18,7 @@ type declarations struct {
 }
 
 type declaredGroup struct {
-	Name       string           `json:"name"`
+	Name       lvm.VGName       `json:"name"`
 	Tags       []string         `json:"tags"`
 	Devices    []declaredDevice `json:"devices"`
 	MaxDevices *int             `json:"maxDevices"`

@@ -140,18 +140,30 @@ const (
 // serveHTTP serves health and metrics until the returned server is closed; an empty address serves nothing.
 func serveHTTP(ctx context.Context, parts *errgroup.Group, address string, handler http.Handler) (*http.Server, error) {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes}
+	if err := serveOn(ctx, parts, address, server); err != nil {
+		return nil, fmt.Errorf("serve health and metrics: %w", err)
+	}
+	return server, nil
+}
+
+// serveOn serves at the address until the server is closed, with TLS if the server has a configuration of it; "": not at all.
+func serveOn(ctx context.Context, parts *errgroup.Group, address string, server *http.Server) error {
 	if address == "" {
-		return server, nil
+		return nil
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("serve health and metrics: %w", err)
+		return err
+	}
+	serve := server.Serve
+	if server.TLSConfig != nil {
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
 	parts.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	})
-	return server, nil
+	return nil
 }

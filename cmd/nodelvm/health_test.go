@@ -38,7 +38,7 @@ func TestHealth(t *testing.T) {
 
 // An unresponsive disk: the check never returns and ignores its context. Each caller gets an answer in time, liveness is
 // fine, one goroutine is lost and no more; when the disk comes back, the driver is ready again.
-func TestHungCheck(t *testing.T) {
+func TestHealthCheckThatNeverReturns(t *testing.T) {
 	ready := newReadiness("")
 	ready.timeout = 50 * time.Millisecond
 	var checks atomic.Int32
@@ -66,7 +66,7 @@ func TestHungCheck(t *testing.T) {
 	}
 }
 
-func TestReadyEndsWithItsCaller(t *testing.T) {
+func TestReadyStopsWithCaller(t *testing.T) {
 	ready := newReadiness("")
 	back := make(chan struct{})
 	defer close(back)

@@ -48,7 +48,7 @@ func (c healthCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	told := map[[4]string]bool{}
 	for _, f := range found {
-		labels := [4]string{string(f.Type), f.Group, f.Volume.ID.LV, f.Volume.Claim}
+		labels := [4]string{string(f.Type), string(f.Group), f.Volume.ID.LV, f.Volume.Claim}
 		if !told[labels] { // a series may stand there once
 			told[labels] = true
 			out <- prometheus.MustNewConstMetric(volumeCondition, prometheus.GaugeValue, 1, labels[:]...)

@@ -80,23 +80,39 @@ var layers = map[string][]string{
 	"lvm/internal/recovery": slices.Concat(changes, []string{"lvm/internal/wipe"}),
 	"lvm/host": slices.Concat(changes, []string{"lvm/internal/reserve", "lvm/internal/ready", "lvm/internal/wipe", "lvm/internal/health",
 		"lvm/internal/thinpool", "lvm/internal/prepare", "lvm/internal/recovery"}),
-	"node/luks": {"lvm", "lvm/inventory"},
+	"node/luks":  {"lvm", "lvm/inventory"},
+	"node/disks": {"lvm/inventory"},
+	"node/trim":  {"lvm", "lvm/inventory"},
+	printable:    {},
+	terminal:     {printable},
 }
 
 // shared is the vocabulary: the packages that controller, node, kube, the commands and kubectl's plugin have in common.
-var shared = map[string]bool{module + "api": true, module + "lvm": true, module + "lvm/inventory": true, module + "statuspage": true}
+var shared = map[string]bool{module + "api": true, module + "lvm": true, module + "lvm/inventory": true, module + "statuspage": true, module + "pending": true}
 
 // kubeLayers are the packages that each package of the API part may use, beside the vocabulary. What acts for one node does not know what
 // acts for the cluster.
 var kubeLayers = map[string][]string{
-	"kube/kubeclient": {},
-	"kube/janitor":    {"kube/kubeclient"},
-	"kube":            {"kube/kubeclient"},
-	"kube/kubetest":   {"kube/kubeclient"},
+	"kube/kubeclient":  {},
+	"kube/apiproxy":    {},
+	"kube/janitor":     {"kube/kubeclient"},
+	"kube/nodegroup":   {"kube/kubeclient"},
+	"kube/claimevents": {"kube/kubeclient"},
+	"kube":             {"kube/kubeclient"},
+	"kube/kubetest":    {"kube/kubeclient"},
 }
 
 // processes names the one file of a package that may start processes.
 var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "lvm/internal/dm": "modprobe.go", "node/luks": "cryptsetup.go"}
+
+// dashboard is the page that kubectl's plugin serves. It reads the cluster through an interface.
+const dashboard = "cmd/kubectl-nodelvm/dashboard"
+
+// What prints the plugin's output.
+const (
+	printable = "cmd/kubectl-nodelvm/printable"
+	terminal  = "cmd/kubectl-nodelvm/terminal"
+)
 
 const withClientGo = "of the driver, kube is the only package with client-go"
 
@@ -105,15 +121,15 @@ func forbidden(name, dep string, standard bool) string {
 	ours := strings.HasPrefix(dep, module)
 	if below, listed := layers[name]; listed {
 		if !standard && !ours && (!isOrUnder(name, "lvm") && name != "node/luks" || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
-			return "api and lvm need the standard library alone, and the packages under it and node/luks golang.org/x/sys as well"
+			return "it needs the standard library alone; the packages under lvm and node/luks may use golang.org/x/sys as well"
 		}
 		if ours && !slices.Contains(below, strings.TrimPrefix(dep, module)) {
 			return "it may use only " + strings.Join(below, ", ")
 		}
 	}
 	switch name {
-	case "statuspage", "cmd/kubectl-nodelvm":
-		if ours && !shared[dep] {
+	case "statuspage", "cmd/kubectl-nodelvm", dashboard:
+		if ours && !shared[dep] && (name != "cmd/kubectl-nodelvm" || dep != module+dashboard && dep != module+printable && dep != module+terminal) {
 			return "the plugin runs on users' machines, with the vocabulary alone"
 		}
 	case "controller", "node":
@@ -141,6 +157,9 @@ func forbiddenDirectly(name, dep string) string {
 		return withClientGo
 	case isOrUnder(name, "kube") && (isOrUnder(dep, "google.golang.org/grpc") || isOrUnder(dep, "github.com/container-storage-interface")):
 		return "kube has nothing to do with CSI"
+	case (dep == module+dashboard || dep == module+printable || dep == module+terminal) && name == "cmd/kubectl-nodelvm",
+		dep == module+printable && name == terminal, dep == module+dashboard && name == dashboard+"/simulated":
+		return ""
 	case strings.HasPrefix(dep, module+"cmd/") || dep == module+"lvm/lvmtest" && name != "lvm/lvmtest",
 		dep == module+"kube/kubetest",
 		dep == module+"lvm/internal/fixture" && name != "lvm/lvmtest":
@@ -202,8 +221,8 @@ func list(t *testing.T) []listed {
 	return packages
 }
 
-// TestRules shows that each rule can fail.
-func TestRules(t *testing.T) {
+// TestImportRulesCanFail shows that each rule can fail.
+func TestImportRulesCanFail(t *testing.T) {
 	for _, test := range []struct {
 		name, dep string
 		standard  bool

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"time"
@@ -15,14 +16,17 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/nodelvm/nodelvm/kube/claimevents"
 	"github.com/nodelvm/nodelvm/kube/janitor"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/nodegroup"
 )
 
 // janitorOptions are the flags of `nodelvm janitor`.
 type janitorOptions struct {
 	namespace    string
 	grace        time.Duration
+	nodeGroups   string
 	httpEndpoint string
 	logLevel     string
 	logFormat    string
@@ -34,6 +38,7 @@ const leastGrace = 10 * time.Second
 func (o *janitorOptions) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the lease for leader election (default: environment variable POD_NAMESPACE)")
 	flags.DurationVar(&o.grace, "grace-period", 10*time.Minute, "time for which a node or volume group must be lost before the janitor deletes an object; at least 10s")
+	flags.StringVar(&o.nodeGroups, "node-groups-file", "", "YAML or JSON file with the node groups whose future nodes' capacity is published for cluster-autoscaler; empty: none")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz and /metrics; empty: no HTTP server")
 	flags.StringVar(&o.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "log format: json or console")
@@ -82,6 +87,13 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 	if err != nil {
 		return err
 	}
+	beside, err := o.publishers(client, log)
+	if err != nil {
+		return err
+	}
+	reporter := &claimevents.Reporter{Client: client, Namespace: o.namespace, Log: log,
+		Events: &kubeclient.EventRecorder{Client: client, Counts: map[string]kubeclient.EventCount{}}}
+	beside = append(beside, reporter.Run)
 	log.InfoContext(ctx, "nodelvm janitor starts", "version", version, "grace", o.grace)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -93,11 +105,24 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 		return err
 	}
 	janitor := janitor.NewJanitor(janitor.JanitorConfig{
-		Client: client, Namespace: o.namespace, Holder: cmp.Or(name, "janitor"), Grace: o.grace, Log: log,
+		Client: client, Namespace: o.namespace, Holder: cmp.Or(name, "janitor"), Grace: o.grace, Beside: beside, Log: log,
 	})
 	parts.Go(func() error {
 		janitor.Run(ctx)
 		return health.Close()
 	})
 	return parts.Wait()
+}
+
+// publishers returns what publishes the capacity of node groups; none are declared without a file.
+func (o *janitorOptions) publishers(client *kubeclient.Client, log *slog.Logger) ([]func(context.Context), error) {
+	if o.nodeGroups == "" {
+		return nil, nil
+	}
+	groups, err := nodegroup.Read(o.nodeGroups)
+	if err != nil {
+		return nil, err
+	}
+	publisher := &nodegroup.Publisher{Client: client, Namespace: o.namespace, Groups: groups, Log: log}
+	return []func(context.Context){publisher.Run}, nil
 }

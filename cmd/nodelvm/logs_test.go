@@ -107,7 +107,7 @@ func TestCallsAreLoggedWithoutSecrets(t *testing.T) {
 	}
 }
 
-func TestQuietCalls(t *testing.T) {
+func TestLevelOfProbes(t *testing.T) {
 	if got := levelOf(csi.Identity_Probe_FullMethodName, codes.OK); got != slog.LevelDebug {
 		t.Errorf("a probe is logged at %s", got)
 	}

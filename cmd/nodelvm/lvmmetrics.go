@@ -83,12 +83,12 @@ func (c lvmCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	m := c.read()
 	for _, group := range m.Groups {
-		gauge(groupSize, float64(group.Size), group.Name, group.UUID)
-		gauge(groupFree, float64(group.Free), group.Name, group.UUID)
-		gauge(groupVolumes, float64(group.Volumes), group.Name, group.UUID)
-		gauge(groupHung, group.Hung.Seconds(), group.Name, group.UUID)
+		gauge(groupSize, float64(group.Size), string(group.Name), string(group.UUID))
+		gauge(groupFree, float64(group.Free), string(group.Name), string(group.UUID))
+		gauge(groupVolumes, float64(group.Volumes), string(group.Name), string(group.UUID))
+		gauge(groupHung, group.Hung.Seconds(), string(group.Name), string(group.UUID))
 		for _, pool := range group.Pools {
-			labels := []string{group.Name, group.UUID, pool.Name}
+			labels := []string{string(group.Name), string(group.UUID), pool.Name}
 			gauge(poolSize, float64(pool.Size), labels...)
 			gauge(poolUsed, float64(pool.Used), labels...)
 			gauge(poolMetadataSize, float64(pool.MetadataSize), labels...)
@@ -101,8 +101,8 @@ func (c lvmCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(volumeCount, float64(m.Volumes[state]), string(state))
 	}
 	for _, b := range backlogsOf(m) {
-		gauge(wipeBacklog, float64(b.Bytes), b.Group, b.UUID, b.Namespace)
-		gauge(wipeVolumes, float64(b.Volumes), b.Group, b.UUID, b.Namespace)
+		gauge(wipeBacklog, float64(b.Bytes), string(b.Group), string(b.UUID), b.Namespace)
+		gauge(wipeVolumes, float64(b.Volumes), string(b.Group), string(b.UUID), b.Namespace)
 	}
 	gauge(inFlight, float64(m.InFlight))
 	direct := 1.0

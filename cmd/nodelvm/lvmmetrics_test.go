@@ -26,24 +26,6 @@ func TestLVMMetrics(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(lvmCollector{read})
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
-			}
-			name := family.GetName()
-			if len(labels) > 0 {
-				name += "{" + strings.Join(labels, ",") + "}"
-			}
-			lines = append(lines, fmt.Sprintf("%s %g", name, m.GetGauge().GetValue()+m.GetCounter().GetValue()))
-		}
-	}
 	want := `nodelvm_direct_metadata_read_enabled 0
 nodelvm_operations_in_flight 1
 nodelvm_thin_pool_extensions_total{thin_pool="p",vg="vg",vg_uuid="u"} 3
@@ -62,7 +44,31 @@ nodelvm_volumes{state="creating"} 0
 nodelvm_volumes{state="deleting"} 0
 nodelvm_volumes{state="ready"} 2
 nodelvm_volumes{state="zeroing"} 0`
-	if text := strings.Join(lines, "\n"); text != want {
+	if text := seriesOf(t, registry); text != want {
 		t.Errorf("metrics:\n%s\nwant:\n%s", text, want)
 	}
+}
+
+// seriesOf prints all series of a registry, one a line, sorted.
+func seriesOf(t *testing.T, registry *prometheus.Registry) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			name := family.GetName()
+			if len(labels) > 0 {
+				name += "{" + strings.Join(labels, ",") + "}"
+			}
+			lines = append(lines, fmt.Sprintf("%s %g", name, m.GetGauge().GetValue()+m.GetCounter().GetValue()))
+		}
+	}
+	return strings.Join(lines, "\n")
 }

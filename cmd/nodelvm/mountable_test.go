@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestWhatCannotBeMountedIsNotMade: CreateVolume refuses what NodeStageVolume would refuse for as long as the claim lives.
-func TestWhatCannotBeMountedIsNotMade(t *testing.T) {
+// TestCreateVolumeRefusesWhatStagingRefuses: CreateVolume refuses what NodeStageVolume would refuse for as long as the claim lives.
+func TestCreateVolumeRefusesWhatStagingRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name, fsType string
 		size         int64

@@ -21,6 +21,7 @@ type options struct {
 	register       bool
 	httpEndpoint   string
 	sidecarMetrics map[string]string
+	apiProxy       string
 	volumeLimit    int64
 	clusterID      string
 	standalone     bool
@@ -30,6 +31,7 @@ type options struct {
 	prepareEvery   time.Duration
 	emptyPoolsFor  time.Duration
 	snapshots      bool
+	trim           bool
 	shutdownGrace  time.Duration
 	logLevel       string
 	logFormat      string
@@ -42,15 +44,17 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.register, "kubelet-registration", true, "register with the kubelet (false: a node-driver-registrar sidecar registers the driver)")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz, /metrics and /v1/status; empty: no HTTP server")
 	flags.StringToStringVar(&o.sidecarMetrics, "sidecar-metrics", nil, "sidecar metrics to serve at /metrics/NAME with the same authorization as /metrics, as NAME=ADDRESS")
+	flags.StringVar(&o.apiProxy, "api-proxy-address", "", "loopback address at which csi-provisioner reads the Kubernetes API without the claims and volumes of other nodes; empty: no proxy")
 	flags.Int64Var(&o.volumeLimit, "max-volumes-per-node", 0, "maximum number of volumes that the scheduler places on this node; 0: no limit")
 	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "cluster ID for the tags of all volumes (default: environment variable CLUSTER_ID, or else the UID of the namespace kube-system)")
 	flags.BoolVar(&o.standalone, "standalone", false, "run without a Kubernetes API server; requires --cluster-id")
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "directory of the host's LVM locks (lvm.conf: locking_dir)")
-	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for backups of LVM metadata")
+	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for backups of LVM metadata and the record of the node's disks")
 	flags.StringVar(&o.volumeGroups, "volume-groups-file", "", "YAML or JSON file that declares the volume groups, as for nodelvm prepare; empty: the driver creates no volume group")
 	flags.DurationVar(&o.prepareEvery, "device-scan-interval", 5*time.Minute, "interval between scans for new blank disks; 0: scan only at the start")
 	flags.DurationVar(&o.emptyPoolsFor, "empty-thin-pool-ttl", 10*time.Minute, "time after which the driver removes an empty thin pool that it created; 0: never")
 	flags.BoolVar(&o.snapshots, "snapshots", false, "csi-snapshotter runs in the driver's pod: label the pre-provisioned VolumeSnapshotContents whose snapshot is on this node")
+	flags.BoolVar(&o.trim, "trim", false, "trim the file systems of storage classes and claims with the annotation "+api.AnnotationTrimInterval)
 	flags.DurationVar(&o.shutdownGrace, "shutdown-timeout", 9*time.Minute, "time to wait for running LVM commands after SIGTERM")
 	flags.StringVar(&o.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "log format: json or console")
@@ -63,6 +67,10 @@ func (o *options) check() error {
 		return errors.New("--node-name is empty; set it, or the environment variable NODE_NAME")
 	case o.standalone && o.clusterID == "":
 		return errors.New("--standalone requires --cluster-id: without an API server the driver cannot read it")
+	case o.apiProxy != "" && o.standalone:
+		return errors.New("--api-proxy-address does not go with --standalone: there is no API server")
+	case o.apiProxy != "" && !isLoopback(o.apiProxy):
+		return fmt.Errorf("--api-proxy-address is %q; set it to a loopback address and a port, as 127.0.0.1:9811", o.apiProxy)
 	case o.prepareEvery < 0:
 		return fmt.Errorf("--device-scan-interval is %s; set it to 0 or to a positive duration", o.prepareEvery)
 	case o.emptyPoolsFor < 0:

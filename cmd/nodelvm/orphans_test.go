@@ -35,7 +35,7 @@ func TestOrphansArePrinted(t *testing.T) {
 	}
 }
 
-func TestAdoptRefusesWhatItCannotMean(t *testing.T) {
+func TestAdoptRefusesArguments(t *testing.T) {
 	for name, c := range map[string]struct {
 		o       adoptOptions
 		volumes []string
@@ -57,8 +57,8 @@ func TestAdoptRefusesWhatItCannotMean(t *testing.T) {
 	}
 }
 
-// TestOneClusterInTheContainer: what an admin runs in the driver's container takes the volumes for its own that the driver does.
-func TestOneClusterInTheContainer(t *testing.T) {
+// TestAdminCommandUsesDriverCluster: what an admin runs in the driver's container takes the volumes for its own that the driver does.
+func TestAdminCommandUsesDriverCluster(t *testing.T) {
 	t.Setenv("CLUSTER_ID", "the-old-one")
 	for _, args := range [][]string{{"serve"}, {"orphans"}, {"adopt"}} {
 		command, _, err := rootCommand().Find(args)
@@ -102,7 +102,7 @@ func TestAdoptAll(t *testing.T) {
 	if text != "one x y " {
 		t.Errorf("it prints %q", text)
 	}
-	if err == nil || !strings.Contains(err.Error(), "vg/new is left out: the claim shop/a had several volumes (vg/old, vg/new)") || !strings.Contains(err.Error(), "--claim shop/a") {
+	if err == nil || !strings.Contains(err.Error(), "vg/new is not adopted: the claim shop/a had several volumes (vg/old, vg/new)") || !strings.Contains(err.Error(), "--claim shop/a") {
 		t.Errorf("it says %v", err)
 	}
 }

@@ -80,8 +80,12 @@ func (d *driver) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	proxy, err := d.serveAPIProxy(ctx, parts) // csi-provisioner reads the API before it connects to the CSI socket
+	if err != nil {
+		return errors.Join(err, health.Close())
+	}
 	parts.Go(func() error {
-		return errors.Join(d.serveVolumes(ctx, parts), health.Close())
+		return errors.Join(d.serveVolumes(ctx, parts), proxy.Close(), health.Close())
 	})
 	err = parts.Wait()
 	if err == nil {
@@ -102,26 +106,21 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	host, err := d.host(ctx, lvm.Config{
-		SystemDir: systemDir,
-		LockDir:   d.o.lockDir,
-		BackupDir: filepath.Join(d.o.stateDir, "backup"),
-		Cluster:   cluster,
-		Node:      d.o.nodeName,
-		Log:       d.log,
-		Observe:   newCommandMetrics(d.registry),
-
-		EmptyPoolsFor: d.o.emptyPoolsFor,
-	})
+	crypt := newEncryption(ctx, d.log)
+	host, err := d.host(ctx, d.hostConfig(cluster, crypt))
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Log: d.log})
+	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: crypt, Log: d.log})
 	care := &maintenance{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
-	health := healthOf(host, mounts, care)
+	record := newDiskRecord(host, d.o.stateDir, d.log)
+	health := record.describing(healthOf(host, mounts, care))
 	agent := d.newAgent(client, host, health)
-	d.status.serve(cluster, host, health, comparisonOf(agent))
-	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log}, orphanCollector{agent})
+	details := volumeDetails{fileSystems: mounts.FileSystems, class: classOf(agent), disks: record.disks}
+	d.status.serve(cluster, host, health, details, comparisonOf(agent))
+	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log}, orphanCollector{agent},
+		inventoryCollector{cluster: cluster, host: host, details: details, log: d.log})
+	trims := newTrimMetrics(d.registry)
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
 		newController(d.o.nodeName, host, clusterOf(agent)), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
@@ -130,10 +129,29 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		d.log.InfoContext(ctx, "serving")
 		d.act(ctx, parts, agent)
 		care.start(ctx, parts)
+		record.start(ctx, parts)
+		if d.o.trim {
+			startTrim(ctx, parts, mounts, agent, trims, d.log)
+		}
 		<-ctx.Done()
 	}
 	d.ready.set(nil, "the driver stops")
 	return errors.Join(err, d.shutdown(context.WithoutCancel(ctx), host, server, registrar))
+}
+
+func (d *driver) hostConfig(cluster string, crypt lvm.Encryptor) lvm.Config {
+	return lvm.Config{
+		SystemDir: systemDir,
+		LockDir:   d.o.lockDir,
+		BackupDir: filepath.Join(d.o.stateDir, "backup"),
+		Cluster:   cluster,
+		Node:      d.o.nodeName,
+		Log:       d.log,
+		Observe:   newCommandMetrics(d.registry),
+
+		Encryption:    crypt,
+		EmptyPoolsFor: d.o.emptyPoolsFor,
+	}
 }
 
 // newController makes the Controller service. What the Node service would refuse to mount, it refuses to make.

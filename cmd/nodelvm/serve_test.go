@@ -48,7 +48,7 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 	}
 	r.driver = newDriver(&options{
 		endpoint: "unix://" + filepath.Join(dir, "csi.sock"), nodeName: "node-1", kubeletDir: dir, register: true,
-		clusterID: "cluster-1", standalone: true, shutdownGrace: 10 * time.Second,
+		clusterID: "cluster-1", standalone: true, stateDir: dir, shutdownGrace: 10 * time.Second,
 	}, log)
 	r.host = startOn(t, node)
 	ctx, stop := context.WithCancel(context.Background())
@@ -164,7 +164,7 @@ func TestServeFails(t *testing.T) {
 			}
 			d := newDriver(&options{
 				endpoint: "unix://" + filepath.Join(t.TempDir(), "csi.sock"), nodeName: "n", kubeletDir: t.TempDir(), register: true,
-				clusterID: "c", standalone: true, httpEndpoint: "127.0.0.1:0", shutdownGrace: time.Second,
+				clusterID: "c", standalone: true, stateDir: t.TempDir(), httpEndpoint: "127.0.0.1:0", shutdownGrace: time.Second,
 			}, log)
 			d.host = startOn(t, newNode())
 			test.spoil(d)
@@ -179,11 +179,16 @@ func TestOptions(t *testing.T) {
 	for args, says := range map[string]string{
 		"":                           "--node-name",
 		"--node-name n --standalone": "--cluster-id",
-		"--node-name n --max-volumes-per-node -1":                    "--max-volumes-per-node",
-		"--node-name n --endpoint tcp://0.0.0.0:1":                   "--endpoint",
-		"--node-name n --endpoint unix://csi.sock":                   "--endpoint",
-		"--node-name n --log-level loud":                             "--log-level",
-		"--node-name n --standalone --cluster-id c --log-format xml": "--log-format",
+		"--node-name n --max-volumes-per-node -1":                                      "--max-volumes-per-node",
+		"--node-name n --endpoint tcp://0.0.0.0:1":                                     "--endpoint",
+		"--node-name n --endpoint unix://csi.sock":                                     "--endpoint",
+		"--node-name n --log-level loud":                                               "--log-level",
+		"--node-name n --standalone --cluster-id c --log-format xml":                   "--log-format",
+		"--node-name n --api-proxy-address :9811":                                      "loopback",
+		"--node-name n --api-proxy-address 0.0.0.0:9811":                               "loopback",
+		"--node-name n --api-proxy-address localhost:9811":                             "loopback",
+		"--node-name n --api-proxy-address 127.0.0.1":                                  "loopback",
+		"--node-name n --standalone --cluster-id c --api-proxy-address 127.0.0.1:9811": "--standalone",
 		"--no-such-flag": "no-such-flag",
 		"extra":          "extra",
 	} {

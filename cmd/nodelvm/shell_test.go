@@ -39,8 +39,8 @@ func TestNoShell(t *testing.T) {
 	}
 }
 
-// TestShellsAreSeen shows that the test above can fail.
-func TestShellsAreSeen(t *testing.T) {
+// TestShellCheckCanFail shows that the test above can fail.
+func TestShellCheckCanFail(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "", `package p; var x = exec.Command("/bin/sh", "-c", "rm "+name)`, 0)
 	if err != nil {
 		t.Fatal(err)

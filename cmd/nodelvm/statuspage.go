@@ -32,25 +32,26 @@ type statusPage struct {
 	node   string
 	ready  func(context.Context) error
 	checks func() (statuspage.Checks, []string)
-	turns  chan struct{} // holds a value for each reader
+	slots  chan struct{} // holds a value for each reader
 
 	mu      sync.Mutex
 	cluster string
 	host    statusHost // nil until serving
 	health  findings
+	details volumeDetails
 	compare func() *statuspage.Comparison // nil: there is no API server
 }
 
 func newStatusPage(o *options, ready func(context.Context) error, registered func() statuspage.Registration) *statusPage {
 	look := nodeChecks{sys: "/sys", modules: "/lib/modules", mountinfo: "/proc/self/mountinfo", kubeletDir: o.kubeletDir, registered: registered}
-	return &statusPage{node: o.nodeName, ready: ready, checks: look.run, turns: make(chan struct{}, statusAtOnce)}
+	return &statusPage{node: o.nodeName, ready: ready, checks: look.run, slots: make(chan struct{}, statusAtOnce)}
 }
 
 // serve publishes this host from now on.
-func (p *statusPage) serve(cluster string, host statusHost, health findings, compare func() *statuspage.Comparison) {
+func (p *statusPage) serve(cluster string, host statusHost, health findings, details volumeDetails, compare func() *statuspage.Comparison) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cluster, p.host, p.health, p.compare = cluster, host, health, compare
+	p.cluster, p.host, p.health, p.details, p.compare = cluster, host, health, details, compare
 }
 
 // ServeHTTP implements http.Handler. It starts no LVM process, as long as the disks can be read directly.
@@ -58,8 +59,8 @@ func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), statusTimeout)
 	defer cancel()
 	select {
-	case p.turns <- struct{}{}:
-		defer func() { <-p.turns }()
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
 	case <-ctx.Done():
 		http.Error(w, "too many readers of this page; retry later", http.StatusServiceUnavailable)
 		return
@@ -71,7 +72,7 @@ func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page {
 	p.mu.Lock()
-	host, health, compare := p.host, p.health, p.compare
+	host, health, details, compare := p.host, p.health, p.details, p.compare
 	page := statuspage.Page{Node: p.node, Version: version, Cluster: p.cluster, Time: time.Now().UTC(), Conditions: []statuspage.Condition{}}
 	p.mu.Unlock()
 	unknown := func(what string, err error) {
@@ -94,6 +95,7 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 		page.Comparison = stillThere(page.Comparison, page.Inventory)
 	}
 	unknown(statuspage.UnknownGroups, err)
+	unknown("the file systems of the volumes: ", details.addTo(ctx, &page.Inventory))
 	found, err := health(ctx)
 	unknown("the conditions of the volumes: ", err)
 	for _, f := range found {
@@ -133,7 +135,7 @@ func stillThere(c *statuspage.Comparison, now inventory.Inventory) *statuspage.C
 }
 
 func pageCondition(f lvm.Condition) statuspage.Condition {
-	told := statuspage.Condition{Type: string(f.Type), Group: f.Group, Pool: f.Pool, Text: f.Text}
+	told := statuspage.Condition{Type: string(f.Type), Group: f.Group, Pool: f.Pool, Text: f.Text, Severity: f.Type.Severity()}
 	if f.Volume.UUID != "" {
 		told.Volume = f.Volume.ID.String()
 	}

@@ -71,7 +71,7 @@ func TestStatusPage(t *testing.T) {
 	for _, v := range page.Volumes {
 		volumes[v.Name] = v
 	}
-	if v := volumes["pvc-1"]; len(volumes) != 2 || v.Claim != "shop/data-0" || v.Layout != string(lvm.LayoutLinear) || v.Size != lvm.GiB || v.Used != nil || v.ID != vg.UUID+"/"+v.LV {
+	if v := volumes["pvc-1"]; len(volumes) != 2 || v.Claim != "shop/data-0" || v.Layout != string(lvm.LayoutLinear) || v.Size != lvm.GiB || v.Used != nil || v.ID != string(vg.UUID)+"/"+v.LV {
 		t.Errorf("volumes %+v", volumes)
 	}
 	if v := volumes["pvc-2"]; v.Pool != lvm.DefaultPool || v.Used == nil || v.UUID == "" {
@@ -97,23 +97,23 @@ func TestStatusPage(t *testing.T) {
 	}
 }
 
-// deaf is a node whose disks cannot be read.
-type deaf struct{}
+// unreadableNode is a node whose disks cannot be read.
+type unreadableNode struct{}
 
-var errDeaf = lvm.Errorf(lvm.KindInternal, "the disks hang")
+var errUnreadable = lvm.Errorf(lvm.KindInternal, "the disks hang")
 
-func (deaf) Inventory(context.Context) (inventory.Inventory, error) {
-	return inventory.Inventory{}, errDeaf
+func (unreadableNode) Inventory(context.Context) (inventory.Inventory, error) {
+	return inventory.Inventory{}, errUnreadable
 }
 
-func (deaf) CapacityByGroup(context.Context, lvm.Class) ([]inventory.Offer, error) {
-	return nil, errDeaf
+func (unreadableNode) CapacityByGroup(context.Context, lvm.Class) ([]inventory.Offer, error) {
+	return nil, errUnreadable
 }
 
-// TestStatusPageOfADeafNode: the page reports what the driver cannot read, and does not blame a storage class for it.
-func TestStatusPageOfADeafNode(t *testing.T) {
+// TestStatusPageWithUnreadableVolumeGroups: the page reports what the driver cannot read, and does not blame a storage class for it.
+func TestStatusPageWithUnreadableVolumeGroups(t *testing.T) {
 	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
-	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, nil)
+	p.serve("cluster-1", unreadableNode{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, volumeDetails{}, nil)
 	query := statuspage.Query(map[string]map[string]string{"local": {"volumeGroup": "vg"}, "typo": {"volumeGroup": "vg", "layuot": "thin"}})["class"]
 	page := p.page(t.Context(), query)
 	told := strings.Join(page.Unknown, "\n")
@@ -163,7 +163,7 @@ func TestStatusPageFaults(t *testing.T) {
 }
 
 // A driver that waits tells why, and what the kubelet said is remembered.
-func TestStatusPageEarly(t *testing.T) {
+func TestStatusPageBeforeReady(t *testing.T) {
 	log, err := newLogger(&buffer{}, "error", "json")
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestStatusPageComparison(t *testing.T) {
 		t.Errorf("with an unreadable disk, left are %+v", got)
 	}
 	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
-	p.serve("cluster-1", deaf{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, found)
+	p.serve("cluster-1", unreadableNode{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, volumeDetails{}, found)
 	if page := p.page(t.Context(), nil); page.Comparison == nil || len(page.Comparison.Unreferenced) != 4 {
 		t.Errorf("of disks that cannot be read: %+v", page.Comparison)
 	}

@@ -19,11 +19,12 @@ import (
 // JanitorConfig configures a Janitor.
 type JanitorConfig struct {
 	Client    *kubeclient.Client
-	Namespace string        // of its lease
-	Holder    string        // its identity in the lease: the pod's name
-	Grace     time.Duration // how long a node or a group must have been lost before the janitor deletes an object
-	LeaseLife time.Duration // 0: 15 s
-	Log       *slog.Logger  // nil: slog.Default()
+	Namespace string                  // of its lease
+	Holder    string                  // its identity in the lease: the pod's name
+	Grace     time.Duration           // how long a node or a group must have been lost before the janitor deletes an object
+	LeaseLife time.Duration           // 0: 15 s
+	Beside    []func(context.Context) // run while this janitor holds the lease
+	Log       *slog.Logger            // nil: slog.Default()
 }
 
 // Janitor cleans up after lost nodes. It writes events on the claims of lost volumes, and releases those whose storage
@@ -123,6 +124,9 @@ func (r *janitorRound) run(ctx context.Context) {
 		parts.Go(func() {
 			kubeclient.Reflect(ctx, r.client.Snapshots, "volumesnapshotcontents", api.LabelManagedBy, &kubeclient.Content{}, r.contents)
 		})
+	}
+	for _, part := range r.cfg.Beside {
+		parts.Go(func() { part(ctx) })
 	}
 	parts.Go(func() {
 		for r.next(ctx) {

@@ -28,9 +28,9 @@ func recordedRound(t *testing.T, answers map[string]any) (*janitorRound, func() 
 	return NewJanitor(JanitorConfig{Client: client, Grace: 10 * time.Minute, Log: slog.New(slog.DiscardHandler)}).newRound(), sent
 }
 
-// TestSilentNodesAreLookedAtAgain: if a node that reported the loss of a group does not answer, the janitor polls it,
+// TestUnreachableNodeIsPolled: if a node that reported the loss of a group does not answer, the janitor polls it,
 // because no watch announces its next answer.
-func TestSilentNodesAreLookedAtAgain(t *testing.T) {
+func TestUnreachableNodeIsPolled(t *testing.T) {
 	pv := &corev1.PersistentVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume},
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}},
@@ -67,9 +67,9 @@ func TestRetainedContentsAreNotPolled(t *testing.T) {
 	}
 }
 
-// TestAnotherSnapshotOfTheNameIsLeftAlone: a retained content outlives its snapshot, even if another snapshot with its name
+// TestNewSnapshotWithFormerNameIsIgnored: a retained content outlives its snapshot, even if another snapshot with its name
 // exists. The janitor neither polls for nor deletes the new one.
-func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
+func TestNewSnapshotWithFormerNameIsIgnored(t *testing.T) {
 	s := &kubeclient.Snapshot{}
 	s.APIVersion, s.Kind = kubeclient.SnapshotVersion.String(), kubeclient.KindSnapshot
 	s.Namespace, s.Name, s.UID, s.Status.Content = "ns", "nightly", "second", "b"
@@ -92,8 +92,8 @@ func TestAnotherSnapshotOfTheNameIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestImpossibleNamesNameNothing: the driver requests an invalid name from a tenant's claim once and does not retry.
-func TestImpossibleNamesNameNothing(t *testing.T) {
+// TestInvalidNamesAreNotRequestedAgain: the driver requests an invalid name from a tenant's claim once and does not retry.
+func TestInvalidNamesAreNotRequestedAgain(t *testing.T) {
 	r, requests := recordedRound(t, nil)
 	for _, name := range []string{"", ".", "..", "a/b", "a%b", "../../nodes"} {
 		pv, err := r.client.Volume(t.Context(), name)

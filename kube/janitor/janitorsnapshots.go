@@ -124,7 +124,7 @@ func (r *janitorRound) doContent(ctx context.Context, s ContentObservation, what
 		return reportAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless it is retained
 	case StepRemoveFinalizer:
 		finalizers := slices.DeleteFunc(slices.Clone(s.C.Finalizers), func(f string) bool { return f == finalizerContent })
-		r.log.InfoContext(ctx, "removed the finalizer that only the lost node removes", "content", s.C.Name, "node", s.Loss.node)
+		r.log.InfoContext(ctx, "removed the finalizer that the lost node would have removed", "content", s.C.Name, "node", s.Loss.node)
 		return 0, r.patchContent(ctx, s.C, map[string]any{"finalizers": finalizers})
 	default:
 		return 0, nil

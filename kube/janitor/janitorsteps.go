@@ -272,7 +272,7 @@ func (r *janitorRound) removeFinalizer(ctx context.Context, s Observation) error
 	if err := r.client.Patch(ctx, "persistentvolumes", "", s.Pv.Name, "", body, &corev1.PersistentVolume{}); kubeclient.UnlessNotFound(err) != nil {
 		return fmt.Errorf("remove the finalizer of PersistentVolume %s: %w", s.Pv.Name, err)
 	}
-	r.log.InfoContext(ctx, "removed the finalizer that only the lost node removes", "volume", s.Pv.Name, "node", s.Loss.node)
+	r.log.InfoContext(ctx, "removed the finalizer that the lost node would have removed", "volume", s.Pv.Name, "node", s.Loss.node)
 	return nil
 }
 

@@ -41,7 +41,7 @@ const leaseRounds = 5
 // returns when ctx ends, after it has released the lock.
 func (e *election) run(ctx context.Context, lead func(context.Context)) {
 	for ctx.Err() == nil {
-		if held, err := e.take(ctx); held {
+		if held, err := e.renewOrAcquire(ctx); held {
 			e.hold(ctx, lead)
 		} else if err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "cannot acquire the lease; retrying", "lease", e.namespace+"/"+e.name, "error", err)
@@ -62,7 +62,7 @@ func (e *election) hold(ctx context.Context, lead func(context.Context)) {
 		lead(leading)
 	}()
 	for renewed := time.Now(); leading.Err() == nil; kubeclient.Sleep(leading, e.lasts/leaseRounds) {
-		held, err := e.take(leading)
+		held, err := e.renewOrAcquire(leading)
 		switch {
 		case held:
 			renewed = time.Now()
@@ -76,8 +76,8 @@ func (e *election) hold(ctx context.Context, lead func(context.Context)) {
 	e.release(context.WithoutCancel(ctx))
 }
 
-// take acquires or renews the lock; held is false while another process holds it.
-func (e *election) take(ctx context.Context) (held bool, err error) {
+// renewOrAcquire acquires or renews the lock; held is false while another process holds it.
+func (e *election) renewOrAcquire(ctx context.Context) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.lasts/leaseRounds)
 	defer cancel()
 	lease, err := e.read(ctx)

@@ -20,8 +20,8 @@ func tainted(key string) *corev1.Node {
 	}
 }
 
-// TestOnlyProvenLossesCount: a node that does not answer may return with its disks at any time.
-func TestOnlyProvenLossesCount(t *testing.T) {
+// TestUnreachableNodeIsNotLost: a node that does not answer may return with its disks at any time.
+func TestUnreachableNodeIsNotLost(t *testing.T) {
 	const since = "2026-01-02T03:04:05Z"
 	outAndReady := tainted(corev1.TaintNodeOutOfService)
 	outAndReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}

@@ -114,9 +114,9 @@ func noteAt(now, created, lost time.Time) time.Time {
 	return at.UTC().Truncate(time.Second)
 }
 
-// NotedAt returns when a janitor recorded the loss of an object; zero: none can have written this note of a loss that was
+// RecordedAt returns when a janitor recorded the loss of an object; zero: none can have written this note of a loss that was
 // first observed at lost.
-func NotedAt(note string, now, created, lost time.Time) time.Time {
+func RecordedAt(note string, now, created, lost time.Time) time.Time {
 	at, err := time.Parse(time.RFC3339, note)
 	if err != nil || at.Before(noteAt(created, created, lost)) || at.After(noteAt(now, created, lost)) {
 		return time.Time{}
@@ -134,7 +134,7 @@ func (r *janitorRound) noted(ctx context.Context, now time.Time, l loss, vg stri
 	}
 	created := o.GetCreationTimestamp().Time
 	lost = r.losses.seen(lossKey(l, vg), now, r.lasts)
-	marked = NotedAt(note, now, created, lost)
+	marked = RecordedAt(note, now, created, lost)
 	if marked.IsZero() && note != "" {
 		r.log.WarnContext(ctx, "the annotation "+api.AnnotationLostSince+" is not a janitor's record of this loss; replacing it, and the grace period begins now",
 			"object", o.GetName(), "says", kubeclient.Quoted(note), "created", created, "lost", lost, "loss", l.String())

@@ -41,9 +41,9 @@ func lostVolume(t *testing.T, note time.Duration, see func(*janitorRound)) (dele
 	return slices.Contains(requests, "DELETE /api/v1/namespaces/ns/persistentvolumeclaims/data"), slices.Contains(requests, "PATCH /api/v1/persistentvolumes/pvc-data")
 }
 
-// TestANoteOfAnotherLossShortensNothing: the janitor releases a claim only if a janitor recorded this loss of its volume at
+// TestAnnotationOfAnotherLossDoesNotShortenGracePeriod: the janitor releases a claim only if a janitor recorded this loss of its volume at
 // least the grace period ago. A note from a restore tool or an earlier loss does not count.
-func TestANoteOfAnotherLossShortensNothing(t *testing.T) {
+func TestAnnotationOfAnotherLossDoesNotShortenGracePeriod(t *testing.T) {
 	seenBefore := func(ago time.Duration) func(*janitorRound) {
 		return func(r *janitorRound) {
 			r.losses.load(fmt.Sprintf(`{"gone": %q}`, time.Now().Add(-ago).UTC().Format(time.RFC3339)))
@@ -79,8 +79,8 @@ func TestANoteOfAnotherLossShortensNothing(t *testing.T) {
 	}
 }
 
-// TestANoteOfAnotherLossOfASnapshot checks the same for the content of a snapshot.
-func TestANoteOfAnotherLossOfASnapshot(t *testing.T) {
+// TestAnnotationOfAnotherLossOfASnapshot checks the same for the content of a snapshot.
+func TestAnnotationOfAnotherLossOfASnapshot(t *testing.T) {
 	const path = "/apis/snapshot.storage.k8s.io/v1/"
 	for ago, deletes := range map[time.Duration]bool{20 * time.Minute: true, 5 * time.Minute: false} { // age of the observed loss
 		now := time.Now()
@@ -108,23 +108,23 @@ func TestANoteOfAnotherLossOfASnapshot(t *testing.T) {
 	}
 }
 
-// TestANoteIsWrittenOnce: a janitor accepts its own note, whatever the clocks of the API server and of earlier janitors
+// TestLossAnnotationIsWrittenOnce: a janitor accepts its own note, whatever the clocks of the API server and of earlier janitors
 // show.
-func TestANoteIsWrittenOnce(t *testing.T) {
+func TestLossAnnotationIsWrittenOnce(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	for _, created := range []time.Duration{-time.Hour, 0, time.Hour} {
 		for _, lost := range []time.Duration{-time.Hour, 0, time.Hour} {
 			note := noteAt(now, now.Add(created), now.Add(lost)).Format(time.RFC3339)
-			if at := NotedAt(note, now, now.Add(created), now.Add(lost)); at.IsZero() || at.Before(now.Truncate(time.Second)) {
+			if at := RecordedAt(note, now, now.Add(created), now.Add(lost)); at.IsZero() || at.Before(now.Truncate(time.Second)) {
 				t.Errorf("created %s, lost %s: %s is read as %s", created, lost, note, at)
 			}
 		}
 	}
 }
 
-// TestLossesOutliveAJanitor: the next janitor knows the start of each loss; losses that have ended, or of which no object
+// TestLossesSurviveJanitorRestart: the next janitor knows the start of each loss; losses that have ended, or of which no object
 // is left, are dropped.
-func TestLossesOutliveAJanitor(t *testing.T) {
+func TestLossesSurviveJanitorRestart(t *testing.T) {
 	now := time.Now()
 	all := func(string) bool { return true }
 	var first, second losses
@@ -150,8 +150,8 @@ func TestLossesOutliveAJanitor(t *testing.T) {
 	}
 }
 
-// TestWhichLossesLast: a loss ends when its node returns, and when its last object is deleted.
-func TestWhichLossesLast(t *testing.T) {
+// TestWhenALossEnds: a loss ends when its node returns, and when its last object is deleted.
+func TestWhenALossEnds(t *testing.T) {
 	r, _ := recordedRound(t, nil)
 	onGroup, onNode := kubetest.VolumeOn("n", "data"), kubetest.VolumeOn("gone", "more")
 	onGroup.Annotations = map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}
@@ -190,10 +190,10 @@ func FuzzLosses(f *testing.F) {
 		if next.load(text); next.text() != text || len(text) > lossesBytesMax+len(`{}`) {
 			t.Errorf("%q is read as %q", text, next.text())
 		}
-		if got := NotedAt(note, at, born, since); !got.IsZero() && (got.Before(born) || got.Before(since) || got.After(at) && got.After(born) && got.After(since)) {
+		if got := RecordedAt(note, at, born, since); !got.IsZero() && (got.Before(born) || got.Before(since) || got.After(at) && got.After(born) && got.After(since)) {
 			t.Errorf("%q counts from %s: created %s, lost %s, now %s", note, got, born, since, at)
 		}
-		if own := noteAt(at, born, since); own.Year() >= 0 && own.Year() <= 9999 && NotedAt(own.Format(time.RFC3339), at, born, since).IsZero() != own.IsZero() {
+		if own := noteAt(at, born, since); own.Year() >= 0 && own.Year() <= 9999 && RecordedAt(own.Format(time.RFC3339), at, born, since).IsZero() != own.IsZero() {
 			t.Errorf("the note %s is not accepted: created %s, lost %s, now %s", own, born, since, at)
 		}
 	})

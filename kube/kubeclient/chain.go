@@ -34,7 +34,7 @@ func Chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, nod
 // Placed checks the part of a chain that needs no claim: PersistentVolume, logical volume, node.
 func Placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) error {
 	if node == "" || !IsOn(pv, node) {
-		return fmt.Errorf("PersistentVolume %s is not a volume of %s whose only node is %s", pv.Name, api.DriverName, Quoted(node))
+		return fmt.Errorf("PersistentVolume %s is not a volume of %s with node affinity to node %s only", pv.Name, api.DriverName, Quoted(node))
 	}
 	if _, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle); err != nil {
 		return fmt.Errorf("PersistentVolume %s has the volume handle %s, which is not one of this driver's", pv.Name, Quoted(pv.Spec.CSI.VolumeHandle))

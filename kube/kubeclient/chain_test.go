@@ -11,8 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
-// TestEachLinkOfAChainCounts: a reference in one direction does not bind.
-func TestEachLinkOfAChainCounts(t *testing.T) {
+// TestChainNeedsReferencesInBothDirections: a reference in one direction does not bind.
+func TestChainNeedsReferencesInBothDirections(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim)
 		same   []string // other volumes with the handle
@@ -60,8 +60,8 @@ func TestEachLinkOfAChainCounts(t *testing.T) {
 	}
 }
 
-// TestEachLinkOfASnapshotsChainCounts checks the same for contents and snapshots.
-func TestEachLinkOfASnapshotsChainCounts(t *testing.T) {
+// TestSnapshotChainNeedsReferencesInBothDirections checks the same for contents and snapshots.
+func TestSnapshotChainNeedsReferencesInBothDirections(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(c *kubeclient.Content, s *kubeclient.Snapshot)
 		says   string

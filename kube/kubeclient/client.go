@@ -45,9 +45,18 @@ type Client struct {
 	Snapshots rest.Interface // snapshot.storage.k8s.io, where the cluster has it
 }
 
-// NewClient takes the API server's address and token from the pod's service account or, outside a pod, from the file in
-// KUBECONFIG. It sends no request.
+// NewClient creates a client from NewConfig.
 func NewClient() (*Client, error) {
+	config, err := NewConfig()
+	if err != nil {
+		return nil, err
+	}
+	return NewClientFor(config)
+}
+
+// NewConfig takes the API server's address and token from the pod's service account or, outside a pod, from the file in
+// KUBECONFIG. It sends no request.
+func NewConfig() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
 		path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
@@ -59,7 +68,7 @@ func NewClient() (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot determine the API server's address: %w", err)
 	}
-	return NewClientFor(config)
+	return config, nil
 }
 
 // NewClientFor creates a client from a configuration, which it does not change.
@@ -98,7 +107,8 @@ func NewScheme() *runtime.Scheme {
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.Event{}, &corev1.PersistentVolume{},
 		&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{},
 		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
-	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{})
+	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{},
+		&storagev1.CSIStorageCapacity{}, &storagev1.CSIStorageCapacityList{})
 	scheme.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind(KindSnapshot), &Snapshot{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotClass"), &SnapshotClass{})
@@ -117,10 +127,15 @@ func NewScheme() *runtime.Scheme {
 // Reflect lists and watches a resource until ctx ends and passes every object and change to the store. While the API server
 // is unreachable, it retries with client-go's back-off.
 func Reflect(ctx context.Context, client rest.Interface, resource, labels string, kind runtime.Object, store cache.TransformingStore) {
-	source := cache.NewFilteredListWatchFromClient(client, resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
+	ReflectIn(ctx, metav1.NamespaceAll, client, resource, labels, kind, store)
+}
+
+// ReflectIn does that for one namespace.
+func ReflectIn(ctx context.Context, namespace string, client rest.Interface, resource, labels string, kind runtime.Object, store cache.TransformingStore) {
+	source := cache.NewFilteredListWatchFromClient(client, resource, namespace, func(o *metav1.ListOptions) {
 		o.LabelSelector, o.FieldSelector = labels, fields.Everything().String()
 	})
-	cache.NewReflectorWithOptions(source, kind, store, cache.ReflectorOptions{Name: resource}).RunWithContext(ctx)
+	cache.NewReflectorWithOptions(source, kind, memoryReturner{store}, cache.ReflectorOptions{Name: resource}).RunWithContext(ctx)
 }
 
 // Last returns the last known state of a deleted object; an interrupted watch may have missed its final state.

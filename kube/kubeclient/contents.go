@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -111,18 +112,41 @@ func (c *Client) SharedHandles(ctx context.Context) (map[string][]string, error)
 	return shared, err
 }
 
-// EachVolume visits all PersistentVolumes, a page at a time.
+// EachVolume visits all PersistentVolumes.
 func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
-	for next := ""; ; {
-		var page corev1.PersistentVolumeList
-		err := c.Core.Get().Resource("persistentvolumes").Param("limit", "500").Param("continue", next).Do(ctx).Into(&page)
-		if err != nil {
-			return fmt.Errorf("cannot list the PersistentVolumes: %w", err)
-		}
+	return eachPage(ctx, c.Core, "persistentvolumes", func(page *corev1.PersistentVolumeList) {
 		for i := range page.Items {
 			visit(&page.Items[i])
 		}
-		if next = page.Continue; next == "" {
+	})
+}
+
+// EachContent visits all VolumeSnapshotContents; none without the snapshot API.
+func (c *Client) EachContent(ctx context.Context, visit func(*Content)) error {
+	err := eachPage(ctx, c.Snapshots, "volumesnapshotcontents", func(page *ContentList) {
+		for i := range page.Items {
+			visit(&page.Items[i])
+		}
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// eachPage lists a resource of the whole cluster, a page at a time.
+func eachPage[L any, P interface {
+	*L
+	runtime.Object
+	metav1.ListInterface
+}](ctx context.Context, api rest.Interface, resource string, visit func(P)) error {
+	for next := ""; ; {
+		page := P(new(L))
+		if err := api.Get().Resource(resource).Param("limit", "500").Param("continue", next).Do(ctx).Into(page); err != nil {
+			return fmt.Errorf("cannot list %s: %w", resource, err)
+		}
+		visit(page)
+		if next = page.GetContinue(); next == "" {
 			return nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,7 +98,7 @@ const messageMax = 1024
 // fitting makes a message valid for an event: names and errors in it come from others.
 func fitting(message string) string {
 	const more = "..."
-	message = strings.ToValidUTF8(message, "?")
+	message = strings.Map(printable, strings.ToValidUTF8(message, "?"))
 	if len(message) <= messageMax {
 		return message
 	}
@@ -106,6 +107,14 @@ func fitting(message string) string {
 		end--
 	}
 	return message[:end] + more
+}
+
+// printable replaces control characters, with which a message could change a terminal.
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
 }
 
 // eventStands is how long once relies on an event that it has found. The API server deletes an event after an hour, while

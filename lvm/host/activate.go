@@ -10,8 +10,9 @@ import (
 
 // activating identifies an Activate request among the operations in flight.
 type activating struct {
-	id   lvm.ID
-	uuid string
+	id         lvm.ID
+	uuid       string
+	encryption lvm.Encryption
 }
 
 // Device finds the device of an active volume in sysfs, without LVM. A volume that does not exist is inactive, not an error.
@@ -24,12 +25,17 @@ func (h *Host) Device(id lvm.ID, uuid string) (device string, active bool, err e
 // UUID from the volume attributes. KindNotFound: the volume does not exist, or another one has its name now; KindNotLocal: its
 // volume group is not on this node.
 func (h *Host) Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error) {
-	return oplock.Do(ctx, &h.operations, id.LV, activating{id, uuid}, func(ctx context.Context) (string, error) {
-		return h.activate(ctx, id, uuid)
-	})
+	return h.ActivateAs(ctx, id, uuid, lvm.EncryptionNone)
 }
 
-func (h *Host) activate(ctx context.Context, id lvm.ID, uuid string) (string, error) {
+// ActivateAs is Activate for a volume with an encryption. KindConflict: the volume has another one.
+func (h *Host) ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (device string, err error) {
+	a := activating{id, uuid, encryption}
+	return oplock.Do(ctx, &h.operations, id.LV, a, func(ctx context.Context) (string, error) { return h.activate(ctx, a) })
+}
+
+func (h *Host) activate(ctx context.Context, a activating) (string, error) {
+	id, uuid := a.id, a.uuid
 	s, err := h.engine.ReadState(ctx)
 	if err != nil {
 		return "", err
@@ -42,6 +48,9 @@ func (h *Host) activate(ctx context.Context, id lvm.ID, uuid string) (string, er
 		return "", g.AbsentError("volume %s was removed and %s/%s created again (UUID %s instead of %s)", id, v.Group, id.LV, v.UUID, uuid)
 	case v.State != lvm.StateReady:
 		return "", engine.NotReady(g, v)
+	case v.Class.Encryption != a.encryption:
+		return "", lvm.Errorf(lvm.KindConflict, "logical volume %s/%s is %s by its tags, and its PersistentVolume says that it is %s: correct the volume attribute nodelvm.io/encryption of the PersistentVolume (create it again with reclaim policy Retain)",
+			v.Group, id.LV, v.Class.Encryption.Description(), a.encryption.Description())
 	}
 	if h.engine.Untagged.Has(id.VG, uuid) {
 		if err := h.ready.TagFor(ctx, id.VG, uuid); err != nil {

@@ -16,7 +16,7 @@ import (
 // driver has changed nothing. KindNotFound: the volume does not exist, or it is being created or removed. KindConflict: it is
 // part of another volume, no class has its layout, or it belongs to another cluster. KindInUse: it is open, or other volumes
 // depend on it.
-func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Volume, error) {
+func (h *Host) Adopt(ctx context.Context, group lvm.VGName, lv, name, claim string) (lvm.Volume, error) {
 	s, err := h.engine.ReadState(ctx)
 	if err != nil {
 		return lvm.Volume{}, err
@@ -54,7 +54,7 @@ func (h *Host) Adopt(ctx context.Context, group, lv, name, claim string) (lvm.Vo
 }
 
 // groupNamed finds a group by its name.
-func groupNamed(s lvm.State, name string) (lvm.Group, error) {
+func groupNamed(s lvm.State, name lvm.VGName) (lvm.Group, error) {
 	var found []lvm.Group
 	for _, g := range s.Groups {
 		if g.Name == name {
@@ -118,7 +118,7 @@ func adoptable(g lvm.Group, lv lvm.LV) (lvm.Volume, error) {
 	if err != nil {
 		return refuse(err.Error())
 	}
-	class.Group = g.Name
+	class.Group = string(g.Name)
 	if class, err = lvm.CheckClass(class); err != nil {
 		return refuse(err.Error())
 	}

@@ -1,9 +1,9 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
@@ -37,11 +37,12 @@ func capacityByGroup(s lvm.State, class lvm.Class) []inventory.Offer {
 		if err != nil {
 			offer.Obstacle = err.Error()
 		} else {
-			offer.Available, offer.Largest = g.Bytes(alloc.Available(g, class)), g.Bytes(alloc.Largest(g, class))
+			offer.Available = class.DataSize(g.Bytes(alloc.Available(g, class)))
+			offer.Largest = class.DataSize(g.Bytes(alloc.Largest(g, class)))
 		}
 		list = append(list, offer)
 	}
-	slices.SortFunc(list, func(a, b inventory.Offer) int { return strings.Compare(a.Group, b.Group) })
+	slices.SortFunc(list, func(a, b inventory.Offer) int { return cmp.Compare(a.Group, b.Group) })
 	return list
 }
 

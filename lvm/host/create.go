@@ -63,7 +63,7 @@ func (h *Host) create(ctx context.Context, p reserve.Request) (v lvm.Volume, err
 func (h *Host) tryCreate(ctx context.Context, p reserve.Request) (created, error) {
 	what := "creating volume " + p.Spec.Name
 	guess, _ := h.groups.Load(p.Spec.Class.Group)
-	group, _ := guess.(string)
+	group, _ := guess.(lvm.VGUUID)
 	unlock, ok := h.engine.Locks.TryAcquire(group, what)
 	if !ok {
 		_, mine, err := h.plan(ctx, p, false)
@@ -128,12 +128,14 @@ func (h *Host) allocate(ctx context.Context, p reserve.Request, c *alloc.Allocat
 	if err != nil {
 		return created{}, err
 	}
-	if c.Source != nil {
-		if err := h.freezable(ctx, c.Group, lvm.Volume{ID: c.Volume.Source, UUID: c.Source.UUID}); err != nil {
-			return created{}, err
-		}
+	resume, err := h.suspendSource(ctx, c)
+	if err != nil {
+		return created{}, err
 	}
 	done, err := h.engine.Commit(ctx, engine.Change{Group: c.Group, Steps: steps, Legs: c.Group.ComponentsByName(c.Volume.Class.Pool)})
+	if late := resume(); late != nil && done.Failure == nil {
+		done.Failure = late
+	}
 	if done.Failure != nil {
 		return created{}, h.afterFailedCreate(ctx, p, c, steps, done, err)
 	}
@@ -146,6 +148,18 @@ func (h *Host) allocate(ctx context.Context, p reserve.Request, c *alloc.Allocat
 		err = lvm.Errorf(lvm.KindBusy, "volume %q is created, but must be verified before it is used; retry: %w", p.Spec.Name, err)
 	}
 	return v, err
+}
+
+// suspendSource prepares the source of a copy for LVM's freeze; resume ends that.
+func (h *Host) suspendSource(ctx context.Context, c *alloc.Allocation) (resume func() error, err error) {
+	if c.Source == nil {
+		return func() error { return nil }, nil
+	}
+	source := lvm.Volume{ID: c.Volume.Source, UUID: c.Source.UUID, Group: c.Volume.Group, Class: c.Volume.Class}
+	if err := h.freezable(ctx, c.Group, source); err != nil {
+		return nil, err
+	}
+	return h.suspend(source, suspendLimit)
 }
 
 // checkCreated verifies a volume whose lvcreate exited with 0. On an error the volume stays. LVM (2.03.16) exits with 0 even if a

@@ -41,10 +41,13 @@ func (h *Host) delete(ctx context.Context, id lvm.ID) error {
 		h.wiper.Wipe(v)
 		return nil
 	}
+	if err := h.closeUnused(ctx, v); err != nil {
+		return err
+	}
 	if err := h.engine.CheckUnused(ctx, g, lv, v, "deleted"); err != nil {
 		return err
 	}
-	if v.State == lvm.StateCreating || v.State == lvm.StateZeroing || !wipe.IsWiped(v) {
+	if v.State == lvm.StateCreating || v.State == lvm.StateZeroing || !wipe.IsWiped(v) && !h.wiper.IsErased(g, lv, v) {
 		// The volume never held data, or its class does not wipe, so it needs no tag before its removal. An interrupted
 		// lvremove leaves it as it was, or removed: a thin volume's blocks follow its name.
 		return h.engine.Remove(ctx, s, v.ID, v.UUID, h.engine.OnDisk(v).State)

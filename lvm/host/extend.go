@@ -15,10 +15,10 @@ import (
 // pool lacks free extents, no whole number of extents meets the limit, or the request is negative; the driver has changed
 // nothing. KindNotFound, KindNotLocal: as Lookup; KindBusy: retry, perhaps after a disk has returned.
 func (h *Host) Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error) {
-	return h.extendFlight(ctx, alloc.ExtendRequest{Id: id, Required: required, Limit: limit, Block: false})
+	return h.extendInFlight(ctx, alloc.ExtendRequest{Id: id, Required: required, Limit: limit, Block: false})
 }
 
-func (h *Host) extendFlight(ctx context.Context, r alloc.ExtendRequest) (lvm.Volume, error) {
+func (h *Host) extendInFlight(ctx context.Context, r alloc.ExtendRequest) (lvm.Volume, error) {
 	return oplock.Do(ctx, &h.operations, r.Id.LV, r, func(ctx context.Context) (lvm.Volume, error) {
 		for range createAttempts {
 			v, zeroing, err := h.extend(ctx, r)

@@ -28,7 +28,7 @@ func (h *Host) HealthScope(ctx context.Context) (lvm.HealthScope, error) {
 
 // Refusal returns why the driver refuses changes to the group of that name now; nil: it does not, or the group does not exist.
 // It starts no process.
-func (h *Host) Refusal(ctx context.Context, group string) error {
+func (h *Host) Refusal(ctx context.Context, group lvm.VGName) error {
 	s, err := h.engine.CachedState(ctx)
 	if err != nil {
 		return err

@@ -14,14 +14,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
 )
 
-// TestFormerCommand: a new driver waits for the command of a killed one, and only in that group.
-func TestFormerCommand(t *testing.T) {
+// TestNewDriverWaitsForCommandOfFormer: a new driver waits for the command of a killed one, and only in that group.
+func TestNewDriverWaitsForCommandOfFormer(t *testing.T) {
 	dir := t.TempDir()
 	script, end := filepath.Join(dir, "lvm"), filepath.Join(dir, "end")
 	// The process in the script's background has its standard input, as lvm has when the driver is killed.
 	fixture.Must(t, os.WriteFile(script, []byte("#!/bin/sh\nexec 3<&0\n(while ! test -e "+end+"; do sleep 0.01; done) >/dev/null 2>&1 &\n"), 0o700))
 	killed := &lvmcmd.CommandFiles{Dir: dir}
-	fixture.Must(t, killed.Take(t.Context(), "vg"))
+	fixture.Must(t, killed.Acquire(t.Context(), "vg"))
 	_, err := lvmcmd.Command{Path: script, Files: killed}.Run(t.Context(), []string{"lvcreate", "-n", "v", "--", "vg"})
 	fixture.Must(t, err)
 	killed.Release() // as the kernel does when the driver dies
@@ -29,13 +29,13 @@ func TestFormerCommand(t *testing.T) {
 	next := &lvmcmd.CommandFiles{Dir: dir}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := next.Take(short, "vg"); !errors.Is(err, context.DeadlineExceeded) || lvm.KindOf(err) != lvm.KindBusy {
+	if err := next.Acquire(short, "vg"); !errors.Is(err, context.DeadlineExceeded) || lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("the driver uses the group while the command runs: %v", err)
 	}
-	fixture.Must(t, next.Take(t.Context(), "other"))
+	fixture.Must(t, next.Acquire(t.Context(), "other"))
 	fixture.Must(t, os.WriteFile(end, nil, 0o600))
-	fixture.Must(t, next.Take(t.Context(), "vg"))
-	fixture.Must(t, next.Take(t.Context(), "vg"))
+	fixture.Must(t, next.Acquire(t.Context(), "vg"))
+	fixture.Must(t, next.Acquire(t.Context(), "vg"))
 	next.Release()
 }
 
@@ -45,14 +45,14 @@ func TestGroupOf(t *testing.T) {
 		"vg2": {"lvchange", "-ay", "--", "vg2/v", "vg2/w"},
 		"":    {"lvs", "--"},
 	} {
-		if got := lvmcmd.GroupOf(argv); got != want {
+		if got := lvmcmd.GroupOf(argv); string(got) != want {
 			t.Errorf("%q names the group %q, want %q", argv, got, want)
 		}
 	}
 }
 
-// TestReservationsShow: a reservation, and its end, shows at once, however old the cached state is.
-func TestReservationsShow(t *testing.T) {
+// TestReservationBypassesCache: a reservation, and its end, shows at once, however old the cached state is.
+func TestReservationBypassesCache(t *testing.T) {
 	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})
 	h := NewHostOn(lvm.Config{CacheTTL: time.Hour}, lvm.Machine{Reader: &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{g}}}}})
 	spec := func(name string, extents int) lvm.Spec {
@@ -74,8 +74,8 @@ func TestReservationsShow(t *testing.T) {
 	shows(100)
 }
 
-// TestCloseWaitsForTheCaretaker: Close waits while the driver prepares disks or extends thin pools.
-func TestCloseWaitsForTheCaretaker(t *testing.T) {
+// TestCloseWaitsForMaintenance: Close waits while the driver prepares disks or extends thin pools.
+func TestCloseWaitsForMaintenance(t *testing.T) {
 	h := NewHostOn(lvm.Config{LockDir: t.TempDir()}, lvm.Machine{})
 	fixture.Must(t, h.AcquireInstanceLock(t.Context()))
 	leave, err := h.tasks.Join()
@@ -99,8 +99,8 @@ func TestCloseWaitsForTheCaretaker(t *testing.T) {
 	fixture.Must(t, h.Close(t.Context()))
 }
 
-// TestOneDriverANode: a second driver waits until the first has ended.
-func TestOneDriverANode(t *testing.T) {
+// TestSecondDriverWaits: a second driver waits until the first has ended.
+func TestSecondDriverWaits(t *testing.T) {
 	dir := t.TempDir()
 	first, err := lvmcmd.LockInstance(t.Context(), dir)
 	fixture.Must(t, err)

@@ -15,7 +15,7 @@ func (h *Host) ManagedVolumes(ctx context.Context) (lvm.ManagedVolumes, error) {
 	if err != nil {
 		return lvm.ManagedVolumes{}, err
 	}
-	all := lvm.ManagedVolumes{Groups: map[string]bool{}, Unread: s.UnreadDevices}
+	all := lvm.ManagedVolumes{Groups: map[lvm.VGUUID]bool{}, Unread: s.UnreadDevices}
 	for _, g := range s.Groups {
 		all.Groups[g.UUID] = true
 		for _, lv := range g.LVs {
@@ -40,6 +40,6 @@ func managedVolume(g lvm.Group, lv lvm.LV) (lvm.ManagedVolume, bool) {
 	}
 	return lvm.ManagedVolume{Snapshot: true, Volume: lvm.Volume{
 		ID: sn.ID, UUID: sn.UUID, Name: sn.Name, Cluster: sn.Cluster, Group: sn.Group, State: sn.State, Size: sn.Size, Source: sn.Source,
-		Class: lvm.Class{Group: sn.Group, Layout: lvm.LayoutThin, Pool: sn.Pool},
+		Class: lvm.Class{Group: string(sn.Group), Layout: lvm.LayoutThin, Pool: sn.Pool, Encryption: sn.Encryption},
 	}}, true
 }

@@ -21,8 +21,8 @@ type Metrics struct {
 
 // GroupMetrics are the metrics of one volume group.
 type GroupMetrics struct {
-	Name    string
-	UUID    string
+	Name    lvm.VGName
+	UUID    lvm.VGUUID
 	Size    lvm.Bytes         // of all its disks that are not missing
 	Free    lvm.Bytes         // of those, not allocated
 	Volumes int               // of this cluster
@@ -50,7 +50,7 @@ func (h *Host) Metrics() Metrics {
 		return m
 	}
 	all, _ := h.volumes(s)
-	in := map[string]int{} // by the group's UUID
+	in := map[lvm.VGUUID]int{} // by the group's UUID
 	for _, v := range all {
 		m.Volumes[v.State]++
 		in[v.ID.VG]++

@@ -17,7 +17,7 @@ import (
 func TestOwns(t *testing.T) {
 	k := dm.Kernel{Sys: t.TempDir(), Dev: t.TempDir()}
 	id := lvm.ID{VG: "AAAAAA-bbbb-CCCC-dddd-EEEE-ffff-GGGGGG", LV: "pvc-1"}
-	lv, vg := strings.Repeat("l", 32), strings.ReplaceAll(id.VG, "-", "")
+	lv, vg := strings.Repeat("l", 32), strings.ReplaceAll(string(id.VG), "-", "")
 	for number, mapping := range map[string][2]string{
 		"253:1": {"LVM-" + vg + lv, "vg--a-pvc--1"},
 		"253:2": {"LVM-" + vg + lv, "vg--a-pvc--2"},

@@ -86,7 +86,7 @@ func (r *realDisks) change(t *testing.T, argv ...string) {
 // compare reads the named groups in both ways, and fails if the results differ.
 func (r *realDisks) compare(t *testing.T, after string, groups ...string) lvm.State {
 	t.Helper()
-	others := func(g lvm.Group) bool { return !slices.Contains(groups, g.Name) }
+	others := func(g lvm.Group) bool { return !slices.Contains(groups, string(g.Name)) }
 	direct, err := new(ondisk.Disks).Read(context.Background())
 	fixture.Must(t, err)
 	direct.Groups = slices.DeleteFunc(direct.Groups, others)

@@ -60,15 +60,26 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 	if err := h.freezable(ctx, g, origin); err != nil {
 		return lvm.Snapshot{}, err
 	}
-	steps, err := lvmcmd.SnapshotSteps(p)
+	resume, err := h.suspend(origin, suspendLimit)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
-	done, err := h.engine.Commit(ctx, engine.Change{Group: g, Steps: steps, Legs: g.ComponentsByName(origin.Class.Pool)})
+	done, err := h.commitSnapshot(ctx, g, p, origin)
+	if late := resume(); late != nil && done.Failure == nil {
+		done.Failure = late
+	}
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
 	return h.checkSnapshot(ctx, p.Snapshot, origin, done)
+}
+
+func (h *Host) commitSnapshot(ctx context.Context, g lvm.Group, p alloc.SnapshotPlacement, origin lvm.Volume) (engine.Committed, error) {
+	steps, err := lvmcmd.SnapshotSteps(p)
+	if err != nil {
+		return engine.Committed{}, err
+	}
+	return h.engine.Commit(ctx, engine.Change{Group: g, Steps: steps, Legs: g.ComponentsByName(origin.Class.Pool)})
 }
 
 // freezable makes sure that LVM can suspend the origin's device for a snapshot or clone: it resumes a suspended device, and
@@ -79,6 +90,10 @@ func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) er
 		return err
 	}
 	if err := h.engine.ResumeDevice(ctx, g, origin.ID.LV, path); err != nil {
+		return err
+	}
+	path, err = h.pathInUse(origin, path)
+	if err != nil {
 		return err
 	}
 	frozen, err := h.engine.Machine.Kernel.IsFrozen(path)

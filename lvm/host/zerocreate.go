@@ -23,7 +23,7 @@ func unzeroedRest(c *alloc.Allocation, g lvm.Group, lv lvm.LV) ([]lvm.Run, error
 	case c.Volume.State == lvm.StateZeroing && foreign:
 		return []lvm.Run{{Start: 0, Count: lv.Extents}}, nil
 	case c.Volume.State == lvm.StateZeroing:
-		return alloc.StretchesOn(g, lv, alloc.UnzeroedIn(c.Group, c.Ranges)), nil
+		return alloc.RangesOn(g, lv, alloc.UnzeroedIn(c.Group, c.Ranges)), nil
 	case foreign:
 		return nil, errChanged
 	}

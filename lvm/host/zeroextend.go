@@ -16,7 +16,7 @@ import (
 // are zeroed before: the driver creates a volume in the state deleting from them, and the wiper zeroes it. Meanwhile the answer
 // is KindBusy. (Extend does the same if the volume's tags mark it as a raw block volume.)
 func (h *Host) ExtendBlock(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error) {
-	return h.extendFlight(ctx, alloc.ExtendRequest{Id: id, Required: required, Limit: limit, Block: true})
+	return h.extendInFlight(ctx, alloc.ExtendRequest{Id: id, Required: required, Limit: limit, Block: true})
 }
 
 // zeroPatience is how long one request waits for extents to be zeroed.

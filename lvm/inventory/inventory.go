@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+// VGName is the name of a volume group. Two groups on one node can have the same name, and an admin can change it.
+type VGName string
+
+// VGUUID is the UUID of a volume group in LVM's notation: 6-4-4-4-4-4-6 characters.
+type VGUUID string
+
 // Bytes is a size in bytes.
 type Bytes int64
 
@@ -43,13 +49,15 @@ type Inventory struct {
 	WipeBacklog Bytes     `json:"wipeBacklog"`                // bytes of deleted volumes that are not wiped yet
 	Backlogs    []Backlog `json:"wipeBacklogs,omitempty"`     // the same, by volume group and namespace
 
+	LostDisks []LostDisk `json:"lostDisks,omitempty"` // disks whose volume group is no longer on the node
+
 	ReaderOff string `json:"directReadDisabled,omitempty"` // how direct reads differed from LVM's report; empty while the driver reads the disks directly
 }
 
 // Group is one volume group.
 type Group struct {
-	Name            string   `json:"name"`
-	UUID            string   `json:"uuid"`
+	Name            VGName   `json:"name"`
+	UUID            VGUUID   `json:"uuid"`
 	Tags            []string `json:"tags,omitempty"`
 	Disks           int      `json:"physicalVolumes"`
 	Size            Bytes    `json:"size"` // without missing disks
@@ -74,6 +82,7 @@ type PV struct {
 	Unresponsive bool          `json:"unresponsive,omitempty"`
 	Allocated    []ExtentRange `json:"allocated,omitempty"`
 	Free         []ExtentRange `json:"free,omitempty"`
+	Disk         *Disk         `json:"disk,omitempty"` // the disk that it is on, as it was when the driver last saw it
 }
 
 // ExtentRange is a contiguous range of a physical volume's extents.
@@ -86,8 +95,8 @@ type ExtentRange struct {
 
 // Backlog is the wipe backlog of one namespace in one volume group.
 type Backlog struct {
-	Group     string `json:"volumeGroup"`
-	UUID      string `json:"volumeGroupUUID"`
+	Group     VGName `json:"volumeGroup"`
+	UUID      VGUUID `json:"volumeGroupUUID"`
 	Namespace string `json:"namespace,omitempty"` // of their claims; empty if unknown
 	Volumes   int    `json:"volumes"`
 	Bytes     Bytes  `json:"bytes"`     // not zeroed yet
@@ -120,7 +129,7 @@ const (
 type Volume struct {
 	ID      string    `json:"handle"`
 	UUID    string    `json:"uuid"`
-	Group   string    `json:"volumeGroup"`
+	Group   VGName    `json:"volumeGroup"`
 	LV      string    `json:"lv"`
 	Name    string    `json:"name"` // the PersistentVolume's
 	Claim   string    `json:"claim,omitempty"`
@@ -131,12 +140,30 @@ type Volume struct {
 	Size    Bytes     `json:"size"`
 	Used    *Bytes    `json:"used,omitempty"` // allocated bytes of an active thin volume
 	Created time.Time `json:"created,omitzero"`
+
+	Block        bool        `json:"block,omitempty"`        // a raw block volume
+	Encryption   string      `json:"encryption,omitempty"`   // "luks2"; empty: none
+	Class        string      `json:"storageClass,omitempty"` // of its claim; empty if the driver does not know it
+	FileSystem   *FileSystem `json:"fileSystem,omitempty"`   // of a mounted volume
+	LastSnapshot time.Time   `json:"lastSnapshot,omitzero"`  // when its youngest snapshot was created that still exists
+}
+
+// FileSystem is the usage of a mounted file system (statfs(2)).
+type FileSystem struct {
+	Type       string `json:"type"`
+	Size       Bytes  `json:"size"`
+	Used       Bytes  `json:"used"`
+	Available  Bytes  `json:"available"`        // to users other than root
+	Inodes     int64  `json:"inodes,omitempty"` // 0 if the file system has no limit
+	InodesUsed int64  `json:"inodesUsed,omitempty"`
+	InodesFree int64  `json:"inodesFree,omitempty"`
+	Error      string `json:"error,omitempty"` // why the usage is unknown; then all sizes are 0
 }
 
 // Snapshot is one managed snapshot.
 type Snapshot struct {
 	ID      string    `json:"handle"`
-	Group   string    `json:"volumeGroup"`
+	Group   VGName    `json:"volumeGroup"`
 	LV      string    `json:"lv"`
 	Name    string    `json:"name"`
 	Cluster string    `json:"clusterID"`
@@ -148,7 +175,7 @@ type Snapshot struct {
 
 // Offer is the capacity that one volume group has for a class.
 type Offer struct {
-	Group     string `json:"volumeGroup"`
+	Group     VGName `json:"volumeGroup"`
 	Available Bytes  `json:"available"` // for all volumes together, at most
 	Largest   Bytes  `json:"maximumVolumeSize"`
 	Obstacle  string `json:"reason,omitempty"` // why there is no capacity for any size, and what to do

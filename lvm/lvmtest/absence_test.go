@@ -237,7 +237,7 @@ func TestLogNamesVG(t *testing.T) {
 		t.Errorf("the log has %d lines about the blocked group: %q", len(lines), lines)
 	}
 	for _, line := range lines {
-		if !strings.Contains(line, " vg=vg-test ") || !strings.Contains(line, " vg_uuid="+node.group("vg-test").UUID) {
+		if !strings.Contains(line, " vg=vg-test ") || !strings.Contains(line, " vg_uuid="+string(node.group("vg-test").UUID)) {
 			t.Errorf("the line lacks the group: %s", line)
 		}
 	}

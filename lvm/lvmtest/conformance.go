@@ -33,6 +33,7 @@ func Conformance(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		{"thin", testThin},
 		{"snapshots", testSnapshots},
 		{"copies", testCopies},
+		{"encrypted", testEncrypted},
 		{"an admin's pool", testAdminsPool},
 		{"an empty pool", testEmptyPool},
 		{"messages left", testMessagesLeft},
@@ -63,7 +64,7 @@ func testCreate(t *testing.T, b Fixture) {
 	d.counted(t, "create", 2, func() { v = d.create(t, spec) })
 	want := lvm.Volume{
 		ID: lvm.ID{VG: v.ID.VG, LV: spec.Name}, UUID: v.UUID, Name: spec.Name, Claim: spec.Claim, Cluster: Cluster,
-		Group: b.Group, Class: spec.Class, State: lvm.StateReady, Size: 12 * lvm.MiB,
+		Group: lvm.VGName(b.Group), Class: spec.Class, State: lvm.StateReady, Size: 12 * lvm.MiB,
 	}
 	if v != want || v.UUID == "" {
 		t.Errorf("created %+v, want %+v", v, want)

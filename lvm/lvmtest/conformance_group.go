@@ -81,7 +81,7 @@ func testRenamed(t *testing.T, b Fixture) {
 	b.Admin(t, "vgrename", b.Group, renamed.Group)
 	defer b.Admin(t, "vgrename", renamed.Group, b.Group)
 	found, err := d.Lookup(t.Context(), v.ID)
-	if err != nil || found.Group != renamed.Group || found.UUID != v.UUID {
+	if err != nil || string(found.Group) != renamed.Group || found.UUID != v.UUID {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	_, err = d.Create(t.Context(), b.light("more", 8*lvm.MiB))

@@ -179,7 +179,7 @@ func disksOf(t *testing.T, g lvm.Group, s lvm.Segment, leg int) []string {
 func (b Fixture) group(t testing.TB) lvm.Group {
 	t.Helper()
 	s := b.Read(t)
-	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.Name == b.Group })
+	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return string(g.Name) == b.Group })
 	if i < 0 {
 		t.Fatalf("there is no group %s", b.Group)
 	}

@@ -107,12 +107,12 @@ func testDelete(t *testing.T, b Fixture) {
 	wantKind(t, "lookup of a deleted volume", err, lvm.KindNotFound)
 	_, err = d.Activate(t.Context(), v.ID, v.UUID)
 	wantKind(t, "activation of a deleted volume", err, lvm.KindNotFound)
-	elsewhere := lvm.ID{VG: strings.Map(func(r rune) rune {
+	elsewhere := lvm.ID{VG: lvm.VGUUID(strings.Map(func(r rune) rune {
 		if r == '-' {
 			return r
 		}
 		return 'x'
-	}, v.ID.VG), LV: v.ID.LV}
+	}, string(v.ID.VG))), LV: v.ID.LV}
 	wantKind(t, "delete in another node's group", d.Delete(t.Context(), elsewhere), lvm.KindNotLocal)
 	_, err = d.Lookup(t.Context(), elsewhere)
 	wantKind(t, "lookup in another node's group", err, lvm.KindNotLocal)
@@ -222,7 +222,7 @@ func testLook(t *testing.T, b Fixture) {
 			t.Errorf("lookup: %+v, %v; want %+v", got, err, want[0])
 		}
 		m := d.Metrics()
-		i := slices.IndexFunc(m.Groups, func(g host.GroupMetrics) bool { return g.Name == b.Group })
+		i := slices.IndexFunc(m.Groups, func(g host.GroupMetrics) bool { return string(g.Name) == b.Group })
 		if i < 0 || m.Groups[i].Size-m.Groups[i].Free != 24*lvm.MiB || m.Groups[i].Volumes != 3 || m.Volumes[lvm.StateReady] != 3 || m.InFlight != 0 {
 			t.Errorf("with three volumes of 8 MiB the metrics are %+v", m)
 		}

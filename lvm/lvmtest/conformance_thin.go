@@ -105,7 +105,7 @@ func testSnapshots(t *testing.T, b Fixture) {
 	other := d.create(t, b.thin("other", 8*lvm.MiB, lvm.ID{}))
 	var s lvm.Snapshot
 	d.counted(t, "snapshot", 3, func() { s = d.snapshot(t, "snap-1", origin.ID) })
-	want := lvm.Snapshot{ID: s.ID, UUID: s.UUID, Name: "snap-1", Cluster: Cluster, Group: b.Group, Pool: lvm.DefaultPool, Source: origin.ID,
+	want := lvm.Snapshot{ID: s.ID, UUID: s.UUID, Name: "snap-1", Cluster: Cluster, Group: lvm.VGName(b.Group), Pool: lvm.DefaultPool, Source: origin.ID,
 		State: lvm.StateReady, Size: origin.Size, Created: s.Created}
 	if s != want || s.UUID == "" || s.Created.IsZero() || s.ID.VG != origin.ID.VG {
 		t.Errorf("created %+v, want %+v", s, want)

@@ -21,7 +21,7 @@ func fakeFixture(node *Node) Fixture {
 		Admin: func(t testing.TB, argv ...string) {
 			t.Helper()
 			if argv[0] == "vgrename" {
-				node.Change(argv[1], func(g *lvm.Group) { g.Name = argv[2] })
+				node.Change(argv[1], func(g *lvm.Group) { g.Name = lvm.VGName(argv[2]) })
 				return
 			}
 			if argv[0] == "lvrename" {

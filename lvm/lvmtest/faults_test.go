@@ -12,7 +12,7 @@ import (
 // other time after a restart. In the end no volume is left, and no device is suspended.
 func TestFaultAtEachCommandOfLifecycle(t *testing.T) {
 	for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutStriped, lvm.LayoutRAID1, lvm.LayoutThin} {
-		for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}, {Told: true}} {
+		for _, fault := range []Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}, {MessagesCounted: true}} {
 			for call, tripped := 0, true; tripped; call++ {
 				fault.Call = call
 				t.Run(fmt.Sprintf("%s %+v", layout, fault), func(t *testing.T) { tripped = faultyLife(t, layout, fault) })

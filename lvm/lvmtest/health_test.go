@@ -31,7 +31,7 @@ func TestHealth(t *testing.T) {
 			must(t, err)
 		})
 		for _, f := range findings {
-			if words, expected := want[f.Type]; !expected || !strings.Contains(f.Text, words) || f.Group != b.Group {
+			if words, expected := want[f.Type]; !expected || !strings.Contains(f.Text, words) || string(f.Group) != b.Group {
 				t.Errorf("%s: %s: %+v", what, f.Type, f)
 			}
 			delete(want, f.Type)
@@ -101,7 +101,7 @@ func TestHealth(t *testing.T) {
 	}
 	lose(false)
 	m := d.Metrics()
-	i := slices.IndexFunc(m.Groups, func(g host.GroupMetrics) bool { return g.Name == b.Group })
+	i := slices.IndexFunc(m.Groups, func(g host.GroupMetrics) bool { return string(g.Name) == b.Group })
 	if p := m.Groups[i].Pools; len(p) != 1 || p[0].Name != lvm.DefaultPool || p[0].Promised != thin.Size || p[0].Size == 0 || p[0].MetadataUsed == 0 || m.ReaderOff {
 		t.Errorf("metrics %+v", m)
 	}
@@ -127,7 +127,7 @@ func TestHealthScope(t *testing.T) {
 		})
 		return o
 	}
-	pool := thin.ID.VG + "/" + lvm.DefaultPool
+	pool := string(thin.ID.VG) + "/" + lvm.DefaultPool
 	o := scope()
 	if !o.Groups[thin.ID.VG] || len(o.Volumes) != 2 || o.Volumes[thin.UUID] != (lvm.VolumeScope{Active: true}) ||
 		o.Volumes[mirror.UUID] != (lvm.VolumeScope{Active: true, NeedsKernel: true}) || !o.Pools[pool] || len(o.Pools) != 1 {
@@ -179,7 +179,7 @@ func legOf(t testing.TB, node *Node, group, lv string) string {
 	must(t, err)
 	for _, g := range s.Groups {
 		for _, other := range g.LVs {
-			if g.Name == group && other.Name == lv {
+			if string(g.Name) == group && other.Name == lv {
 				return other.Segments[0].Areas[0].PV
 			}
 		}

@@ -56,7 +56,7 @@ func TestInventory(t *testing.T) {
 	} {
 		node.SetStatus(pool, "thin-pool", status)
 		groups := read().Groups
-		i := slices.IndexFunc(groups, func(g inventory.Group) bool { return g.Name == b.Group })
+		i := slices.IndexFunc(groups, func(g inventory.Group) bool { return string(g.Name) == b.Group })
 		if got := groups[i].Pools[0].State; got != state {
 			t.Errorf("%q: the pool is %s, want %s", status, got, state)
 		}

@@ -67,9 +67,9 @@ func (k kernel) Remove(uuid string) (removed bool, err error) {
 
 func (k kernel) ClearInactiveTable(string) (was bool, err error) { return false, nil }
 
-func (k kernel) RemoveStaleNames(string, func(string) bool) ([]string, error) { return nil, nil }
+func (k kernel) RemoveStaleNames(lvm.VGName, func(string) bool) ([]string, error) { return nil, nil }
 
-func (k kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error) {
+func (k kernel) RemoveNamesOf(group lvm.VGName, lv string, hidden []string) (removed []string, err error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
 	there := k.node.mapperNames()
@@ -108,7 +108,7 @@ func (n *Node) mapperNames() (names []string) {
 
 func (n *Node) mapperName(d *device) string {
 	for _, g := range n.groups {
-		if strings.HasPrefix(d.UUID, deviceUUID(g.UUID, "")) {
+		if strings.HasPrefix(d.UUID, deviceUUID(string(g.UUID), "")) {
 			name := mapperName(g.Name, d.volume)
 			if strings.HasSuffix(d.UUID, "-tpool") {
 				name += "-tpool"
@@ -119,8 +119,8 @@ func (n *Node) mapperName(d *device) string {
 	return ""
 }
 
-func mapperName(group, lv string) string {
-	return strings.ReplaceAll(group, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
+func mapperName(group lvm.VGName, lv string) string {
+	return strings.ReplaceAll(string(group), "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
 }
 
 func (k kernel) IsSuspended(path string) (bool, error) {

@@ -58,14 +58,14 @@ func parse(command string, args []string) (line, error) {
 			}
 			value, args = args[0], args[1:]
 		}
-		if err := l.take(command, option, value); err != nil {
+		if err := l.setOption(command, option, value); err != nil {
 			return l, err
 		}
 	}
 	return l, nil
 }
 
-func (l *line) take(command, option, value string) error {
+func (l *line) setOption(command, option, value string) error {
 	_, twice := l.values[option]
 	switch {
 	case !slices.Contains(options[command], option):

@@ -64,7 +64,7 @@ func (n *Node) selects(g *group, l line, lv lvm.LV) (bool, *failure) {
 func (n *Node) volume(arg string, l line) (*group, *lvm.LV, *failure) {
 	g, lv, f := n.anyVolume(arg)
 	if f == nil {
-		_, f = n.visible(g.Name, l)
+		_, f = n.visible(string(g.Name), l)
 	}
 	return g, lv, f
 }

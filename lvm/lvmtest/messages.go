@@ -67,7 +67,7 @@ func (n *Node) tell(g *group, pool *lvm.LV) *failure {
 		k.devices[number] = true
 	}
 	k.behind = false
-	if n.told {
+	if n.messagesCounted {
 		return &failure{-1, "signal: killed"}
 	}
 	pool.Thin.Messages = nil

@@ -13,7 +13,7 @@ import (
 func TestNamesOfRemovedVolumes(t *testing.T) {
 	node := newNode()
 	b := fakeFixture(node)
-	d := tending(t, node)
+	d := newPoolDriver(t, node)
 	mirror := b.light("mirror", 8*lvm.MiB)
 	mirror.Class.Layout, mirror.Class.Mirrors = lvm.LayoutRAID1, 1
 	specs := map[string]lvm.Spec{"linear": b.light("linear", 8*lvm.MiB), "wiped": b.spec("wiped", 8*lvm.MiB), "mirror": mirror}
@@ -44,7 +44,7 @@ func TestNamesOfRemovedVolumes(t *testing.T) {
 		t.Errorf("with a thin volume removed and its pool in use, /dev/mapper has %q", pool)
 	}
 	must(t, d.DeleteSnapshot(t.Context(), sn.ID))
-	d.tend(t)
+	d.checkPools(t)
 	if left := node.Names(); !slices.Equal(left, kept) {
 		t.Errorf("with the thin pool removed, /dev/mapper has %q, want %q", left, kept)
 	}

@@ -44,22 +44,22 @@ type Node struct {
 	// Before, if set, runs before each LVM command takes effect, with the node locked.
 	Before func(argv []string)
 
-	mu       sync.Mutex
-	groups   []*group
-	devices  []*device
-	serial   int // the last UUID and device number
-	calls    int
-	commands []lvm.Command
-	fault    *Fault
-	indirect bool
-	filled   map[string]lvm.Bytes // by the UUID of a thin volume: the bytes written to it
-	halved   bool                 // kill the running command half-way.
-	told     bool                 // kill the running command once a pool has counted its messages.
-	pools    map[string]*poolKernel
-	numbers  map[string]int  // by the UUID of a thin volume: its number in the pool
-	spares   map[string]bool // by the UUID of a volume: an unfinished spare for pool metadata.
-	names    map[string]bool // in /dev/mapper, created by an admin's lvm
-	held     chan struct{}   // closed when wipes may continue; nil if none is held
+	mu              sync.Mutex
+	groups          []*group
+	devices         []*device
+	serial          int // the last UUID and device number
+	calls           int
+	commands        []lvm.Command
+	fault           *Fault
+	indirect        bool
+	filled          map[string]lvm.Bytes // by the UUID of a thin volume: the bytes written to it
+	halved          bool                 // kill the running command half-way.
+	messagesCounted bool                 // kill the running command once a pool has counted its messages.
+	pools           map[string]*poolKernel
+	numbers         map[string]int  // by the UUID of a thin volume: its number in the pool
+	spares          map[string]bool // by the UUID of a volume: an unfinished spare for pool metadata.
+	names           map[string]bool // in /dev/mapper, created by an admin's lvm
+	held            chan struct{}   // closed when wipes may continue; nil if none is held
 }
 
 // NewNode returns a node with these groups.
@@ -68,7 +68,7 @@ func NewNode(groups ...Group) *Node {
 	disk := 0
 	for _, g := range groups {
 		made := &group{Group: lvm.Group{
-			UUID: n.uuid(), Name: g.Name, Tags: g.Tags, Seqno: 1, ExtentSize: ExtentSize, MDASize: 522240, MDAFree: 521216,
+			UUID: lvm.VGUUID(n.uuid()), Name: lvm.VGName(g.Name), Tags: g.Tags, Seqno: 1, ExtentSize: ExtentSize, MDASize: 522240, MDAFree: 521216,
 		}}
 		for _, size := range g.Disks {
 			made.PVs = append(made.PVs, lvm.PV{
@@ -189,11 +189,11 @@ func (n *Node) SetStatus(path, target, parameters string) {
 
 // Fault makes one LVM command fail.
 type Fault struct {
-	Call   int  // which one, counted from 0 since Fail
-	Late   bool // it fails after it took effect, instead of before
-	Killed bool // it ends by a signal, instead of with exit status 5
-	Half   bool // it is killed between its commit and its end. A new device is missing then, a changed one stays suspended.
-	Told   bool // it is killed after a thin pool counted its messages, before LVM drops them. Without messages, at its end
+	Call            int  // which one, counted from 0 since Fail
+	Late            bool // it fails after it took effect, instead of before
+	Killed          bool // it ends by a signal, instead of with exit status 5
+	Half            bool // it is killed between its commit and its end. A new device is missing then, a changed one stays suspended.
+	MessagesCounted bool // it is killed after a thin pool counted its messages, before LVM drops them. Without messages, at its end
 }
 
 // Fail sets the fault; Tripped reports whether it has happened.
@@ -212,7 +212,7 @@ func (n *Node) Tripped() bool {
 
 func (n *Node) group(name string) *group {
 	for _, g := range n.groups {
-		if g.Name == name {
+		if string(g.Name) == name {
 			return g
 		}
 	}

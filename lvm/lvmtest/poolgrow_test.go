@@ -118,7 +118,7 @@ func TestExtendThinPoolsWhileAnotherVGHangs(t *testing.T) {
 	sizes := func() map[string]lvm.Bytes {
 		sizes := map[string]lvm.Bytes{}
 		for _, g := range h.Metrics().Groups {
-			sizes[g.Name] = g.Pools[0].Size
+			sizes[string(g.Name)] = g.Pools[0].Size
 		}
 		return sizes
 	}

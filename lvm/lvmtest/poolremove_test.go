@@ -10,14 +10,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// tending is a driver that removes a pool as soon as it finds the pool empty.
-func tending(t *testing.T, node *Node) *Driver {
+// newPoolDriver is a driver that removes a pool as soon as it finds the pool empty.
+func newPoolDriver(t *testing.T, node *Node) *Driver {
 	d := node.driver(t, lvm.Config{EmptyPoolsFor: time.Nanosecond, ReadyDelay: time.Hour})
 	return d
 }
 
-// tend checks the pools once.
-func (d *Driver) tend(t testing.TB) {
+// checkPools checks the pools once.
+func (d *Driver) checkPools(t testing.TB) {
 	t.Helper()
 	must(t, d.ExtendThinPools(t.Context()))
 }
@@ -31,22 +31,22 @@ func (n *Node) hasPool() bool {
 func TestEmptyPoolIsRemoved(t *testing.T) {
 	node := newNode()
 	b := fakeFixture(node)
-	d := tending(t, node)
+	d := newPoolDriver(t, node)
 	whole := d.capacity(t, b.class())
 	v := d.create(t, b.thin("large", 800*lvm.MiB, lvm.ID{}))
 	sn := d.snapshot(t, "s", v.ID)
-	d.tend(t)
+	d.checkPools(t)
 	must(t, d.Delete(t.Context(), v.ID))
-	d.tend(t)
+	d.checkPools(t)
 	if _, err := d.LookupSnapshot(t.Context(), sn.ID); err != nil || !node.hasPool() {
 		t.Fatalf("the driver changed a pool with a snapshot: %v", err)
 	}
 	must(t, d.DeleteSnapshot(t.Context(), sn.ID))
-	d.counted(t, "removal of the pool", 1, func() { d.tend(t) })
+	d.counted(t, "removal of the pool", 1, func() { d.checkPools(t) })
 	if c := d.capacity(t, b.class()); c != whole || node.hasPool() {
 		t.Errorf("capacity %+v, at first %+v", c, whole)
 	}
-	d.counted(t, "a check without a pool", 0, func() { d.tend(t) })
+	d.counted(t, "a check without a pool", 0, func() { d.checkPools(t) })
 	d.create(t, b.thin("next", 8*lvm.MiB, lvm.ID{}))
 }
 
@@ -87,7 +87,7 @@ func TestEmptyPoolIsKept(t *testing.T) {
 			v := d.create(t, fakeFixture(node).thin("v", 8*lvm.MiB, lvm.ID{}))
 			must(t, d.Delete(t.Context(), v.ID))
 			node.Change("vg-test", test.change)
-			d.counted(t, "a check of the pool", 0, func() { d.tend(t) })
+			d.counted(t, "a check of the pool", 0, func() { d.checkPools(t) })
 			if !node.hasPool() {
 				t.Error("the driver removed the pool")
 			}
@@ -99,7 +99,7 @@ func TestEmptyPoolIsKept(t *testing.T) {
 // lock stays, and so does the pool.
 func TestAdminCreatesDuringPoolRemoval(t *testing.T) {
 	node := newNode()
-	d := tending(t, node)
+	d := newPoolDriver(t, node)
 	v := d.create(t, fakeFixture(node).thin("v", 8*lvm.MiB, lvm.ID{}))
 	must(t, d.Delete(t.Context(), v.ID))
 	asked := false
@@ -124,7 +124,7 @@ func TestAdminCreatesDuringPoolRemoval(t *testing.T) {
 func TestCreateDuringPoolRemoval(t *testing.T) {
 	node := newNode()
 	b := fakeFixture(node)
-	d := tending(t, node)
+	d := newPoolDriver(t, node)
 	v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 	must(t, d.Delete(t.Context(), v.ID))
 	wanted, made := make(chan struct{}), make(chan error, 1)
@@ -146,7 +146,7 @@ func TestCreateDuringPoolRemoval(t *testing.T) {
 	default:
 		t.Fatal("the driver did not remove the pool")
 	}
-	d.tend(t)
+	d.checkPools(t)
 	if all := d.volumes(t); len(all) != 1 || !node.hasPool() {
 		t.Errorf("the volumes are %+v", all)
 	}
@@ -159,7 +159,7 @@ func TestEmptyPoolRemovalFails(t *testing.T) {
 			t.Run(fmt.Sprintf("%+v %s", fault, next), func(t *testing.T) {
 				node := newNode()
 				b := fakeFixture(node)
-				d := tending(t, node)
+				d := newPoolDriver(t, node)
 				whole := d.capacity(t, b.class())
 				v := d.create(t, b.thin("v", 8*lvm.MiB, lvm.ID{}))
 				must(t, d.Delete(t.Context(), v.ID))
@@ -169,14 +169,14 @@ func TestEmptyPoolRemovalFails(t *testing.T) {
 					t.Errorf("the pool exists: %v, and the error is %v", node.hasPool(), err)
 				}
 				must(t, d.Close(t.Context()))
-				d = tending(t, node)
+				d = newPoolDriver(t, node)
 				if next == "create" {
 					w := d.create(t, b.thin("w", 8*lvm.MiB, lvm.ID{}))
 					_, err := d.Activate(t.Context(), w.ID, w.UUID)
 					must(t, err)
 					must(t, d.Delete(t.Context(), w.ID))
 				}
-				d.tend(t)
+				d.checkPools(t)
 				if c := d.capacity(t, b.class()); c != whole || node.hasPool() {
 					t.Errorf("capacity %+v, at first %+v", c, whole)
 				}
@@ -188,11 +188,11 @@ func TestEmptyPoolRemovalFails(t *testing.T) {
 // TestPoolRemovalNamesCommit: the command that removes a pool names the commit that the driver read, and only that pool.
 func TestPoolRemovalNamesCommit(t *testing.T) {
 	node := newNode()
-	d := tending(t, node)
+	d := newPoolDriver(t, node)
 	v := d.create(t, fakeFixture(node).thin("v", 8*lvm.MiB, lvm.ID{}))
 	must(t, d.Delete(t.Context(), v.ID))
 	seqno := node.group("vg-test").Seqno
-	d.tend(t)
+	d.checkPools(t)
 	commands := node.Commands()
 	last := strings.Join(commands[len(commands)-1].Args, " ")
 	if want := fmt.Sprintf("vg_seqno=%d && lv_uuid=", seqno); !strings.Contains(last, want) || !strings.HasSuffix(last, " -- vg-test/"+lvm.DefaultPool) {
@@ -211,7 +211,7 @@ func TestExtentsOfRemovedPoolAreNotKnownZero(t *testing.T) {
 	v := d.create(t, b.thin("v", 40*lvm.MiB, lvm.ID{}))
 	k.write(lvm.DefaultPool + "_tdata")
 	must(t, d.Delete(t.Context(), v.ID))
-	d.tend(t)
+	d.checkPools(t)
 	before := k.count()
 	all = d.create(t, b.raw("all", lvm.Extents(d.capacity(t, b.class()).Largest/ExtentSize)))
 	if n, zeroed := k.shows(all.ID.LV, nil), k.count()-before; n > 0 || zeroed == 0 {

@@ -36,7 +36,7 @@ func crashDisks(t testing.TB) []string {
 	t.Helper()
 	clearCrash(t) // left by a run that was killed
 	forgetDisks()
-	calmUdev(t, true)
+	disableUdevRules(t, true)
 	t.Cleanup(func() {
 		clearCrash(t)
 		forgetDisks()
@@ -146,8 +146,8 @@ func (c *crash) tearDown() {
 	}
 }
 
-// beginAnew keeps a failure from affecting later cases.
-func (c *crash) beginAnew() {
+// restart keeps a failure from affecting later cases.
+func (c *crash) restart() {
 	c.victim.end()
 	c.victim = nil
 	c.makeFixture()
@@ -187,7 +187,7 @@ func devicesOf(t testing.TB, g lvm.Group) []string {
 	var devices []string
 	for _, path := range uuids {
 		uuid, err := os.ReadFile(path)
-		if err == nil && strings.HasPrefix(string(uuid), deviceUUID(g.UUID, "")) {
+		if err == nil && strings.HasPrefix(string(uuid), deviceUUID(string(g.UUID), "")) {
 			devices = append(devices, "/dev/"+strings.Split(path, "/")[3])
 		}
 	}

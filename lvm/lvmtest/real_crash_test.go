@@ -127,7 +127,7 @@ func (c *crash) cut(k kill) {
 	})
 	if !passed {
 		c.t = outer
-		c.beginAnew()
+		c.restart()
 	}
 }
 

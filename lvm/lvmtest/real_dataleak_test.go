@@ -189,12 +189,12 @@ func TestStartResumesManagedDevices_RealLVM(t *testing.T) {
 	must(t, err)
 	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "foreign", realGroup)
 	foreign := strings.ReplaceAll(admin(t, "lvs", "--noheadings", "-o", "lv_uuid", realGroup+"/foreign"), "-", "")
-	foreign = deviceUUID(v.ID.VG, foreign)
-	for _, uuid := range []string{deviceUUID(v.ID.VG, v.UUID), foreign} {
+	foreign = deviceUUID(string(v.ID.VG), foreign)
+	for _, uuid := range []string{deviceUUID(string(v.ID.VG), v.UUID), foreign} {
 		dmsetup(t, "suspend", "-u", uuid)
 	}
 	b.Start(t)
-	if state := dmsetup(t, "info", "-c", "--noheadings", "-o", "suspended", "-u", deviceUUID(v.ID.VG, v.UUID)); state != "Active" {
+	if state := dmsetup(t, "info", "-c", "--noheadings", "-o", "suspended", "-u", deviceUUID(string(v.ID.VG), v.UUID)); state != "Active" {
 		t.Errorf("the managed volume's device is %s", state)
 	}
 	if state := dmsetup(t, "info", "-c", "--noheadings", "-o", "suspended", "-u", foreign); state != "Suspended" {

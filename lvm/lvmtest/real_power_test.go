@@ -35,7 +35,7 @@ func TestPowerVictim(t *testing.T) {
 	if path == "" {
 		return // it runs only as part of another test
 	}
-	calmUdev(t, true)
+	disableUdevRules(t, true)
 	w := &powerWork{t: t, b: powerCutFixture(t), promises: promises{}, prefix: filepath.Base(path)}
 	if before := os.Getenv(powerPromises); before != "" {
 		text, err := os.ReadFile(before)

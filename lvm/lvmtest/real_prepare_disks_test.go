@@ -98,9 +98,9 @@ func raidMember() []byte {
 
 // dirt lists the reasons to ignore a disk: how to create each, and a word of the report.
 var dirt = []struct {
-	name, told string
-	size       int // MiB
-	make       func(t *testing.T, disk string)
+	name, report string
+	size         int // MiB
+	make         func(t *testing.T, disk string)
 }{
 	{"mbr", "a partition table (dos)", 24, func(t *testing.T, disk string) { poke(t, disk, 0, mbr()) }},
 	{"gpt", "a partition table (gpt)", 24, func(t *testing.T, disk string) { poke(t, disk, 0, gpt(24)) }},

@@ -88,7 +88,7 @@ func (r *replay) check(t *testing.T, c lvm.Command) {
 	case "fullreport":
 		return // other tests compare the two readers
 	case "vgrename":
-		r.node.Change(c.Args[0], func(g *lvm.Group) { g.Name = c.Args[1] })
+		r.node.Change(c.Args[0], func(g *lvm.Group) { g.Name = lvm.VGName(c.Args[1]) })
 		return
 	case "lvrename":
 		r.node.rename(c.Args[0], c.Args[1], c.Args[2])

@@ -137,7 +137,7 @@ var stackings = map[string]stacking{
 // TestTenantGroup_RealLVM: the driver and its LVM ignore a volume group that a tenant writes to their own volume, whatever
 // device is between the two and whatever the group claims to be.
 func TestTenantGroup_RealLVM(t *testing.T) {
-	calmUdev(t, true) // the node's own LVM by default activates every group
+	disableUdevRules(t, true) // the node's own LVM by default activates every group
 	b := realFixture(t).oneAtATime()
 	d := b.Start(t)
 	victim := d.create(t, b.light("victim", 8*lvm.MiB))
@@ -150,7 +150,7 @@ func TestTenantGroup_RealLVM(t *testing.T) {
 		"another group of the tag": func(text string) string { return text },
 		"the group itself, later": func(text string) string {
 			own := text[strings.Index(text, `id = "`)+6:][:38]
-			text = strings.Replace(text, own, real.UUID, 1)
+			text = strings.Replace(text, own, string(real.UUID), 1)
 			text = strings.Replace(text, "evil {", realGroup+" {", 1)
 			return strings.Replace(text, "seqno = ", "seqno = 9", 1)
 		},
@@ -208,7 +208,7 @@ func (d *Driver) ignores(t *testing.T, b Fixture, victim lvm.Volume, head []byte
 	}
 	spec := b.light("next", 4*lvm.MiB)
 	spec.Class.Group = class.Group
-	if v := d.create(t, spec); v.Group != b.Group || v.ID.VG != victim.ID.VG {
+	if v := d.create(t, spec); string(v.Group) != b.Group || v.ID.VG != victim.ID.VG {
 		t.Errorf("the next volume is in %s: %+v", v.Group, v)
 	} else {
 		must(t, d.Delete(t.Context(), v.ID))

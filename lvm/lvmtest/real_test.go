@@ -50,7 +50,7 @@ func makeDisks(t testing.TB) {
 
 func makeDisk(t testing.TB, name string, mebibytes int) string {
 	t.Helper()
-	calmUdev(t, false)
+	disableUdevRules(t, false)
 	file := filepath.Join("/dev/shm", realGroup+"-"+name)
 	must(t, os.RemoveAll(file))
 	must(t, os.WriteFile(file, nil, 0o600))
@@ -244,7 +244,7 @@ func readDisks(t testing.TB) lvm.State {
 
 func groupNamed(s lvm.State, name string) (lvm.Group, bool) {
 	for _, g := range s.Groups {
-		if g.Name == name {
+		if string(g.Name) == name {
 			return g, true
 		}
 	}

@@ -15,20 +15,20 @@ import (
 // udevRules come after the rules that find device-mapper devices by name (55-dm), and before those that open them.
 const udevRules = "/run/udev/rules.d/55-nodelvm-test.rules"
 
-// calmUdev saves a slow node the work of udev: for loop devices its rules run `lvm pvscan` after each write to one, and several
+// disableUdevRules saves a slow node the work of udev: for loop devices its rules run `lvm pvscan` after each write to one, and several
 // programs for each device of a volume, which is more than the tests do. It hides the volumes of the random groups from udev.
-// With deaf it hides all volumes until the test ends. Neither the driver's lvm nor the lvm of these tests waits for udev.
-func calmUdev(t testing.TB, deaf bool) {
+// With hiding it hides all volumes until the test ends. Neither the driver's lvm nor the lvm of these tests waits for udev.
+func disableUdevRules(t testing.TB, hiding bool) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(udevRules), 0o755))
-	if _, err := os.Stat(udevRules); err == nil && !deaf {
+	if _, err := os.Stat(udevRules); err == nil && !hiding {
 		return
 	}
 	rules := fmt.Sprintf("SUBSYSTEM==\"block\", KERNEL==\"loop*\", ATTR{loop/backing_file}==\"/dev/shm/%s-*\", OPTIONS:=\"nowatch\"\n", realGroup) +
 		fmt.Sprintf("SUBSYSTEM==\"block\", ENV{DM_NAME}==\"%s-*\", ENV{DM_UDEV_RULES_VSN}=\"\", ENV{DM_UDEV_DISABLE_OTHER_RULES_FLAG}=\"1\"\n",
 			strings.ReplaceAll(capacityGroup, "-", "--"))
 	must(t, os.WriteFile(udevRules, []byte(rules), 0o644))
-	if deaf {
+	if hiding {
 		for _, pattern := range []string{"*-dm*.rules", "*-lvm*.rules"} {
 			hidden, err := filepath.Glob(filepath.Join("/lib/udev/rules.d", pattern))
 			must(t, err)

@@ -34,7 +34,7 @@ func number[N ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
 func (g *group) row() row {
 	return row{
-		"vg_uuid": g.UUID, "vg_name": g.Name, "vg_tags": strings.Join(g.Tags, ","), "vg_seqno": number(g.Seqno),
+		"vg_uuid": string(g.UUID), "vg_name": string(g.Name), "vg_tags": strings.Join(g.Tags, ","), "vg_seqno": number(g.Seqno),
 		"vg_extent_size": number(g.ExtentSize), "vg_mda_size": number(2*g.MDASize + 1536), "vg_mda_free": number(g.MDAFree),
 		"vg_exported": "0", "vg_extendable": "1", "vg_permissions": "writeable", "vg_clustered": "0", "vg_shared": "0",
 		"vg_lock_type": "", "vg_systemid": "",

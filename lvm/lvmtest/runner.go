@@ -58,11 +58,11 @@ func (n *Node) run(argv []string) ([]byte, *failure) {
 		fault, n.fault = n.fault, nil
 	}
 	n.calls++
-	if fault != nil && !fault.Late && !fault.Half && !fault.Told {
+	if fault != nil && !fault.Late && !fault.Half && !fault.MessagesCounted {
 		return nil, fault.failure()
 	}
-	n.halved, n.told = fault != nil && fault.Half, fault != nil && fault.Told
-	defer func() { n.halved, n.told = false, false }()
+	n.halved, n.messagesCounted = fault != nil && fault.Half, fault != nil && fault.MessagesCounted
+	defer func() { n.halved, n.messagesCounted = false, false }()
 	if n.Before != nil {
 		n.Before(argv)
 	}
@@ -74,7 +74,7 @@ func (n *Node) run(argv []string) ([]byte, *failure) {
 }
 
 func (f *Fault) failure() *failure {
-	if f.Killed || f.Half || f.Told {
+	if f.Killed || f.Half || f.MessagesCounted {
 		return &failure{-1, "signal: killed"}
 	}
 	return failed("a fault of the test")

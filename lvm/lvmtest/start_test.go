@@ -71,7 +71,7 @@ func TestUnresponsiveDisk(t *testing.T) {
 // TestUnfinishedVolumeInUse: the driver completes an unfinished volume that a program has open once that program closes it.
 func TestUnfinishedVolumeInUse(t *testing.T) {
 	node, d, v, zeroes := successor(t)
-	device, _, err := kernel{node}.Device(deviceUUID(v.ID.VG, v.UUID))
+	device, _, err := kernel{node}.Device(deviceUUID(string(v.ID.VG), v.UUID))
 	must(t, err)
 	release := node.Hold(device)
 	must(t, d.Start(t.Context()))

@@ -101,7 +101,7 @@ func (n *Node) snapshot(l line, w wanted) *failure {
 	}
 	w.extents = origin.Extents
 	f = n.addThin(g, l, w, origin.Pool, origin.Name)
-	if d != nil && (n.halved || n.told) {
+	if d != nil && (n.halved || n.messagesCounted) {
 		d.suspended = true
 	}
 	return f

@@ -85,7 +85,7 @@ func (k *dirtyKernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes
 	k.node.mu.Lock()
 	for _, g := range k.node.groups {
 		for i := range g.LVs {
-			if deviceUUID(g.UUID, g.LVs[i].UUID) != d.UUID {
+			if deviceUUID(string(g.UUID), g.LVs[i].UUID) != d.UUID {
 				continue
 			}
 			for at, extents := range g.lie(&g.LVs[i]) {
@@ -247,8 +247,8 @@ func (l *dirtyLife) create(t *testing.T) {
 	l.volumes = append(l.volumes, v)
 }
 
-// take removes one of the volumes from the list.
-func (l *dirtyLife) take() (lvm.Volume, bool) {
+// pop removes one of the volumes from the list.
+func (l *dirtyLife) pop() (lvm.Volume, bool) {
 	if len(l.volumes) == 0 {
 		return lvm.Volume{}, false
 	}
@@ -260,14 +260,14 @@ func (l *dirtyLife) take() (lvm.Volume, bool) {
 
 func (l *dirtyLife) delete(t *testing.T) {
 	t.Helper()
-	if v, any := l.take(); any {
+	if v, any := l.pop(); any {
 		must(t, l.d.Delete(t.Context(), v.ID))
 	}
 }
 
 func (l *dirtyLife) extend(t *testing.T) {
 	t.Helper()
-	v, any := l.take()
+	v, any := l.pop()
 	if !any {
 		return
 	}
@@ -310,7 +310,7 @@ func (l *dirtyLife) admin(t *testing.T) {
 		l.b.Admin(t, "lvremove", "-y", l.b.Group+"/"+l.admins[0])
 		l.admins = l.admins[1:]
 	case n == 1:
-		if v, any := l.take(); any {
+		if v, any := l.pop(); any {
 			l.b.Admin(t, "lvremove", "-y", l.b.Group+"/"+v.ID.LV)
 		}
 	default:

@@ -38,16 +38,15 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M, disk string) int {
-	if os.Getenv("NODELVM_TEST_INSIDE") != "" { // TestRealContainer has prepared the group
+	if os.Getenv("NODELVM_TEST_INSIDE") != "" || os.Getenv(powerJournal) != "" { // TestRealContainer has prepared the group; TestPowerVictim has none
 		return m.Run()
 	}
 	for _, command := range []string{
 		"vgremove -ffy " + group, "wipefs -aq " + disk, "vgcreate -qq -s 4m " + group + " " + disk,
 		"lvcreate -qq -y -L 300m -T " + group + "/pool",
 	} {
-		out, err := exec.CommandContext(context.Background(), "sh", "-c", command).CombinedOutput()
-		if err != nil && !strings.HasPrefix(command, "vgremove") {
-			fmt.Fprintf(os.Stderr, "%s: %v: %s\n", command, err, out)
+		if err := shell(command); err != nil && !strings.HasPrefix(command, "vgremove") {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
@@ -56,6 +55,14 @@ func run(m *testing.M, disk string) int {
 		_ = exec.CommandContext(context.Background(), "wipefs", "-aq", disk).Run()
 	}()
 	return m.Run()
+}
+
+func shell(command string) error {
+	out, err := exec.CommandContext(context.Background(), "sh", "-c", command).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", command, err, out)
+	}
+	return nil
 }
 
 // bench is a Manager on this machine, with a count of its processes.
@@ -95,11 +102,7 @@ func (b *bench) names() string {
 func (b *bench) volume(name string, extra ...string) Volume {
 	b.t.Helper()
 	if extra == nil {
-		size, err := DeviceSize(40*lvm.MiB, 4*lvm.MiB)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		extra = []string{"-L", fmt.Sprintf("%db", int64(size)), group}
+		extra = []string{"-L", fmt.Sprintf("%db", int64(40*lvm.MiB+HeaderSize)), group}
 	}
 	b.run("lvcreate", append([]string{"-qq", "-y", "-Wy", "-n", name}, extra...)...)
 	return b.existing(name)

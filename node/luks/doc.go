@@ -28,7 +28,7 @@
 // A key reaches cryptsetup through a pipe on a file descriptor, never through arguments, the environment or a file. The Secret's field
 // decides how a key slot is derived: "key" is random (256 bits or more), for which PBKDF2 with the least iterations suffices;
 // "passphrase" gets argon2id with argonMemory. At most one argon2id runs at a time, so that the container's memory limit
-// bounds it. The volume key stays in the kernel's keyring, so a resize needs the Secret too.
+// bounds it; a cryptsetup whose disk does not answer gives up its turn after maxTurn. The volume key stays in the kernel's keyring, so a resize needs the Secret too.
 //
 // Rotation: the Secret has the new key and, under "previousKey" or "previousPassphrase", the old one. The driver adds the new
 // key, tests it, and then removes each key slot that the previous key opens, and no other. At every moment one of both opens the volume.

@@ -182,6 +182,50 @@ func TestRealEraseStoppedAtEachStep(t *testing.T) {
 	}
 }
 
+func TestRealOpenStoppedAtEachStep(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("open")
+	r := request(v, Keys{Current: randomKey(t)})
+	b.write(b.stage(r), content)
+	unstage := func() {
+		if err := b.Unstage(t.Context(), v.Handle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unstage()
+	atEachStep(b, func(m *Manager) error {
+		_, err := m.Stage(t.Context(), r)
+		return err
+	}, func() {
+		b.expectContent(b.stage(r), content)
+		unstage()
+	})
+}
+
+func TestRealExpansionStoppedAtEachStep(t *testing.T) {
+	b := newBench(t)
+	v := b.volume("expand")
+	r := request(v, Keys{Current: randomKey(t)})
+	b.write(b.stage(r), content)
+	grow := func() { b.run("lvextend", "-qq", "-L", "+4m", group+"/expand") }
+	grow()
+	atEachStep(b, func(m *Manager) error {
+		_, _, err := m.Expand(t.Context(), r)
+		return err
+	}, func() {
+		device, before, err := b.Expand(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.expectContent(device, content)
+		grow()
+		if _, after, err := b.Expand(t.Context(), r); err != nil || after != before+4*lvm.MiB {
+			t.Fatalf("it had %s and has %s: %v", before, after, err)
+		}
+		grow()
+	})
+}
+
 // killing ends a command by SIGKILL some time after its start.
 func killing(wait func() time.Duration) (m linux, killed *int) {
 	killed = new(int)

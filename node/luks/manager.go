@@ -40,7 +40,7 @@ type Config struct {
 type Manager struct {
 	machine machine
 	log     *slog.Logger
-	costly  chan struct{} // held while a cryptsetup may use argonMemory
+	costly  chan struct{} // held while a cryptsetup may use argonMemory, at most for maxTurn
 }
 
 // New returns a Manager for this node.
@@ -52,8 +52,8 @@ func New(c Config) *Manager {
 	return m
 }
 
-// Expand resizes the mapping of an open volume to its logical volume, and returns its device and size. lvm.KindNotFound: it is not
-// open. The key is needed only if the mapping is too small.
+// Expand resizes the mapping of an open volume to its logical volume, and returns its device and size; with a previous key in the Secret, it
+// replaces that in the header. lvm.KindNotFound: it is not open. The key is needed only if the mapping is too small.
 func (m *Manager) Expand(ctx context.Context, r Request) (device string, size lvm.Bytes, err error) {
 	lock, err := m.machine.lock(ctx, r.Device)
 	if err != nil {
@@ -74,7 +74,7 @@ func (m *Manager) Expand(ctx context.Context, r Request) (device string, size lv
 		case err != nil:
 			return "", 0, err
 		case step == StepNothing:
-			return o.Mapping.Path(), o.Mapping.Size, nil
+			return o.Mapping.Path(), o.Mapping.Size, s.rotateIfNeeded(ctx, o)
 		case step != StepResize:
 			return "", 0, lvm.Errorf(lvm.KindBusy, "volume %s cannot be expanded before it is staged: the next step is to %s", r.Handle, step)
 		case r.Keys.Current == nil:
@@ -146,6 +146,7 @@ func (m *Manager) Check(v Volume) (Health, error) {
 	h := Health{Open: o.Mapping.Live, KeySlots: len(usable(o.Header.Slots))}
 	_, err = plan(v, o, progress{})
 	switch {
+	case lvm.KindOf(err) == lvm.KindInUse: // suspended for a snapshot, or held by an admin
 	case err != nil:
 		h.Problem = err.Error()
 	case o.Header.State == HeaderValid && o.Header.Copies == 1:

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -320,6 +321,27 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
+// TestExpandRotates: an expansion replaces the previous key of a volume that is in use.
+func TestExpandRotates(t *testing.T) {
+	f := newFake()
+	m := f.manager()
+	if _, err := m.Stage(t.Context(), f.request(map[string]string{"key": random1})); err != nil {
+		t.Fatal(err)
+	}
+	f.log = nil
+	both := f.request(map[string]string{"key": random2, "previousKey": random1})
+	if _, _, err := m.Expand(t.Context(), both); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.slots) != 1 || !slices.Contains(slices.Collect(maps.Values(f.slots)), random2) {
+		t.Errorf("the key slots are opened by %v", f.slots)
+	}
+	wrong := f.request(map[string]string{"key": random1, "previousKey": strings.Repeat("0123456789abcdef", 4)})
+	if _, _, err := m.Expand(t.Context(), wrong); lvm.KindOf(err) != lvm.KindConflict {
+		t.Errorf("neither key opens a slot: %v", err)
+	}
+}
+
 func TestExpand(t *testing.T) {
 	f := newFake()
 	m := f.manager()
@@ -456,8 +478,8 @@ func TestSuspend(t *testing.T) {
 	f.expect(t, "suspend true, suspend false, suspend true")
 }
 
-// TestOneCostlyDerivation: a passphrase waits for its turn, and gives up with its caller.
-func TestOneCostlyDerivation(t *testing.T) {
+// TestPassphraseDerivationsAreSerialized: a passphrase waits for its turn, and gives up with its caller.
+func TestPassphraseDerivationsAreSerialized(t *testing.T) {
 	f := newFake()
 	m := f.manager()
 	m.costly <- struct{}{}
@@ -469,4 +491,51 @@ func TestOneCostlyDerivation(t *testing.T) {
 	if _, err := m.Stage(ctx, f.request(map[string]string{"key": random1})); err != nil {
 		t.Errorf("a random key needs no turn: %v", err)
 	}
+}
+
+// hungDisk is a node on which cryptsetup does not end for one volume until its disk answers.
+type hungDisk struct {
+	*fake
+	device  string
+	answers chan struct{}
+}
+
+func (h hungDisk) cryptsetup(_ context.Context, _ *os.File, args []string, _ ...*Key) error {
+	if slices.Contains(args, h.device) {
+		<-h.answers
+	}
+	return nil
+}
+
+// TestHungCommandGivesUpItsTurn: a disk that does not answer keeps no passphrase volume of another disk from being opened, and the
+// turn is counted once when the disk answers again.
+func TestHungCommandGivesUpItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{})
+		disk := hungDisk{newFake(), "/dev/hung", make(chan struct{})}
+		m.machine = disk
+		keys, err := ParseSecret(map[string]string{"passphrase": "12345678"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func(device string) error {
+			s := stage{Manager: m, Request: Request{Volume: Volume{Handle: device, Device: device}, Keys: keys}}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*maxTurn)
+			defer cancel()
+			return s.run(ctx, Header{}, openArgs(s.Volume, Options{}), keys.Current)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- open("/dev/hung") }()
+		synctest.Wait()
+		if err := open("/dev/other"); err != nil {
+			t.Errorf("%v", err)
+		}
+		close(disk.answers)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := open("/dev/other"); err != nil || len(m.costly) != 0 {
+			t.Errorf("%v, %d turns are taken", err, len(m.costly))
+		}
+	})
 }

@@ -16,7 +16,7 @@ import (
 
 const content = "nodelvm plaintext 0123456789"
 
-func TestRealLife(t *testing.T) {
+func TestRealLifecycle(t *testing.T) {
 	b := newBench(t)
 	v := b.volume("life")
 	r := request(v, Keys{Current: randomKey(t)})
@@ -186,7 +186,7 @@ func TestRealRefusals(t *testing.T) {
 	}
 }
 
-func TestRealHeldByAnother(t *testing.T) {
+func TestRealMappingHeldByAnother(t *testing.T) {
 	b := newBench(t)
 	v := b.volume("held")
 	r := request(v, Keys{Current: randomKey(t)})

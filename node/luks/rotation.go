@@ -32,9 +32,9 @@ func planRotation(v Volume, slots map[int]opener) (add bool, remove []int, err e
 
 // wrongKey says that no key of the Secret opens a volume; both: the previous one was tried too.
 func wrongKey(v Volume, slots int, both bool) error {
-	keys, advice := "the key in the Secret opens none", "put the key that it was formatted with into the Secret, as the previous key if it was replaced"
+	keys, advice := "the key in the Secret opens none", "put the key that it was formatted with into the Secret that csi.nodeStageSecretRef of its PersistentVolume names, as the previous key if it was replaced"
 	if both {
-		keys, advice = "neither the key nor the previous key in the Secret opens one", "put the key that it was formatted with into the Secret"
+		keys, advice = "neither the key nor the previous key in the Secret opens one", "put the key that it was formatted with into the Secret that csi.nodeStageSecretRef of its PersistentVolume names"
 	}
-	return lvm.Errorf(lvm.KindConflict, "volume %s (%s) stays closed: %s of its %d key slots; %s", v.Handle, v.Device, keys, slots, advice)
+	return lvm.Errorf(lvm.KindConflict, "cannot open volume %s (%s): %s of its %d key slots; %s", v.Handle, v.Device, keys, slots, advice)
 }

@@ -1,44 +1,10 @@
 package luks
 
 import (
-	"math"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
-
-func TestDeviceSize(t *testing.T) {
-	for _, test := range []struct{ volume, extent, want lvm.Bytes }{
-		{lvm.GiB, 4 * lvm.MiB, lvm.GiB + 16*lvm.MiB},
-		{lvm.GiB + 1, 4 * lvm.MiB, lvm.GiB + 20*lvm.MiB},
-		{1, 4 * lvm.MiB, 20 * lvm.MiB},
-		{0, lvm.MiB, 20 * lvm.MiB},
-		{lvm.GiB, 64 * lvm.MiB, lvm.GiB + 64*lvm.MiB},
-	} {
-		if got, err := DeviceSize(test.volume, test.extent); err != nil || got != test.want {
-			t.Errorf("DeviceSize(%d, %d) = %d, %v, want %d", test.volume, test.extent, got, err, test.want)
-		}
-	}
-	for _, test := range [][2]lvm.Bytes{{-1, lvm.MiB}, {lvm.GiB, 0}, {math.MaxInt64, 4 * lvm.MiB}, {math.MaxInt64 - HeaderSize, lvm.MiB}} {
-		if got, err := DeviceSize(test[0], test[1]); lvm.KindOf(err) != lvm.KindOutOfRange {
-			t.Errorf("DeviceSize(%d, %d) = %d, %v, want an error", test[0], test[1], got, err)
-		}
-	}
-}
-
-// TestDeviceSizeIsLeast: the volume fits, and it does not with an extent less.
-func TestDeviceSizeIsLeast(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		extent := lvm.Bytes(1) << rapid.IntRange(17, 34).Draw(t, "extent")
-		volume := lvm.Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "volume"))
-		device, err := DeviceSize(volume, extent)
-		if err != nil || device%extent != 0 || DataSize(device) < volume || DataSize(device-extent) >= max(volume, MinDataSize) {
-			t.Fatalf("%d bytes in extents of %d: %d, %v, with room for %d, and %d in an extent less", volume, extent, device, err, DataSize(device), DataSize(device-extent))
-		}
-	})
-}
 
 func TestDataSizeOfASmallDevice(t *testing.T) {
 	for device, want := range map[lvm.Bytes]lvm.Bytes{0: 0, HeaderSize: 0, HeaderSize + MinDataSize - 1: 0, HeaderSize + MinDataSize: MinDataSize} {

@@ -94,7 +94,7 @@ func (s *stage) do(ctx context.Context, step Step, o Observation) error {
 
 func (s *stage) proveBlank(ctx context.Context) error {
 	if s.Blank == nil {
-		return lvm.Errorf(lvm.KindConflict, "volume %s (%s) has no LUKS header, and is not to be formatted here", s.Handle, s.Device)
+		return lvm.Errorf(lvm.KindConflict, "volume %s (%s) has no LUKS header, and this request may not format it", s.Handle, s.Device)
 	}
 	return s.Blank(ctx)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -14,14 +16,33 @@ func (s *stage) run(ctx context.Context, h Header, args []string, keys ...*Key) 
 	needsMemory := slices.ContainsFunc(h.Slots, func(slot Slot) bool { return slot.Function != "pbkdf2" }) ||
 		slices.ContainsFunc(keys, func(k *Key) bool { return !k.random })
 	if needsMemory {
-		select {
-		case s.costly <- struct{}{}:
-			defer func() { <-s.costly }()
-		case <-ctx.Done():
-			return lvm.Errorf(lvm.KindBusy, "volume %s waits for other volumes with a passphrase to be opened: %w", s.Handle, ctx.Err())
+		release, err := s.acquireTurn(ctx)
+		if err != nil {
+			return err
 		}
+		defer release()
 	}
 	return s.machine.cryptsetup(ctx, s.lock, args, keys...)
+}
+
+// maxTurn is far above what a derivation takes. A cryptsetup that has not ended by then waits for its disk, and libcryptsetup
+// has freed argonMemory: it frees it before it reads or writes a key slot. Volumes on other disks do not wait for it any longer.
+const maxTurn = 2 * time.Minute
+
+// acquireTurn waits until no other cryptsetup may use argonMemory, or lvm.KindBusy.
+func (s *stage) acquireTurn(ctx context.Context) (release func(), err error) {
+	select {
+	case s.costly <- struct{}{}:
+	case <-ctx.Done():
+		return nil, lvm.Errorf(lvm.KindBusy, "volume %s waits for other volumes with a passphrase to be opened: %w", s.Handle, ctx.Err())
+	}
+	once := sync.OnceFunc(func() { <-s.costly })
+	timer := time.AfterFunc(maxTurn, func() {
+		s.log.WarnContext(ctx, "cryptsetup does not end: is the disk unresponsive? Other volumes with a passphrase do not wait for it any longer",
+			"volume", s.Handle, "device", s.Device, "after", maxTurn)
+		once()
+	})
+	return func() { timer.Stop(); once() }, nil
 }
 
 // withKey runs a command with the current key, and if that opens no slot with the previous one; it returns the key that did.

@@ -77,11 +77,11 @@ func allocateIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Alloc
 		Group:   g.Name,
 		Class:   spec.Class,
 		State:   lvm.StateCreating,
-		Size:    g.Bytes(extents),
+		Size:    spec.Class.DataSize(g.Bytes(extents)),
 		Source:  spec.Source,
 		Block:   spec.Block,
 	}}
-	c.Volume.Class.Group = g.Name
+	c.Volume.Class.Group = string(g.Name)
 	if extents > Largest(g, spec.Class) {
 		return nil, noRoom(g, spec.Class)
 	}
@@ -115,7 +115,7 @@ func (c *Allocation) pickExtents(pick func(lvm.Group) []ExtentRange) {
 
 // noRoom says how large a volume can be, and what limits it.
 func noRoom(g lvm.Group, class lvm.Class) error {
-	most := g.Bytes(Largest(g, class))
+	most := class.DataSize(g.Bytes(Largest(g, class)))
 	switch legs := class.Legs(); {
 	case class.Layout == lvm.LayoutThin:
 		p, err := PoolOf(g, class)
@@ -133,18 +133,21 @@ func noRoom(g lvm.Group, class lvm.Class) error {
 // allocateCopy plans a volume that is restored or cloned. Its source must be in the same pool. Another node cannot help,
 // because none has the source: a refusal is out of range, not insufficient capacity.
 func allocateCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Allocation, error) {
-	g, source, err := findSource(s, cluster, spec.Source)
+	g, source, encryption, err := findSource(s, cluster, spec.Source)
 	if err != nil {
 		return nil, lvm.Errorf(lvm.KindOf(err), "cannot create volume %q: %w", spec.Name, err)
 	}
-	size := g.Bytes(source.Extents)
+	size := spec.Class.DataSize(g.Bytes(source.Extents))
 	switch {
-	case !slices.ContainsFunc(groups, func(c lvm.Group) bool { return c.UUID == g.UUID }):
-		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source %s/%s is not in the requested volume group %q", spec.Name, g.Name, source.Name, spec.Class.Group)
 	case source.Type != string(lvm.LayoutThin):
 		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source %s/%s is not a thin volume; only thin volumes can be cloned", spec.Name, g.Name, source.Name)
+	case !slices.ContainsFunc(groups, func(c lvm.Group) bool { return c.UUID == g.UUID }):
+		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source %s/%s is not in the requested volume group %q", spec.Name, g.Name, source.Name, spec.Class.Group)
 	case source.Pool != spec.Class.Pool:
 		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source is in the thin pool %s/%s, but its class demands the pool %s", spec.Name, g.Name, source.Pool, spec.Class.Pool)
+	case encryption != spec.Class.Encryption:
+		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source %s/%s is %s, but its class asks for a volume that is %s: a copy keeps the encryption of its source, so use a class with the same encryption",
+			spec.Name, g.Name, source.Name, encryption.Description(), spec.Class.Encryption.Description())
 	case spec.Required > 0 && spec.Required < size:
 		return nil, lvm.Errorf(lvm.KindOutOfRange, "cannot create volume %q: the requested %s are less than the %s of its source %s/%s", spec.Name, spec.Required, size, g.Name, source.Name)
 	}
@@ -170,33 +173,32 @@ func hereOnly(err error) lvm.Kind {
 
 // findSource finds the ready snapshot or volume of this cluster to restore or clone. KindInsufficientCapacity: it is on another
 // node.
-func findSource(s lvm.State, cluster string, id lvm.ID) (lvm.Group, lvm.LV, error) {
+func findSource(s lvm.State, cluster string, id lvm.ID) (g lvm.Group, lv lvm.LV, encryption lvm.Encryption, err error) {
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.UUID == id.VG })
 	if i < 0 {
-		return lvm.Group{}, lvm.LV{}, lvm.Errorf(lvm.KindInsufficientCapacity, "its source %s is not on this node", id)
+		return g, lv, "", lvm.Errorf(lvm.KindInsufficientCapacity, "its source %s is not on this node", id)
 	}
-	g := s.Groups[i]
-	lv, err := g.LocateLV(id, "source")
-	if err != nil {
-		return g, lv, err
+	g = s.Groups[i]
+	if lv, err = g.LocateLV(id, "source"); err != nil {
+		return g, lv, "", err
 	}
 	state, maker := lvm.VolumeState(""), ""
 	if v, ours, err := lvm.VolumeOf(g, lv); err != nil {
-		return g, lv, err
+		return g, lv, "", err
 	} else if ours {
-		state, maker = v.State, v.Cluster
+		state, maker, encryption = v.State, v.Cluster, v.Class.Encryption
 	} else if sn, ours, err := lvm.SnapshotOf(g, lv); err != nil {
-		return g, lv, err
+		return g, lv, "", err
 	} else if ours {
-		state, maker = sn.State, sn.Cluster
+		state, maker, encryption = sn.State, sn.Cluster, sn.Encryption
 	}
 	switch {
 	case state == "" || maker != cluster:
-		return g, lv, lvm.Errorf(lvm.KindNotFound, "its source %s/%s is not a volume or snapshot of this cluster", g.Name, lv.Name)
+		return g, lv, "", lvm.Errorf(lvm.KindNotFound, "its source %s/%s is not a volume or snapshot of this cluster", g.Name, lv.Name)
 	case state == lvm.StateCreating:
-		return g, lv, lvm.Errorf(lvm.KindBusy, "its source %s/%s is not ready yet; retry", g.Name, lv.Name)
+		return g, lv, "", lvm.Errorf(lvm.KindBusy, "its source %s/%s is not ready yet; retry", g.Name, lv.Name)
 	case state == lvm.StateDeleting:
-		return g, lv, lvm.Errorf(lvm.KindNotFound, "its source %s/%s was deleted", g.Name, lv.Name)
+		return g, lv, "", lvm.Errorf(lvm.KindNotFound, "its source %s/%s was deleted", g.Name, lv.Name)
 	}
-	return g, lv, nil
+	return g, lv, encryption, nil
 }

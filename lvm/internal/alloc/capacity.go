@@ -27,8 +27,8 @@ func Capacity(s lvm.State, class lvm.Class) (lvm.Capacity, error) {
 		if CheckAllocatable(s, g, class) != nil {
 			continue
 		}
-		c.Available += g.Bytes(Available(g, class))
-		c.Largest = max(c.Largest, g.Bytes(Largest(g, class)))
+		c.Available += class.DataSize(g.Bytes(Available(g, class)))
+		c.Largest = max(c.Largest, class.DataSize(g.Bytes(Largest(g, class))))
 	}
 	return c, nil
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestCapacityIsTrue: for any layout and state, Plan accepts the largest volume and all smaller ones, on free extents only,
+// TestPlanAcceptsExactlyTheCapacity: for any layout and state, Plan accepts the largest volume and all smaller ones, on free extents only,
 // each leg on another disk. It refuses one byte more, for a reason that holds.
-func TestCapacityIsTrue(t *testing.T) {
+func TestPlanAcceptsExactlyTheCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := fixture.AnyState.Draw(t, "state")
 		class := fixture.AnyClass(rapid.SampledFrom([]string{"@fast", "one"}).Draw(t, "group")).Draw(t, "class")
@@ -28,7 +28,7 @@ func TestCapacityIsTrue(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%d of %d is refused: %v", size, c.Largest, err)
 				}
-				CheckCarving(t, s, ps[0].Create, size)
+				checkAllocation(t, s, ps[0].Create, size)
 			}
 		}
 		_, err = alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: class, Required: c.Largest + 1}})
@@ -49,6 +49,7 @@ func Impossible(s lvm.State, g lvm.Group, class lvm.Class, size lvm.Bytes) strin
 	if alloc.CheckAllocatable(s, g, class) != nil {
 		return "an obstacle"
 	}
+	size = class.DeviceSize(size)
 	rows := lvm.Extents((size + g.ExtentSize*lvm.Bytes(class.StripeExtents()) - 1) / (g.ExtentSize * lvm.Bytes(class.StripeExtents())))
 	switch legs := class.Legs(); {
 	case class.Layout == lvm.LayoutThin:
@@ -110,8 +111,8 @@ func ImpossibleThin(g lvm.Group, class lvm.Class, size lvm.Bytes) string {
 	return ""
 }
 
-// TestPlanKeepsApart: volumes of one plan share no extent, and overprovision no pool beyond its limit.
-func TestPlanKeepsApart(t *testing.T) {
+// TestPlannedVolumesShareNoExtent: volumes of one plan share no extent, and overprovision no pool beyond its limit.
+func TestPlannedVolumesShareNoExtent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := fixture.AnyState.Draw(t, "state")
 		var specs []lvm.Spec
@@ -126,7 +127,7 @@ func TestPlanKeepsApart(t *testing.T) {
 		var carvings []*alloc.Allocation
 		made := s.Clone()
 		for i, p := range ps {
-			CheckCarving(t, made, p.Create, specs[i].Required)
+			checkAllocation(t, made, p.Create, specs[i].Required)
 			alloc.ApplyAllocation(made, p.Create)
 			carvings = append(carvings, p.Create)
 		}
@@ -136,11 +137,15 @@ func TestPlanKeepsApart(t *testing.T) {
 	})
 }
 
-func CheckCarving(t *rapid.T, s lvm.State, c *alloc.Allocation, size lvm.Bytes) {
+func checkAllocation(t *rapid.T, s lvm.State, c *alloc.Allocation, size lvm.Bytes) {
 	t.Helper()
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.UUID == c.Group.UUID })
 	group := s.Groups[i]
 	class := c.Volume.Class
+	if c.Volume.Size != class.DataSize(group.Bytes(c.Extents)) || c.Volume.Size < size {
+		t.Fatalf("a volume of %s for %d bytes on %s", c.Volume.Size, size, group.Bytes(c.Extents))
+	}
+	size = class.DeviceSize(size)
 	if group.Bytes(c.Extents) < size || group.Bytes(c.Extents-class.StripeExtents()) >= size || c.Extents%class.StripeExtents() != 0 {
 		t.Fatalf("%d extents of %s in rows of %d for %d bytes", c.Extents, group.ExtentSize, class.StripeExtents(), size)
 	}

@@ -28,7 +28,7 @@ func ApplyAllocation(s lvm.State, c *Allocation) {
 		lv := lvm.LV{Name: c.Volume.ID.LV, Extents: c.Extents, Type: string(c.Volume.Class.Layout)}
 		if c.Pool != nil {
 			lv.Pool = c.Pool.Name
-			takePool(g, c.Pool)
+			allocatePool(g, c.Pool)
 		}
 		v := c.Volume
 		v.State = lvm.StateReady
@@ -37,8 +37,8 @@ func ApplyAllocation(s lvm.State, c *Allocation) {
 	}
 }
 
-// takePool sets the pool to its state after the growth, unless it has that state.
-func takePool(g *lvm.Group, p *PoolGrowth) {
+// allocatePool sets the pool to its state after the growth, unless it has that state.
+func allocatePool(g *lvm.Group, p *PoolGrowth) {
 	UseRanges(g, p.Home)
 	UseRanges(g, p.Ranges)
 	g.LVs = slices.DeleteFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == p.Name && lv.Thin == nil })
@@ -122,10 +122,30 @@ func smallest(free []FreeExtent, n lvm.Extents) int {
 	return i
 }
 
-// LinearRanges picks the extents of a linear volume: the smallest free range that holds it. If none does, it picks the largest
-// ranges, so that they are few, and the smallest that holds the rest. Nil if the group lacks extents.
+// LinearRanges picks the extents of a linear volume: the smallest free range that holds it, or else ranges of one disk that holds it, so
+// that the loss of another disk does no harm. Of several such disks it picks the one with the fewest ranges. Only if no disk holds it, the
+// volume spans disks. Nil if the group lacks extents.
 func LinearRanges(g lvm.Group, extents lvm.Extents) []ExtentRange {
-	free := FreeExtents(g)
+	if free := FreeExtents(g); len(free) > 0 && free[0].Count >= extents {
+		return fewestRanges(free, extents)
+	}
+	var best []ExtentRange
+	for _, pv := range g.PVs {
+		if pv.AllocatableExtents() < extents {
+			continue
+		}
+		if ranges := fewestRanges(FreeExtents(lvm.Group{PVs: []lvm.PV{pv}}), extents); best == nil || len(ranges) < len(best) {
+			best = ranges
+		}
+	}
+	if best != nil {
+		return best
+	}
+	return fewestRanges(FreeExtents(g), extents)
+}
+
+// fewestRanges picks the largest ranges, so that they are few, and the smallest that holds the rest.
+func fewestRanges(free []FreeExtent, extents lvm.Extents) []ExtentRange {
 	var ranges []ExtentRange
 	for extents > 0 {
 		if len(free) == 0 {

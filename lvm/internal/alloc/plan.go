@@ -123,7 +123,7 @@ func Compatible(v lvm.Volume, spec lvm.Spec, groups []lvm.Group) error {
 }
 
 // PlacementGroup is the UUID of the volume group that a placement changes.
-func PlacementGroup(p Placement) string {
+func PlacementGroup(p Placement) lvm.VGUUID {
 	switch {
 	case p.Leftover != nil:
 		return p.Leftover.ID.VG

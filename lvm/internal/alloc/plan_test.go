@@ -24,7 +24,7 @@ func TestPlanChoosesExtents(t *testing.T) {
 		{4, []string{"/dev/vgb:5-8"}},
 		{5, []string{"/dev/vga:10-14"}},
 		{9, []string{"/dev/vgb:50-58"}},
-		{22, []string{"/dev/vgb:50-69", "/dev/vga:0-1"}},
+		{22, []string{"/dev/vgb:50-69:5-6"}},
 		{24, []string{"/dev/vgb:50-69:5-8"}},
 		{35, []string{"/dev/vgb:50-69:5-8", "/dev/vga:10-17:0-2"}},
 	} {
@@ -38,11 +38,34 @@ func TestPlanChoosesExtents(t *testing.T) {
 	}
 }
 
+// TestPlanKeepsLinearOnOneDisk: a volume is on one disk if any disk holds it, though the largest free ranges are on several.
+func TestPlanKeepsLinearOnOneDisk(t *testing.T) {
+	pieces := []lvm.Run{{Start: 0, Count: 6}, {Start: 10, Count: 6}, {Start: 20, Count: 6}}
+	large := []lvm.Run{{Start: 0, Count: 15}}
+	halves := []lvm.Run{{Start: 0, Count: 9}, {Start: 20, Count: 9}}
+	for name, test := range map[string]struct {
+		disks   [][]lvm.Run
+		extents lvm.Extents
+		want    []string
+	}{
+		"pieces of one disk before a large range and a piece": {[][]lvm.Run{pieces, large}, 17, []string{"/dev/vga:0-5:10-15:20-24"}},
+		"the disk with fewer pieces":                          {[][]lvm.Run{pieces, halves}, 17, []string{"/dev/vgb:0-8:20-27"}},
+		"one range, if it is large enough":                    {[][]lvm.Run{pieces, large}, 15, []string{"/dev/vgb:0-14"}},
+		"two disks, if none is large enough":                  {[][]lvm.Run{pieces, large}, 19, []string{"/dev/vgb:0-14", "/dev/vga:20-23"}},
+	} {
+		g := fixture.TestGroup("vg", test.disks...)
+		p := fixture.Planned(t, lvm.State{Groups: []lvm.Group{g}}, fixture.TestSpec("a", "vg", lvm.Bytes(test.extents)*4*lvm.MiB))[0]
+		if got := lvmcmd.RangeArgs(p.Create.Ranges); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestPlanChoosesGroup(t *testing.T) {
 	small, large := fixture.TestGroup("small", []lvm.Run{{Start: 0, Count: 10}}), fixture.TestGroup("large", []lvm.Run{{Start: 0, Count: 50}})
 	s := lvm.State{Groups: []lvm.Group{large, small}}
 	for extents, want := range map[lvm.Extents]string{1: "small", 10: "small", 11: "large", 50: "large"} {
-		if p := fixture.Planned(t, s, fixture.TestSpec("a", "@fast", lvm.Bytes(extents)*4*lvm.MiB))[0]; p.Create.Group.Name != want {
+		if p := fixture.Planned(t, s, fixture.TestSpec("a", "@fast", lvm.Bytes(extents)*4*lvm.MiB))[0]; string(p.Create.Group.Name) != want {
 			t.Errorf("%d extents go to %s, want %s", extents, p.Create.Group.Name, want)
 		}
 	}
@@ -135,8 +158,8 @@ func TestConflictNamesSizes(t *testing.T) {
 	}
 }
 
-// TestObstacles: an error says why a volume group can have no new volume, and what to do; capacity is 0 then.
-func TestObstacles(t *testing.T) {
+// TestUnallocatableGroups: an error says why a volume group can have no new volume, and what to do; capacity is 0 then.
+func TestUnallocatableGroups(t *testing.T) {
 	for what, test := range map[string]struct {
 		Change func(*lvm.Group)
 		Words  string
@@ -148,7 +171,7 @@ func TestObstacles(t *testing.T) {
 		},
 			"vgextend --restoremissing vg /dev/sdx"},
 		"a full area": {func(g *lvm.Group) { g.MDAFree = 16 * lvm.KiB }, "add disks with larger ones (pvcreate --metadatasize 64m) and move all extents to them"},
-		"a long name": {func(g *lvm.Group) { g.Name = strings.Repeat("long", 20) }, "too long"},
+		"a long name": {func(g *lvm.Group) { g.Name = lvm.VGName(strings.Repeat("long", 20)) }, "too long"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 50}}, []lvm.Run{{Start: 0, Count: 50}})
@@ -158,7 +181,7 @@ func TestObstacles(t *testing.T) {
 			if err == nil || lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), test.Words) {
 				t.Errorf("%v; want it to say %q", err, test.Words)
 			}
-			if c, err := alloc.Capacity(s, lvm.Class{Group: g.Name}); err != nil || c != (lvm.Capacity{}) {
+			if c, err := alloc.Capacity(s, lvm.Class{Group: string(g.Name)}); err != nil || c != (lvm.Capacity{}) {
 				t.Errorf("capacity %+v, %v", c, err)
 			}
 		})
@@ -174,8 +197,8 @@ func TestObstacles(t *testing.T) {
 	}
 }
 
-// TestSourcesInWords: an error describes the source of a volume, also of an empty one.
-func TestSourcesInWords(t *testing.T) {
+// TestSourceDescription: an error describes the source of a volume, also of an empty one.
+func TestSourceDescription(t *testing.T) {
 	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})
 	snapshot := lvm.ID{VG: g.UUID, LV: lvm.SnapshotName("s")}
 	spec := lvm.Spec{Name: "v", Class: lvm.Class{Group: "vg-data"}, Source: snapshot}

@@ -16,7 +16,7 @@ type Extension struct {
 	Extents  lvm.Extents   // after the expansion; 0: no change
 	Ranges   []ExtentRange // additional extents; thin: none
 	Pool     *PoolGrowth   // thin: the pool's change before
-	Unzeroed RunsByPV      // raw block volume: the additional extents that must be zeroed before
+	Unzeroed RunsByPV      // raw block volume, not encrypted: the additional extents that must be zeroed before
 }
 
 // PlanExtend decides how a ready volume gets the required size and at most the limit (0: no limit). KindOutOfRange: it cannot
@@ -42,15 +42,15 @@ func PlanExtend(s lvm.State, v lvm.Volume, r ExtendRequest) (Extension, error) {
 	case required <= v.Size:
 		return Extension{Volume: v}, nil
 	}
-	extents := lvm.RoundUpToStripes(g, required, row)
-	if limit > 0 && extents > lvm.Extents(limit/g.ExtentSize) {
+	extents := lvm.RoundUpToStripes(g, v.Class.DeviceSize(required), row)
+	if limit > 0 && extents > lvm.Extents(v.Class.MaxDeviceSize(limit)/g.ExtentSize) {
 		return refuse(lvm.LimitError(g, row, extents, required, limit))
 	}
-	x, err := planGrowth(s, g, lv, v, extents, v.Block || r.Block)
+	x, err := planGrowth(s, g, lv, v, extents, (v.Block || r.Block) && v.Class.Encryption == lvm.EncryptionNone)
 	if err != nil {
 		return refuse(err)
 	}
-	v.Size = g.Bytes(extents)
+	v.Size = v.Class.DataSize(g.Bytes(extents))
 	x.Volume = v
 	return x, nil
 }
@@ -98,11 +98,11 @@ func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ra
 	case v.Class.Layout == lvm.LayoutStriped:
 		if ranges = legRanges(g, v.Class.Stripes, (extents-lv.Extents)/v.Class.StripeExtents()); ranges == nil {
 			run := legRun(g, v.Class.Stripes)
-			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s: the largest contiguous free extent range on each of %d disks is %s", g.Name, g.Bytes(lv.Extents+run*v.Class.StripeExtents()), v.Class.Stripes, g.Bytes(run))
+			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s: the largest contiguous free extent range on each of %d disks is %s", g.Name, v.Class.DataSize(g.Bytes(lv.Extents+run*v.Class.StripeExtents())), v.Class.Stripes, g.Bytes(run))
 		}
 	default:
 		if ranges = extendLinear(g, lv, extents-lv.Extents); ranges == nil {
-			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s", g.Name, g.Bytes(lv.Extents+g.FreeExtents()))
+			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s", g.Name, v.Class.DataSize(g.Bytes(lv.Extents+g.FreeExtents())))
 		}
 	}
 	return ranges, err
@@ -184,7 +184,7 @@ func extendRAID(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) ([]Ex
 	}
 	row, region := v.Class.StripeExtents(), lv.Segments[0].RegionSize
 	if most := region << regionBits; g.Bytes(extents) > most {
-		return nil, lvm.Errorf(lvm.KindOutOfRange, "a RAID with regions of %s can have at most %s", region, most)
+		return nil, lvm.Errorf(lvm.KindOutOfRange, "a RAID with regions of %s can have at most %s", region, v.Class.DataSize(most))
 	}
 	more := func(extents lvm.Extents) lvm.Extents {
 		return (extents-lv.Extents)/row + RAIDMetadata(g, extents/row, region) - RAIDMetadata(g, lv.Extents/row, region)
@@ -204,7 +204,7 @@ func extendRAID(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) ([]Ex
 		for most > lv.Extents && more(most) > run {
 			most -= row
 		}
-		return nil, lvm.Errorf(lvm.KindInsufficientCapacity, "it can have at most %s: the largest contiguous free extent range on the disks of its legs is %s", g.Bytes(most), g.Bytes(run))
+		return nil, lvm.Errorf(lvm.KindInsufficientCapacity, "it can have at most %s: the largest contiguous free extent range on the disks of its legs is %s", v.Class.DataSize(g.Bytes(most)), g.Bytes(run))
 	}
 	return ranges, nil
 }

@@ -16,7 +16,7 @@ func GroupsOf(s lvm.State, class lvm.Class) ([]lvm.Group, error) {
 	tag, isTag := strings.CutPrefix(class.Group, "@")
 	var groups []lvm.Group
 	for _, g := range s.Groups {
-		if isTag && slices.Contains(g.Tags, tag) || !isTag && g.Name == class.Group {
+		if isTag && slices.Contains(g.Tags, tag) || !isTag && string(g.Name) == class.Group {
 			groups = append(groups, g)
 		}
 	}

@@ -41,7 +41,7 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 	case v.Class.Layout != lvm.LayoutThin || lv.Type != string(lvm.LayoutThin):
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindInvalid, "cannot create snapshot %q: %s/%s has the layout %s, and only thin volumes have snapshots: use a StorageClass with the parameter layout: thin for volumes that need them", spec.Name, g.Name, lv.Name, v.Class.Layout)
 	}
-	return takeSnapshot(s, g, lv, v, spec)
+	return planNewSnapshot(s, g, lv, v, spec)
 }
 
 // findSnapshot finds the snapshot with the name in any of the node's volume groups.
@@ -74,11 +74,11 @@ func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snap
 	return nil, nil
 }
 
-// takeSnapshot plans a new snapshot. Its provisioned size is its origin's, since all of it may come to differ.
-func takeSnapshot(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, spec lvm.SnapshotSpec) (SnapshotPlacement, error) {
+// planNewSnapshot plans a new snapshot. Its provisioned size is its origin's, since all of it may come to differ.
+func planNewSnapshot(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, spec lvm.SnapshotSpec) (SnapshotPlacement, error) {
 	sn := lvm.Snapshot{
 		ID: lvm.ID{VG: g.UUID, LV: lvm.SnapshotName(spec.Name)}, Name: spec.Name, Cluster: v.Cluster, Group: g.Name,
-		Pool: lv.Pool, Source: spec.Source, State: lvm.StateCreating, Size: v.Size,
+		Pool: lv.Pool, Source: spec.Source, State: lvm.StateCreating, Size: v.Size, Encryption: v.Class.Encryption,
 	}
 	refuse := func(err error) (SnapshotPlacement, error) {
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindOf(err), "cannot create snapshot %q of %s/%s: %w", spec.Name, g.Name, lv.Name, err)

@@ -217,7 +217,7 @@ func (p Pool) To(grown lvm.Extents, cluster string) *PoolGrowth {
 
 // refusal says how much the pool can still provision.
 func (p Pool) refusal(class lvm.Class, old lvm.Extents) error {
-	left := p.Group.Bytes(promisable(p.Group, class) + old)
+	left := class.DataSize(p.Group.Bytes(promisable(p.Group, class) + old))
 	switch {
 	case !p.Ours && old > 0:
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume, at %d %% of its %s: extend it (lvextend %s/%s), or delete volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)

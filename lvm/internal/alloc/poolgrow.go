@@ -26,7 +26,7 @@ const (
 var UsualPolicy = lvm.PoolPolicy{AutoextendThreshold: lvm.PoolDataThreshold, MetadataAutoextendThreshold: lvm.PoolMetadataThreshold}
 
 // PolicyOf finds the declared policy of a pool.
-func PolicyOf(declared []lvm.Declaration, group, pool string) lvm.PoolPolicy {
+func PolicyOf(declared []lvm.Declaration, group lvm.VGName, pool string) lvm.PoolPolicy {
 	i := slices.IndexFunc(declared, func(d lvm.Declaration) bool { return d.Name == group && d.Pool.Name == pool })
 	if i < 0 {
 		return UsualPolicy
@@ -90,7 +90,7 @@ func (p Pool) metadataCost(more lvm.Extents) lvm.Extents {
 // OvercommitReason says why the pool can provision no more; "" if it can. The group's free extents count as the pool's, because
 // the driver extends it.
 func (p Pool) OvercommitReason(s lvm.PoolStatus) string {
-	name, group := p.Group.Name+"/"+p.Name, p.Group.Name
+	name, group := string(p.Group.Name)+"/"+p.Name, p.Group.Name
 	theirs := fmt.Sprintf("an admin created the pool, so the driver does not extend it: extend it (lvextend %s; for the metadata, with --poolmetadatasize), or delete volumes or snapshots in it", name)
 	switch most := p.Data + p.Growable(); {
 	case s.IsFailed():
@@ -99,13 +99,13 @@ func (p Pool) OvercommitReason(s lvm.PoolStatus) string {
 		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, and %s are provisioned; %s",
 			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, theirs)
 	case p.Promised > p.Promise(most, 100) && lvm.IsAbove(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolDataThreshold):
-		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, %s are provisioned, and volume group %s has %s free to extend it; delete volumes or snapshots in it, or add a disk to the group",
-			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, group, p.Group.Bytes(p.Growable()))
+		return fmt.Sprintf("the thin pool %s is nearly full: %s of %s are written, %s are provisioned, and volume group %s has %s free to extend it. Delete volumes or snapshots in it, or add a disk to the group (vgextend %s DISK)",
+			name, lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data), lvm.Bytes(p.Promised)*p.Chunk, group, p.Group.Bytes(p.Growable()), group)
 	case lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, lvm.PoolMetadataThreshold) && !p.Ours:
 		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s); %s", name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), theirs)
 	case lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, lvm.PoolMetadataThreshold) && p.moreMetadata() == 0:
-		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s), and volume group %s has insufficient capacity to extend it; delete snapshots or volumes in it, or add a disk to the group",
-			name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), group)
+		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s), and volume group %s has insufficient capacity to extend it. Delete snapshots or volumes in it, or add a disk to the group (vgextend %s DISK)",
+			name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), group, group)
 	}
 	return ""
 }

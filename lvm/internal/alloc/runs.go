@@ -188,8 +188,8 @@ func ContentOf(g lvm.Group, lv lvm.LV) RunsByPV {
 	return runs
 }
 
-// StretchesOn are the ranges of a volume, in its logical extents, that are on these runs; all of the volume if that is unknown.
-func StretchesOn(g lvm.Group, lv lvm.LV, runs RunsByPV) []lvm.Run {
+// RangesOn are the ranges of a volume, in its logical extents, that are on these runs; all of the volume if that is unknown.
+func RangesOn(g lvm.Group, lv lvm.LV, runs RunsByPV) []lvm.Run {
 	parts, whole := pieces(g, lv)
 	if !whole {
 		return []lvm.Run{{Start: 0, Count: lv.Extents}}

@@ -44,13 +44,13 @@ func (d DeviceDir) Prepare() (undo func(), err error) {
 // Clear removes the names that earlier commands left for a group. An admin's lvm may have removed or renamed their devices
 // since, or a command was killed: LVM refuses to create a thin pool or a group whose name exists. The caller makes sure that no
 // other command works on the group.
-func (d DeviceDir) Clear(group string) error {
+func (d DeviceDir) Clear(group lvm.VGName) error {
 	if d.Path == "" || group == "" {
 		return nil
 	}
 	mapper := filepath.Join(d.Path, "mapper")
 	err := removeNames(mapper, func(name string) bool { return isMapperNameOf(group, name) })
-	links := filepath.Join(d.Path, group)
+	links := filepath.Join(d.Path, string(group))
 	if err == nil && filepath.Dir(links) == d.Path && links != mapper {
 		if err = removeNames(links, func(string) bool { return true }); err == nil {
 			err = os.Remove(links)
@@ -76,12 +76,12 @@ func removeNames(dir string, is func(name string) bool) error {
 }
 
 // MapperName is device-mapper's name of a logical volume.
-func MapperName(group, lv string) string {
-	return strings.ReplaceAll(group, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
+func MapperName(group lvm.VGName, lv string) string {
+	return strings.ReplaceAll(string(group), "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
 }
 
 // isMapperNameOf reports whether a device-mapper name is that of a volume of the group, hidden ones included.
-func isMapperNameOf(group, name string) bool {
-	rest, is := strings.CutPrefix(name, strings.ReplaceAll(group, "-", "--")+"-")
+func isMapperNameOf(group lvm.VGName, name string) bool {
+	rest, is := strings.CutPrefix(name, strings.ReplaceAll(string(group), "-", "--")+"-")
 	return is && rest != "" && rest[0] != '-'
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
@@ -36,7 +37,7 @@ func makeNames(t *testing.T, dir string, list ...string) {
 // TestDeviceDirClear: Clear removes a group's names and no other group's, whatever the group's name.
 func TestDeviceDirClear(t *testing.T) {
 	all := []string{"mapper", "mapper/control", "mapper/vg--a-lv", "mapper/vg-a", "mapper/vg-a--b-tpool", "vg", "vg/a", "vg/a-b", "vg-a", "vg-a/lv"}
-	for group, gone := range map[string][]string{
+	for group, gone := range map[lvm.VGName][]string{
 		"vg":     {"mapper/vg-a", "mapper/vg-a--b-tpool", "vg", "vg/a", "vg/a-b"},
 		"vg-a":   {"mapper/vg--a-lv", "vg-a", "vg-a/lv"},
 		"other":  nil,
@@ -88,9 +89,10 @@ func TestRemoveNamesOf(t *testing.T) {
 	makeNames(t, k.Dev, "vg-x/gone -> "+mapper("vg--x-gone"), "vg-x/udevs -> ../dm-9", "vg-x/other -> "+mapper("vg--x-other"), "vg-y/last -> "+mapper("vg--y-last"),
 		"mapper/vg--x-leg -> "+mapper("vg--x-leg2"), "mapper/vg--x-udevs -> ../dm-9")
 	for _, c := range []struct {
-		group, lv string
-		hidden    []string
-		want      []string
+		group  lvm.VGName
+		lv     string
+		hidden []string
+		want   []string
 	}{
 		{"vg-x", "gone", []string{"vg--x-leg", "vg--x-never"}, []string{"vg-x/gone"}},
 		{"vg-x", "udevs", nil, nil},

@@ -61,7 +61,7 @@ func ParsePool(params string) (lvm.PoolStatus, error) {
 	s.MetadataUsed, s.MetadataTotal, err = ratio(f[1])
 	s.DataUsed, s.DataTotal, dataErr = ratio(f[2])
 	if err != nil || dataErr != nil {
-		return lvm.PoolStatus{}, fmt.Errorf("%q is not the status of a thin pool: %s and %s", params, f[1], f[2])
+		return lvm.PoolStatus{}, fmt.Errorf("cannot parse %q as the status of a thin pool: %s and %s must be USED/TOTAL", params, f[1], f[2])
 	}
 	return s, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
@@ -39,7 +40,7 @@ func (n deviceName) stale(wanted string, ours func(uuid string) bool) bool {
 }
 
 // RemoveStaleNames implements Kernel.
-func (k Kernel) RemoveStaleNames(group string, ours func(uuid string) bool) (removed []string, err error) {
+func (k Kernel) RemoveStaleNames(group lvm.VGName, ours func(uuid string) bool) (removed []string, err error) {
 	dir := filepath.Join(k.Dev, "mapper")
 	names, err := ondisk.ReadNames(dir)
 	if err != nil {
@@ -61,7 +62,7 @@ func (k Kernel) RemoveStaleNames(group string, ours func(uuid string) bool) (rem
 }
 
 // RemoveNamesOf implements Kernel. A name that does not exist costs one system call.
-func (k Kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []string, err error) {
+func (k Kernel) RemoveNamesOf(group lvm.VGName, lv string, hidden []string) (removed []string, err error) {
 	volume := MapperName(group, lv)
 	remove := func(path, wanted string) bool {
 		is, failure := k.removeIf(path, wanted, func(n deviceName) bool { return !n.udev && n.stale(wanted, NoneOurs) })
@@ -74,7 +75,7 @@ func (k Kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []stri
 	for _, name := range append([]string{volume}, hidden...) {
 		remove(filepath.Join(k.Dev, "mapper", name), name)
 	}
-	if dir := filepath.Join(k.Dev, group); remove(filepath.Join(dir, lv), volume) {
+	if dir := filepath.Join(k.Dev, string(group)); remove(filepath.Join(dir, lv), volume) {
 		_ = unix.Rmdir(dir) // fails unless empty; vgrename refuses to use the name while the folder exists
 	}
 	return removed, err
@@ -84,8 +85,8 @@ func (k Kernel) RemoveNamesOf(group, lv string, hidden []string) (removed []stri
 func NoneOurs(string) bool { return false }
 
 // removeStaleLinks handles /dev/GROUP, where LVM and udev create links.
-func (k Kernel) removeStaleLinks(group string, ours func(uuid string) bool) (removed []string, err error) {
-	dir := filepath.Join(k.Dev, group)
+func (k Kernel) removeStaleLinks(group lvm.VGName, ours func(uuid string) bool) (removed []string, err error) {
+	dir := filepath.Join(k.Dev, string(group))
 	info, err := os.Lstat(dir)
 	if errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir() {
 		return nil, nil

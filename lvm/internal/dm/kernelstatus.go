@@ -56,7 +56,7 @@ func firstTarget(answer []byte, start uint32) (target, params string, err error)
 	target, _ = cutNUL(answer[start+kind : start+head])
 	params, ended := cutNUL(answer[start+head:])
 	if !ended {
-		return "", "", fmt.Errorf("device-mapper's answer of %d bytes does not end", len(answer))
+		return "", "", fmt.Errorf("device-mapper's answer of %d bytes is truncated: its parameters have no final NUL", len(answer))
 	}
 	return target, params, nil
 }

@@ -12,14 +12,14 @@ import (
 // nothing: it only notes.
 type arrivals struct {
 	mu     sync.Mutex
-	groups map[string]bool   // by UUID; nil before Begin
-	names  map[string]string // by UUID, for the log
-	fresh  []lvm.Group       // not taken yet
-	noted  chan struct{}     // holds a value if fresh may have groups
+	groups map[lvm.VGUUID]bool       // by UUID; nil before Begin
+	names  map[lvm.VGUUID]lvm.VGName // by UUID, for the log
+	fresh  []lvm.Group               // not taken yet
+	noted  chan struct{}             // holds a value if fresh may have groups
 }
 
 // Name returns the group's name as last read; "" if it never was.
-func (a *arrivals) Name(uuid string) string {
+func (a *arrivals) Name(uuid lvm.VGUUID) lvm.VGName {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.names[uuid]
@@ -28,7 +28,7 @@ func (a *arrivals) Name(uuid string) string {
 // Begin counts all groups of a state as new, and from now on each that a read has and the read before had not.
 func (a *arrivals) Begin(s lvm.State) {
 	a.mu.Lock()
-	a.groups, a.fresh = map[string]bool{}, nil
+	a.groups, a.fresh = map[lvm.VGUUID]bool{}, nil
 	a.mu.Unlock()
 	a.note(s)
 }
@@ -38,7 +38,7 @@ func (a *arrivals) note(s lvm.State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.names == nil {
-		a.names = map[string]string{}
+		a.names = map[lvm.VGUUID]lvm.VGName{}
 	}
 	for _, g := range s.Groups {
 		a.names[g.UUID] = g.Name
@@ -46,7 +46,7 @@ func (a *arrivals) note(s lvm.State) {
 	if a.groups == nil {
 		return
 	}
-	now := make(map[string]bool, len(s.Groups))
+	now := make(map[lvm.VGUUID]bool, len(s.Groups))
 	for _, g := range s.Groups {
 		now[g.UUID] = true
 		if !a.groups[g.UUID] && !slices.ContainsFunc(a.fresh, func(other lvm.Group) bool { return other.UUID == g.UUID }) {
@@ -62,8 +62,8 @@ func (a *arrivals) note(s lvm.State) {
 	}
 }
 
-// Take returns the new groups; each one once.
-func (a *arrivals) Take() []lvm.Group {
+// Collect returns the new groups; each one once.
+func (a *arrivals) Collect() []lvm.Group {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	fresh := a.fresh
@@ -77,6 +77,6 @@ func (a *arrivals) Next(ctx context.Context) ([]lvm.Group, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-a.noted:
-		return a.Take(), nil
+		return a.Collect(), nil
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestGlanceKeepsTheLaterReading: the cache never replaces a state by an older one.
-func TestGlanceKeepsTheLaterReading(t *testing.T) {
+// TestCacheKeepsTheNewerState: the cache never replaces a state by an older one.
+func TestCacheKeepsTheNewerState(t *testing.T) {
 	var g stateCache
 	shows := func(seqno int64) {
 		t.Helper()
@@ -17,10 +17,10 @@ func TestGlanceKeepsTheLaterReading(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	g.put(fixture.Told(5, nil), began.Add(2*time.Minute), 0)
-	g.put(fixture.Told(4, nil), began.Add(time.Minute), 0) // a read that began earlier and took longer
+	g.put(fixture.StateWith(5, nil), began.Add(2*time.Minute), 0)
+	g.put(fixture.StateWith(4, nil), began.Add(time.Minute), 0) // a read that began earlier and took longer
 	shows(5)
 	g.invalidate()
-	g.put(fixture.Told(6, nil), began.Add(time.Minute), 1) // the expiry is set again
+	g.put(fixture.StateWith(6, nil), began.Add(time.Minute), 1) // the expiry is set again
 	shows(6)
 }

@@ -19,8 +19,8 @@ type Change struct {
 // Committed is what the disks hold after a change.
 type Committed struct {
 	State   lvm.State
-	uuid    string // the group's
-	Failure error  // of the commands. It decides nothing: LVM may commit and exit with an error, or exit with 0 and commit nothing.
+	uuid    lvm.VGUUID // the group's
+	Failure error      // of the commands. It decides nothing: LVM may commit and exit with an error, or exit with 0 and commit nothing.
 }
 
 // Commit runs the commands of a change and reads the disks for what they committed; failure is set even if that fails. The

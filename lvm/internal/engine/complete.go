@@ -21,11 +21,12 @@ func (e *Engine) CompleteVolume(ctx context.Context, s lvm.State, v lvm.Volume) 
 	if err != nil {
 		return lvm.Volume{}, err
 	}
+	size := v.DeviceSize()
 	if v.Class.Layout != lvm.LayoutThin { // the blocks of a thin volume are blank until written
 		if err := e.Machine.Kernel.CheckUnused(ctx, path); err != nil {
 			return lvm.Volume{}, lvm.Errorf(lvm.KindOf(err), "cannot complete the unfinished volume %s/%s: %w", v.Group, v.ID.LV, err)
 		}
-		for _, stretch := range [][2]lvm.Bytes{{0, min(blankHead, v.Size)}, {max(0, v.Size-blankTail), v.Size}} {
+		for _, stretch := range [][2]lvm.Bytes{{0, min(blankHead, size)}, {max(0, size-blankTail), size}} {
 			if err := e.Machine.Kernel.Zero(ctx, DeviceAt(v, path), stretch[0], stretch[1], nil); err != nil {
 				return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot complete the unfinished volume %s/%s: %w", v.Group, v.ID.LV, err)
 			}

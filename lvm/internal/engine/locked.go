@@ -10,7 +10,7 @@ import (
 type reader func(context.Context) (lvm.State, error)
 
 // Locked acquires a group's lock, and reads the disks under it.
-func (e *Engine) Locked(ctx context.Context, uuid, what string, read reader) (s lvm.State, unlock func(), err error) {
+func (e *Engine) Locked(ctx context.Context, uuid lvm.VGUUID, what string, read reader) (s lvm.State, unlock func(), err error) {
 	unlock, err = e.Locks.Acquire(ctx, uuid, what)
 	if err != nil {
 		return lvm.State{}, nil, err
@@ -26,7 +26,7 @@ const (
 )
 
 // LockedFirst is locked for what a pod waits for.
-func (e *Engine) LockedFirst(ctx context.Context, uuid, what string, owes int, read reader) (s lvm.State, unlock func(), err error) {
+func (e *Engine) LockedFirst(ctx context.Context, uuid lvm.VGUUID, what string, owes int, read reader) (s lvm.State, unlock func(), err error) {
 	unlock, err = e.Locks.AcquireFirst(ctx, uuid, what, owes)
 	if err != nil {
 		return lvm.State{}, nil, err

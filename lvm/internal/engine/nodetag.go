@@ -58,7 +58,7 @@ func (e *Engine) tagGroupWithNode(ctx context.Context, g lvm.Group) (commits int
 	if tag == "" {
 		return 0
 	}
-	argv := append(lvmcmd.OnDevices("vgchange", g), "--addtag", tag, "--", g.Name)
+	argv := append(lvmcmd.OnDevices("vgchange", g), "--addtag", tag, "--", string(g.Name))
 	e.Locks.NoteCommand(g.UUID, strings.Join(argv, " "))
 	if _, err := e.runLVM(ctx, argv); err != nil {
 		e.Log.Warn("cannot tag a volume group as used by this node; the next change retries", "vg", g.Name, "error", err)

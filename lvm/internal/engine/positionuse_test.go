@@ -61,8 +61,8 @@ func (r *lastCommand) Run(_ context.Context, argv []string) ([]byte, error) {
 	return nil, nil
 }
 
-// TestLVMIsGivenItsDevices: the driver runs no command that would scan every device of the node.
-func TestLVMIsGivenItsDevices(t *testing.T) {
+// TestCommandsNameTheirDevices: the driver runs no command that would scan every device of the node.
+func TestCommandsNameTheirDevices(t *testing.T) {
 	runner := &lastCommand{}
 	e := New(lvm.Config{}, lvm.Machine{Runner: runner, Reader: &fixture.Scripted{States: []lvm.State{{}}}}, oplock.NewTasks())
 	lost := lvm.Group{Name: "vg", PVs: []lvm.PV{{UUID: "p", Missing: true}}}
@@ -80,8 +80,8 @@ func TestLVMIsGivenItsDevices(t *testing.T) {
 	}
 }
 
-// TestNothingIsAskedOfLVMBlindly: without a list of devices a read fails; it does not return an empty state.
-func TestNothingIsAskedOfLVMBlindly(t *testing.T) {
+// TestReadFailsWithoutDeviceList: without a list of devices a read fails; it does not return an empty state.
+func TestReadFailsWithoutDeviceList(t *testing.T) {
 	report := &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{{UUID: "2", Name: "evil"}}}}}
 	for _, off := range []string{"", "they differ"} {
 		r := &ondisk.CheckedReader{Direct: &fixture.Scripted{States: []lvm.State{{}}, Errs: errors.New("no sysfs")}, Report: report.OnDevices, Off: off}
@@ -91,8 +91,8 @@ func TestNothingIsAskedOfLVMBlindly(t *testing.T) {
 	}
 }
 
-// TestOnVolumes: the driver reports block devices that the node has on volumes, but no volume of a disk's group.
-func TestOnVolumes(t *testing.T) {
+// TestDevicesOnVolumes: the driver reports block devices that the node has on volumes, but no volume of a disk's group.
+func TestDevicesOnVolumes(t *testing.T) {
 	s := fixture.NewSysStack(t)
 	fixture.Must(t, os.Symlink(filepath.Join(s.Sys, "class/block"), filepath.Join(s.Sys, "block")))
 	k := dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}

@@ -21,7 +21,7 @@ func (e *Engine) Run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) erro
 	if why := e.OtherNodeReason(g); why != "" {
 		return lvm.Errorf(lvm.KindConflict, "the driver ignores volume group %s: %s", g.Name, why)
 	}
-	if err := e.Commands.Take(ctx, g.Name); err != nil {
+	if err := e.Commands.Acquire(ctx, g.Name); err != nil {
 		return err
 	}
 	defer e.cache.invalidate()

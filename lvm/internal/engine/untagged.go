@@ -11,12 +11,12 @@ import (
 // untaggedVolumes are the volumes that requests got while their state on the disks is still "creating"; package ready tags them.
 type untaggedVolumes struct {
 	mu      sync.Mutex
-	groups  map[string]map[string]lvm.Volume // by the group's UUID, then by the volume's
-	workers map[string]bool                  // groups that have a worker
+	groups  map[lvm.VGUUID]map[string]lvm.Volume // by the group's UUID, then by the volume's
+	workers map[lvm.VGUUID]bool                  // groups that have a worker
 }
 
 // Has reports whether a request got the volume before its ready tag.
-func (s *untaggedVolumes) Has(group, uuid string) bool {
+func (s *untaggedVolumes) Has(group lvm.VGUUID, uuid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, there := s.groups[group][uuid]
@@ -24,7 +24,7 @@ func (s *untaggedVolumes) Has(group, uuid string) bool {
 }
 
 // Of lists a group's volumes that need the ready tag.
-func (s *untaggedVolumes) Of(group string) []lvm.Volume {
+func (s *untaggedVolumes) Of(group lvm.VGUUID) []lvm.Volume {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []lvm.Volume
@@ -35,7 +35,7 @@ func (s *untaggedVolumes) Of(group string) []lvm.Volume {
 }
 
 // Drop forgets volumes whose state on the disks is now up to date.
-func (s *untaggedVolumes) Drop(group string, uuids ...string) {
+func (s *untaggedVolumes) Drop(group lvm.VGUUID, uuids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uuid := range uuids {
@@ -52,14 +52,14 @@ func (s *untaggedVolumes) Add(v lvm.Volume) (startWorker bool) {
 	defer s.mu.Unlock()
 	group := v.ID.VG
 	if s.groups == nil {
-		s.groups = map[string]map[string]lvm.Volume{}
+		s.groups = map[lvm.VGUUID]map[string]lvm.Volume{}
 	}
 	if s.groups[group] == nil {
 		s.groups[group] = map[string]lvm.Volume{}
 	}
 	s.groups[group][v.UUID] = v
 	if s.workers == nil {
-		s.workers = map[string]bool{}
+		s.workers = map[lvm.VGUUID]bool{}
 	}
 	needed := !s.workers[group]
 	s.workers[group] = true
@@ -67,7 +67,7 @@ func (s *untaggedVolumes) Add(v lvm.Volume) (startWorker bool) {
 }
 
 // StopWorker reports whether a group's worker may stop, and records that it has.
-func (s *untaggedVolumes) StopWorker(group string) bool {
+func (s *untaggedVolumes) StopWorker(group lvm.VGUUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.groups[group]) > 0 {
@@ -107,7 +107,7 @@ func (s *untaggedVolumes) withReady(state lvm.State) lvm.State {
 }
 
 // GroupsWaiting lists the UUIDs of the groups with such volumes.
-func (s *untaggedVolumes) GroupsWaiting() []string {
+func (s *untaggedVolumes) GroupsWaiting() []lvm.VGUUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.groups))

@@ -47,7 +47,7 @@ func (k Checker) Scope(s lvm.State) (lvm.HealthScope, error) {
 		return lvm.HealthScope{}, err
 	}
 	paths := PathsOf(devices)
-	o := lvm.HealthScope{Groups: map[string]bool{}, Volumes: map[string]lvm.VolumeScope{}, Pools: map[string]bool{}}
+	o := lvm.HealthScope{Groups: map[lvm.VGUUID]bool{}, Volumes: map[string]lvm.VolumeScope{}, Pools: map[string]bool{}}
 	for _, g := range s.Groups {
 		volumes := k.readyIn(g)
 		o.Groups[g.UUID] = len(volumes) > 0
@@ -55,7 +55,7 @@ func (k Checker) Scope(s lvm.State) (lvm.HealthScope, error) {
 			_, active := paths[lvm.DeviceUUID(g.UUID, p.lv.UUID)]
 			o.Volumes[p.lv.UUID] = lvm.VolumeScope{Active: active, NeedsKernel: strings.HasPrefix(p.lv.Type, "raid")}
 			if pool := g.FindLV(p.lv.Pool); p.lv.Pool != "" && pool != nil {
-				_, o.Pools[g.UUID+"/"+pool.Name] = paths[lvm.DeviceUUID(g.UUID, pool.UUID)+"-tpool"]
+				_, o.Pools[string(g.UUID)+"/"+pool.Name] = paths[lvm.DeviceUUID(g.UUID, pool.UUID)+"-tpool"]
 			}
 		}
 	}

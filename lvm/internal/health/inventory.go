@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
@@ -26,7 +27,21 @@ func (k Checker) AddTo(inv *inventory.Inventory, s lvm.State) error {
 		inv.Groups = append(inv.Groups, k.groupEntry(s, g, paths))
 		k.addVolumes(inv, g, paths)
 	}
+	addLastSnapshots(inv)
 	return nil
+}
+
+// addLastSnapshots records on each volume when its youngest snapshot was created.
+func addLastSnapshots(inv *inventory.Inventory) {
+	last := map[string]time.Time{} // by the volume's handle
+	for _, sn := range inv.Snapshots {
+		if sn.State == string(lvm.StateReady) && sn.Created.After(last[sn.Source]) {
+			last[sn.Source] = sn.Created
+		}
+	}
+	for i, v := range inv.Volumes {
+		inv.Volumes[i].LastSnapshot = last[v.ID]
+	}
 }
 
 func (k Checker) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inventory.Group {
@@ -90,7 +105,7 @@ func (k Checker) addVolumes(inv *inventory.Inventory, g lvm.Group, paths map[str
 		if ours {
 			inv.Volumes = append(inv.Volumes, inventory.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: lv.Name, Name: v.Name,
 				Claim: v.Claim, Cluster: v.Cluster, State: string(v.State), Layout: string(v.Class.Layout), Pool: lv.Pool, Size: v.Size,
-				Used: c.mapped(lv), Created: lv.Created})
+				Used: c.mapped(lv), Created: lv.Created, Block: v.Block, Encryption: string(v.Class.Encryption)})
 			continue
 		}
 		if sn, ours, err := lvm.SnapshotOf(g, lv); err == nil && ours {

@@ -2,8 +2,10 @@ package health
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
 func TestParseThin(t *testing.T) {
@@ -19,8 +21,8 @@ func TestParseThin(t *testing.T) {
 	}
 }
 
-// TestOursAlone: a group belongs to the driver alone if every volume in it does.
-func TestOursAlone(t *testing.T) {
+// TestGroupOfTheDriverAlone: a group belongs to the driver alone if every volume in it does.
+func TestGroupOfTheDriverAlone(t *testing.T) {
 	ours := lvm.LV{Name: "v", Tags: []string{"nodelvm.v=1"}}
 	for what, c := range map[string]struct {
 		lvs  []lvm.LV
@@ -33,5 +35,18 @@ func TestOursAlone(t *testing.T) {
 		if got := oursAlone((lvm.Group{LVs: c.lvs})); got != c.want {
 			t.Errorf("%s: %v", what, got)
 		}
+	}
+}
+
+// TestLastSnapshot: the youngest ready snapshot of a volume counts.
+func TestLastSnapshot(t *testing.T) {
+	at := func(second int64) time.Time { return time.Unix(second, 0) }
+	inv := inventory.Inventory{Volumes: []inventory.Volume{{ID: "a"}, {ID: "b"}}, Snapshots: []inventory.Snapshot{
+		{Source: "a", State: string(lvm.StateReady), Created: at(2)}, {Source: "a", State: string(lvm.StateReady), Created: at(1)},
+		{Source: "a", State: string(lvm.StateDeleting), Created: at(3)}, {Source: "gone", State: string(lvm.StateReady), Created: at(4)},
+	}}
+	addLastSnapshots(&inv)
+	if a, b := inv.Volumes[0], inv.Volumes[1]; !a.LastSnapshot.Equal(at(2)) || !b.LastSnapshot.IsZero() {
+		t.Errorf("got %+v", inv.Volumes)
 	}
 }

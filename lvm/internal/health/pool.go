@@ -23,7 +23,7 @@ func (c *groupCheck) checkThin(p checkedVolume) {
 	if s == nil {
 		return
 	}
-	switch name := c.group.Name + "/" + p.lv.Pool; {
+	switch name := string(c.group.Name) + "/" + p.lv.Pool; {
 	case s.IsFailed():
 		c.addPool(lvm.ConditionThinPoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.FailureReason(), name)
 	case s.IsFull():

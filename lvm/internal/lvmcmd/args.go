@@ -12,16 +12,19 @@ import (
 
 // Target names exactly one logical volume on a command line. lvremove and lvchange act on every match of a group or a tag. Only
 // TargetOf creates a target, so neither half is ever empty or a tag.
-type Target struct{ vg, lv string }
+type Target struct {
+	vg lvm.VGName
+	lv string
+}
 
-func TargetOf(group, lv string) (Target, error) {
-	if !lvm.NamePattern.MatchString(group) || !lvm.NamePattern.MatchString(lv) {
+func TargetOf(group lvm.VGName, lv string) (Target, error) {
+	if !lvm.NamePattern.MatchString(string(group)) || !lvm.NamePattern.MatchString(lv) {
 		return Target{}, lvm.Errorf(lvm.KindInternal, "%q/%q does not name a logical volume", group, lv)
 	}
 	return Target{group, lv}, nil
 }
 
-func (t Target) String() string { return t.vg + "/" + t.lv }
+func (t Target) String() string { return string(t.vg) + "/" + t.lv }
 
 // DevicesOption names the devices that LVM may open, separated by commas.
 const DevicesOption = "--devices"
@@ -51,7 +54,7 @@ func createArgs(t Target, c *alloc.Allocation) []string {
 	args = append(args, layoutArgs(c)...)
 	args = append(args, "-l", decimal(c.Extents), "-n", t.lv)
 	args = append(args, AddTags(lvm.VolumeTags(c.Volume))...)
-	args = append(args, "--", t.vg)
+	args = append(args, "--", string(t.vg))
 	return append(args, RangeArgs(c.Ranges)...)
 }
 

@@ -36,16 +36,16 @@ func poolArgs(t Target, p *alloc.PoolGrowth) []string {
 	args := append(OnDevices("lvcreate", p.Group), "--type", "thin-pool", "-Zy", "--discards", "passdown", "--alloc", "normal",
 		"-l", decimal(p.First), "--poolmetadatasize", kib(p.Group.Bytes(p.Metadata)), "-c", kib(p.Chunk), "-n", t.lv)
 	args = append(args, AddTags(lvm.PoolTags(p.Cluster))...)
-	args = append(args, "--", t.vg)
+	args = append(args, "--", string(t.vg))
 	return append(args, RangeArgs(p.Home)...)
 }
 
 // thinArgs creates and activates an empty thin volume: unwritten blocks read as zeroes.
 func thinArgs(t Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "--type", "thin",
-		"-V", strconv.FormatInt(int64(c.Volume.Size), 10)+"b", "--thinpool", c.Volume.Class.Pool, "-n", t.lv)
+		"-V", strconv.FormatInt(int64(c.Group.Bytes(c.Extents)), 10)+"b", "--thinpool", c.Volume.Class.Pool, "-n", t.lv)
 	args = append(args, AddTags(lvm.VolumeTags(c.Volume))...)
-	return append(args, "--", t.vg)
+	return append(args, "--", string(t.vg))
 }
 
 // copyArgs creates and activates a thin volume with the content of a volume or snapshot. -kn: it can be activated like any
@@ -82,5 +82,5 @@ func FlushArgs(g lvm.Group, pool lvm.LV, cluster string) []string {
 	args := append(OnDevices("lvcreate", g), "-an", "--type", "thin", "-V", strconv.FormatInt(int64(g.ExtentSize), 10)+"b",
 		"--thinpool", pool.Name, "-n", FlushName)
 	args = append(args, AddTags(lvm.SnapshotTags(lvm.Snapshot{Name: FlushName, Cluster: cluster, Source: lvm.ID{LV: pool.Name}, State: lvm.StateCreating}))...)
-	return append(args, "--", g.Name)
+	return append(args, "--", string(g.Name))
 }

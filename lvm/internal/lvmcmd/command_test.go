@@ -42,9 +42,9 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// TestSettleArgs: one command marks many volumes, names each by its UUID and no other; a long list is split into several
+// TestReadyArgs: one command marks many volumes, names each by its UUID and no other; a long list is split into several
 // commands.
-func TestSettleArgs(t *testing.T) {
+func TestReadyArgs(t *testing.T) {
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 9}})
 	var volumes []lvm.Volume
 	for i := range readyBatchMax + 2 {
@@ -75,7 +75,7 @@ func TestSettleArgs(t *testing.T) {
 // TestTargetOf: a name that LVM could match with more than one volume is no target.
 func TestTargetOf(t *testing.T) {
 	for _, bad := range [][2]string{{"", ""}, {"vg", ""}, {"", "lv"}, {"@tag", "lv"}, {"vg", "@tag"}, {"-y", "lv"}, {"vg", "-y"}, {"vg/lv", "lv"}, {"vg", "a b"}} {
-		if target, err := TargetOf(bad[0], bad[1]); err == nil {
+		if target, err := TargetOf(lvm.VGName(bad[0]), bad[1]); err == nil {
 			t.Errorf("%q became the target %s", bad, target)
 		}
 	}

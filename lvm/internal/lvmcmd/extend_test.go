@@ -122,8 +122,8 @@ func TestExtendRAIDMetadata(t *testing.T) {
 	}
 }
 
-// TestExtendIsTrue: a refusal says how far a volume can be extended, and that size is accepted, on free extents.
-func TestExtendIsTrue(t *testing.T) {
+// TestExtendRefusalNamesTheMaximum: a refusal says how far a volume can be extended, and that size is accepted, on free extents.
+func TestExtendRefusalNamesTheMaximum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := fixture.AnyState.Draw(t, "state")
 		for _, g := range s.Groups {
@@ -135,7 +135,7 @@ func TestExtendIsTrue(t *testing.T) {
 				v.State = lvm.StateReady
 				most := lv.Extents
 				for step := lvm.Extents(1 << 20); step > 0; step /= 2 { // the largest accepted size, by bisection
-					if e, err := alloc.PlanExtend(s, v, alloc.ExtendRequest{Required: g.Bytes(most + step*v.Class.StripeExtents()), Limit: 0}); err == nil {
+					if e, err := alloc.PlanExtend(s, v, alloc.ExtendRequest{Required: v.Class.DataSize(g.Bytes(most + step*v.Class.StripeExtents())), Limit: 0}); err == nil {
 						most += step * v.Class.StripeExtents()
 						checkSteps(t, g, e)
 					} else if kind := lvm.KindOf(err); kind != lvm.KindOutOfRange {
@@ -176,7 +176,7 @@ func FuzzTarget(f *testing.F) {
 		f.Add("vg", seed)
 	}
 	f.Fuzz(func(t *testing.T, group, lv string) {
-		target, err := TargetOf(group, lv)
+		target, err := TargetOf(lvm.VGName(group), lv)
 		if err != nil {
 			return
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestAsHost: only what runs under another host name sees it.
-func TestAsHost(t *testing.T) {
+// TestHostNameOfCommandOnly: only what runs under another host name sees it.
+func TestHostNameOfCommandOnly(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("a UTS namespace of its own needs root: run the tests as root")
 	}

@@ -43,15 +43,15 @@ type CommandFiles struct {
 	Dir string // "": no lock files
 
 	mu   sync.Mutex
-	open map[string]*os.File // by group's name
+	open map[lvm.VGName]*os.File // by group's name
 }
 
-// Take waits until no command of a previous driver works on the group. The error is ctx's, or the file system's.
-func (c *CommandFiles) Take(ctx context.Context, group string) error {
+// Acquire waits until no command of a previous driver works on the group. The error is ctx's, or the file system's.
+func (c *CommandFiles) Acquire(ctx context.Context, group lvm.VGName) error {
 	if c.Dir == "" || c.Of(group) != nil {
 		return nil
 	}
-	f, err := LockFile(ctx, filepath.Join(c.Dir, "nodelvm-"+group+".lock"))
+	f, err := LockFile(ctx, filepath.Join(c.Dir, "nodelvm-"+string(group)+".lock"))
 	if err != nil {
 		return lvm.Errorf(lvm.KindOf(err), "a command of the previous driver still runs on volume group %s: %w", group, err)
 	}
@@ -61,14 +61,14 @@ func (c *CommandFiles) Take(ctx context.Context, group string) error {
 		return f.Close()
 	}
 	if c.open == nil {
-		c.open = map[string]*os.File{}
+		c.open = map[lvm.VGName]*os.File{}
 	}
 	c.open[group] = f
 	return nil
 }
 
-// Of is the lock file of a group; nil without Take.
-func (c *CommandFiles) Of(group string) *os.File {
+// Of is the lock file of a group; nil without Acquire.
+func (c *CommandFiles) Of(group lvm.VGName) *os.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open[group]
@@ -85,11 +85,11 @@ func (c *CommandFiles) Release() {
 }
 
 // GroupOf is the group that a command names: its first positional argument is GROUP or GROUP/VOLUME.
-func GroupOf(argv []string) string {
+func GroupOf(argv []string) lvm.VGName {
 	for i, arg := range argv[:max(0, len(argv)-1)] {
 		if arg == "--" {
 			group, _, _ := strings.Cut(argv[i+1], "/")
-			return group
+			return lvm.VGName(group)
 		}
 	}
 	return ""

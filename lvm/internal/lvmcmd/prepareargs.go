@@ -27,18 +27,18 @@ func VGCreateArgs(d lvm.Declaration, node string, paths []string) []string {
 	if tag := lvm.EncodeTag(lvm.KeyNode, node); node != "" && len(tag) <= lvm.MaxTag {
 		args = append(args, "--addtag", tag)
 	}
-	return append(append(args, "--", d.Name), paths...)
+	return append(append(args, "--", string(d.Name)), paths...)
 }
 
 // VGExtendArgs adds physical volumes to the group.
 func VGExtendArgs(g lvm.Group, paths []string) []string {
-	return append([]string{"vgextend", DevicesOption, devicesOf(g, paths), "--", g.Name}, paths...)
+	return append([]string{"vgextend", DevicesOption, devicesOf(g, paths), "--", string(g.Name)}, paths...)
 }
 
 // VGTagArgs adds tags to the group; paths are its newly added devices.
 func VGTagArgs(g lvm.Group, paths, tags []string) []string {
 	args := append([]string{"vgchange", DevicesOption, devicesOf(g, paths)}, AddTags(tags)...)
-	return append(args, "--", g.Name)
+	return append(args, "--", string(g.Name))
 }
 
 func devicesOf(g lvm.Group, more []string) string {

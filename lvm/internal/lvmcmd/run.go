@@ -48,7 +48,7 @@ func (c Command) Run(ctx context.Context, argv []string) ([]byte, error) {
 	select {
 	case c.Reports <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("lvm fullreport: earlier reports have not ended: %w", ctx.Err())
+		return nil, fmt.Errorf("cannot run lvm fullreport: earlier reports still run, probably because a disk is unresponsive: %w", ctx.Err())
 	}
 	type answer struct {
 		report []byte

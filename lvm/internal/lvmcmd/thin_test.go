@@ -106,9 +106,9 @@ func TestPlanSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotsArePromised: a snapshot can come to hold as much as its volume, so it counts as much; an overprovisioned class
+// TestSnapshotsCountAsProvisioned: a snapshot can come to hold as much as its volume, so it counts as much; an overprovisioned class
 // accepts more of them.
-func TestSnapshotsArePromised(t *testing.T) {
+func TestSnapshotsCountAsProvisioned(t *testing.T) {
 	for percent, want := range map[int]int{100: 3, 300: 11} {
 		s := fixture.FiveDisks()
 		class := fixture.ThinClass
@@ -245,8 +245,8 @@ func TestPoolOfLargeGroups(t *testing.T) {
 	}
 }
 
-// TestPoolHalfMade: the remains of a killed lvcreate do not prevent the next one.
-func TestPoolHalfMade(t *testing.T) {
+// TestRemainsOfKilledPoolCreation: the remains of a killed lvcreate do not prevent the next one.
+func TestRemainsOfKilledPoolCreation(t *testing.T) {
 	s := fixture.FiveDisks()
 	g := &s.Groups[0]
 	half := lvm.LV{UUID: "half", Name: lvm.DefaultPool, Tags: lvm.PoolTags(fixture.TestCluster), Type: "linear", Extents: 2}

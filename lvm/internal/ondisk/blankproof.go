@@ -129,7 +129,7 @@ func (p probe) words(path string) string {
 		}
 		group := "a volume group"
 		if im, err := a.text.read(); err == nil {
-			group = "volume group " + im.group.Name
+			group = "volume group " + string(im.group.Name)
 		}
 		return "it is a physical volume of " + group + " that is not in use there: a copy of another disk, or one that was missing for a while"
 	}
@@ -142,7 +142,7 @@ func (p probe) words(path string) string {
 // Unfinished reports whether the device is a physical volume that the driver created for a group, and that never became a part
 // of one. It has the driver's UUID prefix. The only metadata ever written to it is that group's, in the commit that adds it.
 // Everything else that Content reads is zero. ours is the group now; nil if it does not exist.
-func (g *exclusiveDevice) Unfinished(d Disk, name string, ours *lvm.Group) bool {
+func (g *exclusiveDevice) Unfinished(d Disk, name lvm.VGName, ours *lvm.Group) bool {
 	if d.pv == nil || d.pv.err != nil || !strings.HasPrefix(d.pv.label.uuid, PVUUIDPrefix) || len(d.pv.label.areas) != 1 {
 		return false
 	}

@@ -106,11 +106,11 @@ func TestAreasAreBounded(t *testing.T) {
 	for range 2 {
 		spans = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(spans, 4096), uint64(lvm.MiB))
 	}
-	if list, _, err := takeSpans(append(spans, make([]byte, 16)...)); err != nil || len(list) != 2 {
+	if list, _, err := parseSpans(append(spans, make([]byte, 16)...)); err != nil || len(list) != 2 {
 		t.Errorf("two: %v, %v", list, err)
 	}
 	spans = append(spans, spans[:16]...)
-	if list, _, err := takeSpans(append(spans, make([]byte, 16)...)); err == nil {
+	if list, _, err := parseSpans(append(spans, make([]byte, 16)...)); err == nil {
 		t.Errorf("three: %v", list)
 	}
 }

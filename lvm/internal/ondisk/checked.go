@@ -134,7 +134,7 @@ func compareStates(before, report, after lvm.State) string {
 		if told.Seqno != g.Seqno {
 			continue // a commit and the report came before the second reading
 		}
-		if diff := firstDifference("volume group "+g.Name, reflect.ValueOf(g), reflect.ValueOf(withComparableProblem(*told, g))); diff != "" {
+		if diff := firstDifference("volume group "+string(g.Name), reflect.ValueOf(g), reflect.ValueOf(withComparableProblem(*told, g))); diff != "" {
 			return diff + lvm.Parenthesized(after.UnreadDevices)
 		}
 	}
@@ -146,7 +146,7 @@ func compareStates(before, report, after lvm.State) string {
 	return ""
 }
 
-func groupByUUID(s lvm.State, uuid string) *lvm.Group {
+func groupByUUID(s lvm.State, uuid lvm.VGUUID) *lvm.Group {
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.UUID == uuid })
 	if i < 0 {
 		return nil

@@ -16,24 +16,24 @@ import (
 )
 
 func TestCheckedReader(t *testing.T) {
-	same := fixture.Told(4, nil)
-	moved := fixture.Told(4, func(g *lvm.Group) { g.LVs[0].Segments[0].Areas[0].Start = 1 })
+	same := fixture.StateWith(4, nil)
+	moved := fixture.StateWith(4, func(g *lvm.Group) { g.LVs[0].Segments[0].Areas[0].Start = 1 })
 	for name, c := range map[string]struct {
 		disks  []lvm.State
 		report []lvm.State
 		want   string
 	}{
 		"the same":                       {[]lvm.State{same}, []lvm.State{same}, ""},
-		"empty is none, UTC is no other": {[]lvm.State{same}, []lvm.State{fixture.Told(4, func(g *lvm.Group) { g.Tags = []string{}; g.LVs[0].Created = time.Unix(5, 0).UTC() })}, ""},
+		"empty is none, UTC is no other": {[]lvm.State{same}, []lvm.State{fixture.StateWith(4, func(g *lvm.Group) { g.Tags = []string{}; g.LVs[0].Created = time.Unix(5, 0).UTC() })}, ""},
 		"an extent":                      {[]lvm.State{same}, []lvm.State{moved}, "volume group vg.LVs[a].Segments[0].Areas[0].Start: 0 on the disks, 1 in LVM's report"},
-		"a volume more":                  {[]lvm.State{same}, []lvm.State{fixture.Told(4, func(g *lvm.Group) { g.LVs = append(g.LVs, lvm.LV{Name: "b"}) })}, "volume group vg.LVs: 1 on the disks, 2 in LVM's report"},
-		"a moment":                       {[]lvm.State{same}, []lvm.State{fixture.Told(4, func(g *lvm.Group) { g.LVs[0].Created = time.Unix(6, 0) })}, "Created"},
-		"a thin pool":                    {[]lvm.State{same}, []lvm.State{fixture.Told(4, func(g *lvm.Group) { g.LVs[0].Thin = &lvm.ThinPool{} })}, "Thin: false on the disks, true in LVM's report"},
-		"changed before the report":      {[]lvm.State{same}, []lvm.State{fixture.Told(5, func(g *lvm.Group) { g.LVs = nil })}, ""},
-		"changed after it, then settled": {[]lvm.State{same, fixture.Told(5, nil), fixture.Told(5, nil)}, []lvm.State{moved, fixture.Told(5, nil)}, ""},
-		"changing all the time":          {[]lvm.State{same, fixture.Told(5, nil), fixture.Told(6, nil), fixture.Told(7, nil)}, []lvm.State{moved}, ""},
+		"a volume more":                  {[]lvm.State{same}, []lvm.State{fixture.StateWith(4, func(g *lvm.Group) { g.LVs = append(g.LVs, lvm.LV{Name: "b"}) })}, "volume group vg.LVs: 1 on the disks, 2 in LVM's report"},
+		"a moment":                       {[]lvm.State{same}, []lvm.State{fixture.StateWith(4, func(g *lvm.Group) { g.LVs[0].Created = time.Unix(6, 0) })}, "Created"},
+		"a thin pool":                    {[]lvm.State{same}, []lvm.State{fixture.StateWith(4, func(g *lvm.Group) { g.LVs[0].Thin = &lvm.ThinPool{} })}, "Thin: false on the disks, true in LVM's report"},
+		"changed before the report":      {[]lvm.State{same}, []lvm.State{fixture.StateWith(5, func(g *lvm.Group) { g.LVs = nil })}, ""},
+		"changed after it, then settled": {[]lvm.State{same, fixture.StateWith(5, nil), fixture.StateWith(5, nil)}, []lvm.State{moved, fixture.StateWith(5, nil)}, ""},
+		"changing all the time":          {[]lvm.State{same, fixture.StateWith(5, nil), fixture.StateWith(6, nil), fixture.StateWith(7, nil)}, []lvm.State{moved}, ""},
 		"differs for a moment only":      {[]lvm.State{same}, []lvm.State{moved, same}, ""},
-		"a disk with a double":           {[]lvm.State{fixture.Told(4, func(g *lvm.Group) { g.Problem = lvm.DescribeDuplicatePV("p", "/dev/a", "/dev/b") })}, []lvm.State{same}, ""},
+		"a disk with a double":           {[]lvm.State{fixture.StateWith(4, func(g *lvm.Group) { g.Problem = lvm.DescribeDuplicatePV("p", "/dev/a", "/dev/b") })}, []lvm.State{same}, ""},
 		"absent for LVM":                 {[]lvm.State{same}, []lvm.State{{}}, "volume group vg (u) is on the disks, and not in LVM's report"},
 		"absent on the disks":            {[]lvm.State{{UnreadDevices: []string{"sdx: no"}}}, []lvm.State{same}, "volume group vg (u) is in LVM's report, and not on the disks that can be read (sdx: no)"},
 		"a silent disk: LVM would hang":  {[]lvm.State{{Unresponsive: []string{"/dev/sdx"}}}, []lvm.State{same}, ""},
@@ -64,7 +64,7 @@ func firstPlace(a, b lvm.State) string { return compareStates(a, b, a) }
 
 // TestCheckedReaderSchedule: a failed comparison is no difference, and the reader repeats it in the background when it is due.
 func TestCheckedReaderSchedule(t *testing.T) {
-	disks, report := &fixture.Scripted{States: []lvm.State{fixture.Told(4, nil)}}, &fixture.Scripted{States: []lvm.State{fixture.Told(4, nil)}, Errs: errors.New("no lvm")}
+	disks, report := &fixture.Scripted{States: []lvm.State{fixture.StateWith(4, nil)}}, &fixture.Scripted{States: []lvm.State{fixture.StateWith(4, nil)}, Errs: errors.New("no lvm")}
 	var later []func(context.Context)
 	r := &CheckedReader{Direct: disks, Report: report.OnDevices, Log: slog.New(slog.DiscardHandler), Later: func(f func(context.Context)) { later = append(later, f) }}
 	read := func() {
@@ -79,7 +79,7 @@ func TestCheckedReaderSchedule(t *testing.T) {
 		t.Fatalf("%d comparisons are under way, difference %q", len(later), r.Difference())
 	}
 	r.due = time.Now().Add(-time.Second)
-	report.States, report.Errs = []lvm.State{fixture.Told(4, func(g *lvm.Group) { g.Name = "other" })}, nil
+	report.States, report.Errs = []lvm.State{fixture.StateWith(4, func(g *lvm.Group) { g.Name = "other" })}, nil
 	read()
 	read()
 	if len(later) != 1 {
@@ -112,8 +112,8 @@ func TestCheckedReaderFallsBack(t *testing.T) {
 	}
 }
 
-// TestCompletedBy: LVM's report supplies the groups that the direct reader refused, and overrules no other.
-func TestCompletedBy(t *testing.T) {
+// TestReportSuppliesRefusedGroups: LVM's report supplies the groups that the direct reader refused, and overrules no other.
+func TestReportSuppliesRefusedGroups(t *testing.T) {
 	direct := lvm.State{Groups: []lvm.Group{{UUID: "1", Name: "b", Problem: "doubled"}}, UnreadDevices: []string{"sdx"}}
 	report := lvm.State{Groups: []lvm.Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b"}}}
 	want := lvm.State{Groups: []lvm.Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b", Problem: "doubled"}}, UnreadDevices: []string{"sdx"}}

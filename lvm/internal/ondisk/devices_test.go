@@ -55,8 +55,8 @@ func TestScanner(t *testing.T) {
 	}
 }
 
-// TestScannerPassesByWhatIsBeingRemoved: device-mapper returns EINVAL during a removal, as the kernel does for lo's speed.
-func TestScannerPassesByWhatIsBeingRemoved(t *testing.T) {
+// TestScannerSkipsDeviceBeingRemoved: device-mapper returns EINVAL during a removal, as the kernel does for lo's speed.
+func TestScannerSkipsDeviceBeingRemoved(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Add(t, "sda", 64<<20, nil)
 	node.Add(t, "dm-0", 64<<20, nil)
@@ -74,8 +74,8 @@ func TestScannerPassesByWhatIsBeingRemoved(t *testing.T) {
 	}
 }
 
-// TestAVolumeInTheMakingIsNoOtherDevice: a new device has its name before its UUID, and its UUID before it holds a disk.
-func TestAVolumeInTheMakingIsNoOtherDevice(t *testing.T) {
+// TestNewDeviceIsRecognisedOnceComplete: a new device has its name before its UUID, and its UUID before it holds a disk.
+func TestNewDeviceIsRecognisedOnceComplete(t *testing.T) {
 	for uuid, part := range map[string]bool{"LVM-abc\n": false, "mpath-x\n": true, "\n": true} {
 		node := fixture.NewTestNode(t)
 		node.Add(t, "sda", 64<<20, nil)
@@ -96,8 +96,8 @@ func TestAVolumeInTheMakingIsNoOtherDevice(t *testing.T) {
 	}
 }
 
-// TestADiskThatPartitionsLacks: the kernel returns its list of sizes in pieces, and may omit a device.
-func TestADiskThatPartitionsLacks(t *testing.T) {
+// TestDiskMissingFromListOfSizes: the kernel returns its list of sizes in pieces, and may omit a device.
+func TestDiskMissingFromListOfSizes(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Add(t, "sda", 64<<20, nil)
 	node.Add(t, "loop0", 0, nil)
@@ -120,8 +120,8 @@ func TestADiskThatPartitionsLacks(t *testing.T) {
 	}
 }
 
-// TestGoneMeanwhile: a device that is removed between the list and its reading is no unreadable disk.
-func TestGoneMeanwhile(t *testing.T) {
+// TestDeviceRemovedDuringScan: a device that is removed between the list and its reading is no unreadable disk.
+func TestDeviceRemovedDuringScan(t *testing.T) {
 	for what, c := range map[string]struct {
 		leave  func(entry string) error
 		unread int

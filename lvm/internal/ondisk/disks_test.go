@@ -16,9 +16,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestHungDisk: an unresponsive disk delays one reading by its patience, and later ones not at all; the next reading after its
+// TestUnresponsiveDiskDelaysOneRead: an unresponsive disk delays one reading by its patience, and later ones not at all; the next reading after its
 // answer reads it again.
-func TestHungDisk(t *testing.T) {
+func TestUnresponsiveDiskDelaysOneRead(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/empty")
 	node.Add(t, "nbd0", 64<<20, nil)
@@ -64,8 +64,8 @@ func TestHungDisk(t *testing.T) {
 	t.Error("the disk that answers again is not read")
 }
 
-// TestSilentGroup: a group with an unresponsive disk has the values of the last reading and no capacity; it is not absent.
-func TestSilentGroup(t *testing.T) {
+// TestGroupWithUnresponsiveDisk: a group with an unresponsive disk has the values of the last reading and no capacity; it is not absent.
+func TestGroupWithUnresponsiveDisk(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/linear")
 	disks := disksOf(node)
@@ -106,8 +106,8 @@ func TestSilentGroup(t *testing.T) {
 	}
 }
 
-// TestSilentStranger: a PV that may be on a disk that never answered is not just missing.
-func TestSilentStranger(t *testing.T) {
+// TestPVOnUnknownUnresponsiveDisk: a PV that may be on a disk that never answered is not just missing.
+func TestPVOnUnknownUnresponsiveDisk(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/missing")
 	node.Add(t, "sdz", 64<<20, nil)
@@ -128,9 +128,9 @@ func TestSilentStranger(t *testing.T) {
 	}
 }
 
-// TestChangesAreSeen: a reading uses a cached value only if the disk proves it. It sees every change at once, and neither reads
+// TestReadSeesEachChange: a reading uses a cached value only if the disk proves it. It sees every change at once, and neither reads
 // nor parses an unchanged text again.
-func TestChangesAreSeen(t *testing.T) {
+func TestReadSeesEachChange(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/linear")
 	disks := disksOf(node)
@@ -208,8 +208,8 @@ func TestTornRead(t *testing.T) {
 	}
 }
 
-// TestUnreadable: an unreadable device is named, and is not absent.
-func TestUnreadable(t *testing.T) {
+// TestUnreadableDeviceIsNamed: an unreadable device is named, and is not absent.
+func TestUnreadableDeviceIsNamed(t *testing.T) {
 	node := fixture.NewTestNode(t)
 	node.Plug(t, "testdata/groups/linear")
 	entries, err := os.ReadDir(node.Dev)

@@ -31,11 +31,11 @@ type Disk struct {
 	remote     bool // on a storage network, where other hosts may use it
 	virtual    bool // the kernel creates it from something else: loop, md, device-mapper, zram, nbd, ...
 
-	holders []string // devices that are made of it
-	parts   []string // its partitions
-	uses    []string // sentences: what uses it, as far as this process can see
-	Group   string   // of its physical volume
-	pv      *probe   // its physical volume; nil: none
+	holders []string   // devices that are made of it
+	parts   []string   // its partitions
+	uses    []string   // sentences: what uses it, as far as this process can see
+	Group   lvm.VGName // of its physical volume
+	pv      *probe     // its physical volume; nil: none
 }
 
 // Names are all names that a pattern may match.
@@ -62,7 +62,7 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 	}
 	r := prober{positions: v.Positions(), mustBeBlock: true, texts: &groupTexts{}}
 	r.positions.volumes = found.volumes
-	links, groups := v.links(), map[string]string{}
+	links, groups := v.links(), map[string]lvm.VGName{}
 	for _, g := range s.Groups {
 		for _, pv := range g.PVs {
 			groups[pv.Device] = g.Name

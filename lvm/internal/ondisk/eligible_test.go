@@ -41,8 +41,8 @@ func TestRemoteDisk(t *testing.T) {
 	}
 }
 
-// TestLook: the kernel's properties of a disk apply to its partitions.
-func TestLook(t *testing.T) {
+// TestDiskProperties: the kernel's properties of a disk apply to its partitions.
+func TestDiskProperties(t *testing.T) {
 	n := fixture.NewTestNode(t)
 	const folder = "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1"
 	fixture.PlugAt(t, n, folder, "259:0")
@@ -59,9 +59,9 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestBehindLoop: a disk that the kubelet gave to a pod as a raw block volume has no holder, but a loop device. If it is a
+// TestDiskUnderLoopDevice: a disk that the kubelet gave to a pod as a raw block volume has no holder, but a loop device. If it is a
 // partition, its disk is in use too.
-func TestBehindLoop(t *testing.T) {
+func TestDiskUnderLoopDevice(t *testing.T) {
 	n := fixture.NewTestNode(t)
 	fixture.PlugAt(t, n, "devices/pci0000:00/block/sdb", "8:16")
 	fixture.PlugAt(t, n, "devices/pci0000:00/block/sdc", "8:32")
@@ -98,8 +98,8 @@ func TestBehindLoop(t *testing.T) {
 	}
 }
 
-// TestUnfit: each reason that makes a device ineligible, in the order of their importance.
-func TestUnfit(t *testing.T) {
+// TestIneligibleReasons: each reason that makes a device ineligible, in the order of their importance.
+func TestIneligibleReasons(t *testing.T) {
 	whole := Disk{BlockDevice: BlockDevice{Path: "/dev/sdb", Size: lvm.GiB}}
 	for words, change := range map[string]func(*Disk){
 		"belongs to volume group vg": func(d *Disk) { d.Group, d.uses = "vg", []string{"is swap space"} },

@@ -64,16 +64,16 @@ func decodePVHeader(sector []byte, offset uint32) (*label, error) {
 	if !IsUUID(l.uuid) {
 		return nil, fmt.Errorf("the LVM label carries no UUID but %q", p[:32])
 	}
-	_, p, err := takeSpans(p[40:]) // data areas: the metadata text repeats them as pe_start
+	_, p, err := parseSpans(p[40:]) // data areas: the metadata text repeats them as pe_start
 	if err != nil {
 		return nil, err
 	}
-	l.areas, _, err = takeSpans(p)
+	l.areas, _, err = parseSpans(p)
 	return l, err
 }
 
-// takeSpans decodes (offset, size) pairs up to the pair of zeroes that ends them, and returns what follows.
-func takeSpans(p []byte) (spans []span, rest []byte, err error) {
+// parseSpans decodes (offset, size) pairs up to the pair of zeroes that ends them, and returns what follows.
+func parseSpans(p []byte) (spans []span, rest []byte, err error) {
 	for len(p) >= 16 {
 		s := span{int64(binary.LittleEndian.Uint64(p)), int64(binary.LittleEndian.Uint64(p[8:]))}
 		p = p[16:]
@@ -106,7 +106,7 @@ func decodeAreaHeader(p []byte, where span) (areaHeader, error) {
 	case binary.LittleEndian.Uint32(p[20:]) != 1:
 		return areaHeader{}, fmt.Errorf("the metadata area at byte %d is of unknown version %d", where.offset, binary.LittleEndian.Uint32(p[20:]))
 	case int64(binary.LittleEndian.Uint64(p[24:])) != where.offset:
-		return areaHeader{}, fmt.Errorf("the header of the metadata area at byte %d has another start", where.offset)
+		return areaHeader{}, fmt.Errorf("the header of the metadata area at byte %d records another start", where.offset)
 	}
 	h := areaHeader{
 		size:     int64(binary.LittleEndian.Uint64(p[32:])),

@@ -13,7 +13,7 @@ import (
 func assemble(probes []probe, component func(name string) (bool, error)) (lvm.State, error) {
 	var state lvm.State
 	var pvs []probe
-	var strangers []string // unresponsive devices that never answered
+	var unknown []string // unresponsive devices that never answered
 	for _, p := range probes {
 		if p.Standing == standsUnknown || p.Standing == StandsOnNothing {
 			state.Skipped = append(state.Skipped, fmt.Sprintf("%s is not searched for volume groups: %s", p.device.Path, p.Reason))
@@ -29,7 +29,7 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 			p.err = errors.Join(p.err, err)
 			pvs = append(pvs, p)
 		} else if p.silent() {
-			strangers = append(strangers, p.device.Path)
+			unknown = append(unknown, p.device.Path)
 		}
 		if p.silent() {
 			state.Unresponsive = append(state.Unresponsive, p.device.Path)
@@ -47,7 +47,7 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 			refused = append(refused, err)
 			continue
 		}
-		state.Groups = append(state.Groups, c.attached(present, strangers))
+		state.Groups = append(state.Groups, c.attached(present, unknown))
 	}
 	sortState(&state)
 	return state, errors.Join(refused...)
@@ -125,8 +125,8 @@ func (c *metadataCopy) checkMembers(present map[string][]probe, all []*metadataC
 
 // attached returns the group with the properties of its devices: the device of each PV, and the free space of the metadata
 // areas. It does not change the imported group, which later readings of the same text use.
-func (c *metadataCopy) attached(present map[string][]probe, strangers []string) lvm.Group {
-	g, h := c.group, c.hurdles
+func (c *metadataCopy) attached(present map[string][]probe, unknown []string) lvm.Group {
+	g, h := c.group, c.restrictions
 	g.Checksum = c.text.checksum
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	first := true
@@ -134,8 +134,8 @@ func (c *metadataCopy) attached(present map[string][]probe, strangers []string) 
 		pv := &g.PVs[i]
 		found := present[pv.UUID]
 		if len(found) == 0 {
-			if len(strangers) > 0 && !pv.Missing {
-				h.silent = append(h.silent, describeUnknownDevice(pv.UUID, strangers))
+			if len(unknown) > 0 && !pv.Missing {
+				h.silent = append(h.silent, describeUnknownDevice(pv.UUID, unknown))
 			}
 			pv.Missing = true
 			continue

@@ -239,9 +239,9 @@ func TestReusedNumber(t *testing.T) {
 	}
 }
 
-// TestHeldWhileAsked: the reader determines a loop device's position while the loop device is open, before it reads any
+// TestLoopDeviceStaysOpenDuringCheck: the reader determines a loop device's position while the loop device is open, before it reads any
 // content.
-func TestHeldWhileAsked(t *testing.T) {
+func TestLoopDeviceStaysOpenDuringCheck(t *testing.T) {
 	s := newStack(t)
 	s.loop("loop0", loopStatus{device: s.Number("dm-0")})
 	d := s.reader()

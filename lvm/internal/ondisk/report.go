@@ -51,15 +51,15 @@ func completedBy(s lvm.State, report lvm.State) lvm.State {
 func (item reportGroup) group() (lvm.Group, error) {
 	vg := item.VG[0]
 	g := lvm.Group{
-		UUID:       string(vg.UUID),
-		Name:       string(vg.Name),
+		UUID:       lvm.VGUUID(vg.UUID),
+		Name:       lvm.VGName(vg.Name),
 		Tags:       vg.Tags,
 		Seqno:      int64(vg.Seqno),
 		ExtentSize: lvm.Bytes(vg.ExtentSize),
 		MDASize:    usable(int64(vg.MDASize)),
 		MDAFree:    lvm.Bytes(vg.MDAFree),
 	}
-	if !IsUUID(g.UUID) || g.ExtentSize <= 0 || g.ExtentSize%lvm.SectorSize != 0 || len(item.VG) != 1 {
+	if !IsUUID(string(g.UUID)) || g.ExtentSize <= 0 || g.ExtentSize%lvm.SectorSize != 0 || len(item.VG) != 1 {
 		return g, fmt.Errorf("UUID %q, extent size %d, %d rows", g.UUID, g.ExtentSize, len(item.VG))
 	}
 	h := restrictions{
@@ -112,7 +112,7 @@ func (item reportGroup) pvs(g *lvm.Group, h *restrictions) error {
 	for _, row := range item.PVSeg {
 		i, known := index[row.PV]
 		if !known {
-			return fmt.Errorf("extents of physical volume %q, which is not in the group", row.PV)
+			return fmt.Errorf("extents are on physical volume %q, which is not in the group", row.PV)
 		}
 		if row.Type == "free" && row.Size > 0 {
 			g.PVs[i].Free = append(g.PVs[i].Free, lvm.Run{Start: lvm.Extents(row.Start), Count: lvm.Extents(row.Size)})
@@ -134,7 +134,7 @@ func mergeRuns(pv *lvm.PV) error {
 	for _, run := range pv.Free {
 		end := run.Start + run.Count
 		if run.Start < next || end > pv.Extents {
-			return fmt.Errorf("the free extents %d to %d of physical volume %s cannot be", run.Start, end-1, pv.UUID)
+			return fmt.Errorf("the free extents %d to %d of physical volume %s are impossible", run.Start, end-1, pv.UUID)
 		}
 		if last := len(merged) - 1; last >= 0 && run.Start == next {
 			merged[last].Count += run.Count

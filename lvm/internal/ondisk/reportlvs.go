@@ -90,7 +90,7 @@ func (r *reportedLVs) thinSnapshot(row reportLV, origin string) bool {
 func (r *reportedLVs) segment(row reportSeg) error {
 	i, known := r.byUUID[row.LV]
 	if !known {
-		return fmt.Errorf("a segment of logical volume %q, which is not in the group", row.LV)
+		return fmt.Errorf("a segment is on logical volume %q, which is not in the group", row.LV)
 	}
 	lv := &r.group.LVs[i]
 	seg := lvm.Segment{

@@ -25,7 +25,7 @@ type restrictions struct {
 func (h restrictions) closed() bool { return h.exported || h.systemID != "" || h.shared || h.readOnly }
 
 // problem describes the first restriction for Group.Problem; "" if there is none.
-func (h restrictions) problem(name string) string {
+func (h restrictions) problem(name lvm.VGName) string {
 	switch {
 	case len(h.silent) > 0:
 		return strings.Join(h.silent, "; ")
@@ -116,7 +116,7 @@ func countAreas(areas []lvm.Area, is func(lvm.Area) bool) (n int) {
 
 func sortState(s *lvm.State) {
 	slices.SortFunc(s.Groups, func(a, b lvm.Group) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UUID, b.UUID))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UUID, b.UUID))
 	})
 	slices.Sort(s.UnreadDevices)
 	slices.Sort(s.Unresponsive)

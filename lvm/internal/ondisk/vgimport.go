@@ -39,11 +39,11 @@ func unsupported(format string, args ...any) error {
 
 // imported is a group as its text describes it, without the node's devices.
 type imported struct {
-	group   lvm.Group
-	hurdles restrictions
-	needs   map[string]lvm.Bytes // by PV UUID: the device size in the text
-	names   map[string]int       // "pv0" -> index in group.PVs
-	used    [][]lvm.Run          // by index in group.PVs
+	group        lvm.Group
+	restrictions restrictions
+	needs        map[string]lvm.Bytes // by PV UUID: the device size in the text
+	names        map[string]int       // "pv0" -> index in group.PVs
+	used         [][]lvm.Run          // by index in group.PVs
 }
 
 // importGroup parses a metadata text. Every error is errUnsupported: LVM wrote a text with a valid checksum, so LVM must decide
@@ -76,14 +76,14 @@ func (im *imported) head(vg *section) error {
 	status := f.flags("status", vgFlags)
 	sectors := f.number("extent_size", math.MaxUint32)
 	im.group = lvm.Group{
-		UUID:           f.uuid("id"),
-		Name:           vg.name,
+		UUID:           lvm.VGUUID(f.uuid("id")),
+		Name:           lvm.VGName(vg.name),
 		Seqno:          f.number("seqno", math.MaxUint32),
 		ExtentSize:     lvm.Bytes(sectors) * lvm.SectorSize,
 		Tags:           f.tags(),
 		AutoActivation: !slices.Contains(f.flags("flags", nil), "NOAUTOACTIVATE"),
 	}
-	im.hurdles = restrictions{
+	im.restrictions = restrictions{
 		exported: slices.Contains(status, "EXPORTED"),
 		fixed:    !slices.Contains(status, "RESIZEABLE"),
 		readOnly: !slices.Contains(status, "WRITE"),

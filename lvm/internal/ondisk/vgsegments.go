@@ -70,7 +70,7 @@ func (im *imported) segment(lv *lvm.LV, s *section) error {
 	}
 	lv.Extents += seg.Extents
 	lv.Segments = append(lv.Segments, seg)
-	return im.take(s, pvSegments[kind], length)
+	return im.markUsed(s, pvSegments[kind], length)
 }
 
 // thin reads the fields of a thin pool or a thin volume.
@@ -161,8 +161,8 @@ func (im *imported) pairs(seg *lvm.Segment, e *entry) error {
 	return nil
 }
 
-// take marks a segment's extents on PVs, wherever it names one: `stripes = ["pv0", 0, "pv1", 20]`.
-func (im *imported) take(s *section, onPVs bool, length lvm.Extents) error {
+// markUsed marks a segment's extents on PVs, wherever it names one: `stripes = ["pv0", 0, "pv1", 20]`.
+func (im *imported) markUsed(s *section, onPVs bool, length lvm.Extents) error {
 	for _, e := range s.entries {
 		for i, v := range e.values {
 			index, isPV := im.names[v.text]

@@ -134,7 +134,7 @@ func parseText(text string) (*section, error) {
 // body parses entries and sections up to the closing brace, or up to the end of the text for the outermost section.
 func (p *vgParser) body(s *section, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("more than %d sections inside one another", maxDepth)
+		return fmt.Errorf("sections are nested more than %d levels deep", maxDepth)
 	}
 	for {
 		p.space()
@@ -157,12 +157,12 @@ func (p *vgParser) body(s *section, depth int) error {
 		}
 		p.space()
 		switch {
-		case p.take('{'):
+		case p.accept('{'):
 			s.sections = append(s.sections, section{name: name})
 			if err := p.body(&s.sections[len(s.sections)-1], depth+1); err != nil {
 				return err
 			}
-		case p.take('='):
+		case p.accept('='):
 			e, err := p.value(name)
 			if err != nil {
 				return err
@@ -180,7 +180,7 @@ func (p *vgParser) body(s *section, depth int) error {
 func (p *vgParser) value(key string) (entry, error) {
 	e := entry{key: key}
 	p.space()
-	if !p.take('[') {
+	if !p.accept('[') {
 		v, err := p.scalar()
 		e.values = p.alone(v)
 		return e, err
@@ -188,7 +188,7 @@ func (p *vgParser) value(key string) (entry, error) {
 	e.list = true
 	for {
 		p.space()
-		if p.take(']') {
+		if p.accept(']') {
 			return e, nil
 		}
 		v, err := p.scalar()
@@ -197,8 +197,8 @@ func (p *vgParser) value(key string) (entry, error) {
 		}
 		e.values = append(e.values, v)
 		p.space()
-		if !p.take(',') {
-			if !p.take(']') {
+		if !p.accept(',') {
+			if !p.accept(']') {
 				return e, fmt.Errorf("the list %q does not end", key)
 			}
 			return e, nil
@@ -212,7 +212,7 @@ func (p *vgParser) scalar() (scalar, error) {
 	if p.left--; p.left < 0 {
 		return scalar{}, errTooMany
 	}
-	if p.take('"') {
+	if p.accept('"') {
 		text, err := p.quoted()
 		return scalar{text: text, isText: true}, err
 	}
@@ -268,7 +268,7 @@ func (p *vgParser) name() string {
 	return p.text[start:p.pos]
 }
 
-func (p *vgParser) take(c byte) bool {
+func (p *vgParser) accept(c byte) bool {
 	if p.pos < len(p.text) && p.text[p.pos] == c {
 		p.pos++
 		return true

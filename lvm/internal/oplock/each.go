@@ -3,10 +3,12 @@ package oplock
 import (
 	"errors"
 	"sync"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // EachAtOnce calls do for all groups concurrently.
-func EachAtOnce(groups []string, do func(group string) error) error {
+func EachAtOnce(groups []lvm.VGUUID, do func(group lvm.VGUUID) error) error {
 	errs := make([]error, len(groups))
 	var wait sync.WaitGroup
 	for i, group := range groups {

@@ -16,28 +16,32 @@ type GroupLocks struct {
 }
 
 // NewGroupLocks returns locks whose holders may keep them for limit; name returns a group's name for the log.
-func NewGroupLocks(limit time.Duration, log *slog.Logger, name func(uuid string) string) *GroupLocks {
+func NewGroupLocks(limit time.Duration, log *slog.Logger, name func(uuid lvm.VGUUID) lvm.VGName) *GroupLocks {
 	return &GroupLocks{watchdog: lockWatchdog{limit: limit, log: log, name: name}}
 }
 
 // Acquire waits for the lock under which the driver changes one group. what describes the operation. KindBusy: ctx has ended, or
 // the group is blocked.
-func (l *GroupLocks) Acquire(ctx context.Context, uuid, what string) (unlock func(), err error) {
+func (l *GroupLocks) Acquire(ctx context.Context, uuid lvm.VGUUID, what string) (unlock func(), err error) {
 	return l.lockBy(ctx, uuid, what, l.writers.lock)
 }
 
 // AcquireFirst is acquire for what a pod waits for: it goes ahead of the waiters of acquire. owes: how many of the other waiters get the lock after it.
-func (l *GroupLocks) AcquireFirst(ctx context.Context, uuid, what string, owes int) (unlock func(), err error) {
-	return l.lockBy(ctx, uuid, what, func(ctx context.Context, uuid string) (func(), error) { return l.writers.lockFirst(ctx, uuid, owes) })
+func (l *GroupLocks) AcquireFirst(ctx context.Context, uuid lvm.VGUUID, what string, owes int) (unlock func(), err error) {
+	return l.lockBy(ctx, uuid, what, func(ctx context.Context, uuid lvm.VGUUID) (func(), error) {
+		return l.writers.lockFirst(ctx, uuid, owes)
+	})
 }
 
 // AcquireLast is acquire for what no request waits for: it lets the other waiters go first, but no longer than patience.
-func (l *GroupLocks) AcquireLast(ctx context.Context, uuid, what string, patience time.Duration) (unlock func(), err error) {
-	return l.lockBy(ctx, uuid, what, func(ctx context.Context, uuid string) (func(), error) { return l.writers.lockLast(ctx, uuid, patience) })
+func (l *GroupLocks) AcquireLast(ctx context.Context, uuid lvm.VGUUID, what string, patience time.Duration) (unlock func(), err error) {
+	return l.lockBy(ctx, uuid, what, func(ctx context.Context, uuid lvm.VGUUID) (func(), error) {
+		return l.writers.lockLast(ctx, uuid, patience)
+	})
 }
 
 // TryAcquire is acquire if the lock is free.
-func (l *GroupLocks) TryAcquire(uuid, what string) (unlock func(), ok bool) {
+func (l *GroupLocks) TryAcquire(uuid lvm.VGUUID, what string) (unlock func(), ok bool) {
 	if uuid == "" {
 		return nil, false
 	}
@@ -49,19 +53,21 @@ func (l *GroupLocks) TryAcquire(uuid, what string) (unlock func(), ok bool) {
 }
 
 // UntilBlocked returns a context that also ends when the group becomes blocked, which is then its cause.
-func (l *GroupLocks) UntilBlocked(ctx context.Context, uuid string) (waiting context.Context, stop func()) {
+func (l *GroupLocks) UntilBlocked(ctx context.Context, uuid lvm.VGUUID) (waiting context.Context, stop func()) {
 	return l.watchdog.until(ctx, uuid)
 }
 
 // NoteCommand records the LVM command that the holder of the group's lock runs.
-func (l *GroupLocks) NoteCommand(uuid, command string) { l.watchdog.noteCommand(uuid, command) }
+func (l *GroupLocks) NoteCommand(uuid lvm.VGUUID, command string) {
+	l.watchdog.noteCommand(uuid, command)
+}
 
 // BlockedFor returns for how long, and why, a group is blocked; nil if it is not.
-func (l *GroupLocks) BlockedFor(uuid string) (since time.Duration, why error) {
+func (l *GroupLocks) BlockedFor(uuid lvm.VGUUID) (since time.Duration, why error) {
 	return l.watchdog.blockedFor(uuid)
 }
 
-func (l *GroupLocks) lockBy(ctx context.Context, uuid, what string, lock func(context.Context, string) (func(), error)) (unlock func(), err error) {
+func (l *GroupLocks) lockBy(ctx context.Context, uuid lvm.VGUUID, what string, lock func(context.Context, lvm.VGUUID) (func(), error)) (unlock func(), err error) {
 	waiting, stop := l.watchdog.until(ctx, uuid)
 	defer stop()
 	unlock, err = lock(waiting, uuid)
@@ -71,7 +77,7 @@ func (l *GroupLocks) lockBy(ctx context.Context, uuid, what string, lock func(co
 	return l.watched(uuid, what, unlock), nil
 }
 
-func (l *GroupLocks) watched(uuid, what string, unlock func()) func() {
+func (l *GroupLocks) watched(uuid lvm.VGUUID, what string, unlock func()) func() {
 	release := l.watchdog.hold(uuid, what)
 	return func() {
 		release()

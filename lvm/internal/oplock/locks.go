@@ -5,13 +5,15 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // locks holds one lock for each key; waiting ends with the caller's context. Waiters get a lock in the order of their arrival,
 // except those of lockFirst and lockLast. The zero value is ready to use.
 type locks struct {
 	mu   sync.Mutex
-	held map[string]*keyLock
+	held map[lvm.VGUUID]*keyLock
 }
 
 // keyLock is a held lock with its waiters.
@@ -27,18 +29,18 @@ type waiter struct {
 }
 
 // lock waits for the key's lock. The error is ctx's.
-func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error) {
+func (l *locks) lock(ctx context.Context, key lvm.VGUUID) (unlock func(), err error) {
 	return l.wait(ctx, key, func(k *keyLock) *[]waiter { return &k.others }, 0)
 }
 
 // lockFirst waits for the key's lock ahead of the waiters of lock, unless the last lockFirst still owes them turns: after this
 // one, as many of them get the lock as it owes. So neither kind starves the other.
-func (l *locks) lockFirst(ctx context.Context, key string, owes int) (unlock func(), err error) {
+func (l *locks) lockFirst(ctx context.Context, key lvm.VGUUID, owes int) (unlock func(), err error) {
 	return l.wait(ctx, key, func(k *keyLock) *[]waiter { return &k.first }, owes)
 }
 
 // lockLast waits until the lock has no other waiters, but no longer than patience; then it waits as lock does.
-func (l *locks) lockLast(ctx context.Context, key string, patience time.Duration) (unlock func(), err error) {
+func (l *locks) lockLast(ctx context.Context, key lvm.VGUUID, patience time.Duration) (unlock func(), err error) {
 	idle, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	unlock, err = l.wait(idle, key, func(k *keyLock) *[]waiter { return &k.last }, 0)
@@ -49,27 +51,27 @@ func (l *locks) lockLast(ctx context.Context, key string, patience time.Duration
 }
 
 // try acquires the key's lock if it is free.
-func (l *locks) try(key string) (unlock func(), ok bool) {
+func (l *locks) try(key lvm.VGUUID) (unlock func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.take(key)
+	return l.tryLocked(key)
 }
 
-// take does the same; the caller holds mu.
-func (l *locks) take(key string) (unlock func(), ok bool) {
+// tryLocked does the same; the caller holds mu.
+func (l *locks) tryLocked(key lvm.VGUUID) (unlock func(), ok bool) {
 	if l.held[key] != nil {
 		return nil, false
 	}
 	if l.held == nil {
-		l.held = map[string]*keyLock{}
+		l.held = map[lvm.VGUUID]*keyLock{}
 	}
 	l.held[key] = &keyLock{}
 	return func() { l.unlock(key) }, true
 }
 
-func (l *locks) wait(ctx context.Context, key string, queue func(*keyLock) *[]waiter, owes int) (unlock func(), err error) {
+func (l *locks) wait(ctx context.Context, key lvm.VGUUID, queue func(*keyLock) *[]waiter, owes int) (unlock func(), err error) {
 	l.mu.Lock()
-	if unlock, ok := l.take(key); ok {
+	if unlock, ok := l.tryLocked(key); ok {
 		l.mu.Unlock()
 		return unlock, nil
 	}
@@ -93,7 +95,7 @@ func (l *locks) wait(ctx context.Context, key string, queue func(*keyLock) *[]wa
 }
 
 // unlock grants the lock to the next waiter.
-func (l *locks) unlock(key string) {
+func (l *locks) unlock(key lvm.VGUUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.held[key]

@@ -42,7 +42,7 @@ func TestLockOrder(t *testing.T) {
 		unlock, err := l.lock(t.Context(), "vg")
 		fixture.Must(t, err)
 		var order []string
-		queue := func(ctx context.Context, name string, lock func(context.Context, string) (func(), error)) {
+		queue := func(ctx context.Context, name string, lock func(context.Context, lvm.VGUUID) (func(), error)) {
 			go func() {
 				unlock, err := lock(ctx, "vg")
 				if err == nil {
@@ -52,11 +52,11 @@ func TestLockOrder(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		first := func(owes int) func(context.Context, string) (func(), error) {
-			return func(ctx context.Context, key string) (func(), error) { return l.lockFirst(ctx, key, owes) }
+		first := func(owes int) func(context.Context, lvm.VGUUID) (func(), error) {
+			return func(ctx context.Context, key lvm.VGUUID) (func(), error) { return l.lockFirst(ctx, key, owes) }
 		}
-		last := func(patience time.Duration) func(context.Context, string) (func(), error) {
-			return func(ctx context.Context, key string) (func(), error) { return l.lockLast(ctx, key, patience) }
+		last := func(patience time.Duration) func(context.Context, lvm.VGUUID) (func(), error) {
+			return func(ctx context.Context, key lvm.VGUUID) (func(), error) { return l.lockLast(ctx, key, patience) }
 		}
 		leaving, leave := context.WithCancel(t.Context())
 		queue(t.Context(), "patient", last(time.Hour))
@@ -87,9 +87,9 @@ func TestLockOrder(t *testing.T) {
 	})
 }
 
-// TestFlights: equal requests share one run and its answer, any other request is refused, a caller that leaves does not stop
+// TestInFlight: equal requests share one run and its answer, any other request is refused, a caller that leaves does not stop
 // the run, and close waits for it.
-func TestFlights(t *testing.T) {
+func TestInFlight(t *testing.T) {
 	var f InFlight
 	began, finish := make(chan struct{}), make(chan struct{})
 	runs := 0

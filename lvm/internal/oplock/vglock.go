@@ -17,11 +17,11 @@ import (
 // LockHeld returns for how long a process, an admin's lvm or the driver's, has held LVM's lock on a group; 0 if none does. LVM
 // creates the file when it acquires the lock and removes it when it releases the lock, so the file is as old as the lock. The
 // check takes a shared lock for a moment, which makes no waiting lvm fail.
-func LockHeld(dir, group string) (time.Duration, error) {
+func LockHeld(dir string, group lvm.VGName) (time.Duration, error) {
 	if dir == "" {
 		return 0, nil
 	}
-	file, err := os.Open(filepath.Join(dir, "V_"+group))
+	file, err := os.Open(filepath.Join(dir, "V_"+string(group)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -47,11 +47,11 @@ const LockPatience = 10 * time.Second
 
 // LockVG acquires LVM's lock on a group as an lvm command that changes it does (lvm2, lib/misc/lvm-flock.c): no other lvm works
 // on the group until unlock. KindBusy: ctx has ended first.
-func LockVG(ctx context.Context, dir, group string) (unlock func(), err error) {
+func LockVG(ctx context.Context, dir string, group lvm.VGName) (unlock func(), err error) {
 	if dir == "" {
 		return func() {}, nil
 	}
-	path := filepath.Join(dir, "V_"+group)
+	path := filepath.Join(dir, "V_"+string(group))
 	for {
 		f, err := lvmcmd.LockFile(ctx, path)
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // lockWatchdog reports groups whose lock one operation holds for too long: a command or flush waits for an unresponsive disk.
@@ -13,10 +15,10 @@ import (
 type lockWatchdog struct {
 	limit time.Duration
 	log   *slog.Logger
-	name  func(uuid string) string // of a group
+	name  func(uuid lvm.VGUUID) lvm.VGName // of a group
 
 	mu     sync.Mutex
-	groups map[string]*watchedHolder // by group's UUID
+	groups map[lvm.VGUUID]*watchedHolder // by group's UUID
 }
 
 // watchedHolder describes the holder of a group's lock.
@@ -24,13 +26,13 @@ type watchedHolder struct {
 	since   time.Time
 	running string // the LVM command that runs now, or ran last; "" for none
 	hung    error  // why the group is blocked; nil if it is not
-	turn    int    // counts the holders, so that a late alarm ignores the next one
+	holder  int    // counts the holders, so that a late alarm ignores the next one
 	waiters map[*context.CancelCauseFunc]bool
 }
 
-func (w *lockWatchdog) group(uuid string) *watchedHolder {
+func (w *lockWatchdog) group(uuid lvm.VGUUID) *watchedHolder {
 	if w.groups == nil {
-		w.groups = map[string]*watchedHolder{}
+		w.groups = map[lvm.VGUUID]*watchedHolder{}
 	}
 	g := w.groups[uuid]
 	if g == nil {
@@ -41,7 +43,7 @@ func (w *lockWatchdog) group(uuid string) *watchedHolder {
 }
 
 // until returns a context that also ends when the group becomes blocked, which is then its cause.
-func (w *lockWatchdog) until(ctx context.Context, uuid string) (waiting context.Context, stop func()) {
+func (w *lockWatchdog) until(ctx context.Context, uuid lvm.VGUUID) (waiting context.Context, stop func()) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,19 +61,19 @@ func (w *lockWatchdog) until(ctx context.Context, uuid string) (waiting context.
 }
 
 // hold starts to watch the operation that now holds the group's lock.
-func (w *lockWatchdog) hold(uuid, what string) (release func()) {
+func (w *lockWatchdog) hold(uuid lvm.VGUUID, what string) (release func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.group(uuid)
 	g.since, g.running = time.Now(), ""
-	g.turn++
-	turn := g.turn
+	g.holder++
+	turn := g.holder
 	alarm := time.AfterFunc(w.limit, func() { w.alarm(uuid, turn, what) })
 	return func() {
 		alarm.Stop()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		g.turn++
+		g.holder++
 		if g.hung != nil {
 			g.hung = nil
 			w.log.Info("volume group no longer blocked", "vg", w.name(uuid), "vg_uuid", uuid, "operation", what, "after", time.Since(g.since).Round(time.Second))
@@ -79,11 +81,11 @@ func (w *lockWatchdog) hold(uuid, what string) (release func()) {
 	}
 }
 
-func (w *lockWatchdog) alarm(uuid string, turn int, what string) {
+func (w *lockWatchdog) alarm(uuid lvm.VGUUID, turn int, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.group(uuid)
-	if g.turn != turn {
+	if g.holder != turn {
 		return
 	}
 	culprit := "an operation"
@@ -99,14 +101,14 @@ func (w *lockWatchdog) alarm(uuid string, turn int, what string) {
 }
 
 // noteCommand records the command that the holder of the lock runs.
-func (w *lockWatchdog) noteCommand(uuid, command string) {
+func (w *lockWatchdog) noteCommand(uuid lvm.VGUUID, command string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.group(uuid).running = command
 }
 
 // blockedFor returns for how long, and why, a group is blocked; nil if it is not.
-func (w *lockWatchdog) blockedFor(uuid string) (since time.Duration, hung error) {
+func (w *lockWatchdog) blockedFor(uuid lvm.VGUUID) (since time.Duration, hung error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.groups[uuid]

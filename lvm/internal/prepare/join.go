@@ -45,7 +45,7 @@ func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group
 		paths = append(paths, device.Path)
 	}
 	if here != nil {
-		unlock, err := p.engine.Locks.Acquire(ctx, here.UUID, "extending volume group "+d.Name)
+		unlock, err := p.engine.Locks.Acquire(ctx, here.UUID, "extending volume group "+string(d.Name))
 		if err != nil {
 			return err
 		}
@@ -64,11 +64,11 @@ func (p *preparing) join(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.Name == d.Name })
 	for _, path := range paths {
 		if i < 0 || !slices.ContainsFunc(s.Groups[i].PVs, func(pv lvm.PV) bool { return pv.Device == path }) {
-			p.told[path] = fmt.Sprintf("blank, but cannot be added to volume group %s; the next scan retries", d.Name)
+			p.reports[path] = fmt.Sprintf("blank, but cannot be added to volume group %s; the next scan retries", d.Name)
 			failure = lvm.Errorf(lvm.KindInternal, "cannot add %s to it: %w", path, engine.OrNoEffect(failure))
 			continue
 		}
-		p.told[path] = "added to volume group " + d.Name
+		p.reports[path] = "added to volume group " + string(d.Name)
 	}
 	if failure != nil || i < 0 {
 		return engine.OrNoEffect(failure)

@@ -50,7 +50,7 @@ func TestJoinReadsAgain(t *testing.T) {
 		runner := recording{ran: &ran}
 		after := []lvm.Group{joined}
 		preparer := preparerOn(lvm.Machine{Runner: runner, Kernel: runner, Reader: &changing{[]lvm.State{{Groups: c.now}, {Groups: after}}}})
-		p := &preparing{Preparer: preparer, told: map[string]string{}}
+		p := &preparing{Preparer: preparer, reports: map[string]string{}}
 		err := p.join(t.Context(), lvm.Declaration{Name: "vg"}, c.before, []ondisk.Disk{{BlockDevice: ondisk.BlockDevice{Path: "/dev/vgb"}}}, []string{"new"})
 		if !slices.Equal(ran, c.ran) || (err == nil) != (c.ran != nil) {
 			t.Errorf("%s: %q ran, want %q (%v)", name, ran, c.ran, err)

@@ -25,7 +25,7 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	runner := &oneRunner{}
 	preparer := preparerOn(lvm.Machine{Runner: runner, Kernel: runner})
 	preparer.engine.Commands.Dir = dir
-	p := &preparing{Preparer: preparer, where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: lvm.Preparation{Signatures: noSignatures}, told: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
+	p := &preparing{held: map[string]string{}, Preparer: preparer, where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: lvm.Preparation{Signatures: noSignatures}, reports: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
 	ctx, cancel := context.WithTimeout(t.Context(), dm.FrozenPatience)
 	defer cancel()
 	d := blankDisk(t, 16*lvm.MiB)
@@ -72,9 +72,9 @@ func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
 	return nil, err
 }
 
-// TestTakeOneBlockSize: LVM refuses all disks at once if their block sizes differ; the driver ignores one and takes the others.
-func TestTakeOneBlockSize(t *testing.T) {
-	blocks := func(size lvm.Bytes, group string) ondisk.Disk {
+// TestLabelDisksOfOneBlockSize: LVM refuses all disks at once if their block sizes differ; the driver ignores one and takes the others.
+func TestLabelDisksOfOneBlockSize(t *testing.T) {
+	blocks := func(size lvm.Bytes, group lvm.VGName) ondisk.Disk {
 		d := blankDisk(t, 16*lvm.MiB)
 		d.Block, d.Group = size, group
 		return d
@@ -91,22 +91,22 @@ func TestTakeOneBlockSize(t *testing.T) {
 		"unknown block size":   {[]ondisk.Disk{blocks(512, ""), blocks(0, "")}, 2, "would be added to"},
 	} {
 		runner := &oneRunner{}
-		p := &preparing{Preparer: preparerOn(lvm.Machine{Runner: runner, Kernel: runner}), where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: lvm.Preparation{Signatures: noSignatures},
-			disks: c.disks, told: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
-		taken := p.take(t.Context(), lvm.Declaration{Name: "vg", Devices: []lvm.Selector{{MinSize: lvm.MiB}}}, nil, nil)
-		if told := p.told[c.disks[len(c.disks)-1].Path]; len(taken) != c.taken || !strings.Contains(told, c.words) {
+		p := &preparing{held: map[string]string{}, Preparer: preparerOn(lvm.Machine{Runner: runner, Kernel: runner}), where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: lvm.Preparation{Signatures: noSignatures},
+			disks: c.disks, reports: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
+		taken := p.labelSelected(t.Context(), lvm.Declaration{Name: "vg", Devices: []lvm.Selector{{MinSize: lvm.MiB}}}, nil, nil)
+		if told := p.reports[c.disks[len(c.disks)-1].Path]; len(taken) != c.taken || !strings.Contains(told, c.words) {
 			t.Errorf("%s: %d taken, want %d; the last one %q", name, len(taken), c.taken, told)
 		}
 	}
 }
 
-// TestLabelTwice: with RequireStableScan a disk needs two blank scans, and so does one that replaces it.
-func TestLabelTwice(t *testing.T) {
+// TestLabelNeedsStableScan: with RequireStableScan a disk needs two blank scans, and so does one that replaces it.
+func TestLabelNeedsStableScan(t *testing.T) {
 	runner := &oneRunner{}
 	preparer := preparerOn(lvm.Machine{Runner: runner, Kernel: runner})
 	d := blankDisk(t, 16*lvm.MiB)
 	look := func(d ondisk.Disk) string {
-		p := &preparing{Preparer: preparer, where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: lvm.Preparation{RequireStableScan: true, Signatures: noSignatures}, blank: map[ondisk.BlockDevice]bool{}}
+		p := &preparing{held: map[string]string{}, Preparer: preparer, where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: lvm.Preparation{RequireStableScan: true, Signatures: noSignatures}, blank: map[ondisk.BlockDevice]bool{}}
 		why := p.label(t.Context(), lvm.Declaration{Name: "vg"}, nil, d)
 		preparer.blank = p.blank
 		return why

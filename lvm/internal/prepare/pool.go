@@ -38,7 +38,7 @@ func (p *preparing) pool(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	return r
 }
 
-func (p *preparing) makePool(ctx context.Context, group string, class lvm.Class, size lvm.Bytes) error {
+func (p *preparing) makePool(ctx context.Context, group lvm.VGUUID, class lvm.Class, size lvm.Bytes) error {
 	s, unlock, err := p.engine.Locked(ctx, group, "creating the thin pool "+class.Pool, p.engine.ReadDisks)
 	if err != nil {
 		return err

@@ -53,20 +53,20 @@ func (r *Preparer) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareR
 	if err != nil {
 		return lvm.PrepareReport{}, err
 	}
-	run := preparing{Preparer: r, Preparation: p, where: node.Positions(), state: s, disks: disks, told: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
+	run := preparing{Preparer: r, Preparation: p, where: node.Positions(), state: s, disks: disks, reports: map[string]string{}, held: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
 	var report lvm.PrepareReport
 	for _, d := range declared {
 		report.Groups = append(report.Groups, run.group(ctx, d))
 	}
 	r.blank = run.blank
 	for _, d := range disks {
-		text := run.told[d.Path]
+		text := run.reports[d.Path]
 		switch {
 		case text != "":
 		case d.Standing != ondisk.StandsOnDisks:
 			continue // on a volume, or reported in State.Skipped
 		case d.Group != "":
-			text = "belongs to volume group " + d.Group
+			text = "belongs to volume group " + string(d.Group)
 		default:
 			text = "skipped: no declared volume group selects it"
 		}
@@ -79,12 +79,13 @@ func (r *Preparer) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareR
 type preparing struct {
 	lvm.Preparation
 	*Preparer
-	where ondisk.Positions
-	state lvm.State
-	disks []ondisk.Disk
-	told  map[string]string // the reported text, by device path
-	blank map[ondisk.BlockDevice]bool
-	pins  []*os.File // open files of the devices that the group gets: no other device can get their numbers and names
+	where   ondisk.Positions
+	state   lvm.State
+	disks   []ondisk.Disk
+	reports map[string]string // the reported text, by device path
+	held    map[string]string // what a device holds that is not blank, by path
+	blank   map[ondisk.BlockDevice]bool
+	pins    []*os.File // open files of the devices that the group gets: no other device can get their numbers and names
 }
 
 // unpin closes the devices of a group.
@@ -100,7 +101,7 @@ func (p *preparing) group(ctx context.Context, d lvm.Declaration) lvm.GroupRepor
 	defer p.unpin()
 	r := lvm.GroupReport{Name: d.Name}
 	here, err := p.standing(d.Name)
-	taken := p.take(ctx, d, here, err)
+	taken := p.labelSelected(ctx, d, here, err)
 	missing := d.Tags
 	if here != nil {
 		missing = slices.DeleteFunc(slices.Clone(d.Tags), func(tag string) bool { return slices.Contains(here.Tags, tag) })
@@ -111,7 +112,9 @@ func (p *preparing) group(ctx context.Context, d lvm.Declaration) lvm.GroupRepor
 		r.Err, r.Changed = err, false
 		return r
 	case here == nil && len(taken) == 0:
-		r.Text = "not created: this node has no blank device that it selects"
+		if r.Err = p.notBlank(d, false); r.Err == nil {
+			r.Text = "not created: this node has no blank device that it selects"
+		}
 		return r
 	case p.DryRun:
 		r.Text = outlook(here, taken, missing)
@@ -130,7 +133,29 @@ func (p *preparing) group(ctx context.Context, d lvm.Declaration) lvm.GroupRepor
 	if len(taken) > 0 {
 		r.Text += fmt.Sprintf("; %s added now", deviceCount(len(taken)))
 	}
-	return p.pool(ctx, d, here, r)
+	if r = p.pool(ctx, d, here, r); r.Err == nil {
+		if r.Err = p.notBlank(d, true); r.Err != nil {
+			r.Text = ""
+		}
+	}
+	return r
+}
+
+// notBlank returns an error that names the devices that the group selects and that hold something; nil: there are none. namedAlone leaves
+// out those that only a pattern selects: it may well match the node's own disks.
+func (p *preparing) notBlank(d lvm.Declaration, namedAlone bool) error {
+	var list []string
+	for _, candidate := range p.disks {
+		selected, named := declarationMatches(d, candidate)
+		if why := p.held[candidate.Path]; selected && why != "" && (named || !namedAlone) {
+			list = append(list, candidate.Path+": "+why)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return lvm.Errorf(lvm.KindConflict, "the driver uses only blank devices, and the declaration selects %s. Remove such a device from the declaration. Or, if nothing uses it and you do not need its data, make it blank: wipefs -a, and zeros in its first two MiB and its last",
+		strings.Join(list, "; "))
 }
 
 // outlook describes what a dry run found.
@@ -148,7 +173,7 @@ func outlook(here *lvm.Group, taken []ondisk.Disk, tags []string) string {
 
 // standing finds the group; nil if Prepare may create it. An error explains why Prepare must not change it: it is unusable, or
 // it may exist where the driver cannot see it.
-func (p *preparing) standing(name string) (*lvm.Group, error) {
+func (p *preparing) standing(name lvm.VGName) (*lvm.Group, error) {
 	for i, g := range p.state.Groups {
 		if g.Name == name {
 			return &p.state.Groups[i], lvm.CheckWritable(p.state, g)
@@ -160,16 +185,16 @@ func (p *preparing) standing(name string) (*lvm.Group, error) {
 	if p.engine.Config.BackupDir == "" {
 		return nil, nil
 	}
-	backup := filepath.Join(p.engine.Config.BackupDir, name)
+	backup := filepath.Join(p.engine.Config.BackupDir, string(name))
 	if _, err := os.Lstat(backup); err == nil {
 		return nil, lvm.Errorf(lvm.KindConflict, "it was on this node before, and its disks are missing: reconnect them; if its data is lost, remove %s, and the driver creates it again", backup)
 	}
 	return nil, nil
 }
 
-// take selects the devices for a group and labels them as physical volumes. It records a text for each device that the group
+// labelSelected selects the devices for a group and labels them as physical volumes. It records a text for each device that the group
 // selects. refused is why the group can take none.
-func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group, refused error) []ondisk.Disk {
+func (p *preparing) labelSelected(ctx context.Context, d lvm.Declaration, here *lvm.Group, refused error) []ondisk.Disk {
 	var taken []ondisk.Disk
 	members := 0
 	if here != nil {
@@ -177,11 +202,13 @@ func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	}
 	for _, candidate := range p.disks {
 		selected, named := declarationMatches(d, candidate)
-		if !selected || p.told[candidate.Path] != "" || candidate.Group == d.Name {
+		if !selected || p.reports[candidate.Path] != "" || candidate.Group == d.Name {
 			continue
 		}
 		why := candidate.IneligibleReason(named)
 		switch {
+		case why != "" && named:
+			p.held[candidate.Path] = why
 		case why != "":
 		case refused != nil:
 			why = fmt.Sprintf("volume group %s, which selects it, cannot be extended now", d.Name)
@@ -193,10 +220,10 @@ func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group
 			}
 		}
 		if why != "" {
-			p.told[candidate.Path] = "ignored: " + why
+			p.reports[candidate.Path] = "ignored: " + why
 			continue
 		}
-		p.told[candidate.Path] = "is blank: would be added to volume group " + d.Name
+		p.reports[candidate.Path] = "is blank: would be added to volume group " + string(d.Name)
 		taken = append(taken, candidate)
 	}
 	return taken
@@ -204,7 +231,7 @@ func (p *preparing) take(ctx context.Context, d lvm.Declaration, here *lvm.Group
 
 // mixed explains why LVM would refuse a device next to those of the group and those taken for it: LVM does not mix logical
 // block sizes, except in a group that has several already. It would refuse all of the devices then.
-func (p *preparing) mixed(group string, taken []ondisk.Disk, candidate ondisk.Disk) string {
+func (p *preparing) mixed(group lvm.VGName, taken []ondisk.Disk, candidate ondisk.Disk) string {
 	sizes := map[lvm.Bytes]bool{}
 	for _, d := range p.disks {
 		sizes[d.Block] = sizes[d.Block] || d.Group == group
@@ -229,6 +256,7 @@ func (p *preparing) mixed(group string, taken []ondisk.Disk, candidate ondisk.Di
 func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Group, candidate ondisk.Disk) (why string) {
 	held, refusal := candidate.OpenExclusive(p.where)
 	if refusal != "" {
+		p.held[candidate.Path] = refusal
 		return refusal
 	}
 	pin, err := os.Open(candidate.Path)
@@ -240,6 +268,7 @@ func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Grou
 	made := held.Unfinished(candidate, d.Name, here)
 	if !made {
 		why = held.Content(ctx, candidate, p.Signatures)
+		p.held[candidate.Path] = why
 	}
 	held.Release()
 	if !made && why == "" {

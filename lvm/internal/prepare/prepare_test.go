@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -41,5 +42,31 @@ func TestSelector(t *testing.T) {
 	d.Model = ""
 	if selected, _ := selectorMatches((lvm.Selector{Model: "FAST*"}), d); selected {
 		t.Error("a device without a model matches any model")
+	}
+}
+
+// TestNotBlank: a device that holds data is an error where a path names it. Where only a pattern selects it, it is an error while the
+// group has no device: the pattern may well match the node's own disks.
+func TestNotBlank(t *testing.T) {
+	disks := []ondisk.Disk{{BlockDevice: ondisk.BlockDevice{Path: "/dev/sda"}}, {BlockDevice: ondisk.BlockDevice{Path: "/dev/sdb"}}}
+	for name, test := range map[string]struct {
+		path       string
+		held       map[string]string
+		namedAlone bool
+		want       string // "": no error
+	}{
+		"named":                          {"/dev/sda", map[string]string{"/dev/sda": "it holds ext4"}, true, "/dev/sda: it holds ext4. "},
+		"of a pattern, without a group":  {"/dev/sd*", map[string]string{"/dev/sda": "it holds ext4", "/dev/sdb": "it holds xfs"}, false, "/dev/sda: it holds ext4; /dev/sdb: it holds xfs. "},
+		"of a pattern, beside the group": {"/dev/sd*", map[string]string{"/dev/sda": "it holds ext4"}, true, ""},
+		"not selected":                   {"/dev/sdb", map[string]string{"/dev/sda": "it holds ext4"}, false, ""},
+		"blank":                          {"/dev/sda", map[string]string{"/dev/sda": ""}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &preparing{disks: disks, held: test.held}
+			err := p.notBlank(lvm.Declaration{Name: "vg", Devices: []lvm.Selector{{Paths: []string{test.path}}}}, test.namedAlone)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
 	}
 }

@@ -42,7 +42,7 @@ func (b *Batcher) TagLater(v lvm.Volume) {
 }
 
 // work is a group's worker. It ends when no volume is left, or when the driver stops: Host.Close tags the rest.
-func (b *Batcher) work(ctx context.Context, group string) {
+func (b *Batcher) work(ctx context.Context, group lvm.VGUUID) {
 	pause := b.delay
 	for !b.engine.Untagged.StopWorker(group) {
 		select {
@@ -50,7 +50,7 @@ func (b *Batcher) work(ctx context.Context, group string) {
 			return
 		case <-time.After(pause):
 		}
-		err := b.tagGroup(ctx, group, func(ctx context.Context, uuid, what string) (func(), error) {
+		err := b.tagGroup(ctx, group, func(ctx context.Context, uuid lvm.VGUUID, what string) (func(), error) {
 			return b.engine.Locks.AcquireLast(ctx, uuid, what, readyTimeLimit*b.delay)
 		})
 		if err == nil {
@@ -66,9 +66,9 @@ func (b *Batcher) work(ctx context.Context, group string) {
 
 // TagFor tags a volume that a pod waits for, with all others of its group; concurrent callers share one command. Each
 // volume was added under the group's lock, so the next holder of the lock tags them all.
-func (b *Batcher) TagFor(ctx context.Context, group, uuid string) error {
+func (b *Batcher) TagFor(ctx context.Context, group lvm.VGUUID, uuid string) error {
 	for b.engine.Untagged.Has(group, uuid) {
-		_, err := oplock.Do(ctx, &b.operations, group, nil, func(ctx context.Context) (struct{}, error) {
+		_, err := oplock.Do(ctx, &b.operations, string(group), nil, func(ctx context.Context) (struct{}, error) {
 			s, unlock, err := b.engine.LockedFirst(ctx, group, "tagging new volumes as ready", engine.OwedByMarking, b.engine.ReadDisks)
 			if err != nil {
 				return struct{}{}, err
@@ -89,7 +89,7 @@ func (b *Batcher) TagFor(ctx context.Context, group, uuid string) error {
 
 // tagGroup tags all volumes of a group that wait for it. No request needs that now, so it changes no group with a missing
 // disk.
-func (b *Batcher) tagGroup(ctx context.Context, group string, lock func(ctx context.Context, uuid, what string) (func(), error)) error {
+func (b *Batcher) tagGroup(ctx context.Context, group lvm.VGUUID, lock func(ctx context.Context, uuid lvm.VGUUID, what string) (func(), error)) error {
 	if len(b.engine.Untagged.Of(group)) == 0 {
 		return nil
 	}
@@ -154,5 +154,5 @@ func (b *Batcher) TagLocked(ctx context.Context, g lvm.Group, also ...lvm.Volume
 
 // TagRest tags what waits in all groups, concurrently.
 func (b *Batcher) TagRest(ctx context.Context) error {
-	return oplock.EachAtOnce(b.engine.Untagged.GroupsWaiting(), func(group string) error { return b.tagGroup(ctx, group, b.engine.Locks.Acquire) })
+	return oplock.EachAtOnce(b.engine.Untagged.GroupsWaiting(), func(group lvm.VGUUID) error { return b.tagGroup(ctx, group, b.engine.Locks.Acquire) })
 }

@@ -41,7 +41,7 @@ func (r *Recovery) Start(ctx context.Context, s lvm.State) {
 	r.removeNamesOfFormerGroups(ctx, s)
 	r.engine.Arrivals.Begin(s)
 	var tried sync.WaitGroup
-	for _, g := range r.engine.Arrivals.Take() {
+	for _, g := range r.engine.Arrivals.Collect() {
 		tried.Add(1)
 		r.tasks.Fork(func(ctx context.Context) { r.recoverWhenPossible(ctx, g, tried.Done) })
 	}
@@ -129,7 +129,7 @@ func (r *Recovery) afterFormerCommands(ctx context.Context, g lvm.Group) (lvm.Gr
 		return lvm.Group{}, err
 	}
 	defer unlock()
-	if err := r.engine.Commands.Take(ctx, g.Name); err != nil {
+	if err := r.engine.Commands.Acquire(ctx, g.Name); err != nil {
 		return lvm.Group{}, err
 	}
 	s, err := r.engine.ReadDisks(ctx)

@@ -50,15 +50,15 @@ func (m *plugged) commands() []string {
 	return slices.Clone(m.ran)
 }
 
-func (*plugged) Sync([]string) error                                          { return nil }
-func (*plugged) Devices() ([]lvm.Device, error)                               { return nil, nil }
-func (*plugged) Device(string) (string, bool, error)                          { return "", false, nil }
-func (*plugged) RemoveStaleNames(string, func(string) bool) ([]string, error) { return nil, nil }
-func (*plugged) ClearInactiveTable(string) (bool, error)                      { return false, nil }
-func (*plugged) Remove(string) (bool, error)                                  { return false, nil }
+func (*plugged) Sync([]string) error                                              { return nil }
+func (*plugged) Devices() ([]lvm.Device, error)                                   { return nil, nil }
+func (*plugged) Device(string) (string, bool, error)                              { return "", false, nil }
+func (*plugged) RemoveStaleNames(lvm.VGName, func(string) bool) ([]string, error) { return nil, nil }
+func (*plugged) ClearInactiveTable(string) (bool, error)                          { return false, nil }
+func (*plugged) Remove(string) (bool, error)                                      { return false, nil }
 
-// TestReadsStartNothing: a read that first shows a group starts no work in it; recovery, which Start began, does.
-func TestReadsStartNothing(t *testing.T) {
+// TestReadStartsNoRecovery: a read that first shows a group starts no work in it; recovery, which Start began, does.
+func TestReadStartsNoRecovery(t *testing.T) {
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 90}})
 	g.LVs = append(g.LVs, lvm.LV{Name: lvm.SnapshotName("left"), UUID: "left", Type: "linear", Extents: 1,
 		Tags: lvm.SnapshotTags(lvm.Snapshot{ID: lvm.ID{VG: g.UUID, LV: lvm.SnapshotName("left")}, Name: "left", Source: lvm.ID{VG: g.UUID, LV: "v"}, Cluster: fixture.TestCluster, State: lvm.StateCreating})})

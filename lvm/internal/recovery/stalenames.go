@@ -14,7 +14,7 @@ import (
 
 // removeStaleNames removes the names of a group in the host's /dev that earlier versions of the driver created: after an
 // admin's lvremove such a name leads to the volume that gets the device's number next.
-func (r *Recovery) removeStaleNames(ctx context.Context, group string, ours func(uuid string) bool) {
+func (r *Recovery) removeStaleNames(ctx context.Context, group lvm.VGName, ours func(uuid string) bool) {
 	waiting, cancel := context.WithTimeout(ctx, oplock.LockPatience)
 	defer cancel()
 	unlock, err := oplock.LockVG(waiting, r.engine.Config.LockDir, group) // an admin's lvm may be creating a device
@@ -62,11 +62,11 @@ func (r *Recovery) removeNamesOfFormerGroups(ctx context.Context, s lvm.State) {
 		former[file.Name()] = lvm.NamePattern.MatchString(file.Name())
 	}
 	for _, g := range s.Groups {
-		former[g.Name] = false
+		former[string(g.Name)] = false
 	}
 	for _, group := range slices.Sorted(maps.Keys(former)) {
 		if former[group] && !strings.HasPrefix(group, ".") {
-			r.removeStaleNames(ctx, group, dm.NoneOurs)
+			r.removeStaleNames(ctx, lvm.VGName(group), dm.NoneOurs)
 		}
 	}
 }

@@ -26,8 +26,8 @@ func (k *forgetful) ClearInactiveTable(string) (bool, error) {
 	return true, nil
 }
 
-// TestForgetTablesWaits: the driver does not clear the inactive table of a running command, which is about to resume it.
-func TestForgetTablesWaits(t *testing.T) {
+// TestInactiveTableOfRunningCommandIsKept: the driver does not clear the inactive table of a running command, which is about to resume it.
+func TestInactiveTableOfRunningCommandIsKept(t *testing.T) {
 	dir := t.TempDir()
 	kernel := &forgetful{}
 	tasks := oplock.NewTasks()

@@ -170,7 +170,7 @@ func (r *Table) Plan(s lvm.State, cluster string, p Request, locked bool) (alloc
 		r.discard([]lvm.Spec{p.Spec})
 		return r.alone(s, cluster, p, lvm.Errorf(lvm.KindInsufficientCapacity, "this node refused another claim of the same pod: %v", c.refused))
 	}
-	all, placements, err := r.together(s, cluster, p)
+	all, placements, err := r.planAll(s, cluster, p)
 	kept, promised := r.kept[p.Spec.Name]
 	switch {
 	case err == nil && locked:
@@ -220,13 +220,13 @@ func (r *Table) refuse(p Request, why error) {
 func (r *Table) Fits(s lvm.State, cluster string, p Request) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, _, err := r.together(s, cluster, p)
+	_, _, err := r.planAll(s, cluster, p)
 	return err
 }
 
-// together plans all volumes of a request, each next to those before it, or none. It leaves out a peer that is invalid: that
+// planAll plans all volumes of a request, each next to those before it, or none. It leaves out a peer that is invalid: that
 // peer's own request gets the error. The caller holds mu.
-func (r *Table) together(s lvm.State, cluster string, p Request) (Request, []alloc.Placement, error) {
+func (r *Table) planAll(s lvm.State, cluster string, p Request) (Request, []alloc.Placement, error) {
 	s = r.without(s, p.all)
 	placements, err := alloc.Plan(s, cluster, p.all)
 	if err != nil && len(p.all) > 1 && lvm.KindOf(err) != lvm.KindInsufficientCapacity {
@@ -268,7 +268,7 @@ func (p Request) own() int {
 }
 
 // refuse words the error for a volume whose peers do not fit together with it.
-func (p Request) refuse(misfit lvm.Spec, err error) error {
+func (p Request) refuse(unplaceable lvm.Spec, err error) error {
 	others := make([]string, 0, len(p.all)-1)
 	for _, spec := range p.all {
 		if spec.Name != p.Spec.Name {
@@ -276,5 +276,5 @@ func (p Request) refuse(misfit lvm.Spec, err error) error {
 		}
 	}
 	return lvm.Errorf(lvm.KindInsufficientCapacity, "volume %q must be placed on one node with %s, and this node lacks capacity for all of them: %w",
-		p.Spec.Name, strings.Join(others, ", "), &lvm.UnplaceableError{Spec: misfit, Err: err})
+		p.Spec.Name, strings.Join(others, ", "), &lvm.UnplaceableError{Spec: unplaceable, Err: err})
 }

@@ -71,9 +71,9 @@ func TestReservationsEnd(t *testing.T) {
 	}
 }
 
-// TestSiblingsAreRefusedTogether: after one volume of a pod is refused, so is the other, once, whenever its request began.
+// TestPeersAreRefusedTogether: after one volume of a pod is refused, so is the other, once, whenever its request began.
 // Exceptions: both fit meanwhile, or seconds have passed and the other was not in flight.
-func TestSiblingsAreRefusedTogether(t *testing.T) {
+func TestPeersAreRefusedTogether(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		between func(r *reserving, a, b lvm.Spec)
@@ -106,8 +106,8 @@ func TestSiblingsAreRefusedTogether(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileItWaits: a request that began before its peer was refused is refused however long it waits.
-func TestRefusedWhileItWaits(t *testing.T) {
+// TestRequestIsRefusedWhileWaiting: a request that began before its peer was refused is refused however long it waits.
+func TestRequestIsRefusedWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReserving()
 		a, b := r.spec("a", 40), r.spec("b", 50)
@@ -123,8 +123,8 @@ func TestRefusedWhileItWaits(t *testing.T) {
 	})
 }
 
-// TestDecisionsWithoutTheLock: they reserve nothing, and refuse no volume with a reservation.
-func TestDecisionsWithoutTheLock(t *testing.T) {
+// TestPlansWithoutLockReserveNothing: they reserve nothing, and refuse no volume with a reservation.
+func TestPlansWithoutLockReserveNothing(t *testing.T) {
 	r := newReserving()
 	a, b := r.spec("a", 40), r.spec("b", 50)
 	_, err := r.Plan(r.state, fixture.TestCluster, NewRequest(a, []lvm.Spec{b}), false)

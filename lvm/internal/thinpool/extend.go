@@ -78,7 +78,7 @@ func (m *Manager) ExtendDue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	due := map[string][]func() error{} // by group
+	due := map[lvm.VGUUID][]func() error{} // by group
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
 			if lv.Thin == nil || !lvm.IsPool(lv) {
@@ -94,12 +94,12 @@ func (m *Manager) ExtendDue(ctx context.Context) error {
 			due[group] = append(due[group], func() error { return m.removePool(ctx, group, uuid) })
 		}
 	}
-	return oplock.EachAtOnce(slices.Sorted(maps.Keys(due)), func(group string) error { return m.extendPoolsOf(ctx, group, due[group]) })
+	return oplock.EachAtOnce(slices.Sorted(maps.Keys(due)), func(group lvm.VGUUID) error { return m.extendPoolsOf(ctx, group, due[group]) })
 }
 
 // extendPoolsOf does what the pools of one group need. It returns early if the group becomes blocked: the command goes on, and
 // Close waits for it.
-func (m *Manager) extendPoolsOf(ctx context.Context, group string, work []func() error) error {
+func (m *Manager) extendPoolsOf(ctx context.Context, group lvm.VGUUID, work []func() error) error {
 	done := make(chan error, 1)
 	m.tasks.Fork(func(context.Context) {
 		var errs []error
@@ -140,7 +140,7 @@ func (m *Manager) needOf(g lvm.Group, name string) (alloc.PoolNeed, alloc.Pool, 
 }
 
 // extendPool extends one pool under its group's lock, by what it needs then.
-func (m *Manager) extendPool(ctx context.Context, group, name string) error {
+func (m *Manager) extendPool(ctx context.Context, group lvm.VGUUID, name string) error {
 	s, unlock, err := m.engine.Locked(ctx, group, "extending the thin pool "+name, m.engine.ReadDisks)
 	if err != nil {
 		return err

@@ -33,8 +33,8 @@ func filled(extents int64) lvm.PoolStatus {
 	return lvm.PoolStatus{Mode: "rw", DataUsed: extents * 64, DataTotal: 6400, MetadataUsed: 10, MetadataTotal: 2048}
 }
 
-// TestPoolDue: a pool gets what it needs, as far as the group has free extents, and no more than is provisioned.
-func TestPoolDue(t *testing.T) {
+// TestPoolExtensionNeed: a pool gets what it needs, as far as the group has free extents, and no more than is provisioned.
+func TestPoolExtensionNeed(t *testing.T) {
 	metadata := filled(10)
 	metadata.MetadataUsed = 1229 // of 2048: just over 60 %
 	behind, metadataBehind := filled(90), metadata
@@ -78,8 +78,8 @@ func TestPoolDue(t *testing.T) {
 	}
 }
 
-// TestPoolCrowded: a group's free extents count as the pool's. A pool that cannot run out of space is never overcommitted.
-func TestPoolCrowded(t *testing.T) {
+// TestPoolOvercommit: a group's free extents count as the pool's. A pool that cannot run out of space is never overcommitted.
+func TestPoolOvercommit(t *testing.T) {
 	metadata := filled(10)
 	metadata.MetadataUsed = 1229
 	for _, test := range []struct {
@@ -92,7 +92,7 @@ func TestPoolCrowded(t *testing.T) {
 		{"enough for all that is provisioned", 150, filled(100), ""},
 		{"few free extents", 20, filled(96), "nearly full: 384 MiB of 400 MiB are written, 1000 MiB are provisioned, and volume group vg has 80 MiB free"},
 		{"less written", 20, filled(95), ""},
-		{"no free extents", 0, filled(80), "has 0 B free to extend it"},
+		{"no free extents", 0, filled(80), "has 0 B free to extend it. Delete volumes or snapshots in it, or add a disk to the group (vgextend vg DISK)"},
 		{"metadata", 0, metadata, "the metadata of the thin pool vg/nodelvm-thin is nearly full (60.0 %)"},
 		{"metadata with free extents", 2, metadata, ""},
 		{"broken", 900, lvm.PoolStatus{Mode: "ro"}, "takes no writes (it is read-only)"},
@@ -133,8 +133,8 @@ func TestRefusalOfAnAdminsPool(t *testing.T) {
 	}
 }
 
-// TestCrowdedPoolPromisesNothing: everything that would provision more is refused, with the pool's reason.
-func TestCrowdedPoolPromisesNothing(t *testing.T) {
+// TestOvercommittedPoolProvisionsNothing: everything that would provision more is refused, with the pool's reason.
+func TestOvercommittedPoolProvisionsNothing(t *testing.T) {
 	s := fixture.FiveDisks()
 	v := fixture.NewVolume(t, s, fixture.SpecIn("a", fixture.ThinClass, 100*lvm.MiB))
 	g := &s.Groups[0]
@@ -151,7 +151,7 @@ func TestCrowdedPoolPromisesNothing(t *testing.T) {
 		t.Errorf("extension: %v", err)
 	}
 	class := v.Class
-	class.Group = g.Name
+	class.Group = string(g.Name)
 	if _, err = alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "b", Class: class, Required: lvm.MiB}}); lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), "is nearly full") {
 		t.Errorf("volume: %v", err)
 	}

@@ -54,11 +54,11 @@ func removable(g lvm.Group, lv lvm.LV, cluster string, declared []lvm.Declaratio
 }
 
 // emptyFor lists by group the UUIDs of the pools that have been empty for Config.EmptyPoolsFor.
-func (m *Manager) emptyFor(s lvm.State) map[string][]string {
+func (m *Manager) emptyFor(s lvm.State) map[lvm.VGUUID][]string {
 	if m.engine.Config.EmptyPoolsFor <= 0 {
 		return nil
 	}
-	now, group := map[string]bool{}, map[string]string{}
+	now, group := map[string]bool{}, map[string]lvm.VGUUID{}
 	for _, g := range m.reserved.Apply(s).Groups {
 		for _, lv := range g.LVs {
 			if lv.UUID != "" && removable(g, lv, m.engine.Config.Cluster, m.declared()) {
@@ -66,7 +66,7 @@ func (m *Manager) emptyFor(s lvm.State) map[string][]string {
 			}
 		}
 	}
-	due := map[string][]string{}
+	due := map[lvm.VGUUID][]string{}
 	for uuid, since := range m.emptied.note(now) {
 		if time.Since(since) >= m.engine.Config.EmptyPoolsFor {
 			due[group[uuid]] = append(due[group[uuid]], uuid)
@@ -76,7 +76,7 @@ func (m *Manager) emptyFor(s lvm.State) map[string][]string {
 }
 
 // removePool removes a pool under its group's lock if it is still empty. It ignores one whose group it cannot change now.
-func (m *Manager) removePool(ctx context.Context, group, uuid string) error {
+func (m *Manager) removePool(ctx context.Context, group lvm.VGUUID, uuid string) error {
 	s, unlock, err := m.engine.Locked(ctx, group, "removing an empty thin pool", m.engine.ReadDisks)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 func TestRemovable(t *testing.T) {
 	tags := lvm.PoolTags(fixture.TestCluster)
 	pool := lvm.LV{UUID: "p", Name: "pool", Tags: tags, Type: "thin-pool", Extents: 9, Thin: &lvm.ThinPool{}}
-	declared := func(group, name string, size lvm.Bytes) []lvm.Declaration {
+	declared := func(group lvm.VGName, name string, size lvm.Bytes) []lvm.Declaration {
 		return []lvm.Declaration{{Name: group, Pool: lvm.PoolPolicy{Name: name, Size: size}}}
 	}
 	for name, test := range map[string]struct {

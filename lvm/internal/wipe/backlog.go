@@ -21,7 +21,7 @@ func (w *Wiper) left(v lvm.Volume, at lvm.Bytes) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.pending[v.UUID]; p != nil {
-		p.left = max(v.Size-at, 0)
+		p.left = max(v.DeviceSize()-at, 0)
 	}
 }
 
@@ -69,10 +69,10 @@ func (w *Wiper) Backlogs() []inventory.Backlog {
 		}
 		list[i].Volumes++
 		list[i].Bytes += p.left
-		list[i].Held += v.Size
+		list[i].Held += v.DeviceSize()
 	}
 	slices.SortFunc(list, func(a, b inventory.Backlog) int {
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.UUID, b.UUID), strings.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.UUID, b.UUID), strings.Compare(a.Namespace, b.Namespace))
 	})
 	return list
 }

@@ -17,10 +17,10 @@ import (
 
 // Wiper zeroes deleted volumes in the background, then frees their extents.
 type Wiper struct {
-	engine     *engine.Engine
-	tasks      *oplock.Tasks
-	turns      oplock.Turns // one wipe at a time in each group
-	newVolumes oplock.Turns // the same for extents of new volumes, for which requests wait
+	engine         *engine.Engine
+	tasks          *oplock.Tasks
+	queue          oplock.ZeroQueue // one wipe at a time in each group
+	newVolumeQueue oplock.ZeroQueue // the same for extents of new volumes, for which requests wait
 
 	mu      sync.Mutex
 	pending map[string]*wiping // by the volume's UUID
@@ -44,7 +44,7 @@ func (w *Wiper) Wipe(v lvm.Volume) {
 	if w.pending == nil {
 		w.pending = map[string]*wiping{}
 	}
-	w.pending[v.UUID] = &wiping{volume: v, left: v.Size, done: make(chan struct{})}
+	w.pending[v.UUID] = &wiping{volume: v, left: toWrite(v), done: make(chan struct{})}
 	w.tasks.Fork(func(ctx context.Context) { w.wipeUntilDone(ctx, v) })
 }
 
@@ -69,17 +69,17 @@ func (w *Wiper) wipeUntilDone(ctx context.Context, v lvm.Volume) {
 	}
 }
 
-// wipeOnce zeroes the volume from where an earlier attempt stopped, and removes it. It zeroes without the group's lock, because
+// wipeOnce zeroes or erases the volume from where an earlier attempt stopped, and removes it. It zeroes without the group's lock, because
 // that can take hours.
 func (w *Wiper) wipeOnce(ctx context.Context, v lvm.Volume) error {
-	turn, err := w.turns.Wait(ctx, v.ID.VG, w.LeftOf(v.UUID))
+	turn, err := w.queue.Wait(ctx, v.ID.VG, w.LeftOf(v.UUID))
 	if err != nil {
 		return err
 	}
 	defer turn.End()
 	var content *zeroedPrefix
-	if IsWiped(v) {
-		content, err = w.zero(ctx, v, turn)
+	if IsWiped(v) || v.Class.Encryption != lvm.EncryptionNone {
+		content, err = w.clear(ctx, v, turn)
 		if lvm.KindOf(err) == lvm.KindNotFound {
 			return nil // an admin removed it
 		}
@@ -96,37 +96,32 @@ type zeroedPrefix struct {
 	runs alloc.RunsByPV
 }
 
-// zero zeroes a deleted volume. Nil: another volume has the name by now.
-func (w *Wiper) zero(ctx context.Context, v lvm.Volume, turn *oplock.Turn) (*zeroedPrefix, error) {
-	s, err := w.engine.ReadState(ctx)
-	if err != nil {
-		return nil, err
-	}
-	g, lv, now, err := s.FindVolume(v.ID)
-	if err != nil {
-		return nil, err
-	}
-	if now.UUID != v.UUID || now.State != lvm.StateDeleting {
-		return nil, nil
-	}
-	return &zeroedPrefix{now.Size, alloc.ContentOf(g, lv)}, w.zeroVolume(ctx, g, lv, now, turn)
+// zero zeroes a deleted volume.
+func (w *Wiper) zero(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, turn *oplock.ZeroSlot) (*zeroedPrefix, error) {
+	return &zeroedPrefix{v.Size, alloc.ContentOf(g, lv)}, w.zeroVolume(ctx, g, lv, v, turn)
 }
 
-func (w *Wiper) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, turn *oplock.Turn) error {
+// writable returns the device of a deleted volume, provided that writes to it reach all its disks.
+func (w *Wiper) writable(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume) (path string, err error) {
 	if lost := missingBelow(g, lv); len(lost) > 0 {
-		return lvm.Errorf(lvm.KindInternal, "cannot wipe volume %s/%s: a part of it is on the physical volume %s, which is missing or unresponsive. Its data could be read when that disk returns: reconnect the disk (vgextend --restoremissing clears its MISSING flag), or remove the volume with lvremove",
+		return "", lvm.Errorf(lvm.KindInternal, "cannot wipe volume %s/%s: a part of it is on the physical volume %s, which is missing or unresponsive. Its data could be read when that disk returns: reconnect the disk (vgextend --restoremissing clears its MISSING flag), or remove the volume with lvremove",
 			g.Name, lv.Name, strings.Join(lost, ", "))
 	}
 	if err := lvm.CheckNoNewMissingPV(g); err != nil { // neither removal nor a progress tag is possible
-		return err
+		return "", err
 	}
-	path, err := w.engine.EnsureActive(ctx, v)
+	if path, err = w.engine.EnsureActive(ctx, v); err != nil {
+		return "", err
+	}
+	return path, w.everyLeg(g, lv, path)
+}
+
+func (w *Wiper) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, turn *oplock.ZeroSlot) error {
+	path, err := w.writable(ctx, g, lv, v)
 	if err != nil {
 		return err
 	}
-	if err := w.everyLeg(g, lv, path); err != nil {
-		return err
-	}
+	size := v.DeviceSize()
 	saved := wipedUntil(lv)
 	at, last := saved, time.Now()
 	save := func(ctx context.Context) {
@@ -136,11 +131,11 @@ func (w *Wiper) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Vo
 		}
 	}
 	w.left(v, at)
-	err = w.engine.Machine.Kernel.Zero(ctx, engine.DeviceAt(v, path), at, v.Size, func(until lvm.Bytes) {
+	err = w.engine.Machine.Kernel.Zero(ctx, engine.DeviceAt(v, path), at, size, func(until lvm.Bytes) {
 		at = until
 		w.left(v, at)
-		turn.Pause(ctx, v.Size-at)
-		if time.Since(last) > wipeSave && at < v.Size {
+		turn.Pause(ctx, size-at)
+		if time.Since(last) > wipeSave && at < size {
 			save(ctx)
 		}
 	})

@@ -20,7 +20,7 @@ func (w *Wiper) ZeroExtents(ctx context.Context, id lvm.ID, extents []lvm.Run) e
 		return err
 	}
 	left := g.Bytes(alloc.CountOf(extents))
-	turn, err := w.newVolumes.Wait(w.tasks.Context(), id.VG, left) //nolint:contextcheck // the volume is zeroed to the end, or to that of the driver
+	turn, err := w.newVolumeQueue.Wait(w.tasks.Context(), id.VG, left) //nolint:contextcheck // the volume is zeroed to the end, or to that of the driver
 	if err != nil {
 		return err
 	}

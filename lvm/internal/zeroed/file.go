@@ -22,8 +22,8 @@ type Files struct {
 // content is the content of a file.
 type content struct {
 	Version  int            `json:"version"`
-	UUID     string         `json:"uuid"` // the group's
-	Group    string         `json:"group"`
+	UUID     lvm.VGUUID     `json:"uuid"` // the group's
+	Group    lvm.VGName     `json:"group"`
 	Seqno    int64          `json:"seqno"`
 	Checksum uint32         `json:"checksum"` // of the metadata's text
 	Zeroed   alloc.RunsByPV `json:"zeroed"`
@@ -32,7 +32,7 @@ type content struct {
 const fileVersion = 1
 
 // path is next to the group's backups, under a name that no group can have.
-func (f Files) path(uuid string) string { return filepath.Join(f.Dir, "zeroed:"+uuid) }
+func (f Files) path(uuid lvm.VGUUID) string { return filepath.Join(f.Dir, "zeroed:"+string(uuid)) }
 
 // load returns what is known of a group at its first read.
 func (f Files) load(g lvm.Group) knowledge {
@@ -69,7 +69,7 @@ func parseZeroed(text []byte, g lvm.Group) (alloc.RunsByPV, error) {
 }
 
 // save writes a group's file without a flush: a power cut may damage or lose it.
-func (f Files) save(uuid, name string, z knowledge) {
+func (f Files) save(uuid lvm.VGUUID, name lvm.VGName, z knowledge) {
 	text, err := json.Marshal(content{fileVersion, uuid, name, z.seqno, z.checksum, z.runs})
 	if err == nil {
 		temporary := f.path(uuid) + ".new"

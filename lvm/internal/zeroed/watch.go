@@ -17,13 +17,13 @@ type Watch struct {
 	files  Files
 	after  func(time.Duration, func()) // runs a function later, unless the Host closes before
 	clock  int64
-	groups map[string]*watchedGroup // by UUID
+	groups map[lvm.VGUUID]*watchedGroup // by UUID
 }
 
 // watchedGroup is what is known of one group, and what happened in it since.
 type watchedGroup struct {
 	knowledge
-	name    string
+	name    lvm.VGName
 	since   int64          // clock value: an earlier read says nothing new
 	running int            // own commands that are running
 	own     int64          // commits of own commands since the last read
@@ -38,7 +38,7 @@ const savePause = time.Second
 func (w *Watch) Begin(files Files, after func(time.Duration, func())) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.files, w.after, w.groups = files, after, map[string]*watchedGroup{}
+	w.files, w.after, w.groups = files, after, map[lvm.VGUUID]*watchedGroup{}
 }
 
 // Reading returns the ticket for a read of the disks.
@@ -53,7 +53,7 @@ func (w *Watch) Reading() (ticket int64) {
 func (w *Watch) Read(ticket int64, s lvm.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	here := make(map[string]bool, len(s.Groups))
+	here := make(map[lvm.VGUUID]bool, len(s.Groups))
 	for _, g := range s.Groups {
 		here[g.UUID] = true
 		w.group(ticket, g)
@@ -86,7 +86,7 @@ func (w *Watch) group(ticket int64, g lvm.Group) {
 }
 
 // Started and ended enclose the driver's commands; commits is their maximal number of commits, 0 if they failed.
-func (w *Watch) Started(group string) {
+func (w *Watch) Started(group lvm.VGUUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.groups[group]; e != nil {
@@ -94,7 +94,7 @@ func (w *Watch) Started(group string) {
 	}
 }
 
-func (w *Watch) Ended(group string, commits int64) {
+func (w *Watch) Ended(group lvm.VGUUID, commits int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.clock++
@@ -106,7 +106,7 @@ func (w *Watch) Ended(group string, commits int64) {
 }
 
 // Gains records the zeroed extents that the next own command frees, if it does.
-func (w *Watch) Gains(group string, runs alloc.RunsByPV) {
+func (w *Watch) Gains(group lvm.VGUUID, runs alloc.RunsByPV) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.groups[group]; e != nil {
@@ -130,7 +130,7 @@ func (w *Watch) Show(g *lvm.Group) {
 	g.PVs = pvs
 }
 
-func (w *Watch) saveLater(uuid string, e *watchedGroup) {
+func (w *Watch) saveLater(uuid lvm.VGUUID, e *watchedGroup) {
 	if e.saving || w.files.Dir == "" {
 		return
 	}
@@ -139,7 +139,7 @@ func (w *Watch) saveLater(uuid string, e *watchedGroup) {
 }
 
 // save writes what is known of a group to its file.
-func (w *Watch) save(uuid string) {
+func (w *Watch) save(uuid lvm.VGUUID) {
 	w.mu.Lock()
 	e := w.groups[uuid]
 	if e == nil || !e.saving {
@@ -155,7 +155,7 @@ func (w *Watch) save(uuid string) {
 // SaveAll writes all files that are due.
 func (w *Watch) SaveAll() {
 	w.mu.Lock()
-	uuids := make([]string, 0, len(w.groups))
+	uuids := make([]lvm.VGUUID, 0, len(w.groups))
 	for uuid := range w.groups {
 		uuids = append(uuids, uuid)
 	}

@@ -181,8 +181,8 @@ func TestZeroedWatch(t *testing.T) {
 	want("after its disks were missing", w, at(5, free), nil)
 }
 
-// TestPieces: zeroes written to a volume's stretches reach all the requested extents, in each layout.
-func TestPieces(t *testing.T) {
+// TestZeroedRangesOfEachLayout: zeroes written to a volume's stretches reach all the requested extents, in each layout.
+func TestZeroedRangesOfEachLayout(t *testing.T) {
 	g := fixture.TestGroup("vg", nil, nil, nil)
 	images := func(n lvm.Extents) {
 		for i, name := range []string{"v_rimage_0", "v_rimage_1", "v_rimage_2"} {
@@ -213,7 +213,7 @@ func TestPieces(t *testing.T) {
 			alloc.RunsByPV{"vga": {{Start: 11, Count: 1}}}, []lvm.Run{{Start: 0, Count: 14}}},
 		{"a cache", lvm.LV{Extents: 3, Segments: []lvm.Segment{{Extents: 3, Type: "cache"}}}, nil, []lvm.Run{{Start: 0, Count: 3}}},
 	} {
-		if got := alloc.StretchesOn(g, test.lv, test.runs); !slices.Equal(got, test.want) {
+		if got := alloc.RangesOn(g, test.lv, test.runs); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
@@ -222,8 +222,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestRuns: the algebra of runs is that of sets.
-func TestRuns(t *testing.T) {
+// TestRunSetOperations: the algebra of runs is that of sets.
+func TestRunSetOperations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) ([]lvm.Run, map[lvm.Extents]bool) {
 			set := map[lvm.Extents]bool{}
@@ -266,9 +266,9 @@ func TestRuns(t *testing.T) {
 	})
 }
 
-// TestCarveZeroed: alloc places a raw block volume on extents that are known to be zero, if possible; all other volumes it
+// TestAllocateOnZeroedExtents: alloc places a raw block volume on extents that are known to be zero, if possible; all other volumes it
 // places as before.
-func TestCarveZeroed(t *testing.T) {
+func TestAllocateOnZeroedExtents(t *testing.T) {
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 20}}, []lvm.Run{{Start: 0, Count: 30}})
 	g.PVs[1].Zeroed = []lvm.Run{{Start: 10, Count: 10}}
 	s := lvm.State{Groups: []lvm.Group{g}}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// obstacle is why a group of a node cannot serve classes.
+type obstacle struct{ node, text string }
+
+func (o obstacle) compare(p obstacle) int {
+	return cmp.Or(cmp.Compare(o.node, p.node), cmp.Compare(o.text, p.text))
+}
+
+// checkClassGroups looks whether each class has a volume group that can serve it. Classes with the same cause share a finding.
+func checkClassGroups(f *facts, found func(where, what, fix string)) {
+	obstacles, missing := map[obstacle][]string{}, map[string][]string{}
+	asked := 0
+	for _, class := range f.classes {
+		if nodes := f.addObstacles(class, obstacles); nodes > 0 {
+			asked = nodes
+			group := class.Parameters[api.ParameterVolumeGroup]
+			missing[group] = append(missing[group], class.Name)
+		}
+	}
+	for _, o := range slices.SortedFunc(maps.Keys(obstacles), obstacle.compare) {
+		found(o.node, fmt.Sprintf("no capacity for %s: %s", classWords(obstacles[o]), o.text), "resolve that, or ignore it if other nodes serve these claims")
+	}
+	for _, group := range slices.Sorted(maps.Keys(missing)) {
+		what, fix := fmt.Sprintf("the volume group %q", group),
+			"create a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n "+printable.ShellWord(group)+" DISK...), or set another one in the class"
+		if tag, isTag := strings.CutPrefix(group, "@"); isTag {
+			what, fix = fmt.Sprintf("a volume group with the LVM tag %q", tag), "add the tag to a volume group (vgchange --addtag "+printable.ShellWord(tag)+" GROUP), or set another one in the class"
+		}
+		found(classWords(missing[group]), fmt.Sprintf("none of the %d answering nodes has %s: claims stay Pending", asked, what), fix)
+	}
+}
+
+func classWords(classes []string) string {
+	if len(classes) == 1 {
+		return "StorageClass " + classes[0]
+	}
+	return "StorageClasses " + strings.Join(classes, ", ")
+}
+
+// addObstacles adds the obstacles of one class, and returns how many nodes answered, if no node has its group and no other check says
+// why; else 0.
+func (f *facts) addObstacles(class storagev1.StorageClass, obstacles map[obstacle][]string) (nodes int) {
+	offers, explained := 0, false
+	for _, a := range f.answering() {
+		c := classOf(a.page, class.Name)
+		if c == nil || len(c.Offers) == 0 && c.Error == "" && a.gap() != "" {
+			continue
+		}
+		nodes++
+		offers += len(c.Offers)
+		explained = explained || c.Error != "" ||
+			hasCondition(a.page, lvm.ConditionVolumeGroupSetupFailed, inventory.VGName(class.Parameters[api.ParameterVolumeGroup]))
+		for _, offer := range c.Offers {
+			if offer.Obstacle != "" && !reportedElsewhere(a.page, offer, class.Parameters) {
+				key := obstacle{a.node, offer.Obstacle}
+				obstacles[key] = append(obstacles[key], class.Name)
+			}
+		}
+	}
+	if offers > 0 || explained {
+		return 0
+	}
+	return nodes
+}
+
+// reportedElsewhere tells whether checkGroups, checkPools or checkConditions report an obstacle.
+func reportedElsewhere(page statuspage.Page, offer inventory.Offer, parameters map[string]string) bool {
+	pool := poolOf(parameters)
+	for _, g := range page.Groups {
+		if g.Name != offer.Group {
+			continue
+		}
+		if g.Problem != "" {
+			return true
+		}
+		if slices.ContainsFunc(g.Pools, func(p inventory.Pool) bool { return !p.Zero && p.Name == pool }) {
+			return true
+		}
+	}
+	return pool != "" && slices.ContainsFunc(page.Conditions, func(x statuspage.Condition) bool { return x.Group == offer.Group && x.Pool == pool })
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+const conditionFix = "follow the message; see docs/howto/runbooks.md"
+
+// checkConditions reports the conditions that the drivers found, with the texts of their events. One cause is one finding: a missing
+// disk with all volumes that it affects, a thin pool with all of its volumes. checkGroups reports an unusable group.
+func checkConditions(f *facts, found func(where, what, fix string)) {
+	for _, a := range f.answering() {
+		names, pools := volumeNames(a.page), map[string]bool{}
+		for _, x := range a.page.Conditions {
+			kind, pool := lvm.ConditionType(x.Type), x.Type+" "+string(x.Group)+"/"+x.Pool
+			switch {
+			case kind == lvm.ConditionVolumeGroupUnusable, kind == lvm.ConditionDiskUnresponsive: // checkGroups
+			case isOfMissingDisk(a.page, x): // in the finding of the group
+			case kind == lvm.ConditionPhysicalVolumeMissing:
+				found(a.node+", volume group "+string(x.Group), x.Text+missingDisks(a.page, x.Group)+affected(a.page, x.Group, names), "reconnect the disk; if it is lost, see docs/howto/replace-disk.md")
+			case x.Pool != "" && pools[pool]:
+			case x.Pool != "":
+				pools[pool] = true
+				found(a.node+", thin pool "+string(x.Group)+"/"+x.Pool, x.Type+": "+x.Text, conditionFix)
+			case x.Volume == "" && x.Group == "":
+				found(a.node, x.Text, conditionFix)
+			case x.Volume == "":
+				found(a.node+", volume group "+string(x.Group), x.Text, conditionFix)
+			default:
+				found(a.node+", volume "+names[x.Volume], x.Type+": "+x.Text, conditionFix)
+			}
+		}
+	}
+}
+
+// checkTags reports logical volumes with the driver's tags that it cannot read.
+func checkTags(f *facts, found func(where, what, fix string)) {
+	for _, a := range f.answering() {
+		for _, text := range a.page.Damaged {
+			found(a.node, "ignoring a volume with invalid tags: "+text, "correct its tags (lvchange --deltag, --addtag), or remove it if it is not needed")
+		}
+	}
+}
+
+// volumeNames returns group/LV and the claim of each volume, by handle.
+func volumeNames(page statuspage.Page) map[string]string {
+	names := map[string]string{}
+	for _, v := range page.Volumes {
+		names[v.ID] = string(v.Group) + "/" + v.LV
+		if v.Claim != "" {
+			names[v.ID] += " (claim " + v.Claim + ")"
+		}
+	}
+	return names
+}
+
+// hasCondition reports whether a group, none of its volumes, has a condition.
+func hasCondition(page statuspage.Page, kind lvm.ConditionType, group inventory.VGName) bool {
+	return slices.ContainsFunc(page.Conditions, func(x statuspage.Condition) bool {
+		return x.Type == string(kind) && x.Group == group && x.Volume == ""
+	})
+}
+
+// isOfMissingDisk reports whether a volume has the condition because its group misses a disk.
+func isOfMissingDisk(page statuspage.Page, x statuspage.Condition) bool {
+	kind := lvm.ConditionType(x.Type)
+	return x.Volume != "" && (kind == lvm.ConditionVolumeDataMissing || kind == lvm.ConditionVolumeDegraded) &&
+		hasCondition(page, lvm.ConditionPhysicalVolumeMissing, x.Group)
+}
+
+// missingDisks says which disks a group misses; "" if the driver never saw what they are.
+func missingDisks(page statuspage.Page, group inventory.VGName) string {
+	var list []string
+	for _, g := range page.Groups {
+		for _, pv := range g.PVs {
+			if g.Name == group && pv.Missing && pv.Disk != nil {
+				list = append(list, pv.Disk.String())
+			}
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return ". Missing: " + strings.Join(list, "; ")
+}
+
+// affectedShown is how many volumes of a missing disk doctor names; kubectl nodelvm volumes lists them all.
+const affectedShown = 20
+
+// affected lists the volumes of a group that misses a disk.
+func affected(page statuspage.Page, group inventory.VGName, names map[string]string) string {
+	var list []string
+	for _, x := range page.Conditions {
+		if x.Group == group && isOfMissingDisk(page, x) {
+			list = append(list, x.Type+": "+names[x.Volume])
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	more := ""
+	if rest := len(list) - affectedShown; rest > 0 {
+		more = fmt.Sprintf("; and %d more volumes", rest)
+	}
+	return ". Affected volumes: " + strings.Join(list[:min(len(list), affectedShown)], "; ") + more
+}

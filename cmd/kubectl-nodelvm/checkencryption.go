@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/nodelvm/nodelvm/api"
+)
+
+// restrictionPolicy is the chart's admission policy for what a node writes. Its variable names the encrypted classes.
+const (
+	restrictionPolicy = "nodelvm-node-restriction"
+	encryptedClasses  = "encryptedClasses"
+)
+
+// keyPolicy is what the policy allows of volumes that refer to Secrets.
+type keyPolicy struct {
+	classes []string
+}
+
+// readKeyPolicy reads the policy if a class has encryption. Without the policy the API server admits the volumes of every class.
+func (c *cluster) readKeyPolicy(ctx context.Context, f *facts) error {
+	if !slices.ContainsFunc(f.classes, isEncrypted) {
+		return nil
+	}
+	var policy admissionv1.ValidatingAdmissionPolicy
+	if err := c.get(ctx, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+restrictionPolicy, &policy); err != nil {
+		return ignoreNotFound(err)
+	}
+	f.keyPolicy = parseKeyPolicy(&policy)
+	return nil
+}
+
+func isEncrypted(class storagev1.StorageClass) bool {
+	return class.Parameters[api.ParameterEncryption] != ""
+}
+
+var (
+	classList = regexp.MustCompile(`^\s*\[\s*('[^']*'|"[^"]*")?(\s*,\s*('[^']*'|"[^"]*"))*\s*\]\s*$`)
+	className = regexp.MustCompile(`'[^']*'|"[^"]*"`)
+)
+
+// parseKeyPolicy returns nil for a policy that an admin has rewritten, in which the list is no list of names.
+func parseKeyPolicy(policy *admissionv1.ValidatingAdmissionPolicy) *keyPolicy {
+	for _, v := range policy.Spec.Variables {
+		if v.Name != encryptedClasses || !classList.MatchString(v.Expression) {
+			continue
+		}
+		p := &keyPolicy{}
+		for _, quoted := range className.FindAllString(v.Expression, -1) {
+			p.classes = append(p.classes, quoted[1:len(quoted)-1])
+		}
+		return p
+	}
+	return nil
+}
+
+// checkKeys looks for classes with encryption whose volumes the policy refuses.
+func (p *keyPolicy) checkKeys(class storagev1.StorageClass, found func(where, what, fix string)) {
+	if p == nil || !isEncrypted(class) {
+		return
+	}
+	const effect = ": the API server refuses their PersistentVolumes, and their claims stay Pending without an event"
+	where := "StorageClass " + class.Name
+	if !slices.Contains(p.classes, class.Name) {
+		found(where, "its volumes are encrypted, and the admission policy "+restrictionPolicy+" does not name the class"+effect,
+			"add the class to the Helm value nodeRestriction.encryptedClasses, or to the variable encryptedClasses of the policy")
+	}
+	for _, parameter := range []string{
+		api.ParameterStageSecretName, api.ParameterStageSecretNamespace, api.ParameterExpandSecretName, api.ParameterExpandSecretNamespace,
+	} {
+		if strings.Contains(class.Parameters[parameter], "${pvc.annotations[") {
+			found(where, "its volumes are encrypted, and the parameter "+parameter+" contains ${pvc.annotations[...]}, which the admission policy does not allow"+effect,
+				"delete the class and create it again with ${pvc.name}, ${pvc.namespace} or constant names")
+			return
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodelvm/nodelvm/api"
+)
+
+func policyOf(expression string) *keyPolicy {
+	var policy admissionv1.ValidatingAdmissionPolicy
+	policy.Spec.Variables = []admissionv1.Variable{{Name: "node", Expression: "'local'"}, {Name: encryptedClasses, Expression: expression}}
+	return parseKeyPolicy(&policy)
+}
+
+// TestEncryptedClassesOfThePolicy: what the chart or an admin writes is read; of anything else nothing is said.
+func TestEncryptedClassesOfThePolicy(t *testing.T) {
+	for expression, want := range map[string][]string{"[]": {}, " [ ] ": {}, "['a']": {"a"}, "['a', 'b-c.d']": {"a", "b-c.d"}, `["a",'b']`: {"a", "b"}} {
+		if p := policyOf(expression); p == nil || !slices.Equal(p.classes, want) {
+			t.Errorf("%s: %v, want %q", expression, p, want)
+		}
+	}
+	for _, expression := range []string{"", "variables.others", "['a'] + ['b']", "['a'", "'a'"} {
+		if p := policyOf(expression); p != nil {
+			t.Errorf("%s: %q", expression, p.classes)
+		}
+	}
+}
+
+// TestKeyPolicyOfTheManifest: the shipped policy has the variable, with no class.
+func TestKeyPolicyOfTheManifest(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var policy admissionv1.ValidatingAdmissionPolicy
+		if err := yaml.Unmarshal([]byte(document), &policy); err != nil {
+			t.Fatal(err)
+		}
+		if policy.Kind == "ValidatingAdmissionPolicy" && policy.Name == restrictionPolicy {
+			if p := parseKeyPolicy(&policy); p == nil || len(p.classes) > 0 {
+				t.Errorf("the policy names %v", p)
+			}
+			return
+		}
+	}
+	t.Errorf("the manifest has no policy %s", restrictionPolicy)
+}
+
+// TestEncryptedClassesThatAreAdmitted: no finding for a class that the policy names, without the policy, and without encryption.
+func TestEncryptedClassesThatAreAdmitted(t *testing.T) {
+	for what, change := range map[string]func(*facts){
+		"named": func(f *facts) {
+			f.classes[0].Parameters[api.ParameterEncryption], f.keyPolicy = "luks2", policyOf("['local']")
+			f.classes[0].Parameters[api.ParameterStageSecretName] = "${pvc.name}-key"
+		},
+		"no policy":     func(f *facts) { f.classes[0].Parameters[api.ParameterEncryption] = "luks2" },
+		"no encryption": func(f *facts) { f.keyPolicy = policyOf("[]") },
+	} {
+		f := sound()
+		change(f)
+		if told := examine(f); len(told.Findings) > 0 {
+			t.Errorf("%s: %+v", what, told.Findings)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// userOf is a running pod on node-1 with a claim.
+func userOf(claim, name string) corev1.Pod {
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "db"}}, Spec: corev1.PodSpec{NodeName: "node-1",
+		Containers: []corev1.Container{{Name: "c"}},
+		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}}}
+}
+
+func budget(name string, desired, expected int32) policyv1.PodDisruptionBudget {
+	return policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec:   policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
+		Status: policyv1.PodDisruptionBudgetStatus{DesiredHealthy: desired, ExpectedPods: expected}}
+}
+
+// failingBlockPod is a pod of user 1000 with a raw block volume, whose container ended with an error.
+func failingBlockPod() corev1.Pod {
+	pod := userOf("data-db-0", "db-0")
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(1000))}
+	pod.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/data"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}}
+	return pod
+}
+
+func waitingSnapshot(name string) namespaceSnapshot {
+	s := namespaceSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	s.Spec.Source.Claim = "data-db-1"
+	return s
+}
+
+// What works, or is not this driver's, is no finding.
+func TestDoctorIgnoresPodsThatWork(t *testing.T) {
+	for name, plant := range map[string]func(f *facts){
+		"budget that allows an eviction": func(f *facts) {
+			f.users, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 1, 2)}
+		},
+		"budget without pods": func(f *facts) {
+			f.users, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 0, 0)}
+		},
+		"budget of pods without volumes": func(f *facts) {
+			f.users, f.budgets = []corev1.Pod{userOf("other", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 1, 1)}
+		},
+		"root": func(f *facts) {
+			pod := failingBlockPod()
+			pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To(int64(0))}
+			f.users = []corev1.Pod{pod}
+		},
+		"container that runs": func(f *facts) {
+			pod := failingBlockPod()
+			pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+			f.users = []corev1.Pod{pod}
+		},
+		"block volume of another driver": func(f *facts) { f.volumes, f.users = f.volumes[1:], []corev1.Pod{failingBlockPod()} },
+		"snapshot that is ready": func(f *facts) {
+			s := waitingSnapshot("snap-1")
+			s.Status.Ready = ptr.To(true)
+			f.taken = []namespaceSnapshot{s}
+		},
+		"snapshot of another driver": func(f *facts) {
+			s := waitingSnapshot("snap-2")
+			s.Spec.Source.Claim = "other"
+			f.taken = []namespaceSnapshot{s}
+		},
+	} {
+		f := sound()
+		plant(f)
+		if found := examine(f).Findings; len(found) > 0 {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}

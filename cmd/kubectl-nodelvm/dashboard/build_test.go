@@ -1,0 +1,213 @@
+package dashboard_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard/simulated"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// build is what the page gets of a node.
+func build(t *testing.T, source *simulated.Source, name string) dashboard.Node {
+	t.Helper()
+	page, err := source.Page(context.Background(), name)
+	return dashboard.BuildNode(name, page, err, source.Objects(context.Background()))
+}
+
+func find(t *testing.T, node dashboard.Node, id string) dashboard.Item {
+	t.Helper()
+	i := slices.IndexFunc(node.Items, func(item dashboard.Item) bool { return item.ID == id })
+	if i < 0 {
+		t.Fatalf("node %s has no item %s", node.Name, id)
+	}
+	return node.Items[i]
+}
+
+// TestDashboardPlaces: each extent of a disk is in one range, with the volume, pool or wipe that occupies it.
+func TestDashboardPlaces(t *testing.T) {
+	node := build(t, simulated.New(1, 20), "node-0001")
+	kinds := map[dashboard.Kind]int{}
+	for _, disk := range node.Groups[0].Disks {
+		next := int64(0)
+		for _, r := range disk.Ranges {
+			if r[0] != next || r[1] <= 0 {
+				t.Errorf("%s: a range begins at extent %d, want %d", disk.Device, r[0], next)
+			}
+			next = r[0] + r[1]
+			if r[2] >= 0 {
+				kinds[node.Items[r[2]].Kind]++
+			} else if r[2] != dashboard.ItemFree {
+				t.Errorf("%s: nothing is known of extent %d", disk.Device, r[0])
+			}
+		}
+		if next != disk.Extents {
+			t.Errorf("%s: the ranges end at extent %d of %d", disk.Device, next, disk.Extents)
+		}
+	}
+	if kinds[dashboard.KindVolume] < 10 || kinds[dashboard.KindPool] == 0 || kinds[dashboard.KindWipe] == 0 {
+		t.Errorf("ranges by kind: %v", kinds)
+	}
+	pool := node.Groups[0].Pools[0]
+	if len(pool.Items) != 8 { // four volumes, and a snapshot of each
+		t.Errorf("the pool has %d items, want 8", len(pool.Items))
+	}
+}
+
+// TestDashboardHealth: conditions colour the volumes, pools and disks that they are about, and no others.
+func TestDashboardHealth(t *testing.T) {
+	source := simulated.New(2, 20)
+	source.Fail("node-0001", 1)
+	source.FillPool("node-0002")
+	node := build(t, source, "node-0001")
+	got := map[dashboard.Health]int{}
+	for _, item := range node.Items {
+		got[item.Health]++
+	}
+	if node.Health != dashboard.HealthError || got[dashboard.HealthError] == 0 || got[dashboard.HealthWarning] == 0 || got[dashboard.HealthOK] == 0 {
+		t.Errorf("node %s, items %v", node.Health, got)
+	}
+	if disk := node.Groups[0].Disks[1]; disk.State != "missing" || disk.Device != "" || disk.LastPath != "/dev/nvme1n1" || disk.Serial != "SIM10000" || disk.Slot != "1" {
+		t.Errorf("disk %+v", disk)
+	}
+	node = build(t, source, "node-0002")
+	pool := node.Items[node.Groups[0].Pools[0].Item]
+	if pool.Health != dashboard.HealthWarning || node.Health != dashboard.HealthWarning || !strings.Contains(strings.Join(pool.Text, ""), "ThinPoolNearlyFull") {
+		t.Errorf("node %s, pool %+v", node.Health, pool)
+	}
+}
+
+// TestDashboardFileSystems: a mounted file system has its use in percent, within 0 and 100 whatever the node reports.
+func TestDashboardFileSystems(t *testing.T) {
+	source := simulated.New(1, 1)
+	for name, test := range map[string]struct {
+		reported *inventory.FileSystem
+		want     *dashboard.FileSystem
+	}{
+		"not mounted":     {nil, nil},
+		"does not answer": {&inventory.FileSystem{Type: "ext4", Error: "no answer"}, nil},
+		"used":            {&inventory.FileSystem{Type: "ext4", Size: 1000, Available: 11, Inodes: 10, InodesUsed: 9}, &dashboard.FileSystem{Type: "ext4", Space: 98, Inodes: 90}},
+		"without inodes":  {&inventory.FileSystem{Type: "btrfs", Size: 1000, Available: 1000}, &dashboard.FileSystem{Type: "btrfs"}},
+		"nonsense":        {&inventory.FileSystem{Type: "xfs", Size: 10, Available: -1 << 62, Inodes: 10, InodesUsed: -5}, &dashboard.FileSystem{Type: "xfs", Space: 100}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var id string
+			source.Change("node-0001", func(page *statuspage.Page) {
+				page.Volumes[0].FileSystem, page.Volumes[0].Encryption, id = test.reported, "luks2", page.Volumes[0].ID
+			})
+			item := find(t, build(t, source, "node-0001"), id)
+			got := item.FS
+			if item.Crypt != "luks2" {
+				t.Errorf("encryption %q", item.Crypt)
+			}
+			if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
+				t.Errorf("%+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestDashboardEncryption: the PersistentVolume says how its volume is encrypted and which Secret has the key, also where the node lacks it.
+func TestDashboardEncryption(t *testing.T) {
+	for name, test := range map[string]struct {
+		reported, published, secret string
+		lost                        bool
+		want                        string
+	}{
+		"published":             {"luks2", "luks2", "shop/data-key", false, "luks2 (Secret shop/data-key)"},
+		"not reported":          {"", "luks2", "shop/data-key", false, "luks2 (Secret shop/data-key)"},
+		"without a Secret":      {"luks2", "luks2", "", false, "luks2"},
+		"only the node says it": {"luks2", "", "", false, "luks2"},
+		"not encrypted":         {"", "", "", false, ""},
+		"lost":                  {"", "luks2", "shop/data-key", true, "luks2 (Secret shop/data-key)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := simulated.New(1, 1)
+			page, err := source.Page(t.Context(), "node-0001")
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects := source.Objects(t.Context())
+			i := slices.IndexFunc(objects.Volumes, func(v dashboard.Volume) bool { return v.Handle == page.Volumes[0].ID })
+			objects.Volumes[i].Encryption, objects.Volumes[i].KeySecret, page.Volumes[0].Encryption = test.published, test.secret, test.reported
+			if test.lost {
+				page.Volumes = nil
+			}
+			if got := find(t, dashboard.BuildNode("node-0001", page, nil, objects), objects.Volumes[i].Handle).Crypt; got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestDashboardOtherNodesVolume: a node that reports the volume of another node gets neither its claim's pods nor its object, and does
+// not hide that the other has lost it.
+func TestDashboardOtherNodesVolume(t *testing.T) {
+	source := simulated.New(2, 5)
+	var stolen inventory.Volume
+	source.Change("node-0001", func(page *statuspage.Page) { stolen, page.Volumes = page.Volumes[0], page.Volumes[1:] })
+	source.Change("node-0002", func(page *statuspage.Page) {
+		thief := stolen
+		thief.Claim = ""
+		page.Volumes = append(page.Volumes, thief)
+	})
+	if item := find(t, build(t, source, "node-0002"), stolen.ID); item.Claim != "" || len(item.Pods) > 0 || item.Phase != "" {
+		t.Errorf("the other node's item has the claim: %+v", item)
+	}
+	if item := find(t, build(t, source, "node-0001"), stolen.ID); item.State != "missing" || item.Health != dashboard.HealthError {
+		t.Errorf("the node that lost the volume: %+v", item)
+	}
+}
+
+// TestDashboardUnreferenced: a volume that no object refers to says so.
+func TestDashboardUnreferenced(t *testing.T) {
+	source := simulated.New(1, 3)
+	var id string
+	source.Change("node-0001", func(page *statuspage.Page) {
+		id = page.Volumes[0].ID
+		page.Comparison = &statuspage.Comparison{Unreferenced: []statuspage.Unreferenced{{Reason: statuspage.ReasonAbandoned, Handle: id, Text: "its claim uses another volume"}}}
+	})
+	if item := find(t, build(t, source, "node-0001"), id); item.Health != dashboard.HealthWarning || !slices.Contains(item.Text, "abandoned: its claim uses another volume") {
+		t.Errorf("item %+v", item)
+	}
+}
+
+// TestDashboardBounds: a document of hostile texts, or with far more entries than a node has, becomes a model of limited size in
+// which all ranges are inside of their disk.
+func TestDashboardBounds(t *testing.T) {
+	source := simulated.New(0, 0)
+	source.AddHostileNode("node-1")
+	source.Change("node-1", func(page *statuspage.Page) {
+		long := strings.Repeat("x", 1<<16)
+		for i := range 20_000 {
+			page.Volumes = append(page.Volumes, inventory.Volume{ID: fmt.Sprint(i), LV: long, Claim: long, Group: "vg"})
+			page.Unread = append(page.Unread, long)
+		}
+		page.Groups = append(page.Groups, make([]inventory.Group, 1000)...)
+	})
+	node := build(t, source, "node-1")
+	document, err := json.Marshal(node)
+	if err != nil || len(document) > 16<<20 {
+		t.Errorf("the node has %d bytes, %v", len(document), err)
+	}
+	if node.Omitted < 10_000 {
+		t.Errorf("%d entries are counted as left out", node.Omitted)
+	}
+	for _, g := range node.Groups {
+		for _, disk := range g.Disks {
+			end := int64(0)
+			for _, r := range disk.Ranges {
+				if r[0] < end || r[1] <= 0 || r[1] > disk.Extents-r[0] || r[2] >= int64(len(node.Items)) {
+					t.Errorf("range %v of a disk of %d extents, after %d", r, disk.Extents, end)
+				}
+				end = r[0] + r[1]
+			}
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package dashboard
+
+import (
+	"context"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// Source reads the cluster. A method returns what the user may read; Objects.Limits says what they may not.
+type Source interface {
+	// Nodes lists the names of the nodes with a driver.
+	Nodes(ctx context.Context) ([]string, error)
+	// Page reads the status document of a node's driver.
+	Page(ctx context.Context, node string) (statuspage.Page, error)
+	// Objects lists the objects of volumes.
+	Objects(ctx context.Context) Objects
+	// Events lists the events about a claim and pods of a namespace.
+	Events(ctx context.Context, namespace, claim string, pods []string) ([]Event, error)
+}
+
+// Objects are the objects in the API that volumes belong to.
+type Objects struct {
+	Volumes []Volume
+	Claims  []Claim
+	Pods    map[string][]string // by "namespace/claim", names of pods
+	Limits  []string            // sentences: what could not be read, and why
+}
+
+// Volume is a PersistentVolume of the driver.
+type Volume struct {
+	Name, Handle, Node, Claim, Class, Phase string
+	Encryption, KeySecret                   string // KeySecret is "namespace/name"
+	Size                                    inventory.Bytes
+}
+
+// Claim is a PersistentVolumeClaim of the driver.
+type Claim struct {
+	Claim, Node, Class, Phase, Volume string // Claim is "namespace/name"
+	Size                              inventory.Bytes
+}
+
+// Event is an event of the API.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason"`
+	Object  string    `json:"object"` // kind and name
+	Message string    `json:"message"`
+	Count   int32     `json:"count"`
+}
+
+// Hello is the first event of a stream.
+type Hello struct {
+	Cluster string `json:"cluster"` // the kubeconfig's name for it
+	Version string `json:"version"` // of the plugin
+}
+
+// Status is how far the reading is.
+type Status struct {
+	Known    int       `json:"known"`         // nodes that the source lists
+	Read     int       `json:"read"`          // of these, read at least once
+	Interval float64   `json:"interval"`      // seconds between two reads of one node, or more if reading takes longer
+	Time     time.Time `json:"time,omitzero"` // of the last complete round; zero during the first
+	Limits   []string  `json:"limits,omitempty"`
+}
+
+// Health is how serious an item's or a node's worst condition is.
+type Health string
+
+const (
+	HealthOK      Health = "ok"
+	HealthWarning Health = "warning"
+	HealthError   Health = "error"
+	HealthUnknown Health = "unknown" // the node does not answer, or does not report it
+)
+
+// Node is one node.
+type Node struct {
+	Name     string   `json:"name"`
+	Health   Health   `json:"health"`
+	Version  string   `json:"version,omitempty"`
+	Kernel   string   `json:"kernel,omitempty"`
+	Problems []string `json:"problems,omitempty"`
+	Stale    bool     `json:"stale,omitempty"` // the node no longer answers: groups and items are from its last answer
+	Groups   []Group  `json:"groups"`
+	Items    []Item   `json:"items"`
+	Omitted  int      `json:"omitted,omitempty"` // entries beyond the bounds
+
+	Wipe inventory.Bytes `json:"wipeBacklog,omitempty"` // bytes of deleted volumes that are not wiped yet
+}
+
+// Group is one volume group.
+type Group struct {
+	Name       string          `json:"name"`
+	UUID       string          `json:"uuid"`
+	Tags       []string        `json:"tags,omitempty"`
+	Size       inventory.Bytes `json:"size"`
+	Free       inventory.Bytes `json:"free"`
+	ExtentSize inventory.Bytes `json:"extentSize"`
+	Health     Health          `json:"health"`
+	Messages   []string        `json:"messages,omitempty"`
+	Disks      []Disk          `json:"disks"`
+	Pools      []Pool          `json:"pools,omitempty"`
+}
+
+// Disk is a physical volume. One without positions holds the volumes in the order of the document, because the driver is older than
+// the field.
+type Disk struct {
+	Device    string     `json:"device"`             // empty if it is missing
+	LastPath  string     `json:"lastPath,omitempty"` // of a missing one
+	Model     string     `json:"model,omitempty"`
+	Serial    string     `json:"serial,omitempty"`
+	Slot      string     `json:"slot,omitempty"`
+	UUID      string     `json:"uuid,omitempty"`
+	State     string     `json:"state"` // ok, missing, unresponsive
+	Extents   int64      `json:"extents"`
+	Positions bool       `json:"positions"`
+	Ranges    [][3]int64 `json:"ranges"` // first extent, number of extents, index in Node.Items or ItemFree or ItemOther
+}
+
+// What a range without an item is.
+const (
+	ItemFree  = -1
+	ItemOther = -2
+)
+
+// Pool is what is in one thin pool.
+type Pool struct {
+	Item        int             `json:"item"`
+	Used        inventory.Bytes `json:"used"`
+	Size        inventory.Bytes `json:"size"`
+	Provisioned inventory.Bytes `json:"provisioned"`
+	MetaUsed    inventory.Bytes `json:"metadataUsed"`
+	MetaSize    inventory.Bytes `json:"metadataSize"`
+	Items       []int           `json:"items"` // its volumes and snapshots, in Node.Items
+}
+
+// Kind is what an item is.
+type Kind string
+
+const (
+	KindVolume   Kind = "volume"
+	KindSnapshot Kind = "snapshot"
+	KindPool     Kind = "pool"
+	KindWipe     Kind = "wipe"    // deleted, and being wiped
+	KindOther    Kind = "other"   // a logical volume that the driver does not manage
+	KindPending  Kind = "pending" // a claim, or a PersistentVolume, that the node's document does not show
+)
+
+// FileSystem is the use of a mounted file system in whole percent, so that a page gets few changes.
+type FileSystem struct {
+	Type   string `json:"type"`
+	Space  int    `json:"spacePercent"` // what users other than root cannot write
+	Inodes int    `json:"inodesPercent"`
+}
+
+// Item is a logical volume, or a claim for one.
+type Item struct {
+	ID      string           `json:"id"` // unique in the node
+	Kind    Kind             `json:"kind"`
+	Health  Health           `json:"health"`
+	State   string           `json:"state"`
+	Group   string           `json:"group,omitempty"`
+	LV      string           `json:"lv,omitempty"`
+	UUID    string           `json:"uuid,omitempty"`
+	Layout  string           `json:"layout,omitempty"`
+	Pool    string           `json:"pool,omitempty"`
+	Size    inventory.Bytes  `json:"size"`
+	Used    *inventory.Bytes `json:"used,omitempty"`
+	FS      *FileSystem      `json:"fileSystem,omitempty"` // nil: not mounted
+	Crypt   string           `json:"encryption,omitempty"` // "luks2 (Secret namespace/name)"; empty: none
+	Claim   string           `json:"claim,omitempty"`
+	PV      string           `json:"pv,omitempty"`
+	Phase   string           `json:"phase,omitempty"` // of the PersistentVolume
+	Class   string           `json:"class,omitempty"`
+	Source  string           `json:"source,omitempty"`  // handle of a snapshot's volume
+	Cluster string           `json:"cluster,omitempty"` // that created it, if it is another
+	Pods    []string         `json:"pods,omitempty"`
+	Created time.Time        `json:"created,omitzero"`
+	Text    []string         `json:"messages,omitempty"`
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	names "k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
+)
+
+// dashboardSource reads the cluster for the dashboard, with the user's rights.
+type dashboardSource struct {
+	cluster   *cluster
+	namespace string // the kubeconfig's: read where the user may not read all
+
+	mu   sync.Mutex
+	pods map[string]corev1.Pod // of the driver, by node
+}
+
+func newDashboardSource(c *cluster, namespace string) *dashboardSource {
+	return &dashboardSource{cluster: c, namespace: namespace}
+}
+
+// Nodes lists the nodes with a pod of the driver.
+func (s *dashboardSource) Nodes(ctx context.Context) ([]string, error) {
+	list, err := s.cluster.drivers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods := map[string]corev1.Pod{}
+	var names []string
+	for _, pod := range list {
+		node := pod.Spec.NodeName
+		if other, known := pods[node]; node == "" || known && other.Status.Phase == corev1.PodRunning {
+			continue // not scheduled; or a rollout's second pod
+		}
+		pods[node] = pod
+		names = append(names, node)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pods = pods
+	return names, nil
+}
+
+// Page reads a node's document.
+func (s *dashboardSource) Page(ctx context.Context, node string) (statuspage.Page, error) {
+	s.mu.Lock()
+	pod, known := s.pods[node]
+	s.mu.Unlock()
+	if !known {
+		return statuspage.Page{}, fmt.Errorf("no pod of the driver is on node %s", node)
+	}
+	return s.cluster.page(ctx, &pod, nil)
+}
+
+// Objects lists volumes, claims and pods: of all namespaces, or else of the kubeconfig's.
+func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
+	limit := func(what string, err error) {
+		o.Limits = append(o.Limits, fmt.Sprintf("%s: %v", what, err))
+	}
+	volumes, err := s.cluster.volumes(ctx)
+	if err != nil {
+		limit("You see no PersistentVolumes", err)
+	}
+	for _, pv := range volumes {
+		size := pv.Spec.Capacity[corev1.ResourceStorage]
+		o.Volumes = append(o.Volumes, dashboard.Volume{Name: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Node: nodeOf(&pv), Claim: claimOf(&pv),
+			Class: pv.Spec.StorageClassName, Phase: string(pv.Status.Phase), Size: inventory.Bytes(size.Value()),
+			Encryption: pv.Spec.CSI.VolumeAttributes[api.AttributeEncryption], KeySecret: keySecretOf(&pv)})
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if own, err := s.listOrOwn(ctx, "persistentvolumeclaims", &claims); err != nil {
+		limit("You see no claims", err)
+	} else if own {
+		o.Limits = append(o.Limits, "You may not list claims of all namespaces: you see those of the namespace "+s.namespace+".")
+	}
+	for _, claim := range claims.Items {
+		if mine, ok := dashboardClaim(&claim); ok {
+			o.Claims = append(o.Claims, mine)
+		}
+	}
+	var pods corev1.PodList
+	if own, err := s.listOrOwn(ctx, "pods", &pods); err != nil {
+		limit("You see no pods", err)
+	} else if own {
+		o.Limits = append(o.Limits, "You may not list pods of all namespaces: you see those of the namespace "+s.namespace+".")
+	}
+	o.Pods = map[string][]string{}
+	for claim, users := range usersOf(pods.Items) {
+		for _, u := range users {
+			o.Pods[claim] = append(o.Pods[claim], u.name)
+		}
+	}
+	return o
+}
+
+// listOrOwn lists a resource in all namespaces or, if the user may not, in their own.
+func (s *dashboardSource) listOrOwn(ctx context.Context, resource string, into runtime.Object) (own bool, err error) {
+	err = s.cluster.get(ctx, "/api/v1/"+resource, into)
+	if !apierrors.IsForbidden(err) {
+		return false, err
+	}
+	return true, s.cluster.get(ctx, "/api/v1/namespaces/"+s.namespace+"/"+resource, into)
+}
+
+// dashboardClaim is a claim of the driver that has a node.
+func dashboardClaim(claim *corev1.PersistentVolumeClaim) (dashboard.Claim, bool) {
+	node := claim.Annotations[api.AnnotationSelectedNode]
+	if api.ProvisionerOf(claim.Annotations) != api.DriverName || node == "" {
+		return dashboard.Claim{}, false
+	}
+	size, sized := claim.Status.Capacity[corev1.ResourceStorage]
+	if !sized {
+		size = claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	}
+	class := ""
+	if claim.Spec.StorageClassName != nil {
+		class = *claim.Spec.StorageClassName
+	}
+	return dashboard.Claim{Claim: claim.Namespace + "/" + claim.Name, Node: node, Class: class, Phase: string(claim.Status.Phase),
+		Volume: claim.Spec.VolumeName, Size: inventory.Bytes(size.Value())}, true
+}
+
+// eventsShown bounds what the API server sends about one object.
+const eventsShown = "50"
+
+// Events lists the events about a claim and its pods, the latest first.
+func (s *dashboardSource) Events(ctx context.Context, namespace, claim string, pods []string) (all []dashboard.Event, err error) {
+	list := func(kind, name string) error {
+		var events corev1.EventList
+		selector := fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}.AsSelector().String()
+		err := s.cluster.api.Get().Namespace(namespace).Resource("events").Param("fieldSelector", selector).Param("limit", eventsShown).Do(ctx).Into(&events)
+		for _, e := range events.Items {
+			at := cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
+			all = append(all, dashboard.Event{Time: at, Type: e.Type, Reason: e.Reason, Object: kind + " " + name, Message: e.Message, Count: e.Count})
+		}
+		return err
+	}
+	for _, what := range []string{namespace, claim} {
+		if what == "" || len(names.IsPathSegmentName(what)) > 0 {
+			return nil, fmt.Errorf("%q is no name of a namespace or claim", what)
+		}
+	}
+	if err := list("PersistentVolumeClaim", claim); err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		if err := list("Pod", pod); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b dashboard.Event) int { return b.Time.Compare(a.Time) })
+	return all, nil
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// diskRow is what `disks` shows of one physical volume, with the disk that it is or was on.
+type diskRow struct {
+	Node    string           `json:"node"`
+	Group   inventory.VGName `json:"volumeGroup,omitempty"`
+	PV      string           `json:"pvUUID,omitempty"`
+	Size    inventory.Bytes  `json:"size,omitempty"` // of the physical volume
+	Used    inventory.Bytes  `json:"used"`
+	Volumes []string         `json:"volumes,omitempty"` // logical volumes with extents on it
+	Disk    inventory.Disk   `json:"disk"`
+	Status  string           `json:"status"`
+	Text    string           `json:"message,omitempty"`
+}
+
+// States of a disk.
+const (
+	diskOK           = "ok"
+	diskMissing      = "missing"
+	diskUnresponsive = "unresponsive"
+	diskLost         = "lost"
+)
+
+func (c *command) disksCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "disks",
+		Short: "List the disks of the volume groups: path, model, serial number, slot, size, use, status; also disks that died",
+		Args:  cobra.NoArgs,
+		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
+			drivers, err := cluster.driversOrNone(cmd.Context())
+			if err != nil {
+				return err
+			}
+			rows := diskRows(cluster.answers(cmd.Context(), drivers, nil))
+			return c.printTable(cmd, rows, diskTable(rows, time.Now(), c.settings.wide()))
+		}),
+	}
+}
+
+// diskRows lists the disks of all nodes. A node that does not answer, or cannot read a disk, has a row that says so.
+func diskRows(answers []answer) []diskRow {
+	rows := []diskRow{}
+	for _, a := range answers {
+		if gap := a.gap(); gap != "" {
+			rows = append(rows, diskRow{Node: a.node, Status: unknown, Text: gap})
+		}
+		if a.err != nil {
+			continue
+		}
+		for _, g := range a.page.Groups {
+			for _, pv := range g.PVs {
+				rows = append(rows, diskRowOf(a.node, g, pv))
+			}
+		}
+		for _, d := range a.page.LostDisks {
+			rows = append(rows, diskRow{Node: a.node, Group: d.Group, PV: d.PV, Disk: d.Disk, Status: diskLost,
+				Text: "the whole volume group is gone: the disk died or was taken out, or an admin removed the group"})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b diskRow) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(string(a.Group), string(b.Group)), strings.Compare(a.Disk.Path, b.Disk.Path), strings.Compare(a.PV, b.PV))
+	})
+	return rows
+}
+
+func diskRowOf(node string, g inventory.Group, pv inventory.PV) diskRow {
+	r := diskRow{Node: node, Group: g.Name, PV: pv.UUID, Size: inventory.Bytes(pv.Extents) * g.ExtentSize, Used: inventory.Bytes(pv.Extents) * g.ExtentSize,
+		Disk: inventory.Disk{Path: pv.Device}, Status: diskOK}
+	if pv.Disk != nil {
+		r.Disk = *pv.Disk
+	}
+	for _, free := range pv.Free {
+		r.Used -= inventory.Bytes(free.Count) * g.ExtentSize
+	}
+	volumes := map[string]bool{}
+	for _, run := range pv.Allocated {
+		volumes[cmp.Or(run.Owner, run.LV)] = true
+	}
+	r.Volumes = slices.Sorted(maps.Keys(volumes))
+	switch {
+	case pv.Missing:
+		r.Status, r.Text = diskMissing, "the disk died or was taken out: see docs/howto/replace-disk.md"
+	case pv.Unresponsive:
+		r.Status, r.Text = diskUnresponsive, "the disk does not answer: see dmesg on the node"
+	}
+	return r
+}
+
+func diskTable(rows []diskRow, now time.Time, wide bool) *terminal.Table {
+	t := &terminal.Table{Header: []string{"NODE", "DISK", "VG", "SIZE", "USED", "MODEL", "SERIAL", "SLOT", "STATUS"}, None: "No disks: no node has a volume group."}
+	if wide {
+		t.Header = append(t.Header, "LAST SEEN", "VOLUMES", "WWN", "PV UUID")
+	}
+	for _, r := range rows {
+		path, health, used := orDash(r.Disk.Path), terminal.Cell{Text: r.Status, Tone: terminal.Good}, terminal.LevelCell(float64(r.Used), float64(r.Size))
+		used.Tone = terminal.Plain // a full disk is no fault
+		if r.Status == diskMissing || r.Status == diskLost {
+			path = "was " + path
+		}
+		if r.Status != diskOK {
+			health.Tone = terminal.Bad
+		}
+		if r.Status == unknown {
+			path, health.Text = "-", r.Text
+		}
+		row := []terminal.Cell{{Text: r.Node}, {Text: path}, {Text: orDash(string(r.Group))}, {Text: r.Size.String()}, used, {Text: orDash(r.Disk.Model)},
+			{Text: orDash(r.Disk.Serial)}, {Text: orDash(r.Disk.Slot)}, health}
+		if r.Size == 0 {
+			row[3].Text = "-"
+			if r.Disk.Size > 0 {
+				row[3].Text = r.Disk.Size.String()
+			}
+		}
+		if wide {
+			row = append(row, terminal.Cell{Text: age(r.Disk.Seen, now)}, terminal.Cell{Text: orDash(strings.Join(r.Volumes, ","))}, terminal.Cell{Text: orDash(r.Disk.WWN)}, terminal.Cell{Text: orDash(r.PV)})
+		}
+		t.Add(row...)
+	}
+	return t
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// A user who may read one namespace only sees its claims, pods, events and snapshots. PersistentVolumes, and the nodes' status pages,
+// name other tenants' objects. What only these tell is "-" in the tables.
+
+// inOneNamespace adds to an answer "forbidden" what such a user can do.
+func inOneNamespace(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; with --namespace NAMESPACE the command needs rights in that namespace only", err)
+	}
+	return err
+}
+
+// claimRows are the rows of a namespace's claims, from objects of that namespace alone.
+func (c *cluster) claimRows(ctx context.Context, namespace string) ([]volumeRow, error) {
+	var claims corev1.PersistentVolumeClaimList
+	if err := c.api.Get().Namespace(namespace).Resource("persistentvolumeclaims").Do(ctx).Into(&claims); err != nil {
+		return nil, err
+	}
+	pods, err := c.pods(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	var events corev1.EventList
+	if err := c.api.Get().Namespace(namespace).Resource("events").Param("fieldSelector", "involvedObject.kind=PersistentVolumeClaim").Do(ctx).Into(&events); err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	return claimRowsOf(claims.Items, usersOf(pods), events.Items), nil
+}
+
+// claimRowsOf puts together what a namespace's objects tell about the claims of this driver, ordered by name.
+func claimRowsOf(claims []corev1.PersistentVolumeClaim, users map[string][]user, events []corev1.Event) []volumeRow {
+	rows := []volumeRow{}
+	for _, claim := range claims {
+		if api.ProvisionerOf(claim.Annotations) != api.DriverName {
+			continue
+		}
+		key := claim.Namespace + "/" + claim.Name
+		size := claim.Status.Capacity[corev1.ResourceStorage]
+		if size.IsZero() {
+			size = claim.Spec.Resources.Requests[corev1.ResourceStorage]
+		}
+		row := volumeRow{Claim: key, Node: claim.Annotations[api.AnnotationSelectedNode], Size: inventory.Bytes(size.Value()), PV: claim.Spec.VolumeName,
+			Created: claim.CreationTimestamp.Time}
+		if claim.Spec.StorageClassName != nil {
+			row.Class = *claim.Spec.StorageClassName
+		}
+		for _, u := range users[key] {
+			row.Pods = append(row.Pods, u.name)
+		}
+		if claim.Status.Phase != corev1.ClaimBound {
+			row.sick(strings.ToLower(string(claim.Status.Phase)), "the claim has no volume")
+		}
+		if e := lastWarning(events, claim.UID); e != nil {
+			row.sick(e.Reason, e.Message)
+		}
+		if len(row.Health) == 0 {
+			row.Health = []string{healthy}
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b volumeRow) int { return strings.Compare(a.Claim, b.Claim) })
+	return rows
+}
+
+// lastWarning is the last event about a claim, if it is a warning: the driver reports the end of a condition by an event too.
+func lastWarning(events []corev1.Event, claim types.UID) (last *corev1.Event) {
+	for i, e := range events {
+		if e.InvolvedObject.UID == claim && (last == nil || eventTime(e).After(eventTime(*last))) {
+			last = &events[i]
+		}
+	}
+	if last == nil || last.Type != corev1.EventTypeWarning {
+		return nil
+	}
+	return last
+}
+
+func eventTime(e corev1.Event) time.Time {
+	for _, at := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
+		if !at.IsZero() {
+			return at
+		}
+	}
+	return e.CreationTimestamp.Time
+}
+
+// namespaceSnapshot is what is read of a VolumeSnapshot.
+type namespaceSnapshot struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Source struct {
+			Claim string `json:"persistentVolumeClaimName"`
+		} `json:"source"`
+	} `json:"spec"`
+	Status struct {
+		Ready       *bool      `json:"readyToUse"`
+		Created     *time.Time `json:"creationTime"`
+		RestoreSize string     `json:"restoreSize"`
+		Error       *struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	} `json:"status"`
+}
+
+// namespaceSnapshots lists the VolumeSnapshots of a namespace, or of all, those of other drivers included: their classes are objects of the cluster.
+func (c *cluster) namespaceSnapshots(ctx context.Context, namespace string) ([]namespaceSnapshot, error) {
+	path := "/apis/snapshot.storage.k8s.io/v1"
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	text, err := c.api.Get().AbsPath(path + "/volumesnapshots").Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Items []namespaceSnapshot `json:"items"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("the list of VolumeSnapshots: %w", err)
+	}
+	return list.Items, nil
+}

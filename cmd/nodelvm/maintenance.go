@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
+	"github.com/nodelvm/nodelvm/node"
+)
+
+// poolCheckInterval is how often the driver checks the thin pools, through the kernel and without a process.
+const poolCheckInterval = 10 * time.Second
+
+// maintenance is the loop that keeps the node's groups and pools as declared. It adds new disks, extends thin pools that fill up, and
+// removes empty ones.
+type maintenance struct {
+	host  *host.Host
+	file  string        // of the declarations; "": none
+	every time.Duration // how often new disks are looked for; 0: once, at the start
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	failed  []lvm.Condition
+	refused map[lvm.VGName]bool // names of groups that are not as declared because nothing could be changed in them
+	logged  string
+}
+
+// start begins its work, which ends with ctx; a command that runs then is brought to its end.
+func (c *maintenance) start(ctx context.Context, parts *errgroup.Group) {
+	for _, work := range []func(context.Context){c.watchDisks, c.watchPools} {
+		parts.Go(func() error {
+			work(ctx)
+			return nil
+		})
+	}
+}
+
+// watchDisks makes what is declared, and looks for new disks from time to time, until ctx ends.
+func (c *maintenance) watchDisks(ctx context.Context) {
+	if c.file == "" {
+		return
+	}
+	c.prepare(ctx)
+	if c.every > 0 {
+		repeat(ctx, c.every, c.prepare)
+	}
+}
+
+// watchPools enlarges and removes pools until ctx ends.
+func (c *maintenance) watchPools(ctx context.Context) {
+	failing := ""
+	repeat(ctx, poolCheckInterval, func(ctx context.Context) { failing = c.extendPools(ctx, failing) })
+}
+
+// extendPools checks the pools once. It logs an error that repeats, as while a disk is missing, only once: failing is the previous state.
+func (c *maintenance) extendPools(ctx context.Context, failing string) string {
+	err := c.host.ExtendThinPools(ctx)
+	if err == nil || ctx.Err() != nil {
+		return ""
+	}
+	if err.Error() != failing {
+		c.log.WarnContext(ctx, "cannot extend a thin pool, or remove an empty one; retrying every "+poolCheckInterval.String(), "error", err)
+	}
+	return err.Error()
+}
+
+func repeat(ctx context.Context, every time.Duration, do func(context.Context)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			do(ctx)
+		}
+	}
+}
+
+// prepare looks for new disks. One that comes while the driver runs may be another driver's volume, which is blank until its
+// pod has it: where there is a next time, it is taken only then. What was found is logged when it changes.
+func (c *maintenance) prepare(ctx context.Context) {
+	var report lvm.PrepareReport
+	declared, err := readDeclarations(c.file)
+	if err == nil {
+		report, err = c.host.Prepare(ctx, lvm.Preparation{Declared: declared, RequireStableScan: c.every > 0, Signatures: node.ListSignatures})
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	var failed []lvm.Condition
+	if err != nil {
+		failed = append(failed, lvm.Condition{Type: lvm.ConditionVolumeGroupSetupFailed, Text: fmt.Sprintf("cannot create or extend the declared volume groups: %v", err)})
+	}
+	refused := map[lvm.VGName]bool{}
+	for _, g := range report.Failed() {
+		refusal := c.host.Refusal(ctx, g.Name)
+		refused[g.Name] = refusal != nil && strings.Contains(g.Err.Error(), refusal.Error())
+		failed = append(failed, lvm.Condition{Type: lvm.ConditionVolumeGroupSetupFailed, Group: g.Name, Text: fmt.Sprintf("volume group %s differs from its declaration: %v", g.Name, g.Err)})
+	}
+	text := report.String()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed, c.refused = failed, refused
+	if text != c.logged {
+		c.logged = text
+		for line := range strings.Lines(text) {
+			c.log.InfoContext(ctx, "device scan: "+strings.TrimSpace(line))
+		}
+	}
+}
+
+// Health tells which groups were not as they are declared when disks were looked for last. That a disk of a group was missing is
+// not told any more once the group can be changed again: disks are looked for minutes later.
+func (c *maintenance) Health(ctx context.Context) ([]lvm.Condition, error) {
+	c.mu.Lock()
+	failed, refused := c.failed, c.refused
+	c.mu.Unlock()
+	var still []lvm.Condition
+	for _, f := range failed {
+		if !refused[f.Group] || c.host.Refusal(ctx, f.Group) != nil {
+			still = append(still, f)
+		}
+	}
+	return still, nil
+}

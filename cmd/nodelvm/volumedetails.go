@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+
+	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/node/disks"
+)
+
+// volumeDetails adds to an inventory what LVM does not know: the file systems of volumes, the storage classes of their claims, and
+// the disks of physical volumes.
+type volumeDetails struct {
+	fileSystems func(context.Context) (map[lvm.ID]inventory.FileSystem, error)
+	class       func(claim, volume string) string // nil: there is no API server
+	disks       *disks.Registry                   // nil: unknown
+}
+
+// classOf finds storage classes through the agent; nil: there is no agent.
+func classOf(agent *kube.Agent) func(claim, volume string) string {
+	if agent == nil {
+		return nil
+	}
+	return agent.ClassOf
+}
+
+// addTo changes inv. After an error the inventory has no file systems.
+func (d volumeDetails) addTo(ctx context.Context, inv *inventory.Inventory) error {
+	if d.disks != nil {
+		d.disks.AddTo(inv)
+	}
+	if d.fileSystems == nil || len(inv.Volumes) == 0 {
+		return nil
+	}
+	mounted, err := d.fileSystems(ctx)
+	for i := range inv.Volumes {
+		v := &inv.Volumes[i]
+		id, invalid := lvm.ParseID(v.ID)
+		if f, found := mounted[id]; found && invalid == nil {
+			v.FileSystem = &f
+		}
+		if d.class != nil {
+			v.Class = d.class(v.Claim, v.Name)
+		}
+	}
+	return err
+}

@@ -1,0 +1,209 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// A pod's volumes are made together or not at all. A volume never leaves its node, so one that is made while the next has
+// no room beside it strands the pod. The volumes of pods that share a claim are one request for the same reason.
+//
+//	CreateVolume -> podClaims (which claims does the pod wait with?) -> mayMake (is the pod bound to another node already? is a
+//	snapshot that is to be copied the claim's?)
+//	-> CreateWithPeers (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
+//
+// An event on the claim reports what the driver cannot resolve.
+
+// createWithPeers creates the volume here, if this node has capacity for its peers too.
+func (s *Server) createWithPeers(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
+	claims, err := s.podClaims(ctx, spec)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	if err := s.mayMake(ctx, spec, claims); err != nil {
+		return lvm.Volume{}, err
+	}
+	peers := s.specsOf(spec, claims)
+	volume, err := s.volumes.CreateWithPeers(ctx, spec, peers)
+	switch {
+	case err == nil:
+		s.refusals.forget(claims.PodUID)
+	case lvm.KindOf(err) == lvm.KindInsufficientCapacity && len(claims.Claims) > 0:
+		err = lvm.Errorf(lvm.KindInsufficientCapacity, "%s claims %s on one node: %w", needOf(claims), namesOf(spec, claims), err)
+		var unplaceable *lvm.UnplaceableError
+		if errors.As(err, &unplaceable) {
+			s.refusals.add(claims.PodUID, spec, peers, unplaceable.Spec)
+		}
+		s.warnOfCreated(ctx, spec, claims, err)
+	}
+	return volume, err
+}
+
+// asked tells the cluster of a request, as soon as it is there and until its end, whatever becomes of it.
+func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
+	namespace, claim, ok := strings.Cut(claimOf(req.GetParameters()), "/")
+	if !ok || s.cluster == nil {
+		return func() {}
+	}
+	return s.cluster.Asked(namespace, claim)
+}
+
+// mayMake refuses a volume that must not be made here: the pod's other claims are on another node, or the snapshot that it is
+// to be a copy of is not the claim's. An earlier call passed the same check: if this one refuses the volume
+// that it created and reported, the volume leaks. lvm.KindBusy: the answer is unknown.
+func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaims) error {
+	copied := s.cluster != nil && spec.Source.IsSnapshot()
+	if len(claims.Claims) == 0 && !copied {
+		return nil
+	}
+	p, err := s.volumes.Presence(ctx, spec.Name)
+	if err != nil || p.Made {
+		return err
+	}
+	if err := s.checkPeers(ctx, spec, claims); err != nil {
+		return err
+	}
+	if begun := p.Volume != nil && p.Volume.Source == spec.Source; begun || !copied {
+		return nil
+	}
+	return s.mayRestore(ctx, spec)
+}
+
+// podClaims asks the cluster. An API server that does not answer is lvm.KindBusy, ask again: a volume that is made alone may
+// strand its pod, and as long as that server is away nothing could be bound to it either.
+func (s *Server) podClaims(ctx context.Context, spec lvm.Spec) (api.PodClaims, error) {
+	namespace, claim, ok := strings.Cut(spec.Claim, "/")
+	if !ok || s.cluster == nil {
+		return api.PodClaims{}, nil
+	}
+	claims, err := s.cluster.PodClaims(ctx, namespace, claim)
+	if err != nil {
+		return api.PodClaims{}, lvm.Errorf(lvm.KindBusy, "cannot determine whether the pod of claim %s has other claims, which must be on the same node; "+
+			"no volume is created before that is known: %w", spec.Claim, err)
+	}
+	return claims, nil
+}
+
+// checkPeers refuses a volume here whose peer is, or is about to be, on another node: the scheduler then sends the pod after
+// that one. A copy cannot follow, for it can be made only beside its source; peers that are not bound follow it.
+func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodClaims) error {
+	copied := spec.Source != lvm.ID{}
+	elsewhere := func(c api.PodClaim) bool {
+		return c.Node != "" && c.Node != s.node && (c.Bound || !copied && !yields(c, spec))
+	}
+	i := slices.IndexFunc(claims.Claims, elsewhere)
+	if i < 0 {
+		return nil
+	}
+	other := claims.Claims[i]
+	what := "is about to be created"
+	if other.Bound {
+		what = "is bound to a volume"
+	}
+	err := lvm.Errorf(lvm.KindInsufficientCapacity, "claim %s %s on node %s, and %s both on one node", other.Name, what, other.Node, needOf(claims))
+	here := slices.IndexFunc(claims.Claims, func(c api.PodClaim) bool { return c.Bound && c.Node == s.node })
+	switch {
+	case other.Bound && here >= 0:
+		s.warnClaim(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the volume of claim %s is on node %s, the volume of claim %s on node %s. "+
+			"Delete the claim whose data you can lose, and its pods: the new volume is created on the node of the other.",
+			unschedulable(claims), claims.Claims[here].Name, s.node, other.Name, other.Node))
+	case other.Bound && copied && s.holds(ctx, spec.Source):
+		s.warnClaim(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the data source of this claim is on node %s, and the volume of claim %s on node %s. "+
+			"If you can lose the data of claim %s, delete it and its pods: the new volume is created on node %s.",
+			unschedulable(claims), s.node, other.Name, other.Node, other.Name, s.node))
+	}
+	return err
+}
+
+// yields tells whether a claim must come here that has another selected node, and that no pod uses together with this one. Of two such
+// claims the one whose UID sorts first stays, so that they do not move to each other's node.
+func yields(c api.PodClaim, spec lvm.Spec) bool {
+	return c.Indirect && strings.TrimPrefix(spec.Name, api.PrefixVolume) < c.UID
+}
+
+// warnOfCreated warns where the pod cannot go elsewhere: some of its volumes are here, and the rest has no room beside them.
+func (s *Server) warnOfCreated(ctx context.Context, spec lvm.Spec, claims api.PodClaims, refusal error) {
+	volumes, err := s.volumes.List(ctx)
+	if err != nil {
+		volumes = nil // the event names bound claims all the same
+	}
+	var made []string
+	for _, c := range claims.Claims {
+		there := func(v lvm.Volume) bool { return v.Name == api.PrefixVolume+c.UID }
+		if c.Bound && c.Node == s.node || slices.ContainsFunc(volumes, there) {
+			made = append(made, c.Name)
+		}
+	}
+	if len(made) == 0 {
+		return
+	}
+	names := strings.Join(made, " and ")
+	s.warnClaim(ctx, spec, api.ReasonInsufficientCapacityForPod, fmt.Sprintf("%s: the volume of claim %s is on node %s, which has insufficient capacity for this claim. "+
+		"Free space on node %s. Or, if you can lose the data of claim %s, delete it and its pods: all volumes are then created on one node. (%v)",
+		unschedulable(claims), names, s.node, s.node, names, refusal))
+}
+
+func (s *Server) warnClaim(ctx context.Context, spec lvm.Spec, reason, message string) {
+	namespace, claim, _ := strings.Cut(spec.Claim, "/")
+	s.cluster.Warn(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), reason, message)
+}
+
+// limited is the capacity that is published for a class: less than there is where a pod was refused that would only come
+// back, since each of its claims alone has room. The limit ends when all fit, or when one of the claims no
+// longer waits.
+func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capacity) lvm.Capacity {
+	for _, r := range s.refusals.against(class) {
+		if !s.waiting(r.specs) || s.volumes.Fits(ctx, r.specs) == nil {
+			s.refusals.forget(r.pod)
+			continue
+		}
+		capacity.Largest = min(capacity.Largest, r.below-1)
+	}
+	return capacity
+}
+
+// keepReserved keeps room for the volumes of claims that are given to this node and still wait for them: csi-provisioner will
+// ask for those.
+func (s *Server) keepReserved() {
+	if s.cluster == nil {
+		return
+	}
+	s.volumes.KeepReserved(func(v lvm.Volume) bool {
+		namespace, claim, _ := strings.Cut(v.Claim, "/")
+		return s.cluster.WaitingHere(namespace, claim, strings.TrimPrefix(v.Name, api.PrefixVolume))
+	})
+}
+
+// waiting tells whether all of the volumes' claims still wait for them.
+func (s *Server) waiting(specs []lvm.Spec) bool {
+	for _, spec := range specs {
+		namespace, claim, _ := strings.Cut(spec.Claim, "/")
+		if !s.cluster.Waiting(namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume)) {
+			return false
+		}
+	}
+	return true
+}
+
+// specsOf reads the peers that are not bound as their own requests will be read. What is wrong with one is left to that
+// request.
+func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec) {
+	namespace, _, _ := strings.Cut(spec.Claim, "/")
+	for _, c := range claims.Claims {
+		if c.Bound {
+			continue
+		}
+		if peer, _, err := s.parseCreate(requestOf(c, namespace)); err == nil {
+			peers = append(peers, peer)
+		}
+	}
+	return peers
+}

@@ -1,0 +1,69 @@
+package apiproxy
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/api"
+)
+
+// cloneFinalizer is csi-provisioner's on the source of a clone that is being created.
+const cloneFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
+
+// claimConcerns reports whether csi-provisioner on the node may have something to do with the claim. Claims without a volume
+// concern every node: any of them may be selected next, and their data sources stay protected meanwhile.
+func claimConcerns(claim *corev1.PersistentVolumeClaim, node string) bool {
+	if claim.Spec.VolumeName == "" {
+		by := api.ProvisionerOf(claim.Annotations)
+		return by == "" || by == api.DriverName
+	}
+	return claim.Annotations[api.AnnotationSelectedNode] == node || slices.Contains(claim.Finalizers, cloneFinalizer)
+}
+
+// cloneSource returns the name of the claim that csi-provisioner on this node reads to clone it; "": it reads none. The API server
+// accepts any text as the name of a data source, so a tenant could write another path into it.
+func cloneSource(claim *corev1.PersistentVolumeClaim, node string) string {
+	from := claim.Spec.DataSource
+	if claim.Spec.VolumeName != "" || claim.Annotations[api.AnnotationSelectedNode] != node || from == nil || from.Kind != "PersistentVolumeClaim" ||
+		len(rest.IsValidPathSegmentName(from.Name)) > 0 {
+		return ""
+	}
+	return from.Name
+}
+
+// volumeConcerns reports whether csi-provisioner on the node may have something to do with the PersistentVolume.
+func volumeConcerns(pv *corev1.PersistentVolume, node string) bool {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName {
+		return false
+	}
+	switch pv.Status.Phase {
+	case corev1.VolumeBound, corev1.VolumeReleased, corev1.VolumeFailed:
+		return mayBeOn(pv, node) || finalizerIsDue(pv)
+	default: // every csi-provisioner skips a claim whose PersistentVolume exists
+		return true
+	}
+}
+
+// finalizerIsDue reports whether csi-provisioner adds or removes its finalizer. Any node's does, because the volume's own node
+// may be lost.
+func finalizerIsDue(pv *corev1.PersistentVolume) bool {
+	has := slices.Contains(pv.Finalizers, api.FinalizerProvisioner)
+	if pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+		return !has && pv.DeletionTimestamp == nil && pv.Status.Phase == corev1.VolumeBound
+	}
+	return has
+}
+
+// mayBeOn reports whether the PersistentVolume's node affinity does not exclude the node by its name.
+func mayBeOn(pv *corev1.PersistentVolume, node string) bool {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return true
+	}
+	return slices.ContainsFunc(pv.Spec.NodeAffinity.Required.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
+		return !slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
+			return e.Key == api.TopologyKey && e.Operator == corev1.NodeSelectorOpIn && !slices.Contains(e.Values, node)
+		})
+	})
+}

@@ -1,0 +1,95 @@
+package apiproxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// magic begins every object in Kubernetes' protobuf encoding.
+var magic = []byte("k8s\x00")
+
+// object is a claim or a PersistentVolume.
+type object interface {
+	metav1.Object
+	Marshal() ([]byte, error)
+	Unmarshal(data []byte) error
+}
+
+// kind is what a filter needs to know of a resource.
+type kind struct {
+	name     string
+	empty    func() object
+	concerns func(o object, node string) bool
+}
+
+func kindOf(path string) kind {
+	if path == volumesPath {
+		return kind{"PersistentVolume", func() object { return &corev1.PersistentVolume{} }, func(o object, node string) bool {
+			pv, ok := o.(*corev1.PersistentVolume)
+			return ok && volumeConcerns(pv, node)
+		}}
+	}
+	return kind{"PersistentVolumeClaim", func() object { return &corev1.PersistentVolumeClaim{} }, func(o object, node string) bool {
+		claim, ok := o.(*corev1.PersistentVolumeClaim)
+		return ok && claimConcerns(claim, node)
+	}}
+}
+
+// filter passes on the objects that concern the node.
+type filter struct {
+	kind   kind
+	node   string
+	source func(namespace, name string) ([]byte, error) // reads a claim; nil: there is none
+}
+
+// sourceOf returns the encoded source of a clone on this node; nil: there is none. csi-provisioner looks for it in its cache,
+// and the source may be bound on another node.
+func (f *filter) sourceOf(o object) ([]byte, error) {
+	claim, ok := o.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return nil, nil
+	}
+	name := cloneSource(claim, f.node)
+	if name == "" {
+		return nil, nil
+	}
+	return f.source(claim.Namespace, name)
+}
+
+// decode reads an object with its envelope.
+func (f *filter) decode(raw []byte) (object, error) {
+	message, err := open(raw)
+	if err != nil {
+		return nil, err
+	}
+	o := f.kind.empty()
+	if err := o.Unmarshal(message); err != nil {
+		return nil, fmt.Errorf("cannot decode a %s: %w", f.kind.name, err)
+	}
+	return o, nil
+}
+
+// open returns what is in the envelope of an object.
+func open(raw []byte) ([]byte, error) {
+	message, ok := bytes.CutPrefix(raw, magic)
+	if !ok {
+		return nil, errors.New("the API server's answer is not in Kubernetes' protobuf encoding")
+	}
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(message); err != nil {
+		return nil, fmt.Errorf("cannot decode the API server's answer: %w", err)
+	}
+	return envelope.Raw, nil
+}
+
+// seal puts a message into an envelope.
+func seal(kind string, message []byte) ([]byte, error) {
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: message}
+	raw, err := envelope.Marshal()
+	return append(bytes.Clone(magic), raw...), err
+}

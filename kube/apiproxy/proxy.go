@@ -1,0 +1,151 @@
+package apiproxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// Paths of the lists that are filtered: those of the whole cluster.
+const (
+	claimsPath  = "/api/v1/persistentvolumeclaims"
+	volumesPath = "/api/v1/persistentvolumes"
+)
+
+// Proxy is an http.Handler.
+type Proxy struct {
+	node      string
+	upstream  *url.URL
+	transport http.RoundTripper // sends no credentials
+	pass      *httputil.ReverseProxy
+	log       *slog.Logger
+}
+
+// New creates the proxy of one node. Of config it uses the API server's address and certificate authority, and no credentials.
+func New(config *rest.Config, node string, log *slog.Logger) (*Proxy, error) {
+	config = rest.AnonymousClientConfig(config)
+	upstream, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, true)
+	if err != nil {
+		return nil, fmt.Errorf("cannot determine the API server's address: %w", err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the API server: %w", err)
+	}
+	p := &Proxy{node: node, upstream: upstream, transport: transport, log: log}
+	p.pass = &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(upstream) },
+		Transport:     transport,
+		FlushInterval: -1, // of watches
+		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	return p, nil
+}
+
+// ServeHTTP filters lists and watches of claims and PersistentVolumes, and forwards everything else. It refuses a request without a
+// token, and protocol upgrades, which no sidecar needs.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Header.Get("Authorization") == "":
+		http.Error(w, "send a bearer token: this proxy of the Kubernetes API has none", http.StatusUnauthorized)
+	case r.Header.Get("Upgrade") != "":
+		http.Error(w, "this proxy of the Kubernetes API does not upgrade connections", http.StatusBadRequest)
+	case isFiltered(r):
+		if err := p.filter(w, r); err != nil && r.Context().Err() == nil {
+			p.log.WarnContext(r.Context(), "cannot pass on a list or watch to csi-provisioner, which retries", "path", r.URL.Path, "error", err)
+		}
+	default:
+		p.pass.ServeHTTP(w, r)
+	}
+}
+
+// isFiltered reports whether the answer is a list or watch that the proxy can read.
+func isFiltered(r *http.Request) bool {
+	accept := r.Header.Get("Accept")
+	return r.Method == http.MethodGet && (r.URL.Path == claimsPath || r.URL.Path == volumesPath) &&
+		strings.Contains(accept, runtime.ContentTypeProtobuf) && !strings.Contains(accept, ";as=")
+}
+
+// filter answers with the part of the API server's answer that concerns the node.
+func (p *Proxy) filter(w http.ResponseWriter, r *http.Request) error {
+	answer, err := p.get(r.Context(), r, r.URL.Path, r.URL.RawQuery)
+	if err != nil {
+		http.Error(w, "the Kubernetes API does not answer: "+err.Error(), http.StatusBadGateway)
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	copyHeader(w.Header(), answer.Header)
+	f := &filter{kind: kindOf(r.URL.Path), node: p.node, source: func(namespace, name string) ([]byte, error) { return p.claim(r, namespace, name) }}
+	switch {
+	case answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), runtime.ContentTypeProtobuf):
+		w.WriteHeader(answer.StatusCode)
+		_, err = io.Copy(w, answer.Body)
+		return err
+	case isWatch(r.URL.Query()):
+		return f.watch(w, answer.Body)
+	}
+	list, err := f.list(answer.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return err
+	}
+	_, err = w.Write(list)
+	return err
+}
+
+// copyHeader copies what does not depend on the length of the body.
+func copyHeader(to, from http.Header) {
+	for _, name := range []string{"Content-Type", "Cache-Control", "Audit-Id", "Warning", "Retry-After", "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"} {
+		if values := from.Values(name); len(values) > 0 {
+			to[name] = values
+		}
+	}
+}
+
+// isWatch reads the query as the API server does.
+func isWatch(query url.Values) bool {
+	watch, err := strconv.ParseBool(query.Get("watch"))
+	return err == nil && watch || query.Has("watch") && query.Get("watch") == ""
+}
+
+// get sends a request with the client's token.
+func (p *Proxy) get(ctx context.Context, r *http.Request, path, query string) (*http.Response, error) {
+	out, err := http.NewRequestWithContext(ctx, http.MethodGet, "", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	to := *p.upstream
+	to.Path, to.RawQuery = strings.TrimSuffix(to.Path, "/")+path, query
+	out.URL, out.Host = &to, to.Host
+	for _, name := range []string{"Authorization", "User-Agent"} {
+		out.Header[name] = r.Header.Values(name)
+	}
+	out.Header.Set("Accept", runtime.ContentTypeProtobuf)
+	return p.transport.RoundTrip(out)
+}
+
+// maxObject is more than the API server stores.
+const maxObject = 8 << 20
+
+// claim returns a claim as the API server encodes it; nil: there is none, or the client may not read it.
+func (p *Proxy) claim(r *http.Request, namespace, name string) ([]byte, error) {
+	answer, err := p.get(r.Context(), r, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims/"+name, "")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, nil
+	}
+	return io.ReadAll(io.LimitReader(answer.Body, maxObject))
+}

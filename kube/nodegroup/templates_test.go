@@ -1,0 +1,145 @@
+package nodegroup
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/nodelvm/nodelvm/api"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// empty is a node of the pool nvme that was created some minutes before noon, and capacityOn what it published long before.
+func empty(name string, age int) node {
+	return node{name: name, labels: map[string]string{"pool": "nvme", "zone": "a"}, created: noon.Add(-time.Duration(age) * time.Minute)}
+}
+
+func capacityOn(name, size string) published {
+	q := resource.MustParse(size)
+	return published{class: "local", node: name, size: &q, most: &q, since: noon.Add(-time.Hour)}
+}
+
+// TestLearnedCapacity: what a group learns for the class local.
+func TestLearnedCapacity(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*state)
+		want   string // "": nothing
+	}{
+		"one empty node": {func(*state) {}, "10Gi"},
+		"the newest of several": {func(s *state) {
+			s.nodes = append(s.nodes, empty("b", 5))
+			s.capacities = append(s.capacities, capacityOn("b", "20Gi"))
+		}, "20Gi"},
+		"the newest is not prepared": {func(s *state) {
+			s.nodes = append(s.nodes, empty("b", 5))
+			s.capacities = append(s.capacities, capacityOn("b", "0"))
+		}, "10Gi"},
+		"no empty node has any":       {func(s *state) { s.capacities[0] = capacityOn("a", "0") }, "0"},
+		"in use":                      {func(s *state) { s.used["a"] = true }, ""},
+		"of another group":            {func(s *state) { s.nodes[0].labels = map[string]string{"pool": "hdd"} }, ""},
+		"without the label":           {func(s *state) { s.nodes[0].labels = nil }, ""},
+		"of another class":            {func(s *state) { s.capacities[0].class = "other" }, ""},
+		"without a value":             {func(s *state) { s.capacities[0].size = nil }, ""},
+		"not Ready":                   {func(s *state) { s.nodes = nil }, ""},
+		"changed a moment ago":        {func(s *state) { s.capacities[0].since = noon.Add(-settled + time.Second) }, ""},
+		"changed half a minute ago":   {func(s *state) { s.capacities[0].since = noon.Add(-settled) }, "10Gi"},
+		"a capacity without its node": {func(s *state) { s.capacities[0].node = "gone" }, ""},
+	} {
+		s := state{now: noon, nodes: []node{empty("a", 60)}, used: map[string]bool{}, capacities: []published{capacityOn("a", "10Gi")}, classes: []class{{"local", "1"}}}
+		test.change(&s)
+		got := ""
+		for _, o := range templates([]Group{{Name: "nvme", Labels: map[string]string{"pool": "nvme"}}}, s, "ns") {
+			got += o.Capacity.String()
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestTemplates: a declared capacity wins, a learned one outlives the empty node, and nothing is left of a class or a group that is gone.
+func TestTemplates(t *testing.T) {
+	groups := []Group{{Name: "nvme", Labels: map[string]string{"pool": "nvme"}, Capacity: map[string]resource.Quantity{"declared": resource.MustParse("5Gi")}}}
+	s := state{now: noon, nodes: []node{empty("a", 60)}, used: map[string]bool{}, capacities: []published{capacityOn("a", "10Gi")}, classes: []class{{"local", "1"}, {"declared", "2"}}}
+	first := templates(groups, s, "ns")
+	if len(first) != 2 {
+		t.Fatalf("got %d objects, want one for each class", len(first))
+	}
+	for name, o := range first {
+		want := map[string]string{"local": "10Gi", "declared": "5Gi"}[o.StorageClassName]
+		if o.Name != name || o.Namespace != "ns" || o.Capacity.String() != want || o.MaximumVolumeSize.String() != want {
+			t.Errorf("class %s: got %s, want %s", o.StorageClassName, o.Capacity, want)
+		}
+		if got := o.NodeTopology.MatchLabels; len(got) != 2 || got["pool"] != "nvme" || got[api.LabelTemplateNode] != "true" {
+			t.Errorf("topology %v", got)
+		}
+		if owner := o.OwnerReferences; len(owner) != 1 || owner[0].Kind != "StorageClass" || owner[0].Name != o.StorageClassName || owner[0].UID == "" {
+			t.Errorf("owners %v", owner)
+		}
+		if o.Labels["csi.storage.k8s.io/managed-by"] != "" {
+			t.Error("a csi-provisioner would manage the object")
+		}
+	}
+	s.used["a"], s.existing = true, first
+	if again := templates(groups, s, "ns"); len(again) != 2 {
+		t.Errorf("%d objects while no node is empty, want 2", len(again))
+	}
+	s.classes[0].uid = "3"
+	if again := templates(groups, s, "ns"); len(again) != 1 {
+		t.Errorf("%d objects for a class that was made again, want that of the other class alone", len(again))
+	}
+	if left := templates(nil, s, "ns"); len(left) != 0 {
+		t.Errorf("%d objects without a group", len(left))
+	}
+	if len(groups[0].Labels) != 1 {
+		t.Errorf("the group's labels were changed: %v", groups[0].Labels)
+	}
+}
+
+// TestIsSame: equal sizes in other words need no update.
+func TestIsSame(t *testing.T) {
+	a, b, c := resource.MustParse("1Gi"), resource.MustParse("1024Mi"), resource.MustParse("2Gi")
+	of := func(size, most *resource.Quantity) *storagev1.CSIStorageCapacity {
+		return &storagev1.CSIStorageCapacity{Capacity: size, MaximumVolumeSize: most}
+	}
+	if !isSame(of(&a, nil), of(&b, nil)) || isSame(of(&a, nil), of(&a, &a)) || isSame(of(&a, &a), of(&c, &a)) {
+		t.Error("sizes are compared wrongly")
+	}
+}
+
+func TestRead(t *testing.T) {
+	for text, says := range map[string]string{
+		`nodeGroups: [{name: a, labels: {pool: a}, capacity: {local: 1Gi}}]`:       "",
+		`nodeGroups: [{name: a, labels: {pool: a}}, {name: a, labels: {pool: b}}]`: `named "a"`,
+		`nodeGroups: [{name: a}]`:                                                                   "no labels",
+		`nodeGroups: [{name: A, labels: {pool: a}}]`:                                                "invalid name",
+		`nodeGroups: [{name: a, labels: {"po ol": a}}]`:                                             "invalid label",
+		`nodeGroups: [{name: a, labels: {pool: "a b"}}]`:                                            "invalid label",
+		`nodeGroups: [{name: a, labels: {topology.nodelvm.io/node: a}}]`:                            "distinguishes no node group",
+		`nodeGroups: [{name: a, labels: {cluster-autoscaler.kubernetes.io/template-node: "true"}}]`: "distinguishes no node group",
+		`nodeGroups: [{name: a, labels: {pool: a}, capacity: {local: -1Gi}}]`:                       "0 or more",
+		`nodeGroups: [{name: a, labels: {pool: a}, capacity: {local: much}}]`:                       "quantities",
+		`nodeGroups: [{name: a, labels: {pool: a}, maximum: {local: 1Gi}}]`:                         "maximum",
+	} {
+		path := filepath.Join(t.TempDir(), "groups.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		groups, err := Read(path)
+		switch {
+		case says == "" && (err != nil || len(groups) != 1):
+			t.Errorf("%s: %v, %v", text, groups, err)
+		case says != "" && (err == nil || !strings.Contains(err.Error(), says)):
+			t.Errorf("%s: got %v, want %q", text, err, says)
+		}
+	}
+	if _, err := Read(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a missing file is no error")
+	}
+}

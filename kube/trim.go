@@ -1,0 +1,40 @@
+package kube
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+// TrimInterval returns the trim interval of the claim that is bound to a PersistentVolume, or else of its storage class; "": none.
+func (a *Agent) TrimInterval(claim, volume string) string {
+	own, found := a.claims.bound(claim)
+	if !found || own.volume != volume {
+		return ""
+	}
+	if own.trim != "" {
+		return own.trim
+	}
+	class, found, _ := a.classes.Find(own.class)
+	if !found {
+		return ""
+	}
+	return class.Annotations[api.AnnotationTrimInterval]
+}
+
+// ReportTrimFailed writes an event on the claim that is bound to a PersistentVolume.
+func (a *Agent) ReportTrimFailed(ctx context.Context, claim, volume, message string) {
+	own, found := a.claims.bound(claim)
+	if !found || own.volume != volume {
+		return
+	}
+	namespace, name := kubeclient.ClaimKey(claim)
+	err := a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(namespace, name, own.uid), Kind: corev1.EventTypeWarning,
+		Reason: api.ReasonTrimFailed, Message: message})
+	if err != nil && ctx.Err() == nil {
+		a.log.WarnContext(ctx, "cannot write an event", "claim", claim, "reason", api.ReasonTrimFailed, "error", err)
+	}
+}

@@ -1,0 +1,81 @@
+package lvm
+
+import (
+	"context"
+	"math"
+)
+
+// Encryption is how a volume's data are encrypted on the logical volume.
+type Encryption string
+
+const (
+	EncryptionNone  Encryption = ""
+	EncryptionLUKS2 Encryption = "luks2" // a LUKS2 header, then the data
+)
+
+// Description describes it for messages.
+func (e Encryption) Description() string {
+	if e == EncryptionNone {
+		return "not encrypted"
+	}
+	return "encrypted (" + string(e) + ")"
+}
+
+// LUKSHeaderSize is where the data begin on an encrypted logical volume, and never changes: sizes of existing volumes are computed
+// with it.
+const LUKSHeaderSize = 16 * MiB
+
+// LUKSMinDataSize is the least size of an encrypted volume: it has room for the places of superblocks and, between them, a mark of the
+// driver.
+const LUKSMinDataSize = 4 * MiB
+
+// DeviceSize is the least size of a logical volume for a volume of a size: with the header if the class is encrypted. It does not
+// overflow for any size.
+func (class Class) DeviceSize(volume Bytes) Bytes {
+	if class.Encryption == EncryptionNone {
+		return volume
+	}
+	return min(max(volume, LUKSMinDataSize), math.MaxInt64-LUKSHeaderSize) + LUKSHeaderSize
+}
+
+// DataSize is the size that a volume of the class offers on a logical volume of a size: 0 if that is too small to be encrypted.
+func (class Class) DataSize(device Bytes) Bytes {
+	switch {
+	case class.Encryption == EncryptionNone:
+		return device
+	case device < LUKSHeaderSize+LUKSMinDataSize:
+		return 0
+	}
+	return device - LUKSHeaderSize
+}
+
+// MaxDeviceSize is the largest size of a logical volume for a volume with a limit.
+func (class Class) MaxDeviceSize(limit Bytes) Bytes {
+	if class.Encryption == EncryptionNone {
+		return limit
+	}
+	return min(limit, math.MaxInt64-LUKSHeaderSize) + LUKSHeaderSize
+}
+
+// DeviceSize is the size of the volume's logical volume.
+func (v Volume) DeviceSize() Bytes { return v.Class.DeviceSize(v.Size) }
+
+func checkEncryption(class Class) error {
+	if class.Encryption != EncryptionNone && class.Encryption != EncryptionLUKS2 {
+		return Errorf(KindInvalid, "encryption is %q; use %q, or omit it for a volume without encryption", class.Encryption, EncryptionLUKS2)
+	}
+	return nil
+}
+
+// Encryptor is what a Host needs to change encrypted volumes. A volume is named by its handle. Every error carries a Kind.
+type Encryptor interface {
+	// Mapping returns the device of an open volume.
+	Mapping(handle string) (device string, number uint64, open bool, err error)
+	// Unstage closes a volume. KindInUse: something uses it.
+	Unstage(ctx context.Context, handle string) error
+	// Suspend freezes the file system on an open volume and stops its I/O until resume is called.
+	Suspend(handle string) (resume func() error, err error)
+	// Erase destroys the key slots on the logical volume's device: no key decrypts the data after that. A repetition goes on where
+	// the first one ended. check is called while the device is held, and returns an error if it no longer is the volume's.
+	Erase(ctx context.Context, v Volume, device string, check func() error) error
+}

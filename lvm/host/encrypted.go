@@ -1,0 +1,69 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// closeUnused closes an encrypted volume that a failed NodeStageVolume left open. KindInUse: it is in use.
+func (h *Host) closeUnused(ctx context.Context, v lvm.Volume) error {
+	if v.Class.Encryption == lvm.EncryptionNone || h.engine.Config.Encryption == nil {
+		return nil
+	}
+	if err := h.engine.Config.Encryption.Unstage(ctx, v.ID.String()); err != nil {
+		return lvm.Errorf(lvm.KindOf(err), "volume %s/%s cannot be deleted: %w", v.Group, v.ID.LV, err)
+	}
+	return nil
+}
+
+// pathInUse is the device that an open volume's file system is on: the mapping of an encrypted one, else that of the logical volume.
+func (h *Host) pathInUse(v lvm.Volume, path string) (string, error) {
+	if v.Class.Encryption == lvm.EncryptionNone || h.engine.Config.Encryption == nil {
+		return path, nil
+	}
+	mapping, _, open, err := h.engine.Config.Encryption.Mapping(v.ID.String())
+	if err != nil || !open {
+		return path, err
+	}
+	return mapping, nil
+}
+
+// suspendLimit bounds how long a snapshot stops the I/O of an encrypted volume.
+const suspendLimit = 10 * time.Second
+
+// resumeAttempts bounds how often the driver tries to resume a mapping.
+const resumeAttempts = 3
+
+// suspend stops the I/O of an encrypted volume and freezes its file system while LVM takes a snapshot of it: LVM does so only for a file
+// system directly on the logical volume. resume ends that, or the time limit: then it returns an error, as the snapshot may lack what was
+// written before.
+func (h *Host) suspend(v lvm.Volume, limit time.Duration) (resume func() error, err error) {
+	if v.Class.Encryption == lvm.EncryptionNone || h.engine.Config.Encryption == nil {
+		return func() error { return nil }, nil
+	}
+	end, err := h.engine.Config.Encryption.Suspend(v.ID.String())
+	if err != nil {
+		return nil, lvm.Errorf(lvm.KindOf(err), "cannot snapshot or clone volume %s/%s: %w", v.Group, v.ID.LV, err)
+	}
+	retried := func() (err error) {
+		for range resumeAttempts {
+			if err = end(); err == nil {
+				return nil
+			}
+			h.log.Error("cannot resume an encrypted volume after a snapshot; I/O to it waits", "volume", v.ID.String(), "error", err)
+		}
+		return err
+	}
+	ended := make(chan error, 1)
+	timer := time.AfterFunc(limit, func() { ended <- retried() })
+	return func() error {
+		if timer.Stop() {
+			return retried()
+		}
+		late := lvm.Errorf(lvm.KindBusy, "LVM took more than %s for a snapshot of volume %s/%s, so the driver resumed the volume before its end; retry", limit, v.Group, v.ID.LV)
+		return errors.Join(late, <-ended)
+	}, nil
+}

@@ -1,0 +1,70 @@
+package wipe
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
+)
+
+// IsErased reports whether the driver destroys the key slots of a deleted volume instead of its data. A snapshot or copy has
+// the same volume key in its own header, so there it would prove nothing; an admin's lvconvert can have left another copy of it.
+func (w *Wiper) IsErased(g lvm.Group, lv lvm.LV, v lvm.Volume) bool {
+	if v.Class.Encryption == lvm.EncryptionNone || w.engine.Config.Encryption == nil {
+		return false
+	}
+	return v.Source == lvm.ID{} && lv.Origin == "" && len(lv.UsedBy) == 0 && strings.HasPrefix(lv.Type, string(v.Class.Layout)) &&
+		!slices.ContainsFunc(g.LVs, func(other lvm.LV) bool { return other.Origin == lv.Name })
+}
+
+// erase destroys the key slots of a deleted volume, on all its disks.
+func (w *Wiper) erase(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
+	path, err := w.writable(ctx, g, lv, v)
+	if err != nil {
+		return err
+	}
+	err = w.engine.Config.Encryption.Erase(ctx, v, path, func() error {
+		now, active, err := w.engine.FindDevice(v.ID, v.UUID)
+		if err == nil && (!active || now != path) {
+			err = lvm.Errorf(lvm.KindBusy, "device %s is no longer volume %s: another program deactivated it", path, v.ID)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.left(v, v.DeviceSize())
+	return w.everyLeg(g, lv, path)
+}
+
+// clear makes the data of a deleted volume unreadable: by zeroes, or by the destruction of its keys. Nil without an error: it wrote no
+// zeroes, or another volume has the name by now.
+func (w *Wiper) clear(ctx context.Context, v lvm.Volume, turn *oplock.ZeroSlot) (*zeroedPrefix, error) {
+	s, err := w.engine.ReadState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, lv, now, err := s.FindVolume(v.ID)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case now.UUID != v.UUID || now.State != lvm.StateDeleting:
+		return nil, nil
+	case w.IsErased(g, lv, now):
+		return nil, w.erase(ctx, g, lv, now)
+	case !IsWiped(now):
+		return nil, nil
+	}
+	return w.zero(ctx, g, lv, now, turn)
+}
+
+// toWrite is how much the wiper writes on a deleted volume at most, which decides whose turn comes first.
+func toWrite(v lvm.Volume) lvm.Bytes {
+	if v.Class.Encryption != lvm.EncryptionNone {
+		return lvm.LUKSHeaderSize
+	}
+	return v.DeviceSize()
+}

@@ -1,0 +1,97 @@
+package disks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// record is the content of the file.
+type record struct {
+	Version int                  `json:"version"`
+	Disks   []inventory.LostDisk `json:"disks"`
+}
+
+const fileVersion = 1
+
+// fileAge is how old the times in the file may be: a newer time alone is no reason to write.
+const fileAge = time.Hour
+
+func load(path string) (map[string]inventory.LostDisk, error) {
+	disks := map[string]inventory.LostDisk{}
+	if path == "" {
+		return disks, nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return disks, nil
+	}
+	if err != nil {
+		return disks, fmt.Errorf("cannot read the record of the node's disks: %w", err)
+	}
+	var read record
+	if err := json.Unmarshal(text, &read); err != nil {
+		return disks, fmt.Errorf("cannot parse the record of the node's disks in %s: %w", path, err)
+	}
+	if read.Version != fileVersion {
+		return disks, fmt.Errorf("the record of the node's disks in %s has format version %d, and this driver reads version %d", path, read.Version, fileVersion)
+	}
+	for _, d := range read.Disks {
+		disks[d.PV] = d
+	}
+	return disks, nil
+}
+
+// store replaces the file unless it holds the same, with times that are recent.
+func store(path string, disks []inventory.LostDisk) error {
+	if path == "" {
+		return nil
+	}
+	if old, err := load(path); err == nil && isCurrent(old, disks) {
+		return nil
+	}
+	text, err := json.Marshal(record{fileVersion, disks})
+	if err == nil {
+		err = replace(path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the record of the node's disks: %w", err)
+	}
+	return nil
+}
+
+func isCurrent(old map[string]inventory.LostDisk, disks []inventory.LostDisk) bool {
+	for _, d := range disks {
+		before, recorded := old[d.PV]
+		if !recorded || d.Seen.Sub(before.Seen) > fileAge {
+			return false
+		}
+		if before.Seen = d.Seen; before != d {
+			return false
+		}
+	}
+	return len(old) == len(disks)
+}
+
+// replace writes a whole file: after a power cut, the old one or the new one is there.
+func replace(path string, text []byte) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(text)
+	err = errors.Join(err, temporary.Sync(), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+//go:build realfs
+
+package luks
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// ioSpan is how much of a device the benchmark uses: it fits beside the pool of this package's tests.
+const ioSpan = 128 << 20
+
+// ioDepth is how many requests are under way at a time.
+const ioDepth = 8
+
+// BenchmarkRealIO measures direct I/O on one logical volume: as it is, and encrypted, with and without the kernel's work queues. docs/explanation/performance.md
+// has the ratios.
+func BenchmarkRealIO(b *testing.B) {
+	path, err := ioVolume(b)
+	if err != nil {
+		b.Fatal(err)
+	}
+	secret, err := ParseSecret(map[string]string{FieldKey: "0123456789abcdefGHIJKLMNOPqrstuv"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := New(Config{})
+	v := Volume{Handle: "group-uuid/io", UUID: "io", Device: path}
+	for _, way := range []struct {
+		name      string
+		encrypted bool
+		options   Options
+	}{
+		{"plain", false, Options{}}, {"encrypted", true, Options{}}, {"no_read_workqueue", true, Options{NoReadWorkqueue: true}},
+		{"no_write_workqueue", true, Options{NoWriteWorkqueue: true}}, {"no_workqueues", true, Options{NoReadWorkqueue: true, NoWriteWorkqueue: true}},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			device, from := path, int64(HeaderSize+lvm.MiB) // the header stays
+			if way.encrypted {
+				from = 0
+				device, err = m.Stage(b.Context(), Request{Volume: v, Keys: secret, Options: way.options, Blank: func(context.Context) error { return nil }})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer func() {
+					if err := m.Unstage(context.Background(), v.Handle); err != nil {
+						b.Error(err)
+					}
+				}()
+			}
+			for _, size := range []int{4 << 10, 1 << 20} {
+				for _, write := range []bool{false, true} {
+					b.Run(fmt.Sprintf("%s-%dKiB", map[bool]string{false: "read", true: "write"}[write], size>>10), func(b *testing.B) { directIO(b, device, from, size, write) })
+				}
+			}
+		})
+	}
+}
+
+func ioVolume(b *testing.B) (string, error) {
+	disk := strings.Split(os.Getenv("NODELVM_TEST_DISKS"), ",")[0]
+	if err := shell("lvcreate -qq -y -L 192m -n io " + group + " " + disk); err != nil {
+		return "", err
+	}
+	b.Cleanup(func() {
+		if err := shell("lvremove -qq -y " + group + "/io"); err != nil {
+			b.Error(err)
+		}
+	})
+	return filepath.EvalSymlinks("/dev/" + group + "/io")
+}
+
+// directIO reads or writes at random places, beside the page cache.
+func directIO(b *testing.B, device string, from int64, size int, write bool) {
+	b.Helper()
+	file, err := os.OpenFile(device, os.O_RDWR|unix.O_DIRECT, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	b.SetBytes(int64(size))
+	work := make(chan int64, ioDepth)
+	var wg sync.WaitGroup
+	for range ioDepth {
+		wg.Go(func() {
+			block := alignedBlock(size)
+			for at := range work {
+				var err error
+				if write {
+					_, err = file.WriteAt(block, at)
+				} else {
+					_, err = file.ReadAt(block, at)
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	b.ResetTimer()
+	for range b.N {
+		work <- from + rand.Int64N(ioSpan/int64(size))*int64(size)
+	}
+	close(work)
+	wg.Wait()
+}
+
+// alignedBlock is memory as O_DIRECT needs it.
+func alignedBlock(size int) []byte {
+	const page = 4096
+	memory := make([]byte, size+page)
+	skip := (page - int(uintptr(unsafe.Pointer(&memory[0]))%page)) % page
+	return memory[skip : skip+size]
+}

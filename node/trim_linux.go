@@ -1,0 +1,77 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// fstrimRange is the kernel's struct fstrim_range (include/uapi/linux/fs.h); the kernel stores the trimmed bytes in length.
+type fstrimRange struct{ start, length, minimum uint64 }
+
+// xfsGeometry is the kernel's struct xfs_fsop_geom_v1 (fs/xfs/libxfs/xfs_fs.h), of which only the beginning matters here.
+type xfsGeometry struct {
+	blockSize, rtExtentSize, groupBlocks, groups uint32
+	rest                                         [96]byte
+}
+
+// Requests of ioctl(2), and the size of a range where the file system accepts any.
+const (
+	fitrim       = 0xc0185879 // FITRIM, _IOWR('X', 121, struct fstrim_range)
+	xfsGeometryV = 0x80705864 // XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1)
+	trimRange    = lvm.GiB
+)
+
+func (machine) Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error) {
+	fd, err := unix.Open(m.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot open %s: %w", m.Path, err)
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written
+	if _, id, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH); err != nil || id != m.ID {
+		return 0, 0, lvm.Errorf(lvm.KindBusy, "another file system is mounted at %s now; retry", m.Path)
+	}
+	length, err := trimLength(fd, m.Type, device)
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot read the geometry of the file system at %s: %w", m.Path, err)
+	}
+	r := fstrimRange{start: uint64(from), length: uint64(length)} //nolint:gosec // neither is negative
+	switch err := control(fd, fitrim, unsafe.Pointer(&r)); {
+	case err == nil:
+		return lvm.Bytes(r.length), from + length, nil //nolint:gosec // at most the file system's size
+	case errors.Is(err, unix.EINVAL) && from > 0:
+		return 0, 0, io.EOF // the file system is smaller than its device
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return 0, 0, errors.New("the volume's disks do not support discard, or its encryption passes none: remove the trim interval from the storage class or the claim")
+	default:
+		return 0, 0, fmt.Errorf("cannot trim the file system at %s: %w", m.Path, err)
+	}
+}
+
+// trimLength is the length of a range. xfs discards each free extent whole that a range touches, so a range is an allocation group: else
+// it would discard large extents again for each range. btrfs goes through all devices, whatever the range.
+func trimLength(fd int, fsType string, device lvm.Bytes) (lvm.Bytes, error) {
+	switch fsType {
+	case "xfs":
+		var geometry xfsGeometry
+		if err := control(fd, xfsGeometryV, unsafe.Pointer(&geometry)); err != nil {
+			return 0, err
+		}
+		return lvm.Bytes(geometry.groupBlocks) * lvm.Bytes(geometry.blockSize), nil
+	case "btrfs":
+		return device, nil
+	}
+	return trimRange, nil
+}
+
+func control(fd int, request uintptr, argument unsafe.Pointer) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument)); errno != 0 {
+		return errno
+	}
+	return nil
+}

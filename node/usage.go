@@ -1,0 +1,132 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// usageTimeout is how long all file systems of the node together may take to answer. statfs(2) reads memory, but it can wait for a
+// lock that a writer holds while its disk does not respond.
+const usageTimeout = 2 * time.Second
+
+// FileSystems returns the usage of the mounted file systems of this cluster's volumes. It starts no process. One that does not
+// answer in time has an error, and delays no other.
+func (s *Server) FileSystems(ctx context.Context) (map[lvm.ID]inventory.FileSystem, error) {
+	volumes, err := s.devices.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.fileSystemsOf(ctx, volumes)
+}
+
+func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]inventory.FileSystem, error) {
+	mounted, err := s.fs.MountedFileSystems()
+	if err != nil || len(mounted) == 0 {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
+	defer cancel()
+	reads := map[lvm.ID]*usageRead{}
+	for _, v := range volumes {
+		if mounts := mounted[s.numberOf(v)]; len(mounts) > 0 {
+			reads[v.ID] = s.usage.start(v.ID, mounts, s.fs.UsageOf)
+		}
+	}
+	all := make(map[lvm.ID]inventory.FileSystem, len(reads))
+	for id, read := range reads {
+		if entry, mounted := read.await(ctx); mounted {
+			all[id] = entry
+		}
+	}
+	return all, nil
+}
+
+// numberOf is the number of a volume's device; 0 if it has none now.
+func (s *Server) numberOf(v lvm.Volume) DeviceNumber {
+	path, active, err := s.currentDevice(volumeOf(v))
+	if err != nil || !active || v.Block {
+		return 0
+	}
+	block, err := s.fs.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return block.Number
+}
+
+// usageReader reads the usage of file systems, each in its own goroutine. A volume has at most one: a read that does not return
+// costs one goroutine, whatever the number of requests.
+type usageReader struct {
+	mu      sync.Mutex
+	running map[lvm.ID]*usageRead
+}
+
+// usageRead is one read; usage and err may be read once done is closed.
+type usageRead struct {
+	fsType string
+	since  time.Time
+	done   chan struct{}
+	usage  Usage
+	err    error
+}
+
+// start returns the read of this volume that runs, or starts one.
+func (u *usageReader) start(id lvm.ID, mounts []MountedFileSystem, read func(MountedFileSystem) (Usage, error)) *usageRead {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if running := u.running[id]; running != nil {
+		return running
+	}
+	if u.running == nil {
+		u.running = map[lvm.ID]*usageRead{}
+	}
+	r := &usageRead{fsType: mounts[0].Type, since: time.Now(), done: make(chan struct{})}
+	u.running[id] = r
+	go func() {
+		r.usage, r.err = firstUsage(mounts, read)
+		u.mu.Lock()
+		delete(u.running, id)
+		u.mu.Unlock()
+		close(r.done)
+	}()
+	return r
+}
+
+// firstUsage reads the usage at the first of the paths that still shows the file system: another mount can cover it.
+func firstUsage(mounts []MountedFileSystem, read func(MountedFileSystem) (Usage, error)) (usage Usage, err error) {
+	for _, m := range mounts {
+		if usage, err = read(m); !errors.Is(err, fs.ErrNotExist) {
+			return usage, err
+		}
+	}
+	return Usage{}, err
+}
+
+// await returns the result; mounted is false if the file system was unmounted before it could be read.
+func (r *usageRead) await(ctx context.Context) (f inventory.FileSystem, mounted bool) {
+	f.Type = r.fsType
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		select {
+		case <-r.done: // both: the answer counts
+		default:
+			f.Error = fmt.Sprintf("the file system has not answered since %s: its disk may be unresponsive", r.since.UTC().Format(time.RFC3339))
+			return f, true
+		}
+	}
+	if r.err != nil {
+		f.Error = r.err.Error()
+		return f, !errors.Is(r.err, fs.ErrNotExist)
+	}
+	f.Size, f.Used, f.Available = r.usage.Total, r.usage.Used, r.usage.Available
+	f.Inodes, f.InodesUsed, f.InodesFree = r.usage.Inodes, r.usage.InodesUsed, r.usage.InodesFree
+	return f, true
+}
