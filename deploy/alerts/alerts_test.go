@@ -3,6 +3,7 @@
 package alerts
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -36,6 +37,18 @@ nodelvm_volume_group_size_bytes{node="n",vg="system",vg_uuid="s"} 100x360
 nodelvm_volume_group_volumes{node="n",vg="system",vg_uuid="s"} 0x360
 nodelvm_volume_group_blocked_seconds{node="n",vg="vg",vg_uuid="u"} 0x360
 nodelvm_volume_condition{node="n",condition="VolumeRebuilding",vg="vg",lv="pvc-1",claim="shop/data"} 1x360
+nodelvm_volume_group_wipe_backlog_bytes{node="m",vg="vg",vg_uuid="m",claim_namespace="shop"} 20-0.05x360
+nodelvm_volume_group_size_bytes{node="m",vg="vg",vg_uuid="m"} 100x360
+nodelvm_thin_pool_used_bytes{node="n",vg="vg",vg_uuid="u",thin_pool="growing"} 30+0.02x360
+nodelvm_thin_pool_size_bytes{node="n",vg="vg",vg_uuid="u",thin_pool="growing"} 50x360
+nodelvm_thin_pool_used_bytes{node="n",vg="system",vg_uuid="s",thin_pool="steady"} 90x360
+nodelvm_thin_pool_size_bytes{node="n",vg="system",vg_uuid="s",thin_pool="steady"} 100x360
+nodelvm_volume_filesystem_available_bytes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 50x300 1x10 50x50
+nodelvm_volume_filesystem_size_bytes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x360
+nodelvm_volume_filesystem_inodes_used{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 50x360
+nodelvm_volume_filesystem_inodes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x360
+up{namespace="nodelvm-system",pod="old",container="janitor",endpoint="http"} 1x100
+up{namespace="nodelvm-system",pod="new",container="janitor",endpoint="http"} _x100 1x260
 nodelvm_volume_group_wipe_backlog_bytes{node="n"} 0x300 9000+0x5 8000-100x50
 nodelvm_volume_group_wipe_backlog_bytes{node="large"} 900000-100x360
 nodelvm_direct_metadata_read_enabled{node="n"} 1x360
@@ -51,26 +64,43 @@ up{node="n",container="other",endpoint="http"} 0x360
 
 // sick is, for each alert, series on which it must fire, and what its description must then say.
 var sick = map[string]struct{ series, says string }{
-	"NodelvmVolumeDataMissing":      {onVolume("VolumeDataMissing"), "data of claim shop/data (vg/pvc-1 on n)"},
-	"NodelvmPhysicalVolumeMissing":  {onGroup("PhysicalVolumeMissing"), "volume group vg on n"},
-	"NodelvmVolumeDegraded":         {onVolume("VolumeDegraded"), "vg/pvc-1 on n"},
-	"NodelvmFileSystemReadOnly":     {onVolume("FileSystemReadOnly"), "claim shop/data"},
-	"NodelvmVolumeSuspended":        {onVolume("VolumeSuspended"), "claim shop/data"},
-	"NodelvmDiskUnresponsive":       {`nodelvm_volume_group_blocked_seconds{node="n",vg="vg",vg_uuid="u"} 0+60x360`, "volume group vg on n"},
-	"NodelvmVolumeGroupUnusable":    {onGroup("VolumeGroupUnusable"), "Volume group vg on n"},
-	"NodelvmVolumeGroupSetupFailed": {onGroup("VolumeGroupSetupFailed"), "volume group vg"},
+	"NodelvmVolumeDataMissing":       {onVolume("VolumeDataMissing"), "data of claim shop/data (vg/pvc-1 on n)"},
+	"NodelvmPhysicalVolumeMissing":   {onGroup("PhysicalVolumeMissing"), "volume group vg on n"},
+	"NodelvmVolumeDegraded":          {onVolume("VolumeDegraded"), "vg/pvc-1 on n"},
+	"NodelvmFileSystemReadOnly":      {onVolume("FileSystemReadOnly"), "claim shop/data"},
+	"NodelvmEncryptionHeaderDamaged": {onVolume("EncryptionHeaderDamaged"), "claim shop/data"},
+	"NodelvmVolumeSuspended":         {onVolume("VolumeSuspended"), "claim shop/data"},
+	"NodelvmDiskUnresponsive":        {`nodelvm_volume_group_blocked_seconds{node="n",vg="vg",vg_uuid="u"} 0+60x360`, "volume group vg on n"},
+	"NodelvmVolumeGroupUnusable":     {onGroup("VolumeGroupUnusable"), "Volume group vg on n"},
+	"NodelvmVolumeGroupSetupFailed":  {onGroup("VolumeGroupSetupFailed"), "volume group vg"},
 	"NodelvmVolumeGroupNearlyFull": {`nodelvm_volume_group_free_bytes{node="n",vg="vg",vg_uuid="u"} 5x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",vg="vg",vg_uuid="u"} 100x360` + "\n" +
 		`nodelvm_volume_group_volumes{node="n",vg="vg",vg_uuid="u"} 1x360`, "has 5% of its space free"},
-	"NodelvmThinPoolNearlyFull": {onGroup("ThinPoolNearlyFull"), "volume group vg on n"},
-	"NodelvmThinPoolFull":       {onVolume("ThinPoolFull"), "claim shop/data"},
-	"NodelvmThinPoolFailed":     {onVolume("ThinPoolFailed"), "claim shop/data"},
-	"NodelvmOrphanedVolumes":    {`nodelvm_orphaned_volumes{node="n",reason="unreferenced"} 2x360`, "2 volumes or snapshots of this cluster on n"},
-	"NodelvmLVMCommandErrors":   {`nodelvm_lvm_command_duration_seconds_count{node="n",command="lvcreate",exit_code="5"} 0+1x360`, "lvcreate failed 15 times"},
-	"NodelvmCSIOperationErrors": {`csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="/csi.v1.Node/NodeStageVolume",grpc_status_code="Internal"} 0+1x360`, "NodeStageVolume failed 15 times"},
-	"NodelvmWipeStalled":        {`nodelvm_volume_group_wipe_backlog_bytes{node="n"} 1048576x360`, "backlog on n is 1MiB"},
+	"NodelvmThinPoolNearlyFull":         {onGroup("ThinPoolNearlyFull"), "volume group vg on n"},
+	"NodelvmThinPoolFull":               {onVolume("ThinPoolFull"), "claim shop/data"},
+	"NodelvmThinPoolFailed":             {onVolume("ThinPoolFailed"), "claim shop/data"},
+	"NodelvmOrphanedVolumes":            {`nodelvm_orphaned_volumes{node="n",reason="unreferenced"} 2x360`, "2 volumes or snapshots of this cluster on n"},
+	"NodelvmLVMCommandErrors":           {`nodelvm_lvm_command_duration_seconds_count{node="n",command="lvcreate",exit_code="5"} 0+1x360`, "lvcreate failed 15 times"},
+	"NodelvmCSIOperationErrors":         {`csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="/csi.v1.Node/NodeStageVolume",grpc_status_code="Internal"} 0+1x360`, "NodeStageVolume failed 15 times"},
+	"NodelvmFileSystemNearlyFull":       {fileSystem("available", 8, "size", 100), "claim shop/data (vg/pvc-1 on n) has 8% of its space available"},
+	"NodelvmFileSystemFull":             {fileSystem("available", 1, "size", 100), "has 1% of its space available"},
+	"NodelvmFileSystemInodesNearlyUsed": {strings.NewReplacer("_inodes_bytes", "_inodes", "_inodes_used_bytes", "_inodes_used").Replace(fileSystem("inodes_used", 95, "inodes", 100)), "uses 95% of its inodes"},
+	"NodelvmVolumeGroupFillsUp": {`nodelvm_volume_group_free_bytes{node="n",vg="vg",vg_uuid="u"} 40000-10x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",vg="vg",vg_uuid="u"} 100000x360` + "\n" +
+		`nodelvm_volume_group_volumes{node="n",vg="vg",vg_uuid="u"} 1x360`, "volume group vg on n will have no free space"},
+	"NodelvmThinPoolFillsUp": {`nodelvm_thin_pool_used_bytes{node="n",vg="vg",vg_uuid="u",thin_pool="p"} 60+0.05x360` + "\n" + `nodelvm_thin_pool_size_bytes{node="n",vg="vg",vg_uuid="u",thin_pool="p"} 100x360` + "\n" +
+		`nodelvm_volume_group_free_bytes{node="n",vg="vg",vg_uuid="u"} 10x360`, "thin pool vg/p on n"},
+	"NodelvmWipeBacklogLarge": {`nodelvm_volume_group_wipe_backlog_bytes{node="n",vg="vg",vg_uuid="u",claim_namespace="a"} 20x360` + "\n" +
+		`nodelvm_volume_group_wipe_backlog_bytes{node="n",vg="vg",vg_uuid="u",claim_namespace="b"} 20x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",vg="vg",vg_uuid="u"} 100x360`, "hold 40% of volume group vg on n"},
+	"NodelvmJanitorDown": {`up{namespace="nodelvm-system",pod="j",container="janitor",endpoint="http"} 1x300`, "janitor in namespace nodelvm-system"},
+	"NodelvmWipeStalled": {`nodelvm_volume_group_wipe_backlog_bytes{node="n"} 1048576x360`, "backlog on n is 1MiB"},
 
 	"NodelvmDirectMetadataReadDisabled": {`nodelvm_direct_metadata_read_enabled{node="n"} 0x360`, "metadata on n"},
 	"NodelvmDriverDown":                 {`up{node="n",container="nodelvm",endpoint="http"} 0x360`, "driver on n"},
+}
+
+// fileSystem is two series of one file system.
+func fileSystem(name string, value int, whole string, of int) string {
+	const labels = `{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"}`
+	return fmt.Sprintf("nodelvm_volume_filesystem_%s_bytes%s %dx360\nnodelvm_volume_filesystem_%s_bytes%s %dx360", name, labels, value, whole, labels, of)
 }
 
 func onVolume(condition string) string {
@@ -142,17 +172,7 @@ func TestAlertsAreExplained(t *testing.T) {
 // TestAlertsAskForMetricsThatExist: docs/reference/metrics.md lists what the driver registers, which a test of the
 // driver's checks; up is Prometheus' own.
 func TestAlertsAskForMetricsThatExist(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(docsDir, "reference", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := map[string]bool{"up": true}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|[^|]*\\| (histogram)?").FindAllStringSubmatch(string(page), -1) {
-		known[row[1]] = true
-		if row[2] != "" {
-			known[row[1]+"_count"] = true
-		}
-	}
+	known := knownMetrics(t)
 	for _, rule := range alerts(t) {
 		expr, err := language.ParseExpr(rule.Expr)
 		if err != nil {
@@ -165,6 +185,23 @@ func TestAlertsAskForMetricsThatExist(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// knownMetrics are the names of the series that the driver serves.
+func knownMetrics(t *testing.T) map[string]bool {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(docsDir, "reference", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{"up": true}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|[^|]*\\| (histogram)?").FindAllStringSubmatch(string(page), -1) {
+		known[row[1]] = true
+		if row[2] != "" {
+			known[row[1]+"_count"], known[row[1]+"_bucket"] = true, true
+		}
+	}
+	return known
 }
 
 // language is the language as Prometheus has it without any feature flag.

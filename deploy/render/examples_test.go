@@ -73,11 +73,9 @@ func wantedBy(t *testing.T, doc document) (names []string) {
 	return names
 }
 
-// TestValuesInTheDocs: the values and the objects that the pages show are accepted, and the tutorial's make the class that
-// its PostgreSQL asks for, and does not make itself.
+// TestValuesInTheDocs: the values and the objects that the pages show are accepted.
 func TestValuesInTheDocs(t *testing.T) {
 	values, objects := 0, 0
-	made := map[string]bool{}
 	for page, block := range yamlBlocks(t) {
 		var keys map[string]any
 		if err := yaml.Unmarshal([]byte(block), &keys); err != nil {
@@ -92,27 +90,11 @@ func TestValuesInTheDocs(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
-			for _, doc := range split(t, text) {
-				made[filepath.Base(page)+" "+doc.kind.Kind+" "+doc.name] = true
-			}
+			split(t, text)
 		}
 	}
 	if values < 2 || objects < 2 {
 		t.Errorf("%d files of values and %d objects were found", values, objects)
-	}
-	text, err := os.ReadFile(filepath.Join(deployDir, "examples", "postgresql.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, doc := range split(t, string(text)) {
-		if doc.kind.Kind == "StorageClass" {
-			t.Errorf("postgresql.yaml makes the class %s, which is there by then: kubectl apply fails if anything differs", doc.name)
-		}
-		for _, name := range wantedBy(t, doc) {
-			if !made["tutorial.md StorageClass "+name] {
-				t.Errorf("the tutorial makes no class %s: %v", name, made)
-			}
-		}
 	}
 }
 
@@ -120,7 +102,7 @@ func TestValuesInTheDocs(t *testing.T) {
 func yamlBlocks(t *testing.T) iter.Seq2[string, string] {
 	t.Helper()
 	pages := []string{filepath.Join(deployDir, "..", "README.md")}
-	for _, pattern := range []string{"*.md", "*/*.md"} {
+	for _, pattern := range []string{"*.md", "*/*.md", "*/*/*.md"} {
 		more, err := filepath.Glob(filepath.Join(deployDir, "..", "docs", pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -139,5 +121,52 @@ func yamlBlocks(t *testing.T) iter.Seq2[string, string] {
 				}
 			}
 		}
+	}
+}
+
+// TestGitOpsValues: the values in the objects for Argo CD and Flux are accepted, and create the classes.
+func TestGitOpsValues(t *testing.T) {
+	checked := 0
+	for page, block := range yamlBlocks(t) {
+		if filepath.Base(page) != "gitops.md" {
+			continue
+		}
+		for _, doc := range split(t, block) {
+			var object struct {
+				Spec struct {
+					Values map[string]any
+					Source struct {
+						Helm struct{ ValuesObject map[string]any }
+					}
+				}
+			}
+			if err := yaml.Unmarshal([]byte(doc.text), &object); err != nil {
+				t.Fatal(err)
+			}
+			values := object.Spec.Values
+			if values == nil {
+				values = object.Spec.Source.Helm.ValuesObject
+			}
+			if values == nil {
+				continue
+			}
+			checked++
+			text, err := render(filepath.Join(deployDir, chartDir), values)
+			if err != nil {
+				t.Fatalf("%s: %v", doc.kind.Kind, err)
+			}
+			classes := 0
+			for _, made := range split(t, text) {
+				if made.kind.Kind == "StorageClass" || made.kind.Kind == "VolumeSnapshotClass" {
+					classes++
+				}
+			}
+			if classes != 2 {
+				t.Errorf("%s: %d classes, want 2", doc.kind.Kind, classes)
+			}
+		}
+	}
+	if checked != 2 {
+		t.Errorf("the values of %d objects were checked, want those of Argo CD and Flux", checked)
 	}
 }

@@ -28,6 +28,7 @@ const (
 	chartDir    = "chart/nodelvm"
 	manifest    = "nodelvm.yaml"
 	janitor     = "janitor.yaml"
+	readme      = chartDir + "/README.md"
 )
 
 // headers open the plain manifests.
@@ -69,20 +70,28 @@ func run(deploy string) error {
 		}
 		fmt.Printf("wrote %s (%d objects)\n", path, strings.Count(text, "\nkind: "))
 	}
-	return nil
+	text, err := renderReadme(deploy)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(deploy, readme), []byte(text), 0o644)
 }
 
-// pack does what helm package does.
+// pack does what helm package does, and gives the same bytes each time.
 func pack(deploy, out string) error {
 	chart, err := loader.Load(filepath.Join(deploy, chartDir))
 	if err != nil {
 		return err
 	}
 	path, err := chartutil.Save(chart, out)
-	if err == nil {
-		fmt.Printf("wrote %s\n", path)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := undate(path); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	fmt.Printf("wrote %s\n", path)
+	return nil
 }
 
 // renderManifest returns what a plain manifest must hold: all that the chart installs, or the janitor, which it does not

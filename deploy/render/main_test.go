@@ -57,8 +57,10 @@ func TestManifestsHaveExactlyTheseObjects(t *testing.T) {
 		got = append(got, doc.kind.Kind+" "+doc.name)
 	}
 	want := []string{
-		"CSIDriver nodelvm.io", "ClusterRole nodelvm", "ClusterRole nodelvm-metrics-reader", "ClusterRoleBinding nodelvm", "DaemonSet nodelvm",
-		"Namespace nodelvm-system", "Role nodelvm", "RoleBinding nodelvm", "ServiceAccount nodelvm",
+		"CSIDriver nodelvm.io", "ClusterRole nodelvm", "ClusterRole nodelvm-metrics-reader",
+		"ClusterRole nodelvm-namespaced-viewer", "ClusterRole nodelvm-operator", "ClusterRole nodelvm-viewer", "ClusterRoleBinding nodelvm", "ConfigMap nodelvm-api-proxy", "DaemonSet nodelvm",
+		"Namespace nodelvm-system", "Role nodelvm", "Role nodelvm-operator", "Role nodelvm-viewer",
+		"RoleBinding nodelvm", "ServiceAccount nodelvm",
 		"ValidatingAdmissionPolicy nodelvm-node-restriction", "ValidatingAdmissionPolicy nodelvm-volume-class",
 		"ValidatingAdmissionPolicyBinding nodelvm-node-restriction", "ValidatingAdmissionPolicyBinding nodelvm-volume-class",
 	}
@@ -178,7 +180,7 @@ func checkPod(t *testing.T, pod core.PodSpec) {
 				t.Errorf("container %s, mount %s: bidirectional is %v", c.Name, m.Name, bidirectional)
 			}
 			host := hosts[m.Name]
-			if ours && host != "" && host != m.MountPath || !ours && m.Name != "socket" {
+			if ours && host != "" && host != m.MountPath || !ours && m.Name != "socket" && m.Name != "kubeconfig" {
 				t.Errorf("container %s: host path %q is seen as %s", c.Name, host, m.MountPath)
 			}
 		}
@@ -192,6 +194,9 @@ func checkPorts(t *testing.T, c core.Container) {
 		t.Errorf("container %s has the ports %v", c.Name, c.Ports)
 	}
 	for _, arg := range c.Args {
+		if address, ok := strings.CutPrefix(arg, "--api-proxy-address="); ok && !strings.HasPrefix(address, "127.0.0.1:") {
+			t.Errorf("container %s serves the proxy of the Kubernetes API at %s", c.Name, address)
+		}
 		if address, ok := strings.CutPrefix(arg, "--http-endpoint="); ok && !driver && !strings.HasPrefix(address, "127.0.0.1:") {
 			t.Errorf("container %s serves metrics without authentication at %s", c.Name, address)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -31,44 +32,7 @@ func TestMonitoring(t *testing.T) {
 			}
 		}
 	}
-	var monitor struct {
-		APIVersion, Kind string
-		Metadata         struct {
-			Name, Namespace string
-			Labels          map[string]string
-		}
-		Spec struct {
-			Selector            struct{ MatchLabels map[string]string }
-			PodMetricsEndpoints []struct {
-				Port, Path, Interval string
-				Authorization        struct{ Credentials struct{ Name, Key string } }
-				Relabelings          []struct {
-					SourceLabels             []string
-					TargetLabel, Replacement string
-				}
-			}
-		}
-	}
-	only(t, docs, "PodMonitor", &monitor)
-	for key, value := range monitor.Spec.Selector.MatchLabels {
-		if pod.Labels[key] != value {
-			t.Errorf("the monitor selects %s=%s, which the pods have not", key, value)
-		}
-	}
-	for _, e := range monitor.Spec.PodMetricsEndpoints {
-		container, ok := served[e.Path]
-		if !ok || e.Port != "http" || e.Interval != "1m" || e.Relabelings[0].TargetLabel != "node" ||
-			e.Authorization.Credentials.Name != "nodelvm-metrics" || e.Authorization.Credentials.Key != "token" {
-			t.Errorf("endpoint %+v; the driver serves %v", e, served)
-		}
-		if own := len(e.Relabelings) == 1; own != (container == "") || !own && (e.Relabelings[1].TargetLabel != "container" || e.Relabelings[1].Replacement != container) {
-			t.Errorf("endpoint %+v does not name the container %q: two series would be one", e, container)
-		}
-		delete(served, e.Path)
-	}
-	if len(served) > 0 || monitor.Metadata.Labels["release"] != "prometheus" {
-		t.Errorf("labels %v; nobody asks for %v", monitor.Metadata.Labels, served)
-	}
+	expectMonitors(t, docs, "PodMonitor", served, pod.Labels)
 	expectReaders(t, docs)
 	var rule struct {
 		APIVersion, Kind string
@@ -89,6 +53,152 @@ func TestMonitoring(t *testing.T) {
 	}
 	if !reflect.DeepEqual(rule.Spec, want) {
 		t.Errorf("the rule holds\n%v\nthe file\n%v", rule.Spec, want)
+	}
+}
+
+// monitor is a PodMonitor or a ServiceMonitor of the Prometheus Operator.
+type monitor struct {
+	APIVersion, Kind string
+	Metadata         struct {
+		Name, Namespace string
+		Labels          map[string]string
+	}
+	Spec struct {
+		Selector                       struct{ MatchLabels map[string]string }
+		PodMetricsEndpoints, Endpoints []struct {
+			Port, Path, Interval string
+			Authorization        struct{ Credentials struct{ Name, Key string } }
+			Relabelings          []struct {
+				SourceLabels             []string
+				TargetLabel, Replacement string
+			}
+		}
+	}
+}
+
+// expectMonitors: Prometheus asks for each page that the drivers serve, by the container's name, and for the janitor's without a token.
+func expectMonitors(t *testing.T, docs []document, kind string, served map[string]string, labels map[string]string) {
+	t.Helper()
+	found := 0
+	for _, doc := range docs {
+		if doc.kind.Kind != kind {
+			continue
+		}
+		found++
+		var m monitor
+		if err := yaml.UnmarshalStrict([]byte(doc.text), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Metadata.Labels["release"] != "prometheus" {
+			t.Errorf("%s has the labels %v", doc.name, m.Metadata.Labels)
+		}
+		endpoints := slices.Concat(m.Spec.PodMetricsEndpoints, m.Spec.Endpoints)
+		if doc.name == "nodelvm-janitor" {
+			if len(endpoints) != 1 || endpoints[0].Port != "http" || endpoints[0].Path != "/metrics" || endpoints[0].Authorization.Credentials.Name != "" ||
+				m.Spec.Selector.MatchLabels["app.kubernetes.io/component"] != "janitor" {
+				t.Errorf("the janitor's monitor is %+v", m.Spec)
+			}
+			continue
+		}
+		for key, value := range m.Spec.Selector.MatchLabels {
+			if labels[key] != value {
+				t.Errorf("the monitor selects %s=%s, which the pods have not", key, value)
+			}
+		}
+		left := maps.Clone(served)
+		for _, e := range endpoints {
+			container, ok := left[e.Path]
+			if !ok || e.Port != "http" || e.Interval != "1m" || e.Relabelings[0].TargetLabel != "node" ||
+				e.Authorization.Credentials.Name != "nodelvm-metrics" || e.Authorization.Credentials.Key != "token" {
+				t.Errorf("endpoint %+v; the driver serves %v", e, served)
+			}
+			if own := len(e.Relabelings) == 1; own != (container == "") || !own && (e.Relabelings[1].TargetLabel != "container" || e.Relabelings[1].Replacement != container) {
+				t.Errorf("endpoint %+v does not name the container %q: two series would be one", e, container)
+			}
+			delete(left, e.Path)
+		}
+		if len(left) > 0 {
+			t.Errorf("%s asks for none of %v", doc.name, left)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d objects of kind %s, want one for the drivers and one for the janitor", found, kind)
+	}
+}
+
+// TestServiceMonitor: in place of the PodMonitors, for the same pages, with a Service each that selects the pods.
+func TestServiceMonitor(t *testing.T) {
+	values := everything(t)
+	values["metrics"] = map[string]any{"serviceMonitor": map[string]any{"enabled": true, "interval": "1m", "labels": map[string]any{"release": "prometheus"}},
+		"readers": []any{map[string]any{"name": "prometheus", "namespace": "monitoring"}}}
+	text, err := render(filepath.Join(deployDir, chartDir), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := split(t, text)
+	pod := daemonSet(t, docs).Spec.Template
+	served := map[string]string{"/metrics": "", "/metrics/csi-provisioner": "csi-provisioner", "/metrics/csi-snapshotter": "csi-snapshotter"}
+	expectMonitors(t, docs, "ServiceMonitor", served, pod.Labels)
+	expectReaders(t, docs)
+	services := 0
+	for _, doc := range docs {
+		if doc.kind.Kind == "PodMonitor" {
+			t.Error("there is a PodMonitor too: Prometheus would scrape each metric twice")
+		}
+		if doc.kind.Kind != "Service" {
+			continue
+		}
+		services++
+		var service core.Service
+		if err := yaml.UnmarshalStrict([]byte(doc.text), &service); err != nil {
+			t.Fatal(err)
+		}
+		if service.Spec.ClusterIP != core.ClusterIPNone || !service.Spec.PublishNotReadyAddresses || len(service.Spec.Ports) != 1 || service.Spec.Ports[0].Name != "http" {
+			t.Errorf("service %+v", service.Spec)
+		}
+		for key, value := range service.Spec.Selector {
+			if doc.name == "nodelvm-metrics" && pod.Labels[key] != value || service.Labels[key] != value {
+				t.Errorf("%s selects %s=%s", doc.name, key, value)
+			}
+		}
+	}
+	if services != 2 {
+		t.Errorf("%d services", services)
+	}
+	values["metrics"] = map[string]any{"serviceMonitor": map[string]any{"enabled": true}, "podMonitor": map[string]any{"enabled": true}}
+	if _, err := render(filepath.Join(deployDir, chartDir), values); err == nil || !strings.Contains(err.Error(), "scrape each metric twice") {
+		t.Errorf("both monitors: %v", err)
+	}
+}
+
+// TestDashboard: the ConfigMap has the label by which Grafana's sidecar finds it, and the file.
+func TestDashboard(t *testing.T) {
+	file, err := os.ReadFile(filepath.Join(deployDir, chartDir, "files", "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for enabled, values := range map[bool]map[string]any{true: everything(t), false: {}} {
+		text, err := render(filepath.Join(deployDir, chartDir), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, doc := range split(t, text) {
+			if doc.name != "nodelvm-dashboard" {
+				continue
+			}
+			found = true
+			var config core.ConfigMap
+			if err := yaml.UnmarshalStrict([]byte(doc.text), &config); err != nil {
+				t.Fatal(err)
+			}
+			if config.Labels["grafana_dashboard"] != "1" || config.Annotations["grafana_folder"] != "Storage" || strings.TrimSpace(config.Data["nodelvm.json"]) != strings.TrimSpace(string(file)) {
+				t.Errorf("labels %v, annotations %v, and %d bytes of %d", config.Labels, config.Annotations, len(config.Data["nodelvm.json"]), len(file))
+			}
+		}
+		if found != enabled {
+			t.Errorf("the ConfigMap is there: %v, want %v", found, enabled)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,9 @@ import (
 // This file reads manifests.
 
 func init() { utilruntime.Must(snapshots.AddToScheme(scheme.Scheme)) }
+
+// foreignGroups are the Prometheus Operator's objects, which TestMonitoring reads, and those of GitOps tools: TestGitOpsValues.
+var foreignGroups = []string{"monitoring.coreos.com", "argoproj.io", "postgresql.cnpg.io", "source.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"}
 
 // document is one object of a manifest.
 type document struct {
@@ -63,7 +67,7 @@ func split(t *testing.T, text string) []document {
 			continue // a document of comments
 		}
 		kind := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
-		if kind.Group == "monitoring.coreos.com" { // the Prometheus Operator's; TestMonitoring reads them
+		if slices.Contains(foreignGroups, kind.Group) {
 			docs = append(docs, document{kind: kind, name: head.Name, text: string(raw)})
 			continue
 		}

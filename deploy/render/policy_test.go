@@ -109,9 +109,14 @@ func TestVolumeClass(t *testing.T) {
 // shippedPolicy reads a policy from the plain manifest and checks what the validator does not see.
 func shippedPolicy(t *testing.T, name string) *admissionregistration.ValidatingAdmissionPolicy {
 	t.Helper()
+	return policyIn(t, shipped(t), name)
+}
+
+func policyIn(t *testing.T, docs []document, name string) *admissionregistration.ValidatingAdmissionPolicy {
+	t.Helper()
 	var policy admissionregistration.ValidatingAdmissionPolicy
 	var binding admissionregistration.ValidatingAdmissionPolicyBinding
-	for _, doc := range shipped(t) {
+	for _, doc := range docs {
 		into := map[string]any{"ValidatingAdmissionPolicy": &policy, "ValidatingAdmissionPolicyBinding": &binding}[doc.kind.Kind]
 		if doc.name != name || into == nil {
 			continue

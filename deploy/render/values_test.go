@@ -34,14 +34,14 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 			grow[doc.name] = *checkClass(t, doc).AllowVolumeExpansion
 		}
 	}
-	if want := map[string]bool{"local": true, "keep": true, "fixed": false, "overcommitted": true}; !maps.Equal(grow, want) {
+	if want := map[string]bool{"encrypted": true, "local": true, "keep": true, "fixed": false, "overcommitted": true}; !maps.Equal(grow, want) {
 		t.Errorf("storage classes, and whether they may grow: %v, want %v", grow, want)
 	}
 	set := daemonSet(t, docs)
 	args := strings.Join(set.Spec.Template.Spec.Containers[0].Args, " ")
 	for _, want := range []string{
 		"--endpoint=unix:///var/lib/k0s/kubelet/plugins/nodelvm.io/csi.sock", "--kubelet-dir=/var/lib/k0s/kubelet",
-		"--max-volumes-per-node=16", "--log-level=debug",
+		"--max-volumes-per-node=16", "--trim", "--log-level=debug",
 	} {
 		if !strings.Contains(args, want) {
 			t.Errorf("arguments %s lack %s", args, want)
@@ -96,9 +96,11 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"bare stripe size":     class("parameters", map[string]any{"volumeGroup": "vg", "layout": "striped", "stripeSize": "64"}),
 		"too little promised":  class("parameters", map[string]any{"volumeGroup": "vg", "layout": "thin", "overprovisionRatio": 0.5}),
 		"snapshotter untagged": {"snapshotter": map[string]any{"image": map[string]any{"tag": ""}}},
-		"unknown in metrics":   {"metrics": map[string]any{"serviceMonitor": map[string]any{}}},
+		"unknown in metrics":   {"metrics": map[string]any{"dashboard": map[string]any{}}},
 		"interval as a number": {"metrics": map[string]any{"podMonitor": map[string]any{"interval": 30}}},
 		"unknown wipe":         class("parameters", map[string]any{"volumeGroup": "vg", "wipe": "shred"}),
+		"unknown encryption":   class("parameters", map[string]any{"volumeGroup": "vg", "encryption": "luks1"}),
+		"no Secret":            class("parameters", map[string]any{"volumeGroup": "vg", "encryption": "luks2"}),
 		"immediate binding":    class("volumeBindingMode", "Immediate"),
 		"class name":           class("name", "Local SSD"),
 		"reclaim policy":       class("reclaimPolicy", "Recycle"),

@@ -44,7 +44,7 @@ func TestVolumeGroups(t *testing.T) {
 			}
 		}
 	}
-	i := slices.IndexFunc(docs, func(d document) bool { return d.kind.Kind == "ConfigMap" })
+	i := slices.IndexFunc(docs, func(d document) bool { return d.kind.Kind == "ConfigMap" && d.name == "nodelvm-volume-groups" })
 	if i < 0 {
 		t.Fatal("no ConfigMap")
 	}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+)
+
+const secretPrefix = "csi.storage.k8s.io/node-"
+
+// encryptedParameters are those of a class with encryption, whose Secrets have this name and namespace.
+func encryptedParameters(name, namespace string) map[string]string {
+	return map[string]string{"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "xfs", "encryption": "luks2",
+		secretPrefix + "stage-secret-name": name, secretPrefix + "stage-secret-namespace": namespace,
+		secretPrefix + "expand-secret-name": name, secretPrefix + "expand-secret-namespace": namespace}
+}
+
+// encrypted is node-1's encrypted volume of the class, with the Secrets of this name and namespace.
+func encrypted(class, name, namespace string, change ...func(*core.CSIPersistentVolumeSource)) *core.PersistentVolume {
+	return but(func(pv *core.PersistentVolume) {
+		pv.Spec.StorageClassName = class
+		csi := pv.Spec.CSI
+		csi.VolumeAttributes["nodelvm.io/encryption"] = "luks2"
+		csi.NodeStageSecretRef = &core.SecretReference{Name: name, Namespace: namespace}
+		csi.NodeExpandSecretRef = &core.SecretReference{Name: name, Namespace: namespace}
+		for _, f := range change {
+			f(csi)
+		}
+	})
+}
+
+// TestKeysOfEncryptedVolumes: a node creates volumes that refer to Secrets only of the classes that the chart names, and only for
+// staging and expansion.
+func TestKeysOfEncryptedVolumes(t *testing.T) {
+	parameters := map[string]any{}
+	for key, value := range encryptedParameters("${pvc.name}-key", "${pvc.namespace}") {
+		parameters[key] = value
+	}
+	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{
+		"nodeRestriction": map[string]any{"enabled": true, "encryptedClasses": []any{"by-hand"}},
+		"storageClasses": []any{map[string]any{"name": "secret", "parameters": parameters},
+			map[string]any{"name": "local", "parameters": map[string]any{"volumeGroup": "vg"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	validator := compile(t, policyIn(t, split(t, text), "nodelvm-node-restriction"))
+	other := &core.SecretReference{Name: "root", Namespace: "kube-system"}
+	const refused = "no volume that refers to a Secret"
+	for _, r := range []request{
+		{name: "of the chart's class", now: encrypted("secret", "data-key", "demo")},
+		{name: "of a class that was made by hand", now: encrypted("by-hand", "data-key", "demo")},
+		{name: "without a Secret", now: volume("node-1")},
+		{name: "of another class", now: encrypted("local", "data-key", "demo"), refused: refused},
+		{name: "of a class that does not exist", now: encrypted("unknown", "root", "kube-system"), refused: refused},
+		{name: "for publishing", now: encrypted("secret", "data-key", "demo", func(c *core.CSIPersistentVolumeSource) { c.NodePublishSecretRef = other }), refused: refused},
+		{name: "for the controller", now: encrypted("secret", "data-key", "demo", func(c *core.CSIPersistentVolumeSource) { c.ControllerExpandSecretRef = other }), refused: refused},
+		{name: "added later", before: volume("node-1"), now: encrypted("secret", "data-key", "demo"), refused: mayOnly},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			expectDenied(t, denials(t, validator, attributesOf(t, r), nil), r.refused)
+		})
+	}
+}
+
+// TestSecretsAreThoseOfTheClass: the references of a volume are exactly what csi-provisioner makes of the class's parameters.
+func TestSecretsAreThoseOfTheClass(t *testing.T) {
+	validator := compile(t, shippedPolicy(t, "nodelvm-volume-class"))
+	const differs = "are those of its storage class secret"
+	plain := map[string]string{"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "xfs"}
+	noSecrets := func(c *core.CSIPersistentVolumeSource) { c.NodeStageSecretRef, c.NodeExpandSecretRef = nil, nil }
+	noStage := encryptedParameters("key", "keys")
+	delete(noStage, secretPrefix+"stage-secret-name")
+	delete(noStage, secretPrefix+"stage-secret-namespace")
+	for _, r := range []struct {
+		name       string
+		parameters map[string]string
+		pv         *core.PersistentVolume
+		refused    string
+	}{
+		{"one for each claim", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "data-key", "demo"), ""},
+		{"one for each volume", encryptedParameters("key-${pv.name}", "keys"), encrypted("secret", "key-"+volumeName, "keys"), ""},
+		{"one for each namespace", encryptedParameters("disk-key", "${pvc.namespace}"), encrypted("secret", "disk-key", "demo"), ""},
+		{"one for the class", encryptedParameters("key", "keys"), encrypted("secret", "key", "keys"), ""},
+		{"only for expansion", noStage, encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) { c.NodeStageSecretRef = nil }), ""},
+		{"another name", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "root", "demo"), differs},
+		{"another claim's", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "other-key", "demo"), differs},
+		{"another namespace", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "data-key", "kube-system"), differs},
+		{"another one for expansion", encryptedParameters("key", "keys"), encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) {
+			c.NodeExpandSecretRef.Name = "root"
+		}), differs},
+		{"the template itself", encryptedParameters("${pvc.annotations['key']}", "keys"), encrypted("secret", "root", "keys"), differs},
+		{"none", encryptedParameters("key", "keys"), encrypted("secret", "", "", noSecrets), differs},
+		{"a class without encryption", plain, encrypted("secret", "key", "keys"), differs},
+		{"a Secret without encryption", plain, encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) { delete(c.VolumeAttributes, "nodelvm.io/encryption") }), differs},
+		{"the class's Secrets without encryption", encryptedParameters("key", "keys"), encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) {
+			delete(c.VolumeAttributes, "nodelvm.io/encryption")
+		}), differs},
+		{"no encryption, and no Secret", plain, encrypted("secret", "", "", noSecrets, func(c *core.CSIPersistentVolumeSource) { delete(c.VolumeAttributes, "nodelvm.io/encryption") }), ""},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			class := &storage.StorageClass{Provisioner: "nodelvm.io", MountOptions: []string{"noatime"}, Parameters: r.parameters}
+			class.Name = "secret"
+			expectDenied(t, denials(t, validator, attributesOf(t, request{now: r.pv}), class), r.refused)
+		})
+	}
+}
