@@ -15,7 +15,7 @@ help: ## Print this list
 ##- For everybody
 
 .PHONY: demo
-demo: ## Raise a three-node Kubernetes, install nodelvm, give a PostgreSQL StatefulSet its volumes (KEEP=1 leaves it up)
+demo: ## Raise a three-node Kubernetes, install nodelvm, show what it does (KEEP=1 leaves it up)
 	cd test && $(GO_RUN) ./cmd/demo
 
 .PHONY: test
@@ -31,13 +31,17 @@ image: ## Write the driver's image to dist/ as an archive for docker load, ctr i
 	cd deploy/image && $(GO_RUN) ./cmd/image --out $(CURDIR)/dist/nodelvm-amd64.tar
 
 .PHONY: release
-release: ## Write everything that a release consists of to dist/release: images, lists of their contents, chart, manifest, plugin, checksums
+release: ## Write a release to dist/release: images, lists of their contents, chart, manifests, plugin, provenance, checksums (RELEASE_KEY=FILE signs)
 	deploy/release.sh
+
+.PHONY: release-check
+release-check: ## Build the release twice and compare: half an hour
+	deploy/release-check.sh
 
 ##- For developers
 
 .PHONY: lint
-lint: ## Check formatting, run the linters of .golangci.yml, hold prose to the vocabulary, render the diagrams
+lint: ## Check formatting, run the linters of .golangci.yml, hold prose to the vocabulary, render the diagrams, open the dashboard
 	test/part.sh lint
 
 .PHONY: prose
@@ -61,8 +65,12 @@ test-long: ## Run the tests that take hours: every crash point, 1000 random grou
 	test/part.sh long
 
 .PHONY: conformance
-conformance: ## Run upstream's storage suite in the lab, for hours; a run that was cut off goes on (FRESH=1 begins anew, KEEP=1 leaves the lab up)
+conformance: ## Run upstream's storage suite in the lab, for 40 minutes or more; an interrupted run continues (FRESH=1 starts over, KEEP=1 leaves the lab up)
 	cd test && $(GO_RUN) ./cmd/conformance --dir $(CURDIR)/dist/conformance $(ARGS)
+
+.PHONY: matrix
+matrix: ## Run the API server's tests and two scenarios on each supported Kubernetes, for hours; what has passed is not run again (FRESH=1 does); writes docs/compatibility.md
+	cd test && $(GO_RUN) ./cmd/matrix $(ARGS)
 
 .PHONY: bench
 bench: image ## Measure the driver beside bare LVM commands in a lab node; writes the tables of test/bench/results.md
@@ -78,4 +86,4 @@ lab: ## Steer the lab: make lab ARGS="up", "status", "kubectl get pods -A", "exe
 
 .PHONY: fmt
 fmt: ## Format all Go code
-	gofmt -w cmd controller deploy docs kube lvm node statuspage test
+	gofmt -w api cmd controller deploy docs kube lvm node pending statuspage test

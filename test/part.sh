@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one part of the test suite, the whole of it even if a test fails; test/cmd/suite runs several at the same time.
-# usage: test/part.sh lint|unit|lab|lvm|power|apiserver|e2e|long|prose|helm
+# usage: test/part.sh lint|unit|lab|lvm|power|apiserver|e2e|scenarios|long|prose|helm
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -48,11 +48,13 @@ need_vale() {
 	need_packages gcc libc6-dev && need_tool vale github.com/vale-cli/vale/v3/cmd/vale "$VALE_VERSION" 1
 }
 
+need_npm() { command -v npm >/dev/null || need_packages npm; }
+
 # need_mermaid keeps the one file of the npm package that a browser needs.
 need_mermaid() {
 	local path=$tools/mermaid-$MERMAID_VERSION.js folder
 	[ -s "$path" ] && return
-	command -v npm >/dev/null || need_packages npm || return
+	need_npm || return
 	folder=$(mktemp -d)
 	npm pack --silent --pack-destination "$folder" "mermaid@$MERMAID_VERSION" >/dev/null && check_integrity "$folder"/mermaid-*.tgz "$MERMAID_SHA512" &&
 		tar xzf "$folder"/mermaid-*.tgz -C "$folder" package/dist/mermaid.min.js && mkdir -p "$tools" && mv "$folder/package/dist/mermaid.min.js" "$path"
@@ -82,13 +84,13 @@ lint() {
 	return $bad
 }
 
-# pages holds prose to the vocabulary and renders the diagrams.
+# pages holds prose to the vocabulary, renders the diagrams, and opens the dashboard.
 pages() {
-	need_vale && need_mermaid && need_packages chromium-headless-shell || return
+	need_vale && need_mermaid && need_npm && need_packages chromium-headless-shell || return
 	local bad=0
 	run_prose || bad=1
 	NODELVM_TEST_VALE=$tools/vale-$VALE_VERSION NODELVM_TEST_MERMAID=$tools/mermaid-$MERMAID_VERSION.js \
-		go_test test pages pkgname -tags e2e -count=1 ./prose ./diagrams || bad=1
+		go_test test pages pkgname -tags e2e -count=1 ./prose ./diagrams ./dashboard || bad=1
 	return $bad
 }
 
@@ -135,7 +137,9 @@ long() {
 	fuzz "${NODELVM_TEST_FUZZTIME:-60s}" || bad=1
 	export NODELVM_TEST_CRASH=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_PATIENCE=12h
 	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
-	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
+	go_test test encryption standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestEncryption$' ./e2e || bad=1
+	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
+	helm && go_test test docs standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestDocsLong$' ./e2e || bad=1
 	return $bad
 }
 
@@ -158,12 +162,17 @@ apiserver() { helm && go_test test apiserver testname -tags e2e -count=1 -timeou
 
 e2e() {
 	helm && go_test test scenarios standard-verbose -tags e2e -count=1 -timeout 180m \
-		-run '^TestDemo$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestPlacement$|^TestNodeReboot$|^TestPodsWithSeveralClaims$|^TestConformance$' ./e2e
+		-run '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestPlacement$|^TestNodeReboot$|^TestPodsWithSeveralClaims$|^TestConformance$' ./e2e
+}
+
+# scenarios is the part of e2e that make matrix runs on each version of Kubernetes.
+scenarios() {
+	helm && NODELVM_LAB=${NODELVM_LAB:-/tmp/nodelvm-matrix} go_test test scenarios standard-verbose -tags e2e -count=1 -timeout 120m -run '^TestDemo$|^TestVolumeLifecycle$' ./e2e
 }
 
 part=${1:-}
 case $part in
-lint | unit | lab | lvm | power | apiserver | e2e | long | prose | helm) ;;
+lint | unit | lab | lvm | power | apiserver | e2e | scenarios | long | prose | helm) ;;
 *)
 	sed -n 's/^# usage: /usage: /p' "$0"
 	exit 2

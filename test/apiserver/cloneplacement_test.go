@@ -83,7 +83,7 @@ func TestCloneIsPlacedOnNodeOfSource(t *testing.T) {
 	early := copyOf(t, "restore-early", group, "VolumeSnapshot", "snap", other.name)
 	until(t, unscheduled, "selected without a pod", selectedIs(here.name))
 	until(t, elsewhere, "selected in place of another", selectedIs(here.name))
-	if why := untilTold(t, elsewhere.Namespace, elsewhere.Name, "SourceNodeSelected"); !strings.Contains(why, other.name) || !strings.Contains(why, here.name) {
+	if why := eventOn(t, elsewhere.Namespace, elsewhere.Name, "SourceNodeSelected"); !strings.Contains(why, other.name) || !strings.Contains(why, here.name) {
 		t.Errorf("the event says %q", why)
 	}
 

@@ -54,14 +54,14 @@ func TestVolumeExpands(t *testing.T) {
 	if allocated(claim) != "2Gi" || len(claim.Status.Conditions) != 1 || claim.Status.Conditions[0].Type != corev1.PersistentVolumeClaimFileSystemResizePending {
 		t.Errorf("the claim's status is %+v", claim.Status)
 	}
-	untilTold(t, claim.Namespace, claim.Name, "FileSystemResizeRequired")
+	eventOn(t, claim.Namespace, claim.Name, "FileSystemResizeRequired")
 	request(t, claim, "100Gi") // while the kubelet is at work: it comes after that
 	patchClaim(t, claim, "status", kubeletDone)
 	claim = until(t, claim, "infeasible", func(c *corev1.PersistentVolumeClaim) bool {
 		return resizeState(c) == corev1.PersistentVolumeClaimControllerResizeInfeasible
 	})
 	expectSize(t, here, claim, 2*lvm.GiB)
-	if why := untilTold(t, claim.Namespace, claim.Name, "VolumeResizeFailed"); !strings.Contains(why, "vg") {
+	if why := eventOn(t, claim.Namespace, claim.Name, "VolumeResizeFailed"); !strings.Contains(why, "vg") {
 		t.Errorf("the event says %q", why)
 	}
 	request(t, claim, "3Gi")
@@ -88,7 +88,7 @@ func TestBlockVolumeExpandsWithoutKubelet(t *testing.T) {
 	if resizeState(claim) != "" || len(claim.Status.Conditions) != 0 {
 		t.Errorf("the claim's status is %+v", claim.Status)
 	}
-	untilTold(t, claim.Namespace, claim.Name, "VolumeResizeSuccessful")
+	eventOn(t, claim.Namespace, claim.Name, "VolumeResizeSuccessful")
 	expectAllowed(t, here)
 }
 

@@ -31,6 +31,7 @@ type node struct {
 	name  string
 	token string
 	host  *host.Host
+	env   []string // of the sidecars, beside what their pod has
 
 	mu     sync.Mutex
 	writes []string // of the agent: method, path and answer
@@ -106,7 +107,12 @@ func must(t *testing.T, err error) {
 // soon waits until something is as it should be.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+	within(t, 30*time.Second, what, holds)
+}
+
+func within(t *testing.T, most time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(most); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
@@ -223,8 +229,8 @@ func until(t *testing.T, claim *corev1.PersistentVolumeClaim, what string, holds
 	}
 }
 
-// untilTold waits for an event on an object and answers its message.
-func untilTold(t *testing.T, namespace, name, reason string) string {
+// eventOn waits for an event on an object and answers its message.
+func eventOn(t *testing.T, namespace, name, reason string) string {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		events, err := admin.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})

@@ -32,7 +32,7 @@ func TestJanitorReleasesClaimsOfLostNode(t *testing.T) {
 	taintNode(t, out.name, corev1.TaintNodeOutOfService)
 	from := time.Now()
 	for _, claim := range []*corev1.PersistentVolumeClaim{gone, retained, tainted, plain} {
-		why := untilTold(t, claim.Namespace, claim.Name, "VolumeLost")
+		why := eventOn(t, claim.Namespace, claim.Name, "VolumeLost")
 		if !strings.Contains(why, api.AnnotationOnNodeLoss) || !strings.Contains(why, claim.Spec.VolumeName) {
 			t.Errorf("claim %s is told %q", claim.Name, why)
 		}
@@ -54,10 +54,10 @@ func TestJanitorReleasesClaimsOfLostNode(t *testing.T) {
 	})
 	untilGone(t, "the claim of the node out of service", claimOf(t, tainted))
 	untilGone(t, "its volume", volumeOf(t, tainted))
-	untilTold(t, gone.Namespace, gone.Name, "ClaimDeleted")
-	untilTold(t, tainted.Namespace, tainted.Name, "PodDeleted")
-	untilTold(t, "default", gone.Spec.VolumeName, "PersistentVolumeDeleted")
-	untilTold(t, "default", retained.Spec.VolumeName, "VolumeAbandoned")
+	eventOn(t, gone.Namespace, gone.Name, "ClaimDeleted")
+	eventOn(t, tainted.Namespace, tainted.Name, "PodDeleted")
+	eventOn(t, "default", gone.Spec.VolumeName, "PersistentVolumeDeleted")
+	eventOn(t, "default", retained.Spec.VolumeName, "VolumeAbandoned")
 	if pv := expectVolumeKept(t, retained); pv.Annotations["nodelvm.io/abandoned-since"] == "" {
 		t.Errorf("the retained volume has the annotations %v", pv.Annotations)
 	}
@@ -75,7 +75,7 @@ func TestJanitorIgnoresStaleLossAnnotation(t *testing.T) {
 	lost.remove(t)
 	from := time.Now()
 	startJanitor(t, "a", 0)
-	if why := untilTold(t, claim.Namespace, claim.Name, "VolumeLost"); strings.Contains(why, "2020") {
+	if why := eventOn(t, claim.Namespace, claim.Name, "VolumeLost"); strings.Contains(why, "2020") {
 		t.Errorf("the claim is told %q", why)
 	}
 	expectKept(t, claim)
@@ -103,12 +103,12 @@ func TestJanitorKeepsClaimsInDoubt(t *testing.T) {
 	taintNode(t, silent.name, corev1.TaintNodeUnreachable)
 	back.remove(t)
 	lost.remove(t)
-	untilTold(t, returning.Namespace, returning.Name, "VolumeLost")
+	eventOn(t, returning.Namespace, returning.Name, "VolumeLost")
 	if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: back.name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	untilTold(t, returning.Namespace, returning.Name, "VolumeLostResolved")
-	if why := untilTold(t, used.Namespace, used.Name, "VolumeInUse"); !strings.Contains(why, "pod-of-used") || !strings.Contains(why, runs.name) {
+	eventOn(t, returning.Namespace, returning.Name, "VolumeLostResolved")
+	if why := eventOn(t, used.Namespace, used.Name, "VolumeInUse"); !strings.Contains(why, "pod-of-used") || !strings.Contains(why, runs.name) {
 		t.Errorf("the event says %q", why)
 	}
 	time.Sleep(grace) // time to do the wrong thing
@@ -132,11 +132,11 @@ func TestJanitorKeepsDataOfReturningNode(t *testing.T) {
 	patchVolume(t, begun.Spec.VolumeName, "", `{"metadata": {"annotations": {"nodelvm.io/original-reclaim-policy": "Delete"}}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}}`)
 	startJanitor(t, "a", 0)
 	back.remove(t)
-	untilTold(t, claim.Namespace, claim.Name, "ClaimDeleted") // no controller removes its protection yet, so the deletion waits
+	eventOn(t, claim.Namespace, claim.Name, "ClaimDeleted") // no controller removes its protection yet, so the deletion waits
 	if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: back.name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	untilTold(t, "default", claim.Spec.VolumeName, "VolumeAbandoned")
+	eventOn(t, "default", claim.Spec.VolumeName, "VolumeAbandoned")
 	playVolumeController(t, claim, begun)
 	untilGone(t, "the claim", claimOf(t, claim))
 	time.Sleep(grace) // time to do the wrong thing
@@ -178,7 +178,7 @@ func TestJanitorRemovesVolumesOfDeletedClaims(t *testing.T) {
 	until(t, stuck, "freed", selectedIs(""))
 	until(t, shut, "freed, since its node is out of service", selectedIs(""))
 	for _, claim := range []*corev1.PersistentVolumeClaim{stuck, shut} {
-		untilTold(t, claim.Namespace, claim.Name, "SelectedNodeRemoved")
+		eventOn(t, claim.Namespace, claim.Name, "SelectedNodeRemoved")
 	}
 	time.Sleep(grace) // time to do the wrong thing
 	expectVolumeKept(t, kept)
@@ -233,7 +233,7 @@ func TestJanitorHoldsLease(t *testing.T) {
 	two := second.inUse(t, "two", "thin", corev1.PersistentVolumeReclaimDelete)
 	a := startJanitor(t, "a", 0)
 	first.remove(t)
-	untilTold(t, one.Namespace, one.Name, "VolumeLost")
+	eventOn(t, one.Namespace, one.Name, "VolumeLost")
 	b := startJanitor(t, "b", 0)
 	time.Sleep(6 * time.Second) // longer than the lease lasts
 	if b.writes.Load() > 0 {
@@ -241,7 +241,7 @@ func TestJanitorHoldsLease(t *testing.T) {
 	}
 	a.stop()
 	second.remove(t)
-	untilTold(t, two.Namespace, two.Name, "VolumeLost")
+	eventOn(t, two.Namespace, two.Name, "VolumeLost")
 	if b.writes.Load() == 0 {
 		t.Error("the second one did nothing")
 	}
@@ -267,9 +267,9 @@ func TestJanitorReleasesSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	startJanitor(t, "a", 0)
-	untilTold(t, claim.Namespace, "kept", "SnapshotLost")
+	eventOn(t, claim.Namespace, "kept", "SnapshotLost")
 	untilGone(t, "the released snapshot", there(snapshots, "namespaces", claim.Namespace, "volumesnapshots", "released"))
-	untilTold(t, claim.Namespace, "released", "SnapshotDeleted")
+	eventOn(t, claim.Namespace, "released", "SnapshotDeleted")
 	untilGone(t, "the deleted content", there(contents, "janitor-deleted"))
 	if err := remove(contents, "janitor-released"); err != nil { // as the snapshot controller does
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/janitor"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/nodegroup"
 )
 
 const (
@@ -42,6 +43,19 @@ type runningJanitor struct {
 // startJanitor runs a janitor to the end of the test, or until it has written so often: then it is cut off, as a kill
 // would cut it off.
 func startJanitor(t *testing.T, name string, most int64) *runningJanitor {
+	t.Helper()
+	return startJanitorBeside(t, name, most)
+}
+
+// startPublisher runs a janitor that publishes the capacity of node groups.
+func startPublisher(t *testing.T, groups []nodegroup.Group) {
+	t.Helper()
+	startJanitorBeside(t, "publisher", -1, func(client *kubeclient.Client, log *slog.Logger) func(context.Context) {
+		return (&nodegroup.Publisher{Client: client, Namespace: system, Groups: groups, Log: log}).Run
+	})
+}
+
+func startJanitorBeside(t *testing.T, name string, most int64, beside ...func(*kubeclient.Client, *slog.Logger) func(context.Context)) *runningJanitor {
 	t.Helper()
 	token, err := admin.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), "nodelvm-janitor", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
@@ -70,7 +84,11 @@ func startJanitor(t *testing.T, name string, most int64) *runningJanitor {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	worker := janitor.NewJanitor(janitor.JanitorConfig{Client: client, Namespace: system, Holder: name, Grace: grace, LeaseLife: 5 * time.Second, Log: log})
+	var parts []func(context.Context)
+	for _, part := range beside {
+		parts = append(parts, part(client, log))
+	}
+	worker := janitor.NewJanitor(janitor.JanitorConfig{Client: client, Namespace: system, Holder: name, Grace: grace, LeaseLife: 5 * time.Second, Beside: parts, Log: log})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

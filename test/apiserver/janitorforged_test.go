@@ -64,7 +64,7 @@ func TestJanitorIgnoresForgedClaimReferences(t *testing.T) {
 	lost.remove(t)
 	startJanitor(t, "a", 0)
 	for i, name := range forged {
-		if why := untilTold(t, "default", name, "ClaimMismatch"); !strings.Contains(why, victims[i].Name) && !strings.Contains(why, "same volume handle") {
+		if why := eventOn(t, "default", name, "ClaimMismatch"); !strings.Contains(why, victims[i].Name) && !strings.Contains(why, "same volume handle") {
 			t.Errorf("PersistentVolume %s is told %q", name, why)
 		}
 	}
@@ -184,7 +184,7 @@ func TestJanitorIgnoresForgedContents(t *testing.T) {
 	there := func(path ...string) func() error {
 		return func() error { return admin.RESTClient().Get().AbsPath(path...).Do(t.Context()).Error() }
 	}
-	untilTold(t, "default", "janitor-forged", "SnapshotMismatch")
+	eventOn(t, "default", "janitor-forged", "SnapshotMismatch")
 	untilGone(t, "the snapshot of the lost node", there(snapshots, "namespaces", ns, "volumesnapshots", "released"))
 	for _, path := range [][]string{{snapshots, "namespaces", ns, "volumesnapshots", "victim"}, {contents, "janitor-victim"}, {contents, "janitor-forged"}} {
 		if err := there(path...)(); err != nil {

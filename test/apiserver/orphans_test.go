@@ -108,10 +108,10 @@ func TestOrphansAreReportedNotRemoved(t *testing.T) {
 		foreign.ID.LV: statuspage.ReasonOtherCluster, orphan.Spec.VolumeName: statuspage.ReasonUnreferenced, snapshot.ID.LV: statuspage.ReasonUnreferenced,
 	}
 	untilOrphans(t, agent, want)
-	if text := untilTold(t, "default", here.name, "UnreferencedVolumes"); !strings.Contains(text, "nodelvm adopt") {
+	if text := eventOn(t, "default", here.name, "UnreferencedVolumes"); !strings.Contains(text, "nodelvm adopt") {
 		t.Errorf("the node is told %q", text)
 	}
-	untilTold(t, "default", here.name, "OtherClusterVolumes")
+	eventOn(t, "default", here.name, "OtherClusterVolumes")
 	expectVolumeKept(t, fine)
 
 	// The claim starts afresh: what it had is abandoned, and still there.
@@ -122,7 +122,7 @@ func TestOrphansAreReportedNotRemoved(t *testing.T) {
 	newClaim(t, "orphan", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-afresh" })
 	want[orphan.Spec.VolumeName] = statuspage.ReasonAbandoned
 	untilOrphans(t, agent, want)
-	untilTold(t, "default", here.name, "AbandonedVolumes")
+	eventOn(t, "default", here.name, "AbandonedVolumes")
 	if all, err := here.host.ManagedVolumes(t.Context()); err != nil || len(all.Owned) != 6 {
 		t.Errorf("there are %d volumes and snapshots left of 6: %v", len(all.Owned), err)
 	}
@@ -150,12 +150,12 @@ func TestReturningNodeClearsLoss(t *testing.T) {
 	untilNoted("nodelvm.io/lost-since", false)
 
 	plug := fake.Unplug("vg")
-	if text := untilTold(t, claim.Namespace, claim.Name, "VolumeGroupLost"); !strings.Contains(text, here.name) || !strings.Contains(text, claim.Spec.VolumeName) {
+	if text := eventOn(t, claim.Namespace, claim.Name, "VolumeGroupLost"); !strings.Contains(text, here.name) || !strings.Contains(text, claim.Spec.VolumeName) {
 		t.Errorf("the claim is told %q", text)
 	}
 	untilNoted("nodelvm.io/volume-group-lost-since", true)
 	startJanitor(t, "a", 0)
-	untilTold(t, claim.Namespace, claim.Name, "VolumeLost")
+	eventOn(t, claim.Namespace, claim.Name, "VolumeLost")
 	plug()
 	untilNoted("nodelvm.io/volume-group-lost-since", false)
 	untilNoted("nodelvm.io/lost-since", false)

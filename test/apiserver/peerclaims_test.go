@@ -200,7 +200,7 @@ func TestPeerClaimsFromAgentCache(t *testing.T) {
 	for range 3 {
 		agent.Warn(t.Context(), more.Namespace, "more", string(more.UID), "InsufficientCapacityForPod", "delete claim data")
 	}
-	if said := untilTold(t, more.Namespace, "more", "InsufficientCapacityForPod"); said != "delete claim data" {
+	if said := eventOn(t, more.Namespace, "more", "InsufficientCapacityForPod"); said != "delete claim data" {
 		t.Errorf("the claim is told %q", said)
 	}
 	event, err := admin.CoreV1().Events(more.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=more"})

@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
@@ -84,6 +85,13 @@ func newPlugin(t *testing.T) *plugin {
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: pluginNode, TopologyKeys: []string{topology}}}}}, metav1.CreateOptions{})
 	must(t, err)
 	publishCapacities(t)
+	pods, err := admin.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}) // doctor explains why the claims of other tests' pods wait
+	must(t, err)
+	for _, pod := range pods.Items {
+		if pod.Namespace != system {
+			must(t, admin.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
+		}
+	}
 	left, err := admin.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{}) // other tests' nodes are gone: to doctor their volumes are lost
 	must(t, err)
 	for _, pv := range left.Items {
@@ -191,9 +199,9 @@ func TestPluginFindsPlantedFaults(t *testing.T) {
 	expect("no node", 2, `"nowhere" not found`, "drain-check", "nowhere")
 	expect("completion", 0, pluginNode, "__complete", "drain-check", "")
 	for _, fault := range pluginFaults {
-		mend := fault.plant(t)
+		repair := fault.plant(t)
 		expect(fault.name, 1, fault.says, "doctor")
-		mend()
+		repair()
 	}
 	expect("all is mended", 0, "nothing is wrong", "doctor")
 
@@ -228,7 +236,7 @@ func limited(t *testing.T, account string) string {
 // pluginFaults are what can be wrong with objects; plant answers how to repair it.
 var pluginFaults = []struct {
 	name, says string
-	plant      func(t *testing.T) (mend func())
+	plant      func(t *testing.T) (repair func())
 }{
 	{"missing RBAC rule", "it may not update csistoragecapacities.storage.k8s.io", func(t *testing.T) func() {
 		roles := admin.RbacV1().Roles(system)
@@ -282,6 +290,14 @@ var pluginFaults = []struct {
 			Parameters: map[string]string{"volumeGroup": "vg-slow"}}, metav1.CreateOptions{})
 		must(t, err)
 		return func() { must(t, classes.Delete(t.Context(), "slow", metav1.DeleteOptions{})) }
+	}},
+	{"an encrypted class that the policy does not name", "the admission policy nodelvm-node-restriction does not name the class", func(t *testing.T) func() {
+		classes := admin.StorageV1().StorageClasses()
+		late := storagev1.VolumeBindingWaitForFirstConsumer
+		_, err := classes.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "secret"}, Provisioner: driver, VolumeBindingMode: &late,
+			Parameters: map[string]string{"volumeGroup": "vg", "encryption": "luks2"}}, metav1.CreateOptions{})
+		must(t, err)
+		return func() { must(t, classes.Delete(t.Context(), "secret", metav1.DeleteOptions{})) }
 	}},
 	{"capacity older than the group", "a maximum volume size of 90 GiB for the storage class thin", func(t *testing.T) func() {
 		capacities := admin.StorageV1().CSIStorageCapacities(system)

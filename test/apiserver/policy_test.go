@@ -89,11 +89,12 @@ func TestPolicyForPersistentVolumes(t *testing.T) {
 	})
 	secret := &corev1.SecretReference{Namespace: "kube-system", Name: "root"}
 	const only, noSecret, asClass = "may write only volumes", "no volume that refers to a Secret", "are those of its storage class thin"
+	const either = "Secret" // both policies refuse it, and the API server reports one of them
 	expectTried(t,
 		tried{"create its volume", "", create(func(*corev1.PersistentVolume) {})},
-		tried{"nodeStageSecretRef", noSecret, create(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodeStageSecretRef = secret })},
+		tried{"nodeStageSecretRef", either, create(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodeStageSecretRef = secret })},
 		tried{"nodePublishSecretRef", noSecret, create(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodePublishSecretRef = secret })},
-		tried{"nodeExpandSecretRef", noSecret, create(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodeExpandSecretRef = secret })},
+		tried{"nodeExpandSecretRef", either, create(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodeExpandSecretRef = secret })},
 		tried{"controllerExpandSecretRef", noSecret, create(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.ControllerExpandSecretRef = secret })},
 		tried{"controllerPublishSecretRef", noSecret, create(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.ControllerPublishSecretRef = secret })},
 		tried{"another name", only, create(func(pv *corev1.PersistentVolume) { pv.Name = "stolen" })},

@@ -55,10 +55,10 @@ func TestConditionsBecomeEvents(t *testing.T) {
 		Volume: lvm.Volume{UUID: "u", Name: claim.Spec.VolumeName, Claim: claim.Namespace + "/" + claim.Name}}
 	group := lvm.Condition{Type: lvm.ConditionDiskUnresponsive, Group: "vg", Text: "a disk does not answer"}
 	here.start(t, func(context.Context) ([]lvm.Condition, error) { return []lvm.Condition{finding, group}, nil })
-	if text := untilTold(t, claim.Namespace, claim.Name, "ThinPoolFull"); text != finding.Text {
+	if text := eventOn(t, claim.Namespace, claim.Name, "ThinPoolFull"); text != finding.Text {
 		t.Errorf("the claim is told %q", text)
 	}
-	if text := untilTold(t, "default", here.name, "DiskUnresponsive"); text != group.Text {
+	if text := eventOn(t, "default", here.name, "DiskUnresponsive"); text != group.Text {
 		t.Errorf("the node is told %q", text)
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/kube/apiproxy"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -77,6 +80,27 @@ func noRoom(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.
 // driver's controller service, until the test ends. It answers their logs.
 func (n *node) startSidecars(t *testing.T) (logs func() string) {
 	t.Helper()
+	dir := n.serveSidecars(t)
+	var files []string
+	for _, c := range manifestContainers(t)[1:] {
+		log, _ := n.startSidecar(t, dir, c)
+		files = append(files, log)
+	}
+	return func() string {
+		var all bytes.Buffer
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			must(t, err)
+			all.Write(text)
+		}
+		return all.String()
+	}
+}
+
+// serveSidecars serves what the sidecars need of the driver, and answers the directory with its socket and the configurations of
+// the API: direct, and through the driver's proxy.
+func (n *node) serveSidecars(t *testing.T) (dir string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "csi-") // a socket's path is short
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
@@ -90,47 +114,63 @@ func (n *node) startSidecars(t *testing.T) (logs func() string) {
 	}))
 	go func() { _ = service.Serve(listener) }()
 	t.Cleanup(service.Stop)
+	proxy, err := apiproxy.New(config(n.token), n.name, slog.New(slog.DiscardHandler))
+	must(t, err)
+	local := httptest.NewUnstartedServer(proxy)
+	startTLS(t, local)
+	n.writeKubeconfig(t, filepath.Join(dir, "direct"), server)
+	n.writeKubeconfig(t, filepath.Join(dir, "proxied"), local.URL)
+	return dir
+}
+
+// startTLS serves as the driver does.
+func startTLS(t *testing.T, local *httptest.Server) {
+	t.Helper()
+	var err error
+	local.TLS, err = apiproxy.ServerConfig()
+	must(t, err)
+	local.EnableHTTP2 = true
+	local.StartTLS()
+	t.Cleanup(local.Close)
+}
+
+// writeKubeconfig writes a configuration with the node's token.
+func (n *node) writeKubeconfig(t *testing.T, path, server string) {
+	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: n.token}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
-	must(t, clientcmd.WriteToFile(*config, filepath.Join(dir, "config")))
-	var files []string
-	for _, c := range manifestContainers(t)[1:] {
-		files = append(files, n.startSidecar(t, dir, c))
-	}
-	return func() string {
-		var all bytes.Buffer
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			must(t, err)
-			all.Write(text)
-		}
-		return all.String()
-	}
+	must(t, clientcmd.WriteToFile(*config, path))
 }
 
-// startSidecar runs one of them, and answers the file that it logs to.
-func (n *node) startSidecar(t *testing.T, dir string, c corev1.Container) string {
+// startSidecar runs one of them, with the API as its arguments have it: through the driver's proxy or not. It answers the file that
+// it logs to, and its process.
+func (n *node) startSidecar(t *testing.T, dir string, c corev1.Container) (log string, pid int) {
 	t.Helper()
+	api := "direct"
 	args := slices.DeleteFunc(slices.Clone(c.Args), func(arg string) bool {
+		if strings.HasPrefix(arg, "--kubeconfig=") {
+			api = "proxied"
+			return true
+		}
 		return strings.HasPrefix(arg, "--csi-address=") || strings.HasPrefix(arg, "--http-endpoint=")
 	})
-	args = append(args, "--csi-address="+filepath.Join(dir, "s"), "--kubeconfig="+filepath.Join(dir, "config"))
+	args = append(args, "--csi-address="+filepath.Join(dir, "s"), "--kubeconfig="+filepath.Join(dir, api))
 	cmd := exec.Command(sidecars[c.Name], args...) //nolint:noctx // the test's end ends it
-	cmd.Env = []string{"NODE_NAME=" + n.name, "NAMESPACE=" + system, "POD_NAME=nodelvm-" + n.name}
+	cmd.Env = append(slices.Clone(n.env), "NODE_NAME="+n.name, "NAMESPACE="+system, "POD_NAME=nodelvm-"+n.name)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log, err := os.Create(filepath.Join(dir, c.Name+".log"))
+	file, err := os.Create(filepath.Join(dir, c.Name+".log"))
 	must(t, err)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr = file, file
 	must(t, cmd.Start())
 	t.Cleanup(func() {
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
-		must(t, log.Close())
+		must(t, file.Close())
 	})
-	return log.Name()
+	return file.Name(), cmd.Process.Pid
 }
 
 // manifestContainers are those of the driver's pod; the first is the driver.

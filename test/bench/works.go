@@ -25,7 +25,7 @@ var (
 func (m *meter) thickRound(ctx context.Context, name string) error {
 	d := m.driver
 	volume := group + "/" + name
-	err := m.inTurns(ctx,
+	err := m.alternate(ctx,
 		task{"CreateVolume",
 			[]string{"lvcreate", "-qq", "-y", "-L", "64M", "-n", name + "-s", group},
 			[]string{"lvcreate", "-qq", "-y", "-L", "64M", "-n", name + "-t", group},
@@ -56,7 +56,7 @@ func (m *meter) thickRound(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	return m.inTurns(ctx,
+	return m.alternate(ctx,
 		task{"ControllerExpandVolume",
 			[]string{"lvextend", "-qq", "-y", "-L", "128M", volume + "-s"},
 			[]string{"lvextend", "-qq", "-y", "-L", "128M", volume + "-t"},
@@ -79,7 +79,7 @@ func (m *meter) thin(ctx context.Context, rounds int) error {
 func (m *meter) thinRound(ctx context.Context, name string) error {
 	d := m.driver
 	volume, snapshot, thin := group+"/"+name, name+"-snapshot", name+"-thin"
-	return m.inTurns(ctx,
+	return m.alternate(ctx,
 		task{"CreateThinVolume",
 			[]string{"lvcreate", "-qq", "-y", "--type", "thin", "-V", "64M", "--thinpool", pool, "-n", name + "-s", group},
 			[]string{"lvcreate", "-qq", "-y", "--type", "thin", "-V", "64M", "--thinpool", pool, "-n", name + "-t", group},
@@ -98,7 +98,7 @@ func (m *meter) thinRound(ctx context.Context, name string) error {
 			func(ctx context.Context) error { return d.remove(ctx, thin) }})
 }
 
-func (m *meter) inTurns(ctx context.Context, tasks ...task) error {
+func (m *meter) alternate(ctx context.Context, tasks ...task) error {
 	for _, t := range tasks {
 		if err := m.measure(ctx, t); err != nil {
 			return err

@@ -20,6 +20,8 @@ type Cluster struct {
 	Lab      *lab.Lab
 	Client   kubernetes.Interface
 	Reporter *Reporter
+
+	shown string // the table that ShowVolumes printed last
 }
 
 // New connects to a lab that is up.

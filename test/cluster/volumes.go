@@ -79,9 +79,11 @@ func (c *Cluster) ShowVolumes(ctx context.Context) error {
 		}
 		rows = append(rows, []string{users[pvc.Name], pvc.Name, v.Node, v.Group, v.Lv, Mebibytes(v.Size)})
 	}
-	if len(rows) > 0 {
+	text := fmt.Sprint(rows)
+	if len(rows) > 0 && text != c.shown {
 		c.Reporter.Table([]string{"POD", "CLAIM", "NODE", "VOLUME GROUP", "LOGICAL VOLUME", "SIZE"}, rows)
 	}
+	c.shown = text
 	return nil
 }
 

@@ -38,7 +38,7 @@ func TestExclusionsHaveReasons(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, e := range Exclusions {
-		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(e.Specs) + ` \| \d+ \| \d+ \| ` + regexp.QuoteMeta(e.Reason) + ` \|$`)
+		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(e.Specs) + `( \| \d+){3} \| ` + regexp.QuoteMeta(e.Reason) + ` \|$`)
 		if !row.Match(page) {
 			t.Errorf("the page has no row for %q with the reason %q", e.Specs, e.Reason)
 		}
@@ -52,25 +52,25 @@ func TestExclusionsHaveReasons(t *testing.T) {
 
 func TestWhatIsClaimed(t *testing.T) {
 	for text, claims := range map[string][]string{
-		"[Testpattern: Dynamic PV (default fs)] provisioning should provision storage with mount options":                                       {"linear", "thin"},
-		"[Testpattern: Dynamic PV (default fs)] provisioning should provision storage with pvc data source":                                     {"thin"},
+		"[Testpattern: Dynamic PV (default fs)] provisioning should provision storage with mount options":                                       {"linear", "thin", "encrypted"},
+		"[Testpattern: Dynamic PV (default fs)] provisioning should provision storage with pvc data source":                                     {"thin", "encrypted"},
 		"[Testpattern: Dynamic PV (default fs)] provisioning should provision storage with pvc data source (ROX mode)":                          nil,
-		"[Testpattern: Dynamic Snapshot (delete policy)] snapshottable [Feature:VolumeSnapshotDataSource] volume snapshot controller should":    {"thin"},
+		"[Testpattern: Dynamic Snapshot (delete policy)] snapshottable [Feature:VolumeSnapshotDataSource] volume snapshot controller should":    {"thin", "encrypted"},
 		"[Testpattern: Dynamic PV (block volmode)] provisioning should provision storage with mount options":                                    nil,
-		"[Testpattern: Dynamic PV (block volmode)] multiVolume [Slow] should access to two volumes with different volume mode on the same node": {"linear", "thin"},
+		"[Testpattern: Dynamic PV (block volmode)] multiVolume [Slow] should access to two volumes with different volume mode on the same node": {"linear", "thin", "encrypted"},
 		"[Testpattern: Dynamic PV (ext4)] multiVolume [Slow] should access to two volumes with different volume mode on the same node":          nil,
-		"[Testpattern: Dynamic PV (ext4)] multiVolume [Slow] should concurrently access the volume and restored snapshot from pods on the same": {"thin"},
+		"[Testpattern: Dynamic PV (ext4)] multiVolume [Slow] should concurrently access the volume and restored snapshot from pods on the same": {"thin", "encrypted"},
 		"[Testpattern: Dynamic PV (ntfs)] [Feature:Windows] volumes should store data":                                                          nil,
 		"[Testpattern: Inline-volume (default fs)] subPath should support existing directory":                                                   nil,
-		"[Testpattern: Generic Ephemeral-volume (default fs) (late-binding)] ephemeral should create read/write inline ephemeral volume":        {"linear", "thin"},
+		"[Testpattern: Generic Ephemeral-volume (default fs) (late-binding)] ephemeral should create read/write inline ephemeral volume":        {"linear", "thin", "encrypted"},
 		"[Testpattern: Generic Ephemeral-volume (default fs) (immediate-binding)] ephemeral should create read/write inline ephemeral volume":   nil,
 		"[Testpattern: Dynamic PV (block volmode)] multiVolume [Slow] should concurrently access the single volume from pods on different node": nil,
-		"[Testpattern: Dynamic PV (block volmode)] multiVolume [Slow] should concurrently access the single volume from pods on the same node":  {"linear", "thin"},
+		"[Testpattern: Dynamic PV (block volmode)] multiVolume [Slow] should concurrently access the single volume from pods on the same node":  {"linear", "thin", "encrypted"},
 		"[Testpattern: Pre-provisioned VolumeGroupSnapshot (delete policy)] volumegroupsnapshottable [Feature:volumegroupsnapshot] should":      nil,
-		"[Testpattern: Dynamic PV (default fs)] read-write-once-pod should preempt lower priority pods using ReadWriteOncePod volumes [Serial]": {"linear", "thin"},
+		"[Testpattern: Dynamic PV (default fs)] read-write-once-pod should preempt lower priority pods using ReadWriteOncePod volumes [Serial]": {"linear", "thin", "encrypted"},
 		"[Testpattern: Dynamic PV (default fs)] subPath should unmount if pod is force deleted while kubelet is down [Disruptive] [Slow]":       nil,
 		"[Testpattern: Dynamic PV (block volmode)] volume-modify [Feature:VolumeAttributesClass] should create a volume with VAC":               nil,
-		"[Testpattern: Dynamic PV (filesystem volmode)] volumeMode should not mount / map unused volumes in a pod [LinuxOnly]":                  {"linear", "thin"},
+		"[Testpattern: Dynamic PV (filesystem volmode)] volumeMode should not mount / map unused volumes in a pod [LinuxOnly]":                  {"linear", "thin", "encrypted"},
 	} {
 		var got []string
 		for _, class := range Classes {
@@ -113,8 +113,8 @@ func TestShards(t *testing.T) {
 			}
 		}
 	}
-	if total != len(specs) || len(shards) != 6 {
-		t.Errorf("%d specs in %d shards, want %d in 6", total, len(shards), len(specs))
+	if total != len(specs) || len(shards) != 3*len(Classes) {
+		t.Errorf("%d specs in %d shards, want %d in %d", total, len(shards), len(specs), 3*len(Classes))
 	}
 }
 
@@ -183,12 +183,12 @@ func TestSummary(t *testing.T) {
 	if len(missing) != 3 || !strings.Contains(missing[0], "permission denied") || !strings.Contains(missing[1], "Driver does not") || !strings.Contains(missing[2], "not run") {
 		t.Errorf("not passed: %q", missing)
 	}
-	for _, row := range []string{"| linear | volumes | 2 | 1 | 1 | 0 | 0 |\n", "| thin | volumes | 2 | 0 | 0 | 1 | 1 |\n", "| both | all | 4 | 1 | 1 | 1 | 1 |\n"} {
+	for _, row := range []string{"| linear | volumes | 2 | 1 | 1 | 0 | 0 |\n", "| thin | volumes | 2 | 0 | 0 | 1 | 1 |\n", "| all | all | 4 | 1 | 1 | 1 | 1 |\n"} {
 		if !strings.Contains(s.Table(), row) {
 			t.Errorf("the table lacks %s\n%s", row, s.Table())
 		}
 	}
-	if row := "| other operating systems: ntfs | 0 | 1 | "; !strings.Contains(ExclusionTable(s.Specs), row) {
+	if row := "| other operating systems: ntfs | 0 | 1 | 0 | "; !strings.Contains(ExclusionTable(s.Specs), row) {
 		t.Errorf("the table lacks %s\n%s", row, ExclusionTable(s.Specs))
 	}
 	checkJUnit(t, s)

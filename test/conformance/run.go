@@ -61,6 +61,9 @@ func prepare(ctx context.Context, opt Options) (suite, error) {
 	if err := opt.Lab.Kubectl(ctx, nil, opt.Out, opt.Out, "rollout", "status", "-n", "nodelvm-system", "daemonset/nodelvm", "--timeout=5m"); err != nil {
 		return suite{}, fmt.Errorf("the driver is not ready on every node: %w", err)
 	}
+	if err := allowEncryption(ctx, opt); err != nil {
+		return suite{}, err
+	}
 	for _, archive := range built.Images {
 		if err := opt.Lab.ImportImage(ctx, archive); err != nil {
 			return suite{}, err

@@ -20,7 +20,7 @@ import (
 var definitions embed.FS
 
 // Classes are the definitions that the suite is run for.
-var Classes = []string{"linear", "thin"}
+var Classes = []string{"linear", "thin", "encrypted"}
 
 // Spec is one test of the suite, for one class.
 type Spec struct {

@@ -86,7 +86,7 @@ func (s Summary) Table() string {
 	for _, r := range order {
 		line(r.class, r.group, s.results.count(specs[r]))
 	}
-	line("both", "all", s.results.count(s.Claimed()))
+	line("all", "all", s.results.count(s.Claimed()))
 	return b.String()
 }
 
@@ -102,7 +102,7 @@ func ExclusionTable(specs []Spec) string {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| specs of | " + strings.Join(Classes, " | ") + " | reason |\n|---|---|---|---|\n")
+	b.WriteString("| specs of | " + strings.Join(Classes, " | ") + " | reason |\n|" + strings.Repeat("---|", len(Classes)+2) + "\n")
 	for i, e := range Exclusions {
 		fmt.Fprintf(&b, "| %s | ", e.Specs)
 		for _, class := range Classes {

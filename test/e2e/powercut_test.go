@@ -30,6 +30,12 @@ func TestPowerCutMkfs(t *testing.T) {
 	cutPower(t, "nodelvm-mkfs-lab", "realfs", "./node")
 }
 
+// TestPowerCutEncryption cuts a node's power while volumes in it are encrypted, opened, expanded, given other keys, and erased. Each
+// then opens with what was written, or is erased, by itself. NODELVM_TEST_CUTS is how many times: 3 by default.
+func TestPowerCutEncryption(t *testing.T) {
+	cutPower(t, "nodelvm-luks-power-lab", "realfs", "./node/luks")
+}
+
 // cutPower cuts the power of a lab of one node while TestPowerVictim of the package runs in it.
 func cutPower(t *testing.T, name, tag, pkg string) {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nodelvm/nodelvm/test/docrun"
 	"github.com/nodelvm/nodelvm/test/lab"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
@@ -43,8 +44,11 @@ func TestMain(m *testing.M) {
 
 // The scenarios are in the order of one run: each must work with what the previous one leaves.
 
-// TestDemo runs the scenarios of `make demo`, a subtest each. It wants a fresh cluster.
-func TestDemo(t *testing.T) { play(t, scenario.Demo()) }
+// TestDemo runs the scenarios of `make demo`, a subtest each, but for the last, and details that the demo leaves out. It wants a fresh cluster.
+func TestDemo(t *testing.T) { play(t, scenario.Whole()) }
+
+// TestDocs follows the tutorial and two how-to guides, as written. It wants the cluster that the demo leaves.
+func TestDocs(t *testing.T) { play(t, scenario.Docs(docrun.Short())) }
 
 // TestHelm runs an installation from blank disks, an update and a removal. It wants groups without volumes.
 func TestHelm(t *testing.T) { play(t, scenario.Helm()) }
@@ -64,6 +68,12 @@ func TestPlacement(t *testing.T) { play(t, scenario.Placement(seed(t))) }
 // TestNodeReboot shuts a node down, with volumes of every layout, and boots it.
 func TestNodeReboot(t *testing.T) { play(t, scenario.NodeReboot()) }
 
+// TestPlantedFaults plants twelve faults; a command of the plugin explains each within a minute.
+func TestPlantedFaults(t *testing.T) { play(t, scenario.PlantedFaults()) }
+
+// TestEncryption runs databases on encrypted volumes, with copies, new, lost and wrong keys, and a reboot.
+func TestEncryption(t *testing.T) { play(t, scenario.Encryption()) }
+
 // TestPairs starts 30 pods with two claims each on nodes that only some pairs fit on, NODELVM_TEST_PAIRS_RUNS times.
 func TestPairs(t *testing.T) {
 	play(t, scenario.PodPairs(number(t, "NODELVM_TEST_PAIRS_RUNS", 1), seed(t)))
@@ -71,6 +81,9 @@ func TestPairs(t *testing.T) {
 
 // TestPodsWithSeveralClaims runs how the volumes of one pod are placed.
 func TestPodsWithSeveralClaims(t *testing.T) { play(t, scenario.PodsWithSeveralClaims()) }
+
+// TestDocsLong follows the other how-to guides. It leaves the cluster without the driver.
+func TestDocsLong(t *testing.T) { play(t, scenario.Docs(docrun.Long())) }
 
 // failed names the scenarios that did not hold.
 var failed []string
@@ -125,3 +138,12 @@ func number(t *testing.T, name string, otherwise int) int {
 	}
 	return n
 }
+
+// TestDataPath prints what fio in a pod reaches on each kind of volume, relative to a bare logical volume. It wants an idle machine.
+func TestDataPath(t *testing.T) { play(t, scenario.DataPath()) }
+
+// TestInstanceStore replaces a node and its disks by a node of another name with blank disks. It wants groups without volumes.
+func TestInstanceStore(t *testing.T) { play(t, scenario.InstanceStore()) }
+
+// TestUnusualNodes runs a volume's life on a node without lvm2 and udev rules, and on one with a read-only /usr and /etc.
+func TestUnusualNodes(t *testing.T) { play(t, scenario.UnusualNodes()) }

@@ -5,6 +5,7 @@ package innode
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -27,7 +28,8 @@ const (
 	health   = "127.0.0.1:9808"
 	realLVM  = work + "/real/lvm" // its name tells it to take the command as its first argument
 	lvmLog   = work + "/lvm.log"
-	images   = "/var/tmp" // of the loop devices; on the node's own disk
+	toolDir  = work + "/bin" // the first in the driver's PATH
+	images   = "/var/tmp"    // of the loop devices; on the node's own disk
 )
 
 // The node's two blank disks become one volume group each, both behind the same tag; the third group, for what needs
@@ -129,7 +131,28 @@ func countLVM() error {
 	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
 		return err
 	}
-	return command("mount", "--bind", wrapper, "/usr/sbin/lvm")
+	return errors.Join(countTools(), command("mount", "--bind", wrapper, "/usr/sbin/lvm"))
+}
+
+// tools are the other programs that the driver can start.
+var tools = []string{"blkid", "wipefs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "fsck.ext4", "e2fsck", "resize2fs", "xfs_growfs", "xfs_db", "btrfs", "mount", "umount", "modprobe", "cryptsetup"}
+
+// countTools does the same with scripts that the driver finds first.
+func countTools() error {
+	if err := os.MkdirAll(toolDir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range tools {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			return err
+		}
+		script := "#!/bin/bash\necho \"$PPID " + name + " $*\" >> " + lvmLog + "\nexec " + path + " \"$@\"\n"
+		if err := os.WriteFile(filepath.Join(toolDir, name), []byte(script), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The driver that runs; stopDriver demands a clean exit.
@@ -148,6 +171,7 @@ func startDriver() error {
 	cmd := exec.CommandContext(context.Background(), binary, "serve", "--standalone", "--cluster-id=innode", "--node-name="+nodeName,
 		"--kubelet-registration=false", "--endpoint="+endpoint, "--http-endpoint="+health, "--log-level=debug", "--log-format=console")
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "PATH="+toolDir+":"+os.Getenv("PATH"))
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// lvmProcesses runs one call and returns the LVM processes that the driver started meanwhile, a command line each. udev also
-// starts some at any time after a write to a loop device.
-func lvmProcesses(t *testing.T, call func() error) []string {
+// processes runs one call and returns the processes that the driver started meanwhile, a command line each: those of LVM, and those of
+// other tools. udev also starts some at any time after a write to a loop device.
+func processes(t *testing.T, call func() error) (ofLVM, others []string) {
 	t.Helper()
 	if err := os.WriteFile(lvmLog, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -27,16 +27,27 @@ func lvmProcesses(t *testing.T, call func() error) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var started []string
 	for line := range strings.Lines(string(text)) {
 		if of, command, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); of == strconv.Itoa(driverPID) {
-			started = append(started, command)
+			if name, _, _ := strings.Cut(command, " "); slices.Contains(tools, name) {
+				others = append(others, name)
+			} else {
+				ofLVM = append(ofLVM, command)
+			}
 		}
 	}
-	return started
+	return ofLVM, others
 }
 
-// call is one call and the LVM processes that it may start.
+// toolsOf are the other tools that calls start on volumes without encryption, in their order; all other calls start none.
+var toolsOf = map[string][]string{
+	"NodeStageVolume":     {"blkid", "wipefs", "mkfs.ext4", "mount"},
+	"NodeExpandVolume":    {"resize2fs"},
+	"NodeUnpublishVolume": {"umount"},
+	"NodeUnstageVolume":   {"umount"},
+}
+
+// call is one call, and how many LVM processes it may start.
 type call struct {
 	name string
 	most int
@@ -45,10 +56,13 @@ type call struct {
 
 func (c call) check(t *testing.T) {
 	t.Helper()
-	started := lvmProcesses(t, c.run)
+	started, others := processes(t, c.run)
 	t.Logf("%-42s %d LVM processes (at most %d)", c.name, len(started), c.most)
 	if len(started) > c.most {
 		t.Errorf("%s started %d LVM processes, at most %d are allowed:\n%s", c.name, len(started), c.most, strings.Join(started, "\n"))
+	}
+	if !slices.Equal(others, toolsOf[c.name]) {
+		t.Errorf("%s started the tools %q, want %q", c.name, others, toolsOf[c.name])
 	}
 }
 
@@ -207,7 +221,7 @@ func TestLVMProcessesOfThinVolumes(t *testing.T) {
 // The counter itself is checked: a call that is known to run LVM must be seen, and what others run is not the driver's.
 func TestProcessCounter(t *testing.T) {
 	c := connect(t)
-	started := lvmProcesses(t, func() error {
+	started, _ := processes(t, func() error {
 		c.create(t, createRequest("seen", 8*mebibyte, with("wipe", "none")))
 		return command("vgs", "-qq")
 	})

@@ -48,7 +48,7 @@ func group(t *testing.T, page statuspage.Page, name string) inventory.Group {
 
 // named is the groups of that name.
 func named(page statuspage.Page, name string) []inventory.Group {
-	return slices.DeleteFunc(slices.Clone(page.Groups), func(g inventory.Group) bool { return g.Name != name })
+	return slices.DeleteFunc(slices.Clone(page.Groups), func(g inventory.Group) bool { return string(g.Name) != name })
 }
 
 // during runs a command, and another one when the test ends.

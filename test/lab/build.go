@@ -19,6 +19,7 @@ type module struct {
 	name     string // of the artifact and its log
 	path     string
 	version  string
+	staging  string            // version of Kubernetes' staging modules
 	guests   []guest           // modules that are compiled along with it, against its own dependencies
 	commands map[string]string // binary -> package
 	tests    map[string]string // binary of a package's tests -> package
@@ -30,9 +31,9 @@ type guest struct{ path, version string }
 
 // modules lists what is compiled, at the versions of versions.env.
 func modules(v versions) []module {
-	kubernetes := v["KUBERNETES_VERSION"]
+	kubernetes := v[sidecarsKubernetes]
 	const sidecars = "github.com/kubernetes-csi/"
-	return []module{
+	mods := []module{
 		{
 			name: "kubernetes", path: "k8s.io/kubernetes", version: kubernetes,
 			guests: []guest{
@@ -64,6 +65,13 @@ func modules(v versions) []module {
 			},
 		},
 	}
+	for i := range mods {
+		mods[i].staging = v[sidecarsStaging]
+	}
+	if v["KUBERNETES_VERSION"] == kubernetes {
+		return mods
+	}
+	return append(split(mods[0], v), mods[1:]...)
 }
 
 // versionFlags make a part of Kubernetes say which version it is.
@@ -138,7 +146,7 @@ func firstCause(errs []error) error {
 
 func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)) (string, error) {
 	inputs := append([]string{
-		m.version, fmt.Sprint(m.guests), m.ldflags, l.versions["KUBERNETES_STAGING_VERSION"], strings.Join(sortedKeys(m.commands), ","),
+		m.version, fmt.Sprint(m.guests), m.ldflags, m.staging, strings.Join(sortedKeys(m.commands), ","),
 	}, sortedKeys(m.tests)...)
 	return l.artifact(ctx, "bin-"+m.name, hash(inputs...), func(dir string) error {
 		src := filepath.Join(dir, "src")
@@ -204,7 +212,7 @@ func (l *Lab) writeGoMod(ctx context.Context, m module, src string) error {
 			return err
 		}
 		for _, name := range names {
-			replace = append(replace, name+" "+l.versions["KUBERNETES_STAGING_VERSION"])
+			replace = append(replace, name+" "+m.stagingVersion(name))
 		}
 	}
 	file := filepath.Join(src, "go.mod")

@@ -59,7 +59,7 @@ func (l *Lab) archives(bin binaries) []archive {
 			}
 			return image.Write(image.Spec{Ref: "nodelvm.test/base:" + v["DEBIAN_IMAGE_SUITE"], Base: base}, out)
 		}},
-		{"postgres", hash(v["POSTGRES_VERSION"], v["DEBIAN_NODE_SUITE"], postgresEntrypoint, postgresUsers, "2"), func(ctx context.Context, dir, out string) error {
+		{"postgres", hash(v["POSTGRES_VERSION"], v["DEBIAN_IMAGE_SUITE"], postgresEntrypoint, postgresUsers, "2"), func(ctx context.Context, dir, out string) error {
 			return l.postgresArchive(ctx, dir, out)
 		}},
 	}
@@ -220,10 +220,22 @@ func (l *Lab) postgresBase(ctx context.Context) (string, error) {
 	return l.debianBase(ctx, "postgresql-"+l.versions["POSTGRES_VERSION"], "*/libLLVM*", "*/libz3*", "*/bitcode/*", "*/llvmjit*")
 }
 
+// FioArchive returns the docker-archive of an image with Debian's fio, under the name docker.io/library/fio:lab.
+func (l *Lab) FioArchive(ctx context.Context) (string, error) {
+	base, err := l.debianBase(ctx, "fio")
+	if err != nil {
+		return "", err
+	}
+	dir, err := l.artifact(ctx, "image-fio", hash(base, "1"), func(dir string) error {
+		return image.Write(image.Spec{Ref: "docker.io/library/fio:lab", Base: base, Env: []string{"PATH=/usr/bin:/bin"}}, filepath.Join(dir, "fio.tar"))
+	})
+	return filepath.Join(dir, "fio.tar"), err
+}
+
 // debianBase answers a tar of Debian's essential packages and pkg, without the
 // files that the patterns name.
 func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (string, error) {
-	suite, name := l.versions["DEBIAN_NODE_SUITE"], "base-"+pkg
+	suite, name := l.versions["DEBIAN_IMAGE_SUITE"], "base-"+pkg
 	dir, err := l.artifact(ctx, name, hash(append(exclude, suite, pkg)...), func(dir string) error {
 		log, err := os.Create(l.logFile(name))
 		if err != nil {
@@ -265,7 +277,7 @@ func (l *Lab) ImportImage(ctx context.Context, tar string) error {
 // importScript reads $2 from the host's folder $1.
 const importScript = `set -e
 at=$(mktemp -d /run/import.XXXXXX)
-mount -t hostfs none "$at" -o "$1"
+LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs none "$at" -o "$1"
 trap 'umount "$at" && rmdir "$at"' EXIT
 # --local: else the archive goes to containerd in small messages, five times slower here
 ctr -n k8s.io images import --local "$at/$2"`

@@ -17,9 +17,9 @@ type kernel struct {
 // Where Debian has it, and the C library that it was linked with.
 const (
 	umlBinary    = "usr/bin/linux.uml"
-	umlModules   = "usr/lib/uml/modules" // a folder per version
-	umlLibraries = "usr/lib/x86_64-linux-gnu"
-	umlLoader    = umlLibraries + "/ld-linux-x86-64.so.2"
+	umlModules   = "usr/lib/uml/modules"  // a folder per version
+	umlLibraries = "lib/x86_64-linux-gnu" // under / up to bookworm, under /usr from trixie on
+	umlLoader    = "ld-linux-x86-64.so.2"
 )
 
 // kernel answers the nodes' kernel, fetching it if the cache has none. It is of a newer suite than the nodes are: since
@@ -37,8 +37,12 @@ func (l *Lab) kernel(ctx context.Context) (kernel, error) {
 		if err != nil {
 			return err
 		}
-		return l.tool(ctx, "kernel", "patchelf", "--set-interpreter", filepath.Join(tree, umlLoader),
-			"--set-rpath", filepath.Join(tree, umlLibraries), filepath.Join(unfinished, umlBinary))
+		libraries := umlLibraries
+		if _, err := os.Stat(filepath.Join(unfinished, libraries, umlLoader)); err != nil {
+			libraries = filepath.Join("usr", libraries)
+		}
+		return l.tool(ctx, "kernel", "patchelf", "--set-interpreter", filepath.Join(tree, libraries, umlLoader),
+			"--set-rpath", filepath.Join(tree, libraries), filepath.Join(unfinished, umlBinary))
 	})
 	if err != nil {
 		return kernel{}, err

@@ -171,7 +171,7 @@ func (l *Lab) clear(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	for _, name := range []string{"lab.json", "nodes", "uml", "run", "pki", "etcd"} {
+	for _, name := range []string{"lab.json", "nodes", "uml", "run", "pki", "etcd", "bin"} {
 		errs = append(errs, os.RemoveAll(filepath.Join(l.dir, name)))
 	}
 	return errors.Join(append(errs, os.RemoveAll(l.systemDir()))...)

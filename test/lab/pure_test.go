@@ -168,7 +168,7 @@ func TestGoMod(t *testing.T) {
 
 func TestEveryProgramIsCompiled(t *testing.T) {
 	compiled := map[string]bool{}
-	for _, m := range modules(versions{"KUBERNETES_VERSION": "v1.36.3"}) {
+	for _, m := range modules(versions{"KUBERNETES_VERSION": "v1.36.3", sidecarsKubernetes: "v1.36.3"}) {
 		for command := range m.commands {
 			compiled[command] = true
 		}

@@ -23,7 +23,7 @@ type Suite struct {
 func suiteModule(v versions) module {
 	kubernetes := v["KUBERNETES_VERSION"]
 	return module{
-		name: "e2e", path: "k8s.io/kubernetes", version: kubernetes, ldflags: versionFlags(kubernetes),
+		name: "e2e", path: "k8s.io/kubernetes", version: kubernetes, staging: v["KUBERNETES_STAGING_VERSION"], ldflags: versionFlags(kubernetes),
 		commands: map[string]string{"agnhost": "k8s.io/kubernetes/test/images/agnhost"},
 		tests:    map[string]string{"e2e.test": "k8s.io/kubernetes/test/e2e"},
 	}

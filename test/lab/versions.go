@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -67,6 +68,12 @@ func loadVersions() (versions, string, error) {
 			if err != nil {
 				return nil, "", fmt.Errorf("%s: %w", f.Name(), err)
 			}
+			if v, err = v.withKubernetes(os.Getenv(EnvKubernetes)); err != nil {
+				return nil, "", err
+			}
+			if err := v.setSuites(os.Getenv(EnvSuites)); err != nil {
+				return nil, "", err
+			}
 			return v, dir, v.need("KUBERNETES_VERSION", "KUBERNETES_STAGING_VERSION", "ETCD_VERSION",
 				"CONTAINERD_VERSION", "CSI_PROVISIONER_VERSION", "DEBIAN_NODE_SUITE",
 				"PAUSE_VERSION", "BUSYBOX_VERSION", "POSTGRES_VERSION")
@@ -79,4 +86,23 @@ func loadVersions() (versions, string, error) {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+// EnvSuites names other suites of Debian than those of versions.env for the nodes, their kernel's and their own: "trixie/bookworm". The
+// matrix sets it.
+const EnvSuites = "NODELVM_KERNEL_AND_NODE_SUITE"
+
+var suites = regexp.MustCompile(`^([a-z]+)/([a-z]+)$`)
+
+// setSuites replaces the suites of the nodes; "" changes nothing.
+func (v versions) setSuites(names string) error {
+	if names == "" {
+		return nil
+	}
+	m := suites.FindStringSubmatch(names)
+	if m == nil {
+		return fmt.Errorf("%s is %q; set it to two suites of Debian such as trixie/bookworm", EnvSuites, names)
+	}
+	v["DEBIAN_KERNEL_SUITE"], v["DEBIAN_NODE_SUITE"] = m[1], m[2]
+	return nil
 }

@@ -58,7 +58,7 @@ func attackThenReboot() Scenario {
 		}},
 		{Says: "the tenant's pod ends; the node's power is cut, and it boots with the attacker's pod alone", Prove: rebootWithAttacker},
 		{Says: "the published capacity stays that of the node's disks", Prove: func(ctx context.Context, env *Environment) error { return env.publishedIsReal(ctx, 3*time.Second) }},
-		{Says: "the tenant's pod comes back and finds its data", Prove: victimIsBack},
+		{Says: "the tenant's pod is created again and finds its data", Prove: victimIsBack},
 		{Says: "everything is deleted", Prove: attackIsOver},
 	}}
 }

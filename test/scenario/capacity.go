@@ -21,10 +21,10 @@ const (
 
 func freshCapacity() Scenario {
 	f := &freshness{}
-	return Scenario{Title: "What a node publishes is fresh, and exact to the extent", Steps: []Step{
+	return Scenario{Title: "The published capacity is up to date, and exact to the extent", Steps: []Step{
 		{Says: "storage classes are created, and every node's capacity is published", Prove: f.begin},
-		{Says: "it is right 3 s after a volume is made, grown, deleted and wiped", Prove: f.thick},
-		{Says: "it is right 3 s after a thin volume and its snapshot are made and removed", Prove: f.thin},
+		{Says: "it is right 3 s after a volume is created, expanded, deleted and wiped", Prove: f.thick},
+		{Says: "it is right 3 s after a thin volume and its snapshot are created and deleted", Prove: f.thin},
 		{Says: "it is right 20 s after an admin's lvcreate, lvremove, vgextend and vgreduce, and after a disk is lost and found", Prove: f.admins},
 		{Says: "so it was", Prove: f.tell},
 	}}

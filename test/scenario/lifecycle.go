@@ -36,10 +36,10 @@ const (
 )
 
 func lifeEnds() Scenario {
-	return Scenario{Title: "A life ends, and nothing is left behind", Steps: []Step{
+	return Scenario{Title: "All volumes are deleted, and nothing is left behind", Steps: []Step{
 		{Says: "every database, pod and claim is deleted, the sources before their snapshots", Prove: deleteEverything},
 		{Says: "the snapshots are deleted", Prove: deleteSnapshots},
-		{Says: "of all volumes and snapshots none remains on any node, only the pools", Prove: func(ctx context.Context, env *Environment) error {
+		{Says: "no volume or snapshot remains on any node, only the pools", Prove: func(ctx context.Context, env *Environment) error {
 			return cluster.Eventually(ctx, func() error { return env.CheckOnlyPools(ctx) })
 		}},
 	}}

@@ -11,12 +11,12 @@ import (
 )
 
 func access() Scenario {
-	return Scenario{Title: "Every file system and every way in", Steps: []Step{
-		{Says: "an xfs and a btrfs clone are mounted beside their origins, and each goes its own way", Prove: copiesBeside},
+	return Scenario{Title: "Every file system and every kind of access", Steps: []Step{
+		{Says: "an xfs and a btrfs clone are mounted beside their origins, and each gets different data", Prove: copiesBeside},
 		{Says: "one volume serves two pods of its node, one of which may only read; mount options are the class's", Prove: shared},
 		{Says: "fsGroup, a subPath and a generic ephemeral volume serve a pod that is not root", Prove: unprivileged},
-		{Says: "a second pod waits for a ReadWriteOncePod volume until the first has gone", Prove: oneAtATime},
-		{Says: "the ephemeral volume has gone with its pod", Prove: ephemeralGone},
+		{Says: "a second pod waits for a ReadWriteOncePod volume until the first is deleted", Prove: oneAtATime},
+		{Says: "the ephemeral volume is deleted with its pod", Prove: ephemeralGone},
 	}}
 }
 

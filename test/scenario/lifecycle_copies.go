@@ -16,11 +16,11 @@ import (
 const annSelectedNode = "volume.kubernetes.io/selected-node"
 
 func copies() Scenario {
-	return Scenario{Title: "A copy is made where its source is, and its pod follows", Steps: []Step{
-		{Says: "the pod of a clone is drawn elsewhere, and runs on the source's node", Prove: cloneRuns},
-		{Says: "a restore of a snapshot that is yet to come, and a clone of that restore: the scheduler sends both to " + otherNode + ", and an event says what lacks", Prove: scheduledElsewhere},
-		{Says: "the snapshot is taken on " + sourceNode + ": both are taken back and run there, with what it holds", Prove: takenBack},
-		{Says: "snapshot and origin are deleted: both copies live on", Prove: copiesLiveOn},
+	return Scenario{Title: "A copy is created on the node of its source, and its pod runs there", Steps: []Step{
+		{Says: "the pod of a clone prefers another node, and runs on the source's node", Prove: cloneRuns},
+		{Says: "a restore of a snapshot that does not exist yet, and a clone of that restore: the scheduler selects " + otherNode + " for both, and an event says what is missing", Prove: scheduledElsewhere},
+		{Says: "the snapshot is taken on " + sourceNode + ": the driver returns both claims to the scheduler, and their pods run there with the snapshot's data", Prove: takenBack},
+		{Says: "snapshot and origin are deleted: both copies keep their data", Prove: copiesLiveOn},
 	}}
 }
 
@@ -138,11 +138,11 @@ func copiesLiveOn(ctx context.Context, env *Environment) error {
 }
 
 func room() Scenario {
-	return Scenario{Title: "A copy that finds no room waits for it", Steps: []Step{
+	return Scenario{Title: "A copy waits for capacity", Steps: []Step{
 		{Says: "a volume fills " + sourceNode + " but for 1 GiB", Prove: fill},
 		{Says: "a restore of 1.5 GiB stays Pending, and an event says why", Prove: restoreWaits},
-		{Says: "the filler is deleted: the restore proceeds by itself", Prove: restoreProceeds},
-		{Says: "without any pod it grows to 1600 MiB; its file system follows when the first pod starts", Prove: growsUnused},
+		{Says: "the filler is deleted: the restore succeeds without help", Prove: restoreProceeds},
+		{Says: "without a pod it is expanded to 1600 MiB; its file system is expanded when the first pod starts", Prove: growsUnused},
 	}}
 }
 

@@ -22,9 +22,9 @@ const (
 )
 
 func growing() Scenario {
-	return Scenario{Title: "A database grows while it works", Steps: []Step{
+	return Scenario{Title: "A database's volume is expanded under load", Steps: []Step{
 		{Says: "a PostgreSQL server gets a thin volume of 512 MiB", Prove: smallDatabase},
-		{Says: "under pgbench's load it grows to 1 GiB: no restart, no failed transaction", Prove: growsUnderLoad},
+		{Says: "under pgbench's load it is expanded to 1 GiB: no restart, no failed transaction", Prove: growsUnderLoad},
 		{Says: "claim, PersistentVolume and lvs agree on 1 GiB", Prove: func(ctx context.Context, env *Environment) error {
 			return env.sizesAgree(ctx, growingClaim, "1Gi")
 		}},
@@ -159,9 +159,9 @@ func (env *Environment) fileSystemSize(ctx context.Context, pod, path string) (i
 }
 
 func infeasible() Scenario {
-	return Scenario{Title: "Too large a wish can be taken back", Steps: []Step{
-		{Says: "a claim is to grow to 100 GiB: that is infeasible, and an event says why", Prove: tooLarge},
-		{Says: "it is lowered to 1100 MiB, and that is what the volume gets", Prove: lowered},
+	return Scenario{Title: "An expansion that is too large can be canceled", Steps: []Step{
+		{Says: "a claim requests 100 GiB: the expansion is infeasible, and an event says why", Prove: tooLarge},
+		{Says: "the claim requests 1100 MiB instead, and the volume gets that size", Prove: lowered},
 	}}
 }
 

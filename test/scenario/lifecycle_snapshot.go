@@ -12,10 +12,10 @@ import (
 const restoredPod = "restored-0"
 
 func (l *life) snapshot() Scenario {
-	return Scenario{Title: "It is snapshotted while it works, and lives on twice", Steps: []Step{
-		{Says: "a snapshot is taken under load; the database goes on", Prove: l.snapshotUnderLoad},
-		{Says: "a restore and a clone, claimed without any pod, are made on the source's node, and events say why", Prove: earlyCopies},
-		{Says: "a second StatefulSet runs on the restore: there, and not where it would have liked", Prove: restoredRuns},
+	return Scenario{Title: "A snapshot is taken under load, and a restore and a clone run beside the database", Steps: []Step{
+		{Says: "a snapshot is taken under load; the database keeps running", Prove: l.snapshotUnderLoad},
+		{Says: "a restore and a clone, claimed before any pod uses them, are created on the source's node, and events say why", Prove: earlyCopies},
+		{Says: "a second StatefulSet uses the restore: on that node, and not on the one that it prefers", Prove: restoredRuns},
 		{Says: "every row that was acknowledged before the snapshot is in the restored database, and none from after", Prove: l.rowsAreThere},
 		{Says: "pgbench was writing when it was taken: the copy ends amid its transactions, and had to recover", Prove: l.amidTransactions},
 		{Says: "both databases are consistent: pg_amcheck, and pgbench's sums", Prove: bothConsistent},

@@ -27,12 +27,12 @@ const (
 // NodeLoss is the scenario of a node that is lost, and comes back. It begins and ends with an empty cluster.
 func NodeLoss() []Scenario {
 	return []Scenario{
-		{Title: "A node is lost, and its StatefulSet goes on elsewhere", Steps: []Step{
+		{Title: "A node is lost, and its StatefulSet continues on another node", Steps: []Step{
 			{Says: "the janitor is installed as shipped, but for a grace period of 15 s, on node-1", Prove: installJanitor},
 			{Says: "a StatefulSet of a class that says release writes to its volume on " + lostNode, Prove: memberWrites},
-			{Says: "on a node that is only imagined, as by an autoscaler, the scheduler finds no room", Prove: imaginedHasNoRoom},
-			{Says: "the power of " + lostNode + " is cut and its Node object deleted: the claim is told", Prove: loseNode},
-			{Says: "the StatefulSet starts afresh on another node, and each step is an event", Prove: startsAfresh},
+			{Says: "the scheduler finds no capacity on a node that only an autoscaler's template describes", Prove: imaginedHasNoRoom},
+			{Says: "the power of " + lostNode + " is cut and its Node object deleted: events on the claim say so", Prove: loseNode},
+			{Says: "the StatefulSet starts with a new volume on another node, and each step is an event", Prove: startsAfresh},
 			{Says: "the capacity of " + lostNode + " is not published any more", Prove: noCapacityOfLost},
 		}},
 		{Title: "The node comes back, and nothing on it is lost", Steps: []Step{

@@ -17,7 +17,7 @@ const (
 )
 
 func topologyAndCapacity() Scenario {
-	return Scenario{Title: "Every node says what it has", Steps: []Step{
+	return Scenario{Title: "Each node publishes its topology and capacity", Steps: []Step{
 		{Says: "storage classes are created", Prove: apply("classes.yaml")},
 		{Says: "each node's CSINode lists " + cluster.Driver + " with the topology key " + cluster.TopologyKey, Prove: everyNodeRegistered},
 		{Says: "each node's CSIStorageCapacity equals the free extents that vgs shows there", Prove: capacityAgrees},
@@ -61,7 +61,7 @@ func capacityAgrees(ctx context.Context, env *Environment) error {
 }
 
 func delayedBinding() Scenario {
-	return Scenario{Title: "A volume is made where its pod goes, and not before", Steps: []Step{
+	return Scenario{Title: "A volume is created on its pod's node, after the scheduler has chosen it", Steps: []Step{
 		{Says: "a claim without a pod stays Pending, and no node has a volume for it", Prove: claimWaits},
 		{Says: "a StatefulSet of three PostgreSQL servers is created", Prove: apply("postgres.yaml")},
 		{Says: "all three become Ready, each on the node of its own volume", Prove: postgresPlaced},
@@ -116,11 +116,11 @@ func noAttachments(ctx context.Context, env *Environment) error {
 }
 
 func placement() Scenario {
-	return Scenario{Title: "A claim goes where there is room, or says why not", Steps: []Step{
+	return Scenario{Title: "A claim gets a volume where there is capacity, or an event says why not", Steps: []Step{
 		{Says: "a claim of 13 GiB and one of 500 GiB are created, and one of an Immediate class", Prove: apply("placement.yaml")},
-		{Says: "13 GiB fit on " + bigNode + " alone: there the pod runs", Prove: largeLands},
-		{Says: "500 GiB fit nowhere: the claim stays Pending and an event says why", Prove: impossibleWaits},
-		{Says: "the claim of the Immediate class is told to use WaitForFirstConsumer", Prove: immediateIsTold},
+		{Says: "only " + bigNode + " has 13 GiB free, and the pod runs there", Prove: largeLands},
+		{Says: "no node has 500 GiB: the claim stays Pending, and an event says why", Prove: impossibleWaits},
+		{Says: "an event on the claim of the Immediate class asks for WaitForFirstConsumer", Prove: immediateGetsEvent},
 	}}
 }
 
@@ -152,7 +152,7 @@ func impossibleWaits(ctx context.Context, env *Environment) error {
 	return nil
 }
 
-func immediateIsTold(ctx context.Context, env *Environment) error {
+func immediateGetsEvent(ctx context.Context, env *Environment) error {
 	said, err := env.WaitEvent(ctx, "too-early", "WaitForFirstConsumer")
 	if err != nil {
 		return err

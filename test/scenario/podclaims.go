@@ -20,7 +20,7 @@ func PodsWithSeveralClaims() []Scenario {
 
 func twoClaims() Scenario {
 	pod := podWanted{name: "pair", prefers: "node-1", volumes: []volumeWanted{{name: "a", mib: 200}, {name: "b", mib: 200}}}
-	return Scenario{Title: "Two claims of a pod go where both have room", Steps: []Step{
+	return Scenario{Title: "Two claims of a pod get volumes on a node with capacity for both", Steps: []Step{
 		{Says: "an admin leaves 300 MiB on node-1, 600 MiB on node-2, nothing on node-3", Prove: leave(300, 600, 0)},
 		{Says: "a pod with two claims of 200 MiB that prefers node-1 runs on node-2 within a minute", Limit: time.Minute,
 			Prove: func(ctx context.Context, env *Environment) error {
@@ -37,7 +37,7 @@ func twoClaims() Scenario {
 			}
 			return env.bare(ctx, "node-1", "node-3")
 		}},
-		{Says: "when it is deleted, so are its volumes, and node-1 offers its 300 MiB again", Prove: func(ctx context.Context, env *Environment) error {
+		{Says: "its volumes are deleted with it, and node-1 publishes 300 MiB again", Prove: func(ctx context.Context, env *Environment) error {
 			if err := endTogether(ctx, env); err != nil {
 				return err
 			}
@@ -48,9 +48,9 @@ func twoClaims() Scenario {
 
 func nowhereRoom() Scenario {
 	pod := podWanted{name: "couple", prefers: "node-1", volumes: []volumeWanted{{name: "a", mib: 200}, {name: "b", mib: 200}}}
-	return Scenario{Title: "Two claims that have room together nowhere wait, and hold nothing", Steps: []Step{
+	return Scenario{Title: "Two claims wait while no node has capacity for both, and no volume remains", Steps: []Step{
 		{Says: "an admin leaves 300 MiB on node-1 and node-2, nothing on node-3", Prove: leave(300, 300, 0)},
-		{Says: "a pod with two claims of 200 MiB is tried on both nodes, and is Pending with no volume anywhere", Prove: func(ctx context.Context, env *Environment) error {
+		{Says: "the scheduler tries both nodes for a pod with two claims of 200 MiB; it stays Pending, and no node has a volume of it", Prove: func(ctx context.Context, env *Environment) error {
 			if err := pod.create(ctx, env); err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func nowhereRoom() Scenario {
 			}
 			return errors.Join(env.staysBare(ctx, 5*time.Second), env.pending(ctx, pod.name))
 		}},
-		{Says: "an admin makes room on node-2: the pod runs there by itself", Prove: func(ctx context.Context, env *Environment) error {
+		{Says: "an admin frees extents on node-2: the pod runs there without help", Prove: func(ctx context.Context, env *Environment) error {
 			if err := env.dropFiller(ctx, "node-2"); err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func nowhereRoom() Scenario {
 
 func claimAndEphemeral() Scenario {
 	pod := podWanted{name: "mixed", prefers: "node-1", volumes: []volumeWanted{{name: "data", mib: 200}, {name: "cache", mib: 200, ephemeral: true}}}
-	return Scenario{Title: "A claim and a generic ephemeral volume of a pod go together too", Steps: []Step{
+	return Scenario{Title: "A claim and a generic ephemeral volume of a pod get volumes on one node", Steps: []Step{
 		{Says: "an admin leaves 300 MiB on node-1, 600 MiB on node-2, nothing on node-3", Prove: leave(300, 600, 0)},
 		{Says: "a pod with 200 MiB of each that prefers node-1 runs on node-2", Prove: func(ctx context.Context, env *Environment) error {
 			if err := pod.create(ctx, env); err != nil {
@@ -81,7 +81,7 @@ func claimAndEphemeral() Scenario {
 			}
 			return errors.Join(pod.runsWhole(ctx, env, "node-2"), env.bare(ctx, "node-1", "node-3"))
 		}},
-		{Says: "it is deleted, and the admin gives all room back", Prove: func(ctx context.Context, env *Environment) error {
+		{Says: "it is deleted, and the admin frees all extents", Prove: func(ctx context.Context, env *Environment) error {
 			return errors.Join(endTogether(ctx, env), dropFillers(ctx, env))
 		}},
 	}}

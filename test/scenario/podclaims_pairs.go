@@ -56,7 +56,7 @@ func (p *pairs) scenario(run, seed uint64) Scenario {
 		{Says: fmt.Sprintf("%d run, and no volume is there but theirs", whole), Prove: func(ctx context.Context, env *Environment) error {
 			return p.begin(ctx, env, int(whole))
 		}},
-		{Says: "that stays so: nothing is made for those that wait", Prove: func(ctx context.Context, env *Environment) error {
+		{Says: "that remains so: no volume is created for the pods that wait", Prove: func(ctx context.Context, env *Environment) error {
 			for range 10 {
 				if err := p.settled(ctx, env, int(whole)); err != nil {
 					return err
@@ -65,7 +65,7 @@ func (p *pairs) scenario(run, seed uint64) Scenario {
 			}
 			return nil
 		}},
-		{Says: "the admin makes room: the others run too, by themselves", Prove: func(ctx context.Context, env *Environment) error {
+		{Says: "the admin frees extents: the other pods run too, without help", Prove: func(ctx context.Context, env *Environment) error {
 			began := time.Now()
 			if err := dropFillers(ctx, env); err != nil {
 				return err

@@ -34,13 +34,13 @@ func newCuts(count int, seed uint64) *cuts {
 const cutLimit = 15 * time.Minute
 
 func (c *cuts) scenario() Scenario {
-	return Scenario{Title: "The power fails amid everything", Steps: []Step{
+	return Scenario{Title: "The power fails while volumes are created, expanded, copied and deleted", Steps: []Step{
 		{Says: "a PostgreSQL server runs on " + loadNode, Prove: c.begin},
 		{Says: fmt.Sprintf("%d times the node's power is cut: every acknowledged row is there, and nobody had to help", c.count),
 			Limit: time.Duration(c.count) * cutLimit, Prove: c.cutAll},
-		{Says: "what was begun is brought to its end: each claim has its volume, each snapshot is ready, and the node has no other volume", Limit: 20 * time.Minute, Prove: c.settles},
+		{Says: "interrupted work is completed: each claim has its volume, each snapshot is ready, and the node has no other volume", Limit: 20 * time.Minute, Prove: c.settles},
 		{Says: "the database is consistent", Prove: c.consistent},
-		{Says: "everything is deleted: no volume stays, and every extent is free again or the pool's", Prove: c.end},
+		{Says: "everything is deleted: no volume remains, and every extent is free or the pool's", Prove: c.end},
 	}}
 }
 

@@ -11,7 +11,7 @@ import (
 func reboot() Scenario {
 	return Scenario{Title: "A node reboots with volumes of every layout", Steps: []Step{
 		{Says: "one pod on " + loadNode + " writes to a linear, a striped, a raid1 and a thin volume", Prove: everyLayoutWritten},
-		{Says: "the node is shut down and boots: the pod runs again by itself, and reads what it wrote", Prove: everyLayoutRead},
+		{Says: "the node is shut down and boots: the pod runs again without help, and reads what it wrote", Prove: everyLayoutRead},
 		{Says: "everything is deleted", Prove: func(ctx context.Context, env *Environment) error {
 			if err := deleteEverything(ctx, env); err != nil {
 				return err
@@ -52,22 +52,8 @@ func everyLayoutWritten(ctx context.Context, env *Environment) error {
 }
 
 func everyLayoutRead(ctx context.Context, env *Environment) error {
-	// What a shutdown leaves: everything written, every file system read-only. The kernel is only asked for that, and says when it is done.
-	if _, err := env.RunOnNode(ctx, loadNode, "sh", "-ec", "sync; echo u > /proc/sysrq-trigger"); err != nil {
-		return err
-	}
-	readOnly := func() error {
-		_, err := env.RunOnNode(ctx, loadNode, "sh", "-c", "dmesg | grep 'Emergency Remount complete'")
-		return err
-	}
-	if err := cluster.Eventually(ctx, readOnly); err != nil {
-		return err
-	}
-	if err := env.Lab.PowerCut(loadNode); err != nil {
-		return err
-	}
 	began := time.Now()
-	if err := env.Lab.Boot(ctx, loadNode); err != nil {
+	if err := env.rebootNode(ctx, loadNode); err != nil {
 		return err
 	}
 	if _, err := env.inPodAgain(ctx, "layouts", "sh", "-ec", readLayouts); err != nil {
@@ -78,6 +64,25 @@ func everyLayoutRead(ctx context.Context, env *Environment) error {
 	}
 	env.Reporter.Note("it read them %.0f s after the node's boot began", time.Since(began).Seconds())
 	return nil
+}
+
+// rebootNode leaves what a shutdown leaves: everything written, every file system read-only. The kernel is only asked for that, and says
+// when it is done.
+func (env *Environment) rebootNode(ctx context.Context, node string) error {
+	if _, err := env.RunOnNode(ctx, node, "sh", "-ec", "sync; echo u > /proc/sysrq-trigger"); err != nil {
+		return err
+	}
+	readOnly := func() error {
+		_, err := env.RunOnNode(ctx, node, "sh", "-c", "dmesg | grep 'Emergency Remount complete'")
+		return err
+	}
+	if err := cluster.Eventually(ctx, readOnly); err != nil {
+		return err
+	}
+	if err := env.Lab.PowerCut(node); err != nil {
+		return err
+	}
+	return env.Lab.Boot(ctx, node)
 }
 
 // restarted fails unless the API knows that the pod's container ended and runs again.

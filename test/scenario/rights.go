@@ -19,8 +19,8 @@ import (
 )
 
 func power() Scenario {
-	return Scenario{Title: "A node has power over its own volumes alone, and asks for little", Steps: []Step{
-		{Says: "with one node's token the PVs and claims of another cannot be touched, its own can", Prove: tokenIsHeld},
+	return Scenario{Title: "A node can change only its own volumes, and needs little memory", Steps: []Step{
+		{Says: "one node's token can change its own PersistentVolumes and claims, and none of another node", Prove: tokenIsHeld},
 		{Says: "nodelvm's resident memory is at most 40 MiB on each node", Prove: memoryIsSmall},
 	}}
 }

@@ -15,28 +15,28 @@ import (
 	"github.com/nodelvm/nodelvm/test/cluster"
 )
 
-// Scale says how large a cluster is run, and for how long it is watched.
+// Scale is the size of the simulated cluster, and the time during which the scenario counts requests.
 type Scale struct {
 	Nodes, Volumes int
 	Idle           time.Duration
 	Own            int // real volumes on each real node
 }
 
-// Scaling measures what an idle cluster costs, as it is and with the objects of a large one.
+// Scaling measures the requests and memory of the driver's pods in an idle cluster, alone and among the objects of a large one.
 func Scaling(sc Scale) []Scenario {
 	c := &simulatedNodes{Scale: sc}
 	return []Scenario{
 		{Title: "What an idle cluster costs", Steps: []Step{
 			{Says: "every node publishes its capacity", Prove: (&freshness{}).begin},
-			{Says: fmt.Sprintf("%d volumes are made on each node", sc.Own), Limit: 20 * time.Minute, Prove: c.volumes},
+			{Says: fmt.Sprintf("%d volumes are created on each node", sc.Own), Limit: 20 * time.Minute, Prove: c.volumes},
 			{Says: fmt.Sprintf("for %s nothing happens: requests and memory", sc.Idle), Limit: sc.Idle + 5*time.Minute, Prove: c.idle},
 		}},
 		{Title: fmt.Sprintf("The same among %d nodes with %d volumes", sc.Nodes, sc.Volumes), Steps: []Step{
-			{Says: "their objects are written", Limit: 60 * time.Minute, Prove: c.write},
-			{Says: "the driver's pod on " + loadNode + " starts anew", Prove: c.restart},
+			{Says: "the test creates their objects", Limit: 60 * time.Minute, Prove: c.write},
+			{Says: "the driver's pod on " + loadNode + " restarts", Prove: c.restart},
 			{Says: fmt.Sprintf("for %s nothing happens: requests and memory", sc.Idle), Limit: sc.Idle + 5*time.Minute, Prove: c.idle},
 			{Says: "a claim still gets its volume at once", Prove: c.one},
-			{Says: "the objects are deleted", Limit: 60 * time.Minute, Prove: c.remove},
+			{Says: "the test deletes them", Limit: 60 * time.Minute, Prove: c.remove},
 		}},
 	}
 }
@@ -63,7 +63,7 @@ func (c *simulatedNodes) volumes(ctx context.Context, env *Environment) error {
 	})
 }
 
-// idle lets what was done before come to rest, and then counts for a while.
+// idle waits until earlier work has ended, and then counts requests during c.Idle.
 func (c *simulatedNodes) idle(ctx context.Context, env *Environment) error {
 	if err := pause(ctx, 30*time.Second); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (c *simulatedNodes) idle(ctx context.Context, env *Environment) error {
 		return err
 	}
 	to := time.Now()
-	if err := pause(ctx, 35*time.Second); err != nil { // the log is written in batches, one in 30 s at the least
+	if err := pause(ctx, 35*time.Second); err != nil { // the API server writes its log in batches, at least one in 30 s
 		return err
 	}
 	counts, err := env.APIRequests(from, to)
@@ -81,8 +81,8 @@ func (c *simulatedNodes) idle(ctx context.Context, env *Environment) error {
 		return err
 	}
 	perMinute := 1 / to.Sub(from).Minutes() / float64(len(env.Lab.NodeNames()))
-	env.tellAsked(counts, "A NODE AND MINUTE", perMinute)
-	return env.tellMemory(ctx)
+	env.showRequests(counts, "A NODE AND MINUTE", perMinute)
+	return env.showMemory(ctx)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -94,8 +94,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tellAsked shows the requests of all nodes together, times a factor.
-func (env *Environment) tellAsked(counts map[cluster.APIRequest]int, unit string, factor float64) {
+// showRequests prints the requests of all nodes together, times a factor.
+func (env *Environment) showRequests(counts map[cluster.APIRequest]int, unit string, factor float64) {
 	all, total := map[cluster.APIRequest]float64{}, 0.0
 	for what, n := range counts {
 		what.Node = ""
@@ -111,8 +111,8 @@ func (env *Environment) tellAsked(counts map[cluster.APIRequest]int, unit string
 	env.Reporter.Table([]string{"CONTAINER", "VERB", "RESOURCE", "REQUESTS " + unit}, append(rows, []string{"all", "", "", fmt.Sprintf("%.2f", total)}))
 }
 
-// tellMemory shows the resident memory of each container of the driver's pods, and the processor time that it has had.
-func (env *Environment) tellMemory(ctx context.Context) error {
+// showMemory prints the resident memory of each container of the driver's pods.
+func (env *Environment) showMemory(ctx context.Context) error {
 	rows := [][]string{}
 	for _, node := range env.Lab.NodeNames() {
 		row := []string{node}
@@ -131,7 +131,7 @@ func (env *Environment) tellMemory(ctx context.Context) error {
 
 var driverContainers = []string{"nodelvm", "csi-provisioner", "csi-snapshotter"}
 
-// restart tells how long a new pod takes until it is Ready, and what it asks for meanwhile.
+// restart deletes the driver's pod, and prints the time until the new one is Ready, and its requests.
 func (c *simulatedNodes) restart(ctx context.Context, env *Environment) error {
 	old, err := env.driverOn(ctx, loadNode)
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *simulatedNodes) restart(ctx context.Context, env *Environment) error {
 	if err != nil {
 		return err
 	}
-	env.Reporter.Note("it was Ready after %.0f s", ready.Sub(started).Seconds())
+	env.Reporter.Note("the pod was Ready after %.0f s", ready.Sub(started).Seconds())
 	if err := pause(ctx, 35*time.Second); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (c *simulatedNodes) restart(ctx context.Context, env *Environment) error {
 		return err
 	}
 	maps.DeleteFunc(counts, func(what cluster.APIRequest, _ int) bool { return what.Node != loadNode })
-	env.tellAsked(counts, "UNTIL 30 S AFTER IT", 1)
+	env.showRequests(counts, "UNTIL 30 S AFTER IT", 1)
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (env *Environment) driverOn(ctx context.Context, node string) (corev1.Pod, 
 	return running[0], nil
 }
 
-// one is how long a claim takes that names its node, from its creation until it is bound.
+// one prints the time from the creation of a claim that names its node until it is bound.
 func (c *simulatedNodes) one(ctx context.Context, env *Environment) error {
 	began := time.Now()
 	if err := env.claimOn(ctx, loadNode, "own-one"); err != nil {
@@ -192,6 +192,6 @@ func (c *simulatedNodes) one(ctx context.Context, env *Environment) error {
 	if _, err := env.WaitClaimBound(ctx, "own-one"); err != nil {
 		return err
 	}
-	env.Reporter.Note("it took %.1f s", time.Since(began).Seconds())
+	env.Reporter.Note("the claim was Bound after %.1f s", time.Since(began).Seconds())
 	return nil
 }

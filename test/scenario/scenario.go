@@ -3,7 +3,7 @@
 //
 // It is a list of scenarios. Each scenario is a list of steps; each step proves one sentence against the running cluster and
 // against LVM itself, read on the node with an admin's own tools, and fails with what it saw instead. The scenarios build
-// on each other and are run in order; the last one deletes everything and finds the figures of the first again.
+// on each other and are run in order; the clean-up deletes everything and finds the figures of the first again.
 package scenario
 
 import (
@@ -51,20 +51,7 @@ func (f *Failure) Error() string { return f.Step + ": " + f.Err.Error() }
 // Unwrap implements the convention of package errors.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Demo returns the whole scenario in order.
-func Demo() []Scenario {
-	return []Scenario{
-		topologyAndCapacity(),
-		delayedBinding(),
-		dataStays(),
-		power(),
-		placement(),
-		blockAndXFS(),
-		cleanUp(),
-	}
-}
-
-// Run runs one scenario: it stops at the first step that does not hold, with a Failure, and closes with a table of what is where.
+// Run runs one scenario: it stops at the first step that does not hold, with a Failure, and closes with a table of what is where, if that has changed.
 // It ends at once, with the cause, when a process of the control plane ends.
 func (env *Environment) Run(ctx context.Context, sc Scenario) error {
 	ctx, stop := env.Lab.WhileHealthy(ctx)

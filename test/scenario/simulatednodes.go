@@ -8,8 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -145,14 +148,15 @@ func (c *simulatedNodes) remove(ctx context.Context, env *Environment) error {
 	if err != nil {
 		return err
 	}
-	ours := metav1.ListOptions{LabelSelector: simulatedLabel}
-	none := metav1.DeleteOptions{}
+	if err := forEachParallel(ctx, c.Volumes, func(ctx context.Context, i int) error { return removeVolume(ctx, client, i) }); err != nil {
+		return err
+	}
+	capacities := client.StorageV1().CSIStorageCapacities(cluster.DriverNamespace)
+	csiNodes, nodes := client.StorageV1().CSINodes(), client.CoreV1().Nodes()
 	err = errors.Join(
-		client.CoreV1().PersistentVolumeClaims(cluster.Namespace).DeleteCollection(ctx, none, ours),
-		client.CoreV1().PersistentVolumes().DeleteCollection(ctx, none, ours),
-		client.StorageV1().CSIStorageCapacities(cluster.DriverNamespace).DeleteCollection(ctx, none, ours),
-		client.StorageV1().CSINodes().DeleteCollection(ctx, none, ours),
-		client.CoreV1().Nodes().DeleteCollection(ctx, none, ours))
+		deleteInParts(ctx, capacities.List, capacities.DeleteCollection),
+		deleteInParts(ctx, csiNodes.List, csiNodes.DeleteCollection),
+		deleteInParts(ctx, nodes.List, nodes.DeleteCollection))
 	if err != nil {
 		return err
 	}
@@ -160,4 +164,40 @@ func (c *simulatedNodes) remove(ctx context.Context, env *Environment) error {
 		return err
 	}
 	return cluster.Eventually(ctx, func() error { return env.CheckOnlyPools(ctx) })
+}
+
+// removeVolume deletes a claim and its volume, and removes their finalizers: Kubernetes' own controller would remove those at 20
+// requests a second.
+func removeVolume(ctx context.Context, client kubernetes.Interface, i int) error {
+	name, noFinalizers := fmt.Sprintf("simulated-%d", i), []byte(`{"metadata": {"finalizers": null}}`)
+	claims, volumes := client.CoreV1().PersistentVolumeClaims(cluster.Namespace), client.CoreV1().PersistentVolumes()
+	if err := claims.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if _, err := claims.Patch(ctx, name, types.MergePatchType, noFinalizers, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := volumes.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if _, err := volumes.Patch(ctx, name, types.MergePatchType, noFinalizers, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// deleteInParts deletes the simulated objects of one kind, which have no finalizers. The API server ends a request after a
+// minute; a limit makes it delete only as many objects as it can in that time.
+func deleteInParts[L runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error),
+	deleteCollection func(context.Context, metav1.DeleteOptions, metav1.ListOptions) error,
+) error {
+	for {
+		left, err := list(ctx, metav1.ListOptions{LabelSelector: simulatedLabel, Limit: 1})
+		if err != nil || meta.LenList(left) == 0 {
+			return err
+		}
+		if err := deleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: simulatedLabel, Limit: 500}); err != nil {
+			return err
+		}
+	}
 }

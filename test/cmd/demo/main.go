@@ -42,7 +42,11 @@ func run(ctx context.Context) (err error) {
 	if env, err = scenario.Raise(ctx, l, os.Stdout); err != nil {
 		return err
 	}
-	for _, sc := range scenario.Demo() {
+	scenarios := scenario.Demo()
+	if keep {
+		scenarios = append(scenarios, scenario.Repair()...)
+	}
+	for _, sc := range scenarios {
 		if err := env.Run(ctx, sc); err != nil {
 			fmt.Fprintln(os.Stderr, env.Diagnosis(ctx))
 			return err

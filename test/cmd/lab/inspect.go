@@ -39,6 +39,26 @@ func kubectlCommand(open opener, dir *string) *cobra.Command {
 	}
 }
 
+func shellCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:   "shell",
+		Short: "Start a shell in the lab's network, with kubectl, helm and kubectl nodelvm for the cluster's admin",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			err = l.InteractiveShell(c.Context())
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				return exitCode(exit.ExitCode())
+			}
+			return err
+		},
+	}
+}
+
 func statusCommand(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",

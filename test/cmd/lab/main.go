@@ -44,7 +44,7 @@ func newCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&dir, "dir", "", "folder of the lab's state (default: $NODELVM_LAB, or lab in the cache)")
 	open := func() (*lab.Lab, error) { return lab.Open(dir) }
 	root.AddCommand(upCommand(open), downCommand(open), buildCommand(open), statusCommand(open), logsCommand(open),
-		kubectlCommand(open, &dir), execCommand(open), importCommand(open), powerCutCommand(open), bootCommand(open))
+		kubectlCommand(open, &dir), shellCommand(open), execCommand(open), importCommand(open), powerCutCommand(open), bootCommand(open))
 	return root
 }
 

@@ -2,7 +2,7 @@
 # Arguments: a folder of the host, then files below it: programs, and images as *.tar.
 set -e
 mkdir -p /run/host
-mount -t hostfs none /run/host -o "$1"
+LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs none /run/host -o "$1"
 shift
 
 for file; do

@@ -1,0 +1,280 @@
+//go:build e2e
+
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/nodegroup"
+	"github.com/nodelvm/nodelvm/test/cluster"
+)
+
+// The class of each layout, and what a new node has for it: two are declared, one is learned from the group's empty node.
+var groupClasses = map[string]string{"group-linear": "100Gi", "group-raid1": "50Gi", "group-thin": "70Gi"}
+
+const groupValues = `
+janitor:
+  enabled: true
+autoscaler:
+  nodeGroups:
+    - name: nvme
+      labels: {pool: nvme}
+      capacity: {group-linear: 100Gi, group-raid1: 50Gi}
+`
+
+// TestCapacityOfFutureNodes: Kubernetes' scheduler selects a node with the labels of cluster-autoscaler's template exactly for those
+// claims that a new node of the group has room for. Without the objects of the janitor it selects it for none. The
+// objects go with their class.
+func TestCapacityOfFutureNodes(t *testing.T) {
+	dir := t.TempDir()
+	startControllers(t, dir)
+	templateNode(t)
+	for class := range groupClasses {
+		newGroupClass(t, class)
+	}
+	pod := newGroupPod(t, "before", "group-linear", "1Gi")
+	soon(t, "no capacity is known", func() bool { return isRefused(t, pod) })
+
+	emptyNode(t)
+	startJanitorOf(t, dir)
+	soon(t, "the pod fits as soon as there is a capacity", func() bool { return selectedNode(t, pod) == "template" })
+	for class, size := range groupClasses {
+		soonLearned(t, class, size)
+		fits := newGroupPod(t, "fits-"+class, class, size)
+		tooLarge := resource.MustParse(size)
+		tooLarge.Add(resource.MustParse("1Gi"))
+		never := newGroupPod(t, "never-"+class, class, tooLarge.String())
+		soon(t, "a claim of "+size+" fits", func() bool { return selectedNode(t, fits) == "template" })
+		soon(t, "a larger claim does not fit", func() bool { return isRefused(t, never) })
+		if node := selectedNode(t, never); node != "" {
+			t.Errorf("class %s: node %s is selected for a claim of %s", class, node, tooLarge.String())
+		}
+	}
+
+	must(t, admin.StorageV1().StorageClasses().Delete(t.Context(), "group-raid1", metav1.DeleteOptions{}))
+	soon(t, "the object of a deleted class is gone", func() bool { return templateOf(t, "group-raid1") == nil })
+	for _, class := range []string{"group-linear", "group-thin"} {
+		if templateOf(t, class) == nil {
+			t.Errorf("the object of class %s is gone, too", class)
+		}
+	}
+}
+
+// TestFutureNodesAreTheJanitors: a node cannot write what a node group will have.
+func TestFutureNodesAreTheJanitors(t *testing.T) {
+	here := newNode(t, "a")
+	client, err := kubernetes.NewForConfig(config(here.token))
+	must(t, err)
+	size := resource.MustParse("1Ti")
+	capacity := &storagev1.CSIStorageCapacity{
+		ObjectMeta:       metav1.ObjectMeta{GenerateName: "x-", Labels: map[string]string{"csi.storage.k8s.io/drivername": driver}},
+		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{api.LabelTemplateNode: "true", "pool": "nvme"}},
+		StorageClassName: "thin", Capacity: &size,
+	}
+	_, err = client.StorageV1().CSIStorageCapacities(system).Create(t.Context(), capacity, metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may publish only its own capacity") {
+		t.Errorf("got %v, want the policy's refusal", err)
+	}
+}
+
+// startControllers runs the scheduler and the garbage collector until the test ends.
+func startControllers(t *testing.T, dir string) {
+	t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["c"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
+	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: adminPass}
+	c.Contexts["x"], c.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
+	path := filepath.Join(dir, "admin")
+	must(t, clientcmd.WriteToFile(*c, path))
+	common := []string{"--kubeconfig=" + path, "--leader-elect=false", "--secure-port=0", "--profiling=false"}
+	for name, args := range map[string][]string{"kube-scheduler": nil, "kube-controller-manager": {"--controllers=garbage-collector-controller"}} {
+		stop, err := start(dir, sidecars[name], append(args, common...)...)
+		must(t, err)
+		t.Cleanup(stop)
+	}
+	_, err := admin.CoreV1().ServiceAccounts(namespace(t)).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// templateNode makes the node that cluster-autoscaler would show to the scheduler's code.
+func templateNode(t *testing.T) {
+	t.Helper()
+	makeNode(t, "template", map[string]string{"pool": "nvme", api.LabelTemplateNode: "true"})
+}
+
+// emptyNode makes a node of the group that has no volume, and the capacity that csi-provisioner publishes for it.
+func emptyNode(t *testing.T) {
+	t.Helper()
+	makeNode(t, "empty", map[string]string{"pool": "nvme", topology: "empty"})
+	size := resource.MustParse(groupClasses["group-thin"])
+	_, err := admin.StorageV1().CSIStorageCapacities(system).Create(t.Context(), &storagev1.CSIStorageCapacity{
+		ObjectMeta:       metav1.ObjectMeta{Name: "empty-thin", Labels: map[string]string{"csi.storage.k8s.io/drivername": driver}},
+		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{topology: "empty"}},
+		StorageClassName: "group-thin", Capacity: &size, MaximumVolumeSize: &size,
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, admin.StorageV1().CSIStorageCapacities(system).Delete(context.Background(), "empty-thin", metav1.DeleteOptions{}))
+	})
+}
+
+func makeNode(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	node, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, admin.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}))
+	})
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100"), corev1.ResourceCPU: resource.MustParse("8")}
+	node.Status.Capacity = node.Status.Allocatable
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	node, err = admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	must(t, err)
+	node.Spec.Taints = nil // the API server taints a new node as not ready
+	_, err = admin.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
+	must(t, err)
+}
+
+func newGroupClass(t *testing.T, name string) {
+	t.Helper()
+	late := storagev1.VolumeBindingWaitForFirstConsumer
+	_, err := admin.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, VolumeBindingMode: &late,
+		Parameters: map[string]string{"volumeGroup": "vg", "layout": strings.TrimPrefix(name, "group-")},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := admin.StorageV1().StorageClasses().Delete(context.Background(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+			must(t, err)
+		}
+	})
+}
+
+// newGroupPod makes a pod with a claim that can run on the template's node alone.
+func newGroupPod(t *testing.T, name, class, size string) string {
+	t.Helper()
+	newClaim(t, name, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.StorageClassName = &class
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
+	})
+	_, err := admin.CoreV1().Pods(namespace(t)).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{api.LabelTemplateNode: "true"},
+			Containers:   []corev1.Container{{Name: "c", Image: "c", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+			}}},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	space, now := namespace(t), int64(0)
+	t.Cleanup(func() {
+		ctx := context.Background()
+		must(t, admin.CoreV1().Pods(space).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+		_, err := admin.CoreV1().PersistentVolumeClaims(space).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
+		must(t, err)
+		must(t, admin.CoreV1().PersistentVolumeClaims(space).Delete(ctx, name, metav1.DeleteOptions{}))
+	})
+	return name
+}
+
+// selectedNode is the node that the scheduler has selected for the claim of a pod.
+func selectedNode(t *testing.T, name string) string {
+	t.Helper()
+	claim, err := admin.CoreV1().PersistentVolumeClaims(namespace(t)).Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	return claim.Annotations[selected]
+}
+
+// isRefused tells whether the scheduler has found no room for the pod's claim.
+func isRefused(t *testing.T, name string) bool {
+	t.Helper()
+	pod, err := admin.CoreV1().Pods(namespace(t)).Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return strings.Contains(c.Message, "did not have enough free storage")
+		}
+	}
+	return false
+}
+
+// templateOf is the object of the node group for a class; nil: there is none.
+func templateOf(t *testing.T, class string) *storagev1.CSIStorageCapacity {
+	t.Helper()
+	list, err := admin.StorageV1().CSIStorageCapacities(system).List(t.Context(), metav1.ListOptions{LabelSelector: api.LabelNodeGroup + "=nvme"})
+	must(t, err)
+	for i := range list.Items {
+		if list.Items[i].StorageClassName == class {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// soonLearned waits for the capacity of a class. A learned one waits until the empty node's has not changed for half a minute.
+func soonLearned(t *testing.T, class, size string) {
+	t.Helper()
+	within(t, 2*time.Minute, "there is a capacity for "+class, func() bool { return templateOf(t, class) != nil })
+	want := resource.MustParse(size)
+	if o := templateOf(t, class); o == nil || o.Capacity == nil || o.Capacity.Cmp(want) != 0 || o.MaximumVolumeSize == nil || o.MaximumVolumeSize.Cmp(want) != 0 {
+		t.Fatalf("class %s: got %+v, want %s", class, o, size)
+	}
+}
+
+// startJanitorOf runs the janitor with the chart's rights and file for the node group.
+func startJanitorOf(t *testing.T, dir string) {
+	t.Helper()
+	values := filepath.Join(dir, "values.yaml")
+	must(t, os.WriteFile(values, []byte(groupValues), 0o600))
+	helm, err := cluster.HelmPath()
+	must(t, err)
+	template := exec.CommandContext(t.Context(), helm, "template", "nodelvm", "../../deploy/chart/nodelvm", "--namespace", system, "--values", values, "--kube-version", "1.32",
+		"--show-only", "templates/janitor.yaml", "--show-only", "templates/nodegroups.yaml")
+	objects, err := template.Output()
+	if err != nil {
+		t.Fatalf("helm template: %v", err)
+	}
+	var rights []byte
+	var file corev1.ConfigMap
+	for object := range bytes.SplitSeq(objects, []byte("\n---\n")) {
+		var kind metav1.TypeMeta
+		must(t, yaml.Unmarshal(object, &kind))
+		switch kind.Kind {
+		case "ClusterRole", "Role":
+			rights = append(append(rights, "\n---\n"...), object...)
+		case "ConfigMap":
+			must(t, yaml.UnmarshalStrict(object, &file))
+		}
+	}
+	apply := exec.CommandContext(t.Context(), kubectl, "--server="+server, "--token="+adminPass, "--insecure-skip-tls-verify", "replace", "-f", "-")
+	apply.Stdin = bytes.NewReader(rights)
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl replace: %v: %s", err, out)
+	}
+	path := filepath.Join(dir, "groups")
+	must(t, os.WriteFile(path, []byte(file.Data["node-groups.yaml"]), 0o600))
+	groups, err := nodegroup.Read(path)
+	must(t, err)
+	startPublisher(t, groups)
+}

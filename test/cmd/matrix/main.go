@@ -1,0 +1,132 @@
+// Command matrix runs tests on each supported version of Kubernetes, and on nodes with the kernel and LVM of each Debian suite. It writes
+// what they gave to docs/compatibility.md:
+//
+//	cd test && go run ./cmd/matrix [--on v1.34.4] [--part apiserver]
+//
+// What has passed is in results.json beside this file and is not run again (FRESH=1 runs it again), so a run that was cut off goes on. The
+// first run of a version compiles it, which takes a quarter of an hour on two cores; the lab's cache keeps it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nodelvm/nodelvm/test/lab"
+)
+
+// Files, seen from the folder test.
+const (
+	versionsFile = "../versions.env"
+	resultsFile  = "cmd/matrix/results.json"
+	pageFile     = "../docs/compatibility.md"
+	eventsDir    = "../dist/test"
+)
+
+// parts are those of test/part.sh that run on each version of Kubernetes, and nodeParts those that run on each kind of node.
+var parts, nodeParts = []string{"apiserver", "scenarios"}, []string{"lvm"}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	on := flag.String("on", "", "run this version of Kubernetes, or these Debian suites of the nodes (trixie/trixie), alone")
+	part := flag.String("part", "", "run this part alone: "+strings.Join(append(slices.Clone(parts), nodeParts...), " or "))
+	flag.Parse()
+	if err := run(ctx, *on, *part); err != nil {
+		fmt.Fprintln(os.Stderr, "matrix:", err)
+		os.Exit(1)
+	}
+}
+
+// job is a part to run on a version of Kubernetes or on nodes of two Debian suites.
+type job struct{ on, part string }
+
+func (m matrix) jobs() (list []job) {
+	for _, version := range m.kubernetes {
+		for _, part := range parts {
+			list = append(list, job{version, part})
+		}
+	}
+	for _, suites := range m.nodes {
+		for _, part := range nodeParts {
+			list = append(list, job{suites, part})
+		}
+	}
+	return list
+}
+
+func run(ctx context.Context, on, part string) error {
+	m, err := readMatrix(versionsFile)
+	if err != nil {
+		return err
+	}
+	all, err := readResults(resultsFile)
+	if err != nil {
+		return err
+	}
+	wanted := slices.DeleteFunc(m.jobs(), func(j job) bool { return on != "" && on != j.on || part != "" && part != j.part })
+	if len(wanted) == 0 {
+		return fmt.Errorf("no part %q on %q: the versions are %s, the nodes %s", part, on, strings.Join(m.kubernetes, ", "), strings.Join(m.nodes, ", "))
+	}
+	failed := []string{}
+	for _, j := range wanted {
+		if old := all.find(j.on, j.part); old != nil && old.isGood() && os.Getenv("FRESH") == "" {
+			continue
+		}
+		r, err := runPart(ctx, j)
+		if err != nil {
+			return err
+		}
+		if !r.isGood() {
+			failed = append(failed, j.on+" "+j.part)
+		}
+		all.put(r)
+		if err := errors.Join(all.write(resultsFile), os.WriteFile(pageFile, []byte(page(m, all)), 0o644)); err != nil {
+			return err
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %s (%s has the tests)", strings.Join(failed, ", "), resultsFile)
+	}
+	return os.WriteFile(pageFile, []byte(page(m, all)), 0o644)
+}
+
+// runPart runs a part. Tests that fail are a result; a part that runs no test is an error.
+func runPart(ctx context.Context, j job) (result, error) {
+	fmt.Printf("%s: %s\n", j.on, j.part)
+	commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return result{}, fmt.Errorf("cannot find the commit: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "./part.sh", j.part)
+	setting := lab.EnvKubernetes
+	if slices.Contains(nodeParts, j.part) {
+		setting = lab.EnvSuites
+	}
+	cmd.Env = append(os.Environ(), setting+"="+j.on)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	began := time.Now()
+	failure := cmd.Run()
+	if ctx.Err() != nil {
+		return result{}, ctx.Err()
+	}
+	r, err := readEvents(filepath.Join(eventsDir, j.part+"-*.json"))
+	if err != nil {
+		return result{}, errors.Join(failure, err)
+	}
+	if r.Passed+len(r.Failed) == 0 || failure != nil && len(r.Failed) == 0 {
+		return result{}, fmt.Errorf("%s on %s did not run to its end: %w", j.part, j.on, errors.Join(failure, errors.New("no test failed")))
+	}
+	r.On, r.Part, r.Commit = j.on, j.part, strings.TrimSpace(string(commit))
+	r.Date, r.Minutes = began.UTC().Format(time.DateOnly), int(time.Since(began).Minutes()+1)
+	return r, nil
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+const head = `# Compatibility
+
+The command ` + "`make matrix`" + ` writes this page. It runs the tests below on each version of Kubernetes and on each kind of node, and notes what they
+gave. A version of Kubernetes is supported from 1.32 on.
+
+| part | what it runs |
+|---|---|
+| apiserver | the driver's rights, admission policies, csi-provisioner and csi-snapshotter against a real API server |
+| scenarios | the demo and a volume's life on three nodes with kubelets and LVM |
+| lvm | ` + "`make test-lvm`" + `: the engine, the driver's binary and csi-sanity with real LVM in lab nodes |
+
+| Kubernetes | apiserver | scenarios |
+|---|---|---|
+`
+
+// nodesHead begins the table of the nodes. The host's LVM and the driver's own, of the image, work on the same groups.
+const nodesHead = `
+| kernel of Debian | host's LVM of Debian | lvm |
+|---|---|---|
+`
+
+const foot = `
+*Not run* says nothing about a version: the part was never run there.
+
+The driver and the upstream sidecars find out at run time what an API server lacks:
+
+| feature | from | without it |
+|---|---|---|
+| VolumeAttributesClass v1 | 1.34 | csi-provisioner switches it off and logs that |
+| streaming lists (WatchList) | 1.34 | csi-provisioner and the driver list in one answer; the API proxy filters both |
+| snapshots | the snapshot CRDs, any version | csi-snapshotter waits for them, the driver detects them later |
+`
+
+// page writes docs/compatibility.md.
+func page(m matrix, all results) string {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, version := range m.kubernetes {
+		writeRow(&b, []string{strings.TrimPrefix(version, "v")}, all, version, parts)
+	}
+	b.WriteString(nodesHead)
+	for _, suites := range m.nodes {
+		writeRow(&b, strings.Split(suites, "/"), all, suites, nodeParts)
+	}
+	b.WriteString(foot)
+	return b.String()
+}
+
+func writeRow(b *strings.Builder, labels []string, all results, on string, parts []string) {
+	for _, part := range parts {
+		labels = append(labels, cell(all.find(on, part)))
+	}
+	b.WriteString("| " + strings.Join(labels, " | ") + " |\n")
+}
+
+func cell(r *result) string {
+	switch {
+	case r == nil:
+		return "*not run*"
+	case !r.isGood():
+		return fmt.Sprintf("**%d failed** (%s), %d passed, %s, %s", len(r.Failed), strings.Join(r.Failed, ", "), r.Passed, r.Date, r.Commit)
+	}
+	return fmt.Sprintf("%d passed, %s, %s", r.Passed, r.Date, r.Commit)
+}

@@ -1,0 +1,383 @@
+//go:build innode
+
+package innode
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+const plaintext = "nodelvm plaintext 0123456789 "
+
+// newSecret is a Secret with a random key.
+func newSecret(t *testing.T) map[string]string {
+	t.Helper()
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"key": hex.EncodeToString(key)}
+}
+
+// encrypted adds the parameter that asks for encryption.
+func encrypted(r *csi.CreateVolumeRequest) *csi.CreateVolumeRequest {
+	r.Parameters["encryption"] = "luks2"
+	return r
+}
+
+// opened is an encrypted volume that is staged and published; it is unmounted when the test ends.
+type opened struct {
+	client
+	v               *csi.Volume
+	capability      *csi.VolumeCapability
+	staging, target string
+}
+
+func (c client) opened(t *testing.T, v *csi.Volume, capability *csi.VolumeCapability, secret map[string]string) opened {
+	t.Helper()
+	dir := t.TempDir()
+	o := opened{c, v, capability, filepath.Join(dir, "staging"), filepath.Join(dir, "target")}
+	if err := os.Mkdir(o.staging, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.stage(t, secret); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, o.staging, o.target, capability)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.unmount(t, v, o.staging, o.target) })
+	return o
+}
+
+func (o opened) stage(t *testing.T, secret map[string]string) error {
+	r := stageRequest(o.v, o.staging, o.capability)
+	r.Secrets = secret
+	_, err := o.NodeStageVolume(t.Context(), r)
+	return err
+}
+
+func (o opened) grow(t *testing.T, size int64, secret map[string]string) error {
+	_, err := o.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: o.v.GetVolumeId(),
+		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: o.capability})
+	if err != nil {
+		return err
+	}
+	_, err = o.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: o.v.GetVolumeId(), VolumePath: o.target, StagingTargetPath: o.staging,
+		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: o.capability, Secrets: secret})
+	return err
+}
+
+// shows counts the plaintext on the logical volume.
+func shows(t *testing.T, v *csi.Volume) int {
+	t.Helper()
+	name := filepath.Base(v.GetVolumeId())
+	path := strings.TrimSpace(output(t, realLVM, "lvs", "--noheadings", "-o", "lv_path", "-S", "lv_name="+name))
+	return counts(t, path, map[string]string{"plaintext": plaintext})["plaintext"]
+}
+
+// TestEncryptedFileSystem: from the first stage to the deletion, with an expansion and a restart of the driver while the volume is in use.
+func TestEncryptedFileSystem(t *testing.T) {
+	for name, test := range map[string]struct {
+		fsType     string
+		size       int64
+		parameters map[string]string
+	}{
+		"linear": {"ext4", 64 * mebibyte, sanityClasses["linear"]},
+		"thin":   {"ext4", 64 * mebibyte, sanityClasses["thin"]},
+		"raid1":  {"ext4", 64 * mebibyte, sanityClasses["raid1"]},
+		"xfs":    {"xfs", 320 * mebibyte, sanityClasses["thin"]},
+		"btrfs":  {"btrfs", 256 * mebibyte, sanityClasses["thin"]},
+
+		"xfs on raid1":   {"xfs", 320 * mebibyte, sanityClasses["raid1"]},
+		"btrfs on raid1": {"btrfs", 256 * mebibyte, sanityClasses["raid1"]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := createRequest("encrypted "+name, test.size)
+			request.Parameters, request.VolumeCapabilities[0] = maps.Clone(test.parameters), mountCapability(test.fsType)
+			liveEncrypted(t, encrypted(request))
+		})
+	}
+}
+
+func liveEncrypted(t *testing.T, request *csi.CreateVolumeRequest) {
+	t.Helper()
+	c, secret, capability := connect(t), newSecret(t), request.GetVolumeCapabilities()[0]
+	size := request.GetCapacityRange().GetRequiredBytes()
+	v := c.create(t, request)
+	if v.GetCapacityBytes() != size {
+		t.Errorf("it has %d bytes", v.GetCapacityBytes())
+	}
+	o := c.opened(t, v, capability, secret)
+	text := strings.Repeat(plaintext, 40000)
+	write(t, filepath.Join(o.target, "text"), text)
+	if n := shows(t, v); n > 0 {
+		t.Errorf("the logical volume shows the plaintext %d times", n)
+	}
+	if shown := volumeOnPage(t, v).Encryption; shown != "luks2" {
+		t.Errorf("the status page has the encryption %q", shown)
+	}
+	renewDriver(t)
+	o.client = connect(t)
+	if err := o.stage(t, secret); err != nil {
+		t.Errorf("staged again after a restart: %v", err)
+	}
+	if err := o.grow(t, size+32*mebibyte, nil); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "node-expand-secret-name") {
+		t.Errorf("expanded without a Secret: %v", err)
+	}
+	before := totalOf(t, o)
+	if err := o.grow(t, size+32*mebibyte, secret); err != nil {
+		t.Errorf("expansion: %v", err)
+	}
+	if after := totalOf(t, o); after < before+24*mebibyte {
+		t.Errorf("the expansion took the file system from %d to %d bytes", before, after)
+	}
+	write(t, filepath.Join(o.target, "later"), text)
+	o.unmount(t, v, o.staging, o.target)
+	if err := o.stage(t, newSecret(t)); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "key") {
+		t.Errorf("staged with another key: %v", err)
+	}
+	if err := o.stage(t, nil); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "csi.nodeStageSecretRef") {
+		t.Errorf("staged without a Secret: %v", err)
+	}
+	again := o.opened(t, v, capability, secret)
+	for _, file := range []string{"text", "later"} {
+		reads(t, filepath.Join(again.target, file), text)
+	}
+}
+
+// volumeOnPage is a volume as the status page shows it.
+func volumeOnPage(t *testing.T, v *csi.Volume) inventory.Volume {
+	t.Helper()
+	for _, shown := range ask(t, nil).Volumes {
+		if shown.ID == v.GetVolumeId() {
+			return shown
+		}
+	}
+	t.Fatalf("the status page lacks volume %s", v.GetVolumeId())
+	return inventory.Volume{}
+}
+
+// totalOf is the size of a published file system in bytes.
+func totalOf(t *testing.T, o opened) int64 {
+	t.Helper()
+	stats, err := o.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: o.v.GetVolumeId(), VolumePath: o.target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats.GetUsage()[0].GetTotal()
+}
+
+// TestEncryptedBlock: the pod gets the mapping, and never the logical volume.
+func TestEncryptedBlock(t *testing.T) {
+	c, secret := connect(t), newSecret(t)
+	v := c.create(t, encrypted(createRequest("encrypted-raw", 64*mebibyte, func(r *csi.CreateVolumeRequest) {
+		r.VolumeCapabilities = []*csi.VolumeCapability{blockCapability()}
+	})))
+	staging, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, staging, target, blockCapability())); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("published before it is open: %v", err)
+	}
+	o := c.opened(t, v, blockCapability(), secret)
+	f, err := os.OpenFile(o.target, os.O_RDWR|os.O_SYNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(strings.Repeat(plaintext, 40000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.grow(t, 96*mebibyte, secret); err != nil {
+		t.Errorf("expansion: %v", err)
+	}
+	if size, err := f.Seek(0, io.SeekEnd); err != nil || size != 96*mebibyte {
+		t.Errorf("the device has %d bytes: %v", size, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := shows(t, v); n > 0 {
+		t.Errorf("the logical volume shows the plaintext %d times", n)
+	}
+	o.unmount(t, v, o.staging, o.target)
+	again := o.opened(t, v, blockCapability(), secret)
+	if n := counts(t, again.target, map[string]string{"plaintext": plaintext})["plaintext"]; n < 40000 {
+		t.Errorf("%d of the 40000 lines are read back", n)
+	}
+}
+
+// thinEncrypted asks for an encrypted thin volume, perhaps a copy.
+func thinEncrypted(name, fsType string, size int64, snapshot, volume string) *csi.CreateVolumeRequest {
+	typed := func(r *csi.CreateVolumeRequest) {
+		r.VolumeCapabilities = []*csi.VolumeCapability{mountCapability(fsType)}
+	}
+	if snapshot+volume == "" {
+		return encrypted(thinRequest(name, size, typed))
+	}
+	return encrypted(copyRequest(name, size, snapshot, volume, typed))
+}
+
+// TestCopiesOfAnEncryptedVolume: a snapshot of a mounted volume holds what was never synced; it is restored and cloned beside its origin
+// with the origin's key, and a class without encryption is refused. Each of them outlives the others.
+func TestCopiesOfAnEncryptedVolume(t *testing.T) {
+	for fsType, size := range map[string]int64{"ext4": 64 * mebibyte, "btrfs": 256 * mebibyte, "xfs": 320 * mebibyte} {
+		t.Run(fsType, func(t *testing.T) { copiesOfEncrypted(t, fsType, size) })
+	}
+}
+
+func copiesOfEncrypted(t *testing.T, fsType string, size int64) {
+	t.Helper()
+	c, secret, capability := connect(t), newSecret(t), mountCapability(fsType)
+	origin := c.create(t, thinEncrypted("encrypted-origin", fsType, size, "", ""))
+	o := c.opened(t, origin, capability, secret)
+	text := strings.Repeat(plaintext, 10000)
+	if err := os.WriteFile(filepath.Join(o.target, "text"), []byte(text), 0o600); err != nil { // not synced
+		t.Fatal(err)
+	}
+	snapshot := c.snapshot(t, "encrypted", origin)
+	if state := output(t, "dmsetup", "info", "-c", "--noheadings", "-o", "suspended"); strings.Contains(state, "Suspended") {
+		t.Errorf("a device is suspended after the snapshot:\n%s", state)
+	}
+	if _, err := c.CreateVolume(t.Context(), copyRequest("plain-copy", size, snapshot.GetSnapshotId(), "")); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a copy without encryption: %v", err)
+	}
+	for name, request := range map[string]*csi.CreateVolumeRequest{
+		"restored": thinEncrypted("encrypted-restored", fsType, size, snapshot.GetSnapshotId(), ""),
+		"clone":    thinEncrypted("encrypted-clone", fsType, size, "", origin.GetVolumeId()),
+	} {
+		v := c.create(t, request)
+		if v.GetCapacityBytes() != origin.GetCapacityBytes() {
+			t.Errorf("%s has %d bytes, its origin %d", name, v.GetCapacityBytes(), origin.GetCapacityBytes())
+		}
+		copied := c.opened(t, v, capability, secret)
+		reads(t, filepath.Join(copied.target, "text"), text)
+		write(t, filepath.Join(copied.target, "own"), name)
+		if n := shows(t, v); n > 0 {
+			t.Errorf("%s shows the plaintext %d times", name, n)
+		}
+	}
+	reads(t, filepath.Join(o.target, "text"), text)
+}
+
+// TestDeletedEncryptedVolumeIsErased: its extents are free at once, and nothing of its header or its plaintext is left on the disks.
+func TestDeletedEncryptedVolumeIsErased(t *testing.T) {
+	c, secret := connect(t), newSecret(t)
+	made, err := c.CreateVolume(t.Context(), encrypted(createRequest("encrypted-deleted", 512*mebibyte)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := made.GetVolume()
+	group := strings.TrimSpace(output(t, realLVM, "lvs", "--noheadings", "-o", "vg_name", "-S", "lv_name="+filepath.Base(v.GetVolumeId())))
+	o := c.opened(t, v, mountCapability("ext4"), secret)
+	write(t, filepath.Join(o.target, "text"), strings.Repeat(plaintext, 10000))
+	lv := strings.TrimSpace(output(t, realLVM, "lvs", "--noheadings", "-o", "lv_path", "-S", "lv_name="+filepath.Base(v.GetVolumeId())))
+	header := strings.TrimSpace(output(t, "cryptsetup", "luksUUID", lv))
+	if counts(t, lv, map[string]string{"header": header})["header"] == 0 {
+		t.Fatalf("the volume has no LUKS header with the UUID %s", header)
+	}
+	if _, err := c.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("deleted while it is in use: %v", err)
+	}
+	o.unmount(t, v, o.staging, o.target)
+	if err := o.stage(t, secret); err != nil { // as a pod leaves it whose start failed and was given up
+		t.Fatal(err)
+	}
+	if err := command("umount", o.staging); err != nil {
+		t.Fatal(err)
+	}
+	c.remove(t, v.GetVolumeId())
+	disk := groups[group][len(groups[group])-1]
+	patterns := map[string]string{"its LUKS header": header, "the plaintext": plaintext}
+	for what, n := range counts(t, disk, patterns) {
+		t.Errorf("disk %s still has %s, %d times", disk, what, n)
+	}
+}
+
+// counts reads a device in parts, and counts what is on it.
+func counts(t *testing.T, device string, patterns map[string]string) map[string]int {
+	t.Helper()
+	f, err := os.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	const part, overlap = 4 * mebibyte, 64
+	found, buffer := map[string]int{}, make([]byte, part+overlap)
+	for at := int64(0); ; at += part {
+		n, err := f.ReadAt(buffer, at)
+		for what, pattern := range patterns {
+			if k := bytes.Count(buffer[:n], []byte(pattern)); k > 0 {
+				found[what] += k
+			}
+		}
+		if err == io.EOF {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRotationOfAKey: the new key takes the place of the old one, with an expansion while the volume is in use, and when it is staged.
+func TestRotationOfAKey(t *testing.T) {
+	c, first, second, third := connect(t), newSecret(t), newSecret(t), newSecret(t)
+	both := func(key, previous map[string]string) map[string]string {
+		return map[string]string{"key": key["key"], "previousKey": previous["key"]}
+	}
+	v := c.create(t, encrypted(createRequest("encrypted-rotated", 64*mebibyte)))
+	o := c.opened(t, v, mountCapability("ext4"), first)
+	write(t, filepath.Join(o.target, "text"), plaintext)
+	if err := o.grow(t, 68*mebibyte, both(second, first)); err != nil {
+		t.Errorf("rotation with an expansion: %v", err)
+	}
+	reads(t, filepath.Join(o.target, "text"), plaintext)
+	o.unmount(t, v, o.staging, o.target)
+	if err := o.stage(t, first); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("the first key after its replacement: %v", err)
+	}
+	again := c.opened(t, v, mountCapability("ext4"), both(third, second))
+	reads(t, filepath.Join(again.target, "text"), plaintext)
+	again.unmount(t, v, again.staging, again.target)
+	if err := o.stage(t, second); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("the second key after its replacement: %v", err)
+	}
+	last := c.opened(t, v, mountCapability("ext4"), third)
+	reads(t, filepath.Join(last.target, "text"), plaintext)
+}
+
+// TestFrozenEncryptedVolumeIsNotSnapshotted: device-mapper cannot suspend a mapping whose file system another process froze.
+func TestFrozenEncryptedVolumeIsNotSnapshotted(t *testing.T) {
+	c := connect(t)
+	v := c.create(t, thinEncrypted("encrypted-frozen", "ext4", 64*mebibyte, "", ""))
+	o := c.opened(t, v, mountCapability("ext4"), newSecret(t))
+	if err := command("fsfreeze", "--freeze", o.target); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "encrypted-frozen", SourceVolumeId: v.GetVolumeId()})
+	if thaw := command("fsfreeze", "--unfreeze", o.target); thaw != nil {
+		t.Fatal(thaw)
+	}
+	if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "fsfreeze --unfreeze") {
+		t.Errorf("a snapshot of what is frozen: %v", err)
+	}
+	write(t, filepath.Join(o.target, "text"), "thawed")
+	eventually(t, time.Minute, "a snapshot of what is thawed", func() bool {
+		_, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "encrypted-frozen", SourceVolumeId: v.GetVolumeId()})
+		return err == nil
+	})
+	c.snapshot(t, "encrypted-frozen", v)
+}

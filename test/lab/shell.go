@@ -1,0 +1,74 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// shellRC greets the user of an interactive shell with a prompt that names the lab.
+const shellRC = `[ -f ~/.bashrc ] && . ~/.bashrc
+export PATH=%q:$PATH
+PS1='(lab) \w\$ '
+`
+
+// Shell runs bash with args as a user of the cluster would: in the lab's network namespace and the folder dir, with the admin's
+// kubeconfig, and with kubectl, helm and the plugin kubectl-nodelvm in its PATH. When bash itself fails, the error is an *exec.ExitError.
+func (l *Lab) Shell(ctx context.Context, dir string, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
+	tools, err := l.tools(ctx)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "bash", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig(), "NODELVM_LAB="+l.dir, "PATH="+tools+":"+os.Getenv("PATH"))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	if err := l.inNamespace(-1, cmd.Start); err != nil {
+		return err
+	}
+	return cmd.Wait()
+}
+
+// InteractiveShell runs Shell at this process's terminal, in the checkout.
+func (l *Lab) InteractiveShell(ctx context.Context) error {
+	tools, err := l.tools(ctx)
+	if err != nil {
+		return err
+	}
+	rc := filepath.Join(tools, "bashrc")
+	if err := os.WriteFile(rc, fmt.Appendf(nil, shellRC, tools), 0o644); err != nil {
+		return err
+	}
+	return l.Shell(ctx, l.checkout, os.Stdin, os.Stdout, os.Stderr, "--rcfile", rc, "-i")
+}
+
+// tools fills the lab's folder bin with the commands of a user. The plugin is that of this checkout.
+func (l *Lab) tools(ctx context.Context) (string, error) {
+	st, err := l.clusterState()
+	if err != nil {
+		return "", err
+	}
+	helm := filepath.Join(l.cache, "tools", "helm-"+l.versions["HELM_VERSION"])
+	if _, err := os.Stat(helm); errors.Is(err, fs.ErrNotExist) {
+		if err := l.toolIn(ctx, "compile-helm", l.checkout, nil, "test/part.sh", "helm"); err != nil {
+			return "", err
+		}
+	}
+	dir := filepath.Join(l.dir, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	for name, target := range map[string]string{"kubectl": st.Binaries["kubectl"], "helm": helm} {
+		link := filepath.Join(dir, name)
+		if err := os.Symlink(target, link); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+	}
+	return dir, l.toolIn(ctx, "compile-plugin", l.checkout, []string{"CGO_ENABLED=0"},
+		"go", "build", "-trimpath", "-o", filepath.Join(dir, "kubectl-nodelvm"), "./cmd/kubectl-nodelvm")
+}

@@ -1,0 +1,40 @@
+package scenario
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/nodelvm/nodelvm/test/cluster"
+	"github.com/nodelvm/nodelvm/test/docrun"
+)
+
+// Docs follows pages of the documentation, a step each, and removes what they leave.
+func Docs(pages []docrun.Page) []Scenario {
+	sc := Scenario{Title: "The commands in the documentation work"}
+	for _, page := range pages {
+		sc.Steps = append(sc.Steps, Step{Says: "the commands of docs/" + page.Path + " run as written", Prove: func(ctx context.Context, env *Environment) error {
+			top, err := cluster.Checkout()
+			if err != nil {
+				return err
+			}
+			return docrun.Follow(ctx, env.Lab, top, page, env.Reporter.Note)
+		}})
+	}
+	return []Scenario{sc, {Title: "The pages' objects are deleted", Steps: []Step{{Says: "no volume and no pool is left", Prove: removeDocsObjects}}}}
+}
+
+func removeDocsObjects(ctx context.Context, env *Environment) error {
+	top, err := cluster.Checkout()
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"delete", "volumesnapshot,statefulset,pod,pvc", "-n", "default", "--all", "--wait"},
+		{"delete", "-n", "default", "--ignore-not-found", "--wait", "-f", filepath.Join(top, "deploy", "examples")},
+	} {
+		if _, err := env.Kubectl(ctx, "", args...); err != nil {
+			return err
+		}
+	}
+	return noVolumesRemain(ctx, env)
+}
