@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -74,18 +73,13 @@ func exists(folder, path string) bool {
 func declarations(t *testing.T) (declared map[string]bool, comments map[string]string) {
 	t.Helper()
 	declared, comments = map[string]bool{}, map[string]string{}
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "dist"):
-			return filepath.SkipDir
-		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-			return nil
+	for _, path := range files(t, ".go") {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		declared[file.Name.Name] = true
 		for _, name := range declaredIn(file) {
@@ -95,14 +89,8 @@ func declarations(t *testing.T) (declared map[string]bool, comments map[string]s
 			}
 		}
 		if file.Doc != nil {
-			name, err := filepath.Rel(root, path)
-			comments[name] = file.Doc.Text()
-			return err
+			comments[strings.TrimPrefix(path, root+"/")] = file.Doc.Text()
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return declared, comments
 }

@@ -15,7 +15,7 @@ const root = ".."
 // TestLinks: each link to a file of the checkout leads to one, and each anchor to a heading.
 func TestLinks(t *testing.T) {
 	links := 0
-	for _, page := range pages(t) {
+	for _, page := range files(t, ".md") {
 		for _, found := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(prose(t, page), -1) {
 			if strings.Contains(found[1], "://") {
 				continue
@@ -41,7 +41,7 @@ func TestLinks(t *testing.T) {
 // TestEveryPageIsInTheIndex: docs/README.md leads to all pages.
 func TestEveryPageIsInTheIndex(t *testing.T) {
 	index := prose(t, "README.md")
-	for _, page := range pages(t) {
+	for _, page := range files(t, ".md") {
 		name, err := filepath.Rel(".", page)
 		if err != nil {
 			t.Fatal(err)
@@ -52,8 +52,8 @@ func TestEveryPageIsInTheIndex(t *testing.T) {
 	}
 }
 
-// pages are all pages of the checkout but those of test data.
-func pages(t *testing.T) (all []string) {
+// files are the files of the checkout whose names end so, but those of test data.
+func files(t *testing.T, end string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -61,7 +61,7 @@ func pages(t *testing.T) (all []string) {
 			return err
 		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "dist"):
 			return filepath.SkipDir
-		case strings.HasSuffix(path, ".md"):
+		case strings.HasSuffix(path, end):
 			all = append(all, path)
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // TestMessages: each message in the reference is one that the code prints, word for word, with … for what it fills in.
@@ -60,9 +61,34 @@ func TestEventsReference(t *testing.T) {
 		}
 	}
 	for _, condition := range conditions {
-		if !strings.Contains(page, "\n| `"+condition+"` |") {
-			t.Errorf("docs/reference/events.md lacks the condition %s: add a row to the last table", condition)
+		if row := "\n| `" + condition + "` | " + string(lvm.ConditionType(condition).Severity()) + " |"; !strings.Contains(page, row) {
+			t.Errorf("docs/reference/events.md lacks the condition %s: add a row to the last table that begins with%s", condition, row)
 		}
+	}
+}
+
+// TestAlertSeverities: the alert of a condition has the condition's severity.
+func TestAlertSeverities(t *testing.T) {
+	text, err := os.ReadFile("../deploy/chart/nodelvm/files/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conditions []string
+	for _, file := range sources(t) {
+		conditions = append(conditions, constants(file, "Condition")...)
+	}
+	compared := 0
+	for _, alert := range regexp.MustCompile(`alert: Nodelvm(\w+)\n(?:.*\n)*?\s+severity: (\w+)`).FindAllStringSubmatch(string(text), -1) {
+		if !slices.Contains(conditions, alert[1]) {
+			continue
+		}
+		compared++
+		if want := lvm.ConditionType(alert[1]).Severity(); alert[2] != string(want) {
+			t.Errorf("alert Nodelvm%s has the severity %s, its condition has %s", alert[1], alert[2], want)
+		}
+	}
+	if want := len(conditions) - 2; compared != want { // VolumeRebuilding and SignatureFound have no alert
+		t.Errorf("%d conditions have an alert, want %d", compared, want)
 	}
 }
 
@@ -95,7 +121,7 @@ func TestParametersReference(t *testing.T) {
 	accepted := append(strings.Split(string(names[1]), "|"), api.ParameterFSType)
 	slices.Sort(accepted)
 	if !slices.Equal(accepted, known) {
-		t.Errorf("the chart's schema accepts %q, known are %q", accepted, known)
+		t.Errorf("the pattern of propertyNames in the chart's schema accepts %q, known are %q", accepted, known)
 	}
 }
 

@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,7 +16,7 @@ func TestNamesInThePages(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for _, page := range pages(t) {
+	for _, page := range files(t, ".md") {
 		text := prose(t, page)
 		check := func(pattern string, there func(name string) bool) {
 			for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -43,18 +42,14 @@ func TestNamesInThePages(t *testing.T) {
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
+	for _, path := range files(t, "_test.go") {
 		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
 			names[string(found[1])] = true
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return names
 }

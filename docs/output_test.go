@@ -8,10 +8,14 @@ import (
 	"testing"
 )
 
-// TestPluginOutput: the output of kubectl's plugin in the pages is one that its own tests hold it to.
+// TestPluginOutput: the output of kubectl's plugin in the pages is one that its own tests hold it to. That of the tutorial is the lab's:
+// TestDocs compares it.
 func TestPluginOutput(t *testing.T) {
 	shown := 0
-	for _, page := range pages(t) {
+	for _, page := range files(t, ".md") {
+		if page == filepath.Join(root, "docs", "tutorial.md") {
+			continue
+		}
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
