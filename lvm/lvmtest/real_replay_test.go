@@ -218,7 +218,6 @@ func TestRefusals_RealLVM(t *testing.T) {
 		{"lvcreate", "-y", "--devices", devices, "-s", "-n", "new", "--", realGroup + "/no-such-volume"},
 		on("lvextend", "--alloc", "normal", "-l", "4", "--", kept),
 		on("lvextend", "--alloc", "normal", "-l", "100000", "--", kept),
-		on("lvextend", "--alloc", "normal", "-l", "0", "--", kept),
 		on("lvextend", "--alloc", "normal", "-l", "5", "--", kept, disk+":0-3"),
 		on("lvextend", "--alloc", "normal", "-l", "5", "--", realGroup+"/no-such-volume"),
 		on("lvextend", "--alloc", "normal", "-l", "5"),
