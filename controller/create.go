@@ -40,6 +40,11 @@ func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (v
 	if err := checkTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
 		return lvm.Volume{}, "", err
 	}
+	if (spec.Source != lvm.ID{}) && !spec.Source.IsSnapshot() {
+		if err := s.sync(ctx, spec.Source); err != nil {
+			return lvm.Volume{}, "", err
+		}
+	}
 	if volume, err = s.createWithPeers(ctx, spec); err != nil {
 		return lvm.Volume{}, "", s.refused(ctx, spec.Source, err)
 	}

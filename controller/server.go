@@ -81,6 +81,9 @@ type Config struct {
 	CheckMountOptions func(fsType string, options []string) error
 	// MinimumSize is what a file system of the type needs; nil: nothing.
 	MinimumSize func(fsType string) lvm.Bytes
+	// Sync writes to the disks what the file system of a volume holds in memory, before the volume is copied; it ignores a volume that
+	// is not mounted here. nil: LVM alone freezes the file system.
+	Sync func(ctx context.Context, source lvm.ID) error
 }
 
 // Server implements csi.ControllerServer for one node. What it remembers, who was refused and who was answered, may be
@@ -99,6 +102,7 @@ type Server struct {
 
 	checkMountOptions func(fsType string, options []string) error
 	minimumSize       func(fsType string) lvm.Bytes
+	sync              func(ctx context.Context, source lvm.ID) error
 }
 
 // New makes the service.
@@ -109,10 +113,13 @@ func New(c Config) *Server {
 	if c.MinimumSize == nil {
 		c.MinimumSize = func(string) lvm.Bytes { return 0 }
 	}
+	if c.Sync == nil {
+		c.Sync = func(context.Context, lvm.ID) error { return nil }
+	}
 	return &Server{
 		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, cluster: c.Cluster,
 		refusals: newRefusals(time.Now), outcomes: newOutcomes(), snapshotOutcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
-		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize,
+		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize, sync: c.Sync,
 	}
 }
 

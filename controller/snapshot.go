@@ -31,6 +31,9 @@ func (s *Server) createSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
+	if err := s.sync(ctx, spec.Source); err != nil {
+		return lvm.Snapshot{}, err
+	}
 	snapshot, err := s.snapshots.CreateSnapshot(ctx, spec)
 	return snapshot, s.existing(err)
 }

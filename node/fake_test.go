@@ -30,6 +30,8 @@ type fake struct {
 	during   func(call string) // runs in the middle of a call
 	usage    func(MountedFileSystem) (Usage, error)
 	luks     fakeLUKS
+
+	syncing chan struct{} // a sync ends when this is closed
 }
 
 func newFake() *fake {
@@ -195,6 +197,12 @@ func (f *fake) MountedFileSystems() (map[DeviceNumber][]MountedFileSystem, error
 }
 func (f *fake) Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error) {
 	return 5, device, f.do("trim %s %d of %s", m.Path, from, device)
+}
+func (f *fake) Sync(m MountedFileSystem) error {
+	if f.syncing != nil {
+		<-f.syncing
+	}
+	return f.do("sync %s", m.Path)
 }
 func (f *fake) UsageOf(m MountedFileSystem) (Usage, error) {
 	if f.usage != nil {

@@ -61,6 +61,8 @@ type Filesystem interface {
 	// Trim discards the unused blocks of one range of a mounted file system (FITRIM): the one that begins at an offset, on a device of this
 	// size. It returns the number of bytes, and where the next range begins. io.EOF: the file system ends before the offset.
 	Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error)
+	// Sync writes to the disks what a mounted file system holds in memory (syncfs(2)).
+	Sync(m MountedFileSystem) error
 }
 
 // BlockDevice is a block device's number and size.

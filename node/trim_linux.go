@@ -28,14 +28,11 @@ const (
 )
 
 func (machine) Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error) {
-	fd, err := unix.Open(m.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := openMount(m)
 	if err != nil {
-		return 0, 0, fmt.Errorf("cannot open %s: %w", m.Path, err)
+		return 0, 0, err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
-	if _, id, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH); err != nil || id != m.ID {
-		return 0, 0, lvm.Errorf(lvm.KindBusy, "another file system is mounted at %s now; retry", m.Path)
-	}
 	length, err := trimLength(fd, m.Type, device)
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot read the geometry of the file system at %s: %w", m.Path, err)
@@ -51,6 +48,19 @@ func (machine) Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next 
 	default:
 		return 0, 0, fmt.Errorf("cannot trim the file system at %s: %w", m.Path, err)
 	}
+}
+
+// openMount opens the root directory of a mount. lvm.KindBusy: another one covers it now.
+func openMount(m MountedFileSystem) (fd int, err error) {
+	fd, err = unix.Open(m.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("cannot open %s: %w", m.Path, err)
+	}
+	if _, id, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH); err != nil || id != m.ID {
+		_ = unix.Close(fd)
+		return -1, lvm.Errorf(lvm.KindBusy, "another file system is mounted at %s now; retry", m.Path)
+	}
+	return fd, nil
 }
 
 // trimLength is the length of a range. xfs discards each free extent whole that a range touches, so a range is an allocation group: else

@@ -122,7 +122,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		inventoryCollector{cluster: cluster, host: host, details: details, log: d.log})
 	trims := newTrimMetrics(d.registry)
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
-		newController(d.o.nodeName, host, clusterOf(agent)), mounts)
+		newController(d.o.nodeName, host, clusterOf(agent), mounts), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
 		d.ready.set(host.Ready, "")
@@ -155,10 +155,11 @@ func (d *driver) hostConfig(cluster string, crypt lvm.Encryptor) lvm.Config {
 }
 
 // newController makes the Controller service. What the Node service would refuse to mount, it refuses to make.
-func newController(nodeName string, host *host.Host, cluster controller.Cluster) *controller.Server {
+func newController(nodeName string, host *host.Host, cluster controller.Cluster, mounts *node.Server) *controller.Server {
 	return controller.New(controller.Config{
 		NodeName: nodeName, Volumes: host, Snapshots: host, Cluster: cluster,
 		CheckFileSystem: node.CheckFileSystem, CheckMountOptions: node.CheckMountOptions, MinimumSize: node.MinimumSize,
+		Sync: mounts.SyncBeforeCopy,
 	})
 }
 

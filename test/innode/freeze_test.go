@@ -41,6 +41,30 @@ func TestSnapshotOfMountedFileSystemIsClean(t *testing.T) {
 	reads(t, filepath.Join(beside, "text"), text)
 }
 
+// btrfs does not freeze on older kernels: the driver syncs it before a snapshot and before a clone.
+func TestCopiesOfMountedBtrfsHoldUnsyncedData(t *testing.T) {
+	const size = 256 * mebibyte
+	c, capability := connect(t), mountCapability("btrfs")
+	typed := func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = []*csi.VolumeCapability{capability} }
+	origin := c.create(t, thinRequest("unsynced", size, typed))
+	_, pod := c.mounted(t, origin, capability)
+	text := strings.Repeat("never synced\n", 10000)
+	for name, request := range map[string]func(file string) *csi.CreateVolumeRequest{
+		"restored": func(file string) *csi.CreateVolumeRequest {
+			return copyRequest("unsynced-"+file, size, c.snapshot(t, "unsynced", origin).GetSnapshotId(), "", typed)
+		},
+		"cloned": func(file string) *csi.CreateVolumeRequest {
+			return copyRequest("unsynced-"+file, size, "", origin.GetVolumeId(), typed)
+		},
+	} {
+		if err := os.WriteFile(filepath.Join(pod, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, beside := c.mounted(t, c.create(t, request(name)), capability)
+		reads(t, filepath.Join(beside, name), text)
+	}
+}
+
 // LVM would fail half-way on a file system that another process froze: the driver does not start it.
 func TestFrozenFileSystemIsNotSnapshotted(t *testing.T) {
 	c := connect(t)

@@ -1,0 +1,51 @@
+package node
+
+import (
+	"context"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// syncedBeforeCopy is the type of file system that does not freeze when device-mapper suspends its device (the kernel's freeze_bdev finds
+// no superblock: a btrfs can have several devices), so that a snapshot lacks what the file system still holds in memory. Linux 7.2 freezes
+// it, 6.12 does not. ext4 and xfs freeze on each kernel.
+const syncedBeforeCopy = "btrfs"
+
+// SyncBeforeCopy writes to the disks what the mounted file system of a volume holds in memory, if LVM's snapshot would not do so. It does
+// nothing for a volume that is not mounted for writing here. The volume is locked meanwhile, also after ctx has ended: a disk that
+// does not respond costs one goroutine, and later calls get lvm.KindBusy.
+func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
+	_, _, block, err := s.deviceOf(ctx, id)
+	if lvm.KindOf(err) == lvm.KindNotFound {
+		return nil // not in use here, or LVM says that there is no such volume
+	}
+	if err != nil {
+		return err
+	}
+	mounted, err := s.fs.MountedFileSystems()
+	if err != nil {
+		return err
+	}
+	mounts := writable(mounted[block.Number])
+	if len(mounts) == 0 || mounts[0].Type != syncedBeforeCopy {
+		return nil
+	}
+	release, err := s.locks.lock(id.String())
+	if err != nil {
+		return err
+	}
+	synced := make(chan error, 1)
+	go func() {
+		defer release()
+		synced <- s.fs.Sync(mounts[0])
+	}()
+	select {
+	case err := <-synced:
+		if err != nil {
+			return lvm.Errorf(lvm.KindBusy, "cannot copy volume %s before its file system has written what it holds in memory: %w", id, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return lvm.Errorf(lvm.KindBusy, "the file system of volume %s still writes what it holds in memory, which a copy needs; retry", id)
+	}
+}

@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestSyncBeforeCopy: only a btrfs that is mounted for writing is synced, while nothing else works on the volume; an error is retried.
+func TestSyncBeforeCopy(t *testing.T) {
+	f := newFake()
+	s := f.server()
+	sync := func(want lvm.Kind) {
+		t.Helper()
+		if err := s.SyncBeforeCopy(t.Context(), testID); (err != nil || want != 0) && lvm.KindOf(err) != want {
+			t.Errorf("kind %d: %v", lvm.KindOf(err), err)
+		}
+	}
+	sync(0) // not mounted
+	f.mounts["/other"] = fsMount(otherDevice, false)
+	f.mounts["/other"].FSType = "btrfs"
+	f.mounts["/staging"] = fsMount(ourDevice, false)
+	sync(0) // LVM freezes ext4
+	f.mounts["/staging"].FSType, f.mounts["/staging"].ReadOnly = "btrfs", true
+	sync(0)
+	f.expect(t)
+	f.mounts["/staging"].ReadOnly = false
+	sync(0)
+	f.fail = "sync"
+	sync(lvm.KindBusy)
+	f.expect(t, "sync /staging", "sync /staging")
+	release, err := s.locks.lockShared(testID.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sync(lvm.KindBusy)
+	release()
+	f.active = false
+	sync(0)
+	f.expect(t)
+}
+
+// TestSyncOfUnresponsiveDisk: the caller gets an answer when its time is over; the volume stays locked until the disk responds.
+func TestSyncOfUnresponsiveDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := f.server()
+		f.mounts["/staging"] = fsMount(ourDevice, false)
+		f.mounts["/staging"].FSType = "btrfs"
+		f.syncing = make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 2 {
+			if err := s.SyncBeforeCopy(ctx, testID); lvm.KindOf(err) != lvm.KindBusy {
+				t.Errorf("while the disk does not respond: %v", err)
+			}
+		}
+		close(f.syncing)
+		synctest.Wait()
+		if err := s.SyncBeforeCopy(t.Context(), testID); err != nil {
+			t.Error(err)
+		}
+		f.expect(t, "sync /staging", "sync /staging")
+	})
+}
