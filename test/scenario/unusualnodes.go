@@ -26,12 +26,27 @@ mount --bind /bin/false $(readlink -f /usr/sbin/lvm)
 		`umount --lazy /usr /etc`},
 }
 
-// UnusualNodes runs a volume's life on nodes that lack what most have.
+// otherKubeletRoot is where k0s keeps its kubelet's files.
+const otherKubeletRoot = "/var/lib/k0s/kubelet"
+
+// The lab starts a kubelet that ends again: a wrapper in its place adds the root directory.
+const (
+	moveKubeletRoot = `mkdir -p /run/real && touch /run/real/kubelet && real=$(command -v kubelet) && mount --bind $real /run/real/kubelet
+printf '#!/bin/sh\nexec /run/real/kubelet --root-dir=` + otherKubeletRoot + ` "$@"\n' >/run/kubelet-wrapper && chmod +x /run/kubelet-wrapper
+mount --bind /run/kubelet-wrapper $real
+pkill -x kubelet
+until [ -d ` + otherKubeletRoot + `/plugins_registry ]; do sleep 0.2; done`
+	restoreKubeletRoot = `umount $(command -v kubelet) && pkill -x kubelet; umount --lazy /run/real/kubelet`
+)
+
+// UnusualNodes runs a volume's life on nodes that lack what most have, and on nodes with another kubelet root.
 func UnusualNodes() []Scenario {
 	sc := Scenario{Title: "A volume's life on unusual nodes", Steps: []Step{{Says: "storage classes are created", Prove: plantedClasses}}}
+	const life = " a thin volume is created, written, expanded, read by another pod, and deleted"
 	for _, u := range unusualNodes {
-		sc.Steps = append(sc.Steps, Step{Says: "on a node " + u.what + " a thin volume is created, written, expanded, read by another pod, and deleted", Prove: u.prove})
+		sc.Steps = append(sc.Steps, Step{Says: "on a node " + u.what + life, Prove: u.prove})
 	}
+	sc.Steps = append(sc.Steps, Step{Says: "on a node whose kubelet's root is " + otherKubeletRoot + life, Prove: lifeWithOtherKubeletRoot})
 	return []Scenario{sc}
 }
 
@@ -48,10 +63,42 @@ func (u unusualNode) prove(ctx context.Context, env *Environment) (err error) {
 	if err := env.restartDriver(ctx, u.node); err != nil { // its checks at the start run on the node as it is now
 		return err
 	}
-	if err := podOf("unusual", "thin", "64Mi", u.node)(ctx, env); err != nil {
+	return volumeLifeOn(ctx, env, u.node)
+}
+
+// lifeWithOtherKubeletRoot moves the root on all nodes: the chart has one value for all.
+func lifeWithOtherKubeletRoot(ctx context.Context, env *Environment) (err error) {
+	everywhere := func(ctx context.Context, script string) (all error) {
+		for _, node := range []string{"node-1", "node-2", "node-3"} {
+			_, err := env.RunOnNode(ctx, node, "bash", "-ec", script)
+			all = errors.Join(all, err)
+		}
+		return all
+	}
+	defer func() {
+		ctx, cancel := cluster.CleanUpContext(ctx)
+		defer cancel()
+		undone := everywhere(ctx, restoreKubeletRoot)
+		err = errors.Join(err, undone, restoreDriver(ctx, env), noVolumesRemain(ctx, env))
+	}()
+	if err := everywhere(ctx, moveKubeletRoot); err != nil {
 		return err
 	}
-	if err := env.runsOn(ctx, "unusual", u.node); err != nil {
+	if err := env.applyDriver(ctx, "/var/lib/kubelet", otherKubeletRoot); err != nil {
+		return err
+	}
+	if err := env.driverRolledOut(ctx); err != nil {
+		return err
+	}
+	return volumeLifeOn(ctx, env, "node-3")
+}
+
+// volumeLifeOn leaves nothing behind.
+func volumeLifeOn(ctx context.Context, env *Environment, node string) error {
+	if err := podOf("unusual", "thin", "64Mi", node)(ctx, env); err != nil {
+		return err
+	}
+	if err := env.runsOn(ctx, "unusual", node); err != nil {
 		return err
 	}
 	if _, err := env.ExecInPod(ctx, "unusual", "sh", "-c", "echo "+lostContent+" > /data/word && sync"); err != nil {
@@ -63,10 +110,10 @@ func (u unusualNode) prove(ctx context.Context, env *Environment) (err error) {
 	if _, err := env.Kubectl(ctx, "", "delete", "pod", "unusual", "-n", cluster.Namespace, "--wait"); err != nil {
 		return err
 	}
-	if err := podOf("unusual", "thin", "128Mi", u.node)(ctx, env); err != nil {
+	if err := podOf("unusual", "thin", "128Mi", node)(ctx, env); err != nil {
 		return err
 	}
-	if err := env.runsOn(ctx, "unusual", u.node); err != nil {
+	if err := env.runsOn(ctx, "unusual", node); err != nil {
 		return err
 	}
 	if word, err := env.ExecInPod(ctx, "unusual", "cat", "/data/word"); err != nil || word != lostContent {
