@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one part of the test suite, the whole of it even if a test fails; test/cmd/suite runs several at the same time.
-# usage: test/part.sh lint|unit|lab|lvm|power|apiserver|e2e|scenarios|long|prose|helm
+# usage: test/part.sh lint|unit|arm64|lab|lvm|power|apiserver|e2e|scenarios|long|prose|helm
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -116,6 +116,12 @@ unit() {
 	return $bad
 }
 
+# arm64 runs the unit tests of the driver and the plugin on an emulated processor.
+arm64() {
+	need_packages qemu-user-static || return
+	GOARCH=arm64 CGO_ENABLED=0 go_test . driver pkgname -exec qemu-aarch64-static ./...
+}
+
 lab() {
 	need_packages lvm2 || return
 	local bad=0
@@ -135,6 +141,7 @@ long() {
 	need_packages lvm2 || return
 	local bad=0
 	fuzz "${NODELVM_TEST_FUZZTIME:-60s}" || bad=1
+	arm64 || bad=1
 	export NODELVM_TEST_CRASH=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_PATIENCE=12h
 	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
 	go_test test encryption standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestEncryption$' ./e2e || bad=1
@@ -172,7 +179,7 @@ scenarios() {
 
 part=${1:-}
 case $part in
-lint | unit | lab | lvm | power | apiserver | e2e | scenarios | long | prose | helm) ;;
+lint | unit | arm64 | lab | lvm | power | apiserver | e2e | scenarios | long | prose | helm) ;;
 *)
 	sed -n 's/^# usage: /usage: /p' "$0"
 	exit 2
