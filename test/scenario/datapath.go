@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,12 +50,15 @@ var fioJobs = []struct{ name, rw, size string }{
 	{"read, 4 KiB", "randread", "4k"}, {"write, 4 KiB", "randwrite", "4k"}, {"read, 1 MiB", "read", "1m"}, {"write, 1 MiB", "write", "1m"},
 }
 
-// DataPath compares fio in a pod with fio on a bare logical volume of the same layout and size.
+// DataPath compares fio and PostgreSQL in a pod with the same on a bare logical volume of the same layout and size.
 func DataPath() []Scenario {
-	sc := Scenario{Title: "fio in a pod, relative to a bare logical volume of the same layout"}
+	sc := Scenario{Title: "I/O in a pod, relative to a bare logical volume of the same layout"}
 	sc.Steps = append(sc.Steps, Step{Says: "the nodes have an image with fio, and the cluster has the classes", Prove: pathBegins})
 	for _, p := range dataPaths {
 		sc.Steps = append(sc.Steps, Step{Says: p.name, Prove: p.prove})
+	}
+	for _, p := range databasePaths {
+		sc.Steps = append(sc.Steps, Step{Says: p.name, Prove: p.proveDatabase})
 	}
 	sc.Steps = append(sc.Steps, Step{Says: "no volume and no class is left", Prove: pathEnds})
 	return []Scenario{sc}
@@ -94,8 +96,7 @@ func (p dataPath) prove(ctx context.Context, env *Environment) (err error) {
 	defer func() {
 		ctx, cancel := cluster.CleanUpContext(ctx)
 		defer cancel()
-		bare := env.inGroup(ctx, pathNode, "umount /mnt/bare 2>/dev/null || true; ! lvs GROUP/bare >/dev/null 2>&1 || lvremove -qq -y GROUP/bare")
-		err = errors.Join(err, bare, removePods(ctx, env))
+		err = errors.Join(err, env.removeBare(ctx), removePods(ctx, env))
 	}()
 	volume, bare, err := p.prepare(ctx, env)
 	if err != nil {
@@ -107,7 +108,7 @@ func (p dataPath) prove(ctx context.Context, env *Environment) (err error) {
 		}
 	}
 	for _, job := range fioJobs {
-		ratios, err := env.fioRatios(ctx, volume, bare, job.rw, job.size)
+		ratios, err := alternate(volume, bare, func(target string) (float64, error) { return env.fio(ctx, target, job.rw, job.size, time.Second) })
 		if err != nil {
 			return err
 		}
@@ -153,25 +154,6 @@ func withoutWorkQueues(ctx context.Context, env *Environment) error {
 		"; dmsetup table " + mapping + " | grep -q no_read_workqueue"
 	_, err = env.RunOnNode(ctx, pathNode, "sh", "-ec", script)
 	return err
-}
-
-// fioRatios returns how many requests the volume serves relative to the bare one, in alternating measurements; the lowest is first.
-func (env *Environment) fioRatios(ctx context.Context, volume, bare, rw, size string) ([]float64, error) {
-	var ratios []float64
-	for turn := range pathRounds {
-		rates := map[string]float64{}
-		for i := range 2 {
-			target := []string{volume, bare}[(i+turn)%2]
-			rate, err := env.fio(ctx, target, rw, size, time.Second)
-			if err != nil {
-				return nil, err
-			}
-			rates[target] = rate
-		}
-		ratios = append(ratios, rates[volume]/rates[bare])
-	}
-	slices.Sort(ratios)
-	return ratios, nil
 }
 
 // fio returns the requests per second of direct I/O in the pod. Without a time it writes the whole span once.
