@@ -31,7 +31,7 @@ const otherKubeletRoot = "/var/lib/k0s/kubelet"
 
 // The lab starts a kubelet that ends again: a wrapper in its place adds the root directory.
 const (
-	moveKubeletRoot = `mkdir -p /run/real && touch /run/real/kubelet && real=$(command -v kubelet) && mount --bind $real /run/real/kubelet
+	moveKubeletRoot = `mkdir -p /run/real && touch /run/real/kubelet && real=$(command -v kubelet) && mount --bind $real /run/real/kubelet && mount --make-private /run/real/kubelet
 printf '#!/bin/sh\nexec /run/real/kubelet --root-dir=` + otherKubeletRoot + ` "$@"\n' >/run/kubelet-wrapper && chmod +x /run/kubelet-wrapper
 mount --bind /run/kubelet-wrapper $real
 pkill -x kubelet
