@@ -28,7 +28,8 @@ func (p dataPath) proveDatabase(ctx context.Context, env *Environment) (err erro
 	defer func() {
 		ctx, cancel := cluster.CleanUpContext(ctx)
 		defer cancel()
-		err = errors.Join(err, removePods(ctx, env), env.removeBare(ctx))
+		_, deleted := env.Kubectl(ctx, "", "delete", "pod", pathPod, "-n", cluster.Namespace, "--ignore-not-found", "--wait") // it holds the bare volume's mount
+		err = errors.Join(err, deleted, env.removeBare(ctx), removePods(ctx, env))
 	}()
 	if p.class == "thin-btrfs" { // bareThin needs the pool
 		if err := env.applyWith(ctx, "path-filesystem.yaml", "NAME", "pool", "CLASS", p.class, "SIZE", pathSize); err != nil {
