@@ -6,9 +6,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// syncedBeforeCopy is the type of file system that does not freeze when device-mapper suspends its device (the kernel's freeze_bdev finds
-// no superblock: a btrfs can have several devices), so that a snapshot lacks what the file system still holds in memory. Linux 7.2 freezes
-// it, 6.12 does not. ext4 and xfs freeze on each kernel.
+// syncedBeforeCopy is the type of file system that does not freeze when device-mapper suspends its device, so that a snapshot lacks what
+// the file system still holds in memory. The kernel's freeze_bdev finds no superblock there, because a btrfs can have several devices.
+// Linux 7.2 freezes it, 6.12 does not. ext4 and xfs freeze on each kernel.
 const syncedBeforeCopy = "btrfs"
 
 // SyncBeforeCopy writes to the disks what the mounted file system of a volume holds in memory, if LVM's snapshot would not do so. It does
