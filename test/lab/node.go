@@ -158,13 +158,13 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 	if err != nil {
 		return err
 	}
-	punchHole, err := l.punchHoleLibrary(ctx)
+	preload, err := l.preloadLibrary(ctx)
 	if err != nil {
 		return err
 	}
 	err = l.startDaemon(daemon{
 		name: m.name(), argv: append([]string{kernel.binary}, umlArgs(m)...), core: m.index, // a pinned node runs two to three times faster
-		env: []string{"TMPDIR=/dev/shm", "LD_PRELOAD=" + punchHole}, // the node's memory is an unlinked file in TMPDIR
+		env: []string{"TMPDIR=/dev/shm", "LD_PRELOAD=" + preload}, // the node's memory is an unlinked file in TMPDIR
 	})
 	if err != nil {
 		return err
