@@ -11,6 +11,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/io"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 const mountTable = "/proc/self/mountinfo"
@@ -137,4 +139,29 @@ func countsErrors(m *mountinfo.Info) bool {
 	}
 	count, err := os.ReadFile(filepath.Join("/sys/fs/ext4", filepath.Base(device), "errors_count"))
 	return err == nil && strings.TrimSpace(string(count)) != "0"
+}
+
+func (machine) Sync(m MountedFileSystem) error {
+	fd, err := openMount(m)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written through it
+	if err := unix.Syncfs(fd); err != nil {
+		return fmt.Errorf("cannot write the data of the file system at %s: %w", m.Path, err)
+	}
+	return nil
+}
+
+// openMount opens the root directory of a mount. lvm.KindBusy: another one covers it now.
+func openMount(m MountedFileSystem) (fd int, err error) {
+	fd, err = unix.Open(m.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("cannot open %s: %w", m.Path, err)
+	}
+	if _, id, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH); err != nil || id != m.ID {
+		_ = unix.Close(fd)
+		return -1, lvm.Errorf(lvm.KindBusy, "another file system is mounted at %s now; retry", m.Path)
+	}
+	return fd, nil
 }

@@ -50,19 +50,6 @@ func (machine) Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next 
 	}
 }
 
-// openMount opens the root directory of a mount. lvm.KindBusy: another one covers it now.
-func openMount(m MountedFileSystem) (fd int, err error) {
-	fd, err = unix.Open(m.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("cannot open %s: %w", m.Path, err)
-	}
-	if _, id, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH); err != nil || id != m.ID {
-		_ = unix.Close(fd)
-		return -1, lvm.Errorf(lvm.KindBusy, "another file system is mounted at %s now; retry", m.Path)
-	}
-	return fd, nil
-}
-
 // trimLength is the length of a range. xfs discards each free extent whole that a range touches, so a range is an allocation group: else
 // it would discard large extents again for each range. btrfs goes through all devices, whatever the range.
 func trimLength(fd int, fsType string, device lvm.Bytes) (lvm.Bytes, error) {
