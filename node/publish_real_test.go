@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -128,6 +129,9 @@ func TestReadOnlyBlockPublish(t *testing.T) {
 		_ = f.Close()
 	}
 	b.run("losetup", "--detach", loop)
+	for end := time.Now().Add(10 * time.Second); b.run("losetup", "--associated", target) != "" && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond) // udev may have it open; it holds the target until that ends
+	}
 	unchanged()
 	if err := b.publish("v", "block", b.path("staging"), b.path("writer"), false); lvm.KindOf(err) != lvm.KindInUse {
 		t.Errorf("a writer beside it: %v", err)

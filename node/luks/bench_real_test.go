@@ -206,8 +206,16 @@ func (b *bench) write(device, content string) {
 func (b *bench) mount(device string) string {
 	b.t.Helper()
 	dir := b.t.TempDir()
-	b.run("mount", device, dir)
-	return dir
+	// mount(8) resolves /dev/dm-N to a name in /dev/mapper, which udev may remove and make while it works off a killed command's events.
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		out, err := exec.CommandContext(b.t.Context(), "mount", device, dir).CombinedOutput()
+		if err == nil {
+			return dir
+		}
+		if !strings.Contains(string(out), "Can't lookup blockdev") || time.Now().After(end) {
+			b.t.Fatalf("mount %s: %v: %s", device, err, out)
+		}
+	}
 }
 
 func (b *bench) expectContent(device, want string) {
