@@ -36,8 +36,9 @@ func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
 	}
 	synced := make(chan error, 1)
 	go func() {
-		defer release()
-		synced <- s.fs.Sync(mounts[0])
+		err := s.syncFirst(mounts)
+		release() // before the answer: the caller's next request must not find the volume locked
+		synced <- err
 	}()
 	select {
 	case err := <-synced:
@@ -48,4 +49,14 @@ func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
 	case <-ctx.Done():
 		return lvm.Errorf(lvm.KindBusy, "the file system of volume %s still writes what it holds in memory, which a copy needs; retry", id)
 	}
+}
+
+// syncFirst syncs a file system at the first of its mounts that still shows it: another mount can cover one.
+func (s *Server) syncFirst(mounts []MountedFileSystem) (err error) {
+	for _, m := range mounts {
+		if err = s.fs.Sync(m); err == nil {
+			return nil
+		}
+	}
+	return err
 }

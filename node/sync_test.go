@@ -30,7 +30,10 @@ func TestSyncBeforeCopy(t *testing.T) {
 	sync(0)
 	f.fail = "sync"
 	sync(lvm.KindBusy)
-	f.expect(t, "sync /staging", "sync /staging")
+	f.mounts["/target"] = f.mounts["/staging"]
+	f.fail = "sync /staging"
+	sync(0) // at the other mount
+	f.expect(t, "sync /staging", "sync /staging", "sync /staging", "sync /target")
 	release, err := s.locks.lockShared(testID.String())
 	if err != nil {
 		t.Fatal(err)
