@@ -70,7 +70,7 @@ check_integrity() { # file, SHA-512 in hexadecimal
 go_test() { # module folder, name, format, flags...
 	local folder=$1 name=$2 format=$3 gotestsum
 	shift 3
-	gotestsum=$(cd test && CGO_ENABLED=0 go tool -n gotestsum) || return # its version is in test/go.mod
+	gotestsum=$(cd test && GOARCH="" CGO_ENABLED=0 go tool -n gotestsum) || return # its version is in test/go.mod
 	(cd "$folder" && "$gotestsum" --format "$format" --jsonfile "$results/$part-$name.json" -- "$@")
 }
 
