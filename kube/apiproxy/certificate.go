@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// lifetime of a certificate is longer than a pod's.
+// lifetime of a certificate; it is longer than a pod's.
 const lifetime = 20 * 365 * 24 * time.Hour
 
-// ServerConfig makes a key and a certificate for loopback addresses. client-go sends a token over TLS alone. The certificate
-// proves nothing: the address is the pod's own, and all containers of the pod have the same account.
+// ServerConfig creates a key and a certificate for loopback addresses, because client-go sends a token only over TLS. The
+// certificate proves nothing: the address is the pod's own, and all containers of the pod have the same account.
 func ServerConfig() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -4,20 +4,25 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// cloneFinalizer is csi-provisioner's on the source of a clone that is being created.
-const cloneFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
+// Finalizers of csi-provisioner, of this driver's or another's, on the source of a clone or restore that is being created.
+const (
+	cloneFinalizer   = "provisioner.storage.kubernetes.io/cloning-protection"
+	restoreFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
+)
 
-// claimConcerns reports whether csi-provisioner on the node may have something to do with the claim. Claims without a volume
-// concern every node: any of them may be selected next, and their data sources stay protected meanwhile.
+// claimConcerns reports whether csi-provisioner on the node may have to handle the claim. Claims without a volume concern every
+// node: the scheduler may select any node next, and their data sources stay protected meanwhile. csi-provisioner removes its
+// finalizers from all sources that no claim waits for, so the copies of other drivers concern it too.
 func claimConcerns(claim *corev1.PersistentVolumeClaim, node string) bool {
 	if claim.Spec.VolumeName == "" {
 		by := api.ProvisionerOf(claim.Annotations)
-		return by == "" || by == api.DriverName
+		return by == "" || by == api.DriverName || claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil
 	}
 	return claim.Annotations[api.AnnotationSelectedNode] == node || slices.Contains(claim.Finalizers, cloneFinalizer)
 }
@@ -33,7 +38,14 @@ func cloneSource(claim *corev1.PersistentVolumeClaim, node string) string {
 	return from.Name
 }
 
-// volumeConcerns reports whether csi-provisioner on the node may have something to do with the PersistentVolume.
+// snapshotConcerns reports whether csi-provisioner needs the VolumeSnapshot in its cache. There it searches only for its finalizer,
+// which the csi-provisioner of any node removes if no claim waits for the snapshot. It reads a snapshot that it restores from the
+// API server.
+func snapshotConcerns(snapshot metav1.Object) bool {
+	return slices.Contains(snapshot.GetFinalizers(), restoreFinalizer)
+}
+
+// volumeConcerns reports whether csi-provisioner on the node may have to handle the PersistentVolume.
 func volumeConcerns(pv *corev1.PersistentVolume, node string) bool {
 	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName {
 		return false

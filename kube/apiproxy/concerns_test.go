@@ -39,6 +39,18 @@ func TestClaimConcerns(t *testing.T) {
 		"waits for another driver, old annotation": {func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName, c.Annotations = "", map[string]string{"volume.beta.kubernetes.io/storage-provisioner": "ebs.csi.aws.com"}
 		}, false},
+		"clone by another driver": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.VolumeName, c.Annotations[provisioner] = "", "ebs.csi.aws.com"
+			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "origin"}
+		}, true},
+		"restore by another driver, of another namespace": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.VolumeName, c.Annotations[provisioner] = "", "ebs.csi.aws.com"
+			c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "VolumeSnapshot", Name: "snap", Namespace: new("other")}
+		}, true},
+		"restored by another driver": {func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations[provisioner] = "ebs.csi.aws.com"
+			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "snap"}
+		}, false},
 	} {
 		if got := claimConcerns(claim(test.change), "node-1"); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)

@@ -20,7 +20,7 @@ type object interface {
 	Unmarshal(data []byte) error
 }
 
-// kind is what a filter needs to know of a resource.
+// kind describes a resource for a filter.
 type kind struct {
 	name     string
 	empty    func() object
@@ -47,8 +47,8 @@ type filter struct {
 	source func(namespace, name string) ([]byte, error) // reads a claim; nil: there is none
 }
 
-// sourceOf returns the encoded source of a clone on this node; nil: there is none. csi-provisioner looks for it in its cache,
-// and the source may be bound on another node.
+// sourceOf returns the encoded source of a clone on this node; nil: there is none. csi-provisioner reads the source from its
+// cache, and the source may be bound on another node.
 func (f *filter) sourceOf(o object) ([]byte, error) {
 	claim, ok := o.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -61,7 +61,7 @@ func (f *filter) sourceOf(o object) ([]byte, error) {
 	return f.source(claim.Namespace, name)
 }
 
-// decode reads an object with its envelope.
+// decode decodes an object with its envelope.
 func (f *filter) decode(raw []byte) (object, error) {
 	message, err := open(raw)
 	if err != nil {
@@ -74,7 +74,7 @@ func (f *filter) decode(raw []byte) (object, error) {
 	return o, nil
 }
 
-// open returns what is in the envelope of an object.
+// open returns the message in the envelope of an object.
 func open(raw []byte) ([]byte, error) {
 	message, ok := bytes.CutPrefix(raw, magic)
 	if !ok {

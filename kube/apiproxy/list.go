@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A list is an envelope (field 2: the list) around the list (field 1: its metadata, field 2: an item). The list of a large cluster
-// is read item by item: only the items that concern the node are kept.
+// A list is an envelope (field 2: the list) around the list (field 1: its metadata, field 2: an item). The proxy reads a list item
+// by item, and keeps only the items that concern the node: the list of a large cluster is long.
 const (
 	fieldRaw  = 2
 	fieldItem = 2

@@ -1,7 +1,6 @@
 package apiproxy
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,12 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
-// Paths of the lists that are filtered: those of the whole cluster.
+// Paths of the lists that the proxy filters: those of the whole cluster.
 const (
-	claimsPath  = "/api/v1/persistentvolumeclaims"
-	volumesPath = "/api/v1/persistentvolumes"
+	claimsPath    = "/api/v1/persistentvolumeclaims"
+	volumesPath   = "/api/v1/persistentvolumes"
+	snapshotsPath = "/apis/" + api.SnapshotGroup + "/v1/volumesnapshots"
 )
 
 // Proxy is an http.Handler.
@@ -52,8 +54,8 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Proxy, error) {
 	return p, nil
 }
 
-// ServeHTTP filters lists and watches of claims and PersistentVolumes, and forwards everything else. It refuses a request without a
-// token, and protocol upgrades, which no sidecar needs.
+// ServeHTTP filters lists and watches of claims, PersistentVolumes and VolumeSnapshots, and forwards everything else. It refuses a
+// request without a token, and protocol upgrades, which no sidecar needs.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Header.Get("Authorization") == "":
@@ -71,30 +73,53 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // isFiltered reports whether the answer is a list or watch that the proxy can read.
 func isFiltered(r *http.Request) bool {
-	accept := r.Header.Get("Accept")
-	return r.Method == http.MethodGet && (r.URL.Path == claimsPath || r.URL.Path == volumesPath) &&
-		strings.Contains(accept, runtime.ContentTypeProtobuf) && !strings.Contains(accept, ";as=")
+	encoding, accept := encodingOf(r.URL.Path), r.Header.Get("Accept")
+	return r.Method == http.MethodGet && encoding != "" && strings.Contains(accept, encoding) && !strings.Contains(accept, ";as=")
 }
 
-// filter answers with the part of the API server's answer that concerns the node.
+// encodingOf returns the encoding in which csi-provisioner, and so the proxy, reads a filtered list; "": the proxy does not filter this path.
+func encodingOf(path string) string {
+	switch path {
+	case claimsPath, volumesPath:
+		return runtime.ContentTypeProtobuf
+	case snapshotsPath:
+		return runtime.ContentTypeJSON
+	}
+	return ""
+}
+
+// selection is the part of the API server's answer that concerns the node.
+type selection interface {
+	list(body io.Reader) ([]byte, error)
+	watch(w http.ResponseWriter, body io.Reader) error
+}
+
+func (p *Proxy) selectionOf(r *http.Request) selection {
+	if r.URL.Path == snapshotsPath {
+		return snapshotFilter{}
+	}
+	return &filter{kind: kindOf(r.URL.Path), node: p.node, source: func(namespace, name string) ([]byte, error) { return p.claim(r, namespace, name) }}
+}
+
+// filter writes the part of the API server's answer that concerns the node.
 func (p *Proxy) filter(w http.ResponseWriter, r *http.Request) error {
-	answer, err := p.get(r.Context(), r, r.URL.Path, r.URL.RawQuery)
+	encoding := encodingOf(r.URL.Path)
+	answer, err := p.get(r, r.URL.Path, r.URL.RawQuery, encoding)
 	if err != nil {
 		http.Error(w, "the Kubernetes API does not answer: "+err.Error(), http.StatusBadGateway)
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	copyHeader(w.Header(), answer.Header)
-	f := &filter{kind: kindOf(r.URL.Path), node: p.node, source: func(namespace, name string) ([]byte, error) { return p.claim(r, namespace, name) }}
 	switch {
-	case answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), runtime.ContentTypeProtobuf):
+	case answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), encoding):
 		w.WriteHeader(answer.StatusCode)
 		_, err = io.Copy(w, answer.Body)
 		return err
 	case isWatch(r.URL.Query()):
-		return f.watch(w, answer.Body)
+		return p.selectionOf(r).watch(w, answer.Body)
 	}
-	list, err := f.list(answer.Body)
+	list, err := p.selectionOf(r).list(answer.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return err
@@ -103,7 +128,7 @@ func (p *Proxy) filter(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// copyHeader copies what does not depend on the length of the body.
+// copyHeader copies the headers that do not depend on the length of the body.
 func copyHeader(to, from http.Header) {
 	for _, name := range []string{"Content-Type", "Cache-Control", "Audit-Id", "Warning", "Retry-After", "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"} {
 		if values := from.Values(name); len(values) > 0 {
@@ -112,15 +137,15 @@ func copyHeader(to, from http.Header) {
 	}
 }
 
-// isWatch reads the query as the API server does.
+// isWatch reports whether the API server treats the query as that of a watch.
 func isWatch(query url.Values) bool {
 	watch, err := strconv.ParseBool(query.Get("watch"))
 	return err == nil && watch || query.Has("watch") && query.Get("watch") == ""
 }
 
 // get sends a request with the client's token.
-func (p *Proxy) get(ctx context.Context, r *http.Request, path, query string) (*http.Response, error) {
-	out, err := http.NewRequestWithContext(ctx, http.MethodGet, "", http.NoBody)
+func (p *Proxy) get(r *http.Request, path, query, encoding string) (*http.Response, error) {
+	out, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "", http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +155,7 @@ func (p *Proxy) get(ctx context.Context, r *http.Request, path, query string) (*
 	for _, name := range []string{"Authorization", "User-Agent"} {
 		out.Header[name] = r.Header.Values(name)
 	}
-	out.Header.Set("Accept", runtime.ContentTypeProtobuf)
+	out.Header.Set("Accept", encoding)
 	return p.transport.RoundTrip(out)
 }
 
@@ -139,7 +164,7 @@ const maxObject = 8 << 20
 
 // claim returns a claim as the API server encodes it; nil: there is none, or the client may not read it.
 func (p *Proxy) claim(r *http.Request, namespace, name string) ([]byte, error) {
-	answer, err := p.get(r.Context(), r, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims/"+name, "")
+	answer, err := p.get(r, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims/"+name, "", runtime.ContentTypeProtobuf)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// apiServer answers lists, watches and single claims in protobuf, and notes the tokens that it sees.
+// apiServer serves lists, watches and single claims in protobuf, and records the tokens that it receives.
 type apiServer struct {
 	t      *testing.T
 	claims []corev1.PersistentVolumeClaim
@@ -101,7 +101,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// start serves the proxy of node-1 before the API server, whose configuration holds the driver's own token.
+// start serves the proxy of node-1 in front of the API server. The proxy's configuration contains the driver's own token.
 func (s *apiServer) start(t *testing.T) (url string) {
 	t.Helper()
 	s.t = t
@@ -135,7 +135,7 @@ func bound(name, node string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// cloneOf waits on node-1.
+// cloneOf returns a claim that waits on node-1 and is a clone of source.
 func cloneOf(source string) *corev1.PersistentVolumeClaim {
 	c := bound("clone", "node-1")
 	c.Spec.VolumeName, c.Spec.DataSource = "", &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: source}
@@ -159,7 +159,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestWatch: an object that stops to concern the node is deleted for the client; a clone comes after its source.
+// TestWatch: the client gets a deletion for an object that no longer concerns the node; a clone comes after its source.
 func TestWatch(t *testing.T) {
 	event := func(kind watch.EventType, c *corev1.PersistentVolumeClaim) metav1.WatchEvent {
 		e := metav1.WatchEvent{Type: string(kind)}
@@ -191,7 +191,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestTokens: the proxy sends the client's token and never the driver's, whatever is asked.
+// TestTokens: for every request the proxy sends the client's token and never the driver's.
 func TestTokens(t *testing.T) {
 	s := &apiServer{claims: []corev1.PersistentVolumeClaim{*cloneOf("source")}}
 	address := s.start(t)
@@ -225,7 +225,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreNoList: errors and other encodings reach the client unchanged, and a list that is cut short is an error.
+// TestAnswersThatAreNoList: errors and other encodings reach the client unchanged, and a truncated list is an error.
 func TestAnswersThatAreNoList(t *testing.T) {
 	s := &apiServer{claims: []corev1.PersistentVolumeClaim{*bound("a", "node-2"), *bound("b", "node-2")}}
 	address := s.start(t)
@@ -248,7 +248,7 @@ func TestAnswersThatAreNoList(t *testing.T) {
 	}
 }
 
-// TestUpgrade: no sidecar needs a connection of another protocol, as kubectl exec makes.
+// TestUpgrade: the proxy refuses to change the protocol, as kubectl exec requests: no sidecar needs that.
 func TestUpgrade(t *testing.T) {
 	s := &apiServer{}
 	to, err := url.Parse(s.start(t))

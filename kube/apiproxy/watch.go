@@ -77,12 +77,11 @@ func (f *filter) event(frame []byte) ([][]byte, error) {
 	return [][]byte{gone}, err
 }
 
-// gone encodes the event that an object is deleted, with as little of it as the client needs to find it in its cache.
+// gone encodes the deletion event of an object.
 func (f *filter) gone(o object) ([]byte, error) {
-	meta := metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
-	var rest object = &corev1.PersistentVolumeClaim{ObjectMeta: meta}
+	var rest object = &corev1.PersistentVolumeClaim{ObjectMeta: identity(o)}
 	if _, ok := o.(*corev1.PersistentVolume); ok {
-		rest = &corev1.PersistentVolume{ObjectMeta: meta}
+		rest = &corev1.PersistentVolume{ObjectMeta: identity(o)}
 	}
 	message, err := rest.Marshal()
 	if err != nil {
@@ -93,6 +92,11 @@ func (f *filter) gone(o object) ([]byte, error) {
 		return nil, err
 	}
 	return encodeEvent(watch.Deleted, raw)
+}
+
+// identity is as little of an object as the client needs to find it in its cache.
+func identity(o metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 }
 
 func encodeEvent(kind watch.EventType, raw []byte) ([]byte, error) {

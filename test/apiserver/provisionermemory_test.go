@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -19,7 +20,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/apiproxy"
@@ -28,16 +31,13 @@ import (
 // Through the proxy csi-provisioner needs no more than this, however many volumes the cluster has.
 const provisionerMemory = 64 << 20
 
-// TestProvisionerMemory: csi-provisioner of one node, among the volumes of others (NODELVM_TEST_SCALE_VOLUMES), stays small behind the
-// driver's proxy. NODELVM_TEST_SCALE_DIRECT=1 measures it without the proxy as well, and NODELVM_TEST_SCALE_ENV gives it environment
-// variables, for docs/explanation/scale.md.
+// TestProvisionerMemory: csi-provisioner of one node, among the volumes (NODELVM_TEST_SCALE_VOLUMES) and VolumeSnapshots
+// (NODELVM_TEST_SCALE_SNAPSHOTS) of others, stays small behind the driver's proxy. NODELVM_TEST_SCALE_DIRECT=1 measures it without
+// the proxy as well, and NODELVM_TEST_SCALE_ENV gives it environment variables, for docs/explanation/scale.md.
 func TestProvisionerMemory(t *testing.T) {
-	volumes := 3000
-	if n, err := strconv.Atoi(os.Getenv("NODELVM_TEST_SCALE_VOLUMES")); err == nil {
-		volumes = n
-	}
+	volumes, snapshots := numberOf("NODELVM_TEST_SCALE_VOLUMES", 3000), numberOf("NODELVM_TEST_SCALE_SNAPSHOTS", 2000)
 	here := newNode(t, "a")
-	otherVolumes(t, volumes)
+	writeOthers(t, volumes, snapshots)
 	dir := here.serveSidecars(t)
 	if os.Getenv("NODELVM_TEST_SCALE_DIRECT") != "" {
 		direct := here.startProvisioner(t, dir, "direct")
@@ -48,8 +48,17 @@ func TestProvisionerMemory(t *testing.T) {
 	t.Logf("through the proxy: %d MiB resident, %d MiB of it anonymous; %d KiB read from the API server, %d KiB sent on",
 		resident>>20, proxied.memory(t, "RssAnon")>>20, proxied.upstream.Load()>>10, proxied.downstream.Load()>>10)
 	if resident > provisionerMemory {
-		t.Errorf("csi-provisioner has %d MiB resident among %d volumes of other nodes, want at most %d", resident>>20, volumes, provisionerMemory>>20)
+		t.Errorf("csi-provisioner has %d MiB resident among %d volumes and %d VolumeSnapshots of other nodes, want at most %d",
+			resident>>20, volumes, snapshots, provisionerMemory>>20)
 	}
+}
+
+// numberOf reads an environment variable.
+func numberOf(name string, ifNotSet int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return ifNotSet
 }
 
 // provisioner is a running csi-provisioner, with the bytes that the proxy has read for it and sent to it.
@@ -93,7 +102,8 @@ func (n *node) startProvisioner(t *testing.T, dir, way string) *provisioner {
 		soon(t, "csi-provisioner is synchronized", func() bool {
 			text, err := os.ReadFile(log)
 			must(t, err)
-			return strings.Contains(string(text), "Started provisioner controller")
+			return strings.Contains(string(text), "Started provisioner controller") &&
+				strings.Contains(string(text), "Started SnapshotFinalizerProtection controller") // it has listed the VolumeSnapshots
 		})
 	}
 	return p
@@ -115,19 +125,40 @@ func (p *provisioner) memory(t *testing.T, row string) int64 {
 	return 0
 }
 
-// otherVolumes writes bound claims with their volumes, of 20 on each of many other nodes.
-func otherVolumes(t *testing.T, n int) {
+// writeOthers writes bound claims with their volumes, of 20 on each of many other nodes, and VolumeSnapshots.
+func writeOthers(t *testing.T, volumes, snapshots int) {
 	t.Helper()
 	fast := config(adminPass)
 	fast.QPS, fast.Burst = 5000, 5000
 	client, err := kubernetes.NewForConfig(fast)
 	must(t, err)
-	space, numbers := namespace(t), make(chan int)
+	space, ofSnapshots := namespace(t), snapshotsIn(t)
+	inParallel(t, volumes, func(i int) error {
+		return otherVolume(t.Context(), client, space, i, fmt.Sprintf("other-%d", i/20))
+	})
+	inParallel(t, snapshots, func(i int) error { return otherSnapshot(t.Context(), client.RESTClient(), ofSnapshots, i) })
+	t.Cleanup(func() { // one by one: the API server ends the deletion of a large collection after a minute
+		inParallel(t, volumes, func(i int) error {
+			claim := otherClaim(i, "")
+			return errors.Join(
+				client.CoreV1().PersistentVolumeClaims(space).Delete(context.Background(), claim.Name, metav1.DeleteOptions{}),
+				client.CoreV1().PersistentVolumes().Delete(context.Background(), claim.Spec.VolumeName, metav1.DeleteOptions{}))
+		})
+		inParallel(t, snapshots, func(i int) error {
+			return client.RESTClient().Delete().AbsPath(ofSnapshots, otherSnapshotName(i)).Do(context.Background()).Error()
+		})
+	})
+}
+
+// inParallel does n things, 16 at a time.
+func inParallel(t *testing.T, n int, do func(i int) error) {
+	t.Helper()
+	numbers := make(chan int)
 	var writers sync.WaitGroup
 	for range 16 {
 		writers.Go(func() {
 			for i := range numbers {
-				must(t, otherVolume(t.Context(), client, space, i, fmt.Sprintf("other-%d", i/20)))
+				must(t, do(i))
 			}
 		})
 	}
@@ -136,11 +167,19 @@ func otherVolumes(t *testing.T, n int) {
 	}
 	close(numbers)
 	writers.Wait()
-	t.Cleanup(func() {
-		every := metav1.ListOptions{LabelSelector: "test=memory"}
-		must(t, client.CoreV1().PersistentVolumeClaims(space).DeleteCollection(context.Background(), metav1.DeleteOptions{}, every))
-		must(t, client.CoreV1().PersistentVolumes().DeleteCollection(context.Background(), metav1.DeleteOptions{}, every))
-	})
+}
+
+// otherSnapshot writes a VolumeSnapshot of another volume, which the snapshot controller has bound.
+func otherSnapshot(ctx context.Context, client rest.Interface, path string, i int) error {
+	name := otherSnapshotName(i)
+	body := fmt.Sprintf(`{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": {"name": %q, "labels": {"test": "memory"}},
+		"spec": {"volumeSnapshotClassName": "nodelvm", "source": {"persistentVolumeClaimName": "data-postgres-%d"}}}`, name, i)
+	if err := client.Post().AbsPath(path).Body([]byte(body)).Do(ctx).Error(); err != nil {
+		return err
+	}
+	status := fmt.Sprintf(`{"status": {"readyToUse": true, "restoreSize": "1Gi", "creationTime": "2026-01-01T00:00:00Z",
+		"boundVolumeSnapshotContentName": "snapcontent-00000000-0000-4000-8000-%012d"}}`, i)
+	return client.Patch(types.MergePatchType).AbsPath(path, name, "status").Body([]byte(status)).Do(ctx).Error()
 }
 
 func otherVolume(ctx context.Context, client kubernetes.Interface, space string, i int, on string) error {
@@ -160,6 +199,8 @@ func otherVolume(ctx context.Context, client kubernetes.Interface, space string,
 	_, err = client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{})
 	return err
 }
+
+func otherSnapshotName(i int) string { return fmt.Sprintf("data-postgres-%d-daily", i) }
 
 var ofMemoryTest = map[string]string{"test": "memory"}
 
