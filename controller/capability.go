@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// checkCapabilities refuses (lvm.KindInvalid) every use that a disk of one node cannot serve, and tells the file system
-// that the others want, empty for a raw device.
+// checkCapabilities refuses (lvm.KindInvalid) every use that a disk of one node cannot serve. It returns the file system that
+// the mount capabilities request; "" for a raw device.
 func (s *Server) checkCapabilities(capabilities []*csi.VolumeCapability) (fsType string, err error) {
 	for _, capability := range capabilities {
 		if err := checkAccessMode(capability.GetAccessMode().GetMode()); err != nil {
@@ -51,7 +51,7 @@ func checkAccessMode(mode csi.VolumeCapability_AccessMode_Mode) error {
 	return lvm.Errorf(lvm.KindInvalid, "a volume capability has no known access mode (%s)", mode)
 }
 
-// notOneNode refuses an access mode of several nodes, by the name that it has in a claim.
+// notOneNode returns the error for an access mode of several nodes, with the name that the mode has in a claim.
 func notOneNode(mode csi.VolumeCapability_AccessMode_Mode) error {
 	name, instead := mode.String(), "use ReadWriteOnce or ReadWriteOncePod in the claim"
 	switch mode {
@@ -66,8 +66,8 @@ func notOneNode(mode csi.VolumeCapability_AccessMode_Mode) error {
 	return lvm.Errorf(lvm.KindInvalid, "access mode %s is not possible: the volume is on one node's own disk; %s", name, instead)
 }
 
-// checkMounts refuses what a volume of the size could never be mounted with: mount options that staging refuses
-// (lvm.KindInvalid), and a file system that needs more (lvm.KindOutOfRange). what names the size: "the claim asks for".
+// checkMounts refuses what staging could never mount: mount options that it refuses (lvm.KindInvalid), and a size that is too
+// small for the file system (lvm.KindOutOfRange). what is the message's text before the size: "the claim asks for".
 func (s *Server) checkMounts(capabilities []*csi.VolumeCapability, fsType string, size lvm.Bytes, what string) error {
 	for _, capability := range capabilities {
 		if mount := capability.GetMount(); mount != nil {

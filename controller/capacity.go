@@ -10,9 +10,9 @@ import (
 )
 
 // GetCapacity returns the free capacity of a class on this node, and the largest volume that CreateVolume accepts (CSI spec,
-// "GetCapacity"). It returns less while it keeps away a pod for which that was not enough. Another node's topology, an
-// unknown group, unsupported capabilities and missing parameters have the capacity zero. That is no error, because after an
-// error the provisioner keeps publishing the old value. A wrong parameter is lvm.KindInvalid.
+// "GetCapacity"). It returns less while it keeps a refused pod away from this node. Another node's topology, an unknown group,
+// unsupported capabilities and missing parameters have the capacity zero. That is no error, because after an error the
+// provisioner keeps publishing the old value. A wrong parameter is lvm.KindInvalid.
 func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	if len(req.GetParameters()) == 0 {
 		return capacityReply(lvm.Capacity{}), nil

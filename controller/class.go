@@ -7,8 +7,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ParseClass reads the parameters of a StorageClass object as CreateVolume does; checkFileSystem is as in Config.
-// lvm.KindInvalid: no volume can ever be made with them.
+// ParseClass parses the parameters of a StorageClass object as CreateVolume does; checkFileSystem is as in Config.
+// lvm.KindInvalid: no node can ever create a volume with them.
 func ParseClass(parameters map[string]string, checkFileSystem func(fsType, mkfsOptions string) error) (lvm.Class, error) {
 	p, err := parseParameters(parameters)
 	if err == nil {
@@ -20,8 +20,8 @@ func ParseClass(parameters map[string]string, checkFileSystem func(fsType, mkfsO
 	return p.class, err
 }
 
-// checkSecrets checks that the class of encrypted volumes names the Secrets with their keys. csi-provisioner does not pass these
-// parameters to CreateVolume.
+// checkSecrets checks that the class of encrypted volumes names the Secrets with their keys. csi-provisioner does not pass
+// these parameters to CreateVolume.
 func checkSecrets(class lvm.Class, parameters map[string]string) error {
 	if class.Encryption == lvm.EncryptionNone {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// CreateVolume allocates a volume on this node (CSI spec, "CreateVolume"). A repeated call returns the same volume and reply.
-// lvm.KindInsufficientCapacity makes the provisioner return the claim to the scheduler: insufficient capacity for the volume or for the pod's
-// other volumes, an unknown group, another node's topology, a source on another node. If this node has the source, no other node
-// can help, and insufficient capacity is lvm.KindOutOfRange: the provisioner retries here. As long as an earlier call may have
-// created the volume, every error is lvm.KindBusy (outcome.go).
+// CreateVolume creates a volume on this node (CSI spec, "CreateVolume"). A repeated call returns the same volume and reply.
+// lvm.KindInsufficientCapacity makes the provisioner return the claim to the scheduler: insufficient capacity for the volume or
+// for the pod's other volumes, an unknown group, another node's topology, a source on another node. If this node has the
+// source, no other node can help, and insufficient capacity is lvm.KindOutOfRange: the provisioner retries here. While an
+// earlier call may have created a volume that the caller does not know of, every error is lvm.KindBusy (outcome.go).
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	defer s.asked(req)()
 	return noted(s.outcomes, req.GetName(), func() (*csi.CreateVolumeResponse, error) { return s.createVolume(ctx, req) })
@@ -51,7 +51,7 @@ func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (v
 	return volume, mkfs, nil
 }
 
-// refused finds the kind for a volume that could not be made here (docs/explanation/design.md, "When things break").
+// refused returns the error for a volume that this node cannot create (docs/explanation/design.md, "When things break").
 func (s *Server) refused(ctx context.Context, source lvm.ID, err error) error {
 	copied := source != lvm.ID{}
 	switch kind := lvm.KindOf(err); {
@@ -65,7 +65,7 @@ func (s *Server) refused(ctx context.Context, source lvm.ID, err error) error {
 	return err
 }
 
-// holds tells whether the snapshot or volume is on this node.
+// holds reports whether the snapshot or volume is on this node.
 func (s *Server) holds(ctx context.Context, id lvm.ID) bool {
 	var err error
 	if id.IsSnapshot() {

@@ -8,10 +8,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ControllerExpandVolume makes a volume larger while it is in use (CSI spec, "ControllerExpandVolume"). One that is large
-// enough stays as it is, and the reply says how large. lvm.KindOutOfRange: this node has no room for it; a lower request
-// may do. The file system on it grows in NodeExpandVolume, as does the
-// mapping of an encrypted volume; a raw device needs nothing more.
+// ControllerExpandVolume expands a volume online (CSI spec, "ControllerExpandVolume"). It does not change a volume that is
+// large enough, and returns its size. lvm.KindOutOfRange: this node has insufficient capacity; a smaller request may succeed.
+// NodeExpandVolume resizes the file system and the mapping of an encrypted volume; a raw device needs nothing more.
 func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	id, required, limit, err := s.parseExpand(req)
 	if err != nil {

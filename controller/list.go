@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ListVolumes lists this node's ready volumes (CSI spec, "ListVolumes"). The token of a page is the last handle on it,
-// so that pages stay right while volumes come and go between them.
+// ListVolumes lists this node's ready volumes (CSI spec, "ListVolumes"). The token of a page is its last handle, so that pages
+// stay correct if volumes are created or deleted between the calls.
 func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	if err := checkPage(req.GetMaxEntries(), req.GetStartingToken()); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (
 	return reply, nil
 }
 
-// checkPage refuses a page of negative length, and a token that no page ended with.
+// checkPage refuses a negative number of entries, and a token that cannot be the last handle of a page.
 func checkPage(limit int32, token string) error {
 	if limit < 0 {
 		return lvm.Errorf(lvm.KindInvalid, "max_entries is %d; give 0 for all, or a positive number", limit)
@@ -42,8 +42,8 @@ func checkPage(limit int32, token string) error {
 	return nil
 }
 
-// pageOf returns at most limit items (0: all) that come after the handle `after`, and the token of the next page, empty
-// on the last one. The items come in ascending order of their handles.
+// pageOf returns at most limit items (0: all) after the handle `after`, and the token of the next page, empty for the last
+// page. The items are in ascending order of their handles.
 func pageOf[T any](items []T, id func(T) lvm.ID, after string, limit int) (page []T, next string) {
 	for _, item := range items {
 		if after != "" && id(item).String() <= after {

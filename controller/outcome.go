@@ -8,26 +8,26 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// csi-provisioner forgets a volume after most errors of CreateVolume: it takes them to say that nothing was made
-// (checkError in its pkg/controller). After Aborted, Canceled, DeadlineExceeded and Unavailable alone it asks again, even when
-// the claim is deleted meanwhile, until it gets a volume that it can delete. So whatever is wrong with a request, the answer
-// is lvm.KindBusy as long as an earlier request of the same name may have left a volume that its caller does not know of.
+// csi-provisioner forgets a volume after most errors of CreateVolume: it concludes that the driver created nothing (checkError
+// in its pkg/controller). Only after Aborted, Canceled, DeadlineExceeded and Unavailable does it retry, even if a user deletes
+// the claim meanwhile, until it gets a volume that it can delete. So whatever is wrong with a request, the driver returns
+// lvm.KindBusy while an earlier request of the same name may have left a volume that its caller does not know of.
 
-// outcomesMost bounds what is remembered; what is forgotten counts as it does after a restart.
+// outcomesMost limits the number of entries. A dropped entry has the effect of a restart.
 const outcomesMost = 10_000
 
-// outcomes remembers how requests for volumes, or those for snapshots, have ended.
+// outcomes remembers how requests for volumes, or those for snapshots, ended.
 type outcomes struct {
 	mu       sync.Mutex
-	unknown  map[string]bool // by name: a request that may have made it, and was not answered
-	answered map[string]bool // by the logical volume's UUID: its caller knows of it
+	unknown  map[string]bool // by name: a request may have created it, and its caller got no reply
+	answered map[string]bool // by the logical volume's UUID: the caller knows of it
 }
 
 func newOutcomes() *outcomes {
 	return &outcomes{unknown: map[string]bool{}, answered: map[string]bool{}}
 }
 
-// noted runs a request, and notes one that panics: it is not known what that has made.
+// noted runs a request. If the request panics, noted records its outcome as unknown.
 func noted[R any](o *outcomes, name string, run func() (R, error)) (R, error) {
 	returned := false
 	defer func() {
@@ -40,7 +40,7 @@ func noted[R any](o *outcomes, name string, run func() (R, error)) (R, error) {
 	return reply, err
 }
 
-// made notes that a caller was answered with what it asked for. One that had gone was not.
+// made records that the caller got the volume or snapshot in a reply. A caller that has gone did not get it.
 func (o *outcomes) made(ctx context.Context, name, uuid string) {
 	if ctx.Err() != nil {
 		return
@@ -51,14 +51,14 @@ func (o *outcomes) made(ctx context.Context, name, uuid string) {
 	note(o.answered, uuid)
 }
 
-// lost notes a request that ended before its caller could know whether there is what it asked for.
+// lost records a request that ended before its caller could know whether the volume or snapshot exists.
 func (o *outcomes) lost(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	note(o.unknown, name)
 }
 
-// absent notes that there is nothing of the name.
+// absent records that nothing has the name.
 func (o *outcomes) absent(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,7 +77,7 @@ func (o *outcomes) isAnswered(uuid string) bool {
 	return o.answered[uuid]
 }
 
-// note adds a key; if there are too many, any other one goes.
+// note adds a key; if there are too many, it drops an arbitrary one.
 func note(set map[string]bool, key string) {
 	for old := range set {
 		if len(set) < outcomesMost {
@@ -88,8 +88,8 @@ func note(set map[string]bool, key string) {
 	set[key] = true
 }
 
-// unlessMade is what CreateVolume answers where it was about to fail with err: err itself, or, if there may be a volume of that
-// name, an error that does not let the caller forget it.
+// unlessMade returns the error of a CreateVolume call that failed with err: err itself, or, if a volume of that name may exist,
+// an error after which the caller does not forget it.
 func (s *Server) unlessMade(ctx context.Context, name string, err error) error {
 	return s.outcomes.errorFor(name, err, func() found {
 		p, unread := s.volumes.Presence(context.WithoutCancel(ctx), name)
@@ -101,14 +101,14 @@ func (s *Server) unlessMade(ctx context.Context, name string, err error) error {
 	})
 }
 
-// found is what the node has under the name of a request that fails.
+// found is what the node has under the name of a failed request.
 type found struct {
 	kept     error  // why a volume or snapshot may exist; nil: none does
-	uuid     string // of the one that exists; "": none, or unknown
-	answered error  // the error for a caller that was answered with it
+	uuid     string // of the existing one; "": none, or unknown
+	answered error  // the error for a caller that knows of it
 }
 
-// errorFor is the error of a request that was about to fail with err.
+// errorFor returns the error of a request that failed with err.
 func (o *outcomes) errorFor(name string, err error, find func() found) error {
 	if checkName(name) != nil {
 		return err // nothing can have this name
@@ -129,7 +129,7 @@ func (o *outcomes) errorFor(name string, err error, find func() found) error {
 	return lvm.Errorf(lvm.KindBusy, "%w; the request is still not final: %w", err, f.kept)
 }
 
-// kept says why there may be a volume of the name; nil: there is none.
+// kept explains why a volume of the name may exist; nil: none does.
 func (s *Server) kept(name string, p lvm.Presence, unread error) error {
 	switch {
 	case unread != nil:
@@ -144,7 +144,7 @@ func (s *Server) kept(name string, p lvm.Presence, unread error) error {
 	return nil
 }
 
-// exists is the error for a volume that its caller knows of: no other node may make it once more.
+// exists returns the error for a volume that its caller knows of: no other node may create it a second time.
 func exists(v lvm.Volume, err error) error {
 	if lvm.KindOf(err) != lvm.KindInsufficientCapacity {
 		return err
@@ -152,8 +152,8 @@ func exists(v lvm.Volume, err error) error {
 	return lvm.Errorf(lvm.KindExists, "volume %q already exists as %s/%s, but %w", v.Name, v.Group, v.ID.LV, err)
 }
 
-// isFinal tells whether csi-provisioner takes an error for the proof that nothing was made: cmd/nodelvm gives a code of that
-// sort to all but these.
+// isFinal reports whether csi-provisioner concludes from an error that the driver created nothing. cmd/nodelvm maps the other
+// errors to codes after which it retries.
 func isFinal(err error) bool {
 	gone := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	kind := lvm.KindOf(err)

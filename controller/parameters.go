@@ -12,14 +12,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// parameters are a StorageClass' parameters, read.
+// parameters are the parsed parameters of a StorageClass.
 type parameters struct {
-	class lvm.Class // what is not said is zero, but for the layout; lvm knows the defaults
-	claim string    // whose claim the volume is for: "namespace/name", empty where the caller does not say
-	mkfs  string    // not yet checked: what is allowed depends on the file system
+	class lvm.Class // absent parameters are zero, except the layout; package lvm has the defaults
+	claim string    // the volume's claim, "namespace/name"; empty if the caller does not pass it
+	mkfs  string    // not yet checked: the file system determines which options are allowed
 }
 
-// known tells how each parameter is read.
+// known has the parser of each parameter.
 var known = map[string]func(p *parameters, value string) error{
 	api.ParameterVolumeGroup:        func(p *parameters, v string) error { p.class.Group = v; return nil },
 	api.ParameterLayout:             readLayout,
@@ -33,8 +33,8 @@ var known = map[string]func(p *parameters, value string) error{
 	api.ParameterEncryption:         readEncryption,
 }
 
-// parseParameters reads a StorageClass' parameters. A key or a value that is not known is lvm.KindInvalid: a typo must
-// not be silent. Which parameters a layout has is lvm's to say.
+// parseParameters parses the parameters of a StorageClass. lvm.KindInvalid: an unknown key or value, so that the user learns of
+// a typo. Package lvm checks which parameters a layout has.
 func parseParameters(values map[string]string) (parameters, error) {
 	p := parameters{class: lvm.Class{Layout: lvm.LayoutLinear}, claim: claimOf(values)}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -92,7 +92,7 @@ func readPool(p *parameters, value string) error {
 	return nil
 }
 
-// parseCount reads a positive whole number: zero would look like "not said" from here on.
+// parseCount parses a positive whole number; zero would mean "absent" to its callers.
 func parseCount(value string) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > 1000 || value != strconv.Itoa(n) {
@@ -106,7 +106,7 @@ var (
 	factorPattern = regexp.MustCompile(`^([0-9]{1,3})(?:\.([0-9]{1,2}))?$`)
 )
 
-// parseUnits reads a size like 64Ki. A bare number is refused: it is bytes to Kubernetes and KiB to lvcreate(8).
+// parseUnits parses a size like 64Ki. It refuses a number without a unit: Kubernetes reads it as bytes, and lvcreate(8) as KiB.
 func parseUnits(value string) (lvm.Bytes, error) {
 	match := unitPattern.FindStringSubmatch(value)
 	if match == nil {
@@ -122,7 +122,7 @@ func parseUnits(value string) (lvm.Bytes, error) {
 	return lvm.Bytes(n) * lvm.KiB, nil
 }
 
-// parseFactor reads a factor of at most two decimals as a percentage: "1.5" is 150.
+// parseFactor parses a factor with at most two decimals, and returns it as a percentage: 150 for "1.5".
 func parseFactor(value string) (int, error) {
 	match := factorPattern.FindStringSubmatch(value)
 	if match == nil {
@@ -138,7 +138,7 @@ func parseFactor(value string) (int, error) {
 	return percent, nil
 }
 
-// claimOf names the claim that the volume is for, where the provisioner tells (--extra-create-metadata).
+// claimOf returns the volume's claim, if the provisioner passes it (--extra-create-metadata).
 func claimOf(values map[string]string) string {
 	namespace, name := values[api.ParameterClaimNamespace], values[api.ParameterClaimName]
 	if namespace == "" || name == "" {

@@ -19,9 +19,9 @@ var (
 	errMutableParameters   = lvm.Errorf(lvm.KindInvalid, "volumes of this driver have no mutable parameters; remove the claim's volumeAttributesClassName")
 )
 
-// parseCreate turns a request into the spec of the volume, and the options for its mkfs. It finds all errors of the request
-// before the driver changes anything: lvm.KindInvalid, and lvm.KindOutOfRange for a size that is too small. Only package lvm knows
-// the rules for layouts and for the volume group's name.
+// parseCreate translates a request into the spec of the volume and the options for its mkfs. It finds all errors of the request
+// before the driver changes anything: lvm.KindInvalid, and lvm.KindOutOfRange for a size that is too small. Only package lvm
+// knows the rules for layouts and for the volume group's name.
 func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs string, err error) {
 	if err := checkName(req.GetName()); err != nil {
 		return lvm.Spec{}, "", err
@@ -51,13 +51,13 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs 
 		return lvm.Spec{}, "", err
 	}
 	spec.Class, spec.Claim = p.class, p.claim
-	// What an encrypted volume shows of its extents is decrypted with its own key: noise.
+	// The unwritten extents of an encrypted volume read as noise: they are decrypted with the volume's own key.
 	spec.Block = p.class.Encryption == lvm.EncryptionNone && showsUnwritten(req.GetVolumeCapabilities(), p.mkfs)
 	spec.Source, err = parseSource(req.GetVolumeContentSource())
 	return spec, p.mkfs, err
 }
 
-// mkfsOptions holds the options against the file system that will be made; a raw device (no type) needs none.
+// mkfsOptions checks the options for the file system that the driver will create; a raw device (no type) needs none.
 func (s *Server) mkfsOptions(fsType, options string) (string, error) {
 	if options == "" || fsType == "" {
 		return "", nil
@@ -65,7 +65,7 @@ func (s *Server) mkfsOptions(fsType, options string) (string, error) {
 	return options, s.checkFileSystem(fsType, options)
 }
 
-// parseVolume reads a volume's handle; lvm.KindNotFound for what cannot be one.
+// parseVolume parses a volume's handle. lvm.KindNotFound: no volume can have it.
 func parseVolume(handle string) (lvm.ID, error) {
 	id, err := lvm.ParseID(handle)
 	if err != nil {
@@ -74,8 +74,8 @@ func parseVolume(handle string) (lvm.ID, error) {
 	return id, nil
 }
 
-// checkName holds a name to the spec's rules (CSI spec, "CreateVolumeRequest.name"). It is a key and never a path or
-// an argument: any other character is welcome.
+// checkName checks a name by the rules of the CSI spec ("CreateVolumeRequest.name"). The driver uses the name as a key, never
+// as a path or an argument, so every character that the spec allows is safe.
 func checkName(name string) error {
 	if name == "" {
 		return lvm.Errorf(lvm.KindInvalid, "the request has no name")
@@ -92,12 +92,12 @@ func checkName(name string) error {
 	return nil
 }
 
-// isControl tells the characters that the spec bans from names: controls other than tab, line feed and carriage return.
+// isControl reports whether the spec bans a character from names: controls other than tab, line feed and carriage return.
 func isControl(r rune) bool {
 	return r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r >= 0x7f && r <= 0x9f
 }
 
-// parseSize reads the wanted size in bytes. No range at all asks for the default size, 0 and 0; a limit of 0 is none.
+// parseSize returns the requested size in bytes. Without a range it returns 0 and 0, the default size; a limit of 0 is none.
 func parseSize(size *csi.CapacityRange) (required, limit lvm.Bytes, err error) {
 	if size == nil {
 		return 0, 0, nil

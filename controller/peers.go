@@ -13,12 +13,13 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A pod's volumes are made together or not at all. A volume never leaves its node, so one that is made while the next has
-// no room beside it strands the pod. The volumes of pods that share a claim are one request for the same reason.
+// The driver creates all volumes of a pod on one node, or none. A volume never leaves its node: if the driver created one where
+// the next does not fit, the pod could not be scheduled. For the same reason the volumes of pods that share a claim are one
+// request.
 //
-//	CreateVolume -> podClaims (which claims does the pod wait with?) -> mayMake (is the pod bound to another node already? is a
-//	snapshot that is to be copied the claim's?)
-//	-> CreateWithPeers (room for all, or none) -> refused: the others too, and GetCapacity sends the pod elsewhere
+//	CreateVolume -> podClaims (which other claims does the pod need?) -> mayMake (is the pod bound to another node already?
+//	may the claim use the snapshot?) -> CreateWithPeers (all fit, or none is created) -> refused: the peers too, and GetCapacity
+//	directs the pod elsewhere
 //
 // An event on the claim reports what the driver cannot resolve.
 
@@ -47,7 +48,7 @@ func (s *Server) createWithPeers(ctx context.Context, spec lvm.Spec) (lvm.Volume
 	return volume, err
 }
 
-// asked tells the cluster of a request, as soon as it is there and until its end, whatever becomes of it.
+// asked informs the cluster that a request has arrived; the caller calls answered when it ends, whatever the result.
 func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
 	namespace, claim, ok := strings.Cut(claimOf(req.GetParameters()), "/")
 	if !ok || s.cluster == nil {
@@ -56,9 +57,9 @@ func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
 	return s.cluster.Asked(namespace, claim)
 }
 
-// mayMake refuses a volume that must not be made here: the pod's other claims are on another node, or the snapshot that it is
-// to be a copy of is not the claim's. An earlier call passed the same check: if this one refuses the volume
-// that it created and reported, the volume leaks. lvm.KindBusy: the answer is unknown.
+// mayMake refuses a volume that the driver must not create here: the pod's other claims are on another node, or the claim may
+// not use the snapshot. It accepts a complete volume: an earlier call passed the checks, and if this one refused the volume
+// that the driver has reported, the volume would leak. lvm.KindBusy: the answer is unknown.
 func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaims) error {
 	copied := s.cluster != nil && spec.Source.IsSnapshot()
 	if len(claims.Claims) == 0 && !copied {
@@ -77,8 +78,8 @@ func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaim
 	return s.mayRestore(ctx, spec)
 }
 
-// podClaims asks the cluster. An API server that does not answer is lvm.KindBusy, ask again: a volume that is made alone may
-// strand its pod, and as long as that server is away nothing could be bound to it either.
+// podClaims reads the peers from the cluster. lvm.KindBusy: the API server does not answer; retry. A volume without its peers
+// may strand its pod, and without the API server no claim could be bound to it anyway.
 func (s *Server) podClaims(ctx context.Context, spec lvm.Spec) (api.PodClaims, error) {
 	namespace, claim, ok := strings.Cut(spec.Claim, "/")
 	if !ok || s.cluster == nil {
@@ -92,8 +93,8 @@ func (s *Server) podClaims(ctx context.Context, spec lvm.Spec) (api.PodClaims, e
 	return claims, nil
 }
 
-// checkPeers refuses a volume here whose peer is, or is about to be, on another node: the scheduler then sends the pod after
-// that one. A copy cannot follow, for it can be made only beside its source; peers that are not bound follow it.
+// checkPeers refuses a volume if a peer is, or will soon be, on another node; the scheduler then moves the pod to that node. A
+// restored or cloned volume cannot follow: the driver can create it only on the node of its source. Unbound peers follow it.
 func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodClaims) error {
 	copied := spec.Source != lvm.ID{}
 	elsewhere := func(c api.PodClaim) bool {
@@ -123,17 +124,17 @@ func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodCl
 	return err
 }
 
-// yields tells whether a claim must come here that has another selected node, and that no pod uses together with this one. Of two such
-// claims the one whose UID sorts first stays, so that they do not move to each other's node.
+// yields reports whether a claim with another selected node, which no pod uses together with this one, must move to this node.
+// Of two such claims the one whose UID sorts first stays, so that they do not move to each other's node.
 func yields(c api.PodClaim, spec lvm.Spec) bool {
 	return c.Indirect && strings.TrimPrefix(spec.Name, api.PrefixVolume) < c.UID
 }
 
-// warnOfCreated warns where the pod cannot go elsewhere: some of its volumes are here, and the rest has no room beside them.
+// warnOfCreated warns if the pod cannot move: some of its volumes are here, and the node lacks capacity for the others.
 func (s *Server) warnOfCreated(ctx context.Context, spec lvm.Spec, claims api.PodClaims, refusal error) {
 	volumes, err := s.volumes.List(ctx)
 	if err != nil {
-		volumes = nil // the event names bound claims all the same
+		volumes = nil // the event still names the bound claims
 	}
 	var made []string
 	for _, c := range claims.Claims {
@@ -156,9 +157,8 @@ func (s *Server) warnClaim(ctx context.Context, spec lvm.Spec, reason, message s
 	s.cluster.Warn(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), reason, message)
 }
 
-// limited is the capacity that is published for a class: less than there is where a pod was refused that would only come
-// back, since each of its claims alone has room. The limit ends when all fit, or when one of the claims no
-// longer waits.
+// limited returns the capacity to publish for a class: less than there is if a refused pod would only return, because each of
+// its claims fits here alone. The limit ends when all fit, or when one of the claims no longer waits.
 func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capacity) lvm.Capacity {
 	for _, r := range s.refusals.against(class) {
 		if !s.waiting(r.specs) || s.volumes.Fits(ctx, r.specs) == nil {
@@ -170,8 +170,8 @@ func (s *Server) limited(ctx context.Context, class lvm.Class, capacity lvm.Capa
 	return capacity
 }
 
-// keepReserved keeps room for the volumes of claims that are given to this node and still wait for them: csi-provisioner will
-// ask for those.
+// keepReserved renews the reservations for claims that have this node as their selected node and wait for their volumes:
+// csi-provisioner will request those.
 func (s *Server) keepReserved() {
 	if s.cluster == nil {
 		return
@@ -182,7 +182,7 @@ func (s *Server) keepReserved() {
 	})
 }
 
-// waiting tells whether all of the volumes' claims still wait for them.
+// waiting reports whether the claims of all these volumes still wait for them.
 func (s *Server) waiting(specs []lvm.Spec) bool {
 	for _, spec := range specs {
 		namespace, claim, _ := strings.Cut(spec.Claim, "/")
@@ -193,8 +193,8 @@ func (s *Server) waiting(specs []lvm.Spec) bool {
 	return true
 }
 
-// specsOf reads the peers that are not bound as their own requests will be read. What is wrong with one is left to that
-// request.
+// specsOf returns the specs of the unbound peers, parsed as their own requests will be. It skips an invalid one: the peer's own
+// request reports the error.
 func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec) {
 	namespace, _, _ := strings.Cut(spec.Claim, "/")
 	for _, c := range claims.Claims {

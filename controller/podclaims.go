@@ -12,24 +12,24 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Cluster is what this service needs of the cluster.
+// Cluster is what this service needs of Kubernetes.
 type Cluster interface {
-	// Asked is called at the start of each request for a claim's volume, and answered at its end.
+	// Asked records the start of a request for a claim's volume, and answered its end.
 	Asked(namespace, claim string) (answered func())
-	// PodClaims finds what a claim is of use together with; none: the zero value.
+	// PodClaims returns the peers of a claim; without any, the zero value.
 	PodClaims(ctx context.Context, namespace, claim string) (api.PodClaims, error)
-	// Waiting tells whether a claim is still there and still without a volume. It is asked often, and answers from memory.
+	// Waiting reports whether a claim exists and has no volume. The service calls it often, so it answers from memory.
 	Waiting(namespace, claim, uid string) bool
-	// WaitingHere tells whether it waits for a volume on this very node. From memory too.
+	// WaitingHere reports, from memory too, whether a claim waits for its volume and this node is its selected node.
 	WaitingHere(namespace, claim, uid string) bool
-	// MayRestore tells whether the claim's volume may be made as a copy of this snapshot of the node: nil, lvm.KindBusy for
-	// "ask again", or lvm.KindInvalid or lvm.KindNotFound.
+	// MayRestore returns nil if the driver may restore this snapshot of the node for the claim. lvm.KindBusy: undecided, retry.
+	// lvm.KindInvalid, lvm.KindNotFound: it may not.
 	MayRestore(ctx context.Context, namespace, claim, uid string, of lvm.ID) error
-	// Warn reports a warning event on the claim. It does not repeat a message with the same reason while that condition lasts.
+	// Warn writes a warning event on the claim. It does not repeat one with the same reason while that event lasts.
 	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
 }
 
-// needOf begins a sentence on what the pods need.
+// needOf returns the start of a sentence about what the pods need.
 func needOf(c api.PodClaims) string {
 	if len(c.Pods) == 1 {
 		return "pod " + c.Pods[0] + " needs"
@@ -37,7 +37,7 @@ func needOf(c api.PodClaims) string {
 	return "pods " + strings.Join(c.Pods, " and ") + ", which share claims, need"
 }
 
-// unschedulable begins a sentence on why they cannot run.
+// unschedulable returns the start of a sentence about why the pods cannot run.
 func unschedulable(c api.PodClaims) string {
 	if len(c.Pods) == 1 {
 		return "pod " + c.Pods[0] + " cannot be scheduled"
@@ -45,8 +45,8 @@ func unschedulable(c api.PodClaims) string {
 	return "pods " + strings.Join(c.Pods, " and ") + ", which share claims, cannot all be scheduled"
 }
 
-// requestOf is what csi-provisioner will ask for. A copy is asked for without its source: it takes as much room as an empty
-// volume.
+// requestOf returns the request that csi-provisioner will make. It omits the source of a restored or cloned volume, which needs
+// as much capacity as an empty one.
 func requestOf(c api.PodClaim, namespace string) *csi.CreateVolumeRequest {
 	req := &csi.CreateVolumeRequest{
 		Name:          api.PrefixVolume + c.UID,
@@ -67,7 +67,7 @@ func requestOf(c api.PodClaim, namespace string) *csi.CreateVolumeRequest {
 	return req
 }
 
-// accessModes are a claim's, as csi-provisioner passes them to a driver that can SINGLE_NODE_MULTI_WRITER.
+// accessModes maps a claim's access modes to those that csi-provisioner passes to a driver with SINGLE_NODE_MULTI_WRITER.
 var accessModes = map[string]csi.VolumeCapability_AccessMode_Mode{
 	"ReadWriteOnce":    csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
 	"ReadWriteOncePod": csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
@@ -75,7 +75,7 @@ var accessModes = map[string]csi.VolumeCapability_AccessMode_Mode{
 	"ReadWriteMany":    csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
 }
 
-// namesOf names the pod's claims, the one that is asked for among them.
+// namesOf names the pod's claims, including the requested one.
 func namesOf(spec lvm.Spec, claims api.PodClaims) string {
 	_, claim, _ := strings.Cut(spec.Claim, "/")
 	names := []string{claim}

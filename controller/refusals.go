@@ -9,10 +9,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A pod whose claims had no room here together comes back as long as the capacity that is published has room for each of
-// them alone. So less is published for withheldFor, which outlasts the time after which the scheduler looks for a node
-// once more (podMaxBackoffSeconds, 10 s by default). Less also keeps away pods that there is room for: for publishedFor
-// in each cycle nothing is withheld, whoever was refused, so that no pod waits for longer than a cycle.
+// A pod whose claims do not fit here together returns as long as the published capacity suffices for each of them alone. So the
+// service publishes less for withheldFor, which is longer than the scheduler waits before it retries (podMaxBackoffSeconds, 10
+// s by default). This also keeps away pods that do fit. So for publishedFor in each cycle the service publishes the full
+// capacity despite all refusals, and no pod waits for longer than a cycle.
 const (
 	withheldFor  = 11 * time.Second
 	publishedFor = 4 * time.Second
@@ -21,21 +21,21 @@ const (
 	schedulerBackoff = 10 * time.Second
 )
 
-// refusals remembers the pods whose claims had no room here together. In memory only: a restart costs one more attempt.
+// refusals remembers the pods whose claims did not fit here together, only in memory: a restart costs one more attempt.
 type refusals struct {
 	now func() time.Time
 
 	mu     sync.Mutex
 	pods   map[string]refusal      // by the pod's UID
-	cycles map[lvm.Class]time.Time // when the first cycle of each class began
+	cycles map[lvm.Class]time.Time // start of the first cycle of each class
 }
 
-// refusal is what is known of one pod.
+// refusal is one refused pod.
 type refusal struct {
 	pod   string
-	specs []lvm.Spec // all of its volumes that are to be made
-	class lvm.Class  // of the largest of those in the group that had no room
-	below lvm.Bytes  // size of that one: no smaller limit, and no other class', would send the pod elsewhere
+	specs []lvm.Spec // all its volumes that do not exist yet
+	class lvm.Class  // of the largest of those in the group with insufficient capacity
+	below lvm.Bytes  // its size: only a limit below it, on its class, keeps the pod away
 	until time.Time
 }
 
@@ -43,7 +43,7 @@ func newRefusals(now func() time.Time) *refusals {
 	return &refusals{now: now, pods: map[string]refusal{}, cycles: map[lvm.Class]time.Time{}}
 }
 
-// add notes that a pod's volumes, this one and its peers, were refused; unplaceable is the one that had no room.
+// add records a refused pod, with the specs of this volume and its peers; unplaceable is the one that did not fit.
 func (r *refusals) add(pod string, spec lvm.Spec, peers []lvm.Spec, unplaceable lvm.Spec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +67,7 @@ func (r *refusals) add(pod string, spec lvm.Spec, peers []lvm.Spec, unplaceable 
 	r.pods[pod] = p
 }
 
-// expire forgets the pods whose time has passed, and the completed cycles that no pod needs any more.
+// expire drops expired refusals, and completed cycles that no refusal uses.
 func (r *refusals) expire() {
 	now := r.now()
 	maps.DeleteFunc(r.pods, func(_ string, p refusal) bool { return !now.Before(p.until) })
@@ -80,7 +80,7 @@ func (r *refusals) expire() {
 	})
 }
 
-// against answers the pods for which less of a class is published now.
+// against returns the pods because of which the service now publishes less for a class.
 func (r *refusals) against(class lvm.Class) (kept []refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *refusals) against(class lvm.Class) (kept []refusal) {
 	return kept
 }
 
-// forget drops what is known of a pod: it has a volume, or there is room for all of it, or it has gone.
+// forget drops a pod: it got a volume, all its volumes fit now, or it no longer waits.
 func (r *refusals) forget(pod string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// volumeReply describes a volume to the caller. Fresh or found, created or listed: there is this one description, so
-// that a retry cannot answer differently.
+// volumeReply describes a volume to the caller. All replies about new and existing volumes use it, so that a retry gets the
+// same.
 func volumeReply(volume lvm.Volume, node string) *csi.Volume {
 	return &csi.Volume{
 		VolumeId:           volume.ID.String(),
@@ -20,7 +20,7 @@ func volumeReply(volume lvm.Volume, node string) *csi.Volume {
 	}
 }
 
-// Attributes are a volume's attributes in its PersistentVolume, but for those that come from its class.
+// Attributes returns a volume's attributes in its PersistentVolume, except those that come from its class.
 func Attributes(volume lvm.Volume) map[string]string {
 	attributes := map[string]string{
 		api.AttributeUUID:        volume.UUID,
@@ -35,7 +35,7 @@ func Attributes(volume lvm.Volume) map[string]string {
 	return attributes
 }
 
-// snapshotReply is volumeReply for snapshots. A snapshot is complete when it is there: nothing is copied afterwards.
+// snapshotReply is volumeReply for snapshots. A snapshot is complete once it exists: the driver copies nothing afterwards.
 func snapshotReply(snapshot lvm.Snapshot) *csi.Snapshot {
 	return &csi.Snapshot{
 		SnapshotId:     snapshot.ID.String(),

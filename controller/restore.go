@@ -8,13 +8,13 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// mayRestore refuses a copy of a snapshot on this node that the cluster's objects do not give to the claim. The handle in the
-// request proves nothing: it comes from an object that another node may have written (kube/restore.go). A clone needs no such
-// question: the handle of its source comes from a PersistentVolume, whose handle ends in the UID of the claim that it was made
-// for (deploy/chart/nodelvm/templates/noderestriction.yaml), and no other claim's volume has that name.
+// mayRestore refuses to restore a snapshot for a claim unless the cluster's objects allow it. The handle in the request proves
+// nothing: it comes from an object that another node may have written (kube/restore.go). A clone needs no such check: the
+// handle of its source comes from a PersistentVolume, and ends in the UID of the claim that the volume was created for
+// (deploy/chart/nodelvm/templates/noderestriction.yaml); no other claim's volume has that name.
 func (s *Server) mayRestore(ctx context.Context, spec lvm.Spec) error {
 	if _, err := s.snapshots.LookupSnapshot(ctx, spec.Source); err != nil {
-		return err // another node's, most often: the claim goes there
+		return err // usually the snapshot of another node: the provisioner retries the claim there
 	}
 	namespace, claim, ok := strings.Cut(spec.Claim, "/")
 	if !ok {

@@ -1,13 +1,13 @@
-// Package controller is the CSI Controller service of one node: it turns requests into plain lvm values, asks the
-// node's LVM, and builds the replies.
+// Package controller implements the CSI Controller service of one node: it translates requests into values of package lvm,
+// calls the node's LVM, and builds the replies.
 //
-// The lifecycle of a volume here: CreateVolume -> parseCreate (request -> lvm.Spec, every bad input refused) ->
-// checkTopology (is this the node that the caller wants?) -> createWithPeers (are the pod's other volumes possible here too?) ->
+// The lifecycle of a volume here: CreateVolume -> parseCreate (request -> lvm.Spec; refuses every invalid input) ->
+// checkTopology (does the caller want this node?) -> createWithPeers (can this node hold the pod's other volumes too?) ->
 // Volumes.CreateWithPeers -> volumeReply. parse.go, topology.go and reply.go are pure functions; the handlers only connect
 // them.
 //
-// Errors leave this package as the lvm package's kinds; cmd/nodelvm holds the one table that turns them into gRPC
-// codes. The service knows its own node only: a handle of another node's volume is an error, never "already gone".
+// Errors leave this package with the kinds of package lvm; cmd/nodelvm has the one table that maps kinds to gRPC codes. The
+// service knows only its own node: a handle of another node's volume is an error, and never counts as deleted.
 package controller
 
 import (
@@ -20,74 +20,74 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Volumes is what this service needs of the node's LVM; *lvm.Host is one. Every error carries an lvm.Kind.
+// Volumes is what this service needs of the node's LVM; *host.Host implements it. Every error has an lvm.Kind.
 type Volumes interface {
-	// CreateWithPeers makes the volume, or finds the one that an equal call made before. The peers are of use only
-	// together with it: their room is kept for a while, or nothing is made. That one has no room is lvm.KindInsufficientCapacity with an
-	// lvm.Misfit.
+	// CreateWithPeers creates the volume, or returns the one that an equal call created. A pod needs the volume together with
+	// its peers: the node reserves their capacity for a while, or creates nothing. If one of them does not fit, the error is
+	// lvm.KindInsufficientCapacity with an lvm.UnplaceableError.
 	CreateWithPeers(ctx context.Context, spec lvm.Spec, peers []lvm.Spec) (lvm.Volume, error)
-	// KeepReserved keeps that room for longer for those of the peers that are still wanted here.
+	// KeepReserved renews the reservations of those peers that are still wanted on this node.
 	KeepReserved(wanted func(lvm.Volume) bool)
-	// Presence tells what the node knows of the volume that requests of this name made, whatever they asked for.
-	// lvm.KindBusy: it cannot tell.
+	// Presence returns what the node has under the name of a volume, whatever the parameters of the request. lvm.KindBusy: the
+	// node cannot determine it.
 	Presence(ctx context.Context, name string) (lvm.Presence, error)
-	// Serves tells whether a class with this group, a name or an @tag, stands for the volume group of the ID.
+	// Serves reports whether a class with this group, a name or an @tag, selects the volume group of the ID.
 	Serves(ctx context.Context, group string, id lvm.ID) (bool, error)
-	// Room tells whether all of these can be had now, beside each other: nil, or lvm.KindInsufficientCapacity.
+	// Fits checks that the node can hold all of these volumes together now: nil, or lvm.KindInsufficientCapacity.
 	Fits(ctx context.Context, specs []lvm.Spec) error
-	// Delete removes a volume. One that its readable group lacks is gone already: nil. lvm.KindNotLocal says that the
-	// group itself is not on this node.
+	// Delete deletes a volume. It returns nil if a readable group lacks it. lvm.KindNotLocal: the group itself is not on this
+	// node.
 	Delete(ctx context.Context, id lvm.ID) error
-	// Lookup finds a ready volume, or says lvm.KindNotFound, lvm.KindNotLocal or lvm.KindNotManaged.
+	// Lookup returns a ready volume, or lvm.KindNotFound, lvm.KindNotLocal or lvm.KindNotManaged.
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
 	// List returns the ready volumes in ascending order of ID.String.
 	List(ctx context.Context) ([]lvm.Volume, error)
-	// Capacity answers what a class can still get. A group that is not there has none; that is no error.
+	// Capacity returns the capacity of a class. A group that is not on this node has none; that is not an error.
 	Capacity(ctx context.Context, class lvm.Class) (lvm.Capacity, error)
-	// Extend makes a ready volume at least required and at most limit bytes large (0: no limit), while it is in use. It
-	// never shrinks: a volume that is large enough is returned as it is. lvm.KindOutOfRange: no room, or over the limit.
+	// Extend expands a ready volume online to at least required and at most limit bytes (0: no limit). It never shrinks one: it
+	// returns a volume that is large enough unchanged. lvm.KindOutOfRange: insufficient capacity, or over the limit.
 	Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error)
-	// ExtendBlock is Extend for what is, or may be, a raw block volume: what it grows by is zeroed before, and lvm.KindBusy is
-	// the answer as long as that lasts.
+	// ExtendBlock is Extend for a volume that is, or may be, a raw block volume: the node first zeroes the added extents, and
+	// returns lvm.KindBusy meanwhile.
 	ExtendBlock(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error)
 }
 
-// Snapshots is what this service needs of the node's LVM for snapshots; *lvm.Host is one.
+// Snapshots is what this service needs of the node's LVM for snapshots; *host.Host implements it.
 type Snapshots interface {
-	// CreateSnapshot takes a snapshot, or finds the one that an equal call took. lvm.KindInvalid: the volume has a layout
-	// without snapshots.
+	// CreateSnapshot creates a snapshot, or returns the one that an equal call created. lvm.KindInvalid: the volume has a
+	// layout without snapshots.
 	CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error)
-	// SnapshotPresence tells what the node knows of the snapshot that requests of this name took, whatever they asked for.
-	// lvm.KindBusy: it cannot tell.
+	// SnapshotPresence returns what the node has under the name of a snapshot, whatever the parameters of the request.
+	// lvm.KindBusy: the node cannot determine it.
 	SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotPresence, error)
-	// DeleteSnapshot removes a snapshot; volumes made from it stay. One that its readable group lacks is gone: nil.
+	// DeleteSnapshot deletes a snapshot, and no volume that was created from it. It returns nil if a readable group lacks it.
 	DeleteSnapshot(ctx context.Context, id lvm.ID) error
-	// LookupSnapshot finds a ready snapshot, or says lvm.KindNotFound, lvm.KindNotLocal or lvm.KindNotManaged.
+	// LookupSnapshot returns a ready snapshot, or lvm.KindNotFound, lvm.KindNotLocal or lvm.KindNotManaged.
 	LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error)
 	// ListSnapshots returns the ready snapshots in ascending order of ID.String.
 	ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error)
 }
 
-// Config says whom the service serves, and through what.
+// Config names the service's node and what the service uses.
 type Config struct {
 	NodeName  string
 	Volumes   Volumes
 	Snapshots Snapshots
-	Cluster   Cluster // nil: there is no cluster to ask, and each volume is placed alone
-	// CheckFileSystem refuses (lvm.KindInvalid) a type of file system that this node does not make, and mkfs options that
-	// the type does not allow.
+	Cluster   Cluster // nil: no cluster; the service places each volume alone
+	// CheckFileSystem refuses (lvm.KindInvalid) a type of file system that this node cannot create, and mkfs options that the
+	// type does not allow.
 	CheckFileSystem func(fsType, mkfsOptions string) error
 	// CheckMountOptions refuses (lvm.KindInvalid) mount options that staging would refuse; nil: it refuses none.
 	CheckMountOptions func(fsType string, options []string) error
-	// MinimumSize is what a file system of the type needs; nil: nothing.
+	// MinimumSize returns the smallest size of a file system of the type; nil: no minimum.
 	MinimumSize func(fsType string) lvm.Bytes
-	// Sync writes to the disks what the file system of a volume holds in memory, before the volume is copied; it ignores a volume that
-	// is not mounted here. nil: LVM alone freezes the file system.
+	// Sync writes the dirty data of a volume's file system to the disks before the volume is copied. It ignores a volume that
+	// is not mounted here. nil: only LVM freezes the file system.
 	Sync func(ctx context.Context, source lvm.ID) error
 }
 
-// Server implements csi.ControllerServer for one node. What it remembers, who was refused and who was answered, may be
-// lost at any time.
+// Server implements csi.ControllerServer for one node. Its memory of refused pods and answered requests may be lost at any
+// time.
 type Server struct {
 	csi.UnimplementedControllerServer
 	node            string
@@ -105,7 +105,6 @@ type Server struct {
 	sync              func(ctx context.Context, source lvm.ID) error
 }
 
-// New makes the service.
 func New(c Config) *Server {
 	if c.CheckMountOptions == nil {
 		c.CheckMountOptions = func(string, []string) error { return nil }
@@ -123,7 +122,7 @@ func New(c Config) *Server {
 	}
 }
 
-// ControllerGetCapabilities tells what this service can do (CSI spec, "ControllerGetCapabilities").
+// ControllerGetCapabilities returns the capabilities of this service (CSI spec, "ControllerGetCapabilities").
 func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	reply := &csi.ControllerGetCapabilitiesResponse{}
 	for _, rpc := range []csi.ControllerServiceCapability_RPC_Type{
@@ -144,7 +143,7 @@ func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 	return reply, nil
 }
 
-// here adds this node's name to what LVM says, for the person who reads the event on a claim.
+// here adds this node's name to an error of LVM, for the user who reads the event on a claim.
 func (s *Server) here(err error) error {
 	if err == nil {
 		return nil
@@ -152,8 +151,8 @@ func (s *Server) here(err error) error {
 	return fmt.Errorf("node %s: %w", s.node, err)
 }
 
-// existing turns "not on this node" into lvm.KindNotFound, as the spec wants it of calls that use a volume or a
-// snapshot; only the calls that delete one must tell the two apart.
+// existing replaces "not on this node" with lvm.KindNotFound, which the spec requires of calls that use a volume or a snapshot.
+// Only the calls that delete one must distinguish the two.
 func (s *Server) existing(err error) error {
 	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
 		return lvm.Errorf(lvm.KindNotFound, "node %s: %w", s.node, err)

@@ -12,9 +12,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// CreateSnapshot takes a snapshot of a volume of this node (CSI spec, "CreateSnapshot"); it is ready to use when the
-// call returns. lvm.KindInvalid: the volume's layout has no snapshots; lvm.KindExists: the name is taken by a snapshot of
-// another volume. As long as an earlier call may have taken the snapshot, every error is lvm.KindBusy (snapshotoutcome.go).
+// CreateSnapshot creates a snapshot of a volume of this node (CSI spec, "CreateSnapshot"); it is ready to use when the call
+// returns. lvm.KindInvalid: the volume's layout has no snapshots. lvm.KindExists: a snapshot of another volume has the name.
+// While an earlier call may have created a snapshot that the caller does not know of, every error is lvm.KindBusy
+// (snapshotoutcome.go).
 func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	return noted(s.snapshotOutcomes, req.GetName(), func() (*csi.CreateSnapshotResponse, error) {
 		snapshot, err := s.createSnapshot(ctx, req)
@@ -57,15 +58,15 @@ func parseCreateSnapshot(req *csi.CreateSnapshotRequest) (lvm.SnapshotSpec, erro
 	return lvm.SnapshotSpec{Name: req.GetName(), Source: source}, nil
 }
 
-// DeleteSnapshot deletes a snapshot of this node (CSI spec, "DeleteSnapshot"); volumes made from it stay. As in
-// DeleteVolume, a handle that names nothing is OK, and one of another node's group is an error.
+// DeleteSnapshot deletes a snapshot of this node (CSI spec, "DeleteSnapshot"), and no volume that was created from it. As
+// DeleteVolume, it returns OK for a handle that no snapshot can have, and an error for one of another node's group.
 func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
 	if req.GetSnapshotId() == "" {
 		return nil, errMissingSnapshot
 	}
 	id, err := parseSnapshot(req.GetSnapshotId())
 	if err != nil {
-		return &csi.DeleteSnapshotResponse{}, nil //nolint:nilerr // what cannot exist is gone
+		return &csi.DeleteSnapshotResponse{}, nil //nolint:nilerr // no snapshot can have this handle
 	}
 	if err := s.snapshots.DeleteSnapshot(ctx, id); err != nil {
 		return nil, s.here(err)
@@ -89,8 +90,8 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 	return &csi.GetSnapshotResponse{Snapshot: snapshotReply(snapshot)}, nil
 }
 
-// ListSnapshots lists this node's snapshots, all or those of one volume or the one that is asked for (CSI spec,
-// "ListSnapshots"). What does not exist is an empty list. Pages are those of ListVolumes.
+// ListSnapshots lists this node's snapshots: all, those of one volume, or one by its handle (CSI spec, "ListSnapshots"). For a
+// snapshot or volume that does not exist, the list is empty. Pages are those of ListVolumes.
 func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	if err := checkPage(req.GetMaxEntries(), req.GetStartingToken()); err != nil {
 		return nil, err

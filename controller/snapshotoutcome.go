@@ -6,12 +6,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// csi-snapshotter lets a VolumeSnapshotContent be deleted, and its snapshot stay, after most errors of CreateSnapshot: it takes
-// them to say that nothing was taken (isCSIFinalError in its pkg/sidecar-controller). So a snapshot that its caller may not know
-// of is looked for before such an error, as a volume is (outcome.go).
+// After most errors of CreateSnapshot, csi-snapshotter allows the deletion of a VolumeSnapshotContent without its snapshot: it
+// concludes that the driver created nothing (isCSIFinalError in its pkg/sidecar-controller). So before such an error the driver
+// searches for a snapshot that its caller may not know of, as it does for volumes (outcome.go).
 
-// unlessTaken is what CreateSnapshot answers where it was about to fail with err: err itself, or, if there may be a snapshot of
-// that name, an error that does not let the caller forget it.
+// unlessTaken returns the error of a CreateSnapshot call that failed with err: err itself, or, if a snapshot of that name may
+// exist, an error after which the caller does not forget it.
 func (s *Server) unlessTaken(ctx context.Context, name string, err error) error {
 	return s.snapshotOutcomes.errorFor(name, err, func() found {
 		p, unread := s.snapshots.SnapshotPresence(context.WithoutCancel(ctx), name)
@@ -23,7 +23,7 @@ func (s *Server) unlessTaken(ctx context.Context, name string, err error) error 
 	})
 }
 
-// keptSnapshot says why there may be a snapshot of the name; nil: there is none.
+// keptSnapshot explains why a snapshot of the name may exist; nil: none does.
 func (s *Server) keptSnapshot(name string, p lvm.SnapshotPresence, unread error) error {
 	switch {
 	case unread != nil:

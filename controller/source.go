@@ -6,8 +6,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// parseSource reads what a volume is to be a copy of; the zero ID is an empty volume. A handle that this driver cannot
-// have given to a snapshot, or to a volume, names nothing: lvm.KindNotFound.
+// parseSource returns the source of a volume; the zero ID for an empty volume. lvm.KindNotFound: the handle is none that this
+// driver can have given to a snapshot or a volume.
 func parseSource(source *csi.VolumeContentSource) (lvm.ID, error) {
 	switch {
 	case source == nil:
@@ -24,7 +24,7 @@ func parseSource(source *csi.VolumeContentSource) (lvm.ID, error) {
 	return lvm.ID{}, lvm.Errorf(lvm.KindInvalid, "the request has a volume_content_source of an unknown kind; it can be a snapshot or a volume")
 }
 
-// parseSnapshot reads a snapshot's handle; lvm.KindNotFound for what cannot be one.
+// parseSnapshot parses a snapshot's handle. lvm.KindNotFound: no snapshot can have it.
 func parseSnapshot(handle string) (lvm.ID, error) {
 	id, err := lvm.ParseID(handle)
 	if err != nil || !id.IsSnapshot() {
@@ -33,7 +33,7 @@ func parseSnapshot(handle string) (lvm.ID, error) {
 	return id, nil
 }
 
-// contentSource is parseSource's way back; nil for an empty volume.
+// contentSource is the inverse of parseSource; nil for an empty volume.
 func contentSource(source lvm.ID) *csi.VolumeContentSource {
 	switch {
 	case source == lvm.ID{}:

@@ -11,21 +11,21 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// topologyOf is the place of every volume of a node.
+// topologyOf returns the topology of every volume of a node.
 func topologyOf(node string) *csi.Topology {
 	return &csi.Topology{Segments: map[string]string{api.TopologyKey: node}}
 }
 
-// reaches tells whether a volume of the node is accessible from the topology. A segment that this driver does not
-// know cannot be promised.
+// reaches reports whether a volume of the node is accessible from the topology. It is not from one with a segment that this
+// driver does not know.
 func reaches(topology *csi.Topology, node string) bool {
 	segments := topology.GetSegments()
 	return len(segments) == 1 && segments[api.TopologyKey] == node
 }
 
-// checkTopology refuses (lvm.KindInsufficientCapacity) a volume that is wanted on other nodes only: the requisite and the preferred
-// topologies, where given, must each name this node. No requirement at all asks for a volume anywhere, and here is
-// as good as elsewhere (CSI spec, "TopologyRequirement").
+// checkTopology refuses (lvm.KindInsufficientCapacity) a volume that the request allows only on other nodes: the requisite and
+// the preferred topologies, if set, must each contain this node. Without a requirement any node will do (CSI spec,
+// "TopologyRequirement").
 func checkTopology(requirement *csi.TopologyRequirement, node string) error {
 	for _, list := range [][]*csi.Topology{requirement.GetRequisite(), requirement.GetPreferred()} {
 		here := func(t *csi.Topology) bool { return reaches(t, node) }
@@ -37,10 +37,10 @@ func checkTopology(requirement *csi.TopologyRequirement, node string) error {
 	return nil
 }
 
-// placesMost is how many topologies are named.
+// placesMost is the number of topologies that a message lists.
 const placesMost = 5
 
-// describe names topologies as labels are written, in a stable order.
+// describe lists topologies in the format of labels, with a stable order.
 func describe(list []*csi.Topology) string {
 	var places []string
 	for i, topology := range list {

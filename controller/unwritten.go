@@ -7,15 +7,14 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// riskyMounts and riskyFeatures give up the order in which a file system writes data and what points to it.
+// riskyMounts and riskyFeatures give up the order in which a file system writes data and the metadata that points to it.
 var (
 	riskyMounts   = []string{"data=writeback", "nobarrier", "barrier=0"}
 	riskyFeatures = []string{"^has_journal", "^extent"}
 )
 
-// showsUnwritten tells whether a volume's user may see blocks that were not written since the volume's creation. A raw device shows
-// all of them. A file system shows those of a file whose data did not reach the disk before a power cut, which only these
-// options allow.
+// showsUnwritten reports whether a volume's user may see blocks that nothing wrote since the volume's creation. A raw device
+// shows all of them. A file system shows those of a file whose data was lost in a power cut, and only with these options.
 func showsUnwritten(capabilities []*csi.VolumeCapability, mkfs string) bool {
 	for _, c := range capabilities {
 		risky := func(option string) bool { return slices.Contains(riskyMounts, option) }

@@ -9,8 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ValidateVolumeCapabilities confirms what an existing volume can do (CSI spec, "ValidateVolumeCapabilities"). What it
-// cannot do is no error: the reply confirms nothing and says why. A volume that is not there is lvm.KindNotFound.
+// ValidateVolumeCapabilities confirms the capabilities of an existing volume (CSI spec, "ValidateVolumeCapabilities"). For an
+// unsupported capability the reply confirms nothing, and says why. lvm.KindNotFound: the volume does not exist.
 func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, errMissingID
@@ -36,7 +36,7 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 	}}, nil
 }
 
-// confirm says what of the request CreateVolume would not accept for the volume.
+// confirm returns an error for the first part of the request that CreateVolume would not accept for the volume.
 func (s *Server) confirm(ctx context.Context, volume lvm.Volume, req *csi.ValidateVolumeCapabilitiesRequest) error {
 	fsType, err := s.checkCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Server) confirm(ctx context.Context, volume lvm.Volume, req *csi.Valida
 	return nil
 }
 
-// confirmParameters says what of a class' parameters the volume was not made with.
+// confirmParameters returns an error for the first parameter that differs from the volume's.
 func (s *Server) confirmParameters(ctx context.Context, volume lvm.Volume, fsType string, values map[string]string) error {
 	p, err := parseParameters(values)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Server) confirmParameters(ctx context.Context, volume lvm.Volume, fsTyp
 	return sameClass(volume.Class, said)
 }
 
-// sameClass compares a volume's class with another one, but for their groups.
+// sameClass compares two classes, except for their groups.
 func sameClass(has, said lvm.Class) error {
 	for _, field := range []struct {
 		name      string

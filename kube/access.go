@@ -17,8 +17,8 @@ import (
 )
 
 // Only readers whom the API server authorizes may read the pages that name volumes and claims: a TokenReview identifies the
-// sender of a bearer token, a SubjectAccessReview checks access to the path (nonResourceURLs of a ClusterRole).
-// k8s.io/apiserver does the same and more, but would nearly double the binary.
+// sender of a bearer token, and a SubjectAccessReview checks access to the path (nonResourceURLs of a ClusterRole).
+// k8s.io/apiserver does this too, but would nearly double the binary.
 
 // Lifetimes of cached reviews. A revoked right ends within grantedFor; a new right takes effect within refusedFor.
 const (

@@ -93,7 +93,7 @@ func (a Adoption) size() resource.Quantity {
 	return *resource.NewQuantity(int64(a.Volume.Size), resource.BinarySI)
 }
 
-// manifest writes an object as YAML without the fields that only the API server sets.
+// manifest returns an object as YAML, without the fields that only the API server sets.
 func manifest(o any) (string, error) {
 	text, err := json.Marshal(o)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Volumes is the part of lvm.Host that this package uses; lvm.Host documents the outcomes.
+// Volumes is the part of host.Host that this package uses; see there for the results.
 type Volumes interface {
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
 	LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error)
@@ -31,7 +31,7 @@ type Config struct {
 	Node        string                                         // this node's name, and its topology value
 	Volumes     Volumes                                        // this node's
 	Health      func(context.Context) ([]lvm.Condition, error) // nil: conditions are not reported; called every 30 s
-	HealthScope func(context.Context) (lvm.HealthScope, error) // what Health can observe now; nil: every scope it is called for
+	HealthScope func(context.Context) (lvm.HealthScope, error) // what Health can observe now; nil: each condition that Health no longer finds is resolved
 	Log         *slog.Logger                                   // nil: slog.Default()
 
 	Holdings   func(context.Context) (lvm.ManagedVolumes, error) // nil: no search for orphans
@@ -112,8 +112,7 @@ func NewAgent(cfg Config) *Agent {
 	return a
 }
 
-// Run acts until ctx ends and returns when everything that it started has ended. It completes a step on a volume that it
-// has started.
+// Run works until ctx ends, and returns when all of its goroutines have ended. It completes a step on a volume that it has started.
 func (a *Agent) Run(ctx context.Context) {
 	a.work.Go(func() {
 		kubeclient.Reflect(ctx, a.client.Storage, "storageclasses", "", &storagev1.StorageClass{}, a.classes)
@@ -151,7 +150,7 @@ func (a *Agent) watchContents(ctx context.Context) {
 
 // job is the work for a class, a claim, or a content.
 type job struct {
-	id string // identifies the attempt: the back-off is kept by it
+	id string // key of the back-off
 	do func(context.Context) (tried bool, err error)
 }
 

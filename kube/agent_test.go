@@ -127,7 +127,7 @@ func TestClassCreatedAfterItsClaims(t *testing.T) {
 	a.set("storageclasses", "now", kubetest.Class("now", api.DriverName, immediate))
 	eventually(t, "an event on the claim", func() bool { return strings.Contains(a.eventObjects(), "ns/before") })
 	a.remove("storageclasses", "now")
-	a.set("storageclasses", "last", kubetest.Class("last", api.DriverName, immediate)) // an event about it proves that the agent has seen the deletion
+	a.set("storageclasses", "last", kubetest.Class("last", api.DriverName, immediate)) // an event about it proves that the agent has processed the deletion
 	eventually(t, "an event on the last class", func() bool { return strings.Contains(a.eventObjects(), "default/last") })
 	a.set("persistentvolumeclaims", "after", kubetest.Claim("after", "now", ""))
 	a.set("persistentvolumeclaims", "of-last", kubetest.Claim("of-last", "last", ""))
@@ -185,12 +185,11 @@ func TestWarningIsRepeated(t *testing.T) {
 	}
 }
 
-// trip is an http.RoundTripper.
 type trip func(*http.Request) (*http.Response, error)
 
 func (t trip) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// TestImmediateBindingWarningIsRepeated: the agent repeats the warning while their claims exist.
+// TestImmediateBindingWarningIsRepeated: the agent repeats the warnings about a class and its claim while they exist.
 func TestImmediateBindingWarningIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		posts := 0

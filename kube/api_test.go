@@ -22,7 +22,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
-// api is a small API server: the real client sends it real requests over HTTP. It serves lists and watches of two
+// fakeAPI is a small API server: the real client sends it real requests over HTTP. It serves lists and watches of two
 // resources, annotations of claims, one namespace, and events.
 type fakeAPI struct {
 	*httptest.Server
@@ -106,7 +106,7 @@ func (a *fakeAPI) patchEvent(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// PatchClaim applies a merge patch with a resource version to a claim's annotations.
+// patchClaim applies a merge patch with a resource version to a claim's annotations.
 func (a *fakeAPI) patchClaim(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	before, ok := a.objects["persistentvolumeclaims"][r.PathValue("name")].(*corev1.PersistentVolumeClaim)

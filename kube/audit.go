@@ -22,7 +22,7 @@ import (
 // auditSoon is the interval of audits while a volume is missing.
 const auditSoon = time.Minute
 
-// auditPause limits the request rate of an audit of many volumes, so that other requests need not wait.
+// auditPause limits the request rate of an audit of many volumes, so that it does not delay other requests.
 const auditPause = 200 * time.Millisecond
 
 // audit is the result of comparing the node's disks with the cluster.
@@ -34,8 +34,8 @@ type audit struct {
 
 	mu      sync.Mutex
 	orphans []Orphan
-	ended   time.Time // when the comparison ended that found them; zero: there was none
-	failed  error     // of a later one
+	ended   time.Time // end of the last comparison that succeeded; zero: there was none
+	failed  error     // error of a later comparison
 }
 
 func newAudit(cfg Config) audit {
@@ -46,7 +46,7 @@ func newAudit(cfg Config) audit {
 	}
 }
 
-// Orphans returns what the last audit found.
+// Orphans returns the orphans that the last audit found.
 func (a *Agent) Orphans() []Orphan {
 	a.audit.mu.Lock()
 	defer a.audit.mu.Unlock()
@@ -142,7 +142,7 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 			continue
 		}
 		if _, err := a.volumes.Lookup(ctx, id); !isMissing(err) {
-			continue // it is new, or present and unreadable
+			continue // the volume is new, or present and unreadable
 		}
 		a.audit.lost = true
 		if err := a.reportMissing(ctx, key, own, pv, holdings.Groups[id.VG]); err != nil {

@@ -111,8 +111,8 @@ func TestVolumeBoundDuringSearchIsNoOrphan(t *testing.T) {
 	}
 }
 
-// TestPreProvisionedContentIsNoOrphan: a snapshot is no orphan if a content of any name refers to it, on any page of the list, with or
-// without the label of its node.
+// TestPreProvisionedContentIsNoOrphan: a snapshot is no orphan if a content of any name refers to it, on any page of the list,
+// with or without the label of its node.
 func TestPreProvisionedContentIsNoOrphan(t *testing.T) {
 	owned := lvm.ManagedVolume{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "snap-1"}, UUID: "u", Name: "snapshot-1"}}
 	for driver, want := range map[string]int{api.DriverName: 0, "other.io": 1} {
@@ -147,7 +147,7 @@ func TestPreProvisionedContentIsNoOrphan(t *testing.T) {
 	}
 }
 
-// TestComparisonOfTheLastAudit: the status document has the result of the last complete audit, its time, and why a later one failed.
+// TestComparisonOfTheLastAudit: the status page has the result and the time of the last complete audit, and why a later one failed.
 func TestComparisonOfTheLastAudit(t *testing.T) {
 	a := &Agent{}
 	if c := a.Comparison(); !c.Time.IsZero() || c.Error != "" || c.Unreferenced == nil || len(c.Unreferenced) != 0 {

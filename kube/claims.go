@@ -15,9 +15,9 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// claimStore keeps what a watch on all claims needs in memory: the few claims that wait for something, and the names of
+// claimStore keeps the claims of the watch on all claims that this node needs: the few that wait for something, and the names of
 // those whose volume may be on this node. It is not a FilteredStore: a claim may be in both maps, a bound claim wakes its clones,
-// and a list keeps since when an unchanged claim waits.
+// and a new list must not change since when an unchanged claim waits.
 type claimStore struct {
 	node    string
 	changed func(key string) // called without the lock
@@ -84,7 +84,7 @@ func (s *claimStore) Delete(o any) error {
 	return nil
 }
 
-// Replace takes a complete list and drops the claims that are not in it; a job for one of them finds that out.
+// Replace stores a complete list and drops the claims that are not in it; a job for one of them finds no claim.
 func (s *claimStore) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	before := s.open

@@ -36,7 +36,7 @@ func TestClaimWithoutMatchingPVIsIgnored(t *testing.T) {
 	}
 }
 
-// TestClassOfVolume: only the claim that is bound to a volume tells its class.
+// TestClassOfVolume: only the claim that is bound to a volume determines its class.
 func TestClassOfVolume(t *testing.T) {
 	store := newClaimStore("node-1", func(string) {})
 	elsewhere := kubetest.Claim("elsewhere", "late", "pvc-else")
@@ -55,7 +55,7 @@ func TestClassOfVolume(t *testing.T) {
 	}
 }
 
-// TestTrimInterval: a claim's interval overrides that of its class, and counts only for the volume that it is bound to.
+// TestTrimInterval: a claim's interval overrides that of its class, and applies only to the volume that the claim is bound to.
 func TestTrimInterval(t *testing.T) {
 	a := &Agent{claims: newClaimStore("node-1", func(string) {}), classes: newClassStore(func(string) {})}
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "late", Annotations: map[string]string{api.AnnotationTrimInterval: "24h", "other": "x"}}, Provisioner: api.DriverName}

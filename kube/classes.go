@@ -36,7 +36,7 @@ func bindsImmediately(class *storagev1.StorageClass) bool {
 	return mode == nil || *mode == storagev1.VolumeBindingImmediate
 }
 
-// stripClass keeps what this package reads.
+// stripClass keeps the fields that this package reads.
 func stripClass(class *storagev1.StorageClass) *storagev1.StorageClass {
 	kept := metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion}
 	if interval, annotated := class.Annotations[api.AnnotationTrimInterval]; annotated {

@@ -11,7 +11,7 @@ import (
 // This file decides which changes of conditions to report; health.go reports them. A condition that Health no longer finds
 // is resolved only if its volume or group is present and visible and has no other condition of the same kind.
 
-// condition identifies a finding while it lasts; its text may change.
+// condition identifies a condition while it lasts; its text may change.
 type condition struct {
 	what   lvm.ConditionType
 	group  lvm.VGName

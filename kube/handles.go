@@ -20,7 +20,7 @@ const handlesGoodFor = 10 * time.Second
 // handleIndex caches which volume handles several PersistentVolumes share.
 type handleIndex struct {
 	client *kubeclient.Client
-	turn   chan struct{}       // holds a token while the fields below are in use
+	turn   chan struct{}       // has a token while a goroutine uses the fields below
 	read   time.Time           // when the last list began
 	shared map[string][]string // names of the PersistentVolumes, two or more, by handle
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// allThere is a node with every volume; it counts the calls of Extend.
+// allThere is a node that has every volume; it counts the calls of Extend.
 type allThere struct {
 	snapshots
 	extended int
@@ -121,7 +121,8 @@ func expectShared(t *testing.T, err error, refused bool) {
 	}
 }
 
-// TestConcurrentExpansionsShareOneList: simultaneous expansions share one list of all PersistentVolumes, and a later one lists them again.
+// TestConcurrentExpansionsShareOneList: simultaneous expansions share one list of all PersistentVolumes, and a later one lists
+// them again.
 func TestConcurrentExpansionsShareOneList(t *testing.T) {
 	agent, _, sent := withVolumes(t, kubetest.VolumeOn("node-1", "data"))
 	looks := func() (n int) {

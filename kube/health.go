@@ -122,7 +122,7 @@ func (a *Agent) recordEvent(ctx context.Context, n kubeclient.Event) bool {
 	return true
 }
 
-// concerned returns the claim that is bound to the finding's volume or, for a whole group, the node. csi-provisioner
+// concerned returns the claim that is bound to the condition's volume or, for a whole group, the node. csi-provisioner
 // derives the names of PersistentVolume and volume from the claim's UID; the PersistentVolume leads to a claim that was
 // bound later.
 func (a *Agent) concerned(f lvm.Condition) corev1.ObjectReference {

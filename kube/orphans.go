@@ -104,7 +104,7 @@ func isAbandoned(pv *corev1.PersistentVolume) bool {
 	return pv.Annotations[api.AnnotationAbandonedSince] != "" && kubeclient.IsReleased(pv)
 }
 
-// holds reports whether a PersistentVolume refers to the volume.
+// holds reports whether the PersistentVolume refers to the volume.
 func holds(pv *corev1.PersistentVolume, o lvm.ManagedVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == api.DriverName && pv.Spec.CSI.VolumeHandle == o.ID.String()
 }

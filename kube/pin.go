@@ -15,7 +15,7 @@ import (
 
 // A restore or clone is possible only on the node of its source. Kubernetes does not know this: the scheduler would choose
 // any node with enough capacity. So the node with the source sets itself as the claim's selected node, instead of another
-// one; csi-provisioner then creates the volume, with or without a pod, and the scheduler follows with the pod.
+// one. Then csi-provisioner creates the volume, with or without a pod, and the scheduler assigns the pod to that node.
 
 // source is the data source of a claim. The zero value is none.
 type source struct {
@@ -112,8 +112,8 @@ func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
 }
 
 // handleOf returns the handle of a snapshot that is ready on this node; "": it is not. A content counts only if the
-// snapshot names it, too: several contents may name one snapshot, and whoever may create contents can name any. binding:
-// the snapshot, or one of these contents, is not bound yet.
+// snapshot names it, too: several contents may name one snapshot, and everyone who may create contents can name any snapshot.
+// binding: the snapshot, or one of these contents, is not bound yet.
 func (a *Agent) handleOf(ctx context.Context, key string) (handle string, binding bool, err error) {
 	contents := a.contents.Items(func(c *kubeclient.Content) bool { return c.SnapshotKey() == key })
 	if len(contents) == 0 {

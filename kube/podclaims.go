@@ -40,13 +40,13 @@ func (a *Agent) Asked(namespace, claim string) (answered func()) {
 	return a.claims.asked(namespace + "/" + claim)
 }
 
-// Waiting reports from memory whether a claim exists and has no volume yet.
+// Waiting reports, without a request, whether a claim exists and has no volume yet.
 func (a *Agent) Waiting(namespace, claim, uid string) bool {
 	waiting, ok := a.claims.waiting(namespace + "/" + claim)
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == ""
 }
 
-// WaitingHere reports from memory whether a claim waits for its volume and the scheduler has selected this node for it.
+// WaitingHere reports, without a request, whether a claim waits for its volume and the scheduler has selected this node for it.
 func (a *Agent) WaitingHere(namespace, claim, uid string) bool {
 	waiting, ok := a.claims.waiting(namespace + "/" + claim)
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == "" && waiting.DeletionTimestamp == nil &&

@@ -135,8 +135,7 @@ func TestAnotherPodsEphemeralVolume(t *testing.T) {
 	}
 }
 
-// TestConnectedClaimsAreBounded: whoever may create pods decides how many share a claim, so each request reads a bounded
-// number.
+// TestConnectedClaimsAreBounded: each request reads a bounded number of claims, because any number of pods may share a claim.
 func TestConnectedClaimsAreBounded(t *testing.T) {
 	var pods []string
 	for i := range 200 {

@@ -55,7 +55,7 @@ func stripPreProvisioned(o any) any {
 }
 
 // watchPreProvisioned watches the contents without a node label; nearly all clusters have none. Without the snapshot API it
-// polls for it: a reflector would ask, and log an error, twice a minute.
+// polls for the API: a reflector would send a request, and log an error, twice a minute.
 func (a *Agent) watchPreProvisioned(ctx context.Context) {
 	if a.preProvisioned == nil {
 		return

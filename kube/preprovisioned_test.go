@@ -45,7 +45,8 @@ const (
 	handleUnread  = "cccccc-cccc-cccc-cccc-cccc-cccc-cccccc/snap"
 )
 
-// TestPreProvisionedContent: where the snapshot is and what the API server answers decide what happens to a content.
+// TestPreProvisionedContent: the location of the snapshot and the answer of the API server decide whether the node labels a
+// content.
 func TestPreProvisionedContent(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle       string
@@ -127,8 +128,8 @@ func TestContentWatchNeedsSnapshotAPI(t *testing.T) {
 	<-ended
 }
 
-// TestPreProvisionedContentIsCheckedAgain: the agent checks a content without its snapshot again, and sends no request for that. It never
-// checks the contents of other drivers and of the snapshot controller.
+// TestPreProvisionedContentIsCheckedAgain: the agent checks a content without its snapshot again, and sends no request for that.
+// It never checks the contents of other drivers and of the snapshot controller.
 func TestPreProvisionedContentIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := NewAgent(Config{Client: &kubeclient.Client{}, Node: "node-1", Volumes: snapshots{}, Snapshots: true})

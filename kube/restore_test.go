@@ -24,7 +24,7 @@ const (
 	restoreClaim    = "GET /api/v1/namespaces/ns/persistentvolumeclaims/copy"
 )
 
-// restoring is a claim that restores a snapshot, and the objects that allow it.
+// restoring has a claim that restores a snapshot, and the objects that allow it.
 type restoring struct {
 	claim    *corev1.PersistentVolumeClaim // in the store; nil: the watch has not brought it
 	live     *corev1.PersistentVolumeClaim // at the API server; nil: it does not exist
@@ -76,9 +76,9 @@ func (r *restoring) ask(t *testing.T) (requests []string, err error) {
 
 const noKind = lvm.Kind(-1)
 
-// TestRestoreNeedsReferencesInBothDirections: the driver restores a snapshot for a claim only if objects that agree in both directions
-// lead from the claim to a content of this node with that snapshot. It returns a retryable error for what may be valid a
-// moment later.
+// TestRestoreNeedsReferencesInBothDirections: the driver restores a snapshot for a claim only if objects that agree in both
+// directions lead from the claim to a content of this node with that snapshot. It returns a retryable error for what may be valid
+// a moment later.
 func TestRestoreNeedsReferencesInBothDirections(t *testing.T) {
 	now := metav1.Now()
 	for name, test := range map[string]struct {

@@ -23,8 +23,8 @@ func waitingPods(t *testing.T, body []byte) (pods []waitingPod, err error) {
 	return pods, err
 }
 
-// TestPodReaderMatchesClientGo: the reader returns the same fields as a complete decoder, in both encodings; a truncated list
-// is an error, not a shorter list.
+// TestPodReaderMatchesClientGo: the reader returns the same fields as a complete decoder, in both encodings, and an error for a
+// truncated list.
 func TestPodReaderMatchesClientGo(t *testing.T) {
 	now := metav1.NewTime(time.Unix(1.7e9, 0))
 	pods := []corev1.Pod{usualPod(0), usualPod(1), usualPod(2), usualPod(3), usualPod(4), podWith("claimless", 0)}

@@ -8,12 +8,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// The kernel distinguishes btrfs file systems by their UUID, so a clone needs a new UUID before it can be mounted with its origin.
-// The feature "metadata_uuid" (Linux 5.0) provides that: the superblock gets a new UUID and keeps the old one as that of the
-// metadata, which does not change, and neither does an unreplayed log. btrfstune -m does the same, but as a separate
+// The kernel distinguishes btrfs file systems by their UUID, so a clone needs a new UUID before the driver mounts it beside its
+// origin. The feature "metadata_uuid" (Linux 5.0) provides that: the superblock gets a new UUID and keeps the old one as that
+// of the metadata, which does not change, and neither does an unreplayed log. btrfstune -m does the same, but as a separate
 // transaction, which a log does not survive.
 
-// Where the fields are in a btrfs superblock (btrfs documentation, "On-disk format").
+// Offsets of the fields in a btrfs superblock (btrfs documentation, "On-disk format").
 const (
 	btrfsSuperSize    = 4096
 	btrfsFSID         = 32  // 16 bytes
@@ -34,7 +34,7 @@ const (
 func isBtrfs(super []byte) bool { return string(super[btrfsMagic:][:8]) == "_BHRfS_M" }
 
 // canResizeBtrfs is canResize for a file system on one device. The kernel resizes to no less than 256 MiB (Linux,
-// fs/btrfs/ioctl.c): a smaller one stays as it was made until its volume is as large as that.
+// fs/btrfs/ioctl.c): a smaller file system keeps its size until its volume has that size.
 func canResizeBtrfs(super []byte, size uint64) bool {
 	const least = 256 << 20
 	le := binary.LittleEndian
@@ -51,8 +51,8 @@ func btrfsChecksum(super []byte) uint32 {
 	return crc32.Checksum(super[btrfsFSID:btrfsSuperSize], castagnoli)
 }
 
-// btrfsUUID is the file system UUID of a copy: always the same for one logical volume, so that the work is found done
-// by looking, whenever it was.
+// btrfsUUID returns the file system UUID of a restored or cloned volume. It is always the same for one logical volume, so that
+// the superblock shows whether the driver has set it.
 func btrfsUUID(lvUUID string) (uuid [uuidSize]byte) {
 	sum := sha256.Sum256([]byte("nodelvm btrfs copy " + lvUUID))
 	copy(uuid[:], sum[:])
@@ -61,8 +61,8 @@ func btrfsUUID(lvUUID string) (uuid [uuidSize]byte) {
 	return uuid
 }
 
-// withUUID returns the superblock with the UUID, or nil if it has it. lvm.KindConflict: the superblock does not allow it, and
-// only an admin can set the UUID.
+// withUUID returns the superblock with the UUID, or nil if it already has that UUID. lvm.KindConflict: the superblock does not
+// allow it, and only an admin can set the UUID.
 func withUUID(super []byte, uuid [uuidSize]byte) ([]byte, error) {
 	le := binary.LittleEndian
 	refuse := func(why string) ([]byte, error) {

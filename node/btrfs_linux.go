@@ -10,8 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// SetUUID writes one block, the first superblock: it is the only one that a mount reads, and the first commit after that
-// writes all the others.
+// SetUUID writes one block, the first superblock: a mount reads only this one, and the next commit writes all the others.
 func (m machine) SetUUID(ctx context.Context, device string, uuid [uuidSize]byte) error {
 	super, err := readSuperblock(device, superblocks["btrfs"])
 	if err != nil {

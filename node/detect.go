@@ -18,8 +18,8 @@ var magics = []struct {
 	{"btrfs", 64<<10 + 0x40, []byte("_BHRfS_M")},
 }
 
-// DetectFileSystem returns the type of the file system on a device, if it is one that this driver supports, and "" otherwise.
-// "" is no proof that the device is blank.
+// DetectFileSystem returns the type of the file system on a device, if this driver supports it, and "" otherwise. "" is no
+// proof that the device is blank.
 func DetectFileSystem(device string) (fsType string, err error) {
 	f, err := os.Open(device)
 	if err != nil {

@@ -7,22 +7,23 @@ import (
 	"github.com/nodelvm/nodelvm/node/luks"
 )
 
-// Encryption is what this service needs of package luks; *luks.Manager implements it. The device that pods use of an encrypted volume
-// is its mapping. Volumes without encryption meet it only where a request has nothing but a handle.
+// Encryption is what this service needs of package luks; *luks.Manager implements it. Pods use the mapping of an encrypted
+// volume as their device. Volumes without encryption appear here only if a request has nothing but a handle.
 type Encryption interface {
 	// Stage formats a blank volume, opens it, and returns its mapping's device.
 	Stage(ctx context.Context, r luks.Request) (device string, err error)
 	// Expand resizes the mapping of an open volume to its logical volume.
 	Expand(ctx context.Context, r luks.Request) (device string, size lvm.Bytes, err error)
-	// Unstage closes a volume; one that is closed, or not encrypted, stays as it is.
+	// Unstage closes a volume. It ignores one that is closed or not encrypted.
 	Unstage(ctx context.Context, handle string) error
 	// Check reads the header of a volume.
 	Check(v luks.Volume) (luks.Health, error)
-	// Mapping finds the device of an open volume.
+	// Mapping returns the device of an open volume.
 	Mapping(handle string) (device string, number uint64, open bool, err error)
 }
 
-// parseKeys reads the Secret of a request for an encrypted volume. field is the field of the PersistentVolume that names the Secret.
+// parseKeys parses the Secret of a request for an encrypted volume. field is the PersistentVolume's field that names the
+// Secret.
 func parseKeys(id lvm.ID, secret map[string]string, field string) (luks.Keys, error) {
 	if len(secret) == 0 {
 		return luks.Keys{}, lvm.Errorf(lvm.KindInvalid, "volume %s is encrypted, and the kubelet passed no Secret: its PersistentVolume has no %s, because its StorageClass names no Secret; create a class as docs/howto/encryption.md shows", id, field)
@@ -39,7 +40,7 @@ const (
 	expandSecret = "csi.nodeExpandSecretRef"
 )
 
-// currentDevice returns the device that the pods of a volume use: the mapping of an encrypted one, else that of the logical volume.
+// currentDevice returns the device that the pods of a volume use: the mapping of an encrypted volume, else its logical volume.
 func (s *Server) currentDevice(v volume) (device string, active bool, err error) {
 	if v.encryption == lvm.EncryptionNone {
 		return s.devices.Device(v.id, v.uuid)
@@ -48,7 +49,7 @@ func (s *Server) currentDevice(v volume) (device string, active bool, err error)
 	return device, active, err
 }
 
-// stageEncrypted opens an encrypted volume, and holds its mapping. The caller holds the logical volume.
+// stageEncrypted opens an encrypted volume, and keeps its mapping open until release. The caller keeps the logical volume open.
 func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, lv string) (device string, block BlockDevice, release func(), err error) {
 	v, err := s.devices.Lookup(ctx, r.id)
 	if err != nil {
@@ -66,7 +67,8 @@ func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, lv string) 
 	return device, block, release, err
 }
 
-// passesDiscards: discards show on the disk which blocks are free. Without them a thin pool never gets space back.
+// passesDiscards reports whether the mapping passes discards, which show on the disk which blocks are free. Without them a thin
+// pool never regains space.
 func passesDiscards(class lvm.Class, mountOptions []string) bool {
 	for _, option := range splitMountOptions(mountOptions) {
 		if option == "discard" || option == "discard=async" || option == "discard=sync" {
@@ -76,7 +78,7 @@ func passesDiscards(class lvm.Class, mountOptions []string) bool {
 	return class.Layout == lvm.LayoutThin
 }
 
-// checkBlank refuses (lvm.KindConflict) a logical volume that holds anything.
+// checkBlank refuses (lvm.KindConflict) a logical volume that is not blank or is mounted.
 func (s *Server) checkBlank(ctx context.Context, device, uuid string) error {
 	content, err := s.fs.Probe(ctx, device, uuid)
 	if err != nil || content.Blank() && !content.Mounted {
@@ -86,7 +88,7 @@ func (s *Server) checkBlank(ctx context.Context, device, uuid string) error {
 		device, content.describe(), device)
 }
 
-// describe names all that was found.
+// describe names all findings.
 func (c Content) describe() string {
 	var found []string
 	if c.Type != "" {
@@ -101,7 +103,7 @@ func (c Content) describe() string {
 	return joinAnd(found)
 }
 
-// expandMapping resizes the mapping of an encrypted volume to its logical volume, which it holds meanwhile.
+// expandMapping resizes the mapping of an encrypted volume to its logical volume, which it keeps open meanwhile.
 func (s *Server) expandMapping(ctx context.Context, r expandRequest, v lvm.Volume) (lvm.Bytes, error) {
 	lv := volume{id: v.ID, uuid: v.UUID}
 	device, active, err := s.currentDevice(lv)
@@ -126,8 +128,8 @@ func (s *Server) expandMapping(ctx context.Context, r expandRequest, v lvm.Volum
 	return size, err
 }
 
-// closeMapping closes an encrypted volume. It refuses (lvm.KindInUse) one that is bound at a pod's path: nothing has the
-// mapping open for that, and the next device would get its number.
+// closeMapping closes an encrypted volume. It refuses (lvm.KindInUse) one that is bound at a pod's path: a bind mount does not
+// keep the mapping open, and the next device would get its number.
 func (s *Server) closeMapping(ctx context.Context, handle string) error {
 	device, _, open, err := s.encryption.Mapping(handle)
 	if err != nil || !open {

@@ -5,7 +5,7 @@ import (
 	"github.com/nodelvm/nodelvm/node/luks"
 )
 
-// checkHeaders reads the LUKS headers of the encrypted volumes that are active.
+// checkHeaders checks the LUKS headers of the active encrypted volumes.
 func (s *Server) checkHeaders(volumes []lvm.Volume) (findings []lvm.Condition) {
 	for _, v := range volumes {
 		if v.Class.Encryption == lvm.EncryptionNone {

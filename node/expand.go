@@ -12,15 +12,15 @@ import (
 // expandRequest is a parsed NodeExpandVolumeRequest.
 type expandRequest struct {
 	id              lvm.ID
-	path            string // where the volume is mounted: its staging path, or a pod's where the caller names no other
+	path            string // mount point of the volume: the staging path, or a pod's if the caller names no other
 	required        lvm.Bytes
-	block, readOnly bool // as far as the caller says
+	block, readOnly bool // as the caller says, if it does
 	secret          map[string]string
 }
 
-// NodeExpandVolume lets the mapping of an encrypted volume and a mounted file system grow into its volume, which ControllerExpandVolume has made larger before
-// (CSI spec, "NodeExpandVolume"). A raw device needs nothing, and what has grown is left as it is. lvm.KindNotFound: the
-// volume is not there; lvm.KindOutOfRange: it is smaller than what is asked for.
+// NodeExpandVolume resizes the mapping of an encrypted volume and a mounted file system to the volume, which
+// ControllerExpandVolume has expanded before (CSI spec, "NodeExpandVolume"). A raw device needs nothing, and what has the full
+// size does not change. lvm.KindNotFound: the volume is not at the path; lvm.KindOutOfRange: it is smaller than requested.
 func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	r, err := parseExpand(req)
 	if err != nil {
@@ -60,11 +60,11 @@ func (s *Server) expand(ctx context.Context, r expandRequest, device string, num
 	case info.Mount == nil || info.Mount.Device != number:
 		return lvm.Errorf(lvm.KindNotFound, "volume %s is not mounted at %s", r.id, r.path)
 	case r.readOnly:
-		return nil // it grows when it is staged for writing
+		return nil // the driver resizes it when it is staged for writing
 	case !info.Mount.ReadOnly:
 		return s.resize(ctx, r.id, device, r.path, info.Mount.FSType)
 	}
-	// A pod may read what is mounted for writing elsewhere on this node.
+	// A pod may have a read-only mount of a file system that is mounted for writing elsewhere on this node.
 	mounts, err := s.fs.Mounts(device)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (s *Server) expand(ctx context.Context, r expandRequest, device string, num
 	return nil
 }
 
-// resize lets a mounted file system grow if its device is larger; without a process if it is not.
+// resize resizes a mounted file system if its device is larger; if not, it starts no process.
 func (s *Server) resize(ctx context.Context, id lvm.ID, device, path, fsType string) error {
 	more, err := s.fs.CanResize(device, fsType)
 	if err != nil || !more {

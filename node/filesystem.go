@@ -9,36 +9,36 @@ import (
 // Filesystem gives access to the node's paths, mounts and devices, and to the devices' content. None of its methods decides
 // anything. Its errors are complete sentences for a user.
 type Filesystem interface {
-	// Inspect describes a path. It does not touch what is mounted there, which may be dead.
+	// Inspect describes a path. It does not access a file system that is mounted there, which may be unresponsive.
 	Inspect(path string) (PathInfo, error)
-	// Mounts lists where a device is mounted whole, or bound as a raw device, with all links resolved.
+	// Mounts lists the mount points of a device's whole file system and the binds of the raw device, with all links resolved.
 	Mounts(device string) ([]MountPoint, error)
-	// RawDevices lists the devices that are bound as device nodes somewhere, as NodePublishVolume does for raw block volumes.
+	// RawDevices lists the devices whose device nodes are bound somewhere, as NodePublishVolume binds raw block volumes.
 	RawDevices() ([]DeviceNumber, error)
-	// Stat returns number and size of the block device at a path; anything else there is an error.
+	// Stat returns number and size of the block device at a path. It is an error if the path has none.
 	Stat(device string) (BlockDevice, error)
 	// OpenDevice opens a block device until release is called: until then the kernel gives its number to no other device.
 	OpenDevice(device string) (block BlockDevice, release func(), err error)
-	// Probe reads what is on the device of the logical volume with this UUID. It reads only, and ends with ctx.
+	// Probe reads the content of the device of the logical volume with this UUID. It never writes, and ends with ctx.
 	Probe(ctx context.Context, device, uuid string) (Content, error)
-	// Format makes a file system on a device that holds nothing. It is never interrupted. lvm.KindInUse: the device is open.
+	// Format creates a file system on a blank device. It is never interrupted. lvm.KindInUse: the device is open.
 	Format(ctx context.Context, f Formatting) error
-	// RemoveMark removes the mark of mkfs from a device with a whole file system that was never mounted (see mkfsMark).
+	// RemoveMark removes the mark of mkfs from a device with a complete file system that was never mounted (see mkfsMark).
 	RemoveMark(device, uuid string) error
-	// Fsck repairs what needs no admin. Errors that it cannot repair are lvm.KindConflict.
+	// Fsck makes the repairs that need no admin. lvm.KindConflict: it cannot repair the errors.
 	Fsck(ctx context.Context, device, fsType string) error
 	// SetUUID sets the UUID of the btrfs file system on an unmounted device, if it has another one.
 	SetUUID(ctx context.Context, device string, uuid [uuidSize]byte) error
 	// CanResize reports whether the file system on a device is smaller than the device allows. It starts no process.
 	CanResize(device, fsType string) (bool, error)
-	// Resize makes a mounted file system as large as its device allows. It is never interrupted.
+	// Resize resizes a mounted file system to its device. It is never interrupted.
 	Resize(device, path, fsType string) error
-	// CreateMountPoint creates an empty directory, or an empty file for a block volume, and the directories above it. It returns what
-	// it created, the deepest path last; if it fails, it has removed that.
+	// CreateMountPoint creates an empty directory, or an empty file for a block volume, and its missing parent directories. It
+	// returns what it created, the deepest path last. If it fails, it removes that.
 	CreateMountPoint(path string, file bool) (made []string, err error)
 	// Mount mounts a device's file system as mount(8) does.
 	Mount(device, target, fsType string, options []string) error
-	// Bind makes what is at source appear at target too; read-only in every mount namespace that the mount reaches.
+	// Bind bind-mounts source at target; a read-only mount is read-only in every mount namespace that it reaches.
 	Bind(source, target string, readOnly bool) error
 	// ReadOnly reports whether a block device refuses writes.
 	ReadOnly(device string) (bool, error)
@@ -46,22 +46,23 @@ type Filesystem interface {
 	SetReadOnly(device string, readOnly bool) error
 	// Unmount removes the topmost mount at a path.
 	Unmount(path string) error
-	// RemoveMountPoint removes an empty directory or a file; it is no error if nothing is there.
+	// RemoveMountPoint removes an empty directory or a file. A missing path is no error.
 	RemoveMountPoint(path string) error
 	// FailedFileSystems lists the devices whose mounted file systems have errors, after which the kernel makes them read-only.
 	FailedFileSystems() ([]DeviceNumber, error)
-	// ReadAt reads so many bytes of a device from an offset. It is an error if the device is smaller.
+	// ReadAt reads this number of bytes of a device from an offset. It is an error if the device is too small.
 	ReadAt(device string, offset int64, bytes int) ([]byte, error)
 	// Usage returns the usage of the file system that is mounted at a path.
 	Usage(path string) (Usage, error)
-	// MountedFileSystems lists where file systems on block devices are mounted whole, by device; the oldest mount comes first.
+	// MountedFileSystems lists the mount points of whole file systems on block devices, by device, the oldest mount first.
 	MountedFileSystems() (map[DeviceNumber][]MountedFileSystem, error)
-	// UsageOf returns the usage of a mounted file system; fs.ErrNotExist: it is no longer the one at its path.
+	// UsageOf returns the usage of a mounted file system. fs.ErrNotExist: its path shows another one now.
 	UsageOf(m MountedFileSystem) (Usage, error)
-	// Trim discards the unused blocks of one range of a mounted file system (FITRIM): the one that begins at an offset, on a device of this
-	// size. It returns the number of bytes, and where the next range begins. io.EOF: the file system ends before the offset.
+	// Trim discards the unused blocks of one range of a mounted file system (FITRIM): the one that begins at an offset, on a
+	// device of this size. It returns the number of bytes, and the start of the next range. io.EOF: the file system ends before
+	// the offset.
 	Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error)
-	// Sync writes to the disks what a mounted file system holds in memory (syncfs(2)).
+	// Sync writes the dirty data of a mounted file system to the disks (syncfs(2)).
 	Sync(m MountedFileSystem) error
 }
 
@@ -96,7 +97,7 @@ type Formatting struct {
 	Clear   bool     // the device holds what an interrupted mkfs left
 }
 
-// Usage is how full a file system is (statfs(2)).
+// Usage is the usage of a file system (statfs(2)).
 type Usage struct {
 	Total, Used, Available         lvm.Bytes // Available: to users other than root
 	Inodes, InodesUsed, InodesFree int64

@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Format keeps the device open for writing until all is done: udev probes a device after each writer has closed it.
+// Format keeps the device open for writing until it has finished: udev probes a device each time that a writer closes it.
 func (m machine) Format(ctx context.Context, f Formatting) (err error) {
 	if err := waitUnused(ctx, f.Device); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (m machine) Format(ctx context.Context, f Formatting) (err error) {
 		return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	if f.Clear { // mkfs itself would refuse; after it a mark counts for nothing unless it is written again
+	if f.Clear { // else mkfs would refuse; a mark counts only if Format writes it again
 		if err := writeDurably(device, make([]byte, headSize), 0); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (m machine) Format(ctx context.Context, f Formatting) (err error) {
 	return removeMark(device, f.UUID, at)
 }
 
-// RemoveMark writes to a device that is not mounted.
+// RemoveMark opens the device exclusively: it must not be mounted.
 func (m machine) RemoveMark(path, uuid string) error {
 	block, err := m.Stat(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func (m machine) RemoveMark(path, uuid string) error {
 	return errors.Join(removeMark(device, uuid, markOffset(block.Size)), device.Close())
 }
 
-// removeMark zeroes the mark if it is there, and nothing else.
+// removeMark zeroes the mark if the device has it, and nothing else.
 func removeMark(device *os.File, uuid string, at int64) error {
 	if at < headSize {
 		return nil
@@ -118,8 +118,7 @@ func waitUnused(ctx context.Context, device string) error {
 // e2fsck(8), "EXIT CODE": a sum of these and others.
 const fsckErrorsLeft = 4
 
-// Fsck checks ext4 by e2fsck in its careful mode, as at boot; xfs and btrfs replay their logs when they are mounted, and want
-// no check.
+// Fsck checks ext4 with e2fsck -p, as at boot. xfs and btrfs replay their logs when they are mounted, and need no check.
 func (m machine) Fsck(_ context.Context, device, fsType string) error {
 	if fsType != "ext4" {
 		return nil
@@ -128,15 +127,15 @@ func (m machine) Fsck(_ context.Context, device, fsType string) error {
 	var exit exec.ExitError
 	switch {
 	case !errors.As(err, &exit):
-	case !exit.Exited(): // killed, perhaps for want of memory
+	case !exit.Exited(): // killed, perhaps because memory was short
 		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was interrupted, and the next NodeStageVolume repeats it: fsck.ext4: %w", device, err)
 	case exit.ExitStatus()&fsckErrorsLeft != 0:
 		return lvm.Errorf(lvm.KindConflict, "the file system on %s has errors that cannot be repaired automatically: run fsck.ext4 %s on this node. Its output: %s", device, device, oneLine(out))
 	}
-	return nil // all else is for mount to judge: corrected, clean, or not a matter of the file system
+	return nil // clean, corrected, or no fault of the file system: mount decides
 }
 
-// combinedOutput runs a tool in the C locale, and returns what it wrote to either stream.
+// combinedOutput runs a tool in the C locale, and returns the output of both streams.
 func (machine) combinedOutput(cmd exec.Cmd) ([]byte, error) {
 	cmd.SetEnv(append(os.Environ(), "LC_ALL=C"))
 	return cmd.CombinedOutput()

@@ -10,9 +10,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// Health looks for volumes of this cluster whose mounted file systems are nearly full, or have errors, so that the kernel has made them
-// read-only. It also looks for raw block volumes with a signature that the node's own system might act on. It reads the table of
-// mounts, the usage of the mounted file systems, ext4's count of errors, and the beginning of the raw block volumes that are active.
+// Health returns conditions of this cluster's volumes: mounted file systems that are nearly full, or read-only after errors;
+// raw block volumes with a signature that the node's own system might act on; encrypted volumes with a damaged header. It reads
+// the mount table, the usage of the mounted file systems, ext4's error counters, LUKS headers, and both ends of raw block
+// volumes.
 func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
 	failed, err := s.fs.FailedFileSystems()
 	if err != nil {
@@ -52,7 +53,7 @@ const (
 	fullPercent       = 2
 )
 
-// fullFileSystems finds the file systems with little space or few inodes left. One that does not answer has no condition.
+// fullFileSystems returns the file systems with little space or few inodes left. One that does not answer has no condition.
 func fullFileSystems(volumes []lvm.Volume, usage map[lvm.ID]inventory.FileSystem) []lvm.Condition {
 	var found []lvm.Condition
 	for _, v := range volumes {
@@ -72,7 +73,7 @@ func fullFileSystems(volumes []lvm.Volume, usage map[lvm.ID]inventory.FileSystem
 	return found
 }
 
-// spaceCondition is the condition of a file system's space; "": none.
+// spaceCondition returns the condition of a file system's space; "": none.
 func spaceCondition(f inventory.FileSystem) lvm.ConditionType {
 	switch {
 	case isBelow(int64(f.Available), int64(f.Size), fullPercent):
@@ -83,7 +84,7 @@ func spaceCondition(f inventory.FileSystem) lvm.ConditionType {
 	return ""
 }
 
-// isBelow reports whether left is less than percent of all. Both come from the kernel: all*percent may overflow.
+// isBelow reports whether left is less than percent of all. It uses floats, because all*percent may overflow.
 func isBelow(left, all int64, percent float64) bool { return float64(left)*100 < float64(all)*percent }
 
 func expansionCommand(v lvm.Volume) string {

@@ -10,11 +10,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// signatureSpan is how much of a volume's beginning is read: as far as the last of hostSignatures.
+// signatureSpan is the number of bytes to read at the beginning of a volume: it includes the last of hostSignatures.
 const signatureSpan = 68 << 10
 
-// hostSignatures are what LVM, mdadm and the kernel's btrfs look for on the devices of a node (LVM2, lib/label/label.h; Linux,
-// include/uapi/linux/raid/md_p.h and fs/btrfs/fs.h).
+// hostSignatures are the signatures that LVM, mdadm and the kernel's btrfs search for on the devices of a node (LVM2,
+// lib/label/label.h; Linux, include/uapi/linux/raid/md_p.h and fs/btrfs/fs.h).
 var hostSignatures = []struct {
 	what    string
 	offsets []int
@@ -29,14 +29,14 @@ const mdMember = "a member of an md array"
 
 var mdMagic = []byte{0xfc, 0x4e, 0x2b, 0xa9}
 
-// mdEndOffsets are the offsets of the superblocks of md's versions 0.90 and 1.0 on a device of a size: in the last whole 64 KiB, and 8 KiB
-// before the end at a multiple of 4 KiB (md(4)).
+// mdEndOffsets returns the offsets of the superblocks of md's versions 0.90 and 1.0 on a device of a size: in the last whole 64
+// KiB, and 8 KiB before the end at a multiple of 4 KiB (md(4)).
 func mdEndOffsets(size lvm.Bytes) []int64 {
 	const reserved, sector = 64 << 10, 512
 	return []int64{int64(size)&^(reserved-1) - reserved, (int64(size)/sector - 16) &^ 7 * sector}
 }
 
-// matchHostSignature names what the beginning of a volume looks like to the node's own system; "" for nothing of it.
+// matchHostSignature names the signature at the beginning of a volume; "": none.
 func matchHostSignature(head []byte) string {
 	for _, s := range hostSignatures {
 		for _, at := range s.offsets {
@@ -48,11 +48,11 @@ func matchHostSignature(head []byte) string {
 	return ""
 }
 
-// signatureTimeout bounds the check of a node's volumes: an unresponsive device must not delay the other findings.
+// signatureTimeout limits the check of a node's volumes: an unresponsive device must not delay the other findings.
 const signatureTimeout = 5 * time.Second
 
-// findHostSignatures looks for raw block volumes with a signature that the node's own system might act on, and for encrypted volumes
-// whose header is damaged.
+// findHostSignatures returns the raw block volumes with a signature that the node's own system might act on, and the encrypted
+// volumes with a damaged header.
 func (s *Server) findHostSignatures(ctx context.Context, volumes []lvm.Volume) []lvm.Condition {
 	if !s.signatureScan.TryLock() {
 		return nil // an earlier check waits for an unresponsive device
@@ -85,15 +85,15 @@ type rawVolume struct {
 	path string // of its device
 }
 
-// rawVolumes finds the volumes that are published as raw block volumes. A node without any costs one reading of the mount table:
-// each scrape of the metrics comes here, and asking for each volume's device costs many system calls.
+// rawVolumes returns the volumes that are published as raw block volumes. If there is none, it only reads the mount table: each
+// scrape of the metrics calls it, and each search for a volume's device costs many system calls.
 func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
 	numbers, err := s.fs.RawDevices()
 	if err != nil || len(numbers) == 0 {
 		return nil
 	}
 	var raw []rawVolume
-	for _, block := range []bool{true, false} { // those that were created for this first: the search ends when all are found
+	for _, block := range []bool{true, false} { // raw block volumes first: the search ends when it has found all
 		for _, v := range volumes {
 			if len(raw) == len(numbers) {
 				return raw
@@ -113,7 +113,7 @@ func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
 	return raw
 }
 
-// hostSignatureFinding reads a raw block volume.
+// hostSignatureFinding checks a raw block volume.
 func (s *Server) hostSignatureFinding(raw rawVolume) (lvm.Condition, bool) {
 	v, path := raw.Volume, raw.path
 	what := s.readHostSignature(path)
@@ -125,8 +125,8 @@ func (s *Server) hostSignatureFinding(raw rawVolume) (lvm.Condition, bool) {
 		v.Group, v.ID.LV, path, what)}, true
 }
 
-// readHostSignature tells what a device begins or ends like; "" for nothing that the node's own system acts on, and for what cannot be
-// read, is too small, or has just gone.
+// readHostSignature describes the signature at the beginning or end of a device; "": none on which the node's own system acts,
+// or the device is unreadable, too small, or no longer exists.
 func (s *Server) readHostSignature(path string) string {
 	head, err := s.fs.ReadAt(path, 0, signatureSpan)
 	if err != nil {

@@ -50,14 +50,14 @@ func (machine) Inspect(path string) (PathInfo, error) {
 			ReadOnly: hasOption(top.Options, "ro"),
 		}
 		if top.Root == "/" {
-			return p, nil // a whole file system; a bound file or device has another root, and is safe to stat
+			return p, nil // a whole file system may be unresponsive; a bound file or device has another root
 		}
 	}
 	p.Kind, p.Device, err = kindOf(p.Path)
 	return p, err
 }
 
-// OpenDevice checks that the path is the name that the kernel has for the device: a node in /dev can be stale.
+// OpenDevice checks that the path is the kernel's name of the device: a node in /dev can be stale.
 func (m machine) OpenDevice(device string) (BlockDevice, func(), error) {
 	f, err := os.Open(device)
 	if err != nil {

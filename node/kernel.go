@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelVersion is major and minor of a Linux kernel, 5.15.
+// kernelVersion is the major and minor version of a Linux kernel, as 5.15.
 type kernelVersion struct{ major, minor int }
 
 var releasePattern = regexp.MustCompile(`^([0-9]{1,4})\.([0-9]{1,4})`)
 
-// parseKernel reads a release as uname(2) gives it, "5.15.0-91-generic". One that cannot be read is version 0.0, on which
-// nothing is made that an old kernel does not mount.
+// parseKernel parses a release of uname(2), "5.15.0-91-generic". An unreadable one is version 0.0: for it the driver creates
+// nothing that an old kernel cannot mount.
 func parseKernel(release string) kernelVersion {
 	match := releasePattern.FindStringSubmatch(release)
 	if match == nil {
@@ -25,7 +25,7 @@ func parseKernel(release string) kernelVersion {
 	return kernelVersion{major, minor}
 }
 
-// runningKernel is the version of this machine's kernel.
+// runningKernel returns the version of this machine's kernel.
 func runningKernel() kernelVersion {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

@@ -2,8 +2,8 @@ package node
 
 import "context"
 
-// ListSignatures names what blkid, with unrestricted probing, and wipefs find on a device: file systems, partition
-// tables, and all else that they know. Nothing is written. An empty list alone does not prove that nothing is there.
+// ListSignatures names what blkid, with unrestricted probing, and wipefs find on a device: file systems, partition tables, and
+// all else that they know. It never writes. An empty list alone does not prove that the device is blank.
 func ListSignatures(ctx context.Context, device string) ([]string, error) {
 	m := newMachine()
 	content, err := m.blkid(ctx, device)

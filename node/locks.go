@@ -16,8 +16,8 @@ type operationLocks struct {
 // lock locks a name exclusively: staging and unstaging a volume, or any work at a target path.
 func (l *operationLocks) lock(name string) (release func(), err error) { return l.acquire(name, -1) }
 
-// lockShared locks a volume against exclusive holders: several pods may publish it at once, but never while it is
-// being unstaged, when a bind mount could catch the bare directory.
+// lockShared locks a volume against exclusive holders: several pods may publish it at once, but not while it is being unstaged,
+// when a bind mount could bind the empty directory.
 func (l *operationLocks) lockShared(name string) (release func(), err error) {
 	return l.acquire(name, 1)
 }

@@ -9,27 +9,27 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// fileSystems are the ones that can be made and mounted; the first is the default.
+// fileSystems are the types that the driver can create and mount; the first is the default.
 var fileSystems = []string{"ext4", "xfs", "btrfs"}
 
-// mkfsDefaults: no discard, since thick extents are the volume's own and thin blocks are not there yet; no reserve for
-// root, a volume is not a system's disk. After an error ext4 takes no more writes, as xfs and btrfs do by themselves.
-// Neither -F nor -f: where mkfs sees something after all, it shall refuse too.
+// mkfsDefaults are the default options of mkfs. No discard: no other volume has data in thick extents, and thin blocks do not
+// exist yet. No reserve for root: a volume is not a system disk. After an error ext4 becomes read-only, as xfs and btrfs do by
+// themselves. Neither -F nor -f: if mkfs finds a signature after all, it must refuse too.
 var mkfsDefaults = map[string][]string{
 	"ext4":  {"-q", "-m", "0", "-e", "remount-ro", "-E", "nodiscard"},
 	"xfs":   {"-q", "-K"},
 	"btrfs": {"-q", "-K"},
 }
 
-// minimumSizes are what mkfs.xfs (xfsprogs since 5.19) and mkfs.btrfs accept.
+// minimumSizes are the minimum sizes of mkfs.xfs (xfsprogs since 5.19) and mkfs.btrfs.
 var minimumSizes = map[string]lvm.Bytes{"xfs": 300 * lvm.MiB, "btrfs": 109 * lvm.MiB}
 
-// MinimumSize is the size of the smallest device that a file system of the type can be made on; 0: any.
+// MinimumSize returns the size of the smallest device for a file system of the type; 0: any.
 func MinimumSize(fsType string) lvm.Bytes { return minimumSizes[fsType] }
 
-// mkfsAllowed are the options that a StorageClass may add, with the pattern of their values. They only shape the file system. None
-// names a file or a device, forces, or moves the file system away from the beginning of the device. The features of -O need no
-// mount option, and allow online resizing: sparse_super2 does not (Linux, fs/ext4/resize.c).
+// mkfsAllowed are the options that a StorageClass may add, with the pattern of their values. They only shape the file system.
+// None names a file or a device, forces, or moves the file system away from the beginning of the device. The features of -O
+// need no mount option, and allow online resizing: sparse_super2 does not (Linux, fs/ext4/resize.c).
 var mkfsAllowed = map[string]map[string]*regexp.Regexp{
 	"ext4": {
 		"-b": fullMatch(`1024|2048|4096`),
@@ -66,13 +66,13 @@ var mkfsAllowed = map[string]map[string]*regexp.Regexp{
 
 func fullMatch(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
 
-// commaList is the pattern of several values with commas between them.
+// commaList returns the pattern of a comma-separated list of such values.
 func commaList(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`^(?:` + pattern + `)(?:,(?:` + pattern + `))*$`)
 }
 
-// CheckFileSystem refuses (lvm.KindInvalid) a type of file system that is not made here, and mkfs options that are not
-// allowed for it, or that make a file system which this node's kernel does not mount.
+// CheckFileSystem refuses (lvm.KindInvalid) an unsupported type of file system, and mkfs options that the type does not allow,
+// or that create a file system which this node's kernel cannot mount.
 func CheckFileSystem(fsType, mkfsOptions string) error {
 	if !slices.Contains(fileSystems, fsType) {
 		return lvm.Errorf(lvm.KindInvalid, "the file system type %q is not supported; csi.storage.k8s.io/fstype can be one of %q", fsType, fileSystems)
@@ -84,8 +84,8 @@ func CheckFileSystem(fsType, mkfsOptions string) error {
 	return checkKernel(fsType, options, runningKernel())
 }
 
-// parseMkfs reads mkfs options, "-i 65536 -L data", as arguments. Each is an option and its value, as there is no shell
-// that would join or split them.
+// parseMkfs parses mkfs options, "-i 65536 -L data", as arguments. Each option has its value in the next argument, because no
+// shell joins or splits them.
 func parseMkfs(fsType, options string) ([]string, error) {
 	args := strings.Fields(options)
 	for i := 0; i < len(args); i += 2 {
@@ -107,7 +107,7 @@ func parseMkfs(fsType, options string) ([]string, error) {
 	return args, nil
 }
 
-// repeated is the name of a suboption that a list has twice; "" if it has none.
+// repeated returns the name of a suboption that occurs twice in a list; "": none.
 func repeated(list string) string {
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(list, ",") {
@@ -120,9 +120,9 @@ func repeated(list string) string {
 	return ""
 }
 
-// mkfsArgs is the argument vector of mkfs.<fsType> for a kernel. If an option occurs twice,
-// mkfs.ext4 uses the last one, so the class's options follow the defaults, also in the list of extended options. mkfs.xfs refuses
-// a suboption that occurs twice ("respecified"), so the kernel's features are merged into the class's options.
+// mkfsArgs returns the arguments of mkfs.<fsType> for a kernel. If an option occurs twice, mkfs.ext4 uses the last one, so the
+// class's options follow the defaults, also in the list of extended options. mkfs.xfs refuses a suboption that occurs twice
+// ("respecified"), so mkfsArgs merges the kernel's features into the class's options.
 func mkfsArgs(fsType, device string, options []string, kernel kernelVersion) []string {
 	if fsType == "xfs" {
 		options = withFeatures(options, xfsFeatures(options, kernel))

@@ -7,31 +7,31 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// suboption is one that mkfs reads in the list of an option: nrext64=0 of -i.
+// suboption is one entry in the list of a mkfs option: nrext64=0 of -i.
 type suboption struct{ option, name, value string }
 
-// bigTimes and manyExtents are the kernels that first mount an xfs with the features of these names, and blockGroupTree
-// the one that mounts a btrfs with that.
+// bigTimes and manyExtents are the first kernels that mount an xfs with the features of these names; blockGroupTree is the
+// first that mounts a btrfs with that feature.
 var (
 	bigTimes       = kernelVersion{5, 10}
 	manyExtents    = kernelVersion{5, 19}
 	blockGroupTree = kernelVersion{6, 1}
 )
 
-// xfsFeatures are the default features of a new xfs: those of mkfs.xfs at the time of Linux 5.15, or of Linux 5.4 for an older
-// kernel. A newer kernel gets no more, because an admin can downgrade a node with its data. mkfs.xfs has them as lts_5.15.conf and
-// lts_5.4.conf, but refuses such a file together with suboptions that the file sets too.
+// xfsFeatures returns the default features of a new xfs: those of mkfs.xfs at the time of Linux 5.15, or of Linux 5.4 for an
+// older kernel. A newer kernel gets no more, because an admin can downgrade a node with its data. mkfs.xfs has them as
+// lts_5.15.conf and lts_5.4.conf, but refuses such a file together with suboptions that the file sets too.
 func xfsFeatures(options []string, kernel kernelVersion) []suboption {
 	newer := "1"
 	if kernel.before(bigTimes) {
-		newer = "0" // its times end in 2038
+		newer = "0" // its timestamps end in 2038
 	}
 	features := []suboption{
 		{"-m", "crc", "1"}, {"-m", "finobt", "1"}, {"-m", "reflink", "1"}, {"-m", "rmapbt", "0"},
 		{"-m", "bigtime", newer}, {"-m", "inobtcount", newer},
 		{"-i", "sparse", "1"}, {"-i", "nrext64", "0"},
 	}
-	if suboptionOf(options, "-m", "crc") == "0" { // the format before version 5 has none of them
+	if suboptionOf(options, "-m", "crc") == "0" { // the format before version 5 has none of these features
 		return nil
 	}
 	if suboptionOf(options, "-m", "finobt") == "0" { // inobtcount counts its blocks too
@@ -41,7 +41,7 @@ func xfsFeatures(options []string, kernel kernelVersion) []suboption {
 	return slices.DeleteFunc(features, func(f suboption) bool { return suboptionOf(options, f.option, f.name) != "" })
 }
 
-// suboptionOf returns the value of a suboption among the arguments of mkfs; "" if it is not there.
+// suboptionOf returns the value of a suboption among the arguments of mkfs; "": absent.
 func suboptionOf(options []string, option, name string) string {
 	at := slices.Index(options, option)
 	if at < 0 {
@@ -55,7 +55,7 @@ func suboptionOf(options []string, option, name string) string {
 	return ""
 }
 
-// withFeatures adds suboptions to the arguments of mkfs: to an option that is there, or as one more.
+// withFeatures adds suboptions to the arguments of mkfs: to the option if it is present, else with a new one.
 func withFeatures(options []string, features []suboption) []string {
 	options = slices.Clone(options)
 	for _, f := range features {
@@ -68,7 +68,7 @@ func withFeatures(options []string, features []suboption) []string {
 	return options
 }
 
-// checkKernel refuses (lvm.KindInvalid) options that make a file system which the kernel does not mount.
+// checkKernel refuses (lvm.KindInvalid) options that create a file system which the kernel cannot mount.
 func checkKernel(fsType string, options []string, kernel kernelVersion) error {
 	for _, wanted := range []struct {
 		fsType string
@@ -89,7 +89,7 @@ func checkKernel(fsType string, options []string, kernel kernelVersion) error {
 	return nil
 }
 
-// hasSuboption reports whether a suboption without a value is among the arguments of mkfs.
+// hasSuboption reports whether the arguments of mkfs have a suboption without a value.
 func hasSuboption(options []string, option, name string) bool {
 	at := slices.Index(options, option)
 	return at >= 0 && slices.Contains(strings.Split(options[at+1], ","), name)

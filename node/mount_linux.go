@@ -35,7 +35,7 @@ func (m machine) CreateMountPoint(path string, file bool) (made []string, err er
 		missing = append(missing, dirs)
 	}
 	for _, dir := range slices.Backward(missing) {
-		if err := os.Mkdir(dir, 0o750); errors.Is(err, os.ErrExist) { // another process has created it meanwhile
+		if err := os.Mkdir(dir, 0o750); errors.Is(err, os.ErrExist) { // another process created it meanwhile
 			continue
 		} else if err != nil {
 			return made, err
@@ -52,7 +52,7 @@ func (m machine) CreateMountPoint(path string, file bool) (made []string, err er
 	return append(made, path), f.Close()
 }
 
-// removeAll removes what was made, the last first.
+// removeAll removes the created paths, the last first.
 func (m machine) removeAll(made []string) error {
 	for _, path := range slices.Backward(made) {
 		if err := m.RemoveMountPoint(path); err != nil {
@@ -62,7 +62,7 @@ func (m machine) removeAll(made []string) error {
 	return nil
 }
 
-// noCanonicalize keeps mount(8) from turning /dev/dm-3 into a name below /dev/mapper, which can be stale and be another device.
+// noCanonicalize stops mount(8) from replacing /dev/dm-3 with a name below /dev/mapper, which can be stale: another device's.
 var noCanonicalize = []string{"--no-canonicalize"}
 
 func (m machine) Mount(source, target, fsType string, options []string) error {
@@ -86,9 +86,8 @@ func (machine) RemoveMountPoint(path string) error {
 	return nil
 }
 
-// Bind makes a read-only mount read-only before it appears at the target: the kernel does not tell other mount namespaces,
-// the host's for one, of a mount that is remounted, only of one that is new (Linux,
-// Documentation/filesystems/sharedsubtree.rst).
+// Bind makes a read-only mount read-only before it attaches it at the target. The kernel propagates a new mount to other mount
+// namespaces, such as the host's, but not a later remount (Linux, Documentation/filesystems/sharedsubtree.rst).
 func (machine) Bind(source, target string, readOnly bool) error {
 	bind := func(from, to string) error { return unix.Mount(from, to, "", unix.MS_BIND, "") }
 	var err error
@@ -105,7 +104,7 @@ func (machine) Bind(source, target string, readOnly bool) error {
 	return nil
 }
 
-// bindReadOnly needs mount_setattr(2), of Linux 5.12.
+// bindReadOnly needs mount_setattr(2) of Linux 5.12.
 func bindReadOnly(source, target string) error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -118,8 +117,8 @@ func bindReadOnly(source, target string) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// bindReadOnlyBeforeLinux512 binds to a place of this process' own, which other namespaces do not see, and from there: a
-// bind mount has the flags of the mount that it is made from.
+// bindReadOnlyBeforeLinux512 binds to a private path, which other namespaces do not see, and from there to the target: a bind
+// mount has the flags of the mount that it is made from.
 func bindReadOnlyBeforeLinux512(source, target string, bind func(from, to string) error) (err error) {
 	dir, err := os.MkdirTemp("", "nodelvm-bind-")
 	if err != nil {
@@ -149,7 +148,7 @@ func bindReadOnlyBeforeLinux512(source, target string, bind func(from, to string
 	return bind(private, target)
 }
 
-// remountReadOnly keeps the mount's other flags, which a remount would take away (mount(2), "Remounting an existing mount").
+// remountReadOnly keeps the mount's other flags, which a remount would clear (mount(2), "Remounting an existing mount").
 func remountReadOnly(path string) error {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -167,7 +166,7 @@ func remountReadOnly(path string) error {
 	return unix.Mount("", path, "", flags, "")
 }
 
-// BLKROSET and BLKROGET of include/uapi/linux/fs.h.
+// ReadOnly and SetReadOnly use BLKROGET and BLKROSET of include/uapi/linux/fs.h.
 func (machine) ReadOnly(device string) (bool, error) {
 	f, err := os.Open(device)
 	if err != nil {
@@ -205,7 +204,7 @@ func (machine) Usage(path string) (Usage, error) {
 	return usageOf(s), nil
 }
 
-// UsageOf compares the mount's ID: where the file system was unmounted meanwhile, the path shows the file system above.
+// UsageOf compares the mount's ID: after an unmount, or below another mount, the path shows another file system.
 func (machine) UsageOf(m MountedFileSystem) (Usage, error) {
 	fd, err := unix.Open(m.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// The forms of the values of mount options.
+// Patterns of the values of mount options.
 const (
 	number = `[0-9]{1,10}`
 	size   = `[0-9]{1,10}[kmgKMG]?`
-	// selinuxContext is a label as the kubelet gives it: in quotation marks where it has commas.
+	// selinuxContext is a label as the kubelet passes it: in quotation marks if it has commas.
 	selinuxContext = `[A-Za-z0-9_.:-]{1,255}|"[A-Za-z0-9_.:,-]{1,255}"`
 )
 
-// mountAllowed are the mount options that each file system may have, each with the form of its value; nil: it has none.
-// The driver refuses all others. They could name another device or a path of the node (journal_path, logdev, rtdev, device, loop,
+// mountAllowed are the mount options that each file system may have, with the pattern of the value; nil: no value. The driver
+// refuses all others. They could name another device or a path of the node (journal_path, logdev, rtdev, device, loop,
 // X-mount.*), or turn the mount into another operation (bind, remount, move). They could skip the recovery at a mount (noload,
 // norecovery), or let an error of one file system stop the node (errors=panic, fatal_errors=panic).
 var mountAllowed = map[string]map[string]*regexp.Regexp{
@@ -53,13 +53,13 @@ var mountAllowed = map[string]map[string]*regexp.Regexp{
 		valued(`v1|v2`, `space_cache`)),
 }
 
-// anyMountAllowed are those of every file system.
+// anyMountAllowed are the options that every file system may have.
 var anyMountAllowed = union(
 	flags(`defaults ro rw atime noatime diratime nodiratime relatime norelatime strictatime nostrictatime lazytime nolazytime
 		sync async dirsync suid nosuid dev nodev exec noexec nosymfollow iversion noiversion`),
 	valued(selinuxContext, `context fscontext defcontext rootcontext`))
 
-// flags are options without a value.
+// flags returns options without a value.
 func flags(names string) map[string]*regexp.Regexp {
 	forms := map[string]*regexp.Regexp{}
 	for name := range strings.FieldsSeq(names) {
@@ -68,7 +68,7 @@ func flags(names string) map[string]*regexp.Regexp {
 	return forms
 }
 
-// valued are options whose value has the form; the key ends in "=".
+// valued returns options whose value matches the pattern; their keys end in "=".
 func valued(pattern, names string) map[string]*regexp.Regexp {
 	forms := map[string]*regexp.Regexp{}
 	for name := range strings.FieldsSeq(names) {
@@ -101,8 +101,7 @@ func CheckMountOptions(fsType string, flags []string) error {
 	return nil
 }
 
-// splitMountOptions lists the single options as mount(8) does: a comma separates options, except within
-// quotation marks.
+// splitMountOptions splits options as mount(8) does: at each comma outside of quotation marks.
 func splitMountOptions(flags []string) (options []string) {
 	for _, flag := range flags {
 		begin, quoted := 0, false

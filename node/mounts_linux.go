@@ -17,8 +17,8 @@ import (
 
 const mountTable = "/proc/self/mountinfo"
 
-// wholeMountTable is the kernel that first shows each mount to a reader while others are mounted and unmounted (Linux
-// 9f6c61f96f2d, "proc/mounts: add cursor"). Before it, lines can be missing.
+// wholeMountTable is the first kernel that shows all mounts to a reader while others are mounted and unmounted (Linux
+// 9f6c61f96f2d, "proc/mounts: add cursor"). On older kernels lines can be missing.
 var wholeMountTable = kernelVersion{5, 8}
 
 func mountsWhere(wanted func(*mountinfo.Info) bool) ([]*mountinfo.Info, error) {
@@ -29,7 +29,7 @@ func mountsWhere(wanted func(*mountinfo.Info) bool) ([]*mountinfo.Info, error) {
 	return mounts, nil
 }
 
-// readMountTable reads the table again, on a kernel that may leave out lines, until it finds the same twice.
+// readMountTable reads the table again on a kernel that may omit lines, until two reads are equal.
 func readMountTable(path string, kernel kernelVersion, filter mountinfo.FilterFunc) ([]*mountinfo.Info, error) {
 	const attempts = 20
 	if !kernel.before(wholeMountTable) {
@@ -42,7 +42,7 @@ func readMountTable(path string, kernel kernelVersion, filter mountinfo.FilterFu
 	return mountinfo.GetMountsFromReader(bytes.NewReader(table), filter)
 }
 
-// numberOf is the number of the device below a mount. A btrfs has an anonymous number there, and names its device.
+// numberOf returns the number of a mount's device. A btrfs has an anonymous number in the table, and its device as the source.
 func numberOf(m *mountinfo.Info) DeviceNumber {
 	var stat unix.Stat_t
 	if m.FSType == "btrfs" && unix.Stat(m.Source, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFBLK {
@@ -57,7 +57,7 @@ func (m machine) Mounts(device string) ([]MountPoint, error) {
 		return nil, err
 	}
 	mounts, err := mountsWhere(func(m *mountinfo.Info) bool {
-		if m.Root == "/" { // other roots are parts of it, as the kubelet binds for subPath
+		if m.Root == "/" { // other roots are parts of the file system, as the kubelet binds for subPath
 			return numberOf(m) == block.Number
 		}
 		number, raw := boundDevice(m)
@@ -96,9 +96,9 @@ func (m machine) RawDevices() ([]DeviceNumber, error) {
 	return slices.Compact(numbers), err
 }
 
-// boundDevice returns the number of the device node that a mount shows; raw is false if it shows something else.
+// boundDevice returns the number of a bound device node; raw is false if the mount shows something else.
 func boundDevice(m *mountinfo.Info) (number DeviceNumber, raw bool) {
-	if m.FSType != "devtmpfs" && m.FSType != "tmpfs" { // where device nodes are bound from
+	if m.FSType != "devtmpfs" && m.FSType != "tmpfs" { // sources of device nodes
 		return 0, false
 	}
 	kind, number, err := kindOf(m.Mountpoint)
@@ -114,9 +114,9 @@ func hasOption(options, option string) bool {
 	return false
 }
 
-// FailedFileSystems finds the mounts that are for writing on a file system that is not any more; a mount that was asked for read-only
-// is so itself (proc_pid_mountinfo(5), fields 6 and 11). Of ext4 not every kernel shows it there, but each counts the
-// errors (Linux, Documentation/ABI/testing/sysfs-fs-ext4), from zero after the check that comes before a mount.
+// FailedFileSystems finds the writable mounts of a file system that has become read-only. A mount that was requested read-only
+// is read-only itself (proc_pid_mountinfo(5), fields 6 and 11). Not every kernel shows this for ext4, but each counts its
+// errors (Linux, Documentation/ABI/testing/sysfs-fs-ext4), from zero after the check before a mount.
 func (machine) FailedFileSystems() ([]DeviceNumber, error) {
 	failed, err := mountsWhere(func(m *mountinfo.Info) bool {
 		if !strings.HasPrefix(m.Source, "/dev/") || !hasOption(m.Options, "rw") {
@@ -153,7 +153,7 @@ func (machine) Sync(m MountedFileSystem) error {
 	return nil
 }
 
-// openMount opens the root directory of a mount. lvm.KindBusy: another one covers it now.
+// openMount opens the root directory of a mount. lvm.KindBusy: another mount covers it now.
 func openMount(m MountedFileSystem) (fd int, err error) {
 	fd, err = unix.Open(m.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

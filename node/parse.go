@@ -21,7 +21,7 @@ type volume struct {
 	fsType   string
 	flags    []string // mount options
 	readOnly bool
-	// mountReadOnly: its file system is mounted read-only for all pods, by the mount option.
+	// mountReadOnly: the mount options mount the file system read-only for all pods.
 	mountReadOnly bool
 	onePod        bool   // for one pod at a time
 	hasSource     bool   // it was restored from a snapshot or cloned
@@ -42,8 +42,8 @@ type publishRequest struct {
 	staging, target string
 }
 
-// parseStage refuses (lvm.KindInvalid) whatever is missing or malformed; a handle that this driver cannot have made is
-// lvm.KindNotFound.
+// parseStage parses a request. lvm.KindInvalid: a field is missing or malformed; lvm.KindNotFound: no volume can have the
+// handle.
 func parseStage(req *csi.NodeStageVolumeRequest) (stageRequest, error) {
 	if req.GetVolumeId() == "" {
 		return stageRequest{}, errNoVolume
@@ -113,7 +113,7 @@ func parseHandle(handle string) (lvm.ID, error) {
 func parseCapability(c *csi.VolumeCapability) (volume, error) {
 	v := volume{}
 	switch mode := c.GetAccessMode().GetMode(); mode {
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, // several pods too: the meaning before CSI added the next two modes
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, // allows several pods: its meaning before CSI added the next two modes
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
 		v.onePod = true
@@ -145,14 +145,14 @@ func parseCapability(c *csi.VolumeCapability) (volume, error) {
 	if err := CheckMountOptions(v.fsType, v.flags); err != nil {
 		return v, err
 	}
-	for _, option := range splitMountOptions(v.flags) { // the last one counts
+	for _, option := range splitMountOptions(v.flags) { // the last of ro and rw counts
 		v.mountReadOnly = option == "ro" || v.mountReadOnly && option != "rw"
 	}
 	v.readOnly = v.readOnly || v.mountReadOnly
 	return v, nil
 }
 
-// parsePath refuses a path that is not absolute, or that the kernel would not accept: the driver must mount and remove at
+// parsePath refuses a path that is not absolute or that the kernel would not accept: the driver must mount and remove at
 // exactly this path.
 func parsePath(field, path string) (string, error) {
 	const shown = 64

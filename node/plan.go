@@ -7,14 +7,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// DeviceNumber is a block device's number (dev_t): what a mount and a device are compared by, never by name.
+// DeviceNumber is a block device's number (dev_t). The driver compares mounts and devices by it, never by name.
 type DeviceNumber uint64
 
 // PathInfo describes what is at a path.
 type PathInfo struct {
-	Path   string       // links above it resolved, as the kernel lists mounts
-	Mount  *Mount       // the topmost mount there; nil: it is not a mount point
-	Kind   PathKind     // what is there; not checked under a mount of a whole file system, which may be unresponsive
+	Path   string       // with the links in its parents resolved, as the kernel lists mounts
+	Mount  *Mount       // the topmost mount there; nil: not a mount point
+	Kind   PathKind     // not checked for a mounted whole file system, which may be unresponsive
 	Device DeviceNumber // of a PathDevice
 }
 
@@ -24,8 +24,8 @@ type PathKind int
 const (
 	PathAbsent       PathKind = iota
 	PathEmptyDir              // an empty directory
-	PathNonEmptyDir           // a directory with something in it
-	PathEmptyFile             // an empty regular file, as block volumes are bound over
+	PathNonEmptyDir           // a directory that is not empty
+	PathEmptyFile             // an empty regular file, the mount point of a block volume
 	PathNonEmptyFile          // a regular file with content
 	PathDevice                // a block device
 	PathOther                 // a symbolic link, a socket, ...
@@ -53,10 +53,10 @@ func (k PathKind) String() string {
 
 // Mount is one mount (proc_pid_mountinfo(5)).
 type Mount struct {
-	Device   DeviceNumber // of the file system; for a block volume's bind mount that of devtmpfs
+	Device   DeviceNumber // of the file system; devtmpfs's for the bind mount of a block volume
 	FSType   string
 	Source   string
-	ReadOnly bool // the mount itself, whatever the file system is
+	ReadOnly bool // the mount itself; the file system may differ
 }
 
 // Content is the result of three checks of a device: blkid(8) with unrestricted probing, wipefs(8), and the first 4 KiB, which
@@ -66,25 +66,25 @@ type Content struct {
 	Type       string   // of the file system; "" if blkid is not sure of one.
 	Others     []string // descriptions of all other findings.
 	Unfinished string   // the type of a file system whose mkfs was interrupted, with proof that it never held data.
-	Marked     bool     // the file system is whole, was never mounted, and still has the mark of its mkfs
-	Mounted    bool     // the device is mounted somewhere already
+	Marked     bool     // the file system is complete, was never mounted, and still has the mark of its mkfs
+	Mounted    bool     // the device is mounted already
 }
 
-// Blank tells that nothing at all was found.
+// Blank reports whether the checks found nothing.
 func (c Content) Blank() bool { return c.Type == "" && len(c.Others) == 0 && c.Unfinished == "" }
 
 // action is the result of a plan.
 type action int
 
 const (
-	actNothing action = iota // the requested state is there
+	actNothing action = iota // the path already has the requested state
 	actMount                 // mount, or bind
-	actRemount               // the mount must be replaced
-	actFormat                // make the file system, then mount
+	actRemount               // replace the mount
+	actFormat                // create the file system, then mount
 	actCheck                 // check the file system, then mount
 )
 
-// mountedDevice is the number of the device that is mounted or bound at the path.
+// mountedDevice returns the number of the device that is mounted or bound at the path.
 func (p PathInfo) mountedDevice() DeviceNumber {
 	if p.Kind == PathDevice {
 		return p.Device
@@ -124,8 +124,8 @@ func access(readOnly bool) string {
 	return "writable"
 }
 
-// planContent decides how a device becomes a file system of the requested type. It never formats a device that is not proven
-// blank.
+// planContent decides how the driver turns the device's content into a file system of the requested type. It never formats a
+// device that is not proven blank.
 func planContent(device string, c Content, fsType string, size lvm.Bytes) (action, error) {
 	empty := c.Blank() || c.Unfinished != ""
 	switch {
@@ -137,14 +137,14 @@ func planContent(device string, c Content, fsType string, size lvm.Bytes) (actio
 		return 0, lvm.Errorf(lvm.KindConflict, "device %s contains %s, so the driver does not format it. If that is not needed, clear the device with wipefs -a %s and zero its first 4 KiB", device, joinAnd(c.Others), device)
 	case !mountableAs(fsType, c.Type):
 		return 0, lvm.Errorf(lvm.KindConflict, "device %s contains a file system of type %s instead of %s, so the driver does not format it", device, c.Type, fsType)
-	case c.Mounted: // a check would be refused, and it was checked before that mount
+	case c.Mounted: // fsck refuses a mounted device, and the driver checked it before that mount
 		return actMount, nil
 	}
 	return actCheck, nil
 }
 
-// mountableAs reports whether what blkid found can be mounted as fsType. It calls an ext4 by an older name that lacks all that
-// ext4 has added: one of an adopted volume, or one that was made with these features switched off (mkfsOptions).
+// mountableAs reports whether a file system that blkid found can be mounted as fsType. blkid reports an ext4 without any ext4
+// feature as ext3 or ext2: one of an adopted volume, or one that was created with these features disabled (mkfsOptions).
 func mountableAs(fsType, found string) bool {
 	return found == fsType || fsType == "ext4" && slices.Contains([]string{"ext3", "ext2"}, found)
 }
@@ -161,8 +161,8 @@ func joinAnd(list []string) string {
 	return text
 }
 
-// planPublish decides what to do at a pod's path. staged describes the staging path; a block volume does not
-// need it. mounts are all the paths where the volume is (CSI spec, "NodePublishVolume", second table).
+// planPublish decides what to do at a pod's path. staged describes the staging path, which a block volume does not need. mounts
+// are all mount points of the volume (CSI spec, "NodePublishVolume", second table).
 func planPublish(r publishRequest, target, staged PathInfo, mounts []MountPoint, device DeviceNumber) (action, error) {
 	if target.Mount != nil {
 		return planRepublish(r, target, device)
@@ -192,7 +192,7 @@ func planPublish(r publishRequest, target, staged PathInfo, mounts []MountPoint,
 	return 0, lvm.Errorf(lvm.KindConflict, "cannot publish the volume at %s: it is %s, which a mount would hide; move it away and retry", target.Path, target.Kind)
 }
 
-// planRepublish decides for a target that is mounted already. A writable mount for a read-only request comes from an earlier
+// planRepublish decides for a target that is already mounted. A writable mount for a read-only request comes from an earlier
 // version, which bound and then remounted; the driver replaces it, unless a process uses it. The opposite belongs to another
 // request.
 func planRepublish(r publishRequest, target PathInfo, device DeviceNumber) (action, error) {
@@ -211,7 +211,7 @@ func planRepublish(r publishRequest, target PathInfo, device DeviceNumber) (acti
 	return actNothing, nil
 }
 
-// checkRemovable refuses (lvm.KindConflict) to remove from an unmounted target what publishing does not create.
+// checkRemovable refuses (lvm.KindConflict) to remove an unmounted target that NodePublishVolume cannot have created.
 func checkRemovable(p PathInfo) error {
 	switch p.Kind {
 	case PathAbsent, PathEmptyDir, PathEmptyFile:

@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// What the environment tells, as to TestPowerVictim of lvm/lvmtest: where the victim notes what it does, where it did so
+// What the environment tells, as to TestPowerVictim of lvm/lvmtest/power: where the victim notes what it does, where it did so
 // before the last cut, and whether this is the end.
 const (
 	powerJournal  = "NODELVM_TEST_JOURNAL"

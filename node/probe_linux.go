@@ -15,18 +15,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// What blkid's exit status means when it probes a device itself (blkid(8), "EXIT STATUS").
+// Exit statuses of blkid when it probes a device itself (blkid(8), "EXIT STATUS").
 const (
 	blkidNothing   = 2
 	blkidAmbiguous = 8
 )
 
-// headSize is how much of a new volume lvcreate zeroes (lvcreate(8), --zero).
+// headSize is the number of bytes that lvcreate zeroes at the beginning of a new volume (lvcreate(8), --zero).
 const headSize = 4096
 
-// Probe asks blkid first; that settles a device with content, in one process. Where blkid finds nothing, wipefs and the
-// bytes themselves are asked too. blkid answers 2 for "nothing found", for "no such device" and where it cannot read, so Probe
-// checks the device before, and reads it afterwards.
+// Probe first runs blkid, which in one process decides for a device with content. If blkid finds nothing, Probe also runs
+// wipefs, and reads the head itself. blkid returns 2 for "nothing found", but also for "no such device" and for read errors, so
+// Probe checks the device before, and reads it afterwards.
 func (m machine) Probe(ctx context.Context, device, uuid string) (Content, error) {
 	mounts, err := m.Mounts(device)
 	if err != nil {
@@ -65,8 +65,8 @@ func (m machine) Probe(ctx context.Context, device, uuid string) (Content, error
 	return content, checkReadable(device)
 }
 
-// xfsInProgress is the byte of an xfs superblock that mkfs.xfs clears when all is done (sb_inprogress; XFS Algorithms &
-// Data Structures, "Superblocks"). The kernel does not mount such a file system.
+// xfsInProgress is the offset of the byte in an xfs superblock that mkfs.xfs clears last (sb_inprogress; XFS Algorithms & Data
+// Structures, "Superblocks"). The kernel does not mount such a file system while it is set.
 const xfsInProgress = 126
 
 // readEnds reads the head of a device, and reports whether the device has the logical volume's mkfs mark.
@@ -91,7 +91,7 @@ func readEnds(device, uuid string) (head []byte, marked bool, err error) {
 	return head, bytes.Equal(tail, mkfsMark(uuid)), nil
 }
 
-// checkReadable fails where a superblock may lie that cannot be read: blkid and wipefs take that for nothing.
+// checkReadable returns an error if a possible superblock location is unreadable: blkid and wipefs would report it as blank.
 func checkReadable(device string) error {
 	f, size, err := openWithSize(device)
 	if err != nil {
@@ -131,7 +131,7 @@ func (m machine) blkid(ctx context.Context, device string) (Content, error) {
 	return Content{}, fmt.Errorf("cannot read the content of %s: blkid: %w", device, err)
 }
 
-// parseBlkid reads the lines KEY=VALUE of `blkid -o export`. Success without anything that is known is not blankness.
+// parseBlkid parses the lines KEY=VALUE of `blkid -o export`. Success without any known key does not mean blank.
 func parseBlkid(out []byte) (Content, error) {
 	found := map[string]string{}
 	for line := range strings.Lines(string(out)) {
@@ -156,7 +156,7 @@ func parseBlkid(out []byte) (Content, error) {
 	return c, nil
 }
 
-// isOnlyPartitionEntry tells whether nothing was found but that the device is a partition, and which: that is not on it.
+// isOnlyPartitionEntry reports whether blkid found only the device's own partition entry, which is not on the device.
 func isOnlyPartitionEntry(found map[string]string) bool {
 	for key := range found {
 		if key != "DEVNAME" && !strings.HasPrefix(key, "PART_ENTRY_") {
@@ -178,7 +178,7 @@ func (m machine) wipefs(ctx context.Context, device string) ([]string, error) {
 	return found, nil
 }
 
-// parseWipefs reads the list of `wipefs --json`; no output at all is an empty list (util-linux before 2.38).
+// parseWipefs parses the list of `wipefs --json`; empty output is an empty list (util-linux before 2.38).
 func parseWipefs(out []byte) ([]string, error) {
 	if len(bytes.TrimSpace(out)) == 0 {
 		return nil, nil
@@ -210,7 +210,7 @@ func readSuperblock(device string, offset int64) ([]byte, error) {
 	return data, nil
 }
 
-// stdout runs a tool that only reads; its complaints become part of the error.
+// stdout runs a tool that only reads; its error messages become part of the error.
 func (m machine) stdout(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := m.exec.CommandContext(ctx, name, args...)
 	var stdout, stderr bytes.Buffer

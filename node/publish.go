@@ -8,10 +8,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodePublishVolume binds a staged volume to a pod's path: the file system's directory, or the device over a file (CSI
-// spec, "NodePublishVolume"). Several pods of the node may have it at once. lvm.KindConflict: the path is taken, or the
-// volume is not staged; lvm.KindExists: it is there already, read-only, and was asked for writing; lvm.KindInUse: another pod has
-// it, and it is for one at a time.
+// NodePublishVolume bind-mounts a staged volume at a pod's path: the file system's directory, or the device over a file (CSI
+// spec, "NodePublishVolume"). Several pods of the node may use it at once. lvm.KindConflict: another mount or file is at the
+// path, or the volume is not staged. lvm.KindExists: the volume is already there read-only, but the request is for writing.
+// lvm.KindInUse: another pod uses a volume that allows one pod at a time, or a raw device with the other access.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	r, err := parsePublish(req)
 	if err != nil {
@@ -98,8 +98,8 @@ func (s *Server) publish(ctx context.Context, r publishRequest, device string) e
 	return s.mountAt(target, r.block, func() error { return s.fs.Bind(source, r.target, r.readOnly) })
 }
 
-// setDeviceWritable makes a raw device read-only or writable. A read-only mount does not protect a device that is bound there from
-// writes: it protects the file system with the device node.
+// setDeviceWritable makes a raw device read-only or writable. A read-only bind mount does not protect the device from writes:
+// it protects the file system with the device node.
 func (s *Server) setDeviceWritable(device string, writable bool) error {
 	readOnly, err := s.fs.ReadOnly(device)
 	if err != nil || readOnly == !writable {

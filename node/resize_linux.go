@@ -6,8 +6,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// CanResize reads the superblock past the mount. Of a mounted xfs it may be older than the last growth, and Resize then has
-// nothing to do; it is never newer.
+// CanResize reads the superblock from the device, past the mount. That of a mounted xfs may be older than the last resize, and
+// Resize then does nothing; it is never newer.
 func (m machine) CanResize(device, fsType string) (bool, error) {
 	at, known := superblocks[fsType]
 	if !known {
@@ -24,7 +24,7 @@ func (m machine) CanResize(device, fsType string) (bool, error) {
 	return canResize(fsType, super, block.Size), nil
 }
 
-// Resize runs the tool of the file system that is mounted, without asking what is on the device first.
+// Resize runs the tool for the mounted file system, without a probe of the device.
 func (m machine) Resize(device, path, fsType string) error {
 	argv := map[string][]string{
 		"ext4":  {"resize2fs", device},

@@ -1,16 +1,16 @@
-// Package node is the CSI Node service of one node: it turns a volume's device into a path that a pod can use.
+// Package node implements the CSI Node service of one node: it turns a volume's device into a path that a pod can use.
 //
 // The lifecycle of a volume here: NodeStageVolume -> parseStage -> Devices.ActivateAs ("/dev/dm-3") -> planStage (what is at
-// the staging path?) -> Filesystem.Probe -> planContent (what is on the device?) -> make or check the file system, mount
-// it, and resize it if its device is larger; then NodePublishVolume -> planPublish -> a bind mount at the pod's path.
-// parse.go, mkfs.go, plan.go, superblock.go and btrfs.go are pure functions: from the request and what is there they derive
-// the action. The files *_linux.go carry it out.
+// the staging path?) -> Filesystem.Probe -> planContent (what is on the device?) -> create or check the file system, mount it,
+// and resize it if its device is larger; then NodePublishVolume -> planPublish -> a bind mount at the pod's path. parse.go,
+// mkfs.go, plan.go, superblock.go and btrfs.go are pure functions: they derive the action from the request and the present
+// state. The files *_linux.go execute it.
 //
 // Caveats. The driver formats a device only if three checks find nothing on it (see Content), or if its content proves that a
-// mkfs was interrupted (unfinishedmkfs.go). mkfs runs to its end even if the caller gives up. Unpublishing and unstaging never ask
-// LVM, so pods can end whatever state the disks are in.
+// mkfs was interrupted (unfinishedmkfs.go). mkfs runs to its end even if the caller gives up. Unpublishing and unstaging never
+// run LVM, so pods can end whatever state the disks are in.
 //
-// Errors leave this package as the lvm package's kinds; cmd/nodelvm holds the one table that turns them into gRPC codes.
+// Errors leave this package with the kinds of package lvm; cmd/nodelvm has the one table that maps kinds to gRPC codes.
 package node
 
 import (
@@ -25,28 +25,27 @@ import (
 	"github.com/nodelvm/nodelvm/node/luks"
 )
 
-// Devices is what this service needs of the node's LVM; *host.Host implements it. Every error carries an lvm.Kind.
+// Devices is what this service needs of the node's LVM; *host.Host implements it. Every error has an lvm.Kind.
 type Devices interface {
-	// ActivateAs returns the device ("/dev/dm-3") of the volume, and creates it if necessary. lvm.KindNotFound: the volume
-	// is gone, or another one has its name now; lvm.KindNotLocal: its group is not on this node.
-	// lvm.KindConflict: it has another encryption.
+	// ActivateAs returns the device ("/dev/dm-3") of the volume, and creates it if necessary. lvm.KindNotFound: the volume does
+	// not exist, or another one has its name now; lvm.KindNotLocal: its group is not on this node; lvm.KindConflict: it has
+	// another encryption.
 	ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (device string, err error)
-	// Device returns the device if the volume is active, without asking LVM.
+	// Device returns the device if the volume is active, without LVM.
 	Device(id lvm.ID, uuid string) (device string, active bool, err error)
-	// Owns tells whether the block device of this number is the volume's, or is gone, as far as the kernel knows: it does
-	// not ask LVM.
+	// Owns reports whether the device of this number is the volume's, or no longer exists. It asks device-mapper, not LVM.
 	Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
-	// Lookup finds a ready volume, or says lvm.KindNotFound or lvm.KindNotLocal. It starts no process as long as the disks
-	// can be read.
+	// Lookup returns a ready volume, or lvm.KindNotFound or lvm.KindNotLocal. It starts no process while the disks are
+	// readable.
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
-	// List lists the ready volumes of this cluster.
+	// List returns the ready volumes of this cluster.
 	List(ctx context.Context) ([]lvm.Volume, error)
 }
 
 // Config has the node that the service serves, and its dependencies.
 type Config struct {
 	NodeName    string // the node's name: CSI node id and topology value
-	VolumeLimit int64  // max_volumes_per_node; 0: not limited
+	VolumeLimit int64  // max_volumes_per_node; 0: no limit
 	Devices     Devices
 	Filesystem  Filesystem   // nil: this node's
 	Encryption  Encryption   // nil: this node's
@@ -64,10 +63,9 @@ type Server struct {
 	log           *slog.Logger
 	locks         operationLocks
 	usage         usageReader
-	signatureScan sync.Mutex // held while the volumes are scanned for signatures
+	signatureScan sync.Mutex // held during a scan of the volumes for signatures
 }
 
-// New returns the service.
 func New(c Config) *Server {
 	s := &Server{name: c.NodeName, limit: c.VolumeLimit, devices: c.Devices, fs: c.Filesystem, encryption: c.Encryption, log: c.Log}
 	if s.fs == nil {

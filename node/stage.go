@@ -9,9 +9,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodeStageVolume makes a volume usable on this node: it activates the device, opens an encrypted one, formats a blank one, mounts the
-// file system at the staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindConflict: the path is in use, or the
-// device holds other data, and the driver has changed nothing.
+// NodeStageVolume makes a volume usable on this node: it activates the device, opens an encrypted one, formats a blank one,
+// mounts the file system at the staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindConflict: the
+// path is in use, or the device holds other data, and the driver has changed nothing.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	r, err := parseStage(req)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Server) stageFileSystem(ctx context.Context, r stageRequest, device str
 }
 
 // openDevice opens a volume's device, and checks that it is still the volume's: device-mapper gives the number of a device that
-// an admin has deactivated to the next one, which can be another volume's. While it is open, nothing changes any more.
+// an admin has deactivated to the next one, possibly of another volume. While it is open, that cannot happen.
 func (s *Server) openDevice(v volume, device string) (BlockDevice, func(), error) {
 	block, release, err := s.fs.OpenDevice(device)
 	if err != nil {
@@ -95,9 +95,10 @@ func (s *Server) openDevice(v volume, device string) (BlockDevice, func(), error
 	return block, release, nil
 }
 
-// mountOptions are those of the claim's class. A copy of an xfs file system has its origin's UUID, and is mounted beside
-// it only by this option; nothing of it is changed (xfs(5), "nouuid"). An ext4 superblock can ask for a panic of the kernel at the
-// first error; the option overrides it, and the class's own, which comes later, overrides the option (ext4(5), "errors").
+// mountOptions returns the options of the claim's class, and the driver's own. The kernel mounts a copied xfs file system,
+// which has its origin's UUID, beside the origin only with nouuid, which changes nothing in it (xfs(5)). An ext4 superblock can
+// request a kernel panic at the first error; errors= overrides it, and the class's own option, which comes later, overrides
+// errors=.
 func mountOptions(v volume) []string {
 	switch {
 	case v.fsType == "ext4":
@@ -108,7 +109,7 @@ func mountOptions(v volume) []string {
 	return v.flags
 }
 
-// ensureFileSystem makes sure that the device holds a sound file system of the requested type, and returns what it did.
+// ensureFileSystem makes sure that the device has a sound file system of the requested type, and returns what it did.
 func (s *Server) ensureFileSystem(ctx context.Context, r stageRequest, device string, size lvm.Bytes) (action, error) {
 	content, err := s.fs.Probe(ctx, device, r.uuid)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodeGetVolumeStats returns the usage of a file system, or the size of a raw device (CSI spec, "NodeGetVolumeStats"). It starts no
-// process. lvm.KindNotFound: there is no such volume, or something else is at that path.
+// NodeGetVolumeStats returns the usage of a file system, or the size of a raw device (CSI spec, "NodeGetVolumeStats"). It
+// starts no process. lvm.KindNotFound: the volume does not exist, has no device, or is not at that path.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, errNoVolume
@@ -26,7 +26,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		return nil, err
 	}
 	path, err := parsePath("volume_path", req.GetVolumePath())
-	if err != nil { // a path where no volume can be
+	if err != nil { // no volume can be at this path
 		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not at this path: %w", id, err)
 	}
 	info, err := s.fs.Inspect(path)
@@ -52,7 +52,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	return reply, nil
 }
 
-// deviceOf finds a volume and the device that its pods use, and the path of that.
+// deviceOf returns a volume, and the path and description of the device that its pods use.
 func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (v lvm.Volume, path string, block BlockDevice, err error) {
 	v, err = s.devices.Lookup(ctx, id)
 	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
@@ -72,7 +72,7 @@ func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (v lvm.Volume, path st
 	return v, path, block, err
 }
 
-// volumeOf is what this service needs to find the device of a volume.
+// volumeOf returns the fields that the search for a volume's device needs.
 func volumeOf(v lvm.Volume) volume {
 	return volume{id: v.ID, uuid: v.UUID, encryption: v.Class.Encryption}
 }

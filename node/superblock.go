@@ -9,11 +9,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// superblocks has the offset of each file system's superblock; headSize bytes from there hold all that is needed.
+// superblocks has the offset of each file system's superblock; headSize bytes from there include all needed fields.
 var superblocks = map[string]int64{"ext4": 1024, "xfs": 0, "btrfs": 64 << 10}
 
-// readSuperblocks reads all places of a device where libblkid looks for a superblock, and the copy of one that btrfs has at
-// 64 MiB. What they hold does not matter: the error is the first of those that cannot be read.
+// readSuperblocks reads all places of a device where libblkid searches for a superblock, and btrfs's copy at 64 MiB. It ignores
+// their content, and returns the first read error.
 func readSuperblocks(device io.ReaderAt, size int64) error {
 	const KiB, MiB = 1 << 10, 1 << 20
 	spans := []struct{ at, length int64 }{
@@ -33,8 +33,8 @@ func readSuperblocks(device io.ReaderAt, size int64) error {
 	return nil
 }
 
-// canResize reports whether a file system is smaller than its device allows: after an expansion that was interrupted before
-// the resize, or on a clone that is larger than its source. It is false for a superblock that cannot be read.
+// canResize reports whether a file system is smaller than its device allows: after an expansion that was interrupted before the
+// resize, or on a clone that is larger than its source. It returns false for an invalid superblock.
 func canResize(fsType string, super []byte, size lvm.Bytes) bool {
 	switch fsType {
 	case "ext4":
@@ -47,14 +47,14 @@ func canResize(fsType string, super []byte, size lvm.Bytes) bool {
 	return false
 }
 
-// canResizeExt4 knows that resize2fs leaves out a last block group that could hold little more than its own tables.
+// canResizeExt4 takes into account that resize2fs omits a last block group that could hold little more than its own tables.
 // (Linux, Documentation/filesystems/ext4, "Super Block", has the offsets.)
 func canResizeExt4(super []byte, size uint64) bool {
 	const (
 		magic       = 0xef53
 		has64bit    = 0x80
 		largestUnit = 6  // 64 KiB blocks
-		spared      = 53 // two bitmaps and a backup of the superblock; and what resize2fs wants to be left for data
+		spared      = 53 // two bitmaps and a backup of the superblock, and the minimum that resize2fs leaves for data
 	)
 	le := binary.LittleEndian
 	unit, group, first := le.Uint32(super[0x18:]), uint64(le.Uint32(super[0x20:])), uint64(le.Uint32(super[0x14:]))
@@ -79,7 +79,7 @@ func canResizeExt4(super []byte, size uint64) bool {
 	return most > has
 }
 
-// canResizeXFS knows that xfs_growfs leaves out a last allocation group of less than 64 blocks (XFS Algorithms & Data
+// canResizeXFS takes into account that xfs_growfs omits a last allocation group of less than 64 blocks (XFS Algorithms & Data
 // Structures, "Superblocks"; XFS_MIN_AG_BLOCKS).
 func canResizeXFS(super []byte, size uint64) bool {
 	be := binary.BigEndian

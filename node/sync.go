@@ -6,18 +6,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// syncedBeforeCopy is the type of file system that does not freeze when device-mapper suspends its device, so that a snapshot lacks what
-// the file system still holds in memory. The kernel's freeze_bdev finds no superblock there, because a btrfs can have several devices.
-// Linux 7.2 freezes it, 6.12 does not. ext4 and xfs freeze on each kernel.
+// syncedBeforeCopy is the type of file system that does not freeze when device-mapper suspends its device, so that a snapshot
+// lacks its dirty data. The kernel's freeze_bdev finds no superblock there, because a btrfs can have several devices. Linux 7.2
+// freezes it, 6.12 does not. ext4 and xfs freeze on each kernel.
 const syncedBeforeCopy = "btrfs"
 
-// SyncBeforeCopy writes to the disks what the mounted file system of a volume holds in memory, if LVM's snapshot would not do so. It does
-// nothing for a volume that is not mounted for writing here. The volume is locked meanwhile, also after ctx has ended: a disk that
-// does not respond costs one goroutine, and later calls get lvm.KindBusy.
+// SyncBeforeCopy writes the dirty data of a volume's mounted file system to the disks, if LVM's snapshot would miss it. It does
+// nothing for a volume that is not mounted for writing here. The volume is locked meanwhile, even after ctx has ended: a disk
+// that does not respond costs one goroutine, and later calls get lvm.KindBusy.
 func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
 	_, _, block, err := s.deviceOf(ctx, id)
 	if lvm.KindOf(err) == lvm.KindNotFound {
-		return nil // not in use here, or LVM says that there is no such volume
+		return nil // not in use here, or it does not exist, which LVM then reports
 	}
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
 	synced := make(chan error, 1)
 	go func() {
 		err := s.syncFirst(mounts)
-		release() // before the answer: the caller's next request must not find the volume locked
+		release() // before the answer: the caller's next request must find the volume unlocked
 		synced <- err
 	}()
 	select {
@@ -51,7 +51,7 @@ func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
 	}
 }
 
-// syncFirst syncs a file system at the first of its mounts that still shows it: another mount can cover one.
+// syncFirst syncs a file system at the first of its mount points that still shows it: another mount can cover one.
 func (s *Server) syncFirst(mounts []MountedFileSystem) (err error) {
 	for _, m := range mounts {
 		if err = s.fs.Sync(m); err == nil {

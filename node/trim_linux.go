@@ -14,13 +14,13 @@ import (
 // fstrimRange is the kernel's struct fstrim_range (include/uapi/linux/fs.h); the kernel stores the trimmed bytes in length.
 type fstrimRange struct{ start, length, minimum uint64 }
 
-// xfsGeometry is the kernel's struct xfs_fsop_geom_v1 (fs/xfs/libxfs/xfs_fs.h), of which only the beginning matters here.
+// xfsGeometry is the kernel's struct xfs_fsop_geom_v1 (fs/xfs/libxfs/xfs_fs.h); only its beginning matters here.
 type xfsGeometry struct {
 	blockSize, rtExtentSize, groupBlocks, groups uint32
 	rest                                         [96]byte
 }
 
-// Requests of ioctl(2), and the size of a range where the file system accepts any.
+// Requests of ioctl(2), and the length of a range for file systems that accept any.
 const (
 	fitrim       = 0xc0185879 // FITRIM, _IOWR('X', 121, struct fstrim_range)
 	xfsGeometryV = 0x80705864 // XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1)
@@ -50,8 +50,8 @@ func (machine) Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next 
 	}
 }
 
-// trimLength is the length of a range. xfs discards each free extent whole that a range touches, so a range is an allocation group: else
-// it would discard large extents again for each range. btrfs goes through all devices, whatever the range.
+// trimLength returns the length of a range. xfs discards each free extent that a range touches as a whole. So a range is an
+// allocation group: with shorter ranges xfs would discard large extents again. btrfs trims all devices, whatever the range.
 func trimLength(fd int, fsType string, device lvm.Bytes) (lvm.Bytes, error) {
 	switch fsType {
 	case "xfs":

@@ -36,8 +36,8 @@ func writable(mounts []MountedFileSystem) (list []MountedFileSystem) {
 	return list
 }
 
-// Trim discards the unused blocks of one range of a volume's file system; see trim.Node. The volume stays locked only for this range: a
-// pod that ends need not wait for the whole file system.
+// Trim discards the unused blocks of one range of a volume's file system; see trim.Node. It locks the volume only for this
+// range: a pod that ends need not wait for the whole file system.
 func (s *Server) Trim(ctx context.Context, id lvm.ID, from lvm.Bytes) (trimmed, next lvm.Bytes, err error) {
 	release, err := s.locks.lockShared(id.String())
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 //
 //   - xfs: a superblock with sb_inprogress set and a valid checksum, from the first write of metadata to the last, which
 //     clears it. No kernel mounts it.
-//   - btrfs: a superblock with a temporary magic number, that nothing takes for a file system, until the last write.
-//   - ext4: nothing in the first 4 KiB until the last write, that of the superblock; but with blocks of less than 4 KiB the
-//     group descriptors lie there too, and are written earlier.
+//   - btrfs: a superblock with a temporary magic number, which nothing recognizes as a file system, until the last write.
+//   - ext4: nothing in the first 4 KiB until the last write, that of the superblock; but with blocks of less than 4 KiB they
+//     also contain the group descriptors, which mkfs writes earlier.
 //
-// So only ext4 needs a mark that tells these descriptors from data of an unknown kind. mke2fs clears the first 4 KiB and up
-// to 128 KiB at the end; before these the mark lies where a new file system has free space. It is written before mkfs begins and
-// removed, durably, before the first mount: a device with the mark of this logical volume was never mounted since. A
-// clone has another UUID, and the driver ignores the mark of another volume.
+// So only ext4 needs a mark that distinguishes these descriptors from data of an unknown kind. mke2fs clears the first 4 KiB
+// and up to 128 KiB at the end; the mark lies before these, where a new file system has free space. The driver writes it before
+// mkfs, and removes it, durably, before the first mount: a device with the mark of this logical volume was never mounted since.
+// A clone has another UUID, and the driver ignores the mark of another volume.
 
 // The mark of mkfs.
 const (
@@ -29,7 +29,7 @@ const (
 	markMagic = "nodelvm: mkfs.ext4 of this logical volume has not ended\n"
 )
 
-// mkfsMark is the mark for a logical volume.
+// mkfsMark returns the mark for a logical volume.
 func mkfsMark(uuid string) []byte {
 	mark := make([]byte, markSize)
 	copy(mark, markMagic+uuid)
@@ -37,12 +37,12 @@ func mkfsMark(uuid string) []byte {
 	return mark
 }
 
-// markOffset is where the mark lies on a device; negative where it is too small to have one.
+// markOffset returns the offset of the mark on a device; negative if the device is too small for one.
 func markOffset(size lvm.Bytes) int64 {
 	return int64(size-markSpare)/markSize*markSize - markSize
 }
 
-// needsMark reports whether the first 4 KiB of the file system to be made hold more than the superblock.
+// needsMark reports whether the first 4 KiB of the new file system hold more than the superblock.
 func needsMark(fsType string, options []string, size lvm.Bytes) bool {
 	const smallest = 512 * lvm.MiB // mke2fs.conf(5), "small": below it the blocks have 1 KiB
 	if fsType != "ext4" || markOffset(size) < headSize {
@@ -55,7 +55,7 @@ func needsMark(fsType string, options []string, size lvm.Bytes) bool {
 }
 
 // isUnfinishedXFS reports whether a superblock proves that its mkfs.xfs was interrupted (XFS Algorithms & Data Structures,
-// "Superblocks"). One without a checksum, of the format before version 5, proves nothing.
+// "Superblocks"). One without a checksum, from before version 5 of the format, proves nothing.
 func isUnfinishedXFS(super []byte) bool {
 	const (
 		versionAt, sectorAt, inProgressAt, checksumAt = 100, 102, 126, 224
@@ -71,8 +71,8 @@ func isUnfinishedXFS(super []byte) bool {
 	return binary.LittleEndian.Uint32(super[checksumAt:]) == crc32.Checksum(checked, castagnoli)
 }
 
-// isUnfinishedExt4 reports whether the head of a marked device is what an unfinished mkfs.ext4 leaves: descriptors, and where
-// the superblock belongs, and before it, nothing.
+// isUnfinishedExt4 reports whether the head of a marked device is that of an unfinished mkfs.ext4: descriptors, but zeroes in
+// the superblock's place and before it.
 func isUnfinishedExt4(head []byte) bool {
 	const descriptors = 2048
 	return isZero(head[:descriptors]) && !isZero(head[descriptors:])

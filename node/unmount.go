@@ -8,9 +8,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodeUnstageVolume unmounts the staging path, which itself is the CO's and stays (CSI spec, "NodeUnstageVolume"), and closes an
-// encrypted volume. It runs no LVM command, and the device of the logical volume stays active. lvm.KindInUse: files are open there; lvm.KindConflict: something else is mounted there,
-// which the driver does not unmount.
+// NodeUnstageVolume unmounts the staging path and closes an encrypted volume (CSI spec, "NodeUnstageVolume"). It does not
+// remove the path, which the CO owns. It runs no LVM command, and the logical volume stays active. lvm.KindInUse: files are
+// open there; lvm.KindConflict: something else is mounted there, which the driver does not unmount.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, errNoVolume
@@ -33,8 +33,9 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume takes a volume from a pod's path, and removes the path (CSI spec, "NodeUnpublishVolume"). It runs
-// no LVM command. lvm.KindInUse: files are open there; lvm.KindConflict: something else is there, which the driver does not change.
+// NodeUnpublishVolume unmounts a volume from a pod's path, and removes the path (CSI spec, "NodeUnpublishVolume"). It runs no
+// LVM command. lvm.KindInUse: files are open there; lvm.KindConflict: something else is there, which the driver leaves
+// unchanged.
 func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, errNoVolume
@@ -61,10 +62,10 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
-// mountsAtOnePath is more than any stack of mounts has; it ends the loop below if unmounting has no effect.
+// mountsAtOnePath is more than any stack of mounts has; it ends the loop of unmountAll if unmounting has no effect.
 const mountsAtOnePath = 16
 
-// unmountAll unmounts what is mounted of a volume at a path, stacked mounts included, and returns what it then finds.
+// unmountAll unmounts all mounts of a volume at a path, also stacked ones, and returns what it then finds there.
 func (s *Server) unmountAll(ctx context.Context, handle, path string) (PathInfo, error) {
 	for range mountsAtOnePath {
 		info, err := s.fs.Inspect(path)
@@ -82,7 +83,7 @@ func (s *Server) unmountAll(ctx context.Context, handle, path string) (PathInfo,
 }
 
 // checkOwner refuses (lvm.KindConflict) a mount that is not the volume's, and (lvm.KindNotFound) a handle that no volume of
-// ours can have.
+// this driver can have.
 func (s *Server) checkOwner(ctx context.Context, handle string, info PathInfo) error {
 	id, err := parseHandle(handle)
 	if err != nil {
@@ -102,8 +103,8 @@ func (s *Server) checkOwner(ctx context.Context, handle string, info PathInfo) e
 	return nil
 }
 
-// unmount removes the topmost mount at a place. A raw device that was published read-only takes writes again with its last
-// publication; if the unmount fails, it is still published, and stays read-only.
+// unmount removes the topmost mount at a path. It makes a read-only raw device writable with the last unmount; if that fails,
+// the device is still published, and stays read-only.
 func (s *Server) unmount(info PathInfo) error {
 	if info.Kind != PathDevice || !info.Mount.ReadOnly {
 		return s.fs.Unmount(info.Path)
@@ -120,8 +121,7 @@ func (s *Server) unmount(info PathInfo) error {
 	return err
 }
 
-// setReadOnly goes on after a failure: a pod must end whatever state its device is in, and publishing for writing tries
-// again.
+// setReadOnly only logs a failure: a pod must end whatever state its device is in, and publishing for writing retries.
 func (s *Server) setReadOnly(info PathInfo, readOnly bool) {
 	if err := s.fs.SetReadOnly(info.Path, readOnly); err != nil {
 		s.log.Warn("cannot change whether a raw device is read-only", "path", info.Path, "readOnly", readOnly, "error", err)

@@ -12,12 +12,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// usageTimeout is how long all file systems of the node together may take to answer. statfs(2) reads memory, but it can wait for a
-// lock that a writer holds while its disk does not respond.
+// usageTimeout limits the answers of all file systems of the node together. statfs(2) reads memory, but it can wait for a lock
+// that a writer holds while its disk does not respond.
 const usageTimeout = 2 * time.Second
 
-// FileSystems returns the usage of the mounted file systems of this cluster's volumes. It starts no process. One that does not
-// answer in time has an error, and delays no other.
+// FileSystems returns the usage of the mounted file systems of this cluster's volumes. It starts no process. A file system that
+// does not answer in time has an error, and delays no other.
 func (s *Server) FileSystems(ctx context.Context) (map[lvm.ID]inventory.FileSystem, error) {
 	volumes, err := s.devices.List(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[l
 	return all, nil
 }
 
-// numberOf is the number of a volume's device; 0 if it has none now.
+// numberOf returns the number of a volume's device; 0 for an inactive volume and a raw block volume.
 func (s *Server) numberOf(v lvm.Volume) DeviceNumber {
 	path, active, err := s.currentDevice(volumeOf(v))
 	if err != nil || !active || v.Block {
@@ -61,14 +61,14 @@ func (s *Server) numberOf(v lvm.Volume) DeviceNumber {
 	return block.Number
 }
 
-// usageReader reads the usage of file systems, each in its own goroutine. A volume has at most one: a read that does not return
+// usageReader reads the usage of file systems, each in its own goroutine, at most one for a volume: a read that does not return
 // costs one goroutine, whatever the number of requests.
 type usageReader struct {
 	mu      sync.Mutex
 	running map[lvm.ID]*usageRead
 }
 
-// usageRead is one read; usage and err may be read once done is closed.
+// usageRead is one read. Read usage and err only after done is closed.
 type usageRead struct {
 	fsType string
 	since  time.Time
@@ -77,7 +77,7 @@ type usageRead struct {
 	err    error
 }
 
-// start returns the read of this volume that runs, or starts one.
+// start returns the running read of this volume, or starts one.
 func (u *usageReader) start(id lvm.ID, mounts []MountedFileSystem, read func(MountedFileSystem) (Usage, error)) *usageRead {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -99,7 +99,7 @@ func (u *usageReader) start(id lvm.ID, mounts []MountedFileSystem, read func(Mou
 	return r
 }
 
-// firstUsage reads the usage at the first of the paths that still shows the file system: another mount can cover it.
+// firstUsage reads the usage at the first of the mount points that still shows the file system: another mount can cover one.
 func firstUsage(mounts []MountedFileSystem, read func(MountedFileSystem) (Usage, error)) (usage Usage, err error) {
 	for _, m := range mounts {
 		if usage, err = read(m); !errors.Is(err, fs.ErrNotExist) {
@@ -109,14 +109,14 @@ func firstUsage(mounts []MountedFileSystem, read func(MountedFileSystem) (Usage,
 	return Usage{}, err
 }
 
-// await returns the result; mounted is false if the file system was unmounted before it could be read.
+// await returns the result; mounted is false if the file system was unmounted before the read.
 func (r *usageRead) await(ctx context.Context) (f inventory.FileSystem, mounted bool) {
 	f.Type = r.fsType
 	select {
 	case <-r.done:
 	case <-ctx.Done():
 		select {
-		case <-r.done: // both: the answer counts
+		case <-r.done: // both have ended: use the answer
 		default:
 			f.Error = fmt.Sprintf("the file system has not answered since %s: its disk may be unresponsive", r.since.UTC().Format(time.RFC3339))
 			return f, true

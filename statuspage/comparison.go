@@ -6,10 +6,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// Comparison is what the driver's last comparison of the node's disks with the objects of the cluster found.
+// Comparison is the result of the driver's last comparison of the node's disks with the objects of the cluster.
 type Comparison struct {
-	Time         time.Time      `json:"time,omitzero"`   // when it ended; zero: there was none yet
-	Error        string         `json:"error,omitempty"` // why a later one failed
+	Time         time.Time      `json:"time,omitzero"`   // when it ended; zero: no comparison has ended yet
+	Error        string         `json:"error,omitempty"` // why a later comparison failed
 	Unreferenced []Unreferenced `json:"unreferencedVolumes"`
 }
 
@@ -19,7 +19,7 @@ type Unreferenced struct {
 	Group       inventory.VGName `json:"volumeGroup"`
 	LV          string           `json:"lv"`
 	Handle      string           `json:"handle"`
-	Name        string           `json:"name"` // of the PersistentVolume that it had, or the snapshot's
+	Name        string           `json:"name"` // of its former PersistentVolume, or of the snapshot
 	Size        inventory.Bytes  `json:"size"`
 	Snapshot    bool             `json:"snapshot"`
 	FormerClaim string           `json:"formerClaim,omitempty"`
@@ -37,5 +37,5 @@ const (
 	ReasonOtherCluster Reason = "other-cluster" // another cluster created it
 )
 
-// Reasons are all of them.
+// Reasons lists all reasons.
 var Reasons = []Reason{ReasonUnreferenced, ReasonAbandoned, ReasonOtherCluster}

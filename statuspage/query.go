@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Query asks for the page with what the node offers to these storage classes, parameters by the class's name.
+// Query returns the query for a page with the node's capacity for these storage classes: parameters by the class's name.
 func Query(classes map[string]map[string]string) url.Values {
 	query := url.Values{}
 	for name, parameters := range classes {
@@ -19,7 +19,7 @@ func Query(classes map[string]map[string]string) url.Values {
 	return query
 }
 
-// ParseClass reads one value of the query's "class": a class's name and its parameters.
+// ParseClass parses one value of the query's "class": a class's name and its parameters.
 func ParseClass(value string) (name string, parameters map[string]string, err error) {
 	name, rest, _ := strings.Cut(value, "?")
 	values, err := url.ParseQuery(rest)

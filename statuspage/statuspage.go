@@ -1,7 +1,7 @@
-// Package statuspage is what a node's driver tells about itself: the JSON document that `GET /v1/status` answers on the
-// driver's HTTP port, and that kubectl nodelvm reads by a port that the API server forwards to the driver's pods. Both sides
-// share these types. It names volumes, claims and groups with their UUIDs: the driver serves it on its pod's loopback address, and
-// elsewhere to those who may get it.
+// Package statuspage has the types of the status page: the JSON document that a node's driver serves at `/v1/status` on its HTTP
+// port. kubectl nodelvm reads it through a port that the API server forwards to the driver's pod. It names volumes, claims and
+// groups with their UUIDs: the driver serves it without a token only on its pod's loopback address, and elsewhere to authorized
+// readers.
 package statuspage
 
 import (
@@ -11,24 +11,24 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// Where the page is.
+// Path and port of the page.
 const (
 	Path = "/v1/status"
 	Port = "9808"
 )
 
-// UnknownGroups begins the sentence of Page.Unknown that says why the groups, and all that is in them, could not be read.
+// UnknownGroups begins the sentence of Page.Unknown that says why the driver could not read the groups, and all that is in them.
 const UnknownGroups = "the volume groups: "
 
-// Page is what one node tells. Fields are added, and neither change their meaning nor go away, as long as Path is v1.
+// Page is the status of one node. While Path is v1, later versions may add fields, but neither remove one nor change its meaning.
 type Page struct {
 	Node     string    `json:"node"`
 	Version  string    `json:"version"`   // of the driver
-	Cluster  string    `json:"clusterID"` // UID that volumes made here are tagged with; empty while the driver waits for it
+	Cluster  string    `json:"clusterID"` // UID in the tags of volumes that this driver creates; empty while the driver waits for it
 	Time     time.Time `json:"time"`
-	NotReady string    `json:"notReady,omitempty"` // why the driver cannot work now
+	NotReady string    `json:"notReady,omitempty"` // why the driver is not ready
 	inventory.Inventory
-	Classes    []Class     `json:"storageClasses,omitempty"` // the answers to ClassQuery
+	Classes    []Class     `json:"storageClasses,omitempty"` // of the classes in the query
 	Conditions []Condition `json:"conditions"`
 
 	Comparison *Comparison `json:"comparison,omitempty"` // nil: the driver has no API server
@@ -39,23 +39,23 @@ type Page struct {
 
 // Condition is one condition, with the text of its event.
 type Condition struct {
-	Type   string           `json:"condition"` // as the metric nodelvm_volume_condition says it
+	Type   string           `json:"condition"` // as in the metric nodelvm_volume_condition
 	Group  inventory.VGName `json:"volumeGroup"`
-	Volume string           `json:"volume,omitempty"`   // the volume's handle; empty where the whole group is concerned
+	Volume string           `json:"volume,omitempty"`   // the volume's handle; empty if the condition concerns the whole group
 	Pool   string           `json:"thinPool,omitempty"` // the thin pool's name
 	Text   string           `json:"message"`
 
 	Severity lvm.Severity `json:"severity"`
 }
 
-// Class is what the node offers to a storage class.
+// Class is the capacity of the node for a storage class.
 type Class struct {
 	Name   string            `json:"name"`
-	Error  string            `json:"error,omitempty"` // why its parameters are refused
+	Error  string            `json:"error,omitempty"` // why the driver refuses its parameters
 	Offers []inventory.Offer `json:"capacity,omitempty"`
 }
 
-// Checks are facts about the node that only the driver in it can see.
+// Checks are facts about the node that only its driver can determine.
 type Checks struct {
 	Kernel       string       `json:"kernel"` // its release
 	Modules      []Module     `json:"modules"`
@@ -63,7 +63,7 @@ type Checks struct {
 	Registration Registration `json:"registration"`
 }
 
-// Module is a module of the kernel that layouts need.
+// Module is a kernel module that layouts need.
 type Module struct {
 	Name  string      `json:"name"`
 	State ModuleState `json:"state"`
@@ -76,7 +76,7 @@ const (
 	ModuleRAID     = "dm-raid"      // for the RAID layouts
 )
 
-// ModuleState says how a module can be had.
+// ModuleState says whether a module is loaded or available.
 type ModuleState string
 
 const (
@@ -85,36 +85,36 @@ const (
 	ModuleMissing   ModuleState = "missing"
 )
 
-// KubeletDir is what the driver sees at its configured root directory of the kubelet.
+// KubeletDir describes the kubelet's root directory as configured for the driver.
 type KubeletDir struct {
 	Path        string      `json:"path"`
-	Mount       string      `json:"mount"` // the mount that it is in
+	Mount       string      `json:"mount"` // the mount that contains it
 	Propagation Propagation `json:"propagation"`
-	Used        bool        `json:"used"` // the kubelet's pods are there
+	Used        bool        `json:"used"` // it has the kubelet's directory pods
 }
 
-// Propagation says whom a mount made there reaches.
+// Propagation is the mount propagation from and to the driver's container.
 type Propagation string
 
 const (
-	PropagationShared  Propagation = "shared"  // the host and its pods: what is needed
-	PropagationSlave   Propagation = "slave"   // what the host mounts comes in, and nothing goes out
-	PropagationPrivate Propagation = "private" // this container alone
+	PropagationShared  Propagation = "shared"  // mounts reach the host and its pods, as the driver needs
+	PropagationSlave   Propagation = "slave"   // the host's mounts reach the container, but not vice versa
+	PropagationPrivate Propagation = "private" // mounts stay in the container
 	PropagationUnknown Propagation = "unknown"
 )
 
-// Registration says whether the kubelet knows the driver.
+// Registration says whether the driver is registered with the kubelet.
 type Registration struct {
 	State RegistrationState `json:"state"`
-	Error string            `json:"error,omitempty"` // the kubelet's, if it refused
+	Error string            `json:"error,omitempty"` // the kubelet's error, if it refused
 }
 
-// RegistrationState is how far the registration has come.
+// RegistrationState is the progress of the registration.
 type RegistrationState string
 
 const (
 	RegistrationElsewhere RegistrationState = "elsewhere" // --kubelet-registration=false: a sidecar does it
-	RegistrationWaiting   RegistrationState = "waiting"   // the kubelet has not asked yet
+	RegistrationWaiting   RegistrationState = "waiting"   // the kubelet has not contacted the driver yet
 	RegistrationDone      RegistrationState = "done"
 	RegistrationRefused   RegistrationState = "refused"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// shipped reads the objects of one kind and name from the manifest that is shipped.
+// shipped reads the object with a kind and name from the released manifest.
 func shipped[T any](t *testing.T, kind, name string) T {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
@@ -39,7 +39,7 @@ func shipped[T any](t *testing.T, kind, name string) T {
 	panic("unreachable")
 }
 
-// The rights that doctor asks about are those that the chart gives.
+// TestDoctorRightsMatchChart: doctor checks exactly the rights that the chart gives.
 func TestDoctorRightsMatchChart(t *testing.T) {
 	var want []right
 	add := func(rules []rbacv1.PolicyRule, own bool) {
@@ -75,7 +75,7 @@ func TestDoctorRightsMatchChart(t *testing.T) {
 	}
 }
 
-// The set-up that is shipped is sound in doctor's eyes, and its sidecars are those that the release is tested with.
+// TestDoctorAcceptsShippedManifests: doctor finds no fault in the released manifest, whose sidecars have the tested versions.
 func TestDoctorAcceptsShippedManifests(t *testing.T) {
 	f := sound()
 	daemonSet := shipped[appsv1.DaemonSet](t, "DaemonSet", "nodelvm")

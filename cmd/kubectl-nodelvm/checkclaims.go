@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/pending"
 )
 
-// checkNodesReady looks for nodes with the driver whose kubelet does not report.
+// checkNodesReady reports nodes with a driver pod that are not Ready.
 func checkNodesReady(f *facts, found func(where, what, fix string)) {
 	for _, node := range f.nodes {
 		i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
@@ -23,14 +23,14 @@ func checkNodesReady(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// Limits of what doctor says about claims: a full cluster may have thousands of them.
+// Limits of doctor's findings about claims: a full cluster may have thousands of waiting claims.
 const (
 	claimsReported = 20
 	nodesReported  = 5
 )
 
-// checkClaims looks for claims that a pod uses and that have no volume. It skips classes whose parameters a driver refuses:
-// another check reports those once.
+// checkClaims reports claims that a pod uses and that have no volume. It skips classes whose parameters a driver refuses:
+// checkClasses reports those once.
 func checkClaims(f *facts, found func(where, what, fix string)) {
 	reported, more := 0, 0
 	namespaces := map[string]*whyFacts{}
@@ -71,7 +71,7 @@ func reportClaim(a pending.Answer, claim corev1.PersistentVolumeClaim, found fun
 	found("claim "+a.Claim, what, strings.TrimPrefix(a.Causes[0].Fix+"; all of it: kubectl nodelvm why "+claim.Name+" -n "+claim.Namespace, "; "))
 }
 
-// classNamed finds a class of the driver; nil: it is another driver's, or does not exist.
+// classNamed returns the driver's class with that name, or nil if the class is another driver's or does not exist.
 func (f *facts) classNamed(name *string) *storagev1.StorageClass {
 	if name == nil {
 		return nil
@@ -95,7 +95,7 @@ func (f *facts) isRefused(class string) bool {
 	return false
 }
 
-// inNamespace is what why reads of one namespace.
+// inNamespace returns the facts that why reads about one namespace.
 func (f *facts) inNamespace(namespace string) *whyFacts {
 	w := &whyFacts{namespace: namespace, contents: f.contents, volumes: f.volumes, classes: f.classes, nodes: f.nodes, answers: f.answers}
 	for _, claim := range f.claims {

@@ -23,7 +23,7 @@ func (o obstacle) compare(p obstacle) int {
 	return cmp.Or(cmp.Compare(o.node, p.node), cmp.Compare(o.text, p.text))
 }
 
-// checkClassGroups looks whether each class has a volume group that can serve it. Classes with the same cause share a finding.
+// checkClassGroups checks whether each class has a volume group that can serve it. Classes with the same cause share a finding.
 func checkClassGroups(f *facts, found func(where, what, fix string)) {
 	obstacles, missing := map[obstacle][]string{}, map[string][]string{}
 	asked := 0
@@ -54,8 +54,8 @@ func classWords(classes []string) string {
 	return "StorageClasses " + strings.Join(classes, ", ")
 }
 
-// addObstacles adds the obstacles of one class, and returns how many nodes answered, if no node has its group and no other check says
-// why; else 0.
+// addObstacles adds the obstacles of one class. If no node has the class' group and no other check reports why, it returns the
+// number of nodes that answered, else 0.
 func (f *facts) addObstacles(class storagev1.StorageClass, obstacles map[obstacle][]string) (nodes int) {
 	offers, explained := 0, false
 	for _, a := range f.answering() {
@@ -80,7 +80,7 @@ func (f *facts) addObstacles(class storagev1.StorageClass, obstacles map[obstacl
 	return nodes
 }
 
-// reportedElsewhere tells whether checkGroups, checkPools or checkConditions report an obstacle.
+// reportedElsewhere reports whether checkGroups, checkPools or checkConditions reports an obstacle.
 func reportedElsewhere(page statuspage.Page, offer inventory.Offer, parameters map[string]string) bool {
 	pool := poolOf(parameters)
 	for _, g := range page.Groups {

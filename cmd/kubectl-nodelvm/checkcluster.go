@@ -34,7 +34,7 @@ func checkDriverObject(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkDaemonSet looks whether the driver runs where it should.
+// checkDaemonSet checks whether the DaemonSet exists and selects nodes, and whether its pods are ready.
 func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 	switch set := f.daemonSet; {
 	case f.unreadable[theDaemonSets]:
@@ -51,9 +51,9 @@ func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// waiting says why a pod is not ready; "" if it is.
+// waiting returns why a pod is not ready, or "" if it is.
 func waiting(pod *corev1.Pod) string {
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) { // what comes first holds up the rest
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) { // an init container blocks all later ones
 		switch {
 		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0: // an init container that is done
 		case c.State.Waiting != nil:
@@ -70,14 +70,14 @@ func waiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// neededArgs are the arguments without which a sidecar does harm or nothing.
+// neededArgs are arguments without which a sidecar does nothing, or does harm.
 var neededArgs = map[string][]string{
 	"csi-provisioner": {"--node-deployment", "--node-deployment-immediate-binding=false", "--strict-topology", "--immediate-topology=false",
 		"--enable-capacity", "--capacity-ownerref-level=0"},
 	"csi-snapshotter": {"--node-deployment"},
 }
 
-// testedMajor is the major version of each sidecar that this release is tested with; a test holds it to the chart.
+// testedMajor is the major version of each sidecar that this release is tested with; a test compares it with the chart.
 var testedMajor = map[string]int{"csi-provisioner": 6, "csi-snapshotter": 8}
 
 // checkSidecars checks the DaemonSet's sidecars.
@@ -114,7 +114,7 @@ func majorOf(image string) (int, bool) {
 	return n, err == nil
 }
 
-// checkRights tells what the driver's account may not do.
+// checkRights reports the rights that the driver's account lacks.
 func checkRights(f *facts, found func(where, what, fix string)) {
 	namespace, account, _ := f.account()
 	for _, r := range f.denied {
@@ -122,7 +122,7 @@ func checkRights(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkNodesAnswer checks whether each driver serves its status page, and can work.
+// checkNodesAnswer checks whether each driver serves its status page and is ready.
 func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answers {
 		switch {
@@ -134,7 +134,7 @@ func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkRegistration looks whether each kubelet knows the driver.
+// checkRegistration checks whether the driver is registered with each kubelet.
 func checkRegistration(f *facts, found func(where, what, fix string)) {
 	registered := map[string]bool{}
 	for _, n := range f.csiNodes {
@@ -161,7 +161,7 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkPropagation looks whether what the driver mounts reaches the host, and is where the kubelet looks for it.
+// checkPropagation checks whether the driver's mounts propagate to the host, and are below the kubelet's root directory.
 func checkPropagation(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answering() {
 		k := a.page.Checks.Kubelet
@@ -177,7 +177,7 @@ func checkPropagation(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkSnapshots looks whether the snapshot-controller leaves snapshots to the nodes.
+// checkSnapshots checks whether the snapshot-controller leaves snapshots to the nodes.
 func checkSnapshots(f *facts, found func(where, what, fix string)) {
 	const flag = "--enable-distributed-snapshotting"
 	fix := "give the snapshot-controller the argument " + flag + "=true, and the right to list and watch nodes"

@@ -12,8 +12,8 @@ import (
 
 const conditionFix = "follow the message; see docs/howto/runbooks.md"
 
-// checkConditions reports the conditions that the drivers found, with the texts of their events. One cause is one finding: a missing
-// disk with all volumes that it affects, a thin pool with all of its volumes. checkGroups reports an unusable group.
+// checkConditions reports the conditions that the drivers found, with the texts of their events. Each cause gets one finding: a
+// missing disk with all volumes that it affects, a thin pool with all of its volumes. checkGroups reports an unusable group.
 func checkConditions(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answering() {
 		names, pools := volumeNames(a.page), map[string]bool{}
@@ -67,14 +67,14 @@ func hasCondition(page statuspage.Page, kind lvm.ConditionType, group inventory.
 	})
 }
 
-// isOfMissingDisk reports whether a volume has the condition because its group misses a disk.
+// isOfMissingDisk reports whether a volume has the condition because a disk of its group is missing.
 func isOfMissingDisk(page statuspage.Page, x statuspage.Condition) bool {
 	kind := lvm.ConditionType(x.Type)
 	return x.Volume != "" && (kind == lvm.ConditionVolumeDataMissing || kind == lvm.ConditionVolumeDegraded) &&
 		hasCondition(page, lvm.ConditionPhysicalVolumeMissing, x.Group)
 }
 
-// missingDisks says which disks a group misses; "" if the driver never saw what they are.
+// missingDisks describes the missing disks of a group; "" if the driver never saw them.
 func missingDisks(page statuspage.Page, group inventory.VGName) string {
 	var list []string
 	for _, g := range page.Groups {
@@ -90,10 +90,10 @@ func missingDisks(page statuspage.Page, group inventory.VGName) string {
 	return ". Missing: " + strings.Join(list, "; ")
 }
 
-// affectedShown is how many volumes of a missing disk doctor names; kubectl nodelvm volumes lists them all.
+// affectedShown limits how many volumes of a missing disk doctor names; kubectl nodelvm volumes lists them all.
 const affectedShown = 20
 
-// affected lists the volumes of a group that misses a disk.
+// affected lists the volumes that a missing disk of a group affects.
 func affected(page statuspage.Page, group inventory.VGName, names map[string]string) string {
 	var list []string
 	for _, x := range page.Conditions {

@@ -12,18 +12,18 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// restrictionPolicy is the chart's admission policy for what a node writes. Its variable names the encrypted classes.
+// restrictionPolicy is the chart's admission policy for a node's writes. Its variable encryptedClasses lists the encrypted classes.
 const (
 	restrictionPolicy = "nodelvm-node-restriction"
 	encryptedClasses  = "encryptedClasses"
 )
 
-// keyPolicy is what the policy allows of volumes that refer to Secrets.
+// keyPolicy lists the classes whose volumes may refer to Secrets.
 type keyPolicy struct {
 	classes []string
 }
 
-// readKeyPolicy reads the policy if a class has encryption. Without the policy the API server admits the volumes of every class.
+// readKeyPolicy reads the policy if a class is encrypted. Without the policy the API server admits the volumes of every class.
 func (c *cluster) readKeyPolicy(ctx context.Context, f *facts) error {
 	if !slices.ContainsFunc(f.classes, isEncrypted) {
 		return nil
@@ -45,7 +45,7 @@ var (
 	className = regexp.MustCompile(`'[^']*'|"[^"]*"`)
 )
 
-// parseKeyPolicy returns nil for a policy that an admin has rewritten, in which the list is no list of names.
+// parseKeyPolicy returns nil for a policy that an admin rewrote so that the variable is no longer a list of names.
 func parseKeyPolicy(policy *admissionv1.ValidatingAdmissionPolicy) *keyPolicy {
 	for _, v := range policy.Spec.Variables {
 		if v.Name != encryptedClasses || !classList.MatchString(v.Expression) {
@@ -60,7 +60,7 @@ func parseKeyPolicy(policy *admissionv1.ValidatingAdmissionPolicy) *keyPolicy {
 	return nil
 }
 
-// checkKeys looks for classes with encryption whose volumes the policy refuses.
+// checkKeys reports an encrypted class whose volumes the policy refuses.
 func (p *keyPolicy) checkKeys(class storagev1.StorageClass, found func(where, what, fix string)) {
 	if p == nil || !isEncrypted(class) {
 		return

@@ -18,7 +18,7 @@ func policyOf(expression string) *keyPolicy {
 	return parseKeyPolicy(&policy)
 }
 
-// TestEncryptedClassesOfThePolicy: what the chart or an admin writes is read; of anything else nothing is said.
+// TestEncryptedClassesOfThePolicy: the plugin parses any list of names, and ignores other expressions.
 func TestEncryptedClassesOfThePolicy(t *testing.T) {
 	for expression, want := range map[string][]string{"[]": {}, " [ ] ": {}, "['a']": {"a"}, "['a', 'b-c.d']": {"a", "b-c.d"}, `["a",'b']`: {"a", "b"}} {
 		if p := policyOf(expression); p == nil || !slices.Equal(p.classes, want) {
@@ -32,7 +32,7 @@ func TestEncryptedClassesOfThePolicy(t *testing.T) {
 	}
 }
 
-// TestKeyPolicyOfTheManifest: the shipped policy has the variable, with no class.
+// TestKeyPolicyOfTheManifest: the released policy has the variable, and it lists no class.
 func TestKeyPolicyOfTheManifest(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
 	if err != nil {
@@ -53,7 +53,8 @@ func TestKeyPolicyOfTheManifest(t *testing.T) {
 	t.Errorf("the manifest has no policy %s", restrictionPolicy)
 }
 
-// TestEncryptedClassesThatAreAdmitted: no finding for a class that the policy names, without the policy, and without encryption.
+// TestEncryptedClassesThatAreAdmitted: a class that the policy names, any class without the policy, and an unencrypted class have
+// no finding.
 func TestEncryptedClassesThatAreAdmitted(t *testing.T) {
 	for what, change := range map[string]func(*facts){
 		"named": func(f *facts) {

@@ -9,11 +9,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// checkMissingPods looks whether each node that is to run the driver has a pod of it: one that is refused is nowhere to be seen.
+// checkMissingPods checks whether each node that the DaemonSet selects has a driver pod. A pod that the API server refuses leaves
+// no other trace.
 func checkMissingPods(f *facts, found func(where, what, fix string)) {
 	set := f.daemonSet
 	if set == nil {
-		return // checkDaemonSet tells
+		return // checkDaemonSet reports that
 	}
 	nodes := map[string]bool{}
 	for _, pod := range f.pods {
@@ -26,8 +27,8 @@ func checkMissingPods(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkLostVolumes looks whether the volumes of bound claims are where their PersistentVolumes say. What a node does not list
-// is lost only if it lists all.
+// checkLostVolumes checks whether the volumes of bound claims are on the nodes of their PersistentVolumes. A volume that its node
+// does not list is lost only if the node's report is complete.
 func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 	for _, pv := range f.volumes {
 		node := nodeOf(&pv)

@@ -7,7 +7,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// A node that does not list all proves nothing by what it does not list.
+// TestPartialListProvesNoLoss: a volume that an incomplete report lacks is not reported as lost.
 func TestPartialListProvesNoLoss(t *testing.T) {
 	for name, gap := range map[string]func(page *statuspage.Page){
 		"a driver that starts":    func(page *statuspage.Page) { page.NotReady = "the driver starts" },

@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// checkModules looks for the modules that the classes' layouts need.
+// checkModules reports missing kernel modules that the classes' layouts need.
 func checkModules(f *facts, found func(where, what, fix string)) {
 	needs := map[string]string{statuspage.ModuleDM: "every volume"}
 	for _, class := range f.classes {
@@ -36,7 +36,7 @@ func checkModules(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkClasses checks the storage classes without the nodes.
+// checkClasses checks the binding mode, the key policy and the parameters of the storage classes.
 func checkClasses(f *facts, found func(where, what, fix string)) {
 	for _, class := range f.classes {
 		where := "StorageClass " + class.Name
@@ -62,7 +62,7 @@ func classOf(page statuspage.Page, name string) *statuspage.Class {
 	return &page.Classes[i]
 }
 
-// poolOf is the thin pool of a class; "" if its layout has none.
+// poolOf returns the thin pool of a class, or "" if its layout is not thin.
 func poolOf(parameters map[string]string) string {
 	switch {
 	case parameters[api.ParameterLayout] != string(lvm.LayoutThin):
@@ -74,7 +74,7 @@ func poolOf(parameters map[string]string) string {
 	}
 }
 
-// concerns tells why a group is the driver's business: the classes that name it, or volumes in it; "" if it is not.
+// concerns returns why the driver uses a group, because a class names it or a volume is in it; "" if it does not use it.
 func concerns(page statuspage.Page, group inventory.Group) string {
 	for _, class := range page.Classes {
 		if slices.ContainsFunc(class.Offers, func(o inventory.Offer) bool { return o.Group == group.Name }) {
@@ -112,10 +112,10 @@ func checkGroups(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// staleLock is longer than any LVM command takes that is not blocked.
+// staleLock is longer than any LVM command takes, unless it is blocked.
 const staleLock = 2 * time.Minute
 
-// checkLocks finds LVM's locks that a process holds for too long.
+// checkLocks reports LVM's locks that a process has held for too long.
 func checkLocks(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answering() {
 		for _, g := range a.page.Groups {
@@ -127,7 +127,7 @@ func checkLocks(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkDisks tells what a node says of its disks.
+// checkDisks reports unreadable and skipped disks, devices on volumes, and a disabled direct metadata read.
 func checkDisks(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answering() {
 		for _, text := range a.page.Unread {
@@ -146,7 +146,7 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkPools checks the thin pools of classes and volumes. Full and failed pools are conditions: see checkConditions.
+// checkPools reports thin pools of classes and volumes that do not zero new blocks. checkConditions reports full and failed pools.
 func checkPools(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answering() {
 		for _, g := range a.page.Groups {
@@ -162,7 +162,7 @@ func checkPools(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// poolConcerns tells whether a class names the pool, or a volume is in it.
+// poolConcerns reports whether a class names the pool, or a volume is in it.
 func poolConcerns(f *facts, page statuspage.Page, g inventory.Group, p inventory.Pool) bool {
 	for _, class := range f.classes {
 		if c := classOf(page, class.Name); c != nil && poolOf(class.Parameters) == p.Name &&
@@ -177,8 +177,7 @@ func bindsAtOnce(class storagev1.StorageClass) bool {
 	return class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate
 }
 
-// checkCapacity compares the published capacity with that of the nodes. The driver publishes none for a class that binds
-// immediately.
+// checkCapacity compares the published capacity with that of the nodes. A class that binds immediately has no published capacity.
 func checkCapacity(f *facts, found func(where, what, fix string)) {
 	const fix = "see the log of csi-provisioner in the driver's pod on that node"
 	if f.unreadable[theCapacities] {

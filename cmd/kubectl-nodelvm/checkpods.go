@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// checkBudgets looks for PodDisruptionBudgets that never allow an eviction of a pod with a volume: a drain of its node waits forever.
+// checkBudgets reports PodDisruptionBudgets that never allow the eviction of a pod with a volume: a drain of its node never ends.
 func checkBudgets(f *facts, found func(where, what, fix string)) {
 	ours := f.volumesByClaim()
 	for _, budget := range f.budgets {
@@ -33,9 +33,9 @@ func checkBudgets(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkBlockDevices looks for containers that fail, have a raw block volume, and do not run as root: the device belongs to root, and
-// fsGroup does not change that. The setting of the container runtime that changes it is not visible in the API, so a container that
-// works is not reported.
+// checkBlockDevices reports containers that fail, have a raw block volume, and do not run as root: the device belongs to root, and
+// fsGroup does not change that. A setting of the container runtime does, but the API does not show it, so checkBlockDevices ignores
+// containers that work.
 func checkBlockDevices(f *facts, found func(where, what, fix string)) {
 	ours := f.volumesByClaim()
 	for _, pod := range f.users {
@@ -58,7 +58,8 @@ func checkBlockDevices(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// isNonRoot reports whether a container's security context says that it does not run as root. An image may say so too; the API does not show it.
+// isNonRoot reports whether a container's security context says that it does not run as root. An image may say so too, but the
+// API does not show that.
 func isNonRoot(pod *corev1.Pod, c *corev1.Container) bool {
 	var user *int64
 	var nonRoot *bool
@@ -82,7 +83,7 @@ func fails(pod *corev1.Pod, container string) bool {
 	return false
 }
 
-// volumesByClaim are the driver's volumes by claim, "namespace/name".
+// volumesByClaim returns the driver's volumes by claim, "namespace/name".
 func (f *facts) volumesByClaim() map[string]*corev1.PersistentVolume {
 	volumes := map[string]*corev1.PersistentVolume{}
 	for i := range f.volumes {
@@ -93,7 +94,8 @@ func (f *facts) volumesByClaim() map[string]*corev1.PersistentVolume {
 	return volumes
 }
 
-// checkWaitingSnapshots looks for snapshots of the driver's volumes that are not ready. checkSnapshots reports those that no node creates.
+// checkWaitingSnapshots reports snapshots of the driver's volumes that are not ready. checkSnapshots reports those that no node
+// creates.
 func checkWaitingSnapshots(f *facts, found func(where, what, fix string)) {
 	ours := f.volumesByClaim()
 	nobodys := map[string]bool{}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// userOf is a running pod on node-1 with a claim.
+// userOf returns a pod on node-1 with a claim.
 func userOf(claim, name string) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "db"}}, Spec: corev1.PodSpec{NodeName: "node-1",
 		Containers: []corev1.Container{{Name: "c"}},
@@ -23,7 +23,7 @@ func budget(name string, desired, expected int32) policyv1.PodDisruptionBudget {
 		Status: policyv1.PodDisruptionBudgetStatus{DesiredHealthy: desired, ExpectedPods: expected}}
 }
 
-// failingBlockPod is a pod of user 1000 with a raw block volume, whose container ended with an error.
+// failingBlockPod returns a pod of user 1000 with a raw block volume, whose container ended with an error.
 func failingBlockPod() corev1.Pod {
 	pod := userOf("data-db-0", "db-0")
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(1000))}
@@ -39,7 +39,7 @@ func waitingSnapshot(name string) namespaceSnapshot {
 	return s
 }
 
-// What works, or is not this driver's, is no finding.
+// TestDoctorIgnoresPodsThatWork: working pods, and volumes of other drivers, are no findings.
 func TestDoctorIgnoresPodsThatWork(t *testing.T) {
 	for name, plant := range map[string]func(f *facts){
 		"budget that allows an eviction": func(f *facts) {

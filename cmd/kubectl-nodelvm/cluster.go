@@ -21,12 +21,12 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// Names that the chart and the driver fix.
+// driverPods selects the driver's pods; the chart sets these labels.
 const (
 	driverPods = "app.kubernetes.io/name=nodelvm,app.kubernetes.io/component=node"
 )
 
-// cluster reads from one API server. The generated clientset would bring every API group's types along.
+// cluster reads from one API server. It uses a REST client, because the generated clientset links the types of every API group.
 type cluster struct {
 	api         rest.Interface
 	config      *rest.Config  // of api
@@ -101,13 +101,13 @@ func (c *cluster) classes(ctx context.Context) ([]storagev1.StorageClass, error)
 	return ours, nil
 }
 
-// content is what is read of a VolumeSnapshotContent.
+// content has the fields of a VolumeSnapshotContent that the plugin reads.
 type content struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
 		Driver string `json:"driver"`
 		Source struct {
-			SnapshotHandle string `json:"snapshotHandle"` // of one that was made by hand
+			SnapshotHandle string `json:"snapshotHandle"` // of a pre-provisioned one
 		} `json:"source"`
 		VolumeSnapshotRef corev1.ObjectReference `json:"volumeSnapshotRef"`
 	} `json:"spec"`
@@ -116,7 +116,7 @@ type content struct {
 	} `json:"status"`
 }
 
-// contents lists the driver's VolumeSnapshotContents; installed is false in a cluster that does not know snapshots.
+// contents lists the driver's VolumeSnapshotContents; installed is false in a cluster without the snapshot API.
 func (c *cluster) contents(ctx context.Context) (ours []content, installed bool, err error) {
 	text, err := c.api.Get().AbsPath("/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents").Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
@@ -139,7 +139,7 @@ func (c *cluster) contents(ctx context.Context) (ours []content, installed bool,
 	return ours, true, nil
 }
 
-// nodeOf is the node that a volume is on, by its affinity; "" if it names none.
+// nodeOf returns the node that a volume's affinity names, or "" if it names none.
 func nodeOf(pv *corev1.PersistentVolume) string {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return ""
@@ -154,7 +154,7 @@ func nodeOf(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// claimOf is the claim that a volume is bound to, "namespace/name"; "" if none.
+// claimOf returns the claim that a volume is bound to, as "namespace/name"; "" if it has none.
 func claimOf(pv *corev1.PersistentVolume) string {
 	if pv.Spec.ClaimRef == nil {
 		return ""
@@ -162,7 +162,8 @@ func claimOf(pv *corev1.PersistentVolume) string {
 	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
 }
 
-// keySecretOf is the namespace/name of the Secret that the kubelet passes when it stages an encrypted volume; "" if the volume refers to none.
+// keySecretOf returns the namespace/name of the Secret that the kubelet passes when it stages an encrypted volume; "" if the
+// volume refers to none.
 func keySecretOf(pv *corev1.PersistentVolume) string {
 	ref := pv.Spec.CSI.NodeStageSecretRef
 	if ref == nil {
@@ -174,10 +175,10 @@ func keySecretOf(pv *corev1.PersistentVolume) string {
 // user is a pod that uses a claim.
 type user struct {
 	name      string
-	ephemeral bool // the claim is the pod's own (generic ephemeral volume), and goes with it
+	ephemeral bool // the claim is of a generic ephemeral volume, and is deleted with the pod
 }
 
-// usersOf finds the pods that use each claim, "namespace/name"; pods that have ended use nothing.
+// usersOf returns the pods that use each claim, by "namespace/name". It ignores pods that have ended.
 func usersOf(pods []corev1.Pod) map[string][]user {
 	users := map[string][]user{}
 	for _, pod := range pods {
@@ -198,7 +199,7 @@ func usersOf(pods []corev1.Pod) map[string][]user {
 	return users
 }
 
-// cutResource parts "pods/proxy" into the resource and the subresource.
+// cutResource splits "pods/proxy" into the resource and the subresource.
 func cutResource(resource string) (name, sub string) {
 	name, sub, _ = strings.Cut(resource, "/")
 	return name, sub

@@ -10,7 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
 )
 
-// leastInterval keeps a page that is open from loading the API server.
+// leastInterval limits the load of an open page on the API server.
 const leastInterval = 5 * time.Second
 
 func (c *command) dashboardCommand() *cobra.Command {

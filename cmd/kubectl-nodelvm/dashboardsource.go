@@ -22,7 +22,7 @@ import (
 // dashboardSource reads the cluster for the dashboard, with the user's rights.
 type dashboardSource struct {
 	cluster   *cluster
-	namespace string // the kubeconfig's: read where the user may not read all
+	namespace string // the kubeconfig's: read if the user may not read all
 
 	mu   sync.Mutex
 	pods map[string]corev1.Pod // of the driver, by node
@@ -32,7 +32,7 @@ func newDashboardSource(c *cluster, namespace string) *dashboardSource {
 	return &dashboardSource{cluster: c, namespace: namespace}
 }
 
-// Nodes lists the nodes with a pod of the driver.
+// Nodes lists the nodes with a driver pod.
 func (s *dashboardSource) Nodes(ctx context.Context) ([]string, error) {
 	list, err := s.cluster.drivers(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *dashboardSource) Nodes(ctx context.Context) ([]string, error) {
 	for _, pod := range list {
 		node := pod.Spec.NodeName
 		if other, known := pods[node]; node == "" || known && other.Status.Phase == corev1.PodRunning {
-			continue // not scheduled; or a rollout's second pod
+			continue // not scheduled, or the second pod during a rollout
 		}
 		pods[node] = pod
 		names = append(names, node)
@@ -54,7 +54,7 @@ func (s *dashboardSource) Nodes(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Page reads a node's document.
+// Page reads a node's status page.
 func (s *dashboardSource) Page(ctx context.Context, node string) (statuspage.Page, error) {
 	s.mu.Lock()
 	pod, known := s.pods[node]
@@ -65,7 +65,7 @@ func (s *dashboardSource) Page(ctx context.Context, node string) (statuspage.Pag
 	return s.cluster.page(ctx, &pod, nil)
 }
 
-// Objects lists volumes, claims and pods: of all namespaces, or else of the kubeconfig's.
+// Objects lists volumes, and the claims and pods of all namespaces, or of the kubeconfig's if the user may not list all.
 func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
 	limit := func(what string, err error) {
 		o.Limits = append(o.Limits, fmt.Sprintf("%s: %v", what, err))
@@ -106,7 +106,7 @@ func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
 	return o
 }
 
-// listOrOwn lists a resource in all namespaces or, if the user may not, in their own.
+// listOrOwn lists a resource in all namespaces; if that is forbidden, it lists the kubeconfig's namespace and own is true.
 func (s *dashboardSource) listOrOwn(ctx context.Context, resource string, into runtime.Object) (own bool, err error) {
 	err = s.cluster.get(ctx, "/api/v1/"+resource, into)
 	if !apierrors.IsForbidden(err) {
@@ -115,7 +115,7 @@ func (s *dashboardSource) listOrOwn(ctx context.Context, resource string, into r
 	return true, s.cluster.get(ctx, "/api/v1/namespaces/"+s.namespace+"/"+resource, into)
 }
 
-// dashboardClaim is a claim of the driver that has a node.
+// dashboardClaim converts a claim; ok is false unless it is the driver's and has a selected node.
 func dashboardClaim(claim *corev1.PersistentVolumeClaim) (dashboard.Claim, bool) {
 	node := claim.Annotations[api.AnnotationSelectedNode]
 	if api.ProvisionerOf(claim.Annotations) != api.DriverName || node == "" {
@@ -133,7 +133,7 @@ func dashboardClaim(claim *corev1.PersistentVolumeClaim) (dashboard.Claim, bool)
 		Volume: claim.Spec.VolumeName, Size: inventory.Bytes(size.Value())}, true
 }
 
-// eventsShown bounds what the API server sends about one object.
+// eventsShown limits the events that the API server sends about one object.
 const eventsShown = "50"
 
 // Events lists the events about a claim and its pods, the latest first.

@@ -16,7 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// namespacedAPI answers as an API server does to a developer who may read claims, pods and events of the namespace shop alone.
+// namespacedAPI serves what an API server does to a developer who may read only claims, pods and events of the namespace shop.
 func namespacedAPI(t *testing.T, asked *[]string) *cluster {
 	t.Helper()
 	claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-0",
@@ -51,7 +51,7 @@ func namespacedAPI(t *testing.T, asked *[]string) *cluster {
 	return c
 }
 
-// TestDashboardOfADeveloper: who may read one namespace sees its claims and pods, and what is missing.
+// TestDashboardOfADeveloper: a user who may read one namespace sees its claims and pods, and which lists are incomplete.
 func TestDashboardOfADeveloper(t *testing.T) {
 	var asked []string
 	source := newDashboardSource(namespacedAPI(t, &asked), "shop")
@@ -72,7 +72,7 @@ func TestDashboardOfADeveloper(t *testing.T) {
 	}
 }
 
-// TestDashboardEvents: events are read of the named objects alone, and no name leads to another path of the API.
+// TestDashboardEvents: the source reads events of the named objects only, and refuses names that would change the API path.
 func TestDashboardEvents(t *testing.T) {
 	var asked []string
 	source := newDashboardSource(namespacedAPI(t, &asked), "shop")
@@ -91,7 +91,7 @@ func TestDashboardEvents(t *testing.T) {
 	}
 }
 
-// TestReadPageLimits: an answer with more bytes or values than a status page has is refused before it takes the memory that it asks for.
+// TestReadPageLimits: readPage refuses an answer with more bytes or values than any status page before it allocates their memory.
 func TestReadPageLimits(t *testing.T) {
 	for name, body := range map[string]string{
 		"bytes":  `{"version":"` + strings.Repeat("x", pageBytes) + `"}`,

@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// diskRow is what `disks` shows of one physical volume, with the disk that it is or was on.
+// diskRow is a row of `disks`: one physical volume, with the disk that it is or was on.
 type diskRow struct {
 	Node    string           `json:"node"`
 	Group   inventory.VGName `json:"volumeGroup,omitempty"`
@@ -50,7 +50,7 @@ func (c *command) disksCommand() *cobra.Command {
 	}
 }
 
-// diskRows lists the disks of all nodes. A node that does not answer, or cannot read a disk, has a row that says so.
+// diskRows lists the disks of all nodes. A node with an incomplete report has a row that says why.
 func diskRows(answers []answer) []diskRow {
 	rows := []diskRow{}
 	for _, a := range answers {

@@ -15,19 +15,19 @@ import (
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 )
 
-// finding is one fault: what, where, and what to do.
+// finding is one fault, and how to fix it.
 type finding struct {
-	Check string `json:"check"` // which check has found it
+	Check string `json:"check"` // name of the check
 	Where string `json:"where"` // a node, an object
 	What  string `json:"what"`
 	Fix   string `json:"fix"`
-	brief bool   // it may be true for a moment in a cluster that is sound: it counts if it is still so a little later
+	brief bool   // it may hold for a moment in a sound cluster: doctor reports it only if it lasts
 }
 
-// diagnosis is what doctor tells.
+// diagnosis is doctor's result.
 type diagnosis struct {
 	Nodes    int       `json:"nodes"`  // with the driver
-	Checks   int       `json:"checks"` // that were made
+	Checks   int       `json:"checks"` // number of checks
 	Findings []finding `json:"findings"`
 	Unread   []string  `json:"unread,omitempty"` // sentences: what the doctor could not check
 }
@@ -38,7 +38,7 @@ type check struct {
 	find func(f *facts, found func(where, what, fix string))
 }
 
-// checks in the order of their findings: causes before their effects.
+// checks are in the order of their findings: causes before their effects.
 var checks = []check{
 	{"driver object", checkDriverObject},
 	{"daemonset", checkDaemonSet},
@@ -67,8 +67,8 @@ var checks = []check{
 	{"raw block volumes", checkBlockDevices},
 }
 
-// brief names the checks whose findings may be true for a moment. A process holds a lock, or capacity is published, a little longer. A
-// pod or a volume is just being replaced or removed. A claim gets its volume, or a snapshot becomes ready.
+// brief names the checks whose findings may hold for a moment. For example, a process still holds a lock, csi-provisioner has not yet
+// updated the capacity, or a pod is being replaced.
 var brief = []string{"locks", "capacity", "registration", "missing pods", "lost volumes", "claims", "waiting snapshots"}
 
 // briefPause is how long such a finding must last.
@@ -95,7 +95,7 @@ func (c *command) doctorCommand() *cobra.Command {
 	}
 }
 
-// diagnose makes all checks; once more after the pause if there is a finding that may pass by itself.
+// diagnose runs all checks. If a brief finding results, it runs them again after the pause.
 func (c *cluster) diagnose(ctx context.Context, pause time.Duration) (*diagnosis, error) {
 	f, err := c.gather(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *cluster) diagnose(ctx context.Context, pause time.Duration) (*diagnosis
 	return lasting(first, examine(f)), nil
 }
 
-// lasting is the second diagnosis without what has only come up since the first, and may pass.
+// lasting returns the second diagnosis without the brief findings that the first does not have.
 func lasting(first, second *diagnosis) *diagnosis {
 	second.Findings = slices.DeleteFunc(second.Findings, func(x finding) bool {
 		return x.brief && !slices.ContainsFunc(first.Findings, func(y finding) bool { return x.Check == y.Check && x.Where == y.Where })
@@ -124,7 +124,7 @@ func lasting(first, second *diagnosis) *diagnosis {
 	return second
 }
 
-// examine makes all checks.
+// examine runs all checks.
 func examine(f *facts) *diagnosis {
 	d := &diagnosis{Nodes: len(f.pods), Checks: len(checks), Findings: []finding{}, Unread: slices.Clone(f.unread)}
 	for _, a := range f.answering() {
@@ -140,7 +140,7 @@ func examine(f *facts) *diagnosis {
 	return d
 }
 
-// write tells the findings as paragraphs.
+// write prints each finding as a paragraph.
 func (d *diagnosis) write(w io.Writer, s screen) error {
 	var b strings.Builder
 	for _, x := range d.Findings {
@@ -168,7 +168,7 @@ func (d *diagnosis) write(w io.Writer, s screen) error {
 	return err
 }
 
-// wrap writes a text behind a prefix, in lines of at most width; its later lines stand below the first.
+// wrap writes a text after a prefix, in lines of at most width columns; its further lines are indented by the prefix.
 func wrap(b *strings.Builder, prefix, text string, width int) {
 	indent := strings.Repeat(" ", len(prefix))
 	room := max(20, cmp.Or(width, 1<<20)-len(prefix))

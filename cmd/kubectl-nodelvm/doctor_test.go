@@ -28,7 +28,7 @@ type fault struct {
 	says  string
 }
 
-// faults are planted one at a time in the sound cluster. Of each exactly one check may speak, with these words.
+// faults are planted one at a time in the sound cluster. Exactly one check must report each, with this text.
 var faults = []fault{
 	{"missing kernel module", func(f *facts) { f.answers[1].page.Checks.Modules[1].State = statuspage.ModuleMissing },
 		"kernel modules", "node-2", "the kernel 6.1.0-1-amd64 has no module dm-thin-pool, which the storage class thin needs"},
@@ -225,7 +225,7 @@ func TestDoctorHealthyCluster(t *testing.T) {
 	if d := examine(sound()); len(d.Findings) > 0 || len(d.Unread) > 0 || d.Nodes != 2 {
 		t.Errorf("in a sound cluster: %+v", d)
 	}
-	quiet := sound() // what is not the driver's business is not told
+	quiet := sound() // doctor ignores groups that the driver does not use
 	quiet.answers[0].page.Groups = append(quiet.answers[0].page.Groups, inventory.Group{Name: "vg-root", UUID: "r", Problem: "exported", MetadataSize: 100,
 		Pools: []inventory.Pool{{Name: "pool00", State: inventory.PoolFull}}})
 	quiet.snapshots, quiet.controllers[0].Spec.Template.Spec.Containers[0].Args = false, nil
@@ -250,7 +250,7 @@ func TestDoctorFaults(t *testing.T) {
 	}
 }
 
-// What could not be read is not taken for absent.
+// TestDoctorUnreadableObjects: doctor does not report unreadable objects as absent.
 func TestDoctorUnreadableObjects(t *testing.T) {
 	f := sound()
 	f.driver, f.daemonSet, f.csiNodes, f.capacities = nil, nil, nil, nil
@@ -267,7 +267,7 @@ func TestDoctorUnreadableObjects(t *testing.T) {
 	}
 }
 
-// Every check has a fault that shows that it can fail.
+// TestDoctorEachCheckCanFail: faults has a fault for each check.
 func TestDoctorEachCheckCanFail(t *testing.T) {
 	for _, c := range checks {
 		if !slices.ContainsFunc(faults, func(f fault) bool { return f.check == c.name }) {
@@ -276,7 +276,7 @@ func TestDoctorEachCheckCanFail(t *testing.T) {
 	}
 }
 
-// What may pass by itself counts only if it is there twice.
+// TestDoctorIgnoresTransientFaults: doctor reports a brief finding only if both runs have it.
 func TestDoctorIgnoresTransientFaults(t *testing.T) {
 	lock := func(group string) finding { return finding{Check: "locks", Where: group, brief: true} }
 	lasts := finding{Check: "rights", Where: "x"}
@@ -331,7 +331,7 @@ func TestMajorOf(t *testing.T) {
 	}
 }
 
-// golden compares with a file of testdata; UPDATE=1 writes it.
+// golden compares output with a file of testdata; UPDATE=1 writes the file.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := "testdata/" + name

@@ -19,7 +19,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// leftRow is something that stays behind when a node is drained.
+// leftRow is a volume or snapshot that stays on a node when the node is drained.
 type leftRow struct {
 	Kind   string           `json:"kind"` // claim, volume (without a claim), snapshot, orphan
 	Name   string           `json:"name"`
@@ -56,10 +56,10 @@ func (c *command) drainCheckCommand() *cobra.Command {
 	}
 }
 
-// errNoDriverThere is why the disks of a node are unknown that may never have had a driver.
+// errNoDriverThere explains why a node's disks are unknown. Such a node may never have had a driver.
 var errNoDriverThere = errors.New("no driver pod runs on the node")
 
-// drainable is nil if no data stays behind. Nothing is proved by a driver that does not tell all.
+// drainable returns nil if no data stays on the node, and an error if an incomplete report leaves that open.
 func drainable(rows []leftRow, silent error) error {
 	switch {
 	case len(rows) > 0:
@@ -82,7 +82,7 @@ func writeLeft(w io.Writer, s screen, node string, rows []leftRow, silent error)
 	return leftTable(rows).Write(w, s.width, s.colour)
 }
 
-// completeNodes are the nodes with the driver; none where they cannot be listed.
+// completeNodes returns the nodes with the driver, or none if it cannot list them.
 func (c *command) completeNodes(ctx context.Context) (names []cobra.Completion) {
 	cluster, err := c.connect()
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *command) completeNodes(ctx context.Context) (names []cobra.Completion) 
 	return names
 }
 
-// leftOn finds what stays behind on the node; silent says why there may be more on its disks.
+// leftOn lists what stays on the node; silent says why its disks may hold more.
 func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, silent, err error) {
 	volumes, err := c.volumes(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, sile
 		return nil, nil, err
 	}
 	known := slices.ContainsFunc(volumes, func(pv corev1.PersistentVolume) bool { return nodeOf(&pv) == node })
-	if !known { // a node that has gone may have left volumes; one without any must at least exist
+	if !known { // a deleted node may have left volumes; without volumes the node must exist
 		if err := c.get(ctx, "/api/v1/nodes/"+node, &corev1.Node{}); err != nil {
 			return nil, nil, err
 		}
@@ -189,7 +189,7 @@ func leftVolume(pv *corev1.PersistentVolume, users map[string][]user) leftRow {
 	return row
 }
 
-// leftUnlisted are the volumes and snapshots on the node's disks that no object speaks of, deleted ones excepted.
+// leftUnlisted returns the volumes and snapshots on the node's disks that no object refers to, except deleted volumes.
 func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 	const note = "only on the disks: see kubectl nodelvm orphans"
 	for _, v := range a.page.Volumes {

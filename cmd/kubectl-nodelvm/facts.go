@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// facts are all that doctor's checks are functions of.
+// facts are the only input of doctor's checks.
 type facts struct {
 	driver      *storagev1.CSIDriver // nil: there is none
 	daemonSet   *appsv1.DaemonSet    // nil: there is none
@@ -23,7 +23,7 @@ type facts struct {
 	classes     []storagev1.StorageClass // the driver's
 	capacities  []storagev1.CSIStorageCapacity
 	volumes     []corev1.PersistentVolume // the driver's
-	snapshots   bool                      // the cluster knows snapshots
+	snapshots   bool                      // the cluster has the snapshot API
 	contents    []content                 // the driver's
 	controllers []appsv1.Deployment       // that run a snapshot-controller
 	nodes       []corev1.Node
@@ -33,12 +33,12 @@ type facts struct {
 	budgets     []policyv1.PodDisruptionBudget // of all namespaces
 	denied      []right                        // of the driver's account
 	answers     []answer
-	keyPolicy   *keyPolicy      // nil: no class has encryption, or no policy restricts its volumes
+	keyPolicy   *keyPolicy      // nil: no class is encrypted, or no policy restricts its volumes
 	unread      []string        // sentences: what could not be read, and why
 	unreadable  map[string]bool // what could not be read: its absence is no finding
 }
 
-// What the checks must not take for absent because it could not be read.
+// Keys of facts.unreadable, for objects that a check would otherwise report as absent.
 const (
 	theDriver     = "the CSIDriver"
 	theDaemonSets = "DaemonSets"
@@ -51,7 +51,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	f := &facts{unreadable: map[string]bool{}}
 	pods, err := c.drivers(ctx)
 	if err != nil {
-		return nil, err // neither the rights to see anything, nor, perhaps, an API server
+		return nil, err // the user may read nothing, or the API server does not answer
 	}
 	f.pods = pods
 	read := func(what string, err error) {
@@ -85,7 +85,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	return f, nil
 }
 
-// readClaims reads what tells why claims wait. It leaves out all of it if it may not read a part.
+// readClaims reads the objects that explain why claims wait. It sets none of them if it cannot read one.
 func (c *cluster) readClaims(ctx context.Context, f *facts) error {
 	w, err := c.claimFacts(ctx, "")
 	if err == nil {
@@ -128,7 +128,7 @@ func (c *cluster) readControllers(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// snapshotController is the container of the snapshot-controller in a Deployment; nil if there is none.
+// snapshotController returns the snapshot-controller's container in a Deployment, or nil if there is none.
 func snapshotController(d *appsv1.Deployment) *corev1.Container {
 	i := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(c.Image, "/snapshot-controller") })
 	if i < 0 {
@@ -144,7 +144,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// container is one of the DaemonSet's containers by name; nil if it has none such.
+// container returns a container of the DaemonSet by name, or nil if there is none.
 func (f *facts) container(name string) *corev1.Container {
 	if f.daemonSet == nil {
 		return nil
@@ -157,7 +157,7 @@ func (f *facts) container(name string) *corev1.Container {
 	return &containers[i]
 }
 
-// account is the driver's namespace and service account.
+// account returns the driver's namespace and service account; ok is false without a DaemonSet.
 func (f *facts) account() (namespace, name string, ok bool) {
 	if f.daemonSet == nil {
 		return "", "", false
@@ -169,7 +169,7 @@ func (f *facts) account() (namespace, name string, ok bool) {
 	return f.daemonSet.Namespace, name, true
 }
 
-// answering are the answers of the nodes that answer.
+// answering returns the answers of the nodes that answered.
 func (f *facts) answering() []answer {
 	var list []answer
 	for _, a := range f.answers {

@@ -26,7 +26,7 @@ const (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// sound is a cluster of two nodes in which nothing is wrong: a linear and a thin class, volumes, a snapshot.
+// sound returns the facts of a cluster without faults: two nodes, a linear and a thin class, two volumes, a snapshot.
 func sound() *facts {
 	f := &facts{
 		driver:    &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false), StorageCapacity: ptr.To(true)}},
@@ -131,7 +131,7 @@ func soundPage(node string, vg lvm.VGUUID, v inventory.Volume) statuspage.Page {
 	}
 }
 
-// silence makes the second node one that does not answer.
+// silence replaces the second node's answer by an error.
 func silence(f *facts) {
 	f.answers[1] = answer{node: "node-2", err: errors.New("the driver in pod nodelvm-node-2 has not answered within 10s")}
 }

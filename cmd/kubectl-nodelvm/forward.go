@@ -14,21 +14,21 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// The driver serves its status page without a token on its pod's loopback address alone. A port that the API server forwards ends
-// there: so Kubernetes decides who may read the page (pods/portforward). Unlike kubectl port-forward, this opens no port on the
-// user's machine, which others there could use.
+// The driver serves its status page without a token, only on its pod's loopback address. The API server forwards a port to that
+// address, so Kubernetes decides who may read the page (pods/portforward). Unlike kubectl port-forward, the plugin opens no port
+// on the user's machine, which other users there could use.
 
-// client is an HTTP client whose connections end at a port of the pod.
+// client returns an HTTP client whose connections go to a port of the pod.
 func (c *cluster) client(pod *corev1.Pod, port string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, // one page of each pod
+		DisableKeepAlives: true, // each pod gets one request
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return c.forward(ctx, pod, port)
 		},
 	}}
 }
 
-// forward opens a connection to a port of the pod. The dialer knows no context: one that ends late is closed.
+// forward opens a connection to a port of the pod. The dialer takes no context, so forward closes a connection that opens too late.
 func (c *cluster) forward(ctx context.Context, pod *corev1.Pod, port string) (net.Conn, error) {
 	dialer, err := c.dialer(pod)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *cluster) forward(ctx context.Context, pod *corev1.Pod, port string) (ne
 	}
 }
 
-// dialer speaks to the pod's kubelet through the API server: by a WebSocket or, where a proxy on the way lets none through, by SPDY.
+// dialer returns a dialer to the pod's kubelet through the API server. It uses a WebSocket, or SPDY if a proxy blocks WebSockets.
 func (c *cluster) dialer(pod *corev1.Pod) (httpstream.Dialer, error) {
 	url := c.api.Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(c.config)
@@ -78,7 +78,7 @@ func dial(dialer httpstream.Dialer, port string) (net.Conn, error) {
 		return nil, err
 	}
 	if protocol != portforward.PortForwardProtocolV1Name {
-		_ = conn.Close() // of no use
+		_ = conn.Close() // the protocol error is returned
 		return nil, fmt.Errorf("the kubelet speaks %q, not %s", protocol, portforward.PortForwardProtocolV1Name)
 	}
 	headers := http.Header{}
@@ -87,7 +87,7 @@ func dial(dialer httpstream.Dialer, port string) (net.Conn, error) {
 	headers.Set(corev1.StreamType, corev1.StreamTypeError)
 	failed, err := conn.CreateStream(headers)
 	if err == nil {
-		_ = failed.Close() // nothing is written to it
+		_ = failed.Close() // the plugin only reads from it
 		headers.Set(corev1.StreamType, corev1.StreamTypeData)
 		var data httpstream.Stream
 		if data, err = conn.CreateStream(headers); err == nil {
@@ -98,27 +98,27 @@ func dial(dialer httpstream.Dialer, port string) (net.Conn, error) {
 	return nil, err
 }
 
-// forwarded is a forwarded connection. Its deadlines are those of the request's context, which closes it.
+// forwarded is a forwarded connection. It ignores deadlines: the request's context closes it.
 type forwarded struct {
 	httpstream.Stream
 	conn   httpstream.Connection
-	failed httpstream.Stream // the kubelet's words, if it cannot reach the port
+	failed httpstream.Stream // the kubelet's error message, if it cannot connect to the port
 }
 
-// Read says what the kubelet says, where there is nothing else to read.
+// Read returns the kubelet's error if the connection ends without data.
 func (f *forwarded) Read(p []byte) (int, error) {
 	n, err := f.Stream.Read(p)
 	if n == 0 && err != nil {
-		if text, _ := io.ReadAll(io.LimitReader(f.failed, 1<<10)); len(text) > 0 { // what was read of it is enough
+		if text, _ := io.ReadAll(io.LimitReader(f.failed, 1<<10)); len(text) > 0 { // a part of the message is enough
 			return 0, fmt.Errorf("%s", text)
 		}
 	}
 	return n, err
 }
 
-// Close ends the connection, and its streams with it.
+// Close closes the connection with its streams.
 func (f *forwarded) Close() error {
-	_ = f.Reset() // the caller gets the error of the connection
+	_ = f.Reset() // the caller gets the connection's error
 	return f.conn.Close()
 }
 

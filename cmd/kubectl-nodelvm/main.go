@@ -1,20 +1,21 @@
-// Command kubectl-nodelvm is kubectl's plugin for nodelvm: `kubectl nodelvm nodes`, and so on. It reads objects from the API server,
-// and the status page (package statuspage) of each node's driver, through a port that the API server forwards to its pod. It has
-// only the rights of its user, and changes nothing.
+// Command kubectl-nodelvm is kubectl's plugin for nodelvm: `kubectl nodelvm nodes`, and so on. It reads objects from the API
+// server, and the status page (package statuspage) of each node's driver, through a port that the API server forwards to the
+// driver's pod. It has only the rights of its user, and changes nothing.
 //
-//	cluster, pages,        what is read, and how a pod is reached
+//	cluster, pages,        read the API server and the status pages; forward connects to a pod
 //	forward
-//	nodes, volumes, disks, one file each: what the command tells, as a pure function of what was read, and how it is shown
+//	nodes, volumes, disks, one subcommand each: a pure function from what was read to rows, and one from rows to a table
 //	snapshots, orphans,
 //	draincheck
-//	namespaced             the same for users who may read one namespace only
-//	why                    what package pending decides from, and how it is shown
-//	doctor, facts          the command, and what its checks are functions of
-//	check...               the checks; rights has the driver's own
-//	dashboard,             the page that package dashboard serves, and what it reads
+//	namespaced             volumes and snapshots for users who may read one namespace only
+//	why, whyfacts          prints what package pending decides; reads what it decides from
+//	doctor, facts          the command, and what its checks read
+//	check...               the checks; rights lists those of the driver's account
+//	dashboard,             the command that serves package dashboard's page, and the page's source
 //	dashboardsource
-//	table, output,         how it is printed
-//	printable
+//	output                 the flags of all commands, and the output formats
+//
+// Package terminal prints tables; package printable escapes texts for a terminal or a shell.
 package main
 
 import (
@@ -35,13 +36,13 @@ import (
 // version is set by the linker: -X main.version=v0.1.0.
 var version = "devel"
 
-// Exit statuses: drain-check and doctor have found something; anything else went wrong.
+// Exit statuses: exitFound if drain-check or doctor found something, exitFailed for any error.
 const (
 	exitFound  = 1
 	exitFailed = 2
 )
 
-// errFound ends a command that has told what it found.
+// errFound ends a command that has printed its findings.
 var errFound = errors.New("the check has findings")
 
 func main() {
@@ -85,7 +86,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// onCluster is a subcommand's work on the cluster that the flags name.
+// onCluster returns a subcommand's RunE, which calls run with the cluster that the flags name.
 func (c *command) onCluster(run func(*cobra.Command, *cluster, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		cluster, err := c.connect()
@@ -104,7 +105,7 @@ func (c *command) printTable(cmd *cobra.Command, rows any, t *terminal.Table) er
 	})
 }
 
-// connect makes the client of the cluster that the flags name; it sends no request.
+// connect returns a client for the cluster that the flags name; it sends no request.
 func (c *command) connect() (*cluster, error) {
 	config, err := c.config.ClientConfig()
 	if err != nil {
@@ -113,7 +114,7 @@ func (c *command) connect() (*cluster, error) {
 	return newCluster(config, c.settings.nodeTimeout)
 }
 
-// namespace is the one that --namespace names; "" for all.
+// namespace returns the value of --namespace, or "" for all namespaces.
 func (c *command) namespace(cmd *cobra.Command) (string, error) {
 	if !cmd.Flags().Changed("namespace") {
 		return "", nil

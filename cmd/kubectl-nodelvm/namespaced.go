@@ -17,10 +17,10 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// A user who may read one namespace only sees its claims, pods, events and snapshots. PersistentVolumes, and the nodes' status pages,
-// name other tenants' objects. What only these tell is "-" in the tables.
+// A user who may read only one namespace sees its claims, pods, events and snapshots. PersistentVolumes and the nodes' status pages
+// name other tenants' objects, so the tables have "-" for their values.
 
-// inOneNamespace adds to an answer "forbidden" what such a user can do.
+// inOneNamespace adds to a "forbidden" error what such a user can do.
 func inOneNamespace(err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; with --namespace NAMESPACE the command needs rights in that namespace only", err)
@@ -28,7 +28,7 @@ func inOneNamespace(err error) error {
 	return err
 }
 
-// claimRows are the rows of a namespace's claims, from objects of that namespace alone.
+// claimRows returns the rows of a namespace's claims. It reads only objects of that namespace.
 func (c *cluster) claimRows(ctx context.Context, namespace string) ([]volumeRow, error) {
 	var claims corev1.PersistentVolumeClaimList
 	if err := c.api.Get().Namespace(namespace).Resource("persistentvolumeclaims").Do(ctx).Into(&claims); err != nil {
@@ -45,7 +45,7 @@ func (c *cluster) claimRows(ctx context.Context, namespace string) ([]volumeRow,
 	return claimRowsOf(claims.Items, usersOf(pods), events.Items), nil
 }
 
-// claimRowsOf puts together what a namespace's objects tell about the claims of this driver, ordered by name.
+// claimRowsOf builds the rows of the driver's claims from a namespace's objects, ordered by name.
 func claimRowsOf(claims []corev1.PersistentVolumeClaim, users map[string][]user, events []corev1.Event) []volumeRow {
 	rows := []volumeRow{}
 	for _, claim := range claims {
@@ -80,7 +80,7 @@ func claimRowsOf(claims []corev1.PersistentVolumeClaim, users map[string][]user,
 	return rows
 }
 
-// lastWarning is the last event about a claim, if it is a warning: the driver reports the end of a condition by an event too.
+// lastWarning returns the last event about a claim if it is a warning: the driver also writes an event for a resolved condition.
 func lastWarning(events []corev1.Event, claim types.UID) (last *corev1.Event) {
 	for i, e := range events {
 		if e.InvolvedObject.UID == claim && (last == nil || eventTime(e).After(eventTime(*last))) {
@@ -102,7 +102,7 @@ func eventTime(e corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// namespaceSnapshot is what is read of a VolumeSnapshot.
+// namespaceSnapshot has the fields of a VolumeSnapshot that the plugin reads.
 type namespaceSnapshot struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -120,7 +120,8 @@ type namespaceSnapshot struct {
 	} `json:"status"`
 }
 
-// namespaceSnapshots lists the VolumeSnapshots of a namespace, or of all, those of other drivers included: their classes are objects of the cluster.
+// namespaceSnapshots lists the VolumeSnapshots of a namespace, or of all. It includes those of other drivers: only their classes,
+// which are cluster-scoped, name the driver.
 func (c *cluster) namespaceSnapshots(ctx context.Context, namespace string) ([]namespaceSnapshot, error) {
 	path := "/apis/snapshot.storage.k8s.io/v1"
 	if namespace != "" {

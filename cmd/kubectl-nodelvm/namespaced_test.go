@@ -28,7 +28,7 @@ func eventAbout(claim, kind, reason string, at time.Time) corev1.Event {
 	return corev1.Event{InvolvedObject: corev1.ObjectReference{UID: types.UID("uid-" + claim)}, Type: kind, Reason: reason, Message: "text", LastTimestamp: metav1.NewTime(at)}
 }
 
-// TestClaimsOfOneNamespace: claims of this driver, with their pods, and with the last event where that is a warning.
+// TestClaimsOfOneNamespace: the rows are the driver's claims, with their pods, and with the last event if it is a warning.
 func TestClaimsOfOneNamespace(t *testing.T) {
 	waiting := boundClaim("waiting", api.DriverName)
 	waiting.Spec.VolumeName, waiting.Status = "", corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}

@@ -16,20 +16,20 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// nodeReport is what `nodes` shows of one node.
+// nodeReport is what `nodes` shows about one node.
 type nodeReport struct {
 	Node       string                 `json:"node"`
 	Version    string                 `json:"version,omitempty"`
-	Error      string                 `json:"error,omitempty"`    // why nothing else is known
-	NotReady   string                 `json:"notReady,omitempty"` // why the driver cannot work
+	Error      string                 `json:"error,omitempty"`    // why the report lacks the volume groups
+	NotReady   string                 `json:"notReady,omitempty"` // why the driver is not ready
 	Groups     []groupReport          `json:"volumeGroups,omitempty"`
 	Conditions []statuspage.Condition `json:"conditions,omitempty"`
 }
 
 type groupReport struct {
 	inventory.Group
-	Largest map[string]inventory.Bytes `json:"maximumVolumeSize,omitempty"` // the largest volume that can be made, by storage class
-	Wiping  map[string]inventory.Bytes `json:"wipeBacklog,omitempty"`       // what deleted volumes hold until they are wiped, by namespace
+	Largest map[string]inventory.Bytes `json:"maximumVolumeSize,omitempty"` // the largest volume that can be created, by storage class
+	Wiping  map[string]inventory.Bytes `json:"wipeBacklog,omitempty"`       // bytes of deleted volumes that are not wiped yet, by namespace
 }
 
 func (c *command) nodesCommand() *cobra.Command {
@@ -82,7 +82,7 @@ func reportOf(a answer) nodeReport {
 	return r
 }
 
-// wipingIn sums up the deleted volumes of a group by the namespace of their claims.
+// wipingIn sums the sizes of a group's deleted volumes by the namespace of their claims.
 func wipingIn(volumes []inventory.Volume, group lvm.VGUUID) map[string]inventory.Bytes {
 	sum := map[string]inventory.Bytes{}
 	for _, v := range volumes {
@@ -94,7 +94,7 @@ func wipingIn(volumes []inventory.Volume, group lvm.VGUUID) map[string]inventory
 	return sum
 }
 
-// nodeTable has a row for each group, and one for a node without any. It fits 80 columns whatever the number of classes.
+// nodeTable has a row for each group, and one for a node without a group. It fits 80 columns with any number of classes.
 func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
 	t := &terminal.Table{Header: []string{"NODE", "VG", "SIZE", "FREE", "USED", "WIPING", "MAX VOLUME", "STATUS"}}
 	if wide {
@@ -121,7 +121,7 @@ func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
 	return t
 }
 
-// largestWords is the largest volume that any class can get; "-" if no class is served by the group.
+// largestWords returns the largest volume that any class can get, or "-" if the group serves no class.
 func largestWords(sizes map[string]inventory.Bytes) string {
 	if len(sizes) == 0 {
 		return "-"
@@ -129,7 +129,7 @@ func largestWords(sizes map[string]inventory.Bytes) string {
 	return slices.Max(slices.Collect(maps.Values(sizes))).String()
 }
 
-// sizeWords lists sizes, each with what it is the size of.
+// sizeWords lists sizes as "name=size".
 func sizeWords(sizes map[string]inventory.Bytes) string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
@@ -138,7 +138,7 @@ func sizeWords(sizes map[string]inventory.Bytes) string {
 	return orDash(strings.Join(words, ", "))
 }
 
-// wipingWords is what all namespaces' deleted volumes hold.
+// wipingWords returns the total size of all namespaces' deleted volumes.
 func wipingWords(wiping map[string]inventory.Bytes) string {
 	var sum inventory.Bytes
 	for _, size := range wiping {
@@ -158,7 +158,7 @@ func poolWords(pools []inventory.Pool) string {
 	return orDash(strings.Join(words, ", "))
 }
 
-// groupHealth names the conditions of a group and of its volumes; the doctor explains them.
+// groupHealth lists the conditions of a group and of its volumes; doctor explains them.
 func groupHealth(r nodeReport, g groupReport) terminal.Cell {
 	found := map[string]bool{}
 	for _, f := range r.Conditions {
@@ -185,7 +185,7 @@ func orDash(text string) string {
 	return text
 }
 
-// share words a part of a whole in whole percents, rounded down.
+// share returns a part of a whole in percent, rounded down.
 func share(part, whole inventory.Bytes) string {
 	if whole <= 0 {
 		return "0%"

@@ -12,17 +12,17 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// orphanRow is a volume or a snapshot on a node's disks without an object in this cluster, as the node's driver found it.
+// orphanRow is a volume or snapshot on a node's disks without an object in this cluster, as the node's driver reports it.
 type orphanRow struct {
 	Node     string    `json:"node"`
 	Compared time.Time `json:"compared,omitzero"` // when the driver compared its disks with the cluster
 	statuspage.Unreferenced
 }
 
-// reasonUnknown: the node reports nothing, or not everything.
+// reasonUnknown is the reason of a row for a node that reports nothing, or not everything.
 const reasonUnknown statuspage.Reason = "unknown"
 
-// comparisonLasts is longer than the interval of the drivers' comparisons.
+// comparisonLasts is the age from which a comparison is stale; it is longer than the drivers' interval.
 const comparisonLasts = 2 * time.Hour
 
 func (c *command) orphansCommand() *cobra.Command {
@@ -62,7 +62,7 @@ func orphanRows(answers []answer) []orphanRow {
 	return rows
 }
 
-// comparisonGap says why a driver that answers may not know all orphans on its node; "" if it does.
+// comparisonGap returns why a driver that answers may not know all orphans on its node, or "" if it does.
 func (a answer) comparisonGap() string {
 	switch c := a.page.Comparison; {
 	case c == nil:
@@ -77,7 +77,7 @@ func (a answer) comparisonGap() string {
 	return ""
 }
 
-// firstComparison is when the first of the drivers' comparisons ended; zero: there is none.
+// firstComparison returns the time of the oldest of the drivers' comparisons, or zero if there is none.
 func firstComparison(answers []answer) (first time.Time) {
 	for _, a := range answers {
 		if c := a.page.Comparison; c != nil && (first.IsZero() || c.Time.Before(first)) {

@@ -25,7 +25,7 @@ type settings struct {
 func (s *settings) bind(root *cobra.Command) {
 	root.PersistentFlags().StringVarP(&s.format, "output", "o", "", "json, yaml, or wide for more columns (default: a table)")
 	root.PersistentFlags().DurationVar(&s.nodeTimeout, "node-timeout", 10*time.Second, "time to wait for a node's answer")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag only
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // it fails only for an unknown flag
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if s.format != "" && !slices.Contains(formats, s.format) {
 			return fmt.Errorf("--output is %q; give one of %s", s.format, strings.Join(formats, ", "))
@@ -36,7 +36,7 @@ func (s *settings) bind(root *cobra.Command) {
 
 func (s *settings) wide() bool { return s.format == "wide" }
 
-// print writes the data for programs, or what text writes for people.
+// print writes data as JSON or YAML; for a table it calls text.
 func (s *settings) print(w io.Writer, data any, text func(w io.Writer, screen screen) error) error {
 	switch s.format {
 	case "json":
@@ -55,14 +55,14 @@ func (s *settings) print(w io.Writer, data any, text func(w io.Writer, screen sc
 	}
 }
 
-// screen is what is known of where the text goes.
+// screen describes where the text goes.
 type screen struct {
-	width  int // columns; 0 where nothing is to be cut: a file, a pipe
+	width  int // columns; 0 for a file or a pipe, where nothing is cut
 	colour bool
-	bars   bool // fill levels are drawn
+	bars   bool // draw fill levels as bars
 }
 
-// screenOf looks whether w is a terminal. NO_COLOR, if it says anything, switches colour off (no-color.org).
+// screenOf describes w; only a terminal has a width, colour and bars. A NO_COLOR that is not empty disables colour (no-color.org).
 func screenOf(w io.Writer) screen {
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {

@@ -24,10 +24,10 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// pagesAtOnce is how many nodes are asked at a time.
+// pagesAtOnce limits concurrent requests.
 const pagesAtOnce = 16
 
-// answer is what one node's driver tells, or why it does not.
+// answer is the status page of one node's driver, or why there is none.
 type answer struct {
 	node string
 	pod  string
@@ -35,7 +35,7 @@ type answer struct {
 	err  error
 }
 
-// gap says why something may be on the node's disks that it does not list; "" if it lists all.
+// gap returns why the node's report may be incomplete, or "" if it lists all that is on the node's disks.
 func (a answer) gap() string {
 	switch unread := a.groupsUnread(); {
 	case a.err != nil:
@@ -50,7 +50,7 @@ func (a answer) gap() string {
 	return ""
 }
 
-// groupsUnread says why a node that answers lists no group at all; "" if it could read them.
+// groupsUnread returns why a node that answers lists no group at all, or "" if it could read them.
 func (a answer) groupsUnread() string {
 	for _, text := range a.page.Unknown {
 		if strings.HasPrefix(text, statuspage.UnknownGroups) {
@@ -60,7 +60,7 @@ func (a answer) groupsUnread() string {
 	return ""
 }
 
-// answers asks the driver on each node, ordered by node. A node that does not answer is an answer that says so.
+// answers reads the status page of each node's driver, ordered by node. A node that does not answer has an answer with an error.
 func (c *cluster) answers(ctx context.Context, pods []corev1.Pod, classes []storagev1.StorageClass) []answer {
 	query := map[string]map[string]string{}
 	for _, class := range classes {
@@ -81,7 +81,7 @@ func (c *cluster) answers(ctx context.Context, pods []corev1.Pod, classes []stor
 	return list
 }
 
-// page reads one node's status page, by a port that the API server forwards to the driver's pod.
+// page reads one node's status page through a port that the API server forwards to the driver's pod.
 func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]map[string]string) (page statuspage.Page, err error) {
 	if pod.Status.Phase != corev1.PodRunning {
 		return page, fmt.Errorf("its pod %s is %s", pod.Name, pod.Status.Phase)
@@ -102,11 +102,11 @@ func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]
 	case err != nil:
 		return page, fmt.Errorf("the driver in pod %s does not answer: %w", pod.Name, err)
 	}
-	defer func() { _ = reply.Body.Close() }() // it was read, or is of no use
+	defer func() { _ = reply.Body.Close() }() // readPage has returned any error
 	return readPage(pod.Name, reply)
 }
 
-// readPage reads what the driver in a pod answers.
+// readPage parses the answer of the driver in a pod.
 func readPage(pod string, reply *http.Response) (page statuspage.Page, err error) {
 	if reply.StatusCode == http.StatusNotFound {
 		return page, fmt.Errorf("the driver in pod %s has no status page: it is older than this plugin", pod)
@@ -125,20 +125,20 @@ func readPage(pod string, reply *http.Response) (page statuspage.Page, err error
 	return page, nil
 }
 
-// Limits of what a node may send: more than the page of any node has, and more than a refusal says. An element of a list that has
-// two bytes in JSON has 200 or more in memory, so the number of values is limited as well.
+// Limits of a node's answer: no status page and no error message is larger. A list element of two bytes in JSON takes 200 or more
+// in memory, so the number of values is limited as well.
 const (
 	pageBytes    = 16 << 20
 	pageValues   = 400_000
 	refusalBytes = 1 << 10
 )
 
-// isForbidden tells whether the API server refused to forward the port. The dialers tell it in words alone.
+// isForbidden reports whether the API server refused to forward the port. The dialers return that only as text.
 func isForbidden(err error) bool {
 	return err != nil && (apierrors.IsForbidden(err) || strings.Contains(err.Error(), "is forbidden"))
 }
 
-// portOf is where the driver serves its page: the container's port named http.
+// portOf returns the port of the status page: the container port named http.
 func portOf(pod *corev1.Pod) string {
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {

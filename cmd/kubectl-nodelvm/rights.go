@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// right is one thing that the driver's account must be able to do, as the chart's ClusterRole and Role say it.
+// right is one verb on one resource that the chart's ClusterRole or Role gives the driver's account.
 type right struct {
 	group, resource, verb string
 	name                  string // of the one object; "" for all
@@ -30,7 +30,7 @@ func (r right) String() string {
 	return r.verb + " " + what
 }
 
-// rights are those of the chart; a test holds them to it.
+// rights returns the rights that the chart gives; a test compares the two.
 func rights() (list []right) {
 	add := func(r right, verbs ...string) {
 		for _, r.verb = range verbs {
@@ -58,14 +58,14 @@ func rights() (list []right) {
 	return list
 }
 
-// deniedRights asks the API server about each right of the driver's account.
+// deniedRights returns the rights that the driver's account lacks. It asks the API server about each.
 func (c *cluster) deniedRights(ctx context.Context, f *facts) ([]right, error) {
 	namespace, account, ok := f.account()
 	switch {
 	case f.unreadable[theDaemonSets]:
 		return nil, errors.New("cannot read the DaemonSet that names it")
 	case !ok:
-		return nil, nil // checkDaemonSet tells
+		return nil, nil // checkDaemonSet reports that
 	}
 	all := rights()
 	allowed := make([]bool, len(all))
@@ -93,7 +93,7 @@ func (c *cluster) deniedRights(ctx context.Context, f *facts) ([]right, error) {
 	return denied, nil
 }
 
-// allowed asks about one right, with a SubjectAccessReview.
+// allowed checks one right with a SubjectAccessReview.
 func (c *cluster) allowed(ctx context.Context, namespace, account string, r right) (bool, error) {
 	resource, sub := cutResource(r.resource)
 	attributes := &authorizationv1.ResourceAttributes{Group: r.group, Resource: resource, Subresource: sub, Verb: r.verb, Name: r.name}

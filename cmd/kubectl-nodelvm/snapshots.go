@@ -17,13 +17,13 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// snapshotRow is what `snapshots` shows of one snapshot.
+// snapshotRow is what `snapshots` shows about one snapshot.
 type snapshotRow struct {
 	Snapshot string          `json:"snapshot,omitempty"` // namespace/name of the VolumeSnapshot
-	Claim    string          `json:"claim,omitempty"`    // of the volume that it was taken of
+	Claim    string          `json:"claim,omitempty"`    // of its source
 	Node     string          `json:"node,omitempty"`
 	Volume   string          `json:"logicalVolume,omitempty"` // group/volume
-	Size     inventory.Bytes `json:"size"`                    // of the volume when it was taken
+	Size     inventory.Bytes `json:"size"`                    // of the source when the snapshot was taken
 	Created  time.Time       `json:"created,omitzero"`
 	Status   string          `json:"status"`
 	Text     string          `json:"message,omitempty"`
@@ -67,7 +67,7 @@ func (c *cluster) snapshotRows(ctx context.Context, namespace string) ([]snapsho
 	return slices.DeleteFunc(rows, func(r snapshotRow) bool { return namespace != "" && !strings.HasPrefix(r.Snapshot, namespace+"/") }), nil
 }
 
-// snapshotRowsOf puts together what the contents and the nodes tell, ordered by the snapshots' names.
+// snapshotRowsOf builds the rows from the contents and the nodes' answers, ordered by the snapshots' names.
 func snapshotRowsOf(contents []content, answers []answer) []snapshotRow {
 	names := map[string]string{} // by handle
 	for _, content := range contents {
@@ -108,7 +108,7 @@ func snapshotRowsOf(contents []content, answers []answer) []snapshotRow {
 	return rows
 }
 
-// namespaceSnapshotRows are the rows for a user who may read one namespace only.
+// namespaceSnapshotRows returns the rows for a user who may read only one namespace.
 func namespaceSnapshotRows(snapshots []namespaceSnapshot) []snapshotRow {
 	rows := []snapshotRow{}
 	for _, sn := range snapshots {

@@ -21,7 +21,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// troubled is the sound cluster with a third node that does not answer, a degraded volume, a full pool, and orphans.
+// troubled returns the sound cluster with a third node that does not answer, a degraded volume, a full pool, and orphans.
 func troubled() *facts {
 	f := sound()
 	f.pods = append(f.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-node-3"}, Spec: corev1.PodSpec{NodeName: "node-3"}})
@@ -87,7 +87,7 @@ func podsOfShop() []corev1.Pod {
 		pod("job", corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})}
 }
 
-// The tables as people see them: on a terminal of 100 columns (120 with -o wide), and whole.
+// TestTables prints each table uncut, and for a terminal of 100 columns (120 with -o wide).
 func TestTables(t *testing.T) {
 	f := troubled()
 	var reports []nodeReport
@@ -177,7 +177,7 @@ func TestEmptyTables(t *testing.T) {
 	}
 }
 
-// TestNodesFitATerminal: 80 columns are enough for nine classes, and no name and no size is cut.
+// TestNodesFitATerminal: the table for nine classes fits 80 columns without a cut name or size.
 func TestNodesFitATerminal(t *testing.T) {
 	f := sound()
 	for _, name := range []string{"archive", "database", "kafka", "logs", "raid1", "raid10", "scratch"} {
@@ -195,7 +195,7 @@ func TestNodesFitATerminal(t *testing.T) {
 	}
 }
 
-// TestUnknownFileSystem: a volume whose file system does not answer is not healthy.
+// TestUnknownFileSystem: a volume whose file system does not answer does not have the status ok.
 func TestUnknownFileSystem(t *testing.T) {
 	f := sound()
 	f.answers[0].page.Volumes[0].FileSystem = &inventory.FileSystem{Error: "the file system has not answered"}
@@ -204,7 +204,7 @@ func TestUnknownFileSystem(t *testing.T) {
 	}
 }
 
-// The data for programs is the same in both notations, and leads back to what it was made of.
+// TestFormats: JSON and YAML output hold the same data, and parse to the rows that were printed.
 func TestFormats(t *testing.T) {
 	rows := volumeRowsOf(sound().volumes, nil, sound().answers)
 	for _, format := range []string{"json", "yaml"} {
@@ -249,7 +249,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestScreen: a buffer is no terminal.
+// TestScreen: a buffer is not a terminal.
 func TestScreen(t *testing.T) {
 	if s := screenOf(new(bytes.Buffer)); s.colour || s.width != 0 {
 		t.Errorf("%+v", s)

@@ -19,7 +19,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// volumeRow is what `volumes` shows of one PersistentVolume.
+// volumeRow is what `volumes` shows about one PersistentVolume, or about a deleted volume that is being wiped.
 type volumeRow struct {
 	Claim  string           `json:"claim,omitempty"` // namespace/name
 	Pods   []string         `json:"pods,omitempty"`  // that use the claim
@@ -31,7 +31,7 @@ type volumeRow struct {
 	Used   *inventory.Bytes `json:"used,omitempty"`             // of a thin volume
 	Health []string         `json:"status"`                     // "ok", or what is wrong
 	Text   []string         `json:"messages,omitempty"`         // the same in sentences
-	PV     string           `json:"persistentVolume,omitempty"` // none, if it is deleted
+	PV     string           `json:"persistentVolume,omitempty"` // empty if it is deleted
 	Handle string           `json:"handle"`
 
 	Class        string                `json:"storageClass,omitempty"`
@@ -62,7 +62,7 @@ func (c *command) volumesCommand() *cobra.Command {
 	}
 }
 
-// errNoDriver is the answer to whoever asks a cluster without nodelvm.
+// errNoDriver is returned for a cluster without nodelvm.
 var errNoDriver = errors.New("no pod of nodelvm is in this cluster (label " + driverPods + "): install the chart, or check whether its DaemonSet matches nodes")
 
 func (c *cluster) driversOrNone(ctx context.Context) ([]corev1.Pod, error) {
@@ -96,7 +96,7 @@ func (c *cluster) volumeRows(ctx context.Context, namespace string) ([]volumeRow
 	return slices.DeleteFunc(rows, func(r volumeRow) bool { return namespace != "" && !strings.HasPrefix(r.Claim, namespace+"/") }), nil
 }
 
-// volumeRowsOf puts together what the API and the nodes tell, ordered by claim.
+// volumeRowsOf builds the rows from PersistentVolumes and the nodes' answers, ordered by claim.
 func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, answers []answer) []volumeRow {
 	rows := []volumeRow{}
 	for _, pv := range volumes {
@@ -132,7 +132,7 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 	return rows
 }
 
-// wipingRows are the deleted volumes that hold their space still, and have no PersistentVolume any more.
+// wipingRows returns rows for deleted volumes that still occupy space and no longer have a PersistentVolume.
 func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
 	for _, a := range answers {
 		for _, v := range a.page.Volumes {
@@ -161,7 +161,7 @@ func (r *volumeRow) sick(word, text string) {
 	r.Text = append(r.Text, text)
 }
 
-// fill adds what the volume's node tells.
+// fill adds what the volume's node reports.
 func (r *volumeRow) fill(a answer) {
 	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == r.Handle })
 	if gap := a.gap(); i < 0 && gap != "" {
@@ -191,7 +191,7 @@ func (r *volumeRow) fill(a answer) {
 	}
 }
 
-// fillCells are the use of a file system's space and inodes. Space that only root can use counts as used.
+// fillCells returns the use of a file system's space and inodes. Space that only root can use counts as used.
 func (r *volumeRow) fillCells() (space, inodes terminal.Cell) {
 	f := r.FileSystem
 	if f == nil || f.Error != "" {
@@ -200,7 +200,7 @@ func (r *volumeRow) fillCells() (space, inodes terminal.Cell) {
 	return terminal.LevelCell(float64(f.Size-f.Available), float64(f.Size)), terminal.LevelCell(float64(f.InodesUsed), float64(f.Inodes))
 }
 
-// encryptionCell is how a volume is encrypted, and the Secret with its key.
+// encryptionCell returns how a volume is encrypted, and the Secret with its key.
 func (r *volumeRow) encryptionCell() string {
 	if r.Encryption == "" || r.KeySecret == "" {
 		return orDash(r.Encryption)
@@ -238,7 +238,7 @@ func volumeTable(rows []volumeRow, now time.Time, wide bool) *terminal.Table {
 	return t
 }
 
-// age is the time since an event as kubectl prints it; "-" if there was none.
+// age returns the time since at as kubectl prints it, or "-" if at is zero.
 func age(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"

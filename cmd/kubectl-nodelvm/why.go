@@ -54,10 +54,11 @@ func (c *cluster) why(ctx context.Context, namespace, name string) ([]pending.An
 	return answers, nil
 }
 
-// nodesShown is how many nodes the text names; -o wide, json and yaml have all.
+// nodesShown limits the nodes in the text; -o wide, json and yaml have all.
 const nodesShown = 20
 
-// writeWhy prints the causes of each claim, and then what each node lacks. It writes lines, and no table: an obstacle is a sentence.
+// writeWhy prints the causes of each claim, and then what each node lacks. It prints lines instead of a table, because an obstacle
+// is a sentence.
 func writeWhy(w io.Writer, s screen, answers []pending.Answer, wide bool) error {
 	for _, a := range answers {
 		var text strings.Builder
@@ -107,7 +108,7 @@ func writeLine(text *strings.Builder, s screen, t terminal.Tone, label, sentence
 	text.WriteString(label + sentence + "\n")
 }
 
-// mayNotExplain adds what a user of one namespace needs for why.
+// mayNotExplain adds to a "forbidden" error the rights that why needs.
 func mayNotExplain(err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; why reads nodes, StorageClasses and the drivers' status pages: the role nodelvm-viewer allows that", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/pending"
 )
 
-// waitingShop is the sound cluster with pod db-0, whose claim log is bound on node-2, and whose claim data waits.
+// waitingShop returns the sound cluster with pod db-0, whose claim log is bound on node-2, and whose claim data waits.
 func waitingShop() *whyFacts {
 	f := sound()
 	w := &whyFacts{namespace: "shop", classes: f.classes, volumes: f.volumes, contents: f.contents, answers: f.answers}
@@ -36,7 +36,7 @@ func waitingShop() *whyFacts {
 	return w
 }
 
-// explained is the text of why about a claim or pod.
+// explained returns the output of why for a claim or pod.
 func explained(t *testing.T, w *whyFacts, name string) string {
 	t.Helper()
 	claims, err := w.named(name)

@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/pending"
 )
 
-// whyFacts are what why reads: one namespace, and the nodes.
+// whyFacts is what why reads: the objects of one namespace, cluster-scoped objects, and the nodes' answers.
 type whyFacts struct {
 	namespace string
 	claims    []corev1.PersistentVolumeClaim // of the namespace
@@ -112,7 +112,7 @@ func (w *whyFacts) claimsOfPod(pod *corev1.Pod) ([]corev1.PersistentVolumeClaim,
 	return waiting, nil
 }
 
-// claimNames are the claims that a pod uses.
+// claimNames returns the claims that a pod uses.
 func claimNames(pod *corev1.Pod) (names []string) {
 	for _, v := range pod.Spec.Volumes {
 		if name := claimName(pod, v); name != "" {
@@ -122,7 +122,7 @@ func claimNames(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// claimName is the claim of one volume of a pod; "" if it has none.
+// claimName returns the claim of one volume of a pod, or "" if it has none.
 func claimName(pod *corev1.Pod, v corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -141,7 +141,7 @@ func (w *whyFacts) claim(name string) *corev1.PersistentVolumeClaim {
 	return &w.claims[i]
 }
 
-// nodeOfClaim is the node of a claim's volume; "": it has none, or another driver's.
+// nodeOfClaim returns the node of a claim's volume, or "" if the claim has no volume or another driver's.
 func (w *whyFacts) nodeOfClaim(claim *corev1.PersistentVolumeClaim) string {
 	i := slices.IndexFunc(w.volumes, func(pv corev1.PersistentVolume) bool { return pv.Name == claim.Spec.VolumeName })
 	if i < 0 {
@@ -150,7 +150,7 @@ func (w *whyFacts) nodeOfClaim(claim *corev1.PersistentVolumeClaim) string {
 	return nodeOf(&w.volumes[i])
 }
 
-// facts puts together what concerns one claim.
+// facts returns the facts about one claim.
 func (w *whyFacts) facts(claim corev1.PersistentVolumeClaim) pending.Facts {
 	f := pending.Facts{Claim: claim, OtherVolumes: map[string]string{}, Source: w.source(&claim)}
 	if name := claim.Spec.StorageClassName; name != nil {
@@ -177,7 +177,7 @@ func (w *whyFacts) facts(claim corev1.PersistentVolumeClaim) pending.Facts {
 	return f
 }
 
-// node is what the driver of a node reports about a class.
+// node returns what the driver of a node reports about a class.
 func (w *whyFacts) node(node corev1.Node, class *storagev1.StorageClass) pending.Node {
 	n := pending.Node{Node: node, Silent: "nodelvm does not run there"}
 	i := slices.IndexFunc(w.answers, func(a answer) bool { return a.node == node.Name })
@@ -197,7 +197,7 @@ func (w *whyFacts) node(node corev1.Node, class *storagev1.StorageClass) pending
 	return n
 }
 
-// source is the snapshot or claim that a claim copies; nil: none, or one of another kind.
+// source returns the snapshot or claim that a claim is restored or cloned from; nil if it has none, or one of another kind.
 func (w *whyFacts) source(claim *corev1.PersistentVolumeClaim) *pending.Source {
 	from := claim.Spec.DataSource
 	if from == nil {

@@ -14,30 +14,30 @@ import (
 	"github.com/nodelvm/nodelvm/kube"
 )
 
-// retryAfter is when who was refused for want of an answer may try again, in seconds.
+// retryAfter is the value of Retry-After, in seconds, for a reader whose token the API server has not reviewed.
 const retryAfter = "5"
 
-// access guards what names volumes and claims. It admits requests on the pod's own loopback address: they come from the pod's
-// containers, or through a port (pods/portforward) from a user whom the API server has authenticated. All others need a
-// bearer token.
+// access protects pages that name volumes and claims. It admits requests on the pod's own loopback address: they come from the
+// pod's containers, or through a port (pods/portforward) from a user whom the API server has authenticated. Others need a
+// token.
 type access struct {
 	mu     sync.Mutex
-	review func(ctx context.Context, token, path string) (kube.Decision, error) // nil: there is no API server
-	why    string                                                               // review is nil
+	review func(ctx context.Context, token, path string) (kube.Decision, error) // nil: no API server
+	why    string                                                               // why review is nil
 }
 
 func newAccess() *access {
 	return &access{why: "the driver has not reached the Kubernetes API yet"}
 }
 
-// set has readers reviewed from now on; nil: none can be, because of why.
+// set changes how the driver reviews readers; nil: it refuses all tokens, because of why.
 func (a *access) set(review func(context.Context, string, string) (kube.Decision, error), why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.review, a.why = review, why
 }
 
-// guard lets only those through to next who may read it.
+// guard passes only permitted readers to next.
 func (a *access) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isLocal(r) {
@@ -58,7 +58,7 @@ func (a *access) guard(next http.Handler) http.Handler {
 	})
 }
 
-// decide answers with a status and, where that is not StatusOK, what to tell the reader.
+// decide returns a status and, unless it is StatusOK, the text for the reader.
 func (a *access) decide(r *http.Request) (code int, text string) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -84,7 +84,7 @@ func (a *access) decide(r *http.Request) (code int, text string) {
 	return http.StatusUnauthorized, "the Kubernetes API does not accept the token"
 }
 
-// isLocal tells whether both ends of the connection are loopback addresses.
+// isLocal reports whether both ends of the connection are loopback addresses.
 func isLocal(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if local == nil {

@@ -100,8 +100,8 @@ func (o *adoptOptions) adopt(ctx context.Context, a *adminSession, args []string
 	return adoptAll(found, func(orphan kube.Orphan) (string, error) { return o.manifests(ctx, a, orphan.Volume, orphan.Claim) })
 }
 
-// adoptAll prints each orphan, with the claim that it was of. Several of one claim are left to who knows them: the claim would
-// get any of them, and begin to write to what may be long out of date.
+// adoptAll returns the manifests of each orphan, with its former claim. It skips orphans that share a claim, because only an
+// admin can choose one: the claim would get any of them, and its pod would write to data that may be outdated.
 func adoptAll(found []kube.Orphan, manifests func(kube.Orphan) (string, error)) (text string, err error) {
 	found = slices.DeleteFunc(found, func(o kube.Orphan) bool { return o.Reason != statuspage.ReasonUnreferenced || o.Snapshot })
 	of := map[string][]string{} // volumes by claim
@@ -122,7 +122,7 @@ func adoptAll(found []kube.Orphan, manifests func(kube.Orphan) (string, error)) 
 	return text, errors.Join(failed...)
 }
 
-// find finds the volume that the admin names, and marks it as the driver's if that is wanted.
+// find returns the volume that the admin names, and, with --tag, first tags it as managed.
 func (o *adoptOptions) find(ctx context.Context, a *adminSession, path string) (lvm.Volume, error) {
 	vg, lv, ok := strings.Cut(strings.TrimPrefix(path, "/dev/"), "/")
 	group := lvm.VGName(vg)
@@ -148,8 +148,8 @@ func (o *adoptOptions) find(ctx context.Context, a *adminSession, path string) (
 	return holdings.Owned[i].Volume, nil
 }
 
-// unheld refuses a volume that has a PersistentVolume: a second one, or another claim in the first, would have it removed
-// under who uses it.
+// unheld refuses a volume that has a PersistentVolume: a second one, or another claim in the first, could lead to the deletion
+// of the volume while a pod uses it.
 func (a *adminSession) unheld(ctx context.Context, v lvm.Volume) error {
 	search := kube.OrphanSearch{Client: a.client}
 	holder, err := search.Holder(ctx, v)
@@ -160,8 +160,8 @@ func (a *adminSession) unheld(ctx context.Context, v lvm.Volume) error {
 		"kubectl patch pv %s --type json -p '[{\"op\": \"remove\", \"path\": \"/spec/claimRef\"}]'", v.Group, v.ID.LV, holder, holder)
 }
 
-// volumeName is the name of the PersistentVolume of an admin's volume: the names of its group and of the volume, if Kubernetes
-// allows them, and a suffix. The suffix distinguishes it from volumes of the same name on other nodes, because a
+// volumeName returns the name of the PersistentVolume of an admin's volume: the names of its group and of the volume, if
+// Kubernetes allows them, and a suffix. The suffix distinguishes it from volumes of the same name on other nodes, because a
 // PersistentVolume's name is unique in the cluster.
 func volumeName(node string, group lvm.VGName, lv string) string {
 	sum := sha256.Sum256([]byte(node + "/" + string(group) + "/" + lv))
@@ -206,7 +206,7 @@ func (o *adoptOptions) manifests(ctx context.Context, a *adminSession, v lvm.Vol
 	})
 }
 
-// keySecret is the Secret of an encrypted volume; nil for a volume without encryption.
+// keySecret returns the Secret of an encrypted volume; nil for a volume without encryption.
 func (o *adoptOptions) keySecret(v lvm.Volume, claim string) (*corev1.SecretReference, error) {
 	if v.Class.Encryption == lvm.EncryptionNone {
 		return nil, nil

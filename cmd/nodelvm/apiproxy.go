@@ -11,8 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// serveAPIProxy serves the API to csi-provisioner until the returned server is closed. A watch lasts: the server limits the time of a
-// header, and not of a request.
+// serveAPIProxy serves the API to csi-provisioner until the caller closes the returned server. A watch can last long, so the
+// server limits the time of a header, but not of a request.
 func (d *driver) serveAPIProxy(ctx context.Context, parts *errgroup.Group) (*http.Server, error) {
 	server := &http.Server{ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes}
 	if d.o.apiProxy == "" {

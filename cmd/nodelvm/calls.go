@@ -16,7 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// changing are the calls whose success is worth a line in the log of a quiet day; the others are asked all the time.
+// changing has the calls whose success the driver logs at level info. The sidecars and the kubelet repeat the others often.
 var changing = map[string]bool{
 	csi.Controller_CreateVolume_FullMethodName:           true,
 	csi.Controller_DeleteVolume_FullMethodName:           true,
@@ -30,8 +30,8 @@ var changing = map[string]bool{
 	csi.Node_NodeExpandVolume_FullMethodName:             true,
 }
 
-// logCalls is the interceptor that logs each call once, when it ends. Requests and replies are shown at debug level
-// and with their secrets stripped. The logger cuts what is long.
+// logCalls is the interceptor that logs each call once, when it ends. At level debug it adds the request and the reply, without
+// their secrets. The logger truncates long values.
 func logCalls(log *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		start := time.Now()
@@ -56,8 +56,7 @@ func logCalls(log *slog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// levelOf says how loud a call's end is: a failure of the driver is an error; what its caller can correct or repeat, a
-// warning.
+// levelOf returns the log level of a call: error for a failure of the driver, warning if the caller can correct or retry it.
 func levelOf(method string, code codes.Code) slog.Level {
 	switch code {
 	case codes.OK:
@@ -74,7 +73,7 @@ func levelOf(method string, code codes.Code) slog.Level {
 	}
 }
 
-// subject names the volume that a request is about.
+// subject returns the log attributes that name a request's volume or snapshot.
 func subject(req any) []any {
 	switch r := req.(type) {
 	case interface{ GetVolumeId() string }:
@@ -89,8 +88,7 @@ func subject(req any) []any {
 	return nil
 }
 
-// callMetrics measures CSI calls, under the name and labels that the CSI sidecars' library gives a plugin's calls, so
-// that existing dashboards work.
+// callMetrics measures CSI calls, with the metric and labels of the CSI sidecars' library, so that existing dashboards work.
 type callMetrics struct {
 	seconds *prometheus.HistogramVec
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// How often the API server is asked for the cluster's UID, and how long one answer is awaited.
+// Interval at which the driver asks the API server for the cluster's UID, and time limit for one request.
 const (
 	clusterRetry   = 2 * time.Second
 	clusterTimeout = 10 * time.Second
 )
 
-// joinCluster finds the API server, nil with --standalone, and the cluster's UID. It waits for the API server as long as
-// it takes: a volume whose tags do not say whose it is must not be made.
+// joinCluster returns a client of the API server, nil with --standalone, and the cluster's UID. It waits for the API server
+// without a time limit: the driver must not create a volume whose tags do not name its cluster.
 func (d *driver) joinCluster(ctx context.Context) (*kubeclient.Client, string, error) {
 	if d.o.standalone {
 		d.access.set(nil, "without a Kubernetes API (--standalone) this is served on loopback addresses alone")
@@ -47,7 +47,7 @@ func (d *driver) joinCluster(ctx context.Context) (*kubeclient.Client, string, e
 	return client, d.o.clusterID, nil
 }
 
-// newAgent makes this node's part in the API; nil: there is none.
+// newAgent returns this node's agent; nil without an API server.
 func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, health findings) *kube.Agent {
 	if client == nil {
 		return nil
@@ -57,7 +57,7 @@ func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, health fin
 	})
 }
 
-// clusterOf is the Controller service's view of the cluster; nil without an agent: volumes are placed alone.
+// clusterOf returns the Controller service's view of the cluster; nil without an agent: each volume is then placed alone.
 func clusterOf(agent *kube.Agent) controller.Cluster {
 	if agent == nil {
 		return nil
@@ -65,7 +65,7 @@ func clusterOf(agent *kube.Agent) controller.Cluster {
 	return agent
 }
 
-// comparisonOf is the agent's part of the status document; nil: there is no agent.
+// comparisonOf returns the agent's part of the status document; nil without an agent.
 func comparisonOf(agent *kube.Agent) func() *statuspage.Comparison {
 	if agent == nil {
 		return nil
@@ -73,7 +73,7 @@ func comparisonOf(agent *kube.Agent) func() *statuspage.Comparison {
 	return agent.Comparison
 }
 
-// act runs this node's agent until ctx ends.
+// act runs this node's agent in the background until ctx ends.
 func (d *driver) act(ctx context.Context, parts *errgroup.Group, agent *kube.Agent) {
 	if agent == nil {
 		return

@@ -11,22 +11,22 @@ import (
 	"unicode/utf8"
 )
 
-// Requests bring names, parameters and paths that their senders choose, up to gRPC's 4 MiB in each, and errors say what
-// was asked for. So this file truncates what the driver logs and answers, and no content of it can begin a new
-// line. A request then writes at most a few times textMost to the log. How often it comes is not limited: the socket is
-// root's alone, csi-provisioner and the kubelet back off, and the container runtime rotates the log.
+// Senders choose the names, parameters and paths in requests, each up to gRPC's 4 MiB, and errors quote them. So this file
+// truncates what the driver logs and returns, and escapes what could start a new line. A request then writes at most a few
+// times textMost to the log. The rate of requests has no limit: only root can use the socket, csi-provisioner and the kubelet
+// back off, and the container runtime rotates the log.
 const (
-	wordMost  = 256       // bytes of one word, or of one text in quotes
+	wordMost  = 256       // bytes of one word or one quoted text
 	textMost  = 4 * 1024  // bytes of a message, and of each value in the log
-	stackMost = 32 * 1024 // bytes of a stack, which no sender chooses
+	stackMost = 32 * 1024 // bytes of a stack; no sender chooses its content
 )
 
-// cut is a text for one line: control characters are escaped, and long words and the whole are cut.
+// cut escapes control characters in a text, and truncates long words and the whole text.
 func cut(text string) string {
 	return cutTo(cutWords(oneLine(text)), textMost)
 }
 
-// oneLine escapes what could end a line, change a terminal, or turn the direction of the text.
+// oneLine escapes what could end a line, control a terminal, or change the direction of the text.
 func oneLine(text string) string {
 	harmless := func(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
 	if strings.IndexFunc(text, func(r rune) bool { return !harmless(r) }) < 0 {
@@ -48,7 +48,7 @@ func oneLine(text string) string {
 	return out.String()
 }
 
-// cutWords cuts each text in quotes, and each word outside of them, that is longer than wordMost.
+// cutWords truncates to wordMost each quoted text, and each word outside of quotes.
 func cutWords(text string) string {
 	if len(text) <= wordMost {
 		return text
@@ -66,7 +66,7 @@ func cutWords(text string) string {
 	return out.String()
 }
 
-// wordEnd tells where the first word ends: at a blank, or, if it begins with a quote, at the blank behind its closing one.
+// wordEnd returns the end of the first word: a blank, or, if the word begins with a quote, the blank after the closing one.
 func wordEnd(text string) int {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -79,7 +79,7 @@ func wordEnd(text string) int {
 			return i
 		}
 	}
-	if quoted { // a quote that never closes is none
+	if quoted { // an unclosed quote does not count
 		if i := strings.IndexByte(text, ' '); i >= 0 {
 			return i
 		}
@@ -87,7 +87,7 @@ func wordEnd(text string) int {
 	return len(text)
 }
 
-// cutTo keeps the beginning of a text, and says how long it was.
+// cutTo truncates a text, and appends its original length.
 func cutTo(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -100,7 +100,7 @@ func cutTo(text string, most int) string {
 	return text[:n] + end
 }
 
-// cutting is a handler that cuts what it passes on.
+// cutting is a handler that truncates what it passes on.
 type cutting struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -128,7 +128,7 @@ func (h cutting) WithGroup(name string) slog.Handler { return cutting{h.Handler.
 // stackKey is the key of the stack of a call that panicked.
 const stackKey = "stack"
 
-// cutAttr cuts a value that is, or writes itself as, a text. The encoders escape it.
+// cutAttr truncates a value that is a text or has a textual form. The encoders escape it.
 func cutAttr(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()
 	if a.Key == stackKey {
@@ -158,7 +158,7 @@ func cutAttr(a slog.Attr) slog.Attr {
 			short = append(short, cutAttr(member))
 		}
 		return slog.Attr{Key: a.Key, Value: slog.GroupValue(short...)}
-	default: // numbers, times and truth values are short
+	default: // numbers, times and booleans are short
 	}
 	return a
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// declarations is the file of --config, YAML or JSON, and the value volumeGroups of the chart.
+// declarations is the file of --volume-groups-file, YAML or JSON, and the chart's value volumeGroups.
 type declarations struct {
 	VolumeGroups []declaredGroup `json:"volumeGroups"`
 }
@@ -40,8 +40,8 @@ type declaredPool struct {
 	GrowMetadataAt int                `json:"metadataAutoextendThreshold"`
 }
 
-// readDeclarations reads which volume groups a node is to have. A field that is not known is an error, and one without a value
-// too: a typo must not be silent, nor a condition that is left empty be one that all disks meet.
+// readDeclarations reads the declared volume groups of a node. It refuses an unknown field, so that the admin learns of a typo,
+// and one without a value: an empty condition would match all disks.
 func readDeclarations(path string) ([]lvm.Declaration, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -82,7 +82,7 @@ func readDeclarations(path string) ([]lvm.Declaration, error) {
 	return declared, nil
 }
 
-// emptyField names a field without a value, at any depth; "" if there is none.
+// emptyField returns the name of a field without a value, at any depth; "": none.
 func emptyField(value any) string {
 	switch v := value.(type) {
 	case map[string]any:

@@ -16,9 +16,9 @@ func pvDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("nodelvm_physical_volume_"+name, help, append([]string{"vg", "vg_uuid", "pv_uuid"}, labels...), nil)
 }
 
-// collectDisks reports the disks of all groups, and of those that were lost with their group.
+// collectDisks reports the disks of all groups, and the lost disks of lost groups.
 func collectDisks(out chan<- prometheus.Metric, inv inventory.Inventory) {
-	seen := map[string]bool{} // a duplicate group has the same physical volumes; a series may be there once
+	seen := map[string]bool{} // a duplicate group has the same physical volumes, and a series must be unique
 	tell := func(vg inventory.VGName, vgUUID inventory.VGUUID, uuid string, disk inventory.Disk, size inventory.Bytes, missing bool) {
 		if seen[uuid] {
 			return

@@ -9,10 +9,10 @@ import (
 	"github.com/nodelvm/nodelvm/node/luks"
 )
 
-// encryption is the node's encrypted volumes for lvm/host and for node.
+// encryption adapts luks.Manager to lvm/host and node.
 type encryption struct{ *luks.Manager }
 
-// newEncryption resumes what an earlier run left suspended.
+// newEncryption recovers the mappings that an earlier run left suspended.
 func newEncryption(ctx context.Context, log *slog.Logger) encryption {
 	m := luks.New(luks.Config{Log: log})
 	if err := m.Recover(ctx); err != nil {
@@ -21,7 +21,7 @@ func newEncryption(ctx context.Context, log *slog.Logger) encryption {
 	return encryption{m}
 }
 
-// Erase holds the device: device-mapper gives the number of a removed one to the next.
+// Erase keeps the device open: device-mapper gives the number of a removed device to the next one.
 func (e encryption) Erase(ctx context.Context, v lvm.Volume, device string, check func() error) error {
 	f, err := os.Open(device)
 	if err != nil {

@@ -17,21 +17,21 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// readyTimeout is how long LVM may take to show that it can be read. An unresponsive disk does not return an error.
+// readyTimeout limits a check that the driver can read LVM's metadata. An unresponsive disk does not return an error.
 const readyTimeout = 5 * time.Second
 
-// readiness answers whether the driver can do its work. At most one check runs at a time, in its own goroutine: a
-// check that waits in the kernel costs one goroutine, and each caller gets an answer in time.
+// readiness reports whether the driver can work. At most one check runs at a time, in its own goroutine: a check that waits in
+// the kernel costs one goroutine, and each caller gets an answer in time.
 type readiness struct {
 	timeout time.Duration
 
 	mu      sync.Mutex
-	check   func(context.Context) error // nil while the driver starts or stops; then state says which
+	check   func(context.Context) error // nil while the driver starts or stops; state says which
 	state   string
 	running *readyCheck
 }
 
-// readyCheck is one run of the check; err may be read once done is closed.
+// readyCheck is one run of the check. Read err only after done is closed.
 type readyCheck struct {
 	done chan struct{}
 	err  error
@@ -41,14 +41,14 @@ func newReadiness(state string) *readiness {
 	return &readiness{timeout: readyTimeout, state: state}
 }
 
-// set says from now on: ask check, or, where it is nil, not ready because of state.
+// set replaces the check; nil: not ready, because of state.
 func (r *readiness) set(check func(context.Context) error, state string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.check, r.state = check, state
 }
 
-// Ready is nil, or says why the driver cannot work now.
+// Ready returns nil, or the reason why the driver cannot work now.
 func (r *readiness) Ready(ctx context.Context) error {
 	run, err := r.join(context.WithoutCancel(ctx))
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *readiness) Ready(ctx context.Context) error {
 	}
 }
 
-// join returns the check that runs, or starts one.
+// join returns the running check, or starts one.
 func (r *readiness) join(ctx context.Context) (*readyCheck, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,16 +91,16 @@ func (r *readiness) join(ctx context.Context) (*readyCheck, error) {
 	return run, nil
 }
 
-// pages are what newHTTPHandler serves beside health.
+// pages are the pages of newHTTPHandler besides the health checks.
 type pages struct {
 	metrics  prometheus.Gatherer
-	status   http.Handler                    // nil: there is none
+	status   http.Handler                    // nil: no status page
 	sidecars map[string]string               // address of a sidecar's metrics, by its container's name
-	guard    func(http.Handler) http.Handler // lets only those through who may read the pages
+	guard    func(http.Handler) http.Handler // admits only permitted readers
 }
 
-// newHTTPHandler serves /healthz (the process lives; never asks LVM, because a restart cannot repair a disk) and /readyz (LVM
-// can be used) to all clients, and, with the guard, /metrics, /metrics/SIDECAR and the status page.
+// newHTTPHandler serves /healthz (the process runs; never uses LVM, because a restart cannot repair a disk) and /readyz (LVM
+// works) to all clients, and, with the guard, /metrics, /metrics/SIDECAR and the status page.
 func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -127,17 +127,17 @@ func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	return mux
 }
 
-// metricsPath is where Prometheus looks.
+// metricsPath is the path that Prometheus scrapes.
 const metricsPath = "/metrics"
 
-// Who sends no token, or a wrong one, costs little: few bytes, and no connection for long.
+// These limits keep the costs of a client without a valid token low: few bytes, and no long connection.
 const (
 	headerBytes   = 128 << 10
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 2 * time.Minute
 )
 
-// serveHTTP serves health and metrics until the returned server is closed; an empty address serves nothing.
+// serveHTTP serves health and metrics until the caller closes the returned server; for an empty address it serves nothing.
 func serveHTTP(ctx context.Context, parts *errgroup.Group, address string, handler http.Handler) (*http.Server, error) {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes}
 	if err := serveOn(ctx, parts, address, server); err != nil {
@@ -146,7 +146,7 @@ func serveHTTP(ctx context.Context, parts *errgroup.Group, address string, handl
 	return server, nil
 }
 
-// serveOn serves at the address until the server is closed, with TLS if the server has a configuration of it; "": not at all.
+// serveOn serves at the address until the server is closed, with TLS if the server has a TLS configuration; "": not at all.
 func serveOn(ctx context.Context, parts *errgroup.Group, address string, server *http.Server) error {
 	if address == "" {
 		return nil

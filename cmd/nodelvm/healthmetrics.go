@@ -13,7 +13,7 @@ import (
 // findings returns the conditions of this node's volumes and groups.
 type findings func(context.Context) ([]lvm.Condition, error)
 
-// healthOf asks several parts. It returns the findings of each, even if another one fails.
+// healthOf combines several parts. It returns the findings of each, even if another one fails.
 func healthOf(parts ...interface {
 	Health(context.Context) ([]lvm.Condition, error)
 }) findings {
@@ -49,7 +49,7 @@ func (c healthCollector) Collect(out chan<- prometheus.Metric) {
 	told := map[[4]string]bool{}
 	for _, f := range found {
 		labels := [4]string{string(f.Type), string(f.Group), f.Volume.ID.LV, f.Volume.Claim}
-		if !told[labels] { // a series may stand there once
+		if !told[labels] { // a series must be unique
 			told[labels] = true
 			out <- prometheus.MustNewConstMetric(volumeCondition, prometheus.GaugeValue, 1, labels[:]...)
 		}

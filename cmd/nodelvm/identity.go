@@ -15,13 +15,12 @@ type identity struct {
 	ready func(context.Context) error
 }
 
-// GetPluginInfo names the driver (CSI spec, "GetPluginInfo").
+// GetPluginInfo returns the driver's name and version (CSI spec, "GetPluginInfo").
 func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: api.DriverName, VendorVersion: version}, nil
 }
 
-// GetPluginCapabilities says that there is a Controller service, that volumes live on one node each, and that they grow
-// while they are in use.
+// GetPluginCapabilities reports a Controller service, volumes that only one node can reach, and online expansion.
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	reply := &csi.GetPluginCapabilitiesResponse{}
 	for _, service := range []csi.PluginCapability_Service_Type{
@@ -40,8 +39,7 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	return reply, nil
 }
 
-// Probe says whether LVM can be used. "Not ready" is an answer, not an error: the sidecars wait for it (CSI spec,
-// "Probe").
+// Probe reports whether LVM works. "Not ready" is an answer, not an error: the sidecars wait for readiness (CSI spec, "Probe").
 func (i *identity) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(i.ready(ctx) == nil)}, nil
 }

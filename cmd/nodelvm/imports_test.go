@@ -160,7 +160,7 @@ func forbiddenDirectly(name, dep string) string {
 	case (dep == module+dashboard || dep == module+printable || dep == module+terminal) && name == "cmd/kubectl-nodelvm",
 		dep == module+printable && name == terminal, dep == module+dashboard && name == dashboard+"/simulated":
 		return ""
-	case strings.HasPrefix(dep, module+"cmd/") || dep == module+"lvm/lvmtest" && name != "lvm/lvmtest",
+	case strings.HasPrefix(dep, module+"cmd/") || isOrUnder(dep, module+"lvm/lvmtest") && !isOrUnder(name, "lvm/lvmtest"),
 		dep == module+"kube/kubetest",
 		dep == module+"lvm/internal/fixture" && name != "lvm/lvmtest":
 		return "only tests may import it"
@@ -255,7 +255,7 @@ func TestImportRulesCanFail(t *testing.T) {
 	}
 	for _, test := range [][2]string{
 		{"node", "os/exec"}, {"cmd/nodelvm", "os/exec"}, {"controller", "k8s.io/mount-utils"}, {"lvm", "k8s.io/utils/exec"},
-		{"cmd/nodelvm", "k8s.io/client-go/kubernetes"}, {"kube", "google.golang.org/grpc"}, {"controller", module + "lvm/lvmtest"}, {"lvm/host", module + "lvm/internal/fixture"}, {"lvm/host", "os/exec"},
+		{"cmd/nodelvm", "k8s.io/client-go/kubernetes"}, {"kube", "google.golang.org/grpc"}, {"controller", module + "lvm/lvmtest"}, {"lvm/host", module + "lvm/lvmtest/hosttest"}, {"lvm/host", module + "lvm/internal/fixture"}, {"lvm/host", "os/exec"},
 	} {
 		if forbiddenDirectly(test[0], test[1]) == "" {
 			t.Errorf("%s may import %s", test[0], test[1])

@@ -32,7 +32,7 @@ type janitorOptions struct {
 	logFormat    string
 }
 
-// leastGrace is the shortest grace period: a kubelet that creates its Node object again needs less.
+// leastGrace is the shortest grace period: a kubelet needs less time to create its Node object again.
 const leastGrace = 10 * time.Second
 
 func (o *janitorOptions) bind(flags *pflag.FlagSet) {
@@ -83,7 +83,7 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 	if err != nil {
 		return err
 	}
-	name, err := os.Hostname() // a pod's is its own name
+	name, err := os.Hostname() // in a pod: the pod's name
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 	return parts.Wait()
 }
 
-// publishers returns what publishes the capacity of node groups; none are declared without a file.
+// publishers returns the functions that publish the capacity of node groups; none without a file.
 func (o *janitorOptions) publishers(client *kubeclient.Client, log *slog.Logger) ([]func(context.Context), error) {
 	if o.nodeGroups == "" {
 		return nil, nil

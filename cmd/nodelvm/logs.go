@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// newLogger makes the one logger of the process: zap's encoders behind slog's interface, so that lvm needs nothing but
-// the standard library, with klog (mount-utils, client-go) routed into it.
+// newLogger returns the only logger of the process: zap's encoders behind slog's interface, so that package lvm needs only the
+// standard library. It also routes klog (mount-utils, client-go) to this logger.
 func newLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 	threshold, err := zapcore.ParseLevel(level)
 	if err != nil || threshold > zapcore.ErrorLevel {
@@ -36,7 +36,7 @@ func newLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 		return nil, fmt.Errorf("--log-format is %q; give json or console", format)
 	}
 	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), threshold)
-	noStacks := zapslog.AddStacktraceAt(slog.Level(math.MaxInt)) // an error's text says where it comes from
+	noStacks := zapslog.AddStacktraceAt(slog.Level(math.MaxInt)) // the text of an error names its origin
 	logger := slog.New(cutting{zapslog.NewHandler(core, noStacks)})
 	klog.SetSlogLogger(logger)
 	return logger, nil

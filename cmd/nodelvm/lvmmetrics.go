@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// newCommandMetrics returns an observer of LVM's processes.
+// newCommandMetrics returns an observer of LVM commands.
 func newCommandMetrics(registry prometheus.Registerer) func(lvm.Command) {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "nodelvm_lvm_command_duration_seconds",
@@ -51,7 +51,7 @@ func poolDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("nodelvm_thin_pool_"+name, help, []string{"vg", "vg_uuid", "thin_pool"}, nil)
 }
 
-// lvmCollector reads the LVM host's figures when it is scraped, and never between.
+// lvmCollector reads the metrics of the LVM host only during a scrape.
 type lvmCollector struct {
 	read func() host.Metrics
 }
@@ -65,8 +65,7 @@ func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// backlogsOf are the backlogs, and an empty one for each group that has none: who looks for one that does not shrink needs
-// the zeroes between.
+// backlogsOf returns the backlogs, and an empty one for each group without one: alerts on a constant backlog need the zeroes.
 func backlogsOf(m host.Metrics) []inventory.Backlog {
 	all := slices.Clone(m.Backlogs)
 	for _, g := range m.Groups {

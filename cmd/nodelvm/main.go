@@ -1,9 +1,9 @@
-// Command nodelvm is the CSI driver: one process on every storage node that serves the Identity, Controller and Node
-// services on a Unix socket, registers itself with the kubelet, and answers health checks and metrics over HTTP.
+// Command nodelvm is the CSI driver: one process on each storage node that serves the Identity, Controller and Node services on
+// a Unix socket, registers with the kubelet, and serves health checks and metrics over HTTP.
 //
-// The flow of a call: socket -> interceptors (log, measure, turn lvm's kinds of error into gRPC codes, recover) ->
-// controller or node -> lvm. serve.go wires the parts together and takes them down in order; status.go holds the one
-// table of codes. Nothing here knows LVM or mounts.
+// The flow of a call: socket -> interceptors (log, measure, map lvm's kinds of error to gRPC codes, recover from panics) ->
+// controller or node -> lvm. serve.go connects the parts and stops them in order; status.go has the one table of codes. This
+// package contains no LVM or mount logic.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker: -X main.version=v0.1.0.
+// version is the release. The linker sets it: -X main.version=v0.1.0.
 var version = "devel"
 
 func main() {

@@ -15,24 +15,24 @@ import (
 	"github.com/nodelvm/nodelvm/node"
 )
 
-// poolCheckInterval is how often the driver checks the thin pools, through the kernel and without a process.
+// poolCheckInterval is the interval of the checks of thin pools. A check asks the kernel, and starts no process.
 const poolCheckInterval = 10 * time.Second
 
-// maintenance is the loop that keeps the node's groups and pools as declared. It adds new disks, extends thin pools that fill up, and
-// removes empty ones.
+// maintenance is the loop that keeps the node's groups and pools as declared. It adds new disks, extends thin pools that fill
+// up, and removes empty ones.
 type maintenance struct {
 	host  *host.Host
 	file  string        // of the declarations; "": none
-	every time.Duration // how often new disks are looked for; 0: once, at the start
+	every time.Duration // interval of device scans; 0: one scan, at the start
 	log   *slog.Logger
 
 	mu      sync.Mutex
 	failed  []lvm.Condition
-	refused map[lvm.VGName]bool // names of groups that are not as declared because nothing could be changed in them
+	refused map[lvm.VGName]bool // groups that differ from their declaration because the driver refuses changes
 	logged  string
 }
 
-// start begins its work, which ends with ctx; a command that runs then is brought to its end.
+// start runs the loop in the background until ctx ends. A command that runs then is completed.
 func (c *maintenance) start(ctx context.Context, parts *errgroup.Group) {
 	for _, work := range []func(context.Context){c.watchDisks, c.watchPools} {
 		parts.Go(func() error {
@@ -42,7 +42,7 @@ func (c *maintenance) start(ctx context.Context, parts *errgroup.Group) {
 	}
 }
 
-// watchDisks makes what is declared, and looks for new disks from time to time, until ctx ends.
+// watchDisks creates and extends the declared groups at the start, and then at each device scan, until ctx ends.
 func (c *maintenance) watchDisks(ctx context.Context) {
 	if c.file == "" {
 		return
@@ -53,13 +53,14 @@ func (c *maintenance) watchDisks(ctx context.Context) {
 	}
 }
 
-// watchPools enlarges and removes pools until ctx ends.
+// watchPools extends and removes pools until ctx ends.
 func (c *maintenance) watchPools(ctx context.Context) {
 	failing := ""
 	repeat(ctx, poolCheckInterval, func(ctx context.Context) { failing = c.extendPools(ctx, failing) })
 }
 
-// extendPools checks the pools once. It logs an error that repeats, as while a disk is missing, only once: failing is the previous state.
+// extendPools checks the pools once. It logs a repeated error, as while a disk is missing, only once: failing is the last
+// error.
 func (c *maintenance) extendPools(ctx context.Context, failing string) string {
 	err := c.host.ExtendThinPools(ctx)
 	if err == nil || ctx.Err() != nil {
@@ -84,8 +85,9 @@ func repeat(ctx context.Context, every time.Duration, do func(context.Context)) 
 	}
 }
 
-// prepare looks for new disks. One that comes while the driver runs may be another driver's volume, which is blank until its
-// pod has it: where there is a next time, it is taken only then. What was found is logged when it changes.
+// prepare scans for new disks. One that appears while the driver runs may be another driver's volume, which is blank until its
+// pod uses it: with repeated scans, prepare adds a disk only at the second scan that finds it blank. It logs each changed
+// report.
 func (c *maintenance) prepare(ctx context.Context) {
 	var report lvm.PrepareReport
 	declared, err := readDeclarations(c.file)
@@ -117,8 +119,8 @@ func (c *maintenance) prepare(ctx context.Context) {
 	}
 }
 
-// Health tells which groups were not as they are declared when disks were looked for last. That a disk of a group was missing is
-// not told any more once the group can be changed again: disks are looked for minutes later.
+// Health returns the groups that differed from their declaration at the last scan. The next scan may be minutes away, so it
+// omits a group that the driver refused to change, for example because of a missing disk, once the driver can change it.
 func (c *maintenance) Health(ctx context.Context) ([]lvm.Condition, error) {
 	c.mu.Lock()
 	failed, refused := c.failed, c.refused

@@ -16,19 +16,19 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// modules are those of device-mapper that layouts need.
+// modules are the device-mapper modules that layouts need.
 var modules = []string{statuspage.ModuleDM, statuspage.ModuleThinPool, statuspage.ModuleRAID}
 
-// nodeChecks reads what only a process in the driver's container can see of the node.
+// nodeChecks reads facts about the node that only a process in the driver's container can see.
 type nodeChecks struct {
-	sys        string // where sysfs is mounted
+	sys        string // mount point of sysfs
 	modules    string // /lib/modules
 	mountinfo  string // this process's (proc_pid_mountinfo(5))
 	kubeletDir string
 	registered func() statuspage.Registration
 }
 
-// run looks now; unknown says, in sentences, what could not be seen.
+// run reads them now; unknown explains, in sentences, what it cannot read.
 func (c nodeChecks) run() (checks statuspage.Checks, unknown []string) {
 	checks.Registration = c.registered()
 	var release unix.Utsname
@@ -47,7 +47,7 @@ func (c nodeChecks) run() (checks statuspage.Checks, unknown []string) {
 	return checks, unknown
 }
 
-// moduleStates returns for each module whether it is in the kernel, or below /lib/modules.
+// moduleStates returns for each module whether the kernel has it, or /lib/modules does.
 func (c nodeChecks) moduleStates(release string) ([]statuspage.Module, error) {
 	dir := filepath.Join(c.modules, release)
 	builtin, err := moduleList(filepath.Join(dir, "modules.builtin"))
@@ -71,8 +71,8 @@ func (c nodeChecks) moduleStates(release string) ([]statuspage.Module, error) {
 	return list, nil
 }
 
-// moduleList reads the names in modules.builtin or modules.dep (modules.dep(5)): `kernel/drivers/md/dm-raid.ko.xz: ...`.
-// One that is not there lists nothing: a kernel without loadable modules has none.
+// moduleList reads the names in modules.builtin or modules.dep (modules.dep(5)): `kernel/drivers/md/dm-raid.ko.xz: ...`. For a
+// missing file it returns none: a kernel without loadable modules has no such file.
 func moduleList(path string) (map[string]bool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +102,7 @@ func (c nodeChecks) kubelet() (statuspage.KubeletDir, error) {
 	if err != nil {
 		return found, err
 	}
-	var over *mountinfo.Info // the innermost, and of those the last, which lies on top
+	var over *mountinfo.Info // the innermost, and the last of those, which is on top
 	for _, m := range mounts {
 		if over == nil || len(m.Mountpoint) >= len(over.Mountpoint) {
 			over = m
@@ -115,7 +115,7 @@ func (c nodeChecks) kubelet() (statuspage.KubeletDir, error) {
 	return found, nil
 }
 
-// propagation reads the optional fields of a mount: `shared:N`, `master:N`.
+// propagation parses the optional fields of a mount: `shared:N`, `master:N`.
 func propagation(fields string) statuspage.Propagation {
 	switch {
 	case strings.Contains(fields, "shared:"):

@@ -60,7 +60,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.logFormat, "log-format", "json", "log format: json or console")
 }
 
-// check finds what is wrong with the flags before anything is started.
+// check validates the flags before the driver starts anything.
 func (o *options) check() error {
 	switch {
 	case o.nodeName == "":
@@ -82,7 +82,7 @@ func (o *options) check() error {
 	return err
 }
 
-// socket is the path of --endpoint.
+// socket returns the path of --endpoint.
 func (o *options) socket() (string, error) {
 	path, ok := strings.CutPrefix(o.endpoint, "unix://")
 	if !ok || !filepath.IsAbs(path) {

@@ -20,7 +20,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// adminDir is where these commands have their lvm.conf, apart from the driver's.
+// adminDir is the LVM_SYSTEM_DIR of these commands; the driver has another one.
 const adminDir = "/run/nodelvm/admin"
 
 // adminOptions are the flags of the commands that an admin runs in the driver's container.
@@ -36,7 +36,7 @@ func (o *adminOptions) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "directory of the host's LVM locks (lvm.conf: locking_dir)")
 }
 
-// adminSession is what such a command works with, while the driver of this node runs.
+// adminSession is the environment of such a command, which runs beside this node's driver.
 type adminSession struct {
 	*adminOptions
 	client *kubeclient.Client
@@ -121,7 +121,7 @@ var (
 	orphanBytes = prometheus.NewDesc("nodelvm_orphaned_volume_bytes", "Size of the orphaned volumes and snapshots on this node, by reason. Updated once an hour.", []string{"reason"}, nil)
 )
 
-// orphanCollector tells what the agent's last look found; without an agent there is no cluster to compare with.
+// orphanCollector reports the result of the agent's last audit; without an agent, nothing.
 type orphanCollector struct{ agent *kube.Agent }
 
 func (c orphanCollector) Describe(descs chan<- *prometheus.Desc) {

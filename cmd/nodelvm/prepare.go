@@ -16,7 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/node"
 )
 
-// prepareSystemDir is where this command's own lvm.conf is written, apart from that of a driver that runs.
+// prepareSystemDir is the directory of this command's lvm.conf; a running driver has another one.
 const prepareSystemDir = "/run/nodelvm/prepare"
 
 // prepareOptions are the flags of `nodelvm prepare`.
@@ -59,7 +59,6 @@ the node what was done, or why the device was skipped. A second run changes noth
 	return cmd
 }
 
-// prepare runs once.
 func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 	declared, err := readDeclarations(o.config)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // csiVersions are the CSI versions that the driver reports to the kubelet, which compares the major number.
 var csiVersions = []string{"1.0.0"}
 
-// registrar answers the kubelet, which finds its socket in plugins_registry and asks what is there (kubelet's
-// plugin-registration API, version 1). A registration that fails is tried again by the kubelet itself.
+// registrar answers the kubelet, which finds its socket in plugins_registry (kubelet's plugin-registration API, version 1). The
+// kubelet itself retries a registration that fails.
 type registrar struct {
 	registration.UnimplementedRegistrationServer
 	log      *slog.Logger
@@ -25,7 +25,7 @@ type registrar struct {
 	heard    *registered
 }
 
-// registered remembers what the kubelet said last.
+// registered has the kubelet's last answer.
 type registered struct {
 	mu  sync.Mutex
 	now statuspage.Registration
@@ -63,13 +63,13 @@ func (r *registrar) NotifyRegistrationStatus(ctx context.Context, s *registratio
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// registrySocket is where the kubelet looks for the driver's registration.
+// registrySocket returns the path at which the kubelet expects the driver's registration socket.
 func registrySocket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", api.DriverName+"-reg.sock")
 }
 
-// registerRegistrar lets the server answer the kubelet. The removal of its socket, when it stops, tells the kubelet to
-// forget the driver.
+// registerRegistrar adds the registration service to the server. When the server stops, it removes its socket, and the kubelet
+// unregisters the driver.
 func registerRegistrar(server *grpc.Server, log *slog.Logger, endpoint string, heard *registered) {
 	registration.RegisterRegistrationServer(server, &registrar{log: log, endpoint: endpoint, heard: heard})
 }

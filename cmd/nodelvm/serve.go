@@ -23,7 +23,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// systemDir is where our own lvm.conf is written; it belongs to this process alone.
+// systemDir is the directory of the driver's own lvm.conf; no other process uses it.
 const systemDir = "/run/nodelvm/lvm"
 
 func serveCommand() *cobra.Command {
@@ -47,7 +47,7 @@ func serveCommand() *cobra.Command {
 	return cmd
 }
 
-// driver is the running process: what all its parts share.
+// driver has what all parts of the process share.
 type driver struct {
 	o        *options
 	log      *slog.Logger
@@ -56,7 +56,7 @@ type driver struct {
 	heard    *registered
 	status   *statusPage
 	access   *access
-	host     func(context.Context, lvm.Config) (*host.Host, error) // startHost; a test has another
+	host     func(context.Context, lvm.Config) (*host.Host, error) // startHost, except in tests
 }
 
 func newDriver(o *options, log *slog.Logger) *driver {
@@ -71,8 +71,8 @@ func newDriver(o *options, log *slog.Logger) *driver {
 	return d
 }
 
-// serve runs the driver until ctx ends (SIGTERM) and everything has been drained, or until a part of it fails. Health
-// comes first and goes last: the process lives, whatever the API server and the disks do.
+// serve runs the driver until ctx ends (SIGTERM) and all operations have ended, or until a part fails. The health server starts
+// first and stops last: the process is alive, whatever the state of the API server and the disks.
 func (d *driver) serve(ctx context.Context) error {
 	d.log.InfoContext(ctx, "nodelvm starts", "version", version, "node", d.o.nodeName, "endpoint", d.o.endpoint)
 	parts, ctx := errgroup.WithContext(ctx)
@@ -94,13 +94,13 @@ func (d *driver) serve(ctx context.Context) error {
 	return err
 }
 
-// handler serves the driver's pages.
+// handler returns the handler of the driver's pages.
 func (d *driver) handler() http.Handler {
 	return newHTTPHandler(d.ready.Ready, pages{metrics: d.registry, status: d.status, sidecars: d.o.sidecarMetrics, guard: d.access.guard})
 }
 
-// serveVolumes starts LVM, the CSI services and the registration, in this order, and stops them in reverse order
-// when ctx ends. The cluster's UID comes before all: it goes into the tags of every volume.
+// serveVolumes starts LVM, the CSI services and the registration, in this order, and stops them in reverse order when ctx ends.
+// It reads the cluster's UID first, for the tags of all volumes.
 func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error {
 	client, cluster, err := d.joinCluster(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func (d *driver) hostConfig(cluster string, crypt lvm.Encryptor) lvm.Config {
 	}
 }
 
-// newController makes the Controller service. What the Node service would refuse to mount, it refuses to make.
+// newController returns the Controller service. It refuses to create a volume that the Node service would refuse to mount.
 func newController(nodeName string, host *host.Host, cluster controller.Cluster, mounts *node.Server) *controller.Server {
 	return controller.New(controller.Config{
 		NodeName: nodeName, Volumes: host, Snapshots: host, Cluster: cluster,
@@ -163,7 +163,7 @@ func newController(nodeName string, host *host.Host, cluster controller.Cluster,
 	})
 }
 
-// startHost prepares LVM on this node, and recovers what an earlier run left.
+// startHost sets up LVM on this node, and recovers what an earlier run left unfinished.
 func startHost(ctx context.Context, cfg lvm.Config) (*host.Host, error) {
 	host, err := host.NewHost(cfg)
 	if err != nil {
@@ -175,8 +175,8 @@ func startHost(ctx context.Context, cfg lvm.Config) (*host.Host, error) {
 	return host, nil
 }
 
-// listenAndServe serves CSI, and then tells the kubelet. It returns the registration's server, which has nothing to
-// serve without --kubelet-registration.
+// listenAndServe serves CSI, and then registers with the kubelet. It returns the registration's server, which serves nothing
+// without --kubelet-registration.
 func (d *driver) listenAndServe(ctx context.Context, parts *errgroup.Group, server *grpc.Server) (*grpc.Server, error) {
 	registrar := grpc.NewServer()
 	path, err := d.o.socket()
@@ -204,7 +204,7 @@ func listenOn(ctx context.Context, parts *errgroup.Group, server *grpc.Server, p
 	return nil
 }
 
-// serveUntilStopped takes a server that was stopped before it began for one that has done its work.
+// serveUntilStopped returns no error for a server that was stopped, even before it started.
 func serveUntilStopped(server *grpc.Server, listener net.Listener) error {
 	if err := server.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
@@ -212,8 +212,8 @@ func serveUntilStopped(server *grpc.Server, listener net.Listener) error {
 	return nil
 }
 
-// shutdown takes the parts down in order: the kubelet forgets the driver, no new call is taken, and what LVM is
-// writing is awaited, for a commit must never be cut in two.
+// shutdown stops the parts in order: the kubelet unregisters the driver, the server accepts no more calls, and running LVM
+// commands end, because a commit must never be interrupted.
 func (d *driver) shutdown(ctx context.Context, host *host.Host, server, registrar *grpc.Server) error {
 	d.log.InfoContext(ctx, "nodelvm stops; waiting for running operations", "atMost", d.o.shutdownGrace)
 	ctx, cancel := context.WithTimeout(ctx, d.o.shutdownGrace)

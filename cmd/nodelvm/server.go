@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// newServer makes the gRPC server of the three CSI services. The interceptors, from the outside in: a call is logged
-// and measured with the code that its caller sees, its error gets that code, and a panic becomes an error.
+// newServer returns the gRPC server of the three CSI services. Its interceptors, from the outside in: they log and measure each
+// call with the code that the caller sees, map an error to that code, and turn a panic into an error.
 func newServer(log *slog.Logger, calls *callMetrics, id csi.IdentityServer, ctrl csi.ControllerServer, node csi.NodeServer) *grpc.Server {
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(
@@ -39,8 +39,8 @@ func newServer(log *slog.Logger, calls *callMetrics, id csi.IdentityServer, ctrl
 	return server
 }
 
-// listen opens a Unix socket that only root may use. It removes a socket that a killed process left. It does not remove one that
-// a process still serves, or a file of another kind.
+// listen opens a Unix socket that only root may use. It removes a socket that a killed process left, but no socket that a
+// process still serves, and no other kind of file.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("cannot create the socket's directory: %w", err)
@@ -76,7 +76,7 @@ func removeStale(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// stopServer lets running calls end, and cuts off those that have not when ctx ends.
+// stopServer waits for running calls until ctx ends, and then aborts the rest.
 func stopServer(ctx context.Context, server *grpc.Server) {
 	stopped := make(chan struct{})
 	go func() {

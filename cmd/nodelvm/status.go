@@ -12,11 +12,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// codeOf is the one table from lvm's kinds of error to gRPC codes. What the callers make of them:
-//   - ResourceExhausted in CreateVolume gives the claim back to the scheduler: another node may have room.
-//   - Aborted, Canceled and DeadlineExceeded mean "perhaps under way": the same call comes again.
-//   - FailedPrecondition and Internal are retried on this node until a person acts.
-//   - InvalidArgument is retried slowly: only a changed request can help.
+// codeOf is the one table from lvm's kinds of error to gRPC codes. What the callers do:
+//   - ResourceExhausted in CreateVolume: the scheduler gets the claim back, because another node may have capacity.
+//   - Aborted, Canceled and DeadlineExceeded mean "perhaps in flight": the caller repeats the call.
+//   - FailedPrecondition and Internal: the caller retries on this node until an admin acts.
+//   - InvalidArgument: the caller retries slowly, and only a changed request can succeed.
 func codeOf(kind lvm.Kind) codes.Code {
 	switch kind {
 	case lvm.KindInvalid:
@@ -39,8 +39,8 @@ func codeOf(kind lvm.Kind) codes.Code {
 	return codes.Internal
 }
 
-// codeOfPanic is the code for a call that panicked. The sidecars take Internal for the proof that a call which makes something
-// has made nothing (checkError of csi-provisioner, isCSIFinalError of csi-snapshotter), and nothing is proved here.
+// codeOfPanic returns the code for a call that panicked. From Internal the sidecars would conclude that the call created
+// nothing (checkError of csi-provisioner, isCSIFinalError of csi-snapshotter), which a panic does not prove.
 func codeOfPanic(method string) codes.Code {
 	switch method {
 	case csi.Controller_CreateVolume_FullMethodName, csi.Controller_CreateSnapshot_FullMethodName:
@@ -49,7 +49,7 @@ func codeOfPanic(method string) codes.Code {
 	return codes.Internal
 }
 
-// toStatus gives an error its gRPC code. One that has a status already keeps it.
+// toStatus returns an error with its gRPC code. An error that has a status keeps it.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
@@ -69,7 +69,7 @@ func toStatus(err error) error {
 	return status.Error(codes.Internal, err.Error())
 }
 
-// brief cuts the message of a status: its reader puts it into events and logs, and gRPC sends it in a header.
+// brief truncates the message of a status: the caller puts it into events and logs, and gRPC sends it in a header.
 func brief(err error) error {
 	if err == nil {
 		return nil
@@ -84,7 +84,7 @@ func brief(err error) error {
 	return status.ErrorProto(short)
 }
 
-// withStatus is the interceptor that applies toStatus to every reply.
+// withStatus is the interceptor that applies toStatus and brief to every reply.
 func withStatus(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	reply, err := handler(ctx, req)
 	return reply, brief(toStatus(err))

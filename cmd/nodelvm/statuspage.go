@@ -14,32 +14,31 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// The page is read by people, now and then: two at a time, and no longer than they would wait.
+// People read the page now and then: two at a time, and no longer than they would wait.
 const (
 	statusAtOnce  = 2
 	statusTimeout = 8 * time.Second
 )
 
-// statusHost is what the page asks of lvm.Host.
+// statusHost is what the page needs of host.Host.
 type statusHost interface {
 	Inventory(ctx context.Context) (inventory.Inventory, error)
 	CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventory.Offer, error)
 }
 
-// statusPage serves statuspage.Page. It answers from the start of the process on: what is wrong with a node that cannot
-// work is what its readers want to know.
+// statusPage serves statuspage.Page from the start of the process: its readers want to know why a node does not work.
 type statusPage struct {
 	node   string
 	ready  func(context.Context) error
 	checks func() (statuspage.Checks, []string)
-	slots  chan struct{} // holds a value for each reader
+	slots  chan struct{} // has a value for each reader
 
 	mu      sync.Mutex
 	cluster string
 	host    statusHost // nil until serving
 	health  findings
 	details volumeDetails
-	compare func() *statuspage.Comparison // nil: there is no API server
+	compare func() *statuspage.Comparison // nil: no API server
 }
 
 func newStatusPage(o *options, ready func(context.Context) error, registered func() statuspage.Registration) *statusPage {
@@ -47,14 +46,14 @@ func newStatusPage(o *options, ready func(context.Context) error, registered fun
 	return &statusPage{node: o.nodeName, ready: ready, checks: look.run, slots: make(chan struct{}, statusAtOnce)}
 }
 
-// serve publishes this host from now on.
+// serve sets the host that the page describes.
 func (p *statusPage) serve(cluster string, host statusHost, health findings, details volumeDetails, compare func() *statuspage.Comparison) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cluster, p.host, p.health, p.details, p.compare = cluster, host, health, details, compare
 }
 
-// ServeHTTP implements http.Handler. It starts no LVM process, as long as the disks can be read directly.
+// ServeHTTP implements http.Handler. It starts no LVM process while the driver can read the disks directly.
 func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), statusTimeout)
 	defer cancel()
@@ -67,7 +66,7 @@ func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	page := p.page(ctx, r.URL.Query()["class"])
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(page) // a reader who has gone needs no answer
+	_ = json.NewEncoder(w).Encode(page) // the reader may have gone
 }
 
 func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page {
@@ -110,7 +109,7 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 	return page
 }
 
-// stillThere leaves out the volumes that were removed since the comparison, and adds the times at which the others were created.
+// stillThere leaves out the volumes that were removed since the comparison, and adds the creation times of the others.
 func stillThere(c *statuspage.Comparison, now inventory.Inventory) *statuspage.Comparison {
 	created := map[string]time.Time{}
 	for _, v := range now.Volumes {
@@ -142,7 +141,8 @@ func pageCondition(f lvm.Condition) statuspage.Condition {
 	return told
 }
 
-// offersTo answers one class of the query. An error is not the class's fault: the answer is unknown.
+// offersTo returns the capacity of one class of the query. An error means that the capacity is unknown; a fault of the class
+// itself is in Class.Error.
 func offersTo(ctx context.Context, host statusHost, query string) (statuspage.Class, error) {
 	name, parameters, err := statuspage.ParseClass(query)
 	told := statuspage.Class{Name: name}

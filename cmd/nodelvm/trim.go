@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/node/trim"
 )
 
-// startTrim trims the file systems that opt in until ctx ends; without an agent there are no annotations.
+// startTrim trims the file systems that opt in until ctx ends; without an agent it cannot read their annotations.
 func startTrim(ctx context.Context, parts *errgroup.Group, node trim.Node, agent *kube.Agent, observe func(lvm.Bytes, time.Duration, error), log *slog.Logger) {
 	if agent == nil {
 		return

@@ -9,15 +9,15 @@ import (
 	"github.com/nodelvm/nodelvm/node/disks"
 )
 
-// volumeDetails adds to an inventory what LVM does not know: the file systems of volumes, the storage classes of their claims, and
-// the disks of physical volumes.
+// volumeDetails adds to an inventory what LVM does not know: the file systems of volumes, the storage classes of their claims,
+// and the disks of physical volumes.
 type volumeDetails struct {
 	fileSystems func(context.Context) (map[lvm.ID]inventory.FileSystem, error)
-	class       func(claim, volume string) string // nil: there is no API server
+	class       func(claim, volume string) string // nil: no API server
 	disks       *disks.Registry                   // nil: unknown
 }
 
-// classOf finds storage classes through the agent; nil: there is no agent.
+// classOf returns the agent's function that finds a volume's storage class; nil without an agent.
 func classOf(agent *kube.Agent) func(claim, volume string) string {
 	if agent == nil {
 		return nil

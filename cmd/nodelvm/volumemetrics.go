@@ -25,8 +25,8 @@ func volumeDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("nodelvm_volume_"+name, help, []string{"vg", "lv", "claim", "claim_namespace"}, nil)
 }
 
-// inventoryCollector reads the volumes of this cluster and the physical volumes when it is scraped, and never between. A volume has
-// at most seven series, a physical volume three.
+// inventoryCollector reads the volumes of this cluster and the physical volumes only during a scrape. A volume has at most
+// seven series, a physical volume three.
 type inventoryCollector struct {
 	cluster string
 	host    statusHost
@@ -54,7 +54,7 @@ func (c inventoryCollector) Collect(out chan<- prometheus.Metric) {
 	collectDisks(out, inv)
 	told := map[[2]string]bool{}
 	for _, v := range inv.Volumes {
-		// Two groups can have one name, and a series may be there once.
+		// Two groups can have the same name, and a series must be unique.
 		if key := [2]string{string(v.Group), v.LV}; v.Cluster == c.cluster && v.State == string(lvm.StateReady) && !told[key] {
 			told[key] = true
 			collectVolume(out, v)

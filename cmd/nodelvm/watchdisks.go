@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/node/disks"
 )
 
-// diskRecordPeriod is how often the driver records which disks its physical volumes are on.
+// diskRecordPeriod is the interval at which the driver records the disks of its physical volumes.
 const diskRecordPeriod = time.Minute
 
 // diskRecord keeps the record of the node's disks up to date.
@@ -30,7 +30,7 @@ func newDiskRecord(host statusHost, stateDir string, log *slog.Logger) *diskReco
 	return &diskRecord{host, registry, log}
 }
 
-// start records now, and then from time to time, until ctx ends.
+// start records the disks now and then periodically, until ctx ends.
 func (d *diskRecord) start(ctx context.Context, parts *errgroup.Group) {
 	parts.Go(func() error {
 		failing := d.record(ctx, "")
@@ -39,7 +39,7 @@ func (d *diskRecord) start(ctx context.Context, parts *errgroup.Group) {
 	})
 }
 
-// record logs an error that repeats only once: failing is the previous one.
+// record logs a repeated error only once: failing is the last one.
 func (d *diskRecord) record(ctx context.Context, failing string) string {
 	inv, err := d.host.Inventory(ctx)
 	if err != nil || ctx.Err() != nil {
@@ -55,7 +55,7 @@ func (d *diskRecord) record(ctx context.Context, failing string) string {
 	return err.Error()
 }
 
-// describing adds to the conditions' messages which disks they name.
+// describing adds to the messages of conditions the disks that they name.
 func (d *diskRecord) describing(health findings) findings {
 	return func(ctx context.Context) ([]lvm.Condition, error) {
 		found, err := health(ctx)

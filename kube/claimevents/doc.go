@@ -1,9 +1,10 @@
-// Package claimevents writes an event on each claim that waits for a volume of this driver, which says why, and on each StorageClass with a
-// parameter that the driver does not know. It runs in the process that holds the janitor's lease, so that each claim has one writer.
+// Package claimevents writes an event on each claim that waits for a volume of this driver, which says why it waits, and on each
+// StorageClass with a parameter that the driver does not know. It runs in the process that holds the janitor's lease, so that each
+// claim has one writer.
 //
 //	reporter   the loop: which claims wait, which events to write
 //	view       what the watches keep in memory
 //
-// It decides by package pending, from the capacity that csi-provisioner publishes for each node. kubectl nodelvm why asks the drivers
-// themselves, and knows more.
+// Package pending finds the causes, from the capacity that csi-provisioner publishes for each node. kubectl nodelvm why reads the
+// drivers' status pages as well, and so finds more.
 package claimevents

@@ -61,8 +61,8 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// round writes the events that are missing or out of date. It sends a bounded number of requests, and the next round goes on after the
-// claim at which it stopped.
+// round writes the events that are missing or out of date. It sends a bounded number of requests, and the next round continues
+// after the claim at which it stopped.
 func (r *Reporter) round(ctx context.Context, s state) error {
 	if r.written == nil || len(r.written) > claimsKept {
 		r.written = map[types.UID]report{}
@@ -104,7 +104,7 @@ func (r *Reporter) round(ctx context.Context, s state) error {
 	return nil
 }
 
-// waitingClaims are the claims of the driver's classes that have waited for some time.
+// waitingClaims returns the claims of the driver's classes that have waited longer than patience.
 func waitingClaims(s state) (waiting []corev1.PersistentVolumeClaim) {
 	for _, claim := range s.claims {
 		if classNamed(s.classes, kubeclient.ClassOf(&claim)) != nil && s.now.Sub(claim.CreationTimestamp.Time) >= patience {
@@ -114,7 +114,7 @@ func waitingClaims(s state) (waiting []corev1.PersistentVolumeClaim) {
 	return waiting
 }
 
-// write writes the event unless one with this message is recent.
+// write writes the event, unless a recent one has this message.
 func (r *Reporter) write(ctx context.Context, about corev1.ObjectReference, message string, now time.Time) error {
 	if last := r.written[about.UID]; last.message == message && now.Sub(last.at) < repeated {
 		return nil
@@ -126,8 +126,8 @@ func (r *Reporter) write(ctx context.Context, about corev1.ObjectReference, mess
 	return err
 }
 
-// resolve forgets what no longer waits. The event of a claim that has its volume becomes one of type Normal; a deleted claim or class
-// needs none.
+// resolve forgets claims and classes that are no longer reported. The event of a claim that has its volume becomes one of type
+// Normal; a deleted claim or class needs none.
 func (r *Reporter) resolve(ctx context.Context, s state, waiting []corev1.PersistentVolumeClaim) error {
 	for uid, last := range r.written {
 		waits := slices.ContainsFunc(waiting, func(c corev1.PersistentVolumeClaim) bool { return c.UID == uid })
@@ -151,7 +151,7 @@ func (r *Reporter) resolve(ctx context.Context, s state, waiting []corev1.Persis
 	return nil
 }
 
-// addOtherVolumes looks where the other volumes of the claim's pods are: this one must be on the same node.
+// addOtherVolumes adds the nodes of the other volumes of the claim's pods: this volume must be on the same node.
 func (r *Reporter) addOtherVolumes(ctx context.Context, f *pending.Facts) error {
 	f.OtherVolumes = map[string]string{}
 	for _, pod := range f.Pods {
@@ -200,7 +200,7 @@ func parameterMessage(unknown string) string {
 		unknown, api.DidYouMean(unknown))
 }
 
-// factsOf puts together what concerns one claim. Where its data source is, kubectl nodelvm why knows.
+// factsOf returns the facts about one claim. They lack the node of its data source; kubectl nodelvm why has it.
 func factsOf(s state, claim corev1.PersistentVolumeClaim, pods []corev1.Pod) pending.Facts {
 	class := classNamed(s.classes, kubeclient.ClassOf(&claim))
 	f := pending.Facts{Claim: claim, Class: class, Nodes: s.nodesFor(class.Name)}
@@ -212,7 +212,7 @@ func factsOf(s state, claim corev1.PersistentVolumeClaim, pods []corev1.Pod) pen
 	return f
 }
 
-// messageOf says why a claim waits; "" if it waits for its first pod, or a node has the capacity.
+// messageOf returns why a claim waits, or "" if it waits for its first pod, or a node has the capacity.
 func messageOf(f pending.Facts) string {
 	if unknown := api.UnknownParameter(f.Class.Parameters); unknown != "" {
 		return "StorageClass " + f.Class.Name + ": " + parameterMessage(unknown)
@@ -235,7 +235,7 @@ func messageOf(f pending.Facts) string {
 	return strings.Join(parts, "; ") + ". More: kubectl nodelvm why " + f.Claim.Name + " -n " + f.Claim.Namespace
 }
 
-// claimNames are the claims that a pod uses.
+// claimNames returns the claims that a pod uses.
 func claimNames(pod *corev1.Pod) (names []string) {
 	for _, v := range pod.Spec.Volumes {
 		switch {

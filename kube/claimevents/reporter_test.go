@@ -19,7 +19,7 @@ import (
 
 const gib = inventory.Bytes(1 << 30)
 
-// waiting is a cluster of two nodes in which claim ns/data of 6 GiB has waited for a minute, with a pod that uses it.
+// waiting returns a cluster of two nodes in which claim ns/data of 6 GiB has waited for a minute, and a pod that uses the claim.
 func waiting(now time.Time) (state, []corev1.Pod) {
 	claim := kubetest.Claim("data", "local", "")
 	claim.CreationTimestamp = metav1.NewTime(now.Add(-time.Minute))
@@ -57,7 +57,8 @@ func TestMessageNamesWhatEachNodeLacks(t *testing.T) {
 	}
 }
 
-// One event for a claim, a second one only when the cause changes or the first is old, and none of type Warning once it has its volume.
+// TestRoundWritesOneEventPerCause: a claim has one event, a second one only when the cause changes or the first is old, and none of
+// type Warning once it has its volume.
 func TestRoundWritesOneEventPerCause(t *testing.T) {
 	now := time.Now()
 	s, pods := waiting(now)
@@ -106,7 +107,7 @@ func newReporter(client *kubeclient.Client) *Reporter {
 	return &Reporter{Client: client, Log: slog.New(slog.DiscardHandler), Events: &kubeclient.EventRecorder{Client: client, Counts: map[string]kubeclient.EventCount{}}}
 }
 
-// A deleted claim or class needs no event that says that it no longer waits.
+// TestDeletedObjectsGetNoEvent: a deleted claim or class gets no event that says that it no longer waits.
 func TestDeletedObjectsGetNoEvent(t *testing.T) {
 	s, pods := waiting(time.Now())
 	s.classes[0].Parameters["volumegroup"] = "x"
@@ -130,7 +131,7 @@ func TestDeletedObjectsGetNoEvent(t *testing.T) {
 	}
 }
 
-// A pod's other claim has its volume on node-1, so this one's cannot be on node-2.
+// TestMessageNamesTheOtherVolume: a pod's other claim has its volume on node-1, so this claim's cannot be on node-2.
 func TestMessageNamesTheOtherVolume(t *testing.T) {
 	s, pods := waiting(time.Now())
 	s.capacities = append(s.capacities, capacity{"node-2", "local", 9 * gib, 9 * gib})
@@ -148,7 +149,7 @@ func TestMessageNamesTheOtherVolume(t *testing.T) {
 	}
 }
 
-// A burst of claims costs a bounded number of requests in each round, and each claim gets its event.
+// TestRoundIsBounded: a burst of claims costs a bounded number of requests in each round, and each claim gets its event.
 func TestRoundIsBounded(t *testing.T) {
 	s, pods := waiting(time.Now())
 	for i := range 3*claimsAtOnce - 1 {

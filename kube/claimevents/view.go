@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/pending"
 )
 
-// view is what a Reporter watches.
+// view has a Reporter's watches.
 type view struct {
 	nodes      *kubeclient.FilteredStore[corev1.Node]
 	claims     *kubeclient.FilteredStore[corev1.PersistentVolumeClaim] // without a volume
@@ -53,7 +53,7 @@ func (v *view) watch(ctx context.Context, client *kubeclient.Client, namespace s
 	})
 }
 
-// state returns what the watches show; false: not all lists have arrived.
+// state returns the content of the watches; false: not all lists have arrived.
 func (v *view) state(now time.Time) (state, bool) {
 	if !v.nodes.IsSynced() || !v.claims.IsSynced() || !v.classes.IsSynced() || !v.capacities.IsSynced() {
 		return state{}, false
@@ -69,7 +69,7 @@ func (v *view) state(now time.Time) (state, bool) {
 
 func all[T any](T) bool { return true }
 
-// state is a version of everything that a Reporter decides from, but for pods.
+// state is a snapshot of all that a Reporter decides from, except pods.
 type state struct {
 	now        time.Time
 	nodes      []corev1.Node
@@ -78,7 +78,7 @@ type state struct {
 	capacities []capacity
 }
 
-// nodesFor are the nodes with their published capacity for a class.
+// nodesFor returns the nodes with their published capacity for a class.
 func (s state) nodesFor(class string) (list []pending.Node) {
 	published := map[string]capacity{}
 	for _, c := range s.capacities {
@@ -126,7 +126,7 @@ func keepClass(o any) (storagev1.StorageClass, bool) {
 	return *c, true
 }
 
-// keepCapacity leaves out the capacity of node groups: such a node does not exist.
+// keepCapacity ignores the capacity of node groups: their nodes do not exist.
 func keepCapacity(o any) (capacity, bool) {
 	c, ok := o.(*storagev1.CSIStorageCapacity)
 	if !ok || c.NodeTopology == nil || c.Labels[api.LabelNodeGroup] != "" || c.NodeTopology.MatchLabels[api.TopologyKey] == "" {
@@ -143,7 +143,7 @@ func keepCapacity(o any) (capacity, bool) {
 	return kept, true
 }
 
-// strip drops what makes objects large.
+// strip drops the large fields of objects.
 func strip(o any) any {
 	if object, ok := o.(metav1.Object); ok {
 		object.SetManagedFields(nil)

@@ -27,13 +27,13 @@ type JanitorConfig struct {
 	Log       *slog.Logger            // nil: slog.Default()
 }
 
-// Janitor cleans up after lost nodes. It writes events on the claims of lost volumes, and releases those whose storage
-// class allows it (api.AnnotationOnNodeLoss), so that a StatefulSet starts with an empty volume on another node. Only the janitor may
+// Janitor cleans up after lost nodes. It writes events on the claims of lost volumes, and releases those whose storage class
+// allows it (api.AnnotationOnNodeLoss), so that a StatefulSet starts with an empty volume on another node. Only the janitor may
 // write other nodes' objects. One janitor of a cluster is active, under its own service account, and only where an admin
 // installed it.
 //
 // An idle Janitor costs one watch each on nodes, volumes, claims and snapshot contents. It keeps only names in memory, and
-// reads from the API server whatever it decides on.
+// reads an object from the API server before it decides on it.
 type Janitor struct {
 	client *kubeclient.Client
 	cfg    JanitorConfig
@@ -176,7 +176,7 @@ func (r *janitorRound) next(ctx context.Context) bool {
 	return true
 }
 
-// look does the next step for an object, and returns when to check again; 0: when the watch brings a change.
+// check does the next step for an object, and returns when to check again; 0: when the watch brings a change.
 func (r *janitorRound) check(ctx context.Context, object kubeclient.ObjectKey) (time.Duration, error) {
 	var s *kubeclient.FilteredStore[place]
 	var do func(context.Context, string, string) (time.Duration, error)

@@ -16,7 +16,7 @@ import (
 // finalizerContent is csi-snapshotter's on a content; the node that has removed the snapshot removes it.
 const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
 
-// ContentObservation is everything that decides the next step for a content.
+// ContentObservation has all that decides the next step for a content.
 type ContentObservation struct {
 	Now    time.Time
 	Began  time.Time // Start of this janitor.
@@ -79,7 +79,7 @@ func (r *janitorRound) checkContent(ctx context.Context, name, nodeName string) 
 // never bound to a snapshot, or that snapshot no longer exists.
 func (r *janitorRound) observeSnapshot(ctx context.Context, s *ContentObservation) error {
 	if s.broken = kubeclient.PlacedContent(s.C, s.Loss.node); s.broken != nil {
-		return nil //nolint:nilerr // a broken link is what was seen
+		return nil //nolint:nilerr // the broken link is a part of the observation
 	}
 	ref := s.C.Spec.VolumeSnapshotRef
 	found, err := r.client.Snapshot(ctx, ref.Namespace, ref.Name)

@@ -41,7 +41,7 @@ func (r *janitorRound) checkVolume(ctx context.Context, name, node string) (time
 	return again, err
 }
 
-// see reads what decides the next step, and stops as soon as the rest cannot matter.
+// observe reads what decides the next step, and stops as soon as the rest cannot matter.
 func (r *janitorRound) observe(ctx context.Context, pv *corev1.PersistentVolume, name string) (Observation, error) {
 	s := Observation{Now: time.Now(), Began: r.began, Grace: r.cfg.Grace, Pv: pv}
 	node, err := r.client.Node(ctx, name)
@@ -159,7 +159,7 @@ func (r *janitorRound) reportBroken(ctx context.Context, reason string, about co
 	return r.events.RecordOnce(ctx, kubeclient.Event{About: about, Kind: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
-// tell writes an event on the volume's claim or, if that no longer exists, on the volume.
+// report writes an event on the volume's claim or, if that no longer exists, on the volume.
 func (r *janitorRound) report(ctx context.Context, s Observation, kind, reason, message string) error {
 	r.log.InfoContext(ctx, message, "volume", s.Pv.Name, "node", s.Loss.node, "reason", reason)
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: kubeclient.KindVolume, Name: s.Pv.Name, UID: s.Pv.UID}
@@ -236,8 +236,8 @@ func (r *janitorRound) deleteClaim(ctx context.Context, s Observation) error {
 		s.Loss, s.Grace, s.Pv.Spec.StorageClassName, s.Pv.Spec.CSI.VolumeHandle))
 }
 
-// deletePods deletes the pods that wait for the claim. Pods on a lost node get no time to end, as Kubernetes' pod garbage
-// collector does it.
+// deletePods deletes the pods that wait for the claim. Pods on a lost node get a grace period of 0, as from Kubernetes' pod garbage
+// collector.
 func (r *janitorRound) deletePods(ctx context.Context, s Observation) error {
 	for _, pod := range s.users {
 		if !s.removable(pod) {

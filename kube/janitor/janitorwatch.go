@@ -24,7 +24,7 @@ func stripNode(o any) any {
 	return o
 }
 
-// volumeNotes are the annotations that give the janitor work on a volume although its node exists.
+// volumeNotes are the annotations because of which the janitor checks a volume although its node exists.
 var volumeNotes = []string{api.AnnotationLostSince, api.AnnotationVolumeGroupLostSince, api.AnnotationReclaimPolicy}
 
 func KeepVolume(o any) (place, bool) {

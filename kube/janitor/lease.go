@@ -14,11 +14,11 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// client-go's leader election needs the generated clientset, which would be in the memory of every node's process, since
+// client-go's leader election needs the generated clientset, which would be in the memory of every node's process, because
 // there is one binary. The lock below reads and writes the same Lease in the same way. The janitor's steps are safe even
-// without it: each one is bound to the version of the object that it was decided on.
+// without it: each one applies only to the version of the object for which the janitor decided it.
 
-// election makes one of several processes the active one.
+// election selects the active one of several processes.
 type election struct {
 	client    *kubeclient.Client
 	namespace string

@@ -70,7 +70,7 @@ type step int
 const (
 	stepNothing     step = iota
 	stepClearLoss        // The volume is back: remove the annotations and report it.
-	stepMark             // Record when the loss was first observed, where the grace period begins, whatever a taint says.
+	stepMark             // Record when the loss was first observed, which begins the grace period. The time of a taint does not count.
 	stepReport           // Report what the owner can do; check again after the grace period, or when the event expires.
 	stepInUse            // Report that a running pod uses the claim.
 	StepDeleteClaim      // Delete the claim, so that its owner can create another.
@@ -95,7 +95,7 @@ func releaseAt(marked, began time.Time, grace time.Duration) time.Time {
 	return at
 }
 
-// Observation is everything that decides the next step for one volume, as just read.
+// Observation has all that decides the next step for one volume, as just read.
 type Observation struct {
 	Now    time.Time
 	Began  time.Time // Start of this janitor.
@@ -107,12 +107,12 @@ type Observation struct {
 	OptIn  bool                          // The class says release.
 	users  []corev1.Pod                  // Pods that use the claim and have not ended.
 	lost   time.Time                     // When the janitors first observed the loss.
-	Marked time.Time                     // AnnLostSince; zero if it is missing, or if no janitor can have written it for this loss.
+	Marked time.Time                     // AnnotationLostSince; zero if it is missing, or if no janitor can have written it for this loss.
 }
 
 func (s Observation) due() bool { return !s.Marked.IsZero() && !s.Now.Before(s.Marked.Add(s.Grace)) }
 
-// Decide returns the next step. The objects record all earlier steps, so a restarted janitor continues where the last one
+// Decide returns the next step. The objects record all earlier steps, so a restarted janitor continues where the previous one
 // ended.
 func Decide(s Observation) step {
 	switch {

@@ -16,10 +16,10 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// A PersistentVolume may have the annotation AnnLostSince although no janitor has recorded this loss: a backup contains the
-// record of an earlier loss, or of another cluster, and a restore tool copies it. So the janitors keep on their lease,
-// which no node may write, when they first observed each current loss. A janitor replaces a record that is older than its
-// loss, or than the object that has it, and the grace period begins then.
+// A PersistentVolume may have the annotation AnnotationLostSince although no janitor has recorded this loss: a backup contains the
+// record of an earlier loss, or of another cluster, and a restore tool copies it. So the janitors store on their lease, which no
+// node may write, when they first observed each current loss. A janitor replaces a record that is older than its loss, or than the
+// object that has it; then the grace period begins again.
 
 // lossesBytesMax bounds that annotation: all annotations of an object may have 256 KiB. Further losses are kept only in
 // memory, and their grace periods begin again after a restart.
@@ -68,7 +68,7 @@ func (l *losses) ended(key string) {
 	delete(l.since, key)
 }
 
-// load reads what the janitor before wrote, and ignores text that it cannot parse.
+// load parses the text of the previous janitor, and ignores text that it cannot parse.
 func (l *losses) load(text string) {
 	var since map[string]time.Time
 	if json.Unmarshal([]byte(text), &since) != nil {
@@ -79,7 +79,7 @@ func (l *losses) load(text string) {
 	l.since = since
 }
 
-// text is what load reads. The oldest losses come first, since most of their grace periods has passed.
+// text returns the text for load. The oldest losses come first, because most of their grace periods has passed.
 func (l *losses) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *losses) text() string {
 	for _, key := range keys {
 		encoded, err := json.Marshal(key)
 		if err != nil || len(key) > lossKeyMax || !utf8.ValidString(key) {
-			continue // without a node's name
+			continue // not a valid node name
 		}
 		size += len(encoded) + len(`:"`+time.RFC3339+`",`)
 		if size > lossesBytesMax {
@@ -103,7 +103,7 @@ func (l *losses) text() string {
 	return string(text)
 }
 
-// noteAt is when a loss recorded now begins: never before the object was created, nor before the loss, by whichever clock.
+// noteAt returns the time to record for a loss now: never before the object was created, nor before the loss, by any clock.
 func noteAt(now, created, lost time.Time) time.Time {
 	at := now
 	for _, other := range []time.Time{created, lost} {
@@ -129,7 +129,7 @@ func RecordedAt(note string, now, created, lost time.Time) time.Time {
 func (r *janitorRound) noted(ctx context.Context, now time.Time, l loss, vg string, o metav1.Object) (lost, marked time.Time) {
 	note := o.GetAnnotations()[api.AnnotationLostSince]
 	if l.kind == lossNone {
-		marked, _ = time.Parse(time.RFC3339, note) // whoever wrote it, stepClearLoss removes it; text that is not a time counts as no record
+		marked, _ = time.Parse(time.RFC3339, note) // stepClearLoss removes it, even if another client wrote it; text that is not a time counts as no record
 		return time.Time{}, marked
 	}
 	created := o.GetCreationTimestamp().Time

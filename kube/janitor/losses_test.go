@@ -41,8 +41,8 @@ func lostVolume(t *testing.T, note time.Duration, see func(*janitorRound)) (dele
 	return slices.Contains(requests, "DELETE /api/v1/namespaces/ns/persistentvolumeclaims/data"), slices.Contains(requests, "PATCH /api/v1/persistentvolumes/pvc-data")
 }
 
-// TestAnnotationOfAnotherLossDoesNotShortenGracePeriod: the janitor releases a claim only if a janitor recorded this loss of its volume at
-// least the grace period ago. A note from a restore tool or an earlier loss does not count.
+// TestAnnotationOfAnotherLossDoesNotShortenGracePeriod: the janitor releases a claim only if a janitor recorded this loss of its
+// volume at least the grace period ago. A note from a restore tool or an earlier loss does not count.
 func TestAnnotationOfAnotherLossDoesNotShortenGracePeriod(t *testing.T) {
 	seenBefore := func(ago time.Duration) func(*janitorRound) {
 		return func(r *janitorRound) {
@@ -108,8 +108,8 @@ func TestAnnotationOfAnotherLossOfASnapshot(t *testing.T) {
 	}
 }
 
-// TestLossAnnotationIsWrittenOnce: a janitor accepts its own note, whatever the clocks of the API server and of earlier janitors
-// show.
+// TestLossAnnotationIsWrittenOnce: a janitor accepts its own note, even if the clocks of the API server and of earlier janitors
+// differ.
 func TestLossAnnotationIsWrittenOnce(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	for _, created := range []time.Duration{-time.Hour, 0, time.Hour} {

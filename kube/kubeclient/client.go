@@ -130,7 +130,7 @@ func Reflect(ctx context.Context, client rest.Interface, resource, labels string
 	ReflectIn(ctx, metav1.NamespaceAll, client, resource, labels, kind, store)
 }
 
-// ReflectIn does that for one namespace.
+// ReflectIn is Reflect for one namespace.
 func ReflectIn(ctx context.Context, namespace string, client rest.Interface, resource, labels string, kind runtime.Object, store cache.TransformingStore) {
 	source := cache.NewFilteredListWatchFromClient(client, resource, namespace, func(o *metav1.ListOptions) {
 		o.LabelSelector, o.FieldSelector = labels, fields.Everything().String()
@@ -146,7 +146,7 @@ func Last(o any) any {
 	return o
 }
 
-// Get reads an object; false: it does not exist. A tenant may write a name into a claim or pod that no object can have. get
+// Get reads an object; false: it does not exist. A tenant may write a name into a claim or pod that no object can have. Get
 // treats it as missing: client-go would refuse the request, and the caller would retry forever.
 func Get(ctx context.Context, client rest.Interface, resource, namespace, name string, into runtime.Object) (bool, error) {
 	if name == "" || len(rest.IsValidPathSegmentName(name)) > 0 || len(rest.IsValidPathSegmentName(namespace)) > 0 {

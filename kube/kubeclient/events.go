@@ -117,8 +117,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// eventStands is how long once relies on an event that it has found. The API server deletes an event after an hour, while
-// its condition may last longer.
+// eventStands is how long RecordOnce assumes that an event still exists. The API server deletes an event after an hour, while its
+// condition may last longer.
 const eventStands = 20 * time.Minute
 
 // RecordOnce writes the event unless it exists: several nodes observe the same thing, and one event is enough.

@@ -49,7 +49,7 @@ func (s *FilteredStore[T]) Delete(o any) error {
 	return nil
 }
 
-// Replace takes a complete list and drops the objects that are not in it.
+// Replace stores a complete list and drops the objects that are not in it.
 func (s *FilteredStore[T]) Replace(list []any, _ string) error {
 	changes := map[string][]T{}
 	s.mu.Lock()

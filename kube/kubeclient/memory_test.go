@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// retained is the memory that the Go runtime keeps although nothing uses it.
+// retained returns the bytes of memory that the Go runtime keeps although nothing uses it.
 func retained() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -21,7 +21,7 @@ const (
 
 func KeyOf(claim *corev1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
 
-// IsOn reports whether a PersistentVolume is this driver's and usable on that node alone.
+// IsOn reports whether a PersistentVolume is this driver's and usable only on that node.
 func IsOn(pv *corev1.PersistentVolume, node string) bool {
 	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return false

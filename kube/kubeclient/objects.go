@@ -29,7 +29,7 @@ func (c *Client) Annotate(ctx context.Context, pv *corev1.PersistentVolume, anno
 	return c.Change(ctx, pv, annotations, "")
 }
 
-// Change is annotate with another reclaim policy; "": the policy stays.
+// Change is Annotate, and also sets the reclaim policy; "": the policy stays.
 func (c *Client) Change(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any, policy corev1.PersistentVolumeReclaimPolicy) error {
 	body := map[string]any{"metadata": map[string]any{"resourceVersion": pv.ResourceVersion, "annotations": annotations}}
 	if policy != "" {

@@ -65,7 +65,8 @@ func ContentOf(name, snapshotUID, handle string) *kubeclient.Content {
 	return c
 }
 
-// VolumeOn is a PersistentVolume of this driver on a node, bound to a claim ns/NAME as claim(NAME, ..., "pvc-NAME") makes it.
+// VolumeOn returns a PersistentVolume of this driver on a node, bound to the claim ns/NAME that Claim(NAME, ..., "pvc-NAME")
+// returns.
 func VolumeOn(node, name string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume},
@@ -89,7 +90,7 @@ const TestVG = "AAAAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG"
 
 func TypesUID(s string) types.UID { return types.UID(s) }
 
-// RecordedClient is a client of an API server that answers these requests alone. sent lists the requests that it got.
+// RecordedClient returns a client of an API server that answers only these requests. sent returns the requests that it received.
 func RecordedClient(t *testing.T, answers map[string]any) (client *kubeclient.Client, sent func() []string) {
 	t.Helper()
 	var mu sync.Mutex

@@ -1,14 +1,14 @@
 // Package nodegroup publishes the capacity of nodes that do not exist yet, for cluster-autoscaler.
 //
-// Before it adds a node, cluster-autoscaler asks the scheduler's code whether a pending pod would fit a node made from the node
-// group's template. For a pod with a volume that needs a CSIStorageCapacity whose topology matches the template's labels.
+// Before it adds a node, cluster-autoscaler checks with the scheduler's code whether a pending pod would fit a node from the node
+// group's template. For a pod with a volume, this needs a CSIStorageCapacity whose topology matches the template's labels.
 // Publisher writes one for each node group and storage class: with the declared capacity, or with that of an empty node of the
 // group.
 //
 //	groups.go:    the declared node groups
-//	templates.go: which objects there should be (pure)
+//	templates.go: the objects that should exist (pure)
 //	publisher.go: watches, and writes the difference
 //
-// Each object belongs to its StorageClass, so that Kubernetes deletes it with the class. csi-provisioner leaves these objects
-// alone, because they lack its label.
+// Each object is owned by its StorageClass, so that Kubernetes deletes it with the class. csi-provisioner ignores these objects,
+// because they lack its label.
 package nodegroup

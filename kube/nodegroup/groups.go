@@ -16,7 +16,7 @@ import (
 type Group struct {
 	Name     string                       `json:"name"`
 	Labels   map[string]string            `json:"labels"`   // of each node and of cluster-autoscaler's template
-	Capacity map[string]resource.Quantity `json:"capacity"` // of an empty node, by storage class; without an entry it is learned
+	Capacity map[string]resource.Quantity `json:"capacity"` // of an empty node, by storage class; without an entry, the Publisher learns it
 }
 
 // Read reads node groups from a file, YAML or JSON.

@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// Publisher keeps the objects of the node groups as they should be.
+// Publisher writes the CSIStorageCapacities of the node groups, and keeps them up to date.
 type Publisher struct {
 	Client    *kubeclient.Client
 	Namespace string // of all CSIStorageCapacities of the driver
@@ -23,8 +23,8 @@ type Publisher struct {
 	Log       *slog.Logger
 }
 
-// interval is how often a Publisher compares what its watches show with what should be there. It reads from memory, and writes only
-// differences.
+// interval is the time between two comparisons of the existing objects with those that should exist. A Publisher reads from memory,
+// and writes only differences.
 const interval = 5 * time.Second
 
 // Run works until ctx ends. Only one Publisher of a cluster may run.
@@ -44,7 +44,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
-// write creates, updates and deletes objects until those of the node groups are as they should be.
+// write creates, updates and deletes objects until those of the node groups are right.
 func (p *Publisher) write(ctx context.Context, s state) error {
 	wanted := templates(p.Groups, s, p.Namespace)
 	var all error
@@ -75,7 +75,7 @@ func (p *Publisher) write(ctx context.Context, s state) error {
 
 const resourceName = "csistoragecapacities"
 
-// view is what a Publisher watches.
+// view has a Publisher's watches.
 type view struct {
 	client     *kubeclient.Client
 	namespace  string
@@ -119,7 +119,7 @@ func (v *view) watch(ctx context.Context, parts *sync.WaitGroup) {
 	})
 }
 
-// capacityChanged notes when a capacity has changed.
+// capacityChanged records when a capacity changed.
 func (v *view) capacityChanged(name string, versions []*storagev1.CSIStorageCapacity) {
 	if len(versions) == 2 && isSame(versions[0], versions[1]) {
 		return
@@ -133,7 +133,7 @@ func (v *view) capacityChanged(name string, versions []*storagev1.CSIStorageCapa
 	v.since[name] = time.Now()
 }
 
-// state returns what the watches show; false: not all lists have arrived.
+// state returns the content of the watches; false: not all lists have arrived.
 func (v *view) state(now time.Time) (state, bool) {
 	if !v.nodes.IsSynced() || !v.volumes.IsSynced() || !v.claims.IsSynced() || !v.classes.IsSynced() || !v.capacities.IsSynced() {
 		return state{}, false
@@ -159,7 +159,7 @@ func (v *view) state(now time.Time) (state, bool) {
 
 func all[T any](T) bool { return true }
 
-// nodeOf returns the node whose capacity csi-provisioner published; "": it is another component's.
+// nodeOf returns the node whose capacity csi-provisioner published; "" if the object is another component's.
 func nodeOf(c *storagev1.CSIStorageCapacity) string {
 	if c.NodeTopology == nil || len(c.NodeTopology.MatchLabels) != 1 || len(c.NodeTopology.MatchExpressions) > 0 {
 		return ""
@@ -167,7 +167,7 @@ func nodeOf(c *storagev1.CSIStorageCapacity) string {
 	return c.NodeTopology.MatchLabels[api.TopologyKey]
 }
 
-// strip drops what makes objects large.
+// strip drops the large fields of objects.
 func strip(o any) any {
 	if object, ok := o.(metav1.Object); ok {
 		object.SetManagedFields(nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// settled is for how long a node's capacity must not have changed before a group learns it. The watches of capacity and of claims are
-// not ordered: the capacity that a new volume leaves may arrive before the claim that shows that the node is in use.
+// settled is how long a node's capacity must not change before a group learns it. The watches of capacity and of claims are not
+// ordered: the capacity that a new volume leaves may arrive before the claim that shows that the node is in use.
 const settled = 30 * time.Second
 
 // node is a Ready node.
@@ -39,7 +39,7 @@ type class struct {
 	uid  types.UID
 }
 
-// state is what the watches show.
+// state is the content of the watches.
 type state struct {
 	now        time.Time
 	nodes      []node
@@ -49,7 +49,7 @@ type state struct {
 	existing   map[string]*storagev1.CSIStorageCapacity // by name: those of the node groups
 }
 
-// templates returns the objects that there should be, by name.
+// templates returns the objects that should exist, by name.
 func templates(groups []Group, s state, namespace string) map[string]*storagev1.CSIStorageCapacity {
 	wanted := map[string]*storagev1.CSIStorageCapacity{}
 	for _, g := range groups {
@@ -70,12 +70,12 @@ func templates(groups []Group, s state, namespace string) map[string]*storagev1.
 	return wanted
 }
 
-// template is the object of a group and a class, without a capacity. Its topology and class cannot be changed later, so its name
-// depends on them.
+// template returns the object of a group and a class, without a capacity. Its topology and class are immutable, so its name depends
+// on them.
 func template(g Group, c class, namespace string) *storagev1.CSIStorageCapacity {
 	labels := maps.Clone(g.Labels)
 	labels[api.LabelTemplateNode] = "true"
-	text, _ := json.Marshal([]any{c.name, c.uid, labels}) // of strings alone
+	text, _ := json.Marshal([]any{c.name, c.uid, labels}) // only of strings
 	sum := sha256.Sum256(text)
 	return &storagev1.CSIStorageCapacity{
 		TypeMeta: metav1.TypeMeta{APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "CSIStorageCapacity"},
@@ -91,8 +91,8 @@ func template(g Group, c class, namespace string) *storagev1.CSIStorageCapacity 
 	}
 }
 
-// learn returns the capacity of the newest empty node of the group that has any: the next node is most likely like it. If all
-// empty nodes have none, the next one is expected to have none either.
+// learn returns the capacity of the group's newest empty node that has any: the next node is most likely like it. If no empty node
+// has any, learn assumes that the next one has none either.
 func (s state) learn(g Group, class string) (found published, learned bool) {
 	var newest time.Time
 	for _, n := range s.nodes {
@@ -124,7 +124,7 @@ func isSubset(some, all map[string]string) bool {
 	return true
 }
 
-// isSame reports whether a written object needs no update. Nothing else of it can change.
+// isSame reports whether a written object needs no update. No other field of it can change.
 func isSame(a, b *storagev1.CSIStorageCapacity) bool {
 	return isEqual(a.Capacity, b.Capacity) && isEqual(a.MaximumVolumeSize, b.MaximumVolumeSize)
 }

@@ -15,7 +15,8 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// empty is a node of the pool nvme that was created some minutes before noon, and capacityOn what it published long before.
+// empty returns a node of the pool nvme that was created age minutes before noon, and capacityOn a capacity that a node published
+// an hour before noon.
 func empty(name string, age int) node {
 	return node{name: name, labels: map[string]string{"pool": "nvme", "zone": "a"}, created: noon.Add(-time.Duration(age) * time.Minute)}
 }
@@ -25,7 +26,7 @@ func capacityOn(name, size string) published {
 	return published{class: "local", node: name, size: &q, most: &q, since: noon.Add(-time.Hour)}
 }
 
-// TestLearnedCapacity: what a group learns for the class local.
+// TestLearnedCapacity checks the capacity that a group learns for the class local.
 func TestLearnedCapacity(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*state)
@@ -63,7 +64,8 @@ func TestLearnedCapacity(t *testing.T) {
 	}
 }
 
-// TestTemplates: a declared capacity wins, a learned one outlives the empty node, and nothing is left of a class or a group that is gone.
+// TestTemplates: a declared capacity overrides a learned one, a learned one stays when the node is no longer empty, and a deleted
+// class or group has no object.
 func TestTemplates(t *testing.T) {
 	groups := []Group{{Name: "nvme", Labels: map[string]string{"pool": "nvme"}, Capacity: map[string]resource.Quantity{"declared": resource.MustParse("5Gi")}}}
 	s := state{now: noon, nodes: []node{empty("a", 60)}, used: map[string]bool{}, capacities: []published{capacityOn("a", "10Gi")}, classes: []class{{"local", "1"}, {"declared", "2"}}}
@@ -102,7 +104,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestIsSame: equal sizes in other words need no update.
+// TestIsSame: equal sizes in different notations need no update.
 func TestIsSame(t *testing.T) {
 	a, b, c := resource.MustParse("1Gi"), resource.MustParse("1024Mi"), resource.MustParse("2Gi")
 	of := func(size, most *resource.Quantity) *storagev1.CSIStorageCapacity {

@@ -4,13 +4,13 @@ import "strconv"
 
 // Options are what a StorageClass chooses for its mappings.
 type Options struct {
-	// Discards passes discards on, which shows on the disk what is free; without them a thin pool never gets space back.
+	// Discards passes discards to the disk, which reveal what is free; without them a thin pool never gets space back.
 	Discards bool
 	// Without the kernel's work queues small reads are faster, and large writes slower (cryptsetup(8), --perf-no_read_workqueue).
 	NoReadWorkqueue, NoWriteWorkqueue bool
 }
 
-// common: --disable-locks since the driver has its own lock, and /run can be read-only; no token library is loaded.
+// common has --disable-locks because the driver has its own lock, and /run can be read-only. cryptsetup must load no token library.
 var common = []string{"--disable-locks", "--disable-external-tokens", "--batch-mode"}
 
 // The first key is on standard input, a second one on this descriptor.
@@ -19,7 +19,7 @@ const (
 	secondKeyFD = 4
 )
 
-// derivation are the options of a new key slot. The costs are constant: by default cryptsetup measures this machine for seconds,
+// derivation returns the options of a new key slot. The costs are constant: by default cryptsetup measures the machine for seconds,
 // and uses up to 1 GiB.
 func derivation(k *Key) []string {
 	if k.random {
@@ -64,7 +64,7 @@ func addKeyArgs(v Volume, k *Key) []string {
 	return append(args, v.Device, "/proc/self/fd/"+strconv.Itoa(secondKeyFD))
 }
 
-// removeSlotArgs: cryptsetup asks for a key that opens another slot, given on standard input.
+// removeSlotArgs returns arguments for luksKillSlot. It needs a key that opens another slot, on standard input.
 func removeSlotArgs(v Volume, slot int) []string {
 	return []string{"luksKillSlot", fromStdin, v.Device, strconv.Itoa(slot)}
 }

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M, disk string) int {
-	if os.Getenv("NODELVM_TEST_INSIDE") != "" || os.Getenv(powerJournal) != "" { // TestRealContainer has prepared the group; TestPowerVictim has none
+	if os.Getenv("NODELVM_TEST_INSIDE") != "" || os.Getenv(powerJournal) != "" { // TestRealContainer has created the group; TestPowerVictim has none
 		return m.Run()
 	}
 	for _, command := range []string{
@@ -65,7 +65,7 @@ func shell(command string) error {
 	return nil
 }
 
-// bench is a Manager on this machine, with a count of its processes.
+// bench is a Manager on this machine, which counts its processes.
 type bench struct {
 	*Manager
 	t        *testing.T
@@ -88,7 +88,7 @@ func (b *bench) run(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// names are the commands since the last call.
+// names returns the commands since the last call.
 func (b *bench) names() string {
 	var names []string
 	for _, c := range b.commands {
@@ -117,7 +117,7 @@ func (b *bench) existing(name string) Volume {
 	}
 	v := Volume{Handle: "group-uuid/" + name, UUID: uuid, Device: device}
 	b.t.Cleanup(func() {
-		_ = exec.CommandContext(context.Background(), "umount", "-A", b.path(v)).Run() // most tests have done so
+		_ = exec.CommandContext(context.Background(), "umount", "-A", b.path(v)).Run() // most tests have unmounted it
 		if err := (linux{}).removeMapping(context.Background(), MappingName(v.Handle)); err != nil {
 			b.t.Error(err)
 		}
@@ -134,7 +134,7 @@ func (b *bench) path(v Volume) string {
 	return m.Path()
 }
 
-// blank is the proof that the node service gives.
+// blank returns the node service's proof that a device is blank.
 func blank(device string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, "blkid", "-p", device).CombinedOutput()
@@ -184,7 +184,7 @@ func (b *bench) stage(r Request) string {
 	return device
 }
 
-// opens tells whether a key opens the volume, by cryptsetup alone.
+// opens reports whether a key opens the volume. It asks cryptsetup, not the Manager.
 func (b *bench) opens(v Volume, k *Key) bool {
 	b.t.Helper()
 	cmd := exec.CommandContext(b.t.Context(), "cryptsetup", "open", "--disable-locks", "--test-passphrase", "--key-file=-", v.Device)
@@ -192,7 +192,7 @@ func (b *bench) opens(v Volume, k *Key) bool {
 	return cmd.Run() == nil
 }
 
-// write makes a file system on a new volume, and puts a file there.
+// write formats a new volume, and writes a file to it.
 func (b *bench) write(device, content string) {
 	b.t.Helper()
 	b.run("mkfs.ext4", "-q", device)
@@ -206,7 +206,8 @@ func (b *bench) write(device, content string) {
 func (b *bench) mount(device string) string {
 	b.t.Helper()
 	dir := b.t.TempDir()
-	// mount(8) resolves /dev/dm-N to a name in /dev/mapper, which udev may remove and make while it works off a killed command's events.
+	// mount(8) resolves /dev/dm-N to a name in /dev/mapper, which udev may remove and create while it processes a killed
+	// command's events.
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		out, err := exec.CommandContext(b.t.Context(), "mount", device, dir).CombinedOutput()
 		if err == nil {

@@ -17,10 +17,10 @@ import (
 // linux is the machine of this node.
 type linux struct {
 	observeCommand func(Command)
-	runCommand     func(*exec.Cmd) error // of tests; nil: (*exec.Cmd).Run
+	runCommand     func(*exec.Cmd) error // set by tests; nil: (*exec.Cmd).Run
 }
 
-// Command is one cryptsetup that ended.
+// Command is one finished cryptsetup.
 type Command struct {
 	Name      string // "open"
 	Duration  time.Duration
@@ -52,8 +52,8 @@ func (e *exitError) Error() string {
 // maxWords limits how much of cryptsetup's messages the driver keeps.
 const maxWords = 4 << 10
 
-// cryptsetup starts a command, which ends even if the caller gives up. It inherits the lock. Its environment has nothing of the driver's
-// but what is named here.
+// cryptsetup runs a command. The command inherits the lock, and continues if ctx ends. Of the driver's environment it gets only
+// what is named here.
 func (m linux) cryptsetup(ctx context.Context, lock *os.File, args []string, keys ...*Key) error {
 	path, err := exec.LookPath("cryptsetup")
 	if err != nil {
@@ -86,7 +86,7 @@ func (m linux) cryptsetup(ctx context.Context, lock *os.File, args []string, key
 	if err := commandError(cmd, args, words.Bytes(), err); err != nil {
 		return err
 	}
-	if strings.HasPrefix(args[0], "luks") { // it wrote a header, on which the next step builds
+	if strings.HasPrefix(args[0], "luks") { // it wrote a header that the next step needs
 		if err := lock.Sync(); err != nil {
 			return lvm.Errorf(lvm.KindInternal, "cannot flush the LUKS header: %w", err)
 		}
@@ -101,7 +101,8 @@ func (m linux) start(cmd *exec.Cmd) error {
 	return cmd.Run()
 }
 
-// keyPipe holds a key in the kernel's memory until it is read. maxKey is less than a pipe's buffer.
+// keyPipe returns a pipe with a key. The kernel keeps the key in memory until cryptsetup reads it; maxKey is less than a pipe's
+// buffer.
 func keyPipe(k *Key) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -115,7 +116,7 @@ func keyPipe(k *Key) (*os.File, error) {
 	return r, nil
 }
 
-// commandError gives a failure its kind.
+// commandError returns a command's failure with its kind.
 func commandError(cmd *exec.Cmd, args []string, words []byte, err error) error {
 	var exit *exec.ExitError
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// number is a dev_t as sysfs and device-mapper's tables write it.
+// number formats a dev_t as in sysfs and in device-mapper's tables.
 func number(device uint64) string { return fmt.Sprintf("%d:%d", unix.Major(device), minor(device)) }
 
 func minor(device uint64) uint32 { return unix.Minor(device) }
@@ -105,7 +105,7 @@ func (linux) writeMark(v Volume, m Mark) error {
 		if err := writeDurably(file, encodeMark(m, v.UUID), m.offset()); err != nil || m != MarkFormatted {
 			return err
 		}
-		// Only the mark itself: else this would zero data, of a copy that has just got its UUID.
+		// Only the mark itself: otherwise this would zero data of a copy that has just got its UUID.
 		block := make([]byte, markBlock)
 		if _, err := file.ReadAt(block, int64(formatMarkOffset)); err != nil || decodeMark(block, v.UUID) != MarkFormatting {
 			return err
@@ -114,7 +114,7 @@ func (linux) writeMark(v Volume, m Mark) error {
 	})
 }
 
-// clearMapping zeroes what decrypts to noise, so that nothing looks like a superblock by chance.
+// clearMapping zeroes the places of superblocks: the noise that a new mapping decrypts to could look like a superblock.
 func (linux) clearMapping(m Mapping) error {
 	return change(m.Path(), unix.O_EXCL, func(file *os.File) error {
 		var stat unix.Stat_t
@@ -136,8 +136,8 @@ func (linux) clearMapping(m Mapping) error {
 // eraseChunk divides HeaderSize.
 const eraseChunk = 256 * lvm.KiB
 
-// destroySlots writes where something is; on a thin volume, zero chunks take no room. The state mark stays. It flushes, drops the
-// page cache, and reads all from the disk.
+// destroySlots writes only chunks that differ, so that zero chunks take no space on a thin volume. It keeps the state mark. Then it
+// flushes, drops the page cache, and reads all from the disk.
 func (linux) destroySlots(v Volume) error {
 	return change(v.Device, unix.O_EXCL, func(file *os.File) error {
 		keep := encodeMark(MarkErased, v.UUID)
@@ -155,7 +155,7 @@ func (linux) destroySlots(v Volume) error {
 		}
 		for at := lvm.Bytes(0); at < HeaderSize; at += eraseChunk {
 			if differ, err := differs(at); err != nil || differ {
-				if _, err := file.WriteAt(wanted(at), int64(at)); err != nil { // also what cannot be read
+				if _, err := file.WriteAt(wanted(at), int64(at)); err != nil { // also an unreadable chunk
 					return err
 				}
 			}

@@ -20,13 +20,13 @@ import (
 // tableRoom is far above the longest dm-crypt table, with a key of 64 bytes and all options.
 const tableRoom = 4 << 10
 
-// dmRequest is what an ioctl of device-mapper reads and answers (Linux, include/uapi/linux/dm-ioctl.h).
+// dmRequest is the buffer of a device-mapper ioctl, for request and answer (Linux, include/uapi/linux/dm-ioctl.h).
 type dmRequest struct {
 	unix.DmIoctl
 	room [tableRoom]byte
 }
 
-// control sends device-mapper a request about the device of a name; ENXIO: there is none.
+// control sends device-mapper a request about the device with a name; ENXIO: there is none.
 func control(what uintptr, name string, flags uint32) (*dmRequest, error) {
 	file, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
 	if err != nil {
@@ -51,7 +51,7 @@ func control(what uintptr, name string, flags uint32) (*dmRequest, error) {
 	}
 }
 
-// inKernel reports whether device-mapper is loaded; without it there is no mapping. An answer that is unknown counts as yes.
+// inKernel reports whether device-mapper is loaded; without it there is no mapping. If that is unknown, it returns true.
 func inKernel() bool {
 	_, err := os.Stat("/sys/class/misc/device-mapper")
 	return !errors.Is(err, os.ErrNotExist)
@@ -122,7 +122,7 @@ const (
 	unusedPause    = 50 * time.Millisecond
 )
 
-// ensureName completes what a killed cryptsetup left out: mount(8) looks up the name of /dev/dm-N, and fails without it.
+// ensureName creates the name that a killed cryptsetup did not: mount(8) looks up the name of /dev/dm-N, and fails without it.
 func (linux) ensureName(name string, m Mapping) error {
 	path := filepath.Join("/dev/mapper", name)
 	var stat unix.Stat_t
@@ -139,7 +139,8 @@ func (linux) ensureName(name string, m Mapping) error {
 	return nil
 }
 
-// removeMapping also removes the name in /dev/mapper, which cryptsetup has created itself, without udev; it would lead to the next device of the same number.
+// removeMapping also removes the name in /dev/mapper, which cryptsetup created itself, without udev: it would lead to the next
+// device with the same number.
 func (m linux) removeMapping(ctx context.Context, name string) error {
 	deadline := time.Now().Add(unusedPatience)
 	for {
@@ -163,7 +164,7 @@ func (m linux) removeMapping(ctx context.Context, name string) error {
 	}
 }
 
-// users names the devices on a mapping.
+// users returns the names of the devices on a mapping.
 func (m linux) users(name string) string {
 	found, err := m.mapping(name)
 	if err != nil {
@@ -175,7 +176,7 @@ func (m linux) users(name string) string {
 	return "a pod or a program of this node"
 }
 
-// holders lists the devices on a device by device-mapper's names, or the kernel's.
+// holders returns the devices on a device, by device-mapper's names or the kernel's.
 func holders(device uint64) (names []string, err error) {
 	dir := filepath.Join("/sys/dev/block", number(device), "holders")
 	entries, err := os.ReadDir(dir)

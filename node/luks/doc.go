@@ -3,52 +3,54 @@
 //
 // # One volume
 //
-// Stage observes the logical volume, asks plan for one step, does it, and observes again until plan asks for nothing:
+// Stage observes the logical volume, gets one step from plan, does it, and repeats this until plan returns StepNothing:
 //
-//	blank            -> write the format mark -> luksFormat -> open -> zero where superblocks lie -> remove the mark
+//	blank            -> write the format mark -> luksFormat -> open -> zero the places of superblocks -> remove the mark
 //	LUKS2 of ours    -> open (rotate the key, resize)
 //	anything else    -> an error, and nothing is changed
 //
-// plan.go, rotation.go, header.go, metadata.go, size.go, mark.go and args.go are pure; the files *_linux.go and cryptsetup.go act. A
-// stage of a formatted volume starts one process (cryptsetup open), a first stage two; Unstage, Check, Erase and Recover start
-// none.
+// plan.go, rotation.go, header.go, metadata.go, size.go, mark.go and args.go are pure; the files *_linux.go and cryptsetup.go
+// act. A stage of a formatted volume starts one process (cryptsetup open), a first stage two; Unstage, Check, Erase and Recover
+// start none.
 //
 // # Format
 //
 // The header has a constant size, HeaderSize, so the size of the logical volume follows from that of the claim and back
-// (size.go). cryptsetup overwrites whatever it finds. So the caller proves first that the device is blank, and the driver writes a
-// mark of this logical volume into the future data area (mark.go). Under the mark the volume has never been in use, and every
-// start formats it again. A new mapping decrypts to noise; the driver zeroes the places where superblocks lie, so that the mapping passes
-// the same proof of blankness as a new logical volume. Last, another
-// mark takes the place of the format mark, and from then on no code path formats the volume: a header without key slots, damaged,
-// or missing is an error.
+// (size.go). cryptsetup overwrites any content. So the caller first proves that the device is blank, and the driver writes a mark
+// of this logical volume into the future data area (mark.go). While the mark exists, the volume has never been in use, and every
+// start formats it again. A new mapping decrypts to noise; the driver zeroes the places of superblocks, so that the mapping
+// passes the same proof of blankness as a new logical volume. Last, another mark replaces the format mark. From then on no code
+// path formats the volume: a header that is damaged, missing or without key slots is an error.
 //
 // # Keys
 //
-// A key reaches cryptsetup through a pipe on a file descriptor, never through arguments, the environment or a file. The Secret's field
-// decides how a key slot is derived: "key" is random (256 bits or more), for which PBKDF2 with the least iterations suffices;
-// "passphrase" gets argon2id with argonMemory. At most one argon2id runs at a time, so that the container's memory limit
-// bounds it; a cryptsetup whose disk does not answer gives up its turn after maxTurn. The volume key stays in the kernel's keyring, so a resize needs the Secret too.
+// A key reaches cryptsetup through a pipe on a file descriptor, never through arguments, the environment or a file. The Secret's
+// field decides how a key slot is derived: "key" is random (256 bits or more), for which PBKDF2 with the least iterations
+// suffices; "passphrase" gets argon2id with argonMemory. At most one argon2id runs at a time, so that the container's memory
+// limit covers it; a cryptsetup whose disk does not answer loses its turn after maxTurn. The volume key stays in the kernel's
+// keyring, so a resize needs the Secret too.
 //
 // Rotation: the Secret has the new key and, under "previousKey" or "previousPassphrase", the old one. The driver adds the new
-// key, tests it, and then removes each key slot that the previous key opens, and no other. At every moment one of both opens the volume.
+// key, tests it, and then removes each key slot that the previous key opens, and no other. At every moment one of the two opens the
+// volume.
 //
 // # Headers of others
 //
 // The driver reads both copies of the header itself before cryptsetup sees the device: 32 KiB, with a parser that knows no
-// sizes but ours. It refuses a header that the driver cannot have written, a key slot whose derivation costs more than
-// maxPBKDF2 or argonMemory, tokens (they load libraries), and the UUID of another volume. A copy of an encrypted volume has its origin's
-// UUID and keys, and gets its own UUID before it is first opened. Tenants do not reach the header: it lies below the mapping.
+// sizes but the driver's own. It refuses a header that the driver cannot have written, a key slot whose derivation costs more than
+// maxPBKDF2 or argonMemory, tokens (they load libraries), and the UUID of another volume. A copy of an encrypted volume has its
+// origin's UUID and keys, and gets its own UUID before it is first opened. Tenants cannot access the header: it lies below the
+// mapping.
 //
 // # Device-mapper
 //
-// cryptsetup runs with DM_DISABLE_UDEV: in a container with a separate IPC namespace it would wait for udev for ever. It runs without its
-// locks, which need a writable /run; instead the driver holds flock(2) on the logical volume, and cryptsetup inherits it, so one
-// that outlives the driver keeps the next one out. systemd-udevd does not probe a locked device. The
-// mapping has a name that follows from the volume handle alone, as NodeUnstageVolume knows nothing else. A device node is
-// always /dev/dm-N, by the number that device-mapper has for the name.
+// cryptsetup runs with DM_DISABLE_UDEV: in a container with its own IPC namespace it would wait for udev forever. It runs without
+// its locks, which need a writable /run. Instead the driver holds flock(2) on the logical volume, and cryptsetup inherits the
+// lock, so that one which outlives the driver excludes the next driver. systemd-udevd does not probe a locked device. The name of
+// a mapping derives from the volume handle alone, because NodeUnstageVolume has nothing else. A device node is always /dev/dm-N,
+// with the number that device-mapper has for the name.
 //
-// A snapshot needs Suspend before lvcreate and resume after it: LVM freezes only the layer that it knows.
+// A snapshot needs Suspend before lvcreate and resume after it: LVM suspends only its own device below the mapping.
 //
 // # Erasure
 //

@@ -8,13 +8,13 @@ import (
 	"fmt"
 )
 
-// HeaderState is what the driver found where a LUKS header belongs.
+// HeaderState is the state of the area of a LUKS header.
 type HeaderState int
 
 const (
 	HeaderNone    HeaderState = iota // No sign of LUKS.
 	HeaderValid                      // LUKS2 as this driver writes it, with at least one key slot.
-	HeaderNoKeys                     // The same without a key slot: after luksErase, or an interrupted luksFormat.
+	HeaderNoKeys                     // Like HeaderValid, but without a key slot: after luksErase, or an interrupted luksFormat.
 	HeaderDamaged                    // No copy is whole.
 	HeaderForeign                    // LUKS that this driver does not write.
 )
@@ -26,9 +26,9 @@ type Header struct {
 	UUID    string
 	Sector  int // unit of encryption, in bytes
 	Slots   []Slot
-	Copies  int    // of the two that the device has, how many are whole
-	Remains bool   // of HeaderNone: a header of this driver without its signature, as a killed luksFormat can leave it
-	version uint64 // of the copy that counts: cryptsetup numbers its writes
+	Copies  int    // number of intact copies, of two
+	Remains bool   // HeaderNone: a header of this driver without its signature, as a killed luksFormat can leave it
+	version uint64 // of the current copy: cryptsetup numbers its writes
 }
 
 // The LUKS2 binary header (LUKS2 On-Disk Format Specification, "Binary Header"), and the sizes that the driver formats with.
@@ -53,7 +53,7 @@ const (
 // subsystem is in every header that this driver writes.
 const subsystem = "nodelvm"
 
-// ParseHeader reads the first headerBytes of a device. Nothing that the header says leads beyond them.
+// ParseHeader parses the first headerBytes of a device. No value in the header makes it read beyond them.
 func ParseHeader(data []byte) Header {
 	if len(data) < headerBytes {
 		return Header{State: HeaderDamaged, Reason: fmt.Sprintf("the device has %d bytes", len(data))}
@@ -88,12 +88,12 @@ func ParseHeader(data []byte) Header {
 	return best
 }
 
-// isRemains looks for the subsystem of this driver in its place, and nothing after it in the binary header.
+// isRemains reports whether the field of the subsystem has this driver's, and the binary header is zero after it.
 func isRemains(data []byte) bool {
 	return text(data[atSubsystem:], 48) == subsystem && len(bytes.Trim(data[atChecksum+checksumArea:binarySize], "\x00")) == 0
 }
 
-// parseCopy reads one copy; it is not whole if its checksum does not prove it.
+// parseCopy parses one copy; whole is false if its checksum is wrong.
 func parseCopy(data []byte, magic string, offset uint64) (h Header, whole bool) {
 	foreign := func(reason string, args ...any) (Header, bool) {
 		return Header{State: HeaderForeign, Reason: fmt.Sprintf(reason, args...)}, true
@@ -133,7 +133,7 @@ func checksumHolds(data []byte) bool {
 	return subtle.ConstantTimeCompare(sum.Sum(nil), data[atChecksum:atChecksum+sha256.Size]) == 1
 }
 
-// text is a NUL-terminated string in a field.
+// text returns the NUL-terminated string in a field.
 func text(field []byte, size int) string {
 	before, _, _ := bytes.Cut(field[:size], []byte{0})
 	return string(before)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// fixture is what cryptsetup 2.6.1 writes for formatArgs with a random key.
+// fixture returns the header that cryptsetup 2.6.1 writes for formatArgs with a random key.
 func fixture(t testing.TB) []byte {
 	t.Helper()
 	return written(t, "testdata/header-2.6.1.gz")
@@ -35,7 +35,7 @@ func written(t testing.TB, path string) []byte {
 	return data
 }
 
-// sign makes the checksums of both copies right.
+// sign sets the right checksums of both copies.
 func sign(data []byte) []byte {
 	for at := 0; at < headerBytes; at += copySize {
 		part := data[at : at+copySize]
@@ -46,7 +46,7 @@ func sign(data []byte) []byte {
 	return data
 }
 
-// replaced is the fixture with another text in the metadata of the first n copies, and right checksums.
+// replaced returns the fixture with another text in the metadata of the first copies, and right checksums.
 func replaced(t testing.TB, copies int, old, text string) []byte {
 	t.Helper()
 	data := fixture(t)
@@ -127,7 +127,7 @@ func TestHeaderCopies(t *testing.T) {
 	}
 }
 
-// TestHostileMetadata: a person who can write a header chooses all of it, with right checksums.
+// TestHostileMetadata: ParseHeader refuses metadata that an attacker chose, with right checksums.
 func TestHostileMetadata(t *testing.T) {
 	argon := func(memory, time, cpus string) string {
 		return `"kdf":{"type":"argon2id","memory":` + memory + `,"time":` + time + `,"cpus":` + cpus + `,"salt":""}, "x":{`
@@ -215,7 +215,7 @@ func FuzzParseHeader(f *testing.F) {
 	})
 }
 
-// FuzzParseObject: whatever is accepted has each key once, and is small.
+// FuzzParseObject: an accepted object has each key once, and is small.
 func FuzzParseObject(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":["1",2,null,true]}}` + "\x00\x00"))
 	f.Add([]byte(`{"a":1,"a":2}`))

@@ -18,14 +18,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ioSpan is how much of a device the benchmark uses: it fits beside the pool of this package's tests.
+// ioSpan is the size in bytes of the area that the benchmark uses: it fits next to the pool of this package's tests.
 const ioSpan = 128 << 20
 
-// ioDepth is how many requests are under way at a time.
+// ioDepth is the number of concurrent requests.
 const ioDepth = 8
 
-// BenchmarkRealIO measures direct I/O on one logical volume: as it is, and encrypted, with and without the kernel's work queues. docs/explanation/performance.md
-// has the ratios.
+// BenchmarkRealIO measures direct I/O on one logical volume: unencrypted, and encrypted with and without the kernel's work queues.
+// docs/explanation/performance.md has the ratios.
 func BenchmarkRealIO(b *testing.B) {
 	path, err := ioVolume(b)
 	if err != nil {
@@ -46,7 +46,7 @@ func BenchmarkRealIO(b *testing.B) {
 		{"no_write_workqueue", true, Options{NoWriteWorkqueue: true}}, {"no_workqueues", true, Options{NoReadWorkqueue: true, NoWriteWorkqueue: true}},
 	} {
 		b.Run(way.name, func(b *testing.B) {
-			device, from := path, int64(HeaderSize+lvm.MiB) // the header stays
+			device, from := path, int64(HeaderSize+lvm.MiB) // keep the header
 			if way.encrypted {
 				from = 0
 				device, err = m.Stage(b.Context(), Request{Volume: v, Keys: secret, Options: way.options, Blank: func(context.Context) error { return nil }})
@@ -81,7 +81,7 @@ func ioVolume(b *testing.B) (string, error) {
 	return filepath.EvalSymlinks("/dev/" + group + "/io")
 }
 
-// directIO reads or writes at random places, beside the page cache.
+// directIO reads or writes at random offsets, without the page cache.
 func directIO(b *testing.B, device string, from int64, size int, write bool) {
 	b.Helper()
 	file, err := os.OpenFile(device, os.O_RDWR|unix.O_DIRECT, 0)
@@ -116,7 +116,7 @@ func directIO(b *testing.B, device string, from int64, size int, write bool) {
 	wg.Wait()
 }
 
-// alignedBlock is memory as O_DIRECT needs it.
+// alignedBlock returns memory that is aligned for O_DIRECT.
 func alignedBlock(size int) []byte {
 	const page = 4096
 	memory := make([]byte, size+page)

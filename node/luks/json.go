@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// object is a JSON object whose keys are exact and occur once. encoding/json into a struct ignores case and takes the last of
-// two equal keys; cryptsetup's parser could then see another value than the driver.
+// object is a JSON object in which each key occurs once. encoding/json with a struct ignores case and uses the last of two equal
+// keys; cryptsetup's parser could then see another value than the driver.
 type object map[string]any
 
 // maxDepth is above that of the driver's own headers, 4.
 const maxDepth = 8
 
-// parseObject reads the JSON area: ASCII text, then zeroes.
+// parseObject parses the JSON area: ASCII text, then zeroes.
 func parseObject(area []byte) (object, error) {
 	content, rest, _ := bytes.Cut(area, []byte{0})
 	if len(bytes.Trim(rest, "\x00")) > 0 {
@@ -102,7 +102,7 @@ func (o object) text(key string) string {
 	return value
 }
 
-// number is -1 for anything but a whole number from 0 on: cryptsetup writes small ones as numbers, offsets as strings.
+// number returns -1 for anything but a whole number from 0 on: cryptsetup writes small ones as numbers, offsets as strings.
 func (o object) number(key string) int64 {
 	var digits string
 	switch value := o[key].(type) {

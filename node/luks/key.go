@@ -25,7 +25,7 @@ const (
 // Key opens a volume. It never prints its secret.
 type Key struct {
 	secret []byte
-	random bool // 256 bits or more: guessing is impossible without a costly derivation too
+	random bool // 256 bits or more: no attacker can guess it, even with a cheap derivation
 }
 
 func (Key) String() string               { return "[key]" }
@@ -35,14 +35,14 @@ func (Key) MarshalText() ([]byte, error) { return []byte("[key]"), nil }
 
 func (k *Key) equal(other *Key) bool { return bytes.Equal(k.secret, other.secret) }
 
-// Keys are what a Secret holds.
+// Keys are the keys in a Secret.
 type Keys struct {
 	Current  *Key
 	Previous *Key // of a rotation; nil: none
 }
 
-// ParseSecret reads the Secret of a request (lvm.KindInvalid). Bytes are taken as they are: a newline at the end is part of the key.
-// Messages name only the fields that the driver reads: the Secret can be another program's.
+// ParseSecret parses the Secret of a request (lvm.KindInvalid). It uses all bytes of a field: a newline at the end is part of the
+// key. Its errors name only the fields that the driver reads, because the Secret can be another program's.
 func ParseSecret(secret map[string]string) (Keys, error) {
 	var keys Keys
 	var err error
@@ -85,7 +85,8 @@ func parseKey(secret map[string]string, randomField, passphraseField string) (*K
 	return &Key{secret: []byte(value), random: random != ""}, nil
 }
 
-// leastDistinct is below what 32 random hexadecimal digits have, but for one in some ten thousand.
+// leastDistinct is the least number of distinct bytes in a random key. Of ten thousand random keys of 32 hexadecimal digits, about
+// one has fewer.
 const leastDistinct = 8
 
 func distinct(value string) int {

@@ -76,7 +76,7 @@ func TestKeyIsNotPrinted(t *testing.T) {
 	}
 }
 
-// TestArguments: no argument depends on a key's bytes, and none lets cryptsetup wait for a person.
+// TestArguments: no argument depends on a key's bytes, and cryptsetup never prompts for input.
 func TestArguments(t *testing.T) {
 	v := Volume{Handle: "vg/pvc-1", UUID: "AAAAAA-1", Device: "/dev/dm-3"}
 	keys := func(secret map[string]string) *Key {

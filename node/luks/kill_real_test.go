@@ -19,7 +19,7 @@ import (
 
 var errStopped = errors.New("the driver was killed here")
 
-// stopping is the machine of a driver that is killed before or after its n-th change.
+// stopping is a machine on which the driver is killed before or after its n-th change.
 type stopping struct {
 	linux
 	left  *int
@@ -61,7 +61,8 @@ func (s stopping) cryptsetup(ctx context.Context, lock *os.File, args []string, 
 	return s.change(func() error { return s.linux.cryptsetup(ctx, lock, args, keys...) })
 }
 
-// atEachStep calls work with a driver that is killed at each of its changes in turn, and then is. It ends when the work is done without a kill.
+// atEachStep calls work with a driver that is killed at the first change, at the second one, and so on, and calls is after each. It
+// ends when work completes without a kill.
 func atEachStep(b *bench, work func(m *Manager) error, is func()) {
 	b.t.Helper()
 	for n := 1; ; n++ {
@@ -114,7 +115,7 @@ func TestRealRotationStoppedAtEachStep(t *testing.T) {
 	v := b.volume("rotate")
 	old := randomKey(t)
 	b.write(b.stage(request(v, Keys{Current: old})), content)
-	rescue := randomKey(t) // an admin's own
+	rescue := randomKey(t) // an admin's key
 	if err := b.machine.cryptsetup(t.Context(), b.lockOf(v), addKeyArgs(v, rescue), old, rescue); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func TestRealExpansionStoppedAtEachStep(t *testing.T) {
 	})
 }
 
-// killing ends a command by SIGKILL some time after its start.
+// killing returns a machine that kills each command with SIGKILL some time after its start.
 func killing(wait func() time.Duration) (m linux, killed *int) {
 	killed = new(int)
 	m.runCommand = func(cmd *exec.Cmd) error {
@@ -293,7 +294,7 @@ func (b *bench) killRound(round int, longest map[string]time.Duration, rng *rand
 			t.Fatalf("round %d, %s: nothing was killed: %v", round, what, err)
 		}
 	}
-	for range 3 { // a format that follows a killed one is killed too
+	for range 3 { // also kill formats that follow a killed one
 		attempt("format", request(v, keys))
 	}
 	device := b.stage(request(v, keys))

@@ -8,15 +8,15 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// machine is what the Manager does to the node.
+// machine is what the Manager uses of the node.
 type machine interface {
-	// lock keeps every other process of this driver, and cryptsetup of an earlier one, from the volume (lvm.KindBusy).
+	// lock excludes other processes of this driver, and the cryptsetup of an earlier one, from the volume (lvm.KindBusy).
 	lock(ctx context.Context, device string) (*os.File, error)
 	observe(v Volume) (Observation, error)
 	// writeMark writes a mark durably. MarkFormatted removes the format mark after that.
 	writeMark(v Volume, m Mark) error
 	clearMapping(m Mapping) error
-	// ensureName makes the mapping's name in /dev/mapper lead to it.
+	// ensureName ensures that the mapping's name in /dev/mapper leads to it.
 	ensureName(name string, m Mapping) error
 	// removeMapping waits a little for a device that udev has open (lvm.KindInUse).
 	removeMapping(ctx context.Context, name string) error
@@ -32,11 +32,11 @@ type machine interface {
 // Config configures a Manager.
 type Config struct {
 	Log     *slog.Logger  // nil: slog.Default()
-	Observe func(Command) // is called after each cryptsetup; may be nil
+	Observe func(Command) // called after each cryptsetup; may be nil
 }
 
-// Manager encrypts volumes. The caller works on one volume in one call at a time, and has the logical volume's device open during the
-// call: device-mapper gives the number of a removed device to the next one.
+// Manager encrypts volumes. A caller makes only one call at a time for a volume, and keeps the logical volume's device open during
+// the call: device-mapper gives the number of a removed device to the next one.
 type Manager struct {
 	machine machine
 	log     *slog.Logger
@@ -52,8 +52,9 @@ func New(c Config) *Manager {
 	return m
 }
 
-// Expand resizes the mapping of an open volume to its logical volume, and returns its device and size; with a previous key in the Secret, it
-// replaces that in the header. lvm.KindNotFound: it is not open. The key is needed only if the mapping is too small.
+// Expand resizes the mapping of an open volume to its logical volume, and returns the mapping's device and size. If the Secret
+// has a previous key, Expand replaces that in the header. It needs the key only if the mapping is too small. lvm.KindNotFound:
+// the volume is not open.
 func (m *Manager) Expand(ctx context.Context, r Request) (device string, size lvm.Bytes, err error) {
 	lock, err := m.machine.lock(ctx, r.Device)
 	if err != nil {
@@ -87,13 +88,13 @@ func (m *Manager) Expand(ctx context.Context, r Request) (device string, size lv
 	return "", 0, lvm.Errorf(lvm.KindInternal, "the mapping of volume %s has not grown; see the driver's log", r.Handle)
 }
 
-// Unstage closes a volume, by its handle alone; a volume that is not open, or not encrypted, is closed. lvm.KindInUse: something
-// has the mapping open.
+// Unstage closes a volume. It needs only the handle, and does nothing for a volume that is not open or not encrypted.
+// lvm.KindInUse: something has the mapping open.
 func (m *Manager) Unstage(ctx context.Context, handle string) error {
 	return m.machine.removeMapping(ctx, MappingName(handle))
 }
 
-// Mapping returns the device of an open volume, by its handle alone.
+// Mapping returns the device of an open volume. It needs only the handle.
 func (m *Manager) Mapping(handle string) (device string, number uint64, open bool, err error) {
 	found, err := m.machine.mapping(MappingName(handle))
 	if err != nil || !found.Live {
@@ -102,9 +103,9 @@ func (m *Manager) Mapping(handle string) (device string, number uint64, open boo
 	return found.Path(), found.Number, true, nil
 }
 
-// Erase destroys the key slots of a volume before its deletion: after that no key decrypts its data. It closes the volume
-// first (lvm.KindInUse). A repetition goes on where the first one ended. The data stay readable in snapshots and clones, which have
-// copies of the header.
+// Erase destroys the key slots of a volume before its deletion: after that no key decrypts its data. It first closes the volume
+// (lvm.KindInUse). A repeated call continues where an interrupted one ended. The data stays readable in snapshots and clones, which
+// have copies of the header.
 func (m *Manager) Erase(ctx context.Context, v Volume) error {
 	lock, err := m.machine.lock(ctx, v.Device)
 	if err != nil {
@@ -134,10 +135,10 @@ func (m *Manager) Erase(ctx context.Context, v Volume) error {
 type Health struct {
 	Open     bool
 	KeySlots int
-	Problem  string // a sentence for a person; "": none
+	Problem  string // a sentence; "": none
 }
 
-// Check reads the header and the mapping, without a process.
+// Check reads the header and the mapping. It starts no process.
 func (m *Manager) Check(v Volume) (Health, error) {
 	o, err := m.machine.observe(v)
 	if err != nil {
@@ -146,7 +147,7 @@ func (m *Manager) Check(v Volume) (Health, error) {
 	h := Health{Open: o.Mapping.Live, KeySlots: len(usable(o.Header.Slots))}
 	_, err = plan(v, o, progress{})
 	switch {
-	case lvm.KindOf(err) == lvm.KindInUse: // suspended for a snapshot, or held by an admin
+	case lvm.KindOf(err) == lvm.KindInUse: // suspended for a snapshot, or in use by an admin
 	case err != nil:
 		h.Problem = err.Error()
 	case o.Header.State == HeaderValid && o.Header.Copies == 1:
@@ -155,9 +156,9 @@ func (m *Manager) Check(v Volume) (Health, error) {
 	return h, nil
 }
 
-// Suspend freezes the file system on an open volume and stops its I/O, until resume: LVM does that for a snapshot only where the file
-// system is directly on the logical volume. A volume that is not open has no I/O. Between both calls the caller must not wait for
-// anything on the volume.
+// Suspend freezes the file system on an open volume and stops its I/O until resume is called: for a snapshot, LVM does that only
+// if the file system is directly on the logical volume. For a volume that is not open it does nothing. Between the two calls the
+// caller must not wait for I/O on the volume.
 func (m *Manager) Suspend(handle string) (resume func() error, err error) {
 	name := MappingName(handle)
 	found, err := m.machine.mapping(name)
@@ -175,8 +176,8 @@ func (m *Manager) Suspend(handle string) (resume func() error, err error) {
 	}, nil
 }
 
-// Recover, at the driver's start, resumes mappings that a killed driver left suspended, and removes those that a killed cryptsetup left
-// without a table. Everything else that a crash or a reboot leaves, the next Stage continues.
+// Recover runs when the driver starts. It resumes mappings that a killed driver left suspended, and removes those that a killed
+// cryptsetup left without a table. The next Stage continues all other work that a crash or a reboot interrupted.
 func (m *Manager) Recover(ctx context.Context) error {
 	names, err := m.machine.mappings()
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 
 var errKilled = errors.New("killed")
 
-// fake is a node with one logical volume. Its header is a model: which key opens which slot.
+// fake is a node with one logical volume. It models the header as the key of each slot.
 type fake struct {
 	Observation
 	slots    map[int]string
 	log      []string
-	killAt   int // the change at which the driver is killed; 0: none
+	killAt   int // number of the change at which the driver is killed; 0: none
 	after    bool
 	keepSlot bool // luksKillSlot succeeds without effect
 }
@@ -31,7 +31,7 @@ func newFake() *fake {
 	return &fake{Observation: Observation{Number: subjectNumber, Size: lvm.GiB, Logical: 512}}
 }
 
-// change does something, unless the driver is killed before.
+// change calls do, unless the driver is killed before this change.
 func (f *fake) change(what string, do func()) error {
 	f.log = append(f.log, what)
 	if f.killAt--; f.killAt == 0 && !f.after {
@@ -102,7 +102,7 @@ func (f *fake) cryptsetup(_ context.Context, _ *os.File, args []string, keys ...
 	return f.change(name, func() { f.act(name, args, keys) })
 }
 
-// accepts tells whether the key opens the wanted slot, or for luksKillSlot another one.
+// accepts reports whether the key opens the requested slot, or for luksKillSlot another one.
 func (f *fake) accepts(args []string, key string) bool {
 	for number, secret := range f.slots {
 		wanted := true
@@ -198,7 +198,7 @@ func TestStageOfADeviceThatIsNotBlank(t *testing.T) {
 	f.expect(t, "")
 }
 
-// TestStageAfterAKilledFormat: what luksFormat itself left is formatted again, and nothing else is.
+// TestStageAfterAKilledFormat: Stage formats the remains of an interrupted luksFormat again, and no other content.
 func TestStageAfterAKilledFormat(t *testing.T) {
 	for _, remains := range []bool{false, true} {
 		f := newFake()
@@ -211,7 +211,7 @@ func TestStageAfterAKilledFormat(t *testing.T) {
 	}
 }
 
-// TestStageKilledAtEachChange: a second call completes what the first one began, whatever that was.
+// TestStageKilledAtEachChange: a second call completes the first one, at whichever change the driver was killed.
 func TestStageKilledAtEachChange(t *testing.T) {
 	first, both := map[string]string{"key": random1}, map[string]string{"key": random2, "previousKey": random1}
 	for name, test := range map[string]struct {
@@ -299,7 +299,7 @@ func TestRotation(t *testing.T) {
 	if _, err := m.Stage(t.Context(), both); err != nil {
 		t.Fatal(err)
 	}
-	f.expect(t, "open") // a Secret that keeps the previous key costs nothing
+	f.expect(t, "open") // a previous key that stays in the Secret causes no command
 	f.slots[3], f.keepSlot = random1, true
 	if _, err := m.Stage(t.Context(), both); lvm.KindOf(err) != lvm.KindInternal || !strings.Contains(fmt.Sprint(err), "still has key slot 3") {
 		t.Errorf("%v", err)
@@ -478,7 +478,7 @@ func TestSuspend(t *testing.T) {
 	f.expect(t, "suspend true, suspend false, suspend true")
 }
 
-// TestPassphraseDerivationsAreSerialized: a passphrase waits for its turn, and gives up with its caller.
+// TestPassphraseDerivationsAreSerialized: a command with a passphrase waits for its turn until its context ends.
 func TestPassphraseDerivationsAreSerialized(t *testing.T) {
 	f := newFake()
 	m := f.manager()
@@ -493,7 +493,7 @@ func TestPassphraseDerivationsAreSerialized(t *testing.T) {
 	}
 }
 
-// hungDisk is a node on which cryptsetup does not end for one volume until its disk answers.
+// hungDisk is a node on which cryptsetup for one volume does not end until the volume's disk answers.
 type hungDisk struct {
 	*fake
 	device  string
@@ -507,8 +507,8 @@ func (h hungDisk) cryptsetup(_ context.Context, _ *os.File, args []string, _ ...
 	return nil
 }
 
-// TestHungCommandGivesUpItsTurn: a disk that does not answer keeps no passphrase volume of another disk from being opened, and the
-// turn is counted once when the disk answers again.
+// TestHungCommandGivesUpItsTurn: volumes with a passphrase on other disks can be opened although one disk does not answer, and the
+// turn is released only once when that disk answers again.
 func TestHungCommandGivesUpItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Config{})

@@ -10,18 +10,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// namePrefix begins the device-mapper name of each mapping of this driver. No name that LVM makes begins so: after one hyphen
-// comes a logical volume's name, in which hyphens are doubled, or a layer's, of which none is called that.
+// namePrefix begins the device-mapper name of each mapping of this driver. No name of LVM's begins like that: in it, a single
+// hyphen is followed by a logical volume's name with doubled hyphens, or by a layer's name, and no layer has this name.
 const namePrefix = "nodelvm-luks-"
 
-// MappingName is the device-mapper name of a volume's mapping. It follows from the handle alone, and has one length for all:
-// device-mapper's UUIDs, of which it is a part, have at most 128 characters.
+// MappingName returns the device-mapper name of a volume's mapping. It derives from the handle alone, and has a constant length,
+// because it is a part of device-mapper's UUIDs, which have at most 128 characters.
 func MappingName(handle string) string {
 	sum := sha256.Sum256([]byte(handle))
 	return namePrefix + hex.EncodeToString(sum[:16])
 }
 
-// HeaderUUID is the UUID in the header of a logical volume (RFC 9562, version 8).
+// HeaderUUID returns the UUID in the header of a logical volume (RFC 9562, version 8).
 func HeaderUUID(lvUUID string) string {
 	sum := sha256.Sum256([]byte("nodelvm luks2 " + lvUUID))
 	u := sum[:16]
@@ -30,7 +30,7 @@ func HeaderUUID(lvUUID string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// mappingUUID is the device-mapper UUID that cryptsetup gives a mapping.
+// mappingUUID returns the device-mapper UUID that cryptsetup gives a mapping.
 func mappingUUID(headerUUID, name string) string {
 	return "CRYPT-LUKS2-" + strings.ReplaceAll(headerUUID, "-", "") + "-" + name
 }
@@ -46,19 +46,19 @@ type Mapping struct {
 	Table     Table
 }
 
-// Path is the device node.
+// Path returns the path of the device node.
 func (m Mapping) Path() string { return fmt.Sprintf("/dev/dm-%d", minor(m.Number)) }
 
-// Table is what the driver checks of a dm-crypt table. It has no key: the kernel's keyring holds that.
+// Table has the parts of a dm-crypt table that the driver checks. It has no key: that is in the kernel's keyring.
 type Table struct {
 	Target  string
-	Device  string // "253:4", what it is on
+	Device  string // the device below it, "253:4"
 	Offset  lvm.Bytes
 	KeyGone bool // cryptsetup luksSuspend has wiped the key
 }
 
-// parseTable reads the parameters of a table (Linux, Documentation/admin-guide/device-mapper/dm-crypt.rst): cipher, key, IV offset, device,
-// offset in sectors, optional ones.
+// parseTable parses the parameters of a table (Linux, Documentation/admin-guide/device-mapper/dm-crypt.rst): cipher, key, IV
+// offset, device, offset in sectors, optional ones.
 func parseTable(target, params string) (Table, error) {
 	t := Table{Target: target}
 	if target != "crypt" {
@@ -66,7 +66,7 @@ func parseTable(target, params string) (Table, error) {
 	}
 	fields := strings.Fields(params)
 	if len(fields) < 5 {
-		return t, fmt.Errorf("the table of a dm-crypt device has %d fields", len(fields)) // and not the table: it can hold a key
+		return t, fmt.Errorf("the table of a dm-crypt device has %d fields", len(fields)) // not the table itself: it can contain a key
 	}
 	sectors, err := strconv.ParseInt(fields[4], 10, 54)
 	if err != nil || sectors < 0 {

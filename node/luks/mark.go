@@ -8,18 +8,18 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Mark is a note of the driver on the logical volume itself. It outlives every crash, and no LVM command is needed for it.
+// Mark is a record of the driver on the logical volume itself. It survives every crash, and needs no LVM command.
 type Mark int
 
 const (
 	MarkNone       Mark = iota
-	MarkFormatting      // the volume was never in use: it can be formatted
-	MarkFormatted       // it was formatted: a missing header is a lost one
+	MarkFormatting      // the volume was never in use: the driver may format it
+	MarkFormatted       // the volume was formatted: a missing header is a lost one
 	MarkErased          // the key slots are destroyed, or are being destroyed
 )
 
-// A mark fits into one sector of any disk, so it is written whole or not at all. luksFormat zeroes all before the data, so
-// MarkFormatting lies in the data area, where no superblock lies. The others lie between the key slots and the data.
+// A mark fits into one sector of any disk, so a write of it is atomic. luksFormat zeroes all before the data, so MarkFormatting
+// is in the data area, where no superblock lies. The others are between the key slots and the data.
 const (
 	formatMarkOffset = HeaderSize + 768*lvm.KiB
 	stateMarkOffset  = HeaderSize - lvm.MiB
@@ -40,7 +40,7 @@ func (m Mark) offset() lvm.Bytes {
 	return stateMarkOffset
 }
 
-// encodeMark is the block of a mark for a logical volume; that of MarkNone is zero.
+// encodeMark returns the block of a mark for a logical volume; that of MarkNone is zero.
 func encodeMark(m Mark, uuid string) []byte {
 	block := make([]byte, markBlock)
 	if words, is := markWords[m]; is {
@@ -50,7 +50,8 @@ func encodeMark(m Mark, uuid string) []byte {
 	return block
 }
 
-// decodeMarks reads the blocks at both places. An erasure counts most; a format that has not ended makes an earlier one void.
+// decodeMarks decodes the blocks at both places. An erase mark takes precedence; then an unfinished format, which supersedes an
+// earlier one.
 func decodeMarks(format, state []byte, uuid string) Mark {
 	last := decodeMark(state, uuid)
 	if first := decodeMark(format, uuid); first == MarkFormatting && last != MarkErased {
@@ -59,7 +60,7 @@ func decodeMarks(format, state []byte, uuid string) Mark {
 	return last
 }
 
-// decodeMark ignores the mark of another logical volume, as a copy has it or an earlier use of the disk.
+// decodeMark ignores the mark of another logical volume, from the source of a copy or from an earlier use of the disk.
 func decodeMark(block []byte, uuid string) Mark {
 	for m := range markWords {
 		if len(block) >= markSize && bytes.Equal(block[:markSize], encodeMark(m, uuid)[:markSize]) {
@@ -72,8 +73,8 @@ func decodeMark(block []byte, uuid string) Mark {
 // span is a part of a device.
 type span struct{ at, length lvm.Bytes }
 
-// superblockSpans are where libblkid looks for superblocks on a device, the copies that file systems have there too. None
-// of them touches the mark.
+// superblockSpans returns the places where libblkid searches for superblocks, which include file systems' copies of them. None
+// overlaps the mark.
 func superblockSpans(size lvm.Bytes) []span {
 	var spans []span
 	for _, s := range []span{

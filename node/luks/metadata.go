@@ -11,13 +11,13 @@ import (
 // Slot is a key slot.
 type Slot struct {
 	Number   int
-	Bound    bool   // to the volume key; one that is not is left by an interrupted command
+	Bound    bool   // to the volume key; an unbound slot is left by an interrupted command
 	Ignored  bool   // opened only by its number (cryptsetup config --priority ignore)
 	Function string // derivation: pbkdf2, argon2i or argon2id
 }
 
-// The costs of a derivation that the driver formats with, and the most that it accepts in a header: with a wrong
-// key, cryptsetup pays them for every slot. argon2 needs the memory in the driver's own container.
+// The costs of a derivation that the driver formats with, and the highest that it accepts in a header: with a wrong key, cryptsetup
+// pays them for every slot. argon2 needs its memory in the driver's own container.
 const (
 	leastPBKDF2 = 1000 // cryptsetup's minimum
 	maxPBKDF2   = 4_000_000
@@ -36,14 +36,14 @@ const (
 	slotsSize = 4<<20 - headerBytes // room for maxSlots
 )
 
-// metadata is what the driver needs of the JSON area.
+// metadata has the values of the JSON area that the driver needs.
 type metadata struct {
 	sector int
 	slots  []Slot
 }
 
-// parseMetadata reads a JSON area (LUKS2 On-Disk Format Specification, "LUKS2 JSON Metadata Format"), and refuses one that asks for
-// more than this driver's own.
+// parseMetadata parses a JSON area (LUKS2 On-Disk Format Specification, "LUKS2 JSON Metadata Format"), and refuses one with
+// features or costs that this driver does not write.
 func parseMetadata(area []byte) (m metadata, err error) {
 	o, err := parseObject(area)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Slot) parse(o object, end int64) error {
 		return fmt.Errorf("its key has %v bytes", o["key_size"])
 	case offset < headerBytes || size < 0 || size > end || offset > end-size:
 		return fmt.Errorf("its area, %v bytes at byte %v, is outside of the header", area["size"], area["offset"])
-	case s.Ignored: // what it costs does not matter: the driver does not try it
+	case s.Ignored: // its cost does not matter: the driver does not try it
 		return nil
 	}
 	return checkCost(kdf)
@@ -164,7 +164,7 @@ func checkCost(kdf object) error {
 	return nil
 }
 
-// usable are the key slots that the driver tries.
+// usable returns the key slots that the driver tries.
 func usable(slots []Slot) []Slot {
 	var list []Slot
 	for _, s := range slots {

@@ -16,7 +16,7 @@ type Volume struct {
 	Block  bool   // raw
 }
 
-// Observation is a volume's state, read in one go and without a process.
+// Observation is a volume's state. The driver reads it at once, and starts no process for it.
 type Observation struct {
 	Number  uint64    // the logical volume's dev_t
 	Size    lvm.Bytes // of the logical volume
@@ -37,9 +37,9 @@ const (
 	StepSetUUID                   // Of a copy.
 	StepOpen                      // Create the mapping.
 	StepClearMapping              // Zero the places of superblocks.
-	StepRemoveMark                // The format has ended: MarkFormatted replaces the format mark.
+	StepRemoveMark                // The format is complete: MarkFormatted replaces the format mark.
 	StepResize                    // Of the mapping.
-	StepRemoveMapping             // One without a table, or of an interrupted format.
+	StepRemoveMapping             // A mapping without a table, or of an interrupted format.
 )
 
 var stepNames = map[Step]string{
@@ -49,11 +49,12 @@ var stepNames = map[Step]string{
 
 func (s Step) String() string { return stepNames[s] }
 
-// progress is what this call has done already of a format: only the process that formatted knows that cryptsetup ended.
+// progress is the part of a format that this call of Stage has done: only the process that formatted knows that cryptsetup
+// succeeded.
 type progress struct{ formatted, cleared bool }
 
-// plan decides the next step of Stage. It asks for StepWriteMark or StepFormat only where the device was proven blank, or has the
-// mark: no other state of a header leads to a format.
+// plan decides the next step of Stage. It returns StepWriteMark only for a device without a header, which Stage must then prove
+// blank, and StepFormat only under the mark: no other state of a header leads to a format.
 func plan(v Volume, o Observation, p progress) (Step, error) {
 	if o.Mark == MarkErased {
 		return 0, lvm.Errorf(lvm.KindConflict, "the keys of volume %s were destroyed with its deletion, so its data cannot be decrypted: delete its claim", v.Handle)
@@ -73,7 +74,7 @@ func plan(v Volume, o Observation, p progress) (Step, error) {
 	return planFormatted(v, o)
 }
 
-// checkMapping refuses a mapping of the volume's name that is something else, and other devices on the logical volume.
+// checkMapping refuses a mapping with the volume's name that is another device, and other devices on the logical volume.
 func checkMapping(v Volume, o Observation) error {
 	m, name := o.Mapping, MappingName(v.Handle)
 	if len(o.Holders) > 0 {
@@ -100,7 +101,7 @@ func checkMapping(v Volume, o Observation) error {
 	return lvm.Errorf(lvm.KindConflict, "device-mapper device %s is in the place of volume %s, but %s: find what uses it (dmsetup ls --tree), and remove it (dmsetup remove %s)", name, v.Handle, is, name)
 }
 
-// planFormat continues a format. What a process before this one formatted is formatted again.
+// planFormat continues a format. It repeats the format of an earlier process.
 func planFormat(v Volume, o Observation, p progress) (Step, error) {
 	switch {
 	case !p.formatted && o.Mapping.Live:
@@ -148,7 +149,7 @@ func planSize(v Volume, o Observation) (Step, error) {
 	return StepNothing, nil
 }
 
-// refuseHeader says what is wrong with a header that the driver does not open, and what its reader can do.
+// refuseHeader returns an error that says why the driver does not open a header, and what an admin can do.
 func refuseHeader(v Volume, o Observation) error {
 	what := fmt.Sprintf("volume %s cannot be opened: the LUKS header on %s %s", v.Handle, v.Device, o.Header.describe())
 	switch {

@@ -92,8 +92,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanNeverFormatsData: whatever else is observed, a format begins only on a device with neither a header nor a mark of an earlier
-// format, and luksFormat runs only under the format mark.
+// TestPlanNeverFormatsData: for every observation, a format begins only on a device without a header and without a mark of an
+// earlier format, and luksFormat runs only under the format mark.
 func TestPlanNeverFormatsData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Observation{

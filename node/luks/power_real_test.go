@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// The environment variables, as those of TestPowerVictim in lvm/lvmtest: the journal for the victim to write, the journal from before the
+// Environment variables, as for TestPowerVictim in lvm/lvmtest/power: the journal that the victim writes, the journal from before the
 // last cut, and whether this is the last run.
 const (
 	powerJournal  = "NODELVM_TEST_JOURNAL"
@@ -25,7 +25,7 @@ const (
 	powerLast     = "NODELVM_TEST_LAST"
 )
 
-// powerVolumes lie in succession on a disk that outlives the node. The passphrase of the last one makes its steps slow.
+// powerVolumes are one after the other on a disk that survives the node. The passphrase of the last one makes its steps slow.
 var powerVolumes = [...]struct {
 	name  string
 	block bool
@@ -38,7 +38,7 @@ const (
 	powerGrown = 36 * lvm.MiB
 )
 
-// powerPatternAt is where the victim writes on the mapping: no superblock lies there.
+// powerPatternAt is the offset at which the victim writes on the mapping: no superblock lies there.
 const powerPatternAt = 3 << 20
 
 // powerSteps are the steps of a round. The journal has "? STEP VOLUME UUID" before a step, and "! STEP VOLUME UUID" after it. Each
@@ -53,8 +53,8 @@ type powerVolume struct {
 	Volume
 }
 
-// TestPowerVictim proves after a power cut that each volume opens, or is erased, without a person's help, and then formats, rotates, expands,
-// opens and erases volumes until the next one. test/e2e cuts the power.
+// TestPowerVictim proves after a power cut that each volume opens, or is erased, without an admin's help. Then it formats, rotates,
+// expands, opens and erases volumes until the next power cut. test/e2e cuts the power.
 func TestPowerVictim(t *testing.T) {
 	path := os.Getenv(powerJournal)
 	if path == "" {
@@ -104,7 +104,7 @@ func TestPowerVictim(t *testing.T) {
 	}
 }
 
-// lastStep is the last complete line of a volume in a journal.
+// lastStep returns the last complete line of a volume in a journal.
 func lastStep(journal, name string) (step, uuid string) {
 	for line := range strings.Lines(journal) {
 		if fields := strings.Fields(line); strings.HasSuffix(line, "\n") && len(fields) == 4 && fields[2] == name {
@@ -130,7 +130,7 @@ func (w powerVolume) note(journal *os.File, lines string) {
 	}
 }
 
-// attach gives the volume a device of a size: a new one, or that of the last round.
+// attach gives the volume a device of a size: a new one, or that of the previous round.
 func (w *powerVolume) attach(size lvm.Bytes) {
 	w.t.Helper()
 	name, disk := "power-"+powerVolumes[w.index].name, strings.Split(os.Getenv("NODELVM_TEST_DISKS"), ",")[1]
@@ -144,7 +144,7 @@ func (w *powerVolume) attach(size lvm.Bytes) {
 	w.Device = "/dev/" + w.run("dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", name)
 }
 
-// key is the volume's first or second key.
+// key returns the volume's first or second key.
 func (w powerVolume) key(which string) *Key {
 	w.t.Helper()
 	sum := sha256.Sum256([]byte(which + w.uuid))
@@ -164,7 +164,7 @@ func (w *powerVolume) work(step string) {
 	w.t.Helper()
 	first, second := Keys{Current: w.key("first")}, Keys{Current: w.key("second")}
 	switch step {
-	case "clear": // as a new logical volume is
+	case "clear": // like a new logical volume
 		w.attach(powerSize)
 		w.run("dd", "if=/dev/zero", "of="+w.Device, "bs=1M", fmt.Sprint("count=", int64(powerSize/lvm.MiB)), "conv=fsync", "status=none")
 	case "format":
@@ -224,8 +224,8 @@ func (w powerVolume) expectPattern(device string) {
 	}
 }
 
-// check compares a volume with the last line of the journal before the power cut, and returns the next step of its round: 0 after the last
-// one. Until then it is open.
+// check compares a volume with the last line of the journal before the power cut, and returns the next step of its round, 0 after
+// the last one. Between its format and its erasure the volume is open.
 func (w *powerVolume) check(step string) (next int) {
 	w.t.Helper()
 	mark, name, _ := strings.Cut(step, " ")

@@ -14,7 +14,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestRealProcessShowsNoKey reads what each cryptsetup shows to every process of the node: its arguments, environment and files.
+// TestRealProcessShowsNoKey reads what other processes of the node can read of each cryptsetup: its arguments, environment and
+// files.
 func TestRealProcessShowsNoKey(t *testing.T) {
 	b := newBench(t)
 	v := b.volume("shown")
@@ -59,7 +60,7 @@ func TestRealProcessShowsNoKey(t *testing.T) {
 	}
 }
 
-// TestRealLock: a cryptsetup that outlives the driver keeps the next driver from the volume.
+// TestRealLock: a cryptsetup that outlives the driver excludes the next driver from the volume.
 func TestRealLock(t *testing.T) {
 	b := newBench(t)
 	v := b.volume("locked")
@@ -67,7 +68,7 @@ func TestRealLock(t *testing.T) {
 	var orphan *exec.Cmd
 	killed := New(Config{})
 	killed.machine = linux{runCommand: func(cmd *exec.Cmd) error {
-		orphan = exec.CommandContext(context.Background(), "sleep", "60") // in the place of a slow cryptsetup
+		orphan = exec.CommandContext(context.Background(), "sleep", "60") // stands for a slow cryptsetup
 		orphan.ExtraFiles = cmd.ExtraFiles
 		if err := orphan.Start(); err != nil {
 			return err
@@ -84,7 +85,7 @@ func TestRealLock(t *testing.T) {
 	b.stage(r)
 }
 
-// TestRealSnapshot: what a file system has not written yet is in a snapshot that is taken between Suspend and resume.
+// TestRealSnapshot: a snapshot between Suspend and resume has the data that the file system had not written before.
 func TestRealSnapshot(t *testing.T) {
 	b := newBench(t)
 	origin := b.volume("source", "-V", "56m", "-T", group+"/pool")
@@ -92,7 +93,7 @@ func TestRealSnapshot(t *testing.T) {
 	device := b.stage(r)
 	b.run("mkfs.ext4", "-q", device)
 	dir := b.mount(device)
-	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o600); err != nil { // and no sync
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o600); err != nil { // without a sync
 		t.Fatal(err)
 	}
 	resume, err := b.Suspend(origin.Handle)

@@ -94,7 +94,7 @@ func TestRealBlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A pod overwrites all that it reaches.
+	// A pod overwrites all that it can access.
 	if _, err := io.Copy(pod, io.LimitReader(zeroes{}, int64(40*lvm.MiB))); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestRealCopy(t *testing.T) {
 	b.run("umount", dir)
 }
 
-// TestRealContainer runs a volume's life where /run is read-only and udev, which the kernel's other IPC namespace has, never answers.
+// TestRealContainer runs a volume's lifecycle with a read-only /run, and in another IPC namespace than udev, which never answers.
 func TestRealContainer(t *testing.T) {
 	if os.Getenv("NODELVM_TEST_INSIDE") != "" {
 		t.Fatal("it contains itself")
@@ -259,7 +259,7 @@ func TestRealContainer(t *testing.T) {
 	}
 }
 
-// lvmConfig is that of an lvm without /run and udev.
+// lvmConfig writes the configuration of an lvm without /run and udev.
 func lvmConfig(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -2,7 +2,7 @@ package luks
 
 import "github.com/nodelvm/nodelvm/lvm"
 
-// opener tells which key opens a key slot.
+// opener says which key opens a key slot.
 type opener int
 
 const (
@@ -11,8 +11,8 @@ const (
 	opensPrevious
 )
 
-// planRotation decides from the key slots of a volume and what opens them. add: the current key has no slot yet. remove: the slots of the
-// previous key, to be removed once a slot with the current key has been tested.
+// planRotation decides from the key slots of a volume and the keys that open them. add: the current key has no slot yet. remove:
+// the slots of the previous key, which the caller removes after it has tested a slot with the current key.
 func planRotation(v Volume, slots map[int]opener) (add bool, remove []int, err error) {
 	current := 0
 	for number, by := range slots {
@@ -30,7 +30,7 @@ func planRotation(v Volume, slots map[int]opener) (add bool, remove []int, err e
 	return current == 0, remove, nil
 }
 
-// wrongKey says that no key of the Secret opens a volume; both: the previous one was tried too.
+// wrongKey returns the error for a volume that no key of the Secret opens; both: the driver tried the previous one too.
 func wrongKey(v Volume, slots int, both bool) error {
 	keys, advice := "the key in the Secret opens none", "put the key that it was formatted with into the Secret that csi.nodeStageSecretRef of its PersistentVolume names, as the previous key if it was replaced"
 	if both {

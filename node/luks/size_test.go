@@ -25,7 +25,8 @@ func TestSectorSize(t *testing.T) {
 	}
 }
 
-// TestMarkIsWhereNothingElseLies: clearing superblocks must leave the format mark, and no mark may touch key slots.
+// TestMarkIsWhereNothingElseLies: zeroing the places of superblocks must not touch the format mark, and no mark may touch key
+// slots.
 func TestMarkIsWhereNothingElseLies(t *testing.T) {
 	for _, size := range []lvm.Bytes{MinDataSize, 5 * lvm.MiB, 100 * lvm.MiB, lvm.TiB} {
 		for _, s := range superblockSpans(size) {

@@ -7,21 +7,21 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Request asks for an open volume.
+// Request is a request for an open volume.
 type Request struct {
 	Volume
 	Keys    Keys
 	Options Options
-	// Blank proves that nothing is on the logical volume, or returns an error. It is called only before a format.
+	// Blank proves that the logical volume is blank, or returns an error. Stage calls it only before a format.
 	Blank func(context.Context) error
 }
 
 // maxSteps is more than any state needs: a format that follows an interrupted one has seven.
 const maxSteps = 12
 
-// Stage formats a blank volume, opens it, and resizes its mapping; it returns the mapping's device. It is idempotent. lvm.KindInvalid:
-// the Secret; lvm.KindConflict: a wrong key, or a header that is damaged, erased or not the volume's; lvm.KindInUse: another
-// program has the volume open; lvm.KindBusy: an earlier command has not ended.
+// Stage formats a blank volume, opens it, and resizes its mapping; it returns the mapping's device. It is idempotent.
+// lvm.KindInvalid: the Secret is wrong; lvm.KindConflict: a wrong key, or a header that is damaged, erased or not the volume's;
+// lvm.KindInUse: another program has the volume open; lvm.KindBusy: an earlier command has not ended.
 func (m *Manager) Stage(ctx context.Context, r Request) (device string, err error) {
 	lock, err := m.machine.lock(ctx, r.Device)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *stage) do(ctx context.Context, step Step, o Observation) error {
 		return s.machine.writeMark(s.Volume, MarkFormatting)
 	case StepFormat:
 		return s.format(ctx, o)
-	case StepSetUUID: // the mark first: with the volume's own UUID, nothing but the header would tell that it is formatted
+	case StepSetUUID: // the mark first: once the header has the volume's own UUID, only the header would show that the volume was formatted
 		if err := s.machine.writeMark(s.Volume, MarkFormatted); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (s *stage) proveBlank(ctx context.Context) error {
 	return s.Blank(ctx)
 }
 
-// format proves again that nothing else is on the device, unless a header is that a luksFormat began, or what it left of one.
+// format proves again that the device is blank, unless it has a header, or the remains of one, from an interrupted luksFormat.
 func (s *stage) format(ctx context.Context, o Observation) error {
 	if o.Header.State == HeaderNone && !o.Header.Remains {
 		if err := s.proveBlank(ctx); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// run starts cryptsetup. One that may need argonMemory waits for its turn.
+// run runs cryptsetup. A command that may need argonMemory waits for its turn.
 func (s *stage) run(ctx context.Context, h Header, args []string, keys ...*Key) error {
 	needsMemory := slices.ContainsFunc(h.Slots, func(slot Slot) bool { return slot.Function != "pbkdf2" }) ||
 		slices.ContainsFunc(keys, func(k *Key) bool { return !k.random })
@@ -25,11 +25,11 @@ func (s *stage) run(ctx context.Context, h Header, args []string, keys ...*Key) 
 	return s.machine.cryptsetup(ctx, s.lock, args, keys...)
 }
 
-// maxTurn is far above what a derivation takes. A cryptsetup that has not ended by then waits for its disk, and libcryptsetup
-// has freed argonMemory: it frees it before it reads or writes a key slot. Volumes on other disks do not wait for it any longer.
+// maxTurn is far longer than a derivation. A cryptsetup that takes longer waits for its disk, and libcryptsetup has freed
+// argonMemory: it does so before it reads or writes a key slot. So volumes on other disks need not wait any longer.
 const maxTurn = 2 * time.Minute
 
-// acquireTurn waits until no other cryptsetup may use argonMemory, or lvm.KindBusy.
+// acquireTurn waits until no other cryptsetup may use argonMemory. lvm.KindBusy: ctx ended before that.
 func (s *stage) acquireTurn(ctx context.Context) (release func(), err error) {
 	select {
 	case s.costly <- struct{}{}:
@@ -45,7 +45,7 @@ func (s *stage) acquireTurn(ctx context.Context) (release func(), err error) {
 	return func() { timer.Stop(); once() }, nil
 }
 
-// withKey runs a command with the current key, and if that opens no slot with the previous one; it returns the key that did.
+// withKey runs a command with the current key or, if that opens no slot, with the previous one. It returns the key that opened one.
 func (s *stage) withKey(ctx context.Context, h Header, args []string) (*Key, error) {
 	if s.Keys.Current == nil {
 		return nil, lvm.Errorf(lvm.KindInvalid, "volume %s is encrypted, and the request has no key", s.Handle)
@@ -63,7 +63,7 @@ func (s *stage) withKey(ctx context.Context, h Header, args []string) (*Key, err
 	return s.Keys.Previous, err
 }
 
-// rotateIfNeeded spares the tests of keys where the current one has just opened the only slot.
+// rotateIfNeeded omits the tests of keys if the current one has just opened the only slot.
 func (s *stage) rotateIfNeeded(ctx context.Context, o Observation) error {
 	if s.Keys.Previous == nil || s.unlocked == s.Keys.Current && len(usable(o.Header.Slots)) == 1 {
 		return nil
@@ -71,7 +71,7 @@ func (s *stage) rotateIfNeeded(ctx context.Context, o Observation) error {
 	return s.rotate(ctx, o)
 }
 
-// rotate replaces the previous key by the current one. The volume stays as it is, open or not.
+// rotate replaces the previous key by the current one. The volume stays open or closed.
 func (s *stage) rotate(ctx context.Context, o Observation) error {
 	opened, err := s.openers(ctx, o.Header)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *stage) rotate(ctx context.Context, o Observation) error {
 	return nil
 }
 
-// openers tests the keys on each slot.
+// openers tests the keys on each slot, and returns which one opens it.
 func (s *stage) openers(ctx context.Context, h Header) (map[int]opener, error) {
 	found := map[int]opener{}
 	for _, slot := range usable(h.Slots) {

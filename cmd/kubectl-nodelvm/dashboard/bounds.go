@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of one node. They are far above what LVM's metadata area holds in practice.
+// Limits of the model. They are far above what a cluster, or LVM's metadata area, holds in practice.
 const (
 	maxNodes    = 10000
 	maxGroups   = 64
@@ -17,7 +17,7 @@ const (
 	maxText     = 512 // bytes
 )
 
-// cut bounds a list, and adds what exceeds the bound to omitted.
+// cut limits a list, and adds the number of entries that it drops to omitted.
 func cut[T any](list []T, limit int, omitted *int) []T {
 	if len(list) > limit {
 		*omitted += len(list) - limit
@@ -26,7 +26,7 @@ func cut[T any](list []T, limit int, omitted *int) []T {
 	return list
 }
 
-// text bounds a text. The result is valid UTF-8.
+// text limits a text to maxText bytes. The result is valid UTF-8.
 func text[T ~string](long T) string {
 	s := string(long)
 	if len(s) > maxText {

@@ -10,9 +10,9 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// answer is what is known of one node.
+// answer is what the collector has read of one node.
 type answer struct {
-	page  statuspage.Page // the last that was read; meaningless unless read
+	page  statuspage.Page // the last one; meaningless unless read
 	read  bool
 	error string // why the last read failed
 }
@@ -29,7 +29,7 @@ type builder struct {
 	objects *index
 }
 
-// BuildNode is what the page gets of a node that has answered, or of one that has not.
+// BuildNode returns the model of a node from its status page, or from the error of reading it.
 func BuildNode(name string, page statuspage.Page, err error, objects Objects) Node {
 	a := answer{page: page, read: err == nil}
 	if err != nil {
@@ -38,7 +38,7 @@ func BuildNode(name string, page statuspage.Page, err error, objects Objects) No
 	return buildNode(name, a, newIndex(objects))
 }
 
-// buildNode is a pure function of what the node and the API answered.
+// buildNode returns the model of a node. It is a pure function of the node's answer and the API's objects.
 func buildNode(name string, a answer, objects *index) Node {
 	b := &builder{node: Node{Name: text(name), Health: HealthOK, Groups: []Group{}, Items: []Item{}}, page: a.page,
 		byLV: map[[2]string]int{}, byID: map[string]bool{}, of: map[string][]statuspage.Condition{}, alone: map[string]statuspage.Unreferenced{}, name: name, objects: objects}
@@ -88,7 +88,7 @@ func worst(a, b Health) Health {
 	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }
 
-// severity of a condition. A type that this plugin does not know is an error.
+// severity returns the health that a condition means. It is an error for a type that the plugin does not know.
 func severity(condition string) Health {
 	if lvm.ConditionType(condition).Severity() == lvm.SeverityCritical {
 		return HealthError
@@ -145,7 +145,7 @@ func fileSystem(f *inventory.FileSystem) *FileSystem {
 	return &FileSystem{Type: text(f.Type), Space: percent(int64(f.Size)-int64(f.Available), int64(f.Size)), Inodes: percent(f.InodesUsed, f.Inodes)}
 }
 
-// percent is rounded down: a file system that is not full is not shown as full. What a node reports may be wrong.
+// percent rounds down, so that only a full file system has 100. It limits the result, because a node may report wrong numbers.
 func percent(part, whole int64) int {
 	if whole <= 0 {
 		return 0
@@ -153,8 +153,8 @@ func percent(part, whole int64) int {
 	return int(min(max(100*(float64(part)/float64(whole)), 0), 100))
 }
 
-// finish adds what the objects, the conditions and the driver's comparison say about an item. A node's document says nothing about
-// a PersistentVolume of another node.
+// finish adds what the objects, the conditions and the driver's comparison say about an item. It ignores the PersistentVolume of
+// another node: a node's document must not change what the page shows of other nodes' volumes.
 func (b *builder) finish(item *Item, handle, cluster string) {
 	if cluster != b.page.Cluster {
 		item.Cluster = text(cmp.Or(cluster, "unknown"))
@@ -208,7 +208,7 @@ func (b *builder) addOthers(g inventory.Group) {
 	}
 }
 
-// addPending adds what the API places on this node and the node's document does not show.
+// addPending adds claims and PersistentVolumes of this node that the node's document does not show.
 func (b *builder) addPending(a answer) {
 	for _, pv := range b.objects.onNode[b.name] {
 		if b.byID[text(pv.Handle)] {

@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// build is what the page gets of a node.
+// build returns the model of a simulated node.
 func build(t *testing.T, source *simulated.Source, name string) dashboard.Node {
 	t.Helper()
 	page, err := source.Page(context.Background(), name)
@@ -30,7 +30,7 @@ func find(t *testing.T, node dashboard.Node, id string) dashboard.Item {
 	return node.Items[i]
 }
 
-// TestDashboardPlaces: each extent of a disk is in one range, with the volume, pool or wipe that occupies it.
+// TestDashboardPlaces: each extent of a disk is in exactly one range, with the volume, pool or wipe that occupies it.
 func TestDashboardPlaces(t *testing.T) {
 	node := build(t, simulated.New(1, 20), "node-0001")
 	kinds := map[dashboard.Kind]int{}
@@ -60,7 +60,7 @@ func TestDashboardPlaces(t *testing.T) {
 	}
 }
 
-// TestDashboardHealth: conditions colour the volumes, pools and disks that they are about, and no others.
+// TestDashboardHealth: conditions change the health of the volumes, pools and disks that they concern, and of no others.
 func TestDashboardHealth(t *testing.T) {
 	source := simulated.New(2, 20)
 	source.Fail("node-0001", 1)
@@ -83,7 +83,7 @@ func TestDashboardHealth(t *testing.T) {
 	}
 }
 
-// TestDashboardFileSystems: a mounted file system has its use in percent, within 0 and 100 whatever the node reports.
+// TestDashboardFileSystems: the use of a mounted file system is between 0 and 100 percent for any numbers that the node reports.
 func TestDashboardFileSystems(t *testing.T) {
 	source := simulated.New(1, 1)
 	for name, test := range map[string]struct {
@@ -113,7 +113,7 @@ func TestDashboardFileSystems(t *testing.T) {
 	}
 }
 
-// TestDashboardEncryption: the PersistentVolume says how its volume is encrypted and which Secret has the key, also where the node lacks it.
+// TestDashboardEncryption: an item has the encryption and key Secret of its PersistentVolume, even if the node lacks the volume.
 func TestDashboardEncryption(t *testing.T) {
 	for name, test := range map[string]struct {
 		reported, published, secret string
@@ -146,8 +146,8 @@ func TestDashboardEncryption(t *testing.T) {
 	}
 }
 
-// TestDashboardOtherNodesVolume: a node that reports the volume of another node gets neither its claim's pods nor its object, and does
-// not hide that the other has lost it.
+// TestDashboardOtherNodesVolume: a node that reports another node's volume gets neither the volume's pods nor its object, and does
+// not hide that the other node lost it.
 func TestDashboardOtherNodesVolume(t *testing.T) {
 	source := simulated.New(2, 5)
 	var stolen inventory.Volume
@@ -165,7 +165,7 @@ func TestDashboardOtherNodesVolume(t *testing.T) {
 	}
 }
 
-// TestDashboardUnreferenced: a volume that no object refers to says so.
+// TestDashboardUnreferenced: a volume that no object refers to has a message that says so.
 func TestDashboardUnreferenced(t *testing.T) {
 	source := simulated.New(1, 3)
 	var id string
@@ -178,8 +178,8 @@ func TestDashboardUnreferenced(t *testing.T) {
 	}
 }
 
-// TestDashboardBounds: a document of hostile texts, or with far more entries than a node has, becomes a model of limited size in
-// which all ranges are inside of their disk.
+// TestDashboardBounds: a document of hostile texts, or with far more entries than a node has, becomes a model of limited size whose
+// ranges are all inside their disks.
 func TestDashboardBounds(t *testing.T) {
 	source := simulated.New(0, 0)
 	source.AddHostileNode("node-1")

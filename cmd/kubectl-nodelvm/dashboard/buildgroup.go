@@ -60,8 +60,8 @@ func (b *builder) group(g inventory.Group) Group {
 	return view
 }
 
-// disk lays out a physical volume: ranges ascending and disjoint, neighbours of one item joined. Ranges that overlap, or lie outside
-// of the disk, are left out: no correct driver reports them.
+// disk returns a physical volume with ascending, disjoint ranges; it joins neighbouring ranges of one item. It drops ranges that
+// overlap, or lie outside the disk: no correct driver reports them.
 func (b *builder) disk(group string, pv inventory.PV) Disk {
 	d := Disk{Device: text(pv.Device), UUID: text(pv.UUID), State: "ok", Extents: max(pv.Extents, 0), Positions: true, Ranges: [][3]int64{}}
 	if pv.Disk != nil {
@@ -111,7 +111,8 @@ func appendRange(ranges [][3]int64, r [3]int64, extents int64) [][3]int64 {
 	return append(ranges, r)
 }
 
-// diskWithoutPositions has a group's volumes one after the other, in MiB: the driver of an older version names no extents.
+// diskWithoutPositions returns one disk for a group, with the group's volumes one after the other, in MiB. Older drivers do not
+// report extents.
 func (b *builder) diskWithoutPositions(g inventory.Group) Disk {
 	d := Disk{Device: "all disks", State: "ok", Extents: int64(max(g.Size, 0) >> 20), Ranges: [][3]int64{}}
 	at := int64(0)

@@ -11,13 +11,13 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// pagesAtOnce is how many nodes are read at a time: each costs the API server a forwarded port.
+// pagesAtOnce limits concurrent reads of nodes: each costs the API server a forwarded port.
 const pagesAtOnce = 16
 
 // backOffLimit is the longest pause before a node that does not answer is read again.
 const backOffLimit = 5 * time.Minute
 
-// Collector reads the source in rounds, as long as a page is open.
+// Collector reads the source in rounds while a page is open.
 type Collector struct {
 	source   Source
 	interval time.Duration // between the starts of two rounds
@@ -45,7 +45,7 @@ func (c *Collector) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.state.watched(): // nothing is read for a page that is not open
+		case <-c.state.watched(): // read nothing while no page is open
 		}
 		began := c.now()
 		c.round(ctx)
@@ -100,7 +100,7 @@ func (c *Collector) node(name string) *known {
 	return c.nodes[name]
 }
 
-// forget drops nodes that the source no longer lists.
+// forget drops nodes that neither the source nor an object names any more.
 func (c *Collector) forget(shown []string) {
 	keep := map[string]bool{}
 	for _, name := range shown {
@@ -135,7 +135,7 @@ func (c *Collector) read(ctx context.Context, names []string, x *index, status S
 	_ = reading.Wait() // the answers hold the errors
 }
 
-// learn records an answer, or why there is none.
+// learn records an answer, or the error and the time of the next read.
 func (k *known) learn(page statuspage.Page, err error, now time.Time, interval time.Duration) {
 	if err == nil {
 		k.answer, k.failures, k.next = answer{page: page, read: true}, 0, time.Time{}
@@ -146,7 +146,7 @@ func (k *known) learn(page statuspage.Page, err error, now time.Time, interval t
 	k.next = now.Add(backOff(interval, k.failures))
 }
 
-// backOff is the pause after a number of failures in a row.
+// backOff returns the pause after a number of consecutive failures.
 func backOff(interval time.Duration, failures int) time.Duration {
 	pause := interval
 	for range failures - 1 {
@@ -157,7 +157,7 @@ func backOff(interval time.Duration, failures int) time.Duration {
 	return min(pause, backOffLimit)
 }
 
-// noDriver records why a node that only objects name has no document.
+// noDriver records why a node that only objects name has no document; err is the error of listing the driver's pods.
 func (k *known) noDriver(err error) {
 	k.answer.error = "no pod of the driver is on this node"
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// fakeSource has one node, and counts what is read.
+// fakeSource has one node, and counts reads of its page.
 type fakeSource struct {
 	mu    sync.Mutex
 	reads int
@@ -33,7 +33,7 @@ func (f *fakeSource) Page(context.Context, string) (statuspage.Page, error) {
 	return statuspage.Page{Version: "v1"}, f.err
 }
 
-// TestDashboardBackOff: a node that does not answer is read ever more rarely, and its last answer stays.
+// TestDashboardBackOff: the collector reads a node that does not answer less and less often, and keeps its last answer.
 func TestDashboardBackOff(t *testing.T) {
 	source := &fakeSource{}
 	c := NewCollector(source, 10*time.Second)
@@ -59,7 +59,7 @@ func TestDashboardBackOff(t *testing.T) {
 	}
 }
 
-// TestDashboardIdle: nothing is read before a page is open; a page gets only what changed; the number of pages is limited.
+// TestDashboardIdle: no page is open at first; a page gets only what changed; the number of pages is limited.
 func TestDashboardIdle(t *testing.T) {
 	source := &fakeSource{}
 	c := NewCollector(source, time.Millisecond)
@@ -103,7 +103,7 @@ func TestDashboardIdle(t *testing.T) {
 	}
 }
 
-// TestDashboardServer: the server is on the loopback address alone, and serves the page and the stream to the browser with its token.
+// TestDashboardServer: the server listens only on the loopback address, and serves the page and the stream only with the token.
 func TestDashboardServer(t *testing.T) {
 	server, err := Listen(t.Context(), 0, Hello{Cluster: "c"}, NewCollector(&fakeSource{}, time.Second))
 	if err != nil {
@@ -162,7 +162,7 @@ func TestDashboardServer(t *testing.T) {
 	}
 }
 
-// TestDashboardFirstRound: while the first round reads the nodes, the page does not say that it has read them.
+// TestDashboardFirstRound: the status has no time before the first round is complete.
 func TestDashboardFirstRound(t *testing.T) {
 	c := NewCollector(&fakeSource{}, time.Second)
 	c.publish(Status{Known: 1}) // as round does before it reads

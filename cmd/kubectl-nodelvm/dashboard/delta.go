@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// batchNodes bounds the size of one event of the stream.
+// batchNodes limits the nodes in one event of the stream.
 const batchNodes = 50
 
-// state is the model's current value. A watcher keeps the names of what changed since it was last read, not the changes: a slow
-// page costs no memory, and misses only what was replaced meanwhile.
+// state is the current model. A watcher keeps the names of nodes that changed since its last read, not the changes: a slow page
+// costs no memory, and misses only values that were replaced meanwhile.
 type state struct {
 	mu       sync.Mutex
 	nodes    map[string]json.RawMessage
@@ -38,7 +38,7 @@ func (s *state) watched() <-chan struct{} {
 	return s.open
 }
 
-// watch begins with all that is known; ok is false if too many pages are open.
+// watch adds a watcher, which first gets the whole model; ok is false if too many pages are open.
 func (s *state) watch() (w *watcher, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *watcher) signal() {
 	}
 }
 
-// set replaces a node, if it differs.
+// set replaces a node if it differs.
 func (s *state) set(node Node) {
 	document, err := json.Marshal(node)
 	if err != nil {
@@ -125,7 +125,7 @@ type event struct {
 	data any
 }
 
-// next takes a batch of what changed; more is true if there is another.
+// next returns the next batch of changes; more is true if another follows.
 func (s *state) next(w *watcher) (events []event, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 	"sync"
 )
 
-// The page is on a loopback address, which every program of the machine and every page in the user's browser can reach. The first
-// browser that opens the printed URL exchanges its token for a cookie; the token is then of no use to whoever finds it in a
-// history or a list of processes.
+// The page has a loopback address, which every program of the machine and every page in the user's browser can reach. The first
+// browser that opens the printed URL exchanges its token for a cookie. A token that is later found in a history or a list of
+// processes is no longer valid.
 
-// newToken returns a random text that cannot be guessed.
+// newToken returns a random text that no program can guess.
 func newToken() string { return rand.Text() + rand.Text() }
 
-// policy lets the page load its own files, and nothing else. No text can become HTML: trusted types are required, and no policy
-// creates them.
+// policy lets the page load only its own files. No text can become HTML: the policy requires trusted types, and allows no policy
+// that creates them.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guard admits requests of the page alone.
+// guard admits only requests of the page.
 type guard struct {
 	host    string // address and port
 	cookie  string // its name has the port: cookies of one address share all ports
@@ -29,7 +29,7 @@ type guard struct {
 	next    http.Handler
 
 	mu    sync.Mutex
-	token string // of the printed URL; "" once it was used
+	token string // of the printed URL; "" after its first use
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -59,11 +59,11 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter leads to the page's address without the token. Not a redirect: after a link from another site, a browser follows a redirect
-// without the new cookie.
+// enter loads the page's address without the token. A redirect would not do: after a link from another site, a browser follows a
+// redirect without the new cookie.
 const enter = `<!DOCTYPE html><html lang="en"><title>nodelvm</title><meta http-equiv="refresh" content="0;url=/">`
 
-// exchange takes the token, once.
+// exchange reports whether the token is right, and accepts it only once.
 func (g *guard) exchange(given string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,8 +74,8 @@ func (g *guard) exchange(given string) bool {
 	return true
 }
 
-// refuse returns a status code for a request that no page of this server sends: a name that an attacker's DNS leads here, a page
-// of another origin, a method that changes something.
+// refuse returns a status code for a request that no page of this server sends. Its host name is one that an attacker's DNS
+// resolves to this address, its page has another origin, or its method changes something. Otherwise code is 0.
 func (g *guard) refuse(r *http.Request) (why string, code int) {
 	_, port, _ := strings.Cut(g.host, ":")
 	if r.Host != g.host && r.Host != "localhost:"+port {
@@ -87,7 +87,7 @@ func (g *guard) refuse(r *http.Request) (why string, code int) {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 	default:
-		if r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate" { // a link to the URL may be anywhere
+		if r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate" { // any site may have a link to the URL
 			return "the request is of another site", http.StatusForbidden
 		}
 	}

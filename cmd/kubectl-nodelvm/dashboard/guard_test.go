@@ -28,7 +28,7 @@ func serve(g http.Handler, change func(r *http.Request)) *http.Response {
 	return w.Result()
 }
 
-// TestDashboardGuard: a request reaches the dashboard only with its address, its origin and its token.
+// TestDashboardGuard: a request reaches the dashboard only with the right host, origin and cookie.
 func TestDashboardGuard(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(r *http.Request)
@@ -60,7 +60,7 @@ func TestDashboardGuard(t *testing.T) {
 	}
 }
 
-// TestDashboardToken: the printed URL works once, and leaves a cookie that no script reads and no other site sends.
+// TestDashboardToken: the printed URL works once, and sets a cookie that no script can read and no other site can send.
 func TestDashboardToken(t *testing.T) {
 	g := newTestGuard()
 	visit := func(token string) *http.Response {
@@ -95,7 +95,7 @@ func TestDashboardToken(t *testing.T) {
 	}
 }
 
-// TestDashboardPolicy: every answer, a refusal too, forbids scripts and requests of any other origin, and inline ones.
+// TestDashboardPolicy: every answer, also a refusal, forbids inline scripts, and scripts of and requests to any other origin.
 func TestDashboardPolicy(t *testing.T) {
 	for _, change := range []func(r *http.Request){nil, func(r *http.Request) { r.Host = "attacker.example" }} {
 		header := serve(newTestGuard(), change).Header

@@ -5,7 +5,7 @@ type index struct {
 	Objects
 	volumes  map[string]Volume   // by handle
 	onNode   map[string][]Volume // by node
-	claimsOn map[string][]Claim  // without a PersistentVolume that could be read, by node
+	claimsOn map[string][]Claim  // without a readable PersistentVolume, by node
 }
 
 func newIndex(objects Objects) *index {

@@ -8,11 +8,11 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// Source reads the cluster. A method returns what the user may read; Objects.Limits says what they may not.
+// Source reads the cluster. Its methods return what the user may read; Objects.Limits says what the user may not read.
 type Source interface {
 	// Nodes lists the names of the nodes with a driver.
 	Nodes(ctx context.Context) ([]string, error)
-	// Page reads the status document of a node's driver.
+	// Page reads the status page of a node's driver.
 	Page(ctx context.Context, node string) (statuspage.Page, error)
 	// Objects lists the objects of volumes.
 	Objects(ctx context.Context) Objects
@@ -53,27 +53,27 @@ type Event struct {
 
 // Hello is the first event of a stream.
 type Hello struct {
-	Cluster string `json:"cluster"` // the kubeconfig's name for it
+	Cluster string `json:"cluster"` // URL of the API server
 	Version string `json:"version"` // of the plugin
 }
 
-// Status is how far the reading is.
+// Status is the progress of reading.
 type Status struct {
-	Known    int       `json:"known"`         // nodes that the source lists
-	Read     int       `json:"read"`          // of these, read at least once
+	Known    int       `json:"known"`         // nodes that the source or an object names
+	Read     int       `json:"read"`          // of these, with an answer or an error
 	Interval float64   `json:"interval"`      // seconds between two reads of one node, or more if reading takes longer
 	Time     time.Time `json:"time,omitzero"` // of the last complete round; zero during the first
 	Limits   []string  `json:"limits,omitempty"`
 }
 
-// Health is how serious an item's or a node's worst condition is.
+// Health is the severity of the worst condition of an item, group or node.
 type Health string
 
 const (
 	HealthOK      Health = "ok"
 	HealthWarning Health = "warning"
 	HealthError   Health = "error"
-	HealthUnknown Health = "unknown" // the node does not answer, or does not report it
+	HealthUnknown Health = "unknown" // the node does not answer, or does not report the item
 )
 
 // Node is one node.
@@ -83,10 +83,10 @@ type Node struct {
 	Version  string   `json:"version,omitempty"`
 	Kernel   string   `json:"kernel,omitempty"`
 	Problems []string `json:"problems,omitempty"`
-	Stale    bool     `json:"stale,omitempty"` // the node no longer answers: groups and items are from its last answer
+	Stale    bool     `json:"stale,omitempty"` // the node did not answer: groups and items are from its last answer
 	Groups   []Group  `json:"groups"`
 	Items    []Item   `json:"items"`
-	Omitted  int      `json:"omitted,omitempty"` // entries beyond the bounds
+	Omitted  int      `json:"omitted,omitempty"` // number of entries beyond the limits
 
 	Wipe inventory.Bytes `json:"wipeBacklog,omitempty"` // bytes of deleted volumes that are not wiped yet
 }
@@ -105,11 +105,11 @@ type Group struct {
 	Pools      []Pool          `json:"pools,omitempty"`
 }
 
-// Disk is a physical volume. One without positions holds the volumes in the order of the document, because the driver is older than
-// the field.
+// Disk is a physical volume. Without positions, for a driver too old to report extents, it stands for a whole group and has the
+// volumes in the order of the items.
 type Disk struct {
-	Device    string     `json:"device"`             // empty if it is missing
-	LastPath  string     `json:"lastPath,omitempty"` // of a missing one
+	Device    string     `json:"device"`             // empty if the disk is missing
+	LastPath  string     `json:"lastPath,omitempty"` // of a missing disk
 	Model     string     `json:"model,omitempty"`
 	Serial    string     `json:"serial,omitempty"`
 	Slot      string     `json:"slot,omitempty"`
@@ -120,13 +120,13 @@ type Disk struct {
 	Ranges    [][3]int64 `json:"ranges"` // first extent, number of extents, index in Node.Items or ItemFree or ItemOther
 }
 
-// What a range without an item is.
+// Values instead of an item's index in a range.
 const (
 	ItemFree  = -1
 	ItemOther = -2
 )
 
-// Pool is what is in one thin pool.
+// Pool is one thin pool with its volumes and snapshots.
 type Pool struct {
 	Item        int             `json:"item"`
 	Used        inventory.Bytes `json:"used"`
@@ -134,7 +134,7 @@ type Pool struct {
 	Provisioned inventory.Bytes `json:"provisioned"`
 	MetaUsed    inventory.Bytes `json:"metadataUsed"`
 	MetaSize    inventory.Bytes `json:"metadataSize"`
-	Items       []int           `json:"items"` // its volumes and snapshots, in Node.Items
+	Items       []int           `json:"items"` // its volumes and snapshots, as indexes in Node.Items
 }
 
 // Kind is what an item is.
@@ -149,10 +149,10 @@ const (
 	KindPending  Kind = "pending" // a claim, or a PersistentVolume, that the node's document does not show
 )
 
-// FileSystem is the use of a mounted file system in whole percent, so that a page gets few changes.
+// FileSystem is the use of a mounted file system. Whole percents keep the number of changes small that a page gets.
 type FileSystem struct {
 	Type   string `json:"type"`
-	Space  int    `json:"spacePercent"` // what users other than root cannot write
+	Space  int    `json:"spacePercent"` // in use, or for root only
 	Inodes int    `json:"inodesPercent"`
 }
 
@@ -176,7 +176,7 @@ type Item struct {
 	Phase   string           `json:"phase,omitempty"` // of the PersistentVolume
 	Class   string           `json:"class,omitempty"`
 	Source  string           `json:"source,omitempty"`  // handle of a snapshot's volume
-	Cluster string           `json:"cluster,omitempty"` // that created it, if it is another
+	Cluster string           `json:"cluster,omitempty"` // that created it, if it is not this one
 	Pods    []string         `json:"pods,omitempty"`
 	Created time.Time        `json:"created,omitzero"`
 	Text    []string         `json:"messages,omitempty"`

@@ -15,7 +15,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// maxStreams is how many pages may be open.
+// maxStreams limits the number of open pages.
 const maxStreams = 8
 
 // Server serves the page.
@@ -28,7 +28,7 @@ type Server struct {
 	http      http.Server
 }
 
-// Listen opens a port of the loopback address; 0 lets the system choose.
+// Listen opens a port of the loopback address; with 0 the system chooses the port.
 func Listen(ctx context.Context, port uint16, hello Hello, collector *Collector) (*Server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(done)
 		s.collector.Run(ctx)
 	}()
-	stop := context.AfterFunc(ctx, func() { _ = s.http.Close() }) // Serve says so
+	stop := context.AfterFunc(ctx, func() { _ = s.http.Close() }) // Serve returns the error
 	defer stop()
 	err := s.http.Serve(s.listener)
 	cancel()
@@ -66,7 +66,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) routes() http.Handler {
 	files, err := fs.Sub(assets, "assets")
 	if err != nil {
-		panic(err) // the folder is part of the program
+		panic(err) // go build embeds the folder
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServerFS(files))
@@ -75,7 +75,7 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// stream sends what is known, and then what changes.
+// stream sends the whole model, and then its changes.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	watcher, ok := s.collector.state.watch()
 	if !ok {
@@ -91,7 +91,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			if err != nil {
 				return false
 			}
-			_ = out.SetWriteDeadline(time.Now().Add(time.Minute)) // a page that does not read ends its stream
+			_ = out.SetWriteDeadline(time.Now().Add(time.Minute)) // a page that does not read loses its stream
 			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.name, data); err != nil {
 				return false
 			}
@@ -116,7 +116,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events answers the events about one claim and its pods.
+// events serves the events about one claim and its pods.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	var omitted int

@@ -1,4 +1,4 @@
-// Package printable makes texts of nodes and objects safe to show: on a terminal, and as a word of a command that an admin pastes.
+// Package printable makes texts of nodes and objects safe to print on a terminal, and as a word of a command that an admin pastes.
 package printable
 
 import (
@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text shows a text as one line of a terminal: control characters, line breaks, and what turns the direction of writing are
-// escaped. Most of what is printed was written by others: by the driver of a node that an attacker may have taken over, or into
-// an object of the API. It must neither command the terminal nor look like a line of this program's.
+// Text returns a text as one line for a terminal. It escapes control characters, line breaks and marks that change the direction
+// of writing. Most of what the plugin prints comes from others: from the driver of a node that an attacker may control, or from
+// API objects. It must neither control the terminal nor look like a line of this program.
 func Text(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, isUnprintable) {
 		return text
@@ -35,8 +35,8 @@ func Text(text string) string {
 
 func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// Strings does this for each text in a value. A page is made printable as it arrives: output for programs goes to terminals
-// too, and JSON and YAML leave some control characters, and the marks that turn the direction of writing, as they are.
+// Strings applies Text to each text in a value. The plugin applies it to a page on arrival: JSON and YAML output goes to terminals
+// too, and both formats leave some control characters and direction marks unescaped.
 func Strings(v reflect.Value) {
 	switch v.Kind() { //nolint:exhaustive // the other kinds hold no text
 	case reflect.String:
@@ -58,8 +58,8 @@ func Strings(v reflect.Value) {
 	}
 }
 
-// ShellWord is a text as one word of a command that the plugin suggests. Names in it are a node's or an object's: a name that is
-// itself a command must stay a name when an admin pastes the line into a shell.
+// ShellWord quotes a text as one word of a command that the plugin suggests. A node or an object provides such names; a name that
+// contains a command must stay a name when an admin pastes the line into a shell.
 func ShellWord(text string) string {
 	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !strings.ContainsRune(shellPlain, r) }) {
 		return text
@@ -70,7 +70,7 @@ func ShellWord(text string) string {
 // shellPlain are the characters of LVM's names and of paths that no shell interprets.
 const shellPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+_.-/"
 
-// Lines keeps the line breaks of a text. Each further line is indented: it belongs to the first.
+// Lines applies Text to each line of a text, and indents all lines after the first.
 func Lines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {

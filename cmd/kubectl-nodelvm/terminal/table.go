@@ -11,7 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 )
 
-// Tone is how a cell is to be taken; it shows as a colour.
+// Tone is how good a cell's value is, as the control sequence of its colour.
 type Tone string
 
 const (
@@ -30,12 +30,13 @@ type Cell struct {
 	Fill *float64 // 0 to 1: a terminal shows it as a bar before the text
 }
 
-// Table is rows of cells under a header. Where it is wider than the screen, the widest columns are cut, each text in its
-// middle: names differ at their ends. text/tabwriter fits no width, and counts the colours' control sequences as columns.
+// Table is rows of cells under a header. If the table is wider than the screen, Write cuts the texts of the widest columns in
+// their middle, because names differ at their ends. text/tabwriter has no maximum width, and counts the control sequences of
+// colours as columns.
 type Table struct {
 	Header []string
 	Rows   [][]Cell
-	None   string // what is said in place of a table without rows
+	None   string // printed instead of a table without rows
 	Bars   bool   // show fill levels as bars
 }
 
@@ -48,10 +49,10 @@ func (t *Table) Add(cells ...Cell) {
 
 const (
 	columnGap   = 2
-	columnLeast = 5 // a cut column keeps so much, unless its header is longer
+	columnLeast = 5 // the least width of a cut column
 )
 
-// Write prints the table at most width wide; 0 is without limit. Without colour, tones do not show.
+// Write prints the table with at most width columns; 0 means no limit. Without colour it ignores tones.
 func (t *Table) Write(w io.Writer, width int, colour bool) error {
 	if len(t.Rows) == 0 {
 		_, err := fmt.Fprintln(w, t.None)
@@ -86,7 +87,7 @@ func (t *Table) Write(w io.Writer, width int, colour bool) error {
 	return nil
 }
 
-// drawBars puts a bar before each text with a fill level. The text is aligned to the right, so that bars begin in one column.
+// drawBars puts a bar before each text with a fill level. It aligns the texts to the right, so that bars begin in one column.
 func (t *Table) drawBars() {
 	const text = 4 // "100%"
 	for _, row := range t.Rows {
@@ -101,7 +102,7 @@ func (t *Table) drawBars() {
 // barWidth is the number of columns of a bar.
 const barWidth = 8
 
-// bar draws a fill level. Only what is empty has an empty bar, and only what is full a full one.
+// bar draws a fill level. The bar is empty only at 0, and full only at 1.
 func bar(fill float64) string {
 	blocks := int(fill * barWidth)
 	switch {
@@ -115,7 +116,7 @@ func bar(fill float64) string {
 	return strings.Repeat("█", blocks) + strings.Repeat("░", barWidth-blocks)
 }
 
-// LevelCell is a fill level in whole percents, rounded down, with a colour where an admin must act.
+// LevelCell returns a fill level in percent, rounded down, with a colour if an admin must act.
 func LevelCell(part, whole float64) Cell {
 	if whole <= 0 {
 		return Cell{Text: "-"}
@@ -131,13 +132,13 @@ func LevelCell(part, whole float64) Cell {
 	return c
 }
 
-// From these fill levels on, a level is shown as one that needs attention, and as full.
+// From these fill levels on, a cell has the tone Late, and the tone Bad.
 const (
 	lateFrom = 0.85
 	fullFrom = 0.95
 )
 
-// widths gives each column what its longest text needs, and then takes from the widest until the whole fits.
+// widths gives each column the width of its longest text, and then narrows the widest columns until the table fits the limit.
 func (t *Table) widths(limit int) []int {
 	widths := make([]int, len(t.Header))
 	total := columnGap * (len(widths) - 1)
@@ -158,7 +159,7 @@ func (t *Table) widths(limit int) []int {
 	return widths
 }
 
-// shorten cuts a text in its middle.
+// shorten replaces the middle of a text by an ellipsis, so that it fits width columns.
 func shorten(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {

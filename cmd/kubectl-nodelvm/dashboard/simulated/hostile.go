@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
-// Hostile is a text that runs in a browser if any program on the way takes it for HTML, a URL or a script.
+// Hostile is a text that runs code in a browser if any program on the way treats it as HTML, a URL or a script.
 const Hostile = `"><img src=x onerror="window.hostile=1"><script>window.hostile=1</script><svg onload=window.hostile=1>` + "\u202e'javascript:window.hostile=1"
 
 // AddHostileNode adds a node whose document, objects and events consist of hostile texts and invalid numbers.

@@ -1,4 +1,4 @@
-// Package simulated is a dashboard.Source without a cluster: as many nodes as a test wants, always the same ones.
+// Package simulated provides a dashboard.Source without a cluster. It has any number of nodes, and the same ones in each run.
 package simulated
 
 import (
@@ -25,7 +25,7 @@ const (
 	pool    = "nodelvm-thin"
 )
 
-// Start is the time at which the simulated cluster was read.
+// Start is the time of all status pages.
 var Start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // Source is a simulated cluster.
@@ -38,7 +38,7 @@ type Source struct {
 	events  []dashboard.Event
 }
 
-// New returns a cluster of sound and of a few faulty nodes, each with this number of volumes.
+// New returns a cluster of sound nodes and a few faulty ones, each with this number of volumes.
 func New(nodes, volumes int) *Source {
 	s := &Source{pages: map[string]statuspage.Page{}, errors: map[string]error{}, objects: dashboard.Objects{Pods: map[string][]string{}}}
 	for i := range nodes {
@@ -61,7 +61,7 @@ func (s *Source) Nodes(context.Context) ([]string, error) {
 	return slices.Clone(s.names), nil
 }
 
-// Page returns a node's document.
+// Page returns a node's status page.
 func (s *Source) Page(_ context.Context, node string) (statuspage.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *Source) Objects(context.Context) dashboard.Objects {
 	return o
 }
 
-// Events returns events of any claim.
+// Events returns the same events for every claim.
 func (s *Source) Events(_ context.Context, _, claim string, _ []string) ([]dashboard.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Source) Events(_ context.Context, _, claim string, _ []string) ([]dashb
 	return list, nil
 }
 
-// Change changes a node's document.
+// Change changes a node's status page.
 func (s *Source) Change(node string, change func(page *statuspage.Page)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,24 +108,24 @@ func (s *Source) ChangeObjects(change func(o *dashboard.Objects, events *[]dashb
 	change(&s.objects, &s.events)
 }
 
-// Silence makes a node one that does not answer.
+// Silence makes reading a node fail with err.
 func (s *Source) Silence(node string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.errors[node] = err
 }
 
-// layout fills the disks of one node.
+// layout allocates extents on the disks of one node.
 type layout struct {
 	random *rand.Rand
 	pvs    []inventory.PV
-	at     []int64 // the first extent of each disk that is not laid out
+	at     []int64 // the next extent of each disk
 	uuid   string
 }
 
 func (l *layout) put(disk int, count int64, lv, owner string) {
 	pv := &l.pvs[disk]
-	if l.random.IntN(5) == 0 { // a hole that a deleted volume left
+	if l.random.IntN(5) == 0 { // free extents of a deleted volume
 		l.hole(disk, min(int64(l.random.IntN(2000)+64), pv.Extents-l.at[disk]-count))
 	}
 	pv.Allocated = append(pv.Allocated, inventory.ExtentRange{Start: l.at[disk], Count: count, LV: lv, Owner: owner})
@@ -139,7 +139,7 @@ func (l *layout) hole(disk int, count int64) {
 	}
 }
 
-// emptiest is the disk with the most room.
+// emptiest returns the disk with the most free extents at its end.
 func (l *layout) emptiest() (best int) {
 	for i := range l.pvs {
 		if l.pvs[i].Extents-l.at[i] > l.pvs[best].Extents-l.at[best] {
@@ -186,7 +186,7 @@ func (s *Source) page(i int, name string, volumes int) statuspage.Page {
 
 var apps = []string{"shop/data-postgres", "metrics/prometheus-db", "queue/data-kafka", "search/data-opensearch", "cache/redis", "ci/workspace", "logs/loki-chunks"}
 
-// volume adds one volume of a layout that its number decides, with its objects.
+// volume adds a volume with its objects; its number decides the layout.
 func (s *Source) volume(page *statuspage.Page, l *layout, p *inventory.Pool, node, number int) {
 	size := inventory.Bytes(8+l.random.IntN(80)) * gib
 	lv := fmt.Sprintf("pvc-%08x-%04x-4%03x-8000-%012x", uint32(node*7919+number*104729), number, node%4096, node*1000+number)
@@ -232,7 +232,7 @@ func (s *Source) volume(page *statuspage.Page, l *layout, p *inventory.Pool, nod
 	page.Volumes = append(page.Volumes, v)
 }
 
-// fault makes some nodes faulty.
+// fault adds a fault to some nodes.
 func (s *Source) fault(page *statuspage.Page, i int) {
 	find := func(condition, volume, message string) {
 		page.Conditions = append(page.Conditions, statuspage.Condition{Type: condition, Group: group, Volume: volume, Text: message})
