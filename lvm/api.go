@@ -79,11 +79,11 @@ const (
 type Wipe string
 
 const (
-	WipeZero Wipe = "zero" // write zeroes to all of them; the default
+	WipeZero Wipe = "zero" // zero all of them; the default
 	WipeNone Wipe = "none" // nothing: the next volume may contain the deleted volume's data
 )
 
-// Class is what a StorageClass asks for: the volume group and the layout. It is comparable. The zero value of a field means the
+// Class is the volume group and the layout that a StorageClass requests. It is comparable. The zero value of a field means the
 // layout's default; a field that the layout does not have must be zero.
 type Class struct {
 	Group      string // a volume group's name, or "@tag" for all volume groups with the LVM tag
@@ -137,7 +137,7 @@ type Volume struct {
 	Group   VGName // the volume group's name
 	Class   Class  // Class.Group is the group's name
 	State   VolumeState
-	Size    Bytes // that its user gets: an encrypted one's logical volume has the header as well (DeviceSize)
+	Size    Bytes // usable size: the logical volume of an encrypted one also has the header (DeviceSize)
 	Source  ID    // Spec.Source; may be deleted
 	Block   bool  // Spec.Block
 }

@@ -18,7 +18,7 @@ type Config struct {
 
 	Log      *slog.Logger  // nil: slog.Default()
 	Observe  func(Command) // called after each LVM command, from the goroutine that ran it; may be nil
-	AdminCLI bool          // this Host serves a command of an admin while the node driver runs: nothing starts it
+	AdminCLI bool          // this Host serves an admin's command while the node driver runs: no caller calls Start
 
 	ReadyDelay    time.Duration // how long a new volume's second commit waits for other volumes to share it; 0: one second
 	LockTimeLimit time.Duration // how long one operation may hold a volume group's lock before the group is blocked; 0: two minutes

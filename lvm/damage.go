@@ -2,14 +2,14 @@ package lvm
 
 import "strings"
 
-// Damage is the effect of missing physical volumes on an LV.
+// Damage describes the effect of missing physical volumes on an LV.
 type Damage struct {
 	Lost bool // some of the data is on missing physical volumes
-	Legs int  // RAID: the missing legs, of the RAID below this LV that lacks most
+	Legs int  // RAID: number of missing legs of the RAID below this LV that lacks most
 	Of   int
 }
 
-// DamageOf inspects an LV and all LVs below it.
+// DamageOf returns the damage of an LV and of all LVs below it.
 func (g Group) DamageOf(lv LV, missing map[string]bool, layers int) Damage {
 	var d Damage
 	if layers > MaxLayers {
@@ -65,7 +65,7 @@ func (d *Damage) worse(other Damage) {
 	}
 }
 
-// RaidDamage returns what a RAID loses without the given legs (lvmraid(7)): raid1 needs one leg, raid10 one leg of each pair.
+// RaidDamage returns the damage of a RAID without the given legs (lvmraid(7)): raid1 needs one leg, raid10 one leg of each pair.
 func RaidDamage(kind string, gone []bool) Damage {
 	d := Damage{Of: len(gone)}
 	pair := false

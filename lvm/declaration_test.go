@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestCheckDeclarations: the error names what is wrong; correct declarations get defaults.
+// TestCheckDeclarations: the error names the wrong value; correct declarations get defaults.
 func TestCheckDeclarations(t *testing.T) {
 	good := lvm.Declaration{Name: "vg", Tags: []string{"fast"}, Devices: []lvm.Selector{{Paths: []string{"/dev/*"}}}, Pool: lvm.PoolPolicy{Size: lvm.GiB}}
 	checked, err := lvm.CheckDeclarations([]lvm.Declaration{good})

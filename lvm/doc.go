@@ -1,7 +1,7 @@
-// Package lvm holds the types of the storage engine. They describe what the disks hold (State, Group, PV, LV), what a caller
-// asks for (Class, Spec, SnapshotSpec) and what it gets (Volume, Snapshot, Capacity, Presence). Conditions are in condition.go,
-// the kinds of errors in errors.go, and the LVM tags that describe a volume in tags.go. The package is plain data and pure
-// functions: it reads no disk and starts no process.
+// Package lvm has the types of the storage engine. They describe the content of the disks (State, Group, PV, LV), requests
+// (Class, Spec, SnapshotSpec) and results (Volume, Snapshot, Capacity, Presence). Conditions are in condition.go, the kinds of
+// errors in errors.go, and the LVM tags that describe a volume in tags.go. The package is plain data and pure functions: it reads
+// no disk and starts no process.
 //
 // The packages that act:
 //

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Encryption is how a volume's data are encrypted on the logical volume.
+// Encryption is how a volume's data is encrypted on the logical volume.
 type Encryption string
 
 const (
@@ -21,16 +21,16 @@ func (e Encryption) Description() string {
 	return "encrypted (" + string(e) + ")"
 }
 
-// LUKSHeaderSize is where the data begin on an encrypted logical volume, and never changes: sizes of existing volumes are computed
-// with it.
+// LUKSHeaderSize is the offset of the data on an encrypted logical volume. It must never change: the sizes of existing volumes
+// depend on it.
 const LUKSHeaderSize = 16 * MiB
 
-// LUKSMinDataSize is the least size of an encrypted volume: it has room for the places of superblocks and, between them, a mark of the
-// driver.
+// LUKSMinDataSize is the least size of an encrypted volume: it has space for the places of superblocks and, between them, a mark of
+// the driver.
 const LUKSMinDataSize = 4 * MiB
 
-// DeviceSize is the least size of a logical volume for a volume of a size: with the header if the class is encrypted. It does not
-// overflow for any size.
+// DeviceSize returns the least size of the logical volume for a volume of a size: with the header if the class is encrypted. It
+// does not overflow for any size.
 func (class Class) DeviceSize(volume Bytes) Bytes {
 	if class.Encryption == EncryptionNone {
 		return volume
@@ -38,7 +38,7 @@ func (class Class) DeviceSize(volume Bytes) Bytes {
 	return min(max(volume, LUKSMinDataSize), math.MaxInt64-LUKSHeaderSize) + LUKSHeaderSize
 }
 
-// DataSize is the size that a volume of the class offers on a logical volume of a size: 0 if that is too small to be encrypted.
+// DataSize returns the size of a volume of the class on a logical volume of a size; 0 if that is too small for encryption.
 func (class Class) DataSize(device Bytes) Bytes {
 	switch {
 	case class.Encryption == EncryptionNone:
@@ -49,7 +49,7 @@ func (class Class) DataSize(device Bytes) Bytes {
 	return device - LUKSHeaderSize
 }
 
-// MaxDeviceSize is the largest size of a logical volume for a volume with a limit.
+// MaxDeviceSize returns the largest size of the logical volume for a volume with a limit.
 func (class Class) MaxDeviceSize(limit Bytes) Bytes {
 	if class.Encryption == EncryptionNone {
 		return limit
@@ -57,7 +57,7 @@ func (class Class) MaxDeviceSize(limit Bytes) Bytes {
 	return min(limit, math.MaxInt64-LUKSHeaderSize) + LUKSHeaderSize
 }
 
-// DeviceSize is the size of the volume's logical volume.
+// DeviceSize returns the size of the volume's logical volume.
 func (v Volume) DeviceSize() Bytes { return v.Class.DeviceSize(v.Size) }
 
 func checkEncryption(class Class) error {
@@ -67,7 +67,7 @@ func checkEncryption(class Class) error {
 	return nil
 }
 
-// Encryptor is what a Host needs to change encrypted volumes. A volume is named by its handle. Every error carries a Kind.
+// Encryptor is what a Host needs to change encrypted volumes, which it identifies by their handles. Every error has a Kind.
 type Encryptor interface {
 	// Mapping returns the device of an open volume.
 	Mapping(handle string) (device string, number uint64, open bool, err error)
@@ -75,7 +75,8 @@ type Encryptor interface {
 	Unstage(ctx context.Context, handle string) error
 	// Suspend freezes the file system on an open volume and stops its I/O until resume is called.
 	Suspend(handle string) (resume func() error, err error)
-	// Erase destroys the key slots on the logical volume's device: no key decrypts the data after that. A repetition goes on where
-	// the first one ended. check is called while the device is held, and returns an error if it no longer is the volume's.
+	// Erase destroys the key slots on the logical volume's device: no key decrypts the data after that. A repeated call continues
+	// where an interrupted one ended. While Erase has the device open, it calls check, which fails if the device is no longer the
+	// volume's.
 	Erase(ctx context.Context, v Volume, device string, check func() error) error
 }

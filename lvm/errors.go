@@ -26,8 +26,8 @@ const (
 	KindConflict   // a device, group or path is in a state that only an admin can change
 )
 
-// Error is the error of every exported function of this package. Its text is a full sentence for an event: what was asked, what
-// prevents it, what to do.
+// Error is the error of every exported function of the storage engine. Its text is a full sentence for an event: what was
+// requested, what prevents it, what to do.
 type Error struct {
 	Kind Kind
 	Err  error

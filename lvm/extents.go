@@ -2,8 +2,8 @@ package lvm
 
 import "slices"
 
-// FreeExtents counts the extents that can be allocated. That is also the largest linear volume, which needs no contiguous
-// extents.
+// FreeExtents returns the number of extents that LVM can allocate. That is also the largest linear volume, which needs no
+// contiguous extents.
 func (g Group) FreeExtents() (n Extents) {
 	for _, pv := range g.PVs {
 		n += pv.AllocatableExtents()
@@ -11,7 +11,7 @@ func (g Group) FreeExtents() (n Extents) {
 	return n
 }
 
-// AllocatableExtents counts the disk's extents that can be allocated.
+// AllocatableExtents returns the number of the disk's extents that LVM can allocate.
 func (pv PV) AllocatableExtents() (n Extents) {
 	for _, r := range pv.Free {
 		n += r.Count
@@ -22,7 +22,7 @@ func (pv PV) AllocatableExtents() (n Extents) {
 	return n
 }
 
-// LongestRun is the disk's longest contiguous extent range that can be allocated.
+// LongestRun returns the length of the disk's longest extent range that LVM can allocate.
 func (pv PV) LongestRun() (n Extents) {
 	for _, r := range pv.Free {
 		n = max(n, r.Count)
@@ -36,7 +36,7 @@ func (pv PV) LongestRun() (n Extents) {
 // IsAllocatable reports whether LVM can allocate extents of the disk.
 func (pv PV) IsAllocatable() bool { return pv.Allocatable && !pv.Missing }
 
-// FreeRunCount counts the free extent ranges.
+// FreeRunCount returns the number of free extent ranges.
 func (g Group) FreeRunCount() (n Bytes) {
 	for _, pv := range g.PVs {
 		n += Bytes(len(pv.Free))
@@ -44,13 +44,13 @@ func (g Group) FreeRunCount() (n Bytes) {
 	return n
 }
 
-// Bytes is the size of n extents. It does not overflow for any n that the volume group's disks can have.
+// Bytes returns the size of n extents. It does not overflow for any n that the volume group's disks can have.
 func (g Group) Bytes(n Extents) Bytes { return Bytes(n) * g.ExtentSize }
 
-// ExtentsFor rounds a size up to whole extents.
+// ExtentsFor returns a size in extents, rounded up.
 func (g Group) ExtentsFor(size Bytes) Extents { return Extents((size-1)/g.ExtentSize) + 1 }
 
-// Clone copies the slices that an allocation changes.
+// Clone copies the slices that an allocation changes. The copy lacks Unresponsive, Skipped and Devices.
 func (s State) Clone() State {
 	groups := slices.Clone(s.Groups)
 	for i := range groups {
@@ -68,5 +68,5 @@ func (g Group) Clone() Group {
 	return g
 }
 
-// End is the first extent after the run.
+// End returns the first extent after the run.
 func (r Run) End() Extents { return r.Start + r.Count }

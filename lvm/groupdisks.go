@@ -45,7 +45,7 @@ func CheckNoDuplicatePV(g Group) error {
 	return nil
 }
 
-// IncompleteReason says why the volume group may hold more than the reading shows; "" if the reading is complete. LVM writes
+// IncompleteReason returns why the volume group may have more than the reading shows, or "" if the reading is complete. LVM writes
 // each commit to all disks with a metadata area, and names the missing ones in it: those cannot have newer metadata. The
 // metadata does not name the disks that have an area, so any other disk that was not read may have newer metadata. Of two
 // copies of a disk, either may be the older.
@@ -65,7 +65,7 @@ func (g Group) IncompleteReason() string {
 	return ""
 }
 
-// AbsentError is the error for something that the volume group lacks: KindNotFound, or KindBusy if the reading is incomplete.
+// AbsentError returns the error for something that the volume group lacks: KindNotFound, or KindBusy if the reading is incomplete.
 func (g Group) AbsentError(format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if why := g.IncompleteReason(); why != "" {
@@ -74,10 +74,10 @@ func (g Group) AbsentError(format string, args ...any) error {
 	return Errorf(KindNotFound, "%s", what)
 }
 
-// DuplicatePhrase is in the sentence about a PV that several devices carry.
+// DuplicatePhrase is in the sentence about a PV that is on several devices.
 const DuplicatePhrase = "is on several devices"
 
-// CheckWritable says why nothing can be changed in a volume group now; nil if it can.
+// CheckWritable returns an error that says why the driver cannot change a volume group now, or nil if it can.
 func CheckWritable(s State, g Group) error {
 	namesakes := 0
 	for _, other := range s.Groups {
@@ -107,8 +107,8 @@ func DescribeUnresponsive(device string) string {
 	return fmt.Sprintf("its disk %s is unresponsive: these are the figures of the last read", device)
 }
 
-// DescribeMissing says that a disk is missing, and what to do. A disk that missed a commit and is back keeps the MISSING flag
-// until an admin clears it: its data may be old.
+// DescribeMissing returns a sentence that says that a disk is missing, and what to do. A disk that missed a commit and is back
+// keeps the MISSING flag until an admin clears it: its data may be old.
 func (pv PV) DescribeMissing(group VGName) string {
 	if pv.ReappearedDevice != "" {
 		return fmt.Sprintf("physical volume %s has LVM's MISSING flag, but is back as %s: clear the flag with vgextend --restoremissing %s %s", pv.UUID, pv.ReappearedDevice, group, pv.ReappearedDevice)
@@ -116,7 +116,7 @@ func (pv PV) DescribeMissing(group VGName) string {
 	return fmt.Sprintf("physical volume %s is missing: reconnect its disk, or remove it from the group with vgreduce --removemissing %s", pv.UUID, group)
 }
 
-// CheckComplete says why the node may hold more than the state shows; nil: the state is complete.
+// CheckComplete returns an error that says why the node may have more than the state shows, or nil if the state is complete.
 func (s State) CheckComplete() error {
 	for _, g := range s.Groups {
 		if why := g.IncompleteReason(); why != "" {

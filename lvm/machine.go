@@ -40,7 +40,7 @@ type Kernel interface {
 	// device; fs.ErrNotExist: no device has this number.
 	Mapping(device uint64) (uuid, name string, err error)
 	// DevicesOnVolumes returns a sentence for each device that the node activated from the content of a volume: logical volumes
-	// and software RAIDs. The volume's user chose that content.
+	// and software RAIDs. The volume's user controls that content.
 	DevicesOnVolumes() ([]string, error)
 	// Remove removes the device-mapper device with this UUID, if there is one, and does not change the disks. It refuses a
 	// device in use.
@@ -63,9 +63,9 @@ type Kernel interface {
 	// IsFrozen reports whether the file system on the device is frozen (fsfreeze(8)): then the device cannot be suspended.
 	// False if none is mounted.
 	IsFrozen(path string) (bool, error)
-	// Zero writes zeroes from one byte of the device to another, if its path still is that device. After each chunk it flushes
-	// the device and, unless done is nil, calls done with the first byte that is not zeroed yet. It stops between two chunks
-	// with ctx's error.
+	// Zero writes zeroes from one byte of the device to another, if the path still leads to that device. After each chunk it
+	// flushes the device and, unless done is nil, calls done with the first byte that is not zeroed yet. It stops between two
+	// chunks with ctx's error.
 	Zero(ctx context.Context, d Device, from, to Bytes, done func(until Bytes)) error
 	// Sync flushes the volatile caches of these disks.
 	Sync(paths []string) error

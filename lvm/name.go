@@ -12,7 +12,7 @@ import (
 var csiNamePattern = regexp.MustCompile(`^pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // LVName derives the logical volume's name from CSI's name of the volume. It never returns a name that LVM reserves (lvm(8),
-// "VALID NAMES"). It hashes any name but external-provisioner's, since LVM allows less than CSI does.
+// "VALID NAMES"). It hashes all names except external-provisioner's, because LVM allows fewer names than CSI.
 func LVName(name string) string {
 	if csiNamePattern.MatchString(name) {
 		return name
@@ -24,7 +24,7 @@ func LVName(name string) string {
 // snapshotPrefix begins the names of snapshots only.
 const snapshotPrefix = "s-"
 
-// SnapshotName derives the name of a snapshot's logical volume. It differs from any volume's.
+// SnapshotName derives the name of a snapshot's logical volume. It differs from the name of any volume.
 func SnapshotName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return snapshotPrefix + hex.EncodeToString(sum[:16])

@@ -2,7 +2,7 @@ package lvm
 
 import "slices"
 
-// Components lists an LV and all LVs below it.
+// Components returns an LV and all LVs below it.
 func Components(g Group, lv LV) []LV {
 	all := []LV{lv}
 	add := func(name string) {
@@ -22,7 +22,7 @@ func Components(g Group, lv LV) []LV {
 	return all
 }
 
-// ComponentsAndPool lists an LV, its pool, and all LVs below both: each of them that is suspended stops the LV's I/O.
+// ComponentsAndPool returns an LV, its pool, and all LVs below both: if one of them is suspended, the LV's I/O stops.
 func ComponentsAndPool(g Group, lv LV) []LV {
 	all := Components(g, lv)
 	for _, pool := range g.LVs {
@@ -33,7 +33,7 @@ func ComponentsAndPool(g Group, lv LV) []LV {
 	return all
 }
 
-// ComponentsByName lists the components of the named LV; nil if there is no such LV.
+// ComponentsByName returns the components of the named LV; nil if there is no such LV.
 func (g Group) ComponentsByName(name string) []LV {
 	for _, lv := range g.LVs {
 		if name != "" && lv.Name == name {
@@ -68,8 +68,8 @@ func (lv *LV) EachComponent(yield func(name string) bool) {
 	}
 }
 
-// HasPendingCreate reports whether a killed lvcreate left this thin volume, so that no request was answered with it: the pool
-// still has the message, which LVM drops before lvcreate ends.
+// HasPendingCreate reports whether a killed lvcreate left this thin volume. Then the driver has not answered a request with it: the
+// pool still has the message, which LVM drops before lvcreate ends.
 func (g Group) HasPendingCreate(lv LV) bool {
 	pool := g.FindLV(lv.Pool)
 	return lv.Pool != "" && pool != nil && pool.Thin != nil && slices.Contains(pool.Thin.Messages, CreateMessage+lv.Name)

@@ -7,6 +7,6 @@ type PoolMetrics struct {
 	Used         Bytes // 0 while the pool is not active
 	MetadataSize Bytes
 	MetadataUsed Bytes // 0 while the pool is not active
-	Promised     Bytes // the virtual sizes of its volumes and snapshots
+	Promised     Bytes // sum of the virtual sizes of its volumes and snapshots
 	Grown        int   // how often the driver autoextended it since it started
 }

@@ -35,7 +35,7 @@ type GroupReport struct {
 	Err     error  // why it does not match its declaration
 }
 
-// String writes a line for each device and each group.
+// String returns a line for each device and each group.
 func (r PrepareReport) String() string {
 	var b strings.Builder
 	for _, d := range r.Devices {
@@ -51,7 +51,7 @@ func (r PrepareReport) String() string {
 	return b.String()
 }
 
-// Failed lists the groups that do not match their declaration.
+// Failed returns the groups that do not match their declaration.
 func (r PrepareReport) Failed() (failed []GroupReport) {
 	for _, g := range r.Groups {
 		if g.Err != nil {

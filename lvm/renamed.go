@@ -7,7 +7,7 @@ import "slices"
 // record the name in its handle. While the two names differ, the driver refuses every request for the volume. It refuses
 // deletion too: the admin may have renamed the volume to keep it.
 
-// handleName is the name in the handle of a volume or snapshot.
+// handleName returns the name in the handle of a volume or snapshot.
 func handleName(lv LV, values map[string]string) string {
 	switch name := values[KeyName]; {
 	case values[keyLV] != "":
@@ -17,7 +17,7 @@ func handleName(lv LV, values map[string]string) string {
 	case csiNamePattern.MatchString(name):
 		return name
 	default:
-		return lv.Name // from an earlier release, which recorded no other name
+		return lv.Name // created by an earlier release, which recorded no other name
 	}
 }
 
@@ -46,7 +46,7 @@ func (g Group) LocateLV(id ID, what string) (LV, error) {
 	return LV{}, g.AbsentError("volume group %s has no %s %s", g.Name, what, id.LV)
 }
 
-// HandleName is the name in the handle of a managed LV, and the LV's own name for any other.
+// HandleName returns the name in the handle of a managed LV, or the LV's own name for any other.
 func (g Group) HandleName(lv LV) string {
 	values, kind, err := managedTags(g, lv)
 	if err != nil || values == nil || kind == TagPool {
@@ -62,8 +62,8 @@ func (g Group) MayBeCreatedAs(lv LV, made string) bool {
 	return err == nil && kind == "" && values[KeyName] != "" && values[keyLV] == "" && LVName(values[KeyName]) == made
 }
 
-// findUnnamed finds a renamed volume whose tags do not record a name: earlier releases omitted the name where it was the
-// logical volume's.
+// findUnnamed finds a renamed volume whose tags do not record a name: earlier releases omitted the name if it was the logical
+// volume's.
 func (g Group) findUnnamed() *LV {
 	for i, lv := range g.LVs {
 		values, kind, err := managedTags(g, lv)
@@ -74,8 +74,8 @@ func (g Group) findUnnamed() *LV {
 	return nil
 }
 
-// FindRenamed finds a volume or snapshot that was created under a name and has another one now; nil if there is none. It
-// decodes no tags, because every creation calls it.
+// FindRenamed returns the LV of a volume or snapshot that was created under this name and now has another one; nil if there is
+// none. It decodes no tags, because every creation calls it.
 func (g Group) FindRenamed(name, lv, cluster string) *LV {
 	named, owned := EncodeTag(KeyName, name), EncodeTag(KeyCluster, cluster)
 	for i := range g.LVs {

@@ -10,7 +10,7 @@ import (
 // maxName is CSI's limit for a name (spec, "Size Limits").
 const maxName = 128
 
-// CheckSpec returns the spec with defaults, or why no node can provide it.
+// CheckSpec returns the spec with defaults, or an error that says why no node can provide it.
 func CheckSpec(spec Spec) (Spec, error) {
 	if err := CheckName("volume", spec.Name); err != nil {
 		return spec, err
@@ -41,7 +41,7 @@ func CheckName(what, name string) error {
 // bounds is the range of a number in a class, and its default. The zero bounds: the layout has no such number.
 type bounds struct{ least, most, usual int }
 
-// rule is what a layout allows. LVM's own bounds are 128 stripes and 64 RAID legs (lvcreate(8), lvmraid(7)).
+// rule has the limits of a layout. LVM's own limits are 128 stripes and 64 RAID legs (lvcreate(8), lvmraid(7)).
 type rule struct {
 	stripes, mirrors, overprovision bounds
 	Parity                          int // parity legs
@@ -64,7 +64,7 @@ const (
 	defaultStripe = 64 * KiB
 )
 
-// CheckClass returns the class with defaults, or why no volume can have it.
+// CheckClass returns the class with defaults, or an error that says why no volume can have it.
 func CheckClass(class Class) (Class, error) {
 	class.Layout = cmp.Or(class.Layout, LayoutLinear)
 	r, known := Rules[class.Layout]
@@ -164,7 +164,7 @@ func (class Class) Description() string {
 	return words
 }
 
-// Legs counts the legs of a volume, each on another disk; 0 for a layout without legs.
+// Legs returns the number of a volume's legs, each on another disk; 0 for a layout without legs.
 func (class Class) Legs() int {
 	if class.Stripes == 0 && class.Mirrors == 0 {
 		return 0
@@ -172,7 +172,7 @@ func (class Class) Legs() int {
 	return max(1, class.Stripes)*(1+class.Mirrors) + Rules[class.Layout].Parity
 }
 
-// StripeExtents is the unit of a volume's size: one extent on each data leg.
+// StripeExtents returns the unit of a volume's size: one extent on each data leg.
 func (class Class) StripeExtents() Extents { return Extents(max(1, class.Stripes)) }
 
 // IsRAID reports whether the legs have RAID metadata.
@@ -181,7 +181,7 @@ func (class Class) IsRAID() bool { return strings.HasPrefix(string(class.Layout)
 // WithDefaults returns the class with defaults, so that it can be compared with a volume's. KindInvalid: no volume can have it.
 func (class Class) WithDefaults() (Class, error) { return CheckClass(class) }
 
-// Size is the volume's minimum size: the default if the request has none, up to the limit.
+// Size returns the volume's minimum size: if the request has none, the default, but at most the limit.
 func (spec Spec) Size() Bytes {
 	switch {
 	case spec.Required > 0:
@@ -193,8 +193,8 @@ func (spec Spec) Size() Bytes {
 	}
 }
 
-// Extents rounds the size up to whole stripes of the volume group's extents. Without a required size, it rounds down if only
-// the limit prevents rounding up. KindOutOfRange: the rounded size exceeds the limit.
+// Extents returns the size in extents, rounded up to whole stripes. Without a required size, it rounds down if only the limit
+// prevents rounding up. KindOutOfRange: the rounded size exceeds the limit.
 func (spec Spec) Extents(g Group) (Extents, error) {
 	row := spec.Class.StripeExtents()
 	n := RoundUpToStripes(g, spec.Class.DeviceSize(spec.Size()), row)
@@ -208,7 +208,7 @@ func (spec Spec) Extents(g Group) (Extents, error) {
 	return 0, LimitError(g, row, n, spec.Size(), spec.Limit)
 }
 
-// RoundUpToStripes rounds a size up to extents in whole stripes. It does not overflow for any size.
+// RoundUpToStripes returns a size in extents, rounded up to whole stripes. It does not overflow for any size.
 func RoundUpToStripes(g Group, size Bytes, row Extents) Extents {
 	n := Extents((size-1)/g.ExtentSize) + 1
 	return (n-1)/row*row + row

@@ -22,7 +22,7 @@ type Group struct {
 	Checksum       uint32 // of the metadata's text; 0 in LVM's report, which lacks it
 	ExtentSize     Bytes
 	MDASize        Bytes // usable bytes of the smallest metadata area
-	MDAFree        Bytes // free bytes of those
+	MDAFree        Bytes // free bytes of MDASize
 	AutoActivation bool  // the node's own LVM activates its volumes at boot (vgchange --setautoactivation); LVM's report lacks it
 
 	Closed  bool   // LVM refuses to change it: it is exported, foreign, shared, or read-only
@@ -97,8 +97,8 @@ type ThinPool struct {
 	Metadata  string // name of the metadata LV
 	ChunkSize Bytes
 	Zero      bool // the pool zeroes new blocks; the driver creates no volume in a pool without it
-	// Messages are "create VOLUME" and "delete NUMBER": what a killed command had to send to the pool. The metadata does not
-	// record whether it was sent. LVM's report lacks them.
+	// Messages are the messages "create VOLUME" and "delete NUMBER" that a killed command had to send to the pool. The metadata
+	// does not record whether it sent them. LVM's report lacks them.
 	Messages []string
 	// OvercommitReason is why the pool can provision nothing more, in a State of a Host; the disks do not record it.
 	OvercommitReason string

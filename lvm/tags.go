@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// The driver stores what it must remember of a volume in LVM tags of the logical volume, `nodelvm.KEY=VALUE`. LVM allows
-// letters, digits and _+.-/=!:&# in a tag, at most 1024 characters (lvm(8), "Tags").
+// The driver stores what it must know about a volume in LVM tags of the logical volume, `nodelvm.KEY=VALUE`. LVM allows letters,
+// digits and _+.-/=!:&# in a tag, at most 1024 characters (lvm(8), "Tags").
 const (
 	TagPrefix  = "nodelvm."
 	TagVersion = "1"
@@ -28,7 +28,7 @@ const (
 	KeyName       = "name"
 	keyLV         = "lv" // the LV's name in the volume's handle; omitted if that is the name, and external-provisioner's
 	KeyClaim      = "claim"
-	keyWipe       = "wipe"   // omitted if it is zero, or the layout has none
+	keyWipe       = "wipe"   // omitted if it is WipeZero, or the layout has none
 	keyLayout     = "layout" // omitted if it is linear
 	keyStripes    = "stripes"
 	keyStripeSize = "stripesize" // in KiB
@@ -81,12 +81,12 @@ func SnapshotTags(sn Snapshot) []string {
 	return tags
 }
 
-// PoolTags are the tags of a thin pool that the driver creates.
+// PoolTags returns the tags of a thin pool that the driver creates.
 func PoolTags(cluster string) []string {
 	return []string{EncodeTag(KeyVersion, TagVersion), EncodeTag(KeyKind, TagPool), EncodeTag(KeyCluster, cluster)}
 }
 
-// StateTag is the only tag that ever changes.
+// StateTag returns the state tag. No other tag ever changes.
 func StateTag(s VolumeState) string { return EncodeTag(keyState, string(s)) }
 
 // DecodeTags returns the values of the driver's tags by key. It keeps unknown keys: a later version may add keys to the same
@@ -154,14 +154,14 @@ func UnescapeTag(s string) (string, error) {
 	}
 }
 
-// DeviceUUID is the device-mapper UUID of a volume's device: /sys/class/block/dm-N/dm/uuid. Hidden layers have suffixes, so
-// only an exact match is the volume.
+// DeviceUUID returns the device-mapper UUID of a volume's device, as in /sys/class/block/dm-N/dm/uuid. Hidden layers have suffixes,
+// so only an exact match is the volume.
 func DeviceUUID(vgUUID VGUUID, lvUUID string) string {
 	return "LVM-" + strings.ReplaceAll(string(vgUUID), "-", "") + strings.ReplaceAll(lvUUID, "-", "")
 }
 
-// KeyNode is the key of a volume group's tag that names the node which uses it. LVM's own system ID would also keep the node's
-// own lvm from the volume group, unless an admin configures the same ID there.
+// KeyNode is the key of a volume group's tag that names the node which uses it. LVM's system ID would also exclude the node's own
+// lvm from the volume group, unless an admin configures the same ID there.
 const KeyNode = "node"
 
 func IsAlnum(c byte) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// LvmTag is what LVM accepts (lvm(8), "Tags"), verified on 2.03.16 for every byte.
+// LvmTag matches the tags that LVM accepts (lvm(8), "Tags"), verified for every byte with LVM 2.03.16.
 var LvmTag = regexp.MustCompile(`^[A-Za-z0-9_+.\-/=!:&#]+$`)
 
 var AnyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
@@ -60,7 +60,7 @@ func TestTagsRoundTrip(t *testing.T) {
 	})
 }
 
-// TestLongestNames: the longest names of CSI and Kubernetes fit, even if every byte must be escaped.
+// TestLongestNames: the longest names of CSI and Kubernetes fit into tags, even if every byte must be escaped.
 func TestLongestNames(t *testing.T) {
 	v := lvm.Volume{
 		Name:  strings.Repeat("ü", 64),
@@ -172,8 +172,8 @@ func FuzzUnescapeTag(f *testing.F) {
 	})
 }
 
-// TestAnyClassSetsAllFields: a field that AnyClass never draws would escape TestTagsRoundTrip, and a repeated request would not
-// find the volume of the first one.
+// TestAnyClassSetsAllFields: TestTagsRoundTrip would not test a field that AnyClass never sets, and a repeated request might not
+// match the volume of the first one.
 func TestAnyClassSetsAllFields(t *testing.T) {
 	drawn := map[string]bool{}
 	rapid.Check(t, func(t *rapid.T) {

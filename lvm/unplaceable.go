@@ -2,7 +2,7 @@ package lvm
 
 // UnplaceableError is in the chain of the error (KindInsufficientCapacity) that refuses a set of peers.
 type UnplaceableError struct {
-	Spec Spec // the peer that does not fit beside the larger ones
+	Spec Spec // the peer that does not fit next to the larger ones
 	Err  error
 }
 

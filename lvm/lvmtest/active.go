@@ -18,7 +18,8 @@ type device struct {
 	status    string // "TARGET PARAMETERS", if a test has set it
 }
 
-func deviceUUID(vg, lv string) string {
+// DeviceUUID is the UUID of a volume's device-mapper device, by the UUIDs of group and volume.
+func DeviceUUID(vg, lv string) string {
 	return "LVM-" + strings.ReplaceAll(vg, "-", "") + strings.ReplaceAll(lv, "-", "")
 }
 
@@ -53,7 +54,7 @@ func (n *Node) raise(g *group, name, suffix string) {
 		return
 	}
 	n.serial++
-	n.devices = append(n.devices, &device{volume: name, Device: lvm.Device{UUID: deviceUUID(string(g.UUID), g.find(name).UUID) + suffix, Path: fmt.Sprintf("/dev/dm-%d", n.serial)}})
+	n.devices = append(n.devices, &device{volume: name, Device: lvm.Device{UUID: DeviceUUID(string(g.UUID), g.find(name).UUID) + suffix, Path: fmt.Sprintf("/dev/dm-%d", n.serial)}})
 }
 
 // carries reports whether another device is on this one.
@@ -71,7 +72,7 @@ func (n *Node) carries(d *device) bool {
 }
 
 func (n *Node) raised(g *group, name, suffix string) bool {
-	uuid := deviceUUID(string(g.UUID), g.find(name).UUID) + suffix
+	uuid := DeviceUUID(string(g.UUID), g.find(name).UUID) + suffix
 	return slices.ContainsFunc(n.devices, func(d *device) bool { return d.UUID == uuid })
 }
 
@@ -118,14 +119,14 @@ func (n *Node) deactivate(g *group, name string) *failure {
 }
 
 func (n *Node) lower(g *group, name, suffix string) {
-	uuid := deviceUUID(string(g.UUID), g.find(name).UUID) + suffix
+	uuid := DeviceUUID(string(g.UUID), g.find(name).UUID) + suffix
 	n.devices = slices.DeleteFunc(n.devices, func(d *device) bool { return d.UUID == uuid })
 }
 
 // path returns the device of a volume; "" if it is not active.
 func (n *Node) path(g *group, lv string) string {
 	for _, d := range n.devices {
-		if d.UUID == deviceUUID(string(g.UUID), lv) {
+		if d.UUID == DeviceUUID(string(g.UUID), lv) {
 			return d.Path
 		}
 	}
@@ -141,7 +142,7 @@ func (n *Node) status(d *device) (target, parameters string) {
 	}
 	for _, g := range n.groups {
 		lv := g.find(d.volume)
-		if lv == nil || !strings.HasPrefix(d.UUID, deviceUUID(string(g.UUID), lv.UUID)) {
+		if lv == nil || !strings.HasPrefix(d.UUID, DeviceUUID(string(g.UUID), lv.UUID)) {
 			continue
 		}
 		switch {
@@ -180,7 +181,7 @@ func (n *Node) Fill(path string, size lvm.Bytes) {
 	defer n.mu.Unlock()
 	d := n.device(path)
 	for _, g := range n.groups {
-		if lv := g.find(d.volume); lv != nil && d.UUID == deviceUUID(string(g.UUID), lv.UUID) {
+		if lv := g.find(d.volume); lv != nil && d.UUID == DeviceUUID(string(g.UUID), lv.UUID) {
 			n.filled[lv.UUID] = size
 		}
 	}

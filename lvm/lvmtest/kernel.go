@@ -108,7 +108,7 @@ func (n *Node) mapperNames() (names []string) {
 
 func (n *Node) mapperName(d *device) string {
 	for _, g := range n.groups {
-		if strings.HasPrefix(d.UUID, deviceUUID(string(g.UUID), "")) {
+		if strings.HasPrefix(d.UUID, DeviceUUID(string(g.UUID), "")) {
 			name := mapperName(g.Name, d.volume)
 			if strings.HasSuffix(d.UUID, "-tpool") {
 				name += "-tpool"

@@ -146,7 +146,7 @@ func (n *Node) lvremove(g *group, lv *lvm.LV, l line) *failure {
 	if !l.has("-y") {
 		return failed("Do you really want to remove? [y/n]: [n]")
 	}
-	if users := g.users(lv.Name); len(users) > 0 {
+	if users := g.users()[lv.Name]; len(users) > 0 {
 		return failed("this fake does not remove %s, a part of %v", lv.Name, users)
 	}
 	if f := n.deactivate(g, lv.Name); f != nil {

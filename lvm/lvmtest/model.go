@@ -55,15 +55,20 @@ func (g *group) drop(name string) {
 
 // parts names the parts of a volume.
 func (g *group) parts(name string) []string {
-	lv := g.find(name)
-	if lv == nil {
-		return nil
+	if lv := g.find(name); lv != nil {
+		return partsOf(lv)
 	}
+	return nil
+}
+
+func partsOf(lv *lvm.LV) []string {
 	var names []string
 	for _, s := range lv.Segments {
-		for _, a := range slices.Concat(s.Metadata, s.Areas) {
-			if a.LV != "" && !slices.Contains(names, a.LV) {
-				names = append(names, a.LV)
+		for _, areas := range [][]lvm.Area{s.Metadata, s.Areas} {
+			for _, a := range areas {
+				if a.LV != "" && !slices.Contains(names, a.LV) {
+					names = append(names, a.LV)
+				}
 			}
 		}
 	}
@@ -190,19 +195,26 @@ func (r *room) legs(n int, length lvm.Extents) ([]lvm.Area, *failure) {
 
 // read returns the group as a reader of the disks sees it.
 func (g *group) read() lvm.Group {
-	seen := g.Group
+	seen := g.content()
 	seen.Checksum = g.checksum()
+	return seen
+}
+
+// content is what read returns without the checksum, which takes long.
+func (g *group) content() lvm.Group {
+	seen := g.Group
 	seen.Tags = slices.Sorted(slices.Values(g.Tags))
 	seen.PVs = slices.Clone(g.PVs)
 	for i := range seen.PVs {
 		seen.PVs[i].Free = g.free(seen.PVs[i])
 	}
 	seen.LVs = slices.Clone(g.LVs)
+	users := g.users()
 	for i := range seen.LVs {
 		lv := &seen.LVs[i]
 		lv.Tags = slices.Sorted(slices.Values(lv.Tags))
 		lv.Segments = slices.Clone(lv.Segments)
-		lv.UsedBy = g.users(lv.Name)
+		lv.UsedBy = users[lv.Name]
 		if lv.Thin != nil {
 			pool := *lv.Thin
 			lv.Thin = &pool
@@ -218,15 +230,21 @@ func (g *group) checksum() uint32 {
 	return crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %v %v", g.Seqno, g.Tags, g.LVs))
 }
 
-// users names the volumes that this one is a part of.
-func (g *group) users(name string) []string {
-	var users []string
-	for _, lv := range g.LVs {
-		if lv.Pool == name || slices.Contains(g.parts(lv.Name), name) {
-			users = append(users, lv.Name)
+// users names, for each volume, those that it is a part of.
+func (g *group) users() map[string][]string {
+	users := map[string][]string{}
+	for i := range g.LVs {
+		lv := &g.LVs[i]
+		if lv.Pool != "" {
+			users[lv.Pool] = append(users[lv.Pool], lv.Name)
+		}
+		for _, part := range partsOf(lv) {
+			users[part] = append(users[part], lv.Name)
 		}
 	}
-	slices.Sort(users)
+	for _, names := range users {
+		slices.Sort(names)
+	}
 	return users
 }
 

@@ -1,18 +1,3 @@
-// Package lvmtest replaces the LVM command, the disks and the kernel below a host.Host. Tests of whole services then need
-// neither root nor a disk. NewHost returns a Host that works; Node is a node whose LVM can be made to fail.
-//
-// The fake keeps the node's volume groups in memory. It accepts the argument vectors that the Host passes to lvm, refuses any
-// other, allocates exactly the named extents, and prints reports in LVM's format. It does not model the content of volumes,
-// other programs' use of the managed volumes, or time. The suite Conformance compares it with the real LVM: it runs on both.
-//
-//	node, model            the groups, and the extents of each leg of a volume
-//	runner, line           a command line, parsed as strictly as by lvm
-//	lvcreate, thin,        what each command does; messages is what LVM sends a thin pool
-//	lvchange, messages
-//	active, kernel         device-mapper's devices
-//	report                 LVM's report
-//	fixture, conformance...    the suite
-//	real_...               the suite on the real LVM, and what only that can show: content, crashes, power cuts
 package lvmtest
 
 import (
@@ -41,10 +26,8 @@ type Group struct {
 
 // Node is a fake node. Its methods are safe for concurrent use.
 type Node struct {
-	// Before, if set, runs before each LVM command takes effect, with the node locked.
-	Before func(argv []string)
-
 	mu              sync.Mutex
+	before          func(argv []string)
 	groups          []*group
 	devices         []*device
 	serial          int // the last UUID and device number
@@ -91,7 +74,7 @@ func NewHost(t testing.TB, groups ...Group) *host.Host {
 // directories.
 func (n *Node) Start(t testing.TB, cfg lvm.Config) *host.Host {
 	t.Helper()
-	host := n.host(cfg)
+	host := n.Host(cfg)
 	if err := host.Start(context.Background()); err != nil {
 		t.Fatalf("starting on a fake node: %v", err)
 	}
@@ -105,13 +88,14 @@ func (n *Node) Start(t testing.TB, cfg lvm.Config) *host.Host {
 	return host
 }
 
-func (n *Node) host(cfg lvm.Config) *host.Host {
+// Host returns a driver that is not started.
+func (n *Node) Host(cfg lvm.Config) *host.Host {
 	cfg.CacheTTL = cmp.Or(cfg.CacheTTL, -1) // an admin's change shows at once
-	return n.hostOn(cfg, lvm.Machine{})
+	return n.HostOn(cfg, lvm.Machine{})
 }
 
-// hostOn returns a Host, not started, on a machine; the node provides what the machine lacks.
-func (n *Node) hostOn(cfg lvm.Config, m lvm.Machine) *host.Host {
+// HostOn returns a driver, not started, on a machine; the node provides what the machine lacks.
+func (n *Node) HostOn(cfg lvm.Config, m lvm.Machine) *host.Host {
 	if m.Runner == nil {
 		m.Runner = runner{n, cfg.Observe}
 	}
@@ -122,6 +106,64 @@ func (n *Node) hostOn(cfg lvm.Config, m lvm.Machine) *host.Host {
 		m.Reader = reader{n}
 	}
 	return host.NewHostOn(cfg, m)
+}
+
+// Runner runs LVM commands on the node. Config.Observe does not see them.
+func (n *Node) Runner() lvm.Runner { return runner{n, nil} }
+
+// Kernel is the node's kernel.
+func (n *Node) Kernel() lvm.Kernel { return kernel{n} }
+
+// Reader reads the node's disks.
+func (n *Node) Reader() lvm.Reader { return reader{n} }
+
+// Groups returns the node's groups as a reader of all disks sees them, without checksums, in the order of NewNode.
+func (n *Node) Groups() []lvm.Group {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	groups := make([]lvm.Group, 0, len(n.groups))
+	for _, g := range n.groups {
+		groups = append(groups, g.content())
+	}
+	return groups
+}
+
+// Group returns the group of this name as a reader of all its disks sees it, without a checksum. It panics if there is none.
+func (n *Node) Group(name string) lvm.Group {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.group(name).content()
+}
+
+// Admin runs an LVM command as an admin at the node's console. Without --devices it sees all disks. Commands does not return it. Its error
+// is an *lvm.ExitError.
+func (n *Node) Admin(argv ...string) error {
+	if !slices.Contains(argv, "--devices") {
+		argv = slices.Insert(slices.Clone(argv), 1, "--devices", strings.Join(n.disks(), ","))
+	}
+	if _, f := n.run(argv); f != nil {
+		return f.exitError(argv)
+	}
+	return nil
+}
+
+func (n *Node) disks() (devices []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, g := range n.groups {
+		for _, pv := range g.PVs {
+			devices = append(devices, pv.Device)
+		}
+	}
+	return devices
+}
+
+// Before makes a function run before each later LVM command takes effect, unless a fault makes the command fail before that; nil: none. The
+// function may use the node.
+func (n *Node) Before(run func(argv []string)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.before = run
 }
 
 // Commands returns the LVM commands that have run.
@@ -152,7 +194,7 @@ func (n *Node) HoldWipes() (release func()) {
 	})
 }
 
-// Change changes a group without a command, as an admin or a failing disk would.
+// Change changes a group without a command, as an admin or a failing disk would. A change that LVM would commit counts Seqno up.
 func (n *Node) Change(name string, change func(*lvm.Group)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,11 +207,48 @@ func (n *Node) Unplug(name string) (plug func()) {
 	return func() { n.Change(name, func(*lvm.Group) { n.group(name).away = false }) }
 }
 
+// LoseDisk removes the i-th disk of a group, counted from 0, until putBack is called.
+func (n *Node) LoseDisk(group string, i int) (putBack func()) {
+	var device string
+	n.Change(group, func(g *lvm.Group) {
+		pv := &g.PVs[i]
+		device, pv.Device, pv.Missing = pv.Device, "", true
+	})
+	return func() {
+		n.Change(group, func(g *lvm.Group) { g.PVs[i].Device, g.PVs[i].Missing = device, false })
+	}
+}
+
+// Rename renames a volume as lvrename does.
+func (n *Node) Rename(group, from, to string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	g := n.group(group)
+	g.find(from).Name = to
+	for i := range g.LVs {
+		if g.LVs[i].Origin == from {
+			g.LVs[i].Origin = to
+		}
+	}
+	for _, d := range n.devices {
+		if d.volume == from {
+			d.volume = to
+		}
+	}
+}
+
 // Suspend suspends the device of a volume, as an LVM command does that is killed half-way.
 func (n *Node) Suspend(path string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.device(path).suspended = true
+}
+
+// Resume resumes the device of a volume.
+func (n *Node) Resume(path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.device(path).suspended = false
 }
 
 // Freeze freezes the file system on a volume, as fsfreeze does: LVM cannot suspend its device, and so cannot create a snapshot
@@ -185,29 +264,6 @@ func (n *Node) SetStatus(path, target, parameters string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.device(path).status = target + " " + parameters
-}
-
-// Fault makes one LVM command fail.
-type Fault struct {
-	Call            int  // which one, counted from 0 since Fail
-	Late            bool // it fails after it took effect, instead of before
-	Killed          bool // it ends by a signal, instead of with exit status 5
-	Half            bool // it is killed between its commit and its end. A new device is missing then, a changed one stays suspended.
-	MessagesCounted bool // it is killed after a thin pool counted its messages, before LVM drops them. Without messages, at its end
-}
-
-// Fail sets the fault; Tripped reports whether it has happened.
-func (n *Node) Fail(f Fault) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.fault, n.calls = &f, 0
-}
-
-// Tripped reports whether the command of the fault has run.
-func (n *Node) Tripped() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.fault == nil
 }
 
 func (n *Node) group(name string) *group {
@@ -236,33 +292,4 @@ func (n *Node) uuid() string {
 	n.serial++
 	s := fmt.Sprintf("%032d", n.serial)
 	return strings.Join([]string{s[:6], s[6:10], s[10:14], s[14:18], s[18:22], s[22:26], s[26:]}, "-")
-}
-
-// reader reads the node's state as ondisk.Disks would.
-type reader struct{ node *Node }
-
-func (r reader) Read(ctx context.Context) (lvm.State, error) {
-	n := r.node
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return lvm.State{}, err
-	}
-	var s lvm.State
-	for _, g := range n.groups {
-		for _, pv := range g.PVs {
-			if !g.away && pv.Device != "" {
-				s.Devices = append(s.Devices, pv.Device)
-			}
-		}
-	}
-	if n.indirect {
-		return s, fmt.Errorf("only LVM can read these disks")
-	}
-	for _, g := range n.groups {
-		if !g.away {
-			s.Groups = append(s.Groups, g.read())
-		}
-	}
-	return s, nil
 }

@@ -31,6 +31,10 @@ func failed(format string, args ...any) *failure {
 	return &failure{exitFailed, fmt.Sprintf(format, args...)}
 }
 
+func (f *failure) exitError(argv []string) error {
+	return &lvm.ExitError{Argv: argv, Code: f.code, Stderr: f.words}
+}
+
 func (r runner) Run(ctx context.Context, argv []string) ([]byte, error) {
 	report, f := r.node.run(argv)
 	done := lvm.Command{Name: argv[0], Args: argv[1:]}
@@ -44,28 +48,24 @@ func (r runner) Run(ctx context.Context, argv []string) ([]byte, error) {
 		r.observe(done)
 	}
 	if f != nil {
-		return nil, &lvm.ExitError{Argv: argv, Code: f.code, Stderr: f.words}
+		return nil, f.exitError(argv)
 	}
 	return report, nil
 }
 
 // run runs one command, with the fault if this is its call.
 func (n *Node) run(argv []string) ([]byte, *failure) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var fault *Fault
-	if n.fault != nil && n.fault.Call == n.calls {
-		fault, n.fault = n.fault, nil
-	}
-	n.calls++
+	fault, before := n.begin()
 	if fault != nil && !fault.Late && !fault.Half && !fault.MessagesCounted {
 		return nil, fault.failure()
 	}
+	if before != nil {
+		before(argv)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.halved, n.messagesCounted = fault != nil && fault.Half, fault != nil && fault.MessagesCounted
 	defer func() { n.halved, n.messagesCounted = false, false }()
-	if n.Before != nil {
-		n.Before(argv)
-	}
 	report, f := n.dispatch(argv)
 	if fault != nil && f == nil {
 		return nil, fault.failure()
@@ -73,11 +73,15 @@ func (n *Node) run(argv []string) ([]byte, *failure) {
 	return report, f
 }
 
-func (f *Fault) failure() *failure {
-	if f.Killed || f.Half || f.MessagesCounted {
-		return &failure{-1, "signal: killed"}
+// begin counts a command, and returns its fault, if any, and what runs before it takes effect.
+func (n *Node) begin() (fault *Fault, before func(argv []string)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fault != nil && n.fault.Call == n.calls {
+		fault, n.fault = n.fault, nil
 	}
-	return failed("a fault of the test")
+	n.calls++
+	return fault, n.before
 }
 
 func (n *Node) dispatch(argv []string) ([]byte, *failure) {

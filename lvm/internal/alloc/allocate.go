@@ -9,11 +9,11 @@ import (
 
 // Allocation is a planned volume.
 type Allocation struct {
-	Group   lvm.Group  // as read, without what earlier volumes of the plan use
+	Group   lvm.Group  // as read, without the free extents that the plan gives to earlier volumes
 	Volume  lvm.Volume // state creating, without the UUID that LVM assigns
 	Extents lvm.Extents
-	Ranges  []ExtentRange // all of the volume's extents; striped and RAID: one range for each leg; thin: none
-	Pool    *PoolGrowth   // thin: the pool's change before
+	Ranges  []ExtentRange // all extents of the volume; striped and RAID: one range for each leg; thin: none
+	Pool    *PoolGrowth   // thin: the pool's change before the volume
 	Source  *lvm.LV       // thin: the LV to restore or clone
 }
 
@@ -100,7 +100,7 @@ func allocateIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Alloc
 }
 
 // pickExtents picks the extents. A raw block volume gets zeroed extents if few ranges provide them; else the driver zeroes the
-// rest before it answers.
+// others before it returns the volume.
 func (c *Allocation) pickExtents(pick func(lvm.Group) []ExtentRange) {
 	c.Ranges = pick(c.Group)
 	if !c.Volume.Block || len(UnzeroedIn(c.Group, c.Ranges)) == 0 {
@@ -113,7 +113,7 @@ func (c *Allocation) pickExtents(pick func(lvm.Group) []ExtentRange) {
 	c.Volume.State = lvm.StateZeroing
 }
 
-// noRoom says how large a volume can be, and what limits it.
+// noRoom returns an error with the size of the largest possible volume, and what limits it.
 func noRoom(g lvm.Group, class lvm.Class) error {
 	most := class.DataSize(g.Bytes(Largest(g, class)))
 	switch legs := class.Legs(); {
@@ -131,7 +131,7 @@ func noRoom(g lvm.Group, class lvm.Class) error {
 }
 
 // allocateCopy plans a volume that is restored or cloned. Its source must be in the same pool. Another node cannot help,
-// because none has the source: a refusal is out of range, not insufficient capacity.
+// because none has the source: insufficient capacity becomes out of range.
 func allocateCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*Allocation, error) {
 	g, source, encryption, err := findSource(s, cluster, spec.Source)
 	if err != nil {
@@ -163,7 +163,7 @@ func allocateCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec
 	return c, nil
 }
 
-// hereOnly is the kind of an error where no other node can help.
+// hereOnly returns the kind of an error if no other node can help.
 func hereOnly(err error) lvm.Kind {
 	if kind := lvm.KindOf(err); kind != lvm.KindInsufficientCapacity {
 		return kind
@@ -171,7 +171,7 @@ func hereOnly(err error) lvm.Kind {
 	return lvm.KindOutOfRange
 }
 
-// findSource finds the ready snapshot or volume of this cluster to restore or clone. KindInsufficientCapacity: it is on another
+// findSource returns the ready snapshot or volume of this cluster to restore or clone. KindInsufficientCapacity: not on this
 // node.
 func findSource(s lvm.State, cluster string, id lvm.ID) (g lvm.Group, lv lvm.LV, encryption lvm.Encryption, err error) {
 	i := slices.IndexFunc(s.Groups, func(g lvm.Group) bool { return g.UUID == id.VG })

@@ -8,8 +8,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Capacity computes what a class can still get, with the arithmetic of Plan: Plan accepts a volume of Largest, and refuses one
-// that is a stripe larger. A class without a volume group on this node has no capacity, which is no error.
+// Capacity returns the capacity of a class, with the arithmetic of Plan: Plan accepts a volume of Largest, and refuses one that
+// is a stripe larger. A class without a volume group on this node has no capacity; that is not an error.
 func Capacity(s lvm.State, class lvm.Class) (lvm.Capacity, error) {
 	class, err := lvm.CheckClass(class)
 	if err != nil {
@@ -45,7 +45,7 @@ func Largest(g lvm.Group, class lvm.Class) lvm.Extents {
 	}
 }
 
-// legRun is the longest range that so many disks have free at once.
+// legRun returns the longest contiguous range that is free on each of so many disks.
 func legRun(g lvm.Group, legs int) lvm.Extents {
 	var runs []lvm.Extents
 	for _, pv := range g.PVs {
@@ -58,7 +58,7 @@ func legRun(g lvm.Group, legs int) lvm.Extents {
 	return runs[legs-1]
 }
 
-// Available counts the extents that all further volumes of the class can have together, at most.
+// Available counts the extents that all further volumes of the class together can have at most.
 func Available(g lvm.Group, class lvm.Class) lvm.Extents {
 	legs := class.Legs()
 	if class.Layout == lvm.LayoutThin || legs == 0 {
@@ -95,18 +95,18 @@ func legRows(g lvm.Group, legs int) lvm.Extents {
 // maxExtents is LVM's limit for one volume.
 const maxExtents = lvm.Extents(1<<32 - 1)
 
-// Space that stays free in a volume group's metadata area. Creation refuses early, because a deletion must write too, and only
-// an admin can repair a full area.
+// Space that stays free in a volume group's metadata area. Plan refuses to create volumes early, because a deletion must write
+// too, and only an admin can repair a full area.
 const (
 	MdaReserve   = 16 * lvm.KiB
 	mdaPerVolume = 3 * lvm.KiB // a volume with the longest tags
 	mdaPerLeg    = 3 * lvm.KiB // RAID: the text of a leg's two LVs; LVM's first commit repeats the tags on one
-	mdaPerRun    = 160         // one more segment
+	mdaPerRun    = 160         // for one more segment
 	mdaPerPool   = 4 * lvm.KiB // a thin pool, its two LVs, and the spare
 )
 
-// MetadataNeed bounds the text of one more volume in the metadata area, whatever its name and size. Capacity knows neither, and
-// must agree with Plan.
+// MetadataNeed returns an upper limit for the text of one more volume in the metadata area, whatever its name and size.
+// Capacity knows neither, and must agree with Plan.
 func MetadataNeed(g lvm.Group, class lvm.Class) lvm.Bytes {
 	need := mdaPerVolume
 	switch legs := class.Legs(); {
@@ -122,7 +122,7 @@ func MetadataNeed(g lvm.Group, class lvm.Class) lvm.Bytes {
 	return need
 }
 
-// CheckAllocatable says why the group can have no volume of the class of any size, and what to do; nil if it can.
+// CheckAllocatable returns why the group can have no volume of the class, whatever its size, and what to do; nil if it can.
 func CheckAllocatable(s lvm.State, g lvm.Group, class lvm.Class) error {
 	if err := lvm.CheckWritable(s, g); err != nil {
 		return err
@@ -140,7 +140,7 @@ func CheckAllocatable(s lvm.State, g lvm.Group, class lvm.Class) error {
 	return nil
 }
 
-// MetadataAreaFull says what to do when the metadata area is full. Each disk has all of the text, so the smallest area is the
+// MetadataAreaFull returns what to do about a full metadata area. Each disk has all of the text, so the smallest area is the
 // limit, and an additional disk does not help.
 func MetadataAreaFull(g lvm.Group) error {
 	return lvm.Errorf(lvm.KindInsufficientCapacity, "the metadata area of volume group %s is nearly full (%s of %s free): delete volumes or snapshots. A metadata area cannot grow, and the smallest one of all disks is the limit; otherwise add disks with larger ones (pvcreate --metadatasize 64m) and move all extents to them (pvmove, vgreduce)",

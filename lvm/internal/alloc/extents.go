@@ -37,7 +37,7 @@ func ApplyAllocation(s lvm.State, c *Allocation) {
 	}
 }
 
-// allocatePool sets the pool to its state after the growth, unless it has that state.
+// allocatePool changes the pool to its state after the growth, if it is not there yet.
 func allocatePool(g *lvm.Group, p *PoolGrowth) {
 	UseRanges(g, p.Home)
 	UseRanges(g, p.Ranges)
@@ -92,7 +92,7 @@ type FreeExtent struct {
 	lvm.Run
 }
 
-// Head is the first n extents of the free range.
+// Head returns the first n extents of the free range.
 func (h FreeExtent) Head(n lvm.Extents) ExtentRange {
 	return ExtentRange{Device: h.Device, First: h.Start, Last: h.Start + n - 1}
 }
@@ -122,9 +122,9 @@ func smallest(free []FreeExtent, n lvm.Extents) int {
 	return i
 }
 
-// LinearRanges picks the extents of a linear volume: the smallest free range that holds it, or else ranges of one disk that holds it, so
-// that the loss of another disk does no harm. Of several such disks it picks the one with the fewest ranges. Only if no disk holds it, the
-// volume spans disks. Nil if the group lacks extents.
+// LinearRanges picks the extents of a linear volume: the smallest free range that suffices, or else ranges of one disk, so that
+// the loss of another disk does no harm. Of several such disks it picks the one with the fewest ranges. Only if no disk
+// suffices, the volume spans disks. Nil if the group lacks extents.
 func LinearRanges(g lvm.Group, extents lvm.Extents) []ExtentRange {
 	if free := FreeExtents(g); len(free) > 0 && free[0].Count >= extents {
 		return fewestRanges(free, extents)
@@ -144,7 +144,7 @@ func LinearRanges(g lvm.Group, extents lvm.Extents) []ExtentRange {
 	return fewestRanges(FreeExtents(g), extents)
 }
 
-// fewestRanges picks the largest ranges, so that they are few, and the smallest that holds the rest.
+// fewestRanges picks the largest ranges, so that they are few, and the smallest that suffices for the rest.
 func fewestRanges(free []FreeExtent, extents lvm.Extents) []ExtentRange {
 	var ranges []ExtentRange
 	for extents > 0 {

@@ -68,8 +68,8 @@ func Complete(g lvm.Group, lv lvm.LV, v lvm.Volume) bool {
 	return v.State == lvm.StateCreating && !lv.Pending && !g.HasPendingCreate(lv) && v.Source == lvm.ID{} && strings.HasPrefix(lv.Type, string(v.Class.Layout))
 }
 
-// find finds the volume with the spec's name in any of the node's volume groups, since an earlier request may have named
-// another group. A volume of another cluster, or an unmanaged one, matters only where the driver would create the volume.
+// find returns the volume with the spec's name in any of the node's volume groups, since an earlier request may have named
+// another group. A volume of another cluster, or an unmanaged one, matters only in the spec's groups.
 func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.Volume, error) {
 	name := lvm.LVName(spec.Name)
 	for _, g := range s.Groups {
@@ -107,22 +107,22 @@ func Compatible(v lvm.Volume, spec lvm.Spec, groups []lvm.Group) error {
 	}
 	switch {
 	case !slices.ContainsFunc(groups, func(g lvm.Group) bool { return g.UUID == v.ID.VG }):
-		return taken("not in the volume group %q that is asked for now", spec.Class.Group)
+		return taken("the request is for volume group %q", spec.Class.Group)
 	case v.Class.WithoutGroup() != spec.Class.WithoutGroup():
 		return taken("with %s, not %s", v.Class.Description(), spec.Class.Description())
 	case spec.Block && !v.Block:
-		return taken("made for a file system, and not zeroed: its device could show what its extents held before")
+		return taken("for a file system and not zeroed: as a raw block volume it could show earlier data")
 	case v.Source != spec.Source:
-		return taken("it began as %s, and %s is asked for now", v.Source.Description(), spec.Source.Description())
+		return taken("it was created as %s, and the request is for %s", v.Source.Description(), spec.Source.Description())
 	case v.Size < spec.Required:
-		return taken("with %s, less than the %s that are asked for now", size, required)
+		return taken("with %s, less than the requested %s", size, required)
 	case spec.Limit > 0 && v.Size > spec.Limit:
-		return taken("with %s, more than the limit of %s that is asked for now", v.Size, spec.Limit)
+		return taken("with %s, more than the requested limit of %s", v.Size, spec.Limit)
 	}
 	return nil
 }
 
-// PlacementGroup is the UUID of the volume group that a placement changes.
+// PlacementGroup returns the UUID of the volume group that a placement changes.
 func PlacementGroup(p Placement) lvm.VGUUID {
 	switch {
 	case p.Leftover != nil:

@@ -153,7 +153,7 @@ func TestPlanFindsVolume(t *testing.T) {
 func TestConflictNamesSizes(t *testing.T) {
 	s := lvm.State{Groups: []lvm.Group{fixture.Holding(fixture.TestGroup("vg", []lvm.Run{{Start: 10, Count: 90}}), "a", 2, fixture.Unchanged)}}
 	_, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{fixture.TestSpec("a", "vg", 8*lvm.MiB+1)})
-	if err == nil || !strings.Contains(err.Error(), "with 8388608 bytes, less than the 8388609 bytes") {
+	if err == nil || !strings.Contains(err.Error(), "with 8388608 bytes, less than the requested 8388609 bytes") {
 		t.Errorf("the conflict is told as %v", err)
 	}
 }
@@ -204,7 +204,7 @@ func TestSourceDescription(t *testing.T) {
 	spec := lvm.Spec{Name: "v", Class: lvm.Class{Group: "vg-data"}, Source: snapshot}
 	v := lvm.Volume{ID: lvm.ID{VG: g.UUID, LV: lvm.LVName("v")}, Group: "vg-data"}
 	err := alloc.Compatible(v, spec, []lvm.Group{g})
-	want := "it began as an empty volume, and a copy of the snapshot " + snapshot.LV + " is asked for now"
+	want := "it was created as an empty volume, and the request is for a copy of the snapshot " + snapshot.LV
 	if lvm.KindOf(err) != lvm.KindExists || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -15,12 +15,12 @@ type Extension struct {
 	Lv       string        // the LV's name
 	Extents  lvm.Extents   // after the expansion; 0: no change
 	Ranges   []ExtentRange // additional extents; thin: none
-	Pool     *PoolGrowth   // thin: the pool's change before
-	Unzeroed RunsByPV      // raw block volume, not encrypted: the additional extents that must be zeroed before
+	Pool     *PoolGrowth   // thin: the pool's change before the expansion
+	Unzeroed RunsByPV      // raw block volume, not encrypted: the additional extents to zero before
 }
 
-// PlanExtend decides how a ready volume gets the required size and at most the limit (0: no limit). KindOutOfRange: it cannot
-// have that; the error says what it can have.
+// PlanExtend plans the expansion of a ready volume to the required size and at most the limit (0: no limit). KindOutOfRange:
+// that is impossible; the error names the possible size.
 func PlanExtend(s lvm.State, v lvm.Volume, r ExtendRequest) (Extension, error) {
 	required, limit := r.Required, r.Limit
 	g, lv, _, err := s.FindVolume(v.ID)
@@ -64,7 +64,7 @@ func apart(a, b lvm.Bytes) (string, string) {
 	return x, y
 }
 
-// planGrowth plans how the volume gets so many extents, more than it has.
+// planGrowth plans the expansion to so many extents, more than the volume has.
 func planGrowth(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents, block bool) (x Extension, err error) {
 	if err := growable(s, g, lv, v); err != nil {
 		return x, err
@@ -110,11 +110,11 @@ func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ra
 
 // growable checks that the volume can be extended, and that its layout still is its class's: an admin may have converted it.
 func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
-	if err := lvm.CheckWritable(s, g); err != nil { // not the requested size's fault
+	if err := lvm.CheckWritable(s, g); err != nil { // independent of the requested size
 		if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Unresponsive || len(pv.DuplicateDevices) > 0 }) {
-			return lvm.Errorf(lvm.KindBusy, "%w; it is tried again", err)
+			return lvm.Errorf(lvm.KindBusy, "%w; nodelvm retries the expansion", err)
 		}
-		return lvm.Errorf(lvm.KindConflict, "%w; it is tried again", err)
+		return lvm.Errorf(lvm.KindConflict, "%w; nodelvm retries the expansion", err)
 	}
 	need := MetadataNeed(g, v.Class) - mdaPerVolume
 	switch {
@@ -136,7 +136,7 @@ func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
 	return nil
 }
 
-// ErrMoving refuses a volume with extents that pvmove moves: LVM does not change it.
+// ErrMoving is the error for a volume with extents that pvmove moves: LVM does not change it.
 var ErrMoving = lvm.Errorf(lvm.KindBusy, "pvmove moves extents of it: retry when that has ended, or abort it with pvmove --abort")
 
 // IsMoving reports whether pvmove moves extents of a volume or its pool.
@@ -167,7 +167,7 @@ func extendLinear(g lvm.Group, lv lvm.LV, more lvm.Extents) []ExtentRange {
 	return append(ranges, LinearRanges(rest, more)...)
 }
 
-// extendThin provisions more; the pool allocates blocks on the first write.
+// extendThin plans more provisioned size; the pool allocates blocks on the first write.
 func extendThin(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (*PoolGrowth, error) {
 	p, err := PoolOf(g, v.Class)
 	if err != nil {
@@ -176,7 +176,7 @@ func extendThin(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (*Poo
 	return p.Growth(extents, lv.Extents, v.Class, v.Cluster)
 }
 
-// extendRAID picks one range on each leg's disk, so that the redundancy stays.
+// extendRAID picks one range on each leg's disk, which preserves the redundancy.
 func extendRAID(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) ([]ExtentRange, error) {
 	disks, err := legDisks(g, lv)
 	if err != nil {
@@ -209,7 +209,7 @@ func extendRAID(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) ([]Ex
 	return ranges, nil
 }
 
-// legDisks finds the disk of each leg of a RAID volume, in the order of the legs.
+// legDisks returns the disk of each leg of a RAID volume, in the order of the legs.
 func legDisks(g lvm.Group, lv lvm.LV) ([]lvm.PV, error) {
 	var disks []lvm.PV
 	for _, area := range lv.Segments[0].Areas {

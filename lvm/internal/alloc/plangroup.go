@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// GroupsOf finds the volume groups of a class. It refuses a name that two volume groups have.
+// GroupsOf returns the volume groups of a class. If two have its name, it returns both, and CheckAllocatable refuses them.
 func GroupsOf(s lvm.State, class lvm.Class) ([]lvm.Group, error) {
 	if err := lvm.CheckGroup(class.Group); err != nil {
 		return nil, err

@@ -5,9 +5,9 @@ import (
 )
 
 // A leg of a RAID volume is an image LV, which has one extent of every row, and before it a metadata LV with superblocks and a
-// bitmap of the regions that are being written. LVM allocates both from one range.
+// bitmap of the regions with pending writes. LVM allocates both from one range.
 
-// Regions. The bitmap has at most 2^21 bits (dm-raid), so a volume's region size limits its future size. LVM begins with 2 MiB
+// Regions. The bitmap has at most 2^21 bits (dm-raid), so a volume's region size limits its future size. LVM starts with 2 MiB
 // and doubles it with the volume. The driver doubles it with the group, so that a volume can be extended with the group to
 // sixteen times its present size.
 const (
@@ -16,8 +16,8 @@ const (
 	regionGrowth = 4 // bits
 )
 
-// RegionSize is the region size of a new volume: at most the volume's size, because LVM and the kernel refuse more, and at
-// least a stripe.
+// RegionSize returns the region size of a new volume: at least a stripe, and at most the volume's size, because LVM and the
+// kernel refuse more.
 func RegionSize(g lvm.Group, class lvm.Class, extents lvm.Extents) lvm.Bytes {
 	var whole lvm.Extents
 	for _, pv := range g.PVs {

@@ -44,7 +44,7 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 	return planNewSnapshot(s, g, lv, v, spec)
 }
 
-// findSnapshot finds the snapshot with the name in any of the node's volume groups.
+// findSnapshot returns the snapshot with the name in any of the node's volume groups.
 func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snapshot, error) {
 	name := lvm.SnapshotName(spec.Name)
 	for _, g := range s.Groups {
@@ -74,7 +74,7 @@ func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snap
 	return nil, nil
 }
 
-// planNewSnapshot plans a new snapshot. Its provisioned size is its origin's, since all of it may come to differ.
+// planNewSnapshot plans a new snapshot. Its provisioned size is its origin's, because all of its blocks may differ in time.
 func planNewSnapshot(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, spec lvm.SnapshotSpec) (SnapshotPlacement, error) {
 	sn := lvm.Snapshot{
 		ID: lvm.ID{VG: g.UUID, LV: lvm.SnapshotName(spec.Name)}, Name: spec.Name, Cluster: v.Cluster, Group: g.Name,

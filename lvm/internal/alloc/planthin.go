@@ -21,7 +21,7 @@ import (
 const (
 	PoolChunk     = 64 * lvm.KiB // doubled for groups where it would need too much metadata
 	poolPerChunk  = 64           // bytes of metadata for one mapping (lvmthin(7), "Size of pool metadata LV")
-	poolSnapshots = 4            // mappings of each chunk that the metadata has space for: as many volumes and snapshots that differ
+	poolSnapshots = 4            // mappings of each chunk for which the metadata has space: as many volumes and snapshots may differ
 
 	PoolMetadataBlock = 4 * lvm.KiB              // the kernel's unit for metadata
 	PoolMetadataMax   = 15*lvm.GiB + 768*lvm.MiB // below the limit of dm-thin, which is about 15.8 GiB
@@ -34,14 +34,14 @@ type Pool struct {
 	Group    lvm.Group
 	Name     string
 	Made     bool
-	Ours     bool        // extended with its provisioned size
+	Ours     bool        // the driver extends it with its provisioned size
 	Data     lvm.Extents // of the data LV
 	Chunk    lvm.Bytes
 	Promised lvm.Extents // chunks: the provisioned size
 	Metadata lvm.Extents
-	spare    lvm.Extents // of LVM's spare, if it is created with the pool
+	spare    lvm.Extents // of LVM's spare, if LVM creates it with the pool
 	debris   *lvm.LV     // an LV with the pool's name that a killed lvcreate left
-	spares   []lvm.LV    // LVs that a killed lvcreate may have left: LVM can tell (sparesArgs)
+	spares   []lvm.LV    // LVs that a killed lvcreate may have left: LVM decides (sparesArgs)
 }
 
 // PoolGrowth is a pool's change before it provisions more. nil: none.
@@ -59,7 +59,7 @@ type PoolGrowth struct {
 	Chunk    lvm.Bytes
 }
 
-// PoolOf finds the pool of a class in the group, or plans a new one. KindInsufficientCapacity: the group can have no thin
+// PoolOf returns the pool of a class in the group, or plans a new one. KindInsufficientCapacity: the group can have no thin
 // volume of the class.
 func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == class.Pool })
@@ -100,7 +100,7 @@ func newPool(g lvm.Group, class lvm.Class) (Pool, error) {
 		whole += pv.Extents
 	}
 	p := Pool{Group: g, Name: class.Pool, Ours: true, Chunk: PoolChunk}
-	if spareOf(g) == 0 { // where LVM has a spare it creates no other: a volume that has the host name has another origin
+	if spareOf(g) == 0 { // LVM creates no second spare: with one, a volume with its host name has another origin
 		p.spares = nameless(g)
 	}
 	need := func() lvm.Bytes { return g.Bytes(whole) / p.Chunk * poolPerChunk * poolSnapshots }
@@ -131,7 +131,7 @@ func nameless(g lvm.Group) (list []lvm.LV) {
 // Fixed counts the extents that creating the pool needs besides its data.
 func (p Pool) Fixed() lvm.Extents { return p.Metadata + p.spare }
 
-// spareOf is the size of LVM's spare for the repair of pool metadata, which is as large as the group's largest.
+// spareOf returns the size of LVM's spare for the repair of pool metadata, which is as large as the group's largest.
 func spareOf(g lvm.Group) (n lvm.Extents) {
 	for _, lv := range g.LVs {
 		if lv.Hidden && strings.HasSuffix(lv.Name, SpareSuffix) {
@@ -146,7 +146,7 @@ func (p Pool) Chunks(n lvm.Extents) lvm.Extents {
 	return lvm.Extents((p.Group.Bytes(n) + p.Chunk - 1) / p.Chunk)
 }
 
-// Growable counts the extents that the pool's data can be extended by, limited by what its metadata can map.
+// Growable counts the extents by which the pool's data can be extended, limited by what its metadata can map.
 func (p Pool) Growable() lvm.Extents {
 	switch {
 	case !p.Ours:
@@ -161,18 +161,18 @@ func (p Pool) Growable() lvm.Extents {
 // maxVolume limits a volume, so that its bytes and percentages of its chunks do not overflow.
 func maxVolume(g lvm.Group) lvm.Extents { return min(maxExtents, lvm.Extents((1<<62)/g.ExtentSize)) }
 
-// Promise is how much a pool with n extents of data can provision in all, in chunks.
+// Promise returns the total number of chunks that a pool with n extents of data can provision.
 func (p Pool) Promise(n lvm.Extents, percent int) lvm.Extents {
 	return min(lvm.Extents((1<<62)/p.Chunk), lvm.Extents(p.Group.Bytes(n)/p.Chunk)*lvm.Extents(percent)/100)
 }
 
-// dataFor counts the extents of data that allow to provision n chunks.
+// dataFor counts the extents of data that n provisioned chunks need.
 func (p Pool) dataFor(n lvm.Extents, percent int) lvm.Extents {
 	chunks := (n*100 + lvm.Extents(percent) - 1) / lvm.Extents(percent)
 	return p.Group.ExtentsFor(max(1, lvm.Bytes(chunks)*p.Chunk))
 }
 
-// promisable is the largest thin volume of the class in the group.
+// promisable returns the size of the largest thin volume of the class in the group.
 func promisable(g lvm.Group, class lvm.Class) lvm.Extents {
 	p, err := PoolOf(g, class)
 	if err != nil {
@@ -182,8 +182,8 @@ func promisable(g lvm.Group, class lvm.Class) lvm.Extents {
 	return max(0, min(maxVolume(g), lvm.Extents(lvm.Bytes(left)*p.Chunk/g.ExtentSize)))
 }
 
-// Growth decides the pool's change before it provisions n extents in the place of old extents, and counts the chunks that it
-// adds. KindInsufficientCapacity: the pool cannot provision that much.
+// Growth plans the pool's change before it provisions n extents in the place of old extents; nil: none.
+// KindInsufficientCapacity: the pool cannot provision that much.
 func (p Pool) Growth(n, old lvm.Extents, class lvm.Class, cluster string) (*PoolGrowth, error) {
 	promised := p.Promised + p.Chunks(n) - p.Chunks(old)
 	room := p.Growable()
@@ -198,7 +198,7 @@ func (p Pool) Growth(n, old lvm.Extents, class lvm.Class, cluster string) (*Pool
 	return p.To(grown, cluster), nil
 }
 
-// To is the change that brings the pool to so many extents of data, for which the caller has found space.
+// To returns the change that gives the pool so many extents of data, for which the caller has checked the free extents.
 func (p Pool) To(grown lvm.Extents, cluster string) *PoolGrowth {
 	growth := &PoolGrowth{Name: p.Name, Cluster: cluster, Group: p.Group, Data: grown, Metadata: p.Metadata, Chunk: p.Chunk}
 	rest := p.Group
@@ -215,7 +215,7 @@ func (p Pool) To(grown lvm.Extents, cluster string) *PoolGrowth {
 	return growth
 }
 
-// refusal says how much the pool can still provision.
+// refusal returns an error with the size that the pool can still provision.
 func (p Pool) refusal(class lvm.Class, old lvm.Extents) error {
 	left := class.DataSize(p.Group.Bytes(promisable(p.Group, class) + old))
 	switch {

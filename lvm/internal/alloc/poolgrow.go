@@ -25,7 +25,7 @@ const (
 // UsualPolicy is the policy of a pool without a declaration.
 var UsualPolicy = lvm.PoolPolicy{AutoextendThreshold: lvm.PoolDataThreshold, MetadataAutoextendThreshold: lvm.PoolMetadataThreshold}
 
-// PolicyOf finds the declared policy of a pool.
+// PolicyOf returns the declared policy of a pool, or UsualPolicy.
 func PolicyOf(declared []lvm.Declaration, group lvm.VGName, pool string) lvm.PoolPolicy {
 	i := slices.IndexFunc(declared, func(d lvm.Declaration) bool { return d.Name == group && d.Pool.Name == pool })
 	if i < 0 {
@@ -41,7 +41,7 @@ type PoolNeed struct {
 	Refresh  bool        // the kernel does not use the last extension yet: refresh before another one
 }
 
-// Due decides the extension that a pool needs now, limited by the group's free extents.
+// Due returns the extension that a pool needs now, limited by the group's free extents.
 func (p Pool) Due(s lvm.PoolStatus, policy lvm.PoolPolicy) (need PoolNeed) {
 	if !p.Ours || !p.Made || s.IsFailed() {
 		return PoolNeed{}
@@ -49,7 +49,7 @@ func (p Pool) Due(s lvm.PoolStatus, policy lvm.PoolPolicy) (need PoolNeed) {
 	if lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, policy.MetadataAutoextendThreshold) {
 		need.Metadata = p.moreMetadata()
 	}
-	whole := p.dataFor(p.Promised, 100) // more is useless
+	whole := p.dataFor(p.Promised, 100) // more would be useless
 	if lvm.IsAbove(s.DataUsed, s.DataTotal, policy.AutoextendThreshold) && whole > p.Data {
 		step := max(p.Data/growDataPart, p.Group.ExtentsFor(poolStep))
 		room := max(0, p.Growable()-p.metadataCost(need.Metadata))
@@ -69,7 +69,7 @@ func (p Pool) isKernelSmaller(s lvm.PoolStatus) bool {
 	return s.DataTotal < int64(p.Group.Bytes(p.Data)/p.Chunk) || s.MetadataTotal < int64(p.Group.Bytes(p.Metadata)/PoolMetadataBlock)
 }
 
-// moreMetadata is the extension of a pool's metadata: a half, or as much as the group has.
+// moreMetadata returns the extension of a pool's metadata: a half, or as much as the group has.
 func (p Pool) moreMetadata() lvm.Extents {
 	most := lvm.Extents(PoolMetadataMax/p.Group.ExtentSize) - p.Metadata
 	more := min(max(1, p.Metadata/growMetadataPart), most)
@@ -79,7 +79,7 @@ func (p Pool) moreMetadata() lvm.Extents {
 	return max(0, more)
 }
 
-// metadataCost counts the extents that more metadata needs: LVM's spare has to grow with it.
+// metadataCost counts the extents that more metadata needs: LVM's spare must grow with it.
 func (p Pool) metadataCost(more lvm.Extents) lvm.Extents {
 	if more == 0 {
 		return 0
@@ -87,8 +87,8 @@ func (p Pool) metadataCost(more lvm.Extents) lvm.Extents {
 	return more + max(0, p.Metadata+more-spareOf(p.Group))
 }
 
-// OvercommitReason says why the pool can provision no more; "" if it can. The group's free extents count as the pool's, because
-// the driver extends it.
+// OvercommitReason returns why the pool can provision no more; "" if it can. The group's free extents count as the pool's,
+// because the driver extends it.
 func (p Pool) OvercommitReason(s lvm.PoolStatus) string {
 	name, group := string(p.Group.Name)+"/"+p.Name, p.Group.Name
 	theirs := fmt.Sprintf("an admin created the pool, so the driver does not extend it: extend it (lvextend %s; for the metadata, with --poolmetadatasize), or delete volumes or snapshots in it", name)

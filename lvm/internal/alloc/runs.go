@@ -25,7 +25,7 @@ func Union(lists ...[]lvm.Run) []lvm.Run {
 	return joined
 }
 
-// Common is the intersection of two lists; each must be ascending and disjoint.
+// Common returns the intersection of two lists; each must be ascending and disjoint.
 func Common(a, b []lvm.Run) []lvm.Run {
 	var both []lvm.Run
 	for i, j := 0, 0; i < len(a) && j < len(b); {
@@ -41,7 +41,7 @@ func Common(a, b []lvm.Run) []lvm.Run {
 	return both
 }
 
-// Lacking is the part of the first list that is not in the second.
+// Lacking returns the part of the first list that is not in the second.
 func Lacking(a, b []lvm.Run) []lvm.Run {
 	for _, r := range b {
 		a = without(a, r.Start, r.End()-1)
@@ -49,7 +49,7 @@ func Lacking(a, b []lvm.Run) []lvm.Run {
 	return a
 }
 
-// With is the union with others.
+// With returns the union with others.
 func (r RunsByPV) With(others RunsByPV) RunsByPV {
 	all := RunsByPV{}
 	for _, runs := range []RunsByPV{r, others} {
@@ -60,7 +60,7 @@ func (r RunsByPV) With(others RunsByPV) RunsByPV {
 	return all
 }
 
-// less is the part that the others lack.
+// less returns the part that the others lack.
 func (r RunsByPV) less(others RunsByPV) RunsByPV {
 	rest := RunsByPV{}
 	for pv, list := range r {
@@ -117,7 +117,7 @@ type piece struct {
 	row lvm.Extents // the volume's extents for each extent of the run, over all legs
 }
 
-// pieces finds where a volume's content is. whole is false for an LV whose content may also be elsewhere (a cache, a RAID
+// pieces returns where a volume's content is. whole is false for an LV whose content may also be elsewhere (a cache, a RAID
 // during a reshape), or whose type is unknown. The metadata of a RAID is no content.
 func pieces(g lvm.Group, lv lvm.LV) (all []piece, whole bool) {
 	for _, seg := range lv.Segments {
@@ -165,7 +165,7 @@ func dataLegs(seg lvm.Segment) int {
 	return 0
 }
 
-// raidLevel is a segment type without its variant: raid5 for raid5_ls.
+// raidLevel returns a segment type without its variant: raid5 for raid5_ls.
 func raidLevel(segmentType string) string {
 	for i := range segmentType {
 		if segmentType[i] == '_' {
@@ -175,7 +175,7 @@ func raidLevel(segmentType string) string {
 	return segmentType
 }
 
-// ContentOf is where a volume's content is; nil unless all of it is known.
+// ContentOf returns where a volume's content is; nil unless all of it is known.
 func ContentOf(g lvm.Group, lv lvm.LV) RunsByPV {
 	parts, whole := pieces(g, lv)
 	if !whole {
@@ -188,7 +188,7 @@ func ContentOf(g lvm.Group, lv lvm.LV) RunsByPV {
 	return runs
 }
 
-// RangesOn are the ranges of a volume, in its logical extents, that are on these runs; all of the volume if that is unknown.
+// RangesOn returns the ranges of a volume, in its logical extents, that are on these runs; the whole volume if it is unknown.
 func RangesOn(g lvm.Group, lv lvm.LV, runs RunsByPV) []lvm.Run {
 	parts, whole := pieces(g, lv)
 	if !whole {
@@ -203,7 +203,7 @@ func RangesOn(g lvm.Group, lv lvm.LV, runs RunsByPV) []lvm.Run {
 	return Union(all)
 }
 
-// FreeRuns are the free extents on present disks. A missing disk may return with other content.
+// FreeRuns returns the free extents on present disks. A missing disk may return with other content.
 func FreeRuns(g lvm.Group) RunsByPV {
 	free := RunsByPV{}
 	for _, pv := range g.PVs {
@@ -214,7 +214,7 @@ func FreeRuns(g lvm.Group) RunsByPV {
 	return free
 }
 
-// onlyZeroed is the group with only the free extents that are known to be zero.
+// onlyZeroed returns the group with only the free extents that are known to be zero.
 func onlyZeroed(g lvm.Group) lvm.Group {
 	g.PVs = slices.Clone(g.PVs)
 	for i := range g.PVs {
@@ -223,7 +223,7 @@ func onlyZeroed(g lvm.Group) lvm.Group {
 	return g
 }
 
-// UnzeroedIn is the part of the ranges that is not known to be zero.
+// UnzeroedIn returns the part of the ranges that is not known to be zero.
 func UnzeroedIn(g lvm.Group, ranges []ExtentRange) RunsByPV {
 	known := RunsByPV{}
 	for _, pv := range g.PVs {
@@ -237,7 +237,7 @@ func (r RunsByPV) Away(g lvm.Group) bool {
 	return len(r) > 0 && slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Unresponsive) && len(r[pv.UUID]) > 0 })
 }
 
-// Within is the part of the runs that is free in the group.
+// Within returns the part of the runs that is free in the group.
 func (r RunsByPV) Within(g lvm.Group) RunsByPV {
 	rest := RunsByPV{}
 	for pv, free := range FreeRuns(g) {

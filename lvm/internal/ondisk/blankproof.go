@@ -16,16 +16,16 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// provenHead and provenTail are how much at the beginning and at the end of a blank device must be zero. Formats that libblkid
-// does not know (a database's, the rest of a wiped partition table) begin or end there. So does, at the second MiB, the first
-// partition of a removed table.
+// provenHead and provenTail are the sizes of the beginning and the end of a blank device that must be zero. Formats that
+// libblkid does not know (a database's, the rest of a wiped partition table) begin or end there. So does, at the second MiB,
+// the first partition of a removed table.
 const (
 	provenHead = 2 * lvm.MiB
 	provenTail = 1 * lvm.MiB
 )
 
-// IneligibleReason says, from the kernel's information, why the driver does not use a device; "" if nothing prevents it. named:
-// the configuration names exactly this device.
+// IneligibleReason returns why, according to the kernel, the driver does not use a device; "": the kernel reports no reason.
+// named: the configuration names exactly this device.
 func (d Disk) IneligibleReason(named bool) string {
 	switch {
 	case d.Standing != StandsOnDisks:
@@ -60,14 +60,14 @@ func (d Disk) IneligibleReason(named bool) string {
 	return ""
 }
 
-// exclusiveDevice is a device with an exclusive open. The kernel refuses one while the device is mounted in any container, swap
-// space, or below another device.
+// exclusiveDevice is a device that is open exclusively. The kernel refuses an exclusive open while the device is mounted in any
+// container, swap space, or below another device.
 type exclusiveDevice struct {
 	file *os.File
 	directFile
 }
 
-// OpenExclusive opens a device exclusively. refusal says what uses it, that it cannot be opened, or that it is ineligible.
+// OpenExclusive opens a device exclusively. refusal explains what uses it, why it cannot be opened, or why it is ineligible.
 func (d Disk) OpenExclusive(where Positions) (g *exclusiveDevice, refusal string) {
 	fd, err := unix.Open(d.Path, unix.O_RDONLY|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -93,7 +93,7 @@ func (d Disk) OpenExclusive(where Positions) (g *exclusiveDevice, refusal string
 
 func (g *exclusiveDevice) Release() { _ = g.file.Close() }
 
-// Content describes what an exclusive device holds; "" if it is blank. It writes nothing.
+// Content describes the content of an exclusive device; "" if it is blank. It writes nothing.
 func (g *exclusiveDevice) Content(ctx context.Context, d Disk, signatures func(context.Context, string) ([]string, error)) string {
 	if d.pv != nil {
 		return d.pv.words(d.Path)
@@ -117,8 +117,8 @@ func (g *exclusiveDevice) Content(ctx context.Context, d Disk, signatures func(c
 	return ""
 }
 
-// PVUUIDPrefix begins the UUID of each physical volume that the driver creates. It identifies one that an interrupted prepare
-// left without a group.
+// PVUUIDPrefix is the start of the UUID of each physical volume that the driver creates. It identifies one that an interrupted
+// prepare left without a group.
 const PVUUIDPrefix = "NodeLV"
 
 // words describes a physical volume that no group on this node includes.
@@ -139,9 +139,9 @@ func (p probe) words(path string) string {
 	return "it is a physical volume of LVM that is in no group here. If you do not need it, and no other disk of its volume group is missing, run pvremove " + path
 }
 
-// Unfinished reports whether the device is a physical volume that the driver created for a group, and that never became a part
-// of one. It has the driver's UUID prefix. The only metadata ever written to it is that group's, in the commit that adds it.
-// Everything else that Content reads is zero. ours is the group now; nil if it does not exist.
+// Unfinished reports whether the device is a physical volume that the driver created for a group, but that never became a part
+// of it. Such a device has the driver's UUID prefix. Its only metadata, if any, is that group's, from the commit that adds the
+// device, and everything else that Content reads is zero. ours is the group now; nil if it does not exist.
 func (g *exclusiveDevice) Unfinished(d Disk, name lvm.VGName, ours *lvm.Group) bool {
 	if d.pv == nil || d.pv.err != nil || !strings.HasPrefix(d.pv.label.uuid, PVUUIDPrefix) || len(d.pv.label.areas) != 1 {
 		return false
@@ -176,7 +176,7 @@ func (g *exclusiveDevice) Unfinished(d Disk, name lvm.VGName, ours *lvm.Group) b
 	return first.group.UUID == ours.UUID && first.group.Seqno == ours.Seqno+1 // a later commit: an admin removed the device from the group
 }
 
-// firstByte is the index of the first byte that is not zero; -1 if there is none.
+// firstByte returns the index of the first byte that is not zero; -1: none.
 func firstByte(data []byte) int { return slices.IndexFunc(data, func(b byte) bool { return b != 0 }) }
 
 // NewPVUUID returns a UUID in LVM's notation with the driver's prefix.

@@ -18,30 +18,30 @@ import (
 
 const (
 	checkEvery    = 10 * time.Minute
-	checkPatience = 20 * time.Second // for one comparison; a start waits for it
-	checkAttempts = 3                // a difference must show in each
+	checkPatience = 20 * time.Second // for one comparison; the driver's start waits for it
+	checkAttempts = 3                // a difference counts if each finds one
 )
 
 // CheckedReader reads the disks directly, and compares the readings with LVM's report: on request, and in the background every
-// ten minutes while callers read. If the two differ at the same seqnos, the direct reading is wrong, or not of the devices that
-// LVM uses. From then on it uses only the report, which costs one process a reading.
+// ten minutes while callers read. If the two differ at the same seqnos, the direct reading is wrong, or reads other devices
+// than LVM. From then on it uses only the report, which costs one process a reading.
 type CheckedReader struct {
 	Direct lvm.Reader
-	Report func(ctx context.Context, devices []string) (lvm.State, error) // opens these devices only
-	Later  func(func(context.Context))                                    // runs it in the background, with a context that ends with the Host
+	Report func(ctx context.Context, devices []string) (lvm.State, error) // LVM opens only these devices
+	Later  func(func(context.Context))                                    // runs a function in the background, with a context that ends with the Host
 	Log    *slog.Logger
 
 	mu  sync.Mutex
-	due time.Time // when to compare next; zero: never compared, and no automatic comparison
+	due time.Time // time of the next comparison; zero: none yet, and none starts by itself
 	Off string    // how the two differed; "": they agree
 }
 
-// Read implements Reader. LVM's report, one process, supplies what the disks cannot. The direct reading always decides which
-// devices LVM may open.
+// Read implements Reader. LVM's report, one process, supplies what the direct reading cannot. The direct reading always
+// determines which devices LVM may open.
 func (c *CheckedReader) Read(ctx context.Context) (lvm.State, error) {
 	s, err := c.Direct.Read(ctx)
 	if err != nil && (ctx.Err() != nil || len(s.Devices) == 0) {
-		return lvm.State{}, err // so it is unknown which devices LVM may open
+		return lvm.State{}, err // it is unknown which devices LVM may open
 	}
 	if c.Difference() != "" {
 		reported, err := c.Report(ctx, s.Devices)
@@ -62,7 +62,7 @@ func (c *CheckedReader) Read(ctx context.Context) (lvm.State, error) {
 	return completedBy(s, reported), nil
 }
 
-// Difference says how the two readings differed; "" if they never did.
+// Difference returns the difference that Check found; "": none.
 func (c *CheckedReader) Difference() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +125,7 @@ func compareStates(before, report, after lvm.State) string {
 	for _, g := range before.Groups {
 		same := groupByUUID(after, g.UUID)
 		if same == nil || !reflect.DeepEqual(g, *same) || strings.Contains(g.Problem, lvm.DuplicatePhrase) {
-			continue // it changes, or LVM sees only one copy of a disk
+			continue // the group changes, or LVM sees only one copy of a disk
 		}
 		told := groupByUUID(report, g.UUID)
 		if told == nil {
@@ -154,14 +154,14 @@ func groupByUUID(s lvm.State, uuid lvm.VGUUID) *lvm.Group {
 	return &s.Groups[i]
 }
 
-// withComparableProblem returns a reported group with the direct reading's values where the report cannot have them. LVM may
-// use another name of a disk. It does not report which volume's checksums an integrity volume holds, a pool's messages, the
+// withComparableProblem returns a reported group with the direct reading's values where the report has none or may differ. LVM
+// may use another name of a disk. It does not report which volume's checksums an integrity volume has, a pool's messages, the
 // MISSING flag, or the text's checksum.
 func withComparableProblem(g lvm.Group, direct lvm.Group) lvm.Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	g.Checksum = direct.Checksum
 	g.AutoActivation = direct.AutoActivation
-	if direct.MDASize == maxText { // LVM includes what it could write beyond
+	if direct.MDASize == maxText { // LVM includes the space beyond maxText
 		g.MDAFree = direct.MDAFree
 	}
 	for i := range min(len(g.PVs), len(direct.PVs)) {

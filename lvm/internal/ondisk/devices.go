@@ -34,7 +34,7 @@ type BlockDevice struct {
 	partition bool
 	number    uint64 // as in stat's st_rdev
 	Inode     uint64 // of its entry in sysfs; no later device ever has the same
-	Disk      bool   // its position is constant; each reading determines the position of any other device
+	Disk      bool   // its position is constant; for any other device each reading determines it
 }
 
 // blockDevices is the kernel's list of the node's devices.
@@ -43,11 +43,11 @@ type blockDevices struct {
 	list    []BlockDevice   // devices that may be PVs, by their size and kind
 	volumes map[string]bool // names of LVM's devices
 	mappers map[string]bool // names of device-mapper devices that are not LVM's, or have no UUID yet
-	stacked bool            // devices other than LVM's are made of others
+	stacked bool            // some device other than LVM's is made of others
 }
 
 // scanner lists the node's block devices. It reads constant properties of a device once: a scan without a new device reads one
-// folder and one file.
+// directory and one file.
 type scanner struct {
 	mu    sync.Mutex
 	known map[string]knownDevice // by name
@@ -193,8 +193,7 @@ func (b *blockDevices) candidate(name, dev string) (BlockDevice, bool, error) {
 	return d, d.Path != "" && !never, nil
 }
 
-// component reports whether another device is made of this one (a software RAID of its leg, a multipath device of its path):
-// then the other one has the PV.
+// component reports whether another device is made of this one (software RAID, multipath): then the other one has the PV.
 func (b *blockDevices) component(name string) (bool, error) {
 	if !b.stacked {
 		return false, nil

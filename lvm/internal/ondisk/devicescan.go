@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// deviceScan reads all devices of a node once. A few workers read them in turn: on a busy machine, waking a further thread
-// costs more than the reading. An unresponsive device blocks its worker, and another one continues. It delays this scan by its
-// patience, and later scans not at all: they skip it until it has answered.
+// deviceScan reads all devices of a node once. A few workers read them in turn: on a busy machine, waking another thread costs
+// more than the reading. An unresponsive device blocks its worker, and a new worker continues. The device delays this scan by
+// its patience, and later scans not at all: they skip it until it has answered.
 type deviceScan struct {
 	disks *Disks
 	read  func(d BlockDevice, before probe) probe
@@ -63,7 +63,7 @@ func (s *deviceScan) patience(device BlockDevice) time.Duration {
 	return s.disks.patience(answered)
 }
 
-// work reads devices until none is left.
+// work reads devices until the queue is empty.
 func (s *deviceScan) work() {
 	for {
 		s.mu.Lock()
@@ -87,13 +87,13 @@ func (s *deviceScan) work() {
 	}
 }
 
-// silent is the probe of an unresponsive device.
+// silent returns the probe of an unresponsive device.
 func (s *deviceScan) silent(device BlockDevice) probe {
 	before, _ := s.disks.lastOf(device)
 	return probe{device: device, label: before.label, areas: before.areas, err: errUnresponsive}
 }
 
-// finish records a device's probe, unless the scan gave it up before. The caller holds s.mu.
+// finish records a device's probe, unless the scan has already given up the device. The caller holds s.mu.
 func (s *deviceScan) finish(p probe) {
 	if _, wanted := s.waiting[p.device.Name]; !wanted {
 		return
@@ -129,7 +129,7 @@ func (s *deviceScan) giveUp() time.Duration {
 	return pause
 }
 
-// stop keeps the workers from starting another device.
+// stop prevents the workers from starting another device.
 func (s *deviceScan) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

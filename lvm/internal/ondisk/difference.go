@@ -47,7 +47,7 @@ func firstDifference(place string, a, b reflect.Value) string {
 	return fmt.Sprintf("%s: %v on the disks, %v in LVM's report", place, a.Interface(), b.Interface())
 }
 
-// elementName is an operator's name of an element: its name field, if it has one.
+// elementName returns the name by which an admin knows an element: its name field, if it has one.
 func elementName(element reflect.Value, i int) string {
 	if element.Kind() == reflect.Struct {
 		for _, field := range []string{"Name", "UUID"} {

@@ -1,16 +1,17 @@
 // Package ondisk reads what LVM wrote on the disks (labels, metadata areas and the metadata text) into a lvm.State. It also
-// decides which block devices may have a volume group (position.go) and which are provably blank (eligible.go, blankproof.go).
+// determines which block devices may have a volume group (position.go) and which are provably blank (eligible.go,
+// blankproof.go).
 //
-// Disks.Read lists block devices in sysfs (devices.go), and decides from device numbers what each is made of (position.go).
+// Disks.Read lists block devices in sysfs (devices.go), and determines from device numbers what each is made of (position.go).
 // It reads label and metadata area (probe.go, label.go), and parses the text (vgtext.go, vgimport.go, vgsegments.go). Then it
 // assembles the groups (metadata.go), and finds what forbids changes (restrictions.go).
 //
-// CheckedReader compares each reading with LVM's own report (report.go) at start and every ten minutes, and uses the report
-// alone once the two differ.
+// CheckedReader compares direct readings with LVM's own report (report.go) at start and every ten minutes, and uses only the
+// report once the two differ.
 //
 // Caveats:
 //
 //   - A tenant can write anything to a volume. The reader never reads a device that is made of a logical volume, and checks
 //     sizes before it allocates memory for any device's content.
-//   - A reading waits for a commit in progress for a moment, and reports an unresponsive device as Unresponsive.
+//   - A reading waits briefly for a commit in progress, and reports an unresponsive device as Unresponsive.
 package ondisk

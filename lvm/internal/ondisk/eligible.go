@@ -16,7 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Disk is a block device of the node, with all that decides whether it can become a physical volume.
+// Disk is a block device of the node, with everything that determines whether it can become a physical volume.
 type Disk struct {
 	BlockDevice
 	position
@@ -38,7 +38,7 @@ type Disk struct {
 	pv      *probe     // its physical volume; nil: none
 }
 
-// Names are all names that a pattern may match.
+// Names returns all names that a pattern may match.
 func (d Disk) Names() []string { return append([]string{d.Path}, d.Links...) }
 
 // DeviceScanner scans the node's devices.
@@ -132,8 +132,8 @@ func (v DeviceScanner) inspect(device BlockDevice) (Disk, error) {
 	return d, err
 }
 
-// remotePath is in the sysfs path of a disk on iSCSI or Fibre Channel (Linux, scsi_transport_iscsi.c, scsi_transport_fc.c). One
-// on NVMe over Fabrics is below /devices/virtual.
+// remotePath matches the sysfs path of a disk on iSCSI or Fibre Channel (Linux, scsi_transport_iscsi.c, scsi_transport_fc.c).
+// One on NVMe over Fabrics is below /devices/virtual.
 var remotePath = regexp.MustCompile(`/(session[0-9]+|rport-[0-9:-]+)/`)
 
 // links returns the persistent names below /dev/disk, by the name of the device.
@@ -157,7 +157,7 @@ func (v DeviceScanner) links() map[string][]string {
 }
 
 // uses returns what uses each device, by its name: swap, and mounts of the device or of something made of it. A container sees
-// the mounts of other containers only in part; an exclusive open proves that a device is unused.
+// only some mounts of other containers; an exclusive open proves that a device is unused.
 func (v DeviceScanner) uses() (map[string][]string, error) {
 	mounts, err := ReadMounts(filepath.Join(v.Proc, "self/mountinfo"))
 	if err != nil {
@@ -222,7 +222,7 @@ func (v DeviceScanner) loops(add func(name, use string)) error {
 	return nil
 }
 
-// LoopBacking asks a loop device for its backing device (loop(4), LOOP_GET_STATUS64).
+// LoopBacking returns the backing device of a loop device (loop(4), LOOP_GET_STATUS64).
 func LoopBacking(loop string) (uint64, error) {
 	f, err := os.Open(loop)
 	if err != nil {
@@ -252,7 +252,7 @@ func (v DeviceScanner) below(name string, do func(string)) {
 	}
 }
 
-// placeOf picks the most informative mount point: the root, else the shortest.
+// placeOf returns the shortest mount point, and so the root before all others.
 func placeOf(places []string) string {
 	return slices.MinFunc(places, func(a, b string) int {
 		if len(a) != len(b) {

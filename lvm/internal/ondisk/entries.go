@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirEntry is one entry of a folder.
+// dirEntry is one entry of a directory.
 type dirEntry struct {
 	name  string
 	inode uint64
 }
 
-// readEntries lists a folder with its entries' inodes, in four system calls unless it is very long.
+// readEntries lists a directory with its entries' inodes, in four system calls unless it is very long.
 func readEntries(dir string) ([]dirEntry, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -55,8 +55,8 @@ func appendEntries(entries []dirEntry, p []byte) []dirEntry {
 	return entries
 }
 
-// readPartitions returns the size of each block device that has one, in KiB, by its name in sysfs (proc(5), /proc/partitions;
-// it is the same in every namespace).
+// readPartitions returns the size of each block device in /proc/partitions (proc(5)), in KiB, by its name in sysfs. The file is
+// the same in every namespace.
 func readPartitions(path string) (map[string]int64, error) {
 	text, err := readSmall(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func readPartitions(path string) (map[string]int64, error) {
 	return sizes, nil
 }
 
-// readSmall reads a kernel file to its end, without the calls that package os makes to determine its type.
+// readSmall reads a whole kernel file, without the calls that package os makes to determine its type.
 func readSmall(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

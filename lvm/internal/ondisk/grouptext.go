@@ -44,7 +44,7 @@ func (g *groupTexts) intern(checksum uint32, text []byte) *groupText {
 		}
 	}
 	t := &groupText{checksum: checksum, text: string(text)}
-	if len(g.known) >= maxTexts { // a reading that is cancelled forgets nothing
+	if len(g.known) >= maxTexts { // a cancelled reading does not call keep
 		g.known = slices.Delete(g.known, 0, 1)
 	}
 	g.known = append(g.known, t)

@@ -90,13 +90,13 @@ func parseSpans(p []byte) (spans []span, rest []byte, err error) {
 
 // areaHeader is the header of one metadata area.
 type areaHeader struct {
-	size     int64 // of the whole area, header included
+	size     int64 // of the whole area, including the header
 	ignored  bool
 	text     span // of the committed text, offset from the area's start; size 0: no group yet
 	checksum uint32
 }
 
-// decodeAreaHeader decodes the 512 bytes at the start of the metadata area that the label locates at where.
+// decodeAreaHeader decodes the first 512 bytes of the metadata area at where.
 func decodeAreaHeader(p []byte, where span) (areaHeader, error) {
 	switch {
 	case string(p[4:20]) != mdaMagic:
@@ -125,7 +125,7 @@ func decodeAreaHeader(p []byte, where span) (areaHeader, error) {
 	return h, nil
 }
 
-// pieces returns where the text is on the device: one range, or two if it wraps at the end of the ring.
+// pieces returns the ranges of the text on the device: one, or two if the text wraps at the end of the ring.
 func (h areaHeader) pieces(start int64) []span {
 	room := h.size - h.text.offset
 	if h.text.size <= room {
@@ -134,14 +134,13 @@ func (h areaHeader) pieces(start int64) []span {
 	return []span{{start + h.text.offset, room}, {start + mdaHeaderSize, h.text.size - room}}
 }
 
-// usable is how many bytes of text LVM writes into an area. LVM keeps the old text until it has committed the new one, and a
-// sector more for rounding (lvm2, lib/format_text/format-text.c, read_metadata_location_summary). The limit is what this reader
-// reads.
+// usable returns how many bytes of text LVM can write into an area, at most maxText. LVM keeps the old text until it has
+// committed the new one, and a sector more for rounding (lvm2, lib/format_text/format-text.c, read_metadata_location_summary).
 func usable(areaSize int64) lvm.Bytes {
 	return min(maxText, max(0, lvm.Bytes((areaSize-mdaHeaderSize)/2-lvm.SectorSize)))
 }
 
-// free is how much the text can grow, in whole sectors like vgs -o vg_mda_free.
+// free returns by how much the text can grow, in whole sectors like vgs -o vg_mda_free.
 func (h areaHeader) free() lvm.Bytes {
 	return max(0, usable(h.size)-lvm.Bytes(h.text.size)) / lvm.SectorSize * lvm.SectorSize
 }
@@ -155,7 +154,7 @@ func dashed(raw string) string {
 }
 
 // IsUUID reports whether s is a UUID in LVM's notation. LVM's alphabet has ! and # besides letters and digits (lvm2,
-// lib/uuid/uuid.c); it never writes the two.
+// lib/uuid/uuid.c), but LVM never writes the two.
 func IsUUID(s string) bool {
 	if len(s) != 38 {
 		return false

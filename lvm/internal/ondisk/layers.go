@@ -6,12 +6,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// maxParts is more than an LV has components, each counted for each segment on it: a volume in thousands of segments, all of
-// which LVM moves at the moment.
+// maxParts exceeds the number of components of any LV, each counted for each segment on it: those of a volume in thousands of
+// segments while LVM moves all of them.
 const maxParts = 1 << 16
 
-// checkLayers refuses volumes that are made of one another in a circle, or of more layers or components than LVM creates, so
-// that any walk through a volume's components ends.
+// checkLayers refuses volumes whose components form a cycle, or have more layers or members than LVM creates, so that any walk
+// through a volume's components ends.
 func checkLayers(g *lvm.Group) error {
 	index := make(map[string]int, len(g.LVs))
 	for i := range g.LVs {

@@ -9,7 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// assemble builds the groups from the probes of all devices. component reports the devices that are only parts of another one.
+// assemble builds the groups from the probes of all devices. component reports whether a device is only a part of another one.
 func assemble(probes []probe, component func(name string) (bool, error)) (lvm.State, error) {
 	var state lvm.State
 	var pvs []probe
@@ -81,7 +81,7 @@ func readCopies(pvs []probe) (copies []*metadataCopy, refused []error) {
 	return slices.DeleteFunc(copies, func(c *metadataCopy) bool { return c.imported == nil }), refused
 }
 
-// newest picks each group's text with the highest seqno. LVM must decide between two texts with one seqno.
+// newest returns each group's text with the highest seqno. It refuses two different texts with one seqno: LVM must decide.
 func newest(copies []*metadataCopy, refused *[]error) []*metadataCopy {
 	slices.SortStableFunc(copies, func(a, b *metadataCopy) int {
 		return cmp.Or(cmp.Compare(a.group.UUID, b.group.UUID), cmp.Compare(b.group.Seqno, a.group.Seqno))
@@ -157,8 +157,8 @@ func (c *metadataCopy) attached(present map[string][]probe, unknown []string) lv
 	return g
 }
 
-// collect records what is wrong with the devices of a PV. A PV without extents of a volume may have missed commits: LVM ignores
-// its MISSING flag, and clears it in the next commit (lvm2, lib/metadata/metadata.c, "unused reappeared PV").
+// collect records the faults of a PV's devices. A PV without extents of a volume may have missed commits: LVM ignores its
+// MISSING flag, and clears it in the next commit (lvm2, lib/metadata/metadata.c, "unused reappeared PV").
 func (h *restrictions) collect(pv *lvm.PV, found []probe, needs lvm.Bytes) {
 	if isIdle(*pv) {
 		pv.Missing, pv.MissingFlag = false, false

@@ -10,9 +10,9 @@ import (
 )
 
 // ReadMounts returns the mount points of the file system on each block device, as far as this process can see (proc(5),
-// mountinfo), by the device's number, "8:17". It does not use github.com/moby/sys/mountinfo, as package node does:
-// that library refuses the whole table for one line that it cannot parse, or that is longer than 64 KiB. An overlay of many
-// directories can have such a line, and the device scan would fail.
+// mountinfo), by the device's number, "8:17". It does not use github.com/moby/sys/mountinfo, as package node does: for one line
+// that it cannot parse, or that is longer than 64 KiB, that library refuses the whole table. An overlay of many directories can
+// have such a line, and the device scan would fail.
 func ReadMounts(mountinfo string) (map[string][]string, error) {
 	f, err := os.Open(mountinfo)
 	if err != nil {
@@ -39,7 +39,7 @@ func ReadMounts(mountinfo string) (map[string][]string, error) {
 	return mounts, lines.Err()
 }
 
-// NumberAt is the number of the block device at a path; "" if there is none.
+// NumberAt returns the number of the block device at a path; "": none.
 func NumberAt(path string) string {
 	var stat unix.Stat_t
 	if !strings.HasPrefix(path, "/dev/") || unix.Stat(path, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFBLK {
@@ -53,7 +53,7 @@ func NumberOf(device uint64) string {
 	return fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
 }
 
-// mountEscapes are the octal escapes of mountinfo: space, tab, newline, backslash, hash.
+// mountEscapes decodes the octal escapes of mountinfo: space, tab, newline, backslash, hash.
 var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")
 
 func unescapeMount(s string) string { return mountEscapes.Replace(s) }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Standing is whether a block device may have a physical volume.
+// Standing is the kind of what a block device is made of. It decides whether the device may have a physical volume.
 type Standing int
 
 const (
@@ -23,22 +23,22 @@ const (
 // position is what a block device is made of, according to the kernel.
 type position struct {
 	Standing
-	Reason string // why it may not have a physical volume; "" if it may
+	Reason string // why it may not have a physical volume; "": it may
 }
 
-// Positions decides which block devices may have a physical volume of the node's groups. Nothing else decides this. It uses
-// device numbers and sysfs, never a device's name or content: the user of a raw block volume chooses its content, and the
-// kubelet attaches a loop device to it.
+// Positions is the only code that decides which block devices may have a physical volume of the node's groups. It uses device
+// numbers and sysfs, never a device's name or content: the user of a raw block volume chooses its content, and the kubelet
+// attaches a loop device to it.
 type Positions struct {
 	Sys, Proc, Dev string
-	volumes        map[string]bool                    // names of devices that are known to be LVM's; may be nil
+	volumes        map[string]bool                    // names of known LVM devices; may be nil
 	backing        func(loop int) (loopStatus, error) // asks an open loop device; nil means askLoop
 }
 
 // notOpen is the descriptor of a device that is not open.
 const notOpen = -1
 
-// maxStack is far above how many devices any node stacks.
+// maxStack is far above the number of stacked devices on any node.
 const maxStack = 16
 
 // majorMemory is the major number of RAM disks (Linux, Documentation/admin-guide/devices.txt).
@@ -76,7 +76,7 @@ func (p Positions) Walk(name string, depth int) position {
 	return p.made(name, notOpen, depth)
 }
 
-// made is the position of a device that is made of others.
+// made returns the position of a device that is made of others.
 func (p Positions) made(name string, held, depth int) position {
 	whole, err := p.whole(name)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p Positions) made(name string, held, depth int) position {
 	return positionUnknown("%s is no disk, and the kernel names no device below it", name)
 }
 
-// OfVolume returns what a logical volume is made of, below all of LVM's devices. A volume of nothing has no content.
+// OfVolume returns the position of what is below all of LVM's devices of a logical volume. A volume on nothing has no content.
 func (p Positions) OfVolume(name string) position { return p.volume(name, 0) }
 
 func (p Positions) volume(name string, depth int) position {
@@ -128,7 +128,7 @@ func (p Positions) volume(name string, depth int) position {
 	return worst
 }
 
-// all is the position of a device that is made of several: the worst of theirs.
+// all returns the position of a device that is made of several: the worst of theirs.
 func (p Positions) all(below []string, depth int) position {
 	var worst position
 	for _, name := range below {
@@ -166,8 +166,8 @@ func (p Positions) constant(name string, depth int) (pos position, constant bool
 	return p.memory(name)
 }
 
-// disk is the position of a hardware driver's device. An image of a Ceph cluster is no disk: its content is that of another
-// storage system's volume.
+// disk returns the position of a hardware driver's device. An image of a Ceph cluster is no disk: its content is that of
+// another storage system's volume.
 func (p Positions) disk(name string) (position, bool, error) {
 	bus, err := os.Readlink(p.path(name, "device/subsystem"))
 	if err == nil && filepath.Base(bus) == "rbd" {
@@ -176,7 +176,7 @@ func (p Positions) disk(name string) (position, bool, error) {
 	return position{}, true, nil
 }
 
-// memory is the position of a RAM disk, and of zram without a backing device.
+// memory returns the position of a RAM disk, and of zram without a backing device.
 func (p Positions) memory(name string) (position, bool, error) {
 	b := blockDevices{sys: p.Sys}
 	number, err := b.attribute(name, "dev")
@@ -190,7 +190,7 @@ func (p Positions) memory(name string) (position, bool, error) {
 	return position{}, errors.Is(err, os.ErrNotExist) || err == nil && string(back) == "none", nil
 }
 
-// whole returns the device that a partition is on; "" for a device that is no partition.
+// whole returns the disk of a partition; "" for a device that is no partition.
 func (p Positions) whole(name string) (string, error) {
 	if !p.HasAttribute(name, "partition") {
 		return "", nil
@@ -202,8 +202,8 @@ func (p Positions) whole(name string) (string, error) {
 	return filepath.Base(filepath.Dir(folder)), nil
 }
 
-// unchanged checks that the entry in sysfs still is the listed one. While a device is open, no other device gets its number:
-// one that is opened and then found unchanged is the listed one.
+// unchanged checks that the entry in sysfs is still the listed one. While a device is open, no other device gets its number: a
+// device that is opened and then found unchanged is the listed one.
 func (p Positions) unchanged(d BlockDevice) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(p.path(d.Name), &st); err != nil {

@@ -20,7 +20,7 @@ type loopStatus struct {
 	fileSystem uint64 // the device number of the backing file's file system
 }
 
-// loop is the position of a loop device: that of its backing device, or of the file system of its backing file.
+// loop returns the position of a loop device: that of its backing device, or of the file system of its backing file.
 func (p Positions) loop(name string, held, depth int) position {
 	ask := p.backing
 	if ask == nil {
@@ -52,8 +52,8 @@ func (p Positions) loop(name string, held, depth int) position {
 	return p.Walk(filepath.Base(folder), depth+1)
 }
 
-// anonymous is the position of a loop device over a file in a file system without a device number (btrfs, overlay, NFS). It is
-// unknown unless the file system is in memory.
+// anonymous returns the position of a loop device over a file in a file system without a device number (btrfs, overlay, NFS).
+// It is unknown unless the file system is in memory.
 func (p Positions) anonymous(name, number string) position {
 	text, err := readSmall(filepath.Join(p.Proc, "self/mountinfo"))
 	if err != nil {
@@ -69,7 +69,7 @@ func (p Positions) anonymous(name, number string) position {
 	return positionUnknown("%s is a file in a file system without a device number (%s)", name, number)
 }
 
-// open opens a device for a request to it, and checks that it is the one in sysfs.
+// open opens a device for an ioctl, and checks that it is the one in sysfs.
 func (p Positions) open(name string) (directFile, error) {
 	b := blockDevices{sys: p.Sys}
 	text, err := b.attribute(name, "dev")
@@ -91,7 +91,7 @@ func (p Positions) open(name string) (directFile, error) {
 	return f, nil
 }
 
-// askLoop asks an open loop device for its status.
+// askLoop returns the status of an open loop device.
 func askLoop(loop int) (loopStatus, error) {
 	info, err := unix.IoctlLoopGetStatus64(loop)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const (
 	blockAlign = 4096 // O_DIRECT needs the logical block size, at most this on disks that LVM accepts
-	headSize   = 8192 // label and the header of the first metadata area, in one read
+	headSize   = 8192 // label and header of the first metadata area, in one read
 	// maxText limits what a header can make the reader read and keep. LVM can write that much into an area of 64 MiB, the
 	// largest that the driver creates. A volume has 0.4 to 3 KiB of text, so more than ten thousand volumes fit. The driver
 	// uses only that much of a larger area.
@@ -23,13 +23,13 @@ const (
 	tornDelay   = 2 * time.Millisecond
 )
 
-// probe is what one device holds.
+// probe is the result of reading one device.
 type probe struct {
 	device BlockDevice
 	position
 	label *label // nil: no PV
 	areas []area // without ignored ones
-	err   error  // the device could not be read, or not all of it
+	err   error  // the device is unreadable, or a part of it
 }
 
 // errUnresponsive is the error of an unresponsive device; the rest of its probe is its last answer.
@@ -102,7 +102,7 @@ func (r prober) content(p probe, f directFile, before probe) probe {
 }
 
 // unopened returns the position of a device before it is opened, if its position can change: an open device that is made of a
-// volume would prevent its owner from removing it. A loop device must be open for that.
+// volume would prevent its owner from removing it. The position of a loop device needs an open device.
 func (r prober) unopened(d BlockDevice) position {
 	if d.Disk || unix.Major(d.number) == majorLoop {
 		return position{}
@@ -129,7 +129,7 @@ func (r prober) isListed(d BlockDevice, f directFile) error {
 	return r.positions.unchanged(d)
 }
 
-// area reads one metadata area. head is already read, and good for the first attempt only.
+// area reads one metadata area. head is already read, and valid for the first attempt only.
 func (r prober) area(f directFile, head []byte, where span, before probe) (area, error) {
 	pause := r.pause
 	if pause == nil {
@@ -159,7 +159,7 @@ func (r prober) areaOnce(f directFile, head []byte, where span, before probe) (a
 	if err != nil || h.ignored || h.text.size == 0 {
 		return a, err
 	}
-	// The header is the record of a commit, with the text's place and checksum. If it is unchanged, so is the text.
+	// The header records a commit, with the text's location and checksum. If it is unchanged, so is the text.
 	for _, known := range before.areas {
 		if known.where == where && known.header == h && known.text != nil {
 			return known, nil
@@ -183,7 +183,7 @@ func (r prober) areaOnce(f directFile, head []byte, where span, before probe) (a
 	return a, nil
 }
 
-// directFile reads past the page cache: LVM writes past it, so a cached page could be old.
+// directFile reads past the page cache, as LVM writes: a cached page could be old.
 type directFile struct{ Fd int }
 
 func OpenDirect(path string, mustBeBlock bool) (directFile, error) {
@@ -195,7 +195,7 @@ func OpenDirect(path string, mustBeBlock bool) (directFile, error) {
 	return directFile{fd}, err
 }
 
-// IsDevice checks that the path leads to the device in sysfs.
+// IsDevice checks that the path led to the device in sysfs.
 func (f directFile) IsDevice(number uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(f.Fd, &st); err != nil {
@@ -239,8 +239,8 @@ func alignedBuffer(size int) []byte {
 	return buf[skip : skip+size : skip+size]
 }
 
-// hasPartitions reports whether a disk has an MBR partition table. LVM does not accept such a disk as a PV, whatever old label
-// is in the gap before its first partition (lvm2, lib/device/dev-type.c, _has_partition_table).
+// hasPartitions reports whether a disk has an MBR partition table. LVM does not accept such a disk as a PV, even with an old
+// label in the gap before its first partition (lvm2, lib/device/dev-type.c, _has_partition_table).
 func hasPartitions(head []byte) bool {
 	if binary.LittleEndian.Uint16(head[510:]) != 0xaa55 {
 		return false
@@ -249,7 +249,7 @@ func hasPartitions(head []byte) bool {
 	for n := range 4 {
 		p := head[446+16*n:]
 		if p[0]&0x7f != 0 {
-			return false // a boot sector of something else
+			return false // another kind of boot sector
 		}
 		used = used || binary.LittleEndian.Uint32(p[12:]) != 0
 	}

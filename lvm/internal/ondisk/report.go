@@ -23,7 +23,7 @@ func ParseReport(r io.Reader) (lvm.State, error) {
 	}
 	var state lvm.State
 	for _, item := range raw.Report {
-		if len(item.VG) == 0 || item.VG[0].Name == "" { // PVs that are in no group
+		if len(item.VG) == 0 || item.VG[0].Name == "" { // PVs without a group
 			continue
 		}
 		g, err := item.group()
@@ -126,7 +126,7 @@ func (item reportGroup) pvs(g *lvm.Group, h *restrictions) error {
 	return nil
 }
 
-// mergeRuns sorts free runs and joins adjacent ones.
+// mergeRuns sorts free runs and joins adjacent ones. It refuses runs that overlap or exceed the PV.
 func mergeRuns(pv *lvm.PV) error {
 	slices.SortFunc(pv.Free, func(a, b lvm.Run) int { return int(a.Start - b.Start) })
 	var merged []lvm.Run

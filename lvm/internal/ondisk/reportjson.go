@@ -89,7 +89,7 @@ type word string
 // count is a number of 0 or more, as a number or a string.
 type count int64
 
-// truth is yes or no: 1, 0, or -1 where it does not apply.
+// truth is a boolean: 1, 0, or -1 if it does not apply.
 type truth bool
 
 // stamp is a time in LVM's default format (lvm.conf, report/time_format), empty if unknown.

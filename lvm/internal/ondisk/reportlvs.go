@@ -14,7 +14,7 @@ type reportedLVs struct {
 	item   reportGroup
 	group  *lvm.Group
 	byUUID map[word]int      // index in group.LVs
-	byName map[string]int    // the same
+	byName map[string]int    // index in group.LVs
 	byPath map[string]string // device -> UUID of the PV
 }
 
@@ -53,7 +53,7 @@ func (item reportGroup) lvs(g *lvm.Group) error {
 	return nil
 }
 
-// links records which volumes are made of which others, from the report's rows about whole volumes.
+// links records which volumes are components of which others, from the report's rows about whole volumes.
 func (r *reportedLVs) links(lv *lvm.LV, row reportLV) {
 	r.use(lv.Name, string(row.Pool), string(row.Data), string(row.Metadata), string(row.MirrorLog))
 	origin, _ := unbracket(string(row.Origin))
@@ -135,7 +135,7 @@ func leg(text string) legName {
 	return legName{name, lvm.Extents(start)}
 }
 
-// area finds the PV or LV of a leg. A missing PV has no name: area finds it among the report's PV ranges of this segment,
+// area returns the PV or LV of a leg. A missing PV has no name: area finds it among the report's PV ranges of this segment,
 // without those of its earlier legs.
 func (r *reportedLVs) area(row reportSeg, earlier []lvm.Area, l legName) (lvm.Area, error) {
 	if _, isLV := r.byName[l.name]; isLV {

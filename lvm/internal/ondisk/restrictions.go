@@ -17,14 +17,14 @@ type restrictions struct {
 	fixed      bool // vgchange -x n
 	systemID   string
 	duplicates []string // sentences, one for each PV that two devices have
-	shrunken   []string // sentences, one for each PV that its device is too small for
+	shrunken   []string // sentences, one for each PV whose device is too small
 	silent     []string // sentences, one for each unresponsive PV
 }
 
 // closed reports whether LVM refuses all changes.
 func (h restrictions) closed() bool { return h.exported || h.systemID != "" || h.shared || h.readOnly }
 
-// problem describes the first restriction for Group.Problem; "" if there is none.
+// problem describes the first restriction for Group.Problem; "": none.
 func (h restrictions) problem(name lvm.VGName) string {
 	switch {
 	case len(h.silent) > 0:
@@ -53,7 +53,7 @@ func describeUnknownDevice(uuid string, devices []string) string {
 	return fmt.Sprintf("its physical volume %s is missing, or on an unresponsive disk (%s)", uuid, strings.Join(devices, ", "))
 }
 
-// normalizeGroup sorts a group, so that both readers return it alike, and derives redundant fields.
+// normalizeGroup sorts a group, so that both readers return the same, and derives redundant fields.
 func normalizeGroup(g *lvm.Group) {
 	slices.SortFunc(g.PVs, func(a, b lvm.PV) int { return strings.Compare(a.UUID, b.UUID) })
 	slices.SortFunc(g.LVs, func(a, b lvm.LV) int { return strings.Compare(a.Name, b.Name) })
@@ -73,7 +73,7 @@ func normalizeGroup(g *lvm.Group) {
 	}
 }
 
-// orderMissing sorts legs on missing PVs as Area says, so that both readers return them alike. It writes to copies.
+// orderMissing sorts legs on missing PVs as Area specifies, so that both readers return the same. It writes to copies.
 func orderMissing(g *lvm.Group) {
 	missing := map[string]bool{}
 	for _, pv := range g.PVs {

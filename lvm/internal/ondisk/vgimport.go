@@ -11,8 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Flags that LVM writes into `status`; any other changes the meaning of the metadata in an unknown way (lvm2,
-// lib/format_text/flags.c). A reader may ignore flags in `flags` by design, except MISSING.
+// Flags that LVM writes into `status`; an unknown one may change the meaning of the metadata (lvm2, lib/format_text/flags.c). A
+// reader may ignore flags in `flags` by design, except MISSING.
 var (
 	vgFlags = words("EXPORTED RESIZEABLE READ WRITE WRITE_LOCKED CLUSTERED SHARED PVMOVE")
 	pvFlags = words("ALLOCATABLE EXPORTED MISSING")
@@ -30,7 +30,7 @@ func words(list string) map[string]bool {
 	return set
 }
 
-// errUnsupported marks metadata that this reader cannot read: LVM's report decides.
+// errUnsupported marks metadata that this reader cannot read: LVM's report supplies the group.
 var errUnsupported = errors.New("metadata that only LVM itself can read")
 
 func unsupported(format string, args ...any) error {
@@ -46,8 +46,8 @@ type imported struct {
 	used         [][]lvm.Run          // by index in group.PVs
 }
 
-// importGroup parses a metadata text. Every error is errUnsupported: LVM wrote a text with a valid checksum, so LVM must decide
-// what this reader cannot read.
+// importGroup parses a metadata text. Every error is errUnsupported: LVM wrote the text with a valid checksum, so LVM must read
+// what this reader cannot.
 func importGroup(text string) (*imported, error) {
 	root, err := parseText(strings.TrimRight(text, "\x00"))
 	if err != nil {
@@ -146,7 +146,7 @@ func (im *imported) lvs(vg *section) error {
 		if err != nil {
 			return fmt.Errorf("logical volume %s: %w", list.sections[i].name, err)
 		}
-		if lv.Type != "snapshot" { // the link between an origin and its snapshot, no volume
+		if lv.Type != "snapshot" { // links an origin and its snapshot; not a volume
 			named[lv.Name] = len(im.group.LVs)
 			im.group.LVs = append(im.group.LVs, lv)
 		}

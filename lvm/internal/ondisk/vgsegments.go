@@ -17,7 +17,7 @@ var (
 		"cache-pool writecache vdo vdo-pool integrity error zero")
 )
 
-// maxLegs is more than LVM gives a volume: 128 stripes, 64 images.
+// maxLegs exceeds the number of legs that LVM gives a volume: 128 stripes, 64 images.
 const maxLegs = 256
 
 // notReferences are a segment's string fields that name no other volume.
@@ -73,7 +73,7 @@ func (im *imported) segment(lv *lvm.LV, s *section) error {
 	return im.markUsed(s, pvSegments[kind], length)
 }
 
-// thin reads the fields of a thin pool or a thin volume.
+// thin parses the fields of a thin pool or a thin volume.
 func thin(lv *lvm.LV, kind string, f *fields) {
 	switch kind {
 	case "thin-pool":
@@ -89,7 +89,7 @@ func thin(lv *lvm.LV, kind string, f *fields) {
 	}
 }
 
-// messages reads LVM's messages for a thin pool: `message1 { create = "v" }`, `message2 { delete = 7 }`.
+// messages parses LVM's messages for a thin pool: `message1 { create = "v" }`, `message2 { delete = 7 }`.
 func messages(pool *fields) (list []string) {
 	for i := range pool.section.sections {
 		m := &fields{section: &pool.section.sections[i]}
@@ -105,10 +105,10 @@ func messages(pool *fields) (list []string) {
 	return list
 }
 
-// hasLegs reports whether a State shows the legs of a segment type.
+// hasLegs reports whether a State has the legs of a segment type.
 func hasLegs(kind string) bool { return pvSegments[kind] || strings.HasPrefix(kind, "raid") }
 
-// legs reads the legs of a segment: `stripes = ["pv0", 12, "pv1", 0]`, `mirrors` alike, `raids = ["r_rmeta_0", "r_rimage_0",
+// legs parses the legs of a segment: `stripes = ["pv0", 12, "pv1", 0]`, `mirrors` alike, `raids = ["r_rmeta_0", "r_rimage_0",
 // ...]`, `raid0_lvs = ["r_rimage_0", ...]`.
 func (im *imported) legs(seg *lvm.Segment, s *section) (err error) {
 	if !hasLegs(seg.Type) {
@@ -142,7 +142,7 @@ func (im *imported) legs(seg *lvm.Segment, s *section) (err error) {
 	return nil
 }
 
-// pairs reads legs of a name and an extent each. A name is a PV's, if a PV has it (lvm2, lib/format_text/import_vsn1.c).
+// pairs parses legs of a name and an extent each. If a PV has the name, it is the PV's (lvm2, lib/format_text/import_vsn1.c).
 func (im *imported) pairs(seg *lvm.Segment, e *entry) error {
 	if !e.list || len(e.values) == 0 || len(e.values)%2 != 0 {
 		return fmt.Errorf("%s is not a list of names and extents", e.key)
@@ -183,7 +183,7 @@ func (im *imported) markUsed(s *section, onPVs bool, length lvm.Extents) error {
 }
 
 // link records on each LV which others are built on it: every LV that a segment names, except the origin of a thin snapshot,
-// which survives its origin.
+// because the snapshot survives it.
 func (im *imported) link(named map[string]int, user string, s *section) {
 	kind := (&fields{section: s}).text("type")
 	if kind == "snapshot" { // origin and cow_store: the second is the snapshot's own name
@@ -207,7 +207,7 @@ func (im *imported) link(named map[string]int, user string, s *section) {
 	}
 }
 
-// checkNames checks that every LV that another one is made of exists.
+// checkNames checks that every component of an LV exists.
 func (im *imported) checkNames(named map[string]int) error {
 	for i := range im.group.LVs {
 		lv := &im.group.LVs[i]

@@ -108,7 +108,7 @@ func (s *section) uniqueOfFew() error {
 type vgParser struct {
 	text string
 	pos  int
-	left int      // how many more names and values are allowed
+	left int      // number of further names and values that are allowed
 	slab []scalar // values of scalar entries, many to an allocation
 }
 
@@ -168,7 +168,7 @@ func (p *vgParser) body(s *section, depth int) error {
 				return err
 			}
 			if s.entries == nil {
-				s.entries = make([]entry, 0, 8) // as many as most have
+				s.entries = make([]entry, 0, 8) // most have as many
 			}
 			s.entries = append(s.entries, e)
 		default:

@@ -1,0 +1,199 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// Run checks that a Host, and the LVM below it, keeps its contract. It calls newFixture once for each test.
+func Run(t *testing.T, newFixture func(t *testing.T) hosttest.Fixture) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, b hosttest.Fixture)
+	}{
+		{"create", testCreate},
+		{"create again", testCreateAgain},
+		{"sizes", testSizes},
+		{"names", testNames},
+		{"bad requests", testBadRequests},
+		{"capacity", testCapacity},
+		{"fragments", testFragments},
+		{"at once", testAtOnce},
+		{"delete", testDelete},
+		{"delete in use", testDeleteInUse},
+		{"foreign volumes", testForeign},
+		{"activate", testActivate},
+		{"look", testLook},
+		{"restart", testRestart},
+		{"extend linear", testExtendLinear},
+		{"legs", testLegs},
+		{"thin", testThin},
+		{"snapshots", testSnapshots},
+		{"copies", testCopies},
+		{"encrypted", testEncrypted},
+		{"an admin's pool", testAdminsPool},
+		{"an empty pool", testEmptyPool},
+		{"messages left", testMessagesLeft},
+		{"spoilt", testSpoilt},
+		{"renamed", testRenamed},
+		{"a renamed volume", testRenamedVolume},
+		{"together", testTogether},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newFixture(t).OneAtATime()
+			test.run(t, b)
+			b.CleanUp(t)
+		})
+	}
+	for _, s := range hosttest.Shapes {
+		t.Run(s.String(), func(t *testing.T) {
+			b := newFixture(t).OneAtATime()
+			testShape(t, b, s)
+			b.CleanUp(t)
+		})
+	}
+}
+
+func testCreate(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	spec := b.Spec("pvc-0f3b3c56-1c2d-4e5f-8a9b-000000000001", 10*lvm.MiB)
+	var v lvm.Volume
+	d.Counted(t, "create", 2, func() { v = d.MustCreate(t, spec) })
+	want := lvm.Volume{
+		ID: lvm.ID{VG: v.ID.VG, LV: spec.Name}, UUID: v.UUID, Name: spec.Name, Claim: spec.Claim, Cluster: hosttest.Cluster,
+		Group: lvm.VGName(b.Group), Class: spec.Class, State: lvm.StateReady, Size: 12 * lvm.MiB,
+	}
+	if v != want || v.UUID == "" {
+		t.Errorf("created %+v, want %+v", v, want)
+	}
+	if id, err := lvm.ParseID(v.ID.String()); err != nil || id != v.ID {
+		t.Errorf("its handle %q parses as %v, %v", v.ID, id, err)
+	}
+	if device, active, err := d.Device(v.ID, v.UUID); err != nil || !active || !strings.HasPrefix(device, "/dev/dm-") {
+		t.Errorf("its device is %q, active %v, %v", device, active, err)
+	}
+}
+
+func testCreateAgain(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	spec := b.Spec("again", 16*lvm.MiB)
+	first := d.MustCreate(t, spec)
+	tagged := spec
+	tagged.Class.Group = "@" + b.Tag
+	smaller := spec
+	smaller.Required = 0
+	for what, same := range map[string]lvm.Spec{"the same": spec, "by tag": tagged, "no size": smaller} {
+		d.Counted(t, what, 0, func() {
+			if v := d.MustCreate(t, same); v != first {
+				t.Errorf("%s: %+v, want %+v", what, v, first)
+			}
+		})
+	}
+	larger, limited, unwiped := spec, spec, spec
+	larger.Required = 20 * lvm.MiB
+	limited.Required, limited.Limit = 8*lvm.MiB, 12*lvm.MiB
+	unwiped.Class.Wipe = lvm.WipeNone
+	for what, other := range map[string]lvm.Spec{"larger": larger, "limited": limited, "not wiped": unwiped} {
+		d.Counted(t, what, 0, func() {
+			_, err := d.Create(t.Context(), other)
+			hosttest.WantKind(t, what, err, lvm.KindExists)
+		})
+	}
+}
+
+func testSizes(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	for i, test := range []struct{ required, limit, want lvm.Bytes }{
+		{1, 0, 4 * lvm.MiB},
+		{4 * lvm.MiB, 4 * lvm.MiB, 4 * lvm.MiB},
+		{4*lvm.MiB + 1, 8 * lvm.MiB, 8 * lvm.MiB},
+		{0, 11 * lvm.MiB, 8 * lvm.MiB},
+	} {
+		spec := b.Light(fmt.Sprintf("size-%d", i), test.required)
+		spec.Limit = test.limit
+		if v := d.MustCreate(t, spec); v.Size != test.want {
+			t.Errorf("required %d, limit %d: got %d, want %d", test.required, test.limit, v.Size, test.want)
+		}
+	}
+	for i, test := range []struct {
+		required, limit lvm.Bytes
+		kind            lvm.Kind
+	}{
+		{-1, 0, lvm.KindOutOfRange},
+		{0, -1, lvm.KindOutOfRange},
+		{9 * lvm.MiB, 8 * lvm.MiB, lvm.KindOutOfRange},
+		{5 * lvm.MiB, 6 * lvm.MiB, lvm.KindOutOfRange},
+		{0, lvm.MiB, lvm.KindOutOfRange},
+		{1<<63 - 1, 0, lvm.KindInsufficientCapacity},
+		{1<<63 - 1, 1<<63 - 1, lvm.KindOutOfRange},
+		{1 << 62, 0, lvm.KindInsufficientCapacity},
+	} {
+		spec := b.Spec(fmt.Sprintf("wrong-%d", i), test.required)
+		spec.Limit = test.limit
+		d.Counted(t, "a wrong size", 0, func() {
+			_, err := d.Create(t.Context(), spec)
+			hosttest.WantKind(t, fmt.Sprintf("required %d, limit %d", test.required, test.limit), err, test.kind)
+		})
+	}
+}
+
+func testNames(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	seen := map[lvm.ID]string{}
+	for _, name := range []string{
+		"a", "-n", "--", "..", ".", "a/b", "../../etc", "snapshot0", "pvmove0", "x_rimage_0", "@all", "v-1", "pvc-zzz", "two words", "a\nb",
+		"$(reboot)", "`x`;|&'\"\\", strings.Repeat("n", 128), strings.Repeat("ü", 64), "データ", "\x00", "pvc-0F3B3C56-1C2D-4E5F-8A9B-000000000001",
+	} {
+		v := d.MustCreate(t, b.Light(name, 1))
+		if v.Name != name {
+			t.Errorf("created as %q, read as %q", name, v.Name)
+		}
+		if other, taken := seen[v.ID]; taken {
+			t.Errorf("%q and %q are one volume", name, other)
+		}
+		seen[v.ID] = name
+	}
+}
+
+func testBadRequests(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	before := d.MustCapacity(t, b.Class())
+	for what, change := range map[string]func(*lvm.Spec){
+		"no name":          func(s *lvm.Spec) { s.Name = "" },
+		"a long name":      func(s *lvm.Spec) { s.Name = strings.Repeat("n", 129) },
+		"a broken name":    func(s *lvm.Spec) { s.Name = "\xff" },
+		"an empty group":   func(s *lvm.Spec) { s.Class.Group = "" },
+		"a dash in front":  func(s *lvm.Spec) { s.Class.Group = "-vg" },
+		"a path":           func(s *lvm.Spec) { s.Class.Group = "vg/lv" },
+		"dots":             func(s *lvm.Spec) { s.Class.Group = ".." },
+		"a space":          func(s *lvm.Spec) { s.Class.Group = "v g" },
+		"an empty tag":     func(s *lvm.Spec) { s.Class.Group = "@" },
+		"a tag with space": func(s *lvm.Spec) { s.Class.Group = "@a b" },
+		"a selection":      func(s *lvm.Spec) { s.Class.Group = "@{x}" },
+		"a layout":         func(s *lvm.Spec) { s.Class.Layout = "mirror" },
+		"a wipe":           func(s *lvm.Spec) { s.Class.Wipe = "shred" },
+	} {
+		spec := b.Spec("bad", lvm.MiB)
+		change(&spec)
+		d.Counted(t, what, 0, func() {
+			_, err := d.Create(t.Context(), spec)
+			hosttest.WantKind(t, what, err, lvm.KindInvalid)
+		})
+	}
+	for _, group := range []string{"no-such-group", "@no-such-tag"} {
+		spec := b.Spec("bad", lvm.MiB)
+		spec.Class.Group = group
+		_, err := d.Create(t.Context(), spec)
+		hosttest.WantKind(t, group, err, lvm.KindInsufficientCapacity)
+		if c := d.MustCapacity(t, spec.Class); c != (lvm.Capacity{}) {
+			t.Errorf("capacity of %s is %+v, want none", group, c)
+		}
+	}
+	if after := d.MustCapacity(t, b.Class()); after != before {
+		t.Errorf("refused requests changed the capacity from %+v to %+v", before, after)
+	}
+}

@@ -1,0 +1,260 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+func testCapacity(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	before := d.MustCapacity(t, b.Class())
+	byTag := b.Class()
+	byTag.Group = "@" + b.Tag
+	if c := d.MustCapacity(t, byTag); c != before {
+		t.Errorf("by tag the capacity is %+v, by name %+v", c, before)
+	}
+	if before.Largest != before.Available || before.Largest < 128*lvmtest.ExtentSize {
+		t.Errorf("a group without volumes has the capacity %+v", before)
+	}
+	spec := b.Light("all of it", before.Largest+1)
+	_, err := d.Create(t.Context(), spec)
+	hosttest.WantKind(t, "one byte more than the largest", err, lvm.KindInsufficientCapacity)
+	if err != nil && !strings.Contains(err.Error(), before.Largest.String()) {
+		t.Errorf("the error does not name the largest possible volume: %v", err)
+	}
+	spec.Required = before.Largest
+	v := d.MustCreate(t, spec)
+	d.Counted(t, "capacity", 0, func() {
+		if c := d.MustCapacity(t, b.Class()); c != (lvm.Capacity{}) {
+			t.Errorf("a full group has the capacity %+v", c)
+		}
+	})
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	d.WaitWiped(t)
+	if after := d.MustCapacity(t, b.Class()); after != before {
+		t.Errorf("capacity after all is deleted %+v, before %+v", after, before)
+	}
+}
+
+// testFragments leaves free ranges of 1 to 4 extents, and requests the largest volume, which needs several of them.
+func testFragments(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	var volumes []lvm.Volume
+	for i := range 8 {
+		spec := b.Light(fmt.Sprintf("piece-%d", i), lvm.Bytes(1+i%4)*lvmtest.ExtentSize)
+		volumes = append(volumes, d.MustCreate(t, spec))
+	}
+	for i, v := range volumes {
+		if i%2 == 0 {
+			hosttest.Must(t, d.Delete(t.Context(), v.ID))
+		}
+	}
+	d.WaitWiped(t)
+	rest := b.Light("rest", d.MustCapacity(t, b.Class()).Largest)
+	if v := d.MustCreate(t, rest); v.Size != rest.Required {
+		t.Errorf("requested %s in fragments, got %s", rest.Required, v.Size)
+	}
+	_, err := d.Create(t.Context(), b.Spec("one more", 1))
+	hosttest.WantKind(t, "a volume in a full group", err, lvm.KindInsufficientCapacity)
+}
+
+// testAtOnce: equal requests create one volume, and different ones do not block each other.
+func testAtOnce(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	var wait sync.WaitGroup
+	ids := make([]lvm.Volume, 12)
+	for i := range ids {
+		wait.Go(func() {
+			v, err := d.Create(t.Context(), b.Light(fmt.Sprintf("volume-%d", i%4), 8*lvm.MiB))
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = v
+		})
+	}
+	wait.Wait()
+	for i, v := range ids {
+		if v != ids[i%4] || v.UUID == "" {
+			t.Errorf("request %d got %+v, its equal got %+v", i, v, ids[i%4])
+		}
+	}
+	volumes, err := d.List(t.Context())
+	hosttest.Must(t, err)
+	if len(volumes) != 4 {
+		t.Errorf("4 names created %d volumes: %+v", len(volumes), volumes)
+	}
+}
+
+func testDelete(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	var v lvm.Volume
+	d.Counted(t, "create, delete and wipe", 4, func() {
+		v = d.MustCreate(t, b.Spec("gone", 16*lvm.MiB))
+		hosttest.Must(t, d.Delete(t.Context(), v.ID))
+		d.WaitWiped(t)
+	})
+	d.Counted(t, "delete of a deleted volume", 0, func() { hosttest.Must(t, d.Delete(t.Context(), v.ID)) })
+	if _, active, err := d.Device(v.ID, v.UUID); err != nil || active {
+		t.Errorf("a deleted volume's device: active %v, %v", active, err)
+	}
+	_, err := d.Lookup(t.Context(), v.ID)
+	hosttest.WantKind(t, "lookup of a deleted volume", err, lvm.KindNotFound)
+	_, err = d.Activate(t.Context(), v.ID, v.UUID)
+	hosttest.WantKind(t, "activation of a deleted volume", err, lvm.KindNotFound)
+	elsewhere := lvm.ID{VG: lvm.VGUUID(strings.Map(func(r rune) rune {
+		if r == '-' {
+			return r
+		}
+		return 'x'
+	}, string(v.ID.VG))), LV: v.ID.LV}
+	hosttest.WantKind(t, "delete in another node's group", d.Delete(t.Context(), elsewhere), lvm.KindNotLocal)
+	_, err = d.Lookup(t.Context(), elsewhere)
+	hosttest.WantKind(t, "lookup in another node's group", err, lvm.KindNotLocal)
+
+	hosttest.Must(t, d.Delete(t.Context(), d.MustCreate(t, b.Light("not wiped", 16*lvm.MiB)).ID))
+	d.WaitWiped(t)
+
+	inactive := d.MustCreate(t, b.Spec("inactive", 16*lvm.MiB))
+	b.Admin(t, "lvchange", "-an", b.Group+"/"+inactive.ID.LV)
+	d.Counted(t, "delete of an inactive volume", 3, func() {
+		hosttest.Must(t, d.Delete(t.Context(), inactive.ID))
+		d.WaitWiped(t)
+	})
+}
+
+func testDeleteInUse(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	v := d.MustCreate(t, b.Light("in use", 8*lvm.MiB))
+	device, _, err := d.Device(v.ID, v.UUID)
+	hosttest.Must(t, err)
+	release := b.Hold(t, device)
+	d.Counted(t, "a refused delete", 0, func() {
+		hosttest.WantKind(t, "delete of an open volume", d.Delete(t.Context(), v.ID), lvm.KindInUse)
+	})
+	if still, err := d.Lookup(t.Context(), v.ID); err != nil || still != v {
+		t.Errorf("a refused delete left %+v, %v; want %+v", still, err, v)
+	}
+	release()
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	d.WaitWiped(t)
+}
+
+// testForeign: the driver neither uses nor changes what it does not manage.
+func testForeign(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	ours := d.MustCreate(t, b.Light("taken", 8*lvm.MiB))
+	hosttest.Must(t, d.Delete(t.Context(), ours.ID))
+	d.WaitWiped(t)
+	target := b.Group + "/" + ours.ID.LV
+	b.Admin(t, "lvcreate", "-y", "-an", "-Zn", "-Wn", "-l", "1", "-n", ours.ID.LV, b.Group)
+	_, err := d.Create(t.Context(), b.Light("taken", 8*lvm.MiB))
+	hosttest.WantKind(t, "create with an unmanaged volume's name", err, lvm.KindExists)
+	hosttest.WantKind(t, "delete of an unmanaged volume", d.Delete(t.Context(), ours.ID), lvm.KindNotManaged)
+	_, err = d.Lookup(t.Context(), ours.ID)
+	hosttest.WantKind(t, "lookup of an unmanaged volume", err, lvm.KindNotManaged)
+	_, err = d.Activate(t.Context(), ours.ID, ours.UUID)
+	hosttest.WantKind(t, "activation of an unmanaged volume", err, lvm.KindNotManaged)
+	b.Admin(t, "lvremove", "-y", target)
+
+	elsewhere := d.MustCreate(t, b.Light("taken", 8*lvm.MiB))
+	_, err = d.Activate(t.Context(), elsewhere.ID, elsewhere.UUID) // tags it as ready now, not while the admin works
+	hosttest.Must(t, err)
+	b.Admin(t, "lvchange", "--deltag", "nodelvm.cluster="+hosttest.Cluster, "--addtag", "nodelvm.cluster=other", target)
+	_, err = d.Create(t.Context(), b.Light("taken", 8*lvm.MiB))
+	hosttest.WantKind(t, "create with the name of another cluster's volume", err, lvm.KindExists)
+	hosttest.WantKind(t, "delete of another cluster's volume", d.Delete(t.Context(), elsewhere.ID), lvm.KindNotManaged)
+	b.Admin(t, "lvchange", "--addtag", "nodelvm.cluster="+hosttest.Cluster, target)
+	if err := d.Delete(t.Context(), elsewhere.ID); err == nil {
+		t.Error("a volume with two cluster tags was deleted")
+	}
+	b.Admin(t, "lvremove", "-y", target)
+}
+
+func testActivate(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	v := d.MustCreate(t, b.Light("active", 8*lvm.MiB))
+	var device string
+	// The first one may have to tag the volume as ready.
+	for atMost := 1; atMost >= 0; atMost-- {
+		d.Counted(t, "activation of an active volume", atMost, func() {
+			var err error
+			device, err = d.Activate(t.Context(), v.ID, v.UUID)
+			hosttest.Must(t, err)
+		})
+	}
+	if now, active, err := d.Device(v.ID, v.UUID); err != nil || !active || now != device {
+		t.Errorf("activated as %q, found as %q, %v, %v", device, now, active, err)
+	}
+	b.Admin(t, "lvchange", "-an", b.Group+"/"+v.ID.LV)
+	if now, active, err := d.Device(v.ID, v.UUID); err != nil || active {
+		t.Errorf("after its deactivation it is found as %q, %v, %v", now, active, err)
+	}
+	d.Counted(t, "activation", 1, func() {
+		_, err := d.Activate(t.Context(), v.ID, v.UUID)
+		hosttest.Must(t, err)
+	})
+	if _, active, err := d.Device(v.ID, v.UUID); err != nil || !active {
+		t.Errorf("after its activation: active %v, %v", active, err)
+	}
+	_, err := d.Activate(t.Context(), v.ID, v.UUID[:len(v.UUID)-6]+"zzzzzz")
+	hosttest.WantKind(t, "activation by the UUID of an older volume", err, lvm.KindNotFound)
+}
+
+func testLook(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	var want []lvm.Volume
+	for _, name := range []string{"one", "two", "three"} {
+		want = append(want, d.MustCreate(t, b.Light(name, 8*lvm.MiB)))
+	}
+	slices.SortFunc(want, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	d.Counted(t, "readiness, list, lookup and metrics", 0, func() {
+		hosttest.Must(t, d.Ready(t.Context()))
+		if got, err := d.List(t.Context()); err != nil || !slices.Equal(got, want) {
+			t.Errorf("list: %+v, %v; want %+v", got, err, want)
+		}
+		if got, err := d.Lookup(t.Context(), want[0].ID); err != nil || got != want[0] {
+			t.Errorf("lookup: %+v, %v; want %+v", got, err, want[0])
+		}
+		m := d.Metrics()
+		i := slices.IndexFunc(m.Groups, func(g host.GroupMetrics) bool { return string(g.Name) == b.Group })
+		if i < 0 || m.Groups[i].Size-m.Groups[i].Free != 24*lvm.MiB || m.Groups[i].Volumes != 3 || m.Volumes[lvm.StateReady] != 3 || m.InFlight != 0 {
+			t.Errorf("with three volumes of 8 MiB the metrics are %+v", m)
+		}
+	})
+	_, err := d.Lookup(t.Context(), lvm.ID{VG: want[0].ID.VG, LV: "none"})
+	hosttest.WantKind(t, "lookup of a missing volume", err, lvm.KindNotFound)
+}
+
+// testRestart: a start completes a volume that a request may have got, wipes a deleted one, and keeps a ready one.
+func testRestart(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	ready := d.MustCreate(t, b.Spec("ready", 8*lvm.MiB))
+	begun := d.MustCreate(t, b.Spec("begun", 8*lvm.MiB))
+	gone := d.MustCreate(t, b.Spec("gone", 8*lvm.MiB))
+	hosttest.Must(t, d.Close(t.Context()))
+	_, err := d.Create(t.Context(), b.Spec("late", 8*lvm.MiB))
+	hosttest.WantKind(t, "create on a closed host", err, lvm.KindBusy)
+	for v, state := range map[lvm.Volume]string{begun: "creating", gone: "deleting"} {
+		b.Admin(t, "lvchange", "--deltag", "nodelvm.state=ready", "--addtag", "nodelvm.state="+state, b.Group+"/"+v.ID.LV)
+	}
+	again := b.Start(t)
+	again.WaitWiped(t)
+	volumes, err := again.List(t.Context())
+	hosttest.Must(t, err)
+	want := []lvm.Volume{ready, begun}
+	slices.SortFunc(want, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	if !slices.Equal(volumes, want) {
+		t.Errorf("after the restart there is %+v, want %+v", volumes, want)
+	}
+	if m := again.Metrics(); m.Volumes[lvm.StateCreating] != 0 {
+		t.Errorf("after the restart a volume is still in creation: %+v", m)
+	}
+}

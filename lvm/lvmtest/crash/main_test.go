@@ -1,0 +1,11 @@
+//go:build reallvm
+
+package crash
+
+import (
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
+)
+
+func TestMain(m *testing.M) { reallvm.Main(m) }

@@ -1,0 +1,262 @@
+package dataleak
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// encryptor records what a Host asks of it, and the LVM commands in between.
+type encryptor struct {
+	node *lvmtest.Node
+
+	mu     sync.Mutex
+	events []string
+	inUse  bool // a pod uses the mapping
+	fails  int  // the next so many erasures fail
+	stuck  chan struct{}
+}
+
+func (e *encryptor) note(event string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.events = append(e.events, event)
+}
+
+func (e *encryptor) observe(c lvm.Command) { e.note(c.Name) }
+
+// take returns the events since the last time that are of interest.
+func (e *encryptor) take(kinds ...string) (events []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, event := range e.events {
+		kind, _, _ := strings.Cut(event, " ")
+		if slices.Contains(kinds, kind) {
+			events = append(events, event)
+		}
+	}
+	e.events = nil
+	return events
+}
+
+func (e *encryptor) Mapping(string) (string, uint64, bool, error) {
+	e.note("mapping")
+	return "", 0, false, nil
+}
+
+func (e *encryptor) Unstage(context.Context, string) error {
+	e.note("unstage")
+	if e.inUse {
+		return lvm.Errorf(lvm.KindInUse, "the encrypted mapping is open")
+	}
+	return nil
+}
+
+func (e *encryptor) Suspend(string) (func() error, error) {
+	e.note("suspend")
+	return func() error { e.note("resume"); return nil }, nil
+}
+
+func (e *encryptor) Erase(ctx context.Context, v lvm.Volume, device string, check func() error) error {
+	e.mu.Lock()
+	stuck, fail := e.stuck, e.fails > 0
+	if fail {
+		e.fails--
+	}
+	e.mu.Unlock()
+	e.note("erase " + string(v.State) + " " + v.ID.LV)
+	if err := check(); err != nil {
+		return err
+	}
+	if stuck != nil {
+		close(stuck)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if fail {
+		return errors.New("an I/O error")
+	}
+	return nil
+}
+
+func encryptedSpec(b hosttest.Fixture, layout lvm.Layout, name string, source lvm.ID) lvm.Spec {
+	spec := b.Spec(name, 8*lvm.MiB)
+	if layout == lvm.LayoutThin {
+		spec = b.Thin(name, 8*lvm.MiB, source)
+	}
+	spec.Class.Encryption = lvm.EncryptionLUKS2
+	return spec
+}
+
+// TestErasure: the keys of a deleted volume are destroyed under its state tag, and its data are not zeroed; a failure is retried. It is
+// not deleted while its mapping is in use.
+func TestErasure(t *testing.T) {
+	for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutThin} {
+		t.Run(string(layout), func(t *testing.T) {
+			node := hosttest.NewNode()
+			b, e, zeroes := hosttest.OnFake(node), &encryptor{node: node, fails: 2}, &hosttest.ZeroRecorder{Kernel: node.Kernel()}
+			h := node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{Kernel: zeroes})
+			hosttest.Must(t, h.Start(t.Context()))
+			d := &hosttest.Driver{Host: h}
+			defer d.Stop(t)
+			v := d.MustCreate(t, encryptedSpec(b, layout, "v", lvm.ID{}))
+			if _, err := d.ActivateAs(t.Context(), v.ID, v.UUID, lvm.EncryptionLUKS2); err != nil { // tags it as ready
+				t.Fatal(err)
+			}
+			e.inUse = true
+			hosttest.WantKind(t, "deletion in use", d.Delete(t.Context(), v.ID), lvm.KindInUse)
+			e.inUse = false
+			e.take()
+			hosttest.Must(t, d.Delete(t.Context(), v.ID))
+			d.WaitWiped(t)
+			erasure := "erase deleting " + v.ID.LV
+			if got, want := e.take("unstage", "lvchange", "erase", "lvremove"), []string{"unstage", "lvchange", erasure, erasure, erasure, "lvremove"}; !slices.Equal(got, want) {
+				t.Errorf("the deletion did %q, want %q", got, want)
+			}
+			if len(zeroes.Spans()) > 0 {
+				t.Errorf("it zeroed %q", zeroes.Spans())
+			}
+		})
+	}
+}
+
+// TestErasureResumes: a driver that starts after one was killed during an erasure repeats it before it removes the volume.
+func TestErasureResumes(t *testing.T) {
+	node := hosttest.NewNode()
+	b, e := hosttest.OnFake(node), &encryptor{node: node, stuck: make(chan struct{})}
+	first := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
+	hosttest.Must(t, first.Start(t.Context()))
+	v := first.MustCreate(t, encryptedSpec(b, lvm.LayoutLinear, "v", lvm.ID{}))
+	hosttest.Must(t, first.Delete(t.Context(), v.ID))
+	<-e.stuck
+	first.Stop(t)
+	e.stuck = nil
+	e.take()
+	next := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
+	hosttest.Must(t, next.Start(t.Context()))
+	defer next.Stop(t)
+	next.WaitWiped(t)
+	if got, want := e.take("erase", "lvremove"), []string{"erase deleting " + v.ID.LV, "lvremove"}; !slices.Equal(got, want) {
+		t.Errorf("after the restart: %q, want %q", got, want)
+	}
+}
+
+// TestSharedHeadersAreNotErased: a snapshot or copy has the volume key too, so the erasure would prove nothing.
+func TestSharedHeadersAreNotErased(t *testing.T) {
+	node := hosttest.NewNode()
+	b, e := hosttest.OnFake(node), &encryptor{node: node}
+	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
+	hosttest.Must(t, d.Start(t.Context()))
+	defer d.Stop(t)
+	origin := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "origin", lvm.ID{}))
+	s := d.MustSnapshot(t, "snap", origin.ID)
+	restored := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "restored", s.ID))
+	for _, id := range []lvm.ID{origin.ID, restored.ID} {
+		hosttest.Must(t, d.Delete(t.Context(), id))
+	}
+	hosttest.Must(t, d.DeleteSnapshot(t.Context(), s.ID))
+	d.WaitWiped(t)
+	if got := e.take("erase"); len(got) > 0 || len(d.Volumes(t)) > 0 {
+		t.Errorf("erased %q; left %v", got, d.Volumes(t))
+	}
+}
+
+// TestWithoutEncryptorVolumesAreZeroed: an admin's session, which has none, wipes an encrypted volume like any other.
+func TestWithoutEncryptorVolumesAreZeroed(t *testing.T) {
+	node := hosttest.NewNode()
+	b, zeroes := hosttest.OnFake(node), &hosttest.ZeroRecorder{Kernel: node.Kernel()}
+	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster}, lvm.Machine{Kernel: zeroes})}
+	hosttest.Must(t, d.Start(t.Context()))
+	defer d.Stop(t)
+	v := d.MustCreate(t, encryptedSpec(b, lvm.LayoutLinear, "v", lvm.ID{}))
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	d.WaitWiped(t)
+	if want := []string{"0-24 MiB"}; !slices.Equal(zeroes.Spans(), want) {
+		t.Errorf("it zeroed %q, want %q: the header too", zeroes.Spans(), want)
+	}
+}
+
+// TestSnapshotsOfEncryptedVolumes: the mapping of an encrypted volume is suspended while LVM takes a snapshot or clone of it, and of no
+// other volume.
+func TestSnapshotsOfEncryptedVolumes(t *testing.T) {
+	node := hosttest.NewNode()
+	b, e := hosttest.OnFake(node), &encryptor{node: node}
+	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe, ReadyDelay: time.Hour}, lvm.Machine{})}
+	hosttest.Must(t, d.Start(t.Context()))
+	defer d.Stop(t)
+	origin := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "origin", lvm.ID{}))
+	plain := d.MustCreate(t, b.Thin("plain", 8*lvm.MiB, lvm.ID{}))
+	for what, test := range map[string]struct {
+		make func() lvm.ID
+		want []string
+	}{
+		"snapshot":              {func() lvm.ID { return d.MustSnapshot(t, "snap", origin.ID).ID }, []string{"suspend", "lvcreate", "resume"}},
+		"clone":                 {func() lvm.ID { return d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "clone", origin.ID)).ID }, []string{"suspend", "lvcreate", "resume"}},
+		"snapshot, unencrypted": {func() lvm.ID { return d.MustSnapshot(t, "plain snap", plain.ID).ID }, []string{"lvcreate"}},
+		"clone, unencrypted":    {func() lvm.ID { return d.MustCreate(t, b.Thin("plain clone", 0, plain.ID)).ID }, []string{"lvcreate"}},
+	} {
+		e.take()
+		test.make()
+		if got := e.take("suspend", "lvcreate", "resume"); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", what, got, test.want)
+		}
+	}
+}
+
+// TestPlainVolumesRunTheSameCommands: with an Encryptor, volumes without encryption start the LVM processes that they start without one,
+// and ask it nothing.
+func TestPlainVolumesRunTheSameCommands(t *testing.T) {
+	for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutThin} {
+		t.Run(string(layout), func(t *testing.T) {
+			without, _ := plainLife(t, layout, nil)
+			with, calls := plainLife(t, layout, &encryptor{})
+			if !slices.Equal(with, without) || !slices.Contains(with, "lvcreate") || !slices.Contains(with, "lvremove") {
+				t.Errorf("with an Encryptor the commands are\n%q, and without\n%q", with, without)
+			}
+			if len(calls) > 0 {
+				t.Errorf("the Encryptor was asked %q", calls)
+			}
+		})
+	}
+}
+
+// plainLife creates, uses, expands, copies and deletes a volume. It returns the LVM commands, and what e was asked.
+func plainLife(t *testing.T, layout lvm.Layout, e *encryptor) (commands, calls []string) {
+	t.Helper()
+	node, seen := hosttest.NewNode(), &encryptor{}
+	b, config := hosttest.OnFake(node), lvm.Config{Cluster: hosttest.Cluster, Observe: seen.observe, ReadyDelay: time.Hour}
+	if e != nil {
+		config.Encryption = e
+	}
+	d := &hosttest.Driver{Host: node.HostOn(config, lvm.Machine{})}
+	hosttest.Must(t, d.Start(t.Context()))
+	defer d.Stop(t)
+	spec := b.Spec("v", 8*lvm.MiB)
+	if layout == lvm.LayoutThin {
+		spec = b.Thin("v", 8*lvm.MiB, lvm.ID{})
+	}
+	v := d.MustCreate(t, spec)
+	if _, err := d.ActivateAs(t.Context(), v.ID, v.UUID, lvm.EncryptionNone); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); err != nil {
+		t.Fatal(err)
+	}
+	if layout == lvm.LayoutThin {
+		hosttest.Must(t, d.DeleteSnapshot(t.Context(), d.MustSnapshot(t, "snap", v.ID).ID))
+	}
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	d.WaitWiped(t)
+	if e != nil {
+		calls = e.events
+	}
+	return seen.events, calls
+}

@@ -1,0 +1,210 @@
+package diskfailure
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// TestAbsenceIsProved: a volume that the readable metadata lacks counts as absent only if no other disk can have newer
+// metadata.
+func TestAbsenceIsProved(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil  func(*lvm.PV)
+		proved bool
+	}{
+		"whole":             {func(*lvm.PV) {}, true},
+		"a disk is missing": {func(pv *lvm.PV) { pv.Missing, pv.Device = true, "" }, false},
+		"a disk is missing, with the MISSING flag": {func(pv *lvm.PV) { pv.Missing, pv.MissingFlag, pv.Device = true, true, "" }, true},
+		"a disk is unresponsive":                   {func(pv *lvm.PV) { pv.Unresponsive = true }, false},
+		"a disk's metadata is not read":            {func(pv *lvm.PV) { pv.MetadataUnreadable = true }, false},
+		"a disk has a copy":                        {func(pv *lvm.PV) { pv.DuplicateDevices = []string{"/dev/fakeb", "/dev/fakex"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+			v := d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
+			waiting := d.MustCreate(t, b.Light("waiting", 8*lvm.MiB)) // waits for its ready tag
+			sn := d.MustSnapshot(t, "s", v.ID)
+			lvs := []lvm.LV{}
+			node.Change("vg-test", func(g *lvm.Group) { lvs, g.LVs = g.LVs, nil; test.spoil(&g.PVs[5]) })
+			kind := lvm.KindBusy
+			if test.proved {
+				kind = lvm.KindNotFound
+			}
+			deleted := func(what string, err error) {
+				t.Helper()
+				if test.proved {
+					hosttest.Must(t, err)
+				} else {
+					hosttest.WantKind(t, what, err, lvm.KindBusy)
+				}
+			}
+			_, err := d.Lookup(t.Context(), v.ID)
+			hosttest.WantKind(t, "lookup", err, kind)
+			_, err = d.LookupSnapshot(t.Context(), sn.ID)
+			hosttest.WantKind(t, "snapshot", err, kind)
+			_, err = d.Activate(t.Context(), v.ID, v.UUID)
+			hosttest.WantKind(t, "activate", err, kind)
+			_, err = d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0)
+			hosttest.WantKind(t, "extend", err, kind)
+			_, err = d.Create(t.Context(), b.Thin("copy", 0, v.ID))
+			hosttest.WantKind(t, "copy", err, kind)
+			_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "more", Source: v.ID})
+			hosttest.WantKind(t, "take a snapshot", err, kind)
+			_, err = d.Adopt(t.Context(), "vg-test", "none", "none", "")
+			hosttest.WantKind(t, "adopt", err, kind)
+			deleted("delete", d.Delete(t.Context(), v.ID))
+			deleted("delete snapshot", d.DeleteSnapshot(t.Context(), sn.ID))
+			node.Change("vg-test", func(g *lvm.Group) {
+				g.LVs, g.PVs[5] = lvs, lvm.PV{UUID: g.PVs[5].UUID, Device: "/dev/fakeg", Extents: g.PVs[5].Extents, Allocatable: true}
+			})
+			if device, err := d.Activate(t.Context(), waiting.ID, waiting.UUID); err != nil {
+				t.Errorf("with the disk back: %s, %v", device, err)
+			}
+		})
+	}
+}
+
+// TestNoCommitWhilePVMissing: no request commits anything while a disk is missing: LVM would set its MISSING flag, and an admin
+// would have to clear the flag. With the disk back each request succeeds.
+func TestNoCommitWhilePVMissing(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	zeroed, light := d.MustCreate(t, b.Spec("zeroed", 8*lvm.MiB)), d.MustCreate(t, b.Light("light", 8*lvm.MiB))
+	thin := d.MustCreate(t, b.Thin("thin", 8*lvm.MiB, lvm.ID{}))
+	sn := d.MustSnapshot(t, "s", thin.ID)
+	theirs := d.MustCreate(t, b.Light("theirs", 8*lvm.MiB))
+	for _, v := range []lvm.Volume{zeroed, light, thin, theirs} {
+		_, err := d.Activate(t.Context(), v.ID, v.UUID)
+		hosttest.Must(t, err)
+	}
+	hosttest.Untag(node, "vg-test", theirs.ID.LV)
+	fresh := d.MustCreate(t, b.Light("fresh", 8*lvm.MiB)) // waits for its ready tag
+	requests := map[string]func() error{
+		"delete":                   func() error { return d.Delete(t.Context(), zeroed.ID) },
+		"delete what is not wiped": func() error { return d.Delete(t.Context(), light.ID) },
+		"delete a thin volume":     func() error { return d.Delete(t.Context(), thin.ID) },
+		"delete a snapshot":        func() error { return d.DeleteSnapshot(t.Context(), sn.ID) },
+		"extend":                   func() error { _, err := d.Extend(t.Context(), zeroed.ID, 16*lvm.MiB, 0); return err },
+		"create":                   func() error { _, err := d.Create(t.Context(), b.Light("new", 8*lvm.MiB)); return err },
+		"take a snapshot": func() error {
+			_, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "t", Source: thin.ID})
+			return err
+		},
+		"adopt":     func() error { _, err := d.Adopt(t.Context(), "vg-test", theirs.ID.LV, "mine", ""); return err },
+		"first use": func() error { _, err := d.Activate(t.Context(), fresh.ID, fresh.UUID); return err },
+	}
+	putBack := node.LoseDisk("vg-test", 5)
+	before := node.Group("vg-test").Seqno
+	for what, request := range requests {
+		err := request()
+		if err == nil || !strings.Contains(err.Error(), "is missing: reconnect its disk") {
+			t.Errorf("%s with a missing disk: %v", what, err)
+		}
+		if kind := lvm.KindOf(err); kind != lvm.KindBusy && kind != lvm.KindInsufficientCapacity {
+			t.Errorf("%s with a missing disk: kind %d: %v", what, kind, err)
+		}
+	}
+	if after := node.Group("vg-test"); after.Seqno != before || after.PVs[5].MissingFlag {
+		t.Errorf("%d commits, the disk has the MISSING flag: %v", after.Seqno-before, after.PVs[5].MissingFlag)
+	}
+	putBack()
+	for _, what := range []string{"adopt", "extend", "create", "take a snapshot", "first use", "delete", "delete what is not wiped", "delete a snapshot", "delete a thin volume"} {
+		if err := requests[what](); err != nil {
+			t.Errorf("%s with the disk back: %v", what, err)
+		}
+	}
+}
+
+// TestDuplicatePVs: while two disks have one PV UUID, the driver activates, wipes and changes nothing, and active volumes stay
+// usable. The error names both devices.
+func TestDuplicatePVs(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, lvm.Config{})
+	active, idle, gone := d.MustCreate(t, b.Spec("active", 8*lvm.MiB)), d.MustCreate(t, b.Spec("idle", 8*lvm.MiB)), d.MustCreate(t, b.Spec("gone", 8*lvm.MiB))
+	device, err := d.Activate(t.Context(), active.ID, active.UUID)
+	hosttest.Must(t, err)
+	b.Admin(t, "lvchange", "-y", "-an", "vg-test/"+idle.ID.LV)
+	release := node.HoldWipes()
+	hosttest.Must(t, d.Delete(t.Context(), gone.ID))
+	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].DuplicateDevices = []string{"/dev/fakeg", "/dev/fakex"} })
+	release()
+	before := len(node.Commands())
+	for what, request := range map[string]func() error{
+		"activate": func() error { _, err := d.Activate(t.Context(), idle.ID, idle.UUID); return err },
+		"delete":   func() error { return d.Delete(t.Context(), active.ID) },
+	} {
+		err := request()
+		hosttest.WantKind(t, what, err, lvm.KindBusy)
+		if err == nil || !strings.Contains(err.Error(), "/dev/fakeg, /dev/fakex") || !strings.Contains(err.Error(), "vgimportclone") {
+			t.Errorf("%s: the error lacks the disks, or what to do: %v", what, err)
+		}
+	}
+	node.Suspend(device)
+	if _, err := d.Activate(t.Context(), active.ID, active.UUID); err == nil {
+		t.Error("the driver loaded the table of a suspended volume again, perhaps from the copy")
+	}
+	node.Resume(device)
+	if now, err := d.Activate(t.Context(), active.ID, active.UUID); err != nil || now != device {
+		t.Errorf("the active volume: %s, %v, want %s", now, err, device)
+	}
+	if ran := node.Commands()[before:]; len(ran) > 0 {
+		t.Errorf("with a disk and its copy, the driver ran %v", ran)
+	}
+	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].DuplicateDevices = nil })
+	d.WaitWiped(t)
+	_, err = d.Activate(t.Context(), idle.ID, idle.UUID)
+	hosttest.Must(t, err)
+}
+
+// TestVolumeWithMissingPVIsNotActivated: the driver does not activate a volume with a part on a missing disk. The error names the disk, and does not
+// quote LVM's advice. It activates a volume that is complete.
+func TestVolumeWithMissingPVIsNotActivated(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, lvm.Config{})
+	v := d.MustCreate(t, b.Spec("v", 8*lvm.MiB))
+	_, err := d.Activate(t.Context(), v.ID, v.UUID)
+	hosttest.Must(t, err)
+	on := hosttest.FindLV(t, b.ReadGroup(t), v.ID.LV).Segments[0].Areas[0].PV
+	for i, pv := range b.ReadGroup(t).PVs {
+		b.Admin(t, "lvchange", "-y", "-an", "vg-test/"+v.ID.LV)
+		putBack := node.LoseDisk("vg-test", i)
+		_, err := d.Activate(t.Context(), v.ID, v.UUID)
+		if pv.UUID != on {
+			hosttest.Must(t, err)
+		} else if hosttest.WantKind(t, "activation", err, lvm.KindBusy); !strings.Contains(err.Error(), "is missing: reconnect its disk") || strings.Contains(err.Error(), "partial") {
+			t.Errorf("the error is %v", err)
+		}
+		putBack()
+	}
+}
+
+// TestPvmoveBlocksExtendAndDelete: while pvmove moves extents of a volume, the driver neither extends nor deletes it.
+func TestPvmoveBlocksExtendAndDelete(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, lvm.Config{})
+	v := d.MustCreate(t, b.Light("v", 8*lvm.MiB))
+	_, err := d.Activate(t.Context(), v.ID, v.UUID)
+	hosttest.Must(t, err)
+	var still []lvm.LV
+	node.Change("vg-test", func(g *lvm.Group) {
+		still = slices.Clone(g.LVs)
+		move := g.LVs[0]
+		move.Name, move.UUID, move.Tags, move.Hidden, move.Type = "pvmove0", "m", nil, true, "mirror"
+		g.LVs[0].Segments = []lvm.Segment{{Extents: move.Extents, Type: "linear", Areas: []lvm.Area{{LV: move.Name}}}}
+		g.LVs = append(g.LVs, move)
+	})
+	before := len(node.Commands())
+	for what, err := range map[string]error{"delete": d.Delete(t.Context(), v.ID), "extend": func() error { _, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); return err }()} {
+		hosttest.WantKind(t, what, err, lvm.KindBusy)
+		if err != nil && !strings.Contains(err.Error(), "pvmove moves extents of it: retry") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if ran := node.Commands()[before:]; len(ran) > 0 {
+		t.Errorf("the driver ran %v", ran)
+	}
+	node.Change("vg-test", func(g *lvm.Group) { g.LVs = still })
+	_, err = d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0)
+	hosttest.Must(t, err)
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+}

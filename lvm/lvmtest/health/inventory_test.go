@@ -1,0 +1,92 @@
+package health
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// TestInventory: the inventory has what only the kernel, the locks and the tags show, and takes no LVM command.
+func TestInventory(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	want := b.Spec("thin", 16*lvm.MiB)
+	want.Class = lvm.Class{Group: b.Group, Layout: lvm.LayoutThin}
+	thin := d.MustCreate(t, want)
+	sn, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "backup", Source: thin.ID})
+	hosttest.Must(t, err)
+	d = b.Start(t) // no volume waits for its ready tag
+	read := func() (inv inventory.Inventory) {
+		t.Helper()
+		d.Counted(t, "Inventory", 0, func() {
+			var err error
+			inv, err = d.Inventory(t.Context())
+			hosttest.Must(t, err)
+		})
+		return inv
+	}
+	inv := read()
+	if len(inv.Volumes) != 1 || inv.Volumes[0].ID != thin.ID.String() || inv.Volumes[0].UUID != thin.UUID || inv.Volumes[0].Cluster != hosttest.Cluster {
+		t.Errorf("volumes %+v", inv.Volumes)
+	}
+	if len(inv.Snapshots) != 1 || inv.Snapshots[0].ID != sn.ID.String() || inv.Snapshots[0].Source != thin.ID.String() || inv.Snapshots[0].Name != "backup" {
+		t.Errorf("snapshots %+v", inv.Snapshots)
+	}
+	path, _, err := d.Device(thin.ID, thin.UUID)
+	hosttest.Must(t, err)
+	node.SetStatus(path, "thin", "2048 4095")
+	if used := read().Volumes[0].Used; used == nil || *used != lvm.MiB {
+		t.Errorf("used %v", used)
+	}
+	pool := poolPath(t, node)
+	for status, state := range map[string]inventory.PoolState{
+		"1 10/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                   inventory.PoolWorks,
+		"1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128": inventory.PoolFull,
+		"1 1000/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                 inventory.PoolFull,
+		"1 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128":         inventory.PoolFailed,
+		"Fail": inventory.PoolFailed,
+		"":     inventory.PoolInactive,
+	} {
+		node.SetStatus(pool, "thin-pool", status)
+		groups := read().Groups
+		i := slices.IndexFunc(groups, func(g inventory.Group) bool { return string(g.Name) == b.Group })
+		if got := groups[i].Pools[0].State; got != state {
+			t.Errorf("%q: the pool is %s, want %s", status, got, state)
+		}
+	}
+	node.Change(b.Group, func(g *lvm.Group) { g.LVs[len(g.LVs)-1].Tags = []string{"nodelvm.v=1", "nodelvm.v=1"} })
+	if got := read().Damaged; len(got) != 1 || !strings.Contains(got[0], "two nodelvm.v tags") {
+		t.Errorf("damaged: %q", got)
+	}
+}
+
+// The inventory shows a lock that another lvm holds, as long as it is held.
+func TestInventoryLock(t *testing.T) {
+	dir := t.TempDir()
+	host := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB}}).Start(t, lvm.Config{LockDir: dir})
+	file, err := os.OpenFile(filepath.Join(dir, "V_vg"), os.O_CREATE|os.O_RDWR, 0o600)
+	hosttest.Must(t, err)
+	defer func() { _ = file.Close() }()
+	held := func() int64 {
+		inv, err := host.Inventory(t.Context())
+		hosttest.Must(t, err)
+		return inv.Groups[0].LockHeldSeconds
+	}
+	hosttest.Must(t, unix.Flock(int(file.Fd()), unix.LOCK_EX))
+	if got := held(); got < 1 || got > int64(time.Minute.Seconds()) {
+		t.Errorf("held for %d s", got)
+	}
+	hosttest.Must(t, unix.Flock(int(file.Fd()), unix.LOCK_UN))
+	if got := held(); got != 0 {
+		t.Errorf("released, but held for %d s", got)
+	}
+}

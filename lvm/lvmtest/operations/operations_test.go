@@ -1,0 +1,79 @@
+package operations
+
+import (
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// TestFrozenFileSystemIsNotCopied: the driver refuses a snapshot or clone of a volume with a frozen file system before it changes anything.
+func TestFrozenFileSystemIsNotCopied(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	v := d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
+	device, err := d.Activate(t.Context(), v.ID, v.UUID)
+	hosttest.Must(t, err)
+	node.Freeze(device, true)
+	spec := lvm.SnapshotSpec{Name: "s", Source: v.ID}
+	d.Counted(t, "a snapshot of a frozen file system", 0, func() {
+		_, err := d.CreateSnapshot(t.Context(), spec)
+		hosttest.WantKind(t, "a snapshot of a frozen file system", err, lvm.KindBusy)
+	})
+	d.Counted(t, "a clone of a frozen file system", 0, func() {
+		_, err := d.Create(t.Context(), b.Thin("c", 8*lvm.MiB, v.ID))
+		hosttest.WantKind(t, "a clone of a frozen file system", err, lvm.KindBusy)
+	})
+	node.Freeze(device, false)
+	d.Counted(t, "the snapshot", 3, func() { _, err = d.CreateSnapshot(t.Context(), spec) })
+	hosttest.Must(t, err)
+	d.MustCreate(t, b.Thin("c", 8*lvm.MiB, v.ID))
+	if b.Suspended(t, device) {
+		t.Error("the origin is suspended")
+	}
+}
+
+// TestUncertainCreateAsksForRetry: while a failed create may have left something, its error asks the caller to retry: after any other error
+// csi-provisioner would forget the volume.
+func TestUncertainCreateAsksForRetry(t *testing.T) {
+	for what, fail := range map[string]func(*lvmtest.Node) (restore func()){
+		"the leftover cannot be removed": func(n *lvmtest.Node) func() {
+			n.Before(func(argv []string) {
+				if argv[0] == "lvcreate" {
+					n.Fail(lvmtest.Fault{}) // the next command fails too
+				}
+			})
+			return func() {}
+		},
+		"its group is gone": func(n *lvmtest.Node) func() {
+			plug := func() {}
+			n.Before(func(argv []string) {
+				if plug(); argv[0] == "lvcreate" {
+					plug = n.Unplug("vg-test")
+				}
+			})
+			return func() { plug() }
+		},
+		"its disk falls silent": func(n *lvmtest.Node) func() {
+			n.Before(func([]string) { n.Change("vg-test", func(g *lvm.Group) { g.PVs[0].Unresponsive = true }) })
+			return func() { n.Change("vg-test", func(g *lvm.Group) { g.PVs[0].Unresponsive = false }) }
+		},
+		"its disk goes away": func(n *lvmtest.Node) func() {
+			n.Before(func([]string) { n.Change("vg-test", func(g *lvm.Group) { g.PVs[0].Missing = true }) })
+			return func() { n.Change("vg-test", func(g *lvm.Group) { g.PVs[0].Missing = false }) }
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			node := hosttest.NewNode()
+			b := hosttest.OnFake(node)
+			d := b.Start(t)
+			node.Fail(lvmtest.Fault{Late: true})
+			restore := fail(node)
+			_, err := d.Create(t.Context(), b.Spec("v", 8*lvm.MiB))
+			hosttest.WantKind(t, what, err, lvm.KindBusy)
+			node.Before(nil)
+			restore()
+			d.MustCreate(t, b.Spec("v", 8*lvm.MiB))
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package operations
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// TestPeersFitTogetherOrNotAtAll: the volumes of one pod fit together, or none is created.
+func TestPeersFitTogetherOrNotAtAll(t *testing.T) {
+	_, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	all := d.MustCapacity(t, b.Class()).Available
+	first, second, large := b.Spec("first", all/2), b.Spec("second", all/2), b.Spec("large", all/2+lvmtest.ExtentSize)
+
+	d.Counted(t, "a pod that does not fit", 0, func() {
+		_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{large})
+		hosttest.WantKind(t, "the smaller of two that do not fit together", err, lvm.KindInsufficientCapacity)
+		if err != nil && !strings.Contains(err.Error(), `on one node with large`) {
+			t.Errorf("the error does not name the peer: %v", err)
+		}
+	})
+	if c := d.MustCapacity(t, b.Class()).Available; c != all {
+		t.Errorf("%s are free after a refusal, %s before", c, all)
+	}
+
+	_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second, first})
+	hosttest.Must(t, err)
+	if c := d.MustCapacity(t, b.Class()).Available; c != 0 {
+		t.Errorf("with capacity reserved for the peer, %s are free", c)
+	}
+	_, err = d.Create(t.Context(), b.Spec("other", lvmtest.ExtentSize))
+	hosttest.WantKind(t, "another pod's volume in the reserved capacity", err, lvm.KindInsufficientCapacity)
+	_, err = d.CreateWithPeers(t.Context(), second, []lvm.Spec{first})
+	hosttest.Must(t, err)
+	d.Counted(t, "both again", 0, func() {
+		_, err = d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
+		hosttest.Must(t, err)
+	})
+
+	wrong := b.Spec("wrong", -1)
+	hosttest.Must(t, d.Delete(t.Context(), lvm.ID{VG: b.ReadGroup(t).UUID, LV: hosttest.FindLV(t, b.ReadGroup(t), d.Volumes(t)[0].ID.LV).Name}))
+	d.WaitWiped(t)
+	name := d.Volumes(t)[0].Name
+	for _, spec := range []lvm.Spec{first, second} {
+		if spec.Name != name {
+			_, err = d.CreateWithPeers(t.Context(), spec, []lvm.Spec{wrong})
+			hosttest.Must(t, err) // an invalid peer does not matter
+		}
+	}
+}
+
+// TestCreatedPeerIsReturnedAgain: a created volume is returned again even if its peer no longer fits, and Fits agrees with
+// CreateWithPeers.
+func TestCreatedPeerIsReturnedAgain(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	all := d.MustCapacity(t, b.Class()).Available
+	first, second, other := b.Spec("first", all/2), b.Spec("second", all/2), b.Spec("other", 2*lvmtest.ExtentSize)
+	hosttest.Must(t, d.Fits(t.Context(), []lvm.Spec{first, second}))
+	made, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
+	hosttest.Must(t, err)
+
+	hosttest.Must(t, d.Close(t.Context())) // and its reservation for the second is lost
+	d = hosttest.StartDriver(t, node, hosttest.Unsettled)
+	_, err = d.Create(t.Context(), other)
+	hosttest.Must(t, err)
+	again, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{second})
+	hosttest.Must(t, err)
+	if again.ID != made.ID || again.UUID != made.UUID {
+		t.Errorf("created %+v, and then %+v", made, again)
+	}
+	for what, err := range map[string]error{
+		"CreateWithPeers": func() error { _, err := d.CreateWithPeers(t.Context(), second, []lvm.Spec{first}); return err }(),
+		"Fits":            d.Fits(t.Context(), []lvm.Spec{first, second}),
+	} {
+		hosttest.WantKind(t, what, err, lvm.KindInsufficientCapacity)
+		var misfit *lvm.UnplaceableError
+		if !errors.As(err, &misfit) || misfit.Spec.Name != "second" {
+			t.Errorf("%s does not name the volume that does not fit: %v", what, err)
+		}
+	}
+	if c := d.MustCapacity(t, b.Class()).Available; c != all/2-2*lvmtest.ExtentSize {
+		t.Errorf("after the refusals %s are free", c)
+	}
+}

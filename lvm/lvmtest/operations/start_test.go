@@ -1,0 +1,189 @@
+package operations
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// TestVGAppearsAfterStart: the driver also recovers a group whose disks appear after the start.
+func TestVGAppearsAfterStart(t *testing.T) {
+	node := hosttest.NewNode()
+	b := hosttest.OnFake(node)
+	killed := &hosttest.Driver{} // during a wipe, and before it could tag a volume that it had returned
+	killed.Host = node.HostOn(killed.Config(hosttest.Unsettled), lvm.Machine{Kernel: &hosttest.ZeroRecorder{Kernel: node.Kernel(), StopAt: 4 * lvm.MiB}})
+	hosttest.Must(t, killed.Start(t.Context()))
+	deleted := killed.MustCreate(t, b.Spec("deleted", 8*lvm.MiB))
+	kept := killed.MustCreate(t, b.Spec("kept", 8*lvm.MiB))
+	hosttest.Must(t, killed.Delete(t.Context(), deleted.ID))
+
+	plug := node.Unplug("vg-test")
+	next := hosttest.StartDriver(t, node, hosttest.Unsettled)
+	if groups := next.Metrics().Groups; slices.ContainsFunc(groups, func(g host.GroupMetrics) bool { return g.Name == "vg-test" }) {
+		t.Fatal("the group exists")
+	}
+	plug()
+	next.WaitWiped(t)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if m := next.Metrics(); m.Volumes[lvm.StateReady] == 1 && m.Volumes[lvm.StateCreating] == 0 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("after the disks appeared: %v", m.Volumes)
+		}
+	}
+	if now, err := next.Lookup(t.Context(), kept.ID); err != nil || now != kept {
+		t.Errorf("the created volume %+v became %+v, %v", kept, now, err)
+	}
+}
+
+// TestUnfinishedVolumeInUse: the driver completes an unfinished volume that a program has open once that program closes it.
+func TestUnfinishedVolumeInUse(t *testing.T) {
+	node, d, v, zeroes := successor(t)
+	device, _, err := node.Kernel().Device(lvmtest.DeviceUUID(string(v.ID.VG), v.UUID))
+	hosttest.Must(t, err)
+	release := node.Hold(device)
+	hosttest.Must(t, d.Start(t.Context()))
+	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err == nil || len(zeroes.Spans()) > 0 {
+		t.Errorf("while it is open, its activation returns %v, and %q are zeroed", err, zeroes.Spans())
+	}
+	release()
+	for deadline := time.Now().Add(time.Minute); hosttest.StateTags(node, "vg-test")["ready"] != 1; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the driver does not complete it after it is closed")
+		}
+	}
+	_, err = d.Activate(t.Context(), v.ID, v.UUID)
+	hosttest.Must(t, err)
+	hosttest.Must(t, d.Close(t.Context()))
+}
+
+// flushing is a kernel that records which disks it flushes.
+type flushing struct {
+	lvm.Kernel
+	mu    sync.Mutex
+	disks []string
+}
+
+func (f *flushing) Sync(paths []string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.disks = append(f.disks, paths...)
+	return f.Kernel.Sync(paths)
+}
+
+// TestStartFlushes: what a killed driver committed without a flush is flushed before the next driver relies on it.
+func TestStartFlushes(t *testing.T) {
+	node := hosttest.NewNode()
+	f := &flushing{Kernel: node.Kernel()}
+	h := node.HostOn(lvm.Config{Cluster: hosttest.Cluster}, lvm.Machine{Kernel: f})
+	hosttest.Must(t, h.Start(t.Context()))
+	defer func() { hosttest.Must(t, h.Close(context.Background())) }()
+	s, err := node.Reader().Read(t.Context())
+	hosttest.Must(t, err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, g := range s.Groups {
+		for _, pv := range g.PVs {
+			if !slices.Contains(f.disks, pv.Device) {
+				t.Errorf("%s was not flushed", pv.Device)
+			}
+		}
+	}
+}
+
+// TestStartRemovesNothingWhilePVMissing: while a disk of the group is missing, a start removes nothing that an earlier driver left there: the
+// commit would set the disk's MISSING flag permanently.
+func TestStartRemovesNothingWhilePVMissing(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	source := d.MustCreate(t, b.Thin("source", 8*lvm.MiB, lvm.ID{}))
+	half := d.MustCreate(t, b.Thin("half", 8*lvm.MiB, source.ID))
+	sn, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: source.ID})
+	hosttest.Must(t, err)
+	gone := d.MustCreate(t, b.Spec("gone", 8*lvm.MiB))
+	release := node.HoldWipes()
+	hosttest.Must(t, d.Delete(t.Context(), gone.ID))
+	hosttest.Must(t, d.Close(t.Context()))
+	release()
+	lost := lvm.PV{}
+	node.Change("vg-test", func(g *lvm.Group) {
+		for i := range g.LVs {
+			if name := g.LVs[i].Name; name == half.ID.LV || name == sn.ID.LV {
+				g.LVs[i].Tags[slices.Index(g.LVs[i].Tags, "nodelvm.state=ready")] = "nodelvm.state=creating"
+			}
+		}
+		lost = g.PVs[5]
+		g.PVs[5].Missing, g.PVs[5].Device = true, ""
+	})
+	before := len(node.Commands())
+	d = b.Start(t)
+	time.Sleep(300 * time.Millisecond)
+	for _, c := range node.Commands()[before:] {
+		if c.Name != "fullreport" {
+			t.Errorf("with a missing disk, a start runs %s %q", c.Name, c.Args)
+		}
+	}
+	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5] = lost })
+	d.WaitWiped(t)
+	for deadline := time.Now().Add(time.Minute); hosttest.StateTags(node, "vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("with the disk back, the leftovers still exist")
+		}
+	}
+}
+
+// TestUnfinishedWithLostDisk: the driver does not blank an unfinished volume while a disk of its group is missing: that disk
+// may have newer metadata.
+func TestUnfinishedWithLostDisk(t *testing.T) {
+	node, d, v, zeroes := successor(t)
+	b := hosttest.OnFake(node)
+	lost := ""
+	lose := func(is bool) {
+		node.Change("vg-test", func(g *lvm.Group) {
+			pv := &g.PVs[5]
+			if pv.Missing = is; is {
+				lost, pv.Device = pv.Device, ""
+			} else {
+				pv.Device = lost
+			}
+		})
+	}
+	lose(true)
+	hosttest.Must(t, d.Start(t.Context()))
+	if len(zeroes.Spans()) > 0 {
+		t.Errorf("with a missing disk, %q were zeroed", zeroes.Spans())
+	}
+	_, err := d.Create(t.Context(), b.Spec("v", 64*lvm.MiB))
+	hosttest.WantKind(t, "the same request", err, lvm.KindBusy)
+	lose(false)
+	if now := d.MustCreate(t, b.Spec("v", 64*lvm.MiB)); now != v {
+		t.Errorf("the created volume %+v became %+v", v, now)
+	}
+	hosttest.Must(t, d.Close(t.Context()))
+}
+
+// TestStartResumesManagedDevices: a start changes only suspended managed volumes.
+func TestStartResumesManagedDevices(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	v := d.MustCreate(t, b.Spec("a", 8*lvm.MiB))
+	d.MustCreate(t, b.Spec("b", 8*lvm.MiB))
+	device, _, err := d.Device(v.ID, v.UUID)
+	hosttest.Must(t, err)
+	d.Stop(t)
+	node.Suspend(device)
+	before := len(node.Commands())
+	b.Start(t)
+	commands := slices.DeleteFunc(node.Commands()[before:], func(c lvm.Command) bool { return c.Name == "fullreport" })
+	if len(commands) != 1 || !slices.Contains(commands[0].Args, "--refresh") || commands[0].Args[len(commands[0].Args)-1] != "vg-test/"+v.ID.LV {
+		t.Errorf("the start ran %+v", commands)
+	}
+	if suspended, err := node.Kernel().IsSuspended(device); err != nil || suspended {
+		t.Errorf("suspended: %v, %v", suspended, err)
+	}
+}

@@ -1,0 +1,102 @@
+//go:build reallvm
+
+package reallvm
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/host"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// NewFixture returns the group without a volume, whatever an earlier test left in it.
+func NewFixture(t testing.TB) hosttest.Fixture {
+	b := hosttest.Fixture{
+		Group:     Group,
+		Tag:       "fast",
+		Admin:     func(t testing.TB, argv ...string) { t.Helper(); Admin(t, argv...) },
+		Read:      ReadDisks,
+		Suspended: IsSuspended,
+		Spoil:     spoil,
+		Leave:     func(t testing.TB, message string) { t.Helper(); leaveMessage(t, Group, message) },
+		Lost:      func(t testing.TB) []int { t.Helper(); return LostDevices(t, Group) },
+		Hold: func(t testing.TB, device string) func() {
+			f, err := os.Open(device)
+			hosttest.Must(t, err)
+			return func() { hosttest.Must(t, f.Close()) }
+		},
+	}
+	dir := t.TempDir()
+	b.Start = func(t testing.TB) *hosttest.Driver { return StartDriver(t, dir) }
+	if len(loops) == 0 {
+		makeDisks(t)
+	} else if g, there := FindGroup(ReadDisks(t), Group); there && len(g.LVs) == 0 && g.Problem == "" && IsWhole(g) {
+		return b
+	} else if there {
+		Admin(t, "vgremove", "-ff", "-y", Group)
+	}
+	Admin(t, append([]string{"vgcreate", "-y", "-s", "4m", "--addtag", "fast", Group}, loops...)...)
+	return b
+}
+
+// IsWhole reports whether no disk of the group is missing or has the MISSING flag.
+func IsWhole(g lvm.Group) bool {
+	return !slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing })
+}
+
+// ReadDisks reads LVM's metadata from the disks of this node.
+func ReadDisks(t testing.TB) lvm.State {
+	t.Helper()
+	s, err := new(ondisk.Disks).Read(context.Background())
+	hosttest.Must(t, err)
+	return s
+}
+
+// FindGroup finds a group by its name.
+func FindGroup(s lvm.State, name string) (lvm.Group, bool) {
+	for _, g := range s.Groups {
+		if string(g.Name) == name {
+			return g, true
+		}
+	}
+	return lvm.Group{}, false
+}
+
+// StartDriver starts a driver with its files below dir. It runs until its Stop.
+func StartDriver(t testing.TB, dir string) *hosttest.Driver {
+	t.Helper()
+	return StartDriverWith(t, dir, func(*lvm.Config) {})
+}
+
+// StartDriverWith starts a driver whose config change has changed.
+func StartDriverWith(t testing.TB, dir string, change func(*lvm.Config)) *hosttest.Driver {
+	t.Helper()
+	d := NewDriver(t, dir, change)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	hosttest.Must(t, d.Start(ctx))
+	return d
+}
+
+// NewDriver returns a driver that has not been started: it recovers nothing and waits for no other driver.
+func NewDriver(t testing.TB, dir string, change func(*lvm.Config)) *hosttest.Driver {
+	t.Helper()
+	d := &hosttest.Driver{}
+	cfg := lvm.Config{
+		SystemDir: filepath.Join(dir, "etc"), LockDir: "/run/lock/lvm", BackupDir: filepath.Join(dir, "backup"),
+		Cluster: hosttest.Cluster, Observe: d.Observe, CacheTTL: -1, // an admin's change shows at once
+		EmptyPoolsFor: time.Nanosecond, // when a test calls ExtendThinPools
+	}
+	change(&cfg)
+	host, err := host.NewHost(cfg)
+	hosttest.Must(t, err)
+	d.Host = host
+	return d
+}

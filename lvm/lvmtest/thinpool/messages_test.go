@@ -1,0 +1,113 @@
+package thinpool
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+func exists(node *lvmtest.Node, group, name string) bool {
+	return slices.ContainsFunc(node.Group(group).LVs, func(lv lvm.LV) bool { return lv.Name == name })
+}
+
+// TestUncreatedThinVolumeIsRemoved: a driver and its lvm died before the pool got the message about a new thin volume, so that it cannot be
+// activated. No request got it: the next start removes it. If the driver can read only LVM's report, which does not show that,
+// the same request creates it again, and its deletion is possible.
+func TestUncreatedThinVolumeIsRemoved(t *testing.T) {
+	for _, indirect := range []bool{false, true} {
+		node := hosttest.NewNode()
+		b := hosttest.OnFake(node).OneAtATime()
+		if indirect {
+			node.Indirect()
+		}
+		for _, again := range []bool{true, false} {
+			d := b.Start(t)
+			v := d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
+			d.Stop(t)
+			node.LeaveUncounted(b.Group, v.ID.LV, false)
+			d = b.Start(t)
+			if there := exists(node, b.Group, v.ID.LV); there != indirect {
+				t.Errorf("indirect %t: after the start it exists: %t", indirect, there)
+			}
+			if again {
+				now := d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
+				if _, err := d.Activate(t.Context(), now.ID, now.UUID); err != nil || now.UUID == v.UUID {
+					t.Errorf("created again: %+v, %v", now, err)
+				}
+			}
+			hosttest.Must(t, d.Delete(t.Context(), v.ID))
+			if len(d.Volumes(t)) > 0 {
+				t.Error("it still exists")
+			}
+		}
+		if lost := b.Lost(t); len(lost) > 0 {
+			t.Errorf("the pool and LVM differ in %v", lost)
+		}
+	}
+}
+
+// TestPoolTransactionIsRecovered: a driver and its lvm died between two messages to a pool about a thin volume or a snapshot: the pool then
+// refuses every change. The next start, or the same request, recovers the pool.
+func TestPoolTransactionIsRecovered(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		node, b, d := hosttest.Started(t)
+		origin := d.MustCreate(t, b.Thin("origin", 8*lvm.MiB, lvm.ID{}))
+		again := func() (made string) {
+			t.Helper()
+			if snapshot {
+				return d.MustSnapshot(t, "s", origin.ID).ID.LV
+			}
+			return d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{})).ID.LV
+		}
+		made := again()
+		d.Stop(t)
+		node.LeaveUncounted(b.Group, made, true)
+		d = b.Start(t)
+		again()
+		d.MustCreate(t, b.Thin("another", 8*lvm.MiB, lvm.ID{}))
+		b.DeleteAll(t, d)
+		if lost := b.Lost(t); len(lost) > 0 {
+			t.Errorf("the pool and LVM differ in %v", lost)
+		}
+	}
+}
+
+// TestMessagesOfOtherPoolsAreIgnored: the driver ignores the pending messages of an admin's pool.
+func TestMessagesOfOtherPoolsAreIgnored(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	v := d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
+	d.Stop(t)
+	node.Change(b.Group, func(g *lvm.Group) {
+		for i := range g.LVs {
+			if g.LVs[i].Thin != nil {
+				g.LVs[i].Tags = nil
+			}
+		}
+	})
+	b.Leave(t, "delete 99")
+	before := len(node.Commands())
+	d = b.Start(t)
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	ran := slices.DeleteFunc(node.Commands()[before:], func(c lvm.Command) bool { return c.Name == "fullreport" })
+	if len(ran) != 1 || ran[0].Name != "lvremove" {
+		t.Errorf("ran %+v", ran)
+	}
+}
+
+// TestUntaggedPoolSpareIsRemoved: an lvm that was killed while it created its spare for pool metadata left a volume without a tag. The
+// driver removes it when it creates the pool; an admin's volume that looks the same stays.
+func TestUntaggedPoolSpareIsRemoved(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "lvol0", b.Group)
+	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "lvol1", b.Group)
+	node.LeaveSpare(b.Group, "lvol1")
+	d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
+	hosttest.FindLV(t, b.ReadGroup(t), "lvol0")
+	if slices.ContainsFunc(b.ReadGroup(t).LVs, func(lv lvm.LV) bool { return lv.Name == "lvol1" }) {
+		t.Error("the volume that LVM left still exists")
+	}
+	b.DeleteAll(t, d)
+}
