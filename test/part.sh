@@ -116,10 +116,13 @@ unit() {
 	return $bad
 }
 
-# arm64 runs the unit tests of the driver and the plugin on an emulated processor.
+# arm64 runs the unit tests of the driver and the plugin on an emulated processor, then the engine's suite and the image's tools in a node.
 arm64() {
-	need_packages qemu-user-static || return
-	GOARCH=arm64 CGO_ENABLED=0 go_test . driver pkgname -exec qemu-aarch64-static ./...
+	need_packages qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross || return
+	local bad=0
+	GOARCH=arm64 CGO_ENABLED=0 go_test . driver pkgname -exec qemu-aarch64-static ./... || bad=1
+	go_test test arm64 standard-verbose -tags e2e -count=1 -timeout 120m -run '^TestLVMOnArm64$' ./e2e || bad=1
+	return $bad
 }
 
 lab() {

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// burstSizes are the numbers of requests at once.
+// burstSizes are the numbers of concurrent requests.
 var burstSizes = []int{1, 8, 32}
 
-// burstClass does without the wipe, which would only take time between the samples.
+// burstClass has no wipe, which would only take time between the samples.
 var burstClass = func() map[string]string {
 	class := maps.Clone(thickClass)
 	class["wipe"] = "none"
 	return class
 }()
 
-// bursts makes many volumes at once, in turns as bare commands and through the driver.
+// bursts creates many volumes concurrently, with bare commands and through the driver in turns.
 func (m *meter) bursts(ctx context.Context, rounds int) error {
 	for _, atOnce := range burstSizes {
 		err := m.rounds(ctx, fmt.Sprintf("%d at once", atOnce), rounds, func(ctx context.Context, round string) error {
@@ -39,7 +39,7 @@ func (m *meter) bursts(ctx context.Context, rounds int) error {
 	return nil
 }
 
-// together does something for all names at once: how long all of them took, and how long the slowest.
+// together calls do for all names concurrently, and returns how long all calls took, and how long the slowest.
 func together(names []string, do func(name string) error) (all, worst time.Duration, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -116,10 +116,10 @@ func (m *meter) burstOfCalls(ctx context.Context, names []string) error {
 	})
 }
 
-// askEvery is how often the capacity is asked for meanwhile; the provisioner does it once a second.
+// askEvery is the pause between two calls of GetCapacity during a burst; the provisioner calls it once a second.
 const askEvery = 250 * time.Millisecond
 
-// askMeanwhile asks for the capacity for as long as volumes are being made.
+// askMeanwhile takes samples of GetCapacity until ctx ends, while the driver creates volumes.
 func (m *meter) askMeanwhile(ctx context.Context, atOnce int) error {
 	for ctx.Err() == nil {
 		took, err := timed(func() error { return m.driver.capacity(context.WithoutCancel(ctx)) })

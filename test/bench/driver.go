@@ -22,7 +22,7 @@ import (
 
 const httpEndpoint = "127.0.0.1:9808"
 
-// driver is the shipped binary at work in its image, and a client of it.
+// driver is the running released binary in its image's root file system, and a client of it.
 type driver struct {
 	csi.ControllerClient
 	cmd  *exec.Cmd
@@ -32,7 +32,7 @@ type driver struct {
 	handles sync.Map // of volumes and snapshots, by name
 }
 
-// startDriver runs the driver with its default settings, but alone, and waits until it is ready.
+// startDriver starts the driver with its default settings, but without a cluster, and waits until it is ready.
 func (n *node) startDriver(ctx context.Context) (*driver, error) {
 	const socket = "/run/nodelvm/csi.sock"
 	serve := command{root: n.root, env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin"}, argv: []string{
@@ -44,7 +44,7 @@ func (n *node) startDriver(ctx context.Context) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = log.Close() }() // the driver has its own
+	defer func() { _ = log.Close() }() // the driver has its own descriptor
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	if err := d.cmd.Start(); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (d *driver) waitReady(ctx context.Context) error {
 	return fmt.Errorf("the driver is not ready after a minute; its log: %s", d.logged())
 }
 
-// stop ends the driver and demands a clean exit.
+// stop interrupts the driver and returns an error unless it exits with 0.
 func (d *driver) stop() error {
 	if d.conn != nil {
 		_ = d.conn.Close()
@@ -98,11 +98,11 @@ func (d *driver) logged() string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// activity is what the driver's metrics say of its work.
+// activity is what the driver's metrics say about its work.
 type activity struct {
 	processes float64       // LVM processes since its start
-	inLVM     time.Duration // the time that they took
-	busy      bool          // something is under way, or left to wipe
+	inLVM     time.Duration // sum of their durations
+	busy      bool          // an operation is in flight, or data is not wiped yet
 }
 
 // activity reads the metrics.
@@ -141,11 +141,11 @@ func (d *driver) activity(ctx context.Context) (activity, error) {
 	return a, lines.Err()
 }
 
-// quiet is how long nothing may happen before the driver's work counts as done: longer than it waits with what it may
-// do together with others (a second).
+// quiet is how long the metrics must not change before the driver counts as idle. It is longer than the driver delays work to batch
+// it (a second).
 const quiet = 1600 * time.Millisecond
 
-// settled waits until all that the driver put off is done, and tells what stands at the end.
+// settled waits until the driver has finished all deferred work, and returns its activity then.
 func (d *driver) settled(ctx context.Context) (activity, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -158,12 +158,12 @@ func (d *driver) settled(ctx context.Context) (activity, error) {
 		if now, err = d.activity(ctx); now != last {
 			last, since = now, time.Now()
 		}
-		pause = max(quiet/2, 5*time.Since(asked)) // what is asked for must not slow down what is waited for
+		pause = max(quiet/2, 5*time.Since(asked)) // reading metrics must not slow down the driver
 	}
 	return last, err
 }
 
-// resident is the driver's resident memory in bytes.
+// resident returns the driver's resident memory in bytes.
 func (d *driver) resident() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
 	if err != nil {

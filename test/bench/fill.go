@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// fillerName is a volume's name as the provisioner gives it: the driver takes such a name for the logical volume as it
-// is, and so a copy of the text under another name is another volume of the driver.
+// fillerName returns a volume name in the provisioner's format. The driver uses such a name as the name of the logical volume, so
+// a copy of the metadata under another name is another volume of the driver.
 func fillerName(i int) string { return fmt.Sprintf("pvc-%08x-0000-4000-8000-000000000000", i) }
 
-// fill brings the group, which holds filler 0, to count volumes by restoring a text with copies of it: a second
-// instead of minutes. Each copy has one extent of the first disk, from its end, and is active.
+// fill adds volumes to the group, which has filler 0, until it has count. It restores metadata with copies of filler 0: that takes
+// a second instead of minutes. Each copy is active, and has one extent of the first disk, from its end.
 func (n *node) fill(ctx context.Context, count int) error {
 	file := filepath.Join(n.scratch, "group.txt")
 	if err := n.admin(ctx, "vgcfgbackup", "-qq", "-f", file, group); err != nil {
@@ -39,7 +39,7 @@ func (n *node) fill(ctx context.Context, count int) error {
 	return n.withoutUdev(ctx, func() error { return n.run(ctx, n.tuned("vgchange", "-qq", "-ay", group)) })
 }
 
-// withoutUdev saves udev the news of a thousand devices, which it would be busy with for minutes.
+// withoutUdev calls do while udev is stopped: a thousand new devices would keep udev busy for minutes.
 func (n *node) withoutUdev(ctx context.Context, do func() error) error {
 	if err := n.admin(ctx, "udevadm", "control", "--exit"); err != nil {
 		return err
@@ -56,7 +56,7 @@ var (
 	firstPVExtent = regexp.MustCompile(`(?s)pv0 \{.*?pe_count = (\d+)`)
 )
 
-// multiply copies the section of filler 0 in a group's text until there are count volumes.
+// multiply copies the section of filler 0 in a group's metadata until there are count volumes.
 func multiply(text string, count int) (string, error) {
 	section := regexp.MustCompile(`(?ms)^\t\t` + fillerName(0) + ` \{\n.*?^\t\t\}\n`).FindString(text)
 	extents := firstPVExtent.FindStringSubmatch(text)
@@ -77,7 +77,7 @@ func multiply(text string, count int) (string, error) {
 	return strings.Replace(text, section, section+copies.String(), 1), nil
 }
 
-// newUUID makes a UUID in LVM's notation.
+// newUUID returns a random UUID in LVM's notation.
 func newUUID() string {
 	raw := rand.Text() + rand.Text()
 	return raw[:6] + "-" + raw[6:10] + "-" + raw[10:14] + "-" + raw[14:18] + "-" + raw[18:22] + "-" + raw[22:26] + "-" + raw[26:32]

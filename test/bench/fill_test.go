@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// testdata/group.txt is what vgcfgbackup wrote of a group with one volume of the driver.
+// TestMultiply uses the vgcfgbackup of a group with one volume of the driver.
 func TestMultiply(t *testing.T) {
 	text, err := os.ReadFile("testdata/group.txt")
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// Config says what Measure does.
+// Config configures Measure.
 type Config struct {
 	Image  string    // docker-archive of the driver's image
 	Rounds int       // samples of each figure
 	Parts  []string  // of Parts; nil means all
 	Out    io.Writer // the samples
-	Say    io.Writer // what is going on
+	Say    io.Writer // progress
 }
 
 // Parts are the parts of a run.
@@ -29,7 +29,7 @@ const (
 // fillings are the numbers of volumes in the group.
 var fillings = []int{0, 100, 1000}
 
-// Measure uses up the node's blank disks. It is to be called in a lab node that is thrown away afterwards.
+// Measure takes all samples. It overwrites the node's blank disks, so call it only in a lab node without other use.
 func Measure(ctx context.Context, cfg Config) error {
 	scratch, err := os.MkdirTemp("/var/lib", "bench-")
 	if err != nil {
@@ -52,7 +52,7 @@ func Measure(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// stage measures with a number of volumes in the group, on a fresh group and a fresh driver.
+// stage measures with a number of volumes in the group, with a new group and a new driver process.
 func (n *node) stage(ctx context.Context, cfg Config, volumes int) (err error) {
 	has := func(part string) bool { return cfg.Parts == nil || slices.Contains(cfg.Parts, part) }
 	n.say("a group with %d volumes", volumes)
@@ -99,7 +99,7 @@ func (n *node) stage(ctx context.Context, cfg Config, volumes int) (err error) {
 	return m.memory()
 }
 
-// memory notes what the driver holds after all its work.
+// memory takes a sample of the driver's memory after all its work.
 func (m *meter) memory() error {
 	bytes, err := m.driver.resident()
 	if err != nil {

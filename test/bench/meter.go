@@ -13,11 +13,11 @@ type meter struct {
 	driver  *driver
 	volumes int
 	out     io.Writer
-	silent  bool // while it warms up
-	turn    int  // who begins
+	silent  bool // while it warms up: no samples
+	turn    int  // number of the round: which candidate begins
 }
 
-// warmRounds does the same round again and again; the first one only warms up.
+// warmRounds repeats a round count times, after one without samples that only warms up.
 func (m *meter) warmRounds(ctx context.Context, what string, count int, round func(ctx context.Context, name string) error) error {
 	m.silent = true
 	err := round(ctx, "warm")
@@ -46,7 +46,7 @@ func (m *meter) note(work string, atOnce int, who string, figures map[string]flo
 	return Sample{Key{work, m.volumes, atOnce, who}, figures}.write(m.out)
 }
 
-// task is one piece of work as each of the three does it; nil where there is no such thing.
+// task is one piece of work for each of the three candidates; nil if a candidate has no such work.
 type task struct {
 	work    string
 	stock   []string
@@ -54,7 +54,7 @@ type task struct {
 	nodelvm func(ctx context.Context) error
 }
 
-// measure lets the three do the task, one after the other, another one first in each round.
+// measure lets the three candidates do the task one after the other. Each round begins with another one.
 func (m *meter) measure(ctx context.Context, t task) error {
 	turns := []func() error{
 		func() error { return m.bare(ctx, t.work, Stock, t.stock, m.stock) },
@@ -69,11 +69,11 @@ func (m *meter) measure(ctx context.Context, t task) error {
 	return nil
 }
 
-// calm waits until udev has handled what the previous sample created: stock commands wait for it, the others do not, and
-// would leave the work to whoever comes next.
+// calm waits until udev has processed the devices of the previous sample. Stock commands wait for udev, the others do not, and
+// would slow down the next sample.
 func (m *meter) calm(ctx context.Context) error { return m.admin(ctx, "udevadm", "settle") }
 
-// bare takes a sample of a bare command.
+// bare takes a sample of a bare command, if argv is not nil.
 func (m *meter) bare(ctx context.Context, work, who string, argv []string, make func(...string) command) error {
 	if argv == nil {
 		return nil
@@ -88,7 +88,7 @@ func (m *meter) bare(ctx context.Context, work, who string, argv []string, make 
 	return m.note(work, 1, who, map[string]float64{unitTime: float64(took), unitProcesses: 1})
 }
 
-// served takes a sample of a call to the driver, and of what it does after its answer.
+// served takes a sample of a call to the driver, if call is not nil, and of the driver's work after its answer.
 func (m *meter) served(ctx context.Context, work string, call func(context.Context) error) error {
 	if call == nil {
 		return nil
@@ -120,10 +120,10 @@ func (m *meter) served(ctx context.Context, work string, call func(context.Conte
 	return m.note(work, 1, Nodelvm, figures)
 }
 
-// readings are how many samples of a call that only reads are taken in a round: it costs next to nothing.
+// readings is the number of samples of a read-only call in a round: such a call is cheap.
 const readings = 5
 
-// read takes several samples of a call that only reads, each after a pause.
+// read takes several samples of a read-only call, each after a pause.
 func (m *meter) read(ctx context.Context, work string, pause time.Duration, call func(context.Context) error) error {
 	if err := m.calm(ctx); err != nil {
 		return err

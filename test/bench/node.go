@@ -21,17 +21,17 @@ const (
 	systemDir = "/run/nodelvm/lvm" // where the driver writes its lvm.conf
 )
 
-// disks are the lab node's two blank ones; they are used up.
+// disks are the lab node's two blank disks; Measure overwrites them.
 var disks = []string{"/dev/ubdb", "/dev/ubdc"}
 
-// node is the machine that is measured.
+// node is the machine on which Measure runs.
 type node struct {
 	scratch string // a folder on the node's own disk
-	root    string // the image's root file system in it
+	root    string // the image's root file system in scratch
 	say     func(format string, args ...any)
 }
 
-// unpack lays out the image, a docker-archive, and gives it what its container gets from the host.
+// unpack extracts the layers of the image, a docker-archive, and mounts the host folders that its container has.
 func (n *node) unpack(ctx context.Context, archive string) error {
 	layers, err := layersOf(ctx, archive)
 	if err != nil {
@@ -57,17 +57,17 @@ func (n *node) unpack(ctx context.Context, archive string) error {
 	return nil
 }
 
-// command is a program with its arguments, either of the node or in the image.
+// command is a program of the node, or of the image, with its arguments.
 type command struct {
 	argv []string
 	root string // "" for the node's own
 	env  []string
 }
 
-// stock is a command as an admin gives it.
+// stock returns a command as an admin runs it.
 func (n *node) stock(argv ...string) command { return command{argv: argv, env: os.Environ()} }
 
-// tuned is the same command, by the image's LVM with the driver's configuration and on the group's disks alone.
+// tuned returns the same command for the image's LVM with the driver's configuration, limited to the group's disks.
 func (n *node) tuned(argv ...string) command {
 	argv = append([]string{"/usr/sbin/lvm", argv[0], "--devices", strings.Join(disks, ",")}, argv[1:]...)
 	return command{argv: argv, root: n.root, env: []string{"PATH=/usr/sbin:/usr/bin", "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1", "LVM_SYSTEM_DIR=" + systemDir}}
@@ -83,7 +83,7 @@ func (c command) cmd(ctx context.Context) *exec.Cmd {
 	return cmd
 }
 
-// run runs a command to its end.
+// run runs a command and waits for it. An error contains its output.
 func (n *node) run(ctx context.Context, c command) error {
 	out, err := c.cmd(ctx).CombinedOutput()
 	if err != nil {
@@ -94,7 +94,7 @@ func (n *node) run(ctx context.Context, c command) error {
 
 func (n *node) admin(ctx context.Context, argv ...string) error { return n.run(ctx, n.stock(argv...)) }
 
-// version is the first line of `lvm version`.
+// version returns the first line of `lvm version`.
 func (n *node) version(ctx context.Context, c command) (string, error) {
 	out, err := c.cmd(ctx).Output()
 	if err != nil {
@@ -105,19 +105,18 @@ func (n *node) version(ctx context.Context, c command) (string, error) {
 	return version, nil
 }
 
-// newGroup creates the group again: 4 MiB extents, and room in the metadata for a few thousand volumes. The pool is for the
-// bare commands; the driver makes its own.
+// newGroup removes the group and creates a new one, with extents of 4 MiB, and metadata areas for a few thousand volumes.
 func (n *node) newGroup(ctx context.Context) error {
 	if err := n.admin(ctx, "vgremove", "-qq", "-ff", "-y", "-S", "vg_name="+group); err != nil {
 		return err
 	}
-	if err := os.RemoveAll("/dev/" + group); err != nil { // links of volumes that udev has never heard of
+	if err := os.RemoveAll("/dev/" + group); err != nil { // links of volumes that udev does not know
 		return err
 	}
 	return n.admin(ctx, append([]string{"vgcreate", "-qq", "-y", "-s", "4m", "--metadatasize", "64m", group}, disks...)...)
 }
 
-// facts are what a reader of the figures must know.
+// facts writes what a reader of the figures must know: the versions of LVM and of the kernel.
 func (n *node) facts(ctx context.Context, out io.Writer) error {
 	stock, err := n.version(ctx, n.stock("lvm", "version"))
 	if err != nil {
@@ -138,14 +137,14 @@ func (n *node) facts(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// timed tells how long do took.
+// timed returns how long do took.
 func timed(do func() error) (time.Duration, error) {
 	began := time.Now()
 	err := do()
 	return time.Since(began), err
 }
 
-// layersOf reads from a docker-archive which of its members are the layers, lowest first.
+// layersOf returns the names of a docker-archive's layers, lowest first.
 func layersOf(ctx context.Context, archive string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "tar", "-xOf", archive, "manifest.json").Output()
 	if err != nil {

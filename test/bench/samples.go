@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Who did the work.
+// Candidates, as in Key.Who.
 const (
 	Stock   = "stock"
 	Tuned   = "tuned"
 	Nodelvm = "nodelvm"
 )
 
-// Units of a sample's figures, in the words of Go's benchmark format.
+// Units of a sample's figures, as in Go's benchmark format.
 const (
 	unitTime      = "ns/op"
 	unitProcesses = "lvm/op"       // LVM processes before the answer
@@ -29,8 +29,8 @@ const (
 // Key names what was measured.
 type Key struct {
 	Work    string // "CreateVolume"
-	Volumes int    // that were in the group before
-	AtOnce  int    // requests at the same time
+	Volumes int    // number in the group before the work
+	AtOnce  int    // number of concurrent requests
 	Who     string
 }
 
@@ -40,7 +40,7 @@ type Sample struct {
 	Figures map[string]float64
 }
 
-// units is the order in which a line names its figures.
+// units is the order of the figures in a line.
 var units = []string{unitTime, unitWorst, unitProcesses, unitLater, unitLaterLVM, unitMemory}
 
 // write prints the sample as a line of Go's benchmark format.
@@ -55,13 +55,13 @@ func (s Sample) write(out io.Writer) error {
 	return err
 }
 
-// Run is all that one run has measured.
+// Run is the result of one run of Measure.
 type Run struct {
 	Facts   map[string]string // configuration lines, "key: value"
 	Samples []Sample
 }
 
-// Read reads what Measure has written.
+// Read parses the output of Measure.
 func Read(in io.Reader) (Run, error) {
 	run := Run{Facts: map[string]string{}}
 	lines := bufio.NewScanner(in)
@@ -115,7 +115,7 @@ func readSample(line string) (Sample, error) {
 	return s, nil
 }
 
-// Median is the middle of one figure over all samples of a key; ok is false where there is none.
+// Median returns the median of one figure over all samples of a key; ok is false if there is none.
 func (r Run) Median(key Key, unit string) (median float64, ok bool) {
 	var all []float64
 	for _, s := range r.Samples {
@@ -130,7 +130,7 @@ func (r Run) Median(key Key, unit string) (median float64, ok bool) {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
 }
 
-// Count tells how many samples a key has.
+// Count returns the number of samples of a key.
 func (r Run) Count(key Key) int {
 	n := 0
 	for _, s := range r.Samples {

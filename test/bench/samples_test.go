@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What Measure writes is what Read reads.
+// TestSamplesSurviveTheFormat: Read returns the samples that write wrote.
 func TestSamplesSurviveTheFormat(t *testing.T) {
 	want := []Sample{
 		{Key{"CreateVolume", 100, 1, Nodelvm}, map[string]float64{unitTime: 2e8, unitProcesses: 1, unitLater: 15e7, unitLaterLVM: 1}},
@@ -58,7 +58,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// A run with a hole gives no table; a whole one gives a table that says what is in it.
+// TestTable: Table renders a complete run, and fails for one that lacks a sample.
 func TestTable(t *testing.T) {
 	run := Run{Facts: map[string]string{"lvm-stock": "2.03.16", "lvm-image": "2.03.31", "kernel": "Linux"}}
 	add := func(work string, volumes, atOnce int, who string, figures map[string]float64) {

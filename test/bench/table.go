@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// works are the rows of the table of single requests, with the bare command that each is held against.
+// works are the rows of the table of single requests, each with the bare command that it is compared with.
 var works = []struct{ work, says, command string }{
 	{"CreateVolume", "CreateVolume, linear", "lvcreate"},
 	{"CreateVolumeAgain", "CreateVolume, repeated", ""},
@@ -23,8 +23,7 @@ var works = []struct{ work, says, command string }{
 	{"DeleteThinVolume", "DeleteVolume, thin", "lvremove"},
 }
 
-// Table renders the run for test/bench/results.md. It fails if the run lacks a figure: a table with holes would hide
-// something.
+// Table renders the run for test/bench/results.md. It fails if the run lacks a figure, which an incomplete table would hide.
 func Table(run Run) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured with LVM %s (stock, the node's) and LVM %s (tuned and nodelvm, the image's), on %s.\n\n",
@@ -45,7 +44,7 @@ type tables struct {
 	missing []string
 }
 
-// median is a figure that must be there.
+// median returns a figure, and records it as missing if the run lacks it.
 func (t *tables) median(key Key, unit string) float64 {
 	v, ok := t.run.Median(key, unit)
 	if !ok {
@@ -56,7 +55,7 @@ func (t *tables) median(key Key, unit string) float64 {
 
 func (t *tables) time(key Key) string { return milliseconds(t.median(key, unitTime)) }
 
-// later tells what comes after the answer: processes and the time that they take.
+// later describes the driver's work after its answer: the number of LVM processes and their time.
 func (t *tables) later(key Key) string {
 	if _, ok := t.run.Median(key, unitLaterLVM); !ok {
 		return "0"
@@ -136,13 +135,13 @@ func (t *tables) memory() {
 	}
 }
 
-// The table stands between these lines of a document.
+// The document has the table between these lines.
 const (
 	tableBegins = "<!-- make bench writes from here -->\n"
 	tableEnds   = "<!-- to here -->\n"
 )
 
-// Insert puts the table into a document in place of an earlier one.
+// Insert replaces the table in a document.
 func Insert(document, table string) (string, error) {
 	head, rest, begins := strings.Cut(document, tableBegins)
 	_, tail, ends := strings.Cut(rest, tableEnds)

@@ -21,7 +21,7 @@ var (
 	thinClass  = map[string]string{"volumeGroup": group, "layout": "thin", "overprovisionRatio": "10"}
 )
 
-// thickRound makes a linear volume, looks, makes it larger and removes it.
+// thickRound creates a linear volume, reads, expands the volume and deletes it.
 func (m *meter) thickRound(ctx context.Context, name string) error {
 	d := m.driver
 	volume := group + "/" + name
@@ -43,7 +43,7 @@ func (m *meter) thickRound(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	const soon, alone = 20 * time.Millisecond, 600 * time.Millisecond // the driver keeps a reading for half a second
+	const soon, alone = 20 * time.Millisecond, 600 * time.Millisecond // the driver caches a reading for half a second
 	for _, reading := range []struct {
 		work  string
 		call  func(context.Context) error
@@ -75,7 +75,7 @@ func (m *meter) thin(ctx context.Context, rounds int) error {
 	return m.warmRounds(ctx, "thin volumes", rounds, m.thinRound)
 }
 
-// thinRound makes a thin volume and a snapshot of it, and removes both.
+// thinRound creates a thin volume and a snapshot of it, and deletes both.
 func (m *meter) thinRound(ctx context.Context, name string) error {
 	d := m.driver
 	volume, snapshot, thin := group+"/"+name, name+"-snapshot", name+"-thin"
@@ -113,7 +113,7 @@ var mountable = &csi.VolumeCapability{
 	AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
 }
 
-// create asks for a volume, and remembers its handle under its name.
+// create creates a volume, and stores its handle under its name.
 func (d *driver) create(ctx context.Context, class map[string]string, name string, bytes int64) error {
 	parameters := maps.Clone(class)
 	parameters["csi.storage.k8s.io/pvc/name"], parameters["csi.storage.k8s.io/pvc/namespace"] = "data-database-0", "production"
@@ -130,7 +130,7 @@ func (d *driver) create(ctx context.Context, class map[string]string, name strin
 	return nil
 }
 
-// handle is what the driver called a volume or a snapshot.
+// handle returns the handle of a volume or snapshot.
 func (d *driver) handle(name string) string {
 	handle, _ := d.handles.Load(name)
 	id, _ := handle.(string)

@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PublishedCapacity is the one figure of a class and a node: all that is free, and the largest volume.
+// PublishedCapacity returns the capacity in bytes that a node publishes for a class. It fails unless the class has exactly one
+// CSIStorageCapacity for the node, whose maximum volume size equals its capacity.
 func (c *Cluster) PublishedCapacity(ctx context.Context, class, node string) (int64, error) {
 	list, err := c.Client.StorageV1().CSIStorageCapacities("").List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Checkout is the checkout: the scenario runs from a folder of it.
+// Checkout returns the root of the checkout, which must be the working directory or above it.
 func Checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -39,7 +39,7 @@ func Version(file, key string) (string, error) {
 	return "", fmt.Errorf("%s has no %s", file, key)
 }
 
-// BuildImage does what `make image` does, and tells where the archive is. It prints one line, unless it fails.
+// BuildImage does what `make image` does, and returns the path of the archive. It prints one line if it succeeds.
 func BuildImage(ctx context.Context, out io.Writer) (archive string, err error) {
 	top, err := Checkout()
 	if err != nil {
@@ -48,11 +48,11 @@ func BuildImage(ctx context.Context, out io.Writer) (archive string, err error) 
 	archive = filepath.Join(top, "dist", "nodelvm-amd64.tar")
 	cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", "./cmd/image", "--out", archive)
 	cmd.Dir = filepath.Join(top, "deploy", "image")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile does: nothing is compiled twice
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as in the Makefile, so that Go's build cache serves both
 	begin := time.Now()
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the image: %w\n%s", err, said)
 	}
-	_, _ = fmt.Fprintf(out, "  ok %-40s %6.1fs\n", "image of the driver", time.Since(begin).Seconds()) // a closed output is no reason to stop
+	_, _ = fmt.Fprintf(out, "  ok %-40s %6.1fs\n", "image of the driver", time.Since(begin).Seconds()) // continue if the output is closed
 	return archive, nil
 }

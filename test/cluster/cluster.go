@@ -6,10 +6,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Namespace is where the scenario's pods and claims live.
+// Namespace has the scenario's pods and claims.
 const Namespace = "demo"
 
-// Names that the driver promises; the scenarios check them.
+// Names that the driver guarantees; the scenarios check them.
 const (
 	Driver      = "nodelvm.io"
 	TopologyKey = "topology.nodelvm.io/node"
@@ -37,7 +37,7 @@ func New(l *lab.Lab, n *Reporter) (*Cluster, error) {
 	return &Cluster{Lab: l, Client: client, Reporter: n}, nil
 }
 
-// FastClient is a client that may send more requests, in a shorter form.
+// FastClient returns a client without a rate limit, which uses protobuf.
 func (c *Cluster) FastClient() (kubernetes.Interface, error) {
 	config, err := c.Lab.RESTConfig()
 	if err != nil {

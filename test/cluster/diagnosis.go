@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Diagnosis collects what explains a failure: what the pods do, what the events say, the end of the driver's log.
+// Diagnosis returns what may explain a failure: pods, claims and volumes, events, and the end of the driver's log.
 func (c *Cluster) Diagnosis(ctx context.Context) string {
 	ctx, cancel := CleanUpContext(ctx)
 	defer cancel()

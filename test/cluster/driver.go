@@ -17,7 +17,7 @@ const (
 	DaemonSet       = "daemonset/nodelvm"
 )
 
-// ApplyDriver also restarts the driver of a kept lab, which may be an older build under the same name.
+// ApplyDriver applies the manifest. In a kept lab it also restarts the driver, which may be an older build under the same name.
 func (c *Cluster) ApplyDriver(ctx context.Context, manifest string) error {
 	_, err := c.Client.AppsV1().DaemonSets(DriverNamespace).Get(ctx, "nodelvm", metav1.GetOptions{})
 	kept := err == nil
@@ -39,7 +39,7 @@ func (c *Cluster) DriverPods(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// NodePods are the driver's pods, one on each node.
+// NodePods returns the driver's pods. It fails unless their number is that of the nodes.
 func (c *Cluster) NodePods(ctx context.Context) ([]corev1.Pod, error) {
 	pods, err := c.Client.CoreV1().Pods(DriverNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
 	if err != nil {
@@ -51,7 +51,8 @@ func (c *Cluster) NodePods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// ResidentMemory is the memory of a node's oldest process of that name, in KiB: what it starts bears its name for a moment.
+// ResidentMemory returns the memory of a node's oldest process of that name, in KiB. A new child has its parent's name for a
+// moment.
 func (c *Cluster) ResidentMemory(ctx context.Context, node, name string) (int, error) {
 	out, err := c.RunOnNode(ctx, node, "sh", "-ec", "grep VmRSS /proc/$(pgrep -ox "+name+")/status")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Helm runs the Helm command against the lab. `make test-e2e` compiles it, once, where it is looked for here.
+// Helm runs the Helm command against the lab. test/part.sh compiles it once, to the path that HelmPath returns.
 func (c *Cluster) Helm(ctx context.Context, args ...string) error {
 	path, err := HelmPath()
 	if err != nil {
@@ -24,7 +24,7 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// HelmPath is where Helm's command is.
+// HelmPath returns the path of the Helm command.
 func HelmPath() (string, error) {
 	top, err := Checkout()
 	if err != nil {

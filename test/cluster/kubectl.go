@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Kubectl runs kubectl against the lab and returns what it printed. Where it did not even reach the API server, or that not
-// the kubelet, it is run again.
+// Kubectl runs kubectl against the lab and returns its output. It repeats a run that did not reach the API server, or whose request
+// the API server could not send to the kubelet.
 func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (said string, err error) {
 	late := Eventually(ctx, func() error {
 		if said, err = c.kubectlOnce(ctx, stdin, args...); isNotSent(err) {
@@ -29,10 +29,10 @@ func (c *Cluster) kubectlOnce(ctx context.Context, stdin string, args ...string)
 	return strings.TrimSpace(out.String()), nil
 }
 
-// unasked is what kubectl says before anything was done: no command of an exec has begun, no request was answered.
+// notSent are messages of kubectl for requests without any effect: no command of an exec has started, no request was answered.
 var notSent = []string{
 	"Unable to connect to the server", "TLS handshake timeout", "etcdserver: request timed out",
-	"error dialing backend", "error sending request", "unable to upgrade connection", // to a kubelet, or to a container that is not there yet
+	"error dialing backend", "error sending request", "unable to upgrade connection", // to a kubelet, or to a container that does not exist yet
 }
 
 func isNotSent(err error) bool {

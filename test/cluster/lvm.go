@@ -25,12 +25,12 @@ type LogicalVolume struct {
 	Tags  string `json:"lv_tags"`
 }
 
-// IsPool tells whether it is a thin pool of the driver, which stays when its volumes are gone.
+// IsPool reports whether the volume is a thin pool of the driver, which stays when its volumes are deleted.
 func (v LogicalVolume) IsPool() bool {
 	return slices.Contains(strings.Split(v.Tags, ","), "nodelvm.kind=pool")
 }
 
-// VolumeGroups lists a node's groups; options are more of vgs's.
+// VolumeGroups lists a node's volume groups; options are additional options of vgs.
 func (c *Cluster) VolumeGroups(ctx context.Context, node string, options ...string) ([]VolumeGroup, error) {
 	return ReportLVM[VolumeGroup](ctx, c, node, "vg", append([]string{"vgs", "-o", "vg_name,vg_extent_size,vg_free_count"}, options...)...)
 }
@@ -68,7 +68,8 @@ func (c *Cluster) CheckNoVolumes(ctx context.Context) error {
 	return nil
 }
 
-// FreeExtents sums the free extents of a node's groups and tells their size in bytes; options are more of vgs's.
+// FreeExtents returns the number of free extents in a node's groups, and the size of an extent in bytes; options are additional
+// options of vgs.
 func (c *Cluster) FreeExtents(ctx context.Context, node string, options ...string) (count, size int64, err error) {
 	groups, err := c.VolumeGroups(ctx, node, options...)
 	if err != nil {
@@ -87,7 +88,7 @@ func (c *Cluster) FreeExtents(ctx context.Context, node string, options ...strin
 	return count, size, nil
 }
 
-// ReportLVM runs one of LVM's reporting commands on a node and decodes the rows under key.
+// ReportLVM runs one of LVM's reporting commands on a node and returns the rows under key.
 func ReportLVM[T any](ctx context.Context, c *Cluster, node, key string, argv ...string) ([]T, error) {
 	argv = append(argv, "--reportformat", "json", "--units", "b", "--nosuffix")
 	out, err := c.RunOnNode(ctx, node, argv...)
@@ -105,7 +106,7 @@ func ReportLVM[T any](ctx context.Context, c *Cluster, node, key string, argv ..
 	return rows, nil
 }
 
-// RunOnNode executes a command on a node and fails unless it exits with 0.
+// RunOnNode runs a command on a node and returns its output. It fails unless the command exits with 0.
 func (c *Cluster) RunOnNode(ctx context.Context, node string, argv ...string) ([]byte, error) {
 	var out, errs bytes.Buffer
 	code, err := c.Lab.Exec(ctx, node, nil, &out, &errs, argv...)
@@ -118,7 +119,7 @@ func (c *Cluster) RunOnNode(ctx context.Context, node string, argv ...string) ([
 	return out.Bytes(), nil
 }
 
-// Mebibytes renders a number of bytes as text.
+// Mebibytes converts a decimal number of bytes to text in MiB.
 func Mebibytes(bytes string) string {
 	n, err := strconv.ParseInt(bytes, 10, 64)
 	if err != nil {

@@ -47,7 +47,7 @@ func (c *Cluster) Claim(ctx context.Context, name string) (*corev1.PersistentVol
 	return c.Client.CoreV1().PersistentVolumeClaims(Namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// WaitClaimBound waits until a claim has its volume and tells where that is.
+// WaitClaimBound waits until a claim has its volume, and returns the volume.
 func (c *Cluster) WaitClaimBound(ctx context.Context, name string) (v Volume, err error) {
 	err = Eventually(ctx, func() error {
 		if v, err = c.VolumeOf(ctx, name); err != nil {
@@ -58,7 +58,7 @@ func (c *Cluster) WaitClaimBound(ctx context.Context, name string) (v Volume, er
 	return v, err
 }
 
-// WaitClaimEvent waits until an event on a claim gives that reason and says those words.
+// WaitClaimEvent waits for an event on a claim with this reason whose message contains the words, and returns the message.
 func (c *Cluster) WaitClaimEvent(ctx context.Context, name, reason, words string) (said string, err error) {
 	list := metav1.ListOptions{FieldSelector: "involvedObject.kind=PersistentVolumeClaim,involvedObject.name=" + name + ",reason=" + reason}
 	err = Eventually(ctx, func() error {
@@ -76,7 +76,7 @@ func (c *Cluster) WaitClaimEvent(ctx context.Context, name, reason, words string
 	return said, err
 }
 
-// RequestSize asks for a new size of a claim.
+// RequestSize requests a new size for a claim.
 func (c *Cluster) RequestSize(ctx context.Context, claim, size string) error {
 	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
 	_, err := c.Client.CoreV1().PersistentVolumeClaims(Namespace).Patch(ctx, claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -89,12 +89,12 @@ func (c *Cluster) Delete(ctx context.Context, objects ...string) error {
 	return err
 }
 
-// Deletion waits until an object that was deleted is gone.
+// Deletion returns a function that deletes an object, if it exists, and waits until it is gone.
 func (c *Cluster) Deletion(ctx context.Context, object string) func() error {
 	return func() error { return c.Delete(ctx, object, "--ignore-not-found") }
 }
 
-// WaitEvent waits for an event on an object whose message contains the words.
+// WaitEvent waits for an event on an object whose message contains the words, and returns the message.
 func (c *Cluster) WaitEvent(ctx context.Context, object, words string) (string, error) {
 	var said string
 	err := Eventually(ctx, func() error {
@@ -113,7 +113,7 @@ func (c *Cluster) WaitEvent(ctx context.Context, object, words string) (string, 
 	return said, err
 }
 
-// LastEvents renders the newest events of an object, for a failure's message.
+// LastEvents returns the last events of an object as text for an error.
 func (c *Cluster) LastEvents(ctx context.Context, name string) string {
 	list, err := c.Client.CoreV1().Events(Namespace).List(context.WithoutCancel(ctx), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 	if err != nil {

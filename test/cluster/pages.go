@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// driverPort is where a driver serves its pages: without a token to who forwards the port, as this file does.
+// driverPort is the port of the driver's pages. Whoever forwards the port, as this file does, needs no token.
 const driverPort = "9808"
 
-// forwarding is what kubectl port-forward says once it listens.
+// forwarding matches what kubectl port-forward prints when it listens.
 var forwarding = regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+) ->`)
 
 // DriverPage reads a page of the driver in a pod.
@@ -31,7 +31,7 @@ func (c *Cluster) DriverPage(ctx context.Context, pod, path string) (string, err
 	lines := bufio.NewScanner(said)
 	for lines.Scan() {
 		if match := forwarding.FindStringSubmatch(lines.Text()); match != nil {
-			go func() { _, _ = io.Copy(io.Discard, said) }() // so that kubectl is not kept from going on
+			go func() { _, _ = io.Copy(io.Discard, said) }() // so that kubectl's writes do not block
 			return c.fetch(ctx, "http://"+match[1]+path)
 		}
 	}
@@ -40,7 +40,7 @@ func (c *Cluster) DriverPage(ctx context.Context, pod, path string) (string, err
 	return "", fmt.Errorf("no port of pod %s is forwarded: %w: %s", pod, lines.Err(), errs.String())
 }
 
-// fetch gets a page where kubectl runs: in the lab's network namespace.
+// fetch gets a page from inside the lab's network namespace, where kubectl listens.
 func (c *Cluster) fetch(ctx context.Context, url string) (string, error) {
 	config, err := c.Lab.RESTConfig()
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *Cluster) fetch(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = reply.Body.Close() }() // it was read, or the caller has the error
+	defer func() { _ = reply.Body.Close() }() // the caller gets any error of reading
 	text, err := io.ReadAll(reply.Body)
 	if err == nil && reply.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s: %s", url, reply.Status, text)

@@ -7,21 +7,21 @@ import (
 	"strconv"
 )
 
-// Pgbench is pgbench at work in a pod, for as long as a step wants.
+// Pgbench is a load of pgbench in a pod, which runs until Stop.
 type Pgbench struct {
 	cluster *Cluster
 	pod     string
-	Before  int64 // the transactions that the database had already
+	Before  int64 // number of transactions in the database before the load
 	said    string
 	ended   chan error
 }
 
-// Short runs one after the other: each proves by its exit code and by its count of failures that the database served it.
-// The rate leaves the node's one processor some time for what the load is to be observed under.
+// pgbenchUntilEnough starts short runs one after the other. The exit code and the failure count of each prove that the database
+// worked. The limited rate leaves time of the node's one processor for what a test does under the load.
 const pgbenchUntilEnough = `rm -f /tmp/enough
 until [ -e /tmp/enough ]; do pgbench -n -c 2 -R 20 -T 3 postgres 2>&1 || exit 1; done`
 
-// StartPgbench returns when the first transactions have been committed.
+// StartPgbench starts the load, and returns when the database has committed the first transaction.
 func (c *Cluster) StartPgbench(ctx context.Context, pod string) (*Pgbench, error) {
 	before, err := c.Committed(ctx, pod)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *Cluster) StartPgbench(ctx context.Context, pod string) (*Pgbench, error
 	return l, l.WaitCommitAfter(ctx, before)
 }
 
-// Committed counts the transactions of pgbench that a pod's database has.
+// Committed returns the number of pgbench's transactions in a pod's database.
 func (c *Cluster) Committed(ctx context.Context, pod string) (count int64, err error) {
 	answer, err := c.QueryIn(ctx, pod, "select count(*) from pgbench_history")
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Cluster) Committed(ctx context.Context, pod string) (count int64, err e
 	return strconv.ParseInt(answer, 10, 64)
 }
 
-// WaitCommitAfter waits until more than so many transactions have been committed.
+// WaitCommitAfter waits until the database has committed more than count transactions.
 func (l *Pgbench) WaitCommitAfter(ctx context.Context, count int64) error {
 	return unlessEnded(ctx, l.ended, "pgbench", func() error {
 		now, err := l.cluster.Committed(ctx, l.pod)
@@ -61,8 +61,8 @@ var (
 	failuresLine     = regexp.MustCompile(`number of failed transactions: (\d+)`)
 )
 
-// Stop ends the load after the run that is under way and tells how many transactions there were. It is an error if any
-// of them failed, or if there was none.
+// Stop ends the load after the current run, and returns the number of transactions. It fails if one of them failed, or if there was
+// none.
 func (l *Pgbench) Stop(ctx context.Context) (transactions int, err error) {
 	if _, err := l.cluster.ExecInPod(ctx, l.pod, "touch", "/tmp/enough"); err != nil {
 		return 0, err
@@ -79,7 +79,7 @@ func (l *Pgbench) Stop(ctx context.Context) (transactions int, err error) {
 
 func sum(line *regexp.Regexp, text string) (total int) {
 	for _, match := range line.FindAllStringSubmatch(text, -1) {
-		n, _ := strconv.Atoi(match[1]) // digits, by the expression
+		n, _ := strconv.Atoi(match[1]) // the expression matches only digits
 		total += n
 	}
 	return total

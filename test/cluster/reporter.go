@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Reporter prints the scenario for a person: live and in colour on a terminal, in plain lines elsewhere.
+// Reporter prints the steps of scenarios: live and in colour on a terminal, in plain lines elsewhere.
 type Reporter struct {
 	out       io.Writer
 	live      bool
@@ -19,13 +19,13 @@ type Reporter struct {
 	steps     int
 }
 
-// NewReporter writes to out.
+// NewReporter returns a reporter that prints to out.
 func NewReporter(out io.Writer) *Reporter {
 	f, ok := out.(*os.File)
 	return &Reporter{out: out, live: ok && term.IsTerminal(int(f.Fd()))}
 }
 
-// Steps tells how many steps have held so far.
+// Steps returns the number of steps that have succeeded so far.
 func (n *Reporter) Steps() int { return n.steps }
 
 // BeginScenario prints the title of a scenario.
@@ -34,12 +34,12 @@ func (n *Reporter) BeginScenario(title string) {
 	n.say("\n%s\n", n.paint("1", fmt.Sprintf("%d. %s", n.scenarios, title)))
 }
 
-// Note prints a remark below the current scenario.
+// Note prints a line below the current scenario.
 func (n *Reporter) Note(format string, args ...any) {
 	n.say("    %s\n", fmt.Sprintf(format, args...))
 }
 
-// Step announces what will be proved; the function it returns prints how that went.
+// Step announces a step; the function that it returns prints the step's result.
 func (n *Reporter) Step(says string) func(error) {
 	start := time.Now()
 	if n.live {
@@ -72,7 +72,7 @@ func (n *Reporter) Table(header []string, rows [][]string) {
 	_ = w.Flush()
 }
 
-// say prints. A closed output is no reason to stop.
+// say prints, and ignores errors: a scenario continues if the output is closed.
 func (n *Reporter) say(format string, args ...any) { _, _ = fmt.Fprintf(n.out, format, args...) }
 
 func (n *Reporter) paint(code, text string) string {

@@ -12,7 +12,7 @@ import (
 // APIRequest is one kind of request that a container of the driver's pod sends to the API server.
 type APIRequest struct{ Node, Container, Verb, Resource string }
 
-// auditEvent is what is read of a line of the audit log.
+// auditEvent has the fields of a line of the audit log that countRequests reads.
 type auditEvent struct {
 	Stage, Verb, UserAgent   string
 	RequestReceivedTimestamp time.Time
@@ -20,7 +20,7 @@ type auditEvent struct {
 	User                     struct{ Extra map[string][]string }
 }
 
-// APIRequests counts the requests that the drivers' pods have sent between two moments. A watch counts when it begins.
+// APIRequests counts the requests that the driver's pods sent from one time until another. A watch counts when it starts.
 func (c *Cluster) APIRequests(from, to time.Time) (map[APIRequest]int, error) {
 	log, err := os.Open(c.Lab.AuditLog())
 	if err != nil {

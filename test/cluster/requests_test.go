@@ -18,7 +18,7 @@ func TestCountRequests(t *testing.T) {
 	counts, err := countRequests(strings.NewReader(log), from, from.Add(2*time.Second))
 	want := map[APIRequest]int{
 		{"node-1", "csi-provisioner", "update", "csistoragecapacities"}: 1,
-		{"node-1", "nodelvm", "watch", "persistentvolumeclaims"}:        1, // that it ended is not another one; the patch came later
+		{"node-1", "nodelvm", "watch", "persistentvolumeclaims"}:        1, // the watch's end does not count; the patch is later
 	}
 	if err != nil || !maps.Equal(counts, want) {
 		t.Errorf("%v, %v, want %v", counts, err, want)

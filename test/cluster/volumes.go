@@ -10,12 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Volume ties together what Kubernetes and LVM each know of one claim's volume.
+// Volume is what Kubernetes and LVM report about one claim's volume.
 type Volume struct {
 	Claim, Node, Group, Lv, Size string
 }
 
-// VolumeOf follows a bound claim to its logical volume and proves that it is where the PV says.
+// VolumeOf returns the logical volume of a bound claim. It fails if lvs does not list the volume on the node of the
+// PersistentVolume.
 func (c *Cluster) VolumeOf(ctx context.Context, claim string) (Volume, error) {
 	pvc, err := c.Client.CoreV1().PersistentVolumeClaims(Namespace).Get(ctx, claim, metav1.GetOptions{})
 	if err != nil {
@@ -45,7 +46,7 @@ func (c *Cluster) VolumeOf(ctx context.Context, claim string) (Volume, error) {
 	return Volume{}, fmt.Errorf("PV %s names node %s and LV %s, but lvs on that node does not show it", pv.Name, node, lv)
 }
 
-// AffinityNode reads the one node that a PV may be used on.
+// AffinityNode returns the node of a PersistentVolume's affinity.
 func AffinityNode(pv *corev1.PersistentVolume) (string, error) {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return "", fmt.Errorf("PV %s has no node affinity", pv.Name)
@@ -60,7 +61,7 @@ func AffinityNode(pv *corev1.PersistentVolume) (string, error) {
 	return "", fmt.Errorf("PV %s has no affinity on %s", pv.Name, TopologyKey)
 }
 
-// ShowVolumes prints who has which volume where.
+// ShowVolumes prints a table of the claims with their pods and volumes, unless it is the table that it printed last.
 func (c *Cluster) ShowVolumes(ctx context.Context) error {
 	claims, err := c.Client.CoreV1().PersistentVolumeClaims(Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Eventually asks again until ok holds; at the end of its time it fails with the last thing it saw.
+// Eventually calls ok until it returns nil. When ctx ends, it fails with the last error of ok.
 func Eventually(ctx context.Context, ok func() error) error {
 	var saw error
 	for {
@@ -16,7 +16,7 @@ func Eventually(ctx context.Context, ok func() error) error {
 		if err == nil {
 			return nil
 		}
-		if saw == nil || !isOver(ctx) { // a question that the end of the time cuts off sees nothing
+		if saw == nil || !isOver(ctx) { // an error because ctx ended explains nothing
 			saw = err
 		}
 		select {
@@ -27,18 +27,18 @@ func Eventually(ctx context.Context, ok func() error) error {
 	}
 }
 
-// isOver tells whether the time has come to its end, even if the timer that says so is late.
+// isOver reports whether ctx has ended, or its deadline has passed even though its timer is late.
 func isOver(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// CleanUpContext gives a minute to what must be done even where the time of a step is over.
+// CleanUpContext returns a context of one minute for work that a step must do even after its time limit.
 func CleanUpContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 }
 
-// unlessEnded is eventually; it gives up when what reports its end there has ended, and leaves the report there.
+// unlessEnded is Eventually, but fails as soon as ended has a report. It leaves the report in the channel.
 func unlessEnded(ctx context.Context, ended chan error, what string, ok func() error) error {
 	var end error
 	err := Eventually(ctx, func() error {

@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// rowPause is the writer's share in leaving the node's one processor some time.
+// rowPause leaves time of the node's one processor to others.
 const rowPause = 100 * time.Millisecond
 
-// Writer inserts rows into the table acked of a pod's database, each after the one before was acknowledged.
+// Writer inserts rows into the table acked of a pod's database, each after the acknowledgement of the previous one.
 type Writer struct {
-	Acked    atomic.Int64 // the last row whose commit was acknowledged
+	Acked    atomic.Int64 // the last acknowledged row
 	stopping atomic.Bool
 	ended    chan error
 }
 
-// StartWriter begins behind the last row that is there.
+// StartWriter starts a writer after the existing row last.
 func (c *Cluster) StartWriter(ctx context.Context, pod string, last int64) (*Writer, error) {
-	// Files, not io.Pipe: when psql ends early the read below sees the end.
+	// Files, not io.Pipe: if psql ends early, the read below returns.
 	fromUs, statements, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// TestExclusionsHaveReasons: each exclusion has a name and a reason, and docs/development/conformance.md has both.
+// TestExclusionsHaveReasons: each exclusion has a unique name and a reason, and docs/development/conformance.md has both.
 func TestExclusionsHaveReasons(t *testing.T) {
 	page, err := os.ReadFile("../../docs/development/conformance.md")
 	if err != nil {
@@ -130,7 +130,7 @@ func TestResultsAreKept(t *testing.T) {
 	r := results{}
 	r.take([]Spec{a, b, c, d}, types.Report{SpecReports: types.SpecReports{
 		spec("a", types.SpecStatePassed, ""), spec("b", types.SpecStateFailed, "no volume"),
-		spec("c", types.SpecStateSkipped, "not supported"), spec("d", types.SpecStateSkipped, ""), // d was not reached
+		spec("c", types.SpecStateSkipped, "not supported"), spec("d", types.SpecStateSkipped, ""), // d did not run
 		spec("another shard's", types.SpecStateFailed, "whatever"),
 	}})
 	dir := t.TempDir()

@@ -1,7 +1,7 @@
-// Package conformance runs Kubernetes' suite for external storage drivers (k8s.io/kubernetes/test/e2e/storage/external) against a
-// cluster of the lab, for a linear and for a thin class.
+// Package conformance runs Kubernetes' suite for external storage drivers (k8s.io/kubernetes/test/e2e/storage/external) in a lab's
+// cluster, for a linear, a thin and an encrypted class.
 //
-// The folder definitions says what the driver claims, and [Exclusions] what is left out and why. Everything else of the
-// suite is a claim: a spec that fails, or that the suite skips, counts as not passed. Each outcome is stored in a
-// folder, so that an interrupted run continues.
+// The folder definitions declares what the driver claims, and [Exclusions] lists the specs that are not claimed, with reasons. All
+// others are claimed: a spec that fails, or that the suite skips, has not passed. Run stores each result in a folder, so that a
+// later run continues an interrupted one.
 package conformance

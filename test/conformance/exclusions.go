@@ -2,15 +2,15 @@ package conformance
 
 import "regexp"
 
-// Exclusion is a set of specs that are not run.
+// Exclusion is a set of specs that Run does not run.
 type Exclusion struct {
 	Specs  string         // which ones, for docs/development/conformance.md
-	Class  string         // the only class that it holds for; "" means all
+	Class  string         // the only class that it applies to; "" means all
 	Reason string         // why, for docs/development/conformance.md
 	match  *regexp.Regexp // of a spec's full text
 }
 
-// Exclusions is the one list of what is left out. The first that matches a spec tells its reason.
+// Exclusions lists all specs that are not claimed. The first one that matches a spec has its reason.
 var Exclusions = []Exclusion{
 	{Specs: "other operating systems: ntfs", match: regexp.MustCompile(`\(ntfs\)`),
 		Reason: "not claimed: the nodes run Linux"},
@@ -58,7 +58,7 @@ var Exclusions = []Exclusion{
 		Reason: "not claimed for thick volumes; run with the thin class"},
 }
 
-// exclusionOf answers the index in Exclusions of the first one that holds for s, -1 if s is claimed.
+// exclusionOf returns the index of the first exclusion that matches s, or -1 if s is claimed.
 func exclusionOf(s Spec) int {
 	for i, e := range Exclusions {
 		if (e.Class == "" || e.Class == s.Class) && e.match.MatchString(s.Text) {

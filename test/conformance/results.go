@@ -12,7 +12,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// results is what each spec that was run came to; kept in a file, so that a later run need not repeat what passed.
+// results are the reports of the specs that ran. A file stores them, so that a later run does not repeat specs that passed.
 type results map[Spec]types.SpecReport
 
 // kept is one line of the file.
@@ -62,7 +62,8 @@ func (r results) save(dir string) error {
 	return os.Rename(unfinished, resultsFile(dir))
 }
 
-// take adds what a report says of the wanted specs; it has every spec of the suite, those that were not run as skipped.
+// take adds the results of the wanted specs from a report. A report has every spec of the suite, and those that did not run as
+// skipped.
 func (r results) take(wanted []Spec, report types.Report) {
 	for _, spec := range report.SpecReports {
 		at := slices.IndexFunc(wanted, func(s Spec) bool { return s.Text == spec.FullText() })
@@ -70,7 +71,7 @@ func (r results) take(wanted []Spec, report types.Report) {
 			continue
 		}
 		if spec.State.Is(types.SpecStatePassed) {
-			spec.CapturedGinkgoWriterOutput, spec.CapturedStdOutErr = "", "" // megabytes that no report needs
+			spec.CapturedGinkgoWriterOutput, spec.CapturedStdOutErr = "", "" // megabytes without a use
 			spec.SpecEvents, spec.ReportEntries = nil, nil
 		}
 		r[wanted[at]] = spec

@@ -18,16 +18,16 @@ import (
 // Options say what Run runs.
 type Options struct {
 	Lab   *lab.Lab       // up, with the driver installed
-	Dir   string         // where definitions, logs, results and reports are kept
-	Only  *regexp.Regexp // of class and text, "thin External Storage ..."; nil means all that is claimed
-	Jobs  int            // how many specs run at the same time
+	Dir   string         // of definitions, logs, results and reports
+	Only  *regexp.Regexp // matches class and text, "thin External Storage ..."; nil means all claimed specs
+	Jobs  int            // number of concurrent shards
 	Limit time.Duration  // for a spec
-	For   time.Duration  // after which nothing further is started; 0 means all is run
+	For   time.Duration  // after this time Run starts no further shard; 0 means no limit
 	Out   io.Writer
 }
 
-// Run runs those claimed specs that have not passed yet, and answers what stands after it, also of those that opt.Only
-// leaves out. It fails if it could not run a spec; that a spec fails, the summary tells.
+// Run runs the claimed specs that have not passed yet. It returns a summary of all specs, including those that opt.Only excludes.
+// Run fails if it cannot run a shard; failures of specs are only in the summary.
 func Run(ctx context.Context, opt Options) (Summary, error) {
 	s, err := prepare(ctx, opt)
 	if err != nil {
@@ -49,7 +49,7 @@ func Run(ctx context.Context, opt Options) (Summary, error) {
 	return Summary{all, r.results}, err
 }
 
-// prepare compiles the suite, brings its images to the nodes and removes what a run that was cut off has left.
+// prepare compiles the suite, imports its images into the nodes, and removes what an interrupted run left.
 func prepare(ctx context.Context, opt Options) (suite, error) {
 	if err := os.MkdirAll(opt.Dir, 0o755); err != nil {
 		return suite{}, err
@@ -94,14 +94,14 @@ func (s suite) listAll(ctx context.Context, dir string) ([]Spec, error) {
 type runner struct {
 	Options
 	suite suite
-	until time.Time // when no further shard is started; zero means never
+	until time.Time // after this time it starts no further shard; zero means no limit
 
 	mu      sync.Mutex
 	results results // guarded by mu while shards run
-	ended   int     // guarded by mu: shards
+	ended   int     // number of finished shards; guarded by mu
 }
 
-// todo answers the wanted ones of the claimed specs that have not passed yet.
+// todo returns the claimed specs that match r.Only and have not passed yet.
 func (r *runner) todo(all []Spec) []Spec {
 	return slices.DeleteFunc(slices.Clone(all), func(s Spec) bool {
 		wanted := r.Only == nil || r.Only.MatchString(s.Class+" "+s.Text)
@@ -109,7 +109,7 @@ func (r *runner) todo(all []Spec) []Spec {
 	})
 }
 
-// runAll runs the shards, r.Jobs at the same time, then those that must run alone.
+// runAll runs r.Jobs shards concurrently, and then, one by one, those that must run alone.
 func (r *runner) runAll(ctx context.Context, shards []shard) error {
 	serial := slices.IndexFunc(shards, func(s shard) bool { return s.serial })
 	if serial < 0 {
@@ -146,11 +146,11 @@ func (r *runner) runSome(ctx context.Context, shards []shard, jobs, total int) e
 	return errors.Join(errs...)
 }
 
-// runShard runs one shard and keeps its results.
+// runShard runs one shard and stores its results.
 func (r *runner) runShard(ctx context.Context, s shard, total int) error {
 	start := time.Now()
 	limit := time.Duration(len(s.specs)) * r.Limit
-	// ginkgo ends the specs at their limit in good order; the kill is for a ginkgo that does not end
+	// ginkgo stops the specs cleanly at their limit; ctx kills a ginkgo that does not end
 	ctx, cancel := context.WithTimeout(ctx, limit+5*time.Minute)
 	defer cancel()
 	report, err := r.suite.run(ctx, s.class(), filepath.Join(r.Dir, s.name+".log"),

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// shardSize bounds the specs of a shard: what a cut-off run loses is the work of one shard.
+// shardSize limits the specs of a shard: an interrupted run loses only the results of its running shards.
 const shardSize = 5
 
-// shard is a few specs of one class and one part of the suite, run by one process.
+// shard is a few specs of one class and one part of the suite; one process runs them.
 type shard struct {
 	name   string // unique among the shards of a run; names the log
 	specs  []Spec // of one class
-	serial bool   // nothing else may run beside it
+	serial bool   // no other shard may run meanwhile
 }
 
-// makeShards cuts specs into shards, those that must run alone last.
+// makeShards splits specs into shards; those that must run alone are last.
 func makeShards(specs []Spec) []shard {
 	var shards []shard
-	open := map[string]int{} // class and group -> index of the shard that is being filled
+	open := map[string]int{} // class and group -> index of the shard that gets the next spec
 	count := map[string]int{}
 	for _, s := range specs {
 		serial := strings.Contains(s.Text, "[Serial]")
@@ -51,7 +51,7 @@ func makeShards(specs []Spec) []shard {
 
 func (s shard) class() string { return s.specs[0].Class }
 
-// focus is the regular expression that ginkgo finds exactly the shard's specs by: it matches the end of their text.
+// focus returns the regular expression that selects exactly the shard's specs: it matches the end of their text.
 func (s shard) focus() string {
 	texts := make([]string, len(s.specs))
 	for i, spec := range s.specs {

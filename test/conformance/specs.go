@@ -19,7 +19,7 @@ import (
 //go:embed definitions
 var definitions embed.FS
 
-// Classes are the definitions that the suite is run for.
+// Classes are the definitions for which the suite runs.
 var Classes = []string{"linear", "thin", "encrypted"}
 
 // Spec is one test of the suite, for one class.
@@ -28,10 +28,10 @@ type Spec struct {
 	Text  string // ginkgo's full text, unique in its class
 }
 
-// group matches what all specs of one of the suite's parts begin with.
+// group matches the beginning of a spec's text, up to its part of the suite.
 var group = regexp.MustCompile(`^External Storage \[Driver: [^]]*\] \[Testpattern: .*?\](?: ?\[[^]]*\])* ([\w-]+)`)
 
-// Group is the part of the suite that s belongs to: "provisioning", "subPath", ...
+// Group returns the part of the suite that s belongs to: "provisioning", "subPath", ...
 func (s Spec) Group() string {
 	if m := group.FindStringSubmatch(s.Text); m != nil {
 		return m[1]
@@ -47,7 +47,7 @@ type suite struct {
 	definitions string
 }
 
-// newSuite writes the definitions to a folder below dir.
+// newSuite returns a suite, and writes its definitions to a folder below dir.
 func newSuite(l *lab.Lab, binary, kubectl, dir string) (suite, error) {
 	s := suite{l, binary, kubectl, filepath.Join(dir, "definitions")}
 	if err := os.RemoveAll(s.definitions); err != nil {
@@ -60,8 +60,8 @@ func newSuite(l *lab.Lab, binary, kubectl, dir string) (suite, error) {
 	return s, os.CopyFS(s.definitions, sub)
 }
 
-// run runs e2e.test for one class with further flags, and answers ginkgo's report of the specs of the external suite.
-// What the suite prints goes to the file log. That specs fail is no error: the report tells.
+// run runs e2e.test for one class with additional flags, and returns ginkgo's report. The output goes to the file log. Failed specs
+// are in the report, and are no error.
 func (s suite) run(ctx context.Context, class, log string, flags ...string) (types.Report, error) {
 	var report types.Report
 	out, err := os.Create(log)
@@ -85,13 +85,13 @@ func (s suite) run(ctx context.Context, class, log string, flags ...string) (typ
 	if err := json.Unmarshal(text, &all); err != nil {
 		return report, fmt.Errorf("the suite's report: %w; see %s", err, log)
 	}
-	for _, r := range all { // there is one
+	for _, r := range all { // the suite writes one
 		report = r
 	}
 	return report, nil
 }
 
-// list answers all specs of the suite for a class, without running any.
+// list returns all specs of the suite for a class. It runs none.
 func (s suite) list(ctx context.Context, class, log string) ([]Spec, error) {
 	report, err := s.run(ctx, class, log, "--ginkgo.dry-run", "--ginkgo.focus=External Storage")
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// Summary is how the suite stands.
+// Summary has all specs with the results so far.
 type Summary struct {
-	Specs   []Spec // all of the suite, claimed or not
+	Specs   []Spec // all specs of the suite, claimed or not
 	results results
 }
 
-// counts of claimed specs.
+// counts are numbers of claimed specs.
 type counts struct{ claimed, passed, failed, skipped int }
 
 func (c counts) String() string {
@@ -40,7 +40,7 @@ func (r results) count(claimed []Spec) counts {
 	return c
 }
 
-// Claimed are the specs that are not excluded.
+// Claimed returns the specs that are not excluded.
 func (s Summary) Claimed() []Spec {
 	var claimed []Spec
 	for _, spec := range s.Specs {
@@ -51,7 +51,7 @@ func (s Summary) Claimed() []Spec {
 	return claimed
 }
 
-// NotPassed says for each of specs that did not pass why, a paragraph each.
+// NotPassed returns a paragraph with the reason for each of specs that did not pass.
 func (s Summary) NotPassed(specs []Spec) []string {
 	var all []string
 	for _, spec := range specs {
@@ -66,7 +66,7 @@ func (s Summary) NotPassed(specs []Spec) []string {
 	return all
 }
 
-// Table shows the claimed specs of each part of the suite, in Markdown.
+// Table renders the results of the claimed specs in Markdown, with a row for each part of the suite.
 func (s Summary) Table() string {
 	type row struct{ class, group string }
 	var order []row
@@ -90,7 +90,7 @@ func (s Summary) Table() string {
 	return b.String()
 }
 
-// ExclusionTable is the Markdown table in docs/development/conformance.md: how many specs of the suite are left out for each reason.
+// ExclusionTable renders the Markdown table of docs/development/conformance.md: how many specs each exclusion matches.
 func ExclusionTable(specs []Spec) string {
 	numbers := make([]map[string]int, len(Exclusions))
 	for i := range numbers {
@@ -113,7 +113,7 @@ func ExclusionTable(specs []Spec) string {
 	return b.String()
 }
 
-// WriteJUnit writes one JUnit file of all specs to dir, the excluded ones as skipped, and answers its path.
+// WriteJUnit writes one JUnit file for all specs to dir, and returns its path. Excluded specs are skipped in it.
 func (s Summary) WriteJUnit(dir string) (string, error) {
 	report := types.Report{SuiteDescription: "Kubernetes' external storage suite"}
 	for _, spec := range s.Specs {

@@ -5,8 +5,8 @@ package e2e
 import (
 	"testing"
 
-	"github.com/nodelvm/nodelvm/test/scenario"
+	"github.com/nodelvm/nodelvm/test/scenario/capacity"
 )
 
-// TestBurst starts 60 pods at once, without volumes, with them, and where there is room for no more.
-func TestBurst(t *testing.T) { play(t, scenario.Burst()) }
+// TestBurst starts 60 pods at once: without volumes, with volumes, and on nodes with capacity for no more.
+func TestBurst(t *testing.T) { play(t, capacity.Burst()) }

@@ -5,11 +5,11 @@ package e2e
 import (
 	"testing"
 
-	"github.com/nodelvm/nodelvm/test/scenario"
+	"github.com/nodelvm/nodelvm/test/scenario/restart"
 )
 
-// TestClusterPowerCuts cuts the power of a cluster's node many times (NODELVM_TEST_CLUSTER_CUTS: 50), under a database's load and
-// while volumes come and go. TestPlacement does the same 3 times.
+// TestClusterPowerCuts cuts the power of a cluster's node NODELVM_TEST_CLUSTER_CUTS times (50 by default), under a database's load
+// and while volumes are created and deleted. TestPlacement does the same 3 times.
 func TestClusterPowerCuts(t *testing.T) {
-	play(t, scenario.PowerCuts(number(t, "NODELVM_TEST_CLUSTER_CUTS", 50), seed(t)))
+	play(t, restart.PowerCuts(number(t, "NODELVM_TEST_CLUSTER_CUTS", 50), seed(t)))
 }

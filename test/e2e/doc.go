@@ -1,4 +1,3 @@
-// Package e2e drives everything that needs the lab. TestLVM runs, inside a lab node, the tests that need real LVM;
-// TestDemo runs the scenario of `make demo` on a real cluster. The build tag e2e keeps both out of a plain
-// `go test ./...`, which needs nothing but Go.
+// Package e2e runs the tests that need the lab: TestLVM runs test binaries that need real LVM in lab nodes, and tests such as
+// TestDemo run scenarios on a real cluster. The build tag e2e excludes them from a plain `go test ./...`, which needs only Go.
 package e2e

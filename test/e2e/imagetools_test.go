@@ -7,40 +7,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
-// Where a node finds the driver's image, unpacked, and its tools.
+// Folders of the unpacked driver's image and its tools in a node.
 const (
 	imageInNode = "/mnt/lab/image"
 	toolsInNode = "/mnt/lab/image-tools"
 )
 
-// imageTools are what the Node service runs. The node's own are of another suite of Debian, and so of other versions.
+// imageTools are the programs that the Node service runs. The node's own are from another Debian suite, with other versions.
 var imageTools = []string{
 	"blkid", "wipefs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "fsck.ext4", "resize2fs", "xfs_growfs", "btrfs",
 	"cryptsetup",
 }
 
-// unpackTools unpacks the root of the driver's image on the nodes' share. The tools run in the node, with the libraries
-// that they have in the image.
+// unpackTools makes a folder of the image's tools on the nodes' share. The tools run in the node with the image's libraries.
 func unpackTools(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	base, err := l.DriverBase(t.Context())
-	if err != nil {
+	root, dir := unpackImage(t, l, runtime.GOARCH), filepath.Join(l.Share(), filepath.Base(toolsInNode))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
-	}
-	root, dir := filepath.Join(l.Share(), filepath.Base(imageInNode)), filepath.Join(l.Share(), filepath.Base(toolsInNode))
-	for _, made := range []string{root, dir} {
-		if err := os.MkdirAll(made, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", base, "-C", root, "--exclude=dev/*").CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v\n%s", err, out)
 	}
 	loaders, err := filepath.Glob(filepath.Join(root, "usr/lib*/ld-linux-*.so.*"))
 	libraries, globErr := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu"))
@@ -58,4 +49,21 @@ func unpackTools(t *testing.T, l *lab.Lab) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// unpackImage unpacks the root of the driver's image for a processor on the nodes' share, where a node has it at imageInNode.
+func unpackImage(t *testing.T, l *lab.Lab, arch string) (root string) {
+	t.Helper()
+	base, err := l.DriverBase(t.Context(), arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root = filepath.Join(l.Share(), filepath.Base(imageInNode))
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", base, "-C", root, "--exclude=dev/*").CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	return root
 }

@@ -3,11 +3,14 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,36 +18,71 @@ import (
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
-// job is a test binary that runs in a node: it is compiled from a package with a build tag.
+// job is a test binary that runs in a node, compiled from a package with a build tag.
 type job struct {
 	name     string
 	dir, tag string
 	pkg      string
 	args     []string
-	tools    bool // it runs the tools of the driver's image instead of the node's
+	tools    bool // run the tools of the driver's image instead of the node's
+	inImage  bool // run in the driver's image for arm64: see emulate
 }
 
-// jobs are the binaries, the longest first. Each node takes the next one when it has ended the one before: a node has one
-// processor.
+// jobs are the binaries, the longest first. Each node runs one at a time, because it has one processor.
 var jobs = []job{
-	{name: "conformance", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", "Real", "-test.skip", capacityTest}},
 	{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
-	{name: "capacity", dir: "../..", tag: "reallvm", pkg: "./lvm/lvmtest", args: []string{"-test.run", capacityTest}},
-	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
+	onRealLVM("dataleak"),
+	onRealLVM("capacity"),
+	onRealLVM("conformance"),
+	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true, args: []string{"-test.run", encryptionTests}},
 	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks", args: []string{"-test.run", encryptionTests}},
+	onRealLVM("crash"),
+	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
+	onRealLVM("identity"),
+	onRealLVM("diskfailure"),
 	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
 		args: []string{"-test.run", "OnDisk|MkfsThatIsKilled|NoMounted|StageToUnstageTwice|ForeignContent|MkfsOptionsOfTheClass"}},
-	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true, args: []string{"-test.run", encryptionTests}},
+	onRealLVM("thinpool"),
+	onRealLVM("prepare"),
+	onRealLVM("operations"),
 }
 
-// encryptionTests are those that need cryptsetup and dm-crypt; the others need files of their package, and run without a node.
+// encryptionTests selects the tests that need cryptsetup and dm-crypt. The others need files of their package, and run without a
+// node.
 const encryptionTests = "^TestReal"
 
-// capacityTest takes a third of the time of its package, and so runs apart.
-const capacityTest = "^TestCapacity_RealLVM$"
+// onRealLVM is the job of the tests of a package below lvm/lvmtest that need real LVM.
+func onRealLVM(name string) job {
+	return job{name: name, dir: "../..", tag: "reallvm", pkg: lvmTests + name, args: []string{"-test.run", "Real"}}
+}
+
+const lvmTests = "./lvm/lvmtest/"
+
+// checkEachPackageHasJob fails for a package below lvm/lvmtest with tests that need real LVM, and without a job.
+func checkEachPackageHasJob(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob("../../lvm/lvmtest/*/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests below lvm/lvmtest: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg := lvmTests + filepath.Base(filepath.Dir(file))
+		if realTest.Match(text) && !slices.ContainsFunc(jobs, func(j job) bool { return j.pkg == pkg }) {
+			t.Errorf("%s has tests on real LVM, and %s is in no job", file, pkg)
+		}
+	}
+}
+
+// realTest is a test that a job of onRealLVM runs.
+var realTest = regexp.MustCompile(`(?m)^func Test\w*Real`)
 
 // TestLVM compiles the tests that need real LVM on real device-mapper, and runs each binary in a node without Kubernetes.
 func TestLVM(t *testing.T) {
+	checkEachPackageHasJob(t)
 	l, err := lab.Open(lvmLab())
 	if err != nil {
 		t.Fatal(err)
@@ -83,16 +121,21 @@ func labCommand(l *lab.Lab) string { return filepath.Join(l.Share(), "lab") }
 
 func compile(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	// The lab's programs are compiled with -trimpath too: what both need is compiled once.
+	compileFor(t, runtime.GOARCH, dir, args...)
+}
+
+func compileFor(t *testing.T, arch, dir string, args ...string) {
+	t.Helper()
+	// With -trimpath, as for the lab's programs, Go's build cache serves both.
 	cmd := exec.CommandContext(t.Context(), "go", slices.Insert(args, 1, "-trimpath")...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
 
-// environment is what a test binary in a node gets: its disks, and what says how much is to be tested.
+// environment returns the environment of a test binary in a node: its disks, and this process's NODELVM_TEST_ variables.
 func environment() []string {
 	env := []string{"NODELVM_TEST_DISKS=/dev/ubdb,/dev/ubdc"}
 	for _, setting := range os.Environ() {
@@ -103,9 +146,28 @@ func environment() []string {
 	return env
 }
 
-// run runs the binary in the node. gotestsum prints the result of each test, and the output of those that fail; the events of
-// test2json, with all output, are in dist/test. Everything in a node can be tested there: a skipped test is a failure.
+// blankDisks zeroes the start of the node's disks, where an earlier job may have left a label: a driver creates no volume group while a
+// disk has a damaged one.
+func blankDisks(t *testing.T, l *lab.Lab, node string) {
+	t.Helper()
+	runOnNode(t, l, node, nil, "sh", "-ec", "for disk in /dev/ubdb /dev/ubdc; do dd if=/dev/zero of=$disk bs=1M count=4 oflag=direct; done")
+}
+
+// runOnNode runs a command that must succeed, and returns what it printed on both streams.
+func runOnNode(t *testing.T, l *lab.Lab, node string, stdin io.Reader, argv ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	code, err := l.Exec(t.Context(), node, stdin, &out, &out, argv...)
+	if err != nil || code != 0 {
+		t.Fatalf("%s: %s: exit code %d, %v\n%s", node, strings.Join(argv, " "), code, err, out.String())
+	}
+	return out.String()
+}
+
+// run runs the binary in the node. gotestsum prints the result of each test, and the output of failed ones; test2json's events,
+// with all output, are in dist/test. No test has a reason to skip itself in a node: run reports a skipped test as a failure.
 func (j job) run(t *testing.T, l *lab.Lab, node string) {
+	blankDisks(t, l, node)
 	events, err := filepath.Abs("../../dist/test/lvm-" + j.name + ".json")
 	if err != nil {
 		t.Fatal(err)
@@ -114,10 +176,13 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 		t.Fatal(err)
 	}
 	argv := []string{"tool", "gotestsum", "--format", "testname", "--jsonfile", events, "--raw-command", "--",
-		"go", "tool", "test2json", "-t", "-p", node + "/" + j.name, labCommand(l), "--dir", lvmLab(), "exec", node, "env"}
+		"go", "tool", "test2json", "-t", "-p", node + "/" + j.name, labCommand(l), "--dir", filepath.Dir(l.Share()), "exec", node, "env"}
 	argv = append(argv, environment()...)
 	if j.tools {
 		argv = append(argv, "PATH="+toolsInNode+":/usr/sbin:/usr/bin:/sbin:/bin", "MKE2FS_CONFIG="+imageInNode+"/etc/mke2fs.conf")
+	}
+	if j.inImage {
+		argv = append(argv, inImage()...)
 	}
 	argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v=test2json", "-test.timeout="+patience())
 	cmd := exec.CommandContext(t.Context(), "go", append(argv, j.args...)...)
@@ -138,13 +203,13 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	}
 }
 
-// Events of test2json; those of a whole package name no test.
+// Events of test2json about tests; events about a whole package name no test.
 var (
 	testPassed  = regexp.MustCompile(`"Action":"pass",[^\n]*"Test":`)
 	testSkipped = regexp.MustCompile(`"Action":"skip",[^\n]*"Test":"([^"]*)"`)
 )
 
-// patience is how long a binary may take: `make test-long` gives more.
+// patience returns the time limit of a binary; `make test-long` sets a longer one.
 func patience() string {
 	if limit := os.Getenv("NODELVM_TEST_PATIENCE"); limit != "" {
 		return limit

@@ -17,26 +17,26 @@ import (
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
-// TestPowerCut cuts a node's power at random moments while a driver makes, extends, copies and deletes volumes in it, or
-// repairs what the last cut left, and holds the next one to what was promised. NODELVM_TEST_CUTS is how many times: 3 by
+// TestPowerCut cuts a node's power at random moments while a driver creates, expands, copies and deletes volumes in it, or recovers
+// from the last cut. The next driver must keep what the previous ones promised. NODELVM_TEST_CUTS is the number of cuts, 3 by
 // default.
 func TestPowerCut(t *testing.T) {
-	cutPower(t, "nodelvm-power-lab", "reallvm", "./lvm/lvmtest")
+	cutPower(t, "nodelvm-power-lab", "reallvm", "./lvm/lvmtest/power")
 }
 
-// TestPowerCutMkfs cuts a node's power while file systems are made in it. Each volume then starts by itself, and none
-// that was mounted once is made again. NODELVM_TEST_CUTS is how many times: 3 by default.
+// TestPowerCutMkfs cuts a node's power while the driver formats volumes in it. Afterwards each volume can be mounted without help,
+// and no volume that was mounted once is formatted again. NODELVM_TEST_CUTS is the number of cuts, 3 by default.
 func TestPowerCutMkfs(t *testing.T) {
 	cutPower(t, "nodelvm-mkfs-lab", "realfs", "./node")
 }
 
-// TestPowerCutEncryption cuts a node's power while volumes in it are encrypted, opened, expanded, given other keys, and erased. Each
-// then opens with what was written, or is erased, by itself. NODELVM_TEST_CUTS is how many times: 3 by default.
+// TestPowerCutEncryption cuts a node's power while the driver encrypts, opens, expands, re-keys and erases volumes in it.
+// Afterwards each volume opens with its data, or is erased, without help. NODELVM_TEST_CUTS is the number of cuts, 3 by default.
 func TestPowerCutEncryption(t *testing.T) {
 	cutPower(t, "nodelvm-luks-power-lab", "realfs", "./node/luks")
 }
 
-// cutPower cuts the power of a lab of one node while TestPowerVictim of the package runs in it.
+// cutPower cuts the power of a lab's only node while the package's TestPowerVictim runs in it.
 func cutPower(t *testing.T, name, tag, pkg string) {
 	t.Helper()
 	cuts := number(t, "NODELVM_TEST_CUTS", 3)
@@ -53,7 +53,7 @@ func cutPower(t *testing.T, name, tag, pkg string) {
 		t.Fatal(err)
 	}
 	compile(t, "../..", "test", "-c", "-tags", tag, "-o", filepath.Join(l.Share(), "power.test"), pkg)
-	journals, err := os.MkdirTemp(l.Share(), "journals-") // not those of an earlier run, which stay on the share
+	journals, err := os.MkdirTemp(l.Share(), "journals-") // a new folder: those of earlier runs stay on the share
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,22 +67,22 @@ func cutPower(t *testing.T, name, tag, pkg string) {
 	t.Logf("%d cuts: %v", cuts, p.during)
 }
 
-// power is a series of cuts. Each has a separate journal: a node's kernel may know an old content of a file on the share.
+// power is a series of cuts. Each has its own journal: a node's kernel may cache old content of a file on the share.
 type power struct {
 	l        *lab.Lab
 	journals string
 	n        int            // of the next journal
-	promises string         // the last journal that was begun
-	during   map[string]int // how many cuts there were in the middle of what
+	promises string         // the last journal that is not empty
+	during   map[string]int // number of cuts by moment
 }
 
-// How long the power stays on: after the driver's start, or, one time in four, from before it.
+// The longest time until a cut: after the start of the victim's work, or, in one of four cuts, after the start of the victim.
 const (
 	powerOn        = 5 * time.Second
 	powerOnAtStart = 3 * time.Second
 )
 
-// cut lets the victim check and work for a while, cuts the power, and boots.
+// cut lets the victim check and work for a while, cuts the power, and boots the node.
 func (p *power) cut(t *testing.T) {
 	before, path := p.promises, filepath.Join(p.journals, strconv.Itoa(p.n))
 	p.n++
@@ -92,7 +92,7 @@ func (p *power) cut(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if _, err := p.victim(ctx, path, before, &words); err != nil { // it ends with the node
+		if _, err := p.victim(ctx, path, before, &words); err != nil { // it ends when the power is cut
 			fmt.Fprintln(&words, err)
 		}
 	}()
@@ -122,7 +122,7 @@ func (p *power) cut(t *testing.T) {
 	}
 }
 
-// end lets the last victim check, and delete everything.
+// end runs the last victim, which checks and deletes everything.
 func (p *power) end(t *testing.T) {
 	var words bytes.Buffer
 	code, err := p.victim(t.Context(), filepath.Join(p.journals, "none"), p.promises, &words, "NODELVM_TEST_LAST=1")
@@ -138,7 +138,7 @@ func (p *power) victim(ctx context.Context, journal, before string, words *bytes
 	return p.l.Exec(ctx, "node-1", nil, words, words, argv...)
 }
 
-// momentOf tells what a journal ends in the middle of, or after.
+// momentOf returns the operation in which, or after which, a journal ends.
 func momentOf(journal string) string {
 	lines := strings.Split(strings.TrimSpace(journal), "\n")
 	last := strings.Fields(lines[len(lines)-1])
@@ -152,13 +152,13 @@ func momentOf(journal string) string {
 	}
 }
 
-// readFile is "" for a file that is not there.
+// readFile returns the content of a file, or "" if it does not exist.
 func readFile(path string) string {
 	text, _ := os.ReadFile(path)
 	return string(text)
 }
 
-// waitForWork waits until the victim has begun.
+// waitForWork waits until the victim has written to its journal.
 func waitForWork(t *testing.T, journal string, ended <-chan struct{}, words *bytes.Buffer) {
 	t.Helper()
 	for deadline := time.After(10 * time.Minute); readFile(journal) == ""; {

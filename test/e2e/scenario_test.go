@@ -15,9 +15,19 @@ import (
 	"github.com/nodelvm/nodelvm/test/docrun"
 	"github.com/nodelvm/nodelvm/test/lab"
 	"github.com/nodelvm/nodelvm/test/scenario"
+	"github.com/nodelvm/nodelvm/test/scenario/attack"
+	"github.com/nodelvm/nodelvm/test/scenario/capacity"
+	"github.com/nodelvm/nodelvm/test/scenario/demo"
+	"github.com/nodelvm/nodelvm/test/scenario/encryption"
+	"github.com/nodelvm/nodelvm/test/scenario/faults"
+	"github.com/nodelvm/nodelvm/test/scenario/install"
+	"github.com/nodelvm/nodelvm/test/scenario/lifecycle"
+	"github.com/nodelvm/nodelvm/test/scenario/measure"
+	"github.com/nodelvm/nodelvm/test/scenario/nodeloss"
+	"github.com/nodelvm/nodelvm/test/scenario/restart"
 )
 
-// raised is the one cluster that all scenarios are run in: raising it costs a minute.
+// raised starts the cluster that all scenarios share: the start takes a minute.
 var raised = sync.OnceValues(func() (*scenario.Environment, error) {
 	l, err := lab.Open("")
 	if err != nil {
@@ -29,7 +39,8 @@ var raised = sync.OnceValues(func() (*scenario.Environment, error) {
 
 var lower = func() error { return nil }
 
-// With KEEP=1 the cluster stays up: the next run finds it, and -run 'TestVolumeLifecycle/words_of_a_title' runs one scenario again.
+// TestMain stops the cluster at the end. With KEEP=1 the cluster stays up for the next run, in which
+// -run 'TestVolumeLifecycle/words_of_a_title' repeats one scenario.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if os.Getenv("KEEP") != "" {
@@ -42,50 +53,52 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// The scenarios are in the order of one run: each must work with what the previous one leaves.
+// The tests are in the order in which one run executes them: each must work in the cluster that the previous one leaves.
 
-// TestDemo runs the scenarios of `make demo`, a subtest each, but for the last, and details that the demo leaves out. It wants a fresh cluster.
-func TestDemo(t *testing.T) { play(t, scenario.Whole()) }
+// TestDemo runs the scenarios of `make demo` except the last, and scenarios that the demo omits. It needs a fresh cluster.
+func TestDemo(t *testing.T) { play(t, demo.Whole()) }
 
-// TestDocs follows the tutorial and two how-to guides, as written. It wants the cluster that the demo leaves.
-func TestDocs(t *testing.T) { play(t, scenario.Docs(docrun.Short())) }
+// TestDocs runs the commands of the tutorial and of two how-to guides as written. It needs the cluster that TestDemo leaves.
+func TestDocs(t *testing.T) { play(t, demo.Docs(docrun.Short())) }
 
-// TestHelm runs an installation from blank disks, an update and a removal. It wants groups without volumes.
-func TestHelm(t *testing.T) { play(t, scenario.Helm()) }
+// TestHelm installs the chart on nodes with blank disks, upgrades and uninstalls it. It needs volume groups without volumes.
+func TestHelm(t *testing.T) { play(t, install.Helm()) }
 
-// TestVolumeLifecycle runs how volumes grow, are snapshotted and are copied. It leaves thin pools, as all that follow.
-func TestVolumeLifecycle(t *testing.T) { play(t, scenario.VolumeLifecycle()) }
+// TestVolumeLifecycle expands, snapshots and copies volumes. It leaves thin pools, as do all tests after it.
+func TestVolumeLifecycle(t *testing.T) { play(t, lifecycle.Scenarios()) }
 
-// TestTenantAttacks runs a tenant who attacks other tenants and the node from a raw block volume.
-func TestTenantAttacks(t *testing.T) { play(t, scenario.TenantAttacks()) }
+// TestTenantAttacks lets a tenant attack other tenants and the node from a raw block volume.
+func TestTenantAttacks(t *testing.T) { play(t, attack.Scenarios()) }
 
-// TestNodeLoss runs how a node is lost with its volumes, and comes back with them.
-func TestNodeLoss(t *testing.T) { play(t, scenario.NodeLoss()) }
+// TestNodeLoss loses a node with its volumes, and brings it back with them.
+func TestNodeLoss(t *testing.T) { play(t, nodeloss.Scenarios()) }
 
-// TestPlacement runs where volumes go: fresh capacity, power cuts.
-func TestPlacement(t *testing.T) { play(t, scenario.Placement(seed(t))) }
-
-// TestNodeReboot shuts a node down, with volumes of every layout, and boots it.
-func TestNodeReboot(t *testing.T) { play(t, scenario.NodeReboot()) }
-
-// TestPlantedFaults plants twelve faults; a command of the plugin explains each within a minute.
-func TestPlantedFaults(t *testing.T) { play(t, scenario.PlantedFaults()) }
-
-// TestEncryption runs databases on encrypted volumes, with copies, new, lost and wrong keys, and a reboot.
-func TestEncryption(t *testing.T) { play(t, scenario.Encryption()) }
-
-// TestPairs starts 30 pods with two claims each on nodes that only some pairs fit on, NODELVM_TEST_PAIRS_RUNS times.
-func TestPairs(t *testing.T) {
-	play(t, scenario.PodPairs(number(t, "NODELVM_TEST_PAIRS_RUNS", 1), seed(t)))
+// TestPlacement checks that the published capacity is current, and cuts the power of a node 3 times.
+func TestPlacement(t *testing.T) {
+	play(t, append(capacity.Published(), restart.PowerCuts(3, seed(t))...))
 }
 
-// TestPodsWithSeveralClaims runs how the volumes of one pod are placed.
-func TestPodsWithSeveralClaims(t *testing.T) { play(t, scenario.PodsWithSeveralClaims()) }
+// TestNodeReboot shuts down a node with volumes of every layout, and boots it.
+func TestNodeReboot(t *testing.T) { play(t, restart.NodeReboot()) }
 
-// TestDocsLong follows the other how-to guides. It leaves the cluster without the driver.
-func TestDocsLong(t *testing.T) { play(t, scenario.Docs(docrun.Long())) }
+// TestPlantedFaults plants twelve faults; a command of the kubectl plugin explains each within a minute.
+func TestPlantedFaults(t *testing.T) { play(t, faults.Scenarios()) }
 
-// failed names the scenarios that did not hold.
+// TestEncryption runs databases on encrypted volumes, with copies, with new, lost and wrong keys, and with a reboot.
+func TestEncryption(t *testing.T) { play(t, encryption.Scenarios()) }
+
+// TestPairs starts 30 pods with two claims each on nodes with capacity for only some of the pairs, NODELVM_TEST_PAIRS_RUNS times.
+func TestPairs(t *testing.T) {
+	play(t, capacity.PodPairs(number(t, "NODELVM_TEST_PAIRS_RUNS", 1), seed(t)))
+}
+
+// TestPodsWithSeveralClaims checks the placement of pods with several claims.
+func TestPodsWithSeveralClaims(t *testing.T) { play(t, capacity.PodsWithSeveralClaims()) }
+
+// TestDocsLong runs the commands of the other how-to guides. It leaves the cluster without the driver.
+func TestDocsLong(t *testing.T) { play(t, demo.Docs(docrun.Long())) }
+
+// failed names the failed tests.
 var failed []string
 
 func play(t *testing.T, scenarios []scenario.Scenario) {
@@ -105,7 +118,7 @@ func play(t *testing.T, scenarios []scenario.Scenario) {
 		held := t.Run(sc.Title, func(t *testing.T) {
 			err := env.Run(t.Context(), sc)
 			var failure *scenario.Failure
-			if errors.As(err, &failure) { // its name is in each list of failures
+			if errors.As(err, &failure) { // lists of failed tests then name the step
 				t.Run(failure.Step, func(t *testing.T) { t.Fatal(failure.Err, env.Diagnosis(t.Context())) })
 			} else if err != nil {
 				t.Fatal(err)
@@ -117,7 +130,7 @@ func play(t *testing.T, scenarios []scenario.Scenario) {
 	}
 }
 
-// seed is NODELVM_TEST_SEED, or a new one, which the scenario prints.
+// seed returns NODELVM_TEST_SEED, or a random number, which the scenario prints.
 func seed(t *testing.T) uint64 {
 	if os.Getenv("NODELVM_TEST_SEED") == "" {
 		return rand.Uint64N(1 << 32)
@@ -125,7 +138,8 @@ func seed(t *testing.T) uint64 {
 	return uint64(number(t, "NODELVM_TEST_SEED", 0))
 }
 
-// number reads a setting, which must be positive: with zero repetitions a test would check nothing.
+// number returns the value of an environment variable, or otherwise if it is not set. It must be positive: a test with zero
+// repetitions checks nothing.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -139,11 +153,13 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// TestDataPath prints what fio in a pod reaches on each kind of volume, relative to a bare logical volume. It wants an idle machine.
-func TestDataPath(t *testing.T) { play(t, scenario.DataPath()) }
+// TestDataPath prints the performance of fio in a pod on each kind of volume, relative to a bare logical volume. It needs an idle
+// machine.
+func TestDataPath(t *testing.T) { play(t, measure.DataPath()) }
 
-// TestInstanceStore replaces a node and its disks by a node of another name with blank disks. It wants groups without volumes.
-func TestInstanceStore(t *testing.T) { play(t, scenario.InstanceStore()) }
+// TestInstanceStore replaces a node and its disks by a node with another name and blank disks. It needs volume groups without
+// volumes.
+func TestInstanceStore(t *testing.T) { play(t, install.InstanceStore()) }
 
-// TestUnusualNodes runs a volume's life on a node without lvm2 and udev rules, and on one with a read-only /usr and /etc.
-func TestUnusualNodes(t *testing.T) { play(t, scenario.UnusualNodes()) }
+// TestUnusualNodes runs a volume's lifecycle on a node without lvm2 and udev rules, and on one with a read-only /usr and /etc.
+func TestUnusualNodes(t *testing.T) { play(t, install.UnusualNodes()) }

@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/conformance"
 )
 
-// sample is a spec of each part of upstream's suite that has most to do with the driver; `make conformance` runs the whole.
+// sample selects one spec of each part of Kubernetes' suite that depends most on the driver; `make conformance` runs all specs.
 var sample = []string{
 	`^linear .*\(default fs\)\] capacity provides storage capacity information$`,
 	`^linear .*\(delayed binding\)\] topology should provision a volume and schedule a pod with AllowedTopologies$`,
@@ -21,8 +21,8 @@ var sample = []string{
 	`^thin .*Dynamic Snapshot \(delete policy\)\] snapshottable .*after modifying source data, check deletion \(persistent\)$`,
 }
 
-// TestConformance runs a sample of upstream's suite, and holds docs/development/conformance.md to what the suite has and is left out of it.
-// By its file's name it is run after the scenarios.
+// TestConformance runs a sample of Kubernetes' suite, and checks that docs/development/conformance.md lists the excluded specs. Its
+// file's name makes it run after the scenarios.
 func TestConformance(t *testing.T) {
 	env, err := raised()
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RESTConfig answers a client-go configuration for the cluster's admin. Its
-// connections are opened inside the lab's network namespace, so that it works
-// from any process on the machine.
+// RESTConfig returns a client-go configuration for the cluster's admin. It opens connections inside the lab's network namespace, so
+// it works in any process on the machine.
 func (l *Lab) RESTConfig() (*rest.Config, error) {
 	if _, err := l.clusterState(); err != nil {
 		return nil, err
@@ -31,7 +30,7 @@ func (l *Lab) RESTConfig() (*rest.Config, error) {
 	}, nil
 }
 
-// clusterState is loadState for what needs Kubernetes.
+// clusterState is loadState, but fails for a lab without Kubernetes.
 func (l *Lab) clusterState() (state, error) {
 	st, err := l.loadState()
 	if err == nil && !st.ControlPlane {
@@ -47,11 +46,10 @@ func unversioned(c *rest.Config) *rest.Config {
 	return c
 }
 
-// Kubeconfig is the file for programs that run inside the lab's network namespace.
+// Kubeconfig returns the admin's kubeconfig for programs that run inside the lab's network namespace.
 func (l *Lab) Kubeconfig() string { return l.pki("admin.kubeconfig") }
 
-// Kubectl runs kubectl as the cluster's admin. When kubectl itself fails, the
-// error is an *exec.ExitError.
+// Kubectl runs kubectl as the cluster's admin. If kubectl itself fails, the error is an *exec.ExitError.
 func (l *Lab) Kubectl(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
 	st, err := l.clusterState()
 	if err != nil {
@@ -60,8 +58,7 @@ func (l *Lab) Kubectl(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	return l.Run(ctx, stdin, stdout, stderr, append([]string{st.Binaries["kubectl"]}, args...)...)
 }
 
-// Run runs a program of the host inside the lab's network namespace, with
-// KUBECONFIG set to the cluster's admin.
+// Run runs a program of the host inside the lab's network namespace, with KUBECONFIG set to the admin's kubeconfig.
 func (l *Lab) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, argv ...string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig())
@@ -72,7 +69,7 @@ func (l *Lab) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer
 	return cmd.Wait()
 }
 
-// Binaries answers the files of Kubernetes' compiled commands, by name. What the cache lacks is compiled first.
+// Binaries returns the files of the compiled commands by name. It first compiles what the cache lacks.
 func (l *Lab) Binaries(ctx context.Context) (map[string]string, error) {
 	if err := os.MkdirAll(l.Logs(), 0o755); err != nil {
 		return nil, err
@@ -80,7 +77,7 @@ func (l *Lab) Binaries(ctx context.Context) (map[string]string, error) {
 	return l.compile(ctx, func(int, int, string) {})
 }
 
-// SnapshotCRDs answers the files that describe the snapshot API.
+// SnapshotCRDs returns the files with the snapshot API's CustomResourceDefinitions.
 func (l *Lab) SnapshotCRDs(ctx context.Context) ([]string, error) {
 	bin, err := l.Binaries(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ControlPlaneError answers which process of the control plane has ended, with the end of its log; nil while all run, or if
-// the lab has no control plane.
+// ControlPlaneError returns an error that names the control plane's process that has ended, with the end of its log. It returns nil
+// while all run, or if the lab has no control plane.
 func (l *Lab) ControlPlaneError() error {
 	st, err := l.loadState()
 	if err != nil || !st.ControlPlane {
@@ -24,23 +24,23 @@ func (l *Lab) ControlPlaneError() error {
 	return nil
 }
 
-// NodeError answers which node's kernel panicked, with the end of its console; nil if none did. The kernel of user-mode Linux does
-// so by itself in rare cases: with Linux 7.2, writing to a page that another thread gives back at that moment ("Segfault without
-// recovery target" in copy_to_user) ended one node in some fifty clusters.
+// NodeError returns an error that names the node whose kernel panicked, with the end of its console, or nil. User-mode Linux rarely
+// panics. With Linux 7.2, a write to a page that another thread frees at that moment ("Segfault without
+// recovery target" in copy_to_user) ended one node in about fifty clusters.
 func (l *Lab) NodeError() error {
 	for _, name := range l.NodeNames() {
 		if l.alive(name) {
 			continue
 		}
-		if end := l.endOfLog(name); strings.Contains(end, "Kernel panic") && !strings.Contains(end, "Attempted to kill init") { // a node that is shut down ends like that
+		if end := l.endOfLog(name); strings.Contains(end, "Kernel panic") && !strings.Contains(end, "Attempted to kill init") { // a shutdown ends with that panic
 			return l.logged(name, fmt.Errorf("the kernel of %s panicked:\n%s", name, end))
 		}
 	}
 	return nil
 }
 
-// WhileHealthy derives a context that ends when a process of the control plane ends or a node's kernel panics; the cause is
-// ControlPlaneError or NodeError.
+// WhileHealthy derives a context that ends when a process of the control plane ends or a node's kernel panics. Its cause is the
+// error of ControlPlaneError or NodeError.
 func (l *Lab) WhileHealthy(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {

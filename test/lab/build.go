@@ -16,20 +16,20 @@ import (
 
 // module is a Go module whose commands the lab compiles.
 type module struct {
-	name     string // of the artifact and its log
+	name     string // of its folder in the cache, and of its log
 	path     string
 	version  string
 	staging  string            // version of Kubernetes' staging modules
-	guests   []guest           // modules that are compiled along with it, against its own dependencies
+	guests   []guest           // modules that are compiled with it, against its dependencies
 	commands map[string]string // binary -> package
 	tests    map[string]string // binary of a package's tests -> package
-	ldflags  string            // beyond the usual ones
+	ldflags  string            // in addition to the usual ones
 }
 
-// guest is a module that is compiled against the dependencies of another one: what both need is compiled once.
+// guest is a module that is compiled against another module's dependencies, so that shared packages are compiled once.
 type guest struct{ path, version string }
 
-// modules lists what is compiled, at the versions of versions.env.
+// modules returns what the lab compiles, at the given versions.
 func modules(v versions) []module {
 	kubernetes := v[sidecarsKubernetes]
 	const sidecars = "github.com/kubernetes-csi/"
@@ -74,7 +74,7 @@ func modules(v versions) []module {
 	return append(split(mods[0], v), mods[1:]...)
 }
 
-// versionFlags make a part of Kubernetes say which version it is.
+// versionFlags returns the linker flags that set the version that Kubernetes' commands report.
 func versionFlags(version string) string {
 	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")
@@ -85,8 +85,8 @@ func versionFlags(version string) string {
 // binaries maps the name of each compiled command to its file.
 type binaries map[string]string
 
-// compile answers all commands of all modules, compiling those that the cache lacks. The modules are compiled side by
-// side: where one waits for its downloads or for a linker, another one has work for the processors.
+// compile returns all commands of all modules, and compiles those that the cache lacks. It compiles the modules concurrently:
+// while one waits for downloads or a linker, another one uses the processors.
 func (l *Lab) compile(ctx context.Context, tell teller) (binaries, error) {
 	all := binaries{}
 	mods := modules(l.versions)
@@ -107,7 +107,7 @@ func (l *Lab) compile(ctx context.Context, tell teller) (binaries, error) {
 				tell(sum(linked), total, m.name+" "+m.version)
 			})
 			if err != nil {
-				cancel() // there is no use in compiling the others on
+				cancel() // the others are useless without this one
 				err = fmt.Errorf("compile %s %s: %w", m.name, m.version, err)
 			}
 			dirs[i], errs[i] = dir, err
@@ -134,7 +134,7 @@ func sum(counts []atomic.Int64) int {
 	return n
 }
 
-// firstCause prefers an error that is not the echo of another one's cancellation.
+// firstCause prefers an error that does not result from the cancellation after another one.
 func firstCause(errs []error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -167,12 +167,12 @@ func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)
 	})
 }
 
-// goCommands are the command lines that compile all of m into dir.
+// goCommands returns the command lines that compile all of m into dir.
 func goCommands(m module, dir string) [][]string {
 	ldflags := strings.TrimSpace("-s -w " + m.ldflags)
 	out := dir + "/"
 	if len(m.commands) == 1 {
-		out += sortedKeys(m.commands)[0] // etcd's package is called server
+		out += sortedKeys(m.commands)[0] // the name of etcd's package is server
 	}
 	build := []string{"go", "build", "-trimpath", "-ldflags", ldflags, "-o", out}
 	for _, command := range sortedKeys(m.commands) {
@@ -180,13 +180,13 @@ func goCommands(m module, dir string) [][]string {
 	}
 	all := [][]string{build}
 	for _, test := range sortedKeys(m.tests) {
-		// upstream has vetted its own code: that would take as long as compiling it
+		// upstream vets its code, and vet takes as long as the compiler
 		all = append(all, []string{"go", "test", "-c", "-vet=off", "-trimpath", "-ldflags", ldflags, "-o", dir + "/" + test, m.tests[test]})
 	}
 	return all
 }
 
-// countFiles tells how many of the files are in the folder.
+// countFiles returns how many of the files are in the folder.
 func countFiles(dir string, names []string) int {
 	n := 0
 	for _, name := range names {
@@ -197,13 +197,12 @@ func countFiles(dir string, names []string) int {
 	return n
 }
 
-// goEnv makes builds independent of the caller's settings. A compiler that collects its garbage less often takes more
-// memory, and is a twelfth faster.
+// goEnv makes builds independent of the caller's settings. With GOGC=400 the compiler needs more memory, and is a twelfth faster.
 var goEnv = []string{"GOGC=400", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -mod=mod", "GOWORK=off"}
 
-// writeGoMod writes the module that stands around m, for its replace lines. Kubernetes refers to its staging
-// repositories by folder, which does not hold outside its own repository; they are published under a version of their
-// own. Where there are guests, each dependency of m is held at m's own version of it, whatever they ask for.
+// writeGoMod writes the go.mod of a module that requires m, for its replace lines. Kubernetes replaces its staging modules by
+// folders, which other repositories do not have; they are published with other versions. With guests, each dependency of m
+// keeps m's version of it, even if a guest requires another.
 func (l *Lab) writeGoMod(ctx context.Context, m module, src string) error {
 	var replace []string
 	if m.path == "k8s.io/kubernetes" {
@@ -233,7 +232,7 @@ func (l *Lab) writeGoMod(ctx context.Context, m module, src string) error {
 	return os.WriteFile(file, []byte(renderGoMod(m, m.guests, replace)), 0o644)
 }
 
-// renderGoMod writes a go.mod; replace names modules with the version to take, "PATH VERSION".
+// renderGoMod returns the text of a go.mod; replace lists modules and their versions as "PATH VERSION".
 func renderGoMod(m module, guests []guest, replace []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "module lab.test/%s\n\ngo 1.26.0\n\ngodebug default=go1.26\n\nrequire %s %s\n", m.name, m.path, m.version)
@@ -247,7 +246,7 @@ func renderGoMod(m module, guests []guest, replace []string) string {
 	return b.String()
 }
 
-// stagingModules asks Kubernetes' own go.mod for the modules that it replaces by a folder.
+// stagingModules returns the modules that Kubernetes' go.mod replaces by a folder.
 func stagingModules(ctx context.Context, m module) ([]string, error) {
 	var download struct{ GoMod, Error string }
 	if err := goJSON(ctx, &download, "mod", "download", "-json", m.path+"@"+m.version); err != nil {
@@ -271,7 +270,7 @@ func stagingModules(ctx context.Context, m module) ([]string, error) {
 	return names, nil
 }
 
-// goJSON runs the go command outside any module and reads its output into v, also when it fails.
+// goJSON runs the go command outside any module and parses its output into v, even if the command fails.
 func goJSON(ctx context.Context, v any, args ...string) error {
 	out, err := goOutput(ctx, os.TempDir(), args...)
 	return errors.Join(err, json.Unmarshal(out, v))

@@ -17,8 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cacheDir is where built things are kept: outside the checkout, so that a
-// fresh clone finds them.
+// cacheDir returns the folder of built artifacts. It is outside the checkout, so that a fresh clone can use them.
 func cacheDir() (string, error) {
 	if dir := os.Getenv("NODELVM_CACHE"); dir != "" {
 		return filepath.Abs(dir)
@@ -27,9 +26,8 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "nodelvm"), err
 }
 
-// artifact answers the cache's folder of kind under key, a digest of all that
-// goes into it. If there is none, build fills a new one; a build that fails or
-// is cut off leaves nothing that would be taken for the finished thing.
+// artifact returns the cache's folder for kind and key, a digest of all inputs. If there is none, build fills a new one. A build
+// that fails or is killed leaves no folder under the key.
 func (l *Lab) artifact(ctx context.Context, kind, key string, build func(dir string) error) (string, error) {
 	parent := filepath.Join(l.cache, kind)
 	dir := filepath.Join(parent, key)
@@ -42,7 +40,7 @@ func (l *Lab) artifact(ctx context.Context, kind, key string, build func(dir str
 	}
 	defer unlock()
 	now := time.Now()
-	if err := os.Chtimes(dir, now, now); err == nil { // marks it as used
+	if err := os.Chtimes(dir, now, now); err == nil { // mark it as used
 		return dir, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -60,7 +58,7 @@ func (l *Lab) artifact(ctx context.Context, kind, key string, build func(dir str
 	return dir, pruneOld(parent, 3)
 }
 
-// pruneOld keeps the folders of parent that were used last.
+// pruneOld removes all folders in parent except the most recently used ones.
 func pruneOld(parent string, keep int) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -89,8 +87,7 @@ func pruneOld(parent string, keep int) error {
 	return nil
 }
 
-// lockFile takes an exclusive lock, waiting for its holder; the kernel gives
-// it back when this process ends, however it ends.
+// lockFile acquires an exclusive lock, and waits for its holder. The kernel releases the lock when this process ends.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -114,14 +111,13 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// tool runs a program of the build in the foreground, its output going to the
-// log called name. It carries the lab's mark, so that Down ends it, and what it
-// has started, should this process die in between.
+// tool runs a program of a build and waits for it; its output goes to the log with the given name. The program has the lab's
+// buildMark, so that Down can kill it and its children if this process dies meanwhile.
 func (l *Lab) tool(ctx context.Context, name string, argv ...string) error {
 	return l.toolIn(ctx, name, "", nil, argv...)
 }
 
-// toolIn is tool in folder dir and with env in addition to this process's own.
+// toolIn is tool in the folder dir, with env in addition to this process's environment.
 func (l *Lab) toolIn(ctx context.Context, name, dir string, env []string, argv ...string) error {
 	log, err := os.OpenFile(l.logFile(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -144,5 +140,5 @@ func (l *Lab) toolIn(ctx context.Context, name, dir string, env []string, argv .
 
 const buildMarkKey = "NODELVM_LAB_BUILD"
 
-// buildMark is in the environment of every process of this lab's builds.
+// buildMark returns the environment variable that every process of this lab's builds has.
 func (l *Lab) buildMark() string { return buildMarkKey + "=" + l.dir }

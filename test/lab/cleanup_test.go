@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// openSmall returns a separate lab for this test, taken down at its end.
+// openSmall returns a separate lab for this test, and stops it when the test ends.
 func openSmall(t *testing.T) *Lab {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lab")
@@ -37,8 +37,7 @@ func openSmall(t *testing.T) *Lab {
 	return l
 }
 
-// leftovers lists whatever of l can still be seen on the machine. It reads
-// /proc, not the lab's own records.
+// leftovers lists what is left of l on the machine. It reads /proc, not the lab's own records.
 func leftovers(t *testing.T, l *Lab) []string {
 	t.Helper()
 	var found []string
@@ -107,6 +106,11 @@ func testExec(ctx context.Context, t *testing.T, l *Lab) {
 	if err != nil || code != 7 || out.String() != "in" || errOut.String() != ` a 'b" $c`+"\n" {
 		t.Errorf("Exec = %d, %v, out %q, err %q", code, err, out.String(), errOut.String())
 	}
+	var both strings.Builder
+	code, err = l.Exec(ctx, "node-1", nil, &both, &both, "sh", "-c", "for i in $(seq 500); do echo one; echo two >&2; done")
+	if lines := strings.Count(both.String(), "one\n") + strings.Count(both.String(), "two\n"); err != nil || code != 0 || lines != 1000 || both.Len() != 4000 {
+		t.Errorf("Exec with one writer for both streams = %d, %v, %d lines, %d bytes", code, err, lines, both.Len())
+	}
 	if code, err := l.Exec(ctx, "node-9", nil, nil, nil, "true"); err == nil || code != -1 {
 		t.Errorf("Exec on a node that is not there = %d, %v", code, err)
 	}
@@ -120,7 +124,7 @@ func testExec(ctx context.Context, t *testing.T, l *Lab) {
 	}
 }
 
-// The file of a node's disk takes space for data alone: not for what the node zeroes.
+// testSparse: the file of a node's disk occupies space only for data, not for blocks that the node zeroes.
 func testSparse(ctx context.Context, t *testing.T, l *Lab) {
 	allocated := func() int64 {
 		var stat syscall.Stat_t
@@ -147,7 +151,7 @@ func testSparse(ctx context.Context, t *testing.T, l *Lab) {
 	}
 }
 
-// What was flushed survives a power cut; the node's memory does not.
+// testPowerCut: flushed data survives a power cut; the node's memory does not.
 func testPowerCut(ctx context.Context, t *testing.T, l *Lab) {
 	if err := l.run(ctx, "node-1", "sh", "-c", "vgcreate vg-test /dev/ubdb && echo kept >/root/kept && sync && touch /run/lost"); err != nil {
 		t.Fatal(err)
@@ -171,7 +175,7 @@ func testPowerCut(ctx context.Context, t *testing.T, l *Lab) {
 	}
 }
 
-// A build that outlives the process that started it is ended, with what it has started.
+// TestOrphanedBuildIsEnded: Down kills a build with its children.
 func TestOrphanedBuildIsEnded(t *testing.T) {
 	l := openSmall(t)
 	if err := l.prepareDirs(); err != nil {
@@ -195,7 +199,7 @@ func TestOrphanedBuildIsEnded(t *testing.T) {
 	}
 }
 
-// sleepers finds the processes of the build that TestOrphanedBuildIsEnded starts.
+// sleepers returns the processes of the build that TestOrphanedBuildIsEnded starts.
 func sleepers(t *testing.T) (files []string) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -210,7 +214,7 @@ func sleepers(t *testing.T) (files []string) {
 	return files
 }
 
-// An Up that is killed at any moment leaves nothing that the next Down or Up does not clear.
+// TestInterruptedUpIsCleanedUp: Down removes all that an Up leaves that was killed at any moment.
 func TestInterruptedUpIsCleanedUp(t *testing.T) {
 	l := openSmall(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)

@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// controlPlaneNames are the processes of the control plane, in the order of their start.
+// controlPlaneNames are the control plane's processes, in the order of their start.
 var controlPlaneNames = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "snapshot-controller"}
 
-// controlPlaneFlags answers the flags of one process of the control plane. All
-// listen inside the lab's network namespace only; etcd on its loopback.
+// controlPlaneFlags returns the flags of one process of the control plane. All processes listen only inside the lab's network
+// namespace, etcd on its loopback address.
 func (l *Lab) controlPlaneFlags(name string) []string {
 	switch name {
 	case "etcd":
@@ -57,19 +57,19 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 	case "snapshot-controller":
 		return []string{
 			"--kubeconfig=" + l.pki("snapshot-controller.kubeconfig"), "--v=2",
-			"--enable-distributed-snapshotting",            // each content carries a label with its node
-			"--feature-gates=CSIVolumeGroupSnapshot=false", // but not which groups of them
+			"--enable-distributed-snapshotting",            // label each content with its node
+			"--feature-gates=CSIVolumeGroupSnapshot=false", // the lab has no group snapshot API
 		}
 	}
 	panic("no such control plane process: " + name)
 }
 
-// AuditLog is the file in which the API server notes each request of the driver's service account.
+// AuditLog returns the file in which the API server logs each request of the driver's service account.
 func (l *Lab) AuditLog() string { return filepath.Join(l.Logs(), "audit.log") }
 
 func (l *Lab) auditPolicy() string { return filepath.Join(l.systemDir(), "audit-policy.yaml") }
 
-// auditRules: what others ask for is none of the tests' business, and costs time.
+// auditRules logs only the driver's requests: the tests do not need others, and logging costs time.
 const auditRules = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -90,11 +90,10 @@ func (l *Lab) startControlPlane(bin binaries, names ...string) error {
 	return nil
 }
 
-// pollTimeout bounds one request while the cluster comes up: an API server
-// without its etcd answers nothing for a minute.
+// pollTimeout limits one request while the cluster starts: an API server without its etcd does not answer for a minute.
 const pollTimeout = 5 * time.Second
 
-// applySnapshotCRDs installs the snapshot API, which is not a part of Kubernetes itself.
+// applySnapshotCRDs installs the snapshot API, which is not a part of Kubernetes.
 func (l *Lab) applySnapshotCRDs(ctx context.Context, bin binaries) error {
 	files, err := snapshotCRDs(ctx, bin)
 	if err != nil {
@@ -111,7 +110,8 @@ func (l *Lab) applySnapshotCRDs(ctx context.Context, bin binaries) error {
 	return nil
 }
 
-// snapshotCRDs finds the descriptions of the snapshot API in the module that the snapshot controller was compiled with.
+// snapshotCRDs returns the files with the snapshot API's CustomResourceDefinitions, from the module of the compiled
+// snapshot-controller.
 func snapshotCRDs(ctx context.Context, bin binaries) ([]string, error) {
 	src := filepath.Join(filepath.Dir(bin["snapshot-controller"]), "src")
 	dir, err := goOutput(ctx, src, "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8")
@@ -126,7 +126,7 @@ func snapshotCRDs(ctx context.Context, bin binaries) ([]string, error) {
 	return files, err
 }
 
-// waitAPI waits until the API server says that it is ready.
+// waitAPI waits until the API server reports that it is ready.
 func (l *Lab) waitAPI(ctx context.Context) error {
 	config, err := l.RESTConfig()
 	if err != nil {
@@ -142,8 +142,8 @@ func (l *Lab) waitAPI(ctx context.Context) error {
 	})
 }
 
-// poll asks ready until it answers nil. It gives up, pointing to the log
-// called name, after limit, or as soon as one of the daemons has stopped.
+// poll calls ready until it returns nil. It fails after limit, with an error that names the log called name, or as soon as one of
+// the daemons has stopped.
 func (l *Lab) poll(ctx context.Context, limit time.Duration, name string, daemons []string, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// hostPackages are the Debian packages that the lab needs on the machine
-// itself, each with a file that shows that it is there.
+// hostPackages are the Debian packages that the machine itself needs, each with a file that only an installed package has.
 var hostPackages = map[string]string{
 	"mmdebstrap":     "/usr/bin/mmdebstrap",
 	"patchelf":       "/usr/bin/patchelf",
@@ -21,8 +20,8 @@ var hostPackages = map[string]string{
 	"gcc":            "/usr/bin/gcc",
 }
 
-// installHostPackages installs those of hostPackages that are missing. Another lab and test/part.sh take the same lock: apt-get
-// fails while another one runs.
+// installHostPackages installs the missing hostPackages. Other labs and test/part.sh use the same lock, because apt-get fails while
+// another one runs.
 func (l *Lab) installHostPackages(ctx context.Context) error {
 	if err := os.MkdirAll(l.cache, 0o755); err != nil {
 		return err

@@ -1,13 +1,10 @@
-// Package lab is a Kubernetes cluster in a box: real control plane, real
-// kubelets, real device-mapper, on one plain Linux machine that has none of
-// them to offer (no KVM, no device-mapper in its kernel, no container engine).
+// Package lab runs a Kubernetes cluster on one plain Linux machine, with a real control plane, real kubelets and a real
+// device-mapper. The machine needs no KVM, no device-mapper in its kernel, and no container engine.
 //
-// The nodes are user-mode Linux: a Linux kernel that runs as an ordinary
-// process. Everything of one lab runs in its own network namespace,
-// whose name is derived from the lab's folder, so that labs never meet each
-// other and nothing listens on the machine itself.
+// The nodes are user-mode Linux: a Linux kernel that runs as an ordinary process. All processes of a lab run in its own network
+// namespace, whose name derives from the lab's folder. So labs cannot affect each other, and nothing listens on the machine itself.
 //
-// One flow, [Lab.Up]:
+// [Lab.Up] takes these steps:
 //
 //   - install missing packages (debs.go)
 //   - fetch the nodes' kernel (kernel.go), and build their root image (rootfs.go), the Kubernetes parts (build.go) and the images
@@ -16,8 +13,7 @@
 //   - create the network namespace (netns.go), the certificates (pki.go) and the control plane (controlplane.go)
 //   - boot the nodes, each on a copy-on-write file over the golden image (node.go), and wait until they are Ready
 //
-// Caveats: a node's memory is one virtual CPU's; what crosses the border to
-// the kernel (fork, exec, mount) is about ten times slower than on the host.
-// There is no kube-proxy and no cluster DNS: the API server itself answers at
-// the Service address 10.96.0.1, pods reach each other by IP.
+// Caveats: a node has one virtual CPU. Work that enters the kernel (fork, exec, mount) is about ten times slower than on the host.
+// There is no kube-proxy and no cluster DNS: the API server itself has the Service address 10.96.0.1, and pods reach each other by
+// IP address.
 package lab

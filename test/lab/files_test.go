@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// testLab is a lab with its own folders, of which nothing is started.
+// testLab returns a lab with its own folders and without processes.
 func testLab(t *testing.T) *Lab {
 	t.Helper()
 	l := &Lab{dir: t.TempDir(), cache: t.TempDir(), netns: "nodelvm-lab-unit"}

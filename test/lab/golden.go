@@ -14,12 +14,11 @@ import (
 //go:embed files/golden.sh
 var goldenScript string
 
-// nodeBinaries are the compiled programs that a worker runs.
+// nodeBinaries are the compiled programs of a worker.
 var nodeBinaries = []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr"}
 
-// goldenImage answers the root image of the workers: the Debian node with
-// kubelet and containerd, and with all the lab's images imported. A node, the
-// golden one, is booted to make it, so that containerd itself does the import.
+// goldenImage returns the root image of the workers: the Debian node with kubelet, containerd and all container images of the lab.
+// It boots the golden node to build it, so that containerd itself imports the images.
 func (l *Lab) goldenImage(ctx context.Context, root string, bin binaries, images []string) (string, error) {
 	files := append([]string{}, images...)
 	for _, b := range nodeBinaries {
@@ -47,7 +46,7 @@ func (l *Lab) goldenImage(ctx context.Context, root string, bin binaries, images
 	return filepath.Join(dir, "root.img"), err
 }
 
-// prepareGolden boots the golden node from image, lets it take files in, and halts it cleanly.
+// prepareGolden boots the golden node from image, runs prepare-golden.sh with the files in it, and halts it cleanly.
 func (l *Lab) prepareGolden(ctx context.Context, image string, files []string) error {
 	m := l.machine(golden, roleGolden, "")
 	m.rootDisk = image
@@ -72,7 +71,7 @@ func (l *Lab) prepareGolden(ctx context.Context, image string, files []string) e
 	if err != nil || code != 0 {
 		return l.logged("golden-image", fmt.Errorf("%s: exit code %d: %w", strings.Join(argv[:2], " "), code, err))
 	}
-	// The node goes down under the connection: what counts is that it does.
+	// The connection breaks when the node halts; waitStopped checks that it does.
 	_, _ = l.exec(ctx, golden.name(), nil, log, log, "busybox", "poweroff", "-f")
 	return l.waitStopped(ctx, golden.name())
 }

@@ -18,7 +18,7 @@ import (
 //go:embed files/postgres-entrypoint.sh
 var postgresEntrypoint string
 
-// The static busybox that the busybox image is made of.
+// busyboxBinary is the static busybox of the busybox image.
 const busyboxBinary = "/bin/busybox"
 
 func (l *Lab) pauseImage() string { return "registry.k8s.io/pause:" + l.versions["PAUSE_VERSION"] }
@@ -27,14 +27,14 @@ func (l *Lab) busyboxRef() string {
 	return "registry.k8s.io/e2e-test-images/busybox:" + l.versions["BUSYBOX_VERSION"]
 }
 
-// archive is a container image that every node has from the start.
+// archive is a container image that every node has when it boots.
 type archive struct {
-	name  string // of the artifact
-	key   string // digest of what it is made of
+	name  string // of its folder in the cache
+	key   string // digest of its inputs
 	build func(ctx context.Context, dir, out string) error
 }
 
-// archives lists the lab's images under the exact names that manifests use.
+// archives returns the lab's images under the names that manifests use.
 func (l *Lab) archives(bin binaries) []archive {
 	v := l.versions
 	return []archive{
@@ -51,9 +51,9 @@ func (l *Lab) archives(bin binaries) []archive {
 		}},
 		l.sidecar("csi-provisioner", v["CSI_PROVISIONER_VERSION"], bin),
 		l.sidecar("csi-snapshotter", v["CSI_SNAPSHOTTER_VERSION"], bin),
-		// Not the driver's image, but its root file system: with that layer unpacked, an import brings only the binary.
+		// The driver's root file system: once a node has this layer, an import of the driver's image adds only the binary.
 		{"nodelvm-base", hash(v["DEBIAN_IMAGE_SUITE"], "1"), func(ctx context.Context, _, out string) error {
-			base, err := l.DriverBase(ctx)
+			base, err := l.DriverBase(ctx, runtime.GOARCH)
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func (l *Lab) archives(bin binaries) []archive {
 	}
 }
 
-// sidecar is one of Kubernetes' own CSI sidecars, under the name that manifests use.
+// sidecar returns one of Kubernetes' CSI sidecars, under the name that manifests use.
 func (l *Lab) sidecar(name, version string, bin binaries) archive {
 	return archive{name, hash(bin[name], "1"), func(_ context.Context, _, out string) error {
 		return image.Write(image.Spec{
@@ -76,7 +76,7 @@ func (l *Lab) sidecar(name, version string, bin binaries) archive {
 	}}
 }
 
-// images answers the docker-archive files of all archives, building those that the cache lacks.
+// images returns the docker-archive files of all archives, and builds those that the cache lacks.
 func (l *Lab) images(ctx context.Context, bin binaries, tell teller) ([]string, error) {
 	all := l.archives(bin)
 	var files []string
@@ -106,7 +106,7 @@ func (l *Lab) pauseArchive(ctx context.Context, dir, out string) error {
 	}, out)
 }
 
-// busybox describes an image of Debian's static busybox and a link for each of its commands.
+// busybox describes an image with Debian's static busybox and a link for each of its commands.
 func busybox(ctx context.Context, ref string) (image.Spec, error) {
 	list, err := exec.CommandContext(ctx, busyboxBinary, "--list").Output()
 	if err != nil {
@@ -124,14 +124,12 @@ func busybox(ctx context.Context, ref string) (image.Spec, error) {
 	}, nil
 }
 
-// postgresUsers is the image's /etc/passwd: uid 999, as pods' security
-// contexts commonly name it.
+// postgresUsers is the image's /etc/passwd. Pods' security contexts commonly use uid 999.
 const postgresUsers = "root:x:0:0:root:/root:/bin/sh\n" +
 	"postgres:x:999:999:PostgreSQL:/var/lib/postgresql:/bin/sh\n" +
 	"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
 
-// postgresArchive makes an image of Debian's PostgreSQL. What is left out is
-// the JIT compiler, half of the size.
+// postgresArchive builds an image with Debian's PostgreSQL, without the JIT compiler, which is half of its size.
 func (l *Lab) postgresArchive(ctx context.Context, dir, out string) error {
 	version := l.versions["POSTGRES_VERSION"]
 	base, err := l.postgresBase(ctx)
@@ -158,8 +156,8 @@ func (l *Lab) postgresArchive(ctx context.Context, dir, out string) error {
 	}, out)
 }
 
-// emptyDatabase answers a tar of a fresh database. initdb takes a second here,
-// but a minute in a node, where starting processes is slow.
+// emptyDatabase returns a tar file of a new database. initdb takes a second on this machine, but a minute in a node, where starting
+// processes is slow.
 func (l *Lab) emptyDatabase(ctx context.Context, base, dir string) (string, error) {
 	const log = "image-postgres"
 	tree, out := filepath.Join(dir, "tree"), filepath.Join(dir, "database.tar")
@@ -202,18 +200,18 @@ func (l *Lab) emptyDatabase(ctx context.Context, base, dir string) (string, erro
 	return out, os.RemoveAll(tree)
 }
 
-// bases makes the root file systems below the images.
+// bases builds the root file systems of the images.
 func (l *Lab) bases(ctx context.Context) error {
-	if _, err := l.DriverBase(ctx); err != nil {
+	if _, err := l.DriverBase(ctx, runtime.GOARCH); err != nil {
 		return err
 	}
 	_, err := l.postgresBase(ctx)
 	return err
 }
 
-// DriverBase answers the tar of the root file system below the driver's image.
-func (l *Lab) DriverBase(ctx context.Context) (string, error) {
-	return image.DriverBase(ctx, l.versions["DEBIAN_IMAGE_SUITE"], runtime.GOARCH, l.cache, io.Discard, image.WithEnv(l.buildMark()))
+// DriverBase returns the tar file with the root file system of the driver's image for a processor, named as GOARCH.
+func (l *Lab) DriverBase(ctx context.Context, arch string) (string, error) {
+	return image.DriverBase(ctx, l.versions["DEBIAN_IMAGE_SUITE"], arch, l.cache, io.Discard, image.WithEnv(l.buildMark()))
 }
 
 func (l *Lab) postgresBase(ctx context.Context) (string, error) {
@@ -232,8 +230,7 @@ func (l *Lab) FioArchive(ctx context.Context) (string, error) {
 	return filepath.Join(dir, "fio.tar"), err
 }
 
-// debianBase answers a tar of Debian's essential packages and pkg, without the
-// files that the patterns name.
+// debianBase returns a tar file with Debian's essential packages and pkg, without the files that match the patterns.
 func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (string, error) {
 	suite, name := l.versions["DEBIAN_IMAGE_SUITE"], "base-"+pkg
 	dir, err := l.artifact(ctx, name, hash(append(exclude, suite, pkg)...), func(dir string) error {
@@ -252,8 +249,8 @@ func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (st
 	return filepath.Join(dir, "base.tar"), err
 }
 
-// ImportImage puts the docker-archive at tar into containerd of every running
-// node, under the name that the archive gives. Pods find it at once.
+// ImportImage imports the docker-archive at the path tar into containerd of every running node, under the archive's image name.
+// Pods can use it at once.
 func (l *Lab) ImportImage(ctx context.Context, tar string) error {
 	tar, err := filepath.Abs(tar)
 	if err != nil {
@@ -274,7 +271,7 @@ func (l *Lab) ImportImage(ctx context.Context, tar string) error {
 	})
 }
 
-// importScript reads $2 from the host's folder $1.
+// importScript imports the file $2 of the host's folder $1.
 const importScript = `set -e
 at=$(mktemp -d /run/import.XXXXXX)
 LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs none "$at" -o "$1"

@@ -7,31 +7,31 @@ import (
 	"path/filepath"
 )
 
-// kernel is a user-mode Linux of which the nodes are instances.
+// kernel is the user-mode Linux that the nodes run.
 type kernel struct {
 	binary  string
 	version string
-	modules string // folder of this version's
+	modules string // folder of this version's modules
 }
 
-// Where Debian has it, and the C library that it was linked with.
+// Paths of Debian's user-mode Linux, and of the C library that it is linked with.
 const (
 	umlBinary    = "usr/bin/linux.uml"
-	umlModules   = "usr/lib/uml/modules"  // a folder per version
+	umlModules   = "usr/lib/uml/modules"  // has a folder per version
 	umlLibraries = "lib/x86_64-linux-gnu" // under / up to bookworm, under /usr from trixie on
 	umlLoader    = "ld-linux-x86-64.so.2"
 )
 
-// kernel answers the nodes' kernel, fetching it if the cache has none. It is of a newer suite than the nodes are: since
-// Linux 6.16 what runs in a node is watched by seccomp(2) rather than ptrace(2), where this machine has that, and a node's
-// commands take a third of the time. The C library of that suite comes with it, for its use alone.
+// kernel returns the nodes' kernel, and downloads it if the cache has none. It is from a newer suite than the nodes: since Linux
+// 6.16, user-mode Linux intercepts system calls with seccomp(2) instead of ptrace(2) where this machine supports that, and commands
+// in a node take a third of the time. The kernel alone uses that suite's C library.
 func (l *Lab) kernel(ctx context.Context) (kernel, error) {
 	suite := l.versions["DEBIAN_KERNEL_SUITE"]
 	key := hash(suite)
 	tree := filepath.Join(l.cache, "kernel", key, "tree")
 	_, err := l.artifact(ctx, "kernel", key, func(dir string) error {
 		unfinished := filepath.Join(dir, "tree")
-		// A suite that is yet to be released: its mirror may be old.
+		// The suite may not be released yet, and its mirror may be out of date.
 		err := l.tool(ctx, "kernel", "mmdebstrap", "--mode=root", "--variant=extract", "--include=user-mode-linux",
 			`--aptopt=Acquire::Check-Valid-Until "false"`, suite, unfinished)
 		if err != nil {
@@ -59,7 +59,7 @@ func (l *Lab) kernel(ctx context.Context) (kernel, error) {
 	return kernel{binary: filepath.Join(tree, umlBinary), version: version, modules: filepath.Join(modules, version)}, nil
 }
 
-// sayKernel prints a line if the nodes' kernel is not the one that the tests last ran on.
+// sayKernel prints a line if the tests last ran on another kernel than the nodes'.
 func (l *Lab) sayKernel(ctx context.Context, p *progress) error {
 	k, err := l.kernel(ctx)
 	if tested := l.versions["DEBIAN_KERNEL_VERSION"]; err == nil && k.version != tested {

@@ -27,7 +27,7 @@ var containerdConfig string
 //go:embed files/cni.json
 var cniConfig string
 
-// writeWorkerFiles puts what a worker needs to join the cluster on the share.
+// writeWorkerFiles writes the files that a worker needs to join the cluster to the share.
 func (l *Lab) writeWorkerFiles(nodes []node) error {
 	errs := []error{
 		l.writePKI(nodes),
@@ -59,7 +59,7 @@ func writeTemplate(file, text string, values map[string]string) error {
 	return os.WriteFile(file, []byte(b.String()), 0o644)
 }
 
-// waitReady waits until the kubelet of every node says that it is Ready.
+// waitReady waits until every node is Ready.
 func (l *Lab) waitReady(ctx context.Context, nodes []node, tell teller) error {
 	config, err := l.RESTConfig()
 	if err != nil {

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// EnvKubernetes names another version of Kubernetes than that of versions.env, for the matrix of versions. The sidecars are still
-// compiled against that of versions.env, as they are in their published images.
+// EnvKubernetes is the variable that selects another version of Kubernetes than versions.env, for the version matrix. The sidecars
+// are still compiled against the version of versions.env, as in their published images.
 const EnvKubernetes = "NODELVM_KUBERNETES_VERSION"
 
-// Keys of versions that versions.env does not have.
+// Keys of versions that withKubernetes adds to those of versions.env.
 const (
 	sidecarsKubernetes = "SIDECARS_KUBERNETES_VERSION"
 	sidecarsStaging    = "SIDECARS_KUBERNETES_STAGING_VERSION"
 )
 
-// replacedStaging are staging modules of a release that no proxy serves in its version, with one that does.
+// replacedStaging lists staging modules whose version for a release no Go module proxy serves, with a version that one serves.
 var replacedStaging = map[string]map[string]string{
 	"v1.32.13": {
 		"k8s.io/cri-client": "v0.32.3", "k8s.io/csi-translation-lib": "v0.32.3", "k8s.io/endpointslice": "v0.32.2",
@@ -28,7 +28,7 @@ var replacedStaging = map[string]map[string]string{
 
 var kubernetesVersion = regexp.MustCompile(`^v1\.[0-9]+\.[0-9]+$`)
 
-// withKubernetes answers the versions for a cluster of another Kubernetes; "": of that of versions.env.
+// withKubernetes returns the versions for a cluster with this version of Kubernetes; "" means that of versions.env.
 func (v versions) withKubernetes(version string) (versions, error) {
 	v = maps.Clone(v)
 	v[sidecarsKubernetes], v[sidecarsStaging] = v["KUBERNETES_VERSION"], v["KUBERNETES_STAGING_VERSION"]
@@ -42,11 +42,11 @@ func (v versions) withKubernetes(version string) (versions, error) {
 	return v, nil
 }
 
-// sidecars are the commands that are compiled as guests.
+// sidecars are the commands that the lab compiles as guests.
 var sidecars = []string{"csi-provisioner", "csi-snapshotter", "snapshot-controller"}
 
-// split answers the modules of a cluster whose Kubernetes is another one than its sidecars': the usual module gives the sidecars, and one
-// without guests, with its own folder in the cache, the rest.
+// split returns the modules for a cluster with another version of Kubernetes than its sidecars': the usual module for the sidecars,
+// and one without guests, with its own folder in the cache, for all other commands.
 func split(usual module, v versions) []module {
 	other := module{
 		name: "kubernetes-" + v["KUBERNETES_VERSION"], path: usual.path, version: v["KUBERNETES_VERSION"],
@@ -56,7 +56,7 @@ func split(usual module, v versions) []module {
 	return []module{usual, other}
 }
 
-// stagingVersion is the version of a staging module of Kubernetes.
+// stagingVersion returns the version of a staging module of Kubernetes.
 func (m module) stagingVersion(name string) string {
 	if version, ok := replacedStaging[m.version][name]; ok {
 		return version

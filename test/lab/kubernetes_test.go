@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestOtherKubernetes: another Kubernetes leaves the sidecars as they are, and compiles the rest in a folder that is not the usual one's.
+// TestOtherKubernetes: another version of Kubernetes does not change the sidecars, and the lab compiles the rest in another folder.
 func TestOtherKubernetes(t *testing.T) {
 	file := versions{"KUBERNETES_VERSION": "v1.36.3", "KUBERNETES_STAGING_VERSION": "v0.36.3"}
 	same, err := file.withKubernetes("")

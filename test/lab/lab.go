@@ -15,18 +15,17 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// maxDir bounds the length of a lab's folder in bytes: the path of a UNIX
-// socket below it may have 107 at most (unix(7)).
+// maxDir limits the length of a lab's folder in bytes: the path of a UNIX socket below it may have at most 107 (unix(7)).
 const maxDir = 70
 
-// maxNodes bounds the number of workers.
+// maxNodes limits the number of workers.
 const maxNodes = 9
 
-// Lab is one cluster in a box. Its state is a folder: any process that opens
-// the same folder sees the same lab. Its methods may be called concurrently.
+// Lab is one cluster. Its state is in a folder: all processes that open the same folder see the same lab. Its methods are safe for
+// concurrent use.
 type Lab struct {
 	dir      string // the state folder
-	cache    string // built things
+	cache    string // cacheDir's folder
 	checkout string
 	netns    string // name of the network namespace, derived from dir
 	versions versions
@@ -35,24 +34,23 @@ type Lab struct {
 	connections map[string]*ssh.Client // by node; guarded by mu
 }
 
-// UpOptions say what Up raises.
+// UpOptions say what Up starts.
 type UpOptions struct {
-	// Nodes is the number of worker nodes, 3 if zero, 9 at most.
+	// Nodes is the number of worker nodes, at most 9; 0 means 3.
 	Nodes int
-	// ControlPlane asks for a Kubernetes cluster. Without it there are only
-	// nodes with blank disks, for tests of LVM alone.
+	// ControlPlane starts a Kubernetes cluster. Without it the lab has only nodes with blank disks, for tests of LVM.
 	ControlPlane bool
-	// Progress, if set, gets every step; a terminal gets a live line.
+	// Progress, if not nil, receives a line for each step; on a terminal the line of the running step is live.
 	Progress io.Writer
 }
 
-// state is what a later process must know of a lab; kept in lab.json.
+// state is what a later process must know about a lab. It is in lab.json.
 type state struct {
 	Nodes        int
 	ControlPlane bool
 	RootImage    string // the nodes' disks are copy-on-write files over it
 	Binaries     binaries
-	Complete     bool // Up has come to its end
+	Complete     bool // Up has succeeded
 }
 
 func (s state) role() role {
@@ -62,9 +60,8 @@ func (s state) role() role {
 	return roleBlank
 }
 
-// Open answers the lab whose state is in the folder dir, "" for $NODELVM_LAB
-// or else the folder "lab" of the cache. It starts nothing. The working
-// directory must be inside the checkout, for versions.env.
+// Open returns the lab with the state folder dir; "" means $NODELVM_LAB or, if that is not set, the folder "lab" of the cache. It
+// starts nothing. The working directory must be inside the checkout, because Open reads versions.env.
 func Open(dir string) (*Lab, error) {
 	v, checkout, err := loadVersions()
 	if err != nil {
@@ -93,22 +90,21 @@ func Open(dir string) (*Lab, error) {
 	}, nil
 }
 
-// Share is the host's folder that every node sees, read-write, at /mnt/lab.
-// Give a changed file a new name: a node may keep the old content in its cache.
+// Share returns the host folder that every node has, read-write, at /mnt/lab. Give a changed file a new name: a node may still
+// cache the old content.
 func (l *Lab) Share() string { return filepath.Join(l.dir, "share") }
 
-// Logs is the folder of all logs: the nodes', the control plane's, the builds'.
+// Logs returns the folder of all logs: the nodes', the control plane's, the builds'.
 func (l *Lab) Logs() string { return filepath.Join(l.Share(), "logs") }
 
-// systemDir holds what the nodes get from the lab; they see it at /mnt/lab/.lab.
+// systemDir returns the folder of the files that the lab gives the nodes; they have it at /mnt/lab/.lab.
 func (l *Lab) systemDir() string { return filepath.Join(l.Share(), ".lab") }
 
 func (l *Lab) logFile(name string) string { return filepath.Join(l.Logs(), name+".log") }
 
-// Up starts the lab and returns when it takes commands; with a control plane,
-// when every node is Ready. A complete lab with the same options is left as it
-// is; anything else that is there is taken down first. When Up fails, it takes
-// down what it has started and leaves the logs.
+// Up starts the lab. It returns when the nodes accept commands; with a control plane, when every node is Ready. If a complete lab
+// with the same options runs, Up does nothing; any other lab in the folder it stops first. If Up fails, it stops what it started,
+// and keeps the logs.
 func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	if opt.Nodes == 0 {
 		opt.Nodes = 3
@@ -141,8 +137,8 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	return l.raise(ctx, opt, newProgress(opt.Progress))
 }
 
-// Down ends every process of the lab and removes its network namespace, disks
-// and state, whatever state it is in. The logs and the share stay.
+// Down kills all processes of the lab, also of an incomplete one, and removes its network namespace, disks and state. It keeps the
+// logs and the share.
 func (l *Lab) Down(ctx context.Context) error {
 	unlock, err := l.lock(ctx)
 	if err != nil {
@@ -177,7 +173,7 @@ func (l *Lab) clear(ctx context.Context) error {
 	return errors.Join(append(errs, os.RemoveAll(l.systemDir()))...)
 }
 
-// isUp tells whether a complete lab with these options runs already.
+// isUp reports whether a complete lab with these options runs.
 func (l *Lab) isUp(opt UpOptions) bool {
 	st, err := l.loadState()
 	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane {
@@ -205,7 +201,7 @@ func (l *Lab) daemonNames(st state) []string {
 
 func (l *Lab) stateFile() string { return filepath.Join(l.dir, "lab.json") }
 
-// loadState fails with a sentence for the user when no lab is up.
+// loadState reads lab.json. If no lab is up, the error says how to start one.
 func (l *Lab) loadState() (state, error) {
 	var st state
 	b, err := os.ReadFile(l.stateFile())
@@ -234,7 +230,7 @@ func (l *Lab) nodes() ([]node, error) {
 	return workers(st.Nodes), nil
 }
 
-// NodeNames lists the nodes of the running lab, in order; none if no lab is up.
+// NodeNames returns the names of the running lab's nodes, in order; none if no lab is up.
 func (l *Lab) NodeNames() []string {
 	nodes, err := l.nodes()
 	if err != nil {

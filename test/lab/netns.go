@@ -17,26 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The lab's network, the same in every lab: each has its own namespace.
+// The lab's network. It is the same in every lab, because each has its own namespace.
 const (
-	bridgeIP  = "10.88.0.1"    // the lab's side of the bridge; the control plane
-	serviceIP = "10.96.0.1"    // what pods know as the "kubernetes" Service
+	bridgeIP  = "10.88.0.1"    // the control plane, on the bridge
+	serviceIP = "10.96.0.1"    // of the Service "kubernetes"
 	services  = "10.96.0.0/16" // range of the Services
 	apiPort   = 443
 )
 
 func (l *Lab) namespaceFile() string { return filepath.Join("/run/netns", l.netns) }
 
-// createNamespace makes the lab's network namespace with a bridge and one tap
-// device for each node.
+// createNamespace creates the lab's network namespace with a bridge and a tap device for each node.
 func (l *Lab) createNamespace(ctx context.Context, nodes []node) error {
 	if err := ip(ctx, "", "netns", "add", l.netns); err != nil {
 		return err
 	}
 	var script strings.Builder
 	fmt.Fprintf(&script, "link set lo up\nlink add br0 type bridge\naddr add %s/24 dev br0\nlink set br0 up\n", bridgeIP)
-	// The API server itself answers at the address of its Service: no NAT rule
-	// and no kube-proxy stands between a pod and the API.
+	// The API server itself has the address of its Service, so pods need no NAT rule and no kube-proxy to reach it.
 	fmt.Fprintf(&script, "addr add %s/32 dev br0\n", serviceIP)
 	for _, n := range nodes {
 		fmt.Fprintf(&script, "tuntap add %[1]s mode tap\nlink set %[1]s master br0\nlink set %[1]s up\n", n.tap())
@@ -45,8 +43,7 @@ func (l *Lab) createNamespace(ctx context.Context, nodes []node) error {
 	return ip(ctx, script.String(), "-netns", l.netns, "-batch", "-")
 }
 
-// deleteNamespace removes the namespace and with it every device in it. The
-// processes in it must have ended before.
+// deleteNamespace removes the namespace with its devices. Its processes must have ended.
 func (l *Lab) deleteNamespace(ctx context.Context) error {
 	if _, err := os.Stat(l.namespaceFile()); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -54,8 +51,7 @@ func (l *Lab) deleteNamespace(ctx context.Context) error {
 	return ip(ctx, "", "netns", "delete", l.netns)
 }
 
-// namespaceID answers the kernel's name of the namespace, as the ns/net links
-// in /proc show it; "" when the namespace does not exist.
+// namespaceID returns the kernel's name of the namespace, as in the ns/net links of /proc; "" if the namespace does not exist.
 func (l *Lab) namespaceID() (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(l.namespaceFile(), &st); errors.Is(err, unix.ENOENT) {
@@ -66,8 +62,8 @@ func (l *Lab) namespaceID() (string, error) {
 	return fmt.Sprintf("net:[%d]", st.Ino), nil
 }
 
-// inNamespace runs f on a thread that is in the lab's network namespace, and
-// pinned to CPU core unless that is negative. What f starts or opens stays there.
+// inNamespace runs f on a thread in the lab's network namespace that is pinned to CPU core, unless core is negative. Processes and
+// sockets that f creates stay in the namespace.
 func (l *Lab) inNamespace(core int, f func() error) error {
 	done := make(chan error, 1)
 	go onThrowawayThread(func() {
@@ -93,18 +89,17 @@ func (l *Lab) inNamespace(core int, f func() error) error {
 	return <-done
 }
 
-// onThrowawayThread runs f on a thread that ends with it: a goroutine that
-// ends while it is locked takes its thread along, and so whatever f changed of
-// the thread. The process's first thread cannot end, and /proc shows its
-// namespace as the process's, so it does not enter.
+// onThrowawayThread runs f on a thread that then ends, and with it all that f changed of the thread: the runtime ends the thread of
+// a goroutine that ends while locked to it. The process's first thread cannot end, and /proc shows its namespace as the process's,
+// so f never runs on it.
 func onThrowawayThread(f func()) {
-	runtime.LockOSThread() // and never unlocked
+	runtime.LockOSThread() // never unlocked, except on the first thread
 	if unix.Gettid() != unix.Getpid() {
 		f()
 		return
 	}
 	done := make(chan struct{})
-	go func() { // the first thread is ours, so this one runs on another
+	go func() { // it runs on another thread, because the first one is locked to the caller
 		defer close(done)
 		runtime.LockOSThread()
 		f()
@@ -117,8 +112,7 @@ func onThrowawayThread(f func()) {
 func (l *Lab) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var conn net.Conn
 	err := l.inNamespace(-1, func() (err error) {
-		// A node that was cut off gives no answer at all: without these limits
-		// a connection to it would wait for a quarter of an hour.
+		// A node without power does not answer at all: without these limits a connection to it would wait for a quarter of an hour.
 		d := net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}}
 		conn, err = d.DialContext(ctx, network, address)
 		return err
@@ -132,8 +126,8 @@ func (l *Lab) dial(ctx context.Context, network, address string) (net.Conn, erro
 	return conn, nil
 }
 
-// setUserTimeout bounds how long sent data may stay unacknowledged (tcp(7),
-// TCP_USER_TIMEOUT). It is best effort: without it an error only comes later.
+// setUserTimeout limits how long sent data may stay unacknowledged (tcp(7), TCP_USER_TIMEOUT). It ignores errors: without the limit
+// a connection only fails later.
 func setUserTimeout(conn *net.TCPConn, limit time.Duration) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -18,12 +18,12 @@ const (
 	rootDiskSize = 16 * gib // sparse
 )
 
-// node is one machine of the lab; everything about it follows from its number.
+// node is one machine of the lab; its number determines all its properties.
 type node struct {
 	index int // from 1
 }
 
-// workers answers the lab's worker nodes.
+// workers returns the lab's worker nodes.
 func workers(count int) []node {
 	nodes := make([]node, count)
 	for i := range nodes {
@@ -47,8 +47,8 @@ func (n node) tap() string     { return fmt.Sprintf("tap%d", n.index) }
 func (n node) mac() string     { return fmt.Sprintf("52:54:00:00:00:%02x", n.index) }
 func (n node) podCIDR() string { return fmt.Sprintf("10.244.%d.0/24", n.index) }
 
-// disks answers the sizes in bytes of the data disks: /dev/ubdb, /dev/ubdc, ...
-// They differ from node to node, so that placement by size can be seen.
+// disks returns the sizes in bytes of the data disks: /dev/ubdb, /dev/ubdc, ... They differ between nodes, so that tests can
+// observe placement by size.
 func (n node) disks() []int64 {
 	switch n.index {
 	case 0:
@@ -62,8 +62,8 @@ func (n node) disks() []int64 {
 	}
 }
 
-// volumeGroup answers the name of the group that the node's admin makes of
-// all data disks. Node 3's has another name; the tag "fast" is the same everywhere.
+// volumeGroup returns the name of the volume group that the node's admin creates from all data disks. Node 3's has another name;
+// the tag "fast" is the same on all nodes.
 func (n node) volumeGroup() string {
 	if n.index == 3 {
 		return "vg-big"
@@ -71,7 +71,7 @@ func (n node) volumeGroup() string {
 	return "vg-data"
 }
 
-// role is what a node is booted for; files/init.sh acts on it.
+// role is the purpose of a node; files/init.sh acts on it.
 type role string
 
 const (
@@ -80,18 +80,18 @@ const (
 	roleWorker role = "worker" // joins the cluster
 )
 
-// machine is a node together with the files that it runs from.
+// machine is a node with the files that it runs from.
 type machine struct {
 	node
 	role     role
 	rootDisk string   // UML's notation: "FILE", or "COW,BASE" for copy-on-write over BASE
 	disks    []string // data disk files
-	share    string   // host folder, seen at /mnt/lab
+	share    string   // host folder, at /mnt/lab in the node
 	umlDir   string   // where UML keeps its umid folder
 }
 
-// umlArgs is the command line of user-mode Linux for m. Words that the kernel
-// does not know reach init as environment (lab_...).
+// umlArgs returns the command line of user-mode Linux for m. The kernel passes words that it does not know to init as environment
+// (lab_...).
 func umlArgs(m machine) []string {
 	args := []string{
 		"umid=" + m.name(), "uml_dir=" + m.umlDir,
@@ -113,7 +113,7 @@ func umlArgs(m machine) []string {
 
 func (l *Lab) nodeDir(n node) string { return filepath.Join(l.dir, "nodes", n.name()) }
 
-// machine describes n as it is to be booted over the root image base.
+// machine returns n with its files, for a boot from the root image base.
 func (l *Lab) machine(n node, r role, base string) machine {
 	m := machine{
 		node: n, role: r, share: l.Share(), umlDir: filepath.Join(l.dir, "uml"),
@@ -125,7 +125,7 @@ func (l *Lab) machine(n node, r role, base string) machine {
 	return m
 }
 
-// createDisks makes the sparse files of n's data disks.
+// createDisks creates the sparse files of m's data disks.
 func (l *Lab) createDisks(m machine) error {
 	if err := os.MkdirAll(l.nodeDir(m.node), 0o755); err != nil {
 		return err
@@ -146,7 +146,7 @@ func createSparse(path string, size int64) error {
 	return errors.Join(f.Truncate(size), f.Close())
 }
 
-// boot starts m and waits until it takes commands.
+// boot starts m and waits until it accepts commands.
 func (l *Lab) boot(ctx context.Context, m machine) error {
 	if l.alive(m.name()) {
 		return fmt.Errorf("%s runs already", m.name())
@@ -163,7 +163,7 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 		return err
 	}
 	err = l.startDaemon(daemon{
-		name: m.name(), argv: append([]string{kernel.binary}, umlArgs(m)...), core: m.index, // a pinned node runs two to three times faster
+		name: m.name(), argv: append([]string{kernel.binary}, umlArgs(m)...), core: m.index, // pinning makes a node two to three times faster
 		env: []string{"TMPDIR=/dev/shm", "LD_PRELOAD=" + preload}, // the node's memory is an unlinked file in TMPDIR
 	})
 	if err != nil {
@@ -175,12 +175,12 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 	return l.startTimerWorkaround(m.name())
 }
 
-// timerScript nudges process $1, which began at clock tick $2, each second for as long as it lives.
+// timerScript sends SIGALRM to process $1, which started at clock tick $2, each second until the process ends.
 const timerScript = `while read -ra stat <"/proc/$1/stat" && [ "${stat[21]}" = "$2" ]; do kill -ALRM "$1"; sleep 1; done 2>/dev/null`
 
-// startTimerWorkaround works around a lost timer signal in a node. Its kernel has one timer of this machine, and sets it again after each
-// signal. In rare cases (seen with Linux 6.1, once in some dozens of clusters) it loses the signal and never sets the timer
-// again. Then nothing in the node that waits for a time continues. An additional signal is harmless.
+// startTimerWorkaround works around a lost timer signal in a node. The node's kernel has one timer of this machine, and sets it
+// again after each signal. In rare cases (seen with Linux 6.1, once in dozens of clusters) it loses the signal and never sets the
+// timer again; then every timeout and sleep in the node lasts forever. An additional signal is harmless.
 func (l *Lab) startTimerWorkaround(name string) error {
 	leader, found := l.recorded(name)
 	if !found {
@@ -192,8 +192,7 @@ func (l *Lab) startTimerWorkaround(name string) error {
 	})
 }
 
-// bootTimeout is generous: a boot takes 3 s, but a minute on a machine that is
-// busy otherwise. A process that stops in the meantime is noticed at once.
+// bootTimeout is generous: a boot takes 3 s, but a minute on a busy machine. A process that stops meanwhile ends the wait at once.
 const bootTimeout = 5 * time.Minute
 
 func (l *Lab) waitBooted(ctx context.Context, name string) error {
@@ -215,9 +214,8 @@ func (l *Lab) waitBooted(ctx context.Context, name string) error {
 	}
 }
 
-// answers tells whether a node takes commands. It knocks briefly before it
-// opens a connection: a first packet without an answer is repeated only
-// after a second, and would be waited for.
+// answers returns nil if a node accepts commands. It first tries to connect with a short time limit: the kernel repeats an
+// unanswered first packet only after a second, and the real connection would wait for that.
 func (l *Lab) answers(ctx context.Context, name string) error {
 	address, err := sshAddress(name)
 	if err != nil {
@@ -236,13 +234,12 @@ func (l *Lab) answers(ctx context.Context, name string) error {
 	return err
 }
 
-// killNode ends a node at once, and who tends its clock.
+// killNode kills a node and its timer workaround.
 func (l *Lab) killNode(name string) error {
 	return errors.Join(l.killDaemon(name, 0), l.killDaemon(name+".clock", 0))
 }
 
-// PowerCut ends all processes of a node at once, as if its power were cut:
-// what it had not flushed to its disks is gone.
+// PowerCut kills all processes of a node, as if its power were cut: data that the node has not flushed to its disks is lost.
 func (l *Lab) PowerCut(name string) error {
 	if _, err := l.node(name); err != nil {
 		return err
@@ -254,8 +251,8 @@ func (l *Lab) PowerCut(name string) error {
 	return l.killNode(name)
 }
 
-// Boot starts a node that was cut off, from its own disks, and waits until it
-// takes commands. It returns before the kubelet is Ready again.
+// Boot starts a node after PowerCut, with its disks, and waits until it accepts commands. It does not wait for the kubelet to be
+// Ready.
 func (l *Lab) Boot(ctx context.Context, name string) error {
 	n, err := l.node(name)
 	if err != nil {
@@ -268,7 +265,7 @@ func (l *Lab) Boot(ctx context.Context, name string) error {
 	return l.boot(ctx, l.machine(n, st.role(), st.RootImage))
 }
 
-// node finds a node of the running lab by name.
+// node returns a node of the running lab by name.
 func (l *Lab) node(name string) (node, error) {
 	nodes, err := l.nodes()
 	if err != nil {

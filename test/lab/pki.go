@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// authority is the lab's own certificate authority; its key never leaves memory.
+// authority is the lab's certificate authority. Its key is only in memory.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// identity is what a certificate says of its holder.
+// identity is what a certificate says about its holder.
 type identity struct {
 	user   string   // common name: the user in Kubernetes
 	groups []string // organizations: the groups
@@ -93,12 +93,12 @@ func writePEM(file, kind string, der []byte) error {
 
 func (l *Lab) pki(name string) string { return filepath.Join(l.dir, "pki", name) }
 
-// nodeFile is a file that only n uses; the node sees it at /mnt/lab/.lab/NODE/.
+// nodeFile returns the path of a file that only n uses; the node has it at /mnt/lab/.lab/NODE/.
 func (l *Lab) nodeFile(n node, name string) string {
 	return filepath.Join(l.systemDir(), n.name(), name)
 }
 
-// writePKI issues every certificate of the lab, and the kubeconfigs with them.
+// writePKI issues all certificates of the lab, and writes the kubeconfigs with them.
 func (l *Lab) writePKI(nodes []node) error {
 	ca, err := newAuthority()
 	if err != nil {
@@ -132,8 +132,7 @@ func (l *Lab) writePKI(nodes []node) error {
 	return errors.Join(errs...)
 }
 
-// writeNodePKI gives n's kubelet one certificate to serve with and to be known
-// by, and a kubeconfig with the paths as the node sees them.
+// writeNodePKI issues one certificate for n's kubelet, for both server and client, and writes a kubeconfig with the node's paths.
 func (l *Lab) writeNodePKI(ca *authority, n node) error {
 	if err := os.MkdirAll(l.nodeFile(n, ""), 0o755); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 //go:embed files/preload.c
 var preloadSource string
 
-// preloadLibrary returns a shared library for the nodes' kernels: it keeps the files of their disks sparse, and lets old kernels run on new
-// processors. It needs no header and no library at build time, so the compiler alone is enough.
+// preloadLibrary returns a shared library for the nodes' kernels: it keeps the files of their disks sparse, and lets old kernels
+// run on new processors. It is built without headers and libraries, so the compiler alone is enough.
 func (l *Lab) preloadLibrary(ctx context.Context) (string, error) {
 	dir, err := l.artifact(ctx, "preload", hash(preloadSource), func(dir string) error {
 		source := filepath.Join(dir, "preload.c")

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// daemon is a process that outlives the command that starts it.
+// daemon is a process that continues after the command that starts it.
 type daemon struct {
 	name string   // unique in the lab; names the record and the log
 	argv []string // absolute path first
@@ -24,16 +24,13 @@ type daemon struct {
 // process is one line of the process table.
 type process struct {
 	pid     int
-	session int    // the session it belongs to; a session's number is its leader's pid
+	session int    // its session's number, which is the pid of the session's leader
 	start   uint64 // clock ticks after boot (proc(5), stat field 22): with the pid, unique
 	zombie  bool
 }
 
-// startDaemon starts d in the lab's network namespace, in a session of its
-// own, with its output in the log folder, and records it.
-//
-// The child is born inside the namespace, so that even if this process is
-// killed before the record is written, Down finds it there.
+// startDaemon starts d in the lab's network namespace, in its own session, with its output in the log folder, and records it. If
+// this process is killed before it writes the record, Down finds the child by its namespace.
 func (l *Lab) startDaemon(d daemon) error {
 	log, err := os.OpenFile(l.logFile(d.name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -47,15 +44,15 @@ func (l *Lab) startDaemon(d daemon) error {
 	if err := l.inNamespace(d.core, cmd.Start); err != nil {
 		return fmt.Errorf("start %s: %w", d.name, err)
 	}
-	go func() { _ = cmd.Wait() }() // reap it, should it end while we live
+	go func() { _ = cmd.Wait() }() // reap it if it ends before this process
 	return l.record(d.name, cmd.Process.Pid)
 }
 
-// record writes down that pid is the session leader called name.
+// record stores pid as the session leader called name.
 func (l *Lab) record(name string, pid int) error {
 	p, err := readProcess(pid)
 	if errors.Is(err, fs.ErrNotExist) {
-		p = process{pid: pid} // gone already; whoever waits for it will say so
+		p = process{pid: pid} // it has ended already; the caller's wait reports that
 	} else if err != nil {
 		return err
 	}
@@ -64,8 +61,7 @@ func (l *Lab) record(name string, pid int) error {
 
 func (l *Lab) recordFile(name string) string { return filepath.Join(l.dir, "run", name+".pid") }
 
-// recorded answers the recorded session leader of name; found is false when
-// there is no record or it is not readable as one (cut off while written).
+// recorded returns the recorded session leader called name; found is false without a record, or with an incomplete one.
 func (l *Lab) recorded(name string) (leader process, found bool) {
 	b, err := os.ReadFile(l.recordFile(name))
 	if err != nil {
@@ -75,7 +71,7 @@ func (l *Lab) recorded(name string) (leader process, found bool) {
 	return leader, err == nil && n == 2 && leader.pid > 1
 }
 
-// alive tells whether the recorded leader of name still runs.
+// alive reports whether the recorded leader called name still runs.
 func (l *Lab) alive(name string) bool {
 	leader, found := l.recorded(name)
 	if !found {
@@ -85,12 +81,12 @@ func (l *Lab) alive(name string) bool {
 	return err == nil && p.start == leader.start && !p.zombie
 }
 
-// killDaemon ends the whole session of name at once, and waits until it is gone.
+// killDaemon kills the whole session of name, and waits until it is gone.
 func (l *Lab) killDaemon(name string, reap time.Duration) error {
 	leader, found := l.recorded(name)
 	if found {
 		if l.alive(name) {
-			_ = syscall.Kill(-leader.pid, syscall.SIGKILL) // all at once; processes in other groups follow
+			_ = syscall.Kill(-leader.pid, syscall.SIGKILL) // the leader's process group at once; other groups follow
 		}
 		if err := killUntilGone(name, reap, func(p process) bool { return inSession(p, leader) }); err != nil {
 			return err
@@ -99,9 +95,8 @@ func (l *Lab) killDaemon(name string, reap time.Duration) error {
 	return ignoreMissing(os.Remove(l.recordFile(name)))
 }
 
-// inSession tells whether p belongs to the session that leader opened. A pid
-// is not given again while a session of that number lives, so a member of a
-// later session of the same number has another start time.
+// inSession reports whether p belongs to the session that leader opened. The kernel does not reuse a pid while a session with that
+// number exists, so a member of a later session with the same number has another start time.
 func inSession(p, leader process) bool {
 	if p.pid == leader.pid {
 		return p.start == leader.start
@@ -109,9 +104,8 @@ func inSession(p, leader process) bool {
 	return p.session == leader.pid && p.start >= leader.start
 }
 
-// killLab ends every process of the lab: the recorded sessions, whatever else
-// lives in its network namespace, and builds that carry its mark. No process is
-// told by its name.
+// killLab kills all processes of the lab: the recorded sessions, all others in its network namespace, and builds with its mark. It
+// never selects a process by its name.
 func (l *Lab) killLab() error {
 	records, err := filepath.Glob(l.recordFile("*"))
 	if err != nil {
@@ -144,8 +138,7 @@ func (l *Lab) killLab() error {
 	return err
 }
 
-// namespaceOf answers the kernel's name of p's network namespace; "" when p
-// has ended or is not readable.
+// namespaceOf returns the kernel's name of p's network namespace; "" if p has ended or the name is not readable.
 func namespaceOf(p process) string {
 	id, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.pid))
 	if err != nil {
@@ -154,15 +147,14 @@ func namespaceOf(p process) string {
 	return id
 }
 
-// builds tells whether p is part of a build of this lab.
+// builds reports whether p is part of a build of this lab.
 func (l *Lab) builds(p process) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
 	return err == nil && strings.Contains("\x00"+string(env), "\x00"+l.buildMark()+"\x00")
 }
 
-// killUntilGone sends SIGKILL to all processes that ours chooses until none is
-// left. The dead have until reap to vanish from the process table, which is
-// their parent's job.
+// killUntilGone sends SIGKILL to all processes that ours selects until none is left. It waits up to reap for the parents of zombies
+// to reap them.
 func killUntilGone(what string, reap time.Duration, ours func(process) bool) error {
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		all, err := processes()
@@ -208,7 +200,7 @@ func processes() ([]process, error) {
 	return all, nil
 }
 
-// readProcess reads /proc/PID/stat. A process that has ended gives fs.ErrNotExist.
+// readProcess reads /proc/PID/stat. For a process that has ended the error is fs.ErrNotExist.
 func readProcess(pid int) (process, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, syscall.ESRCH) {
@@ -220,8 +212,7 @@ func readProcess(pid int) (process, error) {
 	return parseStat(string(b))
 }
 
-// parseStat reads a line of /proc/PID/stat (proc(5)). The command's name, in
-// parentheses, may hold spaces and parentheses itself.
+// parseStat parses a line of /proc/PID/stat (proc(5)). The command's name, in parentheses, may contain spaces and parentheses.
 func parseStat(line string) (process, error) {
 	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if open < 1 || end < open {
@@ -237,7 +228,7 @@ func parseStat(line string) (process, error) {
 	return process{pid, session, start, rest[0] == "Z" || rest[0] == "X"}, errors.Join(err1, err2, err3)
 }
 
-// ignoreMissing turns "it is not there" into success.
+// ignoreMissing returns nil for fs.ErrNotExist.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

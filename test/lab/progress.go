@@ -18,14 +18,14 @@ const (
 	tailLines = 30
 )
 
-// progress tells a person what is going on: on a terminal a live line for the
-// running step, elsewhere a line at its begin (if it lasts) and its end.
+// progress prints the steps for a person: on a terminal a live line for the running step, elsewhere a line at its end, and one
+// earlier if it takes long.
 type progress struct {
 	w    io.Writer
 	live bool
 }
 
-// newProgress writes to w; nil keeps silent.
+// newProgress returns a progress that prints to w; nil discards the output.
 func newProgress(w io.Writer) *progress {
 	if w == nil {
 		w = io.Discard
@@ -34,16 +34,15 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, live: ok && term.IsTerminal(int(f.Fd()))}
 }
 
-// printf writes to the terminal; if its reader is gone, the work continues.
+// printf prints to w. It ignores errors, so that the work continues if the reader is gone.
 func (p *progress) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...)
 }
 
-// teller gets the number of completed parts of a step, their total, and the current part.
+// teller receives the number of completed parts of a step, their total, and the current part.
 type teller func(done, total int, what string)
 
-// step runs f as a step called name. When f fails and its error names a log, the
-// end of the log is shown.
+// step runs f as the step called name. If f fails and its error names a log, step prints the end of the log.
 func (p *progress) step(name string, f func(tell teller) error) error {
 	var mu sync.Mutex
 	begin, status := time.Now(), ""
@@ -78,8 +77,7 @@ func (p *progress) step(name string, f func(tell teller) error) error {
 	return err
 }
 
-// tick calls show every second on a terminal, and in a log after 2 s and then
-// every 30 s, until stop is called.
+// tick calls show every second on a terminal, elsewhere after 2 s and then every 30 s, until stop is called.
 func tick(show func(force bool), live bool) (stop func()) {
 	first, every := 2*time.Second, 30*time.Second
 	if live {
@@ -100,7 +98,7 @@ func tick(show func(force bool), live bool) (stop func()) {
 	return func() { close(quit); <-ended }
 }
 
-// bar draws how much of a known length is done.
+// bar draws the completed part of a total; "" if the total is unknown.
 func bar(done, total int) string {
 	if total <= 0 {
 		return ""
@@ -118,12 +116,12 @@ type logError struct {
 func (e *logError) Error() string { return fmt.Sprintf("%v (log: %s)", e.err, e.file) }
 func (e *logError) Unwrap() error { return e.err }
 
-// logged ties err to the log called name.
+// logged adds the log called name to err.
 func (l *Lab) logged(name string, err error) error {
 	return &logError{err: err, file: l.logFile(name)}
 }
 
-// showLog shows the end of the log that err names, if it names one.
+// showLog prints the end of the log that err names, if any.
 func (p *progress) showLog(err error) {
 	var le *logError
 	if !errors.As(err, &le) {
@@ -140,7 +138,7 @@ func (p *progress) showLog(err error) {
 	}
 }
 
-// lastLines answers the last n lines of text.
+// lastLines returns the last n lines of text.
 func lastLines(text []byte, n int) []string {
 	lines := strings.Split(string(bytes.TrimRight(text, "\n")), "\n")
 	return lines[max(0, len(lines)-n):]

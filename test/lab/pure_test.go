@@ -121,7 +121,7 @@ func TestUMLArgs(t *testing.T) {
 	}
 }
 
-// A shell must give back exactly the words that were quoted for it.
+// TestShellQuote: a shell parses the quoted line into the same words.
 func TestShellQuote(t *testing.T) {
 	argv := []string{"a b", "", "it's", `"$HOME"`, "`id`", "; false", "*", "\\", "ünï\ncode", "-n"}
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", `for a in `+shellQuote(argv)+`; do printf '%s\0' "$a"; done`).Output()

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// nodePackages are the Debian packages of a node's root image: what a storage
-// node's admin would have there, what containers need, and the way in.
+// nodePackages are the Debian packages of a node's root image: those of a storage node, those that containers need, and an SSH
+// server for the lab.
 var nodePackages = []string{
 	"lvm2", "thin-provisioning-tools", "xfsprogs", "btrfs-progs", "e2fsprogs", "cryptsetup-bin",
 	"udev", "kmod", "mount", "util-linux", "procps", "iproute2", "busybox-static", "ca-certificates",
@@ -23,11 +23,10 @@ var nodePackages = []string{
 //go:embed files/lab-init
 var labInit string
 
-// lvmLocal lets LVM use user-mode Linux's block devices, which it does not know by itself.
+// lvmLocal lets LVM use user-mode Linux's block devices, which are not in its list of device types.
 const lvmLocal = "devices { types = [ \"ubd\", 16 ] }\n"
 
-// rootImage answers the ext4 image of a Debian node, without any Kubernetes,
-// building it if the cache has none.
+// rootImage returns the ext4 image of a Debian node without Kubernetes, and builds it if the cache has none.
 func (l *Lab) rootImage(ctx context.Context) (string, error) {
 	kernel, err := l.kernel(ctx)
 	if err != nil {
@@ -60,7 +59,7 @@ func (l *Lab) buildRootTree(ctx context.Context, dir string, kernel kernel) erro
 	if err != nil {
 		return err
 	}
-	// usr/lib, not lib: lib is a link, and has to stay one.
+	// usr/lib, not lib: lib is a link, and must stay one.
 	modules := filepath.Join(dir, "usr/lib/modules")
 	if err := os.MkdirAll(modules, 0o755); err != nil {
 		return err
@@ -80,7 +79,7 @@ func (l *Lab) buildRootTree(ctx context.Context, dir string, kernel kernel) erro
 	)
 }
 
-// hash makes a short key of the inputs of a build.
+// hash returns a short digest of the inputs of a build.
 func hash(inputs ...string) string {
 	h := sha256.New()
 	for _, in := range inputs {

@@ -11,14 +11,15 @@ import (
 	"path/filepath"
 )
 
-// shellRC greets the user of an interactive shell with a prompt that names the lab.
+// shellRC gives an interactive shell a prompt that says that it is in a lab.
 const shellRC = `[ -f ~/.bashrc ] && . ~/.bashrc
 export PATH=%q:$PATH
 PS1='(lab) \w\$ '
 `
 
-// Shell runs bash with args as a user of the cluster would: in the lab's network namespace and the folder dir, with the admin's
-// kubeconfig, and with kubectl, helm and the plugin kubectl-nodelvm in its PATH. When bash itself fails, the error is an *exec.ExitError.
+// Shell runs bash with args for a user of the cluster: in the lab's network namespace and the folder dir, with the admin's
+// kubeconfig, and with kubectl, helm and the plugin kubectl-nodelvm in its PATH. If bash itself fails, the error is an
+// *exec.ExitError.
 func (l *Lab) Shell(ctx context.Context, dir string, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
 	tools, err := l.tools(ctx)
 	if err != nil {
@@ -34,7 +35,7 @@ func (l *Lab) Shell(ctx context.Context, dir string, stdin io.Reader, stdout, st
 	return cmd.Wait()
 }
 
-// InteractiveShell runs Shell at this process's terminal, in the checkout.
+// InteractiveShell runs Shell on this process's terminal, in the checkout.
 func (l *Lab) InteractiveShell(ctx context.Context) error {
 	tools, err := l.tools(ctx)
 	if err != nil {
@@ -47,7 +48,7 @@ func (l *Lab) InteractiveShell(ctx context.Context) error {
 	return l.Shell(ctx, l.checkout, os.Stdin, os.Stdout, os.Stderr, "--rcfile", rc, "-i")
 }
 
-// tools fills the lab's folder bin with the commands of a user. The plugin is that of this checkout.
+// tools fills the lab's folder bin with a user's commands, and returns it. It compiles the plugin of this checkout.
 func (l *Lab) tools(ctx context.Context) (string, error) {
 	st, err := l.clusterState()
 	if err != nil {

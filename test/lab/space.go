@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Free space that a lab needs, measured with `make demo` and `make test` on empty caches: what is built, with Go's build
-// cache, and what the nodes' disks, etcd and the logs grow to.
+// Free space that a lab needs, measured with `make demo` and `make test` on empty caches: buildSpace for the built artifacts and
+// Go's build cache, runSpace for the nodes' disks, etcd and the logs.
 const (
 	buildSpace = 14 * gib
 	runSpace   = 6 * gib
 )
 
-// checkSpace fails if the file systems of the lab's folder and of the cache lack the space that the lab needs. A full disk
-// would stop etcd and the nodes without a message.
+// checkSpace fails if the file systems of the lab's folder and of the cache lack space. A full disk would stop etcd and the nodes
+// without a message.
 func (l *Lab) checkSpace(controlPlane bool) error {
 	if err := os.MkdirAll(l.cache, 0o755); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (l *Lab) checkSpace(controlPlane bool) error {
 	return enoughSpace(needs, freeSpace)
 }
 
-// built tells whether the cache holds what a lab boots from, of whatever version.
+// built reports whether the cache has what a lab boots from, in any version.
 func (l *Lab) built(controlPlane bool) bool {
 	kinds := []string{"kernel", "root"}
 	if controlPlane {
@@ -50,7 +50,7 @@ type spaceNeed struct {
 	bytes int64
 }
 
-// enoughSpace adds up the needs for each file system and compares them with what free answers for it.
+// enoughSpace adds up the needs of each file system and compares them with the free space that free returns.
 func enoughSpace(needs []spaceNeed, free func(dir string) (filesystem uint64, bytes int64, err error)) error {
 	wanted := map[uint64]int64{}
 	for _, n := range needs {
@@ -67,7 +67,7 @@ func enoughSpace(needs []spaceNeed, free func(dir string) (filesystem uint64, by
 	return nil
 }
 
-// freeSpace answers the number of dir's file system and the bytes that root can still write to it. The folder must exist.
+// freeSpace returns the number of dir's file system and the bytes that root can still write to it. The folder must exist.
 func freeSpace(dir string) (filesystem uint64, bytes int64, err error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(dir, &stat); err != nil {

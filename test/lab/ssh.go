@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,14 +19,13 @@ import (
 )
 
 const (
-	hostKeyFile   = "ssh_host_key" // the nodes' identity; all have the same
+	hostKeyFile   = "ssh_host_key" // all nodes have the same one
 	clientKeyFile = "ssh_client_key"
 )
 
-// Exec runs argv in a node as root and answers its exit code. stdin, stdout
-// and stderr may be nil. An error means that the command could not be run or
-// its end not be learned; the exit code is then -1. When ctx ends, the command
-// is killed.
+// Exec runs argv in a node as root and returns its exit code. stdin, stdout and stderr may be nil; stdout and stderr may be the same
+// pointer. It returns an error and the exit code -1 if it cannot run the command, if ctx ends, which kills the command, or if it loses
+// the connection. If a signal ended the command, it returns an error and 128.
 func (l *Lab) Exec(ctx context.Context, node string, stdin io.Reader, stdout, stderr io.Writer, argv ...string) (int, error) {
 	if len(argv) == 0 {
 		return -1, errors.New("no command given")
@@ -42,6 +42,10 @@ func (l *Lab) exec(ctx context.Context, node string, stdin io.Reader, stdout, st
 		return -1, fmt.Errorf("%s: %w", node, err)
 	}
 	defer func() { _ = session.Close() }()
+	if stdout != nil && stdout == stderr { // package ssh copies each stream in a goroutine
+		stdout = &lockedWriter{w: stdout}
+		stderr = stdout
+	}
 	session.Stdin, session.Stdout, session.Stderr = stdin, stdout, stderr
 	mark := fmt.Sprintf("LAB_EXEC=%d.%d", os.Getpid(), execCount.Add(1))
 	if err := session.Start("export " + mark + "; exec " + shellQuote(argv)); err != nil {
@@ -67,11 +71,23 @@ func (l *Lab) exec(ctx context.Context, node string, stdin io.Reader, stdout, st
 	}
 }
 
+// lockedWriter is a writer for several goroutines.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (w *lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.w.Write(p)
+}
+
 // execCount numbers the commands of this process.
 var execCount atomic.Int64
 
-// killMarked ends a command in a node, and what it has started. sshd forwards
-// no signals to root's commands; the mark in their environment tells them.
+// killMarked kills a command in a node with its children. sshd does not forward signals to root's commands, so killMarked finds
+// them by the mark in their environment.
 func (l *Lab) killMarked(ctx context.Context, node, mark string) error {
 	if !l.alive(node) {
 		return nil
@@ -81,7 +97,8 @@ func (l *Lab) killMarked(ctx context.Context, node, mark string) error {
 	return l.run(ctx, node, "sh", "-c", killScript, "kill", mark)
 }
 
-// killScript kills every process with $1 in its environment. grep's exit status also reflects processes that it cannot read.
+// killScript kills every process with $1 in its environment. It ignores grep's exit status, which also reflects unreadable
+// processes.
 const killScript = `while marked=$(grep -lszx "$1" /proc/[0-9]*/environ); [ -n "$marked" ]; do
 	for file in $marked; do
 		pid=${file#/proc/}
@@ -89,7 +106,7 @@ const killScript = `while marked=$(grep -lszx "$1" /proc/[0-9]*/environ); [ -n "
 	done
 done 2>/dev/null`
 
-// run is exec for the lab's own use: a failure carries what the command wrote.
+// run is exec, but an exit code other than 0 is an error, and errors contain the command's output.
 func (l *Lab) run(ctx context.Context, node string, argv ...string) error {
 	var out strings.Builder
 	code, err := l.exec(ctx, node, nil, &out, &out, argv...)
@@ -102,8 +119,7 @@ func (l *Lab) run(ctx context.Context, node string, argv ...string) error {
 	return nil
 }
 
-// shellQuote makes one line for a POSIX shell of argv: each word in single
-// quotes, and a quote inside as '\”.
+// shellQuote returns argv as one line for a POSIX shell: each word in single quotes.
 func shellQuote(argv []string) string {
 	quoted := make([]string, len(argv))
 	for i, a := range argv {
@@ -112,8 +128,7 @@ func shellQuote(argv []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// session opens a session on the one connection to a node; a connection that
-// has died is replaced once.
+// session opens a session on the connection to a node. It replaces a broken connection once.
 func (l *Lab) session(ctx context.Context, node string) (*ssh.Session, error) {
 	for try := 0; ; try++ {
 		client, fresh, err := l.connection(ctx, node)
@@ -128,7 +143,7 @@ func (l *Lab) session(ctx context.Context, node string) (*ssh.Session, error) {
 	}
 }
 
-// connection answers the connection to a node, opening it if there is none.
+// connection returns the connection to a node, and opens it if there is none; fresh is true for a new one.
 func (l *Lab) connection(ctx context.Context, node string) (client *ssh.Client, fresh bool, err error) {
 	l.mu.Lock()
 	client = l.connections[node]
@@ -149,7 +164,7 @@ func (l *Lab) connection(ctx context.Context, node string) (client *ssh.Client, 
 	return client, true, nil
 }
 
-// sshAddress answers where a node takes commands.
+// sshAddress returns the address of a node's SSH server.
 func sshAddress(name string) (string, error) {
 	for _, n := range append(workers(maxNodes), golden) {
 		if n.name() == name {
@@ -172,7 +187,7 @@ func (l *Lab) connect(ctx context.Context, name string) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // bounds the handshake
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // limits the handshake
 	c, channels, requests, err := ssh.NewClientConn(conn, address, config)
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -218,7 +233,7 @@ func readSigner(file string) (ssh.Signer, error) {
 	return ssh.ParsePrivateKey(b)
 }
 
-// writeSSHKeys makes the keys of this lab: the nodes' and the one that opens them.
+// writeSSHKeys creates the host key of the nodes and the client key of the lab.
 func (l *Lab) writeSSHKeys() error {
 	if err := writeSSHKey(filepath.Join(l.systemDir(), hostKeyFile)); err != nil {
 		return err

@@ -1,21 +1,20 @@
 package lab
 
-// Status tells what of a lab is running.
+// Status describes a running lab.
 type Status struct {
 	Dir       string // the state folder
 	Namespace string // the network namespace, for `ip netns exec`
 	Processes []ProcessStatus
 }
 
-// ProcessStatus is one long-running process of a lab: a part of the control
-// plane or a node.
+// ProcessStatus is one long-running process of a lab: a part of the control plane or a node.
 type ProcessStatus struct {
 	Name    string
-	PID     int // 0 if it was never started
+	PID     int // 0 if it was never started, or its record is gone
 	Running bool
 }
 
-// Status fails when no lab is up.
+// Status returns the lab's processes. It fails if no lab is up.
 func (l *Lab) Status() (Status, error) {
 	st, err := l.loadState()
 	if err != nil {

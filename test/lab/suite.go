@@ -13,13 +13,13 @@ import (
 	"github.com/nodelvm/nodelvm/deploy/image"
 )
 
-// Suite is upstream's end-to-end test suite, made ready for this lab.
+// Suite is Kubernetes' end-to-end test suite, built for this lab.
 type Suite struct {
 	Binary string   // e2e.test
-	Images []string // docker-archives of what its pods want and no node has: see ImportImage
+	Images []string // docker-archives of images that its pods need and no node has, for ImportImage
 }
 
-// suiteModule compiles Kubernetes' end-to-end tests, and the program that their helper pods run.
+// suiteModule returns the module of Kubernetes' end-to-end tests and of the program that their helper pods run.
 func suiteModule(v versions) module {
 	kubernetes := v["KUBERNETES_VERSION"]
 	return module{
@@ -29,8 +29,8 @@ func suiteModule(v versions) module {
 	}
 }
 
-// Suite answers upstream's suite; what the cache lacks is compiled first, which takes minutes. Busybox and pause, its
-// other images, are a part of every node.
+// Suite returns Kubernetes' suite. It first compiles what the cache lacks, which takes minutes. Every node already has the suite's
+// other images, busybox and pause.
 func (l *Lab) Suite(ctx context.Context, progress io.Writer) (Suite, error) {
 	if err := l.versions.need("AGNHOST_VERSION", "NGINX_VERSION", "GLIBC_DNS_TESTING_VERSION"); err != nil {
 		return Suite{}, err
@@ -67,7 +67,7 @@ func (l *Lab) glibcRef() string {
 	return "registry.k8s.io/e2e-test-images/glibc-dns-testing:" + l.versions["GLIBC_DNS_TESTING_VERSION"]
 }
 
-// suiteArchives are the images that only the suite needs.
+// suiteArchives builds the images that only the suite needs.
 func (l *Lab) suiteArchives(ctx context.Context, agnhost string) (archives []string, err error) {
 	for _, build := range []func() (string, error){
 		func() (string, error) { return l.agnhostArchive(ctx, agnhost) },
@@ -83,7 +83,8 @@ func (l *Lab) suiteArchives(ctx context.Context, agnhost string) (archives []str
 	return archives, nil
 }
 
-// nginxArchive bears nginx's name and is busybox: the specs that ask for it have it run a shell script on the volume.
+// nginxArchive builds an image with the name of nginx and the content of busybox: the specs that use it run only a shell script on
+// the volume.
 func (l *Lab) nginxArchive(ctx context.Context) (string, error) {
 	dir, err := l.artifact(ctx, "image-nginx", hash(l.nginxRef(), l.versions["BUSYBOX_VERSION"], "1"), func(dir string) error {
 		spec, err := busybox(ctx, l.nginxRef())
@@ -95,8 +96,8 @@ func (l *Lab) nginxArchive(ctx context.Context) (string, error) {
 	return filepath.Join(dir, "nginx.tar"), err
 }
 
-// glibcArchive is a Debian with GNU's tools: the specs of one volume in several pods want its dd and blockdev. It is the one
-// below PostgreSQL, whose layer every node has.
+// glibcArchive builds a Debian image with GNU's tools: the specs of one volume in several pods need its dd and blockdev. It uses
+// PostgreSQL's root file system, whose layer every node has.
 func (l *Lab) glibcArchive(ctx context.Context) (string, error) {
 	base, err := l.postgresBase(ctx)
 	if err != nil {
@@ -108,8 +109,8 @@ func (l *Lab) glibcArchive(ctx context.Context) (string, error) {
 	return filepath.Join(dir, "glibc.tar"), err
 }
 
-// agnhostArchive is the image of the helper pods: its one program, with the shell and the nsenter that the tests call
-// in it to work on the node itself.
+// agnhostArchive builds the image of the helper pods: agnhost, with the shell and the nsenter that the tests use in it to work on
+// the node itself.
 func (l *Lab) agnhostArchive(ctx context.Context, binary string) (string, error) {
 	dir, err := l.artifact(ctx, "image-agnhost", hash(binary, l.agnhostRef(), "1"), func(dir string) error {
 		spec, err := busybox(ctx, l.agnhostRef())
@@ -123,7 +124,7 @@ func (l *Lab) agnhostArchive(ctx context.Context, binary string) (string, error)
 	return filepath.Join(dir, "agnhost.tar"), err
 }
 
-// checkImages holds the lab's images to the names that the suite will ask for: there is no registry to pull another from.
+// checkImages checks that the suite uses the names of the lab's images: the nodes cannot pull others from a registry.
 func (s Suite) checkImages(ctx context.Context, have []string) error {
 	out, err := exec.CommandContext(ctx, s.Binary, "--list-images").Output()
 	if err != nil {

@@ -18,7 +18,7 @@ var initScript string
 //go:embed files/sshd_config
 var sshdConfig string
 
-// raise brings the lab up from nothing.
+// raise starts the lab in an empty state folder.
 func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 	if err := l.prepareDirs(); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (l *Lab) raiseControlPlane(ctx context.Context, st state, nodes []node, p *
 	})
 }
 
-// Build prepares everything that Up needs, into the cache, and raises nothing.
+// Build fills the cache with all that Up needs. It does not start the lab.
 func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
 	unlock, err := l.lock(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
 	}
 	defer unlock()
 	if st, err := l.loadState(); err == nil && st.Complete {
-		return nil // built already, or it would not be up
+		return nil // a lab that is up has all that Up needs
 	}
 	if err := errors.Join(l.clear(ctx), l.prepareDirs(), l.checkSpace(true)); err != nil {
 		return err
@@ -91,8 +91,8 @@ func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
 	return errors.Join(l.prepare(ctx, &state{ControlPlane: true}, newProgress(progress)), l.clear(context.WithoutCancel(ctx)))
 }
 
-// prepare installs and builds what the lab of st boots from, and writes it down in st. Debian's archives and the compiler
-// want different parts of the machine: while Kubernetes is compiled, what comes from Debian is made behind it.
+// prepare installs and builds what the lab of st boots from, and records it in st. It builds from Debian's archives while it
+// compiles Kubernetes: the one needs the network and the disk, the other the processors.
 func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
 	if err := p.step("Debian packages of this machine", func(teller) error { return l.installHostPackages(ctx) }); err != nil {
 		return fmt.Errorf("install Debian packages: %w", err)
@@ -103,7 +103,7 @@ func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
 	go func() {
 		err := l.prepareDebian(ctx, st.ControlPlane, &st.RootImage)
 		if err != nil {
-			cancel(err) // there is no use in compiling on
+			cancel(err) // compiling is useless without a root image
 		}
 		root <- err
 	}()
@@ -153,7 +153,7 @@ func (l *Lab) prepareKubernetes(ctx context.Context, st *state, p *progress) err
 	return nil
 }
 
-// prepareDirs makes the folders of the lab and empties the logs.
+// prepareDirs creates the folders of the lab and empties that of the logs.
 func (l *Lab) prepareDirs() error {
 	if err := os.RemoveAll(l.Logs()); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (l *Lab) prepareDirs() error {
 	return nil
 }
 
-// writeNodeFiles puts what every node needs on the share.
+// writeNodeFiles writes the files that every node needs to the share.
 func (l *Lab) writeNodeFiles() error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(l.systemDir(), "init.sh"), []byte(initScript), 0o755),
@@ -175,7 +175,7 @@ func (l *Lab) writeNodeFiles() error {
 	)
 }
 
-// firstBoot makes m's disks and boots it.
+// firstBoot creates m's disks and boots it.
 func (l *Lab) firstBoot(ctx context.Context, m machine) error {
 	if err := l.createDisks(m); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (l *Lab) firstBoot(ctx context.Context, m machine) error {
 	return l.boot(ctx, m)
 }
 
-// each runs f for all items at the same time and tells how many are done.
+// each runs f for all items concurrently, and calls tell after each with the number of finished ones.
 func each[T any](items []T, tell teller, f func(T) (string, error)) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

@@ -10,15 +10,13 @@ import (
 	"strings"
 )
 
-// versionsFile, in the root of the checkout, is the one place with versions
-// of everything that is built or installed for tests.
+// versionsFile, in the root of the checkout, has the versions of all that is built or installed for tests.
 const versionsFile = "versions.env"
 
 // versions maps a key of versions.env to its value.
 type versions map[string]string
 
-// parseVersions reads KEY=VALUE lines. Empty lines and lines that begin with
-// # are left out; values have no quotes.
+// parseVersions reads KEY=VALUE lines. It ignores empty lines and lines that begin with #; values have no quotes.
 func parseVersions(r io.Reader) (versions, error) {
 	v := versions{}
 	s := bufio.NewScanner(r)
@@ -39,7 +37,7 @@ func parseVersions(r io.Reader) (versions, error) {
 	return v, s.Err()
 }
 
-// need answers an error that names every key that is missing.
+// need returns an error that names all missing keys.
 func (v versions) need(keys ...string) error {
 	var missing []string
 	for _, k := range keys {
@@ -53,8 +51,8 @@ func (v versions) need(keys ...string) error {
 	return nil
 }
 
-// loadVersions finds versions.env in the working directory or the nearest
-// folder above it, and answers its content and the folder: the checkout.
+// loadVersions finds versions.env in the working directory or the nearest folder above it, and returns its content and the folder:
+// the checkout.
 func loadVersions() (versions, string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -88,13 +86,13 @@ func loadVersions() (versions, string, error) {
 	}
 }
 
-// EnvSuites names other suites of Debian than those of versions.env for the nodes, their kernel's and their own: "trixie/bookworm". The
-// matrix sets it.
+// EnvSuites is the variable that selects other Debian suites than versions.env: of the nodes' kernel and of the nodes, such as
+// "trixie/bookworm". The version matrix sets it.
 const EnvSuites = "NODELVM_KERNEL_AND_NODE_SUITE"
 
 var suites = regexp.MustCompile(`^([a-z]+)/([a-z]+)$`)
 
-// setSuites replaces the suites of the nodes; "" changes nothing.
+// setSuites replaces the suites of the kernel and of the nodes; "" changes nothing.
 func (v versions) setSuites(names string) error {
 	if names == "" {
 		return nil

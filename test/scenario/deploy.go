@@ -24,7 +24,7 @@ func Raise(ctx context.Context, l *lab.Lab, out io.Writer) (*Environment, error)
 	if err != nil {
 		return nil, err
 	}
-	env := newEnvironment(cluster)
+	env := &Environment{Cluster: cluster}
 	return env, env.install(ctx, image)
 }
 

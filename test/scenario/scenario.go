@@ -1,9 +1,3 @@
-// Package scenario is what `make demo` tells and `make test` checks: a PostgreSQL StatefulSet gets LVM
-// volumes on the nodes that the scheduler chose.
-//
-// It is a list of scenarios. Each scenario is a list of steps; each step proves one sentence against the running cluster and
-// against LVM itself, read on the node with an admin's own tools, and fails with what it saw instead. The scenarios build
-// on each other and are run in order; the clean-up deletes everything and finds the figures of the first again.
 package scenario
 
 import (
@@ -14,20 +8,10 @@ import (
 	"github.com/nodelvm/nodelvm/test/cluster"
 )
 
-// Environment is what scenarios run on: a cluster, and what a step leaves for a later one to know.
-type Environment struct {
-	*cluster.Cluster
+// Environment is what scenarios run on: a cluster, with methods for what several scenarios do with it.
+type Environment struct{ *cluster.Cluster }
 
-	freeAtFirst map[string]int64  // node -> free extents before the first volume
-	rows        map[string]string // pod -> fingerprint of its database
-	lost        cluster.Volume    // what was on the node that was lost
-}
-
-func newEnvironment(c *cluster.Cluster) *Environment {
-	return &Environment{Cluster: c, freeAtFirst: map[string]int64{}, rows: map[string]string{}}
-}
-
-// Scenario is one part of the scenario.
+// Scenario is steps that build on each other.
 type Scenario struct {
 	Title string
 	Steps []Step

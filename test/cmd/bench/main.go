@@ -1,9 +1,9 @@
-// Command bench measures the driver beside bare LVM commands in a separate lab node (package bench says how). It
-// writes dist/bench.txt, which benchstat reads, and the tables of test/bench/results.md.
+// Command bench compares the driver with bare LVM commands in a separate lab node (see package bench). It writes dist/bench.txt,
+// which benchstat reads, and the tables of test/bench/results.md.
 //
 //	cd test && go run ./cmd/bench --image ../dist/nodelvm-amd64.tar
 //
-// The same program, called with --in-node, is what runs in the node.
+// In the node it runs itself with --in-node.
 package main
 
 import (
@@ -64,14 +64,14 @@ func measure(ctx context.Context, o options) error {
 	return bench.Measure(ctx, bench.Config{Image: o.image, Rounds: o.rounds, Parts: parts, Out: os.Stdout, Say: os.Stderr})
 }
 
-// orchestrate starts the node, measures in it, and writes down what came of it.
+// orchestrate starts the node, measures in it, and writes the samples and the tables.
 func orchestrate(ctx context.Context, o options) (err error) {
 	l, err := lab.Open(o.dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Down(context.WithoutCancel(ctx))) }()
-	if err := l.Down(ctx); err != nil { // an earlier run's disks are used up
+	if err := l.Down(ctx); err != nil { // an earlier run has overwritten its disks
 		return err
 	}
 	if err := l.Up(ctx, lab.UpOptions{Nodes: 1, Progress: os.Stderr}); err != nil {
@@ -90,7 +90,8 @@ func orchestrate(ctx context.Context, o options) (err error) {
 	return writeTables(o)
 }
 
-// inNode carries the image and this program in, under new names each time: a node remembers old content by its name.
+// inNode copies the image and this program to the share, and runs the program in the node. It uses new names each time, because a
+// node may still cache the content of an old one.
 func inNode(ctx context.Context, l *lab.Lab, o options, samples io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -127,7 +128,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// writeTables puts the tables into the document. A run of some parts only has none to give.
+// writeTables writes the tables to the document. A run of only some parts has no tables.
 func writeTables(o options) error {
 	if o.doc == "" || o.parts != "" {
 		return nil

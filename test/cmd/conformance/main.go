@@ -1,5 +1,5 @@
-// Command conformance runs upstream's suite for storage drivers against the driver in a lab; see docs/development/conformance.md. It
-// exits with 0 only if every claimed spec has passed, in this run or in one that it continues.
+// Command conformance runs Kubernetes' suite for storage drivers against the driver in a lab; see docs/development/conformance.md.
+// It exits with 0 only if every claimed spec has passed, in this run or in one that it continues.
 package main
 
 import (
@@ -87,7 +87,7 @@ func run(ctx context.Context, opt conformance.Options, asIs bool) (err error) {
 	return errors.Join(err, report(summary, opt.Dir))
 }
 
-// report tells how the suite stands, and fails unless every claim has been shown.
+// report prints the results, and fails unless every claimed spec has passed.
 func report(s conformance.Summary, dir string) error {
 	junit, err := s.WriteJUnit(dir)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command demo starts a lab, installs nodelvm in it and runs the scenario. It exits with 0 only if every step held.
+// Command demo starts a lab, installs nodelvm in it and runs the demo's scenarios. It exits with 0 only if every step succeeds.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/test/lab"
 	"github.com/nodelvm/nodelvm/test/scenario"
+	"github.com/nodelvm/nodelvm/test/scenario/demo"
 )
 
 func main() {
@@ -42,11 +43,7 @@ func run(ctx context.Context) (err error) {
 	if env, err = scenario.Raise(ctx, l, os.Stdout); err != nil {
 		return err
 	}
-	scenarios := scenario.Demo()
-	if keep {
-		scenarios = append(scenarios, scenario.Repair()...)
-	}
-	for _, sc := range scenarios {
+	for _, sc := range demo.Scenarios(keep) {
 		if err := env.Run(ctx, sc); err != nil {
 			fmt.Fprintln(os.Stderr, env.Diagnosis(ctx))
 			return err

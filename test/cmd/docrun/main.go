@@ -1,4 +1,4 @@
-// Command docrun follows pages of the documentation in the lab that is up, as TestDocs does:
+// Command docrun runs the commands of documentation pages in the running lab, as TestDocs does:
 //
 //	go run ./cmd/docrun tutorial.md howto/expand.md
 package main

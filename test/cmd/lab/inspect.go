@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// kubectlCommand leaves all flags to kubectl, but for --dir right after "lab".
+// kubectlCommand passes all flags to kubectl, except --dir directly after "kubectl".
 func kubectlCommand(open opener, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl ARGS...",

@@ -1,4 +1,4 @@
-// Command lab raises and inspects the cluster in a box; see docs/development/lab.md.
+// Command lab starts, inspects and stops a lab; see docs/development/lab.md.
 package main
 
 import (
@@ -103,7 +103,7 @@ func execCommand(open opener) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().SetInterspersed(false) // what follows NODE is the command's
+	c.Flags().SetInterspersed(false) // flags after NODE belong to the command
 	return c
 }
 

@@ -1,10 +1,11 @@
-// Command matrix runs tests on each supported version of Kubernetes, and on nodes with the kernel and LVM of each Debian suite. It writes
-// what they gave to docs/compatibility.md:
+// Command matrix runs tests on each supported version of Kubernetes, and on nodes with the kernel and LVM of several Debian suites.
+// It writes the results to docs/compatibility.md:
 //
 //	cd test && go run ./cmd/matrix [--on v1.34.4] [--part apiserver]
 //
-// What has passed is in results.json beside this file and is not run again (FRESH=1 runs it again), so a run that was cut off goes on. The
-// first run of a version compiles it, which takes a quarter of an hour on two cores; the lab's cache keeps it.
+// It stores results in results.json next to this file, and skips parts that have passed (FRESH=1 repeats them), so a new run
+// continues an interrupted one. The first run of a version compiles it, which takes a quarter of an hour on two cores; the lab's
+// cache keeps the result.
 package main
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
-// Files, seen from the folder test.
+// Files, relative to the folder test.
 const (
 	versionsFile = "../versions.env"
 	resultsFile  = "cmd/matrix/results.json"
@@ -32,7 +33,7 @@ const (
 	eventsDir    = "../dist/test"
 )
 
-// parts are those of test/part.sh that run on each version of Kubernetes, and nodeParts those that run on each kind of node.
+// parts are the parts of test/part.sh that run on each version of Kubernetes, and nodeParts those that run on each kind of node.
 var parts, nodeParts = []string{"apiserver", "scenarios"}, []string{"lvm"}
 
 func main() {
@@ -47,7 +48,7 @@ func main() {
 	}
 }
 
-// job is a part to run on a version of Kubernetes or on nodes of two Debian suites.
+// job is a part that runs on a version of Kubernetes, or on nodes with a kernel and LVM of two Debian suites.
 type job struct{ on, part string }
 
 func (m matrix) jobs() (list []job) {
@@ -100,7 +101,7 @@ func run(ctx context.Context, on, part string) error {
 	return os.WriteFile(pageFile, []byte(page(m, all)), 0o644)
 }
 
-// runPart runs a part. Tests that fail are a result; a part that runs no test is an error.
+// runPart runs a part. Failed tests are a result; a part that runs no test, or that fails without a failed test, is an error.
 func runPart(ctx context.Context, j job) (result, error) {
 	fmt.Printf("%s: %s\n", j.on, j.part)
 	commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()

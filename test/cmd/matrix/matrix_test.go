@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPageIsWhatTheResultsGive: docs/compatibility.md says what results.json holds, for the versions of versions.env.
+// TestPageIsWhatTheResultsGive: docs/compatibility.md agrees with results.json and the versions of versions.env.
 func TestPageIsWhatTheResultsGive(t *testing.T) {
 	t.Chdir("../..")
 	m, err := readMatrix(versionsFile)
@@ -31,7 +31,7 @@ func TestPageIsWhatTheResultsGive(t *testing.T) {
 	}
 }
 
-// TestPage: each cell says what was run, what failed, and what was not run.
+// TestPage: each cell has the numbers of passed and failed tests, or says that the part was not run.
 func TestPage(t *testing.T) {
 	var all results
 	all.put(result{On: "v1.34.4", Part: "apiserver", Commit: "abc", Date: "2026-01-02", Passed: 7})

@@ -20,7 +20,7 @@ gave. A version of Kubernetes is supported from 1.32 on.
 |---|---|---|
 `
 
-// nodesHead begins the table of the nodes. The host's LVM and the driver's own, of the image, work on the same groups.
+// nodesHead is the head of the table of nodes. The host's LVM and the image's, which the driver runs, work on the same groups.
 const nodesHead = `
 | kernel of Debian | host's LVM of Debian | lvm |
 |---|---|---|
@@ -38,7 +38,7 @@ The driver and the upstream sidecars find out at run time what an API server lac
 | snapshots | the snapshot CRDs, any version | csi-snapshotter waits for them, the driver detects them later |
 `
 
-// page writes docs/compatibility.md.
+// page returns the text of docs/compatibility.md.
 func page(m matrix, all results) string {
 	var b strings.Builder
 	b.WriteString(head)

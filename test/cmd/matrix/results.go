@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// result is what a part gave.
+// result is the result of a part.
 type result struct {
 	On      string   `json:"on"` // a version of Kubernetes, or the Debian suites of the node's kernel and of the node
 	Part    string   `json:"part"`
@@ -37,7 +37,7 @@ func (all results) find(on, part string) *result {
 	return nil
 }
 
-// put replaces the result of the same part on the same.
+// put adds a result. It replaces an older one of the same part on the same version or nodes.
 func (all *results) put(r result) {
 	*all = slices.DeleteFunc(*all, func(old result) bool { return old.On == r.On && old.Part == r.Part })
 	*all = append(*all, r)
@@ -69,7 +69,7 @@ func (all results) write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// readEvents counts the tests in all files of a pattern, which have the events of go test; a test within another one counts with it.
+// readEvents counts the tests in all files that match a pattern, which have go test's events. It does not count subtests.
 func readEvents(pattern string) (r result, err error) {
 	files, err := filepath.Glob(pattern)
 	if err != nil {
@@ -104,10 +104,10 @@ func (r *result) count(text []byte) error {
 	return nil
 }
 
-// matrix is what the tests run on.
+// matrix lists the versions and nodes that the tests run on.
 type matrix struct {
-	kubernetes []string // oldest first; the last one is that of all other tests
-	nodes      []string // Debian suites of the kernel and of the node, "trixie/bookworm"; the last ones are those of all other tests
+	kubernetes []string // oldest first; all other tests use the last one
+	nodes      []string // Debian suites of the kernel and of the node, "trixie/bookworm"; all other tests use the last ones
 }
 
 // readMatrix reads versions.env.

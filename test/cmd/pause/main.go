@@ -1,4 +1,4 @@
-// Command pause holds a pod's namespaces: it waits for a signal to end.
+// Command pause keeps a pod's namespaces: it waits until a signal ends it.
 package main
 
 import (

@@ -1,8 +1,8 @@
-// Command prose holds pages, comments and messages to the vocabulary and the sentences of docs/.vale with Vale.
+// Command prose checks pages, comments and messages with Vale and the rules of docs/.vale.
 //
-//	cd test && go run ./cmd/prose --vale PROGRAM             prints errors, and fails on one
-//	cd test && go run ./cmd/prose --vale PROGRAM --count     counts what is found, by rule and folder
-//	cd test && go run ./cmd/prose --vale PROGRAM --all PATH  prints all that is found below PATH
+//	cd test && go run ./cmd/prose --vale PROGRAM             prints errors, and fails if there are any
+//	cd test && go run ./cmd/prose --vale PROGRAM --count     counts alerts by rule and folder
+//	cd test && go run ./cmd/prose --vale PROGRAM --all PATH  prints all alerts below PATH
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/prose"
 )
 
-// checked is what Vale reads.
+// checked are the files and folders that Vale checks.
 var checked = []string{"README.md", "CONTRIBUTING.md", "docs", "cmd", "controller", "deploy", "kube", "lvm", "node", "statuspage", "test", prose.Folder}
 
 func main() {
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// run returns the number of errors that Vale has found.
+// run returns the number of errors that Vale reports.
 func run(ctx context.Context, vale string, count bool, all string) (errors int, err error) {
 	if err := prose.Collect(".."); err != nil {
 		return 0, err
@@ -88,7 +88,7 @@ func printCounts(alerts []prose.Alert) {
 	_ = table.Flush()
 }
 
-// folderOf is the page, for a page of the documentation, else the folder.
+// folderOf returns the file for a Markdown page, and the folder for any other file.
 func folderOf(file string) string {
 	if strings.HasSuffix(file, ".md") {
 		return file

@@ -1,5 +1,6 @@
-// Command suite runs parts of the test suite, as many at a time as the machine has cores. It prints what runs and what is left
-// while it works, the end of the log of a part that fails, and a table of all parts at the end.
+// Command suite runs parts of the test suite, by default as many concurrently as the machine has cores, but at least two. While it
+// works it prints which parts run and which are left, and the end of the log of a part that fails; at the end it prints a table of
+// all parts.
 package main
 
 import (
@@ -16,8 +17,8 @@ import (
 	"time"
 )
 
-// foreground is the part that keeps the normal priority: it takes longest, and its limits of time are the tightest. The other
-// parts get what it leaves of the processors.
+// foreground is the part that keeps the normal priority: it takes longest, and its time limits are the tightest. The other parts
+// get the processor time that it does not use.
 const foreground = "e2e"
 
 const usage = `usage: suite [--jobs N] PART...

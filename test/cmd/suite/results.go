@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// counts is how many tests ended in which way.
+// counts are numbers of tests by result.
 type counts struct{ passed, failed, skipped int }
 
-// count adds the tests of one file of test2json's events.
+// count adds the tests of one file with test2json's events.
 func (c *counts) count(events io.Reader) error {
 	decoder := json.NewDecoder(events)
 	for {
@@ -42,7 +42,7 @@ func (c *counts) count(events io.Reader) error {
 	}
 }
 
-// countFiles counts the tests in the files that a part has written to the folder.
+// countFiles counts the tests in the files that a part wrote to the folder.
 func countFiles(dir, name string) (c counts, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, name+"-*.json"))
 	for _, file := range files {
@@ -57,8 +57,8 @@ func countFiles(dir, name string) (c counts, err error) {
 	return c, err
 }
 
-// table prints a row for each part, and the sums. An interrupted part may leave a file that ends early: its row has what could
-// be read.
+// table prints a row for each part, and the sums. An interrupted part may leave an incomplete file: its row has the tests that
+// could be read.
 func (s *schedule) table(dir string) error {
 	var sum counts
 	w := tabwriter.NewWriter(s.out, 0, 8, 2, ' ', 0)
@@ -87,12 +87,12 @@ func clock(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", seconds/60, seconds%60)
 }
 
-// failureLine is a line by which go test or gotestsum names a test that failed.
+// failureLine matches a line in which go test or gotestsum names a failed test.
 var failureLine = regexp.MustCompile(`^\s*(=== FAIL|--- FAIL)`)
 
 const explanationLines = 80
 
-// explanation is the end of a log, after the names of failed tests that stand before it.
+// explanation returns the end of a log, preceded by the lines before it that name failed tests.
 func explanation(log string) string {
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -104,10 +104,10 @@ func explanation(log string) string {
 	return strings.Join(append(names, lines[end:]...), "\n")
 }
 
-// tailBytes is more than any line that is of use in a report.
+// tailBytes is longer than any useful line of a report.
 const tailBytes = 4096
 
-// lastLine is the last line of a log that is not blank.
+// lastLine returns the last line of a log that is not blank.
 func lastLine(log string) string {
 	f, err := os.Open(log)
 	if err != nil {
@@ -117,7 +117,7 @@ func lastLine(log string) string {
 	if info, err := f.Stat(); err == nil && info.Size() > tailBytes {
 		_, _ = f.Seek(-tailBytes, io.SeekEnd)
 	}
-	text, _ := io.ReadAll(f) // a report without this line is of use too
+	text, _ := io.ReadAll(f) // a report is useful without this line too
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])
 }

@@ -33,7 +33,7 @@ type schedule struct {
 	mu sync.Mutex // guards the results of the parts, and out
 }
 
-// run runs all parts, so many at a time. When ctx ends it interrupts those that run and starts no other.
+// run runs all parts, jobs of them concurrently. When ctx ends, it interrupts the running ones and starts no other.
 func (s *schedule) run(ctx context.Context, jobs int) {
 	queue := make(chan *part, len(s.parts))
 	for _, p := range s.parts {
@@ -78,7 +78,7 @@ func (s *schedule) runPart(ctx context.Context, p *part) {
 	s.printf("\n%s FAILED after %s: %v. The end of %s:\n%s\n", p.name, took, err, p.log, explanation(p.log))
 }
 
-// interruptTime is how long an interrupted part may take to end its processes.
+// interruptTime limits how long an interrupted part may take to end.
 const interruptTime = time.Minute
 
 func (p *part) run(ctx context.Context) (err error) {
@@ -98,7 +98,7 @@ func (p *part) run(ctx context.Context) (err error) {
 	return cmd.Run()
 }
 
-// report prints what runs, with the last line of its log, and what is left.
+// report prints the running parts, each with the last line of its log, and those that are left.
 func (s *schedule) report(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *schedule) report(now time.Time) {
 	s.printf("\n")
 }
 
-// printf prints. A closed output is no reason to stop.
+// printf prints, and ignores errors: the parts continue if the output is closed.
 func (s *schedule) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
 
 func (s *schedule) failed() (names []string) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// newSchedule returns a schedule of shell commands, with logs in the returned folder.
+// newSchedule returns a schedule of shell commands, and the folder of their logs.
 func newSchedule(t *testing.T, out *strings.Builder, commands ...string) (*schedule, string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,0 +1,74 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/test/cluster"
+)
+
+// DeletePods deletes every pod and claim.
+func DeletePods(ctx context.Context, env *Environment) error {
+	for _, kind := range []string{"pod", "pvc"} {
+		if _, err := env.Kubectl(ctx, "", "delete", kind, "-n", cluster.Namespace, "--all", "--wait"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeletePodsAndVolumes deletes every pod and claim, and waits until no volume is left.
+func DeletePodsAndVolumes(ctx context.Context, env *Environment) error {
+	if err := DeletePods(ctx, env); err != nil {
+		return err
+	}
+	return NoVolumesRemain(ctx, env)
+}
+
+// NoVolumesRemain waits until no node has a logical volume. It removes empty thin pools, which the driver keeps for some time.
+func NoVolumesRemain(ctx context.Context, env *Environment) error {
+	return cluster.Eventually(ctx, func() error {
+		for _, node := range env.Lab.NodeNames() {
+			if err := env.DropEmptyPools(ctx, node); err != nil {
+				return err
+			}
+		}
+		return env.CheckNoVolumes(ctx)
+	})
+}
+
+// DeleteEverything deletes every StatefulSet, pod and claim, and waits until no PersistentVolume is left. Thin pools may stay.
+func DeleteEverything(ctx context.Context, env *Environment) error {
+	if _, err := env.Kubectl(ctx, "", "delete", "statefulset", "-n", cluster.Namespace, "--all", "--wait"); err != nil {
+		return err
+	}
+	if err := DeletePods(ctx, env); err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, func() error {
+		list, err := env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) > 0 {
+			return fmt.Errorf("%d PVs are still there", len(list.Items))
+		}
+		return nil
+	})
+}
+
+// DeleteSnapshots deletes every VolumeSnapshot, and waits until no VolumeSnapshotContent is left.
+func DeleteSnapshots(ctx context.Context, env *Environment) error {
+	if _, err := env.Kubectl(ctx, "", "delete", "volumesnapshot", "-n", cluster.Namespace, "--all", "--wait"); err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, func() error {
+		left, err := env.Kubectl(ctx, "", "get", "volumesnapshotcontent", "-o", "name")
+		if err == nil && left != "" {
+			err = fmt.Errorf("these are still there: %s", left)
+		}
+		return err
+	})
+}

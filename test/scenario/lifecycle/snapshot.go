@@ -1,0 +1,157 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/test/cluster"
+	"github.com/nodelvm/nodelvm/test/scenario"
+)
+
+const restoredPod = "restored-0"
+
+func (l *life) snapshot() scenario.Scenario {
+	return scenario.Scenario{Title: "A snapshot is taken under load, and a restore and a clone run beside the database", Steps: []scenario.Step{
+		{Says: "a snapshot is taken under load; the database keeps running", Prove: l.snapshotUnderLoad},
+		{Says: "a restore and a clone, claimed before any pod uses them, are created on the source's node, and events say why", Prove: earlyCopies},
+		{Says: "a second StatefulSet uses the restore: on that node, and not on the one that it prefers", Prove: restoredRuns},
+		{Says: "every row that was acknowledged before the snapshot is in the restored database, and none from after", Prove: l.rowsAreThere},
+		{Says: "pgbench was writing when it was taken: the copy ends amid its transactions, and had to recover", Prove: l.amidTransactions},
+		{Says: "both databases are consistent: pg_amcheck, and pgbench's sums", Prove: bothConsistent},
+	}}
+}
+
+func (l *life) snapshotUnderLoad(ctx context.Context, env *scenario.Environment) error {
+	// What the copy will have to recover is the load, and not also what pgbench began with.
+	if _, err := env.QueryIn(ctx, scenario.DatabasePod, "checkpoint"); err != nil {
+		return err
+	}
+	load, err := env.StartPgbench(ctx, scenario.DatabasePod)
+	if err != nil {
+		return err
+	}
+	writer, err := env.StartWriter(ctx, scenario.DatabasePod, 0)
+	if err != nil {
+		return err
+	}
+	l.unloaded = load.Before
+	err = l.snapshotAmidRows(ctx, env, load, writer)
+	transactions, loaded := load.Stop(ctx)
+	if err := errors.Join(err, writer.Stop(), loaded); err != nil {
+		return err
+	}
+	env.Reporter.Note("%d rows were acknowledged before, at most %d begun until it was ready, %d acknowledged in the end; pgbench's transactions: %d",
+		l.acked, l.begun, writer.Acked.Load(), transactions)
+	return nil
+}
+
+func (l *life) snapshotAmidRows(ctx context.Context, env *scenario.Environment, load *cluster.Pgbench, w *cluster.Writer) error {
+	if err := w.Reaches(ctx, 20); err != nil {
+		return err
+	}
+	l.acked = w.Acked.Load()
+	if err := scenario.Apply("life-snapshot.yaml")(ctx, env); err != nil {
+		return err
+	}
+	if err := env.WaitSnapshotReady(ctx, "under-load"); err != nil {
+		return err
+	}
+	l.begun = w.Acked.Load() + 1
+	transactions, err := env.Committed(ctx, scenario.DatabasePod)
+	if err != nil {
+		return err
+	}
+	return errors.Join(w.Reaches(ctx, l.begun+10), load.WaitCommitAfter(ctx, transactions))
+}
+
+func earlyCopies(ctx context.Context, env *scenario.Environment) error {
+	if err := scenario.Apply("life-early.yaml")(ctx, env); err != nil {
+		return err
+	}
+	for _, claim := range []string{"data-restored-0", "clone-early"} {
+		if err := besideSource(ctx, env, claim); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func restoredRuns(ctx context.Context, env *scenario.Environment) error {
+	if err := scenario.Apply("life-restored.yaml")(ctx, env); err != nil {
+		return err
+	}
+	if err := env.RunsOn(ctx, restoredPod, sourceNode); err != nil {
+		return err
+	}
+	// The restore is larger than the snapshot, and its file system with it.
+	size, err := env.FileSystemSize(ctx, restoredPod, scenario.DatabasePath)
+	if err != nil {
+		return err
+	}
+	if size < 1150<<20 {
+		return fmt.Errorf("of 1280 MiB the file system has %d MiB", size>>20)
+	}
+	return env.CheckSizes(ctx, "data-restored-0", "1280Mi")
+}
+
+func (l *life) rowsAreThere(ctx context.Context, env *scenario.Environment) error {
+	answer, err := env.QueryIn(ctx, restoredPod, "select count(*) || ' ' || coalesce(max(n), 0) from acked")
+	if err != nil {
+		return err
+	}
+	var count, last int64
+	if _, err := fmt.Sscan(answer, &count, &last); err != nil {
+		return fmt.Errorf("the database answered %q: %w", answer, err)
+	}
+	env.Reporter.Note("rows 1 to %d are there", last)
+	if count != last || last < l.acked || last > l.begun {
+		return fmt.Errorf("%d rows, the last is %d; %d were acknowledged before the snapshot was asked for, at most %d begun when it was ready",
+			count, last, l.acked, l.begun)
+	}
+	return nil
+}
+
+// amidTransactions: the load had begun to commit when the snapshot was taken, and went on. A server that was shut down, or
+// had nothing to write, would have had nothing to recover.
+func (l *life) amidTransactions(ctx context.Context, env *scenario.Environment) error {
+	copied, err := env.Committed(ctx, restoredPod)
+	if err != nil {
+		return err
+	}
+	all, err := env.Committed(ctx, scenario.DatabasePod)
+	if err != nil {
+		return err
+	}
+	env.Reporter.Note("of the load's %d transactions the copy has %d", all-l.unloaded, copied-l.unloaded)
+	if copied <= l.unloaded || all <= copied {
+		return fmt.Errorf("there were %d transactions before the load began, %d in the copy, and %d in the end", l.unloaded, copied, all)
+	}
+	log, err := env.Kubectl(ctx, "", "logs", "-n", cluster.Namespace, restoredPod)
+	if err != nil {
+		return err
+	}
+	for _, words := range []string{"was not properly shut down; automatic recovery in progress", "redo done at"} {
+		if !strings.Contains(log, words) {
+			return fmt.Errorf("the restored server does not say %q, but\n%s", words, cluster.Tail(log, 2000))
+		}
+	}
+	return nil
+}
+
+func bothConsistent(ctx context.Context, env *scenario.Environment) error {
+	for _, pod := range []string{scenario.DatabasePod, restoredPod} {
+		if out, err := env.ExecInPod(ctx, pod, "pg_amcheck", "--install-missing", "--heapallindexed", "postgres"); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		agree, err := env.QueryIn(ctx, pod, scenario.SumsAgreeQuery)
+		if err != nil {
+			return err
+		}
+		if agree != "t" {
+			return fmt.Errorf("%s: pgbench's sums differ (%q)", pod, agree)
+		}
+	}
+	return nil
+}
