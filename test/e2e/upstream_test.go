@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,11 +35,13 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	only := regexp.MustCompile(strings.Join(sample, "|"))
-	summary, err := conformance.Run(t.Context(), conformance.Options{
+	ctx, stop := env.Lab.WhileHealthy(t.Context())
+	defer stop()
+	summary, err := conformance.Run(ctx, conformance.Options{
 		Lab: env.Lab, Dir: dir, Only: only, Jobs: 2, Limit: 15 * time.Minute, Out: os.Stdout,
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(errors.Join(context.Cause(ctx), err))
 	}
 	var specs []conformance.Spec
 	for _, s := range summary.Claimed() {

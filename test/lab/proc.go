@@ -235,3 +235,10 @@ func ignoreMissing(err error) error {
 	}
 	return err
 }
+
+// killGroup gives cmd a process group, and kills the group when cmd's context ends. exec.CommandContext kills cmd alone; its
+// children then continue, and Wait waits for those that hold a pipe of its output.
+func killGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+}

@@ -3,13 +3,16 @@ package lab
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestParseVersions(t *testing.T) {
@@ -296,5 +299,31 @@ func TestNodeErrorNamesThePanickedNode(t *testing.T) {
 	}
 	if err := l.NodeError(); err != nil {
 		t.Errorf("after the next boot: %v", err)
+	}
+}
+
+func TestKillGroup(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out, stdout := io.Pipe()
+	cmd := exec.CommandContext(ctx, "bash", "-c", "sleep 600 & echo; wait")
+	cmd.Stdout = stdout // not a file: the command gets a pipe, which the child holds
+	killGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the child runs
+		t.Fatal(err)
+	}
+	cancel(errors.New("a node's kernel panicked"))
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the command succeeded")
+		}
+	case <-time.After(30 * time.Second):
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		t.Fatal("the command's child continues after the end of the context")
 	}
 }
