@@ -72,8 +72,11 @@ func run(m *testing.M) (int, error) {
 	if err := removeGroups(); err != nil {
 		return 0, err
 	}
-	// Lazily: udev may be running it because of what was just removed.
+	// Lazily: udev may be running it because of what was just removed. The script then still writes to the log.
 	if err := command("umount", "--lazy", "/usr/sbin/lvm"); err != nil {
+		return 0, err
+	}
+	if err := command("udevadm", "settle"); err != nil {
 		return 0, err
 	}
 	return code, os.RemoveAll(work)
