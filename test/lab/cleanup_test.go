@@ -111,6 +111,13 @@ func testExec(ctx context.Context, t *testing.T, l *Lab) {
 	if lines := strings.Count(both.String(), "one\n") + strings.Count(both.String(), "two\n"); err != nil || code != 0 || lines != 1000 || both.Len() != 4000 {
 		t.Errorf("Exec with one writer for both streams = %d, %v, %d lines, %d bytes", code, err, lines, both.Len())
 	}
+	large := strings.Repeat("0123456789abcdef", 1<<17) // the host sends it in frames larger than the MTU
+	out.Reset()
+	limit, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if code, err := l.Exec(limit, "node-1", strings.NewReader(large), &out, nil, "wc", "-c"); err != nil || code != 0 || strings.TrimSpace(out.String()) != "2097152" {
+		t.Errorf("Exec with an input of 2 MiB = %d, %v, %s", code, err, out.String())
+	}
 	if code, err := l.Exec(ctx, "node-9", nil, nil, nil, "true"); err == nil || code != -1 {
 		t.Errorf("Exec on a node that is not there = %d, %v", code, err)
 	}

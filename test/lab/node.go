@@ -102,7 +102,8 @@ func umlArgs(m machine) []string {
 		args = append(args, fmt.Sprintf("ubd%c=%s", 'b'+i, d))
 	}
 	args = append(args,
-		fmt.Sprintf("vec0:transport=tap,ifname=%s,mac=%s,depth=128", m.tap(), m.mac()),
+		// Without gro, the kernel drops frames larger than the MTU; the host's TCP sends such frames.
+		fmt.Sprintf("vec0:transport=tap,ifname=%s,mac=%s,depth=128,gro=1", m.tap(), m.mac()),
 		"seccomp=auto",
 		"root=/dev/ubda", "rw", "init=/sbin/lab-init", "panic=1",
 		"con=null", "con0=null,fd:1", // con0 on a closed standard input would spin

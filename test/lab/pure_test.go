@@ -115,7 +115,7 @@ func TestUMLArgs(t *testing.T) {
 	for _, want := range []string{
 		"umid=node-3", "uml_dir=/l/uml", "ubda=/l/nodes/node-3/root.cow,/c/root.img",
 		"ubdb=/l/nodes/node-3/disk1.img", "ubdc=/l/nodes/node-3/disk2.img",
-		"vec0:transport=tap,ifname=tap3,mac=52:54:00:00:00:03,depth=128", "con=null", "con0=null,fd:1",
+		"vec0:transport=tap,ifname=tap3,mac=52:54:00:00:00:03,depth=128,gro=1", "con=null", "con0=null,fd:1",
 		"lab_role=worker", "lab_node=node-3", "lab_ip=10.88.0.13", "lab_group=vg-big", "lab_share=/l/share",
 	} {
 		if !slices.Contains(got, want) {
