@@ -24,9 +24,7 @@ func (l *Lab) ControlPlaneError() error {
 	return nil
 }
 
-// NodeError returns an error that names the node whose kernel panicked, with the end of its console, or nil. User-mode Linux rarely
-// panics. With Linux 7.2, a write to a page that another thread frees at that moment ("Segfault without
-// recovery target" in copy_to_user) ended one node in about fifty clusters.
+// NodeError returns an error that names the node whose kernel panicked, with the end of its console, or nil.
 func (l *Lab) NodeError() error {
 	for _, name := range l.NodeNames() {
 		if l.alive(name) {

@@ -88,6 +88,7 @@ func TestNodeLifecycleLeavesNothing(t *testing.T) {
 	}
 	t.Run("exec", func(t *testing.T) { testExec(ctx, t, l) })
 	t.Run("zeroed blocks become holes", func(t *testing.T) { testSparse(ctx, t, l) })
+	t.Run("out of memory", func(t *testing.T) { testOutOfMemory(ctx, t, l) })
 	t.Run("power cut", func(t *testing.T) { testPowerCut(ctx, t, l) })
 	if err := l.Down(ctx); err != nil {
 		t.Fatal(err)
@@ -248,5 +249,38 @@ func TestInterruptedUpIsCleanedUp(t *testing.T) {
 				t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
 			}
 		})
+	}
+}
+
+// outOfMemory lets the kernel write to pages that a process has only read, until the memory cgroup is full.
+const outOfMemory = `echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir -p /sys/fs/cgroup/full
+echo 8M >/sys/fs/cgroup/full/memory.max
+echo $$ >/sys/fs/cgroup/full/cgroup.procs
+exec perl -e '
+	$pages = 8192;
+	$area = syscall(9, 0, $pages * 4096, 3, 0x22, -1, 0); # mmap
+	unpack("P1", pack("Q", $area + $_ * 4096)) for 0 .. $pages - 1;
+	syscall(5, 0, $area + $_ * 4096) for 0 .. $pages - 1; # fstat
+	print "the memory sufficed\n";
+'`
+
+// testOutOfMemory: the kernel kills the process, and does not panic.
+func testOutOfMemory(ctx context.Context, t *testing.T, l *Lab) {
+	k, err := l.kernel(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tested := l.versions["DEBIAN_KERNEL_VERSION"]; k.version != tested {
+		t.Skipf("the node runs Linux %s; the correction is for Linux %s", k.version, tested)
+	}
+	for range 3 {
+		var out strings.Builder
+		if code, err := l.Exec(ctx, "node-1", nil, &out, &out, "sh", "-ec", outOfMemory); code != 128 || err == nil || !strings.Contains(err.Error(), "signal KILL") {
+			t.Fatalf("Exec = %d, %v, %s; want that the kernel kills the process", code, err, out.String())
+		}
+	}
+	if err := l.NodeError(); err != nil {
+		t.Error(err)
 	}
 }

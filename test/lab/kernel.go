@@ -27,7 +27,7 @@ const (
 // in a node take a third of the time. The kernel alone uses that suite's C library.
 func (l *Lab) kernel(ctx context.Context) (kernel, error) {
 	suite := l.versions["DEBIAN_KERNEL_SUITE"]
-	key := hash(suite)
+	key := hash(suite, maybeMap, correctedMaybeMap)
 	tree := filepath.Join(l.cache, "kernel", key, "tree")
 	_, err := l.artifact(ctx, "kernel", key, func(dir string) error {
 		unfinished := filepath.Join(dir, "tree")
@@ -41,8 +41,12 @@ func (l *Lab) kernel(ctx context.Context) (kernel, error) {
 		if _, err := os.Stat(filepath.Join(unfinished, libraries, umlLoader)); err != nil {
 			libraries = filepath.Join("usr", libraries)
 		}
+		binary := filepath.Join(unfinished, umlBinary)
+		if _, err := correctKernel(binary); err != nil {
+			return err
+		}
 		return l.tool(ctx, "kernel", "patchelf", "--set-interpreter", filepath.Join(tree, libraries, umlLoader),
-			"--set-rpath", filepath.Join(tree, libraries), filepath.Join(unfinished, umlBinary))
+			"--set-rpath", filepath.Join(tree, libraries), binary)
 	})
 	if err != nil {
 		return kernel{}, err

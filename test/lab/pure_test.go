@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -325,5 +326,34 @@ func TestKillGroup(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		t.Fatal("the command's child continues after the end of the context")
+	}
+}
+
+func TestCorrectMaybeMap(t *testing.T) {
+	values := map[string][]byte{"mm": {0x58, 4, 0, 0}}
+	for i, name := range []string{"current", "virt_to_pte", "handle_page_fault"} {
+		values[name] = bytes.Repeat([]byte{byte(i + 1)}, 8)
+	}
+	faulty, err := machineCode(maybeMap, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := slices.Concat(faulty[:20], []byte("before")), []byte("after") // the first bytes alone are no match
+	text := slices.Concat(before, faulty, after)
+	if found, err := correctMaybeMap(text); err != nil || !found {
+		t.Fatalf("correctMaybeMap = %v, %v", found, err)
+	}
+	want, err := machineCode(correctedMaybeMap, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(text, slices.Concat(before, want)) || !bytes.HasSuffix(text, after) {
+		t.Errorf("the text is %x", text)
+	}
+	other := bytes.Clone(faulty)
+	other[bytes.LastIndex(other, values["mm"])]++ // an instruction that reads another field
+	same := bytes.Clone(other)
+	if found, err := correctMaybeMap(other); err != nil || found || !bytes.Equal(other, same) {
+		t.Errorf("correctMaybeMap of another function = %v, %v", found, err)
 	}
 }
