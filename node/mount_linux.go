@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -68,6 +70,25 @@ var noCanonicalize = []string{"--no-canonicalize"}
 func (m machine) Mount(source, target, fsType string, options []string) error {
 	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, noCanonicalize); err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot mount %s at %s: %s", source, target, oneLine([]byte(err.Error())))
+	}
+	if err := requireContext(target, options); err != nil {
+		return errors.Join(err, m.Unmount(target))
+	}
+	return nil
+}
+
+// requireContext returns an error (lvm.KindConflict) if a mount lacks an SELinux label among its options.
+func requireContext(target string, options []string) error {
+	if !slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "context=") }) {
+		return nil
+	}
+	mounts, err := mountsWhere(func(m *mountinfo.Info) bool { return m.Mountpoint == target })
+	if err != nil || len(mounts) == 0 {
+		return err
+	}
+	if dropped := droppedContext(options, mounts[len(mounts)-1].VFSOptions); dropped != "" {
+		return lvm.Errorf(lvm.KindConflict, "cannot mount a file system at %s with the SELinux label %s: the driver's mount command does not see "+
+			"SELinux; set seLinuxMount in the driver's chart, which mounts the host's /etc/selinux and /sys/fs/selinux", target, dropped)
 	}
 	return nil
 }

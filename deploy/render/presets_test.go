@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	storage "k8s.io/api/storage/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -37,6 +38,35 @@ func TestPresets(t *testing.T) {
 		}
 		if name := "presets/" + filepath.Base(file); !strings.Contains(string(page), name) {
 			t.Errorf("docs/howto/distributions.md does not name %s", name)
+		}
+	}
+}
+
+// TestSELinuxMount: the kubelet requests labels as mount options, and mount(8) in the driver's container sees SELinux: it needs the
+// configuration, and a selinuxfs that it could write to. Without the value, the pod has neither.
+func TestSELinuxMount(t *testing.T) {
+	for _, enabled := range []bool{false, true} {
+		text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"seLinuxMount": enabled})
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs := split(t, text)
+		var driver storage.CSIDriver
+		only(t, docs, "CSIDriver", &driver)
+		if got := driver.Spec.SELinuxMount != nil && *driver.Spec.SELinuxMount; got != enabled {
+			t.Errorf("with seLinuxMount %v, the CSIDriver has %v", enabled, got)
+		}
+		for _, c := range daemonSet(t, docs).Spec.Template.Spec.Containers {
+			readOnly := map[string]bool{}
+			for _, m := range c.VolumeMounts {
+				readOnly[m.MountPath] = m.ReadOnly
+			}
+			config, hasConfig := readOnly["/etc/selinux"]
+			fs, hasFS := readOnly["/sys/fs/selinux"]
+			want := enabled && c.Name == "nodelvm"
+			if hasConfig != want || hasFS != want || want && (!config || fs) {
+				t.Errorf("with seLinuxMount %v, container %s has the mounts %v", enabled, c.Name, readOnly)
+			}
 		}
 	}
 }

@@ -239,7 +239,7 @@ func TestStagingPathInUse(t *testing.T) {
 	c := connect(t)
 	v := c.create(t, createRequest("taken", 64*mebibyte))
 	staging := t.TempDir()
-	if err := command("mount", "-t", "tmpfs", "somebody", staging); err != nil {
+	if err := command("mount", "-t", "tmpfs", "another", staging); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -17,7 +17,7 @@ import (
 var nodePackages = []string{
 	"lvm2", "thin-provisioning-tools", "xfsprogs", "btrfs-progs", "e2fsprogs", "cryptsetup-bin",
 	"udev", "kmod", "mount", "util-linux", "procps", "iproute2", "busybox-static", "ca-certificates",
-	"runc", "containernetworking-plugins", "openssh-server",
+	"runc", "containernetworking-plugins", "openssh-server", "checkpolicy",
 }
 
 //go:embed files/lab-init
