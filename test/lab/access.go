@@ -55,14 +55,26 @@ func (l *Lab) Kubectl(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	return l.Run(ctx, stdin, stdout, stderr, append([]string{st.Binaries["kubectl"]}, args...)...)
+	return l.runCommand(l.command(ctx, stdin, stdout, stderr, append([]string{st.Binaries["kubectl"]}, args...)...))
 }
 
-// Run runs a program of the host inside the lab's network namespace, with KUBECONFIG set to the admin's kubeconfig.
+// Run runs a program of the host inside the lab's network namespace, with KUBECONFIG set to the admin's kubeconfig. The end of ctx
+// kills its children, too.
 func (l *Lab) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, argv ...string) error {
+	cmd := l.command(ctx, stdin, stdout, stderr, argv...)
+	killGroup(cmd)
+	return l.runCommand(cmd)
+}
+
+func (l *Lab) command(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	return cmd
+}
+
+// runCommand runs cmd inside the lab's network namespace.
+func (l *Lab) runCommand(cmd *exec.Cmd) error {
 	if err := l.inNamespace(-1, cmd.Start); err != nil {
 		return err
 	}

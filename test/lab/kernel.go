@@ -27,7 +27,7 @@ const (
 // in a node take a third of the time. The kernel alone uses that suite's C library.
 func (l *Lab) kernel(ctx context.Context) (kernel, error) {
 	suite := l.versions["DEBIAN_KERNEL_SUITE"]
-	key := hash(suite, maybeMap, correctedMaybeMap)
+	key := hash(suite, maybeMap, patchedMaybeMap)
 	tree := filepath.Join(l.cache, "kernel", key, "tree")
 	_, err := l.artifact(ctx, "kernel", key, func(dir string) error {
 		unfinished := filepath.Join(dir, "tree")
@@ -42,7 +42,7 @@ func (l *Lab) kernel(ctx context.Context) (kernel, error) {
 			libraries = filepath.Join("usr", libraries)
 		}
 		binary := filepath.Join(unfinished, umlBinary)
-		if _, err := correctKernel(binary); err != nil {
+		if _, err := patchKernel(binary); err != nil {
 			return err
 		}
 		return l.tool(ctx, "kernel", "patchelf", "--set-interpreter", filepath.Join(tree, libraries, umlLoader),

@@ -16,7 +16,7 @@ import (
 // writes to the page of zeros that all processes share. In Linux 7.2 this page is read-only, and the kernel panics with "Segfault
 // without recovery target".
 //
-// correctKernel replaces the function by one that checks the page again, and returns EFAULT to the process if 32 faults do not help.
+// patchKernel replaces the function by one that checks the page again, and returns EFAULT to the process if 32 faults do not help.
 
 // maybeMap is the function as in Debian's linux.uml 7.2: machine code, with the names of four values that the new function needs, too.
 const maybeMap = `55 4189f1 4889e5 4155 49bd {current} 4154 49bc {virt_to_pte} 53 4889fb 4889de 4883ec18
@@ -24,8 +24,8 @@ const maybeMap = `55 4189f1 4889e5 4155 49bd {current} 4154 49bc {virt_to_pte} 5
 	31f6 4c8d45dc b901000000 4489ca 48b8 {handle_page_fault} 4889df ffd0 85c0 b800000000 751a
 	498b4500 4889de 488bb8 {mm} 41ffd4 31d2 f60011 480f44c2 4883c418 5b 415c 415d 5d c3`
 
-// correctedMaybeMap has the same arguments (%rdi: address, %esi: write) and result (the page's entry, or NULL).
-var correctedMaybeMap = strings.Join([]string{
+// patchedMaybeMap has the same arguments (%rdi: address, %esi: write) and result (the page's entry, or NULL).
+var patchedMaybeMap = strings.Join([]string{
 	"55 4889e5 53 4154 4155 4883ec18", // push %rbp; mov %rsp,%rbp; push %rbx; push %r12; push %r13; sub $0x18,%rsp
 	"4889fb 4189f4 41bd20000000",      // mov %rdi,%rbx; mov %esi,%r12d; mov $32,%r13d
 	// again:
@@ -49,44 +49,52 @@ var correctedMaybeMap = strings.Join([]string{
 // sizes are the bytes of the named values.
 var sizes = map[string]int{"current": 8, "virt_to_pte": 8, "handle_page_fault": 8, "mm": 4}
 
-// correctKernel corrects the kernel in a file, and reports whether it found the function. Another build than Debian's may have other
+// patchKernel patches the kernel in a file, and reports whether it found the function. Another build than Debian's may have other
 // machine code; it stays as it is.
-func correctKernel(file string) (found bool, err error) {
+func patchKernel(file string) (found bool, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return false, err
 	}
-	if found, err = correctMaybeMap(text); err != nil || !found {
+	if found, err = patchMaybeMap(text); err != nil || !found {
 		return false, err
 	}
 	return true, os.WriteFile(file, text, 0o755)
 }
 
-func correctMaybeMap(text []byte) (found bool, err error) {
-	beginning, _, _ := strings.Cut(maybeMap, "{")
-	first, err := machineCode(beginning, nil)
+func patchMaybeMap(text []byte) (found bool, err error) {
+	at, values, size, err := findCode(text, maybeMap)
+	if err != nil || values == nil {
+		return false, err
+	}
+	patched, err := machineCode(patchedMaybeMap, values)
 	if err != nil {
 		return false, err
 	}
-	for at := 0; ; at++ {
+	if len(patched) > size {
+		return false, fmt.Errorf("the new function has %d bytes, want at most %d", len(patched), size)
+	}
+	copy(text[at:], patched)
+	return true, nil
+}
+
+// findCode returns the place of the first match of a pattern in text, the named values, and the size of the code; values is nil if there
+// is no match.
+func findCode(text []byte, pattern string) (at int, values map[string][]byte, size int, err error) {
+	beginning, _, _ := strings.Cut(pattern, "{")
+	first, err := machineCode(beginning, nil)
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	for ; ; at++ {
 		next := bytes.Index(text[at:], first)
 		if next < 0 {
-			return false, nil
+			return 0, nil, 0, nil
 		}
 		at += next
-		values, size := matchCode(text[at:], maybeMap)
-		if values == nil {
-			continue
+		if values, size = matchCode(text[at:], pattern); values != nil {
+			return at, values, size, nil
 		}
-		corrected, err := machineCode(correctedMaybeMap, values)
-		if err != nil {
-			return false, err
-		}
-		if len(corrected) > size {
-			return false, fmt.Errorf("the corrected function has %d bytes, want at most %d", len(corrected), size)
-		}
-		copy(text[at:], corrected)
-		return true, nil
 	}
 }
 

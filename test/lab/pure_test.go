@@ -329,7 +329,7 @@ func TestKillGroup(t *testing.T) {
 	}
 }
 
-func TestCorrectMaybeMap(t *testing.T) {
+func TestPatchMaybeMap(t *testing.T) {
 	values := map[string][]byte{"mm": {0x58, 4, 0, 0}}
 	for i, name := range []string{"current", "virt_to_pte", "handle_page_fault"} {
 		values[name] = bytes.Repeat([]byte{byte(i + 1)}, 8)
@@ -340,10 +340,10 @@ func TestCorrectMaybeMap(t *testing.T) {
 	}
 	before, after := slices.Concat(faulty[:20], []byte("before")), []byte("after") // the first bytes alone are no match
 	text := slices.Concat(before, faulty, after)
-	if found, err := correctMaybeMap(text); err != nil || !found {
-		t.Fatalf("correctMaybeMap = %v, %v", found, err)
+	if found, err := patchMaybeMap(text); err != nil || !found {
+		t.Fatalf("patchMaybeMap = %v, %v", found, err)
 	}
-	want, err := machineCode(correctedMaybeMap, values)
+	want, err := machineCode(patchedMaybeMap, values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func TestCorrectMaybeMap(t *testing.T) {
 	other := bytes.Clone(faulty)
 	other[bytes.LastIndex(other, values["mm"])]++ // an instruction that reads another field
 	same := bytes.Clone(other)
-	if found, err := correctMaybeMap(other); err != nil || found || !bytes.Equal(other, same) {
-		t.Errorf("correctMaybeMap of another function = %v, %v", found, err)
+	if found, err := patchMaybeMap(other); err != nil || found || !bytes.Equal(other, same) {
+		t.Errorf("patchMaybeMap of another function = %v, %v", found, err)
 	}
 }

@@ -21,26 +21,22 @@ PS1='(lab) \w\$ '
 // kubeconfig, and with kubectl, helm and the plugin kubectl-nodelvm in its PATH. If bash itself fails, the error is an
 // *exec.ExitError.
 func (l *Lab) Shell(ctx context.Context, dir string, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
-	cmd, err := l.shell(ctx, dir, args)
+	cmd, err := l.shell(ctx, dir, stdin, stdout, stderr, args...)
 	if err != nil {
 		return err
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	killGroup(cmd)
-	if err := l.inNamespace(-1, cmd.Start); err != nil {
-		return err
-	}
-	return cmd.Wait()
+	return l.runCommand(cmd)
 }
 
-func (l *Lab) shell(ctx context.Context, dir string, args []string) (*exec.Cmd, error) {
+func (l *Lab) shell(ctx context.Context, dir string, stdin io.Reader, stdout, stderr io.Writer, args ...string) (*exec.Cmd, error) {
 	tools, err := l.tools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "bash", args...)
+	cmd := l.command(ctx, stdin, stdout, stderr, append([]string{"bash"}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig(), "NODELVM_LAB="+l.dir, "PATH="+tools+":"+os.Getenv("PATH"))
+	cmd.Env = append(cmd.Env, "NODELVM_LAB="+l.dir, "PATH="+tools+":"+os.Getenv("PATH"))
 	return cmd, nil
 }
 
@@ -54,15 +50,11 @@ func (l *Lab) InteractiveShell(ctx context.Context) error {
 	if err := os.WriteFile(rc, fmt.Appendf(nil, shellRC, tools), 0o644); err != nil {
 		return err
 	}
-	cmd, err := l.shell(ctx, l.checkout, []string{"--rcfile", rc, "-i"})
+	cmd, err := l.shell(ctx, l.checkout, os.Stdin, os.Stdout, os.Stderr, "--rcfile", rc, "-i")
 	if err != nil {
 		return err
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := l.inNamespace(-1, cmd.Start); err != nil {
-		return err
-	}
-	return cmd.Wait()
+	return l.runCommand(cmd) // in the process group of the terminal
 }
 
 // tools fills the lab's folder bin with a user's commands, and returns it. It compiles the plugin of this checkout.
