@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"math"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
@@ -69,31 +69,32 @@ func TestFileSystems(t *testing.T) {
 // TestFileSystemThatDoesNotAnswer: callers get an error in time, all of them together cost one read, and a later call gets the
 // usage.
 func TestFileSystemThatDoesNotAnswer(t *testing.T) {
-	f := newFake()
-	f.mounts["/staging"] = fsMount(ourDevice, false)
-	answer, reads := make(chan struct{}), atomic.Int32{}
-	f.usage = func(m MountedFileSystem) (Usage, error) {
-		reads.Add(1)
-		<-answer
-		return f.Usage(m.Path)
-	}
-	s := f.server()
-	impatient, stop := context.WithCancel(t.Context())
-	stop()
-	for range 3 {
-		got, err := s.FileSystems(impatient)
-		if entry := got[testID]; err != nil || !strings.Contains(entry.Error, "has not answered since") || entry.Size != 0 {
-			t.Errorf("got %+v, %v", got, err)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.mounts["/staging"] = fsMount(ourDevice, false)
+		answer, reads := make(chan struct{}), atomic.Int32{}
+		f.usage = func(m MountedFileSystem) (Usage, error) {
+			reads.Add(1)
+			<-answer
+			return f.Usage(m.Path)
 		}
-	}
-	close(answer)
-	got, err := s.FileSystems(t.Context())
-	if entry := got[testID]; err != nil || entry.Error != "" || entry.Size != 100 {
-		t.Errorf("once it answers: %+v, %v", got, err)
-	}
-	if n := reads.Load(); n != 1 {
-		t.Errorf("%d reads of one file system", n)
-	}
+		s := f.server()
+		for range 3 {
+			got, err := s.FileSystems(t.Context())
+			if entry := got[testID]; err != nil || !strings.Contains(entry.Error, "has not answered since") || entry.Size != 0 {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		}
+		if n := reads.Load(); n != 1 {
+			t.Errorf("%d reads of one file system", n)
+		}
+		close(answer)
+		synctest.Wait()
+		got, err := s.FileSystems(t.Context())
+		if entry := got[testID]; err != nil || entry.Error != "" || entry.Size != 100 {
+			t.Errorf("once it answers: %+v, %v", got, err)
+		}
+	})
 }
 
 // TestFullFileSystems: each limit of a file system has its condition, with the command that expands its claim.
