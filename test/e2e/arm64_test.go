@@ -143,10 +143,10 @@ var toolRuns = []struct{ command, prints string }{
 	{"lvm lvcreate -y --type raid1 -m 1 -L 64m -n raid1 arm64", "created"},
 	{"lvm lvcreate -y --type thin-pool -L 128m -n pool arm64", "created"},
 	{"lvm lvcreate -y -V 200m --thinpool pool -n thin arm64", "created"},
-	{"lvm lvcreate -y -s -n snapshot arm64/thin", "created"},
+	{"lvm lvcreate -y -s -n copy arm64/thin", "created"},
 	{"lvm lvextend -L +64m arm64/pool", "successfully resized"},
 	{"lvm vgchange -an arm64", "0 logical volume(s)"}, // thin_check, too
-	{"lvm vgchange -ay arm64", "6 logical volume(s)"},
+	{"lvm vgchange -ay -K arm64", "6 logical volume(s)"},
 	{"lvm lvs --noheadings -o lv_attr arm64/linear", "-wi-a-----"},
 
 	{"mkfs.ext4 -q /dev/arm64/linear", ""},
@@ -176,7 +176,7 @@ var toolRuns = []struct{ command, prints string }{
 	{"cryptsetup resize --key-file /etc/debian_version arm64-plain", ""},
 	{"cryptsetup close arm64-plain", ""},
 
-	{"lvm lvremove -y arm64/snapshot arm64/thin arm64/pool arm64/raid1 arm64/striped arm64/linear", "successfully removed"},
+	{"lvm lvremove -y arm64/copy arm64/thin arm64/pool arm64/raid1 arm64/striped arm64/linear", "successfully removed"},
 	{"dmsetup ls", "No devices found"},
 	{"lvm vgremove -y arm64", "successfully removed"},
 }
