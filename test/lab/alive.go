@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,17 +25,28 @@ func (l *Lab) ControlPlaneError() error {
 	return nil
 }
 
-// NodeError returns an error that names the node whose kernel panicked, with the end of its console, or nil.
+// NodeError returns an error that names the node whose kernel panicked, with the part of its console that shows the panic, or nil.
 func (l *Lab) NodeError() error {
 	for _, name := range l.NodeNames() {
 		if l.alive(name) {
 			continue
 		}
-		if end := l.endOfLog(name); strings.Contains(end, "Kernel panic") && !strings.Contains(end, "Attempted to kill init") { // a shutdown ends with that panic
-			return l.logged(name, fmt.Errorf("the kernel of %s panicked:\n%s", name, end))
+		if lines := panicLines(l.readLog(name)); len(lines) > 0 {
+			return l.logged(name, fmt.Errorf("the kernel of %s panicked:\n%s", name, strings.Join(lines, "\n")))
 		}
 	}
 	return nil
+}
+
+// panicLines returns the lines of a console around the panic of its last boot, and none without a panic. A shutdown, too, ends with
+// a panic, that of init's end: panicLines ignores it.
+func panicLines(console string) []string {
+	lines := strings.Split(console[max(0, strings.LastIndex(console, "Linux version ")):], "\n")
+	at := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "Kernel panic") })
+	if at < 0 || strings.Contains(lines[at], "Attempted to kill init") {
+		return nil
+	}
+	return lines[max(0, at-10):min(len(lines), at+tailLines)]
 }
 
 // WhileHealthy derives a context that ends when a process of the control plane ends or a node's kernel panics. Its cause is the
@@ -56,9 +68,14 @@ func (l *Lab) WhileHealthy(ctx context.Context) (context.Context, context.Cancel
 }
 
 func (l *Lab) endOfLog(name string) string {
+	return strings.Join(lastLines([]byte(l.readLog(name)), tailLines), "\n")
+}
+
+// readLog returns the log of a process, or why it cannot be read.
+func (l *Lab) readLog(name string) string {
 	text, err := os.ReadFile(l.logFile(name))
 	if err != nil {
 		return err.Error()
 	}
-	return strings.Join(lastLines(text, tailLines), "\n")
+	return string(text)
 }

@@ -89,6 +89,7 @@ func TestNodeLifecycleLeavesNothing(t *testing.T) {
 	t.Run("exec", func(t *testing.T) { testExec(ctx, t, l) })
 	t.Run("zeroed blocks become holes", func(t *testing.T) { testSparse(ctx, t, l) })
 	t.Run("out of memory", func(t *testing.T) { testOutOfMemory(ctx, t, l) })
+	t.Run("kernel panic", func(t *testing.T) { testPanic(ctx, t, l) })
 	t.Run("power cut", func(t *testing.T) { testPowerCut(ctx, t, l) })
 	if err := l.Down(ctx); err != nil {
 		t.Fatal(err)
@@ -252,15 +253,20 @@ func TestInterruptedUpIsCleanedUp(t *testing.T) {
 	}
 }
 
-// outOfMemory lets the kernel write to pages that a process has only read, until the memory cgroup is full.
+// outOfMemory lets the kernel write to pages that a process has only read, until the memory cgroup is full. mlockall keeps perl's own
+// code out of reclaim: while the kernel can reclaim code that perl needs again at once, it calls no OOM killer, and both are busy for
+// minutes or hours.
 const outOfMemory = `echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 mkdir -p /sys/fs/cgroup/full
-echo 8M >/sys/fs/cgroup/full/memory.max
+echo 32M >/sys/fs/cgroup/full/memory.max
 echo $$ >/sys/fs/cgroup/full/cgroup.procs
 exec perl -e '
-	$pages = 8192;
+	$| = 1;
+	syscall(151, 1) == 0 or die "mlockall: $!"; # MCL_CURRENT
+	$pages = 16384;
 	$area = syscall(9, 0, $pages * 4096, 3, 0x22, -1, 0); # mmap
 	unpack("P1", pack("Q", $area + $_ * 4096)) for 0 .. $pages - 1;
+	print "read\n";
 	syscall(5, 0, $area + $_ * 4096) for 0 .. $pages - 1; # fstat
 	print "the memory sufficed\n";
 '`
@@ -282,13 +288,29 @@ func testOutOfMemory(ctx context.Context, t *testing.T, l *Lab) {
 		}
 		t.Skipf("Linux %s has other machine code than Linux %s, which the lab patches", k.version, tested)
 	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
 	for range 3 {
 		var out strings.Builder
-		if code, err := l.Exec(ctx, "node-1", nil, &out, &out, "sh", "-ec", outOfMemory); code != 128 || err == nil || !strings.Contains(err.Error(), "signal KILL") {
-			t.Fatalf("Exec = %d, %v, %s; want that the kernel kills the process", code, err, out.String())
+		code, err := l.Exec(ctx, "node-1", nil, &out, &out, "sh", "-ec", outOfMemory)
+		if code != 128 || err == nil || !strings.Contains(err.Error(), "signal KILL") || out.String() != "read\n" {
+			t.Fatalf("Exec = %d, %v, %q; want that the kernel kills the process while it writes", code, err, out.String())
 		}
 	}
 	if err := l.NodeError(); err != nil {
 		t.Error(err)
+	}
+}
+
+// testPanic: a command ends with an error if the node's kernel panics; the node boots again.
+func testPanic(ctx context.Context, t *testing.T, l *Lab) {
+	limit, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	code, err := l.Exec(limit, "node-1", nil, nil, nil, "sh", "-c", "echo c >/proc/sysrq-trigger; sleep 600")
+	if code != -1 || err == nil || !strings.Contains(err.Error(), "the kernel of node-1 panicked") || !strings.Contains(err.Error(), "write_sysrq_trigger") {
+		t.Errorf("Exec = %d, %v; want the panic and its place in the kernel", code, err)
+	}
+	if err := l.Boot(ctx, "node-1"); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -295,6 +295,16 @@ func TestNodeErrorNamesThePanickedNode(t *testing.T) {
 			t.Errorf("error = %v, want the node and the end of its console", err)
 		}
 	}
+	const boot = "Linux version 7.2.7\n" + cut
+	for console, want := range map[string]int{
+		boot + "oops\nKernel panic - not syncing: Fatal\n" + strings.Repeat("trace\n", 100): tailLines + 3,
+		boot + "Kernel panic - not syncing: Fatal\n" + boot:                                 0, // a later boot
+		boot + "Kernel panic - not syncing: Attempted to kill init! exitcode=0\n trace\n":   0, // a shutdown
+	} {
+		if lines := panicLines(console); len(lines) != want {
+			t.Errorf("%d lines, want %d, of the console\n%s\nare\n%s", len(lines), want, console, strings.Join(lines, "\n"))
+		}
+	}
 	if err := l.record("node-2", os.Getpid()); err != nil { // it boots again
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -25,7 +26,7 @@ const (
 
 // Exec runs argv in a node as root and returns its exit code. stdin, stdout and stderr may be nil; stdout and stderr may be the same
 // pointer. It returns an error and the exit code -1 if it cannot run the command, if ctx ends, which kills the command, or if it loses
-// the connection. If a signal ended the command, it returns an error and 128.
+// the connection, because the node's kernel panicked for example. If a signal ended the command, it returns an error and 128.
 func (l *Lab) Exec(ctx context.Context, node string, stdin io.Reader, stdout, stderr io.Writer, argv ...string) (int, error) {
 	if len(argv) == 0 {
 		return -1, errors.New("no command given")
@@ -51,23 +52,42 @@ func (l *Lab) exec(ctx context.Context, node string, stdin io.Reader, stdout, st
 	if err := session.Start("export " + mark + "; exec " + shellQuote(argv)); err != nil {
 		return -1, fmt.Errorf("%s: %w", node, err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- session.Wait() }()
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		return -1, errors.Join(fmt.Errorf("%s: %s: %w", node, argv[0], ctx.Err()), l.killMarked(ctx, node, mark))
-	}
+	err = l.await(ctx, node, session)
 	var exit *ssh.ExitError
 	switch {
 	case err == nil:
 		return 0, nil
+	case errors.Is(err, errContextEnded):
+		return -1, errors.Join(fmt.Errorf("%s: %s: %w", node, argv[0], ctx.Err()), l.killMarked(ctx, node, mark))
 	case errors.As(err, &exit) && exit.Signal() != "":
 		return 128, fmt.Errorf("%s: %s: ended by signal %s", node, argv[0], exit.Signal())
 	case errors.As(err, &exit):
 		return exit.ExitStatus(), nil
 	default:
 		return -1, fmt.Errorf("%s: %s: connection lost: %w", node, argv[0], err)
+	}
+}
+
+// errContextEnded is await's error if its context ended first.
+var errContextEnded = errors.New("the context ended")
+
+// await waits until a session's command ends. A node whose kernel panics leaves the connection open: await returns NodeError's error.
+func (l *Lab) await(ctx context.Context, node string, session *ssh.Session) error {
+	done := make(chan error, 1)
+	go func() { done <- session.Wait() }()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return errContextEnded
+		case <-tick.C:
+			if !l.alive(node) {
+				return cmp.Or(l.NodeError(), errors.New("the node ended"))
+			}
+		}
 	}
 }
 
