@@ -32,5 +32,6 @@ const (
 	ReasonSnapshotMismatch        = "SnapshotMismatch"
 	ReasonSnapshotLost            = "SnapshotLost"
 	ReasonSnapshotDeleted         = "SnapshotDeleted"
+	ReasonNodeRemovalLosesVolumes = "NodeRemovalLosesVolumes"
 	ReasonWaitingForCapacity      = "WaitingForCapacity" // no node can have the claim's volume, or no claim of the class can get one
 )

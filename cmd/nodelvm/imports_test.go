@@ -98,6 +98,7 @@ var kubeLayers = map[string][]string{
 	"kube/janitor":     {"kube/kubeclient"},
 	"kube/nodegroup":   {"kube/kubeclient"},
 	"kube/claimevents": {"kube/kubeclient"},
+	"kube/scaledown":   {"kube/kubeclient"},
 	"kube":             {"kube/kubeclient"},
 	"kube/kubetest":    {"kube/kubeclient"},
 }

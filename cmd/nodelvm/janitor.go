@@ -20,6 +20,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/janitor"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/nodegroup"
+	"github.com/nodelvm/nodelvm/kube/scaledown"
 )
 
 // janitorOptions are the flags of `nodelvm janitor`.
@@ -91,9 +92,10 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 	if err != nil {
 		return err
 	}
-	reporter := &claimevents.Reporter{Client: client, Namespace: o.namespace, Log: log,
-		Events: &kubeclient.EventRecorder{Client: client, Counts: map[string]kubeclient.EventCount{}}}
-	beside = append(beside, reporter.Run)
+	events := &kubeclient.EventRecorder{Client: client, Counts: map[string]kubeclient.EventCount{}}
+	waiting := &claimevents.Reporter{Client: client, Namespace: o.namespace, Events: events, Log: log}
+	removals := &scaledown.Reporter{Client: client, Events: events, Log: log}
+	beside = append(beside, waiting.Run, removals.Run)
 	log.InfoContext(ctx, "nodelvm janitor starts", "version", version, "grace", o.grace)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -31,12 +31,8 @@ type capacity struct {
 	all, most   inventory.Bytes // of all volumes together, and of one
 }
 
-func newStore[T any](keep func(any) (T, bool)) *kubeclient.FilteredStore[T] {
-	return &kubeclient.FilteredStore[T]{Key: kubeclient.KeyOfObject, Keep: keep, Strip: strip, Changed: func(string, []T) {}}
-}
-
 func newView() *view {
-	return &view{nodes: newStore(keepNode), claims: newStore(keepClaim), classes: newStore(keepClass), capacities: newStore(keepCapacity)}
+	return &view{nodes: kubeclient.NewFilteredStore(keepNode), claims: kubeclient.NewFilteredStore(keepClaim), classes: kubeclient.NewFilteredStore(keepClass), capacities: kubeclient.NewFilteredStore(keepCapacity)}
 }
 
 func (v *view) watch(ctx context.Context, client *kubeclient.Client, namespace string, parts *sync.WaitGroup) {
@@ -58,16 +54,13 @@ func (v *view) state(now time.Time) (state, bool) {
 	if !v.nodes.IsSynced() || !v.claims.IsSynced() || !v.classes.IsSynced() || !v.capacities.IsSynced() {
 		return state{}, false
 	}
-	s := state{now: now, nodes: v.nodes.Items(all[corev1.Node]), claims: v.claims.Items(all[corev1.PersistentVolumeClaim]),
-		classes: v.classes.Items(all[storagev1.StorageClass]), capacities: v.capacities.Items(all[capacity])}
+	s := state{now: now, nodes: v.nodes.All(), claims: v.claims.All(), classes: v.classes.All(), capacities: v.capacities.All()}
 	slices.SortFunc(s.nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.claims, func(a, b corev1.PersistentVolumeClaim) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
 	return s, true
 }
-
-func all[T any](T) bool { return true }
 
 // state is a snapshot of all that a Reporter decides from, except pods.
 type state struct {
@@ -141,12 +134,4 @@ func keepCapacity(o any) (capacity, bool) {
 		kept.most = inventory.Bytes(c.MaximumVolumeSize.Value())
 	}
 	return kept, true
-}
-
-// strip drops the large fields of objects.
-func strip(o any) any {
-	if object, ok := o.(metav1.Object); ok {
-		object.SetManagedFields(nil)
-	}
-	return o
 }

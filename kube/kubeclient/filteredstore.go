@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -18,6 +19,19 @@ type FilteredStore[T any] struct {
 	mu     sync.Mutex
 	items  map[string]T
 	synced bool // a complete list has arrived
+}
+
+// NewFilteredStore returns a store for a loop that reads it in rounds: it calls nothing on a change, and strips the managed fields,
+// the largest part of most objects.
+func NewFilteredStore[T any](keep func(o any) (T, bool)) *FilteredStore[T] {
+	return &FilteredStore[T]{Key: KeyOfObject, Keep: keep, Strip: stripManagedFields, Changed: func(string, []T) {}}
+}
+
+func stripManagedFields(o any) any {
+	if object, ok := o.(metav1.Object); ok {
+		object.SetManagedFields(nil)
+	}
+	return o
 }
 
 func (s *FilteredStore[T]) Add(o any) error {
@@ -113,6 +127,9 @@ func (s *FilteredStore[T]) IsSynced() bool {
 	defer s.mu.Unlock()
 	return s.synced
 }
+
+// All returns all items, in the order of their keys.
+func (s *FilteredStore[T]) All() []T { return s.Items(func(T) bool { return true }) }
 
 // Items returns the items that which selects, in the order of their keys.
 func (s *FilteredStore[T]) Items(which func(T) bool) []T {

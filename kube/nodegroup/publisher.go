@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -91,17 +90,13 @@ type view struct {
 
 func newView(client *kubeclient.Client, namespace string) *view {
 	v := &view{client: client, namespace: namespace, since: map[string]time.Time{}}
-	v.nodes = newStore(keepNode)
-	v.volumes = newStore(keepVolume)
-	v.claims = newStore(keepClaim)
-	v.classes = newStore(keepClass)
-	v.capacities = newStore(keepCapacity)
+	v.nodes = kubeclient.NewFilteredStore(keepNode)
+	v.volumes = kubeclient.NewFilteredStore(keepVolume)
+	v.claims = kubeclient.NewFilteredStore(keepClaim)
+	v.classes = kubeclient.NewFilteredStore(keepClass)
+	v.capacities = kubeclient.NewFilteredStore(keepCapacity)
 	v.capacities.Changed = v.capacityChanged
 	return v
-}
-
-func newStore[T any](keep func(any) (T, bool)) *kubeclient.FilteredStore[T] {
-	return &kubeclient.FilteredStore[T]{Key: kubeclient.KeyOfObject, Keep: keep, Strip: strip, Changed: func(string, []T) {}}
 }
 
 func (v *view) watch(ctx context.Context, parts *sync.WaitGroup) {
@@ -139,13 +134,13 @@ func (v *view) state(now time.Time) (state, bool) {
 		return state{}, false
 	}
 	s := state{now: now, used: map[string]bool{}, existing: map[string]*storagev1.CSIStorageCapacity{}}
-	s.nodes, s.classes = v.nodes.Items(all[node]), v.classes.Items(all[class])
-	for _, on := range append(v.volumes.Items(all[string]), v.claims.Items(all[string])...) {
+	s.nodes, s.classes = v.nodes.All(), v.classes.All()
+	for _, on := range append(v.volumes.All(), v.claims.All()...) {
 		s.used[on] = true
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, c := range v.capacities.Items(all[*storagev1.CSIStorageCapacity]) {
+	for _, c := range v.capacities.All() {
 		if c.Labels[api.LabelNodeGroup] != "" {
 			s.existing[c.Name] = c
 			continue
@@ -157,22 +152,12 @@ func (v *view) state(now time.Time) (state, bool) {
 	return s, true
 }
 
-func all[T any](T) bool { return true }
-
 // nodeOf returns the node whose capacity csi-provisioner published; "" if the object is another component's.
 func nodeOf(c *storagev1.CSIStorageCapacity) string {
 	if c.NodeTopology == nil || len(c.NodeTopology.MatchLabels) != 1 || len(c.NodeTopology.MatchExpressions) > 0 {
 		return ""
 	}
 	return c.NodeTopology.MatchLabels[api.TopologyKey]
-}
-
-// strip drops the large fields of objects.
-func strip(o any) any {
-	if object, ok := o.(metav1.Object); ok {
-		object.SetManagedFields(nil)
-	}
-	return o
 }
 
 func keepNode(o any) (node, bool) {
