@@ -73,8 +73,9 @@ matrix: ## Run the API server's tests and two scenarios on each supported Kubern
 	cd test && $(GO_RUN) ./cmd/matrix $(ARGS)
 
 .PHONY: bench
-bench: image ## Measure the driver beside bare LVM commands in a lab node; writes the tables of test/bench/results.md
+bench: image ## Measure the driver beside bare LVM commands in a lab node, which writes the tables of test/bench/results.md; then I/O in pods beside bare logical volumes
 	cd test && $(GO_RUN) ./cmd/bench --image $(CURDIR)/dist/nodelvm-amd64.tar $(ARGS)
+	test/part.sh datapath
 
 .PHONY: manifest
 manifest: ## Render deploy/nodelvm.yaml and janitor.yaml from the Helm chart

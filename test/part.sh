@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one part of the test suite, the whole of it even if a test fails; test/cmd/suite runs several at the same time.
-# usage: test/part.sh lint|unit|arm64|lab|lvm|power|apiserver|e2e|scenarios|long|prose|helm
+# usage: test/part.sh lint|unit|arm64|lab|lvm|power|apiserver|e2e|scenarios|datapath|long|prose|helm
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -180,9 +180,12 @@ scenarios() {
 	helm && NODELVM_LAB=${NODELVM_LAB:-/tmp/nodelvm-matrix} go_test test scenarios standard-verbose -tags e2e -count=1 -timeout 120m -run '^TestDemo$|^TestVolumeLifecycle$' ./e2e
 }
 
+# datapath is the part of make bench that measures I/O in pods. It needs an idle machine.
+datapath() { go_test test datapath standard-verbose -tags e2e -count=1 -timeout 180m -run '^TestDataPath$' ./e2e; }
+
 part=${1:-}
 case $part in
-lint | unit | arm64 | lab | lvm | power | apiserver | e2e | scenarios | long | prose | helm) ;;
+lint | unit | arm64 | lab | lvm | power | apiserver | e2e | scenarios | datapath | long | prose | helm) ;;
 *)
 	sed -n 's/^# usage: /usage: /p' "$0"
 	exit 2
