@@ -41,8 +41,8 @@ func TestScaleDownOfNodeWithVolumes(t *testing.T) {
 	removalEvent(t, going.name, corev1.EventTypeWarning, "cluster-autoscaler removes this node (taint "+deleted+"): the data of 1 volume with ")
 	setTaints(t, going.name)
 	removalEvent(t, going.name, corev1.EventTypeNormal, "resolved: ")
-	if events := removalEvents(t, going.name); len(events) != 1 || strings.Contains(events[0].Message, claim.Namespace) {
-		t.Errorf("want one event that does not name the claim's namespace; there are %+v", events)
+	if events := removalEvents(t, going.name); len(events) != 1 || strings.Contains(events[0].Message, claim.Spec.VolumeName) {
+		t.Errorf("want one event that does not name the volume; there are %+v", events)
 	}
 	for _, node := range []string{replicated.name, stays.name} {
 		if events := removalEvents(t, node); len(events) > 0 {
