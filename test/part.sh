@@ -149,6 +149,7 @@ long() {
 	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
 	go_test test encryption standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestEncryption$' ./e2e || bad=1
 	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
+	go_test test karpenter standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestKarpenter$' ./apiserver || bad=1
 	helm && go_test test docs standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestDocsLong$' ./e2e || bad=1
 	return $bad
 }
@@ -168,7 +169,8 @@ fuzz() { # time for each
 # helm compiles what TestChartIsAccepted and TestHelm run.
 helm() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
 
-apiserver() { helm && go_test test apiserver testname -tags e2e -count=1 -timeout 120m ./apiserver; }
+# apiserver leaves TestKarpenter, which compiles Karpenter, to `long`.
+apiserver() { helm && go_test test apiserver testname -tags e2e -count=1 -timeout 120m -skip '^TestKarpenter$' ./apiserver; }
 
 e2e() {
 	helm && go_test test scenarios standard-verbose -tags e2e -count=1 -timeout 180m \

@@ -125,15 +125,21 @@ func templateNode(t *testing.T) {
 func emptyNode(t *testing.T) {
 	t.Helper()
 	makeNode(t, "empty", map[string]string{"pool": "nvme", topology: "empty"})
-	size := resource.MustParse(groupClasses["group-thin"])
-	_, err := admin.StorageV1().CSIStorageCapacities(system).Create(t.Context(), &storagev1.CSIStorageCapacity{
-		ObjectMeta:       metav1.ObjectMeta{Name: "empty-thin", Labels: map[string]string{"csi.storage.k8s.io/drivername": driver}},
-		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{topology: "empty"}},
-		StorageClassName: "group-thin", Capacity: &size, MaximumVolumeSize: &size,
+	publishCapacity(t, "empty", "group-thin", groupClasses["group-thin"])
+}
+
+// publishCapacity publishes, to the end of the test, what csi-provisioner publishes for a node.
+func publishCapacity(t *testing.T, node, class, capacity string) {
+	t.Helper()
+	size := resource.MustParse(capacity)
+	published, err := admin.StorageV1().CSIStorageCapacities(system).Create(t.Context(), &storagev1.CSIStorageCapacity{
+		ObjectMeta:       metav1.ObjectMeta{GenerateName: node + "-", Labels: map[string]string{"csi.storage.k8s.io/drivername": driver}},
+		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{topology: node}},
+		StorageClassName: class, Capacity: &size, MaximumVolumeSize: &size,
 	}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		must(t, admin.StorageV1().CSIStorageCapacities(system).Delete(context.Background(), "empty-thin", metav1.DeleteOptions{}))
+		must(t, admin.StorageV1().CSIStorageCapacities(system).Delete(context.Background(), published.Name, metav1.DeleteOptions{}))
 	})
 }
 
@@ -176,16 +182,9 @@ func newGroupPod(t *testing.T, name, class, size string) string {
 		c.Spec.StorageClassName = &class
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
 	})
-	_, err := admin.CoreV1().Pods(namespace(t)).Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{api.LabelTemplateNode: "true"},
-			Containers:   []corev1.Container{{Name: "c", Image: "c", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
-			}}},
-		},
-	}, metav1.CreateOptions{})
+	pod := podWithClaim(name)
+	pod.Spec.NodeSelector = map[string]string{api.LabelTemplateNode: "true"}
+	_, err := admin.CoreV1().Pods(namespace(t)).Create(t.Context(), pod, metav1.CreateOptions{})
 	must(t, err)
 	space, now := namespace(t), int64(0)
 	t.Cleanup(func() {
@@ -196,6 +195,16 @@ func newGroupPod(t *testing.T, name, class, size string) string {
 		must(t, admin.CoreV1().PersistentVolumeClaims(space).Delete(ctx, name, metav1.DeleteOptions{}))
 	})
 	return name
+}
+
+// podWithClaim is a pod that mounts the claim of its name.
+func podWithClaim(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "c", Image: "c", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+		Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}}},
+	}}
 }
 
 // selectedNode is the node that the scheduler has selected for the claim of a pod.
@@ -267,14 +276,20 @@ func startJanitorOf(t *testing.T, dir string) {
 			must(t, yaml.UnmarshalStrict(object, &file))
 		}
 	}
-	apply := exec.CommandContext(t.Context(), kubectl, "--server="+server, "--token="+adminPass, "--insecure-skip-tls-verify", "replace", "-f", "-")
-	apply.Stdin = bytes.NewReader(rights)
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("kubectl replace: %v: %s", err, out)
-	}
+	runKubectl(t, rights, "replace", "-f", "-")
 	path := filepath.Join(dir, "groups")
 	must(t, os.WriteFile(path, []byte(file.Data["node-groups.yaml"]), 0o600))
 	groups, err := nodegroup.Read(path)
 	must(t, err)
 	startPublisher(t, groups)
+}
+
+// runKubectl runs kubectl as the cluster's admin.
+func runKubectl(t *testing.T, stdin []byte, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), kubectl, append([]string{"--server=" + server, "--token=" + adminPass, "--insecure-skip-tls-verify"}, args...)...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl %s: %v: %s", args[0], err, out)
+	}
 }
