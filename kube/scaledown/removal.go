@@ -73,7 +73,7 @@ func warnings(s state) map[string]string {
 		}
 		a := s.nodes[node]
 		// Events on nodes are in the namespace default, whose readers may not know the claims of other namespaces: no names.
-		messages[node] = fmt.Sprintf("%s (taint %s): the data of %s with %s on its disks is lost then. %s To list the volumes: kubectl nodelvm drain-check %s",
+		messages[node] = fmt.Sprintf("%s (taint %s), and with it the data of %s (%s) on its disks. %s To list the volumes: kubectl nodelvm drain-check %s",
 			a.means, a.taint, volumes, sizes[node], a.keep, node)
 	}
 	return messages

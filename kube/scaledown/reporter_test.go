@@ -89,10 +89,10 @@ func TestWarnings(t *testing.T) {
 		"a deleted volume":    {[]any{nodeWith("node-1", candidate), going}, ""},
 		"a released class":    {[]any{nodeWith("node-1", candidate), replicated, releases}, ""},
 		"the node is gone":    {[]any{one}, ""},
-		"a candidate":         {[]any{nodeWith("node-1", candidate), one}, "cluster-autoscaler removes this node if it stays unneeded (taint DeletionCandidateOfClusterAutoscaler): the data of 1 volume with 6 GiB "},
-		"some volumes":        {[]any{nodeWith("node-1", candidate), one, replicated, releases, volumeOn("node-1", "wal", "2Gi")}, "cluster-autoscaler removes this node if it stays unneeded (taint DeletionCandidateOfClusterAutoscaler): the data of 2 volumes with 8 GiB "},
-		"the removal begins":  {[]any{nodeWith("node-1", candidate, deleted), one}, "cluster-autoscaler removes this node (taint ToBeDeletedByClusterAutoscaler): "},
-		"Karpenter":           {[]any{nodeWith("node-1", "karpenter.sh/disrupted"), one}, "Karpenter removes this node (taint karpenter.sh/disrupted): "},
+		"a candidate":         {[]any{nodeWith("node-1", candidate), one}, "cluster-autoscaler removes this node if it stays unneeded (taint DeletionCandidateOfClusterAutoscaler), and with it the data of 1 volume (6 GiB) "},
+		"some volumes":        {[]any{nodeWith("node-1", candidate), one, replicated, releases, volumeOn("node-1", "wal", "2Gi")}, "cluster-autoscaler removes this node if it stays unneeded (taint DeletionCandidateOfClusterAutoscaler), and with it the data of 2 volumes (8 GiB) "},
+		"the removal begins":  {[]any{nodeWith("node-1", candidate, deleted), one}, "cluster-autoscaler removes this node (taint ToBeDeletedByClusterAutoscaler), "},
+		"Karpenter":           {[]any{nodeWith("node-1", "karpenter.sh/disrupted"), one}, "Karpenter removes this node (taint karpenter.sh/disrupted), "},
 		"no such class there": {[]any{nodeWith("node-1", deleted), replicated}, "cluster-autoscaler removes this node (taint "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestWarningsNameNoClaim(t *testing.T) {
 	pv := volumeOn("node-1", "secret-project", "6Gi")
 	for _, a := range announcements {
 		message := warnings(stateOf(t, nodeWith("node-1", a.taint), pv))["node-1"]
-		if !strings.Contains(message, "1 volume with 6 GiB") || !strings.Contains(message, "drain-check node-1") {
+		if !strings.Contains(message, "1 volume (6 GiB)") || !strings.Contains(message, "drain-check node-1") {
 			t.Errorf("%q does not say what is lost", message)
 		}
 		for _, secret := range []string{"secret-project", pv.Spec.ClaimRef.Namespace + "/", pv.Name, pv.Spec.CSI.VolumeHandle} {

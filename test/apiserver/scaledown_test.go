@@ -36,9 +36,9 @@ func TestScaleDownOfNodeWithVolumes(t *testing.T) {
 	const candidate, deleted = "DeletionCandidateOfClusterAutoscaler", "ToBeDeletedByClusterAutoscaler"
 	setTaints(t, replicated.name, candidate)
 	setTaints(t, going.name, candidate)
-	removalEvent(t, going.name, corev1.EventTypeWarning, "if it stays unneeded (taint "+candidate+"): the data of 1 volume with ")
+	removalEvent(t, going.name, corev1.EventTypeWarning, "if it stays unneeded (taint "+candidate+"), and with it the data of 1 volume (1 GiB) ")
 	setTaints(t, going.name, candidate, deleted)
-	removalEvent(t, going.name, corev1.EventTypeWarning, "cluster-autoscaler removes this node (taint "+deleted+"): the data of 1 volume with ")
+	removalEvent(t, going.name, corev1.EventTypeWarning, "cluster-autoscaler removes this node (taint "+deleted+"), and with it the data of 1 volume (1 GiB) ")
 	setTaints(t, going.name)
 	removalEvent(t, going.name, corev1.EventTypeNormal, "resolved: ")
 	if events := removalEvents(t, going.name); len(events) != 1 || strings.Contains(events[0].Message, claim.Spec.VolumeName) {
