@@ -5,7 +5,9 @@ package lab
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,6 +88,7 @@ func TestNodeLifecycleLeavesNothing(t *testing.T) {
 	if len(leftovers(t, l)) == 0 {
 		t.Fatal("a running lab cannot be seen: this test looks in the wrong places")
 	}
+	t.Run("priority", func(t *testing.T) { testPriority(t, l) })
 	t.Run("exec", func(t *testing.T) { testExec(ctx, t, l) })
 	t.Run("zeroed blocks become holes", func(t *testing.T) { testSparse(ctx, t, l) })
 	t.Run("out of memory", func(t *testing.T) { testOutOfMemory(ctx, t, l) })
@@ -99,6 +102,22 @@ func TestNodeLifecycleLeavesNothing(t *testing.T) {
 	}
 	if err := l.Down(ctx); err != nil {
 		t.Errorf("a second Down: %v", err)
+	}
+}
+
+// testPriority: a node's session has the nice value of this process. Parts of the test suite run with different ones.
+func testPriority(t *testing.T, l *Lab) {
+	nice, err := niceValue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader, found := l.recorded("node-1")
+	text, err := os.ReadFile(autogroupFile(leader.pid))
+	if errors.Is(err, fs.ErrNotExist) && found && l.alive("node-1") {
+		return // this kernel has no autogroups
+	}
+	if want := fmt.Sprintf(" nice %d\n", nice); err != nil || !strings.HasSuffix(string(text), want) {
+		t.Errorf("the node's autogroup is %q, %v, want%s", text, err, want)
 	}
 }
 

@@ -45,8 +45,31 @@ func (l *Lab) startDaemon(d daemon) error {
 		return fmt.Errorf("start %s: %w", d.name, err)
 	}
 	go func() { _ = cmd.Wait() }() // reap it if it ends before this process
-	return l.record(d.name, cmd.Process.Pid)
+	return errors.Join(setSessionPriority(cmd.Process.Pid), l.record(d.name, cmd.Process.Pid))
 }
+
+// setSessionPriority gives the session of pid the nice value of this process. A kernel with autogroups divides the processors among
+// sessions, and a process's own nice value counts only within its session (sched(7)). Without the session's value, a node of a test
+// with low priority takes as much as one of a test with high priority.
+func setSessionPriority(pid int) error {
+	nice, err := niceValue()
+	if err != nil {
+		return err
+	}
+	err = os.WriteFile(autogroupFile(pid), []byte(strconv.Itoa(nice)), 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) { // no autogroups, or the process has ended
+		return nil
+	}
+	return err
+}
+
+// niceValue returns the nice value of this process. The system call returns 20 minus the value.
+func niceValue() (int, error) {
+	raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	return 20 - raw, err
+}
+
+func autogroupFile(pid int) string { return fmt.Sprintf("/proc/%d/autogroup", pid) }
 
 // record stores pid as the session leader called name.
 func (l *Lab) record(name string, pid int) error {
