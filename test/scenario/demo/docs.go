@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/docrun"
@@ -13,13 +14,15 @@ import (
 func Docs(pages []docrun.Page) []scenario.Scenario {
 	sc := scenario.Scenario{Title: "The commands in the documentation work"}
 	for _, page := range pages {
-		sc.Steps = append(sc.Steps, scenario.Step{Says: "the commands of docs/" + page.Path + " run as written", Prove: func(ctx context.Context, env *scenario.Environment) error {
+		follow := func(ctx context.Context, env *scenario.Environment) error {
 			top, err := cluster.Checkout()
 			if err != nil {
 				return err
 			}
 			return docrun.Follow(ctx, env.Lab, top, page, env.Reporter.Note)
-		}})
+		}
+		// A page has many blocks, and docrun limits the time of each.
+		sc.Steps = append(sc.Steps, scenario.Step{Says: "the commands of docs/" + page.Path + " run as written", Limit: 30 * time.Minute, Prove: follow})
 	}
 	return []scenario.Scenario{sc, {Title: "The pages' objects are deleted", Steps: []scenario.Step{{Says: "no volume and no pool is left", Prove: removeDocsObjects}}}}
 }
