@@ -89,6 +89,7 @@ func TestNodeLifecycleLeavesNothing(t *testing.T) {
 		t.Fatal("a running lab cannot be seen: this test looks in the wrong places")
 	}
 	t.Run("priority", func(t *testing.T) { testPriority(t, l) })
+	t.Run("clock", func(t *testing.T) { testClock(ctx, t, l) })
 	t.Run("exec", func(t *testing.T) { testExec(ctx, t, l) })
 	t.Run("zeroed blocks become holes", func(t *testing.T) { testSparse(ctx, t, l) })
 	t.Run("out of memory", func(t *testing.T) { testOutOfMemory(ctx, t, l) })
@@ -118,6 +119,21 @@ func testPriority(t *testing.T, l *Lab) {
 	}
 	if want := fmt.Sprintf(" nice %d\n", nice); err != nil || !strings.HasSuffix(string(text), want) {
 		t.Errorf("the node's autogroup is %q, %v, want%s", text, err, want)
+	}
+}
+
+// testClock: a node's processes read the clock without a system call, and see the kernel's time.
+func testClock(ctx context.Context, t *testing.T, l *Lab) {
+	var out strings.Builder
+	for begin := time.Now(); ; out.Reset() { // the program needs a second for its first correction
+		code, err := l.Exec(ctx, "node-1", nil, &out, &out, "/mnt/lab/.lab/clock", "check")
+		if err == nil && code == 0 {
+			t.Log(out.String())
+			return
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("%d, %v\n%s", code, err, out.String())
+		}
 	}
 }
 

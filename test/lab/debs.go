@@ -18,6 +18,7 @@ var hostPackages = map[string]string{
 	"iproute2":       "/sbin/ip",
 	"kmod":           "/sbin/depmod",
 	"gcc":            "/usr/bin/gcc",
+	"libc6-dev":      "/usr/include/stdio.h",
 }
 
 // installHostPackages installs the missing hostPackages. Other labs and test/part.sh use the same lock, because apt-get fails while

@@ -31,7 +31,7 @@ func (l *Lab) goldenImage(ctx context.Context, root string, bin binaries, images
 			return err
 		}
 		err = errors.Join(
-			l.writeNodeFiles(), l.writeContainerdConfig(),
+			l.writeNodeFiles(ctx), l.writeContainerdConfig(),
 			os.WriteFile(filepath.Join(l.systemDir(), "prepare-golden.sh"), []byte(goldenScript), 0o755),
 			l.createNamespace(ctx, []node{golden}),
 		)

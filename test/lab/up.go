@@ -31,7 +31,7 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 		return err
 	}
 	nodes := workers(opt.Nodes)
-	if err := errors.Join(l.writeNodeFiles(), l.createNamespace(ctx, nodes)); err != nil {
+	if err := errors.Join(l.writeNodeFiles(ctx), l.createNamespace(ctx, nodes)); err != nil {
 		return err
 	}
 	if opt.ControlPlane {
@@ -167,8 +167,17 @@ func (l *Lab) prepareDirs() error {
 }
 
 // writeNodeFiles writes the files that every node needs to the share.
-func (l *Lab) writeNodeFiles() error {
+func (l *Lab) writeNodeFiles(ctx context.Context) error {
+	clock, err := l.clockProgram(ctx)
+	if err != nil {
+		return err
+	}
+	program, err := os.ReadFile(clock)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
+		os.WriteFile(filepath.Join(l.systemDir(), "clock"), program, 0o755),
 		os.WriteFile(filepath.Join(l.systemDir(), "init.sh"), []byte(initScript), 0o755),
 		os.WriteFile(filepath.Join(l.systemDir(), "sshd_config"), []byte(sshdConfig), 0o600),
 		l.writeSSHKeys(),

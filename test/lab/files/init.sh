@@ -2,6 +2,8 @@
 # lab_role (blank, golden, worker), lab_node, lab_ip, lab_index, lab_group.
 logs=/mnt/lab/logs
 
+/mnt/lab/.lab/clock >>"$logs/$lab_node.clock.log" 2>&1 &
+
 mount -t sysfs sys /sys
 mount -t tmpfs -o mode=755 run /run
 mount -t tmpfs tmp /tmp
