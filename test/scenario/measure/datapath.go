@@ -66,6 +66,7 @@ func DataPath() []scenario.Scenario {
 	for _, p := range dataPaths {
 		sc.Steps = append(sc.Steps, scenario.Step{Says: p.name, Prove: p.prove})
 	}
+	sc.Steps = append(sc.Steps, scenario.Step{Says: "linear, raw block, relative to limits in the pod's io.max", Prove: proveLimit})
 	for _, p := range databasePaths {
 		sc.Steps = append(sc.Steps, scenario.Step{Says: p.name, Prove: p.proveDatabase})
 	}
