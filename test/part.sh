@@ -148,7 +148,7 @@ long() {
 	export NODELVM_TEST_CRASH=all NODELVM_TEST_ENCRYPTED=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_PATIENCE=12h
 	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
 	go_test test encryption standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestEncryption$' ./e2e || bad=1
-	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
+	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlacement$|^TestNodeReboot$|^TestPodsWithSeveralClaims$|^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
 	go_test test karpenter standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestKarpenter$' ./apiserver || bad=1
 	helm && go_test test docs standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestDocsLong$' ./e2e || bad=1
 	return $bad
@@ -174,7 +174,7 @@ apiserver() { helm && go_test test apiserver testname -tags e2e -count=1 -timeou
 
 e2e() {
 	helm && go_test test scenarios standard-verbose -tags e2e -count=1 -timeout 180m \
-		-run '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestPlacement$|^TestNodeReboot$|^TestPodsWithSeveralClaims$|^TestConformance$' ./e2e
+		-run '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestConformance$' ./e2e
 }
 
 # scenarios is the part of e2e that make matrix runs on each version of Kubernetes.
