@@ -25,6 +25,7 @@ type job struct {
 	pkg      string
 	args     []string
 	tools    bool // run the tools of the driver's image instead of the node's
+	long     bool // part of make test-long alone
 	inImage  bool // run in the driver's image for arm64: see emulate
 }
 
@@ -35,7 +36,7 @@ var jobs = []job{
 	onRealLVM("capacity"),
 	onRealLVM("conformance"),
 	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true, args: []string{"-test.run", encryptionTests}},
-	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks", args: []string{"-test.run", encryptionTests}},
+	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks", long: true, args: []string{"-test.run", encryptionTests}}, // the node's cryptsetup; the driver runs the image's
 	onRealLVM("crash"),
 	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
 	onRealLVM("identity"),
@@ -101,6 +102,9 @@ func TestLVM(t *testing.T) {
 	unpackTools(t, l)
 	queue := make(chan job, len(jobs))
 	for _, j := range jobs {
+		if j.long && os.Getenv("NODELVM_TEST_ENCRYPTED") != "all" {
+			continue
+		}
 		compile(t, j.dir, "test", "-c", "-tags", j.tag, "-o", filepath.Join(share, j.name+".test"), j.pkg)
 		queue <- j
 	}

@@ -39,15 +39,15 @@ var notClaimed = []string{
 }
 
 // sanitySuites are the classes, each with file systems and with raw devices. The Controller's specs do not depend on the device,
-// so each thick class runs them with one kind of device, and with the other kind only the specs that use a volume on the node.
+// so each class runs them with one kind of device, and with the other kind only the specs that use a volume on the node.
 var sanitySuites = []struct {
 	class, accessType string
 	onlyNode          bool
 }{
 	{class: "linear", accessType: "mount"}, {class: "linear", accessType: "block", onlyNode: true},
 	{class: "raid1", accessType: "mount", onlyNode: true}, {class: "raid1", accessType: "block"},
-	{class: "thin", accessType: "mount"}, {class: "thin", accessType: "block"},
-	{class: "encrypted", accessType: "mount"}, {class: "encrypted", accessType: "block"},
+	{class: "thin", accessType: "mount"}, {class: "thin", accessType: "block", onlyNode: true},
+	{class: "encrypted", accessType: "mount"}, {class: "encrypted", accessType: "block", onlyNode: true},
 }
 
 // nodeSpecs are the specs that stage, publish or expand a volume.
