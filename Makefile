@@ -3,6 +3,7 @@ include versions.env
 export GOTOOLCHAIN ?= local
 CACHE ?= $(or $(NODELVM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nodelvm)
 TOOLS := $(CACHE)/tools
+ARCH ?= $(shell go env GOARCH)
 # The same flags as the parts that are built for the lab: what both need is compiled once.
 GO_RUN := CGO_ENABLED=0 go run -trimpath
 # Without CGO_ENABLED=0, which the parts would inherit: the race detector needs cgo.
@@ -28,10 +29,10 @@ build: ## Compile the driver to bin/nodelvm
 
 .PHONY: image
 image: ## Write the driver's image to dist/ as an archive for docker load, ctr import or crane push
-	cd deploy/image && $(GO_RUN) ./cmd/image --out $(CURDIR)/dist/nodelvm-amd64.tar
+	cd deploy/image && $(GO_RUN) ./cmd/image --arch $(ARCH) --out $(CURDIR)/dist/nodelvm-$(ARCH).tar
 
 .PHONY: release
-release: ## Write a release to dist/release: images, lists of their contents, chart, manifests, plugin, provenance, checksums (RELEASE_KEY=FILE signs)
+release: ## Write a release to dist/release: images, lists of their contents, chart, manifests, plugin, provenance, checksums (RELEASE_KEY=FILE signs, or RELEASE_UNSIGNED=1)
 	deploy/release.sh
 
 .PHONY: release-check
@@ -74,7 +75,7 @@ matrix: ## Run the API server's tests and two scenarios on each supported Kubern
 
 .PHONY: bench
 bench: image ## Measure the driver beside bare LVM commands in a lab node, which writes the tables of test/bench/results.md; then I/O in pods beside bare logical volumes
-	cd test && $(GO_RUN) ./cmd/bench --image $(CURDIR)/dist/nodelvm-amd64.tar $(ARGS)
+	cd test && $(GO_RUN) ./cmd/bench --image $(CURDIR)/dist/nodelvm-$(ARCH).tar $(ARGS)
 	test/part.sh datapath
 
 .PHONY: manifest

@@ -21,6 +21,8 @@ import (
 // Contents is what an image archive holds, as far as people ask about it.
 type Contents struct {
 	Arch     string                      // that its configuration tells, in Go's words
+	Version  string                      // of its label org.opencontainers.image.version
+	Suite    string                      // code name of the Debian release, such as trixie
 	Machines map[elf.Machine]int         // how many programs and libraries for each kind of processor
 	Binaries map[string]*debug.BuildInfo // Go programs by their path
 	Packages []Package                   // Debian's, in the order of their list
@@ -29,8 +31,14 @@ type Contents struct {
 // Package is one Debian package.
 type Package struct{ Name, Version, Arch string }
 
-// packageStatus is where Debian keeps the list of what is installed.
-const packageStatus = "var/lib/dpkg/status"
+// packageStatus is where Debian keeps the list of what is installed, and osRelease where it describes itself (os-release(5)).
+const (
+	packageStatus = "var/lib/dpkg/status"
+	osRelease     = "usr/lib/os-release"
+)
+
+// versionLabel is the label of an image's version.
+const versionLabel = "org.opencontainers.image.version"
 
 // Look reads what is really in the archive: nothing is taken from what it was made of.
 func Look(archive string) (Contents, error) {
@@ -42,7 +50,7 @@ func Look(archive string) (Contents, error) {
 	if err != nil {
 		return Contents{}, err
 	}
-	c := Contents{Arch: config.Architecture, Machines: map[elf.Machine]int{}, Binaries: map[string]*debug.BuildInfo{}}
+	c := Contents{Arch: config.Architecture, Version: config.Config.Labels[versionLabel], Machines: map[elf.Machine]int{}, Binaries: map[string]*debug.BuildInfo{}}
 	files := mutate.Extract(img)
 	defer func() { _ = files.Close() }()
 	for r := tar.NewReader(files); ; {
@@ -72,6 +80,9 @@ func (c *Contents) add(name string, content io.Reader) error {
 	case name == packageStatus:
 		c.Packages, err = parsePackages(reader)
 		return err
+	case name == osRelease:
+		c.Suite, err = parseSuite(reader)
+		return err
 	case string(magic) != elf.ELFMAG:
 		return nil
 	}
@@ -88,6 +99,17 @@ func (c *Contents) add(name string, content io.Reader) error {
 		c.Binaries["/"+name] = info
 	}
 	return nil
+}
+
+// parseSuite returns the code name in an os-release file.
+func parseSuite(content io.Reader) (suite string, err error) {
+	lines := bufio.NewScanner(content)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), "VERSION_CODENAME="); ok {
+			suite = strings.Trim(value, `"`)
+		}
+	}
+	return suite, lines.Err()
 }
 
 // parsePackages reads Debian's list of packages: stanzas of "Field: value" with an empty line between them.

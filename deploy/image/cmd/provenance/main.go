@@ -20,10 +20,7 @@ import (
 	"strings"
 )
 
-const (
-	source    = "https://github.com/nodelvm/nodelvm"
-	buildType = source + "/blob/main/deploy/release.sh"
-)
+const source = "https://github.com/nodelvm/nodelvm"
 
 // statement is in-toto's, version 1.
 type statement struct {
@@ -80,10 +77,11 @@ func run(version, commit string, dependencies []resource, files []string, out io
 		s.Subject = append(s.Subject, resource{Name: filepath.Base(path), Digest: map[string]string{"sha256": digest}})
 	}
 	definition := &s.Predicate.BuildDefinition
-	definition.BuildType = buildType
+	script := source + "/blob/" + version + "/deploy/release.sh"
+	definition.BuildType = script
 	definition.ExternalParameters = map[string]string{"version": version}
-	definition.ResolvedDependencies = append([]resource{{URI: "git+" + source + "@" + version, Digest: map[string]string{"gitCommit": commit}}}, dependencies...)
-	s.Predicate.RunDetails.Builder.ID = buildType
+	definition.ResolvedDependencies = append([]resource{{URI: "git+" + source + "@refs/tags/" + version, Digest: map[string]string{"gitCommit": commit}}}, dependencies...)
+	s.Predicate.RunDetails.Builder.ID = script
 	s.Predicate.RunDetails.Builder.Version = map[string]string{"go": runtime.Version()}
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")

@@ -38,7 +38,7 @@ func TestProvenance(t *testing.T) {
 		t.Errorf("subject %+v", s.Subject)
 	}
 	from := s.Predicate.BuildDefinition.ResolvedDependencies
-	if len(from) != 2 || from[0].Digest["gitCommit"] != commit || from[1].Name != "debian-amd64" {
+	if len(from) != 2 || from[0].Digest["gitCommit"] != commit || from[0].URI != "git+https://github.com/nodelvm/nodelvm@refs/tags/v1" || from[1].Name != "debian-amd64" {
 		t.Errorf("dependencies %+v", from)
 	}
 }

@@ -3,7 +3,8 @@
 //
 //	go run ./cmd/sbom ARCHIVE.tar >sbom.json
 //
-// It fails if the image is not wholly for one architecture.
+// A package is in the list if its entry is in Debian's, even where the image leaves out files that the driver does not need: advisories name
+// packages. The command fails if the image is not wholly for one architecture.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -51,9 +53,10 @@ func document(name string, c image.Contents) *cyclonedx.BOM {
 		components[purl] = cyclonedx.Component{BOMRef: purl, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: purl}
 	}
 	for _, p := range c.Packages {
-		add(p.Version, fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s", p.Name, p.Version, p.Arch), p.Name)
+		add(p.Version, packagePURL(p, c.Suite), p.Name)
 	}
 	for _, info := range c.Binaries {
+		add(c.Version, "pkg:golang/"+info.Main.Path+"@"+c.Version, info.Main.Path) // Go itself notes no version of it
 		add(info.GoVersion, "pkg:golang/stdlib@"+info.GoVersion, "stdlib")
 		for _, m := range info.Deps {
 			m = cmp.Or(m.Replace, m)
@@ -66,7 +69,7 @@ func document(name string, c image.Contents) *cyclonedx.BOM {
 	}
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
-		BOMRef: name, Type: cyclonedx.ComponentTypeContainer, Name: name,
+		BOMRef: name, Type: cyclonedx.ComponentTypeContainer, Name: name, Version: c.Version,
 		Properties: &[]cyclonedx.Property{{Name: "architecture", Value: c.Arch}},
 	}}
 	bom.Components = &list
@@ -74,3 +77,12 @@ func document(name string, c image.Contents) *cyclonedx.BOM {
 }
 
 func modulePURL(m *debug.Module) string { return "pkg:golang/" + m.Path + "@" + m.Version }
+
+// packagePURL returns a package URL of type deb (https://github.com/package-url/purl-spec). Scanners look advisories up by the suite.
+func packagePURL(p image.Package, suite string) string {
+	purl := fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s", url.QueryEscape(p.Name), url.QueryEscape(p.Version), p.Arch)
+	if suite != "" {
+		purl += "&distro=" + suite
+	}
+	return purl
+}
