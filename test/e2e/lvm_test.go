@@ -23,10 +23,11 @@ type job struct {
 	name     string
 	dir, tag string
 	pkg      string
-	args     []string
-	tools    bool // run the tools of the driver's image instead of the node's
-	long     bool // part of make test-long alone
-	inImage  bool // run in the driver's image for arm64: see emulate
+	tests    []string // select tests: each is a regular expression that must match one; without any, all tests run
+	skip     string   // a regular expression of tests that do not run
+	tools    bool     // run the tools of the driver's image instead of the node's
+	long     bool     // part of make test-long alone
+	inImage  bool     // run in the driver's image for arm64: see emulate
 }
 
 // jobs are the binaries, the longest first. Each node runs one at a time, because it has one processor.
@@ -35,14 +36,14 @@ var jobs = []job{
 	onRealLVM("dataleak"),
 	onRealLVM("capacity"),
 	onRealLVM("conformance"),
-	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true, args: []string{"-test.run", encryptionTests}},
-	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks", long: true, args: []string{"-test.run", encryptionTests}}, // the node's cryptsetup; the driver runs the image's
+	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true, tests: encryptionTests},
+	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks", long: true, tests: encryptionTests}, // the node's cryptsetup; the driver runs the image's
 	onRealLVM("crash"),
-	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node"},
+	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node", skip: killedMkfs},
 	onRealLVM("identity"),
 	onRealLVM("diskfailure"),
 	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
-		args: []string{"-test.run", "OnDisk|MkfsThatIsKilled|NoMounted|StageToUnstageTwice|ForeignContent|MkfsOptionsOfTheClass"}},
+		tests: []string{killedMkfs, "OnDisk$", "^TestNoMounted", "StageToUnstageTwice$", "^TestForeignContent", "^TestMkfsOptionsOfTheClass$"}},
 	onRealLVM("thinpool"),
 	onRealLVM("prepare"),
 	onRealLVM("operations"),
@@ -50,11 +51,14 @@ var jobs = []job{
 
 // encryptionTests selects the tests that need cryptsetup and dm-crypt. The others need files of their package, and run without a
 // node.
-const encryptionTests = "^TestReal"
+var encryptionTests = []string{"^TestReal"}
+
+// killedMkfs takes minutes, so it runs with the image's mkfs alone, which the driver runs.
+const killedMkfs = "^TestKilledMkfsIsRepeated$"
 
 // onRealLVM is the job of the tests of a package below lvm/lvmtest that need real LVM.
 func onRealLVM(name string) job {
-	return job{name: name, dir: "../..", tag: "reallvm", pkg: lvmTests + name, args: []string{"-test.run", "Real"}}
+	return job{name: name, dir: "../..", tag: "reallvm", pkg: lvmTests + name, tests: []string{"Real"}}
 }
 
 const lvmTests = "./lvm/lvmtest/"
@@ -188,8 +192,9 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	if j.inImage {
 		argv = append(argv, inImage()...)
 	}
-	argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v=test2json", "-test.timeout="+patience())
-	cmd := exec.CommandContext(t.Context(), "go", append(argv, j.args...)...)
+	argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v=test2json", "-test.timeout="+patience(),
+		"-test.run="+strings.Join(j.tests, "|"), "-test.skip="+j.skip)
+	cmd := exec.CommandContext(t.Context(), "go", argv...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -199,17 +204,26 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !testPassed.Match(text) {
-		t.Errorf("no test of %s passed", j.name)
-	}
+	j.checkSelection(t, text)
 	for _, skipped := range testSkipped.FindAllSubmatch(text, -1) {
 		t.Errorf("%s was skipped", skipped[1])
 	}
 }
 
+// checkSelection fails for each expression of j.tests that matches no test that passed, such as the old name of a test.
+func (j job) checkSelection(t *testing.T, events []byte) {
+	t.Helper()
+	for _, test := range append(j.tests, "") {
+		expression := regexp.MustCompile(test)
+		if !slices.ContainsFunc(testPassed.FindAllSubmatch(events, -1), func(passed [][]byte) bool { return expression.Match(passed[1]) }) {
+			t.Errorf("no test of %s passed that matches %q", j.name, test)
+		}
+	}
+}
+
 // Events of test2json about tests; events about a whole package name no test.
 var (
-	testPassed  = regexp.MustCompile(`"Action":"pass",[^\n]*"Test":`)
+	testPassed  = regexp.MustCompile(`"Action":"pass",[^\n]*"Test":"([^"/]*)"`)
 	testSkipped = regexp.MustCompile(`"Action":"skip",[^\n]*"Test":"([^"]*)"`)
 )
 

@@ -3,9 +3,9 @@
 //
 //	cd test && go run ./cmd/matrix [--on v1.34.4] [--part apiserver]
 //
-// It stores results in results.json next to this file, and skips parts that have passed (FRESH=1 repeats them), so a new run
-// continues an interrupted one. The first run of a version compiles it, which takes a quarter of an hour on two cores; the lab's
-// cache keeps the result.
+// It stores results in results.json next to this file, and skips parts that have passed on a commit of this history (FRESH=1 repeats them),
+// so a new run continues an interrupted one. The first run of a version compiles it, which takes a quarter of an hour on two cores; the
+// lab's cache keeps the result.
 package main
 
 import (
@@ -32,6 +32,9 @@ const (
 	pageFile     = "../docs/compatibility.md"
 	eventsDir    = "../dist/test"
 )
+
+// interruptTime is how long an interrupted part may take to remove its lab.
+const interruptTime = 2 * time.Minute
 
 // parts are the parts of test/part.sh that run on each version of Kubernetes, and nodeParts those that run on each kind of node.
 var parts, nodeParts = []string{"apiserver", "scenarios"}, []string{"lvm"}
@@ -78,15 +81,20 @@ func run(ctx context.Context, on, part string) error {
 	if len(wanted) == 0 {
 		return fmt.Errorf("no part %q on %q: the versions are %s, the nodes %s", part, on, strings.Join(m.kubernetes, ", "), strings.Join(m.nodes, ", "))
 	}
+	head, err := commitOfCheckout(ctx)
+	if err != nil {
+		return err
+	}
 	failed := []string{}
 	for _, j := range wanted {
-		if old := all.find(j.on, j.part); old != nil && old.isGood() && os.Getenv("FRESH") == "" {
+		if old := all.find(j.on, j.part); old != nil && old.isGood() && isInHistory(ctx, old.Commit) && os.Getenv("FRESH") == "" {
 			continue
 		}
 		r, err := runPart(ctx, j)
 		if err != nil {
 			return err
 		}
+		r.Commit = head
 		if !r.isGood() {
 			failed = append(failed, j.on+" "+j.part)
 		}
@@ -104,10 +112,6 @@ func run(ctx context.Context, on, part string) error {
 // runPart runs a part. Failed tests are a result; a part that runs no test, or that fails without a failed test, is an error.
 func runPart(ctx context.Context, j job) (result, error) {
 	fmt.Printf("%s: %s\n", j.on, j.part)
-	commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
-	if err != nil {
-		return result{}, fmt.Errorf("cannot find the commit: %w", err)
-	}
 	cmd := exec.CommandContext(ctx, "./part.sh", j.part)
 	setting := lab.EnvKubernetes
 	if slices.Contains(nodeParts, j.part) {
@@ -115,6 +119,10 @@ func runPart(ctx context.Context, j job) (result, error) {
 	}
 	cmd.Env = append(os.Environ(), setting+"="+j.on)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	// An interrupt must reach the tests, which then remove their lab.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = interruptTime
 	began := time.Now()
 	failure := cmd.Run()
 	if ctx.Err() != nil {
@@ -127,7 +135,33 @@ func runPart(ctx context.Context, j job) (result, error) {
 	if r.Passed+len(r.Failed) == 0 || failure != nil && len(r.Failed) == 0 {
 		return result{}, fmt.Errorf("%s on %s did not run to its end: %w", j.part, j.on, errors.Join(failure, errors.New("no test failed")))
 	}
-	r.On, r.Part, r.Commit = j.on, j.part, strings.TrimSpace(string(commit))
+	r.On, r.Part = j.on, j.part
 	r.Date, r.Minutes = began.UTC().Format(time.DateOnly), int(time.Since(began).Minutes()+1)
 	return r, nil
+}
+
+// commitOfCheckout returns the commit that the tests run on. It refuses changes, but for the files that this command writes.
+func commitOfCheckout(ctx context.Context) (string, error) {
+	changes, err := git(ctx, "status", "--porcelain", "--", "..", ":(exclude)"+resultsFile, ":(exclude)"+pageFile)
+	if err != nil {
+		return "", err
+	}
+	if changes != "" {
+		return "", fmt.Errorf("a result names the commit that it is of, and these files have changes: commit them first\n%s", changes)
+	}
+	return git(ctx, "rev-parse", "--short=12", "HEAD")
+}
+
+// isInHistory returns whether HEAD has the commit. If not, nobody can look up what was tested.
+func isInHistory(ctx context.Context, commit string) bool {
+	_, err := git(ctx, "merge-base", "--is-ancestor", commit, "HEAD")
+	return err == nil
+}
+
+func git(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "git", args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }

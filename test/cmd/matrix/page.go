@@ -14,7 +14,7 @@ gave. A version of Kubernetes is supported from 1.32 on.
 |---|---|
 | apiserver | the driver's rights, admission policies, csi-provisioner and csi-snapshotter against a real API server |
 | scenarios | the demo and a volume's life on three nodes with kubelets and LVM |
-| lvm | ` + "`make test-lvm`" + `: the engine, the driver's binary and csi-sanity with real LVM in lab nodes |
+| lvm | ` + "`test/part.sh lvm`" + `: the engine, the driver's binary and csi-sanity with real LVM in lab nodes |
 
 | Kubernetes | apiserver | scenarios |
 |---|---|---|
