@@ -141,18 +141,18 @@ plugin() {
 	echo "$manifest" >"$out/krew-nodelvm.yaml"
 }
 
-# The database of vulnerabilities is at vuln.go.dev; GOVULNDB names a copy.
+# GOVULNDB is the URL of a copy of the database of vulnerabilities (https://go.dev/security/vuln/database); govulncheck does not read it itself.
 vulnerabilities() {
-	local tool=$cache/tools/govulncheck-$GOVULNCHECK_VERSION code=0
+	local tool=$cache/tools/govulncheck-$GOVULNCHECK_VERSION database=${GOVULNDB:-https://vuln.go.dev} code=0
 	if [ ! -x "$tool" ]; then
 		GOBIN=$cache/tools/build go install -trimpath "golang.org/x/vuln/cmd/govulncheck@$GOVULNCHECK_VERSION"
 		mv "$cache/tools/build/govulncheck" "$tool"
 	fi
-	"$tool" ./cmd/... || code=$?
+	"$tool" -db "$database" ./cmd/... || code=$?
 	case $code in
 	0) ;;
 	3) stop "govulncheck found vulnerabilities that the driver reaches (above): update what has them" ;;
-	*) stop "govulncheck could not look (exit code $code): it reads its database from ${GOVULNDB:-https://vuln.go.dev}; let it reach that, or set GOVULNDB to a copy" ;;
+	*) stop "govulncheck could not look (exit code $code): it reads its database from $database; let it reach that, or set GOVULNDB to the URL of a copy" ;;
 	esac
 }
 
