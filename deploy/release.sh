@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes everything that a release consists of to dist/release: images for both architectures and their index, with lists of what is in
-# them, the plain manifests, the chart, the kubectl plugin, the changes, the provenance, and, last, SHA256SUMS: without that file it is no release.
+# them, the plain manifests, the chart, the kubectl plugin, the changes, the provenance, and SHA256SUMS.
+# While it works, the folder's name ends in .unfinished.
 # Two builds of one commit on the same Debian packages give the same bytes (deploy/release-check.sh).
 # usage: deploy/release.sh    (from anywhere; "make release")
 #   RELEASE_KEY=FILE         signs SHA256SUMS with this SSH key (ssh-keygen -Y sign)
@@ -16,7 +17,8 @@ root=$PWD
 source versions.env
 version=$(sed -n 's/^appVersion: //p' deploy/chart/nodelvm/Chart.yaml)
 chart_version=$(sed -n 's/^version: //p' deploy/chart/nodelvm/Chart.yaml)
-out=$(realpath -m "${RELEASE_OUT:-$root/dist/release}")
+finished=$(realpath -m "${RELEASE_OUT:-$root/dist/release}")
+out=$finished.unfinished
 repository=ghcr.io/nodelvm/nodelvm
 cache=${NODELVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nodelvm}
 # Other settings, and another patch version of Go, give other bytes.
@@ -39,7 +41,7 @@ settings() {
 	else
 		[ -n "${RELEASE_UNSIGNED:-}" ] || stop "set RELEASE_KEY to the SSH key that signs SHA256SUMS, or RELEASE_UNSIGNED=1 for a release without a signature"
 	fi
-	[ ! -e "$out" ] || [ -e "$out/SHA256SUMS" ] || [ -z "$(ls -A "$out")" ] || stop "$out has files that are not of a release: remove them, or name another folder with RELEASE_OUT"
+	[ ! -e "$finished" ] || [ -e "$finished/SHA256SUMS" ] || [ -z "$(ls -A "$finished")" ] || stop "$finished has files that are not of a release: remove them, or name another folder with RELEASE_OUT"
 }
 
 tools() {
@@ -170,5 +172,7 @@ plugin
 provenance "$from"
 (cd "$out" && sha256sum -- * >.sums && mv .sums SHA256SUMS)
 sign
-echo "release $version is in $out:"
-ls -l "$out"
+rm -rf "$finished"
+mv "$out" "$finished"
+echo "release $version is in $finished:"
+ls -l "$finished"
