@@ -15,7 +15,7 @@ type RaidStatus struct {
 	Legs   string // a letter each: A in sync, a not in sync, D failed, - missing
 	Done   int64  // sectors of the legs that the action has processed
 	Total  int64
-	action string // idle, frozen, resync, recover, check, repair, reshape
+	Action string // idle, frozen, resync, recover, check, repair, reshape
 }
 
 func ParseRAID(params string) (RaidStatus, error) {
@@ -23,7 +23,7 @@ func ParseRAID(params string) (RaidStatus, error) {
 	if len(f) < 5 {
 		return RaidStatus{}, fmt.Errorf("%q is not the status of a RAID", params)
 	}
-	s := RaidStatus{Kind: f[0], Legs: f[2], action: f[4]}
+	s := RaidStatus{Kind: f[0], Legs: f[2], Action: f[4]}
 	count, err := strconv.Atoi(f[1])
 	if err != nil || count != len(s.Legs) || strings.Trim(s.Legs, "AaD-") != "" {
 		return RaidStatus{}, fmt.Errorf("%q is not the status of a RAID: the legs %q of %q", params, s.Legs, f[1])
@@ -44,9 +44,17 @@ func (s RaidStatus) Damage() lvm.Damage {
 	return lvm.RaidDamage(s.Kind, gone)
 }
 
+// Lags reports whether a leg may lack data that is on the others: the kernel copies it there, or is about to. It is false during a
+// resync of legs that all take part, as after the creation of the array: then each write reaches all legs. The action alone does
+// not show a rebuild: just after lvchange --refresh it can still be idle or frozen.
+func (s RaidStatus) Lags() bool {
+	resync := s.Action == "resync" && !strings.Contains(s.Legs, "A")
+	return strings.Contains(s.Legs, "a") && !resync
+}
+
 // Rebuilding reports whether the kernel copies data to a leg. A resync is no rebuild: it makes legs equal that were never
 // written, or after a crash.
-func (s RaidStatus) Rebuilding() bool { return s.action == "recover" && s.Done < s.Total }
+func (s RaidStatus) Rebuilding() bool { return s.Action == "recover" && s.Done < s.Total }
 
 func ParsePool(params string) (lvm.PoolStatus, error) {
 	f := strings.Fields(params)

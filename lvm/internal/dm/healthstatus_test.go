@@ -17,7 +17,7 @@ func TestParseRAID(t *testing.T) {
 		"raid6_zr 5 aaaaa 0/1024 resync 0 0 -": {"raid6_zr", "aaaaa", 0, 1024, "resync"},
 	} {
 		got, err := ParseRAID(params)
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(RaidStatus{})); diff != "" || err != nil {
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%q: %v, %s", params, err, diff)
 		}
 	}
@@ -25,6 +25,32 @@ func TestParseRAID(t *testing.T) {
 		"raid1 2 AA 2/1 idle", "raid1 2 AA -1/1 idle", "raid1 x AA 1/1 idle", "raid1 2 AA 1/99999999999999999999 idle"} {
 		if s, err := ParseRAID(params); err == nil {
 			t.Errorf("%q: %+v", params, s)
+		}
+	}
+}
+
+// TestRAIDLags: only in sync, or during a resync of all legs, does each leg have what was written.
+func TestRAIDLags(t *testing.T) {
+	for params, want := range map[string]bool{
+		"raid1 2 AA 6144/6144 idle 0 0 -":         false,
+		"raid1 2 AA 512/6144 check 0 0 -":         false,
+		"raid1 2 aa 512/6144 resync 0 0 -":        false,
+		"raid5_ls 3 aaa 0/4096 resync 0 0 -":      false,
+		"raid10 4 aaaa 512/4096 resync 0 0 -":     false,
+		"raid1 2 Aa 512/6144 recover 0 0 -":       true,
+		"raid1 2 Aa 0/6144 idle 0 0 -":            true,
+		"raid1 2 aA 0/6144 frozen 0 0 -":          true,
+		"raid1 2 Aa 512/6144 resync 0 0 -":        true,
+		"raid1 2 aa 0/6144 idle 0 0 -":            true, // a rebuild or a resync is about to start
+		"raid1 2 aa 0/6144 frozen 0 0 -":          true,
+		"raid5_ls 3 AaA 512/4096 recover 0 0 -":   true,
+		"raid6_zr 5 aAAAa 512/4096 recover 0 -":   true,
+		"raid10 4 AAaA 512/4096 recover 0 0 -":    true,
+		"raid6_zr 5 aaaaa 512/4096 reshape 0 0 -": true,
+	} {
+		s, err := ParseRAID(params)
+		if err != nil || s.Lags() != want {
+			t.Errorf("%q: lags %v, want %v (%v)", params, s.Lags(), want, err)
 		}
 	}
 }

@@ -124,28 +124,41 @@ func (w *Wiper) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Vo
 	size := v.DeviceSize()
 	saved := wipedUntil(lv)
 	at, last := saved, time.Now()
+	var missed error // once set, only the next attempt writes again what a leg has missed
+	reached := func() bool {
+		if missed == nil {
+			missed = w.everyLeg(g, lv, path)
+		}
+		return missed == nil
+	}
 	save := func(ctx context.Context) {
-		if w.everyLeg(g, lv, path) == nil {
+		if reached() {
 			w.saveWiped(ctx, v, saved, at)
 			saved, last = at, time.Now()
 		}
 	}
 	w.left(v, at)
-	err = w.engine.Machine.Kernel.Zero(ctx, engine.DeviceAt(v, path), at, size, func(until lvm.Bytes) {
+	zeroing, stop := context.WithCancel(ctx)
+	defer stop()
+	err = w.engine.Machine.Kernel.Zero(zeroing, engine.DeviceAt(v, path), at, size, func(until lvm.Bytes) {
 		at = until
+		if !reached() {
+			stop()
+			return
+		}
 		w.left(v, at)
 		turn.Pause(ctx, size-at)
 		if time.Since(last) > wipeSave && at < size {
 			save(ctx)
 		}
 	})
-	if err != nil {
-		if at > saved {
-			save(context.WithoutCancel(ctx))
-		}
-		return err
+	if err != nil && at > saved {
+		save(context.WithoutCancel(ctx))
 	}
-	return w.everyLeg(g, lv, path)
+	if !reached() {
+		return missed
+	}
+	return err
 }
 
 // removeIfStill removes a wiped volume if it is still the same one in the same state. content is nil for a volume that needed
@@ -174,24 +187,48 @@ func (w *Wiper) removeIfStill(ctx context.Context, v lvm.Volume, content *zeroed
 	return w.engine.Remove(ctx, s, now.ID, now.UUID, now.State)
 }
 
-// everyLeg makes sure that writes to a RAID volume reached all its legs: one that failed, or was missing at activation, still
-// holds its old data, and would show it to the next volume there once its disk works again.
+// everyLeg makes sure that writes to a RAID volume reach all its legs: one that failed, or was missing at activation, still
+// holds its old data, and would show it to the next volume there once its disk works again. KindBusy: the kernel rebuilds a leg,
+// and has not copied yet what the leg missed.
 func (w *Wiper) everyLeg(g lvm.Group, lv lvm.LV, path string) error {
-	if !strings.HasPrefix(lv.Type, "raid") {
-		return nil
-	}
-	_, params, err := w.engine.Machine.Kernel.Status(path)
-	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot determine whether volume %s/%s is wiped on all its disks: %w", g.Name, lv.Name, err)
-	}
-	s, err := dm.ParseRAID(params)
-	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot determine whether volume %s/%s is wiped on all its disks: %w", g.Name, lv.Name, err)
-	}
-	if s.Damage().Legs > 0 {
-		return lvm.Errorf(lvm.KindInternal, "cannot wipe volume %s/%s: one of its legs has failed or is not in use (%s), and still holds its data; reactivate the leg with lvchange --refresh, or replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.Legs)
+	s, is, err := w.raidStatus(g, lv, path)
+	switch {
+	case err != nil || !is:
+		return err
+	case s.Damage().Legs > 0:
+		return failedLeg(g, lv, s)
+	case s.Lags():
+		return lvm.Errorf(lvm.KindBusy, "cannot wipe volume %s/%s yet: the kernel rebuilds one of its legs (%s, %s, %d of %d sectors), which may hold old data until then; the driver retries. If the rebuild stands still, restart it with lvchange --refresh; if the leg fails again, replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.Legs, s.Action, s.Done, s.Total)
 	}
 	return nil
+}
+
+// noFailedLeg is everyLeg for a volume that stays: the kernel reads a leg only where it has rebuilt it.
+func (w *Wiper) noFailedLeg(g lvm.Group, lv lvm.LV, path string) error {
+	s, is, err := w.raidStatus(g, lv, path)
+	if err == nil && is && s.Damage().Legs > 0 {
+		err = failedLeg(g, lv, s)
+	}
+	return err
+}
+
+// raidStatus returns the kernel's status of a RAID volume; is is false for another volume.
+func (w *Wiper) raidStatus(g lvm.Group, lv lvm.LV, path string) (s dm.RaidStatus, is bool, err error) {
+	if !strings.HasPrefix(lv.Type, "raid") {
+		return s, false, nil
+	}
+	_, params, err := w.engine.Machine.Kernel.Status(path)
+	if err == nil {
+		s, err = dm.ParseRAID(params)
+	}
+	if err != nil {
+		err = lvm.Errorf(lvm.KindInternal, "cannot determine whether volume %s/%s is wiped on all its disks: %w", g.Name, lv.Name, err)
+	}
+	return s, true, err
+}
+
+func failedLeg(g lvm.Group, lv lvm.LV, s dm.RaidStatus) error {
+	return lvm.Errorf(lvm.KindInternal, "cannot wipe volume %s/%s: one of its legs has failed or is not in use (%s), and still holds its data; reactivate the leg with lvchange --refresh, or replace it with lvconvert --repair, or remove the volume with lvremove", g.Name, lv.Name, s.Legs)
 }
 
 // missingBelow lists the missing and unresponsive physical volumes below the LV. Zeroes would not reach them, and a disk that

@@ -40,5 +40,5 @@ func (w *Wiper) ZeroExtents(ctx context.Context, id lvm.ID, extents []lvm.Run) e
 			return err
 		}
 	}
-	return w.everyLeg(g, lv, path)
+	return w.noFailedLeg(g, lv, path)
 }

@@ -23,6 +23,7 @@ type encryptor struct {
 	inUse  bool // a pod uses the mapping
 	fails  int  // the next so many erasures fail
 	stuck  chan struct{}
+	erased func() // runs when an erasure has written everything
 }
 
 func (e *encryptor) note(event string) {
@@ -67,7 +68,7 @@ func (e *encryptor) Suspend(string) (func() error, error) {
 
 func (e *encryptor) Erase(ctx context.Context, v lvm.Volume, device string, check func() error) error {
 	e.mu.Lock()
-	stuck, fail := e.stuck, e.fails > 0
+	stuck, fail, erased := e.stuck, e.fails > 0, e.erased
 	if fail {
 		e.fails--
 	}
@@ -83,6 +84,9 @@ func (e *encryptor) Erase(ctx context.Context, v lvm.Volume, device string, chec
 	}
 	if fail {
 		return errors.New("an I/O error")
+	}
+	if erased != nil {
+		erased()
 	}
 	return nil
 }
@@ -125,6 +129,34 @@ func TestErasure(t *testing.T) {
 				t.Errorf("it zeroed %q", zeroes.Spans())
 			}
 		})
+	}
+}
+
+// TestErasureReachesAllLegs: the driver removes an encrypted RAID volume only when the kernel has rebuilt all its legs: another one could
+// still have the key slots.
+func TestErasureReachesAllLegs(t *testing.T) {
+	node := hosttest.NewNode()
+	b, e := hosttest.OnFake(node), &encryptor{node: node}
+	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
+	hosttest.Must(t, d.Start(t.Context()))
+	defer d.Stop(t)
+	spec := encryptedSpec(b, lvm.LayoutRAID1, "v", lvm.ID{})
+	spec.Class.Layout = lvm.LayoutRAID1
+	v, set := raidVolume(t, node, d, spec)
+	e.erased = func() { set("Aa 512/16384 recover") } // the leg failed, and lvchange --refresh uses it again
+	e.take()
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	time.Sleep(300 * time.Millisecond)
+	if got := e.take("erase", "lvremove"); !slices.Equal(got, []string{"erase deleting " + v.ID.LV}) {
+		t.Errorf("during the rebuild: %q", got)
+	}
+	e.mu.Lock()
+	e.erased = nil
+	e.mu.Unlock()
+	set("AA 16384/16384 idle")
+	d.WaitWiped(t)
+	if got, want := e.take("erase", "lvremove"), []string{"erase deleting " + v.ID.LV, "lvremove"}; !slices.Equal(got, want) {
+		t.Errorf("after it: %q, want %q", got, want)
 	}
 }
 
