@@ -136,29 +136,11 @@ func (linux) clearMapping(m Mapping) error {
 // eraseChunk divides HeaderSize.
 const eraseChunk = 256 * lvm.KiB
 
-// destroySlots writes only chunks that differ, so that zero chunks take no space on a thin volume. It keeps the state mark. Then it
-// flushes, drops the page cache, and reads all from the disk.
+// destroySlots keeps the state mark. It flushes, drops the page cache, and reads all from the disk.
 func (linux) destroySlots(v Volume) error {
 	return change(v.Device, unix.O_EXCL, func(file *os.File) error {
-		keep := encodeMark(MarkErased, v.UUID)
-		wanted := func(at lvm.Bytes) []byte {
-			chunk := make([]byte, eraseChunk)
-			if at == stateMarkOffset {
-				copy(chunk, keep)
-			}
-			return chunk
-		}
-		differs := func(at lvm.Bytes) (bool, error) {
-			found := make([]byte, eraseChunk)
-			_, err := file.ReadAt(found, int64(at))
-			return !bytes.Equal(found, wanted(at)), err
-		}
-		for at := lvm.Bytes(0); at < HeaderSize; at += eraseChunk {
-			if differ, err := differs(at); err != nil || differ {
-				if _, err := file.WriteAt(wanted(at), int64(at)); err != nil { // also an unreadable chunk
-					return err
-				}
-			}
+		if err := overwriteSlots(file, v); err != nil {
+			return err
 		}
 		if err := file.Sync(); err != nil {
 			return err
@@ -167,12 +149,49 @@ func (linux) destroySlots(v Volume) error {
 			return fmt.Errorf("cannot drop its page cache: %w", err)
 		}
 		for at := lvm.Bytes(0); at < HeaderSize; at += eraseChunk {
-			if differ, err := differs(at); err != nil || differ {
+			if differ, err := differsFrom(file, at, erasedChunk(v, at)); err != nil || differ {
 				return errors.Join(err, fmt.Errorf("its key slots are not destroyed: byte %d onwards is not what was written", int64(at)))
 			}
 		}
 		return nil
 	})
+}
+
+// overwriteSlots writes each chunk, also one that reads as zeroes: a leg of a RAID that failed during an earlier erasure may still
+// hold it. On a thin volume it writes only what differs, so that zero chunks take no space.
+func overwriteSlots(file readerWriterAt, v Volume) error {
+	for at := lvm.Bytes(0); at < HeaderSize; at += eraseChunk {
+		wanted := erasedChunk(v, at)
+		if v.Thin {
+			if differ, err := differsFrom(file, at, wanted); err == nil && !differ {
+				continue
+			}
+		}
+		if _, err := file.WriteAt(wanted, int64(at)); err != nil { // also an unreadable chunk
+			return err
+		}
+	}
+	return nil
+}
+
+type readerWriterAt interface {
+	io.ReaderAt
+	io.WriterAt
+}
+
+// erasedChunk is a chunk of an erased header: zeroes, and the state mark.
+func erasedChunk(v Volume, at lvm.Bytes) []byte {
+	chunk := make([]byte, eraseChunk)
+	if at == stateMarkOffset {
+		copy(chunk, encodeMark(MarkErased, v.UUID))
+	}
+	return chunk
+}
+
+func differsFrom(file io.ReaderAt, at lvm.Bytes, wanted []byte) (bool, error) {
+	found := make([]byte, len(wanted))
+	_, err := file.ReadAt(found, int64(at))
+	return !bytes.Equal(found, wanted), err
 }
 
 func change(device string, flags int, write func(*os.File) error) error {

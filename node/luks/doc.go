@@ -56,5 +56,6 @@
 //
 // Erase writes the erase mark, then overwrites both headers and all key slots, and reads them back. After that no key decrypts
 // the data, unless a snapshot or a copy of the header exists. The mark tells an erased header from an interrupted
-// format.
+// format. Unless the volume is thin, a repeated erasure writes everything again: it may read another leg of a RAID than the one that
+// missed the first.
 package luks
