@@ -14,8 +14,8 @@ type deleting struct{ id lvm.ID }
 // Delete deletes a volume. One that must be wiped takes one LVM process before Delete returns, and at most two in the
 // background, which return its extents to the group once they are zero. Any other takes one process and is removed at once. A
 // volume that its readable group lacks is deleted: nil. On an error the driver has changed nothing. KindNotLocal: the volume's
-// group is not on this node; KindNotManaged: the volume belongs to another cluster; KindInUse: it is open, or other volumes
-// depend on it.
+// group is not on this node; KindNotManaged: the volume belongs to another cluster; KindInUse: it is open, or
+// bound at a pod's path, or other volumes depend on it.
 func (h *Host) Delete(ctx context.Context, id lvm.ID) error {
 	_, err := oplock.Do(ctx, &h.operations, id.LV, deleting{id}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, h.delete(ctx, id)

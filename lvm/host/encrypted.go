@@ -8,12 +8,19 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// closeUnused closes an encrypted volume that a failed NodeStageVolume left open. KindInUse: it is in use.
+// closeUnused closes an encrypted volume that a failed NodeStageVolume left open. KindInUse: it is in use, or bound at a pod's path.
 func (h *Host) closeUnused(ctx context.Context, v lvm.Volume) error {
 	if v.Class.Encryption == lvm.EncryptionNone || h.engine.Config.Encryption == nil {
 		return nil
 	}
-	if err := h.engine.Config.Encryption.Unstage(ctx, v.ID.String()); err != nil {
+	mapping, _, open, err := h.engine.Config.Encryption.Mapping(v.ID.String())
+	if err == nil && open {
+		err = h.engine.Machine.Kernel.CheckUnused(ctx, mapping)
+	}
+	if err == nil {
+		err = h.engine.Config.Encryption.Unstage(ctx, v.ID.String())
+	}
+	if err != nil {
 		return lvm.Errorf(lvm.KindOf(err), "volume %s/%s cannot be deleted: %w", v.Group, v.ID.LV, err)
 	}
 	return nil

@@ -15,6 +15,7 @@ type device struct {
 	suspended bool
 	frozen    bool // by fsfreeze: it cannot be suspended
 	opens     int
+	bound     int    // paths where its device node is bound
 	status    string // "TARGET PARAMETERS", if a test has set it
 }
 

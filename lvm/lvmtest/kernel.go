@@ -144,8 +144,12 @@ func (k kernel) Status(path string) (target, parameters string, err error) {
 func (k kernel) CheckUnused(_ context.Context, path string) error {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
-	if d := k.node.device(path); d != nil && d.opens > 0 {
+	d := k.node.device(path)
+	switch {
+	case d != nil && d.opens > 0:
 		return lvm.Errorf(lvm.KindInUse, "%s is open, by a pod or a program of this node: end that, or unmount it", path)
+	case d != nil && d.bound > 0:
+		return lvm.Errorf(lvm.KindInUse, "%s is bound at the path of a pod: end the pod, or unmount that path", path)
 	}
 	return nil
 }
@@ -189,13 +193,22 @@ func (k kernel) Sync(paths []string) error {
 
 // Hold opens a volume's device as a pod does, until release is called.
 func (n *Node) Hold(path string) (release func()) {
+	return n.use(path, func(d *device) *int { return &d.opens })
+}
+
+// Bind binds a volume's device node at a path, as NodePublishVolume does for a raw block volume, until release is called.
+func (n *Node) Bind(path string) (release func()) {
+	return n.use(path, func(d *device) *int { return &d.bound })
+}
+
+func (n *Node) use(path string, count func(*device) *int) (release func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := n.device(path)
-	d.opens++
+	users := count(n.device(path))
+	*users++
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		d.opens--
+		*users--
 	}
 }

@@ -200,7 +200,8 @@ const (
 )
 
 // CheckUnused asks device-mapper for the open count. An exclusive open alone would miss a program that opened the device
-// without O_EXCL, as programs do with raw block volumes.
+// without O_EXCL, as programs do with raw block volumes. A raw device that is only bound at a pod's path is not open, but the next
+// device would get its number, and then show itself there.
 func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 	deadline := time.Now().Add(unusedPatience)
 	for {
@@ -209,7 +210,7 @@ func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 			return lvm.Errorf(lvm.KindInternal, "cannot determine whether %s is in use: %w", path, err)
 		}
 		if opens == 0 {
-			return nil
+			return k.checkUnbound(path)
 		}
 		if time.Now().After(deadline) {
 			return lvm.Errorf(lvm.KindInUse, "%s is open by %s: end that, or unmount it; lsof %s and findmnt %s on the node show more", path, k.users(path), path, path)
@@ -220,6 +221,25 @@ func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 		case <-time.After(unusedPause):
 		}
 	}
+}
+
+// checkUnbound returns KindInUse if the device's node is bound outside /dev, as NodePublishVolume does for a raw block volume.
+func (k Kernel) checkUnbound(path string) error {
+	var device, found unix.Stat_t
+	err := unix.Stat(path, &device)
+	var places []string
+	if err == nil {
+		places, err = ondisk.BoundNodes(filepath.Join(k.Proc, "self/mountinfo"))
+	}
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot determine whether %s is in use: %w", path, err)
+	}
+	for _, place := range places {
+		if !strings.HasPrefix(place, k.Dev+"/") && unix.Lstat(place, &found) == nil && found.Mode&unix.S_IFMT == unix.S_IFBLK && found.Rdev == device.Rdev {
+			return lvm.Errorf(lvm.KindInUse, "%s is bound at %s, the path of a pod: end the pod, or unmount that path", path, place)
+		}
+	}
+	return nil
 }
 
 // users names the devices on a device and its mounts, as far as this process can see them.

@@ -83,6 +83,43 @@ func TestKernelSync(t *testing.T) {
 	}
 }
 
+// TestBoundDeviceIsInUse: a device whose node is bound at a pod's path is in use, although nothing has it open.
+func TestBoundDeviceIsInUse(t *testing.T) {
+	k := testKernel(t)
+	node := func(path string, minor uint32) string {
+		t.Helper()
+		if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(253, minor))); errors.Is(err, unix.EPERM) {
+			t.Skip("only root creates device nodes")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pods := t.TempDir()
+	device, other := node(filepath.Join(k.Dev, "dm-5"), 5), node(filepath.Join(k.Dev, "dm-6"), 6)
+	bound := node(filepath.Join(pods, "raw"), 5)
+	if err := k.checkUnbound(device); lvm.KindOf(err) != lvm.KindInternal {
+		t.Errorf("without a table of mounts: %v", err)
+	}
+	table := filepath.Join(k.Proc, "self/mountinfo")
+	fixture.Must(t, os.MkdirAll(filepath.Dir(table), 0o755))
+	for _, test := range []struct {
+		path, bound string
+		inUse       bool
+	}{
+		{device, bound, true},
+		{other, bound, false},
+		{device, device, false}, // a /dev of bound nodes
+		{device, filepath.Join(pods, "gone"), false},
+	} {
+		fixture.Must(t, os.WriteFile(table, []byte("1 0 0:5 / /dev rw - devtmpfs udev rw\n2 1 0:5 /dm-5 "+test.bound+" rw - devtmpfs udev rw\n"), 0o644))
+		err := k.checkUnbound(test.path)
+		if test.inUse && lvm.KindOf(err) != lvm.KindInUse || !test.inUse && err != nil {
+			t.Errorf("%s, with a node bound at %s: %v", test.path, test.bound, err)
+		}
+	}
+}
+
 // TestZeroReassigned: Zero writes nothing to a device whose number belongs to another volume now.
 func TestZeroReassigned(t *testing.T) {
 	k := testKernel(t)

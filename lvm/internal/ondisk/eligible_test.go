@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,7 +154,7 @@ func TestCompareNames(t *testing.T) {
 	}
 }
 
-// TestReadMounts: mounts by device, btrfs by its source, names with escapes, and lines that are damaged or long.
+// TestReadMounts: mounts by device, btrfs by its source, names with escapes, and lines that are damaged or long; and bound device nodes.
 func TestReadMounts(t *testing.T) {
 	text := "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n" +
 		"2 1 8:1 /etc/hosts /etc/hosts rw shared:1 - ext4 /dev/sda1 rw\n" +
@@ -161,8 +162,15 @@ func TestReadMounts(t *testing.T) {
 		"4 1 7:0 / /mnt/with\\040space rw - xfs /dev/loop0 rw\n5 bad\n" +
 		"6 1 0:31 / /mnt/layers rw - overlay overlay lowerdir=" + strings.Repeat("/layer:", 20_000) + "\n" +
 		"7 1 8:2 / /mnt/\\043 rw - xfs /dev/sda2 rw\n"
+	text += "8 1 0:5 / /dev rw - devtmpfs udev rw\n9 1 0:5 /dm-3 /var/lib/kubelet/raw\\040one rw - devtmpfs udev rw\n" +
+		"10 1 0:6 /dm-4 /var/lib/kubelet/two ro - tmpfs tmpfs rw\n"
 	file := filepath.Join(t.TempDir(), "mountinfo")
 	fixture.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	bound, err := BoundNodes(file)
+	fixture.Must(t, err)
+	if want := []string{"/var/lib/kubelet/raw one", "/var/lib/kubelet/two"}; !slices.Equal(bound, want) {
+		t.Errorf("bound device nodes: %q, want %q", bound, want)
+	}
 	mounts, err := ReadMounts(file)
 	fixture.Must(t, err)
 	if got := mounts["8:1"]; len(got) != 2 || placeOf(got) != "/" {

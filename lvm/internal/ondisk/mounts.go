@@ -10,16 +10,44 @@ import (
 )
 
 // ReadMounts returns the mount points of the file system on each block device, as far as this process can see (proc(5),
-// mountinfo), by the device's number, "8:17". It does not use github.com/moby/sys/mountinfo, as package node does: for one line
+// mountinfo), by the device's number, "8:17".
+func ReadMounts(mountinfo string) (map[string][]string, error) {
+	mounts := map[string][]string{}
+	err := eachMount(mountinfo, func(m mount) {
+		number := m.number
+		if strings.HasPrefix(number, "0:") { // btrfs mounts have other numbers
+			number = NumberAt(m.source)
+		}
+		if number != "" {
+			mounts[number] = append(mounts[number], m.place)
+		}
+	})
+	return mounts, err
+}
+
+// BoundNodes returns where a device node may be bound: mount points of a part of a file system that holds device nodes. The kubelet
+// and NodePublishVolume bind raw block volumes so. Such a mount does not keep the device open.
+func BoundNodes(mountinfo string) (places []string, err error) {
+	err = eachMount(mountinfo, func(m mount) {
+		if m.root != "/" && (m.kind == "devtmpfs" || m.kind == "tmpfs") {
+			places = append(places, m.place)
+		}
+	})
+	return places, err
+}
+
+// mount is a line of mountinfo.
+type mount struct{ number, root, place, kind, source string }
+
+// eachMount ignores lines that it cannot parse. It does not use github.com/moby/sys/mountinfo, as package node does: for one line
 // that it cannot parse, or that is longer than 64 KiB, that library refuses the whole table. An overlay of many directories can
 // have such a line, and the device scan would fail.
-func ReadMounts(mountinfo string) (map[string][]string, error) {
+func eachMount(mountinfo string, do func(mount)) error {
 	f, err := os.Open(mountinfo)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = f.Close() }()
-	mounts := map[string][]string{}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -28,15 +56,9 @@ func ReadMounts(mountinfo string) (map[string][]string, error) {
 		if len(fields) < 5 || len(origin) < 2 {
 			continue
 		}
-		number := fields[2]
-		if strings.HasPrefix(number, "0:") { // btrfs mounts have other numbers
-			if number = NumberAt(unescapeMount(origin[1])); number == "" {
-				continue
-			}
-		}
-		mounts[number] = append(mounts[number], unescapeMount(fields[4]))
+		do(mount{fields[2], fields[3], unescapeMount(fields[4]), origin[0], unescapeMount(origin[1])})
 	}
-	return mounts, lines.Err()
+	return lines.Err()
 }
 
 // NumberAt returns the number of the block device at a path; "": none.

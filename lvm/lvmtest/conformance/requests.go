@@ -135,14 +135,16 @@ func testDeleteInUse(t *testing.T, b hosttest.Fixture) {
 	v := d.MustCreate(t, b.Light("in use", 8*lvm.MiB))
 	device, _, err := d.Device(v.ID, v.UUID)
 	hosttest.Must(t, err)
-	release := b.Hold(t, device)
-	d.Counted(t, "a refused delete", 0, func() {
-		hosttest.WantKind(t, "delete of an open volume", d.Delete(t.Context(), v.ID), lvm.KindInUse)
-	})
-	if still, err := d.Lookup(t.Context(), v.ID); err != nil || still != v {
-		t.Errorf("a refused delete left %+v, %v; want %+v", still, err, v)
+	for what, use := range map[string]func(testing.TB, string) func(){"an open volume": b.Hold, "a volume that is bound at a pod's path": b.Bind} {
+		release := use(t, device)
+		d.Counted(t, "a refused delete", 0, func() {
+			hosttest.WantKind(t, "delete of "+what, d.Delete(t.Context(), v.ID), lvm.KindInUse)
+		})
+		if still, err := d.Lookup(t.Context(), v.ID); err != nil || still != v {
+			t.Errorf("a refused delete left %+v, %v; want %+v", still, err, v)
+		}
+		release()
 	}
-	release()
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))
 	d.WaitWiped(t)
 }

@@ -18,6 +18,8 @@ import (
 type encryptor struct {
 	node *lvmtest.Node
 
+	mapping string // the device of the mapping; "": it is closed
+
 	mu     sync.Mutex
 	events []string
 	inUse  bool // a pod uses the mapping
@@ -50,7 +52,7 @@ func (e *encryptor) take(kinds ...string) (events []string) {
 
 func (e *encryptor) Mapping(string) (string, uint64, bool, error) {
 	e.note("mapping")
-	return "", 0, false, nil
+	return e.mapping, 0, e.mapping != "", nil
 }
 
 func (e *encryptor) Unstage(context.Context, string) error {
@@ -130,6 +132,30 @@ func TestErasure(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBoundMappingStaysOpen: an encrypted raw volume is not closed and deleted while it is bound at a pod's path: the next device would get
+// the mapping's number.
+func TestBoundMappingStaysOpen(t *testing.T) {
+	node := hosttest.NewNode()
+	b, e := hosttest.OnFake(node), &encryptor{node: node}
+	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
+	hosttest.Must(t, d.Start(t.Context()))
+	defer d.Stop(t)
+	v := d.MustCreate(t, encryptedSpec(b, lvm.LayoutLinear, "v", lvm.ID{}))
+	mapping := d.MustCreate(t, b.Light("mapping", 8*lvm.MiB)) // the fake has no other devices
+	device, _, err := d.Device(mapping.ID, mapping.UUID)
+	hosttest.Must(t, err)
+	e.mapping = device
+	release := node.Bind(device)
+	e.take()
+	hosttest.WantKind(t, "deletion while it is bound", d.Delete(t.Context(), v.ID), lvm.KindInUse)
+	if got := e.take("unstage", "erase"); len(got) > 0 {
+		t.Errorf("meanwhile the driver did %q", got)
+	}
+	release()
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	d.WaitWiped(t)
 }
 
 // TestErasureReachesAllLegs: the driver removes an encrypted RAID volume only when the kernel has rebuilt all its legs: another one could

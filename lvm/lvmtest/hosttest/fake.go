@@ -60,6 +60,7 @@ func OnFake(node *lvmtest.Node) Fixture {
 		Leave: func(t testing.TB, message string) { Must(t, node.LeaveMessage("vg-test", message)) },
 		Lost:  func(testing.TB) []int { return node.LostDevices("vg-test") },
 		Hold:  func(_ testing.TB, device string) func() { return node.Hold(device) },
+		Bind:  func(_ testing.TB, device string) func() { return node.Bind(device) },
 	}
 }
 

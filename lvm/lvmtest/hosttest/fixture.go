@@ -30,6 +30,8 @@ type Fixture struct {
 	Lost func(t testing.TB) []int
 	// Hold opens a device as a pod does.
 	Hold func(t testing.TB, device string) (release func())
+	// Bind binds a device node at a path, as NodePublishVolume does for a raw block volume.
+	Bind func(t testing.TB, device string) (release func())
 
 	last func() *Driver // the driver that started last
 }

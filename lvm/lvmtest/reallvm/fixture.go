@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
@@ -31,6 +33,12 @@ func NewFixture(t testing.TB) hosttest.Fixture {
 			f, err := os.Open(device)
 			hosttest.Must(t, err)
 			return func() { hosttest.Must(t, f.Close()) }
+		},
+		Bind: func(t testing.TB, device string) func() {
+			path := filepath.Join(t.TempDir(), "raw")
+			hosttest.Must(t, os.WriteFile(path, nil, 0o600))
+			hosttest.Must(t, unix.Mount(device, path, "", unix.MS_BIND, ""))
+			return func() { hosttest.Must(t, unix.Unmount(path, 0)) }
 		},
 	}
 	dir := t.TempDir()
