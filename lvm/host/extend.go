@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
@@ -20,18 +22,31 @@ func (h *Host) Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes)
 
 func (h *Host) extendInFlight(ctx context.Context, r alloc.ExtendRequest) (lvm.Volume, error) {
 	return oplock.Do(ctx, &h.operations, r.Id.LV, r, func(ctx context.Context) (lvm.Volume, error) {
+		pause := extendPause
 		for range createAttempts {
 			v, zeroing, err := h.extend(ctx, r)
-			if err == nil && zeroing != "" {
+			switch {
+			case errors.Is(err, engine.ErrChanged):
+				select {
+				case <-ctx.Done():
+					return lvm.Volume{}, err
+				case <-time.After(pause):
+				}
+				pause *= 2
+				continue
+			case err == nil && zeroing != "":
 				err = h.awaitZeroes(r.Id, zeroing)
 			}
 			if err != nil || zeroing == "" {
 				return v, err
 			}
 		}
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "cannot expand volume %s yet: another program changes its volume group whenever the driver zeroes extents for it; retry", r.Id)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "cannot expand volume %s yet: another program changes or locks its volume group each time that the driver has extents for it; retry", r.Id)
 	})
 }
+
+// extendPause is the first pause of an expansion that another program's command prevents; each further one doubles.
+const extendPause = 100 * time.Millisecond
 
 // extend expands the volume, unless the driver must zero some of the extents first: then it has changed nothing, and zeroing is
 // the UUID of the volume that holds those extents.
@@ -66,13 +81,21 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 		zeroing, err = h.zeroFirst(ctx, g, v, x.Unzeroed)
 		return lvm.Volume{}, zeroing, err
 	}
-	done, err := h.engine.Commit(ctx, engine.Change{Group: g, Steps: steps})
-	if err != nil {
+	done, err := h.engine.Commit(ctx, engine.Change{Group: g, Steps: steps, OnKnownZeroes: x.OnKnownZeroes})
+	switch {
+	case errors.Is(done.Failure, engine.ErrChanged):
+		return lvm.Volume{}, "", engine.ErrChanged
+	case err != nil:
 		return lvm.Volume{}, "", err
+	case done.Foreign >= useAndFree:
+		h.log.Error("other programs changed a volume group while LVM expanded a raw block volume in it: if they used and freed its new extents, the volume shows what they wrote", "volume", v.ID.String(), "vg", g.Name, "commits", done.Foreign)
 	}
 	v, err = h.checkExtended(ctx, v, x.Volume.Size, done)
 	return v, "", err
 }
+
+// useAndFree is the least number of commits with which another program can use extents and free them.
+const useAndFree = 2
 
 // checkExtended verifies what lvextend committed. LVM (2.03.16) exits with 0 even if a disk disappeared before the commit and only
 // the other disks have it.

@@ -17,6 +17,8 @@ type Extension struct {
 	Ranges   []ExtentRange // additional extents; thin: none
 	Pool     *PoolGrowth   // thin: the pool's change before the expansion
 	Unzeroed RunsByPV      // raw block volume, not encrypted: the additional extents to zero before
+	// OnKnownZeroes: the user reads the additional extents at once, and they count as zero.
+	OnKnownZeroes bool
 }
 
 // PlanExtend plans the expansion of a ready volume to the required size and at most the limit (0: no limit). KindOutOfRange:
@@ -87,6 +89,7 @@ func planGrowth(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.E
 		}
 		x.Unzeroed = UnzeroedIn(g, x.Ranges)
 	}
+	x.OnKnownZeroes = block && len(x.Ranges) > 0 && len(x.Unzeroed) == 0
 	return x, nil
 }
 

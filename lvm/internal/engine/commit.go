@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
@@ -14,6 +15,9 @@ type Change struct {
 	Group lvm.Group // as read under its lock
 	Steps []lvmcmd.Step
 	Legs  []lvm.LV // whose devices the steps create; see runAfterCleanup
+	// OnKnownZeroes: a user reads the allocated extents as soon as the one step ends, and the plan relies on what the group was known to
+	// hold at Group's seqno.
+	OnKnownZeroes bool
 }
 
 // Committed is what the disks hold after a change.
@@ -21,14 +25,29 @@ type Committed struct {
 	State   lvm.State
 	uuid    lvm.VGUUID // the group's
 	Failure error      // of the commands. It decides nothing: LVM may commit and exit with an error, or exit with 0 and commit nothing.
+	Foreign int64      // OnKnownZeroes: commits of other programs between the last check and this read
 }
+
+// ErrChanged is the failure of a change on known zeroes that other programs' commands prevent. The driver has changed nothing.
+var ErrChanged = lvm.Errorf(lvm.KindBusy, "another program changed or locked the volume group meanwhile")
 
 // Commit runs the commands of a change and reads the disks for what they committed; failure is set even if that fails. The
 // caller holds the group's lock, verifies the result, and then flushes it: the change counts once it survives a power cut.
 func (e *Engine) Commit(ctx context.Context, c Change) (done Committed, err error) {
-	done.uuid, done.Failure = c.Group.UUID, e.runAfterCleanup(ctx, c.Group, c.Legs, c.Steps)
+	tag := e.nodeTag(c.Group)
+	done.uuid, done.Failure = c.Group.UUID, e.runAfterCleanup(ctx, c)
 	done.State, err = e.ReadDisks(ctx)
-	return done, err
+	if err != nil || !c.OnKnownZeroes || done.Failure != nil {
+		return done, err
+	}
+	if now, absent := done.Group(); absent == nil {
+		own := lvmcmd.CommitsOf(c.Steps)
+		if tag != "" && slices.Contains(now.Tags, tag) {
+			own++
+		}
+		done.Foreign = now.Seqno - c.Group.Seqno - own
+	}
+	return done, nil
 }
 
 // Group returns the group after the change.

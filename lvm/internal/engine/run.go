@@ -15,6 +15,12 @@ import (
 // happened. KindBusy: a disk of the group is missing, duplicate or unresponsive, and run started nothing; KindConflict: LVM
 // would refuse the commands until an admin changes the group.
 func (e *Engine) Run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) error {
+	return e.run(ctx, Change{Group: g, Steps: steps})
+}
+
+// run is Run, and on known zeroes it fails with ErrChanged if the group is no longer as planned.
+func (e *Engine) run(ctx context.Context, c Change) error {
+	g, steps := c.Group, c.Steps
 	if err := runnable(g, steps); err != nil {
 		return err
 	}
@@ -32,13 +38,33 @@ func (e *Engine) Run(ctx context.Context, g lvm.Group, steps []lvmcmd.Step) erro
 	if slices.ContainsFunc(steps, lvmcmd.Step.Commits) {
 		taken = e.tagGroupWithNode(ctx, g)
 	}
+	if c.OnKnownZeroes {
+		if err := e.checkUnchanged(ctx, g.UUID, g.Seqno+taken); err != nil {
+			return err
+		}
+	}
 	for _, s := range steps {
 		e.Locks.NoteCommand(g.UUID, strings.Join(s.Argv, " "))
 		if _, err := e.runLVM(ctx, s.Argv); err != nil {
+			if c.OnKnownZeroes && lvmcmd.IsLockTaken(err) {
+				return ErrChanged
+			}
 			return err
 		}
 	}
 	commits = taken + lvmcmd.CommitsOf(steps)
+	return nil
+}
+
+// checkUnchanged reads the disks right before a command, which may have waited for earlier ones since its plan.
+func (e *Engine) checkUnchanged(ctx context.Context, uuid lvm.VGUUID, seqno int64) error {
+	s, err := e.ReadDisks(ctx)
+	if err != nil {
+		return err
+	}
+	if g, err := s.FindGroup(uuid); err != nil || g.Seqno != seqno {
+		return ErrChanged
+	}
 	return nil
 }
 
@@ -64,13 +90,13 @@ func runnable(g lvm.Group, steps []lvmcmd.Step) error {
 	return lvm.CheckNoNewMissingPV(g)
 }
 
-// runAfterCleanup runs steps that create the devices of these legs, of a RAID volume or of a thin pool. If LVM refuses them, it
+// runAfterCleanup runs steps that create the devices of legs, of a RAID volume or of a thin pool. If LVM refuses them, it
 // removes the stale devices of the legs and runs the steps again.
-func (e *Engine) runAfterCleanup(ctx context.Context, g lvm.Group, legs []lvm.LV, steps []lvmcmd.Step) error {
-	failure := e.Run(ctx, g, steps)
+func (e *Engine) runAfterCleanup(ctx context.Context, c Change) error {
+	failure := e.run(ctx, c)
 	var refusal *lvm.ExitError
-	if errors.As(failure, &refusal) && refusal.Code > 0 && e.removeStaleLegs(g, legs) {
-		failure = e.Run(ctx, g, steps)
+	if errors.As(failure, &refusal) && refusal.Code > 0 && e.removeStaleLegs(c.Group, c.Legs) {
+		failure = e.run(ctx, c)
 	}
 	return failure
 }

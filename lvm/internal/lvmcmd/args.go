@@ -1,6 +1,7 @@
 package lvmcmd
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -113,6 +114,18 @@ func RangeArgs(ranges []alloc.ExtentRange) []string {
 func extendArgs(t Target, g lvm.Group, extents lvm.Extents, ranges []alloc.ExtentRange) []string {
 	args := append(OnDevices("lvextend", g), "--alloc", "normal", "-l", decimal(extents), "--", t.String())
 	return append(args, RangeArgs(ranges)...)
+}
+
+// withoutWaiting makes a command fail if another one has the group's lock: while it waited, that one could use the extents that the
+// command names, and free them.
+func withoutWaiting(args []string) []string {
+	return slices.Insert(args, 1, "--config", "global/wait_for_locks=0")
+}
+
+// IsLockTaken reports whether a command of withoutWaiting failed because of the lock (LVM 2.03.16 to 2.03.31).
+func IsLockTaken(err error) bool {
+	var exit *lvm.ExitError
+	return errors.As(err, &exit) && exit.Code > 0 && strings.Contains(exit.Stderr, "Can't get lock for")
 }
 
 // StateArgs changes a volume's state tag in one commit, if it still is the planned volume.

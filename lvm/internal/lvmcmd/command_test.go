@@ -73,6 +73,22 @@ func TestReadyArgs(t *testing.T) {
 }
 
 // TestTargetOf: a name that LVM could match with more than one volume is no target.
+// TestIsLockTaken: only LVM's message that another program has the group's lock counts.
+func TestIsLockTaken(t *testing.T) {
+	for words, want := range map[string]bool{
+		"/run/lock/lvm/V_vg: flock failed: Resource temporarily unavailable Can't get lock for vg. Cannot process volume group vg": true,
+		"Insufficient free space: 5 extents needed, but only 4 available":                                                          false,
+	} {
+		err := fmt.Errorf("lvextend: %w", &lvm.ExitError{Code: 5, Stderr: words})
+		if IsLockTaken(err) != want {
+			t.Errorf("%q: %v", words, !want)
+		}
+	}
+	if IsLockTaken(nil) || IsLockTaken(errors.New("Can't get lock for vg")) {
+		t.Error("another error counts")
+	}
+}
+
 func TestTargetOf(t *testing.T) {
 	for _, bad := range [][2]string{{"", ""}, {"vg", ""}, {"", "lv"}, {"@tag", "lv"}, {"vg", "@tag"}, {"-y", "lv"}, {"vg", "-y"}, {"vg/lv", "lv"}, {"vg", "a b"}} {
 		if target, err := TargetOf(lvm.VGName(bad[0]), bad[1]); err == nil {

@@ -88,7 +88,11 @@ func ExtendSteps(x alloc.Extension) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(steps, Step{extendArgs(t, x.Group, x.Extents, x.Ranges)}), nil
+	extend := extendArgs(t, x.Group, x.Extents, x.Ranges)
+	if x.OnKnownZeroes {
+		extend = withoutWaiting(extend)
+	}
+	return append(steps, Step{extend}), nil
 }
 
 // SnapshotSteps are the commands that create a planned snapshot.

@@ -4,9 +4,12 @@ package dataleak
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
@@ -89,6 +92,32 @@ func TestRawDataLeak_RealLVM(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestExpansionDoesNotWaitForLock_RealLVM: an lvextend onto extents that are known to be zero fails while another program has LVM's
+// lock. The driver repeats it.
+func TestExpansionDoesNotWaitForLock_RealLVM(t *testing.T) {
+	b := reallvm.NewFixture(t).OneAtATime()
+	d := b.Start(t)
+	known(t, b, d, 20)
+	v := d.MustCreate(t, rawSpec(b, "raw", 2))
+	lock, err := os.OpenFile("/run/lock/lvm/V_"+b.Group, os.O_CREATE|os.O_RDWR, 0o600)
+	hosttest.Must(t, err)
+	hosttest.Must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	refused := func() bool {
+		return slices.ContainsFunc(d.Commands(), func(c lvm.Command) bool { return c.Name == "lvextend" && c.ExitCode == 5 })
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := d.Extend(t.Context(), v.ID, 4*lvmtest.ExtentSize, 0)
+		done <- err
+	}()
+	eventually(t, refused)
+	hosttest.Must(t, lock.Close())
+	hosttest.Must(t, <-done)
+	if now, err := d.Lookup(t.Context(), v.ID); err != nil || now.Size != 4*lvmtest.ExtentSize {
+		t.Errorf("it is %+v, %v", now, err)
 	}
 }
 

@@ -122,6 +122,66 @@ func namesIn(t testing.TB, b hosttest.Fixture) (names []string) {
 	return names
 }
 
+// visit uses all free extents of the group and frees them, as another program does.
+func visit(t *testing.T, b hosttest.Fixture, k *dirtyKernel) {
+	t.Helper()
+	b.Admin(t, "lvcreate", "-y", "-l", fmt.Sprint(b.ReadGroup(t).FreeExtents()), "-n", "visitor", b.Group)
+	k.write("visitor")
+	b.Admin(t, "lvremove", "-y", b.Group+"/visitor")
+}
+
+// TestExpansionNoticesForeignUse: another program uses the extents of an expansion between the driver's plan and its command. The
+// driver zeroes them before the volume shows them.
+func TestExpansionNoticesForeignUse(t *testing.T) {
+	for _, when := range []string{"while the driver tags the group", "while it holds LVM's lock"} {
+		t.Run(when, func(t *testing.T) {
+			node := hosttest.NewNode()
+			b, k := hosttest.OnFake(node), newDirtyKernel(node)
+			runner := &lockedOut{Runner: node.Runner()}
+			d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Node: "node-a", CacheTTL: -1}, lvm.Machine{Kernel: k, Runner: runner})}
+			hosttest.Must(t, d.Start(t.Context()))
+			defer d.Stop(t)
+			known(t, b, d, 40)
+			v := d.MustCreate(t, rawSpec(b, "raw", 10))
+			before, zeroed := k.content(v.ID.LV), k.count()
+			if when == "while it holds LVM's lock" {
+				runner.holder = func() { visit(t, b, k) }
+			} else {
+				node.Change(b.Group, func(g *lvm.Group) { g.Tags, g.Seqno = []string{"fast"}, g.Seqno+1 })
+				node.Before(func(argv []string) {
+					if argv[0] == "vgchange" {
+						visit(t, b, k)
+					}
+				})
+			}
+			now, err := d.Extend(t.Context(), v.ID, 20*lvmtest.ExtentSize, 0)
+			hosttest.Must(t, err)
+			if n := k.shows(v.ID.LV, before); n > 0 || now.Size != 20*lvmtest.ExtentSize || k.count() == zeroed {
+				t.Errorf("it is %+v and shows %d extents that are not zero", now, n)
+			}
+		})
+	}
+}
+
+// lockedOut is a runner whose first lvextend finds LVM's lock taken by a program that runs holder. LVM waits for the lock, unless
+// the command says otherwise.
+type lockedOut struct {
+	lvm.Runner
+	holder func()
+}
+
+func (r *lockedOut) Run(ctx context.Context, argv []string) ([]byte, error) {
+	if argv[0] != "lvextend" || r.holder == nil {
+		return r.Runner.Run(ctx, argv)
+	}
+	r.holder()
+	r.holder = nil
+	if !slices.Contains(argv, "global/wait_for_locks=0") {
+		return r.Runner.Run(ctx, argv)
+	}
+	return nil, &lvm.ExitError{Argv: argv, Code: 5, Stderr: "/run/lock/lvm/V_vg-test: flock failed: Resource temporarily unavailable\n  Can't get lock for vg-test.\n  Cannot process volume group vg-test"}
+}
+
 // TestZeroingFails: the driver never returns a raw block volume that it cannot zero, and removes it.
 func TestZeroingFails(t *testing.T) {
 	node := hosttest.NewNode()
