@@ -77,6 +77,28 @@ func TestReadOnlyRawDevice(t *testing.T) {
 	eventually(t, time.Minute, "the volume is wiped and removed", func() bool { return !slices.Contains(lvNames(t), name) })
 }
 
+// A raw device that is bound at a pod's path, but not open, is not deleted: the next volume would get its number, and appear there.
+func TestBoundRawDeviceIsNotDeleted(t *testing.T) {
+	c := connect(t)
+	v := c.create(t, createRequest("bound", 64*mebibyte, func(r *csi.CreateVolumeRequest) {
+		r.VolumeCapabilities = []*csi.VolumeCapability{blockCapability()}
+	}))
+	target := filepath.Join(t.TempDir(), "target")
+	if err := c.publish(t, v, target, false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()})
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "bound at "+target) {
+		t.Errorf("deleted while it is bound: %v", err)
+	}
+	if err := c.unpublish(t, v.GetVolumeId(), target); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()}); err != nil {
+		t.Errorf("deleted after that: %v", err)
+	}
+}
+
 // What is mounted at a path is unmounted only for the volume that it is.
 func TestUnmountKeepsAnotherVolume(t *testing.T) {
 	c := connect(t)
