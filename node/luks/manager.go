@@ -2,8 +2,10 @@ package luks
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -41,6 +43,7 @@ type Manager struct {
 	machine machine
 	log     *slog.Logger
 	costly  chan struct{} // held while a cryptsetup may use argonMemory, at most for maxTurn
+	stopped sync.Map      // by name: the mappings that Suspend suspended and that are not resumed yet
 }
 
 // New returns a Manager for this node.
@@ -157,47 +160,94 @@ func (m *Manager) Check(v Volume) (Health, error) {
 }
 
 // Suspend freezes the file system on an open volume and stops its I/O until resume is called: for a snapshot, LVM does that only
-// if the file system is directly on the logical volume. For a volume that is not open it does nothing. Between the two calls the
-// caller must not wait for I/O on the volume.
+// if the file system is directly on the logical volume. For a volume that is not open it does nothing, and one that an admin
+// suspended stays so. Between the two calls the caller must not wait for I/O on the volume. An error of resume with the kind
+// lvm.KindBusy: the volume was resumed before, so its content changed meanwhile; it is not suspended.
 func (m *Manager) Suspend(handle string) (resume func() error, err error) {
 	name := MappingName(handle)
 	found, err := m.machine.mapping(name)
-	if err != nil || !found.Live || found.Suspended {
+	switch {
+	case err != nil || !found.Live:
 		return func() error { return nil }, err
+	case found.Suspended:
+		return func() error { return m.checkSuspended(handle, name) }, nil
 	}
+	m.stopped.Store(name, nil)
 	if err := m.machine.suspend(name, true); err != nil {
+		m.stopped.Delete(name)
 		return nil, lvm.Errorf(lvm.KindInternal, "cannot suspend the mapping of volume %s: %w", handle, err)
 	}
-	return func() error {
+	return func() error { return m.resume(handle, name) }, nil
+}
+
+// resume ends Suspend. It also resumes a mapping whose state it cannot read.
+func (m *Manager) resume(handle, name string) error {
+	check := m.checkSuspended(handle, name)
+	if lvm.KindOf(check) != lvm.KindBusy {
 		if err := m.machine.suspend(name, false); err != nil {
 			return lvm.Errorf(lvm.KindInternal, "volume %s is suspended, which blocks its pods; continue it with dmsetup resume %s: %w", handle, name, err)
 		}
-		return nil
-	}, nil
+	}
+	m.stopped.Delete(name)
+	return check
 }
 
-// Recover runs when the driver starts. It resumes mappings that a killed driver left suspended, and removes those that a killed
-// cryptsetup left without a table. The next Stage continues all other work that a crash or a reboot interrupted.
-func (m *Manager) Recover(ctx context.Context) error {
+// checkSuspended returns lvm.KindBusy if a mapping that was suspended is so no longer: cryptsetup resize or an admin resumed it.
+func (m *Manager) checkSuspended(handle, name string) error {
+	found, err := m.machine.mapping(name)
+	if err == nil && !found.Suspended {
+		return lvm.Errorf(lvm.KindBusy, "another program resumed or closed volume %s (mapping %s) during a snapshot of it; retry", handle, name)
+	}
+	return err
+}
+
+// Recover runs once when the driver starts, and before other calls. It resumes mappings that a killed driver left suspended, and
+// removes those that a killed cryptsetup left without a table. The next Stage continues all other work that a crash or a reboot
+// interrupted, and removes what Recover could not remove. The error joins those of the mappings that may still be suspended, so
+// that Resume must be called; or it is ctx's.
+func (m *Manager) Recover(ctx context.Context) error { return m.recoverAll(ctx, true) }
+
+// Resume resumes the mappings that a killed driver left suspended. It may be called at any time, and its error is as Recover's.
+func (m *Manager) Resume(ctx context.Context) error { return m.recoverAll(ctx, false) }
+
+// recoverAll recovers all mappings at once: a resume thaws a file system, which blocks while the disk below does not answer.
+func (m *Manager) recoverAll(ctx context.Context, remove bool) error {
 	names, err := m.machine.mappings()
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot list the mappings of encrypted volumes: %w", err)
+	}
+	ended := make(chan error, len(names))
+	for _, name := range names {
+		go func() { ended <- m.recoverOne(ctx, name, remove) }()
+	}
+	var failures []error
+	for range names {
+		select {
+		case err := <-ended:
+			failures = append(failures, err)
+		case <-ctx.Done():
+			return errors.Join(append(failures, ctx.Err())...)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (m *Manager) recoverOne(ctx context.Context, name string, remove bool) error {
+	found, err := m.machine.mapping(name)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		found, err := m.machine.mapping(name)
-		if err != nil {
-			return err
+	_, ours := m.stopped.Load(name)
+	switch {
+	case found.Exists && !found.Live && remove:
+		m.log.InfoContext(ctx, "removing an encrypted mapping that has no table", "mapping", name)
+		if err := m.machine.removeMapping(ctx, name); err != nil { // no I/O waits for it
+			m.log.WarnContext(ctx, "cannot remove an encrypted mapping that has no table; the next NodeStageVolume of its volume retries", "mapping", name, "error", err)
 		}
-		switch {
-		case found.Exists && !found.Live:
-			m.log.InfoContext(ctx, "removing an encrypted mapping that has no table", "mapping", name)
-			err = m.machine.removeMapping(ctx, name)
-		case found.Suspended && !found.Table.KeyGone: // an admin's luksSuspend wipes the key
-			m.log.InfoContext(ctx, "resuming an encrypted mapping", "mapping", name)
-			err = m.machine.suspend(name, false)
-		}
-		if err != nil {
-			return err
+	case found.Live && found.Suspended && !found.Table.KeyGone && !ours: // an admin's luksSuspend wipes the key
+		m.log.InfoContext(ctx, "resuming an encrypted mapping", "mapping", name)
+		if err := m.machine.suspend(name, false); err != nil {
+			return lvm.Errorf(lvm.KindInternal, "cannot resume the encrypted mapping %s: %w", name, err)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -476,6 +477,165 @@ func TestSuspend(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	f.expect(t, "suspend true, suspend false, suspend true")
+}
+
+// TestSuspendNoticesAResume: if another program resumes a mapping before its time, Suspend's resume says so, and a snapshot does not
+// count. cryptsetup resize does that: it observes the mapping, and its last step resumes it.
+func TestSuspendNoticesAResume(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, during func(m *Mapping)
+		busy           bool
+		after          bool // suspended in the end
+	}{
+		"resumed by cryptsetup resize":          {func(*Mapping) {}, func(m *Mapping) { m.Suspended = false }, true, false},
+		"closed":                                {func(*Mapping) {}, func(m *Mapping) { *m = Mapping{} }, true, false},
+		"suspended by an admin":                 {func(m *Mapping) { m.Suspended = true }, func(*Mapping) {}, false, true},
+		"suspended and resumed by an admin":     {func(m *Mapping) { m.Suspended = true }, func(m *Mapping) { m.Suspended = false }, true, false},
+		"suspended once, and by nobody resumed": {func(*Mapping) {}, func(*Mapping) {}, false, false},
+	} {
+		f := newFake()
+		m := f.manager()
+		f.Mapping = open(0)
+		test.before(&f.Mapping)
+		resume, err := m.Suspend(subject.Handle)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		test.during(&f.Mapping)
+		err = resume()
+		if test.busy != (lvm.KindOf(err) == lvm.KindBusy) || !test.busy && err != nil || f.Mapping.Suspended != test.after {
+			t.Errorf("%s: suspended %t, %v", name, f.Mapping.Suspended, err)
+		}
+	}
+}
+
+// several is a node with several mappings.
+type several struct {
+	*fake
+	mu      sync.Mutex
+	all     map[string]*Mapping
+	failing map[string]bool          // neither a removal nor a resume succeeds
+	hung    map[string]chan struct{} // a resume ends when this is closed
+	removed []string                 // attempts
+}
+
+func newSeveral(all map[string]*Mapping) *several {
+	return &several{fake: newFake(), all: all, failing: map[string]bool{}, hung: map[string]chan struct{}{}}
+}
+
+func (s *several) manager() *Manager {
+	m := New(Config{})
+	m.machine = s
+	return m
+}
+
+func (s *several) mappings() ([]string, error) { return slices.Sorted(maps.Keys(s.all)), nil }
+
+func (s *several) mapping(name string) (Mapping, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.all[name], nil
+}
+
+func (s *several) removeMapping(_ context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removed = append(s.removed, name)
+	if s.failing[name] {
+		return lvm.Errorf(lvm.KindInUse, "the encrypted mapping %s is open", name)
+	}
+	*s.all[name] = Mapping{}
+	return nil
+}
+
+func (s *several) suspend(name string, stop bool) error {
+	if answers := s.hung[name]; answers != nil {
+		<-answers
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failing[name] {
+		return errors.New("no memory")
+	}
+	s.all[name].Suspended = stop
+	return nil
+}
+
+func (s *several) expectSuspended(t *testing.T, want ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var suspended []string
+	for _, name := range slices.Sorted(maps.Keys(s.all)) {
+		if s.all[name].Suspended {
+			suspended = append(suspended, name)
+		}
+	}
+	if !slices.Equal(suspended, want) {
+		t.Errorf("suspended: %q, want %q", suspended, want)
+	}
+}
+
+// TestRecoverContinuesAfterAFailure: a mapping that cannot be recovered keeps no other one suspended, and Resume retries.
+func TestRecoverContinuesAfterAFailure(t *testing.T) {
+	stopped := func() *Mapping { return &Mapping{Exists: true, Live: true, Suspended: true} }
+	s := newSeveral(map[string]*Mapping{"a, no table": {Exists: true}, "b": stopped(), "c": stopped()})
+	m := s.manager()
+	s.failing["a, no table"], s.failing["b"] = true, true
+	if err := m.Recover(t.Context()); err == nil || !strings.Contains(err.Error(), "mapping b") || strings.Contains(err.Error(), "mapping a") {
+		t.Errorf("%v", err)
+	}
+	s.expectSuspended(t, "b")
+	s.failing["b"] = false
+	if err := m.Resume(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.expectSuspended(t)
+	if len(s.removed) != 1 { // a cryptsetup of this driver may be about to load the table
+		t.Errorf("removed: %q", s.removed)
+	}
+}
+
+// TestHungResumeDelaysNoOther: to thaw a file system can block while its disk does not answer.
+func TestHungResumeDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopped := func() *Mapping { return &Mapping{Exists: true, Live: true, Suspended: true} }
+		s := newSeveral(map[string]*Mapping{"a": stopped(), "b": stopped()})
+		s.hung["a"] = make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.manager().Recover(ctx) }()
+		synctest.Wait()
+		s.expectSuspended(t, "a")
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		close(s.hung["a"])
+		synctest.Wait()
+		s.expectSuspended(t)
+	})
+}
+
+// TestResumeSparesSnapshots: Resume leaves a mapping alone that this driver has suspended for a snapshot.
+func TestResumeSparesSnapshots(t *testing.T) {
+	f := newFake()
+	m := f.manager()
+	f.Mapping = open(0)
+	end, err := m.Suspend(subject.Handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Resume(t.Context()); err != nil || !f.Mapping.Suspended {
+		t.Errorf("in the snapshot: suspended %t, %v", f.Mapping.Suspended, err)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	f.Mapping.Suspended = true // by a driver that was killed
+	if err := m.Resume(t.Context()); err != nil || f.Mapping.Suspended {
+		t.Errorf("after it: suspended %t, %v", f.Mapping.Suspended, err)
+	}
 }
 
 // TestPassphraseDerivationsAreSerialized: a command with a passphrase waits for its turn until its context ends.
