@@ -73,7 +73,8 @@ type Encryptor interface {
 	Mapping(handle string) (device string, number uint64, open bool, err error)
 	// Unstage closes a volume. KindInUse: something uses it.
 	Unstage(ctx context.Context, handle string) error
-	// Suspend freezes the file system on an open volume and stops its I/O until resume is called.
+	// Suspend freezes the file system on an open volume and stops its I/O until resume is called. An error of resume with KindBusy:
+	// the volume was resumed before, and is not suspended.
 	Suspend(handle string) (resume func() error, err error)
 	// Erase destroys the key slots on the logical volume's device: no key decrypts the data after that. A repeated call continues
 	// where an interrupted one ended. While Erase has the device open, it calls check, which fails if the device is no longer the

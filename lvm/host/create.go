@@ -133,6 +133,9 @@ func (h *Host) allocate(ctx context.Context, p reserve.Request, c *alloc.Allocat
 		return created{}, err
 	}
 	done, err := h.engine.Commit(ctx, engine.Change{Group: c.Group, Steps: steps, Legs: c.Group.ComponentsByName(c.Volume.Class.Pool)})
+	if done.Failure != nil && c.Source != nil { // as in createSnapshot
+		h.resumeSource(ctx, lvm.State{Groups: []lvm.Group{c.Group}}, c.Volume.Source)
+	}
 	if late := resume(); late != nil && done.Failure == nil {
 		done.Failure = late
 	}

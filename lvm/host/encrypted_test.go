@@ -2,9 +2,9 @@ package host
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -13,6 +13,7 @@ import (
 // suspender is an Encryptor of which resume fails so many times.
 type suspender struct {
 	fails   int32
+	kind    lvm.Kind // of a failure
 	resumes atomic.Int32
 	resumed chan struct{}
 	refuses error
@@ -27,7 +28,7 @@ func (s *suspender) Erase(context.Context, lvm.Volume, string, func() error) err
 func (s *suspender) Suspend(string) (func() error, error) {
 	return func() error {
 		if s.resumes.Add(1) <= s.fails {
-			return errors.New("no memory")
+			return lvm.Errorf(s.kind, "no memory")
 		}
 		close(s.resumed)
 		return nil
@@ -76,5 +77,30 @@ func TestSuspendEnds(t *testing.T) {
 	}
 	if resume, err := NewHostOn(lvm.Config{Encryption: s}, lvm.Machine{}).suspend(lvm.Volume{}, 0); err != nil || resume() != nil {
 		t.Errorf("a volume without encryption: %v", err)
+	}
+}
+
+// TestResumeIsRetried: a mapping that cannot be resumed after a snapshot is retried in the background; one that another program has
+// resumed is not.
+func TestResumeIsRetried(t *testing.T) {
+	for kind, resumes := range map[lvm.Kind]int32{lvm.KindInternal: 6, lvm.KindBusy: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &suspender{fails: 5, kind: kind, resumed: make(chan struct{})}
+			h := NewHostOn(lvm.Config{Encryption: s}, lvm.Machine{})
+			resume, err := h.suspend(lvm.Volume{Class: lvm.Class{Encryption: lvm.EncryptionLUKS2}}, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := resume(); lvm.KindOf(err) != kind {
+				t.Errorf("the snapshot counts: %v", err)
+			}
+			time.Sleep(time.Hour)
+			if n := s.resumes.Load(); n != resumes {
+				t.Errorf("kind %d: %d attempts, want %d", kind, n, resumes)
+			}
+			if err := h.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -65,6 +65,9 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 		return lvm.Snapshot{}, err
 	}
 	done, err := h.commitSnapshot(ctx, g, p, origin)
+	if done.Failure != nil { // before the mapping: to thaw its file system, the kernel writes to the logical volume
+		h.resumeSource(ctx, s, origin.ID)
+	}
 	if late := resume(); late != nil && done.Failure == nil {
 		done.Failure = late
 	}

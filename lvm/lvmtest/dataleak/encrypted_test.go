@@ -22,8 +22,9 @@ type encryptor struct {
 
 	mu     sync.Mutex
 	events []string
-	inUse  bool // a pod uses the mapping
-	fails  int  // the next so many erasures fail
+	inUse  bool   // a pod uses the mapping
+	fails  int    // the next so many erasures fail
+	below  string // a device: to resume a mapping on it blocks while it is suspended
 	stuck  chan struct{}
 	erased func() // runs when an erasure has written everything
 }
@@ -65,7 +66,13 @@ func (e *encryptor) Unstage(context.Context, string) error {
 
 func (e *encryptor) Suspend(string) (func() error, error) {
 	e.note("suspend")
-	return func() error { e.note("resume"); return nil }, nil
+	return func() error {
+		if suspended, err := e.node.Kernel().IsSuspended(e.below); suspended || err != nil {
+			e.note("blocked")
+		}
+		e.note("resume")
+		return nil
+	}, nil
 }
 
 func (e *encryptor) Erase(ctx context.Context, v lvm.Volume, device string, check func() error) error {
@@ -266,6 +273,42 @@ func TestSnapshotsOfEncryptedVolumes(t *testing.T) {
 		if got := e.take("suspend", "lvcreate", "resume"); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", what, got, test.want)
 		}
+	}
+}
+
+// TestFailedSnapshotResumesTheVolumeFirst: if LVM leaves the origin suspended, the driver resumes it before the mapping on it: to thaw
+// the file system of the mapping, the kernel writes to the origin.
+func TestFailedSnapshotResumesTheVolumeFirst(t *testing.T) {
+	for what, do := range map[string]func(b hosttest.Fixture, d *hosttest.Driver, origin lvm.ID) error{
+		"snapshot": func(_ hosttest.Fixture, d *hosttest.Driver, origin lvm.ID) error {
+			_, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "snap", Source: origin})
+			return err
+		},
+		"clone": func(b hosttest.Fixture, d *hosttest.Driver, origin lvm.ID) error {
+			_, err := d.Create(t.Context(), encryptedSpec(b, lvm.LayoutThin, "clone", origin))
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			node := hosttest.NewNode()
+			b, e := hosttest.OnFake(node), &encryptor{node: node}
+			d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe, ReadyDelay: time.Hour}, lvm.Machine{})}
+			hosttest.Must(t, d.Start(t.Context()))
+			defer d.Stop(t)
+			origin := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "origin", lvm.ID{}))
+			device, err := d.ActivateAs(t.Context(), origin.ID, origin.UUID, lvm.EncryptionLUKS2)
+			hosttest.Must(t, err)
+			e.below = device
+			e.take()
+			node.Fail(lvmtest.Fault{Half: true})
+			if err := do(b, d, origin.ID); err == nil {
+				t.Error("it succeeds although lvm was killed")
+			}
+			got := e.take("suspend", "lvcreate", "lvchange", "resume", "blocked")
+			if want := []string{"suspend", "lvcreate", "lvchange", "resume"}; len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+				t.Errorf("%q, want %q first", got, want)
+			}
+		})
 	}
 }
 
