@@ -11,7 +11,7 @@ type Config struct {
 	LockDir   string // the host's LVM lock directory, so that an admin's lvm and the driver's lvm exclude each other
 	BackupDir string // host directory for the metadata backup of each volume group
 
-	Cluster string // UID of the cluster, for the tags of created volumes
+	Cluster string // UID of the cluster, for the tags of created volumes; a caller that learns it later sets it with SetCluster
 	Node    string // this node's name, for a tag of each changed volume group, which other nodes then refuse; "": no tag
 
 	Encryption Encryptor // nil: encrypted volumes are never open, and deleted ones are zeroed

@@ -34,9 +34,33 @@ func (h *Host) Start(ctx context.Context) error {
 	return nil
 }
 
+// ResumeDevices resumes what a killed LVM command left suspended of a cluster's volumes. It is for a driver that cannot Start yet,
+// because it has not read its cluster's UID. First it waits as Start does. What it cannot resume it retries in the background until
+// ctx ends; Start resumes it too. The error is ctx's, or that of reading the disks.
+func (h *Host) ResumeDevices(ctx context.Context, cluster string) error {
+	if err := h.AcquireInstanceLock(ctx); err != nil {
+		return err
+	}
+	if cluster == "" || h.engine.Machine.Kernel.Ready() != nil { // without device-mapper nothing is suspended
+		return nil
+	}
+	s, err := h.engine.ReadDisks(ctx)
+	if err != nil {
+		return err
+	}
+	h.recovery.Resume(ctx, s, cluster)
+	return nil
+}
+
+// SetCluster sets Config.Cluster. It must be called before Start.
+func (h *Host) SetCluster(uid string) { h.engine.Config.Cluster = uid }
+
 // AcquireInstanceLock waits until no other driver works on this node, and excludes others until Close. It is for a Host without
-// Start. KindBusy: ctx has ended first.
+// Start, and a repetition does nothing. KindBusy: ctx has ended first.
 func (h *Host) AcquireInstanceLock(ctx context.Context) error {
+	if h.instance != nil {
+		return nil
+	}
 	alone, err := lvmcmd.LockInstance(ctx, h.engine.Config.LockDir)
 	if err == nil {
 		h.instance = alone

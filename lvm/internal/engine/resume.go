@@ -50,12 +50,12 @@ func (e *Engine) Refresh(ctx context.Context, g lvm.Group, lv lvm.LV) error {
 	return e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}})
 }
 
-// InUse lists what this cluster uses in a group: first thin pools, an admin's too, because lvchange --refresh of a thin volume
+// InUse lists what a cluster uses in a group: first thin pools, an admin's too, because lvchange --refresh of a thin volume
 // blocks while its pool is suspended; then volumes and snapshots.
-func (e *Engine) InUse(g lvm.Group) []lvm.LV {
+func (e *Engine) InUse(g lvm.Group, cluster string) []lvm.LV {
 	var pools, volumes []lvm.LV
 	for _, lv := range g.LVs {
-		if values, _ := lvm.DecodeTags(lv.Tags); lv.Hidden || values[lvm.KeyVersion] == "" || values[lvm.KeyCluster] != e.Config.Cluster {
+		if values, _ := lvm.DecodeTags(lv.Tags); lv.Hidden || values[lvm.KeyVersion] == "" || values[lvm.KeyCluster] != cluster {
 			continue
 		}
 		volumes = append(volumes, lv)

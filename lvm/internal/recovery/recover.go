@@ -43,12 +43,17 @@ func (r *Recovery) Start(ctx context.Context, s lvm.State) {
 	var tried sync.WaitGroup
 	for _, g := range r.engine.Arrivals.Collect() {
 		tried.Add(1)
-		r.tasks.Fork(func(ctx context.Context) { r.recoverWhenPossible(ctx, g, tried.Done) })
+		r.tasks.Fork(func(ctx context.Context) { r.whenPossible(ctx, g, tried.Done, r.recoverGroup) })
 	}
 	r.tasks.Start(r.recoverArrivals)
+	r.awaitFirst(ctx, &tried)
+}
+
+// awaitFirst waits for the first attempt at each group, but not too long.
+func (r *Recovery) awaitFirst(ctx context.Context, tried *sync.WaitGroup) {
 	waiting, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	if oplock.Await(waiting, &tried) != nil {
+	if oplock.Await(waiting, tried) != nil {
 		r.engine.Log.Warn("recovery is slow; continuing in the background")
 	}
 }
@@ -61,14 +66,14 @@ func (r *Recovery) recoverArrivals(ctx context.Context) {
 			return
 		}
 		for _, g := range groups {
-			r.tasks.Start(func(ctx context.Context) { r.recoverWhenPossible(ctx, g, func() {}) })
+			r.tasks.Start(func(ctx context.Context) { r.whenPossible(ctx, g, func() {}, r.recoverGroup) })
 		}
 	}
 }
 
-// recoverWhenPossible recovers one group as soon as that is possible; it calls tried after the first attempt. A group that
-// disappears is new when it returns.
-func (r *Recovery) recoverWhenPossible(ctx context.Context, g lvm.Group, tried func()) {
+// whenPossible calls do for one group, as soon as that is possible, until it succeeds; it calls tried after the first attempt. A
+// group that disappears is new when it returns.
+func (r *Recovery) whenPossible(ctx context.Context, g lvm.Group, tried func(), do func(context.Context, lvm.Group) error) {
 	tried = sync.OnceFunc(tried)
 	defer tried()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -77,7 +82,7 @@ func (r *Recovery) recoverWhenPossible(ctx context.Context, g lvm.Group, tried f
 			return
 		}
 		if err == nil {
-			err = r.recoverGroup(ctx, now)
+			err = do(ctx, now)
 		}
 		if err == nil || ctx.Err() != nil {
 			return
@@ -91,15 +96,14 @@ func (r *Recovery) recoverWhenPossible(ctx context.Context, g lvm.Group, tried f
 	}
 }
 
-// recoverGroup recovers one group; the error joins those of the volumes that are still unfinished. It resumes suspended devices
-// first: I/O to them waits.
+// recoverGroup recovers one group; the error joins those of the volumes that are still unfinished or suspended. It resumes suspended
+// devices first: I/O to them waits.
 func (r *Recovery) recoverGroup(ctx context.Context, g lvm.Group) (unfinished error) {
 	if why := r.engine.OtherNodeReason(g); why != "" {
 		r.engine.Log.Warn("ignoring a volume group", "vg", g.Name, "reason", why)
 		return nil
 	}
-	r.clearInactiveTables(ctx, g)
-	r.resume(ctx, g)
+	unfinished = r.resume(ctx, g, r.engine.Config.Cluster)
 	r.removeStaleNames(ctx, g.Name, r.isUsed(g))
 	for _, lv := range g.LVs {
 		if sn, ours, err := lvm.SnapshotOf(g, lv); err == nil && ours && sn.Cluster == r.engine.Config.Cluster && sn.State == lvm.StateCreating {

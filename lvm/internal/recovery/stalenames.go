@@ -36,7 +36,7 @@ func (r *Recovery) removeStaleNames(ctx context.Context, group lvm.VGName, ours 
 // layer of one.
 func (r *Recovery) isUsed(g lvm.Group) func(uuid string) bool {
 	used := map[string]bool{}
-	for _, lv := range r.engine.InUse(g) {
+	for _, lv := range r.engine.InUse(g, r.engine.Config.Cluster) {
 		for _, part := range lvm.Components(g, lv) {
 			used[lvm.DeviceUUID(g.UUID, part.UUID)] = true
 		}

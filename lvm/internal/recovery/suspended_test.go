@@ -41,12 +41,12 @@ func TestInactiveTableOfRunningCommandIsKept(t *testing.T) {
 	fixture.Must(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if r.clearInactiveTables(ctx, g); kernel.asked != 0 {
+	if r.clearInactiveTables(ctx, g, fixture.TestCluster); kernel.asked != 0 {
 		t.Error("inactive tables are cleared while a command works on the group")
 	}
 	fixture.Must(t, os.Remove(path)) // as lvm does when it releases the lock
 	fixture.Must(t, held.Close())
-	if r.clearInactiveTables(t.Context(), g); kernel.asked == 0 {
+	if r.clearInactiveTables(t.Context(), g, fixture.TestCluster); kernel.asked == 0 {
 		t.Error("no table is cleared although no command works on the group")
 	}
 	if fixture.Exists(path) {

@@ -187,3 +187,72 @@ func TestStartResumesManagedDevices(t *testing.T) {
 		t.Errorf("suspended: %v, %v", suspended, err)
 	}
 }
+
+// TestDevicesAreResumedBeforeTheStart: a driver that does not know its cluster yet resumes the devices of the cluster that the node was
+// in last, and of no other. A failure is retried.
+func TestDevicesAreResumedBeforeTheStart(t *testing.T) {
+	node := hosttest.NewNode()
+	b := hosttest.OnFake(node)
+	devices := map[string]string{}
+	for _, cluster := range []string{hosttest.Cluster, "another"} {
+		d := &hosttest.Driver{Host: node.Host(lvm.Config{Cluster: cluster})}
+		hosttest.Must(t, d.Start(t.Context()))
+		v := d.MustCreate(t, b.Spec("v-"+cluster, 8*lvm.MiB))
+		path, err := d.Activate(t.Context(), v.ID, v.UUID)
+		hosttest.Must(t, err)
+		devices[cluster] = path
+		d.Stop(t)
+		node.Suspend(path)
+	}
+	suspended := func(cluster string) bool {
+		is, err := node.Kernel().IsSuspended(devices[cluster])
+		hosttest.Must(t, err)
+		return is
+	}
+	h := node.Host(lvm.Config{LockDir: t.TempDir()})
+	hosttest.Must(t, h.ResumeDevices(t.Context(), ""))
+	if !suspended(hosttest.Cluster) {
+		t.Error("a device is resumed although its cluster is unknown")
+	}
+	node.Fail(lvmtest.Fault{})
+	hosttest.Must(t, h.ResumeDevices(t.Context(), hosttest.Cluster))
+	for deadline := time.Now().Add(time.Minute); suspended(hosttest.Cluster); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the device stays suspended")
+		}
+	}
+	if !node.Tripped() || !suspended("another") {
+		t.Errorf("a command failed: %t; the other cluster's device is suspended: %t", node.Tripped(), suspended("another"))
+	}
+	h.SetCluster(hosttest.Cluster)
+	hosttest.Must(t, h.Start(t.Context()))
+	if !suspended("another") {
+		t.Error("the start resumed another cluster's device")
+	}
+	hosttest.Must(t, h.Close(t.Context()))
+}
+
+// TestStartRetriesToResume: a device that the start cannot resume is resumed later.
+func TestStartRetriesToResume(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	v := d.MustCreate(t, b.Spec("a", 8*lvm.MiB))
+	device, err := d.Activate(t.Context(), v.ID, v.UUID)
+	hosttest.Must(t, err)
+	d.Stop(t)
+	node.Suspend(device)
+	h := node.Host(lvm.Config{Cluster: hosttest.Cluster})
+	node.Fail(lvmtest.Fault{Call: 1}) // the first is the report that Start compares with the disks
+	hosttest.Must(t, h.Start(t.Context()))
+	defer func() { hosttest.Must(t, h.Close(context.Background())) }()
+	if suspended, err := node.Kernel().IsSuspended(device); err != nil || !suspended || !node.Tripped() {
+		t.Fatalf("suspended: %v, %v; the resume failed: %t", suspended, err, node.Tripped())
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if suspended, err := node.Kernel().IsSuspended(device); err == nil && !suspended {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the device stays suspended")
+		}
+	}
+}
