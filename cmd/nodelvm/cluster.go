@@ -2,6 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,32 +24,62 @@ const (
 	clusterTimeout = 10 * time.Second
 )
 
-// joinCluster returns a client of the API server, nil with --standalone, and the cluster's UID. It waits for the API server
-// without a time limit: the driver must not create a volume whose tags do not name its cluster.
-func (d *driver) joinCluster(ctx context.Context) (*kubeclient.Client, string, error) {
+// newClient returns a client of the API server; nil with --standalone. It sends no request.
+func (d *driver) newClient() (*kubeclient.Client, error) {
 	if d.o.standalone {
 		d.access.set(nil, "without a Kubernetes API (--standalone) this is served on loopback addresses alone")
-		return nil, d.o.clusterID, nil
+		return nil, nil
 	}
 	client, err := kubeclient.NewClient()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	d.access.set(kube.NewAccess(client).Review, "")
+	return client, nil
+}
+
+// joinCluster returns the cluster's UID. It waits for the API server without a time limit: the driver must not create a volume whose
+// tags do not name its cluster.
+func (d *driver) joinCluster(ctx context.Context, client *kubeclient.Client) (string, error) {
 	for d.o.clusterID == "" {
 		id, err := askCluster(ctx, client)
 		if err == nil {
-			return client, id, nil
+			return id, nil
 		}
 		d.ready.set(nil, "the driver waits for the Kubernetes API: "+err.Error())
 		d.log.WarnContext(ctx, "cannot read the cluster's UID yet; retrying", "error", err)
 		select {
 		case <-time.After(clusterRetry):
 		case <-ctx.Done():
-			return nil, "", ctx.Err()
+			return "", ctx.Err()
 		}
 	}
-	return client, d.o.clusterID, nil
+	return d.o.clusterID, nil
+}
+
+// clusterFile is the file in the state directory with the UID of the cluster that the node was in last.
+const clusterFile = "cluster"
+
+// lastCluster returns the cluster that the node was in last, as far as is known without the API server; "": that is unknown.
+func (d *driver) lastCluster() string {
+	if d.o.clusterID != "" {
+		return d.o.clusterID
+	}
+	text, err := os.ReadFile(filepath.Join(d.o.stateDir, clusterFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.log.Warn("cannot read which cluster this node was in last; the driver waits for the Kubernetes API before it resumes suspended volumes", "error", err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// recordCluster stores the cluster's UID for lastCluster. A power cut may lose it, but resumes every device as well.
+func (d *driver) recordCluster(uid string) {
+	if d.lastCluster() == uid {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(d.o.stateDir, clusterFile), []byte(uid+"\n"), 0o600); err != nil {
+		d.log.Warn("cannot record which cluster this node is in", "error", err)
+	}
 }
 
 // newAgent returns this node's agent; nil without an API server.

@@ -33,12 +33,16 @@ func TestJoinClusterWaits(t *testing.T) {
 	defer server.Close()
 	kubeconfig(t, server.URL)
 	d := testDriver(t, &options{})
+	client, err := d.newClient()
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	parts, ctx := errgroup.WithContext(t.Context())
 	ctx, stop := context.WithCancel(ctx)
 	found := make(chan string, 1)
 	parts.Go(func() error {
-		_, id, err := d.joinCluster(ctx)
+		id, err := d.joinCluster(ctx, client)
 		found <- id
 		return err
 	})
@@ -62,7 +66,11 @@ func TestJoinClusterWaits(t *testing.T) {
 
 func TestJoinClusterStandalone(t *testing.T) {
 	d := testDriver(t, &options{standalone: true, clusterID: "mine"})
-	if client, id, err := d.joinCluster(t.Context()); client != nil || id != "mine" || err != nil {
+	client, err := d.newClient()
+	if client != nil || err != nil {
+		t.Errorf("a client, %v", err)
+	}
+	if id, err := d.joinCluster(t.Context(), client); id != "mine" || err != nil {
 		t.Errorf("got %q, %v", id, err)
 	}
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node/luks"
@@ -12,13 +14,43 @@ import (
 // encryption adapts luks.Manager to lvm/host and node.
 type encryption struct{ *luks.Manager }
 
-// newEncryption recovers the mappings that an earlier run left suspended.
-func newEncryption(ctx context.Context, log *slog.Logger) encryption {
-	m := luks.New(luks.Config{Log: log})
-	if err := m.Recover(ctx); err != nil {
-		log.ErrorContext(ctx, "cannot recover the mappings of encrypted volumes; the driver retries at its next start", "error", err)
+// mappings are the mappings that an earlier run left; *luks.Manager implements it.
+type mappings interface {
+	Recover(ctx context.Context) error
+	Resume(ctx context.Context) error
+}
+
+// mappingPatience is how long the start waits for the mappings of encrypted volumes. What cannot be resumed then is retried after a
+// pause that doubles from mappingPause up to lastMappingPause.
+const (
+	mappingPatience  = 10 * time.Second
+	mappingPause     = time.Second
+	lastMappingPause = time.Minute
+)
+
+// recoverMappings recovers the mappings that an earlier run left. It returns when each has been tried once, or that takes too long,
+// and continues in the background.
+func (d *driver) recoverMappings(ctx context.Context, parts *errgroup.Group) {
+	tried := make(chan struct{})
+	parts.Go(func() error {
+		err := d.mappings.Recover(ctx)
+		close(tried)
+		for pause := mappingPause; err != nil && ctx.Err() == nil; pause = min(2*pause, lastMappingPause) {
+			d.log.ErrorContext(ctx, "cannot resume all encrypted volumes; I/O to them waits, and the driver retries", "pause", pause, "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+				err = d.mappings.Resume(ctx)
+			}
+		}
+		return nil
+	})
+	select {
+	case <-tried:
+	case <-ctx.Done():
+	case <-time.After(mappingPatience):
+		d.log.WarnContext(ctx, "an encrypted volume cannot be resumed yet: a device below it may be suspended, or its disk does not answer")
 	}
-	return encryption{m}
 }
 
 // Erase keeps the device open: device-mapper gives the number of a removed device to the next one.

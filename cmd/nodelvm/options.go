@@ -49,7 +49,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "cluster ID for the tags of all volumes (default: environment variable CLUSTER_ID, or else the UID of the namespace kube-system)")
 	flags.BoolVar(&o.standalone, "standalone", false, "run without a Kubernetes API server; requires --cluster-id")
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "directory of the host's LVM locks (lvm.conf: locking_dir)")
-	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for backups of LVM metadata and the record of the node's disks")
+	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for backups of LVM metadata, the record of the node's disks, and the UID of the cluster")
 	flags.StringVar(&o.volumeGroups, "volume-groups-file", "", "YAML or JSON file that declares the volume groups, as for nodelvm prepare; empty: the driver creates no volume group")
 	flags.DurationVar(&o.prepareEvery, "device-scan-interval", 5*time.Minute, "interval between scans for new blank disks; 0: scan only at the start")
 	flags.DurationVar(&o.emptyPoolsFor, "empty-thin-pool-ttl", 10*time.Minute, "time after which the driver removes an empty thin pool that it created; 0: never")

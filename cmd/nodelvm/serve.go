@@ -17,9 +17,11 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/node/luks"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -56,13 +58,17 @@ type driver struct {
 	heard    *registered
 	status   *statusPage
 	access   *access
-	host     func(context.Context, lvm.Config) (*host.Host, error) // startHost, except in tests
+	crypt    encryption
+	mappings mappings                             // crypt's, except in tests
+	newHost  func(lvm.Config) (*host.Host, error) // host.NewHost, except in tests
 }
 
 func newDriver(o *options, log *slog.Logger) *driver {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	d := &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), heard: &registered{}, access: newAccess(), host: startHost}
+	crypt := encryption{luks.New(luks.Config{Log: log})}
+	d := &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), heard: &registered{}, access: newAccess(),
+		crypt: crypt, mappings: crypt.Manager, newHost: host.NewHost}
 	d.heard.set(statuspage.Registration{State: statuspage.RegistrationElsewhere})
 	if o.register {
 		d.heard.set(statuspage.Registration{State: statuspage.RegistrationWaiting})
@@ -100,18 +106,16 @@ func (d *driver) handler() http.Handler {
 }
 
 // serveVolumes starts LVM, the CSI services and the registration, in this order, and stops them in reverse order when ctx ends.
-// It reads the cluster's UID first, for the tags of all volumes.
 func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error {
-	client, cluster, err := d.joinCluster(ctx)
+	client, err := d.newClient()
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	crypt := newEncryption(ctx, d.log)
-	host, err := d.host(ctx, d.hostConfig(cluster, crypt))
+	host, cluster, err := d.startHost(ctx, parts, client)
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: crypt, Log: d.log})
+	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: d.crypt, Log: d.log})
 	care := &maintenance{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
 	record := newDiskRecord(host, d.o.stateDir, d.log)
 	health := record.describing(healthOf(host, mounts, care))
@@ -139,17 +143,16 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	return errors.Join(err, d.shutdown(context.WithoutCancel(ctx), host, server, registrar))
 }
 
-func (d *driver) hostConfig(cluster string, crypt lvm.Encryptor) lvm.Config {
+func (d *driver) hostConfig() lvm.Config {
 	return lvm.Config{
 		SystemDir: systemDir,
 		LockDir:   d.o.lockDir,
 		BackupDir: filepath.Join(d.o.stateDir, "backup"),
-		Cluster:   cluster,
 		Node:      d.o.nodeName,
 		Log:       d.log,
 		Observe:   newCommandMetrics(d.registry),
 
-		Encryption:    crypt,
+		Encryption:    d.crypt,
 		EmptyPoolsFor: d.o.emptyPoolsFor,
 	}
 }
@@ -163,16 +166,43 @@ func newController(nodeName string, host *host.Host, cluster controller.Cluster,
 	})
 }
 
-// startHost sets up LVM on this node, and recovers what an earlier run left unfinished.
-func startHost(ctx context.Context, cfg lvm.Config) (*host.Host, error) {
-	host, err := host.NewHost(cfg)
+// startHost sets up LVM on this node, and recovers what an earlier run left unfinished. It returns the cluster's UID too, which is in
+// the tags of all volumes.
+func (d *driver) startHost(ctx context.Context, parts *errgroup.Group, client *kubeclient.Client) (_ *host.Host, cluster string, err error) {
+	host, err := d.newHost(d.hostConfig())
 	if err != nil {
-		return nil, fmt.Errorf("prepare LVM: %w", err)
+		return nil, "", fmt.Errorf("prepare LVM: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.closeHost(context.WithoutCancel(ctx), host))
+		}
+	}()
+	if cluster, err = d.resumeAndJoin(ctx, parts, host, client); err != nil {
+		return nil, "", err
+	}
+	d.recordCluster(cluster)
+	host.SetCluster(cluster)
 	if err := host.Start(ctx); err != nil {
-		return nil, fmt.Errorf("recover after an earlier run: %w", err)
+		return nil, "", fmt.Errorf("recover after an earlier run: %w", err)
 	}
-	return host, nil
+	return host, cluster, nil
+}
+
+// resumeAndJoin resumes the volumes that an earlier run left suspended, and then waits for the API server: I/O of pods must not. It
+// first waits for the end of that run, which may just take a snapshot. It resumes LVM's devices before the mappings on them: to thaw the
+// file system of a mapping, the kernel writes to the device below.
+func (d *driver) resumeAndJoin(ctx context.Context, parts *errgroup.Group, host *host.Host, client *kubeclient.Client) (cluster string, err error) {
+	if err := host.AcquireInstanceLock(ctx); err != nil {
+		return "", err
+	}
+	resuming, end := context.WithCancel(ctx)
+	defer end() // Start resumes the rest
+	if err := host.ResumeDevices(resuming, d.lastCluster()); err != nil {
+		d.log.ErrorContext(ctx, "cannot resume suspended volumes yet; the driver retries when it has reached the Kubernetes API", "error", err)
+	}
+	d.recoverMappings(ctx, parts)
+	return d.joinCluster(ctx, client)
 }
 
 // listenAndServe serves CSI, and then registers with the kubelet. It returns the registration's server, which serves nothing
@@ -220,9 +250,16 @@ func (d *driver) shutdown(ctx context.Context, host *host.Host, server, registra
 	defer cancel()
 	registrar.Stop()
 	closed := make(chan error, 1)
-	go func() { closed <- host.Close(ctx) }()
+	go func() { closed <- d.closeHost(ctx, host) }()
 	stopServer(ctx, server)
-	if err := <-closed; err != nil {
+	return <-closed
+}
+
+// closeHost waits for running LVM commands, but not longer than --shutdown-timeout.
+func (d *driver) closeHost(ctx context.Context, host *host.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, d.o.shutdownGrace)
+	defer cancel()
+	if err := host.Close(ctx); err != nil {
 		return fmt.Errorf("LVM was still running after %s: %w", d.o.shutdownGrace, err)
 	}
 	return nil

@@ -50,7 +50,7 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 		endpoint: "unix://" + filepath.Join(dir, "csi.sock"), nodeName: "node-1", kubeletDir: dir, register: true,
 		clusterID: "cluster-1", standalone: true, stateDir: dir, shutdownGrace: 10 * time.Second,
 	}, log)
-	r.host = startOn(t, node)
+	r.newHost = hostOn(node)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	go func() { r.done <- r.serve(ctx) }()
@@ -63,11 +63,9 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 	return r
 }
 
-// startOn is startHost on a fake node.
-func startOn(t *testing.T, node *lvmtest.Node) func(context.Context, lvm.Config) (*host.Host, error) {
-	return func(_ context.Context, cfg lvm.Config) (*host.Host, error) {
-		return node.Start(t, cfg), nil //nolint:contextcheck // the test's own end closes the host
-	}
+// hostOn is host.NewHost on a fake node.
+func hostOn(node *lvmtest.Node) func(lvm.Config) (*host.Host, error) {
+	return func(cfg lvm.Config) (*host.Host, error) { return node.Host(cfg), nil }
 }
 
 func (r *running) socket(t *testing.T) string {
@@ -152,7 +150,7 @@ func TestServeFails(t *testing.T) {
 		says  string
 	}{
 		{"no LVM", func(d *driver) {
-			d.host = func(context.Context, lvm.Config) (*host.Host, error) { return nil, errors.New("no lvm here") }
+			d.newHost = func(lvm.Config) (*host.Host, error) { return nil, errors.New("no lvm here") }
 		}, "no lvm here"},
 		{"no registry", func(d *driver) { d.o.kubeletDir = "/dev/null" }, "register with the kubelet"},
 		{"no such address", func(d *driver) { d.o.httpEndpoint = "127.0.0.1:99999" }, "serve health and metrics"},
@@ -166,7 +164,7 @@ func TestServeFails(t *testing.T) {
 				endpoint: "unix://" + filepath.Join(t.TempDir(), "csi.sock"), nodeName: "n", kubeletDir: t.TempDir(), register: true,
 				clusterID: "c", standalone: true, stateDir: t.TempDir(), httpEndpoint: "127.0.0.1:0", shutdownGrace: time.Second,
 			}, log)
-			d.host = startOn(t, newNode())
+			d.newHost = hostOn(newNode())
 			test.spoil(d)
 			if err := d.serve(t.Context()); err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("ended with %v; want it to say %q", err, test.says)
