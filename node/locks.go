@@ -13,7 +13,8 @@ type operationLocks struct {
 	held map[string]int // by volume handle or path: -1 held exclusively, n > 0 shared by n
 }
 
-// lock locks a name exclusively: staging and unstaging a volume, or any work at a target path.
+// lock locks a name exclusively: staging and unstaging a volume, publishing one for one pod or as a read-only raw device, or any work at
+// a target path.
 func (l *operationLocks) lock(name string) (release func(), err error) { return l.acquire(name, -1) }
 
 // lockShared locks a volume against exclusive holders: several pods may publish it at once, but not while it is being unstaged,

@@ -17,7 +17,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.lockTarget(r.id.String(), r.target, r.onePod)
+	release, err := s.lockTarget(r.id.String(), r.target, func() (bool, error) { return r.onePod || r.block && r.readOnly, nil })
 	if err != nil {
 		return nil, err
 	}
@@ -38,22 +38,27 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// lockTarget locks the target path exclusively and the volume shared, against unstaging; with alone, both exclusively.
-func (s *Server) lockTarget(volume, target string, alone bool) (release func(), err error) {
-	hold := s.locks.lockShared
-	if alone {
-		hold = s.locks.lock
-	}
-	releaseVolume, err := hold(volume)
-	if err != nil {
-		return nil, err
-	}
+// lockTarget locks the target path exclusively and the volume shared, against unstaging; or both exclusively, if alone says so under
+// the lock of the target.
+func (s *Server) lockTarget(volume, target string, alone func() (bool, error)) (release func(), err error) {
 	releaseTarget, err := s.locks.lock(target)
 	if err != nil {
-		releaseVolume()
 		return nil, err
 	}
-	return func() { releaseTarget(); releaseVolume() }, nil
+	hold := s.locks.lockShared
+	exclusive, err := alone()
+	if exclusive {
+		hold = s.locks.lock
+	}
+	var releaseVolume func()
+	if err == nil {
+		releaseVolume, err = hold(volume)
+	}
+	if err != nil {
+		releaseTarget()
+		return nil, err
+	}
+	return func() { releaseVolume(); releaseTarget() }, nil
 }
 
 func (s *Server) publish(ctx context.Context, r publishRequest, device string) error {

@@ -44,7 +44,7 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.lockTarget(req.GetVolumeId(), target, false)
+	release, err := s.lockTarget(req.GetVolumeId(), target, func() (bool, error) { return s.isReadOnlyDevice(target) })
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +103,15 @@ func (s *Server) checkOwner(ctx context.Context, handle string, info PathInfo) e
 	return nil
 }
 
+// isReadOnlyDevice reports whether a raw device is published read-only at a path. The last unmount of such a device makes it writable,
+// so no other publication of the volume may run meanwhile.
+func (s *Server) isReadOnlyDevice(path string) (bool, error) {
+	info, err := s.fs.Inspect(path)
+	return err == nil && info.Kind == PathDevice && info.Mount != nil && info.Mount.ReadOnly, err
+}
+
 // unmount removes the topmost mount at a path. It makes a read-only raw device writable with the last unmount; if that fails,
-// the device is still published, and stays read-only.
+// the device is still published, and stays read-only. The caller holds the volume exclusively then.
 func (s *Server) unmount(info PathInfo) error {
 	if info.Kind != PathDevice || !info.Mount.ReadOnly {
 		return s.fs.Unmount(info.Path)

@@ -100,6 +100,53 @@ func TestReadOnlyDevices(t *testing.T) {
 	}
 }
 
+// TestReadOnlyDeviceIsNotMadeWritableBesideAPublication: while the last pod that reads a raw device ends, another publication must not
+// find the device read-only and rely on it.
+func TestReadOnlyDeviceIsNotMadeWritableBesideAPublication(t *testing.T) {
+	readOnly := func(r *csi.NodePublishVolumeRequest) { rawBlock(r); r.Readonly = true }
+	second := func(r *csi.NodePublishVolumeRequest) { r.TargetPath = "/second" }
+	f := newFake()
+	s := f.server()
+	publish := func(change ...func(*csi.NodePublishVolumeRequest)) error {
+		_, err := s.NodePublishVolume(t.Context(), request(change...))
+		return err
+	}
+	succeed(t, publish(readOnly))
+	var beside error
+	for _, moment := range []string{"set /target writable", "unmount /target"} {
+		f.during = func(call string) {
+			if call == moment {
+				f.during = nil
+				beside = publish(readOnly, second)
+			}
+		}
+		_, err := s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: "/target"})
+		succeed(t, err)
+		if lvm.KindOf(beside) != lvm.KindBusy {
+			t.Errorf("at %q: a publication beside it: %v", moment, beside)
+		}
+		succeed(t, publish(readOnly, second)) // the kubelet retries
+		if !f.readOnly {
+			t.Errorf("at %q: the device is writable under a read-only publication", moment)
+		}
+		succeed(t, publish(readOnly))
+		_, err = s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: "/second"})
+		succeed(t, err)
+	}
+	f.during = func(call string) { // a pod that writes, beside the first one that reads
+		if strings.HasPrefix(call, "bind") {
+			f.during = nil
+			beside = publish(rawBlock, second)
+		}
+	}
+	_, err := s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: "/target"})
+	succeed(t, err)
+	succeed(t, publish(readOnly))
+	if lvm.KindOf(beside) != lvm.KindBusy || !f.readOnly {
+		t.Errorf("a pod that writes, beside one that begins to read: %v; the device is read-only: %t", beside, f.readOnly)
+	}
+}
+
 // TestDeviceIsOpenUntilMount: from its check to the mount, the volume's device is open; one that became another volume's between
 // is not touched.
 func TestDeviceIsOpenUntilMount(t *testing.T) {
