@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/exec"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/tail"
 )
 
 // Format keeps the device open for writing until it has finished: udev probes a device each time that a writer closes it.
@@ -38,8 +39,8 @@ func (m machine) Format(ctx context.Context, f Formatting) (err error) {
 		return err
 	}
 	args := mkfsArgs(f.Type, f.Device, f.Options, runningKernel())
-	if out, err := m.combinedOutput(m.exec.Command("mkfs."+f.Type, args...)); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot create the file system: mkfs.%s %s: %w: %s", f.Type, strings.Join(args, " "), err, oneLine(out))
+	if words, err := m.run(m.exec.Command("mkfs."+f.Type, args...)); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot create the file system: mkfs.%s %s: %w: %s", f.Type, strings.Join(args, " "), err, words)
 	}
 	if !mark {
 		return nil
@@ -123,22 +124,25 @@ func (m machine) Fsck(_ context.Context, device, fsType string) error {
 	if fsType != "ext4" {
 		return nil
 	}
-	out, err := m.combinedOutput(m.exec.Command("fsck.ext4", "-p", device))
+	words, err := m.run(m.exec.Command("fsck.ext4", "-p", device))
 	var exit exec.ExitError
 	switch {
 	case !errors.As(err, &exit):
 	case !exit.Exited(): // killed, perhaps because memory was short
 		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was interrupted, and the next NodeStageVolume repeats it: fsck.ext4: %w", device, err)
 	case exit.ExitStatus()&fsckErrorsLeft != 0:
-		return lvm.Errorf(lvm.KindConflict, "the file system on %s has errors that cannot be repaired automatically: run fsck.ext4 %s on this node. Its output: %s", device, device, oneLine(out))
+		return lvm.Errorf(lvm.KindConflict, "the file system on %s has errors that cannot be repaired automatically: run fsck.ext4 %s on this node. Its output: %s", device, device, words)
 	}
 	return nil // clean, corrected, or no fault of the file system: mount decides
 }
 
-// combinedOutput runs a tool in the C locale, and returns the output of both streams.
-func (machine) combinedOutput(cmd exec.Cmd) ([]byte, error) {
+// run runs a tool in the C locale, and returns the end of what it printed on both streams, as one line. A volume's content decides how
+// much a tool prints: e2fsck has a line for each inode that it repairs.
+func (machine) run(cmd exec.Cmd) (words string, err error) {
+	var printed tail.Buffer
+	cmd.SetStdout(&printed)
+	cmd.SetStderr(&printed)
 	cmd.SetEnv(append(os.Environ(), "LC_ALL=C"))
-	return cmd.CombinedOutput()
+	err = cmd.Run()
+	return printed.Line(), err
 }
-
-func oneLine(out []byte) string { return strings.Join(strings.Fields(string(out)), " ") }

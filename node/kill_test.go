@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -31,7 +32,7 @@ type killing struct {
 func (k *killing) Command(name string, args ...string) exec.Cmd {
 	cmd := k.Interface.Command(name, args...)
 	if strings.HasPrefix(name, "mkfs.") {
-		return &killedCmd{cmd, k, append([]string{name}, args...)}
+		return &killedCmd{Cmd: cmd, k: k, argv: append([]string{name}, args...)}
 	}
 	return cmd
 }
@@ -40,10 +41,14 @@ type killedCmd struct {
 	exec.Cmd
 	k    *killing
 	argv []string
+	out  io.Writer // for both streams
 }
 
-func (c *killedCmd) CombinedOutput() (out []byte, err error) {
+func (c *killedCmd) SetStdout(out io.Writer) { c.out = out }
+
+func (c *killedCmd) Run() (err error) {
 	c.k.passed = 0
+	var out []byte
 	done := make(chan struct{})
 	go func() { // all of ptrace is one thread's affair
 		runtime.LockOSThread() // and not given back: the thread ends
@@ -51,7 +56,8 @@ func (c *killedCmd) CombinedOutput() (out []byte, err error) {
 		out, err = c.k.trace(c.argv)
 	}()
 	<-done
-	return out, err
+	_, writeErr := c.out.Write(out)
+	return errors.Join(err, writeErr)
 }
 
 func (k *killing) trace(argv []string) ([]byte, error) {

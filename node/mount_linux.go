@@ -69,13 +69,15 @@ var noCanonicalize = []string{"--no-canonicalize"}
 
 func (m machine) Mount(source, target, fsType string, options []string) error {
 	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, noCanonicalize); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot mount %s at %s: %s", source, target, oneLine([]byte(err.Error())))
+		return lvm.Errorf(lvm.KindInternal, "cannot mount %s at %s: %s", source, target, oneLine(err.Error()))
 	}
 	if err := requireContext(target, options); err != nil {
 		return errors.Join(err, m.Unmount(target))
 	}
 	return nil
 }
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // requireContext returns an error (lvm.KindConflict) if a mount lacks an SELinux label among its options.
 func requireContext(target string, options []string) error {
@@ -95,7 +97,7 @@ func requireContext(target string, options []string) error {
 
 func (m machine) Unmount(path string) error {
 	if err := m.mounter.Unmount(path); err != nil {
-		return lvm.Errorf(lvm.KindInUse, "cannot unmount %s; a process may still have files open there: %s", path, oneLine([]byte(err.Error())))
+		return lvm.Errorf(lvm.KindInUse, "cannot unmount %s; a process may still have files open there: %s", path, oneLine(err.Error()))
 	}
 	return nil
 }

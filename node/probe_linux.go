@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/exec"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/tail"
 )
 
 // Exit statuses of blkid when it probes a device itself (blkid(8), "EXIT STATUS").
@@ -210,15 +211,35 @@ func readSuperblock(device string, offset int64) ([]byte, error) {
 	return data, nil
 }
 
-// stdout runs a tool that only reads; its error messages become part of the error.
+// maxListing limits what blkid and wipefs print about one device, in bytes. They print some hundred bytes for each signature.
+const maxListing = 1 << 20
+
+// listing is a writer that keeps maxListing bytes, and counts the rest.
+type listing struct {
+	kept []byte
+	rest int
+}
+
+func (l *listing) Write(p []byte) (int, error) {
+	fits := min(len(p), maxListing-len(l.kept))
+	l.kept, l.rest = append(l.kept, p[:fits]...), l.rest+len(p)-fits
+	return len(p), nil
+}
+
+// stdout runs a tool that only reads; the end of its error messages becomes part of the error. More output than maxListing is an error: a
+// part of a list would hide a signature.
 func (m machine) stdout(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := m.exec.CommandContext(ctx, name, args...)
-	var stdout, stderr bytes.Buffer
+	var stdout listing
+	var stderr tail.Buffer
 	cmd.SetStdout(&stdout)
 	cmd.SetStderr(&stderr)
 	cmd.SetEnv(append(os.Environ(), "LC_ALL=C"))
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%w %s", err, oneLine(stderr.Bytes()))
+		return nil, fmt.Errorf("%w %s", err, stderr.Line())
 	}
-	return stdout.Bytes(), nil
+	if stdout.rest > 0 {
+		return nil, fmt.Errorf("it printed %d bytes more than %d", stdout.rest, maxListing)
+	}
+	return stdout.kept, nil
 }

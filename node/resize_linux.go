@@ -34,9 +34,9 @@ func (m machine) Resize(device, path, fsType string) error {
 	if argv == nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot resize a file system of type %q", fsType)
 	}
-	if out, err := m.combinedOutput(m.exec.Command(argv[0], argv[1:]...)); err != nil {
+	if words, err := m.run(m.exec.Command(argv[0], argv[1:]...)); err != nil {
 		return lvm.Errorf(lvm.KindInternal, "the volume is expanded but its file system is not resized yet; the driver retries when the volume is staged or expanded: %s: %w: %s",
-			strings.Join(argv, " "), err, oneLine(out))
+			strings.Join(argv, " "), err, words)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestImports(t *testing.T) {
 }
 
 // commands are the packages under those that work on volume groups: they read, plan, and run single commands.
-var commands = []string{"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
+var commands = []string{"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
 
 // changes are the packages under those that change volume groups by several commands.
 var changes = slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/engine"})
@@ -64,10 +64,11 @@ var layers = map[string][]string{
 	"api":                   {},
 	"lvm":                   {"lvm/inventory"},
 	"lvm/inventory":         {},
+	"lvm/tail":              {},
 	"lvm/internal/ondisk":   {"lvm", "lvm/inventory"},
 	"lvm/internal/alloc":    {"lvm", "lvm/inventory"},
-	"lvm/internal/dm":       {"lvm", "lvm/inventory", "lvm/internal/ondisk"},
-	"lvm/internal/lvmcmd":   {"lvm", "lvm/inventory", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
+	"lvm/internal/dm":       {"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/ondisk"},
+	"lvm/internal/lvmcmd":   {"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
 	"lvm/internal/oplock":   commands,
 	"lvm/internal/zeroed":   {"lvm", "lvm/inventory", "lvm/internal/alloc"},
 	"lvm/internal/reserve":  {"lvm", "lvm/inventory", "lvm/internal/alloc"},
@@ -80,7 +81,7 @@ var layers = map[string][]string{
 	"lvm/internal/recovery": slices.Concat(changes, []string{"lvm/internal/wipe"}),
 	"lvm/host": slices.Concat(changes, []string{"lvm/internal/reserve", "lvm/internal/ready", "lvm/internal/wipe", "lvm/internal/health",
 		"lvm/internal/thinpool", "lvm/internal/prepare", "lvm/internal/recovery"}),
-	"node/luks":  {"lvm", "lvm/inventory"},
+	"node/luks":  {"lvm", "lvm/inventory", "lvm/tail"},
 	"node/disks": {"lvm/inventory"},
 	"node/trim":  {"lvm", "lvm/inventory"},
 	printable:    {},
@@ -134,7 +135,7 @@ func forbidden(name, dep string, standard bool) string {
 			return "the plugin runs on users' machines, with the vocabulary alone"
 		}
 	case "controller", "node":
-		if ours && !isOrUnder(dep, module+name) && !shared[dep] {
+		if ours && !isOrUnder(dep, module+name) && !shared[dep] && (name != "node" || dep != module+"lvm/tail") {
 			return "controller and node use the vocabulary, and neither lvm/host nor each other"
 		}
 	}

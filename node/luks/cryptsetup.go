@@ -1,7 +1,6 @@
 package luks
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/tail"
 )
 
 // linux is the machine of this node.
@@ -49,9 +49,6 @@ func (e *exitError) Error() string {
 	return fmt.Sprintf("cryptsetup %s: exit status %d: %s", e.name, e.code, e.words)
 }
 
-// maxWords limits how much of cryptsetup's messages the driver keeps.
-const maxWords = 4 << 10
-
 // cryptsetup runs a command. The command inherits the lock, and continues if ctx ends. Of the driver's environment it gets only
 // what is named here.
 func (m linux) cryptsetup(ctx context.Context, lock *os.File, args []string, keys ...*Key) error {
@@ -63,7 +60,7 @@ func (m linux) cryptsetup(ctx context.Context, lock *os.File, args []string, key
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "DM_DISABLE_UDEV=1"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to the driver's process group does not end it
 	cmd.ExtraFiles = []*os.File{lock}
-	var words bytes.Buffer
+	var words tail.Buffer
 	cmd.Stdout, cmd.Stderr = &words, &words
 	for i, key := range keys {
 		pipe, err := keyPipe(key)
@@ -83,7 +80,7 @@ func (m linux) cryptsetup(ctx context.Context, lock *os.File, args []string, key
 		usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 		m.observeCommand(Command{args[0], time.Since(began), cmd.ProcessState.ExitCode(), lvm.Bytes(usage.Maxrss) * lvm.KiB})
 	}
-	if err := commandError(cmd, args, words.Bytes(), err); err != nil {
+	if err := commandError(cmd, args, words.Line(), err); err != nil {
 		return err
 	}
 	if strings.HasPrefix(args[0], "luks") { // it wrote a header that the next step needs
@@ -117,7 +114,7 @@ func keyPipe(k *Key) (*os.File, error) {
 }
 
 // commandError returns a command's failure with its kind.
-func commandError(cmd *exec.Cmd, args []string, words []byte, err error) error {
+func commandError(cmd *exec.Cmd, args []string, words string, err error) error {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -125,7 +122,7 @@ func commandError(cmd *exec.Cmd, args []string, words []byte, err error) error {
 	case !errors.As(err, &exit):
 		return lvm.Errorf(lvm.KindInternal, "cryptsetup %s: %w", args[0], err)
 	}
-	e := &exitError{args[0], exit.ExitCode(), oneLine(words)}
+	e := &exitError{args[0], exit.ExitCode(), words}
 	target := args[len(args)-1]
 	switch {
 	case e.code < 0:
@@ -137,9 +134,4 @@ func commandError(cmd *exec.Cmd, args []string, words []byte, err error) error {
 		return lvm.Errorf(lvm.KindInUse, "%w; another program uses %s: see lsblk and dmsetup ls --tree", e, target)
 	}
 	return lvm.Errorf(lvm.KindInternal, "%w", e)
-}
-
-func oneLine(words []byte) string {
-	line := strings.Join(strings.Fields(string(words)), " ")
-	return line[:min(len(line), maxWords)]
 }

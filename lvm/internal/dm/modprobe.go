@@ -1,12 +1,13 @@
 package dm
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm/tail"
 )
 
 // modprobe loads a kernel module from the host's /lib/modules.
@@ -17,8 +18,10 @@ func modprobe(ctx context.Context, module string) error {
 	}
 	cmd := exec.CommandContext(ctx, path, module)
 	cmd.Env = []string{"PATH=" + CommandPath, "LC_ALL=C"}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("modprobe %s: %w: %s", module, err, bytes.TrimSpace(out))
+	var words tail.Buffer
+	cmd.Stdout, cmd.Stderr = &words, &words
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("modprobe %s: %w: %s", module, err, words.String())
 	}
 	return nil
 }

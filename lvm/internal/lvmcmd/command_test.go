@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
@@ -145,16 +143,6 @@ func TestRunError(t *testing.T) {
 	partial := "Refusing activation of partial LV vg/v.  Use '--activationmode partial' to override."
 	if err := runError(t.Context(), []string{"lvchange"}, 5, partial, exec.CommandContext(t.Context(), "false").Run()); strings.Contains(err.Error(), "activationmode") || !strings.Contains(err.Error(), "partial LV vg/v") {
 		t.Errorf("what would put errors in the place of data is passed on: %v", err)
-	}
-	var words tail
-	words.max = 8
-	for _, w := range []string{"first ", "second ", "third"} {
-		if _, err := words.Write([]byte(w)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff("nd third", words.String()); diff != "" {
-		t.Error(diff)
 	}
 	err := &lvm.ExitError{Argv: []string{"lvremove", "vg/a"}, Code: 5, Stderr: "  no\n  way\n"}
 	if want := "no way (exit status 5 of: lvm lvremove vg/a)"; err.Error() != want {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm/tail"
 )
 
 // mallocTunables keep lvm from returning memory and requesting it again while it processes large metadata: with 1000 volumes an
@@ -21,10 +22,9 @@ import (
 // locks all of its memory, page by page, before it suspends a device.
 const mallocTunables = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=268435456:glibc.malloc.top_pad=1048576"
 
-// maxReport and maxWords limit how much of a command's output the driver keeps.
 const (
+	// maxReport limits the size of a report, in bytes.
 	maxReport = 256 << 20
-	maxWords  = 4 << 10
 	// MaxReports limits concurrent reports.
 	MaxReports = 4
 )
@@ -82,7 +82,7 @@ func (c Command) run(ctx context.Context, argv []string, start func(*exec.Cmd) e
 	if err := c.Devices.Clear(GroupOf(argv)); err != nil {
 		return fmt.Errorf("lvm %s: %w", argv[0], err)
 	}
-	words := &tail{max: maxWords}
+	words := &tail.Buffer{}
 	cmd := exec.CommandContext(ctx, path, argv...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.Stdout, cmd.Stderr = words, words
@@ -164,19 +164,3 @@ func runWithReport(cmd *exec.Cmd) ([]byte, error) {
 	}
 	return report.Bytes(), readErr
 }
-
-// tail is a writer that keeps the last bytes.
-type tail struct {
-	max  int
-	kept []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p...)
-	if over := len(t.kept) - t.max; over > 0 {
-		t.kept = append(t.kept[:0], t.kept[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string { return strings.TrimSpace(string(t.kept)) }
