@@ -1,7 +1,6 @@
 package kubeclient
 
 import (
-	"maps"
 	"slices"
 	"sync"
 
@@ -75,7 +74,7 @@ func (s *FilteredStore[T]) Replace(list []any, _ string) error {
 		}
 	}
 	for key, was := range gone {
-		changes[key] = append(changes[key], was)
+		changes[key] = slices.Insert(changes[key], 0, was)
 	}
 	s.mu.Unlock()
 	for key, versions := range changes {
@@ -136,23 +135,38 @@ func (s *FilteredStore[T]) Items(which func(T) bool) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var items []T
-	for _, key := range slices.Sorted(maps.Keys(s.items)) {
-		if which(s.items[key]) {
-			items = append(items, s.items[key])
-		}
+	for _, key := range s.selected(which) {
+		items = append(items, s.items[key])
 	}
 	return items
 }
 
-// Keys lists the keys of the objects that which selects.
+// Keys returns the keys of the objects that which selects, in their order.
 func (s *FilteredStore[T]) Keys(which func(T) bool) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.selected(which)
+}
+
+// selected filters before it sorts: of many thousand objects, which mostly selects a few.
+func (s *FilteredStore[T]) selected(which func(T) bool) []string {
 	var keys []string
-	for _, key := range slices.Sorted(maps.Keys(s.items)) {
-		if which(s.items[key]) {
+	for key, item := range s.items {
+		if which(item) {
 			keys = append(keys, key)
 		}
 	}
+	slices.Sort(keys)
 	return keys
+}
+
+// Each yields all items, in no order. It holds the lock meanwhile: the loop must not use the store.
+func (s *FilteredStore[T]) Each(yield func(T) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, item := range s.items {
+		if !yield(item) {
+			return
+		}
+	}
 }

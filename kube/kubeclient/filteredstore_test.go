@@ -1,0 +1,57 @@
+package kubeclient
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func storeOfClasses(changed func(key string, items []string)) *FilteredStore[string] {
+	s := NewFilteredStore(func(o any) (string, bool) {
+		pv, ok := o.(*corev1.PersistentVolume)
+		return pv.Spec.StorageClassName, ok
+	})
+	s.Changed = changed
+	return s
+}
+
+func ofClass(name, class string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{StorageClassName: class}}
+}
+
+// TestChangesHaveFormerItemFirst: an event and a complete list both pass on the former item, then the present one.
+func TestChangesHaveFormerItemFirst(t *testing.T) {
+	var got []string
+	s := storeOfClasses(func(_ string, items []string) { got = items })
+	for _, step := range []struct {
+		what  string
+		do    func() error
+		items []string
+	}{
+		{"a first list", func() error { return s.Replace([]any{ofClass("a", "one")}, "") }, []string{"one"}},
+		{"an event", func() error { return s.Update(ofClass("a", "two")) }, []string{"one", "two"}},
+		{"another list", func() error { return s.Replace([]any{ofClass("a", "three")}, "") }, []string{"two", "three"}},
+		{"a list without it", func() error { return s.Replace(nil, "") }, []string{"three"}},
+	} {
+		if err := step.do(); err != nil || !slices.Equal(got, step.items) {
+			t.Errorf("%s: %q, want %q; %v", step.what, got, step.items, err)
+		}
+	}
+}
+
+// TestSelection: Items and Keys return what the function selects, in the order of the keys.
+func TestSelection(t *testing.T) {
+	s := storeOfClasses(func(string, []string) {})
+	if err := s.Replace([]any{ofClass("d", "4"), ofClass("b", "2"), ofClass("c", "3"), ofClass("a", "1")}, ""); err != nil {
+		t.Fatal(err)
+	}
+	which := func(class string) bool { return class != "3" }
+	if keys, items := s.Keys(which), s.Items(which); !slices.Equal(keys, []string{"a", "b", "d"}) || !slices.Equal(items, []string{"1", "2", "4"}) {
+		t.Errorf("keys %q, items %q", keys, items)
+	}
+	if each := slices.Sorted(s.Each); !slices.Equal(each, s.All()) || len(each) != 4 {
+		t.Errorf("each: %q", each)
+	}
+}
