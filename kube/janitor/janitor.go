@@ -120,11 +120,7 @@ func (r *janitorRound) run(ctx context.Context) {
 	parts.Go(func() {
 		kubeclient.Reflect(ctx, r.client.Core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, r.claims)
 	})
-	if r.hasSnapshots(ctx) {
-		parts.Go(func() {
-			kubeclient.Reflect(ctx, r.client.Snapshots, "volumesnapshotcontents", api.LabelManagedBy, &kubeclient.Content{}, r.contents)
-		})
-	}
+	parts.Go(func() { r.watchContents(ctx) })
 	for _, part := range r.cfg.Beside {
 		parts.Go(func() { part(ctx) })
 	}
@@ -137,17 +133,21 @@ func (r *janitorRound) run(ctx context.Context) {
 	parts.Wait()
 }
 
-// hasSnapshots reports whether the cluster has the snapshot API. The janitor detects a later installation after a restart.
-func (r *janitorRound) hasSnapshots(ctx context.Context) bool {
-	for ctx.Err() == nil {
+// watchContents watches the contents of snapshots, if the cluster has the snapshot API. The janitor detects a later installation after a
+// restart. Until the API server answers, the janitor releases no snapshots; it does not wait with the rest.
+func (r *janitorRound) watchContents(ctx context.Context) {
+	for ; ctx.Err() == nil; kubeclient.Sleep(ctx, kubeclient.BackoffMost) {
 		err := r.client.Snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error()
-		if err == nil || apierrors.IsNotFound(err) {
-			return err == nil
+		switch {
+		case err == nil:
+			kubeclient.Reflect(ctx, r.client.Snapshots, "volumesnapshotcontents", api.LabelManagedBy, &kubeclient.Content{}, r.contents)
+		case apierrors.IsNotFound(err):
+			_ = r.contents.Replace(nil, "") // there are none; this store returns no errors
+			return
+		case ctx.Err() == nil:
+			r.log.WarnContext(ctx, "cannot determine whether this cluster has snapshots; retrying", "error", err)
 		}
-		r.log.WarnContext(ctx, "cannot determine whether this cluster has snapshots; retrying", "error", err)
-		kubeclient.Sleep(ctx, kubeclient.BackoffMost)
 	}
-	return false
 }
 
 // next does one step for one object. It returns false when the queue has been shut down.

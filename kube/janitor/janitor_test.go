@@ -1,13 +1,20 @@
 package janitor
 
 import (
+	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -54,6 +61,58 @@ func TestUnreachableNodeIsPolled(t *testing.T) {
 	again, err = r.checkVolume(t.Context(), "pvc-1", "n")
 	if err != nil || again != 0 {
 		t.Errorf("without a note: next check in %s, %v", again, err)
+	}
+}
+
+// TestJanitorWorksWithoutSnapshotAPI: while the API server cannot serve the snapshot API, the janitor works on volumes, and what runs beside
+// it runs.
+func TestJanitorWorksWithoutSnapshotAPI(t *testing.T) {
+	read, ran := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() { close(read) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/apis/snapshot.storage.k8s.io/"):
+			kubetest.Reply(w, http.StatusServiceUnavailable, apierrors.NewServiceUnavailable("the conversion webhook does not answer").Status())
+			return
+		case r.URL.Path == "/api/v1/persistentvolumes/pvc-data":
+			first()
+		}
+		kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewJanitor(JanitorConfig{
+		Client: client, Log: slog.New(slog.DiscardHandler), Beside: []func(context.Context){func(context.Context) { close(ran) }},
+	}).newRound()
+	if r.nodes.Replace(nil, "") != nil || r.volumes.Replace([]any{kubetest.VolumeOn("gone", "data")}, "") != nil {
+		t.Fatal("no watch")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.run(ctx) }()
+	for what, done := range map[string]chan struct{}{"the volume was not checked": read, "nothing runs beside the janitor": ran} {
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Error(what)
+		}
+	}
+	if r.contents.IsSynced() {
+		t.Error("the janitor takes the contents for listed")
+	}
+	stop()
+	<-ended
+}
+
+// TestClusterWithoutSnapshots: it has no contents, so that losses can end.
+func TestClusterWithoutSnapshots(t *testing.T) {
+	r := roundOn(t, nil)
+	r.watchContents(t.Context())
+	if !r.contents.IsSynced() {
+		t.Error("the janitor waits for the list of the contents")
 	}
 }
 
